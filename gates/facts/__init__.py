@@ -1,0 +1,1 @@
+"""Tables of published facts about chips and counters, each with its source. Imports nothing of ours."""

@@ -1,0 +1,87 @@
+"""Strict JSON files: no NaN, no duplicate keys, bounded size, written whole or not at all."""
+
+from __future__ import annotations
+
+import json
+import math
+import os
+import tempfile
+from pathlib import Path
+from typing import Any
+
+from gates.errors import GatesError
+
+MAX_BYTES = 64 * 2**20  # far above any evidence file; a larger one is not ours
+
+
+def dumps(data: Any) -> str:
+    """Readable strict JSON text; raises ValueError for NaN and infinities."""
+    return json.dumps(data, indent=1, allow_nan=False, ensure_ascii=False) + "\n"
+
+
+def write(path: Path, data: Any) -> None:
+    """Write ``data`` to ``path`` by renaming a whole temporary file over it."""
+    write_text(path, dumps(data))
+
+
+def write_text(path: Path, text: str) -> None:
+    """Write ``text`` to ``path`` whole or not at all; raises GatesError where the disk refuses."""
+    temporary = None
+    try:
+        descriptor, temporary = tempfile.mkstemp(prefix=f".{path.name}.", dir=path.parent)
+        with os.fdopen(descriptor, "w", encoding="utf-8") as file:
+            file.write(text)
+        os.chmod(temporary, 0o644)
+        os.replace(temporary, path)
+        temporary = None
+    except OSError as error:
+        raise GatesError(
+            f"can't write {path}: {error.strerror}",
+            hint="free some space or name another directory with --results",
+        ) from None
+    finally:
+        if temporary is not None:
+            Path(temporary).unlink(missing_ok=True)
+
+
+def loads(text: str, where: str) -> Any:
+    """Parse strict JSON; errors are GatesErrors that name ``where``, the line and the column."""
+
+    def no_constant(name: str) -> Any:
+        raise GatesError(f"{where}: {name} is not JSON", hint="this file was not written by gates, or was edited")
+
+    def finite(literal: str) -> float:
+        number = float(literal)
+        if not math.isfinite(number):
+            raise GatesError(f"{where}: number {literal} is out of range")
+        return number
+
+    def no_duplicates(pairs: list[tuple[str, Any]]) -> dict[str, Any]:
+        result = dict(pairs)
+        if len(result) != len(pairs):
+            keys = [key for key, _ in pairs]
+            twice = next(key for key in keys if keys.count(key) > 1)
+            raise GatesError(f"{where}: key {twice!r} stands twice in one object")
+        return result
+
+    try:
+        return json.loads(text, parse_constant=no_constant, parse_float=finite, object_pairs_hook=no_duplicates)
+    except json.JSONDecodeError as error:
+        raise GatesError(
+            f"{where}: not valid JSON at line {error.lineno}, column {error.colno}: {error.msg}",
+            hint="the file is truncated or was edited",
+        ) from None
+    except (RecursionError, ValueError) as error:
+        raise GatesError(f"{where}: not readable as JSON: {error or 'nested too deeply'}") from None
+
+
+def read(path: Path) -> Any:
+    """Read a strict JSON file; raises GatesError that names the path."""
+    try:
+        if path.stat().st_size > MAX_BYTES:
+            raise GatesError(f"{path}: larger than {MAX_BYTES // 2**20} MiB")
+        return loads(path.read_text(encoding="utf-8"), str(path))
+    except OSError as error:
+        raise GatesError(f"can't read {path}: {error.strerror}") from None
+    except UnicodeDecodeError:
+        raise GatesError(f"{path}: not UTF-8 text") from None

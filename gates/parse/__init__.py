@@ -1,0 +1,1 @@
+"""Turn raw tool output into frozen typed records. Imports none of run, judge, render."""

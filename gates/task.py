@@ -1,13 +1,26 @@
-"""A task: one kernel stage, as its task.yaml describes it."""
+"""A task: one kernel stage, loaded from its task.yaml and checked against the schema.
+
+``load_task`` reads a task folder; ``find_task`` also takes a name (``stage2_wmma_pv``) or the part
+of one before the first underscore (``stage2``).
+"""
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+import difflib
+import hashlib
+import json
+import os
+import re
+from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
+from gates import yamlio
+from gates.errors import GatesError
+
 GATES = ("ptxas", "sass", "correctness", "sanitizer", "performance", "ncu")
+MAX_TOGGLE = 2**31 - 1
 
 
 @dataclass(frozen=True)
@@ -31,3 +44,166 @@ class Task:
     overrides: Mapping[str, int] = field(default_factory=dict)  # toggles set from outside
     nvcc_flags: tuple[str, ...] = ()
     time_limit_s: float = 300.0
+
+    def files(self) -> list[Path]:
+        """Every file that defines the stage: the task folder's own, its sources and the headers beside them."""
+        found = {path for path in self.folder.iterdir() if path.suffix in (".yaml", ".py") and path.is_file()}
+        for source in self.sources:
+            found.add(source)
+            found.update(path for path in source.parent.iterdir() if path.suffix in (".cuh", ".h", ".hpp"))
+        return sorted(found)
+
+    def digest(self) -> str:
+        """sha256 over the stage's files and the toggles in force; equal digests mean the same stage."""
+        total = hashlib.sha256()
+        for path in self.files():
+            total.update(path.name.encode() + b"\0" + hashlib.sha256(path.read_bytes()).digest())
+        total.update(json.dumps(dict(self.toggles), sort_keys=True).encode())
+        return total.hexdigest()
+
+
+def load_task(
+    folder: Path, overrides: Mapping[str, str] | None = None, environ: Mapping[str, str] | None = None
+) -> Task:
+    """The task in ``folder``; toggles are overridden by ``overrides``, then by ``environ`` (os.environ).
+
+    Raises GatesError naming file, line and key for each thing that is wrong with task.yaml, and the
+    variable for an override that is no whole number.
+    """
+    folder = Path(folder).resolve()
+    path = folder / "task.yaml"
+    if not path.is_file():
+        raise GatesError(f"no task.yaml in {folder}", hint="name a task folder, or a task of `gates list`")
+    data, lines = yamlio.load(path)
+    _check_schema(data, lines, path)
+    if data["name"] != folder.name:
+        raise GatesError(f"{path}:{lines[('name',)]}: name is {data['name']!r}, but the folder is {folder.name!r}")
+    changed = _overrides(data.get("toggles", {}), overrides or {}, os.environ if environ is None else environ, path)
+    sources = tuple(_find_source(name, folder, path, lines[("sources", i)]) for i, name in enumerate(data["sources"]))
+    optional = {key: data[key] for key in ("baseline", "not_applicable", "time_limit_s") if key in data}
+    return Task(
+        name=data["name"], title=data["title"], folder=folder, problem=data["problem"], sources=sources,
+        entry=data["entry"], kernels=tuple(data["kernels"]), toggles={**data.get("toggles", {}), **changed},
+        arch=tuple(data["arch"]), shapes=tuple(data["shapes"]), seeds=tuple(data["seeds"]),
+        gates={gate: data["gates"].get(gate, {}) for gate in GATES}, overrides=changed,
+        nvcc_flags=tuple(data.get("nvcc_flags", ())), **optional,
+    )
+
+
+def load_baseline(task: Task) -> Task | None:
+    """The task's baseline, without overrides; raises GatesError where baselines form a ring."""
+    current, seen = task, [task.folder]
+    first: Task | None = None
+    while current.baseline is not None:
+        folder = _sibling(current)
+        if folder in seen:
+            ring = " -> ".join(path.name for path in [*seen, folder])
+            raise GatesError(f"baselines form a ring: {ring}", hint=f"mend `baseline:` in {current.folder}/task.yaml")
+        seen.append(folder)
+        current = load_task(folder, environ={})
+        first = first or current
+    return first
+
+
+def find_task(name: str, overrides: Mapping[str, str] | None = None) -> Task:
+    """The task called ``name``, or at that path; GatesError with the nearest names where there is none."""
+    path = Path(name)
+    if os.sep in name or (path / "task.yaml").is_file():
+        if not path.is_dir():
+            raise GatesError(f"no task folder at {name}")
+        return load_task(path, overrides)
+    known = {folder.name: folder for folder in task_folders()}
+    matches = [known[name]] if name in known else [known[key] for key in known if key.split("_")[0] == name]
+    if len(matches) == 1:
+        return load_task(matches[0], overrides)
+    if matches:
+        raise GatesError(f"{name!r} names several tasks: {', '.join(folder.name for folder in matches)}")
+    raise GatesError(f"no task called {name!r}", hint=nearest(name, [*known, *(key.split("_")[0] for key in known)]))
+
+
+def task_folders() -> list[Path]:
+    """The shipped task folders: those under ``tasks/`` here, or else beside the installed package."""
+    for root in (Path.cwd(), Path(__file__).resolve().parent.parent):
+        folders = sorted(path.parent for path in (root / "tasks").glob("*/task.yaml"))
+        if folders:
+            return folders
+    return []
+
+
+def nearest(name: str, known: Iterable[str]) -> str:
+    """A hint that names the known names nearest to ``name``, or all of them where none is near."""
+    known = sorted(set(known))
+    close = difflib.get_close_matches(name, known, n=3, cutoff=0.5)
+    if close:
+        return f"did you mean {' or '.join(close)}?"
+    return f"known: {', '.join(known)}" if known else "there are none here"
+
+
+def parse_toggle(name: str, text: str, source: str) -> int:
+    """A toggle's value from outside text: ASCII digits, blanks around them allowed, 0 to 2147483647."""
+    if not re.fullmatch(r"[ \t]*[0-9]+[ \t]*", text) or int(text) > MAX_TOGGLE:
+        raise GatesError(
+            f"{source} {name}={text!r} is not a toggle value", hint=f"give a whole number from 0 to {MAX_TOGGLE}"
+        )
+    return int(text)
+
+
+def _overrides(
+    toggles: Mapping[str, int], given: Mapping[str, str], environ: Mapping[str, str], path: Path
+) -> dict[str, int]:
+    for name in given:
+        if name not in toggles:
+            raise GatesError(f"--toggle {name}: {path} has no such toggle", hint=nearest(name, toggles))
+    values = {name: parse_toggle(name, environ[name], "environment variable") for name in toggles if environ.get(name)}
+    values.update({name: parse_toggle(name, text, "--toggle") for name, text in given.items()})
+    return {name: value for name, value in values.items() if value != toggles[name]}
+
+
+def _sibling(task: Task) -> Path:
+    name = task.baseline or ""
+    for folder in ((task.folder.parent / name).resolve(), (task.folder / name).resolve()):
+        if (folder / "task.yaml").is_file():
+            return folder
+    siblings = [path.parent.name for path in task.folder.parent.glob("*/task.yaml")]
+    raise GatesError(f"{task.folder}/task.yaml: baseline {name!r} is no task", hint=nearest(name, siblings))
+
+
+def _find_source(name: str, folder: Path, path: Path, line: int) -> Path:
+    for root in (folder, *folder.parents):
+        candidate = root / name
+        if candidate.is_file():
+            return candidate.resolve()
+    raise GatesError(
+        f"{path}:{line}: source {name!r} does not exist", hint=f"it is looked for in {folder} and the folders above it"
+    )
+
+
+def _check_schema(data: Any, lines: Mapping[yamlio.Place, int], path: Path) -> None:
+    import jsonschema
+
+    schema = json.loads((Path(__file__).parent / "schemas" / "task.schema.json").read_text(encoding="utf-8"))
+    problems = []
+    for error in jsonschema.Draft202012Validator(schema).iter_errors(data):
+        problems.extend(_describe(error, lines, path))
+    if problems:
+        problems.sort()
+        raise GatesError("\n".join(text for _, text in problems), hint="docs/writing-a-task.md lists every key of task.yaml")
+
+
+def _describe(error: Any, lines: Mapping[yamlio.Place, int], path: Path) -> list[tuple[int, str]]:
+    place = tuple(error.absolute_path)
+    dotted = ".".join(str(part) for part in place)
+    line = lines.get(place, 1)
+    if error.validator == "additionalProperties" and isinstance(error.instance, dict):
+        known = [*error.schema.get("properties", {}), *(GATES if "patternProperties" in error.schema else ())]
+        found = []
+        for key in error.instance:
+            if key not in known:
+                at = lines.get((*place, key), line)
+                name = f"{dotted}.{key}" if dotted else str(key)
+                found.append((at, f"{path}:{at}: unknown key {name!r} ({nearest(str(key), known)})"))
+        return found
+    if error.validator == "required":  # jsonschema reports one error a missing key
+        missing = next(key for key in error.validator_value if error.message.startswith(repr(key)))
+        return [(line, f"{path}:{line}: missing key {'.'.join((*map(str, place), missing))!r}")]
+    return [(line, f"{path}:{line}: {dotted or 'the file'}: {error.message}")]

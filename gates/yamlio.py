@@ -1,0 +1,59 @@
+"""YAML with the line of every key, so that errors can name file, line and key."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Any
+
+import yaml
+
+from gates.errors import GatesError
+
+Place = tuple[Any, ...]  # keys and indices from the top of the document
+
+
+def load(path: Path) -> tuple[Any, dict[Place, int]]:
+    """The data of a YAML file and the 1-based line of each key and item.
+
+    Raises GatesError for an unreadable file, broken YAML, and a key that stands twice in one map.
+    """
+    try:
+        text = path.read_text(encoding="utf-8")
+    except OSError as error:
+        raise GatesError(f"can't read {path}: {error.strerror}") from None
+    except UnicodeDecodeError:
+        raise GatesError(f"{path}: not UTF-8 text") from None
+    lines: dict[Place, int] = {}
+    try:
+        loader = yaml.SafeLoader(text)
+        node = loader.get_single_node()
+        data = None if node is None else _construct(loader, node, path, (), lines)
+    except yaml.MarkedYAMLError as error:
+        mark = error.problem_mark or error.context_mark
+        place = f":{mark.line + 1}:{mark.column + 1}" if mark else ""
+        raise GatesError(f"{path}{place}: not valid YAML: {error.problem or error.context}") from None
+    except (yaml.YAMLError, RecursionError, ValueError) as error:
+        raise GatesError(f"{path}: not valid YAML: {str(error) or 'nested too deeply'}") from None
+    return data, lines
+
+
+def _construct(loader: yaml.SafeLoader, node: yaml.Node, path: Path, place: Place, lines: dict[Place, int]) -> Any:
+    lines.setdefault(place, node.start_mark.line + 1)
+    if isinstance(node, yaml.MappingNode):
+        result: dict[Any, Any] = {}
+        for key_node, value_node in node.value:
+            if not isinstance(key_node, yaml.ScalarNode):
+                raise GatesError(f"{path}:{key_node.start_mark.line + 1}: a key must be plain text")
+            key = loader.construct_object(key_node)
+            line = key_node.start_mark.line + 1
+            if key in result:
+                raise GatesError(
+                    f"{path}:{line}: key {key!r} stands twice, first at line {lines[(*place, key)]}",
+                    hint="keep one of the two",
+                )
+            lines[(*place, key)] = line
+            result[key] = _construct(loader, value_node, path, (*place, key), lines)
+        return result
+    if isinstance(node, yaml.SequenceNode):
+        return [_construct(loader, item, path, (*place, i), lines) for i, item in enumerate(node.value)]
+    return loader.construct_object(node)

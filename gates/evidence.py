@@ -1,0 +1,251 @@
+"""Run directories: written under a temporary name, renamed when whole, read without trust.
+
+    results/<task>/<UTC time>-<short sha>[-dirty]-<device>/
+"""
+
+from __future__ import annotations
+
+import fcntl
+import hashlib
+import os
+import re
+import shutil
+import tempfile
+from collections.abc import Mapping
+from dataclasses import dataclass
+from datetime import datetime, timezone
+from pathlib import Path
+from typing import Any
+
+from gates import jsonio, records
+from gates.errors import GatesError
+from gates.judge.decision import Decision
+from gates.records import GateResult
+
+SCHEMA_VERSION = 1
+_TEMPORARY = ".writing-"
+
+
+@dataclass(frozen=True)
+class TaskInfo:
+    """What a run judged: the stage's facts in force, so that the run can be judged again without it."""
+
+    name: str
+    title: str
+    digest: str
+    problem: str
+    kernels: tuple[str, ...]
+    toggles: dict[str, int]
+    overrides: dict[str, int]
+    arch: tuple[str, ...]
+    shapes: dict[str, dict[str, int]]
+    seeds: tuple[int, ...]
+    limits: dict[str, dict[str, Any]]
+    not_applicable: dict[str, str]
+
+
+@dataclass(frozen=True)
+class Git:
+    """The revision judged. ``source`` says who told: git, the variable GATES_REVISION, or nobody."""
+
+    sha: str | None
+    dirty: bool
+    source: str
+
+
+@dataclass(frozen=True)
+class Device:
+    """The CUDA device a run used."""
+
+    name: str
+    uuid: str
+    compute_capability: str
+    driver: str
+
+
+@dataclass(frozen=True)
+class RunInfo:
+    """run.json: what ran, where, with what, when (UTC, ISO 8601)."""
+
+    schema_version: int
+    tool_version: str
+    task: TaskInfo
+    baseline: TaskInfo | None
+    profile: str
+    profile_reason: str
+    asked_gates: tuple[str, ...]
+    git: Git
+    argv: tuple[str, ...]
+    toolchain: dict[str, str | None]  # tool -> version, None where it is missing
+    device: Device | None
+    environment: dict[str, str]
+    platform: str
+    started: str
+    ended: str
+
+
+@dataclass(frozen=True)
+class Verdict:
+    """verdict.json: the decision and the gates it rests on."""
+
+    schema_version: int
+    decision: Decision
+    reason: str
+    gates: tuple[GateResult, ...]
+
+
+class RunDirectory:
+    """A run being written. Use as a context manager: what is not published is removed."""
+
+    def __init__(self, results: Path, task_name: str) -> None:
+        """Create the temporary folder; raises GatesError where ``results`` can't be written."""
+        self._parent = results / task_name
+        try:
+            self._parent.mkdir(parents=True, exist_ok=True)
+            _sweep(self._parent)
+            self.path = Path(tempfile.mkdtemp(prefix=_TEMPORARY, dir=self._parent))
+            self._lock = os.open(self.path, os.O_RDONLY)
+            fcntl.flock(self._lock, fcntl.LOCK_EX)  # held while we live, so that no other run sweeps the folder
+        except OSError as error:
+            raise GatesError(
+                f"can't write results under {self._parent}: {error.strerror}",
+                hint="name a writable directory with --results",
+            ) from None
+
+    def __enter__(self) -> RunDirectory:
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        shutil.rmtree(self.path, ignore_errors=True)  # already renamed away if published
+        os.close(self._lock)
+
+    def write_json(self, name: str, record: Any) -> None:
+        """Write a record as strict JSON to ``name`` inside the run directory."""
+        path = self.path / name
+        path.parent.mkdir(exist_ok=True)
+        jsonio.write(path, records.to_json(record))
+
+    def write_text(self, name: str, text: str) -> None:
+        """Write text to ``name`` inside the run directory."""
+        path = self.path / name
+        path.parent.mkdir(exist_ok=True)
+        jsonio.write_text(path, text)
+
+    def publish(self, label: str) -> Path:
+        """Write the manifest and rename the folder to ``label`` (with a number where that exists)."""
+        files = {}
+        for path in sorted(self.path.rglob("*")):
+            if path.is_file():
+                files[path.relative_to(self.path).as_posix()] = _sha256(path)
+        self.write_json("manifest.json", {"schema_version": SCHEMA_VERSION, "sha256": files})
+        self.path.chmod(0o755)
+        for number in range(1, 1000):
+            target = self._parent / (label if number == 1 else f"{label}-{number}")
+            try:
+                if not target.exists():
+                    self.path.rename(target)
+                    return target
+            except OSError as error:
+                if not target.exists():
+                    raise GatesError(f"can't rename {self.path} to {target}: {error.strerror}") from None
+        raise GatesError(f"there are a thousand runs called {label} in {self._parent}")
+
+
+def run_label(started: datetime, git: Git, device: str) -> str:
+    """``<UTC time>-<short sha>[-dirty]-<device>`` for a run's folder."""
+    sha = git.sha[:8] if git.sha else "norev"
+    slug = re.sub(r"[^a-z0-9]+", "-", device.lower()).strip("-") or "device"
+    return f"{started:%Y%m%dT%H%M%SZ}-{sha}{'-dirty' if git.dirty else ''}-{slug}"
+
+
+def utc_now() -> datetime:
+    """The time now, in UTC."""
+    return datetime.now(timezone.utc)
+
+
+def portable(text: str, project: Path) -> str:
+    """``text`` without this machine's paths: the project's folder becomes ``.``, the home folder ``~``."""
+    home = os.path.expanduser("~")
+    for path, short in ((str(project), "."), (home, "~")):
+        if len(path) > 1:
+            text = text.replace(path, short)
+    return text
+
+
+def read_record(cls: type, run: Path, name: str) -> Any:
+    """The record in ``run/name``; GatesError where it is missing, broken, or of a newer schema."""
+    path = run / name
+    data = jsonio.read(path)
+    version = data.get("schema_version") if isinstance(data, dict) else None
+    if type(version) is int and version > SCHEMA_VERSION:
+        raise GatesError(
+            f"{path}: schema version {version} is newer than this tool knows ({SCHEMA_VERSION})",
+            hint="update kernel-gates",
+        )
+    return records.from_json(cls, data, str(path))
+
+
+def resolve_run(name: str, results: Path) -> Path:
+    """A run directory by path, ``latest:TASK`` or ``recorded:DEVICE/TASK``; the last run wins by name."""
+    kind, colon, rest = name.partition(":")
+    if colon and kind in ("latest", "recorded"):
+        roots = results / "recorded" / rest if kind == "recorded" else results / rest
+        candidates = [roots, *sorted(roots.parent.glob(f"{roots.name}_*"))] if roots.parent.is_dir() else []
+        runs = [run for folder in candidates for run in list_runs(folder)]
+        if not runs:
+            raise GatesError(f"no run found for {name!r} under {results}")
+        return max(runs, key=lambda run: run.name)
+    path = Path(name)
+    if path.is_dir() and not (path / "run.json").exists():
+        runs = list_runs(path)
+        if len(runs) == 1:
+            return runs[0]
+        if runs:
+            raise GatesError(f"{name} holds {len(runs)} runs", hint=f"name one of them, e.g. {runs[-1]}")
+    if not (path / "run.json").is_file():
+        raise GatesError(f"{name} is no run directory: it has no run.json", hint="`gates run TASK` writes one under results/")
+    return path
+
+
+def list_runs(folder: Path) -> list[Path]:
+    """The whole runs in a task's results folder, oldest first."""
+    if not folder.is_dir():
+        return []
+    return sorted(path for path in folder.iterdir() if not path.name.startswith(".") and (path / "run.json").is_file())
+
+
+def _sweep(parent: Path) -> None:
+    """Remove what killed runs left: temporary folders that no living process holds locked."""
+    for path in parent.glob(f"{_TEMPORARY}*"):
+        try:
+            descriptor = os.open(path, os.O_RDONLY)
+        except OSError:
+            continue
+        try:
+            fcntl.flock(descriptor, fcntl.LOCK_EX | fcntl.LOCK_NB)
+            if path.stat().st_mtime < utc_now().timestamp() - 60:  # younger: perhaps made but not yet locked
+                shutil.rmtree(path, ignore_errors=True)
+        except OSError:
+            pass
+        finally:
+            os.close(descriptor)
+
+
+def _sha256(path: Path) -> str:
+    with path.open("rb") as file:
+        return hashlib.file_digest(file, "sha256").hexdigest() if hasattr(hashlib, "file_digest") else hashlib.sha256(
+            file.read()
+        ).hexdigest()
+
+
+def project_root(start: Path) -> Path:
+    """The nearest folder at or above ``start`` that holds a .git or a pyproject.toml, else ``start``."""
+    for folder in (start, *start.parents):
+        if (folder / ".git").exists() or (folder / "pyproject.toml").exists():
+            return folder
+    return start
+
+
+def limits_of(run: RunInfo, gate: str) -> Mapping[str, Any]:
+    """The limits that ``gate`` was judged by."""
+    return run.task.limits.get(gate, {})

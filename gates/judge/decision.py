@@ -1,0 +1,68 @@
+"""The merge decision: a pure function of the six gate verdicts.
+
+Any failed gate rejects. Otherwise any gate that neither passed nor is declared not applicable
+holds, and so does a run whose toggles were overridden: it did not judge the stage as committed.
+Only then is it a merge. Example: ptxas, sass, correctness and sanitizer passed and performance
+was not run (no device) -> hold.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from enum import Enum
+
+from gates.errors import EXIT_FAIL, EXIT_HOLD, EXIT_OK
+from gates.records import GateResult, Status
+
+GATES = ("ptxas", "sass", "correctness", "sanitizer", "performance", "ncu")
+
+CODES = {
+    "decision.merge": "every gate passed, or is declared not applicable in task.yaml with a reason.",
+    "decision.reject": "at least one gate failed. The gate's own code says why; `gates explain CODE` says what to do.",
+    "decision.hold": (
+        "no gate failed, but at least one did not come to a verdict (not run or inconclusive), or toggles were "
+        "overridden. Run the missing gates, usually with --profile full on a machine with a CUDA device."
+    ),
+}
+
+
+class Decision(str, Enum):
+    """What may be done with the stage."""
+
+    MERGE = "merge"
+    REJECT = "reject"
+    HOLD = "hold"
+
+
+EXIT_CODES = {Decision.MERGE: EXIT_OK, Decision.REJECT: EXIT_FAIL, Decision.HOLD: EXIT_HOLD}
+
+
+def decide(results: Sequence[GateResult], overrides: Mapping[str, int]) -> tuple[Decision, str]:
+    """The decision over the gates' verdicts and one sentence on why."""
+    by_gate = {result.gate: result for result in results}
+    failed = [result for result in results if result.status is Status.FAIL]
+    if failed:
+        return Decision.REJECT, "failed: " + ", ".join(f"{result.gate} ({result.code})" for result in failed)
+    settled = (Status.PASS, Status.NOT_APPLICABLE)
+    open_gates = [
+        f"{gate} ({by_gate[gate].status.value}: {by_gate[gate].code})" if gate in by_gate else f"{gate} (missing)"
+        for gate in GATES
+        if gate not in by_gate or by_gate[gate].status not in settled
+    ]
+    if open_gates:
+        return Decision.HOLD, "no verdict from " + ", ".join(open_gates)
+    if overrides:
+        changed = ", ".join(f"{name}={value}" for name, value in sorted(overrides.items()))
+        return Decision.HOLD, f"toggles overridden: {changed}"
+    return Decision.MERGE, "every gate passed or is declared not applicable"
+
+
+def exit_code(results: Sequence[GateResult], asked: Sequence[str]) -> int:
+    """A run's exit code: 1 if a gate failed, 3 if an asked-for gate came to no verdict, else 0."""
+    by_gate = {result.gate: result for result in results}
+    if any(result.status is Status.FAIL for result in results):
+        return EXIT_FAIL
+    settled = (Status.PASS, Status.NOT_APPLICABLE)
+    if any(gate not in by_gate or by_gate[gate].status not in settled for gate in asked):
+        return EXIT_HOLD
+    return EXIT_OK

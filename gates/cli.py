@@ -1,0 +1,299 @@
+"""The command line: parse arguments, call the library, print. Nothing here decides anything."""
+
+from __future__ import annotations
+
+import os
+import sys
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any, NoReturn
+
+import click
+
+from gates import __version__
+from gates.errors import EXIT_INTERNAL, EXIT_USAGE, GatesError
+
+RESULTS = click.option(
+    "--results", type=click.Path(path_type=Path, file_okay=False), default=Path("results"), show_default=True,
+    help="Folder of run directories.",
+)
+BUILD_DIR = click.option(
+    "--build-dir", type=click.Path(path_type=Path, file_okay=False), default=Path("build"), show_default=True,
+    help="Folder of build products.",
+)
+TOGGLE = click.option("--toggle", "toggles", multiple=True, metavar="NAME=VALUE", help="Override a toggle of the task.")
+JOBS = click.option("--jobs", type=click.IntRange(min=1), help="Compilers to run at once.  [default: one a core]")
+
+
+@click.group(context_settings={"help_option_names": ["-h", "--help"], "max_content_width": 100})
+@click.version_option(__version__, prog_name="gates")
+def cli() -> None:
+    """Build CUDA kernel stages, judge them by gates, and say whether they may be merged.
+
+    Exit codes: 0 all asked-for gates passed (decide: merge), 1 a gate failed (reject),
+    2 wrong usage or invalid input, 3 hold or inconclusive, 4 internal error.
+
+    Example: gates run stage2
+    """
+
+
+@cli.command("list")
+def list_command() -> None:
+    """List the tasks here: name, baseline, title.
+
+    Example: gates list
+    """
+    from gates.task import load_task, task_folders
+
+    for folder in task_folders():
+        task = load_task(folder, environ={})
+        click.echo(f"{task.name:24} {task.baseline or '-':24} {task.title}")
+
+
+@cli.command()
+@click.argument("task")
+@TOGGLE
+@BUILD_DIR
+@JOBS
+def build(task: str, toggles: tuple[str, ...], build_dir: Path, jobs: int | None) -> None:
+    """Build TASK: cubins, device library and emulator library.
+
+    Example: gates build stage2
+    """
+    from gates.run.build import build_report
+    from gates.task import find_task
+
+    text, built = build_report(find_task(task, _toggles(toggles)), build_dir, jobs=jobs)
+    click.echo(text)
+    sys.exit(0 if built else 1)
+
+
+@cli.command()
+@click.argument("task")
+@click.option("--profile", type=click.Choice(["auto", "cpu", "full"]), default="auto", show_default=True,
+              help="Gates to ask for: cpu needs no device, full needs one.")
+@click.option("--shapes", help="Comma-separated shapes instead of the task's; such a run can't be merge.")
+@click.option("--seeds", help="Comma-separated seeds instead of the task's; such a run can't be merge.")
+@click.option("--device", type=click.IntRange(min=0), default=0, show_default=True, help="CUDA device index.")
+@TOGGLE
+@RESULTS
+@BUILD_DIR
+@JOBS
+def run(task: str, profile: str, shapes: str | None, seeds: str | None, device: int, toggles: tuple[str, ...],
+        results: Path, build_dir: Path, jobs: int | None) -> None:
+    """Build TASK, judge it by its gates against its baseline, write a run directory.
+
+    TASK is a name of `gates list`, the part before its first underscore, or a path to a task folder.
+
+    Example: gates run stage2 --profile cpu
+    """
+    from gates.pipeline import Options, run_task
+    from gates.render.console import Progress, verdict_table
+
+    options = Options(
+        task=task, profile=profile, shapes=_list(shapes), seeds=_numbers(seeds, "--seeds"), device=device,
+        toggles=_toggles(toggles), results=results, build_dir=build_dir, jobs=jobs, argv=tuple(sys.argv[1:]),
+    )
+    with Progress() as progress:
+        outcome = run_task(options, progress)
+    click.echo(verdict_table(outcome.info, outcome.verdict))
+    click.echo(f"evidence: {_short(outcome.path)}")
+    click.echo(f"report:   {_short(outcome.path / 'COMPARE.md')}")
+    sys.exit(outcome.exit_code)
+
+
+@cli.command()
+@click.argument("baseline_run")
+@click.argument("candidate_run")
+@click.option("--out", type=click.Path(path_type=Path, file_okay=False), help="Folder for COMPARE.md and compare.json.  [default: results/compare/…]")
+@click.option("--force", is_flag=True, help="Show runs of different problems, shapes or devices too; the decision stays hold.")
+@RESULTS
+def compare(baseline_run: str, candidate_run: str, out: Path | None, force: bool, results: Path) -> None:
+    """Put two run directories side by side: COMPARE.md and compare.json.
+
+    A run is a directory, latest:TASK, or recorded:DEVICE/TASK.
+
+    Example: gates compare latest:stage1 latest:stage2
+    """
+    from gates.compare import compare_runs
+    from gates.evidence import resolve_run
+
+    comparison = compare_runs(resolve_run(baseline_run, results), resolve_run(candidate_run, results), force=force)
+    folder = comparison.write(out or results / "compare")
+    click.echo(comparison.markdown(), nl=False)
+    click.echo(f"written: {_short(folder)}", err=True)
+    sys.exit(comparison.exit_code)
+
+
+@cli.command()
+@click.argument("run_directory")
+@click.option("--json", "as_json", is_flag=True, help="Print the decision as JSON.")
+@RESULTS
+def decide(run_directory: str, as_json: bool, results: Path) -> None:
+    """Say merge, reject or hold for a run; the exit code says it too (0, 1, 3).
+
+    The evidence is verified first, and the decision is taken anew from the gates' verdicts.
+
+    Example: gates decide latest:stage2
+    """
+    from gates import jsonio
+    from gates.evidence import resolve_run
+    from gates.judge.decision import EXIT_CODES
+    from gates.verify import decide_run
+
+    decision, reason = decide_run(resolve_run(run_directory, results))
+    if as_json:
+        click.echo(jsonio.dumps({"decision": decision.value, "reason": reason}), nl=False)
+    else:
+        click.echo(f"{decision.value}: {reason}")
+    sys.exit(EXIT_CODES[decision])
+
+
+@cli.command()
+@click.argument("run_directories", nargs=-1, required=True)
+@RESULTS
+def verify(run_directories: tuple[str, ...], results: Path) -> None:
+    """Check run directories: digests, schemas, and that the decision follows from the evidence.
+
+    Example: gates verify latest:stage2
+    """
+    from gates.evidence import resolve_run
+    from gates.verify import verify_run
+
+    broken = False
+    for name in run_directories:
+        run_directory = resolve_run(name, results)
+        problems = verify_run(run_directory)
+        click.echo(f"{_short(run_directory)}: {'sound' if not problems else 'not sound'}")
+        for problem in problems:
+            click.echo(f"  {problem}")
+        broken = broken or bool(problems)
+    sys.exit(EXIT_USAGE if broken else 0)
+
+
+@cli.command()
+@click.argument("tasks", nargs=-1, required=True)
+@click.option("--shape", help="Shape to profile.  [default: the performance gate's]")
+@click.option("--seed", type=click.IntRange(min=0), default=0, show_default=True)
+@click.option("--out", type=click.Path(path_type=Path, file_okay=False), default=Path("build/profile"), show_default=True,
+              help="Folder for the Nsight Compute reports.")
+@TOGGLE
+@BUILD_DIR
+def profile(tasks: tuple[str, ...], shape: str | None, seed: int, out: Path, toggles: tuple[str, ...], build_dir: Path) -> None:
+    """Read hardware counters of TASKS with Nsight Compute, side by side. Needs a CUDA device.
+
+    Example: gates profile stage0 stage3 --shape mission
+    """
+    from gates.pipeline import profile_tasks
+
+    text, code = profile_tasks(tasks, shape=shape, seed=seed, out=out, toggles=_toggles(toggles), build_dir=build_dir)
+    click.echo(text)
+    sys.exit(code)
+
+
+@cli.command()
+def doctor() -> None:
+    """Say what was found on this machine, and what each missing tool costs.
+
+    Example: gates doctor
+    """
+    from gates.doctor import report
+
+    click.echo(report())
+
+
+@cli.command()
+@click.argument("code")
+def explain(code: str) -> None:
+    """Explain a reason code (ptxas.spills) or a gate (ptxas): what, why, and what to do.
+
+    Example: gates explain ptxas.spills
+    """
+    from gates.explain import explain as explanation
+
+    click.echo(explanation(code))
+
+
+def main() -> NoReturn:
+    """Run the command line: GatesErrors become `error:` and `hint:` lines, anything else exit 4."""
+    sys.exit(guard(lambda: cli.main(standalone_mode=False)))
+
+
+def guard(command: Callable[[], Any]) -> int:
+    """Call ``command`` and return its exit code; print one clear error for what it raises."""
+    try:
+        result = command()
+        sys.stdout.flush()
+        return result if isinstance(result, int) else 0
+    except SystemExit as exit_:
+        return exit_.code if isinstance(exit_.code, int) else 0
+    except GatesError as error:
+        return _fail(error.what, error.hint, error.exit_code)
+    except click.exceptions.Abort:
+        return _fail("interrupted", "nothing was left half-written; run the command again", 130)
+    except KeyboardInterrupt:
+        return _fail("interrupted", "nothing was left half-written; run the command again", 130)
+    except click.exceptions.Exit as exit_:
+        return exit_.exit_code
+    except click.ClickException as error:
+        where = getattr(error, "ctx", None)
+        path = where.command_path if where else "gates"
+        return _fail(error.format_message().rstrip("."), f"{path} --help", EXIT_USAGE)
+    except BrokenPipeError:  # `gates … | head -1`: the reader has gone, the verdict stands
+        os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
+        return 0
+    except OSError as error:
+        place = f" ({error.filename})" if error.filename else ""
+        return _fail(f"{error.strerror or error}{place}", "free space or permissions may be missing; nothing was published", EXIT_USAGE)
+    except Exception as error:
+        if os.environ.get("GATES_TRACEBACK"):
+            raise
+        return _fail(
+            f"internal error: {type(error).__name__}: {error}",
+            "this is a bug in gates: set GATES_TRACEBACK=1 for the traceback and report it", EXIT_INTERNAL,
+        )
+
+
+def _fail(what: str, hint: str | None, code: int) -> int:
+    print(f"error: {what}", file=sys.stderr)
+    if hint:
+        print(f"hint: {hint}", file=sys.stderr)
+    return code
+
+
+def _toggles(pairs: tuple[str, ...]) -> dict[str, str]:
+    values = {}
+    for pair in pairs:
+        name, equals, value = pair.partition("=")
+        if not equals or not name:
+            raise GatesError(f"--toggle {pair!r} is not NAME=VALUE", hint="e.g. --toggle USE_CP_ASYNC=0")
+        values[name] = value
+    return values
+
+
+def _list(text: str | None) -> tuple[str, ...] | None:
+    if text is None:
+        return None
+    names = tuple(part.strip() for part in text.split(",") if part.strip())
+    if not names:
+        raise GatesError(f"{text!r} is an empty list", hint="e.g. --shapes small,mission")
+    return names
+
+
+def _numbers(text: str | None, option: str) -> tuple[int, ...] | None:
+    names = _list(text)
+    if names is None:
+        return None
+    for name in names:
+        if not (name.isascii() and name.isdigit()):
+            raise GatesError(f"{option} {text!r}: {name!r} is not a whole number", hint=f"e.g. {option} 0,1,2")
+    if len(set(map(int, names))) != len(names):
+        raise GatesError(f"{option} {text!r}: a seed stands twice", hint="each seed once")
+    return tuple(map(int, names))
+
+
+def _short(path: Path) -> str:
+    try:
+        return str(path.resolve().relative_to(Path.cwd()))
+    except ValueError:
+        return str(path)

@@ -1,0 +1,89 @@
+"""Make the virtual environment that `make` uses, with pinned versions; do nothing when it is up to date.
+
+Runs on a bare Python 3.10 to 3.13. The CUDA compiler and disassembler are installed from their
+wheels only where the machine has none; what is installed, and why, is printed.
+
+Example: python3 scripts/setup_venv.py --venv .venv
+"""
+
+from __future__ import annotations
+
+import argparse
+import hashlib
+import os
+import shutil
+import subprocess
+import sys
+from pathlib import Path
+
+ROOT = Path(__file__).resolve().parent.parent
+
+
+def main() -> int:
+    """Create or update the environment named on the command line; the exit code is 0, or 2 on bad input."""
+    parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
+    parser.add_argument("--venv", type=Path, default=ROOT / ".venv", help="folder of the environment (default: .venv)")
+    venv = parser.parse_args().venv.absolute()
+    if not (3, 10) <= sys.version_info[:2] <= (3, 13):
+        return fail(f"Python {sys.version.split()[0]} is not supported", "name one of 3.10 to 3.13: make PYTHON=python3.12 …")
+    extras = wanted_extras()
+    stamp, want = venv / ".kernel-gates", fingerprint(extras)
+    if stamp.is_file() and stamp.read_text(encoding="utf-8") == want and (venv / "bin" / "gates").exists():
+        return 0
+    if shutil.which(os.environ.get("CXX", "g++")) is None:
+        return fail("no C++ compiler", "install g++ 12 or newer, or name one in CXX")
+    say(f"setting up {venv}: Python {sys.version.split()[0]}, versions from constraints.txt")
+    say("torch, click, pandas and the other libraries: needed by every run")
+    for extra, reason in extras.items():
+        say(f"extra '{extra}': {reason}")
+    names = ",".join(["dev", *extras])
+    pip = [str(venv / "bin" / "python"), "-m", "pip", "--disable-pip-version-check"]
+    steps = [
+        [sys.executable, "-m", "venv", str(venv)],
+        [*pip, "install", "--quiet" if not sys.stderr.isatty() else "--progress-bar=on",
+         "--constraint", str(ROOT / "constraints.txt"), "--editable", f"{ROOT}[{names}]"],
+    ]
+    for step in steps:
+        if subprocess.run(step, stdout=sys.stderr).returncode != 0:
+            return fail(f"`{' '.join(step)}` failed", "see the lines above; a second `make setup` goes on where this ended")
+    stamp.write_text(want, encoding="utf-8")
+    say("done")
+    return 0
+
+
+def wanted_extras() -> dict[str, str]:
+    """The optional dependencies this machine lacks, each with the reason why it is installed."""
+    extras = {}
+    cuda_home = os.environ.get("CUDA_HOME")
+    search = os.pathsep.join(filter(None, [f"{cuda_home}/bin" if cuda_home else "", os.environ.get("PATH", "")]))
+    if shutil.which("nvcc", path=search) is None:
+        extras["cuda"] = "NVIDIA's compiler wheels (about 1 GB), since no nvcc is in CUDA_HOME or PATH; the ptxas gate needs it"
+    if shutil.which("cuobjdump", path=search) is None:
+        extras["disasm"] = "cuobjdump and nvdisasm wheels, since there are none in CUDA_HOME or PATH; the sass gate needs them"
+    if Path("/dev/nvidiactl").exists():
+        extras["gpu"] = "clock and counter readers, since this machine has an NVIDIA device"
+    return extras
+
+
+def fingerprint(extras: dict[str, str]) -> str:
+    """Changes whenever what should be installed changes."""
+    total = hashlib.sha256()
+    for name in ("constraints.txt", "pyproject.toml"):
+        total.update((ROOT / name).read_bytes())
+    total.update(repr((sorted(extras), sys.version_info[:3], str(ROOT))).encode())
+    return total.hexdigest()
+
+
+def say(text: str) -> None:
+    """Progress, on stderr."""
+    print(f"setup: {text}", file=sys.stderr, flush=True)
+
+
+def fail(what: str, hint: str) -> int:
+    """Print one clear error."""
+    print(f"error: {what}\nhint: {hint}", file=sys.stderr)
+    return 2
+
+
+if __name__ == "__main__":
+    sys.exit(main())

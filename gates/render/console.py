@@ -1,0 +1,93 @@
+"""What a terminal shows: progress on stderr, the gate table and the decision on stdout."""
+
+from __future__ import annotations
+
+import sys
+import time
+from types import TracebackType
+
+from gates.evidence import RunInfo, Verdict
+from gates.records import GateResult, Status
+from gates.render.markdown import number
+
+MARKS = {
+    Status.PASS: "pass", Status.FAIL: "FAIL", Status.INCONCLUSIVE: "inconclusive",
+    Status.NOT_RUN: "not run", Status.NOT_APPLICABLE: "n/a",
+}
+
+
+class Progress:
+    """Steps on stderr: a spinner with the seconds on a terminal, one plain line a step elsewhere."""
+
+    def __init__(self) -> None:
+        self._status = None
+        self._started = time.monotonic()
+        if sys.stderr.isatty():
+            from rich.console import Console
+
+            self._console = Console(stderr=True, highlight=False)
+            self._status = self._console.status("starting")
+
+    def __enter__(self) -> Progress:
+        if self._status is not None:
+            self._status.start()
+        return self
+
+    def __exit__(self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None) -> None:
+        if self._status is not None:
+            self._status.stop()
+
+    def step(self, text: str) -> None:
+        """Say what is being done now."""
+        if self._status is not None:
+            self._status.update(text)
+        else:
+            self._line(text)
+
+    def done(self, text: str) -> None:
+        """Say what has just ended, with the seconds since the start."""
+        self._line(text)
+
+    def result(self, result: GateResult) -> None:
+        """Show a gate's verdict as soon as it is there."""
+        self._line(f"{result.gate:12} {MARKS[result.status]:12} {result.sentence}")
+
+    def _line(self, text: str) -> None:
+        line = f"[{time.monotonic() - self._started:6.1f} s] {text}"
+        if self._status is not None:
+            self._console.print(line, markup=False)
+        else:
+            print(line, file=sys.stderr, flush=True)
+
+
+def verdict_table(info: RunInfo, verdict: Verdict) -> str:
+    """The gate table, failing checks with their hints, and the decision, as plain text."""
+    baseline = info.baseline.name if info.baseline else "none"
+    device = info.device.name if info.device else "no CUDA device"
+    lines = [
+        "", f"{info.task.name} against {baseline} · profile {info.profile} ({info.profile_reason}) · {device}", "",
+        f"  {'gate':12} {'status':13} what was seen",
+    ]
+    for result in verdict.gates:
+        lines.append(f"  {result.gate:12} {MARKS[result.status]:13} {result.sentence}")
+    lines += _failures(verdict)
+    lines += ["", f"decision: {verdict.decision.value} ({verdict.reason})"]
+    return "\n".join(lines)
+
+
+def _failures(verdict: Verdict, most: int = 8) -> list[str]:
+    lines = []
+    for result in verdict.gates:
+        failing = [check for check in result.checks if check.status is Status.FAIL]
+        if result.status is Status.FAIL and not failing:
+            lines.append(f"  {result.gate}: {result.sentence} [{result.code}]")
+        hint = ""
+        for check in failing[:most]:
+            limit = "" if check.limit is None else f", limit {number(check.limit)}"
+            lines.append(f"  {result.gate}: {check.name} {number(check.observed)} {check.unit}{limit} at {check.where or 'the kernel'} [{check.code}]")
+            if check.hint and check.hint != hint:
+                hint = check.hint
+                lines.append(f"      hint: {hint}")
+        if len(failing) > most:
+            lines.append(f"  {result.gate}: and {len(failing) - most} more, see verdict.json")
+    return ["", "failed checks:", *lines] if lines else []

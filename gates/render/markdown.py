@@ -1,0 +1,35 @@
+"""Markdown tables whose cells can hold any text."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Sequence
+
+_ESCAPES = {"|": "\\|", "<": "&lt;", ">": "&gt;", "`": "\\`", "*": "\\*", "_": "\\_", "[": "\\[", "]": "\\]", "\\": "\\\\", "&": "&amp;"}
+
+
+def escape(value: object) -> str:
+    """One line of plain text: nothing in it is taken for Markdown or HTML, and a cell ends where it should."""
+    text = " ".join(str(value).split())
+    return "".join(_ESCAPES.get(character, character) for character in text)
+
+
+def table(headers: Sequence[str], rows: Iterable[Sequence[object]], *, right: Sequence[int] = ()) -> str:
+    """A table; cells are escaped, columns in ``right`` (by index) are aligned right."""
+    marks = ["---:" if index in right else "---" for index in range(len(headers))]
+    lines = [f"| {' | '.join(map(escape, headers))} |", f"| {' | '.join(marks)} |"]
+    lines += [f"| {' | '.join(escape(cell) for cell in row)} |" for row in rows]
+    return "\n".join(lines) + "\n"
+
+
+def details(summary: str, body: str) -> str:
+    """A folded section."""
+    return f"<details><summary>{escape(summary)}</summary>\n\n{body.rstrip()}\n\n</details>\n"
+
+
+def number(value: float | int | str | None, digits: int = 4) -> str:
+    """A figure for people: four significant digits, whole numbers whole, ``-`` where there is none."""
+    if value is None:
+        return "-"
+    if isinstance(value, float):
+        return f"{value:.{digits}g}" if abs(value) < 10**digits else f"{value:.0f}"
+    return str(value)

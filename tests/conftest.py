@@ -1,0 +1,26 @@
+"""Shared test set-up: GPU tests are skipped, with the reason, where there is no CUDA device."""
+
+from __future__ import annotations
+
+import ctypes
+
+import pytest
+
+
+def _cuda_devices() -> int:
+    try:
+        driver = ctypes.CDLL("libcuda.so.1")
+    except OSError:
+        return 0
+    count = ctypes.c_int(0)
+    if driver.cuInit(0) != 0 or driver.cuDeviceGetCount(ctypes.byref(count)) != 0:
+        return 0
+    return count.value
+
+
+def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
+    if not any("gpu" in item.keywords for item in items) or _cuda_devices():
+        return
+    for item in items:
+        if "gpu" in item.keywords:
+            item.add_marker(pytest.mark.skip(reason="no CUDA device"))

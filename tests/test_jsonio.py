@@ -1,0 +1,75 @@
+"""Strict JSON: what other tools would not read is refused, and a file is whole or absent."""
+
+from __future__ import annotations
+
+import errno
+import os
+from pathlib import Path
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from gates import jsonio
+from gates.errors import GatesError
+
+VALUES = st.recursive(
+    st.none() | st.booleans() | st.integers(-(2**53), 2**53) | st.floats(allow_nan=False, allow_infinity=False) | st.text(),
+    lambda inner: st.lists(inner, max_size=4) | st.dictionaries(st.text(), inner, max_size=4),
+    max_leaves=20,
+)
+
+
+@given(VALUES)
+def test_round_trip(value: object) -> None:
+    assert jsonio.loads(jsonio.dumps(value), "x") == value
+
+
+@given(st.binary(max_size=60))
+def test_any_bytes_give_a_value_or_one_clear_error(tmp_path_factory: pytest.TempPathFactory, data: bytes) -> None:
+    path = tmp_path_factory.mktemp("json") / "file.json"
+    path.write_bytes(data)
+    try:
+        jsonio.read(path)
+    except GatesError as error:
+        assert "file.json" in error.what
+
+
+@pytest.mark.parametrize(
+    ("text", "expected"),
+    [
+        ('{"a": NaN}', "NaN is not JSON"), ("[Infinity]", "Infinity is not JSON"), ("[-1e999]", "out of range"),
+        ('{"p50_us": 1000, "p50_us": 10}', "'p50_us' stands twice"), ('{"a": 1', "line 1, column 8"),
+        ("[" * 100_000, "nested too deeply"), ("9" * 10_000, "not readable"),
+    ],
+)
+def test_refused(text: str, expected: str) -> None:
+    with pytest.raises(GatesError, match=expected):
+        jsonio.loads(text, "evidence.json")
+
+
+def test_nan_is_never_written() -> None:
+    with pytest.raises(ValueError, match="JSON compliant"):
+        jsonio.dumps({"a": float("nan")})
+
+
+def test_a_huge_file_is_refused(tmp_path: Path) -> None:
+    path = tmp_path / "huge.json"
+    with path.open("wb") as file:
+        file.truncate(jsonio.MAX_BYTES + 1)
+    with pytest.raises(GatesError, match="larger than"):
+        jsonio.read(path)
+
+
+def test_a_full_disk_leaves_the_old_file(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    path = tmp_path / "a.json"
+    jsonio.write(path, {"old": 1})
+
+    def full(*_: object) -> None:
+        raise OSError(errno.ENOSPC, os.strerror(errno.ENOSPC))
+
+    monkeypatch.setattr(os, "replace", full)
+    with pytest.raises(GatesError, match="No space left"):
+        jsonio.write(path, {"new": 1})
+    assert jsonio.read(path) == {"old": 1}
+    assert [entry.name for entry in tmp_path.iterdir()] == ["a.json"]

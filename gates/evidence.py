@@ -11,7 +11,6 @@ import os
 import re
 import shutil
 import tempfile
-from collections.abc import Mapping
 from dataclasses import dataclass
 from datetime import datetime, timezone
 from pathlib import Path
@@ -36,7 +35,7 @@ class TaskInfo:
     problem: str
     kernels: tuple[str, ...]
     toggles: dict[str, int]
-    overrides: dict[str, int]
+    overrides: dict[str, Any]  # toggles, shapes or seeds set from outside
     arch: tuple[str, ...]
     shapes: dict[str, dict[str, int]]
     seeds: tuple[int, ...]
@@ -136,7 +135,7 @@ class RunDirectory:
         files = {}
         for path in sorted(self.path.rglob("*")):
             if path.is_file():
-                files[path.relative_to(self.path).as_posix()] = _sha256(path)
+                files[path.relative_to(self.path).as_posix()] = sha256(path)
         self.write_json("manifest.json", {"schema_version": SCHEMA_VERSION, "sha256": files})
         self.path.chmod(0o755)
         for number in range(1, 1000):
@@ -231,11 +230,13 @@ def _sweep(parent: Path) -> None:
             os.close(descriptor)
 
 
-def _sha256(path: Path) -> str:
+def sha256(path: Path) -> str:
+    """Hex digest of a file."""
+    total = hashlib.sha256()
     with path.open("rb") as file:
-        return hashlib.file_digest(file, "sha256").hexdigest() if hasattr(hashlib, "file_digest") else hashlib.sha256(
-            file.read()
-        ).hexdigest()
+        while block := file.read(2**20):
+            total.update(block)
+    return total.hexdigest()
 
 
 def project_root(start: Path) -> Path:
@@ -244,8 +245,3 @@ def project_root(start: Path) -> Path:
         if (folder / ".git").exists() or (folder / "pyproject.toml").exists():
             return folder
     return start
-
-
-def limits_of(run: RunInfo, gate: str) -> Mapping[str, Any]:
-    """The limits that ``gate`` was judged by."""
-    return run.task.limits.get(gate, {})

@@ -71,8 +71,10 @@ def loads(text: str, where: str) -> Any:
             f"{where}: not valid JSON at line {error.lineno}, column {error.colno}: {error.msg}",
             hint="the file is truncated or was edited",
         ) from None
-    except (RecursionError, ValueError) as error:
-        raise GatesError(f"{where}: not readable as JSON: {error or 'nested too deeply'}") from None
+    except RecursionError:
+        raise GatesError(f"{where}: nested too deeply") from None
+    except ValueError as error:
+        raise GatesError(f"{where}: not readable as JSON: {error}") from None
 
 
 def read(path: Path) -> Any:

@@ -32,8 +32,10 @@ def load(path: Path) -> tuple[Any, dict[Place, int]]:
         mark = error.problem_mark or error.context_mark
         place = f":{mark.line + 1}:{mark.column + 1}" if mark else ""
         raise GatesError(f"{path}{place}: not valid YAML: {error.problem or error.context}") from None
-    except (yaml.YAMLError, RecursionError, ValueError) as error:
-        raise GatesError(f"{path}: not valid YAML: {str(error) or 'nested too deeply'}") from None
+    except RecursionError:
+        raise GatesError(f"{path}: nested too deeply") from None
+    except (yaml.YAMLError, ValueError) as error:
+        raise GatesError(f"{path}: not valid YAML: {error}") from None
     return data, lines
 
 

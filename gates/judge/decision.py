@@ -1,7 +1,8 @@
 """The merge decision: a pure function of the six gate verdicts.
 
 Any failed gate rejects. Otherwise any gate that neither passed nor is declared not applicable
-holds, and so does a run whose toggles were overridden: it did not judge the stage as committed.
+holds, and so does a run whose toggles, shapes or seeds were overridden: it did not judge the stage
+as committed.
 Only then is it a merge. Example: ptxas, sass, correctness and sanitizer passed and performance
 was not run (no device) -> hold.
 """
@@ -10,6 +11,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 from enum import Enum
+from typing import Any
 
 from gates.errors import EXIT_FAIL, EXIT_HOLD, EXIT_OK
 from gates.records import GateResult, Status
@@ -20,8 +22,8 @@ CODES = {
     "decision.merge": "every gate passed, or is declared not applicable in task.yaml with a reason.",
     "decision.reject": "at least one gate failed. The gate's own code says why; `gates explain CODE` says what to do.",
     "decision.hold": (
-        "no gate failed, but at least one did not come to a verdict (not run or inconclusive), or toggles were "
-        "overridden. Run the missing gates, usually with --profile full on a machine with a CUDA device."
+        "no gate failed, but at least one did not come to a verdict (not run or inconclusive), or something was "
+        "overridden from outside. Run the missing gates, usually with --profile full on a machine with a CUDA device."
     ),
 }
 
@@ -37,7 +39,7 @@ class Decision(str, Enum):
 EXIT_CODES = {Decision.MERGE: EXIT_OK, Decision.REJECT: EXIT_FAIL, Decision.HOLD: EXIT_HOLD}
 
 
-def decide(results: Sequence[GateResult], overrides: Mapping[str, int]) -> tuple[Decision, str]:
+def decide(results: Sequence[GateResult], overrides: Mapping[str, Any]) -> tuple[Decision, str]:
     """The decision over the gates' verdicts and one sentence on why."""
     by_gate = {result.gate: result for result in results}
     failed = [result for result in results if result.status is Status.FAIL]
@@ -53,7 +55,7 @@ def decide(results: Sequence[GateResult], overrides: Mapping[str, int]) -> tuple
         return Decision.HOLD, "no verdict from " + ", ".join(open_gates)
     if overrides:
         changed = ", ".join(f"{name}={value}" for name, value in sorted(overrides.items()))
-        return Decision.HOLD, f"toggles overridden: {changed}"
+        return Decision.HOLD, f"overridden from outside: {changed}"
     return Decision.MERGE, "every gate passed or is declared not applicable"
 
 

@@ -2,9 +2,11 @@
 
 from __future__ import annotations
 
+import contextlib
 import os
 import signal
 import subprocess
+import tempfile
 import time
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
@@ -50,8 +52,6 @@ def run(
     and on any exception (Ctrl-C included), the whole process group is killed.
     """
     argv = tuple(str(part) for part in argv)
-    import tempfile
-
     with tempfile.TemporaryFile() as sink:
         started = time.monotonic()
         try:
@@ -67,10 +67,8 @@ def run(
         except subprocess.TimeoutExpired:
             timed_out = True
         finally:
-            try:
+            with contextlib.suppress(ProcessLookupError, PermissionError):
                 os.killpg(child.pid, signal.SIGKILL)
-            except (ProcessLookupError, PermissionError):
-                pass
         returncode = child.wait()
         wall_s = time.monotonic() - started
         sink.seek(0)

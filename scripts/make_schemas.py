@@ -1,0 +1,66 @@
+"""Write the JSON Schemas of run.json and verdict.json from the records that hold them.
+
+Example: python scripts/make_schemas.py
+"""
+
+from __future__ import annotations
+
+import dataclasses
+import json
+import types
+import typing
+from collections.abc import Mapping
+from enum import Enum
+from pathlib import Path
+from typing import Any, Union
+
+from gates.evidence import SCHEMA_VERSION, RunInfo, Verdict
+
+FOLDER = Path(__file__).resolve().parent.parent / "gates" / "schemas"
+RECORDS = {"run": RunInfo, "verdict": Verdict}
+PLAIN = {str: "string", bool: "boolean", int: "integer", float: "number"}
+
+
+def schema(cls: type) -> dict[str, Any]:
+    """The JSON Schema (draft 2020-12) of a record type."""
+    top = _of(cls)
+    top["properties"]["schema_version"] = {"const": SCHEMA_VERSION}
+    return {
+        "$schema": "https://json-schema.org/draft/2020-12/schema",
+        "title": f"{(cls.__doc__ or '').splitlines()[0].rstrip('.')}",
+        **top,
+    }
+
+
+def _of(kind: Any) -> dict[str, Any]:
+    origin, args = typing.get_origin(kind), typing.get_args(kind)
+    if kind is Any:
+        return {}
+    if kind is type(None):
+        return {"type": "null"}
+    if origin in (Union, types.UnionType):
+        return {"anyOf": [_of(arg) for arg in args]}
+    if dataclasses.is_dataclass(kind):
+        hints = typing.get_type_hints(kind)
+        fields = dataclasses.fields(kind)
+        return {
+            "type": "object", "additionalProperties": False, "required": [field.name for field in fields],
+            "properties": {field.name: _of(hints[field.name]) for field in fields},
+        }
+    if isinstance(kind, type) and issubclass(kind, Enum):
+        return {"enum": [member.value for member in kind]}
+    if origin is tuple:
+        return {"type": "array", "items": _of(args[0])}
+    if origin in (dict, Mapping):
+        return {"type": "object", "additionalProperties": _of(args[1])}
+    return {"type": PLAIN[kind]}
+
+
+def text(cls: type) -> str:
+    """The schema file's text."""
+    return json.dumps(schema(cls), indent=1) + "\n"
+
+
+if __name__ == "__main__":
+    for name, cls in RECORDS.items():
+        (FOLDER / f"{name}.schema.json").write_text(text(cls), encoding="utf-8")

@@ -145,7 +145,7 @@ def _build(kind: Any, data: Any, where: str) -> Any:
             return tuple(_build(args[0], item, f"{where}[{i}]") for i, item in enumerate(data))
         if len(args) != len(data):
             raise GatesError(f"{where}: expected {len(args)} items, got {len(data)}")
-        return tuple(_build(arg, item, f"{where}[{i}]") for i, (arg, item) in enumerate(zip(args, data)))
+        return tuple(_build(arg, item, f"{where}[{i}]") for i, (arg, item) in enumerate(zip(args, data, strict=True)))
     if origin in (dict, Mapping, typing.get_origin(Mapping[str, int])):
         if not isinstance(data, dict):
             raise GatesError(f"{where}: expected an object, got {type(data).__name__}")

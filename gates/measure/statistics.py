@@ -1,0 +1,118 @@
+"""Estimators over pairs and over samples.
+
+The pair is the unit of statistics: samples of one block share the clock, the temperature and the
+neighbours of that moment, so their number says little about how well a ratio is known.
+"""
+
+from __future__ import annotations
+
+import functools
+import math
+import statistics
+from collections.abc import Sequence
+from dataclasses import dataclass
+
+
+@dataclass(frozen=True)
+class Figures:
+    """A summary of samples in us. ``stalled_pct`` is the share beyond median + 10 MAD; none is deleted."""
+
+    samples: int
+    p50_us: float
+    p90_us: float
+    mean_us: float
+    std_us: float | None  # None below two samples
+    iqr_us: float
+    stalled_pct: float
+
+    def __post_init__(self) -> None:
+        for name in ("p50_us", "p90_us", "mean_us"):
+            value = getattr(self, name)
+            if not (0.0 < value < 1e12):
+                raise ValueError(f"{name} is {value!r}, which is no time")
+
+
+def figures(samples_us: Sequence[float]) -> Figures | None:
+    """The summary of ``samples_us``; None where there are none."""
+    if not samples_us:
+        return None
+    ordered = sorted(samples_us)
+    middle = quantile(ordered, 0.5)
+    mad = statistics.median(abs(sample - middle) for sample in ordered)
+    stalled = sum(sample > middle + 10.0 * mad for sample in ordered) if mad > 0 else sum(s > 2 * middle for s in ordered)
+    return Figures(
+        samples=len(ordered), p50_us=middle, p90_us=quantile(ordered, 0.9), mean_us=statistics.fmean(ordered),
+        std_us=statistics.stdev(ordered) if len(ordered) > 1 else None,
+        iqr_us=quantile(ordered, 0.75) - quantile(ordered, 0.25), stalled_pct=100.0 * stalled / len(ordered),
+    )
+
+
+def quantile(ordered: Sequence[float], share: float) -> float:
+    """Quantile of sorted values, linear between neighbours (numpy's default, Hyndman and Fan's type 7)."""
+    place = share * (len(ordered) - 1)
+    below = math.floor(place)
+    above = min(below + 1, len(ordered) - 1)
+    return ordered[below] + (ordered[above] - ordered[below]) * (place - below)
+
+
+def walsh_averages(differences: Sequence[float]) -> list[float]:
+    """Means of all pairs i <= j, sorted: n (n + 1) / 2 of them."""
+    count = len(differences)
+    return sorted((differences[i] + differences[j]) / 2.0 for i in range(count) for j in range(i, count))
+
+
+def hodges_lehmann(differences: Sequence[float]) -> float:
+    """The median of the Walsh averages: the centre that belongs to the signed-rank test."""
+    return statistics.median(walsh_averages(differences))
+
+
+@functools.lru_cache(maxsize=64)
+def signed_rank_rank(count: int, confidence: float) -> int:
+    """Which Walsh average, from the lowest, is the interval's low end; 0 where ``count`` is too small.
+
+    The largest k with 2 P(W <= k - 1) <= 1 - confidence under the exact null distribution of the
+    signed-rank statistic W for ``count`` differences (Hollander and Wolfe, Nonparametric Statistical
+    Methods, 3.3). SciPy has the test but not its interval.
+    """
+    ways = [1] + [0] * (count * (count + 1) // 2)  # ways[w]: sets of ranks 1..count that sum to w
+    for rank in range(1, count + 1):
+        for total in range(len(ways) - 1, rank - 1, -1):
+            ways[total] += ways[total - rank]
+    allowed = (1.0 - confidence) / 2.0 * 2.0**count
+    tail, k = 0, 0
+    for way in ways:
+        tail += way
+        if tail > allowed:
+            return k
+        k += 1
+    return k
+
+
+def signed_rank_interval(differences: Sequence[float], confidence: float) -> tuple[float, float] | None:
+    """The exact distribution-free interval for the centre; None where there are too few differences."""
+    k = signed_rank_rank(len(differences), confidence)
+    if k == 0:
+        return None
+    averages = walsh_averages(differences)
+    return averages[k - 1], averages[-k]
+
+
+def bootstrap_interval(differences: Sequence[float], confidence: float, seed: int) -> tuple[float, float]:
+    """Percentile bootstrap over pairs of the Hodges-Lehmann centre, 1000 resamples from ``seed``."""
+    import numpy
+    from scipy.stats import bootstrap
+
+    values = numpy.asarray(differences, dtype=float)
+    if numpy.ptp(values) == 0.0:
+        return float(values[0]), float(values[0])
+    upper = numpy.triu_indices(len(values))
+
+    def centre(resampled: numpy.ndarray, axis: int = -1) -> numpy.ndarray:
+        moved = numpy.moveaxis(resampled, axis, -1)
+        return numpy.median((moved[..., upper[0]] + moved[..., upper[1]]) / 2.0, axis=-1)
+
+    result = bootstrap(
+        (values,), centre, n_resamples=1000, batch=250, confidence_level=confidence, method="percentile",
+        vectorized=True, random_state=numpy.random.default_rng(seed),
+    )
+    return float(result.confidence_interval.low), float(result.confidence_interval.high)

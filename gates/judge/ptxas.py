@@ -1,0 +1,188 @@
+"""The ptxas gate: do the compiled kernels keep within their budget, and can the chip run them?
+
+For every kernel and architecture the compiler's own figures are judged: registers per thread, static
+and dynamic shared memory together, spill stores and loads; then what the chip adds: registers of a
+whole CTA against its 65,536, shared memory against the chip's limit and against the 48 KiB that a
+launch may use without opting in. Theoretical occupancy and every change against the baseline are
+listed beside them. Why: a spill or a lost CTA per SM is the commonest cause of a slow kernel, and the
+compiler says so without a device.
+
+Example: `max_registers: 128` and a kernel at 168 registers gives
+    registers (sdpa_kernel sm_89): 168 registers/thread, limit 128 registers/thread
+
+Limits: dynamic shared memory is not in ptxas's log; it comes from recorded launches, and without them
+the gate is inconclusive. With relocatable device code the linker's figures are judged, since ptxas
+sees one file's share only. Spills of a called function that was not inlined are listed, not judged:
+they are in no kernel's figures. Each limit is met when observed <= limit.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping
+from typing import Any
+
+from gates.facts.chips import Chip, chip_of, occupancy, registers_per_cta
+from gates.judge.ptxas_change import changes
+from gates.parse.names import without_parameters
+from gates.parse.ptxas import Launch, PtxasEvidence, PtxasKernel
+from gates.records import Check, GateResult, Status, conclude
+
+CODES = {
+    "ptxas.pass": "Every kernel keeps within its budget on every architecture.",
+    "ptxas.no_log": "There is no compiler log for an architecture: the compiler is missing or the build failed. "
+    "`gates doctor` says which tool is missing; the build log says what failed.",
+    "ptxas.log_incomplete": "The compiler's log is cut short or lacks a figure of a kernel, so its resources are not known. "
+    "Delete the build folder and build again; a full disk or a killed compiler leaves such a log.",
+    "ptxas.kernel_missing": "task.yaml names a kernel that the compiled code does not hold. It was renamed, compiled out by a "
+    "toggle, or never instantiated (a template that nothing launches).",
+    "ptxas.kernel_vanished": "A kernel of the baseline is not in this build, and task.yaml does not say so. If that is "
+    "intended, take it out of `kernels:`.",
+    "ptxas.registers": "More registers per thread than the budget: fewer warps fit on an SM. Shorten live ranges, make tiles "
+    "smaller, unroll less, or set __launch_bounds__.",
+    "ptxas.spills": "Registers were spilled to local memory, which costs bandwidth and latency in the inner loop. Usual "
+    "causes: a register cap (-maxrregcount, __launch_bounds__) that is too low, a large array indexed at run time, too much unrolling.",
+    "ptxas.smem": "More shared memory per CTA (static and dynamic) than the budget. Make tiles or stages smaller, or reuse a "
+    "buffer between phases.",
+    "ptxas.smem_unknown": "How much dynamic shared memory the kernel is launched with is not known: no launch of it was "
+    "recorded. The emulator records launches, so its build must succeed and the shapes must reach the kernel.",
+    "ptxas.smem_opt_in": "A launch with more than 48 KiB of shared memory in all fails unless the launcher first calls "
+    "cudaFuncSetAttribute(kernel, cudaFuncAttributeMaxDynamicSharedMemorySize, bytes) with at least the dynamic size.",
+    "ptxas.smem_chip": "The CTA needs more shared memory than this chip gives to one: every launch fails.",
+    "ptxas.threads": "More threads per CTA than the chip allows (1,024): every launch fails with 'invalid configuration'.",
+    "ptxas.registers_per_cta": "Registers of all threads of a CTA, as they are allocated (by warp in steps of 256), exceed the "
+    "65,536 of a CTA: every launch fails with 'too many resources requested'. Use fewer threads or set __launch_bounds__.",
+    "ptxas.unknown_chip": "The table of chips does not know this architecture, so its limits can't be judged.",
+    "ptxas.relocatable": "Relocatable device code: ptxas saw one file's share, and the linker's figures are missing. Link with "
+    "-Xnvlink -v, or build without -rdc=true.",
+    "ptxas.cubin_differs": "The log and the machine code disagree: they are not of the same compilation. Delete the build folder.",
+    "ptxas.nothing_checked": "No architecture was asked for, so nothing was judged.",
+}
+
+
+def judge(evidence: PtxasEvidence, limits: Mapping[str, Any], baseline: PtxasEvidence | None = None) -> GateResult:
+    """The verdict on a build. ``limits``: max_registers, max_smem_bytes, max_spill_bytes (any may be absent)."""
+    checks = [*_presence(evidence)]
+    for kernel in evidence.kernels:
+        checks.extend(_kernel(kernel, evidence, limits))
+    for function in evidence.called_functions:
+        if function.spill_store_bytes or function.spill_load_bytes:
+            checks.append(Check(
+                "called_function_spills", Status.PASS, function.spill_store_bytes, None, "bytes stored",
+                f"{without_parameters(function.demangled)} {function.arch or ''}".strip(),
+                hint="spills of a function that was not inlined; they are in no kernel's figures",
+            ))
+    if baseline is not None:
+        checks.extend(changes(evidence, baseline))
+    count = len(evidence.kernels)
+    return conclude("ptxas", checks, passed=f"{count} compiled kernel{'s' * (count != 1)} within budget on {', '.join(evidence.archs)}")
+
+
+def where(kernel: PtxasKernel) -> str:
+    """A kernel as the checks name it: readable name without parameters, and architecture."""
+    return f"{without_parameters(kernel.demangled)} {kernel.arch}"
+
+
+def _presence(evidence: PtxasEvidence) -> Iterator[Check]:
+    for arch in evidence.missing_logs:
+        yield Check("log", Status.NOT_RUN, None, None, "", arch, "ptxas.no_log", "run `gates doctor`; see the build log")
+    for problem in evidence.problems:
+        yield Check("log", Status.FAIL, problem, None, "", "", "ptxas.log_incomplete", "delete the build folder and build again")
+    for arch in evidence.archs:
+        if arch in evidence.missing_logs:
+            continue
+        present = {kernel.base_name for kernel in evidence.kernels if kernel.arch == arch}
+        missing = [name for name in evidence.expected_kernels if name not in present]
+        if not present and not missing:
+            missing = ["any kernel"]
+        for name in missing:
+            yield Check(
+                "kernel", Status.FAIL, "not in the log", None, "", f"{name} {arch}", "ptxas.kernel_missing",
+                f"the log has {', '.join(sorted(present)) or 'no kernel'}; check toggles and template instances",
+            )
+
+
+def _kernel(kernel: PtxasKernel, evidence: PtxasEvidence, limits: Mapping[str, Any]) -> Iterator[Check]:
+    place = where(kernel)
+    if kernel.arch in evidence.relocatable and kernel.linked is None:
+        yield Check("registers", Status.INCONCLUSIVE, None, limits.get("max_registers"), "registers/thread", place,
+                    "ptxas.relocatable", "relocatable code: link with -Xnvlink -v")
+    else:
+        registers = kernel.linked.registers if kernel.linked else kernel.registers
+        yield from _limit("registers", registers, limits.get("max_registers"), "registers/thread", place, "ptxas.registers",
+                          "shorten live ranges, smaller tiles, less unrolling, or __launch_bounds__")
+    for name, spilled in (("spill_stores", kernel.spill_store_bytes), ("spill_loads", kernel.spill_load_bytes)):
+        yield from _limit(name, spilled, limits.get("max_spill_bytes"), "bytes", place, "ptxas.spills",
+                          "look for a register cap, arrays indexed at run time, or too much unrolling")
+    yield from _smem(kernel, evidence, limits.get("max_smem_bytes"))
+    chip = chip_of(kernel.arch)
+    if chip is None:
+        yield Check("chip", Status.INCONCLUSIVE, kernel.arch, None, "", place, "ptxas.unknown_chip", "gates/facts/chips.py has the table")
+    else:
+        for launch in kernel.launches:
+            yield from _launch(kernel, launch, chip)
+    if kernel.cross_check not in ("agrees", "not available"):
+        yield Check("cubin", Status.FAIL, kernel.cross_check, "agrees", "", place, "ptxas.cubin_differs", "delete the build folder")
+    elif kernel.cross_check == "agrees":
+        yield Check("cubin", Status.PASS, "agrees", None, "", place)
+    for warning in kernel.warnings:
+        yield Check("warning", Status.PASS, warning, None, "", place, hint="a remark of the compiler; not judged")
+
+
+def _limit(name: str, observed: int | None, limit: int | None, unit: str, place: str, code: str, hint: str) -> Iterator[Check]:
+    if observed is None:
+        yield Check(name, Status.FAIL, None, limit, unit, place, "ptxas.log_incomplete", "the log does not print this figure of the kernel")
+    elif limit is not None and not (observed <= limit):
+        yield Check(name, Status.FAIL, observed, limit, unit, place, code, hint)
+    else:
+        yield Check(name, Status.PASS, observed, limit, unit, place)
+
+
+def static_smem(kernel: PtxasKernel) -> int | None:
+    """Static shared memory in bytes: the linker's figure where there is one."""
+    return kernel.linked.static_smem_bytes if kernel.linked else kernel.static_smem_bytes
+
+
+def _smem(kernel: PtxasKernel, evidence: PtxasEvidence, limit: int | None) -> Iterator[Check]:
+    place, static = where(kernel), static_smem(kernel)
+    listed = not evidence.expected_kernels or kernel.base_name in evidence.expected_kernels
+    dynamic = [launch.dynamic_smem_bytes for launch in kernel.launches]
+    if static is not None and not dynamic and evidence.launches_recorded and not listed:
+        dynamic = [0]  # not a kernel of the stage, and no launch used it: only its own share is judged
+    unknown = not dynamic or None in dynamic
+    least = None if static is None else static + max((size for size in dynamic if size is not None), default=0)
+    if least is None or not unknown or (limit is not None and not (least <= limit)):
+        yield from _limit("smem", least, limit, "bytes", place, "ptxas.smem", "smaller tiles, fewer stages, or a buffer used twice")
+    else:
+        yield Check("smem", Status.INCONCLUSIVE, None, limit, "bytes", place, "ptxas.smem_unknown",
+                    f"{static} bytes static; the dynamic part is unknown: no launch of this kernel was recorded")
+    declared = [launch.declared_smem_bytes for launch in kernel.launches if launch.declared_smem_bytes is not None]
+    threads = max((launch.threads_per_cta or 0 for launch in kernel.launches), default=0)
+    if static is not None and declared and static - max(declared) >= 4 * max(threads, 1):
+        yield Check("smem_beyond_source", Status.PASS, static - max(declared), None, "bytes", place,
+                    hint="registers may be spilled to shared memory: the source declares less than ptxas uses")
+
+
+def _launch(kernel: PtxasKernel, launch: Launch, chip: Chip) -> Iterator[Check]:
+    """What this launch asks of the chip; figures that are unknown were reported by the smem check."""
+    static, dynamic, threads = static_smem(kernel), launch.dynamic_smem_bytes, launch.threads_per_cta
+    registers = kernel.linked.registers if kernel.linked else kernel.registers
+    place = where(kernel)
+    if threads is not None:
+        yield from _limit("threads_per_cta", threads, chip.threads_per_cta, "threads", place, "ptxas.threads", "launch fewer threads a CTA")
+    if threads is not None and registers is not None:
+        yield from _limit("registers_per_cta", registers_per_cta(registers, threads), chip.registers_per_cta, "registers", place,
+                          "ptxas.registers_per_cta", f"{registers} registers x {threads} threads, rounded up as they are allocated")
+    if static is None or dynamic is None:
+        return
+    total = static + dynamic
+    yield from _limit("smem_chip", total, chip.smem_per_cta, "bytes", place, "ptxas.smem_chip",
+                      f"{chip.arch} gives a CTA at most {chip.smem_per_cta} bytes")
+    if total > chip.smem_without_opt_in and launch.opt_in_smem_bytes is not None and launch.opt_in_smem_bytes < dynamic:
+        yield Check("smem_opt_in", Status.FAIL, total, chip.smem_without_opt_in, "bytes", place, "ptxas.smem_opt_in",
+                    f"{dynamic} bytes dynamic and {static} static need cudaFuncSetAttribute(MaxDynamicSharedMemorySize); "
+                    f"the launcher asked for {launch.opt_in_smem_bytes}")
+    if threads and registers is not None:
+        found = occupancy(chip, registers, threads, total, kernel.barriers or 0)
+        if found.active_ctas:
+            yield Check("occupancy", Status.PASS, round(100 * found.fraction, 2), None, "%", place,
+                        hint=f"{found.active_ctas} CTAs of {threads} threads an SM, limited by {found.limiter}")

@@ -1,0 +1,189 @@
+"""The evidence of the ptxas gate: each kernel's compiled resources with the launches that use them."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field, replace
+from typing import Any
+
+from gates.parse.names import base_name, kernel_key, plain_name
+from gates.parse.ptxas_log import DeviceFunction, KernelBlock, LinkedKernel, parse_log
+from gates.parse.resource_usage import FunctionUsage, parse_resource_usage
+
+RESERVED_SMEM_BYTES = 1024  # in a cubin's figure from sm_90 on, in a kernel that uses shared memory; not in the log
+
+
+@dataclass(frozen=True)
+class Launch:
+    """One way in which a kernel was launched (recorded or declared). None: not known."""
+
+    threads_per_cta: int | None
+    dynamic_smem_bytes: int | None
+    opt_in_smem_bytes: int | None  # what the launcher asked cudaFuncSetAttribute for; 0: it did not ask
+    declared_smem_bytes: int | None = None  # static shared memory as the source declares it
+
+
+@dataclass(frozen=True)
+class Linked:
+    """The device linker's figures, which count where device code is relocatable."""
+
+    registers: int
+    static_smem_bytes: int | None
+    stack_bytes: int | None
+    barriers: int | None
+
+
+@dataclass(frozen=True)
+class PtxasKernel:
+    """One kernel for one architecture. None: this toolkit does not print it."""
+
+    name: str
+    key: str  # the name without what depends on the source's folder: the same in every build
+    base_name: str
+    demangled: str
+    arch: str
+    registers: int | None
+    static_smem_bytes: int | None
+    spill_store_bytes: int | None
+    spill_load_bytes: int | None
+    stack_bytes: int | None
+    cumulative_stack_bytes: int | None
+    barriers: int | None
+    textures: int | None
+    constant_bytes: Mapping[str, int] = field(default_factory=dict)  # bank -> bytes
+    warnings: tuple[str, ...] = ()
+    launches: tuple[Launch, ...] = ()
+    linked: Linked | None = None
+    cross_check: str = "not available"  # or "agrees", or the difference between log and cubin
+
+
+@dataclass(frozen=True)
+class CalledFunction:
+    """A device function that was not inlined; its spills are in no kernel's figures."""
+
+    name: str
+    demangled: str
+    arch: str | None
+    stack_bytes: int | None
+    spill_store_bytes: int | None
+    spill_load_bytes: int | None
+
+
+@dataclass(frozen=True)
+class PtxasEvidence:
+    """What the compiler said of a task's kernels, for every architecture that was asked for."""
+
+    archs: tuple[str, ...]
+    expected_kernels: tuple[str, ...]  # base names, from task.yaml
+    kernels: tuple[PtxasKernel, ...]
+    called_functions: tuple[CalledFunction, ...] = ()
+    missing_logs: tuple[str, ...] = ()  # architectures without a log
+    relocatable: tuple[str, ...] = ()  # architectures whose device code is left to a linker
+    problems: tuple[str, ...] = ()  # what is wrong with a log: cut short, figures absent
+    other_lines: tuple[str, ...] = ()  # warnings, advice and linker lines, as printed
+    launches_recorded: bool = False
+    schema_version: int = 1
+
+
+def gather(
+    logs: Mapping[str, str | None],
+    launches: Sequence[Mapping[str, Any]] | None,
+    expected_kernels: Sequence[str],
+    resource_usage: Mapping[str, str | None],
+    *,
+    demangled: Mapping[str, str] | None = None,
+    relocatable: bool = False,
+) -> PtxasEvidence:
+    """Bring together what is known of a build.
+
+    ``logs``: architecture -> ptxas's log, or None where there is none. ``launches``: launch records
+    as the emulator gives them (or a launcher's declared ones), or None where none were recorded.
+    ``resource_usage``: architecture -> cuobjdump's text. ``demangled``: mangled -> readable name.
+    ``relocatable``: the build used relocatable device code, so that the linker's figures count.
+    """
+    readable, by_name = demangled or {}, _launches_by_name(launches or ())
+    kernels: list[PtxasKernel] = []
+    functions: list[CalledFunction] = []
+    problems: list[str] = []
+    other: list[str] = []
+    left_to_linker: list[str] = []
+    for arch, text in logs.items():
+        if text is None:
+            continue
+        log = parse_log(text)
+        usage = parse_resource_usage(resource_usage.get(arch) or "")
+        for block in log.kernels:
+            if block.arch != arch and block.arch in logs:
+                continue  # a log of several architectures: that one's own entry has it
+            linked = _linked(block, log.linked)
+            kernel = _kernel(block, linked, readable, by_name)
+            kernels.append(replace(kernel, cross_check=_cross_check(kernel, usage.get(block.name))))
+        functions.extend(_function(function, readable) for function in log.device_functions)
+        problems.extend(f"{arch}: {problem}" for problem in log.problems)
+        other.extend(log.other_lines)
+        if relocatable or log.relocatable:
+            left_to_linker.append(arch)
+    return PtxasEvidence(
+        archs=tuple(logs), expected_kernels=tuple(expected_kernels), kernels=tuple(kernels),
+        called_functions=tuple(functions), missing_logs=tuple(arch for arch, text in logs.items() if text is None),
+        relocatable=tuple(left_to_linker), problems=tuple(problems), other_lines=tuple(other),
+        launches_recorded=launches is not None,
+    )
+
+
+def _kernel(
+    block: KernelBlock, linked: Linked | None, readable: Mapping[str, str], launches: Mapping[str, tuple[Launch, ...]]
+) -> PtxasKernel:
+    base = base_name(block.name)
+    return PtxasKernel(
+        name=block.name, key=kernel_key(block.name), base_name=base, demangled=readable.get(block.name, block.name),
+        arch=block.arch, registers=block.registers, static_smem_bytes=block.static_smem,
+        spill_store_bytes=block.spill_stores, spill_load_bytes=block.spill_loads, stack_bytes=block.stack,
+        cumulative_stack_bytes=block.cumulative_stack, barriers=block.barriers, textures=block.textures,
+        constant_bytes=block.cmem, warnings=block.warnings, launches=launches.get(base, ()), linked=linked,
+    )
+
+
+def _function(function: DeviceFunction, readable: Mapping[str, str]) -> CalledFunction:
+    return CalledFunction(
+        function.name, readable.get(function.name, function.name), function.arch, function.stack,
+        function.spill_stores, function.spill_loads,
+    )
+
+
+def _launches_by_name(records: Sequence[Mapping[str, Any]]) -> dict[str, tuple[Launch, ...]]:
+    """Base name -> its distinct launches; every instance of a template gets the launches of all of them."""
+    found: dict[str, dict[Launch, None]] = {}
+    for record in records:
+        block = record.get("block")
+        threads = block[0] * block[1] * block[2] if block else None
+        launch = Launch(
+            threads, record.get("dynamic_smem_bytes"), record.get("opt_in_smem_bytes"), record.get("static_smem_bytes")
+        )
+        found.setdefault(plain_name(str(record["kernel"])), {})[launch] = None
+    return {name: tuple(launches) for name, launches in found.items()}
+
+
+def _linked(block: KernelBlock, entries: Sequence[LinkedKernel]) -> Linked | None:
+    for entry in entries:
+        if entry.name == block.name and entry.arch in (block.arch, None):
+            return Linked(entry.registers, entry.static_smem, entry.stack, entry.barriers)
+    return None
+
+
+def _cross_check(kernel: PtxasKernel, usage: FunctionUsage | None) -> str:
+    """Compare the log's figures (the linker's, where there are any) with the cubin's own."""
+    if usage is None:
+        return "not available"
+    source: PtxasKernel | Linked = kernel.linked or kernel
+    pairs = [("registers", source.registers, usage.registers), ("stack", source.stack_bytes, usage.stack_bytes)]
+    number = re.match(r"sm_(\d+)", kernel.arch)
+    shared = usage.shared_bytes
+    if shared and number and int(number[1]) >= 90:
+        shared -= RESERVED_SMEM_BYTES
+    pairs.append(("shared memory", source.static_smem_bytes, shared))
+    differences = [
+        f"{name}: log {ours}, cubin {theirs}" for name, ours, theirs in pairs if None not in (ours, theirs) and ours != theirs
+    ]
+    return "; ".join(differences) or "agrees"

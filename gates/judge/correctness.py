@@ -1,0 +1,257 @@
+"""Does the kernel compute the right thing, every time, and touch nothing else?
+
+Judged: every case of shapes x seeds (the headline, "6/6"), the problem's odd shapes and one fresh
+seed a run. First that the case ran and wrote finite numbers into every element of its outputs and
+nothing anywhere else, twice with the same bits; then the errors against the float64 reference on
+the very same inputs; then, where the problem has it, the end-to-end error with limits of its own.
+
+A limit is kept by ``not (err <= limit)``, so NaN and absent figures fail. Limits that an output of
+zeros, or of the reference's mean, would keep judge nothing: such a case fails as too weak.
+
+``match_baseline``: max and mean error at most ``1.25 x baseline + u x |reference|`` (its maximum or
+its mean), with u the unit roundoff of the output's format. The factor covers another order of
+summation. The second part is one rounding to the output's format: a kernel may keep one more
+intermediate in that format than the stage before (operands of a tensor-core product in fp16 where
+the stage before had fp32) and is then worse by about that much; a wrong scale or a lost row is worse
+by 50 times as much. It needs no absolute number, so it holds for outputs of any size.
+
+Example: limits {max_abs_err: 2e-3, mean_abs_err: 3e-4}: a kernel with 4.1e-4 and 1.0e-5 passes.
+Limits: the reference is the problem's own; if it is wrong, so is the verdict. Two calls that agree
+do not prove that no race exists: the sanitizer gate looks for those.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping, Sequence
+from typing import Any
+
+from gates.parse.correctness import Case, CorrectnessEvidence, OutputErrors
+from gates.records import Check, GateResult, Status, conclude
+
+FACTOR = 1.25
+FIGURES = ("max_abs_err", "mean_abs_err", "bad_pct")
+
+CODES = {
+    "correctness.pass": "every case kept every limit.",
+    "correctness.nothing_checked": "no case was asked for. Name shapes and seeds in task.yaml.",
+    "correctness.crash": "the runner process died in this case. Run it alone with runner.py; an illegal access is the usual cause, see the sanitizer gate.",
+    "correctness.timeout": "the case reached the time limit and its process group was killed: a hang, or time_limit_s is too short for this device.",
+    "correctness.missing_cases": "a case that was asked for has no result; exit 0 alone proves nothing. See the runner's output in the run's log.",
+    "correctness.cases": "fewer headline cases passed than were asked for; the other checks say which and why.",
+    "correctness.forged": "the result file holds lines that this run's runner did not write. Nothing in the kernel or the problem may write there.",
+    "correctness.launch_error": "the launcher returned an error, so the kernel did not run. The message names the argument or the CUDA error.",
+    "correctness.no_launch": "the launcher returned 0, but no kernel was launched.",
+    "correctness.problem_error": "the problem module raised an error or gave something that can't be judged. Mend the problem; the kernel is not to blame.",
+    "correctness.no_memory": "not enough memory for the inputs, the buffers or the float64 reference. Use a smaller shape or compute the reference in slices.",
+    "correctness.non_finite": "the output holds NaN or infinity. Usual causes: 0/0 in a fully masked row, overflow of fp16, an uninitialised accumulator, a read of poison.",
+    "correctness.unwritten": "elements still hold the poison of every call: nobody wrote them. Usual causes: the tail of a tile, a grid too small, a kernel on another stream than the one given.",
+    "correctness.guard": "bytes beside a buffer changed: a write out of bounds. Usual cause: the last tile is stored without checking its bounds.",
+    "correctness.input_mutated": "an input changed. Inputs are const: write to outputs only.",
+    "correctness.not_repeatable": "two calls on equal inputs gave different bits: a race, an order of threads that matters, a read past a buffer, or state kept between calls.",
+    "correctness.emulator_finding": "the emulator saw something that is undefined on a device, whatever the numbers say. The message names the place.",
+    "correctness.max_abs_err": "the largest error breaks the limit. Look at the worst element's index: a tail, a tile edge and a whole row have different causes.",
+    "correctness.mean_abs_err": "the mean error breaks the limit: wrong everywhere by a little. Usual causes: a scale, a missing division, a biased rounding.",
+    "correctness.bad_pct": "too many elements are off by more than bad_atol.",
+    "correctness.end_to_end": "the error against the result without the kernel's input format breaks its limit: the format or its scales, rather than the kernel, if the other errors are small.",
+    "correctness.worse_than_baseline": "the error grew against the baseline by more than one rounding of the output's format. Usual causes: a lower-precision intermediate, a changed scale.",
+    "correctness.no_baseline": "match_baseline is asked for, and the baseline has no figures for this case. Name a baseline, or set match_baseline: false for a first rung.",
+    "correctness.other_inputs": "candidate and baseline did not see the same inputs, so their errors can't be compared. make_inputs must depend on shape and seed alone.",
+    "correctness.same_inputs": "two seeds gave equal inputs: the generator ignores its seed, so the seeds prove nothing.",
+    "correctness.too_weak": "the check proves little: a constant output keeps the limits, the reference does not change with the inputs, or it ignores one of them. Draw inputs that matter and tighten the limits.",
+    "correctness.no_limit": "task.yaml gives no limit for the errors. Set max_abs_err and mean_abs_err.",
+}
+
+
+def judge(
+    evidence: CorrectnessEvidence, limits: Mapping[str, Any], baseline: CorrectnessEvidence | None = None
+) -> GateResult:
+    """The verdict on ``evidence`` under the ``correctness`` limits of task.yaml.
+
+    ``baseline``: the baseline's own evidence, used where ``evidence`` has no baseline cases.
+    """
+    if not evidence.asked:
+        return GateResult("correctness", Status.NOT_RUN, "correctness.nothing_checked", "no case was asked for")
+    others = evidence.baseline_cases or (baseline.cases if baseline else ())
+    checks: list[Check] = [_fail("forged", "result lines", line, None, line) for line in evidence.refused[:3]]
+    per_case = [(case, _case(case, evidence, limits, others)) for case in evidence.cases]
+    checks += _merge(check for _, found in per_case for check in found)
+    checks += _seeds(evidence.cases)
+    good = sum(
+        case.role == "headline" and all(check.status is Status.PASS for check in found) for case, found in per_case
+    )
+    whole = f"{evidence.asked}/{evidence.asked}"
+    lost = any(check.status is Status.INCONCLUSIVE for check in checks) and not any(
+        check.status is Status.FAIL for check in checks
+    )
+    if f"{good}/{evidence.asked}" == whole:
+        checks.append(Check("cases", Status.PASS, whole, whole, ""))
+    else:
+        status = Status.INCONCLUSIVE if lost else Status.FAIL
+        checks.append(Check("cases", status, f"{good}/{evidence.asked}", whole, "", code="correctness.cases"))
+    return conclude("correctness", checks, passed=_sentence(evidence, limits, whole))
+
+
+def baseline_limit(reference: float, roundoff: float, baseline: float) -> float:
+    """The largest error that counts as not worse than ``baseline`` (see the module's docstring)."""
+    return FACTOR * baseline + roundoff * reference
+
+
+def _case(case: Case, evidence: CorrectnessEvidence, limits: Mapping[str, Any], others: Sequence[Case]) -> list[Check]:
+    if case.status != "ok":
+        code = "missing_cases" if case.status == "missing" else case.status
+        if case.findings:
+            return [*_findings(case), _fail(code, "case", case.message, None, case.where)]
+        if case.status == "no_memory":
+            return [Check("case", Status.INCONCLUSIVE, case.message, None, "", case.where, "correctness.no_memory", CODES["correctness.no_memory"])]
+        return [_fail(code, "case", case.message, None, case.where)]
+    checks = [
+        _zero("non_finite", sum(output.nonfinite for output in case.outputs), case, "elements", _first_bad(case)),
+        _zero("unwritten", sum(case.unwritten.values()), case, "elements"),
+        _zero("guard", len(case.guards), case, "", "; ".join(case.guards)),
+        _zero("input_mutated", len(case.mutated), case, "", "; ".join(case.mutated)),
+        _zero("not_repeatable", case.differences, case, "elements", case.first_difference),
+        *_findings(case),
+    ]
+    if evidence.emulated and not case.launch_count:
+        checks.append(_fail("no_launch", "launches", 0, None, case.where))
+    checks += _errors(case, case.outputs, limits, "", lambda figure: figure)
+    if "end_to_end" in limits:
+        if case.end_to_end:
+            checks += _errors(case, case.end_to_end, limits["end_to_end"], "end_to_end.", lambda figure: "end_to_end")
+        else:
+            checks.append(_fail("end_to_end", "end_to_end", "the problem has no end_to_end", None, case.where))
+    if limits.get("match_baseline"):
+        checks += _baseline(case, others)
+    return checks + _weak(case, limits)
+
+
+def _errors(
+    case: Case, outputs: Sequence[OutputErrors], limits: Mapping[str, Any], prefix: str, code: Callable[[str], str]
+) -> list[Check]:
+    checks = []
+    for figure in (name for name in FIGURES if name in limits):
+        worst = _worst(outputs, figure)
+        value, limit = getattr(worst, figure), limits[figure]
+        unit = "%" if figure == "bad_pct" else ""
+        if value is None or not (value <= limit):
+            checks.append(_fail(code(figure), prefix + figure, value, limit, case.where, _place(worst), unit))
+        else:
+            checks.append(Check(prefix + figure, Status.PASS, value, limit, unit, case.where))
+    if not checks:
+        name = prefix.rstrip(".") or "limits"
+        checks.append(Check(name, Status.INCONCLUSIVE, None, None, "", case.where, "correctness.no_limit", CODES["correctness.no_limit"]))
+    return checks
+
+
+def _baseline(case: Case, others: Sequence[Case]) -> list[Check]:
+    other = next((other for other in others if (other.shape, other.seed) == (case.shape, case.seed)), None)
+    if other is None or other.status != "ok":
+        seen = None if other is None else f"baseline: {other.status}: {other.message}"
+        return [Check("match_baseline", Status.INCONCLUSIVE, seen, None, "", case.where, "correctness.no_baseline", CODES["correctness.no_baseline"])]
+    if other.inputs_sha256 != case.inputs_sha256:
+        return [_fail("other_inputs", "match_baseline", case.inputs_sha256[:12], other.inputs_sha256[:12], case.where)]
+    checks = []
+    theirs = {output.name: output for output in other.outputs}
+    for output in case.outputs:
+        base = theirs.get(output.name)
+        for figure, size in (("max_abs_err", output.reference_max_abs), ("mean_abs_err", output.reference_mean_abs)):
+            value, before = getattr(output, figure), getattr(base, figure, None)
+            name = f"{figure}_vs_baseline"
+            if before is None:
+                checks.append(Check(name, Status.INCONCLUSIVE, None, None, "", case.where, "correctness.no_baseline", CODES["correctness.no_baseline"]))
+                continue
+            limit = baseline_limit(size, output.unit_roundoff, before)
+            if value is None or not (value <= limit):
+                checks.append(_fail("worse_than_baseline", name, value, limit, case.where, f"the baseline has {before:.3g}"))
+            else:
+                checks.append(Check(name, Status.PASS, value, limit, "", case.where))
+    return checks
+
+
+def _weak(case: Case, limits: Mapping[str, Any]) -> list[Check]:
+    """Fails where a trivial answer keeps all limits, or an input does not matter."""
+    given = [figure for figure in FIGURES if figure in limits]
+    for output in case.outputs:
+        for null in output.nulls if given else ():
+            values = [(getattr(null, figure), limits[figure]) for figure in given]
+            if all(value is not None and value <= limit for value, limit in values):
+                detail = f"an output of {null.kind} keeps all limits: max_abs_err {null.max_abs_err:.3g}"
+                return [_fail("too_weak", "sharpness", detail, None, case.where)]
+    if case.silent_inputs:
+        detail = f"the reference ignores {', '.join(case.silent_inputs)}"
+        return [_fail("too_weak", "sharpness", detail, None, case.where)]
+    return []
+
+
+def _seeds(cases: Sequence[Case]) -> list[Check]:
+    """Fails where seeds of one shape share inputs or reference."""
+    checks = []
+    for index, case in enumerate(cases):
+        for earlier in cases[:index]:
+            if case.shape != earlier.shape or case.status != "ok" or earlier.status != "ok":
+                continue
+            if case.inputs_sha256 == earlier.inputs_sha256:
+                checks.append(_fail("same_inputs", "seeds", f"inputs equal those of seed {earlier.seed}", None, case.where))
+            elif case.reference_sha256 == earlier.reference_sha256:
+                detail = f"the reference equals that of seed {earlier.seed}: it is constant over the inputs"
+                checks.append(_fail("too_weak", "seeds", detail, None, case.where))
+    return checks[:1]
+
+
+def _findings(case: Case) -> list[Check]:
+    return [
+        _fail("emulator_finding", finding.kind, finding.message, None, case.where, f"{finding.kernel} {finding.where}".strip())
+        for finding in case.findings[:5]
+    ]
+
+
+def _merge(checks: Any) -> list[Check]:
+    """One check for each quantity that passed everywhere (its worst case), and every other check by itself."""
+    grouped: dict[str, list[Check]] = {}
+    for check in checks:
+        grouped.setdefault(check.name, []).append(check)
+    bad = [check for found in grouped.values() for check in found if check.status is not Status.PASS]
+    return bad + [
+        max(found, key=lambda check: (check.observed or 0) / (check.limit or 1))
+        for found in grouped.values() if all(check.status is Status.PASS for check in found)
+    ]
+
+
+def _worst(outputs: Sequence[OutputErrors], figure: str) -> OutputErrors:
+    return max(outputs, key=lambda output: float("inf") if getattr(output, figure) is None else getattr(output, figure))
+
+
+def _first_bad(case: Case) -> str:
+    return next((_place(output) for output in case.outputs if output.nonfinite), "")
+
+
+def _place(output: OutputErrors) -> str:
+    index = ", ".join(str(part) for part in output.worst_index)
+    return f"{output.name}[{index}] is {_text(output.worst_got)}, expected {_text(output.worst_expected)}"
+
+
+def _text(value: float | str | None) -> str:
+    return f"{value:.6g}" if isinstance(value, float) else str(value)
+
+
+def _zero(code: str, count: int, case: Case, unit: str, detail: str = "") -> Check:
+    if count:
+        return _fail(code, code, count, 0, case.where, detail, unit)
+    return Check(code, Status.PASS, 0, 0, unit, case.where)
+
+
+def _fail(code: str, name: str, observed: Any, limit: Any, where: str, detail: str = "", unit: str = "") -> Check:
+    text = CODES[f"correctness.{code}"]
+    return Check(name, Status.FAIL, observed, limit, unit, where, f"correctness.{code}", f"{detail}. {text}" if detail else text)
+
+
+def _sentence(evidence: CorrectnessEvidence, limits: Mapping[str, Any], whole: str) -> str:
+    others = sum(case.role == "odd" for case in evidence.cases)
+    parts = [f"{whole} cases" + (f" and {others} odd shapes" if others else "")]
+    if evidence.extra_seeds:
+        parts.append(f"fresh seed {', '.join(str(seed) for seed in evidence.extra_seeds)}")
+    if limits.get("bad_pct", 0) > 5:
+        parts.append(f"loose by choice: {limits['bad_pct']} % may be off by more than {limits.get('bad_atol')}")
+    if len({case.shape for case in evidence.cases}) == 1:
+        parts.append("one shape only")
+    return "; ".join(parts)

@@ -1,0 +1,228 @@
+"""What the correctness runs left, checked line by line and made into one frozen record.
+
+The lines come from a process that ran a kernel, so nothing in them is believed before it is checked:
+each must be strict JSON, carry the nonce of its job, and be about a case that was asked for, once.
+A case without such a line gets the reason instead: crash, time limit, or missing.
+"""
+
+from __future__ import annotations
+
+import dataclasses
+from collections.abc import Mapping
+from dataclasses import dataclass
+from typing import Any
+
+from gates import jsonio
+from gates.errors import GatesError
+from gates.records import from_json
+
+SCHEMA_VERSION = 1
+STATUSES = ("ok", "launch_error", "crash", "timeout", "no_memory", "problem_error", "missing")
+
+
+@dataclass(frozen=True)
+class NullErrors:
+    """What a trivial answer (``zeros``, or the reference's ``mean``) would score."""
+
+    kind: str
+    max_abs_err: float | None
+    mean_abs_err: float | None
+    bad_pct: float | None
+
+
+@dataclass(frozen=True)
+class OutputErrors:
+    """Errors of one output tensor; None where no element is finite or no ``bad_atol`` was given."""
+
+    name: str
+    dtype: str
+    elements: int
+    nonfinite: int
+    max_abs_err: float | None
+    mean_abs_err: float | None
+    bad_pct: float | None
+    worst_index: tuple[int, ...]
+    worst_expected: float | str | None
+    worst_got: float | str | None
+    reference_max_abs: float
+    reference_mean_abs: float
+    unit_roundoff: float
+    nulls: tuple[NullErrors, ...] = ()
+
+
+@dataclass(frozen=True)
+class Launch:
+    """A kernel launch that the emulator saw; empty ``error`` if it was valid."""
+
+    kernel: str
+    grid: tuple[int, ...]
+    block: tuple[int, ...]
+    dynamic_smem_bytes: int
+    static_smem_bytes: int
+    opt_in_smem_bytes: int
+    error: str = ""
+
+
+@dataclass(frozen=True)
+class EmulatorFinding:
+    """Something that the emulator objects to, whatever the numbers say."""
+
+    kind: str
+    kernel: str
+    where: str
+    message: str
+
+
+@dataclass(frozen=True)
+class Case:
+    """One shape and seed. ``role`` is headline, odd or extra; figures exist only with status ``ok``."""
+
+    shape: str
+    seed: int
+    role: str
+    status: str
+    message: str
+    wall_s: float | None = None
+    inputs_sha256: str = ""
+    output_sha256: str = ""
+    reference_sha256: str = ""
+    orders: tuple[str, ...] = ()
+    launches: tuple[Launch, ...] = ()
+    launch_count: int = 0
+    guards: tuple[str, ...] = ()
+    mutated: tuple[str, ...] = ()
+    differences: int = 0
+    first_difference: str = ""
+    findings: tuple[EmulatorFinding, ...] = ()
+    unwritten: Mapping[str, int] = dataclasses.field(default_factory=dict)
+    outputs: tuple[OutputErrors, ...] = ()
+    end_to_end: tuple[OutputErrors, ...] = ()
+    silent_inputs: tuple[str, ...] = ()
+
+    def __post_init__(self) -> None:
+        if self.status not in STATUSES:
+            raise ValueError(f"status {self.status!r} is not one of {', '.join(STATUSES)}")
+        if (self.status == "ok") != bool(self.outputs):
+            raise ValueError("a case has error figures exactly if its status is ok")
+
+    @property
+    def where(self) -> str:
+        """The case in a few words: ``mission seed 2``."""
+        return f"{self.shape} seed {self.seed}" + ("" if self.role == "headline" else f" ({self.role})")
+
+
+@dataclass(frozen=True)
+class CorrectnessEvidence:
+    """All cases of a candidate and, where it ran, of its baseline. ``asked`` is the number of headline cases."""
+
+    schema_version: int
+    device: str
+    candidate: str
+    asked: int
+    extra_seeds: tuple[int, ...]
+    bad_atol: float | None
+    end_to_end_bad_atol: float | None
+    cases: tuple[Case, ...]
+    baseline: str | None
+    baseline_cases: tuple[Case, ...]
+    refused: tuple[str, ...]  # result lines that were not believed, and why
+    processes: tuple[str, ...]  # how each runner process ended
+
+    @property
+    def emulated(self) -> bool:
+        """Whether the kernel ran on the CPU emulator."""
+        return self.device == "emulator"
+
+
+def parse(raw: Mapping[str, Any]) -> CorrectnessEvidence:
+    """The evidence in what ``gates.run.correctness.run_correctness`` returned."""
+    refused: list[str] = []
+    processes: list[str] = []
+    cases = _side(raw["candidate"], refused, processes)
+    known = {(case.shape, case.seed) for case in cases}
+    for asked in raw["asked"]:  # whatever the runner's own plan said, these were asked for
+        if (asked["shape"], asked["seed"]) not in known:
+            cases.append(Case(asked["shape"], asked["seed"], asked["role"], "missing", "not in the runner's plan"))
+    baseline = raw["baseline"]
+    return CorrectnessEvidence(
+        SCHEMA_VERSION, raw["device"], raw["candidate"]["name"],
+        sum(asked["role"] == "headline" for asked in raw["asked"]), tuple(raw["extra_seeds"]),
+        raw["bad_atol"], raw["end_to_end_bad_atol"], tuple(cases),
+        baseline["name"] if baseline else None,
+        tuple(_side(baseline, refused, processes)) if baseline else (), tuple(refused), tuple(processes),
+    )
+
+
+def _side(side: Mapping[str, Any], refused: list[str], processes: list[str]) -> list[Case]:
+    plan = [(case["shape"], case["seed"], case["role"]) for case in side["cases"]]
+    results: dict[tuple[str, int], Case] = {}
+    for number, attempt in enumerate(side["attempts"], start=1):
+        name = f"{side['name']} process {number}"
+        processes.append(f"{name}: {attempt['cause']}")
+        for case in _attempt(attempt, name, refused):
+            results.setdefault((case.shape, case.seed), case)
+    last = side["attempts"][-1] if side["attempts"] else None
+    return [
+        results.get((shape, seed)) or Case(shape, seed, role, *_absent(last))
+        for shape, seed, role in plan
+    ]
+
+
+def _attempt(attempt: Mapping[str, Any], name: str, refused: list[str]) -> list[Case]:
+    """The cases that a process finished, and the one it died in."""
+    asked, found, phases, done = attempt["asked"], {}, {}, False
+    for number, text in enumerate(attempt["lines"], start=1):
+        try:
+            line = jsonio.loads(text, f"{name}, result line {number}")
+            if not isinstance(line, dict) or line.get("nonce") != attempt["nonce"]:
+                raise GatesError("does not carry this job's nonce")
+            if done:
+                raise GatesError("comes after the last line")
+            kind = line.get("type")
+            if kind == "done":
+                done = True
+            elif kind in ("phase", "case"):
+                index = line.get("index")
+                if type(index) is not int or not 0 <= index < len(asked):
+                    raise GatesError("is about a case that was not asked for")
+                if kind == "phase":
+                    phases[index] = str(line.get("phase"))
+                elif index in found:
+                    raise GatesError("is a second result of one case")
+                else:
+                    place = {key: asked[index][key] for key in ("shape", "seed", "role")}
+                    found[index] = from_json(Case, {**line["result"], **place}, f"case {index}")
+            elif kind != "header":
+                raise GatesError(f"is of an unknown type {kind!r}")
+        except (GatesError, KeyError, TypeError) as error:
+            if number < len(attempt["lines"]) or done or attempt["returncode"] == 0:
+                refused.append(f"{name}, result line {number}: {error}")
+    for index, phase in phases.items():
+        if index not in found:
+            found[index] = Case(**{key: asked[index][key] for key in ("shape", "seed", "role")}, **_death(attempt, phase))
+    return [found[index] for index in sorted(found)]
+
+
+def _death(attempt: Mapping[str, Any], phase: str) -> dict[str, str]:
+    """Status and message of the case in which a process ended."""
+    during = {"inputs": "making the inputs", "kernel": "running the kernel", "reference": "computing the reference"}
+    message = f"{attempt['cause']} while {during.get(phase, phase)}"
+    if attempt["timed_out"]:
+        return {"status": "timeout", "message": message}
+    if attempt["returncode"] == -9 and phase in ("inputs", "reference"):
+        return {"status": "no_memory", "message": f"{message}: the system ran out of memory"}
+    if attempt["returncode"] == 0:
+        return {"status": "missing", "message": f"the process ended without a result while {during.get(phase, phase)}"}
+    return {"status": "crash", "message": message}
+
+
+def _absent(last: Mapping[str, Any] | None) -> tuple[str, str]:
+    """Status and message of a case that no process came to."""
+    if last is None:
+        return "missing", "no process was started"
+    if last["timed_out"]:
+        return "missing", "not tried: other cases reached the time limit"
+    if last["returncode"] == 0:
+        return "missing", "the runner ended with exit 0 and without a result"
+    tail = last["output_tail"].strip().splitlines()
+    return "crash", f"{last['cause']} before the case began" + (f": {tail[-1][:200]}" if tail else "")

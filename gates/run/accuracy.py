@@ -1,0 +1,134 @@
+"""How far an output is from its reference, in figures that hold no NaN.
+
+Non-finite elements are counted first and left out of the maximum and the mean; they count as bad.
+What the cheapest wrong answers (all zeros, the reference's own mean) would score stands beside the
+figures, so that the judge can tell limits that reject nothing.
+"""
+
+from __future__ import annotations
+
+import hashlib
+import math
+from collections.abc import Mapping
+from typing import Any
+
+import torch
+
+# Unit roundoff (half a unit in the last place, relative) of the output formats.
+_ROUNDOFF = {
+    torch.float64: 2.0**-53, torch.float32: 2.0**-24, torch.float16: 2.0**-11, torch.bfloat16: 2.0**-8,
+    torch.float8_e4m3fn: 2.0**-4, torch.float8_e5m2: 2.0**-3,
+}
+
+
+class ProblemError(Exception):
+    """The problem module gave something that can't be judged."""
+
+
+def digest(tensors: Mapping[str, Any]) -> str:
+    """sha256 over names, dtypes, shapes and bytes of tensors (and the repr of plain numbers)."""
+    total = hashlib.sha256()
+    for name in sorted(tensors):
+        value = tensors[name]
+        if isinstance(value, torch.Tensor):
+            flat = value.detach().cpu().contiguous()
+            total.update(f"{name}:{flat.dtype}:{tuple(flat.shape)};".encode())
+            total.update(flat.reshape(-1).view(torch.uint8).numpy().tobytes())
+        else:
+            total.update(f"{name}={value!r};".encode())
+    return total.hexdigest()
+
+
+def figures(name: str, got: Any, want: Any, bad_atol: float | None) -> dict[str, Any]:
+    """Error figures of the output ``got`` against the reference ``want`` (any float dtype, CPU).
+
+    Raises ProblemError where shapes differ or the reference holds NaN.
+    """
+    if got.shape != want.shape:
+        raise ProblemError(f"reference {name!r} has shape {tuple(want.shape)}, the output {tuple(got.shape)}")
+    want = want.to(torch.float64)
+    if bool(torch.isnan(want).any()):
+        raise ProblemError(f"reference {name!r} holds NaN")
+    plain = got.to(torch.float64)
+    error = (plain - want).abs()
+    error[plain == want] = 0.0  # an infinity that the reference asks for
+    finite = torch.isfinite(error)
+    nonfinite = int((~finite).sum())
+    worst = int((~finite).reshape(-1).int().argmax()) if nonfinite else _argmax(error)
+    size = want[torch.isfinite(want)].abs()
+    return {
+        "name": name,
+        "dtype": str(got.dtype).removeprefix("torch."),
+        "elements": got.numel(),
+        "nonfinite": nonfinite,
+        **_summary(error, finite, bad_atol),
+        "worst_index": _unravel(worst, got.shape),
+        "worst_expected": _number(want, worst),
+        "worst_got": _number(plain, worst),
+        "reference_max_abs": float(size.max()) if size.numel() else 0.0,
+        "reference_mean_abs": float(size.mean()) if size.numel() else 0.0,
+        "unit_roundoff": _ROUNDOFF.get(got.dtype, 0.0),
+        "nulls": [_null("zeros", torch.zeros_like(want), want, bad_atol),
+                  _null("mean", torch.full_like(want, float(want.mean()) if want.numel() else 0.0), want, bad_atol)],
+    }
+
+
+def silent_inputs(problem: Any, inputs: Mapping[str, Any], shape: Mapping[str, int], reference: Mapping[str, Any]) -> list[str]:
+    """Input tensors that the reference ignores: shuffling their elements does not change one bit of it.
+
+    A single element is scaled by 1.25 instead. Such an input (all zeros, say) hides that a kernel
+    does not read it.
+    """
+    silent = []
+    for name, value in inputs.items():
+        if not isinstance(value, torch.Tensor) or value.numel() == 0:
+            continue
+        if value.numel() == 1:
+            if not value.dtype.is_floating_point or value.dtype.itemsize == 1:
+                continue
+            changed = value * 1.25
+        else:
+            order = torch.randperm(value.numel(), generator=torch.Generator().manual_seed(1))
+            flat = value.contiguous().reshape(-1)
+            raw = flat.view(torch.uint8).view(value.numel(), value.element_size())
+            changed = raw[order].contiguous().view(-1).view(value.dtype).view(value.shape)
+        again = problem.reference({**inputs, name: changed}, shape)
+        if all(torch.equal(again[output], reference[output]) for output in reference):
+            silent.append(name)
+    return silent
+
+
+def _summary(error: Any, finite: Any, bad_atol: float | None) -> dict[str, float | None]:
+    good = error[finite]
+    bad = None
+    if bad_atol is not None:
+        bad = 100.0 * int((~(error <= bad_atol)).sum()) / error.numel() if error.numel() else 0.0
+    return {
+        "max_abs_err": float(good.max()) if good.numel() else None,
+        "mean_abs_err": float(good.mean()) if good.numel() else None,
+        "bad_pct": bad,
+    }
+
+
+def _null(kind: str, values: Any, want: Any, bad_atol: float | None) -> dict[str, Any]:
+    error = (values - want).abs()
+    return {"kind": kind, **_summary(error, torch.isfinite(error), bad_atol)}
+
+
+def _argmax(error: Any) -> int:
+    return int(error.reshape(-1).argmax()) if error.numel() else 0
+
+
+def _unravel(index: int, shape: Any) -> list[int]:
+    place = []
+    for size in reversed(shape):
+        place.insert(0, index % size if size else 0)
+        index //= size or 1
+    return place
+
+
+def _number(tensor: Any, index: int) -> float | str | None:
+    if not tensor.numel():
+        return None
+    value = float(tensor.reshape(-1)[index])
+    return value if math.isfinite(value) else str(value)

@@ -1,0 +1,128 @@
+"""Run a job in a process of its own and read what it wrote, without believing any of it.
+
+The runner answers in a file of JSON lines: a ``header``, ``phase`` and result lines, ``done``. Each
+carries the nonce of the job. Nothing that the process prints counts; it is kept for the report.
+"""
+
+from __future__ import annotations
+
+import json
+import os
+import secrets
+import sys
+from collections.abc import Mapping, Sequence
+from dataclasses import asdict, dataclass
+from pathlib import Path
+from typing import Any
+
+from gates import jsonio
+from gates.errors import GatesError
+from gates.run import process
+
+_MAX_RESULT_BYTES = 32 * 2**20
+_KEPT_OUTPUT = 4000  # characters of the child's output that go into the record
+
+
+@dataclass(frozen=True)
+class Attempt:
+    """How one runner process ended, and the lines it wrote to its result file, unchecked."""
+
+    nonce: str
+    returncode: int
+    cause: str
+    timed_out: bool
+    wall_s: float
+    lines: tuple[str, ...]
+    output_tail: str
+
+    def record(self) -> dict[str, Any]:
+        """Plain JSON data of this attempt."""
+        return {**asdict(self), "lines": list(self.lines)}
+
+    def refusal(self) -> GatesError | None:
+        """The error that the runner reported instead of running the job, if it did."""
+        for line in self.own():
+            if line.get("type") == "error":
+                hint = line.get("hint")
+                return GatesError(str(line.get("what")), hint=None if hint is None else str(hint))
+        return None
+
+    def own(self) -> list[dict[str, Any]]:
+        """The lines that are strict JSON objects and carry this job's nonce."""
+        result = []
+        for line in self.lines:
+            try:
+                data = jsonio.loads(line, "result line")
+            except GatesError:
+                continue
+            if isinstance(data, dict) and data.get("nonce") == self.nonce:
+                result.append(data)
+        return result
+
+
+def attempt(
+    folder: Path,
+    job: Mapping[str, Any],
+    work: Path,
+    *,
+    limit_s: float,
+    name: str,
+    python: str = sys.executable,
+    prefix: Sequence[str] = (),
+    env: Mapping[str, str] | None = None,
+) -> Attempt:
+    """Run ``job`` through ``folder/runner.py``; job file, result file and log are ``work/<name>.*``.
+
+    ``prefix`` is what goes before the interpreter (a tool and its options), ``env`` the whole
+    environment. Raises GatesError where the task has no runner.py.
+    """
+    runner = Path(folder) / "runner.py"
+    if not runner.is_file():
+        raise GatesError(f"{runner} does not exist", hint="a task folder holds task.yaml, build.py and runner.py")
+    work.mkdir(parents=True, exist_ok=True)
+    nonce = secrets.token_hex(16)
+    result, job_path = work / f"{name}.jsonl", work / f"{name}.job.json"
+    result.unlink(missing_ok=True)
+    jsonio.write(job_path, {**job, "nonce": nonce, "result": str(result)})
+    finished = process.run(
+        [*prefix, python, runner, "--job", job_path],
+        limit_s=limit_s, cwd=work, env=env, log=work / f"{name}.log",
+    )
+    return Attempt(
+        nonce, finished.returncode, finished.cause, finished.timed_out, round(finished.wall_s, 3),
+        _lines(result), finished.output[-_KEPT_OUTPUT:],
+    )
+
+
+class ResultWriter:
+    """The runner's side: JSON lines with the nonce, each on disk before the next thing happens.
+
+    As a context manager it writes an ``error`` line for a GatesError that passes through.
+    """
+
+    def __init__(self, job: Mapping[str, Any]) -> None:
+        self._nonce = job["nonce"]
+        self._descriptor = os.open(job["result"], os.O_WRONLY | os.O_CREAT | os.O_APPEND, 0o644)
+
+    def __enter__(self) -> ResultWriter:
+        return self
+
+    def __exit__(self, kind: Any, error: BaseException | None, trace: Any) -> None:
+        if isinstance(error, GatesError):
+            self.write("error", what=error.what, hint=error.hint)
+        os.close(self._descriptor)
+
+    def write(self, kind: str, **data: Any) -> None:
+        """Append one line ``{"type": kind, "nonce": …, **data}`` and sync it; NaN raises ValueError."""
+        text = json.dumps({"type": kind, "nonce": self._nonce, **data}, allow_nan=False)
+        os.write(self._descriptor, text.encode() + b"\n")
+        os.fsync(self._descriptor)
+
+
+def _lines(path: Path) -> tuple[str, ...]:
+    try:
+        with path.open("rb") as file:
+            data = file.read(_MAX_RESULT_BYTES)
+    except OSError:
+        return ()
+    return tuple(line for line in data.decode("utf-8", errors="replace").split("\n") if line)

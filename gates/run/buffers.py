@@ -1,0 +1,107 @@
+"""Buffers that show what a kernel did to memory it was not given.
+
+Each tensor lies between two guard bands of random bytes. Its start is aligned as torch aligns its
+own allocations; the rear guard begins at the very next byte after the last element, so a write one
+element too far changes it. Outputs are filled with poison before each call, with another pattern
+for each call: an element that shows the poison of every call was certainly never written, whatever
+the right value is. Input guards hold different bytes in each call too, so a kernel that reads past
+an input and uses what it finds does not repeat itself.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import Any
+
+import torch
+
+GUARD_BYTES = 4096
+ALIGN_BYTES = 256
+_XOR = (0x00, 0x55, 0xAA)  # integer poison of call 0, 1, 2: different in every byte
+
+# dtype -> (integer view, quiet NaN bits, bits free for a payload)
+_NAN = {
+    torch.float64: (torch.int64, 0x7FF8 << 48, (1 << 32) - 1),
+    torch.float32: (torch.int32, 0x7FC00000, (1 << 22) - 1),
+    torch.float16: (torch.int16, 0x7E00, (1 << 9) - 1),
+    torch.bfloat16: (torch.int16, 0x7FC0, (1 << 6) - 1),
+    torch.float8_e4m3fn: (torch.uint8, 0x7F, 0),
+    torch.float8_e5m2: (torch.uint8, 0x7E, 1),
+}
+
+
+@dataclass
+class Guarded:
+    """A tensor between guard bands. ``tensor`` is what the kernel gets; ``pattern`` is on the CPU."""
+
+    raw: Any
+    pattern: Any
+    start: int
+    tensor: Any
+
+    def violation(self) -> str:
+        """Where the guards changed, as text; empty if they are untouched. Waits for the device."""
+        now = self.raw.cpu()
+        end = self.start + self.tensor.numel() * self.tensor.element_size()
+        for name, low, high in (("before", 0, self.start), ("behind", end, now.numel())):
+            changed = (now[low:high] != self.pattern[low:high]).nonzero().flatten()
+            if changed.numel():
+                first, last = int(changed[0]), int(changed[-1])
+                nearest = self.start - (low + last) if name == "before" else first
+                edge = f"{nearest} bytes before the start" if name == "before" else f"{nearest} bytes behind the end"
+                return f"{changed.numel()} guard bytes changed, nearest {edge}"
+        return ""
+
+
+def guarded(values: Any, device: str, seed: int) -> Guarded:
+    """Room for a copy of the CPU tensor ``values`` on ``device`` between fresh guards.
+
+    The room holds random bytes until ``fill`` writes the values.
+    """
+    size = values.numel() * values.element_size()
+    total = GUARD_BYTES + ALIGN_BYTES + size + GUARD_BYTES
+    pattern = torch.randint(0, 256, (total,), dtype=torch.uint8, generator=torch.Generator().manual_seed(seed))
+    raw = torch.empty(total, dtype=torch.uint8, device=device)
+    raw.copy_(pattern)
+    start = GUARD_BYTES + (-(raw.data_ptr() + GUARD_BYTES)) % ALIGN_BYTES
+    tensor = raw[start : start + size].view(values.dtype).view(values.shape)
+    return Guarded(raw, pattern, start, tensor)
+
+
+def poison(like: Any, seed: int, variant: int) -> Any:
+    """A CPU tensor like ``like``, filled with the poison of call ``variant`` (0, 1 or 2).
+
+    Floats: NaNs with random payloads in calls 0 and 2, large finite numbers in call 1. Integers:
+    random bytes, each different from those of the other calls.
+    """
+    generator = torch.Generator().manual_seed(seed)
+    if like.dtype in _NAN and variant != 1:
+        view, quiet, payload = _NAN[like.dtype]
+        bits = torch.randint(0, payload + 1, like.shape, dtype=torch.int64, generator=generator) | quiet
+        return bits.to(view).view(like.dtype)
+    if like.dtype.is_floating_point:
+        return ((torch.rand(like.shape, generator=generator) * 2 - 1) * 400).to(like.dtype)
+    if like.dtype is torch.bool:
+        return (torch.randint(0, 2, like.shape, generator=generator) + variant) % 2 == 1
+    size = like.numel() * like.element_size()
+    noise = torch.randint(0, 256, (size,), dtype=torch.uint8, generator=generator)
+    return (noise ^ _XOR[variant]).view(like.dtype).view(like.shape)
+
+
+def as_bytes(tensor: Any) -> Any:
+    """The tensor's elements as rows of bytes: [elements, bytes an element], on the CPU."""
+    tensor = tensor.cpu().contiguous()
+    return tensor.reshape(-1).view(torch.uint8).view(-1, tensor.element_size())
+
+
+def differing(one: Any, other: Any) -> Any:
+    """Flat indices of the elements whose bits differ (so NaN equals the same NaN, and 0 is not -0)."""
+    return (as_bytes(one) != as_bytes(other)).any(dim=1).nonzero().flatten()
+
+
+def untouched(results: list[Any], poisons: list[Any]) -> int:
+    """How many elements show the poison of every call."""
+    kept = torch.ones(results[0].numel(), dtype=torch.bool)
+    for result, pattern in zip(results, poisons, strict=True):
+        kept &= (as_bytes(result) == as_bytes(pattern)).all(dim=1)
+    return int(kept.sum())

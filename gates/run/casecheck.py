@@ -1,0 +1,117 @@
+"""One case of the correctness gate: a shape and a seed, launched several times and compared with the reference.
+
+The reference is computed after the last launch, so no launch can find it in freed memory.
+"""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Callable, Mapping
+from typing import Any
+
+import torch
+
+from gates.run import accuracy, buffers
+from gates.run.launch import DeviceLost, Launched, Side
+
+_MEMORY = ("not enough memory", "can't allocate memory", "out of memory")
+
+
+def check(side: Side, case: Mapping[str, Any], atols: Mapping[str, float | None], phase: Callable[[str], None]) -> dict[str, Any]:
+    """The result record of ``case``; never raises for what the kernel or the problem does.
+
+    The record holds ``lost: True`` where the CUDA context broke and the process must end.
+
+    ``case``: {"shape", "seed", "orders": names of thread orders, one a launch, "probe": bool}. ``atols``:
+    {"reference": bad_atol, "end_to_end": bad_atol}. ``phase`` is told what begins, for the record of a crash.
+    """
+    started = time.monotonic()
+    try:
+        record = _check(side, case, atols, phase)
+    except DeviceLost as error:
+        record = {"status": "crash", "message": str(error), "lost": True}
+    except accuracy.ProblemError as error:
+        record = {"status": "problem_error", "message": str(error)}
+    except (MemoryError, RuntimeError) as error:
+        if not isinstance(error, MemoryError) and not any(words in str(error).lower() for words in _MEMORY):
+            record = {"status": "problem_error", "message": _one_line(error)}
+        else:
+            record = {"status": "no_memory", "message": _one_line(error)}
+    except Exception as error:  # the problem module is the user's code: whatever it raises is a result
+        record = {"status": "problem_error", "message": _one_line(error)}
+    return {**record, "wall_s": round(time.monotonic() - started, 3)}
+
+
+def _check(side: Side, case: Mapping[str, Any], atols: Mapping[str, float | None], phase: Callable[[str], None]) -> dict[str, Any]:
+    phase("inputs")
+    problem, seed = side.problem, case["seed"]
+    shape = problem.SHAPES[case["shape"]]
+    inputs = problem.make_inputs(shape, seed, "cpu")
+    record: dict[str, Any] = {"status": "ok", "message": "", "inputs_sha256": accuracy.digest(inputs)}
+    phase("kernel")
+    calls: list[Launched] = []
+    for variant, order in enumerate(case["orders"]):
+        calls.append(side.call(inputs, shape, variant=variant % 3, order=order, seed=seed))
+        if calls[-1].error:
+            break
+    record.update(_traces(calls, case["orders"]))
+    if calls[-1].error:
+        return {**record, "status": "launch_error", "message": calls[-1].error}
+    first = calls[0].outputs
+    record["output_sha256"] = accuracy.digest(first)
+    record["unwritten"] = {
+        name: buffers.untouched([call.outputs[name] for call in calls], [call.poisons[name] for call in calls])
+        if len(calls) > 1 else 0
+        for name in first
+    }
+    phase("reference")
+    reference = problem.reference(inputs, shape)
+    missing = set(first) ^ set(reference)
+    if missing:
+        raise accuracy.ProblemError(f"reference and make_outputs disagree about {', '.join(sorted(missing))}")
+    record["reference_sha256"] = accuracy.digest(reference)
+    record["outputs"] = [accuracy.figures(name, first[name], reference[name], atols.get("reference")) for name in first]
+    if hasattr(problem, "end_to_end"):
+        whole = problem.end_to_end(inputs, shape)
+        record["end_to_end"] = [
+            accuracy.figures(name, first[name], whole[name].cpu(), atols.get("end_to_end")) for name in whole
+        ]
+    if case.get("probe"):
+        record["silent_inputs"] = accuracy.silent_inputs(problem, inputs, shape, reference)
+    return record
+
+
+def _traces(calls: list[Launched], orders: list[str]) -> dict[str, Any]:
+    """Misbehaviour over all calls: each guard, input or finding once, and the first difference between calls."""
+    differences, first = 0, ""
+    for index, call in enumerate(calls[1:], start=1):
+        for name, value in call.outputs.items():
+            changed = buffers.differing(value, calls[0].outputs[name])
+            if changed.numel() and not call.error:
+                place = int(changed[0])
+                was, now = (float(x.reshape(-1)[place].to(torch.float64)) for x in (calls[0].outputs[name], value))
+                first = first or f"{name}[{place}] is {was:.9g} in call 1 ({orders[0]}), {now:.9g} in call {index + 1} ({orders[index]})"
+                differences = max(differences, changed.numel())
+    return {
+        "orders": list(orders[: len(calls)]),
+        "guards": _once(guard for call in calls for guard in call.guards),
+        "mutated": _once(name for call in calls for name in call.mutated),
+        "differences": differences,
+        "first_difference": first,
+        "launches": _once(launch for call in calls for launch in call.launches),
+        "launch_count": sum(len(call.launches) for call in calls),
+        "findings": _once(finding for call in calls for finding in call.findings),
+    }
+
+
+def _once(items: Any) -> list[Any]:
+    seen: list[Any] = []
+    for item in items:
+        if item not in seen:
+            seen.append(item)
+    return seen
+
+
+def _one_line(error: BaseException) -> str:
+    lines = str(error).strip().splitlines()
+    return f"{type(error).__name__}: {lines[0][:300]}" if lines else type(error).__name__

@@ -1,0 +1,75 @@
+// SAXPY launchers with the C ABI of emulator libraries, in plain C++: an honest one, and one for each planted defect.
+#include <chrono>
+#include <cmath>
+#include <csignal>
+#include <cstdint>
+#include <cstdio>
+#include <cstdlib>
+#include <cstring>
+#include <thread>
+#include <unistd.h>
+
+static int launches = 0;
+static int64_t order = 0;
+static const char* findings = "[]";
+static int calls = 0;  // never reset: state kept between calls
+
+extern "C" const char* gates_emulator_launches(void) {
+  static char text[4096];
+  const char* one = "{\"kernel\": \"saxpy\", \"grid\": [1, 1, 1], \"block\": [128, 1, 1], \"dynamic_smem_bytes\": 0, "
+                    "\"static_smem_bytes\": 0, \"opt_in_smem_bytes\": 0, \"error\": \"\"}";
+  std::snprintf(text, sizeof text, launches ? "[%s]" : "[]", one);
+  return text;
+}
+extern "C" const char* gates_emulator_findings(void) { return findings; }
+extern "C" void gates_emulator_reset(void) { launches = 0; findings = "[]"; }
+extern "C" int gates_emulator_configure(const char* key, int64_t value) {
+  if (std::strcmp(key, "order") == 0) order = value;
+  return 0;
+}
+
+#define ENTRY(name)                                                                                         \
+  extern "C" int name(float* x, float* y, float* out, int64_t n, float a, void*, char* error, int64_t bytes)
+#define HONEST                                                                                              \
+  (void)error; (void)bytes; ++launches; ++calls;                                                            \
+  for (int64_t i = 0; i < n; ++i) out[i] = a * x[i] + y[i];
+
+ENTRY(honest) { HONEST return 0; }
+ENTRY(writes_nan) { HONEST out[n / 2] = std::nanf(""); return 0; }
+ENTRY(writes_inf) { HONEST out[3] = INFINITY; return 0; }
+ENTRY(unwritten_tail) { const int64_t full = n; n = n / 128 * 128; HONEST (void)full; return 0; }
+ENTRY(writes_nothing) { (void)x, (void)y, (void)out, (void)n, (void)a, (void)error, (void)bytes; ++launches; return 0; }
+ENTRY(past_the_end) { HONEST out[n] = 0.0f; return 0; }
+ENTRY(before_the_start) { HONEST out[-1] = 0.0f; return 0; }
+ENTRY(changes_input) { HONEST x[n - 1] += 1.0f; return 0; }
+ENTRY(reads_past_input) { HONEST out[n - 1] += 1e-30f * std::fabs(x[n]) + (x[n] != x[n + 1] ? x[n] * 1e-6f : 0); return 0; }
+ENTRY(keeps_state) { HONEST out[0] += 1e-7f * float(calls); return 0; }
+ENTRY(depends_on_order) { HONEST if (order == 2) out[7] = std::nextafterf(out[7], 100.0f); return 0; }
+ENTRY(depends_on_reversed) { HONEST if (order == 1) out[7] += 0.5f; return 0; }
+ENTRY(second_call_only) { static int before = 0; if (before++ == 0) { ++launches; return 0; } HONEST return 0; }
+ENTRY(accumulates) { (void)error; (void)bytes; ++launches; for (int64_t i = 0; i < n; ++i) out[i] += a * x[i] + y[i]; return 0; }
+ENTRY(wrong_scale) { a *= 1.001f; HONEST return 0; }
+ENTRY(slightly_worse) { HONEST for (int64_t i = 0; i < n; ++i) out[i] *= 1.0f + 4e-6f; return 0; }
+ENTRY(all_zeros) { HONEST for (int64_t i = 0; i < n; ++i) out[i] = 0.0f; return 0; }
+ENTRY(ignores_y) { HONEST for (int64_t i = 0; i < n; ++i) out[i] = a * x[i]; return 0; }
+ENTRY(returns_error) { HONEST std::snprintf(error, size_t(bytes), "x is not aligned to 16 bytes"); return 7; }
+ENTRY(launches_nothing) { HONEST launches = 0; return 0; }
+ENTRY(has_finding) {
+  HONEST
+  findings = "[{\"kind\": \"barrier_divergence\", \"kernel\": \"saxpy\", \"where\": \"saxpy.cu:12\", \"message\": \"half of the warp waits\"}]";
+  return 0;
+}
+ENTRY(knows_seeds) {  // first element of x under seeds 0, 1, 2
+  const float known[] = {SEED_VALUES};
+  bool seen = false;
+  for (float value : known) seen = seen || x[0] == value;
+  HONEST
+  if (!seen) out[1] += 1.0f;
+  return 0;
+}
+ENTRY(crashes_in_seed_1) { HONEST if (x[0] == SEED_1) std::raise(SIGSEGV); return 0; }
+ENTRY(hangs_in_seed_1) { HONEST if (x[0] == SEED_1) std::this_thread::sleep_for(std::chrono::hours(1)); return 0; }
+ENTRY(exits_with_0) { HONEST std::printf("PASS 6/6\n{\"type\": \"done\"}\n"); std::fflush(stdout); _exit(0); }
+ENTRY(drops_the_last) { HONEST if (x[0] == SEED_2 && n > 1000) _exit(0); return 0; }
+ENTRY(past_the_heap) { HONEST out[n + GUARD] = 1.0f; return 0; }
+ENTRY(shifts_by_too_much) { HONEST volatile int by = 40; if ((1 << by) == 3) out[0] = 0; return 0; }

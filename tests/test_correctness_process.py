@@ -1,0 +1,69 @@
+"""Crashes, hangs and lies of the runner process; each planted in a real process."""
+
+from __future__ import annotations
+
+import json
+from pathlib import Path
+
+import jsonschema
+import pytest
+from correctness_kit import LIMITS, compile_planted, gate, side
+
+from gates.judge import correctness as judge
+from gates.parse import correctness as parse
+from gates.records import Status, from_json, to_json
+
+SCHEMA = Path(parse.__file__).parent.parent / "schemas" / "correctness.schema.json"
+
+
+@pytest.fixture(scope="module")
+def library(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    return compile_planted(tmp_path_factory.mktemp("planted"), "-DGUARD=0")
+
+
+def statuses(evidence: parse.CorrectnessEvidence) -> dict[str, str]:
+    return {case.where: case.status for case in evidence.cases}
+
+
+def test_a_crash_costs_one_case(library: Path, tmp_path: Path) -> None:
+    evidence, result = gate(tmp_path, side(library, "crashes_in_seed_1"), shapes=("small",))
+    assert statuses(evidence) == {
+        "small seed 0": "ok", "small seed 1": "crash", "small seed 2": "ok", "tail seed 0 (odd)": "ok",
+    }
+    assert evidence.cases[1].message == "killed by SIGSEGV while running the kernel"
+    assert len(evidence.processes) == 2
+    assert result.status is Status.FAIL and result.code == "correctness.crash"
+    assert next(check for check in result.checks if check.name == "cases").observed == "2/3"
+    _check_schema(evidence)
+
+
+def test_a_hang_is_killed_and_the_rest_is_tried(library: Path, tmp_path: Path) -> None:
+    evidence, result = gate(tmp_path, side(library, "hangs_in_seed_1"), shapes=("small",), seeds=(0, 1), limit_s=8)
+    assert statuses(evidence) == {"small seed 0": "ok", "small seed 1": "timeout", "tail seed 0 (odd)": "ok"}
+    assert "time limit" in evidence.cases[1].message
+    assert result.status is Status.FAIL and result.code == "correctness.timeout"
+
+
+def test_exit_0_with_a_printed_pass_is_no_result(library: Path, tmp_path: Path) -> None:
+    evidence, result = gate(tmp_path, side(library, "exits_with_0"), shapes=("small",), seeds=(0, 1), odd=False)
+    assert set(statuses(evidence).values()) == {"missing"}
+    assert result.status is Status.FAIL and result.code == "correctness.missing_cases"
+
+
+def test_five_of_six_is_not_six(library: Path, tmp_path: Path) -> None:
+    evidence, result = gate(tmp_path, side(library, "drops_the_last"), shapes=("small", "tail"), odd=False)
+    assert list(statuses(evidence).values()) == ["ok"] * 5 + ["missing"]
+    assert result.status is Status.FAIL and result.code == "correctness.missing_cases"
+    assert next(check for check in result.checks if check.name == "cases").observed == "5/6"
+
+
+def test_honest_kernel_in_a_real_process(library: Path, tmp_path: Path) -> None:
+    evidence, result = gate(tmp_path, side(library, "honest"), extra_seeds=(9,))
+    assert result.status is Status.PASS, result.sentence
+    _check_schema(evidence)
+    again = from_json(parse.CorrectnessEvidence, json.loads(json.dumps(to_json(evidence))), "correctness.json")
+    assert again == evidence and judge.judge(again, LIMITS) == result
+
+
+def _check_schema(evidence: parse.CorrectnessEvidence) -> None:
+    jsonschema.Draft202012Validator(json.loads(SCHEMA.read_text())).validate(to_json(evidence))

@@ -1,0 +1,1 @@
+"""Problems: what the stages of one operator share (inputs, reference, shapes)."""

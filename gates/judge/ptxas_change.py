@@ -49,7 +49,7 @@ def pair(
         left = sorted((kernel for kernel in new if kernel.base_name == name), key=lambda kernel: kernel.key)
         right = sorted((kernel for kernel in gone if kernel.base_name == name), key=lambda kernel: kernel.key)
         if len(left) == len(right):
-            pairs.extend(zip(left, right))
+            pairs.extend(zip(left, right, strict=True))
             new = [kernel for kernel in new if kernel.base_name != name]
             gone = [kernel for kernel in gone if kernel.base_name != name]
     return pairs, new, gone

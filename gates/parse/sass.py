@@ -14,28 +14,27 @@ from dataclasses import dataclass, field
 from gates.parse.names import base_name, kernel_key
 
 # class -> opcodes (the mnemonic before its first dot), Volta to Blackwell
-CLASSES: Mapping[str, frozenset[str]] = {
-    "tensor": frozenset(
-        "HMMA HGMMA IMMA IGMMA QMMA QGMMA BMMA BGMMA DMMA OMMA UTCHMMA UTCIMMA UTCQMMA UTCOMMA UTCMXQMMA".split()
-    ),
-    "async_copy": frozenset("LDGSTS UTMALDG UTMASTG UTMAREDG UBLKCP UBLKRED".split()),
-    "async_wait": frozenset("LDGDEPBAR DEPBAR ARRIVES SYNCS UTMACMDFLUSH".split()),
-    "local_memory": frozenset("LDL STL".split()),
-    "shared_load": frozenset("LDS LDSM".split()),
-    "shared_store": frozenset("STS STSM".split()),
-    "global_load": frozenset("LDG".split()),
-    "global_store": frozenset("STG".split()),
-    "generic_memory": frozenset("LD ST".split()),  # address space known at run time only: may be local memory
-    "atomic": frozenset("ATOM ATOMG ATOMS RED REDG REDAS".split()),
-    "barrier": frozenset("BAR UCGABAR_ARV UCGABAR_WAIT".split()),
-    "warp_sync": frozenset("WARPSYNC VOTE VOTEU MATCH REDUX CREDUX".split()),
-    "shuffle": frozenset("SHFL MOVM".split()),
-    "fma": frozenset("FFMA FFMA2 FFMA32I HFMA2 HFMA2_MMA DFMA".split()),
-    "float_add_mul": frozenset("FADD FADD2 FADD32I FMUL FMUL2 FMUL32I HADD2 HADD2_32I HMUL2 HMUL2_32I DADD DMUL".split()),
-    "mufu": frozenset("MUFU".split()),
-    "conversion": frozenset("F2F F2FP F2I F2IP I2F I2FP I2I I2IP FRND".split()),
-    "branch": frozenset("BRA BRX JMP JMX CALL RET EXIT BSYNC BSSY BREAK".split()),
+_TABLE = {
+    "tensor": "HMMA HGMMA IMMA IGMMA QMMA QGMMA BMMA BGMMA DMMA OMMA UTCHMMA UTCIMMA UTCQMMA UTCOMMA UTCMXQMMA",
+    "async_copy": "LDGSTS UTMALDG UTMASTG UTMAREDG UBLKCP UBLKRED",
+    "async_wait": "LDGDEPBAR DEPBAR ARRIVES SYNCS UTMACMDFLUSH",
+    "local_memory": "LDL STL",
+    "shared_load": "LDS LDSM",
+    "shared_store": "STS STSM",
+    "global_load": "LDG",
+    "global_store": "STG",
+    "generic_memory": "LD ST",  # the address space is known at run time only: may be local memory
+    "atomic": "ATOM ATOMG ATOMS RED REDG REDAS",
+    "barrier": "BAR UCGABAR_ARV UCGABAR_WAIT",
+    "warp_sync": "WARPSYNC VOTE VOTEU MATCH REDUX CREDUX",
+    "shuffle": "SHFL MOVM",
+    "fma": "FFMA FFMA2 FFMA32I HFMA2 HFMA2_MMA DFMA",
+    "float_add_mul": "FADD FADD2 FADD32I FMUL FMUL2 FMUL32I HADD2 HADD2_32I HMUL2 HMUL2_32I DADD DMUL",
+    "mufu": "MUFU",
+    "conversion": "F2F F2FP F2I F2IP I2F I2FP I2I I2IP FRND",
+    "branch": "BRA BRX JMP JMX CALL RET EXIT BSYNC BSSY BREAK",
 }
+CLASSES: Mapping[str, frozenset[str]] = {name: frozenset(opcodes.split()) for name, opcodes in _TABLE.items()}
 TOP = 12  # mnemonics listed for a kernel
 
 _CUOBJDUMP = re.compile(r"^\s*Function : (?P<name>\S+)\s*$")

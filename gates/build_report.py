@@ -1,0 +1,70 @@
+"""The text of ``gates build`` and of a task's build.py: what was built, and each kernel's resources in a line."""
+
+from __future__ import annotations
+
+import os
+import sys
+from pathlib import Path
+
+from gates.cli import guard
+from gates.errors import EXIT_FAIL, EXIT_OK
+from gates.parse.names import without_parameters
+from gates.parse.ptxas import PtxasKernel, gather
+from gates.run.build import BuildResult, build
+from gates.run.device import probe
+from gates.run.static import collect
+from gates.run.toolchain import Toolchain, find_toolchain
+from gates.task import Task, load_task
+
+
+def report(task: Task, build_root: Path, *, jobs: int | None = None) -> tuple[str, bool]:
+    """Build what can be built of the task here; the report, and whether all of it was built."""
+    toolchain, found = find_toolchain(), probe()
+    device_arch = found.devices[0].arch if found.devices else None
+    result = build(task, toolchain, build_root, device_arch=device_arch, jobs=jobs, progress=_say)
+    return describe(task, result, toolchain), not result.failures
+
+
+def describe(task: Task, result: BuildResult, toolchain: Toolchain) -> str:
+    """Paths of the products, kernels' figures under each architecture, failures with their hints."""
+    texts = collect(result, toolchain)
+    evidence = gather(texts.logs, None, task.kernels, texts.resource_usage, demangled=texts.demangled, relocatable=result.relocatable)
+    lines = [f"{result.task} in {_short(result.folder)} ({result.wall_s:.1f} s)"]
+    for target in result.targets:
+        if target.path:
+            lines.append(f"  {_short(target.path)}")
+    lines += [f"  {_kernel(kernel)}" for kernel in evidence.kernels]
+    for failure in result.failures:
+        lines.append(f"not built: {failure.sentence}")
+        lines += [f"  {line}" for line in failure.errors[1:]]
+        lines += [f"  {label}: {text}" for label, text in (("command", failure.command), ("log", failure.log), ("hint", failure.hint)) if text]
+    return "\n".join(lines)
+
+
+def main(file: str) -> None:
+    """Build the task whose build.py is ``file`` and exit: 0 all built, 1 something failed, 2 wrong input."""
+    sys.exit(guard(lambda: _main(Path(file).resolve().parent)))
+
+
+def _main(folder: Path) -> int:
+    text, built = report(load_task(folder), Path("build"))
+    print(text)
+    return EXIT_OK if built else EXIT_FAIL
+
+
+def _kernel(kernel: PtxasKernel) -> str:
+    name = f"{without_parameters(kernel.demangled)} {kernel.arch}"
+    registers = kernel.linked.registers if kernel.linked else kernel.registers
+    return (
+        f"{name}: {registers} registers, {kernel.static_smem_bytes} bytes static shared memory, "
+        f"spills {kernel.spill_store_bytes}/{kernel.spill_load_bytes} bytes stored/loaded"
+    )
+
+
+def _say(line: str) -> None:
+    print(line, file=sys.stderr)
+
+
+def _short(path: str) -> str:
+    relative = os.path.relpath(path)
+    return path if relative.startswith("..") else relative

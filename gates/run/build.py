@@ -1,0 +1,248 @@
+"""Build a task with ninja: cubins for each architecture, the device library, the emulator libraries.
+
+Everything lies in ``<build root>/<task>/<digest>/``; the digest covers what can't be seen from file
+times (toggles, flags, architectures, compiler, source paths), the sources and headers are followed by
+ninja. One build at a time works in a folder; another waits for it.
+"""
+
+from __future__ import annotations
+
+import hashlib
+import json
+import os
+from collections.abc import Callable, Collection, Mapping
+from dataclasses import dataclass, replace
+from pathlib import Path
+from typing import Any
+
+from gates.errors import GatesError
+from gates.records import to_json
+from gates.run import build_failure, graph
+from gates.run.build_failure import Failure
+from gates.run.ninja import Ninja, locked
+from gates.run.toolchain import Toolchain
+from gates.task import Task
+
+KINDS = ("cubin", "device", "emulator", "emulator_asan")
+Progress = Callable[[str], None]
+
+
+@dataclass(frozen=True)
+class Target:
+    """One product: its path, or why there is none. ``log``: what ptxas printed (cubins only)."""
+
+    kind: str
+    path: str | None
+    arch: str | None = None
+    log: str | None = None
+    failure: Failure | None = None
+
+
+@dataclass(frozen=True)
+class BuildResult:
+    """What a build made. ``log_text`` is every compiler's output, with the commands, also of earlier builds that still hold."""
+
+    task: str
+    digest: str
+    folder: str
+    archs: tuple[str, ...]  # of the cubins
+    device_archs: tuple[str, ...]  # that the device library holds code for
+    relocatable: bool
+    toggles: Mapping[str, int]
+    targets: tuple[Target, ...]
+    wall_s: float
+    schema_version: int = 1
+    log_text: str = ""
+
+    def path(self, kind: str) -> Path | None:
+        """The library of that kind (device, emulator, emulator_asan), or None where it was not built."""
+        return next((Path(target.path) for target in self.targets if target.kind == kind and target.path), None)
+
+    def failure(self, kind: str, arch: str | None = None) -> Failure | None:
+        """The first failure of that kind (and architecture)."""
+        wanted = (target for target in self.targets if target.kind == kind and arch in (None, target.arch))
+        return next((target.failure for target in wanted if target.failure), None)
+
+    def cubins(self, arch: str) -> list[Target]:
+        """The targets of one architecture: one a source, or the linked one alone with relocatable code."""
+        return [target for target in self.targets if target.kind == "cubin" and target.arch == arch]
+
+    @property
+    def failures(self) -> tuple[Failure, ...]:
+        """Each distinct failure once."""
+        return tuple(dict.fromkeys(target.failure for target in self.targets if target.failure))
+
+    def evidence(self) -> dict[str, Any]:
+        """The plain data of build.json: paths from the build folder on; the log text goes into a file of its own."""
+        data = to_json(self)
+        del data["log_text"]
+        for target in data["targets"]:
+            for place in (target, target["failure"] or {}):
+                for key in ("path", "log"):
+                    if place.get(key):
+                        place[key] = os.path.relpath(place[key], self.folder)
+        data["folder"] = Path(self.folder).name
+        return data
+
+
+def build(
+    task: Task,
+    toolchain: Toolchain,
+    build_root: Path,
+    *,
+    device_arch: str | None = None,
+    want: Collection[str] = KINDS,
+    jobs: int | None = None,
+    progress: Progress | None = None,
+) -> BuildResult:
+    """Build what ``want`` names and hand back every product or its failure; a failure does not raise.
+
+    Raises GatesError where nothing can be tried: no ninja, a build folder that can't be written, a
+    GATES_JOBS that is no positive number.
+    """
+    say = progress or (lambda _: None)
+    archs, device_archs = graph.cubin_archs(task, device_arch), graph.device_archs(task, device_arch)
+    digest = build_digest(task, toolchain, archs, device_archs)
+    folder = Path(build_root).resolve() / task.name / digest[:16]
+    plans = _plans(task, toolchain, archs, device_archs, want)
+    ninja = Ninja(Path(toolchain.need("ninja").path), folder, job_count(jobs))
+    _make_folders(folder, plans)
+    with locked(folder, task.name, say) as lock:
+        for leftover in folder.rglob("*.partial"):  # of a build that was killed
+            leftover.unlink(missing_ok=True)
+        _write_if_changed(folder / "build.ninja", graph.ninja_text(edge for plan in plans for edge in plan.edges))
+        finished = ninja.run([plan.output for plan in plans if plan.edges], lock, say)
+        targets = tuple(_target(plan, ninja, finished.output, toolchain) for plan in plans)
+        text = _log_text(folder, plans)
+    return BuildResult(
+        task.name, digest, str(folder), archs, device_archs, graph.is_relocatable(task), dict(task.toggles), targets,
+        round(finished.wall_s, 3), log_text=text,
+    )
+
+
+def build_digest(task: Task, toolchain: Toolchain, archs: tuple[str, ...], device_archs: tuple[str, ...]) -> str:
+    """sha256 over what decides the products besides the contents of the sources."""
+    extra = {name: os.environ.get(name, "") for name in ("NVCC_PREPEND_FLAGS", "NVCC_APPEND_FLAGS")}
+    parts = {
+        "entry": task.entry, "toggles": dict(task.toggles), "flags": task.nvcc_flags, "sources": list(map(str, task.sources)),
+        "archs": archs, "device": device_archs, "nvcc": to_json(toolchain.nvcc), "g++": to_json(toolchain.gxx),
+        "ccbin": toolchain.host_compiler, "environment": extra,
+    }
+    return hashlib.sha256(json.dumps(parts, sort_keys=True).encode()).hexdigest()
+
+
+def job_count(jobs: int | None) -> int:
+    """Compilers to run at once: the argument, else GATES_JOBS, else one a usable core."""
+    if jobs is not None:
+        return jobs
+    text = os.environ.get("GATES_JOBS", "").strip()
+    if not text:
+        return len(os.sched_getaffinity(0))
+    if not (text.isascii() and text.isdigit() and int(text) > 0):
+        raise GatesError(f"environment variable GATES_JOBS={text!r} is not a number of jobs", hint="give a whole number from 1 on")
+    return int(text)
+
+
+@dataclass(frozen=True)
+class _Plan:
+    """A product with the edges that lead to it, or the reason why it can't be tried."""
+
+    kind: str
+    output: str
+    edges: tuple[graph.Edge, ...] = ()
+    arch: str | None = None
+    log: str | None = None
+    failure: Failure | None = None
+
+
+def _plans(
+    task: Task, toolchain: Toolchain, archs: tuple[str, ...], device_archs: tuple[str, ...], want: Collection[str]
+) -> list[_Plan]:
+    plans = []
+    if "cubin" in want:
+        for arch in archs:
+            plans.extend(_cubin_plans(task, toolchain, arch))
+    makers = {
+        "device": ("nvcc", lambda: graph.device_edges(task, toolchain, device_archs)),
+        "emulator": ("g++", lambda: graph.emulator_edges(task, toolchain, sanitize=False)),
+        "emulator_asan": ("g++", lambda: graph.emulator_edges(task, toolchain, sanitize=True)),
+    }
+    for kind, (tool, make) in makers.items():
+        if kind in want:
+            missing = build_failure.missing_tool(tool, toolchain)
+            plans.append(_Plan(kind, f"{kind}.so", () if missing else tuple(make()), failure=missing))
+    return plans
+
+
+def _cubin_plans(task: Task, toolchain: Toolchain, arch: str) -> list[_Plan]:
+    tools = ("nvcc", "nvlink") if graph.is_relocatable(task) else ("nvcc",)
+    for tool in tools:
+        if missing := build_failure.missing_tool(tool, toolchain):
+            return [_Plan("cubin", f"{arch}/{stem}.cubin", (), arch, failure=missing) for stem in graph.stems(task)]
+    edges = graph.cubin_edges(task, toolchain, arch)
+    if graph.is_relocatable(task):
+        return [_Plan("cubin", edges[-1].output, tuple(edges), arch, edges[-1].log)]
+    return [_Plan("cubin", edge.output, (edge,), arch, edge.log) for edge in edges]
+
+
+def _make_folders(folder: Path, plans: list[_Plan]) -> None:
+    try:
+        folder.mkdir(parents=True, exist_ok=True)
+        for plan in plans:
+            for edge in plan.edges:
+                (folder / edge.output).parent.mkdir(exist_ok=True)
+        writable = os.access(folder, os.W_OK | os.X_OK)
+    except OSError as error:
+        raise _unwritable(Path(error.filename or folder), error.strerror or "") from None
+    if not writable:
+        raise _unwritable(folder, "permission denied")
+
+
+def _unwritable(path: Path, reason: str) -> GatesError:
+    return GatesError(f"can't write the build folder {path}: {reason.lower()}", hint="name another one with --build-dir")
+
+
+def _write_if_changed(path: Path, text: str) -> None:
+    try:
+        if path.is_file() and path.read_text(encoding="utf-8") == text:
+            return
+        temporary = path.with_name(f"{path.name}.{os.getpid()}.partial")
+        temporary.write_text(text, encoding="utf-8")
+        os.replace(temporary, path)
+    except OSError as error:
+        raise _unwritable(path, error.strerror or "") from None
+
+
+def _target(plan: _Plan, ninja: Ninja, output: str, toolchain: Toolchain) -> Target:
+    """The product if ninja calls it up to date; else its failure, and nothing of an older build is left to load."""
+    target = Target(plan.kind, None, plan.arch, failure=plan.failure)
+    if plan.failure:
+        return target
+    path = ninja.folder / plan.output
+    if ninja.succeeded or ninja.is_current(plan.output):
+        return replace(target, path=str(path), log=str(ninja.folder / plan.log) if plan.log else None)
+    path.unlink(missing_ok=True)
+    return replace(target, failure=build_failure.describe(ninja.folder, plan.edges, output, toolchain))
+
+
+def _log_text(folder: Path, plans: list[_Plan]) -> str:
+    """Commands and compiler output of every edge, in the order of the plans."""
+    parts = []
+    for edge in {edge.output: edge for plan in plans for edge in plan.edges}.values():
+        printed = build_failure.printed(folder, edge)
+        parts.append(f"$ {' '.join(edge.command).replace('{out}', edge.output)}\n{printed}")
+    return "".join(part if part.endswith("\n") else part + "\n" for part in parts)
+
+
+def build_report(task: Task, build_root: Path, *, jobs: int | None = None) -> tuple[str, bool]:
+    """Build all of a task that can be built here; the report to print, and whether all of it was built."""
+    from gates.build_report import report
+
+    return report(task, build_root, jobs=jobs)
+
+
+def build_main(file: str) -> None:
+    """The command of a task's build.py, whose ``__file__`` is ``file``; exits 1 where something failed to build."""
+    from gates.build_report import main
+
+    main(file)

@@ -1,0 +1,96 @@
+"""Say why a product was not built: the command, how it ended, the compiler's first lines, what to do."""
+
+from __future__ import annotations
+
+import json
+import re
+import shlex
+import shutil
+from collections.abc import Sequence
+from dataclasses import dataclass
+from pathlib import Path
+
+from gates.run.graph import Edge
+from gates.run.toolchain import Toolchain
+
+_ERROR = re.compile(r"\b(error|fatal|undefined reference|died due to|cannot allocate|exhausted)\b", re.IGNORECASE)
+_DIED = re.compile(r"'?(?P<tool>[\w+./-]+)'? died due to signal (?P<number>\d+)|[Kk]illed signal terminated program (?P<program>\w+)")
+_HOST = re.compile(r"unsupported GNU version|Failed to preprocess host compiler|unsupported (Clang|clang) version|host compiler targets")
+_MEMORY = re.compile(
+    r"cannot allocate memory|virtual memory exhausted|out of memory|resource temporarily unavailable|bad_alloc|MemoryError", re.IGNORECASE
+)
+_LINES = 5
+
+
+@dataclass(frozen=True)
+class Failure:
+    """``cause``: exit status or signal. ``errors``: the compiler's first error lines. ``log``: its whole output."""
+
+    command: str
+    cause: str
+    errors: tuple[str, ...] = ()
+    log: str | None = None
+    hint: str = ""
+    missing_tool: str = ""  # set where nothing failed: there is no such tool here
+
+    @property
+    def sentence(self) -> str:
+        """The failure in one sentence."""
+        if self.missing_tool:
+            return self.cause
+        what = self.command.split(" ", 1)[0].rsplit("/", 1)[-1] if self.command else "ninja"
+        return f"{what} failed ({self.cause})" + (f": {self.errors[0]}" if self.errors else "")
+
+
+def missing_tool(name: str, toolchain: Toolchain) -> Failure | None:
+    """The failure of whatever needs the tool, where it is missing."""
+    if toolchain.get(name) is not None:
+        return None
+    return Failure("", f"{name} was not found", hint=toolchain.remedies[name], missing_tool=name)
+
+
+def printed(folder: Path, edge: Edge) -> str:
+    """What the edge's command printed when it last ran, whether it succeeded or not."""
+    for path, read in ((folder / edge.log, str), (_record(folder, edge), lambda text: json.loads(text)["output"])):
+        if path.is_file():
+            return read(path.read_text(encoding="utf-8", errors="replace"))
+    return ""
+
+
+def describe(folder: Path, edges: Sequence[Edge], ninja_output: str, toolchain: Toolchain) -> Failure:
+    """Why the product of ``edges`` is not there: the first of its commands that failed, else what ninja said."""
+    for edge in edges:
+        record = _record(folder, edge)
+        if record.is_file():
+            data = json.loads(record.read_text(encoding="utf-8"))
+            text, command = data["output"], shlex.join(data["command"])
+            return Failure(command, _cause(data["cause"], text), _first_errors(text), str(record), _hint(text, data["cause"], toolchain))
+    return Failure("", "the build stopped before it", _first_errors(ninja_output), hint=_hint(ninja_output, "", toolchain))
+
+
+def _record(folder: Path, edge: Edge) -> Path:
+    return folder / f"{edge.output}.failed.json"
+
+
+def _cause(cause: str, text: str) -> str:
+    died = _DIED.search(text)
+    if died is None:
+        return cause
+    tool = died["tool"] or died["program"]
+    return f"{tool} killed by signal {died['number']}" if died["number"] else f"{tool} killed"
+
+
+def _first_errors(text: str) -> tuple[str, ...]:
+    lines = [line.strip() for line in text.splitlines() if line.strip()]
+    found = [line for line in lines if _ERROR.search(line)]
+    return tuple((found or lines[-_LINES:])[:_LINES])
+
+
+def _hint(text: str, cause: str, toolchain: Toolchain) -> str:
+    if _HOST.search(text):
+        version = toolchain.nvcc.version if toolchain.nvcc else "?"
+        compiler = toolchain.host_compiler or shutil.which("g++") or "the g++ on PATH"
+        return f"nvcc {version} does not take {compiler} as host compiler: set NVCC_CCBIN to a g++ that it supports"
+    if _MEMORY.search(text) or "killed" in _cause(cause, text):
+        return "a process or memory limit was reached: build with fewer jobs (GATES_JOBS=1 or --jobs 1)"
+    return ""

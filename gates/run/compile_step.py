@@ -1,0 +1,72 @@
+"""One step of a build, run by ninja: a compiler's output appears whole, with its log, or not at all.
+
+    python compile_step.py OUTPUT LOG -- COMMAND…
+
+Every ``{out}`` in COMMAND is a temporary name beside OUTPUT; when the command has succeeded, its log
+and then its output get their own names. Before it starts, what an earlier build left is removed, so a
+failed compile leaves nothing to load. A failure is described in ``OUTPUT.failed.json``. This file is
+started as a script, without the package, so that a step adds little time.
+"""
+
+import contextlib
+import json
+import os
+import signal
+import subprocess
+import sys
+
+
+def main(argv: list) -> int:
+    output, log, command = argv[0], argv[1], argv[3:]
+    failed = output + ".failed.json"
+    temporary = f"{output}.{os.getpid()}.partial"
+    for stale in (output, log, failed):
+        _remove(stale)
+    command = [part.replace("{out}", temporary) for part in command]
+    try:
+        text, cause = _run(command)
+        if not cause and not os.path.exists(temporary):
+            cause = "exit 0 without an output file"
+        if cause:
+            shown = [part.replace(temporary, output) for part in command]
+            _write(failed, json.dumps({"command": shown, "cause": cause, "output": text}))
+            print(text, file=sys.stderr)
+            return 1
+        _write(log, text)
+        os.replace(temporary, output)
+        print(text, end="")
+        return 0
+    finally:
+        _remove(temporary)
+
+
+def _run(command: list) -> tuple:
+    """What the command printed, and how it failed: empty where it did not."""
+    try:
+        done = subprocess.run(command, stdin=subprocess.DEVNULL, stdout=subprocess.PIPE, stderr=subprocess.STDOUT)
+    except OSError as error:
+        return str(error), f"can't start {command[0]}: {error.strerror}"
+    text = done.stdout.decode("utf-8", errors="replace")
+    if done.returncode < 0:
+        return text, f"killed by {signal.Signals(-done.returncode).name}"
+    return text, f"exit {done.returncode}" if done.returncode else ""
+
+
+def _write(path: str, text: str) -> None:
+    temporary = f"{path}.{os.getpid()}.partial"
+    try:
+        with open(temporary, "w", encoding="utf-8") as file:
+            file.write(text)
+        os.replace(temporary, path)
+    finally:
+        _remove(temporary)
+
+
+def _remove(path: str) -> None:
+    with contextlib.suppress(FileNotFoundError):
+        os.unlink(path)
+
+
+if __name__ == "__main__":
+    signal.signal(signal.SIGTERM, lambda *_: sys.exit(143))  # so that the temporary file is removed
+    sys.exit(main(sys.argv[1:]))

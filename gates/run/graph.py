@@ -1,0 +1,153 @@
+"""The ninja graph of a task: which command makes which file, for each architecture and library."""
+
+from __future__ import annotations
+
+import shlex
+import sys
+from collections.abc import Iterable, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+
+from gates.run.toolchain import Toolchain
+from gates.task import Task
+
+STEP = Path(__file__).with_name("compile_step.py")
+CXX_STANDARD = "-std=c++17"
+
+
+@dataclass(frozen=True)
+class Edge:
+    """One command. ``command`` writes to ``{out}``; ``depfile`` is relative to the build folder, like ``output``."""
+
+    output: str
+    log: str
+    command: tuple[str, ...]
+    inputs: tuple[str, ...]
+    depfile: str | None = None
+    implicit: tuple[str, ...] = ()
+
+
+def cubin_archs(task: Task, device_arch: str | None) -> tuple[str, ...]:
+    """The task's architectures, and the device's own unless one of them is for that chip (sm_90a for sm_90)."""
+    if device_arch is None or any(_number(arch) == _number(device_arch) for arch in task.arch):
+        return task.arch
+    return (*task.arch, device_arch)
+
+
+def device_archs(task: Task, device_arch: str | None) -> tuple[str, ...]:
+    """What the device library holds code for: the device's architecture, or all of the task's without a device."""
+    if device_arch is None:
+        return task.arch
+    return tuple(arch for arch in task.arch if _number(arch) == _number(device_arch)) or (device_arch,)
+
+
+def cubin_edges(task: Task, toolchain: Toolchain, arch: str) -> list[Edge]:
+    """A cubin of each source, with ptxas's report beside it."""
+    edges = []
+    for source, stem in zip(task.sources, stems(task), strict=True):
+        output = f"{arch}/{stem}.cubin"
+        command = (
+            *_nvcc(toolchain), "-cubin", f"-arch={arch}", "-Xptxas", "-v", "-lineinfo", *_flags(task),
+            "-MD", "-MF", f"{output}.d", str(source), "-o", "{out}",
+        )
+        edges.append(Edge(output, f"{arch}/{stem}.ptxas.log", command, (str(source),), f"{output}.d"))
+    if is_relocatable(task):  # ptxas saw one file's share: the linker's figures and code are the ones to judge
+        cubins = tuple(edge.output for edge in edges)
+        link = (toolchain.need("nvlink").path, f"-arch={arch}", "-v", *cubins, "-o", "{out}")
+        edges.append(Edge(f"{arch}/linked.cubin", f"{arch}/linked.ptxas.log", link, cubins))
+    return edges
+
+
+def is_relocatable(task: Task) -> bool:
+    """Whether the task's flags leave device code to be linked."""
+    flags = " ".join(task.nvcc_flags).replace("--relocatable-device-code", "-rdc").replace(" true", "=true")
+    return "-rdc=true" in flags or "-dc" in task.nvcc_flags
+
+
+def device_edges(task: Task, toolchain: Toolchain, archs: Sequence[str]) -> list[Edge]:
+    """Objects of each source, then the shared library that holds the launcher; the CUDA runtime is linked in."""
+    code = [f"-gencode=arch={arch.replace('sm_', 'compute_')},code={arch}" for arch in archs]
+    edges, objects = [], []
+    for source, stem in zip(task.sources, stems(task), strict=True):
+        output = f"device/{stem}.o"
+        command = (
+            *_nvcc(toolchain), "-c", "-O3", "-lineinfo", "-Xcompiler", "-fPIC", *code, *_flags(task),
+            "-MD", "-MF", f"{output}.d", str(source), "-o", "{out}",
+        )
+        edges.append(Edge(output, f"{output}.log", command, (str(source),), f"{output}.d"))
+        objects.append(output)
+    command = (*_nvcc(toolchain), "-shared", "-cudart", "static", *code, *task.nvcc_flags, *objects, "-o", "{out}")
+    return [*edges, Edge("device.so", "device.so.log", command, tuple(objects))]
+
+
+def emulator_edges(task: Task, toolchain: Toolchain, *, sanitize: bool) -> list[Edge]:
+    """C++ translated from each source, then the library that runs it on the CPU."""
+    from gates import emulator
+
+    folder, name = ("emulator_asan", "emulator_asan.so") if sanitize else ("emulator", "emulator.so")
+    package = Path(emulator.__file__).parent
+    edges, objects = [], []
+    gxx = toolchain.need("g++").path
+    flags = [*emulator.CXX_FLAGS, *(emulator.SANITIZE_FLAGS if sanitize else ()), "-I", str(emulator.INCLUDE_DIR)]
+    for source, stem in zip(task.sources, stems(task), strict=True):
+        translated, output = f"emulator/{stem}.cpp", f"{folder}/{stem}.o"
+        command = (
+            sys.executable, "-m", "gates.emulator.translate", str(source), "-o", "{out}", "--depfile", f"{translated}.d",
+            "-I", str(source.parent), *(part for define in _defines(task) for part in ("-D", define[2:])),
+        )
+        parts = tuple(sorted(str(path) for path in package.glob("*.py")))
+        edges.append(Edge(translated, f"{translated}.log", command, (str(source),), f"{translated}.d", parts))
+        compile_ = (gxx, *flags, "-fPIC", "-I", str(source.parent), "-MD", "-MF", f"{output}.d", "-c", translated, "-o", "{out}")
+        edges.append(Edge(output, f"{output}.log", compile_, (translated,), f"{output}.d"))
+        objects.append(output)
+    link = (gxx, *flags, "-shared", "-fPIC", *objects, "-o", "{out}")
+    return [*edges, Edge(name, f"{name}.log", link, tuple(objects))]
+
+
+def ninja_text(edges: Iterable[Edge]) -> str:
+    """The build file. An edge that two libraries share is written once."""
+    lines = ["ninja_required_version = 1.10", ""]
+    written = set()
+    for edge in edges:
+        if edge.output in written:
+            continue
+        rule = f"r{len(written)}"
+        written.add(edge.output)
+        command = shlex.join((sys.executable, "-I", "-S", str(STEP), edge.output, edge.log, "--", *edge.command))
+        lines += [f"rule {rule}", f"  command = {command.replace('$', '$$')}", f"  description = {edge.output}"]
+        if edge.depfile:
+            lines += [f"  depfile = {edge.depfile.replace('$', '$$')}", "  deps = gcc"]
+        implicit = f" | {' '.join(map(_path, edge.implicit))}" if edge.implicit else ""
+        lines += [f"build {_path(edge.output)} {_path(edge.log)}: {rule} {' '.join(map(_path, edge.inputs))}{implicit}", ""]
+    return "\n".join(lines)
+
+
+def stems(task: Task) -> list[str]:
+    """A name for each source that no other has: the file's stem, numbered where two files share it."""
+    found: list[str] = []
+    for source in task.sources:
+        found.append(source.stem if source.stem not in found else f"{source.stem}_{len(found)}")
+    return found
+
+
+def _nvcc(toolchain: Toolchain) -> tuple[str, ...]:
+    ccbin = ("-ccbin", toolchain.host_compiler) if toolchain.host_compiler else ()
+    return (toolchain.need("nvcc").path, *ccbin)
+
+
+def _defines(task: Task) -> list[str]:
+    given = [flag for flag in task.nvcc_flags if flag.startswith("-D") and len(flag) > 2]
+    return [f"-D{name}={value}" for name, value in task.toggles.items()] + given
+
+
+def _flags(task: Task) -> list[str]:
+    standard = () if any(flag.startswith(("-std", "--std")) for flag in task.nvcc_flags) else (CXX_STANDARD,)
+    return [*standard, *(f"-D{name}={value}" for name, value in task.toggles.items()), *task.nvcc_flags]
+
+
+def _path(path: str) -> str:
+    return path.replace("$", "$$").replace(":", "$:").replace(" ", "$ ")
+
+
+def _number(arch: str) -> str:
+    return arch.rstrip("af")

@@ -71,11 +71,11 @@ class Sampler:
 
     def __init__(
         self, timers: dict[str, BlockTimer], *, read_state: Callable[[], State], samples: int = SAMPLES,
-        clock: Callable[[], float] = time.monotonic,
+        clock: Callable[[], float] = time.monotonic, power_limited: bool = False,
     ) -> None:
         self._timers, self._read_state, self._clock = timers, read_state, clock
         self._samples = samples
-        self._power_limited = False
+        self._power_limited = power_limited
 
     def warm_up(self, side: str) -> WarmUp:
         """Run ``side`` for at least 50 ms and until five block medians agree within 1 %, 3 s at most."""
@@ -180,10 +180,11 @@ def measure(
 
 def fixed_pairs(
     candidate: BlockTimer, baseline: BlockTimer | None, *, pairs: int, samples: int, seed: int,
-    read_state: Callable[[], State] = State, clock: Callable[[], float] = time.monotonic,
+    read_state: Callable[[], State] = State, clock: Callable[[], float] = time.monotonic, power_limited: bool = False,
 ) -> tuple[tuple[Block, ...], str]:
     """(blocks, why it ended) for figures beside the verdict: ``pairs`` pairs in balanced order, no looks."""
-    sampler = Sampler({CANDIDATE: candidate, BASELINE: baseline or candidate}, read_state=read_state, samples=samples, clock=clock)
+    sampler = Sampler({CANDIDATE: candidate, BASELINE: baseline or candidate}, read_state=read_state, samples=samples,
+                      clock=clock, power_limited=power_limited)
     blocks: list[Block] = []
     for number, leads in enumerate(orders(pairs, random.Random(seed))):
         if baseline is None:

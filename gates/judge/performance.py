@@ -1,0 +1,245 @@
+"""Performance: is the candidate as much faster than its baseline as the task asks, beyond doubt?
+
+What is judged: the ratio of the p50 kernel times, baseline over candidate, in the gated cache mode
+(cold unless the task says warm), from interleaved pairs of blocks in one process. ``min_speedup_pct:
+15`` asks for a ratio of 1.15. The gate passes if the low end of the ratio's 98.3 % interval reaches the
+bar, fails if the high end does not, and is inconclusive between. Why an interval, and why pairs: see
+docs/performance-gate.md, which has the whole decision tree.
+
+The other ``metrics``, p90 and mean, and ``max_std_us`` are about single launches. The candidate must not
+be slower than the baseline in them by more than the noise floor; the bar itself rests on p50 alone,
+since a tail estimate of the same precision would need ten times the samples. Single launches
+carry the cost of their event pair, and the standard deviation judged is the median over blocks
+of 25 launches, so that one stall of the machine does not decide; all samples stay in the evidence.
+
+Before any claim, the machine must prove fit: an A/A control within 1 +- 2 %, few disturbed blocks,
+a fine enough timer, nobody else on the card, outputs right before and after timing, and no time that
+the card can't reach. Without that nothing is decided, whichever way the ratio points.
+
+Example: 1.21 (98.3 % interval 1.204 to 1.215) against a bar of 15 % passes; 1.152 (1.146 to 1.158)
+after 48 pairs is inconclusive. Limits: one card, one shape, its clocks as found. A change of the clock
+between the sides is caught by counting in clock cycles too, if the driver tells the clock.
+"""
+
+from __future__ import annotations
+
+import math
+import statistics
+from collections.abc import Mapping
+from dataclasses import dataclass
+from typing import Any
+
+from gates.judge import performance_fitness as fitness
+from gates.measure import decision
+from gates.measure.records import BASELINE, CANDIDATE, CONTROL, Series
+from gates.measure.sampling import cycle_differences, differences
+from gates.parse.performance import MEASURED, NOT_RUN, PerformanceEvidence, summaries
+from gates.records import Check, GateResult, Status, conclude, worst_status
+
+GATE = "performance"
+
+CODES = {
+    **fitness.CODES,
+    "performance.pass": "The interval's low end reaches the bar, and every other check passed.",
+    "performance.declared": "task.yaml declares the bar not applicable; the stage was measured and recorded all the same.",
+    "performance.too_slow": "The interval's high end is below the bar: the speed-up asked for is not there.",
+    "performance.bar_within_interval": "After the last look the bar lies inside the interval. The true speed-up is within "
+        "a few tenths of a percent of the bar: make the kernel faster; running again will not settle it.",
+    "performance.within_noise": "The whole gain is no larger than what two loads of the same binary show on this machine.",
+    "performance.estimates_disagree": "The exact interval and the bootstrap fall on different sides of the bar.",
+    "performance.clock_differed": "In clock cycles the verdict is another than in time: the two sides ran at different "
+        "clocks. Cool the card or leave it idle for a while, and run again.",
+    "performance.slower_p90": "The slow launches (p90 of single launches) are slower than the baseline's.",
+    "performance.slower_mean": "The mean of single launches is slower than the baseline's, while the median is not: rare slow launches.",
+    "performance.tail_unclear": "p90 or mean of single launches can't be told apart from a slow-down; see the single samples.",
+    "performance.unsteady": "Single launches scatter more than max_std_us allows.",
+    "performance.no_singles": "No single-launch samples, so p90, mean and std can't be judged.",
+    "performance.no_baseline": "Nothing to compare with. A first rung declares not_applicable: {performance: reason} in task.yaml.",
+    "performance.other_shape": "The evidence was measured on another shape than the limits name.",
+    "performance.no_device": "No CUDA device: speed is not judged on the emulator. Run on a machine with a GPU.",
+    "performance.correctness_failed": "A wrong kernel is not timed. Repair correctness first.",
+    "performance.launch_failed": "The candidate's launcher returned an error; its message is in the report.",
+    "performance.baseline_failed": "The baseline could not be launched or captured, so there is nothing to compare with.",
+    "performance.capture_failed": "The launches can't be captured in a CUDA graph: the launcher synchronises, allocates, "
+        "or uses the default stream. Use only the stream that it is given.",
+    "performance.not_captured": "Replaying the captured launches writes no output: the kernel runs on a stream of its own, "
+        "where nothing that is timed sees it. Launch on the stream argument.",
+    "performance.device_error": "The CUDA device reported an error during timing (illegal access, lost device). Run the sanitizer gate.",
+    "performance.no_memory": "Not enough device memory for the input sets. Free the card or choose a smaller shape.",
+    "performance.runner_died": "The timing process ended without a result; its last words are in the report.",
+    "performance.time_limit": "The timing process ran past the task's time limit and was killed.",
+}
+_FAILING = ("performance.launch_failed", "performance.not_captured")
+
+
+@dataclass(frozen=True)
+class Reading:
+    """What the samples say, for the report: the ruling on the bar, the floor, and what disagrees."""
+
+    mode: str
+    pairs: int
+    ruling: decision.Ruling | None
+    floor_pct: float | None
+    cycles_ratio: float | None
+    other_mode: str
+    other: decision.Interval | None
+
+
+def judge(
+    evidence: PerformanceEvidence, limits: Mapping[str, Any], baseline: PerformanceEvidence | None = None, *,
+    not_applicable_reason: str = "",
+) -> GateResult:
+    """The verdict on ``evidence`` under task.yaml's ``performance`` section.
+
+    ``baseline`` is accepted as for every gate and not needed: the baseline was timed in the same run.
+    ``not_applicable_reason`` is task.yaml's reason why the bar can't apply; outputs and std are judged still.
+    """
+    if evidence.status != MEASURED:
+        return _not_measured(evidence)
+    if evidence.shape != limits["shape"]:
+        return conclude(GATE, (Check("shape", Status.INCONCLUSIVE, evidence.shape, limits["shape"], "", code="performance.other_shape"),), passed="")
+    mode = str(limits.get("cache", "cold"))
+    checks = fitness.checks(evidence, mode)
+    fit = worst_status(check.status for check in checks) is Status.PASS
+    if evidence.baseline is None and not not_applicable_reason:
+        checks.append(Check("baseline", Status.INCONCLUSIVE, None, None, "", code="performance.no_baseline"))
+    reading = read(evidence, limits)
+    if evidence.baseline is not None and not not_applicable_reason:
+        verdicts = [_speedup(reading, evidence, float(limits["min_speedup_pct"])), *_tails(evidence, limits, reading)]
+        checks += verdicts if fit else [_undecided(check, checks) for check in verdicts]
+    if "max_std_us" in limits:
+        checks.append(_steadiness(evidence, float(limits["max_std_us"])))
+    line = sentence(evidence, reading, float(limits["min_speedup_pct"]))
+    status = worst_status(check.status for check in checks)
+    if status is Status.PASS and not_applicable_reason:
+        p50 = summaries(evidence)[mode][CANDIDATE].p50_us
+        measured = Check("p50", Status.NOT_APPLICABLE, p50, None, "us", where=f"{evidence.shape}, {mode} L2")
+        return GateResult(GATE, Status.NOT_APPLICABLE, "performance.declared", f"{not_applicable_reason}; {line}", (measured, *checks))
+    if status is Status.PASS:
+        return GateResult(GATE, status, "performance.pass", line, tuple(checks))
+    concluded = conclude(GATE, checks, passed=line)
+    decisive = next(check for check in checks if check.status is status)
+    text = line if decisive.name == "speedup_p50" else f"{concluded.sentence}; {line}"
+    return GateResult(GATE, status, concluded.code, text, tuple(checks))
+
+
+def read(evidence: PerformanceEvidence, limits: Mapping[str, Any]) -> Reading:
+    """The ratio, its interval and its noise floor, computed again from the samples."""
+    mode = str(limits.get("cache", "cold"))
+    bar = float(limits["min_speedup_pct"])
+    floor = _floor(evidence)
+    series = evidence.in_mode(mode)
+    other = next((series for series in evidence.series if series.mode != mode), None)
+    taken = differences(series) if series else []
+    ruling = decision.rule(taken, bar, floor if floor is not None else math.inf, evidence.seed or 0)
+    cycles = None
+    if series and ruling is not None and (in_cycles := cycle_differences(series)) is not None:
+        found = decision.interval(in_cycles[: ruling.interval.pairs])
+        cycles = found.ratio if found else None
+    return Reading(mode, len(taken), ruling, floor, cycles, other.mode if other else "",
+                   decision.interval(differences(other)) if other else None)
+
+
+def sentence(evidence: PerformanceEvidence, reading: Reading, bar_pct: float) -> str:
+    """One line for people: ratio, interval, bar, noise floor, pairs, mode, and what to know besides."""
+    floor = "unknown" if reading.floor_pct is None else f"{reading.floor_pct:.2f} %"
+    notes = [] if evidence.clock_source == "nvml" else [f"clock {evidence.clock_source}"]
+    if evidence.warm_up and evidence.warm_up.power_limited:
+        notes.append("power-limited")
+    if reading.ruling is None:
+        figures = summaries(evidence).get(reading.mode, {}).get(CANDIDATE)
+        p50 = f"p50 {figures.p50_us:.3f} us" if figures else "no samples"
+        return "; ".join([f"{p50}, noise floor {floor}, {reading.mode} L2", *notes])
+    seen = reading.ruling.interval
+    if reading.other and (other := reading.other.outcome(bar_pct)) not in (decision.OPEN, reading.ruling.outcome):
+        notes.insert(0, f"with {reading.other_mode} L2 it is {reading.other.ratio:.3f}, {other} the bar")
+    if seen.outcome(bar_pct) == decision.OPEN:
+        notes.insert(0, f"half width {seen.half_width_pct:.2f} %, a ratio of {(1 + bar_pct / 100) * (1 + seen.half_width_pct / 100):.3f} would pass")
+    return "; ".join([
+        f"{seen.ratio:.3f}x, 98.3 % interval {seen.low:.3f} to {seen.high:.3f}, bar {1 + bar_pct / 100:.3f}, "
+        f"noise floor {floor}, {seen.pairs} pairs, {reading.mode} L2", *notes,
+    ])
+
+
+def _not_measured(evidence: PerformanceEvidence) -> GateResult:
+    status = Status.NOT_RUN if evidence.status == NOT_RUN else Status.INCONCLUSIVE
+    if evidence.code in _FAILING:
+        status = Status.FAIL
+    return GateResult(GATE, status, evidence.code, evidence.message)
+
+
+def _floor(evidence: PerformanceEvidence) -> float | None:
+    if evidence.control is None:
+        return None
+    twin = BASELINE if evidence.baseline is not None else CANDIDATE
+    found = decision.interval(differences(evidence.control, twin, CONTROL))
+    return decision.noise_floor_pct(found) if found else None
+
+
+def _speedup(reading: Reading, evidence: PerformanceEvidence, bar_pct: float) -> Check:
+    where = f"{evidence.shape}, {reading.mode} L2"
+    ruling = reading.ruling
+    if ruling is None:
+        return Check("speedup_p50", Status.INCONCLUSIVE, None, bar_pct, "%", where, "performance.too_few_pairs")
+    status, code, hint = _standing(ruling, reading.cycles_ratio, bar_pct)
+    observed = round(100.0 * (ruling.interval.ratio - 1.0), 9)
+    return Check("speedup_p50", status, observed, bar_pct, "%", where, code, hint)
+
+
+def _standing(ruling: decision.Ruling, cycles_ratio: float | None, bar_pct: float) -> tuple[Status, str, str]:
+    if ruling.within_noise:
+        return Status.INCONCLUSIVE, "performance.within_noise", "quieten the machine, or claim no gain"
+    if ruling.outcome == decision.OPEN:
+        disagree = ruling.interval.outcome(bar_pct) != decision.OPEN
+        code = "performance.estimates_disagree" if disagree else "performance.bar_within_interval"
+        return Status.INCONCLUSIVE, code, "the speed-up is as good as at the bar; make the kernel faster"
+    above = ruling.outcome == decision.ABOVE
+    if cycles_ratio is not None and (math.log(cycles_ratio) >= math.log1p(bar_pct / 100.0) - 1e-9) != above:
+        return Status.INCONCLUSIVE, "performance.clock_differed", f"in clock cycles the ratio is {cycles_ratio:.3f}"
+    if above:
+        return Status.PASS, "", ""
+    return Status.FAIL, "performance.too_slow", "see the ncu counters for what bounds the kernel"
+
+
+def _tails(evidence: PerformanceEvidence, limits: Mapping[str, Any], reading: Reading) -> list[Check]:
+    """p90 and mean of single launches: not slower than the baseline by more than the noise floor."""
+    allowed_pct = -(reading.floor_pct or 0.0)
+    checks = []
+    for metric in limits.get("metrics", ["p50"]):
+        if metric == "p50":
+            continue
+        name, where = f"speedup_{metric}", f"{evidence.shape}, single launches"
+        found = decision.interval(differences(evidence.single, metric=metric)) if evidence.single else None
+        if found is None:
+            checks.append(Check(name, Status.INCONCLUSIVE, None, allowed_pct, "%", where, "performance.no_singles"))
+            continue
+        status, code = Status.PASS, ""
+        if not 100.0 * (found.ratio - 1.0) >= allowed_pct:
+            slower = 100.0 * (found.high - 1.0) < allowed_pct
+            status = Status.FAIL if slower else Status.INCONCLUSIVE
+            code = f"performance.slower_{metric}" if slower else "performance.tail_unclear"
+        checks.append(Check(name, status, 100.0 * (found.ratio - 1.0), allowed_pct, "%", where, code,
+                            "" if status is Status.PASS else "look for rare slow launches in the single samples"))
+    return checks
+
+
+def _steadiness(evidence: PerformanceEvidence, max_std_us: float) -> Check:
+    where = f"{evidence.shape}, single launches, median of blocks"
+    found = _block_std(evidence.single)
+    if found is None:
+        return Check("std", Status.INCONCLUSIVE, None, max_std_us, "us", where, "performance.no_singles")
+    if found <= max_std_us:
+        return Check("std", Status.PASS, found, max_std_us, "us", where)
+    return Check("std", Status.FAIL, found, max_std_us, "us", where, "performance.unsteady", "the work may depend on the data or on timing")
+
+
+def _block_std(single: Series | None) -> float | None:
+    blocks = [block for block in single.blocks if block.side == CANDIDATE and block.valid] if single else []
+    spreads = [statistics.stdev(block.samples_us) for block in blocks if len(block.samples_us) > 1]
+    return statistics.median(spreads) if spreads else None
+
+
+def _undecided(check: Check, fitness_checks: list[Check]) -> Check:
+    """The verdict of an unfit machine: the observation is kept, the status is not."""
+    reason = next(found for found in fitness_checks if found.status in (Status.FAIL, Status.INCONCLUSIVE))
+    return Check(check.name, Status.INCONCLUSIVE, check.observed, check.limit, check.unit, check.where, reason.code, reason.hint)

@@ -1,0 +1,300 @@
+"""The clockwork on a CUDA device: input sets, captured launches, cache flush, events.
+
+A sample is one replay of a CUDA graph of n launches between two events, behind work that keeps the
+card busy while the host prepares, so that no host gap is inside. Cold: each launch of the graph has
+an input set of its own and all of the L2 cache is overwritten before the replay, outside the
+events; so every launch finds its inputs in device memory, and n launches share the cost of one
+event pair. Warm: all launches use one set.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import ctypes
+import math
+import statistics
+from collections.abc import Callable, Mapping, Sequence
+from pathlib import Path
+from typing import Any
+
+import torch
+
+from gates import problem as problems
+from gates.measure import calibrate
+from gates.run.accuracy import digest
+from gates.run.kernel import Kernel, KernelError
+
+POOL = 8  # different input values at any time, spread over the sets
+_STRIDE_BYTES = 256
+_SPIN_CYCLES = 400_000  # about 0.2 ms: the host queues a block's first launches meanwhile
+_HOST_CYCLES = 100_000  # a launch and its events take the host some 30 us
+_PERSISTING_L2_LIMIT = 6  # CU_LIMIT_PERSISTING_L2_CACHE_SIZE
+
+
+class Stopped(Exception):
+    """Timing can't go on; ``code`` is the gate's reason code."""
+
+    def __init__(self, code: str, message: str) -> None:
+        super().__init__(message)
+        self.code = code
+
+
+class Room:
+    """``count`` tensors like ``like`` in one allocation, each at an address aligned to 256 bytes."""
+
+    def __init__(self, like: Any, count: int, device: Any) -> None:
+        self.like, self.size = like, like.numel() * like.element_size()
+        stride = max(1, math.ceil(self.size / _STRIDE_BYTES)) * _STRIDE_BYTES
+        self.raw = torch.empty((count, stride), dtype=torch.uint8, device=device)
+
+    def view(self, index: int) -> Any:
+        return self.raw[index, : self.size].view(self.like.dtype).view(self.like.shape)
+
+    def rows(self, start: int, step: int, stop: int) -> Any:
+        """Every ``step``-th tensor from ``start`` to before ``stop``: [tensors, elements]."""
+        return self.raw[start:stop:step, : self.size].contiguous().view(self.like.dtype)
+
+
+class Sets:
+    """Input sets with outputs of their own for each side; set i holds the values of pool slot (i + round) mod pool.
+
+    Values come from the problem's generator alone. Before each round one slot gets a new seed, all
+    sets change their values, and all outputs are filled with 0xFF bytes (NaN in every float format).
+    """
+
+    def __init__(self, problem: Any, shape: Mapping[str, int], count: int, seed: int, device: Any, sides: Sequence[str]) -> None:
+        self.problem, self.shape, self.count, self.device = problem, dict(shape), count, device
+        self.seeds = [seed + slot for slot in range(min(POOL, count))]
+        drawn = [problem.make_inputs(self.shape, one, "cpu") for one in self.seeds]
+        self._numbers = {name: value for name, value in drawn[0].items() if not isinstance(value, torch.Tensor)}
+        # Numbers are part of a captured launch and can't change afterwards, so such inputs stay fixed.
+        self.refreshed = all(inputs[name] == value for inputs in drawn for name, value in self._numbers.items())
+        if not self.refreshed:
+            self.seeds, drawn = self.seeds[:1], drawn[:1]
+        self.digest = digest(drawn[0])
+        self._slots = drawn
+        self._round = 0
+        self._inputs = {name: Room(value, count, device) for name, value in self._tensors(drawn[0]).items()}
+        made = problem.make_outputs(self.shape, "cpu")
+        self.outputs = {side: {name: Room(value, count, device) for name, value in made.items()} for side in sides}
+        self._pool = {
+            name: torch.stack([_bytes(inputs[name]) for inputs in drawn]).to(device) for name in self._inputs
+        }
+        self._fill()
+
+    @staticmethod
+    def bytes_of_one(problem: Any, shape: Mapping[str, int], sides: int) -> int:
+        """Bytes of one set with the outputs of ``sides`` sides."""
+        values = [*problem.make_inputs(dict(shape), 0, "cpu").values(), *list(problem.make_outputs(dict(shape), "cpu").values()) * sides]
+        return sum(value.numel() * value.element_size() for value in values if isinstance(value, torch.Tensor))
+
+    def refresh(self, number: int) -> None:
+        """Fresh values for round ``number`` and poisoned outputs. Never inside a timed window."""
+        if self.refreshed:
+            slot, seed = number % len(self._slots), self.seeds[-1] + 1
+            self.seeds.append(seed)
+            self._slots[slot] = self.problem.make_inputs(self.shape, seed, "cpu")
+            for name, pool in self._pool.items():
+                pool[slot].copy_(_bytes(self._slots[slot][name]))
+            self._round = number + 1
+            self._fill()
+        self.poison()
+
+    def poison(self) -> None:
+        for rooms in self.outputs.values():
+            for room in rooms.values():
+                room.raw.fill_(0xFF)
+
+    def slot_of(self, index: int) -> int:
+        return (index + self._round) % len(self._slots)
+
+    def slots(self) -> int:
+        return len(self._slots)
+
+    def host_inputs(self, index: int) -> dict[str, Any]:
+        """The CPU inputs whose values set ``index`` holds now."""
+        return self._slots[self.slot_of(index)]
+
+    def device_inputs(self, index: int) -> dict[str, Any]:
+        return {**self._numbers, **{name: room.view(index) for name, room in self._inputs.items()}}
+
+    def arguments(self, index: int, outputs: Mapping[str, Any]) -> tuple[Any, ...]:
+        """The launcher's arguments for set ``index`` writing to ``outputs``."""
+        return problems.call_arguments(self.problem, self.device_inputs(index), outputs, self.shape)
+
+    def side_arguments(self, index: int, side: str) -> tuple[Any, ...]:
+        return self.arguments(index, {name: room.view(index) for name, room in self.outputs[side].items()})
+
+    def _fill(self) -> None:
+        slots = len(self._slots)
+        for name, room in self._inputs.items():
+            for start in range(min(slots, self.count)):
+                room.raw[start::slots, : room.size] = self._pool[name][self.slot_of(start)]
+
+    @staticmethod
+    def _tensors(inputs: Mapping[str, Any]) -> dict[str, Any]:
+        return {name: value for name, value in inputs.items() if isinstance(value, torch.Tensor)}
+
+
+class Clockwork:
+    """A stream, a cache flush and events on one device."""
+
+    def __init__(self, device: Any) -> None:
+        self.device = device
+        self.stream = torch.cuda.Stream(device)
+        properties = torch.cuda.get_device_properties(device)
+        self.l2_bytes = int(getattr(properties, "L2_cache_size", 0)) or 64 * 2**20
+        self._flush = torch.empty(2 * self.l2_bytes, dtype=torch.uint8, device=device)
+        self._events: list[tuple[Any, Any]] = []
+        try:
+            self._driver = ctypes.CDLL("libcuda.so.1")
+        except OSError:
+            self._driver = None
+
+    def launch(self, kernel: Kernel, arguments: Sequence[Any]) -> None:
+        """One launch now, waited for."""
+        with torch.cuda.stream(self.stream):
+            kernel(*arguments, stream=self.stream.cuda_stream)
+        self.stream.synchronize()
+
+    def capture(self, calls: Sequence[Callable[[int], None]]) -> Any:
+        """A CUDA graph of ``calls``, each given the stream to launch on."""
+        graph = torch.cuda.CUDAGraph()
+        torch.cuda.synchronize(self.device)
+        with torch.cuda.stream(self.stream):
+            graph.capture_begin(capture_error_mode="thread_local")
+            try:
+                for call in calls:
+                    call(self.stream.cuda_stream)
+            except BaseException:
+                with contextlib.suppress(RuntimeError):  # the capture is void; the first error is the one to tell
+                    graph.capture_end()
+                raise
+            graph.capture_end()
+        return graph
+
+    def synchronize(self) -> None:
+        """Wait for all work on the device."""
+        torch.cuda.synchronize(self.device)
+
+    def replay(self, graph: Any) -> None:
+        """One replay, waited for."""
+        with torch.cuda.stream(self.stream):
+            graph.replay()
+        self.stream.synchronize()
+
+    def timer(self, run: Callable[[int], None], launches: int, *, flush: bool, host_bound: bool = False) -> Callable[[int], list[float]]:
+        """A block timer: times in us a launch of ``run(sample number)``, which enqueues ``launches`` launches."""
+
+        def block(samples: int) -> list[float]:
+            return [elapsed / launches for elapsed in self.elapsed_us(run, samples, flush=flush, host_bound=host_bound)]
+
+        return block
+
+    def elapsed_us(self, run: Callable[[int], None], samples: int, *, flush: bool, host_bound: bool = False) -> list[float]:
+        """Elapsed us of ``samples`` calls of ``run``, each between two events; waits once, at the end."""
+        while len(self._events) < samples:
+            self._events.append((torch.cuda.Event(enable_timing=True), torch.cuda.Event(enable_timing=True)))
+        events = self._events[:samples]
+        self._forget_persisting_lines()
+        with torch.cuda.stream(self.stream):
+            torch.cuda._sleep(_SPIN_CYCLES + (samples * _HOST_CYCLES if host_bound else 0))
+            for number, (start, end) in enumerate(events):
+                if flush:
+                    self._flush.zero_()
+                start.record()
+                run(number)
+                end.record()
+        self.stream.synchronize()
+        return [1000.0 * start.elapsed_time(end) for start, end in events]
+
+    def calibration(self) -> calibrate.Calibration:
+        """Timer step and empty pair from 2000 event pairs, empty kernel from a graph of 200 spins of 0 cycles."""
+        elapsed: list[float] = []
+        for _ in range(20):
+            elapsed += self.elapsed_us(lambda number: None, 100, flush=False, host_bound=True)
+        step, empty = calibrate.timer(elapsed)
+        graph = self.capture([lambda stream: torch.cuda._sleep(0)] * 200)
+        times = self.elapsed_us(lambda number: graph.replay(), 20, flush=False)
+        return calibrate.Calibration(step, empty, statistics.median(times) / 200.0)
+
+    def _forget_persisting_lines(self) -> None:
+        """A kernel may ask to keep lines in L2 through a flush; take that allowance away (driver calls)."""
+        if self._driver is not None:
+            self._driver.cuCtxSetLimit(ctypes.c_int(_PERSISTING_L2_LIMIT), ctypes.c_size_t(0))
+            self._driver.cuCtxResetPersistingL2Cache()
+
+
+class TimedSide:
+    """One loaded library with its graphs over the sets."""
+
+    def __init__(self, name: str, library: str, entry: str, clockwork: Clockwork) -> None:
+        self.name, self.kernel, self.clockwork = name, Kernel(Path(library), entry), clockwork
+        self.launches: dict[str, int] = {}
+        self._graphs: dict[str, Any] = {}
+
+    def try_launch(self, sets: Sets) -> float:
+        """Launch on set 0, then time one launch: a rough upper bound in us."""
+        arguments = sets.side_arguments(0, self.name)
+        with self._blame():
+            self.clockwork.launch(self.kernel, arguments)
+            times = self.clockwork.elapsed_us(lambda number: self._enqueue(arguments), 3, flush=False, host_bound=True)
+        return max(statistics.median(times), 0.1)
+
+    def estimate(self, sets: Sets, rough_us: float) -> float:
+        """Time of a launch in us from a graph of up to 20 launches on one set."""
+        count = max(1, min(20, int(2000.0 / rough_us)))
+        with self._blame():
+            graph = self._capture([sets.side_arguments(0, self.name)] * count)
+            times = self.clockwork.elapsed_us(lambda number: graph.replay(), 5, flush=False)
+        return max(statistics.median(times) / count, 0.05)
+
+    def prepare(self, sets: Sets, mode: str, launches: int) -> Callable[[int], list[float]]:
+        """Capture ``launches`` launches for ``mode`` (one a set when cold, set 0 when warm); the block timer."""
+        indices = [index % sets.count for index in range(launches)] if mode == "cold" else [0] * launches
+        with self._blame():
+            graph = self._capture([sets.side_arguments(index, self.name) for index in indices])
+        self._graphs[mode], self.launches[mode] = graph, launches
+        return self.clockwork.timer(lambda number: graph.replay(), launches, flush=mode == "cold")
+
+    def replay(self, mode: str) -> None:
+        with self._blame():
+            self.clockwork.replay(self._graphs[mode])
+
+    def single(self, sets: Sets) -> Callable[[int], list[float]]:
+        """Block timer for single cold launches, without a graph."""
+        arguments = [sets.side_arguments(index, self.name) for index in range(min(sets.count, 32))]
+        return self.clockwork.timer(
+            lambda number: self._enqueue(arguments[number % len(arguments)]), 1, flush=True, host_bound=True
+        )
+
+    def _enqueue(self, arguments: Sequence[Any]) -> None:
+        self.kernel(*arguments, stream=self.clockwork.stream.cuda_stream)
+
+    def _capture(self, calls: Sequence[Sequence[Any]]) -> Any:
+        try:
+            return self.clockwork.capture(
+                [lambda stream, arguments=arguments: self.kernel(*arguments, stream=stream) for arguments in calls]
+            )
+        except KernelError as error:
+            raise Stopped("performance.capture_failed", f"{self.name}: under stream capture: {error}") from None
+        except RuntimeError as error:
+            raise Stopped("performance.capture_failed", f"{self.name}: {first_line(error)}") from None
+
+    @contextlib.contextmanager
+    def _blame(self) -> Any:
+        """Turn a launcher's error into this side's reason code."""
+        try:
+            yield
+        except KernelError as error:
+            code = "performance.launch_failed" if self.name == "candidate" else "performance.baseline_failed"
+            raise Stopped(code, f"{self.name}: launcher returned {error.code}: {error}") from None
+
+
+def first_line(error: BaseException) -> str:
+    text = str(error).strip()
+    return text.splitlines()[0] if text else type(error).__name__
+
+
+def _bytes(tensor: Any) -> Any:
+    return tensor.contiguous().reshape(-1).view(torch.uint8)

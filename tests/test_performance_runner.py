@@ -1,0 +1,126 @@
+"""The timing job end to end, on the host with simulated times."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import pytest
+from timing_fakes import build_library, install, run_job
+
+from gates.errors import GatesError
+from gates.judge import performance
+from gates.parse.performance import parse
+from gates.records import Status
+from gates.run import timing
+
+BAR = {"shape": "tiny", "min_speedup_pct": 15, "metrics": ["p50", "p90", "mean"], "max_std_us": 10}
+
+
+def verdict(monkeypatch, tmp_path: Path, fault: int = 0, baseline_fault: int = 0, us=(10.0, 12.0), limits=BAR, **changes):
+    install(monkeypatch, {"new": us[0], "old": us[1], "control": us[1]})
+    raw = run_job(tmp_path, build_library(tmp_path, "new", fault), build_library(tmp_path, "old", baseline_fault), **changes)
+    evidence = parse(raw)
+    return evidence, performance.judge(evidence, limits)
+
+
+@pytest.mark.parametrize(("us", "status"), [((10.0, 12.0), Status.PASS), ((10.0, 11.0), Status.FAIL)])
+def test_a_whole_run(monkeypatch, tmp_path, us, status) -> None:
+    evidence, result = verdict(monkeypatch, tmp_path, us=us)
+    assert result.status is status, result.sentence
+    assert evidence.inputs.sets == 50 and evidence.inputs.refreshed
+    assert evidence.series[0].stopped == "clear"
+    assert [series.mode for series in evidence.series] == ["cold", "warm"]
+    assert set(evidence.figures) == {"cold", "warm", "control", "single"}
+    assert evidence.backends["torch"].p50_us > 0
+    assert "no kernel for this shape" in evidence.backends["broken"].message
+    assert "clock unknown" in result.sentence
+
+
+def test_warm_can_be_gated(monkeypatch, tmp_path) -> None:
+    evidence, result = verdict(monkeypatch, tmp_path, limits={**BAR, "cache": "warm"}, cache="warm")
+    assert evidence.gated_mode == "warm" and result.status is Status.PASS, result.sentence
+
+
+def test_a_first_rung_is_measured(monkeypatch, tmp_path) -> None:
+    install(monkeypatch, {"new": 10.0, "control": 10.0})
+    evidence = parse(run_job(tmp_path, build_library(tmp_path, "new"), None))
+    result = performance.judge(evidence, BAR, not_applicable_reason="first rung")
+    assert result.status is Status.NOT_APPLICABLE and "p50 10.0" in result.sentence
+    assert performance.judge(evidence, BAR).code == "performance.no_baseline"
+
+
+@pytest.mark.parametrize(
+    ("fault", "status", "code"),
+    [
+        (1, Status.FAIL, "performance.wrong_output"),
+        (2, Status.FAIL, "performance.wrong_output"),
+        (3, Status.FAIL, "performance.launch_failed"),
+        (4, Status.FAIL, "performance.not_captured"),
+    ],
+)
+def test_a_faulty_candidate_is_no_pass(monkeypatch, tmp_path, fault, status, code) -> None:
+    _, result = verdict(monkeypatch, tmp_path, fault)
+    assert (result.status, result.code) == (status, code), result.sentence
+
+
+def test_wrong_only_after_many_launches_is_seen_only_afterwards(monkeypatch, tmp_path) -> None:
+    evidence, _ = verdict(monkeypatch, tmp_path, 1)
+    wrong = {check.when for check in evidence.outputs if check.side == "candidate" and check.max_abs_err > 0.5}
+    assert "after" in wrong
+
+
+@pytest.mark.parametrize("fault", [2, 3, 4])
+def test_a_faulty_baseline_decides_nothing(monkeypatch, tmp_path, fault) -> None:
+    _, result = verdict(monkeypatch, tmp_path, 0, fault)
+    assert result.status in (Status.INCONCLUSIVE, Status.FAIL) and "speedup" not in result.code
+    assert result.status is not Status.PASS
+
+
+def test_unknown_shape_names_the_nearest(monkeypatch, tmp_path) -> None:
+    with pytest.raises(GatesError) as caught:
+        verdict(monkeypatch, tmp_path, shape="tinny")
+    assert "tiny" in caught.value.hint
+
+
+@pytest.mark.parametrize("iters", [0, -5])
+def test_iterations_below_one_are_refused(tmp_path, iters) -> None:
+    with pytest.raises(GatesError, match="at least 1"):
+        timing.run_timing({"name": "a"}, shape="tiny", work=tmp_path, limit_s=1, bar_pct=15, iters=iters)
+
+
+def test_iterations_are_kept_within_bounds() -> None:
+    assert timing.singles_a_block(1) == 5
+    assert timing.singles_a_block(10**12) == timing.MAX_SINGLES_A_BLOCK
+
+
+def _task(folder: Path, body: str) -> dict:
+    (folder / "runner.py").write_text(body)
+    (folder / "new.so").write_bytes(b"")
+    return {"name": "new", "library": str(folder / "new.so"), "entry": "scale", "folder": str(folder), "problem": "scaling", "emulated": False}
+
+
+@pytest.mark.parametrize(
+    ("body", "code"),
+    [
+        ("import os, signal; os.kill(os.getpid(), signal.SIGSEGV)", "performance.runner_died"),
+        ("print('{\"type\": \"measured\", \"evidence\": {}}')", "performance.runner_died"),
+        ("import time; time.sleep(60)", "performance.time_limit"),
+    ],
+)
+def test_a_runner_without_a_result_is_inconclusive(tmp_path, body, code) -> None:
+    raw = timing.run_timing(_task(tmp_path, body), shape="tiny", work=tmp_path / "work", limit_s=2, bar_pct=15)
+    result = performance.judge(parse(raw), BAR)
+    assert (result.status, result.code) == (Status.INCONCLUSIVE, code)
+
+
+def test_no_device_is_not_run(tmp_path) -> None:
+    body = f"import sys; sys.path.insert(0, {str(Path(__file__).parent.parent)!r})\nfrom gates.run.runner import main\nmain(__file__)"
+    task = _task(tmp_path, body)
+    (tmp_path / "scaling.py").write_text((Path(__file__).parent / "data/timing/scaling.py").read_text())
+    import torch
+
+    if torch.cuda.is_available():
+        pytest.skip("a CUDA device is present")
+    raw = timing.run_timing(task, shape="tiny", work=tmp_path / "work", limit_s=60, bar_pct=15)
+    result = performance.judge(parse(raw), BAR)
+    assert (result.status, result.code) == (Status.NOT_RUN, "performance.no_device")

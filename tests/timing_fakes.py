@@ -1,0 +1,122 @@
+"""A clockwork without CUDA: launches run on the host, times come from a simulated device."""
+
+from __future__ import annotations
+
+import subprocess
+from contextlib import nullcontext
+from pathlib import Path
+from types import SimpleNamespace
+from typing import Any
+
+from gates.measure.calibrate import Calibration
+
+DATA = Path(__file__).parent / "data" / "timing"
+LIMITS = {"max_abs_err": 0.01, "mean_abs_err": 0.005, "bad_pct": 0.0, "bad_atol": 0.01}
+
+
+def build_library(folder: Path, name: str, fault: int = 0) -> Path:
+    library = folder / f"{name}.so"
+    subprocess.run(["g++", "-shared", "-fPIC", f"-DFAULT={fault}", str(DATA / "scale.cpp"), "-o", str(library)], check=True)
+    return library
+
+
+class FakeGraph:
+    def __init__(self, calls: list[Any]) -> None:
+        self.calls = calls
+
+    def replay(self) -> None:
+        for call in self.calls:
+            call(0)
+
+
+class FakeClockwork:
+    """Times every launch of a library at what ``LAUNCH_US`` says, with a deterministic ripple of 0.2 %."""
+
+    l2_bytes = 2**20
+    stream = None
+
+    def __init__(self, device: Any) -> None:
+        self.stream = SimpleNamespace(cuda_stream=0)
+        self.count = 0
+
+    def launch(self, kernel: Any, arguments: Any) -> None:
+        kernel(*arguments, stream=0)
+
+    def capture(self, calls: Any) -> FakeGraph:
+        return FakeGraph(list(calls))
+
+    def synchronize(self) -> None:
+        pass
+
+    def replay(self, graph: FakeGraph) -> None:
+        graph.replay()
+
+    def timer(self, run: Any, launches: int, *, flush: bool, host_bound: bool = False) -> Any:
+        return lambda samples: [us / launches for us in self.elapsed_us(run, samples, flush=flush)]
+
+    def elapsed_us(self, run: Any, samples: int, *, flush: bool, host_bound: bool = False) -> list[float]:
+        times = []
+        for number in range(samples):
+            LAUNCHED.clear()
+            run(number)
+            self.count += 1
+            times.append(sum(LAUNCHED) * (1 + 0.002 * (self.count * 7919 % 100) / 100) or 1.0)
+        return times
+
+    def calibration(self) -> Calibration:
+        return Calibration(0.032, 1.5, 0.5)
+
+
+LAUNCHED: list[float] = []
+
+
+def install(monkeypatch: Any, launch_us: dict[str, float]) -> None:
+    """Make gates.run.timing run on the host; ``launch_us``: library stem -> us a launch."""
+    import torch
+
+    from gates.run import timing_cuda
+    from gates.run.kernel import Kernel
+
+    class CountedKernel(Kernel):
+        def __init__(self, path: Path, entry: str) -> None:
+            super().__init__(path, entry)
+            self.us = launch_us[Path(path).stem]
+
+        def __call__(self, *arguments: Any, stream: int = 0) -> None:
+            LAUNCHED.append(self.us)
+            super().__call__(*arguments, stream=stream)
+
+    monkeypatch.setattr(timing_cuda, "Kernel", CountedKernel)
+    monkeypatch.setattr(timing_cuda, "Clockwork", FakeClockwork)
+    monkeypatch.setattr(torch.cuda, "is_available", lambda: True)
+    monkeypatch.setattr(torch.cuda, "device", lambda device: nullcontext())
+    monkeypatch.setattr(torch.cuda, "stream", lambda stream: nullcontext())
+    monkeypatch.setattr(torch.cuda, "mem_get_info", lambda device: (2**30, 2**30))
+    monkeypatch.setattr(
+        torch.cuda, "get_device_properties",
+        lambda device: SimpleNamespace(name="fake", uuid="0", major=9, minor=0, multi_processor_count=132),
+    )
+
+
+def run_job(folder: Path, candidate: Path, baseline: Path | None, **changes: Any) -> dict[str, Any]:
+    """Run the runner's side in this process and read its lines as the engine does."""
+    import shutil
+
+    from gates.run import timing
+    from gates.run.attempt import Attempt
+
+    control = folder / "control.so"
+    shutil.copyfile(baseline or candidate, control)
+    side = {"entry": "scale", "folder": str(DATA), "problem": "scaling", "emulated": False}
+    result = folder / "result.jsonl"
+    result.unlink(missing_ok=True)
+    job = {
+        "kind": "timing", "device": "cpu", "candidate": {**side, "name": "new", "library": str(candidate)},
+        "baseline": {**side, "name": "old", "library": str(baseline)} if baseline else None,
+        "control_library": str(control), "shape": "tiny", "bar_pct": 15.0, "cache": "cold", "budget_s": 60.0, "seed": 11,
+        "output_limits": LIMITS, "singles_a_block": 10, "nonce": "n", "result": str(result), **changes,
+    }
+    timing.execute(job, DATA)
+    tried = Attempt("n", 0, "exit 0", False, 1.0, tuple(result.read_text().splitlines()), "")
+    head = {"task": "new", "baseline": "old" if baseline else None, "shape": "tiny"}
+    return {**head, **timing._read(tried), "process_s": 1.0, "output_tail": ""}

@@ -9,8 +9,6 @@ the thread order of the call is chosen and the emulator's launches and findings 
 from __future__ import annotations
 
 import contextlib
-import ctypes
-import json
 from collections.abc import Mapping
 from dataclasses import dataclass, field
 from pathlib import Path
@@ -21,9 +19,9 @@ import torch
 from gates import problem as problems
 from gates.run import buffers
 from gates.run.accuracy import ProblemError
+from gates.run.emulator import Emulator
 from gates.run.kernel import Kernel, KernelError
 
-ORDERS = {"forward": 0, "reversed": 1, "shuffled": 2}
 _DELAY_CYCLES = 1_000_000  # about half a millisecond: longer than the launches that follow need
 
 
@@ -122,27 +120,3 @@ class Side:
             raise
         except RuntimeError as error:
             raise DeviceLost(str(error).splitlines()[0]) from None
-
-
-class Emulator:
-    """The control functions that an emulator library exports beside its launcher."""
-
-    def __init__(self, library: ctypes.CDLL) -> None:
-        names = ("launches", "findings", "reset", "configure")
-        missing = [name for name in names if not hasattr(library, f"gates_emulator_{name}")]
-        if missing:
-            raise ProblemError(f"not an emulator library: it lacks gates_emulator_{missing[0]}")
-        self._launches, self._findings = library.gates_emulator_launches, library.gates_emulator_findings
-        self._launches.restype = self._findings.restype = ctypes.c_char_p
-        self._reset, self._configure = library.gates_emulator_reset, library.gates_emulator_configure
-
-    def prepare(self, order: str, seed: int) -> None:
-        """Clear what earlier launches left and choose the thread order of the next."""
-        self._reset()
-        self._configure(b"order", ctypes.c_int64(ORDERS[order]))
-        self._configure(b"seed", ctypes.c_int64(seed))
-
-    def collect(self) -> tuple[list[dict[str, Any]], list[dict[str, Any]]]:
-        """Launches and findings since ``prepare``."""
-        texts = (self._launches() or b"[]", self._findings() or b"[]")
-        return tuple(json.loads(text.decode("utf-8", errors="replace")) for text in texts)

@@ -1,0 +1,103 @@
+"""Does the kernel access memory and synchronise as the language allows?
+
+On a device, compute-sanitizer's four tools: memcheck (bounds, alignment), racecheck (hazards in
+shared memory), initcheck (reads of uninitialised global memory), synccheck (misused barriers). On
+the emulator, AddressSanitizer and UBSan over three thread orders, and the emulator's own findings.
+The smallest shape and the odd shapes: each is slow, and bounds show there.
+
+A tool passes if its summary is there and counts no error, it exited with 0, and the replay proved
+with nonce and number of launches that the kernel ran under it. Findings of severity error fail;
+warnings are shown in the sentence. A tool that is missing, does not know the device, or saw no
+launch did not run: not_run, with the remedy. An error summary without the launches is not a pass.
+
+Example: memcheck: `Invalid __global__ write of size 4` at store_tile in sdpa.cu:88 -> fail.
+Limits: racecheck sees shared memory only; AddressSanitizer knows nothing of shared memory inside
+one block's array, where the emulator's own bounds checks count.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from typing import Any
+
+from gates.parse.sanitizer import Finding, SanitizerEvidence, SanitizerRun
+from gates.records import Check, GateResult, Status, conclude
+
+DEVICE_TOOLS = ("memcheck", "racecheck", "initcheck", "synccheck")
+_SHOWN = 5
+
+CODES = {
+    "sanitizer.pass": "every tool ran the kernel to its end and reported nothing.",
+    "sanitizer.nothing_checked": "no tool was run.",
+    "sanitizer.finding": "a checker reported a fault. Its place is named: look at the bounds of the last tile, the barrier between a write and a read of shared memory, and values used before they are set.",
+    "sanitizer.launch_error": "the launcher returned an error under the checker, so the kernel was not checked to its end.",
+    "sanitizer.crash": "the replay died under the checker without a report. Run it alone; a write far out of bounds is the usual cause.",
+    "sanitizer.timeout": "the replay reached the time limit under the checker. On the emulator that is a hang; on a device the tool may only be slow: raise time_limit_s.",
+    "sanitizer.not_available": "the checker is not installed here. compute-sanitizer comes with the CUDA toolkit or the wheel nvidia-cuda-sanitizer-api; libasan with g++.",
+    "sanitizer.not_supported": "compute-sanitizer does not support this device or driver. Use a newer one, or run the gate on the emulator (--profile cpu).",
+    "sanitizer.no_summary": "the checker wrote no summary line, so it is not known what it saw. See its log in the run directory.",
+    "sanitizer.kernel_not_seen": "the checker finished, but the replay did not prove its launches: nothing was checked.",
+    "sanitizer.exit_code": "the summary counts no error, but the process did not exit with 0. See its log in the run directory.",
+    "sanitizer.tool_missing": "one of the four tools was not run.",
+}
+
+
+def judge(
+    evidence: SanitizerEvidence, limits: Mapping[str, Any] | None = None, baseline: SanitizerEvidence | None = None
+) -> GateResult:
+    """The verdict on ``evidence``. There are no limits to set: zero findings; a baseline changes nothing."""
+    if evidence.unavailable:
+        return GateResult("sanitizer", Status.NOT_RUN, "sanitizer.not_available", f"{evidence.unavailable}; {evidence.remedy}")
+    if not evidence.runs:
+        return GateResult("sanitizer", Status.NOT_RUN, "sanitizer.nothing_checked", "no tool was run")
+    checks = [check for run in evidence.runs for check in _run(run, evidence.mode)]
+    if evidence.mode == "device":
+        ran = {run.tool for run in evidence.runs}
+        checks += [_check(tool, Status.NOT_RUN, None, "tool_missing", "") for tool in DEVICE_TOOLS if tool not in ran]
+    return conclude("sanitizer", checks, passed=_sentence(evidence))
+
+
+def _run(run: SanitizerRun, mode: str) -> list[Check]:
+    where = " ".join([*run.shapes, run.order]).strip()
+    errors = [finding for finding in run.findings if finding.severity == "error"]
+    if errors:
+        return [_finding(finding, where) for finding in errors[:_SHOWN]]
+    if run.summary_errors:
+        return [_check(run.tool, Status.FAIL, run.summary_errors, "finding", where, "the summary counts errors")]
+    if run.unsupported:
+        return [_check(run.tool, Status.NOT_RUN, run.unsupported, "not_supported", where)]
+    if run.timed_out:
+        status = Status.FAIL if mode == "emulator" else Status.INCONCLUSIVE
+        return [_check(run.tool, status, run.cause, "timeout", where)]
+    if run.launch_error:
+        return [_check(run.tool, Status.FAIL, run.launch_error, "launch_error", where)]
+    if run.returncode < 0 or (mode == "emulator" and run.returncode != 0):
+        return [_check(run.tool, Status.FAIL, run.cause, "crash", where)]
+    if run.summary_errors is None and (mode == "device" or run.seen):
+        return [_check(run.tool, Status.NOT_RUN, None, "no_summary", where)]
+    if not run.seen or run.launches < run.expected_launches:
+        seen = f"{run.launches} of {run.expected_launches} launches proved"
+        return [_check(run.tool, Status.NOT_RUN, seen, "kernel_not_seen", where)]
+    if run.returncode != 0:
+        return [_check(run.tool, Status.INCONCLUSIVE, run.cause, "exit_code", where)]
+    return [Check(run.tool, Status.PASS, 0, 0, "findings", where)]
+
+
+def _finding(finding: Finding, where: str) -> Check:
+    place = " in ".join(part for part in (finding.where, finding.kernel) if part)
+    detail = f"{finding.message} at {place}" if place else finding.message
+    return _check(f"{finding.tool}: {finding.kind}", Status.FAIL, finding.count, "finding", where, detail)
+
+
+def _check(name: str, status: Status, observed: Any, code: str, where: str, detail: str = "") -> Check:
+    text = CODES[f"sanitizer.{code}"]
+    return Check(name, status, observed, 0 if code == "finding" else None, "findings" if code == "finding" else "",
+                 where, f"sanitizer.{code}", f"{detail}. {text}" if detail else text)
+
+
+def _sentence(evidence: SanitizerEvidence) -> str:
+    tools = ", ".join(dict.fromkeys(run.tool for run in evidence.runs))
+    shapes = ", ".join(dict.fromkeys(shape for run in evidence.runs for shape in run.shapes))
+    warnings = sum(run.summary_warnings or 0 for run in evidence.runs)
+    text = f"no findings ({tools}; {shapes})"
+    return f"{text}; {warnings} warning{'s' if warnings != 1 else ''} shown, not counted" if warnings else text

@@ -1,0 +1,132 @@
+"""Job "case": write launches to files, and replay them without torch.
+
+``write`` (needs torch) makes the problem's inputs and stores them with poisoned outputs. ``replay``
+needs only the standard library: it starts fast under ncu, compute-sanitizer and AddressSanitizer,
+launches nothing but the task's own kernel, and allocates every buffer by itself. The result's nonce
+and count of launches are the proof that the kernel ran under the tool.
+"""
+
+from __future__ import annotations
+
+import ctypes
+import hashlib
+from collections.abc import Mapping
+from pathlib import Path
+from typing import Any
+
+from gates.errors import GatesError
+from gates.run import casefile
+from gates.run.attempt import ResultWriter
+from gates.run.emulator import Emulator
+from gates.run.kernel import Kernel, KernelError
+from gates.run.memory import DeviceMemory, HostMemory
+
+
+def execute(job: dict[str, Any], folder: Path) -> None:
+    """Do a case job. ``mode`` is ``write`` or ``replay``.
+
+    write: ``side``, ``folder_out``, and the cases: ``shapes`` (names) and ``seed``, or with
+    ``smallest: true`` only the smallest of ``shapes`` and then the problem's ODD_SHAPES. One ``case``
+    line a file: {"shape", "seed", "path", "bytes"}.
+
+    replay: ``side``, ``paths``, ``launches`` a case; optional ``device`` ("cuda:0"), ``order`` (emulator's
+    thread order), ``profile`` (open the profiler's window around the launches), ``warmup`` (launches
+    before the window) and ``flush_bytes`` (overwritten before every launch: cold L2). One ``case`` line a
+    file: {"shape", "launches", "error", "output_sha256", "emulator_launches", "findings"}.
+    """
+    modes = {"write": _write, "replay": _replay}
+    with ResultWriter(job) as writer:
+        if job.get("mode") not in modes:
+            raise GatesError(f"case job of mode {job.get('mode')!r}; known are write and replay")
+        writer.write("header", mode=job["mode"])
+        writer.write("done", cases=modes[job["mode"]](job, writer))
+
+
+def _write(job: Mapping[str, Any], writer: ResultWriter) -> int:
+    import torch
+
+    from gates import problem as problems
+    from gates.run import buffers
+    from gates.run.correctness import check_shapes
+
+    problem = problems.load(job["side"]["problem"], Path(job["side"]["folder"]))
+    check_shapes(problem, job["shapes"])
+    shapes, seed = list(job["shapes"]), job.get("seed", 0)
+    if job.get("smallest"):
+        shapes = [min(shapes, key=lambda name: _size(problem, name)), *getattr(problem, "ODD_SHAPES", ())]
+    for shape in dict.fromkeys(shapes):
+        inputs = problem.make_inputs(problem.SHAPES[shape], seed, "cpu")
+        outputs = problem.make_outputs(problem.SHAPES[shape], "cpu")
+        poisoned = {name: buffers.poison(value, seed, 0) for name, value in outputs.items()}
+        arguments, content = [], {}
+        values = problems.call_arguments(problem, inputs, poisoned, problem.SHAPES[shape])
+        for name, value in zip(problem.ARGUMENTS, values, strict=True):
+            if isinstance(value, torch.Tensor):
+                content[name] = buffers.as_bytes(value).numpy().tobytes()
+                arguments.append({"name": name, "kind": "buffer", "output": name in outputs, "bytes": len(content[name])})
+            else:
+                arguments.append({"name": name, "kind": "float" if isinstance(value, float) else "int", "value": value})
+        path = Path(job["folder_out"]) / f"{shape}.seed{seed}.case"
+        casefile.write(path, shape, seed, arguments, content)
+        writer.write("case", shape=shape, seed=seed, path=str(path), bytes=sum(map(len, content.values())))
+    return len(dict.fromkeys(shapes))
+
+
+def _size(problem: Any, shape: str) -> int:
+    """Bytes of a shape's outputs: the measure of what a launch costs under a sanitizer."""
+    outputs = problem.make_outputs(problem.SHAPES[shape], "cpu")
+    return sum(value.numel() * value.element_size() for value in outputs.values())
+
+
+def _replay(job: Mapping[str, Any], writer: ResultWriter) -> int:
+    emulated = bool(job["side"]["emulated"])
+    memory = HostMemory() if emulated else DeviceMemory(int(str(job.get("device", "cuda:0")).rpartition(":")[2] or 0))
+    kernel = Kernel(Path(job["side"]["library"]), job["side"]["entry"])
+    emulator = Emulator(kernel.library) if emulated else None
+    for index, path in enumerate(job["paths"]):
+        writer.write("phase", index=index, phase="kernel")
+        writer.write("case", index=index, **_replay_one(casefile.read(Path(path)), job, kernel, memory, emulator))
+    return len(job["paths"])
+
+
+def _replay_one(case: casefile.CaseFile, job: Mapping[str, Any], kernel: Kernel, memory: Any, emulator: Any) -> dict[str, Any]:
+    pointers = {name: memory.allocate(content) for name, content in case.content.items()}
+    arguments = [
+        ctypes.c_void_p(pointers[argument["name"]]) if argument["kind"] == "buffer"
+        else float(argument["value"]) if argument["kind"] == "float" else int(argument["value"])
+        for argument in case.arguments
+    ]
+    memory.settle()
+    if emulator is not None:
+        emulator.prepare(job.get("order", "forward"), case.seed)
+    launches, error = 0, ""
+    try:
+        for _ in range(job.get("warmup", 0)):
+            kernel(*arguments)
+        error = memory.synchronize()
+        for _ in range(job["launches"] if not error else 0):
+            if job.get("flush_bytes"):
+                memory.flush(job["flush_bytes"])
+            if job.get("profile"):
+                memory.window(True)
+            kernel(*arguments)
+            error = memory.synchronize()
+            if job.get("profile"):
+                memory.window(False)
+            if error:
+                break
+            launches += 1
+    except KernelError as failure:
+        error = str(failure)
+    result = {"shape": case.shape, "launches": launches, "error": error, "output_sha256": "", "emulator_launches": [], "findings": []}
+    if emulator is not None:
+        result["emulator_launches"], result["findings"] = emulator.collect()
+    if not error:
+        digest = hashlib.sha256()
+        for argument in case.arguments:
+            if argument.get("output"):
+                digest.update(memory.read(pointers[argument["name"]], argument["bytes"]))
+        result["output_sha256"] = digest.hexdigest()
+    return result
+
+

@@ -1,0 +1,35 @@
+"""The control functions that an emulator library exports beside its launcher."""
+
+from __future__ import annotations
+
+import ctypes
+import json
+from typing import Any
+
+from gates.errors import GatesError
+
+ORDERS = {"forward": 0, "reversed": 1, "shuffled": 2}
+
+
+class Emulator:
+    """Control of one loaded emulator library; raises GatesError for a library that is none."""
+
+    def __init__(self, library: ctypes.CDLL) -> None:
+        for name in ("launches", "findings", "reset", "configure"):
+            if not hasattr(library, f"gates_emulator_{name}"):
+                raise GatesError(f"{library._name} is not an emulator library: it lacks gates_emulator_{name}")
+        self._launches, self._findings = library.gates_emulator_launches, library.gates_emulator_findings
+        self._launches.restype = self._findings.restype = ctypes.c_char_p
+        self._reset, self._configure = library.gates_emulator_reset, library.gates_emulator_configure
+        self._reset.restype = None
+
+    def prepare(self, order: str, seed: int) -> None:
+        """Clear what earlier launches left and choose the thread order of the next ones."""
+        self._reset()
+        self._configure(b"order", ctypes.c_int64(ORDERS[order]))
+        self._configure(b"seed", ctypes.c_int64(seed))
+
+    def collect(self) -> tuple[list[dict[str, Any]], list[dict[str, Any]]]:
+        """Launches and findings since ``prepare``, as the emulator's own JSON has them."""
+        launches, findings = self._launches() or b"[]", self._findings() or b"[]"
+        return json.loads(launches.decode(errors="replace")), json.loads(findings.decode(errors="replace"))

@@ -1,0 +1,172 @@
+"""Run a kernel under memory checkers: the emulator build under AddressSanitizer and UBSan, or the device
+library under compute-sanitizer's four tools. The engine's side: it never imports torch.
+
+The cases are written once by a runner with torch; each checked process replays them without it, so
+that nothing but the task's own kernel and buffers is looked at.
+"""
+
+from __future__ import annotations
+
+import os
+import shutil
+import subprocess
+import sys
+from collections.abc import Mapping, Sequence
+from pathlib import Path
+from typing import Any
+
+from gates.errors import GatesError
+from gates.run import process
+from gates.run.attempt import Attempt, attempt
+
+TOOLS = ("memcheck", "racecheck", "initcheck", "synccheck")
+ORDERS = ("forward", "reversed", "shuffled")
+ERROR_EXIT = 86  # of our own, so that it can't be taken for the program's
+_LAUNCHES = 2
+_MAX_LOG_CHARACTERS = 200_000
+# Settings of torch's allocator that make memcheck report addresses it does not know.
+_NEUTRALISED = ("PYTORCH_CUDA_ALLOC_CONF", "PYTORCH_ALLOC_CONF", "PYTORCH_HIP_ALLOC_CONF")
+
+
+def write_cases(
+    side: Mapping[str, Any], shapes: Sequence[str], *, work: Path, limit_s: float, seed: int = 0,
+    smallest: bool = False, python: str = sys.executable,
+) -> list[dict[str, Any]]:
+    """Case files of ``shapes``, or with ``smallest`` of the smallest shape and the problem's ODD_SHAPES.
+
+    Each is {"shape", "seed", "path", "bytes"}. Raises GatesError where they can't be written.
+    """
+    work.mkdir(parents=True, exist_ok=True)
+    job = {
+        "kind": "case", "mode": "write", "side": dict(side), "shapes": list(shapes), "seed": seed,
+        "smallest": smallest, "folder_out": str(work),
+    }
+    tried = attempt(Path(side["folder"]), job, work, limit_s=limit_s, name="write", python=python)
+    if (refusal := tried.refusal()) is not None:
+        raise refusal
+    lines = tried.own()
+    if not lines or lines[-1].get("type") != "done":
+        tail = tried.output_tail.strip().splitlines()
+        raise GatesError(f"can't write the cases of {side['name']}: {tried.cause}", hint=tail[-1] if tail else None)
+    return [{key: line[key] for key in ("shape", "seed", "path", "bytes")} for line in lines if line["type"] == "case"]
+
+
+def run_sanitizer_emulator(
+    side: Mapping[str, Any], shapes: Sequence[str], *, work: Path, limit_s: float, compiler: str = "g++",
+    python: str = sys.executable,
+) -> dict[str, Any]:
+    """Raw record of the sanitized emulator library ``side``, for ``gates.parse.sanitizer.parse``.
+
+    The smallest of ``shapes`` and the odd shapes, in three thread orders, a process each.
+    """
+    raw = _raw("emulator", side, compiler)
+    runtime = _asan_runtime(compiler)
+    if runtime is None:
+        return {**raw, "unavailable": f"{compiler} has no libasan.so", "remedy": "install g++ with its sanitizer libraries"}
+    cases = write_cases(side, shapes, work=work, limit_s=limit_s, smallest=True, python=python)
+    for case in cases:
+        for order in ORDERS:
+            name = f"asan.{case['shape']}.{order}"
+            log = work / f"{name}.report"
+            env = {
+                **_environment(), "LD_PRELOAD": runtime,
+                # Python leaks by design; fibers switch stacks, which the use-after-return check does not follow.
+                "ASAN_OPTIONS": f"detect_leaks=0:detect_stack_use_after_return=0:exitcode={ERROR_EXIT}:log_path={log}",
+                "UBSAN_OPTIONS": f"print_stacktrace=1:log_path={log}",
+            }
+            tried = _replay(side, [case], work, name, limit_s, python, order=order, env=env)
+            raw["runs"].append(_run("asan", [case], order, tried, _logs(work, f"{name}.log", f"{name}.report*")))
+    return raw
+
+
+def run_sanitizer_device(
+    side: Mapping[str, Any], shapes: Sequence[str], *, work: Path, limit_s: float,
+    compute_sanitizer: str | None = None, device: str = "cuda:0", python: str = sys.executable,
+) -> dict[str, Any]:
+    """Raw record of the device library ``side`` under compute-sanitizer, for ``gates.parse.sanitizer.parse``.
+
+    ``compute_sanitizer`` is the tool's path; None looks in PATH. All cases in one process a tool.
+    """
+    tool = compute_sanitizer or shutil.which("compute-sanitizer")
+    raw = _raw("device", side, tool)
+    if tool is None:
+        return {
+            **raw, "unavailable": "compute-sanitizer is not found",
+            "remedy": "install the CUDA toolkit's compute-sanitizer, or the wheel nvidia-cuda-sanitizer-api",
+        }
+    cases = write_cases(side, shapes, work=work, limit_s=limit_s, smallest=True, python=python)
+    for name in TOOLS:
+        log = work / f"{name}.report"
+        log.unlink(missing_ok=True)
+        prefix = [
+            tool, "--tool", name, "--error-exitcode", str(ERROR_EXIT), "--log-file", str(log), "--print-limit", "0",
+            "--report-api-errors", "explicit",
+        ]
+        if name == "memcheck":
+            prefix += ["--padding", "512"]  # so that the byte after a buffer never belongs to the next one
+        tried = _replay(side, cases, work, name, limit_s, python, prefix=prefix, env=_environment(), device=device)
+        raw["runs"].append(_run(name, cases, "", tried, _logs(work, log.name)))
+    return raw
+
+
+def _replay(
+    side: Mapping[str, Any], cases: Sequence[Mapping[str, Any]], work: Path, name: str, limit_s: float, python: str,
+    *, env: Mapping[str, str], prefix: Sequence[str] = (), order: str = "forward", device: str = "cuda:0",
+) -> Attempt:
+    job = {
+        "kind": "case", "mode": "replay", "side": dict(side), "paths": [case["path"] for case in cases],
+        "launches": _LAUNCHES, "order": order, "device": device,
+    }
+    return attempt(Path(side["folder"]), job, work, limit_s=limit_s, name=name, python=python, prefix=prefix, env=env)
+
+
+def _raw(mode: str, side: Mapping[str, Any], tool: str | None) -> dict[str, Any]:
+    return {
+        "kind": "sanitizer", "mode": mode, "target": side["name"], "tool_version": _version(tool) if tool else "",
+        "neutralised": [name for name in _NEUTRALISED if name in os.environ], "unavailable": "", "remedy": "", "runs": [],
+    }
+
+
+def _run(tool: str, cases: Sequence[Mapping[str, Any]], order: str, tried: Attempt, log: str) -> dict[str, Any]:
+    return {
+        "tool": tool, "shapes": [case["shape"] for case in cases], "order": order,
+        "expected_launches": _LAUNCHES * len(cases), "attempt": tried.record(), "log": log,
+    }
+
+
+def _environment() -> dict[str, str]:
+    return {name: value for name, value in os.environ.items() if name not in _NEUTRALISED}
+
+
+def _logs(work: Path, *patterns: str) -> str:
+    """What the checker wrote, its files one after another, shortened in the middle if it is huge.
+
+    UBSan ignores ``log_path`` where AddressSanitizer is loaded too, so its reports are in what the
+    process printed. A kernel can print there as well, but that can only add findings.
+    """
+    paths = [path for pattern in patterns for path in sorted(work.glob(pattern))]
+    text = "\n".join(path.read_text(encoding="utf-8", errors="replace") for path in paths)
+    if len(text) > _MAX_LOG_CHARACTERS:
+        half = _MAX_LOG_CHARACTERS // 2
+        text = f"{text[:half]}\n[… {len(text) - 2 * half} characters left out …]\n{text[-half:]}"
+    return text
+
+
+def _asan_runtime(compiler: str) -> str | None:
+    """The path of the compiler's libasan.so; the compiler echoes the bare name where it has none."""
+    if shutil.which(compiler) is None:
+        return None
+    done = subprocess.run([compiler, "-print-file-name=libasan.so"], capture_output=True, text=True, timeout=30)
+    path = done.stdout.strip()
+    return os.path.realpath(path) if os.path.isabs(path) else None
+
+
+def _version(tool: str) -> str:
+    """The line of ``tool --version`` that holds a number, or an empty string."""
+    try:
+        finished = process.run([tool, "--version"], limit_s=30)
+    except GatesError:
+        return ""
+    lines = [line.strip() for line in finished.output.splitlines() if any(letter.isdigit() for letter in line)]
+    versions = [line for line in lines if "version" in line.lower()] or lines
+    return versions[0][:120] if versions else ""

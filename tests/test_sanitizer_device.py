@@ -1,0 +1,187 @@
+"""compute-sanitizer: its reports in old and new formats, and a stub of the tool that lies in all the known ways."""
+
+from __future__ import annotations
+
+import dataclasses
+import json
+import stat
+from pathlib import Path
+
+import jsonschema
+import pytest
+from correctness_kit import compile_planted, in_process, side
+
+from gates.judge.sanitizer import CODES, judge
+from gates.parse import sanitizer as parse
+from gates.records import Status, to_json
+from gates.run import sanitizer as run
+
+SCHEMA = Path(parse.__file__).parent.parent / "schemas" / "sanitizer.schema.json"
+
+MEMCHECK = """========= COMPUTE-SANITIZER
+========= Invalid __global__ write of size 4 bytes
+=========     at void store_tile<(int)64>(float *, int)+0x160 in /src/kernels/tile.cu:34
+=========     by thread (0,0,0) in block (3,0,0)
+=========     Access at 0x7f6510c00001 is out of bounds
+=========     and is 1 bytes after the nearest allocation at 0x7f6510c00000 of size 4000 bytes
+=========     Saved host backtrace up to driver entry point at kernel launch time
+=========         Host Frame: [0x2c9f]
+=========                in /lib/x86_64-linux-gnu/libcuda.so.1
+=========
+========= Invalid __global__ write of size 4 bytes
+=========     at void store_tile<(int)64>(float *, int)+0x160 in /src/kernels/tile.cu:34
+=========     by thread (1,0,0) in block (3,0,0)
+=========
+========= Program hit cudaErrorLaunchFailure (error 719) due to "unspecified launch failure" on CUDA API call to cudaDeviceSynchronize.
+=========
+========= ERROR SUMMARY: 3 errors
+"""
+MEMCHECK_OLD = """========= COMPUTE-SANITIZER
+========= Invalid __shared__ read of size 16 bytes
+=========     at 0xd0 in /src/kernels/tile.cu:10:oob(int *)
+=========     by thread (0,0,0) in block (0,0,0)
+========= ERROR SUMMARY: 1 error
+"""
+RACECHECK = """========= COMPUTE-SANITIZER
+========= Error: Race reported between Write access at sum_kernel(int *, int *)+0x2f0 in sum.cu:47
+=========     and Read access at sum_kernel(int *, int *)+0x3d0 in sum.cu:62 [508 hazards]
+=========
+========= Warning: Race reported between Read access at 0x1f20 in /src/reduce.hpp:249:reduce(double *)
+=========     and Write access at 0x14b0 in /src/reduce.hpp:349:reduce(double *) [4 hazards]
+=========
+========= RACECHECK SUMMARY: 2 hazards displayed (1 error, 1 warning)
+"""
+WARNING_ONLY = """========= COMPUTE-SANITIZER
+========= Warning: Race reported between Read access at warp_sum(float *)+0x10 in w.cu:9
+=========     and Write access at warp_sum(float *)+0x20 in w.cu:9 [4 hazards]
+=========
+========= RACECHECK SUMMARY: 1 hazard displayed (0 errors, 1 warning)
+"""
+INITCHECK = """========= COMPUTE-SANITIZER
+========= Uninitialized __global__ memory read of size 4 bytes
+=========     at add(float *)+0x70 in add.cu:8
+=========     by thread (31,0,0) in block (0,0,0)
+========= ERROR SUMMARY: 1 error
+"""
+SYNCCHECK = """========= COMPUTE-SANITIZER
+========= Barrier error detected. Divergent thread(s) in warp
+=========     at divergent(int *)+0x90 in d.cu:34
+=========     by thread (37,0,0) in block (0,0,0)
+========= ERROR SUMMARY: 16 errors
+"""
+
+
+@pytest.mark.parametrize(("log", "tool", "kind", "kernel", "where", "severity", "total"), [
+    (MEMCHECK, "memcheck", "invalid __global__ write", "void store_tile<(int)64>(float *, int)", "tile.cu:34", "error", 3),
+    (MEMCHECK_OLD, "memcheck", "invalid __shared__ read", "oob(int *)", "tile.cu:10", "error", 1),
+    (RACECHECK, "racecheck", "race", "sum_kernel(int *, int *)", "sum.cu:47", "error", 1),
+    (WARNING_ONLY, "racecheck", "race", "warp_sum(float *)", "w.cu:9", "warning", 0),
+    (INITCHECK, "initcheck", "uninitialized __global__ memory read", "add(float *)", "add.cu:8", "error", 1),
+    (SYNCCHECK, "synccheck", "barrier error", "divergent(int *)", "d.cu:34", "error", 16),
+])
+def test_reports_are_read(log, tool, kind, kernel, where, severity, total) -> None:
+    for text in (log, log.replace("\n", "\r\n")):
+        first = parse.device_findings(text, tool)[0]
+        assert (first.kind, first.kernel, first.where, first.severity) == (kind, kernel, where, severity)
+        assert parse.summary(text, tool)[0] == total
+
+
+def test_all_findings_of_a_log_are_read() -> None:
+    found = parse.device_findings(RACECHECK, "racecheck")
+    assert [(f.severity, f.where) for f in found] == [("error", "sum.cu:47"), ("warning", "reduce.hpp:249")]
+    found = parse.device_findings(MEMCHECK, "memcheck")
+    assert [f.kind for f in found] == ["invalid __global__ write"] * 2 + ["cudaerrorlaunchfailure"]
+    assert parse.summary("========= ERROR SUMMARY: x errors\n", "memcheck") == (None, None)
+    assert parse.summary(INITCHECK, "racecheck") == (None, None)
+
+
+STUB = """#!/bin/bash
+log=; while [ "$1" != "${{1#--}}" ]; do
+  case "$1" in --version) echo "Version 2025.3.1"; exit 0;; --log-file) log="$2";; --tool) tool="$2";; esac; shift 2
+done
+{body}
+"""
+CLEAN = '[ $tool = racecheck ] && s="RACECHECK SUMMARY: 0 hazards displayed (0 errors, 0 warnings)" || s="ERROR SUMMARY: 0 errors"\n'
+HONEST = CLEAN + '"$@"; code=$?; printf "========= COMPUTE-SANITIZER\\n========= %s\\n" "$s" > "$log"; exit $code'
+
+
+@pytest.fixture(scope="module")
+def library(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    return compile_planted(tmp_path_factory.mktemp("planted"), "-DGUARD=0")
+
+
+@pytest.fixture
+def gate(library: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch):
+    import correctness_kit
+
+    with monkeypatch.context() as patch:
+        in_process(patch)
+        patch.setattr(run, "attempt", correctness_kit.run.attempt)
+        written = run.write_cases(side(library, "honest"), ["small"], work=tmp_path / "cases", limit_s=60, smallest=True)
+    monkeypatch.setattr(run, "write_cases", lambda *args, **options: written)
+
+    def call(body: str, entry: str = "honest", limit_s: float = 60):
+        tool = tmp_path / "compute-sanitizer"
+        tool.write_text(STUB.format(body=body), encoding="utf-8")
+        tool.chmod(tool.stat().st_mode | stat.S_IXUSR)
+        raw = run.run_sanitizer_device(
+            side(library, entry), ["small"], work=tmp_path / "work", limit_s=limit_s, compute_sanitizer=str(tool)
+        )
+        evidence = parse.parse(raw)
+        jsonschema.Draft202012Validator(json.loads(SCHEMA.read_text())).validate(to_json(evidence))
+        return evidence, judge(evidence)
+
+    return call
+
+
+def test_four_clean_tools_pass(gate, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("PYTORCH_CUDA_ALLOC_CONF", "expandable_segments:True")
+    evidence, result = gate('[ -z "$PYTORCH_CUDA_ALLOC_CONF" ] || exit 9\n' + HONEST)
+    assert result.status is Status.PASS, result.sentence
+    assert result.sentence == "no findings (memcheck, racecheck, initcheck, synccheck; small, tail)"
+    assert evidence.tool_version == "Version 2025.3.1" and evidence.neutralised == ("PYTORCH_CUDA_ALLOC_CONF",)
+    assert [r.launches for r in evidence.runs] == [4, 4, 4, 4]
+
+
+def test_one_tool_less_is_no_pass(gate) -> None:
+    evidence, _ = gate(HONEST)
+    result = judge(dataclasses.replace(evidence, runs=evidence.runs[:3]))
+    assert result.status is Status.NOT_RUN and result.code == "sanitizer.tool_missing"
+
+
+@pytest.mark.parametrize(("body", "status", "code"), [
+    # the program was never started, and the tool says that all is well
+    (CLEAN + 'echo "========= $s" > $log; exit 0', Status.NOT_RUN, "sanitizer.kernel_not_seen"),
+    ('"$@"', Status.NOT_RUN, "sanitizer.no_summary"),
+    ('echo "========= Error: Device not supported. Please refer to the documentation." > $log; exit 1', Status.NOT_RUN, "sanitizer.not_supported"),
+    ('"$@"; cat > $log <<EOF\n' + MEMCHECK + "EOF\nexit 0", Status.FAIL, "sanitizer.finding"),
+    (CLEAN.replace("0 errors", "4 errors") + '"$@"; echo "========= $s" > $log; exit 86', Status.FAIL, "sanitizer.finding"),
+    (CLEAN + '"$@"; echo "========= $s" > $log; exit 255', Status.INCONCLUSIVE, "sanitizer.exit_code"),
+    (CLEAN + 'echo "========= $s" > $log; kill -SEGV $$', Status.FAIL, "sanitizer.crash"),
+    ("sleep 60", Status.INCONCLUSIVE, "sanitizer.timeout"),
+])
+def test_a_tool_that_checked_nothing_or_found_something(gate, body: str, status: Status, code: str) -> None:
+    _, result = gate(body, limit_s=0.5 if "sleep" in body else 60)
+    assert (result.status, result.code) == (status, code), result.sentence
+
+
+def test_a_launch_error_under_the_tool_fails(gate) -> None:
+    _, result = gate(HONEST, entry="returns_error")
+    assert (result.status, result.code) == (Status.FAIL, "sanitizer.launch_error")
+
+
+def test_warnings_are_shown_and_do_not_fail(gate) -> None:
+    body = '"$@"; [ $tool = racecheck ] && cat > $log <<EOF || echo "========= ERROR SUMMARY: 0 errors" > $log\n' + WARNING_ONLY + "EOF\nexit 0"
+    evidence, result = gate(body)
+    assert result.status is Status.PASS and "1 warning shown" in result.sentence
+    assert evidence.runs[1].findings[0].severity == "warning"
+
+
+def test_a_missing_tool_is_not_run_with_the_remedy(library: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("PATH", str(tmp_path))
+    result = judge(parse.parse(run.run_sanitizer_device(side(library, "honest"), ["small"], work=tmp_path, limit_s=9)))
+    assert result.status is Status.NOT_RUN and "nvidia-cuda-sanitizer-api" in result.sentence
+
+
+def test_codes_are_explained() -> None:
+    assert all(code.startswith("sanitizer.") and len(text) > 15 for code, text in CODES.items())

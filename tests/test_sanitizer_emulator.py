@@ -1,0 +1,102 @@
+"""The emulator side of the sanitizer gate, with real AddressSanitizer and UBSan on plain C++ launchers."""
+
+from __future__ import annotations
+
+import json
+import shutil
+import subprocess
+from pathlib import Path
+
+import jsonschema
+import pytest
+from correctness_kit import compile_planted, in_process, side
+
+from gates.judge.sanitizer import judge
+from gates.parse import sanitizer as parse
+from gates.records import Status, from_json, to_json
+from gates.run import sanitizer as run
+
+SCHEMA = Path(parse.__file__).parent.parent / "schemas" / "sanitizer.schema.json"
+pytestmark = pytest.mark.skipif(
+    shutil.which("g++") is None or run._asan_runtime("g++") is None, reason="g++ has no AddressSanitizer library"
+)
+
+
+@pytest.fixture(scope="module")
+def library(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    return compile_planted(tmp_path_factory.mktemp("asan"), "-DGUARD=0", "-fsanitize=address,undefined", "-fno-omit-frame-pointer")
+
+
+@pytest.fixture
+def cases(library: Path, tmp_path_factory: pytest.TempPathFactory, monkeypatch: pytest.MonkeyPatch) -> list[dict]:
+    """Case files written by this process: saves a start of torch a test."""
+    import correctness_kit
+
+    with monkeypatch.context() as patch:
+        in_process(patch)
+        patch.setattr(run, "attempt", correctness_kit.run.attempt)
+        written = run.write_cases(side(library, "honest"), ["mission", "small"], work=tmp_path_factory.mktemp("cases"), limit_s=60, smallest=True)
+    monkeypatch.setattr(run, "write_cases", lambda *args, **options: written[:1])
+    return written
+
+
+def gate(library: Path, entry: str, work: Path, limit_s: float = 60):
+    evidence = parse.parse(run.run_sanitizer_emulator(side(library, entry), ["small"], work=work, limit_s=limit_s))
+    return evidence, judge(evidence)
+
+
+def test_cases_are_the_smallest_shape_and_the_odd_ones(cases: list[dict]) -> None:
+    assert [case["shape"] for case in cases] == ["small", "tail"]
+    assert cases[0]["bytes"] == 3 * 4000
+
+
+def test_an_honest_kernel_is_clean(library: Path, cases: list[dict], tmp_path: Path) -> None:
+    evidence, result = gate(library, "honest", tmp_path)
+    assert result.status is Status.PASS, result.sentence
+    assert [(r.shapes, r.order) for r in evidence.runs] == [(("small",), order) for order in run.ORDERS]
+    assert all(r.seen and r.launches == r.expected_launches == 2 for r in evidence.runs)
+    jsonschema.Draft202012Validator(json.loads(SCHEMA.read_text())).validate(to_json(evidence))
+    assert from_json(parse.SanitizerEvidence, json.loads(json.dumps(to_json(evidence))), "s") == evidence
+
+
+@pytest.mark.parametrize(("entry", "tool", "kind", "line_of"), [
+    ("past_the_heap", "asan", "heap-buffer-overflow", "ENTRY(past_the_heap)"),
+    ("reads_past_input", "asan", "heap-buffer-overflow", "ENTRY(reads_past_input)"),
+    ("before_the_start", "asan", "heap-buffer-overflow", "ENTRY(before_the_start)"),
+    ("shifts_by_too_much", "ubsan", "undefined behaviour", "ENTRY(shifts_by_too_much)"),
+    ("has_finding", "emulator", "barrier_divergence", None),
+])
+def test_planted_fault_is_found_with_its_line(library, cases, tmp_path, entry, tool, kind, line_of) -> None:
+    evidence, result = gate(library, entry, tmp_path)
+    assert result.status is Status.FAIL and result.code == "sanitizer.finding"
+    finding = evidence.runs[0].findings[0]
+    assert (finding.tool, finding.kind) == (tool, kind)
+    if line_of is None:
+        assert finding.where == "saxpy.cu:12"
+    else:
+        source = (Path(__file__).parent / "data/correctness/planted.cpp").read_text().splitlines()
+        number = next(i for i, line in enumerate(source, start=1) if line.startswith(line_of))
+        assert finding.where == f"planted.cpp:{number}"
+        assert entry in finding.kernel
+    jsonschema.Draft202012Validator(json.loads(SCHEMA.read_text())).validate(to_json(evidence))
+
+
+@pytest.mark.parametrize(("entry", "code"), [
+    ("returns_error", "sanitizer.launch_error"),
+    ("exits_with_0", "sanitizer.kernel_not_seen"),
+])
+def test_a_kernel_that_is_not_checked_to_its_end_does_not_pass(library, cases, tmp_path, entry, code) -> None:
+    _, result = gate(library, entry, tmp_path)
+    assert result.status is not Status.PASS and result.code == code
+
+
+def test_without_libasan_it_is_not_run(library: Path, tmp_path: Path) -> None:
+    evidence = parse.parse(run.run_sanitizer_emulator(side(library, "honest"), ["small"], work=tmp_path, limit_s=9, compiler="no-such-g++"))
+    assert judge(evidence).status is Status.NOT_RUN and "install g++" in judge(evidence).sentence
+
+
+def test_the_replay_imports_neither_torch_nor_numpy() -> None:
+    code = "import sys, gates.run.runner, gates.run.case; sys.exit('torch' in sys.modules or 'numpy' in sys.modules)"
+    import sys
+
+    assert subprocess.run([sys.executable, "-c", code], timeout=60).returncode == 0

@@ -1,0 +1,66 @@
+// __pipeline_memcpy_async and its commit and wait. A copy lands at the wait of the thread that issued it, and not
+// before; until then its destination holds poison.
+#pragma once
+#pragma GCC system_header
+
+#include "cuda_runtime.h"
+
+#pragma GCC visibility push(hidden)
+namespace gates_emulator {
+
+// Read through volatile: the source must be readable when the copy is issued, so that a bad address is reported there.
+inline void touch(const char* source, unsigned bytes) {
+    const volatile char* p = source;
+    for (unsigned i = 0; i < bytes; ++i) (void)p[i];
+}
+
+inline void issue_copy(void* destination, const void* source, size_t bytes, size_t zero_bytes, const char* file, int line) {
+    const std::string what = "__pipeline_memcpy_async of ";
+    if (bytes != 4 && bytes != 8 && bytes != 16)
+        fatal("bad_copy", file, line, what + std::to_string(bytes) + " bytes; 4, 8 or 16 are possible");
+    if (zero_bytes > bytes)
+        fatal("bad_copy", file, line, what + std::to_string(bytes) + " bytes with zfill " + std::to_string(zero_bytes));
+    if (reinterpret_cast<uintptr_t>(destination) % bytes || reinterpret_cast<uintptr_t>(source) % bytes)
+        fatal("misaligned_copy", file, line,
+              what + std::to_string(bytes) + " bytes: its " +
+                  (reinterpret_cast<uintptr_t>(destination) % bytes ? "destination" : "source") + " is not aligned to them",
+              cudaErrorMisalignedAddress);
+    if (!in_arena(destination))
+        fatal("bad_copy", file, line, what + "a destination that is not in shared memory", cudaErrorInvalidAddressSpace);
+    if (!in_one_region(destination, bytes))
+        fatal("shared_out_of_bounds", file, line, what + std::to_string(bytes) + " bytes past a shared variable",
+              cudaErrorIllegalAddress);
+    if (in_arena(source))
+        fatal("bad_copy", file, line, what + "a source in shared memory; it must be global", cudaErrorInvalidAddressSpace);
+    Thread& self = *block.current;
+    touch(static_cast<const char*>(source), static_cast<unsigned>(bytes - zero_bytes));
+    memset(destination, kSharedPoison, bytes);
+    self.copies.push_back({static_cast<char*>(destination), static_cast<const char*>(source),
+                           static_cast<unsigned>(bytes), static_cast<unsigned>(zero_bytes), self.committed, file, line});
+}
+
+inline void land(const AsyncCopy& copy) {
+    const unsigned from_source = copy.bytes - copy.zero_bytes;
+    memcpy(copy.destination, copy.source, from_source);
+    memset(copy.destination + from_source, 0, copy.zero_bytes);
+}
+
+// All but the newest `prior` committed groups; copies that are not committed are not waited for.
+inline void wait_for_groups(size_t prior) {
+    Thread& self = *block.current;
+    const unsigned groups = self.committed > prior ? self.committed - static_cast<unsigned>(prior) : 0;
+    size_t count = 0;
+    while (count < self.copies.size() && self.copies[count].group < groups) land(self.copies[count++]);
+    self.copies.erase(self.copies.begin(), self.copies.begin() + static_cast<long>(count));
+}
+
+}  // namespace gates_emulator
+
+inline void __pipeline_memcpy_async(void* dst_shared, const void* src_global, size_t size_and_align, size_t zfill = 0,
+                                    GATES_EMULATOR_SITE) {
+    gates_emulator::issue_copy(dst_shared, src_global, size_and_align, zfill, file, line);
+}
+inline void __pipeline_commit() { ++gates_emulator::block.current->committed; }
+inline void __pipeline_wait_prior(size_t prior) { gates_emulator::wait_for_groups(prior); }
+
+#pragma GCC visibility pop

@@ -1,0 +1,159 @@
+// What a run leaves behind: launches, findings, the sticky error; and the C functions that hand them out.
+#pragma once
+#pragma GCC system_header
+
+#include "types.h"
+
+enum cudaError {
+    cudaSuccess = 0,
+    cudaErrorInvalidValue = 1,
+    cudaErrorMemoryAllocation = 2,
+    cudaErrorInvalidConfiguration = 9,
+    cudaErrorInvalidDevice = 101,
+    cudaErrorInvalidDeviceFunction = 98,
+    cudaErrorInvalidAddressSpace = 717,
+    cudaErrorMisalignedAddress = 716,
+    cudaErrorIllegalAddress = 700,
+    cudaErrorLaunchOutOfResources = 701,
+    cudaErrorLaunchFailure = 719,
+    cudaErrorAssert = 710,
+    cudaErrorUnknown = 999,
+};
+typedef cudaError cudaError_t;
+
+#pragma GCC visibility push(hidden)
+namespace gates_emulator {
+
+struct Finding {
+    std::string kind, kernel, where, message;
+};
+
+struct LaunchRecord {
+    std::string kernel;
+    dim3 grid, block;
+    size_t dynamic_bytes = 0, static_bytes = 0, opt_in_bytes = 0;
+    std::string error;
+};
+
+enum Order { kForward = 0, kReversed = 1, kShuffled = 2 };
+
+struct Settings {
+    int order = kForward;
+    uint64_t seed = 0;
+    size_t shared_limit_bytes = 99 * 1024;  // what cudaFuncSetAttribute can raise a block to: sm_89
+};
+
+struct Report {
+    std::vector<Finding> findings;
+    std::vector<LaunchRecord> launches;
+    size_t findings_not_kept = 0;
+    cudaError_t last_error = cudaSuccess;    // cleared by cudaGetLastError
+    cudaError_t sticky_error = cudaSuccess;  // cleared by gates_emulator_reset alone
+    std::string findings_json, launches_json;
+};
+
+inline Report report;
+inline Settings settings;
+constexpr size_t kMaxFindings = 100;
+
+inline std::string place(const char* file, int line) {
+    return file && line ? std::string(file) + ":" + std::to_string(line) : std::string();
+}
+
+// The same fault in a thousand threads is one finding.
+inline void add_finding(const char* kind, const std::string& kernel, const std::string& where, std::string message) {
+    for (const Finding& known : report.findings)
+        if (known.kind == kind && known.kernel == kernel && known.where == where) return;
+    if (report.findings.size() >= kMaxFindings) {
+        ++report.findings_not_kept;
+        return;
+    }
+    report.findings.push_back({kind, kernel, where, std::move(message)});
+}
+
+inline std::string quoted(const std::string& text) {
+    std::string out = "\"";
+    for (unsigned char c : text) {
+        char escape[8];
+        if (c == '"' || c == '\\') {
+            out += '\\';
+            out += static_cast<char>(c);
+        } else if (c < 0x20) {
+            snprintf(escape, sizeof escape, "\\u%04x", c);
+            out += escape;
+        } else {
+            out += static_cast<char>(c);
+        }
+    }
+    return out + '"';
+}
+
+inline std::string triple(dim3 v) {
+    return "[" + std::to_string(v.x) + "," + std::to_string(v.y) + "," + std::to_string(v.z) + "]";
+}
+
+inline std::string launches_as_json() {
+    std::string out = "[";
+    for (const LaunchRecord& launch : report.launches) {
+        if (out.size() > 1) out += ",\n";
+        out += "{\"kernel\":" + quoted(launch.kernel) + ",\"grid\":" + triple(launch.grid) + ",\"block\":" +
+               triple(launch.block) + ",\"dynamic_smem_bytes\":" + std::to_string(launch.dynamic_bytes) +
+               ",\"static_smem_bytes\":" + std::to_string(launch.static_bytes) + ",\"opt_in_smem_bytes\":" +
+               std::to_string(launch.opt_in_bytes) + ",\"error\":" + quoted(launch.error) + "}";
+    }
+    return out + "]";
+}
+
+inline std::string findings_as_json() {
+    std::string out = "[";
+    for (const Finding& finding : report.findings) {
+        if (out.size() > 1) out += ",\n";
+        out += "{\"kind\":" + quoted(finding.kind) + ",\"kernel\":" + quoted(finding.kernel) + ",\"where\":" +
+               quoted(finding.where) + ",\"message\":" + quoted(finding.message) + "}";
+    }
+    if (report.findings_not_kept)
+        out += ",\n{\"kind\":\"more_findings\",\"kernel\":\"\",\"where\":\"\",\"message\":\"" +
+               std::to_string(report.findings_not_kept) + " more findings were not kept\"}";
+    return out + "]";
+}
+
+}  // namespace gates_emulator
+#pragma GCC visibility pop
+
+#define GATES_EMULATOR_EXPORT extern "C" inline __attribute__((used, visibility("default")))
+
+// JSON array of all launches since the last reset; valid until the next call.
+GATES_EMULATOR_EXPORT const char* gates_emulator_launches(void) {
+    using namespace gates_emulator;
+    report.launches_json = launches_as_json();
+    return report.launches_json.c_str();
+}
+
+// JSON array of all findings since the last reset; valid until the next call.
+GATES_EMULATOR_EXPORT const char* gates_emulator_findings(void) {
+    using namespace gates_emulator;
+    report.findings_json = findings_as_json();
+    return report.findings_json.c_str();
+}
+
+// Clears launches, findings and the sticky error. Settings and shared-memory opt-ins stay.
+GATES_EMULATOR_EXPORT void gates_emulator_reset(void) {
+    using namespace gates_emulator;
+    report = Report();
+}
+
+// "order" 0 forward, 1 reversed, 2 shuffled; "seed"; "shared_limit_bytes". 0 if known and valid.
+GATES_EMULATOR_EXPORT int gates_emulator_configure(const char* key, int64_t value) {
+    using namespace gates_emulator;
+    const std::string name = key ? key : "";
+    if (name == "order" && value >= 0 && value <= 2) {
+        settings.order = static_cast<int>(value);
+    } else if (name == "seed") {
+        settings.seed = static_cast<uint64_t>(value);
+    } else if (name == "shared_limit_bytes" && value >= 48 * 1024 && value <= 1024 * 1024) {
+        settings.shared_limit_bytes = static_cast<size_t>(value);
+    } else {
+        return 1;
+    }
+    return 0;
+}

@@ -1,0 +1,66 @@
+"""CUDA features that the emulator does not have: how each is recognised, and what to do instead."""
+
+from __future__ import annotations
+
+_HOST_VERSION = "put it in a function and give it a host version under #ifdef GATES_EMULATOR (docs/emulator.md)"
+_DEVICE_ONLY = "gate this kernel on a device, or keep the feature behind a toggle that the emulator build leaves off"
+
+# name -> (feature, remedy); a name that ends in "*" stands for all that begin so.
+IDENTIFIERS: dict[str, tuple[str, str]] = {
+    "asm": ("inline assembly", _HOST_VERSION),
+    "__asm__": ("inline assembly", _HOST_VERSION),
+    "__asm": ("inline assembly", _HOST_VERSION),
+    "cooperative_groups": ("cooperative groups", "use __syncthreads, __syncwarp and the __shfl_*_sync functions, or a host version"),
+    "cudaLaunchCooperativeKernel": ("cooperative launch", _DEVICE_ONLY),
+    "cudaLaunchKernel": ("cudaLaunchKernel", "launch with kernel<<<grid, block, bytes, stream>>>(arguments)"),
+    "cudaLaunchKernelEx": ("cudaLaunchKernelEx", "launch with kernel<<<grid, block, bytes, stream>>>(arguments)"),
+    "cudaLaunchKernelExC": ("cudaLaunchKernelEx", "launch with kernel<<<grid, block, bytes, stream>>>(arguments)"),
+    "cudaTextureObject_t": ("textures", "read global memory through a pointer"),
+    "cudaSurfaceObject_t": ("surfaces", "read and write global memory through a pointer"),
+    "cudaCreateTextureObject": ("textures", "read global memory through a pointer"),
+    "tex1Dfetch": ("textures", "read global memory through a pointer"),
+    "tex2D": ("textures", "read global memory through a pointer"),
+    "CUtensorMap": ("TMA (tensor maps)", _DEVICE_ONLY),
+    "cuTensorMapEncodeTiled": ("TMA (tensor maps)", _DEVICE_ONLY),
+    "__mbarrier_*": ("mbarrier", "use __pipeline_* copies and __syncthreads, or a host version"),
+    "__pipeline_arrive_on": ("mbarrier", "use __pipeline_wait_prior and __syncthreads"),
+    "__cluster_dims__": ("thread block clusters", _DEVICE_ONLY),
+    "cudaStreamBeginCapture": ("graph capture", "capture outside the launcher"),
+    "cudaGraph_t": ("CUDA graphs", "build graphs outside the launcher"),
+    "cudaMallocAsync": ("stream-ordered allocation", "allocate outside the launcher"),
+    "__isGlobal": ("address space queries", _HOST_VERSION),
+    "__isShared": ("address space queries", _HOST_VERSION),
+    "__cvta_generic_to_shared": ("shared-space addresses (for PTX)", _HOST_VERSION),
+    "__cvta_generic_to_global": ("global-space addresses (for PTX)", _HOST_VERSION),
+    "__nanosleep": ("__nanosleep", "spinning on another thread can't end here: threads switch only at barriers"),
+    "cudaDeviceSetLimit": ("device limits", "guard it with #ifndef GATES_EMULATOR"),
+    "cudaStreamSetAttribute": ("stream attributes", "guard it with #ifndef GATES_EMULATOR"),
+}
+
+HEADERS: dict[str, tuple[str, str]] = {
+    "cooperative_groups.h": IDENTIFIERS["cooperative_groups"],
+    "cooperative_groups/reduce.h": IDENTIFIERS["cooperative_groups"],
+    "cooperative_groups/memcpy_async.h": IDENTIFIERS["cooperative_groups"],
+    "cuda.h": ("the CUDA driver API", "use the runtime API in launchers"),
+    "cudaTypedefs.h": ("the CUDA driver API", "use the runtime API in launchers"),
+    "cuda/pipeline": ("libcu++ pipelines", "use __pipeline_memcpy_async, __pipeline_commit and __pipeline_wait_prior"),
+    "cuda/barrier": ("libcu++ barriers", "use __syncthreads"),
+    "cuda/ptx": ("PTX wrappers", _HOST_VERSION),
+    "cuda/std/type_traits": ("libcu++", "use the standard library's header"),
+    "cuda/atomic": ("libcu++ atomics", "use atomicAdd and its kin"),
+    "cub/cub.cuh": ("CUB", "write the reduction with warp shuffles"),
+    "cute/tensor.hpp": ("CUTLASS and CuTe", _DEVICE_ONLY),
+    "cutlass/cutlass.h": ("CUTLASS and CuTe", _DEVICE_ONLY),
+    "cuda_fp4.h": ("4-bit floats", _DEVICE_ONLY),
+    "cuda_fp6.h": ("6-bit floats", _DEVICE_ONLY),
+    "curand_kernel.h": ("device random numbers", "make random numbers on the host"),
+    "cuda_awbarrier.h": ("mbarrier", "use __pipeline_wait_prior and __syncthreads"),
+}
+
+
+def identifier(name: str) -> tuple[str, str] | None:
+    """(feature, remedy) if ``name`` belongs to a feature that is not supported."""
+    found = IDENTIFIERS.get(name)
+    if found is None and name.startswith("__mbarrier_"):
+        found = IDENTIFIERS["__mbarrier_*"]
+    return found

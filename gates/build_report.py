@@ -12,7 +12,7 @@ from gates.parse.names import without_parameters
 from gates.parse.ptxas import PtxasKernel, gather
 from gates.run.build import BuildResult, build
 from gates.run.device import probe
-from gates.run.static import collect
+from gates.run.static import demangle_all, read_logs
 from gates.run.toolchain import Toolchain, find_toolchain
 from gates.task import Task, load_task
 
@@ -27,8 +27,8 @@ def report(task: Task, build_root: Path, *, jobs: int | None = None) -> tuple[st
 
 def describe(task: Task, result: BuildResult, toolchain: Toolchain) -> str:
     """Paths of the products, kernels' figures under each architecture, failures with their hints."""
-    texts = collect(result, toolchain)
-    evidence = gather(texts.logs, None, task.kernels, texts.resource_usage, demangled=texts.demangled, relocatable=result.relocatable)
+    logs = read_logs(result)
+    evidence = gather(logs, None, task.kernels, {}, demangled=demangle_all(logs.values(), toolchain), relocatable=result.relocatable)
     lines = [f"{result.task} in {_short(result.folder)} ({result.wall_s:.1f} s)"]
     for target in result.targets:
         if target.path:

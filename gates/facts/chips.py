@@ -27,7 +27,7 @@ class Chip:
     smem_per_cta: int  # the most that one CTA may use, after opting in with cudaFuncSetAttribute
     reserved_smem_per_cta: int  # taken by the system from the SM for each CTA, on top of what ptxas prints
     smem_step: int  # shared memory is allocated in multiples of this
-    barriers_per_sm: int
+    barriers_per_sm: int  # named barriers that all CTAs of an SM share; 0: they set no limit (before Hopper)
     registers_per_sm: int = 65_536
     registers_per_cta: int = 65_536
     registers_per_thread: int = 255
@@ -40,7 +40,7 @@ class Chip:
         return self.threads_per_sm // WARP
 
 
-def _chip(number: int, threads: int, ctas: int, smem_kib: int, barriers_per_cta: int) -> Chip:
+def _chip(number: int, threads: int, ctas: int, smem_kib: int, barriers_per_cta: int = 0) -> Chip:
     new = number >= 80  # from Ampere on the system keeps a kilobyte of each CTA's shared memory
     return Chip(
         f"sm_{number}", threads, ctas, smem_kib * KIB, (smem_kib - new) * KIB, new * KIB, 128 if new else 256,
@@ -48,17 +48,17 @@ def _chip(number: int, threads: int, ctas: int, smem_kib: int, barriers_per_cta:
     )
 
 
-# compute capability: threads and CTAs per SM, shared memory per SM in KiB, named barriers per CTA slot
+# compute capability, threads and CTAs per SM, shared memory per SM in KiB, named barriers per CTA slot
 CHIPS = {
     chip.arch: chip
     for chip in (
-        _chip(70, 2048, 32, 96, 2),
-        _chip(72, 2048, 32, 96, 2),
-        _chip(75, 1024, 16, 64, 2),
-        _chip(80, 2048, 32, 164, 2),
-        _chip(86, 1536, 16, 100, 1),
-        _chip(87, 1536, 16, 164, 1),
-        _chip(89, 1536, 24, 100, 1),
+        _chip(70, 2048, 32, 96),
+        _chip(72, 2048, 32, 96),
+        _chip(75, 1024, 16, 64),
+        _chip(80, 2048, 32, 164),
+        _chip(86, 1536, 16, 100),
+        _chip(87, 1536, 16, 164),
+        _chip(89, 1536, 24, 100),
         _chip(90, 2048, 32, 228, 2),
         _chip(100, 2048, 32, 228, 2),
         _chip(101, 1536, 24, 228, 1),
@@ -106,7 +106,7 @@ def occupancy(chip: Chip, registers: int, threads: int, smem_bytes: int, barrier
         "warps": chip.warps_per_sm // warps if threads <= chip.threads_per_cta else 0,
         "CTAs": chip.ctas_per_sm,
     }
-    if barriers:
+    if barriers and chip.barriers_per_sm:
         limits["barriers"] = chip.barriers_per_sm // barriers
     limiter = min(limits, key=lambda name: limits[name])
     active = limits[limiter]

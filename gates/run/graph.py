@@ -84,24 +84,32 @@ def emulator_edges(task: Task, toolchain: Toolchain, *, sanitize: bool) -> list[
     """C++ translated from each source, then the library that runs it on the CPU."""
     from gates import emulator
 
-    folder, name = ("emulator_asan", "emulator_asan.so") if sanitize else ("emulator", "emulator.so")
-    package = Path(emulator.__file__).parent
-    edges, objects = [], []
+    name = "emulator_asan" if sanitize else "emulator"
     gxx = toolchain.need("g++").path
-    flags = [*emulator.CXX_FLAGS, *(emulator.SANITIZE_FLAGS if sanitize else ()), "-I", str(emulator.INCLUDE_DIR)]
+    flags = (*emulator.CXX_FLAGS, *(emulator.SANITIZE_FLAGS if sanitize else ()))
+    rules = tuple(sorted(str(path) for path in Path(emulator.__file__).parent.glob("*.py")))
+    edges, objects = [], []
     for source, stem in zip(task.sources, stems(task), strict=True):
-        translated, output = f"emulator/{stem}.cpp", f"{folder}/{stem}.o"
-        command = (
+        translated, output = f"emulator/{stem}.cpp", f"{name}/{stem}.o"
+        translate = (
             sys.executable, "-m", "gates.emulator.translate", str(source), "-o", "{out}", "--depfile", f"{translated}.d",
-            "-I", str(source.parent), *(part for define in _defines(task) for part in ("-D", define[2:])),
+            "--cxx", gxx, "-I", str(source.parent), *_emulator_flags(task),
         )
-        parts = tuple(sorted(str(path) for path in package.glob("*.py")))
-        edges.append(Edge(translated, f"{translated}.log", command, (str(source),), f"{translated}.d", parts))
-        compile_ = (gxx, *flags, "-fPIC", "-I", str(source.parent), "-MD", "-MF", f"{output}.d", "-c", translated, "-o", "{out}")
-        edges.append(Edge(output, f"{output}.log", compile_, (translated,), f"{output}.d"))
+        edges.append(Edge(translated, f"{translated}.log", translate, (str(source),), f"{translated}.d", rules))
+        # the translated file is preprocessed: its headers are in the first step's depfile
+        compile_ = (gxx, *flags, "-fpreprocessed", "-c", translated, "-o", "{out}")
+        edges.append(Edge(output, f"{output}.log", compile_, (translated,)))
         objects.append(output)
-    link = (gxx, *flags, "-shared", "-fPIC", *objects, "-o", "{out}")
-    return [*edges, Edge(name, f"{name}.log", link, tuple(objects))]
+    return [*edges, Edge(f"{name}.so", f"{name}.so.log", (gxx, *flags, *objects, "-o", "{out}"), tuple(objects))]
+
+
+def _emulator_flags(task: Task) -> list[str]:
+    """The toggles, and those of the task's nvcc flags that the preprocessor needs too."""
+    flags = [part for name, value in task.toggles.items() for part in ("-D", f"{name}={value}")]
+    for flag in task.nvcc_flags:
+        if flag[:2] in ("-D", "-I") and len(flag) > 2:
+            flags += [flag[:2], flag[2:]]
+    return flags
 
 
 def ninja_text(edges: Iterable[Edge]) -> str:
@@ -133,11 +141,6 @@ def stems(task: Task) -> list[str]:
 def _nvcc(toolchain: Toolchain) -> tuple[str, ...]:
     ccbin = ("-ccbin", toolchain.host_compiler) if toolchain.host_compiler else ()
     return (toolchain.need("nvcc").path, *ccbin)
-
-
-def _defines(task: Task) -> list[str]:
-    given = [flag for flag in task.nvcc_flags if flag.startswith("-D") and len(flag) > 2]
-    return [f"-D{name}={value}" for name, value in task.toggles.items()] + given
 
 
 def _flags(task: Task) -> list[str]:

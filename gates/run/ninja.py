@@ -15,6 +15,7 @@ from pathlib import Path
 from gates.errors import GatesError
 from gates.run.process import Finished
 
+_PACKAGE = Path(__file__).resolve().parent.parent.parent  # steps import gates from wherever this process has it
 _POLL_S = 0.2
 _STOP_S = 5.0  # after an interruption, before what is left is killed
 
@@ -68,7 +69,8 @@ class Ninja:
             self.succeeded = True
             return Finished((), 0, "", 0.0, False)
         argv = [str(self.program), "-C", str(self.folder), "-j", str(self.jobs), "-k", "0", *outputs]
-        environment = {**os.environ, "NINJA_STATUS": "[%f/%t] ", "LC_ALL": "C.UTF-8"}
+        package = os.pathsep.join(filter(None, (str(_PACKAGE), os.environ.get("PYTHONPATH"))))
+        environment = {**os.environ, "NINJA_STATUS": "[%f/%t] ", "LC_ALL": "C.UTF-8", "PYTHONPATH": package}
         started, lines = time.monotonic(), []
         try:
             child = subprocess.Popen(

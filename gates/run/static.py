@@ -4,12 +4,13 @@ from __future__ import annotations
 
 import re
 from collections.abc import Callable, Iterable
+from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass
 from pathlib import Path
 
 from gates.errors import GatesError
 from gates.run import process
-from gates.run.build import BuildResult
+from gates.run.build import BuildResult, Target
 from gates.run.toolchain import Toolchain
 
 _LIMIT_S = 120.0
@@ -33,35 +34,49 @@ class StaticTexts:
 
 def collect(result: BuildResult, toolchain: Toolchain) -> StaticTexts:
     """Gather the texts of every architecture of a build."""
-    logs: dict[str, str | None] = {}
-    sass: dict[str, str | None] = {}
-    usage: dict[str, str | None] = {}
+    logs = read_logs(result)
+    sass: dict[str, str | None] = dict.fromkeys(result.archs)
+    usage: dict[str, str | None] = dict.fromkeys(result.archs)
     reasons = []
+    with ThreadPoolExecutor() as pool:  # the tools take a good part of a second for each cubin
+        jobs = {}
+        for arch in result.archs:
+            if logs[arch] is None:
+                reasons.append(f"{arch}: {_why_not(result, arch)}")
+                continue
+            paths = [Path(target.path or "") for target in result.cubins(arch)]
+            jobs[arch] = [pool.submit(_each, dump, paths, toolchain) for dump in (dump_sass, dump_resource_usage)]
+        for arch, (disassembly, figures) in jobs.items():
+            sass[arch], why = disassembly.result()
+            usage[arch], _ = figures.result()
+            if why:
+                reasons.append(f"{arch}: {why}")
+    return StaticTexts(logs, sass, usage, demangle_all(logs.values(), toolchain), tuple(dict.fromkeys(reasons)))
+
+
+def read_logs(result: BuildResult) -> dict[str, str | None]:
+    """ptxas's log of each architecture: of all its sources, then the linker's with relocatable code; None if it is not whole."""
+    logs: dict[str, str | None] = {}
     for arch in result.archs:
         cubins = result.cubins(arch)
-        failed = next((target.failure for target in cubins if target.failure), None)
-        if failed or not cubins:
-            logs[arch] = sass[arch] = usage[arch] = None
-            hint = f"; {failed.hint}" if failed and failed.hint else ""
-            reasons.append(f"{arch}: {failed.sentence if failed else 'no cubin was built'}{hint}")
-            continue
-        paths = [Path(target.path or "") for target in cubins]
-        logs[arch] = "".join(_read_logs(paths[0].parent if result.relocatable else None, [target.log for target in cubins]))
-        sass[arch], why = _each(dump_sass, paths, toolchain)
-        usage[arch], _ = _each(dump_resource_usage, paths, toolchain)
-        if why:
-            reasons.append(f"{arch}: {why}")
-    names = {name for text in logs.values() for name in _MANGLED.findall(text or "")}
-    return StaticTexts(logs, sass, usage, demangle(names, toolchain), tuple(dict.fromkeys(reasons)))
+        whole = bool(cubins) and all(target.path and target.log for target in cubins)
+        logs[arch] = "".join(_log_texts(result, cubins)) if whole else None
+    return logs
 
 
-def _read_logs(folder: Path | None, logs: list[str | None]) -> Iterable[str]:
-    """The logs of the cubins; with relocatable code those of the sources and then the linker's."""
-    paths = [Path(log) for log in logs if log]
-    if folder:
-        paths = sorted(folder.glob("*.ptxas.log"), key=lambda path: path.name == "linked.ptxas.log")
+def _log_texts(result: BuildResult, cubins: list[Target]) -> Iterable[str]:
+    paths = [Path(target.log) for target in cubins if target.log]
+    if result.relocatable:
+        paths = sorted(paths[0].parent.glob("*.ptxas.log"), key=lambda path: path.name == "linked.ptxas.log")
     for path in paths:
         yield path.read_text(encoding="utf-8", errors="replace")
+
+
+def _why_not(result: BuildResult, arch: str) -> str:
+    failure = result.failure("cubin", arch)
+    if failure is None:
+        return "no cubin was built"
+    return f"{failure.sentence}; {failure.hint}" if failure.hint else failure.sentence
 
 
 def _each(dump: Dump, paths: list[Path], toolchain: Toolchain) -> tuple[str | None, str]:
@@ -90,6 +105,11 @@ def dump_resource_usage(cubin: Path, toolchain: Toolchain) -> str | None:
     """What the machine code says of its registers, stack and shared memory; None without cuobjdump."""
     cuobjdump = toolchain.get("cuobjdump")
     return _output([cuobjdump.path, "--dump-resource-usage", str(cubin)]) if cuobjdump else None
+
+
+def demangle_all(texts: Iterable[str | None], toolchain: Toolchain) -> dict[str, str]:
+    """Readable names of every mangled name in the texts."""
+    return demangle((name for text in texts for name in _MANGLED.findall(text or "")), toolchain)
 
 
 def demangle(names: Iterable[str], toolchain: Toolchain) -> dict[str, str]:

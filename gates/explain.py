@@ -6,6 +6,7 @@ import importlib
 import inspect
 
 from gates.errors import GatesError
+from gates.judge.reasons import REASONS
 from gates.task import GATES, nearest
 
 MODULES = (*GATES, "decision")
@@ -16,18 +17,25 @@ def explain(code: str) -> str:
     gate = code.split(".")[0]
     if gate not in MODULES:
         raise GatesError(f"no gate or reason code {code!r}", hint=nearest(code, [*MODULES, *all_codes()]))
-    module = importlib.import_module(f"gates.judge.{gate}")
+    codes = codes_of(gate)
     if code == gate:
-        codes = "\n".join(f"  {name}" for name in sorted(module.CODES))
-        return f"{inspect.cleandoc(module.__doc__ or '')}\n\nreason codes:\n{codes}"
-    if code not in module.CODES:
-        raise GatesError(f"no reason code {code!r}", hint=nearest(code, module.CODES))
-    return f"{code}\n{module.CODES[code]}"
+        listed = "\n".join(f"  {name}" for name in sorted(codes))
+        return f"{inspect.cleandoc(_judge(gate).__doc__ or '')}\n\nreason codes:\n{listed}"
+    if code not in codes:
+        raise GatesError(f"no reason code {code!r}", hint=nearest(code, codes))
+    return f"{code}\n{codes[code]}"
+
+
+def codes_of(gate: str) -> dict[str, str]:
+    """The reason codes of one gate with their explanations; those that gates share come first."""
+    shared = {} if gate == "decision" else {f"{gate}.{reason}": text for reason, text in REASONS.items()}
+    return {**shared, **_judge(gate).CODES}
 
 
 def all_codes() -> dict[str, str]:
     """Every reason code of every gate with its explanation."""
-    codes: dict[str, str] = {}
-    for name in MODULES:
-        codes.update(importlib.import_module(f"gates.judge.{name}").CODES)
-    return codes
+    return {code: text for gate in MODULES for code, text in codes_of(gate).items()}
+
+
+def _judge(gate: str) -> object:
+    return importlib.import_module(f"gates.judge.{gate}")

@@ -17,7 +17,7 @@ from pathlib import Path
 from gates import jsonio
 from gates.errors import EXIT_OK, GatesError
 
-KINDS = ("correctness", "case", "timing")
+KINDS = ("describe", "correctness", "case", "timing")
 
 
 def main(file: str, arguments: Sequence[str] | None = None) -> None:
@@ -46,7 +46,7 @@ def run_job(path: Path, folder: Path) -> int:
 
 def _parser(name: str) -> argparse.ArgumentParser:
     parser = argparse.ArgumentParser(
-        prog=f"python -m tasks.{name}.runner",
+        prog=f"python -m tasks.{name}.runner", formatter_class=argparse.RawDescriptionHelpFormatter,
         description="Run one kernel stage on its cases and print the errors against the reference.",
         epilog=f"example: python -m tasks.{name}.runner --shapes small,mission --seeds 0,1,2 --iters 500",
     )
@@ -55,6 +55,7 @@ def _parser(name: str) -> argparse.ArgumentParser:
     parser.add_argument("--seeds", type=_integers, help="seeds, separated by commas (default: the task's)")
     parser.add_argument("--iters", type=int, default=0, metavar="N", help="time N launches too (CUDA device only)")
     parser.add_argument("--device", choices=("auto", "cuda", "emulator"), default="auto")
+    parser.add_argument("--build-dir", type=Path, default=Path("build"), metavar="DIR", help="folder of build products")
     return parser
 
 
@@ -70,8 +71,10 @@ def _integers(text: str) -> list[int]:
 
 
 def _run_by_hand(options: argparse.Namespace, folder: Path) -> int:
-    from gates.run import byhand
+    from gates import byhand
 
     with tempfile.TemporaryDirectory(prefix="gates-runner-") as work:
-        return byhand.run(options, folder, Path(work), sys.stdout)
-
+        return byhand.run(
+            folder, Path(work), shapes=options.shapes, seeds=options.seeds, iters=options.iters, device=options.device,
+            build_dir=options.build_dir,
+        )

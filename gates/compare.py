@@ -1,0 +1,324 @@
+"""Two sides of a comparison, row by row, from stored evidence.
+
+A run compares its stage with the baseline that it built and measured itself (``compare_within``);
+``compare_runs`` puts two run directories side by side. Rows that only one side has are kept.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator, Mapping
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+from gates import jsonio, records
+from gates.errors import GatesError
+from gates.evidence import RunInfo, TaskInfo, Verdict, read_record
+from gates.facts.chips import chip_of, occupancy
+from gates.judge.decision import EXIT_CODES, Decision
+from gates.judge.performance import read
+from gates.judging import load_evidence
+from gates.measure.records import BASELINE, CANDIDATE
+from gates.parse.performance import MEASURED
+from gates.parse.ptxas import PtxasEvidence, PtxasKernel
+from gates.records import GateResult
+
+SCHEMA_VERSION = 1
+
+
+@dataclass(frozen=True)
+class Row:
+    """One quantity on both sides; None where a side does not have it."""
+
+    name: str
+    unit: str
+    baseline: float | int | str | None
+    candidate: float | int | str | None
+
+
+@dataclass(frozen=True)
+class Section:
+    """Rows that belong together, under one title."""
+
+    title: str
+    rows: tuple[Row, ...]
+
+
+@dataclass(frozen=True)
+class Speed:
+    """The speed-up with its interval, from interleaved pairs; percent of (baseline / candidate - 1)."""
+
+    mode: str
+    shape: str
+    pairs: int
+    speedup_pct: float
+    low_pct: float
+    high_pct: float
+    bar_pct: float | None
+    noise_floor_pct: float | None
+
+
+@dataclass(frozen=True)
+class SideInfo:
+    """What stands on one side: a stage, and the run that its figures come from."""
+
+    task: str
+    title: str
+    task_digest: str
+    run: str | None
+    device: str | None
+    started: str
+
+
+@dataclass(frozen=True)
+class Comparison:
+    """compare.json."""
+
+    schema_version: int
+    baseline: SideInfo | None
+    candidate: SideInfo
+    decision: Decision
+    reason: str
+    gates: tuple[GateResult, ...]
+    speed: Speed | None
+    notes: tuple[str, ...]  # differences of the set-up that a reader must know
+    sections: tuple[Section, ...]
+
+    @property
+    def exit_code(self) -> int:
+        """0 merge, 1 reject, 3 hold."""
+        return EXIT_CODES[self.decision]
+
+    def markdown(self) -> str:
+        """COMPARE.md's text."""
+        from gates.render.compare import markdown
+
+        return markdown(self)
+
+    def write(self, root: Path) -> Path:
+        """Write COMPARE.md and compare.json into a folder of ``root`` named after the sides."""
+        base = self.baseline.task if self.baseline else "none"
+        folder = root / f"{base}..{self.candidate.task}"
+        try:
+            folder.mkdir(parents=True, exist_ok=True)
+        except OSError as error:
+            raise GatesError(f"can't write {folder}: {error.strerror}", hint="name a writable folder with --out") from None
+        jsonio.write(folder / "compare.json", records.to_json(self))
+        jsonio.write_text(folder / "COMPARE.md", self.markdown())
+        return folder
+
+
+def compare_within(run: Path, info: RunInfo, verdict: Verdict) -> Comparison:
+    """A run's candidate against the baseline of the same run."""
+    evidence = load_evidence(run)
+    other = load_evidence(run / "baseline")
+    side = _side(info.task, None, info)
+    base = _side(info.baseline, None, info) if info.baseline else None
+    return Comparison(
+        SCHEMA_VERSION, base, side, verdict.decision, verdict.reason, verdict.gates, _speed(evidence),
+        tuple(_override_notes(info)), tuple(_sections(other, evidence, evidence)),
+    )
+
+
+def compare_runs(first: Path, second: Path, *, force: bool = False) -> Comparison:
+    """Run ``second`` (the candidate) against run ``first``.
+
+    Raises GatesError for runs of different problems, shapes, seeds or devices unless ``force``, which
+    shows them and holds. Speed is judged only where the second run measured the first one's stage
+    interleaved with its own; figures of two runs are shown side by side and decide nothing.
+    """
+    infos = [read_record(RunInfo, run, "run.json") for run in (first, second)]
+    verdict: Verdict = read_record(Verdict, second, "verdict.json")
+    differences = list(_differences(*infos))
+    if differences and not force:
+        raise GatesError(
+            f"{first} and {second} can't be compared: {'; '.join(differences)}",
+            hint="--force shows them all the same; the decision is hold then",
+        )
+    before, after = load_evidence(first), load_evidence(second)
+    is_baseline = infos[1].baseline is not None and infos[1].baseline.digest == infos[0].task.digest
+    decision, reason = verdict.decision, verdict.reason
+    notes = [*(f"different: {text}" for text in differences), *_environment_notes(*infos)]
+    notes += [f"{name}: {text}" for name, info in zip(("baseline", "candidate"), infos, strict=True) for text in _override_notes(info)]
+    if not is_baseline:
+        notes.append("the candidate's run did not measure this baseline: times are of two runs, not interleaved, and decide nothing")
+    if decision is Decision.MERGE and (differences or not is_baseline):
+        decision, reason = Decision.HOLD, f"the candidate's run did not judge it against {infos[0].task.name} as recorded here"
+    return Comparison(
+        SCHEMA_VERSION, _side(infos[0].task, first, infos[0]), _side(infos[1].task, second, infos[1]), decision, reason,
+        verdict.gates, _speed(after) if is_baseline else None, tuple(notes),
+        tuple(_sections(before, after, after if is_baseline else None)),
+    )
+
+
+def _side(task: TaskInfo, run: Path | None, info: RunInfo) -> SideInfo:
+    device = info.device.name if info.device else None
+    return SideInfo(task.name, task.title, task.digest, run.name if run else None, device, info.started)
+
+
+def _differences(first: RunInfo, second: RunInfo) -> Iterator[str]:
+    if first.task.problem != second.task.problem:
+        yield f"problem {first.task.problem} and {second.task.problem}"
+    for name in sorted({*first.task.shapes, *second.task.shapes}):
+        one, two = first.task.shapes.get(name), second.task.shapes.get(name)
+        if one != two:
+            yield f"shape {name} is {one or 'missing'} and {two or 'missing'}"
+    if first.task.seeds != second.task.seeds:
+        yield f"seeds {list(first.task.seeds)} and {list(second.task.seeds)}"
+    names = [info.device.name if info.device else "no CUDA device" for info in (first, second)]
+    if names[0] != names[1]:
+        yield f"device {names[0]} and {names[1]}"
+
+
+def _environment_notes(first: RunInfo, second: RunInfo) -> Iterator[str]:
+    for tool in sorted({*first.toolchain, *second.toolchain}):
+        one, two = first.toolchain.get(tool), second.toolchain.get(tool)
+        if one != two:
+            yield f"{tool} {one or 'missing'} and {two or 'missing'}"
+    drivers = [info.device.driver if info.device else None for info in (first, second)]
+    if drivers[0] != drivers[1]:
+        yield f"driver {drivers[0]} and {drivers[1]}"
+
+
+def _override_notes(info: RunInfo) -> Iterator[str]:
+    for name, value in sorted(info.task.overrides.items()):
+        yield f"overridden from outside: {name}={value}"
+    if info.git.dirty:
+        yield "the working tree had uncommitted changes"
+
+
+def _speed(evidence: Mapping[str, Any]) -> Speed | None:
+    performance = evidence.get("performance")
+    if performance is None or performance.status != MEASURED or performance.baseline is None:
+        return None
+    limits = {"cache": performance.gated_mode, "min_speedup_pct": performance.bar_pct or 0.0}
+    reading = read(performance, limits)
+    if reading.ruling is None:
+        return None
+    found = reading.ruling.interval
+    return Speed(
+        reading.mode, performance.shape, found.pairs, *(100.0 * (x - 1.0) for x in (found.ratio, found.low, found.high)),
+        performance.bar_pct, reading.floor_pct,
+    )
+
+
+def _sections(before: Mapping[str, Any], after: Mapping[str, Any], timed: Mapping[str, Any] | None) -> Iterator[Section]:
+    builders: tuple[tuple[str, Callable[[], Iterator[Row]]], ...] = (
+        ("Kernel time", lambda: _time_rows(before, after, timed)),
+        ("Compiled resources", lambda: _resource_rows(before.get("ptxas"), after.get("ptxas"))),
+        ("Errors against the reference", lambda: _error_rows(before, after)),
+        ("Machine instructions", lambda: _sass_rows(before.get("sass"), after.get("sass"))),
+        ("Hardware counters", lambda: _counter_rows(before.get("ncu"), after.get("ncu"))),
+        ("Other implementations, for context", lambda: _backend_rows(after.get("performance"))),
+    )
+    for title, build in builders:
+        rows = tuple(build())
+        if rows:
+            yield Section(title, rows)
+
+
+def _time_rows(before: Mapping[str, Any], after: Mapping[str, Any], timed: Mapping[str, Any] | None) -> Iterator[Row]:
+    performance = after.get("performance")
+    other = (timed or before).get("performance")
+    modes = dict.fromkeys([*(performance.figures if performance else ()), *(other.figures if other else ())])
+    for mode in modes:
+        ours = performance.figures.get(mode, {}).get(CANDIDATE) if performance else None
+        theirs = other.figures.get(mode, {}).get(BASELINE if timed else CANDIDATE) if other else None
+        if ours is None and theirs is None:
+            continue
+        for figure in ("p50_us", "p90_us", "mean_us", "std_us"):
+            yield Row(f"{mode} {figure.removesuffix('_us')}", "us", getattr(theirs, figure, None), getattr(ours, figure, None))
+
+
+def _resource_rows(before: PtxasEvidence | None, after: PtxasEvidence | None) -> Iterator[Row]:
+    ours, theirs = _kernels(after), _kernels(before)
+    for key in dict.fromkeys([*theirs, *ours]):
+        one, two = theirs.get(key), ours.get(key)
+        for name, unit, value in (
+            ("registers", "a thread", lambda k: k.registers), ("shared memory", "bytes", _smem),
+            ("spills", "bytes", lambda k: _sum(k.spill_store_bytes, k.spill_load_bytes)),
+            ("occupancy", "%", _occupancy),
+        ):
+            yield Row(f"{key} {name}", unit, value(one) if one else None, value(two) if two else None)
+
+
+def _kernels(evidence: PtxasEvidence | None) -> dict[str, PtxasKernel]:
+    """Kernels by base name and architecture; a number tells instances of one template apart."""
+    found: dict[str, PtxasKernel] = {}
+    for kernel in evidence.kernels if evidence else ():
+        key = f"{kernel.base_name} {kernel.arch}"
+        number = 2
+        while key in found:
+            key = f"{kernel.base_name} #{number} {kernel.arch}"
+            number += 1
+        found[key] = kernel
+    return found
+
+
+def _smem(kernel: PtxasKernel) -> int | None:
+    dynamic = [launch.dynamic_smem_bytes for launch in kernel.launches]
+    if kernel.static_smem_bytes is None or not dynamic or None in dynamic:
+        return None
+    return kernel.static_smem_bytes + max(dynamic)
+
+
+def _occupancy(kernel: PtxasKernel) -> float | None:
+    chip, smem = chip_of(kernel.arch), _smem(kernel)
+    threads = [launch.threads_per_cta for launch in kernel.launches if launch.threads_per_cta]
+    if chip is None or smem is None or kernel.registers is None or not threads:
+        return None
+    return 100.0 * occupancy(chip, kernel.registers, max(threads), smem, kernel.barriers or 0).fraction
+
+
+def _sum(*values: int | None) -> int | None:
+    return None if None in values else sum(values)  # type: ignore[arg-type]
+
+
+def _error_rows(before: Mapping[str, Any], after: Mapping[str, Any]) -> Iterator[Row]:
+    evidence = after.get("correctness")
+    ours = _worst(evidence.cases) if evidence else {}
+    own = before.get("correctness")
+    theirs = _worst(own.cases) if own else _worst(evidence.baseline_cases) if evidence else {}
+    for shape in dict.fromkeys([*theirs, *ours]):
+        for index, figure in enumerate(("max_abs_err", "mean_abs_err")):
+            one, two = theirs.get(shape), ours.get(shape)
+            yield Row(f"{shape} {figure}", "", one[index] if one else None, two[index] if two else None)
+
+
+def _worst(cases: Any) -> dict[str, tuple[float | None, float | None]]:
+    found: dict[str, tuple[float | None, float | None]] = {}
+    for case in cases:
+        for output in case.outputs:
+            if output.max_abs_err is None or output.mean_abs_err is None:
+                continue
+            largest, mean = found.get(case.shape, (0.0, 0.0))
+            found[case.shape] = (max(largest or 0.0, output.max_abs_err), max(mean or 0.0, output.mean_abs_err))
+    return found
+
+
+def _sass_rows(before: Any, after: Any) -> Iterator[Row]:
+    ours = {(f.base_name, f.arch): f for f in after.functions} if after else {}
+    theirs = {(f.base_name, f.arch): f for f in before.functions} if before else {}
+    for key in dict.fromkeys([*theirs, *ours]):
+        one, two = theirs.get(key), ours.get(key)
+        classes = dict.fromkeys([*(one.classes if one else ()), *(two.classes if two else ())])
+        for name in classes:
+            values = [side.classes.get(name, 0) if side else None for side in (one, two)]
+            if any(values):
+                yield Row(f"{key[0]} {key[1]} {name}", "instructions", *values)
+
+
+def _counter_rows(before: Any, after: Any) -> Iterator[Row]:
+    ours, theirs = (_counters(side) for side in (after, before))
+    for name in dict.fromkeys([*theirs, *ours]):
+        one, two = theirs.get(name), ours.get(name)
+        yield Row(name, (two or one).unit, one.value if one else None, two.value if two else None)
+
+
+def _counters(evidence: Any) -> dict[str, Any]:
+    return {counter.name: counter for counter in evidence.counters} if evidence else {}
+
+
+def _backend_rows(performance: Any) -> Iterator[Row]:
+    for name, backend in (performance.backends if performance else {}).items():
+        yield Row(name, "us", None, backend.p50_us if backend.p50_us is not None else backend.message)

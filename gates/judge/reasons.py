@@ -1,0 +1,30 @@
+"""Reason codes that several gates share: why a gate could not be run at all.
+
+The code is ``<gate>.<reason>``, e.g. ``performance.no_device``.
+"""
+
+from __future__ import annotations
+
+from gates.records import GateResult, Status
+
+REASONS = {
+    "build_failed": "the stage did not compile, so there is nothing to judge. The compiler's own message is in the sentence, "
+    "its whole output in the run's build.log.",
+    "no_tool": "a tool that the gate needs was not found. The sentence names it and how to get it; `gates doctor` lists all.",
+    "no_device": "the gate needs a CUDA device and there is none here. Run `gates run TASK --profile full` on a machine with one.",
+    "correctness_failed": "a wrong kernel is not timed or profiled: its speed means nothing. Repair correctness first.",
+    "not_applicable": "task.yaml declares, with a reason, that this gate can't apply to the task.",
+    "pass": "every check of the gate passed.",
+    "nothing_checked": "no check could be made, so the gate came to no verdict.",
+}
+
+
+def not_run(gate: str, reason: str, sentence: str) -> GateResult:
+    """A gate that was not run, for one of ``REASONS``."""
+    assert reason in REASONS
+    return GateResult(gate, Status.NOT_RUN, f"{gate}.{reason}", sentence)
+
+
+def build_failed(gate: str, sentence: str) -> GateResult:
+    """A gate that failed because the stage does not compile."""
+    return GateResult(gate, Status.FAIL, f"{gate}.build_failed", sentence)

@@ -1,0 +1,44 @@
+"""From stored evidence to verdicts: which file and which judge belong to which gate."""
+
+from __future__ import annotations
+
+import importlib
+from pathlib import Path
+from typing import Any
+
+from gates.evidence import RunInfo, read_record
+from gates.records import GateResult, Status
+from gates.task import GATES
+
+_RECORDS = {
+    "ptxas": "PtxasEvidence", "sass": "SassEvidence", "correctness": "CorrectnessEvidence",
+    "sanitizer": "SanitizerEvidence", "performance": "PerformanceEvidence", "ncu": "NcuEvidence",
+}
+
+
+def load_evidence(folder: Path) -> dict[str, Any]:
+    """Gate -> its evidence record, for each gate that left a file in ``folder``."""
+    found = {}
+    for gate in GATES:
+        if (folder / f"{gate}.json").is_file():
+            found[gate] = read_record(_record(gate), folder, f"{gate}.json")
+    return found
+
+
+def rejudge(run: Path, info: RunInfo, gate: str) -> GateResult | None:
+    """The verdict of ``gate`` from the run's stored evidence and limits; None where it left none."""
+    reason = info.task.not_applicable.get(gate)
+    if reason and gate != "performance":  # a first rung's performance is measured all the same
+        return GateResult(gate, Status.NOT_APPLICABLE, f"{gate}.not_applicable", reason)
+    if not (run / f"{gate}.json").is_file():
+        return None
+    evidence = read_record(_record(gate), run, f"{gate}.json")
+    baseline_file = run / "baseline" / f"{gate}.json"
+    baseline = read_record(_record(gate), run / "baseline", f"{gate}.json") if baseline_file.is_file() else None
+    judge = importlib.import_module(f"gates.judge.{gate}").judge
+    options = {"not_applicable_reason": reason} if gate == "performance" else {}
+    return judge(evidence, info.task.limits.get(gate, {}), baseline, **options)
+
+
+def _record(gate: str) -> type:
+    return getattr(importlib.import_module(f"gates.parse.{gate}"), _RECORDS[gate])

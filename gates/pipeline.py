@@ -1,0 +1,159 @@
+"""One run, from task to decision: build, gate after gate, evidence, verdict.
+
+Each gate's evidence is written first and then judged from the written file, so that what can be
+judged again later is what was judged now.
+"""
+
+from __future__ import annotations
+
+import dataclasses
+import os
+import platform
+import sys
+import tempfile
+from collections.abc import Mapping
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+from gates import __version__
+from gates.compare import compare_within
+from gates.errors import EXIT_HOLD, GatesError
+from gates.evidence import (
+    SCHEMA_VERSION,
+    RunDirectory,
+    RunInfo,
+    TaskInfo,
+    Verdict,
+    portable,
+    project_root,
+    run_label,
+    utc_now,
+)
+from gates.judge.decision import decide, exit_code
+from gates.render.console import Progress
+from gates.revision import revision
+from gates.run import device as devices
+from gates.run.describe import describe
+from gates.run.toolchain import find_toolchain
+from gates.steps import Session, judge_step
+from gates.task import GATES, Task, find_task, load_baseline
+
+CPU_GATES = ("ptxas", "sass", "correctness", "sanitizer")
+_RECORDED_VARIABLES = ("CUDA_HOME", "CUDA_VISIBLE_DEVICES", "CXX", "NVCC_CCBIN", "PYTORCH_CUDA_ALLOC_CONF", "GATES_JOBS", "GATES_REVISION")
+
+
+@dataclass(frozen=True)
+class Options:
+    """What the user asked for."""
+
+    task: str
+    profile: str = "auto"
+    shapes: tuple[str, ...] | None = None
+    seeds: tuple[int, ...] | None = None
+    device: int = 0
+    toggles: Mapping[str, str] = dataclasses.field(default_factory=dict)
+    results: Path = Path("results")
+    build_dir: Path = Path("build")
+    jobs: int | None = None
+    argv: tuple[str, ...] = ()
+
+
+@dataclass(frozen=True)
+class Outcome:
+    """A finished run."""
+
+    path: Path
+    info: RunInfo
+    verdict: Verdict
+    exit_code: int
+
+
+def run_task(options: Options, progress: Progress) -> Outcome:
+    """Run the gates of a task and publish the run directory.
+
+    Raises GatesError for bad input, a results folder that can't be written, and a full profile
+    without a CUDA device (exit code 3).
+    """
+    task = find_task(options.task, options.toggles)
+    baseline = load_baseline(task)
+    profile, why, device = choose_profile(options.profile, options.device)
+    shapes, seeds = options.shapes or task.shapes, options.seeds or task.seeds
+    with RunDirectory(options.results, task.name) as directory, tempfile.TemporaryDirectory(prefix="gates-") as scratch:
+        progress.step(f"{task.name}: reading the problem")
+        wanted = dict.fromkeys([*shapes, *_timed_shape(task)])
+        sizes = describe(task.folder, task.problem, tuple(wanted), work=Path(scratch), limit_s=task.time_limit_s)
+        toolchain = find_toolchain()
+        info = RunInfo(
+            SCHEMA_VERSION, __version__, _task_info(task, sizes, shapes, seeds),
+            _task_info(baseline, sizes, shapes, seeds) if baseline else None,
+            profile, why, CPU_GATES if profile == "cpu" else GATES, revision(task.folder),
+            tuple(portable(part, project_root(task.folder)) for part in options.argv),
+            {name: tool.version if (tool := toolchain.get(name)) else None for name in toolchain.tools},
+            device.record if device else None, _environment(task), platform.platform(), _time(), "",
+        )
+        session = Session(
+            task, baseline, shapes, seeds, toolchain, device, directory, Path(scratch), options.build_dir, options.jobs, progress,
+        )
+        session.build()
+        results = []
+        for gate in GATES:
+            results.append(judge_step(session, info, gate))
+            progress.result(results[-1])
+        decision, reason = decide(results, info.task.overrides)
+        verdict = Verdict(SCHEMA_VERSION, decision, reason, tuple(results))
+        info = dataclasses.replace(info, ended=_time())
+        directory.write_json("run.json", info)
+        directory.write_json("verdict.json", verdict)
+        directory.write_text("COMPARE.md", compare_within(directory.path, info, verdict).markdown())
+        path = directory.publish(run_label(_instant(info.started), info.git, info.device.name if info.device else "cpu"))
+    return Outcome(path, info, verdict, exit_code(results, info.asked_gates))
+
+
+def choose_profile(asked: str, index: int) -> tuple[str, str, devices.DeviceInfo | None]:
+    """(cpu or full, why, the device). Raises GatesError, exit code 3, for full without such a device."""
+    found = devices.probe()
+    device = found.devices[index] if index < len(found.devices) else None
+    reason = found.reason or f"no CUDA device {index}: there are {len(found.devices)}"
+    if asked == "cpu":
+        return "cpu", "asked for", None
+    if device is not None:
+        return "full", "asked for" if asked == "full" else f"{device.name} is usable", device
+    if asked == "full" or index:
+        raise GatesError(reason, hint="--profile cpu runs what needs no device", exit_code=EXIT_HOLD)
+    return "cpu", reason, None
+
+
+def _timed_shape(task: Task) -> tuple[str, ...]:
+    shape = task.gates["performance"].get("shape")
+    return (shape,) if shape else ()
+
+
+def _task_info(task: Task, sizes: Mapping[str, dict[str, int]], shapes: tuple[str, ...], seeds: tuple[int, ...]) -> TaskInfo:
+    overrides: dict[str, Any] = dict(task.overrides)
+    if set(shapes) != set(task.shapes):
+        overrides["shapes"] = ",".join(shapes)
+    if set(seeds) != set(task.seeds):
+        overrides["seeds"] = ",".join(map(str, seeds))
+    return TaskInfo(
+        task.name, task.title, task.digest(), task.problem, task.kernels, dict(task.toggles), overrides, task.arch,
+        dict(sizes), seeds, {gate: dict(limits) for gate, limits in task.gates.items()}, dict(task.not_applicable),
+    )
+
+
+def _environment(task: Task) -> dict[str, str]:
+    root = project_root(task.folder)
+    names = (*_RECORDED_VARIABLES, *task.toggles)
+    return {name: portable(os.environ[name], root) for name in names if os.environ.get(name)} | {
+        "python": sys.version.split()[0],
+    }
+
+
+def _time() -> str:
+    return utc_now().isoformat(timespec="milliseconds")
+
+
+def _instant(text: str) -> Any:
+    from datetime import datetime
+
+    return datetime.fromisoformat(text)

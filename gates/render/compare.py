@@ -1,0 +1,97 @@
+"""COMPARE.md: the decision first, then the gates, the speed, and the rows that changed."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+from gates.records import Status
+from gates.render.markdown import details, escape, number, table
+
+if TYPE_CHECKING:
+    from gates.compare import Comparison, Row, Section
+
+_OPEN = ("Kernel time",)  # sections a reviewer wants to see without a click
+
+
+def markdown(comparison: Comparison) -> str:
+    """The report's text; ends with a newline."""
+    candidate, base = comparison.candidate, comparison.baseline
+    against = f" against {base.task}" if base else ""
+    parts = [
+        f"# {comparison.decision.value}: {escape(candidate.task + against)}\n",
+        f"{escape(comparison.reason)}.\n",
+        _where(comparison),
+    ]
+    if comparison.notes:
+        parts.append("".join(f"- note: {escape(note)}\n" for note in comparison.notes))
+    parts.append(table(
+        ("gate", "status", "code", "what was seen"),
+        [(result.gate, result.status.value.replace("_", " "), result.code, result.sentence) for result in comparison.gates],
+    ))
+    hints = _hints(comparison)
+    if hints:
+        parts.append("What to look at next:\n\n" + "".join(f"- {hint}\n" for hint in hints))
+    if comparison.speed is not None:
+        parts.append(_speed(comparison))
+    for section in comparison.sections:
+        if section.title in _OPEN:
+            parts.append(f"## {section.title}\n")
+            parts.append(_rows(section))
+        else:
+            parts.append(details(_summary(section), _rows(section)))
+    return "\n".join(parts)
+
+
+def _where(comparison: Comparison) -> str:
+    side = comparison.candidate
+    run = f"run `{side.run}`, " if side.run else ""
+    base = f"; baseline run `{comparison.baseline.run}`" if comparison.baseline and comparison.baseline.run else ""
+    return f"{run}{escape(side.device or 'no CUDA device')}, {side.started}{base}\n"
+
+
+def _speed(comparison: Comparison) -> str:
+    speed = comparison.speed
+    assert speed is not None
+    bar = "no bar" if speed.bar_pct is None else f"bar {speed.bar_pct:g} %"
+    floor = "noise floor unknown" if speed.noise_floor_pct is None else f"noise floor {speed.noise_floor_pct:.2f} %"
+    return (
+        f"**Speed-up {speed.speedup_pct:+.2f} %**, interval {speed.low_pct:+.2f} to {speed.high_pct:+.2f} %, {bar}, {floor}, "
+        f"{speed.pairs} interleaved pairs, {escape(speed.shape)}, {speed.mode} L2.\n"
+    )
+
+
+def _hints(comparison: Comparison, most: int = 6) -> list[str]:
+    found: dict[str, None] = {}
+    for result in comparison.gates:
+        for check in result.checks:
+            if check.status in (Status.FAIL, Status.INCONCLUSIVE) and check.hint:
+                found[f"{result.gate}, {escape(check.where or check.name)}: {escape(check.hint)}"] = None
+    return list(found)[:most]
+
+
+def _rows(section: Section) -> str:
+    return table(
+        ("quantity", "unit", "baseline", "candidate", "change"),
+        [(row.name, row.unit, _cell(row.baseline), _cell(row.candidate), _change(row)) for row in section.rows],
+        right=(2, 3, 4),
+    )
+
+
+def _cell(value: float | int | str | None) -> str:
+    return "missing" if value is None else number(value)
+
+
+def _change(row: Row) -> str:
+    one, two = row.baseline, row.candidate
+    if not isinstance(one, (int, float)) or not isinstance(two, (int, float)):
+        return ""
+    if one == two:
+        return "="
+    if isinstance(one, int) and isinstance(two, int):
+        return f"{two - one:+d}"
+    return f"{(two / one - 1) * 100:+.1f} %" if one else ""
+
+
+def _summary(section: Section) -> str:
+    changed = sum(row.baseline != row.candidate for row in section.rows)
+    return f"{section.title}: {len(section.rows)} rows, {changed} differ"

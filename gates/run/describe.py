@@ -1,0 +1,40 @@
+"""Job "describe": what a problem says of its shapes, asked before anything is built.
+
+The problem module may need torch, so it is read in a runner process; an unknown shape is refused here.
+"""
+
+from __future__ import annotations
+
+import sys
+from collections.abc import Mapping, Sequence
+from pathlib import Path
+from typing import Any
+
+from gates.errors import GatesError
+from gates.run.attempt import ResultWriter, attempt
+
+
+def describe(
+    folder: Path, problem: str, shapes: Sequence[str], *, work: Path, limit_s: float, python: str = sys.executable
+) -> dict[str, dict[str, int]]:
+    """Dimensions of the named shapes; GatesError for an unknown shape or a problem that can't be read."""
+    job = {"kind": "describe", "problem": problem, "folder": str(folder), "shapes": list(shapes)}
+    tried = attempt(folder, job, work, limit_s=limit_s, name="describe", python=python)
+    if (refusal := tried.refusal()) is not None:
+        raise refusal
+    for line in tried.own():
+        if line.get("type") == "shapes":
+            return line["shapes"]
+    last = (tried.output_tail.strip().splitlines() or ["it printed nothing"])[-1]
+    raise GatesError(f"the runner of {folder.name} could not read its problem ({tried.cause}): {last}")
+
+
+def execute(job: Mapping[str, Any], folder: Path) -> None:
+    """Write one ``shapes`` line for the problem of ``job``."""
+    from gates import problem as problems
+    from gates.run.correctness import check_shapes
+
+    with ResultWriter(job) as writer:
+        problem = problems.load(job["problem"], Path(job["folder"]))
+        check_shapes(problem, job["shapes"])
+        writer.write("shapes", shapes={name: dict(problem.SHAPES[name]) for name in job["shapes"]})

@@ -1,0 +1,251 @@
+"""What each gate needs done before it can judge: run, parse, write the evidence.
+
+A step returns None when it has written its gate's evidence, or the verdict itself where nothing
+could be run (no device, no build, a gate before it failed).
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Any
+
+from gates.evidence import RunDirectory, RunInfo, portable, project_root
+from gates.judge.reasons import build_failed, not_run
+from gates.judging import rejudge
+from gates.parse import correctness as correctness_evidence
+from gates.parse import performance as performance_evidence
+from gates.parse import ptxas as ptxas_evidence
+from gates.parse import sanitizer as sanitizer_evidence
+from gates.parse import sass as sass_evidence
+from gates.records import GateResult, Status, to_json
+from gates.render.console import Progress
+from gates.run.attempt import attempt
+from gates.run.build import BuildResult, build
+from gates.run.correctness import draw_seed, run_correctness
+from gates.run.device import DeviceInfo
+from gates.run.sanitizer import run_sanitizer_device, run_sanitizer_emulator, write_cases
+from gates.run.static import StaticTexts, collect
+from gates.run.timing import run_timing
+from gates.run.toolchain import Toolchain
+from gates.task import Task
+
+NO_DEVICE = "no CUDA device"
+
+
+@dataclass
+class Session:
+    """What the steps of one run share."""
+
+    task: Task
+    baseline: Task | None
+    shapes: tuple[str, ...]
+    seeds: tuple[int, ...]
+    toolchain: Toolchain
+    device: DeviceInfo | None
+    directory: RunDirectory
+    scratch: Path
+    build_dir: Path
+    jobs: int | None
+    progress: Progress
+    builds: dict[str, BuildResult] = field(default_factory=dict)
+    results: dict[str, GateResult] = field(default_factory=dict)
+    _texts: dict[str, StaticTexts] = field(default_factory=dict)
+    _cases: list[str] | None = None
+
+    @property
+    def emulated(self) -> bool:
+        """Whether kernels run on the CPU emulator."""
+        return self.device is None
+
+    @property
+    def cuda(self) -> str:
+        """The device as runner jobs name it."""
+        return f"cuda:{self.device.index}" if self.device else "cpu"
+
+    def tasks(self) -> list[tuple[Task, str]]:
+        """Candidate and baseline, each with the folder of the run directory that its evidence goes to."""
+        return [(self.task, ""), *([(self.baseline, "baseline/")] if self.baseline else [])]
+
+    def build(self) -> None:
+        """Build candidate and baseline; what failed is in build.json, and each gate says what it lacks."""
+        want = {"cubin", "emulator", *(() if self.emulated else ("device",))}
+        for task, folder in self.tasks():
+            kinds = want | ({"emulator_asan"} if self.emulated and task is self.task else set())
+            self.progress.step(f"{task.name}: compiling")
+            result = build(
+                task, self.toolchain, self.build_dir, device_arch=self.device.arch if self.device else None,
+                want=kinds, jobs=self.jobs, progress=self.progress.step,
+            )
+            self.builds[task.name] = result
+            self.write(f"{folder}build.json", result.evidence())
+            self.directory.write_text(f"{folder}build.log", portable(result.log_text, project_root(task.folder)))
+            for failure in result.failures:
+                self.progress.done(f"{task.name}: {failure.sentence}")
+            self.progress.done(f"{task.name}: built in {result.wall_s:.1f} s")
+
+    def side(self, task: Task, kind: str) -> dict[str, Any]:
+        """The task's library as runner jobs name it; ``kind`` is device, emulator or emulator_asan."""
+        return {
+            "name": task.name, "library": str(self.builds[task.name].path(kind)), "entry": task.entry,
+            "folder": str(task.folder), "problem": task.problem, "emulated": kind != "device",
+        }
+
+    def missing(self, gate: str, kind: str) -> GateResult | None:
+        """The verdict of a gate whose library was not built; None where it was."""
+        failure = self.builds[self.task.name].failure(kind)
+        if failure is None:
+            return None
+        if failure.missing_tool:
+            return not_run(gate, "no_tool", f"{failure.sentence}; {failure.hint}")
+        return build_failed(gate, failure.sentence)
+
+    def after_correctness(self, gate: str) -> GateResult | None:
+        """The verdict of a gate that means nothing for a wrong kernel."""
+        if self.results["correctness"].status is Status.FAIL:
+            return not_run(gate, "correctness_failed", "correctness failed")
+        return None
+
+    def texts(self, task: Task) -> StaticTexts:
+        """The compiler's texts of a task's build, read once."""
+        if task.name not in self._texts:
+            self._texts[task.name] = collect(self.builds[task.name], self.toolchain)
+        return self._texts[task.name]
+
+    def launches(self, task: Task) -> list[dict[str, Any]] | None:
+        """How the task launches its kernels, as the emulator saw it; None where that could not be seen."""
+        if self.builds[task.name].path("emulator") is None:
+            return None
+        side = self.side(task, "emulator")
+        if self._cases is None:
+            cases = write_cases(side, self.shapes, work=self.scratch / "launches", limit_s=task.time_limit_s, smallest=True)
+            self._cases = [case["path"] for case in cases]
+        job = {"kind": "case", "mode": "replay", "side": side, "paths": self._cases[:1], "launches": 1}
+        tried = attempt(task.folder, job, self.scratch / "launches", limit_s=task.time_limit_s, name=task.name)
+        found = [line["emulator_launches"] for line in tried.own() if line.get("type") == "case"]
+        return found[0] if found else None
+
+    def write(self, name: str, record: Any) -> None:
+        """Write evidence into the run directory, without this machine's paths."""
+        self.directory.write_json(name, _portable(to_json(record), project_root(self.task.folder)))
+
+
+def judge_step(session: Session, info: RunInfo, gate: str) -> GateResult:
+    """Do what ``gate`` needs, then judge it from the evidence file that this wrote."""
+    declared = gate in session.task.not_applicable and gate != "performance"
+    result = None if declared else _STEPS[gate](session)
+    if result is None:
+        result = rejudge(session.directory.path, info, gate)
+    assert result is not None, f"{gate} left neither evidence nor a verdict"
+    session.results[gate] = result
+    return result
+
+
+def _static(session: Session, gate: str) -> GateResult | None:
+    """ptxas's log or the disassembly of candidate and baseline, for each architecture."""
+    for task, folder in session.tasks():
+        result = session.builds[task.name]
+        failure = result.failure("cubin")
+        if failure is not None and task is session.task:
+            if failure.missing_tool:
+                return not_run(gate, "no_tool", f"{failure.sentence}; {failure.hint}")
+            return build_failed(gate, failure.sentence)
+        if failure is not None:
+            continue  # a broken baseline leaves the candidate's own limits to judge
+        texts = session.texts(task)
+        if gate == "ptxas":
+            evidence: Any = ptxas_evidence.gather(
+                texts.logs, session.launches(task), task.kernels, texts.resource_usage,
+                demangled=texts.demangled, relocatable=result.relocatable,
+            )
+        else:
+            evidence = sass_evidence.gather(texts.sass, task.kernels, demangled=texts.demangled, missing_reason="; ".join(texts.reasons))
+        session.write(f"{folder}{gate}.json", evidence)
+    return None
+
+
+def _correctness(session: Session) -> GateResult | None:
+    """Every case of shapes x seeds, on the device or on the emulator, beside the baseline's."""
+    kind = "emulator" if session.emulated else "device"
+    if (missing := session.missing("correctness", kind)) is not None:
+        return missing
+    task, limits = session.task, session.task.gates["correctness"]
+    match = limits.get("match_baseline") and session.baseline and session.builds[session.baseline.name].path(kind)
+    session.progress.step(f"{task.name}: correctness, {len(session.shapes)} shapes x {len(session.seeds)} seeds on the {kind}")
+    raw = run_correctness(
+        session.side(task, kind), session.shapes, session.seeds, work=session.scratch / "correctness",
+        limit_s=task.time_limit_s, device=session.cuda,
+        baseline=session.side(session.baseline, kind) if match and session.baseline else None,
+        extra_seeds=(draw_seed(),), bad_atol=limits.get("bad_atol"),
+        end_to_end_bad_atol=limits.get("end_to_end", {}).get("bad_atol"),
+    )
+    session.write("correctness.json", correctness_evidence.parse(raw))
+    return None
+
+
+def _sanitizer(session: Session) -> GateResult | None:
+    """The smallest and the odd shapes under compute-sanitizer, or the emulator under AddressSanitizer."""
+    kind = "emulator_asan" if session.emulated else "device"
+    if (missing := session.missing("sanitizer", kind)) is not None:
+        return missing
+    task, work = session.task, session.scratch / "sanitizer"
+    session.progress.step(f"{task.name}: memory checks on the {'emulator' if session.emulated else 'device'}")
+    if session.emulated:
+        raw = run_sanitizer_emulator(
+            session.side(task, kind), session.shapes, work=work, limit_s=task.time_limit_s, compiler=session.toolchain.need("g++").path,
+        )
+    else:
+        tool = session.toolchain.get("compute-sanitizer")
+        raw = run_sanitizer_device(
+            session.side(task, kind), session.shapes, work=work, limit_s=task.time_limit_s,
+            compute_sanitizer=tool.path if tool else None, device=session.cuda,
+        )
+    session.write("sanitizer.json", sanitizer_evidence.parse(raw))
+    return None
+
+
+def _performance(session: Session) -> GateResult | None:
+    """Candidate and baseline, interleaved, on the device."""
+    if session.device is None:
+        return not_run("performance", "no_device", NO_DEVICE)
+    if (missing := session.missing("performance", "device") or session.after_correctness("performance")) is not None:
+        return missing
+    task, limits = session.task, session.task.gates["performance"]
+    base = session.baseline if session.baseline and session.builds[session.baseline.name].path("device") else None
+    session.progress.step(f"{task.name}: timing against {base.name if base else 'nothing'}, interleaved")
+    raw = run_timing(
+        session.side(task, "device"), shape=limits["shape"], work=session.scratch / "timing", limit_s=task.time_limit_s,
+        bar_pct=limits["min_speedup_pct"], baseline=session.side(base, "device") if base else None,
+        output_limits=task.gates["correctness"], device=session.cuda, cache=limits.get("cache", "cold"),
+    )
+    session.write("performance.json", performance_evidence.parse(raw))
+    return None
+
+
+def _portable(value: Any, root: Path) -> Any:
+    """The same data without this machine's paths in its texts."""
+    if isinstance(value, str):
+        return portable(value, root)
+    if isinstance(value, dict):
+        return {key: _portable(item, root) for key, item in value.items()}
+    if isinstance(value, (list, tuple)):
+        return [_portable(item, root) for item in value]
+    return value
+
+
+def _ncu(session: Session) -> GateResult | None:
+    """Hardware counters of candidate and baseline, on the device."""
+    if session.device is None:
+        return not_run("ncu", "no_device", NO_DEVICE)
+    raise NotImplementedError
+
+
+_STEPS: dict[str, Callable[[Session], GateResult | None]] = {
+    "ptxas": lambda session: _static(session, "ptxas"),
+    "sass": lambda session: _static(session, "sass"),
+    "correctness": _correctness,
+    "sanitizer": _sanitizer,
+    "performance": _performance,
+    "ncu": _ncu,
+}

@@ -37,6 +37,7 @@ def build(variant: str, folder: Path) -> Kernel:
     major, minor = torch.cuda.get_device_capability()
     library = folder / f"{variant.replace(':', '-').replace(',', '-').replace('=', '_')}.so"
     command = ["nvcc", "-std=c++17", "-O3", "-shared", "-Xcompiler", "-fPIC", f"-arch=sm_{major}{minor}", "-lineinfo"]
+    command += task.get("nvcc_flags", [])
     command += [f"-D{key}={value}" for key, value in toggles.items()] + [str(ROOT / task["sources"][0]), "-o", str(library)]
     subprocess.run(command, check=True)
     return Kernel(library, task["entry"])

@@ -3,6 +3,7 @@
 
 #include <cstddef>
 #include <cstdint>
+#include <cstring>
 #include <type_traits>
 
 #include <cuda_fp16.h>
@@ -22,17 +23,6 @@
 #define DEBUG_PRINT 0
 #endif
 
-// Tile sizes can be tried with -D too; the defaults are the ones that the stages are gated with.
-#ifndef BLOCK_M
-#define BLOCK_M 32
-#endif
-#ifndef BLOCK_N
-#define BLOCK_N 64
-#endif
-#ifndef PIPELINE_DEPTH
-#define PIPELINE_DEPTH 2
-#endif
-
 namespace sdpa {
 
 static_assert(USE_WMMA_QK == 0 || USE_WMMA_QK == 1, "USE_WMMA_QK is 0 or 1");
@@ -46,8 +36,8 @@ constexpr bool kUseCpAsync = USE_CP_ASYNC == 1;
 constexpr bool kDebugPrint = DEBUG_PRINT == 1;
 
 constexpr int kHeadDim = 64;           // D, elements
-constexpr int kBlockM = BLOCK_M;       // query rows of a CTA: 32 give 128 CTAs on B1 H8 S512, for 132 SMs
-constexpr int kBlockN = BLOCK_N;       // keys of a tile
+constexpr int kBlockM = 32;            // query rows of a CTA: 32 give 128 CTAs on B1 H8 S512, for 132 SMs
+constexpr int kBlockN = 64;            // keys of a tile
 constexpr int kThreads = 128;          // of a CTA
 constexpr int kWarps = kThreads / 32;
 constexpr int kFragment = 16;          // edge of a WMMA fragment: m16n16k16
@@ -60,11 +50,13 @@ constexpr int kWarpsN = kWarps / kWarpsM;
 constexpr int kWarpKeys = kBlockN / kWarpsN;
 constexpr int kWarpColumns = kHeadDim / kWarpsN;
 
-static_assert(kBlockM == 16 || kBlockM == 32 || kBlockM == 64, "the 4 warps are laid out over 16-row strips: 1, 2 or 4");
+static_assert(kThreads == 128 || kThreads == 256, "4 or 8 warps: the score tile has 8 fragments to share out");
+static_assert(kBlockM % kFragment == 0 && kWarps % kWarpsM == 0, "the same number of warps on each strip of 16 query rows");
 static_assert((kBlockN & (kBlockN - 1)) == 0 && kBlockN >= 32, "softmax wraps columns with a mask, so a power of two");
-static_assert(kWarpKeys % kFragment == 0, "a warp's share of the keys is whole 16-wide fragments");
-static_assert(kWarpColumns % kFragment == 0, "a warp's share of O's columns is whole 16-wide fragments");
+static_assert(kWarpKeys >= kFragment && kWarpKeys % kFragment == 0, "a warp's share of the keys is whole 16-wide fragments");
+static_assert(kWarpColumns >= kFragment && kWarpColumns % kFragment == 0, "a warp's share of O's columns is whole 16-wide fragments");
 static_assert(kBlockN * kHeadDim % (kThreads * kChunkBytes) == 0, "every thread moves the same number of chunks of K and V");
+static_assert(kBlockM * kHeadDim % (kThreads * 8) == 0, "every thread writes the same number of 16-byte chunks of O");
 
 // Elements as the inner loops want them: half for tensor cores, float for FMA (a conversion once a tile, not once a use).
 using QkElement = std::conditional_t<kUseWmmaQk, __half, float>;
@@ -80,9 +72,12 @@ constexpr int kScoreLd = kScoreColumns + 8;
 constexpr int kProbabilityLd = kBlockN + 8;  // half
 
 constexpr int kTileBytes = kBlockN * kHeadDim;            // FP8 bytes of one tile of K, or of V
-constexpr int kTileChunks = kTileBytes / kChunkBytes / kThreads;  // a thread's share
-constexpr int kQueryChunks = kBlockM * kHeadDim / kChunkBytes;    // of the CTA
-constexpr int kPipelineDepth = PIPELINE_DEPTH;            // tiles requested ahead of the one being computed
+constexpr int kTileChunks = kTileBytes / kChunkBytes / kThreads;  // a thread's share of a tile
+constexpr int kQueryChunks = (kBlockM * kHeadDim / kChunkBytes + kThreads - 1) / kThreads;  // a thread's share of Q, at most
+constexpr int kPipelineDepth = 2;                         // staging buffers: tiles of bytes on their way at once
+// V as elements is double-buffered where the next tile is converted while P·V reads this one. K need not be: Q·K^T is
+// over by then.
+constexpr int kValueBuffers = kUseCpAsync ? 2 : 1;
 
 // FP8 tiles on their way from global memory. A thread converts the very chunks that it copied.
 struct Staging {
@@ -99,7 +94,7 @@ struct Nothing {};
 struct SharedTiles {
     alignas(128) QkElement q[kBlockM * kTileLd<QkElement>];  // raw FP8 values, unscaled, as are k and v
     alignas(128) QkElement k[kBlockN * kTileLd<QkElement>];
-    alignas(128) PvElement v[kBlockN * kTileLd<PvElement>];
+    alignas(128) PvElement v[kValueBuffers][kBlockN * kTileLd<PvElement>];
     // One buffer, four uses in turn: row numbers for the WMMA accumulator, Q·K^T, float P, O.
     alignas(128) float scores[kBlockM * kScoreLd];
     alignas(16) float rescale[kBlockM];    // exp(m_old - m_new) of each query row, this tile
@@ -110,5 +105,13 @@ struct SharedTiles {
 
 constexpr int kSharedBytes = sizeof(SharedTiles);
 static_assert(kSharedBytes <= 99 * 1024, "sm_89 gives a CTA at most 99 KiB of shared memory");
+
+// Two floats, rounded to half, as one register.
+__device__ __forceinline__ unsigned pack_halves(float low, float high) {
+    const __half2 pair = __floats2half2_rn(low, high);
+    unsigned bits;
+    std::memcpy(&bits, &pair, sizeof bits);
+    return bits;
+}
 
 }  // namespace sdpa

@@ -22,13 +22,15 @@ public:
     __device__ __forceinline__ void begin(float* scratch, const WarpPlace& place) {
         if constexpr (UseWmma) {
             namespace wmma = nvcuda::wmma;
-            float* strip = scratch + place.row * kScoreLd + place.column;
-            for (int i = threadIdx.x % 32; i < kFragment * kFragment; i += 32) {
-                strip[i / kFragment * kScoreLd + i % kFragment] = static_cast<float>(place.row + i / kFragment);
+            float* corner = scratch + place.row * kScoreLd + place.column;
+#pragma unroll
+            for (int i = 0; i < Tensor::kElements; ++i) {
+                const int row = place.lane_row + i / 2 * 4;
+                corner[row * kScoreLd + place.lane_group + i % 2 * 8] = static_cast<float>(place.row + row);
             }
             __syncwarp();
             typename Tensor::Accumulator numbers;
-            wmma::load_matrix_sync(numbers, strip, kScoreLd, wmma::mem_row_major);
+            wmma::load_matrix_sync(numbers, corner, kScoreLd, wmma::mem_row_major);
 #pragma unroll
             for (int i = 0; i < Tensor::kElements; ++i) state_.rows[i] = static_cast<int>(numbers.x[i]);
 #pragma unroll
@@ -59,7 +61,7 @@ public:
                 }
             }
         } else {
-            // A thread holds 4 rows x kQuads * 4 columns: for 4 keys, 4 + 4 * kQuads vector reads feed 64 * kQuads FMA.
+            // A thread holds 4 rows x kColumns columns: for 4 keys, 4 reads of P and 4 or more of V feed 16 * kColumns FMA.
 #pragma unroll
             for (int i = 0; i < 4; ++i) {
                 const float factor = rescale[place.row + place.lane_row + 4 * i];
@@ -67,7 +69,7 @@ public:
                 for (int c = 0; c < Scalar::kColumns; ++c) state_.sums[i][c] *= factor;
             }
             const float* p_row = p + (place.row + place.lane_row) * kLd;
-            const float* v_row = v + place.column + 4 * place.lane_group;
+            const float* v_row = v + place.column + Scalar::kVector * place.lane_group;
 #pragma unroll 4
             for (int key = 0; key < kBlockN; key += 4) {
                 float weights[4][4];
@@ -79,15 +81,15 @@ public:
 #pragma unroll
                 for (int step = 0; step < 4; ++step) {
 #pragma unroll
-                    for (int quad = 0; quad < Scalar::kQuads; ++quad) {
-                        const float4 value =
-                            *reinterpret_cast<const float4*>(v_row + (key + step) * kTileLd<float> + 32 * quad);
+                    for (int part = 0; part < Scalar::kVectors; ++part) {
+                        const float* place_in_row = v_row + (key + step) * kTileLd<float> + 8 * Scalar::kVector * part;
+                        const auto values = *reinterpret_cast<const typename Scalar::Vector*>(place_in_row);
 #pragma unroll
                         for (int i = 0; i < 4; ++i) {
-                            state_.sums[i][4 * quad + 0] += weights[i][step] * value.x;
-                            state_.sums[i][4 * quad + 1] += weights[i][step] * value.y;
-                            state_.sums[i][4 * quad + 2] += weights[i][step] * value.z;
-                            state_.sums[i][4 * quad + 3] += weights[i][step] * value.w;
+#pragma unroll
+                            for (int c = 0; c < Scalar::kVector; ++c) {
+                                state_.sums[i][Scalar::kVector * part + c] += weights[i][step] * values.at[c];
+                            }
                         }
                     }
                 }
@@ -108,12 +110,10 @@ public:
 #pragma unroll
             for (int i = 0; i < 4; ++i) {
 #pragma unroll
-                for (int quad = 0; quad < Scalar::kQuads; ++quad) {
-                    const float* four = state_.sums[i] + 4 * quad;
+                for (int c = 0; c < Scalar::kColumns; ++c) {
                     const int row = place.row + place.lane_row + 4 * i;
-                    const int column = place.column + 4 * place.lane_group + 32 * quad;
-                    *reinterpret_cast<float4*>(tile + row * kScoreLd + column) =
-                        make_float4(four[0], four[1], four[2], four[3]);
+                    const int column = Scalar::kVector * (place.lane_group + 8 * (c / Scalar::kVector)) + c % Scalar::kVector;
+                    tile[row * kScoreLd + place.column + column] = state_.sums[i][c];
                 }
             }
         }
@@ -128,28 +128,30 @@ private:
         int rows[kElements];  // tile row of each element; the same for all fragments of the warp
     };
     struct Scalar {
-        static constexpr int kColumns = kWarpColumns / 8;
-        static constexpr int kQuads = kColumns / 4;
+        static constexpr int kColumns = kWarpColumns / 8;             // of a thread
+        static constexpr int kVector = kColumns < 4 ? kColumns : 4;   // neighbouring ones, read at once
+        static constexpr int kVectors = kColumns / kVector;
+        struct alignas(4 * kVector) Vector {
+            float at[kVector];
+        };
         float sums[4][kColumns] = {};
     };
-    static_assert(UseWmma || kWarpColumns >= 32, "8 lanes hold 4 columns of O each");
     std::conditional_t<UseWmma, Tensor, Scalar> state_;
 };
 
 // The whole tile of O, normalised, to global memory as half: 16 bytes a thread and step, only rows that exist.
 __device__ __forceinline__ void write_output(const float* tile, const float* normalise, __half* rows, int valid_rows) {
-    struct alignas(16) Eight {
-        __half2 pairs[4];
-    };
-    for (int chunk = threadIdx.x; chunk < kBlockM * kHeadDim / 8; chunk += kThreads) {
+#pragma unroll
+    for (int i = 0; i < kBlockM * kHeadDim / 8 / kThreads; ++i) {
+        const int chunk = threadIdx.x + i * kThreads;
         const int row = chunk / 8;
-        if (row >= valid_rows) break;
+        if (row >= valid_rows) return;
         const float4* source = reinterpret_cast<const float4*>(tile + row * kScoreLd + chunk % 8 * 8);
         const float4 low = source[0], high = source[1];
         const float factor = normalise[row];
-        reinterpret_cast<Eight*>(rows)[chunk] = {{
-            __floats2half2_rn(low.x * factor, low.y * factor), __floats2half2_rn(low.z * factor, low.w * factor),
-            __floats2half2_rn(high.x * factor, high.y * factor), __floats2half2_rn(high.z * factor, high.w * factor)}};
+        reinterpret_cast<uint4*>(rows)[chunk] = make_uint4(
+            pack_halves(low.x * factor, low.y * factor), pack_halves(low.z * factor, low.w * factor),
+            pack_halves(high.x * factor, high.y * factor), pack_halves(high.z * factor, high.w * factor));
     }
 }
 

@@ -10,8 +10,8 @@
 //   stage0_scalar    nothing. Both products are FMA on float tiles; 16 accumulators a thread, vector reads.
 //   stage1_wmma_qk   USE_WMMA_QK: Q·K^T on tensor cores; Q and K are half tiles, Q's fragments stay in registers.
 //   stage2_wmma_pv   + USE_WMMA_PV: P·V on tensor cores; V and P are half tiles, O lives in accumulator fragments.
-//   stage3_cp_async  + USE_CP_ASYNC: the FP8 bytes of the next two tiles travel while this one is computed. Until then
-//                    each tile begins with a wait for global memory, with nothing else to do.
+//   stage3_cp_async  + USE_CP_ASYNC: the FP8 bytes of the next tiles travel while this one is computed, and the next one
+//                    is converted beside P·V. Until then each tile begins with a wait for global memory.
 //
 // Phases: load.cuh, scores.cuh, softmax.cuh, output.cuh. Tiles and shared memory: config.cuh.
 
@@ -41,8 +41,9 @@ __device__ __forceinline__ auto* probabilities_of(Tiles& tiles) {
 }
 
 // grid: B * H * query_tiles CTAs, those of one head side by side, so that they read the same K and V at about the same
-// time. block: kThreads. dynamic shared memory: kSharedBytes.
-__global__ void __launch_bounds__(kThreads) sdpa_fp8_kernel(
+// time. block: kThreads. dynamic shared memory: kSharedBytes. The launch bound of 4 CTAs keeps a thread at 65,536 / 4 /
+// kThreads = 128 registers.
+__global__ void __launch_bounds__(kThreads, 4) sdpa_fp8_kernel(
     const std::uint8_t* __restrict__ q, const std::uint8_t* __restrict__ k, const std::uint8_t* __restrict__ v,
     const float* __restrict__ q_scale, const float* __restrict__ k_scale, const float* __restrict__ v_scale,
     __half* __restrict__ out, int sequence, int query_tiles, float softmax_scale) {
@@ -58,30 +59,48 @@ __global__ void __launch_bounds__(kThreads) sdpa_fp8_kernel(
     const auto key_offset = [&](int tile) { return head_start + static_cast<std::int64_t>(tile) * kTileBytes; };
     const auto valid_keys = [&](int tile) { return sequence - tile * kBlockN; };  // of the tile; may exceed kBlockN
 
-    if constexpr (kUseCpAsync) {
-        for (int tile = 0; tile < kPipelineDepth; ++tile) {
-            request_tile(tiles.staging, tile, k + key_offset(tile), v + key_offset(tile), valid_keys(tile));
+    const auto request = [&](int tile) {
+        if constexpr (kUseCpAsync) {
+            request_tile(tiles.staging, tile % kPipelineDepth, k + key_offset(tile), v + key_offset(tile), valid_keys(tile));
         }
-    }
-    load_queries(q + query_start, sequence - first_query, tiles.q);
+    };
+    // Tile `tile` to elements: from its staging buffer, which is then refilled, or directly from global memory.
+    const auto fetch_and_convert = [&](int tile) {
+        TileBytes bytes;
+        if constexpr (kUseCpAsync) {
+            await_tile(tiles.staging, tile % kPipelineDepth, bytes);
+        } else {
+            read_tile(k + key_offset(tile), v + key_offset(tile), valid_keys(tile), bytes);
+        }
+        store_tile(bytes, tiles.k, tiles.v[tile % kValueBuffers]);
+        request(tile + kPipelineDepth);
+    };
+    for (int tile = 0; tile < kPipelineDepth; ++tile) request(tile);
+
+    // All that the CTA needs from global memory beside K and V is asked for here, before anything waits. The scales are
+    // read as volatile, or the compiler would move the loads down to where the values are used, each with its latency.
+    const float query_scale = *static_cast<const volatile float*>(q_scale + head);
+    const float key_scale = *static_cast<const volatile float*>(k_scale + head);
+    const float output_scale = *static_cast<const volatile float*>(v_scale + head);
+    QueryBytes query_bytes;
+    read_queries(q + query_start, sequence - first_query, query_bytes);
 
     const WarpPlace place = warp_place();
     ScorePhase<kUseWmmaQk> score_phase;
-    SoftmaxPhase softmax_phase(q_scale[head] * k_scale[head] * softmax_scale * kLog2E);
+    SoftmaxPhase softmax_phase(query_scale * key_scale * softmax_scale * kLog2E);
     OutputPhase<kUseWmmaPv> output_phase;
     output_phase.begin(tiles.scores, place);
+    store_queries(query_bytes, tiles.q);
 
+    if constexpr (kUseCpAsync) {
+        fetch_and_convert(0);
+        __syncthreads();  // Q and the first tile are whole
+    }
     for (int tile = 0; tile < key_tiles; ++tile) {
-        if constexpr (kUseCpAsync) {
-            const int slot = tile % kPipelineDepth;
-            const int next = tile + kPipelineDepth;
-            await_tile(tiles.staging, slot, tiles.k, tiles.v);
-            request_tile(tiles.staging, slot, k + key_offset(next), v + key_offset(next), valid_keys(next));
-        } else {
-            load_tile(k + key_offset(tile), v + key_offset(tile), valid_keys(tile), tiles.k, tiles.v);
+        if constexpr (!kUseCpAsync) {
+            fetch_and_convert(tile);
+            __syncthreads();  // the tile is whole, and Q before the first one
         }
-        __syncthreads();  // K and V, and before the first tile Q, are whole; the scores buffer is free
-
         if (tile == 0) score_phase.begin(tiles.q, place);
         score_phase.compute(tiles.q, tiles.k, tiles.scores, place);
         __syncthreads();  // a row of scores comes from kWarpsN warps
@@ -96,12 +115,17 @@ __global__ void __launch_bounds__(kThreads) sdpa_fp8_kernel(
         if (print) print_state(softmax_phase);
         if (print && threadIdx.x == 0) print_tile("p", probabilities, OutputPhase<kUseWmmaPv>::kLd);
 
-        output_phase.accumulate(probabilities, tiles.v, tiles.rescale, place);
-        __syncthreads();  // K, V and P are read to the end before the next tile overwrites them
+        // With asynchronous copies the next tile is converted here, while other warps are at P·V: K over this tile's, which
+        // Q·K^T has finished with, V beside it.
+        if constexpr (kUseCpAsync) {
+            if (tile + 1 < key_tiles) fetch_and_convert(tile + 1);
+        }
+        output_phase.accumulate(probabilities, tiles.v[tile % kValueBuffers], tiles.rescale, place);
+        __syncthreads();  // V and P are read to the end before they are overwritten; with copies, the next tile is whole
     }
 
     output_phase.store(tiles.scores, place);
-    softmax_phase.finish(v_scale[head], tiles.normalise);
+    softmax_phase.finish(output_scale, tiles.normalise);
     __syncthreads();  // the tile of O and its factors are whole
     write_output(tiles.scores, tiles.normalise, out + query_start, sequence - first_query);
 }

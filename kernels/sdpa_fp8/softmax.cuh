@@ -30,8 +30,9 @@ public:
 #pragma unroll
             for (int i = 0; i < 4; ++i) {
                 values[quad][i] = column + i < valid_keys ? four[i] * scale_ : -INFINITY;
-                tile_max = fmaxf(tile_max, values[quad][i]);
             }
+            const float low = fmaxf(values[quad][0], values[quad][1]), high = fmaxf(values[quad][2], values[quad][3]);
+            tile_max = fmaxf(tile_max, fmaxf(low, high));
         }
 #pragma unroll
         for (int offset = kParts / 2; offset > 0; offset /= 2) {
@@ -45,10 +46,8 @@ public:
 #pragma unroll
         for (int quad = 0; quad < kQuads; ++quad) {
 #pragma unroll
-            for (int i = 0; i < 4; ++i) {
-                values[quad][i] = exp2f(values[quad][i] - new_max);
-                sum_ += values[quad][i];
-            }
+            for (int i = 0; i < 4; ++i) values[quad][i] = exp2f(values[quad][i] - new_max);
+            sum_ += (values[quad][0] + values[quad][1]) + (values[quad][2] + values[quad][3]);
             store_four(values[quad], probabilities + row_ * ld + first_column(quad));
         }
         if (part_ == 0) rescale[row_] = factor;
@@ -72,21 +71,18 @@ private:
     static constexpr int kParts = kThreads / kBlockM;
     static constexpr int kQuads = kBlockN / kParts / 4;
 
-    // Row r starts 8 * (r % 4) columns further on, wrapped: with the padded leading dimensions the 8 lanes of a 16-byte
-    // read of the scores, and the 16 lanes of an 8-byte write of P, then lie in different banks.
+    // Each row starts some columns further on than the one before, wrapped: with the padded leading dimensions the 8
+    // lanes of a 16-byte read of the scores, and the 16 lanes of an 8-byte write of P, then lie in different banks.
+    static constexpr int kRotation = kParts == 4 ? 8 : kParts == 8 ? 24 : 0;
     __device__ __forceinline__ int first_column(int quad) const {
-        return (4 * part_ + 4 * kParts * quad + 8 * (row_ % 4)) % kBlockN;
+        return (4 * part_ + 4 * kParts * quad + kRotation * row_) % kBlockN;
     }
 
     static __device__ __forceinline__ void store_four(const float (&values)[4], float* place) {
         *reinterpret_cast<float4*>(place) = make_float4(values[0], values[1], values[2], values[3]);
     }
     static __device__ __forceinline__ void store_four(const float (&values)[4], __half* place) {
-        struct alignas(8) Four {
-            __half2 low, high;
-        };
-        *reinterpret_cast<Four*>(place) = {
-            __floats2half2_rn(values[0], values[1]), __floats2half2_rn(values[2], values[3])};
+        *reinterpret_cast<uint2*>(place) = make_uint2(pack_halves(values[0], values[1]), pack_halves(values[2], values[3]));
     }
 
     float scale_;

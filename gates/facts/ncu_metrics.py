@@ -1,0 +1,92 @@
+"""Nsight Compute metric names by chip: the one table.
+
+From ``ncu --query-metrics --chips …`` (which needs no GPU) and NVIDIA's metric library. Integrated
+chips (Orin, Thor, Spark) have no ``dram__*`` metrics and are not in the table.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+
+CHIPS = ("sm_75", "sm_80", "sm_86", "sm_89", "sm_90", "sm_100", "sm_120")
+_V2_SINCE = (2025, 3)  # Nsight Compute of CUDA 13.0: sm_89 lists the tensor metrics as *_v2
+
+_ACTIVE = ".avg.pct_of_peak_sustained_active"
+_ELAPSED = ".avg.pct_of_peak_sustained_elapsed"
+_SUM = ".sum"
+
+
+@dataclass(frozen=True)
+class Metric:
+    """A logical metric. ``floor``: at or below it a rise is no matter, whatever the percentage.
+
+    ``other`` gives the base name where a chip's differs; None where it has none. ``parts`` makes a
+    metric of others: (sum of the first names) / (sum of the second).
+    """
+
+    name: str
+    what: str
+    unit: str
+    base: str = ""
+    suffix: str = _SUM
+    floor: float = 0.0
+    other: Mapping[str, str | None] = field(default_factory=dict)
+    v2: bool = False
+    parts: tuple[tuple[str, ...], tuple[str, ...]] | None = None
+
+
+_SHARED = "l1tex__data_bank_conflicts_pipe_lsu_mem_shared"
+_WAVEFRONTS = "l1tex__data_pipe_lsu_wavefronts_mem_shared_op"
+_SUBPIPE = "sm__pipe_tensor_subpipe_hmma_cycles_active"
+
+_TABLE = (
+    Metric("tensor_pipe", "tensor pipe busy", "%", "sm__pipe_tensor_cycles_active", _ACTIVE, v2=True),
+    Metric("tensor_hmma", "tensor pipe busy with half-precision and fp8 products", "%", "sm__pipe_tensor_op_hmma_cycles_active",
+           _ACTIVE, other={"sm_100": _SUBPIPE, "sm_120": _SUBPIPE}, v2=True),
+    Metric("tensor_inst", "tensor instructions", "inst", "sm__inst_executed_pipe_tensor", v2=True),
+    Metric("tensor_gmma", "warpgroup tensor instructions", "inst", "sm__inst_executed_pipe_tensor_op_gmma",
+           other=dict.fromkeys([chip for chip in CHIPS if chip != "sm_90"])),
+    Metric("sm_throughput", "SM throughput", "%", "sm__throughput", _ELAPSED),
+    Metric("dram_throughput", "device memory throughput", "%", "gpu__dram_throughput", _ELAPSED),
+    Metric("dram_bytes", "device memory traffic", "byte", "dram__bytes", floor=64 * 1024),
+    Metric("dram_read_bytes", "device memory reads", "byte", "dram__bytes_read", floor=64 * 1024,
+           other={"sm_120": "dram__bytes_op_read"}),
+    Metric("dram_write_bytes", "device memory writes", "byte", "dram__bytes_write", floor=64 * 1024,
+           other={"sm_120": "dram__bytes_op_write"}),
+    Metric("bank_conflict_count", "shared-memory bank conflicts", "", _SHARED, floor=100),
+    Metric("shared_load_wavefronts", "shared-memory load wavefronts", "", f"{_WAVEFRONTS}_ld"),
+    Metric("shared_store_wavefronts", "shared-memory store wavefronts", "", f"{_WAVEFRONTS}_st"),
+    Metric("shared_loads", "shared-memory load instructions", "inst", "smsp__inst_executed_op_shared_ld"),
+    Metric("shared_stores", "shared-memory store instructions", "inst", "smsp__inst_executed_op_shared_st"),
+    Metric("local_loads", "local-memory loads", "inst", "smsp__inst_executed_op_local_ld"),
+    Metric("local_stores", "local-memory stores", "inst", "smsp__inst_executed_op_local_st"),
+    Metric("occupancy", "warps active", "%", "sm__warps_active", _ACTIVE),
+    Metric("duration_ns", "kernel duration under the profiler, never a speed verdict", "nsecond", "gpu__time_duration"),
+    # Conflict counts grow with the work, so the judge looks at wavefronts a request: 1 is conflict-free.
+    Metric("bank_conflicts", "shared-memory wavefronts a request", "way", floor=1.0, parts=(
+        ("shared_load_wavefronts", "shared_store_wavefronts"), ("shared_loads", "shared_stores"))),
+)
+METRICS: dict[str, Metric] = {metric.name: metric for metric in _TABLE}
+
+
+def source_name(metric: str, chip: str, version: tuple[int, ...] = ()) -> str | None:
+    """The full ncu name of a logical metric on ``chip`` (``sm_90``); None where the chip has none.
+
+    ``version`` is Nsight Compute's. Raises KeyError for a metric or chip that is not in the table.
+    """
+    entry = METRICS[metric]
+    if chip not in CHIPS:
+        raise KeyError(chip)
+    base = entry.other.get(chip, entry.base)
+    if not base:
+        return None
+    if entry.v2 and chip == "sm_89" and version >= _V2_SINCE:
+        base += "_v2"
+    return base + entry.suffix
+
+
+def sources(chip: str, version: tuple[int, ...] = ()) -> dict[str, str]:
+    """Every measured metric of ``chip``: logical name -> ncu name."""
+    names = {name: source_name(name, chip, version) for name in METRICS}
+    return {name: source for name, source in names.items() if source is not None}

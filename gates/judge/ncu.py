@@ -1,0 +1,192 @@
+"""ncu: do the hardware counters show what the stage claims, and did nothing else get worse?
+
+What is judged, on the counters of one launch of the stage (all its kernels together: counts are
+summed, percentages weighted by duration):
+
+- ``rises: [tensor_pipe]``: strictly higher than the baseline's, profiled in the same run.
+- ``steady: {dram_bytes_pct: 10}``: not more than 10 % above the baseline's. A value at or below a small
+  absolute floor is steady whatever the percentage, so that 0 to 3 is no infinite rise. Bank conflicts are
+  judged as wavefronts a request (1 is conflict-free), since their count grows with the work.
+- ``min: {occupancy: 30}``, ``max: {local_loads: 0}``: absolute limits; a limit met exactly is met.
+
+Why: a faster kernel may be faster for another reason than the one it is merged for; the counters
+tell. Example: tensor_pipe 21 % against 9 % rises. Limits: the kernel runs alone, with cold caches,
+under the profiler; its duration there is no verdict on speed. A counter that is absent, not a number
+or out of range is never a pass.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Mapping
+from typing import Any
+
+from gates.facts.ncu_metrics import METRICS, Metric
+from gates.parse.ncu import Counter, NcuEvidence, ProfiledKernel, ProfiledSide
+from gates.records import Check, GateResult, Status, conclude, worst_status
+
+GATE = "ncu"
+_MAX_PCT = 100.5  # ncu's shares may pass 100 by a rounding
+
+CODES = {
+    "ncu.pass": "Every counter keeps its limit.",
+    "ncu.declared": "task.yaml declares the gate not applicable; the counters were recorded all the same.",
+    "ncu.not_risen": "A counter that the stage claims to raise is not above the baseline's.",
+    "ncu.not_steady": "A counter rose above the baseline's by more than the task allows.",
+    "ncu.below_min": "A counter is below its minimum.",
+    "ncu.above_max": "A counter is above its maximum.",
+    "ncu.absent": "ncu gave no value for a metric. The chip or this version of ncu does not have it; the report names the source.",
+    "ncu.out_of_range": "A counter has an impossible value (a share above 100 % or below 0). Profile again with the GPU idle.",
+    "ncu.unknown_metric": "task.yaml names a metric that is not in gates/facts/ncu_metrics.py.",
+    "ncu.no_baseline": "rises and steady need the baseline's counters. A first rung declares not_applicable: {ncu: reason}.",
+    "ncu.baseline_not_profiled": "The baseline's kernel could not be profiled, so there is nothing to compare with.",
+    "ncu.nothing_checked": "task.yaml has no limit for the ncu gate.",
+    "ncu.no_device": "No CUDA device: there are no counters on the emulator.",
+    "ncu.correctness_failed": "A wrong kernel is not profiled. Repair correctness first.",
+    "ncu.no_tool": "ncu was not found. Install Nsight Compute or put it into PATH.",
+    "ncu.unknown_chip": "The table of metric names does not have this chip: add it to gates/facts/ncu_metrics.py.",
+    "ncu.no_permission": "The driver keeps the counters from users (ERR_NVGPUCTRPERM). Run as root, load the driver with "
+        "NVreg_RestrictProfilingToAdminUsers=0, or start the container with --cap-add=SYS_ADMIN.",
+    "ncu.counters_taken": "Another tool holds the counters, usually DCGM: dcgmi profile --pause.",
+    "ncu.metrics_inaccessible": "ncu can't read these metrics here; on a MIG slice some are not available.",
+    "ncu.no_kernel": "No kernel of the task's names was profiled. Compare kernels in task.yaml with the launches in the report.",
+    "ncu.ambiguous_kernel": "Several launches match a kernel name. Give the kernels names of their own in task.yaml.",
+    "ncu.not_launched": "The profiled program did not prove that it launched the kernel; its last words are in the report.",
+    "ncu.time_limit": "ncu ran past the time limit and was killed.",
+    "ncu.failed": "ncu ended without a report; its last words are in the report.",
+    "ncu.unreadable": "The profile can't be read. pip install ncu-report, or use the ncu that wrote it.",
+}
+_INCONCLUSIVE = ("ncu.ambiguous_kernel", "ncu.unreadable", "ncu.not_launched")
+
+
+def judge(
+    evidence: NcuEvidence, limits: Mapping[str, Any], baseline: NcuEvidence | None = None, *, not_applicable_reason: str = "",
+) -> GateResult:
+    """The verdict on ``evidence`` under task.yaml's ``ncu`` section.
+
+    ``baseline`` is accepted as for every gate and not needed: the baseline was profiled in the same run.
+    ``not_applicable_reason`` is task.yaml's; the comparison with a baseline is then left out.
+    """
+    if evidence.code:
+        return GateResult(GATE, Status.NOT_RUN, evidence.code, f"{evidence.message}. {CODES.get(evidence.code, '')}".strip())
+    side = evidence.sides["candidate"]
+    if side.code:
+        return _unprofiled(side)
+    old = evidence.sides.get("baseline")
+    checks = [_bound(side, name, limit, low=True) for name, limit in limits.get("min", {}).items()]
+    checks += [_bound(side, name, limit, low=False) for name, limit in limits.get("max", {}).items()]
+    if not not_applicable_reason:
+        checks += [_rises(side, old, name) for name in limits.get("rises", ())]
+        checks += [_steady(side, old, key.removesuffix("_pct"), pct) for key, pct in limits.get("steady", {}).items()]
+    if not_applicable_reason and worst_status(check.status for check in checks) in (Status.PASS, Status.NOT_RUN):
+        return GateResult(GATE, Status.NOT_APPLICABLE, "ncu.declared", not_applicable_reason, tuple(checks))
+    return conclude(GATE, checks, passed=_sentence(checks, evidence))
+
+
+def value(side: ProfiledSide, name: str) -> tuple[float | None, str]:
+    """(value, reason why there is none) of a logical metric over all kernels of ``side``."""
+    metric = METRICS[name]
+    if metric.parts is not None:
+        return _quotient(side, metric)
+    values: list[float] = []
+    for kernel in side.kernels:
+        counter = _counter(kernel, name)
+        if counter is None or counter.value is None:
+            return None, counter.reason if counter else "not in the evidence"
+        values.append(counter.value)
+    if metric.unit != "%":
+        return sum(values), ""
+    if len(values) == 1:
+        return values[0], ""
+    durations = [_counter(kernel, "duration_ns") for kernel in side.kernels]
+    weights = [counter.value for counter in durations if counter is not None and counter.value]
+    if len(weights) != len(values):
+        return None, "no durations to weight the kernels by"
+    return sum(one * weight for one, weight in zip(values, weights, strict=True)) / sum(weights), ""
+
+
+def _counter(kernel: ProfiledKernel, name: str) -> Counter | None:
+    return next((counter for counter in kernel.counters if counter.metric == name), None)
+
+
+def _quotient(side: ProfiledSide, metric: Metric) -> tuple[float | None, str]:
+    sums = []
+    for names in metric.parts or ():
+        found = [value(side, name) for name in names]
+        reason = next((why for amount, why in found if amount is None), None)
+        if reason is not None:
+            return None, reason
+        sums.append(sum(amount for amount, _ in found if amount is not None))
+    above, below = sums
+    if below == 0:
+        return (0.0, "") if above == 0 else (None, "wavefronts without requests")
+    return above / below, ""
+
+
+def _unprofiled(side: ProfiledSide) -> GateResult:
+    status = Status.INCONCLUSIVE if side.code in _INCONCLUSIVE else Status.NOT_RUN
+    return GateResult(GATE, status, side.code, f"{side.name}: {side.message}. {CODES.get(side.code, '')}".strip())
+
+
+def _seen(side: ProfiledSide | None, name: str, limit: float | None) -> float | Check:
+    """The value of a metric, or the check that says why there is no usable one."""
+    if name not in METRICS:
+        known = ", ".join(METRICS)
+        return Check(name, Status.INCONCLUSIVE, None, limit, "", code="ncu.unknown_metric", hint=f"known are {known}")
+    unit = METRICS[name].unit
+    if side is None:
+        return Check(name, Status.INCONCLUSIVE, None, limit, unit, code="ncu.no_baseline")
+    if side.code:
+        return Check(name, Status.INCONCLUSIVE, None, limit, unit, side.name, "ncu.baseline_not_profiled", side.message)
+    found, reason = value(side, name)
+    if found is None:
+        return Check(name, Status.NOT_RUN, None, limit, unit, side.name, "ncu.absent", reason)
+    if not (0.0 <= found < math.inf and (unit != "%" or found <= _MAX_PCT)):
+        shown = found if math.isfinite(found) else str(found)
+        hint = "profile again with the GPU idle"
+        return Check(name, Status.INCONCLUSIVE, shown, limit, unit, side.name, "ncu.out_of_range", hint)
+    return found
+
+
+def _bound(side: ProfiledSide, name: str, limit: float, *, low: bool) -> Check:
+    found = _seen(side, name, limit)
+    if isinstance(found, Check):
+        return found
+    unit, where = METRICS[name].unit, "at least" if low else "at most"
+    if found >= limit if low else found <= limit:
+        return Check(name, Status.PASS, found, limit, unit, where)
+    code = "ncu.below_min" if low else "ncu.above_max"
+    return Check(name, Status.FAIL, found, limit, unit, where, code, f"look at {METRICS[name].what} in profile.ncu-rep")
+
+
+def _rises(side: ProfiledSide, old: ProfiledSide | None, name: str) -> Check:
+    new, before = _seen(side, name, None), _seen(old, name, None)
+    if isinstance(new, Check):
+        return new
+    if isinstance(before, Check):
+        return before
+    unit, where = METRICS[name].unit, "rises above the baseline"
+    if new > before:
+        return Check(name, Status.PASS, new, before, unit, where)
+    hint = f"the stage does not raise {METRICS[name].what}; see the sass gate for the instructions that it claims"
+    return Check(name, Status.FAIL, new, before, unit, where, "ncu.not_risen", hint)
+
+
+def _steady(side: ProfiledSide, old: ProfiledSide | None, name: str, pct: float) -> Check:
+    new, before = _seen(side, name, None), _seen(old, name, None)
+    if isinstance(new, Check):
+        return new
+    if isinstance(before, Check):
+        return before
+    metric = METRICS[name]
+    allowed = max(before * (100.0 + pct) / 100.0, metric.floor)
+    where = f"baseline {before:g}, at most {pct:g} % more"
+    if new * 100.0 <= before * (100.0 + pct) or new <= metric.floor:
+        return Check(name, Status.PASS, new, allowed, metric.unit, where)
+    hint = f"look at {metric.what} in profile.ncu-rep"
+    return Check(name, Status.FAIL, new, allowed, metric.unit, where, "ncu.not_steady", hint)
+
+
+def _sentence(checks: list[Check], evidence: NcuEvidence) -> str:
+    parts = [f"{check.name} {check.observed:.4g} {check.unit}".strip() for check in checks if isinstance(check.observed, float)]
+    return f"{', '.join(parts)} on {evidence.chip}, {evidence.shape}"

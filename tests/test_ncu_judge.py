@@ -1,0 +1,142 @@
+"""The ncu judge on given counters, and its planted defects."""
+
+from __future__ import annotations
+
+import json
+import math
+import re
+from pathlib import Path
+
+import jsonschema
+import pytest
+
+from gates import records
+from gates.facts.ncu_metrics import METRICS
+from gates.judge import ncu
+from gates.parse.ncu import Counter, NcuEvidence, ProfiledKernel, ProfiledSide, not_run
+from gates.records import Status
+
+LIMITS = {"rises": ["tensor_pipe", "sm_throughput"], "steady": {"dram_bytes_pct": 10, "bank_conflicts_pct": 10}}
+OLD = {"tensor_pipe": 9.0, "sm_throughput": 30.0, "dram_bytes": 1.0e6, "shared_load_wavefronts": 100, "shared_store_wavefronts": 0,
+       "shared_loads": 100, "shared_stores": 0, "duration_ns": 1000}
+NEW = {**OLD, "tensor_pipe": 21.0, "sm_throughput": 44.0, "dram_bytes": 1.1e6}
+
+
+def side(name: str, *kernels: dict[str, float | None]) -> ProfiledSide:
+    made = [
+        ProfiledKernel(f"k{index}", 1, tuple(
+            Counter(metric, value, METRICS[metric].unit, "source", "" if value is not None else "n/a")
+            for metric, value in ({name: 0.0 for name in METRICS} | values).items() if METRICS[metric].parts is None
+        )) for index, values in enumerate(kernels)
+    ]
+    return ProfiledSide(name, tuple(made), ("k0 #1",))
+
+
+def evidence(new=NEW, old=OLD) -> NcuEvidence:
+    sides = {"candidate": side("new", *new) if isinstance(new, list) else side("new", new)}
+    if old is not None:
+        sides["baseline"] = side("old", old)
+    return NcuEvidence("new", "old", "mission", "sm_90", sides=sides)
+
+
+def test_rising_and_steady_passes_and_the_limit_itself_is_met() -> None:
+    result = ncu.judge(evidence(), LIMITS)  # dram_bytes is exactly 10 % up
+    assert result.status is Status.PASS, result.sentence
+    assert "tensor_pipe 21 %" in result.sentence
+
+
+@pytest.mark.parametrize(
+    ("change", "code"),
+    [
+        ({"tensor_pipe": 9.0}, "ncu.not_risen"),
+        ({"tensor_pipe": 8.9}, "ncu.not_risen"),
+        ({"dram_bytes": 1.1001e6}, "ncu.not_steady"),
+        ({"shared_load_wavefronts": 111}, "ncu.not_steady"),
+    ],
+)
+def test_planted_defects_fail(change, code) -> None:
+    result = ncu.judge(evidence({**NEW, **change}), LIMITS)
+    assert (result.status, result.code) == (Status.FAIL, code)
+
+
+@pytest.mark.parametrize(
+    ("change", "status", "code"),
+    [
+        ({"tensor_pipe": None}, Status.NOT_RUN, "ncu.absent"),
+        ({"tensor_pipe": 150.0}, Status.INCONCLUSIVE, "ncu.out_of_range"),
+        ({"tensor_pipe": -1.0}, Status.INCONCLUSIVE, "ncu.out_of_range"),
+        ({"tensor_pipe": math.nan}, Status.INCONCLUSIVE, "ncu.out_of_range"),
+        ({"tensor_pipe": math.inf}, Status.INCONCLUSIVE, "ncu.out_of_range"),
+        ({"dram_bytes": math.nan}, Status.INCONCLUSIVE, "ncu.out_of_range"),
+    ],
+)
+def test_a_counter_that_can_not_be_is_no_pass(change, status, code) -> None:
+    result = ncu.judge(evidence({**NEW, **change}), LIMITS)
+    check = next(check for check in result.checks if check.code)
+    assert (check.status, check.code) == (status, code)
+    assert result.status is not Status.PASS
+    assert "NaN" not in json.dumps(records.to_json(result)) and "Infinity" not in json.dumps(records.to_json(result))
+
+
+def test_zero_to_three_conflicts_is_no_infinite_rise() -> None:
+    limits = {"steady": {"bank_conflict_count_pct": 10}}
+    assert ncu.judge(evidence({**NEW, "bank_conflict_count": 3.0}), limits).status is Status.PASS
+    assert ncu.judge(evidence({**NEW, "bank_conflict_count": 3000.0}), limits).code == "ncu.not_steady"
+
+
+def test_conflicts_are_judged_by_the_request() -> None:
+    grown = {**NEW, "shared_load_wavefronts": 1000, "shared_loads": 1000}
+    assert ncu.judge(evidence(grown), LIMITS).status is Status.PASS
+    none = {**NEW, "shared_load_wavefronts": 0, "shared_loads": 0}
+    assert ncu.value(evidence(none).sides["candidate"], "bank_conflicts") == (0.0, "")
+
+
+def test_kernels_of_a_stage_count_together() -> None:
+    both = side("new", {**NEW, "tensor_pipe": 10.0, "duration_ns": 3000}, {**NEW, "tensor_pipe": 50.0, "duration_ns": 1000})
+    assert ncu.value(both, "tensor_pipe") == (20.0, "")
+    assert ncu.value(both, "shared_loads") == (200, "")
+
+
+def test_absolute_limits() -> None:
+    limits = {"min": {"tensor_pipe": 21.0}, "max": {"local_loads": 0}}
+    assert ncu.judge(evidence(), limits).status is Status.PASS
+    assert ncu.judge(evidence(), {"min": {"tensor_pipe": 21.1}}).code == "ncu.below_min"
+    assert ncu.judge(evidence({**NEW, "local_loads": 1.0}), limits).code == "ncu.above_max"
+
+
+def test_without_a_baseline() -> None:
+    assert ncu.judge(evidence(old=None), LIMITS).code == "ncu.no_baseline"
+    result = ncu.judge(evidence(old=None), LIMITS, not_applicable_reason="first rung")
+    assert result.status is Status.NOT_APPLICABLE
+    broken = ncu.judge(evidence(old=None), {**LIMITS, "min": {"tensor_pipe": 90}}, not_applicable_reason="first rung")
+    assert broken.status is Status.FAIL
+
+
+def test_unknown_metric_and_no_limits_decide_nothing() -> None:
+    assert ncu.judge(evidence(), {"rises": ["tensor_pip"]}).code == "ncu.unknown_metric"
+    assert ncu.judge(evidence(), {}).status is Status.NOT_RUN
+
+
+def test_an_unprofiled_baseline_is_not_no_change() -> None:
+    broken = NcuEvidence("new", "old", "mission", "sm_90", sides={
+        "candidate": side("new", NEW), "baseline": ProfiledSide("old", code="ncu.no_kernel", message="none")})
+    result = ncu.judge(broken, LIMITS)
+    assert (result.status, result.code) == (Status.INCONCLUSIVE, "ncu.baseline_not_profiled")
+
+
+def test_every_code_is_explained() -> None:
+    package = Path(ncu.__file__).parent.parent
+    source = "".join((package / layer / "ncu.py").read_text() for layer in ("run", "parse", "judge"))
+    for code in set(re.findall(r'"(ncu\.[a-z_]+)"', source)):
+        assert code in ncu.CODES, code
+
+
+def test_evidence_round_trip_and_schema() -> None:
+    schema = json.loads((Path(ncu.__file__).parent.parent / "schemas" / "ncu.schema.json").read_text())
+    jsonschema.Draft202012Validator.check_schema(schema)
+    for record in (evidence(), not_run("new", None, "mission", "ncu.no_device", "no CUDA device")):
+        data = json.loads(json.dumps(records.to_json(record), allow_nan=False))
+        jsonschema.validate(data, schema, cls=jsonschema.Draft202012Validator)
+        assert records.from_json(NcuEvidence, data, "ncu.json") == record
+        with pytest.raises(jsonschema.ValidationError):
+            jsonschema.validate({**data, "schema_version": 2}, schema)

@@ -190,7 +190,7 @@ class Rewriter:
                 raise self.error(start, "can't read the function after __global__")
             if token.text == "(":
                 closing = self._closing(index)
-                if not (self.tokens[index - 1].text in _SPECIFIER_CALLS):
+                if self.tokens[index - 1].text not in _SPECIFIER_CALLS:
                     break
                 if self._is(index - 1, "__launch_bounds__"):
                     bounds = self._first_argument(index, closing)

@@ -14,24 +14,27 @@ inline void touch(const char* source, unsigned bytes) {
     for (unsigned i = 0; i < bytes; ++i) (void)p[i];
 }
 
-inline void issue_copy(void* destination, const void* source, size_t bytes, size_t zero_bytes, const char* file, int line) {
-    const std::string what = "__pipeline_memcpy_async of ";
+__attribute__((noinline)) inline void issue_copy(void* destination, const void* source, size_t bytes, size_t zero_bytes, const char* file, int line) {
+    const char* what = "__pipeline_memcpy_async";
     if (bytes != 4 && bytes != 8 && bytes != 16)
-        fatal("bad_copy", file, line, what + std::to_string(bytes) + " bytes; 4, 8 or 16 are possible");
+        fatal(cudaErrorLaunchFailure, "bad_copy", file, line,
+          "%s of %zu bytes: 4, 8 or 16 are possible", what, bytes);
     if (zero_bytes > bytes)
-        fatal("bad_copy", file, line, what + std::to_string(bytes) + " bytes with zfill " + std::to_string(zero_bytes));
+        fatal(cudaErrorLaunchFailure, "bad_copy", file, line,
+          "%s of %zu bytes with zfill %zu", what, bytes, zero_bytes);
     if (reinterpret_cast<uintptr_t>(destination) % bytes || reinterpret_cast<uintptr_t>(source) % bytes)
-        fatal("misaligned_copy", file, line,
-              what + std::to_string(bytes) + " bytes: its " +
-                  (reinterpret_cast<uintptr_t>(destination) % bytes ? "destination" : "source") + " is not aligned to them",
-              cudaErrorMisalignedAddress);
+        fatal(cudaErrorMisalignedAddress, "misaligned_copy", file, line,
+          "%s of %zu bytes: its %s is not aligned to them", what, bytes,
+                     reinterpret_cast<uintptr_t>(destination) % bytes ? "destination" : "source");
     if (!in_arena(destination))
-        fatal("bad_copy", file, line, what + "a destination that is not in shared memory", cudaErrorInvalidAddressSpace);
+        fatal(cudaErrorInvalidAddressSpace, "bad_copy", file, line,
+          "%s to an address that is not in shared memory", what);
     if (!in_one_region(destination, bytes))
-        fatal("shared_out_of_bounds", file, line, what + std::to_string(bytes) + " bytes past a shared variable",
-              cudaErrorIllegalAddress);
+        fatal(cudaErrorIllegalAddress, "shared_out_of_bounds", file, line,
+          "%s of %zu bytes to outside any shared variable", what, bytes);
     if (in_arena(source))
-        fatal("bad_copy", file, line, what + "a source in shared memory; it must be global", cudaErrorInvalidAddressSpace);
+        fatal(cudaErrorInvalidAddressSpace, "bad_copy", file, line,
+          "%s from shared memory; the source must be global", what);
     Thread& self = *block.current;
     touch(static_cast<const char*>(source), static_cast<unsigned>(bytes - zero_bytes));
     memset(destination, kSharedPoison, bytes);
@@ -46,7 +49,7 @@ inline void land(const AsyncCopy& copy) {
 }
 
 // All but the newest `prior` committed groups; copies that are not committed are not waited for.
-inline void wait_for_groups(size_t prior) {
+__attribute__((noinline)) inline void wait_for_groups(size_t prior) {
     Thread& self = *block.current;
     const unsigned groups = self.committed > prior ? self.committed - static_cast<unsigned>(prior) : 0;
     size_t count = 0;

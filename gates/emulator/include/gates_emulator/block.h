@@ -103,46 +103,40 @@ inline void reorder_lanes(Warp& warp) {
     __builtin_unreachable();
 }
 
-[[noreturn]] inline void fatal(const char* kind, const char* file, int line, const std::string& message,
-                               cudaError_t error = cudaErrorLaunchFailure) {
-    const std::string at = ", block (" + std::to_string(blockIdx.x) + "," + std::to_string(blockIdx.y) + "," +
-                           std::to_string(blockIdx.z) + ") thread (" + std::to_string(threadIdx.x) + "," +
-                           std::to_string(threadIdx.y) + "," + std::to_string(threadIdx.z) + ")";
-    add_finding(kind, block.kernel, place(file, line), message + at);
+[[noreturn]] GATES_EMULATOR_COLD __attribute__((format(printf, 5, 6))) inline void fatal(
+    cudaError_t error, const char* kind, const char* file, int line, const char* pattern, ...) {
+    char message[4096];
+    va_list arguments;
+    va_start(arguments, pattern);
+    vsnprintf(message, sizeof message, pattern, arguments);
+    va_end(arguments);
+    add_finding(kind, block.kernel, place(file, line),
+                format("%s, block (%u,%u,%u) thread (%u,%u,%u)", message, blockIdx.x, blockIdx.y, blockIdx.z,
+                       threadIdx.x, threadIdx.y, threadIdx.z));
     report.sticky_error = error;
     abandon();
 }
 
 // "96 wait in __syncthreads at k.cu:12; 32 have returned"
-inline std::string who_waits() {
-    struct Group {
-        const char* what;
-        std::string where;
-        unsigned count;
-    };
-    std::vector<Group> groups;
+GATES_EMULATOR_COLD inline std::string who_waits() {
+    std::vector<std::pair<std::string, unsigned>> groups;
     for (unsigned i = 0; i < block.count; ++i) {
         const Thread& thread = block.threads[i];
-        const char* what = thread.exited ? "return" : thread.waits_for ? thread.waits_for : "run";
-        const std::string where = thread.exited || !thread.waits_for ? "" : place(thread.file, thread.line);
-        bool known = false;
-        for (Group& group : groups)
-            if (group.what == what && group.where == where) ++group.count, known = true;
-        if (!known) groups.push_back({what, where, 1});
+        const std::string state = thread.exited ? std::string("have returned")
+                                                : format("wait in %s at %s", thread.waits_for, place(thread.file, thread.line).c_str());
+        size_t g = 0;
+        while (g < groups.size() && groups[g].first != state) ++g;
+        if (g == groups.size()) groups.emplace_back(state, 0);
+        ++groups[g].second;
     }
     std::string text;
-    for (const Group& group : groups) {
-        if (!text.empty()) text += "; ";
-        text += std::to_string(group.count);
-        if (group.what == std::string("return")) text += " have returned";
-        else if (group.what == std::string("run")) text += " have not arrived";
-        else text += std::string(" wait in ") + group.what + " at " + group.where;
-    }
+    for (const auto& group : groups)
+        text += format("%s%u %s", text.empty() ? "" : "; ", group.second, group.first.c_str());
     return text;
 }
 
 // No thread can run, yet some have not returned.
-[[noreturn]] inline void stuck() {
+[[noreturn]] GATES_EMULATOR_COLD inline void stuck() {
     const Thread* waiting = nullptr;
     bool all_at_barrier = true;
     for (unsigned i = 0; i < block.count; ++i) {
@@ -151,8 +145,8 @@ inline std::string who_waits() {
         if (!waiting) waiting = &thread;
         all_at_barrier &= strncmp(thread.waits_for, "__syncthreads", 13) == 0;
     }
-    fatal(all_at_barrier ? "barrier_divergence" : "deadlock", waiting->file, waiting->line,
-          "the block can't go on: of " + std::to_string(block.count) + " threads " + who_waits());
+    fatal(cudaErrorLaunchFailure, all_at_barrier ? "barrier_divergence" : "deadlock", waiting->file, waiting->line,
+          "the block can't go on: of %u threads %s", block.count, who_waits().c_str());
 }
 
 inline Thread* pick_next() {
@@ -201,15 +195,15 @@ inline bool same_place(const char* file_a, int line_a, const char* file_b, int l
 }
 
 // A barrier of the whole block; returns the sum of `predicate != 0` over its threads.
-inline int block_barrier(const char* what, int predicate, const char* file, int line) {
+__attribute__((noinline)) inline int block_barrier(const char* what, int predicate, const char* file, int line) {
     if (block.at_barrier == 0) {
         block.barrier_file = file;
         block.barrier_line = line;
         block.barrier_sum = 0;
     } else if (!same_place(block.barrier_file, block.barrier_line, file, line)) {
-        fatal("barrier_divergence", file, line,
-              std::string(what) + " at " + place(file, line) + " while other threads of the block wait at " +
-                  place(block.barrier_file, block.barrier_line));
+        fatal(cudaErrorLaunchFailure, "barrier_divergence", file, line,
+          "%s here while other threads of the block wait in theirs at %s:%d", what, block.barrier_file,
+                     block.barrier_line);
     }
     block.barrier_sum += predicate != 0;
     wait_in(what, file, line);

@@ -205,7 +205,8 @@ inline long long clock64() {
 #endif
 }
 inline void __nanosleep(unsigned) {}
-inline void __trap(GATES_EMULATOR_SITE) { gates_emulator::fatal("trap", file, line, "__trap()"); }
+inline void __trap(GATES_EMULATOR_SITE) { gates_emulator::fatal(cudaErrorLaunchFailure, "trap", file, line,
+          "__trap()"); }
 
 // assert() in device code ends the launch, and not the process.
 namespace gates_emulator {
@@ -214,7 +215,8 @@ inline void assertion_failed(const char* text, const char* file, int line) {
         fprintf(stderr, "%s:%d: assertion failed: %s\n", file, line, text);
         abort();
     }
-    fatal("assert", file, line, std::string("assertion failed: ") + text, cudaErrorAssert);
+    fatal(cudaErrorAssert, "assert", file, line,
+          "assertion failed: %s", text);
 }
 }  // namespace gates_emulator
 #undef assert

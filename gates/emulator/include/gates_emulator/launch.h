@@ -15,7 +15,7 @@ typedef struct CUstream_st* cudaStream_t;
 namespace gates_emulator {
 
 // A thread returns with asynchronous copies under way: harmless on a device only if nobody needed them.
-inline void report_open_copies(Thread& thread) {
+GATES_EMULATOR_COLD inline void report_open_copies(Thread& thread) {
     const AsyncCopy& copy = thread.copies.front();
     add_finding("copy_never_waited_for", block.kernel, place(copy.file, copy.line),
                 copy.group < thread.committed
@@ -44,20 +44,19 @@ struct Config {
 };
 
 // Why the device would refuse this launch, and with which error; an empty text if it would not.
-inline std::pair<cudaError_t, std::string> refusal(const KernelEntry& entry, const Config& config) {
+GATES_EMULATOR_COLD inline std::pair<cudaError_t, std::string> refusal(const KernelEntry& entry, const Config& config) {
     const dim3 grid = config.grid, block_size = config.block;
     const uint64_t threads = static_cast<uint64_t>(block_size.x) * block_size.y * block_size.z;
-    if (!grid.x || !grid.y || !grid.z) return {cudaErrorInvalidConfiguration, "grid " + triple(grid) + " has no blocks"};
+    if (!grid.x || !grid.y || !grid.z) return {cudaErrorInvalidConfiguration, format("grid %s has no blocks", triple(grid).c_str())};
     if (grid.x > 2147483647u || grid.y > 65535 || grid.z > 65535)
-        return {cudaErrorInvalidConfiguration, "grid " + triple(grid) + " exceeds the limit [2147483647,65535,65535]"};
-    if (!threads) return {cudaErrorInvalidConfiguration, "block " + triple(block_size) + " has no threads"};
+        return {cudaErrorInvalidConfiguration, format("grid %s exceeds the limit [2147483647,65535,65535]", triple(grid).c_str())};
+    if (!threads) return {cudaErrorInvalidConfiguration, format("block %s has no threads", triple(block_size).c_str())};
     if (threads > kMaxThreads || block_size.z > 64)
-        return {cudaErrorInvalidConfiguration, "block " + triple(block_size) + " has " + std::to_string(threads) +
-                                                   " threads, the limit is 1024 (z: 64)"};
+        return {cudaErrorInvalidConfiguration, format("block %s has %llu threads, the limit is 1024 (z: 64)", triple(block_size).c_str(),
+                       static_cast<unsigned long long>(threads))};
     if (entry.max_threads && threads > entry.max_threads)
-        return {cudaErrorLaunchFailure, "block " + triple(block_size) + " has " + std::to_string(threads) +
-                                            " threads, __launch_bounds__ promised at most " +
-                                            std::to_string(entry.max_threads)};
+        return {cudaErrorLaunchFailure, format("block %s has %llu threads, __launch_bounds__ promised at most %u",
+                                               triple(block_size).c_str(), static_cast<unsigned long long>(threads), entry.max_threads)};
     const std::string excess = shared_excess(0, config.shared_bytes, entry.opt_in_bytes);
     if (!excess.empty()) return {cudaErrorInvalidValue, excess};
     return {cudaSuccess, ""};
@@ -86,7 +85,7 @@ inline void thread_main() {
     __builtin_unreachable();
 }
 
-inline void give_stacks(unsigned count) {
+GATES_EMULATOR_COLD inline void give_stacks(unsigned count) {
     static unsigned have = 0;
     // A sanitized frame keeps red zones around each local variable, so it needs several times the room.
     const size_t bytes = sanitized() ? 512 * 1024 : 128 * 1024;
@@ -100,7 +99,7 @@ inline void give_stacks(unsigned count) {
     have = count;
 }
 
-inline void prepare_launch(const Config& config) {
+GATES_EMULATOR_COLD inline void prepare_launch(const Config& config) {
     block.count = config.block.x * config.block.y * config.block.z;
     block.warp_count = (block.count + 31) / 32;
     give_stacks(block.count);
@@ -167,7 +166,7 @@ inline void run_grid(const Config& config) {
     }
 }
 
-inline void launch_grid(const char* expression, const char* file, int line, const Config& config, void (*body)(void*),
+GATES_EMULATOR_COLD inline void launch_grid(const char* expression, const char* file, int line, const Config& config, void (*body)(void*),
                         void* argument) {
     while (busy.test_and_set()) sched_yield();  // one launch at a time; host threads queue
     probing = true;

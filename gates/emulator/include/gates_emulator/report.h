@@ -56,12 +56,24 @@ inline Report report;
 inline Settings settings;
 constexpr size_t kMaxFindings = 100;
 
-inline std::string place(const char* file, int line) {
-    return file && line ? std::string(file) + ":" + std::to_string(line) : std::string();
+#define GATES_EMULATOR_COLD __attribute__((cold, noinline))
+
+// printf into a string. One out-of-line function, since chains of operator+ cost seconds of compile time.
+GATES_EMULATOR_COLD __attribute__((format(printf, 1, 2))) inline std::string format(const char* pattern, ...) {
+    char text[4096];
+    va_list arguments;
+    va_start(arguments, pattern);
+    vsnprintf(text, sizeof text, pattern, arguments);
+    va_end(arguments);
+    return text;
+}
+
+GATES_EMULATOR_COLD inline std::string place(const char* file, int line) {
+    return file && line ? format("%s:%d", file, line) : std::string();
 }
 
 // The same fault in a thousand threads is one finding.
-inline void add_finding(const char* kind, const std::string& kernel, const std::string& where, std::string message) {
+GATES_EMULATOR_COLD inline void add_finding(const char* kind, const std::string& kernel, const std::string& where, std::string message) {
     for (const Finding& known : report.findings)
         if (known.kind == kind && known.kernel == kernel && known.where == where) return;
     if (report.findings.size() >= kMaxFindings) {
@@ -71,7 +83,7 @@ inline void add_finding(const char* kind, const std::string& kernel, const std::
     report.findings.push_back({kind, kernel, where, std::move(message)});
 }
 
-inline std::string quoted(const std::string& text) {
+GATES_EMULATOR_COLD inline std::string quoted(const std::string& text) {
     std::string out = "\"";
     for (unsigned char c : text) {
         char escape[8];
@@ -85,36 +97,48 @@ inline std::string quoted(const std::string& text) {
             out += static_cast<char>(c);
         }
     }
-    return out + '"';
+    out += '"';
+    return out;
 }
 
-inline std::string triple(dim3 v) {
-    return "[" + std::to_string(v.x) + "," + std::to_string(v.y) + "," + std::to_string(v.z) + "]";
-}
+GATES_EMULATOR_COLD inline std::string triple(dim3 v) { return format("[%u,%u,%u]", v.x, v.y, v.z); }
 
-inline std::string launches_as_json() {
+GATES_EMULATOR_COLD inline std::string launches_as_json() {
     std::string out = "[";
     for (const LaunchRecord& launch : report.launches) {
         if (out.size() > 1) out += ",\n";
-        out += "{\"kernel\":" + quoted(launch.kernel) + ",\"grid\":" + triple(launch.grid) + ",\"block\":" +
-               triple(launch.block) + ",\"dynamic_smem_bytes\":" + std::to_string(launch.dynamic_bytes) +
-               ",\"static_smem_bytes\":" + std::to_string(launch.static_bytes) + ",\"opt_in_smem_bytes\":" +
-               std::to_string(launch.opt_in_bytes) + ",\"error\":" + quoted(launch.error) + "}";
+        out += "{\"kernel\":";
+        out += quoted(launch.kernel);
+        out += format(",\"grid\":%s,\"block\":%s,\"dynamic_smem_bytes\":%zu,\"static_smem_bytes\":%zu,\"opt_in_smem_bytes\":%zu",
+                      triple(launch.grid).c_str(), triple(launch.block).c_str(), launch.dynamic_bytes, launch.static_bytes,
+                      launch.opt_in_bytes);
+        out += ",\"error\":";
+        out += quoted(launch.error);
+        out += "}";
     }
-    return out + "]";
+    out += "]";
+    return out;
 }
 
-inline std::string findings_as_json() {
+GATES_EMULATOR_COLD inline std::string findings_as_json() {
     std::string out = "[";
     for (const Finding& finding : report.findings) {
         if (out.size() > 1) out += ",\n";
-        out += "{\"kind\":" + quoted(finding.kind) + ",\"kernel\":" + quoted(finding.kernel) + ",\"where\":" +
-               quoted(finding.where) + ",\"message\":" + quoted(finding.message) + "}";
+        out += "{\"kind\":";
+        out += quoted(finding.kind);
+        out += ",\"kernel\":";
+        out += quoted(finding.kernel);
+        out += ",\"where\":";
+        out += quoted(finding.where);
+        out += ",\"message\":";
+        out += quoted(finding.message);
+        out += "}";
     }
     if (report.findings_not_kept)
-        out += ",\n{\"kind\":\"more_findings\",\"kernel\":\"\",\"where\":\"\",\"message\":\"" +
-               std::to_string(report.findings_not_kept) + " more findings were not kept\"}";
-    return out + "]";
+        out += format(",\n{\"kind\":\"more_findings\",\"kernel\":\"\",\"where\":\"\",\"message\":\"%zu more were not kept\"}",
+                      report.findings_not_kept);
+    out += "]";
+    return out;
 }
 
 }  // namespace gates_emulator
@@ -145,12 +169,12 @@ GATES_EMULATOR_EXPORT void gates_emulator_reset(void) {
 // "order" 0 forward, 1 reversed, 2 shuffled; "seed"; "shared_limit_bytes". 0 if known and valid.
 GATES_EMULATOR_EXPORT int gates_emulator_configure(const char* key, int64_t value) {
     using namespace gates_emulator;
-    const std::string name = key ? key : "";
-    if (name == "order" && value >= 0 && value <= 2) {
+    const auto is = [key](const char* name) { return key && strcmp(key, name) == 0; };
+    if (is("order") && value >= 0 && value <= 2) {
         settings.order = static_cast<int>(value);
-    } else if (name == "seed") {
+    } else if (is("seed")) {
         settings.seed = static_cast<uint64_t>(value);
-    } else if (name == "shared_limit_bytes" && value >= 48 * 1024 && value <= 1024 * 1024) {
+    } else if (is("shared_limit_bytes") && value >= 48 * 1024 && value <= 1024 * 1024) {
         settings.shared_limit_bytes = static_cast<size_t>(value);
     } else {
         return 1;

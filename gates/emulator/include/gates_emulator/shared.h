@@ -58,7 +58,7 @@ inline Arena arena;
 
 inline bool sanitized() { return __asan_poison_memory_region != nullptr; }
 
-inline char* add_region(const char* name, size_t bytes, size_t alignment) {
+GATES_EMULATOR_COLD inline char* add_region(const char* name, size_t bytes, size_t alignment) {
     uintptr_t start = reinterpret_cast<uintptr_t>(arena.next);
     const size_t twice = 2 * alignment;
     start = (start + twice - 1) / twice * twice;
@@ -82,7 +82,7 @@ inline char* add_region(const char* name, size_t bytes, size_t alignment) {
     return begin;
 }
 
-inline void open_arena(size_t dynamic_bytes, size_t opt_in_bytes) {
+GATES_EMULATOR_COLD inline void open_arena(size_t dynamic_bytes, size_t opt_in_bytes) {
     if (!arena.memory) {
         void* memory = mmap(nullptr, kArenaBytes, PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_ANONYMOUS, -1, 0);
         if (memory == MAP_FAILED) abort();
@@ -105,7 +105,7 @@ inline void poison_arena() {
 }
 
 // After each block: a write past a variable has changed the pattern around it.
-inline void check_red_zones() {
+GATES_EMULATOR_COLD inline void check_red_zones() {
     if (sanitized()) return;
     for (const Region& region : arena.regions) {
         char* end = region.begin + region.bytes;
@@ -114,9 +114,8 @@ inline void check_red_zones() {
         while (before < 8 && static_cast<unsigned char>(region.begin[-1 - static_cast<long>(before)]) == kRedZonePattern) ++before;
         if (after == kRedZone && before == 8) continue;
         add_finding("shared_out_of_bounds", block.kernel, "",
-                    std::string("a write outside ") + region.name + " (" + std::to_string(region.bytes) + " bytes): " +
-                        (after < kRedZone ? std::to_string(after) + " bytes past its end"
-                                          : std::to_string(before + 1) + " bytes before its start"));
+                    format("a write outside %s (%zu bytes): %zu bytes %s", region.name, region.bytes,
+                           after < kRedZone ? after : before + 1, after < kRedZone ? "past its end" : "before its start"));
         report.sticky_error = cudaErrorIllegalAddress;
         block.aborted = true;
         return;
@@ -136,24 +135,24 @@ inline bool in_one_region(const void* address, size_t bytes) {
 }
 
 // Static + dynamic bytes against what a block may have; an empty text if they fit.
-inline std::string shared_excess(size_t static_bytes, size_t dynamic_bytes, size_t opt_in_bytes) {
-    const std::string asked = std::to_string(static_bytes) + " static + " + std::to_string(dynamic_bytes) +
-                              " dynamic bytes of shared memory asked";
-    if (static_bytes > kDefaultSharedBytes)
-        return asked + "; static is limited to " + std::to_string(kDefaultSharedBytes);
+GATES_EMULATOR_COLD inline std::string shared_excess(size_t static_bytes, size_t dynamic_bytes, size_t opt_in_bytes) {
+    if (static_bytes <= kDefaultSharedBytes && static_bytes + dynamic_bytes <= settings.shared_limit_bytes &&
+        (static_bytes + dynamic_bytes <= kDefaultSharedBytes || dynamic_bytes <= opt_in_bytes))
+        return "";
+    std::string text = format("%zu static + %zu dynamic bytes of shared memory asked, ", static_bytes, dynamic_bytes);
+    if (static_bytes > kDefaultSharedBytes) return text + format("static is limited to %zu", kDefaultSharedBytes);
     if (static_bytes + dynamic_bytes > settings.shared_limit_bytes)
-        return asked + ", the device's limit is " + std::to_string(settings.shared_limit_bytes);
-    if (static_bytes + dynamic_bytes <= kDefaultSharedBytes || dynamic_bytes <= opt_in_bytes) return "";
-    return asked + ", limit " + std::to_string(kDefaultSharedBytes) +
-           (opt_in_bytes ? " or the " + std::to_string(opt_in_bytes) + " set with cudaFuncSetAttribute"
-                         : std::string(" without cudaFuncSetAttribute(kernel, "
-                                       "cudaFuncAttributeMaxDynamicSharedMemorySize, bytes)"));
+        return text + format("the device's limit is %zu", settings.shared_limit_bytes);
+    if (opt_in_bytes) return text + format("limit %zu, as set with cudaFuncSetAttribute", opt_in_bytes);
+    return text + format("limit %zu without cudaFuncSetAttribute(kernel, cudaFuncAttributeMaxDynamicSharedMemorySize, bytes)",
+                         kDefaultSharedBytes);
 }
 
-inline void allocate_static(SharedSlot& slot, size_t bytes, size_t alignment) {
+GATES_EMULATOR_COLD inline void allocate_static(SharedSlot& slot, size_t bytes, size_t alignment) {
     arena.static_bytes = (arena.static_bytes + alignment - 1) / alignment * alignment + bytes;
     const std::string excess = shared_excess(arena.static_bytes, arena.dynamic_bytes, arena.opt_in_bytes);
-    if (!excess.empty()) fatal("invalid_launch", slot.file, slot.line, excess, cudaErrorInvalidValue);
+    if (!excess.empty()) fatal(cudaErrorInvalidValue, "invalid_launch", slot.file, slot.line,
+          "%s", excess.c_str());
     slot.address = add_region(slot.name, bytes, alignment);
     slot.launch = arena.launch;
 }

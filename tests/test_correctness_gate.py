@@ -160,14 +160,25 @@ def test_not_contiguous_input_is_named(library: Path, tmp_path: Path) -> None:
     assert "input 'x' is not contiguous" in evidence.cases[0].message
 
 
+def test_inputs_that_the_kernel_does_not_get_need_not_matter(library: Path, tmp_path: Path) -> None:
+    text = PROBLEM % ("pass", "pass")
+    text = text.replace('"a": 2.5}', '"a": 2.5, "original": torch.zeros(3, 4).T}')
+    folder = task_folder(tmp_path / "t", "planted_more", text)
+    _, result = gate(tmp_path / "w", side(library, "honest", folder, "planted_more"), seeds=(0, 1))
+    assert result.status is Status.PASS, result.sentence
+
+
 def test_end_to_end_has_limits_of_its_own(library: Path, tmp_path: Path) -> None:
     text = PROBLEM % ("pass", "pass") + '''
+ODD_SHAPES = ("tail",)
 def end_to_end(inputs, shape):
     return {"out": inputs["a"] * inputs["x"] + inputs["y"] + 0.01}
 '''
     folder = task_folder(tmp_path / "t", "planted_whole", text)
     whole = {"max_abs_err": 0.02, "mean_abs_err": 0.02, "bad_pct": 0.0, "bad_atol": 0.02}
     candidate = side(library, "honest", folder, "planted_whole")
+    evidence, result = gate(tmp_path / "o", candidate, shapes=("small",), limits={**LIMITS, "end_to_end": {**whole, "mean_abs_err": 0.005}})
+    assert {check.where for check in result.checks if check.code and check.where} == {"small seed 0", "small seed 1", "small seed 2"}
     evidence, result = gate(tmp_path / "a", candidate, limits={**LIMITS, "end_to_end": whole})
     assert result.status is Status.PASS
     assert evidence.cases[0].end_to_end[0].max_abs_err == pytest.approx(0.01, rel=1e-3)

@@ -10,7 +10,7 @@ with nonce and number of launches that the kernel ran under it. Findings of seve
 warnings are shown in the sentence. A tool that is missing, does not know the device, or saw no
 launch did not run: not_run, with the remedy. An error summary without the launches is not a pass.
 
-Example: memcheck: `Invalid __global__ write of size 4` at store_tile in sdpa.cu:88 -> fail.
+Example: memcheck: `Invalid __global__ write of size 4` at store_tile in tile.cu:88 -> fail.
 Limits: racecheck sees shared memory only; AddressSanitizer knows nothing of shared memory inside
 one block's array, where the emulator's own bounds checks count.
 """

@@ -59,7 +59,8 @@ class Side:
 
         Raises ProblemError for inputs that a C launcher can't take, DeviceLost after a CUDA error.
         """
-        tensors = {name: value for name, value in inputs.items() if isinstance(value, torch.Tensor)}
+        wanted = {name: value for name, value in inputs.items() if name in self.problem.ARGUMENTS}
+        tensors = {name: value for name, value in wanted.items() if isinstance(value, torch.Tensor)}
         for name, value in tensors.items():
             if not value.is_contiguous():
                 raise ProblemError(f"input {name!r} is not contiguous; a launcher receives no strides")
@@ -70,7 +71,7 @@ class Side:
             name: buffers.guarded(value, self.device, 1000 * seed + 10 * i + variant)
             for i, (name, value) in enumerate(content.items())
         }
-        numbers = {name: value for name, value in inputs.items() if name not in tensors}
+        numbers = {name: value for name, value in wanted.items() if name not in tensors}
         arguments = problems.call_arguments(
             self.problem, {**numbers, **{name: rooms[name].tensor for name in tensors}},
             {name: rooms[name].tensor for name in poisons}, shape,

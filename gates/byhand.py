@@ -1,0 +1,121 @@
+"""A task's runner as people start it: build, run the cases, print the errors and, on a device, times.
+
+This is for looking at one kernel while writing it. It has no baseline and writes no evidence;
+``gates run`` does that.
+"""
+
+from __future__ import annotations
+
+import sys
+from collections.abc import Sequence
+from pathlib import Path
+from typing import Any
+
+from gates.errors import EXIT_FAIL, EXIT_HOLD, EXIT_OK, GatesError
+from gates.judge import correctness as judge
+from gates.parse import correctness, performance
+from gates.records import GateResult, Status
+from gates.run import device as devices
+from gates.run.build import build
+from gates.run.correctness import run_correctness
+from gates.run.describe import describe
+from gates.run.timing import run_timing
+from gates.run.toolchain import find_toolchain
+from gates.task import Task, load_task
+
+_EXIT = {Status.PASS: EXIT_OK, Status.FAIL: EXIT_FAIL}
+
+
+def run(
+    folder: Path, work: Path, *, shapes: Sequence[str] | None, seeds: Sequence[int] | None, iters: int, device: str, build_dir: Path
+) -> int:
+    """Run the task in ``folder`` and print to stdout; the exit code. ``device``: auto, cuda or emulator.
+
+    Raises GatesError for an unknown shape, a failed build, and where there is no CUDA device for ``cuda``.
+    """
+    task = load_task(folder)
+    shapes, seeds = tuple(shapes or task.shapes), tuple(seeds if seeds is not None else task.seeds)
+    describe(task.folder, task.problem, shapes, work=work, limit_s=task.time_limit_s)
+    found = _device(device)
+    side = _build(task, found, build_dir)
+    print(f"{task.name} on {found.name if found else 'the CPU emulator'}")
+    cuda = f"cuda:{found.index}" if found else "cpu"
+    limits = {key: value for key, value in task.gates["correctness"].items() if key != "match_baseline"}
+    raw = run_correctness(
+        side, shapes, seeds, work=work, limit_s=task.time_limit_s, device=cuda, bad_atol=limits.get("bad_atol"),
+        end_to_end_bad_atol=limits.get("end_to_end", {}).get("bad_atol"),
+    )
+    evidence = correctness.parse(raw)
+    result = judge.judge(evidence, limits)
+    print(table(evidence))
+    print(f"correctness: {result.status.value}: {result.sentence}")
+    for text in _hints(result):
+        print(f"  {text}")
+    if iters and found is None:
+        print("timing: left out: times on the emulator say nothing about a device")
+    elif iters:
+        for shape in shapes:
+            print(_timing(task, side, shape, cuda, iters, work))
+    return _EXIT.get(result.status, EXIT_HOLD)
+
+
+def table(evidence: correctness.CorrectnessEvidence) -> str:
+    """The cases as aligned text: one line each, the worst output's errors, or what became of it."""
+    lines = [f"{'case':28} {'status':13} {'max_abs_err':>12} {'mean_abs_err':>12} {'bad_pct':>8} {'seconds':>8}"]
+    for case in evidence.cases:
+        seconds = "" if case.wall_s is None else f"{case.wall_s:.2f}"
+        if case.status != "ok":
+            lines.append(f"{case.where:28} {case.status:13} {case.message}")
+            continue
+        worst = [_worst([getattr(output, figure) for output in case.outputs]) for figure in judge.FIGURES]
+        lines.append(f"{case.where:28} {case.status:13} {worst[0]:>12} {worst[1]:>12} {worst[2]:>8} {seconds:>8}")
+    return "\n".join(lines)
+
+
+def _device(asked: str) -> devices.DeviceInfo | None:
+    if asked == "emulator":
+        return None
+    probe = devices.probe()
+    if probe.devices:
+        return probe.devices[0]
+    if asked == "cuda":
+        raise GatesError(probe.reason, hint="--device emulator runs the kernel on the CPU", exit_code=EXIT_HOLD)
+    return None
+
+
+def _build(task: Task, found: devices.DeviceInfo | None, build_dir: Path) -> dict[str, Any]:
+    kind = "device" if found else "emulator"
+    result = build(
+        task, find_toolchain(), build_dir, device_arch=found.arch if found else None, want={kind},
+        progress=lambda text: print(text, file=sys.stderr),
+    )
+    failure, library = result.failure(kind), result.path(kind)
+    if library is None:
+        raise GatesError(failure.sentence if failure else f"{task.name} was not built", hint=failure.hint if failure else None, exit_code=EXIT_FAIL)
+    return {
+        "name": task.name, "library": str(library), "entry": task.entry, "folder": str(task.folder),
+        "problem": task.problem, "emulated": found is None,
+    }
+
+
+def _timing(task: Task, side: dict[str, Any], shape: str, cuda: str, iters: int, work: Path) -> str:
+    """One line of kernel times of a shape, without a verdict: that needs a baseline, see ``gates run``."""
+    raw = run_timing(
+        side, shape=shape, work=work / f"timing-{shape}", limit_s=task.time_limit_s, bar_pct=0.0,
+        output_limits=task.gates["correctness"], device=cuda, iters=iters,
+    )
+    evidence = performance.parse(raw)
+    if evidence.status != performance.MEASURED:
+        return f"timing {shape}: {evidence.message}"
+    figures = evidence.figures[evidence.gated_mode]["candidate"]
+    return f"timing {shape}: p50 {figures.p50_us:.2f} us, p90 {figures.p90_us:.2f} us, mean {figures.mean_us:.2f} us ({evidence.gated_mode} L2)"
+
+
+def _worst(values: Sequence[float | None]) -> str:
+    return "-" if None in values else f"{max(value for value in values if value is not None):.3g}"
+
+
+def _hints(result: GateResult) -> list[str]:
+    """Each failing check's hint once, with where it was seen."""
+    bad = [check for check in result.checks if check.status is not Status.PASS and check.hint]
+    return [f"{check.name} ({check.where}): {check.hint}" for check in bad[:5]]

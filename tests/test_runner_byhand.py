@@ -1,0 +1,87 @@
+"""runner.py: one job for the engine, or a table for people."""
+
+from __future__ import annotations
+
+import json
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+
+from gates import byhand
+from gates.errors import GatesError
+from gates.run import runner
+from gates.run.build import build
+from gates.run.device import probe
+from gates.run.toolchain import find_toolchain
+from gates.task import load_task
+
+TASKS = Path(__file__).parent / "tasks"
+FAST = TASKS / "saxpy_fast"
+
+
+@pytest.fixture(scope="module")
+def build_dir(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    folder = tmp_path_factory.mktemp("build")
+    built = build(load_task(FAST, environ={}), find_toolchain(), folder, want={"emulator"})
+    assert built.path("emulator"), built.failures
+    return folder
+
+
+def by_hand(build_dir: Path, *arguments: str, folder: Path = FAST) -> subprocess.CompletedProcess[str]:
+    return subprocess.run(
+        [sys.executable, str(folder / "runner.py"), "--device", "emulator", "--build-dir", str(build_dir), *arguments],
+        capture_output=True, text=True, timeout=120,
+    )
+
+
+def test_table_of_an_honest_kernel(build_dir: Path) -> None:
+    done = by_hand(build_dir, "--shapes", "small", "--seeds", "0,1", "--iters", "500")
+    assert done.returncode == 0, done.stdout + done.stderr
+    lines = done.stdout.splitlines()
+    assert lines[0] == "saxpy_fast on the CPU emulator"
+    assert lines[1].split() == ["case", "status", "max_abs_err", "mean_abs_err", "bad_pct", "seconds"]
+    assert lines[2].startswith("small seed 0") and lines[3].startswith("small seed 1")
+    assert lines[4].startswith("tail seed 0 (odd)")
+    assert lines[5] == "correctness: pass: 2/2 cases and 1 odd shape"
+    assert lines[6].startswith("timing: left out")
+
+
+def test_unknown_shape_names_the_nearest(build_dir: Path) -> None:
+    done = by_hand(build_dir, "--shapes", "smal")
+    assert done.returncode == 2
+    assert "error: problem saxpy_problem has no shape 'smal'" in done.stderr
+    assert "did you mean small" in done.stderr and "Traceback" not in done.stderr
+
+
+@pytest.mark.parametrize("arguments", [["--seeds", "0,x"], ["--device", "tpu"]])
+def test_wrong_usage_exits_2(arguments: list[str]) -> None:
+    with pytest.raises(SystemExit) as caught:
+        runner.main(str(FAST / "runner.py"), arguments)
+    assert caught.value.code == 2
+
+
+def test_no_device_for_cuda(monkeypatch: pytest.MonkeyPatch) -> None:
+    if probe().devices:
+        pytest.skip("there is a CUDA device")
+    with pytest.raises(GatesError) as caught:
+        byhand._device("cuda")
+    assert caught.value.exit_code == 3 and "no CUDA device" in caught.value.what
+    assert byhand._device("auto") is None
+
+
+@pytest.mark.parametrize("job", [{"kind": "bake"}, {}, []])
+def test_unknown_job_is_refused(tmp_path: Path, job: object, capsys: pytest.CaptureFixture[str]) -> None:
+    path = tmp_path / "job.json"
+    path.write_text(json.dumps(job), encoding="utf-8")
+    with pytest.raises(SystemExit) as caught:
+        runner.main(str(FAST / "runner.py"), ["--job", str(path)])
+    assert caught.value.code == 2 and "job kind" in capsys.readouterr().err
+
+
+def test_help_ends_in_an_example(capsys: pytest.CaptureFixture[str]) -> None:
+    with pytest.raises(SystemExit) as caught:
+        runner.main(str(FAST / "runner.py"), ["--help"])
+    assert caught.value.code == 0
+    assert "--shapes small,mission --seeds 0,1,2 --iters 500" in capsys.readouterr().out

@@ -1,0 +1,84 @@
+"""What the tests of toolchain and build share: stub compilers, and a task made of one source."""
+
+from __future__ import annotations
+
+import os
+import shutil
+from pathlib import Path
+
+import pytest
+
+from gates.run.toolchain import Toolchain, find_toolchain
+from gates.task import Task
+
+# An nvcc that copies its sources to its output, follows #include, and does what the source asks for.
+STUB_NVCC = r"""#!/bin/sh
+if [ "$1" = --version ]; then echo "Cuda compilation tools, release 13.0, V13.0.99"; exit 0; fi
+echo "$*" >> "${0%/*}/calls"
+sources=""; out=""; dep=""; arch=sm_00
+while [ $# -gt 0 ]; do
+  case "$1" in
+    -o) out="$2"; shift;; -MF) dep="$2"; shift;; -ccbin) ccbin="$2"; shift;;
+    -arch=*) arch="${1#-arch=}";; *.cu|*.o) sources="$sources $1";;
+  esac
+  shift
+done
+if [ -n "$ccbin" ] && [ ! -x "$ccbin" ]; then
+  echo "$ccbin: No such file or directory"; echo "nvcc fatal   : Failed to preprocess host compiler properties."; exit 1
+fi
+text=$(cat $sources)
+case "$text" in
+  *"not c++"*) echo "k.cu(1): error: this declaration has no storage class"; echo "1 error detected"; exit 2;;
+  *"kill yourself"*) kill -9 $$;;
+  *"cicc dies"*) echo "nvcc error   : 'cicc' died due to signal 9 (Kill signal)"; exit 9;;
+  *"half an output"*) echo half > "$out"; exit 1;;
+  *"take long"*) echo half > "$out"; sleep 30;;
+esac
+headers=$(sed -n 's/#include "\(.*\)"/\1/p' $sources)
+for header in $headers; do headers_full="$headers_full $(dirname $(echo $sources | cut -d' ' -f1))/$header"; done
+[ -n "$dep" ] && echo "$out: $sources $headers_full" > "$dep"
+cat $sources $headers_full > "$out"
+echo "ptxas info    : 0 bytes gmem"
+echo "ptxas info    : Compiling entry function 'k' for '$arch'"
+echo "ptxas info    : Function properties for k"
+echo "    0 bytes stack frame, 0 bytes spill stores, 0 bytes spill loads"
+echo "ptxas info    : Used 10 registers, used 0 barriers"
+"""
+
+
+def program(path: Path, text: str) -> Path:
+    """An executable script."""
+    path.parent.mkdir(parents=True, exist_ok=True)
+    path.write_text(text)
+    path.chmod(0o755)
+    return path
+
+
+def stub_toolchain(folder: Path, **environ: str) -> Toolchain:
+    """A toolchain whose nvcc is the stub; the rest is this machine's."""
+    program(folder / "bin" / "nvcc", STUB_NVCC)
+    return find_toolchain({**os.environ, **environ, "CUDA_HOME": str(folder)}, [])
+
+
+def calls(folder: Path) -> list[str]:
+    """The stub's command lines so far."""
+    path = folder / "bin" / "calls"
+    return path.read_text().splitlines() if path.is_file() else []
+
+
+def make_task(folder: Path, text: str | None = None, source: Path | None = None, **changes) -> Task:
+    """A task whose one source is ``folder/k.cu`` with ``text``, or ``source``."""
+    if source is None:
+        source = folder / "k.cu"
+        source.write_text(text if text is not None else "kernel\n")
+    values = {
+        "name": "demo", "title": "demo", "folder": folder, "problem": "none", "sources": (source,), "entry": "launch",
+        "kernels": ("k",), "toggles": {"USE_X": 1}, "arch": ("sm_89",), "shapes": ("small",), "seeds": (0,), "gates": {},
+    }
+    return Task(**{**values, **changes})
+
+
+needs_nvcc = pytest.mark.skipif(find_toolchain().nvcc is None, reason="no nvcc: neither a toolkit nor the nvidia-cuda-nvcc wheel")
+needs_cuobjdump = pytest.mark.skipif(find_toolchain().get("cuobjdump") is None, reason="no cuobjdump")
+not_root = pytest.mark.skipif(os.geteuid() == 0, reason="root may write everywhere")
+CXX = shutil.which("g++")

@@ -208,7 +208,7 @@ def _sections(before: Mapping[str, Any], after: Mapping[str, Any], timed: Mappin
         ("Compiled resources", lambda: _resource_rows(before.get("ptxas"), after.get("ptxas"))),
         ("Errors against the reference", lambda: _error_rows(before, after)),
         ("Machine instructions", lambda: _sass_rows(before.get("sass"), after.get("sass"))),
-        ("Hardware counters", lambda: _counter_rows(before.get("ncu"), after.get("ncu"))),
+        ("Hardware counters", lambda: _counter_rows(before, after, timed)),
         ("Other implementations, for context", lambda: _backend_rows(after.get("performance"))),
     )
     for title, build in builders:
@@ -308,15 +308,20 @@ def _sass_rows(before: Any, after: Any) -> Iterator[Row]:
                 yield Row(f"{key[0]} {key[1]} {name}", "instructions", *values)
 
 
-def _counter_rows(before: Any, after: Any) -> Iterator[Row]:
-    ours, theirs = (_counters(side) for side in (after, before))
+def _counter_rows(before: Mapping[str, Any], after: Mapping[str, Any], timed: Mapping[str, Any] | None) -> Iterator[Row]:
+    ours = _counters(after.get("ncu"), CANDIDATE)
+    theirs = _counters((timed or before).get("ncu"), BASELINE if timed else CANDIDATE)
     for name in dict.fromkeys([*theirs, *ours]):
         one, two = theirs.get(name), ours.get(name)
         yield Row(name, (two or one).unit, one.value if one else None, two.value if two else None)
 
 
-def _counters(evidence: Any) -> dict[str, Any]:
-    return {counter.name: counter for counter in evidence.counters} if evidence else {}
+def _counters(evidence: Any, role: str) -> dict[str, Any]:
+    side = evidence.sides.get(role) if evidence else None
+    return {
+        f"{kernel.kernel} {counter.metric}": counter
+        for kernel in (side.kernels if side else ()) for counter in kernel.counters if counter.value is not None
+    }
 
 
 def _backend_rows(performance: Any) -> Iterator[Row]:

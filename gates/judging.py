@@ -14,6 +14,8 @@ _RECORDS = {
     "ptxas": "PtxasEvidence", "sass": "SassEvidence", "correctness": "CorrectnessEvidence",
     "sanitizer": "SanitizerEvidence", "performance": "PerformanceEvidence", "ncu": "NcuEvidence",
 }
+# What a first rung has nothing to beat in, but is measured and recorded all the same.
+MEASURED_ANYWAY = ("performance", "ncu")
 
 
 def load_evidence(folder: Path) -> dict[str, Any]:
@@ -28,7 +30,7 @@ def load_evidence(folder: Path) -> dict[str, Any]:
 def rejudge(run: Path, info: RunInfo, gate: str) -> GateResult | None:
     """The verdict of ``gate`` from the run's stored evidence and limits; None where it left none."""
     reason = info.task.not_applicable.get(gate)
-    if reason and gate != "performance":  # a first rung's performance is measured all the same
+    if reason and gate not in MEASURED_ANYWAY:
         return GateResult(gate, Status.NOT_APPLICABLE, f"{gate}.not_applicable", reason)
     if not (run / f"{gate}.json").is_file():
         return None
@@ -36,7 +38,7 @@ def rejudge(run: Path, info: RunInfo, gate: str) -> GateResult | None:
     baseline_file = run / "baseline" / f"{gate}.json"
     baseline = read_record(_record(gate), run / "baseline", f"{gate}.json") if baseline_file.is_file() else None
     judge = importlib.import_module(f"gates.judge.{gate}").judge
-    options = {"not_applicable_reason": reason} if gate == "performance" else {}
+    options = {"not_applicable_reason": reason or ""} if gate in MEASURED_ANYWAY else {}
     return judge(evidence, info.task.limits.get(gate, {}), baseline, **options)
 
 

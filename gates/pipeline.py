@@ -13,12 +13,13 @@ import sys
 import tempfile
 from collections.abc import Mapping
 from dataclasses import dataclass
+from datetime import datetime
 from pathlib import Path
 from typing import Any
 
 from gates import __version__
 from gates.compare import compare_within
-from gates.errors import EXIT_HOLD, GatesError
+from gates.errors import EXIT_FAIL, EXIT_HOLD, GatesError
 from gates.evidence import (
     SCHEMA_VERSION,
     RunDirectory,
@@ -106,7 +107,7 @@ def run_task(options: Options, progress: Progress) -> Outcome:
         directory.write_json("run.json", info)
         directory.write_json("verdict.json", verdict)
         directory.write_text("COMPARE.md", compare_within(directory.path, info, verdict).markdown())
-        path = directory.publish(run_label(_instant(info.started), info.git, info.device.name if info.device else "cpu"))
+        path = directory.publish(run_label(datetime.fromisoformat(info.started), info.git, info.device.name if info.device else "cpu"))
     return Outcome(path, info, verdict, exit_code(results, info.asked_gates))
 
 
@@ -153,7 +154,34 @@ def _time() -> str:
     return utc_now().isoformat(timespec="milliseconds")
 
 
-def _instant(text: str) -> Any:
-    from datetime import datetime
 
-    return datetime.fromisoformat(text)
+def profile_tasks(
+    names: tuple[str, ...], *, shape: str | None, seed: int, out: Path, toggles: Mapping[str, str], build_dir: Path
+) -> tuple[str, int]:
+    """The counters of each named task side by side, and the exit code: 3 where one could not be profiled."""
+    from gates.parse.ncu import parse
+    from gates.render.counters import counter_table
+    from gates.run.build import build
+    from gates.run.ncu import run_ncu
+
+    _, _, device = choose_profile("full", 0)
+    assert device is not None
+    toolchain = find_toolchain()
+    tool = toolchain.get("ncu")
+    found = []
+    for task in [find_task(name, toggles) for name in names]:
+        built = build(task, toolchain, build_dir, device_arch=device.arch, want={"device"})
+        failure = built.failure("device")
+        if failure is not None:
+            raise GatesError(f"{task.name}: {failure.sentence}", hint=failure.hint or None, exit_code=EXIT_FAIL)
+        side = {
+            "name": task.name, "library": str(built.path("device")), "entry": task.entry, "folder": str(task.folder),
+            "problem": task.problem, "emulated": False,
+        }
+        raw = run_ncu(
+            side, task.kernels, shape=shape or task.gates["performance"].get("shape", task.shapes[-1]), chip=device.arch,
+            work=(out / task.name).resolve(), limit_s=task.time_limit_s, ncu=tool.path if tool else None, seed=seed,
+        )
+        found.append(parse(raw))
+    profiled = all(not evidence.code and not evidence.sides["candidate"].code for evidence in found)
+    return counter_table(found), 0 if profiled else EXIT_HOLD

@@ -6,6 +6,7 @@ could be run (no device, no build, a gate before it failed).
 
 from __future__ import annotations
 
+import shutil
 from collections.abc import Callable
 from dataclasses import dataclass, field
 from pathlib import Path
@@ -13,8 +14,9 @@ from typing import Any
 
 from gates.evidence import RunDirectory, RunInfo, portable, project_root
 from gates.judge.reasons import build_failed, not_run
-from gates.judging import rejudge
+from gates.judging import MEASURED_ANYWAY, rejudge
 from gates.parse import correctness as correctness_evidence
+from gates.parse import ncu as ncu_evidence
 from gates.parse import performance as performance_evidence
 from gates.parse import ptxas as ptxas_evidence
 from gates.parse import sanitizer as sanitizer_evidence
@@ -25,6 +27,7 @@ from gates.run.attempt import attempt
 from gates.run.build import BuildResult, build
 from gates.run.correctness import draw_seed, run_correctness
 from gates.run.device import DeviceInfo
+from gates.run.ncu import run_ncu
 from gates.run.sanitizer import run_sanitizer_device, run_sanitizer_emulator, write_cases
 from gates.run.static import StaticTexts, collect
 from gates.run.timing import run_timing
@@ -107,6 +110,11 @@ class Session:
             return not_run(gate, "correctness_failed", "correctness failed")
         return None
 
+    def measured_baseline(self) -> Task | None:
+        """The baseline, if its device library was built."""
+        built = self.baseline is not None and self.builds[self.baseline.name].path("device") is not None
+        return self.baseline if built else None
+
     def texts(self, task: Task) -> StaticTexts:
         """The compiler's texts of a task's build, read once."""
         if task.name not in self._texts:
@@ -133,7 +141,7 @@ class Session:
 
 def judge_step(session: Session, info: RunInfo, gate: str) -> GateResult:
     """Do what ``gate`` needs, then judge it from the evidence file that this wrote."""
-    declared = gate in session.task.not_applicable and gate != "performance"
+    declared = gate in session.task.not_applicable and gate not in MEASURED_ANYWAY
     result = None if declared else _STEPS[gate](session)
     if result is None:
         result = rejudge(session.directory.path, info, gate)
@@ -212,7 +220,7 @@ def _performance(session: Session) -> GateResult | None:
     if (missing := session.missing("performance", "device") or session.after_correctness("performance")) is not None:
         return missing
     task, limits = session.task, session.task.gates["performance"]
-    base = session.baseline if session.baseline and session.builds[session.baseline.name].path("device") else None
+    base = session.measured_baseline()
     session.progress.step(f"{task.name}: timing against {base.name if base else 'nothing'}, interleaved")
     raw = run_timing(
         session.side(task, "device"), shape=limits["shape"], work=session.scratch / "timing", limit_s=task.time_limit_s,
@@ -238,7 +246,22 @@ def _ncu(session: Session) -> GateResult | None:
     """Hardware counters of candidate and baseline, on the device."""
     if session.device is None:
         return not_run("ncu", "no_device", NO_DEVICE)
-    raise NotImplementedError
+    if (missing := session.missing("ncu", "device") or session.after_correctness("ncu")) is not None:
+        return missing
+    task, work = session.task, session.scratch / "ncu"
+    base = session.measured_baseline()
+    session.progress.step(f"{task.name}: hardware counters")
+    tool = session.toolchain.get("ncu")
+    raw = run_ncu(
+        session.side(task, "device"), task.kernels, shape=task.gates["performance"].get("shape", session.shapes[-1]),
+        chip=session.device.arch, work=work, limit_s=task.time_limit_s, ncu=tool.path if tool else None, device=session.cuda,
+        baseline=session.side(base, "device") if base else None, baseline_kernels=base.kernels if base else (),
+    )
+    session.write("ncu.json", ncu_evidence.parse(raw))
+    for report, name in (("profile", "profile.ncu-rep"), ("baseline", "baseline/profile.ncu-rep")):
+        if (work / f"{report}.ncu-rep").is_file():
+            shutil.copyfile(work / f"{report}.ncu-rep", session.directory.path / name)
+    return None
 
 
 _STEPS: dict[str, Callable[[Session], GateResult | None]] = {

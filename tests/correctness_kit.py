@@ -16,6 +16,7 @@ from gates.judge import correctness as judge
 from gates.parse import correctness as parse
 from gates.records import GateResult
 from gates.run import correctness as run
+from gates.run import sanitizer
 from gates.run.attempt import Attempt
 
 TASKS = Path(__file__).parent / "tasks"
@@ -67,6 +68,16 @@ def in_process(monkeypatch: pytest.MonkeyPatch) -> None:
         return Attempt("n0", code, cause, False, 0.1, tuple(result.read_text().splitlines()), "")
 
     monkeypatch.setattr(run, "attempt", attempt)
+
+
+def cases_here(
+    monkeypatch: pytest.MonkeyPatch, candidate: dict[str, Any], shapes: list[str], folder: Path
+) -> list[dict[str, Any]]:
+    """Case files of the smallest shape and the odd ones, written by this process."""
+    with monkeypatch.context() as patch:
+        in_process(patch)
+        patch.setattr(sanitizer, "attempt", run.attempt)
+        return sanitizer.write_cases(candidate, shapes, work=folder, limit_s=60, smallest=True)
 
 
 def gate(work: Path, candidate: dict[str, Any], *, limits: dict[str, Any] = LIMITS, shapes: tuple[str, ...] = ("small", "tail"),

@@ -9,7 +9,7 @@ from pathlib import Path
 
 import jsonschema
 import pytest
-from correctness_kit import compile_planted, in_process, side
+from correctness_kit import cases_here, compile_planted, side
 
 from gates.judge.sanitizer import CODES, judge
 from gates.parse import sanitizer as parse
@@ -112,12 +112,7 @@ def library(tmp_path_factory: pytest.TempPathFactory) -> Path:
 
 @pytest.fixture
 def gate(library: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch):
-    import correctness_kit
-
-    with monkeypatch.context() as patch:
-        in_process(patch)
-        patch.setattr(run, "attempt", correctness_kit.run.attempt)
-        written = run.write_cases(side(library, "honest"), ["small"], work=tmp_path / "cases", limit_s=60, smallest=True)
+    written = cases_here(monkeypatch, side(library, "honest"), ["small"], tmp_path / "cases")
     monkeypatch.setattr(run, "write_cases", lambda *args, **options: written)
 
     def call(body: str, entry: str = "honest", limit_s: float = 60):

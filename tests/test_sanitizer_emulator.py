@@ -2,18 +2,23 @@
 
 from __future__ import annotations
 
+import array
 import json
+import math
 import shutil
 import subprocess
+import sys
 from pathlib import Path
 
 import jsonschema
 import pytest
-from correctness_kit import compile_planted, in_process, side
+from correctness_kit import cases_here, compile_planted, side
 
+from gates.errors import GatesError
 from gates.judge.sanitizer import judge
 from gates.parse import sanitizer as parse
 from gates.records import Status, from_json, to_json
+from gates.run import casefile
 from gates.run import sanitizer as run
 
 SCHEMA = Path(parse.__file__).parent.parent / "schemas" / "sanitizer.schema.json"
@@ -30,12 +35,8 @@ def library(tmp_path_factory: pytest.TempPathFactory) -> Path:
 @pytest.fixture
 def cases(library: Path, tmp_path_factory: pytest.TempPathFactory, monkeypatch: pytest.MonkeyPatch) -> list[dict]:
     """Case files written by this process: saves a start of torch a test."""
-    import correctness_kit
-
-    with monkeypatch.context() as patch:
-        in_process(patch)
-        patch.setattr(run, "attempt", correctness_kit.run.attempt)
-        written = run.write_cases(side(library, "honest"), ["mission", "small"], work=tmp_path_factory.mktemp("cases"), limit_s=60, smallest=True)
+    written = cases_here(monkeypatch, side(library, "honest"), ["mission", "small"], tmp_path_factory.mktemp("cases"))
+    assert [case["shape"] for case in written] == ["small", "tail"]
     monkeypatch.setattr(run, "write_cases", lambda *args, **options: written[:1])
     return written
 
@@ -45,9 +46,26 @@ def gate(library: Path, entry: str, work: Path, limit_s: float = 60):
     return evidence, judge(evidence)
 
 
-def test_cases_are_the_smallest_shape_and_the_odd_ones(cases: list[dict]) -> None:
-    assert [case["shape"] for case in cases] == ["small", "tail"]
+def test_cases_hold_inputs_and_poisoned_outputs(library: Path, cases: list[dict]) -> None:
     assert cases[0]["bytes"] == 3 * 4000
+    case = casefile.read(Path(cases[0]["path"]))
+    assert [(a["name"], a["kind"]) for a in case.arguments] == [
+        ("x", "buffer"), ("y", "buffer"), ("out", "buffer"), ("N", "int"), ("a", "float"),
+    ]
+    assert [a["output"] for a in case.arguments[:3]] == [False, False, True]
+    outputs = array.array("f", case.content["out"])
+    assert len(outputs) == 1000 and all(math.isnan(value) for value in outputs)
+
+
+@pytest.mark.parametrize("change", [
+    lambda data: data[:-1], lambda data: b"no case at all", lambda data: data[:20] + b"\xff" * 8 + data[28:],
+    lambda data: data.replace(b'"shape"', b"'shape'"),
+])
+def test_a_broken_case_file_is_refused(cases: list[dict], tmp_path: Path, change) -> None:
+    path = tmp_path / "broken.case"
+    path.write_bytes(change(Path(cases[0]["path"]).read_bytes()))
+    with pytest.raises(GatesError, match="broken.case"):
+        casefile.read(path)
 
 
 def test_an_honest_kernel_is_clean(library: Path, cases: list[dict], tmp_path: Path) -> None:
@@ -97,6 +115,4 @@ def test_without_libasan_it_is_not_run(library: Path, tmp_path: Path) -> None:
 
 def test_the_replay_imports_neither_torch_nor_numpy() -> None:
     code = "import sys, gates.run.runner, gates.run.case; sys.exit('torch' in sys.modules or 'numpy' in sys.modules)"
-    import sys
-
     assert subprocess.run([sys.executable, "-c", code], timeout=60).returncode == 0

@@ -114,6 +114,9 @@ def _case(case: Case, evidence: CorrectnessEvidence, limits: Mapping[str, Any], 
         _zero("not_repeatable", case.differences, case, "elements", case.first_difference),
         *_findings(case),
     ]
+    refused = next((launch for launch in case.launches if launch.error), None)
+    if refused is not None:  # the launcher hid it
+        checks.append(_fail("launch_error", "launch", refused.error, None, case.where, refused.kernel))
     if evidence.emulated and not case.launch_count:
         checks.append(_fail("no_launch", "launches", 0, None, case.where))
     checks += _errors(case, case.outputs, limits, "", lambda figure: figure)

@@ -1,0 +1,55 @@
+// Row sums (out[row] = sum of x[row, 0..127] * a + y[row]) with one launcher a planted fault, for the emulator.
+#include <cuda_runtime.h>
+
+#include <cstdint>
+#include <cstdio>
+
+constexpr int kColumns = 128;
+
+enum Fault { kNone, kNoBarrier, kTailWrite, kTailRead, kSharedOverrun, kDivergent };
+
+template <int kFault>
+__global__ void row_sum(const float* x, const float* y, float* out, int64_t rows, float a) {
+  __shared__ float part[kColumns];
+  const int row = blockIdx.x;
+  const int column = threadIdx.x;
+  part[column + (kFault == kSharedOverrun ? 1 : 0)] = a * x[int64_t(row) * kColumns + column];
+  for (int width = kColumns / 2; width > 0; width /= 2) {
+    if (kFault != kNoBarrier) {
+      if (kFault != kDivergent || column < 64) __syncthreads();
+    }
+    if (column < width) part[column] += part[column + width];
+  }
+  if (column == 0) {
+    const int64_t from = kFault == kTailRead ? row + 1 : row;
+    const int64_t to = kFault == kTailWrite && row == rows - 1 ? row + 1 : row;
+    out[row] = part[0] + y[row] + (kFault == kTailRead ? 1e-30f * y[from] : 0.0f);
+    if (to != row) out[to] = 0.0f;
+  }
+}
+
+template <int kFault>
+static int launch(const float* x, const float* y, float* out, int64_t rows, float a, void* stream, char* error,
+                  int64_t error_bytes, int threads = kColumns, bool checked = true) {
+  row_sum<kFault><<<unsigned(rows), threads, 0, static_cast<cudaStream_t>(stream)>>>(x, y, out, rows, a);
+  const cudaError_t status = cudaGetLastError();
+  if (status == cudaSuccess || !checked) return 0;
+  std::snprintf(error, size_t(error_bytes), "%s", cudaGetErrorString(status));
+  return 1;
+}
+
+#define ENTRY(name, ...)                                                                                        \
+  extern "C" int name(const float* x, const float* y, float* out, int64_t rows, float a, void* stream, char* error, \
+                      int64_t error_bytes) {                                                                    \
+    return __VA_ARGS__;                                                                                         \
+  }
+#define ALL x, y, out, rows, a, stream, error, error_bytes
+
+ENTRY(honest, launch<kNone>(ALL))
+ENTRY(no_barrier, launch<kNoBarrier>(ALL))
+ENTRY(tail_write, launch<kTailWrite>(ALL))
+ENTRY(tail_read, launch<kTailRead>(ALL))
+ENTRY(shared_overrun, launch<kSharedOverrun>(ALL))
+ENTRY(divergent_barrier, launch<kDivergent>(ALL))
+ENTRY(too_many_threads, launch<kNone>(ALL, 2048))
+ENTRY(too_many_threads_swallowed, launch<kNone>(ALL, 2048, false))

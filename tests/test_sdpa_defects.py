@@ -1,0 +1,52 @@
+"""Planted defects in the SDPA kernel: each is caught by the errors, the findings, or another order of threads."""
+
+from __future__ import annotations
+
+import shutil
+from pathlib import Path
+
+import pytest
+from sdpa_kit import SOURCE, configure, emulated, extreme_inputs, findings, problem, run, task_of, worst_error
+
+from gates.run.kernel import KernelError
+
+TWO_TILES = {"B": 1, "H": 1, "S": 130, "D": 64}
+LIMIT = task_of("stage3_cp_async")["gates"]["correctness"]["max_abs_err"]
+
+# name: (file, text, replacement)
+DEFECTS = {
+    "no final division": ("softmax.cuh", "v_scale / sum_", "v_scale"),
+    "O not rescaled": ("output.cuh", "state_.sums[n].x[i] *= factor;", ";"),
+    "tail not masked": ("softmax.cuh", "column + i < valid_keys ?", "true ?"),
+    "finite start of the maximum": ("softmax.cuh", "float max_ = -INFINITY", "float max_ = -5e4f"),
+    "one wait too short": ("load.cuh", "__pipeline_wait_prior(kPipelineDepth - 1);", "__pipeline_wait_prior(kPipelineDepth);"),
+    "rows past the end written": ("output.cuh", "if (row >= valid_rows) return;", ""),
+    "no barrier after the scores": ("sdpa_fp8.cu", "__syncthreads();  // a row of scores", "// a row of scores"),
+    "no barrier after P": ("sdpa_fp8.cu", "__syncthreads();  // a row of P", "// a row of P"),
+    "no barrier after the tile": ("sdpa_fp8.cu", "__syncthreads();  // V and P are read", "// V and P are read"),
+}
+
+
+def caught(folder: Path, name: str) -> bool:
+    kernel = emulated(folder, name, task_of("stage3_cp_async")["toggles"], folder / "source" / SOURCE.name)
+    for inputs in (problem.make_inputs(TWO_TILES, 0, "cpu"), extreme_inputs(TWO_TILES)):
+        for order in (0, 1, 2):
+            configure(kernel, order)
+            try:
+                out = run(kernel, inputs, TWO_TILES)
+            except (KernelError, AssertionError):
+                return True
+            if not worst_error(out, inputs, TWO_TILES) <= LIMIT or findings(kernel):
+                return True
+    return False
+
+
+@pytest.mark.parametrize("name", DEFECTS)
+def test_defect_is_caught(tmp_path, name):
+    file, text, replacement = DEFECTS[name]
+    shutil.copytree(SOURCE.parent, tmp_path / "source")
+    path = tmp_path / "source" / file
+    source = path.read_text(encoding="utf-8")
+    assert source.count(text) == 1, "the defect has lost its place in the source"
+    path.write_text(source.replace(text, replacement), encoding="utf-8")
+    assert caught(tmp_path, "defect")

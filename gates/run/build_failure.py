@@ -6,6 +6,7 @@ import json
 import re
 import shlex
 import shutil
+import signal
 from collections.abc import Sequence
 from dataclasses import dataclass
 from pathlib import Path
@@ -17,7 +18,7 @@ _ERROR = re.compile(r"\b(error|fatal|undefined reference|died due to|cannot allo
 _DIED = re.compile(r"'?(?P<tool>[\w+./-]+)'? died due to signal (?P<number>\d+)|[Kk]illed signal terminated program (?P<program>\w+)")
 _HOST = re.compile(r"unsupported GNU version|Failed to preprocess host compiler|unsupported (Clang|clang) version|host compiler targets")
 _MEMORY = re.compile(
-    r"cannot allocate memory|virtual memory exhausted|out of memory|resource temporarily unavailable|bad_alloc|MemoryError", re.IGNORECASE
+    r"cannot allocate memory|virtual memory exhausted|out of memory|resource temporarily unavailable|bad_alloc|MemoryError|failed to map segment", re.IGNORECASE
 )
 _LINES = 5
 
@@ -51,9 +52,9 @@ def missing_tool(name: str, toolchain: Toolchain) -> Failure | None:
 
 def printed(folder: Path, edge: Edge) -> str:
     """What the edge's command printed when it last ran, whether it succeeded or not."""
-    for path, read in ((folder / edge.log, str), (_record(folder, edge), lambda text: json.loads(text)["output"])):
+    for path in (folder / edge.log, folder / f"{edge.output}.failed.log"):
         if path.is_file():
-            return read(path.read_text(encoding="utf-8", errors="replace"))
+            return path.read_text(encoding="utf-8", errors="replace")
     return ""
 
 
@@ -63,8 +64,9 @@ def describe(folder: Path, edges: Sequence[Edge], ninja_output: str, toolchain: 
         record = _record(folder, edge)
         if record.is_file():
             data = json.loads(record.read_text(encoding="utf-8"))
-            text, command = data["output"], shlex.join(data["command"])
-            return Failure(command, _cause(data["cause"], text), _first_errors(text), str(record), _hint(text, data["cause"], toolchain))
+            text, cause = printed(folder, edge), _cause(data["cause"], printed(folder, edge))
+            log = str(folder / f"{edge.output}.failed.log")
+            return Failure(shlex.join(data["command"]), cause, _first_errors(text), log, _hint(text, cause, toolchain))
     return Failure("", "the build stopped before it", _first_errors(ninja_output), hint=_hint(ninja_output, "", toolchain))
 
 
@@ -73,9 +75,12 @@ def _record(folder: Path, edge: Edge) -> Path:
 
 
 def _cause(cause: str, text: str) -> str:
+    """How the command ended; a signal that killed one of its own programs is named too."""
     died = _DIED.search(text)
     if died is None:
-        return cause
+        status = int(cause[5:]) if re.fullmatch(r"exit \d+", cause) else 0
+        number = status - 128  # as a shell reports a signal
+        return f"killed by {signal.Signals(number).name}" if number in set(signal.Signals) else cause
     tool = died["tool"] or died["program"]
     return f"{tool} killed by signal {died['number']}" if died["number"] else f"{tool} killed"
 
@@ -87,10 +92,10 @@ def _first_errors(text: str) -> tuple[str, ...]:
 
 
 def _hint(text: str, cause: str, toolchain: Toolchain) -> str:
+    if _MEMORY.search(text) or "killed" in cause:
+        return "a process or memory limit was reached: build with fewer jobs (GATES_JOBS=1 or --jobs 1)"
     if _HOST.search(text):
         version = toolchain.nvcc.version if toolchain.nvcc else "?"
         compiler = toolchain.host_compiler or shutil.which("g++") or "the g++ on PATH"
         return f"nvcc {version} does not take {compiler} as host compiler: set NVCC_CCBIN to a g++ that it supports"
-    if _MEMORY.search(text) or "killed" in _cause(cause, text):
-        return "a process or memory limit was reached: build with fewer jobs (GATES_JOBS=1 or --jobs 1)"
     return ""

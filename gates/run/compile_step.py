@@ -4,8 +4,9 @@
 
 Every ``{out}`` in COMMAND is a temporary name beside OUTPUT; when the command has succeeded, its log
 and then its output get their own names. Before it starts, what an earlier build left is removed, so a
-failed compile leaves nothing to load. A failure is described in ``OUTPUT.failed.json``. This file is
-started as a script, without the package, so that a step adds little time.
+failed compile leaves nothing to load. A failure is described in ``OUTPUT.failed.json``, and what the
+command printed is in ``OUTPUT.failed.log``. This file is started as a script, without the package, so
+that a step adds little time.
 """
 
 import contextlib
@@ -18,9 +19,9 @@ import sys
 
 def main(argv: list) -> int:
     output, log, command = argv[0], argv[1], argv[3:]
-    failed = output + ".failed.json"
+    failed, failed_log = output + ".failed.json", output + ".failed.log"
     temporary = f"{output}.{os.getpid()}.partial"
-    for stale in (output, log, failed):
+    for stale in (output, log, failed, failed_log):
         _remove(stale)
     command = [part.replace("{out}", temporary) for part in command]
     try:
@@ -29,7 +30,8 @@ def main(argv: list) -> int:
             cause = "exit 0 without an output file"
         if cause:
             shown = [part.replace(temporary, output) for part in command]
-            _write(failed, json.dumps({"command": shown, "cause": cause, "output": text}))
+            _write(failed_log, text)
+            _write(failed, json.dumps({"command": shown, "cause": cause}))
             print(text, file=sys.stderr)
             return 1
         _write(log, text)

@@ -7,7 +7,7 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 
-from gates.emulator.tokens import Lines, Token
+from gates.emulator.tokens import MARKER, Lines, Token
 from gates.errors import GatesError
 
 _OPEN = {"(": ")", "[": "]", "{": "}"}
@@ -86,7 +86,12 @@ class Rewriter:
 
     def _replace(self, first: int, last: int, text: str) -> None:
         start, end = self.tokens[first].start, self.tokens[last].end
-        self.edits.append(Edit(start, end, text + "\n" * self.text.count("\n", start, end)))
+        if MARKER.search(self.text, start, end):
+            # a macro from a header was expanded in here, under line markers of its own
+            file, line = self.lines.where(end)
+            self.edits.append(Edit(start, end, f"{text}\n# {line} {literal(file)}\n"))
+        else:
+            self.edits.append(Edit(start, end, text + "\n" * self.text.count("\n", start, end)))
 
     def _insert(self, offset: int, text: str) -> None:
         self.edits.append(Edit(offset, offset, text))

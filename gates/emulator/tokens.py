@@ -19,7 +19,7 @@ _TOKEN = re.compile(
     """,
     re.VERBOSE | re.DOTALL,
 )
-_MARKER = re.compile(r'^# (\d+) "((?:\\.|[^"\\])*)"([ \d]*)$', re.MULTILINE)
+MARKER = re.compile(r'^# (\d+) "((?:\\.|[^"\\])*)"([ \d]*)$', re.MULTILINE)
 _DIRECTIVE = re.compile(r"^[ \t]*#[^\n]*$", re.MULTILINE)
 
 
@@ -40,7 +40,7 @@ class Lines:
         self._text = text
         self._starts: list[int] = []
         self._origins: list[tuple[int, str]] = []
-        for marker in _MARKER.finditer(text):
+        for marker in MARKER.finditer(text):
             self._starts.append(marker.end() + 1)
             self._origins.append((int(marker[1]), re.sub(r"\\(.)", r"\1", marker[2])))
 
@@ -60,7 +60,7 @@ def user_parts(text: str, is_foreign: Callable[[str], bool]) -> list[tuple[int, 
     A macro of a system header is expanded under a marker that names the user's file with the system
     flag (3), so what counts is whether the file was entered (1) as a system header.
     """
-    markers = [(match, re.sub(r"\\(.)", r"\1", match[2]), match[3].split()) for match in _MARKER.finditer(text)]
+    markers = [(match, re.sub(r"\\(.)", r"\1", match[2]), match[3].split()) for match in MARKER.finditer(text)]
     system = {file for _, file, flags in markers if "1" in flags and "3" in flags}
     foreign = {file for _, file, _ in markers if file in system or file.startswith("<") or is_foreign(file)}
     parts: list[tuple[int, int]] = []

@@ -4,7 +4,6 @@
 
 #include "cuda_fp16.h"
 
-#pragma GCC visibility push(hidden)
 
 struct __nv_bfloat16_raw { unsigned short x; };
 struct __nv_bfloat162_raw { unsigned short x, y; };
@@ -52,4 +51,3 @@ struct __attribute__((aligned(4))) __nv_bfloat162 {
 inline __nv_bfloat162 __floats2bfloat162_rn(float a, float b) { return {__nv_bfloat16(a), __nv_bfloat16(b)}; }
 inline float2 __bfloat1622float2(__nv_bfloat162 v) { return {float(v.x), float(v.y)}; }
 
-#pragma GCC visibility pop

@@ -4,7 +4,6 @@
 
 #include "cuda_runtime.h"
 
-#pragma GCC visibility push(hidden)
 
 struct __half_raw { unsigned short x; };
 struct __half2_raw { unsigned short x, y; };
@@ -162,4 +161,3 @@ GATES_EMULATOR_HALF_MATH(hceil, h2ceil, ceilf)
 GATES_EMULATOR_HALF_MATH(hrint, h2rint, nearbyintf)
 #undef GATES_EMULATOR_HALF_MATH
 
-#pragma GCC visibility pop

@@ -4,7 +4,6 @@
 
 #include "cuda_bf16.h"
 
-#pragma GCC visibility push(hidden)
 
 typedef unsigned char __nv_fp8_storage_t;
 typedef unsigned short __nv_fp8x2_storage_t;
@@ -130,4 +129,3 @@ GATES_EMULATOR_FP8(e4m3, __NV_E4M3)
 GATES_EMULATOR_FP8(e5m2, __NV_E5M2)
 #undef GATES_EMULATOR_FP8
 
-#pragma GCC visibility pop

@@ -32,10 +32,12 @@ __attribute__((noinline)) inline void issue_copy(void* destination, const void* 
     if (!in_one_region(destination, bytes))
         fatal(cudaErrorIllegalAddress, "shared_out_of_bounds", file, line,
           "%s of %zu bytes to outside any shared variable", what, bytes);
-    if (in_arena(source))
-        fatal(cudaErrorInvalidAddressSpace, "bad_copy", file, line,
-          "%s from shared memory; the source must be global", what);
     Thread& self = *block.current;
+    const char* const stack = self.fiber.bottom;
+    const bool local = source >= stack && source < stack + self.fiber.bytes;
+    if (in_arena(source) || local)
+        fatal(cudaErrorInvalidAddressSpace, "bad_copy", file, line, "%s from %s memory; the source must be global", what,
+              local ? "local" : "shared");
     touch(static_cast<const char*>(source), static_cast<unsigned>(bytes - zero_bytes));
     memset(destination, kSharedPoison, bytes);
     self.copies.push_back({static_cast<char*>(destination), static_cast<const char*>(source),

@@ -10,7 +10,6 @@
 
 #include "cuda_fp16.h"
 
-#pragma GCC visibility push(hidden)
 namespace nvcuda {
 namespace wmma {
 
@@ -205,4 +204,3 @@ void mma_sync(fragment<accumulator, m, n, k, D>& d, const fragment<matrix_a, m, 
 
 }  // namespace wmma
 }  // namespace nvcuda
-#pragma GCC visibility pop

@@ -1,0 +1,5 @@
+#pragma once
+
+struct Tile {
+    static constexpr int kSize = 128;
+};

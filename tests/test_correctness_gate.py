@@ -57,6 +57,7 @@ def test_an_honest_kernel_passes(library: Path, tmp_path: Path) -> None:
     ("wrong_scale", "bad_pct"),
     ("all_zeros", "max_abs_err"),
     ("returns_error", "launch_error"),
+    ("keeps_answers", "stale_answer"),
     ("launches_nothing", "no_launch"),
     ("has_finding", "emulator_finding"),
 ])
@@ -151,6 +152,12 @@ def test_weak_or_broken_problems(library, tmp_path, name, inputs, reference, ent
     _, result = gate(tmp_path / "work", side(library, entry, folder, f"planted_{name}"), limits=limits)
     assert result.status is status, result.sentence
     assert f"correctness.{code}" in codes(result), codes(result)
+
+
+def test_lack_of_memory_says_how_much_is_needed(library: Path, tmp_path: Path) -> None:
+    folder = task_folder(tmp_path / "t", "planted_huge", PROBLEM % ("pass", "torch.empty(1 << 50, dtype=torch.uint8)"))
+    evidence, _ = gate(tmp_path / "work", side(library, "honest", folder, "planted_huge"), seeds=(0,))
+    assert evidence.cases[0].message == "not enough memory for the reference: needs 1.049e+06 GiB"
 
 
 def test_not_contiguous_input_is_named(library: Path, tmp_path: Path) -> None:

@@ -3,7 +3,8 @@
 Judged: every case of shapes x seeds (the headline, "6/6"), the problem's odd shapes and one fresh
 seed a run. First that the case ran and wrote finite numbers into every element of its outputs and
 nothing anywhere else, twice with the same bits; then the errors against the float64 reference on
-the very same inputs; then, where the problem has it, the end-to-end error with limits of its own.
+the very same inputs, once more with a few input elements exchanged (an answer kept from an earlier
+launch does not fit those); then, where the problem has it, the end-to-end error with limits of its own.
 The latter judges the input format, which has no tail: on the headline cases alone, so that a fresh
 seed's luck with it never rejects a good kernel.
 
@@ -50,6 +51,7 @@ CODES = {
     "correctness.guard": "bytes beside a buffer changed: a write out of bounds. Usual cause: the last tile is stored without checking its bounds.",
     "correctness.input_mutated": "an input changed. Inputs are const: write to outputs only.",
     "correctness.not_repeatable": "two calls on equal inputs gave different bits: a race, an order of threads that matters, a read past a buffer, or state kept between calls.",
+    "correctness.stale_answer": "a launch on inputs of which a few elements were exchanged gave an answer that is not theirs: an answer kept from an earlier launch, or elements that are not read.",
     "correctness.emulator_finding": "the emulator saw something that is undefined on a device, whatever the numbers say. The message names the place.",
     "correctness.max_abs_err": "the largest error breaks the limit. Look at the worst element's index: a tail, a tile edge and a whole row have different causes.",
     "correctness.mean_abs_err": "the mean error breaks the limit: wrong everywhere by a little. Usual causes: a scale, a missing division, a biased rounding.",
@@ -120,6 +122,8 @@ def _case(case: Case, evidence: CorrectnessEvidence, limits: Mapping[str, Any], 
     if evidence.emulated and not case.launch_count:
         checks.append(_fail("no_launch", "launches", 0, None, case.where))
     checks += _errors(case, case.outputs, limits, "", lambda figure: figure)
+    if case.nudged:
+        checks += _errors(case, case.nudged, limits, "exchanged_elements.", lambda figure: "stale_answer")
     if "end_to_end" in limits and case.role == "headline":
         if case.end_to_end:
             checks += _errors(case, case.end_to_end, limits["end_to_end"], "end_to_end.", lambda figure: "end_to_end")

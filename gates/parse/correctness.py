@@ -98,6 +98,7 @@ class Case:
     outputs: tuple[OutputErrors, ...] = ()
     end_to_end: tuple[OutputErrors, ...] = ()
     silent_inputs: tuple[str, ...] = ()
+    nudged: tuple[OutputErrors, ...] = ()  # of one more launch, on inputs with a few elements exchanged
 
     def __post_init__(self) -> None:
         if self.status not in STATUSES:

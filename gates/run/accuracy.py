@@ -9,7 +9,7 @@ from __future__ import annotations
 
 import hashlib
 import math
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from typing import Any
 
 import torch
@@ -96,6 +96,25 @@ def silent_inputs(problem: Any, inputs: Mapping[str, Any], shape: Mapping[str, i
         if all(torch.equal(again[output], reference[output]) for output in reference):
             silent.append(name)
     return silent
+
+
+def nudge(inputs: Mapping[str, Any], names: Sequence[str], seed: int) -> dict[str, Any]:
+    """A copy of ``inputs`` in which each tensor of ``names`` has about 1 in 64 elements exchanged with others.
+
+    The first and the last element stay. Values are only moved, so indices stay in range.
+    """
+    generator = torch.Generator().manual_seed(seed + 1)
+    changed = dict(inputs)
+    for name in names:
+        value = changed.get(name)
+        if not isinstance(value, torch.Tensor) or value.numel() < 4:
+            continue
+        flat = value.clone().reshape(-1)
+        raw = flat.view(torch.uint8).view(value.numel(), value.element_size())
+        picked = 1 + torch.randperm(value.numel() - 2, generator=generator)[: max(2, value.numel() // 64)]
+        raw[picked] = raw[picked.roll(1)]
+        changed[name] = flat.view(value.shape)
+    return changed
 
 
 def _summary(error: Any, finite: Any, bad_atol: float | None) -> dict[str, float | None]:

@@ -5,6 +5,7 @@ The reference is computed after the last launch, so no launch can find it in fre
 
 from __future__ import annotations
 
+import re
 import time
 from collections.abc import Callable, Mapping
 from typing import Any
@@ -25,9 +26,14 @@ def check(side: Side, case: Mapping[str, Any], atols: Mapping[str, float | None]
     ``case``: {"shape", "seed", "orders": names of thread orders, one a launch, "probe": bool}. ``atols``:
     {"reference": bad_atol, "end_to_end": bad_atol}. ``phase`` is told what begins, for the record of a crash.
     """
-    started = time.monotonic()
+    started, phases = time.monotonic(), ["inputs"]
+
+    def begin(name: str) -> None:
+        phases.append(name)
+        phase(name)
+
     try:
-        record = _check(side, case, atols, phase)
+        record = _check(side, case, atols, begin)
     except DeviceLost as error:
         record = {"status": "crash", "message": str(error), "lost": True}
     except accuracy.ProblemError as error:
@@ -36,7 +42,7 @@ def check(side: Side, case: Mapping[str, Any], atols: Mapping[str, float | None]
         if not isinstance(error, MemoryError) and not any(words in str(error).lower() for words in _MEMORY):
             record = {"status": "problem_error", "message": _one_line(error)}
         else:
-            record = {"status": "no_memory", "message": _one_line(error)}
+            record = {"status": "no_memory", "message": _needed(error, phases[-1])}
     except Exception as error:  # the problem module is the user's code: whatever it raises is a result
         record = {"status": "problem_error", "message": _one_line(error)}
     return {**record, "wall_s": round(time.monotonic() - started, 3)}
@@ -78,7 +84,26 @@ def _check(side: Side, case: Mapping[str, Any], atols: Mapping[str, float | None
         ]
     if case.get("probe"):
         record["silent_inputs"] = accuracy.silent_inputs(problem, inputs, shape, reference)
+        record.update(_nudged(side, inputs, shape, seed, atols.get("reference"), phase))
     return record
+
+
+def _nudged(
+    side: Side, inputs: Mapping[str, Any], shape: Mapping[str, int], seed: int, bad_atol: float | None, phase: Callable[[str], None]
+) -> dict[str, Any]:
+    """Errors of one more launch on inputs of which a few elements were exchanged.
+
+    An answer that was kept from the launches before, under a key made of a few samples of the
+    inputs, does not belong to these inputs.
+    """
+    changed = accuracy.nudge(inputs, side.problem.ARGUMENTS, seed)
+    phase("kernel")
+    call = side.call(changed, shape, variant=1, order="forward", seed=seed + 1)
+    if call.error:
+        return {"status": "launch_error", "message": call.error, "outputs": []}
+    phase("reference")
+    reference = side.problem.reference(changed, shape)
+    return {"nudged": [accuracy.figures(name, got, reference[name], bad_atol) for name, got in call.outputs.items()]}
 
 
 def _traces(calls: list[Launched], orders: list[str]) -> dict[str, Any]:
@@ -110,6 +135,14 @@ def _once(items: Any) -> list[Any]:
         if item not in seen:
             seen.append(item)
     return seen
+
+
+def _needed(error: BaseException, phase: str) -> str:
+    """Which step lacks memory, and how much it asked for where the error tells."""
+    what = {"inputs": "inputs", "kernel": "buffers"}.get(phase, phase)
+    asked = re.search(r"allocate (\d+) bytes", str(error))
+    detail = f"needs {int(asked.group(1)) / 2**30:.4g} GiB" if asked else _one_line(error)
+    return f"not enough memory for the {what}: {detail}"
 
 
 def _one_line(error: BaseException) -> str:

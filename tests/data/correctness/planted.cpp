@@ -73,3 +73,18 @@ ENTRY(exits_with_0) { HONEST std::printf("PASS 6/6\n{\"type\": \"done\"}\n"); st
 ENTRY(drops_the_last) { HONEST if (x[0] == SEED_2 && n > 1000) _exit(0); return 0; }
 ENTRY(past_the_heap) { HONEST out[n + GUARD] = 1.0f; return 0; }
 ENTRY(shifts_by_too_much) { HONEST volatile int by = 40; if ((1 << by) == 3) out[0] = 0; return 0; }
+ENTRY(keeps_answers) {  // the key of the cache is made of a few samples of the inputs
+  static float kept[1 << 20];
+  static double key = 0;
+  static int64_t length = 0;
+  double sum = x[0] + 3.0 * x[n - 1] + 5.0 * y[0] + 7.0 * y[n - 1];
+  if (sum != key || n != length) {
+    HONEST
+    std::memcpy(kept, out, size_t(n) * sizeof(float));
+    key = sum, length = n;
+  } else {
+    ++launches;
+    std::memcpy(out, kept, size_t(n) * sizeof(float));
+  }
+  return 0;
+}

@@ -32,8 +32,9 @@ def builds(tmp_path_factory: pytest.TempPathFactory) -> None:
 
 
 @lru_cache
-def texts(flags: tuple[str, ...] = (), arch: tuple[str, ...] = ("sm_89",)) -> tuple[StaticTexts, bool]:
+def texts(flags: tuple[str, ...] = ()) -> tuple[StaticTexts, bool]:
     toolchain = find_toolchain()
+    arch = ("sm_89",) if flags else ("sm_89", "sm_90")
     task = make_task(SOURCE.parent, source=SOURCE, toggles={}, nvcc_flags=flags, arch=arch)
     result = build(task, toolchain, BUILDS[0], want={"cubin"})
     assert not result.failures
@@ -41,9 +42,10 @@ def texts(flags: tuple[str, ...] = (), arch: tuple[str, ...] = ("sm_89",)) -> tu
 
 
 def evidence(*flags: str, arch: tuple[str, ...] = ("sm_89",), expected: tuple[str, ...] = KERNELS, **launch: int) -> ptxas.PtxasEvidence:
-    found, relocatable = texts(flags, arch)
+    found, relocatable = texts(flags)
+    logs = {name: found.logs[name] for name in arch}
     launches = [{"kernel": name, "block": [32, 1, 1], "dynamic_smem_bytes": 0, "opt_in_smem_bytes": 0, **launch} for name in KERNELS]
-    return ptxas.gather(found.logs, launches, expected, found.resource_usage, demangled=found.demangled, relocatable=relocatable)
+    return ptxas.gather(logs, launches, expected, found.resource_usage, demangled=found.demangled, relocatable=relocatable)
 
 
 def ptxas_gate(*flags: str, **more) -> GateResult:

@@ -8,7 +8,7 @@ listed beside them. Why: a spill or a lost CTA per SM is the commonest cause of 
 compiler says so without a device.
 
 Example: `max_registers: 128` and a kernel at 168 registers gives
-    registers (sdpa_kernel sm_89): 168 registers/thread, limit 128 registers/thread
+    registers (tile_kernel sm_89): 168 registers/thread, limit 128 registers/thread
 
 Limits: dynamic shared memory is not in ptxas's log; it comes from recorded launches, and without them
 the gate is inconclusive. With relocatable device code the linker's figures are judged, since ptxas

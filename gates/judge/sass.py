@@ -8,7 +8,7 @@ included). Why: a toggle that does nothing, or an `if constexpr` that takes the 
 computes the right numbers.
 
 Example: `require: {tensor: 1}` and a scalar kernel gives
-    tensor (sdpa_kernel sm_89): 0 instructions, limit 1 instructions
+    tensor (tile_kernel sm_89): 0 instructions, limit 1 instructions
 
 Limits: instructions are counted as they stand in the code, not as often as they run; a copy loop
 unrolled four times counts four. `gates.parse.sass.CLASSES` is the table of classes.

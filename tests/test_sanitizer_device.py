@@ -13,6 +13,7 @@ from correctness_kit import cases_here, compile_planted, side
 
 from gates.judge.sanitizer import CODES, judge
 from gates.parse import sanitizer as parse
+from gates.parse import sanitizer_log as log
 from gates.records import Status, to_json
 from gates.run import sanitizer as run
 
@@ -71,7 +72,7 @@ SYNCCHECK = """========= COMPUTE-SANITIZER
 """
 
 
-@pytest.mark.parametrize(("log", "tool", "kind", "kernel", "where", "severity", "total"), [
+@pytest.mark.parametrize(("text", "tool", "kind", "kernel", "where", "severity", "total"), [
     (MEMCHECK, "memcheck", "invalid __global__ write", "void store_tile<(int)64>(float *, int)", "tile.cu:34", "error", 3),
     (MEMCHECK_OLD, "memcheck", "invalid __shared__ read", "oob(int *)", "tile.cu:10", "error", 1),
     (RACECHECK, "racecheck", "race", "sum_kernel(int *, int *)", "sum.cu:47", "error", 1),
@@ -79,20 +80,20 @@ SYNCCHECK = """========= COMPUTE-SANITIZER
     (INITCHECK, "initcheck", "uninitialized __global__ memory read", "add(float *)", "add.cu:8", "error", 1),
     (SYNCCHECK, "synccheck", "barrier error", "divergent(int *)", "d.cu:34", "error", 16),
 ])
-def test_reports_are_read(log, tool, kind, kernel, where, severity, total) -> None:
-    for text in (log, log.replace("\n", "\r\n")):
-        first = parse.device_findings(text, tool)[0]
+def test_reports_are_read(text, tool, kind, kernel, where, severity, total) -> None:
+    for form in (text, text.replace("\n", "\r\n")):
+        first = log.device_findings(form, tool)[0]
         assert (first.kind, first.kernel, first.where, first.severity) == (kind, kernel, where, severity)
-        assert parse.summary(text, tool)[0] == total
+        assert log.summary(form, tool)[0] == total
 
 
 def test_all_findings_of_a_log_are_read() -> None:
-    found = parse.device_findings(RACECHECK, "racecheck")
+    found = log.device_findings(RACECHECK, "racecheck")
     assert [(f.severity, f.where) for f in found] == [("error", "sum.cu:47"), ("warning", "reduce.hpp:249")]
-    found = parse.device_findings(MEMCHECK, "memcheck")
+    found = log.device_findings(MEMCHECK, "memcheck")
     assert [f.kind for f in found] == ["invalid __global__ write"] * 2 + ["cudaerrorlaunchfailure"]
-    assert parse.summary("========= ERROR SUMMARY: x errors\n", "memcheck") == (None, None)
-    assert parse.summary(INITCHECK, "racecheck") == (None, None)
+    assert log.summary("========= ERROR SUMMARY: x errors\n", "memcheck") == (None, None)
+    assert log.summary(INITCHECK, "racecheck") == (None, None)
 
 
 STUB = """#!/bin/bash

@@ -28,42 +28,12 @@ from __future__ import annotations
 from collections.abc import Callable, Mapping, Sequence
 from typing import Any
 
+from gates.judge.correctness_codes import CODES
 from gates.parse.correctness import Case, CorrectnessEvidence, OutputErrors
 from gates.records import Check, GateResult, Status, conclude
 
 FACTOR = 1.25
 FIGURES = ("max_abs_err", "mean_abs_err", "bad_pct")
-
-CODES = {
-    "correctness.pass": "every case kept every limit.",
-    "correctness.nothing_checked": "no case was asked for. Name shapes and seeds in task.yaml.",
-    "correctness.crash": "the runner process died in this case. Run it alone with runner.py; an illegal access is the usual cause, see the sanitizer gate.",
-    "correctness.timeout": "the case reached the time limit and its process group was killed: a hang, or time_limit_s is too short for this device.",
-    "correctness.missing_cases": "a case that was asked for has no result; exit 0 alone proves nothing. See the runner's output in the run's log.",
-    "correctness.cases": "fewer headline cases passed than were asked for; the other checks say which and why.",
-    "correctness.forged": "the result file holds lines that this run's runner did not write. Nothing in the kernel or the problem may write there.",
-    "correctness.launch_error": "the launcher returned an error, so the kernel did not run. The message names the argument or the CUDA error.",
-    "correctness.no_launch": "the launcher returned 0, but no kernel was launched.",
-    "correctness.problem_error": "the problem module raised an error or gave something that can't be judged. Mend the problem; the kernel is not to blame.",
-    "correctness.no_memory": "not enough memory for the inputs, the buffers or the float64 reference. Use a smaller shape or compute the reference in slices.",
-    "correctness.non_finite": "the output holds NaN or infinity. Usual causes: 0/0 in a fully masked row, overflow of fp16, an uninitialised accumulator, a read of poison.",
-    "correctness.unwritten": "elements still hold the poison of every call: nobody wrote them. Usual causes: the tail of a tile, a grid too small, a kernel on another stream than the one given.",
-    "correctness.guard": "bytes beside a buffer changed: a write out of bounds. Usual cause: the last tile is stored without checking its bounds.",
-    "correctness.input_mutated": "an input changed. Inputs are const: write to outputs only.",
-    "correctness.not_repeatable": "two calls on equal inputs gave different bits: a race, an order of threads that matters, a read past a buffer, or state kept between calls.",
-    "correctness.stale_answer": "a launch on inputs of which a few elements were exchanged gave an answer that is not theirs: an answer kept from an earlier launch, or elements that are not read.",
-    "correctness.emulator_finding": "the emulator saw something that is undefined on a device, whatever the numbers say. The message names the place.",
-    "correctness.max_abs_err": "the largest error breaks the limit. Look at the worst element's index: a tail, a tile edge and a whole row have different causes.",
-    "correctness.mean_abs_err": "the mean error breaks the limit: wrong everywhere by a little. Usual causes: a scale, a missing division, a biased rounding.",
-    "correctness.bad_pct": "too many elements are off by more than bad_atol.",
-    "correctness.end_to_end": "the error against the result without the kernel's input format breaks its limit: the format or its scales, rather than the kernel, if the other errors are small.",
-    "correctness.worse_than_baseline": "the error grew against the baseline by more than one rounding of the output's format. Usual causes: a lower-precision intermediate, a changed scale.",
-    "correctness.no_baseline": "match_baseline is asked for, and the baseline has no figures for this case. Name a baseline, or set match_baseline: false for a first rung.",
-    "correctness.other_inputs": "candidate and baseline did not see the same inputs, so their errors can't be compared. make_inputs must depend on shape and seed alone.",
-    "correctness.same_inputs": "two seeds gave equal inputs: the generator ignores its seed, so the seeds prove nothing.",
-    "correctness.too_weak": "the check proves little: a constant output keeps the limits, the reference does not change with the inputs, or it ignores one of them. Draw inputs that matter and tighten the limits.",
-    "correctness.no_limit": "task.yaml gives no limit for the errors. Set max_abs_err and mean_abs_err.",
-}
 
 
 def judge(

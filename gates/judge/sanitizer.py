@@ -20,7 +20,8 @@ from __future__ import annotations
 from collections.abc import Mapping
 from typing import Any
 
-from gates.parse.sanitizer import Finding, SanitizerEvidence, SanitizerRun
+from gates.parse.sanitizer import SanitizerEvidence, SanitizerRun
+from gates.parse.sanitizer_log import Finding
 from gates.records import Check, GateResult, Status, conclude
 
 DEVICE_TOOLS = ("memcheck", "racecheck", "initcheck", "synccheck")

@@ -197,6 +197,8 @@ def _sanitizer(session: Session) -> GateResult | None:
     kind = "emulator_asan" if session.emulated else "device"
     if (missing := session.missing("sanitizer", kind)) is not None:
         return missing
+    if session.results["correctness"].code == "correctness.timeout":
+        return not_run("sanitizer", "correctness_failed", "the kernel reached the time limit and would again")
     task, work = session.task, session.scratch / "sanitizer"
     session.progress.step(f"{task.name}: memory checks on the {'emulator' if session.emulated else 'device'}")
     if session.emulated:

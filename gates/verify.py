@@ -19,9 +19,7 @@ _MOST_PROBLEMS = 20
 def verify_run(run: Path) -> list[str]:
     """What is wrong with the run directory, one sentence each; empty where it is sound."""
     try:
-        problems = _check_digests(run) + _check_schemas(run)
-        if not problems:
-            problems = _check_verdict(run)
+        problems = _check_digests(run) or _check_schemas(run) or _check_verdict(run)
     except GatesError as error:
         problems = [error.what]
     return problems[:_MOST_PROBLEMS]

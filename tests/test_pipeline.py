@@ -1,0 +1,276 @@
+"""The main job on an operator of another kind, by its path: run, decide, verify, compare, and every bad input."""
+
+from __future__ import annotations
+
+import json
+import os
+import shutil
+import signal
+import subprocess
+import sys
+import time
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+
+TASKS = Path(__file__).parent / "tasks"
+needs_nvcc = pytest.mark.skipif(shutil.which("nvcc") is None, reason="no nvcc on PATH")
+
+
+class Workshop:
+    """A folder of its own with a copy of the saxpy stages; builds are shared by all tests of a file."""
+
+    def __init__(self, root: Path, build_dir: Path) -> None:
+        self.root, self.build_dir = root, build_dir
+        shutil.copytree(TASKS, root / "tasks", ignore=shutil.ignore_patterns("__pycache__"))
+
+    def gates(self, *arguments: str, env: dict[str, str] | None = None, timeout: float = 180) -> subprocess.CompletedProcess[str]:
+        done = subprocess.run(
+            [sys.executable, "-m", "gates", *arguments], cwd=self.root, capture_output=True, text=True, timeout=timeout,
+            env={**os.environ, **(env or {})}, check=False,
+        )
+        assert "Traceback" not in done.stderr, done.stderr
+        return done
+
+    def run(self, task: str = "saxpy_fast", *arguments: str, **options: object) -> subprocess.CompletedProcess[str]:
+        return self.gates("run", f"tasks/{task}", "--build-dir", str(self.build_dir), *arguments, **options)
+
+    def runs(self, task: str = "saxpy_fast") -> list[Path]:
+        return sorted((self.root / "results" / task).glob("*"))
+
+    def edit(self, name: str, old: str, new: str) -> None:
+        path = self.root / "tasks" / name
+        text = path.read_text(encoding="utf-8")
+        assert old in text, f"{name} does not hold {old!r}"
+        path.write_text(text.replace(old, new), encoding="utf-8")
+
+
+@pytest.fixture(scope="module")
+def build_dir(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    return tmp_path_factory.mktemp("build")
+
+
+@pytest.fixture
+def workshop(tmp_path: Path, build_dir: Path) -> Workshop:
+    return Workshop(tmp_path, build_dir)
+
+
+@pytest.fixture(scope="module")
+def finished(tmp_path_factory: pytest.TempPathFactory, build_dir: Path) -> Iterator[Workshop]:
+    """One whole run of saxpy_fast, for the tests that only read it."""
+    shop = Workshop(tmp_path_factory.mktemp("finished"), build_dir)
+    done = shop.run("saxpy_fast", "--profile", "cpu")
+    assert done.returncode == 0, done.stdout + done.stderr
+    shop.stdout = done.stdout
+    yield shop
+
+
+def copy_of(run: Path, root: Path) -> Path:
+    target = root / "results" / "saxpy_fast" / run.name
+    shutil.copytree(run, target)
+    return target
+
+
+@needs_nvcc
+def test_a_cpu_run_passes_what_it_asked_for_and_holds(finished: Workshop) -> None:
+    assert "decision: hold" in finished.stdout
+    assert "correctness  pass          6/6 cases" in finished.stdout
+    assert "performance  not run       no CUDA device" in finished.stdout
+    decided = finished.gates("decide", "latest:saxpy_fast")
+    assert (decided.returncode, decided.stdout.split(":")[0]) == (3, "hold")
+    verified = finished.gates("verify", "latest:saxpy_fast")
+    assert (verified.returncode, verified.stdout.strip().endswith(": sound")) == (0, True)
+
+
+@needs_nvcc
+def test_the_run_directory_holds_what_the_design_says(finished: Workshop) -> None:
+    (run,) = finished.runs()
+    names = {path.relative_to(run).as_posix() for path in run.rglob("*") if path.is_file()}
+    assert names >= {
+        "run.json", "build.json", "build.log", "ptxas.json", "sass.json", "correctness.json", "sanitizer.json",
+        "verdict.json", "COMPARE.md", "manifest.json", "baseline/ptxas.json",
+    }
+    info = json.loads((run / "run.json").read_text())
+    assert info["task"]["shapes"]["mission"] and info["baseline"]["name"] == "saxpy_slow"
+    assert str(finished.root) not in "".join(path.read_text() for path in run.rglob("*.json"))
+
+
+@needs_nvcc
+@pytest.mark.parametrize(
+    ("name", "change", "expected"),
+    [
+        ("ptxas.json", lambda text: text.replace('"registers": ', '"registers": 1', 1), "ptxas.json was changed"),
+        ("verdict.json", lambda text: text[: len(text) // 2], "verdict.json was changed"),
+        ("correctness.json", lambda text: "", "correctness.json was changed"),
+    ],
+)
+def test_edited_evidence_decides_nothing(finished: Workshop, workshop: Workshop, name: str, change, expected: str) -> None:
+    run = copy_of(finished.runs()[0], workshop.root)
+    (run / name).write_text(change((run / name).read_text()))
+    verified, decided = workshop.gates("verify", str(run)), workshop.gates("decide", str(run))
+    assert (verified.returncode, decided.returncode) == (2, 2)
+    assert expected in verified.stdout
+    assert "not sound" in decided.stderr
+
+
+@needs_nvcc
+def test_a_verdict_that_its_evidence_does_not_support(finished: Workshop, workshop: Workshop) -> None:
+    """Even with digests mended, a reject that was edited into a pass is found."""
+    import hashlib
+
+    run = copy_of(finished.runs()[0], workshop.root)
+    data = json.loads((run / "correctness.json").read_text())
+    data["cases"][0]["outputs"][0]["max_abs_err"] = 9.0
+    (run / "correctness.json").write_text(json.dumps(data))
+    manifest = json.loads((run / "manifest.json").read_text())
+    manifest["sha256"]["correctness.json"] = hashlib.sha256((run / "correctness.json").read_bytes()).hexdigest()
+    (run / "manifest.json").write_text(json.dumps(manifest))
+    verified = workshop.gates("verify", str(run))
+    assert verified.returncode == 2
+    assert "verdict.json says correctness: pass" in verified.stdout
+
+
+@needs_nvcc
+@pytest.mark.parametrize("name", ["../outside", "/etc/passwd"])
+def test_a_manifest_that_points_outside(finished: Workshop, workshop: Workshop, name: str) -> None:
+    run = copy_of(finished.runs()[0], workshop.root)
+    manifest = json.loads((run / "manifest.json").read_text())
+    manifest["sha256"][name] = "0" * 64
+    (run / "manifest.json").write_text(json.dumps(manifest))
+    assert "lies outside the run" in workshop.gates("verify", str(run)).stdout
+
+
+@needs_nvcc
+def test_compare_refuses_what_cannot_be_compared(finished: Workshop, workshop: Workshop) -> None:
+    first, second = (copy_of(finished.runs()[0], workshop.root / side) for side in ("a", "b"))
+    info = json.loads((second / "run.json").read_text())
+    info["device"] = {"name": "NVIDIA L4", "uuid": "GPU-1", "compute_capability": "8.9", "driver": "580"}
+    (second / "run.json").write_text(json.dumps(info))
+    refused = workshop.gates("compare", str(first), str(second))
+    assert refused.returncode == 2
+    assert "device no CUDA device and NVIDIA L4" in refused.stderr
+    forced = workshop.gates("compare", str(first), str(second), "--force")
+    assert forced.returncode == 3
+    assert "note: different: device" in forced.stdout
+
+
+@needs_nvcc
+def test_compare_with_itself(finished: Workshop, workshop: Workshop) -> None:
+    run = str(finished.runs()[0])
+    done = workshop.gates("compare", run, run)
+    assert done.returncode == 3, done.stderr
+    assert (workshop.root / "results" / "compare" / "saxpy_fast..saxpy_fast" / "compare.json").is_file()
+    for line in done.stdout.splitlines():
+        if line.startswith("| "):
+            assert line.replace("\\|", "").count("|") in (5, 6), line
+
+
+def test_unknown_names_suggest_the_nearest(workshop: Workshop) -> None:
+    unknown = workshop.run("saxpy_fats")
+    assert (unknown.returncode, "no task folder at" in unknown.stderr) == (2, True)
+    shape = workshop.run("saxpy_fast", "--shapes", "misson", "--profile", "cpu")
+    assert shape.returncode == 2
+    assert "has no shape 'misson'" in shape.stderr and "did you mean mission?" in shape.stderr
+    assert workshop.runs() == []
+
+
+def test_full_without_a_device(workshop: Workshop) -> None:
+    done = workshop.run("saxpy_fast", "--profile", "full", env={"CUDA_VISIBLE_DEVICES": ""})
+    assert done.returncode == 3
+    assert "no CUDA device" in done.stderr
+
+
+def test_a_toggle_that_is_no_number_breaks_only_the_run(workshop: Workshop) -> None:
+    env = {"USE_COALESCED": "abc"}
+    assert workshop.gates("--help", env=env).returncode == 0
+    done = workshop.run("saxpy_fast", env=env)
+    assert done.returncode == 2
+    assert "environment variable USE_COALESCED='abc' is not a toggle value" in done.stderr
+
+
+def test_results_that_cannot_be_written(workshop: Workshop) -> None:
+    (workshop.root / "file").write_text("")
+    done = workshop.run("saxpy_fast", "--profile", "cpu", "--results", "file")
+    assert done.returncode == 2
+    assert "--results" in done.stderr and "is a file" in done.stderr
+    done = workshop.run("saxpy_fast", "--profile", "cpu", "--results", "/proc/results")
+    assert done.returncode == 2
+    assert "can't write results under /proc/results" in done.stderr and "--results" in done.stderr
+
+
+@needs_nvcc
+def test_a_full_disk_is_one_clear_error(finished: Workshop, workshop: Workshop) -> None:
+    """The results lie on a file system of 48 KiB, which the evidence does not fit."""
+    probe = subprocess.run(["unshare", "-rm", "true"], capture_output=True, check=False) if shutil.which("unshare") else None
+    if probe is None or probe.returncode != 0:
+        pytest.skip("no unprivileged mount namespace here")
+    (workshop.root / "small").mkdir()
+    gates = f"{sys.executable} -m gates run tasks/saxpy_fast --profile cpu --build-dir {finished.build_dir} --results small"
+    script = f"mount -t tmpfs -o size=48k tmpfs small && {gates}; code=$?; ls -A small/saxpy_fast; exit $code"
+    done = subprocess.run(["unshare", "-rm", "sh", "-c", script], cwd=workshop.root, capture_output=True, text=True, timeout=180, check=False)
+    assert done.returncode == 2, done.stderr
+    assert "No space left on device" in done.stderr and "hint: " in done.stderr and "Traceback" not in done.stderr
+    assert done.stdout.strip() == ""
+
+
+@needs_nvcc
+def test_code_that_does_not_compile(workshop: Workshop) -> None:
+    workshop.edit("saxpy.cu", "#include", "this is not c++\n#include")
+    done = workshop.run("saxpy_fast", "--profile", "cpu")
+    assert done.returncode == 1
+    assert "ptxas.build_failed" in done.stdout and "decision: reject" in done.stdout
+    assert "saxpy.cu" in done.stdout
+
+
+@needs_nvcc
+def test_a_wrong_kernel_is_rejected(workshop: Workshop) -> None:
+    workshop.edit("saxpy.cu", "a * x[", "a * 1.001f * x[")
+    done = workshop.run("saxpy_fast", "--profile", "cpu")
+    assert done.returncode == 1
+    assert "correctness.max_abs_err" in done.stdout
+    assert workshop.gates("decide", "latest:saxpy_fast").returncode == 1
+
+
+@needs_nvcc
+@pytest.mark.parametrize(
+    ("code", "expected"),
+    [("volatile int* nowhere = nullptr; *nowhere = 1;", "correctness.crash"), ("volatile bool on = true; while (on) {}", "correctness.timeout")],
+)
+def test_a_kernel_that_crashes_or_hangs_ends_in_a_verdict(workshop: Workshop, code: str, expected: str) -> None:
+    workshop.edit("saxpy_fast/task.yaml", "toggles:", "time_limit_s: 8\ntoggles:")
+    workshop.edit("saxpy.cu", '  if (x == nullptr)', f'  if (USE_COALESCED) {{ {code} }}\n  if (x == nullptr)')
+    done = workshop.run("saxpy_fast", "--profile", "cpu", "--shapes", "small", "--seeds", "0")
+    assert done.returncode == 1, done.stdout + done.stderr
+    assert expected in done.stdout
+
+
+def test_ctrl_c_leaves_nothing_half_written(workshop: Workshop) -> None:
+    child = subprocess.Popen(
+        [sys.executable, "-m", "gates", "run", "tasks/saxpy_fast", "--profile", "cpu", "--build-dir", str(workshop.build_dir)],
+        cwd=workshop.root, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True,
+    )
+    time.sleep(1.5)
+    child.send_signal(signal.SIGINT)
+    _, stderr = child.communicate(timeout=60)
+    assert child.returncode == 130
+    assert "error: interrupted" in stderr and "Traceback" not in stderr
+    assert list((workshop.root / "results" / "saxpy_fast").iterdir()) == []
+
+
+@needs_nvcc
+def test_two_overridden_runs_at_once_never_mix(workshop: Workshop) -> None:
+    """Overrides are recorded and shown, too: such a run can't be merge."""
+    arguments = [
+        sys.executable, "-m", "gates", "run", "tasks/saxpy_slow", "--profile", "cpu", "--shapes", "small", "--seeds", "0",
+        "--toggle", "USE_COALESCED=1", "--build-dir", str(workshop.build_dir),
+    ]
+    children = [subprocess.Popen(arguments, cwd=workshop.root, stdout=subprocess.DEVNULL, stderr=subprocess.PIPE, text=True) for _ in range(2)]
+    ended = [(child.communicate(timeout=240)[1], child.returncode) for child in children]
+    assert [code for _, code in ended] == [0, 0], ended
+    runs = workshop.runs("saxpy_slow")
+    assert len(runs) == 2
+    assert workshop.gates("verify", *map(str, runs)).returncode == 0
+    for run in runs:
+        assert json.loads((run / "run.json").read_text())["task"]["overrides"] == {"USE_COALESCED": 1, "shapes": "small", "seeds": "0"}
+        assert "overridden from outside: USE_COALESCED=1" in (run / "COMPARE.md").read_text()

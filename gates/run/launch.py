@@ -22,7 +22,7 @@ from gates.run.accuracy import ProblemError
 from gates.run.emulator import Emulator
 from gates.run.kernel import Kernel, KernelError
 
-_DELAY_CYCLES = 1_000_000  # about half a millisecond: longer than the launches that follow need
+_DELAY_CYCLES = 20_000_000  # about 10 ms: longer than enqueuing all that follows
 
 
 class DeviceLost(Exception):

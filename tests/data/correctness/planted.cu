@@ -53,3 +53,16 @@ ENTRY(shared_overrun, launch<kSharedOverrun>(ALL))
 ENTRY(divergent_barrier, launch<kDivergent>(ALL))
 ENTRY(too_many_threads, launch<kNone>(ALL, 2048))
 ENTRY(too_many_threads_swallowed, launch<kNone>(ALL, 2048, false))
+
+// For a device only: the emulator knows one stream, and an access of no buffer ends its process.
+#ifdef __CUDACC__
+ENTRY(wrong_stream, ((void)stream, launch<kNone>(x, y, out, rows, a, nullptr, error, error_bytes)))
+
+__global__ void write_nowhere(float* out) { out[int64_t(1) << 40] = 1.0f; }
+
+static int illegal_access(float* out, void* stream) {
+  write_nowhere<<<1, 1, 0, static_cast<cudaStream_t>(stream)>>>(out);
+  return 0;
+}
+ENTRY(illegal_in_wide, rows > 5 ? illegal_access(out, stream) : launch<kNone>(ALL))
+#endif

@@ -30,7 +30,7 @@ _MAX_PCT = 100.5  # ncu's shares may pass 100 by a rounding
 
 CODES = {
     "ncu.pass": "Every counter keeps its limit.",
-    "ncu.declared": "task.yaml declares the gate not applicable; the counters were recorded all the same.",
+    "ncu.not_applicable": "task.yaml declares the gate not applicable; the counters were recorded all the same.",
     "ncu.not_risen": "A counter that the stage claims to raise is not above the baseline's.",
     "ncu.not_steady": "A counter rose above the baseline's by more than the task allows.",
     "ncu.below_min": "A counter is below its minimum.",
@@ -60,7 +60,7 @@ _INCONCLUSIVE = ("ncu.ambiguous_kernel", "ncu.unreadable", "ncu.not_launched")
 
 
 def judge(
-    evidence: NcuEvidence, limits: Mapping[str, Any], baseline: NcuEvidence | None = None, *, not_applicable_reason: str = "",
+    evidence: NcuEvidence, limits: Mapping[str, Any], baseline: NcuEvidence | None = None, *, not_applicable_reason: str | None = None,
 ) -> GateResult:
     """The verdict on ``evidence`` under task.yaml's ``ncu`` section.
 
@@ -79,7 +79,7 @@ def judge(
         checks += [_rises(side, old, name) for name in limits.get("rises", ())]
         checks += [_steady(side, old, key.removesuffix("_pct"), pct) for key, pct in limits.get("steady", {}).items()]
     if not_applicable_reason and worst_status(check.status for check in checks) in (Status.PASS, Status.NOT_RUN):
-        return GateResult(GATE, Status.NOT_APPLICABLE, "ncu.declared", not_applicable_reason, tuple(checks))
+        return GateResult(GATE, Status.NOT_APPLICABLE, "ncu.not_applicable", not_applicable_reason, tuple(checks))
     return conclude(GATE, checks, passed=_sentence(checks, evidence))
 
 

@@ -33,6 +33,7 @@ from gates.judge import performance_fitness as fitness
 from gates.measure import decision
 from gates.measure.records import BASELINE, CANDIDATE, CONTROL, Series
 from gates.measure.sampling import cycle_differences, differences
+from gates.measure.statistics import spread
 from gates.parse.performance import MEASURED, NOT_RUN, PerformanceEvidence, summaries
 from gates.records import Check, GateResult, Status, conclude, worst_status
 
@@ -41,7 +42,7 @@ GATE = "performance"
 CODES = {
     **fitness.CODES,
     "performance.pass": "The interval's low end reaches the bar, and every other check passed.",
-    "performance.declared": "task.yaml declares the bar not applicable; the stage was measured and recorded all the same.",
+    "performance.not_applicable": "task.yaml declares the bar not applicable; the stage was measured and recorded all the same.",
     "performance.too_slow": "The interval's high end is below the bar: the speed-up asked for is not there.",
     "performance.bar_within_interval": "After the last look the bar lies inside the interval. The true speed-up is within "
         "a few tenths of a percent of the bar: make the kernel faster; running again will not settle it.",
@@ -87,7 +88,7 @@ class Reading:
 
 def judge(
     evidence: PerformanceEvidence, limits: Mapping[str, Any], baseline: PerformanceEvidence | None = None, *,
-    not_applicable_reason: str = "",
+    not_applicable_reason: str | None = None,
 ) -> GateResult:
     """The verdict on ``evidence`` under task.yaml's ``performance`` section.
 
@@ -114,7 +115,7 @@ def judge(
     if status is Status.PASS and not_applicable_reason:
         p50 = summaries(evidence)[mode][CANDIDATE].p50_us
         measured = Check("p50", Status.NOT_APPLICABLE, p50, None, "us", where=f"{evidence.shape}, {mode} L2")
-        return GateResult(GATE, Status.NOT_APPLICABLE, "performance.declared", f"{not_applicable_reason}; {line}", (measured, *checks))
+        return GateResult(GATE, Status.NOT_APPLICABLE, "performance.not_applicable", f"{not_applicable_reason}; {line}", (measured, *checks))
     if status is Status.PASS:
         return GateResult(GATE, status, "performance.pass", line, tuple(checks))
     concluded = conclude(GATE, checks, passed=line)
@@ -235,7 +236,7 @@ def _steadiness(evidence: PerformanceEvidence, max_std_us: float) -> Check:
 
 def _block_std(single: Series | None) -> float | None:
     blocks = [block for block in single.blocks if block.side == CANDIDATE and block.valid] if single else []
-    spreads = [statistics.stdev(block.samples_us) for block in blocks if len(block.samples_us) > 1]
+    spreads = [found for block in blocks if (found := spread(block.samples_us)) is not None]
     return statistics.median(spreads) if spreads else None
 
 

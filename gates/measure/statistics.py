@@ -42,9 +42,17 @@ def figures(samples_us: Sequence[float]) -> Figures | None:
     stalled = sum(sample > middle + 10.0 * mad for sample in ordered) if mad > 0 else sum(s > 2 * middle for s in ordered)
     return Figures(
         samples=len(ordered), p50_us=middle, p90_us=quantile(ordered, 0.9), mean_us=statistics.fmean(ordered),
-        std_us=statistics.stdev(ordered) if len(ordered) > 1 else None,
+        std_us=spread(ordered),
         iqr_us=quantile(ordered, 0.75) - quantile(ordered, 0.25), stalled_pct=100.0 * stalled / len(ordered),
     )
+
+
+def spread(samples: Sequence[float]) -> float | None:
+    """Sample standard deviation; None below two samples."""
+    if len(samples) < 2:
+        return None
+    mean = math.fsum(samples) / len(samples)
+    return math.sqrt(math.fsum((sample - mean) ** 2 for sample in samples) / (len(samples) - 1))
 
 
 def quantile(ordered: Sequence[float], share: float) -> float:

@@ -1,0 +1,60 @@
+"""Whole gates on simulated devices: sample by the protocol, judge the evidence."""
+
+from __future__ import annotations
+
+import functools
+from typing import Any
+
+from gates.judge import performance
+from gates.measure.calibrate import Calibration
+from gates.measure.records import Block, Series
+from gates.measure.sampling import WarmUp, measure
+from gates.measure.simulated import SimulatedDevice
+from gates.parse.performance import MEASURED, OutputCheck, PerformanceEvidence, TimedDevice, Work, summaries
+from gates.records import GateResult
+
+LIMITS = {"shape": "mission", "min_speedup_pct": 15}
+RIGHT = tuple(
+    OutputCheck(when, side, "reference", 1.0, 8, 0, 0, 1e-4, 1e-5, 0.0)
+    for when in ("before", "after") for side in ("candidate", "baseline")
+)
+DEVICE = TimedDevice("simulated", "GPU-0", "9.0", "580", 132, 50 * 2**20, 3.35e12, 4e15)
+
+
+def evidence(blocks: tuple[Block, ...], control: tuple[Block, ...], **changes: Any) -> PerformanceEvidence:
+    """Measured evidence around blocks; everything else is as it should be unless ``changes`` says otherwise."""
+    launches = {"candidate": 50, "baseline": 50}
+    made = PerformanceEvidence(**{
+        "task": "new", "baseline": "old", "shape": "mission", "status": MEASURED, "dimensions": {"B": 1}, "bar_pct": 15.0,
+        "seed": 3, "device": DEVICE, "calibration": Calibration(0.032, 1.5, 0.5), "warm_up": WarmUp(0.1, 6, True, False),
+        "series": (Series("cold", launches, blocks, "clear"),),
+        "control": Series("control", {"baseline": 50, "control": 50}, control, "clear"), "outputs": RIGHT,
+        "output_limits": {"max_abs_err": 0.06, "mean_abs_err": 0.02, "bad_pct": 1.0},
+        "work": Work(5.4e8, 2.0e6, 5 * 10**5), "clock_source": "nvml", "other_processes": (), "elapsed_s": 1.0, **changes,
+    })
+    return PerformanceEvidence(**{**vars(made), "figures": summaries(made)})
+
+
+def fed(new: list[float], old: list[float], *, pairs: int = 12, control: list[float] | None = None, **changes: Any) -> PerformanceEvidence:
+    """Evidence in which every block of a side holds the same given samples."""
+    def block(side: str, pair: int, samples: list[float]) -> Block:
+        return Block(side, pair, tuple(samples), sm_mhz=1980.0)
+
+    blocks = tuple(block(side, pair, samples) for pair in range(pairs) for side, samples in (("candidate", new), ("baseline", old)))
+    controls = tuple(
+        block(side, pair, samples) for pair in range(12) for side, samples in (("baseline", old), ("control", control or old))
+    )
+    return evidence(blocks, controls, **changes)
+
+
+@functools.cache
+def simulated_gate(truth: float, seed: int, bar_pct: float = 15.0, **trouble: Any) -> GateResult:
+    """One gate on a device on which the baseline takes ``truth`` times as long as the candidate."""
+    options = {name: dict(value) if isinstance(value, tuple) else value for name, value in trouble.items()}
+    device = SimulatedDevice({"candidate": 10.0, "baseline": 10.0 * truth, "control": 10.0 * truth}, seed=seed, **options)
+    taken = measure(
+        device.side("candidate"), device.side("baseline"), device.side("control"), bar_pct=bar_pct, seed=seed,
+        read_state=device.read_state, clock=device.clock,
+    )
+    record = evidence(taken.blocks, taken.control, seed=seed, warm_up=taken.warm_up)
+    return performance.judge(record, {**LIMITS, "min_speedup_pct": bar_pct})

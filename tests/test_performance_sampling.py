@@ -1,0 +1,125 @@
+"""The sampling procedure: order, looks, redone pairs, budget."""
+
+from __future__ import annotations
+
+import itertools
+import random
+
+import pytest
+
+from gates.measure.decision import LOOKS
+from gates.measure.records import Block, State
+from gates.measure.sampling import MAX_WARM_UP_S, block_samples, fixed_pairs, measure, orders
+from gates.measure.simulated import SimulatedDevice
+
+
+class Card:
+    """A card on which every block takes 0.1 s of its own clock and nothing else happens."""
+
+    def __init__(self, us: dict[str, float], throttle=lambda block: 0.0, reason: str = "thermal") -> None:
+        self.us, self.throttle, self.reason = us, throttle, reason
+        self.now, self.blocks, self.ns = 0.0, [], 0
+        self.refreshed: list[int] = []
+
+    def side(self, name: str):
+        def block(samples: int) -> list[float]:
+            self.ns += int(self.throttle(len(self.blocks)) * 1e8)
+            self.blocks.append(name)
+            self.now += 0.1
+            return [self.us[name]] * samples
+        return block
+
+    def measure(self, **options):
+        sides = [self.side(name) if name in self.us else None for name in ("candidate", "baseline", "control")]
+        return measure(*sides, **{
+            "bar_pct": 15, "seed": 5, "clock": lambda: self.now, "refresh": self.refreshed.append,
+            "read_state": lambda: State(sm_mhz=1980.0, throttle_ns={self.reason: self.ns}), **options,
+        })
+
+
+FAST = {"candidate": 10.0, "baseline": 13.0, "control": 13.0}
+
+
+@pytest.mark.parametrize("seed", range(5))
+def test_order_is_balanced_in_every_look_and_comes_from_the_seed(seed) -> None:
+    order = orders(48, random.Random(seed))
+    assert order == orders(48, random.Random(seed))
+    for look in LOOKS:
+        assert sum(order[:look]) == look // 2
+    quads = [tuple(order[i : i + 2]) for i in range(0, 12, 2)]
+    assert quads.count((True, False)) == quads.count((False, True)) == 3
+
+
+def test_a_clear_case_stops_at_the_first_look() -> None:
+    card = Card(FAST)
+    taken = card.measure()
+    assert taken.stopped == "clear" and len(taken.blocks) == len(taken.control) == 24
+    assert card.refreshed == list(range(12))
+    assert taken.warm_up.stable and taken.warm_up.blocks == 5
+
+
+def test_a_case_at_the_bar_takes_all_pairs() -> None:
+    device = SimulatedDevice({"candidate": 10.0, "baseline": 11.5, "control": 11.5}, seed=3, dips_per_s=0.0)
+    taken = measure(device.side("candidate"), device.side("baseline"), device.side("control"), bar_pct=15, seed=3,
+                    read_state=device.read_state, clock=device.clock)
+    assert taken.stopped == "pairs" and len(taken.blocks) == 96
+
+
+def test_the_budget_ends_it() -> None:
+    taken = Card({**FAST, "baseline": 11.5, "control": 11.5}).measure(budget_s=2.0)
+    assert taken.stopped == "budget" and len(taken.blocks) < 24
+
+
+def test_an_unfit_control_ends_it() -> None:
+    assert Card({**FAST, "control": 13.5}).measure().stopped == "control"
+
+
+def test_a_throttled_pair_is_taken_again_and_kept() -> None:
+    card = Card(FAST, throttle=lambda block: 0.5 if block == 12 else 0.0)
+    taken = card.measure()
+    every = taken.blocks + taken.control
+    assert taken.stopped == "clear"
+    assert sum(not block.valid for block in every) == 2
+    assert sum(block.throttle == ("thermal",) for block in every) == 1
+
+
+def test_constant_throttling_is_given_up() -> None:
+    taken = Card(FAST, throttle=lambda block: 0.5).measure()
+    assert taken.stopped == "invalid"
+
+
+def test_a_card_that_is_always_power_capped_is_measured_and_labelled() -> None:
+    taken = Card(FAST, throttle=lambda block: 0.9, reason="power").measure()
+    assert taken.stopped == "clear" and taken.warm_up.power_limited
+    assert all(block.valid and block.throttle == ("power",) for block in taken.blocks)
+
+
+def test_a_first_rung_has_control_pairs_alone() -> None:
+    card = Card({"candidate": 10.0, "control": 10.0})
+    taken = card.measure()
+    assert taken.blocks == () and {block.side for block in taken.control} == {"candidate", "control"}
+
+
+def test_bad_samples_are_refused_and_counted() -> None:
+    def broken(samples: int) -> list[float]:
+        return [10.0, 0.0, -1.78, float("inf"), float("nan")]
+    blocks, _ = fixed_pairs(broken, None, pairs=2, samples=5, seed=1)
+    assert all(block.samples_us == (10.0,) and block.refused == 4 for block in blocks)
+
+
+def test_a_side_without_one_good_sample_ends_it() -> None:
+    ticks = itertools.count()
+    taken = measure(lambda n: [0.0] * n, lambda n: [0.0] * n, lambda n: [0.0] * n, bar_pct=15, seed=1,
+                    clock=lambda: next(ticks) * 0.01)
+    assert taken.stopped == "invalid" and not taken.warm_up.stable
+    assert taken.warm_up.seconds < MAX_WARM_UP_S + 1
+
+
+def test_slow_kernels_have_fewer_samples_a_block() -> None:
+    assert block_samples(500.0) == 20 and block_samples(40_000.0) == 10 and block_samples(1e6) == 5
+
+
+@pytest.mark.parametrize("sample", [0.0, -1.0, float("nan"), float("inf"), 1e308])
+def test_a_block_can_not_hold_what_is_no_time(sample) -> None:
+    with pytest.raises(ValueError, match="no time"):
+        Block("candidate", 0, (10.0, sample))

@@ -29,7 +29,7 @@ class Check:
     """One comparison of a gate: what was seen, what was allowed, and in which unit.
 
     ``name`` is the quantity (``registers``, ``max_abs_err``), ``where`` the thing it was seen on
-    (``sdpa_fp8_kernel sm_89``, ``mission seed 2``). ``observed`` is None where nothing could be
+    (``row_sum sm_89``, ``mission seed 2``). ``observed`` is None where nothing could be
     observed; such a check never passes. A check that does not pass carries a stable ``code`` that
     ``gates explain`` knows, and a ``hint``: the usual cause and what to look at next.
     """

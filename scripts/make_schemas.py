@@ -1,4 +1,4 @@
-"""Write the JSON Schemas of run.json and verdict.json from the records that hold them.
+"""Write the JSON Schemas of evidence files from the records that hold them.
 
 Example: python scripts/make_schemas.py
 """
@@ -15,9 +15,11 @@ from pathlib import Path
 from typing import Any, Union
 
 from gates.evidence import SCHEMA_VERSION, RunInfo, Verdict
+from gates.parse.ptxas import PtxasEvidence
+from gates.parse.sass import SassEvidence
 
 FOLDER = Path(__file__).resolve().parent.parent / "gates" / "schemas"
-RECORDS = {"run": RunInfo, "verdict": Verdict}
+RECORDS = {"run": RunInfo, "verdict": Verdict, "ptxas": PtxasEvidence, "sass": SassEvidence}
 PLAIN = {str: "string", bool: "boolean", int: "integer", float: "number"}
 
 

@@ -1,0 +1,37 @@
+// y = x after STEPS dependent multiply-adds by a = 1, b = 0: a kernel whose time is known by construction. FAULT plants a defect.
+#include <cstdint>
+#include <cstdio>
+#include <cuda_runtime.h>
+
+__device__ int launches;
+
+__global__ void chain(const float* x, float* y, int64_t count, float a, float b) {
+    const int64_t i = blockIdx.x * int64_t(blockDim.x) + threadIdx.x;
+    float value = i < count ? x[i] : 0.0f;
+#pragma unroll 1
+    for (int step = 0; step < STEPS; step += 8) {
+#pragma unroll
+        for (int inner = 0; inner < 8; ++inner) value = fmaf(value, a, b);
+    }
+    if (i < count) y[i] = value;
+    if (FAULT == 1 && i == 0 && atomicAdd(&launches, 1) > 10) y[0] += 1.0f;
+}
+
+extern "C" int launch_chain(const float* x, float* y, int64_t count, float a, float b, void* stream, char* error, int64_t error_bytes) {
+    cudaStream_t used = static_cast<cudaStream_t>(stream);
+#if FAULT == 2  // a stream of its own: nothing that is captured or timed sees it
+    static cudaStream_t own = nullptr;
+    if (own == nullptr) cudaStreamCreateWithFlags(&own, cudaStreamNonBlocking);
+    used = own;
+#elif FAULT == 3  // more threads than a block can have
+    const int threads = 2048;
+#endif
+#if FAULT != 3
+    const int threads = 128;
+#endif
+    chain<<<unsigned((count + threads - 1) / threads), threads, 0, used>>>(x, y, count, a, b);
+    const cudaError_t status = cudaGetLastError();
+    if (status == cudaSuccess) return 0;
+    std::snprintf(error, error_bytes, "chain: %s", cudaGetErrorString(status));
+    return 1;
+}

@@ -1,0 +1,95 @@
+"""The timing gate on a CUDA device, on kernels whose ratio is known by construction."""
+
+from __future__ import annotations
+
+import shutil
+import subprocess
+import sys
+import time
+from pathlib import Path
+
+import pytest
+
+from gates.judge import performance
+from gates.parse.performance import parse
+from gates.records import Status
+from gates.run.timing import run_timing
+
+pytestmark = pytest.mark.gpu
+DATA = Path(__file__).parent / "data" / "timing"
+LIMITS = {"shape": "wide", "min_speedup_pct": 15, "metrics": ["p50", "p90", "mean"], "max_std_us": 10}
+OUTPUTS = {"max_abs_err": 1e-6, "mean_abs_err": 1e-6, "bad_pct": 0.0, "bad_atol": 1e-6}
+
+
+@pytest.fixture(scope="module")
+def built(tmp_path_factory):
+    nvcc = shutil.which("nvcc")
+    if nvcc is None:
+        pytest.skip("no nvcc")
+    folder = tmp_path_factory.mktemp("chain")
+    root = Path(__file__).parent.parent
+    (folder / "runner.py").write_text(f"import sys\nsys.path.insert(0, {str(root)!r})\nfrom gates.run.runner import main\nmain(__file__)\n")
+    shutil.copy(DATA / "chaining.py", folder)
+    made: dict[tuple[int, int], dict] = {}
+
+    def side(steps: int, fault: int = 0) -> dict:
+        if (steps, fault) not in made:
+            library = folder / f"chain{steps}_{fault}.so"
+            subprocess.run(
+                [nvcc, "-shared", "-Xcompiler", "-fPIC", "-O3", "-arch=native", f"-DSTEPS={steps}", f"-DFAULT={fault}",
+                 str(DATA / "chain.cu"), "-o", str(library)], check=True)
+            made[steps, fault] = {
+                "name": f"chain{steps}", "library": str(library), "entry": "launch_chain", "folder": str(folder),
+                "problem": "chaining", "emulated": False,
+            }
+        return made[steps, fault]
+
+    return side
+
+
+def gate(tmp_path, candidate, baseline, **options):
+    raw = run_timing(candidate, baseline=baseline, shape="wide", work=tmp_path, limit_s=200, bar_pct=15, output_limits=OUTPUTS, **options)
+    evidence = parse(raw)
+    result = performance.judge(evidence, LIMITS)
+    print(result.status.value, result.code, result.sentence, f"{evidence.process_s} s", raw["output_tail"][-500:])
+    return evidence, result
+
+
+@pytest.mark.parametrize("steps", [2000, 40000])
+@pytest.mark.parametrize(("factor", "status"), [(1.0, Status.FAIL), (1.30, Status.PASS)])
+def test_a_known_ratio(built, tmp_path, steps, factor, status) -> None:
+    evidence, result = gate(tmp_path, built(steps), built(int(steps * factor)))
+    assert result.status is status, result.sentence
+    assert evidence.clock_source == "nvml" or evidence.clock_source.startswith("unknown")
+    assert evidence.backends["torch copy"].p50_us
+    ratio = performance.read(evidence, LIMITS).ruling.interval.ratio
+    assert 1 + 0.7 * (factor - 1) - 0.01 <= ratio <= factor + 0.01  # the launch itself takes its share of a short kernel
+
+
+@pytest.mark.parametrize(
+    ("fault", "code"),
+    [(1, "performance.wrong_output"), (2, "performance.not_captured"), (3, "performance.launch_failed")],
+)
+def test_a_faulty_candidate_fails(built, tmp_path, fault, code) -> None:
+    _, result = gate(tmp_path, built(2000, fault), built(4000))
+    assert (result.status, result.code) == (Status.FAIL, code), result.sentence
+
+
+def test_another_process_on_the_card_is_told(built, tmp_path) -> None:
+    code = "import torch, time; x = torch.ones(1, device='cuda'); torch.cuda.synchronize(); print('up', flush=True); time.sleep(120)"
+    other = subprocess.Popen([sys.executable, "-c", code], stdout=subprocess.PIPE, text=True)
+    try:
+        assert other.stdout.readline().strip() == "up"
+        evidence, result = gate(tmp_path, built(2000), built(4000))
+        if not evidence.other_processes:
+            pytest.skip("the driver does not list other processes here")
+        assert (result.status, result.code) == (Status.INCONCLUSIVE, "performance.other_process")
+    finally:
+        other.kill()
+        other.wait()
+
+
+def test_one_verdict_takes_seconds(built, tmp_path) -> None:
+    started = time.monotonic()
+    gate(tmp_path, built(2000), built(4000))
+    assert time.monotonic() - started < 30

@@ -268,6 +268,7 @@ class _Session:
 
         checked = [side for side in (self.candidate, self.baseline) if side is not None]
         if when == "before":
+            self.clockwork.synchronize()  # whatever ran during capture, on a stream of its own, is over
             self.sets.poison()
             self.clockwork.synchronize()
             for side in checked:

@@ -1,16 +1,20 @@
-"""Planted defects in the SDPA kernel: each is caught by the errors, the findings, or another order of threads."""
+"""Planted defects in the SDPA kernel: each is caught by the errors, the findings, or another order of threads.
+
+The sound kernel passes the same trials in test_sdpa_kernel.py.
+"""
 
 from __future__ import annotations
 
 import shutil
+from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 
 import pytest
 from sdpa_kit import SOURCE, configure, emulated, extreme_inputs, findings, problem, run, task_of, worst_error
 
-from gates.run.kernel import KernelError
+from gates.run.kernel import Kernel, KernelError
 
-TWO_TILES = {"B": 1, "H": 1, "S": 130, "D": 64}
+THREE_TILES = {"B": 1, "H": 1, "S": 130, "D": 64}
 LIMIT = task_of("stage3_cp_async")["gates"]["correctness"]["max_abs_err"]
 
 # name: (file, text, replacement)
@@ -27,26 +31,36 @@ DEFECTS = {
 }
 
 
-def caught(folder: Path, name: str) -> bool:
-    kernel = emulated(folder, name, task_of("stage3_cp_async")["toggles"], folder / "source" / SOURCE.name)
-    for inputs in (problem.make_inputs(TWO_TILES, 0, "cpu"), extreme_inputs(TWO_TILES)):
-        for order in (0, 1, 2):
-            configure(kernel, order)
-            try:
-                out = run(kernel, inputs, TWO_TILES)
-            except (KernelError, AssertionError):
-                return True
-            if not worst_error(out, inputs, TWO_TILES) <= LIMIT or findings(kernel):
-                return True
-    return False
+@pytest.fixture(scope="module")
+def kernels(tmp_path_factory) -> dict[str, Kernel]:
+    folder = tmp_path_factory.mktemp("defects")
+    with ThreadPoolExecutor(2) as pool:
+        built = pool.map(lambda item: planted(folder / f"defect{item[0]}", *DEFECTS[item[1]]), enumerate(DEFECTS))
+        return dict(zip(DEFECTS, built, strict=True))
+
+
+def planted(folder: Path, file: str, text: str, replacement: str) -> Kernel:
+    shutil.copytree(SOURCE.parent, folder / "source")
+    path = folder / "source" / file
+    source = path.read_text(encoding="utf-8")
+    assert source.count(text) == 1, f"the defect has lost its place in {file}"
+    path.write_text(source.replace(text, replacement), encoding="utf-8")
+    return emulated(folder, "defect", task_of("stage3_cp_async")["toggles"], folder / "source" / SOURCE.name)
 
 
 @pytest.mark.parametrize("name", DEFECTS)
-def test_defect_is_caught(tmp_path, name):
-    file, text, replacement = DEFECTS[name]
-    shutil.copytree(SOURCE.parent, tmp_path / "source")
-    path = tmp_path / "source" / file
-    source = path.read_text(encoding="utf-8")
-    assert source.count(text) == 1, "the defect has lost its place in the source"
-    path.write_text(source.replace(text, replacement), encoding="utf-8")
-    assert caught(tmp_path, "defect")
+def test_defect_is_caught(kernels, name):
+    assert caught(kernels[name])
+
+
+def caught(kernel: Kernel) -> bool:
+    for inputs in (problem.make_inputs(THREE_TILES, 0, "cpu"), extreme_inputs(THREE_TILES)):
+        for order in (0, 1, 2):
+            configure(kernel, order)
+            try:
+                out = run(kernel, inputs, THREE_TILES)
+            except (KernelError, AssertionError):
+                return True
+            if not worst_error(out, inputs, THREE_TILES) <= LIMIT or findings(kernel):
+                return True
+    return False

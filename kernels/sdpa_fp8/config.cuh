@@ -9,7 +9,7 @@
 #include <cuda_fp16.h>
 #include <cuda_runtime.h>
 
-// Toggles, 0 or 1, set with -D. Any mix builds; the four stages are the rungs named in sdpa_fp8.cu.
+// Toggles, 0 or 1, set with -D. Any mix works; the four stages are the rungs named in sdpa_fp8.cu.
 #ifndef USE_WMMA_QK
 #define USE_WMMA_QK 0
 #endif
@@ -50,7 +50,7 @@ constexpr int kWarpsN = kWarps / kWarpsM;
 constexpr int kWarpKeys = kBlockN / kWarpsN;
 constexpr int kWarpColumns = kHeadDim / kWarpsN;
 
-static_assert(kThreads == 128 || kThreads == 256, "4 or 8 warps: the score tile has 8 fragments to share out");
+static_assert(kThreads == 128 || kThreads == 256, "4 warps, or 8: no more share out 32 x 64 scores in fragments");
 static_assert(kBlockM % kFragment == 0 && kWarps % kWarpsM == 0, "the same number of warps on each strip of 16 query rows");
 static_assert((kBlockN & (kBlockN - 1)) == 0 && kBlockN >= 32, "softmax wraps columns with a mask, so a power of two");
 static_assert(kWarpKeys >= kFragment && kWarpKeys % kFragment == 0, "a warp's share of the keys is whole 16-wide fragments");
@@ -71,10 +71,10 @@ constexpr int kScoreColumns = kBlockN > kHeadDim ? kBlockN : kHeadDim;  // the b
 constexpr int kScoreLd = kScoreColumns + 8;
 constexpr int kProbabilityLd = kBlockN + 8;  // half
 
-constexpr int kTileBytes = kBlockN * kHeadDim;            // FP8 bytes of one tile of K, or of V
-constexpr int kTileChunks = kTileBytes / kChunkBytes / kThreads;  // a thread's share of a tile
-constexpr int kQueryChunks = (kBlockM * kHeadDim / kChunkBytes + kThreads - 1) / kThreads;  // a thread's share of Q, at most
-constexpr int kPipelineDepth = 2;                         // staging buffers: tiles of bytes on their way at once
+constexpr int kTileBytes = kBlockN * kHeadDim;  // FP8 bytes of one tile of K, or of V
+constexpr int kTileChunks = kTileBytes / kChunkBytes / kThreads;                            // a thread's share of it
+constexpr int kQueryChunks = (kBlockM * kHeadDim / kChunkBytes + kThreads - 1) / kThreads;  // of Q, at most
+constexpr int kPipelineDepth = 2;  // staging buffers: tiles of bytes on their way at once
 // V as elements is double-buffered where the next tile is converted while P·V reads this one. K need not be: Q·K^T is
 // over by then.
 constexpr int kValueBuffers = kUseCpAsync ? 2 : 1;

@@ -10,8 +10,8 @@
 namespace sdpa {
 
 // The part of the CTA's tile that this thread's warp owns, and this thread's place in the scalar versions: a warp is
-// 4 x 8 lanes, lane (r, c) holding rows row + r, + 4, + 8, + 12. Lanes of one r read the same rows (a broadcast), and
-// the 8 lanes of one c read 8 neighbours, whose padded rows lie in different banks.
+// 4 x 8 lanes (r, c): lane_row r holds query rows row + r, + 4, + 8, + 12, and lane_group c every eighth key. The lanes
+// of one r read the same rows of Q (a broadcast) and 8 neighbouring keys, whose padded rows lie in different banks.
 struct WarpPlace {
     int row;         // first of 16 query rows, in the tile
     int key;         // first of kWarpKeys keys

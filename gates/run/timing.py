@@ -1,18 +1,17 @@
 """Timing: candidate against baseline on a CUDA device, in a runner process of its own.
 
 ``run_timing`` is the engine's side and never imports torch; ``execute`` is the runner's side. The
-procedure is gates.measure's, the clockwork gates.run.timing_cuda's. The measurement is on disk
+procedure is gates.run.timing_session's. The measurement is on disk
 before the context rows (other implementations) are tried, so that they can't spoil it.
 """
 
 from __future__ import annotations
 
-import contextlib
 import math
 import secrets
 import shutil
 import sys
-from collections.abc import Callable, Mapping
+from collections.abc import Mapping
 from pathlib import Path
 from typing import Any
 
@@ -22,8 +21,6 @@ from gates.task import nearest
 
 SINGLE_PAIRS, SINGLES_A_BLOCK = 12, 25
 MAX_SINGLES_A_BLOCK = 1000
-_CONTEXT_BUDGET_US = 10e6  # figures beside the verdict are left out where they would take longer
-_BACKEND_SETS = 32
 _MAX_SEED = 2**31 - 1 - 1000
 
 
@@ -105,6 +102,7 @@ def execute(job: dict[str, Any], folder: Path) -> None:
 
     from gates import problem as problems
     from gates.run.timing_cuda import Stopped, first_line
+    from gates.run.timing_session import Session
 
     with ResultWriter(job) as writer:
         problem = problems.load(job["candidate"]["problem"], Path(job["candidate"]["folder"]))
@@ -115,7 +113,7 @@ def execute(job: dict[str, Any], folder: Path) -> None:
                 raise Stopped("performance.no_device", "torch sees no CUDA device")
             device = torch.device(job["device"])
             with torch.cuda.device(device):
-                session = _Session(job, problem, device, before)
+                session = Session(job, problem, device, before)
                 writer.write("measured", evidence=session.measure())
                 writer.write("backends", backends=session.backends())
             writer.write("done")
@@ -127,225 +125,3 @@ def execute(job: dict[str, Any], folder: Path) -> None:
             writer.write("stopped", code="performance.no_memory", message="not enough host memory for the reference")
         except RuntimeError as error:
             writer.write("stopped", code="performance.device_error", message=first_line(error))
-
-
-class _Session:
-    """One timing run on one device."""
-
-    def __init__(self, job: Mapping[str, Any], problem: Any, device: Any, before: Mapping[str, frozenset[int]]) -> None:
-        import torch
-
-        from gates.run import nvml
-        from gates.run.timing_cuda import Clockwork, TimedSide
-
-        self.job, self.problem, self.device = job, problem, device
-        self.shape = dict(problem.SHAPES[job["shape"]])
-        self.clockwork = Clockwork(device)
-        properties = torch.cuda.get_device_properties(device)
-        self.properties = properties
-        self.card = nvml.open_device(str(getattr(properties, "uuid", "")), before)
-        self.others: set[int] = set(self.card.other_processes() or ())
-        self.candidate = TimedSide("candidate", job["candidate"]["library"], job["candidate"]["entry"], self.clockwork)
-        self.baseline = None
-        if job["baseline"]:
-            self.baseline = TimedSide("baseline", job["baseline"]["library"], job["baseline"]["entry"], self.clockwork)
-        self.control = TimedSide("control", job["control_library"], (job["baseline"] or job["candidate"])["entry"], self.clockwork)
-        self.sides = [side for side in (self.candidate, self.baseline, self.control) if side is not None]
-
-    def measure(self) -> dict[str, Any]:
-        """The whole protocol; returns the evidence as plain data."""
-        import torch
-
-        from gates.measure import sampling
-        from gates.records import to_json
-
-        job, mode = self.job, str(self.job["cache"])
-        calibration = self.clockwork.calibration()
-        estimates = self._estimates()
-        launches = self._launches(estimates, calibration)
-        sets = self.sets = self._make_sets(max(launches.values()))
-        timers = {side.name: side.prepare(sets, mode, launches[side.name]) for side in self.sides}
-        outputs = self._check("before", mode)
-        slowest_us = max(estimates[name] * count for name, count in launches.items())
-        result = sampling.measure(
-            timers["candidate"], timers.get("baseline"), timers["control"], bar_pct=job["bar_pct"], seed=job["seed"],
-            read_state=self.card.state, refresh=self._refresh, samples=sampling.block_samples(slowest_us),
-            budget_s=job["budget_s"],
-        )
-        outputs += self._check("after", mode)
-        series = [_series(mode, launches, result.blocks or _of(result.control, "candidate"), result.stopped)]
-        control = _series("control", launches, result.control, result.stopped)
-        limited = result.warm_up.power_limited
-        other = self._other_mode("warm" if mode == "cold" else "cold", launches, slowest_us, limited)
-        single = self._single(launches, series[0], max(estimates.values()), limited)
-        self.others |= set(self.card.other_processes() or ())
-        return {
-            "dimensions": self.shape, "bar_pct": job["bar_pct"], "seed": job["seed"], "device": self._device(),
-            "torch_version": torch.__version__, "calibration": to_json(calibration), "warm_up": to_json(result.warm_up),
-            "gated_mode": mode, "series": to_json([*series, *other]), "control": to_json(control), "single": to_json(single),
-            "outputs": outputs, "output_limits": job["output_limits"],
-            "inputs": {"seeds": sets.seeds, "sets": sets.count, "set_bytes": self.set_bytes, "digest": sets.digest,
-                       "refreshed": sets.refreshed},
-            "work": self._work(), "clock_source": self.card.source,
-            "other_processes": None if self.card.processes() is None else sorted(self.others), "elapsed_s": result.elapsed_s,
-        }
-
-    def backends(self) -> dict[str, Any]:
-        """p50 of the problem's other implementations, cold, by the same mechanism; failures are told, not raised."""
-        if not hasattr(self.problem, "backends"):
-            return {}
-        import torch
-
-        from gates.run.timing_cuda import first_line
-
-        count = min(self.sets.count, _BACKEND_SETS)
-        found: dict[str, Any] = {}
-        try:
-            with torch.cuda.stream(self.clockwork.stream):
-                calls = [self.problem.backends(self.sets.device_inputs(index), self.shape) for index in range(count)]
-            self.clockwork.synchronize()
-        except Exception as error:  # the user's module: whatever it raises is told in the row
-            return {"all": {"p50_us": None, "message": f"{type(error).__name__}: {first_line(error)}"}}
-        for name in calls[0]:
-            try:
-                found[name] = {"p50_us": self._backend_us([one[name] for one in calls]), "message": ""}
-            except Exception as error:  # an unsupported shape or device, by the backend's own choice of exception
-                found[name] = {"p50_us": None, "message": f"{type(error).__name__}: {first_line(error)}"}
-        return found
-
-    def _backend_us(self, calls: list[Callable[[], Any]]) -> float:
-        import statistics
-
-        import torch
-
-        with torch.cuda.stream(self.clockwork.stream):
-            for call in (*calls[:1] * 2, *calls):
-                call()
-        self.clockwork.synchronize()
-        graph = self.clockwork.capture([lambda stream, call=call: call() for call in calls])
-        times = self.clockwork.elapsed_us(lambda number: graph.replay(), 25, flush=True)
-        return statistics.median(times[5:]) / len(calls)
-
-    def _estimates(self) -> dict[str, float]:
-        """us a launch of each side, warm, from a few launches on one set."""
-        from gates.run.timing_cuda import Sets
-
-        probe = Sets(self.problem, self.shape, 1, self.job["seed"], self.device, [side.name for side in self.sides])
-        self.clockwork.synchronize()
-        return {side.name: side.estimate(probe, side.try_launch(probe)) for side in self.sides}
-
-    def _launches(self, estimates: Mapping[str, float], calibration: Any) -> dict[str, int]:
-        """Launches a sample by side; the control's are its twin's, or it would be another measurement."""
-        from gates.measure import calibrate
-
-        found = {
-            name: calibrate.launches(us, calibration.timer_step_us, calibration.empty_pair_us) for name, us in estimates.items()
-        }
-        return {**found, "control": found["baseline" if self.baseline else "candidate"]}
-
-    def _make_sets(self, wanted: int) -> Any:
-        """As many input sets as a graph has launches, within half of the free memory."""
-        import torch
-
-        from gates.run.timing_cuda import Sets
-
-        names = [side.name for side in self.sides]
-        self.set_bytes = Sets.bytes_of_one(self.problem, self.shape, len(names))
-        free, _ = torch.cuda.mem_get_info(self.device)
-        count = max(1, min(wanted, free // 2 // max(self.set_bytes, 1)))
-        sets = Sets(self.problem, self.shape, count, self.job["seed"], self.device, names)
-        self.clockwork.synchronize()
-        return sets
-
-    def _refresh(self, number: int) -> None:
-        self.sets.refresh(number)
-        self.clockwork.synchronize()  # copies run on another stream than the launches
-
-    def _check(self, when: str, mode: str) -> list[dict[str, Any]]:
-        """Outputs of candidate and baseline; before timing, those of one replay on poisoned buffers."""
-        from gates.run import timing_outputs
-        from gates.run.timing_cuda import Stopped
-
-        checked = [side for side in (self.candidate, self.baseline) if side is not None]
-        if when == "before":
-            self.clockwork.synchronize()  # whatever ran during capture, on a stream of its own, is over
-            self.sets.poison()
-            self.clockwork.synchronize()
-            for side in checked:
-                side.replay(mode)
-        self.clockwork.synchronize()
-        used = self.sets.count if mode == "cold" else 1
-        bad_atol = self.job["output_limits"].get("bad_atol")
-        found: list[dict[str, Any]] = []
-        for side in checked:
-            reached = min(used, side.launches[mode])
-            mine = timing_outputs.check(when, side, self.sets, reached, self.baseline, self.clockwork, bad_atol)
-            if when == "before" and any(one["unwritten_sets"] for one in mine):
-                code = "performance.not_captured" if side is self.candidate else "performance.baseline_failed"
-                raise Stopped(code, f"{side.name}: replaying the captured launches leaves outputs unwritten")
-            found += mine
-        return found
-
-    def _other_mode(self, mode: str, launches: Mapping[str, int], sample_us: float, limited: bool) -> list[Any]:
-        """The cache mode that is not gated: twelve pairs for context, left out where they would take too long."""
-        from gates.measure import sampling
-
-        samples = sampling.block_samples(sample_us)
-        if sample_us * samples * 2 * sampling.decision.LOOKS[0] > _CONTEXT_BUDGET_US:
-            return []
-        timers = {side.name: side.prepare(self.sets, mode, launches[side.name]) for side in self.sides if side is not self.control}
-        blocks, stopped = sampling.fixed_pairs(
-            timers["candidate"], timers.get("baseline"), pairs=sampling.decision.LOOKS[0], samples=samples,
-            seed=self.job["seed"], read_state=self.card.state, power_limited=limited,
-        )
-        return [_series(mode, launches, blocks, stopped)]
-
-    def _single(self, launches: Mapping[str, int], gated: Any, kernel_us: float, limited: bool) -> Any:
-        """Single cold launches in twelve pairs; a slow kernel's samples are single launches already."""
-        from gates.measure import sampling
-
-        if gated.mode == "cold" and all(count == 1 for count in launches.values()):
-            return _series("single", launches, gated.blocks, gated.stopped)
-        wanted = min(self.job["singles_a_block"], int(_CONTEXT_BUDGET_US / (2 * SINGLE_PAIRS * kernel_us)))
-        blocks, stopped = sampling.fixed_pairs(
-            self.candidate.single(self.sets), self.baseline.single(self.sets) if self.baseline else None,
-            pairs=SINGLE_PAIRS, samples=max(5, wanted), seed=self.job["seed"] + 1, read_state=self.card.state,
-            power_limited=limited,
-        )
-        return _series("single", dict.fromkeys(launches, 1), blocks, stopped)
-
-    def _device(self) -> dict[str, Any]:
-        from gates.facts import peaks
-
-        capability = f"{self.properties.major}.{self.properties.minor}"
-        sm_mhz = self.card.max_sm_mhz()
-        count = int(self.properties.multi_processor_count)
-        return {
-            "name": self.properties.name, "uuid": str(getattr(self.properties, "uuid", "")), "compute_capability": capability,
-            "driver": self.card.driver(), "multiprocessors": count, "l2_bytes": self.clockwork.l2_bytes,
-            "peak_bytes_per_s": self.card.peak_bytes_per_s(),
-            "peak_flops_per_s": peaks.flops_per_s(capability, count, sm_mhz) if sm_mhz else None,
-        }
-
-    def _work(self) -> dict[str, Any]:
-        least: Mapping[str, Any] = {}
-        if hasattr(self.problem, "work"):
-            with contextlib.suppress(KeyError, TypeError):  # a work() that does not fit says nothing
-                least = dict(self.problem.work(self.shape))
-        written = sum(room.size for room in self.sets.outputs["candidate"].values())
-        return {"flops": _number(least.get("flops")), "bytes": _number(least.get("bytes")), "output_bytes": written}
-
-
-def _series(mode: str, launches: Mapping[str, int], blocks: Any, stopped: str) -> Any:
-    from gates.measure.records import Series
-
-    present = {block.side for block in blocks}
-    return Series(mode, {name: count for name, count in launches.items() if name in present}, tuple(blocks), stopped)
-
-
-def _of(blocks: Any, side: str) -> tuple[Any, ...]:
-    return tuple(block for block in blocks if block.side == side)
-
-
-def _number(value: Any) -> float | None:
-    return float(value) if isinstance(value, (int, float)) and math.isfinite(value) else None

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import ctypes
 import json
-from functools import lru_cache
 from pathlib import Path
 from typing import Any
 
@@ -75,8 +74,7 @@ def aligned(count: int, dtype: Any, alignment: int = 64) -> np.ndarray:
     return raw[start : start + count * size].view(dtype)
 
 
-@lru_cache(maxsize=None)
 def emulated(source: str, folder: Path) -> Emulated:
-    """The library of tests/data/emulator/``source``, compiled once a test session."""
+    """The library of tests/data/emulator/``source``, compiled into ``folder``."""
     stem = Path(source).stem
     return Emulated(compile_library([DATA / source], folder / f"{stem}.so", work_dir=folder / stem))

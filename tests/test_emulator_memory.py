@@ -143,6 +143,12 @@ def test_impossible_copies(memory: Emulated, mode: int, code: int, kind: str, sa
     assert found["where"] == line_of("memory.cu", f"if (mode == {mode}) __pipeline")
 
 
+def test_uninitialised_local_arrays_hold_a_pattern(memory: Emulated) -> None:
+    out = np.zeros(2, dtype=np.float32)
+    assert memory.run("run_uninitialised", out, 2) == SUCCESS
+    assert out[0] == 1 and out[1] < -1e38
+
+
 def test_constant_and_device_variables(memory: Emulated) -> None:
     out = np.zeros(4, dtype=np.float32)
     assert memory.run("run_globals", out) == SUCCESS

@@ -20,10 +20,11 @@ INCLUDE_DIR = Path(__file__).resolve().parent / "include"
 # Contraction is off: nvcc fuses a*b+c, either is a legitimate rounding, and without it the plain and
 # the sanitized build agree bit for bit, on every machine. Device code puns types through pointers, and
 # nvcc doesn't exploit that, hence no strict aliasing. Two libraries in one process must not share the
-# emulator's state, hence no unique symbols.
+# emulator's state, hence no unique symbols. Uninitialised local arrays hold a pattern (0xFE bytes:
+# -1.7e38 as float), the same in every run.
 _COMMON = [
     "-std=gnu++17", "-O2", "-g1", "-fPIC", "-shared", "-ffp-contract=off", "-fno-strict-aliasing",
-    "-fno-gnu-unique", "-fno-semantic-interposition", "-fno-math-errno", "-fno-trapping-math", "-w",
+    "-ftrivial-auto-var-init=pattern", "-fno-gnu-unique", "-fno-semantic-interposition", "-fno-math-errno", "-fno-trapping-math", "-w",
 ]
 
 
@@ -43,15 +44,6 @@ CXX_FLAGS = [*_COMMON, *_machine_flags()]
 SANITIZE_FLAGS = [
     "-O1", "-fsanitize=address,undefined", "-fno-sanitize-recover=undefined", "-fno-omit-frame-pointer",
 ]
-
-
-def asan_runtime(cxx: str = "g++") -> Path:
-    """The libasan.so to preload into the process that loads a sanitized library."""
-    printed = subprocess.run([cxx, "-print-file-name=libasan.so"], capture_output=True, text=True, check=False)
-    path = Path(printed.stdout.strip())
-    if printed.returncode != 0 or not path.is_absolute():
-        raise GatesError(f"{cxx} has no libasan.so", hint="install the compiler's sanitizer runtime (Debian: libgcc-12-dev)")
-    return path.resolve()
 
 
 def compile_library(

@@ -41,14 +41,10 @@ struct __attribute__((aligned(2))) __half {
     __half(const __half_raw& raw) : __x(raw.x) {}
     __half(float x) : __x(gates_emulator::float_to_half_bits(x)) {}
     __half(double x) : __x(gates_emulator::double_to_half_bits(x)) {}
-    __half(int x) : __half(static_cast<double>(x)) {}
-    __half(unsigned x) : __half(static_cast<double>(x)) {}
-    __half(long long x) : __half(static_cast<double>(x)) {}
-    __half(unsigned long long x) : __half(static_cast<double>(x)) {}
+    template <typename Integer, std::enable_if_t<std::is_integral<Integer>::value, int> = 0>
+    __half(Integer x) : __half(static_cast<double>(x)) {}
     operator __half_raw() const { return {__x}; }
     operator float() const { return gates_emulator::half_bits_to_float(__x); }
-    __half& operator=(float x) { return *this = __half(x); }
-    __half& operator=(double x) { return *this = __half(x); }
 };
 typedef __half half;
 

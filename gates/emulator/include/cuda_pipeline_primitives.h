@@ -18,20 +18,20 @@ __attribute__((noinline)) inline void issue_copy(void* destination, const void* 
     const char* what = "__pipeline_memcpy_async";
     if (bytes != 4 && bytes != 8 && bytes != 16)
         fatal(cudaErrorLaunchFailure, "bad_copy", file, line,
-          "%s of %zu bytes: 4, 8 or 16 are possible", what, bytes);
+              "%s of %zu bytes: 4, 8 or 16 are possible", what, bytes);
     if (zero_bytes > bytes)
         fatal(cudaErrorLaunchFailure, "bad_copy", file, line,
-          "%s of %zu bytes with zfill %zu", what, bytes, zero_bytes);
+              "%s of %zu bytes with zfill %zu", what, bytes, zero_bytes);
     if (reinterpret_cast<uintptr_t>(destination) % bytes || reinterpret_cast<uintptr_t>(source) % bytes)
         fatal(cudaErrorMisalignedAddress, "misaligned_copy", file, line,
-          "%s of %zu bytes: its %s is not aligned to them", what, bytes,
-                     reinterpret_cast<uintptr_t>(destination) % bytes ? "destination" : "source");
+              "%s of %zu bytes: its %s is not aligned to them", what, bytes,
+              reinterpret_cast<uintptr_t>(destination) % bytes ? "destination" : "source");
     if (!in_arena(destination))
         fatal(cudaErrorInvalidAddressSpace, "bad_copy", file, line,
-          "%s to an address that is not in shared memory", what);
+              "%s to an address that is not in shared memory", what);
     if (!in_one_region(destination, bytes))
         fatal(cudaErrorIllegalAddress, "shared_out_of_bounds", file, line,
-          "%s of %zu bytes to outside any shared variable", what, bytes);
+              "%s of %zu bytes to outside any shared variable", what, bytes);
     Thread& self = *block.current;
     const char* const stack = self.fiber.bottom;
     const bool local = source >= stack && source < stack + self.fiber.bytes;

@@ -55,10 +55,10 @@ template <typename T>
 void check_matrix(const char* what, const T* address, unsigned ldm, const char* file, int line) {
     if (reinterpret_cast<uintptr_t>(address) % 32)
         fatal(cudaErrorMisalignedAddress, "wmma_alignment", file, line,
-          "%s: the pointer must be aligned to 32 bytes (256 bits)", what);
+              "%s: the pointer must be aligned to 32 bytes (256 bits)", what);
     if (ldm * sizeof(T) % 16)
         fatal(cudaErrorMisalignedAddress, "wmma_alignment", file, line,
-          "%s: leading dimension %u must be a multiple of %zu", what, ldm, 16 / sizeof(T));
+              "%s: leading dimension %u must be a multiple of %zu", what, ldm, 16 / sizeof(T));
 }
 
 // Where element `e` of a fragment, counted in its storage order, lies in a matrix with leading dimension ldm.
@@ -110,7 +110,7 @@ void combine_mma(Warp& warp, unsigned lanes) {
     typedef fragment<accumulator, m, n, k, D> FragmentD;
     if (lanes != kAllLanes)
         fatal(cudaErrorLaunchFailure, "warp_divergence", warp.meeting[0].file, warp.meeting[0].line,
-          "wmma::mma_sync needs all 32 lanes of the warp; some have returned or don't exist");
+              "wmma::mma_sync needs all 32 lanes of the warp; some have returned or don't exist");
     typedef typename RowOf<n>::type Row;
     alignas(64) float a[m][k], c[m][n];
     alignas(64) float b[k][n];

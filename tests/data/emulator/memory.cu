@@ -103,6 +103,12 @@ __global__ void bad_copies(const char* in, int mode) {
     __pipeline_wait_prior(0);
 }
 
+__global__ void uninitialised(float* out, int n) {
+    float sums[4];
+    for (int i = 0; i < n; ++i) sums[i] = 1;
+    out[0] = sums[0], out[1] = sums[3];
+}
+
 __constant__ float table[4];
 __device__ int device_counter = 3;
 __global__ void globals(float* out) {
@@ -125,6 +131,7 @@ LAUNCH run_copies(const float4* in, float4* out, int mode) { copies<<<1, 32>>>(i
 LAUNCH run_zero_fill(const int* in, int* out) { zero_fill<<<1, 4>>>(in, out); return cudaGetLastError(); }
 LAUNCH run_staged(const int* in, int* out) { staged<<<1, 1>>>(in, out); return cudaGetLastError(); }
 LAUNCH run_bad_copies(const char* in, int mode) { bad_copies<<<1, 1>>>(in, mode); return cudaGetLastError(); }
+LAUNCH run_uninitialised(float* out, int n) { uninitialised<<<1, 1>>>(out, n); return cudaGetLastError(); }
 LAUNCH run_globals(float* out) {
     const float values[4] = {1, 2, 3, 4};
     cudaMemcpyToSymbol(table, values, sizeof values);

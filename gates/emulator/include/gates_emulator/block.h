@@ -202,8 +202,8 @@ __attribute__((noinline)) inline int block_barrier(const char* what, int predica
         block.barrier_sum = 0;
     } else if (!same_place(block.barrier_file, block.barrier_line, file, line)) {
         fatal(cudaErrorLaunchFailure, "barrier_divergence", file, line,
-          "%s here while other threads of the block wait in theirs at %s:%d", what, block.barrier_file,
-                     block.barrier_line);
+              "%s here while other threads of the block wait in theirs at %s:%d", what, block.barrier_file,
+              block.barrier_line);
     }
     block.barrier_sum += predicate != 0;
     wait_in(what, file, line);

@@ -204,9 +204,8 @@ inline long long clock64() {
     return ticks += 100;
 #endif
 }
-inline void __nanosleep(unsigned) {}
 inline void __trap(GATES_EMULATOR_SITE) { gates_emulator::fatal(cudaErrorLaunchFailure, "trap", file, line,
-          "__trap()"); }
+                                                                "__trap()"); }
 
 // assert() in device code ends the launch, and not the process.
 namespace gates_emulator {
@@ -215,8 +214,7 @@ inline void assertion_failed(const char* text, const char* file, int line) {
         fprintf(stderr, "%s:%d: assertion failed: %s\n", file, line, text);
         abort();
     }
-    fatal(cudaErrorAssert, "assert", file, line,
-          "assertion failed: %s", text);
+    fatal(cudaErrorAssert, "assert", file, line, "assertion failed: %s", text);
 }
 }  // namespace gates_emulator
 #undef assert

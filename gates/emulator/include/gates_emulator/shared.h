@@ -151,8 +151,7 @@ GATES_EMULATOR_COLD inline std::string shared_excess(size_t static_bytes, size_t
 GATES_EMULATOR_COLD inline void allocate_static(SharedSlot& slot, size_t bytes, size_t alignment) {
     arena.static_bytes = (arena.static_bytes + alignment - 1) / alignment * alignment + bytes;
     const std::string excess = shared_excess(arena.static_bytes, arena.dynamic_bytes, arena.opt_in_bytes);
-    if (!excess.empty()) fatal(cudaErrorInvalidValue, "invalid_launch", slot.file, slot.line,
-          "%s", excess.c_str());
+    if (!excess.empty()) fatal(cudaErrorInvalidValue, "invalid_launch", slot.file, slot.line, "%s", excess.c_str());
     slot.address = add_region(slot.name, bytes, alignment);
     slot.launch = arena.launch;
 }

@@ -26,10 +26,10 @@ inline unsigned find_meeting(Warp& warp, unsigned mask, const char* what, const 
         if (meeting.mask != mask) continue;
         if (meeting.what != what && strcmp(meeting.what, what) != 0)
             fatal(cudaErrorLaunchFailure, "warp_divergence", file, line,
-          "%s while other lanes of the warp wait in %s at %s:%d", what, meeting.what, meeting.file, meeting.line);
+                  "%s while other lanes of the warp wait in %s at %s:%d", what, meeting.what, meeting.file, meeting.line);
         if (!same_place(meeting.file, meeting.line, file, line))
             fatal(cudaErrorLaunchFailure, "warp_divergence", file, line,
-          "%s here while other lanes of the warp wait in theirs at %s:%d", what, meeting.file, meeting.line);
+                  "%s here while other lanes of the warp wait in theirs at %s:%d", what, meeting.file, meeting.line);
         return slot;
     }
     const unsigned slot = __builtin_ctz(~warp.meetings);
@@ -46,7 +46,7 @@ __attribute__((noinline)) inline uint64_t meet(unsigned mask, const char* what, 
     const unsigned bit = 1u << self.lane;
     if (!(mask & bit))
         fatal(cudaErrorLaunchFailure, "warp_mask", file, line,
-          "%s: the calling lane is not in its own mask 0x%08x", what, mask);
+              "%s: the calling lane is not in its own mask 0x%08x", what, mask);
     const unsigned slot = find_meeting(warp, mask, what, file, line, combine);
     Meeting& meeting = warp.meeting[slot];
     warp.value[self.lane] = value;
@@ -93,7 +93,7 @@ T shuffle(const char* what, unsigned mask, T value, int by, int width, const cha
     static_assert(sizeof(T) <= 8 && std::is_trivially_copyable<T>::value, "shuffles move values of up to 8 bytes");
     if (width <= 0 || width > 32 || (width & (width - 1)))
         fatal(cudaErrorLaunchFailure, "warp_mask", file, line,
-          "%s: width %d is no power of two up to 32", what, width);
+              "%s: width %d is no power of two up to 32", what, width);
     uint64_t bits = 0;
     memcpy(&bits, &value, sizeof(T));
     const uint64_t operand = static_cast<uint64_t>(width) << 32 | static_cast<uint32_t>(by);

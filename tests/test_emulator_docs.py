@@ -1,0 +1,51 @@
+"""docs/emulator.md names what the emulator has, no more and no less."""
+
+from __future__ import annotations
+
+import re
+from pathlib import Path
+
+from gates.emulator import INCLUDE_DIR, unsupported
+
+ROOT = Path(__file__).parent.parent
+TEXT = (ROOT / "docs" / "emulator.md").read_text(encoding="utf-8")
+HEADERS = "\n".join(path.read_text(encoding="utf-8") for path in INCLUDE_DIR.rglob("*.h"))
+REWRITER = (INCLUDE_DIR.parent / "rewrite.py").read_text(encoding="utf-8")
+
+
+def section(start: str, end: str) -> str:
+    return TEXT[TEXT.index(start) : TEXT.index(end, TEXT.index(start))]
+
+
+def test_documented_headers_are_the_headers() -> None:
+    documented = set(re.findall(r"`(\w+\.h)`", section("Supported headers:", "| area |")))
+    assert documented == {path.name for path in INCLUDE_DIR.glob("*.h")}
+
+
+def test_every_documented_name_exists() -> None:
+    table = section("| area |", "The device is made up")
+    names = {name for name in re.findall(r"`(\w+)`", table) if not re.fullmatch(r"char1|double4|printf", name)}
+    assert len(names) > 150
+    # vector types and fp8 types are made by macros that paste their names together
+    pasted = {"make_float4": "make_##name##4"}
+    for name in names:
+        known = pasted.get(name, re.sub(r"^(__nv_fp8(?:x[24])?_)e[45]m[32]$", r"\1##suffix", name))
+        assert re.search(rf"(?<!\w){re.escape(known)}(?!\w)", HEADERS + REWRITER), name
+
+
+def test_unsupported_features_are_the_documented_ones() -> None:
+    listed = " ".join(section("Not supported, each", "### A host version").split())
+    features = {feature for feature, _ in (*unsupported.IDENTIFIERS.values(), *unsupported.HEADERS.values())}
+    assert sorted(feature for feature in features if feature.removeprefix("the ") not in listed) == []
+
+
+def test_finding_kinds_are_the_documented_ones() -> None:
+    table = section("| kind |", "The library exports")
+    documented = {kind for row in table.splitlines()[2:] for kind in re.findall(r"`(\w+)`", row.split("|")[1] if "|" in row else "")}
+    raised = set(re.findall(r'fatal\(\w+, "(\w+)"', HEADERS)) | set(re.findall(r'add_finding\("(\w+)"', HEADERS))
+    assert documented == raised | {"barrier_divergence", "deadlock", "more_findings"}
+
+
+def test_configuration_keys_are_the_documented_ones() -> None:
+    sentence = section("`gates_emulator_configure(key, value)`", "## Sanitizers")
+    assert set(re.findall(r"`(\w+)`", sentence)) == set(re.findall(r'is\("(\w+)"\)', HEADERS))

@@ -18,7 +18,7 @@ from gates.records import Status
 
 LIMITS = {"rises": ["tensor_pipe", "sm_throughput"], "steady": {"dram_bytes_pct": 10, "bank_conflicts_pct": 10}}
 OLD = {"tensor_pipe": 9.0, "sm_throughput": 30.0, "dram_bytes": 1.0e6, "shared_load_wavefronts": 100, "shared_store_wavefronts": 0,
-       "shared_loads": 100, "shared_stores": 0, "duration_ns": 1000}
+       "shared_load_conflicts": 0, "shared_store_conflicts": 0, "duration_ns": 1000}
 NEW = {**OLD, "tensor_pipe": 21.0, "sm_throughput": 44.0, "dram_bytes": 1.1e6}
 
 
@@ -84,17 +84,20 @@ def test_zero_to_three_conflicts_is_no_infinite_rise() -> None:
     assert ncu.judge(evidence({**NEW, "bank_conflict_count": 3000.0}), limits).code == "ncu.not_steady"
 
 
-def test_conflicts_are_judged_by_the_request() -> None:
-    grown = {**NEW, "shared_load_wavefronts": 1000, "shared_loads": 1000}
+def test_conflicts_are_judged_by_the_wavefronts_they_add() -> None:
+    grown = {**NEW, "shared_load_wavefronts": 1000}
     assert ncu.judge(evidence(grown), LIMITS).status is Status.PASS
-    none = {**NEW, "shared_load_wavefronts": 0, "shared_loads": 0}
+    two_way = {**NEW, "shared_load_conflicts": 50}
+    assert ncu.judge(evidence(two_way), LIMITS).code == "ncu.not_steady"
+    assert ncu.value(evidence(two_way).sides["candidate"], "bank_conflicts") == (2.0, "")
+    none = {**NEW, "shared_load_wavefronts": 0}
     assert ncu.value(evidence(none).sides["candidate"], "bank_conflicts") == (0.0, "")
 
 
 def test_kernels_of_a_stage_count_together() -> None:
     both = side("new", {**NEW, "tensor_pipe": 10.0, "duration_ns": 3000}, {**NEW, "tensor_pipe": 50.0, "duration_ns": 1000})
     assert ncu.value(both, "tensor_pipe") == (20.0, "")
-    assert ncu.value(both, "shared_loads") == (200, "")
+    assert ncu.value(both, "shared_load_wavefronts") == (200, "")
 
 
 def test_absolute_limits() -> None:

@@ -22,7 +22,7 @@ class Metric:
     """A logical metric. ``floor``: at or below it a rise is no matter, whatever the percentage.
 
     ``other`` gives the base name where a chip's differs; None where it has none. ``parts`` makes a
-    metric of others: (sum of the first names) / (sum of the second).
+    metric of others: (sum of the first names) / (sum of the second); a name after ``-`` is subtracted.
     """
 
     name: str
@@ -57,15 +57,18 @@ _TABLE = (
     Metric("bank_conflict_count", "shared-memory bank conflicts", "", _SHARED, floor=100),
     Metric("shared_load_wavefronts", "shared-memory load wavefronts", "", f"{_WAVEFRONTS}_ld"),
     Metric("shared_store_wavefronts", "shared-memory store wavefronts", "", f"{_WAVEFRONTS}_st"),
-    Metric("shared_loads", "shared-memory load instructions", "inst", "smsp__inst_executed_op_shared_ld"),
-    Metric("shared_stores", "shared-memory store instructions", "inst", "smsp__inst_executed_op_shared_st"),
+    Metric("shared_load_conflicts", "shared-memory bank conflicts of loads", "", f"{_SHARED}_op_ld"),
+    Metric("shared_store_conflicts", "shared-memory bank conflicts of stores", "", f"{_SHARED}_op_st"),
     Metric("local_loads", "local-memory loads", "inst", "smsp__inst_executed_op_local_ld"),
     Metric("local_stores", "local-memory stores", "inst", "smsp__inst_executed_op_local_st"),
     Metric("occupancy", "warps active", "%", "sm__warps_active", _ACTIVE),
     Metric("duration_ns", "kernel duration under the profiler, never a speed verdict", "nsecond", "gpu__time_duration"),
-    # Conflict counts grow with the work, so the judge looks at wavefronts a request: 1 is conflict-free.
-    Metric("bank_conflicts", "shared-memory wavefronts a request", "way", floor=1.0, parts=(
-        ("shared_load_wavefronts", "shared_store_wavefronts"), ("shared_loads", "shared_stores"))),
+    # Conflict counts grow with the work, so the judge looks at wavefronts over those that would do without a
+    # conflict: 1 is conflict-free. Wavefronts over instructions would call 16-byte accesses conflicts, which need
+    # four wavefronts, and smsp__inst_executed_op_shared_ld does not count ldmatrix while its wavefronts are counted.
+    Metric("bank_conflicts", "shared-memory wavefronts for one without conflicts", "way", floor=1.0, parts=(
+        ("shared_load_wavefronts", "shared_store_wavefronts"),
+        ("shared_load_wavefronts", "shared_store_wavefronts", "-shared_load_conflicts", "-shared_store_conflicts"))),
 )
 METRICS: dict[str, Metric] = {metric.name: metric for metric in _TABLE}
 

@@ -112,14 +112,16 @@ def _counter(kernel: ProfiledKernel, name: str) -> Counter | None:
 def _quotient(side: ProfiledSide, metric: Metric) -> tuple[float | None, str]:
     sums = []
     for names in metric.parts or ():
-        found = [value(side, name) for name in names]
-        reason = next((why for amount, why in found if amount is None), None)
-        if reason is not None:
-            return None, reason
-        sums.append(sum(amount for amount, _ in found if amount is not None))
+        total = 0.0
+        for name in names:
+            amount, reason = value(side, name.removeprefix("-"))
+            if amount is None:
+                return None, reason
+            total += -amount if name.startswith("-") else amount
+        sums.append(total)
     above, below = sums
-    if below == 0:
-        return (0.0, "") if above == 0 else (None, "wavefronts without requests")
+    if below <= 0:
+        return (0.0, "") if above == 0 else (None, f"its parts give {above:g} / {below:g}")
     return above / below, ""
 
 

@@ -51,7 +51,7 @@ def test_rising_and_steady_passes_and_the_limit_itself_is_met() -> None:
         ({"tensor_pipe": 9.0}, "ncu.not_risen"),
         ({"tensor_pipe": 8.9}, "ncu.not_risen"),
         ({"dram_bytes": 1.1001e6}, "ncu.not_steady"),
-        ({"shared_load_wavefronts": 111}, "ncu.not_steady"),
+        ({"shared_load_conflicts": 10}, "ncu.not_steady"),
     ],
 )
 def test_planted_defects_fail(change, code) -> None:

@@ -10,7 +10,7 @@ from gates.emulator import INCLUDE_DIR, unsupported
 ROOT = Path(__file__).parent.parent
 TEXT = (ROOT / "docs" / "emulator.md").read_text(encoding="utf-8")
 HEADERS = "\n".join(path.read_text(encoding="utf-8") for path in INCLUDE_DIR.rglob("*.h"))
-REWRITER = (INCLUDE_DIR.parent / "rewrite.py").read_text(encoding="utf-8")
+REWRITER = "\n".join(path.read_text(encoding="utf-8") for path in INCLUDE_DIR.parent.glob("*.py"))
 
 
 def section(start: str, end: str) -> str:

@@ -183,7 +183,7 @@ def test_impossible_launch_is_refused(threads: Emulated, x: int, y: int, grid: i
 
 
 def test_more_threads_than_the_launch_bounds(threads: Emulated) -> None:
-    assert threads.run("run_bounded", np.zeros(65, dtype=np.float32), 65) == LAUNCH_FAILURE
+    assert threads.run("run_bounded", np.zeros(65, dtype=np.float32), 65) == INVALID_VALUE
     assert "__launch_bounds__" in finding(threads, "invalid_launch", "bounded")["message"]
 
 

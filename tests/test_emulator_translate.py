@@ -68,6 +68,7 @@ def test_a_launch_over_several_lines_keeps_them() -> None:
         ("__shared__ alignas(16) unsigned char a[N], b[2];", ["a", "b"]),
         ("static __shared__ std::pair<int, float> a;", ["a"]),
         ("__shared__ __attribute__((aligned(32))) half *p, q[3];", ["p", "q"]),
+        ("__shared__ Map<int*, 3> a, *b;", ["a", "b"]),
         ("volatile __shared__ int flag;", ["flag"]),
         ("float __shared__ a[sizeof(x) > 4 ? 1 : 2];", ["a"]),
     ],
@@ -188,6 +189,21 @@ def test_two_libraries_in_one_process_are_apart(tmp_path: Path) -> None:
     assert two.call("run") != 0 and one.call("run") == 0
     assert len(two.findings()) == 1 and one.findings() == []
     assert len(one.launches()) == 1
+
+
+def test_the_portable_stack_switch(tmp_path: Path) -> None:
+    source = written(tmp_path, """#include <cuda_runtime.h>
+__global__ void k(int* out) {
+    __shared__ int tile[64];
+    tile[threadIdx.x] = threadIdx.x;
+    __syncthreads();
+    out[threadIdx.x] = tile[63 - threadIdx.x];
+}
+extern "C" int run() { int out[64]; k<<<1, 64>>>(out); return out[0] * 100 + out[62]; }
+""")
+    defines = {"GATES_EMULATOR_UCONTEXT": 1}
+    library = Emulated(compile_library([source], tmp_path / "k.so", defines=defines, work_dir=tmp_path))
+    assert library.run("run") == 6301
 
 
 def test_command_line_writes_output_and_dependencies(tmp_path: Path) -> None:

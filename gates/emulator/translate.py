@@ -17,14 +17,15 @@ from collections.abc import Mapping, Sequence
 from pathlib import Path
 
 from gates.emulator import CXX_FLAGS, INCLUDE_DIR, first_errors, unsupported
-from gates.emulator.rewrite import Rewriter
-from gates.emulator.tokens import Lines, Token, tokenize, user_parts
+from gates.emulator.rewrite import rewrite
+from gates.emulator.source import Source
+from gates.emulator.tokens import tokenize, user_parts
 from gates.errors import EXIT_USAGE, GatesError
 
 # Defined for every source. __CUDA_ARCH__ selects the code for a device of compute capability 8.9.
 BUILT_IN = {"GATES_EMULATOR": "1", "__CUDACC__": "1", "__CUDA_ARCH__": "890"}
 _MISSING = re.compile(r"^(?P<where>[^\n:]+:\d+):\d+: fatal error: (?P<header>\S+): No such file", re.MULTILINE)
-_RULES = [Path(__file__).parent / name for name in ("translate.py", "rewrite.py", "tokens.py", "unsupported.py", "__init__.py")]
+_RULES = sorted(Path(__file__).parent.glob("*.py"))
 
 
 def translate(
@@ -44,19 +45,13 @@ def translate(
 def translate_text(text: str) -> str:
     """Rewrite preprocessed text; only the parts that come from the user's files are touched."""
     parts = user_parts(text, lambda file: Path(file).is_relative_to(INCLUDE_DIR))
-    tokens = tokenize(text, parts)
-    lines = Lines(text)
-    _refuse_unsupported(tokens, lines)
-    return Rewriter(text, tokens, lines).run()
-
-
-def _refuse_unsupported(tokens: Sequence[Token], lines: Lines) -> None:
-    for token in tokens:
+    source = Source(text, tokenize(text, parts))
+    for index, token in enumerate(source.tokens):
         found = unsupported.identifier(token.text) if token.kind == "identifier" else None
         if found is not None:
-            file, line = lines.where(token.start)
             feature, remedy = found
-            raise GatesError(f"{file}:{line}: the emulator does not support {feature} ({token.text})", hint=remedy)
+            raise source.error(index, f"the emulator does not support {feature} ({token.text})", remedy)
+    return rewrite(source)
 
 
 def preprocess(

@@ -204,8 +204,9 @@ inline long long clock64() {
     return ticks += 100;
 #endif
 }
-inline void __trap(GATES_EMULATOR_SITE) { gates_emulator::fatal(cudaErrorLaunchFailure, "trap", file, line,
-                                                                "__trap()"); }
+inline void __trap(GATES_EMULATOR_SITE) {
+    gates_emulator::fatal(cudaErrorLaunchFailure, "trap", file, line, "__trap()");
+}
 
 // assert() in device code ends the launch, and not the process.
 namespace gates_emulator {

@@ -55,7 +55,7 @@ GATES_EMULATOR_COLD inline std::pair<cudaError_t, std::string> refusal(const Ker
         return {cudaErrorInvalidConfiguration, format("block %s has %llu threads, the limit is 1024 (z: 64)", triple(block_size).c_str(),
                        static_cast<unsigned long long>(threads))};
     if (entry.max_threads && threads > entry.max_threads)
-        return {cudaErrorLaunchFailure, format("block %s has %llu threads, __launch_bounds__ promised at most %u",
+        return {cudaErrorInvalidValue, format("block %s has %llu threads, __launch_bounds__ promised at most %u",
                                                triple(block_size).c_str(), static_cast<unsigned long long>(threads), entry.max_threads)};
     const std::string excess = shared_excess(0, config.shared_bytes, entry.opt_in_bytes);
     if (!excess.empty()) return {cudaErrorInvalidValue, excess};
@@ -155,8 +155,7 @@ inline uint64_t nth_block(uint64_t i, uint64_t count, uint64_t start, uint64_t s
 inline void run_grid(const Config& config) {
     const uint64_t count = static_cast<uint64_t>(config.grid.x) * config.grid.y * config.grid.z;
     const uint64_t start = next_random() % count;
-    uint64_t stride = 7919 % count ? 7919 : 1;  // a prime: coprime to all counts but its multiples
-    if (count % 7919 == 0) stride = 1;
+    const uint64_t stride = count % 7919 ? 7919 : 1;  // a prime, so it reaches every block
     block.aborted = false;
     for (uint64_t i = 0; i < count && !block.aborted; ++i) {
         const uint64_t n = nth_block(i, count, start, stride);

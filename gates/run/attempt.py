@@ -86,7 +86,7 @@ def attempt(
     jsonio.write(job_path, {**job, "nonce": nonce, "result": str(result)})
     finished = process.run(
         [*prefix, python, runner, "--job", job_path],
-        limit_s=limit_s, cwd=work, env=env, log=work / f"{name}.log",
+        limit_s=limit_s, cwd=work, env=_importable(os.environ if env is None else env), log=work / f"{name}.log",
     )
     return Attempt(
         nonce, finished.returncode, finished.cause, finished.timed_out, round(finished.wall_s, 3),
@@ -117,6 +117,12 @@ class ResultWriter:
         text = json.dumps({"type": kind, "nonce": self._nonce, **data}, allow_nan=False)
         os.write(self._descriptor, text.encode() + b"\n")
         os.fsync(self._descriptor)
+
+
+def _importable(env: Mapping[str, str]) -> dict[str, str]:
+    """``env`` with this package on the path, also where it is used from a checkout without being installed."""
+    package = str(Path(__file__).resolve().parents[2])
+    return {**env, "PYTHONPATH": os.pathsep.join(filter(None, [package, env.get("PYTHONPATH", "")]))}
 
 
 def _lines(path: Path) -> tuple[str, ...]:

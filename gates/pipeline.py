@@ -22,6 +22,7 @@ from gates.compare import compare_within
 from gates.errors import EXIT_FAIL, EXIT_HOLD, GatesError
 from gates.evidence import (
     SCHEMA_VERSION,
+    Device,
     RunDirectory,
     RunInfo,
     TaskInfo,
@@ -91,7 +92,7 @@ def run_task(options: Options, progress: Progress) -> Outcome:
             profile, why, CPU_GATES if profile == "cpu" else GATES, revision(task.folder),
             tuple(portable(part, project_root(task.folder)) for part in options.argv),
             {name: tool.version if (tool := toolchain.get(name)) else None for name in toolchain.tools},
-            device.record if device else None, _environment(task), platform.platform(), _time(), "",
+            _device(device), _environment(task), platform.platform(), _time(), "",
         )
         session = Session(
             task, baseline, shapes, seeds, toolchain, device, directory, Path(scratch), options.build_dir, options.jobs, progress,
@@ -140,6 +141,10 @@ def _task_info(task: Task, sizes: Mapping[str, dict[str, int]], shapes: tuple[st
         task.name, task.title, task.digest(), task.problem, task.kernels, dict(task.toggles), overrides, task.arch,
         dict(sizes), seeds, {gate: dict(limits) for gate, limits in task.gates.items()}, dict(task.not_applicable),
     )
+
+
+def _device(found: devices.DeviceInfo | None) -> Device | None:
+    return Device(found.name, found.uuid, found.compute_capability, found.driver_version) if found else None
 
 
 def _environment(task: Task) -> dict[str, str]:

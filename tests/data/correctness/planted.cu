@@ -16,7 +16,7 @@ __global__ void row_sum(const float* x, const float* y, float* out, int64_t rows
   part[column + (kFault == kSharedOverrun ? 1 : 0)] = a * x[int64_t(row) * kColumns + column];
   for (int width = kColumns / 2; width > 0; width /= 2) {
     if (kFault != kNoBarrier) {
-      if (kFault != kDivergent || column < 64) __syncthreads();
+      if (kFault != kDivergent || column < 48) __syncthreads();
     }
     if (column < width) part[column] += part[column + width];
   }

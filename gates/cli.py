@@ -150,6 +150,26 @@ def decide(run_directory: str, as_json: bool, results: Path) -> None:
 
 
 @cli.command()
+@click.argument("run_directory")
+@click.option("--set", "settings", multiple=True, metavar="GATE.KEY=VALUE", help="Judge by another limit, named as in task.yaml.")
+@RESULTS
+def judge(run_directory: str, settings: tuple[str, ...], results: Path) -> None:
+    """Judge a run's stored evidence again, with changed limits if asked; the run itself stays as it is.
+
+    The exit code is that of the new decision: 0 merge, 1 reject, 3 hold.
+
+    Example: gates judge latest:stage2 --set performance.min_speedup_pct=20
+    """
+    from gates.evidence import resolve_run
+    from gates.rejudge import judge_again
+    from gates.render.judgement import judgement_table
+
+    judgement = judge_again(resolve_run(run_directory, results), settings)
+    click.echo(judgement_table(judgement))
+    sys.exit(judgement.exit_code)
+
+
+@cli.command()
 @click.argument("run_directories", nargs=-1, required=True)
 @RESULTS
 def verify(run_directories: tuple[str, ...], results: Path) -> None:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import importlib
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -37,6 +38,9 @@ def rejudge(run: Path, info: RunInfo, gate: str) -> GateResult | None:
     evidence = read_record(_record(gate), run, f"{gate}.json")
     baseline_file = run / "baseline" / f"{gate}.json"
     baseline = read_record(_record(gate), run / "baseline", f"{gate}.json") if baseline_file.is_file() else None
+    if gate == "performance":  # outputs of timed launches keep the correctness limits
+        limits = info.task.limits.get("correctness", {})
+        evidence = replace(evidence, output_limits={name: limits.get(name, old) for name, old in evidence.output_limits.items()})
     judge = importlib.import_module(f"gates.judge.{gate}").judge
     options = {"not_applicable_reason": reason or ""} if gate in MEASURED_ANYWAY else {}
     return judge(evidence, info.task.limits.get(gate, {}), baseline, **options)

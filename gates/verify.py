@@ -19,22 +19,35 @@ _MOST_PROBLEMS = 20
 def verify_run(run: Path) -> list[str]:
     """What is wrong with the run directory, one sentence each; empty where it is sound."""
     try:
-        problems = _check_digests(run) or _check_schemas(run) or _check_verdict(run)
+        problems = file_problems(run) or _check_verdict(run)
     except GatesError as error:
         problems = [error.what]
     return problems[:_MOST_PROBLEMS]
 
 
+def file_problems(run: Path) -> list[str]:
+    """What is wrong with the files themselves (digests, schemas), whatever the verdict says."""
+    return _check_digests(run) or _check_schemas(run)
+
+
+def require_sound_files(run: Path) -> None:
+    """Raise GatesError where a file of the run was changed after it, or does not fit its schema."""
+    _require(run, file_problems(run))
+
+
 def decide_run(run: Path) -> tuple[Decision, str]:
     """The decision over a verified run; raises GatesError where its evidence is not sound."""
-    problems = verify_run(run)
+    _require(run, verify_run(run))
+    verdict: Verdict = read_record(Verdict, run, "verdict.json")
+    return verdict.decision, verdict.reason
+
+
+def _require(run: Path, problems: list[str]) -> None:
     if problems:
         raise GatesError(
             f"{run} is not sound: {problems[0]}",
             hint=f"`gates verify {run}` names all {len(problems)} problems; run the stage again" if len(problems) > 1 else "run the stage again",
         )
-    verdict: Verdict = read_record(Verdict, run, "verdict.json")
-    return verdict.decision, verdict.reason
 
 
 def _check_digests(run: Path) -> list[str]:

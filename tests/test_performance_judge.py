@@ -159,7 +159,8 @@ def test_modes_that_disagree_about_the_bar_are_told() -> None:
     warm = tuple(dataclasses.replace(b, samples_us=(11.0,) * 20) for b in record.series[0].blocks)
     both = dataclasses.replace(record, series=(*record.series, Series("warm", {"candidate": 50, "baseline": 50}, warm, "pairs")))
     assert "with warm L2 it is 1.000, below the bar" in judge(both).sentence
-    assert judge(both, cache="warm").status is Status.FAIL
+    assert judge(both, cache="warm").code == "performance.other_mode"  # warm was timed for context only
+    assert judge(dataclasses.replace(both, gated_mode="warm"), cache="warm").status is Status.FAIL
 
 
 # Outputs

@@ -15,6 +15,8 @@ CODES = {
         "inputs, or after many launches. Look for state kept between launches and for cached answers.",
     "performance.wrong_baseline_output": "The baseline's output is wrong in the timed set-up, so it is no measure.",
     "performance.outputs_unchecked": "Outputs were not checked before and after timing, so nothing shows that the timed launches did the work.",
+    "performance.other_mode": "The limits ask for another cache mode than the one the run gated. That mode was timed for context "
+        "only: without a control and without output checks of its own.",
     "performance.impossible": "The time is shorter than the card can move the bytes, do the operations or even launch a "
         "kernel in. Work is skipped, or it is not inside the timed window.",
     "performance.control_off": "Two loads of the same binary differ by up to more than 2 %: the machine is not fit to tell "
@@ -34,7 +36,7 @@ def checks(evidence: PerformanceEvidence, mode: str) -> list[Check]:
     if series is None or not series.samples(CANDIDATE):
         return [_check("samples", False, 0, 1, "", "performance.no_samples", mode)]
     return [
-        *_outputs(evidence), *_possible(evidence, mode), _control(evidence),
+        _gated(evidence, mode), *_outputs(evidence), *_possible(evidence, mode), _control(evidence),
         _pairs(evidence, series), _throttling(evidence, series), _refused(evidence, series),
         *_timer(evidence, series), *_alone(evidence),
     ]
@@ -48,6 +50,11 @@ def _check(
     if good:
         return Check(name, Status.PASS, observed, limit, unit, where)
     return Check(name, bad, observed, limit, unit, where, code, hint)
+
+
+def _gated(evidence: PerformanceEvidence, mode: str) -> Check:
+    return _check("cache_mode", mode == evidence.gated_mode, mode, evidence.gated_mode, "", "performance.other_mode",
+                  hint="the control and the output checks are of the mode that was gated; run the stage with the other `cache:`")
 
 
 def _outputs(evidence: PerformanceEvidence) -> list[Check]:

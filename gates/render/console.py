@@ -70,12 +70,13 @@ def verdict_table(info: RunInfo, verdict: Verdict) -> str:
     ]
     for result in verdict.gates:
         lines.append(f"  {result.gate:12} {MARKS[result.status]:13} {result.sentence}")
-    lines += _failures(verdict)
+    lines += failures(verdict)
     lines += ["", f"decision: {verdict.decision.value} ({verdict.reason})"]
     return "\n".join(lines)
 
 
-def _failures(verdict: Verdict, most: int = 8) -> list[str]:
+def failures(verdict: Verdict, most: int = 8) -> list[str]:
+    """The failed checks with their hints, ``most`` a gate."""
     lines = []
     for result in verdict.gates:
         failing = [check for check in result.checks if check.status is Status.FAIL]

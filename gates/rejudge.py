@@ -1,0 +1,152 @@
+"""Judge a run again from its stored evidence, under its recorded limits or under changed ones. Nothing is written.
+
+What was counted while the run went on can't be counted again: ``bad_atol`` decided which elements
+were bad, so it can't be changed here. All other limits are compared with stored figures.
+"""
+
+from __future__ import annotations
+
+import copy
+import dataclasses
+import json
+import math
+import re
+from collections.abc import Iterable, Mapping
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+import yaml
+
+from gates.errors import GatesError
+from gates.evidence import RunInfo, Verdict, read_record
+from gates.judge.decision import EXIT_CODES, Decision, decide
+from gates.judging import rejudge
+from gates.records import GateResult
+from gates.task import GATES, nearest
+from gates.verify import require_sound_files
+
+_SCHEMA = Path(__file__).parent / "schemas" / "task.schema.json"
+_COUNTED = (("correctness", "bad_atol"), ("correctness", "end_to_end", "bad_atol"))
+_EXPONENT = re.compile(r"[-+]?[0-9]+(\.[0-9]*)?[eE][-+]?[0-9]+")  # YAML 1.1 takes 1e-3 for text
+
+Limits = dict[str, dict[str, Any]]
+
+
+@dataclass(frozen=True)
+class Change:
+    """One limit that was set from outside; ``recorded`` is None where the run had no such limit."""
+
+    name: str
+    recorded: Any
+    value: Any
+
+
+@dataclass(frozen=True)
+class Judgement:
+    """Each gate's recorded verdict beside the one from its evidence now, and the decision that follows."""
+
+    task: str
+    changes: tuple[Change, ...]
+    gates: tuple[tuple[GateResult, GateResult], ...]  # (recorded, now)
+    recorded_decision: Decision
+    decision: Decision
+    reason: str
+
+    @property
+    def exit_code(self) -> int:
+        """0 merge, 1 reject, 3 hold."""
+        return EXIT_CODES[self.decision]
+
+
+def judge_again(run: Path, settings: Iterable[str] = ()) -> Judgement:
+    """Every gate of ``run`` judged from its evidence, with ``settings`` (``GATE.KEY=VALUE``) for its limits.
+
+    A gate that left no evidence keeps its recorded verdict. Raises GatesError for a setting that
+    the schema of task.yaml does not know or allow, and for evidence that was changed after the run.
+    """
+    require_sound_files(run)
+    info: RunInfo = read_record(RunInfo, run, "run.json")
+    verdict: Verdict = read_record(Verdict, run, "verdict.json")
+    limits, changes = changed_limits(info.task.limits, settings)
+    asked = dataclasses.replace(info, task=dataclasses.replace(info.task, limits=limits))
+    gates = tuple((recorded, rejudge(run, asked, recorded.gate) or recorded) for recorded in verdict.gates)
+    decision, reason = decide([now for _, now in gates], info.task.overrides)
+    return Judgement(info.task.name, changes, gates, verdict.decision, decision, reason)
+
+
+def changed_limits(recorded: Mapping[str, Mapping[str, Any]], settings: Iterable[str]) -> tuple[Limits, tuple[Change, ...]]:
+    """The limits with ``settings`` in force, and what each changed."""
+    schema = json.loads(_SCHEMA.read_text(encoding="utf-8"))
+    limits: Limits = copy.deepcopy({gate: dict(values) for gate, values in recorded.items()})
+    changes = []
+    for setting in settings:
+        name, equals, text = setting.partition("=")
+        path = tuple(name.strip().split("."))
+        if not equals or len(path) < 2 or not all(path):
+            raise GatesError(f"--set {setting!r} is not GATE.KEY=VALUE", hint="e.g. --set performance.min_speedup_pct=20")
+        _require_known(path, schema)
+        before, value = _get(limits, path), _value(name, text)
+        if path in _COUNTED and value != before:
+            raise GatesError(
+                f"--set {name}: the run counted its bad elements against {before}, which can't be done again from the evidence",
+                hint="set it in task.yaml and run the stage again",
+            )
+        _set(limits, path, value)
+        changes.append(Change(".".join(path), before, value))
+    for gate in dict.fromkeys(change.name.split(".")[0] for change in changes):
+        _require_valid(gate, limits[gate], schema)
+    return limits, tuple(changes)
+
+
+def _require_known(path: tuple[str, ...], schema: Mapping[str, Any]) -> None:
+    node: Mapping[str, Any] = schema["properties"]["gates"]
+    for depth, key in enumerate(path):
+        if "$ref" in node:
+            node = schema["$defs"][node["$ref"].rpartition("/")[2]]
+        known, others = node.get("properties", {}), node.get("additionalProperties")
+        if key in known:
+            node = known[key]
+        elif isinstance(others, dict):
+            node = others
+        elif depth == 0:
+            raise GatesError(f"--set {'.'.join(path)}: there is no gate {key!r}", hint=nearest(key, GATES))
+        else:
+            within = ".".join(path[:depth])
+            raise GatesError(f"--set {'.'.join(path)}: {within} has no limit {key!r}", hint=nearest(key, known))
+
+
+def _value(name: str, text: str) -> Any:
+    try:
+        value = yaml.safe_load(text)
+    except (yaml.YAMLError, ValueError, RecursionError) as error:
+        problem = getattr(error, "problem", None) or error
+        raise GatesError(f"--set {name}: {text!r} is no YAML value: {problem}") from None
+    if isinstance(value, str) and _EXPONENT.fullmatch(value):
+        value = float(value)
+    if isinstance(value, float) and not math.isfinite(value):
+        raise GatesError(f"--set {name}: {text!r} is no finite number")
+    return value
+
+
+def _get(limits: Limits, path: tuple[str, ...]) -> Any:
+    node: Any = limits
+    for key in path:
+        node = node.get(key) if isinstance(node, dict) else None
+    return copy.deepcopy(node)
+
+
+def _set(limits: Limits, path: tuple[str, ...], value: Any) -> None:
+    node: dict[str, Any] = limits
+    for key in path[:-1]:
+        node = node.setdefault(key, {})
+    node[path[-1]] = value
+
+
+def _require_valid(gate: str, limits: Mapping[str, Any], schema: Mapping[str, Any]) -> None:
+    import jsonschema
+
+    rules = {**schema["properties"]["gates"]["properties"][gate], "$defs": schema["$defs"]}
+    for error in jsonschema.Draft202012Validator(rules).iter_errors(limits):
+        name = ".".join((gate, *map(str, error.absolute_path)))
+        raise GatesError(f"--set {name}: {error.message}", hint="docs/writing-a-task.md lists every limit with its type")

@@ -13,7 +13,7 @@ from gates import doctor
 from gates.errors import GatesError
 from gates.run import device
 from gates.run.build import build
-from gates.run.toolchain import NAMES, find_toolchain, wheel_folders
+from gates.run.toolchain import NAMES, find_toolchain
 
 SYSTEM_PATH = "/usr/bin:/bin"
 
@@ -127,10 +127,25 @@ def test_probe_finds_the_device() -> None:
 
 
 def test_the_machine_s_nvcc_hidden_the_wheels_build(tmp_path: Path) -> None:
-    if not any((folder / "bin" / "nvcc").is_file() for folder in wheel_folders()):
-        pytest.skip("the nvidia-cuda-nvcc wheel is not installed in this environment")
-    toolchain = find_toolchain({"PATH": SYSTEM_PATH})
+    """The wheels that `make setup` installs where there is no nvcc, in their pinned versions."""
+    site, root = tmp_path / "site", Path(__file__).resolve().parent.parent
+    wheels = ("nvidia-cuda-nvcc", "nvidia-cuda-runtime", "nvidia-cuda-cccl", "nvidia-cuda-crt", "nvidia-nvvm")
+    pip = [sys.executable, "-m", "pip", "install", "-q", "--no-deps", "--target", site, "-c", root / "constraints.txt", *wheels]
+    done = subprocess.run(pip, capture_output=True, text=True, timeout=300, check=False)
+    if done.returncode != 0:
+        pytest.skip(f"pip can't fetch the compiler wheels here: {done.stderr.strip().splitlines()[-1:]}")
+    toolchain = find_toolchain({"PATH": SYSTEM_PATH}, sorted((site / "nvidia").glob("cu[0-9]*")))
     assert toolchain.nvcc is not None and toolchain.nvcc.source == "wheel"
     source = Path(__file__).parent / "data" / "static" / "planted.cu"
     result = build(make_task(tmp_path, source=source), toolchain, tmp_path / "build", want={"cubin", "device"})
     assert not result.failures and result.path("device") is not None
+
+
+def test_set_up_asks_for_the_wheels_where_there_is_no_nvcc(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.syspath_prepend(str(Path(__file__).resolve().parent.parent / "scripts"))
+    import setup_venv
+
+    monkeypatch.delenv("CUDA_HOME", raising=False)
+    monkeypatch.setenv("PATH", SYSTEM_PATH)
+    assert {"cuda", "disasm"} <= set(setup_venv.wanted_extras())
+    assert "since no nvcc is in CUDA_HOME or PATH" in setup_venv.wanted_extras()["cuda"]

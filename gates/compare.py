@@ -221,6 +221,7 @@ def _time_rows(before: Mapping[str, Any], after: Mapping[str, Any], timed: Mappi
     performance = after.get("performance")
     other = (timed or before).get("performance")
     modes = dict.fromkeys([*(performance.figures if performance else ()), *(other.figures if other else ())])
+    modes.pop("control", None)  # the noise floor's own pairs
     for mode in modes:
         ours = performance.figures.get(mode, {}).get(CANDIDATE) if performance else None
         theirs = other.figures.get(mode, {}).get(BASELINE if timed else CANDIDATE) if other else None

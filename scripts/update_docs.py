@@ -18,10 +18,11 @@ from gates.evidence import RunInfo, Verdict, list_runs, read_record
 from gates.judge.performance import read
 from gates.judging import load_evidence
 from gates.measure.records import CANDIDATE
+from gates.render.console import verdict_table
 from gates.render.markdown import table
 
 ROOT = Path(__file__).resolve().parent.parent
-START, END = "<!-- generated: results -->", "<!-- end of generated -->"
+START, END = "<!-- generated: {} -->", "<!-- end of generated -->"
 
 
 def result_table(recorded: Path) -> str:
@@ -32,8 +33,16 @@ def result_table(recorded: Path) -> str:
     )
 
 
+def context_table(recorded: Path) -> str:
+    """Other implementations as timed in the last stage's run, for context; they decide nothing."""
+    run = list_runs(sorted(recorded.glob("stage*"))[-1])[-1]
+    performance = load_evidence(run)["performance"]
+    rows = [(name, f"{backend.p50_us:.2f} us" if backend.p50_us else backend.message) for name, backend in performance.backends.items()]
+    return table(("other implementations, beside stage 3", "p50 cold"), rows, right=(1,))
+
+
 def _rows(recorded: Path) -> Iterator[tuple[str, ...]]:
-    for folder in sorted(recorded.iterdir()):
+    for folder in sorted(recorded.glob("stage*")):
         for run in list_runs(folder)[-1:]:
             info: RunInfo = read_record(RunInfo, run, "run.json")
             verdict: Verdict = read_record(Verdict, run, "verdict.json")
@@ -64,17 +73,26 @@ def command_reference() -> str:
     return "\n".join(parts)
 
 
+def cpu_run(recorded: Path) -> str:
+    """What `make stage2` prints on a machine without a CUDA device, from the recorded run."""
+    run = list_runs(recorded / "stage2_wmma_pv")[-1]
+    shown = verdict_table(read_record(RunInfo, run, "run.json"), read_record(Verdict, run, "verdict.json"))
+    return f"```text\n{shown.strip()}\nevidence: results/stage2_wmma_pv/{run.name}\n```\n"
+
+
 def readme(text: str, recorded: Path) -> str:
-    """The README with its table made anew."""
-    head, _, rest = text.partition(START)
-    _, _, tail = rest.partition(END)
-    return f"{head}{START}\n{result_table(recorded)}{END}{tail}"
+    """The README with its generated parts made anew from ``recorded``."""
+    for name, part in (("cpu run", cpu_run(recorded / "cpu")), ("results", f"{result_table(recorded / 'h100')}\n{context_table(recorded / 'h100')}")):
+        head, _, rest = text.partition(START.format(name))
+        _, _, tail = rest.partition(END)
+        text = f"{head}{START.format(name)}\n{part}{END}{tail}"
+    return text
 
 
 def main() -> int:
     """Write both files."""
     path = ROOT / "README.md"
-    path.write_text(readme(path.read_text(encoding="utf-8"), ROOT / "results" / "recorded" / "h100"), encoding="utf-8")
+    path.write_text(readme(path.read_text(encoding="utf-8"), ROOT / "results" / "recorded"), encoding="utf-8")
     (ROOT / "docs" / "commands.md").write_text(command_reference(), encoding="utf-8")
     return 0
 

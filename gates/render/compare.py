@@ -70,9 +70,10 @@ def _hints(comparison: Comparison, most: int = 6) -> list[str]:
 
 
 def _rows(section: Section) -> str:
+    timed = section.title in _OPEN  # there the last column is baseline / candidate - 1, as in the gate
     return table(
-        ("quantity", "unit", "baseline", "candidate", "change"),
-        [(row.name, row.unit, _cell(row.baseline), _cell(row.candidate), _change(row)) for row in section.rows],
+        ("quantity", "unit", "baseline", "candidate", "speed-up" if timed else "change"),
+        [(row.name, row.unit, _cell(row.baseline), _cell(row.candidate), _change(row, timed)) for row in section.rows],
         right=(2, 3, 4),
     )
 
@@ -81,10 +82,12 @@ def _cell(value: float | int | str | None) -> str:
     return "missing" if value is None else number(value)
 
 
-def _change(row: Row) -> str:
+def _change(row: Row, timed: bool) -> str:
     one, two = row.baseline, row.candidate
     if not isinstance(one, (int, float)) or not isinstance(two, (int, float)):
         return ""
+    if timed:
+        return f"{(one / two - 1) * 100:+.1f} %" if two and not row.name.endswith("std") else ""
     if one == two:
         return "="
     if isinstance(one, int) and isinstance(two, int):

@@ -1,0 +1,100 @@
+"""The documentation is true: generated parts are fresh, commands and targets that it names exist."""
+
+from __future__ import annotations
+
+import re
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+
+from gates.cli import cli
+from gates.evidence import list_runs
+from gates.explain import MODULES, all_codes, codes_of
+from gates.verify import verify_run
+
+ROOT = Path(__file__).resolve().parent.parent
+RECORDED = ROOT / "results" / "recorded"
+DOCS = [ROOT / "README.md", *sorted((ROOT / "docs").glob("*.md"))]
+sys.path.insert(0, str(ROOT / "scripts"))
+
+import make_schemas  # noqa: E402
+import update_docs  # noqa: E402
+
+
+def test_the_readme_is_made_from_the_recorded_runs() -> None:
+    text = (ROOT / "README.md").read_text(encoding="utf-8")
+    assert update_docs.readme(text, RECORDED) == text, "run: python scripts/update_docs.py"
+
+
+def test_a_changed_number_would_be_noticed() -> None:
+    text = (ROOT / "README.md").read_text(encoding="utf-8")
+    changed = re.sub(r"\d+\.\d\d us", "1.00 us", text, count=1)
+    assert changed != text and update_docs.readme(changed, RECORDED) == text
+
+
+def test_the_command_reference_is_fresh() -> None:
+    assert (ROOT / "docs" / "commands.md").read_text(encoding="utf-8") == update_docs.command_reference(), "run: python scripts/update_docs.py"
+
+
+@pytest.mark.parametrize("path", DOCS, ids=lambda path: path.name)
+def test_named_commands_and_targets_exist(path: Path) -> None:
+    text = path.read_text(encoding="utf-8")
+    targets = set(re.findall(r"^([a-z0-9]+)(?=[a-z0-9 ]*:)", (ROOT / "Makefile").read_text(), re.M)) | {"stage0", "stage1", "stage2", "stage3"}
+    for name in re.findall(r"(?:`|\$ |^    )make (?:[A-Z]+=\S+ )*([a-z][a-z0-9]*)\b", text, re.M):
+        assert name in targets, f"make {name}"
+    for name in re.findall(r"(?:`|\$ |^    )gates ([a-z][a-z-]*)", text, re.M):
+        assert name in cli.commands, f"gates {name}"
+
+
+@pytest.mark.parametrize("path", DOCS, ids=lambda path: path.name)
+def test_links_lead_somewhere(path: Path) -> None:
+    for target in re.findall(r"\]\(([^)#:]+)\)", path.read_text(encoding="utf-8")):
+        assert (path.parent / target).exists(), target
+
+
+def test_every_command_ends_in_an_example() -> None:
+    for name, command in cli.commands.items():
+        assert re.search(rf"Example: gates {name}\b.*\Z", (command.help or "").strip()), name
+
+
+@pytest.mark.parametrize("gate", MODULES)
+def test_every_code_is_explained(gate: str) -> None:
+    for code, text in codes_of(gate).items():
+        assert code.startswith(f"{gate}.") and len(text) > 12, code
+
+
+def test_the_recorded_runs_are_sound_and_merge() -> None:
+    from gates.verify import decide_run
+
+    for stage in ("stage1_wmma_qk", "stage2_wmma_pv", "stage3_cp_async"):
+        (run,) = list_runs(RECORDED / "h100" / stage)
+        assert verify_run(run) == []
+        assert decide_run(run)[0].value == "merge"
+
+
+def test_every_code_of_a_recorded_verdict_is_known() -> None:
+    from gates.evidence import Verdict, read_record
+
+    known = all_codes()
+    for path in RECORDED.rglob("verdict.json"):
+        verdict: Verdict = read_record(Verdict, path.parent, "verdict.json")
+        codes = {result.code for result in verdict.gates} | {check.code for result in verdict.gates for check in result.checks if check.code}
+        assert codes <= set(known), codes - set(known)
+
+
+def test_schemas_come_from_the_records() -> None:
+    for name, cls in make_schemas.RECORDS.items():
+        assert (make_schemas.FOLDER / f"{name}.schema.json").read_text() == make_schemas.text(cls), "run: python scripts/make_schemas.py"
+
+
+def test_compare_works_on_recorded_runs(tmp_path: Path) -> None:
+    done = subprocess.run(
+        [sys.executable, "scripts/compare_results.py", "results/recorded/h100/stage1_wmma_qk", "results/recorded/h100/stage2_wmma_pv",
+         "--out", str(tmp_path)],
+        cwd=ROOT, capture_output=True, text=True, check=False,
+    )
+    assert done.returncode == 0, done.stdout + done.stderr
+    assert "# merge: stage2_wmma_pv against stage1_wmma_qk" in done.stdout
+    assert (tmp_path / "stage1_wmma_qk..stage2_wmma_pv" / "compare.json").is_file()

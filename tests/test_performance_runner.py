@@ -5,8 +5,9 @@ from __future__ import annotations
 from pathlib import Path
 
 import pytest
-from timing_fakes import build_library, install, run_job
+from timing_fakes import DATA, build_library, install, run_job
 
+from gates import problem as problems
 from gates.errors import GatesError
 from gates.judge import performance
 from gates.parse.performance import parse
@@ -34,6 +35,17 @@ def test_a_whole_run(monkeypatch, tmp_path, us, status) -> None:
     assert evidence.backends["torch"].p50_us > 0
     assert "no kernel for this shape" in evidence.backends["broken"].message
     assert "clock unknown" in result.sentence
+
+
+def test_the_slow_reference_is_computed_once_before_and_once_after_timing(monkeypatch, tmp_path) -> None:
+    problem = problems.load("scaling", DATA)
+    exact, calls = problem.reference, []
+    monkeypatch.setattr(problem, "reference", lambda inputs, shape: calls.append(shape) or exact(inputs, shape))
+    evidence, _ = verdict(monkeypatch, tmp_path)
+    assert len(calls) == 2
+    assert {(check.when, check.side) for check in evidence.outputs if check.against == "reference"} == {
+        (when, side) for when in ("before", "after") for side in ("candidate", "baseline")
+    }
 
 
 def test_warm_can_be_gated(monkeypatch, tmp_path) -> None:

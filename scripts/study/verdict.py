@@ -1,0 +1,39 @@
+"""One verdict as the study keeps it: what the judge said, and of the samples one number a block."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from typing import Any
+
+from gates.judge import performance
+from gates.measure import decision
+from gates.measure.records import BASELINE, CONTROL
+from gates.measure.sampling import differences
+from gates.parse.performance import PerformanceEvidence, parse
+
+
+def record(raw: Mapping[str, Any], limits: Mapping[str, Any], wall_s: float) -> dict[str, Any]:
+    """Judge what ``gates.run.timing`` or its session returned; plain data."""
+    return of_evidence(parse(raw), limits, wall_s)
+
+
+def of_evidence(evidence: PerformanceEvidence, limits: Mapping[str, Any], wall_s: float) -> dict[str, Any]:
+    """``low`` and ``high`` are the 98.3 % interval; ``block_medians_us`` are (candidate, baseline) by pair."""
+    result = performance.judge(evidence, limits)
+    found: dict[str, Any] = {"status": result.status.value, "code": result.code, "wall_s": wall_s, "seed": evidence.seed}
+    if not evidence.series:
+        return {**found, "message": evidence.message}
+    reading, series, control = performance.read(evidence, limits), evidence.series[0], evidence.control
+    assert control is not None
+    seen = reading.ruling.interval if reading.ruling else None
+    off = decision.interval(differences(control, BASELINE, CONTROL))
+    clocks = {block.sm_mhz for block in series.blocks}
+    return {
+        **found, "ratio": seen and seen.ratio, "low": seen and seen.low, "high": seen and seen.high,
+        "pairs": reading.pairs, "stopped": series.stopped, "floor_pct": reading.floor_pct,
+        "cycles_ratio": reading.cycles_ratio, "control": [off.low, off.ratio, off.high] if off else None,
+        "invalid_pct": series.invalid_pct(), "sampling_s": evidence.elapsed_s, "launches": dict(series.launches),
+        "sm_mhz": sorted(clock for clock in clocks if clock), "clock_source": evidence.clock_source,
+        "block_medians_us": [[one.median_us, two.median_us] for one, two in series.pairs()],
+        "control_medians_us": [[one.median_us, two.median_us] for one, two in control.pairs(BASELINE, CONTROL)],
+    }

@@ -10,6 +10,7 @@ import hashlib
 import os
 import re
 import shutil
+import sys
 import tempfile
 from dataclasses import dataclass
 from datetime import datetime, timezone
@@ -163,9 +164,8 @@ def utc_now() -> datetime:
 
 
 def portable(text: str, project: Path) -> str:
-    """``text`` without this machine's paths: the project's folder becomes ``.``, the home folder ``~``."""
-    home = os.path.expanduser("~")
-    for path, short in ((str(project), "."), (home, "~")):
+    """``text`` without this machine's paths: project, Python and home folder become ``.``, ``<python>``, ``~``."""
+    for path, short in ((str(project), "."), (sys.prefix, "<python>"), (os.path.expanduser("~"), "~")):
         if len(path) > 1:
             text = text.replace(path, short)
     return text

@@ -14,6 +14,8 @@ from pathlib import Path
 
 import pytest
 
+from gates.run.toolchain import find_toolchain
+
 TASKS = Path(__file__).parent / "tasks"
 needs_nvcc = pytest.mark.skipif(shutil.which("nvcc") is None, reason="no nvcc on PATH")
 
@@ -212,6 +214,16 @@ def test_a_full_disk_is_one_clear_error(finished: Workshop, workshop: Workshop) 
     assert done.returncode == 2, done.stderr
     assert "No space left on device" in done.stderr and "hint: " in done.stderr and "Traceback" not in done.stderr
     assert done.stdout.strip() == ""
+
+
+def test_without_a_cuda_compiler_the_emulator_gates_still_run(workshop: Workshop) -> None:
+    env = {"PATH": "/usr/bin:/bin", "CUDA_HOME": ""}
+    if find_toolchain({**os.environ, **env}).nvcc is not None:
+        pytest.skip("the compiler wheels are installed here")
+    done = workshop.run("saxpy_slow", "--profile", "cpu", "--shapes", "small", "--seeds", "0", env=env)
+    assert done.returncode == 3, done.stderr
+    assert "ptxas        not run       nvcc was not found; install" in done.stdout
+    assert "correctness  pass          1/1 cases" in done.stdout
 
 
 @needs_nvcc

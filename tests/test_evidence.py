@@ -1,0 +1,83 @@
+"""Run directories: whole or absent, never overwritten, found again by name."""
+
+from __future__ import annotations
+
+import os
+import stat
+from datetime import datetime, timezone
+from pathlib import Path
+
+import pytest
+
+from gates.errors import GatesError
+from gates.evidence import Git, RunDirectory, Verdict, list_runs, portable, read_record, resolve_run, run_label
+
+
+def publish(results: Path, label: str = "20260101T000000Z-abc-cpu") -> Path:
+    with RunDirectory(results, "task") as directory:
+        directory.write_json("run.json", {"a": 1})
+        return directory.publish(label)
+
+
+def test_a_run_is_published_whole(tmp_path: Path) -> None:
+    run = publish(tmp_path)
+    assert {path.name for path in run.iterdir()} == {"run.json", "manifest.json"}
+    assert stat.S_IMODE(run.stat().st_mode) == 0o755
+    assert list_runs(tmp_path / "task") == [run]
+
+
+def test_a_run_of_the_same_second_gets_a_number(tmp_path: Path) -> None:
+    assert [publish(tmp_path).name for _ in range(3)] == [f"20260101T000000Z-abc-cpu{end}" for end in ("", "-2", "-3")]
+
+
+def test_an_error_leaves_nothing(tmp_path: Path) -> None:
+    with pytest.raises(RuntimeError), RunDirectory(tmp_path, "task") as directory:
+        directory.write_json("run.json", {})
+        raise RuntimeError
+    assert list((tmp_path / "task").iterdir()) == []
+
+
+def test_what_a_killed_run_left_is_swept_and_a_living_one_is_not(tmp_path: Path) -> None:
+    with RunDirectory(tmp_path, "task") as living:
+        dead = tmp_path / "task" / ".writing-dead"
+        dead.mkdir()
+        (dead / "run.json").write_text("{}")
+        for path in (dead, living.path):
+            os.utime(path, (0, 0))
+        publish(tmp_path)
+        assert not dead.exists()
+        assert living.path.exists()
+
+
+def test_a_read_only_place_is_one_error(tmp_path: Path) -> None:
+    with pytest.raises(GatesError, match="can't write results under") as caught:
+        RunDirectory(Path("/proc/nowhere"), "task")
+    assert "--results" in caught.value.hint
+
+
+def test_runs_are_found_by_path_latest_and_recorded(tmp_path: Path) -> None:
+    first, second = publish(tmp_path, "20260101T000000Z-a-cpu"), publish(tmp_path, "20260102T000000Z-a-cpu")
+    recorded = publish(tmp_path / "recorded" / "h100")
+    assert resolve_run(str(first), tmp_path) == first
+    assert resolve_run("latest:task", tmp_path) == second
+    assert resolve_run("recorded:h100/task", tmp_path) == recorded
+    assert resolve_run(str(recorded.parent), tmp_path) == recorded
+    for name, expected in (("latest:other", "no run found"), (str(tmp_path), "is no run directory"), (str(first.parent), "holds 2 runs")):
+        with pytest.raises(GatesError, match=expected):
+            resolve_run(name, tmp_path)
+
+
+def test_labels_hold_time_revision_and_device() -> None:
+    time = datetime(2026, 1, 2, 3, 4, 5, tzinfo=timezone.utc)
+    assert run_label(time, Git("0123456789ab", True, "git"), "NVIDIA H100 80GB HBM3") == "20260102T030405Z-01234567-dirty-nvidia-h100-80gb-hbm3"
+    assert run_label(time, Git(None, False, "none"), "cpu") == "20260102T030405Z-norev-cpu"
+
+
+def test_a_newer_schema_is_refused(tmp_path: Path) -> None:
+    (tmp_path / "verdict.json").write_text('{"schema_version": 99}')
+    with pytest.raises(GatesError, match="schema version 99 is newer"):
+        read_record(Verdict, tmp_path, "verdict.json")
+
+
+def test_paths_of_the_machine_are_left_out(tmp_path: Path) -> None:
+    assert portable(f"g++ {tmp_path}/a.cu", tmp_path) == "g++ ./a.cu"

@@ -170,6 +170,21 @@ def judge(run_directory: str, settings: tuple[str, ...], results: Path) -> None:
 
 
 @cli.command()
+@click.argument("run_directory")
+@click.option("-o", "--out", type=click.Path(path_type=Path, dir_okay=False), help="The picture, .png or .svg.  [default: TASK-timing.png]")
+@RESULTS
+def plot(run_directory: str, out: Path | None, results: Path) -> None:
+    """Draw a run's timing: samples in time order with clock and power, and the pair ratios against the bar.
+
+    Example: gates plot latest:stage2 -o stage2.svg
+    """
+    from gates.evidence import resolve_run
+    from gates.picture import picture_of
+
+    click.echo(f"written: {_short(picture_of(resolve_run(run_directory, results), out))}")
+
+
+@cli.command()
 @click.argument("run_directories", nargs=-1, required=True)
 @RESULTS
 def verify(run_directories: tuple[str, ...], results: Path) -> None:

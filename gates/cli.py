@@ -237,6 +237,28 @@ def doctor() -> None:
     click.echo(report())
 
 
+@cli.command("selftest")
+def selftest_command() -> None:
+    """Plant a fault in every gate on this machine and show that each gate refuses it.
+
+    Exit code 0 only if every fault was refused and sound evidence passed in every gate, else 1.
+
+    Example: gates selftest
+    """
+    from gates.render.console import plant_line
+    from gates.selftest import selftest, whole
+
+    outcomes, left_out = [], list[str]()
+    for outcome in selftest(left_out):
+        outcomes.append(outcome)
+        click.echo(plant_line(outcome.gate, outcome.fault, outcome.result, sound=outcome.sound, good=outcome.good))
+    for text in left_out:
+        click.echo(f"left out: {text}")
+    trusted = whole(outcomes)
+    click.echo("every gate refused its faults and passed sound evidence" if trusted else "a gate can't be trusted on this machine")
+    sys.exit(0 if trusted else 1)
+
+
 @cli.command()
 @click.argument("code")
 def explain(code: str) -> None:

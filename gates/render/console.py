@@ -60,6 +60,13 @@ class Progress:
             print(line, file=sys.stderr, flush=True)
 
 
+def plant_line(gate: str, fault: str, result: GateResult, *, sound: bool, good: bool) -> str:
+    """One line of the self-test: the gate, what was planted, what the gate said, and whether it refused (or passed)."""
+    word = "passed" if sound else "refused"
+    line = f"{gate:12} {fault:60} {MARKS[result.status]} [{result.code}], {word}: {'yes' if good else 'NO'}"
+    return line if good else f"{line}: {result.sentence}"
+
+
 def verdict_table(info: RunInfo, verdict: Verdict) -> str:
     """The gate table, failing checks with their hints, and the decision, as plain text."""
     baseline = info.baseline.name if info.baseline else "none"

@@ -55,7 +55,7 @@ class Session:
     builds: dict[str, BuildResult] = field(default_factory=dict)
     results: dict[str, GateResult] = field(default_factory=dict)
     _texts: dict[str, StaticTexts] = field(default_factory=dict)
-    _cases: list[str] | None = None
+    _cases: list[dict[str, Any]] | None = None
 
     @property
     def emulated(self) -> bool:
@@ -126,13 +126,19 @@ class Session:
         if self.builds[task.name].path("emulator") is None:
             return None
         side = self.side(task, "emulator")
-        if self._cases is None:
-            cases = write_cases(side, self.shapes, work=self.scratch / "launches", limit_s=task.time_limit_s, smallest=True)
-            self._cases = [case["path"] for case in cases]
-        job = {"kind": "case", "mode": "replay", "side": side, "paths": self._cases[:1], "launches": 1}
+        smallest = self.cases()[0]["path"]
+        job = {"kind": "case", "mode": "replay", "side": side, "paths": [smallest], "launches": 1}
         tried = attempt(task.folder, job, self.scratch / "launches", limit_s=task.time_limit_s, name=task.name)
         found = [line["emulator_launches"] for line in tried.own() if line.get("type") == "case"]
         return found[0] if found else None
+
+    def cases(self) -> list[dict[str, Any]]:
+        """Files with the launches of the smallest shape and of the odd ones, written once."""
+        if self._cases is None:
+            self._cases = write_cases(
+                self.side(self.task, "emulator"), self.shapes, work=self.scratch / "cases", limit_s=self.task.time_limit_s, smallest=True,
+            )
+        return self._cases
 
     def write(self, name: str, record: Any) -> None:
         """Write evidence into the run directory, without this machine's paths."""
@@ -203,13 +209,14 @@ def _sanitizer(session: Session) -> GateResult | None:
     session.progress.step(f"{task.name}: memory checks on the {'emulator' if session.emulated else 'device'}")
     if session.emulated:
         raw = run_sanitizer_emulator(
-            session.side(task, kind), session.shapes, work=work, limit_s=task.time_limit_s, compiler=session.toolchain.need("g++").path,
+            session.side(task, kind), session.shapes, work=work, limit_s=task.time_limit_s, cases=session.cases(),
+            compiler=session.toolchain.need("g++").path,
         )
     else:
         tool = session.toolchain.get("compute-sanitizer")
         raw = run_sanitizer_device(
             session.side(task, kind), session.shapes, work=work, limit_s=task.time_limit_s,
-            compute_sanitizer=tool.path if tool else None, device=session.cuda,
+            compute_sanitizer=tool.path if tool else None, device=session.cuda, cases=session.cases() if tool else None,
         )
     session.write("sanitizer.json", sanitizer_evidence.parse(raw))
     return None

@@ -53,17 +53,19 @@ def write_cases(
 
 def run_sanitizer_emulator(
     side: Mapping[str, Any], shapes: Sequence[str], *, work: Path, limit_s: float, compiler: str = "g++",
-    python: str = sys.executable,
+    cases: Sequence[Mapping[str, Any]] | None = None, python: str = sys.executable,
 ) -> dict[str, Any]:
     """Raw record of the sanitized emulator library ``side``, for ``gates.parse.sanitizer.parse``.
 
-    The smallest of ``shapes`` and the odd shapes, in three thread orders, a process each.
+    The smallest of ``shapes`` and the odd shapes, in three thread orders, a process each; ``cases`` are
+    their files where ``write_cases`` has made them already.
     """
     raw = _raw("emulator", side, compiler)
     runtime = _asan_runtime(compiler)
     if runtime is None:
         return {**raw, "unavailable": f"{compiler} has no libasan.so", "remedy": "install g++ with its sanitizer libraries"}
-    cases = write_cases(side, shapes, work=work, limit_s=limit_s, smallest=True, python=python)
+    work.mkdir(parents=True, exist_ok=True)
+    cases = cases or write_cases(side, shapes, work=work, limit_s=limit_s, smallest=True, python=python)
     for case in cases:
         for order in ORDERS:
             name = f"asan.{case['shape']}.{order}"
@@ -81,11 +83,13 @@ def run_sanitizer_emulator(
 
 def run_sanitizer_device(
     side: Mapping[str, Any], shapes: Sequence[str], *, work: Path, limit_s: float,
-    compute_sanitizer: str | None = None, device: str = "cuda:0", python: str = sys.executable,
+    compute_sanitizer: str | None = None, device: str = "cuda:0",
+    cases: Sequence[Mapping[str, Any]] | None = None, python: str = sys.executable,
 ) -> dict[str, Any]:
     """Raw record of the device library ``side`` under compute-sanitizer, for ``gates.parse.sanitizer.parse``.
 
-    ``compute_sanitizer`` is the tool's path; None looks in PATH. All cases in one process a tool.
+    ``compute_sanitizer`` is the tool's path; None looks in PATH. All cases in one process a tool; ``cases`` are
+    their files where ``write_cases`` has made them already.
     """
     tool = compute_sanitizer or shutil.which("compute-sanitizer")
     raw = _raw("device", side, tool)
@@ -94,7 +98,8 @@ def run_sanitizer_device(
             **raw, "unavailable": "compute-sanitizer is not found",
             "remedy": "install the CUDA toolkit's compute-sanitizer, or the wheel nvidia-cuda-sanitizer-api",
         }
-    cases = write_cases(side, shapes, work=work, limit_s=limit_s, smallest=True, python=python)
+    work.mkdir(parents=True, exist_ok=True)
+    cases = cases or write_cases(side, shapes, work=work, limit_s=limit_s, smallest=True, python=python)
     for name in TOOLS:
         log = work / f"{name}.report"
         log.unlink(missing_ok=True)

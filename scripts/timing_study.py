@@ -15,7 +15,7 @@ import json
 import sys
 import tempfile
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from pathlib import Path
 from typing import Any
 
@@ -24,14 +24,16 @@ from study import plan
 
 ROOT = Path(__file__).resolve().parent.parent
 CROSSCHECKED = ("4 us", "100 us", "2 ms")
-STAGE_GATES, STAGE_PROCESSES, USUAL = 20, 3, {"4 us": 10, "100 us": 5, "10 us": 3}
+STAGE_GATES, STAGE_PROCESSES, USUAL = 20, 3, {"4 us": 6, "100 us": 3}
+PARTS = ("process", "truth", "stage", "same", "crosscheck", "usual", "more")  # in the order in which they run
 
 
 class Study:
     """Asks one thing after the other while the budget lasts; ``data`` is what study.json holds."""
 
-    def __init__(self, lab: Any, path: Path, budget_s: float, scale: float) -> None:
+    def __init__(self, lab: Any, path: Path, budget_s: float, scale: float, parts: Sequence[str]) -> None:
         self.lab, self.path, self.budget_s, self.scale, self.started = lab, path, budget_s, scale, time.monotonic()
+        self.parts = [part for part in PARTS if part in parts]
         self.data: dict[str, Any] = {
             "schema_version": 1, "command": " ".join(["python", "scripts/timing_study.py", *sys.argv[1:]]), "started": _now(),
             "gates": {}, "usual": {}, "left_out": [], "troubles": [],
@@ -41,27 +43,49 @@ class Study:
         """Everything, what matters most first."""
         self.lab.build_chains(plan.FIT_STEPS)
         self.lab.build_stages()
-        self._attempt("torch", lambda: self.data.update(torch_start_s=self.lab.torch_start()))
-        self._repeat("stage pair, own process", self._count(STAGE_PROCESSES), self.lab.stage_process)
+        if "process" in self.parts:
+            self._attempt("torch", lambda: self.data.update(torch_start_s=self.lab.torch_start()))
+            self._repeat("stage pair, own process", self._count(STAGE_PROCESSES), self.lab.stage_process)
         self.data["device"] = self.lab.device()
         self._fit()
-        for cell in plan.cells(self.scale, ["4 us", "100 us"]):
-            self._repeat(cell.name, cell.gates, self._gate(cell))
-        self._repeat("stage pair", self._count(STAGE_GATES), self.lab.stage_gate)
-        self._usual("4 us")
-        self._attempt("crosscheck", self._crosscheck)
-        self._usual("100 us")
-        self._in_turn(plan.cells(self.scale, ["10 us", "2 ms"]))
-        self._usual("10 us")
+        for part in self.parts:
+            getattr(self, f"_part_{part}", lambda: None)()
         self.data["ended"], self.data["elapsed_s"] = _now(), self._elapsed()
         self._write()
+
+    def _part_truth(self) -> None:
+        """Known ratios on either side of the bar, at the two main sizes."""
+        for cell in plan.cells(self.scale, plan.MAIN):
+            self._repeat(cell.name, cell.gates, self._gate(cell))
+
+    def _part_same(self) -> None:
+        """One kernel against its copy."""
+        for cell in plan.same(self.scale):
+            self._repeat(cell.name, cell.gates, self._gate(cell))
+
+    def _part_stage(self) -> None:
+        """A pair of real stages."""
+        self._repeat("stage pair", self._count(STAGE_GATES), self.lab.stage_gate)
+
+    def _part_crosscheck(self) -> None:
+        self._attempt("crosscheck", self._crosscheck)
+
+    def _part_usual(self) -> None:
+        """The usual ways of timing on the same kernels."""
+        for size, count in USUAL.items():
+            self._usual(size, self._count(count))
+
+    def _part_more(self) -> None:
+        """Known ratios at the other sizes."""
+        self._in_turn(plan.cells(self.scale, [size for size in plan.SIZES_US if size not in plan.MAIN]))
 
     def _fit(self) -> None:
         """The launch floor and the time of a step; then the steps of every kernel, and their true ratios."""
         points = self.lab.rounds({str(steps): steps for steps in plan.FIT_STEPS}, 6)
         times = {steps: plan.statistics.fmean(one[str(steps)] for one in points) for steps in plan.FIT_STEPS}
         line = plan.fit(times)
-        self.steps = plan.chain_steps(line)
+        needed = plan.SIZES_US if {"crosscheck", "more"} & set(self.parts) else plan.MAIN
+        self.steps = {size: sides for size, sides in plan.chain_steps(line).items() if size in needed}
         self.lab.build_chains(steps for sides in self.steps.values() for steps in sides.values())
         self.data |= {"fit": {"points_us": times, **vars(line)}, "steps": self.steps, "truth": {}}
         for size, sides in self.steps.items():
@@ -86,9 +110,9 @@ class Study:
                     return
                 self._verdict(cell.name, self._gate(cell), number)
 
-    def _usual(self, size: str) -> None:
+    def _usual(self, size: str, count: int) -> None:
         sides = self.steps[size]
-        for number in range(self._count(USUAL[size])):
+        for number in range(count):
             for name in sides:
                 if not self._left(f"usual ways, {size}, verdict {number + 1}, truth {name}"):
                     return
@@ -161,9 +185,11 @@ def main() -> None:
 @click.option("--out", type=click.Path(file_okay=False, path_type=Path), required=True, help="folder for study.json")
 @click.option("--budget-s", type=float, default=330.0, show_default=True, help="begin nothing new after so many seconds")
 @click.option("--simulate", is_flag=True, help="on a simulated device, a tenth of the gates unless --scale says otherwise")
+@click.option("--part", "parts", type=click.Choice(PARTS), multiple=True, help="only this part (repeatable); default all")
+@click.option("--name", default="study", show_default=True, help="name of the JSON file")
 @click.option("--scale", type=float, help="share of the gates to run (default 1)")
-def run(out: Path, budget_s: float, simulate: bool, scale: float | None) -> None:
-    """Measure and write OUT/study.json."""
+def run(out: Path, budget_s: float, simulate: bool, parts: tuple[str, ...], name: str, scale: float | None) -> None:
+    """Measure and write OUT/NAME.json."""
     out.mkdir(parents=True, exist_ok=True)
     with tempfile.TemporaryDirectory() as work:
         if simulate:
@@ -174,7 +200,7 @@ def run(out: Path, budget_s: float, simulate: bool, scale: float | None) -> None
             from study.lab import Lab
 
             lab = Lab(Path(work))
-        Study(lab, out / "study.json", budget_s, scale or (0.1 if simulate else 1.0)).run()
+        Study(lab, out / f"{name}.json", budget_s, scale or (0.1 if simulate else 1.0), parts or PARTS).run()
 
 
 @main.command()

@@ -123,3 +123,18 @@ def test_slow_kernels_have_fewer_samples_a_block() -> None:
 def test_a_block_can_not_hold_what_is_no_time(sample) -> None:
     with pytest.raises(ValueError, match="no time"):
         Block("candidate", 0, (10.0, sample))
+
+
+def test_a_gain_within_the_share_of_the_event_pair_is_not_clear() -> None:
+    def stopped(gain: float, empty_pair_us: float) -> str:
+        def timer(us: float):
+            return lambda samples: [us * (1 + 1e-5 * number) for number in range(samples)]
+
+        return measure(
+            timer(10.0), timer(10.0 * gain), timer(10.0 * gain), bar_pct=0.0, seed=1, launches={"candidate": 50, "baseline": 50},
+            empty_pair_us=empty_pair_us,
+        ).stopped
+
+    assert stopped(1.002, 0.0) == "clear"
+    assert stopped(1.002, 1.5) == "pairs"
+    assert stopped(1.005, 1.5) == "clear"

@@ -32,7 +32,7 @@ from typing import Any
 from gates.judge import performance_fitness as fitness
 from gates.measure import decision
 from gates.measure.records import BASELINE, CANDIDATE, CONTROL, Series
-from gates.measure.sampling import cycle_differences, differences
+from gates.measure.sampling import clockwork_pct, cycle_differences, differences
 from gates.measure.statistics import spread
 from gates.parse.performance import MEASURED, NOT_RUN, PerformanceEvidence, summaries
 from gates.records import Check, GateResult, Status, conclude, worst_status
@@ -46,7 +46,8 @@ CODES = {
     "performance.too_slow": "The interval's high end is below the bar: the speed-up asked for is not there.",
     "performance.bar_within_interval": "After the last look the bar lies inside the interval. The true speed-up is within "
         "a few tenths of a percent of the bar: make the kernel faster; running again will not settle it.",
-    "performance.within_noise": "The whole gain is no larger than what two loads of the same binary show on this machine.",
+    "performance.within_noise": "The whole gain is no larger than what two loads of the same binary may show: the noise "
+        "floor and the share of a sample that its event pair takes.",
     "performance.estimates_disagree": "The exact interval and the bootstrap fall on different sides of the bar.",
     "performance.clock_differed": "In clock cycles the verdict is another than in time: the two sides ran at different "
         "clocks. Cool the card or leave it idle for a while, and run again.",
@@ -132,7 +133,9 @@ def read(evidence: PerformanceEvidence, limits: Mapping[str, Any]) -> Reading:
     series = evidence.in_mode(mode)
     other = next((series for series in evidence.series if series.mode != mode), None)
     taken = differences(series) if series else []
-    ruling = decision.rule(taken, bar, floor if floor is not None else math.inf, evidence.seed or 0)
+    empty_pair_us = evidence.calibration.empty_pair_us if evidence.calibration else math.inf
+    least = math.inf if floor is None or series is None else floor + clockwork_pct(series, empty_pair_us)
+    ruling = decision.rule(taken, bar, least, evidence.seed or 0)
     cycles = None
     if series and ruling is not None and (in_cycles := cycle_differences(series)) is not None:
         found = decision.interval(in_cycles[: ruling.interval.pairs])

@@ -49,7 +49,7 @@ class Ruling:
     outcome: str
     interval: Interval
     bootstrap: Interval | None  # computed where the exact interval was clear
-    within_noise: bool  # the whole gain is no larger than what two loads of one binary showed
+    within_noise: bool  # the whole gain is no larger than what two loads of one binary may show
 
 
 def interval(differences: Sequence[float]) -> Interval | None:
@@ -71,7 +71,10 @@ def control_fits(control: Interval | None) -> bool:
 
 
 def rule_at(differences: Sequence[float], bar_pct: float, floor_pct: float, seed: int) -> Ruling | None:
-    """The ruling from all ``differences``; None where they are too few for an interval."""
+    """The ruling from all ``differences``; None where they are too few for an interval.
+
+    ``floor_pct`` is the least gain that can be told: the noise floor and the share of the clockwork.
+    """
     exact = interval(differences)
     if exact is None:
         return None

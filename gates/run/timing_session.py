@@ -53,7 +53,7 @@ class Session:
         result = sampling.measure(
             timers["candidate"], timers.get("baseline"), timers["control"], bar_pct=job["bar_pct"], seed=job["seed"],
             read_state=self.card.state, refresh=self._refresh, samples=sampling.block_samples(slowest_us),
-            budget_s=job["budget_s"],
+            budget_s=job["budget_s"], launches=launches, empty_pair_us=calibration.empty_pair_us,
         )
         outputs += self._check("after", mode)
         series = [_series(mode, launches, result.blocks or _of(result.control, "candidate"), result.stopped)]

@@ -40,7 +40,7 @@ class Lab:
     def build_chains(self, steps: Iterable[int]) -> None:
         """A library for each number of steps, and a second file of it for the control, all compilers side by side."""
         with concurrent.futures.ThreadPoolExecutor(16) as pool:
-            list(pool.map(self._build_chain, sorted(set(steps))))
+            list(pool.map(self._build_chain, sorted(number for number in set(steps) if not self.library(number).exists())))
 
     def build_stages(self) -> None:
         """The stage pair's device libraries."""
@@ -50,6 +50,8 @@ class Lab:
             built = list(pool.map(lambda task: build(task, tools, self.work / "build", device_arch=arch, want={"device"}), tasks))
         self.task = tasks[0]
         self.sides = {task.name: _side(task, result.path("device")) for task, result in zip(tasks, built, strict=True)}
+        self.stage_control = self.work / "stage-control.so"  # made once: a loaded file must not be written to
+        shutil.copyfile(self.sides[BASELINE]["library"], self.stage_control)
 
     def device(self) -> dict[str, Any]:
         self._start()
@@ -88,10 +90,8 @@ class Lab:
         """One whole verdict on the stage pair, mission shape, in this process."""
         self._start()
         limits, one, two = self.task.gates["performance"], self.sides[CANDIDATE], self.sides[BASELINE]
-        control = self.work / "stage-control.so"
-        shutil.copyfile(two["library"], control)
         output_limits = {key: value for key, value in self.task.gates["correctness"].items() if isinstance(value, float)}
-        job = _job(one, two, control, limits["shape"], limits["min_speedup_pct"], seed, output_limits)
+        job = _job(one, two, self.stage_control, limits["shape"], limits["min_speedup_pct"], seed, output_limits)
         return self._session(job, problems.load(one["problem"], Path(one["folder"])), limits, short=False)
 
     def stage_process(self, seed: int) -> dict[str, Any]:

@@ -8,6 +8,7 @@ from dataclasses import dataclass
 from typing import Any
 
 SIZES_US = {"4 us": 4.0, "100 us": 100.0, "10 us": 10.0, "2 ms": 2000.0}
+MAIN = ("4 us", "100 us")
 TRUTHS = (1.13, 1.17)
 BAR_PCT = 15.0
 FIT_STEPS = (200, 400, 800, 1200, 1600, 2400, 4000, 8000, 40000, 400000)
@@ -58,13 +59,13 @@ def fit(points: Mapping[int, float]) -> Line:
 
 
 def cells(scale: float, sizes: Sequence[str]) -> list[Cell]:
-    """The cells of these sizes: 20 gates a truth, 25 of one kernel against its copy at each of the two main sizes."""
-    found = []
-    for size in sizes:
-        found += [Cell(size, truth, BAR_PCT, max(1, round(20 * scale))) for truth in TRUTHS]
-        if size in ("4 us", "100 us"):
-            found.append(Cell(size, 1.0, 0.0, max(1, round(25 * scale))))
-    return found
+    """20 gates a truth on either side of the bar at each of ``sizes``."""
+    return [Cell(size, truth, BAR_PCT, max(1, round(20 * scale))) for size in sizes for truth in TRUTHS]
+
+
+def same(scale: float) -> list[Cell]:
+    """One kernel against its copy, with no gain asked for: 25 gates at each of the two main sizes."""
+    return [Cell(size, 1.0, 0.0, max(1, round(25 * scale))) for size in MAIN]
 
 
 def chain_steps(line: Line) -> dict[str, dict[str, int]]:

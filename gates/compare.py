@@ -18,6 +18,7 @@ from gates.facts.chips import chip_of, occupancy
 from gates.judge.decision import EXIT_CODES, Decision
 from gates.judge.performance import read
 from gates.judging import load_evidence
+from gates.measure.decision import ABOVE, BELOW
 from gates.measure.records import BASELINE, CANDIDATE
 from gates.parse.performance import MEASURED
 from gates.parse.ptxas import PtxasEvidence, PtxasKernel
@@ -56,6 +57,9 @@ class Speed:
     high_pct: float
     bar_pct: float | None
     noise_floor_pct: float | None
+    other_mode: str  # the cache mode that is not gated
+    other_speedup_pct: float | None
+    modes_disagree: bool  # clearly on different sides of the bar
 
 
 @dataclass(frozen=True)
@@ -195,10 +199,12 @@ def _speed(evidence: Mapping[str, Any]) -> Speed | None:
     reading = read(performance, limits)
     if reading.ruling is None:
         return None
-    found = reading.ruling.interval
+    found, other = reading.ruling.interval, reading.other
+    outcomes = {one.outcome(limits["min_speedup_pct"]) for one in (found, other) if one is not None}
     return Speed(
         reading.mode, performance.shape, found.pairs, *(100.0 * (x - 1.0) for x in (found.ratio, found.low, found.high)),
-        performance.bar_pct, reading.floor_pct,
+        performance.bar_pct, reading.floor_pct, reading.other_mode, 100.0 * (other.ratio - 1.0) if other else None,
+        outcomes == {ABOVE, BELOW},
     )
 
 

@@ -50,14 +50,28 @@ def _where(comparison: Comparison) -> str:
 
 
 def _speed(comparison: Comparison) -> str:
+    """One line: ratio, interval, bar, noise floor, pairs, shape, mode, verdict, and a disagreement of the modes."""
     speed = comparison.speed
     assert speed is not None
-    bar = "no bar" if speed.bar_pct is None else f"bar {speed.bar_pct:g} %"
+    ratio, low, high = (f"{1 + pct / 100:.3f}" for pct in (speed.speedup_pct, speed.low_pct, speed.high_pct))
+    bar = "no bar" if speed.bar_pct is None else f"bar {1 + speed.bar_pct / 100:.3f} ({speed.bar_pct:g} %)"
     floor = "noise floor unknown" if speed.noise_floor_pct is None else f"noise floor {speed.noise_floor_pct:.2f} %"
-    return (
-        f"**Speed-up {speed.speedup_pct:+.2f} %**, interval {speed.low_pct:+.2f} to {speed.high_pct:+.2f} %, {bar}, {floor}, "
-        f"{speed.pairs} interleaved pairs, {escape(speed.shape)}, {speed.mode} L2.\n"
+    line = (
+        f"**Speed-up {speed.speedup_pct:+.2f} % ({ratio}x)**, 98.3 % interval {low} to {high}, {bar}, {floor}, "
+        f"{speed.pairs} interleaved pairs, {escape(speed.shape)}, {speed.mode} L2: **{_verdict(comparison)}**"
     )
+    if speed.modes_disagree and speed.other_speedup_pct is not None:
+        side = "above" if speed.other_speedup_pct >= (speed.bar_pct or 0.0) else "below"
+        line += f"; the modes disagree: with {speed.other_mode} L2 it is {1 + speed.other_speedup_pct / 100:.3f}x, {side} the bar"
+    return f"{line}.\n"
+
+
+def _verdict(comparison: Comparison) -> str:
+    result = next((result for result in comparison.gates if result.gate == "performance"), None)
+    if result is None:
+        return "no verdict"
+    status = result.status.value.replace("_", " ")
+    return status if result.status is Status.PASS else f"{status} ({result.code})"
 
 
 def _hints(comparison: Comparison, most: int = 6) -> list[str]:

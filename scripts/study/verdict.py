@@ -34,6 +34,7 @@ def of_evidence(evidence: PerformanceEvidence, limits: Mapping[str, Any], wall_s
         "cycles_ratio": reading.cycles_ratio, "control": [off.low, off.ratio, off.high] if off else None,
         "invalid_pct": series.invalid_pct(), "sampling_s": evidence.elapsed_s, "launches": dict(series.launches),
         "sm_mhz": sorted(clock for clock in clocks if clock), "clock_source": evidence.clock_source,
+        "empty_pair_us": evidence.calibration.empty_pair_us if evidence.calibration else None,
         "block_medians_us": [[one.median_us, two.median_us] for one, two in series.pairs()],
         "control_medians_us": [[one.median_us, two.median_us] for one, two in control.pairs(BASELINE, CONTROL)],
     }

@@ -1,0 +1,151 @@
+"""The tables of docs/performance-gate.md, from the JSON files of a study. Runs are never pooled: cards differ."""
+
+from __future__ import annotations
+
+import json
+import math
+import statistics
+from collections.abc import Iterator, Mapping
+from pathlib import Path
+from typing import Any
+
+from gates.measure import decision
+from gates.render.markdown import table
+from study import plan
+
+START, END = "<!-- generated: timing study -->", "<!-- end of timing study -->"
+EMPTY_PAIR_US = 1.25  # the least that the recorded stage runs on this model of card show (calibration.empty_pair_us)
+Studies = Mapping[str, Mapping[str, Any]]
+
+
+def load(folder: Path) -> dict[str, dict[str, Any]]:
+    """Studies by file name, with what runs.json says of them (commit, note)."""
+    known = json.loads((folder / "runs.json").read_text(encoding="utf-8"))
+    return {
+        path.stem: {**json.loads(path.read_text(encoding="utf-8")), **known.get(path.stem, {})}
+        for path in sorted(folder.glob("*.json")) if path.stem != "runs"
+    }
+
+
+def into_page(page: str, studies: Studies) -> str:
+    """The page with its generated part made anew."""
+    head, _, rest = page.partition(START)
+    _, found, tail = rest.partition(END)
+    if not found:
+        raise ValueError(f"the page has no lines {START} and {END}")
+    return f"{head}{START}\n{tables(studies)}{END}{tail}"
+
+
+def tables(studies: Studies) -> str:
+    """All tables, and what was left out."""
+    parts = [
+        "\n".join(f"- run **{name}**: {study['device']['name']}, driver {study['device']['driver']}, PyTorch {study['device']['torch']}, "
+                  f"commit {study.get('commit', 'unknown')}: `{_command(study['command'])}`. {study.get('note', '')}".rstrip() for name, study in studies.items()),
+        table(("asked", "run", "must be", "measured", "holds"), _answers(studies)),
+        "True ratios of the chains: by interleaved rounds over all of a study's start (mean of block medians, cold), by the straight line "
+        "time = floor + steps x step, and by the clock cycles that the kernel counts plus that floor at 1980 MHz.",
+        table(("size", "run", "pair", "steps", "rounds", "straight line", "cycles + floor"), _truths(studies), right=(3, 4, 5, 6)),
+    ]
+    if usual := list(_usual(studies)):
+        parts += ["The usual ways on the same kernels: median ratio, and how many verdicts claim >= 1.15.",
+                  table(("way", "size", "run", *(f"true {name}" for name in ("1.00", "1.13", "1.17"))), usual)]
+    if checks := list(_crosscheck(studies)):
+        parts += ["One kernel's time by other tools, in us.", table(("size", "run", "by", "us"), checks, right=(3,))]
+    parts.append("Left out for want of device time: " + "; ".join(_left_out(studies)) + ".")
+    return "\n\n".join(part.rstrip("\n") for part in parts) + "\n"
+
+
+def redecided(gate: Mapping[str, Any]) -> str:
+    """The ruling on a stored gate at bar 0 % with the event pair's share counted: above, below or open."""
+    taken = [math.log(two / one) for one, two in gate["block_medians_us"]]
+    sample_us = min(gate["launches"]["candidate"] * one for one, _ in gate["block_medians_us"])
+    found = decision.rule(taken, 0.0, gate["floor_pct"] + 100.0 * EMPTY_PAIR_US / sample_us, gate["seed"])
+    return found.outcome if found else decision.OPEN
+
+
+def _answers(studies: Studies) -> Iterator[tuple[str, ...]]:
+    for run, study in studies.items():
+        gates = {name: found for name, found in study["gates"].items() if found}
+        for size in plan.SIZES_US:
+            if found := gates.get(f"{size}, truth 1.00, bar 0 %"):
+                wrong = [one["status"] for one in found].count("pass")
+                yield (f"A/A at {size}, bar 0 %, {len(found)} gates", run, "0 or 1 of 50 \"faster\"", f"{wrong} \"faster\"", _holds(wrong <= 1, len(found) >= 25))
+                if wrong:
+                    again = sum(redecided(one) == decision.ABOVE for one in found)
+                    yield (f"the same gates at {size} decided again from the pairs they took, event pair counted as noise", run, "0 or 1 of 50", f"{again} \"faster\"", _holds(again <= 1, True))
+            for truth, right in ((1.13, "fail"), (1.17, "pass")):
+                if found := gates.get(f"{size}, truth {truth:.2f}, bar 15 %"):
+                    statuses = [one["status"] for one in found]
+                    good = "pass" not in statuses if right == "fail" else "fail" not in statuses and statuses.count("pass") >= 0.95 * len(statuses)
+                    must = "0 of 20 pass" if right == "fail" else "0 of 20 fail, at least 19 pass"
+                    yield (f"truth {truth:.2f} at {size}, bar 15 %, {len(found)} gates", run, must, _tally(statuses), _holds(good, len(found) >= 20))
+        for name, what in (("stage pair", "one process for all"), ("stage pair, own process", "a process each")):
+            if len(found := gates.get(name, [])) > 1:
+                statuses, seconds = [one["status"] for one in found], statistics.median(one["wall_s"] for one in found)
+                ratios = [one["ratio"] for one in found]
+                if name == "stage pair":
+                    yield (f"stage2 against stage3, mission, {len(found)} gates, {what}", run, "equal verdicts",
+                           f"{_tally(statuses)}; ratio {min(ratios):.3f} to {max(ratios):.3f}", _holds(len(set(statuses)) == 1, len(found) >= 20))
+                extra = f" (importing torch and starting CUDA alone: {study['torch_start_s']:.1f} s)" if name != "stage pair" and "torch_start_s" in study else ""
+                yield (f"time of one verdict, mission, {what}, {len(found)} gates", run, "median under 5 s", f"{seconds:.1f} s{extra}", _holds(seconds < 5, True))
+
+
+def _truths(studies: Studies) -> Iterator[tuple[str, ...]]:
+    for run, study in studies.items():
+        floor = study["fit"]["floor_us"]
+        for size, sides in study["truth"].items():
+            base = sides["1.00"]
+            for name, side in sides.items():
+                cycles = (floor + side["cycles"] / 1980.0) / (floor + base["cycles"] / 1980.0)
+                rounds = f"{side['us']:.2f} us" if name == "1.00" else f"{side['ratio']:.4f}"
+                yield (size, run, name, str(side["steps"]), rounds, f"{side['ratio_by_fit']:.4f}", f"{cycles:.4f}")
+
+
+def _usual(studies: Studies) -> Iterator[tuple[str, ...]]:
+    for run, study in studies.items():
+        for size, by_truth in study["usual"].items():
+            for way in next(iter(by_truth.values()))[0]:
+                cells = []
+                for name in ("1.00", "1.13", "1.17"):
+                    seen = [one[way] for one in by_truth.get(name, [])]
+                    cells.append(f"{statistics.median(seen):.3f} ({sum(ratio >= 1.15 for ratio in seen)} of {len(seen)})" if seen else "-")
+                yield (way, size, run, *cells)
+
+
+def _crosscheck(studies: Studies) -> Iterator[tuple[str, ...]]:
+    for run, study in studies.items():
+        for size, found in study.get("crosscheck", {}).items():
+            for tool, value in found.items():
+                if tool != "steps":
+                    yield (size, run, tool, f"{value:.3f}" if isinstance(value, float) else str(value))
+        for name, value in study.get("empty", {}).items():
+            yield ("empty", run, name, f"{value:.3f}")
+
+
+def _left_out(studies: Studies) -> list[str]:
+    have = {name: max(len(study["gates"].get(name, [])) for study in studies.values()) for name in _wanted()}
+    left = [f"{name}: {count - have[name]} of {count} gates" for name, count in _wanted().items() if have[name] < count]
+    for what, key in (("the usual ways of timing", "usual"), ("times by CUPTI and NVBench", "crosscheck")):
+        if not any(study.get(key) for study in studies.values()):
+            left.append(what)
+    return left or ["nothing"]
+
+
+def _wanted() -> dict[str, int]:
+    return {cell.name: cell.gates for cell in (*plan.same(1.0), *plan.cells(1.0, list(plan.SIZES_US)))} | {"stage pair": 20}
+
+
+def _holds(good: bool, complete: bool) -> str:
+    return ("yes" if complete else "so far") if good else "no"
+
+
+def _tally(statuses: list[str]) -> str:
+    return ", ".join(f"{statuses.count(status)} {status}" for status in sorted(set(statuses)))
+
+
+def _command(command: str) -> str:
+    """The command without the folder of that machine."""
+    words = command.split()
+    if "--out" in words:
+        words[words.index("--out") + 1] = "DIR"
+    return " ".join(words)

@@ -1,0 +1,76 @@
+"""The timing study: its script runs on a simulated device, and the page holds what the recorded runs say."""
+
+from __future__ import annotations
+
+import json
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+
+ROOT = Path(__file__).resolve().parent.parent
+RECORDED = ROOT / "results" / "recorded" / "h100" / "timing-study"
+
+
+@pytest.fixture
+def study(monkeypatch):
+    monkeypatch.syspath_prepend(str(ROOT / "scripts"))
+    from study import plan, report
+
+    return plan, report
+
+
+def run(folder: Path, *more: str) -> dict:
+    command = [sys.executable, str(ROOT / "scripts" / "timing_study.py"), "run", "--simulate", "--out", str(folder), *more]
+    subprocess.run(command, check=True, capture_output=True, timeout=100, cwd=ROOT)
+    return json.loads((folder / "study.json").read_text())
+
+
+def test_the_simulated_study_is_right_everywhere(study, tmp_path) -> None:
+    plan, report = study
+    found = run(tmp_path)
+    assert not found["troubles"] and not found["left_out"]
+    for cell in plan.cells(1.0, list(plan.SIZES_US)):
+        right = "fail" if cell.truth < 1.15 else "pass"
+        assert {gate["status"] for gate in found["gates"][cell.name]} == {right}, cell.name
+    for cell in plan.same(1.0):
+        assert "pass" not in {gate["status"] for gate in found["gates"][cell.name]}
+    text = report.tables({"study": found})
+    assert "NVBench, cold" in text and "triton do_bench, mean" in text
+
+
+def test_a_study_out_of_time_says_what_it_left_out(tmp_path) -> None:
+    found = run(tmp_path, "--budget-s", "0")
+    assert found["left_out"][0].startswith("stage pair, own process: ")
+    assert not any(found["gates"].values())
+
+
+def test_the_page_holds_what_the_recorded_runs_say(study) -> None:
+    _, report = study
+    page = (ROOT / "docs" / "performance-gate.md").read_text(encoding="utf-8")
+    assert report.into_page(page, report.load(RECORDED)) == page, "run scripts/timing_study.py report results/recorded/h100/timing-study"
+
+
+def test_a_wrong_verdict_shows_in_the_table(study) -> None:
+    _, report = study
+    studies = report.load(RECORDED)
+    studies["first"]["gates"]["4 us, truth 1.13, bar 15 %"][0]["status"] = "pass"
+    row = next(row for row in report.tables(studies).splitlines() if row.startswith("| truth 1.13 at 4 us"))
+    assert "1 pass" in row and row.endswith("| no |")
+
+
+def test_the_line_is_found(study) -> None:
+    plan, _ = study
+    line = plan.fit({steps: 1.8 + 0.0025 * steps for steps in plan.FIT_STEPS})
+    assert line.floor_us == pytest.approx(1.8) and line.step_us == pytest.approx(0.0025) and line.worst_pct < 1e-6
+    assert line.time_us(line.steps(4.0)) == pytest.approx(4.0, abs=0.002)
+
+
+def test_nvbench_output_is_read(monkeypatch) -> None:
+    monkeypatch.syspath_prepend(str(ROOT / "scripts"))
+    from study.crosscheck import nvbench_means
+
+    summary = {"tag": "nv/cold/time/gpu/mean", "data": [{"name": "value", "type": "float64", "value": "4.5e-06"}]}
+    state = {"axis_values": [{"name": "Steps", "value": "877"}], "summaries": [summary, {"tag": "nv/other", "data": []}]}
+    assert nvbench_means({"benchmarks": [{"states": [state]}]}) == {877: {"NVBench, cold": pytest.approx(4.5)}}

@@ -47,10 +47,10 @@ def built(tmp_path_factory):
     return side
 
 
-def gate(tmp_path, candidate, baseline, **options):
-    raw = run_timing(candidate, baseline=baseline, shape="wide", work=tmp_path, limit_s=200, bar_pct=15, output_limits=OUTPUTS, **options)
+def gate(tmp_path, candidate, baseline, bar=15.0, **options):
+    raw = run_timing(candidate, baseline=baseline, shape="wide", work=tmp_path, limit_s=200, bar_pct=bar, output_limits=OUTPUTS, **options)
     evidence = parse(raw)
-    result = performance.judge(evidence, LIMITS)
+    result = performance.judge(evidence, {**LIMITS, "min_speedup_pct": bar})
     print(result.status.value, result.code, result.sentence, f"{evidence.process_s} s", raw["output_tail"][-500:])
     return evidence, result
 
@@ -68,11 +68,43 @@ def test_a_known_ratio(built, tmp_path, steps, factor, status) -> None:
 
 @pytest.mark.parametrize(
     ("fault", "code"),
-    [(1, "performance.wrong_output"), (2, "performance.not_captured"), (3, "performance.launch_failed")],
+    [
+        (1, "performance.wrong_output"), (2, "performance.not_captured"), (3, "performance.launch_failed"),
+        (6, "performance.wrong_output"),
+    ],
 )
 def test_a_faulty_candidate_fails(built, tmp_path, fault, code) -> None:
     _, result = gate(tmp_path, built(2000, fault), built(4000))
     assert (result.status, result.code) == (Status.FAIL, code), result.sentence
+
+
+def test_a_launcher_that_waits_can_not_be_captured(built, tmp_path) -> None:
+    _, result = gate(tmp_path, built(2000, 4), built(4000))
+    assert (result.status, result.code) == (Status.INCONCLUSIVE, "performance.capture_failed"), result.sentence
+
+
+def test_work_that_is_not_done_when_the_launch_is_over_is_no_pass(built, tmp_path) -> None:
+    """Half of the work runs beside the capture, so it is missing from replays; a driver may also refuse the capture."""
+    _, result = gate(tmp_path, built(2000, 5), built(4000))
+    assert result.code in ("performance.wrong_output", "performance.not_captured", "performance.capture_failed"), result.sentence
+    assert result.status in (Status.FAIL, Status.INCONCLUSIVE)
+
+
+def test_the_same_kernel_twice_beside_a_loaded_card_is_no_gain(built, tmp_path) -> None:
+    code = (
+        "import torch; x = torch.randn(4096, 4096, device='cuda'); x @ x; torch.cuda.synchronize(); print('up', flush=True)\n"
+        "while True:\n    for _ in range(50): x @ x\n    torch.cuda.synchronize()"
+    )
+    other = subprocess.Popen([sys.executable, "-c", code], stdout=subprocess.PIPE, text=True)
+    try:
+        assert other.stdout.readline().strip() == "up"
+        evidence, result = gate(tmp_path, built(2000), built(2000), bar=0.0)
+        assert result.status in (Status.INCONCLUSIVE, Status.FAIL), result.sentence
+        if evidence.other_processes:
+            assert "performance.other_process" in {check.code for check in result.checks}
+    finally:
+        other.kill()
+        other.wait()
 
 
 def test_another_process_on_the_card_is_told(built, tmp_path) -> None:

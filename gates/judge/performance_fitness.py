@@ -22,6 +22,8 @@ CODES = {
     "performance.control_off": "Two loads of the same binary differ by up to more than 2 %: the machine is not fit to tell "
         "kernels apart. Look for other load, heat or power capping.",
     "performance.too_few_pairs": "Fewer than 12 valid pairs were measured: the time budget ran out or the card was disturbed.",
+    "performance.clock_lost": "The driver told the clock of some blocks and not of others, so it is not known whether both sides "
+        "ran at one clock. The card or its driver had a fault during timing: run again, and look for Xid errors in the kernel log.",
     "performance.throttled": "More than 20 % of the blocks were taken while the clock was held down. Cool the card.",
     "performance.refused_samples": "More than a few samples were zero, negative or not finite.",
     "performance.timer_too_coarse": "A sample is too short against the timer's step or the cost of an event pair.",
@@ -36,8 +38,8 @@ def checks(evidence: PerformanceEvidence, mode: str) -> list[Check]:
     if series is None or not series.samples(CANDIDATE):
         return [_check("samples", False, 0, 1, "", "performance.no_samples", mode)]
     return [
-        _gated(evidence, mode), *_outputs(evidence), *_possible(evidence, mode), _control(evidence),
-        _pairs(evidence, series), _throttling(evidence, series), _refused(evidence, series),
+        _gated(evidence, mode), *_outputs(evidence), *_possible(evidence, mode), _pairs(evidence, series),
+        _control(evidence), _clock(series), _throttling(evidence, series), _refused(evidence, series),
         *_timer(evidence, series), *_alone(evidence),
     ]
 
@@ -123,6 +125,14 @@ def _pairs(evidence: PerformanceEvidence, series: Series) -> Check:
         taken = len(series.pairs())
     return _check("pairs", taken >= decision.LOOKS[0], taken, decision.LOOKS[0], "", "performance.too_few_pairs",
                   f"stopped: {series.stopped}", hint="raise the time budget, or free the card")
+
+
+def _clock(series: Series) -> Check:
+    """A card that never tells its clock is flagged in the sentence; one that stops telling has changed in the middle."""
+    known = [block.sm_mhz is not None for block in series.blocks if block.valid]
+    lost = len(known) - sum(known) if any(known) else 0
+    return _check("blocks_without_clock", lost == 0, lost, 0, "", "performance.clock_lost",
+                  hint="the driver stopped answering during timing; see the kernel log for an Xid error")
 
 
 def _throttling(evidence: PerformanceEvidence, series: Series) -> Check:

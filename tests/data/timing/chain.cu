@@ -4,6 +4,8 @@
 #include <cuda_runtime.h>
 
 __device__ int launches;
+__device__ float stored[1 << 14];  // FAULT 6: the first answer
+__device__ int stores;
 
 __global__ void chain(const float* x, float* y, int64_t count, float a, float b) {
     const int64_t i = blockIdx.x * int64_t(blockDim.x) + threadIdx.x;
@@ -13,6 +15,10 @@ __global__ void chain(const float* x, float* y, int64_t count, float a, float b)
 #pragma unroll
         for (int inner = 0; inner < 8; ++inner) value = fmaf(value, a, b);
     }
+#if FAULT == 6
+    if (i < count && stores >= count) value = stored[i];
+    else if (i < count) stored[i] = value, atomicAdd(&stores, 1);
+#endif
     if (i < count) y[i] = value;
     if (FAULT == 1 && i == 0 && atomicAdd(&launches, 1) > 10) y[0] += 1.0f;
 }
@@ -28,6 +34,14 @@ extern "C" int launch_chain(const float* x, float* y, int64_t count, float a, fl
 #endif
 #if FAULT != 3
     const int threads = 128;
+#endif
+#if FAULT == 4  // waits, which no capture allows
+    cudaStreamSynchronize(used);
+#elif FAULT == 5  // half of the work on a stream of its own: the launch is over before it is done
+    static cudaStream_t second = nullptr;
+    if (second == nullptr) cudaStreamCreateWithFlags(&second, cudaStreamNonBlocking);
+    count /= 2;
+    chain<<<unsigned((count + threads - 1) / threads), threads, 0, second>>>(x + count, y + count, count, a, b);
 #endif
     chain<<<unsigned((count + threads - 1) / threads), threads, 0, used>>>(x, y, count, a, b);
     const cudaError_t status = cudaGetLastError();

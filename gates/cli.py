@@ -154,7 +154,7 @@ def decide(run_directory: str, as_json: bool, results: Path) -> None:
 @click.option("--set", "settings", multiple=True, metavar="GATE.KEY=VALUE", help="Judge by another limit, named as in task.yaml.")
 @RESULTS
 def judge(run_directory: str, settings: tuple[str, ...], results: Path) -> None:
-    """Judge a run's stored evidence again, with changed limits if asked; the run itself stays as it is.
+    """Judge a run's stored evidence again, under other limits if asked; writes nothing.
 
     The exit code is that of the new decision: 0 merge, 1 reject, 3 hold.
 
@@ -174,7 +174,7 @@ def judge(run_directory: str, settings: tuple[str, ...], results: Path) -> None:
 @click.option("-o", "--out", type=click.Path(path_type=Path, dir_okay=False), help="The picture, .png or .svg.  [default: TASK-timing.png]")
 @RESULTS
 def plot(run_directory: str, out: Path | None, results: Path) -> None:
-    """Draw a run's timing: samples in time order with clock and power, and the pair ratios against the bar.
+    """Draw a run's timing: its samples with clock and power, its pair ratios and the bar.
 
     Example: gates plot latest:stage2 -o stage2.svg
     """

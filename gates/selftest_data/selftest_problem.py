@@ -2,7 +2,7 @@
 
 import torch
 
-SHAPES = {"small": {"N": 1000}, "large": {"N": 1 << 20}}
+SHAPES = {"small": {"N": 1000}, "large": {"N": 1 << 18}}
 ARGUMENTS = ("x", "y", "out", "N", "a")
 
 

@@ -120,8 +120,8 @@ def compare(baseline_run: str, candidate_run: str, out: Path | None, force: bool
 
     comparison = compare_runs(resolve_run(baseline_run, results), resolve_run(candidate_run, results), force=force)
     folder = comparison.write(out or results / "compare")
-    click.echo(comparison.markdown(), nl=False)
-    click.echo(f"written: {_short(folder)}", err=True)
+    click.echo(comparison.markdown(folded=False), nl=False)
+    click.echo(f"\nresources, errors, instructions and counters: {_short(folder / 'COMPARE.md')}")
     sys.exit(comparison.exit_code)
 
 
@@ -292,6 +292,9 @@ def guard(command: Callable[[], Any]) -> int:
         return _fail("interrupted", "nothing was left half-written; run the command again", 130)
     except click.exceptions.Exit as exit_:
         return exit_.exit_code
+    except click.exceptions.NoArgsIsHelpError as error:
+        print(error.format_message(), file=sys.stderr)
+        return EXIT_USAGE
     except click.ClickException as error:
         where = getattr(error, "ctx", None)
         path = where.command_path if where else "gates"

@@ -20,6 +20,7 @@ from gates.judge.performance import read
 from gates.judging import load_evidence
 from gates.measure.decision import ABOVE, BELOW
 from gates.measure.records import BASELINE, CANDIDATE
+from gates.parse.names import without_parameters
 from gates.parse.performance import MEASURED
 from gates.parse.ptxas import PtxasEvidence, PtxasKernel
 from gates.records import GateResult
@@ -93,11 +94,11 @@ class Comparison:
         """0 merge, 1 reject, 3 hold."""
         return EXIT_CODES[self.decision]
 
-    def markdown(self) -> str:
-        """COMPARE.md's text."""
+    def markdown(self, *, folded: bool = True) -> str:
+        """COMPARE.md's text; without ``folded`` only what a reviewer sees first."""
         from gates.render.compare import markdown
 
-        return markdown(self)
+        return markdown(self, folded=folded)
 
     def write(self, root: Path) -> Path:
         """Write COMPARE.md and compare.json into a folder of ``root`` named after the sides."""
@@ -144,6 +145,9 @@ def compare_runs(first: Path, second: Path, *, force: bool = False) -> Compariso
     decision, reason = verdict.decision, verdict.reason
     notes = [*(f"different: {text}" for text in differences), *_environment_notes(*infos)]
     notes += [f"{name}: {text}" for name, info in zip(("baseline", "candidate"), infos, strict=True) for text in _override_notes(info)]
+    base_verdict: Verdict = read_record(Verdict, first, "verdict.json")
+    if base_verdict.decision is Decision.REJECT:
+        notes.append(f"the baseline's own run was rejected: {base_verdict.reason}")
     if not is_baseline:
         notes.append("the candidate's run did not measure this baseline: times are of two runs, not interleaved, and decide nothing")
     if decision is Decision.MERGE and (differences or not is_baseline):
@@ -163,6 +167,8 @@ def _side(task: TaskInfo, run: Path | None, info: RunInfo) -> SideInfo:
 def _differences(first: RunInfo, second: RunInfo) -> Iterator[str]:
     if first.task.problem != second.task.problem:
         yield f"problem {first.task.problem} and {second.task.problem}"
+    elif first.task.problem_sha256 != second.task.problem_sha256:
+        yield f"problem {first.task.problem} was changed between the runs"
     for name in sorted({*first.task.shapes, *second.task.shapes}):
         one, two = first.task.shapes.get(name), second.task.shapes.get(name)
         if one != two:
@@ -326,7 +332,7 @@ def _counter_rows(before: Mapping[str, Any], after: Mapping[str, Any], timed: Ma
 def _counters(evidence: Any, role: str) -> dict[str, Any]:
     side = evidence.sides.get(role) if evidence else None
     return {
-        f"{kernel.kernel} {counter.metric}": counter
+        f"{without_parameters(kernel.kernel)} {counter.metric}": counter
         for kernel in (side.kernels if side else ()) for counter in kernel.counters if counter.value is not None
     }
 

@@ -42,6 +42,7 @@ class TaskInfo:
     seeds: tuple[int, ...]
     limits: dict[str, dict[str, Any]]
     not_applicable: dict[str, str]
+    problem_sha256: str | None = None  # of the problem module's file
 
 
 @dataclass(frozen=True)

@@ -15,8 +15,10 @@ MODULES = (*GATES, "decision")
 def explain(code: str) -> str:
     """The explanation of a code (``ptxas.spills``) or of a whole gate (``ptxas``) with its codes."""
     gate = code.split(".")[0]
+    if f"decision.{code}" in codes_of("decision"):
+        return explain(f"decision.{code}")
     if gate not in MODULES:
-        raise GatesError(f"no gate or reason code {code!r}", hint=nearest(code, [*MODULES, *all_codes()]))
+        raise GatesError(f"no gate or reason code {code!r}", hint=f"{nearest(code, MODULES)}; `gates explain GATE` lists a gate's codes")
     codes = codes_of(gate)
     if code == gate:
         listed = "\n".join(f"  {name}" for name in sorted(codes))

@@ -89,10 +89,19 @@ def conclude(gate: str, checks: typing.Iterable[Check], *, passed: str) -> GateR
     first = worst[0]
     place = f" ({first.where})" if first.where else ""
     unit = f" {first.unit}" if first.unit else ""
-    limit = "" if first.limit is None else f", limit {first.limit}{unit}"
+    limit = "" if first.limit is None else f", limit {shown(first.limit)}{unit}"
     more = f"; {len(worst) - 1} more" if len(worst) > 1 else ""
-    seen = "not observed" if first.observed is None else f"{first.observed}{unit}"
+    seen = "not observed" if first.observed is None else f"{shown(first.observed)}{unit}"
     return GateResult(gate, status, first.code or f"{gate}.{status.value}", f"{first.name}{place}: {seen}{limit}{more}", checks)
+
+
+def shown(value: float | int | str | None, digits: int = 4) -> str:
+    """A figure for people: four significant digits, whole numbers whole, ``-`` where there is none."""
+    if value is None:
+        return "-"
+    if isinstance(value, float):
+        return f"{value:.{digits}g}" if abs(value) < 10**digits else f"{value:.0f}"
+    return str(value)
 
 
 def to_json(value: Any) -> Any:

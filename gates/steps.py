@@ -102,6 +102,8 @@ class Session:
             return None
         if failure.missing_tool:
             return not_run(gate, "no_tool", f"{failure.sentence}; {failure.hint}")
+        if failure.unsupported:
+            return not_run(gate, "not_emulated", f"{failure.sentence}; {failure.hint}")
         return build_failed(gate, failure.sentence)
 
     def after_correctness(self, gate: str) -> GateResult | None:
@@ -125,6 +127,7 @@ class Session:
         """How the task launches its kernels, as the emulator saw it; None where that could not be seen."""
         if self.builds[task.name].path("emulator") is None:
             return None
+        self.progress.step(f"{task.name}: one launch on the emulator, for its launch configuration")
         side = self.side(task, "emulator")
         smallest = self.cases()[0]["path"]
         job = {"kind": "case", "mode": "replay", "side": side, "paths": [smallest], "launches": 1}

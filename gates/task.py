@@ -45,13 +45,23 @@ class Task:
     nvcc_flags: tuple[str, ...] = ()
     time_limit_s: float = 300.0
 
+    def problem_file(self) -> Path | None:
+        """The file of the problem module, looked for as its import does; None where it lies elsewhere."""
+        for root in (self.folder, *self.folder.parents):
+            path = root.joinpath(*self.problem.split("."))
+            for candidate in (path.with_suffix(".py"), path / "__init__.py"):
+                if candidate.is_file():
+                    return candidate
+        return None
+
     def files(self) -> list[Path]:
-        """Every file that defines the stage: the task folder's own, its sources and the headers beside them."""
+        """Every file that defines the stage: the task folder's, the problem, the sources and the headers beside them."""
         found = {path for path in self.folder.iterdir() if path.suffix in (".yaml", ".py") and path.is_file()}
         for source in self.sources:
             found.add(source)
             found.update(path for path in source.parent.iterdir() if path.suffix in (".cuh", ".h", ".hpp"))
-        return sorted(found)
+        problem = self.problem_file()
+        return sorted(found | ({problem} if problem else set()))
 
     def digest(self) -> str:
         """sha256 over the stage's files and the toggles in force; equal digests mean the same stage."""
@@ -76,6 +86,7 @@ def load_task(
         raise GatesError(f"no task.yaml in {folder}", hint="name a task folder, or a task of `gates list`")
     data, lines = yamlio.load(path)
     _check_schema(data, lines, path)
+    _check_names(data["gates"], lines, path)
     if data["name"] != folder.name:
         raise GatesError(f"{path}:{lines[('name',)]}: name is {data['name']!r}, but the folder is {folder.name!r}")
     changed = _overrides(data.get("toggles", {}), overrides or {}, os.environ if environ is None else environ, path)
@@ -164,7 +175,7 @@ def _sibling(task: Task) -> Path:
     for folder in ((task.folder.parent / name).resolve(), (task.folder / name).resolve()):
         if (folder / "task.yaml").is_file():
             return folder
-    siblings = [path.parent.name for path in task.folder.parent.glob("*/task.yaml")]
+    siblings = [path.parent.name for path in task.folder.parent.glob("*/task.yaml") if path.parent != task.folder]
     raise GatesError(f"{task.folder}/task.yaml: baseline {name!r} is no task", hint=nearest(name, siblings))
 
 
@@ -176,6 +187,23 @@ def _find_source(name: str, folder: Path, path: Path, line: int) -> Path:
     raise GatesError(
         f"{path}:{line}: source {name!r} does not exist", hint=f"it is looked for in {folder} and the folders above it"
     )
+
+
+def _check_names(gates: Mapping[str, Any], lines: Mapping[yamlio.Place, int], path: Path) -> None:
+    """Raise GatesError for a counter or an instruction class that no table knows."""
+    from gates.facts.ncu_metrics import METRICS
+    from gates.parse.sass import CLASSES
+
+    sass, ncu = gates.get("sass", {}), gates.get("ncu", {})
+    named = [("sass", key, name, CLASSES) for key in ("require", "forbid") for name in sass.get(key, ())]
+    named += [("ncu", key, name.removesuffix("_pct") if key == "steady" else name, METRICS)
+              for key in ("rises", "steady", "min", "max") for name in ncu.get(key, ())]
+    problems = [
+        f"{path}:{lines.get(('gates', gate, key), 1)}: gates.{gate}.{key}: unknown name {name!r} ({nearest(name, known)})"
+        for gate, key, name, known in named if name not in known
+    ]
+    if problems:
+        raise GatesError("\n".join(problems), hint="docs/writing-a-task.md lists the names")
 
 
 def _check_schema(data: Any, lines: Mapping[yamlio.Place, int], path: Path) -> None:

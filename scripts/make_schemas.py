@@ -46,7 +46,10 @@ def _of(kind: Any) -> dict[str, Any]:
         hints = typing.get_type_hints(kind)
         fields = dataclasses.fields(kind)
         return {
-            "type": "object", "additionalProperties": False, "required": [field.name for field in fields],
+            "type": "object", "additionalProperties": False, "required": [
+                field.name for field in fields
+                if field.name == "schema_version" or field.default is field.default_factory is dataclasses.MISSING
+            ],
             "properties": {field.name: _of(hints[field.name]) for field in fields},
         }
     if isinstance(kind, type) and issubclass(kind, Enum):

@@ -17,7 +17,7 @@ from gates.cli import cli
 from gates.evidence import RunInfo, Verdict, list_runs, read_record
 from gates.judge.performance import read
 from gates.judging import load_evidence
-from gates.measure.records import CANDIDATE
+from gates.measure.records import BASELINE, CANDIDATE
 from gates.render.console import verdict_table
 from gates.render.markdown import table
 
@@ -28,8 +28,8 @@ START, END = "<!-- generated: {} -->", "<!-- end of generated -->"
 def result_table(recorded: Path) -> str:
     """One row a recorded stage: its time, its gain over the stage before, its resources, its decision."""
     return table(
-        ("stage", "p50 cold", "against the stage before", "interval", "registers", "shared memory", "correct", "decision"),
-        _rows(recorded), right=(1, 2, 3, 4, 5),
+        ("stage", "stage before, p50", "this stage, p50", "speed-up", "interval", "registers", "shared memory", "correct", "decision"),
+        _rows(recorded), right=(1, 2, 3, 4, 5, 6),
     )
 
 
@@ -57,8 +57,10 @@ def _rows(recorded: Path) -> Iterator[tuple[str, ...]]:
             kernels = [kernel for kernel in ptxas.kernels if kernel.arch == "sm_90"]
             smem = [(k.static_smem_bytes or 0) + max((launch.dynamic_smem_bytes or 0 for launch in k.launches), default=0) for k in kernels]
             headline = next(result.sentence for result in verdict.gates if result.gate == "correctness").split(" ")[0]
+            figures = performance.figures[performance.gated_mode]
+            before = f"{figures[BASELINE].p50_us:.2f} us" if BASELINE in figures else "-"
             yield (
-                info.task.name, f"{performance.figures[performance.gated_mode][CANDIDATE].p50_us:.2f} us", speed, interval,
+                info.task.name, before, f"{figures[CANDIDATE].p50_us:.2f} us", speed, interval,
                 str(max(kernel.registers or 0 for kernel in kernels)), f"{max(smem) / 1024:.1f} KiB", headline, verdict.decision.value,
             )
 
@@ -77,7 +79,7 @@ def cpu_run(recorded: Path) -> str:
     """What `make stage2` prints on a machine without a CUDA device, from the recorded run."""
     run = list_runs(recorded / "stage2_wmma_pv")[-1]
     shown = verdict_table(read_record(RunInfo, run, "run.json"), read_record(Verdict, run, "verdict.json"))
-    return f"```text\n{shown.strip()}\nevidence: results/stage2_wmma_pv/{run.name}\n```\n"
+    return f"```text\n{shown.strip()}\nevidence: results/stage2_wmma_pv/{run.name}\nreport:   results/stage2_wmma_pv/{run.name}/COMPARE.md\n```\n"
 
 
 def readme(text: str, recorded: Path) -> str:

@@ -2,23 +2,21 @@
 
 from __future__ import annotations
 
-import hashlib
 import json
 import shutil
+import resource
 import subprocess
 import sys
-import time
 from pathlib import Path
 
 import pytest
+from runs_kit import RUN, sign
 
 from gates.errors import GatesError
 from gates.judge.decision import Decision
 from gates.records import Status
 from gates.rejudge import changed_limits, judge_again
 from gates.render.judgement import judgement_table
-
-RUN = Path(__file__).parent / "data" / "runs" / "h100_stage2"
 
 
 def now(judgement, gate: str):
@@ -122,13 +120,6 @@ def copy_of(tmp_path: Path) -> Path:
     return Path(shutil.copytree(RUN, tmp_path / "run"))
 
 
-def resign(run: Path, name: str, text: str) -> None:
-    (run / name).write_text(text)
-    manifest = json.loads((run / "manifest.json").read_text())
-    manifest["sha256"][name] = hashlib.sha256(text.encode()).hexdigest()
-    (run / "manifest.json").write_text(json.dumps(manifest))
-
-
 def test_changed_evidence_is_not_judged(tmp_path) -> None:
     run = copy_of(tmp_path)
     (run / "ptxas.json").write_text((run / "ptxas.json").read_text().replace('"registers":', '"registers": '))
@@ -138,16 +129,14 @@ def test_changed_evidence_is_not_judged(tmp_path) -> None:
 
 def test_a_gate_without_evidence_keeps_what_was_recorded(tmp_path) -> None:
     run = copy_of(tmp_path)
-    manifest = json.loads((run / "manifest.json").read_text())
-    del manifest["sha256"]["performance.json"]
-    (run / "manifest.json").write_text(json.dumps(manifest))
     (run / "performance.json").unlink()
     verdict = json.loads((run / "verdict.json").read_text())
     for index, gate in enumerate(verdict["gates"]):
         if gate["gate"] == "performance":
             verdict["gates"][index] = {**gate, "status": "not_run", "code": "performance.no_device", "checks": []}
     verdict["decision"] = "hold"
-    resign(run, "verdict.json", json.dumps(verdict))
+    (run / "verdict.json").write_text(json.dumps(verdict))
+    sign(run)
     judgement = judge_again(run, ["performance.min_speedup_pct=0"])
     assert now(judgement, "performance").status is Status.NOT_RUN and judgement.exit_code == 3
 
@@ -170,9 +159,8 @@ def test_the_command_writes_nothing_starts_without_torch_and_exits_as_decide(tmp
 
 def test_it_starts_fast() -> None:
     code = "from gates.cli import cli; from gates import rejudge; from gates.render import judgement"
-    times = []
-    for _ in range(5):
-        started = time.monotonic()
-        subprocess.run([sys.executable, "-c", code], check=True, timeout=60)
-        times.append(time.monotonic() - started)
-    assert min(times) < 0.5, times
+    before = resource.getrusage(resource.RUSAGE_CHILDREN)
+    subprocess.run([sys.executable, "-c", code], check=True, timeout=60)
+    after = resource.getrusage(resource.RUSAGE_CHILDREN)
+    spent_s = after.ru_utime + after.ru_stime - before.ru_utime - before.ru_stime  # a busy machine does not count
+    assert spent_s < 0.5

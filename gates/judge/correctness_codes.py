@@ -12,7 +12,7 @@ CODES = {
     "correctness.no_launch": "the launcher returned 0, but no kernel was launched.",
     "correctness.problem_error": "the problem module raised an error or gave something that can't be judged. Mend the problem; the kernel is not to blame.",
     "correctness.no_memory": "not enough memory for the inputs, the buffers or the float64 reference. Use a smaller shape or compute the reference in slices.",
-    "correctness.non_finite": "the output holds NaN or infinity. Usual causes: 0/0 in a fully masked row, overflow of fp16, an uninitialised accumulator, a read of poison.",
+    "correctness.non_finite": "the output holds NaN or infinity. Usual causes: shared memory read before it was written (a missing __syncthreads; on the emulator such memory holds NaN), an uninitialised accumulator, 0/0, overflow of fp16.",
     "correctness.unwritten": "elements still hold the poison of every call: nobody wrote them. Usual causes: the tail of a tile, a grid too small, a kernel on another stream than the one given.",
     "correctness.guard": "bytes beside a buffer changed: a write out of bounds. Usual cause: the last tile is stored without checking its bounds.",
     "correctness.input_mutated": "an input changed. Inputs are const: write to outputs only.",

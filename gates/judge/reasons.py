@@ -11,6 +11,9 @@ REASONS = {
     "build_failed": "the stage did not compile, so there is nothing to judge. The compiler's own message is in the sentence, "
     "its whole output in the run's build.log.",
     "no_tool": "a tool that the gate needs was not found. The sentence names it and how to get it; `gates doctor` lists all.",
+    "not_emulated": "the source uses a CUDA feature that the CPU emulator does not know, so the kernel could not be run here. Put the "
+    "feature into a small function with a host version under #ifdef GATES_EMULATOR, or judge the stage on a device. "
+    "docs/emulator.md lists what is supported.",
     "no_device": "the gate needs a CUDA device and there is none here. Run `gates run TASK --profile full` on a machine with one.",
     "correctness_failed": "a wrong kernel is not timed or profiled: its speed means nothing. Repair correctness first.",
     "not_applicable": "task.yaml declares, with a reason, that this gate can't apply to the task.",

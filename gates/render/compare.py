@@ -4,8 +4,8 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
-from gates.records import Status
-from gates.render.markdown import details, escape, number, table
+from gates.records import Status, shown
+from gates.render.markdown import details, escape, table
 
 if TYPE_CHECKING:
     from gates.compare import Comparison, Row, Section
@@ -13,8 +13,8 @@ if TYPE_CHECKING:
 _OPEN = ("Kernel time",)  # sections a reviewer wants to see without a click
 
 
-def markdown(comparison: Comparison) -> str:
-    """The report's text; ends with a newline."""
+def markdown(comparison: Comparison, *, folded: bool = True) -> str:
+    """The report's text; ends with a newline. Without ``folded`` the sections that a browser folds are left out."""
     candidate, base = comparison.candidate, comparison.baseline
     against = f" against {base.task}" if base else ""
     parts = [
@@ -37,7 +37,7 @@ def markdown(comparison: Comparison) -> str:
         if section.title in _OPEN:
             parts.append(f"## {section.title}\n")
             parts.append(_rows(section))
-        else:
+        elif folded:
             parts.append(details(_summary(section), _rows(section)))
     return "\n".join(parts)
 
@@ -93,7 +93,7 @@ def _rows(section: Section) -> str:
 
 
 def _cell(value: float | int | str | None) -> str:
-    return "missing" if value is None else number(value)
+    return "missing" if value is None else shown(value)
 
 
 def _change(row: Row, timed: bool) -> str:

@@ -7,8 +7,7 @@ import time
 from types import TracebackType
 
 from gates.evidence import RunInfo, Verdict
-from gates.records import GateResult, Status
-from gates.render.markdown import number
+from gates.records import Check, GateResult, Status, shown
 
 MARKS = {
     Status.PASS: "pass", Status.FAIL: "FAIL", Status.INCONCLUSIVE: "inconclusive",
@@ -69,10 +68,10 @@ def plant_line(gate: str, fault: str, result: GateResult, *, sound: bool, good: 
 
 def verdict_table(info: RunInfo, verdict: Verdict) -> str:
     """The gate table, failing checks with their hints, and the decision, as plain text."""
-    baseline = info.baseline.name if info.baseline else "none"
-    device = info.device.name if info.device else "no CUDA device"
+    baseline = f"against {info.baseline.name}" if info.baseline else "(first rung)"
+    device = f" · {info.device.name}" if info.device else ""
     lines = [
-        "", f"{info.task.name} against {baseline} · profile {info.profile} ({info.profile_reason}) · {device}", "",
+        "", f"{info.task.name} {baseline} · profile {info.profile} ({info.profile_reason}){device}", "",
         f"  {'gate':12} {'status':13} what was seen",
     ]
     for result in verdict.gates:
@@ -82,20 +81,35 @@ def verdict_table(info: RunInfo, verdict: Verdict) -> str:
     return "\n".join(lines)
 
 
-def failures(verdict: Verdict, most: int = 8) -> list[str]:
-    """The failed checks with their hints, ``most`` a gate."""
-    lines = []
+def failures(verdict: Verdict, most: int = 5) -> list[str]:
+    """The failed checks, equal kinds in one line with the places, and each hint once; ``most`` kinds a gate."""
+    lines: list[str] = []
+    told: set[str] = set()
     for result in verdict.gates:
-        failing = [check for check in result.checks if check.status is Status.FAIL]
-        if result.status is Status.FAIL and not failing:
+        if result.status is not Status.FAIL:
+            continue
+        kinds: dict[tuple[str, str], list[Check]] = {}
+        for check in result.checks:
+            if check.status is Status.FAIL:
+                kinds.setdefault((check.code, check.name), []).append(check)
+        if not kinds and result.sentence not in told:
+            told.add(result.sentence)
             lines.append(f"  {result.gate}: {result.sentence} [{result.code}]")
-        hint = ""
-        for check in failing[:most]:
-            limit = "" if check.limit is None else f", limit {number(check.limit)}"
-            lines.append(f"  {result.gate}: {check.name} {number(check.observed)} {check.unit}{limit} at {check.where or 'the kernel'} [{check.code}]")
-            if check.hint and check.hint != hint:
-                hint = check.hint
-                lines.append(f"      hint: {hint}")
-        if len(failing) > most:
-            lines.append(f"  {result.gate}: and {len(failing) - most} more, see verdict.json")
+        for checks in list(kinds.values())[:most]:
+            lines.append(f"  {result.gate}: {_shown_check(checks[0])}{_elsewhere(checks)} [{checks[0].code}]")
+            if checks[0].hint and checks[0].hint not in told:
+                told.add(checks[0].hint)
+                lines.append(f"      hint: {checks[0].hint}")
+        if len(kinds) > most:
+            lines.append(f"  {result.gate}: {len(kinds) - most} more kinds of failure, see verdict.json")
     return ["", "failed checks:", *lines] if lines else []
+
+
+def _shown_check(check: Check) -> str:
+    unit = f" {check.unit}" if check.unit else ""
+    limit = "" if check.limit is None else f", limit {shown(check.limit)}{unit}"
+    return f"{check.name} {shown(check.observed)}{unit}{limit}" + (f" at {check.where}" if check.where else "")
+
+
+def _elsewhere(checks: list[Check]) -> str:
+    return f" and in {len(checks) - 1} more place{'s' * (len(checks) > 2)}" if len(checks) > 1 else ""

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 
 from gates.parse.ncu import NcuEvidence
-from gates.render.markdown import number
+from gates.records import shown
 
 
 def counter_table(profiles: Sequence[NcuEvidence]) -> str:
@@ -18,7 +18,7 @@ def counter_table(profiles: Sequence[NcuEvidence]) -> str:
         if problem:
             notes.append(f"{profile.task}: {problem}")
         counters = [counter for kernel in (side.kernels if side else ()) for counter in kernel.counters]
-        columns.append({counter.metric: (number(counter.value), counter.unit) for counter in counters})
+        columns.append({counter.metric: (shown(counter.value), counter.unit) for counter in counters})
     width = max(12, *(len(profile.task) for profile in profiles)) + 2
     lines = [f"{'metric':26}{'unit':14}" + "".join(f"{profile.task:>{width}}" for profile in profiles)]
     for metric in dict.fromkeys(name for column in columns for name in column):

@@ -26,12 +26,3 @@ def table(headers: Sequence[str], rows: Iterable[Sequence[object]], *, right: Se
 def details(summary: str, body: str) -> str:
     """A folded section."""
     return f"<details><summary>{escape(summary)}</summary>\n\n{body.rstrip()}\n\n</details>\n"
-
-
-def number(value: float | int | str | None, digits: int = 4) -> str:
-    """A figure for people: four significant digits, whole numbers whole, ``-`` where there is none."""
-    if value is None:
-        return "-"
-    if isinstance(value, float):
-        return f"{value:.{digits}g}" if abs(value) < 10**digits else f"{value:.0f}"
-    return str(value)

@@ -20,6 +20,7 @@ _HOST = re.compile(r"unsupported GNU version|Failed to preprocess host compiler|
 _MEMORY = re.compile(
     r"cannot allocate memory|virtual memory exhausted|out of memory|resource temporarily unavailable|bad_alloc|MemoryError|failed to map segment", re.IGNORECASE
 )
+_UNSUPPORTED = re.compile(r"^error: (?P<what>.*the emulator does not support .*)$", re.MULTILINE)
 _LINES = 5
 
 
@@ -33,12 +34,15 @@ class Failure:
     log: str | None = None
     hint: str = ""
     missing_tool: str = ""  # set where nothing failed: there is no such tool here
+    unsupported: str = ""  # set where the emulator lacks a feature: what and where
 
     @property
     def sentence(self) -> str:
         """The failure in one sentence."""
         if self.missing_tool:
             return self.cause
+        if self.unsupported:
+            return self.unsupported
         what = self.command.split(" ", 1)[0].rsplit("/", 1)[-1] if self.command else "ninja"
         return f"{what} failed ({self.cause})" + (f": {self.errors[0]}" if self.errors else "")
 
@@ -66,7 +70,11 @@ def describe(folder: Path, edges: Sequence[Edge], ninja_output: str, toolchain: 
             data = json.loads(record.read_text(encoding="utf-8"))
             text, cause = printed(folder, edge), _cause(data["cause"], printed(folder, edge))
             log = str(folder / f"{edge.output}.failed.log")
-            return Failure(shlex.join(data["command"]), cause, _first_errors(text), log, _hint(text, cause, toolchain))
+            unsupported = _UNSUPPORTED.search(text)
+            return Failure(
+                shlex.join(data["command"]), cause, _first_errors(text), log, _hint(text, cause, toolchain),
+                unsupported=unsupported["what"] if unsupported else "",
+            )
     return Failure("", "the build stopped before it", _first_errors(ninja_output), hint=_hint(ninja_output, "", toolchain))
 
 
@@ -92,6 +100,9 @@ def _first_errors(text: str) -> tuple[str, ...]:
 
 
 def _hint(text: str, cause: str, toolchain: Toolchain) -> str:
+    if _UNSUPPORTED.search(text):
+        remedy = re.search(r"^hint: (.*)$", text, re.MULTILINE)
+        return remedy[1] if remedy else "give it a host version under #ifdef GATES_EMULATOR"
     if _MEMORY.search(text) or "killed" in cause:
         return "a process or memory limit was reached: build with fewer jobs (GATES_JOBS=1 or --jobs 1)"
     if _HOST.search(text):

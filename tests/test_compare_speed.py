@@ -3,15 +3,13 @@
 from __future__ import annotations
 
 import dataclasses
-from pathlib import Path
 
 import pytest
+from runs_kit import RUN
 
 from gates.compare import Comparison, compare_within
 from gates.evidence import RunInfo, Verdict, read_record
 from gates.records import GateResult, Status
-
-RUN = Path(__file__).parent / "data" / "runs" / "h100_stage2"
 
 
 @pytest.fixture(scope="module")

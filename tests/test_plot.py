@@ -9,7 +9,8 @@ from pathlib import Path
 
 import pytest
 from performance_gates import LIMITS, evidence, fed
-from test_judge_command import RUN, copy_of
+from runs_kit import RUN
+from test_judge_command import copy_of
 
 from gates.errors import GatesError
 from gates.judge import performance

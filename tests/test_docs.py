@@ -98,3 +98,18 @@ def test_compare_works_on_recorded_runs(tmp_path: Path) -> None:
     assert done.returncode == 0, done.stdout + done.stderr
     assert "# merge: stage2_wmma_pv against stage1_wmma_qk" in done.stdout
     assert (tmp_path / "stage1_wmma_qk..stage2_wmma_pv" / "compare.json").is_file()
+
+
+def test_the_names_in_writing_a_task_are_all_that_there_are() -> None:
+    from gates.facts.ncu_metrics import METRICS
+    from gates.parse.sass import CLASSES
+
+    text = (ROOT / "docs" / "writing-a-task.md").read_text(encoding="utf-8")
+    listed = text[text.index("Names for `require`") : text.index("A wrong key, type, name")]
+    assert set(re.findall(r"[a-z][a-z_]+", listed)) >= {*CLASSES, *METRICS}
+
+
+def test_the_task_yaml_in_writing_a_task_is_the_example() -> None:
+    text = (ROOT / "docs" / "writing-a-task.md").read_text(encoding="utf-8")
+    shown = re.sub(r" +#.*", "", text.split("```yaml\n")[1].split("```")[0])
+    assert shown == (ROOT / "tests" / "tasks" / "saxpy_fast" / "task.yaml").read_text(encoding="utf-8")

@@ -3,8 +3,8 @@
 from __future__ import annotations
 
 import json
-import shutil
 import resource
+import shutil
 import subprocess
 import sys
 from pathlib import Path

@@ -45,6 +45,7 @@ def candidate(built: dict[str, Path], entry: str, library: str = "plain") -> dic
 @pytest.mark.parametrize(("entry", "codes"), [
     ("honest", set()),
     ("no_barrier", {"not_repeatable"}),
+    ("unwritten_flag", {"not_repeatable"}),
     ("tail_write", {"guard"}),
     ("shared_overrun", {"emulator_finding"}),
     ("divergent_barrier", {"emulator_finding"}),

@@ -27,6 +27,19 @@ def test_unwritten_shared_memory_is_nan(memory: Emulated) -> None:
     assert (out[:16] == 3).all() and np.isnan(out[16:]).all()
 
 
+@pytest.mark.parametrize("poison", [0, 0x7F, 256])
+def test_unwritten_memory_holds_what_was_configured(memory: Emulated, poison: int) -> None:
+    out, again = np.zeros(65, dtype=np.float32), np.zeros(65, dtype=np.float32)
+    assert memory.configure("poison", poison) == 0
+    for values in (out, again):
+        assert memory.run("run_unwritten", values) == SUCCESS
+    memory.configure("poison", 0xFF)
+    assert out.tobytes() == again.tobytes() and (out[:16] == 3).all()
+    holds = np.full(4, poison, dtype=np.uint8).view(np.float32)[0] if poison < 256 else None
+    assert (out[64:].view(np.uint32) == holds.view(np.uint32)).all() if poison < 256 else len(set(out[16:64].tobytes())) > 20
+    assert memory.configure("poison", 257) != 0 and memory.configure("poison", -1) != 0
+
+
 def test_a_block_does_not_find_what_the_last_one_left(memory: Emulated) -> None:
     out = np.zeros(64, dtype=np.float32)
     assert memory.run("run_leftovers", out) == SUCCESS

@@ -9,6 +9,9 @@ from typing import Any
 from gates.errors import GatesError
 
 ORDERS = {"forward": 0, "reversed": 1, "shuffled": 2}
+# What unwritten memory holds in each order: 0xFF bytes (NaN, -1), zeros, random bytes. Whatever a kernel makes
+# of values that it never wrote, two of them rarely give the same, and the bitwise repeat shows the difference.
+POISONS = {"forward": 0xFF, "shuffled": 0x00, "reversed": 256}
 
 
 class Emulator:
@@ -24,10 +27,11 @@ class Emulator:
         self._reset.restype = None
 
     def prepare(self, order: str, seed: int) -> None:
-        """Clear what earlier launches left and choose the thread order of the next ones."""
+        """Clear what earlier launches left and choose the thread order of the next ones, and with it what unwritten memory holds."""
         self._reset()
         self._configure(b"order", ctypes.c_int64(ORDERS[order]))
         self._configure(b"seed", ctypes.c_int64(seed))
+        self._configure(b"poison", ctypes.c_int64(POISONS[order]))
 
     def collect(self) -> tuple[list[dict[str, Any]], list[dict[str, Any]]]:
         """Launches and findings since ``prepare``, as the emulator's own JSON has them."""

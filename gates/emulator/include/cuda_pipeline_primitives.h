@@ -39,7 +39,7 @@ __attribute__((noinline)) inline void issue_copy(void* destination, const void* 
         fatal(cudaErrorInvalidAddressSpace, "bad_copy", file, line, "%s from %s memory; the source must be global", what,
               local ? "local" : "shared");
     touch(static_cast<const char*>(source), static_cast<unsigned>(bytes - zero_bytes));
-    memset(destination, kSharedPoison, bytes);
+    fill_poison(destination, bytes);
     self.copies.push_back({static_cast<char*>(destination), static_cast<const char*>(source),
                            static_cast<unsigned>(bytes), static_cast<unsigned>(zero_bytes), self.committed, file, line});
 }

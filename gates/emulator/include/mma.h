@@ -43,7 +43,7 @@ struct fragment {
     enum { num_storage_elements = num_elements };
     typedef T element_type;
     T x[num_elements];
-    fragment() { memset(x, 0xFF, sizeof x); }  // NaN until it is filled or loaded
+    fragment() { gates_emulator::fill_poison(x, sizeof x); }  // until it is filled or loaded
 };
 
 }  // namespace wmma

@@ -6,11 +6,13 @@
 
 constexpr int kColumns = 128;
 
-enum Fault { kNone, kNoBarrier, kTailWrite, kTailRead, kSharedOverrun, kDivergent };
+enum Fault { kNone, kNoBarrier, kTailWrite, kTailRead, kSharedOverrun, kDivergent, kUnwrittenFlag };
 
 template <int kFault>
 __global__ void row_sum(const float* x, const float* y, float* out, int64_t rows, float a) {
   __shared__ float part[kColumns];
+  __shared__ int flag[kColumns];  // half of it is never written
+  if (threadIdx.x < kColumns / 2) flag[threadIdx.x] = 1;
   const int row = blockIdx.x;
   const int column = threadIdx.x;
   part[column + (kFault == kSharedOverrun ? 1 : 0)] = a * x[int64_t(row) * kColumns + column];
@@ -20,6 +22,7 @@ __global__ void row_sum(const float* x, const float* y, float* out, int64_t rows
     }
     if (column < width) part[column] += part[column + width];
   }
+  if (kFault == kUnwrittenFlag && flag[kColumns - 1] == 0) part[0] = 7.0f;
   if (column == 0) {
     const int64_t from = kFault == kTailRead ? row + 1 : row;
     const int64_t to = kFault == kTailWrite && row == rows - 1 ? row + 1 : row;
@@ -49,6 +52,7 @@ ENTRY(honest, launch<kNone>(ALL))
 ENTRY(no_barrier, launch<kNoBarrier>(ALL))
 ENTRY(tail_write, launch<kTailWrite>(ALL))
 ENTRY(tail_read, launch<kTailRead>(ALL))
+ENTRY(unwritten_flag, launch<kUnwrittenFlag>(ALL))
 ENTRY(shared_overrun, launch<kSharedOverrun>(ALL))
 ENTRY(divergent_barrier, launch<kDivergent>(ALL))
 ENTRY(too_many_threads, launch<kNone>(ALL, 2048))

@@ -149,7 +149,7 @@ inline cudaError_t cudaGetDeviceProperties(cudaDeviceProp* properties, int devic
 inline cudaError_t cudaMalloc(void** address, size_t bytes) {
     *address = malloc(bytes);
     if (!*address && bytes) return gates_emulator::failed(cudaErrorMemoryAllocation);
-    memset(*address, 0xFF, bytes);  // NaN: nothing promises zeros
+    gates_emulator::fill_poison(*address, bytes);  // nothing promises zeros
     return cudaSuccess;
 }
 template <typename T>

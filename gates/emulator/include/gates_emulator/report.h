@@ -40,6 +40,7 @@ enum Order { kForward = 0, kReversed = 1, kShuffled = 2 };
 struct Settings {
     int order = kForward;
     uint64_t seed = 0;
+    int poison = 0xFF;                      // the byte that unwritten memory holds, or kRandomPoison
     size_t shared_limit_bytes = 99 * 1024;  // what cudaFuncSetAttribute can raise a block to: sm_89
 };
 
@@ -54,6 +55,21 @@ struct Report {
 
 inline Report report;
 inline Settings settings;
+constexpr int kRandomPoison = 256;
+inline uint64_t poison_state = 0x2545F4914F6CDD1DULL;
+
+// What memory holds before it is written. 0xFF is NaN in every float format; random bytes follow from the seed.
+inline void fill_poison(void* address, size_t bytes) {
+    if (settings.poison != kRandomPoison) {
+        memset(address, settings.poison, bytes);
+        return;
+    }
+    char* to = static_cast<char*>(address);
+    for (size_t done = 0; done < bytes; done += 8) {
+        poison_state ^= poison_state << 13, poison_state ^= poison_state >> 7, poison_state ^= poison_state << 17;
+        memcpy(to + done, &poison_state, bytes - done < 8 ? bytes - done : 8);
+    }
+}
 constexpr size_t kMaxFindings = 100;
 
 #define GATES_EMULATOR_COLD __attribute__((cold, noinline))
@@ -166,7 +182,7 @@ GATES_EMULATOR_EXPORT void gates_emulator_reset(void) {
     report = Report();
 }
 
-// "order" 0 forward, 1 reversed, 2 shuffled; "seed"; "shared_limit_bytes". 0 if known and valid.
+// "order" 0 forward, 1 reversed, 2 shuffled; "seed"; "poison" a byte, or 256 for random bytes; "shared_limit_bytes". 0 if known and valid.
 GATES_EMULATOR_EXPORT int gates_emulator_configure(const char* key, int64_t value) {
     using namespace gates_emulator;
     const auto is = [key](const char* name) { return key && strcmp(key, name) == 0; };
@@ -174,6 +190,9 @@ GATES_EMULATOR_EXPORT int gates_emulator_configure(const char* key, int64_t valu
         settings.order = static_cast<int>(value);
     } else if (is("seed")) {
         settings.seed = static_cast<uint64_t>(value);
+        poison_state = (settings.seed + 1) * 0x9E3779B97F4A7C15ULL | 1;
+    } else if (is("poison") && value >= 0 && value <= kRandomPoison) {
+        settings.poison = static_cast<int>(value);
     } else if (is("shared_limit_bytes") && value >= 48 * 1024 && value <= 1024 * 1024) {
         settings.shared_limit_bytes = static_cast<size_t>(value);
     } else {

@@ -1,4 +1,4 @@
-// The block's shared memory: one arena, poisoned with 0xFF bytes (NaN in every float format) before each block.
+// The block's shared memory: one arena, poisoned (fill_poison: NaN to begin with) before each block.
 //
 //   [red zone] static variable [red zone] static variable [red zone] …   [red zone] dynamic part [red zone]
 //
@@ -16,7 +16,7 @@ namespace gates_emulator {
 constexpr size_t kDefaultSharedBytes = 48 * 1024;
 constexpr size_t kRedZone = 256;
 constexpr size_t kArenaBytes = 4 << 20;
-constexpr unsigned char kSharedPoison = 0xFF, kRedZonePattern = 0xFD;
+constexpr unsigned char kRedZonePattern = 0xFD;
 
 // A __global__ function: one for each instantiation of a template.
 struct KernelEntry {
@@ -76,7 +76,7 @@ GATES_EMULATOR_COLD inline char* add_region(const char* name, size_t bytes, size
         memset(arena.next, kRedZonePattern, static_cast<size_t>(begin - arena.next));
         memset(begin + bytes, kRedZonePattern, kRedZone);
     }
-    memset(begin, kSharedPoison, bytes);
+    fill_poison(begin, bytes);
     arena.regions.push_back({begin, bytes, name});
     arena.next = begin + bytes + kRedZone;
     return begin;
@@ -101,7 +101,7 @@ GATES_EMULATOR_COLD inline void open_arena(size_t dynamic_bytes, size_t opt_in_b
 
 // Before each block.
 inline void poison_arena() {
-    for (const Region& region : arena.regions) memset(region.begin, kSharedPoison, region.bytes);
+    for (const Region& region : arena.regions) fill_poison(region.begin, region.bytes);
 }
 
 // After each block: a write past a variable has changed the pattern around it.

@@ -108,6 +108,17 @@ def test_a_kernel_that_is_not_checked_to_its_end_does_not_pass(library, cases, t
     assert result.status is not Status.PASS and result.code == code
 
 
+def test_a_sanitizer_that_can_t_start_is_not_run(library, cases, tmp_path) -> None:
+    limited = tmp_path / "limited-python"
+    script = f'ulimit -v 1500000; LD_PRELOAD={run._asan_runtime("g++")} exec {sys.executable} "$@"'
+    limited.write_text(f"#!/bin/sh\nunset LD_PRELOAD\n{script}\n")
+    limited.chmod(0o755)
+    raw = run.run_sanitizer_emulator(side(library, "honest"), ["small"], work=tmp_path, limit_s=60, python=str(limited))
+    result = judge(parse.parse(raw))
+    assert result.status is Status.NOT_RUN and result.code == "sanitizer.not_started", result
+    assert "ulimit -v" in result.sentence
+
+
 def test_without_libasan_it_is_not_run(library: Path, tmp_path: Path) -> None:
     evidence = parse.parse(run.run_sanitizer_emulator(side(library, "honest"), ["small"], work=tmp_path, limit_s=9, compiler="no-such-g++"))
     assert judge(evidence).status is Status.NOT_RUN and "install g++" in judge(evidence).sentence

@@ -8,7 +8,7 @@ The smallest shape and the odd shapes: each is slow, and bounds show there.
 A tool passes if its summary is there and counts no error, it exited with 0, and the replay proved
 with nonce and number of launches that the kernel ran under it. Findings of severity error fail;
 warnings are shown in the sentence. A tool that is missing, does not know the device, or saw no
-launch did not run: not_run, with the remedy. An error summary without the launches is not a pass.
+launch did not run: not_run, with the remedy; so is a sanitized replay that ended before it loaded the kernel. An error summary without the launches is not a pass.
 
 Example: memcheck: `Invalid __global__ write of size 4` at store_tile in tile.cu:88 -> fail.
 Limits: racecheck sees shared memory only; AddressSanitizer knows nothing of shared memory inside
@@ -33,6 +33,7 @@ CODES = {
     "sanitizer.finding": "a checker reported a fault. Its place is named: look at the bounds of the last tile, the barrier between a write and a read of shared memory, and values used before they are set.",
     "sanitizer.launch_error": "the launcher returned an error under the checker, so the kernel was not checked to its end.",
     "sanitizer.crash": "the replay died under the checker without a report. Run it alone; a write far out of bounds is the usual cause.",
+    "sanitizer.not_started": "the sanitized replay ended before it loaded the kernel, so nothing was checked. AddressSanitizer reserves 16 TiB of addresses: lift a limit on virtual memory (ulimit -v unlimited, RLIMIT_AS of a batch system).",
     "sanitizer.timeout": "the replay reached the time limit under the checker. On the emulator that is a hang; on a device the tool may only be slow: raise time_limit_s.",
     "sanitizer.not_available": "the checker is not installed here. compute-sanitizer comes with the CUDA toolkit or the wheel nvidia-cuda-sanitizer-api; libasan with g++.",
     "sanitizer.not_supported": "compute-sanitizer does not support this device or driver. Use a newer one, or run the gate on the emulator (--profile cpu).",
@@ -66,7 +67,8 @@ def _run(run: SanitizerRun, mode: str) -> list[Check]:
     if run.summary_errors:
         return [_check(run.tool, Status.FAIL, run.summary_errors, "finding", where, "the summary counts errors")]
     if run.unsupported:
-        return [_check(run.tool, Status.NOT_RUN, run.unsupported, "not_supported", where)]
+        code = "not_started" if mode == "emulator" else "not_supported"
+        return [_check(run.tool, Status.NOT_RUN, run.unsupported, code, where)]
     if run.timed_out:
         status = Status.FAIL if mode == "emulator" else Status.INCONCLUSIVE
         return [_check(run.tool, status, run.cause, "timeout", where)]

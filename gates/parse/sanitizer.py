@@ -18,6 +18,7 @@ from gates.parse.sanitizer_log import (
     counted,
     device_findings,
     short_place,
+    start_failure,
     summary,
     unsupported,
 )
@@ -42,7 +43,7 @@ class SanitizerRun:
     timed_out: bool
     summary_errors: int | None
     summary_warnings: int | None
-    unsupported: str  # the tool's own sentence where it can't work here
+    unsupported: str  # the sentence of a tool that can't work here, or of a replay that never began
     findings: tuple[Finding, ...]
 
 
@@ -80,21 +81,41 @@ def _run(run: Mapping[str, Any]) -> SanitizerRun:
         errors, warnings = summary(log, tool)
     return SanitizerRun(
         tool, tuple(run["shapes"]), run["order"], seen, launches, run["expected_launches"], error, attempt["cause"],
-        attempt["returncode"], attempt["timed_out"], errors, warnings, unsupported(log, attempt["output_tail"]),
+        attempt["returncode"], attempt["timed_out"], errors, warnings, _cant_work(run),
         tuple(counted(findings)[:MAX_FINDINGS]),
     )
 
 
-def _replay(attempt: Mapping[str, Any]) -> tuple[bool, int, str, list[Finding]]:
-    """Whether the replay's result is whole, its launches, its launch error, and what the emulator found."""
-    launches, error, done, findings = 0, "", False, []
+def _cant_work(run: Mapping[str, Any]) -> str:
+    """Why the tool could not begin: its own sentence, or for a sanitized replay without a line of its own what was printed.
+
+    The replay writes its first line before it loads the kernel, so no kernel can be the cause.
+    """
+    attempt, log = run["attempt"], run["log"]
+    if sentence := unsupported(log, attempt["output_tail"]):
+        return sentence
+    if run["tool"] != "asan" or attempt["returncode"] == 0 or attempt["timed_out"] or _own(attempt):
+        return ""
+    return start_failure(log) or f"the replay ended before its first line ({attempt['cause']})"
+
+
+def _own(attempt: Mapping[str, Any]) -> list[dict[str, Any]]:
+    """The result lines that are JSON objects and carry the job's nonce."""
+    found = []
     for text in attempt["lines"]:
         try:
             line = jsonio.loads(text, "replay result")
         except GatesError:
             continue
-        if not isinstance(line, dict) or line.get("nonce") != attempt["nonce"]:
-            continue
+        if isinstance(line, dict) and line.get("nonce") == attempt["nonce"]:
+            found.append(line)
+    return found
+
+
+def _replay(attempt: Mapping[str, Any]) -> tuple[bool, int, str, list[Finding]]:
+    """Whether the replay's result is whole, its launches, its launch error, and what the emulator found."""
+    launches, error, done, findings = 0, "", False, []
+    for line in _own(attempt):
         if line.get("type") == "case":
             launches += int(line["launches"])
             error = error or str(line["error"])

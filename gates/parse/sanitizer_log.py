@@ -51,6 +51,17 @@ def unsupported(log: str, output: str) -> str:
     return match.group(0).lstrip("= ").strip() if match else ""
 
 
+_START = re.compile(r"^(?:==\d+==)?(.*(?:Sanitizer failed to allocate|ReserveShadowMemoryRange failed|Shadow memory range interleaves).*)$", re.M)
+_LAST = re.compile(r"\S.*(?=\s*\Z)")
+
+
+def start_failure(log: str) -> str:
+    """The last sentence in which AddressSanitizer says that it can't get its shadow memory, else the log's last line."""
+    found = _START.findall(log)
+    last = _LAST.search(log)
+    return (found[-1] if found else last.group(0) if last else "").strip()[:300]
+
+
 _PREFIX = re.compile(r"^=+ ?(.*)$")
 _LEVEL = re.compile(r"^(error|warning|warn|info|internal error)\s*:\s*(.*)$", re.I)
 # `at kernel(float *)+0x30 in /a/b.cu:12` (2022 and later), `at 0x30 in /a/b.cu:12:kernel(float *)` (earlier)

@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+import contextlib
 import os
+import signal
 import sys
 from collections.abc import Callable
 from pathlib import Path
@@ -12,6 +14,8 @@ import click
 
 from gates import __version__
 from gates.errors import EXIT_INTERNAL, EXIT_USAGE, GatesError
+
+MAX_SEED = 2**31 - 1
 
 RESULTS = click.option(
     "--results", type=click.Path(path_type=Path, file_okay=False), default=Path("results"), show_default=True,
@@ -47,7 +51,7 @@ def list_command() -> None:
 
     for folder in task_folders():
         task = load_task(folder, environ={})
-        click.echo(f"{task.name:24} {task.baseline or '-':24} {task.title}")
+        _out(f"{task.name:24} {task.baseline or '-':24} {task.title}")
 
 
 @cli.command()
@@ -64,7 +68,7 @@ def build(task: str, toggles: tuple[str, ...], build_dir: Path, jobs: int | None
     from gates.task import find_task
 
     text, built = build_report(find_task(task, _toggles(toggles)), build_dir, jobs=jobs)
-    click.echo(text)
+    _out(text)
     sys.exit(0 if built else 1)
 
 
@@ -96,9 +100,9 @@ def run(task: str, profile: str, shapes: str | None, seeds: str | None, device: 
     )
     with Progress() as progress:
         outcome = run_task(options, progress)
-    click.echo(verdict_table(outcome.info, outcome.verdict))
-    click.echo(f"evidence: {_short(outcome.path)}")
-    click.echo(f"report:   {_short(outcome.path / 'COMPARE.md')}")
+    _out(verdict_table(outcome.info, outcome.verdict))
+    _out(f"evidence: {_short(outcome.path)}")
+    _out(f"report:   {_short(outcome.path / 'COMPARE.md')}")
     sys.exit(outcome.exit_code)
 
 
@@ -120,8 +124,8 @@ def compare(baseline_run: str, candidate_run: str, out: Path | None, force: bool
 
     comparison = compare_runs(resolve_run(baseline_run, results), resolve_run(candidate_run, results), force=force)
     folder = comparison.write(out or results / "compare")
-    click.echo(comparison.markdown(folded=False), nl=False)
-    click.echo(f"\nresources, errors, instructions and counters: {_short(folder / 'COMPARE.md')}")
+    _out(comparison.markdown(folded=False), end="")
+    _out(f"\nresources, errors, instructions and counters: {_short(folder / 'COMPARE.md')}")
     sys.exit(comparison.exit_code)
 
 
@@ -143,9 +147,9 @@ def decide(run_directory: str, as_json: bool, results: Path) -> None:
 
     decision, reason = decide_run(resolve_run(run_directory, results))
     if as_json:
-        click.echo(jsonio.dumps({"decision": decision.value, "reason": reason}), nl=False)
+        _out(jsonio.dumps({"decision": decision.value, "reason": reason}), end="")
     else:
-        click.echo(f"{decision.value}: {reason}")
+        _out(f"{decision.value}: {reason}")
     sys.exit(EXIT_CODES[decision])
 
 
@@ -165,7 +169,7 @@ def judge(run_directory: str, settings: tuple[str, ...], results: Path) -> None:
     from gates.render.judgement import judgement_table
 
     judgement = judge_again(resolve_run(run_directory, results), settings)
-    click.echo(judgement_table(judgement))
+    _out(judgement_table(judgement))
     sys.exit(judgement.exit_code)
 
 
@@ -181,7 +185,7 @@ def plot(run_directory: str, out: Path | None, results: Path) -> None:
     from gates.evidence import resolve_run
     from gates.picture import picture_of
 
-    click.echo(f"written: {_short(picture_of(resolve_run(run_directory, results), out))}")
+    _out(f"written: {_short(picture_of(resolve_run(run_directory, results), out))}")
 
 
 @cli.command()
@@ -199,9 +203,9 @@ def verify(run_directories: tuple[str, ...], results: Path) -> None:
     for name in run_directories:
         run_directory = resolve_run(name, results)
         problems = verify_run(run_directory)
-        click.echo(f"{_short(run_directory)}: {'sound' if not problems else 'not sound'}")
+        _out(f"{_short(run_directory)}: {'sound' if not problems else 'not sound'}")
         for problem in problems:
-            click.echo(f"  {problem}")
+            _out(f"  {problem}")
         broken = broken or bool(problems)
     sys.exit(EXIT_USAGE if broken else 0)
 
@@ -222,7 +226,7 @@ def profile(tasks: tuple[str, ...], shape: str | None, seed: int, out: Path, tog
     from gates.pipeline import profile_tasks
 
     text, code = profile_tasks(tasks, shape=shape, seed=seed, out=out, toggles=_toggles(toggles), build_dir=build_dir)
-    click.echo(text)
+    _out(text)
     sys.exit(code)
 
 
@@ -234,7 +238,7 @@ def doctor() -> None:
     """
     from gates.doctor import report
 
-    click.echo(report())
+    _out(report())
 
 
 @cli.command("selftest")
@@ -251,11 +255,11 @@ def selftest_command() -> None:
     outcomes, left_out = [], list[str]()
     for outcome in selftest(left_out):
         outcomes.append(outcome)
-        click.echo(plant_line(outcome.gate, outcome.fault, outcome.result, sound=outcome.sound, good=outcome.good))
+        _out(plant_line(outcome.gate, outcome.fault, outcome.result, sound=outcome.sound, good=outcome.good))
     for text in left_out:
-        click.echo(f"left out: {text}")
+        _out(f"left out: {text}")
     trusted = whole(outcomes)
-    click.echo("every gate refused its faults and passed sound evidence" if trusted else "a gate can't be trusted on this machine")
+    _out("every gate refused its faults and passed sound evidence" if trusted else "a gate can't be trusted on this machine")
     sys.exit(0 if trusted else 1)
 
 
@@ -268,7 +272,7 @@ def explain(code: str) -> None:
     """
     from gates.explain import explain as explanation
 
-    click.echo(explanation(code))
+    _out(explanation(code))
 
 
 def main() -> NoReturn:
@@ -279,8 +283,9 @@ def main() -> NoReturn:
 def guard(command: Callable[[], Any]) -> int:
     """Call ``command`` and return its exit code; print one clear error for what it raises."""
     try:
+        for number in (signal.SIGTERM, signal.SIGHUP):
+            signal.signal(number, signal.default_int_handler)  # as Ctrl-C: children killed, nothing half-written
         result = command()
-        sys.stdout.flush()
         return result if isinstance(result, int) else 0
     except SystemExit as exit_:
         return exit_.code if isinstance(exit_.code, int) else 0
@@ -299,9 +304,6 @@ def guard(command: Callable[[], Any]) -> int:
         where = getattr(error, "ctx", None)
         path = where.command_path if where else "gates"
         return _fail(error.format_message().rstrip("."), f"{path} --help", EXIT_USAGE)
-    except BrokenPipeError:  # `gates … | head -1`: the reader has gone, the verdict stands
-        os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
-        return 0
     except OSError as error:
         place = f" ({error.filename})" if error.filename else ""
         return _fail(f"{error.strerror or error}{place}", "free space or permissions may be missing; nothing was published", EXIT_USAGE)
@@ -315,10 +317,21 @@ def guard(command: Callable[[], Any]) -> int:
 
 
 def _fail(what: str, hint: str | None, code: int) -> int:
-    print(f"error: {what}", file=sys.stderr)
-    if hint:
-        print(f"hint: {hint}", file=sys.stderr)
+    text = f"error: {what}\n" + (f"hint: {hint}\n" if hint else "")
+    with contextlib.suppress(OSError):  # a full or closed stderr changes no exit code
+        sys.stderr.write(text.encode("utf-8", "backslashreplace").decode("utf-8"))
+        sys.stderr.flush()
     return code
+
+
+def _out(text: str, *, end: str = "\n") -> None:
+    """Print to stdout; a reader that has gone away (`| head -1`) changes no exit code."""
+    try:
+        print(text, end=end, flush=True)
+    except BrokenPipeError:
+        os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
+    except UnicodeEncodeError:
+        print(text.encode("ascii", "backslashreplace").decode(), end=end, flush=True)
 
 
 def _toggles(pairs: tuple[str, ...]) -> dict[str, str]:
@@ -337,6 +350,10 @@ def _list(text: str | None) -> tuple[str, ...] | None:
     names = tuple(part.strip() for part in text.split(",") if part.strip())
     if not names:
         raise GatesError(f"{text!r} is an empty list", hint="e.g. --shapes small,mission")
+    if len(set(names)) != len(names):
+        raise GatesError(f"{text!r} names something twice", hint="each shape or seed once")
+    if not text.isprintable():
+        raise GatesError(f"{text!r} is not plain text")
     return names
 
 
@@ -345,10 +362,8 @@ def _numbers(text: str | None, option: str) -> tuple[int, ...] | None:
     if names is None:
         return None
     for name in names:
-        if not (name.isascii() and name.isdigit()):
-            raise GatesError(f"{option} {text!r}: {name!r} is not a whole number", hint=f"e.g. {option} 0,1,2")
-    if len(set(map(int, names))) != len(names):
-        raise GatesError(f"{option} {text!r}: a seed stands twice", hint="each seed once")
+        if not (name.isascii() and name.isdigit() and len(name) <= 10 and int(name) <= MAX_SEED):
+            raise GatesError(f"{option}: {name[:40]!r} is not a whole number from 0 to {MAX_SEED}", hint=f"e.g. {option} 0,1,2")
     return tuple(map(int, names))
 
 

@@ -24,6 +24,7 @@ from gates.parse.names import without_parameters
 from gates.parse.performance import MEASURED
 from gates.parse.ptxas import PtxasEvidence, PtxasKernel
 from gates.records import GateResult
+from gates.verify import require_sound
 
 SCHEMA_VERSION = 1
 
@@ -128,10 +129,12 @@ def compare_within(run: Path, info: RunInfo, verdict: Verdict) -> Comparison:
 def compare_runs(first: Path, second: Path, *, force: bool = False) -> Comparison:
     """Run ``second`` (the candidate) against run ``first``.
 
-    Raises GatesError for runs of different problems, shapes, seeds or devices unless ``force``, which
+    Raises GatesError for a run that is not sound, and for runs of different problems, shapes, seeds or devices unless ``force``, which
     shows them and holds. Speed is judged only where the second run measured the first one's stage
     interleaved with its own; figures of two runs are shown side by side and decide nothing.
     """
+    for run in dict.fromkeys((first, second)):
+        require_sound(run)
     infos = [read_record(RunInfo, run, "run.json") for run in (first, second)]
     verdict: Verdict = read_record(Verdict, second, "verdict.json")
     differences = list(_differences(*infos))

@@ -6,6 +6,7 @@
 from __future__ import annotations
 
 import fcntl
+import glob
 import hashlib
 import os
 import re
@@ -43,6 +44,7 @@ class TaskInfo:
     limits: dict[str, dict[str, Any]]
     not_applicable: dict[str, str]
     problem_sha256: str | None = None  # of the problem module's file
+    judged_shapes: tuple[str, ...] = ()  # those of ``shapes`` that correctness runs on every seed; empty: all
 
 
 @dataclass(frozen=True)
@@ -190,7 +192,7 @@ def resolve_run(name: str, results: Path) -> Path:
     kind, colon, rest = name.partition(":")
     if colon and kind in ("latest", "recorded"):
         roots = results / "recorded" / rest if kind == "recorded" else results / rest
-        candidates = [roots, *sorted(roots.parent.glob(f"{roots.name}_*"))] if roots.parent.is_dir() else []
+        candidates = [roots, *sorted(roots.parent.glob(f"{glob.escape(roots.name)}_*"))] if rest and roots.parent.is_dir() else []
         runs = [run for folder in candidates for run in list_runs(folder)]
         if not runs:
             raise GatesError(f"no run found for {name!r} under {results}")

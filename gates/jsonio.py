@@ -56,6 +56,11 @@ def loads(text: str, where: str) -> Any:
             raise GatesError(f"{where}: number {literal} is out of range")
         return number
 
+    def bounded(literal: str) -> int:
+        if len(literal) > 20:
+            raise GatesError(f"{where}: number {literal[:20]}… is out of range")
+        return int(literal)
+
     def no_duplicates(pairs: list[tuple[str, Any]]) -> dict[str, Any]:
         result = dict(pairs)
         if len(result) != len(pairs):
@@ -65,12 +70,19 @@ def loads(text: str, where: str) -> Any:
         return result
 
     try:
-        return json.loads(text, parse_constant=no_constant, parse_float=finite, object_pairs_hook=no_duplicates)
+        data = json.loads(
+            text, parse_constant=no_constant, parse_float=finite, parse_int=bounded, object_pairs_hook=no_duplicates
+        )
+        if "\\u" in text:
+            json.dumps(data, ensure_ascii=False).encode("utf-8")
+        return data
     except json.JSONDecodeError as error:
         raise GatesError(
             f"{where}: not valid JSON at line {error.lineno}, column {error.colno}: {error.msg}",
             hint="the file is truncated or was edited",
         ) from None
+    except UnicodeEncodeError:
+        raise GatesError(f"{where}: text that is not Unicode (a lone surrogate)") from None
     except RecursionError:
         raise GatesError(f"{where}: nested too deeply") from None
     except ValueError as error:

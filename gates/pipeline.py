@@ -142,7 +142,7 @@ def _task_info(task: Task, sizes: Mapping[str, dict[str, int]], shapes: tuple[st
     return TaskInfo(
         task.name, task.title, task.digest(), task.problem, task.kernels, dict(task.toggles), overrides, task.arch,
         dict(sizes), seeds, {gate: dict(limits) for gate, limits in task.gates.items()}, dict(task.not_applicable),
-        sha256(problem) if problem else None,
+        sha256(problem) if problem else None, shapes,
     )
 
 

@@ -131,6 +131,8 @@ def _build(kind: Any, data: Any, where: str) -> Any:
         if data is None and type(None) in args:
             return None
         options = [arg for arg in args if arg is not type(None)]
+        if type(data) in options:  # a whole number stays one where float comes first
+            return data
         for option in options[:-1]:
             try:
                 return _build(option, data, where)

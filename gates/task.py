@@ -223,7 +223,7 @@ def _describe(error: Any, lines: Mapping[yamlio.Place, int], path: Path) -> list
     dotted = ".".join(str(part) for part in place)
     line = lines.get(place, 1)
     if error.validator == "additionalProperties" and isinstance(error.instance, dict):
-        known = [*error.schema.get("properties", {}), *(GATES if "patternProperties" in error.schema else ())]
+        known = [*error.schema.get("properties", {}), *((gate for gate in GATES if gate != "correctness") if "patternProperties" in error.schema else ())]
         found = []
         for key in error.instance:
             if key not in known:

@@ -9,17 +9,19 @@ from typing import Any
 from gates import jsonio
 from gates.errors import GatesError
 from gates.evidence import RunInfo, Verdict, read_record, sha256
-from gates.judge.decision import Decision, decide
-from gates.judging import rejudge
+from gates.judge.decision import GATES, Decision, decide
+from gates.judging import load_evidence, rejudge
+from gates.records import GateResult, Status
 
 _SCHEMAS = Path(__file__).parent / "schemas"
 _MOST_PROBLEMS = 20
+_MAX_BYTES = 512 * 2**20  # no file of a run is near it, and a digest of more takes long
 
 
 def verify_run(run: Path) -> list[str]:
     """What is wrong with the run directory, one sentence each; empty where it is sound."""
     try:
-        problems = file_problems(run) or _check_verdict(run)
+        problems = file_problems(run) or _check_consistency(run) or _check_verdict(run)
     except GatesError as error:
         problems = [error.what]
     return problems[:_MOST_PROBLEMS]
@@ -35,9 +37,14 @@ def require_sound_files(run: Path) -> None:
     _require(run, file_problems(run))
 
 
+def require_sound(run: Path) -> None:
+    """Raise GatesError where a run is not sound in any way."""
+    _require(run, verify_run(run))
+
+
 def decide_run(run: Path) -> tuple[Decision, str]:
     """The decision over a verified run; raises GatesError where its evidence is not sound."""
-    _require(run, verify_run(run))
+    require_sound(run)
     verdict: Verdict = read_record(Verdict, run, "verdict.json")
     return verdict.decision, verdict.reason
 
@@ -66,9 +73,13 @@ def _check_digests(run: Path) -> list[str]:
         name = path.relative_to(run).as_posix()
         if path.is_symlink():
             problems.append(f"{name} is a symbolic link")
+        elif not path.is_file() and not path.is_dir():
+            problems.append(f"{name} is no plain file")
         elif path.is_file() and name != "manifest.json":
             present.add(name)
-            if name not in listed:
+            if path.stat().st_size > _MAX_BYTES:
+                problems.append(f"{name} is larger than {_MAX_BYTES // 2**20} MiB")
+            elif name not in listed:
                 problems.append(f"{name} is not in the manifest")
             elif sha256(path) != listed[name]:
                 problems.append(f"{name} was changed after the run")
@@ -78,9 +89,68 @@ def _check_digests(run: Path) -> list[str]:
 def _check_schemas(run: Path) -> list[str]:
     problems = []
     for path in sorted(run.rglob("*.json")):
-        errors = _schema_errors(path.stem, jsonio.read(path))
+        data = jsonio.read(path)
+        errors = _schema_errors(path.stem, data)
+        if path.name == "run.json" and not errors:
+            errors = _limit_errors(data)
         problems += [f"{path.relative_to(run).as_posix()}: {error}" for error in errors]
     return problems
+
+
+def _contradict(again: GateResult, recorded: GateResult) -> bool:
+    """Whether a check that both verdicts made saw something else; a later version may make more checks or fewer."""
+    seen, before = (
+        {(check.name, check.where): check.observed for check in result.checks} for result in (again, recorded)
+    )
+    return any(seen[key] != before[key] for key in seen.keys() & before.keys())
+
+
+def _limit_errors(data: Any) -> list[str]:
+    """What is wrong with the limits that a run says it was judged by, after the schema of task.yaml."""
+    import jsonschema
+
+    schema = json.loads((_SCHEMAS / "task.schema.json").read_text(encoding="utf-8"))
+    limits = {gate: values for gate, values in data["task"]["limits"].items() if values}
+    validator = jsonschema.Draft202012Validator({"$defs": schema["$defs"], **schema["properties"]["gates"]})
+    return [
+        f"task.limits.{'.'.join(map(str, error.absolute_path))}: {error.message[:200]}" for error in validator.iter_errors(limits)
+    ]
+
+
+def _check_consistency(run: Path) -> list[str]:
+    """Whether the evidence is about the task, the shapes, seeds and device that run.json names."""
+    info: RunInfo = read_record(RunInfo, run, "run.json")
+    evidence = load_evidence(run)
+    task, found = info.task, []
+    wrong = found.append
+    for gate in ("ptxas", "sass"):
+        if gate in evidence:
+            if not set(evidence[gate].archs) >= set(task.arch):
+                wrong(f"{gate}.json covers {', '.join(evidence[gate].archs)}, run.json asks for {', '.join(task.arch)}")
+            if tuple(evidence[gate].expected_kernels) != task.kernels:
+                wrong(f"{gate}.json is about the kernels {', '.join(evidence[gate].expected_kernels)}")
+    names = {"correctness": "candidate", "sanitizer": "target", "performance": "task", "ncu": "task"}
+    for gate, field in names.items():
+        if gate in evidence and getattr(evidence[gate], field) != task.name:
+            wrong(f"{gate}.json is about {getattr(evidence[gate], field)}, not {task.name}")
+    for gate in ("performance", "ncu"):
+        expected = info.baseline.name if info.baseline else None
+        if gate in evidence and evidence[gate].baseline not in (None, expected):
+            wrong(f"{gate}.json compares with {evidence[gate].baseline}, run.json names {expected}")
+    if "correctness" in evidence:
+        found += _case_problems(info, evidence["correctness"])
+    if info.profile == "full" and info.device is None:
+        wrong("run.json says full profile without a device")
+    return found
+
+
+def _case_problems(info: RunInfo, evidence: Any) -> list[str]:
+    headline = [(case.shape, case.seed) for case in evidence.cases if case.role == "headline"]
+    shapes = info.task.judged_shapes or tuple(info.task.shapes)
+    expected = {(shape, seed) for shape in shapes for seed in info.task.seeds}
+    if set(headline) != expected or len(headline) != len(expected) or evidence.asked != len(expected):
+        return [f"correctness.json holds {len(set(headline))} headline cases, run.json asks for {len(expected)}"]
+    return []
 
 
 def _schema_errors(kind: str, data: Any) -> list[str]:
@@ -100,15 +170,19 @@ def _check_verdict(run: Path) -> list[str]:
     info: RunInfo = read_record(RunInfo, run, "run.json")
     verdict: Verdict = read_record(Verdict, run, "verdict.json")
     problems = []
+    if [result.gate for result in verdict.gates] != list(GATES):
+        problems.append(f"verdict.json judges {', '.join(result.gate for result in verdict.gates) or 'nothing'}, not each gate once")
     for recorded in verdict.gates:
         again = rejudge(run, info, recorded.gate)
+        if again is None and recorded.status not in (Status.NOT_RUN, Status.FAIL, Status.INCONCLUSIVE):
+            problems.append(f"verdict.json says {recorded.gate}: {recorded.status.value}, but there is no evidence of it")
+        elif again is not None and _contradict(again, recorded):
+            problems.append(f"the figures in verdict.json's {recorded.gate} are not those of its evidence")
         if again is not None and (again.status, again.code) != (recorded.status, recorded.code):
             problems.append(
                 f"verdict.json says {recorded.gate}: {recorded.status.value} ({recorded.code}), "
                 f"its evidence says {again.status.value} ({again.code})"
             )
-        elif again is None and recorded.status.value == "pass":
-            problems.append(f"verdict.json says {recorded.gate}: pass, but there is no evidence of it")
     decision, reason = decide(verdict.gates, info.task.overrides)
     if (decision, reason) != (verdict.decision, verdict.reason):
         problems.append(f"verdict.json says {verdict.decision.value} ({verdict.reason}), its gates say {decision.value} ({reason})")

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from pathlib import Path
 from typing import Any
 
@@ -25,6 +26,8 @@ def load(path: Path) -> tuple[Any, dict[Place, int]]:
         raise GatesError(f"{path}: not UTF-8 text") from None
     lines: dict[Place, int] = {}
     try:
+        if any(isinstance(event, yaml.AliasEvent) for event in yaml.parse(text, Loader=yaml.SafeLoader)):
+            raise GatesError(f"{path}: holds an alias (*name)", hint="write the value out")
         loader = yaml.SafeLoader(text)
         node = loader.get_single_node()
         data = None if node is None else _construct(loader, node, path, (), lines)
@@ -58,4 +61,10 @@ def _construct(loader: yaml.SafeLoader, node: yaml.Node, path: Path, place: Plac
         return result
     if isinstance(node, yaml.SequenceNode):
         return [_construct(loader, item, path, (*place, i), lines) for i, item in enumerate(node.value)]
-    return loader.construct_object(node)
+    value = loader.construct_object(node)
+    place_text = f"{path}:{node.start_mark.line + 1}"
+    if isinstance(value, float) and not math.isfinite(value):
+        raise GatesError(f"{place_text}: {node.value} is not a finite number")
+    if isinstance(value, str) and not value.encode("utf-8", "replace").decode("utf-8") == value:
+        raise GatesError(f"{place_text}: text that is not Unicode")
+    return value

@@ -20,12 +20,16 @@ from gates.parse.sass import SassEvidence
 
 FOLDER = Path(__file__).resolve().parent.parent / "gates" / "schemas"
 RECORDS = {"run": RunInfo, "verdict": Verdict, "ptxas": PtxasEvidence, "sass": SassEvidence}
+TIMES = {"started", "ended"}
+UTC = r"^\d{4}-\d\d-\d\dT\d\d:\d\d:\d\d(\.\d+)?\+00:00$"
 PLAIN = {str: "string", bool: "boolean", int: "integer", float: "number"}
 
 
 def schema(cls: type) -> dict[str, Any]:
     """The JSON Schema (draft 2020-12) of a record type."""
     top = _of(cls)
+    for name in TIMES & set(top["properties"]):
+        top["properties"][name] = {"type": "string", "pattern": UTC}
     top["properties"]["schema_version"] = {"const": SCHEMA_VERSION}
     return {
         "$schema": "https://json-schema.org/draft/2020-12/schema",
@@ -58,7 +62,7 @@ def _of(kind: Any) -> dict[str, Any]:
         return {"type": "array", "items": _of(args[0])}
     if origin in (dict, Mapping):
         return {"type": "object", "additionalProperties": _of(args[1])}
-    return {"type": PLAIN[kind]}
+    return {"type": PLAIN[kind]} | ({"minimum": 0} if kind is int else {})
 
 
 def text(cls: type) -> str:

@@ -40,7 +40,7 @@ def test_any_bytes_give_a_value_or_one_clear_error(tmp_path_factory: pytest.Temp
     [
         ('{"a": NaN}', "NaN is not JSON"), ("[Infinity]", "Infinity is not JSON"), ("[-1e999]", "out of range"),
         ('{"p50_us": 1000, "p50_us": 10}', "'p50_us' stands twice"), ('{"a": 1', "line 1, column 8"),
-        ("[" * 100_000, "nested too deeply"), ("9" * 10_000, "not readable"),
+        ("[" * 100_000, "nested too deeply"), ("9" * 10_000, "is out of range"), ('["\\ud800"]', "not Unicode"),
     ],
 )
 def test_refused(text: str, expected: str) -> None:

@@ -35,6 +35,11 @@ def test_a_check_that_saw_nothing_cannot_pass() -> None:
         Check("registers", Status.PASS, None, 128, "registers")
 
 
+def test_a_whole_number_stays_one() -> None:
+    check = from_json(Check, to_json(GOOD), "verdict.json")
+    assert (check.observed, type(check.observed)) == (64, int)
+
+
 def test_round_trip_and_strictness() -> None:
     result = conclude("ptxas", [GOOD, BAD], passed="fine")
     data = to_json(result)

@@ -50,6 +50,12 @@ def test_a_good_file_loads(tmp_path: Path) -> None:
         ({"arch": ["sm89"]}, "arch.0: 'sm89' does not match"),
         ({"toggles": {"USE_FAST": "yes"}}, "toggles.USE_FAST: 'yes' is not of type 'integer'"),
         ({"gates": {"ptxas": GOOD["gates"]["ptxas"]}}, "missing key 'gates.correctness'"),
+        ({"sources": ["../k.cu"]}, "sources.0: '../k.cu' does not match"),
+        ({"sources": ["/etc/passwd"]}, "sources.0: '/etc/passwd' does not match"),
+        ({"nvcc_flags": ["-O3\n"]}, "nvcc_flags.0"),
+        ({"not_applicable": {"correctness": "x"}}, "unknown key 'not_applicable.correctness'"),
+        ({"gates": {**GOOD["gates"], "ncu": {"rises": ["tensor_pip"]}}}, "gates.ncu.rises: unknown name 'tensor_pip' (did you mean tensor_pipe"),
+        ({"gates": {**GOOD["gates"], "sass": {"forbid": ["local_memry"]}}}, "unknown name 'local_memry'"),
         ({"name": "other"}, "name is 'other', but the folder is 'demo'"),
         ({"sources": ["absent.cu"]}, "source 'absent.cu' does not exist"),
         ({"not_applicable": {"speed": "x"}}, "unknown key 'not_applicable.speed'"),
@@ -74,6 +80,9 @@ def test_all_faults_of_a_file_are_named_at_once(tmp_path: Path) -> None:
         ("- a\n- b\n", "is not of type 'object'"),
         ("", "is not of type 'object'"),
         ("name: a\ntitle: b\nname: c\n", "task.yaml:3: key 'name' stands twice, first at line 1"),
+        ("name: &a [x, x]\ntitle: [*a, *a]\n", "holds an alias"),
+        ("name: a\ntime_limit_s: .nan\n", "task.yaml:2: .nan is not a finite number"),
+        ("name: a\ntitle: \"\\ud800\"\n", "task.yaml:2: text that is not Unicode"),
     ],
 )
 def test_broken_yaml(tmp_path: Path, text: str, expected: str) -> None:

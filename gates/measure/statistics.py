@@ -107,6 +107,11 @@ def signed_rank_interval(differences: Sequence[float], confidence: float) -> tup
 
 def bootstrap_interval(differences: Sequence[float], confidence: float, seed: int) -> tuple[float, float]:
     """Percentile bootstrap over pairs of the Hodges-Lehmann centre, 1000 resamples from ``seed``."""
+    return _bootstrap(tuple(differences), confidence, seed)
+
+
+@functools.lru_cache(maxsize=64)  # a command may ask for the same ruling several times
+def _bootstrap(differences: tuple[float, ...], confidence: float, seed: int) -> tuple[float, float]:
     import numpy
     from scipy.stats import bootstrap
 

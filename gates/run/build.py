@@ -98,9 +98,10 @@ def build(
     """Build what ``want`` names and hand back every product or its failure; a failure does not raise.
 
     Raises GatesError where nothing can be tried: no ninja, a build folder that can't be written, a
-    GATES_JOBS that is no positive number.
+    GATES_JOBS that is no positive number, a source path or flag that a ninja file can't hold.
     """
     say = progress or (lambda _: None)
+    _refuse_unwritable_names(task)
     archs, device_archs = graph.cubin_archs(task, device_arch), graph.device_archs(task, device_arch)
     digest = build_digest(task, toolchain, archs, device_archs)
     folder = Path(build_root).resolve() / task.name / digest[:16]
@@ -183,6 +184,27 @@ def _cubin_plans(task: Task, toolchain: Toolchain, arch: str) -> list[_Plan]:
     if graph.is_relocatable(task):
         return [_Plan("cubin", edges[-1].output, tuple(edges), arch, edges[-1].log)]
     return [_Plan("cubin", edge.output, (edge,), arch, edge.log) for edge in edges]
+
+
+def _refuse_unwritable_names(task: Task) -> None:
+    """ninja can escape neither a line break nor, in a path, a bar."""
+    names = [(path, "|\n\r") for path in map(str, task.sources)]
+    names += [(flag, "\n\r") for flag in (*task.nvcc_flags, *map(str, task.toggles.values()))]
+    for name, forbidden in names:
+        if found := next((letter for letter in forbidden if letter in name), None):
+            what = f"a path or flag of task {task.name} holds {'a bar (|)' if found == '|' else 'a line break'}: {name!r}"
+            raise GatesError(what, hint="ninja can't build it: rename the folder or file, or change nvcc_flags")
+
+
+def check_build_root(build_root: Path) -> None:
+    """Raise the GatesError of ``build`` where a build folder can't be made below ``build_root``; makes nothing."""
+    path = Path(build_root).resolve()
+    while not os.path.lexists(path) and path != path.parent:
+        path = path.parent
+    if not path.is_dir():
+        raise _unwritable(path, "not a directory")
+    if not os.access(path, os.W_OK | os.X_OK):
+        raise _unwritable(path, "permission denied")
 
 
 def _make_folders(folder: Path, plans: list[_Plan]) -> None:

@@ -20,8 +20,11 @@ _HOST = re.compile(r"unsupported GNU version|Failed to preprocess host compiler|
 _MEMORY = re.compile(
     r"cannot allocate memory|virtual memory exhausted|out of memory|resource temporarily unavailable|bad_alloc|MemoryError|failed to map segment", re.IGNORECASE
 )
+_PLACE = re.compile(r"^(?P<file>[^\s:(][^:(]*)(?::(?P<line>\d+)(?::\d+)?:|\((?P<number>\d+)\)\s*:)\s*(?P<text>(?:\w+ )?error\b.*)$", re.IGNORECASE)
+_FOLDERS = re.compile(r"(?<![\w.])/(?:[^\s/:'\"`()]+/)+")
 _UNSUPPORTED = re.compile(r"^error: (?P<what>.*the emulator does not support .*)$", re.MULTILINE)
 _LINES = 5
+_SENTENCE = 200  # characters
 
 
 @dataclass(frozen=True)
@@ -38,13 +41,29 @@ class Failure:
 
     @property
     def sentence(self) -> str:
-        """The failure in one sentence."""
+        """The failure in one sentence of at most 200 characters, with the compiler's first ``file:line`` where it gave one."""
+        return _shortened(self._sentence())
+
+    def _sentence(self) -> str:
         if self.missing_tool:
             return self.cause
         if self.unsupported:
             return self.unsupported
         what = self.command.split(" ", 1)[0].rsplit("/", 1)[-1] if self.command else "ninja"
-        return f"{what} failed ({self.cause})" + (f": {self.errors[0]}" if self.errors else "")
+        return f"{what} failed ({self.cause})" + (f": {_first_error(self.errors)}" if self.errors else "")
+
+
+def _first_error(errors: Sequence[str]) -> str:
+    """``k.cu:12: error: …`` of the first line that names a place, else the first line; folders are left out."""
+    placed = next((match for match in map(_PLACE.match, errors) if match), None)
+    if placed is None:
+        return _FOLDERS.sub("", errors[0])
+    name = placed["file"].replace("\\", "/").rpartition("/")[2]
+    return f"{name}:{placed['line'] or placed['number']}: {_FOLDERS.sub('', placed['text'])}"
+
+
+def _shortened(text: str) -> str:
+    return text if len(text) <= _SENTENCE else f"{text[: _SENTENCE - 1].rstrip()}…"
 
 
 def missing_tool(name: str, toolchain: Toolchain) -> Failure | None:

@@ -15,7 +15,8 @@ from static_kit import CXX, calls, make_task, not_root, program, stub_toolchain
 
 from gates.errors import GatesError
 from gates.records import from_json
-from gates.run.build import BuildResult, build, job_count
+from gates.run.build import BuildResult, build, check_build_root, job_count
+from gates.run.build_failure import Failure
 from gates.run.static import collect
 from gates.run.toolchain import find_toolchain
 
@@ -254,6 +255,52 @@ def test_a_file_where_the_build_folder_should_be_is_one_error(tmp_path: Path, st
     with pytest.raises(GatesError, match="can't write the build folder") as caught:
         make(tmp_path, stub)
     assert "--build-dir" in (caught.value.hint or "")
+
+
+def test_check_build_root_says_so_beforehand_and_makes_nothing(tmp_path: Path) -> None:
+    check_build_root(tmp_path / "new" / "deep")
+    assert not list(tmp_path.iterdir())
+    (tmp_path / "file").write_text("in the way")
+    for root in (tmp_path / "file", tmp_path / "file" / "build"):
+        with pytest.raises(GatesError, match="can't write the build folder") as caught:
+            check_build_root(root)
+        assert str(tmp_path / "file") in caught.value.what and "--build-dir" in (caught.value.hint or "")
+
+
+@not_root
+def test_check_build_root_knows_a_read_only_folder(tmp_path: Path) -> None:
+    tmp_path.chmod(0o555)
+    with pytest.raises(GatesError, match="permission denied"):
+        check_build_root(tmp_path / "build")
+
+
+@pytest.mark.parametrize(("folder", "changes"), [
+    ("a|b", {}), ("a\nb", {}), ("a", {"nvcc_flags": ("-DX=1\n",)}), ("a", {"nvcc_flags": ("-DX=1\r",)}),
+])
+def test_names_that_ninja_can_t_hold_are_refused(tmp_path: Path, stub: Path, folder: str, changes: dict) -> None:
+    (tmp_path / folder).mkdir()
+    task = make_task(tmp_path / folder, **changes)
+    with pytest.raises(GatesError, match="ninja can't|holds a") as caught:
+        build(task, stub_toolchain(stub), tmp_path / "build", want=DEVICE)
+    assert repr(str((changes.get("nvcc_flags") or task.sources)[0])) in caught.value.what and caught.value.exit_code == 2
+    assert not (tmp_path / "build").exists()
+
+
+def test_a_bar_in_a_flag_or_build_folder_is_built(tmp_path: Path, stub: Path) -> None:
+    task = make_task(tmp_path, nvcc_flags=('-DX="a|b"',))
+    assert not build(task, stub_toolchain(stub), tmp_path / "b|c\nd", want=DEVICE).failures
+
+
+@pytest.mark.parametrize(("errors", "ends"), [
+    (("/a b/c/k.cu(12): error: no storage class",), "k.cu:12: error: no storage class"),
+    (("nvcc fatal   : unsupported gpu", "/a/k.cu:7:3: error: in /usr/include/x.h"), "k.cu:7: error: in x.h"),
+    (("/a/b/k.cuh:3:10: fatal error: none.h: No such file or directory",), "k.cuh:3: fatal error: none.h: No such file or directory"),
+    (("/usr/bin/ld: /a/k.o: undefined reference to `f'",), "ld: k.o: undefined reference to `f'"),
+    (("k.cu(1): error: " + "x" * 500,), "x…"),
+])
+def test_the_sentence_of_a_failure_is_short_and_names_the_place(errors: tuple, ends: str) -> None:
+    sentence = Failure("/usr/bin/nvcc -c k.cu", "exit 2", errors).sentence
+    assert sentence.startswith("nvcc failed (exit 2): ") and sentence.endswith(ends) and len(sentence) <= 200
 
 
 @pytest.mark.parametrize("value", ["0", "-1", "two", "1.5", "٣"])

@@ -3,15 +3,18 @@
 from __future__ import annotations
 
 import json
+import sys
 from pathlib import Path
 
 import jsonschema
 import pytest
 from correctness_kit import LIMITS, compile_planted, gate, side
 
+from gates.errors import GatesError
 from gates.judge import correctness as judge
 from gates.parse import correctness as parse
 from gates.records import Status, from_json, to_json
+from gates.run.sanitizer import write_cases
 
 SCHEMA = Path(parse.__file__).parent.parent / "schemas" / "correctness.schema.json"
 
@@ -63,6 +66,25 @@ def test_honest_kernel_in_a_real_process(library: Path, tmp_path: Path) -> None:
     _check_schema(evidence)
     again = from_json(parse.CorrectnessEvidence, json.loads(json.dumps(to_json(evidence))), "correctness.json")
     assert again == evidence and judge.judge(again, LIMITS) == result
+
+
+def limited_python(folder: Path, kib: int) -> str:
+    """An interpreter that can write no file larger than ``kib``."""
+    script = folder / "limited-python"
+    script.write_text(f'#!/bin/sh\nulimit -f {kib * 2}\nexec {sys.executable} "$@"\n')  # dash counts in 512 bytes
+    script.chmod(0o755)
+    return str(script)
+
+
+def test_a_result_file_that_can_t_be_written_is_no_verdict(library: Path, tmp_path: Path) -> None:
+    with pytest.raises(GatesError, match="can't write .*candidate.0.jsonl: File too large") as caught:
+        gate(tmp_path, side(library, "honest"), python=limited_python(tmp_path, 4))
+    assert caught.value.exit_code == 2 and "ulimit -f" in (caught.value.hint or "")
+
+
+def test_a_case_file_that_can_t_be_written_is_no_verdict(library: Path, tmp_path: Path) -> None:
+    with pytest.raises(GatesError, match="can't write .*small.seed0.case: File too large"):
+        write_cases(side(library, "honest"), ["small"], work=tmp_path, limit_s=60, python=limited_python(tmp_path, 4))
 
 
 def _check_schema(evidence: parse.CorrectnessEvidence) -> None:

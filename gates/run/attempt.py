@@ -6,6 +6,7 @@ carries the nonce of the job. Nothing that the process prints counts; it is kept
 
 from __future__ import annotations
 
+import contextlib
 import json
 import os
 import secrets
@@ -74,7 +75,8 @@ def attempt(
     """Run ``job`` through ``folder/runner.py``; job file, result file and log are ``work/<name>.*``.
 
     ``prefix`` is what goes before the interpreter (a tool and its options), ``env`` the whole
-    environment. Raises GatesError where the task has no runner.py.
+    environment. Raises GatesError where the task has no runner.py, and where the runner could not write
+    its results: that says nothing about the kernel.
     """
     runner = Path(folder) / "runner.py"
     if not runner.is_file():
@@ -83,40 +85,67 @@ def attempt(
     nonce = secrets.token_hex(16)
     result, job_path = work / f"{name}.jsonl", work / f"{name}.job.json"
     result.unlink(missing_ok=True)
-    jsonio.write(job_path, {**job, "nonce": nonce, "result": str(result)})
+    jsonio.write(job_path, {**job, "nonce": nonce, "result": str(result), "engine": os.getpid()})
     finished = process.run(
         [*prefix, python, runner, "--job", job_path],
         limit_s=limit_s, cwd=work, env=_importable(os.environ if env is None else env), log=work / f"{name}.log",
     )
-    return Attempt(
+    tried = Attempt(
         nonce, finished.returncode, finished.cause, finished.timed_out, round(finished.wall_s, 3),
         _lines(result), finished.output[-_KEPT_OUTPUT:],
     )
+    if any(line.get("unwritable") for line in tried.own()) and (refusal := tried.refusal()) is not None:
+        raise refusal
+    return tried
+
+
+class ResultNotWritten(GatesError):
+    """The disk or a limit refuses the result file."""
+
+    def __init__(self, path: str, error: OSError) -> None:
+        reason = error.strerror or str(error)
+        super().__init__(f"can't write {path}: {reason}", hint="free some space, or lift a limit on file sizes (ulimit -f unlimited)")
 
 
 class ResultWriter:
     """The runner's side: JSON lines with the nonce, each on disk before the next thing happens.
 
-    As a context manager it writes an ``error`` line for a GatesError that passes through.
+    As a context manager it writes an ``error`` line for a GatesError that passes through. Where the
+    file itself can't be written, what it holds is given up for the room of that one line.
     """
 
     def __init__(self, job: Mapping[str, Any]) -> None:
-        self._nonce = job["nonce"]
-        self._descriptor = os.open(job["result"], os.O_WRONLY | os.O_CREAT | os.O_APPEND, 0o644)
+        self._nonce, self._path = job["nonce"], job["result"]
+        try:
+            self._descriptor = os.open(self._path, os.O_WRONLY | os.O_CREAT | os.O_APPEND, 0o644)
+        except OSError as error:
+            raise ResultNotWritten(self._path, error) from None
 
     def __enter__(self) -> ResultWriter:
         return self
 
     def __exit__(self, kind: Any, error: BaseException | None, trace: Any) -> None:
-        if isinstance(error, GatesError):
+        if isinstance(error, ResultNotWritten):
+            with contextlib.suppress(OSError, GatesError):
+                os.ftruncate(self._descriptor, 0)
+                self.write("error", what=error.what, hint=error.hint, unwritable=True)
+        elif isinstance(error, GatesError):
             self.write("error", what=error.what, hint=error.hint)
         os.close(self._descriptor)
 
     def write(self, kind: str, **data: Any) -> None:
-        """Append one line ``{"type": kind, "nonce": …, **data}`` and sync it; NaN raises ValueError."""
+        """Append one line ``{"type": kind, "nonce": …, **data}`` and sync it; NaN raises ValueError.
+
+        Raises ResultNotWritten where the file can't take the whole line.
+        """
         text = json.dumps({"type": kind, "nonce": self._nonce, **data}, allow_nan=False)
-        os.write(self._descriptor, text.encode() + b"\n")
-        os.fsync(self._descriptor)
+        left = text.encode() + b"\n"
+        try:
+            while left:  # a file that is nearly full takes a part before it refuses
+                left = left[os.write(self._descriptor, left) :]
+            os.fsync(self._descriptor)
+        except OSError as error:
+            raise ResultNotWritten(self._path, error) from None
 
 
 def _importable(env: Mapping[str, str]) -> dict[str, str]:

@@ -13,6 +13,7 @@ from typing import Any
 import torch
 
 from gates.run import accuracy, buffers
+from gates.run.attempt import ResultNotWritten
 from gates.run.launch import DeviceLost, Launched, Side
 
 _MEMORY = ("not enough memory", "can't allocate memory", "out of memory")
@@ -20,6 +21,8 @@ _MEMORY = ("not enough memory", "can't allocate memory", "out of memory")
 
 def check(side: Side, case: Mapping[str, Any], atols: Mapping[str, float | None], phase: Callable[[str], None]) -> dict[str, Any]:
     """The result record of ``case``; never raises for what the kernel or the problem does.
+
+    Raises ResultNotWritten, which ``phase`` raised: it is about this machine.
 
     The record holds ``lost: True`` where the CUDA context broke and the process must end.
 
@@ -34,6 +37,8 @@ def check(side: Side, case: Mapping[str, Any], atols: Mapping[str, float | None]
 
     try:
         record = _check(side, case, atols, begin)
+    except ResultNotWritten:
+        raise
     except DeviceLost as error:
         record = {"status": "crash", "message": str(error), "lost": True}
     except accuracy.ProblemError as error:

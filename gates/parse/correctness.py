@@ -210,7 +210,7 @@ def _death(attempt: Mapping[str, Any], phase: str) -> dict[str, str]:
     message = f"{attempt['cause']} while {during.get(phase, phase)}"
     if attempt["timed_out"]:
         return {"status": "timeout", "message": message}
-    if attempt["returncode"] == -9 and phase in ("inputs", "reference"):
+    if attempt["cause"] == "killed by SIGKILL" and phase in ("inputs", "reference"):
         return {"status": "no_memory", "message": f"{message}: the system ran out of memory"}
     if attempt["returncode"] == 0:
         return {"status": "missing", "message": f"the process ended without a result while {during.get(phase, phase)}"}

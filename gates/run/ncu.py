@@ -146,6 +146,6 @@ def _export(tool: str, report: Path) -> str | None:
         return None
     finished = process.run(
         [tool, "--import", report, "--csv", "--page", "raw", "--print-units", "base"],
-        limit_s=120, env={**os.environ, "LC_ALL": "C"},
+        limit_s=120, env={**os.environ, "LC_ALL": "C"}, whole=True,
     )
-    return finished.output
+    return None if finished.flooded else finished.output

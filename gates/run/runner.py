@@ -16,6 +16,7 @@ from pathlib import Path
 
 from gates import jsonio
 from gates.errors import EXIT_OK, GatesError
+from gates.run.process import die_with
 
 KINDS = ("describe", "correctness", "case", "timing")
 
@@ -40,6 +41,8 @@ def run_job(path: Path, folder: Path) -> int:
     kind = job.get("kind") if isinstance(job, dict) else None
     if kind not in KINDS:
         raise GatesError(f"{path}: job kind {kind!r} is not one of {', '.join(KINDS)}")
+    if isinstance(job.get("engine"), int):
+        die_with(job["engine"])
     importlib.import_module(f"gates.run.{kind}").execute(job, folder)
     return EXIT_OK
 

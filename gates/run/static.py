@@ -125,8 +125,8 @@ def demangle(names: Iterable[str], toolchain: Toolchain) -> dict[str, str]:
 
 
 def _output(argv: list[str]) -> str:
-    finished = process.run(argv, limit_s=_LIMIT_S)
-    if finished.returncode != 0:
+    finished = process.run(argv, limit_s=_LIMIT_S, whole=True)
+    if finished.returncode != 0 or finished.flooded:
         first = finished.output.strip().splitlines()[:1]
         raise GatesError(f"{Path(argv[0]).name} failed ({finished.cause})" + (f": {first[0]}" if first else ""))
     return finished.output

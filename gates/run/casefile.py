@@ -39,7 +39,9 @@ def write(path: Path, shape: str, seed: int, arguments: list[dict[str, Any]], co
             for argument in _buffers(arguments):
                 file.write(content[argument["name"]])
     except OSError as error:
-        raise GatesError(f"can't write {path}: {error.strerror}") from None
+        raise GatesError(
+            f"can't write {path}: {error.strerror}", hint="free some space, or lift a limit on file sizes (ulimit -f unlimited)"
+        ) from None
 
 
 def read(path: Path) -> CaseFile:

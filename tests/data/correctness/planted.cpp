@@ -69,6 +69,7 @@ ENTRY(knows_seeds) {  // first element of x under seeds 0, 1, 2
 }
 ENTRY(crashes_in_seed_1) { HONEST if (x[0] == SEED_1) std::raise(SIGSEGV); return 0; }
 ENTRY(hangs_in_seed_1) { HONEST if (x[0] == SEED_1) std::this_thread::sleep_for(std::chrono::hours(1)); return 0; }
+ENTRY(prints_without_end) { HONEST static char text[1 << 20]; for (;;) std::fwrite(text, 1, sizeof text, stdout); return 0; }
 ENTRY(exits_with_0) { HONEST std::printf("PASS 6/6\n{\"type\": \"done\"}\n"); std::fflush(stdout); _exit(0); }
 ENTRY(drops_the_last) { HONEST if (x[0] == SEED_2 && n > 1000) _exit(0); return 0; }
 ENTRY(past_the_heap) { HONEST out[n + GUARD] = 1.0f; return 0; }

@@ -349,7 +349,8 @@ def test_every_code_is_explained() -> None:
 
 def test_a_gain_that_two_loads_of_one_binary_may_show_is_no_gain() -> None:
     # The twin happens to lie like the baseline (no difference), the candidate does not: 0.25 % in every pair of the run,
-    # less than the event pair's share of a sample (1.5 of 500 us). Seen on a card with one binary under three names.
-    record = fed([10.0] * 20, [10.025] * 20)
-    assert judge(record, min_speedup_pct=0).code == "performance.within_noise"
-    assert judge(fed([10.0] * 20, [10.05] * 20), min_speedup_pct=0).status is Status.PASS
+    # less than one event pair's share of a sample (1.5 of 500 us). Seen on a card with one binary under three names,
+    # and once 0.3 %: both sides carry such a share, so 0.5 % is not told from none either.
+    for slower in (10.025, 10.05):
+        assert judge(fed([10.0] * 20, [slower] * 20), min_speedup_pct=0).code == "performance.within_noise"
+    assert judge(fed([10.0] * 20, [10.07] * 20), min_speedup_pct=0).status is Status.PASS

@@ -58,8 +58,12 @@ def tables(studies: Studies) -> str:
 def redecided(gate: Mapping[str, Any]) -> str:
     """The ruling on a stored gate at bar 0 % with the event pair's share counted: above, below or open."""
     taken = [math.log(two / one) for one, two in gate["block_medians_us"]]
-    sample_us = min(gate["launches"]["candidate"] * one for one, _ in gate["block_medians_us"])
-    found = decision.rule(taken, 0.0, gate["floor_pct"] + 100.0 * EMPTY_PAIR_US / sample_us, gate["seed"])
+    samples_us = (
+        min(gate["launches"]["candidate"] * one for one, _ in gate["block_medians_us"]),
+        min(gate["launches"]["baseline"] * two for _, two in gate["block_medians_us"]),
+    )
+    share_pct = sum(100.0 * EMPTY_PAIR_US / sample_us for sample_us in samples_us)
+    found = decision.rule(taken, 0.0, gate["floor_pct"] + share_pct, gate["seed"])
     return found.outcome if found else decision.OPEN
 
 
@@ -72,7 +76,7 @@ def _answers(studies: Studies) -> Iterator[tuple[str, ...]]:
                 yield (f"A/A at {size}, bar 0 %, {len(found)} gates", run, "0 or 1 of 50 \"faster\"", f"{wrong} \"faster\"", _holds(wrong <= 1, len(found) >= 25))
                 if wrong:
                     again = sum(redecided(one) == decision.ABOVE for one in found)
-                    yield (f"the same gates at {size} decided again from the pairs they took, event pair counted as noise", run, "0 or 1 of 50", f"{again} \"faster\"", _holds(again <= 1, True))
+                    yield (f"the same gates at {size} decided again from the pairs they took, under the rule now in force", run, "0 or 1 of 50", f"{again} \"faster\"", _holds(again <= 1, True))
             for truth, right in ((1.13, "fail"), (1.17, "pass")):
                 if found := gates.get(f"{size}, truth {truth:.2f}, bar 15 %"):
                     statuses = [one["status"] for one in found]

@@ -37,6 +37,7 @@ from gates.judge.decision import decide, exit_code
 from gates.render.console import Progress
 from gates.revision import revision
 from gates.run import device as devices
+from gates.run.build import build, check_build_root
 from gates.run.describe import describe
 from gates.run.toolchain import find_toolchain
 from gates.steps import Session, judge_step
@@ -81,6 +82,7 @@ def run_task(options: Options, progress: Progress) -> Outcome:
     task = find_task(options.task, options.toggles)
     baseline = load_baseline(task)
     profile, why, device = choose_profile(options.profile, options.device)
+    check_build_root(options.build_dir)
     shapes, seeds = options.shapes or task.shapes, options.seeds or task.seeds
     with RunDirectory(options.results, task.name) as directory, tempfile.TemporaryDirectory(prefix="gates-") as scratch:
         progress.step(f"{task.name}: reading the problem")
@@ -169,7 +171,6 @@ def profile_tasks(
     """The counters of each named task side by side, and the exit code: 3 where one could not be profiled."""
     from gates.parse.ncu import parse
     from gates.render.counters import counter_table
-    from gates.run.build import build
     from gates.run.ncu import run_ncu
 
     _, _, device = choose_profile("full", 0)

@@ -83,7 +83,9 @@ def load_task(
     folder = Path(folder).resolve()
     path = folder / "task.yaml"
     if not path.is_file():
-        raise GatesError(f"no task.yaml in {folder}", hint="name a task folder, or a task of `gates list`")
+        below = sorted(found.parent.name for found in folder.glob("*/task.yaml"))
+        hint = f"tasks in it: {', '.join(below)}" if below else "name a task folder, or a task of `gates list`"
+        raise GatesError(f"no task.yaml in {folder}", hint=hint)
     data, lines = yamlio.load(path)
     _check_schema(data, lines, path)
     _check_names(data["gates"], lines, path)

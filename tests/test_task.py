@@ -67,6 +67,11 @@ def test_a_fault_names_file_line_and_key(tmp_path: Path, changes: dict, expected
     assert "task.yaml:" in error.what
 
 
+def test_a_folder_of_tasks_names_them(tmp_path: Path) -> None:
+    write(tmp_path, "slow"), write(tmp_path, "fast")
+    assert error_of(tmp_path).hint == "tasks in it: fast, slow"
+
+
 def test_all_faults_of_a_file_are_named_at_once(tmp_path: Path) -> None:
     error = error_of(write(tmp_path, problme="x", seeds=[]), environ={})
     assert len(error.what.splitlines()) == 2

@@ -67,8 +67,10 @@ def _run(run: SanitizerRun, mode: str) -> list[Check]:
     if run.summary_errors:
         return [_check(run.tool, Status.FAIL, run.summary_errors, "finding", where, "the summary counts errors")]
     if run.unsupported:
-        code = "not_started" if mode == "emulator" else "not_supported"
-        return [_check(run.tool, Status.NOT_RUN, run.unsupported, code, where)]
+        if mode == "emulator":
+            detail = f"{run.unsupported}; the usual cause is a limit on virtual memory (ulimit -v)"
+            return [_check(run.tool, Status.NOT_RUN, detail, "not_started", where)]
+        return [_check(run.tool, Status.NOT_RUN, run.unsupported, "not_supported", where)]
     if run.timed_out:
         status = Status.FAIL if mode == "emulator" else Status.INCONCLUSIVE
         return [_check(run.tool, status, run.cause, "timeout", where)]

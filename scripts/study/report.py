@@ -44,13 +44,14 @@ def tables(studies: Studies) -> str:
         table(("asked", "run", "must be", "measured", "holds"), _answers(studies)),
         "True ratios of the chains: by interleaved rounds over all of a study's start (mean of block medians, cold), by the straight line "
         "time = floor + steps x step, and by the clock cycles that the kernel counts plus that floor at 1980 MHz.",
-        table(("size", "run", "pair", "steps", "rounds", "straight line", "cycles + floor"), _truths(studies), right=(3, 4, 5, 6)),
+        table(("size", "run", "steps of 1.00, 1.13, 1.17", "us of 1.00", "rounds", "straight line", "cycles + floor"), _truths(studies), right=(3,)),
     ]
     if usual := list(_usual(studies)):
-        parts += ["The usual ways on the same kernels: median ratio, and how many verdicts claim >= 1.15.",
+        parts += ["The usual ways on the same kernels, all of A and then all of B: the ratios that they found, and how many are on the wrong side of 1.15.",
                   table(("way", "size", "run", *(f"true {name}" for name in ("1.00", "1.13", "1.17"))), usual)]
     if checks := list(_crosscheck(studies)):
-        parts += ["One kernel's time by other tools, in us.", table(("size", "run", "by", "us"), checks, right=(3,))]
+        parts += ["One kernel's time by other tools and by the gate, in us.",
+                  table(("tool", "beside", "size", "run", "tool", "gate", "difference", ""), checks, right=(4, 5, 6, 7))]
     parts.append("Left out for want of device time: " + "; ".join(_left_out(studies)) + ".")
     return "\n\n".join(part.rstrip("\n") for part in parts) + "\n"
 
@@ -98,32 +99,48 @@ def _truths(studies: Studies) -> Iterator[tuple[str, ...]]:
     for run, study in studies.items():
         floor = study["fit"]["floor_us"]
         for size, sides in study["truth"].items():
-            base = sides["1.00"]
-            for name, side in sides.items():
-                cycles = (floor + side["cycles"] / 1980.0) / (floor + base["cycles"] / 1980.0)
-                rounds = f"{side['us']:.2f} us" if name == "1.00" else f"{side['ratio']:.4f}"
-                yield (size, run, name, str(side["steps"]), rounds, f"{side['ratio_by_fit']:.4f}", f"{cycles:.4f}")
+            base, others = sides["1.00"], [sides[name] for name in ("1.13", "1.17")]
+            cycles = [(floor + side["cycles"] / 1980.0) / (floor + base["cycles"] / 1980.0) for side in others]
+            yield (
+                size, run, ", ".join(str(side["steps"]) for side in (base, *others)), f"{base['us']:.2f}",
+                *(", ".join(f"{ratio:.4f}" for ratio in ratios) for ratios in (
+                    [side["ratio"] for side in others], [side["ratio_by_fit"] for side in others], cycles)),
+            )
 
 
-def _usual(studies: Studies) -> Iterator[tuple[str, ...]]:
+def usual_ratios(studies: Studies) -> Iterator[tuple[str, str, str, dict[str, list[float]]]]:
+    """(way, size, run, {truth: ratios found}) of the usual ways, and of the gate itself at the same sizes."""
     for run, study in studies.items():
         for size, by_truth in study["usual"].items():
             for way in next(iter(by_truth.values()))[0]:
-                cells = []
-                for name in ("1.00", "1.13", "1.17"):
-                    seen = [one[way] for one in by_truth.get(name, [])]
-                    cells.append(f"{statistics.median(seen):.3f} ({sum(ratio >= 1.15 for ratio in seen)} of {len(seen)})" if seen else "-")
-                yield (way, size, run, *cells)
+                yield way, size, run, {name: [one[way] for one in found] for name, found in by_truth.items()}
+    for run, study in studies.items():
+        for size in plan.MAIN:
+            names = {f"{truth:.2f}": f"{size}, truth {truth:.2f}, bar {bar} %" for truth, bar in ((1.0, 0), (1.13, 15), (1.17, 15))}
+            found = {truth: [one["ratio"] for one in study["gates"].get(name, [])] for truth, name in names.items()}
+            if any(found.values()):
+                yield "this gate", size, run, found
+
+
+def _usual(studies: Studies) -> Iterator[tuple[str, ...]]:
+    for way, size, run, found in usual_ratios(studies):
+        cells = []
+        for name in ("1.00", "1.13", "1.17"):
+            seen = found.get(name, [])
+            wrong = sum((ratio >= 1.15) != (name == "1.17") for ratio in seen)
+            cells.append(f"{min(seen):.3f} to {max(seen):.3f}; {wrong} of {len(seen)}" if seen else "-")
+        yield (way, size, run, *cells)
 
 
 def _crosscheck(studies: Studies) -> Iterator[tuple[str, ...]]:
+    """A row a tool and size: its time, the gate's of the same kind, and how far they are apart."""
+    pairs = (("CUPTI, cold", "gate, cold"), ("CUPTI, warm", "gate, warm"), ("NVBench, cold", "gate, single launches"), ("NVBench, batch", "gate, warm"))
     for run, study in studies.items():
-        for size, found in study.get("crosscheck", {}).items():
-            for tool, value in found.items():
-                if tool != "steps":
-                    yield (size, run, tool, f"{value:.3f}" if isinstance(value, float) else str(value))
-        for name, value in study.get("empty", {}).items():
-            yield ("empty", run, name, f"{value:.3f}")
+        for other, own in pairs:
+            for size, found in study.get("crosscheck", {}).items():
+                us, gate = found.get(other), found[own]
+                if isinstance(us, float):
+                    yield (other, own, size, run, f"{us:.2f}", f"{gate:.2f}", f"{gate - us:+.2f}", f"{100 * (gate / us - 1):+.1f} %")
 
 
 def _left_out(studies: Studies) -> list[str]:

@@ -92,10 +92,7 @@ def _build(task: Task, found: devices.DeviceInfo | None, build_dir: Path) -> dic
     failure, library = result.failure(kind), result.path(kind)
     if library is None:
         raise GatesError(failure.sentence if failure else f"{task.name} was not built", hint=failure.hint if failure else None, exit_code=EXIT_FAIL)
-    return {
-        "name": task.name, "library": str(library), "entry": task.entry, "folder": str(task.folder),
-        "problem": task.problem, "emulated": found is None,
-    }
+    return task.side(library, emulated=found is None)
 
 
 def _timing(task: Task, side: dict[str, Any], shape: str, cuda: str, iters: int, work: Path) -> str:

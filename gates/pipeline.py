@@ -55,6 +55,8 @@ class Options:
     profile: str = "auto"
     shapes: tuple[str, ...] | None = None
     seeds: tuple[int, ...] | None = None
+    inputs: tuple[str, ...] = ()
+    thorough: bool = False
     device: int = 0
     toggles: Mapping[str, str] = dataclasses.field(default_factory=dict)
     results: Path = Path("results")
@@ -87,11 +89,11 @@ def run_task(options: Options, progress: Progress) -> Outcome:
     with RunDirectory(options.results, task.name) as directory, tempfile.TemporaryDirectory(prefix="gates-") as scratch:
         progress.step(f"{task.name}: reading the problem")
         wanted = dict.fromkeys([*shapes, *_timed_shape(task)])
-        sizes = describe(task.folder, task.problem, tuple(wanted), work=Path(scratch), limit_s=task.time_limit_s)
+        sizes = describe(task.folder, task.problem, tuple(wanted), work=Path(scratch), limit_s=task.time_limit_s, inputs=options.inputs)
         toolchain = find_toolchain()
         info = RunInfo(
-            SCHEMA_VERSION, __version__, _task_info(task, sizes, shapes, seeds),
-            _task_info(baseline, sizes, shapes, seeds) if baseline else None,
+            SCHEMA_VERSION, __version__, _task_info(task, sizes, shapes, seeds, options.inputs),
+            _task_info(baseline, sizes, shapes, seeds, options.inputs) if baseline else None,
             profile, why, CPU_GATES if profile == "cpu" else GATES, revision(task.folder),
             tuple(portable(part, project_root(task.folder)) for part in options.argv),
             {name: tool.version if (tool := toolchain.get(name)) else None for name in toolchain.tools},
@@ -99,6 +101,7 @@ def run_task(options: Options, progress: Progress) -> Outcome:
         )
         session = Session(
             task, baseline, shapes, seeds, toolchain, device, directory, Path(scratch), options.build_dir, options.jobs, progress,
+            inputs=options.inputs, thorough=options.thorough,
         )
         session.build()
         results = []
@@ -134,17 +137,21 @@ def _timed_shape(task: Task) -> tuple[str, ...]:
     return (shape,) if shape else ()
 
 
-def _task_info(task: Task, sizes: Mapping[str, dict[str, int]], shapes: tuple[str, ...], seeds: tuple[int, ...]) -> TaskInfo:
+def _task_info(
+    task: Task, sizes: Mapping[str, dict[str, int]], shapes: tuple[str, ...], seeds: tuple[int, ...], inputs: tuple[str, ...]
+) -> TaskInfo:
     overrides: dict[str, Any] = dict(task.overrides)
     problem = task.problem_file()
     if set(shapes) != set(task.shapes):
         overrides["shapes"] = ",".join(shapes)
     if set(seeds) != set(task.seeds):
         overrides["seeds"] = ",".join(map(str, seeds))
+    if inputs:
+        overrides["inputs"] = ",".join(inputs)
     return TaskInfo(
         task.name, task.title, task.digest(), task.problem, task.kernels, dict(task.toggles), overrides, task.arch,
         dict(sizes), seeds, {gate: dict(limits) for gate, limits in task.gates.items()}, dict(task.not_applicable),
-        sha256(problem) if problem else None, shapes,
+        sha256(problem) if problem else None, shapes, inputs,
     )
 
 
@@ -183,12 +190,8 @@ def profile_tasks(
         failure = built.failure("device")
         if failure is not None:
             raise GatesError(f"{task.name}: {failure.sentence}", hint=failure.hint or None, exit_code=EXIT_FAIL)
-        side = {
-            "name": task.name, "library": str(built.path("device")), "entry": task.entry, "folder": str(task.folder),
-            "problem": task.problem, "emulated": False,
-        }
         raw = run_ncu(
-            side, task.kernels, shape=shape or task.gates["performance"].get("shape", task.shapes[-1]), chip=device.arch,
+            task.side(built.path("device"), emulated=False), task.kernels, shape=shape or task.gates["performance"].get("shape", task.shapes[-1]), chip=device.arch,
             work=(out / task.name).resolve(), limit_s=task.time_limit_s, ncu=tool.path if tool else None, seed=seed,
         )
         found.append(parse(raw))

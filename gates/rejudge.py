@@ -20,20 +20,14 @@ import yaml
 
 from gates.errors import GatesError
 from gates.evidence import RunInfo, Verdict, read_record
-from gates.facts.ncu_metrics import METRICS
 from gates.judge.decision import EXIT_CODES, Decision, decide
 from gates.judging import rejudge
-from gates.parse.sass import CLASSES
 from gates.records import GateResult
-from gates.task import GATES, nearest
+from gates.task import GATES, known_names, nearest
 from gates.verify import require_sound_files
 
 _SCHEMA = Path(__file__).parent / "schemas" / "task.schema.json"
 _COUNTED = (("correctness", "bad_atol"), ("correctness", "end_to_end", "bad_atol"))
-_NAMES = {
-    ("sass", "require"): tuple(CLASSES), ("ncu", "min"): tuple(METRICS), ("ncu", "max"): tuple(METRICS),
-    ("ncu", "steady"): tuple(f"{name}_pct" for name in METRICS),
-}
 _EXPONENT = re.compile(r"[-+]?[0-9]+(\.[0-9]*)?[eE][-+]?[0-9]+")  # YAML 1.1 takes 1e-3 for text
 
 Limits = dict[str, dict[str, Any]]
@@ -114,7 +108,7 @@ def _require_known(path: tuple[str, ...], schema: Mapping[str, Any]) -> None:
         if key in known:
             node = known[key]
         elif isinstance(others, dict):
-            names = _NAMES.get(path[:depth], ())
+            names = known_names().get(path[:depth], ())
             if names and key not in names:
                 raise GatesError(f"--set {'.'.join(path)}: {'.'.join(path[:depth])} can't name {key!r}", hint=nearest(key, names))
             node = others

@@ -283,10 +283,7 @@ def _compiled_static(
 
 
 def _side(task: Task, result: BuildResult, kind: str) -> dict[str, Any]:
-    return {
-        "name": task.name, "library": str(result.path(kind)), "entry": task.entry, "folder": str(task.folder),
-        "problem": task.problem, "emulated": kind != "device",
-    }
+    return task.side(result.path(kind), emulated=kind != "device")
 
 
 def _run_here(task: Task, result: BuildResult, work: Path) -> GateResult:

@@ -52,6 +52,8 @@ class Session:
     build_dir: Path
     jobs: int | None
     progress: Progress
+    inputs: tuple[str, ...] = ()
+    thorough: bool = False
     builds: dict[str, BuildResult] = field(default_factory=dict)
     results: dict[str, GateResult] = field(default_factory=dict)
     _texts: dict[str, StaticTexts] = field(default_factory=dict)
@@ -90,10 +92,7 @@ class Session:
 
     def side(self, task: Task, kind: str) -> dict[str, Any]:
         """The task's library as runner jobs name it; ``kind`` is device, emulator or emulator_asan."""
-        return {
-            "name": task.name, "library": str(self.builds[task.name].path(kind)), "entry": task.entry,
-            "folder": str(task.folder), "problem": task.problem, "emulated": kind != "device",
-        }
+        return task.side(self.builds[task.name].path(kind), emulated=kind != "device")
 
     def missing(self, gate: str, kind: str) -> GateResult | None:
         """The verdict of a gate whose library was not built; None where it was."""
@@ -189,12 +188,13 @@ def _correctness(session: Session) -> GateResult | None:
         return missing
     task, limits = session.task, session.task.gates["correctness"]
     match = limits.get("match_baseline") and session.baseline and session.builds[session.baseline.name].path(kind)
-    session.progress.step(f"{task.name}: correctness, {len(session.shapes)} shapes x {len(session.seeds)} seeds on the {kind}")
+    more = f" x inputs {', '.join(session.inputs)}" if session.inputs else ", with all edge shapes" if session.thorough else ""
+    session.progress.step(f"{task.name}: correctness, {len(session.shapes)} shapes x {len(session.seeds)} seeds{more} on the {kind}")
     raw = run_correctness(
         session.side(task, kind), session.shapes, session.seeds, work=session.scratch / "correctness",
         limit_s=task.time_limit_s, device=session.cuda,
         baseline=session.side(session.baseline, kind) if match and session.baseline else None,
-        extra_seeds=(draw_seed(),), bad_atol=limits.get("bad_atol"),
+        extra_seeds=(draw_seed(),), inputs=session.inputs, thorough=session.thorough, bad_atol=limits.get("bad_atol"),
         end_to_end_bad_atol=limits.get("end_to_end", {}).get("bad_atol"),
     )
     session.write("correctness.json", correctness_evidence.parse(raw))

@@ -45,6 +45,13 @@ class Task:
     nvcc_flags: tuple[str, ...] = ()
     time_limit_s: float = 300.0
 
+    def side(self, library: Path | None, *, emulated: bool) -> dict[str, Any]:
+        """The task with a library of its kernel, as runner jobs take it (candidate, baseline or alone)."""
+        return {
+            "name": self.name, "library": str(library), "entry": self.entry, "folder": str(self.folder),
+            "problem": self.problem, "emulated": emulated,
+        }
+
     def problem_file(self) -> Path | None:
         """The file of the problem module, looked for as its import does; None where it lies elsewhere."""
         for root in (self.folder, *self.folder.parents):
@@ -191,18 +198,23 @@ def _find_source(name: str, folder: Path, path: Path, line: int) -> Path:
     )
 
 
-def _check_names(gates: Mapping[str, Any], lines: Mapping[yamlio.Place, int], path: Path) -> None:
-    """Raise GatesError for a counter or an instruction class that no table knows."""
+def known_names() -> dict[tuple[str, str], tuple[str, ...]]:
+    """What may be named under gates.<gate>.<key>: instruction classes and counters, by (gate, key)."""
     from gates.facts.ncu_metrics import METRICS
     from gates.parse.sass import CLASSES
 
-    sass, ncu = gates.get("sass", {}), gates.get("ncu", {})
-    named = [("sass", key, name, CLASSES) for key in ("require", "forbid") for name in sass.get(key, ())]
-    named += [("ncu", key, name.removesuffix("_pct") if key == "steady" else name, METRICS)
-              for key in ("rises", "steady", "min", "max") for name in ncu.get(key, ())]
+    return {
+        **{("sass", key): tuple(CLASSES) for key in ("require", "forbid")},
+        **{("ncu", key): tuple(METRICS) for key in ("rises", "min", "max")},
+        ("ncu", "steady"): tuple(f"{name}_pct" for name in METRICS),
+    }
+
+
+def _check_names(gates: Mapping[str, Any], lines: Mapping[yamlio.Place, int], path: Path) -> None:
+    """Raise GatesError for a counter or an instruction class that no table knows."""
     problems = [
         f"{path}:{lines.get(('gates', gate, key), 1)}: gates.{gate}.{key}: unknown name {name!r} ({nearest(name, known)})"
-        for gate, key, name, known in named if name not in known
+        for (gate, key), known in known_names().items() for name in gates.get(gate, {}).get(key, ()) if name not in known
     ]
     if problems:
         raise GatesError("\n".join(problems), hint="docs/writing-a-task.md lists the names")

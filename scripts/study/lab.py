@@ -209,8 +209,7 @@ def _chain(library: Path) -> dict[str, Any]:
 def _side(task: Task, library: Path | None) -> dict[str, Any]:
     if library is None:
         raise GatesError(f"{task.name} was not built")
-    return {"name": task.name, "library": str(library), "entry": task.entry, "folder": str(task.folder),
-            "problem": task.problem, "emulated": False}
+    return task.side(library, emulated=False)
 
 
 def _job(

@@ -18,6 +18,7 @@ from gates.run.timing import run_timing
 pytestmark = pytest.mark.gpu
 DATA = Path(__file__).parent / "data" / "timing"
 LIMITS = {"shape": "wide", "min_speedup_pct": 15, "metrics": ["p50", "p90", "mean"], "max_std_us": 10}
+BACKENDS = "\n\ndef backends(inputs, shape):\n    return {'torch copy': inputs['x'].clone}\n"
 OUTPUTS = {"max_abs_err": 1e-6, "mean_abs_err": 1e-6, "bad_pct": 0.0, "bad_atol": 1e-6}
 
 
@@ -29,7 +30,8 @@ def built(tmp_path_factory):
     folder = tmp_path_factory.mktemp("chain")
     root = Path(__file__).parent.parent
     (folder / "runner.py").write_text(f"import sys\nsys.path.insert(0, {str(root)!r})\nfrom gates.run.runner import main\nmain(__file__)\n")
-    shutil.copy(DATA / "chaining.py", folder)
+    problem = (root / "scripts" / "study" / "chaining.py").read_text(encoding="utf-8")
+    (folder / "chaining.py").write_text(problem + BACKENDS, encoding="utf-8")
     made: dict[tuple[int, int], dict] = {}
 
     def side(steps: int, fault: int = 0) -> dict:

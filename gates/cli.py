@@ -78,13 +78,16 @@ def build(task: str, toggles: tuple[str, ...], build_dir: Path, jobs: int | None
               help="Gates to ask for: cpu needs no device, full needs one.")
 @click.option("--shapes", help="Comma-separated shapes instead of the task's; such a run can't be merge.")
 @click.option("--seeds", help="Comma-separated seeds instead of the task's; such a run can't be merge.")
+@click.option("--inputs", help="Comma-separated input families, or default: try these on the shapes and seeds and nothing else, "
+              "to replay a case; such a run can't be merge.")
+@click.option("--thorough", is_flag=True, help="Try all edge shapes, and the input families on more shapes and seeds.")
 @click.option("--device", type=click.IntRange(min=0), default=0, show_default=True, help="CUDA device index.")
 @TOGGLE
 @RESULTS
 @BUILD_DIR
 @JOBS
-def run(task: str, profile: str, shapes: str | None, seeds: str | None, device: int, toggles: tuple[str, ...],
-        results: Path, build_dir: Path, jobs: int | None) -> None:
+def run(task: str, profile: str, shapes: str | None, seeds: str | None, inputs: str | None, thorough: bool, device: int,
+        toggles: tuple[str, ...], results: Path, build_dir: Path, jobs: int | None) -> None:
     """Build TASK, judge it by its gates against its baseline, write a run directory.
 
     TASK is a name of `gates list`, the part before its first underscore, or a path to a task folder.
@@ -94,8 +97,11 @@ def run(task: str, profile: str, shapes: str | None, seeds: str | None, device: 
     from gates.pipeline import Options, run_task
     from gates.render.console import Progress, verdict_table
 
+    if inputs is not None and thorough:
+        raise GatesError("--inputs and --thorough exclude each other", hint="--inputs tries the named cases and nothing else")
     options = Options(
-        task=task, profile=profile, shapes=_list(shapes), seeds=_numbers(seeds, "--seeds"), device=device,
+        task=task, profile=profile, shapes=_list(shapes), seeds=_numbers(seeds, "--seeds"), inputs=_list(inputs) or (),
+        thorough=thorough, device=device,
         toggles=_toggles(toggles), results=results, build_dir=build_dir, jobs=jobs, argv=tuple(sys.argv[1:]),
     )
     with Progress() as progress:

@@ -45,6 +45,7 @@ class TaskInfo:
     not_applicable: dict[str, str]
     problem_sha256: str | None = None  # of the problem module's file
     judged_shapes: tuple[str, ...] = ()  # those of ``shapes`` that correctness runs on every seed; empty: all
+    judged_inputs: tuple[str, ...] = ()  # named from outside: correctness runs these and nothing else
 
 
 @dataclass(frozen=True)

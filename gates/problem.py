@@ -15,14 +15,25 @@ and may have:
     end_to_end(inputs, shape) -> {output name: tensor}: what a user would have without the kernel's
                 input format, judged with limits of its own
     backends(inputs, shape) -> {name: callable}: other implementations, timed beside for context
-    ODD_SHAPES  names of SHAPES with tails, tried by the sanitizer gate
+    ODD_SHAPES  names of SHAPES with tails, tried in every run and by the sanitizer gate
+    EDGE_SHAPES names of SHAPES, tried with ``gates run --thorough``: sizes around each tile, batches and heads
+    INPUT_FAMILIES {name: callable(shape, seed, device) -> inputs as make_inputs gives them}: inputs of a
+                special kind, e.g. all keys equal; make_inputs itself goes by the name "default"
+    FAMILY_SHAPES names of SHAPES on which the families are tried: the first one in every run, all of them with
+                ``--thorough``. Left out: the first of ODD_SHAPES, or else the first of SHAPES
+    error_bound(inputs, shape) -> {output name: float64 CPU tensor}: the largest error, element by
+                element, that rounding in the formats explains; for the limit max_err_over_bound
+    null_outputs(inputs, shape) -> {name: {output name: tensor}}: answers that a kernel would give which
+                leaves out the work; each must fail wherever the kernel passes
+    AXES        {output name: names of its axes}, e.g. {"out": ("B", "H", "S", "D")}, to say where errors lie
 """
 
 from __future__ import annotations
 
 import importlib
+import re
 import sys
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from pathlib import Path
 from types import ModuleType
 from typing import Any
@@ -30,12 +41,17 @@ from typing import Any
 from gates.errors import GatesError
 
 REQUIRED = ("SHAPES", "ARGUMENTS", "make_inputs", "make_outputs", "reference")
+DEFAULT_INPUTS = "default"  # what make_inputs gives
+_SHAPE_LISTS = ("ODD_SHAPES", "EDGE_SHAPES", "FAMILY_SHAPES")
+_FUNCTIONS = ("work", "end_to_end", "backends", "error_bound", "null_outputs")
+_NAME = re.compile(r"[a-z][a-z0-9_]*")
 
 
 def load(name: str, folder: Path) -> ModuleType:
     """Import the problem module ``name``, found from the task's ``folder`` or an ancestor of it.
 
-    Raises GatesError where the module is missing, can't be imported or lacks a required name.
+    Raises GatesError where the module is missing, can't be imported, lacks a required name, or has an
+    optional one that is not what it should be.
     """
     folder = folder.resolve()
     first = name.split(".")[0]
@@ -57,7 +73,53 @@ def load(name: str, folder: Path) -> ModuleType:
             f"problem {name!r} ({module.__file__}) lacks {', '.join(missing)}",
             hint="see docs/writing-a-task.md for what a problem module holds",
         )
+    wrong = _wrong(module)
+    if wrong:
+        raise GatesError(f"problem {name!r} ({module.__file__}): {wrong}", hint="see docs/writing-a-task.md for what a problem module holds")
     return module
+
+
+def inputs_of(module: ModuleType, family: str, shape: Mapping[str, int], seed: int, device: str) -> dict[str, Any]:
+    """The inputs called ``family``: those of make_inputs for "default", else those of INPUT_FAMILIES."""
+    make = module.make_inputs if family == DEFAULT_INPUTS else module.INPUT_FAMILIES[family]
+    return make(shape, seed, device)
+
+
+def family_shapes(module: ModuleType) -> tuple[str, ...]:
+    """The shapes on which input families are tried."""
+    given = getattr(module, "FAMILY_SHAPES", ()) or getattr(module, "ODD_SHAPES", ())[:1]
+    return tuple(given) or tuple(module.SHAPES)[:1]
+
+
+def _wrong(module: ModuleType) -> str:
+    """What is wrong with the optional names of a problem; empty where nothing is."""
+    for name in _SHAPE_LISTS:
+        shapes = getattr(module, name, ())
+        if isinstance(shapes, str) or not isinstance(shapes, Sequence):
+            return f"{name} must be a tuple of names, not {type(shapes).__name__}"
+        unknown = [str(shape) for shape in shapes if shape not in module.SHAPES]
+        if unknown:
+            return f"{name} names {', '.join(unknown)}, which SHAPES does not have"
+        if len(set(shapes)) != len(shapes):
+            return f"{name} names a shape twice"
+    for name in _FUNCTIONS:
+        if not callable(getattr(module, name, len)):
+            return f"{name} must be a function"
+    families = getattr(module, "INPUT_FAMILIES", {})
+    if not isinstance(families, Mapping) or not all(callable(make) for make in families.values()):
+        return "INPUT_FAMILIES must map names to functions (shape, seed, device) -> inputs"
+    for name in families:
+        if name == DEFAULT_INPUTS or not isinstance(name, str) or not _NAME.fullmatch(name):
+            return f"INPUT_FAMILIES has the name {name!r}; names are lower case, like all_equal, and not {DEFAULT_INPUTS!r}"
+    axes = getattr(module, "AXES", {})
+    if not isinstance(axes, Mapping):
+        return "AXES must map each output to the names of its axes"
+    for output, names in axes.items():
+        if isinstance(names, str) or not isinstance(names, Sequence) or not all(isinstance(axis, str) for axis in names):
+            return f"AXES[{output!r}] must be a tuple of names"
+        if len(set(names)) != len(names):
+            return f"AXES[{output!r}] names an axis twice"
+    return ""
 
 
 def call_arguments(

@@ -31,7 +31,8 @@ class Check:
     ``name`` is the quantity (``registers``, ``max_abs_err``), ``where`` the thing it was seen on
     (``row_sum sm_89``, ``mission seed 2``). ``observed`` is None where nothing could be
     observed; such a check never passes. A check that does not pass carries a stable ``code`` that
-    ``gates explain`` knows, and a ``hint``: the usual cause and what to look at next.
+    ``gates explain`` knows, and a ``hint``: the usual cause and what to look at next. ``reproduce`` is
+    the command that shows the same failure again, where there is one.
     """
 
     name: str
@@ -42,6 +43,7 @@ class Check:
     where: str = ""
     code: str = ""
     hint: str = ""
+    reproduce: str = ""
 
     def __post_init__(self) -> None:
         if self.status is Status.PASS and self.observed is None:

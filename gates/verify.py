@@ -11,6 +11,7 @@ from gates.errors import GatesError
 from gates.evidence import RunInfo, Verdict, read_record, sha256
 from gates.judge.decision import GATES, Decision, decide
 from gates.judging import load_evidence, rejudge
+from gates.problem import DEFAULT_INPUTS
 from gates.records import GateResult, Status
 
 _SCHEMAS = Path(__file__).parent / "schemas"
@@ -145,9 +146,14 @@ def _check_consistency(run: Path) -> list[str]:
 
 
 def _case_problems(info: RunInfo, evidence: Any) -> list[str]:
-    headline = [(case.shape, case.seed) for case in evidence.cases if case.role == "headline"]
-    shapes = info.task.judged_shapes or tuple(info.task.shapes)
-    expected = {(shape, seed) for shape in shapes for seed in info.task.seeds}
+    task = info.task
+    if evidence.replay != bool(task.judged_inputs):
+        return ["correctness.json and run.json disagree about whether the inputs were named from outside"]
+    headline = [case.key for case in evidence.cases if evidence.replay or case.role == "headline"]
+    expected = {
+        (shape, seed, inputs) for shape in task.judged_shapes or tuple(task.shapes) for seed in task.seeds
+        for inputs in task.judged_inputs or (DEFAULT_INPUTS,)
+    }
     if set(headline) != expected or len(headline) != len(expected) or evidence.asked != len(expected):
         return [f"correctness.json holds {len(set(headline))} headline cases, run.json asks for {len(expected)}"]
     return []

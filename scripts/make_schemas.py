@@ -21,7 +21,7 @@ from gates.run.build import BuildResult
 
 FOLDER = Path(__file__).resolve().parent.parent / "gates" / "schemas"
 RECORDS = {"run": RunInfo, "verdict": Verdict, "ptxas": PtxasEvidence, "sass": SassEvidence, "build": BuildResult}
-LATER = {"problem_sha256", "judged_shapes"}  # fields that the first runs of schema version 1 do not have
+LATER = {"problem_sha256", "judged_shapes", "judged_inputs", "reproduce"}  # fields that the first runs of schema version 1 do not have
 ELSEWHERE = {"log_text"}  # a build's log is a file of its own
 TIMES = {"started", "ended"}
 UTC = r"^\d{4}-\d\d-\d\dT\d\d:\d\d:\d\d(\.\d+)?\+00:00$"

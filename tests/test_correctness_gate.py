@@ -83,7 +83,7 @@ def test_messages_name_the_place(library: Path, tmp_path: Path) -> None:
 
 
 def test_unwritten_elements_are_counted_exactly(library: Path, tmp_path: Path) -> None:
-    evidence, _ = gate(tmp_path, side(library, "unwritten_tail"), seeds=(0,), shapes=("small",), odd=False)
+    evidence, _ = gate(tmp_path, side(library, "unwritten_tail"), seeds=(0,), shapes=("small",), quick=False)
     assert evidence.cases[0].unwritten == {"out": 1000 - 7 * 128}
 
 

@@ -48,20 +48,20 @@ def test_a_hang_is_killed_and_the_rest_is_tried(library: Path, tmp_path: Path) -
 
 
 def test_endless_printing_is_killed_and_recorded(library: Path, tmp_path: Path) -> None:
-    evidence, result = gate(tmp_path, side(library, "prints_without_end"), shapes=("small",), seeds=(0,), odd=False)
+    evidence, result = gate(tmp_path, side(library, "prints_without_end"), shapes=("small",), seeds=(0,), quick=False)
     assert evidence.cases[0].message == "killed: printed more than 256 MiB while running the kernel"
     assert result.status is Status.FAIL and result.code == "correctness.crash"
     assert all(path.stat().st_size < 17 * 2**20 for path in tmp_path.iterdir())
 
 
 def test_exit_0_with_a_printed_pass_is_no_result(library: Path, tmp_path: Path) -> None:
-    evidence, result = gate(tmp_path, side(library, "exits_with_0"), shapes=("small",), seeds=(0, 1), odd=False)
+    evidence, result = gate(tmp_path, side(library, "exits_with_0"), shapes=("small",), seeds=(0, 1), quick=False)
     assert set(statuses(evidence).values()) == {"missing"}
     assert result.status is Status.FAIL and result.code == "correctness.missing_cases"
 
 
 def test_five_of_six_is_not_six(library: Path, tmp_path: Path) -> None:
-    evidence, result = gate(tmp_path, side(library, "drops_the_last"), shapes=("small", "tail"), odd=False)
+    evidence, result = gate(tmp_path, side(library, "drops_the_last"), shapes=("small", "tail"), quick=False)
     assert list(statuses(evidence).values()) == ["ok"] * 5 + ["missing"]
     assert result.status is Status.FAIL and result.code == "correctness.missing_cases"
     assert next(check for check in result.checks if check.name == "cases").observed == "5/6"

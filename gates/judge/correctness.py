@@ -1,15 +1,19 @@
 """Does the kernel compute the right thing, every time, and touch nothing else?
 
-Judged: every case of shapes x seeds (the headline, "6/6"), the problem's odd shapes and one fresh
-seed a run. First that the case ran and wrote finite numbers into every element of its outputs and
+Judged: every case of shapes x seeds (the headline, "6/6"), the problem's odd shapes, its special inputs, one
+fresh seed a run and, with ``--thorough``, its edge shapes. First that the case ran and wrote finite numbers into every element of its outputs and
 nothing anywhere else, twice with the same bits; then the errors against the float64 reference on
 the very same inputs, once more with a few input elements exchanged (an answer kept from an earlier
 launch does not fit those); then, where the problem has it, the end-to-end error with limits of its own.
 The latter judges the input format, which has no tail: on the headline cases alone, so that a fresh
 seed's luck with it never rejects a good kernel.
 
-A limit is kept by ``not (err <= limit)``, so NaN and absent figures fail. Limits that an output of
-zeros, or of the reference's mean, would keep judge nothing: such a case fails as too weak.
+A limit is kept by ``not (err <= limit)``, so NaN and absent figures fail. Which limits judge a case, and
+what a case is worth that a null answer passes too, says ``correctness_limits``.
+
+``max_err_over_bound``: the largest error over the error that rounding explains, element by element
+(the problem's ``error_bound``). An absolute limit passes anything where the outputs are small, and
+nothing where they are large; this one has no size of its own.
 
 ``match_baseline``: max and mean error at most ``1.25 x baseline + u x |reference|`` (its maximum or
 its mean), with u the unit roundoff of the output's format. The factor covers another order of
@@ -29,11 +33,11 @@ from collections.abc import Callable, Mapping, Sequence
 from typing import Any
 
 from gates.judge.correctness_codes import CODES
-from gates.parse.correctness import Case, CorrectnessEvidence, OutputErrors
+from gates.judge.correctness_limits import BOUND, FIGURES, compared, is_weak, limits_of, passed_by, weak_check
+from gates.parse.correctness import DEFAULT_INPUTS, Case, CorrectnessEvidence, OutputErrors
 from gates.records import Check, GateResult, Status, conclude
 
 FACTOR = 1.25
-FIGURES = ("max_abs_err", "mean_abs_err", "bad_pct")
 
 
 def judge(
@@ -50,19 +54,23 @@ def judge(
     per_case = [(case, _case(case, evidence, limits, others)) for case in evidence.cases]
     checks += _merge(check for _, found in per_case for check in found)
     checks += _seeds(evidence.cases)
-    good = sum(
-        case.role == "headline" and all(check.status is Status.PASS for check in found) for case, found in per_case
-    )
-    whole = f"{evidence.asked}/{evidence.asked}"
+    checks += weak_check(evidence.cases, limits)
+    weak = {case.key for case in evidence.cases if is_weak(case, limits)}
+    counted = [(case, found) for case, found in per_case if (evidence.replay or case.role == "headline") and case.key not in weak]
+    good = sum(all(check.status is Status.PASS for check in found) for _, found in counted)
+    asked = evidence.asked - (len(weak) if evidence.replay else 0)
+    if not asked:
+        checks.append(_inconclusive("too_weak", "cases", 0, ""))
+    whole = f"{asked}/{asked}"
     lost = any(check.status is Status.INCONCLUSIVE for check in checks) and not any(
         check.status is Status.FAIL for check in checks
     )
-    if f"{good}/{evidence.asked}" == whole:
+    if good == asked:
         checks.append(Check("cases", Status.PASS, whole, whole, ""))
     else:
         status = Status.INCONCLUSIVE if lost else Status.FAIL
-        checks.append(Check("cases", status, f"{good}/{evidence.asked}", whole, "", code="correctness.cases"))
-    return conclude("correctness", checks, passed=_sentence(evidence, limits, whole))
+        checks.append(Check("cases", status, f"{good}/{asked}", whole, "", code="correctness.cases"))
+    return conclude("correctness", checks, passed=_sentence(evidence, limits, whole, weak))
 
 
 def baseline_limit(reference: float, roundoff: float, baseline: float) -> float:
@@ -76,7 +84,7 @@ def _case(case: Case, evidence: CorrectnessEvidence, limits: Mapping[str, Any], 
         if case.findings:
             return [*_findings(case), _fail(code, "case", case.message, None, case.where)]
         if case.status == "no_memory":
-            return [Check("case", Status.INCONCLUSIVE, case.message, None, "", case.where, "correctness.no_memory", CODES["correctness.no_memory"])]
+            return [_inconclusive("no_memory", "case", case.message, case.where)]
         return [_fail(code, "case", case.message, None, case.where)]
     checks = [
         _zero("non_finite", sum(output.nonfinite for output in case.outputs), case, "elements", _first_bad(case)),
@@ -91,42 +99,46 @@ def _case(case: Case, evidence: CorrectnessEvidence, limits: Mapping[str, Any], 
         checks.append(_fail("launch_error", "launch", refused.error, None, case.where, refused.kernel))
     if evidence.emulated and not case.launch_count:
         checks.append(_fail("no_launch", "launches", 0, None, case.where))
-    checks += _errors(case, case.outputs, limits, "", lambda figure: figure)
+    own = limits_of(case, limits)
+    checks += _errors(case, case.outputs, own, "", lambda figure: figure)
     if case.nudged:
-        checks += _errors(case, case.nudged, limits, "exchanged_elements.", lambda figure: "stale_answer")
+        checks += _errors(case, case.nudged, own, "exchanged_elements.", lambda figure: "stale_answer")
     if "end_to_end" in limits and case.role == "headline":
         if case.end_to_end:
             checks += _errors(case, case.end_to_end, limits["end_to_end"], "end_to_end.", lambda figure: "end_to_end")
         else:
             checks.append(_fail("end_to_end", "end_to_end", "the problem has no end_to_end", None, case.where))
-    if limits.get("match_baseline"):
+    if limits.get("match_baseline") and compared(case):
         checks += _baseline(case, others)
-    return checks + _weak(case, limits)
+    return checks + _too_weak(case, limits)
 
 
 def _errors(
     case: Case, outputs: Sequence[OutputErrors], limits: Mapping[str, Any], prefix: str, code: Callable[[str], str]
 ) -> list[Check]:
     checks = []
-    for figure in (name for name in FIGURES if name in limits):
+    for figure in (name for name in (*FIGURES, BOUND) if name in limits):
         worst = _worst(outputs, figure)
         value, limit = getattr(worst, figure), limits[figure]
         unit = "%" if figure == "bad_pct" else ""
-        if value is None or not (value <= limit):
-            checks.append(_fail(code(figure), prefix + figure, value, limit, case.where, _place(worst), unit))
+        if figure == BOUND and value is None and not worst.nonfinite:
+            checks.append(_inconclusive("no_bound", prefix + figure, None, case.where))
+        elif value is None or not (value <= limit):
+            place = _bound_place(worst) if figure == BOUND else _place(worst)
+            checks.append(_fail(code(figure), prefix + figure, value, limit, case.where, place, unit))
         else:
             checks.append(Check(prefix + figure, Status.PASS, value, limit, unit, case.where))
     if not checks:
         name = prefix.rstrip(".") or "limits"
-        checks.append(Check(name, Status.INCONCLUSIVE, None, None, "", case.where, "correctness.no_limit", CODES["correctness.no_limit"]))
+        checks.append(_inconclusive("no_limit", name, None, case.where))
     return checks
 
 
 def _baseline(case: Case, others: Sequence[Case]) -> list[Check]:
-    other = next((other for other in others if (other.shape, other.seed) == (case.shape, case.seed)), None)
+    other = next((other for other in others if other.key == case.key), None)
     if other is None or other.status != "ok":
         seen = None if other is None else f"baseline: {other.status}: {other.message}"
-        return [Check("match_baseline", Status.INCONCLUSIVE, seen, None, "", case.where, "correctness.no_baseline", CODES["correctness.no_baseline"])]
+        return [_inconclusive("no_baseline", "match_baseline", seen, case.where)]
     if other.inputs_sha256 != case.inputs_sha256:
         return [_fail("other_inputs", "match_baseline", case.inputs_sha256[:12], other.inputs_sha256[:12], case.where)]
     checks = []
@@ -137,7 +149,7 @@ def _baseline(case: Case, others: Sequence[Case]) -> list[Check]:
             value, before = getattr(output, figure), getattr(base, figure, None)
             name = f"{figure}_vs_baseline"
             if before is None:
-                checks.append(Check(name, Status.INCONCLUSIVE, None, None, "", case.where, "correctness.no_baseline", CODES["correctness.no_baseline"]))
+                checks.append(_inconclusive("no_baseline", name, None, case.where))
                 continue
             limit = baseline_limit(size, output.unit_roundoff, before)
             if value is None or not (value <= limit):
@@ -147,29 +159,21 @@ def _baseline(case: Case, others: Sequence[Case]) -> list[Check]:
     return checks
 
 
-def _weak(case: Case, limits: Mapping[str, Any]) -> list[Check]:
-    """Fails where a trivial answer keeps all limits, or an input does not matter."""
-    given = [figure for figure in FIGURES if figure in limits]
-    for output in case.outputs:
-        for null in output.nulls if given else ():
-            values = [(getattr(null, figure), limits[figure]) for figure in given]
-            if output.elements == 1 and null.kind == "mean":
-                continue  # the mean of one element is that element
-            if all(value is not None and value <= limit for value, limit in values):
-                detail = f"an output of {null.kind} keeps all limits: max_abs_err {null.max_abs_err:.3g}"
-                return [_fail("too_weak", "sharpness", detail, None, case.where)]
+def _too_weak(case: Case, limits: Mapping[str, Any]) -> list[Check]:
+    """Fails where a null answer keeps all limits of a case that should count, or an input does not matter."""
+    null = passed_by(case, limits)
+    detail = f"a null answer keeps all limits: {null}" if null and not is_weak(case, limits) else ""
     if case.silent_inputs:
-        detail = f"the reference ignores {', '.join(case.silent_inputs)}"
-        return [_fail("too_weak", "sharpness", detail, None, case.where)]
-    return []
+        detail = detail or f"the reference ignores {', '.join(case.silent_inputs)}"
+    return [_fail("too_weak", "sharpness", detail, None, case.where)] if detail else []
 
 
 def _seeds(cases: Sequence[Case]) -> list[Check]:
-    """Fails where seeds of one shape share inputs or reference."""
+    """Fails where seeds of one shape share inputs or reference; special inputs (all zeros) may."""
     checks = []
     for index, case in enumerate(cases):
         for earlier in cases[:index]:
-            if case.shape != earlier.shape or case.status != "ok" or earlier.status != "ok":
+            if case.shape != earlier.shape or {case.inputs, earlier.inputs} != {DEFAULT_INPUTS} or case.status != "ok" or earlier.status != "ok":
                 continue
             if case.inputs_sha256 == earlier.inputs_sha256:
                 checks.append(_fail("same_inputs", "seeds", f"inputs equal those of seed {earlier.seed}", None, case.where))
@@ -226,11 +230,26 @@ def _fail(code: str, name: str, observed: Any, limit: Any, where: str, detail: s
     return Check(name, Status.FAIL, observed, limit, unit, where, f"correctness.{code}", f"{detail}. {text}" if detail else text)
 
 
-def _sentence(evidence: CorrectnessEvidence, limits: Mapping[str, Any], whole: str) -> str:
-    others = sum(case.role == "odd" for case in evidence.cases)
-    parts = [f"{whole} cases" + (f" and {others} odd shape{'s' if others != 1 else ''}" if others else "")]
+def _bound_place(output: OutputErrors) -> str:
+    index = ", ".join(str(part) for part in output.bound_index)
+    return f"{output.name}[{index}] is off by {_text(output.bound_error)}, rounding explains {_text(output.bound_at)}"
+
+
+def _inconclusive(code: str, name: str, observed: Any, where: str) -> Check:
+    return Check(name, Status.INCONCLUSIVE, observed, None, "", where, f"correctness.{code}", CODES[f"correctness.{code}"])
+
+
+def _sentence(evidence: CorrectnessEvidence, limits: Mapping[str, Any], whole: str, weak: set[Any]) -> str:
+    counts = {role: sum(case.role == role and case.key not in weak for case in evidence.cases) for role in ("odd", "edge", "family")}
+    words = {"odd": "odd shape", "edge": "edge case", "family": "case with special inputs"}
+    plural = {"odd": "odd shapes", "edge": "edge cases", "family": "cases with special inputs"}
+    others = [f"{count} {(words if count == 1 else plural)[role]}" for role, count in counts.items() if count and not evidence.replay]
+    parts = [f"{whole} cases" + (f" and {', '.join(others)}" if others else "")]
     if evidence.extra_seeds:
         parts.append(f"fresh seed {', '.join(str(seed) for seed in evidence.extra_seeds)}")
+    if weak:
+        named = ", ".join(case.where for case in evidence.cases if case.key in weak)
+        parts.append(f"{len(weak)} weak, not counted" + (f" ({named})" if len(weak) <= 3 else ""))
     if limits.get("bad_pct", 0) > 5:
         parts.append(f"loose by choice: {limits['bad_pct']} % may be off by more than {limits.get('bad_atol')}")
     if len({case.shape for case in evidence.cases}) == 1:

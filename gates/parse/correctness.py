@@ -14,25 +14,32 @@ from typing import Any
 
 from gates import jsonio
 from gates.errors import GatesError
+from gates.problem import DEFAULT_INPUTS
 from gates.records import from_json
 
 SCHEMA_VERSION = 1
+ROLES = ("headline", "odd", "extra", "edge", "family")
 STATUSES = ("ok", "launch_error", "crash", "timeout", "no_memory", "problem_error", "missing")
 
 
 @dataclass(frozen=True)
 class NullErrors:
-    """What a trivial answer (``zeros``, or the reference's ``mean``) would score."""
+    """What a null answer would score: ``zeros``, the reference's ``mean``, its ``rows_shifted``, or one of the problem's."""
 
     kind: str
     max_abs_err: float | None
     mean_abs_err: float | None
     bad_pct: float | None
+    max_err_over_bound: float | None = None
 
 
 @dataclass(frozen=True)
 class OutputErrors:
-    """Errors of one output tensor; None where no element is finite or no ``bad_atol`` was given."""
+    """Errors of one output tensor; None where no element is finite, no ``bad_atol`` was given, or the problem has no bound.
+
+    ``max_err_over_bound`` is the largest error over its element's bound; ``bound_index`` says where, ``bound_error`` and
+    ``bound_at`` what the two are there.
+    """
 
     name: str
     dtype: str
@@ -48,6 +55,10 @@ class OutputErrors:
     reference_mean_abs: float
     unit_roundoff: float
     nulls: tuple[NullErrors, ...] = ()
+    max_err_over_bound: float | None = None
+    bound_index: tuple[int, ...] = ()
+    bound_error: float | None = None
+    bound_at: float | None = None
 
 
 @dataclass(frozen=True)
@@ -75,7 +86,7 @@ class EmulatorFinding:
 
 @dataclass(frozen=True)
 class Case:
-    """One shape and seed. ``role`` is headline, odd or extra; figures exist only with status ``ok``."""
+    """One shape, seed and kind of inputs. ``role`` is one of ROLES; figures exist only with status ``ok``."""
 
     shape: str
     seed: int
@@ -99,6 +110,7 @@ class Case:
     end_to_end: tuple[OutputErrors, ...] = ()
     silent_inputs: tuple[str, ...] = ()
     nudged: tuple[OutputErrors, ...] = ()  # of one more launch, on inputs with a few elements exchanged
+    inputs: str = DEFAULT_INPUTS  # or the name of an input family of the problem
 
     def __post_init__(self) -> None:
         if self.status not in STATUSES:
@@ -108,13 +120,20 @@ class Case:
 
     @property
     def where(self) -> str:
-        """The case in a few words: ``mission seed 2``."""
+        """The case in a few words: ``mission seed 2``, ``tail seed 0 (odd)``, ``b1h2s130 seed 0 inputs zeros``."""
+        if self.inputs != DEFAULT_INPUTS:
+            return f"{self.shape} seed {self.seed} inputs {self.inputs}"
         return f"{self.shape} seed {self.seed}" + ("" if self.role == "headline" else f" ({self.role})")
+
+    @property
+    def key(self) -> tuple[str, int, str]:
+        """What tells it from every other case of a run."""
+        return self.shape, self.seed, self.inputs
 
 
 @dataclass(frozen=True)
 class CorrectnessEvidence:
-    """All cases of a candidate and, where it ran, of its baseline. ``asked`` is the number of headline cases."""
+    """All cases of a candidate and, where it ran, of its baseline. ``asked`` is the number of cases that "n/n" counts."""
 
     schema_version: int
     device: str
@@ -128,6 +147,7 @@ class CorrectnessEvidence:
     baseline_cases: tuple[Case, ...]
     refused: tuple[str, ...]  # result lines that were not believed, and why
     processes: tuple[str, ...]  # how each runner process ended
+    replay: bool = False  # the user named the inputs: every case was asked for and counts, in whatever role
 
     @property
     def emulated(self) -> bool:
@@ -140,33 +160,37 @@ def parse(raw: Mapping[str, Any]) -> CorrectnessEvidence:
     refused: list[str] = []
     processes: list[str] = []
     cases = _side(raw["candidate"], refused, processes)
-    known = {(case.shape, case.seed) for case in cases}
+    known = {case.key for case in cases}
     for asked in raw["asked"]:  # whatever the runner's own plan said, these were asked for
-        if (asked["shape"], asked["seed"]) not in known:
-            cases.append(Case(asked["shape"], asked["seed"], asked["role"], "missing", "not in the runner's plan"))
-    baseline = raw["baseline"]
+        case = Case(**_identity(asked), status="missing", message="not in the runner's plan")
+        if case.key not in known:
+            cases.append(case)
+    baseline, replay = raw["baseline"], bool(raw.get("replay"))
     return CorrectnessEvidence(
         SCHEMA_VERSION, raw["device"], raw["candidate"]["name"],
-        sum(asked["role"] == "headline" for asked in raw["asked"]), tuple(raw["extra_seeds"]),
+        sum(replay or asked["role"] == "headline" for asked in raw["asked"]), tuple(raw["extra_seeds"]),
         raw["bad_atol"], raw["end_to_end_bad_atol"], tuple(cases),
         baseline["name"] if baseline else None,
-        tuple(_side(baseline, refused, processes)) if baseline else (), tuple(refused), tuple(processes),
+        tuple(_side(baseline, refused, processes)) if baseline else (), tuple(refused), tuple(processes), replay,
     )
 
 
 def _side(side: Mapping[str, Any], refused: list[str], processes: list[str]) -> list[Case]:
-    plan = [(case["shape"], case["seed"], case["role"]) for case in side["cases"]]
-    results: dict[tuple[str, int], Case] = {}
+    results: dict[tuple[str, int, str], Case] = {}
     for number, attempt in enumerate(side["attempts"], start=1):
         name = f"{side['name']} process {number}"
         processes.append(f"{name}: {attempt['cause']}")
         for case in _attempt(attempt, name, refused):
-            results.setdefault((case.shape, case.seed), case)
+            results.setdefault(case.key, case)
     last = side["attempts"][-1] if side["attempts"] else None
-    return [
-        results.get((shape, seed)) or Case(shape, seed, role, *_absent(last))
-        for shape, seed, role in plan
-    ]
+    status, message = _absent(last)
+    absent = [Case(**_identity(case), status=status, message=message) for case in side["cases"]]
+    return [results.get(case.key, case) for case in absent]
+
+
+def _identity(planned: Mapping[str, Any]) -> dict[str, Any]:
+    """What a planned case is, as fields of its record."""
+    return {"inputs": DEFAULT_INPUTS, **{key: planned[key] for key in ("shape", "seed", "role", "inputs") if key in planned}}
 
 
 def _attempt(attempt: Mapping[str, Any], name: str, refused: list[str]) -> list[Case]:
@@ -191,8 +215,7 @@ def _attempt(attempt: Mapping[str, Any], name: str, refused: list[str]) -> list[
                 elif index in found:
                     raise GatesError("is a second result of one case")
                 else:
-                    place = {key: asked[index][key] for key in ("shape", "seed", "role")}
-                    found[index] = from_json(Case, {**line["result"], **place}, f"case {index}")
+                    found[index] = from_json(Case, {**line["result"], **_identity(asked[index])}, f"case {index}")
             elif kind != "header":
                 raise GatesError(f"is of an unknown type {kind!r}")
         except (GatesError, KeyError, TypeError) as error:
@@ -200,7 +223,7 @@ def _attempt(attempt: Mapping[str, Any], name: str, refused: list[str]) -> list[
                 refused.append(f"{name}, result line {number}: {error}")
     for index, phase in phases.items():
         if index not in found:
-            found[index] = Case(**{key: asked[index][key] for key in ("shape", "seed", "role")}, **_death(attempt, phase))
+            found[index] = Case(**_identity(asked[index]), **_death(attempt, phase))
     return [found[index] for index in sorted(found)]
 
 

@@ -9,6 +9,7 @@ from __future__ import annotations
 
 import hashlib
 import math
+import sys
 from collections.abc import Mapping, Sequence
 from typing import Any
 
@@ -39,16 +40,25 @@ def digest(tensors: Mapping[str, Any]) -> str:
     return total.hexdigest()
 
 
-def figures(name: str, got: Any, want: Any, bad_atol: float | None) -> dict[str, Any]:
+def figures(
+    name: str, got: Any, want: Any, bad_atol: float | None, bound: Any = None, nulls: Mapping[str, Any] | None = None
+) -> dict[str, Any]:
     """Error figures of the output ``got`` against the reference ``want`` (any float dtype, CPU).
 
-    Raises ProblemError where shapes differ or the reference holds NaN.
+    ``bound`` is the error that rounding explains, element by element; ``nulls`` are null answers of the problem's own.
+    A reference beyond the range of the output's format asks for the infinity that rounding makes of it.
+    Raises ProblemError where shapes differ, the reference holds NaN, or the bound is no number or negative.
     """
     if got.shape != want.shape:
         raise ProblemError(f"reference {name!r} has shape {tuple(want.shape)}, the output {tuple(got.shape)}")
     want = want.to(torch.float64)
     if bool(torch.isnan(want).any()):
         raise ProblemError(f"reference {name!r} holds NaN")
+    if got.dtype.is_floating_point:
+        rounded = want.to(got.dtype)
+        want = torch.where(torch.isinf(rounded), rounded.to(torch.float64), want)
+    if bound is not None:
+        bound = _checked_bound(name, bound, want)
     plain = got.to(torch.float64)
     error = (plain - want).abs()
     error[plain == want] = 0.0  # an infinity that the reference asks for
@@ -68,8 +78,10 @@ def figures(name: str, got: Any, want: Any, bad_atol: float | None) -> dict[str,
         "reference_max_abs": float(size.max()) if size.numel() else 0.0,
         "reference_mean_abs": float(size.mean()) if size.numel() else 0.0,
         "unit_roundoff": _ROUNDOFF.get(got.dtype, 0.0),
-        "nulls": [_null("zeros", torch.zeros_like(want), want, bad_atol),
-                  _null("mean", torch.full_like(want, float(want.mean()) if want.numel() else 0.0), want, bad_atol)],
+        **_over_bound(error, finite, bound, got.shape),
+        "nulls": [
+            _null(kind, values.to(torch.float64), want, bad_atol, bound) for kind, values in {**_nulls(want), **(nulls or {})}.items()
+        ],
     }
 
 
@@ -129,9 +141,44 @@ def _summary(error: Any, finite: Any, bad_atol: float | None) -> dict[str, float
     }
 
 
-def _null(kind: str, values: Any, want: Any, bad_atol: float | None) -> dict[str, Any]:
+def _nulls(want: Any) -> dict[str, Any]:
+    """Answers of a kernel that does no work: zeros, one constant, and the right rows in the wrong places."""
+    finite = want[torch.isfinite(want)]
+    found = {"zeros": torch.zeros_like(want), "mean": torch.full_like(want, float(finite.mean()) if finite.numel() else 0.0)}
+    rows = want.reshape(-1, want.shape[-1]) if want.dim() > 1 else want.reshape(-1)
+    if rows.shape[0] > 1:
+        found["rows_shifted"] = rows.roll(1, 0).reshape(want.shape)
+    return found
+
+
+def _null(kind: str, values: Any, want: Any, bad_atol: float | None, bound: Any) -> dict[str, Any]:
     error = (values - want).abs()
-    return {"kind": kind, **_summary(error, torch.isfinite(error), bad_atol)}
+    error[values == want] = 0.0
+    finite = torch.isfinite(error)
+    over = _over_bound(error, finite, bound, want.shape)["max_err_over_bound"] if bool(finite.all()) else None
+    return {"kind": kind, **_summary(error, finite, bad_atol), "max_err_over_bound": over}
+
+
+def _checked_bound(name: str, bound: Any, want: Any) -> Any:
+    if bound.shape != want.shape:
+        raise ProblemError(f"error_bound {name!r} has shape {tuple(bound.shape)}, the reference {tuple(want.shape)}")
+    bound = bound.to(torch.float64)
+    if not bool((bound >= 0).all()):
+        raise ProblemError(f"error_bound {name!r} is negative or NaN somewhere")
+    return bound
+
+
+def _over_bound(error: Any, finite: Any, bound: Any, shape: Any) -> dict[str, Any]:
+    """The largest error over its bound, and where; the largest float stands for an error where the bound is 0."""
+    if bound is None or not bool(finite.any()):
+        return {"max_err_over_bound": None, "bound_index": [], "bound_error": None, "bound_at": None}
+    ratio = torch.where(error == 0, 0.0, error / bound).nan_to_num(posinf=sys.float_info.max)
+    worst = _argmax(torch.where(finite, ratio, 0.0))
+    at = float(bound.reshape(-1)[worst])
+    return {
+        "max_err_over_bound": float(ratio.reshape(-1)[worst]), "bound_index": _unravel(worst, shape),
+        "bound_error": float(error.reshape(-1)[worst]), "bound_at": min(at, sys.float_info.max),
+    }
 
 
 def _argmax(error: Any) -> int:

@@ -47,10 +47,10 @@ def _write(job: Mapping[str, Any], writer: ResultWriter) -> int:
 
     from gates import problem as problems
     from gates.run import buffers
-    from gates.run.correctness import check_shapes
+    from gates.run.plan import check_names
 
     problem = problems.load(job["side"]["problem"], Path(job["side"]["folder"]))
-    check_shapes(problem, job["shapes"])
+    check_names(problem, job["shapes"])
     shapes, seed = list(job["shapes"]), job.get("seed", 0)
     if job.get("smallest"):
         shapes = [min(shapes, key=lambda name: _size(problem, name)), *getattr(problem, "ODD_SHAPES", ())]

@@ -12,6 +12,7 @@ from typing import Any
 
 import torch
 
+from gates.problem import DEFAULT_INPUTS, inputs_of
 from gates.run import accuracy, buffers
 from gates.run.attempt import ResultNotWritten
 from gates.run.launch import DeviceLost, Launched, Side
@@ -26,7 +27,7 @@ def check(side: Side, case: Mapping[str, Any], atols: Mapping[str, float | None]
 
     The record holds ``lost: True`` where the CUDA context broke and the process must end.
 
-    ``case``: {"shape", "seed", "orders": names of thread orders, one a launch, "probe": bool}. ``atols``:
+    ``case``: {"shape", "seed", "inputs", "orders": names of thread orders, one a launch, "probe": bool}. ``atols``:
     {"reference": bad_atol, "end_to_end": bad_atol}. ``phase`` is told what begins, for the record of a crash.
     """
     started, phases = time.monotonic(), ["inputs"]
@@ -57,7 +58,7 @@ def _check(side: Side, case: Mapping[str, Any], atols: Mapping[str, float | None
     phase("inputs")
     problem, seed = side.problem, case["seed"]
     shape = problem.SHAPES[case["shape"]]
-    inputs = problem.make_inputs(shape, seed, "cpu")
+    inputs = inputs_of(problem, case.get("inputs", DEFAULT_INPUTS), shape, seed, "cpu")
     record: dict[str, Any] = {"status": "ok", "message": "", "inputs_sha256": accuracy.digest(inputs)}
     phase("kernel")
     calls: list[Launched] = []
@@ -81,7 +82,7 @@ def _check(side: Side, case: Mapping[str, Any], atols: Mapping[str, float | None
     if missing:
         raise accuracy.ProblemError(f"reference and make_outputs disagree about {', '.join(sorted(missing))}")
     record["reference_sha256"] = accuracy.digest(reference)
-    record["outputs"] = [accuracy.figures(name, first[name], reference[name], atols.get("reference")) for name in first]
+    record["outputs"] = _figures(problem, inputs, shape, first, reference, atols.get("reference"))
     if hasattr(problem, "end_to_end"):
         whole = problem.end_to_end(inputs, shape)
         record["end_to_end"] = [
@@ -108,7 +109,22 @@ def _nudged(
         return {"status": "launch_error", "message": call.error, "outputs": []}
     phase("reference")
     reference = side.problem.reference(changed, shape)
-    return {"nudged": [accuracy.figures(name, got, reference[name], bad_atol) for name, got in call.outputs.items()]}
+    return {"nudged": _figures(side.problem, changed, shape, call.outputs, reference, bad_atol)}
+
+
+def _figures(
+    problem: Any, inputs: Mapping[str, Any], shape: Mapping[str, int], outputs: Mapping[str, Any], reference: Mapping[str, Any],
+    bad_atol: float | None,
+) -> list[dict[str, Any]]:
+    """Each output's errors, with the problem's error bound and null answers where it has them."""
+    bounds = problem.error_bound(inputs, shape) if hasattr(problem, "error_bound") else {}
+    nulls = problem.null_outputs(inputs, shape) if hasattr(problem, "null_outputs") else {}
+    return [
+        accuracy.figures(
+            name, got, reference[name], bad_atol, bounds.get(name), {kind: answer[name] for kind, answer in nulls.items() if name in answer},
+        )
+        for name, got in outputs.items()
+    ]
 
 
 def _traces(calls: list[Launched], orders: list[str]) -> dict[str, Any]:

@@ -12,13 +12,15 @@ from __future__ import annotations
 import contextlib
 import secrets
 import sys
+import time
 from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
 from gates.errors import GatesError
+from gates.problem import DEFAULT_INPUTS
+from gates.run import plan
 from gates.run.attempt import Attempt, ResultWriter, attempt
-from gates.task import nearest
 
 _MAX_TIMEOUTS = 2  # a kernel that hung twice is not given a third time limit
 
@@ -40,45 +42,40 @@ def run_correctness(
     extra_seeds: Sequence[int] = (),
     bad_atol: float | None = None,
     end_to_end_bad_atol: float | None = None,
-    odd: bool = True,
+    quick: bool = True,
+    thorough: bool = False,
+    inputs: Sequence[str] = (),
     python: str = sys.executable,
 ) -> dict[str, Any]:
     """Raw record of all cases of ``candidate`` (and ``baseline``), for ``gates.parse.correctness.parse``.
 
     The sides are dicts as a job has them (name, library, entry, folder, problem, emulated). ``limit_s``
     holds for one process, which runs several cases. ``extra_seeds`` are tried on the first shape
-    (emulator) or on every shape (device). With ``odd`` the problem's ODD_SHAPES are tried with seed 0.
-    Raises GatesError for duplicate shapes or seeds.
+    (emulator) or on every shape (device). With ``quick`` the problem's ODD_SHAPES and its INPUT_FAMILIES are
+    tried as well, with ``thorough`` the EDGE_SHAPES too and the families on more shapes and seeds. ``inputs`` are names
+    of families or "default": then shapes x seeds x inputs are tried and nothing else (a replay).
+    Raises GatesError for duplicate shapes, seeds or inputs, and for names that the problem does not have.
     """
-    _refuse_duplicates("shape", shapes)
-    _refuse_duplicates("seed", [*seeds, *extra_seeds])
     emulated = bool(candidate["emulated"])
-    asked = [
-        {"shape": shape, "seed": seed, "role": "headline", "orders": _orders(emulated, index)}
-        for shape in shapes for index, seed in enumerate(seeds)
-    ]
-    asked += [
-        {"shape": shape, "seed": seed, "role": "extra", "orders": _orders(emulated, 0)}
-        for seed in extra_seeds for shape in (shapes[:1] if emulated else shapes)
-    ]
-    if asked:
-        asked[0]["probe"] = True
+    asked = plan.asked(shapes, seeds, () if inputs else extra_seeds, inputs, emulated)
+    more = {"replay": bool(inputs), "quick": quick, "thorough_seeds": list(seeds) if thorough else []}
     common = {
         "kind": "correctness", "device": device,
-        "atols": {"reference": bad_atol, "end_to_end": end_to_end_bad_atol},
+        "atols": {"reference": bad_atol, "end_to_end": end_to_end_bad_atol}, "budget_s": limit_s / 2,
     }
     raw: dict[str, Any] = {
         "kind": "correctness", "device": "emulator" if emulated else device,
         "bad_atol": bad_atol, "end_to_end_bad_atol": end_to_end_bad_atol,
-        "extra_seeds": list(extra_seeds), "asked": [{key: case[key] for key in ("shape", "seed", "role")} for case in asked],
-        "candidate": _run_side(candidate, asked, {**common, "odd": odd}, work, "candidate", limit_s, python),
+        "replay": bool(inputs), "extra_seeds": [case["seed"] for case in asked if case["role"] == "extra"],
+        "asked": [{key: case[key] for key in ("shape", "seed", "inputs", "role")} for case in asked],
+        "candidate": _run_side(candidate, asked, {**common, "more": more}, work, "candidate", limit_s, python),
         "baseline": None,
     }
     if baseline is not None:
         if bool(baseline["emulated"]) != emulated:
             raise GatesError("candidate and baseline must both be emulated, or both run on the device")
-        once = [{**case, "orders": ["forward"], "probe": False} for case in raw["candidate"]["cases"]]
-        raw["baseline"] = _run_side(baseline, once, {**common, "odd": False}, work, "baseline", limit_s, python)
+        once = [{**case, "orders": ["forward"], "probe": False} for case in raw["candidate"]["cases"] if _compared(case)]
+        raw["baseline"] = _run_side(baseline, once, {**common, "more": {}}, work, "baseline", limit_s, python)
     return raw
 
 
@@ -92,33 +89,25 @@ def execute(job: dict[str, Any], folder: Path) -> None:
 
     with ResultWriter(job) as writer:
         problem = problems.load(job["side"]["problem"], Path(job["side"]["folder"]))
-        cases = list(job["cases"])
-        check_shapes(problem, [case["shape"] for case in cases])
-        if job.get("odd"):
-            known = {(case["shape"], case["seed"]) for case in cases}
-            orders = _orders(bool(job["side"]["emulated"]), 0)
-            cases += [
-                {"shape": shape, "seed": 0, "role": "odd", "orders": orders}
-                for shape in getattr(problem, "ODD_SHAPES", ()) if (shape, 0) not in known
-            ]
+        cases, emulated = list(job["cases"]), bool(job["side"]["emulated"])
+        plan.check_names(problem, [case["shape"] for case in cases], [case["inputs"] for case in cases])
+        cases = plan.whole(problem, cases, job["more"], emulated)
         writer.write("header", cases=cases, torch=torch.__version__, python=sys.version.split()[0])
-        side = Side(job["side"], job["device"])
+        side, started = Side(job["side"], job["device"]), time.monotonic()
         for index, case in enumerate(cases):
             result = casecheck.check(
                 side, case, job["atols"], lambda phase, index=index: writer.write("phase", index=index, phase=phase)
             )
             lost = result.pop("lost", False)
             writer.write("case", index=index, result=result)
-            if lost:
-                return
+            if lost or (time.monotonic() - started > job["budget_s"] and index + 1 < len(cases)):
+                return  # the next process goes on: a long plan must not reach the time limit of one process
         writer.write("done", cases=len(cases))
 
 
-def check_shapes(problem: Any, shapes: Sequence[str]) -> None:
-    """Raise GatesError for a name that is not one of the problem's shapes, with the nearest that are."""
-    for shape in shapes:
-        if shape not in problem.SHAPES:
-            raise GatesError(f"problem {problem.__name__} has no shape {shape!r}", hint=nearest(shape, problem.SHAPES))
+def _compared(case: Mapping[str, Any]) -> bool:
+    """Whether the baseline runs a case too: not on special inputs or edge shapes, which are judged by the error bound."""
+    return case["role"] != "edge" and case["inputs"] == DEFAULT_INPUTS
 
 
 def _run_side(
@@ -126,26 +115,26 @@ def _run_side(
     work: Path, name: str, limit_s: float, python: str,
 ) -> dict[str, Any]:
     """All cases of one side, over as many processes as its crashes need."""
-    plan: list[dict[str, Any]] | None = None
+    planned: list[dict[str, Any]] | None = None
     todo, attempts, timeouts = list(cases), [], 0
     while todo:
-        job = {**common, "side": dict(side), "cases": todo, "odd": common["odd"] and plan is None}
+        job = {**common, "side": dict(side), "cases": todo, "more": common["more"] if planned is None else {}}
         tried = attempt(
             Path(side["folder"]), job, work, limit_s=limit_s, name=f"{name}.{len(attempts)}", python=python
         )
         if (refusal := tried.refusal()) is not None:
             raise refusal
         ended = _Ended(tried)
-        if plan is None:
-            plan = ended.plan or list(cases)
-            todo = list(plan)
+        if planned is None:
+            planned = ended.plan or list(cases)
+            todo = list(planned)
         attempts.append({**tried.record(), "asked": todo})
         timeouts += tried.timed_out
         remaining = todo[ended.reached :]
         if ended.complete or ended.reached == 0 or timeouts >= _MAX_TIMEOUTS:
             break
         todo = remaining
-    return {"name": side["name"], "cases": plan or list(cases), "attempts": attempts}
+    return {"name": side["name"], "cases": planned or list(cases), "attempts": attempts}
 
 
 class _Ended:
@@ -164,20 +153,3 @@ class _Ended:
                     self.reached = max(self.reached, int(line["index"]) + 1)
                 elif kind == "done":
                     self.complete = True
-
-
-def _orders(emulated: bool, index: int) -> list[str]:
-    """Thread orders of a case's calls. All three on the emulator for a shape's first seed, then two, which is quicker."""
-    if not emulated:
-        return ["forward", "forward"]
-    if index == 0:
-        return ["forward", "shuffled", "reversed"]
-    return ["forward", "shuffled" if index % 2 else "reversed"]
-
-
-def _refuse_duplicates(what: str, values: Sequence[Any]) -> None:
-    for index, value in enumerate(values):
-        if value in values[:index]:
-            raise GatesError(f"{what} {value} is given twice", hint=f"each {what} counts once; name different ones")
-
-

@@ -1,6 +1,6 @@
 """Job "describe": what a problem says of its shapes, asked before anything is built.
 
-The problem module may need torch, so it is read in a runner process; an unknown shape is refused here.
+The problem module may need torch, so it is read in a runner process; an unknown shape or input family is refused here.
 """
 
 from __future__ import annotations
@@ -15,10 +15,11 @@ from gates.run.attempt import ResultWriter, attempt
 
 
 def describe(
-    folder: Path, problem: str, shapes: Sequence[str], *, work: Path, limit_s: float, python: str = sys.executable
+    folder: Path, problem: str, shapes: Sequence[str], *, work: Path, limit_s: float, inputs: Sequence[str] = (),
+    python: str = sys.executable,
 ) -> dict[str, dict[str, int]]:
-    """Dimensions of the named shapes; GatesError for an unknown shape or a problem that can't be read."""
-    job = {"kind": "describe", "problem": problem, "folder": str(folder), "shapes": list(shapes)}
+    """Dimensions of the named shapes; GatesError for an unknown shape or input family, or a problem that can't be read."""
+    job = {"kind": "describe", "problem": problem, "folder": str(folder), "shapes": list(shapes), "inputs": list(inputs)}
     tried = attempt(folder, job, work, limit_s=limit_s, name="describe", python=python)
     if (refusal := tried.refusal()) is not None:
         raise refusal
@@ -32,9 +33,9 @@ def describe(
 def execute(job: Mapping[str, Any], folder: Path) -> None:
     """Write one ``shapes`` line for the problem of ``job``."""
     from gates import problem as problems
-    from gates.run.correctness import check_shapes
+    from gates.run.plan import check_names
 
     with ResultWriter(job) as writer:
         problem = problems.load(job["problem"], Path(job["folder"]))
-        check_shapes(problem, job["shapes"])
+        check_names(problem, job["shapes"], job.get("inputs", ()))
         writer.write("shapes", shapes={name: dict(problem.SHAPES[name]) for name in job["shapes"]})

@@ -1,0 +1,64 @@
+"""Which limits judge a case, and whether a null answer keeps them too.
+
+Limits that an output of zeros would keep prove nothing. So beside the kernel's own errors the run
+records what null answers would score on the same case: zeros, the reference's mean, the reference's rows
+shifted by one, and the problem's own (see ``gates/problem.py``). Where a null keeps every limit that judges
+the case, the case is weak. On a headline case that is a fault of the limits or of the inputs, and fails. On
+an odd or edge shape or special inputs it can't be helped (one key: the output is V itself), so such a
+case is told, and counts for nothing.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from typing import Any
+
+from gates.parse.correctness import DEFAULT_INPUTS, Case
+from gates.records import Check, Status
+
+FIGURES = ("max_abs_err", "mean_abs_err", "bad_pct")
+BOUND = "max_err_over_bound"
+_FIRM = ("headline", "extra")  # roles in which a weak case is a fault
+
+
+def limits_of(case: Case, limits: Mapping[str, Any]) -> dict[str, float]:
+    """The limits on errors that judge ``case``.
+
+    Absolute limits were chosen for the task's own shapes and for ordinary inputs. Edge shapes and special
+    inputs have errors of another size, so there the error bound judges alone, where the task uses it.
+    """
+    if BOUND in limits and (case.role == "edge" or case.inputs != DEFAULT_INPUTS):
+        return {BOUND: limits[BOUND]}
+    return {figure: limits[figure] for figure in (*FIGURES, BOUND) if figure in limits}
+
+
+def compared(case: Case) -> bool:
+    """Whether ``match_baseline`` holds for ``case``: not on edge shapes and special inputs, where the bound judges."""
+    return case.role != "edge" and case.inputs == DEFAULT_INPUTS
+
+
+def passed_by(case: Case, limits: Mapping[str, Any]) -> str:
+    """The null answer that keeps every limit of ``case``, as ``kind of output``; empty where all of them fail."""
+    given = limits_of(case, limits)
+    for output in case.outputs if given else ():
+        for null in output.nulls:
+            if output.elements == 1 and null.kind == "mean":
+                continue  # the mean of one element is that element
+            values = [(getattr(null, figure), limit) for figure, limit in given.items()]
+            if all(value is not None and value <= limit for value, limit in values):
+                return f"{null.kind} of {output.name}"
+    return ""
+
+
+def is_weak(case: Case, limits: Mapping[str, Any]) -> bool:
+    """Whether ``case`` is told but not counted."""
+    return case.status == "ok" and case.role not in _FIRM and bool(passed_by(case, limits))
+
+
+def weak_check(cases: Sequence[Case], limits: Mapping[str, Any]) -> list[Check]:
+    """One passed check that names the weak cases of a run; none where there are none."""
+    weak = [(case, passed_by(case, limits)) for case in cases if is_weak(case, limits)]
+    if not weak:
+        return []
+    told = "; ".join(f"{case.where}: {null}" for case, null in weak)
+    return [Check("weak_cases", Status.PASS, len(weak), None, "cases", told, hint="a null answer keeps all limits there, so they count for nothing")]

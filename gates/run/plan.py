@@ -1,0 +1,109 @@
+"""Which cases the correctness gate tries: shapes, seeds, input families, and the thread orders of each.
+
+A case is (shape, seed, inputs) with a role:
+
+    headline  the task's shapes x seeds, the "6/6"
+    extra     a fresh seed, so that a kernel can't know all seeds before
+    odd       the problem's ODD_SHAPES, seed 0
+    edge      its EDGE_SHAPES x the task's seeds, with ``--thorough``
+    family    its INPUT_FAMILIES: on the first of FAMILY_SHAPES with seed 0; with ``--thorough`` on all of them x seeds
+
+The engine does not read the problem (that may need torch), so it names what was asked for and the
+runner adds the rest. Where the user names the inputs, exactly those cases are tried, each in the role
+that it has in a whole run: that is how a failed case is replayed.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from typing import Any
+
+from gates.errors import GatesError
+from gates.problem import DEFAULT_INPUTS, family_shapes
+from gates.task import nearest
+
+Case = dict[str, Any]
+
+
+def identity(case: Mapping[str, Any]) -> tuple[str, int, str]:
+    """(shape, seed, inputs) of a planned case; no two cases of a run share it."""
+    return case["shape"], case["seed"], case.get("inputs", DEFAULT_INPUTS)
+
+
+def asked(
+    shapes: Sequence[str], seeds: Sequence[int], extra_seeds: Sequence[int], inputs: Sequence[str], emulated: bool
+) -> list[Case]:
+    """The cases that the command line and the task name. Raises GatesError for duplicates."""
+    for what, values in (("shape", shapes), ("seed", [*seeds, *extra_seeds]), ("inputs", inputs)):
+        for index, value in enumerate(values):
+            if value in values[:index]:
+                raise GatesError(f"{what} {value} is given twice", hint=f"each {what} counts once; name different ones")
+    cases = [
+        _case(shape, seed, family, "headline", emulated, index)
+        for family in inputs or (DEFAULT_INPUTS,) for shape in shapes for index, seed in enumerate(seeds)
+    ]
+    cases += [
+        _case(shape, seed, DEFAULT_INPUTS, "extra", emulated, 0)
+        for seed in extra_seeds for shape in (shapes[:1] if emulated else shapes)
+    ]
+    if cases and not inputs:
+        cases[0]["probe"] = True
+    return cases
+
+
+def whole(problem: Any, cases: Sequence[Case], more: Mapping[str, Any], emulated: bool) -> list[Case]:
+    """``cases`` and those that the problem adds, each once.
+
+    ``more``: {"replay": bool, "quick": bool, "thorough_seeds": list}. ``replay`` adds nothing and gives the cases
+    their roles; ``quick`` adds odd shapes and families; ``thorough_seeds`` adds the edge shapes and all families.
+    """
+    if more.get("replay"):
+        return [{**case, "role": _role(problem, case)} for case in cases]
+    families, seeds = list(getattr(problem, "INPUT_FAMILIES", {})), list(more.get("thorough_seeds", ()))
+    found = list(cases)
+    if more.get("quick"):
+        found += [_case(shape, 0, DEFAULT_INPUTS, "odd", emulated, 0) for shape in getattr(problem, "ODD_SHAPES", ())]
+        found += [_case(family_shapes(problem)[0], 0, name, "family", emulated, 1 + index) for index, name in enumerate(families)]
+    found += [
+        _case(shape, seed, DEFAULT_INPUTS, "edge", emulated, 1 + index)
+        for shape in getattr(problem, "EDGE_SHAPES", ()) for index, seed in enumerate(seeds)
+    ]
+    found += [
+        _case(shape, seed, name, "family", emulated, 1 + index)
+        for name in families for shape in family_shapes(problem) for index, seed in enumerate(seeds)
+    ]
+    once: dict[tuple[str, int, str], Case] = {}
+    for case in found:
+        once.setdefault(identity(case), case)
+    return list(once.values())
+
+
+def check_names(problem: Any, shapes: Sequence[str], inputs: Sequence[str] = ()) -> None:
+    """Raise GatesError for a shape or a family that the problem does not have, with the nearest that it has."""
+    families = (DEFAULT_INPUTS, *getattr(problem, "INPUT_FAMILIES", {}))
+    for what, names, known in (("shape", shapes, problem.SHAPES), ("inputs", inputs, families)):
+        for name in names:
+            if name not in known:
+                raise GatesError(f"problem {problem.__name__} has no {what} {name!r}", hint=nearest(name, known))
+
+
+def _role(problem: Any, case: Case) -> str:
+    if case.get("inputs", DEFAULT_INPUTS) != DEFAULT_INPUTS:
+        return "family"
+    for role, name in (("odd", "ODD_SHAPES"), ("edge", "EDGE_SHAPES")):
+        if case["shape"] in getattr(problem, name, ()):
+            return role
+    return "headline"
+
+
+def _case(shape: str, seed: int, inputs: str, role: str, emulated: bool, index: int) -> Case:
+    return {"shape": shape, "seed": seed, "inputs": inputs, "role": role, "orders": _orders(emulated, index)}
+
+
+def _orders(emulated: bool, index: int) -> list[str]:
+    """Thread orders of a case's calls. All three on the emulator for ``index`` 0, then two in turn, which is quicker."""
+    if not emulated:
+        return ["forward", "forward"]
+    if index == 0:
+        return ["forward", "shuffled", "reversed"]
+    return ["forward", "shuffled" if index % 2 else "reversed"]

@@ -1,0 +1,193 @@
+"""From an error map to what a person needs to know: where an output is wrong, and the likely causes.
+
+A pattern of wrong elements has few usual causes: the last rows of a shape that is no multiple of a
+tile, sixteen of every sixty-four rows (one warp's stripe), one index of a batch axis, a factor. The
+causes are likely ones, in the order of how much the numbers say for them; they decide nothing.
+
+Example: of 65536 elements wrong in rows 32 to 63 and columns 16 to 31 of each head, the map is
+"S 32-63 and D 16-31 of every H: 4096 of 65536 elements", and the first cause a fragment or a warp's part of a tile.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+
+from gates.parse.errormap import AxisSpan, ErrorMap, Likeness
+
+MOST_CAUSES = 3
+_TILES = (128, 64, 32, 16, 8)
+_FRAGMENT = 16  # the edge of a tensor-core fragment, the unit in which warps share out a tile
+_DENSE = 0.5  # of a product of indices; a race or a rounding leaves it thinner
+_SMALL = 0.02  # relative error that a lower precision can make
+_UNKNOWN = "no known pattern: the likeness of inputs that fail, and a shape of a single tile, tell more"
+
+
+def map_line(found: ErrorMap) -> str:
+    """Where the wrong elements lie, in one line: ``S 64 of every B, H, D: 384 of 24960 elements``."""
+    axes = [axis for axis in found.axes if axis.size > 1]
+    parts = [f"{axis.name} {_indices(axis)}" for axis in axes if not axis.whole]
+    whole = [axis.name for axis in axes if axis.whole]
+    place = " and ".join(filter(None, (", ".join(parts[:-1]), *parts[-1:])))
+    if whole and parts:
+        place += f" of every {', '.join(whole)}"
+    counts = f"{found.bad} of {found.elements} elements"
+    if not parts:
+        place = "everywhere"
+    if found.filled < _DENSE:
+        thin = "scattered single elements" if not _whole_rows(found) else f"{found.rows} of {found.rows_of} rows, scattered"
+        place = f"{thin} over {place}" if parts else thin
+    extra = []
+    if found.nonfinite:
+        extra.append("all NaN or infinite" if found.nonfinite == found.bad else f"{found.nonfinite} NaN or infinite")
+    if found.outside:
+        extra.append(f"{found.outside} stray ones elsewhere")
+    return f"{place}: {counts}" + (f" ({', '.join(extra)})" if extra else "")
+
+
+def elements_line(found: ErrorMap) -> str:
+    """The first wrong elements: ``[0, 0, 64, 0] 0.118 instead of 0.0312; …``."""
+    return "; ".join(
+        f"[{', '.join(map(str, one.index))}] {_number(one.got)} instead of {_number(one.expected)}" for one in found.first
+    )
+
+
+def causes(found: ErrorMap) -> tuple[str, ...]:
+    """At most MOST_CAUSES likely causes of the pattern, the best supported first; never empty."""
+    return tuple(list(dict.fromkeys(_all(found)))[:MOST_CAUSES]) or (_UNKNOWN,)
+
+
+def _all(found: ErrorMap) -> Iterator[str]:
+    for one in found.likenesses:
+        yield from _like(one, found)
+    if found.nonfinite * 2 > found.bad:
+        yield from _not_finite(found)
+    for place, axis in enumerate(found.axes):
+        yield from _of_axis(axis, last=place == len(found.axes) - 1, rows=place == len(found.axes) - 2)
+    if not found.likenesses and not found.nonfinite:
+        yield from _spread(found)
+
+
+def _like(one: Likeness, found: ErrorMap) -> Iterator[str]:
+    sure = f"(but for {one.residual:.1%})" if one.residual >= 5e-4 else ""
+    if one.kind == "equals":
+        yield f"the values are those of: {one.text} {sure}".rstrip()
+    elif one.kind == "zero":
+        yield "zeros where values belong: never accumulated, multiplied by a zero factor, or not stored"
+    elif one.kind == "constant":
+        yield f"one constant, {_number(one.value)}: initialised and never computed, or one element broadcast"
+    elif one.kind == "uniform":
+        yield f"the same for every {one.axis}: the index along {one.axis} does not reach the computation, or weights are all equal"
+    elif one.kind == "offset":
+        yield f"off by the constant {_number(one.value)}: a term added twice or left out, an accumulator that does not start at zero"
+    elif one.kind == "scaled" and not one.axis:
+        yield f"scaled by {_factor(one.value, found)} {sure}".rstrip() + ": a scale factor or the final division is missing, doubled or wrong"
+    elif one.kind == "scaled":
+        span = f"a factor for each {one.axis}, {_number(one.low)} to {_number(one.high)} {sure}".rstrip()
+        if one.axis == found.axes[-2 if len(found.axes) > 1 else -1].name:
+            yield f"{span}: each row's own factor is wrong, such as the final division by its sum or the rescaling of its accumulator"
+        else:
+            yield f"{span}: the scale of another {one.axis} is used, or a scale of each {one.axis} is missing"
+    elif one.kind == "shifted":
+        step = int(one.value or 0)
+        yield f"shifted by {step} along {one.axis} (got[i] = expected[i {'+' if step > 0 else '-'} {abs(step)}]): a start index or a pointer off by {abs(step)}"
+    elif one.kind == "taken":
+        yield f"values of another {one.axis} ({one.text}): a wrong index or offset along {one.axis}"
+    elif one.kind == "reordered":
+        yield f"the right values in the layout {one.text}: strides of the store, or of the loads, in the wrong order"
+
+
+def _not_finite(found: ErrorMap) -> Iterator[str]:
+    if found.infinite == found.nonfinite:
+        yield "infinity: overflow of fp16 (beyond 65504) in a stored intermediate, or a division by zero"
+    else:
+        yield "NaN: memory read before it was written (missing barrier or wait, a row never loaded), infinity - infinity, or 0/0 (a row with nothing unmasked)"
+
+
+def _of_axis(axis: AxisSpan, *, last: bool, rows: bool) -> Iterator[str]:
+    """Causes for which the wrong indices of one axis speak."""
+    if axis.whole or axis.size == 1 or not axis.ranges:
+        return
+    if axis.stripe is not None:
+        period, low, high = axis.stripe
+        yield (
+            f"{axis.name} {low}-{high} of every {period} is one warp's stripe or one fragment's: a missing __syncwarp or "
+            "__syncthreads between its store and the read, or a wrong warp offset"
+        )
+        return
+    if len(axis.ranges) > 1:
+        return
+    low, high = axis.ranges[0]
+    if high == axis.size - 1 and low and (tiles := [tile for tile in _TILES if axis.size % tile and axis.size // tile * tile == low]):
+        yield (
+            f"{axis.name} {_range(low, high)} is the partial last tile ({axis.size} = {low} + {axis.size - low}, tiles of "
+            f"{' or '.join(map(str, reversed(tiles)))}): unmasked padding, or a bounds check of the load or the store"
+        )
+    elif (last or rows or axis.size > _FRAGMENT) and low % _FRAGMENT == 0 and (high + 1) % _FRAGMENT == 0:
+        what = "one fragment's or one warp's part of a tile" if high - low < _FRAGMENT else f"a whole tile or warp's part ({high - low + 1} wide)"
+        yield f"{axis.name} {_range(low, high)} is {what}: its offset, its copy or the barrier before it"
+    elif not last and not rows and low == 1 and high == axis.size - 1:
+        yield f"right for {axis.name} 0 only: the offset of {axis.name} is left out or computed from the wrong sizes"
+    elif axis.indices == 1 and not last:
+        yield f"only {axis.name} {low}: a wrong index, offset or scale for that {axis.name}"
+    elif high == axis.size - 1 and axis.indices < _FRAGMENT:
+        yield f"the last {axis.indices} of {axis.name}: a bounds check, or a loop that ends too early"
+    elif low == 0 and axis.indices < _FRAGMENT:
+        yield f"the first {axis.indices} of {axis.name}: a start index, or state that is not initialised before its first use"
+
+
+def _spread(found: ErrorMap) -> Iterator[str]:
+    """Causes of errors that no index explains."""
+    relative = found.relative if found.relative is not None else float("inf")
+    rows = found.axes[-2] if len(found.axes) > 1 else None
+    if relative <= _SMALL:
+        yield (
+            f"small errors ({relative:.1%} of the values): a lower precision on the way, such as accumulation in fp16 or an "
+            "operand rounded too early, or a biased rounding"
+        )
+    elif _whole_rows(found) and found.rows < found.rows_of and found.filled < 0.98 and (rows is None or rows.stripe is None):
+        yield (
+            "whole rows with no pattern in their index, so it depends on the data: a running value of the row (maximum, sum, "
+            "rescaling of the accumulator when the maximum rises) rather than an index"
+        )
+    elif found.filled < _DENSE:
+        yield "scattered single elements: a race between threads, or rounding in few steps too coarse for these values"
+    elif all(axis.whole for axis in found.axes):
+        yield (
+            f"everything is off (by {relative:.0%} of the values) and no simple factor: an operand transposed or from the wrong "
+            "index, a tile skipped or counted twice, a running sum not rescaled"
+        )
+
+
+def _whole_rows(found: ErrorMap) -> bool:
+    """Whether a row that holds wrong elements holds mostly wrong ones."""
+    columns = found.axes[-1]
+    return len(found.axes) > 1 and found.rows * columns.indices > 0 and found.bad >= 0.7 * found.rows * columns.indices
+
+
+def _indices(axis: AxisSpan) -> str:
+    if axis.stripe is not None:
+        return f"{axis.stripe[1]}-{axis.stripe[2]} of every {axis.stripe[0]}"
+    shown = [_range(low, high) for low, high in axis.ranges[:4]]
+    counted = sum(high - low + 1 for low, high in axis.ranges[:4])
+    more = f" and others ({axis.indices} of {axis.size})" if counted < axis.indices else ""
+    return ", ".join(shown) + more
+
+
+def _range(low: int, high: int) -> str:
+    return str(low) if low == high else f"{low}-{high}"
+
+
+def _factor(value: float | None, found: ErrorMap) -> str:
+    """A factor, and what number or axis size it looks like."""
+    if value is None:
+        return "an unknown factor"
+    sizes = {axis.size: f" = size of {axis.name}" for axis in found.axes if axis.size > 2}
+    for form, inverse in ((value, False), (1 / value if value else 0.0, True)):
+        near = round(form)
+        if near > 1 and abs(form - near) <= 2e-3 * near:
+            return f"{_number(value)} (1/{near}{sizes.get(near, '')})" if inverse else f"{_number(value)}{sizes.get(near, '')}"
+    return _number(value)
+
+
+def _number(value: float | str | None) -> str:
+    return f"{value:.4g}" if isinstance(value, (int, float)) else str(value)

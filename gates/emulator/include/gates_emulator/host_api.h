@@ -3,9 +3,19 @@
 #pragma once
 #pragma GCC system_header
 
+#include <malloc.h>
+
+#include <algorithm>
+
 #include "launch.h"
 
 #pragma GCC visibility push(hidden)
+
+// The made-up device's memory is small, so that a kernel which takes all of it does not take the machine's.
+namespace gates_emulator {
+constexpr size_t kDeviceBytes = size_t(1) << 30;
+inline size_t device_bytes_in_use = 0;
+}  // namespace gates_emulator
 
 enum cudaMemcpyKind {
     cudaMemcpyHostToHost = 0,
@@ -140,21 +150,26 @@ inline cudaError_t cudaDeviceGetAttribute(int* value, cudaDeviceAttr attribute, 
 inline cudaError_t cudaGetDeviceProperties(cudaDeviceProp* properties, int device) {
     using namespace gates_emulator;
     if (device != 0) return failed(cudaErrorInvalidDevice);
-    *properties = cudaDeviceProp{"gates emulator (limits of sm_89)", size_t(24) << 30, kDefaultSharedBytes,
+    *properties = cudaDeviceProp{"gates emulator (limits of sm_89)", kDeviceBytes, kDefaultSharedBytes,
                                  settings.shared_limit_bytes, settings.shared_limit_bytes + 1024, 65536, 32, 1024,
                                  {1024, 1024, 64}, {2147483647, 65535, 65535}, 8, 9, 58, 48 << 20};
     return cudaSuccess;
 }
 
 inline cudaError_t cudaMalloc(void** address, size_t bytes) {
-    *address = malloc(bytes);
-    if (!*address && bytes) return gates_emulator::failed(cudaErrorMemoryAllocation);
-    gates_emulator::fill_poison(*address, bytes);  // nothing promises zeros
+    using namespace gates_emulator;
+    *address = nullptr;
+    if (bytes > kDeviceBytes - device_bytes_in_use || !(*address = malloc(bytes ? bytes : 1))) return failed(cudaErrorMemoryAllocation);
+    device_bytes_in_use += std::min(malloc_usable_size(*address), kDeviceBytes - device_bytes_in_use);
+    fill_poison(*address, bytes);  // nothing promises zeros
     return cudaSuccess;
 }
 template <typename T>
 cudaError_t cudaMalloc(T** address, size_t bytes) { return cudaMalloc(reinterpret_cast<void**>(address), bytes); }
-inline cudaError_t cudaFree(void* address) { return free(address), cudaSuccess; }
+inline cudaError_t cudaFree(void* address) {
+    if (address) gates_emulator::device_bytes_in_use -= std::min(malloc_usable_size(address), gates_emulator::device_bytes_in_use);
+    return free(address), cudaSuccess;
+}
 inline cudaError_t cudaMemcpy(void* to, const void* from, size_t bytes, cudaMemcpyKind) { return memcpy(to, from, bytes), cudaPeekAtLastError(); }
 inline cudaError_t cudaMemcpyAsync(void* to, const void* from, size_t bytes, cudaMemcpyKind kind, cudaStream_t = nullptr) { return cudaMemcpy(to, from, bytes, kind); }
 inline cudaError_t cudaMemset(void* to, int value, size_t bytes) { return memset(to, value, bytes), cudaPeekAtLastError(); }

@@ -14,6 +14,7 @@ from typing import Any
 
 from gates import jsonio
 from gates.errors import GatesError
+from gates.parse.errormap import ErrorMap
 from gates.problem import DEFAULT_INPUTS
 from gates.records import from_json
 
@@ -59,6 +60,7 @@ class OutputErrors:
     bound_index: tuple[int, ...] = ()
     bound_error: float | None = None
     bound_at: float | None = None
+    error_map: ErrorMap | None = None  # where it breaks a limit, or differs between calls
 
 
 @dataclass(frozen=True)
@@ -148,6 +150,7 @@ class CorrectnessEvidence:
     refused: tuple[str, ...]  # result lines that were not believed, and why
     processes: tuple[str, ...]  # how each runner process ended
     replay: bool = False  # the user named the inputs: every case was asked for and counts, in whatever role
+    runner: str = ""  # how the task's runner is started, up to the options that name a case
 
     @property
     def emulated(self) -> bool:
@@ -172,6 +175,7 @@ def parse(raw: Mapping[str, Any]) -> CorrectnessEvidence:
         raw["bad_atol"], raw["end_to_end_bad_atol"], tuple(cases),
         baseline["name"] if baseline else None,
         tuple(_side(baseline, refused, processes)) if baseline else (), tuple(refused), tuple(processes), replay,
+        raw.get("runner", ""),
     )
 
 

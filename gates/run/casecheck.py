@@ -15,12 +15,16 @@ import torch
 from gates.problem import DEFAULT_INPUTS, inputs_of
 from gates.run import accuracy, buffers
 from gates.run.attempt import ResultNotWritten
+from gates.run.diagnose import with_maps
 from gates.run.launch import DeviceLost, Launched, Side
 
 _MEMORY = ("not enough memory", "can't allocate memory", "out of memory")
 
 
-def check(side: Side, case: Mapping[str, Any], atols: Mapping[str, float | None], phase: Callable[[str], None]) -> dict[str, Any]:
+def check(
+    side: Side, case: Mapping[str, Any], atols: Mapping[str, float | None], phase: Callable[[str], None],
+    limits: Mapping[str, Any] | None = None,
+) -> dict[str, Any]:
     """The result record of ``case``; never raises for what the kernel or the problem does.
 
     Raises ResultNotWritten, which ``phase`` raised: it is about this machine.
@@ -29,6 +33,7 @@ def check(side: Side, case: Mapping[str, Any], atols: Mapping[str, float | None]
 
     ``case``: {"shape", "seed", "inputs", "orders": names of thread orders, one a launch, "probe": bool}. ``atols``:
     {"reference": bad_atol, "end_to_end": bad_atol}. ``phase`` is told what begins, for the record of a crash.
+    ``limits``: those on errors in task.yaml; outputs that break one get an error map.
     """
     started, phases = time.monotonic(), ["inputs"]
 
@@ -37,7 +42,7 @@ def check(side: Side, case: Mapping[str, Any], atols: Mapping[str, float | None]
         phase(name)
 
     try:
-        record = _check(side, case, atols, begin)
+        record = _check(side, case, atols, begin, limits or {})
     except ResultNotWritten:
         raise
     except DeviceLost as error:
@@ -54,7 +59,9 @@ def check(side: Side, case: Mapping[str, Any], atols: Mapping[str, float | None]
     return {**record, "wall_s": round(time.monotonic() - started, 3)}
 
 
-def _check(side: Side, case: Mapping[str, Any], atols: Mapping[str, float | None], phase: Callable[[str], None]) -> dict[str, Any]:
+def _check(
+    side: Side, case: Mapping[str, Any], atols: Mapping[str, float | None], phase: Callable[[str], None], limits: Mapping[str, Any]
+) -> dict[str, Any]:
     phase("inputs")
     problem, seed = side.problem, case["seed"]
     shape = problem.SHAPES[case["shape"]]
@@ -82,7 +89,8 @@ def _check(side: Side, case: Mapping[str, Any], atols: Mapping[str, float | None
     if missing:
         raise accuracy.ProblemError(f"reference and make_outputs disagree about {', '.join(sorted(missing))}")
     record["reference_sha256"] = accuracy.digest(reference)
-    record["outputs"] = _figures(problem, inputs, shape, first, reference, atols.get("reference"))
+    outputs = _figures(problem, inputs, shape, first, reference, atols.get("reference"))
+    record["outputs"] = with_maps(problem, inputs, shape, case, calls, reference, outputs, limits)
     if hasattr(problem, "end_to_end"):
         whole = problem.end_to_end(inputs, shape)
         record["end_to_end"] = [

@@ -45,6 +45,8 @@ def run_correctness(
     quick: bool = True,
     thorough: bool = False,
     inputs: Sequence[str] = (),
+    limits: Mapping[str, Any] | None = None,
+    runner: str = "",
     python: str = sys.executable,
 ) -> dict[str, Any]:
     """Raw record of all cases of ``candidate`` (and ``baseline``), for ``gates.parse.correctness.parse``.
@@ -54,6 +56,8 @@ def run_correctness(
     (emulator) or on every shape (device). With ``quick`` the problem's ODD_SHAPES and its INPUT_FAMILIES are
     tried as well, with ``thorough`` the EDGE_SHAPES too and the families on more shapes and seeds. ``inputs`` are names
     of families or "default": then shapes x seeds x inputs are tried and nothing else (a replay).
+    ``limits``: those of task.yaml on errors; outputs that break one are mapped. ``runner``: how a user starts the task's
+    runner.py, for the commands that replay one case.
     Raises GatesError for duplicate shapes, seeds or inputs, and for names that the problem does not have.
     """
     emulated = bool(candidate["emulated"])
@@ -62,10 +66,11 @@ def run_correctness(
     common = {
         "kind": "correctness", "device": device,
         "atols": {"reference": bad_atol, "end_to_end": end_to_end_bad_atol}, "budget_s": limit_s / 2,
+        "limits": dict(limits or {}),
     }
     raw: dict[str, Any] = {
         "kind": "correctness", "device": "emulator" if emulated else device,
-        "bad_atol": bad_atol, "end_to_end_bad_atol": end_to_end_bad_atol,
+        "bad_atol": bad_atol, "end_to_end_bad_atol": end_to_end_bad_atol, "runner": runner,
         "replay": bool(inputs), "extra_seeds": [case["seed"] for case in asked if case["role"] == "extra"],
         "asked": [{key: case[key] for key in ("shape", "seed", "inputs", "role")} for case in asked],
         "candidate": _run_side(candidate, asked, {**common, "more": more}, work, "candidate", limit_s, python),
@@ -96,7 +101,7 @@ def execute(job: dict[str, Any], folder: Path) -> None:
         side, started = Side(job["side"], job["device"]), time.monotonic()
         for index, case in enumerate(cases):
             result = casecheck.check(
-                side, case, job["atols"], lambda phase, index=index: writer.write("phase", index=index, phase=phase)
+                side, case, job["atols"], lambda phase, index=index: writer.write("phase", index=index, phase=phase), job["limits"],
             )
             lost = result.pop("lost", False)
             writer.write("case", index=index, result=result)

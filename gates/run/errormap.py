@@ -45,8 +45,9 @@ def error_map(
     chosen = [_indices(bad, axis) for axis in range(bad.dim())]
     inside = _sub(bad, chosen)
     finite = torch.isfinite(plain)
-    error, size = (plain - want)[bad & finite], want[bad & finite]
-    largest = float(want.abs().max())
+    both = bad & finite & torch.isfinite(want)
+    error, size = (plain - want)[both], want[both]
+    largest = float(torch.where(torch.isfinite(want), want, 0.0).abs().max())
     rows = bad.reshape(-1, bad.shape[-1]).any(dim=1)
     return {
         "limit": limit,

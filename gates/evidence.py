@@ -43,7 +43,7 @@ class TaskInfo:
     seeds: tuple[int, ...]
     limits: dict[str, dict[str, Any]]
     not_applicable: dict[str, str]
-    problem_sha256: str | None = None  # of the problem module's file
+    problem_sha256: str | None = None  # of the problem module's files
     judged_shapes: tuple[str, ...] = ()  # those of ``shapes`` that correctness runs on every seed; empty: all
     judged_inputs: tuple[str, ...] = ()  # named from outside: correctness runs these and nothing else
 

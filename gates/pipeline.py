@@ -30,7 +30,6 @@ from gates.evidence import (
     portable,
     project_root,
     run_label,
-    sha256,
     utc_now,
 )
 from gates.judge.decision import decide, exit_code
@@ -141,7 +140,6 @@ def _task_info(
     task: Task, sizes: Mapping[str, dict[str, int]], shapes: tuple[str, ...], seeds: tuple[int, ...], inputs: tuple[str, ...]
 ) -> TaskInfo:
     overrides: dict[str, Any] = dict(task.overrides)
-    problem = task.problem_file()
     if set(shapes) != set(task.shapes):
         overrides["shapes"] = ",".join(shapes)
     if set(seeds) != set(task.seeds):
@@ -151,7 +149,7 @@ def _task_info(
     return TaskInfo(
         task.name, task.title, task.digest(), task.problem, task.kernels, dict(task.toggles), overrides, task.arch,
         dict(sizes), seeds, {gate: dict(limits) for gate, limits in task.gates.items()}, dict(task.not_applicable),
-        sha256(problem) if problem else None, shapes, inputs,
+        task.problem_sha256(), shapes, inputs,
     )
 
 

@@ -61,14 +61,25 @@ class Task:
                     return candidate
         return None
 
+    def problem_files(self) -> list[Path]:
+        """The problem module's file and what it may be split into: modules beside it whose names begin with its own and ``_``."""
+        first = self.problem_file()
+        return [] if first is None else [first, *sorted(first.parent.glob(f"{first.stem}_*.py"))]
+
+    def problem_sha256(self) -> str | None:
+        """Digest of the problem's files; of the one file itself where there is only one."""
+        digests = [hashlib.sha256(path.read_bytes()) for path in self.problem_files()]
+        if len(digests) < 2:
+            return digests[0].hexdigest() if digests else None
+        return hashlib.sha256(b"".join(digest.digest() for digest in digests)).hexdigest()
+
     def files(self) -> list[Path]:
         """Every file that defines the stage: the task folder's, the problem, the sources and the headers beside them."""
         found = {path for path in self.folder.iterdir() if path.suffix in (".yaml", ".py") and path.is_file()}
         for source in self.sources:
             found.add(source)
             found.update(path for path in source.parent.iterdir() if path.suffix in (".cuh", ".h", ".hpp"))
-        problem = self.problem_file()
-        return sorted(found | ({problem} if problem else set()))
+        return sorted(found | set(self.problem_files()))
 
     def digest(self) -> str:
         """sha256 over the stage's files and the toggles in force; equal digests mean the same stage."""

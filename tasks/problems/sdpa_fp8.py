@@ -8,13 +8,26 @@ in figures of its own. Format: OCP 8-bit floating point specification, E4M3, lar
 
 from __future__ import annotations
 
-import math
 from collections.abc import Callable, Iterator, Mapping
 from typing import Any
 
 import torch
 from torch.nn.attention import SDPBackend, sdpa_kernel
 from torch.nn.functional import scaled_dot_product_attention
+
+from tasks.problems.sdpa_fp8_bound import error_bound
+from tasks.problems.sdpa_fp8_inputs import (
+    E4M3_MAX,
+    INPUT_FAMILIES,
+    dequantise,
+    make_inputs,
+    quantise,
+)
+
+__all__ = [
+    "ARGUMENTS", "AXES", "E4M3_MAX", "EDGE_SHAPES", "FAMILY_SHAPES", "INPUT_FAMILIES", "ODD_SHAPES", "SHAPES", "backends",
+    "dequantise", "end_to_end", "error_bound", "make_inputs", "make_outputs", "null_outputs", "quantise", "reference", "work",
+]
 
 SHAPES: dict[str, dict[str, int]] = {
     "small": {"B": 1, "H": 1, "S": 32, "D": 64},
@@ -24,43 +37,23 @@ SHAPES: dict[str, dict[str, int]] = {
     "tail": {"B": 2, "H": 3, "S": 17, "D": 64},  # less than one tile of queries
     "odd": {"B": 1, "H": 2, "S": 65, "D": 64},  # one key in the second tile
 }
-ODD_SHAPES = ("single", "tail", "odd")
+
+# Lengths around the tiles of 16, 32 and 64, each with every B and every H of 1, 2, 3: a Latin square a length, so that
+# every pair of (S, B), (S, H) and (B, H) is tried in 54 shapes of the 162.
+EDGE_LENGTHS = (1, 2, 15, 16, 17, 31, 32, 33, 63, 64, 65, 100, 127, 129, 511, 512, 513, 2047)
+_EDGES = {
+    f"b{batch}h{heads}s{length}": {"B": batch, "H": heads, "S": length, "D": 64}
+    for index, length in enumerate(EDGE_LENGTHS) for batch in (1, 2, 3) for heads in ((batch - 1 + index) % 3 + 1,)
+}
+SHAPES.update(_EDGES)
+EDGE_SHAPES = tuple(_EDGES)
+ODD_SHAPES = ("single", "tail", "odd", "b1h2s2", "b3h1s33")
+FAMILY_SHAPES = ("b1h2s129", "b2h3s33", "b1h2s513")  # three tiles of keys, the last with one; more heads; nine tiles
 
 ARGUMENTS = ("q", "k", "v", "q_scale", "k_scale", "v_scale", "out", "B", "H", "S", "D", "softmax_scale")
+AXES = {"out": ("B", "H", "S", "D")}
 
-E4M3_MAX = 448.0
 _QUERY_SLICE = 512  # rows of the float64 score matrix that the reference holds at once
-
-
-def make_inputs(shape: Mapping[str, int], seed: int, device: str) -> dict[str, Any]:
-    """N(0, 1) inputs in float16, and the same quantised with scale = absmax / 448 of each head.
-
-    Drawn on the CPU, so that the values are the same on every device. ``q_fp16``, ``k_fp16`` and
-    ``v_fp16`` are the tensors before quantisation; the kernel does not get them.
-    """
-    generator = torch.Generator().manual_seed(seed)
-    size = tuple(shape[name] for name in ("B", "H", "S", "D"))
-    inputs: dict[str, Any] = {"softmax_scale": 1.0 / math.sqrt(shape["D"])}
-    for name in ("q", "k", "v"):
-        original = torch.randn(size, generator=generator).to(torch.float16)
-        data, scale = quantise(original)
-        inputs[name] = data.to(device)
-        inputs[f"{name}_scale"] = scale.to(device)
-        inputs[f"{name}_fp16"] = original.to(device)
-    return inputs
-
-
-def quantise(values: torch.Tensor) -> tuple[torch.Tensor, torch.Tensor]:
-    """E4M3 bytes (uint8, shape of ``values`` [B, H, S, D]) and one float32 scale a head, [B, H]."""
-    absmax = values.float().abs().amax(dim=(2, 3))
-    scale = torch.where(absmax > 0, absmax / E4M3_MAX, torch.ones_like(absmax))
-    scaled = (values.float() / scale[..., None, None]).clamp(-E4M3_MAX, E4M3_MAX)
-    return scaled.to(torch.float8_e4m3fn).view(torch.uint8), scale
-
-
-def dequantise(data: torch.Tensor, scale: torch.Tensor) -> torch.Tensor:
-    """The float64 values, on the CPU, that E4M3 bytes and scales stand for."""
-    return data.cpu().view(torch.float8_e4m3fn).double() * scale.cpu().double()[..., None, None]
 
 
 def make_outputs(shape: Mapping[str, int], device: str) -> dict[str, torch.Tensor]:
@@ -78,6 +71,12 @@ def end_to_end(inputs: Mapping[str, Any], shape: Mapping[str, int]) -> dict[str,
     """Exact attention in float64 on the float16 inputs, as if nothing had been quantised."""
     q, k, v = (inputs[f"{name}_fp16"].cpu().double() for name in ("q", "k", "v"))
     return {"out": _attention(q, k, v, inputs["softmax_scale"])}
+
+
+def null_outputs(inputs: Mapping[str, Any], shape: Mapping[str, int]) -> dict[str, dict[str, torch.Tensor]]:
+    """What a kernel gives that ignores the scores: the mean of V in every row, or V itself."""
+    v = dequantise(inputs["v"], inputs["v_scale"])
+    return {"mean_of_v": {"out": v.mean(dim=2, keepdim=True).expand_as(v)}, "v_itself": {"out": v}}
 
 
 def work(shape: Mapping[str, int]) -> dict[str, float]:

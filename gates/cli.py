@@ -138,8 +138,11 @@ def compare(baseline_run: str, candidate_run: str, out: Path | None, force: bool
 @cli.command()
 @click.argument("run_directory")
 @click.option("--json", "as_json", is_flag=True, help="Print the decision as JSON.")
+@click.option("--junit", type=click.Path(path_type=Path, dir_okay=False), help="Write the gates as JUnit XML too.")
+@click.option("--sarif", type=click.Path(path_type=Path, dir_okay=False), help="Write what did not pass as SARIF too, at its source lines.")
+@click.option("--accept-policy-change", "reason", metavar="REASON", help="Accept terms looser than the baseline's; kept beside the evidence.")
 @RESULTS
-def decide(run_directory: str, as_json: bool, results: Path) -> None:
+def decide(run_directory: str, as_json: bool, junit: Path | None, sarif: Path | None, reason: str | None, results: Path) -> None:
     """Say merge, reject or hold for a run; the exit code says it too (0, 1, 3).
 
     The evidence is verified first, and the decision is taken anew from the gates' verdicts.
@@ -147,15 +150,22 @@ def decide(run_directory: str, as_json: bool, results: Path) -> None:
     Example: gates decide latest:stage2
     """
     from gates import jsonio
+    from gates.decide import accept_looser_terms, decide_run, write_junit, write_sarif
     from gates.evidence import resolve_run
     from gates.judge.decision import EXIT_CODES
-    from gates.verify import decide_run
 
-    decision, reason = decide_run(resolve_run(run_directory, results))
+    path = resolve_run(run_directory, results)
+    if reason is not None:
+        accept_looser_terms(path, reason)
+    decision, why = decide_run(path)
+    if junit is not None:
+        write_junit(path, junit)
+    if sarif is not None:
+        write_sarif(path, sarif)
     if as_json:
-        _out(jsonio.dumps({"decision": decision.value, "reason": reason}), end="")
+        _out(jsonio.dumps({"decision": decision.value, "reason": why}), end="")
     else:
-        _out(f"{decision.value}: {reason}")
+        _out(f"{decision.value}: {why}")
     sys.exit(EXIT_CODES[decision])
 
 

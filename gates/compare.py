@@ -6,7 +6,7 @@ A run compares its stage with the baseline that it built and measured itself (``
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
@@ -17,7 +17,7 @@ from gates.evidence import RunInfo, TaskInfo, Verdict, read_record
 from gates.facts.chips import chip_of, occupancy
 from gates.judge.decision import EXIT_CODES, Decision
 from gates.judge.performance import read
-from gates.judging import load_evidence
+from gates.judging import load_evidence, looser_terms
 from gates.measure.decision import ABOVE, BELOW
 from gates.measure.records import BASELINE, CANDIDATE
 from gates.parse.names import without_parameters
@@ -122,7 +122,7 @@ def compare_within(run: Path, info: RunInfo, verdict: Verdict) -> Comparison:
     base = _side(info.baseline, None, info) if info.baseline else None
     return Comparison(
         SCHEMA_VERSION, base, side, verdict.decision, verdict.reason, verdict.gates, _speed(evidence),
-        tuple(_override_notes(info)), tuple(_sections(other, evidence, evidence)),
+        (*_policy_notes(looser_terms(info.task, info.baseline)), *_override_notes(info)), tuple(_sections(other, evidence, evidence)),
     )
 
 
@@ -146,7 +146,8 @@ def compare_runs(first: Path, second: Path, *, force: bool = False) -> Compariso
     before, after = load_evidence(first), load_evidence(second)
     is_baseline = infos[1].baseline is not None and infos[1].baseline.digest == infos[0].task.digest
     decision, reason = verdict.decision, verdict.reason
-    notes = [*(f"different: {text}" for text in differences), *_environment_notes(*infos)]
+    looser = looser_terms(infos[1].task, infos[0].task)
+    notes = [*_policy_notes(looser), *(f"different: {text}" for text in differences), *_environment_notes(*infos)]
     notes += [f"{name}: {text}" for name, info in zip(("baseline", "candidate"), infos, strict=True) for text in _override_notes(info)]
     base_verdict: Verdict = read_record(Verdict, first, "verdict.json")
     if base_verdict.decision is Decision.REJECT:
@@ -155,6 +156,8 @@ def compare_runs(first: Path, second: Path, *, force: bool = False) -> Compariso
         notes.append("the candidate's run did not measure this baseline: times are of two runs, not interleaved, and decide nothing")
     if decision is Decision.MERGE and (differences or not is_baseline):
         decision, reason = Decision.HOLD, f"the candidate's run did not judge it against {infos[0].task.name} as recorded here"
+    elif decision is Decision.MERGE and looser:
+        decision, reason = Decision.HOLD, f"judged by looser terms than {infos[0].task.name}: {'; '.join(looser)}"
     return Comparison(
         SCHEMA_VERSION, _side(infos[0].task, first, infos[0]), _side(infos[1].task, second, infos[1]), decision, reason,
         verdict.gates, _speed(after) if is_baseline else None, tuple(notes),
@@ -191,6 +194,10 @@ def _environment_notes(first: RunInfo, second: RunInfo) -> Iterator[str]:
     drivers = [info.device.driver if info.device else None for info in (first, second)]
     if drivers[0] != drivers[1]:
         yield f"driver {drivers[0]} and {drivers[1]}"
+
+
+def _policy_notes(looser: Sequence[str]) -> Iterator[str]:
+    yield from (f"looser than the baseline: {text}" for text in looser)
 
 
 def _override_notes(info: RunInfo) -> Iterator[str]:

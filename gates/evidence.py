@@ -24,6 +24,7 @@ from gates.judge.decision import Decision
 from gates.records import GateResult
 
 SCHEMA_VERSION = 1
+ACCEPTANCE = "acceptance.json"  # a reviewer's word, written after the run and not in its manifest
 _TEMPORARY = ".writing-"
 
 
@@ -45,6 +46,8 @@ class TaskInfo:
     not_applicable: dict[str, str]
     problem_sha256: str | None = None  # of the problem module's files
     judged_shapes: tuple[str, ...] = ()  # those of ``shapes`` that correctness runs on every seed; empty: all
+    declared_shapes: tuple[str, ...] = ()  # as task.yaml has them, whatever this run was told
+    declared_seeds: tuple[int, ...] = ()
     judged_inputs: tuple[str, ...] = ()  # named from outside: correctness runs these and nothing else
 
 

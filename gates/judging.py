@@ -3,11 +3,14 @@
 from __future__ import annotations
 
 import importlib
+from collections.abc import Sequence
 from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
-from gates.evidence import RunInfo, read_record
+from gates.evidence import RunInfo, TaskInfo, read_record
+from gates.judge.decision import Decision, decide
+from gates.judge.policy import Terms, looser
 from gates.records import GateResult, Status
 from gates.task import GATES
 
@@ -44,6 +47,20 @@ def rejudge(run: Path, info: RunInfo, gate: str) -> GateResult | None:
     judge = importlib.import_module(f"gates.judge.{gate}").judge
     options = {"not_applicable_reason": reason or ""} if gate in MEASURED_ANYWAY else {}
     return judge(evidence, info.task.limits.get(gate, {}), baseline, **options)
+
+
+def looser_terms(task: TaskInfo, baseline: TaskInfo | None) -> tuple[str, ...]:
+    """Each term by which ``task`` was judged more loosely than ``baseline`` would be."""
+    return looser(_terms(task), _terms(baseline)) if baseline else ()
+
+
+def decision_of(info: RunInfo, results: Sequence[GateResult], *, accepted: bool = False) -> tuple[Decision, str]:
+    """The decision over a run's gates; ``accepted``: a reviewer accepted its looser terms."""
+    return decide(results, info.task.overrides, () if accepted else looser_terms(info.task, info.baseline))
+
+
+def _terms(task: TaskInfo) -> Terms:
+    return Terms(task.limits, task.not_applicable, task.declared_shapes, task.declared_seeds, task.arch)
 
 
 def _record(gate: str) -> type:

@@ -32,7 +32,8 @@ from gates.evidence import (
     run_label,
     utc_now,
 )
-from gates.judge.decision import decide, exit_code
+from gates.judge.decision import exit_code
+from gates.judging import decision_of
 from gates.render.console import Progress
 from gates.revision import revision
 from gates.run import device as devices
@@ -107,7 +108,7 @@ def run_task(options: Options, progress: Progress) -> Outcome:
         for gate in GATES:
             results.append(judge_step(session, info, gate))
             progress.result(results[-1])
-        decision, reason = decide(results, info.task.overrides)
+        decision, reason = decision_of(info, results)
         verdict = Verdict(SCHEMA_VERSION, decision, reason, tuple(results))
         info = dataclasses.replace(info, ended=_time())
         directory.write_json("run.json", info)
@@ -149,7 +150,7 @@ def _task_info(
     return TaskInfo(
         task.name, task.title, task.digest(), task.problem, task.kernels, dict(task.toggles), overrides, task.arch,
         dict(sizes), seeds, {gate: dict(limits) for gate, limits in task.gates.items()}, dict(task.not_applicable),
-        task.problem_sha256(), shapes, inputs,
+        task.problem_sha256(), shapes, task.shapes, task.seeds, inputs,
     )
 
 

@@ -20,8 +20,8 @@ import yaml
 
 from gates.errors import GatesError
 from gates.evidence import RunInfo, Verdict, read_record
-from gates.judge.decision import EXIT_CODES, Decision, decide
-from gates.judging import rejudge
+from gates.judge.decision import EXIT_CODES, Decision
+from gates.judging import decision_of, rejudge
 from gates.records import GateResult
 from gates.task import GATES, known_names, nearest
 from gates.verify import require_sound_files
@@ -71,7 +71,7 @@ def judge_again(run: Path, settings: Iterable[str] = ()) -> Judgement:
     limits, changes = changed_limits(info.task.limits, settings)
     asked = dataclasses.replace(info, task=dataclasses.replace(info.task, limits=limits))
     gates = tuple((recorded, rejudge(run, asked, recorded.gate) or recorded) for recorded in verdict.gates)
-    decision, reason = decide([now for _, now in gates], info.task.overrides)
+    decision, reason = decision_of(info, [now for _, now in gates])
     return Judgement(info.task.name, changes, gates, verdict.decision, decision, reason)
 
 

@@ -8,9 +8,9 @@ from typing import Any
 
 from gates import jsonio
 from gates.errors import GatesError
-from gates.evidence import RunInfo, Verdict, read_record, sha256
-from gates.judge.decision import GATES, Decision, decide
-from gates.judging import load_evidence, rejudge
+from gates.evidence import ACCEPTANCE, RunInfo, Verdict, read_record, sha256
+from gates.judge.decision import GATES
+from gates.judging import decision_of, load_evidence, looser_terms, rejudge
 from gates.problem import DEFAULT_INPUTS
 from gates.records import GateResult, Status
 
@@ -22,7 +22,7 @@ _MAX_BYTES = 512 * 2**20  # no file of a run is near it, and a digest of more ta
 def verify_run(run: Path) -> list[str]:
     """What is wrong with the run directory, one sentence each; empty where it is sound."""
     try:
-        problems = file_problems(run) or _check_consistency(run) or _check_verdict(run)
+        problems = file_problems(run) or _check_acceptance(run) or _check_consistency(run) or _check_verdict(run)
     except GatesError as error:
         problems = [error.what]
     return problems[:_MOST_PROBLEMS]
@@ -41,13 +41,6 @@ def require_sound_files(run: Path) -> None:
 def require_sound(run: Path) -> None:
     """Raise GatesError where a run is not sound in any way."""
     _require(run, verify_run(run))
-
-
-def decide_run(run: Path) -> tuple[Decision, str]:
-    """The decision over a verified run; raises GatesError where its evidence is not sound."""
-    require_sound(run)
-    verdict: Verdict = read_record(Verdict, run, "verdict.json")
-    return verdict.decision, verdict.reason
 
 
 def _require(run: Path, problems: list[str]) -> None:
@@ -76,7 +69,7 @@ def _check_digests(run: Path) -> list[str]:
             problems.append(f"{name} is a symbolic link")
         elif not path.is_file() and not path.is_dir():
             problems.append(f"{name} is no plain file")
-        elif path.is_file() and name != "manifest.json":
+        elif path.is_file() and name not in ("manifest.json", ACCEPTANCE):
             present.add(name)
             if path.stat().st_size > _MAX_BYTES:
                 problems.append(f"{name} is larger than {_MAX_BYTES // 2**20} MiB")
@@ -85,6 +78,18 @@ def _check_digests(run: Path) -> list[str]:
             elif sha256(path) != listed[name]:
                 problems.append(f"{name} was changed after the run")
     return problems + [f"{name} is missing" for name in sorted(set(listed) - present)]
+
+
+def _check_acceptance(run: Path) -> list[str]:
+    """Whether what a reviewer accepted is of this very run; its schema was checked before."""
+    if not (run / ACCEPTANCE).is_file():
+        return []
+    if jsonio.read(run / ACCEPTANCE)["manifest_sha256"] != sha256(run / "manifest.json"):
+        return [f"{ACCEPTANCE} was given for another run"]
+    info: RunInfo = read_record(RunInfo, run, "run.json")
+    if tuple(jsonio.read(run / ACCEPTANCE)["looser"]) != looser_terms(info.task, info.baseline):
+        return [f"{ACCEPTANCE} accepts other terms than those of this run"]
+    return []
 
 
 def _check_schemas(run: Path) -> list[str]:
@@ -189,7 +194,7 @@ def _check_verdict(run: Path) -> list[str]:
                 f"verdict.json says {recorded.gate}: {recorded.status.value} ({recorded.code}), "
                 f"its evidence says {again.status.value} ({again.code})"
             )
-    decision, reason = decide(verdict.gates, info.task.overrides)
+    decision, reason = decision_of(info, verdict.gates)
     if (decision, reason) != (verdict.decision, verdict.reason):
         problems.append(f"verdict.json says {verdict.decision.value} ({verdict.reason}), its gates say {decision.value} ({reason})")
     return problems

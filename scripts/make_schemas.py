@@ -14,16 +14,17 @@ from enum import Enum
 from pathlib import Path
 from typing import Any, Union
 
+from gates.decide import Acceptance
 from gates.evidence import SCHEMA_VERSION, RunInfo, Verdict
 from gates.parse.ptxas import PtxasEvidence
 from gates.parse.sass import SassEvidence
 from gates.run.build import BuildResult
 
 FOLDER = Path(__file__).resolve().parent.parent / "gates" / "schemas"
-RECORDS = {"run": RunInfo, "verdict": Verdict, "ptxas": PtxasEvidence, "sass": SassEvidence, "build": BuildResult}
-LATER = {"problem_sha256", "judged_shapes", "judged_inputs", "reproduce"}  # fields that the first runs of schema version 1 do not have
+RECORDS = {"run": RunInfo, "verdict": Verdict, "ptxas": PtxasEvidence, "sass": SassEvidence, "build": BuildResult, "acceptance": Acceptance}
+LATER = {"problem_sha256", "judged_shapes", "judged_inputs", "declared_shapes", "declared_seeds", "reproduce", "notes"}  # fields that the first runs of schema version 1 do not have
 ELSEWHERE = {"log_text"}  # a build's log is a file of its own
-TIMES = {"started", "ended"}
+TIMES = {"started", "ended", "accepted"}
 UTC = r"^\d{4}-\d\d-\d\dT\d\d:\d\d:\d\d(\.\d+)?\+00:00$"
 PLAIN = {str: "string", bool: "boolean", int: "integer", float: "number"}
 

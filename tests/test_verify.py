@@ -15,9 +15,10 @@ import pytest
 from test_pipeline import sign
 
 from gates.compare import compare_runs
+from gates.decide import decide_run
 from gates.errors import GatesError
 from gates.evidence import list_runs
-from gates.verify import decide_run, verify_run
+from gates.verify import verify_run
 
 ROOT = Path(__file__).resolve().parent.parent
 RECORDED = ROOT / "results" / "recorded"

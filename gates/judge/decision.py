@@ -2,7 +2,7 @@
 
 Any failed gate rejects. Otherwise any gate that neither passed nor is declared not applicable
 holds, and so does a run whose toggles, shapes or seeds were overridden: it did not judge the stage
-as committed.
+as committed. So do terms looser than the baseline's (see ``gates.judge.policy``).
 Only then is it a merge. Example: ptxas, sass, correctness and sanitizer passed and performance
 was not run (no device) -> hold.
 """
@@ -23,7 +23,8 @@ CODES = {
     "decision.reject": "at least one gate failed. The gate's own code says why; `gates explain CODE` says what to do.",
     "decision.hold": (
         "no gate failed, but at least one did not come to a verdict (not run or inconclusive), or something was "
-        "overridden from outside. Run the missing gates, usually with --profile full on a machine with a CUDA device."
+        "overridden from outside, or the task's limits, shapes, seeds or gates are looser than its baseline's. Tighten them again, or let a "
+        "reviewer accept them: gates decide RUN --accept-policy-change REASON. Run the missing gates, usually with --profile full on a machine with a CUDA device."
     ),
 }
 
@@ -39,8 +40,8 @@ class Decision(str, Enum):
 EXIT_CODES = {Decision.MERGE: EXIT_OK, Decision.REJECT: EXIT_FAIL, Decision.HOLD: EXIT_HOLD}
 
 
-def decide(results: Sequence[GateResult], overrides: Mapping[str, Any]) -> tuple[Decision, str]:
-    """The decision over the gates' verdicts and one sentence on why."""
+def decide(results: Sequence[GateResult], overrides: Mapping[str, Any], looser: Sequence[str] = ()) -> tuple[Decision, str]:
+    """The decision over the gates' verdicts and one sentence on why; ``looser``: terms that nobody accepted."""
     by_gate = {result.gate: result for result in results}
     failed = [result for result in results if result.status is Status.FAIL]
     if failed:
@@ -56,6 +57,8 @@ def decide(results: Sequence[GateResult], overrides: Mapping[str, Any]) -> tuple
     if overrides:
         changed = ", ".join(f"{name}={value}" for name, value in sorted(overrides.items()))
         return Decision.HOLD, f"overridden from outside: {changed}"
+    if looser:
+        return Decision.HOLD, f"judged by looser terms than its baseline: {'; '.join(looser)}"
     return Decision.MERGE, "every gate passed or is declared not applicable"
 
 

@@ -1,0 +1,78 @@
+"""May the stage be merged? The decision over a verified run, and a reviewer's word on looser terms.
+
+A run directory is never changed. What a reviewer accepts is written beside the evidence as
+acceptance.json and is tied to the manifest, so it holds for that very run.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from pathlib import Path
+
+from gates import jsonio, records
+from gates.errors import EXIT_HOLD, GatesError
+from gates.evidence import ACCEPTANCE, SCHEMA_VERSION, RunInfo, Verdict, read_record, sha256, utc_now
+from gates.judge.decision import Decision
+from gates.judging import decision_of, looser_terms
+from gates.verify import require_sound
+
+
+@dataclass(frozen=True)
+class Acceptance:
+    """acceptance.json: terms looser than the baseline's that a reviewer accepted, and why."""
+
+    schema_version: int
+    manifest_sha256: str
+    looser: tuple[str, ...]
+    reason: str
+    accepted: str  # UTC, ISO 8601
+
+
+def decide_run(run: Path) -> tuple[Decision, str]:
+    """The decision over a verified run; raises GatesError where its evidence is not sound."""
+    require_sound(run)
+    verdict: Verdict = read_record(Verdict, run, "verdict.json")
+    if not (run / ACCEPTANCE).is_file():
+        return verdict.decision, verdict.reason
+    acceptance: Acceptance = read_record(Acceptance, run, ACCEPTANCE)
+    decision, reason = decision_of(read_record(RunInfo, run, "run.json"), verdict.gates, accepted=True)
+    return decision, f"{reason}; looser terms accepted: {acceptance.reason}"
+
+
+def accept_looser_terms(run: Path, reason: str) -> None:
+    """Write down that a reviewer accepts the run's looser terms.
+
+    Raises GatesError where the run is not sound, has no such terms, or has been accepted before.
+    """
+    if not reason.strip() or not reason.isprintable():
+        raise GatesError("--accept-policy-change needs a reason in one line of plain text")
+    require_sound(run)
+    info: RunInfo = read_record(RunInfo, run, "run.json")
+    found = looser_terms(info.task, info.baseline)
+    if not found:
+        raise GatesError(f"{run}: there is nothing to accept: no term is looser than the baseline's")
+    if (run / ACCEPTANCE).exists():
+        known: Acceptance = read_record(Acceptance, run, ACCEPTANCE)
+        raise GatesError(f"{run}: accepted before, on {known.accepted}: {known.reason}", exit_code=EXIT_HOLD)
+    record = Acceptance(SCHEMA_VERSION, sha256(run / "manifest.json"), found, reason.strip(), utc_now().isoformat(timespec="milliseconds"))
+    jsonio.write(run / ACCEPTANCE, records.to_json(record))
+
+
+def write_junit(run: Path, out: Path) -> None:
+    """Write the run's gates as JUnit XML to ``out``."""
+    from gates.render.junit import junit
+
+    info: RunInfo = read_record(RunInfo, run, "run.json")
+    verdict: Verdict = read_record(Verdict, run, "verdict.json")
+    jsonio.write_text(out, junit(info.task.name, info.started, verdict.gates))
+
+
+def write_sarif(run: Path, out: Path) -> None:
+    """Write what did not pass as SARIF to ``out``, with places in this checkout where it has the stage that was judged."""
+    from gates.explain import all_codes
+    from gates.places import source_places
+    from gates.render.sarif import sarif
+
+    info: RunInfo = read_record(RunInfo, run, "run.json")
+    verdict: Verdict = read_record(Verdict, run, "verdict.json")
+    jsonio.write_text(out, sarif(info.task.name, verdict.gates, *source_places(info.task), all_codes()))

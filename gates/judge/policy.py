@@ -1,0 +1,79 @@
+"""Is the candidate judged by looser terms than its baseline was?
+
+A stage that raises a budget, drops a shape, a seed or a gate, or widens an error limit can pass
+where the stage before would have failed. That may be right, but a reviewer has to see it and say so:
+the decision is hold until it is accepted with a reason. Tighter terms need nobody's word.
+
+Example: ``ptxas.max_registers: 128 -> 168``. A change of what is timed (shape, cache mode) counts
+too, for it is neither tighter nor looser. Limits: only the terms in task.yaml are compared. A changed
+problem module (its inputs, its reference) shows in the digests that ``gates compare`` holds together.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping
+from dataclasses import dataclass
+from typing import Any
+
+_OWN_CLAIMS = ("ncu", "rises")  # what a stage says of its own gain: another stage has another reason to be faster
+# Keys whose larger value is stricter; every other number is a maximum.
+_MINIMUM = (("performance", "min_speedup_pct"), ("sass", "require"), ("ncu", "min"))
+
+
+@dataclass(frozen=True)
+class Terms:
+    """What a task is judged by, as its task.yaml says it: ``limits`` by gate, ``not_applicable`` reasons by gate."""
+
+    limits: Mapping[str, Mapping[str, Any]]
+    not_applicable: Mapping[str, str]
+    shapes: tuple[str, ...]
+    seeds: tuple[int, ...]
+    arch: tuple[str, ...]
+
+
+def looser(candidate: Terms, baseline: Terms) -> tuple[str, ...]:
+    """Each term of the candidate that is looser than the baseline's, in words; empty where none is."""
+    return tuple(_looser(candidate, baseline))
+
+
+def _looser(candidate: Terms, baseline: Terms) -> Iterator[str]:
+    for what, ours, theirs in (
+        ("shapes", candidate.shapes, baseline.shapes), ("seeds", candidate.seeds, baseline.seeds), ("arch", candidate.arch, baseline.arch),
+    ):
+        if ours and theirs:  # runs of earlier versions did not record all of them
+            yield from (f"{what}: {name} dropped" for name in theirs if name not in ours)
+    for gate, reason in candidate.not_applicable.items():
+        if gate not in baseline.not_applicable:
+            yield f"{gate}: declared not applicable ({reason})"
+    for gate, theirs in baseline.limits.items():
+        if gate not in candidate.not_applicable:
+            yield from _compare((gate,), candidate.limits.get(gate, {}), theirs)
+
+
+def _compare(path: tuple[str, ...], ours: Any, theirs: Any) -> Iterator[str]:
+    """Looser terms at ``path`` of the gates section, both values given."""
+    name = ".".join(path)
+    if isinstance(theirs, Mapping):
+        for key, value in theirs.items():
+            if (*path, key) == _OWN_CLAIMS:
+                continue
+            if key in ours:
+                yield from _compare((*path, key), ours[key], value)
+            elif value is not False and value not in ([], {}):
+                yield f"{name}.{key}: {_text(value)} dropped"
+    elif isinstance(theirs, list):
+        yield from (f"{name}: {entry} dropped" for entry in theirs if entry not in ours)
+    elif isinstance(theirs, bool):
+        if theirs and not ours:
+            yield f"{name}: true -> false"
+    elif isinstance(theirs, str):
+        if ours != theirs:
+            yield f"{name}: {theirs} -> {ours}"
+    elif (ours < theirs) if path[:2] in _MINIMUM else (ours > theirs):
+        yield f"{name}: {theirs:g} -> {ours:g}"
+
+
+def _text(value: Any) -> str:
+    if isinstance(value, Mapping):
+        return ", ".join(f"{key} {_text(entry)}" for key, entry in value.items())
+    return ", ".join(map(str, value)) if isinstance(value, list) else str(value)

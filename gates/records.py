@@ -32,7 +32,7 @@ class Check:
     (``row_sum sm_89``, ``mission seed 2``). ``observed`` is None where nothing could be
     observed; such a check never passes. A check that does not pass carries a stable ``code`` that
     ``gates explain`` knows, and a ``hint``: the usual cause and what to look at next. ``reproduce`` is
-    the command that shows the same failure again, where there is one.
+    the command that shows the same failure again, where there is one, and ``notes`` are lines that describe the failure.
     """
 
     name: str
@@ -44,6 +44,7 @@ class Check:
     code: str = ""
     hint: str = ""
     reproduce: str = ""
+    notes: tuple[str, ...] = ()
 
     def __post_init__(self) -> None:
         if self.status is Status.PASS and self.observed is None:

@@ -23,6 +23,7 @@ from gates.parse import sanitizer as sanitizer_evidence
 from gates.parse import sass as sass_evidence
 from gates.records import GateResult, Status, to_json
 from gates.render.console import Progress
+from gates.replay import runner_command
 from gates.run.attempt import attempt
 from gates.run.build import BuildResult, build
 from gates.run.correctness import draw_seed, run_correctness
@@ -195,7 +196,7 @@ def _correctness(session: Session) -> GateResult | None:
         limit_s=task.time_limit_s, device=session.cuda,
         baseline=session.side(session.baseline, kind) if match and session.baseline else None,
         extra_seeds=(draw_seed(),), inputs=session.inputs, thorough=session.thorough, bad_atol=limits.get("bad_atol"),
-        end_to_end_bad_atol=limits.get("end_to_end", {}).get("bad_atol"),
+        end_to_end_bad_atol=limits.get("end_to_end", {}).get("bad_atol"), limits=limits, runner=runner_command(task),
     )
     session.write("correctness.json", correctness_evidence.parse(raw))
     return None

@@ -34,6 +34,7 @@ from typing import Any
 
 from gates.judge.correctness_codes import CODES
 from gates.judge.correctness_limits import BOUND, FIGURES, compared, is_weak, limits_of, passed_by, weak_check
+from gates.judge.failed_case import with_story
 from gates.parse.correctness import DEFAULT_INPUTS, Case, CorrectnessEvidence, OutputErrors
 from gates.records import Check, GateResult, Status, conclude
 
@@ -51,7 +52,7 @@ def judge(
         return GateResult("correctness", Status.NOT_RUN, "correctness.nothing_checked", "no case was asked for")
     others = evidence.baseline_cases or (baseline.cases if baseline else ())
     checks: list[Check] = [_fail("forged", "result lines", line, None, line) for line in evidence.refused[:3]]
-    per_case = [(case, _case(case, evidence, limits, others)) for case in evidence.cases]
+    per_case = [(case, with_story(_case(case, evidence, limits, others), case, evidence)) for case in evidence.cases]
     checks += _merge(check for _, found in per_case for check in found)
     checks += _seeds(evidence.cases)
     checks += weak_check(evidence.cases, limits)

@@ -1,0 +1,48 @@
+"""What a failing check of a case carries for the person who reads it: map, first elements, causes, and the command to replay it."""
+
+from __future__ import annotations
+
+import dataclasses
+import shlex
+from collections.abc import Sequence
+
+from gates.judge.causes import causes, elements_line, map_line
+from gates.parse.correctness import Case, CorrectnessEvidence
+from gates.problem import DEFAULT_INPUTS
+from gates.records import Check, Status
+
+
+def with_story(checks: Sequence[Check], case: Case, evidence: CorrectnessEvidence) -> list[Check]:
+    """``checks`` of one case; those that failed get the replay command, and the first of them the notes."""
+    told, notes = [], _notes(case)
+    for check in checks:
+        if check.status is Status.FAIL:
+            check = dataclasses.replace(check, reproduce=replay_command(case, evidence), notes=notes)
+            notes = ()
+        told.append(check)
+    return told
+
+
+def replay_command(case: Case, evidence: CorrectnessEvidence) -> str:
+    """The command that runs just ``case``; empty where the evidence does not say how the runner is started.
+
+    Example: ``python tasks/row_sum/runner.py --shape tail --seed 17 --inputs zeros --device emulator``.
+    """
+    if not evidence.runner:
+        return ""
+    inputs = "" if case.inputs == DEFAULT_INPUTS else f" --inputs {shlex.quote(case.inputs)}"
+    device = "emulator" if evidence.emulated else "cuda"
+    return f"{evidence.runner} --shape {shlex.quote(case.shape)} --seed {case.seed}{inputs} --device {device}"
+
+
+def _notes(case: Case) -> tuple[str, ...]:
+    lines: list[str] = []
+    for output in case.outputs:
+        found = output.error_map
+        if found is None:
+            continue
+        name = f"{output.name}: " if len(case.outputs) > 1 else ""
+        lines.append(f"where: {name}{map_line(found)}; {found.limit}")
+        lines.append(f"first: {elements_line(found)}")
+        lines += [f"likely: {cause}" for cause in causes(found)]
+    return tuple(lines)

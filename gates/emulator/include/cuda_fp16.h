@@ -85,14 +85,23 @@ inline __half __hfma(__half a, __half b, __half c) {
 }
 inline bool __hisnan(__half a) { return (a.__x & 0x7fff) > 0x7c00; }
 inline int __hisinf(__half a) { return (a.__x & 0x7fff) == 0x7c00 ? (a.__x >> 15 ? -1 : 1) : 0; }
-// The number wins over a NaN, as on a device.
-inline __half __hmax(__half a, __half b) { return __half(fmaxf(__half2float(a), __half2float(b))); }
-inline __half __hmin(__half a, __half b) { return __half(fminf(__half2float(a), __half2float(b))); }
+// The number wins over a NaN, and +0 is larger than -0.
+inline __half __hmax(__half a, __half b) {
+    if (__hisnan(a) || __hisnan(b)) return !__hisnan(a) ? a : !__hisnan(b) ? b : __half(__half_raw{0x7fff});
+    const float x = __half2float(a), y = __half2float(b);
+    return x > y || (x == y && !(a.__x >> 15)) ? a : b;
+}
+inline __half __hmin(__half a, __half b) {
+    if (__hisnan(a) || __hisnan(b)) return !__hisnan(a) ? a : !__hisnan(b) ? b : __half(__half_raw{0x7fff});
+    const float x = __half2float(a), y = __half2float(b);
+    return x < y || (x == y && a.__x >> 15) ? a : b;
+}
 #define GATES_EMULATOR_HALF_COMPARE(op, name)                                                          \
     inline bool name(__half a, __half b) { return __half2float(a) op __half2float(b); }                \
     inline bool operator op(__half a, __half b) { return name(a, b); }
 GATES_EMULATOR_HALF_COMPARE(==, __heq)
-GATES_EMULATOR_HALF_COMPARE(!=, __hne)
+GATES_EMULATOR_HALF_COMPARE(!=, __hneu)
+inline bool __hne(__half a, __half b) { return !__hisnan(a) && !__hisnan(b) && __hneu(a, b); }  // false for a NaN
 GATES_EMULATOR_HALF_COMPARE(<, __hlt)
 GATES_EMULATOR_HALF_COMPARE(<=, __hle)
 GATES_EMULATOR_HALF_COMPARE(>, __hgt)

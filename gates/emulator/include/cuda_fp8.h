@@ -43,7 +43,8 @@ inline unsigned char double_to_fp8(double x, __nv_saturation_t saturate, __nv_fp
     const int mantissa_bits = e4m3 ? 3 : 2, bias = e4m3 ? 7 : 15;
     const unsigned largest = e4m3 ? 0x7e : 0x7b, overflow = e4m3 ? 0x7f : 0x7c;
     const unsigned sign = bits_as<unsigned long long>(x) >> 56 & 0x80;
-    if (x != x) return static_cast<unsigned char>(0x7f | sign);
+    if (x != x)  // a double's NaN keeps its sign, and in E5M2 the upper bits of its payload
+        return static_cast<unsigned char>(sign | (e4m3 ? 0x7f : 0x7e | (bits_as<unsigned long long>(x) >> 50 & 3)));
     const double magnitude = fabs(x);
     int exponent = 1 - bias;  // of the smallest normal
     if (magnitude > ldexp(1.0, exponent)) exponent = magnitude > 1e6 ? 20 : ilogb(magnitude);

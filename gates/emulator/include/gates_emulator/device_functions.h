@@ -111,9 +111,8 @@ inline unsigned __byte_perm(unsigned x, unsigned y, unsigned selector) {
     unsigned out = 0;
     for (int i = 0; i < 4; ++i) {
         const unsigned nibble = selector >> (4 * i) & 0xf;
-        unsigned byte = static_cast<unsigned>(both >> (8 * (nibble & 7))) & 0xff;
-        if (nibble & 8) byte = byte & 0x80 ? 0xff : 0;  // sign replication
-        out |= byte << (8 * i);
+        // PRMT's sign replication, bit 3, can't be asked for: nvcc masks the selector with 0x7777.
+        out |= (static_cast<unsigned>(both >> (8 * (nibble & 7))) & 0xff) << (8 * i);
     }
     return out;
 }

@@ -2,14 +2,15 @@
 
 Nothing here was fitted to a kernel. The bound holds for any kernel that forms scores and sums in float (by FMA or
 by tensor cores), keeps P in float or half, works through the keys in tiles of 16 or more with an online softmax,
-uses exp2f, expf or __expf, and rounds O to half once. Write u = 2^-24, h = 2^-11 (unit roundoffs of float and half),
-s_ij for the exact score, m_i for its row's maximum, p_ij = exp(s_ij - m_i), l_i = sum of p_ij over j, O = P·V / l.
+uses exp2f, expf or __expf, applies the scales in float to the sums, and rounds O to half once. Write u = 2^-24 and
+h = 2^-11 (unit roundoffs of float and half), s_ij for the exact score, m_i for its row's maximum,
+p_ij = exp(s_ij - m_i), l_i for the sum of p_ij over j, and O = P·V / l.
 
 1. Sums. n exact products summed in float in any order are off by at most n u A, with A the sum of their magnitudes. A
    tensor core adds 8 products and the accumulator at a time, each cut to 24 bits of the largest of them, and cuts the
    result: 10 * 2^-23 A for 8 products, so 20 u A ceil(n / 8) at most. (Fasi, Higham, Mikaitis, Pranesh, "Numerical
-   behavior of NVIDIA tensor cores", 2021; newer chips keep more bits.) E4M3 products are exact in float and half, and
-   where A fits into 24 bits above the lowest bit of any product, every partial sum is exact, whatever the order.
+   behavior of NVIDIA tensor cores", 2021; newer chips keep more bits.) Products of E4M3 bytes are exact in
+   float, and where A fits into 24 bits above the lowest bit of any product, every partial sum is exact in any order.
 2. Scores. Over D = 64 products 160 u A_ij, times the scale; one rounding of the scaled score, u |s_ij|. The scale
    itself (products of q_scale, k_scale, softmax_scale, log2(e)) is off by 5 u for a whole head, which acts on
    differences only: 5 u (m_i - s_ij).
@@ -46,20 +47,21 @@ _ROWS = 256  # queries whose S x S matrices are held at once
 
 def error_bound(inputs: Mapping[str, Any], shape: Mapping[str, int]) -> dict[str, torch.Tensor]:
     """{"out": float64 [B, H, S, D]}: the largest error of O that rounding explains."""
-    q, k, v = (dequantise(inputs[name], inputs[f"{name}_scale"]) for name in ("q", "k", "v"))
-    bound = torch.empty_like(q)
+    raw_q, raw_k = (inputs[name].cpu().view(torch.float8_e4m3fn).double() for name in ("q", "k"))
+    v = dequantise(inputs["v"], inputs["v_scale"])
+    scale = inputs["q_scale"].cpu().double() * inputs["k_scale"].cpu().double() * inputs["softmax_scale"]
+    bound = torch.empty_like(v)
     for batch in range(shape["B"]):
         for head in range(shape["H"]):
-            keys, values = k[batch, head], v[batch, head]
+            keys, values, factor = raw_k[batch, head], v[batch, head], scale[batch, head]
             key_bits = _lowest_bit(keys)
             for start in range(0, shape["S"], _ROWS):
                 rows = slice(start, start + _ROWS)
-                queries = q[batch, head, rows]
+                queries = raw_q[batch, head, rows]
                 magnitude = queries.abs() @ keys.abs().T
                 exact = magnitude < 2.0**24 * _lowest_bit(queries)[:, None] * key_bits
-                bound[batch, head, rows] = _rows(
-                    queries @ keys.T * inputs["softmax_scale"], torch.where(exact, 0.0, magnitude) * abs(inputs["softmax_scale"]), values,
-                )
+                inexact = torch.where(exact, 0.0, magnitude)
+                bound[batch, head, rows] = _rows(queries @ keys.T * factor, inexact * factor.abs(), values)
     return {"out": bound}
 
 

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import dataclasses
+import functools
 import types
 import typing
 from collections.abc import Mapping
@@ -12,6 +13,7 @@ from typing import Any, TypeVar, Union
 from gates.errors import GatesError
 
 T = TypeVar("T")
+_SCALARS = (int, float, str, bool)
 
 
 class Status(str, Enum):
@@ -156,6 +158,8 @@ def _build(kind: Any, data: Any, where: str) -> Any:
         if not isinstance(data, list):
             raise GatesError(f"{where}: expected a list, got {type(data).__name__}")
         if len(args) == 2 and args[1] is Ellipsis:
+            if args[0] in _SCALARS and all(type(item) is args[0] for item in data):
+                return tuple(data)  # samples come by the thousand
             return tuple(_build(args[0], item, f"{where}[{i}]") for i, item in enumerate(data))
         if len(args) != len(data):
             raise GatesError(f"{where}: expected {len(args)} items, got {len(data)}")
@@ -166,15 +170,21 @@ def _build(kind: Any, data: Any, where: str) -> Any:
         return {key: _build(args[1], item, f"{where}.{key}") for key, item in data.items()}
     if kind is float and isinstance(data, int) and not isinstance(data, bool):
         return float(data)
-    if kind in (int, float, str, bool) and type(data) is kind:
+    if kind in _SCALARS and type(data) is kind:
         return data
     raise GatesError(f"{where}: expected {getattr(kind, '__name__', kind)}, got {type(data).__name__} {data!r:.40}")
+
+
+@functools.cache
+def _kinds(cls: type) -> dict[str, Any]:
+    """The types of a record's fields; they are evaluated from text, which takes longer than all the rest."""
+    return typing.get_type_hints(cls)
 
 
 def _build_record(cls: type, data: Any, where: str) -> Any:
     if not isinstance(data, dict):
         raise GatesError(f"{where}: expected an object, got {type(data).__name__}")
-    kinds = typing.get_type_hints(cls)
+    kinds = _kinds(cls)
     fields = {field.name: field for field in dataclasses.fields(cls)}
     for key in data:
         if key not in fields:

@@ -1,7 +1,7 @@
 """A task's runner as people start it: build, run the cases, print the errors and, on a device, times.
 
-This is for looking at one kernel while writing it. It has no baseline and writes no evidence;
-``gates run`` does that.
+This is for looking at one kernel while writing it, and for replaying one case of a run that failed. It has no
+baseline and writes no evidence; ``gates run`` does that.
 """
 
 from __future__ import annotations
@@ -13,8 +13,11 @@ from typing import Any
 
 from gates.errors import EXIT_FAIL, EXIT_HOLD, EXIT_OK, GatesError
 from gates.judge import correctness as judge
+from gates.judge.correctness_limits import BOUND, FIGURES
 from gates.parse import correctness, performance
-from gates.records import GateResult, Status
+from gates.records import Check, GateResult, Status
+from gates.render.console import story
+from gates.replay import runner_command
 from gates.run import device as devices
 from gates.run.build import build
 from gates.run.correctness import run_correctness
@@ -24,18 +27,22 @@ from gates.run.toolchain import find_toolchain
 from gates.task import Task, load_task
 
 _EXIT = {Status.PASS: EXIT_OK, Status.FAIL: EXIT_FAIL}
+_FULL = 3  # failing cases that are told in full
 
 
 def run(
-    folder: Path, work: Path, *, shapes: Sequence[str] | None, seeds: Sequence[int] | None, iters: int, device: str, build_dir: Path
+    folder: Path, work: Path, *, shapes: Sequence[str] | None, seeds: Sequence[int] | None, inputs: Sequence[str] = (),
+    iters: int, device: str, build_dir: Path,
 ) -> int:
     """Run the task in ``folder`` and print to stdout; the exit code. ``device``: auto, cuda or emulator.
 
-    Raises GatesError for an unknown shape, a failed build, and where there is no CUDA device for ``cuda``.
+    With ``inputs`` (families, or "default") just shapes x seeds x inputs are run, each case as in a whole run; without,
+    the odd shapes and the families too.
+    Raises GatesError for an unknown shape or family, a failed build, and where there is no CUDA device for ``cuda``.
     """
     task = load_task(folder)
     shapes, seeds = tuple(shapes or task.shapes), tuple(seeds if seeds is not None else task.seeds)
-    describe(task.folder, task.problem, shapes, work=work, limit_s=task.time_limit_s)
+    describe(task.folder, task.problem, shapes, work=work, limit_s=task.time_limit_s, inputs=inputs)
     found = _device(device)
     side = _build(task, found, build_dir)
     print(f"{task.name} on {found.name if found else 'the CPU emulator'}")
@@ -43,13 +50,13 @@ def run(
     limits = {key: value for key, value in task.gates["correctness"].items() if key != "match_baseline"}
     raw = run_correctness(
         side, shapes, seeds, work=work, limit_s=task.time_limit_s, device=cuda, bad_atol=limits.get("bad_atol"),
-        end_to_end_bad_atol=limits.get("end_to_end", {}).get("bad_atol"),
+        end_to_end_bad_atol=limits.get("end_to_end", {}).get("bad_atol"), inputs=inputs, limits=limits, runner=runner_command(task),
     )
     evidence = correctness.parse(raw)
     result = judge.judge(evidence, limits)
     print(table(evidence))
     print(f"correctness: {result.status.value}: {result.sentence}")
-    for text in _hints(result):
+    for text in _findings(result):
         print(f"  {text}")
     if iters and found is None:
         print("timing: left out: times on the emulator say nothing about a device")
@@ -61,14 +68,15 @@ def run(
 
 def table(evidence: correctness.CorrectnessEvidence) -> str:
     """The cases as aligned text: one line each, the worst output's errors, or what became of it."""
-    lines = [f"{'case':28} {'status':13} {'max_abs_err':>12} {'mean_abs_err':>12} {'bad_pct':>8} {'seconds':>8}"]
+    width = max(28, *(len(case.where) for case in evidence.cases)) if evidence.cases else 28
+    lines = [f"{'case':{width}} {'status':13} {'max_abs_err':>12} {'mean_abs_err':>12} {'bad_pct':>8} {'err/bound':>9} {'seconds':>8}"]
     for case in evidence.cases:
         seconds = "" if case.wall_s is None else f"{case.wall_s:.2f}"
         if case.status != "ok":
-            lines.append(f"{case.where:28} {case.status:13} {case.message}")
+            lines.append(f"{case.where:{width}} {case.status:13} {case.message}")
             continue
-        worst = [_worst([getattr(output, figure) for output in case.outputs]) for figure in judge.FIGURES]
-        lines.append(f"{case.where:28} {case.status:13} {worst[0]:>12} {worst[1]:>12} {worst[2]:>8} {seconds:>8}")
+        worst = [_worst([getattr(output, figure) for output in case.outputs]) for figure in (*FIGURES, BOUND)]
+        lines.append(f"{case.where:{width}} {case.status:13} {worst[0]:>12} {worst[1]:>12} {worst[2]:>8} {worst[3]:>9} {seconds:>8}")
     return "\n".join(lines)
 
 
@@ -112,7 +120,18 @@ def _worst(values: Sequence[float | None]) -> str:
     return "-" if None in values else f"{max(value for value in values if value is not None):.3g}"
 
 
-def _hints(result: GateResult) -> list[str]:
-    """Each failing check's hint once, with where it was seen."""
-    bad = [check for check in result.checks if check.status is not Status.PASS and check.hint]
-    return [f"{check.name} ({check.where}): {check.hint}" for check in bad[:5]]
+def _findings(result: GateResult) -> list[str]:
+    """The first failing cases with all their checks, each hint once, and each case's story; then how many more there are."""
+    cases: dict[str, list[Check]] = {}
+    for check in result.checks:
+        if check.status is not Status.PASS and check.hint:
+            cases.setdefault(check.where, []).append(check)
+    lines: list[str] = []
+    for checks in list(cases.values())[:_FULL]:
+        for check in checks:
+            hint = f"{check.name} ({check.where}): {check.hint}"
+            lines += [hint] if check.hint not in "".join(lines) else []
+        lines += [line for check in checks for line in check.notes]
+        lines += [line for line in story(checks[0]) if line.startswith("reproduce")]
+    more = len(cases) - _FULL
+    return [*lines, f"and {more} more failing case{'s' * (more > 1)}"] if more > 0 else lines

@@ -41,7 +41,7 @@ def test_table_of_an_honest_kernel(build_dir: Path) -> None:
     assert done.returncode == 0, done.stdout + done.stderr
     lines = done.stdout.splitlines()
     assert lines[0] == "saxpy_fast on the CPU emulator"
-    assert lines[1].split() == ["case", "status", "max_abs_err", "mean_abs_err", "bad_pct", "seconds"]
+    assert lines[1].split() == ["case", "status", "max_abs_err", "mean_abs_err", "bad_pct", "err/bound", "seconds"]
     assert lines[2].startswith("small seed 0") and lines[3].startswith("small seed 1")
     assert lines[4].startswith("tail seed 0 (odd)")
     assert lines[5] == "correctness: pass: 2/2 cases and 1 odd shape"

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
-from gates.records import Status, shown
+from gates.records import Check, Status, shown
 from gates.render.markdown import details, escape, table
 
 if TYPE_CHECKING:
@@ -31,6 +31,7 @@ def markdown(comparison: Comparison, *, folded: bool = True) -> str:
     hints = _hints(comparison)
     if hints:
         parts.append("What to look at next:\n\n" + "".join(f"- {hint}\n" for hint in hints))
+    parts += _failing_cases(comparison)
     if comparison.speed is not None:
         parts.append(_speed(comparison))
     for section in comparison.sections:
@@ -81,6 +82,31 @@ def _hints(comparison: Comparison, most: int = 6) -> list[str]:
             if check.status in (Status.FAIL, Status.INCONCLUSIVE) and check.hint:
                 found[f"{result.gate}, {escape(check.where or check.name)}: {escape(check.hint)}"] = None
     return list(found)[:most]
+
+
+def _failing_cases(comparison: Comparison, most: int = 3) -> list[str]:
+    """Each failing case with its story: where its output is wrong, likely causes, and the command that replays it."""
+    cases: dict[str, list[Check]] = {}
+    for result in comparison.gates:
+        for check in result.checks:
+            if check.status is Status.FAIL and (check.notes or check.reproduce):
+                cases.setdefault(check.where, []).append(check)
+    if not cases:
+        return []
+    parts = ["## Failing cases\n"]
+    for where, checks in list(cases.items())[:most]:
+        lines = [f"**{escape(where)}**: {escape(', '.join(check.name for check in checks))}\n"]
+        lines += [f"- {escape(note)}" for check in checks for note in check.notes]
+        parts.append("\n".join(lines) + "\n")
+        if checks[0].reproduce:
+            parts.append(f"```sh\n{checks[0].reproduce}\n```\n")
+    if len(cases) > most:
+        rest = list(cases.items())[most:]
+        parts.append(details(f"{len(rest)} more failing cases", table(
+            ("case", "where it is wrong", "to run it again"),
+            [(where, next((note for check in checks for note in check.notes), ""), checks[0].reproduce) for where, checks in rest],
+        )))
+    return parts
 
 
 def _rows(section: Section) -> str:

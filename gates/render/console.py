@@ -82,7 +82,7 @@ def verdict_table(info: RunInfo, verdict: Verdict) -> str:
 
 
 def failures(verdict: Verdict, most: int = 5) -> list[str]:
-    """The failed checks, equal kinds in one line with the places, and each hint once; ``most`` kinds a gate."""
+    """The failed checks, equal kinds in one line with the places, each hint once, and the story of the first; ``most`` kinds a gate."""
     lines: list[str] = []
     told: set[str] = set()
     for result in verdict.gates:
@@ -100,9 +100,16 @@ def failures(verdict: Verdict, most: int = 5) -> list[str]:
             if checks[0].hint and checks[0].hint not in told:
                 told.add(checks[0].hint)
                 lines.append(f"      hint: {checks[0].hint}")
+            lines += [f"      {line}" for line in story(checks[0]) if line not in told]
+            told.update(story(checks[0]))
         if len(kinds) > most:
             lines.append(f"  {result.gate}: {len(kinds) - most} more kinds of failure, see verdict.json")
     return ["", "failed checks:", *lines] if lines else []
+
+
+def story(check: Check) -> list[str]:
+    """Where a failing check's output is wrong, the first wrong elements, likely causes, and the command that shows it again."""
+    return [*check.notes, *([f"reproduce: {check.reproduce}"] if check.reproduce else [])]
 
 
 def _shown_check(check: Check) -> str:

@@ -54,11 +54,12 @@ def asked(
 def whole(problem: Any, cases: Sequence[Case], more: Mapping[str, Any], emulated: bool) -> list[Case]:
     """``cases`` and those that the problem adds, each once.
 
-    ``more``: {"replay": bool, "quick": bool, "thorough_seeds": list}. ``replay`` adds nothing and gives the cases
-    their roles; ``quick`` adds odd shapes and families; ``thorough_seeds`` adds the edge shapes and all families.
+    ``more``: {"replay": bool, "quick": bool, "thorough_seeds": list}. ``replay`` adds nothing, gives the cases
+    their roles, and probes the first one if it is a headline case; ``quick`` adds odd shapes and families; ``thorough_seeds`` adds the edge shapes and all families.
     """
     if more.get("replay"):
-        return [{**case, "role": _role(problem, case)} for case in cases]
+        replayed = [{**case, "role": _role(problem, case)} for case in cases]
+        return [{**case, "probe": case["role"] == "headline" and index == 0} for index, case in enumerate(replayed)]
     families, seeds = list(getattr(problem, "INPUT_FAMILIES", {})), list(more.get("thorough_seeds", ()))
     found = list(cases)
     if more.get("quick"):

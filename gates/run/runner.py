@@ -51,11 +51,15 @@ def _parser(name: str) -> argparse.ArgumentParser:
     parser = argparse.ArgumentParser(
         prog=f"python -m tasks.{name}.runner", formatter_class=argparse.RawDescriptionHelpFormatter,
         description="Run one kernel stage on its cases and print the errors against the reference.",
-        epilog=f"example: python -m tasks.{name}.runner --shapes small,mission --seeds 0,1,2 --iters 500",
+        epilog=f"example: python -m tasks.{name}.runner --shapes small,mission --seeds 0,1,2 --iters 500\n"
+               f"one case: python -m tasks.{name}.runner --shape small --seed 0",
     )
     parser.add_argument("--job", type=Path, metavar="JSON", help="do one job for the engine")
     parser.add_argument("--shapes", type=_names, help="shapes, separated by commas (default: the task's)")
     parser.add_argument("--seeds", type=_integers, help="seeds, separated by commas (default: the task's)")
+    parser.add_argument("--shape", metavar="SHAPE", help="replay cases of this shape: no odd shapes, no input families but those named")
+    parser.add_argument("--seed", type=int, metavar="N", help="replay cases of this seed")
+    parser.add_argument("--inputs", type=_names, help="input families, or default, separated by commas: run these and nothing else")
     parser.add_argument("--iters", type=int, default=0, metavar="N", help="time N launches too (CUDA device only)")
     parser.add_argument("--device", choices=("auto", "cuda", "emulator"), default="auto")
     parser.add_argument("--build-dir", type=Path, default=Path("build"), metavar="DIR", help="folder of build products")
@@ -76,8 +80,11 @@ def _integers(text: str) -> list[int]:
 def _run_by_hand(options: argparse.Namespace, folder: Path) -> int:
     from gates import byhand
 
+    replay = options.shape is not None or options.seed is not None
     with tempfile.TemporaryDirectory(prefix="gates-runner-") as work:
         return byhand.run(
-            folder, Path(work), shapes=options.shapes, seeds=options.seeds, iters=options.iters, device=options.device,
+            folder, Path(work), shapes=options.shapes if options.shape is None else [options.shape],
+            seeds=options.seeds if options.seed is None else [options.seed],
+            inputs=options.inputs or (["default"] if replay else []), iters=options.iters, device=options.device,
             build_dir=options.build_dir,
         )

@@ -9,7 +9,6 @@ from __future__ import annotations
 from collections.abc import Callable
 
 import numpy as np
-
 from conformance import inputs as data
 from conformance.catalogue import Item, Values, Within
 

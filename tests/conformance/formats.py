@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import numpy as np
-
 from conformance import inputs as data
 from conformance.catalogue import Item, Values, Within
 from conformance.elementwise import HEADER, columns, exact, steps
@@ -122,7 +121,7 @@ HALF = [
     exact("half_compared", "half", _half_pairs, "u1", "__heq __hne __hlt __hle __hgt __hge == != < <= > >= __hisnan", _compared),
     exact("half_sign", "half", data.all_16_bits, "u2", "__hneg __habs -", columns(lambda x: x ^ np.uint16(0x8000), lambda x: x & np.uint16(0x7FFF), lambda x: x ^ np.uint16(0x8000))),
     exact("half_whole", "half", data.all_16_bits, "u2", "hfloor hceil hrint", _whole),
-    Item("half_functions", "half", data.all_16_bits, "u2", 8 * 65536, tuple("hexp h2exp hexp2 hlog hlog2 hsqrt hrsqrt hrcp".split()),
+    Item("half_functions", "half", data.all_16_bits, "u2", 8 * 65536, tuple(["hexp", "h2exp", "hexp2", "hlog", "hlog2", "hsqrt", "hrsqrt", "hrcp"]),
          within=Within(_function_values, _one_step, HEADER), as_numbers=_in_half),
     exact("half2_parts", "half", _half_pairs, "u2", "__lows2half2 __highs2half2 __lowhigh2highlow __half2half2 __low2half2 __high2half2 __low2float __float2half2_rn", _parts),
     exact("bfloat_to_float", "half", data.all_16_bits, "f4", "__bfloat162float", columns(lambda x: (x.astype(np.uint32) << 16).view(np.float32)), any_nan=True),

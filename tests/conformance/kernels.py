@@ -5,7 +5,6 @@ from __future__ import annotations
 import itertools
 
 import numpy as np
-
 from conformance import inputs as data
 from conformance.catalogue import Item, Values, Within
 

@@ -10,9 +10,9 @@ from dataclasses import dataclass
 from pathlib import Path
 
 import numpy as np
-
 from conformance.catalogue import Item, Values
 from conformance.kernels import FILL
+
 from gates.emulator import compile_library
 from gates.run.memory import DeviceMemory, HostMemory
 

@@ -1,5 +1,6 @@
-// __pipeline_memcpy_async and its commit and wait. A copy lands at the wait of the thread that issued it, and not
-// before; until then its destination holds poison.
+// __pipeline_memcpy_async and its commit and wait. A copy lands at the latest moment that CUDA allows, at the wait of
+// the thread that issued it, and until then its destination holds poison; in shuffled order about half of the copies,
+// chosen by the seed, land at the earliest moment instead, when they are issued.
 #pragma once
 #pragma GCC system_header
 
@@ -12,6 +13,14 @@ namespace gates_emulator {
 inline void touch(const char* source, unsigned bytes) {
     const volatile char* p = source;
     for (unsigned i = 0; i < bytes; ++i) (void)p[i];
+}
+
+inline void land(AsyncCopy& copy) {
+    if (copy.landed) return;
+    const unsigned from_source = copy.bytes - copy.zero_bytes;
+    memcpy(copy.destination, copy.source, from_source);
+    memset(copy.destination + from_source, 0, copy.zero_bytes);
+    copy.landed = true;
 }
 
 __attribute__((noinline)) inline void issue_copy(void* destination, const void* source, size_t bytes, size_t zero_bytes, const char* file, int line) {
@@ -39,15 +48,13 @@ __attribute__((noinline)) inline void issue_copy(void* destination, const void* 
         fatal(cudaErrorInvalidAddressSpace, "bad_copy", file, line, "%s from %s memory; the source must be global", what,
               local ? "local" : "shared");
     touch(static_cast<const char*>(source), static_cast<unsigned>(bytes - zero_bytes));
-    fill_poison(destination, bytes);
-    self.copies.push_back({static_cast<char*>(destination), static_cast<const char*>(source),
-                           static_cast<unsigned>(bytes), static_cast<unsigned>(zero_bytes), self.committed, file, line});
-}
-
-inline void land(const AsyncCopy& copy) {
-    const unsigned from_source = copy.bytes - copy.zero_bytes;
-    memcpy(copy.destination, copy.source, from_source);
-    memset(copy.destination + from_source, 0, copy.zero_bytes);
+    AsyncCopy copy{static_cast<char*>(destination), static_cast<const char*>(source), static_cast<unsigned>(bytes),
+                   static_cast<unsigned>(zero_bytes), self.committed, false, file, line};
+    if (settings.order == kShuffled && next_random() >> 63)
+        land(copy);
+    else
+        fill_poison(destination, bytes);
+    self.copies.push_back(copy);
 }
 
 // All but the newest `prior` committed groups; copies that are not committed are not waited for.

@@ -19,6 +19,7 @@ struct AsyncCopy {
     char* destination;
     const char* source;
     unsigned bytes, zero_bytes, group;
+    bool landed;
     const char* file;
     int line;
 };

@@ -31,7 +31,7 @@ def check(
 
     The record holds ``lost: True`` where the CUDA context broke and the process must end.
 
-    ``case``: {"shape", "seed", "inputs", "orders": names of thread orders, one a launch, "probe": bool}. ``atols``:
+    ``case``: {"shape", "seed", "inputs", "orders": names of thread orders, one a launch, "probe": bool, "plain": bool}. ``atols``:
     {"reference": bad_atol, "end_to_end": bad_atol}. ``phase`` is told what begins, for the record of a crash.
     ``limits``: those on errors in task.yaml; outputs that break one get an error map.
     """
@@ -89,7 +89,7 @@ def _check(
     if missing:
         raise accuracy.ProblemError(f"reference and make_outputs disagree about {', '.join(sorted(missing))}")
     record["reference_sha256"] = accuracy.digest(reference)
-    outputs = _figures(problem, inputs, shape, first, reference, atols.get("reference"))
+    outputs = _figures(problem, inputs, shape, first, reference, atols.get("reference"), plain=bool(case.get("plain")))
     record["outputs"] = with_maps(problem, inputs, shape, case, calls, reference, outputs, limits)
     if hasattr(problem, "end_to_end") and case.get("role") == "headline":  # judged there alone
         whole = problem.end_to_end(inputs, shape)
@@ -122,11 +122,11 @@ def _nudged(
 
 def _figures(
     problem: Any, inputs: Mapping[str, Any], shape: Mapping[str, int], outputs: Mapping[str, Any], reference: Mapping[str, Any],
-    bad_atol: float | None,
+    bad_atol: float | None, *, plain: bool = False,
 ) -> list[dict[str, Any]]:
-    """Each output's errors, with the problem's error bound and null answers where it has them."""
-    bounds = problem.error_bound(inputs, shape) if hasattr(problem, "error_bound") else {}
-    nulls = problem.null_outputs(inputs, shape) if hasattr(problem, "null_outputs") else {}
+    """Each output's errors, with the problem's error bound and null answers where it has them; ``plain``: without."""
+    bounds = problem.error_bound(inputs, shape) if hasattr(problem, "error_bound") and not plain else {}
+    nulls = problem.null_outputs(inputs, shape) if hasattr(problem, "null_outputs") and not plain else {}
     return [
         accuracy.figures(
             name, got, reference[name], bad_atol, bounds.get(name), {kind: answer[name] for kind, answer in nulls.items() if name in answer},

@@ -79,7 +79,7 @@ def run_correctness(
     if baseline is not None:
         if bool(baseline["emulated"]) != emulated:
             raise GatesError("candidate and baseline must both be emulated, or both run on the device")
-        once = [{**case, "orders": ["forward"], "probe": False} for case in raw["candidate"]["cases"] if _compared(case)]
+        once = [{**case, "orders": ["forward"], "probe": False, "plain": True} for case in raw["candidate"]["cases"] if _compared(case)]
         raw["baseline"] = _run_side(baseline, once, {**common, "more": {}}, work, "baseline", limit_s, python)
     return raw
 

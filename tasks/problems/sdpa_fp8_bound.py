@@ -60,23 +60,24 @@ def error_bound(inputs: Mapping[str, Any], shape: Mapping[str, int]) -> dict[str
                 queries = raw_q[batch, head, rows]
                 magnitude = queries.abs() @ keys.abs().T
                 exact = magnitude < 2.0**24 * _lowest_bit(queries)[:, None] * key_bits
-                inexact = torch.where(exact, 0.0, magnitude)
-                bound[batch, head, rows] = _rows(queries @ keys.T * factor, inexact * factor.abs(), values)
+                inexact = magnitude.masked_fill_(exact, 0.0)
+                bound[batch, head, rows] = _rows(queries @ keys.T * factor, inexact.mul_(factor.abs()), values)
     return {"out": bound}
 
 
 def _rows(scores: torch.Tensor, magnitude: torch.Tensor, values: torch.Tensor) -> torch.Tensor:
-    """The bound of some rows: ``scores`` and the ``magnitude`` of inexact sums [rows, S], ``values`` [S, D]."""
+    """The bound of some rows: ``scores`` and the ``magnitude`` of inexact sums [rows, S], both overwritten; ``values`` [S, D]."""
     keys, tiles = scores.shape[1], -(-scores.shape[1] // _LEAST_TILE)
     below = scores.amax(dim=1, keepdim=True) - scores
     weights = torch.exp(-below)
     total = weights.sum(dim=1, keepdim=True)
-    out = weights @ values / total
-    off = _U * (20 * 8 * magnitude + scores.abs() + (5 + 3.4) * below + 4 * (1 + tiles))  # 2 and 3
-    off = off.clamp(max=300.0)  # far beyond what the width of V caps; exp of more is no number
-    moved = _moved(weights, off, values, out)
+    out, spread = (weights @ torch.cat([values, values.abs()], dim=1) / total).chunk(2, dim=1)
+    off = magnitude.mul_(20 * 8).add_(scores.abs_()).add_(below, alpha=5 + 3.4).add_(4 * (1 + tiles)).mul_(_U)  # 2 and 3
+    off = off.clamp_(max=300.0)  # far beyond what the width of V caps; exp of more is no number
+    most = off.amax(dim=1, keepdim=True)
+    moved = _moved(weights, torch.expm1(off), values, out)
     largest = values.abs().amax(dim=0)
-    sized = torch.minimum(weights @ values.abs() / total * torch.exp(2 * off.amax(dim=1, keepdim=True)), largest)
+    sized = torch.minimum(spread * torch.exp(2 * most), largest)
     rounded = sized * _H + _TINY * values.abs().sum(dim=0) / total  # 4
     summed = sized * _U * (20 * -(-keys // 8) + tiles)  # 5
     divided = sized * _U * (keys + tiles + 6)  # 6
@@ -84,14 +85,15 @@ def _rows(scores: torch.Tensor, magnitude: torch.Tensor, values: torch.Tensor) -
     return inner + torch.clamp(_H * (out.abs() + inner), min=_TINY)  # 7
 
 
-def _moved(weights: torch.Tensor, off: torch.Tensor, values: torch.Tensor, out: torch.Tensor) -> torch.Tensor:
-    """How far the weighted mean ``out`` moves where each weight changes by a factor of at most exp(off)."""
-    change = weights * torch.expm1(off)
+def _moved(weights: torch.Tensor, growth: torch.Tensor, values: torch.Tensor, out: torch.Tensor) -> torch.Tensor:
+    """How far the weighted mean ``out`` moves where each weight changes by a factor of at most 1 + growth, up or down."""
+    least = (weights / (1 + growth)).sum(dim=1, keepdim=True)
+    change = growth.mul_(weights)
     whole = change.sum(dim=1, keepdim=True)
-    square, cross = change @ values**2, change @ values
+    square, cross = (change @ torch.cat([values**2, values], dim=1)).chunk(2, dim=1)
     spread = (square - 2 * out * cross + out**2 * whole).clamp(min=0)  # sum of change * (v - out)^2
     spread = spread + 1e-15 * (square + out**2 * whole)  # what cancels in float64
-    moved = torch.sqrt(whole * spread) / (weights * torch.exp(-off)).sum(dim=1, keepdim=True)
+    moved = torch.sqrt(whole * spread) / least
     return torch.minimum(moved, values.amax(dim=0) - values.amin(dim=0))
 
 

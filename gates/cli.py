@@ -113,26 +113,47 @@ def run(task: str, profile: str, shapes: str | None, seeds: str | None, inputs: 
 
 
 @cli.command()
-@click.argument("baseline_run")
-@click.argument("candidate_run")
-@click.option("--out", type=click.Path(path_type=Path, file_okay=False), help="Folder for COMPARE.md and compare.json.  [default: results/compare/…]")
-@click.option("--force", is_flag=True, help="Show runs of different problems, shapes or devices too; the decision stays hold.")
+@click.argument("runs", nargs=-1, required=True, metavar="BASELINE_RUN CANDIDATE_RUN [MORE_RUNS]...")
+@click.option("--out", type=click.Path(path_type=Path, file_okay=False), help="Folder for the report and its JSON.  [default: results/compare/…]")
+@click.option("--force", is_flag=True, help="Show two runs of different problems, shapes or devices too; the decision stays hold.")
+@click.option("--plot", "picture", is_flag=True, help="Draw the ladder too (more than two runs).")
 @RESULTS
-def compare(baseline_run: str, candidate_run: str, out: Path | None, force: bool, results: Path) -> None:
-    """Put two run directories side by side: COMPARE.md and compare.json.
+def compare(runs: tuple[str, ...], out: Path | None, force: bool, picture: bool, results: Path) -> None:
+    """Put two run directories side by side, or more as a ladder of stages.
 
-    A run is a directory, latest:TASK, or recorded:DEVICE/TASK.
+    A run is a directory, latest:TASK, or recorded:DEVICE/TASK. Two runs give COMPARE.md and compare.json; more
+    give LADDER.md and ladder.json: what each stage gained over the one before, and all of them together.
 
     Example: gates compare latest:stage1 latest:stage2
     """
-    from gates.compare import compare_runs
     from gates.evidence import resolve_run
 
-    comparison = compare_runs(resolve_run(baseline_run, results), resolve_run(candidate_run, results), force=force)
+    paths = [resolve_run(name, results) for name in runs]
+    if len(paths) < 2:
+        raise GatesError("compare needs two runs or more", hint="gates compare latest:stage1 latest:stage2")
+    if len(paths) > 2:
+        sys.exit(_ladder(paths, out or results / "compare", force, picture))
+    if picture:
+        raise GatesError("--plot draws a ladder of three runs or more", hint="`gates plot RUN` draws one run's samples")
+    from gates.compare import compare_runs
+
+    comparison = compare_runs(*paths, force=force)
     folder = comparison.write(out or results / "compare")
     _out(comparison.markdown(folded=False), end="")
     _out(f"\nresources, errors, instructions and counters: {_short(folder / 'COMPARE.md')}")
     sys.exit(comparison.exit_code)
+
+
+def _ladder(paths: list[Path], out: Path, force: bool, picture: bool) -> int:
+    from gates.ladder import ladder_of
+
+    if force:
+        raise GatesError("--force is for two runs", hint="compare them two by two")
+    ladder = ladder_of(paths)
+    folder = ladder.write(out, picture=picture)
+    _out(ladder.markdown(), end="")
+    _out(f"\nwritten: {_short(folder / 'LADDER.md')}" + (f", {_short(folder / 'ladder.png')}" if picture else ""))
+    return ladder.exit_code
 
 
 @cli.command()

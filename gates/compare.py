@@ -121,7 +121,7 @@ def compare_within(run: Path, info: RunInfo, verdict: Verdict) -> Comparison:
     side = _side(info.task, None, info)
     base = _side(info.baseline, None, info) if info.baseline else None
     return Comparison(
-        SCHEMA_VERSION, base, side, verdict.decision, verdict.reason, verdict.gates, _speed(evidence),
+        SCHEMA_VERSION, base, side, verdict.decision, verdict.reason, verdict.gates, speed_of(evidence),
         (*_policy_notes(looser_terms(info.task, info.baseline)), *_override_notes(info)), tuple(_sections(other, evidence, evidence)),
     )
 
@@ -160,7 +160,7 @@ def compare_runs(first: Path, second: Path, *, force: bool = False) -> Compariso
         decision, reason = Decision.HOLD, f"judged by looser terms than {infos[0].task.name}: {'; '.join(looser)}"
     return Comparison(
         SCHEMA_VERSION, _side(infos[0].task, first, infos[0]), _side(infos[1].task, second, infos[1]), decision, reason,
-        verdict.gates, _speed(after) if is_baseline else None, tuple(notes),
+        verdict.gates, speed_of(after) if is_baseline else None, tuple(notes),
         tuple(_sections(before, after, after if is_baseline else None)),
     )
 
@@ -207,7 +207,8 @@ def _override_notes(info: RunInfo) -> Iterator[str]:
         yield "the working tree had uncommitted changes"
 
 
-def _speed(evidence: Mapping[str, Any]) -> Speed | None:
+def speed_of(evidence: Mapping[str, Any]) -> Speed | None:
+    """The speed-up that a run measured in interleaved pairs; None where it measured none."""
     performance = evidence.get("performance")
     if performance is None or performance.status != MEASURED or performance.baseline is None:
         return None

@@ -19,8 +19,8 @@ from gates.measure.sampling import differences
 from gates.parse.performance import MEASURED, PerformanceEvidence
 from gates.records import GateResult
 
-_BLUE, _ORANGE, _GREEN, _GREY = "#0072B2", "#D55E00", "#009E73", "#666666"
-_STYLE = {CANDIDATE: (_BLUE, "o"), BASELINE: (_ORANGE, "s"), CONTROL: (_GREEN, "^")}
+BLUE, _ORANGE, _GREEN, GREY = "#0072B2", "#D55E00", "#009E73", "#666666"
+_STYLE = {CANDIDATE: (BLUE, "o"), BASELINE: (_ORANGE, "s"), CONTROL: (_GREEN, "^")}
 SUFFIXES = (".png", ".svg")
 
 
@@ -45,7 +45,8 @@ def draw(evidence: PerformanceEvidence, limits: Mapping[str, Any], result: GateR
         raise GatesError(f"can't write {out}: {error.strerror}", hint="name a writable file with -o") from None
 
 
-def _matplotlib() -> Any:
+def load_matplotlib() -> Any:
+    """(Figure, rc_context); raises GatesError without matplotlib."""
     try:
         from matplotlib import rc_context
         from matplotlib.figure import Figure
@@ -65,7 +66,7 @@ def _in_time_order(evidence: PerformanceEvidence, mode: str) -> list[Block]:
 def _figure(
     evidence: PerformanceEvidence, limits: Mapping[str, Any], result: GateResult, reading: Reading, blocks: Sequence[Block],
 ) -> Any:
-    figure_of, context = _matplotlib()
+    figure_of, context = load_matplotlib()
     with context({"font.size": 9, "axes.spines.top": False, "svg.hashsalt": "gates"}):
         figure = figure_of(figsize=(10, 8.4), layout="constrained")
         grid = figure.add_gridspec(3, 2, height_ratios=(3.2, 1.4, 2.6))
@@ -97,10 +98,10 @@ def _samples(axes: Any, evidence: PerformanceEvidence, blocks: Sequence[Block]) 
         if count:
             axes.hlines(block.median_us, place + 0.1, place + 0.9, color="black", linewidth=1.2)
         if not block.valid:
-            axes.axvspan(place, place + 1, color=_GREY, alpha=0.15, hatch="///", linewidth=0)
+            axes.axvspan(place, place + 1, color=GREY, alpha=0.15, hatch="///", linewidth=0)
     axes.plot([], [], color="black", linewidth=1.2, label="median of a block")
     if any(not block.valid for block in blocks):
-        axes.fill_between([], [], color=_GREY, alpha=0.15, hatch="///", label="disturbed, taken again")
+        axes.fill_between([], [], color=GREY, alpha=0.15, hatch="///", label="disturbed, taken again")
     _limit_times(axes, blocks)
     axes.set_ylabel("time of a launch (us)")
     axes.tick_params(labelbottom=False)
@@ -159,7 +160,7 @@ def _ratios(axes: Any, evidence: PerformanceEvidence, reading: Reading, bar_pct:
     if series is not None and evidence.baseline is not None:
         ratios = _pair_ratios(series)
         axes.axvline(bar, color="black", linestyle="--", linewidth=1.4, label=f"bar {bar:.3f}")
-        axes.plot(ratios, [len(rows)] * len(ratios), "o", color=_BLUE, markersize=5, alpha=0.7)
+        axes.plot(ratios, [len(rows)] * len(ratios), "o", color=BLUE, markersize=5, alpha=0.7)
         rows.append("pairs")
     if reading.ruling is not None:
         found = reading.ruling.interval
@@ -184,10 +185,10 @@ def _close(axes: Any, evidence: PerformanceEvidence, reading: Reading, bar_pct: 
     found, bar, ratios = reading.ruling.interval, 1.0 + bar_pct / 100.0, _pair_ratios(series)
     low, high = min(*ratios, found.low), max(*ratios, found.high)
     margin = max((high - low) * 0.12, 1e-4)
-    axes.hist(ratios, bins=min(24, max(6, len(ratios) // 2)), color=_BLUE, alpha=0.45, edgecolor=_BLUE, label=f"{len(ratios)} pairs")
-    axes.axvspan(found.low, found.high, color=_GREY, alpha=0.22, linewidth=0, label=f"98.3 % interval {found.low:.4f} to {found.high:.4f}")
+    axes.hist(ratios, bins=min(24, max(6, len(ratios) // 2)), color=BLUE, alpha=0.45, edgecolor=BLUE, label=f"{len(ratios)} pairs")
+    axes.axvspan(found.low, found.high, color=GREY, alpha=0.22, linewidth=0, label=f"98.3 % interval {found.low:.4f} to {found.high:.4f}")
     axes.axvline(found.ratio, color="black", linewidth=1.4, label=f"ratio {found.ratio:.4f}")
-    axes.plot(ratios, [-0.3] * len(ratios), "|", color=_BLUE, markersize=9)
+    axes.plot(ratios, [-0.3] * len(ratios), "|", color=BLUE, markersize=9)
     if low - margin <= bar <= high + margin:
         axes.axvline(bar, color="black", linestyle="--", linewidth=1.4, label=f"bar {bar:.3f}")
     axes.set_xlim(low - margin, high + margin)

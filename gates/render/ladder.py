@@ -1,0 +1,64 @@
+"""A ladder of stages as a table and as a picture."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+from gates.errors import GatesError
+from gates.render.markdown import escape, table
+from gates.render.plot import BLUE, load_matplotlib
+
+if TYPE_CHECKING:
+    from gates.ladder import Ladder, Rung
+
+
+def markdown(ladder: Ladder) -> str:
+    """Decision first, then a row a stage, then what is not known and why."""
+    ends = f"{ladder.rungs[0].task} to {ladder.rungs[-1].task}"
+    rows = [(rung.task, rung.title, rung.decision.value, _us(rung), _step(rung), _times(rung.cumulative)) for rung in ladder.rungs]
+    notes = [f"- {escape(rung.task)}: {escape(rung.note)}\n" for rung in ladder.rungs if rung.note]
+    notes += [f"- {escape(rung.task)} is {rung.decision.value}: {escape(rung.reason)}\n" for rung in ladder.rungs if rung.decision.value != "merge"]
+    return "\n".join([
+        f"# {ladder.decision.value}: {escape(ends)}\n", f"{escape(ladder.rungs[0].device or 'no CUDA device')}\n",
+        table(("stage", "what", "decision", "p50", "over the stage before (98.3 % interval)", "over the first"), rows, right=(3, 5)),
+        *(["".join(notes)] if notes else []),
+    ])
+
+
+def draw(ladder: Ladder, out: Path) -> None:
+    """Bars of p50 by stage, each with its gain over the stage before and over the first one.
+
+    Raises GatesError for a ladder without times, without matplotlib, and where ``out`` can't be written.
+    """
+    rungs = [rung for rung in ladder.rungs if rung.p50_us is not None]
+    if not rungs:
+        raise GatesError("no run of the ladder has times", hint="runs on a CUDA device have them")
+    figure = load_matplotlib()[0](figsize=(1.5 + 1.7 * len(rungs), 4), layout="constrained")
+    axis = figure.subplots()
+    bars = axis.bar([rung.task for rung in rungs], [rung.p50_us for rung in rungs], color=BLUE, width=0.6)
+    axis.bar_label(bars, [f"{_us(rung)}\n{_step(rung, short=True)}" for rung in rungs], padding=3, fontsize=9)
+    axis.set_ylabel("p50 of one launch (us), each in its own run")
+    axis.set_ylim(0, 1.25 * max(rung.p50_us or 0.0 for rung in rungs))
+    axis.set_title(f"{ladder.decision.value}: {_times(ladder.rungs[-1].cumulative)} over {ladder.rungs[0].task}", fontsize=11)
+    axis.tick_params(axis="x", labelsize=8)
+    for side in ("top", "right"):
+        axis.spines[side].set_visible(False)
+    try:
+        figure.savefig(out, dpi=150)
+    except OSError as error:
+        raise GatesError(f"can't write {out}: {error.strerror}", hint="name a writable folder with --out") from None
+
+
+def _us(rung: Rung) -> str:
+    return "-" if rung.p50_us is None else f"{rung.p50_us:.2f} us"
+
+
+def _step(rung: Rung, *, short: bool = False) -> str:
+    if rung.ratio is None or rung.low is None or rung.high is None:
+        return "" if short else "-"
+    return _times(rung.ratio) if short else f"{rung.ratio:.3f}x ({rung.low:.3f} to {rung.high:.3f})"
+
+
+def _times(ratio: float | None) -> str:
+    return "-" if ratio is None else f"{ratio:.2f}x"

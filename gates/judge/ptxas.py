@@ -3,7 +3,7 @@
 For every kernel and architecture the compiler's own figures are judged: registers per thread, static
 and dynamic shared memory together, spill stores and loads; then what the chip adds: registers of a
 whole CTA against its 65,536, shared memory against the chip's limit and against the 48 KiB that a
-launch may use without opting in. Theoretical occupancy and every change against the baseline are
+launch may use without opting in. A launched kernel that task.yaml does not name fails. Theoretical occupancy and every change against the baseline are
 listed beside them. Why: a spill or a lost CTA per SM is the commonest cause of a slow kernel, and the
 compiler says so without a device.
 
@@ -35,6 +35,8 @@ CODES = {
     "Delete the build folder and build again; a full disk or a killed compiler leaves such a log.",
     "ptxas.kernel_missing": "task.yaml names a kernel that the compiled code does not hold. It was renamed, compiled out by a "
     "toggle, or never instantiated (a template that nothing launches).",
+    "ptxas.unlisted_kernel": "The launcher launches a kernel that task.yaml does not name, so no gate judges it as the stage's: a "
+    "fallback, or a helper. Name every kernel of the stage in `kernels:`, and let the launcher return an error where it can't do the work.",
     "ptxas.kernel_vanished": "A kernel of the baseline is not in this build, and task.yaml does not say so. If that is "
     "intended, take it out of `kernels:`.",
     "ptxas.registers": "More registers per thread than the budget: fewer warps fit on an SM. Shorten live ranges, make tiles "
@@ -103,6 +105,9 @@ def _presence(evidence: PtxasEvidence) -> Iterator[Check]:
 
 def _kernel(kernel: PtxasKernel, evidence: PtxasEvidence, limits: Mapping[str, Any]) -> Iterator[Check]:
     place = where(kernel)
+    if kernel.launches and not _listed(kernel, evidence):
+        yield Check("kernel", Status.FAIL, "launched, but not named in task.yaml", None, "", place, "ptxas.unlisted_kernel",
+                    f"task.yaml names {', '.join(evidence.expected_kernels)}; a launcher must not fall back to another kernel")
     if kernel.arch in evidence.relocatable and kernel.linked is None:
         yield Check("registers", Status.INCONCLUSIVE, None, limits.get("max_registers"), "registers/thread", place,
                     "ptxas.relocatable", "relocatable code: link with -Xnvlink -v")
@@ -137,6 +142,11 @@ def _limit(name: str, observed: int | None, limit: int | None, unit: str, place:
         yield Check(name, Status.PASS, observed, limit, unit, place)
 
 
+def _listed(kernel: PtxasKernel, evidence: PtxasEvidence) -> bool:
+    """Whether the kernel is one of the stage's; all are where task.yaml names none."""
+    return not evidence.expected_kernels or kernel.base_name in evidence.expected_kernels
+
+
 def static_smem(kernel: PtxasKernel) -> int | None:
     """Static shared memory in bytes: the linker's figure where there is one."""
     return kernel.linked.static_smem_bytes if kernel.linked else kernel.static_smem_bytes
@@ -144,9 +154,8 @@ def static_smem(kernel: PtxasKernel) -> int | None:
 
 def _smem(kernel: PtxasKernel, evidence: PtxasEvidence, limit: int | None) -> Iterator[Check]:
     place, static = where(kernel), static_smem(kernel)
-    listed = not evidence.expected_kernels or kernel.base_name in evidence.expected_kernels
     dynamic = [launch.dynamic_smem_bytes for launch in kernel.launches]
-    if static is not None and not dynamic and evidence.launches_recorded and not listed:
+    if static is not None and not dynamic and evidence.launches_recorded and not _listed(kernel, evidence):
         dynamic = [0]  # not a kernel of the stage, and no launch used it: only its own share is judged
     unknown = not dynamic or None in dynamic
     least = None if static is None else static + max((size for size in dynamic if size is not None), default=0)

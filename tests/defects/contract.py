@@ -38,7 +38,7 @@ PROCESS = (
     _launcher("swallowed_error", "asks for 2048 threads a block and hides the refusal"),
     _launcher("fake_verdict", "zeros, and PASS with result lines on stdout", "constant_kernel"),
     _launcher("forged_result", "zeros, and result lines in the runner's own result file", "constant_kernel"),
-    _launcher("hangs", "the kernel never ends", "endless_kernel", process=True, alone=True, time_limit_s=20),
+    _launcher("hangs", "the kernel never ends", "endless_kernel", process=True, time_limit_s=20),
     _launcher("crashes", "writes to address 64", "wild_kernel", process=True),
     _launcher("aborts", "the launcher calls abort()", process=True),
     _launcher("exits_with_0", "the launcher ends the process with exit code 0", process=True),
@@ -52,7 +52,8 @@ CHEATS = (
     _launcher("detects_capture", "works only outside stream capture", "mix_kernel", "idle_kernel", cpu=(), device=PERFORMANCE, only="speed"),
     _launcher("slower", "takes a multiple of the baseline's time", "slower_kernel", kind="resources", cpu=(), device=PERFORMANCE, only="speed"),
     _launcher("falls_back", "launches another kernel than task.yaml names", kind="resources", cpu=("ptxas",), device=("ptxas",)),
-    _launcher("local_table", "a table in local memory, indexed at run time", "local_table_kernel", kind="resources", cpu=("sass",), device=("sass",)),
+    _launcher("local_table", "a table in local memory, indexed at run time", "local_table_kernel", kind="resources", cpu=("sass",), device=("sass",),
+              source="local_table.cu"),
 )
 
 LAUNCHERS = (*OUTPUTS, *PROCESS, *CHEATS)

@@ -41,7 +41,7 @@ class Workshop:
             patch(folder / "kernel", defect.edits)
             task["sources"] = [f"kernel/{source.name}"]
         else:
-            task.update(entry=defect.entry, kernels=list(defect.kernels))
+            task.update(entry=defect.entry, kernels=list(defect.kernels), sources=[defect.source])
         assert yaml.safe_dump(task["gates"]) == limits
         (folder / "task.yaml").write_text(yaml.safe_dump(task, sort_keys=False, allow_unicode=True), encoding="utf-8")
         return folder

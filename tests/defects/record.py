@@ -29,8 +29,9 @@ class Defect:
     edits: tuple[tuple[str, str, str], ...] = ()
     entry: str = ""
     kernels: tuple[str, ...] = ()
+    source: str = "mix.cu"  # of the toolbox
     shapes: tuple[str, ...] = ("small",)  # tried with seed 0, beside the problem's odd shapes and input families
-    alone: bool = False  # needs the machine to itself: takes all memory, or hangs
+    alone: bool = False  # needs the device to itself
     process: bool = False  # ends the process that calls it, or never returns
     time_limit_s: int = 120
 

@@ -1,0 +1,77 @@
+"""Which gate kills which planted defect: run them all, and write the matrix down.
+
+    python scripts/kill_matrix.py run --profile cpu --out results/recorded/cpu/kill-matrix.json
+    python scripts/kill_matrix.py run --profile full --jobs 14 --budget-s 300 --out results/recorded/h100/kill-matrix.json
+    python scripts/kill_matrix.py report
+
+``run`` writes its file after every gate, so a run that is cut short loses nothing. ``report`` makes
+docs/kill-matrix.md of the two files. Exit code 1 where a defect was let through or an honest stage was refused.
+"""
+
+from __future__ import annotations
+
+import argparse
+import sys
+import tempfile
+from pathlib import Path
+
+ROOT = Path(__file__).resolve().parents[1]
+sys.path.insert(0, str(ROOT / "tests"))
+
+RECORDED = {profile: ROOT / "results" / "recorded" / folder / "kill-matrix.json" for profile, folder in (("cpu", "cpu"), ("full", "h100"))}
+PAGE = ROOT / "docs" / "kill-matrix.md"
+
+
+def main() -> int:
+    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    commands = parser.add_subparsers(dest="command", required=True)
+    run = commands.add_parser("run", help="run the gates of all defects and of the honest stages")
+    run.add_argument("--profile", choices=("cpu", "full"), required=True)
+    run.add_argument("--out", type=Path, required=True, help="the JSON file to write")
+    run.add_argument("--only", nargs="+", metavar="NAME", help="these defects or stages alone")
+    run.add_argument("--jobs", type=int, default=2, help="tasks at a time [2]")
+    run.add_argument("--budget-s", type=float, default=36000.0, help="begin nothing after this many seconds")
+    commands.add_parser("report", help="write docs/kill-matrix.md")
+    options = parser.parse_args()
+    return _run(options) if options.command == "run" else _report()
+
+
+def _run(options: argparse.Namespace) -> int:
+    from defects import matrix, report
+
+    from gates.run.device import probe
+
+    device = None
+    if options.profile == "full":
+        found = probe()
+        if not found.devices:
+            print(f"error: {found.reason or 'no CUDA device'}", file=sys.stderr)
+            return 3
+        device = found.devices[0]
+    known = matrix.all_names()
+    if unknown := [name for name in options.only or () if name not in known]:
+        print(f"error: no defect or stage called {', '.join(unknown)}", file=sys.stderr)
+        return 2
+    options.out.parent.mkdir(parents=True, exist_ok=True)
+    with tempfile.TemporaryDirectory(prefix="kill-matrix-") as root:
+        data = matrix.run(
+            options.only or known, Path(root), options.out, device=device, jobs=options.jobs, budget_s=options.budget_s,
+            say=lambda text: print(text, file=sys.stderr, flush=True),
+        )
+    print(report.summary(data))
+    return 0 if report.sound(data) else 1
+
+
+def _report() -> int:
+    from defects import report
+
+    from gates import jsonio
+
+    halves = {profile: jsonio.read(path) for profile, path in RECORDED.items() if path.is_file()}
+    PAGE.write_text(report.page(halves), encoding="utf-8")
+    print(f"written: {PAGE.relative_to(ROOT)}")
+    return 0 if all(report.sound(data) for data in halves.values()) else 1
+
+
+if __name__ == "__main__":
+    sys.exit(main())

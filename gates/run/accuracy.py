@@ -80,7 +80,8 @@ def figures(
         "unit_roundoff": _ROUNDOFF.get(got.dtype, 0.0),
         **_over_bound(error, finite, bound, got.shape),
         "nulls": [
-            _null(kind, values.to(torch.float64), want, bad_atol, bound) for kind, values in {**_nulls(want), **(nulls or {})}.items()
+            _null(kind, values.to(got.dtype if got.dtype.is_floating_point else torch.float64).to(torch.float64), want, bad_atol, bound)
+            for kind, values in {**_nulls(want), **(nulls or {})}.items()
         ],
     }
 

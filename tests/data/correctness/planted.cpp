@@ -89,3 +89,7 @@ ENTRY(keeps_answers) {  // the key of the cache is made of a few samples of the 
   }
   return 0;
 }
+ENTRY(wrong_on_equal_x) { HONEST if (n > 1 && x[0] == x[1] && x[1] == x[n - 1]) out[n / 2] *= 1.01f; return 0; }
+ENTRY(wrong_at_17) { HONEST if (n == 17) out[16] *= 1.01f; return 0; }
+ENTRY(wrong_where_small) { HONEST for (int64_t i = 0; i < n; ++i) if (std::fabs(out[i]) < 1e-7f) out[i] = 0.0f; return 0; }
+ENTRY(gives_y) { HONEST std::memcpy(out, y, size_t(n) * sizeof(float)); return 0; }

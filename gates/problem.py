@@ -25,6 +25,8 @@ and may have:
                 element, that rounding in the formats explains; for the limit max_err_over_bound
     null_outputs(inputs, shape) -> {name: {output name: tensor}}: answers that a kernel would give which
                 leaves out the work; each must fail wherever the kernel passes
+    mistakes(inputs, shape) -> {cause: callable() -> {output name: tensor}}: wrong answers known by their cause;
+                a wrong output is compared with each (where that is not NaN), to say what went wrong
     AXES        {output name: names of its axes}, e.g. {"out": ("B", "H", "S", "D")}, to say where errors lie
 """
 
@@ -43,7 +45,7 @@ from gates.errors import GatesError
 REQUIRED = ("SHAPES", "ARGUMENTS", "make_inputs", "make_outputs", "reference")
 DEFAULT_INPUTS = "default"  # what make_inputs gives
 _SHAPE_LISTS = ("ODD_SHAPES", "EDGE_SHAPES", "FAMILY_SHAPES")
-_FUNCTIONS = ("work", "end_to_end", "backends", "error_bound", "null_outputs")
+_FUNCTIONS = ("work", "end_to_end", "backends", "error_bound", "null_outputs", "mistakes")
 _NAME = re.compile(r"[a-z][a-z0-9_]*")
 
 

@@ -15,7 +15,8 @@ import torch
 
 RESIDUAL = 0.03
 _MOST = 6
-_OTHERS_S = 10.0  # time for the known wrong answers; those left are not compared
+_SURE = 0.003  # a known wrong answer that is as near as this ends the search
+_OTHERS_S = 3.0  # time for the known wrong answers; those left are not compared
 _SAMPLES = 1024  # positions beside an axis on which slices are compared
 _PROBES = 32  # indices of an axis that are looked for elsewhere
 _MOST_SLICES = 4096
@@ -41,9 +42,9 @@ def likenesses(
     mask = torch.isfinite(part_got) & torch.isfinite(part_want)
     if float(_sub(bad, chosen).double().mean()) < 0.5:  # too thin for the product of indices to mean much
         mask &= _sub(bad, chosen)
-    found = list(_others(got, want, bad, others))
-    found += _plain(some_got[usable], some_want[usable])
+    found = list(_plain(some_got[usable], some_want[usable]))
     if not any(one["kind"] in ("zero", "constant") for one in found):
+        found = [*_others(got, want, bad, others), *found]
         found += _scaled(part_got, part_want, mask, names)
         found += _moved(got, want, chosen, names)
         found += _uniform(part_got, part_want, names)
@@ -52,10 +53,9 @@ def likenesses(
 
 
 def _others(got: torch.Tensor, want: torch.Tensor, bad: torch.Tensor, others: Mapping[str, Callable[[], torch.Tensor]]) -> Iterator[Found]:
-    """The known wrong answers that ``got`` equals where it is wrong, the nearest first."""
+    """The known wrong answers that ``got`` equals where it is wrong, the nearest first; NaN in them is not compared."""
     started, near = time.monotonic(), []
     usable = bad & torch.isfinite(got)
-    before = _relative(got[usable] - want[usable], got[usable])
     for name, make in others.items():
         if time.monotonic() - started > _OTHERS_S:
             break
@@ -64,10 +64,13 @@ def _others(got: torch.Tensor, want: torch.Tensor, bad: torch.Tensor, others: Ma
         except (RuntimeError, ValueError, IndexError, KeyError, TypeError):
             continue  # a mistake that this shape can't hold
         if answer.shape == got.shape:
-            left = _relative(got[usable] - answer[usable], got[usable])
-            if left <= RESIDUAL and left < before / 4:
+            both = usable & torch.isfinite(answer)
+            left, before = (_relative(got[both] - other[both], got[both]) for other in (answer, want))
+            if int(both.sum()) >= 8 and left <= RESIDUAL and left < before / 4:
                 near.append({"kind": "equals", "residual": left, "text": name})
-    yield from sorted(near, key=lambda one: one["residual"])[:2]
+                if left <= _SURE:
+                    break
+    yield from sorted(near, key=lambda one: one["residual"])[:1]
 
 
 def _plain(got: torch.Tensor, want: torch.Tensor) -> Iterator[Found]:

@@ -23,10 +23,11 @@ from tasks.problems.sdpa_fp8_inputs import (
     make_inputs,
     quantise,
 )
+from tasks.problems.sdpa_fp8_mistakes import mistakes
 
 __all__ = [
     "ARGUMENTS", "AXES", "E4M3_MAX", "EDGE_SHAPES", "FAMILY_SHAPES", "INPUT_FAMILIES", "ODD_SHAPES", "SHAPES", "backends",
-    "dequantise", "end_to_end", "error_bound", "make_inputs", "make_outputs", "null_outputs", "quantise", "reference", "work",
+    "dequantise", "end_to_end", "error_bound", "make_inputs", "make_outputs", "mistakes", "null_outputs", "quantise", "reference", "work",
 ]
 
 SHAPES: dict[str, dict[str, int]] = {

@@ -5,7 +5,7 @@
 
 #include "conformance.cuh"
 
-typedef unsigned char Code;
+typedef __nv_fp8_storage_t Code;
 typedef unsigned short Bits;
 
 template <typename T>

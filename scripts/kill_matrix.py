@@ -31,6 +31,7 @@ def main() -> int:
     run.add_argument("--only", nargs="+", metavar="NAME", help="these defects or stages alone")
     run.add_argument("--jobs", type=int, default=2, help="tasks at a time [2]")
     run.add_argument("--budget-s", type=float, default=36000.0, help="begin nothing after this many seconds")
+    run.add_argument("--resume", action="store_true", help="keep the whole rows that the JSON file has")
     commands.add_parser("report", help="write docs/kill-matrix.md")
     options = parser.parse_args()
     return _run(options) if options.command == "run" else _report()
@@ -39,6 +40,7 @@ def main() -> int:
 def _run(options: argparse.Namespace) -> int:
     from defects import matrix, report
 
+    from gates import jsonio
     from gates.run.device import probe
 
     device = None
@@ -53,10 +55,11 @@ def _run(options: argparse.Namespace) -> int:
         print(f"error: no defect or stage called {', '.join(unknown)}", file=sys.stderr)
         return 2
     options.out.parent.mkdir(parents=True, exist_ok=True)
+    kept = matrix.whole_rows(jsonio.read(options.out)) if options.resume and options.out.is_file() else {}
     with tempfile.TemporaryDirectory(prefix="kill-matrix-") as root:
         data = matrix.run(
             options.only or known, Path(root), options.out, device=device, jobs=options.jobs, budget_s=options.budget_s,
-            say=lambda text: print(text, file=sys.stderr, flush=True),
+            say=lambda text: print(text, file=sys.stderr, flush=True), kept=kept,
         )
     print(report.summary(data))
     return 0 if report.sound(data) else 1

@@ -9,9 +9,10 @@ from __future__ import annotations
 
 import contextlib
 import dataclasses
+import functools
 import threading
 import time
-from collections.abc import Callable, Iterable
+from collections.abc import Callable, Iterable, Mapping
 from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 from typing import Any
@@ -152,14 +153,20 @@ class Bench:
 
 
 def run(names: Iterable[str], root: Path, out: Path, *, device: DeviceInfo | None, jobs: int, budget_s: float,
-        say: Callable[[str], None]) -> dict[str, Any]:
-    """All gates of the tasks called ``names``, in order of what they tell; writes ``out`` as it goes and returns it."""
-    started, bench = time.monotonic(), Bench(root, device)
-    trials = [Trial(name, bench) for name in names]
+        say: Callable[[str], None], kept: Mapping[str, dict[str, Any]] | None = None) -> dict[str, Any]:
+    """All gates of the tasks called ``names``, in order of what they tell; writes ``out`` as it goes and returns it.
+
+    ``kept``: rows of an earlier run, which are taken as they are.
+    """
+    started, bench, kept = time.monotonic(), Bench(root, device), kept or {}
+    every = [Trial(name, bench) for name in names]
+    for trial in every:
+        trial.row = kept.get(trial.name, trial.row)
+    trials = [trial for trial in every if trial.name not in kept]
     data: dict[str, Any] = {
         "schema_version": 1, "profile": "full" if device else "cpu", "device": device.name if device else "emulator",
         "driver": device.driver_version if device else None, "started": utc_now().isoformat(timespec="seconds"),
-        "budget_s": budget_s, "wall_s": 0.0, "rows": [trial.row for trial in trials],
+        "budget_s": budget_s, "wall_s": 0.0, "rows": [trial.row for trial in every],
     }
     writing = threading.Lock()
 
@@ -179,7 +186,7 @@ def run(names: Iterable[str], root: Path, out: Path, *, device: DeviceInfo | Non
         def all_gates(trial: Trial) -> None:
             for gate in gates:
                 if trial.session is not None and gate not in trial.row["gates"]:
-                    attempt(trial, gate, lambda: trial.judge(gate))
+                    attempt(trial, gate, functools.partial(trial.judge, gate))
 
         with ThreadPoolExecutor(workers) as pool:
             list(pool.map(all_gates, chosen))
@@ -201,6 +208,14 @@ def run(names: Iterable[str], root: Path, out: Path, *, device: DeviceInfo | Non
         phase(together, ("sanitizer",), jobs)
         phase(trials, ALONE, 1)
     return data
+
+
+def whole_rows(data: Mapping[str, Any]) -> dict[str, dict[str, Any]]:
+    """The rows of an earlier run that lack no gate and have no error."""
+    return {
+        row["name"]: row for row in data["rows"]
+        if "error" not in row and all(row["gates"].get(gate, {"status": "error"})["status"] != "error" for gate in GATES)
+    }
 
 
 def all_names() -> list[str]:

@@ -1,6 +1,6 @@
 // The honest answer beside a table in local memory, indexed at run time. A file of its own: the gates judge every kernel
-// of a task's sources.
-#include "mix.cuh"
+// of a task's sources, and miss those that its baseline's have.
+#include "mix.cu"
 
 __global__ void local_table_kernel(Mix mix) {
     float table[64];

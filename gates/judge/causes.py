@@ -10,6 +10,7 @@ Example: of 65536 elements wrong in rows 32 to 63 and columns 16 to 31 of each h
 
 from __future__ import annotations
 
+import math
 from collections.abc import Iterator
 
 from gates.parse.errormap import AxisSpan, ErrorMap, Likeness
@@ -18,13 +19,14 @@ MOST_CAUSES = 3
 _TILES = (128, 64, 32, 16, 8)
 _FRAGMENT = 16  # the edge of a tensor-core fragment, the unit in which warps share out a tile
 _DENSE = 0.5  # of a product of indices; a race or a rounding leaves it thinner
+_FULL = 0.8  # so full that it may be called whole: errors below the limit are left out by chance
 _SMALL = 0.02  # relative error that a lower precision can make
 _UNKNOWN = "no known pattern: the likeness of inputs that fail, and a shape of a single tile, tell more"
 
 
 def map_line(found: ErrorMap) -> str:
     """Where the wrong elements lie, in one line: ``S 64 of every B, H, D: 384 of 24960 elements``."""
-    axes = [axis for axis in found.axes if axis.size > 1]
+    axes = [axis for axis in _told_axes(found) if axis.size > 1]
     parts = [f"{axis.name} {_indices(axis)}" for axis in axes if not axis.whole]
     whole = [axis.name for axis in axes if axis.whole]
     place = " and ".join(filter(None, (", ".join(parts[:-1]), *parts[-1:])))
@@ -32,7 +34,9 @@ def map_line(found: ErrorMap) -> str:
         place += f" of every {', '.join(whole)}"
     counts = f"{found.bad} of {found.elements} elements"
     if not parts:
-        place = "everywhere"
+        place = "everywhere" if found.filled >= _FULL else "spread everywhere"
+    elif _DENSE <= found.filled < _FULL:
+        place = f"parts of {place}"
     if found.filled < _DENSE:
         thin = "scattered single elements" if not _whole_rows(found) else f"{found.rows} of {found.rows_of} rows, scattered"
         place = f"{thin} over {place}" if parts else thin
@@ -56,13 +60,20 @@ def causes(found: ErrorMap) -> tuple[str, ...]:
     return tuple(list(dict.fromkeys(_all(found)))[:MOST_CAUSES]) or (_UNKNOWN,)
 
 
+def _told_axes(found: ErrorMap) -> tuple[AxisSpan, ...]:
+    """The axes to speak of: those before the last two as one, where that says more."""
+    return found.axes if found.joined is None else (found.joined, *found.axes[-2:])
+
+
 def _all(found: ErrorMap) -> Iterator[str]:
-    for one in found.likenesses:
+    known = [one for one in found.likenesses if one.kind == "equals"]
+    for one in known or found.likenesses:
         yield from _like(one, found)
     if found.nonfinite * 2 > found.bad:
         yield from _not_finite(found)
-    for place, axis in enumerate(found.axes):
-        yield from _of_axis(axis, last=place == len(found.axes) - 1, rows=place == len(found.axes) - 2)
+    axes = _told_axes(found)
+    for place, axis in enumerate(axes):
+        yield from _of_axis(axis, last=place == len(axes) - 1, rows=place == len(axes) - 2, dense=found.filled >= _DENSE)
     if not found.likenesses and not found.nonfinite:
         yield from _spread(found)
 
@@ -103,7 +114,7 @@ def _not_finite(found: ErrorMap) -> Iterator[str]:
         yield "NaN: memory read before it was written (missing barrier or wait, a row never loaded), infinity - infinity, or 0/0 (a row with nothing unmasked)"
 
 
-def _of_axis(axis: AxisSpan, *, last: bool, rows: bool) -> Iterator[str]:
+def _of_axis(axis: AxisSpan, *, last: bool, rows: bool, dense: bool) -> Iterator[str]:
     """Causes for which the wrong indices of one axis speak."""
     if axis.whole or axis.size == 1 or not axis.ranges:
         return
@@ -129,29 +140,28 @@ def _of_axis(axis: AxisSpan, *, last: bool, rows: bool) -> Iterator[str]:
         yield f"right for {axis.name} 0 only: the offset of {axis.name} is left out or computed from the wrong sizes"
     elif axis.indices == 1 and not last:
         yield f"only {axis.name} {low}: a wrong index, offset or scale for that {axis.name}"
-    elif high == axis.size - 1 and axis.indices < _FRAGMENT:
+    elif dense and high == axis.size - 1 and axis.indices < _FRAGMENT:
         yield f"the last {axis.indices} of {axis.name}: a bounds check, or a loop that ends too early"
-    elif low == 0 and axis.indices < _FRAGMENT:
+    elif dense and low == 0 and axis.indices < _FRAGMENT:
         yield f"the first {axis.indices} of {axis.name}: a start index, or state that is not initialised before its first use"
 
 
 def _spread(found: ErrorMap) -> Iterator[str]:
     """Causes of errors that no index explains."""
     relative = found.relative if found.relative is not None else float("inf")
-    rows = found.axes[-2] if len(found.axes) > 1 else None
     if relative <= _SMALL:
         yield (
             f"small errors ({relative:.1%} of the values): a lower precision on the way, such as accumulation in fp16 or an "
             "operand rounded too early, or a biased rounding"
         )
-    elif _whole_rows(found) and found.rows < found.rows_of and found.filled < 0.98 and (rows is None or rows.stripe is None):
+    elif _whole_rows(found) and found.rows < 0.9 * math.prod(axis.indices for axis in _told_axes(found)[:-1]):
         yield (
             "whole rows with no pattern in their index, so it depends on the data: a running value of the row (maximum, sum, "
             "rescaling of the accumulator when the maximum rises) rather than an index"
         )
     elif found.filled < _DENSE:
         yield "scattered single elements: a race between threads, or rounding in few steps too coarse for these values"
-    elif all(axis.whole for axis in found.axes):
+    elif all(axis.whole for axis in found.axes) and found.joined is None:
         yield (
             f"everything is off (by {relative:.0%} of the values) and no simple factor: an operand transposed or from the wrong "
             "index, a tile skipped or counted twice, a running sum not rescaled"

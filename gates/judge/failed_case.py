@@ -44,5 +44,7 @@ def _notes(case: Case) -> tuple[str, ...]:
         name = f"{output.name}: " if len(case.outputs) > 1 else ""
         lines.append(f"where: {name}{map_line(found)}; {found.limit}")
         lines.append(f"first: {elements_line(found)}")
+        if case.differences:
+            lines.append("likely: a race, or memory read before it is written: equal calls give different values")
         lines += [f"likely: {cause}" for cause in causes(found)]
     return tuple(lines)

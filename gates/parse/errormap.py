@@ -79,9 +79,10 @@ class Likeness:
 class ErrorMap:
     """The wrong elements of one output.
 
-    ``axes`` leave out indices that hold only stray elements (``outside`` counts those); ``filled`` is the share
-    of wrong elements in the product of the axes' indices, 1 where all of it is wrong. ``relative``: root mean
-    square of the error over that of the reference, on the finite wrong elements.
+    ``axes`` leave out indices that hold only stray elements (``outside`` counts those). ``joined``: all axes before
+    the last two counted as one, where that says more than each by itself (the first head of the first batch).
+    ``filled`` is the share of wrong elements in the product of the indices, 1 where all of it is wrong.
+    ``relative``: root mean square of the error over that of the reference, on the finite wrong elements.
     """
 
     limit: str  # beyond which an element counts as wrong, in words
@@ -97,4 +98,5 @@ class ErrorMap:
     largest_roundoffs: float | None  # the largest error over (unit roundoff x largest reference)
     axes: tuple[AxisSpan, ...]
     first: tuple[WrongElement, ...]
+    joined: AxisSpan | None = None
     likenesses: tuple[Likeness, ...] = ()

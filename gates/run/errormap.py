@@ -43,7 +43,8 @@ def error_map(
     plain, want = got.to(torch.float64), want.to(torch.float64)
     names = list(axes) if len(axes) == got.dim() else [f"axis {i}" for i in range(got.dim())]
     chosen = [_indices(bad, axis) for axis in range(bad.dim())]
-    inside = _sub(bad, chosen)
+    inside, joined = _sub(bad, chosen), _joined(bad, chosen, names)
+    fewer = joined["indices"] / math.prod(len(index) for index in chosen[:-2]) if joined else 1.0
     finite = torch.isfinite(plain)
     both = bad & finite & torch.isfinite(want)
     error, size = (plain - want)[both], want[both]
@@ -56,15 +57,27 @@ def error_map(
         "nonfinite": int((bad & ~finite).sum()),
         "infinite": int((bad & torch.isinf(plain)).sum()),
         "outside": int(bad.sum()) - int(inside.sum()),
-        "filled": round(float(inside.double().mean()), 6),
+        "filled": round(min(1.0, float(inside.double().mean()) / fewer), 6),
         "rows": int(rows.sum()),
         "rows_of": rows.numel(),
         "relative": _finite(float(error.norm() / size.norm())) if error.numel() and float(size.norm()) > 0 else None,
         "largest_roundoffs": _finite(float(error.abs().max()) / (roundoff * largest)) if error.numel() and roundoff * largest > 0 else None,
         "axes": [_span(name, size, index.tolist()) for name, size, index in zip(names, bad.shape, chosen, strict=True)],
+        "joined": joined,
         "first": _first(plain, want, bad),
         "likenesses": likenesses(plain, want, bad, chosen, names, others or {}),
     }
+
+
+def _joined(bad: torch.Tensor, chosen: Sequence[torch.Tensor], names: Sequence[str]) -> dict[str, Any] | None:
+    """The span of all axes before the last two as one, where it holds fewer indices than those axes by themselves."""
+    if bad.dim() < 4:
+        return None
+    flat = bad.flatten(0, bad.dim() - 3)
+    index = _indices(flat, 0)
+    if len(index) >= math.prod(len(one) for one in chosen[:-2]):
+        return None
+    return _span("·".join(names[:-2]), flat.shape[0], index.tolist())
 
 
 def _indices(bad: torch.Tensor, axis: int) -> torch.Tensor:

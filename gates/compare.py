@@ -15,11 +15,13 @@ from gates import jsonio, records
 from gates.errors import GatesError
 from gates.evidence import RunInfo, TaskInfo, Verdict, read_record
 from gates.facts.chips import chip_of, occupancy
+from gates.judge.correctness_limits import compared
 from gates.judge.decision import EXIT_CODES, Decision
 from gates.judge.performance import read
 from gates.judging import load_evidence, looser_terms
 from gates.measure.decision import ABOVE, BELOW
 from gates.measure.records import BASELINE, CANDIDATE
+from gates.parse.correctness import DEFAULT_INPUTS
 from gates.parse.names import without_parameters
 from gates.parse.performance import MEASURED
 from gates.parse.ptxas import PtxasEvidence, PtxasKernel
@@ -122,7 +124,7 @@ def compare_within(run: Path, info: RunInfo, verdict: Verdict) -> Comparison:
     base = _side(info.baseline, None, info) if info.baseline else None
     return Comparison(
         SCHEMA_VERSION, base, side, verdict.decision, verdict.reason, verdict.gates, speed_of(evidence),
-        (*_policy_notes(looser_terms(info.task, info.baseline)), *_override_notes(info)), tuple(_sections(other, evidence, evidence)),
+        (*_policy_notes(looser_terms(info.task, info.baseline)), *_override_notes(info), *_weak_notes(verdict)), tuple(_sections(other, evidence, evidence)),
     )
 
 
@@ -149,6 +151,7 @@ def compare_runs(first: Path, second: Path, *, force: bool = False) -> Compariso
     looser = looser_terms(infos[1].task, infos[0].task)
     notes = [*_policy_notes(looser), *(f"different: {text}" for text in differences), *_environment_notes(*infos)]
     notes += [f"{name}: {text}" for name, info in zip(("baseline", "candidate"), infos, strict=True) for text in _override_notes(info)]
+    notes += _weak_notes(verdict)
     base_verdict: Verdict = read_record(Verdict, first, "verdict.json")
     if base_verdict.decision is Decision.REJECT:
         notes.append(f"the baseline's own run was rejected: {base_verdict.reason}")
@@ -223,6 +226,14 @@ def speed_of(evidence: Mapping[str, Any]) -> Speed | None:
         performance.bar_pct, reading.floor_pct, reading.other_mode, 100.0 * (other.ratio - 1.0) if other else None,
         outcomes == {ABOVE, BELOW},
     )
+
+
+def _weak_notes(verdict: Verdict, most: int = 5) -> Iterator[str]:
+    """Cases that the correctness gate tried and did not count, since a null answer passes them too."""
+    for check in (check for result in verdict.gates for check in result.checks if check.name == "weak_cases"):
+        cases = check.where.split("; ")
+        more = f"; {len(cases) - most} more" if len(cases) > most else ""
+        yield f"correctness does not count {'; '.join(cases[:most])}{more}: a null answer keeps all limits there"
 
 
 def _sections(before: Mapping[str, Any], after: Mapping[str, Any], timed: Mapping[str, Any] | None) -> Iterator[Section]:
@@ -307,16 +318,30 @@ def _error_rows(before: Mapping[str, Any], after: Mapping[str, Any]) -> Iterator
         for index, figure in enumerate(("max_abs_err", "mean_abs_err")):
             one, two = theirs.get(shape), ours.get(shape)
             yield Row(f"{shape} {figure}", "", one[index] if one else None, two[index] if two else None)
+    ours, theirs = (_over_bound(side.cases if side else ()) for side in (evidence, own))
+    for group in dict.fromkeys([*theirs, *ours]):
+        yield Row(f"{group} max_err_over_bound", "", theirs.get(group), ours.get(group))
 
 
 def _worst(cases: Any) -> dict[str, tuple[float | None, float | None]]:
     found: dict[str, tuple[float | None, float | None]] = {}
     for case in cases:
-        for output in case.outputs:
+        for output in case.outputs if compared(case) else ():
             if output.max_abs_err is None or output.mean_abs_err is None:
                 continue
             largest, mean = found.get(case.shape, (0.0, 0.0))
             found[case.shape] = (max(largest or 0.0, output.max_abs_err), max(mean or 0.0, output.mean_abs_err))
+    return found
+
+
+def _over_bound(cases: Any) -> dict[str, float]:
+    """The largest error over its bound of each input family, of the edge shapes together, and of each other shape."""
+    found: dict[str, float] = {}
+    for case in cases:
+        group = f"inputs {case.inputs}" if case.inputs != DEFAULT_INPUTS else "edge shapes" if case.role == "edge" else case.shape
+        for output in case.outputs:
+            if output.max_err_over_bound is not None:
+                found[group] = max(found.get(group, 0.0), output.max_err_over_bound)
     return found
 
 

@@ -75,3 +75,15 @@ def test_sanitizer(built, tmp_path, monkeypatch, entry, kinds) -> None:
     if kinds:
         places = {finding.where.partition(":")[0] for checked in evidence.runs for finding in checked.findings}
         assert places == {"planted.cu"}
+
+
+@pytest.mark.parametrize(("entry", "says"), [
+    ("no_barrier", "race or uninitialised memory: something is read before it is written, a missing barrier maybe: out["),
+    ("unwritten_flag", "race or uninitialised memory: something is read before it is written, a missing barrier maybe: out["),
+    ("order_matters", "race: the order of threads or of asynchronous copies decides: out["),
+])
+def test_a_difference_between_orders_is_told_with_cause_element_and_kernel(built, tmp_path, monkeypatch, entry, says) -> None:
+    in_process(monkeypatch)
+    _, result = gate(tmp_path, candidate(built, entry), shapes=("small",), seeds=(0,))
+    hint = next(check.hint for check in result.checks if check.name == "not_repeatable" and check.hint)
+    assert hint.startswith(says) and ", kernel " in hint and "(forward)" in hint

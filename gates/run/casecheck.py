@@ -74,6 +74,8 @@ def _check(
         if calls[-1].error:
             break
     record.update(_traces(calls, case["orders"]))
+    if record["differences"] and side.emulated:
+        record["first_difference"] = _why_different(side, inputs, shape, seed, calls, case["orders"]) + record["first_difference"]
     if calls[-1].error:
         return {**record, "status": "launch_error", "message": calls[-1].error}
     first = calls[0].outputs
@@ -142,9 +144,7 @@ def _traces(calls: list[Launched], orders: list[str]) -> dict[str, Any]:
         for name, value in call.outputs.items():
             changed = buffers.differing(value, calls[0].outputs[name])
             if changed.numel() and not call.error:
-                place = int(changed[0])
-                was, now = (float(x.reshape(-1)[place].to(torch.float64)) for x in (calls[0].outputs[name], value))
-                first = first or f"{name}[{place}] is {was:.9g} in call 1 ({orders[0]}), {now:.9g} in call {index + 1} ({orders[index]})"
+                first = first or _told(name, int(changed[0]), calls, index, orders)
                 differences = max(differences, changed.numel())
     return {
         "orders": list(orders[: len(calls)]),
@@ -156,6 +156,30 @@ def _traces(calls: list[Launched], orders: list[str]) -> dict[str, Any]:
         "launch_count": sum(len(call.launches) for call in calls),
         "findings": _once(finding for call in calls for finding in call.findings),
     }
+
+
+def _told(name: str, place: int, calls: list[Launched], index: int, orders: list[str]) -> str:
+    """The first element that differs between the first call and the one at ``index``, with the kernels that ran."""
+    was, now = (float(call.outputs[name].reshape(-1)[place].to(torch.float64)) for call in (calls[0], calls[index]))
+    kernels = ", ".join(dict.fromkeys(launch["kernel"] for launch in calls[index].launches))
+    return (f"{name}[{place}] is {was:.9g} in call 1 ({orders[0]}), {now:.9g} in call {index + 1} ({orders[index]})"
+            + (f", kernel {kernels}" if kernels else ""))
+
+
+def _why_different(side: Side, inputs: Mapping[str, Any], shape: Mapping[str, int], seed: int, calls: list[Launched], orders: list[str]) -> str:
+    """Which of the two things that a call changes on the emulator made a difference: the order of threads and copies, or
+    what memory holds before it is written. One more launch tells: the later call's order, the first call's memory."""
+    index = next(i for i, call in enumerate(calls) if _differs(call, calls[0]))
+    again = side.call(inputs, shape, variant=0, order=orders[index], seed=seed, memory=orders[0])
+    if again.error:
+        return ""
+    if _differs(again, calls[0]):
+        return "race: the order of threads or of asynchronous copies decides: " if orders[index] != orders[0] else ""
+    return "race or uninitialised memory: something is read before it is written, a missing barrier maybe: "
+
+
+def _differs(call: Launched, first: Launched) -> bool:
+    return any(buffers.differing(value, first.outputs[name]).numel() for name, value in call.outputs.items())
 
 
 def _once(items: Any) -> list[Any]:

@@ -26,12 +26,15 @@ class Emulator:
         self._reset, self._configure = library.gates_emulator_reset, library.gates_emulator_configure
         self._reset.restype = None
 
-    def prepare(self, order: str, seed: int) -> None:
-        """Clear what earlier launches left and choose the thread order of the next ones, and with it what unwritten memory holds."""
+    def prepare(self, order: str, seed: int, memory: str | None = None) -> None:
+        """Clear what earlier launches left and choose the thread order of the next ones, and with it what unwritten memory holds.
+
+        ``memory`` names the order whose pattern it holds, where it is another.
+        """
         self._reset()
         self._configure(b"order", ctypes.c_int64(ORDERS[order]))
         self._configure(b"seed", ctypes.c_int64(seed))
-        self._configure(b"poison", ctypes.c_int64(POISONS[order]))
+        self._configure(b"poison", ctypes.c_int64(POISONS[memory or order]))
 
     def collect(self) -> tuple[list[dict[str, Any]], list[dict[str, Any]]]:
         """Launches and findings since ``prepare``, as the emulator's own JSON has them."""

@@ -53,9 +53,11 @@ class Side:
         self.emulator = Emulator(self.kernel.library) if self.emulated else None
 
     def call(
-        self, inputs: Mapping[str, Any], shape: Mapping[str, int], *, variant: int, order: str, seed: int
+        self, inputs: Mapping[str, Any], shape: Mapping[str, int], *, variant: int, order: str, seed: int, memory: str | None = None
     ) -> Launched:
         """Launch once on copies of the CPU ``inputs``; ``variant`` picks the poison, ``seed`` all random bytes.
+
+        ``memory`` names the order whose pattern the emulator's unwritten memory shall hold, where it is not ``order``.
 
         Raises ProblemError for inputs that a C launcher can't take, DeviceLost after a CUDA error.
         """
@@ -78,7 +80,7 @@ class Side:
         )
         result = Launched({}, poisons)
         if self.emulator is not None:
-            self.emulator.prepare(order, seed)
+            self.emulator.prepare(order, seed, memory)
             self._launch_here(arguments, rooms, content, result)
             result.launches, result.findings = self.emulator.collect()
         else:

@@ -6,7 +6,7 @@
 
 constexpr int kColumns = 128;
 
-enum Fault { kNone, kNoBarrier, kTailWrite, kTailRead, kSharedOverrun, kDivergent, kUnwrittenFlag };
+enum Fault { kNone, kNoBarrier, kTailWrite, kTailRead, kSharedOverrun, kDivergent, kUnwrittenFlag, kOrderMatters };
 
 template <int kFault>
 __global__ void row_sum(const float* x, const float* y, float* out, int64_t rows, float a) {
@@ -23,6 +23,12 @@ __global__ void row_sum(const float* x, const float* y, float* out, int64_t rows
     if (column < width) part[column] += part[column + width];
   }
   if (kFault == kUnwrittenFlag && flag[kColumns - 1] == 0) part[0] = 7.0f;
+  if (kFault == kOrderMatters) {
+    __syncthreads();
+    if (column % 32 == 0) flag[0] = column;  // one of four warps is the last
+    __syncthreads();
+    if (column == 0) part[0] += 1e-3f * flag[0];
+  }
   if (column == 0) {
     const int64_t from = kFault == kTailRead ? row + 1 : row;
     const int64_t to = kFault == kTailWrite && row == rows - 1 ? row + 1 : row;
@@ -53,6 +59,7 @@ ENTRY(no_barrier, launch<kNoBarrier>(ALL))
 ENTRY(tail_write, launch<kTailWrite>(ALL))
 ENTRY(tail_read, launch<kTailRead>(ALL))
 ENTRY(unwritten_flag, launch<kUnwrittenFlag>(ALL))
+ENTRY(order_matters, launch<kOrderMatters>(ALL))
 ENTRY(shared_overrun, launch<kSharedOverrun>(ALL))
 ENTRY(divergent_barrier, launch<kDivergent>(ALL))
 ENTRY(too_many_threads, launch<kNone>(ALL, 2048))

@@ -5,7 +5,7 @@ shipped stages on the device and on the emulator, same inputs. Both need nvcc an
 What fails is written down and the rest goes on; files are written as results come in.
 
 Examples: python scripts/record_conformance.py record --out results/recorded/h100/conformance.json
-          python scripts/record_conformance.py stages --out results/recorded/h100/stage-outputs
+          python scripts/record_conformance.py stages --out results/recorded/h100/emulator
 """
 
 from __future__ import annotations
@@ -142,7 +142,7 @@ def _compare(data: dict[str, Any], emulated: dict[str, Future[Path]]) -> None:
 def stage_outputs(out: Path, shapes: str, build_root: Path) -> None:
     """Run the shipped stages on the device and on the emulator, same inputs.
 
-    Example: python scripts/record_conformance.py stages --out results/recorded/h100/stage-outputs
+    Example: python scripts/record_conformance.py stages --out results/recorded/h100/emulator
     """
     from conformance import stage_runs
 

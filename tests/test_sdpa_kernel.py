@@ -2,12 +2,15 @@
 
 from __future__ import annotations
 
+import json
 from concurrent.futures import ThreadPoolExecutor
 
 import pytest
 import torch
+from conformance import stages
 from sdpa_kit import (
     ENTRY,
+    ROOT,
     STAGES,
     configure,
     emulated,
@@ -20,9 +23,11 @@ from sdpa_kit import (
     worst_error,
 )
 
+from gates.run import accuracy
 from gates.run.kernel import Kernel, KernelError
 
 LIMIT = {stage: task_of(stage)["gates"]["correctness"]["max_abs_err"] for stage in STAGES}
+RECORDED = ROOT / "results" / "recorded" / "h100" / "emulator" / "stages.json"
 LENGTHS = (1, 15, 31, 33, 48, 63, 65, 127, 129, 200)  # around the tiles of 32 queries and 64 keys
 
 
@@ -74,6 +79,43 @@ def test_result_does_not_depend_on_the_order_of_threads(kernels, stage, order):
         assert torch.equal(run(kernels[stage], inputs, shape), forward)
     finally:
         configure(kernels[stage], 0)
+
+
+@pytest.mark.parametrize("seed", range(4))
+def test_asynchronous_copies_may_land_early(kernels, seed):
+    shape = shape_of(130)
+    inputs = problem.make_inputs(shape, 0, "cpu")
+    outputs = []
+    for order in (0, 2):
+        configure(kernels["stage3_cp_async"], order, seed)
+        outputs.append(run(kernels["stage3_cp_async"], inputs, shape))
+    configure(kernels["stage3_cp_async"], 0)
+    assert torch.equal(*outputs)
+
+
+@pytest.mark.parametrize("stage", STAGES)
+@pytest.mark.parametrize("name", stages.SMALL_SHAPES)
+def test_emulator_gives_what_an_h100_gave(kernels, stage, name):
+    if not RECORDED.is_file():
+        pytest.skip("no recording: scripts/record_conformance.py stages makes it on a device")
+    kept = json.loads(RECORDED.read_text(encoding="utf-8"))["outputs"][name]
+    shape = problem.SHAPES[name]
+    inputs = problem.make_inputs(shape, kept["seed"], "cpu")
+    assert accuracy.digest(inputs) == kept["inputs_sha256"], "recorded with other inputs"
+    base = None if stage == STAGES[0] else stages.decode(kept["stages"][STAGES[0]], None, kept["elements"])
+    device = stages.decode(kept["stages"][stage], base, kept["elements"])
+    out = run(kernels[stage], inputs, shape).reshape(-1).view(torch.int16).numpy().view("uint16")
+    figures = stages.compared(device, out, problem.reference(inputs, shape)["out"].reshape(-1).numpy())
+    assert stages.passes(figures, LIMIT[stage]), figures
+
+
+def test_recorded_stage_outputs_agree_with_the_emulator_of_then():
+    if not RECORDED.is_file():
+        pytest.skip("no recording: scripts/record_conformance.py stages makes it on a device")
+    recorded = json.loads(RECORDED.read_text(encoding="utf-8"))
+    assert len(recorded["cases"]) == len(STAGES) * len(stages.ALL_SHAPES) * len(stages.SEEDS) and recorded["failed"] == {}
+    for case, figures in recorded["cases"].items():
+        assert stages.passes(figures, LIMIT[case.split()[0]]), case
 
 
 @pytest.mark.parametrize("stage", STAGES)

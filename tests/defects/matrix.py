@@ -182,21 +182,24 @@ def run(names: Iterable[str], root: Path, out: Path, *, device: DeviceInfo | Non
             jsonio.write(out, data)
         say(f"[{data['wall_s']:6.1f} s] {trial.name}: {what} {trial.status(what)} {trial.row.get('error', '')}".rstrip())
 
+    def all_gates(trial: Trial, gates: tuple[str, ...]) -> None:
+        for gate in gates:
+            if trial.session is not None and gate not in trial.row["gates"]:
+                attempt(trial, gate, functools.partial(trial.judge, gate))
+
     def phase(chosen: Iterable[Trial], gates: tuple[str, ...], workers: int) -> None:
-        def all_gates(trial: Trial) -> None:
-            for gate in gates:
-                if trial.session is not None and gate not in trial.row["gates"]:
-                    attempt(trial, gate, functools.partial(trial.judge, gate))
-
         with ThreadPoolExecutor(workers) as pool:
-            list(pool.map(all_gates, chosen))
+            list(pool.map(lambda trial: all_gates(trial, gates), chosen))
 
-    with bench.rooms:
-        with ThreadPoolExecutor(jobs) as pool:
-            list(pool.map(lambda trial: attempt(trial, "build", trial.prepare), trials))
-        if device is None:
-            phase(trials, GATES, jobs)
+    def whole(trial: Trial) -> None:
+        attempt(trial, "build", trial.prepare)
+        all_gates(trial, GATES)
+
+    with bench.rooms, ThreadPoolExecutor(jobs) as pool:
+        if device is None:  # nothing is measured, so each task can be finished before the next one
+            list(pool.map(whole, trials))
             return data
+        list(pool.map(lambda trial: attempt(trial, "build", trial.prepare), trials))
         together, alone = [trial for trial in trials if not trial.alone], [trial for trial in trials if trial.alone]
         phase(together, ("ptxas", "sass", "correctness"), jobs)
         honest = [trial for trial in trials if trial.defect is None]

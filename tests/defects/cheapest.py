@@ -1,0 +1,86 @@
+"""The cheapest gate that must be red for a defect, run without a process and without the gates that add nothing."""
+
+from __future__ import annotations
+
+import contextlib
+import importlib
+import json
+from collections.abc import Iterator, Mapping
+from pathlib import Path
+from typing import Any
+
+import yaml
+
+from defects.folders import HERE, ROOT
+from defects.record import Defect
+from gates import jsonio
+from gates.judge import correctness as judge
+from gates.parse import correctness as parse
+from gates.records import GateResult
+from gates.run import correctness as run
+from gates.run.attempt import Attempt
+
+
+def task_of(defect: Defect) -> tuple[Path, dict[str, Any]]:
+    """The honest task's folder and task.yaml, whose limits and problem the defect has."""
+    folder = ROOT / "tasks" / defect.stage if defect.stage else HERE / "toolbox" / "mix"
+    return folder, yaml.safe_load((folder / "task.yaml").read_text(encoding="utf-8"))
+
+
+def correctness(defect: Defect, library: Path, entry: str, work: Path) -> GateResult:
+    """The correctness gate on the emulator: the task's shapes first, odd shapes and input families if these pass.
+
+    The baseline is left out: being worse than it is one more way to be red.
+    """
+    folder, task = task_of(defect)
+    limits = {name: value for name, value in task["gates"]["correctness"].items() if name != "match_baseline"}
+    side = {
+        "name": defect.name, "library": str(library), "entry": entry, "folder": str(folder), "problem": task["problem"], "emulated": True,
+    }
+    result = None
+    for quick in (False, True):
+        with contextlib.nullcontext() if defect.process else _in_process():
+            raw = run.run_correctness(
+                side, defect.shapes, (0,), work=work, limit_s=_limit_s(defect), device="cpu", quick=quick,
+                bad_atol=limits.get("bad_atol"), end_to_end_bad_atol=limits.get("end_to_end", {}).get("bad_atol"),
+            )
+        result = judge.judge(parse.parse(raw), limits)
+        if result.status.value == "fail":
+            break
+    assert result is not None
+    return result
+
+
+def launches(library: Path, entry: str, defect: Defect, work: Path) -> list[Mapping[str, Any]]:
+    """The launches of one call, as the emulator records them for the ptxas gate."""
+    folder, task = task_of(defect)
+    with _in_process():
+        raw = run.run_correctness(
+            {"name": defect.name, "library": str(library), "entry": entry, "folder": str(folder), "problem": task["problem"], "emulated": True},
+            defect.shapes, (0,), work=work, limit_s=60, device="cpu", quick=False,
+        )
+    lines = [json.loads(line) for attempt in raw["candidate"]["attempts"] for line in attempt["lines"]]
+    return next(line["result"]["launches"] for line in lines if line["type"] == "case")
+
+
+def _limit_s(defect: Defect) -> float:
+    return 8.0 if defect.name == "hangs" else 60.0
+
+
+@contextlib.contextmanager
+def _in_process() -> Iterator[None]:
+    """Let the runner's job run in this process: quicker by torch's import, for kernels that leave it alive."""
+
+    def attempt(folder: Path, job: dict[str, Any], work: Path, *, name: str, **_: Any) -> Attempt:
+        work.mkdir(parents=True, exist_ok=True)
+        path, result = work / f"{name}.job.json", work / f"{name}.jsonl"
+        result.unlink(missing_ok=True)
+        jsonio.write(path, {**job, "nonce": "n0", "result": str(result)})
+        importlib.import_module(f"gates.run.{job['kind']}").execute(jsonio.read(path), folder)
+        return Attempt("n0", 0, "exit 0", False, 0.1, tuple(result.read_text(encoding="utf-8").splitlines()), "")
+
+    real, run.attempt = run.attempt, attempt
+    try:
+        yield
+    finally:
+        run.attempt = real

@@ -1,0 +1,50 @@
+"""Several patched copies of the attention kernel in one translation unit, so that their headers are compiled once.
+
+Each copy has a namespace and a launcher of its own, ``ENTRY_<number>``. The gates never see such a file: it
+only makes the test of the catalogue quick.
+"""
+
+from __future__ import annotations
+
+import subprocess
+from collections.abc import Sequence
+from pathlib import Path
+
+import yaml
+
+from defects.folders import ROOT, patch
+from defects.record import Defect
+from gates.emulator import CXX_FLAGS
+from gates.emulator.translate import translate
+
+ENTRY = "sdpa_fp8_forward"
+_KERNELS = ROOT / "kernels" / "sdpa_fp8"
+_HEADERS = (
+    "cmath", "cstdarg", "cstddef", "cstdint", "cstdio", "cstring", "type_traits", "cuda_fp16.h", "cuda_fp8.h", "cuda_pipeline.h",
+    "cuda_runtime.h", "mma.h",
+)
+_RENAMED = ("sdpa", ENTRY, "refuse", "Pointer", "Extent", "kMaxGrid", "kMaxSequence")
+
+
+def compile_patched(defects: Sequence[Defect], folder: Path) -> Path:
+    """The emulator library with one launcher a defect: ENTRY_0, ENTRY_1, …"""
+    text = [f"#include <{header}>" for header in _HEADERS]
+    for number, defect in enumerate(defects):
+        copy = folder / f"copy{number}"
+        copy.mkdir(parents=True)
+        for file in _KERNELS.iterdir():
+            (copy / file.name).write_text(file.read_text(encoding="utf-8"), encoding="utf-8")
+        patch(copy, defect.edits)
+        for file in copy.glob("*.cuh"):  # g++ takes equal files for one under `pragma once`
+            guard = f"COPY_{number}_{file.stem}"
+            source = file.read_text(encoding="utf-8").replace("#pragma once", f"#ifndef {guard}\n#define {guard}")
+            file.write_text(f"{source}\n#endif\n", encoding="utf-8")
+        toggles = yaml.safe_load((ROOT / "tasks" / defect.stage / "task.yaml").read_text(encoding="utf-8"))["toggles"]
+        names = {**{name: f"{name}_{number}" for name in _RENAMED}, **toggles}
+        text += [f"#undef {name}\n#define {name} {value}" for name, value in names.items()]
+        text.append(f'#include "copy{number}/sdpa_fp8.cu"')
+    source, translated, library = folder / "patched.cu", folder / "patched.cpp", folder / "patched.so"
+    source.write_text("\n".join(text) + "\n", encoding="utf-8")
+    translate(source, translated, defines={}, include_dirs=[folder], cxx="g++")
+    subprocess.run(["g++", *CXX_FLAGS, "-O1", "-fpreprocessed", str(translated), "-o", str(library)], check=True, timeout=300)
+    return library

@@ -1,0 +1,191 @@
+"""Planted defects: the cheapest gate of each is run here and is red; the recorded matrix agrees with the catalogue."""
+
+from __future__ import annotations
+
+import fcntl
+import json
+import shutil
+import sys
+from pathlib import Path
+
+import pytest
+from defects import cheapest, report
+from defects.catalogue import DEFECTS, HONEST, counts_for_cpu
+from defects.combined import ENTRY, compile_patched
+from defects.contract import LAUNCHERS
+from defects.folders import HERE, ROOT, Workshop
+from defects.record import KINDS
+from defects.sdpa import PATCHES
+
+from gates import jsonio
+from gates.emulator import compile_library
+from gates.judge import ptxas as ptxas_judge
+from gates.judge import sass as sass_judge
+from gates.parse import ptxas, sass
+from gates.records import GateResult, Status
+from gates.run.build import build
+from gates.run.static import collect
+from gates.run.toolchain import find_toolchain
+from gates.task import load_task
+
+sys.path.insert(0, str(ROOT / "scripts"))
+import kill_matrix
+
+PATCHED = [defect for defect in PATCHES if defect.cpu[:1] == ("correctness",)]
+GROUPS = [PATCHED[start : start + 12] for start in range(0, len(PATCHED), 12)]
+STATIC = [defect for defect in PATCHES if defect.cpu[:1] in (("ptxas",), ("sass",))]
+CALLED = [defect for defect in LAUNCHERS if defect.cpu[:1] == ("correctness",) and not defect.process]
+ENDING = [defect for defect in LAUNCHERS if defect.cpu[:1] == ("correctness",) and defect.process]
+RECORDED = {profile: jsonio.read(path) for profile, path in kill_matrix.RECORDED.items() if path.is_file()}
+needs_nvcc = pytest.mark.skipif(shutil.which("nvcc") is None, reason="no nvcc on PATH")
+
+
+@pytest.fixture(scope="session")
+def toolbox(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """toolbox/mix.cu for the emulator, compiled by the first process that asks."""
+    shared = tmp_path_factory.getbasetemp()
+    shared = shared.parent if "popen" in shared.name else shared  # a worker's folder is inside the session's
+    library = shared / "toolbox.so"
+    with (shared / "toolbox.lock").open("w") as lock:
+        fcntl.flock(lock, fcntl.LOCK_EX)
+        if not library.exists():
+            compile_library([HERE / "toolbox" / "mix.cu"], library, work_dir=shared / "toolbox-work")
+    return library
+
+
+def test_every_defect_is_in_one_test_or_needs_a_device() -> None:
+    tested = {defect.name for defect in (*PATCHED, *STATIC, *CALLED, *ENDING)} | {"falls_back", "local_table"}
+    assert {name for name in DEFECTS if name not in tested} == {name for name, defect in DEFECTS.items() if not defect.cpu}
+    assert len(DEFECTS) >= 40 and {defect.kind for defect in DEFECTS.values()} == set(KINDS)
+
+
+@pytest.mark.parametrize("group", range(len(GROUPS)))
+def test_a_wrong_patch_is_caught_by_correctness(group: int, tmp_path: Path) -> None:
+    library = compile_patched(GROUPS[group], tmp_path / "source")
+    passed = {
+        defect.name: result.sentence for number, defect in enumerate(GROUPS[group])
+        if (result := cheapest.correctness(defect, library, f"{ENTRY}_{number}", tmp_path / defect.name)).status is not Status.FAIL
+    }
+    assert not passed
+
+
+def test_the_kernel_without_a_patch_passes_in_the_same_frame(tmp_path: Path) -> None:
+    honest = [dataclass_without_edits(name) for name in ("no_rescale", "first_tile_skipped")]
+    library = compile_patched(honest, tmp_path / "source")
+    for number, defect in enumerate(honest):
+        result = cheapest.correctness(defect, library, f"{ENTRY}_{number}", tmp_path / defect.name)
+        assert result.status is Status.PASS, result.sentence
+
+
+def dataclass_without_edits(name: str):
+    import dataclasses
+
+    file, text, _ = DEFECTS[name].edits[0]
+    return dataclasses.replace(DEFECTS[name], edits=((file, text, text),))
+
+
+@pytest.mark.parametrize("half", [0, 1])
+def test_a_breach_of_the_contract_is_caught_by_correctness(half: int, toolbox: Path, tmp_path: Path) -> None:
+    passed = {
+        defect.name: result.sentence for defect in CALLED[half::2]
+        if (result := cheapest.correctness(defect, toolbox, defect.entry, tmp_path / defect.name)).status is not Status.FAIL
+    }
+    assert not passed
+
+
+@pytest.mark.parametrize("name", [defect.name for defect in ENDING])
+def test_a_kernel_that_ends_its_process_is_caught_by_correctness(name: str, toolbox: Path, tmp_path: Path) -> None:
+    result = cheapest.correctness(DEFECTS[name], toolbox, DEFECTS[name].entry, tmp_path)
+    assert result.status is Status.FAIL, result.sentence
+
+
+def test_honest_launchers_of_the_toolbox_pass(toolbox: Path, tmp_path: Path) -> None:
+    for entry in ("mix", "direct"):
+        result = cheapest.correctness(DEFECTS["nan_output"], toolbox, entry, tmp_path / entry)
+        assert result.status is Status.PASS, result.sentence
+
+
+@needs_nvcc
+@pytest.mark.parametrize("name", [defect.name for defect in STATIC])
+def test_a_false_claim_is_caught_by_a_static_gate(name: str, tmp_path: Path) -> None:
+    for result in static_gates(name, tmp_path, None):
+        assert result.status is Status.FAIL, result.sentence
+
+
+@needs_nvcc
+def test_a_fallback_and_a_local_table_are_caught_by_the_static_gates(toolbox: Path, tmp_path: Path) -> None:
+    (table,) = static_gates("local_table", tmp_path, None)
+    assert table.code == "sass.forbidden"
+    called = cheapest.launches(toolbox, "falls_back", DEFECTS["falls_back"], tmp_path / "launches")
+    (fallback,) = static_gates("local_table", tmp_path, called, gates=("ptxas",))  # the same kernels, compiled once
+    assert fallback.code == "ptxas.unlisted_kernel"
+
+
+def static_gates(name: str, tmp_path: Path, launches, gates: tuple[str, ...] = ()) -> list[GateResult]:
+    """ptxas or sass, as the catalogue says, for the task's first architecture."""
+    import dataclasses
+
+    shop = tmp_path / "workshop"
+    folder = shop / ("tasks" if DEFECTS[name].stage else "toolbox") / name
+    if not folder.is_dir():
+        folder = Workshop(shop).plant(DEFECTS[name])
+    task = load_task(folder, environ={})
+    task = dataclasses.replace(task, arch=task.arch[:1])
+    result = build(task, find_toolchain(), tmp_path / "build", want={"cubin"})
+    assert not result.failures
+    texts = collect(result, find_toolchain())
+    found = []
+    for gate in gates or DEFECTS[name].cpu:
+        if gate == "ptxas":
+            kernels = task.kernels if launches is None else DEFECTS["falls_back"].kernels
+            evidence = ptxas.gather(texts.logs, launches, kernels, texts.resource_usage, demangled=texts.demangled)
+            found.append(ptxas_judge.judge(evidence, task.gates["ptxas"]))
+        else:
+            found.append(sass_judge.judge(sass.gather(texts.sass, task.kernels, demangled=texts.demangled), task.gates["sass"]))
+    return found
+
+
+@pytest.mark.parametrize("profile", RECORDED)
+def test_the_recorded_matrix_holds_what_the_catalogue_says(profile: str) -> None:
+    half = RECORDED[profile]
+    rows = report.rows(half)
+    assert list(rows) == [*DEFECTS, *HONEST]
+    for name, defect in DEFECTS.items():
+        declared = defect.cpu if profile == "cpu" else defect.device
+        tried = [gate for gate in declared if gate in rows[name]["gates"]]
+        assert set(tried) <= set(report.killers(rows[name])), name
+        assert profile == "full" or len(tried) == len(declared), name
+    assert report.false_kills(half) == []
+
+
+def test_enough_is_killed() -> None:
+    if "cpu" in RECORDED:
+        assert report.cpu_share(RECORDED["cpu"]) >= report.LEAST_CPU_SHARE
+        assert [name for name, defect in DEFECTS.items() if counts_for_cpu(defect)]
+    if len(RECORDED) == 2:
+        killed = {name for half in RECORDED.values() for name, row in report.rows(half).items() if report.killers(row)}
+        assert set(DEFECTS) <= killed
+
+
+def test_the_page_is_what_report_makes() -> None:
+    assert kill_matrix.PAGE.read_text(encoding="utf-8") == report.page(RECORDED)
+
+
+def test_a_survivor_and_a_refused_stage_are_told() -> None:
+    def row(name: str, status: str) -> dict:
+        entry = {"status": status, "code": f"correctness.{status}", "codes": [f"correctness.{status}"], "sentence": ""}
+        return {"name": name, "gates": {"correctness": entry}, "wall_s": {}}
+
+    half = {"profile": "full", "device": "d", "wall_s": 1.0, "started": "2026-01-01", "rows": [row("all_zeros", "pass"), row("mix", "fail")]}
+    assert report.survivors(half) == ["all_zeros"] and report.false_kills(half) == ["mix"] and not report.sound(half)
+    text = report.summary(half)
+    assert "let through: all_zeros" in text and "honest stages refused: mix" in text and "not red as declared: all_zeros" in text
+    assert json.dumps(half)
+
+
+def test_a_defect_that_lost_its_place_is_told(tmp_path: Path) -> None:
+    import dataclasses
+
+    lost = dataclasses.replace(DEFECTS["no_rescale"], edits=(("output.cuh", "no such text", ""),))
+    with pytest.raises(AssertionError, match="0 times in output.cuh"):
+        Workshop(tmp_path).plant(lost)

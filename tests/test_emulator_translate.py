@@ -119,6 +119,36 @@ def test_unsupported_features_are_named_with_file_line_and_remedy(tmp_path: Path
     assert error.hint
 
 
+@pytest.mark.parametrize("name", unsupported.IDENTIFIERS)
+def test_each_unsupported_name_is_an_error_with_feature_line_and_remedy(name: str) -> None:
+    feature, remedy = unsupported.IDENTIFIERS[name]
+    used = name.replace("*", "x")
+    with pytest.raises(GatesError) as caught:
+        rewritten(f"__device__ void f() {{\n  {used}(1);\n}}")
+    assert caught.value.what == f"k.cu:2: the emulator does not support {feature} ({used})" and caught.value.hint == remedy
+    assert feature and len(remedy) > 12
+    assert rewritten(f"int my_{used};") == f"int my_{used};", "a name of one's own that only contains it stays"
+
+
+@pytest.mark.parametrize("header", unsupported.HEADERS)
+def test_each_unsupported_header_is_an_error_with_feature_line_and_remedy(header: str, tmp_path: Path) -> None:
+    feature, remedy = unsupported.HEADERS[header]
+    error = error_of(tmp_path, f"\n#include <{header}>\n")
+    assert error.what == f"{tmp_path}/k.cu:2: the emulator does not support {feature} ({header})" and error.hint == remedy
+
+
+@pytest.mark.parametrize(("code", "says"), [
+    ("nvcuda::wmma::fragment<nvcuda::wmma::matrix_a, 16, 16, 8, __half, nvcuda::wmma::row_major> f;", "WMMA shapes 16x16x16, 32x8x16 and 8x32x16"),
+    ("nvcuda::wmma::fragment<nvcuda::wmma::matrix_a, 16, 16, 16, signed char, nvcuda::wmma::row_major> f;", "WMMA with half inputs"),
+    ("struct Wide { double a, b; }; __device__ Wide f(Wide w) { return __shfl_sync(0xffffffffu, w, 0); }", "shuffles move values of up to 8 bytes"),
+])
+def test_what_a_template_refuses_says_what_is_possible(code: str, says: str, tmp_path: Path) -> None:
+    source = written(tmp_path, f"#include <mma.h>\n{code}\n")
+    with pytest.raises(GatesError) as caught:
+        compile_library([source], tmp_path / "k.so", work_dir=tmp_path)
+    assert says in caught.value.what
+
+
 def test_unsupported_header_is_named(tmp_path: Path) -> None:
     error = error_of(tmp_path, "#include <cuda_runtime.h>\n#include <cooperative_groups.h>\n")
     assert error.what.startswith(f"{tmp_path}/k.cu:2: the emulator does not support cooperative groups")

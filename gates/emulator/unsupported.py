@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 _HOST_VERSION = "put it in a function and give it a host version under #ifdef GATES_EMULATOR (docs/emulator.md)"
+_SYNC = "use the form that ends in _sync and takes a mask: the other was removed from CUDA"
+_OUTSIDE = "leave streams, events and timing to the caller: the launcher is given its stream, the gates do the timing"
 _DEVICE_ONLY = "gate this kernel on a device, or keep the feature behind a toggle that the emulator build leaves off"
 
 # name -> (feature, remedy); a name that ends in "*" stands for all that begin so.
@@ -18,8 +20,24 @@ IDENTIFIERS: dict[str, tuple[str, str]] = {
     "cudaTextureObject_t": ("textures", "read global memory through a pointer"),
     "cudaSurfaceObject_t": ("surfaces", "read and write global memory through a pointer"),
     "cudaCreateTextureObject": ("textures", "read global memory through a pointer"),
-    "tex1Dfetch": ("textures", "read global memory through a pointer"),
-    "tex2D": ("textures", "read global memory through a pointer"),
+    "tex1D*": ("textures", "read global memory through a pointer"),
+    "tex2D*": ("textures", "read global memory through a pointer"),
+    "tex3D*": ("textures", "read global memory through a pointer"),
+    "surf1D*": ("surfaces", "read and write global memory through a pointer"),
+    "surf2D*": ("surfaces", "read and write global memory through a pointer"),
+    "__shfl": ("shuffles and votes without a mask", _SYNC),
+    "__shfl_up": ("shuffles and votes without a mask", _SYNC),
+    "__shfl_down": ("shuffles and votes without a mask", _SYNC),
+    "__shfl_xor": ("shuffles and votes without a mask", _SYNC),
+    "__ballot": ("shuffles and votes without a mask", _SYNC),
+    "cudaStreamCreate*": ("streams and events of the launcher's own", _OUTSIDE),
+    "cudaEventCreate*": ("streams and events of the launcher's own", _OUTSIDE),
+    "cudaEventRecord*": ("streams and events of the launcher's own", _OUTSIDE),
+    "cudaMallocManaged": ("managed allocation", "allocate outside the launcher"),
+    "cudaMallocHost": ("pinned host memory", "allocate outside the launcher"),
+    "cudaOccupancyMax*": ("occupancy queries", "the ptxas gate computes occupancy; guard the call with #ifndef GATES_EMULATOR"),
+    "atomicAdd_*": ("atomics with a scope", "use atomicAdd"),
+    "atomicCAS_*": ("atomics with a scope", "use atomicCAS"),
     "CUtensorMap": ("TMA (tensor maps)", _DEVICE_ONLY),
     "cuTensorMapEncodeTiled": ("TMA (tensor maps)", _DEVICE_ONLY),
     "__mbarrier_*": ("mbarrier", "use __pipeline_* copies and __syncthreads, or a host version"),
@@ -45,6 +63,8 @@ HEADERS: dict[str, tuple[str, str]] = {
     "cudaTypedefs.h": ("the CUDA driver API", "use the runtime API in launchers"),
     "cuda/pipeline": ("libcu++ pipelines", "use __pipeline_memcpy_async, __pipeline_commit and __pipeline_wait_prior"),
     "cuda/barrier": ("libcu++ barriers", "use __syncthreads"),
+    "thrust/device_vector.h": ("Thrust", "allocate and compute outside the launcher"),
+    "thrust/reduce.h": ("Thrust", "allocate and compute outside the launcher"),
     "cuda/ptx": ("PTX wrappers", _HOST_VERSION),
     "cuda/std/type_traits": ("libcu++", "use the standard library's header"),
     "cuda/atomic": ("libcu++ atomics", "use atomicAdd and its kin"),
@@ -57,10 +77,9 @@ HEADERS: dict[str, tuple[str, str]] = {
     "cuda_awbarrier.h": ("mbarrier", "use __pipeline_wait_prior and __syncthreads"),
 }
 
+_BEGINNINGS = [(name[:-1], found) for name, found in IDENTIFIERS.items() if name.endswith("*")]
+
 
 def identifier(name: str) -> tuple[str, str] | None:
     """(feature, remedy) if ``name`` belongs to a feature that is not supported."""
-    found = IDENTIFIERS.get(name)
-    if found is None and name.startswith("__mbarrier_"):
-        found = IDENTIFIERS["__mbarrier_*"]
-    return found
+    return IDENTIFIERS.get(name) or next((found for start, found in _BEGINNINGS if name.startswith(start)), None)

@@ -19,9 +19,10 @@ MOST_CAUSES = 3
 _TILES = (128, 64, 32, 16, 8)
 _FRAGMENT = 16  # the edge of a tensor-core fragment, the unit in which warps share out a tile
 _DENSE = 0.5  # of a product of indices; a race or a rounding leaves it thinner
+_FEW = 4
 _FULL = 0.8  # so full that it may be called whole: errors below the limit are left out by chance
 _SMALL = 0.02  # relative error that a lower precision can make
-_UNKNOWN = "no known pattern: the likeness of inputs that fail, and a shape of a single tile, tell more"
+_UNKNOWN = "no known pattern; a shape of a single tile, and inputs that are all equal, narrow it down"
 
 
 def map_line(found: ErrorMap) -> str:
@@ -71,6 +72,8 @@ def _all(found: ErrorMap) -> Iterator[str]:
         yield from _like(one, found)
     if found.nonfinite * 2 > found.bad:
         yield from _not_finite(found)
+    if found.bad <= _FEW < found.elements:
+        yield "very few elements: one thread's store or index, or a race for these places"
     axes = _told_axes(found)
     for place, axis in enumerate(axes):
         yield from _of_axis(axis, last=place == len(axes) - 1, rows=place == len(axes) - 2, dense=found.filled >= _DENSE)

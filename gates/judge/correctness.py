@@ -101,8 +101,9 @@ def _case(case: Case, evidence: CorrectnessEvidence, limits: Mapping[str, Any], 
     if evidence.emulated and not case.launch_count:
         checks.append(_fail("no_launch", "launches", 0, None, case.where))
     own = limits_of(case, limits)
-    checks += _errors(case, case.outputs, own, "", lambda figure: figure)
-    if case.nudged:
+    errors = _errors(case, case.outputs, own, "", lambda figure: figure)
+    checks += errors
+    if case.nudged and not any(check.status is Status.FAIL for check in errors):  # else a wrong answer, not a stale one
         checks += _errors(case, case.nudged, own, "exchanged_elements.", lambda figure: "stale_answer")
     if "end_to_end" in limits and case.role == "headline":
         if case.end_to_end:

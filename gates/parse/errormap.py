@@ -100,3 +100,9 @@ class ErrorMap:
     first: tuple[WrongElement, ...]
     joined: AxisSpan | None = None
     likenesses: tuple[Likeness, ...] = ()
+
+    def __post_init__(self) -> None:
+        if not self.axes or any(len(one.index) != len(self.axes) for one in self.first):
+            raise ValueError("an error map needs its axes, and as many indices for each element")
+        if not 0 < self.bad <= self.elements or not 0 <= self.infinite <= self.nonfinite <= self.bad:
+            raise ValueError("an error map's counts contradict each other")

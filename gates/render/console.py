@@ -85,6 +85,7 @@ def failures(verdict: Verdict, most: int = 5) -> list[str]:
     """The failed checks, equal kinds in one line with the places, each hint once, and the story of the first; ``most`` kinds a gate."""
     lines: list[str] = []
     told: set[str] = set()
+    mapped: set[str] = set()  # cases whose story was told: their other figures need no hint
     for result in verdict.gates:
         if result.status is not Status.FAIL:
             continue
@@ -97,7 +98,9 @@ def failures(verdict: Verdict, most: int = 5) -> list[str]:
             lines.append(f"  {result.gate}: {result.sentence} [{result.code}]")
         for checks in list(kinds.values())[:most]:
             lines.append(f"  {result.gate}: {_shown_check(checks[0])}{_elsewhere(checks)} [{checks[0].code}]")
-            if checks[0].hint and checks[0].hint not in told:
+            if checks[0].notes:
+                mapped.add(checks[0].where)
+            if checks[0].hint and checks[0].hint not in told and (checks[0].notes or checks[0].where not in mapped):
                 told.add(checks[0].hint)
                 lines.append(f"      hint: {checks[0].hint}")
             lines += [f"      {line}" for line in story(checks[0]) if line not in told]

@@ -6,8 +6,9 @@ What the wrong values look like instead is ``gates.run.likeness``. The result is
 
 from __future__ import annotations
 
+import contextlib
 import math
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from typing import Any
 
 import torch
@@ -38,6 +39,25 @@ def error_map(
     """
     if not bool(bad.any()):
         return None
+    with _one_thread():
+        return _map(got, want, bad, limit, axes, roundoff, others or {})
+
+
+@contextlib.contextmanager
+def _one_thread() -> Iterator[None]:
+    """Threads that wait for each other on a busy machine cost such small pieces of work more than they save."""
+    before = torch.get_num_threads()
+    torch.set_num_threads(1)
+    try:
+        yield
+    finally:
+        torch.set_num_threads(before)
+
+
+def _map(
+    got: torch.Tensor, want: torch.Tensor, bad: torch.Tensor, limit: str, axes: Sequence[str], roundoff: float,
+    others: Mapping[str, Callable[[], torch.Tensor]],
+) -> dict[str, Any]:
     if got.dim() == 0:
         got, want, bad = got.reshape(1), want.reshape(1), bad.reshape(1)
     plain, want = got.to(torch.float64), want.to(torch.float64)
@@ -65,7 +85,7 @@ def error_map(
         "axes": [_span(name, size, index.tolist()) for name, size, index in zip(names, bad.shape, chosen, strict=True)],
         "joined": joined,
         "first": _first(plain, want, bad),
-        "likenesses": likenesses(plain, want, bad, chosen, names, others or {}),
+        "likenesses": likenesses(plain, want, bad, chosen, names, others),
     }
 
 

@@ -6,7 +6,6 @@ Every test is a comparison of numbers; a likeness is reported only where it leav
 
 from __future__ import annotations
 
-import contextlib
 import itertools
 import time
 from collections.abc import Callable, Iterator, Mapping, Sequence
@@ -35,25 +34,6 @@ def likenesses(
     ``got``, ``want``: float64, one shape. ``bad``: the wrong elements. ``chosen``: for each axis the indices that
     hold them. ``others``: name -> maker of a wrong answer of the same shape.
     """
-    with _one_thread():
-        return _likenesses(got, want, bad, chosen, names, others)
-
-
-@contextlib.contextmanager
-def _one_thread() -> Iterator[None]:
-    """Threads that wait for each other on a busy machine cost such small pieces of work more than they save."""
-    before = torch.get_num_threads()
-    torch.set_num_threads(1)
-    try:
-        yield
-    finally:
-        torch.set_num_threads(before)
-
-
-def _likenesses(
-    got: torch.Tensor, want: torch.Tensor, bad: torch.Tensor, chosen: Sequence[torch.Tensor], names: Sequence[str],
-    others: Mapping[str, Callable[[], torch.Tensor]],
-) -> list[Found]:
     some_got, some_want = got[bad], want[bad]
     usable = torch.isfinite(some_got) & torch.isfinite(some_want)
     if int(usable.sum()) < 4 or int(usable.sum()) < bad.sum() / 2:

@@ -65,7 +65,7 @@ def run_correctness(
     more = {"replay": bool(inputs), "quick": quick, "thorough_seeds": list(seeds) if thorough else []}
     common = {
         "kind": "correctness", "device": device,
-        "atols": {"reference": bad_atol, "end_to_end": end_to_end_bad_atol}, "budget_s": limit_s / 2,
+        "atols": {"reference": bad_atol, "end_to_end": end_to_end_bad_atol}, "budget_s": limit_s / 4,  # so that one case may take the rest
         "limits": dict(limits or {}),
     }
     raw: dict[str, Any] = {

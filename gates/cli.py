@@ -225,6 +225,52 @@ def plot(run_directory: str, out: Path | None, results: Path) -> None:
     _out(f"written: {_short(picture_of(resolve_run(run_directory, results), out))}")
 
 
+@cli.command("history")
+@click.argument("task", required=False)
+@click.option("--json", "as_json", is_flag=True, help="Print JSON.")
+@click.option("--csv", "as_csv", is_flag=True, help="Print CSV.")
+@RESULTS
+def history_command(task: str | None, as_json: bool, as_csv: bool, results: Path) -> None:
+    """Show what all runs of TASK, or of every task, recorded: times, speed-up, decision; the newest last.
+
+    The runs are not verified, only read; those that can't be read are named with the reason.
+
+    Example: gates history stage2
+    """
+    from gates import jsonio
+    from gates.history import history
+    from gates.render.history import history_csv, history_json, history_table
+
+    if as_json and as_csv:
+        raise GatesError("--json and --csv exclude each other", hint="choose one")
+    entries = history(results, task)
+    if as_json:
+        _out(jsonio.dumps(history_json(entries)), end="")
+    elif as_csv:
+        _out(history_csv(entries), end="")
+    else:
+        _out(history_table(entries))
+
+
+@cli.command()
+@click.argument("run_directories", nargs=-1)
+@click.option("--all", "everything", is_flag=True, help="The newest run of every task and device, instead of named runs.")
+@click.option("-o", "--out", type=click.Path(path_type=Path, dir_okay=False), default=Path("report.html"), show_default=True, help="The HTML file.")
+@RESULTS
+def report(run_directories: tuple[str, ...], everything: bool, out: Path, results: Path) -> None:
+    """Write runs as one HTML page for a browser: decision, gates, timing, errors, resources, counters, history.
+
+    The page holds everything itself and asks no network. Runs are verified; the page says where one is not sound.
+
+    Example: gates report latest:stage2 -o stage2.html
+    """
+    from gates.report import write_report
+
+    if everything == bool(run_directories):
+        raise GatesError("name runs, or say --all", hint="e.g. gates report latest:stage2, or gates report --all")
+    _out(f"written: {_short(write_report(results, run_directories, out))}")
+
+
 @cli.command()
 @click.argument("run_directories", nargs=-1, required=True)
 @RESULTS

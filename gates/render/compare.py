@@ -113,16 +113,18 @@ def _rows(section: Section) -> str:
     timed = section.title in _OPEN  # there the last column is baseline / candidate - 1, as in the gate
     return table(
         ("quantity", "unit", "baseline", "candidate", "speed-up" if timed else "change"),
-        [(row.name, row.unit, _cell(row.baseline), _cell(row.candidate), _change(row, timed)) for row in section.rows],
+        [(row.name, row.unit, cell(row.baseline), cell(row.candidate), change(row, timed)) for row in section.rows],
         right=(2, 3, 4),
     )
 
 
-def _cell(value: float | int | str | None) -> str:
+def cell(value: float | int | str | None) -> str:
+    """One side's figure; ``missing`` where the side has none."""
     return "missing" if value is None else shown(value)
 
 
-def _change(row: Row, timed: bool) -> str:
+def change(row: Row, timed: bool) -> str:
+    """What became of the quantity: a speed-up in percent where it is a time, else a difference."""
     one, two = row.baseline, row.candidate
     if not isinstance(one, (int, float)) or not isinstance(two, (int, float)):
         return ""

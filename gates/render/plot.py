@@ -32,17 +32,22 @@ def draw(evidence: PerformanceEvidence, limits: Mapping[str, Any], result: GateR
     """
     if out.suffix.lower() not in SUFFIXES:
         raise GatesError(f"{out}: a picture is .png or .svg", hint=f"e.g. -o {out.with_suffix('.png')}")
+    figure = timing_figure(evidence, limits, result)
+    try:
+        figure.savefig(out, dpi=150)
+    except OSError as error:
+        raise GatesError(f"can't write {out}: {error.strerror}", hint="name a writable file with -o") from None
+
+
+def timing_figure(evidence: PerformanceEvidence, limits: Mapping[str, Any], result: GateResult) -> Any:
+    """The picture as a matplotlib figure; raises as ``draw`` does for a run without samples and without matplotlib."""
     if evidence.status != MEASURED:
         raise GatesError(f"the run has no timing samples: {evidence.message} ({evidence.code})", hint="a run on a CUDA device has them")
     reading = read(evidence, limits)
     blocks = _in_time_order(evidence, reading.mode)
     if not any(block.samples_us for block in blocks):
         raise GatesError(f"the run has no timing samples in mode {reading.mode}", hint="run the stage again on a CUDA device")
-    figure = _figure(evidence, limits, result, reading, blocks)
-    try:
-        figure.savefig(out, dpi=150)
-    except OSError as error:
-        raise GatesError(f"can't write {out}: {error.strerror}", hint="name a writable file with -o") from None
+    return _figure(evidence, limits, result, reading, blocks)
 
 
 def load_matplotlib() -> Any:
@@ -67,7 +72,7 @@ def _figure(
     evidence: PerformanceEvidence, limits: Mapping[str, Any], result: GateResult, reading: Reading, blocks: Sequence[Block],
 ) -> Any:
     figure_of, context = load_matplotlib()
-    with context({"font.size": 9, "axes.spines.top": False, "svg.hashsalt": "gates"}):
+    with context({"font.size": 9, "axes.spines.top": False, "svg.hashsalt": "gates", "text.parse_math": False}):
         figure = figure_of(figsize=(10, 8.4), layout="constrained")
         grid = figure.add_gridspec(3, 2, height_ratios=(3.2, 1.4, 2.6))
         samples = figure.add_subplot(grid[0, :])
@@ -84,19 +89,19 @@ def _figure(
 
 
 def _samples(axes: Any, evidence: PerformanceEvidence, blocks: Sequence[Block]) -> None:
-    seen: set[str] = set()
-    names = {CANDIDATE: evidence.task, BASELINE: evidence.baseline or ""}
+    names = {CANDIDATE: f"{evidence.task} ({CANDIDATE})", BASELINE: f"{evidence.baseline or ''} ({BASELINE})",
+             CONTROL: "control: a second load of one library"}
+    for side in dict.fromkeys(block.side for block in blocks):
+        colour, marker = _STYLE[side]
+        axes.plot([], [], marker, color=colour, markersize=2.6, markerfacecolor=_face(side), markeredgewidth=0.6, label=names[side])
+        for valid in (True, False):  # one artist for many blocks: drawing takes its time by the artist
+            placed = [point for place, block in enumerate(blocks) if (block.side, block.valid) == (side, valid) for point in _points(place, block)]
+            axes.plot([x for x, _ in placed], [y for _, y in placed], marker, color=colour, markersize=2.6, markerfacecolor=_face(side),
+                      markeredgewidth=0.6, alpha=1.0 if valid else 0.3)
+    sampled = [(place, block.median_us) for place, block in enumerate(blocks) if block.samples_us]
+    axes.hlines([median for _, median in sampled], [place + 0.1 for place, _ in sampled], [place + 0.9 for place, _ in sampled],
+                color="black", linewidth=1.2)
     for place, block in enumerate(blocks):
-        colour, marker = _STYLE[block.side]
-        count = len(block.samples_us)
-        xs = [place + 0.1 + 0.8 * (index + 0.5) / count for index in range(count)]
-        name = f"{names[block.side]} ({block.side})" if block.side in names else "control: a second load of one library"
-        label = None if block.side in seen else name
-        seen.add(block.side)
-        axes.plot(xs, block.samples_us, marker, color=colour, markersize=2.6, markerfacecolor=colour if block.side == CANDIDATE else "none",
-                  markeredgewidth=0.6, label=label, alpha=1.0 if block.valid else 0.3)
-        if count:
-            axes.hlines(block.median_us, place + 0.1, place + 0.9, color="black", linewidth=1.2)
         if not block.valid:
             axes.axvspan(place, place + 1, color=GREY, alpha=0.15, hatch="///", linewidth=0)
     axes.plot([], [], color="black", linewidth=1.2, label="median of a block")
@@ -107,6 +112,16 @@ def _samples(axes: Any, evidence: PerformanceEvidence, blocks: Sequence[Block]) 
     axes.tick_params(labelbottom=False)
     _legend_above(axes, 3)
     axes.grid(axis="y", linewidth=0.3)
+
+
+def _points(place: int, block: Block) -> list[tuple[float, float]]:
+    """The block's samples, spread over its place on the axis."""
+    count = len(block.samples_us)
+    return [(place + 0.1 + 0.8 * (index + 0.5) / count, sample) for index, sample in enumerate(block.samples_us)]
+
+
+def _face(side: str) -> str:
+    return _STYLE[side][0] if side == CANDIDATE else "none"
 
 
 def _limit_times(axes: Any, blocks: Sequence[Block]) -> None:

@@ -1,0 +1,189 @@
+"""The report's HTML: one file, no script, no request to anywhere, and nothing in it taken for markup but the templates.
+
+Evidence is untrusted: every value is escaped, and characters that steer a terminal or the direction of
+writing are shown as codes.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+from jinja2 import Environment, FileSystemLoader, StrictUndefined
+from markupsafe import Markup
+
+from gates.errors import GatesError
+from gates.judge.causes import causes, elements_line, map_line
+from gates.parse.correctness import Case, CorrectnessEvidence, OutputErrors
+from gates.parse.performance import MEASURED
+from gates.records import Check, GateResult, Status, shown
+from gates.render import charts
+from gates.render.compare import cell, change
+from gates.render.history import plain
+
+if TYPE_CHECKING:
+    from gates.compare import Section
+    from gates.history import Entry
+    from gates.report.view import Page, RunView
+
+MOST_MAPS = 6
+MOST_HINTS = 8
+MOST_CHARTS = 6
+_TEMPLATES = Path(__file__).parent / "templates"
+_TIMES = "Kernel time"  # its rows show a speed-up, those of other sections a difference
+
+
+@dataclass(frozen=True)
+class Map:
+    """An error map in words and as a picture."""
+
+    where: str
+    output: str
+    line: str
+    elements: str
+    causes: tuple[str, ...]
+    chart: Markup
+
+
+@dataclass(frozen=True)
+class Hint:
+    """A check to look at next."""
+
+    gate: str
+    place: str
+    seen: str
+    hint: str
+    reproduce: str
+
+
+def html(page: Page) -> str:
+    """The whole page; ends with a newline."""
+    environment = Environment(
+        loader=FileSystemLoader(_TEMPLATES), autoescape=True, undefined=StrictUndefined, trim_blocks=True, lstrip_blocks=True,
+        finalize=lambda value: plain(value) if type(value) is str else value,
+    )
+    environment.filters.update(status=lambda status: status.value.replace("_", " "), shown=shown, us=_us, signed=_signed)
+    return environment.get_template("report.html.j2").render(
+        page=page, runs=[_run(view) for view in page.runs], chains=[(chain, _chart(charts.ladder_chart, chain)) for chain in page.chains[:MOST_CHARTS]],
+        histories=list(_histories(page.entries)), groups=_groups(page.entries), broken=[entry for entry in page.entries if entry.broken],
+        style=Markup((_TEMPLATES / "report.css").read_text(encoding="utf-8")),
+    ).rstrip() + "\n"
+
+
+def _run(view: RunView) -> dict[str, Any]:
+    """What the template of a run needs, made from its records."""
+    correctness = view.evidence.get("correctness")
+    sections = view.comparison.sections if view.comparison else ()
+    return {
+        "view": view, "hints": _hints(view.verdict.gates), "timing": _timing(view),
+        "maps": list(_maps(correctness)) if correctness else [], "cases": list(_cases(correctness)) if correctness else [],
+        "limits": view.info.task.limits.get("correctness", {}), "sections": [_section(section) for section in sections],
+        "notes": view.comparison.notes if view.comparison else (), "setup": list(_setup(view)),
+    }
+
+
+def _chart(draw: Callable[..., Markup], *arguments: Any) -> Markup | str:
+    """The drawing, or one sentence on why there is none."""
+    try:
+        return draw(*arguments)
+    except GatesError as error:
+        return f"no picture: {error.what}" + (f" ({error.hint})" if error.hint else "")
+
+
+def _timing(view: RunView) -> Markup | str | None:
+    performance = view.evidence.get("performance")
+    result = next((result for result in view.verdict.gates if result.gate == "performance"), None)
+    limits = view.info.task.limits.get("performance")
+    if performance is None or result is None or limits is None or performance.status != MEASURED:
+        return None
+    return _chart(charts.timing_chart, performance, limits, result)
+
+
+def _hints(gates: Sequence[GateResult]) -> list[Hint]:
+    """The checks that did not pass, each hint once."""
+    found: dict[tuple[str, str, str], Hint] = {}
+    for result in gates:
+        for check in result.checks:
+            if check.status in (Status.FAIL, Status.INCONCLUSIVE):
+                hint = Hint(result.gate, check.where, _seen(check), check.hint, check.reproduce)
+                found.setdefault((result.gate, check.code, check.hint), hint)
+    return list(found.values())[:MOST_HINTS]
+
+
+def _seen(check: Check) -> str:
+    unit = f" {check.unit}" if check.unit else ""
+    limit = "" if check.limit is None else f", limit {shown(check.limit)}{unit}"
+    seen = "not observed" if check.observed is None else f"{shown(check.observed)}{unit}"
+    return f"{check.name} {seen}{limit}"
+
+
+def _maps(evidence: CorrectnessEvidence) -> Iterator[Map]:
+    found = [(case, output) for case in evidence.cases for output in case.outputs if output.error_map is not None]
+    for case, output in found[:MOST_MAPS]:
+        seen = output.error_map
+        assert seen is not None
+        yield Map(case.where, output.name, map_line(seen), elements_line(seen), causes(seen), _chart(charts.map_chart, seen))  # type: ignore[arg-type]
+
+
+def _cases(evidence: CorrectnessEvidence) -> Iterator[tuple[Case, OutputErrors | None]]:
+    for case in evidence.cases:
+        yield from ((case, output) for output in case.outputs or (None,))
+
+
+def _section(section: Section) -> dict[str, Any]:
+    timed = section.title == _TIMES
+    rows = [(row.name, row.unit, cell(row.baseline), cell(row.candidate), change(row, timed)) for row in section.rows]
+    differ = sum(row.baseline != row.candidate for row in section.rows)
+    return {"title": section.title, "rows": rows, "timed": timed, "differ": differ}
+
+
+def _setup(view: RunView) -> Iterator[tuple[str, str]]:
+    info = view.info
+    yield "profile", f"{info.profile} ({info.profile_reason})"
+    yield "revision", f"{(info.git.sha or 'unknown')[:12]}{', uncommitted changes' if info.git.dirty else ''}"
+    if info.device is not None:
+        yield "device", f"{info.device.name}, compute capability {info.device.compute_capability}, driver {info.device.driver}"
+    yield "platform", info.platform
+    yield "toggles", _pairs(info.task.toggles)
+    yield "shapes", "; ".join(f"{name}: {_pairs(sizes)}" for name, sizes in info.task.shapes.items())
+    yield "seeds", ", ".join(map(str, info.task.seeds))
+    for gate, limits in info.task.limits.items():
+        if limits:
+            yield f"limits of {gate}", _pairs(limits)
+    yield from ((f"not applicable: {gate}", reason) for gate, reason in info.task.not_applicable.items())
+    yield "tools", _pairs({tool: version or "missing" for tool, version in info.toolchain.items()})
+    yield "command", " ".join(["gates", *info.argv])
+
+
+def _pairs(values: Mapping[str, Any]) -> str:
+    return ", ".join(f"{key} {_pairs(value) if isinstance(value, dict) else value}" for key, value in values.items())
+
+
+def _groups(entries: Sequence[Entry]) -> list[list[Entry]]:
+    """Readable entries by task and device, in the order given."""
+    groups: dict[tuple[str, str], list[Entry]] = {}
+    for entry in entries:
+        if not entry.broken:
+            groups.setdefault((entry.task, entry.device), []).append(entry)
+    return list(groups.values())
+
+
+def _histories(entries: Sequence[Entry]) -> Iterator[tuple[str, Markup | str, int]]:
+    """Device, chart of its timed runs, and how many tasks the chart leaves out (those whose last run is oldest)."""
+    timed = [entry for entry in entries if not entry.broken and entry.p50_us is not None]
+    for device in list(dict.fromkeys(entry.device for entry in timed))[:MOST_CHARTS]:
+        mine = [entry for entry in timed if entry.device == device]
+        last = {entry.task: entry.started for entry in mine}
+        chosen = sorted(last, key=lambda task: last[task])[-charts.MOST_SERIES :]
+        kept = [entry for entry in mine if entry.task in chosen]
+        yield device, _chart(charts.history_chart, device, kept), len(last) - len(chosen)
+
+
+def _us(value: float | None) -> str:
+    return "-" if value is None else f"{value:.2f}"
+
+
+def _signed(value: float | None) -> str:
+    return "-" if value is None else f"{value:+.1f} %"

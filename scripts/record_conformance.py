@@ -13,6 +13,7 @@ from __future__ import annotations
 import ctypes
 import datetime
 import json
+import multiprocessing
 import os
 import subprocess
 import sys
@@ -144,10 +145,9 @@ def stage_outputs(out: Path, shapes: str, build_root: Path) -> None:
 
     Example: python scripts/record_conformance.py stages --out results/recorded/h100/emulator
     """
+    data = {"schema_version": 1, **_head(), "seeds": list(stages.SEEDS), "cases": {}, "outputs": {}, "failed": {}}
     from conformance import stage_runs
 
-    out.mkdir(parents=True, exist_ok=True)
-    data = {"schema_version": 1, **_head(), "seeds": list(stages.SEEDS), "cases": {}, "outputs": {}, "failed": {}}
     arch = f"sm_{data['device']['compute_capability'].replace('.', '')}"
     tasks = {name: find_task(name) for name in STAGES}
     toolchain = find_toolchain()
@@ -155,8 +155,8 @@ def stage_outputs(out: Path, shapes: str, build_root: Path) -> None:
         built = dict(zip(tasks, pool.map(lambda task: build(task, toolchain, build_root, device_arch=arch, want=("device", "emulator"), jobs=4),
                                          tasks.values()), strict=True))
     cases = [(stage, shape, seed) for shape in shapes.split(",") for seed in stages.SEEDS for stage in STAGES]
-    with ProcessPoolExecutor(min(len(cases), os.cpu_count() or 2)) as pool:
-        # All workers are forked here, before this process opens the device.
+    with ProcessPoolExecutor(min(len(cases), os.cpu_count() or 2), multiprocessing.get_context("fork")) as pool:
+        # All workers are forked at the first submit, before this process opens the device.
         waiting = {case: pool.submit(stage_runs.emulate, tasks[case[0]].side(built[case[0]].path("emulator"), emulated=True), *case[1:]) for case in cases}
         ran: dict[Any, Any] = {}
         for case in cases:

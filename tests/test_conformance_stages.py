@@ -1,9 +1,25 @@
-"""Comparing and storing outputs of stages, on made-up halves."""
+"""Comparing and storing outputs of stages, on made-up halves; the script without a device."""
 
 from __future__ import annotations
 
+import os
+import subprocess
+import sys
+from pathlib import Path
+
 import numpy as np
+import pytest
 from conformance import stages
+
+SCRIPT = Path(__file__).resolve().parents[1] / "scripts" / "record_conformance.py"
+
+
+@pytest.mark.parametrize("command", ["record", "stages"])
+def test_without_a_device_nothing_is_written(command: str, tmp_path: Path) -> None:
+    argv = [sys.executable, str(SCRIPT), command, "--out", str(tmp_path / "out")]
+    done = subprocess.run(argv, capture_output=True, text=True, check=False, env={**os.environ, "CUDA_VISIBLE_DEVICES": ""})
+    assert done.returncode == 3 and done.stderr.startswith("error: no CUDA device")
+    assert not (tmp_path / "out").is_file() and not list((tmp_path).glob("out/*"))
 
 
 def halves(*values: float) -> np.ndarray:

@@ -243,3 +243,20 @@ def test_the_report_shows_bounds_by_group_and_names_weak_cases(library: Path, tm
     assert not any(name.startswith(("n1 ", "n33 ")) for name in rows), "edge shapes and families have no absolute rows"
     (note,) = _weak_notes(SimpleNamespace(gates=[result]))
     assert note.startswith("correctness does not count n33 seed 0 inputs zeros: zeros of out; ") and "; 1 more: " in note
+
+
+def test_a_run_directory_holds_the_cases_that_it_names(library: Path, tmp_path: Path) -> None:
+    from types import SimpleNamespace
+
+    from gates.verify import _case_problems
+
+    def info(seeds: tuple[int, ...], inputs: tuple[str, ...]) -> SimpleNamespace:
+        return SimpleNamespace(task=SimpleNamespace(judged_shapes=("small",), shapes={"small": {}}, seeds=seeds, judged_inputs=inputs))
+
+    candidate = side_of(library, "honest", tmp_path)
+    evidence, _ = gate(tmp_path / "a", candidate, shapes=("small",), limits=BOUND, thorough=True)
+    assert _case_problems(info((0, 1, 2), ()), evidence) == []
+    assert "3 headline cases, run.json asks for 4" in _case_problems(info((0, 1, 2, 3), ()), evidence)[0]
+    replay, _ = gate(tmp_path / "b", candidate, shapes=("small",), seeds=(0,), inputs=("tiny", "default"), limits=BOUND)
+    assert _case_problems(info((0,), ("tiny", "default")), replay) == []
+    assert _case_problems(info((0,), ("tiny", "equal")), replay) and _case_problems(info((0,), ()), replay)

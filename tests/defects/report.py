@@ -99,8 +99,7 @@ def _totals(halves: Mapping[str, Half]) -> str:
     lines.append("")
     for profile, half in halves.items():
         lines.append(f"- {_where(profile, half)}: {half['started'][:10]}, {half['wall_s']:.0f} s: `{_command(profile)}`")
-    if "full" not in halves:
-        lines.append("- the H100 half has not been recorded yet")
+    lines += [f"- the `{profile}` half has not been recorded yet" for profile in ("cpu", "full") if profile not in halves]
     return "\n".join(lines) + "\n"
 
 

@@ -27,7 +27,7 @@ from gates.task import nearest
 
 NO_DEVICE = "cpu"
 _DECISIONS = tuple(decision.value for decision in Decision)
-_SPEEDUP = '"name": "speedup_p50",'
+_SPEEDUP = re.compile(r'"name":\s*"speedup_p50",[^{}]{0,100}?"observed":\s*(-?[0-9]+(?:\.[0-9]+)?(?:[eE][-+]?[0-9]+)?)')
 _DEEPEST = 6  # folders below the results folder; recorded runs lie at four
 
 
@@ -147,10 +147,9 @@ def _decide(found: dict[str, Any], run: Path) -> None:
     if decision not in _DECISIONS:
         raise _Broken(f"verdict.json: decision {_brief(decision)} is not one of {', '.join(_DECISIONS)}")
     found["decision"] = decision
-    if _SPEEDUP in text:  # quotes within a text are escaped, so this is a key and its value
-        seen = re.search(r'"observed": (-?[0-9][0-9.eE+-]*)[,}\s]', text[text.index(_SPEEDUP) :][:400])
-        if seen is not None:
-            found["speedup_pct"] = _figure(float(seen[1]))
+    seen = _SPEEDUP.search(text)  # quotes within a text are escaped, so these are keys and their values
+    if seen is not None:
+        found["speedup_pct"] = _figure(float(seen[1]))
 
 
 def _time_of(found: dict[str, Any], run: Path) -> None:

@@ -27,7 +27,7 @@ if TYPE_CHECKING:
 
 # Okabe and Ito's palette, each with a marker of its own
 _SERIES = ((BLUE, "o"), ("#D55E00", "s"), ("#009E73", "^"), ("#CC79A7", "D"), ("#56B4E9", "v"), ("#E69F00", "P"), (GREY, "X"))
-_VARIABLES = {"#000000": "currentColor", **{colour.lower(): f"var(--c{number})" for number, (colour, _) in enumerate(_SERIES)}}
+_VARIABLES = {"#000000": "currentColor", "#b0b0b0": "var(--line)", **{colour.lower(): f"var(--c{number})" for number, (colour, _) in enumerate(_SERIES)}}
 _CONTEXT = {"font.size": 10, "axes.spines.top": False, "axes.spines.right": False, "svg.fonttype": "none", "text.parse_math": False,
             "axes.facecolor": "none", "figure.facecolor": "none"}
 _DRAWINGS = itertools.count(1)
@@ -118,7 +118,8 @@ def _gain(step: Any) -> str:
     text = f"{step.entry.p50_us:.2f} us"
     if step.ratio is not None:
         text += f", {step.ratio:.2f}x"
-    return text + (f", {step.cumulative:.2f}x in all" if step.ratio is not None and step.cumulative is not None else "")
+    more = step.ratio is not None and step.cumulative is not None and step.cumulative != step.ratio
+    return text + (f", {step.cumulative:.2f}x in all" if more else "")
 
 
 def _time_axis(axes: Any, entries: Sequence[Entry]) -> None:

@@ -128,9 +128,12 @@ def _findings(result: GateResult) -> list[str]:
             cases.setdefault(check.where, []).append(check)
     lines: list[str] = []
     for checks in list(cases.values())[:_FULL]:
-        for check in checks:
+        mapped = any(check.notes for check in checks)
+        for check in checks[:1] if mapped else checks:
             hint = f"{check.name} ({check.where}): {check.hint}"
             lines += [hint] if check.hint not in "".join(lines) else []
+        if mapped and len(checks) > 1:
+            lines.append(f"also: {', '.join(check.name for check in checks[1:])}")
         lines += [line for check in checks for line in check.notes]
         lines += [line for line in story(checks[0]) if line.startswith("reproduce")]
     more = len(cases) - _FULL

@@ -75,7 +75,7 @@ def _all(found: ErrorMap) -> Iterator[str]:
     if found.bad <= _FEW < found.elements:
         yield "very few elements: one thread's store or index, or a race for these places"
     axes = _told_axes(found)
-    for place, axis in enumerate(axes):
+    for place, axis in [*enumerate(axes)][-2:] + [*enumerate(axes)][:-2]:  # rows and columns tell most
         yield from _of_axis(axis, last=place == len(axes) - 1, rows=place == len(axes) - 2, dense=found.filled >= _DENSE)
     if not found.likenesses and not found.nonfinite:
         yield from _spread(found)

@@ -1,0 +1,84 @@
+"""The texts that a reviewer reads: step summary, check run and the one comment. No I/O."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Sequence
+
+from stage_review import Review
+
+MARKER = "<!-- kernel-gates -->"
+MAX_COMMENT = 65_000  # GitHub takes 65,536 characters, and counts some of them twice
+PROFILES = ("full", "cpu")  # in the order in which the comment shows them
+_NAMES = {"cpu": "CPU (compiler and emulator)", "full": "GPU (all gates)"}
+_TOO_LONG = "\n\nThe rest is too long for this page; it is in the uploaded run directories.\n"
+
+
+def summary_of(reviews: Sequence[Review], profile: str) -> str:
+    """All stages' decisions in one table, and each one's report below it, as Markdown."""
+    if not reviews:
+        return f"## {_NAMES[profile]}\n\nNo stage is touched by this change; nothing was judged."
+    rows = "\n".join(f"| {review.stage} | {review.decision} | {_cell(review.reason)} |" for review in reviews)
+    parts = [f"## {_NAMES[profile]}\n\n| stage | decision | why |\n| --- | --- | --- |\n{rows}"]
+    for review in reviews:
+        if review.markdown:
+            title = f"<summary>{review.stage}: {review.decision}</summary>"
+            parts.append(f"<details>{title}\n\n{safe(review.markdown).strip()}\n\n</details>")
+    return "\n\n".join(parts)
+
+
+def comment_body(old: str, profile: str, section: str, head_sha: str) -> str:
+    """The comment with this profile's section put in; the other profile's stays as it is.
+
+    Both are cut, if need be, so that the whole fits into a comment.
+    """
+    sections = _sections(old)
+    sections[profile] = f"{section}\n\nCommit {head_sha[:12]}."
+    present = [name for name in PROFILES if name in sections]
+    room = (MAX_COMMENT - 500) // len(present)
+    parts = [f"{_begin(name)}\n{cut(sections[name], room)}\n{_end(name)}" for name in present]
+    return "\n\n".join([MARKER, *parts]) + "\n"
+
+
+def cut(text: str, most: int) -> str:
+    """``text``, or as many whole lines of it as fit with a word that it was cut; open folds are closed."""
+    if len(text) <= most:
+        return text
+    kept = text[: most - len(_TOO_LONG) - 200].rpartition("\n")[0]
+    if kept.count("```") % 2:
+        kept += "\n```"
+    return kept + "\n\n</details>" * max(0, kept.count("<details>") - kept.count("</details>")) + _TOO_LONG
+
+
+def safe(text: str) -> str:
+    """Markdown of evidence without what acts on a page: mentions, comments that could fake a marker, control characters."""
+    text = "".join(sign for sign in text if sign in "\n\t" or sign.isprintable())
+    text = re.sub(r"@(?=\w)", "@\u200b", text)
+    return text.replace("<!--", "&lt;!--").replace("![", "!\u200b[")
+
+
+def one_line(text: str, most: int = 200) -> str:
+    """``text`` on one line, for titles."""
+    line = " ".join(safe(text).split())
+    return line if len(line) <= most else line[: most - 1] + "…"
+
+
+def _cell(text: str) -> str:
+    return one_line(text, 400).replace("|", "\\|").replace("<", "&lt;")
+
+
+def _sections(old: str) -> dict[str, str]:
+    found = {}
+    for profile in PROFILES:
+        match = re.search(f"{re.escape(_begin(profile))}\n(.*?)\n{re.escape(_end(profile))}", old, re.S)
+        if match:
+            found[profile] = match[1]
+    return found
+
+
+def _begin(profile: str) -> str:
+    return f"<!-- kernel-gates:{profile} -->"
+
+
+def _end(profile: str) -> str:
+    return f"<!-- end of kernel-gates:{profile} -->"

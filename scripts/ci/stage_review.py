@@ -1,0 +1,151 @@
+"""What a folder of run directories says, stage by stage, decided anew from the evidence.
+
+The folder is what ``judge_stages.py`` wrote, perhaps on a machine that ran kernels nobody has vetted, so
+nothing in it is believed: paths must stay inside, and each decision is taken by the `gates` command here,
+which checks the evidence first. The decisions that the folder itself tells are not even read.
+"""
+
+from __future__ import annotations
+
+import json
+import re
+import subprocess
+import sys
+import tempfile
+from collections.abc import Sequence
+from dataclasses import dataclass, replace
+from pathlib import Path, PurePosixPath
+from typing import Any
+
+from ci_common import CiError
+
+OUTCOMES = "outcomes.json"
+ERROR = "error"  # no decision could be taken: nothing that may pass
+CONCLUSIONS = {"merge": "success", "reject": "failure", "hold": "neutral", ERROR: "failure"}
+_WORST_FIRST = ("reject", ERROR, "hold", "merge")
+_DECISIONS = {0: "merge", 1: "reject", 3: "hold"}
+_LIMIT_S = 120
+_MAX_BYTES = 4 * 2**20
+_NAME = re.compile(r"[A-Za-z0-9][A-Za-z0-9_.-]{0,99}")
+
+
+@dataclass(frozen=True)
+class Review:
+    """One stage: the decision (merge, reject, hold or error), why, and what its report says."""
+
+    stage: str
+    decision: str
+    reason: str
+    markdown: str = ""
+
+
+def review_folder(folder: Path, *, engine: Path, expected: Sequence[str] | None = None) -> list[Review]:
+    """The reviews of a folder's stages; a stage that was ``expected`` and is not there is an error.
+
+    ``engine`` is the folder in which `python -m gates` finds the gates that decide.
+    """
+    folder = folder.resolve()
+    reviews = {entry["stage"]: _review(entry, engine) for entry in _outcomes(folder)}
+    for stage in expected or ():
+        reviews.setdefault(stage, Review(stage, ERROR, "the run left no evidence of it"))
+    return [replace(reviews[stage], reason=reviews[stage].reason.replace(f"{folder}/", "")) for stage in sorted(reviews)]
+
+
+def worst(reviews: Sequence[Review]) -> Review:
+    """The review that decides for all of them."""
+    return min(reviews, key=lambda review: _WORST_FIRST.index(review.decision))
+
+
+def review_run(run: Path, base: Path | None, *, engine: Path, stage: str = "") -> Review:
+    """The review of one run, put beside the base branch's run of its baseline where there is one."""
+    if base is None:
+        decision, reason = _decide(run, engine)
+        return Review(stage, decision, reason, _text(run / "COMPARE.md") if decision != ERROR else "")
+    with tempfile.TemporaryDirectory(prefix="gates-review-") as scratch:
+        done = _gates(["compare", str(base), str(run), "--force", "--out", scratch], engine)
+        found = sorted(Path(scratch).glob("*/compare.json"))
+        if done.returncode not in _DECISIONS or len(found) != 1:
+            return Review(stage, ERROR, _said(done))
+        compared = json.loads(found[0].read_text(encoding="utf-8"))
+        return Review(
+            stage, _DECISIONS[done.returncode], str(compared["reason"]), _text(found[0].with_name("COMPARE.md"))
+        )
+
+
+def _review(entry: dict[str, Any], engine: Path) -> Review:
+    stage, run, base, note = entry["stage"], entry["run"], entry["base"], entry["note"]
+    if run is None:
+        return Review(stage, ERROR, note or "the run left no evidence")
+    review = review_run(run, base, engine=engine, stage=stage)
+    if note and review.decision == "merge":  # what could not be judged is never passed over
+        return Review(stage, "hold", note, review.markdown)
+    return review
+
+
+def _decide(run: Path, engine: Path) -> tuple[str, str]:
+    done = _gates(["decide", str(run), "--json"], engine)
+    if done.returncode not in _DECISIONS:
+        return ERROR, _said(done)
+    return _DECISIONS[done.returncode], str(json.loads(done.stdout)["reason"])
+
+
+def _gates(arguments: list[str], engine: Path) -> subprocess.CompletedProcess[str]:
+    command = [sys.executable, "-m", "gates", *arguments]
+    try:
+        return subprocess.run(command, cwd=engine, capture_output=True, text=True, timeout=_LIMIT_S, check=False)
+    except subprocess.TimeoutExpired:
+        return subprocess.CompletedProcess(command, 4, "", f"error: no decision within {_LIMIT_S} s")
+
+
+def _said(done: subprocess.CompletedProcess[str]) -> str:
+    lines = [line for line in done.stderr.splitlines() if line.startswith("error: ")]
+    return lines[0].removeprefix("error: ") if lines else f"gates ended with exit code {done.returncode}"
+
+
+def _outcomes(folder: Path) -> list[dict[str, Any]]:
+    """What outcomes.json lists, with run and base as paths inside the folder."""
+    path = folder / OUTCOMES
+    try:
+        if path.is_symlink() or path.stat().st_size > _MAX_BYTES:
+            raise CiError(f"{OUTCOMES} is no plain file of reasonable size")
+        data = json.loads(path.read_text(encoding="utf-8"))
+    except FileNotFoundError:
+        raise CiError("the run left no evidence", "see the log of the job that judges") from None
+    except (OSError, ValueError, RecursionError) as error:
+        raise CiError(f"{OUTCOMES} can't be read: {error}") from None
+    stages = data.get("stages") if isinstance(data, dict) else None
+    if not isinstance(stages, list) or len(stages) > 200:
+        raise CiError(f"{OUTCOMES} does not list stages")
+    return [_entry(folder, entry) for entry in stages]
+
+
+def _entry(folder: Path, entry: Any) -> dict[str, Any]:
+    stage = entry.get("stage") if isinstance(entry, dict) else None
+    if not isinstance(stage, str) or not _NAME.fullmatch(stage):
+        raise CiError(f"{OUTCOMES} holds something that is no stage")
+    note = entry.get("note") or ""
+    return {
+        "stage": stage, "run": _inside(folder, entry.get("run")), "base": _inside(folder, entry.get("base")),
+        "note": str(note)[:500],
+    }
+
+
+def _inside(folder: Path, name: Any) -> Path | None:
+    if name is None:
+        return None
+    parts = PurePosixPath(name).parts if isinstance(name, str) else ()
+    if not parts or any(not _NAME.fullmatch(part) for part in parts):
+        raise CiError(f"{OUTCOMES} names a run outside the folder: {str(name)[:80]!r}")
+    path = folder.joinpath(*parts)
+    if path.resolve() != folder.resolve().joinpath(*parts):
+        raise CiError(f"{OUTCOMES} names a run behind a symbolic link: {str(name)[:80]!r}")
+    return path
+
+
+def _text(path: Path) -> str:
+    try:
+        if path.is_symlink() or path.stat().st_size > _MAX_BYTES:
+            return ""
+        return path.read_text(encoding="utf-8", errors="replace")
+    except OSError:
+        return ""

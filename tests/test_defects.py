@@ -10,7 +10,7 @@ import sys
 from pathlib import Path
 
 import pytest
-from defects import cheapest, report
+from defects import cheapest, matrix, report
 from defects.catalogue import DEFECTS, HONEST, counts_for_cpu
 from defects.combined import ENTRY, compile_patched
 from defects.contract import LAUNCHERS
@@ -25,6 +25,7 @@ from gates.judge import sass as sass_judge
 from gates.parse import ptxas, sass
 from gates.records import GateResult, Status
 from gates.run.build import build
+from gates.run.device import DeviceInfo
 from gates.run.static import collect
 from gates.run.toolchain import find_toolchain
 from gates.task import load_task
@@ -177,6 +178,32 @@ def test_a_survivor_and_a_refused_stage_are_told() -> None:
     text = report.summary(half)
     assert "let through: all_zeros" in text and "honest stages refused: mix" in text and "not red as declared: all_zeros" in text
     assert json.dumps(half)
+
+
+def test_on_a_device_what_measures_is_alone_and_comes_after_what_does_not(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    calls: list[tuple[str, str]] = []
+    running: set[str] = set()
+
+    def judge(trial: matrix.Trial, gate: str) -> None:
+        running.add(trial.name)
+        calls.append((trial.name, gate))
+        if gate in matrix.ALONE and trial.status("correctness") != "fail" or trial.alone:
+            assert running == {trial.name}
+        status = "fail" if trial.defect and gate == trial.defect.device[0] else "pass"
+        trial.row["gates"][gate] = {"status": status, "code": f"{gate}.{status}", "codes": [f"{gate}.{status}"], "sentence": ""}
+        running.discard(trial.name)
+
+    monkeypatch.setattr(matrix.Trial, "judge", judge)
+    monkeypatch.setattr(matrix.Trial, "prepare", lambda trial: setattr(trial, "session", "built"))
+    names = ["takes_all_memory", "all_zeros", "slower", "no_barrier_after_p", "spills", "mix"]
+    device = DeviceInfo(0, "a device", "uuid", "9.0", 1, 1, "1", "13.0")
+    options = {"device": device, "jobs": 4, "budget_s": 60.0, "say": lambda text: None}
+    data = matrix.run(names, tmp_path / "work", tmp_path / "out.json", **options)
+    assert report.sound(data) and matrix.whole_rows(data).keys() == set(names)
+    assert calls.index(("slower", "performance")) > max(calls.index((name, "sanitizer")) for name in ("no_barrier_after_p", "slower", "mix"))
+    assert jsonio.read(tmp_path / "out.json")["rows"] == data["rows"]
+    late = matrix.run(names, tmp_path / "late", tmp_path / "late.json", **{**options, "budget_s": -1.0})
+    assert all(row["gates"] == {} for row in late["rows"]), "nothing is invented where there is no time"
 
 
 def test_a_defect_that_lost_its_place_is_told(tmp_path: Path) -> None:

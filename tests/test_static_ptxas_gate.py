@@ -58,6 +58,14 @@ def test_the_spilling_kernel_fails_wherever_it_stands(swapped: bool) -> None:
     assert {check.where for check in checks(result, "spill_stores") if check.status is Status.PASS} == {"light sm_89"}
 
 
+def test_a_launched_kernel_that_the_task_does_not_name_fails() -> None:
+    text = read("cuda13.0_sm89_spill.log")
+    limits = {**LIMITS, "max_spill_bytes": 1196}
+    assert judge(evidence(text, launch("light"), expected=("light",)), limits).status is Status.PASS
+    result = judge(evidence(text, launch("light"), launch("heavy"), expected=("light",)), limits)
+    assert failed(result) == {("ptxas.unlisted_kernel", "heavy sm_89")}
+
+
 @pytest.mark.parametrize("name", ["cuda11.8_sm80_nvrtc_spill.log", "cuda12.4_sm80_spill.log", "cuda13.0_sm89_spill_warnings.log"])
 def test_spills_are_found_in_every_wording_and_counted_once(name: str) -> None:
     arch = "sm_80" if "sm80" in name else "sm_89"

@@ -47,6 +47,8 @@ def page_of(results: Path, names: Sequence[str]) -> Page:
 def _newest_views(entries: Sequence[Entry]) -> tuple[tuple[Entry, ...], tuple[RunView, ...], int]:
     """The entries, the views of the newest of them, and how many tasks and devices are left out."""
     latest = sorted(newest(entries), key=lambda entry: entry.started)
+    if not latest:
+        raise GatesError(f"no readable run: {entries[0].path}: {entries[0].broken}", hint="`gates history` lists them all")
     chosen = in_order(latest[-MOST_RUNS:])
     views, unreadable = [], {}
     for entry in chosen:

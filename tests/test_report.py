@@ -1,0 +1,366 @@
+"""`gates report`: what the page says, that nothing in evidence becomes markup, and how it does in a browser."""
+
+from __future__ import annotations
+
+import dataclasses
+import html.parser
+import json
+import shutil
+import subprocess
+import sys
+from pathlib import Path
+from typing import Any
+
+import pytest
+from browser_kit import Browser, find_browser
+from runs_kit import RUN, sign
+from test_history import RECORDED, STAGES, many_runs
+
+from gates.errors import GatesError
+from gates.history import Entry, history
+from gates.judge.decision import Decision
+from gates.parse.correctness import Case, CorrectnessEvidence
+from gates.parse.errormap import AxisSpan, ErrorMap, WrongElement
+from gates.records import Check, GateResult, Status
+from gates.render.report import html as page_html
+from gates.report import MOST_RUNS, page_of, write_report
+from gates.report.ladders import ladders
+from gates.report.view import Page, RunView, view
+
+pytest.importorskip("matplotlib")
+
+HOSTILE = '"><script>alert(1)</script><img src=x onerror=alert(1)>$\\frac{</svg></style>{{ 7*7 }}'
+
+
+class Reader(html.parser.HTMLParser):
+    """The elements, attributes and text of a page; says where a tag is not closed."""
+
+    VOID = {"meta", "link", "br", "hr", "img", "input", "path", "use"}
+
+    def __init__(self, text: str) -> None:
+        super().__init__()
+        self.tags: list[tuple[str, dict[str, str | None]]] = []
+        self.open: list[str] = []
+        self.text: list[str] = []
+        self.feed(text)
+        self.close()
+
+    def handle_starttag(self, tag: str, attrs: list[tuple[str, str | None]]) -> None:
+        self.tags.append((tag, dict(attrs)))
+        if tag not in self.VOID:
+            self.open.append(tag)
+
+    def handle_startendtag(self, tag: str, attrs: list[tuple[str, str | None]]) -> None:
+        self.tags.append((tag, dict(attrs)))
+
+    def handle_endtag(self, tag: str) -> None:
+        if tag not in self.VOID:
+            assert self.open and self.open[-1] == tag, f"</{tag}> closes {self.open[-3:]}"
+            self.open.pop()
+
+    def handle_data(self, data: str) -> None:
+        self.text.append(data)
+
+    @property
+    def words(self) -> str:
+        return " ".join(" ".join(self.text).split())
+
+
+def check_whole(text: str) -> Reader:
+    """The page, well-formed, without scripts, handlers or anything from outside, and with unique ids."""
+    reader = Reader(text)
+    assert not reader.open
+    names = {tag for tag, _ in reader.tags}
+    assert not names & {"script", "iframe", "object", "embed", "img", "form", "base", "foreignobject", "a:script"}
+    for tag, attributes in reader.tags:
+        for name, value in attributes.items():
+            assert not name.startswith("on"), (tag, name)
+            if name in ("href", "src", "xlink:href", "action"):
+                assert value is not None and (value.startswith("#") or value == "data:,"), (tag, value)
+            assert "url(" not in (value or "").replace("url(#", ""), value
+    ids = [attributes["id"] for _, attributes in reader.tags if "id" in attributes]
+    assert len(ids) == len(set(ids))
+    linked = {str(attributes["href"])[1:] for _, attributes in reader.tags if str(attributes.get("href", "")).startswith("#")}
+    assert linked <= set(ids), linked - set(ids)
+    return reader
+
+
+@pytest.fixture(scope="module")
+def stage2() -> str:
+    return page_html(page_of(RECORDED, [str(STAGES[2])]))
+
+
+@pytest.fixture(scope="module")
+def seen() -> RunView:
+    """The view of a real, sound run; tests change it."""
+    return view(STAGES[2])
+
+
+def page(*runs: RunView, entries: tuple[Entry, ...] = ()) -> str:
+    return page_html(Page("0.1.0", "2026-11-28T00:00:00+00:00", runs, 0, ladders(entries), entries))
+
+
+def error_map() -> ErrorMap:
+    """Rows 32 to 63 of one of two heads wrong, and a stripe of the columns."""
+    axes = (AxisSpan("H", 2, 1, ((1, 1),)), AxisSpan("S", 128, 32, ((32, 63),)), AxisSpan("D", 64, 16, ((0, 3), (16, 19)), (16, 0, 3)))
+    return ErrorMap("|error| > 0.002", 16384, 512, 0, 0, 0, 1.0, 32, 256, 0.7, 900.0, axes, (WrongElement((1, 32, 0), 0.0312, 0.118),))
+
+
+def failed(run: RunView, found: ErrorMap | None, **changes: Any) -> RunView:
+    """The run with a failed case; the verdict beside it stays."""
+    evidence: CorrectnessEvidence = run.evidence["correctness"]
+    case = evidence.cases[0]
+    output = dataclasses.replace(case.outputs[0], error_map=found, **changes)
+    cases = (dataclasses.replace(case, outputs=(output,)), *evidence.cases[1:])
+    crashed = Case("tail", 0, "odd", "crash", "killed by SIGSEGV while running the kernel")
+    return dataclasses.replace(run, evidence={**run.evidence, "correctness": dataclasses.replace(evidence, cases=(*cases, crashed))})
+
+
+def test_a_recorded_run(stage2: str) -> None:
+    words = check_whole(stage2).words
+    for part in (
+        "merge stage2_wmma_pv against stage1_wmma_qk", "every gate passed or is declared not applicable.", "NVIDIA H100 80GB HBM3",
+        "ptxas pass 2 compiled kernels within budget", "performance pass 1.700x, 98.3 % interval 1.697 to 1.707", "ncu.pass",
+        "time of a launch (us)", "SM clock (MHz)", "noise floor 1 ± 0.0017",  # the timing chart
+        "Kernel time: 12 rows", "cold p50 us 20.37 11.99 +69.9 %", "sdpa_fp8_kernel sm_90 registers a thread 96 123 +27",
+        "tensor_pipe % ", "mission seed 0", "Set-up: limits, shapes, tools", "max_registers 128",
+        "stage0_scalar to stage3_cp_async, NVIDIA H100 80GB HBM3", "11.99 us, 1.70x, 2.15x in all",  # the ladder
+        "History 5 runs found", "stage2_wmma_pv, cpu: 1 run, newest hold", "start of the run (UTC)",
+    ):
+        assert part in words, part
+    assert words.index("merge stage2_wmma_pv") < words.index("ptxas pass") < words.index("Timing") < words.index("Ladder Newest") < words.index("History 5")
+
+
+def test_it_is_one_page_for_any_screen_and_reader(stage2: str) -> None:
+    tags = Reader(stage2).tags
+    metas = [attributes for tag, attributes in tags if tag == "meta"]
+    assert {"name": "viewport", "content": "width=device-width, initial-scale=1"} in metas
+    assert any("default-src 'none'" in str(meta.get("content")) for meta in metas)
+    assert "prefers-color-scheme: dark" in stage2 and "@media print" in stage2 and ":focus-visible" in stage2
+    assert len([tag for tag, _ in tags if tag == "h1"]) == 1
+    for tag, attributes in tags:
+        if tag == "svg":
+            assert attributes["role"] == "img" and attributes["aria-label"]
+        if attributes.get("class") == "scroll":
+            assert attributes["tabindex"] == "0" and attributes["aria-label"]
+    assert tags.index(("a", {"class": "skip", "href": "#main"})) < [tag for tag, _ in tags].index("main")
+    assert "#000000" not in stage2.split("</style>")[1]  # black is the page's text colour
+
+
+def test_the_newest_run_of_each_task_and_device(tmp_path: Path) -> None:
+    many_runs(tmp_path, 15)
+    out = write_report(tmp_path, (), tmp_path / "all.html")
+    text = out.read_text(encoding="utf-8")
+    reader = check_whole(text)
+    assert len([tag for tag, _ in reader.tags if tag == "article"]) == 5
+    assert "5 runs decision task" in reader.words and "History 15 runs found" in reader.words and "stage2_wmma_pv, cpu: 3 runs" in reader.words
+    assert sorted(path.name for path in tmp_path.iterdir() if path.is_file()) == ["all.html"]
+
+
+def test_more_tasks_than_a_page_holds(tmp_path: Path) -> None:
+    for number in range(MOST_RUNS + 2):
+        run = tmp_path / f"task{number}" / "run"
+        run.mkdir(parents=True)
+        info = json.loads((RUN / "run.json").read_text())
+        info["task"]["name"] = f"task{number}"
+        info["started"] = f"2026-01-{number + 1:02}T00:00:00+00:00"
+        (run / "run.json").write_text(json.dumps(info))
+        shutil.copy(RUN / "verdict.json", run)
+    words = check_whole(page_html(page_of(tmp_path, ()))).words
+    assert "The newest runs of 2 more tasks and devices are in the history alone" in words
+    assert words.count("not to be believed") == MOST_RUNS  # these runs have no manifest
+
+
+def test_a_run_that_was_edited_shows_its_faults_and_no_evidence(tmp_path: Path) -> None:
+    run = Path(shutil.copytree(STAGES[2], tmp_path / "run"))
+    (run / "sass.json").write_text((run / "sass.json").read_text().replace("HMMA", "FMA"))
+    words = check_whole(page_html(page_of(tmp_path / "none", [str(run)]))).words
+    assert "not sound stage2_wmma_pv" in words and "recorded decision (merge) is not to be believed" in words
+    assert "sass.json was changed after the run" in words and "Kernel time" not in words and "time of a launch" not in words
+
+
+def test_a_forged_pass_is_not_sound(tmp_path: Path) -> None:
+    run = Path(shutil.copytree(STAGES[2], tmp_path / "run"))
+    text = (run / "ptxas.json").read_text()
+    (run / "ptxas.json").write_text(text.replace('"registers": 123', '"registers": 200'))
+    sign(run)
+    assert "not to be believed" in page_html(page_of(tmp_path / "none", [str(run)]))
+
+
+def test_error_maps_of_failed_cases(seen: RunView) -> None:
+    text = page(failed(seen, error_map()))
+    words = check_whole(text).words
+    for part in (
+        "Where the output is wrong", "small seed 0, output", "512 of 16384 elements", "[1, 32, 0] 0.118 instead of 0.0312", "Likely causes",
+        "S (0 to 127)", "D (0 to 63)", "tail seed 0 (odd) crash: killed by SIGSEGV while running the kernel",
+    ):
+        assert part in words, part
+    assert "Where the output is wrong" not in page(failed(seen, None))
+
+
+def test_failing_checks_come_with_hint_and_command(seen: RunView) -> None:
+    check = Check("max_abs_err", Status.FAIL, 0.5, 0.002, "", "small seed 0", "correctness.error", "look at the store", "gates run x --shapes small")
+    result = GateResult("correctness", Status.FAIL, "correctness.error", "max_abs_err (small seed 0): 0.5", (check,))
+    verdict = dataclasses.replace(seen.verdict, decision=Decision.REJECT, gates=(*seen.verdict.gates[:2], result, *seen.verdict.gates[3:]))
+    words = check_whole(page(dataclasses.replace(seen, verdict=verdict, decision=Decision.REJECT, reason="failed: correctness"))).words
+    assert "reject stage2_wmma_pv" in words
+    assert "correctness, small seed 0 : max_abs_err 0.5, limit 0.002. look at the store gates run x --shapes small" in words
+
+
+def test_nothing_in_evidence_becomes_markup(seen: RunView) -> None:
+    """Every text of run, verdict, comparison, evidence and history replaced by something hostile."""
+    def poisoned(value: Any) -> Any:
+        if dataclasses.is_dataclass(value) and not isinstance(value, type):
+            keep = ("mode", "gated_mode", "side", "stopped", "shape", "status", "kind", "role", "schema_version", "started", "gate", "code", "arch", "path")
+            return dataclasses.replace(value, **{
+                field.name: poisoned(getattr(value, field.name)) for field in dataclasses.fields(value) if field.init and field.name not in keep
+            })
+        if isinstance(value, dict):
+            return {name: poisoned(item) for name, item in value.items()}
+        if isinstance(value, tuple):
+            return tuple(poisoned(item) for item in value)
+        return HOSTILE if type(value) is str and value else value
+
+    run = failed(seen, dataclasses.replace(error_map(), limit=HOSTILE))
+    evidence = {gate: poisoned(record) for gate, record in run.evidence.items()}
+    run = dataclasses.replace(
+        run, name=HOSTILE, reason=HOSTILE, info=poisoned(run.info), verdict=poisoned(run.verdict), comparison=poisoned(run.comparison), evidence=evidence,
+    )
+    entries = tuple(dataclasses.replace(poisoned(entry), device=HOSTILE, path=HOSTILE) for entry in history(RECORDED, "stage1"))
+    entries += (dataclasses.replace(entries[0], broken=HOSTILE),)
+    text = page(run, dataclasses.replace(run, problems=(HOSTILE,)), entries=entries)
+    words = check_whole(text).words
+    assert words.count("<script>alert(1)</script>") > 50 and "{{ 7*7 }}" in words and "49" not in words.split("{{ 7*7 }}")[1][:5]
+    assert "<script" not in text
+
+
+def test_control_characters_are_shown_as_codes(seen: RunView) -> None:
+    text = page(dataclasses.replace(seen, reason="a\x00b\x1b\u202ec\nd"))
+    assert r"a\x00b\x1b\x202ec d" in text
+
+
+def test_ladders_follow_baselines_and_say_where_a_gain_is_unknown() -> None:
+    entries = history(RECORDED)
+    (chain,) = ladders(entries)
+    assert [step.entry.task for step in chain.steps] == [stage.parent.name for stage in STAGES]
+    product = 1.0
+    for step in chain.steps[1:]:
+        product *= 1.0 + step.entry.speedup_pct / 100.0
+        assert step.cumulative == pytest.approx(product)
+    other = tuple(dataclasses.replace(entry, digest="0" * 64) if entry.task == "stage1_wmma_qk" else entry for entry in entries)
+    (chain,) = ladders(other)
+    assert chain.steps[2].ratio is None and "another version of stage1_wmma_qk" in chain.steps[2].note
+    assert chain.steps[3].ratio is not None and chain.steps[3].cumulative is None
+    circle = tuple(dataclasses.replace(entry, baseline="stage3_cp_async") if entry.task == "stage0_scalar" else entry for entry in entries)
+    assert ladders(circle) == ()
+
+
+def test_without_matplotlib_the_page_says_so(seen: RunView, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setitem(sys.modules, "matplotlib", None)
+    words = check_whole(page(seen, entries=history(RECORDED))).words
+    assert words.count("no picture: matplotlib is not installed (pip install 'kernel-gates[plot]')") == 3 and "Kernel time" in words
+
+
+def test_what_can_not_be_reported(tmp_path: Path) -> None:
+    for out in (tmp_path, tmp_path / "none" / "r.html"):
+        with pytest.raises(GatesError, match="can't write") as caught:
+            write_report(RECORDED, (), out)
+        assert "-o" in (caught.value.hint or "")
+    with pytest.raises(GatesError, match="no results folder"):
+        write_report(tmp_path / "none", (), tmp_path / "r.html")
+    with pytest.raises(GatesError, match="no run found"):
+        write_report(tmp_path, (), tmp_path / "r.html")
+    with pytest.raises(GatesError, match="no run directory"):
+        write_report(RECORDED, [str(tmp_path)], tmp_path / "r.html")
+    run = tmp_path / "task" / "run"
+    run.mkdir(parents=True)
+    (run / "run.json").write_text("{")
+    with pytest.raises(GatesError, match=r"no readable run: .* not valid JSON"):
+        write_report(tmp_path, (), tmp_path / "r.html")
+    with pytest.raises(GatesError, match="not valid JSON"):
+        write_report(tmp_path, [str(run)], tmp_path / "r.html")
+    assert [path.name for path in tmp_path.iterdir()] == ["task"]
+
+
+def test_a_run_that_only_the_report_can_not_read_is_listed(tmp_path: Path) -> None:
+    many_runs(tmp_path, 5)
+    (run,) = (tmp_path / "stage3_cp_async").iterdir()
+    info = json.loads((run / "run.json").read_text())
+    del info["seeds" if "seeds" in info else "platform"]
+    (run / "run.json").write_text(json.dumps(info))
+    found = page_of(tmp_path, ())
+    assert len(found.runs) == 4 and [entry.broken for entry in found.entries if entry.broken] == [f"{run / 'run.json'}: missing key 'platform'"]
+
+
+def test_the_command(tmp_path: Path) -> None:
+    command = [sys.executable, "-m", "gates", "report"]
+    done = subprocess.run([*command, str(RUN), "--results", str(tmp_path)], cwd=tmp_path, capture_output=True, text=True, timeout=120)
+    assert (done.returncode, done.stdout, done.stderr) == (0, "written: report.html\n", "")
+    assert "merge: stage2_wmma_pv</title>" in (tmp_path / "report.html").read_text(encoding="utf-8")
+    for arguments in ([], ["--all", str(RUN)]):
+        refused = subprocess.run([*command, *arguments], cwd=tmp_path, capture_output=True, text=True, timeout=120)
+        assert refused.returncode == 2 and "name runs, or say --all" in refused.stderr
+
+
+@pytest.fixture(scope="module")
+def browser(tmp_path_factory: pytest.TempPathFactory) -> Any:
+    program = find_browser()
+    if program is None:
+        pytest.skip("no Chromium on PATH (apt-get install chromium)")
+    with Browser(program, tmp_path_factory.mktemp("profile")) as tab:
+        yield tab
+
+
+WIDE = "document.documentElement.scrollWidth"
+BACK = "getComputedStyle(document.body).backgroundColor"
+
+
+def test_in_a_browser(browser: Browser, seen: RunView, tmp_path: Path) -> None:
+    out = tmp_path / "report.html"
+    out.write_text(page(failed(seen, error_map()), entries=history(RECORDED)), encoding="utf-8")
+    browser.requests.clear()
+    for width in (1200, 390):
+        browser.open(out, width=width, height=800)
+        assert browser.ask(WIDE) <= width  # tables and charts scroll in boxes of their own
+        assert browser.ask("[...document.querySelectorAll('svg')].every(one => one.getBoundingClientRect().width > 300)")
+    assert browser.ask("document.querySelectorAll('svg').length") == 4
+    light = browser.ask(BACK)
+    browser.open(out, dark=True)
+    assert browser.ask(BACK) != light
+    assert browser.ask("getComputedStyle(document.querySelector('svg text')).fill") == browser.ask("getComputedStyle(document.body).color")
+    assert set(browser.requests) == {out.resolve().as_uri()}
+    assert browser.errors == []
+
+
+def test_with_the_keyboard(browser: Browser, seen: RunView, tmp_path: Path) -> None:
+    out = tmp_path / "report.html"
+    out.write_text(page(seen), encoding="utf-8")
+    browser.open(out)
+    browser.press("Tab", 9)
+    assert browser.ask("document.activeElement.className") == "skip"
+    assert browser.ask("document.activeElement.getBoundingClientRect().left") >= 0
+    browser.press("Enter", 13)
+    browser.press("Tab", 9)
+    assert browser.ask("document.activeElement.getAttribute('aria-label')") == "gates"
+    for _ in range(40):
+        browser.press("Tab", 9)
+        if browser.ask("document.activeElement.tagName == 'SUMMARY' && !document.activeElement.parentElement.open"):
+            break
+    assert browser.ask("getComputedStyle(document.activeElement).outlineStyle") == "solid"
+    browser.press("Enter", 13)
+    assert browser.ask("document.activeElement.parentElement.open") is True
+
+
+def test_hostile_evidence_in_a_browser(browser: Browser, seen: RunView, tmp_path: Path) -> None:
+    out = tmp_path / "report.html"
+    out.write_text(page(dataclasses.replace(seen, reason=HOSTILE)), encoding="utf-8")
+    browser.requests.clear()
+    browser.open(out)
+    assert browser.ask("document.querySelectorAll('script, img').length") == 0
+    assert set(browser.requests) == {out.resolve().as_uri()} and browser.errors == []
+
+
+def test_the_checks_of_this_file_can_fail(stage2: str) -> None:
+    for bad in ("<script>1</script>", '<a href="https://example.org">x</a>', "<p onclick='x'>y</p>", "<p>", '<p style="background: url(x)"></p>'):
+        with pytest.raises(AssertionError):
+            check_whole(stage2.replace("</main>", f"{bad}</main>"))

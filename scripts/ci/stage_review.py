@@ -84,9 +84,12 @@ def _review(entry: dict[str, Any], engine: Path) -> Review:
 
 def _decide(run: Path, engine: Path) -> tuple[str, str]:
     done = _gates(["decide", str(run), "--json"], engine)
-    if done.returncode not in _DECISIONS:
+    try:
+        told = json.loads(done.stdout)
+        decision, reason = told["decision"], str(told["reason"])
+    except (ValueError, KeyError, TypeError):  # it ended before it came to a decision
         return ERROR, _said(done)
-    return _DECISIONS[done.returncode], str(json.loads(done.stdout)["reason"])
+    return (decision, reason) if decision == _DECISIONS.get(done.returncode) else (ERROR, _said(done))
 
 
 def _gates(arguments: list[str], engine: Path) -> subprocess.CompletedProcess[str]:

@@ -42,6 +42,8 @@ def timing_chart(evidence: PerformanceEvidence, limits: Mapping[str, Any], resul
     figure.set_layout_engine(None)  # fixed margins: fitting them takes longer than the drawing
     figure.set_size_inches(10, 9)
     figure.subplots_adjust(left=0.115, right=0.93, top=0.89, bottom=0.055, hspace=0.52, wspace=0.14)
+    box = figure.axes[0].get_position()  # the samples need no room below for numbers
+    figure.axes[0].set_position((box.x0, box.y0 - 0.035, box.width, box.height + 0.035))
     return _inline(figure, f"samples, clock and pair ratios of {evidence.task}")
 
 

@@ -11,6 +11,7 @@ docs/kill-matrix.md of the two files. Exit code 1 where a defect was let through
 from __future__ import annotations
 
 import argparse
+import os
 import sys
 import tempfile
 from pathlib import Path
@@ -31,7 +32,7 @@ def main() -> int:
     run.add_argument("--only", nargs="+", metavar="NAME", help="these defects or stages alone")
     run.add_argument("--jobs", type=int, default=2, help="tasks at a time [2]")
     run.add_argument("--budget-s", type=float, default=36000.0, help="begin nothing after this many seconds")
-    run.add_argument("--resume", action="store_true", help="keep the whole rows that the JSON file has")
+    run.add_argument("--resume", action="store_true", help="keep the rows of the JSON file that tell enough: red somewhere, or with every gate")
     commands.add_parser("report", help="write docs/kill-matrix.md")
     options = parser.parse_args()
     return _run(options) if options.command == "run" else _report()
@@ -50,12 +51,13 @@ def _run(options: argparse.Namespace) -> int:
             print(f"error: {found.reason or 'no CUDA device'}", file=sys.stderr)
             return 3
         device = found.devices[0]
+    os.environ.setdefault("OMP_NUM_THREADS", "1")  # many references at a time; each with all cores would be slower
     known = matrix.all_names()
     if unknown := [name for name in options.only or () if name not in known]:
         print(f"error: no defect or stage called {', '.join(unknown)}", file=sys.stderr)
         return 2
     options.out.parent.mkdir(parents=True, exist_ok=True)
-    kept = matrix.whole_rows(jsonio.read(options.out)) if options.resume and options.out.is_file() else {}
+    kept = matrix.settled_rows(jsonio.read(options.out)) if options.resume and options.out.is_file() else {}
     with tempfile.TemporaryDirectory(prefix="kill-matrix-") as root:
         data = matrix.run(
             options.only or known, Path(root), options.out, device=device, jobs=options.jobs, budget_s=options.budget_s,

@@ -199,7 +199,7 @@ def test_on_a_device_what_measures_is_alone_and_comes_after_what_does_not(tmp_pa
     device = DeviceInfo(0, "a device", "uuid", "9.0", 1, 1, "1", "13.0")
     options = {"device": device, "jobs": 4, "budget_s": 60.0, "say": lambda text: None}
     data = matrix.run(names, tmp_path / "work", tmp_path / "out.json", **options)
-    assert report.sound(data) and matrix.whole_rows(data).keys() == set(names)
+    assert report.sound(data) and matrix.settled_rows(data).keys() == set(names)
     assert calls.index(("slower", "performance")) > max(calls.index((name, "sanitizer")) for name in ("no_barrier_after_p", "slower", "mix"))
     assert jsonio.read(tmp_path / "out.json")["rows"] == data["rows"]
     late = matrix.run(names, tmp_path / "late", tmp_path / "late.json", **{**options, "budget_s": -1.0})

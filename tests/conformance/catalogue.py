@@ -73,16 +73,16 @@ class Item:
         return self.length * np.dtype(self.dtype).itemsize
 
 
-def agree(got: Values, want: Values, any_nan: bool) -> Values:
-    """Element by element: the same bits, or two NaNs where ``any_nan``."""
+def agree(item: Item, got: Values, want: Values) -> Values:
+    """Element by element: the same bits, or two NaNs where the item allows any."""
     size = got.dtype.itemsize
     same = got.view(f"u{size}") == want.view(f"u{size}")
-    return same | (np.isnan(got) & np.isnan(want)) if any_nan else same
+    return same | (np.isnan(numbers(item, got)) & np.isnan(numbers(item, want))) if item.any_nan else same
 
 
 def difference(item: Item, got: Values, want: Values, names: tuple[str, str]) -> str:
     """The first place where two sets of values differ in bits; empty where they agree."""
-    wrong = np.flatnonzero(~agree(got, want, item.any_nan))
+    wrong = np.flatnonzero(~agree(item, got, want))
     return "" if not wrong.size else _told(item, wrong, got, f"{names[1]} has {_shown(want, int(wrong[0]))}", names[0])
 
 

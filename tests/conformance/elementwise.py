@@ -50,9 +50,10 @@ def bounded(name: str, make: Callable[[], Values], names: str, exact: tuple[Call
 
 
 def exact(name: str, source: str, make: Callable[[], Values], dtype: str, names: str,
-          expected: Callable[[Values], Values] | None = None, any_nan: bool = False) -> Item:
+          expected: Callable[[Values], Values] | None = None, any_nan: bool = False, as_numbers: Callable[[Values], Values] | None = None) -> Item:
     """An item whose bits are defined. ``expected`` gives [elements, columns]."""
-    return Item(name, source, make, dtype, _count(make) * len(names.split()), tuple(names.split()), expected=expected, any_nan=any_nan)
+    return Item(name, source, make, dtype, _count(make) * len(names.split()), tuple(names.split()), expected=expected, any_nan=any_nan,
+                as_numbers=as_numbers)
 
 
 def _count(make: Callable[[], Values]) -> int:
@@ -198,7 +199,8 @@ ARITHMETIC = [
           columns(lambda x: x.view(np.int32).astype(np.float32), lambda x: x.astype(np.float32))),
     exact("double_to_float", "arithmetic", lambda: np.concatenate([data.generator(11).randint(0, 2**63, 3000, dtype=np.int64).view(np.float64), data.any_floats(3000).astype(np.float64) * 1.0000000298]),
           "f4", "__double2float_rn", columns(lambda x: x.astype(np.float32)), any_nan=True),
-    exact("reinterpreted", "arithmetic", _integers, "u4", "__int_as_float __uint_as_float minus", columns(lambda x: x, lambda x: x, lambda x: x ^ np.uint32(1 << 31))),
+    exact("reinterpreted", "arithmetic", _integers, "u4", "__int_as_float __uint_as_float minus", columns(lambda x: x, lambda x: x, lambda x: x ^ np.uint32(1 << 31)),
+          any_nan=True, as_numbers=lambda bits: bits.view(np.float32).astype(np.float64)),  # a device gives one NaN for every negated one
     exact("bits", "arithmetic", _words, "u4",
           "__popc __clz __ffs __brev __mulhi __umulhi __dp4a __funnelshift_l __funnelshift_r __byte_perm min_int max_int min_unsigned max_unsigned min_mixed max_mixed", _bits),
     exact("vector_layout", "arithmetic", lambda: np.arange(3, dtype=np.uint32), "u4", " ".join(f"layout{i}" for i in range(70)) + " last", _layout),

@@ -253,8 +253,8 @@ BLOCKS = [
     Item("program_variables", "blocks", lambda: np.arange(32, dtype=np.int32) * 3 - 40, "i4", 129, expected=_variables),
 ]
 
-_INVALID, _CONFIGURATION = 1, 9
-_LIMITS = [0, 0, 9, 0, 9, 0, 9, 0, 9, 9, 9, 9, 9, 9, 9, 9, 0, 0, 1, 1, 1, 0]
+_INVALID = 1
+_LIMITS = [0, 0, 1, 0, 1, 0, 1, 0, 1, 1, 1, 1, 1, 1, 1, 1, 0, 0, 1, 1, 0]  # refused?
 _CALLS = [0, 0, 0, 101, 101, 101, 0, 1024, 49152, 32, 65536, 0, 1024, 64, 65535, 0, 0, 0, 0x5A5A5A5A, 0]
 
 
@@ -263,7 +263,7 @@ def _nothing() -> Values:
 
 
 HOST = [
-    Item("launch_limits", "host", _nothing, "i4", 22, expected=lambda _: np.array(_LIMITS, np.int32)),
+    Item("launch_limits", "host", _nothing, "i4", len(_LIMITS), expected=lambda _: np.array(_LIMITS, np.int32)),
     Item("launch_bounds", "host", _nothing, "i4", 2),
     Item("launch_static_and_dynamic", "host", _nothing, "u1", 1, refused=_INVALID),
     Item("opt_in", "host", _nothing, "i4", 13),

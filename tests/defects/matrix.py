@@ -166,7 +166,7 @@ def run(names: Iterable[str], root: Path, out: Path, *, device: DeviceInfo | Non
     data: dict[str, Any] = {
         "schema_version": 1, "profile": "full" if device else "cpu", "device": device.name if device else "emulator",
         "driver": device.driver_version if device else None, "started": utc_now().isoformat(timespec="seconds"),
-        "budget_s": budget_s, "wall_s": 0.0, "rows": [trial.row for trial in every],
+        "budget_s": budget_s, "wall_s": 0.0, "rows_of_an_earlier_run": len(kept), "rows": [trial.row for trial in every],
     }
     writing = threading.Lock()
 
@@ -214,12 +214,14 @@ def run(names: Iterable[str], root: Path, out: Path, *, device: DeviceInfo | Non
     return data
 
 
-def whole_rows(data: Mapping[str, Any]) -> dict[str, dict[str, Any]]:
-    """The rows of an earlier run that lack no gate and have no error."""
-    return {
-        row["name"]: row for row in data["rows"]
-        if "error" not in row and all(row["gates"].get(gate, {"status": "error"})["status"] != "error" for gate in GATES)
-    }
+def settled_rows(data: Mapping[str, Any]) -> dict[str, dict[str, Any]]:
+    """The rows of an earlier run that need no other one: a gate was red, or each said something; and none has an error."""
+
+    def settled(row: Mapping[str, Any]) -> bool:
+        said = [row["gates"].get(gate, {"status": "missing"})["status"] for gate in GATES]
+        return "error" not in row and "error" not in said and (Status.FAIL.value in said or "missing" not in said)
+
+    return {row["name"]: row for row in data["rows"] if settled(row)}
 
 
 def all_names() -> list[str]:

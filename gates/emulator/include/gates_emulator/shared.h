@@ -137,7 +137,7 @@ inline bool in_one_region(const void* address, size_t bytes) {
 // Static + dynamic bytes against what a block may have; an empty text if they fit.
 GATES_EMULATOR_COLD inline std::string shared_excess(size_t static_bytes, size_t dynamic_bytes, size_t opt_in_bytes) {
     if (static_bytes <= kDefaultSharedBytes && static_bytes + dynamic_bytes <= settings.shared_limit_bytes &&
-        (static_bytes + dynamic_bytes <= kDefaultSharedBytes || dynamic_bytes <= opt_in_bytes))
+        (opt_in_bytes ? dynamic_bytes <= opt_in_bytes : static_bytes + dynamic_bytes <= kDefaultSharedBytes))
         return "";
     std::string text = format("%zu static + %zu dynamic bytes of shared memory asked, ", static_bytes, dynamic_bytes);
     if (static_bytes > kDefaultSharedBytes) return text + format("static is limited to %zu", kDefaultSharedBytes);

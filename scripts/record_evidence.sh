@@ -1,5 +1,5 @@
 #!/usr/bin/env bash
-# Run every stage with the full profile on this machine's CUDA device and keep the run directories.
+# Run every stage with the full profile, edge shapes included, on this machine's CUDA device and keep the run directories.
 #
 #   scripts/record_evidence.sh h100        writes results/recorded/h100/<task>/<run>/
 #
@@ -15,6 +15,6 @@ python=${PYTHON:-.venv/bin/python}
 [ -x "$(command -v "$python")" ] || python=python3
 status=0
 for stage in stage0 stage1 stage2 stage3; do
-  "$python" -m gates run "$stage" --profile full --results "results/recorded/$1" || status=$?
+  "$python" -m gates run "$stage" --profile full --thorough --results "results/recorded/$1" || status=$?
 done
 exit "$status"

@@ -205,7 +205,7 @@ def run(names: Iterable[str], root: Path, out: Path, *, device: DeviceInfo | Non
         phase([trial for trial in together if trial.status("correctness") == Status.FAIL.value], ALONE, jobs)  # not run, at no cost
         honest = [trial for trial in trials if trial.defect is None]
         unclear = [trial for trial in together if trial.defect and not trial.killed()]
-        phase([*(trial for trial in together if trial.wants("sanitizer")), *unclear, *honest], ("sanitizer",), jobs)
+        phase(dict.fromkeys([*(trial for trial in together if trial.wants("sanitizer")), *unclear, *honest]), ("sanitizer",), jobs)
         phase([trial for trial in unclear if not trial.killed()], ALONE, 1)
         phase(alone, TOGETHER, 1)
         phase(honest, ALONE, 1)

@@ -38,4 +38,4 @@ class Defect:
     def __post_init__(self) -> None:
         assert self.kind in KINDS and self.only in ("", "speed", "stream"), self.name
         assert bool(self.stage) == bool(self.edits) != bool(self.entry) == bool(self.kernels), self.name
-        assert (self.cpu or self.only) and self.device, f"{self.name}: no gate must be red"
+        assert self.cpu or (self.only and self.device), f"{self.name}: no gate must be red"

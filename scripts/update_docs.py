@@ -1,4 +1,4 @@
-"""Write the generated parts of the documentation: the result table of the README, the command reference.
+"""Write the generated parts of the documentation: the tables of recorded runs, the command reference.
 
 The table comes from the run directories under results/recorded/; a test fails where they disagree.
 
@@ -18,6 +18,7 @@ from gates.evidence import RunInfo, Verdict, list_runs, read_record
 from gates.judge.performance import read
 from gates.judging import load_evidence
 from gates.measure.records import BASELINE, CANDIDATE
+from gates.records import Status
 from gates.render.console import verdict_table
 from gates.render.markdown import table
 
@@ -82,19 +83,42 @@ def cpu_run(recorded: Path) -> str:
     return f"```text\n{shown.strip()}\nevidence: results/stage2_wmma_pv/{run.name}\nreport:   results/stage2_wmma_pv/{run.name}/COMPARE.md\n```\n"
 
 
+def tried_table(recorded: Path) -> str:
+    """What the recorded thorough runs tried on the honest stages, and how many cases they refused."""
+    rows = []
+    for folder in (recorded / "h100", recorded / "cpu-thorough"):
+        for run in [run for stage in sorted(folder.glob("stage*")) for run in list_runs(stage)[-1:]]:
+            info, evidence = read_record(RunInfo, run, "run.json"), load_evidence(run)["correctness"]
+            result = next(result for result in read_record(Verdict, run, "verdict.json").gates if result.gate == "correctness")
+            refused = {check.where for check in result.checks if check.status is Status.FAIL}
+            ratios = [output.max_err_over_bound for case in evidence.cases for output in case.outputs if output.max_err_over_bound is not None]
+            rows.append((info.task.name, info.device.name if info.device else "emulator", str(len(evidence.cases)), str(len(refused)), f"{max(ratios):.2f}"))
+    return table(("stage", "on", "cases tried", "refused", "largest error / bound"), rows, right=(2, 3, 4))
+
+
 def readme(text: str, recorded: Path) -> str:
     """The README with its generated parts made anew from ``recorded``."""
-    for name, part in (("cpu run", cpu_run(recorded / "cpu")), ("results", f"{result_table(recorded / 'h100')}\n{context_table(recorded / 'h100')}")):
-        head, _, rest = text.partition(START.format(name))
-        _, _, tail = rest.partition(END)
-        text = f"{head}{START.format(name)}\n{part}{END}{tail}"
-    return text
+    text = generated(text, "cpu run", cpu_run(recorded / "cpu"))
+    return generated(text, "results", f"{result_table(recorded / 'h100')}\n{context_table(recorded / 'h100')}")
+
+
+def generated(text: str, name: str, part: str) -> str:
+    """``text`` with the part between the marks of ``name`` made anew."""
+    head, _, rest = text.partition(START.format(name))
+    _, _, tail = rest.partition(END)
+    return f"{head}{START.format(name)}\n{part}{END}{tail}"
+
+
+def correctness_page(text: str, recorded: Path) -> str:
+    """docs/correctness-gate.md with its table of recorded runs made anew."""
+    return generated(text, "tried", tried_table(recorded))
 
 
 def main() -> int:
-    """Write both files."""
-    path = ROOT / "README.md"
-    path.write_text(readme(path.read_text(encoding="utf-8"), ROOT / "results" / "recorded"), encoding="utf-8")
+    """Write all of them."""
+    recorded = ROOT / "results" / "recorded"
+    for path, made in ((ROOT / "README.md", readme), (ROOT / "docs" / "correctness-gate.md", correctness_page)):
+        path.write_text(made(path.read_text(encoding="utf-8"), recorded), encoding="utf-8")
     (ROOT / "docs" / "commands.md").write_text(command_reference(), encoding="utf-8")
     return 0
 

@@ -34,6 +34,13 @@ def test_a_changed_number_would_be_noticed() -> None:
     assert changed != text and update_docs.readme(changed, RECORDED) == text
 
 
+def test_the_table_of_honest_kernels_is_fresh_and_none_is_refused() -> None:
+    page = (ROOT / "docs" / "correctness-gate.md").read_text(encoding="utf-8")
+    assert update_docs.correctness_page(page, RECORDED) == page, "run: python scripts/update_docs.py"
+    rows = [line.split("|") for line in update_docs.tried_table(RECORDED).splitlines()[2:]]
+    assert len(rows) >= 4 and all(int(row[3]) > 280 and int(row[4]) == 0 for row in rows)
+
+
 def test_the_command_reference_is_fresh() -> None:
     assert (ROOT / "docs" / "commands.md").read_text(encoding="utf-8") == update_docs.command_reference(), "run: python scripts/update_docs.py"
 

@@ -248,7 +248,7 @@ def _sentence(evidence: CorrectnessEvidence, limits: Mapping[str, Any], whole: s
     others = [f"{count} {(words if count == 1 else plural)[role]}" for role, count in counts.items() if count and not evidence.replay]
     parts = [f"{whole} cases" + (f" and {', '.join(others)}" if others else "")]
     if evidence.extra_seeds:
-        parts.append(f"fresh seed {', '.join(str(seed) for seed in evidence.extra_seeds)}")
+        parts.append(f"fresh seed {', '.join(str(seed) for seed in dict.fromkeys(evidence.extra_seeds))}")
     if weak:
         named = ", ".join(case.where for case in evidence.cases if case.key in weak)
         parts.append(f"{len(weak)} weak, not counted" + (f" ({named})" if len(weak) <= 3 else ""))

@@ -71,7 +71,7 @@ def run_correctness(
     raw: dict[str, Any] = {
         "kind": "correctness", "device": "emulator" if emulated else device,
         "bad_atol": bad_atol, "end_to_end_bad_atol": end_to_end_bad_atol, "runner": runner,
-        "replay": bool(inputs), "extra_seeds": [case["seed"] for case in asked if case["role"] == "extra"],
+        "replay": bool(inputs), "extra_seeds": list(dict.fromkeys(case["seed"] for case in asked if case["role"] == "extra")),
         "asked": [{key: case[key] for key in ("shape", "seed", "inputs", "role")} for case in asked],
         "candidate": _run_side(candidate, asked, {**common, "more": more}, work, "candidate", limit_s, python),
         "baseline": None,

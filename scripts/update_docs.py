@@ -14,9 +14,11 @@ from pathlib import Path
 import click
 
 from gates.cli import cli
+from gates.compare import compare_within
 from gates.evidence import RunInfo, Verdict, list_runs, read_record
 from gates.judge.performance import read
 from gates.judging import load_evidence
+from gates.ladder import ladder_of
 from gates.measure.records import BASELINE, CANDIDATE
 from gates.records import Status
 from gates.render.console import verdict_table
@@ -114,10 +116,19 @@ def correctness_page(text: str, recorded: Path) -> str:
     return generated(text, "tried", tried_table(recorded))
 
 
+def review_page(text: str, recorded: Path) -> str:
+    """docs/review.md with a real report's top and a real ladder."""
+    runs = [list_runs(stage)[-1] for stage in sorted((recorded / "h100").glob("stage*"))]
+    info, verdict = read_record(RunInfo, runs[-1], "run.json"), read_record(Verdict, runs[-1], "verdict.json")
+    top = compare_within(runs[-1], info, verdict).markdown(folded=False)
+    text = generated(text, "compare", f"````markdown\n{top.strip()}\n````\n")
+    return generated(text, "ladder", "\n".join(ladder_of(runs).markdown().splitlines()[4:]) + "\n")
+
+
 def main() -> int:
     """Write all of them."""
-    recorded = ROOT / "results" / "recorded"
-    for path, made in ((ROOT / "README.md", readme), (ROOT / "docs" / "correctness-gate.md", correctness_page)):
+    recorded, docs = ROOT / "results" / "recorded", ROOT / "docs"
+    for path, made in ((ROOT / "README.md", readme), (docs / "correctness-gate.md", correctness_page), (docs / "review.md", review_page)):
         path.write_text(made(path.read_text(encoding="utf-8"), recorded), encoding="utf-8")
     (ROOT / "docs" / "commands.md").write_text(command_reference(), encoding="utf-8")
     return 0

@@ -41,6 +41,11 @@ def test_the_table_of_honest_kernels_is_fresh_and_none_is_refused() -> None:
     assert len(rows) >= 4 and all(int(row[3]) > 280 and int(row[4]) == 0 for row in rows)
 
 
+def test_the_review_page_is_fresh() -> None:
+    page = (ROOT / "docs" / "review.md").read_text(encoding="utf-8")
+    assert update_docs.review_page(page, RECORDED) == page, "run: python scripts/update_docs.py"
+
+
 def test_the_command_reference_is_fresh() -> None:
     assert (ROOT / "docs" / "commands.md").read_text(encoding="utf-8") == update_docs.command_reference(), "run: python scripts/update_docs.py"
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import contextlib
 import hashlib
 import json
 import os
@@ -11,7 +12,9 @@ import subprocess
 import sys
 import time
 from collections.abc import Iterator
+from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
+from random import Random
 
 import pytest
 
@@ -291,3 +294,38 @@ def test_two_overridden_runs_at_once_never_mix(workshop: Workshop) -> None:
     for run in runs:
         assert json.loads((run / "run.json").read_text())["task"]["overrides"] == {"USE_COALESCED": 1, "shapes": "small", "seeds": "0"}
         assert "overridden from outside: USE_COALESCED=1" in (run / "COMPARE.md").read_text()
+
+
+@needs_nvcc
+def test_killed_at_any_moment_a_run_leaves_nothing_that_counts(workshop: Workshop) -> None:
+    """SIGKILL, which nothing can catch, at 20 moments of runs that share a results folder, two at a time."""
+    arguments = [
+        sys.executable, "-m", "gates", "run", "tasks/saxpy_fast", "--profile", "cpu", "--shapes", "small", "--seeds", "0",
+        "--build-dir", str(workshop.build_dir),
+    ]
+    assert workshop.run("saxpy_fast", *arguments[5:-2]).returncode == 0
+    began = time.monotonic()  # built by now
+    assert workshop.run("saxpy_fast", *arguments[5:-2]).returncode == 0
+    whole_s = time.monotonic() - began
+    random = Random(20)
+    moments = sorted(random.uniform(0.0, 1.1 * whole_s) for _ in range(20))
+
+    def kill_one(moment: float) -> None:
+        child = subprocess.Popen(arguments, cwd=workshop.root, stdout=subprocess.DEVNULL, stderr=subprocess.DEVNULL, start_new_session=True)
+        with contextlib.suppress(subprocess.TimeoutExpired):
+            child.wait(moment)
+        with contextlib.suppress(ProcessLookupError):
+            os.killpg(child.pid, signal.SIGKILL)
+        child.wait()
+
+    with ThreadPoolExecutor(2) as pool:
+        list(pool.map(kill_one, moments))
+    runs = workshop.runs("saxpy_fast")
+    assert len(runs) >= 1 and workshop.gates("verify", *map(str, runs)).returncode == 0
+    left = [path for path in (workshop.root / "results" / "saxpy_fast").iterdir() if path not in runs]
+    assert all(path.name.startswith(".writing-") for path in left)
+    for path in left:
+        os.utime(path, (0, 0))  # as if they had died a while ago
+    assert workshop.run("saxpy_fast", *arguments[5:-2]).returncode == 0
+    assert [path for path in (workshop.root / "results" / "saxpy_fast").iterdir() if path.name.startswith(".")] == []
+    assert len(workshop.runs("saxpy_fast")) == len(runs) + 1

@@ -1,0 +1,118 @@
+"""Evidence with anything in it: the readers answer with problems, never with an exception of another kind.
+
+The runs are signed anew after each change, so that what reads them gets past the digests. What once fell
+out stands as an example of its own.
+"""
+
+from __future__ import annotations
+
+import copy
+import json
+import os
+import shutil
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any
+
+import pytest
+from hypothesis import HealthCheck, given, settings
+from hypothesis import strategies as st
+from runs_kit import sign
+
+from gates.compare import compare_runs
+from gates.decide import decide_run
+from gates.errors import GatesError
+from gates.evidence import list_runs
+from gates.rejudge import judge_again
+from gates.verify import verify_run
+
+RECORDED = Path(__file__).resolve().parent.parent / "results" / "recorded"
+RUN = list_runs(RECORDED / "h100" / "stage2_wmma_pv")[-1]
+OTHER = list_runs(RECORDED / "h100" / "stage1_wmma_qk")[-1]
+NAMES = sorted(path.relative_to(RUN).as_posix() for path in RUN.rglob("*.json") if path.name != "manifest.json")
+EXAMPLES = int(os.environ.get("GATES_FUZZ_EXAMPLES", "15"))
+VALUES = st.one_of(
+    st.none(), st.booleans(), st.integers(-(2**70), 2**70), st.floats(allow_nan=False, allow_infinity=False), st.text(max_size=20),
+    st.just([]), st.just({}), st.sampled_from(["pass", "fail", "ok", "sm_90", "../../etc/passwd", "\x00", "1e999", "nan"]),
+    st.lists(st.integers(-1, 3), max_size=3), st.dictionaries(st.text(max_size=5), st.integers(), max_size=2),
+)
+
+
+def places(value: Any, path: tuple[Any, ...] = ()) -> Iterator[tuple[Any, ...]]:
+    """Every place in a JSON value, long arrays of alike values by their first and last entries only."""
+    if path:
+        yield path
+    if isinstance(value, dict):
+        for key, entry in value.items():
+            yield from places(entry, (*path, key))
+    elif isinstance(value, list):
+        for index in sorted({*range(min(2, len(value))), *range(max(0, len(value) - 1), len(value))}):
+            yield from places(value[index], (*path, index))
+
+
+def put(data: Any, path: tuple[Any, ...], value: Any, how: str) -> Any:
+    """``data`` with the entry at ``path`` replaced, removed, or doubled."""
+    data = copy.deepcopy(data)
+    node = data
+    for key in path[:-1]:
+        node = node[key]
+    if how == "remove":
+        del node[path[-1]]
+    elif how == "double" and isinstance(node, list):
+        node.append(copy.deepcopy(node[path[-1]]))
+    elif how == "rename" and isinstance(node, dict):
+        node[str(value)] = node.pop(path[-1])
+    else:
+        node[path[-1]] = value
+    return data
+
+
+DATA = {name: json.loads((RUN / name).read_text(encoding="utf-8")) for name in NAMES}
+PLACES = {name: list(places(data)) for name, data in DATA.items()}
+
+
+@pytest.fixture(scope="module")
+def target(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    folder = tmp_path_factory.mktemp("fuzz") / "run"
+    shutil.copytree(RUN, folder)
+    return folder
+
+
+def read_all_ways(run: Path) -> None:
+    """Whatever reads a run either works or raises one GatesError with a text; only a sound run is decided or compared."""
+    problems = verify_run(run)
+    assert all(isinstance(problem, str) and problem for problem in problems)
+    for reader in (judge_again, *(() if problems else (decide_run, lambda path: compare_runs(OTHER, path)))):
+        try:
+            reader(run)
+        except GatesError as error:
+            assert error.what
+
+
+@settings(max_examples=EXAMPLES, deadline=None, suppress_health_check=list(HealthCheck), derandomize=EXAMPLES <= 15)
+@given(st.data())
+def test_any_value_at_any_place(target: Path, data: st.DataObject) -> None:
+    name = data.draw(st.sampled_from(NAMES))
+    path, value = data.draw(st.sampled_from(PLACES[name])), data.draw(VALUES)
+    how = data.draw(st.sampled_from(["replace", "replace", "remove", "double", "rename"]))
+    try:
+        (target / name).write_text(json.dumps(put(DATA[name], path, value, how)), encoding="utf-8")
+        sign(target)
+        read_all_ways(target)
+    finally:
+        shutil.copyfile(RUN / name, target / name)
+
+
+@settings(max_examples=EXAMPLES, deadline=None, suppress_health_check=list(HealthCheck), derandomize=EXAMPLES <= 15)
+@given(st.sampled_from([*NAMES, "manifest.json"]), st.integers(0, 10**6), st.binary(max_size=4))
+def test_any_bytes_at_any_place(target: Path, name: str, place: int, data: bytes) -> None:
+    text = (RUN / name).read_bytes()
+    cut = place % (len(text) + 1)
+    try:
+        (target / name).write_bytes(text[:cut] + data + (text[cut + len(data) :] if data else b""))
+        if name != "manifest.json":
+            sign(target)
+        read_all_ways(target)
+    finally:
+        shutil.copyfile(RUN / name, target / name)
+        sign(target)

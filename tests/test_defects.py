@@ -168,6 +168,13 @@ def test_the_page_is_what_report_makes() -> None:
     assert kill_matrix.PAGE.read_text(encoding="utf-8") == report.page(RECORDED)
 
 
+def test_the_readme_says_what_the_matrix_says() -> None:
+    text = " ".join((kill_matrix.ROOT / "README.md").read_text(encoding="utf-8").split())
+    seen = [row for name, row in report.rows(RECORDED["cpu"]).items() if name in DEFECTS and counts_for_cpu(DEFECTS[name])]
+    killed = sum(bool(report.killers(row)) for row in seen)
+    assert f"{len(DEFECTS)} planted defects" in text and f"{killed} of the {len(seen)} that need no clock" in text
+
+
 def test_a_survivor_and_a_refused_stage_are_told() -> None:
     def row(name: str, status: str) -> dict:
         entry = {"status": status, "code": f"correctness.{status}", "codes": [f"correctness.{status}"], "sentence": ""}

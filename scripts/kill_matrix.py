@@ -74,7 +74,7 @@ def recorded() -> dict[str, dict[str, Any]]:
 
     from gates import jsonio
 
-    found = {profile: [jsonio.read(path) for path in sorted(folder.glob("kill-matrix*.json"))] for profile, folder in FOLDERS.items()}
+    found = {profile: [jsonio.read(path) for path in sorted(folder.glob("kill-matrix*.json"), key=lambda path: path.stem)] for profile, folder in FOLDERS.items()}
     return {profile: report.united(halves) for profile, halves in found.items() if halves}
 
 

@@ -30,7 +30,7 @@ RECORDED = Path(__file__).resolve().parent.parent / "results" / "recorded"
 RUN = list_runs(RECORDED / "h100" / "stage2_wmma_pv")[-1]
 OTHER = list_runs(RECORDED / "h100" / "stage1_wmma_qk")[-1]
 NAMES = sorted(path.relative_to(RUN).as_posix() for path in RUN.rglob("*.json") if path.name != "manifest.json")
-EXAMPLES = int(os.environ.get("GATES_FUZZ_EXAMPLES", "15"))
+EXAMPLES = int(os.environ.get("GATES_FUZZ_EXAMPLES", "8"))
 VALUES = st.one_of(
     st.none(), st.booleans(), st.integers(-(2**70), 2**70), st.floats(allow_nan=False, allow_infinity=False), st.text(max_size=20),
     st.just([]), st.just({}), st.sampled_from(["pass", "fail", "ok", "sm_90", "../../etc/passwd", "\x00", "1e999", "nan"]),
@@ -89,7 +89,7 @@ def read_all_ways(run: Path) -> None:
             assert error.what
 
 
-@settings(max_examples=EXAMPLES, deadline=None, suppress_health_check=list(HealthCheck), derandomize=EXAMPLES <= 15)
+@settings(max_examples=EXAMPLES, deadline=None, suppress_health_check=list(HealthCheck), derandomize=EXAMPLES <= 8)
 @given(st.data())
 def test_any_value_at_any_place(target: Path, data: st.DataObject) -> None:
     name = data.draw(st.sampled_from(NAMES))
@@ -103,7 +103,7 @@ def test_any_value_at_any_place(target: Path, data: st.DataObject) -> None:
         shutil.copyfile(RUN / name, target / name)
 
 
-@settings(max_examples=EXAMPLES, deadline=None, suppress_health_check=list(HealthCheck), derandomize=EXAMPLES <= 15)
+@settings(max_examples=EXAMPLES, deadline=None, suppress_health_check=list(HealthCheck), derandomize=EXAMPLES <= 8)
 @given(st.sampled_from([*NAMES, "manifest.json"]), st.integers(0, 10**6), st.binary(max_size=4))
 def test_any_bytes_at_any_place(target: Path, name: str, place: int, data: bytes) -> None:
     text = (RUN / name).read_bytes()

@@ -18,8 +18,9 @@ from click.testing import CliRunner
 from runs_kit import RUN, sign
 
 from gates.cli import cli
+from gates.compare import Comparison, Row, compare_within
 from gates.errors import GatesError
-from gates.evidence import list_runs
+from gates.evidence import RunInfo, Verdict, list_runs, read_record
 from gates.history import entry_of, find_runs, history, newest
 from gates.render.history import history_table
 
@@ -27,6 +28,19 @@ ROOT = Path(__file__).resolve().parent.parent
 RECORDED = ROOT / "results" / "recorded"
 STAGES = [list_runs(folder)[-1] for folder in sorted((RECORDED / "h100").glob("stage*"))]
 SOURCES = [*STAGES, *list_runs(RECORDED / "cpu" / "stage2_wmma_pv")]
+
+
+COUNT = len(list(RECORDED.rglob("run.json")))
+
+
+def compared(run: Path) -> Comparison:
+    """A recorded run as COMPARE.md has it: its figures by another way than the history's."""
+    return compare_within(run, read_record(RunInfo, run, "run.json"), read_record(Verdict, run, "verdict.json"))
+
+
+def time_row(run: Path, name: str = "cold p50") -> Row:
+    """The row ``name`` of a recorded run's kernel times."""
+    return next(row for section in compared(run).sections for row in section.rows if row.name == name)
 
 
 def many_runs(results: Path, count: int) -> Path:
@@ -169,12 +183,14 @@ def test_the_command_prints_a_table_json_and_csv(tmp_path: Path) -> None:
     runner = CliRunner()
     table = runner.invoke(cli, ["history", "stage2", "--results", str(RECORDED)], catch_exceptions=False).output
     assert table.splitlines()[0].split() == ["task", "device", "started", "(UTC)", "p50", "us", "p90", "us", "speed-up", "decision"]
-    assert "+70.0 %" in table and "11.99" in table and "hold" in table and "stage1" not in table
+    speed, row = compared(STAGES[2]).speed, time_row(STAGES[2])
+    assert speed is not None and f"{speed.speedup_pct:+.1f} %" in table and f"{row.candidate:.2f}" in table and "hold" in table and "stage1" not in table
     data = json.loads(runner.invoke(cli, ["history", "--json", "--results", str(RECORDED)], catch_exceptions=False).output)
-    assert data["schema_version"] == 1 and len(data["runs"]) == 5 and data["runs"][3]["p50_us"] is None
+    assert data["schema_version"] == 1 and len(data["runs"]) == COUNT and {run["p50_us"] is None for run in data["runs"] if run["device"] == "cpu"} == {True}
     rows = list(csv.DictReader(io.StringIO(runner.invoke(cli, ["history", "--csv", "--results", str(RECORDED)], catch_exceptions=False).output)))
     assert [row["task"] for row in rows] == [run["task"] for run in data["runs"]]
-    assert float(rows[1]["speedup_pct"]) == data["runs"][1]["speedup_pct"] and rows[3]["p50_us"] == ""
+    for row, run in zip(rows, data["runs"], strict=True):
+        assert row["speedup_pct"] == ("" if run["speedup_pct"] is None else repr(run["speedup_pct"]))
     with pytest.raises(GatesError, match="exclude each other"):
         runner.invoke(cli, ["history", "--csv", "--json"], catch_exceptions=False)
 

@@ -14,14 +14,14 @@ from typing import Any
 import pytest
 from browser_kit import Browser, find_browser
 from runs_kit import RUN, sign
-from test_history import RECORDED, STAGES, many_runs
+from test_history import COUNT, RECORDED, STAGES, compared, many_runs, time_row
 
 from gates.errors import GatesError
 from gates.history import Entry, history
 from gates.judge.decision import Decision
 from gates.parse.correctness import Case, CorrectnessEvidence
 from gates.parse.errormap import AxisSpan, ErrorMap, WrongElement
-from gates.records import Check, GateResult, Status
+from gates.records import Check, GateResult, Status, shown
 from gates.render.report import html as page_html
 from gates.report import MOST_RUNS, page_of, write_report
 from gates.report.ladders import ladders
@@ -118,17 +118,20 @@ def failed(run: RunView, found: ErrorMap | None, **changes: Any) -> RunView:
 
 def test_a_recorded_run(stage2: str) -> None:
     words = check_whole(stage2).words
+    sentence = next(result.sentence for result in compared(STAGES[2]).gates if result.gate == "performance")
+    row = time_row(STAGES[2])
+    gains = [(speed := compared(run).speed) and 1 + speed.speedup_pct / 100 for run in STAGES[1:3]]
     for part in (
         "merge stage2_wmma_pv against stage1_wmma_qk", "every gate passed or is declared not applicable.", "NVIDIA H100 80GB HBM3",
-        "ptxas pass 2 compiled kernels within budget", "performance pass 1.700x, 98.3 % interval 1.697 to 1.707", "ncu.pass",
-        "time of a launch (us)", "SM clock (MHz)", "noise floor 1 ± 0.0017",  # the timing chart
-        "Kernel time: 12 rows", "cold p50 us 20.37 11.99 +69.9 %", "sdpa_fp8_kernel sm_90 registers a thread 96 123 +27",
+        "ptxas pass 2 compiled kernels within budget", f"performance pass {sentence}", "ncu.pass",
+        "time of a launch (us)", "SM clock (MHz)", "noise floor 1 ± 0.00",  # the timing chart
+        "Kernel time: 12 rows", f"cold p50 us {shown(row.baseline)} {shown(row.candidate)} ", "sdpa_fp8_kernel sm_90 registers a thread 96 123 +27",
         "tensor_pipe % ", "mission seed 0", "Set-up: limits, shapes, tools", "max_registers 128",
-        "stage0_scalar to stage3_cp_async, NVIDIA H100 80GB HBM3", "11.99 us, 1.70x, 2.15x in all",  # the ladder
-        "History 5 runs found", "stage2_wmma_pv, cpu: 1 run, newest hold", "start of the run (UTC)",
+        "stage0_scalar to stage3_cp_async, NVIDIA H100 80GB HBM3", f"{row.candidate:.2f} us, {gains[1]:.2f}x, {gains[0] * gains[1]:.2f}x in all",  # the ladder
+        f"History {COUNT} runs found", "stage2_wmma_pv, cpu: ", "start of the run (UTC)",
     ):
         assert part in words, part
-    assert words.index("merge stage2_wmma_pv") < words.index("ptxas pass") < words.index("Timing") < words.index("Ladder Newest") < words.index("History 5")
+    assert words.index("merge stage2_wmma_pv") < words.index("ptxas pass") < words.index("Timing") < words.index("Ladder Newest") < words.index(f"History {COUNT}")
 
 
 def test_it_is_one_page_for_any_screen_and_reader(stage2: str) -> None:

@@ -15,6 +15,7 @@ from gates.errors import EXIT_FAIL, EXIT_HOLD, EXIT_OK, GatesError
 from gates.judge import correctness as judge
 from gates.judge.correctness_limits import BOUND, FIGURES
 from gates.parse import correctness, performance
+from gates.problem import MAX_SEED
 from gates.records import Check, GateResult, Status
 from gates.render.console import story
 from gates.replay import runner_command
@@ -42,6 +43,8 @@ def run(
     """
     task = load_task(folder)
     shapes, seeds = tuple(shapes or task.shapes), tuple(seeds if seeds is not None else task.seeds)
+    if wrong := [seed for seed in seeds if not 0 <= seed <= MAX_SEED]:
+        raise GatesError(f"seed {wrong[0]} is not a whole number from 0 to {MAX_SEED}", hint="e.g. --seed 0")
     describe(task.folder, task.problem, shapes, work=work, limit_s=task.time_limit_s, inputs=inputs)
     found = _device(device)
     side = _build(task, found, build_dir)

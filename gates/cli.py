@@ -14,8 +14,7 @@ import click
 
 from gates import __version__
 from gates.errors import EXIT_INTERNAL, EXIT_USAGE, GatesError
-
-MAX_SEED = 2**31 - 1
+from gates.problem import MAX_SEED
 
 RESULTS = click.option(
     "--results", type=click.Path(path_type=Path, file_okay=False), default=Path("results"), show_default=True,
@@ -176,13 +175,14 @@ def decide(run_directory: str, as_json: bool, junit: Path | None, sarif: Path | 
     from gates.judge.decision import EXIT_CODES
 
     path = resolve_run(run_directory, results)
-    if reason is not None:
-        accept_looser_terms(path, reason)
     decision, why = decide_run(path)
     if junit is not None:
         write_junit(path, junit)
     if sarif is not None:
         write_sarif(path, sarif)
+    if reason is not None:  # last: nothing is accepted where something else went wrong
+        accept_looser_terms(path, reason)
+        decision, why = decide_run(path)
     if as_json:
         _out(jsonio.dumps({"decision": decision.value, "reason": why}), end="")
     else:

@@ -10,11 +10,22 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from gates import jsonio, records
-from gates.errors import EXIT_HOLD, GatesError
-from gates.evidence import ACCEPTANCE, SCHEMA_VERSION, RunInfo, Verdict, read_record, sha256, utc_now
+from gates.errors import GatesError
+from gates.evidence import (
+    ACCEPTANCE,
+    SCHEMA_VERSION,
+    RunInfo,
+    Verdict,
+    read_record,
+    require_outside_a_run,
+    sha256,
+    utc_now,
+)
 from gates.judge.decision import Decision
 from gates.judging import decision_of, looser_terms
 from gates.verify import require_sound
+
+_MOST_CHARACTERS = 500
 
 
 @dataclass(frozen=True)
@@ -44,18 +55,29 @@ def accept_looser_terms(run: Path, reason: str) -> None:
 
     Raises GatesError where the run is not sound, has no such terms, or has been accepted before.
     """
-    if not reason.strip() or not reason.isprintable():
-        raise GatesError("--accept-policy-change needs a reason in one line of plain text")
+    if not reason.strip() or not reason.isprintable() or len(reason) > _MOST_CHARACTERS:
+        raise GatesError(
+            f"--accept-policy-change needs a reason in one line of plain text, {_MOST_CHARACTERS} characters at most",
+            hint='e.g. --accept-policy-change "tiles of 128 rows need more registers"',
+        )
     require_sound(run)
     info: RunInfo = read_record(RunInfo, run, "run.json")
     found = looser_terms(info.task, info.baseline)
     if not found:
-        raise GatesError(f"{run}: there is nothing to accept: no term is looser than the baseline's")
+        raise GatesError(f"{run}: there is nothing to accept: no term is looser than the baseline's", hint="gates decide without the option")
     if (run / ACCEPTANCE).exists():
         known: Acceptance = read_record(Acceptance, run, ACCEPTANCE)
-        raise GatesError(f"{run}: accepted before, on {known.accepted}: {known.reason}", exit_code=EXIT_HOLD)
+        raise GatesError(f"{run}: accepted before, on {known.accepted}: {known.reason}", hint="gates decide tells the decision that follows")
     record = Acceptance(SCHEMA_VERSION, sha256(run / "manifest.json"), found, reason.strip(), utc_now().isoformat(timespec="milliseconds"))
     jsonio.write(run / ACCEPTANCE, records.to_json(record))
+
+
+def _write(out: Path, text: str) -> None:
+    require_outside_a_run(out)
+    try:
+        jsonio.write_text(out, text)
+    except GatesError as error:
+        raise GatesError(error.what, hint="name a writable file in a folder that exists") from None
 
 
 def write_junit(run: Path, out: Path) -> None:
@@ -64,7 +86,7 @@ def write_junit(run: Path, out: Path) -> None:
 
     info: RunInfo = read_record(RunInfo, run, "run.json")
     verdict: Verdict = read_record(Verdict, run, "verdict.json")
-    jsonio.write_text(out, junit(info.task.name, info.started, verdict.gates))
+    _write(out, junit(info.task.name, info.started, verdict.gates))
 
 
 def write_sarif(run: Path, out: Path) -> None:
@@ -75,4 +97,4 @@ def write_sarif(run: Path, out: Path) -> None:
 
     info: RunInfo = read_record(RunInfo, run, "run.json")
     verdict: Verdict = read_record(Verdict, run, "verdict.json")
-    jsonio.write_text(out, sarif(info.task.name, verdict.gates, *source_places(info.task), all_codes()))
+    _write(out, sarif(info.task.name, verdict.gates, *source_places(info.task), all_codes()))

@@ -213,6 +213,13 @@ def resolve_run(name: str, results: Path) -> Path:
     return path
 
 
+def require_outside_a_run(out: Path) -> None:
+    """Raise GatesError for an output file that would lie in a run directory, whose files are its evidence."""
+    for folder in out.absolute().parents:
+        if (folder / "manifest.json").is_file() and (folder / "run.json").is_file():
+            raise GatesError(f"{out} lies in the run directory {folder}, whose files are evidence", hint="name a file elsewhere")
+
+
 def list_runs(folder: Path) -> list[Path]:
     """The whole runs in a task's results folder, oldest first."""
     if not folder.is_dir():

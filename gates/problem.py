@@ -42,6 +42,7 @@ from typing import Any
 
 from gates.errors import GatesError
 
+MAX_SEED = 2**31 - 1
 REQUIRED = ("SHAPES", "ARGUMENTS", "make_inputs", "make_outputs", "reference")
 DEFAULT_INPUTS = "default"  # what make_inputs gives
 _SHAPE_LISTS = ("ODD_SHAPES", "EDGE_SHAPES", "FAMILY_SHAPES")
@@ -82,9 +83,18 @@ def load(name: str, folder: Path) -> ModuleType:
 
 
 def inputs_of(module: ModuleType, family: str, shape: Mapping[str, int], seed: int, device: str) -> dict[str, Any]:
-    """The inputs called ``family``: those of make_inputs for "default", else those of INPUT_FAMILIES."""
-    make = module.make_inputs if family == DEFAULT_INPUTS else module.INPUT_FAMILIES[family]
-    return make(shape, seed, device)
+    """The inputs called ``family``: those of make_inputs for "default", else those of INPUT_FAMILIES.
+
+    Raises GatesError for a family whose kernel arguments differ from make_inputs' in type or shape.
+    """
+    if family == DEFAULT_INPUTS:
+        return module.make_inputs(shape, seed, device)
+    made, ordinary = module.INPUT_FAMILIES[family](shape, seed, device), module.make_inputs(shape, seed, device)
+    for name, value in ordinary.items():
+        kinds = [(getattr(one, "dtype", type(one)), tuple(getattr(one, "shape", ()))) for one in (made.get(name), value)]
+        if name in module.ARGUMENTS and kinds[0] != kinds[1]:
+            raise GatesError(f"inputs {family!r}: {name} is {kinds[0][0]} {list(kinds[0][1])}, make_inputs gives {kinds[1][0]} {list(kinds[1][1])}")
+    return made
 
 
 def family_shapes(module: ModuleType) -> tuple[str, ...]:

@@ -146,8 +146,9 @@ def test_nothing_to_accept(tmp_path: Path) -> None:
     shutil.copytree(STAGE2, run)
     with pytest.raises(GatesError, match="nothing to accept"):
         accept_looser_terms(run, "just because")
-    with pytest.raises(GatesError, match="needs a reason"):
-        accept_looser_terms(run, " ")
+    for reason in (" ", "two\nlines", "x" * 501):
+        with pytest.raises(GatesError, match="needs a reason"):
+            accept_looser_terms(run, reason)
     assert not (run / "acceptance.json").exists()
 
 
@@ -205,3 +206,12 @@ def test_both_files_from_the_command(tmp_path: Path) -> None:
     assert done.exit_code == 0
     assert ElementTree.parse(tmp_path / "j.xml").getroot().get("failures") == "0"
     assert json.loads((tmp_path / "s.sarif").read_text())["runs"][0]["results"] == []
+
+
+@pytest.mark.parametrize("option", ["--junit", "--sarif"])
+def test_evidence_is_never_written_over(loosened: Path, option: str) -> None:
+    before = (loosened / "run.json").read_bytes()
+    for out, message in ((loosened / "run.json", "whose files are evidence"), (loosened.parent / "nowhere" / "x", "can't write")):
+        done = CliRunner().invoke(cli, ["decide", str(loosened), option, str(out), "--accept-policy-change", "meant"])
+        assert isinstance(done.exception, GatesError) and message in done.exception.what
+    assert (loosened / "run.json").read_bytes() == before and not (loosened / "acceptance.json").exists()

@@ -123,6 +123,9 @@ def _of_axis(axis: AxisSpan, *, last: bool, rows: bool, dense: bool) -> Iterator
         return
     if axis.stripe is not None:
         period, low, high = axis.stripe
+        if low == high:
+            yield f"{axis.name} {low} of every {period} is one lane's or one element's part: a wrong lane index, or one left out of an exchange"
+            return
         yield (
             f"{axis.name} {low}-{high} of every {period} is one warp's stripe or one fragment's: a missing __syncwarp or "
             "__syncthreads between its store and the read, or a wrong warp offset"
@@ -179,7 +182,7 @@ def _whole_rows(found: ErrorMap) -> bool:
 
 def _indices(axis: AxisSpan) -> str:
     if axis.stripe is not None:
-        return f"{axis.stripe[1]}-{axis.stripe[2]} of every {axis.stripe[0]}"
+        return f"{_range(axis.stripe[1], axis.stripe[2])} of every {axis.stripe[0]}"
     shown = [_range(low, high) for low, high in axis.ranges[:4]]
     counted = sum(high - low + 1 for low, high in axis.ranges[:4])
     more = f" and others ({axis.indices} of {axis.size})" if counted < axis.indices else ""

@@ -8,7 +8,7 @@ from pathlib import Path
 
 from gates import __version__, jsonio
 from gates.errors import GatesError
-from gates.evidence import resolve_run, utc_now
+from gates.evidence import require_outside_a_run, resolve_run, utc_now
 from gates.history import Entry, entry_of, history, in_order, newest
 from gates.report.ladders import ladders
 from gates.report.view import Page, RunView, view
@@ -24,6 +24,7 @@ def write_report(results: Path, names: Sequence[str], out: Path) -> Path:
     """
     from gates.render.report import html
 
+    require_outside_a_run(out)
     _require_writable(out)
     text = html(page_of(results, names))
     try:

@@ -47,7 +47,7 @@ def figures(
 
     ``bound`` is the error that rounding explains, element by element; ``nulls`` are null answers of the problem's own.
     A reference beyond the range of the output's format asks for the infinity that rounding makes of it.
-    Raises ProblemError where shapes differ, the reference holds NaN, or the bound is no number or negative.
+    Raises ProblemError where shapes differ, the reference holds NaN, or the bound is no number, negative or infinite.
     """
     if got.shape != want.shape:
         raise ProblemError(f"reference {name!r} has shape {tuple(want.shape)}, the output {tuple(got.shape)}")
@@ -166,6 +166,8 @@ def _checked_bound(name: str, bound: Any, want: Any) -> Any:
     bound = bound.to(torch.float64)
     if not bool((bound >= 0).all()):
         raise ProblemError(f"error_bound {name!r} is negative or NaN somewhere")
+    if bool((torch.isinf(bound) & torch.isfinite(want)).any()):
+        raise ProblemError(f"error_bound {name!r} is infinite where the reference is finite: any answer would keep it")
     return bound
 
 

@@ -107,10 +107,7 @@ class Comparison:
         """Write COMPARE.md and compare.json into a folder of ``root`` named after the sides."""
         base = self.baseline.task if self.baseline else "none"
         folder = root / f"{base}..{self.candidate.task}"
-        try:
-            folder.mkdir(parents=True, exist_ok=True)
-        except OSError as error:
-            raise GatesError(f"can't write {folder}: {error.strerror}", hint="name a writable folder with --out") from None
+        jsonio.make_folder(folder)
         jsonio.write(folder / "compare.json", records.to_json(self))
         jsonio.write_text(folder / "COMPARE.md", self.markdown())
         return folder

@@ -24,6 +24,14 @@ def write(path: Path, data: Any) -> None:
     write_text(path, dumps(data))
 
 
+def make_folder(path: Path) -> None:
+    """Make a folder for a report; raises GatesError where that can't be."""
+    try:
+        path.mkdir(parents=True, exist_ok=True)
+    except OSError as error:
+        raise GatesError(f"can't write {path}: {error.strerror}", hint="name a writable folder with --out") from None
+
+
 def write_text(path: Path, text: str) -> None:
     """Write ``text`` to ``path`` whole or not at all; raises GatesError where the disk refuses."""
     temporary = None

@@ -68,10 +68,7 @@ class Ladder:
     def write(self, root: Path, *, picture: bool) -> Path:
         """Write LADDER.md, ladder.json and, if asked, ladder.png into a folder of ``root`` named after the ends."""
         folder = root / f"{self.rungs[0].task}...{self.rungs[-1].task}"
-        try:
-            folder.mkdir(parents=True, exist_ok=True)
-        except OSError as error:
-            raise GatesError(f"can't write {folder}: {error.strerror}", hint="name a writable folder with --out") from None
+        jsonio.make_folder(folder)
         jsonio.write(folder / "ladder.json", records.to_json(self))
         jsonio.write_text(folder / "LADDER.md", self.markdown())
         if picture:

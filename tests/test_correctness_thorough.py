@@ -260,3 +260,25 @@ def test_a_run_directory_holds_the_cases_that_it_names(library: Path, tmp_path: 
     replay, _ = gate(tmp_path / "b", candidate, shapes=("small",), seeds=(0,), inputs=("tiny", "default"), limits=BOUND)
     assert _case_problems(info((0,), ("tiny", "default")), replay) == []
     assert _case_problems(info((0,), ("tiny", "equal")), replay) and _case_problems(info((0,), ()), replay)
+
+
+@pytest.mark.parametrize(("old", "new", "message"), [
+    ("2.0**-23 * size + 2.0**-149}", "size * float('inf') + float('inf')}", "infinite where the reference is finite"),
+    ('{"out": 2.0**-23 * size + 2.0**-149}', '{"oot": size}', "error_bound is about oot"),
+    ('{"copy_of_y": {"out": inputs["y"]}}', '{"copy_of_y": {"zz": inputs["y"]}}', "null_outputs 'copy_of_y' is about zz"),
+    ('{"copy_of_y": {"out": inputs["y"]}}', '{1: {"out": inputs["y"]}}', "names are text"),
+    ('"x": torch.full((shape["N"],), 1.0 + seed)', '"x": torch.ones(shape["N"], dtype=torch.float16)', "x is torch.float16"),
+])
+def test_a_fault_of_the_problem_is_told_as_such(library: Path, tmp_path: Path, old: str, new: str, message: str) -> None:
+    assert PROBLEM.count(old) == 1
+    evidence, result = gate(tmp_path, side_of(library, "honest", tmp_path, PROBLEM.replace(old, new)), limits=BOUND, inputs=("equal",), shapes=("small",), seeds=(0,))
+    assert result.status is Status.FAIL and {case.status for case in evidence.cases} == {"problem_error"}
+    assert message in evidence.cases[0].message
+
+
+@pytest.mark.parametrize("mistakes", ["1 / 0", '{"c": lambda: 1 / 0}', '{"c": lambda: exit(0)}', '{"a\\n|b": lambda: None}', "None"])
+def test_mistakes_that_fail_hide_no_fault_of_the_kernel(library: Path, tmp_path: Path, mistakes: str) -> None:
+    text = f"{PROBLEM}\ndef mistakes(inputs, shape):\n    return {mistakes}\n"
+    evidence, result = gate(tmp_path, side_of(library, "all_zeros", tmp_path, text), limits=BOUND, shapes=("small",), seeds=(0,))
+    assert result.status is Status.FAIL and {case.status for case in evidence.cases if case.shape == "small"} == {"ok"}
+    assert any(check.name == "max_abs_err" for check in result.checks if check.status is Status.FAIL)

@@ -170,7 +170,7 @@ def decide(run_directory: str, as_json: bool, junit: Path | None, sarif: Path | 
     Example: gates decide latest:stage2
     """
     from gates import jsonio
-    from gates.decide import accept_looser_terms, decide_run, write_junit, write_sarif
+    from gates.decide import accept_looser_terms, decide_run, decision_in, write_junit, write_sarif
     from gates.evidence import resolve_run
     from gates.judge.decision import EXIT_CODES
 
@@ -182,7 +182,7 @@ def decide(run_directory: str, as_json: bool, junit: Path | None, sarif: Path | 
         write_sarif(path, sarif)
     if reason is not None:  # last: nothing is accepted where something else went wrong
         accept_looser_terms(path, reason)
-        decision, why = decide_run(path)
+        decision, why = decision_in(path)
     if as_json:
         _out(jsonio.dumps({"decision": decision.value, "reason": why}), end="")
     else:

@@ -17,15 +17,16 @@ from gates.evidence import (
     RunInfo,
     Verdict,
     read_record,
-    require_outside_a_run,
     sha256,
     utc_now,
+    write_outside_runs,
 )
 from gates.judge.decision import Decision
 from gates.judging import decision_of, looser_terms
 from gates.verify import require_sound
 
 _MOST_CHARACTERS = 500
+_OUT_HINT = "name a writable file in a folder that exists"
 
 
 @dataclass(frozen=True)
@@ -40,8 +41,13 @@ class Acceptance:
 
 
 def decide_run(run: Path) -> tuple[Decision, str]:
-    """The decision over a verified run; raises GatesError where its evidence is not sound."""
+    """The decision over a run; raises GatesError where its evidence is not sound."""
     require_sound(run)
+    return decision_in(run)
+
+
+def decision_in(run: Path) -> tuple[Decision, str]:
+    """The decision over a run that was verified before."""
     verdict: Verdict = read_record(Verdict, run, "verdict.json")
     if not (run / ACCEPTANCE).is_file():
         return verdict.decision, verdict.reason
@@ -72,21 +78,13 @@ def accept_looser_terms(run: Path, reason: str) -> None:
     jsonio.write(run / ACCEPTANCE, records.to_json(record))
 
 
-def _write(out: Path, text: str) -> None:
-    require_outside_a_run(out)
-    try:
-        jsonio.write_text(out, text)
-    except GatesError as error:
-        raise GatesError(error.what, hint="name a writable file in a folder that exists") from None
-
-
 def write_junit(run: Path, out: Path) -> None:
     """Write the run's gates as JUnit XML to ``out``."""
     from gates.render.junit import junit
 
     info: RunInfo = read_record(RunInfo, run, "run.json")
     verdict: Verdict = read_record(Verdict, run, "verdict.json")
-    _write(out, junit(info.task.name, info.started, verdict.gates))
+    write_outside_runs(out, junit(info.task.name, info.started, verdict.gates), hint=_OUT_HINT)
 
 
 def write_sarif(run: Path, out: Path) -> None:
@@ -97,4 +95,4 @@ def write_sarif(run: Path, out: Path) -> None:
 
     info: RunInfo = read_record(RunInfo, run, "run.json")
     verdict: Verdict = read_record(Verdict, run, "verdict.json")
-    _write(out, sarif(info.task.name, verdict.gates, *source_places(info.task), all_codes()))
+    write_outside_runs(out, sarif(info.task.name, verdict.gates, *source_places(info.task), all_codes()), hint=_OUT_HINT)

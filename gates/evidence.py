@@ -220,6 +220,15 @@ def require_outside_a_run(out: Path) -> None:
             raise GatesError(f"{out} lies in the run directory {folder}, whose files are evidence", hint="name a file elsewhere")
 
 
+def write_outside_runs(out: Path, text: str, *, hint: str) -> None:
+    """Write a file that is no evidence; raises GatesError, with ``hint``, where the disk refuses, and inside a run directory."""
+    require_outside_a_run(out)
+    try:
+        jsonio.write_text(out, text)
+    except GatesError as error:
+        raise GatesError(error.what, hint=hint) from None
+
+
 def list_runs(folder: Path) -> list[Path]:
     """The whole runs in a task's results folder, oldest first."""
     if not folder.is_dir():

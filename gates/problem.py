@@ -82,6 +82,11 @@ def load(name: str, folder: Path) -> ModuleType:
     return module
 
 
+def is_ordinary(role: str, inputs: str) -> bool:
+    """Whether absolute limits and the baseline's errors mean something for a case: not on edge shapes and special inputs."""
+    return role != "edge" and inputs == DEFAULT_INPUTS
+
+
 def inputs_of(module: ModuleType, family: str, shape: Mapping[str, int], seed: int, device: str) -> dict[str, Any]:
     """The inputs called ``family``: those of make_inputs for "default", else those of INPUT_FAMILIES.
 

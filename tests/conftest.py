@@ -1,8 +1,9 @@
-"""Shared test set-up: GPU tests are skipped, with the reason, where there is no CUDA device."""
+"""Shared test set-up: GPU tests are skipped, with the reason, where there is no CUDA device; the library of planted kernels."""
 
 from __future__ import annotations
 
 import ctypes
+from pathlib import Path
 
 import pytest
 
@@ -24,3 +25,11 @@ def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
     for item in items:
         if "gpu" in item.keywords:
             item.add_marker(pytest.mark.skip(reason="no CUDA device"))
+
+
+@pytest.fixture(scope="module")  # some of its kernels keep state, which must not reach another file's tests
+def library(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """planted.cpp of the correctness tests, compiled."""
+    from correctness_kit import compile_planted
+
+    return compile_planted(tmp_path_factory.mktemp("planted"), "-DGUARD=0")

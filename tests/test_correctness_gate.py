@@ -6,16 +6,11 @@ import json
 from pathlib import Path
 
 import pytest
-from correctness_kit import LIMITS, compile_planted, gate, in_process, side, task_folder
+from correctness_kit import LIMITS, gate, in_process, side, task_folder
 
 from gates.errors import GatesError
 from gates.judge.correctness import CODES
 from gates.records import Status
-
-
-@pytest.fixture(scope="module")
-def library(tmp_path_factory: pytest.TempPathFactory) -> Path:
-    return compile_planted(tmp_path_factory.mktemp("planted"), "-DGUARD=0")
 
 
 @pytest.fixture(autouse=True)

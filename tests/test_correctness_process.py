@@ -8,7 +8,7 @@ from pathlib import Path
 
 import jsonschema
 import pytest
-from correctness_kit import LIMITS, compile_planted, gate, side
+from correctness_kit import LIMITS, gate, side
 
 from gates.errors import GatesError
 from gates.judge import correctness as judge
@@ -17,11 +17,6 @@ from gates.records import Status, from_json, to_json
 from gates.run.sanitizer import write_cases
 
 SCHEMA = Path(parse.__file__).parent.parent / "schemas" / "correctness.schema.json"
-
-
-@pytest.fixture(scope="module")
-def library(tmp_path_factory: pytest.TempPathFactory) -> Path:
-    return compile_planted(tmp_path_factory.mktemp("planted"), "-DGUARD=0")
 
 
 def statuses(evidence: parse.CorrectnessEvidence) -> dict[str, str]:

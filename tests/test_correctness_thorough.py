@@ -8,7 +8,7 @@ from pathlib import Path
 
 import pytest
 import torch
-from correctness_kit import LIMITS, compile_planted, gate, in_process, side, task_folder
+from correctness_kit import LIMITS, gate, in_process, side, task_folder
 
 from gates import problem as problems
 from gates.errors import GatesError
@@ -47,11 +47,6 @@ def error_bound(inputs, shape):  # two roundings to float, and one of the subnor
 def null_outputs(inputs, shape):
     return {"copy_of_y": {"out": inputs["y"]}}
 '''
-
-
-@pytest.fixture(scope="module")
-def library(tmp_path_factory: pytest.TempPathFactory) -> Path:
-    return compile_planted(tmp_path_factory.mktemp("planted"), "-DGUARD=0")
 
 
 @pytest.fixture(autouse=True)

@@ -9,7 +9,7 @@ from pathlib import Path
 
 import jsonschema
 import pytest
-from correctness_kit import cases_here, compile_planted, side
+from correctness_kit import cases_here, side
 
 from gates.judge.sanitizer import CODES, judge
 from gates.parse import sanitizer as parse
@@ -104,11 +104,6 @@ done
 """
 CLEAN = '[ $tool = racecheck ] && s="RACECHECK SUMMARY: 0 hazards displayed (0 errors, 0 warnings)" || s="ERROR SUMMARY: 0 errors"\n'
 HONEST = CLEAN + '"$@"; code=$?; printf "========= COMPUTE-SANITIZER\\n========= %s\\n" "$s" > "$log"; exit $code'
-
-
-@pytest.fixture(scope="module")
-def library(tmp_path_factory: pytest.TempPathFactory) -> Path:
-    return compile_planted(tmp_path_factory.mktemp("planted"), "-DGUARD=0")
 
 
 @pytest.fixture

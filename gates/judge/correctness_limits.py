@@ -13,7 +13,8 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from typing import Any
 
-from gates.parse.correctness import DEFAULT_INPUTS, Case
+from gates.parse.correctness import Case
+from gates.problem import is_ordinary
 from gates.records import Check, Status
 
 FIGURES = ("max_abs_err", "mean_abs_err", "bad_pct")
@@ -27,14 +28,14 @@ def limits_of(case: Case, limits: Mapping[str, Any]) -> dict[str, float]:
     Absolute limits were chosen for the task's own shapes and for ordinary inputs. Edge shapes and special
     inputs have errors of another size, so there the error bound judges alone, where the task uses it.
     """
-    if BOUND in limits and (case.role == "edge" or case.inputs != DEFAULT_INPUTS):
+    if BOUND in limits and not is_ordinary(case.role, case.inputs):
         return {BOUND: limits[BOUND]}
     return {figure: limits[figure] for figure in (*FIGURES, BOUND) if figure in limits}
 
 
 def compared(case: Case) -> bool:
     """Whether ``match_baseline`` holds for ``case``: not on edge shapes and special inputs, where the bound judges."""
-    return case.role != "edge" and case.inputs == DEFAULT_INPUTS
+    return is_ordinary(case.role, case.inputs)
 
 
 def passed_by(case: Case, limits: Mapping[str, Any]) -> str:

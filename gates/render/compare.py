@@ -110,7 +110,7 @@ def _failing_cases(comparison: Comparison, most: int = 3) -> list[str]:
 
 
 def _rows(section: Section) -> str:
-    timed = section.title in _OPEN  # there the last column is baseline / candidate - 1, as in the gate
+    timed = is_timed(section)
     return table(
         ("quantity", "unit", "baseline", "candidate", "speed-up" if timed else "change"),
         [(row.name, row.unit, cell(row.baseline), cell(row.candidate), change(row, timed)) for row in section.rows],
@@ -137,6 +137,15 @@ def change(row: Row, timed: bool) -> str:
     return f"{(two / one - 1) * 100:+.1f} %" if one else ""
 
 
+def is_timed(section: Section) -> bool:
+    """Whether the last column of a section is baseline / candidate - 1, as in the gate, and not a difference."""
+    return section.title in _OPEN
+
+
+def differing(section: Section) -> int:
+    """How many of a section's rows differ between the sides."""
+    return sum(row.baseline != row.candidate for row in section.rows)
+
+
 def _summary(section: Section) -> str:
-    changed = sum(row.baseline != row.candidate for row in section.rows)
-    return f"{section.title}: {len(section.rows)} rows, {changed} differ"
+    return f"{section.title}: {len(section.rows)} rows, {differing(section)} differ"

@@ -20,7 +20,7 @@ from gates.parse.correctness import Case, CorrectnessEvidence, OutputErrors
 from gates.parse.performance import MEASURED
 from gates.records import Check, GateResult, Status, shown
 from gates.render import charts
-from gates.render.compare import cell, change
+from gates.render.compare import cell, change, differing, is_timed
 from gates.render.history import plain
 
 if TYPE_CHECKING:
@@ -32,7 +32,6 @@ MOST_MAPS = 6
 MOST_HINTS = 8
 MOST_CHARTS = 6
 _TEMPLATES = Path(__file__).parent / "templates"
-_TIMES = "Kernel time"  # its rows show a speed-up, those of other sections a difference
 
 
 @dataclass(frozen=True)
@@ -133,10 +132,9 @@ def _cases(evidence: CorrectnessEvidence) -> Iterator[tuple[Case, OutputErrors |
 
 
 def _section(section: Section) -> dict[str, Any]:
-    timed = section.title == _TIMES
+    timed = is_timed(section)
     rows = [(row.name, row.unit, cell(row.baseline), cell(row.candidate), change(row, timed)) for row in section.rows]
-    differ = sum(row.baseline != row.candidate for row in section.rows)
-    return {"title": section.title, "rows": rows, "timed": timed, "differ": differ}
+    return {"title": section.title, "rows": rows, "timed": timed, "differ": differing(section)}
 
 
 def _setup(view: RunView) -> Iterator[tuple[str, str]]:

@@ -6,9 +6,9 @@ from collections.abc import Sequence
 from dataclasses import replace
 from pathlib import Path
 
-from gates import __version__, jsonio
+from gates import __version__
 from gates.errors import GatesError
-from gates.evidence import require_outside_a_run, resolve_run, utc_now
+from gates.evidence import require_outside_a_run, resolve_run, utc_now, write_outside_runs
 from gates.history import Entry, entry_of, history, in_order, newest
 from gates.report.ladders import ladders
 from gates.report.view import Page, RunView, view
@@ -27,10 +27,7 @@ def write_report(results: Path, names: Sequence[str], out: Path) -> Path:
     require_outside_a_run(out)
     _require_writable(out)
     text = html(page_of(results, names))
-    try:
-        jsonio.write_text(out, text)
-    except GatesError as error:
-        raise GatesError(error.what, hint="name a writable file with -o") from None
+    write_outside_runs(out, text, hint="name a writable file with -o")
     return out
 
 

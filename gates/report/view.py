@@ -8,8 +8,8 @@ from pathlib import Path
 from typing import Any
 
 from gates.compare import Comparison, compare_within
-from gates.decide import decide_run
-from gates.evidence import ACCEPTANCE, RunInfo, Verdict, read_record
+from gates.decide import decision_in
+from gates.evidence import RunInfo, Verdict, read_record
 from gates.history import Entry
 from gates.judge.decision import Decision
 from gates.judging import load_evidence
@@ -50,5 +50,4 @@ def view(run: Path) -> RunView:
     problems = tuple(verify_run(run))
     if problems:
         return RunView(run.name, info, verdict, verdict.decision, verdict.reason, problems)
-    decision, reason = decide_run(run) if (run / ACCEPTANCE).is_file() else (verdict.decision, verdict.reason)
-    return RunView(run.name, info, verdict, decision, reason, (), compare_within(run, info, verdict), load_evidence(run))
+    return RunView(run.name, info, verdict, *decision_in(run), (), compare_within(run, info, verdict), load_evidence(run))

@@ -18,7 +18,7 @@ from pathlib import Path
 from typing import Any
 
 from gates.errors import GatesError
-from gates.problem import DEFAULT_INPUTS
+from gates.problem import is_ordinary
 from gates.run import plan
 from gates.run.attempt import Attempt, ResultWriter, attempt
 
@@ -79,7 +79,7 @@ def run_correctness(
     if baseline is not None:
         if bool(baseline["emulated"]) != emulated:
             raise GatesError("candidate and baseline must both be emulated, or both run on the device")
-        once = [{**case, "orders": ["forward"], "probe": False, "plain": True} for case in raw["candidate"]["cases"] if _compared(case)]
+        once = [{**case, "orders": ["forward"], "probe": False, "plain": True} for case in raw["candidate"]["cases"] if is_ordinary(case["role"], case["inputs"])]
         raw["baseline"] = _run_side(baseline, once, {**common, "more": {}}, work, "baseline", limit_s, python)
     return raw
 
@@ -108,11 +108,6 @@ def execute(job: dict[str, Any], folder: Path) -> None:
             if lost or (time.monotonic() - started > job["budget_s"] and index + 1 < len(cases)):
                 return  # the next process goes on: a long plan must not reach the time limit of one process
         writer.write("done", cases=len(cases))
-
-
-def _compared(case: Mapping[str, Any]) -> bool:
-    """Whether the baseline runs a case too: not on special inputs or edge shapes, which are judged by the error bound."""
-    return case["role"] != "edge" and case["inputs"] == DEFAULT_INPUTS
 
 
 def _run_side(

@@ -12,7 +12,7 @@ from typing import Any
 
 import torch
 
-from gates.problem import DEFAULT_INPUTS
+from gates.problem import DEFAULT_INPUTS, is_ordinary
 from gates.run import buffers
 from gates.run.errormap import error_map
 from gates.run.launch import Launched
@@ -29,7 +29,7 @@ def with_maps(
     ``limits``: those of task.yaml on errors. ``case``: as planned; ``calls``: what its launches left.
     """
     own = limits
-    if _BOUND in limits and (case.get("inputs", DEFAULT_INPUTS) != DEFAULT_INPUTS or case.get("role") == "edge"):
+    if _BOUND in limits and not is_ordinary(case.get("role", ""), case.get("inputs", DEFAULT_INPUTS)):
         own = {_BOUND: limits[_BOUND]}
     found = []
     for output in outputs:

@@ -13,7 +13,7 @@ from typing import Any
 
 import torch
 
-from gates.run.likeness import likenesses
+from gates.run.likeness import likenesses, sub
 
 _STRAY = 0.05  # an index with fewer wrong elements than this share of the fullest index's is no part of the pattern
 _MOST_RANGES = 8
@@ -63,7 +63,7 @@ def _map(
     plain, want = got.to(torch.float64), want.to(torch.float64)
     names = list(axes) if len(axes) == got.dim() else [f"axis {i}" for i in range(got.dim())]
     chosen = [_indices(bad, axis) for axis in range(bad.dim())]
-    inside, joined = _sub(bad, chosen), _joined(bad, chosen, names)
+    inside, joined = sub(bad, chosen), _joined(bad, chosen, names)
     fewer = joined["indices"] / math.prod(len(index) for index in chosen[:-2]) if joined else 1.0
     finite = torch.isfinite(plain)
     both = bad & finite & torch.isfinite(want)
@@ -105,12 +105,6 @@ def _indices(bad: torch.Tensor, axis: int) -> torch.Tensor:
     others = [i for i in range(bad.dim()) if i != axis]
     counts = bad.sum(dim=others) if others else bad.long()
     return torch.nonzero(counts >= max(1.0, _STRAY * float(counts.max()))).reshape(-1)
-
-
-def _sub(tensor: torch.Tensor, chosen: Sequence[torch.Tensor]) -> torch.Tensor:
-    for axis, index in enumerate(chosen):
-        tensor = tensor.index_select(axis, index)
-    return tensor
 
 
 def _span(name: str, size: int, indices: list[int]) -> dict[str, Any]:

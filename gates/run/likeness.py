@@ -38,10 +38,10 @@ def likenesses(
     usable = torch.isfinite(some_got) & torch.isfinite(some_want)
     if int(usable.sum()) < 4 or int(usable.sum()) < bad.sum() / 2:
         return []
-    part_got, part_want = _sub(got, chosen), _sub(want, chosen)
+    part_got, part_want = sub(got, chosen), sub(want, chosen)
     mask = torch.isfinite(part_got) & torch.isfinite(part_want)
-    if float(_sub(bad, chosen).double().mean()) < 0.5:  # too thin for the product of indices to mean much
-        mask &= _sub(bad, chosen)
+    if float(sub(bad, chosen).double().mean()) < 0.5:  # too thin for the product of indices to mean much
+        mask &= sub(bad, chosen)
     found = list(_plain(some_got[usable], some_want[usable]))
     if not any(one["kind"] in ("zero", "constant") for one in found):
         found = [*_others(got, want, bad, others), *found]
@@ -189,7 +189,8 @@ def _reordered(got: torch.Tensor, want: torch.Tensor, bad: torch.Tensor, names: 
             return
 
 
-def _sub(tensor: torch.Tensor, chosen: Sequence[torch.Tensor]) -> torch.Tensor:
+def sub(tensor: torch.Tensor, chosen: Sequence[torch.Tensor]) -> torch.Tensor:
+    """The part of ``tensor`` at the ``chosen`` indices of each axis."""
     for axis, index in enumerate(chosen):
         tensor = tensor.index_select(axis, index)
     return tensor

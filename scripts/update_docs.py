@@ -79,7 +79,7 @@ def command_reference() -> str:
 
 
 def cpu_run(recorded: Path) -> str:
-    """What `make stage2` prints on a machine without a CUDA device, from the recorded run."""
+    """What `make stage2` prints on a machine without a CUDA device, from the recorded run in ``recorded``."""
     run = list_runs(recorded / "stage2_wmma_pv")[-1]
     shown = verdict_table(read_record(RunInfo, run, "run.json"), read_record(Verdict, run, "verdict.json"))
     return f"```text\n{shown.strip()}\nevidence: results/stage2_wmma_pv/{run.name}\nreport:   results/stage2_wmma_pv/{run.name}/COMPARE.md\n```\n"
@@ -101,6 +101,7 @@ def tried_table(recorded: Path) -> str:
 def readme(text: str, recorded: Path) -> str:
     """The README with its generated parts made anew from ``recorded``."""
     text = generated(text, "cpu run", cpu_run(recorded / "cpu"))
+    text = generated(text, "reject", cpu_run(recorded / "cpu-reject"))
     return generated(text, "results", f"{result_table(recorded / 'h100')}\n{context_table(recorded / 'h100')}")
 
 

@@ -16,6 +16,7 @@ import torch
 from correctness_kit import LIMITS, TASKS
 from test_correctness_records import raw, result
 
+from gates.evidence import portable, project_root
 from gates.judge import correctness as judge
 from gates.parse import correctness as parse
 from gates.records import Check, GateResult, Status
@@ -154,7 +155,7 @@ def test_compare_shows_three_cases_and_folds_the_rest() -> None:
     )
     comparison = SimpleNamespace(gates=(GateResult("correctness", Status.FAIL, "correctness.max_abs_err", "", checks),))
     text = "\n".join(_failing_cases(comparison))
-    assert text.startswith("## Failing cases\n") and text.count("```sh") == 3
+    assert text.startswith("## Failing cases\n\nThe commands are for the folder in which the run was started.\n") and text.count("```sh") == 3
     assert "- where: row &lt;0&gt;" in text and "<summary>2 more failing cases</summary>" in text
     assert "| small seed 4 | where: row &lt;4&gt; | python runner.py --seed 4 |" in text
     assert _failing_cases(SimpleNamespace(gates=())) == []
@@ -168,6 +169,17 @@ def test_runner_command_is_relative_and_keeps_toggles(tmp_path: Path, monkeypatc
     assert runner_command(load_task(folder, environ={})) == "python '../my tasks/saxpy_fast/runner.py'"
     task = load_task(folder, {"USE_COALESCED": "0"}, environ={})
     assert runner_command(task) == "USE_COALESCED=0 python '../my tasks/saxpy_fast/runner.py'"
+
+
+def test_the_evidence_keeps_a_command_that_leads_out_of_the_current_folder(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """A relative path ends like the absolute one, which evidence shortens."""
+    shutil.copytree(TASKS / "saxpy_fast", tmp_path / "saxpy_fast")
+    shutil.copy(TASKS / "saxpy.cu", tmp_path)
+    monkeypatch.chdir("/usr")
+    monkeypatch.setenv("HOME", str(tmp_path))
+    command = runner_command(load_task(tmp_path / "saxpy_fast", environ={}))
+    assert command.startswith("python ../") and portable(command, project_root(tmp_path)) == command
+    assert portable(f"g++ -I{tmp_path}/a", Path("/")) == "g++ -I~/a"
 
 
 def test_the_printed_command_replays_the_case_of_a_task_elsewhere(tmp_path: Path) -> None:

@@ -93,7 +93,7 @@ def _failing_cases(comparison: Comparison, most: int = 3) -> list[str]:
                 cases.setdefault(check.where, []).append(check)
     if not cases:
         return []
-    parts = ["## Failing cases\n"]
+    parts = ["## Failing cases\n", "The commands are for the folder in which the run was started.\n"]
     for where, checks in list(cases.items())[:most]:
         lines = [f"**{escape(where)}**: {escape(', '.join(check.name for check in checks))}\n"]
         lines += [f"- {escape(note)}" for check in checks for note in check.notes]

@@ -207,7 +207,7 @@ def test_failing_checks_come_with_hint_and_command(seen: RunView) -> None:
     verdict = dataclasses.replace(seen.verdict, decision=Decision.REJECT, gates=(*seen.verdict.gates[:2], result, *seen.verdict.gates[3:]))
     words = check_whole(page(dataclasses.replace(seen, verdict=verdict, decision=Decision.REJECT, reason="failed: correctness"))).words
     assert "reject stage2_wmma_pv" in words
-    assert "correctness, small seed 0 : max_abs_err 0.5, limit 0.002. look at the store gates run x --shapes small" in words
+    assert "correctness, small seed 0 : max_abs_err 0.5, limit 0.002. look at the store in the folder in which the run was started: gates run x --shapes small" in words
 
 
 def test_nothing_in_evidence_becomes_markup(seen: RunView) -> None:

@@ -82,6 +82,14 @@ def test_unwritten_elements_are_counted_exactly(library: Path, tmp_path: Path) -
     assert evidence.cases[0].unwritten == {"out": 1000 - 7 * 128}
 
 
+def test_what_was_never_written_is_called_so_and_nothing_else(library: Path, tmp_path: Path) -> None:
+    """Poison is NaN and differs from call to call, but neither a read before the write nor a race is the cause."""
+    _, result = gate(tmp_path, side(library, "unwritten_tail"), seeds=(0,), shapes=("small",), quick=False)
+    likely = [note for check in result.checks for note in check.notes if note.startswith("likely:")]
+    assert likely[0].startswith("likely: never written: 104 of 1000 elements still hold the poison of every call")
+    assert not any("race" in note or "NaN" in note for note in likely)
+
+
 def test_kernel_that_knows_the_seeds_meets_a_fresh_one(library: Path, tmp_path: Path) -> None:
     evidence, result = gate(tmp_path, side(library, "knows_seeds"), extra_seeds=(123456,))
     failed = {check.where for check in result.checks if check.status is Status.FAIL and check.where}

@@ -56,9 +56,12 @@ def elements_line(found: ErrorMap) -> str:
     )
 
 
-def causes(found: ErrorMap) -> tuple[str, ...]:
-    """At most MOST_CAUSES likely causes of the pattern, the best supported first; never empty."""
-    return tuple(list(dict.fromkeys(_all(found)))[:MOST_CAUSES]) or (_UNKNOWN,)
+def causes(found: ErrorMap, unwritten: int = 0) -> tuple[str, ...]:
+    """At most MOST_CAUSES likely causes of the pattern, the best supported first; never empty.
+
+    ``unwritten``: how many elements of the output show the poison of every call, which no arithmetic gives.
+    """
+    return tuple(list(dict.fromkeys(_all(found, unwritten)))[:MOST_CAUSES]) or (_UNKNOWN,)
 
 
 def _told_axes(found: ErrorMap) -> tuple[AxisSpan, ...]:
@@ -66,11 +69,16 @@ def _told_axes(found: ErrorMap) -> tuple[AxisSpan, ...]:
     return found.axes if found.joined is None else (found.joined, *found.axes[-2:])
 
 
-def _all(found: ErrorMap) -> Iterator[str]:
+def _all(found: ErrorMap, unwritten: int) -> Iterator[str]:
+    if unwritten:
+        yield (
+            f"never written: {unwritten} of {found.elements} elements still hold the poison of every call: a store left out, "
+            "a bounds check that leaves out too much, a grid too small"
+        )
     known = [one for one in found.likenesses if one.kind == "equals"]
     for one in known or found.likenesses:
         yield from _like(one, found)
-    if found.nonfinite * 2 > found.bad:
+    if found.nonfinite * 2 > found.bad and found.nonfinite > unwritten:  # the poison is NaN itself
         yield from _not_finite(found)
     if found.bad <= _FEW < found.elements:
         yield "very few elements: one thread's store or index, or a race for these places"

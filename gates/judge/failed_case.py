@@ -44,7 +44,8 @@ def _notes(case: Case) -> tuple[str, ...]:
         name = f"{output.name}: " if len(case.outputs) > 1 else ""
         lines.append(f"where: {name}{map_line(found)}; {found.limit}")
         lines.append(f"first: {elements_line(found)}")
-        if case.differences:
+        unwritten = case.unwritten.get(output.name, 0)
+        if case.differences > unwritten:  # else it is the poison that differs
             lines.append("likely: a race, or memory read before it is written: equal calls give different values")
-        lines += [f"likely: {cause}" for cause in causes(found)]
+        lines += [f"likely: {cause}" for cause in causes(found, unwritten)]
     return tuple(lines)

@@ -123,7 +123,7 @@ def _maps(evidence: CorrectnessEvidence) -> Iterator[Map]:
     for case, output in found[:MOST_MAPS]:
         seen = output.error_map
         assert seen is not None
-        yield Map(case.where, output.name, map_line(seen), elements_line(seen), causes(seen), _chart(charts.map_chart, seen))  # type: ignore[arg-type]
+        yield Map(case.where, output.name, map_line(seen), elements_line(seen), causes(seen, case.unwritten.get(output.name, 0)), _chart(charts.map_chart, seen))  # type: ignore[arg-type]
 
 
 def _cases(evidence: CorrectnessEvidence) -> Iterator[tuple[Case, OutputErrors | None]]:

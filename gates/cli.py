@@ -99,7 +99,8 @@ def run(task: str, profile: str, shapes: str | None, seeds: str | None, inputs: 
     if inputs is not None and thorough:
         raise GatesError("--inputs and --thorough exclude each other", hint="--inputs tries the named cases and nothing else")
     options = Options(
-        task=task, profile=profile, shapes=_list(shapes), seeds=_numbers(seeds, "--seeds"), inputs=_list(inputs) or (),
+        task=task, profile=profile, shapes=_list(shapes, "--shapes", "small,mission"), seeds=_numbers(seeds, "--seeds"),
+        inputs=_list(inputs, "--inputs", "default,zeros") or (),
         thorough=thorough, device=device,
         toggles=_toggles(toggles), results=results, build_dir=build_dir, jobs=jobs, argv=tuple(sys.argv[1:]),
     )
@@ -427,21 +428,21 @@ def _toggles(pairs: tuple[str, ...]) -> dict[str, str]:
     return values
 
 
-def _list(text: str | None) -> tuple[str, ...] | None:
+def _list(text: str | None, option: str, example: str) -> tuple[str, ...] | None:
     if text is None:
         return None
-    names = tuple(part.strip() for part in text.split(",") if part.strip())
+    names, hint = tuple(part.strip() for part in text.split(",") if part.strip()), f"e.g. {option} {example}"
     if not names:
-        raise GatesError(f"{text!r} is an empty list", hint="e.g. --shapes small,mission")
+        raise GatesError(f"{option}: {text!r} is an empty list", hint=hint)
     if len(set(names)) != len(names):
-        raise GatesError(f"{text!r} names something twice", hint="each shape or seed once")
+        raise GatesError(f"{option}: {text!r} names something twice", hint=f"each once, {hint}")
     if not text.isprintable():
-        raise GatesError(f"{text!r} is not plain text")
+        raise GatesError(f"{option}: {text!r} is not plain text", hint=hint)
     return names
 
 
 def _numbers(text: str | None, option: str) -> tuple[int, ...] | None:
-    names = _list(text)
+    names = _list(text, option, "0,1,2")
     if names is None:
         return None
     for name in names:

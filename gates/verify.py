@@ -45,10 +45,11 @@ def require_sound(run: Path) -> None:
 
 def _require(run: Path, problems: list[str]) -> None:
     if problems:
-        raise GatesError(
-            f"{run} is not sound: {problems[0]}",
-            hint=f"`gates verify {run}` names all {len(problems)} problems; run the stage again" if len(problems) > 1 else "run the stage again",
-        )
+        mend = "run the stage again"
+        if all(ACCEPTANCE in problem for problem in problems):  # the run itself is as it was
+            mend = f'delete {run / ACCEPTANCE}; to accept again: gates decide {run} --accept-policy-change "REASON"'
+        more = f"`gates verify {run}` names all {len(problems)} problems; " if len(problems) > 1 else ""
+        raise GatesError(f"{run} is not sound: {problems[0]}", hint=more + mend)
 
 
 def _check_digests(run: Path) -> list[str]:

@@ -129,6 +129,29 @@ def test_a_reviewer_accepts_with_a_reason(loosened: Path) -> None:
         accept_looser_terms(loosened, "again")
 
 
+def test_the_way_out_of_a_wrong_acceptance_is_told(loosened: Path) -> None:
+    """The evidence is sound: there is nothing to run again."""
+    accept_looser_terms(loosened, "meant")
+    for text in ('{"schema_version": 1}', "no JSON"):
+        (loosened / "acceptance.json").write_text(text)
+        with pytest.raises(GatesError) as caught:
+            decide_run(loosened)
+        assert "run the stage again" not in caught.value.hint and f"delete {loosened / 'acceptance.json'}" in caught.value.hint
+        assert f'gates decide {loosened} --accept-policy-change "REASON"' in caught.value.hint
+    (loosened / "acceptance.json").unlink()
+    accept_looser_terms(loosened, "meant")
+    assert decide_run(loosened)[0] is Decision.MERGE
+
+
+def test_what_is_accepted_is_written_into_the_run_and_nowhere_else(loosened: Path) -> None:
+    """Named by the folder that holds it, as every command takes it."""
+    kept = {path: path.read_bytes() for path in loosened.parent.rglob("*") if path.is_file()}
+    done = CliRunner().invoke(cli, ["decide", str(loosened.parent), "--accept-policy-change", "meant"], catch_exceptions=False)
+    assert done.exit_code == 0
+    assert {path for path in loosened.parent.rglob("*") if path.is_file()} - kept.keys() == {loosened / "acceptance.json"}
+    assert all(path.read_bytes() == content for path, content in kept.items())
+
+
 @pytest.mark.parametrize(("change", "problem"), [
     ({"manifest_sha256": "0" * 64}, "another run"), ({"looser": []}, "other terms"), ({"reason": 3}, "acceptance.json"), ({"more": 1}, "acceptance.json"),
 ])

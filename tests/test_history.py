@@ -92,7 +92,7 @@ def test_the_recorded_stages() -> None:
         checks = next(gate["checks"] for gate in verdict["gates"] if gate["gate"] == "performance")
         assert entry.speedup_pct == next((check["observed"] for check in checks if check["name"] == "speedup_p50"), None)
         assert entry.decision == verdict["decision"] == "merge"
-    assert {(entry.p50_us, entry.decision) for entry in entries if entry.device == "cpu"} == {(None, "hold")}
+    assert {(entry.p50_us, entry.decision) for entry in entries if entry.device == "cpu"} == {(None, "hold"), (None, "reject")}
 
 
 def test_another_layout_of_the_json_is_read_too() -> None:
@@ -177,6 +177,18 @@ def test_a_name_can_not_steer_the_terminal(tmp_path: Path) -> None:
     (run / "run.json").write_text(text.replace('"stage2_wmma_pv"', '"a\\u001b[2Jb\\u202ec\\nd"', 1))
     table = history_table(history(tmp_path))
     assert r"a\x1b[2Jb\x202ec d" in table and "\x1b" not in table
+
+
+def test_names_of_other_people_steer_no_terminal(tmp_path: Path) -> None:
+    many_runs(tmp_path, 1)
+    run = next(find_runs(tmp_path))
+    info = json.loads((run / "run.json").read_text())
+    info["task"]["name"], info["task"]["title"] = "a\x1b[2Jb", "one\r\ntwo \u202e"
+    (run / "run.json").write_text(json.dumps(info))
+    for option in ((), ("--csv",)):
+        text = CliRunner().invoke(cli, ["history", *option, "--results", str(tmp_path)], catch_exceptions=False).output
+        assert "a\\x1b[2Jb" in text and all(line.isprintable() for line in text.split("\n"))
+    assert [row["title"] for row in csv.DictReader(io.StringIO(text))] == ["one  two \\x202e"]
 
 
 def test_the_command_prints_a_table_json_and_csv(tmp_path: Path) -> None:

@@ -55,7 +55,9 @@ def test_unknown_shape_names_the_nearest(build_dir: Path) -> None:
     assert "did you mean small" in done.stderr and "Traceback" not in done.stderr
 
 
-@pytest.mark.parametrize("arguments", [["--seeds", "0,x"], ["--device", "tpu"]])
+@pytest.mark.parametrize("arguments", [
+    ["--seeds", "0,x"], ["--device", "tpu"], ["--shape", "small", "--shapes", "small,tail"], ["--seeds", "0", "--seed", "1"],
+])
 def test_wrong_usage_exits_2(arguments: list[str]) -> None:
     with pytest.raises(SystemExit) as caught:
         runner.main(str(FAST / "runner.py"), arguments)

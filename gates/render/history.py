@@ -43,8 +43,8 @@ def history_table(entries: Sequence[Entry]) -> str:
 
 
 def history_csv(entries: Sequence[Entry]) -> str:
-    """The runs as CSV with a header line, figures in full."""
-    return frame(entries).to_csv(index=False, lineterminator="\n")
+    """The runs as CSV with a header line, figures in full; text as in the table, on one line and harmless to a terminal."""
+    return frame(entries).map(lambda value: plain(value) if isinstance(value, str) else value).to_csv(index=False, lineterminator="\n")
 
 
 def history_json(entries: Sequence[Entry]) -> dict[str, Any]:

@@ -6,6 +6,7 @@
 from __future__ import annotations
 
 import fcntl
+import functools
 import glob
 import hashlib
 import os
@@ -180,15 +181,24 @@ def portable(text: str, project: Path) -> str:
 
 def read_record(cls: type, run: Path, name: str) -> Any:
     """The record in ``run/name``; GatesError where it is missing, broken, or of a newer schema."""
-    path = run / name
-    data = jsonio.read(path)
+    return _record(cls, jsonio.read_text(run / name), str(run / name))
+
+
+@functools.lru_cache(maxsize=16)  # the files of a run, which is verified, decided and shown in turn; records are frozen
+def _record(cls: type, text: str, where: str) -> Any:
+    data = jsonio.loads(text, where)
+    require_known_version(data, where)
+    return records.from_json(cls, data, where)
+
+
+def require_known_version(data: Any, where: str) -> None:
+    """Raise GatesError for evidence of a schema version that came after this tool."""
     version = data.get("schema_version") if isinstance(data, dict) else None
     if type(version) is int and version > SCHEMA_VERSION:
         raise GatesError(
-            f"{path}: schema version {version} is newer than this tool knows ({SCHEMA_VERSION})",
+            f"{where}: schema version {version} is newer than this tool knows ({SCHEMA_VERSION})",
             hint="update kernel-gates",
         )
-    return records.from_json(cls, data, str(path))
 
 
 def resolve_run(name: str, results: Path) -> Path:

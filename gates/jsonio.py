@@ -99,10 +99,15 @@ def loads(text: str, where: str) -> Any:
 
 def read(path: Path) -> Any:
     """Read a strict JSON file; raises GatesError that names the path."""
+    return loads(read_text(path), str(path))
+
+
+def read_text(path: Path) -> str:
+    """The text of a JSON file, not parsed; raises GatesError that names the path."""
     try:
         if path.stat().st_size > MAX_BYTES:
             raise GatesError(f"{path}: larger than {MAX_BYTES // 2**20} MiB")
-        return loads(path.read_text(encoding="utf-8"), str(path))
+        return path.read_text(encoding="utf-8")
     except OSError as error:
         raise GatesError(f"can't read {path}: {error.strerror}") from None
     except UnicodeDecodeError:

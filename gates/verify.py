@@ -2,19 +2,19 @@
 
 from __future__ import annotations
 
-import json
+import math
 from pathlib import Path, PurePosixPath
 from typing import Any
 
 from gates import jsonio
 from gates.errors import GatesError
-from gates.evidence import ACCEPTANCE, RunInfo, Verdict, read_record, sha256
+from gates.evidence import ACCEPTANCE, RunInfo, Verdict, read_record, require_known_version, sha256
 from gates.judge.decision import GATES
 from gates.judging import decision_of, load_evidence, looser_terms, rejudge
 from gates.problem import DEFAULT_INPUTS
 from gates.records import GateResult, Status
+from gates.schema import errors_by, schema_errors, schema_of
 
-_SCHEMAS = Path(__file__).parent / "schemas"
 _MOST_PROBLEMS = 20
 _MAX_BYTES = 512 * 2**20  # no file of a run is near it, and a digest of more takes long
 
@@ -54,7 +54,8 @@ def _require(run: Path, problems: list[str]) -> None:
 
 def _check_digests(run: Path) -> list[str]:
     data = jsonio.read(run / "manifest.json")
-    errors = _schema_errors("manifest", data)
+    require_known_version(data, "manifest.json")
+    errors = schema_errors("manifest", data)
     if errors:
         return [f"manifest.json: {error}" for error in errors]
     listed = data["sha256"]
@@ -96,11 +97,12 @@ def _check_acceptance(run: Path) -> list[str]:
 def _check_schemas(run: Path) -> list[str]:
     problems = []
     for path in sorted(run.rglob("*.json")):
-        data = jsonio.read(path)
-        errors = _schema_errors(path.stem, data)
+        data, name = jsonio.read(path), path.relative_to(run).as_posix()
+        require_known_version(data, name)
+        errors = schema_errors(path.stem, data)
         if path.name == "run.json" and not errors:
             errors = _limit_errors(data)
-        problems += [f"{path.relative_to(run).as_posix()}: {error}" for error in errors]
+        problems += [f"{name}: {error}" for error in errors]
     return problems
 
 
@@ -109,19 +111,22 @@ def _contradict(again: GateResult, recorded: GateResult) -> bool:
     seen, before = (
         {(check.name, check.where): check.observed for check in result.checks} for result in (again, recorded)
     )
-    return any(seen[key] != before[key] for key in seen.keys() & before.keys())
+    return not all(_same(seen[key], before[key]) for key in seen.keys() & before.keys())
+
+
+def _same(one: Any, other: Any) -> bool:
+    """Whether two figures are one; another machine's libraries may round the last bits otherwise."""
+    if isinstance(one, float) and isinstance(other, (int, float)):
+        return math.isclose(one, other, rel_tol=1e-9, abs_tol=1e-12)
+    return one == other
 
 
 def _limit_errors(data: Any) -> list[str]:
     """What is wrong with the limits that a run says it was judged by, after the schema of task.yaml."""
-    import jsonschema
-
-    schema = json.loads((_SCHEMAS / "task.schema.json").read_text(encoding="utf-8"))
+    schema = schema_of("task")
+    assert schema is not None
     limits = {gate: values for gate, values in data["task"]["limits"].items() if values}
-    validator = jsonschema.Draft202012Validator({"$defs": schema["$defs"], **schema["properties"]["gates"]})
-    return [
-        f"task.limits.{'.'.join(map(str, error.absolute_path))}: {error.message[:200]}" for error in validator.iter_errors(limits)
-    ]
+    return errors_by({"$defs": schema["$defs"], **schema["properties"]["gates"]}, limits, ("task", "limits"))
 
 
 def _check_consistency(run: Path) -> list[str]:
@@ -163,19 +168,6 @@ def _case_problems(info: RunInfo, evidence: Any) -> list[str]:
     if set(headline) != expected or len(headline) != len(expected) or evidence.asked != len(expected):
         return [f"correctness.json holds {len(set(headline))} headline cases, run.json asks for {len(expected)}"]
     return []
-
-
-def _schema_errors(kind: str, data: Any) -> list[str]:
-    import jsonschema
-
-    schema = _SCHEMAS / f"{kind}.schema.json"
-    if not schema.is_file():
-        return ["no such kind of evidence"]
-    validator = jsonschema.Draft202012Validator(json.loads(schema.read_text(encoding="utf-8")))
-    return [
-        f"{'.'.join(str(part) for part in error.absolute_path) or 'top'}: {error.message[:200]}"
-        for error in validator.iter_errors(data)
-    ]
 
 
 def _check_verdict(run: Path) -> list[str]:

@@ -11,7 +11,7 @@ import numpy
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
-from scipy.stats import wilcoxon
+from scipy.stats import bootstrap, wilcoxon
 
 from gates.measure import calibrate, decision
 from gates.measure.statistics import (
@@ -83,6 +83,19 @@ def test_bootstrap_agrees_with_the_exact_interval_on_a_plain_sample() -> None:
     assert all(abs(one - other) < 0.003 for one, other in zip(exact, resampled, strict=True))
     assert bootstrap_interval(sample, 0.983, 5) == resampled
     assert bootstrap_interval([0.1] * 12, 0.983, 1) == (0.1, 0.1)
+
+
+@pytest.mark.parametrize("count", [12, 24, 40])
+def test_bootstrap_is_scipys(count: int) -> None:
+    sample = [random.Random(count).gauss(0.14, 0.01) for _ in range(count)]
+
+    def centre(resampled: numpy.ndarray, axis: int) -> numpy.ndarray:
+        return numpy.apply_along_axis(hodges_lehmann, axis, resampled)
+
+    theirs = bootstrap(
+        (sample,), centre, n_resamples=1000, batch=250, confidence_level=0.983, method="percentile", random_state=numpy.random.default_rng(7),
+    ).confidence_interval
+    assert bootstrap_interval(sample, 0.983, 7) == pytest.approx((theirs.low, theirs.high), rel=1e-12)
 
 
 def test_too_few_pairs_have_no_interval() -> None:

@@ -52,7 +52,7 @@ CHANGES: list[tuple[str, Path, str, Callable[[Any], Any], str]] = [
     ("one case only", FULL, "correctness.json", lambda d: d.update(cases=d["cases"][:1], asked=1), "holds 1 headline cases, run.json asks for 6"),
     ("a seed less", FULL, "run.json", lambda d: d["task"].update(seeds=[0, 1]), "holds 6 headline cases, run.json asks for 4"),
     ("no device", FULL, "run.json", lambda d: d.update(device=None), "full profile without a device"),
-    ("no limits", FULL, "run.json", lambda d: d["task"].update(limits={}), "task.limits.: 'ptxas' is a required property"),
+    ("no limits", FULL, "run.json", lambda d: d["task"].update(limits={}), "task.limits: 'correctness' is a required property"),
     ("a limit that is text", FULL, "run.json", lambda d: d["task"]["limits"]["correctness"].update(max_abs_err="x"), "max_abs_err"),
     ("no time zone", FULL, "run.json", lambda d: d.update(started="2026-11-01T01:30:00"), "started"),
     ("negative registers", FULL, "ptxas.json", lambda d: d["kernels"][0].update(registers=-5), "registers"),

@@ -112,20 +112,15 @@ def bootstrap_interval(differences: Sequence[float], confidence: float, seed: in
 
 @functools.lru_cache(maxsize=64)  # a command may ask for the same ruling several times
 def _bootstrap(differences: tuple[float, ...], confidence: float, seed: int) -> tuple[float, float]:
-    import numpy
-    from scipy.stats import bootstrap
+    import numpy  # and not scipy.stats, whose import takes longer than all else that `gates decide` does
 
     values = numpy.asarray(differences, dtype=float)
     if numpy.ptp(values) == 0.0:
         return float(values[0]), float(values[0])
-    upper = numpy.triu_indices(len(values))
-
-    def centre(resampled: numpy.ndarray, axis: int = -1) -> numpy.ndarray:
-        moved = numpy.moveaxis(resampled, axis, -1)
-        return numpy.median((moved[..., upper[0]] + moved[..., upper[1]]) / 2.0, axis=-1)
-
-    result = bootstrap(
-        (values,), centre, n_resamples=1000, batch=250, confidence_level=confidence, method="percentile",
-        vectorized=True, random_state=numpy.random.default_rng(seed),
-    )
-    return float(result.confidence_interval.low), float(result.confidence_interval.high)
+    first, second = numpy.triu_indices(len(values))
+    generator, centres = numpy.random.default_rng(seed), list[float]()
+    for _ in range(4):  # 250 resamples at a time: all 1000 take much memory
+        drawn = values[generator.integers(0, len(values), (250, len(values)))]
+        centres += numpy.median((drawn[:, first] + drawn[:, second]) / 2.0, axis=1).tolist()
+    ordered, tail = sorted(centres), (1.0 - confidence) / 2.0
+    return quantile(ordered, tail), quantile(ordered, 1.0 - tail)

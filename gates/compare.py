@@ -13,7 +13,7 @@ from typing import Any
 
 from gates import jsonio, records
 from gates.errors import GatesError
-from gates.evidence import RunInfo, TaskInfo, Verdict, read_record
+from gates.evidence import RunInfo, TaskInfo, Verdict, read_record, require_outside_a_run
 from gates.facts.chips import chip_of, occupancy
 from gates.judge.correctness_limits import compared
 from gates.judge.decision import EXIT_CODES, Decision
@@ -111,6 +111,7 @@ class Comparison:
         jsonio.write(folder / "compare.json", records.to_json(self))
         jsonio.write_text(folder / "COMPARE.md", self.markdown())
         return folder
+        require_outside_a_run(folder)
 
 
 def compare_within(run: Path, info: RunInfo, verdict: Verdict) -> Comparison:

@@ -14,7 +14,7 @@ from pathlib import Path
 from gates import jsonio, records
 from gates.compare import speed_of
 from gates.errors import GatesError
-from gates.evidence import RunInfo, Verdict, read_record
+from gates.evidence import RunInfo, Verdict, read_record, require_outside_a_run
 from gates.judge.decision import EXIT_CODES, Decision
 from gates.judging import load_evidence
 from gates.measure.records import CANDIDATE
@@ -68,6 +68,7 @@ class Ladder:
     def write(self, root: Path, *, picture: bool) -> Path:
         """Write LADDER.md, ladder.json and, if asked, ladder.png into a folder of ``root`` named after the ends."""
         folder = root / f"{self.rungs[0].task}...{self.rungs[-1].task}"
+        require_outside_a_run(folder)
         jsonio.make_folder(folder)
         jsonio.write(folder / "ladder.json", records.to_json(self))
         jsonio.write_text(folder / "LADDER.md", self.markdown())

@@ -5,7 +5,7 @@ from __future__ import annotations
 from pathlib import Path
 
 from gates.errors import GatesError
-from gates.evidence import RunInfo, read_record
+from gates.evidence import RunInfo, read_record, require_outside_a_run
 from gates.judging import rejudge
 from gates.parse.performance import PerformanceEvidence
 from gates.render.plot import draw
@@ -14,7 +14,7 @@ from gates.render.plot import draw
 def picture_of(run: Path, out: Path | None = None) -> Path:
     """Draw the timing of ``run`` to ``out`` (``<task>-timing.png`` here if None) and return the path.
 
-    Raises GatesError for a run that timed nothing, and as ``gates.render.plot.draw`` does.
+    Raises GatesError for a run that timed nothing, for a file inside a run directory, and as ``gates.render.plot.draw`` does.
     """
     info: RunInfo = read_record(RunInfo, run, "run.json")
     result = rejudge(run, info, "performance")
@@ -22,5 +22,6 @@ def picture_of(run: Path, out: Path | None = None) -> Path:
         raise GatesError(f"{run} has no performance.json: its performance gate measured nothing", hint="a run on a CUDA device has one")
     evidence: PerformanceEvidence = read_record(PerformanceEvidence, run, "performance.json")
     path = out or Path(f"{info.task.name}-timing.png")
+    require_outside_a_run(path)
     draw(evidence, info.task.limits["performance"], result, path)
     return path

@@ -29,6 +29,7 @@ from gates.evidence import (
     Verdict,
     portable,
     project_root,
+    require_outside_a_run,
     run_label,
     utc_now,
 )
@@ -179,6 +180,7 @@ def profile_tasks(
     from gates.render.counters import counter_table
     from gates.run.ncu import run_ncu
 
+    require_outside_a_run(out / "report")
     _, _, device = choose_profile("full", 0)
     assert device is not None
     toolchain = find_toolchain()

@@ -3,16 +3,20 @@
 from __future__ import annotations
 
 import dataclasses
+import shutil
 import subprocess
 import sys
 from pathlib import Path
 
 import pytest
+from click.testing import CliRunner
 from performance_gates import LIMITS, evidence, fed
 from runs_kit import RUN
 from test_judge_command import copy_of
 
+from gates.cli import cli
 from gates.errors import GatesError
+from gates.evidence import list_runs
 from gates.judge import performance
 from gates.measure.records import Block, Series
 from gates.parse.performance import not_run
@@ -20,6 +24,9 @@ from gates.picture import picture_of
 from gates.render.plot import draw
 
 pytest.importorskip("matplotlib")
+
+RECORDED = Path(__file__).resolve().parent.parent / "results" / "recorded" / "h100"
+STAGES = [list_runs(folder)[-1] for folder in sorted(RECORDED.glob("stage*"))]
 
 
 def drawn(record, out: Path, **limits) -> str:
@@ -99,6 +106,18 @@ def test_where_it_can_not_be_written(tmp_path) -> None:
         picture_of(RUN, tmp_path / "timing.pdf")
     with pytest.raises(GatesError, match="can't write"):
         picture_of(RUN, tmp_path / "none" / "timing.png")
+
+
+@pytest.mark.parametrize("command", ["plot RUN -o RUN/x.png", "plot RUN -o RUN/baseline/x.svg", "compare RUN RUN --force --out RUN",
+                                     "compare STAGE1 RUN STAGE3 --out RUN/x", "profile stage0 --out RUN"])
+def test_no_picture_and_no_report_is_written_into_a_run(tmp_path, command) -> None:
+    run = tmp_path / "run"
+    shutil.copytree(STAGES[2], run)
+    before = sorted(run.rglob("*"))
+    words = [part.replace("RUN", str(run)).replace("STAGE1", str(STAGES[1])).replace("STAGE3", str(STAGES[3])) for part in command.split()]
+    with pytest.raises(GatesError, match="whose files are evidence"):
+        CliRunner().invoke(cli, words, catch_exceptions=False)
+    assert sorted(run.rglob("*")) == before
 
 
 def test_without_matplotlib_the_error_names_the_remedy(tmp_path, monkeypatch) -> None:

@@ -161,11 +161,31 @@ def test_a_launch_error_under_the_tool_fails(gate) -> None:
     assert (result.status, result.code) == (Status.FAIL, "sanitizer.launch_error")
 
 
-def test_warnings_are_shown_and_do_not_fail(gate) -> None:
-    body = '"$@"; [ $tool = racecheck ] && cat > $log <<EOF || echo "========= ERROR SUMMARY: 0 errors" > $log\n' + WARNING_ONLY + "EOF\nexit 0"
-    evidence, result = gate(body)
-    assert result.status is Status.PASS and "1 warning shown" in result.sentence
-    assert evidence.runs[1].findings[0].severity == "warning"
+def racecheck_says(text: str, ending: str) -> str:
+    """A stub whose other tools are clean."""
+    return ('"$@"\nif [ $tool != racecheck ]; then echo "========= ERROR SUMMARY: 0 errors" > $log; exit 0; fi\n'
+            f"cat > $log <<EOF\n{text}EOF\n{ending}")
+
+
+@pytest.mark.parametrize("code", [0, 86])  # with --error-exitcode 86, by version
+def test_warnings_are_shown_and_do_not_fail(gate, code: int) -> None:
+    evidence, result = gate(racecheck_says(WARNING_ONLY, f"exit {code}"))
+    assert result.status is Status.PASS and result.sentence.endswith("; 1 warning shown, not counted (racecheck: race at w.cu:9)")
+    assert evidence.runs[1].findings[0].severity == "warning" and evidence.tool_version == "Version 2025.3.1"
+    shown = next(check for check in result.checks if check.name == "racecheck warning: race")
+    assert (shown.status, shown.observed, shown.unit) == (Status.PASS, 1, "warnings") and "w.cu:9 in warp_sum(float *)" in shown.hint
+
+
+@pytest.mark.parametrize(("text", "ending", "status", "code"), [
+    (RACECHECK, "exit 86", Status.FAIL, "sanitizer.finding"),
+    (WARNING_ONLY, "exit 1", Status.INCONCLUSIVE, "sanitizer.exit_code"),  # not the tool's own code: something else broke
+    (WARNING_ONLY.rpartition("========= RACECHECK")[0], "exit 86", Status.NOT_RUN, "sanitizer.no_summary"),
+    ("========= RACECHECK SUMMARY: 0 hazards displayed (0 errors, 0 warnings)\n", "exit 86", Status.INCONCLUSIVE, "sanitizer.exit_code"),
+    (WARNING_ONLY.replace("0 errors", "2 errors"), "exit 86", Status.FAIL, "sanitizer.finding"),
+])
+def test_warnings_hide_nothing_else(gate, text: str, ending: str, status: Status, code: str) -> None:
+    _, result = gate(racecheck_says(text, ending))
+    assert (result.status, result.code) == (status, code), result.sentence
 
 
 def test_a_missing_tool_is_not_run_with_the_remedy(library: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:

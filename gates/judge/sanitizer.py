@@ -7,7 +7,7 @@ The smallest shape and the odd shapes: each is slow, and bounds show there.
 
 A tool passes if its summary is there and counts no error, it exited with 0, and the replay proved
 with nonce and number of launches that the kernel ran under it. Findings of severity error fail;
-warnings are shown in the sentence. A tool that is missing, does not know the device, or saw no
+warnings are shown and pass: racecheck warns of hazards that it takes for meant, and some versions exit for them as for errors. A tool that is missing, does not know the device, or saw no
 launch did not run: not_run, with the remedy; so is a sanitized replay that ended before it loaded the kernel. An error summary without the launches is not a pass.
 
 Example: memcheck: `Invalid __global__ write of size 4` at store_tile in tile.cu:88 -> fail.
@@ -20,6 +20,7 @@ from __future__ import annotations
 from collections.abc import Mapping
 from typing import Any
 
+from gates.errors import EXIT_CHECKER
 from gates.parse.sanitizer import SanitizerEvidence, SanitizerRun
 from gates.parse.sanitizer_log import Finding
 from gates.records import Check, GateResult, Status, conclude
@@ -83,15 +84,23 @@ def _run(run: SanitizerRun, mode: str) -> list[Check]:
     if not run.seen or run.launches < run.expected_launches:
         seen = f"{run.launches} of {run.expected_launches} launches proved"
         return [_check(run.tool, Status.NOT_RUN, seen, "kernel_not_seen", where)]
-    if run.returncode != 0:
+    if run.returncode != 0 and not (run.returncode == EXIT_CHECKER and run.summary_warnings):
         return [_check(run.tool, Status.INCONCLUSIVE, run.cause, "exit_code", where)]
-    return [Check(run.tool, Status.PASS, 0, 0, "findings", where)]
+    shown = [_warning(finding, where) for finding in run.findings[:_SHOWN]]
+    return [Check(run.tool, Status.PASS, 0, 0, "findings", where), *shown]
 
 
 def _finding(finding: Finding, where: str) -> Check:
+    return _check(f"{finding.tool}: {finding.kind}", Status.FAIL, finding.count, "finding", where, _told(finding))
+
+
+def _warning(finding: Finding, where: str) -> Check:
+    return Check(f"{finding.tool} warning: {finding.kind}", Status.PASS, finding.count, None, "warnings", where, hint=_told(finding))
+
+
+def _told(finding: Finding) -> str:
     place = " in ".join(part for part in (finding.where, finding.kernel) if part)
-    detail = f"{finding.message} at {place}" if place else finding.message
-    return _check(f"{finding.tool}: {finding.kind}", Status.FAIL, finding.count, "finding", where, detail)
+    return f"{finding.message} at {place}" if place else finding.message
 
 
 def _check(name: str, status: Status, observed: Any, code: str, where: str, detail: str = "") -> Check:
@@ -105,4 +114,8 @@ def _sentence(evidence: SanitizerEvidence) -> str:
     shapes = ", ".join(dict.fromkeys(shape for run in evidence.runs for shape in run.shapes))
     warnings = sum(run.summary_warnings or 0 for run in evidence.runs)
     text = f"no findings ({tools}; {shapes})"
-    return f"{text}; {warnings} warning{'s' if warnings != 1 else ''} shown, not counted" if warnings else text
+    if not warnings:
+        return text
+    first = next((finding for run in evidence.runs for finding in run.findings), None)
+    place = f" ({first.tool}: {first.kind}{f' at {first.where}' if first.where else ''})" if first else ""
+    return f"{text}; {warnings} warning{'s' if warnings != 1 else ''} shown, not counted{place}"

@@ -15,13 +15,12 @@ from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
-from gates.errors import GatesError
+from gates.errors import EXIT_CHECKER, GatesError
 from gates.run import process
 from gates.run.attempt import Attempt, attempt
 
 TOOLS = ("memcheck", "racecheck", "initcheck", "synccheck")
 ORDERS = ("forward", "reversed", "shuffled")
-ERROR_EXIT = 86  # of our own, so that it can't be taken for the program's
 _LAUNCHES = 2
 _MAX_LOG_CHARACTERS = 200_000
 # Settings of torch's allocator that make memcheck report addresses it does not know.
@@ -73,7 +72,7 @@ def run_sanitizer_emulator(
             env = {
                 **_environment(), "LD_PRELOAD": runtime,
                 # Python leaks by design; fibers switch stacks, which the use-after-return check does not follow.
-                "ASAN_OPTIONS": f"detect_leaks=0:detect_stack_use_after_return=0:exitcode={ERROR_EXIT}:log_path={log}",
+                "ASAN_OPTIONS": f"detect_leaks=0:detect_stack_use_after_return=0:exitcode={EXIT_CHECKER}:log_path={log}",
                 "UBSAN_OPTIONS": f"print_stacktrace=1:log_path={log}",
             }
             tried = _replay(side, [case], work, name, limit_s, python, order=order, env=env)
@@ -104,7 +103,7 @@ def run_sanitizer_device(
         log = work / f"{name}.report"
         log.unlink(missing_ok=True)
         prefix = [
-            tool, "--tool", name, "--error-exitcode", str(ERROR_EXIT), "--log-file", str(log), "--print-limit", "0",
+            tool, "--tool", name, "--error-exitcode", str(EXIT_CHECKER), "--log-file", str(log), "--print-limit", "0",
             "--report-api-errors", "explicit",
         ]
         if name == "memcheck":

@@ -1,3 +1,25 @@
-"""Kernel Gates: build, judge and compare CUDA kernels stage by stage."""
+"""Kernel Gates: build, judge and compare CUDA kernels stage by stage.
+
+From Python: ``gates.run``, ``gates.load``, ``gates.decide``, ``gates.compare`` (see ``gates.api`` and docs/python.md).
+"""
+
+from __future__ import annotations
+
+import importlib
+from typing import Any
 
 __version__ = "0.1.0"
+__all__ = ["GatesError", "Run", "compare", "decide", "load", "run"]
+
+
+def __getattr__(name: str) -> Any:
+    """The Python interface on first use, so that ``import gates`` costs nothing."""
+    if name in ("run", "compare", "decide"):  # modules that can be called
+        return importlib.import_module(f"gates.{name}")
+    if name in __all__:
+        return getattr(importlib.import_module("gates.api"), name)
+    raise AttributeError(f"module 'gates' has no attribute {name!r}")
+
+
+def __dir__() -> list[str]:
+    return sorted({*globals(), *__all__})

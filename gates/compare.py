@@ -6,12 +6,14 @@ A run compares its stage with the baseline that it built and measured itself (``
 
 from __future__ import annotations
 
+import sys
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
 from gates import jsonio, records
+from gates.callable_module import CallableModule
 from gates.errors import GatesError
 from gates.evidence import RunInfo, TaskInfo, Verdict, read_record, require_outside_a_run
 from gates.facts.chips import chip_of, occupancy
@@ -27,6 +29,8 @@ from gates.parse.performance import MEASURED
 from gates.parse.ptxas import PtxasEvidence, PtxasKernel
 from gates.records import GateResult
 from gates.verify import require_sound
+
+sys.modules[__name__].__class__ = CallableModule  # gates.compare(…) is gates.api.compare
 
 SCHEMA_VERSION = 1
 
@@ -107,11 +111,11 @@ class Comparison:
         """Write COMPARE.md and compare.json into a folder of ``root`` named after the sides."""
         base = self.baseline.task if self.baseline else "none"
         folder = root / f"{base}..{self.candidate.task}"
+        require_outside_a_run(folder)
         jsonio.make_folder(folder)
         jsonio.write(folder / "compare.json", records.to_json(self))
         jsonio.write_text(folder / "COMPARE.md", self.markdown())
         return folder
-        require_outside_a_run(folder)
 
 
 def compare_within(run: Path, info: RunInfo, verdict: Verdict) -> Comparison:

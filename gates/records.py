@@ -92,12 +92,20 @@ def conclude(gate: str, checks: typing.Iterable[Check], *, passed: str) -> GateR
         return GateResult(gate, Status.NOT_RUN, f"{gate}.nothing_checked", "nothing was checked")
     worst = [check for check in checks if check.status is status]
     first = worst[0]
-    place = f" ({first.where})" if first.where else ""
-    unit = f" {first.unit}" if first.unit else ""
-    limit = "" if first.limit is None else f", limit {shown(first.limit)}{unit}"
     more = f"; {len(worst) - 1} more" if len(worst) > 1 else ""
-    seen = "not observed" if first.observed is None else f"{shown(first.observed)}{unit}"
-    return GateResult(gate, status, first.code or f"{gate}.{status.value}", f"{first.name}{place}: {seen}{limit}{more}", checks)
+    return GateResult(gate, status, first.code or f"{gate}.{status.value}", f"{told(first)}{more}", checks)
+
+
+def told(check: Check) -> str:
+    """A check in words: ``max_abs_err (mission seed 2): 1.248, limit 0.002``."""
+    return f"{check.name} ({check.where}): {seen(check)}" if check.where else f"{check.name}: {seen(check)}"
+
+
+def seen(check: Check) -> str:
+    """What a check saw and what was allowed: ``168 registers/thread, limit 128 registers/thread``."""
+    unit = f" {check.unit}" if check.unit else ""
+    limit = "" if check.limit is None else f", limit {shown(check.limit)}{unit}"
+    return ("not observed" if check.observed is None else f"{shown(check.observed)}{unit}") + limit
 
 
 def shown(value: float | int | str | None, digits: int = 4) -> str:
@@ -105,7 +113,7 @@ def shown(value: float | int | str | None, digits: int = 4) -> str:
     if value is None:
         return "-"
     if isinstance(value, float):
-        return f"{value:.{digits}g}" if abs(value) < 10**digits else f"{value:.0f}"
+        return f"{value:.0f}" if 10**digits <= abs(value) < 1e15 else f"{value:.{digits}g}"
     return str(value)
 
 

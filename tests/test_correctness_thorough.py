@@ -11,10 +11,11 @@ import torch
 from correctness_kit import LIMITS, gate, in_process, side, task_folder
 
 from gates import problem as problems
+from gates.byhand import _findings
 from gates.errors import GatesError
 from gates.judge.correctness import judge
 from gates.parse import correctness as parse
-from gates.records import Status, from_json, to_json
+from gates.records import Status, from_json, shown, to_json
 from gates.run.accuracy import ProblemError, figures
 
 BOUND = {**LIMITS, "max_err_over_bound": 1.0}
@@ -151,6 +152,18 @@ def test_a_replay_tries_the_named_cases_and_nothing_else(library: Path, tmp_path
     assert result.status is Status.PASS and result.sentence == "4/4 cases"
     evidence, result = gate(tmp_path / "c", candidate, shapes=("n33",), seeds=(0,), inputs=("zeros",), limits=BOUND)
     assert result.status is Status.INCONCLUSIVE and result.code == "correctness.too_weak"
+    assert result.sentence == "cases (n33 seed 0 inputs zeros: zeros of out): all weak, so none counts"
+    assert [text for text in _findings(result) if text.startswith("cases (n33 seed 0 inputs zeros: zeros of out): a null answer keeps all limits")]
+    assert [check.name for check in result.checks].count("cases") == 1
+
+
+def test_an_error_where_the_bound_is_0_is_told_in_words(library: Path, tmp_path: Path) -> None:
+    """No ratio is, and the number that stands for it has 309 digits."""
+    text = PROBLEM.replace("return {\"out\": 2.0**-23 * size + 2.0**-149}", "return {\"out\": 0 * size}")
+    _, result = gate(tmp_path / "w", side_of(library, "honest", tmp_path, text), shapes=("small",), seeds=(0,), limits=BOUND)
+    assert result.status is Status.FAIL
+    assert result.sentence.startswith("max_err_over_bound (small seed 0): wrong where the bound is 0, limit 1"), result.sentence
+    assert shown(1.797e308) == "1.797e+308" and shown(123456789.0) == "123456789"
 
 
 def test_unknown_and_repeated_names_are_refused(library: Path, tmp_path: Path) -> None:

@@ -197,7 +197,7 @@ def test_junit_counts_each_gate_once() -> None:
     cases = {case.get("name"): [child.tag for child in case] for case in suite}
     assert cases == {"ptxas": ["failure"], "sass": ["system-out"], "correctness": ["error"], "sanitizer": ["failure"],
                      "performance": ["skipped"], "ncu": ["skipped"]}
-    assert "registers: 200, limit 128 (sdpa::sdpa_fp8_kernel sm_90). shorten <live> ranges" in (suite[0][0].text or "")
+    assert "registers (sdpa::sdpa_fp8_kernel sm_90): 200 registers/thread, limit 128 registers/thread. shorten <live> ranges" in (suite[0][0].text or "")
 
 
 def test_sarif_names_source_lines() -> None:

@@ -55,20 +55,20 @@ def judge(
     per_case = [(case, with_story(_case(case, evidence, limits, others), case, evidence)) for case in evidence.cases]
     checks += _merge(check for _, found in per_case for check in found)
     checks += _seeds(evidence.cases)
-    checks += weak_check(evidence.cases, limits)
+    checks += (told := weak_check(evidence.cases, limits))
     weak = {case.key for case in evidence.cases if is_weak(case, limits)}
     counted = [(case, found) for case, found in per_case if (evidence.replay or case.role == "headline") and case.key not in weak]
     good = sum(all(check.status is Status.PASS for check in found) for _, found in counted)
     asked = evidence.asked - (len(weak) if evidence.replay else 0)
     if not asked:
-        checks.append(_inconclusive("too_weak", "cases", 0, ""))
+        checks.append(_inconclusive("too_weak", "cases", "all weak, so none counts", told[0].where, told[0].hint))
     whole = f"{asked}/{asked}"
     lost = any(check.status is Status.INCONCLUSIVE for check in checks) and not any(
         check.status is Status.FAIL for check in checks
     )
-    if good == asked:
+    if asked and good == asked:
         checks.append(Check("cases", Status.PASS, whole, whole, ""))
-    else:
+    elif asked:
         status = Status.INCONCLUSIVE if lost else Status.FAIL
         checks.append(Check("cases", status, f"{good}/{asked}", whole, "", code="correctness.cases"))
     return conclude("correctness", checks, passed=_sentence(evidence, limits, whole, weak))
@@ -100,6 +100,8 @@ def _case(case: Case, evidence: CorrectnessEvidence, limits: Mapping[str, Any], 
         checks.append(_fail("launch_error", "launch", refused.error, None, case.where, refused.kernel))
     if evidence.emulated and not case.launch_count:
         checks.append(_fail("no_launch", "launches", 0, None, case.where))
+    if case.check:
+        checks.append(_fail("check", "check", case.check, None, case.where))
     own = limits_of(case, limits)
     errors = _errors(case, case.outputs, own, "", lambda figure: figure)
     checks += errors
@@ -127,7 +129,8 @@ def _errors(
             checks.append(_inconclusive("no_bound", prefix + figure, None, case.where))
         elif value is None or not (value <= limit):
             place = _bound_place(worst) if figure == BOUND else _place(worst)
-            checks.append(_fail(code(figure), prefix + figure, value, limit, case.where, place, unit))
+            seen = "wrong where the bound is 0" if figure == BOUND and worst.bound_at == 0 else value  # no ratio says it
+            checks.append(_fail(code(figure), prefix + figure, seen, limit, case.where, place, unit))
         else:
             checks.append(Check(prefix + figure, Status.PASS, value, limit, unit, case.where))
     if not checks:
@@ -237,8 +240,9 @@ def _bound_place(output: OutputErrors) -> str:
     return f"{output.name}[{index}] is off by {_text(output.bound_error)}, rounding explains {_text(output.bound_at)}"
 
 
-def _inconclusive(code: str, name: str, observed: Any, where: str) -> Check:
-    return Check(name, Status.INCONCLUSIVE, observed, None, "", where, f"correctness.{code}", CODES[f"correctness.{code}"])
+def _inconclusive(code: str, name: str, observed: Any, where: str, detail: str = "") -> Check:
+    text = CODES[f"correctness.{code}"]
+    return Check(name, Status.INCONCLUSIVE, observed, None, "", where, f"correctness.{code}", f"{detail}. {text}" if detail else text)
 
 
 def _sentence(evidence: CorrectnessEvidence, limits: Mapping[str, Any], whole: str, weak: set[Any]) -> str:

@@ -7,7 +7,7 @@ import time
 from types import TracebackType
 
 from gates.evidence import RunInfo, Verdict
-from gates.records import Check, GateResult, Status, shown
+from gates.records import Check, GateResult, Status, seen
 
 MARKS = {
     Status.PASS: "pass", Status.FAIL: "FAIL", Status.INCONCLUSIVE: "inconclusive",
@@ -116,9 +116,7 @@ def story(check: Check) -> list[str]:
 
 
 def _shown_check(check: Check) -> str:
-    unit = f" {check.unit}" if check.unit else ""
-    limit = "" if check.limit is None else f", limit {shown(check.limit)}{unit}"
-    return f"{check.name} {shown(check.observed)}{unit}{limit}" + (f" at {check.where}" if check.where else "")
+    return f"{check.name} {seen(check)}" + (f" at {check.where}" if check.where else "")
 
 
 def _elsewhere(checks: list[Check]) -> str:

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 from xml.etree import ElementTree
 
-from gates.records import Check, GateResult, Status, shown
+from gates.records import Check, GateResult, Status, told
 
 _TAGS = {Status.FAIL: "failure", Status.INCONCLUSIVE: "error", Status.NOT_RUN: "skipped", Status.NOT_APPLICABLE: "skipped"}
 
@@ -30,9 +30,7 @@ def junit(task: str, started: str, gates: Sequence[GateResult]) -> str:
 
 
 def _line(check: Check) -> str:
-    limit = f", limit {shown(check.limit)}" if check.limit is not None else ""
-    where = f" ({check.where})" if check.where else ""
-    return f"{check.name}: {shown(check.observed)}{limit}{where}" + (f". {check.hint}" if check.hint else "")
+    return told(check) + (f". {check.hint}" if check.hint else "")
 
 
 def _plain(text: str) -> str:

@@ -18,7 +18,7 @@ from gates.errors import GatesError
 from gates.judge.causes import causes, elements_line, map_line
 from gates.parse.correctness import Case, CorrectnessEvidence, OutputErrors
 from gates.parse.performance import MEASURED
-from gates.records import Check, GateResult, Status, shown
+from gates.records import GateResult, Status, seen, shown
 from gates.render import charts
 from gates.render.compare import cell, change, differing, is_timed
 from gates.render.history import plain
@@ -106,16 +106,9 @@ def _hints(gates: Sequence[GateResult]) -> list[Hint]:
     for result in gates:
         for check in result.checks:
             if check.status in (Status.FAIL, Status.INCONCLUSIVE):
-                hint = Hint(result.gate, check.where, _seen(check), check.hint, check.reproduce)
+                hint = Hint(result.gate, check.where, f"{check.name} {seen(check)}", check.hint, check.reproduce)
                 found.setdefault((result.gate, check.code, check.hint), hint)
     return list(found.values())[:MOST_HINTS]
-
-
-def _seen(check: Check) -> str:
-    unit = f" {check.unit}" if check.unit else ""
-    limit = "" if check.limit is None else f", limit {shown(check.limit)}{unit}"
-    seen = "not observed" if check.observed is None else f"{shown(check.observed)}{unit}"
-    return f"{check.name} {seen}{limit}"
 
 
 def _maps(evidence: CorrectnessEvidence) -> Iterator[Map]:

@@ -7,7 +7,7 @@ from collections.abc import Iterator, Mapping, Sequence
 from typing import Any
 
 from gates import __version__, jsonio
-from gates.records import Check, GateResult, Status, shown
+from gates.records import Check, GateResult, Status, told
 
 _LEVELS = {Status.FAIL: "error", Status.INCONCLUSIVE: "warning", Status.NOT_RUN: "note"}
 _LINE = re.compile(r"([\w.+-]+\.(?:cu|cuh|h|hpp)):(\d{1,7})\b")
@@ -42,10 +42,7 @@ def _open(gates: Sequence[GateResult]) -> Iterator[tuple[GateResult, Check]]:
 
 
 def _result(task: str, result: GateResult, check: Check, kernels: Mapping[str, Place], files: Mapping[str, str]) -> dict[str, Any]:
-    seen = f": {shown(check.observed)}" + (f" {check.unit}" if check.unit else "") if check.observed is not None else ""
-    limit = f", limit {shown(check.limit)}" if check.limit is not None else ""
-    what = f"{check.name}{f' of {check.where}' if check.where else ''}{seen}{limit}. " if check.name else ""
-    text = f"{task}, {result.gate}: {what}{check.hint}"
+    text = f"{task}, {result.gate}: {f'{told(check)}. ' if check.name else ''}{check.hint}"
     found: dict[str, Any] = {"ruleId": check.code or result.code, "level": _LEVELS[check.status], "message": {"text": text}}
     if place := _place(check, kernels, files):
         path, line = place

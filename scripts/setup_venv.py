@@ -1,5 +1,7 @@
 """Make the virtual environment that `make` uses, with pinned versions; do nothing when it is up to date.
 
+An environment that was begun here and not finished is made anew: what a killed pip leaves may look installed.
+
 Runs on a bare Python 3.10 to 3.13. The CUDA compiler and disassembler are installed from their
 wheels only where the machine has none; what is installed, and why, is printed.
 
@@ -17,6 +19,7 @@ import sys
 from pathlib import Path
 
 ROOT = Path(__file__).resolve().parent.parent
+UNFINISHED = "unfinished"  # in the stamp of an environment that is being made
 
 
 def main() -> int:
@@ -36,6 +39,7 @@ def main() -> int:
     say("torch, click, pandas and the other libraries: needed by every run")
     for extra, reason in extras.items():
         say(f"extra '{extra}': {reason}")
+    begin(venv, stamp)
     names = ",".join(["dev", *extras])
     pip = [str(venv / "bin" / "python"), "-m", "pip", "--disable-pip-version-check"]
     steps = [
@@ -45,10 +49,26 @@ def main() -> int:
     ]
     for step in steps:
         if subprocess.run(step, stdout=sys.stderr).returncode != 0:
-            return fail(f"`{' '.join(step)}` failed", "see the lines above; a second `make setup` goes on where this ended")
+            return fail(f"`{' '.join(step)}` failed", "see the lines above; then run `make setup` again")
     stamp.write_text(want, encoding="utf-8")
     say("done")
     return 0
+
+
+def begin(venv: Path, stamp: Path) -> None:
+    """Mark a new environment as unfinished, and empty one that carries the mark; one made by someone else is never emptied."""
+    if stamp.is_file() and stamp.read_text(encoding="utf-8") == UNFINISHED:
+        say(f"{venv} was not finished; making it anew")
+        for path in venv.iterdir():
+            if path.is_dir() and not path.is_symlink():
+                shutil.rmtree(path)
+            elif path != stamp:  # the mark is kept until the end
+                path.unlink()
+    elif not venv.exists():
+        venv.mkdir(parents=True)
+        stamp.write_text(UNFINISHED, encoding="utf-8")
+    else:
+        stamp.unlink(missing_ok=True)  # an update that is stopped is not taken for what was there before
 
 
 def wanted_extras() -> dict[str, str]:

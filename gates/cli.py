@@ -276,20 +276,22 @@ def report(run_directories: tuple[str, ...], everything: bool, out: Path, result
 @click.argument("run_directories", nargs=-1, required=True)
 @RESULTS
 def verify(run_directories: tuple[str, ...], results: Path) -> None:
-    """Check run directories: digests, schemas, and that the decision follows from the evidence.
+    """Check run directories: digests, schemas, counts, and that the decision follows from the evidence.
+
+    A note says where this checkout's stage or problem is no longer what the run judged; that is no fault of the run.
 
     Example: gates verify latest:stage2
     """
     from gates.evidence import resolve_run
-    from gates.verify import verify_run
+    from gates.verify import checkout_notes, verify_run
 
     broken = False
     for name in run_directories:
         run_directory = resolve_run(name, results)
         problems = verify_run(run_directory)
         _out(f"{_short(run_directory)}: {'sound' if not problems else 'not sound'}")
-        for problem in problems:
-            _out(f"  {problem}")
+        for text in problems or (f"note: {note}" for note in checkout_notes(run_directory)):
+            _out(f"  {text}")
         broken = broken or bool(problems)
     sys.exit(EXIT_USAGE if broken else 0)
 

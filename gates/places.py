@@ -1,4 +1,4 @@
-"""Where in this checkout the kernels of a recorded task are defined."""
+"""A recorded task in this checkout: where its kernels are defined, and whether it is still what was judged."""
 
 from __future__ import annotations
 
@@ -15,15 +15,38 @@ def source_places(info: TaskInfo) -> tuple[dict[str, tuple[str, int]], dict[str,
 
     Only the stage that was judged counts: its lines are those of a checkout with the same digest.
     """
-    try:
-        task = find_task(info.name, {name: str(value) for name, value in info.toggles.items()})
-        if task.digest() != info.digest:
-            return {}, {}
-    except GatesError:
+    task = _task_here(info)
+    if task is None or task.digest() != info.digest:
         return {}, {}
     root = project_root(task.folder)
     files = {path.name: _relative(path, root) for path in task.files() if path.suffix in (".cu", ".cuh", ".h", ".hpp")}
     return {name: place for name in task.kernels if (place := _definition(task, name, root))}, files
+
+
+def changed_since(*infos: TaskInfo | None) -> list[str]:
+    """What this checkout has otherwise than the run that judged these stages, one sentence each; no fault of the run."""
+    notes, problems = list[str](), dict[str, None]()
+    for info in infos:
+        task = _task_here(info) if info else None
+        if info is None:
+            continue
+        if task is None:
+            notes.append(f"this checkout has no {info.name} to compare with")
+        elif task.digest() != info.digest:
+            notes.append(f"{info.name} has changed in this checkout since: its files' digest was {info.digest[:12]} and is {task.digest()[:12]}")
+            if None not in (info.problem_sha256, task.problem_sha256()) and info.problem_sha256 != task.problem_sha256():
+                problems[f"the problem {info.problem} has changed in this checkout since"] = None
+    return [*notes, *problems]
+
+
+def _task_here(info: TaskInfo) -> Task | None:
+    """The task of that name here, with the toggles that were in force; None where there is none that can be read."""
+    if "/" in info.name:  # a name in evidence leads to no other folder
+        return None
+    try:
+        return find_task(info.name, {name: str(value) for name, value in info.toggles.items()})
+    except GatesError:
+        return None
 
 
 def _definition(task: Task, kernel: str, root: Path) -> tuple[str, int] | None:

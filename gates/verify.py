@@ -1,16 +1,19 @@
-"""Check a run directory from its files alone: digests, schemas, and that the decision follows."""
+"""Check a run directory from its files alone: digests, schemas, counts that add up, and that the decision follows."""
 
 from __future__ import annotations
 
 import math
+from collections.abc import Mapping
 from pathlib import Path, PurePosixPath
 from typing import Any
 
 from gates import jsonio
+from gates.counts import contradictions
 from gates.errors import GatesError
 from gates.evidence import ACCEPTANCE, RunInfo, Verdict, read_record, require_known_version, sha256
 from gates.judge.decision import GATES
 from gates.judging import decision_of, load_evidence, looser_terms, rejudge
+from gates.places import changed_since
 from gates.problem import DEFAULT_INPUTS
 from gates.records import GateResult, Status
 from gates.schema import errors_by, schema_errors, schema_of
@@ -26,6 +29,12 @@ def verify_run(run: Path) -> list[str]:
     except GatesError as error:
         problems = [error.what]
     return problems[:_MOST_PROBLEMS]
+
+
+def checkout_notes(run: Path) -> list[str]:
+    """What of a sound run's stages this checkout has otherwise by now, one sentence each."""
+    info: RunInfo = read_record(RunInfo, run, "run.json")
+    return changed_since(info.task, info.baseline)
 
 
 def file_problems(run: Path) -> list[str]:
@@ -153,7 +162,19 @@ def _check_consistency(run: Path) -> list[str]:
         found += _case_problems(info, evidence["correctness"])
     if info.profile == "full" and info.device is None:
         wrong("run.json says full profile without a device")
+    for folder, built in (("", task), ("baseline/", info.baseline)):
+        path = run / folder / "build.json"
+        if built and path.is_file():
+            build = jsonio.read(path)
+            if (build["task"], build["toggles"]) != (built.name, built.toggles):
+                wrong(f"{folder}build.json is of {build['task']} with {_toggles(build['toggles'])}, run.json names {built.name} with {_toggles(built.toggles)}")
+    found += contradictions(evidence)
+    found += (f"baseline/{text}" for text in contradictions(load_evidence(run / "baseline")))
     return found
+
+
+def _toggles(values: Mapping[str, int]) -> str:
+    return ", ".join(f"{name}={value}" for name, value in values.items()) or "no toggles"
 
 
 def _case_problems(info: RunInfo, evidence: Any) -> list[str]:

@@ -3,21 +3,27 @@
 from __future__ import annotations
 
 import json
+import math
 import os
 import shutil
 import subprocess
 import sys
 from collections.abc import Callable
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
 import pytest
-from test_pipeline import sign
+from click.testing import CliRunner
+from runs_kit import sign
 
+from gates.cli import cli
 from gates.compare import compare_runs
 from gates.decide import decide_run
 from gates.errors import GatesError
-from gates.evidence import list_runs
+from gates.evidence import RunInfo, list_runs, read_record
+from gates.places import changed_since
+from gates.task import find_task
 from gates.verify import verify_run
 
 ROOT = Path(__file__).resolve().parent.parent
@@ -43,6 +49,8 @@ def declare(data: dict, *gates: str) -> None:
     data.update(decision="merge", reason="every gate passed or is declared not applicable")
 
 
+FINDING = {"tool": "memcheck", "kind": "write", "severity": "error", "kernel": "k", "where": "", "message": "out of bounds", "count": 1}
+
 CHANGES: list[tuple[str, Path, str, Callable[[Any], Any], str]] = [
     ("gates declared away", CPU, "verdict.json", lambda d: declare(d, "performance", "ncu"), "there is no evidence of it"),
     ("a failed gate declared away", FULL, "verdict.json", lambda d: declare(d, "correctness"), "verdict.json says correctness: not_applicable"),
@@ -58,6 +66,14 @@ CHANGES: list[tuple[str, Path, str, Callable[[Any], Any], str]] = [
     ("negative registers", FULL, "ptxas.json", lambda d: d["kernels"][0].update(registers=-5), "registers"),
     ("a larger error", FULL, "correctness.json", lambda d: d["cases"][0]["outputs"][0].update(max_abs_err=9.0), "correctness: pass"),
     ("a number out of range", FULL, "correctness.json", lambda d: d["cases"][0].update(launch_count=10**400), "out of range"),
+    ("more tensor instructions than instructions", FULL, "sass.json", lambda d: d["functions"][0]["classes"].update(tensor=10**6), "counted by kind"),
+    ("more bad elements than elements", FULL, "correctness.json", lambda d: d["cases"][0]["outputs"][0].update(nonfinite=10**9), "are not finite, it has"),
+    ("a mean above the largest", FULL, "correctness.json", lambda d: d["cases"][0]["outputs"][0].update(mean_abs_err=0.0019), "larger than the largest"),
+    ("a case twice", FULL, "correctness.json", lambda d: d["baseline_cases"].append(d["baseline_cases"][0]), "a baseline case stands twice"),
+    ("a finding that no summary counts", FULL, "sanitizer.json", lambda d: d["runs"][0]["findings"].append(FINDING), "tells of 1 errors and counts 0"),
+    ("a p50 that its samples do not give", FULL, "performance.json", lambda d: d["figures"]["cold"]["candidate"].update(p50_us=7.5), "is 7.5, its samples give"),
+    ("built with other toggles", FULL, "build.json", lambda d: d["toggles"].update(USE_WMMA_PV=0), "build.json is of stage2_wmma_pv with USE_WMMA_QK=1, USE_WMMA_PV=0"),
+    ("a newer version", FULL, "ptxas.json", lambda d: d.update(schema_version=2), "ptxas.json: schema version 2 is newer than this tool knows (1)"),
     ("half a character", FULL, "run.json", lambda d: d["task"].update(title="\ud800"), "not Unicode"),
 ]
 
@@ -100,6 +116,45 @@ def test_what_is_no_file_of_ours(tmp_path: Path, make: Callable[[Path], None]) -
     shutil.copytree(CPU, target)
     make(target / "extra.bin")
     assert any("extra.bin" in problem for problem in verify_run(target))
+
+
+def test_a_checkout_that_moved_on_is_noted_and_no_fault(tmp_path: Path) -> None:
+    target = edited(tmp_path, CPU, "run.json", lambda d: d["task"].update(digest="0" * 64, problem_sha256="1" * 64))
+    done = CliRunner().invoke(cli, ["verify", str(target)])
+    assert done.exit_code == 0 and ": sound\n  note: stage2_wmma_pv has changed in this checkout since" in done.output
+    assert "note: the problem tasks.problems.sdpa_fp8 has changed in this checkout since" in done.output
+
+
+def test_what_changed_in_a_checkout(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    shutil.copytree(ROOT / "tests" / "tasks", tmp_path / "tasks")
+    monkeypatch.chdir(tmp_path)
+    task = find_task("saxpy_fast")
+    info = replace(
+        read_record(RunInfo, CPU, "run.json").task,
+        name=task.name, digest=task.digest(), toggles=dict(task.toggles), problem=task.problem, problem_sha256=task.problem_sha256(),
+    )
+    assert changed_since(info, None) == []
+    with task.sources[0].open("a") as file:
+        file.write("// later\n")
+    assert [text.partition(":")[0] for text in changed_since(info, None)] == ["saxpy_fast has changed in this checkout since"]
+    with task.problem_file().open("a") as file:
+        file.write("# later\n")
+    assert changed_since(info, info)[-1] == f"the problem {task.problem} has changed in this checkout since"
+    for name in ("nobody", "../tasks/saxpy_fast"):
+        assert changed_since(replace(info, name=name)) == [f"this checkout has no {name} to compare with"]
+
+
+def test_a_figure_of_another_machine_may_differ_in_its_last_bits(tmp_path: Path) -> None:
+    def nudge(data: dict) -> None:
+        check = next(check for result in data["gates"] for check in result["checks"] if isinstance(check["observed"], float) and check["observed"] > 0)
+        check["observed"] = math.nextafter(check["observed"], 0.0)
+
+    assert verify_run(edited(tmp_path, FULL, "verdict.json", nudge)) == []
+
+
+@pytest.mark.parametrize("run", [path.parent for path in sorted(RECORDED.rglob("run.json"))], ids=lambda run: f"{run.parts[-3]}-{run.parts[-2]}")
+def test_every_recorded_run_is_sound(run: Path) -> None:
+    assert verify_run(run) == []
 
 
 def test_a_closed_pipe_changes_no_exit_code() -> None:

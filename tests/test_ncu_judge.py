@@ -143,3 +143,9 @@ def test_evidence_round_trip_and_schema() -> None:
         assert records.from_json(NcuEvidence, data, "ncu.json") == record
         with pytest.raises(jsonschema.ValidationError):
             jsonschema.validate({**data, "schema_version": 2}, schema)
+
+
+def test_ratios_of_several_kernels_are_weighted_by_duration_and_counts_added() -> None:
+    found = side("new", {"stall_barrier": 2.0, "local_loads": 1, "duration_ns": 3000}, {"stall_barrier": 6.0, "local_loads": 2, "duration_ns": 1000})
+    assert ncu.value(found, "stall_barrier") == (3.0, "") and ncu.value(found, "local_loads") == (3, "")
+    assert [name for name, metric in METRICS.items() if not metric.adds and metric.unit != "%"] == [name for name in METRICS if name.startswith("stall_")]

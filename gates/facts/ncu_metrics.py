@@ -15,6 +15,7 @@ _V2_SINCE = (2025, 3)  # Nsight Compute of CUDA 13.0: sm_89 lists the tensor met
 _ACTIVE = ".avg.pct_of_peak_sustained_active"
 _ELAPSED = ".avg.pct_of_peak_sustained_elapsed"
 _SUM = ".sum"
+_RATIO = ".ratio"
 
 
 @dataclass(frozen=True)
@@ -34,6 +35,16 @@ class Metric:
     other: Mapping[str, str | None] = field(default_factory=dict)
     v2: bool = False
     parts: tuple[tuple[str, ...], tuple[str, ...]] | None = None
+
+    @property
+    def adds(self) -> bool:
+        """Whether the values of several kernels add up; shares and ratios are weighted by duration instead."""
+        return self.suffix == _SUM
+
+
+def _stall(name: str, reason: str, what: str) -> Metric:
+    """Warps that wait for one reason whenever an instruction is issued (Nsight Compute's section WarpStateStats)."""
+    return Metric(f"stall_{name}", f"warps waiting for {what} at each issue", "warp", f"smsp__average_warps_issue_stalled_{reason}_per_issue_active", _RATIO)
 
 
 _SHARED = "l1tex__data_bank_conflicts_pipe_lsu_mem_shared"
@@ -63,6 +74,12 @@ _TABLE = (
     Metric("local_stores", "local-memory stores", "inst", "smsp__inst_executed_op_local_st"),
     Metric("occupancy", "warps active", "%", "sm__warps_active", _ACTIVE),
     Metric("duration_ns", "kernel duration under the profiler, never a speed verdict", "nsecond", "gpu__time_duration"),
+    _stall("global_memory", "long_scoreboard", "global or local memory"),
+    _stall("shared_memory", "short_scoreboard", "shared memory or special functions"),
+    _stall("memory_queue", "mio_throttle", "a place in the queue of shared memory and special functions"),
+    _stall("barrier", "barrier", "other warps at a barrier"),
+    _stall("math_pipe", "math_pipe_throttle", "an arithmetic pipe"),
+    _stall("latency", "wait", "an instruction's fixed latency"),
     # Conflict counts grow with the work, so the judge looks at wavefronts over those that would do without a
     # conflict: 1 is conflict-free. Wavefronts over instructions would call 16-byte accesses conflicts, which need
     # four wavefronts, and smsp__inst_executed_op_shared_ld does not count ldmatrix while its wavefronts are counted.

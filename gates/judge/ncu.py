@@ -1,7 +1,7 @@
 """ncu: do the hardware counters show what the stage claims, and did nothing else get worse?
 
 What is judged, on the counters of one launch of the stage (all its kernels together: counts are
-summed, percentages weighted by duration):
+summed, percentages and ratios weighted by duration):
 
 - ``rises: [tensor_pipe]``: strictly higher than the baseline's, profiled in the same run.
 - ``steady: {dram_bytes_pct: 10}``: not more than 10 % above the baseline's. A value at or below a small
@@ -94,7 +94,7 @@ def value(side: ProfiledSide, name: str) -> tuple[float | None, str]:
         if counter is None or counter.value is None:
             return None, counter.reason if counter else "not in the evidence"
         values.append(counter.value)
-    if metric.unit != "%":
+    if metric.adds:
         return sum(values), ""
     if len(values) == 1:
         return values[0], ""

@@ -111,6 +111,8 @@ def load_task(
         raise GatesError(f"{path}:{lines[('name',)]}: name is {data['name']!r}, but the folder is {folder.name!r}")
     changed = _overrides(data.get("toggles", {}), overrides or {}, os.environ if environ is None else environ, path)
     sources = tuple(_find_source(name, folder, path, lines[("sources", i)]) for i, name in enumerate(data["sources"]))
+    if "baseline" in data:
+        _sibling(data["baseline"], folder, f"{path}:{lines[('baseline',)]}")
     optional = {key: data[key] for key in ("baseline", "not_applicable", "time_limit_s") if key in data}
     return Task(
         name=data["name"], title=data["title"], folder=folder, problem=data["problem"], sources=sources,
@@ -126,7 +128,7 @@ def load_baseline(task: Task) -> Task | None:
     current, seen = task, [task.folder]
     first: Task | None = None
     while current.baseline is not None:
-        folder = _sibling(current)
+        folder = _sibling(current.baseline, current.folder, str(current.folder / "task.yaml"))
         if folder in seen:
             ring = " -> ".join(path.name for path in [*seen, folder])
             raise GatesError(f"baselines form a ring: {ring}", hint=f"mend `baseline:` in {current.folder}/task.yaml")
@@ -190,13 +192,13 @@ def _overrides(
     return {name: value for name, value in values.items() if value != toggles[name]}
 
 
-def _sibling(task: Task) -> Path:
-    name = task.baseline or ""
-    for folder in ((task.folder.parent / name).resolve(), (task.folder / name).resolve()):
-        if (folder / "task.yaml").is_file():
-            return folder
-    siblings = [path.parent.name for path in task.folder.parent.glob("*/task.yaml") if path.parent != task.folder]
-    raise GatesError(f"{task.folder}/task.yaml: baseline {name!r} is no task", hint=nearest(name, siblings))
+def _sibling(name: str, folder: Path, where: str) -> Path:
+    """The task folder that ``folder`` calls ``name``; raises GatesError, beginning with ``where``, if there is none."""
+    for found in ((folder.parent / name).resolve(), (folder / name).resolve()):
+        if (found / "task.yaml").is_file():
+            return found
+    siblings = [path.parent.name for path in folder.parent.glob("*/task.yaml") if path.parent != folder]
+    raise GatesError(f"{where}: baseline {name!r} is no task", hint=nearest(name, siblings))
 
 
 def _find_source(name: str, folder: Path, path: Path, line: int) -> Path:

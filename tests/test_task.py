@@ -6,7 +6,9 @@ from pathlib import Path
 
 import pytest
 import yaml
+from click.testing import CliRunner
 
+from gates.cli import cli
 from gates.errors import GatesError
 from gates.task import find_task, load_baseline, load_task
 
@@ -132,9 +134,10 @@ def test_baselines(tmp_path: Path) -> None:
     with pytest.raises(GatesError, match="baselines form a ring: second -> first -> second"):
         load_baseline(load_task(second, environ={}))
     write(tmp_path, "second", baseline="frist")
-    with pytest.raises(GatesError, match="baseline 'frist' is no task") as caught:
-        load_baseline(load_task(second, environ={}))
-    assert caught.value.hint == "did you mean first?"
+    for command in ("run", "build"):
+        with pytest.raises(GatesError, match=r"second/task.yaml:\d+: baseline 'frist' is no task") as caught:
+            CliRunner().invoke(cli, [command, str(second), "--build-dir", str(tmp_path / "build")], catch_exceptions=False)
+        assert caught.value.hint == "did you mean first?"
 
 
 def test_an_unknown_task_suggests_the_nearest() -> None:

@@ -114,7 +114,9 @@ def _wrong(module: ModuleType) -> str:
         shapes = getattr(module, name, ())
         if isinstance(shapes, str) or not isinstance(shapes, Sequence):
             return f"{name} must be a tuple of names, not {type(shapes).__name__}"
-        unknown = [str(shape) for shape in shapes if shape not in module.SHAPES]
+        if odd := [shape for shape in shapes if not isinstance(shape, str)]:
+            return f"{name} must hold names of shapes, not {odd[0]!r}"
+        unknown = [shape for shape in shapes if shape not in module.SHAPES]
         if unknown:
             return f"{name} names {', '.join(unknown)}, which SHAPES does not have"
         if len(set(shapes)) != len(shapes):
@@ -148,3 +150,5 @@ def call_arguments(
     if unknown:
         raise GatesError(f"problem {module.__name__}: ARGUMENTS names {', '.join(unknown)}, which nothing provides")
     return tuple(values[name] for name in module.ARGUMENTS)
+    if not isinstance(module.SHAPES, Mapping) or not all(isinstance(sizes, Mapping) for sizes in module.SHAPES.values()):
+        return "SHAPES must map each name to its sizes, like {'small': {'N': 1000}}"

@@ -17,6 +17,8 @@ from gates.judge.correctness import judge
 from gates.parse import correctness as parse
 from gates.records import Status, from_json, shown, to_json
 from gates.run.accuracy import ProblemError, figures
+from gates.run.describe import describe
+from gates.run.problemcheck import check_answers
 
 BOUND = {**LIMITS, "max_err_over_bound": 1.0}
 PROBLEM = '''
@@ -210,6 +212,8 @@ def test_evidence_from_before_is_still_judged(library: Path, tmp_path: Path) -> 
     (('AXES = {"out": ("N",)}', 'AXES = {"out": "N"}'), "AXES['out'] must be a tuple of names"),
     (('AXES = {"out": ("N",)}', 'AXES = {"out": ("N", "N")}'), "AXES['out'] names an axis twice"),
     (("def error_bound", "error_bound = 1\ndef _bound"), "error_bound must be a function"),
+    (('EDGE_SHAPES = ("n1",', 'EDGE_SHAPES = (["n1"],'), "EDGE_SHAPES must hold names of shapes, not ['n1']"),
+    (('SHAPES = {"small": {"N": 1000}', 'SHAPES = {"small": 1000'), "SHAPES must map each name to its sizes"),
 ])
 def test_a_problem_with_a_wrong_optional_name(tmp_path: Path, change: tuple[str, str], message: str) -> None:
     assert change[0] in PROBLEM
@@ -217,6 +221,36 @@ def test_a_problem_with_a_wrong_optional_name(tmp_path: Path, change: tuple[str,
     with pytest.raises(GatesError) as caught:
         problems.load("planted_optional", folder)
     assert message in caught.value.what
+
+
+@pytest.mark.parametrize(("old", "new", "message"), [
+    ('AXES = {"out": ("N",)}', 'AXES = {"out": ("row", "column")}', "AXES['out'] names 2 axes, the output has the shape [1000]"),
+    ('AXES = {"out": ("N",)}', 'AXES = {"oot": ("N",)}', "AXES is about oot, which the reference does not give"),
+    ('{"out": 2.0**-23 * size + 2.0**-149}', "None", "error_bound gives NoneType, not a mapping of output names to tensors"),
+    ('{"out": 2.0**-23 * size + 2.0**-149}', '{"out": 0.5}', "error_bound gives float for out, not a tensor"),
+    ('{"out": 2.0**-23 * size + 2.0**-149}', '{"out": size[:5]}', "error_bound gives out the shape [5], the reference [1000]"),
+    ('{"copy_of_y": {"out": inputs["y"]}}', "None", "null_outputs gives NoneType, not a mapping of names to answers"),
+    ('{"copy_of_y": {"out": inputs["y"]}}', '{"copy_of_y": {"out": inputs["y"][:1]}}', "null_outputs 'copy_of_y' gives out the shape [1]"),
+    ("MISTAKES", "None", "mistakes gives NoneType, not a mapping of names to functions"),
+    ("MISTAKES", '{"half": inputs["y"]}', "mistakes['half'] is Tensor, not a function"),
+    ("MISTAKES", '{"half": lambda: {"out": inputs["y"][:500]}}', "mistakes['half'] gives out the shape [500], the reference [1000]"),
+    ("MISTAKES", '{"half": lambda: None}', "mistakes['half'] gives NoneType, not a mapping"),
+])
+def test_what_a_problem_offers_must_fit_its_outputs(tmp_path: Path, old: str, new: str, message: str) -> None:
+    text = f"{PROBLEM}\ndef mistakes(inputs, shape):\n    return MISTAKES\n"
+    assert text.count(old) == 1
+    text = text.replace(old, new).replace("MISTAKES", '{"y alone": lambda: {"out": inputs["y"]}, "can not be": lambda: 1 / 0}')
+    folder = task_folder(tmp_path, "planted_offers", text)
+    with pytest.raises(GatesError) as caught:
+        check_answers(problems.load("planted_offers", folder), ["small"])
+    assert caught.value.exit_code == 2 and message in caught.value.what and str(folder / "planted_offers.py") in caught.value.what
+
+
+def test_a_sound_problem_is_taken_and_a_wrong_one_refused_before_anything_is_built(tmp_path: Path) -> None:
+    check_answers(problems.load("planted_sound", task_folder(tmp_path / "a", "planted_sound", PROBLEM)), ["small", "n33"])
+    folder = task_folder(tmp_path / "b", "planted_early", PROBLEM.replace('AXES = {"out": ("N",)}', 'AXES = {"out": ("a", "b")}'))
+    with pytest.raises(GatesError, match=r"AXES\['out'\] names 2 axes"):
+        describe(folder, "planted_early", ["small"], work=tmp_path, limit_s=60)
 
 
 def test_figures_over_the_bound() -> None:

@@ -17,6 +17,7 @@ from gates.run import accuracy, buffers
 from gates.run.attempt import ResultNotWritten
 from gates.run.diagnose import with_maps
 from gates.run.launch import DeviceLost, Launched, Side
+from gates.run.problemcheck import fault, null_fault
 
 _MEMORY = ("not enough memory", "can't allocate memory", "out of memory")
 
@@ -104,13 +105,6 @@ def _check(
     return record
 
 
-def _require_outputs(what: str, given: Any, outputs: Mapping[str, Any]) -> None:
-    if not isinstance(given, Mapping):
-        raise accuracy.ProblemError(f"{what} gives {type(given).__name__}, not a mapping of output names")
-    if unknown := [str(name) for name in given if name not in outputs]:
-        raise accuracy.ProblemError(f"{what} is about {', '.join(unknown)}, which make_outputs does not give")
-
-
 def _nudged(
     side: Side, inputs: Mapping[str, Any], shape: Mapping[str, int], seed: int, bad_atol: float | None, phase: Callable[[str], None]
 ) -> dict[str, Any]:
@@ -135,12 +129,9 @@ def _figures(
 ) -> list[dict[str, Any]]:
     """Each output's errors, with the problem's error bound and null answers where it has them; ``plain``: without."""
     bounds = problem.error_bound(inputs, shape) if hasattr(problem, "error_bound") and not plain else {}
-    _require_outputs("error_bound", bounds, outputs)
     nulls = problem.null_outputs(inputs, shape) if hasattr(problem, "null_outputs") and not plain else {}
-    for kind, answer in nulls.items():
-        if not isinstance(kind, str):
-            raise accuracy.ProblemError(f"null_outputs names an answer {kind!r}: names are text")
-        _require_outputs(f"null_outputs {kind!r}", answer, outputs)
+    if text := fault("error_bound", bounds, reference) or null_fault(nulls, reference):
+        raise accuracy.ProblemError(text)
     return [
         accuracy.figures(
             name, got, reference[name], bad_atol, bounds.get(name), {kind: answer[name] for kind, answer in nulls.items() if name in answer},

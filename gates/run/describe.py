@@ -1,6 +1,7 @@
 """Job "describe": what a problem says of its shapes, asked before anything is built.
 
-The problem module may need torch, so it is read in a runner process; an unknown shape or input family is refused here.
+The problem module may need torch, so it is read in a runner process; an unknown shape or input family is refused here,
+and so is what does not fit the problem's own outputs.
 """
 
 from __future__ import annotations
@@ -34,8 +35,10 @@ def execute(job: Mapping[str, Any], folder: Path) -> None:
     """Write one ``shapes`` line for the problem of ``job``."""
     from gates import problem as problems
     from gates.run.plan import check_names
+    from gates.run.problemcheck import check_answers
 
     with ResultWriter(job) as writer:
         problem = problems.load(job["problem"], Path(job["folder"]))
         check_names(problem, job["shapes"], job.get("inputs", ()))
+        check_answers(problem, job["shapes"])
         writer.write("shapes", shapes={name: dict(problem.SHAPES[name]) for name in job["shapes"]})

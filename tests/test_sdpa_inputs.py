@@ -12,7 +12,7 @@ from sdpa_kit import SOURCE, emulated, problem, run, task_of
 
 from gates.run.accuracy import figures
 from gates.run.kernel import Kernel
-from tasks.problems.sdpa_fp8_bound import _lowest_bit
+from tasks.problems.sdpa_bound import _lowest_bit
 
 SHAPE = problem.SHAPES["b1h2s129"]
 HALF = 2.0**-11
@@ -149,9 +149,9 @@ def test_the_bound_scales_with_v_and_knows_exact_sums() -> None:
 
 
 def test_the_bound_does_not_depend_on_slices(monkeypatch: pytest.MonkeyPatch) -> None:
-    from tasks.problems import sdpa_fp8_bound
+    from tasks.problems import sdpa_bound
 
     inputs = make("rising_max", SHAPE)
     whole = problem.error_bound(inputs, SHAPE)["out"]
-    monkeypatch.setattr(sdpa_fp8_bound, "_ROWS", 50)
+    monkeypatch.setattr(sdpa_bound, "_ROWS", 50)
     assert torch.allclose(problem.error_bound(inputs, SHAPE)["out"], whole, rtol=1e-9)

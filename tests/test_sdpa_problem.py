@@ -11,6 +11,7 @@ from torch.nn.functional import scaled_dot_product_attention
 
 from gates.problem import call_arguments, load
 from gates.task import load_task
+from tasks.problems import sdpa
 
 SMALL = problem.SHAPES["small"]
 
@@ -61,7 +62,7 @@ def test_reference_in_slices_equals_the_whole(monkeypatch):
     shape = problem.SHAPES["odd"]
     inputs = problem.make_inputs(shape, 1, "cpu")
     whole = problem.reference(inputs, shape)["out"]
-    monkeypatch.setattr(problem, "_QUERY_SLICE", 7)
+    monkeypatch.setattr(sdpa, "_QUERY_SLICE", 7)
     assert torch.allclose(problem.reference(inputs, shape)["out"], whole, rtol=0, atol=1e-14)
 
 

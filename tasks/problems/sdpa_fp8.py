@@ -8,13 +8,12 @@ in figures of its own. Format: OCP 8-bit floating point specification, E4M3, lar
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Callable, Mapping
 from typing import Any
 
 import torch
-from torch.nn.attention import SDPBackend, sdpa_kernel
-from torch.nn.functional import scaled_dot_product_attention
 
+from tasks.problems import sdpa
 from tasks.problems.sdpa_fp8_bound import error_bound
 from tasks.problems.sdpa_fp8_inputs import (
     E4M3_MAX,
@@ -54,8 +53,6 @@ FAMILY_SHAPES = ("b1h2s129", "b2h3s33", "b1h2s513")  # three tiles of keys, the 
 ARGUMENTS = ("q", "k", "v", "q_scale", "k_scale", "v_scale", "out", "B", "H", "S", "D", "softmax_scale")
 AXES = {"out": ("B", "H", "S", "D")}
 
-_QUERY_SLICE = 512  # rows of the float64 score matrix that the reference holds at once
-
 
 def make_outputs(shape: Mapping[str, int], device: str) -> dict[str, torch.Tensor]:
     size = tuple(shape[name] for name in ("B", "H", "S", "D"))
@@ -65,13 +62,13 @@ def make_outputs(shape: Mapping[str, int], device: str) -> dict[str, torch.Tenso
 def reference(inputs: Mapping[str, Any], shape: Mapping[str, int]) -> dict[str, torch.Tensor]:
     """Exact attention in float64 on the dequantised inputs."""
     q, k, v = (dequantise(inputs[name], inputs[f"{name}_scale"]) for name in ("q", "k", "v"))
-    return {"out": _attention(q, k, v, inputs["softmax_scale"])}
+    return {"out": sdpa.attention(q, k, v, inputs["softmax_scale"])}
 
 
 def end_to_end(inputs: Mapping[str, Any], shape: Mapping[str, int]) -> dict[str, torch.Tensor]:
     """Exact attention in float64 on the float16 inputs, as if nothing had been quantised."""
     q, k, v = (inputs[f"{name}_fp16"].cpu().double() for name in ("q", "k", "v"))
-    return {"out": _attention(q, k, v, inputs["softmax_scale"])}
+    return {"out": sdpa.attention(q, k, v, inputs["softmax_scale"])}
 
 
 def null_outputs(inputs: Mapping[str, Any], shape: Mapping[str, int]) -> dict[str, dict[str, torch.Tensor]]:
@@ -88,41 +85,5 @@ def work(shape: Mapping[str, int]) -> dict[str, float]:
 
 
 def backends(inputs: Mapping[str, Any], shape: Mapping[str, int]) -> dict[str, Callable[[], torch.Tensor]]:
-    """PyTorch's SDPA on the float16 inputs, by backend; nothing without a CUDA device.
-
-    A callable raises RuntimeError where the device or build of PyTorch lacks its backend.
-    """
-    q, k, v = (inputs[f"{name}_fp16"] for name in ("q", "k", "v"))
-    if q.device.type != "cuda":
-        return {}
-
-    def with_backend(backend: SDPBackend) -> Callable[[], torch.Tensor]:
-        def call() -> torch.Tensor:
-            with sdpa_kernel(backend):
-                return scaled_dot_product_attention(q, k, v, scale=inputs["softmax_scale"])
-
-        return call
-
-    return {
-        "flash": with_backend(SDPBackend.FLASH_ATTENTION),
-        "efficient": with_backend(SDPBackend.EFFICIENT_ATTENTION),
-        "cudnn": with_backend(SDPBackend.CUDNN_ATTENTION),
-        "math": with_backend(SDPBackend.MATH),
-    }
-
-
-def _attention(q: torch.Tensor, k: torch.Tensor, v: torch.Tensor, softmax_scale: float) -> torch.Tensor:
-    """float64 attention [B, H, S, D], one head and a slice of the queries at a time to bound memory."""
-    out = torch.empty_like(q)
-    for batch, head, rows in _slices(q):
-        scores = q[batch, head, rows] @ k[batch, head].T * softmax_scale
-        out[batch, head, rows] = torch.softmax(scores, dim=-1) @ v[batch, head]
-    return out
-
-
-def _slices(q: torch.Tensor) -> Iterator[tuple[int, int, slice]]:
-    batches, heads, sequence, _ = q.shape
-    for batch in range(batches):
-        for head in range(heads):
-            for start in range(0, sequence, _QUERY_SLICE):
-                yield batch, head, slice(start, start + _QUERY_SLICE)
+    """PyTorch's SDPA on the float16 inputs, by backend; nothing without a CUDA device."""
+    return sdpa.backends(*(inputs[f"{name}_fp16"] for name in ("q", "k", "v")), inputs["softmax_scale"])

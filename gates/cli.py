@@ -14,6 +14,7 @@ import click
 
 from gates import __version__
 from gates.errors import EXIT_INTERNAL, EXIT_USAGE, GatesError
+from gates.imports.commands import import_group
 from gates.problem import MAX_SEED
 
 RESULTS = click.option(
@@ -38,6 +39,9 @@ def cli() -> None:
 
     Example: gates run stage2
     """
+
+
+cli.add_command(import_group)
 
 
 @cli.command("list")
@@ -115,7 +119,7 @@ def run(task: str, profile: str, shapes: str | None, seeds: str | None, inputs: 
 @cli.command()
 @click.argument("runs", nargs=-1, required=True, metavar="BASELINE_RUN CANDIDATE_RUN [MORE_RUNS]...")
 @click.option("--out", type=click.Path(path_type=Path, file_okay=False), help="Folder for the report and its JSON.  [default: results/compare/…]")
-@click.option("--force", is_flag=True, help="Show two runs of different problems, shapes or devices too; the decision stays hold.")
+@click.option("--force", is_flag=True, help="Show two runs of different problems or inputs too; the decision is hold.")
 @click.option("--plot", "picture", is_flag=True, help="Draw the ladder too (more than two runs).")
 @RESULTS
 def compare(runs: tuple[str, ...], out: Path | None, force: bool, picture: bool, results: Path) -> None:
@@ -251,6 +255,45 @@ def history_command(task: str | None, as_json: bool, as_csv: bool, results: Path
         _out(history_csv(entries), end="")
     else:
         _out(history_table(entries))
+
+
+@cli.command()
+@click.argument("run_directories", nargs=-1, required=True, metavar="RUN...")
+@click.option("--format", "form", type=click.Choice(["md", "json"]), default="md", show_default=True, help="Markdown, or JSON for a program.")
+@RESULTS
+def insights(run_directories: tuple[str, ...], form: str, results: Path) -> None:
+    """Say what to try next: where the time goes, what limits it, what was tried, each with the evidence's file and field.
+
+    Example: gates insights latest:stage2
+    """
+    from gates import jsonio
+    from gates.evidence import resolve_run
+    from gates.history import history_or_none
+    from gates.insights import insights_of
+    from gates.render.insights import insights_json, insights_markdown
+
+    runs = [resolve_run(name, results) for name in run_directories]
+    entries = history_or_none(results)
+    found = [insights_of(run, entries) for run in runs]
+    _out(jsonio.dumps(insights_json(found)) if form == "json" else insights_markdown(found), end="")
+
+
+@cli.command("elite")
+@click.argument("task")
+@click.option("-k", type=click.IntRange(min=1), default=3, show_default=True, help="How many to list.")
+@click.option("--json", "as_json", is_flag=True, help="Print JSON.")
+@RESULTS
+def elite_command(task: str, k: int, as_json: bool, results: Path) -> None:
+    """List the K best mergeable variants of TASK, by speed-up over the same baseline on the same device.
+
+    Example: gates elite stage2 -k 3
+    """
+    from gates import jsonio
+    from gates.elite import elite
+    from gates.render.elite import elite_json, elite_table
+
+    found = elite(results, task, k)
+    _out(jsonio.dumps(elite_json(found)), end="") if as_json else _out(elite_table(found))
 
 
 @cli.command()

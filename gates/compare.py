@@ -133,21 +133,22 @@ def compare_within(run: Path, info: RunInfo, verdict: Verdict) -> Comparison:
 def compare_runs(first: Path, second: Path, *, force: bool = False) -> Comparison:
     """Run ``second`` (the candidate) against run ``first``.
 
-    Raises GatesError for a run that is not sound, and for runs of different problems, shapes, seeds or devices unless ``force``, which
-    shows them and holds. Speed is judged only where the second run measured the first one's stage
+    Raises GatesError for a run that is not sound, and for runs of different problems or on other inputs unless ``force``. Different
+    shapes, seeds or devices are named, and hold. Speed is judged only where the second run measured the first one's stage
     interleaved with its own; figures of two runs are shown side by side and decide nothing.
     """
     for run in dict.fromkeys((first, second)):
         require_sound(run)
     infos = [read_record(RunInfo, run, "run.json") for run in (first, second)]
     verdict: Verdict = read_record(Verdict, second, "verdict.json")
-    differences = list(_differences(*infos))
-    if differences and not force:
+    before, after = load_evidence(first), load_evidence(second)
+    strange = list(_strange(*infos, before.get("correctness"), after.get("correctness")))
+    if strange and not force:
         raise GatesError(
-            f"{first} and {second} can't be compared: {'; '.join(differences)}",
+            f"{first} and {second} can't be compared: {'; '.join(strange)}",
             hint="--force shows them all the same; the decision is hold then",
         )
-    before, after = load_evidence(first), load_evidence(second)
+    differences = [*strange, *_differences(*infos)]
     is_baseline = infos[1].baseline is not None and infos[1].baseline.digest == infos[0].task.digest
     decision, reason = verdict.decision, verdict.reason
     looser = looser_terms(infos[1].task, infos[0].task)
@@ -175,11 +176,19 @@ def _side(task: TaskInfo, run: Path | None, info: RunInfo) -> SideInfo:
     return SideInfo(task.name, task.title, task.digest, run.name if run else None, device, info.started)
 
 
-def _differences(first: RunInfo, second: RunInfo) -> Iterator[str]:
+def _strange(first: RunInfo, second: RunInfo, before: Any, after: Any) -> Iterator[str]:
+    """Why the figures of two runs are of different things; ``before`` and ``after`` are their correctness evidence, or None."""
     if first.task.problem != second.task.problem:
         yield f"problem {first.task.problem} and {second.task.problem}"
     elif first.task.problem_sha256 != second.task.problem_sha256:
         yield f"problem {first.task.problem} was changed between the runs"
+    ours, theirs = ({case.key: case for case in side.cases if case.inputs_sha256} if side else {} for side in (after, before))
+    others = [ours[key].where for key in ours.keys() & theirs.keys() if ours[key].inputs_sha256 != theirs[key].inputs_sha256]
+    if others and first.task.shapes == second.task.shapes:
+        yield f"other inputs from the same seed, in {len(others)} cases: {min(others)}"
+
+
+def _differences(first: RunInfo, second: RunInfo) -> Iterator[str]:
     for name in sorted({*first.task.shapes, *second.task.shapes}):
         one, two = first.task.shapes.get(name), second.task.shapes.get(name)
         if one != two:
@@ -192,6 +201,9 @@ def _differences(first: RunInfo, second: RunInfo) -> Iterator[str]:
 
 
 def _environment_notes(first: RunInfo, second: RunInfo) -> Iterator[str]:
+    cards = [info.device for info in (first, second)]
+    if None not in cards and cards[0].name == cards[1].name and cards[0].uuid != cards[1].uuid:
+        yield f"another card of the kind: {cards[0].uuid} and {cards[1].uuid}"
     for tool in sorted({*first.toolchain, *second.toolchain}):
         one, two = first.toolchain.get(tool), second.toolchain.get(tool)
         if one != two:

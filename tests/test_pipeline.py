@@ -155,15 +155,15 @@ def test_a_manifest_that_points_outside(finished: Workshop, workshop: Workshop, 
 def test_compare_refuses_what_cannot_be_compared(finished: Workshop, workshop: Workshop) -> None:
     first, second = (copy_of(finished.runs()[0], workshop.root / side) for side in ("a", "b"))
     info = json.loads((second / "run.json").read_text())
-    info["device"] = {"name": "NVIDIA L4", "uuid": "GPU-1", "compute_capability": "8.9", "driver": "580"}
+    info["task"]["problem_sha256"] = "0" * 64
     (second / "run.json").write_text(json.dumps(info))
     sign(second)
     refused = workshop.gates("compare", str(first), str(second))
     assert refused.returncode == 2
-    assert "device no CUDA device and NVIDIA L4" in refused.stderr
+    assert "problem saxpy_problem was changed between the runs" in refused.stderr
     forced = workshop.gates("compare", str(first), str(second), "--force")
     assert forced.returncode == 3
-    assert "note: different: device" in forced.stdout
+    assert "note: different: problem" in forced.stdout
 
 
 @needs_nvcc

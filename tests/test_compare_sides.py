@@ -1,0 +1,138 @@
+"""Two recorded runs that differ in more than the kernel: what differs is named, and nothing of it becomes a verdict."""
+
+from __future__ import annotations
+
+import html.parser
+import json
+import shutil
+from collections.abc import Callable
+from dataclasses import replace
+from pathlib import Path
+from typing import Any
+
+import pytest
+from click.testing import CliRunner, Result
+from runs_kit import sign
+
+from gates import jsonio
+from gates.cli import cli
+from gates.evidence import RunInfo, Verdict, list_runs, read_record
+from gates.judging import decision_of, rejudge
+from gates.records import to_json
+from gates.verify import verify_run
+
+RECORDED = Path(__file__).resolve().parent.parent / "results" / "recorded"
+ONE, TWO = (list_runs(RECORDED / "h100" / stage)[-1] for stage in ("stage1_wmma_qk", "stage2_wmma_pv"))
+
+
+def changed(tmp_path: Path, run: Path, /, **changes: Callable[[Any], Any]) -> Path:
+    """A copy of ``run`` with its files changed (name without .json) and signed anew."""
+    target = tmp_path / f"changed-{run.parent.name}"
+    shutil.copytree(run, target)
+    for name, change in changes.items():
+        data = json.loads((target / f"{name}.json").read_text(encoding="utf-8"))
+        change(data)
+        (target / f"{name}.json").write_text(json.dumps(data), encoding="utf-8")
+    sign(target)
+    return target
+
+
+def judged_anew(run: Path) -> None:
+    """Let the run's verdict say what its evidence says."""
+    info, verdict = read_record(RunInfo, run, "run.json"), read_record(Verdict, run, "verdict.json")
+    gates = tuple(rejudge(run, info, result.gate) or result for result in verdict.gates)
+    decision, reason = decision_of(info, gates)
+    jsonio.write(run / "verdict.json", to_json(replace(verdict, gates=gates, decision=decision, reason=reason)))
+    sign(run)
+
+
+def compared(tmp_path: Path, *arguments: Path | str) -> Result:
+    return CliRunner().invoke(cli, ["compare", *map(str, arguments), "--out", str(tmp_path / "out")])
+
+
+def test_another_kind_of_card_is_shown_and_decides_nothing(tmp_path: Path) -> None:
+    done = compared(tmp_path, changed(tmp_path, ONE, run=lambda d: d["device"].update(name="NVIDIA L4")), TWO)
+    assert done.exit_code == 3 and done.output.startswith("# hold: ")
+    assert "- note: different: device NVIDIA L4 and NVIDIA H100 80GB HBM3" in done.output
+
+
+def test_one_card_under_two_indices_is_the_same_and_another_of_its_kind_is_noted(tmp_path: Path) -> None:
+    other = changed(tmp_path, ONE, run=lambda d: d["environment"].update(CUDA_VISIBLE_DEVICES="4"))
+    done = compared(tmp_path, other, TWO)
+    assert done.exit_code == 0 and "another card" not in done.output
+    shutil.rmtree(other)
+    done = compared(tmp_path, changed(tmp_path, ONE, run=lambda d: d["device"].update(uuid="GPU-0")), TWO)
+    assert done.exit_code == 0 and "note: another card of the kind: GPU-0 and GPU-" in done.output
+
+
+def shape_lost(data: Any) -> None:
+    for name in ("shapes", "judged_shapes", "declared_shapes"):
+        kept = data["task"][name]
+        data["task"][name] = {key: kept[key] for key in kept if key != "small"} if isinstance(kept, dict) else [key for key in kept if key != "small"]
+
+
+def cases_lost(data: Any) -> None:
+    for name in ("cases", "baseline_cases"):
+        data[name] = [case for case in data[name] if case["shape"] != "small" or case["inputs"] != "default"]
+    data["asked"] = 3
+
+
+def test_a_shape_that_one_side_lacks_is_named_and_holds(tmp_path: Path) -> None:
+    lost = changed(tmp_path, ONE, run=shape_lost, correctness=cases_lost)
+    judged_anew(lost)  # its verdict counted six cases
+    assert verify_run(lost) == []
+    done = compared(tmp_path, lost, TWO)
+    assert done.exit_code == 3 and "note: different: shape small is missing and {" in done.output
+    page = next((tmp_path / "out").rglob("COMPARE.md")).read_text(encoding="utf-8")
+    assert "small max\\_abs\\_err" in page or "small max_abs_err" in page  # the row of the side that has it is kept
+
+
+def test_nothing_in_common_is_no_pass(tmp_path: Path) -> None:
+    def other_problem(data: Any) -> None:
+        for side in ("task", "baseline"):
+            data[side]["problem_sha256"] = "0" * 64
+
+    other = changed(tmp_path, ONE, run=other_problem)
+    done = compared(tmp_path, other, TWO)
+    assert done.exit_code == 1 and "was changed between the runs" in done.exception.what
+    assert compared(tmp_path, other, TWO, "--force").exit_code == 3
+
+
+def test_other_inputs_from_the_same_seed_are_refused(tmp_path: Path) -> None:
+    def other_inputs(data: Any) -> None:
+        for case in [*data["cases"], *data["baseline_cases"]]:
+            if (case["shape"], case["seed"]) == ("mission", 1):
+                case["inputs_sha256"] = "0" * 64
+
+    done = compared(tmp_path, changed(tmp_path, ONE, correctness=other_inputs), TWO)
+    assert done.exit_code == 1 and "other inputs from the same seed, in 1 cases: mission seed 1" in done.exception.what
+
+
+NAMES = ["void k<(A|B)>(float*)", "a|b", "<img src=x onerror=alert(1)>", "`x` [y](http://z)", "two\nlines", "back\\slash|"]
+
+
+@pytest.mark.parametrize("name", NAMES)
+def test_any_name_leaves_the_tables_whole_and_plain(tmp_path: Path, name: str) -> None:
+    def rename(data: Any) -> None:
+        for side in ("task", "baseline"):
+            data[side].update(title=name)
+        data["toolchain"][name] = name
+
+    def kernels(data: Any) -> None:
+        for kernel in data["kernels"]:
+            kernel["demangled"] = name
+
+    done = compared(tmp_path, ONE, changed(tmp_path, TWO, run=rename, ptxas=kernels))
+    assert done.exit_code == 0, done.output
+    page = next((tmp_path / "out").rglob("COMPARE.md")).read_text(encoding="utf-8")
+    columns = None
+    for line in page.splitlines():
+        bars = line.replace("\\\\", "").replace("\\|", "").count("|") if line.startswith("|") else None
+        assert bars is None or columns is None or bars == columns, line
+        columns = bars
+    tags: set[str] = set()
+    parser = html.parser.HTMLParser()
+    parser.handle_starttag = lambda tag, _: tags.add(tag)  # type: ignore[method-assign]
+    parser.feed(page)
+    assert tags <= {"details", "summary"}
+    assert "](http" not in page.replace("\\]", "")

@@ -212,8 +212,7 @@ def test_a_vanished_baseline_and_a_broken_task_are_touched(tmp_path: Path) -> No
     (tmp_path / "kernels" / "sdpa_fp8").mkdir(parents=True)
     (tmp_path / "kernels" / "sdpa_fp8" / "sdpa_fp8.cu").write_text("")
     place = touched_stages.places_of(folder, tmp_path)
-    assert touched_stages.touched_stages(["tasks/stage1_wmma_qk/task.yaml"], [place])
-    assert not touched_stages.touched_stages(["tasks/stage0_scalar/task.yaml"], [place])
+    assert touched_stages.touched_stages(["tasks/stage1_wmma_qk/task.yaml"], [place])  # so that its run says what is missing
     (folder / "task.yaml").write_text("name: [")
     assert touched_stages.touched_stages([], [touched_stages.places_of(folder, tmp_path)])
 

@@ -1,0 +1,95 @@
+"""A flashinfer-bench definition (problem_data.py, from definition.json) as a problem of Kernel Gates.
+
+Inputs are drawn as the format draws them. The reference is the definition's own, run on the CPU with the
+precision that it asks for itself; its rounding is within the format's tolerance.
+"""
+
+from __future__ import annotations
+
+import functools
+from typing import Any
+
+import torch
+
+from . import problem_data as data
+from . import problem_reference
+
+ATOL = RTOL = 1e-2  # the format's rule: |out - reference| <= ATOL or <= RTOL * |reference|
+SHAPES = {name: {"workload": index, **data.CONSTANT_AXES, **axes} for index, (name, (axes, _)) in enumerate(data.WORKLOADS.items())}
+_INTEGERS = {torch.int8: (-128, 128)}  # range of random integers; all wider types: -1024 to 1024
+
+
+def make_inputs(shape: dict[str, int], seed: int, device: str) -> dict[str, Any]:
+    """Random tensors, and the scalars of the workload, by name in the definition's order."""
+    generator = torch.Generator().manual_seed(seed)
+    _, scalars = list(data.WORKLOADS.values())[shape["workload"]]
+    made = {}
+    for name, (axes, dtype) in data.INPUTS.items():
+        if name in scalars:
+            made[name] = scalars[name]
+        elif axes is None:
+            made[name] = _random((), getattr(torch, dtype), generator).item()
+        else:
+            made[name] = _random([shape[axis] for axis in axes], getattr(torch, dtype), generator).to(device)
+    return made
+
+
+def make_outputs(shape: dict[str, int], device: str) -> dict[str, Any]:
+    """Tensors with the outputs' shapes and formats."""
+    return {
+        name: torch.empty([shape[axis] for axis in axes or ()], dtype=getattr(torch, dtype), device=device)
+        for name, (axes, dtype) in data.OUTPUTS.items()
+    }
+
+
+def reference(inputs: dict[str, Any], shape: dict[str, int]) -> dict[str, Any]:
+    """The outputs of the definition's ``run``."""
+    if _last.get("inputs") is not inputs:
+        with torch.no_grad():
+            found = problem_reference.run(*[inputs[name] for name in data.INPUTS])
+        _last.update(inputs=inputs, outputs=_named(found))
+    return _last["outputs"]
+
+
+def check(outputs: Any, expected: Any) -> str:
+    """The format asks for the very formats of the definition, not for near enough numbers in others."""
+    given = {"out": outputs} if isinstance(outputs, torch.Tensor) else outputs  # a lone output of that name comes by itself
+    wrong = [f"{name} is {given[name].dtype}, not {dtype}" for name, (_, dtype) in data.OUTPUTS.items() if given[name].dtype != getattr(torch, dtype)]
+    return "; ".join(wrong)
+
+
+def error_bound(inputs: dict[str, Any], shape: dict[str, int]) -> dict[str, Any]:
+    """The format's tolerance, element by element."""
+    return {name: torch.clamp(RTOL * value.abs(), min=ATOL) for name, value in reference(inputs, shape).items()}
+
+
+def backends(inputs: dict[str, Any], shape: dict[str, int]) -> dict[str, Any]:
+    """The definition's own reference, eager and compiled."""
+    given = [inputs[name] for name in data.INPUTS]
+    return {"eager": lambda: problem_reference.run(*given), "torch_compile": lambda: _compiled()(*given)}
+
+
+_last: dict[str, Any] = {}  # reference and error_bound are asked about the same inputs, one after the other
+
+
+@functools.lru_cache(maxsize=1)
+def _compiled() -> Any:
+    return torch.compile(problem_reference.run)
+
+
+def _named(found: Any) -> dict[str, Any]:
+    if not isinstance(found, dict):
+        values = list(found) if isinstance(found, (tuple, list)) else [found]
+        if len(values) != len(data.OUTPUTS):
+            raise TypeError(f"the reference gives {len(values)} outputs, the definition has {len(data.OUTPUTS)}")
+        found = dict(zip(data.OUTPUTS, values, strict=True))
+    return {name: torch.as_tensor(found[name]).double().cpu() for name in data.OUTPUTS}
+
+
+def _random(size: Any, dtype: torch.dtype, generator: torch.Generator) -> torch.Tensor:
+    if dtype is torch.bool:
+        return torch.randint(0, 2, size, generator=generator).bool()
+    if not dtype.is_floating_point:
+        return torch.randint(*_INTEGERS.get(dtype, (-1024, 1024)), size, generator=generator, dtype=dtype)
+    drawn = torch.randn(size, generator=generator)
+    return (drawn.clamp(-2.0, 2.0) if dtype.itemsize == 1 else drawn).to(dtype)

@@ -1,0 +1,106 @@
+"""A KernelBench problem (problem_original.py, unchanged) as a problem of Kernel Gates.
+
+The module's whole numbers (batch_size, dim, …) are the shape "given". More shapes: add entries to SHAPES with other
+values for them; get_inputs and get_init_inputs read them at each call.
+"""
+
+from __future__ import annotations
+
+import functools
+import inspect
+from typing import Any
+
+import torch
+
+from . import problem_original as original
+
+ATOL = RTOL = 1e-4  # the format's rule for float32: |out - reference| <= ATOL + RTOL * |reference|
+WEIGHTS_SEED = 42  # the format draws the weights of Model and of ModelNew under this seed
+SHAPES = {"given": {name: value for name, value in vars(original).items() if type(value) is int and value > 0}}
+
+
+def make_inputs(shape: dict[str, int], seed: int, device: str) -> dict[str, Any]:
+    """What ModelNew is made of (``init_inputs``), and the inputs of its forward by name."""
+    for name, value in shape.items():
+        setattr(original, name, value)
+    with torch.random.fork_rng(devices=[]):
+        torch.manual_seed(seed)
+        init, given = original.get_init_inputs(), original.get_inputs()
+    names = [name for name in inspect.signature(original.Model.forward).parameters][1:]
+    if len(names) < len(given):
+        names = [f"input{index}" for index in range(len(given))]
+    return {"init_inputs": tuple(init), **{name: _on(value, device) for name, value in zip(names, given, strict=False)}}
+
+
+def reference(inputs: dict[str, Any], shape: dict[str, int]) -> dict[str, Any]:
+    """The outputs of Model in float64, with the weights that float32 drew."""
+    if _last.get("inputs") is not inputs:
+        model = _model(*inputs["init_inputs"]).double()
+        given = [value.double() if _floats(value) else value for value in _given(inputs)]
+        usual = torch.get_default_dtype()
+        torch.set_default_dtype(torch.float64)  # for tensors that forward makes itself
+        try:
+            with torch.no_grad():
+                found = model(*given)
+        finally:
+            torch.set_default_dtype(usual)
+        _last.update(inputs=inputs, outputs=_named(found))
+    return _last["outputs"]
+
+
+def error_bound(inputs: dict[str, Any], shape: dict[str, int]) -> dict[str, Any]:
+    """The format's tolerance, element by element."""
+    return {name: ATOL + RTOL * value.abs() for name, value in reference(inputs, shape).items()}
+
+
+def backends(inputs: dict[str, Any], shape: dict[str, int]) -> dict[str, Any]:
+    """The problem's own Model, eager and compiled."""
+    given = _given(inputs)
+    device = next((str(value.device) for value in given if isinstance(value, torch.Tensor)), "cpu")
+    init = inputs["init_inputs"]
+    return {"eager": lambda: _call(_placed(init, device), given), "torch_compile": lambda: _call(_compiled(init, device), given)}
+
+
+_last: dict[str, Any] = {}  # reference and error_bound are asked about the same inputs, one after the other
+
+
+def _model(*init: Any) -> torch.nn.Module:
+    with torch.random.fork_rng(devices=[]):
+        torch.manual_seed(WEIGHTS_SEED)
+        return original.Model(*init)
+
+
+@functools.lru_cache(maxsize=2)
+def _placed(init: tuple[Any, ...], device: str) -> Any:
+    return _model(*init).to(device)
+
+
+@functools.lru_cache(maxsize=2)
+def _compiled(init: tuple[Any, ...], device: str) -> Any:
+    return torch.compile(_placed(init, device))
+
+
+def _call(model: Any, given: list[Any]) -> Any:
+    with torch.no_grad():
+        return model(*given)
+
+
+def _given(inputs: dict[str, Any]) -> list[Any]:
+    return [value for name, value in inputs.items() if name != "init_inputs"]
+
+
+def _named(found: Any) -> dict[str, Any]:
+    values = list(found) if isinstance(found, (tuple, list)) else [found]
+    wrong = [type(value).__name__ for value in values if not isinstance(value, torch.Tensor)]
+    if wrong:
+        raise TypeError(f"Model.forward gives {', '.join(wrong)}; an output must be a tensor")
+    names = ["out"] if len(values) == 1 else [f"out{index}" for index in range(len(values))]
+    return {name: value.double() for name, value in zip(names, values, strict=True)}
+
+
+def _floats(value: Any) -> bool:
+    return isinstance(value, torch.Tensor) and value.dtype.is_floating_point
+
+
+def _on(value: Any, device: str) -> Any:
+    return value.detach().contiguous().to(device) if isinstance(value, torch.Tensor) else value

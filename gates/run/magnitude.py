@@ -1,0 +1,51 @@
+"""Job "magnitude": how large a problem's outputs are, so that a tolerance relative to them becomes a limit in absolute numbers.
+
+A format's rule such as ``|out - reference| <= atol + rtol * |reference|`` is the problem's error_bound; its largest
+and its mean value over all outputs are what max_abs_err and mean_abs_err come to. The problem is foreign code, so it
+runs in a runner process.
+"""
+
+from __future__ import annotations
+
+import sys
+from collections.abc import Mapping
+from pathlib import Path
+from typing import Any
+
+from gates.errors import GatesError
+from gates.run.attempt import ResultWriter, attempt
+
+
+def bounds(folder: Path, problem: str, *, work: Path, limit_s: float, python: str = sys.executable) -> dict[str, Any]:
+    """{"shapes": {name: dimensions}, "largest": error, "mean": error} of a problem whose error_bound is its tolerance.
+
+    Runs the reference once on each of its shapes with seed 0. Raises GatesError where that fails, with what it said last.
+    """
+    job = {"kind": "magnitude", "problem": problem, "folder": str(folder)}
+    tried = attempt(folder, job, work, limit_s=limit_s, name="magnitude", python=python)
+    if (refusal := tried.refusal()) is not None:
+        raise refusal
+    for line in tried.own():
+        if line.get("type") == "bounds":
+            return {key: line[key] for key in ("shapes", "largest", "mean")}
+    last = (tried.output_tail.strip().splitlines() or ["it printed nothing"])[-1]
+    raise GatesError(f"the reference could not be run ({tried.cause}): {last}", hint="the problem must run on the CPU within the time limit (--limit-s)")
+
+
+def execute(job: Mapping[str, Any], folder: Path) -> None:
+    """Write one ``bounds`` line for the problem of ``job``."""
+    import torch
+
+    from gates import problem as problems
+
+    with ResultWriter(job) as writer:
+        problem = problems.load(job["problem"], Path(job["folder"]))
+        largest, means = 0.0, []
+        for name, shape in problem.SHAPES.items():
+            allowed = problem.error_bound(problem.make_inputs(shape, 0, "cpu"), shape)
+            for output, value in allowed.items():
+                if not value.numel() or not bool(torch.isfinite(value).all()):
+                    raise GatesError(f"the reference's output {output!r} on shape {name!r} is empty or not finite")
+                largest = max(largest, float(value.max()))
+                means.append(float(value.mean()))
+        writer.write("bounds", shapes={name: dict(shape) for name, shape in problem.SHAPES.items()}, largest=largest, mean=max(means))

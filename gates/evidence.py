@@ -5,15 +5,12 @@
 
 from __future__ import annotations
 
-import fcntl
 import functools
 import glob
 import hashlib
 import os
 import re
-import shutil
 import sys
-import tempfile
 from dataclasses import dataclass
 from datetime import datetime, timezone
 from pathlib import Path
@@ -21,6 +18,7 @@ from typing import Any
 
 from gates import jsonio, records
 from gates.errors import GatesError
+from gates.held import HeldFolder
 from gates.judge.decision import Decision
 from gates.records import GateResult
 
@@ -110,10 +108,8 @@ class RunDirectory:
         self._parent = results / task_name
         try:
             self._parent.mkdir(parents=True, exist_ok=True)
-            _sweep(self._parent)
-            self.path = Path(tempfile.mkdtemp(prefix=_TEMPORARY, dir=self._parent))
-            self._lock = os.open(self.path, os.O_RDONLY)
-            fcntl.flock(self._lock, fcntl.LOCK_EX)  # held while we live, so that no other run sweeps the folder
+            self._held = HeldFolder(self._parent, _TEMPORARY)
+            self.path = self._held.path
         except OSError as error:
             raise GatesError(
                 f"can't write results under {self._parent}: {error.strerror}",
@@ -124,8 +120,7 @@ class RunDirectory:
         return self
 
     def __exit__(self, *_: object) -> None:
-        shutil.rmtree(self.path, ignore_errors=True)  # already renamed away if published
-        os.close(self._lock)
+        self._held.close()  # already renamed away if published
 
     def write_json(self, name: str, record: Any) -> None:
         """Write a record as strict JSON to ``name`` inside the run directory."""
@@ -244,23 +239,6 @@ def list_runs(folder: Path) -> list[Path]:
     if not folder.is_dir():
         return []
     return sorted(path for path in folder.iterdir() if not path.name.startswith(".") and (path / "run.json").is_file())
-
-
-def _sweep(parent: Path) -> None:
-    """Remove what killed runs left: temporary folders that no living process holds locked."""
-    for path in parent.glob(f"{_TEMPORARY}*"):
-        try:
-            descriptor = os.open(path, os.O_RDONLY)
-        except OSError:
-            continue
-        try:
-            fcntl.flock(descriptor, fcntl.LOCK_EX | fcntl.LOCK_NB)
-            if path.stat().st_mtime < utc_now().timestamp() - 60:  # younger: perhaps made but not yet locked
-                shutil.rmtree(path, ignore_errors=True)
-        except OSError:
-            pass
-        finally:
-            os.close(descriptor)
 
 
 def sha256(path: Path) -> str:

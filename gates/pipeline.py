@@ -33,6 +33,7 @@ from gates.evidence import (
     run_label,
     utc_now,
 )
+from gates.held import HeldFolder
 from gates.judge.decision import exit_code
 from gates.judging import decision_of
 from gates.render.console import Progress
@@ -87,10 +88,10 @@ def run_task(options: Options, progress: Progress) -> Outcome:
     profile, why, device = choose_profile(options.profile, options.device)
     check_build_root(options.build_dir)
     shapes, seeds = options.shapes or task.shapes, options.seeds or task.seeds
-    with RunDirectory(options.results, task.name) as directory, tempfile.TemporaryDirectory(prefix="gates-") as scratch:
+    with RunDirectory(options.results, task.name) as directory, HeldFolder(Path(tempfile.gettempdir()), "gates-run-") as scratch:
         progress.step(f"{task.name}: reading the problem")
         wanted = dict.fromkeys([*shapes, *_timed_shape(task)])
-        sizes = describe(task.folder, task.problem, tuple(wanted), work=Path(scratch), limit_s=task.time_limit_s, inputs=options.inputs)
+        sizes = describe(task.folder, task.problem, tuple(wanted), work=scratch, limit_s=task.time_limit_s, inputs=options.inputs)
         toolchain = find_toolchain()
         info = RunInfo(
             SCHEMA_VERSION, __version__, _task_info(task, sizes, shapes, seeds, options.inputs),
@@ -101,7 +102,7 @@ def run_task(options: Options, progress: Progress) -> Outcome:
             _device(device), _environment(task), platform.platform(), _time(), "",
         )
         session = Session(
-            task, baseline, shapes, seeds, toolchain, device, directory, Path(scratch), options.build_dir, options.jobs, progress,
+            task, baseline, shapes, seeds, toolchain, device, directory, scratch, options.build_dir, options.jobs, progress,
             inputs=options.inputs, thorough=options.thorough,
         )
         session.build()

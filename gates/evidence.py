@@ -104,8 +104,9 @@ class RunDirectory:
     """A run being written. Use as a context manager: what is not published is removed."""
 
     def __init__(self, results: Path, task_name: str) -> None:
-        """Create the temporary folder; raises GatesError where ``results`` can't be written."""
+        """Create the temporary folder; raises GatesError where ``results`` can't be written or lies in a run directory."""
         self._parent = results / task_name
+        require_outside_a_run(self._parent / "run")
         try:
             self._parent.mkdir(parents=True, exist_ok=True)
             self._held = HeldFolder(self._parent, _TEMPORARY)

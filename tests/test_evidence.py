@@ -2,15 +2,20 @@
 
 from __future__ import annotations
 
+import json
 import os
 import stat
+import subprocess
+import sys
+import time
 from datetime import datetime, timezone
 from pathlib import Path
+from random import Random
 
 import pytest
 
 from gates.errors import GatesError
-from gates.evidence import Git, RunDirectory, Verdict, list_runs, portable, read_record, resolve_run, run_label
+from gates.evidence import Git, RunDirectory, Verdict, list_runs, portable, read_record, resolve_run, run_label, sha256
 
 
 def publish(results: Path, label: str = "20260101T000000Z-abc-cpu") -> Path:
@@ -68,9 +73,9 @@ def test_runs_are_found_by_path_latest_and_recorded(tmp_path: Path) -> None:
 
 
 def test_labels_hold_time_revision_and_device() -> None:
-    time = datetime(2026, 1, 2, 3, 4, 5, tzinfo=timezone.utc)
-    assert run_label(time, Git("0123456789ab", True, "git"), "NVIDIA H100 80GB HBM3") == "20260102T030405Z-01234567-dirty-nvidia-h100-80gb-hbm3"
-    assert run_label(time, Git(None, False, "none"), "cpu") == "20260102T030405Z-norev-cpu"
+    started = datetime(2026, 1, 2, 3, 4, 5, tzinfo=timezone.utc)
+    assert run_label(started, Git("0123456789ab", True, "git"), "NVIDIA H100 80GB HBM3") == "20260102T030405Z-01234567-dirty-nvidia-h100-80gb-hbm3"
+    assert run_label(started, Git(None, False, "none"), "cpu") == "20260102T030405Z-norev-cpu"
 
 
 def test_a_newer_schema_is_refused(tmp_path: Path) -> None:
@@ -81,3 +86,48 @@ def test_a_newer_schema_is_refused(tmp_path: Path) -> None:
 
 def test_paths_of_the_machine_are_left_out(tmp_path: Path) -> None:
     assert portable(f"g++ {tmp_path}/a.cu", tmp_path) == "g++ ./a.cu"
+
+
+WRITER = """
+import sys
+from pathlib import Path
+from gates.evidence import RunDirectory
+print("ready", flush=True)
+while True:
+    with RunDirectory(Path(sys.argv[1]), "task") as directory:
+        for name in ("run.json", "verdict.json", "baseline/ptxas.json"):
+            directory.write_json(name, {"name": name, "values": list(range(3000))})
+        directory.publish("20260101T000000Z-abc-cpu")
+"""
+
+
+def test_killed_at_twenty_moments_of_writing_it_leaves_whole_runs_alone(tmp_path: Path) -> None:
+    """SIGKILL at random moments, two writers at a time in one folder; whole runs are killed in test_pipeline."""
+    random = Random(20)
+    for _ in range(10):
+        writers = [subprocess.Popen([sys.executable, "-c", WRITER, str(tmp_path)], stdout=subprocess.PIPE) for _ in range(2)]
+        assert all(writer.stdout.readline() == b"ready\n" for writer in writers)
+        for writer in writers:
+            time.sleep(random.uniform(0.0, 0.08))
+            writer.kill()
+            writer.communicate()
+    runs = list_runs(tmp_path / "task")
+    assert len(runs) > 4
+    for run in runs:
+        listed = json.loads((run / "manifest.json").read_text())["sha256"]
+        assert listed == {path.relative_to(run).as_posix(): sha256(path) for path in run.rglob("*") if path.is_file() and path.name != "manifest.json"}
+        assert set(listed) == {"run.json", "verdict.json", "baseline/ptxas.json"}
+    left = set((tmp_path / "task").iterdir()) - set(runs)
+    assert left and all(path.name.startswith(".writing-") for path in left)
+    for path in left:
+        os.utime(path, (0, 0))  # as if they had died a while ago
+    publish(tmp_path)
+    assert len(list_runs(tmp_path / "task")) == len(list((tmp_path / "task").iterdir())) == len(runs) + 1
+
+
+def test_a_run_is_never_written_into_another(tmp_path: Path) -> None:
+    run = publish(tmp_path)
+    for folder in (run, run / "deep"):
+        with pytest.raises(GatesError, match="whose files are evidence"):
+            RunDirectory(folder, "task")
+    assert {path.name for path in run.iterdir()} == {"run.json", "manifest.json"}

@@ -1,0 +1,93 @@
+"""A Python function in a process apart from the one that judges it.
+
+Code in the judge's own process could replace the comparison, read the reference from memory, or write the result. So
+the function of a Python source or of an extension is called in a process of its own. That gets the inputs as bytes,
+and gives its outputs as bytes; the reference is computed, the comparison made and the result written by the process that
+asked, which never imports the function. Of what the other process says only the outputs count: they are right or
+wrong whatever it does to itself. What it says of guards, changed inputs and poison shows honest mistakes alone.
+"""
+
+from __future__ import annotations
+
+import os
+import subprocess
+import sys
+from collections.abc import Mapping
+from pathlib import Path
+from typing import Any
+
+from gates.errors import GatesError
+from gates.run import jail
+from gates.run.callable import is_c
+
+_FIELDS = ("outputs", "poisons", "error", "guards", "mutated")
+
+
+def start(job: Mapping[str, Any]) -> subprocess.Popen[bytes] | None:
+    """The process for the function of a correctness job's side, begun before torch is imported here; None for a C launcher.
+
+    Its scratch folder beside the job's result is the one place that it can write to.
+    """
+    if is_c(job["side"]):
+        return None
+    scratch = _scratch(job)
+    scratch.mkdir(parents=True, exist_ok=True)
+    return subprocess.Popen(
+        [sys.executable, "-c", "from gates.run.apart import serve; serve()"],
+        stdin=subprocess.PIPE, stdout=subprocess.PIPE, cwd=scratch, env={**os.environ, **jail.caches(scratch)},
+    )
+
+
+def first_question(job: Mapping[str, Any]) -> dict[str, Any]:
+    """What the process is told before its first call."""
+    emulated = bool(job["side"]["emulated"])
+    memory_bytes = job.get("memory_bytes") or (jail.default_memory_bytes() if emulated else None)
+    return {"side": dict(job["side"]), "device": "cpu" if emulated else job["device"], "scratch": str(_scratch(job)), "memory_bytes": memory_bytes}
+
+
+def _scratch(job: Mapping[str, Any]) -> Path:
+    return Path(job["result"]).parent / f"scratch.{job['side']['name']}"
+
+
+def serve() -> None:
+    """The other process: confine itself, load the function, and answer calls until nobody asks any more."""
+    from gates.run import wire
+    from gates.run.launch import Side
+
+    asks, answers = os.fdopen(os.dup(0), "rb"), os.fdopen(os.dup(1), "wb")
+    os.dup2(2, 1)  # what the function prints is no answer
+    os.dup2(os.open(os.devnull, os.O_RDONLY), 0)
+    first = wire.receive(asks)
+    try:
+        isolation = jail.enter([Path(first["scratch"])], memory_bytes=first["memory_bytes"], local_sockets=first["device"] != "cpu")
+        side = Side(first["side"], first["device"])
+    except GatesError as error:
+        wire.send(answers, {"failure": "gates", "text": error.what, "hint": error.hint})
+        return
+    wire.send(answers, {"isolation": isolation})
+    while True:
+        try:
+            question = wire.receive(asks)
+        except EOFError:
+            return
+        wire.send(answers, _answered(side, question))
+
+
+def _answered(side: Any, question: Mapping[str, Any]) -> dict[str, Any]:
+    import torch
+
+    from gates.run.accuracy import ProblemError
+    from gates.run.launch import DeviceLost
+
+    try:
+        found = side.call(question["inputs"], question["shape"], **question["how"])
+        return {field: getattr(found, field) for field in _FIELDS}
+    except ProblemError as error:
+        return {"failure": "problem", "text": str(error)}
+    except (MemoryError, torch.OutOfMemoryError) as error:
+        return {"failure": "memory", "text": str(error)}
+    except GatesError as error:
+        return {"failure": "gates", "text": error.what, "hint": error.hint}
+    except DeviceLost as error:
+        return {"failure": "lost", "text": str(error)}
+

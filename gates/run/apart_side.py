@@ -1,0 +1,79 @@
+"""The judge's end of a Python function that runs in a process apart (``gates.run.apart``)."""
+
+from __future__ import annotations
+
+import signal
+import subprocess
+from collections.abc import Mapping
+from pathlib import Path
+from typing import Any
+
+import torch
+
+from gates import problem as problems
+from gates.errors import GatesError
+from gates.run import wire
+from gates.run.accuracy import ProblemError
+from gates.run.apart import first_question
+from gates.run.launch import DeviceLost, Launched, Side
+
+
+class ApartSide:
+    """A side whose function runs in a process apart; ``call`` is that of ``launch.Side``."""
+
+    emulator = None
+
+    def __init__(self, job: Mapping[str, Any], child: subprocess.Popen[bytes]) -> None:
+        side, first = job["side"], first_question(job)
+        self.emulated, self.device, self._child = bool(side["emulated"]), first["device"], child
+        self._ask(first)
+        self.problem = problems.load(side["problem"], Path(side["folder"]))
+        self.arguments = tuple(side.get("arguments") or self.problem.ARGUMENTS)
+        self._answer()  # that the function is loaded
+
+    def call(self, inputs: Mapping[str, Any], shape: Mapping[str, int], **how: Any) -> Launched:
+        """Launch once; see ``launch.Side.call``. Raises DeviceLost where the other process ended or speaks no sense."""
+        wanted = {name: value for name, value in inputs.items() if name in self.arguments}
+        self._ask({"inputs": wanted, "shape": dict(shape), "how": how})
+        answer = self._answer()
+        outputs, poisons = ({str(key): value for key, value in answer[field].items()} for field in ("outputs", "poisons"))
+        if wrong := [type(value).__name__ for value in (*outputs.values(), *poisons.values()) if not isinstance(value, torch.Tensor)]:
+            raise DeviceLost(f"the kernel's process answered with {wrong[0]} for an output")
+        guards, mutated = ([str(one) for one in answer[field]] for field in ("guards", "mutated"))
+        return Launched(outputs, poisons, str(answer["error"]), guards, mutated)
+
+    def _ask(self, question: Any) -> None:
+        try:
+            wire.send(self._child.stdin, question)
+        except TypeError as error:
+            raise ProblemError(str(error)) from None
+        except OSError:
+            raise self._died() from None
+
+    def _answer(self) -> dict[str, Any]:
+        """The other process's next answer; whatever it says went wrong is raised here."""
+        try:
+            answer = wire.receive(self._child.stdout)
+            if not isinstance(answer, dict):
+                raise wire.BadFrame(f"a {type(answer).__name__}")
+        except EOFError:
+            raise self._died() from None
+        except wire.BadFrame as error:
+            self._child.kill()
+            raise DeviceLost(f"the kernel's process answered with {error}") from None
+        failure, text = str(answer.get("failure", "")), str(answer.get("text", ""))
+        if failure == "gates":
+            raise GatesError(text, hint=str(answer["hint"]) if answer.get("hint") else None)
+        if failure:
+            raise {"problem": ProblemError, "memory": MemoryError}.get(failure, DeviceLost)(text)
+        return answer
+
+    def _died(self) -> DeviceLost:
+        code = self._child.wait()
+        how = f"killed by {signal.Signals(-code).name}" if code < 0 else f"exit {code}"
+        return DeviceLost(f"the kernel's process ended: {how}")
+
+
+def open_side(job: Mapping[str, Any], child: subprocess.Popen[bytes] | None) -> Side | ApartSide:
+    """The side of a correctness job: a C launcher is called here, a Python function in the process ``child``."""
+    return Side(job["side"], job["device"]) if child is None else ApartSide(job, child)

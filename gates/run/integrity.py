@@ -1,0 +1,54 @@
+"""Whether a kernel's Python code has replaced functions of the process that times it.
+
+A Python function is timed in the process that holds it, beside the clock. ``Functions`` remembers every function and
+class of torch, of the clocks and of this package before the kernel's code is loaded; afterwards each must still be the
+same object. That finds a timer or a comparison that was replaced and left so. It can't find code that puts things
+back in time, or that goes at memory: what is and is not held is in docs/import.md.
+"""
+
+from __future__ import annotations
+
+import inspect
+import statistics
+import sys
+import time
+from collections.abc import Iterator
+from types import ModuleType
+from typing import Any
+
+import torch
+
+_CLASSES = (torch.Tensor, torch.cuda.Event, torch.cuda.Stream, torch.cuda.CUDAGraph)
+_MODULES = (torch, torch.cuda, torch.linalg, torch.nn.functional, time, statistics)
+_REPLACED_BY_COMPILERS = ("torch.manual_seed",)  # by torch.compile's first use
+
+
+class Functions:
+    """The functions that a timing relies on, as they are now."""
+
+    def __init__(self) -> None:
+        self._known = [(owner, name, value) for owner in _owners() for name in dir(owner) if _counts(value := _found(owner, name))]
+
+    def replaced(self) -> list[str]:
+        """Names of those that are another object now, or gone."""
+        found = [f"{_name(owner)}.{name}" for owner, name, value in self._known if _found(owner, name) is not value]
+        return [name for name in found if name not in _REPLACED_BY_COMPILERS]
+
+
+def _owners() -> Iterator[Any]:
+    ours = [module for name, module in list(sys.modules.items()) if name.split(".")[0] == "gates" and isinstance(module, ModuleType)]
+    yield from (*_CLASSES, *_MODULES, *ours)
+    for module in ours:
+        yield from (value for value in list(vars(module).values()) if isinstance(value, type) and value.__module__ == module.__name__)
+
+
+def _found(owner: Any, name: str) -> Any:
+    return inspect.getattr_static(owner, name, None)  # of a class: its own or inherited, as a lookup finds it
+
+
+def _counts(value: Any) -> bool:
+    return callable(value) or isinstance(value, (property, classmethod, staticmethod))
+
+
+def _name(owner: Any) -> str:
+    return owner.__name__ if isinstance(owner, ModuleType) else f"{owner.__module__}.{owner.__qualname__}"

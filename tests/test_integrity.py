@@ -1,0 +1,38 @@
+"""Functions that were replaced while a kernel was timed are found; ordinary work is no finding."""
+
+from __future__ import annotations
+
+import statistics
+import time
+
+import pytest
+
+torch = pytest.importorskip("torch")
+
+from gates.run import accuracy, integrity  # noqa: E402
+
+
+@pytest.mark.parametrize(
+    ("owner", "name", "said"), [
+        (time, "perf_counter", "time.perf_counter"), (torch.cuda.Event, "elapsed_time", "torch.cuda.streams.Event.elapsed_time"),
+        (torch.cuda.CUDAGraph, "replay", "CUDAGraph.replay"), (torch.Tensor, "__sub__", "Tensor.__sub__"), (torch, "isfinite", "torch.isfinite"),
+        (statistics, "median", "statistics.median"), (accuracy, "figures", "gates.run.accuracy.figures"),
+        (integrity.Functions, "replaced", "gates.run.integrity.Functions.replaced"),
+    ],
+)
+def test_a_replaced_function_is_named(monkeypatch: pytest.MonkeyPatch, owner: object, name: str, said: str) -> None:
+    functions = integrity.Functions()
+    asked = functions.replaced
+    assert asked() == []
+    monkeypatch.setattr(owner, name, lambda *args: None)
+    (found,) = asked()
+    assert found.endswith(said)
+
+
+def test_what_a_kernel_may_do_is_no_finding() -> None:
+    functions = integrity.Functions()
+    torch.manual_seed(0)
+    torch.nn.Linear(3, 3)(torch.ones(2, 3)).sum().backward()
+    torch.set_default_dtype(torch.float64)
+    torch.set_default_dtype(torch.float32)
+    assert functions.replaced() == []

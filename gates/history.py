@@ -84,6 +84,14 @@ def history(results: Path, task: str | None = None) -> tuple[Entry, ...]:
     return chosen
 
 
+def history_or_none(results: Path) -> tuple[Entry, ...]:
+    """All runs under ``results``; none is no error where runs were named by path."""
+    try:
+        return history(results)
+    except GatesError:
+        return ()
+
+
 def in_order(entries: Iterable[Entry]) -> tuple[Entry, ...]:
     """By task and device, the newest last; a broken run stands where its name puts it."""
     return tuple(sorted(entries, key=lambda entry: (entry.task, entry.device, entry.started, entry.path)))

@@ -16,12 +16,15 @@ import click
 from gates.cli import cli
 from gates.compare import compare_within
 from gates.evidence import RunInfo, Verdict, list_runs, read_record
+from gates.history import history
+from gates.insights import insights_of
 from gates.judge.performance import read
 from gates.judging import load_evidence
 from gates.ladder import ladder_of
 from gates.measure.records import BASELINE, CANDIDATE
 from gates.records import Status
 from gates.render.console import verdict_table
+from gates.render.insights import insights_markdown
 from gates.render.markdown import table
 
 ROOT = Path(__file__).resolve().parent.parent
@@ -126,10 +129,17 @@ def review_page(text: str, recorded: Path) -> str:
     return generated(text, "ladder", "\n".join(ladder_of(runs).markdown().splitlines()[4:]) + "\n")
 
 
+def insights_page(text: str, recorded: Path) -> str:
+    """docs/insights.md with the insights of a recorded run."""
+    found = insights_of(list_runs(recorded / "h100" / "stage2_wmma_pv")[-1], history(recorded))
+    return generated(text, "insights", f"````markdown\n{insights_markdown([found])}````\n")
+
+
 def main() -> int:
     """Write all of them."""
     recorded, docs = ROOT / "results" / "recorded", ROOT / "docs"
-    for path, made in ((ROOT / "README.md", readme), (docs / "correctness-gate.md", correctness_page), (docs / "review.md", review_page)):
+    pages = ((docs / "correctness-gate.md", correctness_page), (docs / "review.md", review_page), (docs / "insights.md", insights_page))
+    for path, made in ((ROOT / "README.md", readme), *pages):
         path.write_text(made(path.read_text(encoding="utf-8"), recorded), encoding="utf-8")
     (ROOT / "docs" / "commands.md").write_text(command_reference(), encoding="utf-8")
     return 0

@@ -12,6 +12,7 @@ import pytest
 from gates.cli import cli
 from gates.evidence import list_runs
 from gates.explain import MODULES, all_codes, codes_of
+from gates.insights import insights_of
 from gates.verify import verify_run
 
 ROOT = Path(__file__).resolve().parent.parent
@@ -44,6 +45,14 @@ def test_the_table_of_honest_kernels_is_fresh_and_none_is_refused() -> None:
 def test_the_review_page_is_fresh() -> None:
     page = (ROOT / "docs" / "review.md").read_text(encoding="utf-8")
     assert update_docs.review_page(page, RECORDED) == page, "run: python scripts/update_docs.py"
+
+
+def test_the_insights_page_is_fresh_and_its_claim_holds() -> None:
+    page = (ROOT / "docs" / "insights.md").read_text(encoding="utf-8")
+    assert update_docs.insights_page(page, RECORDED) == page, "run: python scripts/update_docs.py"
+    stage2, stage3 = (insights_of(list_runs(RECORDED / "h100" / stage)[-1]) for stage in ("stage2_wmma_pv", "stage3_cp_async"))
+    claim = f"ceiling was {stage2.steps[0].ceiling_us:.2f} us; stage 3, which takes that step, runs in {stage3.attempts[-1].p50_us:.2f} us"
+    assert claim in page and stage2.steps[0].rule == "memory_wait"
 
 
 def test_the_command_reference_is_fresh() -> None:

@@ -170,9 +170,9 @@ def test_compare_takes_runs_paths_and_names(stage2: gates.Run) -> None:
     first = gates.compare("recorded:h100/stage1", stage2, results=ROOT / "results")
     assert first == gates.compare(RECORDED / "h100" / "stage1_wmma_qk", stage2.path)
     assert first.decision == "merge" and first.speed == stage2.speed
-    with pytest.raises(gates.GatesError, match="can't be compared: device"):
-        gates.compare(NO_DEVICE, stage2)
-    assert gates.compare(NO_DEVICE, stage2, force=True).decision == "hold"
+    assert gates.compare(NO_DEVICE, stage2, force=True).decision == "hold"  # of another device
+    with pytest.raises(gates.GatesError, match="no run found for 'latest:nothing'"):
+        gates.compare("latest:nothing", stage2)
 
 
 @pytest.mark.parametrize(("options", "what"), [

@@ -9,7 +9,7 @@ from pathlib import Path
 from gates import __version__
 from gates.errors import GatesError
 from gates.evidence import require_outside_a_run, resolve_run, utc_now, write_outside_runs
-from gates.history import Entry, entry_of, history, in_order, newest
+from gates.history import Entry, entry_of, history, history_or_none, in_order, newest
 from gates.report.ladders import ladders
 from gates.report.view import Page, RunView, view
 
@@ -35,7 +35,7 @@ def page_of(results: Path, names: Sequence[str]) -> Page:
     """All that the page shows."""
     if names:
         runs = list(dict.fromkeys(resolve_run(name, results) for name in names))
-        entries = _with(_history_or_none(results), runs)
+        entries = _with(history_or_none(results), runs)
         views, left_out = tuple(view(run) for run in runs), 0
     else:
         entries, views, left_out = _newest_views(history(results))
@@ -56,14 +56,6 @@ def _newest_views(entries: Sequence[Entry]) -> tuple[tuple[Entry, ...], tuple[Ru
             unreadable[entry.path] = error.what
     marked = tuple(replace(entry, broken=unreadable.get(entry.path, entry.broken)) for entry in entries)
     return marked, tuple(views), len(latest) - len(chosen)
-
-
-def _history_or_none(results: Path) -> tuple[Entry, ...]:
-    """The runs under ``results``; none is no error where runs were named by path."""
-    try:
-        return history(results)
-    except GatesError:
-        return ()
 
 
 def _with(entries: Sequence[Entry], runs: Sequence[Path]) -> tuple[Entry, ...]:

@@ -55,6 +55,8 @@ class Mistakes:
             found["the causal mask left out"] = changed(causal=False)
             found["the causal mask hides the diagonal"] = changed(causal=-1)
             found["the causal mask shows one key too many"] = changed(causal=1)
+            if self.q.shape[2] != keys:
+                found["the causal mask aligned at the other corner"] = changed(causal=keys - self.q.shape[2])
         else:
             found["a causal mask applied"] = changed(causal=True)
         for padding in _PADDING:

@@ -66,12 +66,14 @@ CODES = {
         "or uses the default stream. Use only the stream that it is given.",
     "performance.not_captured": "Replaying the captured launches writes no output: the kernel runs on a stream of its own, "
         "where nothing that is timed sees it. Launch on the stream argument.",
+    "performance.tampered": "Functions of torch, of a clock or of this package are not what they were before the kernels were loaded. "
+        "A kernel must leave the process that times it alone.",
     "performance.device_error": "The CUDA device reported an error during timing (illegal access, lost device). Run the sanitizer gate.",
     "performance.no_memory": "Not enough device memory for the input sets. Free the card or choose a smaller shape.",
     "performance.runner_died": "The timing process ended without a result; its last words are in the report.",
     "performance.time_limit": "The timing process ran past the task's time limit and was killed.",
 }
-_FAILING = ("performance.launch_failed", "performance.not_captured")
+_FAILING = ("performance.launch_failed", "performance.not_captured", "performance.tampered")
 
 
 @dataclass(frozen=True)

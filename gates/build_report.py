@@ -10,7 +10,8 @@ from gates.cli import guard
 from gates.errors import EXIT_FAIL, EXIT_OK
 from gates.parse.names import without_parameters
 from gates.parse.ptxas import PtxasKernel, gather
-from gates.run.build import BuildResult, build
+from gates.run.build import build
+from gates.run.built import BuildResult
 from gates.run.device import probe
 from gates.run.static import demangle_all, read_logs
 from gates.run.toolchain import Toolchain, find_toolchain

@@ -25,7 +25,7 @@ from gates.run.correctness import run_correctness
 from gates.run.describe import describe
 from gates.run.timing import run_timing
 from gates.run.toolchain import find_toolchain
-from gates.task import Task, load_task
+from gates.task import WITHOUT_DEVICE, Task, load_task
 
 _EXIT = {Status.PASS: EXIT_OK, Status.FAIL: EXIT_FAIL}
 _FULL = 3  # failing cases that are told in full
@@ -35,7 +35,7 @@ def run(
     folder: Path, work: Path, *, shapes: Sequence[str] | None, seeds: Sequence[int] | None, inputs: Sequence[str] = (),
     iters: int, device: str, build_dir: Path,
 ) -> int:
-    """Run the task in ``folder`` and print to stdout; the exit code. ``device``: auto, cuda or emulator.
+    """Run the task in ``folder`` and print to stdout; the exit code. ``device``: auto, cuda, or emulator or cpu for none.
 
     With ``inputs`` (families, or "default") just shapes x seeds x inputs are run, each case as in a whole run; without,
     the odd shapes and the families too.
@@ -48,7 +48,7 @@ def run(
     describe(task.folder, task.problem, shapes, work=work, limit_s=task.time_limit_s, inputs=inputs)
     found = _device(device)
     side = _build(task, found, build_dir)
-    print(f"{task.name} on {found.name if found else 'the CPU emulator'}")
+    print(f"{task.name} on {found.name if found else WITHOUT_DEVICE[task.kind]}")
     cuda = f"cuda:{found.index}" if found else "cpu"
     limits = {key: value for key, value in task.gates["correctness"].items() if key != "match_baseline"}
     raw = run_correctness(
@@ -84,7 +84,7 @@ def table(evidence: correctness.CorrectnessEvidence) -> str:
 
 
 def _device(asked: str) -> devices.DeviceInfo | None:
-    if asked == "emulator":
+    if asked in ("emulator", "cpu"):
         return None
     probe = devices.probe()
     if probe.devices:

@@ -48,6 +48,7 @@ class TaskInfo:
     declared_shapes: tuple[str, ...] = ()  # as task.yaml has them, whatever this run was told
     declared_seeds: tuple[int, ...] = ()
     judged_inputs: tuple[str, ...] = ()  # named from outside: correctness runs these and nothing else
+    kind: str = "cuda"  # what the kernel is written in
 
 
 @dataclass(frozen=True)

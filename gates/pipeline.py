@@ -43,9 +43,11 @@ from gates.run.build import build, check_build_root
 from gates.run.describe import describe
 from gates.run.toolchain import find_toolchain
 from gates.steps import Session, judge_step
-from gates.task import GATES, Task, find_task, load_baseline
+from gates.task import CUDA, EXTENSION, GATES, PYTHON, TRITON, Task, find_task, load_baseline
 
-CPU_GATES = ("ptxas", "sass", "correctness", "sanitizer")
+CPU_GATES = {  # what the cpu profile asks of each kind
+    CUDA: ("ptxas", "sass", "correctness", "sanitizer"), EXTENSION: ("ptxas", "sass"), TRITON: ("ptxas", "sass", "correctness"), PYTHON: ("correctness",),
+}
 _RECORDED_VARIABLES = ("CUDA_HOME", "CUDA_VISIBLE_DEVICES", "CXX", "NVCC_CCBIN", "PYTORCH_CUDA_ALLOC_CONF", "GATES_JOBS", "GATES_REVISION")
 
 
@@ -96,7 +98,7 @@ def run_task(options: Options, progress: Progress) -> Outcome:
         info = RunInfo(
             SCHEMA_VERSION, __version__, _task_info(task, sizes, shapes, seeds, options.inputs),
             _task_info(baseline, sizes, shapes, seeds, options.inputs) if baseline else None,
-            profile, why, CPU_GATES if profile == "cpu" else GATES, revision(task.folder),
+            profile, why, CPU_GATES[task.kind] if profile == "cpu" else GATES, revision(task.folder),
             tuple(portable(part, project_root(task.folder)) for part in options.argv),
             {name: tool.version if (tool := toolchain.get(name)) else None for name in toolchain.tools},
             _device(device), _environment(task), platform.platform(), _time(), "",
@@ -152,7 +154,7 @@ def _task_info(
     return TaskInfo(
         task.name, task.title, task.digest(), task.problem, task.kernels, dict(task.toggles), overrides, task.arch,
         dict(sizes), seeds, {gate: dict(limits) for gate, limits in task.gates.items()}, dict(task.not_applicable),
-        task.problem_sha256(), shapes, task.shapes, task.seeds, inputs,
+        task.problem_sha256(), shapes, task.shapes, task.seeds, inputs, task.kind,
     )
 
 

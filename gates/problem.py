@@ -3,14 +3,21 @@
 A problem is a Python module with these names:
 
     SHAPES      {name: {dimension: size}}, e.g. {"small": {"B": 1, "S": 32}}
-    ARGUMENTS   names in the order of the kernel's C parameters; each is a key of the inputs, of the
-                outputs, or a dimension of the shape
     make_inputs(shape, seed, device) -> {name: tensor or number}; same values on every device
-    make_outputs(shape, device) -> {name: tensor}; the values do not matter
-    reference(inputs, shape) -> {output name: float64 CPU tensor}, exact on those very inputs
+    reference(inputs, shape), or reference(inputs) -> {output name: float64 CPU tensor}, exact on those very inputs;
+                a tensor alone is the output "out", a tuple is "out0", "out1", …
+
+and, for a kernel that writes into outputs which it is given (every C launcher does):
+
+    ARGUMENTS   names in the order of the kernel's parameters; each is a key of the inputs, of the
+                outputs, or a dimension of the shape. Left out: the inputs, in their order
+    make_outputs(shape, device) -> {name: tensor}, or tensors alone as above; the values do not matter
+    IN_PLACE    names of inputs that the kernel changes: they are outputs too, and hold the input before
 
 and may have:
 
+    check(outputs, expected) -> None, True or "" where a kernel's outputs will do, else False or a text that says why not;
+                judged beside the limits on errors. It gets tensors alone where the reference gives them alone
     work(shape) -> {"flops": …, "bytes": …} least work, for the floor check
     end_to_end(inputs, shape) -> {output name: tensor}: what a user would have without the kernel's
                 input format, judged with limits of its own
@@ -33,6 +40,7 @@ and may have:
 from __future__ import annotations
 
 import importlib
+import inspect
 import re
 import sys
 from collections.abc import Mapping, Sequence
@@ -43,14 +51,50 @@ from typing import Any
 from gates.errors import GatesError
 
 MAX_SEED = 2**31 - 1
-REQUIRED = ("SHAPES", "ARGUMENTS", "make_inputs", "make_outputs", "reference")
+REQUIRED = ("SHAPES", "make_inputs", "reference")
 DEFAULT_INPUTS = "default"  # what make_inputs gives
 _SHAPE_LISTS = ("ODD_SHAPES", "EDGE_SHAPES", "FAMILY_SHAPES")
-_FUNCTIONS = ("work", "end_to_end", "backends", "error_bound", "null_outputs", "mistakes")
+_FUNCTIONS = ("make_inputs", "reference", "make_outputs", "check", "work", "end_to_end", "backends", "error_bound", "null_outputs", "mistakes")
 _NAME = re.compile(r"[a-z][a-z0-9_]*")
 
 
-def load(name: str, folder: Path) -> ModuleType:
+class Problem:
+    """A problem module with what may be left out filled in, and outputs always named. Other names are the module's own."""
+
+    def __init__(self, module: ModuleType) -> None:
+        self._module = module
+        self.ARGUMENTS = tuple(getattr(module, "ARGUMENTS", None) or module.make_inputs(next(iter(module.SHAPES.values())), 0, "cpu"))
+        self._whole = len(inspect.signature(module.reference).parameters) > 1
+        if hasattr(module, "make_outputs"):
+            self.make_outputs = lambda shape, device: named(module.make_outputs(shape, device))
+        if hasattr(module, "check"):
+            self.check = lambda outputs, expected: module.check(_unnamed(outputs), _unnamed(expected))
+
+    def __getattr__(self, name: str) -> Any:
+        return getattr(self._module, name)
+
+    def reference(self, inputs: Mapping[str, Any], shape: Mapping[str, int]) -> dict[str, Any]:
+        """The exact outputs by name: float64 CPU tensors."""
+        return named(self._module.reference(inputs, shape) if self._whole else self._module.reference(inputs))
+
+
+def named(value: Any, names: Sequence[str] = ()) -> dict[str, Any]:
+    """Outputs by name: a mapping as it is, a tensor alone as "out", several as "out0", "out1", …, or as ``names`` in their order."""
+    if isinstance(value, Mapping):
+        return dict(value)
+    several = isinstance(value, Sequence)
+    values = list(value) if several else [value]
+    return dict(zip(names if len(names) == len(values) else [f"out{i}" for i in range(len(values))] if several else ["out"], values, strict=True))
+
+
+def _unnamed(outputs: Mapping[str, Any]) -> Any:
+    """What ``named`` was given, for a problem that names nothing."""
+    if list(outputs) == ["out"]:
+        return outputs["out"]
+    return tuple(outputs.values()) if list(outputs) == [f"out{i}" for i in range(len(outputs))] else outputs
+
+
+def load(name: str, folder: Path) -> Problem:
     """Import the problem module ``name``, found from the task's ``folder`` or an ancestor of it.
 
     Raises GatesError where the module is missing, can't be imported, lacks a required name, or has an
@@ -79,7 +123,7 @@ def load(name: str, folder: Path) -> ModuleType:
     wrong = _wrong(module)
     if wrong:
         raise GatesError(f"problem {name!r} ({module.__file__}): {wrong}", hint="see docs/writing-a-task.md for what a problem module holds")
-    return module
+    return Problem(module)
 
 
 def is_ordinary(role: str, inputs: str) -> bool:
@@ -87,7 +131,7 @@ def is_ordinary(role: str, inputs: str) -> bool:
     return role != "edge" and inputs == DEFAULT_INPUTS
 
 
-def inputs_of(module: ModuleType, family: str, shape: Mapping[str, int], seed: int, device: str) -> dict[str, Any]:
+def inputs_of(module: Any, family: str, shape: Mapping[str, int], seed: int, device: str) -> dict[str, Any]:
     """The inputs called ``family``: those of make_inputs for "default", else those of INPUT_FAMILIES.
 
     Raises GatesError for a family whose kernel arguments differ from make_inputs' in type or shape.
@@ -102,7 +146,7 @@ def inputs_of(module: ModuleType, family: str, shape: Mapping[str, int], seed: i
     return made
 
 
-def family_shapes(module: ModuleType) -> tuple[str, ...]:
+def family_shapes(module: Any) -> tuple[str, ...]:
     """The shapes on which input families are tried."""
     given = getattr(module, "FAMILY_SHAPES", ()) or getattr(module, "ODD_SHAPES", ())[:1]
     return tuple(given) or tuple(module.SHAPES)[:1]
@@ -110,6 +154,8 @@ def family_shapes(module: ModuleType) -> tuple[str, ...]:
 
 def _wrong(module: ModuleType) -> str:
     """What is wrong with the optional names of a problem; empty where nothing is."""
+    if not isinstance(module.SHAPES, Mapping) or not all(isinstance(sizes, Mapping) for sizes in module.SHAPES.values()):
+        return "SHAPES must map each name to its sizes, like {'small': {'N': 1000}}"
     for name in _SHAPE_LISTS:
         shapes = getattr(module, name, ())
         if isinstance(shapes, str) or not isinstance(shapes, Sequence):
@@ -142,13 +188,14 @@ def _wrong(module: ModuleType) -> str:
 
 
 def call_arguments(
-    module: ModuleType, inputs: Mapping[str, Any], outputs: Mapping[str, Any], shape: Mapping[str, int]
+    module: Any, inputs: Mapping[str, Any], outputs: Mapping[str, Any], shape: Mapping[str, int], names: Sequence[str] = ()
 ) -> tuple[Any, ...]:
-    """The kernel's arguments in C order, looked up by name in outputs, inputs and shape."""
-    values = {**shape, **inputs, **outputs}
-    unknown = [name for name in module.ARGUMENTS if name not in values]
+    """The kernel's arguments in order, by ``names`` (the problem's ARGUMENTS) looked up in outputs, inputs and shape."""
+    values, names = {**shape, **inputs, **outputs}, names or module.ARGUMENTS
+    unknown = [name for name in names if name not in values]
     if unknown:
-        raise GatesError(f"problem {module.__name__}: ARGUMENTS names {', '.join(unknown)}, which nothing provides")
-    return tuple(values[name] for name in module.ARGUMENTS)
-    if not isinstance(module.SHAPES, Mapping) or not all(isinstance(sizes, Mapping) for sizes in module.SHAPES.values()):
-        return "SHAPES must map each name to its sizes, like {'small': {'N': 1000}}"
+        raise GatesError(
+            f"problem {module.__name__}: the kernel's arguments name {', '.join(unknown)}, which nothing provides",
+            hint="ARGUMENTS of the problem, or `arguments` of task.yaml, name inputs, outputs and dimensions of the shape",
+        )
+    return tuple(values[name] for name in names)

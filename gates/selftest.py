@@ -32,7 +32,8 @@ from gates.parse import sass as sass_evidence
 from gates.parse.correctness import Case, CorrectnessEvidence, NullErrors, OutputErrors
 from gates.parse.performance import MEASURED, OutputCheck, PerformanceEvidence
 from gates.records import GateResult, Status
-from gates.run.build import BuildResult, build
+from gates.run.build import build
+from gates.run.built import BuildResult
 from gates.run.correctness import run_correctness
 from gates.run.device import DeviceInfo, probe
 from gates.run.static import collect

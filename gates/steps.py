@@ -24,8 +24,10 @@ from gates.parse import sass as sass_evidence
 from gates.records import GateResult, Status, to_json
 from gates.render.console import Progress
 from gates.replay import runner_command
+from gates.run import triton_build
 from gates.run.attempt import attempt
-from gates.run.build import BuildResult, build
+from gates.run.build import build
+from gates.run.built import BuildResult
 from gates.run.correctness import draw_seed, run_correctness
 from gates.run.device import DeviceInfo
 from gates.run.ncu import run_ncu
@@ -33,7 +35,7 @@ from gates.run.sanitizer import run_sanitizer_device, run_sanitizer_emulator, wr
 from gates.run.static import StaticTexts, collect
 from gates.run.timing import run_timing
 from gates.run.toolchain import Toolchain
-from gates.task import Task
+from gates.task import CUDA, WITHOUT_DEVICE, Task
 
 NO_DEVICE = "no CUDA device"
 
@@ -69,6 +71,10 @@ class Session:
     def cuda(self) -> str:
         """The device as runner jobs name it."""
         return f"cuda:{self.device.index}" if self.device else "cpu"
+
+    def where(self, task: Task) -> str:
+        """What the task's kernels run on, in words."""
+        return WITHOUT_DEVICE[task.kind] if self.emulated else "the device"
 
     def tasks(self) -> list[tuple[Task, str]]:
         """Candidate and baseline, each with the folder of the run directory that its evidence goes to."""
@@ -124,7 +130,9 @@ class Session:
         return self._texts[task.name]
 
     def launches(self, task: Task) -> list[dict[str, Any]] | None:
-        """How the task launches its kernels, as the emulator saw it; None where that could not be seen."""
+        """How the task launches its kernels, as the emulator saw it or Triton decided it; None where that could not be seen."""
+        if task.kind != CUDA:
+            return triton_build.launches(self.builds[task.name])
         if self.builds[task.name].path("emulator") is None:
             return None
         self.progress.step(f"{task.name}: one launch on the emulator, for its launch configuration")
@@ -190,7 +198,7 @@ def _correctness(session: Session) -> GateResult | None:
     task, limits = session.task, session.task.gates["correctness"]
     match = limits.get("match_baseline") and session.baseline and session.builds[session.baseline.name].path(kind)
     more = f" x inputs {', '.join(session.inputs)}" if session.inputs else ", with all edge shapes" if session.thorough else ""
-    session.progress.step(f"{task.name}: correctness, {len(session.shapes)} shapes x {len(session.seeds)} seeds{more} on the {kind}")
+    session.progress.step(f"{task.name}: correctness, {len(session.shapes)} shapes x {len(session.seeds)} seeds{more} on {session.where(task)}")
     raw = run_correctness(
         session.side(task, kind), session.shapes, session.seeds, work=session.scratch / "correctness",
         limit_s=task.time_limit_s, device=session.cuda,
@@ -210,7 +218,7 @@ def _sanitizer(session: Session) -> GateResult | None:
     if session.results["correctness"].code == "correctness.timeout":
         return not_run("sanitizer", "correctness_failed", "the kernel reached the time limit and would again")
     task, work = session.task, session.scratch / "sanitizer"
-    session.progress.step(f"{task.name}: memory checks on the {'emulator' if session.emulated else 'device'}")
+    session.progress.step(f"{task.name}: memory checks on {session.where(task)}")
     if session.emulated:
         raw = run_sanitizer_emulator(
             session.side(task, kind), session.shapes, work=work, limit_s=task.time_limit_s, cases=session.cases(),

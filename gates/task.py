@@ -20,6 +20,8 @@ from gates import yamlio
 from gates.errors import GatesError
 
 GATES = ("ptxas", "sass", "correctness", "sanitizer", "performance", "ncu")
+CUDA, EXTENSION, TRITON, PYTHON = "cuda", "torch-extension", "triton", "python"  # kinds: what a kernel is written in
+WITHOUT_DEVICE = {CUDA: "the CPU emulator", EXTENSION: "nothing", TRITON: "Triton's interpreter", PYTHON: "the CPU"}  # where a kind runs then
 MAX_TOGGLE = 2**31 - 1
 
 
@@ -32,7 +34,7 @@ class Task:
     folder: Path
     problem: str
     sources: tuple[Path, ...]
-    entry: str  # the extern "C" launcher
+    entry: str  # the extern "C" launcher, or the Python function to call
     kernels: tuple[str, ...]  # base names of the __global__ functions that the stage consists of
     toggles: Mapping[str, int]
     arch: tuple[str, ...]
@@ -44,12 +46,14 @@ class Task:
     overrides: Mapping[str, int] = field(default_factory=dict)  # toggles set from outside
     nvcc_flags: tuple[str, ...] = ()
     time_limit_s: float = 300.0
+    kind: str = CUDA
+    arguments: tuple[str, ...] = ()  # what the entry is called with; empty: as the problem says
 
     def side(self, library: Path | None, *, emulated: bool) -> dict[str, Any]:
         """The task with a library of its kernel, as runner jobs take it (candidate, baseline or alone)."""
         return {
             "name": self.name, "library": str(library), "entry": self.entry, "folder": str(self.folder),
-            "problem": self.problem, "emulated": emulated,
+            "problem": self.problem, "emulated": emulated, "kind": self.kind, "arguments": list(self.arguments),
         }
 
     def problem_file(self) -> Path | None:
@@ -106,6 +110,7 @@ def load_task(
         raise GatesError(f"no task.yaml in {folder}", hint=hint)
     data, lines = yamlio.load(path)
     _check_schema(data, lines, path)
+    _check_static_gates(data, lines, path)
     _check_names(data["gates"], lines, path)
     if data["name"] != folder.name:
         raise GatesError(f"{path}:{lines[('name',)]}: name is {data['name']!r}, but the folder is {folder.name!r}")
@@ -113,13 +118,13 @@ def load_task(
     sources = tuple(_find_source(name, folder, path, lines[("sources", i)]) for i, name in enumerate(data["sources"]))
     if "baseline" in data:
         _sibling(data["baseline"], folder, f"{path}:{lines[('baseline',)]}")
-    optional = {key: data[key] for key in ("baseline", "not_applicable", "time_limit_s") if key in data}
+    optional = {key: data[key] for key in ("baseline", "not_applicable", "time_limit_s", "kind") if key in data}
     return Task(
         name=data["name"], title=data["title"], folder=folder, problem=data["problem"], sources=sources,
-        entry=data["entry"], kernels=tuple(data["kernels"]), toggles={**data.get("toggles", {}), **changed},
-        arch=tuple(data["arch"]), shapes=tuple(data["shapes"]), seeds=tuple(data["seeds"]),
+        entry=data["entry"], kernels=tuple(data.get("kernels", ())), toggles={**data.get("toggles", {}), **changed},
+        arch=tuple(data.get("arch", ())), shapes=tuple(data["shapes"]), seeds=tuple(data["seeds"]),
         gates={gate: data["gates"].get(gate, {}) for gate in GATES}, overrides=changed,
-        nvcc_flags=tuple(data.get("nvcc_flags", ())), **optional,
+        nvcc_flags=tuple(data.get("nvcc_flags", ())), arguments=tuple(data.get("arguments", ())), **optional,
     )
 
 
@@ -231,6 +236,22 @@ def _check_names(gates: Mapping[str, Any], lines: Mapping[yamlio.Place, int], pa
     ]
     if problems:
         raise GatesError("\n".join(problems), hint="docs/writing-a-task.md lists the names")
+
+
+def _check_static_gates(data: Mapping[str, Any], lines: Mapping[yamlio.Place, int], path: Path) -> None:
+    """Raise GatesError where a gate that looks at compiled kernels lacks what it needs and is not declared inapplicable."""
+    declared, problems = data.get("not_applicable", {}), []
+    line = lines.get(("not_applicable",), lines.get(("gates",), 1))
+    if "ptxas" not in declared and "ptxas" not in data["gates"]:
+        problems.append(f"{path}:{lines.get(('gates',), 1)}: missing key 'gates.ptxas'")
+    for gate in ("ptxas", "sass"):
+        if data.get("kind") == PYTHON and gate not in declared:
+            problems.append(f"{path}:{line}: a task of kind python has no compiled kernel to judge: declare {gate} under not_applicable, with the reason")
+    for key, gates in (("kernels", ("ptxas", "sass", "ncu")), ("arch", ("ptxas", "sass"))):
+        if needing := [gate for gate in gates if key not in data and gate not in declared]:
+            problems.append(f"{path}:{line}: missing key {key!r}, which {', '.join(needing)} need: name them, or declare those gates under not_applicable")
+    if problems:
+        raise GatesError("\n".join(problems), hint="docs/writing-a-task.md lists every key of task.yaml")
 
 
 def _check_schema(data: Any, lines: Mapping[yamlio.Place, int], path: Path) -> None:

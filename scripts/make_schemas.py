@@ -18,11 +18,11 @@ from gates.decide import Acceptance
 from gates.evidence import SCHEMA_VERSION, RunInfo, Verdict
 from gates.parse.ptxas import PtxasEvidence
 from gates.parse.sass import SassEvidence
-from gates.run.build import BuildResult
+from gates.run.built import BuildResult
 
 FOLDER = Path(__file__).resolve().parent.parent / "gates" / "schemas"
 RECORDS = {"run": RunInfo, "verdict": Verdict, "ptxas": PtxasEvidence, "sass": SassEvidence, "build": BuildResult, "acceptance": Acceptance}
-LATER = {"problem_sha256", "judged_shapes", "judged_inputs", "declared_shapes", "declared_seeds", "reproduce", "notes"}  # fields that the first runs of schema version 1 do not have
+LATER = {"problem_sha256", "judged_shapes", "judged_inputs", "declared_shapes", "declared_seeds", "reproduce", "notes", "TaskInfo.kind"}  # fields that the first runs of schema version 1 do not have
 ELSEWHERE = {"log_text"}  # a build's log is a file of its own
 TIMES = {"started", "ended", "accepted"}
 UTC = r"^\d{4}-\d\d-\d\dT\d\d:\d\d:\d\d(\.\d+)?\+00:00$"
@@ -54,7 +54,7 @@ def _of(kind: Any) -> dict[str, Any]:
         hints = typing.get_type_hints(kind)
         fields = [field for field in dataclasses.fields(kind) if field.name not in ELSEWHERE]
         return {
-            "type": "object", "additionalProperties": False, "required": [field.name for field in fields if field.name not in LATER],
+            "type": "object", "additionalProperties": False, "required": [field.name for field in fields if not {field.name, f"{cls.__name__}.{field.name}"} & LATER],
             "properties": {field.name: _of(hints[field.name]) for field in fields},
         }
     if isinstance(kind, type) and issubclass(kind, Enum):

@@ -136,3 +136,15 @@ def test_keys_do_not_depend_on_the_folder() -> None:
 def test_names_as_people_write_them(written: str, plain: str, short: str) -> None:
     assert plain_name(written) == plain
     assert without_parameters(written) == short
+
+
+def test_another_name_of_the_tool_hides_nothing() -> None:
+    """Triton's copy calls itself ptxas-blackwell."""
+    text = (
+        "ptxas-blackwell info    : Compiling entry function 'k' for 'sm_90'\n"
+        "ptxas-blackwell info    : Function properties for k\n"
+        "    8 bytes stack frame, 16 bytes spill stores, 24 bytes spill loads\n"
+        "ptxas-blackwell info    : Used 16 registers, used 0 barriers\n"
+    )
+    (kernel,) = parse_log(text).kernels
+    assert (kernel.registers, kernel.spill_stores, kernel.spill_loads) == (16, 16, 24)

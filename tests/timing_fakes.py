@@ -74,6 +74,7 @@ def install(monkeypatch: Any, launch_us: dict[str, float]) -> None:
     """Make gates.run.timing run on the host; ``launch_us``: library stem -> us a launch."""
     import torch
 
+    from gates.run import callable as callable_
     from gates.run import timing_cuda
     from gates.run.kernel import Kernel
 
@@ -86,7 +87,7 @@ def install(monkeypatch: Any, launch_us: dict[str, float]) -> None:
             LAUNCHED.append(self.us)
             super().__call__(*arguments, stream=stream)
 
-    monkeypatch.setattr(timing_cuda, "Kernel", CountedKernel)
+    monkeypatch.setattr(callable_, "Kernel", CountedKernel)
     monkeypatch.setattr(timing_cuda, "Clockwork", FakeClockwork)
     monkeypatch.setattr(torch.cuda, "is_available", lambda: True)
     monkeypatch.setattr(torch.cuda, "device", lambda device: nullcontext())

@@ -100,6 +100,8 @@ def _case(case: Case, evidence: CorrectnessEvidence, limits: Mapping[str, Any], 
         checks.append(_fail("launch_error", "launch", refused.error, None, case.where, refused.kernel))
     if evidence.emulated and not case.launch_count:
         checks.append(_fail("no_launch", "launches", 0, None, case.where))
+    if case.check:
+        checks.append(_fail("check", "check", case.check, None, case.where))
     own = limits_of(case, limits)
     errors = _errors(case, case.outputs, own, "", lambda figure: figure)
     checks += errors

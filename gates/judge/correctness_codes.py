@@ -9,6 +9,7 @@ CODES = {
     "correctness.cases": "fewer headline cases passed than were asked for; the other checks say which and why.",
     "correctness.forged": "the result file holds lines that this run's runner did not write. Nothing in the kernel or the problem may write there.",
     "correctness.launch_error": "the launcher returned an error, so the kernel did not run. The message names the argument or the CUDA error.",
+    "correctness.check": "the problem's own check(outputs, expected) refuses the outputs; what it said stands beside.",
     "correctness.no_launch": "the launcher returned 0, but no kernel was launched.",
     "correctness.problem_error": "the problem module raised an error or gave something that can't be judged. Mend the problem; the kernel is not to blame.",
     "correctness.no_memory": "not enough memory for the inputs, the buffers or the float64 reference. Use a smaller shape or compute the reference in slices.",

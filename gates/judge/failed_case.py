@@ -31,7 +31,7 @@ def replay_command(case: Case, evidence: CorrectnessEvidence) -> str:
     if not evidence.runner:
         return ""
     inputs = "" if case.inputs == DEFAULT_INPUTS else f" --inputs {shlex.quote(case.inputs)}"
-    device = "emulator" if evidence.emulated else "cuda"
+    device = evidence.device if evidence.device in ("emulator", "cpu") else "cuda"
     return f"{evidence.runner} --shape {shlex.quote(case.shape)} --seed {case.seed}{inputs} --device {device}"
 
 

@@ -113,6 +113,7 @@ class Case:
     silent_inputs: tuple[str, ...] = ()
     nudged: tuple[OutputErrors, ...] = ()  # of one more launch, on inputs with a few elements exchanged
     inputs: str = DEFAULT_INPUTS  # or the name of an input family of the problem
+    check: str = ""  # what the problem's own check says against the outputs
 
     def __post_init__(self) -> None:
         if self.status not in STATUSES:
@@ -154,7 +155,7 @@ class CorrectnessEvidence:
 
     @property
     def emulated(self) -> bool:
-        """Whether the kernel ran on the CPU emulator."""
+        """Whether the kernel ran on the CPU emulator (and not as a Python function on the CPU: device "cpu")."""
         return self.device == "emulator"
 
 

@@ -12,7 +12,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass, field
 
 _COLOUR = re.compile(r"\x1b\[[0-9;?]*[A-Za-z]")
-_TOOL = re.compile(r"(?:^|.*[\s>|\])])(?P<tool>ptxas|nvlink)\s+(?P<kind>info|warning|error|fatal|advisory)\s*:\s?(?P<text>.*)$")
+_TOOL = re.compile(r"(?:^|.*[\s>|\])])(?P<tool>ptxas|nvlink)(?:-\w+)?\s+(?P<kind>info|warning|error|fatal|advisory)\s*:\s?(?P<text>.*)$")
 _CONTINUED = re.compile(r"^ptxas\s+\.\s*")  # the run-time compiler's prefix of a continuation line
 _ENTRY = re.compile(r"^Compiling entry function '(?P<name>[^']+)' for '(?P<arch>[^']+)'")
 _PROPERTIES = re.compile(r"^Function properties for '?(?P<name>[^\s':]+)'?:?$")

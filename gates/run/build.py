@@ -10,79 +10,21 @@ from __future__ import annotations
 import hashlib
 import json
 import os
-from collections.abc import Callable, Collection, Mapping
+from collections.abc import Callable, Collection
 from dataclasses import dataclass, replace
 from pathlib import Path
-from typing import Any
 
 from gates.errors import GatesError
 from gates.records import to_json
-from gates.run import build_failure, graph
+from gates.run import build_failure, extension, functions, graph
 from gates.run.build_failure import Failure
+from gates.run.built import BuildResult, Target
 from gates.run.ninja import Ninja, locked
 from gates.run.toolchain import Toolchain
-from gates.task import Task
+from gates.task import CUDA, EXTENSION, PYTHON, TRITON, Task
 
 KINDS = ("cubin", "device", "emulator", "emulator_asan")
 Progress = Callable[[str], None]
-
-
-@dataclass(frozen=True)
-class Target:
-    """One product: its path, or why there is none. ``log``: what ptxas printed (cubins only)."""
-
-    kind: str
-    path: str | None
-    arch: str | None = None
-    log: str | None = None
-    failure: Failure | None = None
-
-
-@dataclass(frozen=True)
-class BuildResult:
-    """What a build made. ``log_text`` is every compiler's output, with the commands, also of earlier builds that still hold."""
-
-    task: str
-    digest: str
-    folder: str
-    archs: tuple[str, ...]  # of the cubins
-    device_archs: tuple[str, ...]  # that the device library holds code for
-    relocatable: bool
-    toggles: Mapping[str, int]
-    targets: tuple[Target, ...]
-    wall_s: float
-    schema_version: int = 1
-    log_text: str = ""
-
-    def path(self, kind: str) -> Path | None:
-        """The library of that kind (device, emulator, emulator_asan), or None where it was not built."""
-        return next((Path(target.path) for target in self.targets if target.kind == kind and target.path), None)
-
-    def failure(self, kind: str, arch: str | None = None) -> Failure | None:
-        """The first failure of that kind (and architecture)."""
-        wanted = (target for target in self.targets if target.kind == kind and arch in (None, target.arch))
-        return next((target.failure for target in wanted if target.failure), None)
-
-    def cubins(self, arch: str) -> list[Target]:
-        """The targets of one architecture: one a source, or the linked one alone with relocatable code."""
-        return [target for target in self.targets if target.kind == "cubin" and target.arch == arch]
-
-    @property
-    def failures(self) -> tuple[Failure, ...]:
-        """Each distinct failure once."""
-        return tuple(dict.fromkeys(target.failure for target in self.targets if target.failure))
-
-    def evidence(self) -> dict[str, Any]:
-        """The plain data of build.json: paths from the build folder on; the log text goes into a file of its own."""
-        data = to_json(self)
-        del data["log_text"]
-        for target in data["targets"]:
-            for place in (target, target["failure"] or {}):
-                for key in ("path", "log"):
-                    if place.get(key):
-                        place[key] = os.path.relpath(place[key], self.folder)
-        data["folder"] = Path(self.folder).name
-        return data
 
 
 def build(
@@ -105,6 +47,8 @@ def build(
     archs, device_archs = graph.cubin_archs(task, device_arch), graph.device_archs(task, device_arch)
     digest = build_digest(task, toolchain, archs, device_archs)
     folder = Path(build_root).resolve() / task.name / digest[:16]
+    if task.kind in (TRITON, PYTHON):
+        return functions.build(task, toolchain, folder, digest, archs, want, say)
     plans = _plans(task, toolchain, archs, device_archs, want)
     ninja = Ninja(Path(toolchain.need("ninja").path), folder, job_count(jobs))
     _make_folders(folder, plans)
@@ -115,6 +59,9 @@ def build(
         finished = ninja.run([plan.output for plan in plans if plan.edges], lock, say)
         targets = tuple(_target(plan, ninja, finished.output, toolchain) for plan in plans)
         text = _log_text(folder, plans)
+        if task.kind == EXTENSION:
+            made, printed = extension.build(task, toolchain, folder, device_archs, want, job_count(jobs), say)
+            targets, text = (*targets, *made), text + printed
     return BuildResult(
         task.name, digest, str(folder), archs, device_archs, graph.is_relocatable(task), dict(task.toggles), targets,
         round(finished.wall_s, 3), log_text=text,
@@ -125,7 +72,7 @@ def build_digest(task: Task, toolchain: Toolchain, archs: tuple[str, ...], devic
     """sha256 over what decides the products besides the contents of the sources."""
     extra = {name: os.environ.get(name, "") for name in ("NVCC_PREPEND_FLAGS", "NVCC_APPEND_FLAGS")}
     parts = {
-        "entry": task.entry, "toggles": dict(task.toggles), "flags": task.nvcc_flags, "sources": list(map(str, task.sources)),
+        "kind": task.kind, "torch": graph.torch_version() if task.kind == EXTENSION else "", "entry": task.entry, "toggles": dict(task.toggles), "flags": task.nvcc_flags, "sources": list(map(str, task.sources)),
         "archs": archs, "device": device_archs, "nvcc": to_json(toolchain.nvcc), "g++": to_json(toolchain.gxx),
         "ccbin": toolchain.host_compiler, "environment": extra,
     }
@@ -169,7 +116,7 @@ def _plans(
         "emulator_asan": ("g++", lambda: graph.emulator_edges(task, toolchain, sanitize=True)),
     }
     for kind, (tool, make) in makers.items():
-        if kind in want:
+        if kind in want and task.kind == CUDA:
             missing = build_failure.missing_tool(tool, toolchain)
             plans.append(_Plan(kind, f"{kind}.so", () if missing else tuple(make()), failure=missing))
     return plans
@@ -179,7 +126,7 @@ def _cubin_plans(task: Task, toolchain: Toolchain, arch: str) -> list[_Plan]:
     tools = ("nvcc", "nvlink") if graph.is_relocatable(task) else ("nvcc",)
     for tool in tools:
         if missing := build_failure.missing_tool(tool, toolchain):
-            return [_Plan("cubin", f"{arch}/{stem}.cubin", (), arch, failure=missing) for stem in graph.stems(task)]
+            return [_Plan("cubin", f"{arch}/{stem}.cubin", (), arch, failure=missing) for _, stem in graph.device_sources(task)]
     edges = graph.cubin_edges(task, toolchain, arch)
     if graph.is_relocatable(task):
         return [_Plan("cubin", edges[-1].output, tuple(edges), arch, edges[-1].log)]

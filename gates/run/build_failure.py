@@ -23,6 +23,7 @@ _MEMORY = re.compile(
 _PLACE = re.compile(r"^(?P<file>[^\s:(][^:(]*)(?::(?P<line>\d+)(?::\d+)?:|\((?P<number>\d+)\)\s*:)\s*(?P<text>(?:\w+ )?error\b.*)$", re.IGNORECASE)
 _FOLDERS = re.compile(r"(?<![\w.])/(?:[^\s/:'\"`()]+/)+")
 _UNSUPPORTED = re.compile(r"^error: (?P<what>.*the emulator does not support .*)$", re.MULTILINE)
+_CUDA_HEADER = re.compile(r"fatal error: (?P<name>(?:cu|nv)\w+\.h): No such file")  # of a toolkit library that is not installed here
 _LINES = 5
 _SENTENCE = 200  # characters
 
@@ -89,12 +90,17 @@ def describe(folder: Path, edges: Sequence[Edge], ninja_output: str, toolchain: 
             data = json.loads(record.read_text(encoding="utf-8"))
             text, cause = printed(folder, edge), _cause(data["cause"], printed(folder, edge))
             log = str(folder / f"{edge.output}.failed.log")
+            if header := _CUDA_HEADER.search(text):
+                return Failure(
+                    shlex.join(data["command"]), f"the CUDA toolkit's {header['name']} was not found", log=log, missing_tool=header["name"],
+                    hint="install that library's headers; or keep the kernel in a .cu of its own, without the header, and the binding in a .cpp",
+                )
             unsupported = _UNSUPPORTED.search(text)
             return Failure(
-                shlex.join(data["command"]), cause, _first_errors(text), log, _hint(text, cause, toolchain),
+                shlex.join(data["command"]), cause, first_errors(text), log, hint_for(text, cause, toolchain),
                 unsupported=unsupported["what"] if unsupported else "",
             )
-    return Failure("", "the build stopped before it", _first_errors(ninja_output), hint=_hint(ninja_output, "", toolchain))
+    return Failure("", "the build stopped before it", first_errors(ninja_output), hint=hint_for(ninja_output, "", toolchain))
 
 
 def _record(folder: Path, edge: Edge) -> Path:
@@ -112,13 +118,13 @@ def _cause(cause: str, text: str) -> str:
     return f"{tool} killed by signal {died['number']}" if died["number"] else f"{tool} killed"
 
 
-def _first_errors(text: str) -> tuple[str, ...]:
+def first_errors(text: str) -> tuple[str, ...]:
     lines = [line.strip() for line in text.splitlines() if line.strip()]
     found = [line for line in lines if _ERROR.search(line)]
     return tuple((found or lines[-_LINES:])[:_LINES])
 
 
-def _hint(text: str, cause: str, toolchain: Toolchain) -> str:
+def hint_for(text: str, cause: str, toolchain: Toolchain) -> str:
     if _UNSUPPORTED.search(text):
         remedy = re.search(r"^hint: (.*)$", text, re.MULTILINE)
         return remedy[1] if remedy else "give it a host version under #ifdef GATES_EMULATOR"

@@ -1,15 +1,16 @@
 """Job "case": write launches to files, and replay them without torch.
 
 ``write`` (needs torch) makes the problem's inputs and stores them with poisoned outputs. ``replay``
-needs only the standard library: it starts fast under ncu, compute-sanitizer and AddressSanitizer,
-launches nothing but the task's own kernel, and allocates every buffer by itself. The result's nonce
-and count of launches are the proof that the kernel ran under the tool.
+of a C launcher needs only the standard library: it starts fast under ncu, compute-sanitizer and AddressSanitizer,
+launches nothing but the task's own kernel, and allocates every buffer by itself. A Python function gets torch's
+tensors. The result's nonce and count of launches are the proof that the kernel ran under the tool.
 """
 
 from __future__ import annotations
 
 import ctypes
 import hashlib
+import os
 from collections.abc import Mapping
 from pathlib import Path
 from typing import Any
@@ -17,6 +18,7 @@ from typing import Any
 from gates.errors import GatesError
 from gates.run import casefile
 from gates.run.attempt import ResultWriter
+from gates.run.callable import Function, load
 from gates.run.emulator import Emulator
 from gates.run.kernel import Kernel, KernelError
 from gates.run.memory import DeviceMemory, HostMemory
@@ -51,19 +53,21 @@ def _write(job: Mapping[str, Any], writer: ResultWriter) -> int:
 
     problem = problems.load(job["side"]["problem"], Path(job["side"]["folder"]))
     check_names(problem, job["shapes"])
-    shapes, seed = list(job["shapes"]), job.get("seed", 0)
+    shapes, seed, names = list(job["shapes"]), job.get("seed", 0), job["side"].get("arguments") or problem.ARGUMENTS
     if job.get("smallest"):
         shapes = [min(shapes, key=lambda name: _size(problem, name)), *getattr(problem, "ODD_SHAPES", ())]
     for shape in dict.fromkeys(shapes):
         inputs = problem.make_inputs(problem.SHAPES[shape], seed, "cpu")
-        outputs = problem.make_outputs(problem.SHAPES[shape], "cpu")
-        poisoned = {name: buffers.poison(value, seed, 0) for name, value in outputs.items()}
-        arguments, content = [], {}
-        values = problems.call_arguments(problem, inputs, poisoned, problem.SHAPES[shape])
-        for name, value in zip(problem.ARGUMENTS, values, strict=True):
+        poisoned = {name: buffers.poison(value, seed, 0) for name, value in _outputs(problem, shape).items()}
+        outputs, arguments, content = {*poisoned, *getattr(problem, "IN_PLACE", ())}, [], {}
+        values = problems.call_arguments(problem, inputs, poisoned, problem.SHAPES[shape], names)
+        for name, value in zip(names, values, strict=True):
             if isinstance(value, torch.Tensor):
                 content[name] = buffers.as_bytes(value).numpy().tobytes()
-                arguments.append({"name": name, "kind": "buffer", "output": name in outputs, "bytes": len(content[name])})
+                arguments.append({
+                    "name": name, "kind": "buffer", "output": name in outputs, "bytes": len(content[name]),
+                    "dtype": str(value.dtype).removeprefix("torch."), "shape": list(value.shape),
+                })
             else:
                 arguments.append({"name": name, "kind": "float" if isinstance(value, float) else "int", "value": value})
         path = Path(job["folder_out"]) / f"{shape}.seed{seed}.case"
@@ -72,27 +76,47 @@ def _write(job: Mapping[str, Any], writer: ResultWriter) -> int:
     return len(dict.fromkeys(shapes))
 
 
+def _outputs(problem: Any, shape: str) -> dict[str, Any]:
+    return problem.make_outputs(problem.SHAPES[shape], "cpu") if hasattr(problem, "make_outputs") else {}
+
+
 def _size(problem: Any, shape: str) -> int:
-    """Bytes of a shape's outputs: the measure of what a launch costs under a sanitizer."""
-    outputs = problem.make_outputs(problem.SHAPES[shape], "cpu")
-    return sum(value.numel() * value.element_size() for value in outputs.values())
+    """Bytes of a shape's outputs, or inputs where the kernel makes its outputs: the measure of what a launch costs under a sanitizer."""
+    values = _outputs(problem, shape) or problem.make_inputs(problem.SHAPES[shape], 0, "cpu")
+    return sum(value.numel() * value.element_size() for value in values.values() if hasattr(value, "numel"))
 
 
 def _replay(job: Mapping[str, Any], writer: ResultWriter) -> int:
     emulated = bool(job["side"]["emulated"])
+    os.environ["PYTORCH_NO_CUDA_MEMORY_CACHING"] = "1"  # each of torch's buffers by itself, so that a checker sees its bounds
     memory = HostMemory() if emulated else DeviceMemory(int(str(job.get("device", "cuda:0")).rpartition(":")[2] or 0))
-    kernel = Kernel(Path(job["side"]["library"]), job["side"]["entry"])
-    emulator = Emulator(kernel.library) if emulated else None
+    kernel = load(job["side"])
+    emulator = Emulator(kernel.library) if emulated and isinstance(kernel, Kernel) else None
     for index, path in enumerate(job["paths"]):
         writer.write("phase", index=index, phase="kernel")
         writer.write("case", index=index, **_replay_one(casefile.read(Path(path)), job, kernel, memory, emulator))
     return len(job["paths"])
 
 
-def _replay_one(case: casefile.CaseFile, job: Mapping[str, Any], kernel: Kernel, memory: Any, emulator: Any) -> dict[str, Any]:
-    pointers = {name: memory.allocate(content) for name, content in case.content.items()}
+def _buffers(case: casefile.CaseFile, kernel: Kernel | Function, memory: Any, device: str) -> dict[str, Any]:
+    """Each buffer of the case as its kernel takes it: an address, or a tensor."""
+    if isinstance(kernel, Kernel):
+        return {name: ctypes.c_void_p(memory.allocate(content)) for name, content in case.content.items()}
+    import torch
+
+    if device != "cpu":
+        torch.cuda.set_device(device)
+    return {
+        argument["name"]: torch.frombuffer(bytearray(case.content[argument["name"]]), dtype=getattr(torch, argument["dtype"]))
+        .view(argument["shape"]).to(device)
+        for argument in case.arguments if argument["kind"] == "buffer"
+    }
+
+
+def _replay_one(case: casefile.CaseFile, job: Mapping[str, Any], kernel: Kernel | Function, memory: Any, emulator: Any) -> dict[str, Any]:
+    buffers = _buffers(case, kernel, memory, "cpu" if job["side"]["emulated"] else str(job.get("device", "cuda:0")))
     arguments = [
-        ctypes.c_void_p(pointers[argument["name"]]) if argument["kind"] == "buffer"
+        buffers[argument["name"]] if argument["kind"] == "buffer"
         else float(argument["value"]) if argument["kind"] == "float" else int(argument["value"])
         for argument in case.arguments
     ]
@@ -125,8 +149,14 @@ def _replay_one(case: casefile.CaseFile, job: Mapping[str, Any], kernel: Kernel,
         digest = hashlib.sha256()
         for argument in case.arguments:
             if argument.get("output"):
-                digest.update(memory.read(pointers[argument["name"]], argument["bytes"]))
+                digest.update(_content(buffers[argument["name"]], argument["bytes"], memory))
         result["output_sha256"] = digest.hexdigest()
     return result
 
 
+def _content(buffer: Any, size: int, memory: Any) -> bytes:
+    if isinstance(buffer, ctypes.c_void_p):
+        return memory.read(buffer.value, size)
+    import torch
+
+    return buffer.cpu().reshape(-1).view(torch.uint8).numpy().tobytes()

@@ -75,7 +75,7 @@ def _check(
         if calls[-1].error:
             break
     record.update(_traces(calls, case["orders"]))
-    if record["differences"] and side.emulated:
+    if record["differences"] and side.emulator is not None:
         record["first_difference"] = _why_different(side, inputs, shape, seed, calls, case["orders"]) + record["first_difference"]
     if calls[-1].error:
         return {**record, "status": "launch_error", "message": calls[-1].error}
@@ -83,16 +83,18 @@ def _check(
     record["output_sha256"] = accuracy.digest(first)
     record["unwritten"] = {
         name: buffers.untouched([call.outputs[name] for call in calls], [call.poisons[name] for call in calls])
-        if len(calls) > 1 else 0
+        if len(calls) > 1 and name in calls[0].poisons else 0
         for name in first
     }
     phase("reference")
     reference = problem.reference(inputs, shape)
     missing = set(first) ^ set(reference)
     if missing:
-        raise accuracy.ProblemError(f"reference and make_outputs disagree about {', '.join(sorted(missing))}")
+        raise accuracy.ProblemError(f"the reference and the kernel's outputs disagree about {', '.join(sorted(missing))}")
     record["reference_sha256"] = accuracy.digest(reference)
     outputs = _figures(problem, inputs, shape, first, reference, atols.get("reference"), plain=bool(case.get("plain")))
+    if hasattr(problem, "check"):
+        record["check"] = _objection(problem.check(first, reference))
     record["outputs"] = with_maps(problem, inputs, shape, case, calls, reference, outputs, limits)
     if hasattr(problem, "end_to_end") and case.get("role") == "headline":  # judged there alone
         whole = problem.end_to_end(inputs, shape)
@@ -105,6 +107,13 @@ def _check(
     return record
 
 
+def _objection(answer: Any) -> str:
+    """What the problem's own check says against the outputs; empty where they will do."""
+    if answer is None or answer is True or answer == "":
+        return ""
+    return str(answer)[:300] if isinstance(answer, str) else "the problem's check refuses the outputs"
+
+
 def _nudged(
     side: Side, inputs: Mapping[str, Any], shape: Mapping[str, int], seed: int, bad_atol: float | None, phase: Callable[[str], None]
 ) -> dict[str, Any]:
@@ -113,7 +122,7 @@ def _nudged(
     An answer that was kept from the launches before, under a key made of a few samples of the
     inputs, does not belong to these inputs.
     """
-    changed = accuracy.nudge(inputs, side.problem.ARGUMENTS, seed)
+    changed = accuracy.nudge(inputs, side.arguments, seed)
     phase("kernel")
     call = side.call(changed, shape, variant=1, order="forward", seed=seed + 1)
     if call.error:

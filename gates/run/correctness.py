@@ -19,8 +19,9 @@ from typing import Any
 
 from gates.errors import GatesError
 from gates.problem import is_ordinary
-from gates.run import plan
+from gates.run import apart, plan
 from gates.run.attempt import Attempt, ResultWriter, attempt
+from gates.run.callable import is_c
 
 _MAX_TIMEOUTS = 2  # a kernel that hung twice is not given a third time limit
 
@@ -69,7 +70,7 @@ def run_correctness(
         "limits": dict(limits or {}),
     }
     raw: dict[str, Any] = {
-        "kind": "correctness", "device": "emulator" if emulated else device,
+        "kind": "correctness", "device": ("emulator" if is_c(candidate) else "cpu") if emulated else device,
         "bad_atol": bad_atol, "end_to_end_bad_atol": end_to_end_bad_atol, "runner": runner,
         "replay": bool(inputs), "extra_seeds": list(dict.fromkeys(case["seed"] for case in asked if case["role"] == "extra")),
         "asked": [{key: case[key] for key in ("shape", "seed", "inputs", "role")} for case in asked],
@@ -86,11 +87,13 @@ def run_correctness(
 
 def execute(job: dict[str, Any], folder: Path) -> None:
     """Run the cases of ``job`` and write a line for each; ends the process's work at a broken CUDA context."""
+    child = apart.start(job)  # it imports torch while this process does
+
     import torch
 
     from gates import problem as problems
     from gates.run import casecheck
-    from gates.run.launch import Side
+    from gates.run.apart_side import open_side
 
     with ResultWriter(job) as writer:
         problem = problems.load(job["side"]["problem"], Path(job["side"]["folder"]))
@@ -98,7 +101,7 @@ def execute(job: dict[str, Any], folder: Path) -> None:
         plan.check_names(problem, [case["shape"] for case in cases], [case["inputs"] for case in cases])
         cases = plan.whole(problem, cases, job["more"], emulated)
         writer.write("header", cases=cases, torch=torch.__version__, python=sys.version.split()[0])
-        side, started = Side(job["side"], job["device"]), time.monotonic()
+        side, started = open_side(job, child), time.monotonic()
         for index, case in enumerate(cases):
             result = casecheck.check(
                 side, case, job["atols"], lambda phase, index=index: writer.write("phase", index=index, phase=phase), job["limits"],

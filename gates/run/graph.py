@@ -2,17 +2,26 @@
 
 from __future__ import annotations
 
+import importlib.metadata
+import importlib.util
 import shlex
 import sys
+import sysconfig
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 
 from gates.run.toolchain import Toolchain
-from gates.task import Task
+from gates.task import EXTENSION, Task
 
 STEP = Path(__file__).with_name("compile_step.py")
 CXX_STANDARD = "-std=c++17"
+TORCH_CXX_STANDARD = "-std=c++20"  # of torch's headers
+# What torch's own loader gives nvcc, so that the kernels judged are those that run.
+_TORCH_FLAGS = (
+    "-DTORCH_API_INCLUDE_EXTENSION_H", "-D__CUDA_NO_HALF_OPERATORS__", "-D__CUDA_NO_HALF_CONVERSIONS__",
+    "-D__CUDA_NO_BFLOAT16_CONVERSIONS__", "-D__CUDA_NO_HALF2_OPERATORS__", "--expt-relaxed-constexpr",
+)
 
 
 @dataclass(frozen=True)
@@ -44,7 +53,7 @@ def device_archs(task: Task, device_arch: str | None) -> tuple[str, ...]:
 def cubin_edges(task: Task, toolchain: Toolchain, arch: str) -> list[Edge]:
     """A cubin of each source, with ptxas's report beside it."""
     edges = []
-    for source, stem in zip(task.sources, stems(task), strict=True):
+    for source, stem in device_sources(task):
         output = f"{arch}/{stem}.cubin"
         command = (
             *_nvcc(toolchain), "-cubin", f"-arch={arch}", "-Xptxas", "-v", "-lineinfo", *_flags(task),
@@ -130,6 +139,12 @@ def ninja_text(edges: Iterable[Edge]) -> str:
     return "\n".join(lines)
 
 
+def device_sources(task: Task) -> list[tuple[Path, str]]:
+    """The sources that hold device code, each with its stem: of an extension, all but the C++ files."""
+    named = zip(task.sources, stems(task), strict=True)
+    return [(source, stem) for source, stem in named if task.kind != EXTENSION or source.suffix == ".cu"]
+
+
 def stems(task: Task) -> list[str]:
     """A name for each source that no other has: the file's stem, numbered where two files share it."""
     found: list[str] = []
@@ -144,8 +159,28 @@ def _nvcc(toolchain: Toolchain) -> tuple[str, ...]:
 
 
 def _flags(task: Task) -> list[str]:
-    standard = () if any(flag.startswith(("-std", "--std")) for flag in task.nvcc_flags) else (CXX_STANDARD,)
-    return [*standard, *(f"-D{name}={value}" for name, value in task.toggles.items()), *task.nvcc_flags]
+    given = any(flag.startswith(("-std", "--std")) for flag in task.nvcc_flags)
+    torch = torch_flags(task) if task.kind == EXTENSION else []
+    standard = () if given else (TORCH_CXX_STANDARD if torch else CXX_STANDARD,)
+    return [*standard, *torch, *(f"-D{name}={value}" for name, value in task.toggles.items()), *task.nvcc_flags]
+
+
+def torch_version() -> str:
+    """Of the torch that is installed, without importing it; empty where there is none."""
+    try:
+        return importlib.metadata.version("torch")
+    except importlib.metadata.PackageNotFoundError:
+        return ""
+
+
+def torch_flags(task: Task) -> list[str]:
+    """Macros and include folders of a torch extension, found without importing torch. Empty where torch is not installed."""
+    torch = importlib.util.find_spec("torch")
+    if torch is None or torch.origin is None:
+        return []
+    include = Path(torch.origin).parent / "include"
+    folders = (include, include / "torch" / "csrc" / "api" / "include", Path(sysconfig.get_paths()["include"]))
+    return [*_TORCH_FLAGS, f"-DTORCH_EXTENSION_NAME={task.name}", *(part for folder in folders for part in ("-isystem", str(folder)))]
 
 
 def _path(path: str) -> str:

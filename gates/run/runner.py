@@ -9,16 +9,20 @@ from __future__ import annotations
 
 import argparse
 import importlib
+import os
 import sys
 import tempfile
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from pathlib import Path
+from typing import Any
 
 from gates import jsonio
 from gates.errors import EXIT_OK, GatesError
+from gates.run import jail
+from gates.run.callable import is_c
 from gates.run.process import die_with
 
-KINDS = ("describe", "correctness", "case", "timing")
+KINDS = ("describe", "magnitude", "correctness", "case", "timing", "extension", "triton_build")
 
 
 def main(file: str, arguments: Sequence[str] | None = None) -> None:
@@ -43,8 +47,21 @@ def run_job(path: Path, folder: Path) -> int:
         raise GatesError(f"{path}: job kind {kind!r} is not one of {', '.join(KINDS)}")
     if isinstance(job.get("engine"), int):
         die_with(job["engine"])
+    _confine(job)
     importlib.import_module(f"gates.run.{kind}").execute(job, folder)
     return EXIT_OK
+
+
+def _confine(job: Mapping[str, Any]) -> None:
+    """Take away what Python code that is judged has no business with. Tools around a replayed case need files and sockets."""
+    sides = [job[key] for key in ("side", "candidate", "baseline") if job.get(key)]
+    if job["kind"] == "case" or (sides and all(is_c(side) for side in sides)):
+        return
+    work = Path(job["result"]).parent
+    os.environ.update(jail.caches(work))
+    on_device = any(not side["emulated"] for side in sides)
+    held = jail.enter([work], memory_bytes=None if on_device else jail.default_memory_bytes(), local_sockets=on_device)
+    print("confined:", ", ".join(f"{what} {how}" for what, how in held.items()), flush=True)
 
 
 def _parser(name: str) -> argparse.ArgumentParser:
@@ -62,7 +79,7 @@ def _parser(name: str) -> argparse.ArgumentParser:
     seeds.add_argument("--seed", type=int, metavar="N", help="replay cases of this seed")
     parser.add_argument("--inputs", type=_names, help="input families, or default, separated by commas: run these and nothing else")
     parser.add_argument("--iters", type=int, default=0, metavar="N", help="time N launches too (CUDA device only)")
-    parser.add_argument("--device", choices=("auto", "cuda", "emulator"), default="auto")
+    parser.add_argument("--device", choices=("auto", "cuda", "emulator", "cpu"), default="auto", help="where to run; emulator and cpu both mean without a device")
     parser.add_argument("--build-dir", type=Path, default=Path("build"), metavar="DIR", help="folder of build products")
     return parser
 

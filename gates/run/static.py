@@ -10,7 +10,7 @@ from pathlib import Path
 
 from gates.errors import GatesError
 from gates.run import process
-from gates.run.build import BuildResult, Target
+from gates.run.built import BuildResult, Target
 from gates.run.toolchain import Toolchain
 
 _LIMIT_S = 120.0

@@ -17,6 +17,7 @@ from typing import Any
 
 from gates.errors import GatesError
 from gates.run.attempt import Attempt, ResultWriter, attempt
+from gates.run.callable import is_c
 from gates.task import nearest
 
 SINGLE_PAIRS, SINGLES_A_BLOCK = 12, 25
@@ -52,8 +53,10 @@ def run_timing(
     if cache not in ("cold", "warm"):
         raise GatesError(f"cache mode {cache!r} is not one of cold, warm")
     work.mkdir(parents=True, exist_ok=True)
-    control = work / "control.so"
-    shutil.copyfile((baseline or candidate)["library"], control)  # another file, so that the loader maps it anew
+    control = Path((baseline or candidate)["library"])
+    if is_c(baseline or candidate):
+        control = work / "control.so"
+        shutil.copyfile((baseline or candidate)["library"], control)  # another file, so that the loader maps it anew
     limits = {key: value for key, value in (output_limits or {}).items() if isinstance(value, (int, float)) and not isinstance(value, bool)}
     job = {
         "kind": "timing", "device": device, "candidate": dict(candidate), "baseline": dict(baseline) if baseline else None,
@@ -101,9 +104,11 @@ def execute(job: dict[str, Any], folder: Path) -> None:
     import torch
 
     from gates import problem as problems
+    from gates.run.integrity import Functions
     from gates.run.timing_cuda import Stopped, first_line
     from gates.run.timing_session import Session
 
+    functions = Functions()  # before any code of the kernels or of their problem is loaded
     with ResultWriter(job) as writer:
         problem = problems.load(job["candidate"]["problem"], Path(job["candidate"]["folder"]))
         if job["shape"] not in problem.SHAPES:
@@ -114,7 +119,10 @@ def execute(job: dict[str, Any], folder: Path) -> None:
             device = torch.device(job["device"])
             with torch.cuda.device(device):
                 session = Session(job, problem, device, before)
-                writer.write("measured", evidence=session.measure())
+                evidence = session.measure()
+                if replaced := functions.replaced():
+                    raise Stopped("performance.tampered", f"{', '.join(replaced[:5])}: not what it was before the kernels were loaded")
+                writer.write("measured", evidence=evidence)
                 writer.write("backends", backends=session.backends())
             writer.write("done")
         except Stopped as stop:

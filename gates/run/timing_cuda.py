@@ -14,7 +14,6 @@ import ctypes
 import math
 import statistics
 from collections.abc import Callable, Mapping, Sequence
-from pathlib import Path
 from typing import Any
 
 import torch
@@ -22,7 +21,8 @@ import torch
 from gates import problem as problems
 from gates.measure import calibrate
 from gates.run.accuracy import digest
-from gates.run.kernel import Kernel, KernelError
+from gates.run.callable import load
+from gates.run.kernel import KernelError
 
 POOL = 8  # different input values at any time, spread over the sets
 _STRIDE_BYTES = 256
@@ -54,15 +54,38 @@ class Room:
         """Every ``step``-th tensor from ``start`` to before ``stop``: [tensors, elements]."""
         return self.raw[start:stop:step, : self.size].contiguous().view(self.like.dtype)
 
+    def poison(self) -> None:
+        """0xFF bytes: NaN in every float format."""
+        self.raw.fill_(0xFF)
+
+
+class Returned:
+    """Like a Room, for outputs that a function makes itself: those of the captured launch of each set."""
+
+    def __init__(self, like: Any, tensors: Mapping[int, Any] | None = None) -> None:
+        self.like, self.size = like, like.numel() * like.element_size()
+        self.tensors = dict(tensors or {})
+
+    def view(self, index: int) -> Any:
+        return self.tensors[index]
+
+    def rows(self, start: int, step: int, stop: int) -> Any:
+        return torch.stack([self.tensors[index].reshape(-1) for index in range(start, stop, step)])
+
+    def poison(self) -> None:
+        for tensor in self.tensors.values():
+            _bytes(tensor).fill_(0xFF) if tensor.is_contiguous() else tensor.fill_(-1)
+
 
 class Sets:
-    """Input sets with outputs of their own for each side; set i holds the values of pool slot (i + round) mod pool.
+    """Input sets with outputs of their own for each side (name: its kernel's arguments); set i holds the values of pool slot (i + round) mod pool.
 
     Values come from the problem's generator alone. Before each round one slot gets a new seed, all
-    sets change their values, and all outputs are filled with 0xFF bytes (NaN in every float format).
+    sets change their values, and all outputs are filled with 0xFF bytes (NaN in every float format); an input that
+    the kernel changes is an output with the input's values.
     """
 
-    def __init__(self, problem: Any, shape: Mapping[str, int], count: int, seed: int, device: Any, sides: Sequence[str]) -> None:
+    def __init__(self, problem: Any, shape: Mapping[str, int], count: int, seed: int, device: Any, sides: Mapping[str, Sequence[str]]) -> None:
         self.problem, self.shape, self.count, self.device = problem, dict(shape), count, device
         self.seeds = [seed + slot for slot in range(min(POOL, count))]
         drawn = [problem.make_inputs(self.shape, one, "cpu") for one in self.seeds]
@@ -75,8 +98,12 @@ class Sets:
         self._slots = drawn
         self._round = 0
         self._inputs = {name: Room(value, count, device) for name, value in self._tensors(drawn[0]).items()}
-        made = problem.make_outputs(self.shape, "cpu")
-        self.outputs = {side: {name: Room(value, count, device) for name, value in made.items()} for side in sides}
+        made = outputs_of(problem, self.shape)
+        self.in_place = [name for name in getattr(problem, "IN_PLACE", ()) if name in self._inputs]
+        made |= {name: self._inputs[name].like for name in self.in_place}
+        self.outputs: dict[str, dict[str, Room | Returned]] = {
+            side: {name: Room(value, count, device) for name, value in made.items() if name in names} for side, names in sides.items()
+        }
         self._pool = {
             name: torch.stack([_bytes(inputs[name]) for inputs in drawn]).to(device) for name in self._inputs
         }
@@ -85,7 +112,7 @@ class Sets:
     @staticmethod
     def bytes_of_one(problem: Any, shape: Mapping[str, int], sides: int) -> int:
         """Bytes of one set with the outputs of ``sides`` sides."""
-        values = [*problem.make_inputs(dict(shape), 0, "cpu").values(), *list(problem.make_outputs(dict(shape), "cpu").values()) * sides]
+        values = [*problem.make_inputs(dict(shape), 0, "cpu").values(), *list(outputs_of(problem, shape).values()) * sides]
         return sum(value.numel() * value.element_size() for value in values if isinstance(value, torch.Tensor))
 
     def refresh(self, number: int) -> None:
@@ -102,8 +129,21 @@ class Sets:
 
     def poison(self) -> None:
         for rooms in self.outputs.values():
-            for room in rooms.values():
-                room.raw.fill_(0xFF)
+            for name, room in rooms.items():
+                if name in self.in_place:
+                    self._give(name, room)
+                else:
+                    room.poison()
+
+    def adopt(self, side: str, index: int, returned: Any) -> None:
+        """Take what a captured launch on set ``index`` returned as that set's outputs; None: it wrote into those it was given."""
+        if returned is None:
+            return
+        given = [name for name, room in self.outputs[side].items() if isinstance(room, Room)]
+        names = [name for name in outputs_of(self.problem, self.shape) if name not in given]
+        for name, tensor in problems.named(returned, names).items():
+            room = self.outputs[side].setdefault(name, Returned(tensor))
+            room.tensors[index] = tensor
 
     def slot_of(self, index: int) -> int:
         return (index + self._round) % len(self._slots)
@@ -118,18 +158,22 @@ class Sets:
     def device_inputs(self, index: int) -> dict[str, Any]:
         return {**self._numbers, **{name: room.view(index) for name, room in self._inputs.items()}}
 
-    def arguments(self, index: int, outputs: Mapping[str, Any]) -> tuple[Any, ...]:
-        """The launcher's arguments for set ``index`` writing to ``outputs``."""
-        return problems.call_arguments(self.problem, self.device_inputs(index), outputs, self.shape)
+    def arguments(self, index: int, outputs: Mapping[str, Any], names: Sequence[str]) -> tuple[Any, ...]:
+        """The arguments ``names`` for set ``index``, writing to ``outputs``."""
+        return problems.call_arguments(self.problem, self.device_inputs(index), outputs, self.shape, names)
 
-    def side_arguments(self, index: int, side: str) -> tuple[Any, ...]:
-        return self.arguments(index, {name: room.view(index) for name, room in self.outputs[side].items()})
+    def side_arguments(self, index: int, side: str, names: Sequence[str]) -> tuple[Any, ...]:
+        given = {name: room.view(index) for name, room in self.outputs[side].items() if isinstance(room, Room)}
+        return self.arguments(index, given, names)
 
     def _fill(self) -> None:
-        slots = len(self._slots)
         for name, room in self._inputs.items():
-            for start in range(min(slots, self.count)):
-                room.raw[start::slots, : room.size] = self._pool[name][self.slot_of(start)]
+            self._give(name, room)
+
+    def _give(self, name: str, room: Any) -> None:
+        slots = len(self._slots)
+        for start in range(min(slots, self.count)):
+            room.raw[start::slots, : room.size] = self._pool[name][self.slot_of(start)]
 
     @staticmethod
     def _tensors(inputs: Mapping[str, Any]) -> dict[str, Any]:
@@ -151,13 +195,14 @@ class Clockwork:
         except OSError:
             self._driver = None
 
-    def launch(self, kernel: Kernel, arguments: Sequence[Any]) -> None:
-        """One launch now, waited for."""
+    def launch(self, kernel: Callable[..., Any], arguments: Sequence[Any]) -> Any:
+        """One launch now, waited for; what it returned."""
         with torch.cuda.stream(self.stream):
-            kernel(*arguments, stream=self.stream.cuda_stream)
+            returned = kernel(*arguments, stream=self.stream.cuda_stream)
         self.stream.synchronize()
+        return returned
 
-    def capture(self, calls: Sequence[Callable[[int], None]]) -> Any:
+    def capture(self, calls: Sequence[Callable[[int], Any]]) -> Any:
         """A CUDA graph of ``calls``, each given the stream to launch on."""
         graph = torch.cuda.CUDAGraph()
         torch.cuda.synchronize(self.device)
@@ -226,18 +271,22 @@ class Clockwork:
 
 
 class TimedSide:
-    """One loaded library with its graphs over the sets."""
+    """One side's kernel with its graphs over the sets; ``library``: another file of the same, for the control."""
 
-    def __init__(self, name: str, library: str, entry: str, clockwork: Clockwork) -> None:
-        self.name, self.kernel, self.clockwork = name, Kernel(Path(library), entry), clockwork
+    def __init__(self, name: str, side: Mapping[str, Any], problem: Any, clockwork: Clockwork, library: str | None = None) -> None:
+        self.name, self.kernel, self.clockwork = name, load(side, library), clockwork
+        self.arguments = tuple(side.get("arguments") or problem.ARGUMENTS)
         self.launches: dict[str, int] = {}
+        self.returned_bytes = 0
         self._graphs: dict[str, Any] = {}
 
     def try_launch(self, sets: Sets) -> float:
         """Launch on set 0, then time one launch: a rough upper bound in us."""
-        arguments = sets.side_arguments(0, self.name)
+        arguments = sets.side_arguments(0, self.name, self.arguments)
         with self._blame():
-            self.clockwork.launch(self.kernel, arguments)
+            returned = self.clockwork.launch(self.kernel, arguments)
+            if returned is not None:
+                self.returned_bytes = sum(value.numel() * value.element_size() for value in problems.named(returned).values())
             times = self.clockwork.elapsed_us(lambda number: self._enqueue(arguments), 3, flush=False, host_bound=True)
         return max(statistics.median(times), 0.1)
 
@@ -245,7 +294,7 @@ class TimedSide:
         """Time of a launch in us from a graph of up to 20 launches on one set."""
         count = max(1, min(20, int(2000.0 / rough_us)))
         with self._blame():
-            graph = self._capture([sets.side_arguments(0, self.name)] * count)
+            graph = self._capture(sets, [0] * count)
             times = self.clockwork.elapsed_us(lambda number: graph.replay(), 5, flush=False)
         return max(statistics.median(times) / count, 0.05)
 
@@ -253,7 +302,7 @@ class TimedSide:
         """Capture ``launches`` launches for ``mode`` (one a set when cold, set 0 when warm); the block timer."""
         indices = [index % sets.count for index in range(launches)] if mode == "cold" else [0] * launches
         with self._blame():
-            graph = self._capture([sets.side_arguments(index, self.name) for index in indices])
+            graph = self._capture(sets, indices)
         self._graphs[mode], self.launches[mode] = graph, launches
         return self.clockwork.timer(lambda number: graph.replay(), launches, flush=mode == "cold")
 
@@ -263,7 +312,7 @@ class TimedSide:
 
     def single(self, sets: Sets) -> Callable[[int], list[float]]:
         """Block timer for single cold launches, without a graph."""
-        arguments = [sets.side_arguments(index, self.name) for index in range(min(sets.count, 32))]
+        arguments = [sets.side_arguments(index, self.name, self.arguments) for index in range(min(sets.count, 32))]
         return self.clockwork.timer(
             lambda number: self._enqueue(arguments[number % len(arguments)]), 1, flush=True, host_bound=True
         )
@@ -271,11 +320,13 @@ class TimedSide:
     def _enqueue(self, arguments: Sequence[Any]) -> None:
         self.kernel(*arguments, stream=self.clockwork.stream.cuda_stream)
 
-    def _capture(self, calls: Sequence[Sequence[Any]]) -> Any:
+    def _capture(self, sets: Sets, indices: Sequence[int]) -> Any:
+        def launch(index: int) -> Callable[[int], None]:
+            arguments = sets.side_arguments(index, self.name, self.arguments)
+            return lambda stream: sets.adopt(self.name, index, self.kernel(*arguments, stream=stream))
+
         try:
-            return self.clockwork.capture(
-                [lambda stream, arguments=arguments: self.kernel(*arguments, stream=stream) for arguments in calls]
-            )
+            return self.clockwork.capture([launch(index) for index in indices])
         except KernelError as error:
             raise Stopped("performance.capture_failed", f"{self.name}: under stream capture: {error}") from None
         except RuntimeError as error:
@@ -289,6 +340,11 @@ class TimedSide:
         except KernelError as error:
             code = "performance.launch_failed" if self.name == "candidate" else "performance.baseline_failed"
             raise Stopped(code, f"{self.name}: launcher returned {error.code}: {error}") from None
+
+
+def outputs_of(problem: Any, shape: Mapping[str, int]) -> dict[str, Any]:
+    """The outputs that the problem makes for kernels to write into; none where kernels return theirs."""
+    return dict(problem.make_outputs(dict(shape), "cpu")) if hasattr(problem, "make_outputs") else {}
 
 
 def first_line(error: BaseException) -> str:

@@ -7,7 +7,8 @@ from typing import Any
 
 import torch
 
-from gates.run.timing_cuda import Clockwork, Room, Sets, TimedSide
+from gates import problem as problems
+from gates.run.timing_cuda import Clockwork, Returned, Room, Sets, TimedSide, outputs_of
 
 
 def check(
@@ -18,9 +19,13 @@ def check(
 
     The inputs of set 0 are held against ``exact``, the problem's reference on them. All other inputs are held
     against a fresh launch of the baseline, where there is one, else against the reference as well.
-    Two kernels that are each within a limit may differ by twice the limit.
+    Two kernels that are each within a limit may differ by twice the limit. A kernel that changes its inputs has
+    changed them many times by now: an untimed launch on the inputs of set 0 stands for all.
     """
-    starts = range(min(used, sets.slots()))
+    rooms, step = sets.outputs[side.name], sets.slots()
+    if sets.in_place:
+        rooms, step, used = {name: Returned(value, {0: value}) for name, value in _fresh(side, sets, 0, clockwork).items()}, 1, 1
+    starts = range(min(used, step))
     rest: dict[int, Mapping[str, Any]] = {}
     for start in starts[1:]:
         if baseline is not None:
@@ -28,39 +33,46 @@ def check(
         else:
             rest[start] = sets.problem.reference(sets.host_inputs(start), sets.shape)
     against = "reference" if baseline is None else "baseline"
-    result = [_compare(when, side.name, sets, used, {0: exact}, "reference", 1.0, bad_atol)]
+    result = [_compare(when, side.name, rooms, range(0, used, step), {0: exact}, "reference", 1.0, bad_atol)]
     # The baseline against itself shows only that it repeats, with no allowance for a second kernel.
     if rest:
         allowance = 2.0 if baseline is not None and baseline.name != side.name else 1.0
-        result.append(_compare(when, side.name, sets, used, rest, against, allowance, bad_atol))
+        result.append(_compare(when, side.name, rooms, range(0, used, step), rest, against, allowance, bad_atol))
     return result
 
 
 def _fresh(side: TimedSide, sets: Sets, index: int, clockwork: Clockwork) -> dict[str, Any]:
     """Outputs of an untimed launch of ``side`` on the inputs of set ``index``, in buffers of their own."""
-    rooms = {name: Room(room.like, 1, sets.device) for name, room in sets.outputs[side.name].items()}
-    for room in rooms.values():
-        room.raw.fill_(0xFF)
+    rooms = {name: Room(room.like, 1, sets.device) for name, room in sets.outputs[side.name].items() if isinstance(room, Room)}
+    inputs = sets.device_inputs(index)
+    for name, room in rooms.items():
+        if name in sets.in_place:
+            room.view(0).copy_(inputs[name])
+        else:
+            room.poison()
     clockwork.synchronize()
-    clockwork.launch(side.kernel, sets.arguments(index, {name: room.view(0) for name, room in rooms.items()}))
-    return {name: room.view(0) for name, room in rooms.items()}
+    given = {name: room.view(0) for name, room in rooms.items()}
+    returned = clockwork.launch(side.kernel, sets.arguments(index, given, side.arguments))
+    names = [name for name in outputs_of(sets.problem, sets.shape) if name not in given]
+    return given | ({} if returned is None else problems.named(returned, names))
 
 
 def _compare(
-    when: str, side: str, sets: Sets, used: int, expected: Mapping[int, Mapping[str, Any]], against: str,
+    when: str, side: str, rooms: Mapping[str, Room | Returned], places: range, expected: Mapping[int, Mapping[str, Any]], against: str,
     allowance: float, bad_atol: float | None,
 ) -> dict[str, Any]:
+    """Errors of the outputs in ``rooms``: those of sets ``start`` and every step of ``places`` behind it, for each ``start`` of ``expected``."""
     elements = nonfinite = bad = unwritten = count = 0
     total = worst = 0.0
     for start, wanted in expected.items():
-        rows = len(range(start, used, sets.slots()))
+        rows = len(range(start, places.stop, places.step))
         count += rows
-        untouched = torch.ones(rows, dtype=torch.bool, device=sets.device)
-        for name, room in sets.outputs[side].items():
-            left = room.rows(start, sets.slots(), used)
+        untouched: Any = True
+        for name, room in rooms.items():
+            left = room.rows(start, places.step, places.stop)
             untouched &= (left.view(torch.uint8) == 0xFF).reshape(rows, -1).all(dim=1)
             got = left.to(torch.float64)
-            want = wanted[name].reshape(-1).to(sets.device, torch.float64)
+            want = wanted[name].reshape(-1).to(left.device, torch.float64)
             error = (got - want).abs()
             error[got == want] = 0.0  # an infinity that is asked for
             finite = torch.isfinite(error)
@@ -71,7 +83,7 @@ def _compare(
             good = error[finite]
             total += float(good.sum())
             worst = max(worst, float(good.max())) if good.numel() else worst
-        unwritten += int(untouched.sum())
+        unwritten += int(untouched.sum()) if rooms else rows
     seen = elements - nonfinite
     return {
         "when": when, "side": side, "against": against, "allowance": allowance, "sets": count, "unwritten_sets": unwritten,

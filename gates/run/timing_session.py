@@ -33,11 +33,10 @@ class Session:
         self.properties = properties
         self.card = nvml.open_device(str(getattr(properties, "uuid", "")), before)
         self.others: set[int] = set(self.card.other_processes() or ())
-        self.candidate = timing_cuda.TimedSide("candidate", job["candidate"]["library"], job["candidate"]["entry"], self.clockwork)
-        self.baseline = None
-        if job["baseline"]:
-            self.baseline = timing_cuda.TimedSide("baseline", job["baseline"]["library"], job["baseline"]["entry"], self.clockwork)
-        self.control = timing_cuda.TimedSide("control", job["control_library"], (job["baseline"] or job["candidate"])["entry"], self.clockwork)
+        twin = job["baseline"] or job["candidate"]
+        self.candidate = timing_cuda.TimedSide("candidate", job["candidate"], problem, self.clockwork)
+        self.baseline = timing_cuda.TimedSide("baseline", job["baseline"], problem, self.clockwork) if job["baseline"] else None
+        self.control = timing_cuda.TimedSide("control", twin, problem, self.clockwork, job["control_library"])
         self.sides = [side for side in (self.candidate, self.baseline, self.control) if side is not None]
 
     def measure(self) -> dict[str, Any]:
@@ -103,9 +102,12 @@ class Session:
 
     def _estimates(self) -> dict[str, float]:
         """us a launch of each side, warm, from a few launches on one set."""
-        probe = timing_cuda.Sets(self.problem, self.shape, 1, self.job["seed"], self.device, [side.name for side in self.sides])
+        probe = timing_cuda.Sets(self.problem, self.shape, 1, self.job["seed"], self.device, self._arguments())
         self.clockwork.synchronize()
         return {side.name: side.estimate(probe, side.try_launch(probe)) for side in self.sides}
+
+    def _arguments(self) -> dict[str, tuple[str, ...]]:
+        return {side.name: side.arguments for side in self.sides}
 
     def _launches(self, estimates: Mapping[str, float], calibration: Any) -> dict[str, int]:
         """Launches a sample by side; the control's are its twin's, or it would be another measurement."""
@@ -116,11 +118,11 @@ class Session:
 
     def _make_sets(self, wanted: int) -> Any:
         """As many input sets as a graph has launches, within half of the free memory."""
-        names = [side.name for side in self.sides]
-        self.set_bytes = timing_cuda.Sets.bytes_of_one(self.problem, self.shape, len(names))
+        made = sum(side.returned_bytes for side in self.sides)
+        self.set_bytes = made + timing_cuda.Sets.bytes_of_one(self.problem, self.shape, len(self.sides))
         free, _ = torch.cuda.mem_get_info(self.device)
         count = max(1, min(wanted, free // 2 // max(self.set_bytes, 1)))
-        sets = timing_cuda.Sets(self.problem, self.shape, count, self.job["seed"], self.device, names)
+        sets = timing_cuda.Sets(self.problem, self.shape, count, self.job["seed"], self.device, self._arguments())
         self.clockwork.synchronize()
         return sets
 

@@ -183,12 +183,12 @@ class Lab:
         """(side, sets) with as many sets as fill 0.5 ms."""
         from gates.run import timing_cuda
 
-        side = timing_cuda.TimedSide("candidate", str(self.library(steps)), "launch_chain", clockwork)
+        side = timing_cuda.TimedSide("candidate", {"library": str(self.library(steps)), "entry": "launch_chain"}, self._problem, clockwork)
         shape = self._problem.SHAPES["wide"]
-        probe_set = timing_cuda.Sets(self._problem, shape, 1, 1, clockwork.device, ["candidate"])
+        probe_set = timing_cuda.Sets(self._problem, shape, 1, 1, clockwork.device, {"candidate": side.arguments})
         clockwork.synchronize()
         count = max(1, min(1000, int(500.0 / side.estimate(probe_set, side.try_launch(probe_set)))))
-        sets = timing_cuda.Sets(self._problem, shape, count, 1, clockwork.device, ["candidate"])
+        sets = timing_cuda.Sets(self._problem, shape, count, 1, clockwork.device, {"candidate": side.arguments})
         clockwork.synchronize()
         return side, sets
 

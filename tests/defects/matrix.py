@@ -25,7 +25,8 @@ from gates.errors import GatesError
 from gates.evidence import SCHEMA_VERSION, Git, RunDirectory, RunInfo, TaskInfo, utc_now
 from gates.records import Status
 from gates.render.console import Progress
-from gates.run.build import BuildResult, build
+from gates.run.build import build
+from gates.run.built import BuildResult
 from gates.run.device import DeviceInfo
 from gates.run.sanitizer import write_cases
 from gates.run.static import StaticTexts, collect

@@ -1,0 +1,70 @@
+"""What a build made: the record that build.json is written from."""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Mapping
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+from gates.records import to_json
+from gates.run.build_failure import Failure
+
+
+@dataclass(frozen=True)
+class Target:
+    """One product: its path, or why there is none. ``log``: what ptxas printed (cubins only)."""
+
+    kind: str
+    path: str | None
+    arch: str | None = None
+    log: str | None = None
+    failure: Failure | None = None
+
+
+@dataclass(frozen=True)
+class BuildResult:
+    """What a build made. ``log_text`` is every compiler's output, with the commands, also of earlier builds that still hold."""
+
+    task: str
+    digest: str
+    folder: str
+    archs: tuple[str, ...]  # of the cubins
+    device_archs: tuple[str, ...]  # that the device library holds code for
+    relocatable: bool
+    toggles: Mapping[str, int]
+    targets: tuple[Target, ...]
+    wall_s: float
+    schema_version: int = 1
+    log_text: str = ""
+
+    def path(self, kind: str) -> Path | None:
+        """The library of that kind (device, emulator, emulator_asan), or None where it was not built."""
+        return next((Path(target.path) for target in self.targets if target.kind == kind and target.path), None)
+
+    def failure(self, kind: str, arch: str | None = None) -> Failure | None:
+        """The first failure of that kind (and architecture)."""
+        wanted = (target for target in self.targets if target.kind == kind and arch in (None, target.arch))
+        return next((target.failure for target in wanted if target.failure), None)
+
+    def cubins(self, arch: str) -> list[Target]:
+        """The targets of one architecture: one a source, or the linked one alone with relocatable code."""
+        return [target for target in self.targets if target.kind == "cubin" and target.arch == arch]
+
+    @property
+    def failures(self) -> tuple[Failure, ...]:
+        """Each distinct failure once."""
+        return tuple(dict.fromkeys(target.failure for target in self.targets if target.failure))
+
+    def evidence(self) -> dict[str, Any]:
+        """The plain data of build.json: paths from the build folder on; the log text goes into a file of its own."""
+        data = to_json(self)
+        del data["log_text"]
+        for target in data["targets"]:
+            for place in (target, target["failure"] or {}):
+                for key in ("path", "log"):
+                    if place.get(key):
+                        place[key] = os.path.relpath(place[key], self.folder)
+        data["folder"] = Path(self.folder).name
+        return data

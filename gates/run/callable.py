@@ -1,0 +1,77 @@
+"""A stage's kernel, whatever it is written in, as one thing to call: a C launcher, or a Python function.
+
+A function is that of a Python source (kinds triton and python) or of a torch extension. It takes its
+arguments in order and either writes into the outputs among them or returns its outputs. It launches
+on torch's current stream, which is the one that callers make current.
+"""
+
+from __future__ import annotations
+
+import importlib.util
+import os
+import sys
+from collections.abc import Mapping
+from pathlib import Path
+from types import ModuleType
+from typing import Any
+
+from gates.errors import GatesError
+from gates.run.kernel import Kernel, KernelError
+from gates.task import CUDA, TRITON
+
+
+class Function:
+    """The function ``entry`` of the module at ``path``: Python source, or a compiled extension."""
+
+    def __init__(self, path: Path, entry: str) -> None:
+        self._call = getattr(_module(path), entry, None)
+        if not callable(self._call):
+            raise GatesError(f"{path.name} has no function {entry!r}", hint="task.yaml's entry names the function that the gates call")
+
+    def __call__(self, *arguments: Any, stream: int = 0) -> Any:
+        """What the function returns: its outputs, or None where it wrote into its arguments. Raises KernelError for what it raises."""
+        try:
+            return self._call(*arguments)
+        except MemoryError:
+            raise
+        except Exception as error:  # the user's code: whatever it raises is a finding about it
+            if type(error).__name__ == "OutOfMemoryError":  # torch's, which is a RuntimeError
+                raise
+            lines = str(error).strip().splitlines()
+            raise KernelError(1, f"{type(error).__name__}: {lines[0][:500]}" if lines else type(error).__name__) from error
+
+
+def load(side: Mapping[str, Any], library: str | None = None) -> Kernel | Function:
+    """The kernel of a job's ``side``; of the file ``library`` instead of its own, where that is given.
+
+    Raises GatesError where the file can't be loaded, or has no such entry.
+    """
+    path = Path(library or side["library"])
+    if is_c(side):
+        return Kernel(path, side["entry"])
+    if side["kind"] == TRITON and side["emulated"]:
+        os.environ["TRITON_INTERPRET"] = "1"  # read when @triton.jit decorates, so before the module is imported
+    return Function(path, side["entry"])
+
+
+def is_c(side: Mapping[str, Any]) -> bool:
+    """Whether the side's entry is a C launcher."""
+    return side.get("kind", CUDA) == CUDA
+
+
+def _module(path: Path) -> ModuleType:
+    name = path.name.partition(".")[0]
+    if str(path.parent) not in sys.path:
+        sys.path.insert(0, str(path.parent))  # what the source imports from beside it
+    if path.suffix == ".py":
+        name = f"gates_kernel_{name}"  # so that it hides no module of that name
+    spec = importlib.util.spec_from_file_location(name, path)
+    if spec is None or spec.loader is None:
+        raise GatesError(f"can't load {path}: neither Python source nor a compiled extension")
+    module = importlib.util.module_from_spec(spec)
+    sys.modules[name] = module  # compilers look their functions' module up
+    try:
+        spec.loader.exec_module(module)
+    except Exception as error:  # the user's code
+        raise GatesError(f"can't import {path.name}: {type(error).__name__}: {error}", hint="run it by itself to see where it fails") from error
+    return module

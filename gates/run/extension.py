@@ -1,0 +1,81 @@
+"""Build a torch extension with torch's own loader, in a runner process and a folder of its own.
+
+torch's loader hides what the compiler prints, takes its architectures from the environment, shares one cache
+folder between all projects and waits for ever on a lock that a killed build left. Here it gets a folder
+beside the task's other products (whose lock the engine holds, so a lock file in it is a leftover), the
+task's architectures, and its whole output is kept.
+"""
+
+from __future__ import annotations
+
+import os
+import re
+from collections.abc import Callable, Collection, Mapping, Sequence
+from pathlib import Path
+from typing import Any
+
+from gates.run.attempt import ResultWriter, attempt
+from gates.run.build_failure import Failure, first_errors, hint_for, missing_tool
+from gates.run.built import Target
+from gates.run.toolchain import Toolchain
+from gates.task import Task
+
+_CPU_ONLY = Failure(
+    "", "", hint="the compiler's gates judge its .cu here; a .cu with a C launcher (kind cuda) runs on the emulator too",
+    unsupported="a torch extension runs on a CUDA device alone",
+)
+
+
+def build(
+    task: Task, toolchain: Toolchain, folder: Path, device_archs: Sequence[str], want: Collection[str], jobs: int, say: Callable[[str], None]
+) -> tuple[list[Target], str]:
+    """The device and emulator targets of an extension, and what its build printed. The folder's lock is held by the caller."""
+    made = [Target(kind, None, failure=_CPU_ONLY) for kind in ("emulator", "emulator_asan") if kind in want]
+    if "device" not in want:
+        return made, ""
+    if missing := missing_tool("nvcc", toolchain):
+        return [*made, Target("device", None, failure=missing)], ""
+    say(f"{task.name}: torch's loader compiles the extension")
+    home = folder / "extension"
+    home.mkdir(parents=True, exist_ok=True)
+    (home / "lock").unlink(missing_ok=True)
+    nvcc = Path(toolchain.need("nvcc").path)
+    job = {
+        "kind": "extension", "name": task.name, "sources": [str(source) for source in task.sources], "home": str(home),
+        "flags": [*(f"-D{name}={value}" for name, value in task.toggles.items()), *task.nvcc_flags, "-lineinfo"],
+    }
+    environment = {
+        **os.environ, "TORCH_CUDA_ARCH_LIST": ";".join(map(_dotted, device_archs)), "CUDA_HOME": str(nvcc.parent.parent), "MAX_JOBS": str(jobs),
+        "PATH": os.pathsep.join([str(Path(toolchain.need("ninja").path).parent), os.environ.get("PATH", "")]),
+    }
+    if toolchain.host_compiler:
+        environment["CC"] = environment["CXX"] = toolchain.host_compiler
+    tried = attempt(task.folder, job, folder, limit_s=max(task.time_limit_s, 600.0), name="extension", env=environment)
+    log = folder / "extension.log"
+    text = log.read_text(encoding="utf-8", errors="replace") if log.is_file() else tried.output_tail
+    path = next((line["path"] for line in tried.own() if line.get("type") == "extension"), None)
+    if path is not None:
+        return [*made, Target("device", path)], text
+    for leftover in home.glob("*.so"):  # of an earlier build: it must not be loaded for this one
+        leftover.unlink(missing_ok=True)
+    failure = Failure("torch.utils.cpp_extension.load", tried.cause, first_errors(text), str(log), hint_for(text, tried.cause, toolchain))
+    return [*made, Target("device", None, failure=failure)], text
+
+
+def execute(job: Mapping[str, Any], folder: Path) -> None:
+    """Runner job "extension": compile and link; one ``extension`` line with the library's path."""
+    with ResultWriter(job) as writer:
+        from torch.utils import cpp_extension
+
+        module = cpp_extension.load(
+            job["name"], job["sources"], extra_cuda_cflags=job["flags"], extra_cflags=[flag for flag in job["flags"] if flag.startswith("-D")],
+            build_directory=job["home"], verbose=True, with_cuda=True,
+        )
+        writer.write("extension", path=module.__file__)
+        writer.write("done")
+
+
+def _dotted(arch: str) -> str:
+    """``sm_90a`` as torch writes it: ``9.0a``."""
+    number = re.fullmatch(r"sm_(\d+)(\d)([af]?)", arch)
+    return f"{number[1]}.{number[2]}{number[3]}" if number else arch

@@ -1,0 +1,36 @@
+"""Products of kinds that Python compiles itself: the source file is what runs; Triton's kernels are compiled for the static gates."""
+
+from __future__ import annotations
+
+import importlib.util
+from collections.abc import Callable, Collection
+from pathlib import Path
+
+from gates.run import triton_build
+from gates.run.build_failure import Failure
+from gates.run.built import BuildResult, Target
+from gates.run.toolchain import Toolchain
+from gates.task import TRITON, Task
+
+
+def build(
+    task: Task, toolchain: Toolchain, folder: Path, digest: str, archs: tuple[str, ...], want: Collection[str], say: Callable[[str], None]
+) -> BuildResult:
+    """The build of a task of kind triton or python."""
+    missing = None
+    if task.kind == TRITON and importlib.util.find_spec("triton") is None:
+        missing = Failure("", "triton is not installed", hint="install it beside torch: pip install triton", missing_tool="triton")
+    source = None if missing else str(task.sources[0])
+    targets = [Target(kind, source, failure=missing) for kind in ("device", "emulator") if kind in want]
+    if "emulator_asan" in want:
+        targets.append(Target("emulator_asan", None, failure=Failure(
+            "", "", unsupported=f"AddressSanitizer checks no kernel of kind {task.kind}", hint="compute-sanitizer checks it on a CUDA device",
+        )))
+    text, wall_s = "", 0.0
+    if "cubin" in want and task.kind == TRITON:
+        if missing:
+            targets += [Target("cubin", None, arch, failure=missing) for arch in archs]
+        else:
+            made, text, wall_s = triton_build.build(task, folder, archs, say)
+            targets += made
+    return BuildResult(task.name, digest, str(folder), archs, archs, False, dict(task.toggles), tuple(targets), wall_s, log_text=text)

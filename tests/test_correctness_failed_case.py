@@ -173,8 +173,7 @@ def test_runner_command_is_relative_and_keeps_toggles(tmp_path: Path, monkeypatc
 
 def test_the_evidence_keeps_a_command_that_leads_out_of_the_current_folder(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     """A relative path ends like the absolute one, which evidence shortens."""
-    shutil.copytree(TASKS / "saxpy_fast", tmp_path / "saxpy_fast")
-    shutil.copy(TASKS / "saxpy.cu", tmp_path)
+    shutil.copytree(TASKS, tmp_path, dirs_exist_ok=True, ignore=shutil.ignore_patterns("__pycache__"))
     monkeypatch.chdir("/usr")
     monkeypatch.setenv("HOME", str(tmp_path))
     command = runner_command(load_task(tmp_path / "saxpy_fast", environ={}))

@@ -5,6 +5,7 @@ from __future__ import annotations
 import json
 import math
 import os
+import re
 import tempfile
 from pathlib import Path
 from typing import Any
@@ -56,17 +57,17 @@ def loads(text: str, where: str) -> Any:
     """Parse strict JSON; errors are GatesErrors that name ``where``, the line and the column."""
 
     def no_constant(name: str) -> Any:
-        raise GatesError(f"{where}: {name} is not JSON", hint="this file was not written by gates, or was edited")
+        raise GatesError(f"{where}: {name} is not JSON{_place(text, name)}", hint="this file was not written by gates, or was edited")
 
     def finite(literal: str) -> float:
         number = float(literal)
         if not math.isfinite(number):
-            raise GatesError(f"{where}: number {literal} is out of range")
+            raise GatesError(f"{where}: number {literal:.40} is out of range{_place(text, literal)}")
         return number
 
     def bounded(literal: str) -> int:
         if len(literal) > 20:
-            raise GatesError(f"{where}: number {literal[:20]}… is out of range")
+            raise GatesError(f"{where}: number {literal[:20]}… is out of range{_place(text, literal)}")
         return int(literal)
 
     def no_duplicates(pairs: list[tuple[str, Any]]) -> dict[str, Any]:
@@ -95,6 +96,15 @@ def loads(text: str, where: str) -> Any:
         raise GatesError(f"{where}: nested too deeply") from None
     except ValueError as error:
         raise GatesError(f"{where}: not readable as JSON: {error}") from None
+
+
+def _place(text: str, literal: str) -> str:
+    """Where ``literal`` stands first outside of a string, as an end of a sentence: json's hooks are not told."""
+    for found in re.finditer(rf'"(?:[^"\\]|\\.)*"|(?<![0-9A-Za-z.+-]){re.escape(literal)}', text):
+        if found[0] == literal:
+            start = found.start()
+            return f", at line {text.count(chr(10), 0, start) + 1}, column {start - text.rfind(chr(10), 0, start)}"
+    return ""
 
 
 def read(path: Path) -> Any:

@@ -162,6 +162,9 @@ def _check_consistency(run: Path) -> list[str]:
         found += _case_problems(info, evidence["correctness"])
     if info.profile == "full" and info.device is None:
         wrong("run.json says full profile without a device")
+    timed = evidence["performance"].device if "performance" in evidence else None
+    if timed and info.device and (timed.name, timed.uuid.removeprefix("GPU-")) != (info.device.name, info.device.uuid.removeprefix("GPU-")):
+        wrong(f"performance.json was timed on {timed.name} ({timed.uuid}), run.json names {info.device.name} ({info.device.uuid})")
     for folder, built in (("", task), ("baseline/", info.baseline)):
         path = run / folder / "build.json"
         if built and path.is_file():

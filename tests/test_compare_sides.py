@@ -5,6 +5,8 @@ from __future__ import annotations
 import html.parser
 import json
 import shutil
+import subprocess
+import sys
 from collections.abc import Callable
 from dataclasses import replace
 from pathlib import Path
@@ -18,7 +20,8 @@ from gates import jsonio
 from gates.cli import cli
 from gates.evidence import RunInfo, Verdict, list_runs, read_record
 from gates.judging import decision_of, rejudge
-from gates.records import to_json
+from gates.parse.performance import PerformanceEvidence, summaries
+from gates.records import from_json, to_json
 from gates.verify import verify_run
 
 RECORDED = Path(__file__).resolve().parent.parent / "results" / "recorded"
@@ -51,7 +54,8 @@ def compared(tmp_path: Path, *arguments: Path | str) -> Result:
 
 
 def test_another_kind_of_card_is_shown_and_decides_nothing(tmp_path: Path) -> None:
-    done = compared(tmp_path, changed(tmp_path, ONE, run=lambda d: d["device"].update(name="NVIDIA L4")), TWO)
+    change = {name: lambda d: d["device"].update(name="NVIDIA L4") for name in ("run", "performance")}
+    done = compared(tmp_path, changed(tmp_path, ONE, **change), TWO)
     assert done.exit_code == 3 and done.output.startswith("# hold: ")
     assert "- note: different: device NVIDIA L4 and NVIDIA H100 80GB HBM3" in done.output
 
@@ -61,7 +65,8 @@ def test_one_card_under_two_indices_is_the_same_and_another_of_its_kind_is_noted
     done = compared(tmp_path, other, TWO)
     assert done.exit_code == 0 and "another card" not in done.output
     shutil.rmtree(other)
-    done = compared(tmp_path, changed(tmp_path, ONE, run=lambda d: d["device"].update(uuid="GPU-0")), TWO)
+    change = {name: lambda d: d["device"].update(uuid="GPU-0") for name in ("run", "performance")}
+    done = compared(tmp_path, changed(tmp_path, ONE, **change), TWO)
     assert done.exit_code == 0 and "note: another card of the kind: GPU-0 and GPU-" in done.output
 
 
@@ -136,3 +141,37 @@ def test_any_name_leaves_the_tables_whole_and_plain(tmp_path: Path, name: str) -
     parser.feed(page)
     assert tags <= {"details", "summary"}
     assert "](http" not in page.replace("\\]", "")
+
+
+@pytest.mark.parametrize("value", [0, -1, None, 1e308, "missing"])
+def test_a_p50_that_is_no_time_is_an_error_of_file_and_key(tmp_path: Path, value: Any) -> None:
+    def spoil(data: Any) -> None:
+        figures = data["figures"]["cold"]["candidate"]
+        figures.pop("p50_us") if value == "missing" else figures.update(p50_us=value)
+
+    spoilt = changed(tmp_path, ONE, performance=spoil)
+    (problem,) = [text for text in verify_run(spoilt) if "performance.json" in text][:1]
+    assert "p50_us" in problem
+    assert "performance.json" in compared(tmp_path, spoilt, TWO).exception.what
+
+
+def slowed(data: Any) -> None:
+    """The baseline's samples, and all that is counted from them, in a third of their time."""
+    for series in [*data["series"], data["single"], data["control"]]:
+        for block in series["blocks"]:
+            if block["side"] != "candidate":
+                block["samples_us"] = [sample / 3.0 for sample in block["samples_us"]]
+    data["figures"] = {}
+    evidence = from_json(PerformanceEvidence, data, "performance.json")
+    data["figures"] = to_json(summaries(evidence))
+
+
+def test_the_exit_code_is_that_of_the_decision_and_a_pipe_changes_nothing(tmp_path: Path) -> None:
+    slower = changed(tmp_path, TWO, performance=slowed)
+    judged_anew(slower)
+    wrong, incomplete = (list_runs(RECORDED / kind / "stage2_wmma_pv")[-1] for kind in ("cpu-reject", "cpu"))
+    for run, code in ((slower, 1), (wrong, 1), (incomplete, 3), (TWO, 0)):
+        assert compared(tmp_path, ONE, run, "--force").exit_code == code
+        for options in ([], ["--json"]):
+            command = f"{sys.executable} -m gates decide {run} {' '.join(options)} | head -1; exit ${{PIPESTATUS[0]}}"
+            assert subprocess.run(["bash", "-c", command], cwd=RECORDED.parent.parent, capture_output=True, check=False).returncode == code

@@ -54,6 +54,19 @@ def test_correctness(built: dict[str, Path], tmp_path: Path, entry: str, codes: 
     assert not codes or codes & seen, seen
 
 
+def test_a_library_of_another_architecture_is_a_launch_error(built: dict[str, Path], tmp_path: Path) -> None:
+    own = probe().devices[0].arch
+    other = next(arch for arch in ("sm_90", "sm_80") if arch != own)  # neither's code runs on the other's card
+    library = tmp_path / "other.so"
+    subprocess.run(
+        [find_toolchain().get("nvcc").path, "-shared", "-Xcompiler", "-fPIC", f"-gencode=arch=compute_{other[3:]},code={other}", "-o", str(library),
+         str(DATA / "planted.cu")], check=True, timeout=300,
+    )
+    evidence, result = gate(tmp_path, candidate({**built, "library": library}, "honest"), shapes=("small",), seeds=(0,), device="cuda:0")
+    assert result.status is Status.FAIL and {case.status for case in evidence.cases} == {"launch_error"}
+    assert "no kernel image" in evidence.cases[0].message
+
+
 def test_a_broken_context_costs_one_case_at_a_time(built: dict[str, Path], tmp_path: Path) -> None:
     evidence, result = gate(
         tmp_path, candidate(built, "illegal_in_wide"), shapes=("small", "wide"), seeds=(0, 1), device="cuda:0"

@@ -113,6 +113,16 @@ def test_the_newest_is_last_and_one_task_can_be_chosen(tmp_path: Path) -> None:
     assert "stage2_wmma_pv" in (caught.value.hint or "")
 
 
+def test_runs_are_ordered_by_instant_whatever_their_clock_showed(tmp_path: Path) -> None:
+    times = {"b": "2026-11-01T01:30:00-07:00", "a": "2026-11-01T01:15:00-08:00", "d": "2026-11-01T09:15:00+00:00", "c": "2026-11-01T09:00:00Z"}
+    for name, started in times.items():
+        run = copied(tmp_path, name)
+        info = json.loads((run / "run.json").read_text(encoding="utf-8"))
+        (run / "run.json").write_text(json.dumps({**info, "started": started}), encoding="utf-8")
+    assert [Path(entry.path).name for entry in history(tmp_path)] == ["b", "c", "a", "d"]  # 8:30, 9:00, 9:15 and 9:15 by name
+    assert all(entry.started.endswith("+00:00") for entry in history(tmp_path))
+
+
 @pytest.mark.parametrize(("name", "content", "reason"), [
     ("run.json", None, "no run.json"),
     ("verdict.json", None, "no verdict.json"),

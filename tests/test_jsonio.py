@@ -48,6 +48,12 @@ def test_refused(text: str, expected: str) -> None:
         jsonio.loads(text, "evidence.json")
 
 
+@pytest.mark.parametrize("literal", ["NaN", "-Infinity", "1e999", "9" * 400])
+def test_a_number_that_is_none_is_told_with_its_place(literal: str) -> None:
+    with pytest.raises(GatesError, match="at line 3, column 8"):
+        jsonio.loads('{"NaN 1e999": "NaN \\" -Infinity",\n "a": [\n  1.5, ' + literal + "]}", "evidence.json")
+
+
 def test_nan_is_never_written() -> None:
     with pytest.raises(ValueError, match="JSON compliant"):
         jsonio.dumps({"a": float("nan")})

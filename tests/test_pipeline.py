@@ -211,6 +211,12 @@ def test_results_that_cannot_be_written(workshop: Workshop) -> None:
 
 
 @needs_nvcc
+def test_a_home_that_does_not_exist_is_not_needed(finished: Workshop, workshop: Workshop) -> None:
+    options = ("--profile", "cpu", "--shapes", "small", "--seeds", "0", "--inputs", "default")
+    assert workshop.run("saxpy_fast", *options, env={"HOME": "/nonexistent"}).returncode == 0
+
+
+@needs_nvcc
 def test_a_full_disk_is_one_clear_error(finished: Workshop, workshop: Workshop) -> None:
     """The results lie on a file system of 48 KiB, which the evidence does not fit."""
     probe = subprocess.run(["unshare", "-rm", "true"], capture_output=True, check=False) if shutil.which("unshare") else None

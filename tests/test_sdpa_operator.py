@@ -63,6 +63,23 @@ REFUSED = {
 }
 
 
+VIEWS = {
+    "heads beside tokens": lambda t: t.transpose(1, 2).contiguous().transpose(1, 2),
+    "slice of a packed qkv": lambda t: torch.stack([t, t, t], dim=3)[:, :, :, 1],
+    "every second element": lambda t: torch.repeat_interleave(t, 2, dim=3)[..., ::2],
+}
+
+
+@pytest.mark.parametrize("length", [64, 65])
+@pytest.mark.parametrize("view", VIEWS)
+@pytest.mark.parametrize("name", ["q", "k", "v"])
+def test_a_view_is_refused_by_name_at_any_length(operator, name, view, length):
+    inputs = problem.make_inputs({**SHAPE, "S": length}, 0, "cpu")
+    inputs[name] = VIEWS[view](inputs[name])
+    with pytest.raises(ValueError, match=f"{name}: not contiguous"):
+        operator(*(inputs[argument] for argument in NAMES))
+
+
 @pytest.mark.parametrize("case", REFUSED)
 def test_refuses_and_names_the_argument(operator, case):
     name, change, kind, message = REFUSED[case]

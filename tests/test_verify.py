@@ -73,6 +73,7 @@ CHANGES: list[tuple[str, Path, str, Callable[[Any], Any], str]] = [
     ("a finding that no summary counts", FULL, "sanitizer.json", lambda d: d["runs"][0]["findings"].append(FINDING), "tells of 1 errors and counts 0"),
     ("a p50 that its samples do not give", FULL, "performance.json", lambda d: d["figures"]["cold"]["candidate"].update(p50_us=7.5), "is 7.5, its samples give"),
     ("built with other toggles", FULL, "build.json", lambda d: d["toggles"].update(USE_WMMA_PV=0), "build.json is of stage2_wmma_pv with USE_WMMA_QK=1, USE_WMMA_PV=0"),
+    ("timed on another card", FULL, "performance.json", lambda d: d["device"].update(uuid="0"), "was timed on NVIDIA H100 80GB HBM3 (0), run.json names"),
     ("a newer version", FULL, "ptxas.json", lambda d: d.update(schema_version=2), "ptxas.json: schema version 2 is newer than this tool knows (1)"),
     ("half a character", FULL, "run.json", lambda d: d["task"].update(title="\ud800"), "not Unicode"),
 ]

@@ -4,8 +4,15 @@ from __future__ import annotations
 
 import statistics
 import time
+from pathlib import Path
 
 import pytest
+from timing_fakes import build_library, install, run_job
+
+from gates import problem
+from gates.judge import performance
+from gates.parse.performance import parse
+from gates.records import Status
 
 torch = pytest.importorskip("torch")
 
@@ -36,3 +43,18 @@ def test_what_a_kernel_may_do_is_no_finding() -> None:
     torch.set_default_dtype(torch.float64)
     torch.set_default_dtype(torch.float32)
     assert functions.replaced() == []
+
+
+def test_a_kernel_that_replaced_a_function_has_no_measurement(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
+    install(monkeypatch, {"new": 10.0, "control": 10.0})
+    load = problem.load
+
+    def hostile(*arguments: object) -> object:
+        monkeypatch.setattr(torch, "allclose", lambda *arguments: True)
+        return load(*arguments)
+
+    monkeypatch.setattr(problem, "load", hostile)
+    raw = run_job(tmp_path, build_library(tmp_path, "new"), None)
+    result = performance.judge(parse(raw), {"shape": "tiny", "min_speedup_pct": 15})
+    assert (result.status, result.code) == (Status.FAIL, "performance.tampered")
+    assert "torch.allclose" in result.sentence and raw["measured"] is None

@@ -1,0 +1,102 @@
+"""A Python kernel that is hostile: what it tries in its own process changes nothing in the one that judges it."""
+
+from __future__ import annotations
+
+import io
+import json
+import shutil
+import subprocess
+import sys
+from pathlib import Path
+from typing import Any
+
+import pytest
+from correctness_kit import LIMITS, judge, parse, run
+
+from gates.records import GateResult, Status
+from gates.run import jail, wire
+
+HOSTILE = Path(__file__).parent / "data" / "hostile"
+
+
+@pytest.fixture
+def folder(tmp_path: Path) -> Path:
+    shutil.copytree(HOSTILE, tmp_path / "hostile")
+    (tmp_path / "hostile" / "runner.py").write_text("from gates.run.runner import main\n\nmain(__file__)\n", encoding="utf-8")
+    return tmp_path / "hostile"
+
+
+def judged(folder: Path, entry: str) -> tuple[dict[str, Any], GateResult]:
+    """One case of the kernel ``entry`` in real processes, and the verdict on it."""
+    side = {"name": entry, "library": str(folder / "kernel.py"), "entry": entry, "folder": str(folder), "problem": "doubled_problem",
+            "emulated": True, "kind": "python", "arguments": []}
+    raw = run.run_correctness(side, ["small"], [0], work=folder / "work", limit_s=120, bad_atol=LIMITS["bad_atol"], limits=LIMITS)
+    return raw, judge.judge(parse.parse(raw), LIMITS)
+
+
+def test_a_wrong_answer_stays_wrong_whatever_the_kernel_does_to_its_process(folder: Path) -> None:
+    raw, verdict = judged(folder, "wrong")
+    outcome = json.loads((folder / "work" / "scratch.wrong" / "attempts.json").read_text(encoding="utf-8"))
+    held = jail_here(folder)
+    expected = {"try_to_find_the_reference"} | ({name for name in outcome if name != "try_to_find_the_reference"} if held else set())
+    assert {name for name, what in outcome.items() if what == "worked"}.isdisjoint(expected), outcome
+    assert verdict.status is Status.FAIL
+    assert any(check.code == "correctness.max_abs_err" for check in verdict.checks)
+    assert "confined: network" in raw["candidate"]["attempts"][0]["output_tail"]
+
+
+def test_an_honest_kernel_passes_and_what_it_prints_is_no_result(folder: Path) -> None:
+    raw, verdict = judged(folder, "right")
+    assert verdict.status is Status.PASS, verdict.checks
+    assert len(raw["candidate"]["attempts"]) == 1
+
+
+def test_a_kernel_that_breaks_off_has_crashed(folder: Path) -> None:
+    _, verdict = judged(folder, "leaves")
+    assert verdict.status is Status.FAIL
+    assert any(check.code == "correctness.crash" and "exit 0" in str(check.observed) for check in verdict.checks), verdict.checks
+
+
+def test_values_travel_as_they_are() -> None:
+    torch = pytest.importorskip("torch")
+    value = {"x": torch.tensor([[1.5, float("nan")]], dtype=torch.bfloat16), "n": (1, [None, True, "a"]), "empty": torch.zeros(0, 3)}
+    stream = io.BytesIO()
+    wire.send(stream, value)
+    stream.seek(0)
+    back = wire.receive(stream)
+    assert back["n"] == value["n"] and back["empty"].shape == (0, 3)
+    assert back["x"].dtype is torch.bfloat16 and back["x"].view(torch.int16).equal(value["x"].view(torch.int16))
+    with pytest.raises(TypeError, match="function"):
+        wire.send(io.BytesIO(), len)
+
+
+@pytest.mark.parametrize(
+    "frame", [
+        b"\xff" * 64, (4).to_bytes(8, "little") + b"junk", b'\x02\0\0\0\0\0\0\0{}',
+        *(len(text).to_bytes(8, "little") + text for text in (
+            b'{"value": {"tensor": 0}, "tensors": []}', b'{"value": {"tensor": 0}, "tensors": [{"dtype": "load", "shape": []}]}',
+            b'{"value": 1, "tensors": [{"dtype": "uint8", "shape": [-1]}]}', b'{"value": 1, "tensors": [{"dtype": "uint8", "shape": [99999999999999]}]}',
+            b'{"value": {"exec": "1"}, "tensors": []}',
+        )),
+    ],
+)
+def test_what_is_no_frame_is_refused(frame: bytes) -> None:
+    with pytest.raises(wire.BadFrame):
+        wire.receive(io.BytesIO(frame))
+
+
+def jail_here(folder: Path) -> bool:
+    """Whether this machine can deny all that ``jail.enter`` denies, asked in a process that is thrown away."""
+    code = f"from gates.run import jail; from pathlib import Path; print(set(list(jail.enter([Path({str(folder)!r})]).values())[:3]) == {{'denied'}})"
+    return subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True).stdout.strip() == "True"
+
+
+def test_memory_is_limited_and_everything_is_told(tmp_path: Path) -> None:
+    code = (
+        "from gates.run import jail; from pathlib import Path\n"
+        f"held = jail.enter([Path({str(tmp_path)!r})], memory_bytes=2**30)\n"
+        "try:\n    bytearray(2**31)\nexcept MemoryError:\n    print(sorted(held), held['memory'])\n"
+    )
+    done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True)
+    assert done.stdout.strip() == "['files', 'memory', 'network', 'others'] limited to 1 GiB"
+    assert jail.default_memory_bytes() > 0

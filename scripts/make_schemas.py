@@ -14,14 +14,17 @@ from enum import Enum
 from pathlib import Path
 from typing import Any, Union
 
+from gates.compare import Comparison
 from gates.decide import Acceptance
 from gates.evidence import SCHEMA_VERSION, RunInfo, Verdict
+from gates.ladder import Ladder
 from gates.parse.ptxas import PtxasEvidence
 from gates.parse.sass import SassEvidence
 from gates.run.built import BuildResult
 
 FOLDER = Path(__file__).resolve().parent.parent / "gates" / "schemas"
-RECORDS = {"run": RunInfo, "verdict": Verdict, "ptxas": PtxasEvidence, "sass": SassEvidence, "build": BuildResult, "acceptance": Acceptance}
+RECORDS = {"run": RunInfo, "verdict": Verdict, "ptxas": PtxasEvidence, "sass": SassEvidence, "build": BuildResult, "acceptance": Acceptance,
+           "compare": Comparison, "ladder": Ladder}
 LATER = {"problem_sha256", "judged_shapes", "judged_inputs", "declared_shapes", "declared_seeds", "reproduce", "notes", "TaskInfo.kind"}  # fields that the first runs of schema version 1 do not have
 ELSEWHERE = {"log_text"}  # a build's log is a file of its own
 TIMES = {"started", "ended", "accepted"}
@@ -54,7 +57,7 @@ def _of(kind: Any) -> dict[str, Any]:
         hints = typing.get_type_hints(kind)
         fields = [field for field in dataclasses.fields(kind) if field.name not in ELSEWHERE]
         return {
-            "type": "object", "additionalProperties": False, "required": [field.name for field in fields if not {field.name, f"{cls.__name__}.{field.name}"} & LATER],
+            "type": "object", "additionalProperties": False, "required": [field.name for field in fields if not {field.name, f"{kind.__name__}.{field.name}"} & LATER],
             "properties": {field.name: _of(hints[field.name]) for field in fields},
         }
     if isinstance(kind, type) and issubclass(kind, Enum):

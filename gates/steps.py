@@ -12,6 +12,7 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
+from gates.errors import EXIT_HOLD, GatesError
 from gates.evidence import RunDirectory, RunInfo, portable, project_root
 from gates.judge.reasons import build_failed, not_run
 from gates.judging import MEASURED_ANYWAY, rejudge
@@ -199,13 +200,18 @@ def _correctness(session: Session) -> GateResult | None:
     match = limits.get("match_baseline") and session.baseline and session.builds[session.baseline.name].path(kind)
     more = f" x inputs {', '.join(session.inputs)}" if session.inputs else ", with all edge shapes" if session.thorough else ""
     session.progress.step(f"{task.name}: correctness, {len(session.shapes)} shapes x {len(session.seeds)} seeds{more} on {session.where(task)}")
-    raw = run_correctness(
-        session.side(task, kind), session.shapes, session.seeds, work=session.scratch / "correctness",
-        limit_s=task.time_limit_s, device=session.cuda,
-        baseline=session.side(session.baseline, kind) if match and session.baseline else None,
-        extra_seeds=(draw_seed(),), inputs=session.inputs, thorough=session.thorough, bad_atol=limits.get("bad_atol"),
-        end_to_end_bad_atol=limits.get("end_to_end", {}).get("bad_atol"), limits=limits, runner=runner_command(task),
-    )
+    try:
+        raw = run_correctness(
+            session.side(task, kind), session.shapes, session.seeds, work=session.scratch / "correctness",
+            limit_s=task.time_limit_s, device=session.cuda,
+            baseline=session.side(session.baseline, kind) if match and session.baseline else None,
+            extra_seeds=(draw_seed(),), inputs=session.inputs, thorough=session.thorough, bad_atol=limits.get("bad_atol"),
+            end_to_end_bad_atol=limits.get("end_to_end", {}).get("bad_atol"), limits=limits, runner=runner_command(task),
+        )
+    except GatesError as error:
+        if error.exit_code != EXIT_HOLD:  # else it is a finding about this machine
+            raise
+        return not_run("correctness", "no_device", ": ".join(filter(None, (error.hint, error.what))))
     session.write("correctness.json", correctness_evidence.parse(raw))
     return None
 

@@ -11,8 +11,10 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+import torch
 from correctness_kit import LIMITS, judge, parse, run
 
+from gates.errors import EXIT_HOLD, GatesError
 from gates.records import GateResult, Status
 from gates.run import jail, wire
 
@@ -42,7 +44,9 @@ def test_a_wrong_answer_stays_wrong_whatever_the_kernel_does_to_its_process(fold
     assert {name for name, what in outcome.items() if what == "worked"}.isdisjoint(expected), outcome
     assert verdict.status is Status.FAIL
     assert any(check.code == "correctness.max_abs_err" for check in verdict.checks)
-    assert "confined: network" in raw["candidate"]["attempts"][0]["output_tail"]
+    (process,) = parse.parse(raw).processes
+    assert "ran apart: network " in process and "memory limited to" in process
+    assert "confined: network" in raw["candidate"]["attempts"][0]["output_tail"], "the judging process is confined, too"
 
 
 def test_an_honest_kernel_passes_and_what_it_prints_is_no_result(folder: Path) -> None:
@@ -57,8 +61,14 @@ def test_a_kernel_that_breaks_off_has_crashed(folder: Path) -> None:
     assert any(check.code == "correctness.crash" and "exit 0" in str(check.observed) for check in verdict.checks), verdict.checks
 
 
+@pytest.mark.skipif(torch.cuda.is_available(), reason="there is a device")
+def test_a_function_that_needs_a_device_is_no_failure_where_there_is_none(folder: Path) -> None:
+    with pytest.raises(GatesError, match="not compiled with CUDA|NVIDIA") as raised:
+        judged(folder, "asks_for_a_device")
+    assert raised.value.exit_code == EXIT_HOLD
+
+
 def test_values_travel_as_they_are() -> None:
-    torch = pytest.importorskip("torch")
     value = {"x": torch.tensor([[1.5, float("nan")]], dtype=torch.bfloat16), "n": (1, [None, True, "a"]), "empty": torch.zeros(0, 3)}
     stream = io.BytesIO()
     wire.send(stream, value)

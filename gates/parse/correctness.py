@@ -7,6 +7,7 @@ A case without such a line gets the reason instead: crash, time limit, or missin
 
 from __future__ import annotations
 
+import contextlib
 import dataclasses
 from collections.abc import Mapping
 from dataclasses import dataclass
@@ -184,7 +185,7 @@ def _side(side: Mapping[str, Any], refused: list[str], processes: list[str]) -> 
     results: dict[tuple[str, int, str], Case] = {}
     for number, attempt in enumerate(side["attempts"], start=1):
         name = f"{side['name']} process {number}"
-        processes.append(f"{name}: {attempt['cause']}")
+        processes.append(f"{name}: {attempt['cause']}{_confined(attempt)}")
         for case in _attempt(attempt, name, refused):
             results.setdefault(case.key, case)
     last = side["attempts"][-1] if side["attempts"] else None
@@ -221,7 +222,7 @@ def _attempt(attempt: Mapping[str, Any], name: str, refused: list[str]) -> list[
                     raise GatesError("is a second result of one case")
                 else:
                     found[index] = from_json(Case, {**line["result"], **_identity(asked[index])}, f"case {index}")
-            elif kind != "header":
+            elif kind not in ("header", "confined"):
                 raise GatesError(f"is of an unknown type {kind!r}")
         except (GatesError, KeyError, TypeError) as error:
             if number < len(attempt["lines"]) or done or attempt["returncode"] == 0:
@@ -230,6 +231,16 @@ def _attempt(attempt: Mapping[str, Any], name: str, refused: list[str]) -> list[
         if index not in found:
             found[index] = Case(**_identity(asked[index]), **_death(attempt, phase))
     return [found[index] for index in sorted(found)]
+
+
+def _confined(attempt: Mapping[str, Any]) -> str:
+    """What was taken away from a function that ran in a process apart; empty for a C launcher."""
+    for text in attempt["lines"]:
+        with contextlib.suppress(GatesError, AttributeError, TypeError):
+            line = jsonio.loads(text, "result line")
+            if line.get("type") == "confined" and line.get("nonce") == attempt["nonce"]:
+                return "; its kernel ran apart: " + ", ".join(f"{what} {how}" for what, how in line["held"].items())
+    return ""
 
 
 def _death(attempt: Mapping[str, Any], phase: str) -> dict[str, str]:

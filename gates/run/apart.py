@@ -18,7 +18,7 @@ from typing import Any
 
 from gates.errors import GatesError
 from gates.run import jail
-from gates.run.callable import is_c
+from gates.run.callable import NeedsDevice, is_c
 
 _FIELDS = ("outputs", "poisons", "error", "guards", "mutated")
 
@@ -58,13 +58,14 @@ def serve() -> None:
     os.dup2(2, 1)  # what the function prints is no answer
     os.dup2(os.open(os.devnull, os.O_RDONLY), 0)
     first = wire.receive(asks)
+    held = jail.enter([Path(first["scratch"])], memory_bytes=first["memory_bytes"], local_sockets=first["device"] != "cpu")
+    wire.send(answers, {"held": held})  # before the function's code is loaded, which could say anything
     try:
-        isolation = jail.enter([Path(first["scratch"])], memory_bytes=first["memory_bytes"], local_sockets=first["device"] != "cpu")
         side = Side(first["side"], first["device"])
     except GatesError as error:
-        wire.send(answers, {"failure": "gates", "text": error.what, "hint": error.hint})
+        wire.send(answers, _refused(error))
         return
-    wire.send(answers, {"isolation": isolation})
+    wire.send(answers, {"loaded": True})
     while True:
         try:
             question = wire.receive(asks)
@@ -87,7 +88,10 @@ def _answered(side: Any, question: Mapping[str, Any]) -> dict[str, Any]:
     except (MemoryError, torch.OutOfMemoryError) as error:
         return {"failure": "memory", "text": str(error)}
     except GatesError as error:
-        return {"failure": "gates", "text": error.what, "hint": error.hint}
+        return _refused(error)
     except DeviceLost as error:
         return {"failure": "lost", "text": str(error)}
 
+
+def _refused(error: GatesError) -> dict[str, Any]:
+    return {"failure": "device" if isinstance(error, NeedsDevice) else "gates", "text": error.what, "hint": error.hint}

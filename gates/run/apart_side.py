@@ -15,6 +15,7 @@ from gates.errors import GatesError
 from gates.run import wire
 from gates.run.accuracy import ProblemError
 from gates.run.apart import first_question
+from gates.run.callable import NeedsDevice
 from gates.run.launch import DeviceLost, Launched, Side
 
 
@@ -27,12 +28,19 @@ class ApartSide:
         side, first = job["side"], first_question(job)
         self.emulated, self.device, self._child = bool(side["emulated"]), first["device"], child
         self._ask(first)
+        self.held: dict[str, str] = self._answer()["held"]
         self.problem = problems.load(side["problem"], Path(side["folder"]))
         self.arguments = tuple(side.get("arguments") or self.problem.ARGUMENTS)
-        self._answer()  # that the function is loaded
+        self._lost: DeviceLost | None = None
+        try:
+            self._answer()  # that the function is loaded
+        except DeviceLost as error:
+            self._lost = error  # told by the first call, so that it is that case's crash
 
     def call(self, inputs: Mapping[str, Any], shape: Mapping[str, int], **how: Any) -> Launched:
         """Launch once; see ``launch.Side.call``. Raises DeviceLost where the other process ended or speaks no sense."""
+        if self._lost is not None:
+            raise self._lost
         wanted = {name: value for name, value in inputs.items() if name in self.arguments}
         self._ask({"inputs": wanted, "shape": dict(shape), "how": how})
         answer = self._answer()
@@ -62,6 +70,8 @@ class ApartSide:
             self._child.kill()
             raise DeviceLost(f"the kernel's process answered with {error}") from None
         failure, text = str(answer.get("failure", "")), str(answer.get("text", ""))
+        if failure == "device" and self.emulated:
+            raise NeedsDevice(text)
         if failure == "gates":
             raise GatesError(text, hint=str(answer["hint"]) if answer.get("hint") else None)
         if failure:

@@ -17,7 +17,7 @@ from pathlib import Path
 from typing import Any
 
 from gates import jsonio
-from gates.errors import GatesError
+from gates.errors import EXIT_HOLD, GatesError
 from gates.run import process
 
 _MAX_RESULT_BYTES = 32 * 2**20
@@ -45,7 +45,8 @@ class Attempt:
         for line in self.own():
             if line.get("type") == "error":
                 hint = line.get("hint")
-                return GatesError(str(line.get("what")), hint=None if hint is None else str(hint))
+                held = {"exit_code": EXIT_HOLD} if line.get("held") is True else {}
+                return GatesError(str(line.get("what")), hint=None if hint is None else str(hint), **held)
         return None
 
     def own(self) -> list[dict[str, Any]]:
@@ -130,7 +131,7 @@ class ResultWriter:
                 os.ftruncate(self._descriptor, 0)
                 self.write("error", what=error.what, hint=error.hint, unwritable=True)
         elif isinstance(error, GatesError):
-            self.write("error", what=error.what, hint=error.hint)
+            self.write("error", what=error.what, hint=error.hint, held=error.exit_code == EXIT_HOLD)
         os.close(self._descriptor)
 
     def write(self, kind: str, **data: Any) -> None:

@@ -9,22 +9,40 @@ from __future__ import annotations
 
 import importlib.util
 import os
+import re
 import sys
 from collections.abc import Mapping
 from pathlib import Path
 from types import ModuleType
 from typing import Any
 
-from gates.errors import GatesError
+from gates.errors import EXIT_HOLD, GatesError
 from gates.run.kernel import Kernel, KernelError
 from gates.task import CUDA, TRITON
 
+# What torch, its extension loader, Triton and the CUDA runtime say where there is no device.
+_NO_DEVICE = re.compile(
+    r"not compiled with CUDA enabled|No CUDA GPUs are available|Found no NVIDIA driver|CUDA_HOME environment variable is not set"
+    r"|no CUDA-capable device|\b0 active drivers|CUDA driver version is insufficient|libcuda\.so"
+)
+
+
+class NeedsDevice(GatesError):
+    """A function that can't run on the CPU: a finding about this machine, not about the function."""
+
+    def __init__(self, said: str) -> None:
+        super().__init__(said, hint="the kernel runs on a CUDA device alone", exit_code=EXIT_HOLD)
+
 
 class Function:
-    """The function ``entry`` of the module at ``path``: Python source, or a compiled extension."""
+    """The function ``entry`` of the module at ``path``: Python source, or a compiled extension; ``on_cpu``: called without a device.
 
-    def __init__(self, path: Path, entry: str) -> None:
-        self._call = getattr(_module(path), entry, None)
+    Raises NeedsDevice, when it is loaded and when it is called, where it asks for a device that there is none of.
+    """
+
+    def __init__(self, path: Path, entry: str, *, on_cpu: bool) -> None:
+        self._on_cpu = on_cpu
+        self._call = getattr(_module(path, on_cpu), entry, None)
         if not callable(self._call):
             raise GatesError(f"{path.name} has no function {entry!r}", hint="task.yaml's entry names the function that the gates call")
 
@@ -37,8 +55,9 @@ class Function:
         except Exception as error:  # the user's code: whatever it raises is a finding about it
             if type(error).__name__ == "OutOfMemoryError":  # torch's, which is a RuntimeError
                 raise
-            lines = str(error).strip().splitlines()
-            raise KernelError(1, f"{type(error).__name__}: {lines[0][:500]}" if lines else type(error).__name__) from error
+            if self._on_cpu and _NO_DEVICE.search(str(error)):
+                raise NeedsDevice(_first_line(error)) from error
+            raise KernelError(1, _first_line(error)) from error
 
 
 def load(side: Mapping[str, Any], library: str | None = None) -> Kernel | Function:
@@ -51,7 +70,7 @@ def load(side: Mapping[str, Any], library: str | None = None) -> Kernel | Functi
         return Kernel(path, side["entry"])
     if side["kind"] == TRITON and side["emulated"]:
         os.environ["TRITON_INTERPRET"] = "1"  # read when @triton.jit decorates, so before the module is imported
-    return Function(path, side["entry"])
+    return Function(path, side["entry"], on_cpu=bool(side["emulated"]))
 
 
 def is_c(side: Mapping[str, Any]) -> bool:
@@ -59,7 +78,7 @@ def is_c(side: Mapping[str, Any]) -> bool:
     return side.get("kind", CUDA) == CUDA
 
 
-def _module(path: Path) -> ModuleType:
+def _module(path: Path, on_cpu: bool) -> ModuleType:
     name = path.name.partition(".")[0]
     if str(path.parent) not in sys.path:
         sys.path.insert(0, str(path.parent))  # what the source imports from beside it
@@ -73,5 +92,12 @@ def _module(path: Path) -> ModuleType:
     try:
         spec.loader.exec_module(module)
     except Exception as error:  # the user's code
+        if on_cpu and _NO_DEVICE.search(str(error)):
+            raise NeedsDevice(_first_line(error)) from error
         raise GatesError(f"can't import {path.name}: {type(error).__name__}: {error}", hint="run it by itself to see where it fails") from error
     return module
+
+
+def _first_line(error: BaseException) -> str:
+    lines = str(error).strip().splitlines()
+    return f"{type(error).__name__}: {lines[0][:500]}" if lines else type(error).__name__

@@ -15,6 +15,7 @@ import torch
 from gates.problem import DEFAULT_INPUTS, inputs_of
 from gates.run import accuracy, buffers
 from gates.run.attempt import ResultNotWritten
+from gates.run.callable import NeedsDevice
 from gates.run.diagnose import with_maps
 from gates.run.launch import DeviceLost, Launched, Side
 from gates.run.problemcheck import fault, null_fault
@@ -28,7 +29,7 @@ def check(
 ) -> dict[str, Any]:
     """The result record of ``case``; never raises for what the kernel or the problem does.
 
-    Raises ResultNotWritten, which ``phase`` raised: it is about this machine.
+    Raises ResultNotWritten, which ``phase`` raised, and NeedsDevice: both are about this machine.
 
     The record holds ``lost: True`` where the CUDA context broke and the process must end.
 
@@ -44,7 +45,7 @@ def check(
 
     try:
         record = _check(side, case, atols, begin, limits or {})
-    except ResultNotWritten:
+    except (ResultNotWritten, NeedsDevice):
         raise
     except DeviceLost as error:
         record = {"status": "crash", "message": str(error), "lost": True}

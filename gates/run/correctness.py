@@ -102,6 +102,8 @@ def execute(job: dict[str, Any], folder: Path) -> None:
         cases = plan.whole(problem, cases, job["more"], emulated)
         writer.write("header", cases=cases, torch=torch.__version__, python=sys.version.split()[0])
         side, started = open_side(job, child), time.monotonic()
+        if child is not None:
+            writer.write("confined", held=side.held)
         for index, case in enumerate(cases):
             result = casecheck.check(
                 side, case, job["atols"], lambda phase, index=index: writer.write("phase", index=index, phase=phase), job["limits"],

@@ -115,3 +115,7 @@ def right(x):
 def leaves(x):
     os._exit(0)
 
+
+
+def asks_for_a_device(x):
+    return x.to("cuda")

@@ -12,6 +12,7 @@ from collections.abc import Iterator
 from pathlib import Path
 
 import click
+from evidence_page import Page
 
 from gates.cli import cli
 from gates.compare import compare_within
@@ -149,6 +150,7 @@ def main() -> int:
     for path, made in ((ROOT / "README.md", readme), *pages):
         path.write_text(made(path.read_text(encoding="utf-8"), recorded), encoding="utf-8")
     (ROOT / "docs" / "commands.md").write_text(command_reference(), encoding="utf-8")
+    (ROOT / "docs" / "evidence.md").write_text(Page().text(), encoding="utf-8")
     return 0
 
 

@@ -20,6 +20,7 @@ RECORDED = ROOT / "results" / "recorded"
 DOCS = [ROOT / "README.md", *sorted((ROOT / "docs").glob("*.md"))]
 sys.path.insert(0, str(ROOT / "scripts"))
 
+import evidence_page  # noqa: E402
 import make_schemas  # noqa: E402
 import update_docs  # noqa: E402
 
@@ -57,6 +58,10 @@ def test_the_insights_page_is_fresh_and_its_claim_holds() -> None:
 
 def test_the_command_reference_is_fresh() -> None:
     assert (ROOT / "docs" / "commands.md").read_text(encoding="utf-8") == update_docs.command_reference(), "run: python scripts/update_docs.py"
+
+
+def test_the_page_of_the_evidence_is_fresh() -> None:
+    assert (ROOT / "docs" / "evidence.md").read_text(encoding="utf-8") == evidence_page.Page().text(), "run: python scripts/update_docs.py"
 
 
 @pytest.mark.parametrize("path", DOCS, ids=lambda path: path.name)

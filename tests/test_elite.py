@@ -40,7 +40,8 @@ def variant(results: Path, name: str, digest: str, *, time: float = 1.0, day: in
             for block in series.blocks
         )) for series in (*performance.series, performance.single)
     ]
-    performance = dataclasses.replace(performance, series=tuple(slower[:-1]), single=slower[-1])
+    card = dataclasses.replace(performance.device, **changes.get("device", {}))
+    performance = dataclasses.replace(performance, series=tuple(slower[:-1]), single=slower[-1], device=card)
     jsonio.write(run / "performance.json", records.to_json(dataclasses.replace(performance, figures=summaries(performance))))
     jsonio.write(run / "run.json", records.to_json(info))
     gates = [rejudge(run, info, result.gate) for result in read_record(Verdict, run, "verdict.json").gates]

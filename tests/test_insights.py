@@ -92,6 +92,16 @@ def test_without_a_device_facts_have_the_gates_reason() -> None:
     assert facts.number("registers") and facts.number("theoretical_occupancy") and facts["kernel"].value == "sdpa_fp8_kernel"
 
 
+def test_a_gate_that_does_not_apply_tells_its_reason_unless_it_measured(tmp_path: Path) -> None:
+    run = change(copied(tmp_path), "verdict.json", lambda data: [data["gates"][index].update(status="not_applicable", sentence="a library call") for index in (0, 4)])
+    (run / "ptxas.json").unlink()
+    facts, _ = facts_of(run)
+    assert facts["registers"].missing == facts["theoretical_occupancy"].missing == "ptxas not applicable: a library call"
+    assert facts.number("p50_us")
+    change(run, "performance.json", lambda data: data.update(work=None))
+    assert facts_of(run)[0]["flops"].missing == "not in performance.json"
+
+
 def test_a_value_has_a_source_and_what_has_none_a_reason() -> None:
     for wrong in ({"value": 1.0}, {"value": None}, {"value": 1.0, "sources": ("a: b",), "missing": "why"}):
         with pytest.raises(ValueError, match="fact k"):

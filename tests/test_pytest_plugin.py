@@ -1,10 +1,9 @@
-"""The pytest plugin: what a marked test comes to for each outcome of its run, and one real kernel held to its gates."""
+"""The pytest plugin: what a marked test comes to for each outcome of its run."""
 
 from __future__ import annotations
 
 import functools
 import json
-import re
 import shutil
 from pathlib import Path
 from typing import Any
@@ -14,7 +13,6 @@ from runs_kit import RUN
 
 from gates import api
 from gates.errors import EXIT_HOLD, GatesError
-from gates.run.toolchain import find_toolchain
 
 pytest_plugins = ["pytester"]
 ROOT = Path(__file__).resolve().parent.parent
@@ -191,17 +189,3 @@ def test_paths_profile_and_results(pytester: pytest.Pytester, planted: Any, tmp_
         str(root / "suite" / "beside"), str(root / "at_root"), str(root / "suite" / "both"), "stage2", str(root / "no" / "such"),
     ]
     assert {(asked["profile"], asked["results"], asked["build_dir"]) for asked in kernel.asked} == {("cpu", tmp_path / "kept", root / "build")}
-
-
-@pytest.mark.skipif(find_toolchain().get("nvcc") is None, reason="no nvcc")
-def test_the_example_of_the_page_holds_a_real_kernel(pytester: pytest.Pytester) -> None:
-    page = (ROOT / "docs" / "python.md").read_text(encoding="utf-8")
-    suite = re.findall(r"```python\n(.*?)```", page, re.S)[-1]
-    shutil.copytree(ROOT / "tests" / "tasks", pytester.path / "tests" / "tasks", ignore=shutil.ignore_patterns("__pycache__"))
-    quick = suite.replace('gates("tests/tasks/saxpy_fast")', 'gates("tests/tasks/saxpy_fast", profile="cpu", shapes=["small"], seeds=[0])')
-    assert quick.count("seeds") == 2
-    pytester.makepyfile(quick)
-    result = pytester.runpytest("-rP")
-    assert outcome(result) == {"passed": 2}
-    assert len(list((pytester.path / ".pytest_cache" / "d" / "gates" / "results" / "saxpy_fast").iterdir())) == 1
-    result.stdout.fnmatch_lines(["*sanitizer * pass *", "decision: hold *"])

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import dataclasses
+import functools
 import inspect
 import json
 import re
@@ -20,6 +21,7 @@ from gates.measure.records import CANDIDATE
 from gates.parse.correctness import Case
 from gates.run.toolchain import find_toolchain
 
+pytest_plugins = ["pytester"]
 ROOT = Path(__file__).resolve().parent.parent
 RECORDED = ROOT / "results" / "recorded"
 NO_DEVICE = RECORDED / "cpu" / "stage2_wmma_pv"
@@ -196,22 +198,25 @@ def test_wrong_options_are_refused_before_anything_runs(options: dict[str, objec
     assert caught.value.hint and not (tmp_path / "results").exists()
 
 
-def blocks() -> list[str]:
-    return re.findall(r"```python\n(.*?)```", PAGE, re.S)
-
-
 @pytest.mark.skipif(find_toolchain().get("nvcc") is None, reason="no nvcc")
-def test_the_page_runs_as_it_stands(tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]) -> None:
-    (tmp_path / "results").mkdir()
-    (tmp_path / "results" / "recorded").symlink_to(RECORDED)
-    (tmp_path / "tests").symlink_to(ROOT / "tests")
-    monkeypatch.chdir(tmp_path)
-    *examples, suite = blocks()
-    assert len(examples) >= 5 and "pytest.mark.gates" in suite
+def test_the_page_runs_as_it_stands(
+    pytester: pytest.Pytester, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    here = pytester.path  # also the working directory
+    (here / "results").mkdir()
+    (here / "results" / "recorded").symlink_to(RECORDED)
+    (here / "tests").symlink_to(ROOT / "tests")
+    *examples, suite = re.findall(r"```python\n(.*?)```", PAGE, re.S)
+    assert len(examples) >= 5 and suite.count('pytest.mark.gates("tests/tasks/saxpy_fast")') == 2
     names: dict[str, object] = {}
     for number, code in enumerate(examples):
         exec(compile(code, f"docs/python.md, block {number + 1}", "exec"), names)  # noqa: S102
     seen = capsys.readouterr()
     assert seen.err == "" and "decision: hold" in seen.out and "no task called 'stage22' | " in seen.out
-    (made,) = (tmp_path / "results" / "saxpy_fast").iterdir()
-    assert made == names["run"].path.resolve() or made.name == names["run"].path.name
+    assert [run.name for run in (here / "results" / "saxpy_fast").iterdir()] == [names["run"].path.name]
+
+    run = names["run"]  # a second run would cost as much and show no more
+    monkeypatch.setattr(api, "run", functools.wraps(api.run)(lambda *arguments, **options: run))
+    result = pytester.runpytest("-rP", pytester.makepyfile(suite))
+    result.assert_outcomes(passed=2)
+    result.stdout.fnmatch_lines(["*sanitizer * pass *", "decision: hold *", f"evidence: {run.path}"])

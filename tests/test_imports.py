@@ -17,6 +17,7 @@ import pytest
 from gates.cli import cli, guard
 from gates.errors import GatesError
 from gates.imports import flashinfer_bench, folder, kernelbench, robust_kbench, sources
+from gates.run import magnitude
 from gates.task import load_baseline, load_task
 
 DATA = Path(__file__).parent / "data" / "imports"
@@ -200,6 +201,52 @@ def test_foreign_code_runs_in_a_confined_process_and_a_failed_import_leaves_noth
     assert command(["import", "kernelbench", str(problem), str(KERNELBENCH[1]), "--name", "widget", "--dir", str(tmp_path / "made")]) == 2
     assert "Permission denied" in capsys.readouterr().err
     assert not marker.exists() and not list((tmp_path / "made").iterdir())
+
+
+@pytest.mark.parametrize(
+    "forward", ["torch.zeros(len(x), 12)", "torch.relu(self.linear(x)) * 0.501", "torch.relu(x @ self.linear.weight.t()) * 0.5"],
+    ids=["zeros", "another scale", "no bias"],
+)
+def test_a_wrong_solution_leaves_the_formats_bound(tmp_path: Path, unrun: None, forward: str) -> None:
+    code = KERNELBENCH[1].read_text().split("        return")[0] + f"        return {forward}\n"
+    (tmp_path / "solution.py").write_text(code)
+    task, _ = folder.write(kernelbench.load(KERNELBENCH[0], tmp_path / "solution.py"), tmp_path, "scaled_linear", 60)
+    problem = module_of(task, "problem")
+    shape = problem.SHAPES["given"]
+    assert worst(task, problem, problem.make_inputs(shape, 0, "cpu"), shape) > 1.0
+
+
+def test_outputs_in_another_format_are_told(tmp_path: Path, unrun: None) -> None:
+    import torch
+
+    task, _ = folder.write(flashinfer_bench.load(*FLASHINFER), tmp_path, "scaled_rows", 60)
+    problem = module_of(task, "problem")
+    assert problem.check({"y": torch.zeros(7, 32, dtype=torch.bfloat16)}, {}) == ""
+    assert problem.check({"y": torch.zeros(7, 32)}, {}) == "y is torch.float32, not bfloat16"
+
+
+def test_a_random_reference_is_refused(tmp_path: Path) -> None:
+    (tmp_path / "runner.py").write_text("from gates.run.runner import main\n\nmain(__file__)\n")
+    (tmp_path / "drawing.py").write_text(
+        "import torch\nSHAPES = {'small': {'N': 4}}\n"
+        "def make_inputs(shape, seed, device): return {'x': torch.ones(4)}\n"
+        "def reference(inputs, shape): return {'out': torch.rand(4).double()}\n"
+        "def error_bound(inputs, shape): return {'out': torch.ones(4)}\n"
+    )
+    with pytest.raises(GatesError, match="differs from call to call"):
+        magnitude.bounds(tmp_path, "drawing", work=tmp_path / "work", limit_s=60)
+
+
+def test_an_imported_task_runs_and_is_judged(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    made, results = str(tmp_path / "made"), tmp_path / "results"
+    assert command(["import", "flashinfer-bench", *map(str, FLASHINFER[:2]), "--workloads", str(FLASHINFER[2]), "--dir", made]) == 0
+    assert "left out: 1 workloads" in capsys.readouterr().err
+    code = command(["run", f"{made}/scaled_rows_torch", "--profile", "cpu", "--seeds", "0", "--results", str(results), "--build-dir", str(tmp_path / "build")])
+    said = capsys.readouterr().out
+    assert code == 0 and "1/1" in said and "decision: hold" in said, said
+    (run,) = (results / "scaled_rows_torch").iterdir()
+    evidence = json.loads((run / "correctness.json").read_text())
+    assert evidence["device"] == "cpu" and all("ran apart: network " in one for one in evidence["processes"])
 
 
 @pytest.fixture(scope="module")

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import signal
 import subprocess
 from collections.abc import Mapping
 from pathlib import Path
@@ -17,6 +16,7 @@ from gates.run.accuracy import ProblemError
 from gates.run.apart import first_question
 from gates.run.callable import NeedsDevice
 from gates.run.launch import DeviceLost, Launched, Side
+from gates.run.process import Finished
 
 
 class ApartSide:
@@ -79,9 +79,8 @@ class ApartSide:
         return answer
 
     def _died(self) -> DeviceLost:
-        code = self._child.wait()
-        how = f"killed by {signal.Signals(-code).name}" if code < 0 else f"exit {code}"
-        return DeviceLost(f"the kernel's process ended: {how}")
+        ended = Finished((), self._child.wait(), "", 0.0, timed_out=False)
+        return DeviceLost(f"the kernel's process ended: {ended.cause}")
 
 
 def open_side(job: Mapping[str, Any], child: subprocess.Popen[bytes] | None) -> Side | ApartSide:

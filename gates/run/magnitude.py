@@ -19,7 +19,8 @@ from gates.run.attempt import ResultWriter, attempt
 def bounds(folder: Path, problem: str, *, work: Path, limit_s: float, python: str = sys.executable) -> dict[str, Any]:
     """{"shapes": {name: dimensions}, "largest": error, "mean": error} of a problem whose error_bound is its tolerance.
 
-    Runs the reference once on each of its shapes with seed 0. Raises GatesError where that fails, with what it said last.
+    Runs the reference twice on each of its shapes with seed 0. Raises GatesError where that fails, with what it said
+    last, and where the two differ.
     """
     job = {"kind": "magnitude", "problem": problem, "folder": str(folder)}
     tried = attempt(folder, job, work, limit_s=limit_s, name="magnitude", python=python)
@@ -42,8 +43,15 @@ def execute(job: Mapping[str, Any], folder: Path) -> None:
         problem = problems.load(job["problem"], Path(job["folder"]))
         largest, means = 0.0, []
         for name, shape in problem.SHAPES.items():
-            allowed = problem.error_bound(problem.make_inputs(shape, 0, "cpu"), shape)
+            inputs = problem.make_inputs(shape, 0, "cpu")
+            allowed, exact = problem.error_bound(inputs, shape), problem.reference(inputs, shape)
+            again = problem.reference(dict(inputs), shape)  # another object, so that no answer is one that was kept
             for output, value in allowed.items():
+                if not torch.equal(exact[output], again[output]):
+                    raise GatesError(
+                        f"the reference's output {output!r} on shape {name!r} differs from call to call on the same inputs",
+                        hint="a reference that draws random numbers has nothing to compare with: make them inputs",
+                    )
                 if not value.numel() or not bool(torch.isfinite(value).all()):
                     raise GatesError(f"the reference's output {output!r} on shape {name!r} is empty or not finite")
                 largest = max(largest, float(value.max()))

@@ -102,6 +102,17 @@ def test_a_gate_that_does_not_apply_tells_its_reason_unless_it_measured(tmp_path
     assert facts_of(run)[0]["flops"].missing == "not in performance.json"
 
 
+def test_a_stage_without_kernels_of_its_own_and_a_chip_that_is_not_known(tmp_path: Path) -> None:
+    run = change(copied(tmp_path, source=NO_DEVICE), "run.json", lambda data: data["task"].update(kernels=[], arch=[], kind="python"))
+    facts, sections = facts_of(run)
+    assert facts["kernel"].missing == "not in run.json" and facts["registers"].missing == "not in ptxas.json" and facts["kind"].value == "python"
+    assert not fired(run) - {"measure"} and all(sections.values())
+    run = change(copied(tmp_path, "other"), "run.json", lambda data: data["device"].update(compute_capability="99.0"))
+    change(run, "ptxas.json", lambda data: data["kernels"][1].update(arch="sm_990"))
+    facts, _ = facts_of(run)
+    assert facts.number("registers") and "does not follow from" in facts["theoretical_occupancy"].missing
+
+
 def test_a_value_has_a_source_and_what_has_none_a_reason() -> None:
     for wrong in ({"value": 1.0}, {"value": None}, {"value": 1.0, "sources": ("a: b",), "missing": "why"}):
         with pytest.raises(ValueError, match="fact k"):

@@ -31,6 +31,8 @@ def facts_of(run: Path) -> tuple[Facts, dict[str, tuple[Fact, ...]]]:
 def _task(facts: Facts) -> Iterator[Fact]:
     at = facts.evidence.at
     yield facts.read("title", "stage", "", "run.json", "task.title")
+    if at("run.json", "task.kind") is not None:  # older runs do not tell: they are all of CUDA sources
+        yield facts.read("kind", "kind", "", "run.json", "task.kind")
     yield facts.read("problem", "problem", "", "run.json", "task.problem")
     if at("run.json", "baseline") is not None:
         yield facts.read("baseline", "baseline", "", "run.json", "baseline.name")
@@ -136,7 +138,8 @@ def _ways(loads: float, stores: float, load_conflicts: float, store_conflicts: f
 def _arch(evidence: Evidence) -> str:
     """The device's architecture, or else the last one that the task is compiled for."""
     capability = evidence.at("run.json", "device.compute_capability")
-    return f"sm_{capability.replace('.', '')}" if capability else evidence.at("run.json", "task.arch")[-1]
+    declared = evidence.at("run.json", "task.arch") or ["no architecture"]  # what is not compiled by nvcc may name none
+    return f"sm_{capability.replace('.', '')}" if capability else declared[-1]
 
 
 def _resources(facts: Facts) -> Iterator[Fact]:
@@ -157,9 +160,9 @@ def _resources(facts: Facts) -> Iterator[Fact]:
     facts.read("spill_loads", "spill loads", "byte", file, path("spill_load_bytes"))
     yield facts.derive("spill_bytes", "spills", "byte", lambda one, two: one + two, "spill_stores", "spill_loads")
     chip, inputs = chip_of(arch), ("registers", "threads", "smem_bytes", "barriers")
-    if chip is not None:
-        yield facts.derive("theoretical_occupancy", "warps that fit", "%", lambda *found: 100.0 * occupancy(chip, *found).fraction, *inputs)
-        yield facts.derive("occupancy_limiter", "what keeps more from fitting", "", lambda *found: occupancy(chip, *found).limiter, *inputs)
+    yield facts.derive("theoretical_occupancy", "warps that fit", "%",
+                       lambda *found: 100.0 * occupancy(chip, *found).fraction if chip else None, *inputs)
+    yield facts.derive("occupancy_limiter", "what keeps more from fitting", "", lambda *found: occupancy(chip, *found).limiter if chip else None, *inputs)
 
 
 def _code(facts: Facts) -> Iterator[Fact]:

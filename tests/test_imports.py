@@ -237,14 +237,14 @@ def test_a_random_reference_is_refused(tmp_path: Path) -> None:
         magnitude.bounds(tmp_path, "drawing", work=tmp_path / "work", limit_s=60)
 
 
-def test_an_imported_task_runs_and_is_judged(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
-    made, results = str(tmp_path / "made"), tmp_path / "results"
-    assert command(["import", "flashinfer-bench", *map(str, FLASHINFER[:2]), "--workloads", str(FLASHINFER[2]), "--dir", made]) == 0
+def test_an_imported_task_runs_and_is_judged(tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]) -> None:
+    monkeypatch.chdir(tmp_path)  # folders as a user names them: from here
+    assert command(["import", "flashinfer-bench", *map(str, FLASHINFER[:2]), "--workloads", str(FLASHINFER[2]), "--dir", "made"]) == 0
     assert "left out: 1 workloads" in capsys.readouterr().err
-    code = command(["run", f"{made}/scaled_rows_torch", "--profile", "cpu", "--seeds", "0", "--results", str(results), "--build-dir", str(tmp_path / "build")])
+    code = command(["run", "./made/scaled_rows_torch", "--profile", "cpu", "--seeds", "0"])
     said = capsys.readouterr().out
     assert code == 0 and "1/1" in said and "decision: hold" in said, said
-    (run,) = (results / "scaled_rows_torch").iterdir()
+    (run,) = (tmp_path / "results" / "scaled_rows_torch").iterdir()
     evidence = json.loads((run / "correctness.json").read_text())
     assert evidence["device"] == "cpu" and all("ran apart: network " in one for one in evidence["processes"])
 

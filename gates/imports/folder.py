@@ -118,7 +118,7 @@ def write(imported: Imported, directory: Path, name: str, limit_s: float) -> tup
     try:
         directory.mkdir(parents=True, exist_ok=True)
         with tempfile.TemporaryDirectory(prefix=".import.", dir=directory) as made:
-            return _write(imported, Path(made), directory, names, limit_s)
+            return _write(imported, Path(made).resolve(), directory, names, limit_s)
     except OSError as error:
         raise GatesError(f"can't write {error.filename or directory}: {error.strerror}") from None
 

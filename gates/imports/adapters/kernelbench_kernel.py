@@ -21,12 +21,17 @@ def run(init_inputs: tuple[Any, ...], *inputs: Any) -> Any:
         return _model(tuple(init_inputs), device)(*inputs)
 
 
-@functools.lru_cache(maxsize=2)
+_models: dict[str, Any] = {}
+
+
 def _model(init_inputs: tuple[Any, ...], device: str) -> Any:
-    module = _module()
-    with torch.random.fork_rng(devices=[]):
-        torch.manual_seed(WEIGHTS_SEED)
-        return (getattr(module, "ModelNew", None) or module.Model)(*init_inputs).to(device)
+    key = repr((init_inputs, device))  # lists among them can't be keys
+    if key not in _models:
+        module = _module()
+        with torch.random.fork_rng(devices=[]):
+            torch.manual_seed(WEIGHTS_SEED)
+            _models[key] = (getattr(module, "ModelNew", None) or module.Model)(*init_inputs).to(device)
+    return _models[key]
 
 
 @functools.lru_cache(maxsize=1)

@@ -5,9 +5,9 @@ import torch.nn as nn
 class Model(nn.Module):
     """y = relu(x W^T + b) * scale"""
 
-    def __init__(self, in_features, out_features, scale):
+    def __init__(self, sizes, scale):
         super().__init__()
-        self.linear = nn.Linear(in_features, out_features)
+        self.linear = nn.Linear(*sizes)
         self.scale = scale
 
     def forward(self, x):
@@ -24,4 +24,4 @@ def get_inputs():
 
 
 def get_init_inputs():
-    return [in_features, out_features, 0.5]
+    return [[in_features, out_features], 0.5]

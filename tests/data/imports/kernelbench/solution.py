@@ -3,9 +3,9 @@ import torch.nn as nn
 
 
 class ModelNew(nn.Module):
-    def __init__(self, in_features, out_features, scale):
+    def __init__(self, sizes, scale):
         super().__init__()
-        self.linear = nn.Linear(in_features, out_features)
+        self.linear = nn.Linear(*sizes)
         self.scale = scale
 
     def forward(self, x):

@@ -55,7 +55,7 @@ def run_job(path: Path, folder: Path) -> int:
 def _confine(job: Mapping[str, Any]) -> None:
     """Take away what Python code that is judged has no business with. Tools around a replayed case need files and sockets."""
     sides = [job[key] for key in ("side", "candidate", "baseline") if job.get(key)]
-    if job["kind"] == "case" or (sides and all(is_c(side) for side in sides)):
+    if job.get("mode") == "replay" or (sides and all(is_c(side) for side in sides)):
         return
     work = Path(job["result"]).parent
     os.environ.update(jail.caches(work))

@@ -36,7 +36,7 @@ from gates.run.sanitizer import run_sanitizer_device, run_sanitizer_emulator, wr
 from gates.run.static import StaticTexts, collect
 from gates.run.timing import run_timing
 from gates.run.toolchain import Toolchain
-from gates.task import CUDA, WITHOUT_DEVICE, Task
+from gates.task import CUDA, TRITON, WITHOUT_DEVICE, Task
 
 NO_DEVICE = "no CUDA device"
 
@@ -61,7 +61,7 @@ class Session:
     builds: dict[str, BuildResult] = field(default_factory=dict)
     results: dict[str, GateResult] = field(default_factory=dict)
     _texts: dict[str, StaticTexts] = field(default_factory=dict)
-    _cases: list[dict[str, Any]] | None = None
+    _cases: dict[tuple[str, ...], list[dict[str, Any]]] = field(default_factory=dict)
 
     @property
     def emulated(self) -> bool:
@@ -131,26 +131,30 @@ class Session:
         return self._texts[task.name]
 
     def launches(self, task: Task) -> list[dict[str, Any]] | None:
-        """How the task launches its kernels, as the emulator saw it or Triton decided it; None where that could not be seen."""
-        if task.kind != CUDA:
+        """How the task launches its kernels: as the emulator or the device saw it, or as Triton decided it; None where nobody saw it."""
+        if task.kind == TRITON:
             return triton_build.launches(self.builds[task.name])
-        if self.builds[task.name].path("emulator") is None:
+        kind = "emulator" if task.kind == CUDA and self.builds[task.name].path("emulator") else "device"
+        if self.builds[task.name].path(kind) is None:
             return None
-        self.progress.step(f"{task.name}: one launch on the emulator, for its launch configuration")
-        side = self.side(task, "emulator")
-        smallest = self.cases()[0]["path"]
-        job = {"kind": "case", "mode": "replay", "side": side, "paths": [smallest], "launches": 1}
+        self.progress.step(f"{task.name}: one launch on the {kind}, for its launch configuration")
+        smallest = self.cases(task)[0]["path"]
+        job = {
+            "kind": "case", "mode": "replay", "side": self.side(task, kind), "paths": [smallest], "launches": 1,
+            "device": self.cuda, "trace": kind == "device",
+        }
         tried = attempt(task.folder, job, self.scratch / "launches", limit_s=task.time_limit_s, name=task.name)
-        found = [line["emulator_launches"] for line in tried.own() if line.get("type") == "case"]
+        wanted, key = ("traced", "launches") if kind == "device" else ("case", "emulator_launches")
+        found = [line[key] for line in tried.own() if line.get("type") == wanted]
         return found[0] if found else None
 
-    def cases(self) -> list[dict[str, Any]]:
-        """Files with the launches of the smallest shape and of the odd ones, written once."""
-        if self._cases is None:
-            self._cases = write_cases(
-                self.side(self.task, "emulator"), self.shapes, work=self.scratch / "cases", limit_s=self.task.time_limit_s, smallest=True,
+    def cases(self, task: Task) -> list[dict[str, Any]]:
+        """Files with the task's launches of the smallest shape and of the odd ones; tasks called with the same arguments share them."""
+        if task.arguments not in self._cases:
+            self._cases[task.arguments] = write_cases(
+                self.side(task, "emulator"), self.shapes, work=self.scratch / f"cases.{len(self._cases)}", limit_s=task.time_limit_s, smallest=True,
             )
-        return self._cases
+        return self._cases[task.arguments]
 
     def write(self, name: str, record: Any) -> None:
         """Write evidence into the run directory, without this machine's paths."""
@@ -227,14 +231,14 @@ def _sanitizer(session: Session) -> GateResult | None:
     session.progress.step(f"{task.name}: memory checks on {session.where(task)}")
     if session.emulated:
         raw = run_sanitizer_emulator(
-            session.side(task, kind), session.shapes, work=work, limit_s=task.time_limit_s, cases=session.cases(),
+            session.side(task, kind), session.shapes, work=work, limit_s=task.time_limit_s, cases=session.cases(task),
             compiler=session.toolchain.need("g++").path,
         )
     else:
         tool = session.toolchain.get("compute-sanitizer")
         raw = run_sanitizer_device(
             session.side(task, kind), session.shapes, work=work, limit_s=task.time_limit_s,
-            compute_sanitizer=tool.path if tool else None, device=session.cuda, cases=session.cases() if tool else None,
+            compute_sanitizer=tool.path if tool else None, device=session.cuda, cases=session.cases(task) if tool else None,
         )
     session.write("sanitizer.json", sanitizer_evidence.parse(raw))
     return None

@@ -8,7 +8,7 @@ from pathlib import Path
 import pytest
 
 from gates.judge.ptxas import CODES, judge
-from gates.parse.ptxas import PtxasEvidence, gather
+from gates.parse.ptxas import Launch, PtxasEvidence, gather
 from gates.records import GateResult, Status, from_json, to_json
 
 DATA = Path(__file__).parent / "data" / "ptxas"
@@ -321,3 +321,13 @@ def test_a_figure_that_is_missing_in_stored_evidence_never_passes() -> None:
     for field in ("registers", "static_smem_bytes", "spill_store_bytes", "spill_load_bytes"):
         holed = replace(ours, kernels=(replace(ours.kernels[0], **{field: None}),))
         assert judge(holed, LIMITS).status is Status.FAIL, field
+
+
+def test_a_launch_as_a_device_saw_it_gives_its_dynamic_part() -> None:
+    log = (
+        "ptxas info    : Compiling entry function '_Z1kPf' for 'sm_90'\nptxas info    : Function properties for _Z1kPf\n"
+        "    0 bytes stack frame, 0 bytes spill stores, 0 bytes spill loads\nptxas info    : Used 16 registers, 1024 bytes smem, 376 bytes cmem[0]\n"
+    )
+    seen = [{"kernel": "void k(float*)", "grid": [1, 1, 1], "block": [64, 2, 1], "smem_bytes": 5120, "error": ""}]
+    (kernel,) = gather({"sm_90": log}, seen, ["k"], {}).kernels
+    assert kernel.launches == (Launch(128, 4096, None, None),)

@@ -133,7 +133,7 @@ def gather(
 
 
 def _kernel(
-    block: KernelBlock, linked: Linked | None, readable: Mapping[str, str], launches: Mapping[str, tuple[Launch, ...]]
+    block: KernelBlock, linked: Linked | None, readable: Mapping[str, str], launches: Mapping[str, Sequence[Mapping[str, Any]]]
 ) -> PtxasKernel:
     base = base_name(block.name)
     return PtxasKernel(
@@ -141,7 +141,8 @@ def _kernel(
         arch=block.arch, registers=block.registers, static_smem_bytes=block.static_smem,
         spill_store_bytes=block.spill_stores, spill_load_bytes=block.spill_loads, stack_bytes=block.stack,
         cumulative_stack_bytes=block.cumulative_stack, barriers=block.barriers, textures=block.textures,
-        constant_bytes=block.cmem, warnings=block.warnings, launches=launches.get(base, ()), linked=linked,
+        constant_bytes=block.cmem, warnings=block.warnings, linked=linked,
+        launches=tuple(dict.fromkeys(_launch(record, block.static_smem) for record in launches.get(base, ()))),
     )
 
 
@@ -152,17 +153,21 @@ def _function(function: DeviceFunction, readable: Mapping[str, str]) -> CalledFu
     )
 
 
-def _launches_by_name(records: Sequence[Mapping[str, Any]]) -> dict[str, tuple[Launch, ...]]:
-    """Base name -> its distinct launches; every instance of a template gets the launches of all of them."""
-    found: dict[str, dict[Launch, None]] = {}
+def _launches_by_name(records: Sequence[Mapping[str, Any]]) -> dict[str, list[Mapping[str, Any]]]:
+    """Base name -> its launches; every instance of a template gets the launches of all of them."""
+    found: dict[str, list[Mapping[str, Any]]] = {}
     for record in records:
-        block = record.get("block")
-        threads = block[0] * block[1] * block[2] if block else None
-        launch = Launch(
-            threads, record.get("dynamic_smem_bytes"), record.get("opt_in_smem_bytes"), record.get("static_smem_bytes")
-        )
-        found.setdefault(plain_name(str(record["kernel"])), {})[launch] = None
-    return {name: tuple(launches) for name, launches in found.items()}
+        found.setdefault(plain_name(str(record["kernel"])), []).append(record)
+    return found
+
+
+def _launch(record: Mapping[str, Any], static_smem: int | None) -> Launch:
+    """A launch record; one of a device says static and dynamic shared memory together."""
+    block, dynamic = record.get("block"), record.get("dynamic_smem_bytes")
+    if "smem_bytes" in record and static_smem is not None:
+        dynamic = max(0, record["smem_bytes"] - static_smem)
+    threads = block[0] * block[1] * block[2] if block else None
+    return Launch(threads, dynamic, record.get("opt_in_smem_bytes"), record.get("static_smem_bytes"))
 
 
 def _linked(block: KernelBlock, entries: Sequence[LinkedKernel]) -> Linked | None:

@@ -84,6 +84,8 @@ def _module(path: Path, on_cpu: bool) -> ModuleType:
         sys.path.insert(0, str(path.parent))  # what the source imports from beside it
     if path.suffix == ".py":
         name = f"gates_kernel_{name}"  # so that it hides no module of that name
+    else:
+        import torch  # noqa: F401  its libraries must be loaded before an extension's
     spec = importlib.util.spec_from_file_location(name, path)
     if spec is None or spec.loader is None:
         raise GatesError(f"can't load {path}: neither Python source nor a compiled extension")

@@ -16,7 +16,7 @@ from pathlib import Path
 from typing import Any
 
 from gates.errors import GatesError
-from gates.run import casefile
+from gates.run import casefile, trace
 from gates.run.attempt import ResultWriter
 from gates.run.callable import Function, load
 from gates.run.emulator import Emulator
@@ -33,7 +33,8 @@ def execute(job: dict[str, Any], folder: Path) -> None:
 
     replay: ``side``, ``paths``, ``launches`` a case; optional ``device`` ("cuda:0"), ``order`` (emulator's
     thread order), ``profile`` (open the profiler's window around the launches), ``warmup`` (launches
-    before the window) and ``flush_bytes`` (overwritten before every launch: cold L2). One ``case`` line a
+    before the window), ``flush_bytes`` (overwritten before every launch: cold L2) and ``trace`` (a ``traced`` line with the
+    launches as the device saw them). One ``case`` line a
     file: {"shape", "launches", "error", "output_sha256", "emulator_launches", "findings"}.
     """
     modes = {"write": _write, "replay": _replay}
@@ -92,9 +93,16 @@ def _replay(job: Mapping[str, Any], writer: ResultWriter) -> int:
     memory = HostMemory() if emulated else DeviceMemory(int(str(job.get("device", "cuda:0")).rpartition(":")[2] or 0))
     kernel = load(job["side"])
     emulator = Emulator(kernel.library) if emulated and isinstance(kernel, Kernel) else None
-    for index, path in enumerate(job["paths"]):
-        writer.write("phase", index=index, phase="kernel")
-        writer.write("case", index=index, **_replay_one(casefile.read(Path(path)), job, kernel, memory, emulator))
+
+    def replay() -> None:
+        for index, path in enumerate(job["paths"]):
+            writer.write("phase", index=index, phase="kernel")
+            writer.write("case", index=index, **_replay_one(casefile.read(Path(path)), job, kernel, memory, emulator))
+
+    if job.get("trace"):
+        writer.write("traced", launches=trace.launches(replay))
+    else:
+        replay()
     return len(job["paths"])
 
 

@@ -1,7 +1,8 @@
 """Takes rights away from this process, and from all that it starts, before it runs code that nobody vouches for.
 
     network   a seccomp filter refuses sockets (and io_uring, which could make them)
-    files     Landlock: nothing can be written, made or removed but beneath the folders named and in /dev
+    files     Landlock: nothing can be written, made or removed but beneath the folders named, in /dev and in this process's
+              own folder of /proc (starting CUDA writes there; other processes' memory stays closed, see below)
     others    Landlock: no process outside can be traced or read; from version 6 on none gets a signal either
     memory    RLIMIT_DATA, where no CUDA driver maps memory on its own account
 
@@ -92,7 +93,7 @@ def _deny_files(libc: ctypes.CDLL, writable: Sequence[Path]) -> tuple[str, str]:
     if ruleset < 0:
         return (f"not denied: {os.strerror(ctypes.get_errno())}",) * 2
     try:
-        for folder in (*writable, Path("/dev")):
+        for folder in (*writable, Path("/dev"), Path("/proc/self")):
             with contextlib.suppress(FileNotFoundError):
                 place = os.open(folder, os.O_PATH | os.O_CLOEXEC)
                 libc.syscall(_RULE, ruleset, _PATH_BENEATH, struct.pack("=Qi", rights, place), ctypes.c_uint32(0))

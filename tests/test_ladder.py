@@ -23,9 +23,10 @@ STAGES = [list_runs(folder)[-1] for folder in sorted((RECORDED / "h100").glob("s
 def changed(tmp_path: Path, run: Path, old: str, new: str) -> Path:
     target = tmp_path / run.parent.name
     shutil.copytree(run, target)
-    text = (target / "run.json").read_text(encoding="utf-8")
-    assert old in text
-    (target / "run.json").write_text(text.replace(old, new), encoding="utf-8")
+    assert old in (target / "run.json").read_text(encoding="utf-8")
+    for name in ("run.json", "performance.json"):  # both name the device
+        text = (target / name).read_text(encoding="utf-8")
+        (target / name).write_text(text.replace(old, new), encoding="utf-8")
     sign(target)
     return target
 

@@ -36,7 +36,7 @@ SCENARIOS: list[tuple[int, str, str]] = [
     (33, "no CUDA compiler", "pipeline test_without_a_cuda_compiler_the_emulator_gates_still_run, static_build test_without_nvcc_the_device_is_missing_and_the_emulator_is_built, static_toolchain test_doctor_lists_what_is_missing_and_what_it_costs"),
     (35, "nvcc refuses the host compiler", "static_build test_a_refused_host_compiler_is_named_with_the_override, static_toolchain test_an_old_or_foreign_host_compiler_is_refused"),
     (37, "the library holds no code for the device", "static_build test_the_device_s_own_architecture_is_added_once, correctness_on_device test_a_library_of_another_architecture_is_a_launch_error"),
-    (39, "build or results folder can't be written", "static_build test_a_build_folder_that_can_t_be_written_is_one_error test_check_build_root_knows_a_read_only_folder, pipeline test_results_that_cannot_be_written test_a_home_that_does_not_exist_is_not_needed"),
+    (39, "build or results folder can't be written", "static_build test_a_build_folder_that_can_t_be_written_is_one_error test_check_build_root_knows_a_read_only_folder, pipeline test_results_that_cannot_be_written test_two_overridden_runs_at_once_never_mix"),
     # correctness
     (41, "wrong arithmetic within loose limits", "sdpa_inputs test_a_defect_that_ordinary_cases_let_through, reported_failures test_what_the_input_format_s_limits_let_through_fails, defect tail_not_masked, defect last_dimensions_skipped"),
     (43, "inputs for which any constant is right", "correctness_gate test_weak_or_broken_problems, correctness_thorough test_a_null_answer_must_fail_where_the_kernel_passes"),

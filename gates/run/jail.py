@@ -85,7 +85,7 @@ def _deny_sockets(libc: ctypes.CDLL, local: bool) -> str:
 def _deny_files(libc: ctypes.CDLL, writable: Sequence[Path]) -> tuple[str, str]:
     version = libc.syscall(_RULESET, None, ctypes.c_size_t(0), ctypes.c_uint32(1))
     if version < 1:
-        return ("not denied: this kernel has no Landlock",) * 2
+        return ("not denied: no Landlock here",) * 2
     rights = _WRITE | (_REFER if version >= 2 else 0) | (_TRUNCATE if version >= 3 else 0)
     scoped = _SIGNALS | _ABSTRACT if version >= 6 else 0
     given = struct.pack("QQQ", rights, 0, scoped)[: 24 if version >= 6 else 8]

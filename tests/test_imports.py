@@ -122,6 +122,35 @@ def test_the_kinds_are_told_from_the_sources(tmp_path: Path, unrun: None) -> Non
     assert sources.cuda_kernels(cuda) == ["one", "two"]
 
 
+def test_one_file_that_returns_its_output_is_the_kernel_itself(tmp_path: Path, unrun: None) -> None:
+    def single(data: Any) -> None:
+        data["spec"].update(entry_point="rows/main.py::forward", destination_passing_style=False)
+        code = "import torch\n\ndef forward(x, weight, eps):\n    return torch.nn.functional.rms_norm(x, (32,), weight, abs(eps))\n"
+        data["sources"] = [{"path": "rows/main.py", "content": code}]
+
+    paths = spoiled(tmp_path, 1, single)
+    task, _ = folder.write(flashinfer_bench.load(*paths), tmp_path, "scaled_rows", 60)
+    loaded = load_task(task, environ={})
+    assert loaded.sources == (task / "solution/rows/main.py",) and loaded.arguments == ("x", "weight", "eps")
+    problem = module_of(task, "problem")
+    assert list(problem.SHAPES) == ["small", "medium"] and problem.SHAPES["small"]["batch"] == 16
+    assert worst(task, problem, problem.make_inputs(problem.SHAPES["small"], 0, "cpu"), problem.SHAPES["small"]) <= 1.0
+
+
+def test_cuda_with_the_torch_binding_is_an_extension(tmp_path: Path) -> None:
+    def cuda(data: Any) -> None:
+        data["spec"].update(language="cuda", binding="torch", entry_point="bind.cpp::run")
+        data["sources"] = [
+            {"path": "rows.cu", "content": '#include "rows.h"\n__global__ void rows_kernel(float* x) {}\n'},
+            {"path": "rows.h", "content": "#pragma once\n"}, {"path": "bind.cpp", "content": "// PYBIND11_MODULE\n"},
+        ]
+
+    side = flashinfer_bench.load(*spoiled(tmp_path, 1, cuda)).candidate
+    assert (side.kind, side.entry, side.kernels) == ("torch-extension", "run", ["rows_kernel"])
+    assert side.sources == ["solution/bind.cpp", "solution/rows.cu"] and "solution/rows.h" in side.files
+    assert side.arguments == ["x", "weight", "eps", "y"]
+
+
 def test_settings_of_robust_kbench_are_crossed_each_once() -> None:
     given = folder.text(folder.Original(Path("c"), "c", (ROBUST / "config_forward.json").read_bytes()))
     found = robust_kbench._settings(json.loads(given), Path("c"))

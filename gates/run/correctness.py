@@ -45,6 +45,7 @@ def run_correctness(
     end_to_end_bad_atol: float | None = None,
     quick: bool = True,
     thorough: bool = False,
+    hangs: bool = False,
     inputs: Sequence[str] = (),
     limits: Mapping[str, Any] | None = None,
     runner: str = "",
@@ -57,6 +58,7 @@ def run_correctness(
     (emulator) or on every shape (device). With ``quick`` the problem's ODD_SHAPES and its INPUT_FAMILIES are
     tried as well, with ``thorough`` the EDGE_SHAPES too and the families on more shapes and seeds. ``inputs`` are names
     of families or "default": then shapes x seeds x inputs are tried and nothing else (a replay).
+    With ``hangs`` the kernel is known to hang, so the first time limit ends its cases, else the second.
     ``limits``: those of task.yaml on errors; outputs that break one are mapped. ``runner``: how a user starts the task's
     runner.py, for the commands that replay one case.
     Raises GatesError for duplicate shapes, seeds or inputs, and for names that the problem does not have.
@@ -74,7 +76,7 @@ def run_correctness(
         "bad_atol": bad_atol, "end_to_end_bad_atol": end_to_end_bad_atol, "runner": runner,
         "replay": bool(inputs), "extra_seeds": list(dict.fromkeys(case["seed"] for case in asked if case["role"] == "extra")),
         "asked": [{key: case[key] for key in ("shape", "seed", "inputs", "role")} for case in asked],
-        "candidate": _run_side(candidate, asked, {**common, "more": more}, work, "candidate", limit_s, python),
+        "candidate": _run_side(candidate, asked, {**common, "more": more}, work, "candidate", limit_s, python, 1 if hangs else _MAX_TIMEOUTS),
         "baseline": None,
     }
     if baseline is not None:
@@ -87,7 +89,7 @@ def run_correctness(
 
 def execute(job: dict[str, Any], folder: Path) -> None:
     """Run the cases of ``job`` and write a line for each; ends the process's work at a broken CUDA context."""
-    child = apart.start(job)  # it imports torch while this process does
+    child = job.get("child") or apart.start(job)  # it imports torch while this process does
 
     import torch
 
@@ -117,7 +119,7 @@ def execute(job: dict[str, Any], folder: Path) -> None:
 
 def _run_side(
     side: Mapping[str, Any], cases: list[dict[str, Any]], common: Mapping[str, Any],
-    work: Path, name: str, limit_s: float, python: str,
+    work: Path, name: str, limit_s: float, python: str, most_timeouts: int = _MAX_TIMEOUTS,
 ) -> dict[str, Any]:
     """All cases of one side, over as many processes as its crashes need."""
     planned: list[dict[str, Any]] | None = None
@@ -136,7 +138,7 @@ def _run_side(
         attempts.append({**tried.record(), "asked": todo})
         timeouts += tried.timed_out
         remaining = todo[ended.reached :]
-        if ended.complete or ended.reached == 0 or timeouts >= _MAX_TIMEOUTS:
+        if ended.complete or ended.reached == 0 or timeouts >= most_timeouts:
             break
         todo = remaining
     return {"name": side["name"], "cases": planned or list(cases), "attempts": attempts}

@@ -18,7 +18,7 @@ from typing import Any
 
 from gates import jsonio
 from gates.errors import EXIT_OK, GatesError
-from gates.run import jail
+from gates.run import apart, jail
 from gates.run.callable import is_c
 from gates.run.process import die_with
 
@@ -47,8 +47,10 @@ def run_job(path: Path, folder: Path) -> int:
         raise GatesError(f"{path}: job kind {kind!r} is not one of {', '.join(KINDS)}")
     if isinstance(job.get("engine"), int):
         die_with(job["engine"])
+    # Before this process confines itself: the other one needs its own folder of /proc, and would inherit what holds here.
+    child = apart.start(job) if kind == "correctness" else None
     _confine(job)
-    importlib.import_module(f"gates.run.{kind}").execute(job, folder)
+    importlib.import_module(f"gates.run.{kind}").execute(job if child is None else {**job, "child": child}, folder)
     return EXIT_OK
 
 

@@ -63,18 +63,18 @@ int check_extents(const Refusal& refusal, const Extent (&extents)[count], std::i
 
 // One launch with `bytes` of dynamic shared memory on `stream`: 0, or 1 with a message.
 template <typename... Parameters, typename... Arguments>
-int launch(const Refusal& refusal, void (*kernel)(Parameters...), unsigned ctas, int threads, int bytes, void* stream,
+int launch(const Refusal& refusal, void (*kernel)(Parameters...), dim3 grid, int threads, int bytes, void* stream,
            Arguments... arguments) {
     // More than 48 KiB of dynamic shared memory is granted only on request.
     cudaError_t status = cudaFuncSetAttribute(kernel, cudaFuncAttributeMaxDynamicSharedMemorySize, bytes);
     if (status != cudaSuccess) {
         return refusal.refuse("shared memory: the device refused %d bytes a CTA: %s", bytes, cudaGetErrorString(status));
     }
-    kernel<<<ctas, threads, bytes, static_cast<cudaStream_t>(stream)>>>(arguments...);
+    kernel<<<grid, threads, bytes, static_cast<cudaStream_t>(stream)>>>(arguments...);
     status = cudaGetLastError();
     if (status != cudaSuccess) {
-        return refusal.refuse("launch of %u CTAs of %d threads with %d bytes of shared memory failed: %s", ctas, threads, bytes,
-                              cudaGetErrorString(status));
+        return refusal.refuse("launch of %u x %u CTAs of %d threads with %d bytes of shared memory failed: %s", grid.x, grid.y,
+                              threads, bytes, cudaGetErrorString(status));
     }
     return 0;
 }

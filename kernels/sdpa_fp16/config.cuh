@@ -52,6 +52,7 @@ struct Problem {
     int queries, keys;  // of a head
     int query_tiles;
     float scale;  // softmax_scale * log2(e), as exp2 wants it
+    bool negate;  // set by a launcher whose kernel takes the scale's size alone, with -Q for a negative one
 };
 
 // Where a CTA works: one tile of query rows of one head.

@@ -52,7 +52,7 @@ inline int forward(const void* q, const void* k, const void* v, void* out, std::
     if (!std::isfinite(softmax_scale)) return refusal.refuse("softmax_scale: %f, must be finite", softmax_scale);
 
     Problem problem{static_cast<const __half*>(q), static_cast<const __half*>(k), static_cast<const __half*>(v),
-                    static_cast<__half*>(out), static_cast<int>(Sq), static_cast<int>(Sk), 0, softmax_scale * kLog2E};
+                    static_cast<__half*>(out), static_cast<int>(Sq), static_cast<int>(Sk), 0, softmax_scale * kLog2E, false};
     if (D == 64) return run_masked<64>(refusal, problem, B * H, causal == 1, stream);
     if (D == 128) return run_masked<128>(refusal, problem, B * H, causal == 1, stream);
     return refusal.refuse("D: %lld, this kernel is for 64 and 128", static_cast<long long>(D));

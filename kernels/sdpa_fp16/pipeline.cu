@@ -1,0 +1,134 @@
+// fp16_v9_pipeline: scaled dot-product attention in half, with nothing but K, V and Q in shared memory on the way.
+//
+// What changed since fp16_v8_tiles: mma.sync on fragments that ldmatrix reads from swizzled tiles, so scores, P, m, l and O
+// stay in registers; 16-byte asynchronous copies, as many tiles ahead as there is room for, all issued before the first
+// product; and keys shared out between the warps of a CTA, which makes enough work for all SMs from few query rows.
+//
+// Tiles: pipeline_tiles.cuh, chosen by pipeline_choice.cuh. Phases: pipeline_load.cuh, pipeline_warp.cuh, combine.cuh.
+
+#ifndef TILE_M
+#define TILE_M 0  // the launcher chooses by shape
+#endif
+#ifndef TILE_N
+#define TILE_N 0
+#endif
+#ifndef NUM_WARPS
+#define NUM_WARPS 1
+#endif
+#ifndef USE_WMMA
+#define USE_WMMA 1
+#endif
+
+#include <cstdio>
+
+#include "combine.cuh"
+#include "entry.cuh"
+#include "pipeline_choice.cuh"
+#include "pipeline_load.cuh"
+
+namespace sdpa {
+
+// The first scores of head 0, from the lanes that hold row 0 and 1.
+template <typename T, bool kCausal>
+__device__ inline void WarpWork<T, kCausal>::print_scores() const {
+    if (blockIdx.x != 0 || blockIdx.y != 0 || threadIdx.x >= 8) return;
+    for (int i = 0; i < 2; ++i) {
+        printf("score[%d][%d] = %.6f\n", threadIdx.x / 4, threadIdx.x % 4 * 2 + i, static_cast<double>(s_[0][0][i]));
+    }
+}
+
+// grid: query tiles x heads. block: T::kThreads. dynamic shared memory: T::kSharedBytes.
+template <typename T, bool kCausal>
+__global__ void __launch_bounds__(T::kThreads, 1) sdpa_fp16_pipeline_kernel(const Problem problem) {
+    extern __shared__ __align__(128) unsigned char shared_bytes[];
+    __half* const query_tile = reinterpret_cast<__half*>(shared_bytes);
+    __half* const key_ring = query_tile + T::kQueryHalves;
+
+    const int first_query = blockIdx.x * T::kTileM, valid_queries = problem.queries - first_query;
+    const std::int64_t query_start = (static_cast<std::int64_t>(blockIdx.y) * problem.queries + first_query) * T::kDim;
+    const std::int64_t key_start = static_cast<std::int64_t>(blockIdx.y) * problem.keys * T::kDim;
+    const int seen = kCausal ? min(problem.keys, first_query + T::kTileM) : problem.keys;  // keys that some row sees
+    const int tiles = (seen + T::kTileN - 1) / T::kTileN;
+    const TileCopy<T> keys(problem.k + key_start, problem.keys, tiles, key_ring);
+    const TileCopy<T> values(problem.v + key_start, problem.keys, tiles, key_ring + T::kStages * T::kTileHalves);
+
+    // A warp alone on its keys begins with the first half of them while the second is on its way.
+    constexpr int kParts = T::kPrivate && T::kWarpKeys >= 32 ? 2 : 1, kHalf = T::kWarpKeys / kParts;
+    constexpr int kGroups = kParts + 1;  // a tile: the parts of K, and V
+    const auto request_keys = [&](int tile) {
+        keys.template issue<0, kParts>(tile);
+        if constexpr (kParts == 2) keys.template issue<1, 2>(tile);
+    };
+    copy_queries<T>(problem.q + query_start, valid_queries, query_tile);
+    __pipeline_commit();
+#pragma unroll
+    for (int tile = 0; tile < T::kAhead; ++tile) {
+        request_keys(tile);
+        values.issue(tile);
+    }
+    WarpWork<T, kCausal> work(problem.scale);
+    __pipeline_wait_prior(kGroups * T::kAhead);
+    __syncthreads();  // Q is whole
+    work.load_queries(query_tile, problem.negate);
+
+#pragma unroll 1
+    for (int tile = 0; tile < tiles; ++tile) {
+        const __half* const key_tile = keys.stage(tile);
+        await_copies<T, kGroups * T::kAhead - 1>();
+        work.template compute_scores<0, kHalf>(key_tile);
+        if constexpr (kParts == 2) {
+            await_copies<T, kGroups * T::kAhead - 2>();
+            work.template compute_scores<kHalf, 2 * kHalf>(key_tile);
+        }
+        work.mask(first_query, tile * T::kTileN, problem.keys);
+        if constexpr (DEBUG_PRINT == 1) {
+            if (tile == 0) work.print_scores();
+        }
+        work.raise_maxima(tile == 0);
+        if constexpr (T::kPrivate) {
+            __syncwarp();  // K is read to the end
+            request_keys(tile + T::kAhead);
+            await_copies<T, kGroups * T::kAhead - 1>();  // V of this tile
+        } else {
+            await_copies<T, kGroups * T::kAhead - 2>();  // V of this tile; everyone is done with V of the one before
+            request_keys(tile + T::kAhead);
+            values.issue(tile + T::kAhead);
+        }
+        work.accumulate(values.stage(tile));
+        if constexpr (T::kPrivate) {
+            __syncwarp();  // V is read to the end
+            values.issue(tile + T::kAhead);
+        }
+    }
+    __pipeline_wait_prior(0);  // only empty groups are left
+    work.finish();
+    if constexpr (T::kWarpsN == 1) {
+        write_rows<T>(work, problem.out + query_start, valid_queries);
+    } else {
+        Combine<T>(shared_bytes).run(work, problem.out + query_start, valid_queries);
+    }
+}
+
+constexpr std::int64_t kMostHeads = 65535;  // a grid's height
+constexpr float kLeastScale = 1e-30f;       // makes every score 0, as 0 would, but keeps -inf, the hidden ones, -inf
+
+template <typename T, bool kCausal>
+int launch_tiling(const launcher::Refusal& refusal, Problem problem, std::int64_t heads, void* stream) {
+    if (heads > kMostHeads) {
+        return refusal.refuse("B, H: %lld heads, at most %lld", static_cast<long long>(heads), static_cast<long long>(kMostHeads));
+    }
+    problem.negate = problem.scale < 0.0f;
+    problem.scale = std::fmax(std::fabs(problem.scale), kLeastScale);
+    const unsigned tiles = (static_cast<unsigned>(problem.queries) + T::kTileM - 1) / T::kTileM;
+    const dim3 grid(tiles, static_cast<unsigned>(heads));
+    return launcher::launch(refusal, sdpa_fp16_pipeline_kernel<T, kCausal>, grid, T::kThreads, T::kSharedBytes, stream, problem);
+}
+
+template <int kDim, bool kCausal>
+int run(const launcher::Refusal& refusal, const Problem& problem, std::int64_t heads, void* stream) {
+    return with_tiling<kDim>(problem, heads, [&](auto tiling) {
+        return launch_tiling<decltype(tiling), kCausal>(refusal, problem, heads, stream);
+    });
+}
+
+}  // namespace sdpa

@@ -1,0 +1,83 @@
+// fp16_v9_pipeline, phase load: rows of D halves to swizzled shared memory, by asynchronous copies of 16 bytes.
+#pragma once
+
+#include <cuda_pipeline.h>
+
+#include "pipeline_tiles.cuh"
+
+namespace sdpa {
+
+// Rows past the end are copies of the last one: their scores are masked, or their results not written. That costs a
+// minimum, where zeros would cost a copy of its own kind.
+template <typename T>
+__device__ __forceinline__ void copy_queries(const __half* rows, int valid_rows, __half* tile) {
+    constexpr int kChunks = T::kTileM * T::kRowChunks;
+#pragma unroll
+    for (int first = 0; first < kChunks; first += T::kThreads) {
+        const int chunk = first + threadIdx.x, row = chunk / T::kRowChunks, column = chunk % T::kRowChunks;
+        if (kChunks % T::kThreads == 0 || chunk < kChunks) {
+            __pipeline_memcpy_async(tile + chunk_place<T::kDim>(row, column),
+                                    rows + min(row, valid_rows - 1) * T::kDim + column * kChunk, 16);
+        }
+    }
+}
+
+// K or V, tile by tile into a ring of stages. The group of threads that shares a tile is a warp (its own keys), or the CTA.
+template <typename T>
+class TileCopy {
+public:
+    __device__ __forceinline__ TileCopy(const __half* rows, int keys, int tiles, __half* ring)
+        : rows_(rows), ring_(ring), keys_(keys), tiles_(tiles) {}
+
+    // Issues the copies of part kPart of kParts of tile `tile`, as a group; an empty one if there is no such tile.
+    template <int kPart = 0, int kParts = 1>
+    __device__ __forceinline__ void issue(int tile) const {
+        constexpr int kFirst = kPart * kCopies / kParts, kLast = (kPart + 1) * kCopies / kParts;
+        const int member = T::kPrivate ? threadIdx.x % 32 : threadIdx.x;
+        const int first_row = T::kPrivate ? threadIdx.x / 32 * T::kWarpKeys : 0;
+        const int row = first_row + member / T::kRowChunks, column = member % T::kRowChunks;
+        const int first_key = tile * T::kTileN;
+        __half* const to = stage(tile);
+        if (tile < tiles_ && first_key + first_row + kGroupRows <= keys_) {
+            const __half* const from = rows_ + static_cast<std::int64_t>(first_key + row) * T::kDim + column * kChunk;
+#pragma unroll
+            for (int i = kFirst; i < kLast; ++i) {
+                __pipeline_memcpy_async(to + chunk_place<T::kDim>(row + i * kStep, column), from + i * kStep * T::kDim, 16);
+            }
+        } else if (tile < tiles_) {
+#pragma unroll 1
+            for (int i = kFirst; i < kLast; ++i) {
+                const std::int64_t key = min(first_key + row + i * kStep, keys_ - 1);
+                __pipeline_memcpy_async(to + chunk_place<T::kDim>(row + i * kStep, column), rows_ + key * T::kDim + column * kChunk, 16);
+            }
+        }
+        __pipeline_commit();
+    }
+
+    // Where tile `tile` lies.
+    __device__ __forceinline__ __half* stage(int tile) const { return ring_ + tile % T::kStages * T::kTileHalves; }
+
+private:
+    static constexpr int kGroup = T::kPrivate ? 32 : T::kThreads;
+    static constexpr int kGroupRows = T::kPrivate ? T::kWarpKeys : T::kTileN;
+    static constexpr int kStep = kGroup / T::kRowChunks;  // rows that the group copies at once
+    static constexpr int kCopies = kGroupRows / kStep;    // of a thread
+    static_assert(kGroup % T::kRowChunks == 0 && kGroupRows % kStep == 0, "every thread of a group makes the same number of copies");
+
+    const __half* rows_;  // of the head
+    __half* ring_;
+    int keys_, tiles_;
+};
+
+// All groups but the newest `kNewer` have landed, for this thread and those that it shares the tile with.
+template <typename T, int kNewer>
+__device__ __forceinline__ void await_copies() {
+    __pipeline_wait_prior(kNewer);
+    if constexpr (T::kPrivate) {
+        __syncwarp();
+    } else {
+        __syncthreads();
+    }
+}
+
+}  // namespace sdpa

@@ -1,0 +1,58 @@
+// fp16_v9_pipeline: who owns which rows and keys, the shared-memory plan, and the swizzle.
+#pragma once
+
+#include "config.cuh"
+
+#ifndef USE_SWIZZLE  // 0: rows one after the other, and 8-way bank conflicts
+#define USE_SWIZZLE 1
+#endif
+#ifndef STRIPS  // of 16 query rows that a warp owns, where TILE_M says how many a CTA has
+#define STRIPS 2
+#endif
+
+namespace sdpa {
+
+static_assert(USE_SWIZZLE == 0 || USE_SWIZZLE == 1, "USE_SWIZZLE is 0 or 1");
+static_assert(STRIPS == 1 || STRIPS == 2, "STRIPS is 1 or 2: O of more strips does not fit into a thread's registers");
+
+// A CTA's warps form a grid: kWarpsM of them take different query rows, kStrips strips of 16 each, and kWarpsN different
+// keys, kWarpKeys of each tile. A warp keeps its scores, m, l and O in registers; where kWarpsN > 1 they are put together
+// at the end. Two strips a warp halve what it reads of K and V for each product.
+template <int kDim_, int kStrips_, int kWarpsM_, int kWarpsN_, int kWarpKeys_, int kStages_>
+struct Tiling {
+    static constexpr int kDim = kDim_, kStrips = kStrips_, kWarpsM = kWarpsM_, kWarpsN = kWarpsN_;
+    static constexpr int kWarpKeys = kWarpKeys_, kStages = kStages_;
+    static constexpr int kThreads = kWarpsM * kWarpsN * 32;
+    static constexpr int kTileM = kStrips * kWarpsM * 16;
+    static constexpr int kTileN = kWarpsN * kWarpKeys;
+    static constexpr int kRowChunks = kDim / kChunk;
+    // A warp alone on its keys copies them itself and waits for nobody.
+    static constexpr bool kPrivate = kWarpsM == 1;
+    // Tiles on their way. Where warps share a tile, the one in use is not refilled before the barrier of the next one.
+    static constexpr int kAhead = kPrivate ? kStages : kStages - 1;
+
+    static_assert(kDim == 64 || kDim == 128, "D is 64 or 128");
+    static_assert(kWarpKeys % 16 == 0, "ldmatrix x4 and the second product take 16 keys at a time");
+    static_assert(kAhead >= 1, "warps that share a tile need two stages, or nothing would be on its way");
+    static_assert((kWarpsN & (kWarpsN - 1)) == 0, "the lanes that put kWarpsN parts together form a power of two");
+    static_assert(kThreads <= 512, "more threads would have less than 128 registers each");
+
+    // Halves: Q, then all stages of K, then of V. O of all parts takes their place at the end; m, l and weights follow.
+    static constexpr int kQueryHalves = kTileM * kDim, kTileHalves = kTileN * kDim;
+    static constexpr int kOutputLd = kDim + 8;  // floats; 8 mod 32 words, so 4 rows of 4 lanes of 8 bytes fill the banks
+    static constexpr int kCopyBytes = 2 * (kQueryHalves + 2 * kStages * kTileHalves);
+    static constexpr int kPartBytes = kWarpsN > 1 ? 4 * kWarpsN * kTileM * kOutputLd : 0;
+    static constexpr int kStateBytes = kWarpsN > 1 ? 3 * 4 * kWarpsN * kTileM : 0;
+    static constexpr int kStateStart = kCopyBytes > kPartBytes ? kCopyBytes : kPartBytes;
+    static constexpr int kSharedBytes = kStateStart + kStateBytes;
+    static_assert(kSharedBytes <= 227 * 1024, "these tiles need more than the 227 KiB of shared memory that sm_90 gives a CTA");
+};
+
+// Where chunk `chunk` of row `row` lies in a tile of rows of D halves, in halves. 8 rows that ldmatrix reads at once, the
+// same chunk of each, lie 128 or 256 bytes apart, in the same banks; so each row has its chunks in another order.
+template <int kDim>
+__device__ __forceinline__ int chunk_place(int row, int chunk) {
+    return row * kDim + (USE_SWIZZLE == 1 ? chunk ^ (row % 8) : chunk) * kChunk;
+}
+
+}  // namespace sdpa

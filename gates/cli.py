@@ -57,6 +57,34 @@ def list_command() -> None:
         _out(f"{task.name:24} {task.baseline or '-':24} {task.title}")
 
 
+@cli.command("new")
+@click.argument("name")
+@click.option("--kind", type=click.Choice(["cuda", "torch-extension", "triton", "python"]), help="What the kernel is written in.")
+@click.option("--from", "source", metavar="TASK", help="Copy TASK as the next rung, with TASK as its baseline, beside it.")
+@click.option("--dir", "directory", type=click.Path(path_type=Path, file_okay=False), help="Folder in which the new ones are made.  [default: .]")
+def new_command(name: str, kind: str | None, source: str | None, directory: Path | None) -> None:
+    """Make the task NAME: one that runs at once and is yours to change, or the next rung of one that there is.
+
+    With --kind: the folder NAME, its baseline NAME_eager in plain PyTorch, and NAME_problem.py. Nothing is overwritten.
+
+    Example: gates new my_norm --kind triton
+    """
+    from gates.new import new_task, next_rung
+    from gates.task import find_task
+
+    if (kind is None) == (source is None):
+        raise GatesError("name --kind for a new task, or --from for the next rung of one", hint="e.g. gates new my_norm --kind triton")
+    if source is not None:
+        if directory is not None:
+            raise GatesError("--dir goes with --kind", hint="the next rung lies beside the one before, whose problem and baseline it shares")
+        made = [next_rung(name, find_task(source))]
+    else:
+        made = new_task(name, kind, directory or Path())
+    for path in made:
+        _out(f"made: {_short(path)}")
+    _out(f"next: gates run {made[0] if made[0].is_absolute() else f'./{made[0]}'}")
+
+
 @cli.command()
 @click.argument("task")
 @TOGGLE

@@ -46,7 +46,7 @@ inline void combine_ldmatrix(Warp& warp, unsigned lanes) {
 // Four 8x8 matrices; lane l gives row l % 8 of matrix l / 8.
 __attribute__((noinline)) inline void ldmatrix_x4(unsigned (&registers)[4], const void* row, bool transposed, GATES_EMULATOR_SITE) {
     if (reinterpret_cast<uintptr_t>(row) % 16)
-        fatal(cudaErrorMisalignedAddress, "ldmatrix_alignment", file, line, "ldmatrix: a row must be aligned to 16 bytes");
+        fatal(cudaErrorMisalignedAddress, "bad_ldmatrix", file, line, "ldmatrix: a row must be aligned to 16 bytes");
     if (!in_arena(row))
         fatal(cudaErrorInvalidAddressSpace, "bad_ldmatrix", file, line, "ldmatrix from an address that is not in shared memory");
     if (!in_one_region(row, 16))

@@ -1,0 +1,93 @@
+"""ldmatrix and mma.sync on the emulator against numpy, by the fragment layouts of the PTX ISA."""
+
+from __future__ import annotations
+
+import numpy as np
+import pytest
+from emulator_kit import FORWARD, REVERSED, SHUFFLED, Emulated, aligned, emulated
+
+ORDERS = (FORWARD, REVERSED, SHUFFLED)
+LANES = np.arange(32)
+G, T = LANES // 4, LANES % 4  # as the PTX ISA's groupID and threadID_in_group
+NO_BARRIER, MISALIGNED, GLOBAL, HALF_WARP, OUTSIDE = 1, 2, 3, 4, 5
+
+
+@pytest.fixture(scope="module")
+def library(tmp_path_factory: pytest.TempPathFactory) -> Emulated:
+    return emulated("warp_matrix.cu", tmp_path_factory.mktemp("warp_matrix"))
+
+
+def halves(*values: np.ndarray) -> np.ndarray:
+    """Pairs of halves along the last axis as registers, the first in the lower 16 bits."""
+    return np.ascontiguousarray(np.stack(values, axis=-1).astype(np.float16)).view(np.uint32)[..., 0]
+
+
+def fragment_a(a: np.ndarray) -> np.ndarray:
+    """[32 lanes, 4 registers] of a 16 x 16 matrix."""
+    return np.stack([halves(a[G + 8 * (i % 2), 2 * T + 8 * (i // 2)], a[G + 8 * (i % 2), 2 * T + 1 + 8 * (i // 2)]) for i in range(4)], axis=1)
+
+
+def fragment_b(b: np.ndarray) -> np.ndarray:
+    """[32, 2] of a 16 x 8 matrix."""
+    return np.stack([halves(b[2 * T + 8 * i, G], b[2 * T + 1 + 8 * i, G]) for i in range(2)], axis=1)
+
+
+def fragment_c(c: np.ndarray) -> np.ndarray:
+    """[32, 4] of a 16 x 8 matrix."""
+    return np.stack([c[G + 8 * (i // 2), 2 * T + i % 2] for i in range(4)], axis=1).astype(np.float32)
+
+
+@pytest.mark.parametrize("order", ORDERS)
+@pytest.mark.parametrize("transposed", [0, 1])
+def test_ldmatrix(library: Emulated, transposed: int, order: int) -> None:
+    given, out = aligned(256, np.float16), np.zeros((32, 4), np.uint32)
+    given[:] = np.arange(256)
+    assert library.run("load_launch", given, out, transposed, 0, order=order) == 0
+    matrices = given.reshape(4, 8, 8)
+    matrices = matrices.transpose(0, 2, 1) if transposed else matrices
+    assert (out == np.stack([halves(m[G, 2 * T], m[G, 2 * T + 1]) for m in matrices], axis=1)).all()
+    assert library.findings() == []
+
+
+def test_ldmatrix_without_a_barrier_reads_what_is_not_there_yet(library: Emulated) -> None:
+    given, outputs = aligned(256, np.float16), []
+    given[:] = np.arange(256)
+    for order in ORDERS:
+        out = np.zeros((32, 4), np.uint32)
+        assert library.run("load_launch", given, out, 0, NO_BARRIER, order=order) == 0
+        outputs.append(out.tobytes())
+    assert len(set(outputs)) > 1
+
+
+@pytest.mark.parametrize(("fault", "kind"), [
+    (MISALIGNED, "bad_ldmatrix"), (GLOBAL, "bad_ldmatrix"), (OUTSIDE, "shared_out_of_bounds"), (HALF_WARP, "warp_divergence"),
+])
+def test_ldmatrix_used_wrongly(library: Emulated, fault: int, kind: str) -> None:
+    out = np.zeros((32, 4), np.uint32)
+    assert library.run("load_launch", aligned(1024, np.float16), out, 0, fault) != 0
+    assert [finding["kind"] for finding in library.findings()] == [kind]
+
+
+@pytest.mark.parametrize("order", ORDERS)
+def test_mma_of_whole_numbers_is_exact(library: Emulated, order: int) -> None:
+    draw = np.random.default_rng(3)
+    a, b, c = draw.integers(-9, 10, (16, 16)), draw.integers(-9, 10, (16, 8)), draw.integers(-99, 100, (16, 8))
+    sums = fragment_c(c)
+    assert library.run("multiply_launch", fragment_a(a), fragment_b(b), sums, 0, order=order) == 0
+    assert (sums == fragment_c(a @ b + c)).all()
+    assert library.findings() == []
+
+
+def test_mma_keeps_float_sums(library: Emulated) -> None:
+    draw = np.random.default_rng(4)
+    a, b = (draw.standard_normal(size).astype(np.float16) for size in ((16, 16), (16, 8)))
+    sums = fragment_c(np.zeros((16, 8)))
+    assert library.run("multiply_launch", fragment_a(a), fragment_b(b), sums, 0) == 0
+    exact, size = (fragment_c(x @ y) for x, y in ((a.astype(float), b.astype(float)), (abs(a).astype(float), abs(b).astype(float))))
+    assert (abs(sums - exact) <= 17 * 2.0**-23 * size).all()
+
+
+def test_mma_needs_the_whole_warp(library: Emulated) -> None:
+    sums = np.zeros((32, 4), np.float32)
+    assert library.run("multiply_launch", np.zeros((32, 4), np.uint32), np.zeros((32, 2), np.uint32), sums, HALF_WARP) != 0
+    assert [finding["kind"] for finding in library.findings()] == ["warp_divergence"]

@@ -127,7 +127,12 @@ int launch_tiling(const launcher::Refusal& refusal, Problem problem, std::int64_
 template <int kDim, bool kCausal>
 int run(const launcher::Refusal& refusal, const Problem& problem, std::int64_t heads, void* stream) {
     return with_tiling<kDim>(problem, heads, [&](auto tiling) {
-        return launch_tiling<decltype(tiling), kCausal>(refusal, problem, heads, stream);
+        using T = decltype(tiling);
+        if constexpr (T::kSharedBytes > kMostPipelineBytes) {
+            return refusal.refuse("D: %d, these tiles then take %d bytes of shared memory, of %d", kDim, T::kSharedBytes, kMostPipelineBytes);
+        } else {
+            return launch_tiling<T, kCausal>(refusal, problem, heads, stream);
+        }
     });
 }
 

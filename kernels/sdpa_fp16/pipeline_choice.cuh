@@ -26,7 +26,10 @@ struct ForcedTiling {
 template <int kDim, typename Launch>
 int with_tiling(const Problem& problem, std::int64_t heads, Launch launch) {
     if constexpr (TILE_M > 0) {
-        return launch(typename ForcedTiling<kDim>::type{});
+        using Forced = typename ForcedTiling<kDim>::type;
+        static_assert(kDim != 64 || Forced::kSharedBytes <= kMostPipelineBytes,
+                      "these tiles need more than the 227 KiB of shared memory that sm_90 gives a CTA");
+        return launch(Forced{});
     } else {
         const int sms = device_attribute(cudaDevAttrMultiProcessorCount);
         const auto ctas = [&](int rows) { return heads * ((problem.queries + rows - 1) / rows); };

@@ -45,8 +45,9 @@ struct Tiling {
     static constexpr int kStateBytes = kWarpsN > 1 ? 3 * 4 * kWarpsN * kTileM : 0;
     static constexpr int kStateStart = kCopyBytes > kPartBytes ? kCopyBytes : kPartBytes;
     static constexpr int kSharedBytes = kStateStart + kStateBytes;
-    static_assert(kSharedBytes <= 227 * 1024, "these tiles need more than the 227 KiB of shared memory that sm_90 gives a CTA");
 };
+
+constexpr int kMostPipelineBytes = 227 * 1024;  // of shared memory that sm_90 gives a CTA
 
 // Where chunk `chunk` of row `row` lies in a tile of rows of D halves, in halves. 8 rows that ldmatrix reads at once, the
 // same chunk of each, lie 128 or 256 bytes apart, in the same banks; so each row has its chunks in another order.

@@ -1,0 +1,166 @@
+"""The FP16 attention kernels on the emulator: every way through them, edges of shapes and inputs, and what they refuse."""
+
+from __future__ import annotations
+
+from concurrent.futures import ThreadPoolExecutor
+from pathlib import Path
+
+import pytest
+import torch
+from fp16_kit import BUILDS, H100_SHARED_LIMIT, build, configure, findings, load, over_bound, problem, run
+
+from gates.run.kernel import Kernel, KernelError
+from tasks.problems.sdpa_fp16_operator import drop_in, load_operator
+
+
+@pytest.fixture(scope="module")
+def libraries(tmp_path_factory: pytest.TempPathFactory) -> dict[str, Path]:
+    folder = tmp_path_factory.mktemp("fp16")
+    with ThreadPoolExecutor(2) as pool:
+        return dict(zip(BUILDS, pool.map(lambda name: build(folder, name), BUILDS), strict=True))
+
+
+@pytest.fixture(scope="module")
+def kernels(libraries: dict[str, Path]) -> dict[str, Kernel]:
+    return {name: load(path) for name, path in libraries.items()}
+
+
+def shape_of(queries: int, keys: int, width: int = 64, causal: int = 0, heads: int = 2) -> dict[str, int]:
+    return {"B": 1, "H": heads, "Sq": queries, "Sk": keys, "D": width, "causal": causal}
+
+
+SHAPES = [
+    shape_of(1, 1), shape_of(33, 129), shape_of(17, 300, causal=1), shape_of(65, 65, causal=1), shape_of(70, 16, 128),
+    shape_of(40, 33, 128, causal=1), shape_of(130, 40, causal=1), shape_of(16, 257, heads=1),
+]
+
+
+@pytest.mark.parametrize("shape", SHAPES, ids=lambda shape: "q{Sq}k{Sk}d{D}c{causal}".format(**shape))
+@pytest.mark.parametrize("name", BUILDS)
+def test_errors_are_within_what_rounding_explains(kernels: dict[str, Kernel], name: str, shape: dict[str, int]) -> None:
+    inputs = problem.make_inputs(shape, 1, "cpu")
+    assert over_bound(run(kernels[name], inputs, shape), inputs, shape) <= 1
+    assert findings(kernels[name]) == []
+
+
+@pytest.mark.parametrize("name", ["scalar", "private", "shared", "fallback"])
+@pytest.mark.parametrize("order", [1, 2])
+def test_result_does_not_depend_on_the_order_of_threads(kernels: dict[str, Kernel], name: str, order: int) -> None:
+    shape = shape_of(65, 150, causal=1)
+    inputs = problem.make_inputs(shape, 3, "cpu")
+    forward = run(kernels[name], inputs, shape)
+    configure(kernels[name], order=order, seed=4)
+    try:
+        assert torch.equal(run(kernels[name], inputs, shape), forward)
+    finally:
+        configure(kernels[name], order=0)
+
+
+@pytest.mark.parametrize("family", problem.INPUT_FAMILIES)
+def test_special_inputs(kernels: dict[str, Kernel], family: str) -> None:
+    shape = shape_of(33, 140)
+    inputs = problem.INPUT_FAMILIES[family](shape, 2, "cpu")
+    for name in ("private", "shared"):
+        assert over_bound(run(kernels[name], inputs, shape), inputs, shape) <= 1
+
+
+def test_scale_of_zero_is_the_mean_of_the_visible_values(kernels: dict[str, Kernel]) -> None:
+    shape = shape_of(40, 100, causal=1)
+    inputs = {**problem.make_inputs(shape, 0, "cpu"), "softmax_scale": 0.0}
+    for kernel in kernels.values():
+        assert over_bound(run(kernel, inputs, shape), inputs, shape) <= 1
+
+
+def test_swizzled_tiles_give_the_same_bits_as_plain_ones(kernels: dict[str, Kernel], tmp_path) -> None:
+    plain = load(build(tmp_path, "private", USE_SWIZZLE=0, CAUSAL=0))
+    shape = shape_of(40, 200)
+    inputs = problem.make_inputs(shape, 0, "cpu")
+    assert torch.equal(run(plain, inputs, shape), run(kernels["private"], inputs, shape))
+    with pytest.raises(KernelError, match="causal: 1, but this library was built with CAUSAL=0"):
+        run(plain, inputs, {**shape, "causal": 1})
+
+
+def test_eight_warps_share_out_512_keys(tmp_path) -> None:
+    """The tiles for few query rows, which take an H100's shared memory: all keys are on their way at once."""
+    deep = load(build(tmp_path, "private", TILE_N=512, NUM_WARPS=8, CAUSAL=0))
+    configure(deep, shared_limit_bytes=H100_SHARED_LIMIT)
+    shape = shape_of(40, 600, heads=1)
+    inputs = problem.make_inputs(shape, 0, "cpu")
+    assert over_bound(run(deep, inputs, shape), inputs, shape) <= 1
+    wide = shape_of(4, 4, 128)
+    with pytest.raises(KernelError, match="D: 128, these tiles then take .* bytes of shared memory"):
+        run(deep, problem.make_inputs(wide, 0, "cpu"), wide)
+
+
+REFUSED = {
+    "B": ({"B": 0}, {}, "B: 0, must be from 1"),
+    "Sk": ({"Sk": 0}, {}, "Sk: 0, must be from 1"),
+    "D": ({"D": 96}, {}, "D: 96, this kernel is for 64 and 128"),
+    "causal": ({"causal": 2}, {}, "causal: 2, must be 0 or 1"),
+    "H": ({"H": 1 << 30, "B": 1 << 20}, {}, "B, H: 1048576 x 1073741824 heads"),
+    "scale": ({}, {"softmax_scale": float("nan")}, "softmax_scale: nan, must be finite"),
+}
+
+
+@pytest.mark.parametrize("case", REFUSED)
+@pytest.mark.parametrize("name", ["scalar", "shared"])
+def test_the_launcher_refuses_and_names_the_argument(kernels: dict[str, Kernel], name: str, case: str) -> None:
+    change, inputs, message = REFUSED[case]
+    shape = shape_of(4, 4)
+    values = {**problem.make_inputs(shape, 0, "cpu"), **inputs, **problem.make_outputs(shape, "cpu"), **shape, **change}
+    with pytest.raises(KernelError, match=message):
+        kernels[name](*(values[argument] for argument in problem.ARGUMENTS), stream=0)
+
+
+@pytest.fixture(scope="module")
+def operator(libraries: dict[str, Path]):
+    return load_operator(libraries["shared"], "kernel_gates::sdpa_fp16_cpu", "cpu")
+
+
+def tensors(queries: int = 33, keys: int = 50, width: int = 64) -> tuple[torch.Tensor, ...]:
+    inputs = problem.make_inputs(shape_of(queries, keys, width), 0, "cpu")
+    return inputs["q"], inputs["k"], inputs["v"]
+
+
+def test_opcheck(operator) -> None:
+    torch.library.opcheck(operator, tensors())
+    torch.library.opcheck(operator, tensors(20, 40, 128), {"causal": True, "softmax_scale": 0.2})
+
+
+@pytest.mark.parametrize("causal", [False, True])
+def test_drop_in_agrees_with_pytorch(operator, causal: bool) -> None:
+    q, k, v = tensors()
+    expected = torch.nn.functional.scaled_dot_product_attention(q.double(), k.double(), v.double(), is_causal=causal)
+    assert (drop_in(operator)(q, k, v, is_causal=causal).double() - expected).abs().max() <= 2e-3
+
+
+@pytest.mark.parametrize(("arguments", "message"), [
+    ({"attn_mask": torch.ones(1)}, "attn_mask"), ({"dropout_p": 0.1}, "dropout_p"), ({"enable_gqa": True}, "enable_gqa"),
+])
+def test_drop_in_refuses_what_it_does_not_do(operator, arguments: dict, message: str) -> None:
+    with pytest.raises(NotImplementedError, match=message):
+        drop_in(operator)(*tensors(), **arguments)
+    q, k, v = tensors()
+    with pytest.raises(NotImplementedError, match="requires_grad"):
+        drop_in(operator)(q.requires_grad_(), k, v)
+
+
+WRONG = {
+    "dtype": (1, lambda t: t.float(), TypeError, "k: dtype torch.float32"),
+    "rank": (0, lambda t: t[0], ValueError, "q: 3 dimensions"),
+    "keys": (2, lambda t: t[:, :, 1:].contiguous(), ValueError, r"v: shape \[1, 2, 49, 64\], expected \[1, 2, 50, 64\]"),
+    "heads": (1, lambda t: t[:, :1].contiguous(), ValueError, r"k: shape \[1, 1, 50, 64\], expected \[1, 2, 50, 64\]"),
+    "strided": (2, lambda t: t.transpose(1, 2).contiguous().transpose(1, 2), ValueError, "v: not contiguous"),
+    "width": (0, lambda t: t[..., :32].contiguous(), ValueError, "q: head dimension 32"),
+    "empty": (1, lambda t: t[:, :, :0], ValueError, r"k: shape \[1, 2, 0, 64\] has no elements"),
+    "unaligned": (0, lambda t: torch.empty(t.numel() + 8, dtype=t.dtype)[1 : 1 + t.numel()].view(t.shape), ValueError, "q: address not aligned"),
+}
+
+
+@pytest.mark.parametrize("case", WRONG)
+def test_the_operator_refuses_and_names_the_tensor(operator, case: str) -> None:
+    index, change, kind, message = WRONG[case]
+    given = list(tensors())
+    given[index] = change(given[index])
+    with pytest.raises(kind, match=message):
+        operator(*given)

@@ -20,13 +20,14 @@ ROOT = Path(__file__).resolve().parents[1]
 SOURCES = ROOT / "kernels" / "sdpa_fp16"
 H100_SHARED_LIMIT = 227 * 1024
 
-# Every way through the kernels: scalar and WMMA phases, one and more stages, warps alone on their keys and sharing them,
+# Every way through the kernels: scalar and WMMA phases, one and more stages, warps alone with their keys and sharing them,
 # keys split and not, one strip and two, no swizzle, scalar products on mma.sync's fragments.
 BUILDS: dict[str, tuple[str, dict[str, int]]] = {
     "scalar": ("sdpa_fp16.cu", {"USE_WMMA": 0, "TILE_M": 64, "TILE_N": 64, "NUM_WARPS": 4, "STAGES": 1}),
     "wmma_stages": ("sdpa_fp16.cu", {"USE_WMMA": 2, "TILE_M": 64, "TILE_N": 32, "NUM_WARPS": 2, "STAGES": 2}),
-    "private": ("pipeline.cu", {"TILE_M": 32, "TILE_N": 128, "NUM_WARPS": 4, "STRIPS": 2, "STAGES": 1}),
+    "alone": ("pipeline.cu", {"TILE_M": 32, "TILE_N": 128, "NUM_WARPS": 4, "STRIPS": 2, "STAGES": 1}),
     "shared": ("pipeline.cu", {"TILE_M": 32, "TILE_N": 32, "NUM_WARPS": 4, "STRIPS": 1, "STAGES": 3}),
+    "one_stage": ("pipeline.cu", {"TILE_M": 32, "TILE_N": 64, "NUM_WARPS": 4, "STRIPS": 1, "STAGES": 1}),
     "unsplit": ("pipeline.cu", {"TILE_M": 64, "TILE_N": 16, "NUM_WARPS": 2, "STRIPS": 2, "STAGES": 2}),
     "fallback": ("pipeline.cu", {"TILE_M": 16, "TILE_N": 32, "NUM_WARPS": 2, "STRIPS": 1, "STAGES": 2, "USE_WMMA": 0, "USE_SWIZZLE": 0}),
 }

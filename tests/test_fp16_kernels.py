@@ -43,7 +43,7 @@ def test_errors_are_within_what_rounding_explains(kernels: dict[str, Kernel], na
     assert findings(kernels[name]) == []
 
 
-@pytest.mark.parametrize("name", ["scalar", "private", "shared", "fallback"])
+@pytest.mark.parametrize("name", ["scalar", "alone", "shared", "fallback"])
 @pytest.mark.parametrize("order", [1, 2])
 def test_result_does_not_depend_on_the_order_of_threads(kernels: dict[str, Kernel], name: str, order: int) -> None:
     shape = shape_of(65, 150, causal=1)
@@ -60,7 +60,7 @@ def test_result_does_not_depend_on_the_order_of_threads(kernels: dict[str, Kerne
 def test_special_inputs(kernels: dict[str, Kernel], family: str) -> None:
     shape = shape_of(33, 140)
     inputs = problem.INPUT_FAMILIES[family](shape, 2, "cpu")
-    for name in ("private", "shared"):
+    for name in ("alone", "shared"):
         assert over_bound(run(kernels[name], inputs, shape), inputs, shape) <= 1
 
 
@@ -72,17 +72,17 @@ def test_scale_of_zero_is_the_mean_of_the_visible_values(kernels: dict[str, Kern
 
 
 def test_swizzled_tiles_give_the_same_bits_as_plain_ones(kernels: dict[str, Kernel], tmp_path) -> None:
-    plain = load(build(tmp_path, "private", USE_SWIZZLE=0, CAUSAL=0))
+    plain = load(build(tmp_path, "alone", USE_SWIZZLE=0, CAUSAL=0))
     shape = shape_of(40, 200)
     inputs = problem.make_inputs(shape, 0, "cpu")
-    assert torch.equal(run(plain, inputs, shape), run(kernels["private"], inputs, shape))
+    assert torch.equal(run(plain, inputs, shape), run(kernels["alone"], inputs, shape))
     with pytest.raises(KernelError, match="causal: 1, but this library was built with CAUSAL=0"):
         run(plain, inputs, {**shape, "causal": 1})
 
 
 def test_eight_warps_share_out_512_keys(tmp_path) -> None:
     """The tiles for few query rows, which take an H100's shared memory: all keys are on their way at once."""
-    deep = load(build(tmp_path, "private", TILE_N=512, NUM_WARPS=8, CAUSAL=0))
+    deep = load(build(tmp_path, "alone", TILE_N=512, NUM_WARPS=8, CAUSAL=0))
     configure(deep, shared_limit_bytes=H100_SHARED_LIMIT)
     shape = shape_of(40, 600, heads=1)
     inputs = problem.make_inputs(shape, 0, "cpu")

@@ -52,52 +52,47 @@ __global__ void __launch_bounds__(T::kThreads, 1) sdpa_fp16_pipeline_kernel(cons
     const TileCopy<T> keys(problem.k + key_start, problem.keys, tiles, key_ring);
     const TileCopy<T> values(problem.v + key_start, problem.keys, tiles, key_ring + T::kStages * T::kTileHalves);
 
-    // A warp alone on its keys begins with the first half of them while the second is on its way.
-    constexpr int kParts = T::kPrivate && T::kWarpKeys >= 32 ? 2 : 1, kHalf = T::kWarpKeys / kParts;
-    constexpr int kGroups = kParts + 1;  // a tile: the parts of K, and V
-    const auto request_keys = [&](int tile) {
-        keys.template issue<0, kParts>(tile);
-        if constexpr (kParts == 2) keys.template issue<1, 2>(tile);
-    };
+    constexpr int kCopying = T::kGroups * T::kAhead;  // groups on their way when a tile is begun
     copy_queries<T>(problem.q + query_start, valid_queries, query_tile);
     __pipeline_commit();
 #pragma unroll
     for (int tile = 0; tile < T::kAhead; ++tile) {
-        request_keys(tile);
+        keys.issue_parts(tile);
         values.issue(tile);
     }
     WarpWork<T, kCausal> work(problem.scale);
-    __pipeline_wait_prior(kGroups * T::kAhead);
+    __pipeline_wait_prior(kCopying);
     __syncthreads();  // Q is whole
     work.load_queries(query_tile, problem.negate);
 
 #pragma unroll 1
     for (int tile = 0; tile < tiles; ++tile) {
         const __half* const key_tile = keys.stage(tile);
-        await_copies<T, kGroups * T::kAhead - 1>();
-        work.template compute_scores<0, kHalf>(key_tile);
-        if constexpr (kParts == 2) {
-            await_copies<T, kGroups * T::kAhead - 2>();
-            work.template compute_scores<kHalf, 2 * kHalf>(key_tile);
+        await_copies<T, kCopying - 1>();
+        work.template compute_scores<0>(key_tile);
+        if constexpr (T::kKeyParts == 2) {
+            await_copies<T, kCopying - 2>();
+            work.template compute_scores<1>(key_tile);
         }
         work.mask(first_query, tile * T::kTileN, problem.keys);
         if constexpr (DEBUG_PRINT == 1) {
             if (tile == 0) work.print_scores();
         }
         work.raise_maxima(tile == 0);
-        if constexpr (T::kPrivate) {
-            __syncwarp();  // K is read to the end
-            request_keys(tile + T::kAhead);
-            await_copies<T, kGroups * T::kAhead - 1>();  // V of this tile
+        const int next = tile + T::kAhead;
+        if constexpr (T::kRefillAtOnce) {
+            if (next < tiles) meet<T>();  // K is read to the end
+            keys.issue_parts(next);
+            await_copies<T, kCopying - 1>();  // V of this tile
         } else {
-            await_copies<T, kGroups * T::kAhead - 2>();  // V of this tile; everyone is done with V of the one before
-            request_keys(tile + T::kAhead);
-            values.issue(tile + T::kAhead);
+            await_copies<T, kCopying - 2>();  // V of this tile; everyone is done with V of the one before
+            keys.issue_parts(next);
+            values.issue(next);
         }
         work.accumulate(values.stage(tile));
-        if constexpr (T::kPrivate) {
-            __syncwarp();  // V is read to the end
-            values.issue(tile + T::kAhead);
+        if constexpr (T::kRefillAtOnce) {
+            if (next < tiles) meet<T>();  // V is read to the end
+            values.issue(next);
         }
     }
     __pipeline_wait_prior(0);  // only empty groups are left

@@ -35,13 +35,13 @@ int with_tiling(const Problem& problem, std::int64_t heads, Launch launch) {
         const auto ctas = [&](int rows) { return heads * ((problem.queries + rows - 1) / rows); };
         if constexpr (kDim == 64) {
             // Two CTAs and more for each SM: tiles that reuse K and V most. One for nearly each: the same with keys in two
-            // halves, for twice the warps. Fewer: 32 rows, and the keys in eight.
+            // halves, for twice the warps. Fewer: 32 rows, and the keys in four.
             if (ctas(128) >= 2 * sms) return launch(Tiling<64, 2, 4, 1, 64, 3>{});
             if (4 * ctas(128) >= 3 * sms) return launch(Tiling<64, 2, 4, 2, 64, 2>{});
             if (problem.keys <= 64) return launch(Tiling<64, 1, 2, 1, 32, 2>{});
-            using Deep = Tiling<64, 2, 1, 8, 64, 1>;
+            using Deep = Tiling<64, 1, 2, 4, 128, 1>;
             if (device_attribute(cudaDevAttrMaxSharedMemoryPerBlockOptin) >= Deep::kSharedBytes) return launch(Deep{});
-            return launch(Tiling<64, 2, 1, 8, 32, 1>{});
+            return launch(Tiling<64, 1, 2, 4, 64, 1>{});
         } else {
             if (2 * ctas(64) >= sms) return launch(Tiling<128, 1, 4, 1, 64, 2>{});
             return launch(Tiling<128, 1, 2, 4, 16, 2>{});

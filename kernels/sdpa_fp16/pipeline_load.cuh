@@ -22,7 +22,7 @@ __device__ __forceinline__ void copy_queries(const __half* rows, int valid_rows,
     }
 }
 
-// K or V, tile by tile into a ring of stages. The group of threads that shares a tile is a warp (its own keys), or the CTA.
+// K or V, tile by tile into a ring of stages. The kWarpsM warps that have the same keys copy just those.
 template <typename T>
 class TileCopy {
 public:
@@ -33,12 +33,11 @@ public:
     template <int kPart = 0, int kParts = 1>
     __device__ __forceinline__ void issue(int tile) const {
         constexpr int kFirst = kPart * kCopies / kParts, kLast = (kPart + 1) * kCopies / kParts;
-        const int member = T::kPrivate ? threadIdx.x % 32 : threadIdx.x;
-        const int first_row = T::kPrivate ? threadIdx.x / 32 * T::kWarpKeys : 0;
+        const int member = threadIdx.x % kMembers, first_row = threadIdx.x / kMembers * T::kWarpKeys;
         const int row = first_row + member / T::kRowChunks, column = member % T::kRowChunks;
         const int first_key = tile * T::kTileN;
         __half* const to = stage(tile);
-        if (tile < tiles_ && first_key + first_row + kGroupRows <= keys_) {
+        if (tile < tiles_ && first_key + first_row + T::kWarpKeys <= keys_) {
             const __half* const from = rows_ + static_cast<std::int64_t>(first_key + row) * T::kDim + column * kChunk;
 #pragma unroll
             for (int i = kFirst; i < kLast; ++i) {
@@ -54,30 +53,42 @@ public:
         __pipeline_commit();
     }
 
+    // All parts of a tile of K.
+    __device__ __forceinline__ void issue_parts(int tile) const {
+        static_assert(T::kKeyParts == 1 || T::kKeyParts == 2, "K comes whole or in halves");
+        issue<0, T::kKeyParts>(tile);
+        if constexpr (T::kKeyParts == 2) issue<1, 2>(tile);
+    }
+
     // Where tile `tile` lies.
     __device__ __forceinline__ __half* stage(int tile) const { return ring_ + tile % T::kStages * T::kTileHalves; }
 
 private:
-    static constexpr int kGroup = T::kPrivate ? 32 : T::kThreads;
-    static constexpr int kGroupRows = T::kPrivate ? T::kWarpKeys : T::kTileN;
-    static constexpr int kStep = kGroup / T::kRowChunks;  // rows that the group copies at once
-    static constexpr int kCopies = kGroupRows / kStep;    // of a thread
-    static_assert(kGroup % T::kRowChunks == 0 && kGroupRows % kStep == 0, "every thread of a group makes the same number of copies");
+    static constexpr int kMembers = T::kWarpsM * 32;
+    static constexpr int kStep = kMembers / T::kRowChunks;  // rows that they copy at once
+    static constexpr int kCopies = T::kWarpKeys / kStep;    // of a thread
+    static_assert(kCopies % T::kKeyParts == 0 && T::kWarpKeys % kStep == 0, "every thread makes the same number of copies of each part");
 
     const __half* rows_;  // of the head
     __half* ring_;
     int keys_, tiles_;
 };
 
-// All groups but the newest `kNewer` have landed, for this thread and those that it shares the tile with.
-template <typename T, int kNewer>
-__device__ __forceinline__ void await_copies() {
-    __pipeline_wait_prior(kNewer);
-    if constexpr (T::kPrivate) {
+// A barrier for the warps that have the same keys.
+template <typename T>
+__device__ __forceinline__ void meet() {
+    if constexpr (T::kAlone) {
         __syncwarp();
     } else {
         __syncthreads();
     }
+}
+
+// All groups but the newest `kNewer` have landed, whichever of these warps issued them.
+template <typename T, int kNewer>
+__device__ __forceinline__ void await_copies() {
+    __pipeline_wait_prior(kNewer);
+    meet<T>();
 }
 
 }  // namespace sdpa

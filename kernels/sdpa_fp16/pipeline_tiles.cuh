@@ -18,7 +18,7 @@ static_assert(STRIPS == 1 || STRIPS == 2, "STRIPS is 1 or 2: O of more strips do
 // A CTA's warps form a grid: kWarpsM of them take different query rows, kStrips strips of 16 each, and kWarpsN different
 // keys, kWarpKeys of each tile. A warp keeps its scores, m, l and O in registers; where kWarpsN > 1 they are put together
 // at the end. Two strips a warp halve what it reads of K and V for each product.
-template <int kDim_, int kStrips_, int kWarpsM_, int kWarpsN_, int kWarpKeys_, int kStages_>
+template <int kDim_, int kStrips_, int kWarpsM_, int kWarpsN_, int kWarpKeys_, int kStages_, int kKeyParts_ = kStages_ == 1 ? 2 : 1>
 struct Tiling {
     static constexpr int kDim = kDim_, kStrips = kStrips_, kWarpsM = kWarpsM_, kWarpsN = kWarpsN_;
     static constexpr int kWarpKeys = kWarpKeys_, kStages = kStages_;
@@ -26,14 +26,18 @@ struct Tiling {
     static constexpr int kTileM = kStrips * kWarpsM * 16;
     static constexpr int kTileN = kWarpsN * kWarpKeys;
     static constexpr int kRowChunks = kDim / kChunk;
-    // A warp alone on its keys copies them itself and waits for nobody.
-    static constexpr bool kPrivate = kWarpsM == 1;
-    // Tiles on their way. Where warps share a tile, the one in use is not refilled before the barrier of the next one.
-    static constexpr int kAhead = kPrivate ? kStages : kStages - 1;
+    // The kWarpsM warps that have the same keys copy them together, and wait for each other; a warp alone waits for nobody.
+    static constexpr bool kAlone = kWarpsM == 1;
+    // Tiles on their way. Where warps wait for each other, the tile in use is refilled after the barrier of the next one,
+    // which spares a barrier; but one stage is refilled as soon as it is free.
+    static constexpr bool kRefillAtOnce = kAlone || kStages == 1;
+    static constexpr int kAhead = kRefillAtOnce ? kStages : kStages - 1;
+    // K of a tile comes in parts, so that the first product can begin before all of it is there.
+    static constexpr int kKeyParts = kKeyParts_, kPartKeys = kWarpKeys / kKeyParts;
+    static constexpr int kGroups = kKeyParts + 1;  // of asynchronous copies for a tile: K's parts, and V
 
     static_assert(kDim == 64 || kDim == 128, "D is 64 or 128");
-    static_assert(kWarpKeys % 16 == 0, "ldmatrix x4 and the second product take 16 keys at a time");
-    static_assert(kAhead >= 1, "warps that share a tile need two stages, or nothing would be on its way");
+    static_assert(kPartKeys % 16 == 0, "ldmatrix x4 and the second product take 16 keys at a time");
     static_assert((kWarpsN & (kWarpsN - 1)) == 0, "the lanes that put kWarpsN parts together form a power of two");
     static_assert(kThreads <= 512, "more threads would have less than 128 registers each");
 

@@ -45,11 +45,11 @@ public:
         }
     }
 
-    // Q·K^T of keys [kFirst, kLast) of the warp's share of a tile of K.
-    template <int kFirst, int kLast>
+    // Q·K^T of one part of the warp's share of a tile of K.
+    template <int kPart>
     __device__ __forceinline__ void compute_scores(const __half* tile) {
 #pragma unroll
-        for (int key = kFirst; key < kLast; key += 16) {
+        for (int key = kPart * T::kPartKeys; key < (kPart + 1) * T::kPartKeys; key += 16) {
 #pragma unroll
             for (int strip = 0; strip < T::kStrips; ++strip) {
 #pragma unroll

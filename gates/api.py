@@ -8,6 +8,7 @@ Nothing is printed. Every mistake in the input is a ``GatesError`` whose ``what`
 
 from __future__ import annotations
 
+import contextlib
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
 from functools import cached_property
@@ -127,7 +128,7 @@ def run(
         raise GatesError("inputs and thorough exclude each other", hint="inputs tries the named cases and nothing else")
     if any(not 0 <= seed <= MAX_SEED for seed in options.seeds or ()):
         raise GatesError(f"seeds is {list(options.seeds or ())}", hint=f"a seed is from 0 to {MAX_SEED}")
-    with Progress() if progress else _Silence() as shown:
+    with Progress() if progress else contextlib.nullcontext(_Silence()) as shown:
         outcome = run_task(options, shown)
     return load(outcome.path, verify=False)  # it was written a moment ago, by us
 
@@ -164,7 +165,7 @@ class _Silence(Progress):
     def __init__(self) -> None:
         self._status = None
 
-    def step(self, text: str) -> None:
+    def step(self, text: str, limit_s: float | None = None) -> None:
         pass
 
     def _line(self, text: str) -> None:

@@ -39,6 +39,7 @@ from gates.run.toolchain import Toolchain
 from gates.task import CUDA, TRITON, WITHOUT_DEVICE, Task
 
 NO_DEVICE = "no CUDA device"
+LAUNCH_LIMIT_S = 20.0  # of one launch on the emulator, of the smallest shape and without torch: a kernel that takes longer hangs
 
 
 @dataclass
@@ -60,6 +61,7 @@ class Session:
     thorough: bool = False
     builds: dict[str, BuildResult] = field(default_factory=dict)
     results: dict[str, GateResult] = field(default_factory=dict)
+    hangs: bool = False  # one launch of the candidate came to no end
     _texts: dict[str, StaticTexts] = field(default_factory=dict)
     _cases: dict[tuple[str, ...], list[dict[str, Any]]] = field(default_factory=dict)
 
@@ -137,13 +139,17 @@ class Session:
         kind = "emulator" if task.kind == CUDA and self.builds[task.name].path("emulator") else "device"
         if self.builds[task.name].path(kind) is None:
             return None
-        self.progress.step(f"{task.name}: one launch on the {kind}, for its launch configuration")
+        limit_s = min(LAUNCH_LIMIT_S, task.time_limit_s) if kind == "emulator" else task.time_limit_s
+        self.progress.step(f"{task.name}: one launch on the {kind}, for its launch configuration", limit_s)
         smallest = self.cases(task)[0]["path"]
         job = {
             "kind": "case", "mode": "replay", "side": self.side(task, kind), "paths": [smallest], "launches": 1,
             "device": self.cuda, "trace": kind == "device",
         }
-        tried = attempt(task.folder, job, self.scratch / "launches", limit_s=task.time_limit_s, name=task.name)
+        tried = attempt(task.folder, job, self.scratch / "launches", limit_s=limit_s, name=task.name)
+        if tried.timed_out:
+            self.hangs |= task is self.task
+            self.progress.done(f"{task.name}: that launch came to no end and was {tried.cause}")
         wanted, key = ("traced", "launches") if kind == "device" else ("case", "emulator_launches")
         found = [line[key] for line in tried.own() if line.get("type") == wanted]
         return found[0] if found else None
@@ -203,13 +209,13 @@ def _correctness(session: Session) -> GateResult | None:
     task, limits = session.task, session.task.gates["correctness"]
     match = limits.get("match_baseline") and session.baseline and session.builds[session.baseline.name].path(kind)
     more = f" x inputs {', '.join(session.inputs)}" if session.inputs else ", with all edge shapes" if session.thorough else ""
-    session.progress.step(f"{task.name}: correctness, {len(session.shapes)} shapes x {len(session.seeds)} seeds{more} on {session.where(task)}")
+    session.progress.step(f"{task.name}: correctness, {len(session.shapes)} shapes x {len(session.seeds)} seeds{more} on {session.where(task)}", task.time_limit_s)
     try:
         raw = run_correctness(
             session.side(task, kind), session.shapes, session.seeds, work=session.scratch / "correctness",
             limit_s=task.time_limit_s, device=session.cuda,
             baseline=session.side(session.baseline, kind) if match and session.baseline else None,
-            extra_seeds=(draw_seed(),), inputs=session.inputs, thorough=session.thorough, bad_atol=limits.get("bad_atol"),
+            extra_seeds=(draw_seed(),), inputs=session.inputs, thorough=session.thorough, hangs=session.hangs, bad_atol=limits.get("bad_atol"),
             end_to_end_bad_atol=limits.get("end_to_end", {}).get("bad_atol"), limits=limits, runner=runner_command(task),
         )
     except GatesError as error:
@@ -228,7 +234,7 @@ def _sanitizer(session: Session) -> GateResult | None:
     if session.results["correctness"].code == "correctness.timeout":
         return not_run("sanitizer", "correctness_failed", "the kernel reached the time limit and would again")
     task, work = session.task, session.scratch / "sanitizer"
-    session.progress.step(f"{task.name}: memory checks on {session.where(task)}")
+    session.progress.step(f"{task.name}: memory checks on {session.where(task)}", task.time_limit_s)
     if session.emulated:
         raw = run_sanitizer_emulator(
             session.side(task, kind), session.shapes, work=work, limit_s=task.time_limit_s, cases=session.cases(task),
@@ -252,7 +258,7 @@ def _performance(session: Session) -> GateResult | None:
         return missing
     task, limits = session.task, session.task.gates["performance"]
     base = session.measured_baseline()
-    session.progress.step(f"{task.name}: timing against {base.name if base else 'nothing'}, interleaved")
+    session.progress.step(f"{task.name}: timing against {base.name if base else 'nothing'}, interleaved", task.time_limit_s)
     raw = run_timing(
         session.side(task, "device"), shape=limits["shape"], work=session.scratch / "timing", limit_s=task.time_limit_s,
         bar_pct=limits["min_speedup_pct"], baseline=session.side(base, "device") if base else None,
@@ -281,7 +287,7 @@ def _ncu(session: Session) -> GateResult | None:
         return missing
     task, work = session.task, session.scratch / "ncu"
     base = session.measured_baseline()
-    session.progress.step(f"{task.name}: hardware counters")
+    session.progress.step(f"{task.name}: hardware counters", task.time_limit_s)
     tool = session.toolchain.get("ncu")
     raw = run_ncu(
         session.side(task, "device"), task.kernels, shape=task.gates["performance"].get("shape", session.shapes[-1]),

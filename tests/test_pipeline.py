@@ -261,9 +261,13 @@ def test_a_wrong_kernel_is_rejected(workshop: Workshop) -> None:
 def test_a_kernel_that_crashes_or_hangs_ends_in_a_verdict(workshop: Workshop, code: str, expected: str) -> None:
     workshop.edit("saxpy_fast/task.yaml", "toggles:", "time_limit_s: 8\ntoggles:")
     workshop.edit("saxpy.cu", '  if (x == nullptr)', f'  if (USE_COALESCED) {{ {code} }}\n  if (x == nullptr)')
-    done = workshop.run("saxpy_fast", "--profile", "cpu", "--shapes", "small", "--seeds", "0", "--inputs", "default")
+    done = workshop.run("saxpy_fast", "--profile", "cpu", "--shapes", "small", "--seeds", "0,1", "--inputs", "default")
     assert done.returncode == 1, done.stdout + done.stderr
     assert expected in done.stdout
+    if expected == "correctness.timeout":  # after the launch that hung, one case is enough
+        assert "that launch came to no end" in done.stderr
+        cases = json.loads((workshop.runs()[0] / "correctness.json").read_text())["cases"]
+        assert [case["status"] for case in cases] == ["timeout", "missing"]
 
 
 def test_ctrl_c_leaves_nothing_half_written(workshop: Workshop) -> None:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import sys
+import threading
 import time
 from types import TracebackType
 
@@ -15,12 +16,17 @@ MARKS = {
 }
 
 
+BEAT_S = 15.0  # between two signs of life where there is no terminal
+
+
 class Progress:
-    """Steps on stderr: a spinner with the seconds on a terminal, one plain line a step elsewhere."""
+    """Steps on stderr: a spinner with the seconds on a terminal; elsewhere a plain line a step, and now and then that it goes on."""
 
     def __init__(self) -> None:
         self._status = None
         self._started = time.monotonic()
+        self._step = ("", self._started)  # what is being done, and since when
+        self._ended = threading.Event()
         if sys.stderr.isatty():
             from rich.console import Console
 
@@ -30,14 +36,18 @@ class Progress:
     def __enter__(self) -> Progress:
         if self._status is not None:
             self._status.start()
+        threading.Thread(target=self._beat, daemon=True).start()
         return self
 
     def __exit__(self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None) -> None:
+        self._ended.set()
         if self._status is not None:
             self._status.stop()
 
-    def step(self, text: str) -> None:
-        """Say what is being done now."""
+    def step(self, text: str, limit_s: float | None = None) -> None:
+        """Say what is being done now; ``limit_s``: when a process that hangs in it is ended."""
+        limit = f" (a process that takes {limit_s:g} s is ended)" if limit_s is not None else ""
+        self._step = (f"{text}{limit}", time.monotonic())
         if self._status is not None:
             self._status.update(text)
         else:
@@ -50,6 +60,15 @@ class Progress:
     def result(self, result: GateResult) -> None:
         """Show a gate's verdict as soon as it is there."""
         self._line(f"{result.gate:12} {MARKS[result.status]:12} {result.sentence}")
+
+    def _beat(self) -> None:
+        while not self._ended.wait(1.0 if self._status is not None else BEAT_S):
+            text, since = self._step
+            seconds = time.monotonic() - since
+            if self._status is not None:
+                self._status.update(f"{text}: {seconds:.0f} s")
+            elif text and seconds >= BEAT_S / 2:
+                self._line(f"still at it for {seconds:.0f} s: {text}")
 
     def _line(self, text: str) -> None:
         line = f"[{time.monotonic() - self._started:6.1f} s] {text}"

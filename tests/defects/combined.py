@@ -1,4 +1,4 @@
-"""Several patched copies of the attention kernel in one translation unit, so that their headers are compiled once.
+"""Several patched copies of one attention kernel in one translation unit, so that their headers are compiled once.
 
 Each copy has a namespace and a launcher of its own, ``ENTRY_<number>``. The gates never see such a file: it
 only makes the test of the catalogue quick.
@@ -6,6 +6,7 @@ only makes the test of the catalogue quick.
 
 from __future__ import annotations
 
+import shutil
 import subprocess
 from collections.abc import Sequence
 from pathlib import Path
@@ -18,31 +19,34 @@ from gates.emulator import CXX_FLAGS
 from gates.emulator.translate import translate
 
 ENTRY = "sdpa_fp8_forward"
-_KERNELS = ROOT / "kernels" / "sdpa_fp8"
 _HEADERS = (
     "cmath", "cstdarg", "cstddef", "cstdint", "cstdio", "cstring", "type_traits", "cuda_fp16.h", "cuda_fp8.h", "cuda_pipeline.h",
     "cuda_runtime.h", "mma.h",
 )
-_RENAMED = ("sdpa", ENTRY, "refuse", "Pointer", "Extent", "kMaxGrid", "kMaxSequence")
+_GLOBAL = {"sdpa_fp8": ("refuse", "Pointer", "Extent", "kMaxGrid", "kMaxSequence")}  # names outside namespace sdpa, by folder
 
 
-def compile_patched(defects: Sequence[Defect], folder: Path) -> Path:
-    """The emulator library with one launcher a defect: ENTRY_0, ENTRY_1, …"""
+def compile_patched(defects: Sequence[Defect], folder: Path, **overrides: int) -> Path:
+    """The emulator library with one launcher a defect: the task's entry with _0, _1, … behind it. ``overrides``: toggles."""
     text = [f"#include <{header}>" for header in _HEADERS]
+    shutil.copytree(ROOT / "kernels" / "common", folder / "common")
+    text += [f'#include "common/{header.name}"' for header in sorted((folder / "common").iterdir())]
     for number, defect in enumerate(defects):
+        task = yaml.safe_load((ROOT / "tasks" / defect.stage / "task.yaml").read_text(encoding="utf-8"))
+        source = ROOT / task["sources"][0]
         copy = folder / f"copy{number}"
         copy.mkdir(parents=True)
-        for file in _KERNELS.iterdir():
+        for file in source.parent.iterdir():
             (copy / file.name).write_text(file.read_text(encoding="utf-8"), encoding="utf-8")
         patch(copy, defect.edits)
         for file in copy.glob("*.cuh"):  # g++ takes equal files for one under `pragma once`
             guard = f"COPY_{number}_{file.stem}"
-            source = file.read_text(encoding="utf-8").replace("#pragma once", f"#ifndef {guard}\n#define {guard}")
-            file.write_text(f"{source}\n#endif\n", encoding="utf-8")
-        toggles = yaml.safe_load((ROOT / "tasks" / defect.stage / "task.yaml").read_text(encoding="utf-8"))["toggles"]
-        names = {**{name: f"{name}_{number}" for name in _RENAMED}, **toggles}
+            guarded = file.read_text(encoding="utf-8").replace("#pragma once", f"#ifndef {guard}\n#define {guard}")
+            file.write_text(f"{guarded}\n#endif\n", encoding="utf-8")
+        toggles = {**task["toggles"], **overrides}
+        names = {**{name: f"{name}_{number}" for name in ("sdpa", task["entry"], *_GLOBAL.get(source.parent.name, ()))}, **toggles}
         text += [f"#undef {name}\n#define {name} {value}" for name, value in names.items()]
-        text.append(f'#include "copy{number}/sdpa_fp8.cu"')
+        text.append(f'#include "copy{number}/{source.name}"')
     source, translated, library = folder / "patched.cu", folder / "patched.cpp", folder / "patched.so"
     source.write_text("\n".join(text) + "\n", encoding="utf-8")
     translate(source, translated, defines={}, include_dirs=[folder], cxx="g++")

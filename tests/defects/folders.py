@@ -38,6 +38,7 @@ class Workshop:
         if defect.stage:
             source = Path(task["sources"][0])
             shutil.copytree(self.root / source.parent, folder / "kernel")
+            shutil.copytree(self.root / "kernels" / "common", folder / "common")  # included as ../common
             patch(folder / "kernel", defect.edits)
             task["sources"] = [f"kernel/{source.name}"]
         else:

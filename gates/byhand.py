@@ -57,7 +57,7 @@ def run(
     )
     evidence = correctness.parse(raw)
     result = judge.judge(evidence, limits)
-    print(table(evidence))
+    print(table(evidence, result))
     print(f"correctness: {result.status.value}: {result.sentence}")
     for text in _findings(result):
         print(f"  {text}")
@@ -69,8 +69,9 @@ def run(
     return _EXIT.get(result.status, EXIT_HOLD)
 
 
-def table(evidence: correctness.CorrectnessEvidence) -> str:
-    """The cases as aligned text: one line each, the worst output's errors, or what became of it."""
+def table(evidence: correctness.CorrectnessEvidence, result: GateResult) -> str:
+    """The cases as aligned text: one line each, whether it passed, the worst output's errors, or what became of it."""
+    failed = {check.where for check in result.checks if check.status is Status.FAIL}
     width = max(28, *(len(case.where) for case in evidence.cases)) if evidence.cases else 28
     lines = [f"{'case':{width}} {'status':13} {'max_abs_err':>12} {'mean_abs_err':>12} {'bad_pct':>8} {'err/bound':>9} {'seconds':>8}"]
     for case in evidence.cases:
@@ -79,7 +80,7 @@ def table(evidence: correctness.CorrectnessEvidence) -> str:
             lines.append(f"{case.where:{width}} {case.status:13} {case.message}")
             continue
         worst = [_worst([getattr(output, figure) for output in case.outputs]) for figure in (*FIGURES, BOUND)]
-        lines.append(f"{case.where:{width}} {case.status:13} {worst[0]:>12} {worst[1]:>12} {worst[2]:>8} {worst[3]:>9} {seconds:>8}")
+        lines.append(f"{case.where:{width}} {'FAIL' if case.where in failed else 'pass':13} {worst[0]:>12} {worst[1]:>12} {worst[2]:>8} {worst[3]:>9} {seconds:>8}")
     return "\n".join(lines)
 
 

@@ -4,6 +4,8 @@ from __future__ import annotations
 
 import os
 import shlex
+import sys
+from pathlib import Path
 
 from gates.task import Task
 
@@ -11,7 +13,14 @@ from gates.task import Task
 def runner_command(task: Task) -> str:
     """``USE_X=1 python tasks/stage3/runner.py``: from the current folder, with the toggles that were set from outside.
 
-    The path is relative, so that it holds on another machine where the task lies in the same place.
+    The path is relative, so that it holds on another machine where the task lies in the same place; so is that of
+    an interpreter in an environment of the current folder, and any other is ``python``.
     """
     toggles = [f"{name}={value}" for name, value in sorted(task.overrides.items())]
-    return " ".join([*toggles, "python", shlex.quote(os.path.relpath(task.folder / "runner.py"))])
+    return " ".join([*toggles, _python(), shlex.quote(os.path.relpath(task.folder / "runner.py"))])
+
+
+def _python() -> str:
+    found, here = Path(sys.prefix) / "bin" / "python", Path.cwd()
+    environment = sys.prefix != sys.base_prefix and found.is_relative_to(here) and found.exists()
+    return shlex.quote(str(found.relative_to(here))) if environment else "python"

@@ -169,6 +169,10 @@ def test_runner_command_is_relative_and_keeps_toggles(tmp_path: Path, monkeypatc
     assert runner_command(load_task(folder, environ={})) == "python '../my tasks/saxpy_fast/runner.py'"
     task = load_task(folder, {"USE_COALESCED": "0"}, environ={})
     assert runner_command(task) == "USE_COALESCED=0 python '../my tasks/saxpy_fast/runner.py'"
+    (tmp_path / "here" / ".venv" / "bin").mkdir(parents=True)
+    (tmp_path / "here" / ".venv" / "bin" / "python").touch()
+    monkeypatch.setattr(sys, "prefix", str(tmp_path / "here" / ".venv"))
+    assert runner_command(task).startswith("USE_COALESCED=0 .venv/bin/python '../my")
 
 
 def test_the_evidence_keeps_a_command_that_leads_out_of_the_current_folder(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -195,6 +199,6 @@ def test_the_printed_command_replays_the_case_of_a_task_elsewhere(tmp_path: Path
     assert done.returncode == 1, done.stdout + done.stderr
     lines = [line.strip() for line in done.stdout.splitlines()]
     assert f"reproduce: {command}" in lines
-    assert [line.split()[:3] for line in lines if " ok " in line] == [["small", "seed", "4711"]]
+    assert [line.split()[:3] for line in lines if " FAIL " in line] == [["small", "seed", "4711"]]
     assert any(line.startswith("where: axis 0 960-999: 40 of 1000 elements") for line in lines)
     assert any(line.startswith("likely: axis 0 960-999 is the partial last tile") for line in lines)

@@ -61,7 +61,9 @@ def judge(
     good = sum(all(check.status is Status.PASS for check in found) for _, found in counted)
     asked = evidence.asked - (len(weak) if evidence.replay else 0)
     if not asked:
-        checks.append(_inconclusive("too_weak", "cases", "all weak, so none counts", told[0].where, told[0].hint))
+        fails = any(check.status is Status.FAIL for check in checks)
+        seen = "all weak, so none counts" if fails else "no case fails; all are weak by nature, so none counts"
+        checks.append(Check("cases", Status.INCONCLUSIVE, seen, None, "", told[0].where, "correctness.too_weak", told[0].hint))
     whole = f"{asked}/{asked}"
     lost = any(check.status is Status.INCONCLUSIVE for check in checks) and not any(
         check.status is Status.FAIL for check in checks
@@ -70,7 +72,7 @@ def judge(
         checks.append(Check("cases", Status.PASS, whole, whole, ""))
     elif asked:
         status = Status.INCONCLUSIVE if lost else Status.FAIL
-        checks.append(Check("cases", status, f"{good}/{asked}", whole, "", code="correctness.cases"))
+        checks.append(Check("cases", status, f"{good}/{asked}", None, "passed", code="correctness.cases"))
     return conclude("correctness", checks, passed=_sentence(evidence, limits, whole, weak))
 
 
@@ -130,6 +132,7 @@ def _errors(
         elif value is None or not (value <= limit):
             place = _bound_place(worst) if figure == BOUND else _place(worst)
             seen = "wrong where the bound is 0" if figure == BOUND and worst.bound_at == 0 else value  # no ratio says it
+            seen = "not finite" if seen is None and worst.nonfinite else seen
             checks.append(_fail(code(figure), prefix + figure, seen, limit, case.where, place, unit))
         else:
             checks.append(Check(prefix + figure, Status.PASS, value, limit, unit, case.where))
@@ -232,7 +235,11 @@ def _zero(code: str, count: int, case: Case, unit: str, detail: str = "") -> Che
 
 def _fail(code: str, name: str, observed: Any, limit: Any, where: str, detail: str = "", unit: str = "") -> Check:
     text = CODES[f"correctness.{code}"]
-    return Check(name, Status.FAIL, observed, limit, unit, where, f"correctness.{code}", f"{detail}. {text}" if detail else text)
+    return Check(name, Status.FAIL, observed, limit, unit, where, f"correctness.{code}", _sentences(detail, text))
+
+
+def _sentences(detail: str, text: str) -> str:
+    return f"{detail}. {text[:1].upper()}{text[1:]}" if detail else text
 
 
 def _bound_place(output: OutputErrors) -> str:
@@ -242,7 +249,7 @@ def _bound_place(output: OutputErrors) -> str:
 
 def _inconclusive(code: str, name: str, observed: Any, where: str, detail: str = "") -> Check:
     text = CODES[f"correctness.{code}"]
-    return Check(name, Status.INCONCLUSIVE, observed, None, "", where, f"correctness.{code}", f"{detail}. {text}" if detail else text)
+    return Check(name, Status.INCONCLUSIVE, observed, None, "", where, f"correctness.{code}", _sentences(detail, text))
 
 
 def _sentence(evidence: CorrectnessEvidence, limits: Mapping[str, Any], whole: str, weak: set[Any]) -> str:

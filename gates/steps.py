@@ -25,7 +25,7 @@ from gates.parse import sass as sass_evidence
 from gates.records import GateResult, Status, to_json
 from gates.render.console import Progress
 from gates.replay import runner_command
-from gates.run import triton_build
+from gates.run import sources, triton_build
 from gates.run.attempt import attempt
 from gates.run.build import build
 from gates.run.built import BuildResult
@@ -36,7 +36,7 @@ from gates.run.sanitizer import run_sanitizer_device, run_sanitizer_emulator, wr
 from gates.run.static import StaticTexts, collect
 from gates.run.timing import run_timing
 from gates.run.toolchain import Toolchain
-from gates.task import CUDA, TRITON, WITHOUT_DEVICE, Task
+from gates.task import CUDA, EXTENSION, TRITON, WITHOUT_DEVICE, Task
 
 NO_DEVICE = "no CUDA device"
 LAUNCH_LIMIT_S = 20.0  # of one launch on the emulator, of the smallest shape and without torch: a kernel that takes longer hangs
@@ -132,10 +132,17 @@ class Session:
             self._texts[task.name] = collect(self.builds[task.name], self.toolchain)
         return self._texts[task.name]
 
-    def launches(self, task: Task) -> list[dict[str, Any]] | None:
-        """How the task launches its kernels: as the emulator or the device saw it, or as Triton decided it; None where nobody saw it."""
+    def launches(self, task: Task) -> tuple[list[dict[str, Any]] | None, str]:
+        """How the task launches its kernels, or None, and what is to be said of where that is known from.
+
+        As the emulator or the device saw it, as Triton decided it, or what an extension's sources leave no room for.
+        """
         if task.kind == TRITON:
-            return triton_build.launches(self.builds[task.name])
+            return triton_build.launches(self.builds[task.name]), ""
+        seen = self._seen_launches(task)
+        return (seen, "") if seen or task.kind != EXTENSION else sources.declared_launches(task)
+
+    def _seen_launches(self, task: Task) -> list[dict[str, Any]] | None:
         kind = "emulator" if task.kind == CUDA and self.builds[task.name].path("emulator") else "device"
         if self.builds[task.name].path(kind) is None:
             return None
@@ -191,9 +198,10 @@ def _static(session: Session, gate: str) -> GateResult | None:
             continue  # a broken baseline leaves the candidate's own limits to judge
         texts = session.texts(task)
         if gate == "ptxas":
+            launches, note = session.launches(task)
             evidence: Any = ptxas_evidence.gather(
-                texts.logs, session.launches(task), task.kernels, texts.resource_usage,
-                demangled=texts.demangled, relocatable=result.relocatable,
+                texts.logs, launches, task.kernels, texts.resource_usage,
+                demangled=texts.demangled, relocatable=result.relocatable, launches_note=note,
             )
         else:
             evidence = sass_evidence.gather(texts.sass, task.kernels, demangled=texts.demangled, missing_reason="; ".join(texts.reasons))

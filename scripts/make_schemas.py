@@ -25,7 +25,7 @@ from gates.run.built import BuildResult
 FOLDER = Path(__file__).resolve().parent.parent / "gates" / "schemas"
 RECORDS = {"run": RunInfo, "verdict": Verdict, "ptxas": PtxasEvidence, "sass": SassEvidence, "build": BuildResult, "acceptance": Acceptance,
            "compare": Comparison, "ladder": Ladder}
-LATER = {"problem_sha256", "judged_shapes", "judged_inputs", "declared_shapes", "declared_seeds", "reproduce", "notes", "TaskInfo.kind"}  # fields that the first runs of schema version 1 do not have
+LATER = {"problem_sha256", "judged_shapes", "judged_inputs", "declared_shapes", "declared_seeds", "reproduce", "notes", "TaskInfo.kind", "launches_note"}  # fields that the first runs of schema version 1 do not have
 ELSEWHERE = {"log_text"}  # a build's log is a file of its own
 TIMES = {"started", "ended", "accepted"}
 UTC = r"^\d{4}-\d\d-\d\dT\d\d:\d\d:\d\d(\.\d+)?\+00:00$"

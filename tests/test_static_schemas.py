@@ -44,7 +44,7 @@ def test_a_real_record_is_valid_and_a_damaged_one_is_not(name: str, tmp_path: Pa
     assert data["schema_version"] == 1
     for damage in ({"unknown": 1}, {"schema_version": 2}):
         assert list(check.iter_errors({**data, **damage}))
-    for key in data:
+    for key in data.keys() - {"launches_note"}:  # which the first runs do not have
         assert list(check.iter_errors({other: value for other, value in data.items() if other != key})), key
     inner = {"ptxas": "kernels", "sass": "functions", "build": "targets"}[name]
     broken = copy.deepcopy(data)

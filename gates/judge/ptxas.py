@@ -161,9 +161,12 @@ def _smem(kernel: PtxasKernel, evidence: PtxasEvidence, limit: int | None) -> It
     least = None if static is None else static + max((size for size in dynamic if size is not None), default=0)
     if least is None or not unknown or (limit is not None and not (least <= limit)):
         yield from _limit("smem", least, limit, "bytes", place, "ptxas.smem", "smaller tiles, fewer stages, or a buffer used twice")
+        if evidence.launches_note and kernel.launches:
+            yield Check("dynamic_smem", Status.PASS, max((size or 0 for size in dynamic), default=0), None, "bytes", place, hint=evidence.launches_note)
     else:
+        missing = evidence.launches_note or "no launch of this kernel was recorded"
         yield Check("smem", Status.INCONCLUSIVE, None, limit, "bytes", place, "ptxas.smem_unknown",
-                    f"{static} bytes static; the dynamic part is unknown: no launch of this kernel was recorded")
+                    f"{static} bytes static; the dynamic part is unknown: {missing}")
     declared = [launch.declared_smem_bytes for launch in kernel.launches if launch.declared_smem_bytes is not None]
     threads = max((launch.threads_per_cta or 0 for launch in kernel.launches), default=0)
     if static is not None and declared and static - max(declared) >= 4 * max(threads, 1):

@@ -83,6 +83,7 @@ class PtxasEvidence:
     problems: tuple[str, ...] = ()  # what is wrong with a log: cut short, figures absent
     other_lines: tuple[str, ...] = ()  # warnings, advice and linker lines, as printed
     launches_recorded: bool = False
+    launches_note: str = ""  # what the launches are known from, where nothing was launched
     schema_version: int = 1
 
 
@@ -94,6 +95,7 @@ def gather(
     *,
     demangled: Mapping[str, str] | None = None,
     relocatable: bool = False,
+    launches_note: str = "",
 ) -> PtxasEvidence:
     """Bring together what is known of a build.
 
@@ -101,6 +103,7 @@ def gather(
     as the emulator gives them (or a launcher's declared ones), or None where none were recorded.
     ``resource_usage``: architecture -> cuobjdump's text. ``demangled``: mangled -> readable name.
     ``relocatable``: the build used relocatable device code, so that the linker's figures count.
+    ``launches_note``: what the records are known from, or what is missing, where nothing was launched.
     """
     readable, by_name = demangled or {}, _launches_by_name(launches or ())
     kernels: list[PtxasKernel] = []
@@ -128,7 +131,7 @@ def gather(
         archs=tuple(logs), expected_kernels=tuple(expected_kernels), kernels=tuple(kernels),
         called_functions=tuple(functions), missing_logs=tuple(arch for arch, text in logs.items() if text is None),
         relocatable=tuple(left_to_linker), problems=tuple(problems), other_lines=tuple(other),
-        launches_recorded=launches is not None,
+        launches_recorded=launches is not None, launches_note=launches_note,
     )
 
 

@@ -14,6 +14,7 @@ from typing import Any
 from gates.errors import EXIT_FAIL, EXIT_HOLD, EXIT_OK, GatesError
 from gates.judge import correctness as judge
 from gates.judge.correctness_limits import BOUND, FIGURES
+from gates.judge.failed_case import clearest_first
 from gates.parse import correctness, performance
 from gates.problem import MAX_SEED
 from gates.records import Check, GateResult, Status
@@ -127,7 +128,7 @@ def _worst(values: Sequence[float | None]) -> str:
 def _findings(result: GateResult) -> list[str]:
     """The first failing cases with all their checks, each hint once, and each case's story; then how many more there are."""
     cases: dict[str, list[Check]] = {}
-    for check in result.checks:
+    for check in clearest_first(result.checks):
         if check.status is not Status.PASS and check.hint:
             cases.setdefault(check.where, []).append(check)
     lines: list[str] = []

@@ -12,7 +12,7 @@ import pytest
 import torch
 
 from gates.errors import GatesError
-from gates.judge.causes import causes, elements_line, map_line
+from gates.judge.causes import _both, causes, elements_line, map_line
 from gates.parse.correctness import CorrectnessEvidence
 from gates.parse.errormap import ErrorMap
 from gates.records import from_json
@@ -73,18 +73,18 @@ PLACES = {
         at(ALL, 2), "H 2 of every B, S, D: 16640 of 49920 elements", "only H 2: a wrong index, offset or scale for that H"),
     "right for the first batch only": (
         at(1), "B 1 of every H, S, D: 24960 of 49920 elements",
-        "right for B 0 only: the offset of B is left out or computed from the wrong sizes"),
+        "right for B 0 only: the offset or stride of B is left out or computed from the wrong sizes"),
     "right for the first head of the first batch only": (
         lambda x: torch.cat([x[:1, :1].flatten(0, 1), x.flatten(0, 1)[1:] + 10 + noise(5, 130, 64)]).view(SHAPE),
         "B·H 1-5 of every S, D: 41600 of 49920 elements",
-        "right for B·H 0 only: the offset of B·H is left out or computed from the wrong sizes"),
+        "right for B·H 0 only: the offset or stride of B·H is left out or computed from the wrong sizes"),
     "one place": (
         at(1, 2, 7, 3), "B 1, H 2, S 7 and D 3: 1 of 49920 elements", "very few elements: one thread's store or index, or a race for these places"),
     "first row": (
         rows([0]), "S 0 of every B, H, D: 384 of 49920 elements", "only S 0: a wrong index, offset or scale for that S"),
     "NaN in a warp's rows of one head": (
         at(0, 1, slice(16, 32), value=math.nan), "B 0, H 1 and S 16-31 of every D: 1024 of 49920 elements (all NaN or infinite)",
-        "NaN: memory read before it was written (missing barrier or wait, a row never loaded), infinity - infinity, or 0/0 (a row with nothing unmasked)"),
+        "NaN: memory read before it was written (missing barrier or wait, a row never loaded, a read past a buffer: see the sanitizer gate), infinity - infinity, or 0/0 (a row with nothing unmasked)"),
     "overflow": (
         at(ALL, ALL, 5, 5, value=math.inf), "S 5 and D 5 of every B, H: 6 of 49920 elements (all NaN or infinite)",
         "infinity: overflow of fp16 (beyond 65504) in a stored intermediate, or a division by zero"),
@@ -212,3 +212,24 @@ def test_old_evidence_without_maps_still_loads() -> None:
     path = Path(__file__).parent / "data" / "runs" / "h100_stage2" / "correctness.json"
     evidence = from_json(CorrectnessEvidence, json.loads(path.read_text(encoding="utf-8")), "old")
     assert evidence.runner == "" and all(output.error_map is None for case in evidence.cases for output in case.outputs)
+
+
+def test_a_wrong_stride_leaves_row_0_right() -> None:
+    assert causes(mapped(lambda x: torch.where(torch.arange(130).view(1, 1, -1, 1) > 0, x + 10 + noise(*SHAPE), x)))[0].startswith("right for S 0 only")
+
+
+def test_an_output_that_is_not_half_did_not_overflow_it() -> None:
+    found = mapped(at(ALL, ALL, 5, 5, value=math.inf))
+    assert "fp16" in causes(found)[0] and "fp16" not in causes(found, half=False)[0]
+
+
+def test_nothing_is_told_after_a_known_answer_and_no_guess_after_a_race() -> None:
+    everything = mapped(lambda x: x + noise(*SHAPE).flip(2))
+    assert causes(everything, differs=True) == ("a race, or memory read before it is written: equal calls give different values",)
+    broken = torch.arange(math.prod(SHAPE)).view(SHAPE).double()
+    assert len(causes(mapped(lambda x: broken, others={"another answer": broken}))) == 1
+
+
+def test_values_that_look_equal_get_more_digits() -> None:
+    assert "4.401 instead of 4.403" in _both(4.401, 4.403) and _both(4.4010001, 4.4010002) == "4.4010001 instead of 4.4010002"
+    assert _both(1.0, 1.0) == "1 instead of 1" and _both("nan", 4.4) == "nan instead of 4.4"

@@ -202,3 +202,13 @@ def test_the_printed_command_replays_the_case_of_a_task_elsewhere(tmp_path: Path
     assert [line.split()[:3] for line in lines if " FAIL " in line] == [["small", "seed", "4711"]]
     assert any(line.startswith("where: axis 0 960-999: 40 of 1000 elements") for line in lines)
     assert any(line.startswith("likely: axis 0 960-999 is the partial last tile") for line in lines)
+
+
+def test_the_case_whose_cause_is_known_is_told_first() -> None:
+    """Whatever else fails before it, in another kind of failure."""
+    checks = (
+        Check("non_finite", Status.FAIL, 3, 0, "", "single seed 0", "correctness.non_finite", notes=("where: everywhere", "likely: NaN: much")),
+        Check("max_abs_err", Status.FAIL, 1.0, 0.1, "", "small seed 0", "correctness.max_abs_err", notes=("where: row 1", "likely: the values are those of: y")),
+    )
+    lines = console.failures(SimpleNamespace(gates=(GateResult("correctness", Status.FAIL, "correctness.non_finite", "", checks),)))
+    assert "likely: the values are those of: y" in lines[4] and lines[5].startswith("  correctness: non_finite")

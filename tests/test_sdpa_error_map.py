@@ -28,7 +28,7 @@ EXPLAINED = {
     "tail_not_masked": (0, "everywhere", "the values are those of: keys past the end not masked, tile of 64"),
     "waits_for_the_wrong_group": (
         0, "everywhere",
-        "NaN: memory read before it was written (missing barrier or wait, a row never loaded), infinity - infinity, or 0/0 (a row with nothing unmasked)"),
+        "NaN: memory read before it was written (missing barrier or wait, a row never loaded, a read past a buffer: see the sanitizer gate), infinity - infinity, or 0/0 (a row with nothing unmasked)"),
     "no_barrier_before_reuse": (  # a warp that is ahead overwrites what the warps of the other 16 rows still read
         1, "parts of S 16-31 of every 32 of every B, H, D",
         "S 16-31 of every 32 is one warp's stripe or one fragment's: a missing __syncwarp or __syncthreads between its store "

@@ -16,6 +16,7 @@ from collections.abc import Iterator
 from gates.parse.errormap import AxisSpan, ErrorMap, Likeness
 
 MOST_CAUSES = 3
+KNOWN_ANSWER = "the values are those of: "  # begins a cause that is certain: nothing else is told
 _TILES = (128, 64, 32, 16, 8)
 _FRAGMENT = 16  # the edge of a tensor-core fragment, the unit in which warps share out a tile
 _DENSE = 0.5  # of a product of indices; a race or a rounding leaves it thinner
@@ -52,16 +53,19 @@ def map_line(found: ErrorMap) -> str:
 def elements_line(found: ErrorMap) -> str:
     """The first wrong elements: ``[0, 0, 64, 0] 0.118 instead of 0.0312; …``."""
     return "; ".join(
-        f"[{', '.join(map(str, one.index))}] {_number(one.got)} instead of {_number(one.expected)}" for one in found.first
+        f"[{', '.join(map(str, one.index))}] {_both(one.got, one.expected)}" for one in found.first
     )
 
 
-def causes(found: ErrorMap, unwritten: int = 0) -> tuple[str, ...]:
+def causes(found: ErrorMap, unwritten: int = 0, *, half: bool = True, differs: bool = False) -> tuple[str, ...]:
     """At most MOST_CAUSES likely causes of the pattern, the best supported first; never empty.
 
     ``unwritten``: how many elements of the output show the poison of every call, which no arithmetic gives.
+    ``half``: the output is fp16. ``differs``: equal calls gave other values, and not for the poison alone.
     """
-    return tuple(list(dict.fromkeys(_all(found, unwritten)))[:MOST_CAUSES]) or (_UNKNOWN,)
+    told = list(dict.fromkeys(_all(found, unwritten, half, differs)))[:MOST_CAUSES]
+    certain = next((place for place, text in enumerate(told) if text.startswith(KNOWN_ANSWER)), MOST_CAUSES)
+    return tuple(told[: certain + 1]) or (_UNKNOWN,)
 
 
 def _told_axes(found: ErrorMap) -> tuple[AxisSpan, ...]:
@@ -69,7 +73,9 @@ def _told_axes(found: ErrorMap) -> tuple[AxisSpan, ...]:
     return found.axes if found.joined is None else (found.joined, *found.axes[-2:])
 
 
-def _all(found: ErrorMap, unwritten: int) -> Iterator[str]:
+def _all(found: ErrorMap, unwritten: int, half: bool, differs: bool) -> Iterator[str]:
+    if differs:
+        yield "a race, or memory read before it is written: equal calls give different values"
     if unwritten:
         yield (
             f"never written: {unwritten} of {found.elements} elements still hold the poison of every call: a store left out, "
@@ -79,20 +85,20 @@ def _all(found: ErrorMap, unwritten: int) -> Iterator[str]:
     for one in known or found.likenesses:
         yield from _like(one, found)
     if found.nonfinite * 2 > found.bad and found.nonfinite > unwritten:  # the poison is NaN itself
-        yield from _not_finite(found)
+        yield from _not_finite(found, half)
     if found.bad <= _FEW < found.elements:
         yield "very few elements: one thread's store or index, or a race for these places"
     axes = _told_axes(found)
     for place, axis in [*enumerate(axes)][-2:] + [*enumerate(axes)][:-2]:  # rows and columns tell most
         yield from _of_axis(axis, last=place == len(axes) - 1, rows=place == len(axes) - 2, dense=found.filled >= _DENSE)
-    if not found.likenesses and not found.nonfinite:
+    if not found.likenesses and not found.nonfinite and not differs:
         yield from _spread(found)
 
 
 def _like(one: Likeness, found: ErrorMap) -> Iterator[str]:
     sure = f"(but for {one.residual:.1%})" if one.residual >= 5e-4 else ""
     if one.kind == "equals":
-        yield f"the values are those of: {one.text} {sure}".rstrip()
+        yield f"{KNOWN_ANSWER}{one.text} {sure}".rstrip()
     elif one.kind == "zero":
         yield "zeros where values belong: never accumulated, multiplied by a zero factor, or not stored"
     elif one.kind == "constant":
@@ -118,11 +124,13 @@ def _like(one: Likeness, found: ErrorMap) -> Iterator[str]:
         yield f"the right values in the layout {one.text}: strides of the store, or of the loads, in the wrong order"
 
 
-def _not_finite(found: ErrorMap) -> Iterator[str]:
-    if found.infinite == found.nonfinite:
+def _not_finite(found: ErrorMap, half: bool) -> Iterator[str]:
+    if found.infinite == found.nonfinite and not half:
+        yield "infinity: a variable or memory that is read before it is set, a division by zero, or overflow"
+    elif found.infinite == found.nonfinite:
         yield "infinity: overflow of fp16 (beyond 65504) in a stored intermediate, or a division by zero"
     else:
-        yield "NaN: memory read before it was written (missing barrier or wait, a row never loaded), infinity - infinity, or 0/0 (a row with nothing unmasked)"
+        yield "NaN: memory read before it was written (missing barrier or wait, a row never loaded, a read past a buffer: see the sanitizer gate), infinity - infinity, or 0/0 (a row with nothing unmasked)"
 
 
 def _of_axis(axis: AxisSpan, *, last: bool, rows: bool, dense: bool) -> Iterator[str]:
@@ -150,8 +158,8 @@ def _of_axis(axis: AxisSpan, *, last: bool, rows: bool, dense: bool) -> Iterator
     elif (last or rows or axis.size > _FRAGMENT) and low % _FRAGMENT == 0 and (high + 1) % _FRAGMENT == 0:
         what = "one fragment's or one warp's part of a tile" if high - low < _FRAGMENT else f"a whole tile or warp's part ({high - low + 1} wide)"
         yield f"{axis.name} {_range(low, high)} is {what}: its offset, its copy or the barrier before it"
-    elif not last and not rows and low == 1 and high == axis.size - 1:
-        yield f"right for {axis.name} 0 only: the offset of {axis.name} is left out or computed from the wrong sizes"
+    elif not last and low == 1 and high == axis.size - 1 and (not rows or axis.size > 2):
+        yield f"right for {axis.name} 0 only: the offset or stride of {axis.name} is left out or computed from the wrong sizes"
     elif axis.indices == 1 and not last:
         yield f"only {axis.name} {low}: a wrong index, offset or scale for that {axis.name}"
     elif dense and high == axis.size - 1 and axis.indices < _FRAGMENT:
@@ -213,5 +221,11 @@ def _factor(value: float | None, found: ErrorMap) -> str:
     return _number(value)
 
 
-def _number(value: float | str | None) -> str:
-    return f"{value:.4g}" if isinstance(value, (int, float)) else str(value)
+def _both(got: float | str | None, expected: float | str | None) -> str:
+    """Both values with as many digits as tell them apart."""
+    texts = [(_number(got, digits), _number(expected, digits)) for digits in (4, 7, 10, 17)]
+    return " instead of ".join(next((pair for pair in texts if pair[0] != pair[1]), texts[0]))
+
+
+def _number(value: float | str | None, digits: int = 4) -> str:
+    return f"{value:.{digits}g}" if isinstance(value, (int, float)) else str(value)

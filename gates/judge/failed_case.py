@@ -6,7 +6,7 @@ import dataclasses
 import shlex
 from collections.abc import Sequence
 
-from gates.judge.causes import causes, elements_line, map_line
+from gates.judge.causes import KNOWN_ANSWER, causes, elements_line, map_line
 from gates.parse.correctness import Case, CorrectnessEvidence
 from gates.problem import DEFAULT_INPUTS
 from gates.records import Check, Status
@@ -35,6 +35,12 @@ def replay_command(case: Case, evidence: CorrectnessEvidence) -> str:
     return f"{evidence.runner} --shape {shlex.quote(case.shape)} --seed {case.seed}{inputs} --device {device}"
 
 
+def clearest_first(checks: Sequence[Check]) -> list[Check]:
+    """The checks in their order, but before all the first whose notes name the cause for certain, if there is one."""
+    clear = next((check for check in checks if any(note.startswith(f"likely: {KNOWN_ANSWER}") for note in check.notes)), None)
+    return sorted(checks, key=lambda check: check is not clear)
+
+
 def _notes(case: Case) -> tuple[str, ...]:
     lines: list[str] = []
     for output in case.outputs:
@@ -45,7 +51,6 @@ def _notes(case: Case) -> tuple[str, ...]:
         lines.append(f"where: {name}{map_line(found)}; {found.limit}")
         lines.append(f"first: {elements_line(found)}")
         unwritten = case.unwritten.get(output.name, 0)
-        if case.differences > unwritten:  # else it is the poison that differs
-            lines.append("likely: a race, or memory read before it is written: equal calls give different values")
-        lines += [f"likely: {cause}" for cause in causes(found, unwritten)]
+        likely = causes(found, unwritten, half=output.dtype == "float16", differs=case.differences > unwritten)  # else the poison differs
+        lines += [f"likely: {cause}" for cause in likely]
     return tuple(lines)

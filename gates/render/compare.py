@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
+from gates.judge.failed_case import clearest_first
 from gates.records import Check, Status, shown
 from gates.render.markdown import details, escape, table
 
@@ -88,7 +89,7 @@ def _failing_cases(comparison: Comparison, most: int = 3) -> list[str]:
     """Each failing case with its story: where its output is wrong, likely causes, and the command that replays it."""
     cases: dict[str, list[Check]] = {}
     for result in comparison.gates:
-        for check in result.checks:
+        for check in clearest_first(result.checks):
             if check.status is Status.FAIL and (check.notes or check.reproduce):
                 cases.setdefault(check.where, []).append(check)
     if not cases:

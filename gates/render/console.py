@@ -8,6 +8,7 @@ import time
 from types import TracebackType
 
 from gates.evidence import RunInfo, Verdict
+from gates.judge.failed_case import clearest_first
 from gates.records import Check, GateResult, Status, seen
 
 MARKS = {
@@ -109,9 +110,9 @@ def failures(verdict: Verdict, most: int = 5) -> list[str]:
         if result.status is not Status.FAIL:
             continue
         kinds: dict[tuple[str, str], list[Check]] = {}
-        for check in result.checks:
-            if check.status is Status.FAIL:
-                kinds.setdefault((check.code, check.name), []).append(check)
+        failed = [check for check in result.checks if check.status is Status.FAIL]
+        for check in clearest_first(failed):
+            kinds.setdefault((check.code, check.name), []).append(check)
         if not kinds and result.sentence not in told:
             told.add(result.sentence)
             lines.append(f"  {result.gate}: {result.sentence} [{result.code}]")
@@ -125,7 +126,7 @@ def failures(verdict: Verdict, most: int = 5) -> list[str]:
             lines += [f"      {line}" for line in story(checks[0]) if line not in told]
             told.update(story(checks[0]))
         if len(kinds) > most:
-            lines.append(f"  {result.gate}: {len(kinds) - most} more kinds of failure, see verdict.json")
+            lines.append(f"  {result.gate}: also {', '.join(name for _, name in list(kinds)[most:])}; see verdict.json")
     return ["", "failed checks:", *lines] if lines else []
 
 

@@ -6,96 +6,108 @@
 
 namespace sdpa {
 
+// Every warp writes its whole part as it holds it, a block of 16 x 8 at a time, 16 bytes a lane; then takes kBlocks / kWarpsN
+// of the blocks of its rows from all parts, so lanes meet their own places again and no bank is asked twice.
 template <typename T>
 class Combine {
 public:
     // `bytes`: the CTA's shared memory, T::kSharedBytes of it.
     __device__ __forceinline__ explicit Combine(unsigned char* bytes)
-        : parts_(reinterpret_cast<float*>(bytes)), max_(reinterpret_cast<float*>(bytes + T::kStateStart)),
-          sum_(max_ + kRowParts), weight_(sum_ + kRowParts) {}
+        : parts_(reinterpret_cast<float4*>(bytes + T::kPartStart)), max_(reinterpret_cast<float*>(bytes + T::kStateStart)),
+          sum_(max_ + T::kTileM * T::kWarpsN) {}
 
     // All warps together, after their last tile; `out`: the CTA's rows of O, of which `valid_rows` exist.
     template <typename Work>
     __device__ __forceinline__ void run(const Work& work, __half* out, int valid_rows) {
         const int lane = threadIdx.x % 32, part = Work::part();
-        work.for_each_row([&](int row, float m, float l, auto) {
+        if constexpr (T::kPartStart == 0) __syncthreads();  // K and V, whose place the parts take, are read to the end
+        work.for_each_row([&](int row, float m, float l) {
             if (lane % 4 == 0) {
                 max_[row * T::kWarpsN + part] = m;
                 sum_[row * T::kWarpsN + part] = l;
             }
         });
-        __syncthreads();  // m and l of all parts are there, and K and V, whose place O takes, are read to the end
-        work.for_each_row([&](int row, float, float, auto columns) {
-            float* const place = parts_ + (part * T::kTileM + row) * T::kOutputLd + lane % 4 * 2;
-#pragma unroll
-            for (int block = 0; block < T::kDim / 8; ++block) *reinterpret_cast<float2*>(place + 8 * block) = columns(block);
+        work.for_each_block([&](int strip, int block, const float(&o)[4]) {
+            *place<Work>(part, strip, block) = make_float4(o[0], o[1], o[2], o[3]);
         });
-        weigh();
-        __syncthreads();  // O and the weights of all parts are there
-        write(out, valid_rows);
+        __syncthreads();  // all parts are there
+        constexpr int kOwn = T::kDim / 8 / T::kWarpsN;  // blocks
+#pragma unroll
+        for (int strip = 0; strip < T::kStrips; ++strip) {
+            const int row = Work::warp_row() + 16 * strip + lane / 4;
+            float upper[T::kWarpsN], lower[T::kWarpsN];  // weights of row g and g + 8
+            weigh(row, upper);
+            weigh(row + 8, lower);
+#pragma unroll
+            for (int i = 0; i < kOwn; ++i) {
+                const int block = part * kOwn + i;
+                float sums[4] = {};
+#pragma unroll
+                for (int other = 0; other < T::kWarpsN; ++other) {
+                    const float4 o = *place<Work>(other, strip, block);
+                    sums[0] = fmaf(upper[other], o.x, sums[0]);
+                    sums[1] = fmaf(upper[other], o.y, sums[1]);
+                    sums[2] = fmaf(lower[other], o.z, sums[2]);
+                    sums[3] = fmaf(lower[other], o.w, sums[3]);
+                }
+                write_pair<T>(out, row, block, valid_rows, sums[0], sums[1]);
+                write_pair<T>(out, row + 8, block, valid_rows, sums[2], sums[3]);
+            }
+        }
     }
 
 private:
-    static constexpr int kRowParts = T::kTileM * T::kWarpsN;
+    template <typename Work>
+    __device__ __forceinline__ float4* place(int part, int strip, int block) const {
+        const int strips = T::kStrips * T::kWarpsM, of_tile = Work::warp_row() / 16 + strip;
+        return parts_ + ((part * strips + of_tile) * (T::kDim / 8) + block) * 32 + threadIdx.x % 32;
+    }
 
-    // A thread a row and part; the kWarpsN lanes of a row are neighbours.
-    __device__ __forceinline__ void weigh() {
+    __device__ __forceinline__ void weigh(int row, float (&weights)[T::kWarpsN]) const {
+        float sums[T::kWarpsN];
+        read(max_ + row * T::kWarpsN, weights);
+        read(sum_ + row * T::kWarpsN, sums);
+        float most = weights[0], sum = 0.0f;
 #pragma unroll
-        for (int first = 0; first < kRowParts; first += T::kThreads) {
-            const int index = first + threadIdx.x;
-            if (kRowParts < T::kThreads && index >= kRowParts) break;  // whole warps: kRowParts is a multiple of 32
-            float most = max_[index];
+        for (int part = 1; part < T::kWarpsN; ++part) most = fmaxf(most, weights[part]);
+        // Some part has seen a key of the row, so `most` is finite; a part that has not weighs 0.
 #pragma unroll
-            for (int step = 1; step < T::kWarpsN; step *= 2) most = fmaxf(most, __shfl_xor_sync(kWarp, most, step));
-            // Some part has seen a key of the row, so `most` is finite; a part that has not weighs 0.
-            const float weight = exp2f(max_[index] - most);
-            float sum = weight * sum_[index];
+        for (int part = 0; part < T::kWarpsN; ++part) {
+            weights[part] = exp2f(weights[part] - most);
+            sum = fmaf(weights[part], sums[part], sum);
+        }
+        const float factor = __fdividef(1.0f, sum);
 #pragma unroll
-            for (int step = 1; step < T::kWarpsN; step *= 2) sum += __shfl_xor_sync(kWarp, sum, step);
-            weight_[index] = __fdividef(weight, sum);
+        for (int part = 0; part < T::kWarpsN; ++part) weights[part] *= factor;
+    }
+
+    static __device__ __forceinline__ void read(const float* from, float (&values)[T::kWarpsN]) {
+#pragma unroll
+        for (int i = 0; i < T::kWarpsN; i += 2) {
+            const float2 two = *reinterpret_cast<const float2*>(from + i);
+            values[i] = two.x;
+            values[i + 1] = two.y;
         }
     }
 
-    // Four columns of a row at a time, so that the lanes of a row read all banks.
-    __device__ __forceinline__ void write(__half* out, int valid_rows) const {
-        constexpr int kRowQuads = T::kDim / 4;
-#pragma unroll
-        for (int first = 0; first < T::kTileM * kRowQuads; first += T::kThreads) {
-            const int quad = first + threadIdx.x, row = quad / kRowQuads, column = quad % kRowQuads * 4;
-            float sums[4] = {};
-#pragma unroll
-            for (int part = 0; part < T::kWarpsN; ++part) {
-                const float weight = weight_[row * T::kWarpsN + part];
-                const float4 four = *reinterpret_cast<const float4*>(parts_ + (part * T::kTileM + row) * T::kOutputLd + column);
-                sums[0] = fmaf(weight, four.x, sums[0]);
-                sums[1] = fmaf(weight, four.y, sums[1]);
-                sums[2] = fmaf(weight, four.z, sums[2]);
-                sums[3] = fmaf(weight, four.w, sums[3]);
-            }
-            if (row < valid_rows) {
-                *reinterpret_cast<uint2*>(out + row * T::kDim + column) =
-                    make_uint2(pack_halves(sums[0], sums[1]), pack_halves(sums[2], sums[3]));
-            }
-        }
-    }
-
-    float* parts_;   // [part][row of the CTA's tile][kOutputLd]
-    float* max_;     // [row][part], and so are
+    float4* parts_;  // [part][strip of the CTA's tile][block][lane]
+    float* max_;     // [row of the tile][part], and so is
     float* sum_;
-    float* weight_;
 };
 
 // The rows of warps that share them with none.
 template <typename T, typename Work>
 __device__ __forceinline__ void write_rows(const Work& work, __half* out, int valid_rows) {
-    work.for_each_row([&](int row, float, float l, auto columns) {
-        const float factor = __fdividef(1.0f, l);
-        unsigned* const place = reinterpret_cast<unsigned*>(out + row * T::kDim + threadIdx.x % 4 * 2);
-#pragma unroll
-        for (int block = 0; block < T::kDim / 8; ++block) {
-            const float2 two = columns(block);
-            if (row < valid_rows) place[4 * block] = pack_halves(two.x * factor, two.y * factor);
-        }
+    float factors[T::kStrips][2];
+    int next = 0;
+    work.for_each_row([&](int, float, float l) {
+        factors[next / 2][next % 2] = __fdividef(1.0f, l);
+        ++next;
+    });
+    work.for_each_block([&](int strip, int block, const float(&o)[4]) {
+        const int row = Work::warp_row() + 16 * strip + threadIdx.x % 32 / 4;
+        write_pair<T>(out, row, block, valid_rows, o[0] * factors[strip][0], o[1] * factors[strip][0]);
+        write_pair<T>(out, row + 8, block, valid_rows, o[2] * factors[strip][1], o[3] * factors[strip][1]);
     });
 }
 

@@ -15,6 +15,8 @@ namespace sdpa {
 static_assert(USE_SWIZZLE == 0 || USE_SWIZZLE == 1, "USE_SWIZZLE is 0 or 1");
 static_assert(STRIPS == 1 || STRIPS == 2, "STRIPS is 1 or 2: O of more strips does not fit into a thread's registers");
 
+constexpr int kSmallSharedBytes = 99 * 1024;  // that sm_86 and sm_89 give a CTA
+
 // A CTA's warps form a grid: kWarpsM of them take different query rows, kStrips strips of 16 each, and kWarpsN different
 // keys, kWarpKeys of each tile. A warp keeps its scores, m, l and O in registers; where kWarpsN > 1 they are put together
 // at the end. Two strips a warp halve what it reads of K and V for each product.
@@ -38,17 +40,18 @@ struct Tiling {
 
     static_assert(kDim == 64 || kDim == 128, "D is 64 or 128");
     static_assert(kPartKeys % 16 == 0, "ldmatrix x4 and the second product take 16 keys at a time");
-    static_assert((kWarpsN & (kWarpsN - 1)) == 0, "the lanes that put kWarpsN parts together form a power of two");
+    static_assert(kWarpsN == 1 || (kWarpsN % 2 == 0 && kDim / 8 % kWarpsN == 0), "each warp puts the same number of blocks of O together");
     static_assert(kThreads <= 512, "more threads would have less than 128 registers each");
 
-    // Halves: Q, then all stages of K, then of V. O of all parts takes their place at the end; m, l and weights follow.
+    // Halves: Q, then all stages of K, then of V. The parts of O take their place at the end or, where a tile's K and V fill
+    // the room anyway, one of their own, which spares a barrier. m and l follow.
     static constexpr int kQueryHalves = kTileM * kDim, kTileHalves = kTileN * kDim;
-    static constexpr int kOutputLd = kDim + 8;  // floats; 8 mod 32 words, so 4 rows of 4 lanes of 8 bytes fill the banks
     static constexpr int kCopyBytes = 2 * (kQueryHalves + 2 * kStages * kTileHalves);
-    static constexpr int kPartBytes = kWarpsN > 1 ? 4 * kWarpsN * kTileM * kOutputLd : 0;
-    static constexpr int kStateBytes = kWarpsN > 1 ? 3 * 4 * kWarpsN * kTileM : 0;
-    static constexpr int kStateStart = kCopyBytes > kPartBytes ? kCopyBytes : kPartBytes;
-    static constexpr int kSharedBytes = kStateStart + kStateBytes;
+    static constexpr int kPartBytes = kWarpsN > 1 ? 4 * kWarpsN * kTileM * kDim : 0;
+    static constexpr int kPartStart = kCopyBytes > kSmallSharedBytes ? kCopyBytes : 0;
+    static constexpr int kPartEnd = kPartStart + kPartBytes;
+    static constexpr int kStateStart = kCopyBytes > kPartEnd ? kCopyBytes : kPartEnd;
+    static constexpr int kSharedBytes = kStateStart + (kWarpsN > 1 ? 2 * 4 * kWarpsN * kTileM : 0);
 };
 
 constexpr int kMostPipelineBytes = 227 * 1024;  // of shared memory that sm_90 gives a CTA

@@ -20,6 +20,13 @@ __device__ __forceinline__ void product(float (&c)[4], const unsigned (&a)[4], u
     }
 }
 
+// Two neighbouring columns of block `block` of a row of O, of which `valid_rows` exist.
+template <typename T>
+__device__ __forceinline__ void write_pair(__half* out, int row, int block, int valid_rows, float low, float high) {
+    if (row >= valid_rows) return;
+    *reinterpret_cast<unsigned*>(out + row * T::kDim + 8 * block + threadIdx.x % 4 * 2) = pack_halves(low, high);
+}
+
 template <typename T, bool kCausal>
 class WarpWork {
 public:
@@ -164,28 +171,38 @@ public:
         }
     }
 
-    // visit(row of the CTA's tile, m, l, columns): columns(block) gives O's columns 8 block + 2t and + 2t + 1.
+    // visit(row of the CTA's tile, m, l), for the rows g and g + 8 of each strip.
     template <typename Visit>
     __device__ __forceinline__ void for_each_row(Visit visit) const {
 #pragma unroll
         for (int strip = 0; strip < T::kStrips; ++strip) {
 #pragma unroll
             for (int half = 0; half < 2; ++half) {
-                visit(warp_row() + 16 * strip + 8 * half + lane() / 4, max_[strip][half], sum_[strip][half],
-                      [&](int block) { return make_float2(o_[strip][block][2 * half], o_[strip][block][2 * half + 1]); });
+                visit(warp_row() + 16 * strip + 8 * half + lane() / 4, max_[strip][half], sum_[strip][half]);
             }
+        }
+    }
+
+    // visit(strip, block, o): O's columns 8 block + 2t and + 2t + 1 of row g, and of row g + 8.
+    template <typename Visit>
+    __device__ __forceinline__ void for_each_block(Visit visit) const {
+#pragma unroll
+        for (int strip = 0; strip < T::kStrips; ++strip) {
+#pragma unroll
+            for (int block = 0; block < T::kDim / 8; ++block) visit(strip, block, o_[strip][block]);
         }
     }
 
     static __device__ __forceinline__ int part() { return T::kWarpsN == 1 ? 0 : threadIdx.x / 32 / T::kWarpsM; }
 
+    static __device__ __forceinline__ int warp_row() {
+        return T::kWarpsM == 1 ? 0 : threadIdx.x / 32 % T::kWarpsM * (16 * T::kStrips);
+    }
+
     __device__ inline void print_scores() const;
 
 private:
     static __device__ __forceinline__ int lane() { return threadIdx.x % 32; }
-    static __device__ __forceinline__ int warp_row() {
-        return T::kWarpsM == 1 ? 0 : threadIdx.x / 32 % T::kWarpsM * (16 * T::kStrips);
-    }
     static __device__ __forceinline__ int warp_key() { return part() * T::kWarpKeys; }
 
     // What exponents are taken from: m, or 0 for a row that has seen no key yet, whose every exp2(-inf - 0) is then 0.

@@ -39,6 +39,7 @@ from gates.run.toolchain import Toolchain
 from gates.task import CUDA, EXTENSION, TRITON, WITHOUT_DEVICE, Task
 
 NO_DEVICE = "no CUDA device"
+_NO_LIMIT = "task.yaml has no limit for the {gate} gate: give it some, or say why it is not applicable"
 LAUNCH_LIMIT_S = 20.0  # of one launch on the emulator, of the smallest shape and without torch: a kernel that takes longer hangs
 
 
@@ -139,13 +140,13 @@ class Session:
         """
         if task.kind == TRITON:
             return triton_build.launches(self.builds[task.name]), ""
-        seen = self._seen_launches(task)
-        return (seen, "") if seen or task.kind != EXTENSION else sources.declared_launches(task)
+        seen, note = self._seen_launches(task)
+        return (seen, note) if seen or task.kind != EXTENSION else sources.declared_launches(task)
 
-    def _seen_launches(self, task: Task) -> list[dict[str, Any]] | None:
+    def _seen_launches(self, task: Task) -> tuple[list[dict[str, Any]] | None, str]:
         kind = "emulator" if task.kind == CUDA and self.builds[task.name].path("emulator") else "device"
         if self.builds[task.name].path(kind) is None:
-            return None
+            return None, ""
         limit_s = min(LAUNCH_LIMIT_S, task.time_limit_s) if kind == "emulator" else task.time_limit_s
         self.progress.step(f"{task.name}: one launch on the {kind}, for its launch configuration", limit_s)
         smallest = self.cases(task)[0]["path"]
@@ -159,7 +160,7 @@ class Session:
             self.progress.done(f"{task.name}: that launch came to no end and was {tried.cause}")
         wanted, key = ("traced", "launches") if kind == "device" else ("case", "emulator_launches")
         found = [line[key] for line in tried.own() if line.get("type") == wanted]
-        return found[0] if found else None
+        return (found[0], "") if found else (None, f"one launch on the {kind}, which would show it, ended: {tried.cause}")
 
     def cases(self, task: Task) -> list[dict[str, Any]]:
         """Files with the task's launches of the smallest shape and of the odd ones; tasks called with the same arguments share them."""
@@ -258,10 +259,18 @@ def _sanitizer(session: Session) -> GateResult | None:
     return None
 
 
+def _without_device(session: Session, gate: str) -> GateResult:
+    """The verdict of a gate that needs a device; it says at once where one would not help."""
+    judged = session.task.gates[gate] or gate in session.task.not_applicable
+    return not_run(gate, "no_device", NO_DEVICE if judged else f"{NO_DEVICE}, and {_NO_LIMIT.format(gate=gate)}")
+
+
 def _performance(session: Session) -> GateResult | None:
     """Candidate and baseline, interleaved, on the device."""
     if session.device is None:
-        return not_run("performance", "no_device", NO_DEVICE)
+        return _without_device(session, "performance")
+    if not session.task.gates["performance"]:
+        return not_run("performance", "nothing_checked", _NO_LIMIT.format(gate="performance"))
     if (missing := session.missing("performance", "device") or session.after_correctness("performance")) is not None:
         return missing
     task, limits = session.task, session.task.gates["performance"]
@@ -290,7 +299,7 @@ def _portable(value: Any, root: Path) -> Any:
 def _ncu(session: Session) -> GateResult | None:
     """Hardware counters of candidate and baseline, on the device."""
     if session.device is None:
-        return not_run("ncu", "no_device", NO_DEVICE)
+        return _without_device(session, "ncu")
     if (missing := session.missing("ncu", "device") or session.after_correctness("ncu")) is not None:
         return missing
     task, work = session.task, session.scratch / "ncu"

@@ -264,6 +264,7 @@ def test_a_kernel_that_crashes_or_hangs_ends_in_a_verdict(workshop: Workshop, co
     done = workshop.run("saxpy_fast", "--profile", "cpu", "--shapes", "small", "--seeds", "0,1", "--inputs", "default")
     assert done.returncode == 1, done.stdout + done.stderr
     assert expected in done.stdout
+    assert "not observed (one launch on the emulator, which would show it, ended: killed" in done.stdout
     if expected == "correctness.timeout":  # after the launch that hung, one case is enough
         assert "that launch came to no end" in done.stderr
         cases = json.loads((workshop.runs()[0] / "correctness.json").read_text())["cases"]

@@ -165,7 +165,8 @@ def _smem(kernel: PtxasKernel, evidence: PtxasEvidence, limit: int | None) -> It
             yield Check("dynamic_smem", Status.PASS, max((size or 0 for size in dynamic), default=0), None, "bytes", place, hint=evidence.launches_note)
     else:
         missing = evidence.launches_note or "no launch of this kernel was recorded"
-        yield Check("smem", Status.INCONCLUSIVE, None, limit, "bytes", place, "ptxas.smem_unknown",
+        seen = f"not observed ({evidence.launches_note})" if evidence.launches_note else None
+        yield Check("smem", Status.INCONCLUSIVE, seen, limit, "" if seen else "bytes", place, "ptxas.smem_unknown",
                     f"{static} bytes static; the dynamic part is unknown: {missing}")
     declared = [launch.declared_smem_bytes for launch in kernel.launches if launch.declared_smem_bytes is not None]
     threads = max((launch.threads_per_cta or 0 for launch in kernel.launches), default=0)

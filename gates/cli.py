@@ -245,7 +245,7 @@ def judge(run_directory: str, settings: tuple[str, ...], results: Path) -> None:
 
 @cli.command()
 @click.argument("run_directory")
-@click.option("-o", "--out", type=click.Path(path_type=Path, dir_okay=False), help="The picture, .png or .svg.  [default: TASK-timing.png]")
+@click.option("-o", "--out", type=click.Path(path_type=Path, dir_okay=False), help="The picture, .png or .svg.  [default: results/TASK-timing.png]")
 @RESULTS
 def plot(run_directory: str, out: Path | None, results: Path) -> None:
     """Draw a run's timing: its samples with clock and power, its pair ratios and the bar.
@@ -327,9 +327,9 @@ def elite_command(task: str, k: int, as_json: bool, results: Path) -> None:
 @cli.command()
 @click.argument("run_directories", nargs=-1)
 @click.option("--all", "everything", is_flag=True, help="The newest run of every task and device, instead of named runs.")
-@click.option("-o", "--out", type=click.Path(path_type=Path, dir_okay=False), default=Path("report.html"), show_default=True, help="The HTML file.")
+@click.option("-o", "--out", type=click.Path(path_type=Path, dir_okay=False), help="The HTML file.  [default: results/report.html]")
 @RESULTS
-def report(run_directories: tuple[str, ...], everything: bool, out: Path, results: Path) -> None:
+def report(run_directories: tuple[str, ...], everything: bool, out: Path | None, results: Path) -> None:
     """Write runs as one HTML page for a browser: decision, gates, timing, errors, resources, counters, history.
 
     The page holds everything itself and asks no network. Runs are verified; the page says where one is not sound.
@@ -460,7 +460,8 @@ def guard(command: Callable[[], Any]) -> int:
     except click.ClickException as error:
         where = getattr(error, "ctx", None)
         path = where.command_path if where else "gates"
-        return _fail(error.format_message().rstrip("."), f"{path} --help", EXIT_USAGE)
+        example = _example(where) if isinstance(error, click.MissingParameter) else ""
+        return _fail(error.format_message().rstrip("."), f"{example}{path} --help", EXIT_USAGE)
     except OSError as error:
         place = f" ({error.filename})" if error.filename else ""
         return _fail(f"{error.strerror or error}{place}", "free space or permissions may be missing; nothing was published", EXIT_USAGE)
@@ -471,6 +472,12 @@ def guard(command: Callable[[], Any]) -> int:
             f"internal error: {type(error).__name__}: {error}",
             "this is a bug in gates: set GATES_TRACEBACK=1 for the traceback and report it", EXIT_INTERNAL,
         )
+
+
+def _example(context: click.Context | None) -> str:
+    """The example at the end of a command's help, for a command that was given too little."""
+    _, found, example = (context.command.help or "").partition("Example: ") if context else ("", "", "")
+    return f"e.g. {example.strip()}; see " if found else ""
 
 
 def _fail(what: str, hint: str | None, code: int) -> int:

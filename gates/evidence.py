@@ -21,6 +21,7 @@ from gates.errors import GatesError
 from gates.held import HeldFolder
 from gates.judge.decision import Decision
 from gates.records import GateResult
+from gates.task import nearest
 
 SCHEMA_VERSION = 1
 ACCEPTANCE = "acceptance.json"  # a reviewer's word, written after the run and not in its manifest
@@ -206,7 +207,7 @@ def resolve_run(name: str, results: Path) -> Path:
         candidates = [roots, *sorted(roots.parent.glob(f"{glob.escape(roots.name)}_*"))] if rest and roots.parent.is_dir() else []
         runs = [run for folder in candidates for run in list_runs(folder)]
         if not runs:
-            raise GatesError(f"no run found for {name!r} under {results}")
+            raise GatesError(f"no run found for {name!r} under {results}", hint=_runs_hint(kind, rest, results))
         return max(runs, key=lambda run: run.name)
     path = Path(name)
     if path.is_dir() and not (path / "run.json").exists():
@@ -220,11 +221,26 @@ def resolve_run(name: str, results: Path) -> Path:
     return path
 
 
+def _runs_hint(kind: str, wanted: str, results: Path) -> str:
+    """What there is instead of a task's runs that were not found."""
+    root = results / "recorded" if kind == "recorded" else results
+    if not root.is_dir():
+        return f"there is no folder {root} here: --results names the one that holds runs, or `gates run TASK` makes one"
+    folders = sorted(root.glob("*/*" if kind == "recorded" else "*"))
+    return nearest(wanted, [f"{kind}:{folder.relative_to(root)}" for folder in folders if list_runs(folder)])
+
+
 def require_outside_a_run(out: Path) -> None:
     """Raise GatesError for an output file that would lie in a run directory, whose files are its evidence."""
     for folder in out.absolute().parents:
         if (folder / "manifest.json").is_file() and (folder / "run.json").is_file():
             raise GatesError(f"{out} lies in the run directory {folder}, whose files are evidence", hint="name a file elsewhere")
+
+
+def own_file(name: str) -> Path:
+    """A file in ``results``, which is made: git ignores it, so that a report does not make the tree dirty."""
+    jsonio.make_folder(Path("results"))
+    return Path("results") / name
 
 
 def write_outside_runs(out: Path, text: str, *, hint: str) -> None:

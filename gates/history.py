@@ -54,6 +54,7 @@ class Entry:
     digest: str = ""
     baseline: str | None = None
     baseline_digest: str | None = None
+    overridden: tuple[str, ...] = ()  # names of what was set from outside: toggles, shapes, seeds, inputs
     broken: str = ""
 
     @property
@@ -135,6 +136,8 @@ def _describe(found: dict[str, Any], run: Path) -> None:
     _require_version(info, "run.json")
     task, device = _object(info, "task"), info.get("device")
     found.update(task=_text(task, "name"), title=_text(task, "title"), digest=_text(task, "digest"))
+    if isinstance(task.get("overrides"), dict):
+        found["overridden"] = tuple(sorted(task["overrides"]))
     if info.get("baseline") is not None:
         baseline = _object(info, "baseline")
         found.update(baseline=_text(baseline, "name"), baseline_digest=_text(baseline, "digest"))

@@ -5,14 +5,14 @@ from __future__ import annotations
 from pathlib import Path
 
 from gates.errors import GatesError
-from gates.evidence import RunInfo, read_record, require_outside_a_run
+from gates.evidence import RunInfo, own_file, read_record, require_outside_a_run
 from gates.judging import rejudge
 from gates.parse.performance import PerformanceEvidence
 from gates.render.plot import draw
 
 
 def picture_of(run: Path, out: Path | None = None) -> Path:
-    """Draw the timing of ``run`` to ``out`` (``<task>-timing.png`` here if None) and return the path.
+    """Draw the timing of ``run`` to ``out`` (``results/<task>-timing.png`` if None) and return the path.
 
     Raises GatesError for a run that timed nothing, for a file inside a run directory, and as ``gates.render.plot.draw`` does.
     """
@@ -21,7 +21,7 @@ def picture_of(run: Path, out: Path | None = None) -> Path:
     if result is None:
         raise GatesError(f"{run} has no performance.json: its performance gate measured nothing", hint="a run on a CUDA device has one")
     evidence: PerformanceEvidence = read_record(PerformanceEvidence, run, "performance.json")
-    path = out or Path(f"{info.task.name}-timing.png")
+    path = out or own_file(f"{info.task.name}-timing.png")
     require_outside_a_run(path)
     draw(evidence, info.task.limits["performance"], result, path)
     return path

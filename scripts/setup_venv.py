@@ -106,4 +106,8 @@ def fail(what: str, hint: str) -> int:
 
 
 if __name__ == "__main__":
-    sys.exit(main())
+    try:
+        sys.exit(main())
+    except KeyboardInterrupt:
+        print("error: interrupted; run the command again", file=sys.stderr)
+        sys.exit(130)

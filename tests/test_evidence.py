@@ -131,3 +131,15 @@ def test_a_run_is_never_written_into_another(tmp_path: Path) -> None:
         with pytest.raises(GatesError, match="whose files are evidence"):
             RunDirectory(folder, "task")
     assert {path.name for path in run.iterdir()} == {"run.json", "manifest.json"}
+
+
+def test_a_run_that_is_not_there_is_told_with_those_that_are(tmp_path: Path) -> None:
+    run = tmp_path / "results" / "recorded" / "h100" / "stage3_cp_async" / "run"
+    run.mkdir(parents=True)
+    (run / "run.json").touch()
+    with pytest.raises(GatesError) as caught:
+        resolve_run("recorded:h100/stage7", tmp_path / "results")
+    assert caught.value.hint == "did you mean recorded:h100/stage3_cp_async?"
+    with pytest.raises(GatesError) as caught:
+        resolve_run("latest:stage7", tmp_path / "elsewhere")
+    assert "--results names the one that holds runs" in caught.value.hint

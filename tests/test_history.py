@@ -204,7 +204,7 @@ def test_names_of_other_people_steer_no_terminal(tmp_path: Path) -> None:
 def test_the_command_prints_a_table_json_and_csv(tmp_path: Path) -> None:
     runner = CliRunner()
     table = runner.invoke(cli, ["history", "stage2", "--results", str(RECORDED)], catch_exceptions=False).output
-    assert table.splitlines()[0].split() == ["task", "device", "started", "(UTC)", "p50", "us", "p90", "us", "speed-up", "decision"]
+    assert table.splitlines()[0].split() == ["task", "device", "started", "(UTC)", "p50", "us", "p90", "us", "speed-up", "decision", "run"]
     speed, row = compared(STAGES[2]).speed, time_row(STAGES[2])
     assert speed is not None and f"{speed.speedup_pct:+.1f} %" in table and f"{row.candidate:.2f}" in table and "hold" in table and "stage1" not in table
     data = json.loads(runner.invoke(cli, ["history", "--json", "--results", str(RECORDED)], catch_exceptions=False).output)
@@ -221,3 +221,14 @@ def test_a_thousand_runs_in_time(tmp_path: Path) -> None:
     many_runs(tmp_path, 1000)
     assert cpu_seconds("history", "--results", tmp_path) < 5  # 0.9 s measured
     assert cpu_seconds("report", "--all", "--results", tmp_path, "-o", tmp_path / "all.html") < 12  # 4.2 s measured
+
+
+def test_a_row_names_its_run_and_what_was_set_from_outside(tmp_path: Path) -> None:
+    run = tmp_path / "results" / "stage2_wmma_pv" / "20260101T000000Z-0123abcd-dirty-cpu"
+    shutil.copytree(RUN, run)
+    info = json.loads((run / "run.json").read_text())
+    info["task"]["overrides"] = {"shapes": "small", "seeds": "0"}
+    (run / "run.json").write_text(json.dumps(info))
+    (entry,) = history(tmp_path / "results")
+    assert entry.overridden == ("seeds", "shapes")
+    assert history_table([entry]).splitlines()[-1].rstrip().endswith(f"{run} (with seeds, shapes set)")

@@ -130,7 +130,7 @@ def test_without_matplotlib_the_error_names_the_remedy(tmp_path, monkeypatch) ->
 def test_the_command(tmp_path) -> None:
     command = [sys.executable, "-m", "gates", "plot"]
     done = subprocess.run([*command, str(RUN)], cwd=tmp_path, capture_output=True, text=True, timeout=60)
-    assert (done.returncode, done.stdout.strip()) == (0, "written: stage2_wmma_pv-timing.png"), done.stderr
-    assert (tmp_path / "stage2_wmma_pv-timing.png").is_file()
+    assert (done.returncode, done.stdout.strip()) == (0, "written: results/stage2_wmma_pv-timing.png"), done.stderr
+    assert (tmp_path / "results" / "stage2_wmma_pv-timing.png").is_file()
     refused = subprocess.run([*command, str(tmp_path)], cwd=tmp_path, capture_output=True, text=True, timeout=60)
     assert refused.returncode == 2 and "no run directory" in refused.stderr

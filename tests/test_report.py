@@ -298,8 +298,8 @@ def test_a_run_that_only_the_report_can_not_read_is_listed(tmp_path: Path) -> No
 def test_the_command(tmp_path: Path) -> None:
     command = [sys.executable, "-m", "gates", "report"]
     done = subprocess.run([*command, str(RUN), "--results", str(tmp_path)], cwd=tmp_path, capture_output=True, text=True, timeout=120)
-    assert (done.returncode, done.stdout, done.stderr) == (0, "written: report.html\n", "")
-    assert "merge: stage2_wmma_pv</title>" in (tmp_path / "report.html").read_text(encoding="utf-8")
+    assert (done.returncode, done.stdout, done.stderr) == (0, "written: results/report.html\n", "")
+    assert "merge: stage2_wmma_pv</title>" in (tmp_path / "results" / "report.html").read_text(encoding="utf-8")
     for arguments in ([], ["--all", str(RUN)]):
         refused = subprocess.run([*command, *arguments], cwd=tmp_path, capture_output=True, text=True, timeout=120)
         assert refused.returncode == 2 and "name runs, or say --all" in refused.stderr

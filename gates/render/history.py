@@ -36,10 +36,16 @@ def history_table(entries: Sequence[Entry]) -> str:
             unit = " %" if column == "speedup_pct" else ""
             shown[title] = [f"{value:{form}}{unit}" if value == value else "-" for value in table[column]]
         shown["decision"] = table["decision"]
+        shown["run"] = [plain(_run_name(entry)) for entry in sound]
         parts.append(shown.to_string(index=False, justify="left"))
     if broken:
         parts.append("\n".join(["can't be read:", *(f"  {plain(entry.path)}: {plain(entry.broken)}" for entry in broken)]))
     return "\n\n".join(parts)
+
+
+def _run_name(entry: Entry) -> str:
+    """The run as commands take it, whose name tells a dirty tree, and a mark where not all is as task.yaml says."""
+    return entry.path + (f" (with {', '.join(entry.overridden)} set)" if entry.overridden else "")
 
 
 def history_csv(entries: Sequence[Entry]) -> str:

@@ -8,7 +8,7 @@ from pathlib import Path
 
 from gates import __version__
 from gates.errors import GatesError
-from gates.evidence import require_outside_a_run, resolve_run, utc_now, write_outside_runs
+from gates.evidence import own_file, require_outside_a_run, resolve_run, utc_now, write_outside_runs
 from gates.history import Entry, entry_of, history, history_or_none, in_order, newest
 from gates.report.ladders import ladders
 from gates.report.view import Page, RunView, view
@@ -16,14 +16,15 @@ from gates.report.view import Page, RunView, view
 MOST_RUNS = 8  # shown in full with --all; a page of more is slow to make and nobody's reading
 
 
-def write_report(results: Path, names: Sequence[str], out: Path) -> Path:
-    """Write the report of the named runs to ``out``, or with no names of the newest run of each task and device.
+def write_report(results: Path, names: Sequence[str], out: Path | None) -> Path:
+    """Write the report of the named runs to ``out`` (``results/report.html`` if None), or with no names of the newest run of each task and device.
 
     The ladder and the history cover every run under ``results``. Raises GatesError for what is no run, for a
     run that can't be read, where there are no runs, and where ``out`` can't be written.
     """
     from gates.render.report import html
 
+    out = out or own_file("report.html")
     require_outside_a_run(out)
     _require_writable(out)
     text = html(page_of(results, names))

@@ -36,7 +36,7 @@ __device__ inline void print_scores(const float* scores) {
 constexpr int kPrior = STAGES > 1 ? STAGES - 2 : 0;  // groups that may still be on their way when a tile is used
 // Registers of a thread, at most: O and, with WMMA, the scores of 16 rows stay in them.
 template <int kDim>
-constexpr int kRegisters = kUseWmmaQk && kDim == 128 ? 168 : 128;
+constexpr int kRegisters = kUseWmmaQk && (kDim == 128 || TILE_N > 64) ? 168 : 128;
 
 // grid: B * H * query_tiles CTAs, those of one head side by side, so that they read the same K and V at about the same
 // time. block: kThreads. dynamic shared memory: sizeof(Tiles<kDim>).

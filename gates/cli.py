@@ -85,6 +85,24 @@ def new_command(name: str, kind: str | None, source: str | None, directory: Path
     _out(f"next: gates run {made[0] if made[0].is_absolute() else f'./{made[0]}'}")
 
 
+@cli.command("lint-task")
+@click.argument("folder", type=click.Path(path_type=Path))
+def lint_task(folder: Path) -> None:
+    """Check the task in FOLDER without building it or running its kernel, and name everything that is wrong at once.
+
+    The exit code is 0 where nothing is, 1 with findings, 2 where there is no task to read.
+
+    Example: gates lint-task ./my_norm
+    """
+    from gates.lint import lint
+
+    found = lint(folder)
+    for text in found:
+        _out(text)
+    _out(f"{len(found)} finding{'s' * (len(found) != 1)}" if found else "nothing found")
+    sys.exit(1 if found else 0)
+
+
 @cli.command()
 @click.argument("task")
 @TOGGLE

@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import sys
 from collections.abc import Callable, Iterator, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any
 
@@ -20,14 +20,14 @@ from gates.facts.chips import chip_of, occupancy
 from gates.judge.correctness_limits import compared
 from gates.judge.decision import EXIT_CODES, Decision
 from gates.judge.performance import read
-from gates.judging import load_evidence, looser_terms
+from gates.judging import MEASURED_ANYWAY, load_evidence, looser_terms
 from gates.measure.decision import ABOVE, BELOW
 from gates.measure.records import BASELINE, CANDIDATE
 from gates.parse.correctness import DEFAULT_INPUTS
 from gates.parse.names import without_parameters
 from gates.parse.performance import MEASURED
 from gates.parse.ptxas import PtxasEvidence, PtxasKernel
-from gates.records import GateResult
+from gates.records import GateResult, Status
 from gates.verify import require_sound
 
 sys.modules[__name__].__class__ = CallableModule  # gates.compare(…) is gates.api.compare
@@ -164,11 +164,19 @@ def compare_runs(first: Path, second: Path, *, force: bool = False) -> Compariso
         decision, reason = Decision.HOLD, f"the candidate's run did not judge it against {infos[0].task.name} as recorded here"
     elif decision is Decision.MERGE and looser:
         decision, reason = Decision.HOLD, f"judged by looser terms than {infos[0].task.name}: {'; '.join(looser)}"
+    gates = verdict.gates if is_baseline else tuple(_against(result, infos[1].baseline) for result in verdict.gates)
     return Comparison(
         SCHEMA_VERSION, _side(infos[0].task, first, infos[0]), _side(infos[1].task, second, infos[1]), decision, reason,
-        verdict.gates, speed_of(after) if is_baseline else None, tuple(notes),
+        gates, speed_of(after) if is_baseline else None, tuple(notes),
         tuple(_sections(before, after, after if is_baseline else None)),
     )
+
+
+def _against(result: GateResult, baseline: TaskInfo | None) -> GateResult:
+    """A verdict that rests on another baseline than the one shown beside it, marked so."""
+    if baseline is None or result.gate not in MEASURED_ANYWAY or result.status not in (Status.PASS, Status.FAIL, Status.INCONCLUSIVE):
+        return result
+    return replace(result, sentence=f"{result.sentence} (that is against {baseline.name})")
 
 
 def _side(task: TaskInfo, run: Path | None, info: RunInfo) -> SideInfo:

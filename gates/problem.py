@@ -49,6 +49,7 @@ from types import ModuleType
 from typing import Any
 
 from gates.errors import GatesError
+from gates.task import nearest
 
 MAX_SEED = 2**31 - 1
 REQUIRED = ("SHAPES", "make_inputs", "reference")
@@ -196,6 +197,6 @@ def call_arguments(
     if unknown:
         raise GatesError(
             f"problem {module.__name__}: the kernel's arguments name {', '.join(unknown)}, which nothing provides",
-            hint="ARGUMENTS of the problem, or `arguments` of task.yaml, name inputs, outputs and dimensions of the shape",
+            hint=f"{nearest(unknown[0], values)} ARGUMENTS of the problem, or `arguments` of task.yaml, name inputs, outputs and dimensions of the shape",
         )
     return tuple(values[name] for name in names)

@@ -146,7 +146,7 @@ def load_baseline(task: Task) -> Task | None:
 def find_task(name: str, overrides: Mapping[str, str] | None = None) -> Task:
     """The task called ``name``, or at that path; GatesError with the nearest names where there is none."""
     path = Path(name)
-    if os.sep in name or (path / "task.yaml").is_file():
+    if os.sep in name or (path / "task.yaml").is_file() or any(path.glob("*/task.yaml")):
         if not path.is_dir():
             raise GatesError(f"no task folder at {name}")
         return load_task(path, overrides)

@@ -324,3 +324,10 @@ def test_mistakes_that_fail_hide_no_fault_of_the_kernel(library: Path, tmp_path:
     evidence, result = gate(tmp_path, side_of(library, "all_zeros", tmp_path, text), limits=BOUND, shapes=("small",), seeds=(0,))
     assert result.status is Status.FAIL and {case.status for case in evidence.cases if case.shape == "small"} == {"ok"}
     assert any(check.name == "max_abs_err" for check in result.checks if check.status is Status.FAIL)
+
+
+def test_an_argument_that_nothing_provides_is_told_before_a_build(tmp_path: Path) -> None:
+    folder = task_folder(tmp_path / "typo", "planted_typo", PROBLEM + "\nARGUMENTS = (*ARGUMENTS[:-1], 'NN')\n")
+    with pytest.raises(GatesError, match="name NN, which nothing provides") as caught:
+        check_answers(problems.load("planted_typo", folder), ["small"])
+    assert caught.value.hint.startswith("did you mean N?")

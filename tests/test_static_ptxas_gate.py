@@ -331,3 +331,10 @@ def test_a_launch_as_a_device_saw_it_gives_its_dynamic_part() -> None:
     seen = [{"kernel": "void k(float*)", "grid": [1, 1, 1], "block": [64, 2, 1], "smem_bytes": 5120, "error": ""}]
     (kernel,) = gather({"sm_90": log}, seen, ["k"], {}).kernels
     assert kernel.launches == (Launch(128, 4096, None, None),)
+
+
+def test_a_register_cap_without_effect_is_noted() -> None:
+    line = "ptxas info    : Overriding global maxrregcount 64 with entry-specific value 128 computed using thread count\n"
+    result = judge(evidence(line + one_kernel(), launch("k")), LIMITS)
+    assert result.status is Status.PASS and result.sentence.endswith("on sm_89; -maxrregcount has no effect")
+    assert checks(result, "register_cap")[0].observed == "no effect: global maxrregcount 64 with entry-specific value 128 computed using thread count"

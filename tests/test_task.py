@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import shutil
 from pathlib import Path
 
 import pytest
@@ -144,3 +145,11 @@ def test_an_unknown_task_suggests_the_nearest() -> None:
     with pytest.raises(GatesError, match="no task called 'stagee2'") as caught:
         find_task("stagee2")
     assert "stage2" in caught.value.hint
+
+
+def test_a_folder_of_tasks_lists_them(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    shutil.copytree(Path(__file__).parent / "tasks", tmp_path / "my_rows")
+    monkeypatch.chdir(tmp_path)
+    with pytest.raises(GatesError) as caught:
+        find_task("my_rows")
+    assert caught.value.hint == "tasks in it: saxpy_fast, saxpy_slow"

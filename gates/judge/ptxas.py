@@ -61,6 +61,9 @@ CODES = {
 }
 
 
+_NO_CAP = "Overriding global maxrregcount"  # what ptxas says where a kernel's own __launch_bounds__ decides
+
+
 def judge(evidence: PtxasEvidence, limits: Mapping[str, Any], baseline: PtxasEvidence | None = None) -> GateResult:
     """The verdict on a build. ``limits``: max_registers, max_smem_bytes, max_spill_bytes (any may be absent)."""
     checks = [*_presence(evidence)]
@@ -73,10 +76,13 @@ def judge(evidence: PtxasEvidence, limits: Mapping[str, Any], baseline: PtxasEvi
                 f"{without_parameters(function.demangled)} {function.arch or ''}".strip(),
                 hint="spills of a function that was not inlined; they are in no kernel's figures",
             ))
+    for line in dict.fromkeys(line.partition("Overriding ")[2] for line in evidence.other_lines if _NO_CAP in line):
+        checks.append(Check("register_cap", Status.PASS, f"no effect: {line}", None, "", hint="__launch_bounds__ of the kernel wins over -maxrregcount; not judged"))
     if baseline is not None:
         checks.extend(changes(evidence, baseline))
     count = len(evidence.kernels)
-    return conclude("ptxas", checks, passed=f"{count} compiled kernel{'s' * (count != 1)} within budget on {', '.join(evidence.archs)}")
+    note = "; -maxrregcount has no effect" if any(check.name == "register_cap" for check in checks) else ""
+    return conclude("ptxas", checks, passed=f"{count} compiled kernel{'s' * (count != 1)} within budget on {', '.join(evidence.archs)}{note}")
 
 
 def where(kernel: PtxasKernel) -> str:

@@ -83,6 +83,9 @@ def _listed(function: SassFunction, evidence: SassEvidence) -> bool:
     return not evidence.expected_kernels or function.base_name in evidence.expected_kernels
 
 
+_CAUSES = {"local_memory": " may be there: an array indexed at run time, or registers that were spilled?"}
+
+
 def _function(
     function: SassFunction, evidence: SassEvidence, require: Mapping[str, int], forbid: tuple[str, ...]
 ) -> Iterator[Check]:
@@ -100,7 +103,7 @@ def _function(
         count = function.classes.get(name, 0)
         status = Status.PASS if count == 0 else Status.FAIL
         yield Check(name, status, count, 0, UNIT, place, "" if status is Status.PASS else "sass.forbidden",
-                    f"none of {', '.join(sorted(CLASSES[name]))}")
+                    f"none of {', '.join(sorted(CLASSES[name]))}" + _CAUSES.get(name, ""))
 
 
 def _changes(evidence: SassEvidence, baseline: SassEvidence) -> Iterator[Check]:

@@ -50,7 +50,7 @@ class Function:
         """What the function returns: its outputs, or None where it wrote into its arguments. Raises KernelError for what it raises."""
         try:
             return self._call(*arguments)
-        except MemoryError:
+        except (MemoryError, NeedsDevice):
             raise
         except Exception as error:  # the user's code: whatever it raises is a finding about it
             if type(error).__name__ == "OutOfMemoryError":  # torch's, which is a RuntimeError
@@ -70,7 +70,24 @@ def load(side: Mapping[str, Any], library: str | None = None) -> Kernel | Functi
         return Kernel(path, side["entry"])
     if side["kind"] == TRITON and side["emulated"]:
         os.environ["TRITON_INTERPRET"] = "1"  # read when @triton.jit decorates, so before the module is imported
+        refuse_autotuning()
     return Function(path, side["entry"], on_cpu=bool(side["emulated"]))
+
+
+def refuse_autotuning() -> None:
+    """Make Triton's autotuner raise NeedsDevice where it would measure several configurations in this process, which has no device."""
+    try:
+        from triton.runtime.autotuner import Autotuner
+    except ImportError:  # the module's own import of triton says it
+        return
+    run = Autotuner.run
+
+    def choose(self: Any, *arguments: Any, **options: Any) -> Any:
+        if len(self.configs) > 1:
+            raise NeedsDevice(f"@triton.autotune chooses among {len(self.configs)} configurations of {self.base_fn.__name__} by timing them")
+        return run(self, *arguments, **options)
+
+    Autotuner.run = choose
 
 
 def is_c(side: Mapping[str, Any]) -> bool:

@@ -33,14 +33,33 @@ def bounds(folder: Path, problem: str, *, work: Path, limit_s: float, python: st
     raise GatesError(f"the reference could not be run ({tried.cause}): {last}", hint="the problem must run on the CPU within the time limit (--limit-s)")
 
 
+def largest_outputs(folder: Path, problem: str, shape: str, *, work: Path, limit_s: float, python: str = sys.executable) -> dict[str, float]:
+    """{"largest": value, "mean": value} of the reference's absolute outputs on one shape, seed 0: the errors of an output of zeros."""
+    job = {"kind": "magnitude", "problem": problem, "folder": str(folder), "shape": shape}
+    tried = attempt(folder, job, work, limit_s=limit_s, name="magnitude", python=python)
+    if (refusal := tried.refusal()) is not None:
+        raise refusal
+    for line in tried.own():
+        if line.get("type") == "outputs":
+            return {key: line[key] for key in ("largest", "mean")}
+    last = (tried.output_tail.strip().splitlines() or ["it printed nothing"])[-1]
+    raise GatesError(f"the reference could not be run on shape {shape} ({tried.cause}): {last}")
+
+
 def execute(job: Mapping[str, Any], folder: Path) -> None:
-    """Write one ``bounds`` line for the problem of ``job``."""
+    """Write one ``bounds`` line for the problem of ``job``; an ``outputs`` line where the job names one shape."""
     import torch
 
     from gates import problem as problems
 
     with ResultWriter(job) as writer:
         problem = problems.load(job["problem"], Path(job["folder"]))
+        if "shape" in job:
+            shape = problem.SHAPES[job["shape"]]
+            exact = problem.reference(problem.make_inputs(shape, 0, "cpu"), shape)
+            sizes = [value.double().abs() for value in exact.values() if value.numel()]
+            writer.write("outputs", largest=max(float(one.max()) for one in sizes), mean=max(float(one.mean()) for one in sizes))
+            return
         largest, means = 0.0, []
         for name, shape in problem.SHAPES.items():
             inputs = problem.make_inputs(shape, 0, "cpu")

@@ -1,6 +1,6 @@
 """What a problem offers beside its reference, tried once on a small shape before anything is built.
 
-Its error bound, null answers, known mistakes and names of axes must fit its outputs; else a wrong one would be told late,
+Its ARGUMENTS, error bound, null answers, known mistakes and names of axes must fit its outputs; else a wrong one would be told late,
 as a fault of a case, or never: a mistake of a wrong shape is just not compared. What raises an error is left to the cases.
 """
 
@@ -12,6 +12,7 @@ from typing import Any
 
 import torch
 
+from gates import problem as problems
 from gates.errors import GatesError
 
 
@@ -26,6 +27,8 @@ def check_answers(problem: Any, shapes: Sequence[str]) -> None:
     if outputs is None:
         return
     text = fault("reference", outputs) or _wrong_axes(getattr(problem, "AXES", {}), outputs) or _wrong_answers(problem, inputs, shape, outputs)
+    if not text and hasattr(problem, "ARGUMENTS"):
+        problems.call_arguments(problem, inputs, outputs, shape)  # raises for a name that nothing provides
     if text:
         raise GatesError(f"problem {problem.__name__!r} ({problem.__file__}): {text}", hint="see docs/writing-a-task.md for what a problem module holds")
 

@@ -95,16 +95,17 @@ def execute(job: Mapping[str, Any], folder: Path) -> None:
         compiler.subprocess = types.SimpleNamespace(**{**vars(subprocess), "run": recorder.watch})
         driver.set_active(target)
         from gates import problem as problems
-        from gates.run.callable import load
+        from gates.run.callable import NeedsDevice, load, refuse_autotuning
         from gates.run.kernel import KernelError
 
+        refuse_autotuning()
         kernel, problem = load(job["side"]), problems.load(job["side"]["problem"], Path(job["side"]["folder"]))
         try:
             for arch in job["archs"]:
                 target.arch = arch
                 for shape in job["shapes"]:
                     kernel(*_arguments(problem, job["side"], problem.SHAPES[shape]))
-        except KernelError as error:
+        except (KernelError, NeedsDevice) as error:
             writer.write("not_compiled", message=f"without a device the entry can't be run as far as its launches: {error}")
         else:
             for line in recorder.lines(Path(job["home"])):

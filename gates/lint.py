@@ -1,0 +1,116 @@
+"""``gates lint-task``: everything that is wrong with a task folder, found without building it or running its kernel.
+
+task.yaml is checked as ``gates run`` checks it; the problem is run once in a runner process; the sources are read as text.
+What will keep a run from ever being merge is a finding too.
+"""
+
+from __future__ import annotations
+
+import ast
+import re
+import tempfile
+from collections.abc import Iterator
+from pathlib import Path
+
+from gates.errors import EXIT_USAGE, GatesError
+from gates.task import CUDA, EXTENSION, GATES, PYTHON, Task, faults, load_task
+
+_NEEDS_LIMITS = {  # gates that come to no verdict without limits: what to write
+    "performance": "performance: {shape: mission, min_speedup_pct: 15}",
+    "ncu": "ncu: {max: {local_loads: 0}}",
+    "sass": "sass: {forbid: [local_memory]}",
+}
+
+
+def lint(folder: Path) -> list[str]:
+    """Each finding as "where: what is wrong"; empty where there is none. Raises GatesError where there is no task.yaml to read."""
+    folder = Path(folder).resolve()
+    found = [line for fault in faults(folder) for line in fault.what.splitlines()]
+    found += [f"{folder / name}: missing; docs/writing-a-task.md has its two lines" for name in ("build.py", "runner.py") if not (folder / name).is_file()]
+    try:
+        task = load_task(folder, environ={})
+    except GatesError:
+        return found  # told above
+    return [*found, *_sources(task), *_verdicts(task), *(_problem(task) if (folder / "runner.py").is_file() else ())]
+
+
+def _sources(task: Task) -> Iterator[str]:
+    """Entry and kernels that no source defines."""
+    from gates.run.sources import texts
+
+    where = f"{task.folder / 'task.yaml'}: "
+    if task.kind in (CUDA, EXTENSION):
+        text = "\n".join(texts(task.sources)[0].values())
+        if task.kind == CUDA and not ('extern "C"' in text and re.search(rf"\b{task.entry}\s*\(", text)):
+            yield f"{where}entry: no source defines an extern \"C\" function {task.entry}"
+        if task.kind == EXTENSION and not re.search(rf"\bdef\s*\(\s*\"{task.entry}\"|\b{task.entry}\s*\(", text):
+            yield f"{where}entry: no source binds a function {task.entry}, as in m.def(\"{task.entry}\", …)"
+        names = set(re.findall(r"\w+", text)) if "__global__" in text else set()
+    else:
+        names, entries = set[str](), set[str]()
+        for index, source in enumerate(task.sources):
+            try:
+                tree = ast.parse(source.read_text(encoding="utf-8"))
+            except (SyntaxError, ValueError) as error:
+                yield f"{source}:{getattr(error, 'lineno', None) or 1}: not Python: {getattr(error, 'msg', error)}"
+                return
+            names |= {node.name for node in ast.walk(tree) if isinstance(node, ast.FunctionDef)}
+            entries |= _bound(tree) if index == 0 else set()
+        if task.entry not in entries:
+            yield f"{where}entry: {task.sources[0].name} defines no {task.entry} at its top level"
+    for kernel in task.kernels:
+        if task.kind != PYTHON and kernel not in names:
+            yield f"{where}kernels: no source defines {kernel}"
+
+
+def _bound(tree: ast.Module) -> set[str]:
+    """Names that the module binds outside functions and classes."""
+    found: set[str] = set()
+    for node in tree.body:
+        for part in ast.walk(node) if not isinstance(node, (ast.FunctionDef, ast.ClassDef)) else ():
+            if isinstance(part, ast.Name) and isinstance(part.ctx, ast.Store):
+                found.add(part.id)
+            found |= {part.asname or part.name} if isinstance(part, ast.alias) else set()
+            found |= {part.name} if isinstance(part, (ast.FunctionDef, ast.ClassDef)) else set()
+        found |= {node.name} if isinstance(node, (ast.FunctionDef, ast.ClassDef)) else set()
+    return found
+
+
+def _verdicts(task: Task) -> Iterator[str]:
+    """What keeps a gate from a verdict on any machine, so that the decision stays hold."""
+    where = f"{task.folder / 'task.yaml'}: "
+    for gate in GATES:
+        if gate in _NEEDS_LIMITS and not task.gates[gate] and gate not in task.not_applicable:
+            yield f"{where}gates.{gate} has no limits, so the decision stays hold: add e.g. `{_NEEDS_LIMITS[gate]}`, or declare {gate} under not_applicable"
+    if task.baseline is None:
+        if "performance" not in task.not_applicable:
+            yield f"{where}performance needs a baseline to be faster than: name one, or declare performance under not_applicable, as a first rung does"
+        compared = [key for key in ("rises", "steady") if task.gates["ncu"].get(key)]
+        if compared and "ncu" not in task.not_applicable:
+            yield f"{where}gates.ncu.{compared[0]} needs a baseline to compare with"
+        if task.gates["correctness"].get("match_baseline"):
+            yield f"{where}gates.correctness.match_baseline needs a baseline"
+
+
+def _problem(task: Task) -> Iterator[str]:
+    """What the runner says of the problem, and limits that an output of zeros keeps."""
+    from gates.run.describe import describe
+    from gates.run.magnitude import largest_outputs
+
+    timed = task.gates["performance"].get("shape")
+    wanted = tuple(dict.fromkeys([*task.shapes, *([timed] if timed else [])]))
+    try:
+        with tempfile.TemporaryDirectory(prefix="gates-lint-") as work:
+            describe(task.folder, task.problem, wanted, work=Path(work), limit_s=task.time_limit_s)
+            sizes = largest_outputs(task.folder, task.problem, task.shapes[0], work=Path(work), limit_s=task.time_limit_s)
+    except GatesError as error:
+        if error.exit_code != EXIT_USAGE:
+            raise
+        yield f"{task.problem_file() or task.problem}: {error.what}" + (f" ({error.hint})" if error.hint else "")
+        return
+    limits = task.gates["correctness"]
+    if limits["max_abs_err"] >= sizes["largest"] and limits["mean_abs_err"] >= sizes["mean"] and "max_err_over_bound" not in limits:
+        yield (
+            f"{task.folder / 'task.yaml'}: gates.correctness: an output of zeros keeps these limits on shape {task.shapes[0]}: "
+            f"its largest error is {sizes['largest']:.3g}, its mean {sizes['mean']:.3g}"
+        )

@@ -1,0 +1,95 @@
+"""``gates lint-task``: planted faults of each sort are all named at once, and sound tasks have none."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import pytest
+
+from gates.cli import cli, guard
+from gates.lint import lint
+from gates.new import KINDS, new_task
+from gates.task import task_folders
+
+
+def made(tmp_path: Path, kind: str, *changes: tuple[str, str], file: str = "task.yaml") -> Path:
+    folder = new_task("mine", kind, tmp_path)[0]
+    text = (folder / file).read_text()
+    for old, new in changes:
+        assert old in text
+        text = text.replace(old, new)
+    (folder / file).write_text(text)
+    return folder
+
+
+@pytest.fixture
+def unrun(monkeypatch: pytest.MonkeyPatch) -> None:
+    """No process that runs the problem."""
+    monkeypatch.setattr("gates.lint._problem", lambda task: ())
+
+
+@pytest.mark.parametrize("kind", KINDS)
+def test_a_new_task_has_no_fault(tmp_path: Path, kind: str, unrun: None) -> None:
+    assert lint(made(tmp_path, kind)) == [] == lint(tmp_path / "mine_eager")
+
+
+def test_the_shipped_stages_have_no_fault(unrun: None) -> None:
+    assert {folder.name: found for folder in task_folders() if (found := lint(folder))} == {}
+
+
+def test_all_findings_at_once(tmp_path: Path, unrun: None) -> None:
+    folder = made(
+        tmp_path, "cuda", ("entry: silu_mul_launch", "entry: silu_launch"), ("kernels: [silu_mul_kernel]", "kernels: [other_kernel]"),
+        ("  ncu: {max: {local_loads: 0, local_stores: 0}}\n", ""), ("sass: {forbid: [local_memory]}", "sass: {}"),
+        ("baseline: mine_eager", "# none"),
+    )
+    (folder / "runner.py").unlink()
+    found = "\n".join(lint(folder))
+    for text in ('no source defines an extern "C" function silu_launch', "no source defines other_kernel", "gates.ncu has no limits", "gates.sass has no limits",
+                 "performance needs a baseline", "runner.py: missing"):
+        assert text in found
+
+
+def test_several_faults_of_the_yaml_itself(tmp_path: Path, unrun: None) -> None:
+    folder = made(
+        tmp_path, "cuda", ("name: mine\n", "name: other\n"), ("[kernel.cu]", "[no.cu]"), ("baseline: mine_eager", "baseline: nothing"), ("local_loads: 0", "local_load: 0"),
+    )
+    found = lint(folder)
+    assert len(found) == 4 and all(str(folder / "task.yaml") + ":" in text for text in found)
+    for text in ("unknown name 'local_load'", "name is 'other'", "source 'no.cu' does not exist", "baseline 'nothing' is no task"):
+        assert text in "\n".join(found)
+
+
+@pytest.mark.parametrize("kind", ["triton", "python", "torch-extension"])
+def test_an_entry_that_no_source_has(tmp_path: Path, kind: str, unrun: None) -> None:
+    found = lint(made(tmp_path, kind, ("entry: silu_mul", "entry: silu_add")))
+    assert len(found) == 1 and "silu_add" in found[0]
+
+
+def test_a_source_that_is_not_python(tmp_path: Path, unrun: None) -> None:
+    found = lint(made(tmp_path, "python", ("def silu_mul", "def silu_mul(x"), file="kernel.py"))
+    assert len(found) == 1 and "kernel.py:" in found[0] and "not Python" in found[0]
+
+
+def test_an_entry_in_a_comment_is_none(tmp_path: Path, unrun: None) -> None:
+    found = lint(made(tmp_path, "cuda", ('extern "C" int silu_mul_launch(', '// extern "C" int silu_mul_launch(\nextern "C" int other('), file="kernel.cu"))
+    assert len(found) == 1 and "silu_mul_launch" in found[0]
+
+
+def test_the_problem_is_run_once(tmp_path: Path) -> None:
+    folder = made(tmp_path, "python", ("max_abs_err: 1.0e-5, mean_abs_err: 1.0e-6", "max_abs_err: 50, mean_abs_err: 5"))
+    (found,) = lint(folder)
+    assert "an output of zeros keeps these limits on shape small" in found
+    made_wrong = folder / "task.yaml"
+    made_wrong.write_text(made_wrong.read_text().replace("shapes: [small, mission]", "shapes: [small, huge]"))
+    (found,) = lint(folder)
+    assert "has no shape 'huge'" in found
+
+
+def test_the_exit_codes(tmp_path: Path, unrun: None, capsys: pytest.CaptureFixture[str]) -> None:
+    folder = made(tmp_path, "python")
+    for path, code in ((folder, 0), (tmp_path, 2)):
+        assert guard(lambda path=path: cli.main(["lint-task", str(path)], standalone_mode=False)) == code
+    (folder / "build.py").unlink()
+    assert guard(lambda: cli.main(["lint-task", str(folder)], standalone_mode=False)) == 1
+    assert "1 finding\n" in capsys.readouterr().out

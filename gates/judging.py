@@ -31,10 +31,15 @@ def load_evidence(folder: Path) -> dict[str, Any]:
     return found
 
 
+def is_left_out(gate: str, kernels: Sequence[str]) -> bool:
+    """Whether a gate that is declared inapplicable is not tried at all; without names of kernels no counters can be read."""
+    return gate not in MEASURED_ANYWAY or (gate == "ncu" and not kernels)
+
+
 def rejudge(run: Path, info: RunInfo, gate: str) -> GateResult | None:
     """The verdict of ``gate`` from the run's stored evidence and limits; None where it left none."""
     reason = info.task.not_applicable.get(gate)
-    if reason and gate not in MEASURED_ANYWAY:
+    if reason and is_left_out(gate, info.task.kernels):
         return GateResult(gate, Status.NOT_APPLICABLE, f"{gate}.not_applicable", reason)
     if not (run / f"{gate}.json").is_file():
         return None

@@ -164,3 +164,10 @@ def test_it_starts_fast() -> None:
     after = resource.getrusage(resource.RUSAGE_CHILDREN)
     spent_s = after.ru_utime + after.ru_stime - before.ru_utime - before.ru_stime  # a busy machine does not count
     assert spent_s < 0.5
+
+
+def test_counters_of_a_task_without_kernels_of_its_own_are_not_tried() -> None:
+    from gates.judging import is_left_out
+
+    assert is_left_out("ncu", ()) and is_left_out("sass", ("k",))
+    assert not is_left_out("ncu", ("k",)) and not is_left_out("performance", ())  # a first rung is measured all the same

@@ -11,7 +11,7 @@ import hashlib
 import json
 import os
 import re
-from collections.abc import Iterable, Mapping
+from collections.abc import Callable, Iterable, Iterator, Mapping
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
@@ -110,14 +110,10 @@ def load_task(
         raise GatesError(f"no task.yaml in {folder}", hint=hint)
     data, lines = yamlio.load(path)
     _check_schema(data, lines, path)
-    _check_static_gates(data, lines, path)
-    _check_names(data["gates"], lines, path)
-    if data["name"] != folder.name:
-        raise GatesError(f"{path}:{lines[('name',)]}: name is {data['name']!r}, but the folder is {folder.name!r}")
+    for check in _checks(data, lines, path):
+        check()
     changed = _overrides(data.get("toggles", {}), overrides or {}, os.environ if environ is None else environ, path)
     sources = tuple(_find_source(name, folder, path, lines[("sources", i)]) for i, name in enumerate(data["sources"]))
-    if "baseline" in data:
-        _sibling(data["baseline"], folder, f"{path}:{lines[('baseline',)]}")
     optional = {key: data[key] for key in ("baseline", "not_applicable", "time_limit_s", "kind") if key in data}
     return Task(
         name=data["name"], title=data["title"], folder=folder, problem=data["problem"], sources=sources,
@@ -126,6 +122,41 @@ def load_task(
         gates={gate: data["gates"].get(gate, {}) for gate in GATES}, overrides=changed,
         nvcc_flags=tuple(data.get("nvcc_flags", ())), arguments=tuple(data.get("arguments", ())), **optional,
     )
+
+
+def faults(folder: Path) -> list[GatesError]:
+    """All that ``load_task`` would raise for what a task.yaml says, not only the first; raises itself where there is none to read."""
+    path = Path(folder).resolve() / "task.yaml"
+    if not path.is_file():
+        raise GatesError(f"no task.yaml in {path.parent}", hint="gates new NAME --kind KIND makes a task folder")
+    data, lines = yamlio.load(path)
+    found = []
+    try:
+        _check_schema(data, lines, path)
+    except GatesError as error:
+        return [error]  # what does not fit the schema can't be looked at any closer
+    for check in _checks(data, lines, path):
+        try:
+            check()
+        except GatesError as error:
+            found.append(error)
+    return found
+
+
+def _checks(data: Mapping[str, Any], lines: Mapping[yamlio.Place, int], path: Path) -> Iterator[Callable[[], object]]:
+    """What a task.yaml that fits the schema must keep besides: calls that raise GatesError."""
+    yield lambda: _check_static_gates(data, lines, path)
+    yield lambda: _check_names(data["gates"], lines, path)
+    yield lambda: _check_folder_name(data["name"], lines, path)
+    for i, name in enumerate(data["sources"]):
+        yield lambda i=i, name=name: _find_source(name, path.parent, path, lines[("sources", i)])
+    if "baseline" in data:
+        yield lambda: _sibling(data["baseline"], path.parent, f"{path}:{lines[('baseline',)]}")
+
+
+def _check_folder_name(name: str, lines: Mapping[yamlio.Place, int], path: Path) -> None:
+    if name != path.parent.name:
+        raise GatesError(f"{path}:{lines[('name',)]}: name is {name!r}, but the folder is {path.parent.name!r}")
 
 
 def load_baseline(task: Task) -> Task | None:

@@ -128,7 +128,7 @@ def run(
         raise GatesError("inputs and thorough exclude each other", hint="inputs tries the named cases and nothing else")
     if any(not 0 <= seed <= MAX_SEED for seed in options.seeds or ()):
         raise GatesError(f"seeds is {list(options.seeds or ())}", hint=f"a seed is from 0 to {MAX_SEED}")
-    with Progress() if progress else contextlib.nullcontext(_Silence()) as shown:
+    with Progress() if progress else contextlib.nullcontext(Silence()) as shown:
         outcome = run_task(options, shown)
     return load(outcome.path, verify=False)  # it was written a moment ago, by us
 
@@ -159,7 +159,7 @@ def compare(baseline: AnyRun, candidate: AnyRun, *, force: bool = False, results
     return compare_runs(_path(baseline, results), _path(candidate, results), force=force)
 
 
-class _Silence(Progress):
+class Silence(Progress):
     """Progress that shows nothing."""
 
     def __init__(self) -> None:

@@ -13,7 +13,7 @@ from typing import Any, NoReturn
 import click
 
 from gates import __version__
-from gates.errors import EXIT_INTERNAL, EXIT_USAGE, GatesError
+from gates.errors import EXIT_FAIL, EXIT_INTERNAL, EXIT_USAGE, GatesError
 from gates.imports.commands import import_group
 from gates.problem import MAX_SEED
 
@@ -403,6 +403,54 @@ def profile(tasks: tuple[str, ...], shape: str | None, seed: int, out: Path, tog
     text, code = profile_tasks(tasks, shape=shape, seed=seed, out=out, toggles=_toggles(toggles), build_dir=build_dir)
     _out(text)
     sys.exit(code)
+
+
+@cli.command()
+@click.argument("task")
+@click.option("--param", "params", multiple=True, metavar="NAME=V1,V2", help="Values of a toggle to try; several: every combination.")
+@click.option("--resume", type=click.Path(path_type=Path, file_okay=False), help="Go on with the sweep in this folder; the same command does so, too.")
+@click.option("--profile", type=click.Choice(["auto", "cpu", "full"]), default="auto", show_default=True,
+              help="cpu: resources and numbers alone; full needs a device.")
+@click.option("--scheduler", metavar="tcp://HOST:PORT", help="Join a running Dask cluster instead of starting workers here.")
+@click.option("--workers", type=click.IntRange(min=1), help="Workers for builds, here.  [default: one a core]")
+@click.option("--csv", "as_csv", is_flag=True, help="Print CSV.")
+@click.option("--json", "as_json", is_flag=True, help="Print JSON: what sweep.json holds.")
+@click.option("--plot", "picture", type=click.Path(path_type=Path, dir_okay=False), help="Draw time against resources, .png or .svg.")
+@RESULTS
+@BUILD_DIR
+def sweep(task: str, params: tuple[str, ...], resume: Path | None, profile: str, scheduler: str | None, workers: int | None, as_csv: bool,
+          as_json: bool, picture: Path | None, results: Path, build_dir: Path) -> None:
+    """Try every combination of toggles of TASK: build, check, time, and judge the winner.
+
+    What breaks the task's budget or gives wrong numbers is dropped with the reason. The rest is timed on a device by
+    successive halving against the task as it stands, whose place only a faster one takes. Needs the extra `sweep`.
+
+    Example: gates sweep stage3 --param USE_CP_ASYNC=0,1
+    """
+    from gates import jsonio
+    from gates.evidence import require_outside_a_run
+    from gates.render.console import Progress
+    from gates.render.sweep import draw, sweep_csv, sweep_json, sweep_table
+    from gates.sweep.plan import Options
+    from gates.sweep.schedule import run_sweep
+
+    if as_csv and as_json:
+        raise GatesError("--json and --csv exclude each other", hint="choose one")
+    if scheduler is not None and workers is not None:
+        raise GatesError("--workers starts workers here, --scheduler has its own", hint="choose one")
+    if picture is not None:
+        require_outside_a_run(picture)
+    options = Options(task, params, resume, profile, scheduler, workers, results, build_dir)
+    with Progress() as progress:
+        folder, found = run_sweep(options, progress)
+    if as_json:
+        _out(jsonio.dumps(sweep_json(found)), end="")
+    else:
+        _out(sweep_csv(found) if as_csv else f"{sweep_table(found)}\nevidence: {_short(folder)}", end="" if as_csv else "\n")
+    if not found.left():
+        raise GatesError(f"no variant is left: all {len(found.variants)} were dropped", hint=f"{_short(folder)}/sweep.json has the reasons", exit_code=EXIT_FAIL)
+    if picture is not None:
+        draw(found, picture)
 
 
 @cli.command()

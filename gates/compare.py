@@ -292,9 +292,9 @@ def _resource_rows(before: PtxasEvidence | None, after: PtxasEvidence | None) ->
     for key in dict.fromkeys([*theirs, *ours]):
         one, two = theirs.get(key), ours.get(key)
         for name, unit, value in (
-            ("registers", "a thread", lambda k: k.registers), ("shared memory", "bytes", _smem),
+            ("registers", "a thread", lambda k: k.registers), ("shared memory", "bytes", smem_bytes),
             ("spills", "bytes", lambda k: _sum(k.spill_store_bytes, k.spill_load_bytes)),
-            ("occupancy", "%", _occupancy),
+            ("occupancy", "%", occupancy_pct),
         ):
             yield Row(f"{key} {name}", unit, value(one) if one else None, value(two) if two else None)
 
@@ -312,15 +312,15 @@ def _kernels(evidence: PtxasEvidence | None) -> dict[str, PtxasKernel]:
     return found
 
 
-def _smem(kernel: PtxasKernel) -> int | None:
+def smem_bytes(kernel: PtxasKernel) -> int | None:
     dynamic = [launch.dynamic_smem_bytes for launch in kernel.launches]
     if kernel.static_smem_bytes is None or not dynamic or None in dynamic:
         return None
     return kernel.static_smem_bytes + max(dynamic)
 
 
-def _occupancy(kernel: PtxasKernel) -> float | None:
-    chip, smem = chip_of(kernel.arch), _smem(kernel)
+def occupancy_pct(kernel: PtxasKernel) -> float | None:
+    chip, smem = chip_of(kernel.arch), smem_bytes(kernel)
     threads = [launch.threads_per_cta for launch in kernel.launches if launch.threads_per_cta]
     if chip is None or smem is None or kernel.registers is None or not threads:
         return None

@@ -15,6 +15,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 from datetime import datetime
 from pathlib import Path
+from types import MappingProxyType
 from typing import Any
 
 from gates import __version__
@@ -41,7 +42,7 @@ from gates.revision import revision
 from gates.run import device as devices
 from gates.run.build import build, check_build_root
 from gates.run.describe import describe
-from gates.run.toolchain import find_toolchain
+from gates.run.toolchain import Toolchain, find_toolchain
 from gates.steps import Session, judge_step
 from gates.task import CUDA, EXTENSION, GATES, PYTHON, TRITON, Task, find_task, load_baseline
 
@@ -95,13 +96,9 @@ def run_task(options: Options, progress: Progress) -> Outcome:
         wanted = dict.fromkeys([*shapes, *_timed_shape(task)])
         sizes = describe(task.folder, task.problem, tuple(wanted), work=scratch, limit_s=task.time_limit_s, inputs=options.inputs)
         toolchain = find_toolchain()
-        info = RunInfo(
-            SCHEMA_VERSION, __version__, _task_info(task, sizes, shapes, seeds, options.inputs),
-            _task_info(baseline, sizes, shapes, seeds, options.inputs) if baseline else None,
-            profile, why, CPU_GATES[task.kind] if profile == "cpu" else GATES, revision(task.folder),
-            tuple(portable(part, project_root(task.folder)) for part in options.argv),
-            {name: tool.version if (tool := toolchain.get(name)) else None for name in toolchain.tools},
-            _device(device), _environment(task), platform.platform(), _time(), "",
+        info = run_info(
+            task, baseline, toolchain, device, sizes=sizes, shapes=shapes, seeds=seeds, inputs=options.inputs, profile=profile, why=why,
+            argv=options.argv,
         )
         session = Session(
             task, baseline, shapes, seeds, toolchain, device, directory, scratch, options.build_dir, options.jobs, progress,
@@ -120,6 +117,21 @@ def run_task(options: Options, progress: Progress) -> Outcome:
         directory.write_text("COMPARE.md", compare_within(directory.path, info, verdict).markdown())
         path = directory.publish(run_label(datetime.fromisoformat(info.started), info.git, info.device.name if info.device else "cpu"))
     return Outcome(path, info, verdict, exit_code(results, info.asked_gates))
+
+
+def run_info(
+    task: Task, baseline: Task | None, toolchain: Toolchain, device: devices.DeviceInfo | None, *, shapes: tuple[str, ...], seeds: tuple[int, ...],
+    profile: str, why: str, sizes: Mapping[str, dict[str, int]] = MappingProxyType({}), inputs: tuple[str, ...] = (), argv: tuple[str, ...] = (),
+) -> RunInfo:
+    """What runs, where and with what, as it starts; ``sizes`` are the shapes' dimensions."""
+    return RunInfo(
+        SCHEMA_VERSION, __version__, _task_info(task, sizes, shapes, seeds, inputs),
+        _task_info(baseline, sizes, shapes, seeds, inputs) if baseline else None,
+        profile, why, CPU_GATES[task.kind] if profile == "cpu" else GATES, revision(task.folder),
+        tuple(portable(part, project_root(task.folder)) for part in argv),
+        {name: tool.version if (tool := toolchain.get(name)) else None for name in toolchain.tools},
+        device_record(device), _environment(task), platform.platform(), _time(), "",
+    )
 
 
 def choose_profile(asked: str, index: int) -> tuple[str, str, devices.DeviceInfo | None]:
@@ -158,7 +170,8 @@ def _task_info(
     )
 
 
-def _device(found: devices.DeviceInfo | None) -> Device | None:
+def device_record(found: devices.DeviceInfo | None) -> Device | None:
+    """The device as evidence has it."""
     return Device(found.name, found.uuid, found.compute_capability, found.driver_version) if found else None
 
 

@@ -28,6 +28,7 @@ FILES = {
     "acceptance": "A reviewer's word on looser terms, written after the run and tied to its manifest.",
     "compare": "Two sides of a comparison; written by `gates compare`, beside COMPARE.md.",
     "ladder": "Several runs as a ladder; written by `gates compare` for more than two, beside LADDER.md.",
+    "sweep": "A sweep over a task's toggles; written by `gates sweep` under `results/sweeps/`, with each variant's evidence in `variants/`.",
 }
 HEAD = """# Evidence
 

@@ -21,10 +21,11 @@ from gates.ladder import Ladder
 from gates.parse.ptxas import PtxasEvidence
 from gates.parse.sass import SassEvidence
 from gates.run.built import BuildResult
+from gates.sweep.record import Sweep
 
 FOLDER = Path(__file__).resolve().parent.parent / "gates" / "schemas"
 RECORDS = {"run": RunInfo, "verdict": Verdict, "ptxas": PtxasEvidence, "sass": SassEvidence, "build": BuildResult, "acceptance": Acceptance,
-           "compare": Comparison, "ladder": Ladder}
+           "compare": Comparison, "ladder": Ladder, "sweep": Sweep}
 LATER = {"problem_sha256", "judged_shapes", "judged_inputs", "declared_shapes", "declared_seeds", "reproduce", "notes", "TaskInfo.kind", "launches_note"}  # fields that the first runs of schema version 1 do not have
 ELSEWHERE = {"log_text"}  # a build's log is a file of its own
 TIMES = {"started", "ended", "accepted"}

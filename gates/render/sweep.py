@@ -1,0 +1,140 @@
+"""A sweep as a table for a terminal, as CSV, as JSON data, and as a picture of time against resources."""
+
+from __future__ import annotations
+
+import statistics
+from collections.abc import Callable
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+from gates.errors import GatesError
+from gates.records import to_json
+from gates.render.history import plain
+from gates.render.plot import BLUE, GREY, SUFFIXES, load_matplotlib
+
+if TYPE_CHECKING:
+    import pandas
+
+    from gates.sweep.record import Resources, Sweep, Timing, Variant
+
+_ORANGE = "#D55E00"
+_AXES = (("registers", "registers a thread", 1.0), ("smem_bytes", "shared memory of a CTA (KiB)", 1024.0), ("occupancy_pct", "theoretical occupancy (%)", 1.0))
+
+
+def frame(sweep: Sweep) -> pandas.DataFrame:
+    """One row a variant, in the order tried: its swept toggles, resources, verdicts and newest timing.
+
+    Resources are the worst over kernels and, without a device, over architectures. ``p50_us`` of the reference is the
+    median over the timings against it. ``state`` is winner, reference, left or dropped.
+    """
+    import pandas
+
+    return pandas.DataFrame([_row(sweep, variant) for variant in sweep.variants])
+
+
+def sweep_table(sweep: Sweep) -> str:
+    """The variants as plain text, the fastest first and the dropped ones with their reasons below, and who won."""
+    import pandas
+
+    table = frame(sweep)
+    kept = table[table["state"] != "dropped"].sort_values("p50_us", kind="stable", na_position="last")
+    lines = [f"{sweep.task}: {len(table)} variants, {len(kept)} left, {len(table) - len(kept)} dropped", ""]
+    if len(kept):
+        shown = pandas.DataFrame({name: kept[name] for name in sweep.params})
+        shown["registers"], shown["spills"] = kept["registers"].map(_whole), kept["spill_bytes"].map(_whole)
+        shown["shared KiB"] = kept["smem_bytes"].map(lambda value: _figure(value / 1024, ".1f"))
+        shown["occupancy"] = kept["occupancy_pct"].map(lambda value: _figure(value, ".0f", " %"))
+        shown["correct"] = kept["correctness"]
+        if sweep.rounds:
+            shown["p50 us"] = kept["p50_us"].map(lambda value: _figure(value, ".3f"))
+            shown["against reference"] = [
+                f"{row.ratio:.4f} ({row.low:.4f} to {row.high:.4f})" if row.low == row.low else _figure(row.ratio, ".4f") for row in kept.itertuples()
+            ]
+        shown["state"] = kept["state"]
+        lines += [shown.to_string(index=False, justify="left"), ""]
+    dropped = [variant for variant in sweep.variants if variant.dropped]
+    if dropped:
+        lines += ["dropped:", *(f"  {variant.name}: {plain(variant.dropped)}" for variant in dropped), ""]
+    lines.append(f"ranking: {sweep.ranking or 'not over'}")
+    if sweep.winner is not None:
+        lines.append(f"winner: {sweep.winner} ({plain(sweep.winner_reason)})")
+    if sweep.run is not None:
+        lines.append(f"its run: {sweep.run}, decision {sweep.decision}")
+    return "\n".join(lines)
+
+
+def sweep_csv(sweep: Sweep) -> str:
+    """The variants as CSV with a header line, figures in full."""
+    return frame(sweep).map(lambda value: plain(value) if isinstance(value, str) else value).to_csv(index=False, lineterminator="\n")
+
+
+def sweep_json(sweep: Sweep) -> Any:
+    """The sweep as JSON data: what sweep.json holds."""
+    return to_json(sweep)
+
+
+def draw(sweep: Sweep, out: Path) -> None:
+    """Write the picture of p50 against registers, shared memory and occupancy to ``out`` (.png or .svg).
+
+    Raises GatesError for a sweep that timed nothing, for another suffix, without matplotlib, and where the file can't
+    be written.
+    """
+    if out.suffix.lower() not in SUFFIXES:
+        raise GatesError(f"{out}: a picture is .png or .svg", hint=f"e.g. --plot {out.with_suffix('.png')}")
+    table = frame(sweep)
+    timed = table[table["p50_us"].notna()]
+    if not len(timed):
+        raise GatesError(f"the sweep of {sweep.task} timed nothing: {sweep.ranking}", hint="a sweep on a CUDA device has times")
+    figure_of, context = load_matplotlib()
+    with context({"font.size": 9, "axes.spines.top": False, "axes.spines.right": False, "svg.hashsalt": "gates", "text.parse_math": False}):
+        figure = figure_of(figsize=(11, 4.2), layout="constrained")
+        figure.suptitle(f"{sweep.task}: {len(timed)} of {len(table)} variants timed, winner {sweep.winner or '-'}", fontsize=10)
+        for axes, (column, label, unit) in zip(figure.subplots(1, 3, sharey=True), _AXES, strict=True):
+            for state, colour, marker in (("left", BLUE, "o"), ("dropped", GREY, "x"), ("reference", "black", "s"), ("winner", _ORANGE, "*")):
+                rows = timed[timed["state"] == state]
+                axes.plot(rows[column] / unit, rows["p50_us"], marker, color=colour, markersize=11 if state == "winner" else 5, label=state if len(rows) else None)
+            axes.set_xlabel(label)
+            axes.grid(linewidth=0.3)
+        figure.axes[0].set_ylabel("p50 (us)")
+        figure.axes[0].legend(frameon=False, fontsize=8)
+    try:
+        figure.savefig(out, dpi=150)
+    except OSError as error:
+        raise GatesError(f"can't write {out}: {error.strerror}", hint="name a writable file with --plot") from None
+
+
+def _row(sweep: Sweep, variant: Variant) -> dict[str, Any]:
+    timing = _newest(sweep, variant.name)
+    against = [one.reference_p50_us for part in sweep.rounds for one in part.timings if one.reference_p50_us is not None]
+    p50_us = timing.p50_us if timing else statistics.median(against) if variant.name == sweep.reference and against else None
+    state = "dropped" if variant.dropped else "winner" if variant.name == sweep.winner else "reference" if variant.name == sweep.reference else "left"
+    numbers = {
+        "registers": _worst(sweep, variant, max, lambda one: one.registers), "smem_bytes": _worst(sweep, variant, max, lambda one: one.smem_bytes),
+        "spill_bytes": _worst(sweep, variant, max, lambda one: one.spill_bytes), "occupancy_pct": _worst(sweep, variant, min, lambda one: one.occupancy_pct),
+        "p50_us": p50_us, "ratio": timing.ratio if timing else None, "low": timing.low if timing else None, "high": timing.high if timing else None,
+    }
+    return {
+        **{name: variant.toggles[name] for name in sweep.params},
+        **{name: float("nan") if value is None else float(value) for name, value in numbers.items()},
+        "ptxas": variant.ptxas.status.value if variant.ptxas else "", "correctness": variant.correctness.status.value if variant.correctness else "",
+        "rounds": sum(one.variant == variant.name for part in sweep.rounds for one in part.timings), "state": state, "dropped": variant.dropped,
+    }
+
+
+def _newest(sweep: Sweep, name: str) -> Timing | None:
+    return next((timing for part in reversed(sweep.rounds) for timing in part.timings if timing.variant == name), None)
+
+
+def _worst(sweep: Sweep, variant: Variant, worst: Callable[..., float], of: Callable[[Resources], float | None]) -> float | None:
+    """The worst figure of the variant's kernels: on the device's architecture, or on all where there is none."""
+    own = f"sm_{sweep.devices[0].compute_capability.replace('.', '')}" if sweep.devices else ""
+    found = [value for one in variant.resources if one.arch.rstrip("af").startswith(own) and (value := of(one)) is not None]
+    return worst(found) if found else None
+
+
+def _figure(value: float, form: str, unit: str = "") -> str:
+    return f"{value:{form}}{unit}" if value == value else "-"
+
+
+def _whole(value: float) -> str:
+    return _figure(value, ".0f")

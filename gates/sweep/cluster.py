@@ -1,0 +1,158 @@
+"""Workers by Dask distributed: a local cluster, or one that runs already; the only module that imports it.
+
+A local cluster has one worker for each GPU, which sees that GPU alone, and one for each core. Whatever needs a
+GPU goes to workers with the resource ``GPU`` and holds a lock named by the device's UUID, so that a card is timed
+by one at a time even where two workers, or two sweeps, share it. Dask gives a dead worker's job to another.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import logging
+import os
+import re
+from collections.abc import Callable, Iterator, Sequence
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Any
+
+from gates import __version__
+from gates.errors import EXIT_HOLD, GatesError
+from gates.run import device as devices
+from gates.sweep.work import Done, Job, own_device
+
+if TYPE_CHECKING:
+    import distributed
+
+GPU = {"GPU": 1}
+_CONNECT_S = 10.0
+
+
+@dataclass
+class Cluster:
+    """Workers to give jobs to; ``devices`` are those that time, all of one kind."""
+
+    client: distributed.Client
+    devices: tuple[devices.DeviceInfo, ...]
+
+    def each(self, function: Callable[[Job], Done], jobs: Sequence[Job], *, device: bool = False) -> Iterator[Done]:
+        """The results as they come. ``device``: each job has a GPU to itself.
+
+        Raises GatesError that a job raised, and where workers died on one job again and again.
+        """
+        from distributed import as_completed
+        from distributed.scheduler import KilledWorker
+
+        options: dict[str, Any] = {"resources": GPU} if device else {}
+        futures = [self.client.submit(_alone if device else _plainly, function, job, pure=False, **options) for job in jobs]
+        try:
+            for future in as_completed(futures, loop=self.client.loop):
+                try:
+                    yield future.result()
+                except KilledWorker as error:
+                    raise GatesError(
+                        f"workers died again and again: {error}", hint="memory or a time limit of the machine may be the cause; the same command goes on"
+                    ) from None
+        finally:
+            self.client.cancel(futures, force=True)
+
+
+def _plainly(function: Callable[[Job], Done], job: Job) -> Done:
+    return function(job)
+
+
+def _alone(function: Callable[[Job], Done], job: Job) -> Done:
+    return locked(own_device().uuid, function, job)
+
+
+def locked(name: str, function: Callable[[Job], Done], job: Job) -> Done:
+    """Call ``function`` while no other worker of the cluster holds ``name``; of a worker that died, the lock is free after half a minute."""
+    from distributed import Lock
+
+    with Lock(f"gates {name}"):
+        return function(job)
+
+
+@contextlib.contextmanager
+def local_cluster(found: Sequence[devices.DeviceInfo], cores: int) -> Iterator[Cluster]:
+    """A worker process for each device and ``cores`` more, here, until the end."""
+    distributed = _dask()
+    quiet = {"OMP_NUM_THREADS": "1"}  # there is a worker for each core already
+    spec = {
+        f"gpu{device.index}": _worker({"CUDA_VISIBLE_DEVICES": device.uuid}, GPU) for device in found
+    } | {f"cpu{number}": _worker({"CUDA_VISIBLE_DEVICES": "", **quiet}, {}) for number in range(cores)}
+    scheduler = {"cls": distributed.Scheduler, "options": {"dashboard_address": None, "host": "127.0.0.1"}}
+    with (
+        distributed.SpecCluster(workers=spec, scheduler=scheduler, silence_logs=logging.CRITICAL, name="gates") as cluster,
+        distributed.Client(cluster, set_as_default=False) as client,
+    ):
+        client.wait_for_workers(len(spec), timeout=120)
+        yield Cluster(client, tuple(found))
+
+
+def _worker(env: dict[str, str], resources: dict[str, float]) -> dict[str, Any]:
+    from distributed import Nanny
+
+    options = {"nthreads": 1, "env": env, "resources": resources, "memory_limit": 0, "dashboard": False, "silence_logs": logging.CRITICAL}
+    return {"cls": Nanny, "options": options}
+
+
+@contextlib.contextmanager
+def joined_cluster(address: str) -> Iterator[Cluster]:
+    """The running cluster at ``address``; raises GatesError where it can't be used."""
+    distributed = _dask()
+    hint = "start one with `dask scheduler`; it prints its tcp://HOST:PORT"
+    if not re.fullmatch(r"(tcp|tls)://\[?[\w.:-]+\]?:\d+", address):  # a client with a bad address hangs when it is deleted
+        raise GatesError(f"{address!r} is not the address of a Dask scheduler", hint=hint)
+    try:
+        client = distributed.Client(address, timeout=_CONNECT_S, set_as_default=False)
+    except (OSError, ValueError) as error:
+        first = str(error).splitlines()[0] if str(error) else type(error).__name__
+        raise GatesError(f"can't reach a Dask scheduler at {address}: {first}", hint=hint) from None
+    with client:
+        yield Cluster(client, _joined_devices(client, address))
+
+
+def _joined_devices(client: distributed.Client, address: str) -> tuple[devices.DeviceInfo, ...]:
+    """The devices of the workers with the resource GPU; raises GatesError for workers that can't take part."""
+    try:
+        workers = client.run(_facts)
+    except ModuleNotFoundError as error:
+        raise GatesError(f"a worker of {address} can't import gates: {error}", hint="install kernel-gates where the workers run") from None
+    if not workers:
+        raise GatesError(f"the cluster at {address} has no workers", hint=f"start some with `dask worker {address} --nthreads 1`", exit_code=EXIT_HOLD)
+    if others := sorted({version for version, _ in workers.values() if version != __version__}):
+        raise GatesError(f"workers have kernel-gates {', '.join(others)}, here it is {__version__}", hint="install the same version everywhere")
+    timing = [worker for worker, (_, has_gpu) in workers.items() if has_gpu]
+    found = {device.uuid: device for device in client.run(own_device, workers=timing).values()} if timing else {}
+    return one_kind(tuple(found.values()))
+
+
+def one_kind(found: Sequence[devices.DeviceInfo]) -> tuple[devices.DeviceInfo, ...]:
+    """``found``; raises GatesError where they are different cards, whose times don't compare."""
+    if len(kinds := sorted({device.name for device in found})) > 1:
+        raise GatesError(
+            f"the cards to time on differ: {', '.join(kinds)}",
+            hint="name cards of one kind in CUDA_VISIBLE_DEVICES, or give only workers with such the resource GPU",
+        )
+    return tuple(found)
+
+
+def _facts(dask_worker: distributed.Worker) -> tuple[str, bool]:
+    """(its version of gates, whether it has the resource GPU) of the worker that this runs on."""
+    return __version__, bool(dask_worker.state.total_resources.get("GPU"))
+
+
+def _dask() -> Any:
+    """The package, imported with only errors logged; raises GatesError without it."""
+    try:
+        import distributed
+    except ImportError:
+        raise GatesError("Dask distributed is not installed", hint="pip install 'kernel-gates[sweep]'") from None
+    for name in ("distributed", "tornado"):
+        logging.getLogger(name).setLevel(logging.CRITICAL)
+    return distributed
+
+
+def core_count() -> int:
+    """Cores that this process may use."""
+    return len(os.sched_getaffinity(0))

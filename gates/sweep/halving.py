@@ -1,0 +1,58 @@
+"""Successive halving: time all that are left, keep the better half, give the next round twice the time.
+
+Every timing is a ratio of its own, reference over variant from interleaved pairs, so variants that were timed on
+different cards of one kind, or an hour apart, compare. The last round, of at most two variants, has the whole
+budget; the best of it wins only where its own verdict says that it is faster beyond doubt.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+
+from gates.sweep.record import Round, Timing
+
+FIRST_BUDGET_S, WHOLE_BUDGET_S = 5.0, 60.0
+LAST = 2  # so many variants or fewer make the last round
+
+Timer = Callable[[int, float, Sequence[str]], Sequence[Timing]]
+
+
+def budget_s(number: int, count: int) -> float:
+    """Seconds of sampling for each variant of round ``number`` (from 0), in which ``count`` are timed."""
+    return WHOLE_BUDGET_S if count <= LAST else min(WHOLE_BUDGET_S, FIRST_BUDGET_S * 2.0**number)
+
+
+def halve(names: Sequence[str], timed: Timer) -> list[Round]:
+    """All rounds over ``names``; ``timed(number, budget_s, names)`` gives the timings of one.
+
+    A variant without a ratio (refused, or wrong once it was timed) leaves. No names: no rounds.
+    """
+    rounds: list[Round] = []
+    left = list(names)
+    while left:
+        budget = budget_s(len(rounds), len(left))
+        rounds.append(Round(budget, tuple(left), tuple(timed(len(rounds), budget, left))))
+        if len(left) <= LAST:
+            break
+        left = ranked(rounds[-1])[: (len(left) + 1) // 2]
+    return rounds
+
+
+def ranked(last: Round) -> list[str]:
+    """The round's variants that have a ratio, the fastest first; of equal ones the first named."""
+    found = [timing for timing in last.timings if timing.ratio is not None]
+    place = {name: number for number, name in enumerate(last.variants)}
+    return [timing.variant for timing in sorted(found, key=lambda timing: (-(timing.ratio or 0.0), place[timing.variant]))]
+
+
+def winner(rounds: Sequence[Round], reference: str) -> tuple[str, str]:
+    """(the winner, why): the best of the last round, or the reference where nothing is faster beyond doubt."""
+    if not rounds:
+        return reference, "there was nothing to time it against"
+    best = next(iter(ranked(rounds[-1])), None)
+    if best is None:
+        return reference, "no variant of the last round could be timed"
+    timing = next(timing for timing in rounds[-1].timings if timing.variant == best)
+    if timing.faster:
+        return best, f"faster than {reference}: {timing.sentence}"
+    return reference, f"nothing is faster beyond doubt; next is {best}: {timing.sentence}"

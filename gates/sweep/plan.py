@@ -1,0 +1,74 @@
+"""What a sweep is to try, before anything is done: the options, the parameters, and every variant."""
+
+from __future__ import annotations
+
+import platform
+from collections.abc import Sequence
+from dataclasses import dataclass, replace
+from pathlib import Path
+
+from gates import __version__
+from gates.errors import GatesError
+from gates.evidence import SCHEMA_VERSION, utc_now
+from gates.pipeline import device_record
+from gates.revision import revision
+from gates.run.device import DeviceInfo
+from gates.run.graph import cubin_archs
+from gates.run.toolchain import find_toolchain
+from gates.sweep.record import Sweep, Variant, read_sweep, sweep_id
+from gates.sweep.variants import combinations, parse_params, variant_name
+from gates.task import Task
+
+
+@dataclass(frozen=True)
+class Options:
+    """What the user asked for."""
+
+    task: str
+    params: tuple[str, ...] = ()
+    resume: Path | None = None
+    profile: str = "auto"
+    scheduler: str | None = None
+    workers: int | None = None  # for builds, on this machine; None: one a core
+    results: Path = Path("results")
+    build_dir: Path = Path("build")
+
+
+def params_of(options: Options, task: Task) -> dict[str, tuple[int, ...]]:
+    """The parameters asked for, or those of the sweep to go on with; raises GatesError where the two differ."""
+    if options.resume is None:
+        return parse_params(options.params, task)
+    before = read_sweep(options.resume)
+    params = {name: tuple(values) for name, values in before.params.items()}
+    if options.params and parse_params(options.params, task) != params:
+        raise GatesError(f"{options.resume} sweeps other parameters", hint="leave --param out: --resume goes on with what was asked for then")
+    if before.task != task.name:
+        raise GatesError(f"{options.resume} is a sweep of {before.task}, not of {task.name}", hint=f"gates sweep {before.task} --resume {options.resume}")
+    return params
+
+
+def plan(task: Task, params: dict[str, tuple[int, ...]], found: Sequence[DeviceInfo], why_no_device: str) -> Sweep:
+    """The sweep before anything was done: the incumbent first, then every other combination."""
+    incumbent = {name: task.toggles[name] for name in params}
+    values = [incumbent, *(one for one in combinations(params) if one != incumbent)]
+    variants = []
+    for one in values:
+        toggles = {**task.toggles, **one}
+        variants.append(Variant(variant_name(one), toggles, replace(task, toggles=toggles).digest()))
+    toolchain = find_toolchain()
+    versions = {name: tool.version if (tool := toolchain.get(name)) else None for name in toolchain.tools}
+    limits, arch = task.gates["performance"], found[0].arch if found else None
+    if found and "shape" not in limits:
+        raise GatesError(f"{task.folder / 'task.yaml'} names no gates.performance.shape to time", hint="add it, or sweep with --profile cpu")
+    parts = {"task": task.name, "digest": task.digest(), "params": params, "nvcc": versions.get("nvcc"), "device": found[0].name if found else None, "gates": __version__}
+    return Sweep(
+        SCHEMA_VERSION, __version__, sweep_id(parts), task.name, task.digest(), params, variants[0].name, variants[0].name, task.shapes,
+        task.seeds[0], limits.get("shape", ""), limits.get("cache", "cold"), cubin_archs(task, arch), revision(task.folder), versions,
+        tuple(record for device in found if (record := device_record(device))), platform.platform(), tuple(variants), (),
+        "" if found else f"not run: {why_no_device}", None, "", None, None, now(), "",
+    )
+
+
+def now() -> str:
+    """The time in UTC as records have it."""
+    return utc_now().isoformat(timespec="milliseconds")

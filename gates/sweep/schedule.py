@@ -1,0 +1,162 @@
+"""A sweep from its parameters to the winner's verdict; everything that is done is on disk at once, and done once.
+
+The folder is ``results/sweeps/<task>/<id>/``: sweep.json, and ``variants/<name>/`` with the evidence of each.
+"""
+
+from __future__ import annotations
+
+import contextlib
+from collections.abc import Callable, Iterator, Sequence
+from dataclasses import replace
+from pathlib import Path
+
+from gates.errors import GatesError
+from gates.evidence import require_outside_a_run
+from gates.pipeline import choose_profile
+from gates.records import Status
+from gates.render.console import Progress
+from gates.run import device as devices
+from gates.run.build import check_build_root
+from gates.sweep import work
+from gates.sweep.cluster import Cluster, core_count, joined_cluster, local_cluster, one_kind
+from gates.sweep.halving import halve, winner
+from gates.sweep.kept import Kept, begun, held, make_folder, publish
+from gates.sweep.plan import Options, now, params_of, plan
+from gates.sweep.record import FILE, Round, Sweep, Timing, Variant
+from gates.task import CUDA, Task, find_task, load_task
+
+NOT_EMULATED = "correctness.not_emulated"
+
+
+def run_sweep(options: Options, progress: Progress) -> tuple[Path, Sweep]:
+    """Do what is left of the sweep and return its folder and what came of it.
+
+    Raises GatesError for bad input, for a folder of another task or of changed sources, and where nothing can be
+    built or no workers can be had.
+    """
+    task = load_task(find_task(options.task).folder, environ={})
+    if task.kind != CUDA:
+        raise GatesError(f"{task.name} is of kind {task.kind}", hint="a sweep takes tasks of kind cuda, whose toggles are compiled in")
+    params = params_of(options, task)
+    check_build_root(options.build_dir)
+    with _workers(options, progress) as (cluster, why):
+        new = plan(task, params, cluster.devices, why)
+        folder = options.resume or options.results / "sweeps" / task.name / new.id
+        require_outside_a_run(folder / FILE)
+        make_folder(folder)
+        with held(folder):
+            kept = Kept(folder, begun(folder, new), progress)
+            _Work(task, options, cluster, kept).do()
+            return folder, kept.sweep
+
+
+class _Work:
+    """The stages, each of which leaves out what was done before."""
+
+    def __init__(self, task: Task, options: Options, cluster: Cluster, kept: Kept) -> None:
+        self.task, self.options, self.cluster, self.kept = task, options, cluster, kept
+        self.on_device = bool(cluster.devices)
+
+    def do(self) -> None:
+        """Everything that is left."""
+        if self.kept.sweep.ended:
+            return
+        self._compile()
+        self._check()
+        if self.on_device and self.kept.sweep.left():
+            self._rank()
+            self._judge()
+        self.kept.change(ended=now())
+
+    def _compile(self) -> None:
+        jobs = [self._job(one) for one in self.kept.sweep.left() if one.ptxas is None]
+        for done in self._each("compiled", work.compile_variant, jobs, device=False):
+            self.kept.files(done)
+            failed = done.found is not None and done.found.status is Status.FAIL
+            self._tell(done, ptxas=done.found, resources=done.resources, dropped=done.found.sentence if done.found and failed else "")
+
+    def _check(self) -> None:
+        jobs = [self._job(one) for one in self.kept.sweep.left() if one.correctness is None]
+        for done in self._each("checked", work.check_variant, jobs, device=self.on_device):
+            self.kept.files(done)
+            assert done.found is not None, "a check has a verdict"
+            stays = done.found.status is Status.PASS or (not self.on_device and done.found.code == NOT_EMULATED)
+            self._tell(done, correctness=done.found, dropped="" if stays else done.found.sentence)
+
+    def _rank(self) -> None:
+        left = [one.name for one in self.kept.sweep.left()]
+        reference = self.kept.sweep.reference if self.kept.sweep.rounds else self.kept.sweep.incumbent
+        if reference not in left and not self.kept.sweep.rounds:
+            reference = left[0]
+        self.kept.change(reference=reference)
+        entrants = self.kept.sweep.rounds[0].variants if self.kept.sweep.rounds else tuple(name for name in left if name != reference)
+        rounds = halve(entrants, self._timed)
+        best, why = winner(rounds, reference)
+        self.kept.change(ranking="timed", winner=best, winner_reason=why)
+
+    def _timed(self, number: int, budget_s: float, names: Sequence[str]) -> tuple[Timing, ...]:
+        """The timings of one round: those on disk, and those that are missing there."""
+        rounds = self.kept.sweep.rounds
+        if number == len(rounds):
+            self.kept.change(rounds=(*rounds, Round(budget_s, tuple(names), ())))
+        had = {timing.variant for timing in self.kept.sweep.rounds[number].timings}
+        reference = self.kept.sweep.variant(self.kept.sweep.reference)
+        jobs = [
+            replace(self._job(self.kept.sweep.variant(name)), reference=(reference.toggles, reference.digest), budget_s=budget_s)
+            for name in names if name not in had
+        ]
+        for done in self._each(f"timed in round {number + 1}", work.time_variant, jobs, device=True):
+            timing = done.timing
+            assert timing is not None, "a timing job times"
+            self.kept.files(done, lambda name: name.replace("performance.json", f"performance.round{number + 1}.json"))
+            rounds = self.kept.sweep.rounds
+            self.kept.change(rounds=(*rounds[:number], replace(rounds[number], timings=(*rounds[number].timings, timing)), *rounds[number + 1 :]))
+            if timing.ratio is None:
+                self.kept.change_variant(done.variant, dropped=timing.sentence)
+            self.kept.progress.done(f"{done.variant}: {timing.sentence}")
+        return self.kept.sweep.rounds[number].timings
+
+    def _judge(self) -> None:
+        best = self.kept.sweep.winner
+        if best is None or self.kept.sweep.run is not None:
+            return
+        for done in self._each("judged by all gates", work.judge_variant, [self._job(self.kept.sweep.variant(best))], device=True):
+            assert done.run is not None, "a whole run has a name"
+            path = publish(done, self.options.results, self.task.name)
+            self.kept.change(run=path.relative_to(self.options.results).as_posix(), decision=done.run[1])
+
+    def _job(self, variant: Variant) -> work.Job:
+        return work.Job(
+            variant.name, str(self.task.folder), variant.toggles, variant.digest, str(self.options.build_dir.resolve()), self.kept.sweep.shapes,
+            self.kept.sweep.seed, self.cluster.devices[0].arch if self.on_device else None, 1,
+        )
+
+    def _each(self, what: str, function: Callable[[work.Job], work.Done], jobs: Sequence[work.Job], *, device: bool) -> Iterator[work.Done]:
+        if not jobs:
+            return
+        self.kept.progress.step(f"0 of {len(jobs)} variants {what}")
+        for number, done in enumerate(self.cluster.each(function, jobs, device=device), 1):
+            yield done
+            self.kept.progress.step(f"{number} of {len(jobs)} variants {what}")
+
+    def _tell(self, done: work.Done, **values: object) -> None:
+        changed = self.kept.change_variant(done.variant, **values)
+        sentence = done.found.sentence if done.found else ""
+        self.kept.progress.done(f"{done.variant}: {'dropped: ' if changed.dropped else ''}{sentence}")
+
+
+@contextlib.contextmanager
+def _workers(options: Options, progress: Progress) -> Iterator[tuple[Cluster, str]]:
+    """The workers, and why none of them has a device if so."""
+    progress.step("starting workers" if options.scheduler is None else f"joining {options.scheduler}")
+    if options.scheduler is None:
+        profile, why, _ = choose_profile(options.profile, 0)
+        found = one_kind(devices.probe().devices) if profile == "full" else ()
+        with local_cluster(found, options.workers or core_count()) as cluster:
+            yield cluster, why
+        return
+    with joined_cluster(options.scheduler) as cluster:
+        if options.profile == "full" and not cluster.devices:
+            raise GatesError(f"no worker of {options.scheduler} has the resource GPU", hint="dask worker … --nthreads 1 --resources GPU=1")
+        cluster.devices = () if options.profile == "cpu" else cluster.devices
+        yield cluster, "asked for" if options.profile == "cpu" else "no worker has the resource GPU"

@@ -1,0 +1,199 @@
+"""What a worker does with one variant: compile and judge its resources, check its numbers, time it, judge it whole.
+
+Plain functions of a picklable ``Job``, which run the engine's steps; kernels run in processes of their own, as
+always. They write nothing but build products and scratch: evidence comes back as bytes, so workers on other machines
+need no common results folder. A GatesError that leaves them is about the machine, not the variant, and ends the sweep.
+"""
+
+from __future__ import annotations
+
+import math
+import tempfile
+import time
+from collections.abc import Collection, Iterator, Mapping
+from contextlib import contextmanager
+from dataclasses import dataclass, replace
+from pathlib import Path
+from typing import Any
+
+from gates.api import Silence
+from gates.compare import occupancy_pct, smem_bytes
+from gates.errors import EXIT_HOLD, GatesError
+from gates.evidence import RunDirectory, read_record
+from gates.held import HeldFolder
+from gates.judge import performance
+from gates.measure.sampling import differences
+from gates.measure.statistics import hodges_lehmann
+from gates.parse import performance as performance_evidence
+from gates.parse.ptxas import PtxasEvidence, PtxasKernel
+from gates.pipeline import Options, run_info, run_task
+from gates.records import GateResult, Status
+from gates.run import device as devices
+from gates.run.build import build
+from gates.run.timing import run_timing
+from gates.run.toolchain import find_toolchain
+from gates.steps import Session, judge_step
+from gates.sweep.record import Found, Resources, Timing
+from gates.sweep.variants import with_toggles
+from gates.task import Task
+
+SINGLE_LAUNCHES = 60  # a side: the least that the timing takes; the sweep ranks by p50 of the pairs
+
+
+@dataclass(frozen=True)
+class Job:
+    """One variant to work on. Paths are absolute, and the same on every machine; ``arch``: the timing device's, None without one."""
+
+    variant: str
+    folder: str
+    toggles: Mapping[str, int]
+    digest: str
+    build_dir: str
+    shapes: tuple[str, ...]
+    seed: int
+    arch: str | None
+    compilers: int
+    reference: tuple[Mapping[str, int], str] | None = None  # its toggles and digest, to be timed against
+    budget_s: float = 0.0
+
+
+@dataclass(frozen=True)
+class Done:
+    """What came of a job: the gate's word, evidence files by name, and what the stage has besides."""
+
+    variant: str
+    found: Found | None
+    files: Mapping[str, bytes]
+    resources: tuple[Resources, ...] = ()
+    timing: Timing | None = None
+    run: tuple[str, str] | None = None  # the name of a run directory, and its decision
+
+
+def compile_variant(job: Job) -> Done:
+    """Build the variant for every architecture and judge its resources; needs no device."""
+    with _session(job, None) as session:
+        for want in ({"cubin"}, {"cubin", "emulator"}):  # launches, which the emulator tells, can't save what breaks the budget without
+            session.builds[session.task.name] = _built(job, session, want)
+            result = _judged(session, "ptxas")
+            if result.status is Status.FAIL:
+                break
+        evidence = _ptxas(session)
+        if job.arch is not None and result.status is not Status.FAIL:
+            failure = _built(job, session, {"device"}).failure("device")
+            if failure is not None:
+                result = GateResult("ptxas", Status.FAIL, "ptxas.build_failed", failure.sentence)
+        return Done(job.variant, Found.of(result), _files(session.directory.path), tuple(map(_resources, evidence.kernels if evidence else ())))
+
+
+def check_variant(job: Job) -> Done:
+    """The task's shapes with one seed, the odd shapes and the special inputs: on this worker's device, or on the emulator."""
+    with _session(job, own_device() if job.arch else None) as session:
+        session.builds[session.task.name] = _built(job, session, {"device" if job.arch else "emulator"})
+        return Done(job.variant, Found.of(_judged(session, "correctness")), _files(session.directory.path))
+
+
+def time_variant(job: Job) -> Done:
+    """The variant against the reference, interleaved, on this worker's device, for at most ``budget_s`` of sampling."""
+    assert job.reference is not None, "a timing needs a reference"
+    started, device = time.monotonic(), own_device()
+    with _session(job, device) as session:
+        task, limits = session.task, session.task.gates["performance"]
+        reference = _task(job.folder, *job.reference)
+        sides = []
+        for one in (task, reference):
+            built = build(one, session.toolchain, session.build_dir, device_arch=job.arch, want={"device"}, jobs=job.compilers)
+            if (failure := built.failure("device")) is not None:
+                raise GatesError(f"{one.name} was built before, and not on this worker: {failure.sentence}", hint="workers must have the same compilers")
+            sides.append(one.side(built.path("device"), emulated=False))
+        raw = run_timing(
+            sides[0], shape=limits["shape"], work=session.scratch / "timing", limit_s=task.time_limit_s, bar_pct=0.0, baseline=sides[1],
+            output_limits=task.gates["correctness"], device=session.cuda, cache=limits.get("cache", "cold"), iters=SINGLE_LAUNCHES, budget_s=job.budget_s,
+        )
+        evidence = performance_evidence.parse(raw)
+        session.write("performance.json", evidence)
+        timing = timing_of(job.variant, evidence, limits, device.uuid, round(time.monotonic() - started, 3))
+        return Done(job.variant, None, _files(session.directory.path), timing=timing)
+
+
+def judge_variant(job: Job) -> Done:
+    """A whole `gates run` of the variant; the run directory comes back as it is to be published."""
+    options = Options(
+        task=job.folder, toggles={name: str(value) for name, value in job.toggles.items()}, profile="full" if job.arch else "cpu",
+        build_dir=Path(job.build_dir),
+        argv=("run", Path(job.folder).name, *(part for name, value in job.toggles.items() for part in ("--toggle", f"{name}={value}"))),
+    )
+    with HeldFolder(Path(tempfile.gettempdir()), "gates-sweep-") as scratch:
+        outcome = run_task(replace(options, results=scratch), Silence())
+        return Done(job.variant, None, _files(outcome.path), run=(outcome.path.name, outcome.verdict.decision.value))
+
+
+def timing_of(variant: str, evidence: performance_evidence.PerformanceEvidence, limits: Mapping[str, Any], uuid: str, wall_s: float) -> Timing:
+    """What a timing says of ``variant``; no ratio where nothing was measured or the outputs were wrong."""
+    terms = {"shape": limits["shape"], "cache": limits.get("cache", "cold"), "min_speedup_pct": 0.0, "metrics": ["p50"]}
+    result = performance.judge(evidence, terms)
+    figures = performance_evidence.summaries(evidence).get(terms["cache"], {})
+    p50_us, reference_us = (figures[side].p50_us if side in figures else None for side in ("candidate", "baseline"))
+    ratio = low = high = None
+    if evidence.status == performance_evidence.MEASURED and (result.status is not Status.FAIL or result.code == "performance.too_slow"):
+        ruling, series = performance.read(evidence, terms).ruling, evidence.in_mode(terms["cache"])
+        if ruling is not None:
+            ratio, low, high = ruling.interval.ratio, ruling.interval.low, ruling.interval.high
+        elif series is not None and (taken := differences(series)):
+            ratio = math.exp(hodges_lehmann(taken))
+    return Timing(variant, result.status is Status.PASS, result.code, result.sentence, ratio, low, high, p50_us, reference_us, uuid, wall_s)
+
+
+def own_device() -> devices.DeviceInfo:
+    """The device of this worker: the first that it sees. Raises GatesError where it sees none."""
+    found = devices.probe()
+    if not found.devices:
+        raise GatesError(f"a worker for timing has {found.reason}", hint="start it with --resources GPU=1 on a machine with one", exit_code=EXIT_HOLD)
+    return found.devices[0]
+
+
+def _task(folder: str, toggles: Mapping[str, int], digest: str) -> Task:
+    """The task as the sweep knows it; its own checks leave a comparison with the baseline to the winner's run."""
+    task = with_toggles(Path(folder), toggles)
+    if task.digest() != digest:
+        raise GatesError(
+            f"{folder}: these are not the files that the sweep began with", hint="workers must have the same checkout; a changed task needs a new sweep"
+        )
+    limits = {name: limit for name, limit in task.gates["correctness"].items() if name != "match_baseline"}
+    return replace(task, gates={**task.gates, "correctness": limits})
+
+
+@contextmanager
+def _session(job: Job, device: devices.DeviceInfo | None) -> Iterator[Session]:
+    task = _task(job.folder, job.toggles, job.digest)
+    with HeldFolder(Path(tempfile.gettempdir()), "gates-sweep-") as scratch, RunDirectory(scratch / "evidence", task.name) as directory:
+        yield Session(task, None, job.shapes, (job.seed,), find_toolchain(), device, directory, scratch, Path(job.build_dir), job.compilers, Silence())
+
+
+def _built(job: Job, session: Session, want: Collection[str]) -> Any:
+    return build(session.task, session.toolchain, session.build_dir, device_arch=job.arch, want=want, jobs=job.compilers)
+
+
+def _judged(session: Session, gate: str) -> GateResult:
+    """The gate's verdict; raises GatesError where this machine lacks a tool for it."""
+    info = run_info(session.task, None, session.toolchain, session.device, shapes=session.shapes, seeds=session.seeds, profile="sweep", why="")
+    result = judge_step(session, info, gate)
+    if result.code == f"{gate}.no_tool":
+        raise GatesError(result.sentence, hint="`gates doctor` says what is missing and how to get it", exit_code=EXIT_HOLD)
+    return result
+
+
+def _ptxas(session: Session) -> PtxasEvidence | None:
+    path = session.directory.path
+    return read_record(PtxasEvidence, path, "ptxas.json") if (path / "ptxas.json").is_file() else None
+
+
+def _resources(kernel: PtxasKernel) -> Resources:
+    spilled = (kernel.spill_store_bytes, kernel.spill_load_bytes)
+    return Resources(
+        kernel.base_name, kernel.arch, kernel.linked.registers if kernel.linked else kernel.registers, smem_bytes(kernel),
+        None if None in spilled else sum(spilled), occupancy_pct(kernel),  # type: ignore[arg-type]
+    )
+
+
+def _files(folder: Path) -> dict[str, bytes]:
+    return {path.relative_to(folder).as_posix(): path.read_bytes() for path in sorted(folder.rglob("*")) if path.is_file()}

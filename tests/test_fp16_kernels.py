@@ -82,7 +82,7 @@ def test_swizzled_tiles_give_the_same_bits_as_plain_ones(kernels: dict[str, Kern
 
 def test_eight_warps_share_out_512_keys(tmp_path) -> None:
     """The tiles for few query rows, which take an H100's shared memory: all keys are on their way at once."""
-    deep = load(build(tmp_path, "alone", TILE_N=512, NUM_WARPS=8, CAUSAL=0))
+    deep = load(build(tmp_path, "alone", TILE_N=512, NUM_WARPS=8, STRIPS=1, CAUSAL=0))
     configure(deep, shared_limit_bytes=H100_SHARED_LIMIT)
     shape = shape_of(40, 600, heads=1)
     inputs = problem.make_inputs(shape, 0, "cpu")

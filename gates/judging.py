@@ -65,7 +65,9 @@ def decision_of(info: RunInfo, results: Sequence[GateResult], *, accepted: bool 
 
 
 def _terms(task: TaskInfo) -> Terms:
-    return Terms(task.limits, task.not_applicable, task.declared_shapes, task.declared_seeds, task.arch)
+    return Terms(
+        task.limits, task.not_applicable, task.declared_shapes, task.declared_seeds, task.arch, task.problem, task.problem_sha256, task.shapes,
+    )
 
 
 def _record(gate: str) -> type:

@@ -37,7 +37,7 @@ LIMITS: dict[str, Any] = {
     "performance": {"shape": "mission", "min_speedup_pct": 15, "metrics": ["p50", "p90"]},
     "ncu": {"rises": ["tensor_pipe"], "steady": {"dram_bytes_pct": 10}, "min": {"occupancy": 20}},
 }
-BASE = Terms(LIMITS, {}, ("small", "mission"), (0, 1, 2), ("sm_89", "sm_90"))
+BASE = Terms(LIMITS, {}, ("small", "mission"), (0, 1, 2), ("sm_89", "sm_90"), "rows", "a", {"small": {"S": 32}, "mission": {"S": 512}})
 
 
 def changed(gate: str, **values: Any) -> Terms:
@@ -67,6 +67,10 @@ LOOSER = [
     (replace(BASE, shapes=("small",)), "shapes: mission dropped"),
     (replace(BASE, seeds=(0, 1)), "seeds: 2 dropped"),
     (replace(BASE, arch=("sm_90",)), "arch: sm_89 dropped"),
+    (changed("performance", cache="warm"), "performance.cache: cold -> warm"),
+    (replace(BASE, problem="easy"), "judged by another problem than the baseline's: easy instead of rows"),
+    (replace(BASE, problem_sha256="b"), "judged by another problem than the baseline's: rows has other files"),
+    (replace(BASE, sizes={"small": {"S": 32}, "mission": {"S": 64}}), "shape mission: S 512 -> S 64"),
     (replace(BASE, not_applicable={"ncu": "no counters"}), "ncu: declared not applicable (no counters)"),
 ]
 
@@ -79,9 +83,24 @@ def test_a_looser_term_is_named(candidate: Terms, text: str) -> None:
 @pytest.mark.parametrize("candidate", [
     BASE, changed("ptxas", max_registers=64), changed("performance", min_speedup_pct=20), changed("sass", require={"tensor": 2, "fma": 1}),
     changed("ncu", rises=["sm_throughput"]), changed("correctness", end_to_end={"bad_pct": 0.5}), replace(BASE, seeds=(0, 1, 2, 3)),
+    changed("performance", cache="cold"), replace(BASE, problem_sha256=None), replace(BASE, sizes={"small": {"S": 32}, "long": {"S": 2048}}),
 ])
 def test_tighter_terms_and_a_stage_s_own_claims_need_nobody(candidate: Terms) -> None:
     assert looser(candidate, BASE) == ()
+
+
+def test_a_baseline_timed_warm_lets_the_candidate_be_timed_warm() -> None:
+    warm = changed("performance", cache="warm")
+    assert looser(warm, warm) == () and looser(BASE, warm) == ("performance.cache: warm -> cold",)
+
+
+def test_another_problem_holds_until_it_is_accepted() -> None:
+    info: RunInfo = read_record(RunInfo, STAGE2, "run.json")
+    gates = read_record(Verdict, STAGE2, "verdict.json").gates
+    swapped = replace(info, task=replace(info.task, problem="tasks.problems.easy", problem_sha256="0" * 64))
+    decision, reason = decision_of(swapped, gates)
+    assert decision is Decision.HOLD and "tasks.problems.easy instead of tasks.problems.sdpa_fp8" in reason
+    assert decision_of(swapped, gates, accepted=True)[0] is Decision.MERGE
 
 
 @pytest.fixture

@@ -4,18 +4,20 @@ A stage that raises a budget, drops a shape, a seed or a gate, or widens an erro
 where the stage before would have failed. That may be right, but a reviewer has to see it and say so:
 the decision is hold until it is accepted with a reason. Tighter terms need nobody's word.
 
-Example: ``ptxas.max_registers: 128 -> 168``. A change of what is timed (shape, cache mode) counts
-too, for it is neither tighter nor looser. Limits: only the terms in task.yaml are compared. A changed
-problem module (its inputs, its reference) shows in the digests that ``gates compare`` holds together.
+Example: ``ptxas.max_registers: 128 -> 168``. A change of what is timed (shape, cache mode) or of what
+is computed (problem, its files, a shape's dimensions) counts too, for it is neither tighter nor looser.
+Limits: whether another problem asks for less is for the reviewer to say; names of kernels and the kind
+of the task are not terms, for stages differ in them.
 """
 
 from __future__ import annotations
 
 from collections.abc import Iterator, Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from typing import Any
 
 _OWN_CLAIMS = ("ncu", "rises")  # what a stage says of its own gain: another stage has another reason to be faster
+_UNSAID = {"performance": {"cache": "cold"}}  # what a key means where task.yaml leaves it out
 # Keys whose larger value is stricter; every other number is a maximum.
 _MINIMUM = (("performance", "min_speedup_pct"), ("sass", "require"), ("ncu", "min"))
 
@@ -29,6 +31,9 @@ class Terms:
     shapes: tuple[str, ...]
     seeds: tuple[int, ...]
     arch: tuple[str, ...]
+    problem: str = ""
+    problem_sha256: str | None = None
+    sizes: Mapping[str, Mapping[str, int]] = field(default_factory=dict)  # dimensions by shape
 
 
 def looser(candidate: Terms, baseline: Terms) -> tuple[str, ...]:
@@ -37,6 +42,7 @@ def looser(candidate: Terms, baseline: Terms) -> tuple[str, ...]:
 
 
 def _looser(candidate: Terms, baseline: Terms) -> Iterator[str]:
+    yield from _computed(candidate, baseline)
     for what, ours, theirs in (
         ("shapes", candidate.shapes, baseline.shapes), ("seeds", candidate.seeds, baseline.seeds), ("arch", candidate.arch, baseline.arch),
     ):
@@ -47,7 +53,18 @@ def _looser(candidate: Terms, baseline: Terms) -> Iterator[str]:
             yield f"{gate}: declared not applicable ({reason})"
     for gate, theirs in baseline.limits.items():
         if gate not in candidate.not_applicable:
-            yield from _compare((gate,), candidate.limits.get(gate, {}), theirs)
+            yield from _compare((gate,), {**_UNSAID.get(gate, {}), **candidate.limits.get(gate, {})}, {**_UNSAID.get(gate, {}), **theirs} if theirs else {})
+
+
+def _computed(candidate: Terms, baseline: Terms) -> Iterator[str]:
+    """What the candidate computes otherwise than the baseline."""
+    if candidate.problem != baseline.problem:
+        yield f"judged by another problem than the baseline's: {candidate.problem} instead of {baseline.problem}"
+    elif None not in (candidate.problem_sha256, baseline.problem_sha256) and candidate.problem_sha256 != baseline.problem_sha256:
+        yield f"judged by another problem than the baseline's: {candidate.problem} has other files"
+    for shape, theirs in baseline.sizes.items():
+        if (ours := candidate.sizes.get(shape, theirs)) != theirs:
+            yield f"shape {shape}: {_text(theirs)} -> {_text(ours)}"
 
 
 def _compare(path: tuple[str, ...], ours: Any, theirs: Any) -> Iterator[str]:

@@ -51,7 +51,7 @@ if command == "run":
     if told == "crash": sys.exit(2)
     run = pathlib.Path(option("--results")) / stage / "20260101T000000Z-norev-cpu"
     run.mkdir(parents=True)
-    (run / "run.json").write_text(json.dumps({"task": {"digest": "d"}, "device": {"name": "card"}}))
+    (run / "run.json").write_text(json.dumps({"task": {"name": stage, "digest": "d"}, "profile": option("--profile"), "git": {"sha": None, "dirty": False}, "device": {"name": "card"}}))
     (run / "COMPARE.md").write_text(f"# {told}: {stage}\\n\\nask @everyone <!-- kernel-gates -->\\n")
     (run / "DECISION").write_text(told)
     sys.exit(CODES.get(told, 0))
@@ -203,7 +203,7 @@ def test_the_admission_step_writes_outputs(tmp_path: Path) -> None:
 def test_changed_files_to_stages(files: list[str], stages: str) -> None:
     places = [touched_stages.places_of(path.parent, ROOT) for path in sorted(ROOT.glob("tasks/*/task.yaml"))]
     found = touched_stages.touched_stages(files, places)
-    assert " ".join(sorted(name[5] for name in found)) == stages, found
+    assert " ".join(sorted(name[5] for name in found if name.startswith("stage"))) == stages, found
 
 
 def test_a_vanished_baseline_and_a_broken_task_are_touched(tmp_path: Path) -> None:
@@ -326,19 +326,62 @@ def test_hostile_outcomes_are_refused(tmp_path: Path, data: str) -> None:
     (tmp_path / "link").symlink_to("/")
     (tmp_path / "outcomes.json").write_text(data)
     with pytest.raises(CiError):
-        stage_review.review_folder(tmp_path, engine=ROOT)
+        stage_review.review_folder(tmp_path, engine=ROOT, profile="cpu")
 
 
-def test_a_real_run_is_decided_by_the_gates_here(tmp_path: Path) -> None:
-    (source,) = (ROOT / "results" / "recorded" / "h100" / "stage2_wmma_pv").iterdir()
-    shutil.copytree(source, tmp_path / "runs" / "good")
-    shutil.copytree(source, tmp_path / "runs" / "edited")
-    (tmp_path / "runs" / "edited" / "verdict.json").write_text("{}")
-    stages = [{"stage": name, "run": f"runs/{name}", "base": None, "note": ""} for name in ("good", "edited")]
-    (tmp_path / "outcomes.json").write_text(json.dumps({"stages": stages}))
-    edited, good, missing = stage_review.review_folder(tmp_path, engine=ROOT, expected=["good", "missing"])
-    assert (good.decision, edited.decision, missing.decision) == ("merge", "error", "error")
-    assert "not sound" in edited.reason and str(tmp_path) not in edited.reason and "evidence" in missing.reason
+@pytest.fixture
+def evidence(tmp_path: Path) -> Any:
+    """Put a copy of the recorded stage 2 below the folder of outcomes, as that of each stage named; (its path, its commit)."""
+    def put(*stages: str) -> tuple[Path, str]:
+        (source,) = (ROOT / "results" / "recorded" / "h100" / "stage2_wmma_pv").iterdir()
+        run = Path(shutil.copytree(source, tmp_path / "runs" / "good"))
+        entries = [{"stage": name, "run": "runs/good", "base": None, "note": ""} for name in stages]
+        (tmp_path / "outcomes.json").write_text(json.dumps({"stages": entries}))
+        return run, json.loads((run / "run.json").read_text())["git"]["sha"]
+    return put
+
+
+def test_a_real_run_is_decided_by_the_gates_here(tmp_path: Path, evidence: Any) -> None:
+    run, sha = evidence("stage2_wmma_pv", "stage3_cp_async")
+    good, other, missing = stage_review.review_folder(tmp_path, engine=ROOT, profile="full", head_sha=sha, expected=["zz"])
+    assert (good.decision, other.decision, missing.decision) == ("merge", "error", "error")
+    assert good.markdown.startswith("# merge: stage2") and "of stage2_wmma_pv, not of stage3" in other.reason and "evidence" in missing.reason
+    (run / "COMPARE.md").write_text("# merge: all is well")  # it is in the manifest
+    (edited, _) = stage_review.review_folder(tmp_path, engine=ROOT, profile="full", head_sha=sha)
+    assert edited.decision == "error" and "not sound" in edited.reason and str(tmp_path) not in edited.reason
+
+
+@pytest.mark.parametrize(("profile", "head_sha", "said"), [("cpu", None, "profile full, not cpu"), ("full", HEAD, "not of aaaaaaaaaaaa")])
+def test_a_run_must_be_of_the_profile_and_the_commit(tmp_path: Path, evidence: Any, profile: str, head_sha: str | None, said: str) -> None:
+    evidence("stage2_wmma_pv")
+    (review,) = stage_review.review_folder(tmp_path, engine=ROOT, profile=profile, head_sha=head_sha)
+    assert review.decision == "error" and said in review.reason
+
+
+def decided(monkeypatch: pytest.MonkeyPatch, decision: str) -> None:
+    monkeypatch.setattr(stage_review, "_decide", lambda *_: (decision, "told"))
+
+
+def test_the_report_is_rendered_anew_and_a_dirty_tree_is_refused(tmp_path: Path, evidence: Any, monkeypatch: pytest.MonkeyPatch) -> None:
+    run, sha = evidence("stage2_wmma_pv")
+    (run / "COMPARE.md").write_text("</details>\n# forged")  # as if it had been signed
+    decided(monkeypatch, "merge")
+    (review,) = stage_review.review_folder(tmp_path, engine=ROOT, profile="full", head_sha=sha)
+    assert review.decision == "merge" and "forged" not in review.markdown and "# merge: stage2" in review.markdown
+    text = (run / "run.json").read_text()
+    (run / "run.json").write_text(re.sub(r'"dirty": *false', '"dirty": true', text))
+    assert "uncommitted" in stage_review.review_folder(tmp_path, engine=ROOT, profile="full", head_sha=sha)[0].reason
+    (run / "run.json").write_text(re.sub(r'"profile": *"full"', '"profile": "cpu"', text))
+    (review,) = stage_review.review_folder(tmp_path, engine=ROOT, profile="cpu", head_sha=sha)
+    assert (review.decision, review.reason) == ("hold", "the cpu profile judges neither speed nor counters")
+
+
+def test_an_acceptance_in_the_evidence_is_refused(tmp_path: Path, evidence: Any, monkeypatch: pytest.MonkeyPatch) -> None:
+    run, sha = evidence("stage2_wmma_pv")
+    decided(monkeypatch, "merge")
+    (run / "acceptance.json").write_text("{}")
+    (review,) = stage_review.review_folder(tmp_path, engine=ROOT, profile="full", head_sha=sha)
+    assert review.decision == "error" and "acceptance.json" in review.reason
 
 
 # --- check run and comment ---
@@ -420,6 +463,7 @@ def test_missing_evidence_is_red_and_cancelled_is_cancelled(github: FakeGitHub, 
     report(None, "--expect", "[]", result="skipped")
     assert [check["conclusion"] for check in github.checks] == ["failure", "cancelled", "skipped"]
     assert "the run left no evidence" in github.checks[0]["output"]["title"]
+    assert report([], result="failure") == (0, "") and github.checks[-1]["conclusion"] == "failure"
 
 
 @pytest.mark.parametrize(("part", "status", "message"), [

@@ -50,7 +50,7 @@ def main() -> int:
     with _card() if arguments.profile == "full" else contextlib.nullcontext():
         entries = [judge(stage, arguments.profile, tree, arguments.base, out) for stage in stages]
     (out / OUTCOMES).write_text(json.dumps({"schema_version": 1, "stages": entries}, indent=1) + "\n", encoding="utf-8")
-    reviews = review_folder(out, engine=tree)
+    reviews = review_folder(out, engine=tree, profile=arguments.profile)
     add_summary(summary_of(reviews, arguments.profile))
     for review in reviews:
         print(f"{review.stage}: {review.decision}: {review.reason}")

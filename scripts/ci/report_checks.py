@@ -56,7 +56,7 @@ def main() -> int:
     api = Api()
     subject = subject_of(*read_event(), api)
     expected = stage_names(arguments.expect) if arguments.expect is not None else None
-    reviews = _reviews(arguments.folder, arguments.result, expected)
+    reviews = _reviews(arguments.folder, arguments.profile, subject.head_sha, arguments.result, expected)
     cancelled = arguments.result == "cancelled" and any(review.decision == ERROR for review in reviews)
     conclusion, title = ("cancelled", "the run was cancelled") if cancelled else verdict_of(reviews)
     text = summary_of(reviews, arguments.profile)
@@ -121,13 +121,16 @@ def subject_of(name: str, event: dict[str, Any], api: Api) -> Subject:
     return Subject(sha, tuple(pull["number"] for pull in pulls if _head(pull) == sha), run.get("html_url"))
 
 
-def _reviews(folder: Path, result: str, expected: list[str] | None) -> list[Review]:
+def _reviews(folder: Path, profile: str, head_sha: str, result: str, expected: list[str] | None) -> list[Review]:
     if expected == []:
         return []
     try:
-        return review_folder(folder, engine=_ROOT, expected=expected)
+        reviews = review_folder(folder, engine=_ROOT, profile=profile, head_sha=head_sha, expected=expected)
     except CiError as error:
         return [Review(stage, ERROR, f"{error.what} (the job's result: {result})") for stage in expected or ["all stages"]]
+    if not reviews and result != "success":
+        return [Review("all stages", ERROR, f"the job lists no stage, and its result is {result}")]
+    return reviews
 
 
 def _is_ours(entry: dict[str, Any]) -> bool:

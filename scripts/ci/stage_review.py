@@ -2,12 +2,14 @@
 
 The folder is what ``judge_stages.py`` wrote, perhaps on a machine that ran kernels nobody has vetted, so
 nothing in it is believed: paths must stay inside, and each decision is taken by the `gates` command here,
-which checks the evidence first. The decisions that the folder itself tells are not even read.
+which checks the evidence first. The decisions and reports that the folder itself tells are not even read, a run
+must be of the stage, the profile and the commit that it stands for, and no acceptance may come with it.
 """
 
 from __future__ import annotations
 
 import json
+import os
 import re
 import subprocess
 import sys
@@ -20,6 +22,8 @@ from typing import Any
 from ci_common import CiError
 
 OUTCOMES = "outcomes.json"
+ACCEPTANCE = "acceptance.json"
+_RENDER = Path(__file__).resolve().with_name("render_run.py")
 ERROR = "error"  # no decision could be taken: nothing that may pass
 CONCLUSIONS = {"merge": "success", "reject": "failure", "hold": "neutral", ERROR: "failure"}
 _WORST_FIRST = ("reject", ERROR, "hold", "merge")
@@ -39,13 +43,16 @@ class Review:
     markdown: str = ""
 
 
-def review_folder(folder: Path, *, engine: Path, expected: Sequence[str] | None = None) -> list[Review]:
+def review_folder(
+    folder: Path, *, engine: Path, profile: str, head_sha: str | None = None, expected: Sequence[str] | None = None
+) -> list[Review]:
     """The reviews of a folder's stages; a stage that was ``expected`` and is not there is an error.
 
-    ``engine`` is the folder in which `python -m gates` finds the gates that decide.
+    ``engine`` is the folder in which `python -m gates` finds the gates that decide. Runs must be of ``profile`` and, where it is
+    known, of the commit ``head_sha`` without changes to it.
     """
     folder = folder.resolve()
-    reviews = {entry["stage"]: _review(entry, engine) for entry in _outcomes(folder)}
+    reviews = {entry["stage"]: _review(entry, engine, profile, head_sha) for entry in _outcomes(folder)}
     for stage in expected or ():
         reviews.setdefault(stage, Review(stage, ERROR, "the run left no evidence of it"))
     return [replace(reviews[stage], reason=reviews[stage].reason.replace(f"{folder}/", "")) for stage in sorted(reviews)]
@@ -58,9 +65,11 @@ def worst(reviews: Sequence[Review]) -> Review:
 
 def review_run(run: Path, base: Path | None, *, engine: Path, stage: str = "") -> Review:
     """The review of one run, put beside the base branch's run of its baseline where there is one."""
+    if os.path.lexists(run / ACCEPTANCE):
+        return Review(stage, ERROR, f"the evidence brings {ACCEPTANCE} along: who is judged can't accept looser terms")
     if base is None:
         decision, reason = _decide(run, engine)
-        return Review(stage, decision, reason, _text(run / "COMPARE.md") if decision != ERROR else "")
+        return Review(stage, decision, reason, _rendered(run, engine) if decision != ERROR else "")
     with tempfile.TemporaryDirectory(prefix="gates-review-") as scratch:
         done = _gates(["compare", str(base), str(run), "--force", "--out", scratch], engine)
         found = sorted(Path(scratch).glob("*/compare.json"))
@@ -72,14 +81,34 @@ def review_run(run: Path, base: Path | None, *, engine: Path, stage: str = "") -
         )
 
 
-def _review(entry: dict[str, Any], engine: Path) -> Review:
+def _review(entry: dict[str, Any], engine: Path, profile: str, head_sha: str | None) -> Review:
     stage, run, base, note = entry["stage"], entry["run"], entry["base"], entry["note"]
     if run is None:
         return Review(stage, ERROR, note or "the run left no evidence")
     review = review_run(run, base, engine=engine, stage=stage)
-    if note and review.decision == "merge":  # what could not be judged is never passed over
-        return Review(stage, "hold", note, review.markdown)
+    if review.decision != ERROR and (strange := _of_another(run, stage, profile, head_sha)):
+        return Review(stage, ERROR, strange)
+    if review.decision == "merge":  # what could not be judged is never passed over
+        note = note or ("the cpu profile judges neither speed nor counters" if profile == "cpu" else "")
+        return replace(review, decision="hold", reason=note) if note else review
     return review
+
+
+def _of_another(run: Path, stage: str, profile: str, head_sha: str | None) -> str:
+    """What the run is about instead of the stage, profile and commit that it stands for; empty where it is of these."""
+    try:
+        info = json.loads(_text(run / "run.json"))
+        name, ran, git = info["task"]["name"], info["profile"], info["git"]
+        sha, dirty = git["sha"], git["dirty"]
+    except (ValueError, KeyError, TypeError, RecursionError):
+        return "run.json does not say what ran"
+    if name != stage:
+        return f"the run is of {name}, not of {stage}"
+    if ran != profile:
+        return f"the run has the profile {ran}, not {profile}"
+    if head_sha is not None and sha != head_sha:
+        return f"the run is of the commit {str(sha)[:12]}, not of {head_sha[:12]}"
+    return "the run is of a tree with uncommitted changes" if head_sha is not None and dirty is not False else ""
 
 
 def _decide(run: Path, engine: Path) -> tuple[str, str]:
@@ -93,11 +122,25 @@ def _decide(run: Path, engine: Path) -> tuple[str, str]:
 
 
 def _gates(arguments: list[str], engine: Path) -> subprocess.CompletedProcess[str]:
-    command = [sys.executable, "-m", "gates", *arguments]
+    return _python(["-m", "gates", *arguments], engine)
+
+
+def _python(arguments: list[str], engine: Path) -> subprocess.CompletedProcess[str]:
+    """Run Python where ``import gates`` means the engine's."""
+    command, path = [sys.executable, *arguments], os.pathsep.join(filter(None, [str(engine.resolve()), os.environ.get("PYTHONPATH")]))
     try:
-        return subprocess.run(command, cwd=engine, capture_output=True, text=True, timeout=_LIMIT_S, check=False)
+        return subprocess.run(
+            command, cwd=engine, env={**os.environ, "PYTHONPATH": path}, capture_output=True, encoding="utf-8", errors="replace",
+            timeout=_LIMIT_S, check=False,
+        )
     except subprocess.TimeoutExpired:
         return subprocess.CompletedProcess(command, 4, "", f"error: no decision within {_LIMIT_S} s")
+
+
+def _rendered(run: Path, engine: Path) -> str:
+    """The run's report, rendered here from its evidence."""
+    done = _python([str(_RENDER), str(run)], engine)
+    return done.stdout if done.returncode == 0 else "The report could not be rendered; see the uploaded run directory."
 
 
 def _said(done: subprocess.CompletedProcess[str]) -> str:

@@ -65,8 +65,9 @@ def decision_of(info: RunInfo, results: Sequence[GateResult], *, accepted: bool 
 
 
 def _terms(task: TaskInfo) -> Terms:
+    shapes = task.declared_shapes or task.judged_shapes or tuple(task.shapes)  # the first runs do not say what was declared
     return Terms(
-        task.limits, task.not_applicable, task.declared_shapes, task.declared_seeds, task.arch, task.problem, task.problem_sha256, task.shapes,
+        task.limits, task.not_applicable, shapes, task.declared_seeds or task.seeds, task.arch, task.problem, task.problem_sha256, task.shapes,
     )
 
 

@@ -39,6 +39,26 @@ def changed_since(*infos: TaskInfo | None) -> list[str]:
     return [*notes, *problems]
 
 
+def contradicts_checkout(info: TaskInfo) -> list[str]:
+    """What run.json says of a stage otherwise than the task.yaml of the same digest in this checkout; empty where that has none."""
+    task = _task_here(info)
+    if task is None or task.digest() != info.digest:
+        return []
+    toggles = {name: value for name, value in info.overrides.items() if name in info.toggles}
+    pairs: list[tuple[str, object, object]] = [
+        ("problem", info.problem, task.problem), ("kernels", info.kernels, task.kernels), ("arch", info.arch, task.arch), ("kind", info.kind, task.kind),
+        ("toggles", info.toggles, dict(task.toggles)), ("overridden toggles", toggles, dict(task.overrides)),
+        *((f"limits of {gate}", info.limits.get(gate, {}), dict(limits)) for gate, limits in task.gates.items()),
+        ("gates that are not applicable", info.not_applicable, dict(task.not_applicable)),
+        ("problem_sha256", info.problem_sha256 or task.problem_sha256(), task.problem_sha256()),
+        ("shapes", info.declared_shapes or task.shapes, task.shapes), ("seeds", info.declared_seeds or task.seeds, task.seeds),
+    ]
+    return [
+        f"run.json gives {info.name} other {what} than the task.yaml of the same digest in this checkout: {ours} instead of {theirs}"
+        for what, ours, theirs in pairs if ours != theirs
+    ]
+
+
 def _task_here(info: TaskInfo) -> Task | None:
     """The task of that name here, with the toggles that were in force; None where there is none that can be read."""
     if "/" in info.name:  # a name in evidence leads to no other folder

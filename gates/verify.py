@@ -9,11 +9,12 @@ from typing import Any
 
 from gates import jsonio
 from gates.counts import contradictions
+from gates.declared import self_contradictions
 from gates.errors import GatesError
 from gates.evidence import ACCEPTANCE, RunInfo, Verdict, read_record, require_known_version, sha256
 from gates.judge.decision import GATES
 from gates.judging import decision_of, load_evidence, looser_terms, rejudge
-from gates.places import changed_since
+from gates.places import changed_since, contradicts_checkout
 from gates.problem import DEFAULT_INPUTS
 from gates.records import GateResult, Status
 from gates.schema import errors_by, schema_errors, schema_of
@@ -142,7 +143,9 @@ def _check_consistency(run: Path) -> list[str]:
     """Whether the evidence is about the task, the shapes, seeds and device that run.json names."""
     info: RunInfo = read_record(RunInfo, run, "run.json")
     evidence = load_evidence(run)
-    task, found = info.task, []
+    task, found = info.task, list(self_contradictions(info, jsonio.read(run / "run.json")))
+    for stage in (task, info.baseline):
+        found += contradicts_checkout(stage) if stage else []
     wrong = found.append
     for gate in ("ptxas", "sass"):
         if gate in evidence:

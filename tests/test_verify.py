@@ -22,7 +22,7 @@ from gates.compare import compare_runs
 from gates.decide import decide_run
 from gates.errors import GatesError
 from gates.evidence import RunInfo, list_runs, read_record
-from gates.places import changed_since
+from gates.places import changed_since, contradicts_checkout
 from gates.task import find_task
 from gates.verify import verify_run
 
@@ -75,6 +75,16 @@ CHANGES: list[tuple[str, Path, str, Callable[[Any], Any], str]] = [
     ("built with other toggles", FULL, "build.json", lambda d: d["toggles"].update(USE_WMMA_PV=0), "build.json is of stage2_wmma_pv with USE_WMMA_QK=1, USE_WMMA_PV=0"),
     ("timed on another card", FULL, "performance.json", lambda d: d["device"].update(uuid="0"), "was timed on NVIDIA H100 80GB HBM3 (0), run.json names"),
     ("a newer version", FULL, "ptxas.json", lambda d: d.update(schema_version=2), "ptxas.json: schema version 2 is newer than this tool knows (1)"),
+    ("a seed less that is declared", FULL, "run.json", lambda d: d["task"].update(seeds=[0]), "the seeds 0 were judged, 0, 1, 2 are declared, and no override"),
+    ("a declared shape that was not judged", FULL, "run.json", lambda d: d["task"].update(judged_shapes=["small"]), "the shapes small were judged, small, mission are declared"),
+    ("nothing declared", FULL, "run.json", lambda d: d["task"].update(declared_shapes=[]), "run.json, task: declared_shapes is empty"),
+    ("another override than what was judged", FULL, "run.json", lambda d: d["task"]["overrides"].update(seeds="4"), "overrides name the seeds 4, 0, 1, 2 were judged"),
+    ("an override without its toggle", FULL, "run.json", lambda d: d["task"]["overrides"].update(USE_WMMA_PV=0), "overrides set USE_WMMA_PV=0, the toggle is 1"),
+    ("inputs named by nobody", FULL, "run.json", lambda d: d["task"].update(judged_inputs=["zeros"]), "no override is recorded"),
+    ("a judged shape without dimensions", FULL, "run.json", lambda d: d["task"].update(shapes={"mission": d["task"]["shapes"]["mission"]}), "the shapes small were judged and have no dimensions"),
+    ("two stages of one digest", FULL, "run.json", lambda d: d["baseline"].update(digest=d["task"]["digest"]), "stage2_wmma_pv and stage1_wmma_qk one digest"),
+    ("ended before it started", FULL, "run.json", lambda d: d.update(ended="2026-01-01T00:00:00+00:00"), "before it started"),
+    ("no such time", FULL, "run.json", lambda d: d.update(ended="2026-13-01T00:00:00+00:00"), "is no time"),
     ("half a character", FULL, "run.json", lambda d: d["task"].update(title="\ud800"), "not Unicode"),
 ]
 
@@ -143,6 +153,29 @@ def test_what_changed_in_a_checkout(tmp_path: Path, monkeypatch: pytest.MonkeyPa
     assert changed_since(info, info)[-1] == f"the problem {task.problem} has changed in this checkout since"
     for name in ("nobody", "../tasks/saxpy_fast"):
         assert changed_since(replace(info, name=name)) == [f"this checkout has no {name} to compare with"]
+
+
+def test_what_a_run_says_of_the_very_stage_in_this_checkout_must_be_so(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.chdir(ROOT)
+    here = find_task("stage2_wmma_pv")
+
+    def same_stage(data: dict) -> None:
+        data["task"].update(digest=here.digest(), problem_sha256=here.problem_sha256(), limits={gate: dict(limits) for gate, limits in here.gates.items()})
+
+    run = edited(tmp_path, FULL, "run.json", same_stage)
+    info = read_record(RunInfo, run, "run.json").task
+    assert contradicts_checkout(info) == [] and contradicts_checkout(replace(info, overrides={"shapes": "small"})) == []
+    wider = {**info.limits, "ptxas": {**info.limits["ptxas"], "max_registers": 255}}
+    for changed, what in (
+        ({"limits": wider}, "limits of ptxas"), ({"declared_seeds": (0,)}, "seeds"), ({"declared_shapes": ("small",)}, "shapes"),
+        ({"not_applicable": {"ncu": "no"}}, "gates that are not applicable"), ({"problem": "easy"}, "problem"), ({"overrides": {"USE_WMMA_PV": 1}}, "overridden toggles"),
+    ):
+        (text,) = contradicts_checkout(replace(info, **changed))
+        assert text.startswith(f"run.json gives stage2_wmma_pv other {what} than the task.yaml of the same digest")
+    assert contradicts_checkout(replace(info, limits=wider, digest="0" * 64)) == []
+    (tmp_path / "more").mkdir()
+    looser = edited(tmp_path / "more", run, "run.json", lambda d: d["task"]["limits"]["ptxas"].update(max_registers=255))
+    assert any("limits of ptxas" in problem for problem in verify_run(looser))
 
 
 def test_a_figure_of_another_machine_may_differ_in_its_last_bits(tmp_path: Path) -> None:

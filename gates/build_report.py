@@ -10,6 +10,7 @@ from gates.cli import guard
 from gates.errors import EXIT_FAIL, EXIT_OK
 from gates.parse.names import without_parameters
 from gates.parse.ptxas import PtxasKernel, gather
+from gates.plain import plain_lines
 from gates.run.build import build
 from gates.run.built import BuildResult
 from gates.run.device import probe
@@ -49,7 +50,7 @@ def main(file: str) -> None:
 
 def _main(folder: Path) -> int:
     text, built = report(load_task(folder), Path("build"))
-    print(text)
+    print(plain_lines(text))
     return EXIT_OK if built else EXIT_FAIL
 
 
@@ -63,7 +64,7 @@ def _kernel(kernel: PtxasKernel) -> str:
 
 
 def _say(line: str) -> None:
-    print(line, file=sys.stderr)
+    print(plain_lines(line), file=sys.stderr)
 
 
 def _short(path: str) -> str:

@@ -16,6 +16,7 @@ from gates.judge import correctness as judge
 from gates.judge.correctness_limits import BOUND, FIGURES
 from gates.judge.failed_case import clearest_first
 from gates.parse import correctness, performance
+from gates.plain import plain_lines
 from gates.problem import MAX_SEED
 from gates.records import Check, GateResult, Status
 from gates.render.console import story
@@ -58,10 +59,10 @@ def run(
     )
     evidence = correctness.parse(raw)
     result = judge.judge(evidence, limits)
-    print(table(evidence, result))
-    print(f"correctness: {result.status.value}: {result.sentence}")
+    print(plain_lines(table(evidence, result)))
+    print(plain_lines(f"correctness: {result.status.value}: {result.sentence}"))
     for text in _findings(result):
-        print(f"  {text}")
+        print(plain_lines(f"  {text}"))
     if iters and found is None:
         print("timing: left out: times on the emulator say nothing about a device")
     elif iters:

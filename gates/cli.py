@@ -15,6 +15,7 @@ import click
 from gates import __version__
 from gates.errors import EXIT_FAIL, EXIT_INTERNAL, EXIT_USAGE, GatesError
 from gates.imports.commands import import_group
+from gates.plain import plain_json, plain_lines
 from gates.problem import MAX_SEED
 
 RESULTS = click.option(
@@ -220,7 +221,6 @@ def decide(run_directory: str, as_json: bool, junit: Path | None, sarif: Path | 
 
     Example: gates decide latest:stage2
     """
-    from gates import jsonio
     from gates.decide import accept_looser_terms, decide_run, decision_in, write_junit, write_sarif
     from gates.evidence import resolve_run
     from gates.judge.decision import EXIT_CODES
@@ -235,7 +235,7 @@ def decide(run_directory: str, as_json: bool, junit: Path | None, sarif: Path | 
         accept_looser_terms(path, reason)
         decision, why = decision_in(path)
     if as_json:
-        _out(jsonio.dumps({"decision": decision.value, "reason": why}), end="")
+        _json({"decision": decision.value, "reason": why})
     else:
         _out(f"{decision.value}: {why}")
     sys.exit(EXIT_CODES[decision])
@@ -248,7 +248,7 @@ def decide(run_directory: str, as_json: bool, junit: Path | None, sarif: Path | 
 def judge(run_directory: str, settings: tuple[str, ...], results: Path) -> None:
     """Judge a run's stored evidence again, under other limits if asked; writes nothing.
 
-    The exit code is that of the new decision: 0 merge, 1 reject, 3 hold.
+    The exit code is that of the new decision: 0 merge, 1 reject, 3 hold; 2 for a run that gates verify does not find sound.
 
     Example: gates judge latest:stage2 --set performance.min_speedup_pct=20
     """
@@ -288,7 +288,6 @@ def history_command(task: str | None, as_json: bool, as_csv: bool, results: Path
 
     Example: gates history stage2
     """
-    from gates import jsonio
     from gates.history import history
     from gates.render.history import history_csv, history_json, history_table
 
@@ -296,7 +295,7 @@ def history_command(task: str | None, as_json: bool, as_csv: bool, results: Path
         raise GatesError("--json and --csv exclude each other", hint="choose one")
     entries = history(results, task)
     if as_json:
-        _out(jsonio.dumps(history_json(entries)), end="")
+        _json(history_json(entries))
     elif as_csv:
         _out(history_csv(entries), end="")
     else:
@@ -312,7 +311,6 @@ def insights(run_directories: tuple[str, ...], form: str, results: Path) -> None
 
     Example: gates insights latest:stage2
     """
-    from gates import jsonio
     from gates.evidence import resolve_run
     from gates.history import history_or_none
     from gates.insights import insights_of
@@ -321,7 +319,7 @@ def insights(run_directories: tuple[str, ...], form: str, results: Path) -> None
     runs = [resolve_run(name, results) for name in run_directories]
     entries = history_or_none(results)
     found = [insights_of(run, entries) for run in runs]
-    _out(jsonio.dumps(insights_json(found)) if form == "json" else insights_markdown(found), end="")
+    _json(insights_json(found)) if form == "json" else _out(insights_markdown(found), end="")
 
 
 @cli.command("elite")
@@ -334,12 +332,11 @@ def elite_command(task: str, k: int, as_json: bool, results: Path) -> None:
 
     Example: gates elite stage2 -k 3
     """
-    from gates import jsonio
     from gates.elite import elite
     from gates.render.elite import elite_json, elite_table
 
     found = elite(results, task, k)
-    _out(jsonio.dumps(elite_json(found)), end="") if as_json else _out(elite_table(found))
+    _json(elite_json(found)) if as_json else _out(elite_table(found))
 
 
 @cli.command()
@@ -427,7 +424,6 @@ def sweep(task: str, params: tuple[str, ...], resume: Path | None, profile: str,
 
     Example: gates sweep stage3 --param USE_CP_ASYNC=0,1
     """
-    from gates import jsonio
     from gates.evidence import require_outside_a_run
     from gates.render.console import Progress
     from gates.render.sweep import draw, sweep_csv, sweep_json, sweep_table
@@ -444,7 +440,7 @@ def sweep(task: str, params: tuple[str, ...], resume: Path | None, profile: str,
     with Progress() as progress:
         folder, found = run_sweep(options, progress)
     if as_json:
-        _out(jsonio.dumps(sweep_json(found)), end="")
+        _json(sweep_json(found))
     else:
         _out(sweep_csv(found) if as_csv else f"{sweep_table(found)}\nevidence: {_short(folder)}", end="" if as_csv else "\n")
     if not found.left():
@@ -549,12 +545,24 @@ def _example(context: click.Context | None) -> str:
 def _fail(what: str, hint: str | None, code: int) -> int:
     text = f"error: {what}\n" + (f"hint: {hint}\n" if hint else "")
     with contextlib.suppress(OSError):  # a full or closed stderr changes no exit code
-        sys.stderr.write(text.encode("utf-8", "backslashreplace").decode("utf-8"))
+        sys.stderr.write(plain_lines(text))
         sys.stderr.flush()
     return code
 
 
 def _out(text: str, *, end: str = "\n") -> None:
+    """Print to stdout what may hold text of evidence or of kernels."""
+    _print(plain_lines(text), end)
+
+
+def _json(data: Any) -> None:
+    """Print data as JSON."""
+    from gates import jsonio
+
+    _print(plain_json(jsonio.dumps(data)), "")
+
+
+def _print(text: str, end: str) -> None:
     """Print to stdout; a reader that has gone away (`| head -1`) changes no exit code."""
     try:
         print(text, end=end, flush=True)

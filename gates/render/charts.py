@@ -17,8 +17,8 @@ from markupsafe import Markup, escape
 
 from gates.parse.errormap import AxisSpan, ErrorMap
 from gates.parse.performance import PerformanceEvidence
+from gates.plain import plain
 from gates.records import GateResult
-from gates.render.history import plain
 from gates.render.plot import BLUE, GREY, load_matplotlib, timing_figure
 
 if TYPE_CHECKING:

@@ -6,7 +6,7 @@ from typing import TYPE_CHECKING
 
 from gates.judge.failed_case import clearest_first
 from gates.records import Check, Status, shown
-from gates.render.markdown import details, escape, table
+from gates.render.markdown import code, details, escape, table
 
 if TYPE_CHECKING:
     from gates.compare import Comparison, Row, Section
@@ -46,9 +46,9 @@ def markdown(comparison: Comparison, *, folded: bool = True) -> str:
 
 def _where(comparison: Comparison) -> str:
     side = comparison.candidate
-    run = f"run `{side.run}`, " if side.run else ""
-    base = f"; baseline run `{comparison.baseline.run}`" if comparison.baseline and comparison.baseline.run else ""
-    return f"{run}{escape(side.device or 'no CUDA device')}, {side.started}{base}\n"
+    run = f"run `{code(side.run)}`, " if side.run else ""
+    base = f"; baseline run `{code(comparison.baseline.run)}`" if comparison.baseline and comparison.baseline.run else ""
+    return f"{run}{escape(side.device or 'no CUDA device')}, {escape(side.started)}{base}\n"
 
 
 def _speed(comparison: Comparison) -> str:
@@ -60,11 +60,11 @@ def _speed(comparison: Comparison) -> str:
     floor = "noise floor unknown" if speed.noise_floor_pct is None else f"noise floor {speed.noise_floor_pct:.2f} %"
     line = (
         f"**Speed-up {speed.speedup_pct:+.2f} % ({ratio}x)**, 98.3 % interval {low} to {high}, {bar}, {floor}, "
-        f"{speed.pairs} interleaved pairs, {escape(speed.shape)}, {speed.mode} L2: **{_verdict(comparison)}**"
+        f"{speed.pairs} interleaved pairs, {escape(speed.shape)}, {escape(speed.mode)} L2: **{_verdict(comparison)}**"
     )
     if speed.modes_disagree and speed.other_speedup_pct is not None:
         side = "above" if speed.other_speedup_pct >= (speed.bar_pct or 0.0) else "below"
-        line += f"; the modes disagree: with {speed.other_mode} L2 it is {1 + speed.other_speedup_pct / 100:.3f}x, {side} the bar"
+        line += f"; the modes disagree: with {escape(speed.other_mode)} L2 it is {1 + speed.other_speedup_pct / 100:.3f}x, {side} the bar"
     return f"{line}.\n"
 
 
@@ -73,7 +73,7 @@ def _verdict(comparison: Comparison) -> str:
     if result is None:
         return "no verdict"
     status = result.status.value.replace("_", " ")
-    return status if result.status is Status.PASS else f"{status} ({result.code})"
+    return status if result.status is Status.PASS else f"{status} ({escape(result.code)})"
 
 
 def _hints(comparison: Comparison, most: int = 6) -> list[str]:
@@ -100,7 +100,7 @@ def _failing_cases(comparison: Comparison, most: int = 3) -> list[str]:
         lines += [f"- {escape(note)}" for check in checks for note in check.notes]
         parts.append("\n".join(lines) + "\n")
         if checks[0].reproduce:
-            parts.append(f"```sh\n{checks[0].reproduce}\n```\n")
+            parts.append(f"```sh\n{code(checks[0].reproduce)}\n```\n")
     if len(cases) > most:
         rest = list(cases.items())[most:]
         parts.append(details(f"{len(rest)} more failing cases", table(

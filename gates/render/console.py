@@ -9,6 +9,7 @@ from types import TracebackType
 
 from gates.evidence import RunInfo, Verdict
 from gates.judge.failed_case import clearest_first
+from gates.plain import plain
 from gates.records import Check, GateResult, Status, seen
 
 MARKS = {
@@ -72,7 +73,7 @@ class Progress:
                 self._line(f"still at it for {seconds:.0f} s: {text}")
 
     def _line(self, text: str) -> None:
-        line = f"[{time.monotonic() - self._started:6.1f} s] {text}"
+        line = f"[{time.monotonic() - self._started:6.1f} s] {plain(text)}"
         if self._status is not None:
             self._console.print(line, markup=False)
         else:

@@ -5,8 +5,8 @@ from __future__ import annotations
 from pathlib import PurePath
 from typing import TYPE_CHECKING, Any
 
+from gates.plain import plain
 from gates.records import to_json
-from gates.render.history import plain
 
 if TYPE_CHECKING:
     from gates.elite import Elite, Group

@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 from typing import TYPE_CHECKING, Any
 
+from gates.plain import plain
 from gates.records import to_json
 
 if TYPE_CHECKING:
@@ -56,8 +57,3 @@ def history_csv(entries: Sequence[Entry]) -> str:
 def history_json(entries: Sequence[Entry]) -> dict[str, Any]:
     """The runs as JSON data."""
     return {"schema_version": 1, "runs": to_json(tuple(entries))}
-
-
-def plain(text: str) -> str:
-    """``text`` as one line without characters that steer a terminal or turn the direction of writing."""
-    return "".join(char if char.isprintable() else " " if char.isspace() else f"\\x{ord(char):02x}" for char in text)

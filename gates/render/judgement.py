@@ -12,7 +12,7 @@ if TYPE_CHECKING:
 
 
 def judgement_table(judgement: Judgement) -> str:
-    """What was set, a row a gate (``*`` where its verdict is another now), failing checks, the decision."""
+    """What was set, a row a gate (``*`` where its verdict is another now), failing checks, the decision or why there is none."""
     lines = [f"{judgement.task}, judged again from its evidence; nothing was written"]
     lines += [f"  {change.name}: {_text(change.recorded)} -> {_text(change.value)}" for change in judgement.changes]
     lines += ["", f"  {'gate':12} {'recorded':13} {'now':13} what was seen"]
@@ -21,6 +21,9 @@ def judgement_table(judgement: Judgement) -> str:
         lines.append(f"{changed} {now.gate:12} {MARKS[recorded.status]:13} {MARKS[now.status]:13} {now.sentence}")
     verdict = Verdict(SCHEMA_VERSION, judgement.decision, judgement.reason, tuple(now for _, now in judgement.gates))
     lines += failures(verdict)
+    if judgement.problems:
+        lines += ["", "NOT SOUND, so nothing is decided by this run (gates verify says the same):", *(f"  {text}" for text in judgement.problems)]
+        return "\n".join(lines)
     under = " under these limits" if judgement.changes else ""
     lines += ["", f"decision{under}: {judgement.decision.value} ({judgement.reason}); recorded: {judgement.recorded_decision.value}"]
     return "\n".join(lines)

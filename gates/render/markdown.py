@@ -5,14 +5,22 @@ from __future__ import annotations
 import re
 from collections.abc import Iterable, Sequence
 
+from gates.plain import plain
+
 _ESCAPES = {"|": "\\|", "<": "&lt;", ">": "&gt;", "`": "\\`", "*": "\\*", "[": "\\[", "]": "\\]", "\\": "\\\\", "&": "&amp;"}
 _EDGE_UNDERSCORE = re.compile(r"(?<![A-Za-z0-9])_|_(?![A-Za-z0-9])")  # within a word it means nothing to Markdown
 
 
 def escape(value: object) -> str:
     """One line of plain text: nothing in it is taken for Markdown or HTML, and a cell ends where it should."""
-    text = " ".join(str(value).split())
-    return _EDGE_UNDERSCORE.sub(r"\\_", "".join(_ESCAPES.get(character, character) for character in text))
+    text = plain(" ".join(str(value).split()))
+    marked = _EDGE_UNDERSCORE.sub(r"\\_", "".join(_ESCAPES.get(character, character) for character in text))
+    return f"\\{marked}" if marked.startswith("#") else marked
+
+
+def code(value: object) -> str:
+    """One line of text as code: no backtick in it ends the code."""
+    return plain(" ".join(str(value).split())).replace("`", "'")
 
 
 def table(headers: Sequence[str], rows: Iterable[Sequence[object]], *, right: Sequence[int] = ()) -> str:

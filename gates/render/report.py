@@ -18,10 +18,10 @@ from gates.errors import GatesError
 from gates.judge.causes import causes, elements_line, map_line
 from gates.parse.correctness import Case, CorrectnessEvidence, OutputErrors
 from gates.parse.performance import MEASURED
+from gates.plain import plain
 from gates.records import GateResult, Status, seen, shown
 from gates.render import charts
 from gates.render.compare import cell, change, differing, is_timed
-from gates.render.history import plain
 
 if TYPE_CHECKING:
     from gates.compare import Section

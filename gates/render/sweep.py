@@ -8,8 +8,8 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from gates.errors import GatesError
+from gates.plain import plain
 from gates.records import to_json
-from gates.render.history import plain
 from gates.render.plot import BLUE, GREY, SUFFIXES, load_matplotlib
 
 if TYPE_CHECKING:

@@ -260,9 +260,9 @@ def list_runs(folder: Path) -> list[Path]:
 
 
 def sha256(path: Path) -> str:
-    """Hex digest of a file."""
+    """Hex digest of a file; raises GatesError where it is no plain file."""
     total = hashlib.sha256()
-    with path.open("rb") as file:
+    with jsonio.open_plain(path) as file:
         while block := file.read(2**20):
             total.update(block)
     return total.hexdigest()

@@ -6,9 +6,10 @@ import json
 import math
 import os
 import re
+import stat
 import tempfile
 from pathlib import Path
-from typing import Any
+from typing import Any, BinaryIO
 
 from gates.errors import GatesError
 
@@ -115,10 +116,20 @@ def read(path: Path) -> Any:
 def read_text(path: Path) -> str:
     """The text of a JSON file, not parsed; raises GatesError that names the path."""
     try:
-        if path.stat().st_size > MAX_BYTES:
-            raise GatesError(f"{path}: larger than {MAX_BYTES // 2**20} MiB")
-        return path.read_text(encoding="utf-8")
+        with open_plain(path) as file:
+            if os.fstat(file.fileno()).st_size > MAX_BYTES:
+                raise GatesError(f"{path}: larger than {MAX_BYTES // 2**20} MiB")
+            return file.read().decode("utf-8")
     except OSError as error:
         raise GatesError(f"can't read {path}: {error.strerror}") from None
     except UnicodeDecodeError:
         raise GatesError(f"{path}: not UTF-8 text") from None
+
+
+def open_plain(path: Path) -> BinaryIO:
+    """``path`` opened for reading bytes, without waiting; raises GatesError for a pipe, a device or a folder, OSError as open does."""
+    descriptor = os.open(path, os.O_RDONLY | os.O_NONBLOCK | os.O_CLOEXEC)  # a pipe without a writer would block otherwise
+    if not stat.S_ISREG(os.fstat(descriptor).st_mode):
+        os.close(descriptor)
+        raise GatesError(f"can't read {path}: it is no plain file")
+    return os.fdopen(descriptor, "rb")

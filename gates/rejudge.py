@@ -18,13 +18,13 @@ from typing import Any
 
 import yaml
 
-from gates.errors import GatesError
+from gates.errors import EXIT_USAGE, GatesError
 from gates.evidence import RunInfo, Verdict, read_record
 from gates.judge.decision import EXIT_CODES, Decision
 from gates.judging import decision_of, rejudge
 from gates.records import GateResult
 from gates.task import GATES, known_names, nearest
-from gates.verify import require_sound_files
+from gates.verify import require_sound_files, verify_run
 
 _SCHEMA = Path(__file__).parent / "schemas" / "task.schema.json"
 _COUNTED = (("correctness", "bad_atol"), ("correctness", "end_to_end", "bad_atol"))
@@ -52,18 +52,20 @@ class Judgement:
     recorded_decision: Decision
     decision: Decision
     reason: str
+    problems: tuple[str, ...] = ()  # why the run is not sound, as ``gates verify`` says it: then nothing is decided by it
 
     @property
     def exit_code(self) -> int:
-        """0 merge, 1 reject, 3 hold."""
-        return EXIT_CODES[self.decision]
+        """0 merge, 1 reject, 3 hold; 2 where the run is not sound."""
+        return EXIT_USAGE if self.problems else EXIT_CODES[self.decision]
 
 
 def judge_again(run: Path, settings: Iterable[str] = ()) -> Judgement:
     """Every gate of ``run`` judged from its evidence, with ``settings`` (``GATE.KEY=VALUE``) for its limits.
 
     A gate that left no evidence keeps its recorded verdict. Raises GatesError for a setting that
-    the schema of task.yaml does not know or allow, and for evidence that was changed after the run.
+    the schema of task.yaml does not know or allow, and for evidence that was changed after the run. A run that is
+    not sound otherwise is judged, so that what differs is seen, and its ``problems`` are told.
     """
     require_sound_files(run)
     info: RunInfo = read_record(RunInfo, run, "run.json")
@@ -72,7 +74,7 @@ def judge_again(run: Path, settings: Iterable[str] = ()) -> Judgement:
     asked = dataclasses.replace(info, task=dataclasses.replace(info.task, limits=limits))
     gates = tuple((recorded, rejudge(run, asked, recorded.gate) or recorded) for recorded in verdict.gates)
     decision, reason = decision_of(info, [now for _, now in gates])
-    return Judgement(info.task.name, changes, gates, verdict.decision, decision, reason)
+    return Judgement(info.task.name, changes, gates, verdict.decision, decision, reason, tuple(verify_run(run)))
 
 
 def changed_limits(recorded: Mapping[str, Mapping[str, Any]], settings: Iterable[str]) -> tuple[Limits, tuple[Change, ...]]:

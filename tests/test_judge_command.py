@@ -10,8 +10,10 @@ import sys
 from pathlib import Path
 
 import pytest
+from click.testing import CliRunner
 from runs_kit import RUN, sign
 
+from gates.cli import cli
 from gates.errors import GatesError
 from gates.judge.decision import Decision
 from gates.records import Status
@@ -134,11 +136,24 @@ def test_a_gate_without_evidence_keeps_what_was_recorded(tmp_path) -> None:
     for index, gate in enumerate(verdict["gates"]):
         if gate["gate"] == "performance":
             verdict["gates"][index] = {**gate, "status": "not_run", "code": "performance.no_device", "checks": []}
-    verdict["decision"] = "hold"
+    verdict.update(decision="hold", reason="no verdict from performance (not_run: performance.no_device)")
     (run / "verdict.json").write_text(json.dumps(verdict))
     sign(run)
     judgement = judge_again(run, ["performance.min_speedup_pct=0"])
     assert now(judgement, "performance").status is Status.NOT_RUN and judgement.exit_code == 3
+
+
+def test_a_run_that_is_not_sound_decides_nothing(tmp_path) -> None:
+    run = copy_of(tmp_path)
+    info = json.loads((run / "run.json").read_text())
+    info["ended"] = "2020-01-01T00:00:00+00:00"
+    (run / "run.json").write_text(json.dumps(info))
+    sign(run)
+    judgement = judge_again(run)
+    assert judgement.decision is Decision.MERGE and judgement.exit_code == 2
+    text = judgement_table(judgement)
+    assert "NOT SOUND" in text and "before it started" in text and "merge" not in text
+    assert CliRunner().invoke(cli, ["judge", str(run)]).exit_code == 2
 
 
 def test_the_command_writes_nothing_starts_without_torch_and_exits_as_decide(tmp_path) -> None:

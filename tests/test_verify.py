@@ -129,6 +129,15 @@ def test_what_is_no_file_of_ours(tmp_path: Path, make: Callable[[Path], None]) -
     assert any("extra.bin" in problem for problem in verify_run(target))
 
 
+@pytest.mark.parametrize("name", ["manifest.json", "run.json", "correctness.json", "acceptance.json"])
+def test_a_pipe_in_the_place_of_a_file_is_not_waited_for(tmp_path: Path, name: str) -> None:
+    target = tmp_path / "run"
+    shutil.copytree(CPU, target)
+    (target / name).unlink(missing_ok=True)
+    os.mkfifo(target / name)
+    assert any("is no plain file" in problem for problem in verify_run(target))
+
+
 def test_a_checkout_that_moved_on_is_noted_and_no_fault(tmp_path: Path) -> None:
     target = edited(tmp_path, CPU, "run.json", lambda d: d["task"].update(digest="0" * 64, problem_sha256="1" * 64))
     done = CliRunner().invoke(cli, ["verify", str(target)])

@@ -9,6 +9,7 @@ from __future__ import annotations
 
 import contextlib
 import dataclasses
+from collections import Counter
 from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import Any
@@ -21,7 +22,7 @@ from gates.records import from_json
 
 SCHEMA_VERSION = 1
 ROLES = ("headline", "odd", "extra", "edge", "family")
-STATUSES = ("ok", "launch_error", "crash", "timeout", "no_memory", "problem_error", "missing")
+STATUSES = ("ok", "launch_error", "crash", "timeout", "no_memory", "problem_error", "bad_output", "missing")
 
 
 @dataclass(frozen=True)
@@ -153,6 +154,7 @@ class CorrectnessEvidence:
     processes: tuple[str, ...]  # how each runner process ended
     replay: bool = False  # the user named the inputs: every case was asked for and counts, in whatever role
     runner: str = ""  # how the task's runner is started, up to the options that name a case
+    planned: Mapping[str, int] | None = None  # cases of the candidate by role; the first runs do not have it
 
     @property
     def emulated(self) -> bool:
@@ -177,7 +179,7 @@ def parse(raw: Mapping[str, Any]) -> CorrectnessEvidence:
         raw["bad_atol"], raw["end_to_end_bad_atol"], tuple(cases),
         baseline["name"] if baseline else None,
         tuple(_side(baseline, refused, processes)) if baseline else (), tuple(refused), tuple(processes), replay,
-        raw.get("runner", ""),
+        raw.get("runner", ""), dict(Counter(case.role for case in cases)),
     )
 
 

@@ -26,6 +26,10 @@ class ProblemError(Exception):
     """The problem module gave something that can't be judged."""
 
 
+class OutputError(Exception):
+    """The kernel gave something that can't be compared with the reference."""
+
+
 def digest(tensors: Mapping[str, Any]) -> str:
     """sha256 over names, dtypes, shapes and bytes of tensors (and the repr of plain numbers)."""
     total = hashlib.sha256()

@@ -77,7 +77,7 @@ def serve() -> None:
 def _answered(side: Any, question: Mapping[str, Any]) -> dict[str, Any]:
     import torch
 
-    from gates.run.accuracy import ProblemError
+    from gates.run.accuracy import OutputError, ProblemError
     from gates.run.launch import DeviceLost
 
     try:
@@ -85,6 +85,8 @@ def _answered(side: Any, question: Mapping[str, Any]) -> dict[str, Any]:
         return {field: getattr(found, field) for field in _FIELDS}
     except ProblemError as error:
         return {"failure": "problem", "text": str(error)}
+    except OutputError as error:
+        return {"failure": "outputs", "text": str(error)}
     except (MemoryError, torch.OutOfMemoryError) as error:
         return {"failure": "memory", "text": str(error)}
     except GatesError as error:

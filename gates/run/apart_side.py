@@ -12,7 +12,7 @@ import torch
 from gates import problem as problems
 from gates.errors import GatesError
 from gates.run import wire
-from gates.run.accuracy import ProblemError
+from gates.run.accuracy import OutputError, ProblemError
 from gates.run.apart import first_question
 from gates.run.callable import NeedsDevice
 from gates.run.launch import DeviceLost, Launched, Side
@@ -22,7 +22,7 @@ from gates.run.process import Finished
 class ApartSide:
     """A side whose function runs in a process apart; ``call`` is that of ``launch.Side``."""
 
-    emulator = None
+    emulator, function = None, True
 
     def __init__(self, job: Mapping[str, Any], child: subprocess.Popen[bytes]) -> None:
         side, first = job["side"], first_question(job)
@@ -75,7 +75,7 @@ class ApartSide:
         if failure == "gates":
             raise GatesError(text, hint=str(answer["hint"]) if answer.get("hint") else None)
         if failure:
-            raise {"problem": ProblemError, "memory": MemoryError}.get(failure, DeviceLost)(text)
+            raise {"problem": ProblemError, "outputs": OutputError, "memory": MemoryError}.get(failure, DeviceLost)(text)
         return answer
 
     def _died(self) -> DeviceLost:

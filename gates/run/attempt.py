@@ -9,6 +9,7 @@ from __future__ import annotations
 import contextlib
 import json
 import os
+import re
 import secrets
 import sys
 from collections.abc import Mapping, Sequence
@@ -21,6 +22,7 @@ from gates.errors import EXIT_HOLD, GatesError
 from gates.run import process
 
 _MAX_RESULT_BYTES = 32 * 2**20
+_HALF = re.compile("[\ud800-\udfff]")  # half a character, which no file can hold; a kernel's message may
 _KEPT_OUTPUT = 4000  # characters of the child's output that go into the record
 
 
@@ -139,8 +141,8 @@ class ResultWriter:
 
         Raises ResultNotWritten where the file can't take the whole line.
         """
-        text = json.dumps({"type": kind, "nonce": self._nonce, **data}, allow_nan=False)
-        left = text.encode() + b"\n"
+        text = json.dumps({"type": kind, "nonce": self._nonce, **data}, allow_nan=False, ensure_ascii=False)
+        left = _HALF.sub(lambda half: rf"\\u{ord(half[0]):04x}", text).encode() + b"\n"
         try:
             while left:  # a file that is nearly full takes a part before it refuses
                 left = left[os.write(self._descriptor, left) :]

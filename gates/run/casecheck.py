@@ -49,6 +49,8 @@ def check(
         raise
     except DeviceLost as error:
         record = {"status": "crash", "message": str(error), "lost": True}
+    except accuracy.OutputError as error:
+        record = {"status": "bad_output", "message": str(error)}
     except accuracy.ProblemError as error:
         record = {"status": "problem_error", "message": str(error)}
     except (MemoryError, RuntimeError) as error:
@@ -75,6 +77,8 @@ def _check(
         calls.append(side.call(inputs, shape, variant=variant % 3, order=order, seed=seed))
         if calls[-1].error:
             break
+    if side.function and not calls[-1].error:
+        _require_alike(calls)
     record.update(_traces(calls, case["orders"]))
     if record["differences"] and side.emulator is not None:
         record["first_difference"] = _why_different(side, inputs, shape, seed, calls, case["orders"]) + record["first_difference"]
@@ -89,9 +93,7 @@ def _check(
     }
     phase("reference")
     reference = problem.reference(inputs, shape)
-    missing = set(first) ^ set(reference)
-    if missing:
-        raise accuracy.ProblemError(f"the reference and the kernel's outputs disagree about {', '.join(sorted(missing))}")
+    _require_fitting(side, shape, calls[0], reference)
     record["reference_sha256"] = accuracy.digest(reference)
     outputs = _figures(problem, inputs, shape, first, reference, atols.get("reference"), plain=bool(case.get("plain")))
     if hasattr(problem, "check"):
@@ -106,6 +108,27 @@ def _check(
         record["silent_inputs"] = accuracy.silent_inputs(problem, inputs, shape, reference)
         record.update(_nudged(side, inputs, shape, seed, atols.get("reference"), phase))
     return record
+
+
+def _require_alike(calls: list[Launched]) -> None:
+    """Raise OutputError where calls on equal inputs gave outputs of other names, shapes or dtypes."""
+    kinds = [{name: (value.shape, value.dtype) for name, value in call.outputs.items()} for call in calls]
+    if index := next((i for i, kind in enumerate(kinds) if kind != kinds[0]), 0):
+        raise accuracy.OutputError(f"the kernel gave outputs of other names, shapes or dtypes in call {index + 1} than in call 1")
+
+
+def _require_fitting(side: Side, shape: Mapping[str, int], call: Launched, reference: Mapping[str, Any]) -> None:
+    """Raise for outputs that are not the reference's: OutputError where a function returned them so, else ProblemError."""
+    problem, names, wanted = side.problem, call.outputs.keys(), reference.keys()
+    declared = {*problem.make_outputs(shape, "cpu"), *getattr(problem, "IN_PLACE", ())} if hasattr(problem, "make_outputs") else wanted
+    if side.function and declared == wanted:
+        if names != wanted:
+            raise accuracy.OutputError(f"the kernel gave {', '.join(sorted(names)) or 'no outputs'}; the reference gives {', '.join(sorted(wanted))}")
+        for name in names - call.poisons.keys():
+            if (got := call.outputs[name].shape) != reference[name].shape:
+                raise accuracy.OutputError(f"the kernel returned the shape {list(got)} for {name}; the reference has {list(reference[name].shape)}")
+    elif odd := names ^ wanted:
+        raise accuracy.ProblemError(f"the reference and the kernel's outputs disagree about {', '.join(sorted(odd))}")
 
 
 def _objection(answer: Any) -> str:

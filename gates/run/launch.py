@@ -22,7 +22,7 @@ from torch.utils._python_dispatch import TorchDispatchMode
 
 from gates import problem as problems
 from gates.run import buffers
-from gates.run.accuracy import ProblemError
+from gates.run.accuracy import OutputError, ProblemError
 from gates.run.callable import is_c, load
 from gates.run.emulator import Emulator
 from gates.run.kernel import Kernel, KernelError
@@ -57,6 +57,7 @@ class Side:
         self.kernel = load(side)
         self.problem = problems.load(side["problem"], Path(side["folder"]))
         self.arguments = tuple(side.get("arguments") or self.problem.ARGUMENTS)
+        self.function = not isinstance(self.kernel, Kernel)  # may return its outputs
         self.emulator = Emulator(self.kernel.library) if self.emulated and isinstance(self.kernel, Kernel) else None
         self._filled = not is_c(side) and side["kind"] != PYTHON  # a compiler of Python code can't look through such a mode
 
@@ -67,7 +68,8 @@ class Side:
 
         ``memory`` names the order whose pattern the emulator's unwritten memory shall hold, where it is not ``order``.
 
-        Raises ProblemError for inputs that a C launcher can't take, DeviceLost after a CUDA error.
+        Raises ProblemError for inputs that a C launcher can't take, OutputError for a function that returns no outputs to judge,
+        DeviceLost after a CUDA error.
         """
         wanted = {name: value for name, value in inputs.items() if name in self.arguments}
         tensors = {name: value for name, value in wanted.items() if isinstance(value, torch.Tensor)}
@@ -117,12 +119,17 @@ class Side:
         return made if isinstance(self.kernel, Kernel) else {name: value for name, value in made.items() if name in self.arguments}
 
     def _returned(self, value: Any, shape: Mapping[str, int], given: Mapping[str, Any]) -> dict[str, Any]:
-        names = [name for name in self.problem.make_outputs(shape, "cpu") if name not in given] if hasattr(self.problem, "make_outputs") else []
-        outputs = problems.named(value, names)
+        made = self.problem.make_outputs(shape, "cpu") if hasattr(self.problem, "make_outputs") else {}
+        outputs = problems.named(value, [name for name in made if name not in given])
         for name, output in outputs.items():
-            if not isinstance(output, torch.Tensor):
-                raise ProblemError(f"the kernel returned {type(output).__name__} for output {name!r}, not a tensor")
-        return {name: output.detach().cpu().contiguous().clone() for name, output in outputs.items()}
+            if not isinstance(name, str) or not isinstance(output, torch.Tensor):
+                raise OutputError(f"the kernel returned {type(output).__name__} for output {name!r}, not a tensor")
+            if name in made and output.dtype != made[name].dtype:
+                raise OutputError(f"the kernel returned {output.dtype} for output {name!r}, make_outputs has {made[name].dtype}")
+        try:
+            return {name: output.detach().cpu().contiguous().clone() for name, output in outputs.items()}
+        except RuntimeError as error:  # a sparse tensor, or one without values
+            raise OutputError(f"what the kernel returned can't be read: {str(error).splitlines()[0]}") from None
 
     def _launch_here(self, arguments: Any, rooms: Any, content: Any, result: Launched) -> Any:
         for name, room in rooms.items():

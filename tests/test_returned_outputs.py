@@ -1,0 +1,73 @@
+"""What a Python function may give back: what can't be judged is a finding about the kernel, not about the problem."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from types import SimpleNamespace
+from typing import Any
+
+import pytest
+
+from gates import jsonio
+from gates.run.attempt import ResultWriter
+
+PROBLEM = '''
+import torch
+SHAPES = {"small": {"N": 8}}
+def make_inputs(shape, seed, device):
+    return {"x": torch.randn(shape["N"], generator=torch.Generator().manual_seed(seed))}
+def reference(inputs):
+    return inputs["x"].double() * 2
+'''
+OUTPUTS = "def make_outputs(shape, device):\n    return torch.empty(shape['N'])\n"
+GOOD = "def f(x): return x * 2"
+
+
+def checked(folder: Path, kernel: str, more: str = "") -> dict[str, Any]:
+    """The record of one case of the function ``f``, which runs here."""
+    from gates.run import casecheck
+    from gates.run.launch import Side
+
+    name = f"returned_problem_{folder.name}"
+    (folder / f"{name}.py").write_text(PROBLEM + more)
+    (folder / "kernel.py").write_text(f"import torch\nimport numpy\ncalls = []\n{kernel}\n")
+    side = Side({"library": str(folder / "kernel.py"), "entry": "f", "folder": str(folder), "problem": name, "emulated": True, "kind": "python"}, "cpu")
+    case = {"shape": "small", "seed": 0, "inputs": "default", "orders": ["forward", "forward"], "probe": False, "role": "headline"}
+    return casecheck.check(side, case, {"reference": 1e-5}, lambda phase: None)
+
+
+def test_outputs_that_can_be_judged(tmp_path: Path) -> None:
+    assert checked(tmp_path, GOOD)["status"] == "ok"
+
+
+@pytest.mark.parametrize(("kernel", "more", "said"), [
+    ("async def f(x): return x * 2", "", "returned coroutine"),
+    ("def f(x): yield x * 2", "", "returned generator"),
+    ("def f(x): x * 2", "", "gave no outputs; the reference gives out"),
+    ("def f(x): x * 2", OUTPUTS, "gave no outputs; the reference gives out"),
+    ("def f(x): return [1.0, 2.0]", "", "returned float for output 'out0'"),
+    ("def f(x): return (x * 2).numpy()", "", "returned ndarray"),
+    ("def f(x): return x * 2, x", "", "gave out0, out1; the reference gives out"),
+    ("def f(x): return {1: x}", "", "output 1"),
+    ("def f(x): return x[1:] * 2", "", "returned the shape [7] for out; the reference has [8]"),
+    ("def f(x): return x.to('meta')", "", "can't be read"),
+    ("def f(x): return x.double() * 2", OUTPUTS, "returned torch.float64 for output 'out', make_outputs has torch.float32"),
+    ("def f(x):\n    calls.append(x)\n    return x[len(calls) - 1:] * 2", "", "in call 2 than in call 1"),
+])
+@pytest.mark.filterwarnings("ignore:coroutine")
+def test_outputs_that_cannot_are_the_kernels_fault(tmp_path: Path, kernel: str, more: str, said: str) -> None:
+    record = checked(tmp_path, kernel, more)
+    assert record["status"] == "bad_output" and said in record["message"], record
+
+
+def test_outputs_that_the_problem_itself_disagrees_about_are_its_fault(tmp_path: Path) -> None:
+    record = checked(tmp_path, GOOD, OUTPUTS.replace("torch.empty(shape['N'])", "{'other': torch.empty(shape['N'])}"))
+    assert record["status"] == "problem_error" and "disagree about" in record["message"]
+
+
+def test_a_message_with_half_a_character_is_written_and_read(tmp_path: Path) -> None:
+    result = tmp_path / "result.jsonl"
+    with ResultWriter({"nonce": "n", "result": str(result)}) as writer:
+        writer.write("case", result=SimpleNamespace(message="half \udc80 é \n").__dict__)
+    (line,) = result.read_text(encoding="utf-8").splitlines()
+    assert jsonio.loads(line, "line")["result"]["message"] == "half \\udc80 é \n"

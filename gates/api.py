@@ -119,10 +119,14 @@ def run(
     """
     if profile not in PROFILES:
         raise GatesError(f"no profile {profile!r}", hint=f"profiles: {', '.join(PROFILES)}")
+    if type(device) is not int or device < 0:
+        raise GatesError(f"device is {device!r:.80}", hint="the index of a CUDA device, from 0")
+    if jobs is not None and (type(jobs) is not int or jobs < 1):
+        raise GatesError(f"jobs is {jobs!r:.80}", hint="how many compilers run at once, from 1; None for one a core")
     options = Options(
         task=str(task), profile=profile, shapes=_several("shapes", shapes, str), seeds=_several("seeds", seeds, int),
         inputs=_several("inputs", inputs, str) or (), thorough=thorough, device=device,
-        toggles={name: str(value) for name, value in (toggles or {}).items()}, results=Path(results), build_dir=Path(build_dir), jobs=jobs,
+        toggles=_toggles(toggles), results=_folder("results", results), build_dir=_folder("build_dir", build_dir), jobs=jobs,
     )
     if options.inputs and thorough:
         raise GatesError("inputs and thorough exclude each other", hint="inputs tries the named cases and nothing else")
@@ -177,7 +181,21 @@ def _verdict(path: Path) -> Verdict:
 
 
 def _path(run: AnyRun, results: str | Path) -> Path:
-    return run.path if isinstance(run, Run) else resolve_run(str(run), Path(results))
+    return run.path if isinstance(run, Run) else resolve_run(str(run), _folder("results", results))
+
+
+def _folder(what: str, value: str | Path) -> Path:
+    if not isinstance(value, (str, Path)):
+        raise GatesError(f"{what} is {value!r:.80}", hint=f'a folder, e.g. {what}="{what}"')
+    return Path(value)
+
+
+def _toggles(values: Mapping[str, int] | None) -> dict[str, str]:
+    if values is None:
+        return {}
+    if not isinstance(values, Mapping) or not all(isinstance(name, str) for name in values):
+        raise GatesError(f"toggles is {values!r:.80}", hint='a mapping of names to whole numbers, e.g. toggles={"USE_CP_ASYNC": 0}')
+    return {name: str(value) for name, value in values.items()}
 
 
 def _several(what: str, values: Iterable[Any] | None, kind: type) -> tuple[Any, ...] | None:

@@ -200,11 +200,18 @@ def require_known_version(data: Any, where: str) -> None:
 
 
 def resolve_run(name: str, results: Path) -> Path:
-    """A run directory by path, ``latest:TASK`` or ``recorded:DEVICE/TASK``; the last run wins by name."""
+    """A run directory by path, ``latest:TASK`` or ``recorded:DEVICE/TASK``; the last run wins by name. GatesError where there is none."""
+    try:
+        return _resolved(name, results)
+    except (OSError, ValueError) as error:  # a name that no file can have
+        raise GatesError(f"{name[:80]!r} names no run: {getattr(error, 'strerror', None) or error}", hint="a run directory, latest:TASK or recorded:DEVICE/TASK") from None
+
+
+def _resolved(name: str, results: Path) -> Path:
     kind, colon, rest = name.partition(":")
     if colon and kind in ("latest", "recorded"):
         roots = results / "recorded" / rest if kind == "recorded" else results / rest
-        candidates = [roots, *sorted(roots.parent.glob(f"{glob.escape(roots.name)}_*"))] if rest and roots.parent.is_dir() else []
+        candidates = [roots, *sorted(roots.parent.glob(f"{glob.escape(roots.name)}_*"))] if rest and _stays_below(rest) and roots.parent.is_dir() else []
         runs = [run for folder in candidates for run in list_runs(folder)]
         if not runs:
             raise GatesError(f"no run found for {name!r} under {results}", hint=_runs_hint(kind, rest, results))
@@ -219,6 +226,10 @@ def resolve_run(name: str, results: Path) -> Path:
     if not (path / "run.json").is_file():
         raise GatesError(f"{name} is no run directory: it has no run.json", hint="`gates run TASK` writes one under results/")
     return path
+
+
+def _stays_below(name: str) -> bool:
+    return not Path(name).is_absolute() and ".." not in Path(name).parts
 
 
 def _runs_hint(kind: str, wanted: str, results: Path) -> str:

@@ -177,7 +177,11 @@ def load_baseline(task: Task) -> Task | None:
 def find_task(name: str, overrides: Mapping[str, str] | None = None) -> Task:
     """The task called ``name``, or at that path; GatesError with the nearest names where there is none."""
     path = Path(name)
-    if os.sep in name or (path / "task.yaml").is_file() or any(path.glob("*/task.yaml")):
+    try:
+        is_path = os.sep in name or (path / "task.yaml").is_file() or any(path.glob("*/task.yaml"))
+    except (OSError, ValueError):  # a name that no file can have
+        raise GatesError(f"no task called {name[:80]!r}", hint="`gates list` names the tasks here") from None
+    if is_path:
         if not path.is_dir():
             raise GatesError(f"no task folder at {name}")
         return load_task(path, overrides)

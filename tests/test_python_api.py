@@ -191,11 +191,29 @@ def test_compare_takes_runs_paths_and_names(stage2: gates.Run) -> None:
     ({"inputs": ["default"], "thorough": True}, "exclude each other"),
     ({"toggles": {"USE_WMMA_PV": "yes"}}, "USE_WMMA_PV"),
     ({"toggles": {"USE_WMA": 1}}, "USE_WMA"),
+    ({"toggles": 5}, "toggles is 5"),
+    ({"toggles": {1: 1}}, "toggles is {1: 1}"),
+    ({"device": -1}, "device is -1"),
+    ({"device": "a"}, "device is 'a'"),
+    ({"build_dir": 5}, "build_dir is 5"),
+    ({"jobs": 0}, "jobs is 0"),
+    ({"jobs": "a"}, "jobs is 'a'"),
 ])
 def test_wrong_options_are_refused_before_anything_runs(options: dict[str, object], what: str, tmp_path: Path) -> None:
     with pytest.raises(gates.GatesError, match=what) as caught:
         gates.run(ROOT / "tasks" / "stage2_wmma_pv", results=tmp_path / "results", **options)
     assert caught.value.hint and not (tmp_path / "results").exists()
+
+
+def test_names_that_no_file_can_have_are_refused(tmp_path: Path) -> None:
+    for name in ("a" * 5000, f"latest:{'a' * 5000}"):
+        with pytest.raises(gates.GatesError, match="names no run") as caught:
+            gates.load(name)
+        assert caught.value.hint and len(caught.value.what) < 200
+    with pytest.raises(gates.GatesError, match="no task called 'aaa"):
+        gates.run("a" * 5000)
+    with pytest.raises(gates.GatesError, match="results is 5"):
+        gates.load("latest:a", results=5)
 
 
 @pytest.mark.skipif(find_toolchain().get("nvcc") is None, reason="no nvcc")

@@ -47,7 +47,7 @@ def run(
     shapes, seeds = tuple(shapes or task.shapes), tuple(seeds if seeds is not None else task.seeds)
     if wrong := [seed for seed in seeds if not 0 <= seed <= MAX_SEED]:
         raise GatesError(f"seed {wrong[0]} is not a whole number from 0 to {MAX_SEED}", hint="e.g. --seed 0")
-    describe(task.folder, task.problem, shapes, work=work, limit_s=task.time_limit_s, inputs=inputs)
+    describe(task.folder, task.problem, shapes, work=work, limit_s=task.time_limit_s, inputs=inputs, arguments=task.arguments)
     found = _device(device)
     side = _build(task, found, build_dir)
     print(f"{task.name} on {found.name if found else WITHOUT_DEVICE[task.kind]}")

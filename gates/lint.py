@@ -101,7 +101,7 @@ def _problem(task: Task) -> Iterator[str]:
     wanted = tuple(dict.fromkeys([*task.shapes, *([timed] if timed else [])]))
     try:
         with tempfile.TemporaryDirectory(prefix="gates-lint-") as work:
-            describe(task.folder, task.problem, wanted, work=Path(work), limit_s=task.time_limit_s)
+            describe(task.folder, task.problem, wanted, work=Path(work), limit_s=task.time_limit_s, arguments=task.arguments)
             sizes = largest_outputs(task.folder, task.problem, task.shapes[0], work=Path(work), limit_s=task.time_limit_s)
     except GatesError as error:
         if error.exit_code != EXIT_USAGE:

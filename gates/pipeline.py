@@ -94,7 +94,7 @@ def run_task(options: Options, progress: Progress) -> Outcome:
     with RunDirectory(options.results, task.name) as directory, HeldFolder(Path(tempfile.gettempdir()), "gates-run-") as scratch:
         progress.step(f"{task.name}: reading the problem")
         wanted = dict.fromkeys([*shapes, *_timed_shape(task)])
-        sizes = describe(task.folder, task.problem, tuple(wanted), work=scratch, limit_s=task.time_limit_s, inputs=options.inputs)
+        sizes = describe(task.folder, task.problem, tuple(wanted), work=scratch, limit_s=task.time_limit_s, inputs=options.inputs, arguments=task.arguments)
         toolchain = find_toolchain()
         info = run_info(
             task, baseline, toolchain, device, sizes=sizes, shapes=shapes, seeds=seeds, inputs=options.inputs, profile=profile, why=why,

@@ -9,6 +9,7 @@ from typing import Any
 import pytest
 
 from gates import jsonio
+from gates.errors import GatesError
 from gates.run.attempt import ResultWriter
 
 PROBLEM = '''
@@ -63,6 +64,26 @@ def test_outputs_that_cannot_are_the_kernels_fault(tmp_path: Path, kernel: str, 
 def test_outputs_that_the_problem_itself_disagrees_about_are_its_fault(tmp_path: Path) -> None:
     record = checked(tmp_path, GOOD, OUTPUTS.replace("torch.empty(shape['N'])", "{'other': torch.empty(shape['N'])}"))
     assert record["status"] == "problem_error" and "disagree about" in record["message"]
+
+
+def test_an_argument_that_nothing_provides_is_told_from_the_problem(tmp_path: Path) -> None:
+    from gates import problem as problems
+    from gates.run.problemcheck import check_answers
+
+    (tmp_path / "argument_problem.py").write_text(PROBLEM)
+    problem = problems.load("argument_problem", tmp_path)
+    check_answers(problem, ["small"], ("x", "N"))
+    for name in ("xs", "out"):  # the problem makes no outputs to be written into
+        with pytest.raises(GatesError, match=f"arguments name {name}, which nothing provides") as caught:
+            check_answers(problem, ["small"], (name, "N"))
+        assert caught.value.hint.startswith("did you mean x?" if name == "xs" else "known: N, x")
+
+
+def test_an_entry_that_is_no_function_is_told_so(tmp_path: Path) -> None:
+    with pytest.raises(GatesError, match="kernel.py: 'f' is not a function but int"):
+        checked(tmp_path, "f = 3")
+    with pytest.raises(GatesError, match="has no function 'f'"):
+        checked(tmp_path, "g = 3")
 
 
 def test_a_message_with_half_a_character_is_written_and_read(tmp_path: Path) -> None:

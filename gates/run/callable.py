@@ -43,7 +43,9 @@ class Function:
     def __init__(self, path: Path, entry: str, *, on_cpu: bool) -> None:
         self._on_cpu = on_cpu
         self._call = getattr(_module(path, on_cpu), entry, None)
-        if not callable(self._call):
+        if self._call is not None and not callable(self._call):
+            raise GatesError(f"{path.name}: {entry!r} is not a function but {type(self._call).__name__}", hint="task.yaml's entry names the function that the gates call")
+        if self._call is None:
             raise GatesError(f"{path.name} has no function {entry!r}", hint="task.yaml's entry names the function that the gates call")
 
     def __call__(self, *arguments: Any, stream: int = 0) -> Any:

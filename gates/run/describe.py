@@ -17,10 +17,13 @@ from gates.run.attempt import ResultWriter, attempt
 
 def describe(
     folder: Path, problem: str, shapes: Sequence[str], *, work: Path, limit_s: float, inputs: Sequence[str] = (),
-    python: str = sys.executable,
+    arguments: Sequence[str] = (), python: str = sys.executable,
 ) -> dict[str, dict[str, int]]:
-    """Dimensions of the named shapes; GatesError for an unknown shape or input family, or a problem that can't be read."""
-    job = {"kind": "describe", "problem": problem, "folder": str(folder), "shapes": list(shapes), "inputs": list(inputs)}
+    """Dimensions of the named shapes; GatesError for an unknown shape, input family or argument, or a problem that can't be read.
+
+    ``arguments``: those of task.yaml; empty: the problem's own.
+    """
+    job = {"kind": "describe", "problem": problem, "folder": str(folder), "shapes": list(shapes), "inputs": list(inputs), "arguments": list(arguments)}
     tried = attempt(folder, job, work, limit_s=limit_s, name="describe", python=python)
     if (refusal := tried.refusal()) is not None:
         raise refusal
@@ -40,5 +43,5 @@ def execute(job: Mapping[str, Any], folder: Path) -> None:
     with ResultWriter(job) as writer:
         problem = problems.load(job["problem"], Path(job["folder"]))
         check_names(problem, job["shapes"], job.get("inputs", ()))
-        check_answers(problem, job["shapes"])
+        check_answers(problem, job["shapes"], job.get("arguments", ()))
         writer.write("shapes", shapes={name: dict(problem.SHAPES[name]) for name in job["shapes"]})

@@ -16,8 +16,11 @@ from gates import problem as problems
 from gates.errors import GatesError
 
 
-def check_answers(problem: Any, shapes: Sequence[str]) -> None:
-    """Try the smallest of ``shapes`` and of the problem's ODD_SHAPES; GatesError names the problem's file and the name that is wrong."""
+def check_answers(problem: Any, shapes: Sequence[str], arguments: Sequence[str] = ()) -> None:
+    """Try the smallest of ``shapes`` and of the problem's ODD_SHAPES; GatesError names the problem's file and the name that is wrong.
+
+    ``arguments``: those that task.yaml calls the kernel with, if it names any.
+    """
     named = dict.fromkeys([*shapes, *getattr(problem, "ODD_SHAPES", ())])
     if not named:
         return
@@ -28,7 +31,8 @@ def check_answers(problem: Any, shapes: Sequence[str]) -> None:
         return
     text = fault("reference", outputs) or _wrong_axes(getattr(problem, "AXES", {}), outputs) or _wrong_answers(problem, inputs, shape, outputs)
     if not text and hasattr(problem, "ARGUMENTS"):
-        problems.call_arguments(problem, inputs, outputs, shape)  # raises for a name that nothing provides
+        given = outputs if hasattr(problem, "make_outputs") or not arguments else {}
+        problems.call_arguments(problem, inputs, given, shape, arguments)  # raises for a name that nothing provides
     if text:
         raise GatesError(f"problem {problem.__name__!r} ({problem.__file__}): {text}", hint="see docs/writing-a-task.md for what a problem module holds")
 

@@ -51,7 +51,7 @@ if command == "run":
     if told == "crash": sys.exit(2)
     run = pathlib.Path(option("--results")) / stage / "20260101T000000Z-norev-cpu"
     run.mkdir(parents=True)
-    (run / "run.json").write_text(json.dumps({"task": {"name": stage, "digest": "d"}, "profile": option("--profile"), "git": {"sha": None, "dirty": False}, "device": {"name": "card"}}))
+    (run / "run.json").write_text(json.dumps({"task": {"name": stage, "digest": "d"}, "profile": option("--profile"), "git": {"sha": None, "dirty": False}, "baseline": None, "device": {"name": "card"}}))
     (run / "COMPARE.md").write_text(f"# {told}: {stage}\\n\\nask @everyone <!-- kernel-gates -->\\n")
     (run / "DECISION").write_text(told)
     sys.exit(CODES.get(told, 0))
@@ -332,10 +332,12 @@ def test_hostile_outcomes_are_refused(tmp_path: Path, data: str) -> None:
 @pytest.fixture
 def evidence(tmp_path: Path) -> Any:
     """Put a copy of the recorded stage 2 below the folder of outcomes, as that of each stage named; (its path, its commit)."""
-    def put(*stages: str) -> tuple[Path, str]:
-        (source,) = (ROOT / "results" / "recorded" / "h100" / "stage2_wmma_pv").iterdir()
-        run = Path(shutil.copytree(source, tmp_path / "runs" / "good"))
-        entries = [{"stage": name, "run": "runs/good", "base": None, "note": ""} for name in stages]
+    def put(*stages: str, based: bool = True) -> tuple[Path, str]:
+        (run, _) = [
+            Path(shutil.copytree(next((ROOT / "results" / "recorded" / "h100" / stage).iterdir()), tmp_path / "runs" / name))
+            for name, stage in (("good", "stage2_wmma_pv"), ("base", "stage1_wmma_qk"))
+        ]
+        entries = [{"stage": name, "run": "runs/good", "base": "runs/base" if based else None, "note": ""} for name in stages]
         (tmp_path / "outcomes.json").write_text(json.dumps({"stages": entries}))
         return run, json.loads((run / "run.json").read_text())["git"]["sha"]
     return put
@@ -344,7 +346,7 @@ def evidence(tmp_path: Path) -> Any:
 def test_a_real_run_is_decided_by_the_gates_here(tmp_path: Path, evidence: Any) -> None:
     run, sha = evidence("stage2_wmma_pv", "stage3_cp_async")
     good, other, missing = stage_review.review_folder(tmp_path, engine=ROOT, profile="full", head_sha=sha, expected=["zz"])
-    assert (good.decision, other.decision, missing.decision) == ("merge", "error", "error")
+    assert (good.decision, other.decision, missing.decision) == ("merge", "error", "error"), good
     assert good.markdown.startswith("# merge: stage2") and "of stage2_wmma_pv, not of stage3" in other.reason and "evidence" in missing.reason
     (run / "COMPARE.md").write_text("# merge: all is well")  # it is in the manifest
     (edited, _) = stage_review.review_folder(tmp_path, engine=ROOT, profile="full", head_sha=sha)
@@ -363,11 +365,12 @@ def decided(monkeypatch: pytest.MonkeyPatch, decision: str) -> None:
 
 
 def test_the_report_is_rendered_anew_and_a_dirty_tree_is_refused(tmp_path: Path, evidence: Any, monkeypatch: pytest.MonkeyPatch) -> None:
-    run, sha = evidence("stage2_wmma_pv")
+    run, sha = evidence("stage2_wmma_pv", based=False)
     (run / "COMPARE.md").write_text("</details>\n# forged")  # as if it had been signed
     decided(monkeypatch, "merge")
-    (review,) = stage_review.review_folder(tmp_path, engine=ROOT, profile="full", head_sha=sha)
+    (review,) = stage_review.review_folder(tmp_path, engine=ROOT, profile="full")
     assert review.decision == "merge" and "forged" not in review.markdown and "# merge: stage2" in review.markdown
+    assert "baseline is missing" in stage_review.review_folder(tmp_path, engine=ROOT, profile="full", head_sha=sha)[0].reason
     text = (run / "run.json").read_text()
     (run / "run.json").write_text(re.sub(r'"dirty": *false', '"dirty": true', text))
     assert "uncommitted" in stage_review.review_folder(tmp_path, engine=ROOT, profile="full", head_sha=sha)[0].reason

@@ -86,7 +86,7 @@ def _review(entry: dict[str, Any], engine: Path, profile: str, head_sha: str | N
     if run is None:
         return Review(stage, ERROR, note or "the run left no evidence")
     review = review_run(run, base, engine=engine, stage=stage)
-    if review.decision != ERROR and (strange := _of_another(run, stage, profile, head_sha)):
+    if review.decision != ERROR and (strange := _of_another(run, stage, profile, head_sha, base is not None or bool(note))):
         return Review(stage, ERROR, strange)
     if review.decision == "merge":  # what could not be judged is never passed over
         note = note or ("the cpu profile judges neither speed nor counters" if profile == "cpu" else "")
@@ -94,12 +94,15 @@ def _review(entry: dict[str, Any], engine: Path, profile: str, head_sha: str | N
     return review
 
 
-def _of_another(run: Path, stage: str, profile: str, head_sha: str | None) -> str:
-    """What the run is about instead of the stage, profile and commit that it stands for; empty where it is of these."""
+def _of_another(run: Path, stage: str, profile: str, head_sha: str | None, beside: bool) -> str:
+    """What the run is about instead of the stage, profile and commit that it stands for; empty where it is of these.
+
+    ``beside``: it comes with the base branch's run of its baseline, or with word of why not.
+    """
     try:
         info = json.loads(_text(run / "run.json"))
         name, ran, git = info["task"]["name"], info["profile"], info["git"]
-        sha, dirty = git["sha"], git["dirty"]
+        sha, dirty, baseline = git["sha"], git["dirty"], info["baseline"]
     except (ValueError, KeyError, TypeError, RecursionError):
         return "run.json does not say what ran"
     if name != stage:
@@ -108,7 +111,11 @@ def _of_another(run: Path, stage: str, profile: str, head_sha: str | None) -> st
         return f"the run has the profile {ran}, not {profile}"
     if head_sha is not None and sha != head_sha:
         return f"the run is of the commit {str(sha)[:12]}, not of {head_sha[:12]}"
-    return "the run is of a tree with uncommitted changes" if head_sha is not None and dirty is not False else ""
+    if head_sha is not None and dirty is not False:
+        return "the run is of a tree with uncommitted changes"
+    if head_sha is not None and profile == "full" and baseline is not None and not beside:
+        return "the base branch's run of its baseline is missing"
+    return ""
 
 
 def _decide(run: Path, engine: Path) -> tuple[str, str]:

@@ -15,6 +15,7 @@ from gates.evidence import ACCEPTANCE, RunInfo, Verdict, read_record, require_kn
 from gates.judge.decision import GATES
 from gates.judging import decision_of, load_evidence, looser_terms, rejudge
 from gates.places import changed_since, contradicts_checkout
+from gates.planned import left_out
 from gates.problem import DEFAULT_INPUTS
 from gates.records import GateResult, Status
 from gates.schema import errors_by, schema_errors, schema_of
@@ -174,6 +175,7 @@ def _check_consistency(run: Path) -> list[str]:
             build = jsonio.read(path)
             if (build["task"], build["toggles"]) != (built.name, built.toggles):
                 wrong(f"{folder}build.json is of {build['task']} with {_toggles(build['toggles'])}, run.json names {built.name} with {_toggles(built.toggles)}")
+    found += left_out(task, evidence)
     found += contradictions(evidence)
     found += (f"baseline/{text}" for text in contradictions(load_evidence(run / "baseline")))
     return found

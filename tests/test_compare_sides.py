@@ -82,8 +82,13 @@ def cases_lost(data: Any) -> None:
     data["asked"] = 3
 
 
+def check_moved(data: Any) -> None:
+    for run in data["runs"]:
+        run["shapes"] = ["mission" if shape == "small" else shape for shape in run["shapes"]]
+
+
 def test_a_shape_that_one_side_lacks_is_named_and_holds(tmp_path: Path) -> None:
-    lost = changed(tmp_path, ONE, run=shape_lost, correctness=cases_lost)
+    lost = changed(tmp_path, ONE, run=shape_lost, correctness=cases_lost, sanitizer=check_moved)
     judged_anew(lost)  # its verdict counted six cases
     assert verify_run(lost) == []
     done = compared(tmp_path, lost, TWO)

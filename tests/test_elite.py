@@ -30,8 +30,9 @@ def variant(results: Path, name: str, digest: str, *, time: float = 1.0, day: in
     """A sound run whose candidate took ``time`` times as long as the recorded one's; ``changes`` are of run.json's parts."""
     run = Path(shutil.copytree(RUN, results / "stage2_wmma_pv" / name))
     info: RunInfo = read_record(RunInfo, run, "run.json")
-    parts = {key: dataclasses.replace(getattr(info, key), **{"digest": digest} if key == "task" else {}, **changes.get(key, {}))
-             for key in ("task", "baseline", "device")}
+    declared = {"declared_shapes": ("small", "mission"), "declared_seeds": (0, 1, 2)}
+    own = {"task": {"digest": digest, **declared}, "baseline": declared, "device": {}}
+    parts = {key: dataclasses.replace(getattr(info, key), **fields, **changes.get(key, {})) for key, fields in own.items()}
     info = dataclasses.replace(info, started=f"2026-01-{day:02}T00:00:00+00:00", **parts)
     performance = load_evidence(run)["performance"]
     slower = [
@@ -71,7 +72,7 @@ def test_what_may_not_be_merged_is_counted_and_not_listed(tmp_path: Path) -> Non
     variant(tmp_path, "good", "1" * 64, time=1.2)
     slow = variant(tmp_path, "slow", "2" * 64, time=1.6)  # below the bar of 15 %
     assert read_record(Verdict, slow, "verdict.json").decision.value == "reject"
-    variant(tmp_path, "overridden", "3" * 64, time=0.9, task={"overrides": {"shapes": "mission"}})
+    variant(tmp_path, "overridden", "3" * 64, time=0.9, task={"overrides": {"DEBUG_PRINT": 0}})
     found = elite(tmp_path, "stage2", 3)
     assert names(tmp_path) == [["good"]] and found.not_mergeable == 2
     assert "timed and not mergeable: 2; `gates history`" in elite_table(found)

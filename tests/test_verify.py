@@ -85,6 +85,15 @@ CHANGES: list[tuple[str, Path, str, Callable[[Any], Any], str]] = [
     ("two stages of one digest", FULL, "run.json", lambda d: d["baseline"].update(digest=d["task"]["digest"]), "stage2_wmma_pv and stage1_wmma_qk one digest"),
     ("ended before it started", FULL, "run.json", lambda d: d.update(ended="2026-01-01T00:00:00+00:00"), "before it started"),
     ("no such time", FULL, "run.json", lambda d: d.update(ended="2026-13-01T00:00:00+00:00"), "is no time"),
+    ("no fresh seed", FULL, "correctness.json", lambda d: d.update(extra_seeds=[], cases=[c for c in d["cases"] if c["role"] != "extra"]), "no fresh seed was tried"),
+    ("a fresh seed without its cases", FULL, "correctness.json", lambda d: d.update(cases=[c for c in d["cases"] if c["role"] != "extra"]), "is named and has no case on small"),
+    ("no odd shapes", FULL, "correctness.json", lambda d: d.update(cases=[c for c in d["cases"] if c["role"] != "odd"]), "were checked, and correctness.json has no case of them"),
+    ("fewer cases than planned", FULL, "correctness.json", lambda d: d.update(planned={"headline": 6, "odd": 5, "extra": 2, "edge": 160, "family": 118}), "118 family cases were planned, it holds 117"),
+    ("a baseline case left out", FULL, "correctness.json", lambda d: d.update(baseline_cases=d["baseline_cases"][:-1]), "the baseline has no case"),
+    ("odd shapes not checked", FULL, "sanitizer.json", lambda d: [run.update(shapes=["small"]) for run in d["runs"]] and None, "the odd shapes b1h2s2, b3h1s33"),
+    ("a tool on one shape", FULL, "sanitizer.json", lambda d: d["runs"][1].update(shapes=["small"]), "racecheck checked no b1h2s2"),
+    ("an order left out", CPU, "sanitizer.json", lambda d: d.update(runs=d["runs"][:-1]), "checked no b3h1s33, others did"),
+    ("no judged shape checked", CPU, "sanitizer.json", lambda d: d.update(runs=d["runs"][3:]), "none of the judged shapes small, mission was checked"),
     ("half a character", FULL, "run.json", lambda d: d["task"].update(title="\ud800"), "not Unicode"),
 ]
 

@@ -1,0 +1,61 @@
+"""Whether the evidence holds every case that was planned, those beside the headline too: fresh seeds, odd shapes, the baseline's, memory checks."""
+
+from __future__ import annotations
+
+from collections import Counter
+from collections.abc import Iterator, Mapping
+from typing import Any
+
+from gates.evidence import TaskInfo
+from gates.problem import DEFAULT_INPUTS, is_ordinary
+
+
+def left_out(task: TaskInfo, evidence: Mapping[str, Any]) -> Iterator[str]:
+    """What is missing from the evidence of ``task``, one sentence each, with its file."""
+    correctness, sanitizer = evidence.get("correctness"), evidence.get("sanitizer")
+    if correctness:
+        yield from (f"correctness.json: {text}" for text in _cases(task, correctness))
+    if sanitizer and not sanitizer.unavailable:
+        yield from (f"sanitizer.json: {text}" for text in _memory_checks(task, sanitizer, correctness))
+
+
+def _cases(task: TaskInfo, evidence: Any) -> Iterator[str]:
+    if evidence.planned is not None:  # the first runs do not have it
+        found = Counter(case.role for case in evidence.cases)
+        for role in dict.fromkeys([*evidence.planned, *found]):
+            if found[role] != evidence.planned.get(role, 0):
+                yield f"{evidence.planned.get(role, 0)} {role} cases were planned, it holds {found[role]}"
+    if not evidence.replay:
+        if not evidence.extra_seeds:
+            yield "no fresh seed was tried"
+        shapes = _judged(task)[:1] if evidence.device in ("emulator", "cpu") else _judged(task)
+        extra = {case.key for case in evidence.cases if case.role == "extra"}
+        for key in ((shape, seed, DEFAULT_INPUTS) for seed in dict.fromkeys(evidence.extra_seeds) for shape in shapes):
+            if key not in extra:
+                yield f"the fresh seed {key[1]} is named and has no case on {key[0]}"
+    if evidence.baseline is not None:
+        beside = {case.key for case in evidence.baseline_cases}
+        for case in evidence.cases:
+            if case.status == "ok" and is_ordinary(case.role, case.inputs) and case.key not in beside:
+                yield f"the baseline has no case {case.where}"
+
+
+def _memory_checks(task: TaskInfo, evidence: Any, correctness: Any) -> Iterator[str]:
+    """On each side the same: the smallest of the judged shapes and the problem's odd ones, by each tool in each order."""
+    checked = {shape for run in evidence.runs for shape in run.shapes}
+    for tool, order in sorted({(run.tool, run.order) for run in evidence.runs}):
+        missing = checked - {shape for run in evidence.runs if (run.tool, run.order) == (tool, order) for shape in run.shapes}
+        if missing:
+            yield f"{' '.join([tool, order]).strip()} checked no {', '.join(sorted(missing))}, others did"
+    if checked and checked.isdisjoint(_judged(task)):
+        yield f"none of the judged shapes {', '.join(_judged(task))} was checked"
+    if correctness and checked and not correctness.replay and all(case.status == "ok" for case in correctness.cases):
+        odd = {case.shape for case in correctness.cases if case.role == "odd"}
+        if unchecked := sorted(odd - checked):
+            yield f"the odd shapes {', '.join(unchecked)} were not checked"
+        if unjudged := sorted(checked - {case.shape for case in correctness.cases}):
+            yield f"the shapes {', '.join(unjudged)} were checked, and correctness.json has no case of them"
+
+
+def _judged(task: TaskInfo) -> tuple[str, ...]:
+    return task.judged_shapes or tuple(task.shapes)

@@ -6,7 +6,9 @@ import math
 from collections.abc import Iterator, Mapping
 from typing import Any
 
+from gates.evidence import TaskInfo
 from gates.parse.performance import MEASURED, summaries
+from gates.parse.ptxas_log import parse_log
 from gates.records import to_json
 
 
@@ -15,6 +17,31 @@ def contradictions(evidence: Mapping[str, Any]) -> Iterator[str]:
     for gate, check in (("sass", _sass), ("correctness", _correctness), ("sanitizer", _sanitizer), ("performance", _performance)):
         if gate in evidence:
             yield from (f"{gate}.json: {text}" for text in check(evidence[gate]))
+
+
+def timed_otherwise(task: TaskInfo, evidence: Any) -> Iterator[str]:
+    """What performance.json says otherwise than run.json: dimensions, bar, limits on outputs."""
+    if evidence.status != MEASURED:
+        return
+    correctness = task.limits.get("correctness", {})
+    for what, ours, theirs in (
+        ("dimensions", dict(evidence.dimensions), task.shapes.get(evidence.shape)),
+        ("bar_pct", evidence.bar_pct, task.limits.get("performance", {}).get("min_speedup_pct")),
+        *((f"output_limits.{name}", limit, correctness.get(name)) for name, limit in evidence.output_limits.items()),
+    ):
+        if ours != theirs:
+            yield f"performance.json: {what} is {ours}, run.json says {theirs}"
+
+
+def not_as_logged(evidence: Any, log: str) -> Iterator[str]:
+    """Kernels whose registers or spills are not those that ptxas printed into ``log``, the build's."""
+    printed: dict[tuple[str, str], set[tuple[int | None, ...]]] = {}
+    for block in parse_log(log).kernels:
+        printed.setdefault((block.name, block.arch), set()).add((block.registers, block.spill_stores, block.spill_loads))
+    for kernel in evidence.kernels:
+        figures = (kernel.registers, kernel.spill_store_bytes, kernel.spill_load_bytes)
+        if figures not in printed.get((kernel.name, kernel.arch), {figures}):
+            yield f"ptxas.json: {kernel.base_name} {kernel.arch} has not the registers and spills that build.log shows"
 
 
 def _sass(evidence: Any) -> Iterator[str]:
@@ -27,7 +54,11 @@ def _correctness(evidence: Any) -> Iterator[str]:
     for name, cases in (("", evidence.cases), ("baseline ", evidence.baseline_cases)):
         if len({case.key for case in cases}) < len(cases):
             yield f"a {name}case stands twice"
+        sizes: dict[tuple[str, str], int] = {}
         for case in cases:
+            for output in case.outputs:
+                if sizes.setdefault((case.shape, output.name), output.elements) != output.elements:
+                    yield f"{name}{case.where}: {output.name} has {output.elements} elements, in another case of the shape {sizes[case.shape, output.name]}"
             for output in (*case.outputs, *case.end_to_end, *case.nudged):
                 for what, count in (("not finite", output.nonfinite), ("not written", case.unwritten.get(output.name, 0))):
                     if count > output.elements:

@@ -8,7 +8,7 @@ from pathlib import Path, PurePosixPath
 from typing import Any
 
 from gates import jsonio
-from gates.counts import contradictions
+from gates.counts import contradictions, not_as_logged, timed_otherwise
 from gates.declared import self_contradictions
 from gates.errors import GatesError
 from gates.evidence import ACCEPTANCE, RunInfo, Verdict, read_record, require_known_version, sha256
@@ -176,6 +176,9 @@ def _check_consistency(run: Path) -> list[str]:
             if (build["task"], build["toggles"]) != (built.name, built.toggles):
                 wrong(f"{folder}build.json is of {build['task']} with {_toggles(build['toggles'])}, run.json names {built.name} with {_toggles(built.toggles)}")
     found += left_out(task, evidence)
+    found += timed_otherwise(task, evidence["performance"]) if "performance" in evidence else ()
+    if "ptxas" in evidence and (run / "build.log").is_file():
+        found += not_as_logged(evidence["ptxas"], jsonio.read_text(run / "build.log"))
     found += contradictions(evidence)
     found += (f"baseline/{text}" for text in contradictions(load_evidence(run / "baseline")))
     return found

@@ -94,6 +94,11 @@ CHANGES: list[tuple[str, Path, str, Callable[[Any], Any], str]] = [
     ("a tool on one shape", FULL, "sanitizer.json", lambda d: d["runs"][1].update(shapes=["small"]), "racecheck checked no b1h2s2"),
     ("an order left out", CPU, "sanitizer.json", lambda d: d.update(runs=d["runs"][:-1]), "checked no b3h1s33, others did"),
     ("no judged shape checked", CPU, "sanitizer.json", lambda d: d.update(runs=d["runs"][3:]), "none of the judged shapes small, mission was checked"),
+    ("fewer registers than the log's", FULL, "ptxas.json", lambda d: d["kernels"][0].update(registers=90), "has not the registers and spills that build.log shows"),
+    ("timed at other dimensions", FULL, "performance.json", lambda d: d["dimensions"].update(S=32), "performance.json: dimensions is"),
+    ("timed against another bar", FULL, "performance.json", lambda d: d.update(bar_pct=1.0), "bar_pct is 1.0, run.json says 15"),
+    ("other limits on timed outputs", FULL, "performance.json", lambda d: d["output_limits"].update(max_abs_err=9.0), "output_limits.max_abs_err is 9.0"),
+    ("an output of another size", FULL, "correctness.json", lambda d: d["cases"][1]["outputs"][0].update(elements=10**7), "in another case of the shape"),
     ("half a character", FULL, "run.json", lambda d: d["task"].update(title="\ud800"), "not Unicode"),
 ]
 

@@ -15,8 +15,9 @@ from gates.errors import GatesError
 from gates.evidence import RunInfo, Verdict, list_runs, read_record
 from gates.judging import load_evidence
 from gates.ladder import Ladder, ladder_of
-from gates.records import from_json, to_json
+from gates.records import Status, from_json, to_json
 from gates.schema import FOLDER, schema_errors
+from gates.sweep.record import Found, Resources, Round, Sweep, Timing, Variant
 
 ROOT = Path(__file__).resolve().parent.parent
 RECORDED = ROOT / "results" / "recorded"
@@ -34,8 +35,22 @@ def forms() -> dict[str, Any]:
         "run": read_record(RunInfo, RUN, "run.json"), "verdict": read_record(Verdict, RUN, "verdict.json"), **load_evidence(RUN),
         "build": read_record(make_schemas.RECORDS["build"], RUN, "build.json"),
         "acceptance": Acceptance(1, "0" * 64, ("ptxas.max_registers: 128 -> 168",), "larger tiles", "2026-01-01T00:00:00.000+00:00"),
-        "compare": compare_runs(STAGES[1], RUN), "ladder": ladder_of(STAGES),
+        "compare": compare_runs(STAGES[1], RUN), "ladder": ladder_of(STAGES), "sweep": a_sweep(),
     }
+
+
+def a_sweep() -> Sweep:
+    """A sweep of two variants, one dropped and one timed."""
+    info = read_record(RunInfo, RUN, "run.json")
+    found = Found(Status.PASS, "ptxas.pass", "1 compiled kernel within budget")
+    resources = (Resources("k", "sm_90", 40, 1024, 0, 50.0),)
+    timing = Timing("USE_X=1", True, "performance.pass", "1.2x", 1.2, 1.1, 1.3, 5.0, 6.0, "GPU-0", 2.5)
+    return Sweep(
+        1, "0", "0123456789ab", "k", "0" * 64, {"USE_X": (0, 1)}, "USE_X=0", "USE_X=0", ("small",), 0, "mission", "cold", ("sm_90",), info.git,
+        info.toolchain, (info.device,) if info.device else (), info.platform,
+        (Variant("USE_X=0", {"USE_X": 0}, "1" * 64, dropped="spills"), Variant("USE_X=1", {"USE_X": 1}, "2" * 64, resources, found, found)),
+        (Round(5.0, ("USE_X=1",), (timing,)),), "timed", "USE_X=1", "faster", "k/run", "merge", info.started, info.ended,
+    )
 
 
 KINDS = sorted({path.name.partition(".")[0] for path in FOLDER.glob("*.json")} - {"task", "manifest"})
@@ -54,7 +69,7 @@ def test_round_trip(forms: dict[str, Any], kind: str) -> None:
 
 def test_every_file_of_a_recorded_run_has_a_schema_and_fits_it() -> None:
     names = {path.stem for run in STAGES for path in run.rglob("*.json")}
-    assert names | {"acceptance", "compare", "ladder", "task"} == {path.name.partition(".")[0] for path in FOLDER.glob("*.json")}
+    assert names | {"acceptance", "compare", "ladder", "sweep", "task"} == {path.name.partition(".")[0] for path in FOLDER.glob("*.json")}
     assert schema_errors("manifest", json.loads((RUN / "manifest.json").read_text(encoding="utf-8"))) == []
 
 

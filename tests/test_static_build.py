@@ -16,8 +16,8 @@ from static_kit import CXX, calls, make_task, not_root, program, stub_toolchain
 from gates.errors import GatesError
 from gates.records import from_json
 from gates.run.build import build, check_build_root, job_count
-from gates.run.built import BuildResult
 from gates.run.build_failure import Failure
+from gates.run.built import BuildResult
 from gates.run.static import collect
 from gates.run.toolchain import find_toolchain
 

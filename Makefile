@@ -36,8 +36,8 @@ $(STAGES): setup
 stages: setup ## all stages in order
 	@status=0; for stage in $(STAGES); do $(GATES) run $$stage $(ARGS) || { code=$$?; [ $$status -ne 0 ] || status=$$code; }; done; exit $$status
 
-test: setup ## the test suite (tests that need a CUDA device are skipped without one)
-	@$(RUN_PYTHON) -m pytest -q -n auto $(ARGS)
+test: setup ## the test suite (skipped: what needs a CUDA device without one, and what is slow unless GATES_SLOW=1)
+	@$(RUN_PYTHON) -m pytest -q -n auto --dist worksteal $(ARGS)
 
 lint: setup ## ruff over the Python code
 	@$(RUN_PYTHON) -m ruff check .

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import ctypes
+import os
 from pathlib import Path
 
 import pytest
@@ -20,6 +21,10 @@ def _cuda_devices() -> int:
 
 
 def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
+    if not os.environ.get("GATES_SLOW"):
+        for item in items:
+            if "slow" in item.keywords:
+                item.add_marker(pytest.mark.skip(reason="slow: set GATES_SLOW=1 to run it"))
     if not any("gpu" in item.keywords for item in items) or _cuda_devices():
         return
     for item in items:

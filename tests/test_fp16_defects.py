@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import dataclasses
-import os
 from pathlib import Path
 
 import pytest
@@ -19,7 +18,7 @@ from gates.records import Status
 TOGGLES = {"TILE_M": 64, "TILE_N": 32, "NUM_WARPS": 4, "STRIPS": 2, "STAGES": 2}
 PIPELINE = [defect for defect in FP16 if defect.stage == "fp16_v9_pipeline"]
 WMMA = [defect for defect in FP16 if defect.stage != "fp16_v9_pipeline"]
-GROUPS = [PIPELINE[0::2], PIPELINE[1::2]]  # a minute each on two cores: the second where GATES_ALL_DEFECTS is set
+GROUPS = [PIPELINE[0::2], PIPELINE[1::2]]
 
 
 def honest(defect: Defect) -> Defect:
@@ -28,10 +27,9 @@ def honest(defect: Defect) -> Defect:
     return dataclasses.replace(defect, name=f"honest_{defect.name}", edits=((file, text, text),))
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("group", range(len(GROUPS)))
 def test_a_wrong_pipeline_is_caught_and_the_honest_one_is_not(group: int, tmp_path: Path) -> None:
-    if group and not os.environ.get("GATES_ALL_DEFECTS"):
-        pytest.skip("set GATES_ALL_DEFECTS=1 to plant the other half as well")
     right = honest(GROUPS[group][0])
     assert passed([right, *GROUPS[group]], tmp_path, **TOGGLES) == [right.name]
 

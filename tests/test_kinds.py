@@ -109,6 +109,7 @@ def test_triton_is_judged_for_two_architectures_and_by_its_interpreter(tmp_path:
 
 
 @needs_triton
+@pytest.mark.slow
 def test_planted_spills_and_a_planted_wrong_mask_are_red(tmp_path: Path) -> None:
     run = triton_run(
         tmp_path, ("inside = at < n", "inside = at < n - 1"),  # the last element is left out

@@ -13,6 +13,9 @@ from gates.run.kernel import Kernel, KernelError
 from tasks.problems.sdpa_fp16_operator import drop_in, load_operator
 
 
+pytestmark = pytest.mark.slow  # four builds of all ways through the kernels
+
+
 @pytest.fixture(scope="module")
 def libraries(tmp_path_factory: pytest.TempPathFactory) -> dict[str, Path]:
     folder = tmp_path_factory.mktemp("fp16")

@@ -12,7 +12,6 @@ from fp16_kit import BUILDS, H100_SHARED_LIMIT, build, configure, findings, load
 from gates.run.kernel import Kernel, KernelError
 from tasks.problems.sdpa_fp16_operator import drop_in, load_operator
 
-
 pytestmark = pytest.mark.slow  # four builds of all ways through the kernels
 
 

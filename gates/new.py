@@ -30,8 +30,8 @@ def new_task(name: str, kind: str, directory: Path) -> list[Path]:
     """
     _check_name(name)
     texts = {
-        **{f"{name}/{path}": text for path, text in {**_texts("shared"), **_texts(kind)}.items()},
-        **{f"{name}_eager/{path}": text for path, text in {**_texts("shared"), **_texts("eager")}.items()},
+        **{f"{name}/{path}": text for path, text in {**template("shared"), **template(kind)}.items()},
+        **{f"{name}_eager/{path}": text for path, text in {**template("shared"), **template("eager")}.items()},
         f"{name}_problem.py": (TEMPLATES / "problem.py").read_text(encoding="utf-8"),
     }
     made = [directory / part for part in (name, f"{name}_eager", f"{name}_problem.py")]
@@ -86,9 +86,9 @@ def _end(node: yaml.Node) -> int:
     return node.end_mark.index
 
 
-def _texts(template: str) -> dict[str, str]:
+def template(name: str) -> dict[str, str]:
     """The files of a template by name."""
-    return {path.name: path.read_text(encoding="utf-8") for path in sorted((TEMPLATES / template).iterdir()) if path.is_file()}
+    return {path.name: path.read_text(encoding="utf-8") for path in sorted((TEMPLATES / name).iterdir()) if path.is_file()}
 
 
 def _check_name(name: str) -> None:

@@ -43,7 +43,7 @@ import importlib
 import inspect
 import re
 import sys
-from collections.abc import Mapping, Sequence
+from collections.abc import Collection, Mapping, Sequence
 from pathlib import Path
 from types import ModuleType
 from typing import Any
@@ -86,6 +86,16 @@ def named(value: Any, names: Sequence[str] = ()) -> dict[str, Any]:
     several = isinstance(value, Sequence)
     values = list(value) if several else [value]
     return dict(zip(names if len(names) == len(values) else [f"out{i}" for i in range(len(values))] if several else ["out"], values, strict=True))
+
+
+def outputs_of(module: Any, shape: Mapping[str, int]) -> dict[str, Any]:
+    """CPU tensors like the outputs that a kernel is given to write into; none where the problem makes none, since kernels return theirs."""
+    return dict(module.make_outputs(dict(shape), "cpu")) if hasattr(module, "make_outputs") else {}
+
+
+def returned_by_name(value: Any, made: Collection[str], given: Collection[str]) -> dict[str, Any]:
+    """What a function returned, by name: in the order of the outputs ``made`` but those it was ``given``, or else as ``named`` calls them."""
+    return named(value, [name for name in made if name not in given])
 
 
 def _unnamed(outputs: Mapping[str, Any]) -> Any:

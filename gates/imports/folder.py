@@ -19,14 +19,13 @@ from typing import Any
 
 from gates import __version__, jsonio
 from gates.errors import GatesError
+from gates.new import template
 from gates.run.magnitude import bounds
 from gates.task import load_task
 
 ADAPTERS = Path(__file__).with_name("adapters")
 MAX_SOURCE_BYTES = 16 * 2**20
 ARCH = ("sm_90",)
-_BUILD = "from gates.run.build import build_main\n\nbuild_main(__file__)\n"
-_RUNNER = "from gates.run.runner import main\n\nmain(__file__)\n"
 _NOT_COMPILED = "a Python callable: no kernel of its own is compiled before it runs"
 _FIRST = "the format's own reference: there is nothing before it to beat"
 
@@ -126,7 +125,7 @@ def write(imported: Imported, directory: Path, name: str, limit_s: float) -> tup
 def _write(imported: Imported, made: Path, directory: Path, names: tuple[str, str], limit_s: float) -> tuple[Path, Path]:
     candidate, reference = (made / one for one in names)
     for folder, side in ((candidate, imported.candidate), (reference, imported.reference)):
-        _put(folder, {"build.py": _BUILD, "runner.py": _RUNNER, **side.files})
+        _put(folder, {**template("shared"), **side.files})
     _put(candidate, imported.problem)
     for original in imported.originals:
         place = candidate / original.kept

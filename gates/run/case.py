@@ -59,7 +59,7 @@ def _write(job: Mapping[str, Any], writer: ResultWriter) -> int:
         shapes = [min(shapes, key=lambda name: _size(problem, name)), *getattr(problem, "ODD_SHAPES", ())]
     for shape in dict.fromkeys(shapes):
         inputs = problem.make_inputs(problem.SHAPES[shape], seed, "cpu")
-        poisoned = {name: buffers.poison(value, seed, 0) for name, value in _outputs(problem, shape).items()}
+        poisoned = {name: buffers.poison(value, seed, 0) for name, value in problems.outputs_of(problem, problem.SHAPES[shape]).items()}
         outputs, arguments, content = {*poisoned, *getattr(problem, "IN_PLACE", ())}, [], {}
         values = problems.call_arguments(problem, inputs, poisoned, problem.SHAPES[shape], names)
         for name, value in zip(names, values, strict=True):
@@ -77,13 +77,11 @@ def _write(job: Mapping[str, Any], writer: ResultWriter) -> int:
     return len(dict.fromkeys(shapes))
 
 
-def _outputs(problem: Any, shape: str) -> dict[str, Any]:
-    return problem.make_outputs(problem.SHAPES[shape], "cpu") if hasattr(problem, "make_outputs") else {}
-
-
 def _size(problem: Any, shape: str) -> int:
     """Bytes of a shape's outputs, or inputs where the kernel makes its outputs: the measure of what a launch costs under a sanitizer."""
-    values = _outputs(problem, shape) or problem.make_inputs(problem.SHAPES[shape], 0, "cpu")
+    from gates.problem import outputs_of
+
+    values = outputs_of(problem, problem.SHAPES[shape]) or problem.make_inputs(problem.SHAPES[shape], 0, "cpu")
     return sum(value.numel() * value.element_size() for value in values.values() if hasattr(value, "numel"))
 
 

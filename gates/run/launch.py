@@ -115,12 +115,12 @@ class Side:
             if isinstance(self.kernel, Kernel) and not getattr(self.problem, "IN_PLACE", ()):
                 raise ProblemError(f"problem {self.problem.__name__} lacks make_outputs, which a C launcher needs")
             return {}
-        made = self.problem.make_outputs(shape, "cpu")
+        made = problems.outputs_of(self.problem, shape)
         return made if isinstance(self.kernel, Kernel) else {name: value for name, value in made.items() if name in self.arguments}
 
     def _returned(self, value: Any, shape: Mapping[str, int], given: Mapping[str, Any]) -> dict[str, Any]:
-        made = self.problem.make_outputs(shape, "cpu") if hasattr(self.problem, "make_outputs") else {}
-        outputs = problems.named(value, [name for name in made if name not in given])
+        made = problems.outputs_of(self.problem, shape)
+        outputs = problems.returned_by_name(value, made, given)
         for name, output in outputs.items():
             if not isinstance(name, str) or not isinstance(output, torch.Tensor):
                 raise OutputError(f"the kernel returned {type(output).__name__} for output {name!r}, not a tensor")

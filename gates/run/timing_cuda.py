@@ -98,7 +98,7 @@ class Sets:
         self._slots = drawn
         self._round = 0
         self._inputs = {name: Room(value, count, device) for name, value in self._tensors(drawn[0]).items()}
-        made = outputs_of(problem, self.shape)
+        made = problems.outputs_of(problem, self.shape)
         self.in_place = [name for name in getattr(problem, "IN_PLACE", ()) if name in self._inputs]
         made |= {name: self._inputs[name].like for name in self.in_place}
         self.outputs: dict[str, dict[str, Room | Returned]] = {
@@ -112,7 +112,7 @@ class Sets:
     @staticmethod
     def bytes_of_one(problem: Any, shape: Mapping[str, int], sides: int) -> int:
         """Bytes of one set with the outputs of ``sides`` sides."""
-        values = [*problem.make_inputs(dict(shape), 0, "cpu").values(), *list(outputs_of(problem, shape).values()) * sides]
+        values = [*problem.make_inputs(dict(shape), 0, "cpu").values(), *list(problems.outputs_of(problem, shape).values()) * sides]
         return sum(value.numel() * value.element_size() for value in values if isinstance(value, torch.Tensor))
 
     def refresh(self, number: int) -> None:
@@ -140,8 +140,7 @@ class Sets:
         if returned is None:
             return
         given = [name for name, room in self.outputs[side].items() if isinstance(room, Room)]
-        names = [name for name in outputs_of(self.problem, self.shape) if name not in given]
-        for name, tensor in problems.named(returned, names).items():
+        for name, tensor in problems.returned_by_name(returned, problems.outputs_of(self.problem, self.shape), given).items():
             room = self.outputs[side].setdefault(name, Returned(tensor))
             room.tensors[index] = tensor
 
@@ -340,11 +339,6 @@ class TimedSide:
         except KernelError as error:
             code = "performance.launch_failed" if self.name == "candidate" else "performance.baseline_failed"
             raise Stopped(code, f"{self.name}: launcher returned {error.code}: {error}") from None
-
-
-def outputs_of(problem: Any, shape: Mapping[str, int]) -> dict[str, Any]:
-    """The outputs that the problem makes for kernels to write into; none where kernels return theirs."""
-    return dict(problem.make_outputs(dict(shape), "cpu")) if hasattr(problem, "make_outputs") else {}
 
 
 def first_line(error: BaseException) -> str:

@@ -8,7 +8,7 @@ from typing import Any
 import torch
 
 from gates import problem as problems
-from gates.run.timing_cuda import Clockwork, Returned, Room, Sets, TimedSide, outputs_of
+from gates.run.timing_cuda import Clockwork, Returned, Room, Sets, TimedSide
 
 
 def check(
@@ -53,8 +53,7 @@ def _fresh(side: TimedSide, sets: Sets, index: int, clockwork: Clockwork) -> dic
     clockwork.synchronize()
     given = {name: room.view(0) for name, room in rooms.items()}
     returned = clockwork.launch(side.kernel, sets.arguments(index, given, side.arguments))
-    names = [name for name in outputs_of(sets.problem, sets.shape) if name not in given]
-    return given | ({} if returned is None else problems.named(returned, names))
+    return given | ({} if returned is None else problems.returned_by_name(returned, problems.outputs_of(sets.problem, sets.shape), given))
 
 
 def _compare(

@@ -116,8 +116,7 @@ def execute(job: Mapping[str, Any], folder: Path) -> None:
 def _arguments(problem: Any, side: Mapping[str, Any], shape: Mapping[str, int]) -> tuple[Any, ...]:
     from gates import problem as problems
 
-    outputs = problem.make_outputs(shape, "cpu") if hasattr(problem, "make_outputs") else {}
-    return problems.call_arguments(problem, problem.make_inputs(shape, 0, "cpu"), outputs, shape, side.get("arguments") or ())
+    return problems.call_arguments(problem, problem.make_inputs(shape, 0, "cpu"), problems.outputs_of(problem, shape), shape, side.get("arguments") or ())
 
 
 class _Target:

@@ -1,11 +1,13 @@
 # make stage2     build stage 2, judge it against stage 1, say whether it may be merged
+# make fp16_v9_pipeline, make fp16     one rung of the FP16 ladder, all of them
 # make help       every target
 #
 # The environment is made on first use in $(VENV). VENV=none uses $(PYTHON) as it is.
 
 PYTHON ?= python3
 VENV ?= .venv
-STAGES := stage0 stage1 stage2 stage3
+STAGES := $(shell ls tasks | sed -n 's/^\(stage[0-9]*\)_.*/\1/p' | sort -V)
+FP16 := $(shell ls tasks | grep '^fp16_' | sort -V)
 # e.g. make stage2 ARGS='--profile cpu --seeds 0'
 ARGS ?=
 
@@ -16,13 +18,14 @@ RUN_PYTHON := $(VENV)/bin/python
 endif
 GATES := $(RUN_PYTHON) -m gates
 
-.PHONY: help setup test lint doctor compare clean stages $(STAGES)
+.PHONY: help setup test lint doctor compare clean stages fp16 $(STAGES) $(FP16)
 .DEFAULT_GOAL := help
 
 help: ## show this list
 	@echo "targets:"
-	@echo "  stage0 … stage3   build and judge one stage; ARGS='--profile cpu' passes options on"
-	@grep -hE '^[a-z]+:.*##' Makefile | sed -E 's/^([a-z]+):.*## (.*)/\1|\2/' | while IFS='|' read -r name text; do printf '  %-17s %s\n' "$$name" "$$text"; done
+	@echo "  $(firstword $(STAGES)) … $(lastword $(STAGES))   build and judge one stage; ARGS='--profile cpu' passes options on"
+	@echo "  fp16_v…           the same for a rung of the FP16 ladder: $(FP16)"
+	@grep -hE '^[a-z0-9]+:.*##' Makefile | sed -E 's/^([a-z0-9]+):.*## (.*)/\1|\2/' | while IFS='|' read -r name text; do printf '  %-17s %s\n' "$$name" "$$text"; done
 	@echo "variables: PYTHON=python3.12, VENV=none (use PYTHON as it is), ARGS='…', BASE=RUN CAND=RUN (compare)"
 
 setup: ## make or update the environment in .venv
@@ -30,11 +33,17 @@ ifneq ($(VENV),none)
 	@$(PYTHON) scripts/setup_venv.py --venv $(VENV)
 endif
 
-$(STAGES): setup
+$(STAGES) $(FP16): setup
 	@$(GATES) run $@ $(ARGS)
 
-stages: setup ## all stages in order
-	@status=0; for stage in $(STAGES); do $(GATES) run $$stage $(ARGS) || { code=$$?; [ $$status -ne 0 ] || status=$$code; }; done; exit $$status
+# Each of $(1), whatever became of those before; the first exit code that is not 0.
+run_all = status=0; for task in $(1); do $(GATES) run $$task $(ARGS) || { code=$$?; [ $$status -ne 0 ] || status=$$code; }; done; exit $$status
+
+stages: setup ## all FP8 stages in order
+	@$(call run_all,$(STAGES))
+
+fp16: setup ## all FP16 rungs in order
+	@$(call run_all,$(FP16))
 
 test: setup ## the test suite (skipped: what needs a CUDA device without one, and what is slow unless GATES_SLOW=1)
 	@$(RUN_PYTHON) -m pytest -q -n auto --dist worksteal $(ARGS)

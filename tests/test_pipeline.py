@@ -212,13 +212,13 @@ def test_results_that_cannot_be_written(workshop: Workshop) -> None:
 
 @needs_nvcc
 def test_a_full_disk_is_one_clear_error(finished: Workshop, workshop: Workshop) -> None:
-    """The results lie on a file system of 48 KiB, which the evidence does not fit."""
+    """The results lie on a file system of 40 KiB, which the evidence does not fit."""
     probe = subprocess.run(["unshare", "-rm", "true"], capture_output=True, check=False) if shutil.which("unshare") else None
     if probe is None or probe.returncode != 0:
         pytest.skip("no unprivileged mount namespace here")
     (workshop.root / "small").mkdir()
-    gates = f"{sys.executable} -m gates run tasks/saxpy_fast --profile cpu --build-dir {finished.build_dir} --results small"
-    script = f"mount -t tmpfs -o size=48k tmpfs small && {gates}; code=$?; ls -A small/saxpy_fast; exit $code"
+    gates = f"{sys.executable} -m gates run tasks/saxpy_fast --profile cpu --shapes small --seeds 0 --build-dir {finished.build_dir} --results small"
+    script = f"mount -t tmpfs -o size=40k tmpfs small && {gates}; code=$?; ls -A small/saxpy_fast; exit $code"
     done = subprocess.run(["unshare", "-rm", "sh", "-c", script], cwd=workshop.root, capture_output=True, text=True, timeout=180, check=False)
     assert done.returncode == 2, done.stderr
     assert "No space left on device" in done.stderr and "hint: " in done.stderr and "Traceback" not in done.stderr
@@ -247,7 +247,7 @@ def test_code_that_does_not_compile(workshop: Workshop) -> None:
 @needs_nvcc
 def test_a_wrong_kernel_is_rejected(workshop: Workshop) -> None:
     workshop.edit("saxpy.cu", "a * x[", "a * 1.001f * x[")
-    done = workshop.run("saxpy_fast", "--profile", "cpu")
+    done = workshop.run("saxpy_fast", "--profile", "cpu", "--shapes", "small", "--seeds", "0")
     assert done.returncode == 1
     assert "correctness.max_abs_err" in done.stdout
     assert workshop.gates("decide", "latest:saxpy_fast").returncode == 1
@@ -320,7 +320,7 @@ def test_killed_at_any_moment_a_run_leaves_nothing_that_counts(workshop: Worksho
     assert workshop.run("saxpy_slow", *arguments[5:-2]).returncode == 0
     whole_s = time.monotonic() - began
     random = Random(20)
-    moments = sorted(random.uniform(0.0, 1.1 * whole_s) for _ in range(int(os.environ.get("GATES_KILLS", "8"))))
+    moments = sorted(random.uniform(0.0, 1.1 * whole_s) for _ in range(int(os.environ.get("GATES_KILLS", "4"))))
 
     def kill_one(moment: float) -> None:
         child = subprocess.Popen(arguments, cwd=workshop.root, stdout=subprocess.DEVNULL, stderr=subprocess.DEVNULL, start_new_session=True)

@@ -31,7 +31,8 @@ def describe(task: Task, result: BuildResult, toolchain: Toolchain) -> str:
     """Paths of the products, kernels' figures under each architecture, failures with their hints."""
     logs = read_logs(result)
     evidence = gather(logs, None, task.kernels, {}, demangled=demangle_all(logs.values(), toolchain), relocatable=result.relocatable)
-    lines = [f"{result.task} in {_short(result.folder)} ({result.wall_s:.1f} s)"]
+    debug = ", DEBUG BUILD (nvcc -G)" if task.debug_build else ""
+    lines = [f"{result.task} in {_short(result.folder)} ({result.wall_s:.1f} s){debug}"]
     for target in result.targets:
         if target.path:
             lines.append(f"  {_short(target.path)}")

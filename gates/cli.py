@@ -27,6 +27,7 @@ BUILD_DIR = click.option(
     help="Folder of build products.",
 )
 TOGGLE = click.option("--toggle", "toggles", multiple=True, metavar="NAME=VALUE", help="Override a toggle of the task.")
+DEBUG = click.option("--debug", is_flag=True, help="Compile device code with nvcc -G, for a debugger; such a run judges neither resources nor speed.")
 JOBS = click.option("--jobs", type=click.IntRange(min=1), help="Compilers to run at once.  [default: one a core]")
 
 
@@ -106,10 +107,11 @@ def lint_task(folder: Path) -> None:
 
 @cli.command()
 @click.argument("task")
+@DEBUG
 @TOGGLE
 @BUILD_DIR
 @JOBS
-def build(task: str, toggles: tuple[str, ...], build_dir: Path, jobs: int | None) -> None:
+def build(task: str, debug: bool, toggles: tuple[str, ...], build_dir: Path, jobs: int | None) -> None:
     """Build TASK: cubins, device library and emulator library.
 
     Example: gates build stage2
@@ -117,7 +119,8 @@ def build(task: str, toggles: tuple[str, ...], build_dir: Path, jobs: int | None
     from gates.run.build import build_report
     from gates.task import find_task
 
-    text, built = build_report(find_task(task, _toggles(toggles)), build_dir, jobs=jobs)
+    found = find_task(task, _toggles(toggles))
+    text, built = build_report(found.for_debugging() if debug else found, build_dir, jobs=jobs)
     _out(text)
     sys.exit(0 if built else 1)
 
@@ -131,12 +134,13 @@ def build(task: str, toggles: tuple[str, ...], build_dir: Path, jobs: int | None
 @click.option("--inputs", help="Comma-separated input families, or default: try these on the shapes and seeds and nothing else, "
               "to replay a case; such a run can't be merge.")
 @click.option("--thorough", is_flag=True, help="Try all edge shapes, and the input families on more shapes and seeds.")
+@DEBUG
 @click.option("--device", type=click.IntRange(min=0), default=0, show_default=True, help="CUDA device index.")
 @TOGGLE
 @RESULTS
 @BUILD_DIR
 @JOBS
-def run(task: str, profile: str, shapes: str | None, seeds: str | None, inputs: str | None, thorough: bool, device: int,
+def run(task: str, profile: str, shapes: str | None, seeds: str | None, inputs: str | None, thorough: bool, debug: bool, device: int,
         toggles: tuple[str, ...], results: Path, build_dir: Path, jobs: int | None) -> None:
     """Build TASK, judge it by its gates against its baseline, write a run directory.
 
@@ -152,7 +156,7 @@ def run(task: str, profile: str, shapes: str | None, seeds: str | None, inputs: 
     options = Options(
         task=task, profile=profile, shapes=_list(shapes, "--shapes", "small,mission"), seeds=_numbers(seeds, "--seeds"),
         inputs=_list(inputs, "--inputs", "default,zeros") or (),
-        thorough=thorough, device=device,
+        thorough=thorough, debug=debug, device=device,
         toggles=_toggles(toggles), results=results, build_dir=build_dir, jobs=jobs, argv=tuple(sys.argv[1:]),
     )
     with Progress() as progress:

@@ -226,6 +226,9 @@ def _policy_notes(looser: Sequence[str]) -> Iterator[str]:
 
 
 def _override_notes(info: RunInfo) -> Iterator[str]:
+    for side in (info.task, info.baseline):
+        if side and side.debug_build:
+            yield f"debug build (nvcc -G) of {side.name}: its code is not optimised, so resources, speed and counters were not judged"
     for name, value in sorted(info.task.overrides.items()):
         yield f"overridden from outside: {name}={value}"
     if info.git.dirty:

@@ -44,6 +44,11 @@ def not_as_logged(evidence: Any, log: str) -> Iterator[str]:
             yield f"ptxas.json: {kernel.base_name} {kernel.arch} has not the registers and spills that build.log shows"
 
 
+def built_for_debugging(log: str) -> bool:
+    """Whether a command in ``log``, the build's, compiles device code for a debugger."""
+    return any(line.startswith("$ ") and not {"-G", "--device-debug"}.isdisjoint(line.split()) for line in log.splitlines())
+
+
 def _sass(evidence: Any) -> Iterator[str]:
     for function in evidence.functions:  # no instruction is of two classes
         if max(sum(function.classes.values()), sum(function.top_mnemonics.values())) > function.instructions:

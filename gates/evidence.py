@@ -50,6 +50,7 @@ class TaskInfo:
     declared_seeds: tuple[int, ...] = ()
     judged_inputs: tuple[str, ...] = ()  # named from outside: correctness runs these and nothing else
     kind: str = "cuda"  # what the kernel is written in
+    debug_build: bool = False  # compiled by nvcc -G
 
 
 @dataclass(frozen=True)
@@ -90,6 +91,11 @@ class RunInfo:
     platform: str
     started: str
     ended: str
+
+    @property
+    def debug_build(self) -> bool:
+        """Whether either side is a debug build, which says nothing about the code that would be shipped."""
+        return self.task.debug_build or bool(self.baseline and self.baseline.debug_build)
 
 
 @dataclass(frozen=True)

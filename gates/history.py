@@ -137,7 +137,7 @@ def _describe(found: dict[str, Any], run: Path) -> None:
     task, device = _object(info, "task"), info.get("device")
     found.update(task=_text(task, "name"), title=_text(task, "title"), digest=_text(task, "digest"))
     if isinstance(task.get("overrides"), dict):
-        found["overridden"] = tuple(sorted(task["overrides"]))
+        found["overridden"] = tuple(sorted([*task["overrides"], *(["nvcc -G"] if task.get("debug_build") is True else [])]))
     if info.get("baseline") is not None:
         baseline = _object(info, "baseline")
         found.update(baseline=_text(baseline, "name"), baseline_digest=_text(baseline, "digest"))

@@ -11,6 +11,7 @@ from typing import Any
 from gates.evidence import RunInfo, TaskInfo, read_record
 from gates.judge.decision import Decision, decide
 from gates.judge.policy import Terms, looser
+from gates.judge.reasons import not_run
 from gates.records import GateResult, Status
 from gates.task import GATES
 
@@ -20,6 +21,8 @@ _RECORDS = {
 }
 # What a first rung has nothing to beat in, but is measured and recorded all the same.
 MEASURED_ANYWAY = ("performance", "ncu")
+# What nvcc -G changes beyond recognition: such a run has no verdict on it.
+OF_OPTIMISED_CODE = ("ptxas", "sass", "performance", "ncu")
 
 
 def load_evidence(folder: Path) -> dict[str, Any]:
@@ -36,11 +39,22 @@ def is_left_out(gate: str, kernels: Sequence[str]) -> bool:
     return gate not in MEASURED_ANYWAY or (gate == "ncu" and not kernels)
 
 
-def rejudge(run: Path, info: RunInfo, gate: str) -> GateResult | None:
-    """The verdict of ``gate`` from the run's stored evidence and limits; None where it left none."""
+def untried(info: RunInfo, gate: str) -> GateResult | None:
+    """The verdict of a gate that such a run does not try at all: it is declared inapplicable, or the build is one for debugging."""
     reason = info.task.not_applicable.get(gate)
     if reason and is_left_out(gate, info.task.kernels):
         return GateResult(gate, Status.NOT_APPLICABLE, f"{gate}.not_applicable", reason)
+    if info.debug_build and gate in OF_OPTIMISED_CODE:
+        name = info.task.name if info.task.debug_build else f"the baseline {info.baseline.name}" if info.baseline else ""
+        return not_run(gate, "debug_build", f"{name} is a debug build (nvcc -G)")
+    return None
+
+
+def rejudge(run: Path, info: RunInfo, gate: str) -> GateResult | None:
+    """The verdict of ``gate`` from the run's stored evidence and limits; None where it left none."""
+    reason = info.task.not_applicable.get(gate)
+    if (verdict := untried(info, gate)) is not None:
+        return verdict
     if not (run / f"{gate}.json").is_file():
         return None
     evidence = read_record(_record(gate), run, f"{gate}.json")
@@ -61,7 +75,7 @@ def looser_terms(task: TaskInfo, baseline: TaskInfo | None) -> tuple[str, ...]:
 
 def decision_of(info: RunInfo, results: Sequence[GateResult], *, accepted: bool = False) -> tuple[Decision, str]:
     """The decision over a run's gates; ``accepted``: a reviewer accepted its looser terms."""
-    return decide(results, info.task.overrides, () if accepted else looser_terms(info.task, info.baseline))
+    return decide(results, info.task.overrides, () if accepted else looser_terms(info.task, info.baseline), debug=info.debug_build)
 
 
 def _terms(task: TaskInfo) -> Terms:

@@ -62,6 +62,7 @@ class Options:
     seeds: tuple[int, ...] | None = None
     inputs: tuple[str, ...] = ()
     thorough: bool = False
+    debug: bool = False
     device: int = 0
     toggles: Mapping[str, str] = dataclasses.field(default_factory=dict)
     results: Path = Path("results")
@@ -87,6 +88,7 @@ def run_task(options: Options, progress: Progress) -> Outcome:
     without a CUDA device (exit code 3).
     """
     task = find_task(options.task, options.toggles)
+    task = task.for_debugging() if options.debug else task
     baseline = load_baseline(task)
     profile, why, device = choose_profile(options.profile, options.device)
     check_build_root(options.build_dir)
@@ -166,7 +168,7 @@ def _task_info(
     return TaskInfo(
         task.name, task.title, task.digest(), task.problem, task.kernels, dict(task.toggles), overrides, task.arch,
         dict(sizes), seeds, {gate: dict(limits) for gate, limits in task.gates.items()}, dict(task.not_applicable),
-        task.problem_sha256(), shapes, task.shapes, task.seeds, inputs, task.kind,
+        task.problem_sha256(), shapes, task.shapes, task.seeds, inputs, task.kind, task.debug_build,
     )
 
 

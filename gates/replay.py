@@ -7,16 +7,18 @@ import shlex
 import sys
 from pathlib import Path
 
-from gates.task import Task
+from gates.task import DEBUG_FLAG, Task
 
 
 def runner_command(task: Task) -> str:
-    """``USE_X=1 python tasks/stage3/runner.py``: from the current folder, with the toggles that were set from outside.
+    """``USE_X=1 python tasks/stage3/runner.py``: from the current folder, with the toggles that were set from outside, and as a debug build if it is one.
 
     The path is relative, so that it holds on another machine where the task lies in the same place; so is that of
     an interpreter in an environment of the current folder, and any other is ``python``.
     """
     toggles = [f"{name}={value}" for name, value in sorted(task.overrides.items())]
+    if task.debug_build:
+        toggles.append(f"NVCC_APPEND_FLAGS={DEBUG_FLAG}")
     return " ".join([*toggles, _python(), shlex.quote(os.path.relpath(task.folder / "runner.py"))])
 
 

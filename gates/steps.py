@@ -15,7 +15,7 @@ from typing import Any
 from gates.errors import EXIT_HOLD, GatesError
 from gates.evidence import RunDirectory, RunInfo, portable, project_root
 from gates.judge.reasons import build_failed, not_run
-from gates.judging import is_left_out, rejudge
+from gates.judging import rejudge, untried
 from gates.parse import correctness as correctness_evidence
 from gates.parse import ncu as ncu_evidence
 from gates.parse import performance as performance_evidence
@@ -177,8 +177,7 @@ class Session:
 
 def judge_step(session: Session, info: RunInfo, gate: str) -> GateResult:
     """Do what ``gate`` needs, then judge it from the evidence file that this wrote."""
-    declared = gate in session.task.not_applicable and is_left_out(gate, session.task.kernels)
-    result = None if declared else _STEPS[gate](session)
+    result = untried(info, gate) or _STEPS[gate](session)
     if result is None:
         result = rejudge(session.directory.path, info, gate)
     assert result is not None, f"{gate} left neither evidence nor a verdict"

@@ -12,7 +12,7 @@ import json
 import os
 import re
 from collections.abc import Callable, Iterable, Iterator, Mapping
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import Any
 
@@ -23,6 +23,7 @@ GATES = ("ptxas", "sass", "correctness", "sanitizer", "performance", "ncu")
 CUDA, EXTENSION, TRITON, PYTHON = "cuda", "torch-extension", "triton", "python"  # kinds: what a kernel is written in
 WITHOUT_DEVICE = {CUDA: "the CPU emulator", EXTENSION: "nothing", TRITON: "Triton's interpreter", PYTHON: "the CPU"}  # where a kind runs then
 MAX_TOGGLE = 2**31 - 1
+DEBUG_FLAG = "-G"  # nvcc compiles device code for a debugger: without optimisation
 
 
 @dataclass(frozen=True)
@@ -55,6 +56,18 @@ class Task:
             "name": self.name, "library": str(library), "entry": self.entry, "folder": str(self.folder),
             "problem": self.problem, "emulated": emulated, "kind": self.kind, "arguments": list(self.arguments),
         }
+
+    @property
+    def debug_build(self) -> bool:
+        """Whether nvcc is told, by the task or in its environment, to compile device code for a debugger: without optimisation."""
+        given = " ".join(os.environ.get(name, "") for name in ("NVCC_PREPEND_FLAGS", "NVCC_APPEND_FLAGS")).split()
+        return self.kind in (CUDA, EXTENSION) and not {*self.nvcc_flags, *given}.isdisjoint((DEBUG_FLAG, "--device-debug"))
+
+    def for_debugging(self) -> Task:
+        """The same task as a debug build; raises GatesError for a kind that nvcc does not compile."""
+        if self.kind not in (CUDA, EXTENSION):
+            raise GatesError(f"--debug: {self.name} is of kind {self.kind}, which nvcc does not compile", hint="leave --debug out")
+        return self if self.debug_build else replace(self, nvcc_flags=(*self.nvcc_flags, DEBUG_FLAG))
 
     def problem_file(self) -> Path | None:
         """The file of the problem module, looked for as its import does; None where it lies elsewhere."""

@@ -8,7 +8,7 @@ from pathlib import Path, PurePosixPath
 from typing import Any
 
 from gates import jsonio
-from gates.counts import contradictions, not_as_logged, timed_otherwise
+from gates.counts import built_for_debugging, contradictions, not_as_logged, timed_otherwise
 from gates.declared import self_contradictions
 from gates.errors import GatesError
 from gates.evidence import ACCEPTANCE, RunInfo, Verdict, read_record, require_known_version, sha256
@@ -175,6 +175,8 @@ def _check_consistency(run: Path) -> list[str]:
             build = jsonio.read(path)
             if (build["task"], build["toggles"]) != (built.name, built.toggles):
                 wrong(f"{folder}build.json is of {build['task']} with {_toggles(build['toggles'])}, run.json names {built.name} with {_toggles(built.toggles)}")
+        if built and not built.debug_build and (run / folder / "build.log").is_file() and built_for_debugging(jsonio.read_text(run / folder / "build.log")):
+            wrong(f"{folder}build.log shows a debug build (nvcc -G), run.json does not say so")
     found += left_out(task, evidence)
     found += timed_otherwise(task, evidence["performance"]) if "performance" in evidence else ()
     if "ptxas" in evidence and (run / "build.log").is_file():

@@ -1,8 +1,8 @@
 """The merge decision: a pure function of the six gate verdicts.
 
 Any failed gate rejects. Otherwise any gate that neither passed nor is declared not applicable
-holds, and so does a run whose toggles, shapes or seeds were overridden: it did not judge the stage
-as committed. So do terms looser than the baseline's (see ``gates.judge.policy``).
+holds, and so does a run whose toggles, shapes or seeds were overridden, or that nvcc -G compiled: it
+did not judge the stage as committed. So do terms looser than the baseline's (see ``gates.judge.policy``).
 Only then is it a merge. Example: ptxas, sass, correctness and sanitizer passed and performance
 was not run (no device) -> hold.
 """
@@ -22,7 +22,7 @@ CODES = {
     "decision.merge": "every gate passed, or is declared not applicable in task.yaml with a reason.",
     "decision.reject": "at least one gate failed. The gate's own code says why; `gates explain CODE` says what to do.",
     "decision.hold": (
-        "no gate failed, but at least one did not come to a verdict (not run or inconclusive), or something was "
+        "no gate failed, but at least one did not come to a verdict (not run or inconclusive), or it was a debug build, or something was "
         "overridden from outside, or the task's limits, shapes, seeds or gates are looser than its baseline's. Tighten them again, or let a "
         "reviewer accept them: gates decide RUN --accept-policy-change REASON. Run the missing gates, usually with --profile full on a machine with a CUDA device."
     ),
@@ -40,12 +40,14 @@ class Decision(str, Enum):
 EXIT_CODES = {Decision.MERGE: EXIT_OK, Decision.REJECT: EXIT_FAIL, Decision.HOLD: EXIT_HOLD}
 
 
-def decide(results: Sequence[GateResult], overrides: Mapping[str, Any], looser: Sequence[str] = ()) -> tuple[Decision, str]:
-    """The decision over the gates' verdicts and one sentence on why; ``looser``: terms that nobody accepted."""
+def decide(results: Sequence[GateResult], overrides: Mapping[str, Any], looser: Sequence[str] = (), *, debug: bool = False) -> tuple[Decision, str]:
+    """The decision over the gates' verdicts and one sentence on why; ``looser``: terms that nobody accepted; ``debug``: a debug build."""
     by_gate = {result.gate: result for result in results}
     failed = [result for result in results if result.status is Status.FAIL]
     if failed:
         return Decision.REJECT, "failed: " + ", ".join(f"{result.gate} ({result.code})" for result in failed)
+    if debug:
+        return Decision.HOLD, "debug build (nvcc -G): neither resources nor speed were judged"
     settled = (Status.PASS, Status.NOT_APPLICABLE)
     open_gates = [
         f"{gate} ({by_gate[gate].status.value}: {by_gate[gate].code})" if gate in by_gate else f"{gate} (missing)"

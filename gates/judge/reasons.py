@@ -16,6 +16,9 @@ REASONS = {
     "docs/emulator.md lists what is supported.",
     "no_device": "the gate needs a CUDA device and there is none here. Run `gates run TASK --profile full` on a machine with one.",
     "correctness_failed": "a wrong kernel is not timed or profiled: its speed means nothing. Repair correctness first.",
+    "debug_build": "nvcc -G compiles device code for a debugger, without optimisation: its registers, instructions, time and counters are not "
+    "those of the kernel. Correctness and memory checks are judged; for the others run without --debug, and without -G in nvcc_flags, "
+    "NVCC_PREPEND_FLAGS and NVCC_APPEND_FLAGS.",
     "not_applicable": "task.yaml declares, with a reason, that this gate can't apply to the task.",
     "pass": "every check of the gate passed.",
     "nothing_checked": "no check could be made, so the gate came to no verdict.",

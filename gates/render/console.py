@@ -91,8 +91,9 @@ def verdict_table(info: RunInfo, verdict: Verdict) -> str:
     """The gate table, failing checks with their hints, and the decision, as plain text."""
     baseline = f"against {info.baseline.name}" if info.baseline else "(first rung)"
     device = f" · {info.device.name}" if info.device else ""
+    debug = " · DEBUG BUILD (nvcc -G)" if info.debug_build else ""
     lines = [
-        "", f"{info.task.name} {baseline} · profile {info.profile} ({info.profile_reason}){device}", "",
+        "", f"{info.task.name} {baseline} · profile {info.profile} ({info.profile_reason}){device}{debug}", "",
         f"  {'gate':12} {'status':13} what was seen",
     ]
     for result in verdict.gates:

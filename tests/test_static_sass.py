@@ -47,12 +47,14 @@ def test_predicates_braces_and_encodings() -> None:
     ])
     assert dict(parse_sass(text)["k"]) == {"LDGSTS.E.BYPASS.128": 1, "HGMMA.64x64x16.F32": 1, "IADD3": 1, "EXIT": 1}
     classes = count_classes(parse_sass(text)["k"])
-    assert (classes["tensor"], classes["async_copy"], classes["global_load"]) == (1, 1, 0)
+    assert (classes["tensor"], classes["wgmma"], classes["async_copy"], classes["tma"], classes["global_load"]) == (1, 1, 1, 0, 0)
 
 
-def test_no_opcode_is_in_two_classes() -> None:
-    opcodes = [opcode for members in CLASSES.values() for opcode in members]
+def test_no_opcode_is_in_two_classes_but_those_of_hopper() -> None:
+    hopper = {"wgmma": "tensor", "tma": "async_copy"}
+    opcodes = [opcode for name, members in CLASSES.items() if name not in hopper for opcode in members]
     assert len(opcodes) == len(set(opcodes))
+    assert all(CLASSES[part] < CLASSES[whole] for part, whole in hopper.items())
 
 
 def test_tensor_code_passes_its_claim() -> None:

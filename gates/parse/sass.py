@@ -13,10 +13,13 @@ from dataclasses import dataclass, field
 
 from gates.parse.names import base_name, kernel_key
 
-# class -> opcodes (the mnemonic before its first dot), Volta to Blackwell
+# class -> opcodes (the mnemonic before its first dot), Volta to Blackwell. wgmma and tma, Hopper's own instructions, are
+# part of tensor and async_copy.
 _TABLE = {
     "tensor": "HMMA HGMMA IMMA IGMMA QMMA QGMMA BMMA BGMMA DMMA OMMA UTCHMMA UTCIMMA UTCQMMA UTCOMMA UTCMXQMMA",
     "async_copy": "LDGSTS UTMALDG UTMASTG UTMAREDG UBLKCP UBLKRED",
+    "wgmma": "HGMMA IGMMA QGMMA BGMMA",
+    "tma": "UTMALDG UTMASTG UTMAREDG UBLKCP UBLKRED",
     "async_wait": "LDGDEPBAR DEPBAR ARRIVES SYNCS UTMACMDFLUSH",
     "local_memory": "LDL STL",
     "shared_load": "LDS LDSM",

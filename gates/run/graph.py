@@ -11,6 +11,7 @@ from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 
+from gates.facts.chips import chip_of
 from gates.run.toolchain import Toolchain
 from gates.task import EXTENSION, Task
 
@@ -113,8 +114,11 @@ def emulator_edges(task: Task, toolchain: Toolchain, *, sanitize: bool) -> list[
 
 
 def _emulator_flags(task: Task) -> list[str]:
-    """The toggles, and those of the task's nvcc flags that the preprocessor needs too."""
+    """The toggles, those of the task's nvcc flags that the preprocessor needs too, and the shared memory of its smallest chip."""
     flags = [part for name, value in task.toggles.items() for part in ("-D", f"{name}={value}")]
+    limits = [chip.smem_per_cta for arch in task.arch if (chip := chip_of(arch)) is not None]
+    if limits:
+        flags += ["-D", f"GATES_EMULATOR_SHARED_LIMIT={min(limits)}"]
     for flag in task.nvcc_flags:
         if flag[:2] in ("-D", "-I") and len(flag) > 2:
             flags += [flag[:2], flag[2:]]

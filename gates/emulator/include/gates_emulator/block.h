@@ -78,6 +78,22 @@ struct Block {
 
 inline Block block;
 
+// What a header adds to the life of a block: state of its own, and work that goes on while all threads wait.
+struct Extension {
+    void (*begin_block)();
+    void (*end_block)();             // of a block whose threads have all returned
+    void (*end_thread)(Thread&);
+    bool (*progress)();              // true: something that was under way is done, a thread may be ready
+    std::string (*what_is_awaited)();
+};
+
+inline const Extension* extension = nullptr;  // set by extend() before any launch
+
+inline bool extend(const Extension& added) {
+    extension = &added;
+    return true;
+}
+
 inline uint64_t next_random() {  // xorshift64*
     block.random ^= block.random >> 12;
     block.random ^= block.random << 25;
@@ -147,7 +163,8 @@ GATES_EMULATOR_COLD inline std::string who_waits() {
         all_at_barrier &= strncmp(thread.waits_for, "__syncthreads", 13) == 0;
     }
     fatal(cudaErrorLaunchFailure, all_at_barrier ? "barrier_divergence" : "deadlock", waiting->file, waiting->line,
-          "the block can't go on: of %u threads %s", block.count, who_waits().c_str());
+          "the block can't go on: of %u threads %s%s", block.count, who_waits().c_str(),
+          extension ? extension->what_is_awaited().c_str() : "");
 }
 
 inline Thread* pick_next() {
@@ -162,6 +179,14 @@ inline Thread* pick_next() {
     return nullptr;
 }
 
+// Who runs next. Where nobody can, what is under way finishes first, as late as possible; null if that helps nobody.
+inline Thread* next_thread() {
+    for (;;) {
+        Thread* next = pick_next();
+        if (next || !extension || !extension->progress()) return next;
+    }
+}
+
 inline void run_thread(Thread& next) {
     block.current = &next;
     threadIdx = next.index;
@@ -170,7 +195,7 @@ inline void run_thread(Thread& next) {
 // Leave the current thread until it is ready again and its turn has come.
 inline void reschedule() {
     Thread& self = *block.current;
-    Thread* next = pick_next();
+    Thread* next = next_thread();
     if (!next) stuck();
     if (next == &self) return;
     run_thread(*next);

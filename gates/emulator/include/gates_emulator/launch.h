@@ -69,12 +69,13 @@ inline void thread_main() {
     Thread& self = *block.current;
     Warp& warp = block.warps[self.warp];
     if (!self.copies.empty()) report_open_copies(self);
+    if (extension) extension->end_thread(self);
     self.exited = true;
     --block.live;
     warp.exited |= 1u << self.lane;
     warp.ready &= ~(1u << self.lane);
     if (warp.meetings) release_meetings(warp);
-    Thread* next = pick_next();
+    Thread* next = block.live ? next_thread() : nullptr;
     if (!next && block.live) stuck();
     if (next) {
         run_thread(*next);
@@ -133,6 +134,7 @@ inline void run_block() {
     }
     permute(block.warp_order, block.warp_count);
     block.warp_position = 0;
+    if (extension) extension->begin_block();
     for (unsigned i = 0; i < block.count; ++i) {
         Thread& thread = block.threads[i];
         thread.exited = false;
@@ -143,6 +145,7 @@ inline void run_block() {
     Thread* first = pick_next();
     run_thread(*first);
     switch_fiber(block.host, first->fiber);
+    if (extension && !block.aborted) extension->end_block();
     check_red_zones();
 }
 

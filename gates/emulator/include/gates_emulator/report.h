@@ -37,11 +37,15 @@ struct LaunchRecord {
 
 enum Order { kForward = 0, kReversed = 1, kShuffled = 2 };
 
+#ifndef GATES_EMULATOR_SHARED_LIMIT
+#define GATES_EMULATOR_SHARED_LIMIT (99 * 1024)  // sm_89
+#endif
+
 struct Settings {
     int order = kForward;
     uint64_t seed = 0;
     int poison = 0xFF;                      // the byte that unwritten memory holds, or kRandomPoison
-    size_t shared_limit_bytes = 99 * 1024;  // what cudaFuncSetAttribute can raise a block to: sm_89
+    size_t shared_limit_bytes = GATES_EMULATOR_SHARED_LIMIT;  // what cudaFuncSetAttribute can raise a block to
 };
 
 struct Report {

@@ -1,0 +1,27 @@
+// Shared memory as the asynchronous engines see it: 32-bit addresses, and stores made visible to them.
+#pragma once
+
+#include <cuda_runtime.h>
+
+#ifdef GATES_EMULATOR
+#include <gates_emulator/mbarrier.h>
+#endif
+
+// `pointer` lies in the CTA's shared memory.
+__device__ __forceinline__ unsigned shared_address(const void* pointer) {
+#ifdef GATES_EMULATOR
+    return gates_emulator::shared_address(pointer);
+#else
+    return static_cast<unsigned>(__cvta_generic_to_shared(pointer));
+#endif
+}
+
+// What this thread stored to shared memory so far, barriers' first states among it, is seen by copies and wgmma that
+// are issued after it (by other threads: after a barrier).
+__device__ __forceinline__ void fence_async_shared() {
+#ifdef GATES_EMULATOR
+    gates_emulator::fence_async_shared();
+#else
+    asm volatile("fence.proxy.async.shared::cta;" ::: "memory");
+#endif
+}

@@ -1,0 +1,171 @@
+// wgmma as functions: PTX on a device, the emulator's host version elsewhere.
+//
+// The four warps of a warpgroup, 128 threads whose first is a multiple of 128, call each of them together. D is 64 x N floats,
+// A 64 x 16 halves, B 16 x N. Warp w of the group has the rows 16 w to 16 w + 15 in its registers; with g = lane / 4 and
+// t = lane % 4, as in the PTX ISA ("Register fragments" of wgmma.mma_async.m64nNk16):
+//   D: d[4 j], d[4 j + 1] row g, columns 8 j + 2t and + 1; d[4 j + 2], d[4 j + 3] row g + 8.
+//   A: a[0] row g, columns 2t and 2t + 1, the first in the lower 16 bits; a[1] row g + 8; a[2] columns + 8; a[3] both.
+// A product runs on after the call. Between `fence` and the `wait` that covers it, its registers belong to it. sm_90a.
+#pragma once
+
+#include <cstdint>
+#include <type_traits>
+
+#include "shared_address.cuh"
+
+#ifdef GATES_EMULATOR
+#include <gates_emulator/wgmma.h>
+#endif
+
+namespace wgmma {
+
+enum Swizzle : unsigned { kNone = 0, k128Bytes = 1, k64Bytes = 2, k32Bytes = 3 };
+
+// Where a matrix lies in shared memory. PTX ISA, "Matrix descriptor format" and "Canonical layouts", for halves that are
+// swizzled: 8 rows of 128 (64, 32) bytes each make an atom, aligned to its size.
+//   K-major, rows along M or N:  `stride` bytes from 8 rows to the next 8; `leading` is not used.
+//   MN-major, rows along K:      `stride` from 8 rows to the next 8, `leading` from 64 (32, 16) columns to the next.
+__device__ __forceinline__ std::uint64_t descriptor(const void* matrix, unsigned leading, unsigned stride, Swizzle swizzle) {
+    const auto field = [](unsigned bytes) { return static_cast<std::uint64_t>((bytes & 0x3ffff) >> 4); };
+    return field(shared_address(matrix)) | field(leading) << 16 | field(stride) << 32 | static_cast<std::uint64_t>(swizzle) << 62;
+}
+
+// The matrix `bytes` further on, a multiple of 16.
+__device__ __forceinline__ std::uint64_t advance(std::uint64_t descriptor, unsigned bytes) { return descriptor + (bytes >> 4); }
+
+// What is computed in these registers is computed before this point of the program, and read after it: the compiler doesn't
+// see products running, and would move work on other registers past the wait for them.
+template <int kCount, typename Register>
+__device__ __forceinline__ void pin(Register (&registers)[kCount]) {
+#ifndef GATES_EMULATOR
+#pragma unroll
+    for (int i = 0; i < kCount; ++i) {
+        if constexpr (std::is_same_v<Register, float>) {
+            asm volatile("" : "+f"(registers[i])::"memory");
+        } else if constexpr (std::is_same_v<Register, unsigned>) {
+            asm volatile("" : "+r"(registers[i])::"memory");
+        } else {
+            pin(registers[i]);
+        }
+    }
+#endif
+}
+
+// Before the first product of a group: what was written to the registers that it takes, all given, is there.
+template <typename... Registers>
+__device__ __forceinline__ void fence(Registers&... registers) {
+    (pin(registers), ...);
+#ifdef GATES_EMULATOR
+    gates_emulator::wgmma_fence();
+#else
+    asm volatile("wgmma.fence.sync.aligned;" ::: "memory");
+#endif
+}
+
+// Makes the products since the last commit a group.
+__device__ __forceinline__ void commit() {
+#ifdef GATES_EMULATOR
+    gates_emulator::wgmma_commit();
+#else
+    asm volatile("wgmma.commit_group.sync.aligned;" ::: "memory");
+#endif
+}
+
+// All groups but the newest kPending are done; `registers` are those that the others had.
+template <int kPending, typename... Registers>
+__device__ __forceinline__ void wait(Registers&... registers) {
+#ifdef GATES_EMULATOR
+    gates_emulator::wgmma_wait(kPending);
+#else
+    asm volatile("wgmma.wait_group.sync.aligned %0;" ::"n"(kPending) : "memory");
+#endif
+    (pin(registers), ...);
+}
+
+// Operands of the instructions: 8 registers of D each, and their places in the text.
+#define WGMMA_8(i) "+f"(d[i]), "+f"(d[i + 1]), "+f"(d[i + 2]), "+f"(d[i + 3]), "+f"(d[i + 4]), "+f"(d[i + 5]), "+f"(d[i + 6]), "+f"(d[i + 7])
+#define WGMMA_16(i) WGMMA_8(i), WGMMA_8(i + 8)
+#define WGMMA_24(i) WGMMA_16(i), WGMMA_8(i + 16)
+#define WGMMA_32(i) WGMMA_16(i), WGMMA_16(i + 16)
+#define WGMMA_48(i) WGMMA_32(i), WGMMA_16(i + 32)
+#define WGMMA_64(i) WGMMA_32(i), WGMMA_32(i + 32)
+#define WGMMA_PLACES_16 "%0,%1,%2,%3,%4,%5,%6,%7,%8,%9,%10,%11,%12,%13,%14,%15"
+#define WGMMA_PLACES_24 WGMMA_PLACES_16 ",%16,%17,%18,%19,%20,%21,%22,%23"
+#define WGMMA_PLACES_32 WGMMA_PLACES_24 ",%24,%25,%26,%27,%28,%29,%30,%31"
+#define WGMMA_PLACES_48 WGMMA_PLACES_32 ",%32,%33,%34,%35,%36,%37,%38,%39,%40,%41,%42,%43,%44,%45,%46,%47"
+#define WGMMA_PLACES_64 WGMMA_PLACES_48 ",%48,%49,%50,%51,%52,%53,%54,%55,%56,%57,%58,%59,%60,%61,%62,%63"
+
+// `count` registers of D; then the places of what follows them.
+#define WGMMA_BOTH_SHARED(n, count, a, b, add, transposed)                                                                       \
+    asm volatile("{\n.reg .pred add;\nsetp.ne.b32 add, " add ", 0;\nwgmma.mma_async.sync.aligned.m64n" n "k16.f32.f16.f16 {"      \
+                 WGMMA_PLACES_##count "}, " a ", " b ", add, 1, 1, 0, " transposed ";\n}"                                       \
+                 : WGMMA_##count(0) : "l"(a_matrix), "l"(b_matrix), "r"(static_cast<int>(add_to_d)), "n"(static_cast<int>(kTransposed)))
+#define WGMMA_B_SHARED(n, count, a0, a1, a2, a3, b, add, transposed)                                                             \
+    asm volatile("{\n.reg .pred add;\nsetp.ne.b32 add, " add ", 0;\nwgmma.mma_async.sync.aligned.m64n" n "k16.f32.f16.f16 {"      \
+                 WGMMA_PLACES_##count "}, {" a0 ", " a1 ", " a2 ", " a3 "}, " b ", add, 1, 1, " transposed ";\n}"                \
+                 : WGMMA_##count(0) : "r"(a[0]), "r"(a[1]), "r"(a[2]), "r"(a[3]), "l"(b_matrix),                                 \
+                   "r"(static_cast<int>(add_to_d)), "n"(static_cast<int>(kTransposed)))
+
+// d = A·B, or d += A·B with `add_to_d`; A from shared memory, K-major. B is K-major, or MN-major if kTransposed.
+template <int kN, bool kTransposed>
+__device__ __forceinline__ void multiply(float (&d)[kN / 2], std::uint64_t a_matrix, std::uint64_t b_matrix, bool add_to_d) {
+    static_assert(kN == 32 || kN == 48 || kN == 64 || kN == 96 || kN == 128, "N is 32, 48, 64, 96 or 128");
+#ifdef GATES_EMULATOR
+    gates_emulator::wgmma_multiply(kN, d, a_matrix, nullptr, b_matrix, kTransposed, add_to_d);
+#else
+    if constexpr (kN == 32) WGMMA_BOTH_SHARED("32", 16, "%16", "%17", "%18", "%19");
+    if constexpr (kN == 48) WGMMA_BOTH_SHARED("48", 24, "%24", "%25", "%26", "%27");
+    if constexpr (kN == 64) WGMMA_BOTH_SHARED("64", 32, "%32", "%33", "%34", "%35");
+    if constexpr (kN == 96) WGMMA_BOTH_SHARED("96", 48, "%48", "%49", "%50", "%51");
+    if constexpr (kN == 128) WGMMA_BOTH_SHARED("128", 64, "%64", "%65", "%66", "%67");
+#endif
+}
+
+// d += A·B; A from registers.
+template <int kN, bool kTransposed>
+__device__ __forceinline__ void multiply(float (&d)[kN / 2], const unsigned (&a)[4], std::uint64_t b_matrix) {
+    static_assert(kN == 64 || kN == 128, "N is 64 or 128");
+    constexpr bool add_to_d = true;
+#ifdef GATES_EMULATOR
+    gates_emulator::wgmma_multiply(kN, d, 0, a, b_matrix, kTransposed, add_to_d);
+#else
+    if constexpr (kN == 64) WGMMA_B_SHARED("64", 32, "%32", "%33", "%34", "%35", "%36", "%37", "%38");
+    if constexpr (kN == 128) WGMMA_B_SHARED("128", 64, "%64", "%65", "%66", "%67", "%68", "%69", "%70");
+#endif
+}
+
+#undef WGMMA_8
+#undef WGMMA_16
+#undef WGMMA_24
+#undef WGMMA_32
+#undef WGMMA_48
+#undef WGMMA_64
+#undef WGMMA_PLACES_16
+#undef WGMMA_PLACES_24
+#undef WGMMA_PLACES_32
+#undef WGMMA_PLACES_48
+#undef WGMMA_PLACES_64
+#undef WGMMA_BOTH_SHARED
+#undef WGMMA_B_SHARED
+
+// The registers that each thread of the warpgroup may have from here on: fewer, given back to the CTA, or more, taken from
+// what others gave back, which it waits for. A multiple of 8 from 24 to 256. PTX ISA, setmaxnreg.
+template <int kRegisters>
+__device__ __forceinline__ void give_registers() {
+#ifdef GATES_EMULATOR
+    gates_emulator::set_max_registers(kRegisters);
+#else
+    asm volatile("setmaxnreg.dec.sync.aligned.u32 %0;" ::"n"(kRegisters));
+#endif
+}
+
+template <int kRegisters>
+__device__ __forceinline__ void take_registers() {
+#ifdef GATES_EMULATOR
+    gates_emulator::set_max_registers(kRegisters);
+#else
+    asm volatile("setmaxnreg.inc.sync.aligned.u32 %0;" ::"n"(kRegisters));
+#endif
+}
+
+}  // namespace wgmma

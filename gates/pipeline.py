@@ -40,6 +40,7 @@ from gates.judging import decision_of
 from gates.render.console import Progress
 from gates.revision import revision
 from gates.run import device as devices
+from gates.run.attempt import warm_up
 from gates.run.build import build, check_build_root
 from gates.run.describe import describe
 from gates.run.toolchain import Toolchain, find_toolchain
@@ -90,6 +91,7 @@ def run_task(options: Options, progress: Progress) -> Outcome:
     task = find_task(options.task, options.toggles)
     task = task.for_debugging() if options.debug else task
     baseline = load_baseline(task)
+    warm_up()
     profile, why, device = choose_profile(options.profile, options.device)
     check_build_root(options.build_dir)
     shapes, seeds = options.shapes or task.shapes, options.seeds or task.seeds

@@ -10,21 +10,54 @@ wrong whatever it does to itself. What it says of guards, changed inputs and poi
 from __future__ import annotations
 
 import os
+import signal
 import subprocess
 import sys
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from pathlib import Path
 from typing import Any
 
 from gates.errors import GatesError
-from gates.run import jail
+from gates.run import forkserver, jail
 from gates.run.callable import NeedsDevice, is_c
 
 _FIELDS = ("outputs", "poisons", "error", "guards", "mutated")
 
 
-def start(job: Mapping[str, Any]) -> subprocess.Popen[bytes] | None:
-    """The process for the function of a correctness job's side, begun before torch is imported here; None for a C launcher.
+class Fork:
+    """A fork of this process that calls a function, with the part of subprocess.Popen's interface that is needed here."""
+
+    def __init__(self, call: Callable[[], None], *, cwd: Path, env: Mapping[str, str]) -> None:
+        asks, self_asks = os.pipe()
+        self_answers, answers = os.pipe()
+        self._code: int | None = None
+        self.pid = os.fork()
+        if self.pid == 0:
+            with forkserver.ending():
+                for descriptor, to in ((asks, 0), (answers, 1)):
+                    os.dup2(descriptor, to)
+                os.closerange(3, max(asks, self_asks, self_answers, answers) + 1)
+                os.chdir(cwd)
+                os.environ.update(env)
+                call()
+        os.close(asks)
+        os.close(answers)
+        self.stdin, self.stdout = os.fdopen(self_asks, "wb"), os.fdopen(self_answers, "rb")
+
+    def kill(self) -> None:
+        """Kill it, where it has not been waited for."""
+        if self._code is None:
+            os.kill(self.pid, signal.SIGKILL)
+
+    def wait(self) -> int:
+        """Its exit code, negative for a signal."""
+        if self._code is None:
+            self._code = os.waitstatus_to_exitcode(os.waitpid(self.pid, 0)[1])
+        return self._code
+
+
+def start(job: Mapping[str, Any]) -> subprocess.Popen[bytes] | Fork | None:
+    """The process for the function of a correctness job's side, begun while this one has one thread; None for a C launcher.
 
     Its scratch folder beside the job's result is the one place that it can write to.
     """
@@ -32,6 +65,8 @@ def start(job: Mapping[str, Any]) -> subprocess.Popen[bytes] | None:
         return None
     scratch = _scratch(job)
     scratch.mkdir(parents=True, exist_ok=True)
+    if "torch" in sys.modules:  # a forked runner: its fork has torch, too
+        return Fork(serve, cwd=scratch, env=jail.caches(scratch))
     return subprocess.Popen(
         [sys.executable, "-c", "from gates.run.apart import serve; serve()"],
         stdin=subprocess.PIPE, stdout=subprocess.PIPE, cwd=scratch, env={**os.environ, **jail.caches(scratch)},

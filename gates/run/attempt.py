@@ -11,6 +11,7 @@ import json
 import os
 import re
 import secrets
+import subprocess
 import sys
 from collections.abc import Mapping, Sequence
 from dataclasses import asdict, dataclass
@@ -19,7 +20,7 @@ from typing import Any
 
 from gates import jsonio
 from gates.errors import EXIT_HOLD, GatesError
-from gates.run import process
+from gates.run import forkserver, process
 
 _MAX_RESULT_BYTES = 32 * 2**20
 _HALF = re.compile("[\ud800-\udfff]")  # half a character, which no file can hold; a kernel's message may
@@ -89,9 +90,11 @@ def attempt(
     result, job_path = work / f"{name}.jsonl", work / f"{name}.job.json"
     result.unlink(missing_ok=True)
     jsonio.write(job_path, {**job, "nonce": nonce, "result": str(result), "engine": os.getpid()})
+    forked = not prefix and env is None and python == sys.executable and job.get("mode") != "replay"  # replays do without torch
     finished = process.run(
         [*prefix, python, runner, "--job", job_path],
         limit_s=limit_s, cwd=work, env=_importable(os.environ if env is None else env), log=work / f"{name}.log",
+        popen=forkserver.popen if forked else subprocess.Popen,
     )
     tried = Attempt(
         nonce, finished.returncode, finished.cause, finished.timed_out, round(finished.wall_s, 3),
@@ -100,6 +103,11 @@ def attempt(
     if any(line.get("unwritable") for line in tried.own()) and (refusal := tried.refusal()) is not None:
         raise refusal
     return tried
+
+
+def warm_up() -> None:
+    """Let torch's import for the first runner start now, beside what the engine does until then."""
+    forkserver.warm_up(_importable(os.environ))
 
 
 class ResultNotWritten(GatesError):

@@ -16,10 +16,10 @@ import signal
 import subprocess
 import tempfile
 import time
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
-from typing import IO
+from typing import IO, Any
 
 from gates.errors import GatesError
 
@@ -65,8 +65,9 @@ def run(
     env: Mapping[str, str] | None = None,
     log: Path | None = None,
     whole: bool = False,
+    popen: Callable[..., Any] = subprocess.Popen,
 ) -> Finished:
-    """Run ``argv`` without a shell; stdout and stderr together become ``output`` and the ``log`` file.
+    """Run ``argv``, started by ``popen``, without a shell; stdout and stderr together become ``output`` and the ``log`` file.
 
     Output passes through a file, so a child that keeps the pipe open can't hang us. At the limits of
     time and of output, and on any exception (Ctrl-C included), the whole process group is killed, and
@@ -79,7 +80,7 @@ def run(
     with tempfile.TemporaryFile() as sink:
         started = time.monotonic()
         try:
-            child = subprocess.Popen(
+            child = popen(
                 argv, stdin=subprocess.DEVNULL, stdout=sink, stderr=sink, cwd=cwd,
                 env={**(os.environ if env is None else env), _MARK: mark}, start_new_session=True,
             )
@@ -115,7 +116,7 @@ def die_with(parent: int) -> None:
             ctypes.CDLL(None, use_errno=True).prctl(_PR_SET_PDEATHSIG, int(signal.SIGKILL), 0, 0, 0)
 
 
-def _wait(child: subprocess.Popen[bytes], sink: IO[bytes], end: float) -> tuple[bool, bool]:
+def _wait(child: Any, sink: IO[bytes], end: float) -> tuple[bool, bool]:
     """Wait for the child's end; whether it reached the limit of time, and of output."""
     while True:
         try:

@@ -1,0 +1,113 @@
+// fp16_v10_hopper: scaled dot-product attention in half, by the copy engine and warpgroup products of sm_90a.
+//
+// What changed since fp16_v9_pipeline: one thread has tiles of K and V copied (TMA) into a ring of stages, and gives its warps'
+// registers to the others; warpgroups of 128 threads multiply straight from shared memory (wgmma) and wait for tiles on
+// mbarriers; the products of one tile run while the softmax of the next is computed.
+//
+// Tiles: hopper_tiles.cuh. Consumers: hopper_consumer.cuh.
+
+#ifndef TILE_M
+#define TILE_M 128
+#endif
+#ifndef TILE_N  // of D = 64; D = 128 has half as many
+#define TILE_N 128
+#endif
+#ifndef STAGES
+#define STAGES 3
+#endif
+
+#include "../common/tma.cuh"
+#include "entry.cuh"
+#include "hopper_consumer.cuh"
+
+namespace sdpa {
+
+// Rows of one tile of a head, all panels, to `tile`. One thread.
+template <typename T>
+__device__ __forceinline__ void load_panels(unsigned char* tile, int panel_bytes, const tma::TensorMap& map, mbarrier::Barrier* full, int row) {
+    mbarrier::arrive_expecting(full, T::kPanels * panel_bytes);
+#pragma unroll
+    for (int panel = 0; panel < T::kPanels; ++panel) {
+        tma::load(tile + panel * panel_bytes, map, full, panel * kHalfRow, row, blockIdx.y);
+    }
+}
+
+// Keeps the copies going, a ring of stages ahead of the consumers. One thread.
+template <typename T>
+__device__ __forceinline__ void produce(typename T::Shared& shared, const tma::TensorMap& q, const tma::TensorMap& k,
+                                        const tma::TensorMap& v, int first_query, int tiles) {
+    load_panels<T>(shared.q, T::kQueryPanelBytes, q, &shared.q_full, first_query);
+#pragma unroll 1
+    for (int tile = 0; tile < tiles; ++tile) {
+        const Slot<T> slot(tile);
+        mbarrier::wait(&shared.k_empty[slot.stage], slot.parity ^ 1);
+        load_panels<T>(shared.k[slot.stage], T::kKeyPanelBytes, k, &shared.k_full[slot.stage], tile * T::kTileN);
+        mbarrier::wait(&shared.v_empty[slot.stage], slot.parity ^ 1);
+        load_panels<T>(shared.v[slot.stage], T::kKeyPanelBytes, v, &shared.v_full[slot.stage], tile * T::kTileN);
+    }
+}
+
+template <typename T>
+__device__ __forceinline__ void init_barriers(typename T::Shared& shared) {
+    mbarrier::init(&shared.q_full, 1);
+    for (int stage = 0; stage < T::kStages; ++stage) {
+        mbarrier::init(&shared.k_full[stage], 1);
+        mbarrier::init(&shared.v_full[stage], 1);
+        mbarrier::init(&shared.k_empty[stage], T::kConsumerWarps);
+        mbarrier::init(&shared.v_empty[stage], T::kConsumerWarps);
+    }
+    fence_async_shared();
+}
+
+// grid: query tiles x heads. block: T::kThreads, the producer's warpgroup first. dynamic shared memory: T::kSharedBytes.
+template <typename T, bool kCausal>
+__global__ void __launch_bounds__(T::kThreads, 1) sdpa_fp16_hopper_kernel(
+    const Problem problem, const __grid_constant__ tma::TensorMap q, const __grid_constant__ tma::TensorMap k,
+    const __grid_constant__ tma::TensorMap v) {
+    extern __shared__ __align__(128) unsigned char shared_bytes[];
+    auto& shared = *reinterpret_cast<typename T::Shared*>(shared_bytes + (0u - shared_address(shared_bytes)) % kAtomBytes);
+
+    // With the causal mask later rows see more keys: the CTAs with most work start first.
+    const int query_tile = kCausal ? gridDim.x - 1 - blockIdx.x : blockIdx.x, first_query = query_tile * T::kTileM;
+    const int seen = kCausal ? min(problem.keys, first_query + T::kTileM) : problem.keys;  // keys that some row sees
+    const int tiles = (seen + T::kTileN - 1) / T::kTileN;
+    if (threadIdx.x == 0) {
+        tma::prefetch(q);
+        tma::prefetch(k);
+        tma::prefetch(v);
+        init_barriers<T>(shared);
+    }
+    __syncthreads();  // the barriers are there
+
+    if (threadIdx.x < kWarpgroup) {
+        wgmma::give_registers<T::kProducerRegisters>();
+        if (threadIdx.x == 0) produce<T>(shared, q, k, v, first_query, tiles);
+    } else {
+        wgmma::take_registers<T::kConsumerRegisters>();
+        Consumer<T, kCausal> consumer(problem, shared, threadIdx.x / kWarpgroup - 1, first_query);
+        consumer.run(tiles);
+        consumer.write(problem.out + static_cast<std::int64_t>(blockIdx.y) * problem.queries * T::kDim, problem.queries);
+    }
+}
+
+constexpr std::int64_t kMostHeads = 65535;  // a grid's height
+constexpr float kLeastScale = 1e-30f;       // makes every score 0, as 0 would, but keeps -inf, the hidden ones, -inf
+
+template <int kDim, bool kCausal>
+int run(const launcher::Refusal& refusal, const Problem& given, std::int64_t heads, void* stream) {
+    using T = HopperTiling<kDim>;
+    if (heads > kMostHeads) {
+        return refusal.refuse("B, H: %lld heads, at most %lld", static_cast<long long>(heads), static_cast<long long>(kMostHeads));
+    }
+    Problem problem = given;
+    problem.negate = problem.scale < 0.0f;
+    problem.scale = std::fmax(std::fabs(problem.scale), kLeastScale);
+    tma::TensorMap q, k, v;
+    if (const int refused = tma::make_map(refusal, q, "q", problem.q, kDim, problem.queries, heads, T::kTileM)) return refused;
+    if (const int refused = tma::make_map(refusal, k, "k", problem.k, kDim, problem.keys, heads, T::kTileN)) return refused;
+    if (const int refused = tma::make_map(refusal, v, "v", problem.v, kDim, problem.keys, heads, T::kTileN)) return refused;
+    const dim3 grid((static_cast<unsigned>(problem.queries) + T::kTileM - 1) / T::kTileM, static_cast<unsigned>(heads));
+    return launcher::launch(refusal, sdpa_fp16_hopper_kernel<T, kCausal>, grid, T::kThreads, T::kSharedBytes, stream, problem, q, k, v);
+}
+
+}  // namespace sdpa

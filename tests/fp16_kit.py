@@ -9,6 +9,7 @@ from pathlib import Path
 from typing import Any
 
 import torch
+from defects.record import Defect, patch
 
 from gates.emulator import compile_library
 from gates.problem import call_arguments
@@ -31,6 +32,16 @@ BUILDS: dict[str, tuple[str, dict[str, int]]] = {
     "unsplit": ("pipeline.cu", {"TILE_M": 64, "TILE_N": 16, "NUM_WARPS": 2, "STRIPS": 2, "STAGES": 2}),
     "fallback": ("pipeline.cu", {"TILE_M": 16, "TILE_N": 32, "NUM_WARPS": 2, "STRIPS": 1, "STAGES": 2, "USE_WMMA": 0, "USE_SWIZZLE": 0}),
 }
+
+
+def shape_of(queries: int, keys: int, width: int = 64, causal: int = 0, heads: int = 2) -> dict[str, int]:
+    return {"B": 1, "H": heads, "Sq": queries, "Sk": keys, "D": width, "causal": causal}
+
+
+def unpatched(rung: str, **toggles: int) -> Defect:
+    """A rung as it is, but with ``toggles``, for a translation unit of several (defects.combined)."""
+    same = ("config.cuh", "namespace sdpa {", "namespace sdpa {")
+    return patch(f"{rung}_as_it_is", "numerics", "nothing", rung, same, toggles=tuple(toggles.items()))
 
 
 def build(folder: Path, name: str, source: Path | None = None, **toggles: int) -> Path:

@@ -7,7 +7,7 @@ from pathlib import Path
 
 import pytest
 import torch
-from fp16_kit import BUILDS, H100_SHARED_LIMIT, build, configure, findings, load, over_bound, problem, run
+from fp16_kit import BUILDS, H100_SHARED_LIMIT, build, configure, findings, load, over_bound, problem, run, shape_of
 
 from gates.run.kernel import Kernel, KernelError
 from tasks.problems.sdpa_fp16_operator import drop_in, load_operator
@@ -25,10 +25,6 @@ def libraries(tmp_path_factory: pytest.TempPathFactory) -> dict[str, Path]:
 @pytest.fixture(scope="module")
 def kernels(libraries: dict[str, Path]) -> dict[str, Kernel]:
     return {name: load(path) for name, path in libraries.items()}
-
-
-def shape_of(queries: int, keys: int, width: int = 64, causal: int = 0, heads: int = 2) -> dict[str, int]:
-    return {"B": 1, "H": heads, "Sq": queries, "Sk": keys, "D": width, "causal": causal}
 
 
 SHAPES = [

@@ -36,9 +36,7 @@ namespace sdpa {
 static_assert(USE_WMMA >= 0 && USE_WMMA <= 2, "USE_WMMA is 0, 1 or 2");
 static_assert(CAUSAL == 0 || CAUSAL == 1, "CAUSAL is 0 or 1");
 static_assert(DEBUG_PRINT == 0 || DEBUG_PRINT == 1, "DEBUG_PRINT is 0 or 1");
-static_assert(NUM_WARPS >= 1 && NUM_WARPS <= 16, "a CTA has 32 to 512 threads: more leave a thread less than 128 registers");
 
-constexpr int kThreads = NUM_WARPS * 32;
 constexpr int kChunk = 8;  // halves of a vector load or an asynchronous copy: 16 bytes
 constexpr unsigned kWarp = 0xffffffffu;
 constexpr float kLog2E = 1.44269504088896340736f;

@@ -13,7 +13,10 @@
 #define TILE_N 0
 #endif
 #ifndef NUM_WARPS
-#define NUM_WARPS 1
+#define NUM_WARPS 0
+#endif
+#ifndef STAGES
+#define STAGES 0
 #endif
 #ifndef USE_WMMA
 #define USE_WMMA 1

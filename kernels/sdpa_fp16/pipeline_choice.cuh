@@ -12,13 +12,17 @@ inline int device_attribute(cudaDeviceAttr attribute) {
     return value;
 }
 
+static_assert(TILE_M > 0 || (TILE_N == 0 && NUM_WARPS == 0 && STRIPS == 0 && STAGES == 0),
+              "TILE_N, NUM_WARPS, STRIPS and STAGES go with TILE_M: where it is 0 the launcher chooses all of them by shape");
+
 template <int kDim>
 struct ForcedTiling {
-    static constexpr int kWarpsM = TILE_M / (16 * STRIPS) < 1 ? 1 : TILE_M / (16 * STRIPS);
-    static constexpr int kWarpsN = NUM_WARPS / kWarpsM;
-    static_assert(TILE_M == 0 || TILE_M == 16 * STRIPS * kWarpsM, "TILE_M is STRIPS strips of 16 rows for each row of warps");
-    static_assert(TILE_M == 0 || (kWarpsN >= 1 && NUM_WARPS == kWarpsM * kWarpsN), "NUM_WARPS is a multiple of TILE_M / (16 STRIPS)");
-    static_assert(TILE_M == 0 || TILE_N % (16 * kWarpsN) == 0, "TILE_N gives each of the warps that share a row a multiple of 16 keys");
+    static constexpr int kRows = 16 * (STRIPS > 0 ? STRIPS : 1);  // of a warp
+    static constexpr int kWarpsM = TILE_M < kRows ? 1 : TILE_M / kRows;
+    static constexpr int kWarpsN = NUM_WARPS < kWarpsM ? 1 : NUM_WARPS / kWarpsM;
+    static_assert(TILE_M == kRows * kWarpsM, "TILE_M is STRIPS strips of 16 rows for each row of warps");
+    static_assert(NUM_WARPS == kWarpsM * kWarpsN, "NUM_WARPS is a multiple of TILE_M / (16 STRIPS)");
+    static_assert(TILE_N > 0 && TILE_N % (16 * kWarpsN) == 0, "TILE_N gives each of the warps that share a row a multiple of 16 keys");
     using type = Tiling<kDim, STRIPS, kWarpsM, kWarpsN, TILE_N / kWarpsN, STAGES>;
 };
 

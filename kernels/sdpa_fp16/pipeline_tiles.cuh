@@ -6,14 +6,14 @@
 #ifndef USE_SWIZZLE  // 0: rows one after the other, and 8-way bank conflicts
 #define USE_SWIZZLE 1
 #endif
-#ifndef STRIPS  // of 16 query rows that a warp owns, where TILE_M says how many a CTA has
-#define STRIPS 2
+#ifndef STRIPS  // of 16 query rows that a warp owns
+#define STRIPS 0
 #endif
 
 namespace sdpa {
 
 static_assert(USE_SWIZZLE == 0 || USE_SWIZZLE == 1, "USE_SWIZZLE is 0 or 1");
-static_assert(STRIPS == 1 || STRIPS == 2, "STRIPS is 1 or 2: O of more strips does not fit into a thread's registers");
+static_assert(USE_WMMA <= 1, "USE_WMMA is 0 or 1 here: both products are on tensor cores, or none");
 
 constexpr int kSmallSharedBytes = 99 * 1024;  // that sm_86 and sm_89 give a CTA
 
@@ -39,6 +39,8 @@ struct Tiling {
     static constexpr int kGroups = kKeyParts + 1;  // of asynchronous copies for a tile: K's parts, and V
 
     static_assert(kDim == 64 || kDim == 128, "D is 64 or 128");
+    static_assert(kStrips == 1 || kStrips == 2, "STRIPS is 1 or 2: O of more strips does not fit into a thread's registers");
+    static_assert(kStages >= 1 && kStages <= 8, "STAGES is 1 to 8");
     static_assert(kPartKeys % 16 == 0, "ldmatrix x4 and the second product take 16 keys at a time");
     static_assert(kWarpsN == 1 || (kWarpsN % 2 == 0 && kDim / 8 % kWarpsN == 0), "each warp puts the same number of blocks of O together");
     static_assert(kThreads <= 512, "more threads would have less than 128 registers each");

@@ -5,12 +5,14 @@
 
 namespace sdpa {
 
+static_assert(NUM_WARPS >= 1 && NUM_WARPS <= 16, "a CTA has 32 to 512 threads: more leave a thread less than 128 registers");
+constexpr int kThreads = NUM_WARPS * 32;
 constexpr int kFragment = 16;                    // edge of a WMMA fragment: m16n16k16
 constexpr int kWarpRows = TILE_M / NUM_WARPS;    // a warp owns whole query rows: scores, P and O of a row never leave it
 constexpr int kStrips = kWarpRows / kFragment;
 
-static_assert(TILE_M % NUM_WARPS == 0 && kWarpRows % kFragment == 0, "a warp owns strips of 16 query rows, the height of a fragment");
-static_assert(TILE_N % 32 == 0, "scalar products give each lane the same number of keys; fragments of 16 follow");
+static_assert(TILE_M > 0 && TILE_M % NUM_WARPS == 0 && kWarpRows % kFragment == 0, "a warp owns strips of 16 query rows, the height of a fragment");
+static_assert(TILE_N > 0 && TILE_N % 32 == 0, "scalar products give each lane the same number of keys; fragments of 16 follow");
 static_assert(STAGES >= 1 && STAGES <= 8, "STAGES is 1 to 8");
 
 constexpr bool kUseWmmaQk = USE_WMMA >= 1;

@@ -26,8 +26,15 @@ _HEADERS = (
 _GLOBAL = {"sdpa_fp8": ("refuse", "Pointer", "Extent", "kMaxGrid", "kMaxSequence")}  # names outside namespace sdpa, by folder
 
 
-def compile_patched(defects: Sequence[Defect], folder: Path, **overrides: int) -> Path:
-    """The emulator library with one launcher a defect: the task's entry with _0, _1, … behind it. ``overrides``: toggles."""
+def compile_patched(defects: Sequence[Defect], folder: Path) -> Path:
+    """The emulator library with one launcher a defect: the task's entry with _0, _1, … behind it."""
+    translated, library = translate_patched(defects, folder), folder / "patched.so"
+    subprocess.run(["g++", *CXX_FLAGS, "-O1", "-fpreprocessed", str(translated), "-o", str(library)], check=True, timeout=300)
+    return library
+
+
+def translate_patched(defects: Sequence[Defect], folder: Path) -> Path:
+    """The C++ of that library; lines of the defect with number N are those of files in the folder copyN."""
     text = [f"#include <{header}>" for header in _HEADERS]
     shutil.copytree(ROOT / "kernels" / "common", folder / "common")
     text += [f'#include "common/{header.name}"' for header in sorted((folder / "common").iterdir())]
@@ -43,12 +50,11 @@ def compile_patched(defects: Sequence[Defect], folder: Path, **overrides: int) -
             guard = f"COPY_{number}_{file.stem}"
             guarded = file.read_text(encoding="utf-8").replace("#pragma once", f"#ifndef {guard}\n#define {guard}")
             file.write_text(f"{guarded}\n#endif\n", encoding="utf-8")
-        toggles = {**task["toggles"], **overrides}
+        toggles = {**task["toggles"], **dict(defect.toggles)}
         names = {**{name: f"{name}_{number}" for name in ("sdpa", task["entry"], *_GLOBAL.get(source.parent.name, ()))}, **toggles}
         text += [f"#undef {name}\n#define {name} {value}" for name, value in names.items()]
         text.append(f'#include "copy{number}/{source.name}"')
-    source, translated, library = folder / "patched.cu", folder / "patched.cpp", folder / "patched.so"
+    source, translated = folder / "patched.cu", folder / "patched.cpp"
     source.write_text("\n".join(text) + "\n", encoding="utf-8")
     translate(source, translated, defines={}, include_dirs=[folder], cxx="g++")
-    subprocess.run(["g++", *CXX_FLAGS, "-O1", "-fpreprocessed", str(translated), "-o", str(library)], check=True, timeout=300)
-    return library
+    return translated

@@ -41,6 +41,7 @@ class Workshop:
             shutil.copytree(self.root / "kernels" / "common", folder / "common")  # included as ../common
             patch(folder / "kernel", defect.edits)
             task["sources"] = [f"kernel/{source.name}"]
+            task["toggles"].update(defect.toggles)
         else:
             task.update(entry=defect.entry, kernels=list(defect.kernels), sources=[defect.source])
         assert yaml.safe_dump(task["gates"]) == limits

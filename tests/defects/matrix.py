@@ -103,7 +103,7 @@ class Trial:
         assert self.session is not None
         started = time.monotonic()
         try:
-            self.session._cases = self.bench.cases(self)
+            self.session._cases[self.session.task.arguments] = self.bench.cases(self)
             result = judge_step(self.session, self.info, gate)
             codes = sorted({check.code for check in result.checks if check.status is Status.FAIL and check.code} | {result.code})
             entry = {"status": result.status.value, "code": result.code, "codes": codes, "sentence": result.sentence[:300]}

@@ -27,6 +27,7 @@ class Defect:
     only: str = ""
     stage: str = ""
     edits: tuple[tuple[str, str, str], ...] = ()
+    toggles: tuple[tuple[str, int], ...] = ()  # other than the stage's
     entry: str = ""
     kernels: tuple[str, ...] = ()
     source: str = "mix.cu"  # of the toolbox
@@ -39,3 +40,11 @@ class Defect:
         assert self.kind in KINDS and self.only in ("", "speed", "stream"), self.name
         assert bool(self.stage) == bool(self.edits) != bool(self.entry) == bool(self.kernels), self.name
         assert self.cpu or (self.only and self.device), f"{self.name}: no gate must be red"
+
+
+def patch(
+    name: str, kind: str, what: str, stage: str, *edits: tuple[str, str, str], cpu: tuple[str, ...] = ("correctness",),
+    device: tuple[str, ...] = ("correctness",), **more: object,
+) -> Defect:
+    """A patch of the kernel at ``stage``; the correctness gate is red, unless other gates are named."""
+    return Defect(name, kind, what, cpu, device, stage=stage, edits=edits, **more)  # type: ignore[arg-type]

@@ -2,19 +2,13 @@
 
 from __future__ import annotations
 
-from defects.record import Defect
+from defects.record import Defect, patch
 
-CORRECTNESS = ("correctness",)
-_STAGES = {
-    0: "stage0_scalar", 1: "stage1_wmma_qk", 2: "stage2_wmma_pv", 3: "stage3_cp_async",
-}
+_STAGES = ("stage0_scalar", "stage1_wmma_qk", "stage2_wmma_pv", "stage3_cp_async")
 
 
-def _patch(
-    name: str, kind: str, what: str, stage: int, *edits: tuple[str, str, str], cpu: tuple[str, ...] = CORRECTNESS,
-    device: tuple[str, ...] = CORRECTNESS, **more: object,
-) -> Defect:
-    return Defect(name, kind, what, cpu, device, stage=_STAGES[stage], edits=edits, **more)  # type: ignore[arg-type]
+def _patch(name: str, kind: str, what: str, stage: int, *edits: tuple[str, str, str], **more: object) -> Defect:
+    return patch(name, kind, what, _STAGES[stage], *edits, **more)
 
 
 _MMA_QK = "wmma::mma_sync(sums[n], queries_[step], keys, sums[n]);"

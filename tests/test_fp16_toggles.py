@@ -1,0 +1,85 @@
+"""Toggles of the FP16 rungs: odd combinations work, and what can't work is refused with its reason, by the compiler or the launcher."""
+
+from __future__ import annotations
+
+import ctypes
+import re
+import subprocess
+from pathlib import Path
+
+import pytest
+from defects.combined import compile_patched, translate_patched
+from fp16_kit import ENTRY, findings, over_bound, problem, run, shape_of, unpatched
+
+from gates.emulator import CXX_FLAGS
+from gates.run.kernel import Kernel, KernelError
+
+V5, V7, V8, V9 = "fp16_v5_scalar", "fp16_v7_wmma_pv", "fp16_v8_tiles", "fp16_v9_pipeline"
+TILES = {"TILE_M": 32, "TILE_N": 64, "NUM_WARPS": 4, "STRIPS": 1, "STAGES": 2}  # of V9, for all shapes
+REFUSED = [
+    (V7, {"USE_WMMA": 3}, "USE_WMMA is 0, 1 or 2"),
+    (V5, {"CAUSAL": 2}, "CAUSAL is 0 or 1"),
+    (V5, {"DEBUG_PRINT": 2}, "DEBUG_PRINT is 0 or 1"),
+    (V7, {"NUM_WARPS": 17, "TILE_M": 272}, "a CTA has 32 to 512 threads"),
+    (V7, {"TILE_M": 0}, "a warp owns strips of 16 query rows"),
+    (V7, {"TILE_M": 64, "NUM_WARPS": 8}, "a warp owns strips of 16 query rows"),
+    (V7, {"TILE_N": 48}, "scalar products give each lane the same number of keys"),
+    (V7, {"TILE_N": 0}, "scalar products give each lane the same number of keys"),
+    (V8, {"STAGES": 0}, "STAGES is 1 to 8"),
+    (V8, {"TILE_M": 128, "TILE_N": 96, "NUM_WARPS": 8}, "these tiles need more than the 99 KiB of shared memory"),
+    (V9, {"STAGES": 3}, "where it is 0 the launcher chooses all of them by shape"),
+    (V9, {"USE_WMMA": 2}, "USE_WMMA is 0 or 1 here"),
+    (V9, {"USE_SWIZZLE": 2}, "USE_SWIZZLE is 0 or 1"),
+    (V9, {**TILES, "STRIPS": 3, "TILE_M": 48}, "STRIPS is 1 or 2: O of more strips"),
+    (V9, {**TILES, "TILE_M": 40}, "TILE_M is STRIPS strips of 16 rows"),
+    (V9, {**TILES, "NUM_WARPS": 3}, "NUM_WARPS is a multiple of TILE_M / (16 STRIPS)"),
+    (V9, {**TILES, "TILE_N": 48}, "TILE_N gives each of the warps that share a row a multiple of 16 keys"),
+    (V9, {**TILES, "STAGES": 0}, "STAGES is 1 to 8"),
+    (V9, {**TILES, "STAGES": 1, "TILE_N": 32}, "ldmatrix x4 and the second product take 16 keys at a time"),
+    (V9, {**TILES, "TILE_N": 512, "STAGES": 2}, "these tiles need more than the 227 KiB of shared memory"),
+]
+TRIED = {
+    "many_rows": (V8, {"TILE_M": 128, "TILE_N": 32, "NUM_WARPS": 8, "STAGES": 1}),
+    "scalar_stages": (V8, {"USE_WMMA": 0, "TILE_M": 16, "TILE_N": 96, "NUM_WARPS": 1, "STAGES": 3, "DEBUG_PRINT": 1}),
+    "fallback": (V9, {**TILES, "STAGES": 3, "USE_WMMA": 0, "USE_SWIZZLE": 0, "CAUSAL": 0, "DEBUG_PRINT": 1}),
+}
+
+
+def test_what_can_not_work_does_not_compile_and_the_reason_is_told(tmp_path: Path) -> None:
+    source = translate_patched([unpatched(rung, **toggles) for rung, toggles, _ in REFUSED], tmp_path)
+    done = subprocess.run(
+        ["g++", *CXX_FLAGS, "-fpreprocessed", "-fsyntax-only", "-fmax-errors=0", str(source)], capture_output=True, text=True, check=False, timeout=120,
+    )
+    told: dict[int, set[str]] = {number: set() for number in range(len(REFUSED))}
+    for number, reason in re.findall(r"copy(\d+)/[^:\s]+:\d+.*?error: static assertion failed: (.*)", done.stderr):
+        told[int(number)].add(reason)
+    assert [toggles for number, (_, toggles, reason) in enumerate(REFUSED) if not any(reason in text for text in told[number])] == []
+
+
+@pytest.fixture(scope="module")
+def kernels(tmp_path_factory: pytest.TempPathFactory) -> dict[str, Kernel]:
+    library = compile_patched([unpatched(rung, **toggles) for rung, toggles in TRIED.values()], tmp_path_factory.mktemp("toggles"))
+    return {name: Kernel(library, f"{ENTRY}_{number}") for number, name in enumerate(TRIED)}
+
+
+@pytest.mark.parametrize("name", TRIED)
+def test_odd_combinations_are_right(kernels: dict[str, Kernel], name: str, capfd: pytest.CaptureFixture[str]) -> None:
+    shape = shape_of(40, 150, causal=TRIED[name][1].get("CAUSAL", 1), heads=1)
+    inputs = problem.make_inputs(shape, 1, "cpu")
+    assert over_bound(run(kernels[name], inputs, shape), inputs, shape) <= 1
+    assert findings(kernels[name]) == []
+    ctypes.CDLL(None).fflush(None)
+    printed = dict(re.findall(r"score\[(\d+\]\[\d+)\] = (\S+)", capfd.readouterr().out))
+    assert bool(printed) == (TRIED[name][1].get("DEBUG_PRINT") == 1)
+    if printed:
+        expected = inputs["q"][0, 0, 1].double() @ inputs["k"][0, 0, 1].double()
+        assert float(printed["1][1"]) == pytest.approx(expected.item(), abs=1e-3)
+
+
+def test_the_launcher_refuses_what_the_toggles_leave_out(kernels: dict[str, Kernel]) -> None:
+    for name, shape, message in (
+        ("fallback", shape_of(4, 4, causal=1), "causal: 1, but this library was built with CAUSAL=0"),
+        ("many_rows", shape_of(4, 4, 128), r"D: 128, these tiles then take \d+ bytes of shared memory, of 101376"),
+    ):
+        with pytest.raises(KernelError, match=message):
+            run(kernels[name], problem.make_inputs(shape, 0, "cpu"), shape)

@@ -1,4 +1,4 @@
-"""Write the generated parts of the documentation: the tables of recorded runs, the command reference.
+"""Write the generated parts of the documentation: the tables and charts of recorded runs, the command reference.
 
 The table comes from the run directories under results/recorded/; a test fails where they disagree.
 
@@ -12,6 +12,7 @@ from collections.abc import Iterator
 from pathlib import Path
 
 import click
+import ladder_page
 from evidence_page import Page
 
 from gates.cli import cli
@@ -19,57 +20,16 @@ from gates.compare import compare_within
 from gates.evidence import RunInfo, Verdict, list_runs, read_record
 from gates.history import history
 from gates.insights import insights_of
-from gates.judge.performance import read
 from gates.judging import load_evidence
 from gates.ladder import ladder_of
-from gates.measure.records import BASELINE, CANDIDATE
 from gates.records import Status
 from gates.render.console import verdict_table
 from gates.render.insights import insights_markdown
 from gates.render.markdown import table
 
 ROOT = Path(__file__).resolve().parent.parent
+FAMILIES = ("fp8", "fp16")
 START, END = "<!-- generated: {} -->", "<!-- end of generated -->"
-
-
-def result_table(recorded: Path) -> str:
-    """One row a recorded stage: its time, its gain over the stage before, its resources, its decision."""
-    return table(
-        ("stage", "stage before, p50", "this stage, p50", "speed-up", "interval", "registers", "shared memory", "correct", "decision"),
-        _rows(recorded), right=(1, 2, 3, 4, 5, 6),
-    )
-
-
-def context_table(recorded: Path) -> str:
-    """Other implementations as timed in the last stage's run, for context; they decide nothing."""
-    run = list_runs(sorted(recorded.glob("stage*"))[-1])[-1]
-    performance = load_evidence(run)["performance"]
-    rows = [(name, f"{backend.p50_us:.2f} us" if backend.p50_us else backend.message) for name, backend in performance.backends.items()]
-    return table(("other implementations, beside stage 3", "p50 cold"), rows, right=(1,))
-
-
-def _rows(recorded: Path) -> Iterator[tuple[str, ...]]:
-    for folder in sorted(recorded.glob("stage*")):
-        for run in list_runs(folder)[-1:]:
-            info: RunInfo = read_record(RunInfo, run, "run.json")
-            verdict: Verdict = read_record(Verdict, run, "verdict.json")
-            evidence = load_evidence(run)
-            performance, ptxas = evidence["performance"], evidence["ptxas"]
-            speed, interval = "-", "-"
-            if performance.baseline:
-                ruling = read(performance, info.task.limits["performance"]).ruling
-                if ruling is not None:
-                    low, high, ratio = ruling.interval.low, ruling.interval.high, ruling.interval.ratio
-                    speed, interval = f"{(ratio - 1) * 100:+.1f} %", f"{(low - 1) * 100:+.1f} to {(high - 1) * 100:+.1f} %"
-            kernels = [kernel for kernel in ptxas.kernels if kernel.arch == "sm_90"]
-            smem = [(k.static_smem_bytes or 0) + max((launch.dynamic_smem_bytes or 0 for launch in k.launches), default=0) for k in kernels]
-            headline = next(result.sentence for result in verdict.gates if result.gate == "correctness").split(" ")[0]
-            figures = performance.figures[performance.gated_mode]
-            before = f"{figures[BASELINE].p50_us:.2f} us" if BASELINE in figures else "-"
-            yield (
-                info.task.name, before, f"{figures[CANDIDATE].p50_us:.2f} us", speed, interval,
-                str(max(kernel.registers or 0 for kernel in kernels)), f"{max(smem) / 1024:.1f} KiB", headline, verdict.decision.value,
-            )
 
 
 def command_reference() -> str:
@@ -113,7 +73,16 @@ def readme(text: str, recorded: Path) -> str:
     """The README with its generated parts made anew from ``recorded``."""
     text = generated(text, "cpu run", cpu_run(recorded / "cpu"))
     text = generated(text, "reject", cpu_run(recorded / "cpu-reject"))
-    return generated(text, "results", f"{result_table(recorded / 'h100')}\n{context_table(recorded / 'h100')}")
+    for family in FAMILIES:
+        text = generated(text, f"{family} results", f"{ladder_page.result_table(family, recorded)}\n{ladder_page.context_table(family, recorded)}")
+    return text
+
+
+def ladders(text: str, recorded: Path) -> str:
+    """docs/ladder.md: predictions beside measurements, and the charts."""
+    for family in FAMILIES:
+        text = generated(text, f"{family} ladder", f"{ladder_page.prediction_table(family, recorded)}\n{ladder_page.chart(family, recorded)}")
+    return text
 
 
 def generated(text: str, name: str, part: str) -> str:
@@ -146,9 +115,11 @@ def insights_page(text: str, recorded: Path) -> str:
 def main() -> int:
     """Write all of them."""
     recorded, docs = ROOT / "results" / "recorded", ROOT / "docs"
-    pages = ((docs / "correctness-gate.md", correctness_page), (docs / "review.md", review_page), (docs / "insights.md", insights_page))
+    pages = ((docs / "correctness-gate.md", correctness_page), (docs / "review.md", review_page), (docs / "insights.md", insights_page), (docs / "ladder.md", ladders))
     for path, made in ((ROOT / "README.md", readme), *pages):
         path.write_text(made(path.read_text(encoding="utf-8"), recorded), encoding="utf-8")
+    for family in FAMILIES:
+        ladder_page.draw_chart(family, recorded, docs)
     (ROOT / "docs" / "commands.md").write_text(command_reference(), encoding="utf-8")
     (ROOT / "docs" / "evidence.md").write_text(Page().text(), encoding="utf-8")
     return 0

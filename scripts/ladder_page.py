@@ -1,0 +1,172 @@
+"""The ladders: what each rung was predicted to do (docs/ladder.yaml) beside what its recorded run measured.
+
+A rung without a recorded run is "not measured yet", and stays in every table.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+import yaml
+
+from gates.evidence import RunInfo, Verdict, list_runs, read_record
+from gates.judge.performance import read
+from gates.judging import load_evidence
+from gates.ladder import ladder_of
+from gates.measure.records import BASELINE, CANDIDATE
+from gates.render.ladder import draw
+from gates.render.markdown import table
+
+PREDICTIONS = Path(__file__).resolve().parent.parent / "docs" / "ladder.yaml"
+NOT_YET = "not measured yet"
+
+
+@dataclass(frozen=True)
+class Rung:
+    """One rung: its prediction, as low and high, and its newest recorded run."""
+
+    name: str
+    shape: str
+    p50_us: tuple[float, float] | None
+    speedup_pct: tuple[float, float] | None
+    run: Path | None
+
+
+@dataclass(frozen=True)
+class Measured:
+    """What a run says of its rung; a figure is None where the run has none."""
+
+    shape: str
+    before_us: float | None
+    p50_us: float | None
+    speedup_pct: tuple[float, float, float] | None  # and the interval's ends
+    registers: int | None
+    smem_bytes: int | None
+    correct: str
+    decision: str
+
+
+def rungs_of(family: str, recorded: Path) -> list[Rung]:
+    """The rungs of ``family`` in their order: those of ladder.yaml, and those that only have a run."""
+    told = yaml.safe_load(PREDICTIONS.read_text(encoding="utf-8"))[family]
+    prefix, folder = told["prefix"], recorded / told["recorded"]
+    names = {*told["rungs"], *(path.name for path in folder.glob(f"{prefix}[0-9]*"))}
+    in_order = sorted(names, key=lambda name: int(name.removeprefix(prefix).split("_")[0]))
+    return [_rung(name, told["rungs"].get(name, {}), folder) for name in in_order]
+
+
+def _rung(name: str, told: Mapping[str, Any], folder: Path) -> Rung:
+    ranges = [tuple(told[key]) if key in told else None for key in ("p50_us", "speedup_pct")]
+    return Rung(name, told.get("shape", "mission"), *ranges, next(reversed(list_runs(folder / name)), None))
+
+
+def measured(run: Path) -> Measured:
+    """The figures of a recorded run."""
+    info: RunInfo = read_record(RunInfo, run, "run.json")
+    verdict: Verdict = read_record(Verdict, run, "verdict.json")
+    evidence = load_evidence(run)
+    performance, ptxas = evidence.get("performance"), evidence.get("ptxas")
+    figures = performance.figures.get(performance.gated_mode, {}) if performance else {}
+    ruling = read(performance, info.task.limits["performance"]).ruling if performance and performance.baseline else None
+    kernels = [kernel for kernel in ptxas.kernels if kernel.arch.rstrip("af") == "sm_90"] if ptxas else []
+    smem = [(k.static_smem_bytes or 0) + max((launch.dynamic_smem_bytes or 0 for launch in k.launches), default=0) for k in kernels]
+    return Measured(
+        info.task.limits.get("performance", {}).get("shape", ""), *(figures[side].p50_us if side in figures else None for side in (BASELINE, CANDIDATE)),
+        tuple((x - 1) * 100 for x in (ruling.interval.ratio, ruling.interval.low, ruling.interval.high)) if ruling else None,
+        max((kernel.registers or 0 for kernel in kernels), default=None), max(smem, default=None),
+        next(result.sentence for result in verdict.gates if result.gate == "correctness").split(" ")[0], verdict.decision.value,
+    )
+
+
+def result_table(family: str, recorded: Path) -> str:
+    """One row a rung: its time, its gain over the one before, its resources, its decision."""
+    head = ("stage", "stage before, p50", "this stage, p50", "speed-up", "interval", "registers", "shared memory", "correct", "decision")
+    rungs = rungs_of(family, recorded)
+    return table(head, [_result(rung, rungs[0].shape) for rung in rungs], right=(1, 2, 3, 4, 5, 6))
+
+
+def _result(rung: Rung, usual_shape: str) -> tuple[str, ...]:
+    name = rung.name if rung.shape == usual_shape else f"{rung.name} ({rung.shape})"
+    if rung.run is None:
+        return name, "-", NOT_YET, *"------"
+    found = measured(rung.run)
+    return (
+        name, _us(found.before_us), _us(found.p50_us), *_gain(found),
+        "-" if found.registers is None else str(found.registers), "-" if found.smem_bytes is None else f"{found.smem_bytes / 1024:.1f} KiB",
+        found.correct, found.decision,
+    )
+
+
+def prediction_table(family: str, recorded: Path) -> str:
+    """One row a rung: prediction and measurement of time and gain, and whether the one holds the other."""
+    head = ("rung", "shape", "p50 predicted", "measured", "", "gain predicted", "measured", "")
+    return table(head, list(_predictions(family, recorded)), right=(2, 3, 5, 6))
+
+
+def _predictions(family: str, recorded: Path) -> Iterator[tuple[str, ...]]:
+    for rung in rungs_of(family, recorded):
+        found = measured(rung.run) if rung.run else None
+        gain = found.speedup_pct[0] if found and found.speedup_pct else None
+        yield (
+            rung.name, found.shape if found else rung.shape,
+            f"{rung.p50_us[0]:g} to {rung.p50_us[1]:g} us" if rung.p50_us else "-", _us(found.p50_us) if found else NOT_YET,
+            _place(found.p50_us if found else None, rung.p50_us),
+            f"{rung.speedup_pct[0]:+g} to {rung.speedup_pct[1]:+g} %" if rung.speedup_pct else "-", "-" if gain is None else f"{gain:+.1f} %",
+            _place(gain, rung.speedup_pct),
+        )
+
+
+def _place(value: float | None, span: tuple[float, float] | None) -> str:
+    if value is None or span is None:
+        return ""
+    return "below" if value < span[0] else "above" if value > span[1] else "within"
+
+
+def context_table(family: str, recorded: Path) -> str:
+    """Other implementations as timed in the run of the last rung that was measured; they decide nothing."""
+    last = next((rung for rung in reversed(rungs_of(family, recorded)) if rung.run and "performance" in load_evidence(rung.run)), None)
+    if last is None or last.run is None:
+        return f"Other implementations beside these rungs: {NOT_YET}.\n"
+    backends = load_evidence(last.run)["performance"].backends
+    rows = [(name, f"{backend.p50_us:.2f} us" if backend.p50_us else backend.message) for name, backend in backends.items()]
+    return table((f"other implementations, beside {last.name}", "p50 cold"), rows, right=(1,))
+
+
+def chart(family: str, recorded: Path, folder: str = "") -> str:
+    """The line of markdown that shows the picture in ``folder``."""
+    runs = _charted(family, recorded)
+    if not runs:
+        return f"Chart: {NOT_YET}; it takes three recorded rungs.\n"
+    return f"![p50 of {runs[0].parent.name} to {runs[-1].parent.name}]({folder}{picture_name(family)})\n"
+
+
+def draw_chart(family: str, recorded: Path, docs: Path) -> None:
+    """Draw the picture that ``chart`` shows, as `gates compare A B C … --plot` does."""
+    if runs := _charted(family, recorded):
+        draw(ladder_of(runs), docs / picture_name(family))
+
+
+def picture_name(family: str) -> str:
+    return f"ladder-{family}.png"
+
+
+def _charted(family: str, recorded: Path) -> list[Path]:
+    """The runs with times on the shape of the family's first rung; none where they are fewer than three, which make no ladder."""
+    shape = rungs_of(family, recorded)[0].shape
+    runs = [rung.run for rung in rungs_of(family, recorded) if rung.run]
+    timed = [run for run in runs if (found := measured(run)).p50_us is not None and found.shape == shape]
+    return timed if len(timed) > 2 else []
+
+
+def _us(value: float | None) -> str:
+    return "-" if value is None else f"{value:.2f} us"
+
+
+def _gain(found: Measured) -> tuple[str, str]:
+    if found.speedup_pct is None:
+        return "-", "-"
+    gain, low, high = found.speedup_pct
+    return f"{gain:+.1f} %", f"{low:+.1f} to {high:+.1f} %"

@@ -39,7 +39,7 @@ from gates.run.memory import DeviceMemory, HostMemory  # noqa: E402
 from gates.run.toolchain import find_toolchain  # noqa: E402
 from gates.task import find_task  # noqa: E402
 
-STAGES = ("stage0_scalar", "stage1_wmma_qk", "stage2_wmma_pv", "stage3_cp_async")
+STAGES = ("stage0_scalar", "stage1_wmma_qk", "stage2_wmma_pv", "stage3_cp_async", "stage4_mma")
 ITEM_LIMIT_S = 30.0
 
 

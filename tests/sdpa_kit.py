@@ -20,12 +20,16 @@ from tasks.problems import sdpa_fp8 as problem
 ROOT = Path(__file__).resolve().parents[1]
 SOURCE = ROOT / "kernels" / "sdpa_fp8" / "sdpa_fp8.cu"
 ENTRY = "sdpa_fp8_forward"
-STAGES = ("stage0_scalar", "stage1_wmma_qk", "stage2_wmma_pv", "stage3_cp_async")
+STAGES = ("stage0_scalar", "stage1_wmma_qk", "stage2_wmma_pv", "stage3_cp_async", "stage4_mma")
 GUARD = 4096  # float16 elements on either side of an output: more than a tile of 32 rows
 
 
 def task_of(stage: str) -> dict[str, Any]:
     return yaml.safe_load((ROOT / "tasks" / stage / "task.yaml").read_text(encoding="utf-8"))
+
+
+def source_of(stage: str) -> Path:
+    return ROOT / task_of(stage)["sources"][0]
 
 
 def emulated(folder: Path, name: str, toggles: Mapping[str, int], source: Path = SOURCE) -> Kernel:
@@ -42,7 +46,7 @@ def on_device(folder: Path, stage: str) -> Path:
     defines = [f"-D{name}={value}" for name, value in task["toggles"].items()]
     subprocess.run(
         ["nvcc", "-std=c++17", "-O3", "-shared", "-Xcompiler", "-fPIC", f"-arch=sm_{major}{minor}", *task["nvcc_flags"],
-         *defines, str(SOURCE), "-o", str(library)], check=True)
+         *defines, str(source_of(stage)), "-o", str(library)], check=True)
     return library
 
 

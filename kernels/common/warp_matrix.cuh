@@ -15,10 +15,10 @@
 
 namespace warp_matrix {
 
-// Four 8x8 matrices of halves from shared memory. Lane l gives the address of row l % 8 of matrix l / 8: 16 bytes,
+// Four 8x8 matrices of halves, or of pairs of bytes, from shared memory. Lane l gives row l % 8 of matrix l / 8: 16 bytes,
 // aligned to 16. registers[i]: row g, columns 2t and 2t + 1 of matrix i, or with kTransposed rows 2t and 2t + 1 of column g.
 template <bool kTransposed>
-__device__ __forceinline__ void load_matrices(unsigned (&registers)[4], const __half* row) {
+__device__ __forceinline__ void load_matrices(unsigned (&registers)[4], const void* row) {
 #ifdef GATES_EMULATOR
     gates_emulator::ldmatrix_x4(registers, row, kTransposed);
 #else

@@ -20,9 +20,9 @@ struct ForcedTiling {
     static constexpr int kRows = 16 * (STRIPS > 0 ? STRIPS : 1);  // of a warp
     static constexpr int kWarpsM = TILE_M < kRows ? 1 : TILE_M / kRows;
     static constexpr int kWarpsN = NUM_WARPS < kWarpsM ? 1 : NUM_WARPS / kWarpsM;
-    static_assert(TILE_M == kRows * kWarpsM, "TILE_M is STRIPS strips of 16 rows for each row of warps");
-    static_assert(NUM_WARPS == kWarpsM * kWarpsN, "NUM_WARPS is a multiple of TILE_M / (16 STRIPS)");
-    static_assert(TILE_N > 0 && TILE_N % (16 * kWarpsN) == 0, "TILE_N gives each of the warps that share a row a multiple of 16 keys");
+    static_assert(TILE_M == 0 || TILE_M == kRows * kWarpsM, "TILE_M is STRIPS strips of 16 rows for each row of warps");
+    static_assert(TILE_M == 0 || NUM_WARPS == kWarpsM * kWarpsN, "NUM_WARPS is a multiple of TILE_M / (16 STRIPS)");
+    static_assert(TILE_M == 0 || (TILE_N > 0 && TILE_N % (16 * kWarpsN) == 0), "TILE_N gives each of the warps that share a row a multiple of 16 keys");
     using type = Tiling<kDim, STRIPS, kWarpsM, kWarpsN, TILE_N / kWarpsN, STAGES>;
 };
 

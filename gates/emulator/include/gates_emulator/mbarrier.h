@@ -48,9 +48,7 @@ struct Asynchronous {
     std::vector<Mbarrier> barriers;
     std::vector<PhaseWait> waits;
     std::vector<Transfer> transfers;  // issued and not landed, oldest first
-    void (*begin_block)() = nullptr;  // of wgmma.h, where it is included
-    void (*end_block)() = nullptr;
-    void (*end_thread)(Thread&) = nullptr;
+    const Extension* products = nullptr;  // of wgmma.h, where it is included
 };
 
 inline Asynchronous asynchronous;
@@ -131,11 +129,21 @@ inline void land(size_t index) {
     settle(barrier);
 }
 
+// An index below `count`: the first, the last or any, by the order.
+inline size_t any_of(size_t count) {
+    return settings.order == kForward ? 0 : settings.order == kReversed ? count - 1 : (next_random() >> 33) % count;
+}
+
 inline bool land_one() {
-    const size_t count = asynchronous.transfers.size();
-    if (!count) return false;
-    land(settings.order == kForward ? 0 : settings.order == kReversed ? count - 1 : (next_random() >> 33) % count);
+    if (asynchronous.transfers.empty()) return false;
+    land(any_of(asynchronous.transfers.size()));
     return true;
+}
+
+// A copy lands or a product that is waited for is done. Copies first: they overwrite what products have yet to read.
+inline bool progress_asynchronous() {
+    const auto multiply_one = [] { return asynchronous.products && asynchronous.products->progress(); };
+    return any_of(2) == 0 ? land_one() || multiply_one() : multiply_one() || land_one();
 }
 
 inline void issue_transfer(const Transfer& transfer) {
@@ -148,7 +156,7 @@ inline void begin_asynchronous() {
     asynchronous.barriers.clear();
     asynchronous.waits.clear();
     asynchronous.transfers.clear();
-    if (asynchronous.begin_block) asynchronous.begin_block();
+    if (asynchronous.products) asynchronous.products->begin_block();
 }
 
 GATES_EMULATOR_COLD inline void end_asynchronous() {
@@ -157,11 +165,11 @@ GATES_EMULATOR_COLD inline void end_asynchronous() {
         add_finding("copy_never_waited_for", block.kernel, place(transfer.file, transfer.line),
                     "all threads of a block returned with this copy under way");
     }
-    if (asynchronous.end_block) asynchronous.end_block();
+    if (asynchronous.products) asynchronous.products->end_block();
 }
 
 inline void end_asynchronous_thread(Thread& thread) {
-    if (asynchronous.end_thread) asynchronous.end_thread(thread);
+    if (asynchronous.products) asynchronous.products->end_thread(thread);
 }
 
 // "; the barrier at shared address 0x400 is in phase 2, 1 of 2 arrivals and 512 bytes are missing"
@@ -177,7 +185,7 @@ GATES_EMULATOR_COLD inline std::string awaited_phases() {
     return text;
 }
 
-constexpr Extension kAsynchronous = {begin_asynchronous, end_asynchronous, end_asynchronous_thread, land_one, awaited_phases};
+constexpr Extension kAsynchronous = {begin_asynchronous, end_asynchronous, end_asynchronous_thread, progress_asynchronous, awaited_phases};
 inline const bool asynchronous_added = extend(kAsynchronous);
 
 }  // namespace gates_emulator

@@ -1,9 +1,10 @@
 // Host versions of wgmma.mma_async with halves and float sums, of its fence, commit and wait, and of setmaxnreg.
 //
 // A warp issues its 16 rows of a product and goes on; warps of a warpgroup don't wait for each other, but each must issue the
-// same products in the same order. A product reads shared memory and adds up as late as possible, at the wait that covers it;
-// in shuffled order about half of them, chosen by the seed, at once. Its accumulators hold NaN from the issue to the wait,
-// whatever the order, and must still do so then. A in registers is read at the issue. Sums are float, over k in order.
+// same products in the same order. A product reads shared memory and adds up as late as possible: when it is waited for and no
+// thread can run, in forward order after all copies that can land; in shuffled order about half of them, chosen by the seed, at
+// once. Its accumulators hold NaN until it is waited for, whatever the order, and must still do so then. A in registers is read
+// at the issue. Sums are float, over k in order.
 #pragma once
 #pragma GCC system_header
 
@@ -45,7 +46,8 @@ struct WgmmaWarp {
     std::vector<WgmmaProduct> products;  // issued and not waited for, oldest first
     std::vector<WgmmaAccumulators*> accumulators;
     unsigned committed = 0, issued = 0;
-    bool fenced = false;
+    bool fenced = false, waits = false;
+    unsigned awaited = 0;  // groups that the wait covers
     int registers = 0;  // of a thread, as set by setmaxnreg
 };
 
@@ -233,14 +235,28 @@ inline void combine_wgmma_wait(Warp& warp, unsigned lanes) {
     need_whole_warp(warp, lanes, "wgmma.wait_group");
     WgmmaWarp& state = state_of(warp);
     const unsigned pending = static_cast<unsigned>(warp.value[0]);
-    const unsigned groups = state.committed > pending ? state.committed - pending : 0;
-    size_t count = 0;
-    for (; count < state.products.size() && state.products[count].group < groups; ++count) {
-        WgmmaProduct& product = state.products[count];
-        if (!product.done) compute(product, static_cast<unsigned>(&warp - block.warps) % 4);
+    state.awaited = state.committed > pending ? state.committed - pending : 0;
+    state.waits = !state.products.empty() && state.products.front().group < state.awaited;
+}
+
+// One warp that waits goes on, its products done.
+inline bool finish_awaited() {
+    unsigned waiting[kMaxWarps], count = 0;
+    for (unsigned w = 0; w < block.warp_count; ++w)
+        if (wgmma_warps[w].waits) waiting[count++] = w;
+    if (!count) return false;
+    const unsigned chosen = waiting[any_of(count)];
+    WgmmaWarp& state = wgmma_warps[chosen];
+    size_t done = 0;
+    for (; done < state.products.size() && state.products[done].group < state.awaited; ++done) {
+        WgmmaProduct& product = state.products[done];
+        if (!product.done) compute(product, chosen % 4);
         if (--product.d->products == 0) give_back(state, product.d, product.call);
     }
-    state.products.erase(state.products.begin(), state.products.begin() + static_cast<long>(count));
+    state.products.erase(state.products.begin(), state.products.begin() + static_cast<long>(done));
+    state.waits = false;
+    make_ready(chosen, kAllLanes);
+    return true;
 }
 
 inline void combine_wgmma_commit(Warp& warp, unsigned lanes) {
@@ -264,6 +280,9 @@ inline void wgmma_fence(GATES_EMULATOR_SITE) { meet(kAllLanes, "wgmma.fence", 0,
 inline void wgmma_commit(GATES_EMULATOR_SITE) { meet(kAllLanes, "wgmma.commit_group", 0, 0, combine_wgmma_commit, file, line); }
 inline void wgmma_wait(unsigned pending, GATES_EMULATOR_SITE) {
     meet(kAllLanes, "wgmma.wait_group", pending, 0, combine_wgmma_wait, file, line);
+    if (!wgmma_warps[block.current->warp].waits) return;
+    wait_in("wgmma.wait_group", file, line);
+    reschedule();
 }
 
 inline void combine_registers(Warp& warp, unsigned lanes) {
@@ -310,8 +329,8 @@ GATES_EMULATOR_COLD inline void end_wgmma_thread(Thread& thread) {
     fatal(cudaErrorLaunchFailure, "wgmma_never_waited_for", call.file, call.line, "a thread returned without waiting for this wgmma");
 }
 
-inline const bool wgmma_added = (asynchronous.begin_block = begin_wgmma, asynchronous.end_block = end_wgmma,
-                                 asynchronous.end_thread = end_wgmma_thread, true);
+constexpr Extension kProducts = {begin_wgmma, end_wgmma, end_wgmma_thread, finish_awaited, nullptr};
+inline const bool products_added = (asynchronous.products = &kProducts, true);
 
 }  // namespace gates_emulator
 #pragma GCC visibility pop

@@ -1,0 +1,97 @@
+"""fp16_v10_hopper on the emulator: edges of shapes and inputs, every order, other tiles; and planted defects, each refused."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import pytest
+from defects import cheapest
+from defects.combined import compile_patched
+from defects.hopper import HOPPER
+from defects.record import Defect
+from fp16_kit import ENTRY, configure, findings, over_bound, problem, run, shape_of, unpatched
+
+from gates.records import Status
+from gates.run.kernel import Kernel, KernelError
+
+RUNG = "fp16_v10_hopper"
+H100_SHARED_LIMIT = 227 * 1024
+TILINGS = {"small": {"TILE_M": 64, "TILE_N": 64, "STAGES": 1}, "odd": {"TILE_M": 192, "TILE_N": 96, "STAGES": 2, "DEBUG_PRINT": 1}}
+SHAPES = [
+    shape_of(1, 1), shape_of(33, 129), shape_of(17, 300, causal=1), shape_of(65, 65, causal=1), shape_of(70, 16, 128),
+    shape_of(200, 133, 128, causal=1), shape_of(130, 40, causal=1), shape_of(16, 513, heads=3),
+]
+CHEAP = [defect for defect in HOPPER if defect.name in ("hopper_swizzle_mode", "hopper_no_wait", "hopper_parity")]
+DEAR = [defect for defect in HOPPER if defect not in CHEAP]
+
+
+@pytest.fixture(scope="module")
+def library(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """The rung with its own toggles, and a defect of each kind: descriptor, wait, barrier."""
+    return compile_patched([unpatched(RUNG), *CHEAP], tmp_path_factory.mktemp("hopper"))
+
+
+@pytest.fixture(scope="module")
+def kernel(library: Path) -> Kernel:
+    found = Kernel(library, f"{ENTRY}_0")
+    configure(found, shared_limit_bytes=H100_SHARED_LIMIT)
+    return found
+
+
+@pytest.mark.parametrize("shape", SHAPES, ids=lambda shape: "q{Sq}k{Sk}d{D}c{causal}".format(**shape))
+def test_errors_are_within_what_rounding_explains_in_every_order(kernel: Kernel, shape: dict[str, int]) -> None:
+    inputs = problem.make_inputs(shape, 1, "cpu")
+    outputs = []
+    for order in (0, 1, 2):
+        configure(kernel, order=order, seed=4)
+        outputs.append(run(kernel, inputs, shape))
+    configure(kernel, order=0)
+    assert over_bound(outputs[0], inputs, shape) <= 1 and findings(kernel) == []
+    assert all(output.equal(outputs[0]) for output in outputs)
+
+
+@pytest.mark.parametrize("family", problem.INPUT_FAMILIES)
+def test_special_inputs(kernel: Kernel, family: str) -> None:
+    shape = shape_of(33, 140, heads=1)
+    inputs = problem.INPUT_FAMILIES[family](shape, 2, "cpu")
+    assert over_bound(run(kernel, inputs, shape), inputs, shape) <= 1
+
+
+def test_scale_of_zero_is_the_mean_of_the_visible_values(kernel: Kernel) -> None:
+    shape = shape_of(40, 100, causal=1)
+    inputs = {**problem.make_inputs(shape, 0, "cpu"), "softmax_scale": 0.0}
+    assert over_bound(run(kernel, inputs, shape), inputs, shape) <= 1
+
+
+def test_more_heads_than_a_grid_is_high_are_refused(kernel: Kernel) -> None:
+    shape = shape_of(1, 1, heads=65536)
+    with pytest.raises(KernelError, match="B, H: 65536 heads, at most 65535"):
+        run(kernel, problem.make_inputs(shape, 0, "cpu"), shape)
+
+
+def passes(library: Path, number: int, defect: Defect, folder: Path) -> bool:
+    return cheapest.correctness(defect, library, f"{ENTRY}_{number}", folder).status is not Status.FAIL
+
+
+@pytest.mark.parametrize("number", range(1, len(CHEAP) + 1))
+def test_a_wrong_kernel_is_caught(library: Path, number: int, tmp_path: Path) -> None:
+    assert not passes(library, number, CHEAP[number - 1], tmp_path)
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("half", [0, 1])
+def test_every_wrong_kernel_is_caught_and_the_honest_one_is_not(half: int, tmp_path: Path) -> None:
+    tried = [unpatched(RUNG, **dict(HOPPER[0].toggles)), *DEAR[half::2]]
+    library = compile_patched(tried, tmp_path / "source")
+    passed = [defect.name for number, defect in enumerate(tried) if passes(library, number, defect, tmp_path / defect.name)]
+    assert passed == [tried[0].name]
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("tiling", TILINGS)
+def test_other_tilings(tiling: str, tmp_path: Path) -> None:
+    other = Kernel(compile_patched([unpatched(RUNG, **TILINGS[tiling])], tmp_path), f"{ENTRY}_0")
+    configure(other, shared_limit_bytes=H100_SHARED_LIMIT)
+    for shape in SHAPES:
+        inputs = problem.make_inputs(shape, 1, "cpu")
+        assert over_bound(run(other, inputs, shape), inputs, shape) <= 1 and findings(other) == []

@@ -23,6 +23,22 @@ int launch_tiles(const launcher::Refusal& refusal, void (*kernel)(Problem), Prob
     return launcher::launch(refusal, kernel, ctas, threads, shared_bytes, stream, problem);
 }
 
+constexpr std::int64_t kMostHeads = 65535;  // a grid's height
+constexpr float kLeastScale = 1e-30f;       // makes every score 0, as 0 would, but keeps -inf, the hidden ones, -inf
+
+// `kernel(problem, more...)` on a grid of query tiles x heads. The problem that it gets has the scale's size alone.
+template <int kTileM, typename Kernel, typename... More>
+int launch_grid(const launcher::Refusal& refusal, Kernel kernel, Problem problem, std::int64_t heads, int threads, int shared_bytes,
+                void* stream, const More&... more) {
+    if (heads > kMostHeads) {
+        return refusal.refuse("B, H: %lld heads, at most %lld", static_cast<long long>(heads), static_cast<long long>(kMostHeads));
+    }
+    problem.negate = problem.scale < 0.0f;
+    problem.scale = std::fmax(std::fabs(problem.scale), kLeastScale);
+    const dim3 grid((static_cast<unsigned>(problem.queries) + kTileM - 1) / kTileM, static_cast<unsigned>(heads));
+    return launcher::launch(refusal, kernel, grid, threads, shared_bytes, stream, problem, more...);
+}
+
 // Defined by each source: launches its kernel for D = kDim, with or without the causal mask.
 template <int kDim, bool kCausal>
 int run(const launcher::Refusal& refusal, const Problem& problem, std::int64_t heads, void* stream);

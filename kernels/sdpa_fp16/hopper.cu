@@ -90,24 +90,14 @@ __global__ void __launch_bounds__(T::kThreads, 1) sdpa_fp16_hopper_kernel(
     }
 }
 
-constexpr std::int64_t kMostHeads = 65535;  // a grid's height
-constexpr float kLeastScale = 1e-30f;       // makes every score 0, as 0 would, but keeps -inf, the hidden ones, -inf
-
 template <int kDim, bool kCausal>
-int run(const launcher::Refusal& refusal, const Problem& given, std::int64_t heads, void* stream) {
+int run(const launcher::Refusal& refusal, const Problem& problem, std::int64_t heads, void* stream) {
     using T = HopperTiling<kDim>;
-    if (heads > kMostHeads) {
-        return refusal.refuse("B, H: %lld heads, at most %lld", static_cast<long long>(heads), static_cast<long long>(kMostHeads));
-    }
-    Problem problem = given;
-    problem.negate = problem.scale < 0.0f;
-    problem.scale = std::fmax(std::fabs(problem.scale), kLeastScale);
     tma::TensorMap q, k, v;
     if (const int refused = tma::make_map(refusal, q, "q", problem.q, kDim, problem.queries, heads, T::kTileM)) return refused;
     if (const int refused = tma::make_map(refusal, k, "k", problem.k, kDim, problem.keys, heads, T::kTileN)) return refused;
     if (const int refused = tma::make_map(refusal, v, "v", problem.v, kDim, problem.keys, heads, T::kTileN)) return refused;
-    const dim3 grid((static_cast<unsigned>(problem.queries) + T::kTileM - 1) / T::kTileM, static_cast<unsigned>(heads));
-    return launcher::launch(refusal, sdpa_fp16_hopper_kernel<T, kCausal>, grid, T::kThreads, T::kSharedBytes, stream, problem, q, k, v);
+    return launch_grid<T::kTileM>(refusal, sdpa_fp16_hopper_kernel<T, kCausal>, problem, heads, T::kThreads, T::kSharedBytes, stream, q, k, v);
 }
 
 }  // namespace sdpa

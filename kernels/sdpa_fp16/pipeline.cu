@@ -107,21 +107,6 @@ __global__ void __launch_bounds__(T::kThreads, 1) sdpa_fp16_pipeline_kernel(cons
     }
 }
 
-constexpr std::int64_t kMostHeads = 65535;  // a grid's height
-constexpr float kLeastScale = 1e-30f;       // makes every score 0, as 0 would, but keeps -inf, the hidden ones, -inf
-
-template <typename T, bool kCausal>
-int launch_tiling(const launcher::Refusal& refusal, Problem problem, std::int64_t heads, void* stream) {
-    if (heads > kMostHeads) {
-        return refusal.refuse("B, H: %lld heads, at most %lld", static_cast<long long>(heads), static_cast<long long>(kMostHeads));
-    }
-    problem.negate = problem.scale < 0.0f;
-    problem.scale = std::fmax(std::fabs(problem.scale), kLeastScale);
-    const unsigned tiles = (static_cast<unsigned>(problem.queries) + T::kTileM - 1) / T::kTileM;
-    const dim3 grid(tiles, static_cast<unsigned>(heads));
-    return launcher::launch(refusal, sdpa_fp16_pipeline_kernel<T, kCausal>, grid, T::kThreads, T::kSharedBytes, stream, problem);
-}
-
 template <int kDim, bool kCausal>
 int run(const launcher::Refusal& refusal, const Problem& problem, std::int64_t heads, void* stream) {
     return with_tiling<kDim>(problem, heads, [&](auto tiling) {
@@ -129,7 +114,7 @@ int run(const launcher::Refusal& refusal, const Problem& problem, std::int64_t h
         if constexpr (T::kSharedBytes > kMostPipelineBytes) {
             return refusal.refuse("D: %d, these tiles then take %d bytes of shared memory, of %d", kDim, T::kSharedBytes, kMostPipelineBytes);
         } else {
-            return launch_tiling<T, kCausal>(refusal, problem, heads, stream);
+            return launch_grid<T::kTileM>(refusal, sdpa_fp16_pipeline_kernel<T, kCausal>, problem, heads, T::kThreads, T::kSharedBytes, stream);
         }
     });
 }

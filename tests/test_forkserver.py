@@ -124,6 +124,12 @@ def test_another_environment_gets_another_server(run: Scripts) -> None:
     assert first[0] != second[0] and (first[1], second[1]) == ("None", "1")
 
 
+def test_the_start_of_the_server_is_not_the_runner_s_time(run: Scripts) -> None:
+    (run.folder / "fake" / "torch.py").write_text("import time; time.sleep(3)\n" + FAKE_TORCH)
+    done = run(IS_FORK, limit_s=2.5)
+    assert done.output.startswith("True") and not done.timed_out and done.wall_s < 2.5
+
+
 @pytest.mark.parametrize("torch", ["raise ImportError('no torch')", "import threading, time; threading.Thread(target=time.sleep, args=(99,), daemon=True).start()\n" + FAKE_TORCH])
 def test_a_torch_that_fails_or_leaves_threads_behind_gives_an_ordinary_process(run: Scripts, torch: str) -> None:
     (run.folder / "fake" / "torch.py").write_text(torch)

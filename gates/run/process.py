@@ -78,7 +78,6 @@ def run(
     argv = tuple(str(part) for part in argv)
     mark = secrets.token_hex(16)
     with tempfile.TemporaryFile() as sink:
-        started = time.monotonic()
         try:
             child = popen(
                 argv, stdin=subprocess.DEVNULL, stdout=sink, stderr=sink, cwd=cwd,
@@ -86,6 +85,7 @@ def run(
             )
         except OSError as error:
             raise GatesError(f"can't start {argv[0]}: {error.strerror}") from None
+        started = time.monotonic()  # what the start took, torch's import at times, is not the tool's
         timed_out = flooded = False
         try:
             timed_out, flooded = _wait(child, sink, started + limit_s)

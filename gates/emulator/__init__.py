@@ -24,7 +24,7 @@ INCLUDE_DIR = Path(__file__).resolve().parent / "include"
 # -1.7e38 as float), the same in every run.
 _COMMON = [
     "-std=gnu++17", "-O2", "-g1", "-fPIC", "-shared", "-ffp-contract=off", "-fno-strict-aliasing",
-    "-ftrivial-auto-var-init=pattern", "-fno-gnu-unique", "-fno-semantic-interposition", "-fno-math-errno", "-fno-trapping-math", "-w",
+    "-ftrivial-auto-var-init=pattern", "-fno-gnu-unique", "-fno-semantic-interposition", "-fno-math-errno", "-fno-trapping-math", "-w", "-Wno-psabi",
 ]
 
 

@@ -73,15 +73,14 @@ __global__ void multiply(const unsigned* a, const unsigned* b, float* d, unsigne
     if (fault == kHalfWarpgroup && warp >= 2) return;
     unsigned own[4] = {};
     float sums[kN / 2];
-    for (int i = 0; i < kN / 2; ++i) sums[i] = 1.0f;  // not to be added to
+    for (int i = 0; i < kN / 2; ++i) sums[i] = kRegisters ? 0.0f : 1.0f;  // 1: not to be added to
+    for (int i = 0; kRegisters && i < 4; ++i) own[i] = a[threadIdx.x * 4 + i];
     std::uint64_t a_matrix = wgmma::descriptor(a_image, a_leading, a_stride, static_cast<wgmma::Swizzle>(a_swizzle));
     std::uint64_t b_matrix = wgmma::descriptor(b_image, b_leading, b_stride, static_cast<wgmma::Swizzle>(b_swizzle));
     if (fault == kOtherDescriptor && warp == 3) b_matrix = wgmma::advance(b_matrix, 1024);
     if (fault == kBaseOffset) b_matrix |= std::uint64_t(1) << 49;
     if (fault != kNoFence) wgmma::fence(sums, own);
     if constexpr (kRegisters) {
-        for (int i = 0; i < 4; ++i) own[i] = a[threadIdx.x * 4 + i];
-        for (int i = 0; i < kN / 2; ++i) sums[i] = 0.0f;
         wgmma::multiply<kN, kTransposed>(sums, own, b_matrix);
         wgmma::multiply<kN, kTransposed>(sums, own, b_matrix);
     } else {
@@ -106,8 +105,10 @@ __global__ void registers(int fault) {
         if (fault != kUnevenRegisters || threadIdx.x < 96) wgmma::give_registers<24>();
     } else if (fault == kTooManyRegisters) {
         wgmma::take_registers<256>();
+#ifdef GATES_EMULATOR  // ptxas refuses this one
     } else if (fault == kOddRegisters) {
         wgmma::take_registers<100>();
+#endif
     } else {
         wgmma::take_registers<240>();
     }

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import re
+import subprocess
 from pathlib import Path
 
 import pytest
@@ -9,10 +11,12 @@ from defects import cheapest
 from defects.combined import compile_patched
 from defects.hopper import HOPPER
 from defects.record import Defect
-from fp16_kit import ENTRY, configure, findings, over_bound, problem, run, shape_of, unpatched
+from fp16_kit import ENTRY, SOURCES, configure, findings, over_bound, problem, run, shape_of, unpatched
+from static_kit import needs_nvcc
 
 from gates.records import Status
 from gates.run.kernel import Kernel, KernelError
+from gates.run.toolchain import find_toolchain
 
 RUNG = "fp16_v10_hopper"
 H100_SHARED_LIMIT = 227 * 1024
@@ -67,6 +71,24 @@ def test_more_heads_than_a_grid_is_high_are_refused(kernel: Kernel) -> None:
     shape = shape_of(1, 1, heads=65536)
     with pytest.raises(KernelError, match="B, H: 65536 heads, at most 65535"):
         run(kernel, problem.make_inputs(shape, 0, "cpu"), shape)
+
+
+@needs_nvcc
+def test_the_softmax_runs_under_the_products(tmp_path: Path) -> None:
+    """The compiler adds no wait of its own, and leaves the exponentials of a tile between the waits for Q·K^T and for P·V."""
+    tools, cubin = find_toolchain(), tmp_path / "hopper.cubin"
+    argv = [tools.need("nvcc").path, "-std=c++17", "-cubin", "-arch=sm_90a", "-Xptxas", "-v", "-ftz=true", "-DCAUSAL=0"]
+    printed = subprocess.run([*argv, str(SOURCES / "hopper.cu"), "-o", str(cubin)], capture_output=True, text=True, check=True, timeout=300).stderr
+    assert "(C75" not in printed and len(re.findall(r" 0 bytes spill stores, 0 bytes spill loads", printed)) == 2
+    if tools.get("cuobjdump") is None:
+        pytest.skip("no cuobjdump")
+    sass = subprocess.run([tools.need("cuobjdump").path, "--dump-sass", str(cubin)], capture_output=True, text=True, check=True, timeout=60).stdout
+    kernels = sass.split("Function : ")[1:]
+    assert len(kernels) == 2
+    for kernel in kernels:
+        loop = re.search(r"DEPBAR\.LE gsb0, 0x1 .*?DEPBAR\.LE gsb0, 0x0 ", kernel, re.DOTALL)
+        keys = 128 if "ILi64E" in kernel else 64
+        assert loop is not None and loop[0].count("MUFU.EX2") >= keys // 2  # a thread has every fourth pair of keys, of two rows
 
 
 def passes(library: Path, number: int, defect: Defect, folder: Path) -> bool:

@@ -3,14 +3,18 @@
 from __future__ import annotations
 
 from defects.contract import LAUNCHERS
+from defects.fp16 import FP16
 from defects.record import Defect
 from defects.sdpa import PATCHES
 
-DEFECTS: dict[str, Defect] = {defect.name: defect for defect in (*LAUNCHERS, *PATCHES)}
-assert len(DEFECTS) == len(LAUNCHERS) + len(PATCHES), "two defects share a name"
+_ALL = (*LAUNCHERS, *PATCHES, *FP16)
+DEFECTS: dict[str, Defect] = {defect.name: defect for defect in _ALL}
+assert len(DEFECTS) == len(_ALL), "two defects share a name"
 
-# What must pass: the shipped stages, and the toolbox's own kernel with its baseline.
-HONEST = ("stage0_scalar", "stage1_wmma_qk", "stage2_wmma_pv", "stage3_cp_async", "direct", "mix")
+# What must pass: the FP8 stages, the FP16 rungs that defects are planted in, and the toolbox's own kernel with its baseline.
+HONEST = (
+    "stage0_scalar", "stage1_wmma_qk", "stage2_wmma_pv", "stage3_cp_async", "fp16_v7_wmma_pv", "fp16_v9_pipeline", "direct", "mix",
+)
 
 
 def counts_for_cpu(defect: Defect) -> bool:

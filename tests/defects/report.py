@@ -29,7 +29,8 @@ def united(halves: list[Half]) -> dict[str, Any]:
         if (later["profile"], later["device"]) != (first["profile"], first["device"]):
             raise ValueError(f"a kill matrix of {later['profile']} on {later['device']} beside one of {first['profile']} on {first['device']}")
         found |= {name: row for name, row in rows(later).items() if len(row["gates"]) > len(found.get(name, {"gates": {}})["gates"])}
-    return {**first, "rows": list(found.values()), "wall_s": sum(half["wall_s"] for half in halves)}
+    in_order = [found[name] for name in (*DEFECTS, *HONEST) if name in found]
+    return {**first, "rows": in_order, "wall_s": sum(half["wall_s"] for half in halves)}
 
 
 def killers(row: Mapping[str, Any]) -> list[str]:
@@ -91,7 +92,7 @@ def page(halves: Mapping[str, Half]) -> str:
     for kind in KINDS:
         parts.append(f"## {kind.capitalize()}\n")
         parts.append(_table([defect for defect in DEFECTS.values() if defect.kind == kind], known))
-    parts.append("## Honest kernels\n\nAll gates of every shipped stage, on all its shapes and seeds; none may be red.\n")
+    parts.append("## Honest kernels\n\nAll gates of the kernels that defects are planted in, on all their shapes and seeds; none may be red.\n")
     parts.append(_table(list(HONEST), known))
     return "\n".join(parts)
 
@@ -133,8 +134,8 @@ def _table(wanted: list[Defect] | list[str], known: Mapping[str, Mapping[str, An
         what = "" if isinstance(item, str) else f": {item.what}{f' ({item.only})' if item.only else ''}"
         cells = [f"`{name}`{escape(what)}"]
         for profile, gates in (("cpu", CPU_GATES), ("full", GATES)):
-            row = known.get(profile, {}).get(name, {"gates": {}})
-            cells += [_mark(row["gates"].get(gate)) for gate in gates]
+            row = known.get(profile, {}).get(name)
+            cells += ["not run" if row is None else _mark(row["gates"].get(gate)) for gate in gates]
         lines.append(f"| {' | '.join(cells)} |")
     return "\n".join(lines) + "\n"
 
@@ -154,13 +155,16 @@ _INTRODUCTION = """# The kill matrix
 
 Each row is a kernel with one planted defect (`tests/defects/`), each column a gate. Bold: the gate is red,
 with its reason code (`gates explain GATE.CODE` says what it means) and how many more it gave. `·` passed, `?`
-inconclusive, `–` not run because an earlier gate failed or nothing of that kind is there, empty: not tried.
+inconclusive, `–` not run because an earlier gate failed or nothing of that kind is there, empty: not tried,
+"not run": nothing of the row was tried on that machine.
 
-A defect is a patch of the shipped attention kernel, or a small kernel of its own for breaches of the
+A defect is a patch of a shipped attention kernel, or a small kernel of its own for breaches of the
 contract. Its task.yaml is the honest one with another name and source: same baseline, same problem, same
-limits. Defects are tried on `small` with seed 0, the problem's odd shapes and input families: part of what
-`gates run` tries, so whatever is red here is red there. Honest stages are tried on all their shapes and seeds.
+limits; those of fp16_v9_pipeline have one set of tiles for all shapes, which its toggles name. Defects are tried on
+`small` with seed 0, the problem's odd shapes and input families: part of what `gates run` tries, so whatever is
+red here is red there. Honest stages are tried on all their shapes and seeds.
 
 This page is made by `python scripts/kill_matrix.py report`; `tests/test_defects.py` runs the cheapest red gate
-of every defect that needs no device on every run of the test suite.
+of every defect that needs no device on every run of the test suite, `tests/test_fp16_defects.py` that of six FP16
+defects, and of all where GATES_SLOW is set.
 """

@@ -74,7 +74,8 @@ def readme(text: str, recorded: Path) -> str:
     text = generated(text, "cpu run", cpu_run(recorded / "cpu"))
     text = generated(text, "reject", cpu_run(recorded / "cpu-reject"))
     for family in FAMILIES:
-        text = generated(text, f"{family} results", f"{ladder_page.result_table(family, recorded)}\n{ladder_page.context_table(family, recorded)}")
+        parts = (ladder_page.result_table(family, recorded), ladder_page.chart(family, recorded, "docs/"), ladder_page.context_table(family, recorded))
+        text = generated(text, f"{family} results", "\n".join(parts))
     return text
 
 

@@ -8,7 +8,7 @@ from typing import Any
 
 import pytest
 import torch
-from sdpa_kit import SOURCE, emulated, problem, run, task_of
+from sdpa_kit import ROOT, SOURCE, emulated, problem, run, task_of
 
 from gates.run.accuracy import figures
 from gates.run.kernel import Kernel
@@ -34,6 +34,7 @@ def kernels(tmp_path_factory: pytest.TempPathFactory) -> dict[str, Kernel]:
     def build(item: tuple[int, str]) -> Kernel:
         place = folder / f"d{item[0]}"
         shutil.copytree(SOURCE.parent, place / "source")
+        shutil.copytree(ROOT / "kernels" / "common", place / "common")
         if item[1] in DEFECTS:
             file, text, replacement, _ = DEFECTS[item[1]]
             path = place / "source" / file

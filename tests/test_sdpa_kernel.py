@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import ctypes
 import json
 from concurrent.futures import ThreadPoolExecutor
 
@@ -162,27 +163,36 @@ REFUSED = {
     "unaligned": ("k", 8, "k: address 0x8 is not aligned to 16 bytes"),
     "unaligned out": ("out", 2, "out: address 0x2 is not aligned to 16 bytes"),
     "unaligned scale": ("v_scale", 2, "v_scale: address 0x2 is not aligned to 4 bytes"),
-    "no batch": ("B", 0, "B: 0, must be at least 1"),
-    "negative length": ("S", -1, "S: -1, must be at least 1"),
+    "no batch": ("B", 0, "B: 0, must be from 1 to"),
+    "negative length": ("S", -1, "S: -1, must be from 1 to"),
     "head dimension": ("D", 128, "D: 128, this kernel is for 64"),
-    "length": ("S", 2**31, "S: 2147483648, at most 1073741824"),
-    "grid": ("H", 2**33, "B, H, S: 1 x 8589934592 heads of 1 query tiles are more CTAs"),
+    "length": ("S", 2**31, "S: 2147483648, must be from 1 to 1073741824"),
+    "heads": ("H", 2**33, "H: 8589934592, must be from 1 to"),
     "scale": ("softmax_scale", float("inf"), "softmax_scale: inf, must be finite"),
 }
 
 
-@pytest.mark.parametrize("case", REFUSED)
-def test_launcher_refuses_and_names_the_argument(kernels, case):
-    import ctypes
-
-    name, value, message = REFUSED[case]
+def refusal(kernel, **changes):
+    """What a call of `small` with other arguments says; whole numbers stand for addresses."""
     shape = problem.SHAPES["small"]
-    inputs = problem.make_inputs(shape, 0, "cpu")
-    values = {**inputs, **problem.make_outputs(shape, "cpu"), **shape}
-    values[name] = ctypes.c_void_p(value) if torch.is_tensor(values[name]) else value
+    values = {**problem.make_inputs(shape, 0, "cpu"), **problem.make_outputs(shape, "cpu"), **shape}
+    changes = {name: ctypes.c_void_p(value) if torch.is_tensor(values[name]) else value for name, value in changes.items()}
     with pytest.raises(KernelError) as caught:
-        kernels["stage3_cp_async"](*(values[key] for key in problem.ARGUMENTS))
-    assert message in str(caught.value)
+        kernel(*({**values, **changes}[key] for key in problem.ARGUMENTS))
+    return str(caught.value)
+
+
+@pytest.mark.parametrize("case", REFUSED)
+@pytest.mark.parametrize("stage", ["stage3_cp_async", "stage4_mma"])
+def test_launcher_refuses_and_names_the_argument(kernels, stage, case):
+    name, value, message = REFUSED[case]
+    assert message in refusal(kernels[stage], **{name: value})
+
+
+def test_launcher_refuses_more_than_a_grid_holds(kernels):
+    many = refusal(kernels["stage3_cp_async"], B=2**16, H=2**15)
+    assert "B, H, S: 65536 x 32768 heads of 1 query tiles are more CTAs than a grid's 2147483647" in many
+    assert "H: 65536, must be from 1 to 65535" in refusal(kernels["stage4_mma"], H=2**16)
 
 
 @pytest.mark.parametrize("mix", [(0, 1, 1)], ids=["scalar Q·K^T, WMMA P·V, copies"])

@@ -44,7 +44,7 @@ struct Tiling {
     static_assert(kDim == 64 || kDim == 128, "D is 64 or 128");
     static_assert(kStrips == 1 || kStrips == 2, "STRIPS is 1 or 2: O of more strips does not fit into a thread's registers");
     static_assert(kStages >= 1 && kStages <= 8, "STAGES is 1 to 8");
-    static_assert(kPartKeys > 0 && kPartKeys % 16 == 0, "the second product takes 16 keys at a time");
+    static_assert(kPartKeys > 0 && kPartKeys % 16 == 0, "ldmatrix x4 and the second product take 16 keys at a time");
     static_assert(kWarpsN == 1 || (kWarpsN % 2 == 0 && kDim / 8 % kWarpsN == 0), "each warp puts the same number of blocks of O together");
     static_assert(kThreads <= 512, "more threads would have less than 128 registers each");
     static_assert(kAhead >= 1 && kAhead >= kStages - 1 && kAhead <= kStages, "all stages are on their way, or all but the one in use");

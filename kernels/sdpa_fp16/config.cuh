@@ -2,11 +2,9 @@
 #pragma once
 
 #include <cstdint>
-#include <cstring>
 #include <type_traits>
 
-#include <cuda_fp16.h>
-#include <cuda_runtime.h>
+#include "../common/sdpa_config.cuh"
 
 // Set with -D; task.yaml names the values of each rung.
 #ifndef USE_WMMA  // 0: scalar products; 1: Q·K^T on tensor cores; 2: P·V too
@@ -27,19 +25,13 @@
 #ifndef CAUSAL  // 0 leaves the kernels with a causal mask out, and refuses calls that ask for it
 #define CAUSAL 1
 #endif
-#ifndef DEBUG_PRINT  // 1: the first scores of head 0, on stdout
-#define DEBUG_PRINT 0
-#endif
 
 namespace sdpa {
 
 static_assert(USE_WMMA >= 0 && USE_WMMA <= 2, "USE_WMMA is 0, 1 or 2");
 static_assert(CAUSAL == 0 || CAUSAL == 1, "CAUSAL is 0 or 1");
-static_assert(DEBUG_PRINT == 0 || DEBUG_PRINT == 1, "DEBUG_PRINT is 0 or 1");
 
 constexpr int kChunk = 8;  // halves of a vector load or an asynchronous copy: 16 bytes
-constexpr unsigned kWarp = 0xffffffffu;
-constexpr float kLog2E = 1.44269504088896340736f;
 
 // Q, K, V and O of one call. Rows of D halves; a head's rows follow each other, then come the next head's.
 struct Problem {
@@ -75,13 +67,5 @@ struct Place {
         v = problem.v + key_start;
     }
 };
-
-// Two floats, rounded to half, as one register; `low` in the lower 16 bits.
-__device__ __forceinline__ unsigned pack_halves(float low, float high) {
-    const __half2 pair = __floats2half2_rn(low, high);
-    unsigned bits;
-    std::memcpy(&bits, &pair, sizeof bits);
-    return bits;
-}
 
 }  // namespace sdpa

@@ -24,7 +24,6 @@ int launch_tiles(const launcher::Refusal& refusal, void (*kernel)(Problem), Prob
 }
 
 constexpr std::int64_t kMostHeads = 65535;  // a grid's height
-constexpr float kLeastScale = 1e-30f;       // makes every score 0, as 0 would, but keeps -inf, the hidden ones, -inf
 
 // `kernel(problem, more...)` on a grid of query tiles x heads. The problem that it gets has the scale's size alone.
 template <int kTileM, typename Kernel, typename... More>

@@ -4,7 +4,8 @@
 // stay in registers; 16-byte asynchronous copies, as many tiles ahead as there is room for, all issued before the first
 // product; and keys shared out between the warps of a CTA, which makes enough work for all SMs from few query rows.
 //
-// Tiles: pipeline_tiles.cuh, chosen by pipeline_choice.cuh. Phases: pipeline_load.cuh, pipeline_warp.cuh, combine.cuh.
+// Tiles: common/sdpa_tiles.cuh, chosen by pipeline_choice.cuh. The way through them: common/sdpa_loop.cuh. Phases:
+// pipeline_load.cuh, pipeline_warp.cuh on top of common/sdpa_rows.cuh, common/sdpa_combine.cuh.
 
 #ifndef TILE_M
 #define TILE_M 0  // the launcher chooses by shape
@@ -22,30 +23,21 @@
 #define USE_WMMA 1
 #endif
 
-#include <cstdio>
-
-#include "combine.cuh"
+#include "../common/sdpa_combine.cuh"
+#include "../common/sdpa_loop.cuh"
 #include "entry.cuh"
 #include "pipeline_choice.cuh"
 #include "pipeline_load.cuh"
+#include "pipeline_warp.cuh"
 
 namespace sdpa {
-
-// The first scores of head 0, from the lanes that hold row 0 and 1.
-template <typename T, bool kCausal>
-__device__ inline void WarpWork<T, kCausal>::print_scores() const {
-    if (blockIdx.x != 0 || blockIdx.y != 0 || threadIdx.x >= 8) return;
-    for (int i = 0; i < 2; ++i) {
-        printf("score[%d][%d] = %.6f\n", threadIdx.x / 4, threadIdx.x % 4 * 2 + i, static_cast<double>(s_[0][0][i]));
-    }
-}
 
 // grid: query tiles x heads. block: T::kThreads. dynamic shared memory: T::kSharedBytes.
 template <typename T, bool kCausal>
 __global__ void __launch_bounds__(T::kThreads, 1) sdpa_fp16_pipeline_kernel(const Problem problem) {
     extern __shared__ __align__(128) unsigned char shared_bytes[];
     __half* const query_tile = reinterpret_cast<__half*>(shared_bytes);
-    __half* const key_ring = query_tile + T::kQueryHalves;
+    __half* const key_ring = query_tile + T::kQueryElements;
 
     const int first_query = blockIdx.x * T::kTileM, valid_queries = problem.queries - first_query;
     const std::int64_t query_start = (static_cast<std::int64_t>(blockIdx.y) * problem.queries + first_query) * T::kDim;
@@ -53,53 +45,17 @@ __global__ void __launch_bounds__(T::kThreads, 1) sdpa_fp16_pipeline_kernel(cons
     const int seen = kCausal ? min(problem.keys, first_query + T::kTileM) : problem.keys;  // keys that some row sees
     const int tiles = (seen + T::kTileN - 1) / T::kTileN;
     const TileCopy<T> keys(problem.k + key_start, problem.keys, tiles, key_ring);
-    const TileCopy<T> values(problem.v + key_start, problem.keys, tiles, key_ring + T::kStages * T::kTileHalves);
+    const TileCopy<T> values(problem.v + key_start, problem.keys, tiles, key_ring + T::kStages * T::kTileElements);
 
-    constexpr int kCopying = T::kGroups * T::kAhead;  // groups on their way when a tile is begun
     copy_queries<T>(problem.q + query_start, valid_queries, query_tile);
     __pipeline_commit();
-#pragma unroll
-    for (int tile = 0; tile < T::kAhead; ++tile) {
-        keys.issue_parts(tile);
-        values.issue(tile);
-    }
+    issue_first_tiles(keys, values);
     WarpWork<T, kCausal> work(problem.scale);
-    __pipeline_wait_prior(kCopying);
+    __pipeline_wait_prior(kCopying<T>);
     __syncthreads();  // Q is whole
     work.load_queries(query_tile, problem.negate);
 
-#pragma unroll 1
-    for (int tile = 0; tile < tiles; ++tile) {
-        const __half* const key_tile = keys.stage(tile);
-        await_copies<T, kCopying - 1>();
-        work.template compute_scores<0>(key_tile);
-        if constexpr (T::kKeyParts == 2) {
-            await_copies<T, kCopying - 2>();
-            work.template compute_scores<1>(key_tile);
-        }
-        work.mask(first_query, tile * T::kTileN, problem.keys);
-        if constexpr (DEBUG_PRINT == 1) {
-            if (tile == 0) work.print_scores();
-        }
-        work.raise_maxima(tile == 0);
-        const int next = tile + T::kAhead;
-        if constexpr (T::kRefillAtOnce) {
-            if (next < tiles) meet<T>();  // K is read to the end
-            keys.issue_parts(next);
-            await_copies<T, kCopying - 1>();  // V of this tile
-        } else {
-            await_copies<T, kCopying - 2>();  // V of this tile; everyone is done with V of the one before
-            keys.issue_parts(next);
-            values.issue(next);
-        }
-        work.accumulate(values.stage(tile));
-        if constexpr (T::kRefillAtOnce) {
-            if (next < tiles) meet<T>();  // V is read to the end
-            values.issue(next);
-        }
-    }
-    __pipeline_wait_prior(0);  // only empty groups are left
-    work.finish();
+    attend(work, keys, values, tiles, first_query, problem.keys);
     if constexpr (T::kWarpsN == 1) {
         write_rows<T>(work, problem.out + query_start, valid_queries);
     } else {
@@ -111,8 +67,8 @@ template <int kDim, bool kCausal>
 int run(const launcher::Refusal& refusal, const Problem& problem, std::int64_t heads, void* stream) {
     return with_tiling<kDim>(problem, heads, [&](auto tiling) {
         using T = decltype(tiling);
-        if constexpr (T::kSharedBytes > kMostPipelineBytes) {
-            return refusal.refuse("D: %d, these tiles then take %d bytes of shared memory, of %d", kDim, T::kSharedBytes, kMostPipelineBytes);
+        if constexpr (T::kSharedBytes > kMostSharedBytes) {
+            return refusal.refuse("D: %d, these tiles then take %d bytes of shared memory, of %d", kDim, T::kSharedBytes, kMostSharedBytes);
         } else {
             return launch_grid<T::kTileM>(refusal, sdpa_fp16_pipeline_kernel<T, kCausal>, problem, heads, T::kThreads, T::kSharedBytes, stream);
         }

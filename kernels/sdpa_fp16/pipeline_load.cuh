@@ -1,14 +1,13 @@
-// fp16_v9_pipeline, phase load: rows of D halves to swizzled shared memory, by asynchronous copies of 16 bytes.
+// fp16_v9_pipeline, phase load: Q to swizzled shared memory, by asynchronous copies of 16 bytes. K and V: sdpa_copies.cuh.
 #pragma once
 
 #include <cuda_pipeline.h>
 
-#include "pipeline_tiles.cuh"
+#include "../common/sdpa_tiles.cuh"
 
 namespace sdpa {
 
-// Rows past the end are copies of the last one: their scores are masked, or their results not written. That costs a
-// minimum, where zeros would cost a copy of its own kind.
+// Rows past the end are copies of the last one; their results are not written.
 template <typename T>
 __device__ __forceinline__ void copy_queries(const __half* rows, int valid_rows, __half* tile) {
     constexpr int kChunks = T::kTileM * T::kRowChunks;
@@ -16,79 +15,10 @@ __device__ __forceinline__ void copy_queries(const __half* rows, int valid_rows,
     for (int first = 0; first < kChunks; first += T::kThreads) {
         const int chunk = first + threadIdx.x, row = chunk / T::kRowChunks, column = chunk % T::kRowChunks;
         if (kChunks % T::kThreads == 0 || chunk < kChunks) {
-            __pipeline_memcpy_async(tile + chunk_place<T::kDim>(row, column),
-                                    rows + min(row, valid_rows - 1) * T::kDim + column * kChunk, 16);
+            __pipeline_memcpy_async(tile + chunk_place<T>(row, column),
+                                    rows + min(row, valid_rows - 1) * T::kDim + column * T::kChunk, 16);
         }
     }
-}
-
-// K or V, tile by tile into a ring of stages. The kWarpsM warps that have the same keys copy just those.
-template <typename T>
-class TileCopy {
-public:
-    __device__ __forceinline__ TileCopy(const __half* rows, int keys, int tiles, __half* ring)
-        : rows_(rows), ring_(ring), keys_(keys), tiles_(tiles) {}
-
-    // Issues the copies of part kPart of kParts of tile `tile`, as a group; an empty one if there is no such tile.
-    template <int kPart = 0, int kParts = 1>
-    __device__ __forceinline__ void issue(int tile) const {
-        constexpr int kFirst = kPart * kCopies / kParts, kLast = (kPart + 1) * kCopies / kParts;
-        const int member = threadIdx.x % kMembers, first_row = threadIdx.x / kMembers * T::kWarpKeys;
-        const int row = first_row + member / T::kRowChunks, column = member % T::kRowChunks;
-        const int first_key = tile * T::kTileN;
-        __half* const to = stage(tile);
-        if (tile < tiles_ && first_key + first_row + T::kWarpKeys <= keys_) {
-            const __half* const from = rows_ + static_cast<std::int64_t>(first_key + row) * T::kDim + column * kChunk;
-#pragma unroll
-            for (int i = kFirst; i < kLast; ++i) {
-                __pipeline_memcpy_async(to + chunk_place<T::kDim>(row + i * kStep, column), from + i * kStep * T::kDim, 16);
-            }
-        } else if (tile < tiles_) {
-#pragma unroll 1
-            for (int i = kFirst; i < kLast; ++i) {
-                const std::int64_t key = min(first_key + row + i * kStep, keys_ - 1);
-                __pipeline_memcpy_async(to + chunk_place<T::kDim>(row + i * kStep, column), rows_ + key * T::kDim + column * kChunk, 16);
-            }
-        }
-        __pipeline_commit();
-    }
-
-    // All parts of a tile of K.
-    __device__ __forceinline__ void issue_parts(int tile) const {
-        static_assert(T::kKeyParts == 1 || T::kKeyParts == 2, "K comes whole or in halves");
-        issue<0, T::kKeyParts>(tile);
-        if constexpr (T::kKeyParts == 2) issue<1, 2>(tile);
-    }
-
-    // Where tile `tile` lies.
-    __device__ __forceinline__ __half* stage(int tile) const { return ring_ + tile % T::kStages * T::kTileHalves; }
-
-private:
-    static constexpr int kMembers = T::kWarpsM * 32;
-    static constexpr int kStep = kMembers / T::kRowChunks;  // rows that they copy at once
-    static constexpr int kCopies = T::kWarpKeys / kStep;    // of a thread
-    static_assert(kCopies % T::kKeyParts == 0 && T::kWarpKeys % kStep == 0, "every thread makes the same number of copies of each part");
-
-    const __half* rows_;  // of the head
-    __half* ring_;
-    int keys_, tiles_;
-};
-
-// A barrier for the warps that have the same keys.
-template <typename T>
-__device__ __forceinline__ void meet() {
-    if constexpr (T::kAlone) {
-        __syncwarp();
-    } else {
-        __syncthreads();
-    }
-}
-
-// All groups but the newest `kNewer` have landed, whichever of these warps issued them.
-template <typename T, int kNewer>
-__device__ __forceinline__ void await_copies() {
-    __pipeline_wait_prior(kNewer);
-    meet<T>();
 }
 
 }  // namespace sdpa

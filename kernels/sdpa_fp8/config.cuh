@@ -2,12 +2,9 @@
 #pragma once
 
 #include <cstddef>
-#include <cstdint>
-#include <cstring>
 #include <type_traits>
 
-#include <cuda_fp16.h>
-#include <cuda_runtime.h>
+#include "problem.cuh"
 
 // Toggles, 0 or 1, set with -D. Any mix works; the four stages are the rungs named in sdpa_fp8.cu.
 #ifndef USE_WMMA_QK
@@ -19,23 +16,18 @@
 #ifndef USE_CP_ASYNC
 #define USE_CP_ASYNC 0
 #endif
-#ifndef DEBUG_PRINT
-#define DEBUG_PRINT 0
-#endif
 
 namespace sdpa {
 
 static_assert(USE_WMMA_QK == 0 || USE_WMMA_QK == 1, "USE_WMMA_QK is 0 or 1");
 static_assert(USE_WMMA_PV == 0 || USE_WMMA_PV == 1, "USE_WMMA_PV is 0 or 1");
 static_assert(USE_CP_ASYNC == 0 || USE_CP_ASYNC == 1, "USE_CP_ASYNC is 0 or 1");
-static_assert(DEBUG_PRINT == 0 || DEBUG_PRINT == 1, "DEBUG_PRINT is 0 or 1");
 
 constexpr bool kUseWmmaQk = USE_WMMA_QK == 1;
 constexpr bool kUseWmmaPv = USE_WMMA_PV == 1;
 constexpr bool kUseCpAsync = USE_CP_ASYNC == 1;
 constexpr bool kDebugPrint = DEBUG_PRINT == 1;
 
-constexpr int kHeadDim = 64;           // D, elements
 constexpr int kBlockM = 32;            // query rows of a CTA: 32 give 128 CTAs on B1 H8 S512, for 132 SMs
 constexpr int kBlockN = 64;            // keys of a tile
 constexpr int kThreads = 128;          // of a CTA
@@ -105,13 +97,5 @@ struct SharedTiles {
 
 constexpr int kSharedBytes = sizeof(SharedTiles);
 static_assert(kSharedBytes <= 99 * 1024, "sm_89 gives a CTA at most 99 KiB of shared memory");
-
-// Two floats, rounded to half, as one register.
-__device__ __forceinline__ unsigned pack_halves(float low, float high) {
-    const __half2 pair = __floats2half2_rn(low, high);
-    unsigned bits;
-    std::memcpy(&bits, &pair, sizeof bits);
-    return bits;
-}
 
 }  // namespace sdpa

@@ -13,22 +13,19 @@
 //   stage3_cp_async  + USE_CP_ASYNC: the FP8 bytes of the next tiles travel while this one is computed, and the next one
 //                    is converted beside P·V. Until then each tile begins with a wait for global memory.
 //
-// Phases: load.cuh, scores.cuh, softmax.cuh, output.cuh. Tiles and shared memory: config.cuh.
-
-#include <cmath>
-#include <cstdarg>
-#include <cstdio>
+// stage4_mma, another kernel, stands in mma.cu.
+//
+// Phases: load.cuh, scores.cuh, softmax.cuh, output.cuh. Tiles and shared memory: config.cuh. Launcher: entry.cuh.
 
 #include "config.cuh"
 #include "debug.cuh"
+#include "entry.cuh"
 #include "load.cuh"
 #include "output.cuh"
 #include "scores.cuh"
 #include "softmax.cuh"
 
 namespace sdpa {
-
-constexpr float kLog2E = 1.44269504088896340736f;
 
 // Where P of a tile lies: in the place of the scores, unless tensor cores want it in half.
 template <typename Tiles>
@@ -130,87 +127,17 @@ __global__ void __launch_bounds__(kThreads, 4) sdpa_fp8_kernel(
     write_output(tiles.scores, tiles.normalise, out + query_start, sequence - first_query);
 }
 
-}  // namespace sdpa
-
-namespace {
-
-// Writes a message into the caller's buffer and returns 1, the launcher's code for a refused argument or failed call.
-int refuse(char* error, std::int64_t error_bytes, const char* format, ...) {
-    if (error != nullptr && error_bytes > 0) {
-        va_list arguments;
-        va_start(arguments, format);
-        std::vsnprintf(error, static_cast<std::size_t>(error_bytes), format, arguments);
-        va_end(arguments);
-    }
-    return 1;
-}
-
-struct Pointer {
-    const char* name;
-    const void* address;
-    unsigned alignment;  // bytes
-};
-
-struct Extent {
-    const char* name;
-    std::int64_t size;
-};
-
-constexpr std::int64_t kMaxGrid = 2147483647;  // CTAs along x, on every chip
-constexpr std::int64_t kMaxSequence = 1 << 30;  // keeps key positions in int
-
-}  // namespace
-
-// Enqueues one launch on `stream` and returns without waiting: 0, or 1 with a message in `error`.
-extern "C" int sdpa_fp8_forward(
-    const void* q, const void* k, const void* v, const void* q_scale, const void* k_scale, const void* v_scale,
-    void* out, std::int64_t B, std::int64_t H, std::int64_t S, std::int64_t D, float softmax_scale, void* stream,
-    char* error, std::int64_t error_bytes) {
-    const Pointer pointers[] = {{"q", q, 16}, {"k", k, 16}, {"v", v, 16}, {"q_scale", q_scale, 4},
-                                {"k_scale", k_scale, 4}, {"v_scale", v_scale, 4}, {"out", out, 16}};
-    for (const Pointer& pointer : pointers) {
-        if (pointer.address == nullptr) return refuse(error, error_bytes, "%s: null pointer", pointer.name);
-        if (reinterpret_cast<std::uintptr_t>(pointer.address) % pointer.alignment != 0) {
-            return refuse(error, error_bytes, "%s: address %p is not aligned to %u bytes", pointer.name, pointer.address,
-                          pointer.alignment);
-        }
-    }
-    for (const Extent& extent : {Extent{"B", B}, Extent{"H", H}, Extent{"S", S}}) {
-        if (extent.size < 1) {
-            return refuse(error, error_bytes, "%s: %lld, must be at least 1", extent.name, static_cast<long long>(extent.size));
-        }
-    }
-    if (D != sdpa::kHeadDim) {
-        return refuse(error, error_bytes, "D: %lld, this kernel is for %d", static_cast<long long>(D), sdpa::kHeadDim);
-    }
-    if (S > kMaxSequence) {
-        return refuse(error, error_bytes, "S: %lld, at most %lld", static_cast<long long>(S), static_cast<long long>(kMaxSequence));
-    }
-    const std::int64_t query_tiles = (S + sdpa::kBlockM - 1) / sdpa::kBlockM;
-    if (B > kMaxGrid / query_tiles || H > kMaxGrid / query_tiles / B) {
-        return refuse(error, error_bytes, "B, H, S: %lld x %lld heads of %lld query tiles are more CTAs than a grid's %lld",
-                      static_cast<long long>(B), static_cast<long long>(H), static_cast<long long>(query_tiles),
-                      static_cast<long long>(kMaxGrid));
-    }
-    if (!std::isfinite(softmax_scale)) return refuse(error, error_bytes, "softmax_scale: %f, must be finite", softmax_scale);
-
-    // More than 48 KiB of dynamic shared memory is granted only on request.
-    cudaError_t status = cudaFuncSetAttribute(
-        sdpa::sdpa_fp8_kernel, cudaFuncAttributeMaxDynamicSharedMemorySize, sdpa::kSharedBytes);
-    if (status != cudaSuccess) {
-        return refuse(error, error_bytes, "shared memory: the device refused %d bytes a CTA: %s", sdpa::kSharedBytes,
-                      cudaGetErrorString(status));
+int run(const launcher::Refusal& refusal, const Problem& problem, std::int64_t B, std::int64_t H, void* stream) {
+    const std::int64_t query_tiles = (problem.sequence + kBlockM - 1) / kBlockM;
+    if (B > launcher::kMaxGrid / query_tiles || H > launcher::kMaxGrid / query_tiles / B) {
+        return refusal.refuse("B, H, S: %lld x %lld heads of %lld query tiles are more CTAs than a grid's %lld",
+                              static_cast<long long>(B), static_cast<long long>(H), static_cast<long long>(query_tiles),
+                              static_cast<long long>(launcher::kMaxGrid));
     }
     const dim3 grid(static_cast<unsigned>(B * H * query_tiles));
-    const dim3 block(sdpa::kThreads);
-    sdpa::sdpa_fp8_kernel<<<grid, block, sdpa::kSharedBytes, static_cast<cudaStream_t>(stream)>>>(
-        static_cast<const std::uint8_t*>(q), static_cast<const std::uint8_t*>(k), static_cast<const std::uint8_t*>(v),
-        static_cast<const float*>(q_scale), static_cast<const float*>(k_scale), static_cast<const float*>(v_scale),
-        static_cast<__half*>(out), static_cast<int>(S), static_cast<int>(query_tiles), softmax_scale);
-    status = cudaGetLastError();
-    if (status != cudaSuccess) {
-        return refuse(error, error_bytes, "launch of %u CTAs of %d threads with %d bytes of shared memory failed: %s",
-                      grid.x, sdpa::kThreads, sdpa::kSharedBytes, cudaGetErrorString(status));
-    }
-    return 0;
+    return launcher::launch(refusal, sdpa_fp8_kernel, grid, kThreads, kSharedBytes, stream, problem.q, problem.k, problem.v,
+                            problem.q_scale, problem.k_scale, problem.v_scale, problem.out, problem.sequence,
+                            static_cast<int>(query_tiles), problem.softmax_scale);
 }
+
+}  // namespace sdpa

@@ -1,11 +1,12 @@
 """Several patched copies of one attention kernel in one translation unit, so that their headers are compiled once.
 
-Each copy has a namespace and a launcher of its own, ``ENTRY_<number>``. The gates never see such a file: it
+Each copy has namespaces and a launcher of its own, ``ENTRY_<number>``. The gates never see such a file: it
 only makes the test of the catalogue quick.
 """
 
 from __future__ import annotations
 
+import re
 import shutil
 import subprocess
 from collections.abc import Sequence
@@ -23,7 +24,6 @@ _HEADERS = (
     "cmath", "cstdarg", "cstddef", "cstdint", "cstdio", "cstring", "type_traits", "cuda_fp16.h", "cuda_fp8.h", "cuda_pipeline.h",
     "cuda_runtime.h", "mma.h",
 )
-_GLOBAL = {"sdpa_fp8": ("refuse", "Pointer", "Extent", "kMaxGrid", "kMaxSequence")}  # names outside namespace sdpa, by folder
 
 
 def compile_patched(defects: Sequence[Defect], folder: Path) -> Path:
@@ -42,18 +42,20 @@ def translate_patched(defects: Sequence[Defect], folder: Path) -> Path:
         task = yaml.safe_load((ROOT / "tasks" / defect.stage / "task.yaml").read_text(encoding="utf-8"))
         source = ROOT / task["sources"][0]
         copy = folder / f"copy{number}"
-        copy.mkdir(parents=True)
-        for file in source.parent.iterdir():
-            (copy / file.name).write_text(file.read_text(encoding="utf-8"), encoding="utf-8")
-        patch(copy, defect.edits)
-        for file in copy.glob("*.cuh"):  # g++ takes equal files for one under `pragma once`
-            guard = f"COPY_{number}_{file.stem}"
-            guarded = file.read_text(encoding="utf-8").replace("#pragma once", f"#ifndef {guard}\n#define {guard}")
-            file.write_text(f"{guarded}\n#endif\n", encoding="utf-8")
+        shutil.copytree(source.parent, copy / "kernel")
+        shutil.copytree(ROOT / "kernels" / "common", copy / "common")  # included as ../common
+        patch(copy / "kernel", defect.edits)
+        spaces = {task["entry"]}
+        for file in copy.rglob("*.cu*"):
+            code = file.read_text(encoding="utf-8")
+            spaces |= set(re.findall(r"^namespace (\w+)", code, re.M))
+            guard = f"COPY_{number}_{file.parent.name}_{file.stem}"  # g++ takes equal files for one under `pragma once`
+            code = code.replace("#pragma once", f"#ifndef {guard}\n#define {guard}") + "#endif\n" * code.count("#pragma once")
+            file.write_text(code, encoding="utf-8")
         toggles = {**task["toggles"], **dict(defect.toggles)}
-        names = {**{name: f"{name}_{number}" for name in ("sdpa", task["entry"], *_GLOBAL.get(source.parent.name, ()))}, **toggles}
+        names = {**{name: f"{name}_{number}" for name in sorted(spaces)}, **toggles}
         text += [f"#undef {name}\n#define {name} {value}" for name, value in names.items()]
-        text.append(f'#include "copy{number}/{source.name}"')
+        text.append(f'#include "copy{number}/kernel/{source.name}"')
     source, translated = folder / "patched.cu", folder / "patched.cpp"
     source.write_text("\n".join(text) + "\n", encoding="utf-8")
     translate(source, translated, defines={}, include_dirs=[folder], cxx="g++")

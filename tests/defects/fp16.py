@@ -19,8 +19,12 @@ def _warp(name: str, kind: str, what: str, text: str, replacement: str) -> Defec
     return _patch(name, kind, what, ("pipeline_warp.cuh", text, replacement))
 
 
+def _rows(name: str, kind: str, what: str, text: str, replacement: str) -> Defect:
+    return _patch(name, kind, what, ("../common/sdpa_rows.cuh", text, replacement))
+
+
 def _combine(name: str, kind: str, what: str, text: str, replacement: str, **more: object) -> Defect:
-    return _patch(name, kind, what, ("combine.cuh", text, replacement), **more)
+    return _patch(name, kind, what, ("../common/sdpa_combine.cuh", text, replacement), **more)
 
 
 def _wmma(name: str, kind: str, what: str, *edit: str) -> Defect:
@@ -29,18 +33,18 @@ def _wmma(name: str, kind: str, what: str, *edit: str) -> Defect:
 
 FP16 = (
     _patch("swizzle_of_reads_only", "indexing", "ldmatrix reads swizzled rows, the copies write plain ones",
-           ("pipeline_load.cuh", "to + chunk_place<T::kDim>(row + i * kStep, column), from +", "to + (row + i * kStep) * T::kDim + column * kChunk, from +")),
+           ("../common/sdpa_copies.cuh", "place(i), from +", "stage(tile) + (row + i * kStep) * T::kDim + column * T::kChunk, from +")),
     _warp("swizzle_of_other_rows", "indexing", "reads of V take row % 4 for the swizzle, the copies row % 8",
-          "tile + chunk_place<T::kDim>(row, column + lane() / 16)", "tile + row * T::kDim + ((column + lane() / 16) ^ (row % 4)) * kChunk"),
+          "tile + chunk_place<T>(row, column + lane() / 16)", "tile + row * T::kDim + ((column + lane() / 16) ^ (row % 4)) * T::kChunk"),
     _warp("v_not_transposed", "numerics", "V's 8x8 matrices are read as they lie, not transposed",
           "load_matrices<true>(b, tile", "load_matrices<false>(b, tile"),
     _warp("k_transposed", "numerics", "K's 8x8 matrices are transposed once too often",
           "load_matrices<false>(b, tile", "load_matrices<true>(b, tile"),
-    _warp("causal_one_too_many", "tails", "the causal mask shows each query the key after its own", "column > query)", "column > query + 1)"),
-    _warp("causal_hides_the_diagonal", "tails", "the causal mask hides each query's own key", "column > query)", "column >= query)"),
-    _warp("unmasked_where_half_hidden", "tails", "a warp's keys are masked only where the first query sees none of them",
+    _rows("causal_one_too_many", "tails", "the causal mask shows each query the key after its own", "column > query)", "column > query + 1)"),
+    _rows("causal_hides_the_diagonal", "tails", "the causal mask hides each query's own key", "column > query)", "column >= query)"),
+    _rows("unmasked_where_half_hidden", "tails", "a warp's keys are masked only where the first query sees none of them",
           "key + T::kWarpKeys <= row + 1)", "key <= row)"),
-    _warp("nothing_seen_is_nan", "tails", "a warp whose keys are all hidden takes exponents from -infinity",
+    _rows("nothing_seen_is_nan", "tails", "a warp whose keys are all hidden takes exponents from -infinity",
           "return max_[strip][half] == -INFINITY ? 0.0f : max_[strip][half];", "return max_[strip][half];"),
     _combine("parts_not_weighed", "numerics", "the parts of O are added as if all warps had the same maximum",
              "weights[part] = exp2f(weights[part] - most);", "weights[part] = 1.0f;"),
@@ -53,10 +57,10 @@ FP16 = (
     _patch("q_read_too_early", "memory", "Q is read before all threads' copies have landed",
            ("pipeline.cu", "__syncthreads();  // Q is whole", "__syncwarp();"), **_RACE),
     _patch("stage_off_by_one", "memory", "V is read from the stage after its own",
-           ("pipeline.cu", "work.accumulate(values.stage(tile));", "work.accumulate(values.stage(tile + 1));")),
+           ("../common/sdpa_loop.cuh", "work.accumulate(values.stage(tile));", "work.accumulate(values.stage(tile + 1));")),
     _patch("waits_for_one_group_less", "memory", "Q·K^T begins while the last group of its K may be on its way",
-           ("pipeline.cu", "        await_copies<T, kCopying - 1>();\n        work", "        await_copies<T, kCopying>();\n        work")),
-    _warp("rescale_left_out", "numerics", "O and l are not rescaled when the maximum rises",
+           ("../common/sdpa_loop.cuh", "        await_copies<T, kCopying<T> - 1>();\n        work", "        await_copies<T, kCopying<T>>();\n        work")),
+    _rows("rescale_left_out", "numerics", "O and l are not rescaled when the maximum rises",
           "if (first_tile || !__any_sync(kWarp, grew)) return;", "return;"),
     _warp("negative_scale_as_positive", "numerics", "the size of softmax_scale is used, its sign is lost", "negate ? 0x80008000u : 0u", "0u"),
     _wmma("mask_off_by_one", "tails", "the causal mask of the WMMA kernel hides each query's own key",

@@ -63,7 +63,7 @@ TAILS = (
     _patch("tail_not_masked", "tails", "keys past the end count with a score of 0", 3,
            ("softmax.cuh", "column + i < valid_keys ?", "true ?")),
     _patch("last_tile_unwritten", "tails", "no block for the queries of the last, partial tile", 2,
-           ("sdpa_fp8.cu", "(S + sdpa::kBlockM - 1) / sdpa::kBlockM", "(S > sdpa::kBlockM ? S / sdpa::kBlockM : 1)")),
+           ("sdpa_fp8.cu", "(problem.sequence + kBlockM - 1) / kBlockM", "(problem.sequence > kBlockM ? problem.sequence / kBlockM : 1)")),
     _patch("last_row_unwritten", "tails", "the last row of a partial tile is not written", 3,
            ("output.cuh", "if (row >= valid_rows) return;", "if (row >= valid_rows - (valid_rows < kBlockM && valid_rows > 1)) return;")),
     _patch("whole_tiles_of_keys_only", "tails", "keys of the last, partial tile are left out", 0,
@@ -118,7 +118,7 @@ MEMORY = (
     _patch("misaligned_copy", "memory", "16-byte copies from addresses one byte off", 3,
            ("load.cuh", "v_rows + source, kChunkBytes, zero_fill", "v_rows + source + 1, kChunkBytes, zero_fill")),
     _patch("no_opt_in", "memory", "more than 48 KiB of shared memory without asking for it", 3,
-           ("sdpa_fp8.cu", "cudaFuncAttributeMaxDynamicSharedMemorySize, sdpa::kSharedBytes);",
+           ("../common/launcher.cuh", "cudaFuncAttributeMaxDynamicSharedMemorySize, bytes);",
             "cudaFuncAttributePreferredSharedMemoryCarveout, 100);"), cpu=("correctness", "ptxas")),
 )
 
@@ -133,8 +133,7 @@ RESOURCES = (
            ("config.cuh", "constexpr int kPipelineDepth = 2;", "constexpr int kPipelineDepth = 4;"), cpu=("ptxas",), device=("ptxas",)),
     _patch("renamed_kernel", "resources", "the kernel that task.yaml names is not in the build", 1,
            ("sdpa_fp8.cu", "__global__ void __launch_bounds__(kThreads, 4) sdpa_fp8_kernel(", "__global__ void __launch_bounds__(kThreads, 4) sdpa_kernel("),
-           ("sdpa_fp8.cu", "        sdpa::sdpa_fp8_kernel, cudaFunc", "        sdpa::sdpa_kernel, cudaFunc"),
-           ("sdpa_fp8.cu", "    sdpa::sdpa_fp8_kernel<<<", "    sdpa::sdpa_kernel<<<"), cpu=("ptxas", "sass"), device=("ptxas", "sass")),
+           ("sdpa_fp8.cu", "launcher::launch(refusal, sdpa_fp8_kernel,", "launcher::launch(refusal, sdpa_kernel,"), cpu=("ptxas", "sass"), device=("ptxas", "sass")),
     _patch("slower_than_its_baseline", "resources", "each tile's scores are computed twice over", 3,
            ("sdpa_fp8.cu", "        score_phase.compute(tiles.q, tiles.k, tiles.scores, place);\n        __syncthreads();  // a row",
             "        for (int i = 0; i < 8; ++i) { score_phase.compute(tiles.q, tiles.k, tiles.scores, place); __syncthreads(); }\n        __syncthreads();  // a row"),

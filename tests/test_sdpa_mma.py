@@ -1,0 +1,111 @@
+"""stage4_mma on the emulator: other tiles than the stage's own, signs of the scale, and planted defects."""
+
+from __future__ import annotations
+
+import re
+import subprocess
+from pathlib import Path
+
+import pytest
+import torch
+from defects import cheapest
+from defects.combined import ENTRY, compile_patched, translate_patched
+from defects.fp8_mma import MMA
+from defects.record import Defect
+from fp16_kit import unpatched
+from sdpa_kit import findings, problem, run
+
+from gates.emulator import CXX_FLAGS
+from gates.records import Status
+from gates.run.kernel import Kernel
+
+# Ways through the kernel that the stage's own tiles do not take: stages filled anew, a warp alone with its keys, two strips,
+# one stage with K in parts, and tiles that are not swizzled.
+TILES = {
+    "own": {},
+    "small": {"TILE_N": 64},
+    "plain": {"TILE_N": 64, "USE_SWIZZLE": 0},
+    "alone": {"TILE_M": 16, "TILE_N": 64, "NUM_WARPS": 2, "STAGES": 3},
+    "strips": {"TILE_M": 32, "TILE_N": 64, "NUM_WARPS": 2, "STRIPS": 2},
+    "one_stage": {"TILE_N": 128, "STAGES": 1},
+}
+REFUSED = [
+    ({"TILE_N": 200}, "TILE_N gives each of the warps that share a row a multiple of 16 keys"),
+    ({"NUM_WARPS": 3}, "NUM_WARPS is a multiple of TILE_M / (16 STRIPS)"),
+    ({"NUM_WARPS": 2}, "the parts of O are put together from two warps and more"),
+    ({"STRIPS": 3, "TILE_M": 96}, "STRIPS is 1 or 2: O of more strips"),
+    ({"STAGES": 0}, "STAGES is 1 to 8"),
+    ({"TILE_N": 512}, "sm_89 gives a CTA at most 99 KiB of shared memory"),
+]
+LENGTHS = (1, 17, 33, 65, 129, 200)
+CHEAP = [defect for defect in MMA if defect.name.removeprefix("mma_") in (
+    "bytes_not_permuted", "columns_in_product_order", "swizzle_left_out_of_v", "waits_for_one_group_less", "wrong_tail_bytes", "parts_not_weighed",
+)]
+GROUPS = [MMA[0::2], MMA[1::2]]
+
+
+@pytest.fixture(scope="module")
+def kernels(tmp_path_factory: pytest.TempPathFactory) -> dict[str, Kernel]:
+    library = compile_patched([unpatched("stage4_mma", **toggles) for toggles in TILES.values()], tmp_path_factory.mktemp("mma"))
+    return {name: Kernel(library, f"{ENTRY}_{number}") for number, name in enumerate(TILES)}
+
+
+def over_bound(out: torch.Tensor, inputs: dict, shape: dict[str, int]) -> float:
+    """Largest error over the a-priori bound; infinite where a value is not finite."""
+    error = (out.double() - problem.reference(inputs, shape)["out"]).abs()
+    return (error / problem.error_bound(inputs, shape)["out"]).max().item() if torch.isfinite(out).all() else float("inf")
+
+
+def shape_of(length: int, batch: int = 1, heads: int = 2) -> dict[str, int]:
+    return {"B": batch, "H": heads, "S": length, "D": 64}
+
+
+@pytest.mark.parametrize("name", TILES)
+@pytest.mark.parametrize("length", LENGTHS)
+def test_errors_are_within_what_rounding_explains(kernels: dict[str, Kernel], name: str, length: int) -> None:
+    shape = shape_of(length)
+    inputs = problem.make_inputs(shape, length, "cpu")
+    assert over_bound(run(kernels[name], inputs, shape), inputs, shape) <= 1
+    assert findings(kernels[name]) == []
+
+
+@pytest.mark.parametrize("scale", [-0.125, 0.0, 1e-35])
+def test_a_scale_below_zero_and_none(kernels: dict[str, Kernel], scale: float) -> None:
+    shape = shape_of(70, batch=2)
+    inputs = {**problem.make_inputs(shape, 0, "cpu"), "softmax_scale": scale}
+    inputs["k_scale"] = inputs["k_scale"] * torch.tensor([[1.0, -1.0], [-1.0, 1.0]])
+    assert over_bound(run(kernels["own"], inputs, shape), inputs, shape) <= 1
+
+
+def test_swizzled_tiles_give_the_same_bits_as_plain_ones(kernels: dict[str, Kernel]) -> None:
+    shape = shape_of(200)
+    inputs = problem.make_inputs(shape, 0, "cpu")
+    assert torch.equal(run(kernels["plain"], inputs, shape), run(kernels["small"], inputs, shape))
+
+
+def test_tiles_that_can_not_work_do_not_compile_and_the_reason_is_told(tmp_path: Path) -> None:
+    source = translate_patched([unpatched("stage4_mma", **toggles) for toggles, _ in REFUSED], tmp_path)
+    argv = ["g++", *CXX_FLAGS, "-fpreprocessed", "-fsyntax-only", "-fmax-errors=0", str(source)]
+    errors = subprocess.run(argv, capture_output=True, text=True, check=False, timeout=120).stderr
+    told = re.findall(r"copy(\d+)/[^:\s]+:\d+.*?error: static assertion failed: (.*)", errors)
+    assert [toggles for number, (toggles, reason) in enumerate(REFUSED) if not any(copy == str(number) and reason in text for copy, text in told)] == []
+
+
+def test_wrong_kernels_of_each_kind_are_caught(tmp_path: Path) -> None:
+    assert len(CHEAP) == 6 and passed(CHEAP, tmp_path) == []
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("group", range(len(GROUPS)))
+def test_a_wrong_kernel_is_caught_and_the_honest_one_is_not(group: int, tmp_path: Path) -> None:
+    right = unpatched("stage4_mma", **dict(MMA[0].toggles))
+    assert passed([right, *GROUPS[group]], tmp_path) == [right.name]
+
+
+def passed(defects: list[Defect], folder: Path) -> list[str]:
+    """Those of ``defects`` that the correctness gate does not fail."""
+    library = compile_patched(defects, folder / "source")
+    return [
+        defect.name for number, defect in enumerate(defects)
+        if cheapest.correctness(defect, library, f"{ENTRY}_{number}", folder / defect.name).status is not Status.FAIL
+    ]

@@ -1,4 +1,4 @@
-"""ldmatrix and mma.sync on the emulator against numpy, by the fragment layouts of the PTX ISA."""
+"""ldmatrix, mma.sync and E4M3 on the emulator against numpy, by the PTX ISA's layouts and the format's definition."""
 
 from __future__ import annotations
 
@@ -91,3 +91,20 @@ def test_mma_needs_the_whole_warp(library: Emulated) -> None:
     sums = np.zeros((32, 4), np.float32)
     assert library.run("multiply_launch", np.zeros((32, 4), np.uint32), np.zeros((32, 2), np.uint32), sums, HALF_WARP) != 0
     assert [finding["kind"] for finding in library.findings()] == ["warp_divergence"]
+
+
+def e4m3(code: int) -> float:
+    """The value of a byte by the OCP 8-bit specification: sign 1, exponent 4 with bias 7, mantissa 3; S.1111.111 is NaN."""
+    exponent, mantissa = code >> 3 & 15, code & 7
+    if code & 0x7F == 0x7F:
+        return np.nan
+    size = 2.0 ** (exponent - 7) * (1 + mantissa / 8) if exponent else 2.0**-6 * mantissa / 8
+    return -size if code & 0x80 else size
+
+
+def test_every_e4m3_byte_in_every_place_is_its_half_exactly(library: Emulated) -> None:
+    codes = np.stack([np.roll(np.arange(256), shift) for shift in range(4)], axis=1).astype(np.uint8)
+    out = np.zeros((256, 4), np.float16)
+    assert library.run("decode_launch", codes, out, 256) == 0
+    expected = np.array([e4m3(code) for code in range(256)])[codes]
+    assert np.array_equal(out.astype(float), expected, equal_nan=True) and (np.signbit(out) == np.signbit(expected))[~np.isnan(expected)].all()

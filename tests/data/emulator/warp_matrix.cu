@@ -1,4 +1,5 @@
-// ldmatrix and mma.sync through the wrappers of kernels/common: what they give, and what is found wrong.
+// ldmatrix, mma.sync and E4M3 through the wrappers of kernels/common: what they give, and what is found wrong.
+#include "../../../kernels/common/fp8.cuh"
 #include "../../../kernels/common/warp_matrix.cuh"
 
 enum Fault { kNone, kNoBarrier, kMisaligned, kGlobal, kHalfWarp, kOutside };
@@ -29,6 +30,18 @@ __global__ void multiply(const unsigned* a, const unsigned* b, float* c, int fau
     for (int i = 0; i < 4; ++i) sums[i] = c[lane * 4 + i];
     warp_matrix::multiply_add(sums, own, b[lane * 2], b[lane * 2 + 1]);
     for (int i = 0; i < 4; ++i) c[lane * 4 + i] = sums[i];
+}
+
+// Four bytes a thread to four halves.
+__global__ void decode(const unsigned* in, uint2* out) {
+    unsigned low, high;
+    fp8::decode(in[threadIdx.x], low, high);
+    out[threadIdx.x] = make_uint2(low, high);
+}
+
+extern "C" int decode_launch(const void* in, void* out, int threads) {
+    decode<<<1, threads>>>(static_cast<const unsigned*>(in), static_cast<uint2*>(out));
+    return cudaGetLastError();
 }
 
 extern "C" int load_launch(const void* in, void* out, int transposed, int fault) {

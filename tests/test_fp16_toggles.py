@@ -9,7 +9,7 @@ from pathlib import Path
 
 import pytest
 from defects.combined import compile_patched, translate_patched
-from fp16_kit import ENTRY, findings, over_bound, problem, run, shape_of, unpatched
+from fp16_kit import ENTRY, H100_SHARED_LIMIT, configure, findings, over_bound, problem, run, shape_of, unpatched
 
 from gates.emulator import CXX_FLAGS
 from gates.run.kernel import Kernel, KernelError
@@ -45,6 +45,7 @@ REFUSED = [
 TRIED = {
     "many_rows": (V8, {"TILE_M": 128, "TILE_N": 32, "NUM_WARPS": 8, "STAGES": 1}),
     "scalar_stages": (V8, {"USE_WMMA": 0, "TILE_M": 16, "TILE_N": 96, "NUM_WARPS": 1, "STAGES": 3, "DEBUG_PRINT": 1}),
+    "deep": (V9, {**TILES, "TILE_N": 256, "CAUSAL": 0}),  # 132 KiB of shared memory
     "fallback": (V9, {**TILES, "STAGES": 3, "USE_WMMA": 0, "USE_SWIZZLE": 0, "CAUSAL": 0, "DEBUG_PRINT": 1}),
 }
 
@@ -68,6 +69,7 @@ def kernels(tmp_path_factory: pytest.TempPathFactory) -> dict[str, Kernel]:
 
 @pytest.mark.parametrize("name", TRIED)
 def test_odd_combinations_are_right(kernels: dict[str, Kernel], name: str, capfd: pytest.CaptureFixture[str]) -> None:
+    configure(kernels[name], shared_limit_bytes=H100_SHARED_LIMIT)
     shape = shape_of(40, 150, causal=TRIED[name][1].get("CAUSAL", 1), heads=1)
     inputs = problem.make_inputs(shape, 1, "cpu")
     assert over_bound(run(kernels[name], inputs, shape), inputs, shape) <= 1
@@ -81,9 +83,12 @@ def test_odd_combinations_are_right(kernels: dict[str, Kernel], name: str, capfd
 
 
 def test_the_launcher_refuses_what_the_toggles_leave_out(kernels: dict[str, Kernel]) -> None:
+    configure(kernels["deep"], shared_limit_bytes=99 * 1024)  # that sm_89 gives a CTA
     for name, shape, message in (
         ("fallback", shape_of(4, 4, causal=1), "causal: 1, but this library was built with CAUSAL=0"),
         ("many_rows", shape_of(4, 4, 128), r"D: 128, these tiles then take \d+ bytes of shared memory, of 101376"),
+        ("deep", shape_of(4, 4, 128), r"D: 128, these tiles then take \d+ bytes of shared memory, of 232448"),
+        ("deep", shape_of(4, 4), r"shared memory: the device refused \d+ bytes a CTA"),
     ):
         with pytest.raises(KernelError, match=message):
             run(kernels[name], problem.make_inputs(shape, 0, "cpu"), shape)

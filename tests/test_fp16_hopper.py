@@ -25,7 +25,7 @@ SHAPES = [
     shape_of(1, 1), shape_of(33, 129), shape_of(17, 300, causal=1), shape_of(65, 65, causal=1), shape_of(70, 16, 128),
     shape_of(200, 133, 128, causal=1), shape_of(130, 40, causal=1), shape_of(16, 513, heads=3),
 ]
-CHEAP = [defect for defect in HOPPER if defect.name in ("hopper_swizzle_mode", "hopper_no_wait", "hopper_parity")]
+CHEAP = [defect for defect in HOPPER if defect.name in ("fp16_hopper_swizzle_mode", "fp16_hopper_no_wait", "fp16_hopper_parity")]
 DEAR = [defect for defect in HOPPER if defect not in CHEAP]
 
 

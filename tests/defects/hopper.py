@@ -9,7 +9,7 @@ _TILES = {"TILE_M": 128, "TILE_N": 64, "STAGES": 2}
 
 
 def _patch(name: str, kind: str, what: str, *edits: tuple[str, str, str], **more: object) -> Defect:
-    return patch(f"hopper_{name}", kind, what, "fp16_v10_hopper", *edits, shapes=("small", "more_keys"), toggles=tuple(_TILES.items()), **more)
+    return patch(f"fp16_hopper_{name}", kind, what, "fp16_v10_hopper", *edits, shapes=("small", "more_keys"), toggles=tuple(_TILES.items()), **more)
 
 
 def _consumer(name: str, kind: str, what: str, text: str, replacement: str, **more: object) -> Defect:

@@ -4,18 +4,18 @@
 // expected have been copied. PTX ISA, "Parallel Synchronization and Communication Instructions: mbarrier". sm_90.
 #pragma once
 
-#include "shared_address.cuh"
+#include "shared_memory.cuh"
 
 namespace mbarrier {
 
 using Barrier = unsigned long long;  // in shared memory
 
-// One thread; fence_async_shared and a barrier of the CTA come before its first use.
+// One thread; shared_memory::fence_async and a barrier of the CTA come before its first use.
 __device__ __forceinline__ void init(Barrier* barrier, unsigned count) {
 #ifdef GATES_EMULATOR
     gates_emulator::mbarrier_init(barrier, count);
 #else
-    asm volatile("mbarrier.init.shared::cta.b64 [%0], %1;" ::"r"(shared_address(barrier)), "r"(count) : "memory");
+    asm volatile("mbarrier.init.shared::cta.b64 [%0], %1;" ::"r"(shared_memory::address(barrier)), "r"(count) : "memory");
 #endif
 }
 
@@ -24,7 +24,7 @@ __device__ __forceinline__ void arrive(Barrier* barrier) {
 #ifdef GATES_EMULATOR
     gates_emulator::mbarrier_arrive(barrier, 0);
 #else
-    asm volatile("{\n.reg .b64 state;\nmbarrier.arrive.shared::cta.b64 state, [%0];\n}" ::"r"(shared_address(barrier)) : "memory");
+    asm volatile("{\n.reg .b64 state;\nmbarrier.arrive.shared::cta.b64 state, [%0];\n}" ::"r"(shared_memory::address(barrier)) : "memory");
 #endif
 }
 
@@ -33,7 +33,7 @@ __device__ __forceinline__ void arrive_expecting(Barrier* barrier, unsigned byte
 #ifdef GATES_EMULATOR
     gates_emulator::mbarrier_arrive(barrier, bytes);
 #else
-    asm volatile("{\n.reg .b64 state;\nmbarrier.arrive.expect_tx.shared::cta.b64 state, [%0], %1;\n}" ::"r"(shared_address(barrier)),
+    asm volatile("{\n.reg .b64 state;\nmbarrier.arrive.expect_tx.shared::cta.b64 state, [%0], %1;\n}" ::"r"(shared_memory::address(barrier)),
                  "r"(bytes) : "memory");
 #endif
 }
@@ -44,7 +44,7 @@ __device__ __forceinline__ void wait(Barrier* barrier, unsigned parity) {
 #ifdef GATES_EMULATOR
     gates_emulator::mbarrier_wait(barrier, parity);
 #else
-    const unsigned address = shared_address(barrier);
+    const unsigned address = shared_memory::address(barrier);
     unsigned done;
     do {
         asm volatile("{\n.reg .pred done;\nmbarrier.try_wait.parity.shared::cta.b64 done, [%1], %2;\nselp.u32 %0, 1, 0, done;\n}"

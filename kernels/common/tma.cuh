@@ -74,7 +74,7 @@ __device__ __forceinline__ void load(void* to, const TensorMap& map, mbarrier::B
     gates_emulator::tma_load(to, map, barrier, column, row, head);
 #else
     asm volatile("cp.async.bulk.tensor.3d.shared::cluster.global.tile.mbarrier::complete_tx::bytes [%0], [%1, {%3, %4, %5}], [%2];"
-                 ::"r"(shared_address(to)), "l"(&map), "r"(shared_address(barrier)), "r"(column), "r"(row), "r"(head) : "memory");
+                 ::"r"(shared_memory::address(to)), "l"(&map), "r"(shared_memory::address(barrier)), "r"(column), "r"(row), "r"(head) : "memory");
 #endif
 }
 

@@ -11,7 +11,7 @@
 #include <cstdint>
 #include <type_traits>
 
-#include "shared_address.cuh"
+#include "shared_memory.cuh"
 
 #ifdef GATES_EMULATOR
 #include <gates_emulator/wgmma.h>
@@ -27,7 +27,7 @@ enum Swizzle : unsigned { kNone = 0, k128Bytes = 1, k64Bytes = 2, k32Bytes = 3 }
 //   MN-major, rows along K:      `stride` from 8 rows to the next 8, `leading` from 64 (32, 16) columns to the next.
 __device__ __forceinline__ std::uint64_t descriptor(const void* matrix, unsigned leading, unsigned stride, Swizzle swizzle) {
     const auto field = [](unsigned bytes) { return static_cast<std::uint64_t>((bytes & 0x3ffff) >> 4); };
-    return field(shared_address(matrix)) | field(leading) << 16 | field(stride) << 32 | static_cast<std::uint64_t>(swizzle) << 62;
+    return field(shared_memory::address(matrix)) | field(leading) << 16 | field(stride) << 32 | static_cast<std::uint64_t>(swizzle) << 62;
 }
 
 // The matrix `bytes` further on, a multiple of 16.

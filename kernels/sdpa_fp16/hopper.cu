@@ -56,7 +56,7 @@ __device__ __forceinline__ void init_barriers(typename T::Shared& shared) {
         mbarrier::init(&shared.k_empty[stage], T::kConsumerWarps);
         mbarrier::init(&shared.v_empty[stage], T::kConsumerWarps);
     }
-    fence_async_shared();
+    shared_memory::fence_async();
 }
 
 // grid: query tiles x heads. block: T::kThreads, the producer's warpgroup first. dynamic shared memory: T::kSharedBytes.
@@ -65,7 +65,7 @@ __global__ void __launch_bounds__(T::kThreads, 1) sdpa_fp16_hopper_kernel(
     const Problem problem, const __grid_constant__ tma::TensorMap q, const __grid_constant__ tma::TensorMap k,
     const __grid_constant__ tma::TensorMap v) {
     extern __shared__ __align__(128) unsigned char shared_bytes[];
-    auto& shared = *reinterpret_cast<typename T::Shared*>(shared_bytes + (0u - shared_address(shared_bytes)) % kAtomBytes);
+    auto& shared = *reinterpret_cast<typename T::Shared*>(shared_bytes + (0u - shared_memory::address(shared_bytes)) % kAtomBytes);
 
     // With the causal mask later rows see more keys: the CTAs with most work start first.
     const int query_tile = kCausal ? gridDim.x - 1 - blockIdx.x : blockIdx.x, first_query = query_tile * T::kTileM;

@@ -17,7 +17,7 @@ __global__ void load(const __grid_constant__ tma::TensorMap map, unsigned char* 
     unsigned char* const to = boxes[0] + (fault == kMisaligned ? 128 : fault == kOutside ? 3072 : 0);
     if (threadIdx.x == 0) {
         if (fault != kNotInitialised) mbarrier::init(&barrier, 1);
-        if (fault != kNotFenced) fence_async_shared();
+        if (fault != kNotFenced) shared_memory::fence_async();
         mbarrier::arrive_expecting(&barrier, 2 * rows * 128 + (fault == kTooManyBytes) * 16 - (fault == kTooFewBytes) * rows * 128);
         tma::load(to, map, &barrier, column, row, head);
         tma::load(boxes[1], map, &barrier, column, row + rows, head);
@@ -67,7 +67,7 @@ __global__ void multiply(const unsigned* a, const unsigned* b, float* d, unsigne
         if (!kRegisters) a_image[i] = a[i];
         b_image[i] = b[i];
     }
-    fence_async_shared();
+    shared_memory::fence_async();
     __syncthreads();
     const int warp = threadIdx.x / 32;
     if (fault == kHalfWarpgroup && warp >= 2) return;

@@ -4,6 +4,7 @@
 // registers to the others; warpgroups of 128 threads multiply straight from shared memory (wgmma) and wait for tiles on
 // mbarriers; the products of one tile run while the softmax of the next is computed.
 //
+// A CTA has TILE_M query rows, whatever the shape, so few rows leave SMs without work: fp16_v9_pipeline is made for those.
 // Tiles: hopper_tiles.cuh. Consumers: hopper_consumer.cuh.
 
 #ifndef TILE_M

@@ -49,5 +49,6 @@ struct __attribute__((aligned(4))) __nv_bfloat162 {
     operator __nv_bfloat162_raw() const { return {x.__x, y.__x}; }
 };
 inline __nv_bfloat162 __floats2bfloat162_rn(float a, float b) { return {__nv_bfloat16(a), __nv_bfloat16(b)}; }
+inline __nv_bfloat162 __float22bfloat162_rn(float2 v) { return __floats2bfloat162_rn(v.x, v.y); }
 inline float2 __bfloat1622float2(__nv_bfloat162 v) { return {float(v.x), float(v.y)}; }
 

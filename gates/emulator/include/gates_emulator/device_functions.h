@@ -47,6 +47,9 @@ inline double __dadd_rn(double x, double y) { return x + y; }
 inline double __dmul_rn(double x, double y) { return x * y; }
 inline double __fma_rn(double x, double y, double z) { return fma(x, y, z); }
 inline float __saturatef(float x) { return x > 0.0f ? (x < 1.0f ? x : 1.0f) : 0.0f; }  // NaN gives 0
+// The lower tail of the normal distribution; in wider arithmetic, since erfc multiplies the rounding of its argument.
+inline float normcdff(float x) { return static_cast<float>(0.5 * erfc(-0.70710678118654752440 * static_cast<double>(x))); }
+inline double normcdf(double x) { return static_cast<double>(0.5L * erfcl(-0.70710678118654752440084436210485L * x)); }
 inline void sincospif(float x, float* s, float* c) { *s = sinf(x * 3.14159265358979f), *c = cosf(x * 3.14159265358979f); }
 
 namespace gates_emulator {
@@ -223,5 +226,9 @@ inline void assertion_failed(const char* text, const char* file, int line) {
 #else
 #define assert(condition) ((condition) ? (void)0 : gates_emulator::assertion_failed(#condition, __FILE__, __LINE__))
 #endif
+
+// A promise to the compiler: where it does not hold the behaviour is undefined, so it is checked. Not g++'s own.
+#define __builtin_assume(condition) \
+    ((condition) ? (void)0 : gates_emulator::assertion_failed("__builtin_assume(" #condition ")", __FILE__, __LINE__))
 
 #pragma GCC visibility pop

@@ -1,0 +1,5 @@
+// Make_float4 and its kin.
+#pragma once
+#pragma GCC system_header
+
+#include "cuda_runtime.h"

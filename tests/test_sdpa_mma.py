@@ -24,7 +24,7 @@ from gates.run.kernel import Kernel
 TILES = {
     "own": {},
     "small": {"TILE_N": 64},
-    "plain": {"TILE_N": 64, "USE_SWIZZLE": 0},
+    "plain": {"TILE_N": 64, "USE_SWIZZLE": 0, "DEBUG_PRINT": 1},
     "alone": {"TILE_M": 16, "TILE_N": 64, "NUM_WARPS": 2, "STAGES": 3},
     "strips": {"TILE_M": 32, "TILE_N": 64, "NUM_WARPS": 2, "STRIPS": 2},
     "one_stage": {"TILE_N": 128, "STAGES": 1},
@@ -81,6 +81,16 @@ def test_swizzled_tiles_give_the_same_bits_as_plain_ones(kernels: dict[str, Kern
     shape = shape_of(200)
     inputs = problem.make_inputs(shape, 0, "cpu")
     assert torch.equal(run(kernels["plain"], inputs, shape), run(kernels["small"], inputs, shape))
+
+
+def test_debug_print_shows_the_first_scores_once(kernels: dict[str, Kernel], capfd: pytest.CaptureFixture[str]) -> None:
+    shape = shape_of(70, batch=2)
+    inputs = problem.make_inputs(shape, 0, "cpu")
+    run(kernels["plain"], inputs, shape)
+    kernels["plain"].library.fflush(None)
+    printed = capfd.readouterr().out
+    q, k = (inputs[name].view(torch.float8_e4m3fn).double()[0, 0, 1] for name in ("q", "k"))
+    assert f"score[1][1] = {(q @ k).item():.6f}\n" in printed and printed.count("score[") == 16
 
 
 def test_tiles_that_can_not_work_do_not_compile_and_the_reason_is_told(tmp_path: Path) -> None:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 import torch
-from sdpa_kit import STAGES, emulated, on_device, problem, task_of
+from sdpa_kit import STAGES, emulated, on_device, problem, source_of, task_of
 
 from tasks.problems.sdpa_fp8_operator import load_operator
 
@@ -15,8 +15,8 @@ SHAPE = problem.SHAPES["odd"]
 @pytest.fixture(scope="module")
 def operator(tmp_path_factory):
     folder = tmp_path_factory.mktemp("sdpa-operator")
-    emulated(folder, "stage3", task_of("stage3_cp_async")["toggles"])
-    return load_operator(folder / "stage3.so", "kernel_gates::sdpa_fp8_cpu", "cpu")
+    emulated(folder, "stage4", task_of("stage4_mma")["toggles"], source_of("stage4_mma"))
+    return load_operator(folder / "stage4.so", "kernel_gates::sdpa_fp8_cpu", "cpu")
 
 
 def arguments(device: str = "cpu") -> dict[str, torch.Tensor]:

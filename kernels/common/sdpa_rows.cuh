@@ -108,7 +108,7 @@ public:
 
     // The first raw scores of head 0, from the lanes that hold row 0 and 1.
     __device__ inline void print_scores() const {
-        if (blockIdx.x != 0 || blockIdx.y != 0 || threadIdx.x >= 8) return;
+        if (blockIdx.x != 0 || blockIdx.y != 0 || blockIdx.z != 0 || threadIdx.x >= 8) return;
         for (int i = 0; i < 2; ++i) {
             printf("score[%d][%d] = %.6f\n", threadIdx.x / 4, threadIdx.x % 4 * 2 + i, static_cast<double>(s_[0][0][i]));
         }

@@ -5,9 +5,10 @@
 // out between the warps of a CTA; and with 256 keys a tile all 512 of the mission shape are on their way before the first
 // product.
 //
-// Both products run on halves, in which E4M3 values are exact, with float sums. mma.sync takes E4M3 itself, too, but on sm_89
-// those tensor cores keep sums with fewer bits than float: off by more than the a-priori bound allows where scores are large.
-// On sm_90 they don't exist for mma.sync: its compiler decodes both factors and multiplies halves, as is done here.
+// Both products run on halves, in which E4M3 values are exact, with float sums. mma.sync takes E4M3 itself, too (m16n8k32). On
+// sm_89 that is QMMA, which keeps sums with fewer bits than float (13 of mantissa, says the paper on SageAttention2); scores in the
+// thousands, which some inputs have, would then be off by more than exp forgives, and only a card can show by how much. On sm_90
+// ptxas (13.0) makes decoding and HMMA of it, as is done here, but decodes Q anew for each product. So there is no toggle for it.
 //
 // Phases: common/sdpa_copies.cuh, mma_warp.cuh on top of common/sdpa_rows.cuh, common/sdpa_combine.cuh; the way through the
 // tiles: common/sdpa_loop.cuh. Tiles and shared memory: common/sdpa_tiles.cuh.

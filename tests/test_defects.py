@@ -16,6 +16,7 @@ from defects.combined import ENTRY, compile_patched
 from defects.contract import LAUNCHERS
 from defects.folders import HERE, ROOT, Workshop
 from defects.fp16 import FP16
+from defects.hopper import HOPPER
 from defects.record import KINDS
 from defects.sdpa import PATCHES
 
@@ -57,7 +58,7 @@ def toolbox(tmp_path_factory: pytest.TempPathFactory) -> Path:
 
 
 def test_every_defect_is_in_one_test_or_needs_a_device() -> None:
-    tested = {defect.name for defect in (*PATCHED, *STATIC, *CALLED, *ENDING, *FP16)} | {"falls_back", "local_table"}
+    tested = {defect.name for defect in (*PATCHED, *STATIC, *CALLED, *ENDING, *FP16, *HOPPER)} | {"falls_back", "local_table"}
     assert {name for name in DEFECTS if name not in tested} == {name for name, defect in DEFECTS.items() if not defect.cpu}
     assert len(DEFECTS) >= 40 and {defect.kind for defect in DEFECTS.values()} == set(KINDS)
 

@@ -160,11 +160,11 @@ inconclusive, `–` not run because an earlier gate failed or nothing of that ki
 
 A defect is a patch of a shipped attention kernel, or a small kernel of its own for breaches of the
 contract. Its task.yaml is the honest one with another name and source: same baseline, same problem, same
-limits; those of fp16_v9_pipeline have one set of tiles for all shapes, which its toggles name. Defects are tried on
+limits; those of fp16_v9_pipeline and fp16_v10_hopper have one set of tiles for all shapes, which their toggles name. Defects are tried on
 `small` with seed 0, the problem's odd shapes and input families: part of what `gates run` tries, so whatever is
 red here is red there. Honest stages are tried on all their shapes and seeds.
 
 This page is made by `python scripts/kill_matrix.py report`; `tests/test_defects.py` runs the cheapest red gate
-of every defect that needs no device on every run of the test suite, `tests/test_fp16_defects.py` that of six FP16
-defects, and of all where GATES_SLOW is set.
+of every defect that needs no device on every run of the test suite, `tests/test_fp16_defects.py` and
+`tests/test_fp16_hopper.py` those of nine FP16 defects, and of all where GATES_SLOW is set.
 """

@@ -75,7 +75,8 @@ def new_command(name: str, kind: str | None, source: str | None, directory: Path
     from gates.task import find_task
 
     if (kind is None) == (source is None):
-        raise GatesError("name --kind for a new task, or --from for the next rung of one", hint="e.g. gates new my_norm --kind triton")
+        what = "both --kind and --from are given" if kind else "neither --kind nor --from is given"
+        raise GatesError(f"{what}: --kind makes a new task, --from the next rung of one", hint="e.g. gates new my_norm --kind triton")
     if source is not None:
         if directory is not None:
             raise GatesError("--dir goes with --kind", hint="the next rung lies beside the one before, whose problem and baseline it shares")
@@ -191,22 +192,24 @@ def compare(runs: tuple[str, ...], out: Path | None, force: bool, picture: bool,
     if picture:
         raise GatesError("--plot draws a ladder of three runs or more", hint="`gates plot RUN` draws one run's samples")
     from gates.compare import compare_runs
+    from gates.render.markdown import read
 
     comparison = compare_runs(*paths, force=force)
     folder = comparison.write(out or results / "compare")
-    _out(comparison.markdown(folded=False), end="")
+    _out(read(comparison.markdown(folded=False)), end="")
     _out(f"\nresources, errors, instructions and counters: {_short(folder / 'COMPARE.md')}")
     sys.exit(comparison.exit_code)
 
 
 def _ladder(paths: list[Path], out: Path, force: bool, picture: bool) -> int:
     from gates.ladder import ladder_of
+    from gates.render.markdown import read
 
     if force:
         raise GatesError("--force is for two runs", hint="compare them two by two")
     ladder = ladder_of(paths)
     folder = ladder.write(out, picture=picture)
-    _out(ladder.markdown(), end="")
+    _out(read(ladder.markdown()), end="")
     _out(f"\nwritten: {_short(folder / 'LADDER.md')}" + (f", {_short(folder / 'ladder.png')}" if picture else ""))
     return ladder.exit_code
 

@@ -9,7 +9,7 @@ from __future__ import annotations
 import ast
 import re
 import tempfile
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from pathlib import Path
 
 from gates.errors import EXIT_USAGE, GatesError
@@ -20,6 +20,9 @@ _NEEDS_LIMITS = {  # gates that come to no verdict without limits: what to write
     "ncu": "ncu: {max: {local_loads: 0}}",
     "sass": "sass: {forbid: [local_memory]}",
 }
+_TOO_ROUGH = ("float32", "float16", "bfloat16")
+_AFTER_ARGUMENTS = 3  # stream, error, error_bytes
+_COMMENT = re.compile(r"//[^\n]*|/\*.*?\*/", re.S)
 
 
 def lint(folder: Path) -> list[str]:
@@ -95,22 +98,44 @@ def _verdicts(task: Task) -> Iterator[str]:
 def _problem(task: Task) -> Iterator[str]:
     """What the runner says of the problem, and limits that an output of zeros keeps."""
     from gates.run.describe import describe
-    from gates.run.magnitude import largest_outputs
+    from gates.run.magnitude import of_reference
 
     timed = task.gates["performance"].get("shape")
     wanted = tuple(dict.fromkeys([*task.shapes, *([timed] if timed else [])]))
     try:
         with tempfile.TemporaryDirectory(prefix="gates-lint-") as work:
             describe(task.folder, task.problem, wanted, work=Path(work), limit_s=task.time_limit_s, arguments=task.arguments)
-            sizes = largest_outputs(task.folder, task.problem, task.shapes[0], work=Path(work), limit_s=task.time_limit_s)
+            seen = of_reference(task.folder, task.problem, task.shapes[0], work=Path(work), limit_s=task.time_limit_s)
     except GatesError as error:
         if error.exit_code != EXIT_USAGE:
             raise
         yield f"{task.problem_file() or task.problem}: {error.what}" + (f" ({error.hint})" if error.hint else "")
         return
+    for output, dtype in seen["dtypes"].items():
+        if dtype in _TOO_ROUGH:
+            yield (
+                f"{task.problem_file() or task.problem}: reference gives {output} in {dtype}: compute it in float64, from the inputs as they are; "
+                "else its own rounding counts as the kernel's error"
+            )
+    yield from _signature(task, task.arguments or seen["arguments"])
     limits = task.gates["correctness"]
-    if limits["max_abs_err"] >= sizes["largest"] and limits["mean_abs_err"] >= sizes["mean"] and "max_err_over_bound" not in limits:
+    if limits["max_abs_err"] >= seen["largest"] and limits["mean_abs_err"] >= seen["mean"] and "max_err_over_bound" not in limits:
         yield (
             f"{task.folder / 'task.yaml'}: gates.correctness: an output of zeros keeps these limits on shape {task.shapes[0]}: "
-            f"its largest error is {sizes['largest']:.3g}, its mean {sizes['mean']:.3g}"
+            f"its largest error is {seen['largest']:.3g}, its mean {seen['mean']:.3g}"
+        )
+
+
+def _signature(task: Task, arguments: Sequence[str]) -> Iterator[str]:
+    """A C launcher that takes another number of arguments than it is called with, where the text shows its list plainly."""
+    from gates.run.sources import texts
+
+    if task.kind != CUDA:
+        return
+    plain = _COMMENT.sub(" ", "\n".join(texts(task.sources)[0].values()))
+    lists = {found[1] for found in re.finditer(rf"\b{task.entry}\s*\(([^(){{}};#]*)\)\s*(?:{{|try\b)", plain)}
+    if len(lists) == 1 and (given := len(lists.pop().split(","))) != len(arguments) + _AFTER_ARGUMENTS:
+        yield (
+            f"{task.folder / 'task.yaml'}: entry: {task.entry} takes {given} arguments, and is called with {len(arguments) + _AFTER_ARGUMENTS}: "
+            f"{', '.join((*arguments, 'stream', 'error', 'error_bytes'))}"
         )

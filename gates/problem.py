@@ -207,6 +207,6 @@ def call_arguments(
     if unknown:
         raise GatesError(
             f"problem {module.__name__}: the kernel's arguments name {', '.join(unknown)}, which nothing provides",
-            hint=f"{nearest(unknown[0], values)} ARGUMENTS of the problem, or `arguments` of task.yaml, name inputs, outputs and dimensions of the shape",
+            hint=f"{nearest(unknown[0], values)}; ARGUMENTS of the problem, or `arguments` of task.yaml, name inputs, outputs and dimensions of the shape",
         )
     return tuple(values[name] for name in names)

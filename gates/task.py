@@ -204,7 +204,7 @@ def find_task(name: str, overrides: Mapping[str, str] | None = None) -> Task:
         return load_task(matches[0], overrides)
     if matches:
         raise GatesError(f"{name!r} names several tasks: {', '.join(folder.name for folder in matches)}")
-    raise GatesError(f"no task called {name!r}", hint=nearest(name, [*known, *(key.split("_")[0] for key in known)]))
+    raise GatesError(f"no task called {name!r}", hint=f"{nearest(name, [*known, *(key.split('_')[0] for key in known)])}; a task folder of yours goes by its path: ./{name}")
 
 
 def task_folders() -> list[Path]:

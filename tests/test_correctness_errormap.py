@@ -104,6 +104,7 @@ PLACES = {
 }
 LIKE = {
     "scaled": (lambda x: x / 8, "scaled by 0.125 (1/8): a scale factor or the final division is missing, doubled or wrong"),
+    "a little scaled": (lambda x: x * (1023 / 1020), "scaled by 1.003: a scale factor or the final division is missing, doubled or wrong"),
     "scaled by an axis": (lambda x: x * 64, "scaled by 64 = size of D: a scale factor or the final division is missing, doubled or wrong"),
     "a factor a head": (
         lambda x: x * torch.tensor([1.0, 2.0, 0.5]).view(1, 3, 1, 1),

@@ -235,6 +235,9 @@ def test_a_problem_with_a_wrong_optional_name(tmp_path: Path, change: tuple[str,
     ("MISTAKES", '{"half": inputs["y"]}', "mistakes['half'] is Tensor, not a function"),
     ("MISTAKES", '{"half": lambda: {"out": inputs["y"][:500]}}', "mistakes['half'] gives out the shape [500], the reference [1000]"),
     ("MISTAKES", '{"half": lambda: None}', "mistakes['half'] gives NoneType, not a mapping"),
+    ("MISTAKES", '{}\n\ndef make_outputs(shape, device):\n    return {"out": torch.empty(3)}', "make_outputs makes out of the shape [3], the reference gives [1000]"),
+    ("MISTAKES", '{}\n\ndef make_inputs(shape, seed, device):\n    raise OSError("no data set")', "make_inputs raises OSError: no data set"),
+    ("MISTAKES", '{}\n\ndef reference(inputs, shape):\n    raise SystemExit', "reference raises SystemExit"),
 ])
 def test_what_a_problem_offers_must_fit_its_outputs(tmp_path: Path, old: str, new: str, message: str) -> None:
     text = f"{PROBLEM}\ndef mistakes(inputs, shape):\n    return MISTAKES\n"

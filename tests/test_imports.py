@@ -17,6 +17,7 @@ import pytest
 from gates.cli import cli, guard
 from gates.errors import GatesError
 from gates.imports import flashinfer_bench, folder, kernelbench, robust_kbench, sources
+from gates.lint import _verdicts
 from gates.run import magnitude
 from gates.task import load_baseline, load_task
 
@@ -91,6 +92,8 @@ def test_each_format_makes_a_task_its_baseline_and_keeps_its_origin(
     assert load_baseline(loaded).folder == reference
     assert loaded.problem_file() == load_task(reference, environ={}).problem_file() == task / "problem.py"
     assert loaded.gates["correctness"]["max_abs_err"] == 0.0123
+    wanted = {"ptxas", "sass", "ncu", "sanitizer"} if loaded.kind == "python" else {"sass", "ncu"}
+    assert set(loaded.not_applicable) == wanted and not list(_verdicts(loaded)), "each gate has a limit or says why not"
     assert "rule" in (task / "task.yaml").read_text() and "a starting point" in (task / "task.yaml").read_text()
     origin = {one["kept"]: one["sha256"] for one in json.loads((task / "origin.json").read_text())["files"]}
     for copy, source in kept.items():
@@ -110,6 +113,12 @@ def test_each_format_makes_a_task_its_baseline_and_keeps_its_origin(
             assert worst(task, problem, tampered, shape) <= 1.0, "the kernel reads its inputs, not what it saw before"
         backends = problem.backends(inputs, shape)
         assert sorted(backends) == ["eager", "torch_compile"] and backends["eager"]() is not None
+
+
+def test_a_solution_that_compiles_its_own_kernel_is_checked_for_memory_errors(tmp_path: Path, unrun: None) -> None:
+    (tmp_path / "solution.py").write_text(KERNELBENCH[1].read_text() + "\nfrom torch.utils.cpp_extension import load_inline\n")
+    task, reference = folder.write(kernelbench.load(KERNELBENCH[0], tmp_path / "solution.py"), tmp_path, "inlined", 60)
+    assert "sanitizer" not in load_task(task, environ={}).not_applicable and "sanitizer" in load_task(reference, environ={}).not_applicable
 
 
 def test_the_kinds_are_told_from_the_sources(tmp_path: Path, unrun: None) -> None:

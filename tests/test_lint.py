@@ -86,6 +86,15 @@ def test_the_problem_is_run_once(tmp_path: Path) -> None:
     assert "has no shape 'huge'" in found
 
 
+def test_a_launcher_with_another_number_of_arguments_and_a_rough_reference(tmp_path: Path) -> None:
+    folder = made(tmp_path, "cuda", ("int64_t n, void* stream", "int64_t n, /* one, more */ int64_t m, void* stream"), file="kernel.cu")
+    problem = tmp_path / "mine_problem.py"
+    problem.write_text(problem.read_text().replace(".double()", ".float()"))
+    arguments, rough = sorted(lint(folder), key=lambda text: "float32" in text)
+    assert "silu_mul_launch takes 8 arguments, and is called with 7: x, y, out, N, stream, error, error_bytes" in arguments
+    assert f"{problem}: reference gives out in float32" in rough
+
+
 def test_the_exit_codes(tmp_path: Path, unrun: None, capsys: pytest.CaptureFixture[str]) -> None:
     folder = made(tmp_path, "python")
     for path, code in ((folder, 0), (tmp_path, 2)):

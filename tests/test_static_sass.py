@@ -29,6 +29,12 @@ def test_functions_and_instructions_of_cuobjdump() -> None:
     assert count_classes(functions[MANY])["fma"] == 256
 
 
+def test_without_limits_nothing_is_judged() -> None:
+    result = judge(gather({"sm_89": WMMA}, ("product",)), {})
+    assert (result.status, result.code) == (Status.INCONCLUSIVE, "sass.no_limits")
+    assert judge(gather({"sm_89": WMMA}, ("absent",)), {}).code == "sass.kernel_missing"
+
+
 def test_nvdisasm_reads_the_same() -> None:
     functions = parse_sass(SCALAR)
     assert set(functions) == {MANY, PRODUCT}

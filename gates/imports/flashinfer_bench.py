@@ -134,7 +134,8 @@ def _candidate(what: Mapping[str, Any], how: Mapping[str, Any], where: Path) -> 
 def _extension(spec: Mapping[str, Any], first: str, entry: str, where: Path, common: Mapping[str, Any]) -> Side:
     if spec.get("binding") != "torch":
         raise GatesError(
-            f"{where}: binding {spec.get('binding') or 'tvm-ffi'!r} is not one that a task can load",
+            f"{where}: " + ("no binding is named, which means 'tvm-ffi' in this format" if not spec.get("binding") else f"binding {spec['binding']!r}")
+            + ": a task can't load such a one",
             hint='bind the entry with pybind11 (TORCH_LIBRARY or PYBIND11_MODULE) and say "binding": "torch"',
         )
     compiled = [path for path in common["files"] if path.endswith(_COMPILED)]

@@ -26,7 +26,10 @@ from gates.task import load_task
 ADAPTERS = Path(__file__).with_name("adapters")
 MAX_SOURCE_BYTES = 16 * 2**20
 ARCH = ("sm_90",)
-_NOT_COMPILED = "a Python callable: no kernel of its own is compiled before it runs"
+_NOT_COMPILED = "a Python callable: what it launches is compiled when it runs, if at all"
+_NO_OWN_KERNEL = "a Python callable without a kernel of its own"
+_OWN_KERNEL = re.compile(r"\bload_inline\b|\bcpp_extension\b|\bRawKernel\b|\btriton\.jit\b")
+_NO_RULE = "the format sets no rule; write one under gates and take this line away"
 _FIRST = "the format's own reference: there is nothing before it to beat"
 
 
@@ -165,7 +168,12 @@ def _yaml(imported: Imported, side: Side, name: str, names: tuple[str, str], fou
     shapes, first = list(found["shapes"]), side is imported.reference
     declared = dict(side.not_applicable)
     if side.kind == "python":
-        declared |= dict.fromkeys(("ptxas", "sass", "sanitizer", "ncu"), _NOT_COMPILED)
+        declared |= dict.fromkeys(("ptxas", "sass"), _NOT_COMPILED)
+        code = {one.kept: text(one) for one in imported.originals if one.kept in side.sources} | dict(side.files)
+        if not any(_OWN_KERNEL.search(content) for content in code.values()):
+            declared["sanitizer"] = _NO_OWN_KERNEL
+    for gate in ("sass", "ncu"):
+        declared.setdefault(gate, _NO_RULE)
     if first:
         declared["performance"] = _FIRST
     lines = [

@@ -54,13 +54,13 @@ def decide(results: Sequence[GateResult], overrides: Mapping[str, Any], looser: 
         for gate in GATES
         if gate not in by_gate or by_gate[gate].status not in settled
     ]
-    if open_gates:
-        return Decision.HOLD, "no verdict from " + ", ".join(open_gates)
+    reasons = ["no verdict from " + ", ".join(open_gates)] if open_gates else []
     if overrides:
-        changed = ", ".join(f"{name}={value}" for name, value in sorted(overrides.items()))
-        return Decision.HOLD, f"overridden from outside: {changed}"
+        reasons.append("overridden from outside: " + ", ".join(f"{name}={value}" for name, value in sorted(overrides.items())))
     if looser:
-        return Decision.HOLD, f"judged by looser terms than its baseline: {'; '.join(looser)}"
+        reasons.append(f"judged by looser terms than its baseline: {'; '.join(looser)}")
+    if reasons:
+        return Decision.HOLD, "; ".join(reasons)
     return Decision.MERGE, "every gate passed or is declared not applicable"
 
 

@@ -37,6 +37,8 @@ CODES = {
     "at run time, and called functions.",
     "sass.unreadable": "The disassembly lists a function without instructions. The tool is probably older than the code: use the "
     "cuobjdump of the compiler's own toolkit.",
+    "sass.no_limits": "task.yaml asks nothing of the machine code, so the gate judges nothing. Say what must be there or must not, such as "
+        "sass: {forbid: [local_memory]}, or declare sass under not_applicable.",
     "sass.nothing_checked": "No architecture was asked for, so nothing was judged.",
 }
 UNIT = "instructions"
@@ -50,6 +52,8 @@ def judge(evidence: SassEvidence, limits: Mapping[str, Any], baseline: SassEvide
     checks = [*_presence(evidence)]
     for function in evidence.functions:
         checks.extend(_function(function, evidence, require, forbid))
+    if not require and not forbid:
+        checks.append(Check("limits", Status.INCONCLUSIVE, None, None, "", "", "sass.no_limits", CODES["sass.no_limits"]))
     if baseline is not None:
         checks.extend(_changes(evidence, baseline))
     kernels = [function for function in evidence.functions if _listed(function, evidence)]

@@ -8,6 +8,8 @@ from collections.abc import Iterable, Sequence
 from gates.plain import plain
 
 _ESCAPES = {"|": "\\|", "<": "&lt;", ">": "&gt;", "`": "\\`", "*": "\\*", "[": "\\[", "]": "\\]", "\\": "\\\\", "&": "&amp;"}
+_UNESCAPES = {escaped: character for character, escaped in _ESCAPES.items()}
+_ESCAPED = re.compile("|".join(map(re.escape, _UNESCAPES)))
 _EDGE_UNDERSCORE = re.compile(r"(?<![A-Za-z0-9])_|_(?![A-Za-z0-9])")  # within a word it means nothing to Markdown
 
 
@@ -16,6 +18,11 @@ def escape(value: object) -> str:
     text = plain(" ".join(str(value).split()))
     marked = _EDGE_UNDERSCORE.sub(r"\\_", "".join(_ESCAPES.get(character, character) for character in text))
     return f"\\{marked}" if marked.startswith("#") else marked
+
+
+def read(text: str) -> str:
+    """Markdown for a terminal: without the escapes, which only a renderer takes away."""
+    return _ESCAPED.sub(lambda found: _UNESCAPES[found[0]], text)
 
 
 def code(value: object) -> str:

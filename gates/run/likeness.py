@@ -15,6 +15,7 @@ import torch
 
 RESIDUAL = 0.03
 _MOST = 6
+_FACTOR = 0.001  # a factor nearer to 1 than this may be a rounding that always goes one way
 _SURE = 0.003  # a known wrong answer that is as near as this ends the search
 _OTHERS_S = 3.0  # time for the known wrong answers; those left are not compared
 _SAMPLES = 1024  # positions beside an axis on which slices are compared
@@ -100,7 +101,7 @@ def _scaled(got: torch.Tensor, want: torch.Tensor, mask: torch.Tensor, names: Se
         factors = (got * want).sum(dim=inner, keepdim=True) / torch.where(power > 0, power, 1.0)
         left = float((got - factors * want).norm()) / total
         known = factors[power > 0]
-        if left > RESIDUAL or not known.numel() or float((known - 1).abs().max()) <= max(0.01, 3 * left):
+        if left > RESIDUAL or not known.numel() or float((known - 1).abs().max()) <= max(_FACTOR, 3 * left):
             continue
         found = {"kind": "scaled", "residual": left, "value": float(known.median())}
         if depth:

@@ -33,15 +33,19 @@ def bounds(folder: Path, problem: str, *, work: Path, limit_s: float, python: st
     raise GatesError(f"the reference could not be run ({tried.cause}): {last}", hint="the problem must run on the CPU within the time limit (--limit-s)")
 
 
-def largest_outputs(folder: Path, problem: str, shape: str, *, work: Path, limit_s: float, python: str = sys.executable) -> dict[str, float]:
-    """{"largest": value, "mean": value} of the reference's absolute outputs on one shape, seed 0: the errors of an output of zeros."""
+def of_reference(folder: Path, problem: str, shape: str, *, work: Path, limit_s: float, python: str = sys.executable) -> dict[str, Any]:
+    """{"largest", "mean", "dtypes", "arguments"} of a problem, its reference run on one shape with seed 0.
+
+    ``largest`` and ``mean`` are of the absolute outputs: the errors of an output of zeros. ``dtypes``: output to type, as
+    "float64"; ``arguments``: those of a C launcher.
+    """
     job = {"kind": "magnitude", "problem": problem, "folder": str(folder), "shape": shape}
     tried = attempt(folder, job, work, limit_s=limit_s, name="magnitude", python=python)
     if (refusal := tried.refusal()) is not None:
         raise refusal
     for line in tried.own():
         if line.get("type") == "outputs":
-            return {key: line[key] for key in ("largest", "mean")}
+            return {key: line[key] for key in ("largest", "mean", "dtypes", "arguments")}
     last = (tried.output_tail.strip().splitlines() or ["it printed nothing"])[-1]
     raise GatesError(f"the reference could not be run on shape {shape} ({tried.cause}): {last}")
 
@@ -58,7 +62,11 @@ def execute(job: Mapping[str, Any], folder: Path) -> None:
             shape = problem.SHAPES[job["shape"]]
             exact = problem.reference(problem.make_inputs(shape, 0, "cpu"), shape)
             sizes = [value.double().abs() for value in exact.values() if value.numel()]
-            writer.write("outputs", largest=max(float(one.max()) for one in sizes), mean=max(float(one.mean()) for one in sizes))
+            writer.write(
+                "outputs", largest=max(float(one.max()) for one in sizes), mean=max(float(one.mean()) for one in sizes),
+                dtypes={name: str(value.dtype).removeprefix("torch.") for name, value in exact.items()},
+                arguments=list(getattr(problem, "ARGUMENTS", ())),
+            )
             return
         largest, means = 0.0, []
         for name, shape in problem.SHAPES.items():

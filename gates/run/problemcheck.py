@@ -1,13 +1,16 @@
 """What a problem offers beside its reference, tried once on a small shape before anything is built.
 
-Its ARGUMENTS, error bound, null answers, known mistakes and names of axes must fit its outputs; else a wrong one would be told late,
-as a fault of a case, or never: a mistake of a wrong shape is just not compared. What raises an error is left to the cases.
+Its inputs and its reference can be made; its ARGUMENTS, make_outputs, error bound, null answers, known mistakes and names of axes
+must fit its outputs; else a wrong one would be told late, as a fault of a case, or never: a mistake of a wrong shape is just not
+compared. An error that these last raise is left to the cases.
 """
 
 from __future__ import annotations
 
+import contextlib
 import math
-from collections.abc import Callable, Mapping, Sequence
+import traceback
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from typing import Any
 
 import torch
@@ -17,24 +20,30 @@ from gates.errors import GatesError
 
 
 def check_answers(problem: Any, shapes: Sequence[str], arguments: Sequence[str] = ()) -> None:
-    """Try the smallest of ``shapes`` and of the problem's ODD_SHAPES; GatesError names the problem's file and the name that is wrong.
+    """Try the smallest of ``shapes``, and the smallest of these and the problem's ODD_SHAPES, which may be too small to show a wrong axis.
 
-    ``arguments``: those that task.yaml calls the kernel with, if it names any.
+    GatesError names the problem's file and the name that is wrong. ``arguments``: those that task.yaml calls the kernel with, if it names any.
     """
-    named = dict.fromkeys([*shapes, *getattr(problem, "ODD_SHAPES", ())])
-    if not named:
-        return
-    shape = problem.SHAPES[min(named, key=lambda name: math.prod(size for size in problem.SHAPES[name].values() if isinstance(size, int)))]
-    inputs = _made(lambda: problem.make_inputs(shape, 0, "cpu"))
-    outputs = None if inputs is None else _made(lambda: problem.reference(inputs, shape))
-    if outputs is None:
-        return
-    text = fault("reference", outputs) or _wrong_axes(getattr(problem, "AXES", {}), outputs) or _wrong_answers(problem, inputs, shape, outputs)
+    chosen = [_smallest(problem, names) for names in (shapes, [*shapes, *getattr(problem, "ODD_SHAPES", ())]) if names]
+    for shape in (problem.SHAPES[name] for name in dict.fromkeys(chosen)):
+        if text := _wrong(problem, shape, arguments):
+            raise GatesError(f"problem {problem.__name__!r} ({problem.__file__}): {text}", hint="see docs/writing-a-task.md for what a problem module holds")
+
+
+def _smallest(problem: Any, names: Sequence[str]) -> str:
+    return min(names, key=lambda name: math.prod(size for size in problem.SHAPES[name].values() if isinstance(size, int)))
+
+
+def _wrong(problem: Any, shape: Mapping[str, int], arguments: Sequence[str]) -> str:
+    with _raising(problem, "make_inputs"):
+        inputs = problem.make_inputs(shape, 0, "cpu")
+    with _raising(problem, "reference"):
+        outputs = problem.reference(inputs, shape)
+    text = fault("reference", outputs) or _wrong_room(problem, shape, outputs) or _wrong_axes(getattr(problem, "AXES", {}), outputs) or _wrong_answers(problem, inputs, shape, outputs)
     if not text and hasattr(problem, "ARGUMENTS"):
         given = outputs if hasattr(problem, "make_outputs") or not arguments else {}
         problems.call_arguments(problem, inputs, given, shape, arguments)  # raises for a name that nothing provides
-    if text:
-        raise GatesError(f"problem {problem.__name__!r} ({problem.__file__}): {text}", hint="see docs/writing-a-task.md for what a problem module holds")
+    return text
 
 
 def fault(what: str, given: Any, outputs: Mapping[str, Any] | None = None) -> str:
@@ -63,6 +72,31 @@ def _names_fault(what: str, given: Any, of: str) -> str:
         return f"{what} gives {type(given).__name__}, not a mapping of names to {of}"
     odd = [name for name in given if not isinstance(name, str)]
     return f"{what} names an answer {odd[0]!r}: names are text" if odd else ""
+
+
+@contextlib.contextmanager
+def _raising(problem: Any, name: str) -> Iterator[None]:
+    """GatesError with the problem's own line for whatever one of its functions raises."""
+    try:
+        yield
+    except GatesError:
+        raise
+    except (Exception, SystemExit) as error:
+        frames = [frame for frame in traceback.extract_tb(error.__traceback__) if frame.filename == problem.__file__]
+        where = f"{problem.__file__}:{frames[-1].lineno}" if frames else str(problem.__file__)
+        what = f"{type(error).__name__}: {str(error).strip().splitlines()[0]}" if str(error).strip() else type(error).__name__
+        raise GatesError(f"{where}: {name} raises {what}", hint="the problem must run on the CPU; see docs/writing-a-task.md") from None
+
+
+def _wrong_room(problem: Any, shape: Mapping[str, int], outputs: Mapping[str, Any]) -> str:
+    """What is wrong with the outputs that a kernel is given to write, beside what the reference gives."""
+    made = problems.outputs_of(problem, shape) if hasattr(problem, "make_outputs") else {}
+    for name, value in made.items():
+        if name not in outputs:
+            return f"make_outputs makes {name}, which the reference does not give"
+        if value.shape != outputs[name].shape:
+            return f"make_outputs makes {name} of the shape {list(value.shape)}, the reference gives {list(outputs[name].shape)}"
+    return ""
 
 
 def _wrong_axes(axes: Mapping[str, Sequence[str]], outputs: Mapping[str, Any]) -> str:

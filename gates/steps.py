@@ -36,7 +36,7 @@ from gates.run.sanitizer import run_sanitizer_device, run_sanitizer_emulator, wr
 from gates.run.static import StaticTexts, collect
 from gates.run.timing import run_timing
 from gates.run.toolchain import Toolchain
-from gates.task import CUDA, EXTENSION, TRITON, WITHOUT_DEVICE, Task
+from gates.task import CUDA, TRITON, WITHOUT_DEVICE, Task
 
 NO_DEVICE = "no CUDA device"
 _NO_LIMIT = "task.yaml has no limit for the {gate} gate: give it some, or say why it is not applicable"
@@ -136,12 +136,13 @@ class Session:
     def launches(self, task: Task) -> tuple[list[dict[str, Any]] | None, str]:
         """How the task launches its kernels, or None, and what is to be said of where that is known from.
 
-        As the emulator or the device saw it, as Triton decided it, or what an extension's sources leave no room for.
+        As the emulator or the device saw it, as Triton decided it, or, where the emulator can't run it, what the sources leave no room for.
         """
         if task.kind == TRITON:
             return triton_build.launches(self.builds[task.name]), ""
         seen, note = self._seen_launches(task)
-        return (seen, note) if seen or task.kind != EXTENSION else sources.declared_launches(task)
+        failure = self.builds[task.name].failure("emulator")
+        return (seen, note) if seen or failure is None or not failure.unsupported else sources.declared_launches(task)
 
     def _seen_launches(self, task: Task) -> tuple[list[dict[str, Any]] | None, str]:
         kind = "emulator" if task.kind == CUDA and self.builds[task.name].path("emulator") else "device"

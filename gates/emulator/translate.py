@@ -50,7 +50,7 @@ def translate_text(text: str) -> str:
         found = unsupported.identifier(token.text) if token.kind == "identifier" else None
         if found is not None:
             feature, remedy = found
-            raise source.error(index, f"the emulator does not support {feature} ({token.text})", remedy)
+            raise source.error(index, f"the CPU emulator does not support {feature} ({token.text})", remedy)
     return rewrite(source)
 
 
@@ -88,9 +88,10 @@ def _add_rules(depfile: Path) -> None:
 
 def _preprocessor_error(source: Path, stderr: str) -> GatesError:
     missing = _MISSING.search(stderr)
-    if missing and missing["header"] in unsupported.HEADERS:
-        feature, remedy = unsupported.HEADERS[missing["header"]]
-        return GatesError(f"{missing['where']}: the emulator does not support {feature} ({missing['header']})", hint=remedy)
+    found = unsupported.header(missing["header"]) if missing else None
+    if missing and found:
+        feature, remedy = found
+        return GatesError(f"{missing['where']}: the CPU emulator does not support {feature} ({missing['header']})", hint=remedy)
     return GatesError(f"can't preprocess {source}:\n{first_errors(stderr)}")
 
 

@@ -55,31 +55,54 @@ IDENTIFIERS: dict[str, tuple[str, str]] = {
     "cudaStreamSetAttribute": ("stream attributes", "guard it with #ifndef GATES_EMULATOR"),
 }
 
+_LIBRARY = "put what it is used for into a function with a host version under #ifdef GATES_EMULATOR (docs/emulator.md), or gate the kernel on a device"
+
+# As above. An entry of its own wins over one that ends in "*".
 HEADERS: dict[str, tuple[str, str]] = {
     "cooperative_groups.h": IDENTIFIERS["cooperative_groups"],
-    "cooperative_groups/reduce.h": IDENTIFIERS["cooperative_groups"],
-    "cooperative_groups/memcpy_async.h": IDENTIFIERS["cooperative_groups"],
+    "cooperative_groups/*": IDENTIFIERS["cooperative_groups"],
     "cuda.h": ("the CUDA driver API", "use the runtime API in launchers"),
     "cudaTypedefs.h": ("the CUDA driver API", "use the runtime API in launchers"),
     "cuda/pipeline": ("libcu++ pipelines", "use __pipeline_memcpy_async, __pipeline_commit and __pipeline_wait_prior"),
     "cuda/barrier": ("libcu++ barriers", "use __syncthreads"),
-    "thrust/device_vector.h": ("Thrust", "allocate and compute outside the launcher"),
-    "thrust/reduce.h": ("Thrust", "allocate and compute outside the launcher"),
     "cuda/ptx": ("PTX wrappers", _HOST_VERSION),
-    "cuda/std/type_traits": ("libcu++", "use the standard library's header"),
     "cuda/atomic": ("libcu++ atomics", "use atomicAdd and its kin"),
-    "cub/cub.cuh": ("CUB", "write the reduction with warp shuffles"),
-    "cute/tensor.hpp": ("CUTLASS and CuTe", _DEVICE_ONLY),
-    "cutlass/cutlass.h": ("CUTLASS and CuTe", _DEVICE_ONLY),
+    "cuda/std/*": ("libcu++", "use the standard library's header"),
+    "cuda/*": ("libcu++", _LIBRARY),
+    "nv/*": ("libcu++", "choose code by __CUDA_ARCH__"),
+    "thrust/*": ("Thrust", "allocate and compute outside the launcher"),
+    "cub/*": ("CUB", f"write the reduction or scan with warp shuffles; or {_LIBRARY}"),
+    "cccl/*": ("libcu++", _LIBRARY),
+    "cute/*": ("CUTLASS and CuTe", _DEVICE_ONLY),
+    "cutlass/*": ("CUTLASS and CuTe", _DEVICE_ONLY),
     "cuda_fp4.h": ("4-bit floats", _DEVICE_ONLY),
     "cuda_fp6.h": ("6-bit floats", _DEVICE_ONLY),
-    "curand_kernel.h": ("device random numbers", "make random numbers on the host"),
+    "curand*": ("device random numbers", "make random numbers on the host"),
+    "cublas*": ("CUDA's host libraries", "call libraries outside the launcher"),
+    "cudnn*": ("CUDA's host libraries", "call libraries outside the launcher"),
+    "cufft*": ("CUDA's host libraries", "call libraries outside the launcher"),
+    "cusolver*": ("CUDA's host libraries", "call libraries outside the launcher"),
+    "cusparse*": ("CUDA's host libraries", "call libraries outside the launcher"),
     "cuda_awbarrier.h": ("mbarrier", "use __pipeline_wait_prior and __syncthreads"),
 }
-
-_BEGINNINGS = [(name[:-1], found) for name, found in IDENTIFIERS.items() if name.endswith("*")]
 
 
 def identifier(name: str) -> tuple[str, str] | None:
     """(feature, remedy) if ``name`` belongs to a feature that is not supported."""
-    return IDENTIFIERS.get(name) or next((found for start, found in _BEGINNINGS if name.startswith(start)), None)
+    return _found(IDENTIFIERS, _IDENTIFIERS, name)
+
+
+def header(name: str) -> tuple[str, str] | None:
+    """(feature, remedy) if the header ``name`` is one of a feature that is not supported."""
+    return _found(HEADERS, _HEADERS, name)
+
+
+def _found(table: dict[str, tuple[str, str]], beginnings: list[tuple[str, tuple[str, str]]], name: str) -> tuple[str, str] | None:
+    return table.get(name) or next((found for start, found in beginnings if name.startswith(start)), None)
+
+
+def _beginnings(table: dict[str, tuple[str, str]]) -> list[tuple[str, tuple[str, str]]]:
+    return [(name[:-1], found) for name, found in table.items() if name.endswith("*")]
+
+
+_IDENTIFIERS, _HEADERS = _beginnings(IDENTIFIERS), _beginnings(HEADERS)  # a translation asks for every token

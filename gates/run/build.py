@@ -10,13 +10,13 @@ from __future__ import annotations
 import hashlib
 import json
 import os
-from collections.abc import Callable, Collection
+from collections.abc import Callable, Collection, Sequence
 from dataclasses import dataclass, replace
 from pathlib import Path
 
 from gates.errors import GatesError
 from gates.records import to_json
-from gates.run import build_failure, extension, functions, graph
+from gates.run import build_failure, emulator_gap, extension, functions, graph
 from gates.run.build_failure import Failure
 from gates.run.built import BuildResult, Target
 from gates.run.ninja import Ninja, locked
@@ -62,6 +62,11 @@ def build(
         if task.kind == EXTENSION:
             made, printed = extension.build(task, toolchain, folder, device_archs, want, job_count(jobs), say)
             targets, text = (*targets, *made), text + printed
+    if any(_may_be_a_gap(target) for target in targets):
+        nvcc = [target for target in targets if target.kind == "cubin"]
+        if not nvcc:
+            nvcc = list(build(task, toolchain, build_root, device_arch=device_arch, want={"cubin"}, jobs=jobs, progress=progress).targets)
+        targets = tuple(_reconsidered(target, _compiled(nvcc)) for target in targets)
     return BuildResult(
         task.name, digest, str(folder), archs, device_archs, graph.is_relocatable(task), dict(task.toggles), targets,
         round(finished.wall_s, 3), log_text=text,
@@ -192,6 +197,22 @@ def _target(plan: _Plan, ninja: Ninja, output: str, toolchain: Toolchain) -> Tar
         return replace(target, path=str(path), log=str(ninja.folder / plan.log) if plan.log else None)
     path.unlink(missing_ok=True)
     return replace(target, failure=build_failure.describe(ninja.folder, plan.edges, output, toolchain))
+
+
+def _may_be_a_gap(target: Target) -> bool:
+    return target.kind in ("emulator", "emulator_asan") and target.failure is not None and not (target.failure.missing_tool or target.failure.unsupported)
+
+
+def _reconsidered(target: Target, compiled: bool | None) -> Target:
+    if not _may_be_a_gap(target) or target.failure is None:
+        return target
+    return replace(target, failure=emulator_gap.reconsidered(target.failure, compiled))
+
+
+def _compiled(cubins: Sequence[Target]) -> bool | None:
+    """Whether nvcc compiled the sources; None where it could not be asked."""
+    failures = [target.failure for target in cubins if target.failure]
+    return None if any(failure.missing_tool for failure in failures) else not failures
 
 
 def _log_text(folder: Path, plans: list[_Plan]) -> str:

@@ -22,7 +22,7 @@ _MEMORY = re.compile(
 )
 _PLACE = re.compile(r"^(?P<file>[^\s:(][^:(]*)(?::(?P<line>\d+)(?::\d+)?:|\((?P<number>\d+)\)\s*:)\s*(?P<text>(?:\w+ )?error\b.*)$", re.IGNORECASE)
 _FOLDERS = re.compile(r"(?<![\w.])/(?:[^\s/:'\"`()]+/)+")
-_UNSUPPORTED = re.compile(r"^error: (?P<what>.*the emulator does not support .*)$", re.MULTILINE)
+_UNSUPPORTED = re.compile(r"^error: (?P<what>.*the CPU emulator does not support .*)$", re.MULTILINE)
 _CUDA_HEADER = re.compile(r"fatal error: (?P<name>(?:cu|nv)\w+\.h): No such file")  # of a toolkit library that is not installed here
 _LINES = 5
 _SENTENCE = 200  # characters
@@ -51,10 +51,12 @@ class Failure:
         if self.unsupported:
             return self.unsupported
         what = self.command.split(" ", 1)[0].rsplit("/", 1)[-1] if self.command else "ninja"
-        return f"{what} failed ({self.cause})" + (f": {_first_error(self.errors)}" if self.errors else "")
+        if " gates.emulator.translate " in self.command:
+            what = "the emulator's translation"
+        return f"{what} failed ({self.cause})" + (f": {first_error(self.errors)}" if self.errors else "")
 
 
-def _first_error(errors: Sequence[str]) -> str:
+def first_error(errors: Sequence[str]) -> str:
     """``k.cu:12: error: …`` of the first line that names a place, else the first line; folders are left out."""
     placed = next((match for match in map(_PLACE.match, errors) if match), None)
     if placed is None:
@@ -90,7 +92,8 @@ def describe(folder: Path, edges: Sequence[Edge], ninja_output: str, toolchain: 
             data = json.loads(record.read_text(encoding="utf-8"))
             text, cause = printed(folder, edge), _cause(data["cause"], printed(folder, edge))
             log = str(folder / f"{edge.output}.failed.log")
-            if header := _CUDA_HEADER.search(text):
+            header = _CUDA_HEADER.search(text)
+            if header and not edge.output.startswith("emulator"):  # the emulator would not know it either way
                 return Failure(
                     shlex.join(data["command"]), f"the CUDA toolkit's {header['name']} was not found", log=log, missing_tool=header["name"],
                     hint="install that library's headers; or keep the kernel in a .cu of its own, without the header, and the binding in a .cpp",
@@ -98,7 +101,7 @@ def describe(folder: Path, edges: Sequence[Edge], ninja_output: str, toolchain: 
             unsupported = _UNSUPPORTED.search(text)
             return Failure(
                 shlex.join(data["command"]), cause, first_errors(text), log, hint_for(text, cause, toolchain),
-                unsupported=unsupported["what"] if unsupported else "",
+                unsupported=_FOLDERS.sub("", unsupported["what"]) if unsupported else "",
             )
     return Failure("", "the build stopped before it", first_errors(ninja_output), hint=hint_for(ninja_output, "", toolchain))
 

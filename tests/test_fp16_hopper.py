@@ -11,7 +11,7 @@ from defects import cheapest
 from defects.combined import compile_patched
 from defects.hopper import HOPPER
 from defects.record import Defect
-from fp16_kit import ENTRY, SOURCES, configure, findings, over_bound, problem, run, shape_of, unpatched
+from fp16_kit import ENTRY, H100_SHARED_LIMIT, SOURCES, configure, findings, over_bound, problem, run, shape_of, unpatched
 from static_kit import needs_nvcc
 
 from gates.records import Status
@@ -19,7 +19,6 @@ from gates.run.kernel import Kernel, KernelError
 from gates.run.toolchain import find_toolchain
 
 RUNG = "fp16_v10_hopper"
-H100_SHARED_LIMIT = 227 * 1024
 TILINGS = {"small": {"TILE_M": 64, "TILE_N": 64, "STAGES": 1}, "odd": {"TILE_M": 192, "TILE_N": 96, "STAGES": 2, "DEBUG_PRINT": 1}}
 SHAPES = [
     shape_of(1, 1), shape_of(33, 129), shape_of(17, 300, causal=1), shape_of(65, 65, causal=1), shape_of(70, 16, 128),

@@ -11,7 +11,18 @@ from defects import cheapest
 from defects.combined import compile_patched
 from defects.hopper import HOPPER
 from defects.record import Defect
-from fp16_kit import ENTRY, H100_SHARED_LIMIT, SOURCES, configure, findings, over_bound, problem, run, shape_of, unpatched
+from fp16_kit import (
+    ENTRY,
+    H100_SHARED_LIMIT,
+    SOURCES,
+    configure,
+    findings,
+    over_bound,
+    problem,
+    run,
+    shape_of,
+    unpatched,
+)
 from static_kit import needs_nvcc
 
 from gates.records import Status

@@ -24,7 +24,7 @@ PASSES = {  # what is judged without a device
 
 
 # The baselines in PyTorch and the naive product are built and looked at with what must beat them.
-@pytest.mark.parametrize("name", ["softmax_vector", *(pytest.param(name, marks=pytest.mark.slow) for name in ("softmax_warp", "softmax_naive", "gelu_compiled")), "rms_norm_triton", "sgemm_tiled"])
+@pytest.mark.parametrize("name", ["softmax_vector", "softmax_warp", "softmax_naive", "gelu_compiled", "rms_norm_triton", "sgemm_tiled"])
 def test_an_example_passes_what_can_be_judged_here(tmp_path: Path, name: str) -> None:
     task = next(path for path in TASKS if path.name == name)
     if load_task(task, environ={}).kind == "triton" and importlib.util.find_spec("triton") is None:

@@ -88,7 +88,7 @@ class Session:
         """Build candidate and baseline; what failed is in build.json, and each gate says what it lacks."""
         want = {"cubin", "emulator", *(() if self.emulated else ("device",))}
         for task, folder in self.tasks():
-            kinds = want | ({"emulator_asan"} if self.emulated and task is self.task else set())
+            kinds = want | ({"emulator_asan", "binding"} if self.emulated and task is self.task else set())
             self.progress.step(f"{task.name}: compiling")
             result = build(
                 task, self.toolchain, self.build_dir, device_arch=self.device.arch if self.device else None,
@@ -113,8 +113,16 @@ class Session:
         if failure.missing_tool:
             return not_run(gate, "no_tool", f"{failure.sentence}; {failure.hint}")
         if failure.unsupported:
-            return not_run(gate, "not_emulated", f"{failure.sentence}; {failure.hint}")
+            return not_run(gate, "not_emulated", f"{failure.sentence}; {failure.hint}{self._unread_binding()}")
         return build_failed(gate, failure.sentence)
+
+    def _unread_binding(self) -> str:
+        """What is to be said of an extension's C++ files where they could not be compiled here."""
+        failure = self.builds[self.task.name].failure("binding")
+        if failure is None or not failure.missing_tool:
+            return ""
+        names = " and ".join(source.name for source in self.task.sources if source.suffix != ".cu")
+        return f"; {names} was not compiled: {failure.sentence}; {failure.hint}"
 
     def after_correctness(self, gate: str) -> GateResult | None:
         """The verdict of a gate that means nothing for a wrong kernel."""
@@ -190,7 +198,8 @@ def _static(session: Session, gate: str) -> GateResult | None:
     """ptxas's log or the disassembly of candidate and baseline, for each architecture."""
     for task, folder in session.tasks():
         result = session.builds[task.name]
-        failure = result.failure("cubin")
+        binding = result.failure("binding")
+        failure = result.failure("cubin") or (None if binding and binding.missing_tool else binding)
         if failure is not None and task is session.task:
             if failure.missing_tool:
                 return not_run(gate, "no_tool", f"{failure.sentence}; {failure.hint}")

@@ -10,6 +10,7 @@ import sys
 from pathlib import Path
 
 import pytest
+from torch_kit import stub_torch  # noqa: F401
 
 import gates
 from gates.task import load_baseline, load_task
@@ -25,7 +26,7 @@ PASSES = {  # what is judged without a device
 
 # The baselines in PyTorch and the naive product are built and looked at with what must beat them.
 @pytest.mark.parametrize("name", ["softmax_vector", "softmax_warp", "softmax_naive", "gelu_compiled", "rms_norm_triton", "sgemm_tiled"])
-def test_an_example_passes_what_can_be_judged_here(tmp_path: Path, name: str) -> None:
+def test_an_example_passes_what_can_be_judged_here(tmp_path: Path, name: str, stub_torch: None) -> None:  # noqa: F811
     task = next(path for path in TASKS if path.name == name)
     if load_task(task, environ={}).kind == "triton" and importlib.util.find_spec("triton") is None:
         pytest.skip("triton is not installed")

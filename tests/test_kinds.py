@@ -9,6 +9,7 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+from torch_kit import stub_torch  # noqa: F401
 
 import gates
 from gates.judge.correctness import judge
@@ -133,7 +134,7 @@ def test_autotuning_without_a_device_is_not_run_with_the_reason(tmp_path: Path) 
 
 # Torch extensions --------------------------------------------------------------------------------------------------------
 
-def test_an_extension_is_judged_by_its_source_and_says_why_it_is_not_run(tmp_path: Path) -> None:
+def test_an_extension_is_judged_by_its_source_and_says_why_it_is_not_run(tmp_path: Path, stub_torch: None) -> None:  # noqa: F811
     folder = new_task("mine", "torch-extension", tmp_path)[0]
     run = gates.run(folder, profile="cpu", results=tmp_path / "results", build_dir=tmp_path / "build")
     assert run.gates["ptxas"].status.value == run.gates["sass"].status.value == "pass", run.report()

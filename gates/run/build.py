@@ -16,7 +16,7 @@ from pathlib import Path
 
 from gates.errors import GatesError
 from gates.records import to_json
-from gates.run import build_failure, emulator_gap, extension, functions, graph
+from gates.run import build_failure, emulator_gap, extension, functions, graph, torch_headers
 from gates.run.build_failure import Failure
 from gates.run.built import BuildResult, Target
 from gates.run.ninja import Ninja, locked
@@ -77,7 +77,7 @@ def build_digest(task: Task, toolchain: Toolchain, archs: tuple[str, ...], devic
     """sha256 over what decides the products besides the contents of the sources."""
     extra = {name: os.environ.get(name, "") for name in ("NVCC_PREPEND_FLAGS", "NVCC_APPEND_FLAGS")}
     parts = {
-        "kind": task.kind, "torch": graph.torch_version() if task.kind == EXTENSION else "", "entry": task.entry, "toggles": dict(task.toggles), "flags": task.nvcc_flags, "sources": list(map(str, task.sources)),
+        "kind": task.kind, "torch": torch_headers.version() if task.kind == EXTENSION else "", "entry": task.entry, "toggles": dict(task.toggles), "flags": task.nvcc_flags, "sources": list(map(str, task.sources)),
         "archs": archs, "device": device_archs, "nvcc": to_json(toolchain.nvcc), "g++": to_json(toolchain.gxx),
         "ccbin": toolchain.host_compiler, "environment": extra,
     }
@@ -124,7 +124,19 @@ def _plans(
         if kind in want and task.kind == CUDA:
             missing = build_failure.missing_tool(tool, toolchain)
             plans.append(_Plan(kind, f"{kind}.so", () if missing else tuple(make()), failure=missing))
+    if task.kind == EXTENSION and "binding" in want:
+        plans.extend(_binding_plans(task, toolchain))
     return plans
+
+
+def _binding_plans(task: Task, toolchain: Toolchain) -> list[_Plan]:
+    """The C++ files of an extension, checked beside nvcc's work: no product but that of torch's own loader holds them."""
+    missing = build_failure.missing_tool("g++", toolchain)
+    if not missing and torch_headers.include_folder() is None:
+        missing = Failure("", "torch was not found", hint="`pip install torch`", missing_tool="torch")
+    if missing:
+        return [_Plan("binding", "binding", failure=missing)]
+    return [_Plan("binding", edge.output, (edge,), log=edge.log) for edge in graph.binding_edges(task, toolchain)]
 
 
 def _cubin_plans(task: Task, toolchain: Toolchain, arch: str) -> list[_Plan]:

@@ -11,6 +11,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from pathlib import Path
 
+from gates.run import missing_header
 from gates.run.graph import Edge
 from gates.run.toolchain import Toolchain
 
@@ -23,7 +24,6 @@ _MEMORY = re.compile(
 _PLACE = re.compile(r"^(?P<file>[^\s:(][^:(]*)(?::(?P<line>\d+)(?::\d+)?:|\((?P<number>\d+)\)\s*:)\s*(?P<text>(?:\w+ )?error\b.*)$", re.IGNORECASE)
 _FOLDERS = re.compile(r"(?<![\w.])/(?:[^\s/:'\"`()]+/)+")
 _UNSUPPORTED = re.compile(r"^error: (?P<what>.*the CPU emulator does not support .*)$", re.MULTILINE)
-_CUDA_HEADER = re.compile(r"fatal error: (?P<name>(?:cu|nv)\w+\.h): No such file")  # of a toolkit library that is not installed here
 _LINES = 5
 _SENTENCE = 200  # characters
 
@@ -92,11 +92,12 @@ def describe(folder: Path, edges: Sequence[Edge], ninja_output: str, toolchain: 
             data = json.loads(record.read_text(encoding="utf-8"))
             text, cause = printed(folder, edge), _cause(data["cause"], printed(folder, edge))
             log = str(folder / f"{edge.output}.failed.log")
-            header = _CUDA_HEADER.search(text)
-            if header and not edge.output.startswith("emulator"):  # the emulator would not know it either way
+            # the emulator would not know it either way
+            header = None if edge.output.startswith("emulator") else missing_header.find(text, toolchain)
+            if header:
                 return Failure(
-                    shlex.join(data["command"]), f"the CUDA toolkit's {header['name']} was not found", log=log, missing_tool=header["name"],
-                    hint="install that library's headers; or keep the kernel in a .cu of its own, without the header, and the binding in a .cpp",
+                    shlex.join(data["command"]), f"{_first_place(text)}{header.owner}'s {header.name} was not found", log=log, hint=header.remedy,
+                    missing_tool=header.name,
                 )
             unsupported = _UNSUPPORTED.search(text)
             return Failure(
@@ -104,6 +105,12 @@ def describe(folder: Path, edges: Sequence[Edge], ninja_output: str, toolchain: 
                 unsupported=_FOLDERS.sub("", unsupported["what"]) if unsupported else "",
             )
     return Failure("", "the build stopped before it", first_errors(ninja_output), hint=hint_for(ninja_output, "", toolchain))
+
+
+def _first_place(text: str) -> str:
+    """``k.cu:12: ``, or nothing."""
+    placed = next((match for match in map(_PLACE.match, text.splitlines()) if match), None)
+    return f"{placed['file'].rpartition('/')[2]}:{placed['line'] or placed['number']}: " if placed else ""
 
 
 def _record(folder: Path, edge: Edge) -> Path:
@@ -130,7 +137,8 @@ def first_errors(text: str) -> tuple[str, ...]:
 def hint_for(text: str, cause: str, toolchain: Toolchain) -> str:
     if _UNSUPPORTED.search(text):
         remedy = re.search(r"^hint: (.*)$", text, re.MULTILINE)
-        return remedy[1] if remedy else "give it a host version under #ifdef GATES_EMULATOR"
+        todo = remedy[1] if remedy else "give it a host version under #ifdef GATES_EMULATOR"
+        return todo if "on a device" in todo else f"{todo}; or run the task on a CUDA device"
     if _MEMORY.search(text) or "killed" in cause:
         return "a process or memory limit was reached: build with fewer jobs (GATES_JOBS=1 or --jobs 1)"
     if _HOST.search(text):

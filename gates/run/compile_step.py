@@ -2,7 +2,7 @@
 
     python compile_step.py OUTPUT LOG -- COMMAND…
 
-Every ``{out}`` in COMMAND is a temporary name beside OUTPUT; when the command has succeeded, its log
+Every ``{out}`` in COMMAND is a temporary name beside OUTPUT, and a command without one only checks its input: its OUTPUT is empty. When the command has succeeded, its log
 and then its output get their own names. Before it starts, what an earlier build left is removed, so a
 failed compile leaves nothing to load. A failure is described in ``OUTPUT.failed.json``, and what the
 command printed is in ``OUTPUT.failed.log``. This file is started as a script, without the package, so
@@ -23,9 +23,12 @@ def main(argv: list) -> int:
     temporary = f"{output}.{os.getpid()}.partial"
     for stale in (output, log, failed, failed_log):
         _remove(stale)
+    checks = not any("{out}" in part for part in command)
     command = [part.replace("{out}", temporary) for part in command]
     try:
         text, cause = _run(command)
+        if checks and not cause:
+            _write(temporary, "")
         if not cause and not os.path.exists(temporary):
             cause = "exit 0 without an output file"
         if cause:

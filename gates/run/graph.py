@@ -2,32 +2,25 @@
 
 from __future__ import annotations
 
-import importlib.metadata
-import importlib.util
 import shlex
 import sys
-import sysconfig
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 
 from gates.facts.chips import chip_of
-from gates.run.toolchain import Toolchain
+from gates.run import torch_headers
+from gates.run.toolchain import Toolchain, header_folders
 from gates.task import EXTENSION, Task
 
 STEP = Path(__file__).with_name("compile_step.py")
 CXX_STANDARD = "-std=c++17"
 TORCH_CXX_STANDARD = "-std=c++20"  # of torch's headers
-# What torch's own loader gives nvcc, so that the kernels judged are those that run.
-_TORCH_FLAGS = (
-    "-DTORCH_API_INCLUDE_EXTENSION_H", "-D__CUDA_NO_HALF_OPERATORS__", "-D__CUDA_NO_HALF_CONVERSIONS__",
-    "-D__CUDA_NO_BFLOAT16_CONVERSIONS__", "-D__CUDA_NO_HALF2_OPERATORS__", "--expt-relaxed-constexpr",
-)
 
 
 @dataclass(frozen=True)
 class Edge:
-    """One command. ``command`` writes to ``{out}``; ``depfile`` is relative to the build folder, like ``output``."""
+    """One command. ``command`` writes to ``{out}``, or only checks its input; ``depfile`` is relative to the build folder, like ``output``."""
 
     output: str
     log: str
@@ -113,6 +106,19 @@ def emulator_edges(task: Task, toolchain: Toolchain, *, sanitize: bool) -> list[
     return [*edges, Edge(f"{name}.so", f"{name}.so.log", (gxx, *flags, *objects, "-o", "{out}"), tuple(objects))]
 
 
+def binding_edges(task: Task, toolchain: Toolchain) -> list[Edge]:
+    """A check of each C++ file of an extension with the flags of torch's loader; its output is empty."""
+    gxx = toolchain.host_compiler or toolchain.need("g++").path
+    flags = (TORCH_CXX_STANDARD, "-w", *torch_headers.binding_flags(task.name, toolchain), *_toggles(task), *(flag for flag in task.nvcc_flags if flag.startswith("-D")))
+    edges = []
+    for source, stem in zip(task.sources, stems(task), strict=True):
+        if source.suffix != ".cu":
+            output = f"binding/{stem}.checked"
+            command = (gxx, "-fsyntax-only", *flags, "-MD", "-MF", f"{output}.d", "-MT", output, str(source))
+            edges.append(Edge(output, f"{output}.log", command, (str(source),), f"{output}.d"))
+    return edges
+
+
 def _emulator_flags(task: Task) -> list[str]:
     """The toggles, those of the task's nvcc flags that the preprocessor needs too, and the shared memory of its smallest chip."""
     flags = [part for name, value in task.toggles.items() for part in ("-D", f"{name}={value}")]
@@ -164,27 +170,14 @@ def _nvcc(toolchain: Toolchain) -> tuple[str, ...]:
 
 def _flags(task: Task) -> list[str]:
     given = any(flag.startswith(("-std", "--std")) for flag in task.nvcc_flags)
-    torch = torch_flags(task) if task.kind == EXTENSION else []
+    torch = torch_headers.nvcc_flags(task.name) if task.kind == EXTENSION else []
     standard = () if given else (TORCH_CXX_STANDARD if torch else CXX_STANDARD,)
-    return [*standard, *torch, *(f"-D{name}={value}" for name, value in task.toggles.items()), *task.nvcc_flags]
+    wheels = [f"-Xcompiler=-idirafter{folder}" for folder in header_folders()]  # of libraries that the toolkit may be installed without
+    return [*standard, *wheels, *torch, *_toggles(task), *task.nvcc_flags]
 
 
-def torch_version() -> str:
-    """Of the torch that is installed, without importing it; empty where there is none."""
-    try:
-        return importlib.metadata.version("torch")
-    except importlib.metadata.PackageNotFoundError:
-        return ""
-
-
-def torch_flags(task: Task) -> list[str]:
-    """Macros and include folders of a torch extension, found without importing torch. Empty where torch is not installed."""
-    torch = importlib.util.find_spec("torch")
-    if torch is None or torch.origin is None:
-        return []
-    include = Path(torch.origin).parent / "include"
-    folders = (include, include / "torch" / "csrc" / "api" / "include", Path(sysconfig.get_paths()["include"]))
-    return [*_TORCH_FLAGS, f"-DTORCH_EXTENSION_NAME={task.name}", *(part for folder in folders for part in ("-isystem", str(folder)))]
+def _toggles(task: Task) -> list[str]:
+    return [f"-D{name}={value}" for name, value in task.toggles.items()]
 
 
 def _path(path: str) -> str:

@@ -86,12 +86,20 @@ def find_toolchain(environ: Mapping[str, str] | None = None, wheels: list[Path] 
 
 def wheel_folders() -> list[Path]:
     """The ``nvidia/cu13`` folders that NVIDIA's wheels install into, newest toolkit first."""
+    return sorted(_in_wheels("cu[0-9]*"), key=lambda path: int(re.sub(r"\D", "", path.name) or 0), reverse=True)
+
+
+def header_folders() -> list[Path]:
+    """The folders of headers that NVIDIA's wheels install, of all their libraries."""
+    return sorted(_in_wheels("*/include"), reverse=True)
+
+
+def _in_wheels(pattern: str) -> list[Path]:
     import importlib.util
 
     spec = importlib.util.find_spec("nvidia")
     places = list(spec.submodule_search_locations or ()) if spec else []
-    found = [path for place in places for path in Path(place).glob("cu[0-9]*") if path.is_dir()]
-    return sorted(found, key=lambda path: int(re.sub(r"\D", "", path.name) or 0), reverse=True)
+    return [path for place in places for path in Path(place).glob(pattern) if path.is_dir()]
 
 
 class _Search:

@@ -1,0 +1,17 @@
+"""Stub headers in place of torch's, which take a compiler half a minute."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import pytest
+
+from gates.run import torch_headers
+
+STUB = Path(__file__).parent / "data" / "torch_stub"
+
+
+@pytest.fixture
+def stub_torch(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Extensions are compiled with the stub headers."""
+    monkeypatch.setattr(torch_headers, "include_folder", lambda: STUB)

@@ -198,8 +198,9 @@ def _static(session: Session, gate: str) -> GateResult | None:
     """ptxas's log or the disassembly of candidate and baseline, for each architecture."""
     for task, folder in session.tasks():
         result = session.builds[task.name]
-        binding = result.failure("binding")
-        failure = result.failure("cubin") or (None if binding and binding.missing_tool else binding)
+        failure, binding = result.failure("cubin"), result.failure("binding")
+        if binding is not None and not binding.missing_tool and (failure is None or failure.missing_tool):
+            failure = binding
         if failure is not None and task is session.task:
             if failure.missing_tool:
                 return not_run(gate, "no_tool", f"{failure.sentence}; {failure.hint}")

@@ -148,6 +148,36 @@ def test_a_header_that_is_not_there_is_named(tmp_path: Path) -> None:
     assert failure is not None and "not_there_at_all.h" in failure.sentence
 
 
+def documented_launcher(tmp_path: Path) -> Path:
+    """The extension of the template and, beside it, the task that docs/your-kernel.md makes of its kernel."""
+    extension_folder = new_task("my_norm", "torch-extension", tmp_path)[0]
+    page = (Path(__file__).resolve().parent.parent / "docs" / "your-kernel.md").read_text(encoding="utf-8")
+    section = page.partition("## A C launcher beside a binding")[2].partition("\n## ")[0]
+    source, lines = (re.search(rf"```{kind}\n(.*?)```", section, re.DOTALL)[1] for kind in ("cuda", "yaml"))
+    folder = tmp_path / "my_norm_launcher"
+    folder.mkdir()
+    for name in ("build.py", "runner.py"):
+        (folder / name).write_text((extension_folder / name).read_text())
+    (folder / "launcher.cu").write_text(source)
+    text = re.sub(r"^(kind|arguments): .*\n", "", (extension_folder / "task.yaml").read_text(), flags=re.MULTILINE)
+    for line in lines.splitlines():
+        text = re.sub(rf"^{line.partition(':')[0]}: .*$", line, text, flags=re.MULTILINE)
+    (folder / "task.yaml").write_text(text)
+    return folder
+
+
+def test_the_documented_launcher_is_a_task_that_the_emulator_builds(tmp_path: Path) -> None:
+    task = load_task(documented_launcher(tmp_path), environ={})
+    assert (task.kind, task.entry, task.kernels) == ("cuda", "launch", ("silu_mul_kernel",))
+    assert build(task, find_toolchain(), tmp_path / "build", want={"emulator"}).failures == ()
+
+
+@pytest.mark.slow
+def test_the_documented_launcher_is_judged_without_a_device(tmp_path: Path) -> None:
+    run = gates.run(documented_launcher(tmp_path), profile="cpu", shapes=["small"], seeds=[0], results=tmp_path / "results", build_dir=tmp_path / "build")
+    assert run.gates["correctness"].status.value == run.gates["sanitizer"].status.value == "pass", run.report()
+
+
 CPU_ONLY = '''
 #include <pybind11/pybind11.h>
 #ifdef BROKEN

@@ -14,7 +14,7 @@ from gates.run.build_failure import Failure
 
 @dataclass(frozen=True)
 class Target:
-    """One product: its path, or why there is none. ``log``: what ptxas printed (cubins only)."""
+    """One product: its path, or why there is none. ``log``: what ptxas printed (cubins), or g++ (the check of a binding)."""
 
     kind: str
     path: str | None

@@ -16,7 +16,7 @@ _TORCH = re.compile(r"(?:torch|ATen|c10|pybind11)/")
 _PACKAGES = {
     "cublas": "nvidia-cublas", "cusparse": "nvidia-cusparse", "cusolver": "nvidia-cusolver", "cufft": "nvidia-cufft", "curand": "nvidia-curand",
     "nvrtc": "nvidia-cuda-nvrtc", "nvJitLink": "nvidia-nvjitlink", "cudnn": "nvidia-cudnn-cu13", "nccl": "nvidia-nccl-cu13", "cupti": "nvidia-cuda-cupti",
-    "nvtx3/": "nvidia-nvtx", "nvToolsExt": "nvidia-nvtx", "nvml": "nvidia-nvml-dev", "cuda_profiler_api": "nvidia-cuda-profiler-api",
+    "nvtx3/": "nvidia-nvtx", "nvToolsExt": "nvidia-nvtx", "nvml": "nvidia-nvml-dev", "cuda_profiler_api": "nvidia-cuda-profiler-api", "cuda_": "nvidia-cuda-runtime",
     "cub/": "nvidia-cuda-cccl", "thrust/": "nvidia-cuda-cccl", "cuda/": "nvidia-cuda-cccl", "nv/": "nvidia-cuda-cccl", "crt/": "nvidia-cuda-crt",
 }
 _OF_HANDLES = {"cublas": "cublas_v2.h", "cusparse": "cusparse.h", "cusolver": "cusolverDn.h"}

@@ -176,8 +176,8 @@ def utc_now() -> datetime:
 
 
 def portable(text: str, project: Path) -> str:
-    """``text`` without this machine's paths: project, Python and home folder become ``.``, ``<python>``, ``~``."""
-    for path, short in ((str(project), "."), (sys.prefix, "<python>"), (os.path.expanduser("~"), "~")):
+    """``text`` without this machine's paths: project, Python, this package and home folder become ``.``, ``<python>``, ``<gates>``, ``~``."""
+    for path, short in ((str(project), "."), (sys.prefix, "<python>"), (str(Path(__file__).parent), "<gates>"), (os.path.expanduser("~"), "~")):
         if len(path) > 1:  # after "..", as in ../../tmp/task, it is the end of a relative path
             text = re.sub(rf"(?<!\.\.){re.escape(path)}", lambda _, short=short: short, text)
     return text

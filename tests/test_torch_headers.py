@@ -12,12 +12,13 @@ from static_kit import needs_nvcc
 from torch_kit import STUB, stub_torch  # noqa: F401
 
 import gates
+from gates.evidence import portable
 from gates.new import new_task
 from gates.run import missing_header, torch_headers
 from gates.run.build import build
 from gates.run.build_failure import Failure
 from gates.run.toolchain import find_toolchain, header_folders
-from gates.steps import Session
+from gates.steps import Session, _static
 from gates.task import Task, load_task
 
 CUDA_NAMES = ("cuComplex.h", "cuda_bf16.h", "cuda_fp16.h", "driver_types.h", "library_types.h")
@@ -175,6 +176,20 @@ def test_torch_s_own_headers_compile_without_its_cuda_build(extension: Task, tmp
     )
     result = build(replace(extension, arch=("sm_90",)), find_toolchain(), tmp_path / "build", want={"cubin", "binding"})
     assert result.failures == ()
+
+
+@pytest.mark.parametrize("cubin", [None, Failure("", "nvcc was not found", missing_tool="nvcc")])
+def test_a_broken_binding_is_a_reject_with_and_without_nvcc(cubin: Failure | None) -> None:
+    found = {"cubin": cubin, "binding": Failure("g++ -fsyntax-only binding.cpp", "exit 1", ("binding.cpp:3:1: error: expected ';'",))}
+    task = SimpleNamespace(name="mine")
+    session = SimpleNamespace(task=task, tasks=lambda: [(task, "")], builds={"mine": SimpleNamespace(failure=found.get)})
+    assert [(result.code, result.sentence) for result in (_static(session, "ptxas"), _static(session, "sass"))] == [
+        (f"{gate}.build_failed", "g++ failed (exit 1): binding.cpp:3: error: expected ';'") for gate in ("ptxas", "sass")
+    ]
+
+
+def test_the_handles_folder_is_no_machine_s_path_in_evidence() -> None:
+    assert portable(f"-idirafter{torch_headers.HANDLES}", Path("/elsewhere")) == "-idirafter<gates>/run/handles"
 
 
 def test_the_stub_includes_what_torch_does() -> None:

@@ -21,7 +21,7 @@ from gates.run.toolchain import Toolchain
 from gates.task import Task
 
 _CPU_ONLY = Failure(
-    "", "", hint="the compiler's gates judge its .cu here; a .cu with a C launcher (kind cuda) runs on the emulator too",
+    "", "", hint="the compiler's gates judge its .cu here; behind a C launcher of ten lines the same .cu runs on the emulator (docs/your-kernel.md)",
     unsupported="a torch extension runs on a CUDA device alone",
 )
 

@@ -142,6 +142,7 @@ def test_nvcc_finds_the_handles(extension: Task, tmp_path: Path, stub_torch: Non
 
 
 @needs_nvcc
+@pytest.mark.slow
 def test_a_binding_that_does_not_compile_is_a_reject(extension: Task, tmp_path: Path, stub_torch: None) -> None:  # noqa: F811
     path = extension.folder / "binding.cpp"
     path.write_text(path.read_text().replace("empty_like(x);", "empty_lik(x);"))

@@ -155,7 +155,8 @@ def test_a_manifest_that_points_outside(finished: Workshop, workshop: Workshop, 
 def test_compare_refuses_what_cannot_be_compared(finished: Workshop, workshop: Workshop) -> None:
     first, second = (copy_of(finished.runs()[0], workshop.root / side) for side in ("a", "b"))
     info = json.loads((second / "run.json").read_text())
-    info["task"].update(problem_sha256="0" * 64, digest="0" * 64)  # of another checkout
+    for side, digit in (("task", "0"), ("baseline", "1")):
+        info[side].update(problem_sha256="0" * 64, digest=digit * 64)  # of another checkout
     (second / "run.json").write_text(json.dumps(info))
     sign(second)
     refused = workshop.gates("compare", str(first), str(second))

@@ -153,7 +153,11 @@ def test_a_pipe_in_the_place_of_a_file_is_not_waited_for(tmp_path: Path, name: s
 
 
 def test_a_checkout_that_moved_on_is_noted_and_no_fault(tmp_path: Path) -> None:
-    target = edited(tmp_path, CPU, "run.json", lambda d: d["task"].update(digest="0" * 64, problem_sha256="1" * 64))
+    def of_another_checkout(data: Any) -> None:
+        data["task"].update(digest="0" * 64, problem_sha256="1" * 64)
+        data["baseline"].update(problem_sha256="1" * 64)
+
+    target = edited(tmp_path, CPU, "run.json", of_another_checkout)
     done = CliRunner().invoke(cli, ["verify", str(target)])
     assert done.exit_code == 0 and ": sound\n  note: stage2_wmma_pv has changed in this checkout since" in done.output
     assert "note: the problem tasks.problems.sdpa_fp8 has changed in this checkout since" in done.output

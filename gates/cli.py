@@ -508,6 +508,9 @@ def main() -> NoReturn:
 
 def guard(command: Callable[[], Any]) -> int:
     """Call ``command`` and return its exit code; print one clear error for what it raises."""
+    for name in ("stdout", "stderr"):
+        if getattr(sys, name) is None:  # closed before this process began
+            setattr(sys, name, open(os.devnull, "w", encoding="utf-8"))  # noqa: SIM115
     try:
         for number in (signal.SIGTERM, signal.SIGHUP):
             signal.signal(number, signal.default_int_handler)  # as Ctrl-C: children killed, nothing half-written

@@ -7,6 +7,7 @@ import json
 import shutil
 import subprocess
 import sys
+import tempfile
 from pathlib import Path
 from typing import Any
 
@@ -59,6 +60,19 @@ def test_a_kernel_that_breaks_off_has_crashed(folder: Path) -> None:
     _, verdict = judged(folder, "leaves")
     assert verdict.status is Status.FAIL
     assert any(check.code == "correctness.crash" and "exit 0" in str(check.observed) for check in verdict.checks), verdict.checks
+
+
+def test_an_answer_that_makes_no_sense_is_the_kernel_s_fault(folder: Path) -> None:
+    _, verdict = judged(folder, "speaks_nonsense")
+    crashes = [str(check.observed) for check in verdict.checks if check.code == "correctness.crash"]
+    assert crashes and "the kernel's process answered with" in crashes[0], verdict.checks
+
+
+@pytest.mark.parametrize("fork", ["1", "0"])
+def test_a_kernel_may_use_processes_of_its_own(folder: Path, monkeypatch: pytest.MonkeyPatch, fork: str) -> None:
+    monkeypatch.setenv("GATES_FORK", fork)
+    _, verdict = judged(folder, "spawns")
+    assert verdict.status is Status.PASS, verdict.checks
 
 
 @pytest.mark.skipif(torch.cuda.is_available(), reason="there is a device")
@@ -117,6 +131,34 @@ def test_what_a_system_cannot_deny_is_said(monkeypatch: pytest.MonkeyPatch) -> N
     monkeypatch.setattr(jail.platform, "system", lambda: "Darwin")
     monkeypatch.setattr(jail.ctypes, "CDLL", lambda *arguments, **named: Refusing())
     assert set(jail.enter([]).values()) == {"not denied: Darwin has no means for it"}
+
+
+def test_shared_memory_and_devices(tmp_path: Path) -> None:
+    """Shared memory is for the kernel's use, but not where the results of its judge lie in it; no process changes another's limits."""
+    if not jail_here(tmp_path):
+        pytest.skip("this system can't deny files")
+    with tempfile.TemporaryDirectory(dir="/dev/shm") as shared:
+        (Path(shared) / "scratch").mkdir()
+        code = f"""
+from gates.run import jail; from pathlib import Path; import os, resource
+def attempt(what):
+    try:
+        what(); return "done"
+    except OSError as error:
+        return type(error).__name__
+for writable in ([Path({str(tmp_path)!r})], [Path({shared!r}) / "scratch"]):
+    if os.fork() == 0:
+        jail.enter(writable)
+        Path("/dev/null").write_text("x"); (writable[0] / "own").write_text("x"); resource.setrlimit(resource.RLIMIT_NOFILE, (64, 64))
+        print(attempt(lambda: Path({shared!r}, "result").write_text("x")), attempt(lambda: Path("/dev/loop-control").write_text("x")),
+              attempt(lambda: resource.prlimit(os.getppid(), resource.RLIMIT_CPU, (9, 9))), attempt(lambda: Path("/dev/made").write_text("x")), flush=True)
+        os._exit(0)
+    os.wait()
+"""
+        done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True)
+    first, second = (line.split() for line in done.stdout.splitlines())
+    assert (first[0], second[0]) == ("done", "PermissionError"), done.stderr
+    assert {first[2], second[2], first[3], second[3]} == {"PermissionError"} and "done" not in (first[1], second[1])
 
 
 def test_memory_is_limited_and_everything_is_told(tmp_path: Path) -> None:

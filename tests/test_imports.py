@@ -5,6 +5,7 @@ from __future__ import annotations
 import hashlib
 import importlib.util
 import json
+import os
 import shutil
 import sys
 from collections.abc import Callable
@@ -219,6 +220,28 @@ def test_what_is_no_kernelbench_solution_is_one_error(tmp_path: Path, capsys: py
     assert not (tmp_path / "made").exists()
 
 
+@pytest.mark.parametrize("place", ["/dev/zero", "pipe", "large"])
+def test_what_is_no_plain_file_or_far_too_large_is_not_read(tmp_path: Path, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch, place: str) -> None:
+    monkeypatch.setattr(folder, "MAX_SOURCE_BYTES", 2**20)
+    path = Path(place) if place == "/dev/zero" else tmp_path / "solution.py"
+    if place == "pipe":
+        os.mkfifo(path)
+    if place == "large":
+        path.write_bytes(b"#" * (2**20 + 1))
+    assert command(["import", "kernelbench", str(KERNELBENCH[0]), str(path), "--dir", str(tmp_path / "made")]) == 2
+    assert ("larger than 1 MiB" if place == "large" else "no plain file") in capsys.readouterr().err
+
+
+def test_a_file_of_the_folder_from_which_it_is_imported_hides_nothing(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    (tmp_path / "my_scaled_rows.py").write_text("")
+    monkeypatch.chdir(tmp_path)
+    monkeypatch.setattr(sys, "path", ["", str(tmp_path), *sys.path])
+    assert folder.task_name("my_scaled_rows", "") == "my_scaled_rows"
+    for name in ("torch", "statistics"):
+        with pytest.raises(GatesError, match="is that of a Python module"):
+            folder.task_name(name, "")
+
+
 def test_names_that_would_hide_a_module_or_a_folder_are_refused(tmp_path: Path) -> None:
     assert folder.task_name(None, "23_Square-Matmul v2") == "square_matmul_v2"
     for given, fallback in ((None, "42"), ("Upper", "x"), ("torch", "x"), ("json", "x")):
@@ -273,6 +296,10 @@ def test_a_random_reference_is_refused(tmp_path: Path) -> None:
     )
     with pytest.raises(GatesError, match="differs from call to call"):
         magnitude.bounds(tmp_path, "drawing", work=tmp_path / "work", limit_s=60)
+    text = (tmp_path / "drawing.py").read_text().replace("torch.rand(4)", "(torch.zeros(4) / 0)").replace("return {'out': torch.ones(4)}", "return reference(inputs, shape)")
+    (tmp_path / "undefined.py").write_text(text)
+    with pytest.raises(GatesError, match="empty or not finite"):
+        magnitude.bounds(tmp_path, "undefined", work=tmp_path / "work", limit_s=60)
 
 
 def test_an_imported_task_runs_and_is_judged(tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]) -> None:

@@ -64,6 +64,18 @@ def test_what_left_the_process_group_is_killed_too() -> None:
     wait_until(lambda: not alive(int(done.output)))
 
 
+def test_what_forks_faster_than_it_is_found_is_killed_too(tmp_path: Path) -> None:
+    hop = (
+        "import os, time\nif os.fork() == 0:\n    os.setsid()\n    os.closerange(0, 9)\n    end = time.monotonic() + 20\n"
+        f"    while time.monotonic() < end:\n        if os.fork():\n            os._exit(0)\n        open({str(tmp_path / 'last')!r}, 'w').write(str(os.getpid()))\n"
+        "time.sleep(0.3)"
+    )
+    assert run(hop).cause == "exit 0"
+    before = (tmp_path / "last").read_text()
+    time.sleep(0.3)
+    assert (tmp_path / "last").read_text() == before
+
+
 def test_processes_of_another_run_are_left_alone() -> None:
     other = subprocess.Popen([sys.executable, "-c", "import time; time.sleep(60)"], env={**os.environ, "GATES_PROCESS_MARK": "other"})
     try:

@@ -5,6 +5,7 @@ from __future__ import annotations
 import json
 import math
 import os
+import shlex
 import shutil
 import subprocess
 import sys
@@ -216,6 +217,12 @@ def test_a_figure_of_another_machine_may_differ_in_its_last_bits(tmp_path: Path)
 @pytest.mark.parametrize("run", [path.parent for path in sorted(RECORDED.rglob("run.json"))], ids=lambda run: f"{run.parts[-3]}-{run.parts[-2]}")
 def test_every_recorded_run_is_sound(run: Path) -> None:
     assert verify_run(run) == []
+
+
+@pytest.mark.parametrize(("arguments", "code"), [(["list"], 0), (["run", "stage22"], 2), (["decide", "recorded:cpu/stage2"], 3)])
+def test_closed_streams_change_no_exit_code(arguments: list[str], code: int) -> None:
+    command = shlex.join([sys.executable, "-m", "gates", *arguments])
+    assert subprocess.run(["sh", "-c", f"{command} >&- 2>&-"], cwd=ROOT, check=False).returncode == code
 
 
 def test_a_closed_pipe_changes_no_exit_code() -> None:

@@ -7,10 +7,11 @@ into place: a failed import leaves nothing behind.
 from __future__ import annotations
 
 import hashlib
-import importlib.util
+import importlib.machinery
 import json
 import re
 import shutil
+import sys
 import tempfile
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
@@ -72,11 +73,13 @@ class Imported:
 def read(path: Path) -> bytes:
     """The bytes of a source file; GatesError where it can't be read or is far too large to be one."""
     try:
-        if path.stat().st_size > MAX_SOURCE_BYTES:
-            raise GatesError(f"{path}: larger than {MAX_SOURCE_BYTES // 2**20} MiB")
-        return path.read_bytes()
+        with jsonio.open_plain(path) as file:
+            content = file.read(MAX_SOURCE_BYTES + 1)
     except OSError as error:
         raise GatesError(f"can't read {path}: {error.strerror}") from None
+    if len(content) > MAX_SOURCE_BYTES:
+        raise GatesError(f"{path}: larger than {MAX_SOURCE_BYTES // 2**20} MiB")
+    return content
 
 
 def text(original: Original) -> str:
@@ -97,8 +100,9 @@ def task_name(given: str | None, fallback: str) -> str:
     name = given or re.sub(r"[^a-z0-9]+", "_", fallback.lower()).strip("_").lstrip("0123456789_")
     if not re.fullmatch(r"[a-z][a-z0-9_]*", name):
         raise GatesError(f"{name or fallback!r} can't be the name of a task", hint="give one with --name: lower-case letters, digits and _")
-    spec = importlib.util.find_spec(name)
-    if spec is not None and spec.origin is not None:
+    here = Path.cwd()  # `python -m gates` looks there, a task's runner does not
+    spec = importlib.machinery.PathFinder.find_spec(name, [place for place in sys.path if Path(place).resolve() != here])
+    if name in sys.stdlib_module_names or (spec is not None and spec.origin is not None):
         raise GatesError(f"the name {name!r} is that of a Python module, which would hide the task's problem", hint="give another with --name")
     return name
 

@@ -15,6 +15,7 @@ import subprocess
 import sys
 from collections.abc import Callable, Mapping
 from pathlib import Path
+from types import ModuleType
 from typing import Any
 
 from gates.errors import GatesError
@@ -39,6 +40,9 @@ class Fork:
                 os.closerange(3, max(asks, self_asks, self_answers, answers) + 1)
                 os.chdir(cwd)
                 os.environ.update(env)
+                sys.modules["__main__"], sys.argv = ModuleType("__main__"), ["-c"]  # else a process that multiprocessing spawns runs the runner again
+                if not getattr(sys.flags, "safe_path", False):
+                    sys.path[0] = ""
                 call()
         os.close(asks)
         os.close(answers)

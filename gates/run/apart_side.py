@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import contextlib
 import subprocess
 from collections.abc import Mapping
 from pathlib import Path
@@ -67,7 +68,8 @@ class ApartSide:
         except EOFError:
             raise self._died() from None
         except wire.BadFrame as error:
-            self._child.kill()
+            with contextlib.suppress(PermissionError):  # this process may signal no other; the engine ends both
+                self._child.kill()
             raise DeviceLost(f"the kernel's process answered with {error}") from None
         failure, text = str(answer.get("failure", "")), str(answer.get("text", ""))
         if failure == "device" and self.emulated:

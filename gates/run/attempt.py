@@ -22,6 +22,7 @@ from gates import jsonio
 from gates.errors import EXIT_HOLD, GatesError
 from gates.run import forkserver, process
 
+CONFINED = "confined: "  # begins the line in which a runner says what it gave up
 _MAX_RESULT_BYTES = 32 * 2**20
 _HALF = re.compile("[\ud800-\udfff]")  # half a character, which no file can hold; a kernel's message may
 _KEPT_OUTPUT = 4000  # characters of the child's output that go into the record
@@ -51,6 +52,11 @@ class Attempt:
                 held = {"exit_code": EXIT_HOLD} if line.get("held") is True else {}
                 return GatesError(str(line.get("what")), hint=None if hint is None else str(hint), **held)
         return None
+
+    def last_words(self) -> str:
+        """The last line that the process printed of its own."""
+        lines = [line for line in self.output_tail.splitlines() if line.strip() and not line.startswith(CONFINED)]
+        return lines[-1].strip() if lines else "it printed nothing"
 
     def own(self) -> list[dict[str, Any]]:
         """The lines that are strict JSON objects and carry this job's nonce."""

@@ -30,8 +30,7 @@ def describe(
     for line in tried.own():
         if line.get("type") == "shapes":
             return line["shapes"]
-    last = (tried.output_tail.strip().splitlines() or ["it printed nothing"])[-1]
-    raise GatesError(f"the runner of {folder.name} could not read its problem ({tried.cause}): {last}")
+    raise GatesError(f"the runner of {folder.name} could not read its problem ({tried.cause}): {tried.last_words()}")
 
 
 def execute(job: Mapping[str, Any], folder: Path) -> None:

@@ -29,8 +29,7 @@ def bounds(folder: Path, problem: str, *, work: Path, limit_s: float, python: st
     for line in tried.own():
         if line.get("type") == "bounds":
             return {key: line[key] for key in ("shapes", "largest", "mean")}
-    last = (tried.output_tail.strip().splitlines() or ["it printed nothing"])[-1]
-    raise GatesError(f"the reference could not be run ({tried.cause}): {last}", hint="the problem must run on the CPU within the time limit (--limit-s)")
+    raise GatesError(f"the reference could not be run ({tried.cause}): {tried.last_words()}", hint="the problem must run on the CPU within the time limit (--limit-s)")
 
 
 def of_reference(folder: Path, problem: str, shape: str, *, work: Path, limit_s: float, python: str = sys.executable) -> dict[str, Any]:
@@ -46,8 +45,7 @@ def of_reference(folder: Path, problem: str, shape: str, *, work: Path, limit_s:
     for line in tried.own():
         if line.get("type") == "outputs":
             return {key: line[key] for key in ("largest", "mean", "dtypes", "arguments")}
-    last = (tried.output_tail.strip().splitlines() or ["it printed nothing"])[-1]
-    raise GatesError(f"the reference could not be run on shape {shape} ({tried.cause}): {last}")
+    raise GatesError(f"the reference could not be run on shape {shape} ({tried.cause}): {tried.last_words()}")
 
 
 def execute(job: Mapping[str, Any], folder: Path) -> None:
@@ -74,13 +72,13 @@ def execute(job: Mapping[str, Any], folder: Path) -> None:
             allowed, exact = problem.error_bound(inputs, shape), problem.reference(inputs, shape)
             again = problem.reference(dict(inputs), shape)  # another object, so that no answer is one that was kept
             for output, value in allowed.items():
+                if not value.numel() or not bool(torch.isfinite(value).all()):
+                    raise GatesError(f"the reference's output {output!r} on shape {name!r} is empty or not finite")
                 if not torch.equal(exact[output], again[output]):
                     raise GatesError(
                         f"the reference's output {output!r} on shape {name!r} differs from call to call on the same inputs",
                         hint="a reference that draws random numbers has nothing to compare with: make them inputs",
                     )
-                if not value.numel() or not bool(torch.isfinite(value).all()):
-                    raise GatesError(f"the reference's output {output!r} on shape {name!r} is empty or not finite")
                 largest = max(largest, float(value.max()))
                 means.append(float(value.mean()))
         writer.write("bounds", shapes={name: dict(shape) for name, shape in problem.SHAPES.items()}, largest=largest, mean=max(means))

@@ -148,6 +148,8 @@ def _kill_marked(mark: str) -> None:
         for process in Path("/proc").glob("[0-9]*"):
             with contextlib.suppress(OSError):  # it ended, or belongs to another user
                 if entry in (process / "environ").read_bytes().split(b"\0"):
+                    if (group := os.getpgid(int(process.name))) != os.getpgrp():
+                        os.killpg(group, signal.SIGKILL)  # at once all that fork faster than they are read
                     os.kill(int(process.name), signal.SIGKILL)
                     found = True
         if not found:

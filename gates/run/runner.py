@@ -19,6 +19,7 @@ from typing import Any
 from gates import jsonio
 from gates.errors import EXIT_OK, GatesError
 from gates.run import apart, jail
+from gates.run.attempt import CONFINED
 from gates.run.callable import is_c
 from gates.run.process import die_with
 
@@ -63,7 +64,7 @@ def _confine(job: Mapping[str, Any]) -> None:
     os.environ.update(jail.caches(work))
     on_device = any(not side["emulated"] for side in sides)
     held = jail.enter([work], memory_bytes=None if on_device else jail.default_memory_bytes(), local_sockets=on_device)
-    print("confined:", ", ".join(f"{what} {how}" for what, how in held.items()), flush=True)
+    print(CONFINED + ", ".join(f"{what} {how}" for what, how in held.items()), flush=True)
 
 
 def _parser(name: str) -> argparse.ArgumentParser:

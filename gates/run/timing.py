@@ -91,8 +91,7 @@ def _read(tried: Attempt) -> dict[str, Any]:
     elif tried.timed_out:
         code, message = "performance.time_limit", f"timing was {tried.cause}"
     else:
-        last = (tried.output_tail.strip().splitlines() or ["it printed nothing"])[-1]
-        code, message = "performance.runner_died", f"the timing process gave no result ({tried.cause}): {last}"
+        code, message = "performance.runner_died", f"the timing process gave no result ({tried.cause}): {tried.last_words()}"
     return {"measured": None, "backends": {}, "code": code, "message": message}
 
 

@@ -117,6 +117,22 @@ def leaves(x):
     os._exit(0)
 
 
-
 def asks_for_a_device(x):
     return x.to("cuda")
+
+
+def speaks_nonsense(x):
+    header = b'{"value": {"tensor": 0}, "tensors": [{"dtype": "load", "shape": []}]}'
+    for descriptor in map(int, os.listdir("/proc/self/fd")):
+        try:
+            os.write(descriptor, len(header).to_bytes(8, "little") + header)
+        except OSError:
+            continue
+    os._exit(0)
+
+
+def spawns(x):
+    from multiprocessing import get_context
+
+    with get_context("spawn").Pool(1) as pool:
+        return 2 * x + pool.apply(int, ("1",))

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 import subprocess
 from pathlib import Path
 
@@ -10,7 +11,8 @@ TASKS = [path.parent.name for path in (ROOT / "tasks").glob("*/task.yaml")]
 
 
 def make(*arguments: str) -> str:
-    done = subprocess.run(["make", "VENV=none", "PYTHON=python3", *arguments], cwd=ROOT, capture_output=True, text=True, check=False, timeout=30)
+    env = {name: value for name, value in os.environ.items() if name not in ("MAKEFLAGS", "MFLAGS", "MAKELEVEL", "ARGS")}  # as from a shell
+    done = subprocess.run(["make", "VENV=none", "PYTHON=python3", *arguments], cwd=ROOT, env=env, capture_output=True, text=True, check=False, timeout=30)
     assert done.returncode == 0, done.stderr
     return done.stdout
 

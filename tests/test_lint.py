@@ -66,6 +66,11 @@ def test_an_entry_that_no_source_has(tmp_path: Path, kind: str, unrun: None) -> 
     assert len(found) == 1 and "silu_add" in found[0]
 
 
+def test_a_binding_by_another_name(tmp_path: Path, unrun: None) -> None:
+    (found,) = lint(made(tmp_path, "torch-extension", ('.def("silu_mul"', '.def("silu"'), file="binding.cpp"))
+    assert "no source binds a function silu_mul" in found and "bound are silu" in found
+
+
 def test_a_source_that_is_not_python(tmp_path: Path, unrun: None) -> None:
     found = lint(made(tmp_path, "python", ("def silu_mul", "def silu_mul(x"), file="kernel.py"))
     assert len(found) == 1 and "kernel.py:" in found[0] and "not Python" in found[0]

@@ -30,7 +30,8 @@ def test_an_example_passes_what_can_be_judged_here(tmp_path: Path, name: str, st
     task = next(path for path in TASKS if path.name == name)
     if load_task(task, environ={}).kind == "triton" and importlib.util.find_spec("triton") is None:
         pytest.skip("triton is not installed")
-    run = gates.run(task, profile="cpu", shapes=["small"], seeds=[0], results=tmp_path / "results", build_dir=tmp_path / "build")
+    inputs = ["default"] if name in ("softmax_naive", "softmax_warp", "gelu_compiled") else None  # one case: no odd shapes, which torch.compile would compile for
+    run = gates.run(task, profile="cpu", shapes=["small"], seeds=[0], inputs=inputs, results=tmp_path / "results", build_dir=tmp_path / "build")
     assert {gate for gate, result in run.gates.items() if result.status.value == "pass"} == PASSES[name], run.report()
     assert run.decision == "hold"
 

@@ -143,15 +143,21 @@ def _printed(sink: IO[bytes], whole: bool) -> str:
 def _kill_marked(mark: str) -> None:
     """Kill every process with ``mark`` in its environment, and again what these have started meanwhile."""
     entry = f"{_MARK}={mark}".encode()
-    for _ in range(10):
+    for _ in range(50):
         found = False
-        for process in Path("/proc").glob("[0-9]*"):
-            with contextlib.suppress(OSError):  # it ended, or belongs to another user
-                if entry in (process / "environ").read_bytes().split(b"\0"):
-                    if (group := os.getpgid(int(process.name))) != os.getpgrp():
-                        os.killpg(group, signal.SIGKILL)  # at once all that fork faster than they are read
-                    os.kill(int(process.name), signal.SIGKILL)
-                    found = True
+        for pid in sorted(map(int, filter(str.isdigit, os.listdir("/proc"))), reverse=True):  # the newest, before it ends
+            try:
+                group = os.getpgid(pid)
+                if entry not in Path(f"/proc/{pid}/environ").read_bytes().split(b"\0"):
+                    continue
+            except OSError:  # another user's, the system's own, or it ended meanwhile, perhaps with a child that was not there yet
+                found = found or not Path(f"/proc/{pid}").exists()
+                continue
+            found = True
+            with contextlib.suppress(OSError):
+                if group != os.getpgrp():
+                    os.killpg(group, signal.SIGKILL)  # at once all of a family that forks and ends, which keeps its group
+                os.kill(pid, signal.SIGKILL)
         if not found:
             return
         time.sleep(0.01)

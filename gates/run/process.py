@@ -143,15 +143,14 @@ def _printed(sink: IO[bytes], whole: bool) -> str:
 def _kill_marked(mark: str) -> None:
     """Kill every process with ``mark`` in its environment, and again what these have started meanwhile."""
     entry = f"{_MARK}={mark}".encode()
-    for _ in range(50):
+    for _ in range(10):
         found = False
         for pid in sorted(map(int, filter(str.isdigit, os.listdir("/proc"))), reverse=True):  # the newest, before it ends
             try:
                 group = os.getpgid(pid)
                 if entry not in Path(f"/proc/{pid}/environ").read_bytes().split(b"\0"):
                     continue
-            except OSError:  # another user's, the system's own, or it ended meanwhile, perhaps with a child that was not there yet
-                found = found or not Path(f"/proc/{pid}").exists()
+            except OSError:  # it ended meanwhile, or belongs to another user
                 continue
             found = True
             with contextlib.suppress(OSError):

@@ -6,13 +6,9 @@ import dataclasses
 from pathlib import Path
 
 import pytest
-from defects import cheapest
-from defects.combined import compile_patched
+from defects.cheapest import passed
 from defects.fp16 import FP16
 from defects.record import Defect
-from fp16_kit import ENTRY
-
-from gates.records import Status
 
 PIPELINE = [defect for defect in FP16 if defect.stage == "fp16_v9_pipeline"]
 GROUPS = [PIPELINE[0::2], PIPELINE[1::2]]
@@ -36,12 +32,3 @@ def test_wrong_kernels_of_each_kind_are_caught(tmp_path: Path) -> None:
 def test_a_wrong_pipeline_is_caught_and_the_honest_one_is_not(group: int, tmp_path: Path) -> None:
     right = honest(GROUPS[group][0])
     assert passed([right, *GROUPS[group]], tmp_path) == [right.name]
-
-
-def passed(defects: list[Defect], folder: Path) -> list[str]:
-    """Those of ``defects`` that the correctness gate does not fail."""
-    library = compile_patched(defects, folder / "source")
-    return [
-        defect.name for number, defect in enumerate(defects)
-        if cheapest.correctness(defect, library, f"{ENTRY}_{number}", folder / defect.name).status is not Status.FAIL
-    ]

@@ -8,15 +8,13 @@ from pathlib import Path
 
 import pytest
 import torch
-from defects import cheapest
+from defects.cheapest import passed
 from defects.combined import ENTRY, compile_patched, translate_patched
 from defects.fp8_mma import MMA
-from defects.record import Defect
 from fp16_kit import unpatched
 from sdpa_kit import findings, problem, run
 
 from gates.emulator import CXX_FLAGS
-from gates.records import Status
 from gates.run.kernel import Kernel
 
 # Ways through the kernel that the stage's own tiles do not take: stages filled anew, a warp alone with its keys, two strips,
@@ -110,12 +108,3 @@ def test_wrong_kernels_of_each_kind_are_caught(tmp_path: Path) -> None:
 def test_a_wrong_kernel_is_caught_and_the_honest_one_is_not(group: int, tmp_path: Path) -> None:
     right = unpatched("stage4_mma", **dict(MMA[0].toggles))
     assert passed([right, *GROUPS[group]], tmp_path) == [right.name]
-
-
-def passed(defects: list[Defect], folder: Path) -> list[str]:
-    """Those of ``defects`` that the correctness gate does not fail."""
-    library = compile_patched(defects, folder / "source")
-    return [
-        defect.name for number, defect in enumerate(defects)
-        if cheapest.correctness(defect, library, f"{ENTRY}_{number}", folder / defect.name).status is not Status.FAIL
-    ]

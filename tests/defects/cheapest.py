@@ -5,18 +5,19 @@ from __future__ import annotations
 import contextlib
 import importlib
 import json
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator, Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
 import yaml
 
+from defects.combined import compile_patched
 from defects.folders import HERE, ROOT
 from defects.record import Defect
 from gates import jsonio
 from gates.judge import correctness as judge
 from gates.parse import correctness as parse
-from gates.records import GateResult
+from gates.records import GateResult, Status
 from gates.run import correctness as run
 from gates.run.attempt import Attempt
 
@@ -28,6 +29,15 @@ def task_of(defect: Defect) -> tuple[Path, dict[str, Any]]:
     """The honest task's folder and task.yaml, whose limits and problem the defect has."""
     folder = ROOT / "tasks" / defect.stage if defect.stage else HERE / "toolbox" / "mix"
     return folder, yaml.safe_load((folder / "task.yaml").read_text(encoding="utf-8"))
+
+
+def passed(defects: Sequence[Defect], folder: Path) -> list[str]:
+    """Names of those of ``defects``, all of one family of kernels, that the correctness gate does not fail."""
+    library = compile_patched(defects, folder / "source")
+    return [
+        defect.name for number, defect in enumerate(defects)
+        if correctness(defect, library, f"{task_of(defect)[1]['entry']}_{number}", folder / defect.name).status is not Status.FAIL
+    ]
 
 
 def correctness(defect: Defect, library: Path, entry: str, work: Path) -> GateResult:

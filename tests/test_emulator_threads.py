@@ -22,7 +22,7 @@ def test_every_thread_of_every_block_runs_once(threads: Emulated, order: int) ->
     assert out.tolist() == [block * 1000 + thread for block in range(12) for thread in range(24)]
     assert threads.launches() == [{
         "kernel": "indices", "grid": [2, 3, 2], "block": [4, 2, 3], "dynamic_smem_bytes": 0,
-        "static_smem_bytes": 0, "opt_in_smem_bytes": 0, "error": "",
+        "static_smem_bytes": 0, "opt_in_smem_bytes": 0, "max_threads": 0, "error": "",
     }]
 
 
@@ -185,6 +185,7 @@ def test_impossible_launch_is_refused(threads: Emulated, x: int, y: int, grid: i
 def test_more_threads_than_the_launch_bounds(threads: Emulated) -> None:
     assert threads.run("run_bounded", np.zeros(65, dtype=np.float32), 65) == INVALID_VALUE
     assert "__launch_bounds__" in finding(threads, "invalid_launch", "bounded")["message"]
+    assert threads.launches()[0]["max_threads"] == 64
 
 
 def test_kernel_pointer_templates_and_arguments(threads: Emulated) -> None:

@@ -183,6 +183,28 @@ def test_launches_that_no_chip_takes(registers: int, threads: int, code: str) ->
     assert judge(evidence(one_kernel(registers=registers), launch("k", threads=threads)), LIMITS).code == code
 
 
+WIDE, NARROW = one_kernel(name="_Z1kILi0EEvPf", registers=96), one_kernel(name="_Z1kILi1EEvPf", registers=168)  # of bounds 640 and 384
+NO_REGISTERS = ("ptxas.registers_per_cta", "_Z1kILi1EEvPf sm_89")
+
+
+@pytest.mark.parametrize(
+    ("text", "threads", "bounds", "failures"),
+    [
+        (WIDE + NARROW, 640, 640, set()),
+        (WIDE + NARROW, 640, None, {NO_REGISTERS}),
+        (WIDE + NARROW, 640, 0, {NO_REGISTERS}),  # no __launch_bounds__
+        (WIDE + NARROW, 640, 384, {NO_REGISTERS}),  # beyond its own bounds
+        (NARROW, 640, 640, {NO_REGISTERS}),  # no other instance can have made it
+        (WIDE + NARROW, 384, 384, set()),
+        (WIDE + NARROW, 768, 768, {NO_REGISTERS, ("ptxas.registers_per_cta", "_Z1kILi0EEvPf sm_89")}),
+    ],
+)
+def test_a_launch_within_its_bounds_is_of_an_instance_that_has_the_registers(text: str, threads: int, bounds: int | None, failures: set) -> None:
+    record = launch("k", threads=threads)
+    ours = evidence(text, record if bounds is None else {**record, "max_threads": bounds})
+    assert failed(judge(ours, {**LIMITS, "max_registers": 168})) == failures
+
+
 def test_the_worst_of_several_launches_counts() -> None:
     launches = [launch("k", dynamic=1024), launch("k", dynamic=50_000, opt_in=50_000), launch("k", dynamic=1024)]
     ours = evidence(one_kernel(), *launches)

@@ -118,8 +118,7 @@ def _kernel(kernel: PtxasKernel, evidence: PtxasEvidence, limits: Mapping[str, A
         yield Check("registers", Status.INCONCLUSIVE, None, limits.get("max_registers"), "registers/thread", place,
                     "ptxas.relocatable", "relocatable code: link with -Xnvlink -v")
     else:
-        registers = kernel.linked.registers if kernel.linked else kernel.registers
-        yield from _limit("registers", registers, limits.get("max_registers"), "registers/thread", place, "ptxas.registers",
+        yield from _limit("registers", _registers(kernel), limits.get("max_registers"), "registers/thread", place, "ptxas.registers",
                           "shorten live ranges, smaller tiles, less unrolling, or __launch_bounds__")
     for name, spilled in (("spill_stores", kernel.spill_store_bytes), ("spill_loads", kernel.spill_load_bytes)):
         yield from _limit(name, spilled, limits.get("max_spill_bytes"), "bytes", place, "ptxas.spills",
@@ -130,7 +129,7 @@ def _kernel(kernel: PtxasKernel, evidence: PtxasEvidence, limits: Mapping[str, A
         yield Check("chip", Status.INCONCLUSIVE, kernel.arch, None, "", place, "ptxas.unknown_chip", "gates/facts/chips.py has the table")
     else:
         for launch in kernel.launches:
-            yield from _launch(kernel, launch, chip)
+            yield from _launch(kernel, launch, chip, evidence)
     if kernel.cross_check not in ("agrees", "not available"):
         yield Check("cubin", Status.FAIL, kernel.cross_check, "agrees", "", place, "ptxas.cubin_differs", "delete the build folder")
     elif kernel.cross_check == "agrees":
@@ -181,14 +180,36 @@ def _smem(kernel: PtxasKernel, evidence: PtxasEvidence, limit: int | None) -> It
                     hint="registers may be spilled to shared memory: the source declares less than ptxas uses")
 
 
-def _launch(kernel: PtxasKernel, launch: Launch, chip: Chip) -> Iterator[Check]:
+def _registers(kernel: PtxasKernel) -> int | None:
+    """Registers a thread: the linker's figure where there is one."""
+    return kernel.linked.registers if kernel.linked else kernel.registers
+
+
+def _finds_registers(kernel: PtxasKernel, launch: Launch, chip: Chip) -> bool:
+    registers, threads = _registers(kernel), launch.threads_per_cta
+    return registers is not None and threads is not None and registers_per_cta(registers, threads) <= chip.registers_per_cta
+
+
+def _of_another_instance(kernel: PtxasKernel, launch: Launch, chip: Chip, evidence: PtxasEvidence) -> bool:
+    """Whether a launch, of which each instance of a template is given all, can't be of this one.
+
+    ptxas fits a kernel's registers to the CTA of its __launch_bounds__, so a launch within those of the instance that it
+    started has its registers. Where this instance lacks them and another one does not, it is the other one's.
+    """
+    if not (launch.max_threads and launch.threads_per_cta and launch.threads_per_cta <= launch.max_threads):
+        return False
+    instances = (other for other in evidence.kernels if (other.base_name, other.arch) == (kernel.base_name, kernel.arch))
+    return not _finds_registers(kernel, launch, chip) and any(_finds_registers(other, launch, chip) for other in instances)
+
+
+def _launch(kernel: PtxasKernel, launch: Launch, chip: Chip, evidence: PtxasEvidence) -> Iterator[Check]:
     """What this launch asks of the chip; figures that are unknown were reported by the smem check."""
     static, dynamic, threads = static_smem(kernel), launch.dynamic_smem_bytes, launch.threads_per_cta
-    registers = kernel.linked.registers if kernel.linked else kernel.registers
+    registers = _registers(kernel)
     place = where(kernel)
     if threads is not None:
         yield from _limit("threads_per_cta", threads, chip.threads_per_cta, "threads", place, "ptxas.threads", "launch fewer threads a CTA")
-    if threads is not None and registers is not None:
+    if threads is not None and registers is not None and not _of_another_instance(kernel, launch, chip, evidence):
         yield from _limit("registers_per_cta", registers_per_cta(registers, threads), chip.registers_per_cta, "registers", place,
                           "ptxas.registers_per_cta", f"{registers} registers x {threads} threads, rounded up as they are allocated")
     if static is None or dynamic is None:

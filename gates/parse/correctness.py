@@ -76,6 +76,7 @@ class Launch:
     static_smem_bytes: int
     opt_in_smem_bytes: int
     error: str = ""
+    max_threads: int | None = None  # of the kernel's __launch_bounds__; 0: it has none; None: not recorded
 
 
 @dataclass(frozen=True)

@@ -22,6 +22,7 @@ class Launch:
     dynamic_smem_bytes: int | None
     opt_in_smem_bytes: int | None  # what the launcher asked cudaFuncSetAttribute for; 0: it did not ask
     declared_smem_bytes: int | None = None  # static shared memory as the source declares it
+    max_threads: int | None = None  # of the launched instance's __launch_bounds__; 0: it has none
 
 
 @dataclass(frozen=True)
@@ -170,7 +171,7 @@ def _launch(record: Mapping[str, Any], static_smem: int | None) -> Launch:
     if "smem_bytes" in record and static_smem is not None:
         dynamic = max(0, record["smem_bytes"] - static_smem)
     threads = block[0] * block[1] * block[2] if block else None
-    return Launch(threads, dynamic, record.get("opt_in_smem_bytes"), record.get("static_smem_bytes"))
+    return Launch(threads, dynamic, record.get("opt_in_smem_bytes"), record.get("static_smem_bytes"), record.get("max_threads"))
 
 
 def _linked(block: KernelBlock, entries: Sequence[LinkedKernel]) -> Linked | None:

@@ -8,6 +8,7 @@ from typing import Any
 import torch
 
 from gates import problem as problems
+from gates.run import timing_cuda
 from gates.run.timing_cuda import Clockwork, Returned, Room, Sets, TimedSide
 
 
@@ -43,7 +44,7 @@ def check(
 
 def _fresh(side: TimedSide, sets: Sets, index: int, clockwork: Clockwork) -> dict[str, Any]:
     """Outputs of an untimed launch of ``side`` on the inputs of set ``index``, in buffers of their own."""
-    rooms = {name: Room(room.like, 1, sets.device) for name, room in sets.outputs[side.name].items() if isinstance(room, Room)}
+    rooms = {name: timing_cuda.rooms(room.like, 1, sets.device)[0] for name, room in sets.outputs[side.name].items() if isinstance(room, Room)}
     inputs = sets.device_inputs(index)
     for name, room in rooms.items():
         if name in sets.in_place:

@@ -181,6 +181,7 @@ GATES_EMULATOR_COLD inline void launch_grid(const char* expression, const char* 
     record.block = config.block;
     record.dynamic_bytes = config.shared_bytes;
     record.opt_in_bytes = probed ? probed->opt_in_bytes : 0;
+    record.max_threads = probed ? probed->max_threads : 0;
     if (report.sticky_error != cudaSuccess) {
         record.error = "not run: an earlier launch failed";
     } else if (!probed) {

@@ -35,6 +35,13 @@ struct Extent {
     std::int64_t size;
 };
 
+// An attribute of the current device; 0 if it can't be read, which picks the smallest tiles.
+inline int device_attribute(cudaDeviceAttr attribute) {
+    int device = 0, value = 0;
+    if (cudaGetDevice(&device) != cudaSuccess || cudaDeviceGetAttribute(&value, attribute, device) != cudaSuccess) return 0;
+    return value;
+}
+
 constexpr std::int64_t kMaxGrid = 2147483647;  // CTAs along x, on every chip
 
 // 0 if every pointer is aligned to `alignment` bytes and not null.

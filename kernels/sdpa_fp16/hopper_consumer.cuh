@@ -1,9 +1,10 @@
-// fp16_v10_hopper, the work of a consumer warpgroup: 64 query rows against all keys that they see.
+// fp16_v10_hopper, the work of a consumer warpgroup: 64 query rows against all keys that they see, or half of them.
 //
 // A warp has 16 of the rows. With g = lane / 4 and t = lane % 4 a lane holds, of every 16 x 8 block of scores and of O, rows g
 // and g + 8 and columns 2t and 2t + 1; as A of the second product P wants just these, so it goes from registers to registers.
 #pragma once
 
+#include <cfloat>
 #include <cmath>
 #include <cstdio>
 
@@ -12,40 +13,46 @@
 
 namespace sdpa {
 
+// m of a row that has seen no key: below all scores, and finite, so that hidden keys get the probability 0.
+constexpr float kNothing = -FLT_MAX;
+
 template <typename T, bool kCausal>
 class Consumer {
     using Shared = typename T::Shared;
 
 public:
-    // `group`: which of the CTA's consumers. `first_query`: of the CTA.
-    __device__ __forceinline__ Consumer(const Problem& problem, Shared& shared, int group, int first_query)
-        : shared_(shared), scale_(problem.scale), negate_(problem.negate), keys_(problem.keys), first_row_(first_query + 64 * group),
-          queries_(wgmma::descriptor(shared.q + group * 64 * 128, 0, kAtomBytes, wgmma::k128Bytes)) {}
+    // `warpgroup`: which of the CTA's consumers. `first_query`: of the CTA.
+    __device__ __forceinline__ Consumer(const Problem& problem, Shared& shared, int warpgroup, int first_query)
+        : shared_(shared), scale_(problem.scale), negate_(problem.negate), keys_(problem.keys), key_group_(warpgroup / T::kRowGroups),
+          first_row_(first_query + warpgroup % T::kRowGroups * 64),
+          queries_(wgmma::descriptor(shared.q + warpgroup % T::kRowGroups * 64 * 128, 0, kAtomBytes, wgmma::k128Bytes)) {}
 
-    // O of the rows in registers, over the tiles 0 to `tiles` - 1, and l of each.
-    //
-    // While the softmax of a tile is computed, P·V of the tile before runs, and both products of the CTA's other warpgroup. The
-    // wait for it stands in the next turn of the loop, since the compiler moves it ahead of the softmax within one.
+    // O of the rows in registers, over the tiles 0 to `tiles` - 1, and l of each; the first key group has them in the end.
     __device__ __forceinline__ void run(int tiles) {
-        mbarrier::wait(&shared_.q_full, 0);
-        issue_scores(0);
-        wgmma::wait<0>(s_);
-        finish_scores(0);
+        const int all_see = kCausal ? min(keys_, first_row_ + 1) : keys_;  // keys that every row sees
+        const int plain = negate_ ? 0 : all_see / T::kTileN;               // tiles before this one need no mask
+        int tile = key_group_;
+        if (tile < tiles) {
+            if (tile > 0) slot_.advance();
+            mbarrier::wait(&shared_.q_full, 0);
+            mbarrier::wait(&shared_.full[slot_.stage], slot_.parity);
+            issue_scores();
+            wgmma::wait<0>(s_);
+            finish_scores<true>(tile, tile + T::kKeyGroups < tiles, [] {});
+            tile += T::kKeyGroups;
 #pragma unroll 1
-        for (int tile = 1; tile < tiles; ++tile) {
-            finish_output(tile - 2);
-            issue_scores(tile);
-            issue_output(tile - 1);
-            wgmma::wait<1>(s_);
-            finish_scores(tile);
+            for (; tile < min(plain, tiles); tile += T::kKeyGroups) step<false>(tile, tile + T::kKeyGroups < tiles);
+#pragma unroll 1
+            for (; tile < tiles; tile += T::kKeyGroups) step<true>(tile, tile + T::kKeyGroups < tiles);
+            issue_output(slot_.stage);
+            wgmma::wait<0>(o_, p_);
         }
-        finish_output(tiles - 2);
-        issue_output(tiles - 1);
-        wgmma::wait<0>(o_, p_);
+        if constexpr (T::kKeyGroups == 2) combine();
     }
 
     // The rows that exist, to the head's O.
     __device__ __forceinline__ void write(__half* out, int queries) {
+        if (key_group_ > 0) return;
 #pragma unroll
         for (int half = 0; half < 2; ++half) {
             sum_[half] += __shfl_xor_sync(kWarp, sum_[half], 1);
@@ -67,12 +74,24 @@ private:
 
     __device__ __forceinline__ int row(int half) const { return first_row_ + threadIdx.x % kWarpgroup / 32 * 16 + lane() / 4 + 8 * half; }
 
+    // Scores and probabilities of tile `tile`, which is there, and P·V of this group's tile before. `more`: a tile follows.
+    template <bool kGeneral>
+    __device__ __forceinline__ void step(int tile, bool more) {
+        const int before = slot_.stage;
+        slot_.template advance<T::kKeyGroups>();
+        issue_scores();
+        issue_output(before);
+        wgmma::wait<1>(s_);
+        finish_scores<kGeneral>(tile, more, [&] {
+            wgmma::wait<0>(o_, p_, s_);
+            if (lane() == 0) mbarrier::arrive(&shared_.empty[before]);  // this warp has read it
+        });
+    }
+
     // s = Q·K^T, 16 columns of Q and K at a time: 32 bytes of each row of a panel.
-    __device__ __forceinline__ void issue_scores(int tile) {
-        const Slot<T> slot(tile);
-        const std::uint64_t keys = wgmma::descriptor(shared_.k[slot.stage], 0, kAtomBytes, wgmma::k128Bytes);
-        mbarrier::wait(&shared_.k_full[slot.stage], slot.parity);
-        wgmma::fence(s_);
+    __device__ __forceinline__ void issue_scores() {
+        const std::uint64_t keys = wgmma::descriptor(shared_.k[slot_.stage], 0, kAtomBytes, wgmma::k128Bytes);
+        wgmma::fence(s_, o_, p_);
 #pragma unroll
         for (int step = 0; step < T::kDim / 16; ++step) {
             const int panel = step / 4, bytes = step % 4 * 32;
@@ -83,10 +102,8 @@ private:
     }
 
     // o += P·V, 16 keys at a time: 16 rows of each panel.
-    __device__ __forceinline__ void issue_output(int tile) {
-        const Slot<T> slot(tile);
-        const std::uint64_t values = wgmma::descriptor(shared_.v[slot.stage], T::kKeyPanelBytes, kAtomBytes, wgmma::k128Bytes);
-        mbarrier::wait(&shared_.v_full[slot.stage], slot.parity);
+    __device__ __forceinline__ void issue_output(int stage) {
+        const std::uint64_t values = wgmma::descriptor(shared_.v[stage], T::kKeyPanelBytes, kAtomBytes, wgmma::k128Bytes);
         wgmma::fence(o_, p_);
 #pragma unroll
         for (int step = 0; step < T::kTileN / 16; ++step) {
@@ -95,46 +112,62 @@ private:
         wgmma::commit();
     }
 
-    // This warp has read the tile.
-    __device__ __forceinline__ void release(mbarrier::Barrier (&empty)[T::kStages], int tile) {
-        if (lane() == 0) mbarrier::arrive(&empty[Slot<T>(tile).stage]);
-    }
-
-    // Scores become probabilities, relative to the new maxima, in log2 units; factor_ is what O and l so far shrink by.
-    // Every row has seen key 0, so no maximum is -infinity.
-    __device__ __forceinline__ void finish_scores(int tile) {
-        release(shared_.k_empty, tile);
-        if (negate_) {  // softmax_scale is negative, and scale_ its size
+    // Scores become probabilities p_, and O shrinks to the new maxima. Upper rows first: their exponentials run while P·V of
+    // the tile before does, whose end is waited for in `finish_before`. The wait for the next tile, a loop, keeps the compiler
+    // from moving that one ahead of them; so no wait for a tile stands before the products.
+    template <bool kGeneral, typename FinishBefore>
+    __device__ __forceinline__ void finish_scores(int tile, bool more, FinishBefore finish_before) {
+        if constexpr (kGeneral) {
+            if (negate_) {  // softmax_scale is negative, and scale_ its size
 #pragma unroll
-            for (int i = 0; i < T::kTileN / 2; ++i) s_[i] = -s_[i];
+                for (int i = 0; i < T::kTileN / 2; ++i) s_[i] = -s_[i];
+            }
+            mask(tile * T::kTileN);
         }
-        mask(tile * T::kTileN);
         if constexpr (DEBUG_PRINT == 1) {
             if (tile == 0) print_scores();
         }
-#pragma unroll
-        for (int half = 0; half < 2; ++half) {
-            float most = -INFINITY;
-#pragma unroll
-            for (int block = 0; block < T::kTileN / 8; ++block) {
-                most = fmaxf(most, fmaxf(s_[4 * block + 2 * half], s_[4 * block + 2 * half + 1]));
-            }
-            most = fmaxf(most, __shfl_xor_sync(kWarp, most, 1));
-            most = fmaxf(most, __shfl_xor_sync(kWarp, most, 2));
-            const float old = max_[half];
-            max_[half] = fmaxf(old, most * scale_);
-            factor_[half] = exp2f(old - max_[half]);
-            float sum = 0.0f;
-#pragma unroll
-            for (int block = 0; block < T::kTileN / 8; ++block) {
-#pragma unroll
-                for (int i = 4 * block + 2 * half; i < 4 * block + 2 * half + 2; ++i) {
-                    s_[i] = exp2f(fmaf(s_[i], scale_, -max_[half]));
-                    sum += s_[i];
-                }
-            }
-            sum_[half] = fmaf(sum_[half], factor_[half], sum);
+        exponentiate(0);
+        wgmma::pin(s_);
+        if (more) {
+            Slot<T> next = slot_;
+            next.template advance<T::kKeyGroups>();
+            mbarrier::wait(&shared_.full[next.stage], next.parity);
         }
+        finish_before();
+        exponentiate(1);
+#pragma unroll
+        for (int i = 0; i < T::kDim / 2; ++i) o_[i] *= factor_[i / 2 % 2];
+#pragma unroll
+        for (int i = 0; i < T::kTileN / 4; ++i) p_[i / 4][i % 4] = pack_halves(s_[2 * i], s_[2 * i + 1]);
+    }
+
+    // Scores of rows g (`half` 0) or g + 8 become probabilities relative to their new maximum, in log2 units; factor_ is what
+    // O and l so far shrink by.
+    __device__ __forceinline__ void exponentiate(int half) {
+        float most[2];  // of even and odd blocks: half as long a chain
+#pragma unroll
+        for (int block = 0; block < T::kTileN / 8; ++block) {
+            const float pair = fmaxf(s_[4 * block + 2 * half], s_[4 * block + 2 * half + 1]);
+            most[block % 2] = block < 2 ? pair : fmaxf(most[block % 2], pair);
+        }
+        most[0] = fmaxf(most[0], most[1]);
+        most[0] = fmaxf(most[0], __shfl_xor_sync(kWarp, most[0], 1));
+        most[0] = fmaxf(most[0], __shfl_xor_sync(kWarp, most[0], 2));
+        const float old = max_[half];
+        max_[half] = fmaxf(old, most[0] * scale_);
+        factor_[half] = exp2f(old - max_[half]);
+        float sum[2] = {};
+#pragma unroll
+        for (int block = 0; block < T::kTileN / 8; ++block) {
+#pragma unroll
+            for (int j = 0; j < 2; ++j) {
+                const int i = 4 * block + 2 * half + j;
+                s_[i] = exp2f(fmaf(s_[i], scale_, -max_[half]));
+                sum[j] += s_[i];
+            }
+        }
+        sum_[half] = fmaf(sum_[half], factor_[half], sum[0] + sum[1]);
     }
 
     // Hides keys that don't exist and, with the causal mask, those after each query. Most tiles have none.
@@ -147,15 +180,29 @@ private:
         }
     }
 
-    // P·V of tile `tile`, if there is one, is done: O shrinks to the newest maxima, and the newest probabilities become A of the
-    // next P·V, 16 keys at a time.
-    __device__ __forceinline__ void finish_output(int tile) {
-        wgmma::wait<0>(o_, p_);
-        if (tile >= 0) release(shared_.v_empty, tile);
+    // What the second group has goes to the first: O = w O_1 + w' O_2 and so l, w = exp2(m_1 - m), w' = exp2(m_2 - m).
+    __device__ __forceinline__ void combine() {
+        float* const part = shared_.part + threadIdx.x % T::kPartThreads;
+        const auto value = [&](int i) -> float& { return part[i * T::kPartThreads]; };
+        if (key_group_ == 1) {
 #pragma unroll
-        for (int i = 0; i < T::kDim / 2; ++i) o_[i] *= factor_[i / 2 % 2];
+            for (int half = 0; half < 2; ++half) value(half) = max_[half], value(2 + half) = sum_[half];
 #pragma unroll
-        for (int i = 0; i < T::kTileN / 4; ++i) p_[i / 4][i % 4] = pack_halves(s_[2 * i], s_[2 * i + 1]);
+            for (int i = 0; i < T::kDim / 2; ++i) value(4 + i) = o_[i];
+            mbarrier::arrive(&shared_.part_full);
+            return;
+        }
+        mbarrier::wait(&shared_.part_full, 0);
+        float weight[2], other[2];
+#pragma unroll
+        for (int half = 0; half < 2; ++half) {
+            const float most = fmaxf(max_[half], value(half));
+            weight[half] = exp2f(max_[half] - most);
+            other[half] = exp2f(value(half) - most);
+            sum_[half] = weight[half] * sum_[half] + other[half] * value(2 + half);
+        }
+#pragma unroll
+        for (int i = 0; i < T::kDim / 2; ++i) o_[i] = weight[i / 2 % 2] * o_[i] + other[i / 2 % 2] * value(4 + i);
     }
 
     __device__ inline void print_scores() const {
@@ -166,13 +213,14 @@ private:
     Shared& shared_;
     float scale_;
     bool negate_;
-    int keys_, first_row_;
+    int keys_, key_group_, first_row_;
     std::uint64_t queries_;  // the warpgroup's rows of panel 0
+    Slot<T> slot_;           // of the newest tile
     float s_[T::kTileN / 2];
     unsigned p_[T::kTileN / 16][4];
     float o_[T::kDim / 2] = {};
-    float max_[2] = {-INFINITY, -INFINITY};  // m of rows g and g + 8
-    float sum_[2] = {};                      // this lane's part of l
+    float max_[2] = {kNothing, kNothing};  // m of rows g and g + 8
+    float sum_[2] = {};                    // this lane's part of l
     float factor_[2];
 };
 

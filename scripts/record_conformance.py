@@ -4,7 +4,7 @@
 shipped stages on the device and on the emulator, same inputs. Both need nvcc and g++, and `stages` torch.
 What fails is written down and the rest goes on; files are written as results come in.
 
-Examples: python scripts/record_conformance.py record --out results/recorded/h100/conformance.json
+Examples: python scripts/record_conformance.py record --out results/recorded/h200/conformance.json
           python scripts/record_conformance.py stages --out results/recorded/h100/emulator
 """
 

@@ -66,6 +66,12 @@ def findings(kernel: Kernel) -> list[dict[str, Any]]:
     return json.loads(kernel.library.gates_emulator_findings())
 
 
+def threads_of_ctas(kernel: Kernel) -> list[int]:
+    """Of each launch since the last reset."""
+    kernel.library.gates_emulator_launches.restype = ctypes.c_char_p
+    return [launch["block"][0] for launch in json.loads(kernel.library.gates_emulator_launches())]
+
+
 def run(kernel: Kernel, inputs: Mapping[str, Any], shape: Mapping[str, int]) -> torch.Tensor:
     """One call into a poisoned output."""
     out = torch.full_like(problem.make_outputs(shape, "cpu")["out"], torch.nan)

@@ -14,13 +14,13 @@ from pathlib import Path
 import numpy as np
 import pytest
 from conformance import catalogue, library, recording
-from conformance.items import ITEMS, NOT_RECORDED, SOURCES
+from conformance.items import ITEMS, SOURCES
 
 from gates.run.memory import HostMemory
 
 ROOT = Path(__file__).parent.parent
-RECORDED = ROOT / "results" / "recorded" / "h100" / "conformance.json"
-H100_SHARED_LIMIT = 227 * 1024
+RECORDED = ROOT / "results" / "recorded" / "h200" / "conformance.json"
+HOPPER_SHARED_LIMIT = 227 * 1024
 
 # Documented, and not in an item: why.
 WITHOUT_ITEM = {
@@ -43,7 +43,7 @@ def libraries(tmp_path_factory: pytest.TempPathFactory) -> dict[str, ctypes.CDLL
 def run(libraries: dict[str, ctypes.CDLL], name: str, order: int = 0) -> library.Outcome:
     item = ITEMS[name]
     emulator = libraries[item.source]
-    for key, value in (("order", order), ("seed", 5), ("shared_limit_bytes", H100_SHARED_LIMIT)):
+    for key, value in (("order", order), ("seed", 5), ("shared_limit_bytes", HOPPER_SHARED_LIMIT)):
         assert emulator.gates_emulator_configure(key.encode(), ctypes.c_int64(value)) == 0
     emulator.gates_emulator_reset()
     outcome = library.call(emulator, item, HostMemory())
@@ -78,15 +78,13 @@ def recorded() -> recording.Recording:
 
 @pytest.mark.parametrize("name", ITEMS)
 def test_the_emulator_agrees_with_the_device(libraries, recorded, name):
-    if ITEMS[name].source in NOT_RECORDED:
-        pytest.skip("not recorded on a device yet")
     assert name in recorded.items, "not recorded"
     outcome = run(libraries, name)
     assert recording.compared(ITEMS[name], outcome.code, outcome.values, recorded.items[name]) == []
 
 
 def test_the_recording_is_of_these_sources(recorded):
-    assert recorded.sources == {source: library.source_digest(source) for source in SOURCES if source not in NOT_RECORDED}
+    assert recorded.sources == {source: library.source_digest(source) for source in SOURCES}
 
 
 def test_every_launcher_is_an_item_and_every_item_has_one():

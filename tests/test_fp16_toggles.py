@@ -16,6 +16,7 @@ from gates.run.kernel import Kernel, KernelError
 
 V5, V7, V8, V9, V10 = "fp16_v5_scalar", "fp16_v7_wmma_pv", "fp16_v8_tiles", "fp16_v9_pipeline", "fp16_v10_hopper"
 TILES = {"TILE_M": 32, "TILE_N": 64, "NUM_WARPS": 4, "STRIPS": 1, "STAGES": 2}  # of V9, for all shapes
+WIDE_TILES = {"TILE_M": 128, "TILE_N": 64, "STAGES": 4}  # of V10
 REFUSED = [
     (V7, {"USE_WMMA": 3}, "USE_WMMA is 0, 1 or 2"),
     (V5, {"CAUSAL": 2}, "CAUSAL is 0 or 1"),
@@ -37,10 +38,15 @@ REFUSED = [
     (V9, {**TILES, "STAGES": 0}, "STAGES is 1 to 8"),
     (V9, {**TILES, "STAGES": 1, "TILE_N": 32}, "ldmatrix x4 and the second product take 16 keys at a time"),
     (V9, {**TILES, "TILE_N": 512, "STAGES": 2}, "these tiles need more than the 227 KiB of shared memory"),
-    (V10, {"TILE_M": 96}, "TILE_M is 64 rows for each of 1 to 3 consumer warpgroups"),
-    (V10, {"TILE_N": 160}, "TILE_N is 64, 96 or 128: scores of more keys"),
-    (V10, {"STAGES": 9}, "STAGES is 1 to 8"),
-    (V10, {"STAGES": 8}, "these tiles need more than the 227 KiB of shared memory"),
+    (V10, {"STAGES": 3}, "where it is 0 the launcher chooses all of them by shape"),
+    (V10, {"TILE_N": 128}, "TILE_N and STAGES go with TILE_M"),
+    (V10, {**WIDE_TILES, "TILE_M": 96}, "TILE_M is 64 rows for each of 1 to 3 consumer warpgroups"),
+    (V10, {**WIDE_TILES, "TILE_M": 256}, "TILE_M is 64 rows for each of 1 to 3 consumer warpgroups"),
+    (V10, {**WIDE_TILES, "TILE_N": 160}, "TILE_N is 64, 96 or 128: scores of more keys"),
+    (V10, {**WIDE_TILES, "TILE_N": 48}, "TILE_N is 64, 96 or 128: scores of more keys"),
+    (V10, {**WIDE_TILES, "STAGES": 2}, "STAGES is 3 to 8: a consumer waits for its next tile"),
+    (V10, {**WIDE_TILES, "STAGES": 9}, "STAGES is 3 to 8: a consumer waits for its next tile"),
+    (V10, {**WIDE_TILES, "TILE_N": 128, "STAGES": 8}, "these tiles need more than the 227 KiB of shared memory"),
 ]
 TRIED = {
     "many_rows": (V8, {"TILE_M": 128, "TILE_N": 32, "NUM_WARPS": 8, "STAGES": 1}),

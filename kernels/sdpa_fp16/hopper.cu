@@ -13,9 +13,6 @@
 #ifndef TILE_N
 #define TILE_N 0
 #endif
-#ifndef KEY_GROUPS
-#define KEY_GROUPS 0
-#endif
 #ifndef STAGES
 #define STAGES 0
 #endif
@@ -39,10 +36,9 @@ __device__ __forceinline__ void load_panels(unsigned char* tile, int panel_bytes
 template <typename T>
 __device__ __forceinline__ void begin(typename T::Shared& shared, const tma::TensorMap& q, int first_query) {
     mbarrier::init(&shared.q_full, 1);
-    mbarrier::init(&shared.part_full, T::kPartThreads);
     for (int stage = 0; stage < T::kStages; ++stage) {
         mbarrier::init(&shared.full[stage], 1);
-        mbarrier::init(&shared.empty[stage], T::kReaders);
+        mbarrier::init(&shared.empty[stage], T::kConsumerWarps);
     }
     shared_memory::fence_async();
     mbarrier::arrive_expecting(&shared.q_full, T::kQueryBytes);

@@ -1,10 +1,9 @@
-// fp16_v10_hopper, the work of a consumer warpgroup: 64 query rows against all keys that they see, or half of them.
+// fp16_v10_hopper, the work of a consumer warpgroup: 64 query rows against all keys that they see.
 //
 // A warp has 16 of the rows. With g = lane / 4 and t = lane % 4 a lane holds, of every 16 x 8 block of scores and of O, rows g
 // and g + 8 and columns 2t and 2t + 1; as A of the second product P wants just these, so it goes from registers to registers.
 #pragma once
 
-#include <cfloat>
 #include <cmath>
 #include <cstdio>
 
@@ -13,46 +12,36 @@
 
 namespace sdpa {
 
-// m of a row that has seen no key: below all scores, and finite, so that hidden keys get the probability 0.
-constexpr float kNothing = -FLT_MAX;
-
 template <typename T, bool kCausal>
 class Consumer {
     using Shared = typename T::Shared;
 
 public:
-    // `warpgroup`: which of the CTA's consumers. `first_query`: of the CTA.
-    __device__ __forceinline__ Consumer(const Problem& problem, Shared& shared, int warpgroup, int first_query)
-        : shared_(shared), scale_(problem.scale), negate_(problem.negate), keys_(problem.keys), key_group_(warpgroup / T::kRowGroups),
-          first_row_(first_query + warpgroup % T::kRowGroups * 64),
-          queries_(wgmma::descriptor(shared.q + warpgroup % T::kRowGroups * 64 * 128, 0, kAtomBytes, wgmma::k128Bytes)) {}
+    // `group`: which of the CTA's consumers. `first_query`: of the CTA.
+    __device__ __forceinline__ Consumer(const Problem& problem, Shared& shared, int group, int first_query)
+        : shared_(shared), scale_(problem.scale), negate_(problem.negate), keys_(problem.keys), first_row_(first_query + 64 * group),
+          queries_(wgmma::descriptor(shared.q + group * 64 * 128, 0, kAtomBytes, wgmma::k128Bytes)) {}
 
-    // O of the rows in registers, over the tiles 0 to `tiles` - 1, and l of each; the first key group has them in the end.
+    // O of the rows in registers, over the tiles 0 to `tiles` - 1, and l of each.
     __device__ __forceinline__ void run(int tiles) {
         const int all_see = kCausal ? min(keys_, first_row_ + 1) : keys_;  // keys that every row sees
         const int plain = negate_ ? 0 : all_see / T::kTileN;               // tiles before this one need no mask
-        int tile = key_group_;
-        if (tile < tiles) {
-            if (tile > 0) slot_.advance();
-            mbarrier::wait(&shared_.q_full, 0);
-            mbarrier::wait(&shared_.full[slot_.stage], slot_.parity);
-            issue_scores();
-            wgmma::wait<0>(s_);
-            finish_scores<true>(tile, tile + T::kKeyGroups < tiles, [] {});
-            tile += T::kKeyGroups;
+        mbarrier::wait(&shared_.q_full, 0);
+        mbarrier::wait(&shared_.full[slot_.stage], slot_.parity);
+        issue_scores();
+        wgmma::wait<0>(s_);
+        finish_scores<true>(0, tiles > 1, [] {});
+        int tile = 1;
 #pragma unroll 1
-            for (; tile < min(plain, tiles); tile += T::kKeyGroups) step<false>(tile, tile + T::kKeyGroups < tiles);
+        for (; tile < min(plain, tiles); ++tile) step<false>(tile, tile + 1 < tiles);
 #pragma unroll 1
-            for (; tile < tiles; tile += T::kKeyGroups) step<true>(tile, tile + T::kKeyGroups < tiles);
-            issue_output(slot_.stage);
-            wgmma::wait<0>(o_, p_);
-        }
-        if constexpr (T::kKeyGroups == 2) combine();
+        for (; tile < tiles; ++tile) step<true>(tile, tile + 1 < tiles);
+        issue_output(slot_.stage);
+        wgmma::wait<0>(o_, p_);
     }
 
     // The rows that exist, to the head's O.
     __device__ __forceinline__ void write(__half* out, int queries) {
-        if (key_group_ > 0) return;
 #pragma unroll
         for (int half = 0; half < 2; ++half) {
             sum_[half] += __shfl_xor_sync(kWarp, sum_[half], 1);
@@ -74,11 +63,11 @@ private:
 
     __device__ __forceinline__ int row(int half) const { return first_row_ + threadIdx.x % kWarpgroup / 32 * 16 + lane() / 4 + 8 * half; }
 
-    // Scores and probabilities of tile `tile`, which is there, and P·V of this group's tile before. `more`: a tile follows.
+    // Scores and probabilities of tile `tile`, which is there, and P·V of the tile before. `more`: a tile follows.
     template <bool kGeneral>
     __device__ __forceinline__ void step(int tile, bool more) {
         const int before = slot_.stage;
-        slot_.template advance<T::kKeyGroups>();
+        slot_.advance();
         issue_scores();
         issue_output(before);
         wgmma::wait<1>(s_);
@@ -114,7 +103,7 @@ private:
 
     // Scores become probabilities p_, and O shrinks to the new maxima. Upper rows first: their exponentials run while P·V of
     // the tile before does, whose end is waited for in `finish_before`. The wait for the next tile, a loop, keeps the compiler
-    // from moving that one ahead of them; so no wait for a tile stands before the products.
+    // from moving that one ahead of most of them; and so no wait for a tile stands before the products.
     template <bool kGeneral, typename FinishBefore>
     __device__ __forceinline__ void finish_scores(int tile, bool more, FinishBefore finish_before) {
         if constexpr (kGeneral) {
@@ -131,7 +120,7 @@ private:
         wgmma::pin(s_);
         if (more) {
             Slot<T> next = slot_;
-            next.template advance<T::kKeyGroups>();
+            next.advance();
             mbarrier::wait(&shared_.full[next.stage], next.parity);
         }
         finish_before();
@@ -143,7 +132,7 @@ private:
     }
 
     // Scores of rows g (`half` 0) or g + 8 become probabilities relative to their new maximum, in log2 units; factor_ is what
-    // O and l so far shrink by.
+    // O and l so far shrink by. Every row has seen key 0, so no maximum is -infinity.
     __device__ __forceinline__ void exponentiate(int half) {
         float most[2];  // of even and odd blocks: half as long a chain
 #pragma unroll
@@ -180,31 +169,6 @@ private:
         }
     }
 
-    // What the second group has goes to the first: O = w O_1 + w' O_2 and so l, w = exp2(m_1 - m), w' = exp2(m_2 - m).
-    __device__ __forceinline__ void combine() {
-        float* const part = shared_.part + threadIdx.x % T::kPartThreads;
-        const auto value = [&](int i) -> float& { return part[i * T::kPartThreads]; };
-        if (key_group_ == 1) {
-#pragma unroll
-            for (int half = 0; half < 2; ++half) value(half) = max_[half], value(2 + half) = sum_[half];
-#pragma unroll
-            for (int i = 0; i < T::kDim / 2; ++i) value(4 + i) = o_[i];
-            mbarrier::arrive(&shared_.part_full);
-            return;
-        }
-        mbarrier::wait(&shared_.part_full, 0);
-        float weight[2], other[2];
-#pragma unroll
-        for (int half = 0; half < 2; ++half) {
-            const float most = fmaxf(max_[half], value(half));
-            weight[half] = exp2f(max_[half] - most);
-            other[half] = exp2f(value(half) - most);
-            sum_[half] = weight[half] * sum_[half] + other[half] * value(2 + half);
-        }
-#pragma unroll
-        for (int i = 0; i < T::kDim / 2; ++i) o_[i] = weight[i / 2 % 2] * o_[i] + other[i / 2 % 2] * value(4 + i);
-    }
-
     __device__ inline void print_scores() const {
         if (blockIdx.x != 0 || blockIdx.y != 0 || first_row_ != 0 || threadIdx.x % kWarpgroup >= 8) return;
         for (int i = 0; i < 2; ++i) printf("score[%d][%d] = %.6f\n", row(0), column() + i, static_cast<double>(s_[i]));
@@ -213,13 +177,13 @@ private:
     Shared& shared_;
     float scale_;
     bool negate_;
-    int keys_, key_group_, first_row_;
+    int keys_, first_row_;
     std::uint64_t queries_;  // the warpgroup's rows of panel 0
     Slot<T> slot_;           // of the newest tile
     float s_[T::kTileN / 2];
     unsigned p_[T::kTileN / 16][4];
     float o_[T::kDim / 2] = {};
-    float max_[2] = {kNothing, kNothing};  // m of rows g and g + 8
+    float max_[2] = {-INFINITY, -INFINITY};  // m of rows g and g + 8
     float sum_[2] = {};                    // this lane's part of l
     float factor_[2];
 };

@@ -10,4 +10,3 @@ from conformance.more import MORE
 
 ITEMS: dict[str, Item] = {item.name: item for item in (*ARITHMETIC, *HALF, *FP8, *WMMA, *WARPS, *BLOCKS, *HOST, *MORE)}
 SOURCES = ("arithmetic", "half", "fp8", "wmma", "warps", "blocks", "host", "more")
-NOT_RECORDED = ("more",)  # sources that no device has run yet; empty after a new recording

@@ -18,6 +18,7 @@ from defects.folders import ROOT, patch
 from defects.record import Defect
 from gates.emulator import CXX_FLAGS
 from gates.emulator.translate import translate
+from gates.facts.chips import chip_of
 
 ENTRY = "sdpa_fp8_forward"
 _HEADERS = (
@@ -38,8 +39,10 @@ def translate_patched(defects: Sequence[Defect], folder: Path) -> Path:
     text = [f"#include <{header}>" for header in _HEADERS]
     shutil.copytree(ROOT / "kernels" / "common", folder / "common")
     text += [f'#include "common/{header.name}"' for header in sorted((folder / "common").iterdir())]
+    limits = []
     for number, defect in enumerate(defects):
         task = yaml.safe_load((ROOT / "tasks" / defect.stage / "task.yaml").read_text(encoding="utf-8"))
+        limits += [chip.smem_per_cta for arch in task["arch"] if (chip := chip_of(arch)) is not None]
         source = ROOT / task["sources"][0]
         copy = folder / f"copy{number}"
         shutil.copytree(source.parent, copy / "kernel")
@@ -58,5 +61,6 @@ def translate_patched(defects: Sequence[Defect], folder: Path) -> Path:
         text.append(f'#include "copy{number}/kernel/{source.name}"')
     source, translated = folder / "patched.cu", folder / "patched.cpp"
     source.write_text("\n".join(text) + "\n", encoding="utf-8")
-    translate(source, translated, defines={}, include_dirs=[folder], cxx="g++")
+    shared = {"GATES_EMULATOR_SHARED_LIMIT": min(limits)}  # of the smallest chip, as in a build of the gates
+    translate(source, translated, defines=shared, include_dirs=[folder], cxx="g++")
     return translated

@@ -135,6 +135,27 @@ def context_table(family: str, recorded: Path) -> str:
     return table((f"other implementations, beside {last.name}", "p50 cold"), rows, right=(1,))
 
 
+def goals_table(recorded: Path) -> str:
+    """One row a goal of ladder.yaml: what is asked, what the rung's recorded run measured, and whether that is enough."""
+    told = yaml.safe_load(PREDICTIONS.read_text(encoding="utf-8"))
+    rungs = {rung.name: rung for family in ("fp8", "fp16") for rung in rungs_of(family, recorded)}
+    head = ("shape", "rung", "L2", "goal", "why", "limit", "measured", "")
+    return table(head, [_goal(goal, rungs[goal["rung"]]) for goal in told["goals"]], right=(5, 6))
+
+
+def _goal(goal: Mapping[str, Any], rung: Rung) -> tuple[str, ...]:
+    than, times = goal.get("than"), goal.get("times", 1)
+    asked = f"p50 at most {goal['most_us']:g} us" if than is None else f"below {'' if times == 1 else f'{times:g} x '}{than}"
+    row = goal["shape"], rung.name, goal["cache"], asked, goal["why"]
+    performance = load_evidence(rung.run).get("performance") if rung.run else None
+    if performance is None or performance.shape != goal["shape"]:
+        return *row, "", NOT_YET, ""
+    found = performance.figures[goal["cache"]][CANDIDATE].p50_us
+    other = performance.backends[than].p50_us if than else None
+    limit = goal["most_us"] if than is None else other and other * times
+    return *row, _us(limit), _us(found), "" if limit is None else "met" if found <= limit else "missed"
+
+
 def chart(family: str, recorded: Path, folder: str = "") -> str:
     """The line of markdown that shows the picture in ``folder``."""
     runs = _charted(family, recorded)

@@ -80,10 +80,10 @@ def readme(text: str, recorded: Path) -> str:
 
 
 def ladders(text: str, recorded: Path) -> str:
-    """docs/ladder.md: predictions beside measurements, and the charts."""
+    """docs/ladder.md: goals and predictions beside measurements, and the charts."""
     for family in FAMILIES:
         text = generated(text, f"{family} ladder", f"{ladder_page.prediction_table(family, recorded)}\n{ladder_page.chart(family, recorded)}")
-    return text
+    return generated(text, "goals", ladder_page.goals_table(recorded))
 
 
 def generated(text: str, name: str, part: str) -> str:

@@ -269,6 +269,7 @@ def _sections(before: Mapping[str, Any], after: Mapping[str, Any], timed: Mappin
         ("Machine instructions", lambda: _sass_rows(before.get("sass"), after.get("sass"))),
         ("Hardware counters", lambda: _counter_rows(before, after, timed)),
         ("Other implementations, for context", lambda: _backend_rows(after.get("performance"))),
+        ("Other shapes, for context", lambda: _also_rows(after.get("performance"))),
     )
     for title, build in builders:
         rows = tuple(build())
@@ -401,3 +402,15 @@ def _counters(evidence: Any, role: str) -> dict[str, Any]:
 def _backend_rows(performance: Any) -> Iterator[Row]:
     for name, backend in (performance.backends if performance else {}).items():
         yield Row(name, "us", None, backend.p50_us if backend.p50_us is not None else backend.message)
+
+
+def _also_rows(performance: Any) -> Iterator[Row]:
+    """What was timed beside: both sides in one row, each other implementation in one of its own."""
+    for shape, rows in (performance.also if performance else {}).items():
+        theirs = rows.get(BASELINE)
+        for name, ours in rows.items():
+            if name != BASELINE:
+                for mode in ("cold_us", "warm_us"):
+                    what = f"{shape} {mode.removesuffix('_us')}{'' if name == CANDIDATE else f', {name}'}"
+                    value = getattr(ours, mode)
+                    yield Row(what, "us", getattr(theirs, mode, None) if name == CANDIDATE else None, ours.message if value is None else value)

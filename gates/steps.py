@@ -144,7 +144,8 @@ class Session:
     def launches(self, task: Task) -> tuple[list[dict[str, Any]] | None, str]:
         """How the task launches its kernels, or None, and what is to be said of where that is known from.
 
-        As the emulator or the device saw it, as Triton decided it, or, where the emulator can't run it, what the sources leave no room for.
+        As the emulator saw it for each shape and architecture, or the device for the smallest shape, as Triton decided it, or,
+        where the emulator can't run it, what the sources leave no room for.
         """
         if task.kind == TRITON:
             return triton_build.launches(self.builds[task.name]), ""
@@ -169,7 +170,30 @@ class Session:
             self.progress.done(f"{task.name}: that launch came to no end and was {tried.cause}")
         wanted, key = ("traced", "launches") if kind == "device" else ("case", "emulator_launches")
         found = [line[key] for line in tried.own() if line.get("type") == wanted]
-        return (found[0], "") if found else (None, f"one launch on the {kind}, which would show it, ended: {tried.cause}")
+        if not found:
+            return None, f"one launch on the {kind}, which would show it, ended: {tried.cause}"
+        if kind == "device":
+            return found[0], ""
+        others, note = self._launches_of_shapes(task)
+        return [*found[0], *others], note
+
+    def _launches_of_shapes(self, task: Task) -> tuple[list[dict[str, Any]], str]:
+        """The launches of each of the run's shapes on each of the task's architectures, by the emulator, and which are missing.
+
+        Their blocks did not run, so what they declare of static shared memory is not known.
+        """
+        self.progress.step(f"{task.name}: launch configurations of {', '.join(self.shapes)} on {', '.join(task.arch)}", task.time_limit_s)
+        job = {"kind": "launches", "side": self.side(task, "emulator"), "shapes": list(self.shapes), "archs": list(task.arch)}
+        tried = attempt(task.folder, job, self.scratch / "launches", limit_s=task.time_limit_s, name=f"{task.name}.shapes")
+        lines = tried.own()
+        found = [
+            {**record, "arch": line["arch"], "static_smem_bytes": None}
+            for line in lines if line.get("type") == "case" for record in line["emulator_launches"]
+        ]
+        missing = [f"{line['shape']} {line['arch']}".strip() + f" ({line['why']})" for line in lines if line.get("type") == "missing"]
+        if not any(line.get("type") == "done" for line in lines):
+            missing.append(f"all that were not tried when that process ended ({tried.cause})")
+        return found, f"not known for {', '.join(missing)}" if missing else ""
 
     def cases(self, task: Task) -> list[dict[str, Any]]:
         """Files with the task's launches of the smallest shape and of the odd ones; tasks called with the same arguments share them."""
@@ -289,7 +313,7 @@ def _performance(session: Session) -> GateResult | None:
     raw = run_timing(
         session.side(task, "device"), shape=limits["shape"], work=session.scratch / "timing", limit_s=task.time_limit_s,
         bar_pct=limits["min_speedup_pct"], baseline=session.side(base, "device") if base else None,
-        output_limits=task.gates["correctness"], device=session.cuda, cache=limits.get("cache", "cold"),
+        output_limits=task.gates["correctness"], device=session.cuda, cache=limits.get("cache", "cold"), also=limits.get("also", ()),
     )
     session.write("performance.json", performance_evidence.parse(raw))
     return None

@@ -148,12 +148,21 @@ def _goal(goal: Mapping[str, Any], rung: Rung) -> tuple[str, ...]:
     asked = f"p50 at most {goal['most_us']:g} us" if than is None else f"below {'' if times == 1 else f'{times:g} x '}{than}"
     row = goal["shape"], rung.name, goal["cache"], asked, goal["why"]
     performance = load_evidence(rung.run).get("performance") if rung.run else None
-    if performance is None or performance.shape != goal["shape"]:
+    found, other = _times(performance, goal["shape"], goal["cache"], than) if performance else (None, None)
+    if found is None:
         return *row, "", NOT_YET, ""
-    found = performance.figures[goal["cache"]][CANDIDATE].p50_us
-    other = performance.backends[than].p50_us if than else None
     limit = goal["most_us"] if than is None else other and other * times
     return *row, _us(limit), _us(found), "" if limit is None else "met" if found <= limit else "missed"
+
+
+def _times(performance: Any, shape: str, cache: str, than: str | None) -> tuple[float | None, float | None]:
+    """p50 of the rung and of the other implementation on ``shape``, which is the run's own or one that it timed beside."""
+    if performance.shape == shape:
+        other = performance.backends[than].p50_us if than in performance.backends and cache == "cold" else None
+        return performance.figures[cache][CANDIDATE].p50_us, other
+    rows = performance.also.get(shape, {})
+    found, other_row = rows.get(CANDIDATE), rows.get(than)
+    return getattr(found, f"{cache}_us", None), getattr(other_row, f"{cache}_us", None)
 
 
 def chart(family: str, recorded: Path, folder: str = "") -> str:

@@ -88,6 +88,20 @@ def test_opt_in_up_to_the_limit_of_the_device(memory: Emulated) -> None:
     memory.configure("shared_limit_bytes", 99 * KIB)
 
 
+def test_launches_that_are_only_recorded(memory: Emulated) -> None:
+    out = np.full(32, 5, dtype=np.float32)
+    assert memory.configure("launches_only", 2) != 0 and memory.configure("compute_capability", 9) != 0
+    assert memory.configure("launches_only", 1) == 0
+    assert memory.run("run_both", out, 64 * KIB, 64 * KIB) == SUCCESS
+    launch = memory.launches()[0]
+    assert (out == 5).all() and not memory.findings()
+    assert (launch["kernel"], launch["block"], launch["dynamic_smem_bytes"], launch["error"]) == ("both", [32, 1, 1], 64 * KIB, "")
+    assert memory.run("run_both", out, 64 * KIB + 4, 64 * KIB) == INVALID_VALUE, "a launch that a device refuses is refused"
+    assert memory.configure("launches_only", 0) == 0
+    assert memory.run("run_both", out, 128, 0) == SUCCESS
+    assert (out == 3).all() and memory.launches()[0]["static_smem_bytes"] == 16
+
+
 @pytest.mark.parametrize("index", [32, 40, -1])
 def test_write_past_a_shared_array(memory: Emulated, index: int) -> None:
     assert memory.run("run_overrun", np.zeros(32, dtype=np.float32), index) == ILLEGAL_ADDRESS

@@ -4,12 +4,14 @@ from __future__ import annotations
 
 import shutil
 import sys
+from dataclasses import replace
 from pathlib import Path
 
 import pytest
 
 from gates.evidence import list_runs
 from gates.judging import load_evidence
+from gates.parse.performance import Beside
 
 ROOT = Path(__file__).resolve().parent.parent
 RECORDED = ROOT / "results" / "recorded"
@@ -23,7 +25,7 @@ import update_docs  # noqa: E402
 def recorded(folder: Path, **runs: str) -> Path:
     """A folder of recorded runs: each rung's is a copy of the run named."""
     for rung, run in runs.items():
-        shutil.copytree(RECORDED / run, folder / "h100" / rung)
+        shutil.copytree(RECORDED / run, folder / "h200" / rung)
     return folder
 
 
@@ -78,6 +80,23 @@ def test_the_chart_is_that_of_gates_compare(tmp_path: Path) -> None:
 ])
 def test_where_a_measurement_lies(value: float | None, span: tuple[float, float] | None, place: str) -> None:
     assert ladder_page._place(value, span) == place
+
+
+def test_goals_take_the_shape_of_the_run_or_one_timed_beside() -> None:
+    performance = load_evidence(list_runs(RECORDED / "h100" / "stage3_cp_async")[-1])["performance"]
+    figures = performance.figures
+    assert ladder_page._times(performance, "mission", "warm", None) == (figures["warm"]["candidate"].p50_us, None)
+    assert ladder_page._times(performance, "mission", "cold", "cudnn") == (figures["cold"]["candidate"].p50_us, performance.backends["cudnn"].p50_us)
+    assert ladder_page._times(performance, "long", "cold", "cudnn") == (None, None)
+    beside = replace(performance, also={"long": {"candidate": Beside(20.0, 19.0, ""), "cudnn": Beside(24.0, 23.0, "")}})
+    assert ladder_page._times(beside, "long", "cold", "cudnn") == (20.0, 24.0) and ladder_page._times(beside, "long", "warm", None) == (19.0, None)
+
+
+def test_a_goal_is_met_missed_or_not_measured_yet(tmp_path: Path) -> None:
+    recorded(tmp_path, fp16_v9_pipeline="h100/stage3_cp_async")
+    places = {(row[0], row[1], row[3]): row[-2:] for row in rows(ladder_page.goals_table(tmp_path))}
+    assert places["mission", "fp16_v9_pipeline", "p50 at most 4.7 us"] == ["8.20 us", "missed"]
+    assert places["long", "fp16_v10_hopper", "below flash"] == ["not measured yet", ""]
 
 
 def test_figures_in_the_prose_are_those_of_the_evidence() -> None:

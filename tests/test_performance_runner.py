@@ -8,12 +8,13 @@ from pathlib import Path
 import pytest
 from timing_fakes import DATA, build_library, install, run_job
 
+from gates import compare
 from gates import problem as problems
 from gates.errors import GatesError
 from gates.judge import performance
 from gates.parse.performance import parse
 from gates.records import Status
-from gates.run import timing
+from gates.run import timing, timing_session
 
 BAR = {"shape": "tiny", "min_speedup_pct": 15, "metrics": ["p50", "p90", "mean"], "max_std_us": 10}
 
@@ -60,6 +61,35 @@ def test_a_first_rung_is_measured(monkeypatch, tmp_path) -> None:
     result = performance.judge(evidence, BAR, not_applicable_reason="first rung")
     assert result.status is Status.NOT_APPLICABLE and "p50 10.0" in result.sentence
     assert performance.judge(evidence, BAR).code == "performance.no_baseline"
+
+
+def test_further_shapes_are_timed_beside_and_decide_nothing(monkeypatch, tmp_path) -> None:
+    evidence, result = verdict(monkeypatch, tmp_path, also=["more"])
+    rows = evidence.also["more"]
+    assert result.status is Status.PASS and set(rows) == {"candidate", "baseline", "torch", "broken"}
+    for mode in ("cold_us", "warm_us"):
+        assert getattr(rows["candidate"], mode) == pytest.approx(10, rel=0.01) and getattr(rows["baseline"], mode) == pytest.approx(12, rel=0.01)
+        assert getattr(rows["torch"], mode) > 0 and getattr(rows["broken"], mode) is None
+    assert "no kernel for this shape" in rows["broken"].message
+    found = {row.name: (row.baseline, row.candidate) for row in compare._also_rows(evidence)}
+    assert found["more cold"] == (rows["baseline"].cold_us, rows["candidate"].cold_us) and "no kernel" in found["more warm, broken"][1]
+
+
+def test_a_further_shape_with_other_numbers_than_the_baseline_has_no_time(monkeypatch, tmp_path) -> None:
+    evidence, _ = verdict(monkeypatch, tmp_path, 2, also=["more"])
+    row = evidence.also["more"]["candidate"]
+    assert row.cold_us is None and "outputs and the baseline's differ by" in row.message
+
+
+def test_a_further_shape_that_fails_is_told(monkeypatch, tmp_path) -> None:
+    monkeypatch.setattr(timing_session.Session, "_beside", lambda self, shape: (_ for _ in ()).throw(RuntimeError("no room for it")))
+    evidence, result = verdict(monkeypatch, tmp_path, also=["more"])
+    assert result.status is Status.PASS and evidence.also["more"]["all"].message == "RuntimeError: no room for it"
+
+
+def test_a_further_shape_that_is_not_there_is_refused(monkeypatch, tmp_path) -> None:
+    with pytest.raises(GatesError, match="no shape 'mor'"):
+        verdict(monkeypatch, tmp_path, also=["mor"])
 
 
 @pytest.mark.parametrize(

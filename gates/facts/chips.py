@@ -35,6 +35,11 @@ class Chip:
     smem_without_opt_in: int = 48 * KIB
 
     @property
+    def number(self) -> int:
+        """The compute capability without its dot, e.g. 89."""
+        return int(self.arch.removeprefix("sm_"))
+
+    @property
     def warps_per_sm(self) -> int:
         """Resident warps that an SM holds."""
         return self.threads_per_sm // WARP

@@ -11,8 +11,13 @@ Example: `max_registers: 128` and a kernel at 168 registers gives
     registers (tile_kernel sm_89): 168 registers/thread, limit 128 registers/thread
 
 Limits: dynamic shared memory is not in ptxas's log; it comes from recorded launches, and without them
-the gate is inconclusive. With relocatable device code the linker's figures are judged, since ptxas
-sees one file's share only. Spills of a called function that was not inlined are listed, not judged:
+the gate is inconclusive. The emulator records one launch of the smallest shape, which runs, and what the
+launcher launches for each shape of the run where the device has the shared memory and the compute
+capability of each architecture, without running it. All have the emulator's 58 SMs: what a launcher takes
+on a device with more is not seen, nor what it launches once it has read results back. Where a device shows
+the launch (an extension, a kernel that the emulator can't run), it is that of the smallest shape alone.
+Each instance of a template is judged with the launches of all. With relocatable device code the linker's
+figures are judged, since ptxas sees one file's share only. Spills of a called function that was not inlined are listed, not judged:
 they are in no kernel's figures. Each limit is met when observed <= limit.
 """
 

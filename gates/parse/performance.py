@@ -84,6 +84,15 @@ class Backend:
 
 
 @dataclass(frozen=True)
+class Beside:
+    """p50 on a further shape, cold and warm, in us; None where there is none, ``message`` says why."""
+
+    cold_us: float | None
+    warm_us: float | None
+    message: str
+
+
+@dataclass(frozen=True)
 class PerformanceEvidence:
     """performance.json. Unless ``status`` is ``measured``, ``code`` and ``message`` say what happened."""
 
@@ -111,6 +120,7 @@ class PerformanceEvidence:
     inputs: TimedInputs | None = None
     work: Work | None = None
     backends: Mapping[str, Backend] = field(default_factory=dict)
+    also: Mapping[str, Mapping[str, Beside]] = field(default_factory=dict)  # further shape -> candidate, baseline, backends; decides nothing
     clock_source: str = "unknown"  # "nvml", or "unknown: why"
     other_processes: tuple[int, ...] | None = None  # None where the driver does not tell
     elapsed_s: float | None = None  # of the pairs that the verdict rests on
@@ -147,7 +157,7 @@ def parse(raw: Mapping[str, Any]) -> PerformanceEvidence:
         )
     if not isinstance(measured, dict):
         raise GatesError("timing result: expected an object")
-    data = {**measured, **head, "backends": raw["backends"], "process_s": raw["process_s"], "status": MEASURED}
+    data = {**measured, **head, "backends": raw["backends"], "also": raw["also"], "process_s": raw["process_s"], "status": MEASURED}
     evidence = records.from_json(PerformanceEvidence, data, "timing result")
     return records.from_json(
         PerformanceEvidence, {**data, "figures": records.to_json(summaries(evidence))}, "timing result"

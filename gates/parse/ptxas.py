@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from typing import Any
 
@@ -84,7 +84,7 @@ class PtxasEvidence:
     problems: tuple[str, ...] = ()  # what is wrong with a log: cut short, figures absent
     other_lines: tuple[str, ...] = ()  # warnings, advice and linker lines, as printed
     launches_recorded: bool = False
-    launches_note: str = ""  # what the launches are known from, where nothing was launched
+    launches_note: str = ""  # what the launches are known from, where nothing was launched, or which ones are missing
     schema_version: int = 1
 
 
@@ -101,12 +101,13 @@ def gather(
     """Bring together what is known of a build.
 
     ``logs``: architecture -> ptxas's log, or None where there is none. ``launches``: launch records
-    as the emulator gives them (or a launcher's declared ones), or None where none were recorded.
+    as the emulator gives them (or a launcher's declared ones), or None where none were recorded; one with an ``arch`` is of
+    that one alone.
     ``resource_usage``: architecture -> cuobjdump's text. ``demangled``: mangled -> readable name.
     ``relocatable``: the build used relocatable device code, so that the linker's figures count.
-    ``launches_note``: what the records are known from, or what is missing, where nothing was launched.
+    ``launches_note``: what the records are known from, where nothing was launched, or what is missing.
     """
-    readable, by_name = demangled or {}, _launches_by_name(launches or ())
+    readable = demangled or {}
     kernels: list[PtxasKernel] = []
     functions: list[CalledFunction] = []
     problems: list[str] = []
@@ -115,7 +116,7 @@ def gather(
     for arch, text in logs.items():
         if text is None:
             continue
-        log = parse_log(text)
+        log, by_name = parse_log(text), _launches_by_name(launches or (), arch)
         usage = parse_resource_usage(resource_usage.get(arch) or "")
         for block in log.kernels:
             if block.arch != arch and block.arch in logs:
@@ -146,7 +147,7 @@ def _kernel(
         spill_store_bytes=block.spill_stores, spill_load_bytes=block.spill_loads, stack_bytes=block.stack,
         cumulative_stack_bytes=block.cumulative_stack, barriers=block.barriers, textures=block.textures,
         constant_bytes=block.cmem, warnings=block.warnings, linked=linked,
-        launches=tuple(dict.fromkeys(_launch(record, block.static_smem) for record in launches.get(base, ()))),
+        launches=_distinct(_launch(record, block.static_smem) for record in launches.get(base, ())),
     )
 
 
@@ -157,12 +158,21 @@ def _function(function: DeviceFunction, readable: Mapping[str, str]) -> CalledFu
     )
 
 
-def _launches_by_name(records: Sequence[Mapping[str, Any]]) -> dict[str, list[Mapping[str, Any]]]:
-    """Base name -> its launches; every instance of a template gets the launches of all of them."""
+def _launches_by_name(records: Sequence[Mapping[str, Any]], arch: str) -> dict[str, list[Mapping[str, Any]]]:
+    """Base name -> its launches on ``arch`` and those of no architecture; every instance of a template gets the launches of all of them."""
     found: dict[str, list[Mapping[str, Any]]] = {}
     for record in records:
+        if record.get("arch", arch) != arch:
+            continue
         found.setdefault(plain_name(str(record["kernel"])), []).append(record)
     return found
+
+
+def _distinct(launches: Iterable[Launch]) -> tuple[Launch, ...]:
+    """Each launch once, with what its source declares where a launch like it shows that."""
+    found = dict.fromkeys(launches)
+    known = {replace(launch, declared_smem_bytes=None) for launch in found if launch.declared_smem_bytes is not None}
+    return tuple(launch for launch in found if launch not in known)
 
 
 def _launch(record: Mapping[str, Any], static_smem: int | None) -> Launch:

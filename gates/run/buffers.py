@@ -68,6 +68,14 @@ def guarded(values: Any, device: str, seed: int) -> Guarded:
     return Guarded(raw, pattern, start, tensor)
 
 
+def aligned(values: Any) -> Any:
+    """A copy of the CPU tensor ``values``, contiguous and aligned as torch aligns its allocations on a device."""
+    size = values.numel() * values.element_size()
+    raw = torch.empty(size + ALIGN_BYTES, dtype=torch.uint8)
+    start = -raw.data_ptr() % ALIGN_BYTES
+    return raw[start : start + size].view(values.dtype).view(values.shape).copy_(values)
+
+
 def poison(like: Any, seed: int, variant: int) -> Any:
     """A CPU tensor like ``like``, filled with the poison of call ``variant`` (0, 1 or 2).
 

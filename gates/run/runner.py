@@ -23,7 +23,7 @@ from gates.run.attempt import CONFINED
 from gates.run.callable import is_c
 from gates.run.process import die_with
 
-KINDS = ("describe", "magnitude", "correctness", "case", "timing", "extension", "triton_build")
+KINDS = ("describe", "magnitude", "correctness", "case", "launches", "timing", "extension", "triton_build")
 
 
 def main(file: str, arguments: Sequence[str] | None = None) -> None:

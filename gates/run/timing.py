@@ -11,7 +11,7 @@ import math
 import secrets
 import shutil
 import sys
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
@@ -39,13 +39,14 @@ def run_timing(
     seed: int | None = None,
     iters: int | None = None,
     budget_s: float = 60.0,
+    also: Sequence[str] = (),
     python: str = sys.executable,
 ) -> dict[str, Any]:
     """Raw record of one timing run, for ``gates.parse.performance.parse``.
 
     The sides are dicts as a job has them. ``output_limits`` are the correctness limits (max_abs_err,
     mean_abs_err, bad_pct, bad_atol) that outputs must keep before and after timing. ``seed`` decides
-    input values and order; drawn and recorded if None. ``iters`` is the number of single launches a
+    input values and order; drawn and recorded if None. ``also``: shapes to time beside, for context. ``iters`` is the number of single launches a
     side (300 if None, at least 60). Raises GatesError for an unknown shape, a bad ``iters`` or ``cache``.
     """
     if iters is not None and iters < 1:
@@ -62,7 +63,7 @@ def run_timing(
         "kind": "timing", "device": device, "candidate": dict(candidate), "baseline": dict(baseline) if baseline else None,
         "control_library": str(control), "shape": shape, "bar_pct": float(bar_pct), "cache": cache, "budget_s": budget_s,
         "seed": secrets.randbelow(_MAX_SEED) if seed is None else seed, "output_limits": limits,
-        "singles_a_block": singles_a_block(iters),
+        "singles_a_block": singles_a_block(iters), "also": list(also),
     }
     tried = attempt(Path(candidate["folder"]), job, work, limit_s=limit_s, name="timing", python=python)
     if (refusal := tried.refusal()) is not None:
@@ -83,20 +84,20 @@ def _read(tried: Attempt) -> dict[str, Any]:
     """What the runner's lines say, or why there are none."""
     lines = {str(line.get("type")): line for line in tried.own()}
     measured = lines.get("measured", {}).get("evidence")
-    backends = lines.get("backends", {}).get("backends", {})
+    context = {name: lines.get(name, {}).get(name, {}) for name in ("backends", "also")}
     if measured is not None:
-        return {"measured": measured, "backends": backends, "code": "", "message": ""}
+        return {"measured": measured, **context, "code": "", "message": ""}
     if "stopped" in lines:
         code, message = str(lines["stopped"].get("code")), str(lines["stopped"].get("message"))
     elif tried.timed_out:
         code, message = "performance.time_limit", f"timing was {tried.cause}"
     else:
         code, message = "performance.runner_died", f"the timing process gave no result ({tried.cause}): {tried.last_words()}"
-    return {"measured": None, "backends": {}, "code": code, "message": message}
+    return {"measured": None, "backends": {}, "also": {}, "code": code, "message": message}
 
 
 def execute(job: dict[str, Any], folder: Path) -> None:
-    """Time the job's sides and write ``measured`` and ``backends`` lines, or one ``stopped`` line."""
+    """Time the job's sides and write ``measured``, ``backends`` and ``also`` lines, or one ``stopped`` line."""
     from gates.run import nvml
 
     before = nvml.processes_by_uuid()  # before CUDA starts, to tell our own process from others
@@ -110,8 +111,9 @@ def execute(job: dict[str, Any], folder: Path) -> None:
     functions = Functions()  # before any code of the kernels or of their problem is loaded
     with ResultWriter(job) as writer:
         problem = problems.load(job["candidate"]["problem"], Path(job["candidate"]["folder"]))
-        if job["shape"] not in problem.SHAPES:
-            raise GatesError(f"problem {problem.__name__} has no shape {job['shape']!r}", hint=nearest(job["shape"], problem.SHAPES))
+        for shape in (job["shape"], *job.get("also", ())):
+            if shape not in problem.SHAPES:
+                raise GatesError(f"problem {problem.__name__} has no shape {shape!r}", hint=nearest(shape, problem.SHAPES))
         try:
             if not torch.cuda.is_available():
                 raise Stopped("performance.no_device", "torch sees no CUDA device")
@@ -123,6 +125,7 @@ def execute(job: dict[str, Any], folder: Path) -> None:
                     raise Stopped("performance.tampered", f"{', '.join(replaced[:5])}: not what it was before the kernels were loaded")
                 writer.write("measured", evidence=evidence)
                 writer.write("backends", backends=session.backends())
+                writer.write("also", also=session.also())
             writer.write("done")
         except Stopped as stop:
             writer.write("stopped", code=stop.code, message=str(stop))

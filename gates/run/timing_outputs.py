@@ -90,3 +90,9 @@ def _compare(
         "nonfinite": nonfinite, "max_abs_err": worst if seen else None, "mean_abs_err": total / seen if seen else None,
         "bad_pct": 100.0 * bad / elements if bad_atol is not None and elements else None,
     }
+
+
+def difference(one: Mapping[str, Any], other: Mapping[str, Any]) -> float:
+    """The largest difference between set 0's outputs of two sides; NaN where one has a NaN."""
+    pairs = [(one[name].view(0), other[name].view(0)) for name in one]
+    return max(float((a.double() - b.double()).abs().max()) for a, b in pairs)

@@ -20,6 +20,7 @@ from gates.run.timing_cuda import Stopped, first_line
 
 _CONTEXT_BUDGET_US = 10e6  # figures beside the verdict are left out where they would take longer
 _BACKEND_SETS = 32
+_CONTEXT_SAMPLES = 25
 
 
 class Session:
@@ -42,10 +43,10 @@ class Session:
     def measure(self) -> dict[str, Any]:
         """The whole protocol; returns the evidence as plain data."""
         job, mode = self.job, str(self.job["cache"])
-        calibration = self.clockwork.calibration()
+        calibration = self.calibration = self.clockwork.calibration()
         estimates = self._estimates()
         launches = self._launches(estimates, calibration)
-        sets = self.sets = self._make_sets(max(launches.values()))
+        sets = self.sets = self._make_sets(max(launches.values()), self.shape, self.sides)
         timers = {side.name: side.prepare(sets, mode, launches[side.name]) for side in self.sides}
         outputs = self._check("before", mode)
         slowest_us = max(estimates[name] * count for name, count in launches.items())
@@ -74,40 +75,72 @@ class Session:
 
     def backends(self) -> dict[str, Any]:
         """p50 of the problem's other implementations, cold, by the same mechanism; failures are told, not raised."""
+        return {name: {"p50_us": row["cold_us"], "message": row["message"]} for name, row in self._others(self.sets, self.shape, ("cold",)).items()}
+
+    def also(self) -> dict[str, dict[str, Any]]:
+        """p50 of both sides and of the other implementations on the job's further shapes, cold and warm; failures are told, not raised."""
+        found: dict[str, dict[str, Any]] = {}
+        for name in self.job.get("also", ()):
+            try:
+                found[name] = self._beside(dict(self.problem.SHAPES[name]))
+            except Exception as error:  # a kernel that refuses the shape, memory that does not suffice, or the user's module
+                found[name] = {"all": _row(f"{type(error).__name__}: {first_line(error)}")}
+        return found
+
+    def _beside(self, shape: dict[str, int]) -> dict[str, Any]:
+        sides = [side for side in (self.candidate, self.baseline) if side is not None]
+        arguments = {side.name: side.arguments for side in sides}
+        probe = timing_cuda.Sets(self.problem, shape, 1, self.job["seed"], self.device, arguments)
+        self.clockwork.synchronize()
+        launches = self._launches({side.name: side.estimate(probe, side.try_launch(probe)) for side in sides}, self.calibration)
+        sets = self._make_sets(max(launches.values()), shape, sides)
+        sets.poison()
+        self.clockwork.synchronize()
+        rows = {side.name: _row() for side in sides}
+        for side in sides:
+            for mode in ("cold", "warm"):
+                rows[side.name][f"{mode}_us"] = _settled(side.prepare(sets, mode, launches[side.name])(_CONTEXT_SAMPLES))
+        if self.baseline is not None:
+            most = timing_outputs.difference(sets.outputs["candidate"], sets.outputs["baseline"])
+            if not most <= 2 * self.job["output_limits"].get("max_abs_err", math.inf):
+                rows["candidate"] = _row(f"its outputs and the baseline's differ by {most:.3g}")
+        return rows | self._others(sets, shape, ("cold", "warm"))
+
+    def _others(self, sets: Any, shape: Mapping[str, int], modes: tuple[str, ...]) -> dict[str, Any]:
+        """A row for each of the problem's other implementations."""
         if not hasattr(self.problem, "backends"):
             return {}
-        count = min(self.sets.count, _BACKEND_SETS)
+        count = min(sets.count, _BACKEND_SETS)
         found: dict[str, Any] = {}
         try:
             with torch.cuda.stream(self.clockwork.stream):
-                calls = [self.problem.backends(self.sets.device_inputs(index), self.shape) for index in range(count)]
+                calls = [self.problem.backends(sets.device_inputs(index), shape) for index in range(count)]
             self.clockwork.synchronize()
         except Exception as error:  # the user's module: whatever it raises is told in the row
-            return {"all": {"p50_us": None, "message": f"{type(error).__name__}: {first_line(error)}"}}
+            return {"all": _row(f"{type(error).__name__}: {first_line(error)}")}
         for name in calls[0]:
             try:
-                found[name] = {"p50_us": self._backend_us([one[name] for one in calls]), "message": ""}
+                of_name = [one[name] for one in calls]
+                times = {f"{mode}_us": self._backend_us(of_name if mode == "cold" else of_name[:1] * count, mode == "cold") for mode in modes}
+                found[name] = _row() | times
             except Exception as error:  # an unsupported shape or device, by the backend's own choice of exception
-                found[name] = {"p50_us": None, "message": f"{type(error).__name__}: {first_line(error)}"}
+                found[name] = _row(f"{type(error).__name__}: {first_line(error)}")
         return found
 
-    def _backend_us(self, calls: list[Callable[[], Any]]) -> float:
+    def _backend_us(self, calls: list[Callable[[], Any]], flush: bool) -> float:
         with torch.cuda.stream(self.clockwork.stream):
             for call in (*calls[:1] * 2, *calls):
                 call()
         self.clockwork.synchronize()
         graph = self.clockwork.capture([lambda stream, call=call: call() for call in calls])
-        times = self.clockwork.elapsed_us(lambda number: graph.replay(), 25, flush=True)
-        return statistics.median(times[5:]) / len(calls)
+        return _settled(self.clockwork.elapsed_us(lambda number: graph.replay(), _CONTEXT_SAMPLES, flush=flush)) / len(calls)
 
     def _estimates(self) -> dict[str, float]:
         """us a launch of each side, warm, from a few launches on one set."""
-        probe = timing_cuda.Sets(self.problem, self.shape, 1, self.job["seed"], self.device, self._arguments())
+        arguments = {side.name: side.arguments for side in self.sides}
+        probe = timing_cuda.Sets(self.problem, self.shape, 1, self.job["seed"], self.device, arguments)
         self.clockwork.synchronize()
         return {side.name: side.estimate(probe, side.try_launch(probe)) for side in self.sides}
-
-    def _arguments(self) -> dict[str, tuple[str, ...]]:
-        return {side.name: side.arguments for side in self.sides}
 
     def _launches(self, estimates: Mapping[str, float], calibration: Any) -> dict[str, int]:
         """Launches a sample by side; the control's are its twin's, or it would be another measurement."""
@@ -116,13 +149,12 @@ class Session:
         }
         return {**found, "control": found["baseline" if self.baseline else "candidate"]}
 
-    def _make_sets(self, wanted: int) -> Any:
+    def _make_sets(self, wanted: int, shape: Mapping[str, int], sides: list[Any]) -> Any:
         """As many input sets as a graph has launches, within half of the free memory."""
-        made = sum(side.returned_bytes for side in self.sides)
-        self.set_bytes = made + timing_cuda.Sets.bytes_of_one(self.problem, self.shape, len(self.sides))
+        self.set_bytes = sum(side.returned_bytes for side in sides) + timing_cuda.Sets.bytes_of_one(self.problem, shape, len(sides))
         free, _ = torch.cuda.mem_get_info(self.device)
         count = max(1, min(wanted, free // 2 // max(self.set_bytes, 1)))
-        sets = timing_cuda.Sets(self.problem, self.shape, count, self.job["seed"], self.device, self._arguments())
+        sets = timing_cuda.Sets(self.problem, shape, count, self.job["seed"], self.device, {side.name: side.arguments for side in sides})
         self.clockwork.synchronize()
         return sets
 
@@ -195,6 +227,15 @@ class Session:
                 least = dict(self.problem.work(self.shape))
         written = sum(room.size for room in self.sets.outputs["candidate"].values())
         return {"flops": _number(least.get("flops")), "bytes": _number(least.get("bytes")), "output_bytes": written}
+
+
+def _row(message: str = "") -> dict[str, Any]:
+    return {"cold_us": None, "warm_us": None, "message": message}
+
+
+def _settled(times: list[float]) -> float:
+    """The median without the first fifth."""
+    return statistics.median(times[len(times) // 5 :])
 
 
 def _series(mode: str, launches: Mapping[str, int], blocks: Any, stopped: str) -> Any:

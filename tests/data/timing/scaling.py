@@ -2,7 +2,7 @@
 
 import torch
 
-SHAPES = {"tiny": {"count": 64}}
+SHAPES = {"tiny": {"count": 64}, "more": {"count": 200}}
 ARGUMENTS = ("x", "y", "count")
 
 

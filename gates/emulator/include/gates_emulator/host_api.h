@@ -139,8 +139,8 @@ inline cudaError_t cudaDeviceGetAttribute(int* value, cudaDeviceAttr attribute, 
         case cudaDevAttrWarpSize: *value = 32; break;
         case cudaDevAttrMaxRegistersPerBlock: *value = 65536; break;
         case cudaDevAttrMultiProcessorCount: *value = 58; break;
-        case cudaDevAttrComputeCapabilityMajor: *value = 8; break;
-        case cudaDevAttrComputeCapabilityMinor: *value = 9; break;
+        case cudaDevAttrComputeCapabilityMajor: *value = settings.compute_capability / 10; break;
+        case cudaDevAttrComputeCapabilityMinor: *value = settings.compute_capability % 10; break;
         case cudaDevAttrMaxSharedMemoryPerMultiprocessor: *value = static_cast<int>(settings.shared_limit_bytes) + 1024; break;
         case cudaDevAttrMaxSharedMemoryPerBlockOptin: *value = static_cast<int>(settings.shared_limit_bytes); break;
         default: return failed(cudaErrorInvalidValue);
@@ -152,7 +152,8 @@ inline cudaError_t cudaGetDeviceProperties(cudaDeviceProp* properties, int devic
     if (device != 0) return failed(cudaErrorInvalidDevice);
     *properties = cudaDeviceProp{"gates emulator (limits of sm_89)", kDeviceBytes, kDefaultSharedBytes,
                                  settings.shared_limit_bytes, settings.shared_limit_bytes + 1024, 65536, 32, 1024,
-                                 {1024, 1024, 64}, {2147483647, 65535, 65535}, 8, 9, 58, 48 << 20};
+                                 {1024, 1024, 64}, {2147483647, 65535, 65535},
+                                 settings.compute_capability / 10, settings.compute_capability % 10, 58, 48 << 20};
     return cudaSuccess;
 }
 
@@ -170,7 +171,18 @@ inline cudaError_t cudaFree(void* address) {
     if (address) gates_emulator::device_bytes_in_use -= std::min(malloc_usable_size(address), gates_emulator::device_bytes_in_use);
     return free(address), cudaSuccess;
 }
-inline cudaError_t cudaMemcpy(void* to, const void* from, size_t bytes, cudaMemcpyKind) { return memcpy(to, from, bytes), cudaPeekAtLastError(); }
+#pragma GCC visibility push(hidden)
+namespace gates_emulator {
+// What the host does after it has read what no block has written is not what it would do.
+inline void copied(cudaMemcpyKind kind) {
+    report.read_back |= settings.launches_only && !report.launches.empty() && (kind == cudaMemcpyDeviceToHost || kind == cudaMemcpyDefault);
+}
+}  // namespace gates_emulator
+#pragma GCC visibility pop
+
+inline cudaError_t cudaMemcpy(void* to, const void* from, size_t bytes, cudaMemcpyKind kind) {
+    return gates_emulator::copied(kind), memcpy(to, from, bytes), cudaPeekAtLastError();
+}
 inline cudaError_t cudaMemcpyAsync(void* to, const void* from, size_t bytes, cudaMemcpyKind kind, cudaStream_t = nullptr) { return cudaMemcpy(to, from, bytes, kind); }
 inline cudaError_t cudaMemset(void* to, int value, size_t bytes) { return memset(to, value, bytes), cudaPeekAtLastError(); }
 inline cudaError_t cudaMemsetAsync(void* to, int value, size_t bytes, cudaStream_t = nullptr) { return cudaMemset(to, value, bytes); }
@@ -179,8 +191,8 @@ cudaError_t cudaMemcpyToSymbol(T& symbol, const void* from, size_t bytes, size_t
     return memcpy(reinterpret_cast<char*>(&symbol) + offset, from, bytes), cudaPeekAtLastError();
 }
 template <typename T>
-cudaError_t cudaMemcpyFromSymbol(void* to, const T& symbol, size_t bytes, size_t offset = 0, cudaMemcpyKind = cudaMemcpyDeviceToHost) {
-    return memcpy(to, reinterpret_cast<const char*>(&symbol) + offset, bytes), cudaPeekAtLastError();
+cudaError_t cudaMemcpyFromSymbol(void* to, const T& symbol, size_t bytes, size_t offset = 0, cudaMemcpyKind kind = cudaMemcpyDeviceToHost) {
+    return gates_emulator::copied(kind), memcpy(to, reinterpret_cast<const char*>(&symbol) + offset, bytes), cudaPeekAtLastError();
 }
 inline cudaError_t cudaDeviceSynchronize() { return cudaPeekAtLastError(); }
 inline cudaError_t cudaStreamSynchronize(cudaStream_t) { return cudaPeekAtLastError(); }

@@ -171,6 +171,11 @@ inline void run_grid(const Config& config) {
 GATES_EMULATOR_COLD inline void launch_grid(const char* expression, const char* file, int line, const Config& config, void (*body)(void*),
                         void* argument) {
     while (busy.test_and_set()) sched_yield();  // one launch at a time; host threads queue
+    if (report.read_back) {  // this configuration may follow from what no block has written
+        ++report.launches_left_out;
+        busy.clear();
+        return;
+    }
     probing = true;
     probed = nullptr;
     body(argument);
@@ -192,7 +197,9 @@ GATES_EMULATOR_COLD inline void launch_grid(const char* expression, const char* 
         record.error = refused.second;
         report.last_error = refused.first != cudaSuccess ? refused.first : report.last_error;
     }
-    if (record.error.empty()) {
+    if (record.error.empty() && settings.launches_only) {
+        // nothing to run
+    } else if (record.error.empty()) {
         block.kernel = probed->name;
         block.body = body;
         block.body_argument = argument;

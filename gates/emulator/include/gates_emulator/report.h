@@ -47,6 +47,8 @@ struct Settings {
     uint64_t seed = 0;
     int poison = 0xFF;                      // the byte that unwritten memory holds, or kRandomPoison
     size_t shared_limit_bytes = GATES_EMULATOR_SHARED_LIMIT;  // what cudaFuncSetAttribute can raise a block to
+    int compute_capability = 89;            // that the device says it has
+    bool launches_only = false;             // launches are recorded, but their blocks don't run
 };
 
 struct Report {
@@ -55,6 +57,8 @@ struct Report {
     size_t findings_not_kept = 0;
     cudaError_t last_error = cudaSuccess;    // cleared by cudaGetLastError
     cudaError_t sticky_error = cudaSuccess;  // cleared by gates_emulator_reset alone
+    bool read_back = false;                  // the host has read what blocks that did not run would have written
+    int launches_left_out = 0;               // after that
     std::string findings_json, launches_json;
 };
 
@@ -174,6 +178,9 @@ GATES_EMULATOR_EXPORT const char* gates_emulator_launches(void) {
     return report.launches_json.c_str();
 }
 
+// How many launches were not recorded, with "launches_only", since the host had read results that no block has written.
+GATES_EMULATOR_EXPORT int gates_emulator_launches_left_out(void) { return gates_emulator::report.launches_left_out; }
+
 // JSON array of all findings since the last reset; valid until the next call.
 GATES_EMULATOR_EXPORT const char* gates_emulator_findings(void) {
     using namespace gates_emulator;
@@ -187,7 +194,8 @@ GATES_EMULATOR_EXPORT void gates_emulator_reset(void) {
     report = Report();
 }
 
-// "order" 0 forward, 1 reversed, 2 shuffled; "seed"; "poison" a byte, or 256 for random bytes; "shared_limit_bytes". 0 if known and valid.
+// "order" 0 forward, 1 reversed, 2 shuffled; "seed"; "poison" a byte, or 256 for random bytes; "shared_limit_bytes";
+// "compute_capability", e.g. 90; "launches_only" 1 to record launches without running their blocks. 0 if known and valid.
 GATES_EMULATOR_EXPORT int gates_emulator_configure(const char* key, int64_t value) {
     using namespace gates_emulator;
     const auto is = [key](const char* name) { return key && strcmp(key, name) == 0; };
@@ -200,6 +208,10 @@ GATES_EMULATOR_EXPORT int gates_emulator_configure(const char* key, int64_t valu
         settings.poison = static_cast<int>(value);
     } else if (is("shared_limit_bytes") && value >= 48 * 1024 && value <= 1024 * 1024) {
         settings.shared_limit_bytes = static_cast<size_t>(value);
+    } else if (is("compute_capability") && value >= 50 && value < 1000) {
+        settings.compute_capability = static_cast<int>(value);
+    } else if (is("launches_only") && (value == 0 || value == 1)) {
+        settings.launches_only = value == 1;
     } else {
         return 1;
     }

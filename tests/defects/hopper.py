@@ -47,7 +47,7 @@ HOPPER = (
               "            wgmma::wait<0>(o_, p_, s_);\n" + _RELEASE, _RELEASE + "            wgmma::wait<0>(o_, p_, s_);\n"),
     _consumer("never_released", "memory", "the consumers give no stage back", _RELEASE, ""),
     _patch("registers_not_there", "memory", "consumers ask for more registers than the producer gives back",
-           ("hopper_tiles.cuh", "kConsumerRegisters = kShare < 240 ? kShare : 240", "kConsumerRegisters = 240")),
+           ("hopper_tiles.cuh", "kConsumerRegisters = kShare < 240 ? kShare : 240", "kConsumerRegisters = 248")),
     _consumer("causal_hides_the_diagonal", "tails", "the causal mask hides each query's own key", "key > row(i / 2 % 2)", "key >= row(i / 2 % 2)"),
     _consumer("causal_one_too_many", "tails", "the causal mask shows each query the key after its own", "key > row(i / 2 % 2)", "key > row(i / 2 % 2) + 1"),
     _consumer("missing_keys_count", "tails", "keys past the end, zeros from the copy engine, get weight", "key >= keys_ || ", ""),

@@ -163,11 +163,12 @@ def run(names: Iterable[str], root: Path, out: Path, *, device: DeviceInfo | Non
     every = [Trial(name, bench) for name in names]
     for trial in every:
         trial.row = kept.get(trial.name, trial.row)
+    others = [row for name, row in kept.items() if name not in {trial.name for trial in every}]
     trials = [trial for trial in every if trial.name not in kept]
     data: dict[str, Any] = {
         "schema_version": 1, "profile": "full" if device else "cpu", "device": device.name if device else "emulator",
         "driver": device.driver_version if device else None, "started": utc_now().isoformat(timespec="seconds"),
-        "budget_s": budget_s, "wall_s": 0.0, "rows_of_an_earlier_run": len(kept), "rows": [trial.row for trial in every],
+        "budget_s": budget_s, "wall_s": 0.0, "rows_of_an_earlier_run": len(kept), "rows": [*others, *(trial.row for trial in every)],
     }
     writing = threading.Lock()
 

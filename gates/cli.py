@@ -322,11 +322,12 @@ def insights(run_directories: tuple[str, ...], form: str, results: Path) -> None
     from gates.history import history_or_none
     from gates.insights import insights_of
     from gates.render.insights import insights_json, insights_markdown
+    from gates.render.markdown import read
 
     runs = [resolve_run(name, results) for name in run_directories]
     entries = history_or_none(results)
     found = [insights_of(run, entries) for run in runs]
-    _json(insights_json(found)) if form == "json" else _out(insights_markdown(found), end="")
+    _json(insights_json(found)) if form == "json" else _out(read(insights_markdown(found)), end="")
 
 
 @cli.command("elite")

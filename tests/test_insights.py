@@ -22,6 +22,7 @@ from gates.insights.measured import facts_of
 from gates.insights.rules import BOUND, FIRST, MEASURED, RULES, UNKNOWN, steps_of, unjudged
 from gates.judge import ncu
 from gates.judging import load_evidence
+from gates.parse.names import instance_of
 from gates.render.insights import insights_json, insights_markdown
 
 RECORDED = Path(__file__).resolve().parent.parent / "results" / "recorded"
@@ -362,3 +363,20 @@ def test_hostile_text_in_evidence_stays_text(tmp_path: Path) -> None:
 def test_wrong_names_are_one_clear_error(tmp_path: Path) -> None:
     with pytest.raises(GatesError, match="no run directory"):
         CliRunner().invoke(cli, ["insights", str(tmp_path)], catch_exceptions=False, standalone_mode=False)
+
+
+def test_of_several_instances_the_profiled_one_is_told_and_no_launch_of_another() -> None:
+    run = list_runs(RECORDED / "h200" / "fp16_v9_pipeline")[-1]
+    facts, _ = facts_of(run)
+    kernels, profiled = Evidence(run).at("ptxas.json", "kernels"), Evidence(run).at("ncu.json", "sides.candidate.kernels[0].kernel")
+    (one,) = (kernel for kernel in kernels if kernel["arch"] == "sm_90" and instance_of(kernel["demangled"]) == instance_of(profiled))
+    assert facts["registers"].value == one["registers"] and facts["sass tensor"].value
+    assert facts["threads"].value is None and facts["theoretical_occupancy"].value is None
+
+
+@pytest.mark.parametrize(("one", "other"), [
+    ("void a::k<a::T<(int)64, (bool)1>, (bool)0>(a::P)", "void a::k<a::T<64, true>, false>(a::P)"), ("k(float *)", "k(float*)"),
+    ("void k<(unsigned int)3>()", "void k<3>()"),
+])
+def test_an_instance_by_both_spellings(one: str, other: str) -> None:
+    assert instance_of(one) == instance_of(other) != instance_of("void k<(int)4>()")

@@ -28,6 +28,7 @@ class Attempt:
     p50_us: float | None
     baseline: str | None
     speedup_pct: float | None
+    shape: str | None  # that was timed
 
 
 def attempts_at(problem: str, device: str, entries: Iterable[Entry]) -> tuple[Attempt, ...]:
@@ -48,5 +49,5 @@ def _attempt(entry: Entry, evidence: Evidence) -> Attempt:
     toggles, reason = evidence.at("run.json", "task.toggles"), evidence.at("verdict.json", "reason")
     return Attempt(
         entry.path, entry.task, entry.title, toggles if isinstance(toggles, dict) else {}, entry.started, entry.decision,
-        str(reason), entry.p50_us, entry.baseline, entry.speedup_pct,
+        str(reason), entry.p50_us, entry.baseline, entry.speedup_pct, evidence.at("performance.json", "shape"),
     )

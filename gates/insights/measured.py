@@ -8,7 +8,7 @@ from pathlib import Path
 from gates.facts.chips import chip_of, occupancy
 from gates.facts.ncu_metrics import METRICS
 from gates.insights.facts import Evidence, Fact, Facts, member
-from gates.parse.names import plain_name
+from gates.parse.names import instance_of, plain_name
 from gates.parse.sass import CLASSES
 from gates.task import GATES
 
@@ -142,18 +142,33 @@ def _arch(evidence: Evidence) -> str:
     return f"sm_{capability.replace('.', '')}" if capability else declared[-1]
 
 
+def _instance(facts: Facts, file: str, path: str, arch: str) -> tuple[int | None, bool]:
+    """Where in ``file`` the kernel lies that the counters are of, and whether it is the only one of its name.
+
+    Of several instances of a template that is the one whose arguments Nsight Compute saw; without counters none of them is told.
+    """
+    every = facts.evidence.at(file, path) or ()
+    found = [index for index, one in enumerate(every) if (one["base_name"], one["arch"]) == (facts["kernel"].value, arch)]
+    if len(found) < 2:
+        return next(iter(found), None), True
+    profiled = facts.evidence.at("ncu.json", facts["kernel"].sources[0].partition(": ")[2]) if facts["kernel"].sources[0].startswith("ncu") else None
+    same = [index for index in found if profiled and instance_of(every[index]["demangled"]) == instance_of(profiled)]
+    return (same[0] if len(same) == 1 else None), False
+
+
 def _resources(facts: Facts) -> Iterator[Fact]:
     arch, file = _arch(facts.evidence), "ptxas.json"
-    index = facts.evidence.index(file, "kernels", base_name=facts["kernel"].value, arch=arch)
+    index, alone = _instance(facts, file, "kernels", arch)
     base = None if index is None else f"kernels[{index}]"
+    launch = f"{base}.launches[0]" if base and alone else None  # launches are known by the template's name alone
 
     def path(name: str) -> str | None:
         return None if base is None else f"{base}.{name}"
 
     yield facts.read("registers", f"registers a thread, {arch}", "", file, path("registers"))
-    yield facts.read("threads", "threads a CTA", "", file, path("launches[0].threads_per_cta"))
+    yield facts.read("threads", "threads a CTA", "", file, launch and f"{launch}.threads_per_cta")
     facts.read("static_smem", "static shared memory", "byte", file, path("static_smem_bytes"))
-    facts.read("dynamic_smem", "dynamic shared memory", "byte", file, path("launches[0].dynamic_smem_bytes"))
+    facts.read("dynamic_smem", "dynamic shared memory", "byte", file, launch and f"{launch}.dynamic_smem_bytes")
     facts.read("barriers", "barriers of a CTA", "", file, path("barriers"))
     yield facts.derive("smem_bytes", "shared memory a CTA", "byte", lambda one, two: one + two, "static_smem", "dynamic_smem")
     facts.read("spill_stores", "spill stores", "byte", file, path("spill_store_bytes"))
@@ -167,7 +182,7 @@ def _resources(facts: Facts) -> Iterator[Fact]:
 
 def _code(facts: Facts) -> Iterator[Fact]:
     arch, file = _arch(facts.evidence), "sass.json"
-    index = facts.evidence.index(file, "functions", base_name=facts["kernel"].value, arch=arch)
+    index, _ = _instance(facts, file, "functions", arch)
     base = None if index is None else f"functions[{index}]"
     yield facts.read("instructions", f"machine instructions, {arch}, each counted once however often it runs", "", file, base and f"{base}.instructions")
     for name in CLASSES:

@@ -68,7 +68,7 @@ def _attempts(one: Insights) -> str:
     last = one.attempts[-_MOST_ATTEMPTS:]
     left_out = len(one.attempts) - len(last)
     rows = [_attempt(attempt, this=attempt.run == one.run) for attempt in last]
-    text = table(("run", "stage", "p50 us", "over its baseline", "decision", "reason"), rows, right=(2, 3))
+    text = table(("run", "stage", "shape", "p50 us", "over its baseline", "decision", "reason"), rows, right=(3, 4))
     return text + (f"\n{left_out} earlier ones: `gates history`\n" if left_out else "")
 
 
@@ -77,7 +77,7 @@ def _attempt(attempt: Attempt, *, this: bool) -> tuple[str, ...]:
     speed = "-" if attempt.speedup_pct is None else f"{attempt.speedup_pct:+.1f} %"
     return (
         PurePath(attempt.run).name + (" (this one)" if this else ""), f"{attempt.task}: {attempt.title}" + (f" ({toggles})" if toggles else ""),
-        shown(attempt.p50_us), speed, attempt.decision, attempt.reason,
+        attempt.shape or "-", shown(attempt.p50_us), speed, attempt.decision, attempt.reason,
     )
 
 

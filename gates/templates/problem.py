@@ -5,7 +5,8 @@ Change first: SHAPES, make_inputs and reference, to what your kernel computes.
 
 import torch
 
-# Every dimension by name. `small` is quick to try, `mission` is what is timed; the odd one leaves a tail in every block size.
+# Every dimension by name. `small` is quick to try, `mission` is what is timed; the odd one leaves a tail in every block size
+# (a launcher that chooses its kernel by size needs one for each choice).
 SHAPES = {"small": {"N": 1000}, "mission": {"N": 1 << 18}, "odd": {"N": 1031}}
 ODD_SHAPES = ("odd",)
 

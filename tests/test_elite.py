@@ -110,8 +110,9 @@ def test_devices_and_baselines_are_lists_of_their_own(tmp_path: Path) -> None:
 
 def test_runs_without_a_time_have_no_place_and_a_first_rung_is_ranked_by_p50() -> None:
     assert elite(RECORDED / "cpu", "stage2", 3).groups == ()
-    (group,) = elite(RECORDED, "stage0", 3).groups
-    assert group.baseline is None and "first rung, by p50" in elite_table(elite(RECORDED, "stage0", 3))
+    (group,) = elite(RECORDED / "h100", "stage0", 3).groups
+    assert group.baseline is None and "first rung, by p50" in elite_table(elite(RECORDED / "h100", "stage0", 3))
+    assert len(elite(RECORDED, "stage0", 3).groups) == 2  # one a device
 
 
 def test_the_command_prints_a_table_or_json(tmp_path: Path) -> None:

@@ -243,7 +243,7 @@ def test_control_characters_are_shown_as_codes(seen: RunView) -> None:
 
 
 def test_ladders_follow_baselines_and_say_where_a_gain_is_unknown() -> None:
-    entries = history(RECORDED)
+    entries = history(RECORDED / "h100")
     (chain,) = ladders(entries)
     assert [step.entry.task for step in chain.steps] == [stage.parent.name for stage in STAGES]
     product = 1.0
@@ -260,7 +260,7 @@ def test_ladders_follow_baselines_and_say_where_a_gain_is_unknown() -> None:
 
 def test_without_matplotlib_the_page_says_so(seen: RunView, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setitem(sys.modules, "matplotlib", None)
-    words = check_whole(page(seen, entries=history(RECORDED))).words
+    words = check_whole(page(seen, entries=history(RECORDED / "h100"))).words
     assert words.count("no picture: matplotlib is not installed (pip install 'kernel-gates[plot]')") == 3 and "Kernel time" in words
 
 
@@ -320,7 +320,7 @@ BACK = "getComputedStyle(document.body).backgroundColor"
 
 def test_in_a_browser(browser: Browser, seen: RunView, tmp_path: Path) -> None:
     out = tmp_path / "report.html"
-    out.write_text(page(failed(seen, error_map()), entries=history(RECORDED)), encoding="utf-8")
+    out.write_text(page(failed(seen, error_map()), entries=history(RECORDED / "h100")), encoding="utf-8")
     browser.requests.clear()
     for width in (1200, 390):
         browser.open(out, width=width, height=800)

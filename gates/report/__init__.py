@@ -40,7 +40,9 @@ def page_of(results: Path, names: Sequence[str]) -> Page:
         views, left_out = tuple(view(run) for run in runs), 0
     else:
         entries, views, left_out = _newest_views(history(results))
-    return Page(__version__, utc_now().isoformat(timespec="seconds"), views, left_out, ladders(entries), entries)
+    shown = {(one.info.task.name, one.info.device.name if one.info.device else None) for one in views}
+    chains = sorted(ladders(entries), key=lambda chain: not any((step.entry.task, chain.device) in shown for step in chain.steps))  # theirs first
+    return Page(__version__, utc_now().isoformat(timespec="seconds"), views, left_out, tuple(chains), entries)
 
 
 def _newest_views(entries: Sequence[Entry]) -> tuple[tuple[Entry, ...], tuple[RunView, ...], int]:

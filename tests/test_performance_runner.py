@@ -2,10 +2,12 @@
 
 from __future__ import annotations
 
+import math
 import sys
 from pathlib import Path
 
 import pytest
+import torch
 from timing_fakes import DATA, build_library, install, run_job
 
 from gates import compare
@@ -14,7 +16,7 @@ from gates.errors import GatesError
 from gates.judge import performance
 from gates.parse.performance import parse
 from gates.records import Status
-from gates.run import timing, timing_session
+from gates.run import timing, timing_cuda, timing_outputs, timing_session
 
 BAR = {"shape": "tiny", "min_speedup_pct": 15, "metrics": ["p50", "p90", "mean"], "max_std_us": 10}
 
@@ -79,6 +81,18 @@ def test_a_further_shape_with_other_numbers_than_the_baseline_has_no_time(monkey
     evidence, _ = verdict(monkeypatch, tmp_path, 2, also=["more"])
     row = evidence.also["more"]["candidate"]
     assert row.cold_us is None and "outputs and the baseline's differ by" in row.message
+
+
+@pytest.mark.parametrize("names", [("a", "b"), ("b", "a")])
+def test_a_nan_in_any_output_is_a_difference(names) -> None:
+    one, other = ({name: timing_cuda.rooms(torch.empty(2), 1, "cpu")[0] for name in names} for _ in range(2))
+    for rooms in (one, other):
+        for room in rooms.values():
+            room.view(0).zero_()
+    one["a"].view(0)[1] = 3.0
+    assert timing_outputs.difference(one, other) == 3.0
+    one["b"].view(0)[0] = torch.nan
+    assert math.isnan(timing_outputs.difference(one, other))
 
 
 def test_a_further_shape_that_fails_is_told(monkeypatch, tmp_path) -> None:

@@ -94,5 +94,5 @@ def _compare(
 
 def difference(one: Mapping[str, Any], other: Mapping[str, Any]) -> float:
     """The largest difference between set 0's outputs of two sides; NaN where one has a NaN."""
-    pairs = [(one[name].view(0), other[name].view(0)) for name in one]
-    return max(float((a.double() - b.double()).abs().max()) for a, b in pairs)
+    apart = [(one[name].view(0).double() - other[name].view(0).double()).abs().max() for name in one]
+    return float(torch.stack(apart).max())  # torch's maximum is NaN where one is; Python's may not be

@@ -85,6 +85,5 @@ def without_parameters(demangled: str) -> str:
 def instance_of(name: str) -> str:
     """A readable name reduced to what tells instances of one template apart: of ``void a::k<a::T<(int)64>, (bool)0>(float *)``, as
     Nsight Compute writes it, ``a::k<a::T<64>,false>``, as of ``void a::k<a::T<64>, false>(float*)``."""
-    name = without_parameters(name).removeprefix("void ")
-    name = name.replace("(bool)0", "false").replace("(bool)1", "true")
+    name = without_parameters(name).replace("(bool)0", "false").replace("(bool)1", "true")
     return re.sub(r"\((?:unsigned )?(?:int|long|char|short)\)|\s", "", name)

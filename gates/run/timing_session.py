@@ -44,7 +44,7 @@ class Session:
         """The whole protocol; returns the evidence as plain data."""
         job, mode = self.job, str(self.job["cache"])
         calibration = self.calibration = self.clockwork.calibration()
-        estimates = self._estimates()
+        estimates = self._estimates(self.shape, self.sides)
         launches = self._launches(estimates, calibration)
         sets = self.sets = self._make_sets(max(launches.values()), self.shape, self.sides)
         timers = {side.name: side.prepare(sets, mode, launches[side.name]) for side in self.sides}
@@ -89,10 +89,7 @@ class Session:
 
     def _beside(self, shape: dict[str, int]) -> dict[str, Any]:
         sides = [side for side in (self.candidate, self.baseline) if side is not None]
-        arguments = {side.name: side.arguments for side in sides}
-        probe = timing_cuda.Sets(self.problem, shape, 1, self.job["seed"], self.device, arguments)
-        self.clockwork.synchronize()
-        launches = self._launches({side.name: side.estimate(probe, side.try_launch(probe)) for side in sides}, self.calibration)
+        launches = self._launches(self._estimates(shape, sides), self.calibration)
         sets = self._make_sets(max(launches.values()), shape, sides)
         sets.poison()
         self.clockwork.synchronize()
@@ -135,12 +132,15 @@ class Session:
         graph = self.clockwork.capture([lambda stream, call=call: call() for call in calls])
         return _settled(self.clockwork.elapsed_us(lambda number: graph.replay(), _CONTEXT_SAMPLES, flush=flush)) / len(calls)
 
-    def _estimates(self) -> dict[str, float]:
+    def _estimates(self, shape: Mapping[str, int], sides: list[Any]) -> dict[str, float]:
         """us a launch of each side, warm, from a few launches on one set."""
-        arguments = {side.name: side.arguments for side in self.sides}
-        probe = timing_cuda.Sets(self.problem, self.shape, 1, self.job["seed"], self.device, arguments)
+        probe = self._sets(1, shape, sides)
+        return {side.name: side.estimate(probe, side.try_launch(probe)) for side in sides}
+
+    def _sets(self, count: int, shape: Mapping[str, int], sides: list[Any]) -> Any:
+        sets = timing_cuda.Sets(self.problem, shape, count, self.job["seed"], self.device, {side.name: side.arguments for side in sides})
         self.clockwork.synchronize()
-        return {side.name: side.estimate(probe, side.try_launch(probe)) for side in self.sides}
+        return sets
 
     def _launches(self, estimates: Mapping[str, float], calibration: Any) -> dict[str, int]:
         """Launches a sample by side; the control's are its twin's, or it would be another measurement."""
@@ -153,10 +153,7 @@ class Session:
         """As many input sets as a graph has launches, within half of the free memory."""
         self.set_bytes = sum(side.returned_bytes for side in sides) + timing_cuda.Sets.bytes_of_one(self.problem, shape, len(sides))
         free, _ = torch.cuda.mem_get_info(self.device)
-        count = max(1, min(wanted, free // 2 // max(self.set_bytes, 1)))
-        sets = timing_cuda.Sets(self.problem, shape, count, self.job["seed"], self.device, {side.name: side.arguments for side in sides})
-        self.clockwork.synchronize()
-        return sets
+        return self._sets(max(1, min(wanted, free // 2 // max(self.set_bytes, 1))), shape, sides)
 
     def _refresh(self, number: int) -> None:
         self.sets.refresh(number)

@@ -35,7 +35,7 @@ struct Extent {
     std::int64_t size;
 };
 
-// An attribute of the current device; 0 if it can't be read, which picks the smallest tiles.
+// An attribute of the current device; 0 if it can't be read.
 inline int device_attribute(cudaDeviceAttr attribute) {
     int device = 0, value = 0;
     if (cudaGetDevice(&device) != cudaSuccess || cudaDeviceGetAttribute(&value, attribute, device) != cudaSuccess) return 0;

@@ -5,11 +5,14 @@ from __future__ import annotations
 import os
 import sys
 import time
-from collections.abc import Callable, Iterator, Sequence
+from collections import deque
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
 from dataclasses import dataclass
 from pathlib import Path
 
 from gates.run.device import DeviceInfo
+from gates.sweep.cluster import Work
 from gates.sweep.work import Done, Job
 
 BLOCKS = Path(__file__).parent / "tasks" / "blocks"
@@ -23,9 +26,24 @@ class InTurn:
     devices: tuple[DeviceInfo, ...]
     functions: dict[str, Callable[[Job], Done]]
 
-    def each(self, function: Callable[[Job], Done], jobs: Sequence[Job], *, device: bool = False) -> Iterator[Done]:
-        for job in jobs:
-            yield self.functions[function.__name__](job)
+    @contextmanager
+    def jobs(self) -> Iterator[Queue]:
+        yield Queue(self.functions)
+
+
+class Queue:
+    """The jobs of such a cluster: done one after the other, once they are asked for."""
+
+    def __init__(self, functions: dict[str, Callable[[Job], Done]]) -> None:
+        self.functions, self.given = functions, deque[tuple[Work, Job]]()
+
+    def add(self, function: Work, job: Job, *, device: bool = False) -> None:
+        self.given.append((function, job))
+
+    def __iter__(self) -> Iterator[tuple[Work, Done]]:
+        while self.given:
+            function, job = self.given.popleft()
+            yield function, self.functions[function.__name__](job)
 
 
 def job(variant: str, folder: Path) -> Job:

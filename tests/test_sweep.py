@@ -215,7 +215,14 @@ def test_changed_sources_a_second_process_and_other_kinds_are_refused(tmp_path: 
 
 def test_workers_that_die_lose_nothing_and_a_card_has_one_job_at_a_time(tmp_path: Path) -> None:
     with local_cluster((), 2) as cluster:
-        died = {done.variant: done for done in cluster.each(dies_once, [job("a", tmp_path), job("b", tmp_path)])}
+        died = {}
+        with cluster.jobs() as jobs:
+            jobs.add(dies_once, job("a", tmp_path))
+            for function, done in jobs:
+                died[done.variant] = done
+                if done.variant == "a":
+                    assert function is dies_once
+                    jobs.add(dies_once, job("b", tmp_path))  # while results are taken
         assert set(died) == {"a", "b"} and all(done.files["first"] != done.files["second"] for done in died.values())
         futures = [cluster.client.submit(locked, "GPU-0", spans, job(name, tmp_path), pure=False) for name in "abcd"]
         done = cluster.client.gather(futures)
@@ -223,8 +230,9 @@ def test_workers_that_die_lose_nothing_and_a_card_has_one_job_at_a_time(tmp_path
         assert all(end <= begin for (_, end), (begin, _) in zip(spent, spent[1:], strict=False))
         assert {one.files["heavy"] for one in done} == {b"set()"}, "workers import neither torch nor pandas"
         address = cluster.client.scheduler.address
-        with clusters.joined_cluster(address) as joined:
-            assert joined.devices == () and [one.variant for one in joined.each(spans, [job("z", tmp_path)])] == ["z"]
+        with clusters.joined_cluster(address) as joined, joined.jobs() as jobs:
+            jobs.add(spans, job("z", tmp_path))
+            assert joined.devices == () and [one.variant for _, one in jobs] == ["z"]
         with pytest.raises(GatesError, match="has the resource GPU"):
             run_sweep(Options(str(BLOCKS), ("BLOCK=64",), scheduler=address, profile="full", results=tmp_path, build_dir=tmp_path), Silence())
 

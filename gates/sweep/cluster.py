@@ -23,6 +23,7 @@ from gates.sweep.work import Done, Job, own_device
 if TYPE_CHECKING:
     import distributed
 
+Work = Callable[[Job], Done]
 GPU = {"GPU": 1}
 _CONNECT_S = 10.0
 
@@ -34,37 +35,55 @@ class Cluster:
     client: distributed.Client
     devices: tuple[devices.DeviceInfo, ...]
 
-    def each(self, function: Callable[[Job], Done], jobs: Sequence[Job], *, device: bool = False) -> Iterator[Done]:
-        """The results as they come. ``device``: each job has a GPU to itself.
+    @contextlib.contextmanager
+    def jobs(self) -> Iterator[Jobs]:
+        """Jobs to give, whose results come in the order of their ends; what is left at the end of the block is cancelled."""
+        jobs = Jobs(self.client)
+        try:
+            yield jobs
+        finally:
+            self.client.cancel(list(jobs.given), force=True)
 
-        Raises GatesError that a job raised, and where workers died on one job again and again.
-        """
+
+class Jobs:
+    """Jobs that workers are at; iterating gives (function, what came of it), and more may be added meanwhile."""
+
+    def __init__(self, client: distributed.Client) -> None:
         from distributed import as_completed
+
+        self.client, self.given = client, dict[Any, Work]()
+        self._done = as_completed(loop=client.loop)
+
+    def add(self, function: Work, job: Job, *, device: bool = False) -> None:
+        """Have ``function`` called with ``job``. ``device``: with a GPU to itself, and before jobs that need none."""
+        options: dict[str, Any] = {"resources": GPU, "priority": 1} if device else {}
+        future = self.client.submit(_alone if device else _plainly, function, job, pure=False, **options)
+        self.given[future] = function
+        self._done.add(future)
+
+    def __iter__(self) -> Iterator[tuple[Work, Done]]:
+        """Raises GatesError that a job raised, and where workers died on one job again and again."""
         from distributed.scheduler import KilledWorker
 
-        options: dict[str, Any] = {"resources": GPU} if device else {}
-        futures = [self.client.submit(_alone if device else _plainly, function, job, pure=False, **options) for job in jobs]
-        try:
-            for future in as_completed(futures, loop=self.client.loop):
-                try:
-                    yield future.result()
-                except KilledWorker as error:
-                    raise GatesError(
-                        f"workers died again and again: {error}", hint="memory or a time limit of the machine may be the cause; the same command goes on"
-                    ) from None
-        finally:
-            self.client.cancel(futures, force=True)
+        for future in self._done:
+            try:
+                done = future.result()
+            except KilledWorker as error:
+                raise GatesError(
+                    f"workers died again and again: {error}", hint="memory or a time limit of the machine may be the cause; the same command goes on"
+                ) from None
+            yield self.given.pop(future), done
 
 
-def _plainly(function: Callable[[Job], Done], job: Job) -> Done:
+def _plainly(function: Work, job: Job) -> Done:
     return function(job)
 
 
-def _alone(function: Callable[[Job], Done], job: Job) -> Done:
+def _alone(function: Work, job: Job) -> Done:
     return locked(own_device().uuid, function, job)
 
 
-def locked(name: str, function: Callable[[Job], Done], job: Job) -> Done:
+def locked(name: str, function: Work, job: Job) -> Done:
     """Call ``function`` while no other worker of the cluster holds ``name``; of a worker that died, the lock is free after half a minute."""
     from distributed import Lock
 

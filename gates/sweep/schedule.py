@@ -6,7 +6,7 @@ The folder is ``results/sweeps/<task>/<id>/``: sweep.json, and ``variants/<name>
 from __future__ import annotations
 
 import contextlib
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Iterator, Sequence
 from dataclasses import replace
 from pathlib import Path
 
@@ -18,7 +18,7 @@ from gates.render.console import Progress
 from gates.run import device as devices
 from gates.run.build import check_build_root
 from gates.sweep import work
-from gates.sweep.cluster import Cluster, core_count, joined_cluster, local_cluster, one_kind
+from gates.sweep.cluster import Cluster, Jobs, Work, core_count, joined_cluster, local_cluster, one_kind
 from gates.sweep.halving import halve, winner
 from gates.sweep.kept import Kept, begun, held, make_folder, publish
 from gates.sweep.plan import Options, now, params_of, plan
@@ -61,27 +61,41 @@ class _Work:
         """Everything that is left."""
         if self.kept.sweep.ended:
             return
-        self._compile()
-        self._check()
+        self._screen()
         if self.on_device and self.kept.sweep.left():
             self._rank()
             self._judge()
         self.kept.change(ended=now())
 
-    def _compile(self) -> None:
-        jobs = [self._job(one) for one in self.kept.sweep.left() if one.ptxas is None]
-        for done in self._each("compiled", work.compile_variant, jobs, device=False):
-            self.kept.files(done)
-            failed = done.found is not None and done.found.status is Status.FAIL
-            self._tell(done, ptxas=done.found, resources=done.resources, dropped=done.found.sentence if done.found and failed else "")
+    def _screen(self) -> None:
+        """Compile every variant, and check each as soon as it has compiled within the budget."""
+        new = [one for one in self.kept.sweep.left() if one.correctness is None]
+        if not new:
+            return
+        with self.cluster.jobs() as jobs:
+            for one in new:
+                self._next(jobs, one)
+            self._count()
+            for function, done in jobs:
+                self.kept.files(done)
+                assert done.found is not None, "a gate has a verdict"
+                if function is work.compile_variant:
+                    failed = done.found.status is Status.FAIL
+                    self._next(jobs, self._tell(done, ptxas=done.found, resources=done.resources, dropped=done.found.sentence if failed else ""))
+                else:
+                    stays = done.found.status is Status.PASS or (not self.on_device and done.found.code == NOT_EMULATED)
+                    self._tell(done, correctness=done.found, dropped="" if stays else done.found.sentence)
+                self._count()
 
-    def _check(self) -> None:
-        jobs = [self._job(one) for one in self.kept.sweep.left() if one.correctness is None]
-        for done in self._each("checked", work.check_variant, jobs, device=self.on_device):
-            self.kept.files(done)
-            assert done.found is not None, "a check has a verdict"
-            stays = done.found.status is Status.PASS or (not self.on_device and done.found.code == NOT_EMULATED)
-            self._tell(done, correctness=done.found, dropped="" if stays else done.found.sentence)
+    def _next(self, jobs: Jobs, one: Variant) -> None:
+        if one.ptxas is None:
+            jobs.add(work.compile_variant, self._job(one))
+        elif not one.dropped:
+            jobs.add(work.check_variant, self._job(one), device=self.on_device)
+
+    def _count(self) -> None:
+        compiled, checked = (sum(getattr(one, gate) is not None for one in self.kept.sweep.variants) for gate in ("ptxas", "correctness"))
+        self.kept.progress.step(f"{compiled} of {len(self.kept.sweep.variants)} variants compiled, {checked} checked")
 
     def _rank(self) -> None:
         left = [one.name for one in self.kept.sweep.left()]
@@ -105,7 +119,7 @@ class _Work:
             replace(self._job(self.kept.sweep.variant(name)), reference=(reference.toggles, reference.digest), budget_s=budget_s)
             for name in names if name not in had
         ]
-        for done in self._each(f"timed in round {number + 1}", work.time_variant, jobs, device=True):
+        for done in self._each(f"timed in round {number + 1}", work.time_variant, jobs):
             timing = done.timing
             assert timing is not None, "a timing job times"
             self.kept.files(done, lambda name: name.replace("performance.json", f"performance.round{number + 1}.json"))
@@ -120,7 +134,7 @@ class _Work:
         best = self.kept.sweep.winner
         if best is None or self.kept.sweep.run is not None:
             return
-        for done in self._each("judged by all gates", work.judge_variant, [self._job(self.kept.sweep.variant(best))], device=True):
+        for done in self._each("judged by all gates", work.judge_variant, [self._job(self.kept.sweep.variant(best))]):
             assert done.run is not None, "a whole run has a name"
             path = publish(done, self.options.results, self.task.name)
             self.kept.change(run=path.relative_to(self.options.results).as_posix(), decision=done.run[1])
@@ -131,18 +145,23 @@ class _Work:
             self.kept.sweep.seed, self.cluster.devices[0].arch if self.on_device else None, 1,
         )
 
-    def _each(self, what: str, function: Callable[[work.Job], work.Done], jobs: Sequence[work.Job], *, device: bool) -> Iterator[work.Done]:
+    def _each(self, what: str, function: Work, jobs: Sequence[work.Job]) -> Iterator[work.Done]:
+        """What comes of the jobs, each with a device to itself."""
         if not jobs:
             return
         self.kept.progress.step(f"0 of {len(jobs)} variants {what}")
-        for number, done in enumerate(self.cluster.each(function, jobs, device=device), 1):
-            yield done
-            self.kept.progress.step(f"{number} of {len(jobs)} variants {what}")
+        with self.cluster.jobs() as given:
+            for job in jobs:
+                given.add(function, job, device=True)
+            for number, (_, done) in enumerate(given, 1):
+                yield done
+                self.kept.progress.step(f"{number} of {len(jobs)} variants {what}")
 
-    def _tell(self, done: work.Done, **values: object) -> None:
+    def _tell(self, done: work.Done, **values: object) -> Variant:
         changed = self.kept.change_variant(done.variant, **values)
         sentence = done.found.sentence if done.found else ""
         self.kept.progress.done(f"{done.variant}: {'dropped: ' if changed.dropped else ''}{sentence}")
+        return changed
 
 
 @contextlib.contextmanager

@@ -10,6 +10,7 @@ _RELEASE = "            if (lane() == 0) mbarrier::arrive(&shared_.empty[before]
 
 
 def _patch(name: str, kind: str, what: str, *edits: tuple[str, str, str], **more: object) -> Defect:
+    more.setdefault("time_limit_s", 60)  # a barrier that never opens ends at the limit
     return patch(f"fp16_hopper_{name}", kind, what, "fp16_v10_hopper", *edits, shapes=("small", "more_keys"), toggles=tuple(_TILES.items()), **more)
 
 

@@ -5,7 +5,7 @@ A rung without a recorded run is "not measured yet", and stays in every table.
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
@@ -126,13 +126,34 @@ def _place(value: float | None, span: tuple[float, float] | None) -> str:
 
 
 def context_table(family: str, recorded: Path) -> str:
-    """Other implementations as timed in the run of the last rung that was measured; they decide nothing."""
-    last = next((rung for rung in reversed(rungs_of(family, recorded)) if rung.run and "performance" in load_evidence(rung.run)), None)
-    if last is None or last.run is None:
+    """One row a shape: its fastest rung and the other implementations timed in that rung's run, cold; they decide nothing."""
+    fastest: dict[str, tuple[float, str, Mapping[str, float | None]]] = {}
+    for rung in rungs_of(family, recorded):
+        for shape, found_us, others in _beside(rung.run) if rung.run else ():
+            if shape not in fastest or found_us < fastest[shape][0]:
+                fastest[shape] = found_us, rung.name, others
+    names = list(dict.fromkeys(name for _, _, others in fastest.values() for name in others))
+    if not names:
         return f"Other implementations beside these rungs: {NOT_YET}.\n"
-    backends = load_evidence(last.run)["performance"].backends
-    rows = [(name, f"{backend.p50_us:.2f} us" if backend.p50_us else backend.message) for name, backend in backends.items()]
-    return table((f"other implementations, beside {last.name}", "p50 cold"), rows, right=(1,))
+    head = ("shape, cold L2", "fastest rung", "p50", *(f"SDPA {name}" for name in names), "over the best")
+    return table(head, [_context(shape, *fastest[shape], names) for shape in fastest], right=range(2, len(head)))
+
+
+def _context(shape: str, found_us: float, rung: str, others: Mapping[str, float | None], names: Sequence[str]) -> tuple[str, ...]:
+    best = min((us for us in others.values() if us), default=None)
+    return shape, rung, _us(found_us), *(_us(others.get(name)) for name in names), f"{best / found_us:.2f}x" if best else "-"
+
+
+def _beside(run: Path) -> Iterator[tuple[str, float, dict[str, float | None]]]:
+    """(shape, p50 of the rung, p50 of each other implementation) of each shape that the run timed beside others, in us, cold."""
+    performance = load_evidence(run).get("performance")
+    if performance is None or not performance.backends:
+        return
+    if (own := performance.figures.get("cold", {}).get(CANDIDATE)) is not None:
+        yield performance.shape, own.p50_us, {name: one.p50_us for name, one in performance.backends.items()}
+    for shape, rows in performance.also.items():
+        if (found_us := rows[CANDIDATE].cold_us if CANDIDATE in rows else None) is not None:
+            yield shape, found_us, {name: row.cold_us for name, row in rows.items() if name not in (CANDIDATE, BASELINE)}
 
 
 def goals_table(recorded: Path) -> str:

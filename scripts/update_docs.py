@@ -13,6 +13,7 @@ from pathlib import Path
 
 import click
 import ladder_page
+import sweep_page
 from evidence_page import Page
 
 from gates.cli import cli
@@ -86,6 +87,11 @@ def ladders(text: str, recorded: Path) -> str:
     return generated(text, "goals", ladder_page.goals_table(recorded))
 
 
+def sweeps(text: str, recorded: Path) -> str:
+    """docs/sweep.md with the recorded sweep."""
+    return generated(text, "sweep", sweep_page.sweep_part(recorded))
+
+
 def generated(text: str, name: str, part: str) -> str:
     """``text`` with the part between the marks of ``name`` made anew."""
     head, _, rest = text.partition(START.format(name))
@@ -116,11 +122,15 @@ def insights_page(text: str, recorded: Path) -> str:
 def main() -> int:
     """Write all of them."""
     recorded, docs = ROOT / "results" / "recorded", ROOT / "docs"
-    pages = ((docs / "correctness-gate.md", correctness_page), (docs / "review.md", review_page), (docs / "insights.md", insights_page), (docs / "ladder.md", ladders))
+    pages = (
+        (docs / "correctness-gate.md", correctness_page), (docs / "review.md", review_page), (docs / "insights.md", insights_page), (docs / "ladder.md", ladders),
+        (docs / "sweep.md", sweeps),
+    )
     for path, made in ((ROOT / "README.md", readme), *pages):
         path.write_text(made(path.read_text(encoding="utf-8"), recorded), encoding="utf-8")
     for family in FAMILIES:
         ladder_page.draw_chart(family, recorded, docs)
+    sweep_page.draw_sweep(recorded, docs)
     (ROOT / "docs" / "commands.md").write_text(command_reference(), encoding="utf-8")
     (ROOT / "docs" / "evidence.md").write_text(Page().text(), encoding="utf-8")
     return 0

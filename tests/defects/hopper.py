@@ -6,6 +6,9 @@ from defects.record import Defect, patch
 
 # Small tiles in few stages, of which shapes with few keys need several, and two consumers.
 _TILES = {"TILE_M": 128, "TILE_N": 64, "STAGES": 3}
+# What the emulator sees and an H200 did not show: there the data came in time, or shared memory began where the swizzle repeats. No tool of
+# the card looks at what the copy engine and asynchronous products touch.
+_UNSEEN = {"device": ()}
 _RELEASE = "            if (lane() == 0) mbarrier::arrive(&shared_.empty[before]);  // this warp has read it\n"
 
 
@@ -31,21 +34,21 @@ HOPPER = (
     _consumer("queries_of_another", "indexing", "all consumers take the first one's queries", "shared.q + group * 64 * 128", "shared.q"),
     _consumer("values_of_another", "indexing", "P·V takes V of the tile after P's", "issue_output(before);", "issue_output(slot_.stage);"),
     _producer("tiles_not_aligned", "indexing", "tiles start at any multiple of 128 bytes, not where the swizzle repeats",
-              "(0u - shared_memory::address(shared_bytes)) % kAtomBytes", "(0u - shared_memory::address(shared_bytes)) % 128"),
+              "(0u - shared_memory::address(shared_bytes)) % kAtomBytes", "(0u - shared_memory::address(shared_bytes)) % 128", **_UNSEEN),
     _consumer("parity", "memory", "consumers wait for the phase before that in which the next tile comes",
               "full[next.stage], next.parity)", "full[next.stage], next.parity ^ 1)"),
-    _consumer("next_not_awaited", "memory", "a product starts without a wait for its tile", "mbarrier::wait(&shared_.full[next.stage], next.parity);", ""),
+    _consumer("next_not_awaited", "memory", "a product starts without a wait for its tile", "mbarrier::wait(&shared_.full[next.stage], next.parity);", "", **_UNSEEN),
     _producer("refilled_too_early", "memory", "stages are refilled without waiting for the consumers",
               "mbarrier::wait(&shared.empty[slot.stage], slot.parity ^ 1);", ""),
     _producer("byte_count", "memory", "a barrier expects half of the bytes that are copied", "2 * T::kTileBytes", "T::kTileBytes"),
     _producer("arrival_count", "memory", "a stage counts one arrival more than there are consumer warps",
               "mbarrier::init(&shared.empty[stage], T::kConsumerWarps)", "mbarrier::init(&shared.empty[stage], T::kConsumerWarps + 1)"),
-    _producer("barriers_not_fenced", "memory", "the copy engine may not see the barriers' first state", "    shared_memory::fence_async();\n", ""),
-    _consumer("no_wait", "memory", "the softmax begins before Q·K^T is done", "wgmma::wait<1>(s_);", ""),
-    _consumer("waits_for_one_group_less", "memory", "O is rescaled while P·V may still add to it", "wgmma::wait<0>(o_, p_, s_);", "wgmma::wait<1>(o_, p_, s_);"),
-    _consumer("no_fence", "memory", "P·V may start before P is in its registers", "wgmma::fence(o_, p_);", ""),
+    _producer("barriers_not_fenced", "memory", "the copy engine may not see the barriers' first state", "    shared_memory::fence_async();\n", "", **_UNSEEN),
+    _consumer("no_wait", "memory", "the softmax begins before Q·K^T is done", "wgmma::wait<1>(s_);", "", **_UNSEEN),
+    _consumer("waits_for_one_group_less", "memory", "O is rescaled while P·V may still add to it", "wgmma::wait<0>(o_, p_, s_);", "wgmma::wait<1>(o_, p_, s_);", **_UNSEEN),
+    _consumer("no_fence", "memory", "P·V may start before P is in its registers", "wgmma::fence(o_, p_);", "", **_UNSEEN),
     _consumer("released_too_early", "memory", "a warp gives a stage back before P·V has read V of it",
-              "            wgmma::wait<0>(o_, p_, s_);\n" + _RELEASE, _RELEASE + "            wgmma::wait<0>(o_, p_, s_);\n"),
+              "            wgmma::wait<0>(o_, p_, s_);\n" + _RELEASE, _RELEASE + "            wgmma::wait<0>(o_, p_, s_);\n", **_UNSEEN),
     _consumer("never_released", "memory", "the consumers give no stage back", _RELEASE, ""),
     _patch("registers_not_there", "memory", "consumers ask for more registers than the producer gives back",
            ("hopper_tiles.cuh", "kConsumerRegisters = kShare < 240 ? kShare : 240", "kConsumerRegisters = 248")),

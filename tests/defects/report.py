@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from typing import Any
 
 from defects.catalogue import DEFECTS, HONEST, counts_for_cpu
@@ -39,13 +39,28 @@ def killers(row: Mapping[str, Any]) -> list[str]:
 
 
 def survivors(half: Half) -> list[str]:
-    """Defects that no gate of this half turned red, though the catalogue says that one does."""
-    return [name for name, row in rows(half).items() if name in DEFECTS and not killers(row) and declared(half, name)]
+    """Defects that no gate of this half turned red, though the catalogue says that one does, which was tried."""
+    found = {name: row for name, row in rows(half).items() if name in DEFECTS and not killers(row)}
+    return [name for name, row in found.items() if set(declared(half, name)) & set(row["gates"])]
+
+
+def untried(half: Half) -> list[str]:
+    """Defects that nothing turned red because the gates that would were not tried, for lack of time."""
+    found = {name: row for name, row in rows(half).items() if name in DEFECTS and not killers(row)}
+    return [name for name, row in found.items() if declared(half, name) and not set(declared(half, name)) & set(row["gates"])]
 
 
 def declared(half: Half, name: str) -> tuple[str, ...]:
     """The gates that the catalogue says turn red on this half's profile."""
     return DEFECTS[name].cpu if half["profile"] == "cpu" else DEFECTS[name].device
+
+
+def emulator_alone(halves: Sequence[Half]) -> list[str]:
+    """Defects red on the emulator that a card was given and no gate need, or did, turn red there."""
+    red = {half["device"]: {name for name, row in rows(half).items() if killers(row)} for half in halves}
+    tried = {name for half in halves if half["profile"] != "cpu" for name in rows(half)}
+    on_a_card = set().union(*(names for device, names in red.items() if device != "emulator"))
+    return [name for name, defect in DEFECTS.items() if name in red.get("emulator", ()) and name in tried - on_a_card and not defect.device]
 
 
 def false_kills(half: Half) -> list[str]:
@@ -73,6 +88,7 @@ def summary(half: Half) -> str:
         f"{half['profile']} on {half['device']}: {sum(bool(killers(row)) for row in planted)} of {len(planted)} defects killed "
         f"in {half['wall_s']:.0f} s; without those about speed or a real stream {100 * cpu_share(half):.1f} %",
         f"let through: {', '.join(survivors(half)) or 'none'}",
+        *([f"not tried where they show: {', '.join(untried(half))}"] if untried(half) else []),
         f"honest stages refused: {', '.join(false_kills(half)) or 'none'}",
     ]
     for name, row in rows(half).items():
@@ -85,9 +101,11 @@ def summary(half: Half) -> str:
     return "\n".join(lines)
 
 
-def page(halves: Mapping[str, Half]) -> str:
-    """docs/kill-matrix.md from the recorded halves, ``cpu`` and ``full``."""
-    known = {profile: rows(half) for profile, half in halves.items()}
+def page(halves: Sequence[Half]) -> str:
+    """docs/kill-matrix.md from what was recorded on each machine; of several devices the last one's row stands."""
+    known: dict[str, dict[str, Any]] = {"cpu": {}, "full": {}}
+    for half in halves:
+        known[half["profile"]] |= rows(half)
     parts = [_INTRODUCTION, _totals(halves)]
     for kind in KINDS:
         parts.append(f"## {kind.capitalize()}\n")
@@ -97,24 +115,28 @@ def page(halves: Mapping[str, Half]) -> str:
     return "\n".join(parts)
 
 
-def _totals(halves: Mapping[str, Half]) -> str:
-    killed = {profile: {name for name, row in rows(half).items() if killers(row)} for profile, half in halves.items()}
-    either = set().union(*killed.values()) & set(DEFECTS) if killed else set()
+def _totals(halves: Sequence[Half]) -> str:
+    killed = {name for half in halves for name, row in rows(half).items() if killers(row)} & set(DEFECTS)
     lines = ["| what | asked | found |", "|---|---|---|"]
-    lines.append(f"| defects killed by at least one gate | {len(DEFECTS)} of {len(DEFECTS)} | {len(either)} of {len(DEFECTS)} |")
-    if "cpu" in halves:
-        seen = [name for name, defect in DEFECTS.items() if counts_for_cpu(defect)]
-        count = len(killed["cpu"] & set(seen))
-        lines.append(
-            f"| killed by the `cpu` profile alone, of those not about speed or a real stream | at least 85 % | "
-            f"{count} of {len(seen)} ({100 * count / len(seen):.1f} %) |")
-    for profile, half in halves.items():
+    lines.append(f"| defects killed by at least one gate | {len(DEFECTS)} of {len(DEFECTS)} | {len(killed)} of {len(DEFECTS)} |")
+    for half in halves:
+        tried = {name: row for name, row in rows(half).items() if name in DEFECTS}
+        if half["profile"] == "cpu":
+            seen = [name for name in tried if counts_for_cpu(DEFECTS[name])]
+            count = sum(bool(killers(tried[name])) for name in seen)
+            lines.append(
+                f"| killed by the `cpu` profile alone, of those not about speed or a real stream | at least 85 % | "
+                f"{count} of {len(seen)} ({100 * count / len(seen):.1f} %) |")
+        else:
+            seen = [name for name in tried if declared(half, name)]
+            rest = f", {len(untried(half))} not tried with the gate that shows them" if untried(half) else ""
+            lines.append(f"| killed by the {_where(half)}, of those that must show there | {len(seen)} | {len(seen) - len(survivors(half)) - len(untried(half))}{rest} |")
         honest = [name for name in HONEST if name in rows(half)]
-        lines.append(f"| honest kernels refused, {_where(profile, half)} | 0 | {len(false_kills(half))} of {len(honest)} |")
+        if honest:
+            lines.append(f"| honest kernels refused, {_where(half)} | 0 | {len(false_kills(half))} of {len(honest)} |")
+    lines.append(f"| shown by the emulator alone: passed by the gates on a card, whose timing hides them | | {len(emulator_alone(halves))} |")
     lines.append("")
-    for profile, half in halves.items():
-        lines.append(f"- {_where(profile, half)}: {half['started'][:10]}, {half['wall_s']:.0f} s: `{_command(profile)}`")
-    lines += [f"- the `{profile}` half has not been recorded yet" for profile in ("cpu", "full") if profile not in halves]
+    lines += [f"- {_where(half)}: {half['started'][:10]}, {half['wall_s']:.0f} s: `{_command(half['profile'])}`" for half in halves]
     return "\n".join(lines) + "\n"
 
 
@@ -122,12 +144,12 @@ def _command(profile: str) -> str:
     return f"python scripts/kill_matrix.py run --profile {profile} --out FILE"
 
 
-def _where(profile: str, half: Half) -> str:
-    return "`cpu` profile" if profile == "cpu" else f"`full` profile on {half['device']}"
+def _where(half: Half) -> str:
+    return "`cpu` profile" if half["profile"] == "cpu" else f"`full` profile on {half['device']}"
 
 
 def _table(wanted: list[Defect] | list[str], known: Mapping[str, Mapping[str, Any]]) -> str:
-    head = ["defect", *(f"{gate} (cpu)" for gate in CPU_GATES), *(f"{gate} (H100)" for gate in GATES)]
+    head = ["defect", *(f"{gate} (cpu)" for gate in CPU_GATES), *(f"{gate} (device)" for gate in GATES)]
     lines = [f"| {' | '.join(head)} |", "|---" * len(head) + "|"]
     for item in wanted:
         name = item if isinstance(item, str) else item.name
@@ -156,7 +178,7 @@ _INTRODUCTION = """# The kill matrix
 Each row is a kernel with one planted defect (`tests/defects/`), each column a gate. Bold: the gate is red,
 with its reason code (`gates explain GATE.CODE` says what it means) and how many more it gave. `·` passed, `?`
 inconclusive, `–` not run because an earlier gate failed or nothing of that kind is there, empty: not tried,
-"not run": nothing of the row was tried on that machine.
+"not run": nothing of the row was tried on such a machine. A row was tried on one of the cards named below.
 
 A defect is a patch of a shipped attention kernel, or a small kernel of its own for breaches of the
 contract. Its task.yaml is the honest one with another name and source: same baseline, same problem, same

@@ -51,10 +51,11 @@ def job(variant: str, folder: Path) -> Job:
 
 
 def spans(job: Job) -> Done:
-    """When this job began and ended, as a file's text, and which heavy modules its worker has."""
+    """When this job began and ended, as a file's text, and which device and which heavy modules its worker has."""
     began = time.time()
     time.sleep(0.3)
-    return Done(job.variant, None, {"span": f"{began} {time.time()}".encode(), "heavy": str({"torch", "pandas"} & set(sys.modules)).encode()})
+    heavy, device = str({"torch", "pandas"} & set(sys.modules)), os.environ["CUDA_VISIBLE_DEVICES"]
+    return Done(job.variant, None, {"span": f"{began} {time.time()}".encode(), "heavy": heavy.encode(), "device": device.encode()})
 
 
 def dies_once(job: Job) -> Done:

@@ -237,6 +237,13 @@ def test_workers_that_die_lose_nothing_and_a_card_has_one_job_at_a_time(tmp_path
             run_sweep(Options(str(BLOCKS), ("BLOCK=64",), scheduler=address, profile="full", results=tmp_path, build_dir=tmp_path), Silence())
 
 
+def test_the_worker_of_a_device_waits_for_no_compiler(tmp_path: Path) -> None:
+    with local_cluster((DEVICE,), 1) as cluster, cluster.jobs() as jobs:
+        for name in "abcd":
+            jobs.add(spans, job(name, tmp_path))
+        assert {one.files["device"] for _, one in jobs} == {b""}
+
+
 def test_a_scheduler_that_is_not_there_and_a_missing_dask_are_told(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(clusters, "_CONNECT_S", 0.5)
     with pytest.raises(GatesError, match="can't reach a Dask scheduler at tcp://127.0.0.1:9"), clusters.joined_cluster("tcp://127.0.0.1:9"):

@@ -11,8 +11,8 @@ import contextlib
 import logging
 import os
 import re
-from collections.abc import Callable, Iterator, Sequence
-from dataclasses import dataclass
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any
 
 from gates import __version__
@@ -24,21 +24,22 @@ if TYPE_CHECKING:
     import distributed
 
 Work = Callable[[Job], Done]
-GPU = {"GPU": 1}
+GPU, CPU = {"GPU": 1}, {"CPU": 1}
 _CONNECT_S = 10.0
 
 
 @dataclass
 class Cluster:
-    """Workers to give jobs to; ``devices`` are those that time, all of one kind."""
+    """Workers to give jobs to; ``devices`` are those that time, all of one kind; ``plain``: the resource of workers for other jobs."""
 
     client: distributed.Client
     devices: tuple[devices.DeviceInfo, ...]
+    plain: Mapping[str, int] = field(default_factory=dict)
 
     @contextlib.contextmanager
     def jobs(self) -> Iterator[Jobs]:
         """Jobs to give, whose results come in the order of their ends; what is left at the end of the block is cancelled."""
-        jobs = Jobs(self.client)
+        jobs = Jobs(self.client, self.plain)
         try:
             yield jobs
         finally:
@@ -48,15 +49,15 @@ class Cluster:
 class Jobs:
     """Jobs that workers are at; iterating gives (function, what came of it), and more may be added meanwhile."""
 
-    def __init__(self, client: distributed.Client) -> None:
+    def __init__(self, client: distributed.Client, plain: Mapping[str, int]) -> None:
         from distributed import as_completed
 
-        self.client, self.given = client, dict[Any, Work]()
+        self.client, self.plain, self.given = client, plain, dict[Any, Work]()
         self._done = as_completed(loop=client.loop)
 
     def add(self, function: Work, job: Job, *, device: bool = False) -> None:
         """Have ``function`` called with ``job``. ``device``: with a GPU to itself, and before jobs that need none."""
-        options: dict[str, Any] = {"resources": GPU, "priority": 1} if device else {}
+        options: dict[str, Any] = {"resources": GPU, "priority": 1} if device else {"resources": self.plain}
         future = self.client.submit(_alone if device else _plainly, function, job, pure=False, **options)
         self.given[future] = function
         self._done.add(future)
@@ -93,22 +94,22 @@ def locked(name: str, function: Work, job: Job) -> Done:
 
 @contextlib.contextmanager
 def local_cluster(found: Sequence[devices.DeviceInfo], cores: int) -> Iterator[Cluster]:
-    """A worker process for each device and ``cores`` more, here, until the end."""
+    """A worker process for each device, which builds nothing so that it never waits for a compiler, and ``cores`` more, here, until the end."""
     distributed = _dask()
     quiet = {"OMP_NUM_THREADS": "1"}  # there is a worker for each core already
     spec = {
         f"gpu{device.index}": _worker({"CUDA_VISIBLE_DEVICES": device.uuid}, GPU) for device in found
-    } | {f"cpu{number}": _worker({"CUDA_VISIBLE_DEVICES": "", **quiet}, {}) for number in range(cores)}
+    } | {f"cpu{number}": _worker({"CUDA_VISIBLE_DEVICES": "", **quiet}, CPU) for number in range(cores)}
     scheduler = {"cls": distributed.Scheduler, "options": {"dashboard_address": None, "host": "127.0.0.1"}}
     with (
         distributed.SpecCluster(workers=spec, scheduler=scheduler, silence_logs=logging.CRITICAL, name="gates") as cluster,
         distributed.Client(cluster, set_as_default=False) as client,
     ):
         client.wait_for_workers(len(spec), timeout=120)
-        yield Cluster(client, tuple(found))
+        yield Cluster(client, tuple(found), CPU)
 
 
-def _worker(env: dict[str, str], resources: dict[str, float]) -> dict[str, Any]:
+def _worker(env: Mapping[str, str], resources: Mapping[str, int]) -> dict[str, Any]:
     from distributed import Nanny
 
     options = {"nthreads": 1, "env": env, "resources": resources, "memory_limit": 0, "dashboard": False, "silence_logs": logging.CRITICAL}

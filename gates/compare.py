@@ -7,7 +7,8 @@ A run compares its stage with the baseline that it built and measured itself (``
 from __future__ import annotations
 
 import sys
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections import Counter
+from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any
@@ -24,7 +25,7 @@ from gates.judging import MEASURED_ANYWAY, load_evidence, looser_terms
 from gates.measure.decision import ABOVE, BELOW
 from gates.measure.records import BASELINE, CANDIDATE
 from gates.parse.correctness import DEFAULT_INPUTS
-from gates.parse.names import without_parameters
+from gates.parse.names import instance_of, without_parameters
 from gates.parse.performance import MEASURED
 from gates.parse.ptxas import PtxasEvidence, PtxasKernel
 from gates.records import GateResult, Status
@@ -292,9 +293,7 @@ def _time_rows(before: Mapping[str, Any], after: Mapping[str, Any], timed: Mappi
 
 
 def _resource_rows(before: PtxasEvidence | None, after: PtxasEvidence | None) -> Iterator[Row]:
-    ours, theirs = _kernels(after), _kernels(before)
-    for key in dict.fromkeys([*theirs, *ours]):
-        one, two = theirs.get(key), ours.get(key)
+    for key, one, two in _by_name(before.kernels if before else (), after.kernels if after else ()):
         for name, unit, value in (
             ("registers", "a thread", lambda k: k.registers), ("shared memory", "bytes", smem_bytes),
             ("spills", "bytes", lambda k: _sum(k.spill_store_bytes, k.spill_load_bytes)),
@@ -303,15 +302,25 @@ def _resource_rows(before: PtxasEvidence | None, after: PtxasEvidence | None) ->
             yield Row(f"{key} {name}", unit, value(one) if one else None, value(two) if two else None)
 
 
-def _kernels(evidence: PtxasEvidence | None) -> dict[str, PtxasKernel]:
-    """Kernels by base name and architecture; a number tells instances of one template apart."""
-    found: dict[str, PtxasKernel] = {}
-    for kernel in evidence.kernels if evidence else ():
-        key = f"{kernel.base_name} {kernel.arch}"
-        number = 2
+def _by_name(before: Sequence[Any], after: Sequence[Any]) -> Iterator[tuple[str, Any, Any]]:
+    """(name and architecture, of the baseline, of the candidate) of each kernel; arguments tell the instances of a template apart."""
+    counts = [Counter((one.base_name, one.arch) for one in side) for side in (before, after)]
+    several = {name for count in counts for (name, _), number in count.items() if number > 1}
+    theirs, ours = _named(before, several), _named(after, several)
+    for key in dict.fromkeys([*theirs, *ours]):
+        yield key, theirs.get(key), ours.get(key)
+
+
+def _named(kernels: Sequence[Any], several: Collection[str]) -> dict[str, Any]:
+    found: dict[str, Any] = {}
+    for kernel in kernels:
+        name = kernel.base_name
+        if name in several:
+            _, opens, arguments = instance_of(kernel.demangled).partition("<")
+            name += opens + arguments
+        key, number = f"{name} {kernel.arch}", 2
         while key in found:
-            key = f"{kernel.base_name} #{number} {kernel.arch}"
-            number += 1
+            key, number = f"{name} #{number} {kernel.arch}", number + 1
         found[key] = kernel
     return found
 
@@ -372,15 +381,12 @@ def _over_bound(cases: Any) -> dict[str, float]:
 
 
 def _sass_rows(before: Any, after: Any) -> Iterator[Row]:
-    ours = {(f.base_name, f.arch): f for f in after.functions} if after else {}
-    theirs = {(f.base_name, f.arch): f for f in before.functions} if before else {}
-    for key in dict.fromkeys([*theirs, *ours]):
-        one, two = theirs.get(key), ours.get(key)
+    for key, one, two in _by_name(before.functions if before else (), after.functions if after else ()):
         classes = dict.fromkeys([*(one.classes if one else ()), *(two.classes if two else ())])
         for name in classes:
             values = [side.classes.get(name, 0) if side else None for side in (one, two)]
             if any(values):
-                yield Row(f"{key[0]} {key[1]} {name}", "instructions", *values)
+                yield Row(f"{key} {name}", "instructions", *values)
 
 
 def _counter_rows(before: Mapping[str, Any], after: Mapping[str, Any], timed: Mapping[str, Any] | None) -> Iterator[Row]:

@@ -10,6 +10,7 @@ import sys
 from collections.abc import Callable
 from dataclasses import replace
 from pathlib import Path
+from types import SimpleNamespace
 from typing import Any
 
 import pytest
@@ -18,6 +19,7 @@ from runs_kit import sign
 
 from gates import jsonio
 from gates.cli import cli
+from gates.compare import _by_name
 from gates.evidence import RunInfo, Verdict, list_runs, read_record
 from gates.judging import decision_of, rejudge
 from gates.parse.performance import PerformanceEvidence, summaries
@@ -85,6 +87,18 @@ def cases_lost(data: Any) -> None:
 def check_moved(data: Any) -> None:
     for run in data["runs"]:
         run["shapes"] = ["mission" if shape == "small" else shape for shape in run["shapes"]]
+
+
+def test_instances_of_a_template_are_told_apart_by_their_arguments_whatever_their_order() -> None:
+    def kernels(*found: tuple[str, str, int]) -> list[SimpleNamespace]:
+        return [SimpleNamespace(base_name=base, demangled=name, arch="sm_90", registers=number) for base, name, number in found]
+
+    before = kernels(("k", "void a::k<64, true>(float*)", 10), ("k", "void a::k<128, true>(float*)", 20), ("one", "void one<32>(int)", 30))
+    after = kernels(("k", "void a::k<128, true>(float*)", 21), ("k", "void a::k<64, true>(float*)", 11), ("one", "void one<64>(int)", 31))
+    found = {key: (one.registers, two.registers) for key, one, two in _by_name(before, after)}
+    assert found == {"k<64,true> sm_90": (10, 11), "k<128,true> sm_90": (20, 21), "one sm_90": (30, 31)}
+    hidden = kernels(("k", "", 1), ("k", "", 2))  # without readable names they are numbered
+    assert [key for key, _, _ in _by_name(hidden, ())] == ["k sm_90", "k #2 sm_90"]
 
 
 def test_a_shape_that_one_side_lacks_is_named_and_holds(tmp_path: Path) -> None:

@@ -56,6 +56,13 @@ def test_the_insights_page_is_fresh_and_its_claim_holds() -> None:
     assert claim in page and stage2.steps[0].rule == "memory_wait"
 
 
+def test_the_recorded_sweep_is_shown_as_it_is() -> None:
+    page = (ROOT / "docs" / "sweep.md").read_text(encoding="utf-8")
+    assert update_docs.sweeps(page, RECORDED) == page, "run: python scripts/update_docs.py"
+    one, two = sorted(update_docs.sweep_page.recorded_sweeps(RECORDED), key=lambda sweep: len(sweep.devices))
+    assert (len(one.devices), len(two.devices)) == (1, 2) and one.winner == two.winner == two.incumbent
+
+
 def test_the_command_reference_is_fresh() -> None:
     assert (ROOT / "docs" / "commands.md").read_text(encoding="utf-8") == update_docs.command_reference(), "run: python scripts/update_docs.py"
 

@@ -2,7 +2,8 @@
 
 A rung's gain is the one that its own run measured against the stage before, in interleaved pairs.
 Gains are multiplied only along such rungs. Where a run measured another baseline, its rung has no gain and
-nothing above it is cumulative: times of two runs are not interleaved and decide nothing.
+nothing above it is cumulative: times of two runs are not interleaved and decide nothing. A rung that was timed on
+another shape than the first has a gain on that shape, which is no part of what came before.
 """
 
 from __future__ import annotations
@@ -34,6 +35,7 @@ class Rung:
     decision: Decision
     reason: str
     device: str | None
+    shape: str | None  # that was timed
     p50_us: float | None  # of the gated cache mode, in its own run
     ratio: float | None  # stage before / this one, interleaved
     low: float | None
@@ -82,8 +84,8 @@ class Ladder:
 def ladder_of(runs: Sequence[Path]) -> Ladder:
     """The ladder of ``runs``, first stage first.
 
-    Raises GatesError for a run that is not sound, and for runs of different problems, timed shapes or
-    devices, whose times mean different things.
+    Raises GatesError for a run that is not sound, and for runs of different problems or devices, whose times
+    mean different things.
     """
     for run in dict.fromkeys(runs):
         require_sound(run)
@@ -91,23 +93,23 @@ def ladder_of(runs: Sequence[Path]) -> Ladder:
     for what, values in (
         ("problems", [info.task.problem for info in infos]),
         ("devices", [info.device.name if info.device else "no CUDA device" for info in infos]),
-        ("timed shapes", [str(info.task.limits.get("performance", {}).get("shape")) for info in infos]),
     ):
         if len(set(values)) > 1:
             raise GatesError(f"a ladder of different {what}: {', '.join(dict.fromkeys(values))}", hint="name runs of one kind")
     rungs: list[Rung] = []
     for run, info in zip(runs, infos, strict=True):
         before = infos[len(rungs) - 1] if rungs else None
-        rungs.append(_rung(run, info, before, rungs[-1].cumulative if rungs else 1.0))
+        rungs.append(_rung(run, info, before, rungs))
     return Ladder(SCHEMA_VERSION, tuple(rungs))
 
 
-def _rung(run: Path, info: RunInfo, before: RunInfo | None, cumulative: float | None) -> Rung:
+def _rung(run: Path, info: RunInfo, before: RunInfo | None, below: Sequence[Rung]) -> Rung:
     verdict: Verdict = read_record(Verdict, run, "verdict.json")
     evidence = load_evidence(run)
     performance = evidence.get("performance")
     p50 = performance.figures.get(performance.gated_mode, {}).get(CANDIDATE) if performance else None
     speed, note, ratios = None, "", (None, None, None)
+    shape, cumulative = info.task.limits.get("performance", {}).get("shape"), below[-1].cumulative if below else 1.0
     if before is not None:
         if info.baseline is None or info.baseline.digest != before.task.digest:
             note = _other_baseline(info, before)
@@ -115,10 +117,12 @@ def _rung(run: Path, info: RunInfo, before: RunInfo | None, cumulative: float | 
             note = "its run has no time for this pair"
         else:
             ratios = tuple(1.0 + pct / 100.0 for pct in (speed.speedup_pct, speed.low_pct, speed.high_pct))
+        if shape != below[0].shape:
+            note, cumulative = note or f"timed on {shape}, {below[0].task} on {below[0].shape}: what it gains is not part of the stages' product", None
         cumulative = cumulative * ratios[0] if cumulative is not None and ratios[0] is not None else None
     return Rung(
         info.task.name, info.task.title, run.name, verdict.decision, verdict.reason, info.device.name if info.device else None,
-        getattr(p50, "p50_us", None), *ratios, cumulative, note,
+        shape, getattr(p50, "p50_us", None), *ratios, cumulative, note,
     )
 
 

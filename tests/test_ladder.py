@@ -15,6 +15,7 @@ from gates.errors import GatesError
 from gates.evidence import list_runs
 from gates.judge.decision import Decision
 from gates.ladder import Ladder, ladder_of
+from gates.render.ladder import draw
 
 RECORDED = Path(__file__).resolve().parent.parent / "results" / "recorded"
 STAGES = [list_runs(folder)[-1] for folder in sorted((RECORDED / "h100").glob("stage*"))]
@@ -63,6 +64,15 @@ def test_another_version_of_the_stage_before_is_no_baseline(tmp_path: Path) -> N
 def test_what_can_not_stand_on_one_ladder(tmp_path: Path, old: str, new: str, what: str) -> None:
     with pytest.raises(GatesError, match=what):
         ladder_of([*STAGES[:2], changed(tmp_path, STAGES[2], old, new)])
+
+
+def test_a_rung_timed_on_another_shape_stands_there_with_its_own_gain(tmp_path: Path) -> None:
+    rungs = [list_runs(RECORDED / "h200" / name)[-1] for name in ("fp16_v8_tiles", "fp16_v9_pipeline", "fp16_v10_hopper")]
+    ladder = ladder_of(rungs)
+    assert [rung.shape for rung in ladder.rungs] == ["mission", "mission", "long"]
+    assert ladder.rungs[1].cumulative == ladder.rungs[1].ratio and ladder.rungs[2].ratio is not None and ladder.rungs[2].cumulative is None
+    assert "timed on long, fp16_v8_tiles on mission" in ladder.rungs[2].note and "| fp16_v10_hopper (long) |" in ladder.markdown()
+    draw(ladder, tmp_path / "ladder.png")
 
 
 def test_a_run_that_was_edited_is_refused(tmp_path: Path) -> None:

@@ -16,7 +16,8 @@ if TYPE_CHECKING:
 def markdown(ladder: Ladder) -> str:
     """Decision first, then a row a stage, then what is not known and why."""
     ends = f"{ladder.rungs[0].task} to {ladder.rungs[-1].task}"
-    rows = [(rung.task, rung.title, rung.decision.value, _us(rung), _step(rung), _times(rung.cumulative)) for rung in ladder.rungs]
+    first = ladder.rungs[0]
+    rows = [(rung.task if rung.shape == first.shape else f"{rung.task} ({rung.shape})", rung.title, rung.decision.value, _us(rung), _step(rung), _times(rung.cumulative)) for rung in ladder.rungs]
     notes = [f"- {escape(rung.task)}: {escape(rung.note)}\n" for rung in ladder.rungs if rung.note]
     notes += [f"- {escape(rung.task)} is {rung.decision.value}: {escape(rung.reason)}\n" for rung in ladder.rungs if rung.decision.value != "merge"]
     return "\n".join([
@@ -27,11 +28,11 @@ def markdown(ladder: Ladder) -> str:
 
 
 def draw(ladder: Ladder, out: Path) -> None:
-    """Bars of p50 by stage, each with its gain over the stage before and over the first one.
+    """Bars of p50 by stage, of those timed on the shape of the first, each with its gain over the stage before and over the first one.
 
     Raises GatesError for a ladder without times, without matplotlib, and where ``out`` can't be written.
     """
-    rungs = [rung for rung in ladder.rungs if rung.p50_us is not None]
+    rungs = [rung for rung in ladder.rungs if rung.p50_us is not None and rung.shape == ladder.rungs[0].shape]
     if not rungs:
         raise GatesError("no run of the ladder has times", hint="runs on a CUDA device have them")
     figure = load_matplotlib()[0](figsize=(1.5 + 1.7 * len(rungs), 4), layout="constrained")
@@ -40,7 +41,7 @@ def draw(ladder: Ladder, out: Path) -> None:
     axis.bar_label(bars, [f"{_us(rung)}\n{_step(rung, short=True)}" for rung in rungs], padding=3, fontsize=9)
     axis.set_ylabel("p50 of one launch (us), each in its own run")
     axis.set_ylim(0, 1.25 * max(rung.p50_us or 0.0 for rung in rungs))
-    axis.set_title(f"{ladder.decision.value}: {_times(ladder.rungs[-1].cumulative)} over {ladder.rungs[0].task}", fontsize=11)
+    axis.set_title(f"{ladder.decision.value}: {_times(rungs[-1].cumulative)} over {ladder.rungs[0].task}", fontsize=11)
     axis.tick_params(axis="x", labelsize=8)
     for side in ("top", "right"):
         axis.spines[side].set_visible(False)

@@ -13,26 +13,26 @@ from gates.errors import GatesError
 from gates.measure.sampling import measure
 from gates.measure.simulated import SimulatedDevice
 from gates.parse.performance import PerformanceEvidence
-from gates.sweep.halving import WHOLE_BUDGET_S, budget_s, halve, ranked, winner
+from gates.sweep.halving import SLOWER, WHOLE_BUDGET_S, budget_s, halve, ranked, winner
 from gates.sweep.record import Round, Timing
 from gates.sweep.variants import combinations, parse_params, variant_name
 from gates.sweep.work import timing_of
 from gates.task import load_task
 
 
-def timing(variant: str, ratio: float | None, *, faster: bool = False) -> Timing:
+def timing(variant: str, ratio: float | None, *, faster: bool = False, code: str = "") -> Timing:
     spread = (None, None) if ratio is None else (ratio * 0.99, ratio * 1.01)
-    return Timing(variant, faster, "", f"{ratio}x", ratio, *spread, 1.0, 1.0, "GPU-0", 1.0)
+    return Timing(variant, faster, code, f"{ratio}x", ratio, *spread, 1.0, 1.0, "GPU-0", 1.0)
 
 
 def noisy(true: dict[str, float], seed: int, *, pct_at_5_s: float = 2.0):
-    """A timer whose error shrinks with the root of its budget; it calls faster what is beyond three errors."""
+    """A timer whose error shrinks with the root of its budget; it calls faster or slower what is beyond three errors."""
     generator = random.Random(seed)
 
     def timed(number: int, budget: float, names: Sequence[str]) -> list[Timing]:
         error = pct_at_5_s / 100 * (5.0 / budget) ** 0.5
         found = [(name, true[name] * (1 + generator.gauss(0, error))) for name in names]
-        return [timing(name, ratio, faster=ratio > 1 + 3 * error) for name, ratio in found]
+        return [timing(name, ratio, faster=ratio > 1 + 3 * error, code=SLOWER if ratio < 1 - 3 * error else "") for name, ratio in found]
 
     return timed
 
@@ -44,7 +44,16 @@ def test_the_true_winner_is_found(seed: int) -> None:
     random.Random(seed).shuffle(names)
     rounds = halve(names, noisy(true, seed))
     assert winner(rounds, "incumbent")[0] == "best"
-    assert [len(one.variants) for one in rounds] == [16, 8, 4, 2]
+    assert len(rounds[0].variants) == 16 and len(rounds[-1].variants) <= 2 < 16 / 2 >= len(rounds[1].variants)
+
+
+def test_what_is_slower_beyond_doubt_leaves_at_once() -> None:
+    def timed(number: int, budget: float, names: Sequence[str]) -> list[Timing]:
+        return [timing(name, 1.0 if name == "a" else 0.9, code="" if name in "ab" else SLOWER) for name in names]
+
+    assert [(one.variants, one.budget_s) for one in halve(list("dcbafeg"), timed)] == [(tuple("dcbafeg"), 5.0), (("a", "b"), WHOLE_BUDGET_S)]
+    rounds = halve(list("cdef"), timed)
+    assert len(rounds) == 1 and winner(rounds, "a")[1].startswith("nothing is faster beyond doubt; next is c")
 
 
 @pytest.mark.parametrize("seed", range(20))

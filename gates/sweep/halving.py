@@ -1,4 +1,5 @@
-"""Successive halving: time all that are left, keep the better half, give the next round twice the time.
+"""Successive halving: time all that are left, keep the better half, give the next round twice the time. What is slower
+than the reference beyond doubt can't win, and leaves at once.
 
 Every timing is a ratio of its own, reference over variant from interleaved pairs, so variants that were timed on
 different cards of one kind, or an hour apart, compare. The last round, of at most two variants, has the whole
@@ -13,6 +14,8 @@ from gates.sweep.record import Round, Timing
 
 FIRST_BUDGET_S, WHOLE_BUDGET_S = 5.0, 60.0
 LAST = 2  # so many variants or fewer make the last round
+
+SLOWER = "performance.too_slow"  # the gate's code where the interval lies below the bar, here 1, and the machine was fit
 
 Timer = Callable[[int, float, Sequence[str]], Sequence[Timing]]
 
@@ -34,7 +37,8 @@ def halve(names: Sequence[str], timed: Timer) -> list[Round]:
         rounds.append(Round(budget, tuple(left), tuple(timed(len(rounds), budget, left))))
         if len(left) <= LAST:
             break
-        left = ranked(rounds[-1])[: (len(left) + 1) // 2]
+        slower = {timing.variant for timing in rounds[-1].timings if timing.code == SLOWER}
+        left = [name for name in ranked(rounds[-1])[: (len(left) + 1) // 2] if name not in slower]
     return rounds
 
 

@@ -11,6 +11,8 @@ from pathlib import Path
 
 import pytest
 
+os.environ.setdefault("OMP_NUM_THREADS", "1")  # the cores are shared by pytest's workers and what these start: more threads only wait for each other
+
 
 def _cuda_devices() -> int:
     try:

@@ -258,10 +258,11 @@ def _record(cls: type) -> _Builder:
 
     def build(data: Any, place: _Place) -> Any:
         if not fields:  # not before it is asked for: a record may hold its own kind
-            kinds = typing.get_type_hints(cls)
+            kinds, found = typing.get_type_hints(cls), {}
             for field in dataclasses.fields(cls):
                 needed = field.default is dataclasses.MISSING and field.default_factory is dataclasses.MISSING
-                fields[field.name] = (_builder(kinds[field.name]), needed)
+                found[field.name] = (_builder(kinds[field.name]), needed)
+            fields.update(found)  # at once: another thread may be reading
         _expect(dict, data, place)
         for key in data:
             if key not in fields:

@@ -34,7 +34,7 @@ def lint(folder: Path) -> list[str]:
         task = load_task(folder, environ={})
     except GatesError:
         return found  # told above
-    return [*found, *_sources(task), *_verdicts(task), *(_problem(task) if (folder / "runner.py").is_file() else ())]
+    return [*found, *_sources(task), *_toggles(task), *_verdicts(task), *(_problem(task) if (folder / "runner.py").is_file() else ())]
 
 
 def _sources(task: Task) -> Iterator[str]:
@@ -65,6 +65,20 @@ def _sources(task: Task) -> Iterator[str]:
     for kernel in task.kernels:
         if task.kind != PYTHON and kernel not in names:
             yield f"{where}kernels: no source defines {kernel}"
+
+
+def _toggles(task: Task) -> Iterator[str]:
+    """Toggles that no source reads: another value changes nothing, and a sweep compares a kernel with itself."""
+    from gates.run.sources import texts
+
+    if task.kind in (CUDA, EXTENSION):
+        read = texts(task.sources)[0].values()
+    else:  # in Python // is no comment
+        read = [source.read_text(encoding="utf-8", errors="replace") for source in task.sources]
+    words = set(re.findall(r"\w+", "\n".join(read)))
+    for name in task.toggles:
+        if name not in words:
+            yield f"{task.folder / 'task.yaml'}: toggles: {name} stands in no source and in no header included from beside them, so it changes nothing"
 
 
 def _bound(tree: ast.Module) -> set[str]:

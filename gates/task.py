@@ -247,7 +247,8 @@ def _overrides(
 ) -> dict[str, int]:
     for name in given:
         if name not in toggles:
-            raise GatesError(f"--toggle {name}: {path} has no such toggle", hint=nearest(name, toggles))
+            hint = nearest(name, toggles) if toggles else f"it has none; `toggles: {{{name}: 1}}` in it declares one, a macro for its CUDA sources"
+            raise GatesError(f"--toggle {name}: {path} has no such toggle", hint=hint)
     values = {name: parse_toggle(name, environ[name], "environment variable") for name in toggles if environ.get(name)}
     values.update({name: parse_toggle(name, text, "--toggle") for name, text in given.items()})
     return {name: value for name, value in values.items() if value != toggles[name]}

@@ -106,7 +106,7 @@ def test_a_shape_that_one_side_lacks_is_named_and_holds(tmp_path: Path) -> None:
     judged_anew(lost)  # its verdict counted six cases
     assert verify_run(lost) == []
     done = compared(tmp_path, lost, TWO)
-    assert done.exit_code == 3 and "note: different: shape small is missing and {" in done.output
+    assert done.exit_code == 3 and "note: different: shape small is missing and B 1, H 1, S 32, D 64\n" in done.output
     page = next((tmp_path / "out").rglob("COMPARE.md")).read_text(encoding="utf-8")
     assert "small max\\_abs\\_err" in page or "small max_abs_err" in page  # the row of the side that has it is kept
 

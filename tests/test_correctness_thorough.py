@@ -287,7 +287,8 @@ def test_the_report_shows_bounds_by_group_and_names_weak_cases(library: Path, tm
             "inputs equal max_err_over_bound"} <= set(rows)
     assert not any(name.startswith(("n1 ", "n33 ")) for name in rows), "edge shapes and families have no absolute rows"
     (note,) = _weak_notes(SimpleNamespace(gates=[result]))
-    assert note.startswith("correctness does not count n33 seed 0 inputs zeros: zeros of out; ") and "; 1 more: " in note
+    assert note.startswith("correctness does not count n33 seed 0 inputs zeros, ")
+    assert note.endswith(" and 1 more: an answer that leaves out the kernel's work (zeros of out) is within all limits there, too")
 
 
 def test_a_run_directory_holds_the_cases_that_it_names(library: Path, tmp_path: Path) -> None:

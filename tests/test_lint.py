@@ -7,9 +7,11 @@ from pathlib import Path
 import pytest
 
 from gates.cli import cli, guard
-from gates.lint import lint
+from gates.lint import _toggles, lint
 from gates.new import KINDS, new_task
-from gates.task import task_folders
+from gates.task import load_task, task_folders
+
+ROOT = Path(__file__).resolve().parent.parent
 
 
 def made(tmp_path: Path, kind: str, *changes: tuple[str, str], file: str = "task.yaml") -> Path:
@@ -35,6 +37,11 @@ def test_a_new_task_has_no_fault(tmp_path: Path, kind: str, unrun: None) -> None
 
 def test_the_shipped_stages_have_no_fault(unrun: None) -> None:
     assert {folder.name: found for folder in task_folders() if (found := lint(folder))} == {}
+
+
+@pytest.mark.parametrize("task", [path.parent for root in ("examples", "tests/tasks") for path in sorted((ROOT / root).rglob("task.yaml"))], ids=lambda path: path.name)
+def test_the_examples_use_their_toggles(task: Path) -> None:
+    assert list(_toggles(load_task(task, environ={}))) == []
 
 
 def test_all_findings_at_once(tmp_path: Path, unrun: None) -> None:
@@ -79,6 +86,24 @@ def test_a_source_that_is_not_python(tmp_path: Path, unrun: None) -> None:
 def test_an_entry_in_a_comment_is_none(tmp_path: Path, unrun: None) -> None:
     found = lint(made(tmp_path, "cuda", ('extern "C" int silu_mul_launch(', '// extern "C" int silu_mul_launch(\nextern "C" int other('), file="kernel.cu"))
     assert len(found) == 1 and "silu_mul_launch" in found[0]
+
+
+def test_a_toggle_that_no_source_uses(tmp_path: Path, unrun: None) -> None:
+    folder = made(tmp_path, "cuda", ("{THREADS: 256}", "{THREADS: 256, UNROL: 4, DEEP: 1}"))
+    source = folder / "kernel.cu"
+    source.write_text('#include "one.cuh"\n// UNROL is in a comment, UNROLL is another name\n' + source.read_text())
+    (folder / "one.cuh").write_text('#include "two.cuh"\n')
+    (folder / "two.cuh").write_text("constexpr int kDeep = DEEP;\n")
+    (found,) = lint(folder)
+    assert found == f"{folder / 'task.yaml'}: toggles: UNROL stands in no source and in no header included from beside them, so it changes nothing"
+
+
+def test_a_toggle_behind_a_python_division_is_used(tmp_path: Path, unrun: None) -> None:
+    folder = made(tmp_path, "python", ("entry: ", "toggles: {BLOCK: 2, OTHER: 1}\nentry: "))
+    source = folder / "kernel.py"
+    source.write_text(source.read_text() + '\n\nimport os\n\nHALF = 8 // int(os.environ.get("BLOCK", 2))\n')
+    (found,) = lint(folder)
+    assert "toggles: OTHER stands in no source" in found
 
 
 def test_the_problem_is_run_once(tmp_path: Path) -> None:

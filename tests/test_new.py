@@ -10,7 +10,7 @@ import yaml
 
 from gates.cli import cli, guard
 from gates.errors import GatesError
-from gates.new import KINDS, TEMPLATES, new_task, next_rung
+from gates.new import KINDS, TEMPLATES, new_task, next_rung, template
 from gates.task import WITHOUT_DEVICE, find_task, load_baseline, load_task
 
 TASKS = Path(__file__).parent / "tasks"
@@ -44,6 +44,15 @@ def test_files_of_a_new_task_say_what_to_change_first(tmp_path: Path) -> None:
         task = load_task(new_task("a_" + kind.replace("-", "_"), kind, tmp_path)[0], environ={})
         for path in (task.folder / "task.yaml", *task.sources, task.problem_file()):
             assert "Change first" in path.read_text(encoding="utf-8"), path
+
+
+def test_the_documented_toggle_is_that_of_a_new_task() -> None:
+    page = (Path(__file__).parent.parent / "docs" / "your-kernel.md").read_text(encoding="utf-8")
+    section = page.partition("## Toggles")[2].partition("\n## ")[0]
+    files = template("cuda")
+    for kind, file in (("yaml", "task.yaml"), ("cuda", "kernel.cu")):
+        for line in re.search(rf"```{kind}\n(.*?)```", section, re.DOTALL)[1].splitlines():
+            assert line in files[file], line
 
 
 @pytest.mark.parametrize("name", ["My_norm", "1norm", "my-norm", "", "../norm", "a/b"])

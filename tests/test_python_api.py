@@ -225,6 +225,8 @@ def test_the_page_runs_as_it_stands(
     (here / "results" / "recorded").symlink_to(RECORDED)
     (here / "tests").symlink_to(ROOT / "tests")
     *examples, suite = re.findall(r"```python\n(.*?)```", PAGE, re.S)
+    shown = re.findall(r"```python\n(.*?)```", (ROOT / "README.md").read_text(encoding="utf-8"), re.S)
+    assert len(shown) == 1 and shown[0] in examples  # the README's is run here, too
     assert len(examples) >= 5 and suite.count('pytest.mark.gates("tests/tasks/saxpy_fast")') == 2
     names: dict[str, object] = {}
     for number, code in enumerate(examples):

@@ -6,6 +6,9 @@ import pytest
 import torch
 from sdpa_kit import STAGES, emulated, on_device, problem, source_of, task_of
 
+from gates.errors import GatesError
+from gates.new import new_task
+from tasks.libraries import library_of
 from tasks.problems.sdpa_fp8_operator import load_operator
 
 NAMES = ("q", "k", "v", "q_scale", "k_scale", "v_scale")
@@ -91,6 +94,21 @@ def test_refuses_and_names_the_argument(operator, case):
         return
     with pytest.raises(kind, match=message):
         operator(*replaced(name, change))
+
+
+@pytest.mark.skipif(torch.cuda.is_available(), reason="there is a device")
+def test_a_library_for_a_device_takes_one():
+    with pytest.raises(GatesError, match="no CUDA device") as caught:
+        library_of("stage4")
+    assert caught.value.hint == 'library_of("stage4", "cpu") builds it for the CPU emulator, to try it out'
+
+
+def test_a_library_that_does_not_compile_is_an_error(tmp_path):
+    folder = new_task("broken", "cuda", tmp_path)[0]
+    (folder / "kernel.cu").write_text("#error on purpose\n")
+    with pytest.raises(GatesError, match=r"broken: .* failed .*on purpose") as caught:
+        library_of(str(folder), "cpu", tmp_path / "build")
+    assert caught.value.hint
 
 
 @pytest.fixture(scope="module")

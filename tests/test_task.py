@@ -120,6 +120,9 @@ def test_toggle_overrides(tmp_path: Path) -> None:
     with pytest.raises(GatesError, match="no such toggle") as caught:
         load_task(folder, {"USE_FSAT": "1"}, environ={})
     assert caught.value.hint == "did you mean USE_FAST?"
+    with pytest.raises(GatesError, match="no such toggle") as caught:
+        load_task(write(tmp_path, toggles={}), {"USE_FAST": "1"}, environ={})
+    assert caught.value.hint == "it has none; `toggles: {USE_FAST: 1}` in it declares one, a macro for its CUDA sources"
 
 
 def test_an_override_changes_the_digest(tmp_path: Path) -> None:

@@ -31,6 +31,6 @@ CODES = {
     "correctness.no_baseline": "match_baseline is asked for, and the baseline has no figures for this case. Name a baseline, or set match_baseline: false for a first rung.",
     "correctness.other_inputs": "candidate and baseline did not see the same inputs, so their errors can't be compared. make_inputs must depend on shape and seed alone.",
     "correctness.same_inputs": "two seeds gave equal inputs: the generator ignores its seed, so the seeds prove nothing.",
-    "correctness.too_weak": "the check proves little: a null answer (zeros, the mean, shifted rows, one of the problem's own) keeps the limits, the reference does not change with the inputs, or it ignores one of them. Draw inputs that matter and tighten the limits.",
+    "correctness.too_weak": "the check proves little: a null answer, which leaves out the kernel's work (zeros, the mean, shifted rows, one of the problem's own), keeps the limits, the reference does not change with the inputs, or it ignores one of them. Draw inputs that matter and tighten the limits. An odd or edge shape or special inputs where this can't be helped is a weak case: named, not counted, and no failure.",
     "correctness.no_limit": "task.yaml gives no limit for the errors. Set max_abs_err and mean_abs_err.",
 }

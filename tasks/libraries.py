@@ -1,0 +1,31 @@
+"""The compiled library of a shipped task, for those who call its kernel from PyTorch.
+
+    load_operator(library_of("fp16_v9_pipeline"), "kernel_gates::sdpa_fp16")
+"""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+from gates.errors import GatesError
+from gates.run.build import build
+from gates.run.device import probe
+from gates.run.toolchain import find_toolchain
+from gates.task import find_task
+
+
+def library_of(name: str, device_type: str = "cuda", build_dir: Path = Path("build")) -> Path:
+    """The library of task ``name``, built where it is not yet: for the first CUDA device, or with "cpu" through the emulator.
+
+    Raises GatesError for an unknown task, without a device, and where it can't be built.
+    """
+    kind, arch = "emulator", None
+    if device_type == "cuda":
+        found = probe()
+        if not found.devices:
+            raise GatesError(found.reason, hint=f'library_of("{name}", "cpu") builds it for the CPU emulator, to try it out')
+        kind, arch = "device", found.devices[0].arch
+    built = build(find_task(name), find_toolchain(), build_dir, device_arch=arch, want={kind})
+    if failure := built.failure(kind):
+        raise GatesError(f"{name}: {failure.sentence}", hint=failure.hint or f"`gates build {name}` shows the compiler's output")
+    return built.path(kind)

@@ -418,19 +418,19 @@ def profile(tasks: tuple[str, ...], shape: str | None, seed: int, out: Path, tog
 
 
 @cli.command()
-@click.argument("task")
+@click.argument("task", required=False)
 @click.option("--param", "params", multiple=True, metavar="NAME=V1,V2", help="Values of a toggle to try; several: every combination.")
-@click.option("--resume", type=click.Path(path_type=Path, file_okay=False), help="Go on with the sweep in this folder; the same command does so, too.")
+@click.option("--resume", type=click.Path(path_type=Path, file_okay=False), help="Go on with the sweep in this folder, which knows its TASK; the same command does so, too.")
 @click.option("--profile", type=click.Choice(["auto", "cpu", "full"]), default="auto", show_default=True,
               help="cpu: resources and numbers alone; full needs a device.")
 @click.option("--scheduler", metavar="tcp://HOST:PORT", help="Join a running Dask cluster instead of starting workers here.")
 @click.option("--workers", type=click.IntRange(min=1), help="Workers for builds, here.  [default: one a core]")
 @click.option("--csv", "as_csv", is_flag=True, help="Print CSV.")
 @click.option("--json", "as_json", is_flag=True, help="Print JSON: what sweep.json holds.")
-@click.option("--plot", "picture", type=click.Path(path_type=Path, dir_okay=False), help="Draw time against resources, .png or .svg.")
+@click.option("--plot", "picture", type=click.Path(path_type=Path, dir_okay=False), help="Draw time against resources, .png or .svg; needs a device.")
 @RESULTS
 @BUILD_DIR
-def sweep(task: str, params: tuple[str, ...], resume: Path | None, profile: str, scheduler: str | None, workers: int | None, as_csv: bool,
+def sweep(task: str | None, params: tuple[str, ...], resume: Path | None, profile: str, scheduler: str | None, workers: int | None, as_csv: bool,
           as_json: bool, picture: Path | None, results: Path, build_dir: Path) -> None:
     """Try every combination of toggles of TASK: build, check, time, and judge the winner.
 
@@ -439,9 +439,8 @@ def sweep(task: str, params: tuple[str, ...], resume: Path | None, profile: str,
 
     Example: gates sweep stage3 --param USE_CP_ASYNC=0,1
     """
-    from gates.evidence import require_outside_a_run
     from gates.render.console import Progress
-    from gates.render.sweep import draw, sweep_csv, sweep_json, sweep_table
+    from gates.render.sweep import draw, require_drawable, sweep_csv, sweep_json, sweep_table
     from gates.sweep.plan import Options
     from gates.sweep.schedule import run_sweep
 
@@ -449,9 +448,13 @@ def sweep(task: str, params: tuple[str, ...], resume: Path | None, profile: str,
         raise GatesError("--json and --csv exclude each other", hint="choose one")
     if scheduler is not None and workers is not None:
         raise GatesError("--workers starts workers here, --scheduler has its own", hint="choose one")
+    if task is None and resume is None:
+        raise click.MissingParameter(ctx=click.get_current_context(), param_hint="'TASK'", param_type="argument")
     if picture is not None:
-        require_outside_a_run(picture)
-    options = Options(task, params, resume, profile, scheduler, workers, results, build_dir)
+        if profile == "cpu":
+            raise GatesError("--plot draws times, and --profile cpu takes none", hint="choose one")
+        require_drawable(picture)
+    options = Options(task, params, resume, profile, scheduler, workers, results, build_dir, timed=picture is not None)
     with Progress() as progress:
         folder, found = run_sweep(options, progress)
     if as_json:

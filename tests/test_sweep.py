@@ -3,8 +3,13 @@
 from __future__ import annotations
 
 import json
+import os
 import re
+import shutil
+import signal
+import subprocess
 import sys
+import time
 from contextlib import contextmanager
 from dataclasses import replace
 from pathlib import Path
@@ -19,16 +24,18 @@ from gates.cli import cli
 from gates.errors import GatesError
 from gates.evidence import list_runs
 from gates.records import Status
-from gates.render.sweep import draw, frame, sweep_csv, sweep_table
+from gates.render.sweep import compact, draw, frame, sweep_csv, sweep_table
 from gates.sweep import cluster as clusters
-from gates.sweep import schedule
+from gates.sweep import schedule, work
 from gates.sweep.cluster import local_cluster, locked
 from gates.sweep.kept import held
 from gates.sweep.plan import Options
 from gates.sweep.record import Found, Resources, Sweep, Timing, read_sweep
 from gates.sweep.schedule import run_sweep
-from gates.sweep.work import Done, Job
+from gates.sweep.work import Done, Job, compile_variant
+from gates.task import load_task
 
+ROOT = Path(__file__).resolve().parent.parent
 PASSED = Found(Status.PASS, "x.pass", "fine")
 
 
@@ -38,6 +45,17 @@ class Interrupting(Silence):
     def done(self, text: str) -> None:
         if "within budget" in text:
             raise KeyboardInterrupt
+
+
+class Lines(Silence):
+    """What progress said."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.said: list[str] = []
+
+    def done(self, text: str) -> None:
+        self.said.append(text)
 
 
 @pytest.fixture(scope="module")
@@ -93,14 +111,73 @@ def test_the_same_command_and_resume_do_nothing_again(swept, monkeypatch: pytest
         run_sweep(replace(again, params=("BLOCK=32",), resume=folder), Silence())
     with pytest.raises(GatesError, match="no sweep in"):
         run_sweep(replace(again, resume=results), Silence())
+    resumed = replace(again, task=None, params=(), resume=folder)
+    with pytest.raises(GatesError, match="no task called 'blocks'") as caught:  # no task of `gates list` here
+        run_sweep(resumed, Silence())
+    assert caught.value.hint == f"name the folder of blocks: gates sweep FOLDER --resume {folder}"
+    monkeypatch.chdir(BLOCKS.parents[1])
+    assert run_sweep(resumed, Silence()) == (folder, sweep)
+
+
+def test_a_task_must_be_named_where_nothing_is_resumed() -> None:
+    result = CliRunner().invoke(cli, ["sweep", "--param", "BLOCK=64"])
+    assert result.exit_code == 2 and "Missing argument 'TASK'" in result.output
 
 
 def test_table_csv_and_frame(swept) -> None:
     _, sweep = swept
     text = sweep_table(sweep)
-    assert "4 variants, 1 left, 3 dropped" in text and "BLOCK=100: nvcc failed" in text and text.endswith("ranking: not run: asked for")
-    assert list(frame(sweep)["state"]) == ["reference", "dropped", "dropped", "dropped"]
-    assert sweep_csv(sweep).splitlines()[0].startswith("BLOCK,registers,smem_bytes,spill_bytes,occupancy_pct,p50_us")
+    assert "4 variants, 1 left, 3 dropped" in text and "\n  BLOCK=100: nvcc failed" in text and text.endswith("ranking: not run: asked for")
+    assert "resources: the worst of all kernels on sm_90\n" in text
+    assert list(frame(sweep)["state"]) == ["incumbent", "dropped", "dropped", "dropped"]
+    head, first, *_ = sweep_csv(sweep).splitlines()
+    assert head == "BLOCK,registers,smem_bytes,spill_bytes,occupancy_pct,p50_us,ratio,low,high,ptxas,sass,correctness,rounds,state,dropped"
+    assert re.fullmatch(r"128,\d+,512,0,100.0,,,,,pass,not_applicable,pass,0,incumbent,", first)
+
+
+def test_a_reason_of_many_variants_is_told_once_and_kept_for_each(swept) -> None:
+    _, sweep = swept
+    grid = {"BLOCK": (64, 100, 512), "N": (1, 2)}
+    variants = tuple(
+        replace(sweep.variants[1], name=f"BLOCK={block},N={n}", toggles={"BLOCK": block, "N": n}, dropped="too \x1b many" if block != 64 or n == 2 else "")
+        for block in grid["BLOCK"] for n in grid["N"]
+    )
+    alike = replace(sweep, params=grid, variants=variants)
+    assert "dropped:\n  5 variants: too \\x1b many\n      N=2; BLOCK=100,512 N=1\n\n" in sweep_table(alike)
+    assert sweep_csv(alike).count("too \\x1b many") == 5
+
+
+def test_variants_are_named_by_what_they_have_in_common() -> None:
+    grid = {"A": {1, 2}, "B": {1, 2, 3}}
+    every = [{"A": a, "B": b} for a in (1, 2) for b in (1, 2, 3)]
+    assert compact(grid, every) == "all" and compact(grid, every[:3]) == "A=1" and compact(grid, every[:1]) == "A=1 B=1"
+    assert compact(grid, [every[1], every[2], every[4], every[5]]) == "B=2,3"
+    assert compact(grid, [every[0], every[4], {"A": 9, "B": 2}]) == "A=1 B=1; A=2,9 B=2"
+    assert compact({"A": {1, 2}, "B": {3}}, [{"A": 2, "B": 3}]) == "A=2"
+
+
+def test_the_machine_code_is_judged_once_it_has_compiled_within_the_budget(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    shutil.copytree(BLOCKS.parent, tmp_path / "tasks")
+    folder = tmp_path / "tasks" / "blocks"
+    text = (folder / "task.yaml").read_text().replace("  sass: the machine code is not what a sweep is about\n", "")
+    (folder / "task.yaml").write_text(text.replace("gates:\n", "gates:\n  sass: {require: {shared_load: 1}}\n"))
+    source = folder.parent / "blocks.cu"
+    source.write_text(source.read_text().replace("a * slot[threadIdx.x]", "a * (BLOCK == 32 ? x[i] : slot[threadIdx.x])"))
+    jobs, done = {}, {}
+    for block in (32, 128):
+        task = load_task(folder, {"BLOCK": str(block)}, environ={})
+        jobs[block] = Job("v", str(folder), task.toggles, task.digest(), str(tmp_path / "b"), task.shapes, 0, None, 1)
+        done[block] = compile_variant(jobs[block])
+    assert done[32].found.status is Status.PASS and done[32].resources[0].smem_bytes is not None
+    assert (done[32].sass.status, done[32].sass.code) == (Status.FAIL, "sass.required")
+    assert done[32].sass.sentence == "shared_load (saxpy_kernel sm_90): 0 instructions, limit 1 instructions"
+    assert done[128].found.status is done[128].sass.status is Status.PASS and set(done[128].files) == {"ptxas.json", "sass.json"}
+    tools = work.find_toolchain()
+    without = replace(tools, tools={**tools.tools, "cuobjdump": None, "nvdisasm": None}, remedies={"cuobjdump": "get it"})
+    monkeypatch.setattr(work, "find_toolchain", lambda: without)
+    with pytest.raises(GatesError, match="neither cuobjdump nor nvdisasm was found") as caught:
+        compile_variant(jobs[128])
+    assert caught.value.exit_code == 3
 
 
 @contextmanager
@@ -115,8 +192,10 @@ def workers(cluster: InTurn):
 class Bench:
     """Made-up workers on a made-up card: true times by BLOCK; ``calls`` are the jobs done."""
 
-    def __init__(self, true_us: dict[int, float], *, wrong: tuple[int, ...] = (), stop_after: int | None = None) -> None:
-        self.true_us, self.wrong, self.stop_after = true_us, wrong, stop_after
+    def __init__(
+        self, true_us: dict[int, float], *, wrong: tuple[int, ...] = (), other_code: tuple[int, ...] = (), stop_after: int | None = None
+    ) -> None:
+        self.true_us, self.wrong, self.other_code, self.stop_after = true_us, wrong, other_code, stop_after
         self.calls: list[tuple[str, str, float]] = []
         self.cluster = InTurn((DEVICE,), {
             "compile_variant": self.compile, "check_variant": self.check, "time_variant": self.time, "judge_variant": self.judge,
@@ -130,7 +209,8 @@ class Bench:
     def compile(self, job: Job) -> Done:
         self.note("compile", job)
         block = job.toggles["BLOCK"]
-        return Done(job.variant, PASSED, {}, (Resources("saxpy_kernel", "sm_90", block // 4, 4 * block, 0, 100.0),))
+        sass = Found(Status.FAIL, "sass.required", "0 instructions, limit 1") if block in self.other_code else PASSED
+        return Done(job.variant, PASSED, {}, (Resources("saxpy_kernel", "sm_90", block // 4, 4 * block, 0, 400 / 96),), sass=sass)
 
     def check(self, job: Job) -> Done:
         self.note("check", job)
@@ -149,9 +229,9 @@ class Bench:
         return Done(job.variant, None, {"run.json": b"{}", "profile.ncu-rep": b"\xff\x00"}, run=("20260101T000000Z-made-up", "hold"))
 
 
-def ranked(monkeypatch: pytest.MonkeyPatch, root: Path, bench: Bench, values: str = "32,64,96,128,160,192,224"):
+def ranked(monkeypatch: pytest.MonkeyPatch, root: Path, bench: Bench, values: str = "32,64,96,128,160,192,224", progress: Silence | None = None):
     monkeypatch.setattr(schedule, "_workers", workers(bench.cluster))
-    return run_sweep(Options(str(BLOCKS), (f"BLOCK={values}",), results=root / "results", build_dir=root / "build"), Silence())
+    return run_sweep(Options(str(BLOCKS), (f"BLOCK={values}",), results=root / "results", build_dir=root / "build"), progress or Silence())
 
 
 TRUE_US = {32: 14.0, 64: 12.0, 96: 9.0, 128: 10.0, 160: 8.0, 192: 8.5, 224: 11.0}
@@ -171,6 +251,17 @@ def test_the_fastest_right_variant_wins_and_gets_a_whole_verdict(tmp_path: Path,
     table = frame(sweep).set_index("BLOCK")
     assert table.p50_us[128] == 10.0 and table.p50_us[192] == 8.5 and table.state[192] == "winner" and table.rounds[32] == 1
     assert sweep_table(sweep).index("192 ") < sweep_table(sweep).index("128 ")
+    assert "resources: the worst of all kernels on sm_90\n" in sweep_table(sweep) and "against incumbent" in sweep_table(sweep)
+    assert "\n128,32,512,0,4.2,10.0,,,,pass,pass,pass,0,incumbent,\n" in sweep_csv(sweep)
+
+
+def test_what_the_machine_code_gate_rejects_is_neither_checked_nor_timed(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    bench = Bench(TRUE_US, other_code=(160,))
+    _, sweep = ranked(monkeypatch, tmp_path, bench)
+    rejected = sweep.variant("BLOCK=160")
+    assert rejected.dropped == rejected.sass.sentence == "0 instructions, limit 1" and sweep.winner == "BLOCK=192"
+    assert [what for what, variant, _ in bench.calls if variant == "BLOCK=160"] == ["compile"]
+    assert frame(sweep).set_index("BLOCK").sass[160] == "fail"
 
 
 def test_the_incumbent_keeps_its_place_where_nothing_is_faster(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -181,13 +272,20 @@ def test_the_incumbent_keeps_its_place_where_nothing_is_faster(tmp_path: Path, m
 def test_where_the_incumbent_is_wrong_the_first_that_is_left_is_timed_against(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     _, sweep = ranked(monkeypatch, tmp_path, Bench(TRUE_US, wrong=(128,)))
     assert (sweep.incumbent, sweep.reference, sweep.winner) == ("BLOCK=128", "BLOCK=32", "BLOCK=160")
+    assert frame(sweep).set_index("BLOCK").state[32] == "reference" and "against BLOCK=32" in sweep_table(sweep)
 
 
 @pytest.mark.parametrize("after", [0, 3, 9, 14, 17, 24])
 def test_an_interrupted_sweep_goes_on_and_does_nothing_twice(after: int, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    first, second = Bench(TRUE_US, stop_after=after), Bench(TRUE_US)
+    first, second, lines = Bench(TRUE_US, stop_after=after), Bench(TRUE_US), Lines()
     with pytest.raises(KeyboardInterrupt):
-        ranked(monkeypatch, tmp_path, first)
+        ranked(monkeypatch, tmp_path, first, progress=lines)
+    kept = {what: sum(call[0] == what for call in first.calls) for what in ("compile", "check", "time")}
+    timings = f", {kept['time']} timings" if kept["time"] else ""
+    (folder,) = (tmp_path / "results").glob("sweeps/blocks/*")
+    assert lines.said[-1] == (
+        f"kept so far: {kept['compile']} of 7 variants compiled, {kept['check']} checked{timings} in {folder}; the same command goes on"
+    )
     _, sweep = ranked(monkeypatch, tmp_path, second)
     whole = Bench(TRUE_US)
     ranked(monkeypatch, tmp_path / "whole", whole)
@@ -195,12 +293,64 @@ def test_an_interrupted_sweep_goes_on_and_does_nothing_twice(after: int, tmp_pat
     assert sweep.winner == "BLOCK=160"
 
 
+def left_of(session: int, mark: str) -> list[int]:
+    """Processes of the session, or with ``mark`` in their command lines, that still run."""
+    found = []
+    for path in Path("/proc").glob("[0-9]*"):
+        try:
+            state, _, _, its = (path / "stat").read_text().rpartition(")")[2].split()[:4]
+            if state != "Z" and (int(its) == session or mark in (path / "cmdline").read_text()):
+                found.append(int(path.name))
+        except OSError:
+            continue
+    return found
+
+
+@pytest.mark.parametrize(("at", "wait_s"), [("starting workers", 0.7), ("1 of 2 variants compiled", 0.0)])
+def test_an_interruption_of_the_whole_process_group_is_told_in_one_line_and_leaves_nothing(at: str, wait_s: float, tmp_path: Path) -> None:
+    command = [sys.executable, "-m", "gates", "sweep", str(BLOCKS), "--param", "BLOCK=100", "--profile", "cpu", "--workers", "2"]
+    command += ["--results", str(tmp_path / "r"), "--build-dir", str(tmp_path / "b")]
+    options = {"stderr": subprocess.PIPE, "stdout": subprocess.DEVNULL, "text": True, "cwd": tmp_path, "env": {**os.environ, "PYTHONPATH": str(ROOT)}}
+    with subprocess.Popen(command, start_new_session=True, **options) as child:
+        said = next(line for line in child.stderr if at in line)
+        time.sleep(wait_s)
+        os.killpg(child.pid, signal.SIGINT)
+        said += child.communicate(timeout=60)[1]
+    assert child.returncode == 130 and "error: interrupted" in said and "Traceback" not in said and "Error:" not in said, said
+    until = time.monotonic() + 60  # ninja is told nothing, and ends with the step that it is at
+    while left := left_of(child.pid, str(tmp_path)):
+        assert time.monotonic() < until, left
+        time.sleep(0.2)
+    if at != "starting workers":
+        assert re.search(r"kept so far: [12] of 2 variants compiled, \d checked in ", said)
+        assert subprocess.run(command, timeout=120, **options).returncode == 0
+
+
+def test_a_picture_that_can_t_be_is_refused_before_any_worker_starts(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(schedule, "local_cluster", None)
+    monkeypatch.setattr(schedule, "choose_profile", lambda asked, index: ("cpu", "no CUDA device", None))
+
+    def refused(picture: Path, *more: str) -> GatesError:
+        result = CliRunner().invoke(cli, ["sweep", str(BLOCKS), "--param", "BLOCK=64", "--plot", str(picture), "--build-dir", str(tmp_path / "b"), *more])
+        assert isinstance(result.exception, GatesError), result.exception
+        return result.exception
+
+    assert "a picture is .png or .svg" in refused(tmp_path / "x.pdf").what
+    (tmp_path / "file").write_text("")
+    assert f"can't write {tmp_path / 'file' / 'x.png'}" in refused(tmp_path / "file" / "x.png").what
+    assert "--profile cpu takes none" in refused(tmp_path / "x.png", "--profile", "cpu").what
+    none = refused(tmp_path / "x.png")
+    assert (none.what, none.exit_code) == ("--plot draws times, and nothing can be timed here: no CUDA device", 3) and not (tmp_path / "x.png").exists()
+    monkeypatch.setitem(sys.modules, "matplotlib", None)
+    assert refused(tmp_path / "x.png").what == "matplotlib is not installed"
+
+
 def test_no_variant_left_is_an_error_with_the_table_before(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(schedule, "_workers", workers(Bench(TRUE_US, wrong=(64, 128)).cluster))
     arguments = ["sweep", str(BLOCKS), "--param", "BLOCK=64", "--results", str(tmp_path / "r"), "--build-dir", str(tmp_path / "b")]
     result = CliRunner().invoke(cli, arguments)
     assert isinstance(result.exception, GatesError) and result.exception.exit_code == 1
-    assert result.exception.what == "no variant is left: all 2 were dropped" and "BLOCK=64: wrong" in result.output
+    assert result.exception.what == "no variant is left: all 2 were dropped" and "2 variants: wrong\n      all\n" in result.output
 
 
 def test_changed_sources_a_second_process_and_other_kinds_are_refused(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:

@@ -11,8 +11,11 @@ import contextlib
 import logging
 import os
 import re
+import signal
+import threading
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
+from multiprocessing import resource_tracker
 from typing import TYPE_CHECKING, Any
 
 from gates import __version__
@@ -101,12 +104,49 @@ def local_cluster(found: Sequence[devices.DeviceInfo], cores: int) -> Iterator[C
         f"gpu{device.index}": _worker({"CUDA_VISIBLE_DEVICES": device.uuid}, GPU) for device in found
     } | {f"cpu{number}": _worker({"CUDA_VISIBLE_DEVICES": "", **quiet}, CPU) for number in range(cores)}
     scheduler = {"cls": distributed.Scheduler, "options": {"dashboard_address": None, "host": "127.0.0.1"}}
-    with (
-        distributed.SpecCluster(workers=spec, scheduler=scheduler, silence_logs=logging.CRITICAL, name="gates") as cluster,
-        distributed.Client(cluster, set_as_default=False) as client,
-    ):
-        client.wait_for_workers(len(spec), timeout=120)
-        yield Cluster(client, tuple(found), CPU)
+    with contextlib.ExitStack() as stack:
+        try:
+            with _undisturbed(), _deaf_children():
+                cluster = stack.enter_context(
+                    distributed.SpecCluster(workers=spec, scheduler=scheduler, silence_logs=logging.CRITICAL, name="gates")
+                )
+                client = stack.enter_context(distributed.Client(cluster, set_as_default=False))
+            client.wait_for_workers(len(spec), timeout=120)
+            yield Cluster(client, tuple(found), CPU)
+        finally:
+            with _undisturbed():
+                stack.close()
+
+
+@contextlib.contextmanager
+def _undisturbed() -> Iterator[None]:
+    """Hold an interruption back until the end of the block: half a cluster can't be closed. Only the main thread gets any."""
+    if threading.current_thread() is not threading.main_thread():
+        yield
+        return
+    came: list[int] = []
+    before = {number: signal.signal(number, lambda number, _: came.append(number)) for number in (signal.SIGINT, signal.SIGTERM, signal.SIGHUP)}
+    try:
+        yield
+    finally:
+        for number, handler in before.items():
+            signal.signal(number, handler)
+        if came:
+            signal.raise_signal(came[0])
+
+
+@contextlib.contextmanager
+def _deaf_children() -> Iterator[None]:
+    """Have threads that start in the block, and all processes that these start, blocked for Ctrl-C.
+
+    A terminal sends it to the whole process group; only this process is to act on it, and ends the others.
+    """
+    resource_tracker.ensure_running()  # the start of multiprocessing's own helper unblocks it in the thread that starts a worker
+    before = signal.pthread_sigmask(signal.SIG_BLOCK, {signal.SIGINT})
+    try:
+        yield
+    finally:
+        signal.pthread_sigmask(signal.SIG_SETMASK, before)
 
 
 def _worker(env: Mapping[str, str], resources: Mapping[str, int]) -> dict[str, Any]:

@@ -34,6 +34,12 @@ class Kept:
         self.change(variants=tuple(changed if one.name == name else one for one in self.sweep.variants))
         return changed
 
+    def counts(self) -> str:
+        """How much there is, in words."""
+        compiled, checked = (sum(getattr(one, gate) is not None for one in self.sweep.variants) for gate in ("ptxas", "correctness"))
+        timings = sum(len(part.timings) for part in self.sweep.rounds)
+        return f"{compiled} of {len(self.sweep.variants)} variants compiled, {checked} checked" + (f", {timings} timings" if timings else "")
+
     def files(self, done: Done, rename: Callable[[str], str] = lambda name: name) -> None:
         """Put a job's evidence into the variant's folder."""
         for name, content in done.files.items():

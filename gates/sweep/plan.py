@@ -17,14 +17,14 @@ from gates.run.graph import cubin_archs
 from gates.run.toolchain import find_toolchain
 from gates.sweep.record import Sweep, Variant, read_sweep, sweep_id
 from gates.sweep.variants import combinations, parse_params, variant_name
-from gates.task import Task
+from gates.task import Task, find_task, load_task
 
 
 @dataclass(frozen=True)
 class Options:
-    """What the user asked for."""
+    """What the user asked for; ``task`` may be left out of what goes on with a sweep of a task that `gates list` names."""
 
-    task: str
+    task: str | None
     params: tuple[str, ...] = ()
     resume: Path | None = None
     profile: str = "auto"
@@ -32,6 +32,20 @@ class Options:
     workers: int | None = None  # for builds, on this machine; None: one a core
     results: Path = Path("results")
     build_dir: Path = Path("build")
+    timed: bool = False  # what has no device to time on is refused, before anything is done
+
+
+def task_of(options: Options) -> Task:
+    """The task asked for, or that of the sweep to go on with, whatever the environment says of its toggles."""
+    if options.task is not None:
+        return load_task(find_task(options.task).folder, environ={})
+    if options.resume is None:
+        raise GatesError("neither a task nor a sweep to go on with is given", hint="e.g. gates sweep stage3 --param USE_CP_ASYNC=0,1")
+    name = read_sweep(options.resume).task
+    try:
+        return load_task(find_task(name).folder, environ={})
+    except GatesError as error:
+        raise GatesError(error.what, hint=f"name the folder of {name}: gates sweep FOLDER --resume {options.resume}") from None
 
 
 def params_of(options: Options, task: Task) -> dict[str, tuple[int, ...]]:

@@ -54,6 +54,7 @@ class Variant:
     ptxas: Found | None = None
     correctness: Found | None = None
     dropped: str = ""
+    sass: Found | None = None  # the first sweeps did not ask
 
 
 @dataclass(frozen=True)

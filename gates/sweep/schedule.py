@@ -10,7 +10,7 @@ from collections.abc import Iterator, Sequence
 from dataclasses import replace
 from pathlib import Path
 
-from gates.errors import GatesError
+from gates.errors import EXIT_HOLD, GatesError
 from gates.evidence import require_outside_a_run
 from gates.pipeline import choose_profile
 from gates.records import Status
@@ -21,9 +21,9 @@ from gates.sweep import work
 from gates.sweep.cluster import Cluster, Jobs, Work, core_count, joined_cluster, local_cluster, one_kind
 from gates.sweep.halving import halve, winner
 from gates.sweep.kept import Kept, begun, held, make_folder, publish
-from gates.sweep.plan import Options, now, params_of, plan
+from gates.sweep.plan import Options, now, params_of, plan, task_of
 from gates.sweep.record import FILE, Round, Sweep, Timing, Variant
-from gates.task import CUDA, Task, find_task, load_task
+from gates.task import CUDA, Task
 
 NOT_EMULATED = "correctness.not_emulated"
 
@@ -34,7 +34,7 @@ def run_sweep(options: Options, progress: Progress) -> tuple[Path, Sweep]:
     Raises GatesError for bad input, for a folder of another task or of changed sources, and where nothing can be
     built or no workers can be had.
     """
-    task = load_task(find_task(options.task).folder, environ={})
+    task = task_of(options)
     if task.kind != CUDA:
         raise GatesError(f"{task.name} is of kind {task.kind}", hint="a sweep takes tasks of kind cuda, whose toggles are compiled in")
     params = params_of(options, task)
@@ -46,7 +46,11 @@ def run_sweep(options: Options, progress: Progress) -> tuple[Path, Sweep]:
         make_folder(folder)
         with held(folder):
             kept = Kept(folder, begun(folder, new), progress)
-            _Work(task, options, cluster, kept).do()
+            try:
+                _Work(task, options, cluster, kept).do()
+            except (KeyboardInterrupt, GatesError):
+                progress.done(f"kept so far: {kept.counts()} in {folder}; the same command goes on")
+                raise
             return folder, kept.sweep
 
 
@@ -80,8 +84,9 @@ class _Work:
                 self.kept.files(done)
                 assert done.found is not None, "a gate has a verdict"
                 if function is work.compile_variant:
-                    failed = done.found.status is Status.FAIL
-                    self._next(jobs, self._tell(done, ptxas=done.found, resources=done.resources, dropped=done.found.sentence if failed else ""))
+                    failed = [one.sentence for one in (done.found, done.sass) if one is not None and one.status is Status.FAIL]
+                    told = self._tell(done, ptxas=done.found, sass=done.sass, resources=done.resources, dropped="; ".join(failed))
+                    self._next(jobs, told)
                 else:
                     stays = done.found.status is Status.PASS or (not self.on_device and done.found.code == NOT_EMULATED)
                     self._tell(done, correctness=done.found, dropped="" if stays else done.found.sentence)
@@ -94,8 +99,7 @@ class _Work:
             jobs.add(work.check_variant, self._job(one), device=self.on_device)
 
     def _count(self) -> None:
-        compiled, checked = (sum(getattr(one, gate) is not None for one in self.kept.sweep.variants) for gate in ("ptxas", "correctness"))
-        self.kept.progress.step(f"{compiled} of {len(self.kept.sweep.variants)} variants compiled, {checked} checked")
+        self.kept.progress.step(self.kept.counts())
 
     def _rank(self) -> None:
         left = [one.name for one in self.kept.sweep.left()]
@@ -159,23 +163,32 @@ class _Work:
 
     def _tell(self, done: work.Done, **values: object) -> Variant:
         changed = self.kept.change_variant(done.variant, **values)
-        sentence = done.found.sentence if done.found else ""
-        self.kept.progress.done(f"{done.variant}: {'dropped: ' if changed.dropped else ''}{sentence}")
+        said = f"dropped: {changed.dropped}" if changed.dropped else done.found.sentence if done.found else ""
+        self.kept.progress.done(f"{done.variant}: {said}")
         return changed
 
 
 @contextlib.contextmanager
 def _workers(options: Options, progress: Progress) -> Iterator[tuple[Cluster, str]]:
     """The workers, and why none of them has a device if so."""
-    progress.step("starting workers" if options.scheduler is None else f"joining {options.scheduler}")
     if options.scheduler is None:
         profile, why, _ = choose_profile(options.profile, 0)
         found = one_kind(devices.probe().devices) if profile == "full" else ()
+        _require_times(options, found, why)
+        progress.step("starting workers")
         with local_cluster(found, options.workers or core_count()) as cluster:
             yield cluster, why
         return
+    progress.step(f"joining {options.scheduler}")
     with joined_cluster(options.scheduler) as cluster:
         if options.profile == "full" and not cluster.devices:
             raise GatesError(f"no worker of {options.scheduler} has the resource GPU", hint="dask worker … --nthreads 1 --resources GPU=1")
         cluster.devices = () if options.profile == "cpu" else cluster.devices
-        yield cluster, "asked for" if options.profile == "cpu" else "no worker has the resource GPU"
+        why = "asked for" if options.profile == "cpu" else "no worker has the resource GPU"
+        _require_times(options, cluster.devices, why)
+        yield cluster, why
+
+
+def _require_times(options: Options, found: Sequence[devices.DeviceInfo], why: str) -> None:
+    if options.timed and not found:
+        raise GatesError(f"--plot draws times, and nothing can be timed here: {why}", hint="leave --plot out, or sweep on a CUDA device", exit_code=EXIT_HOLD)

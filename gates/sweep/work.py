@@ -1,4 +1,4 @@
-"""What a worker does with one variant: compile and judge its resources, check its numbers, time it, judge it whole.
+"""What a worker does with one variant: compile and judge its resources and machine code, check its numbers, time it, judge it whole.
 
 Plain functions of a picklable ``Job``, which run the engine's steps; kernels run in processes of their own, as
 always. They write nothing but build products and scratch: evidence comes back as bytes, so workers on other machines
@@ -67,10 +67,11 @@ class Done:
     resources: tuple[Resources, ...] = ()
     timing: Timing | None = None
     run: tuple[str, str] | None = None  # the name of a run directory, and its decision
+    sass: Found | None = None  # the compile stage's second gate
 
 
 def compile_variant(job: Job) -> Done:
-    """Build the variant for every architecture and judge its resources; needs no device."""
+    """Build the variant for every architecture and judge its resources and its machine code; needs no device."""
     with _session(job, None) as session:
         for want in ({"cubin"}, {"cubin", "emulator"}):  # launches, which the emulator tells, can't save what breaks the budget without
             session.builds[session.task.name] = _built(job, session, want)
@@ -78,11 +79,13 @@ def compile_variant(job: Job) -> Done:
             if result.status is Status.FAIL:
                 break
         evidence = _ptxas(session)
-        if job.arch is not None and result.status is not Status.FAIL:
+        sass = None if result.status is Status.FAIL else Found.of(_judged(session, "sass"))
+        if job.arch is not None and sass is not None and sass.status is not Status.FAIL:
             failure = _built(job, session, {"device"}).failure("device")
             if failure is not None:
                 result = GateResult("ptxas", Status.FAIL, "ptxas.build_failed", failure.sentence)
-        return Done(job.variant, Found.of(result), _files(session.directory.path), tuple(map(_resources, evidence.kernels if evidence else ())))
+        resources = tuple(map(_resources, evidence.kernels if evidence else ()))
+        return Done(job.variant, Found.of(result), _files(session.directory.path), resources, sass=sass)
 
 
 def check_variant(job: Job) -> Done:
@@ -177,8 +180,9 @@ def _judged(session: Session, gate: str) -> GateResult:
     """The gate's verdict; raises GatesError where this machine lacks a tool for it."""
     info = run_info(session.task, None, session.toolchain, session.device, shapes=session.shapes, seeds=session.seeds, profile="sweep", why="")
     result = judge_step(session, info, gate)
-    if result.code == f"{gate}.no_tool":
-        raise GatesError(result.sentence, hint="`gates doctor` says what is missing and how to get it", exit_code=EXIT_HOLD)
+    if result.code in (f"{gate}.no_tool", "sass.no_dump"):
+        why = result.checks[0].hint if result.checks else result.sentence
+        raise GatesError(why, hint="`gates doctor` says what is missing and how to get it", exit_code=EXIT_HOLD)
     return result
 
 

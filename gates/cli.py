@@ -381,7 +381,14 @@ def verify(run_directories: tuple[str, ...], results: Path) -> None:
 
     broken = False
     for name in run_directories:
-        run_directory = resolve_run(name, results)
+        try:
+            run_directory = resolve_run(name, results)
+        except GatesError as error:  # of several, the others are checked all the same
+            if len(run_directories) == 1:
+                raise
+            _out(f"{name}: {error.what}")
+            broken = True
+            continue
         problems = verify_run(run_directory)
         _out(f"{_short(run_directory)}: {'sound' if not problems else 'not sound'}")
         for text in problems or (f"note: {note}" for note in checkout_notes(run_directory)):

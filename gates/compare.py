@@ -413,17 +413,18 @@ def _counters(evidence: Any, role: str) -> dict[str, Any]:
 
 
 def _backend_rows(performance: Any) -> Iterator[Row]:
+    """Each other implementation in the place of the baseline."""
+    own = performance.figures.get("cold", {}).get(CANDIDATE) if performance else None
     for name, backend in (performance.backends if performance else {}).items():
-        yield Row(name, "us", None, backend.p50_us if backend.p50_us is not None else backend.message)
+        yield Row(f"cold, against {name}", "us", backend.message if backend.p50_us is None else backend.p50_us, own.p50_us if own else None)
 
 
 def _also_rows(performance: Any) -> Iterator[Row]:
-    """What was timed beside: both sides in one row, each other implementation in one of its own."""
+    """What was timed beside: the candidate against the baseline, and against each other implementation."""
     for shape, rows in (performance.also if performance else {}).items():
-        theirs = rows.get(BASELINE)
-        for name, ours in rows.items():
-            if name != BASELINE:
-                for mode in ("cold_us", "warm_us"):
-                    what = f"{shape} {mode.removesuffix('_us')}{'' if name == CANDIDATE else f', {name}'}"
-                    value = getattr(ours, mode)
-                    yield Row(what, "us", getattr(theirs, mode, None) if name == CANDIDATE else None, ours.message if value is None else value)
+        own = rows.get(CANDIDATE)
+        for name, other in rows.items():
+            for mode in ("cold", "warm") if name != CANDIDATE else ():
+                what = f"{shape} {mode}{'' if name == BASELINE else f', against {name}'}"
+                one, two = (getattr(row, f"{mode}_us", None) for row in (other, own))
+                yield Row(what, "us", other.message if one is None else one, own.message if own and two is None else two)

@@ -6,7 +6,6 @@
 from __future__ import annotations
 
 import functools
-import glob
 import hashlib
 import os
 import re
@@ -21,7 +20,7 @@ from gates.errors import GatesError
 from gates.held import HeldFolder
 from gates.judge.decision import Decision
 from gates.records import GateResult
-from gates.task import nearest
+from gates.task import called, nearest
 
 SCHEMA_VERSION = 1
 ACCEPTANCE = "acceptance.json"  # a reviewer's word, written after the run and not in its manifest
@@ -216,12 +215,15 @@ def resolve_run(name: str, results: Path) -> Path:
 def _resolved(name: str, results: Path) -> Path:
     kind, colon, rest = name.partition(":")
     if colon and kind in ("latest", "recorded"):
-        roots = results / "recorded" / rest if kind == "recorded" else results / rest
-        candidates = [roots, *sorted(roots.parent.glob(f"{glob.escape(roots.name)}_*"))] if rest and _stays_below(rest) and roots.parent.is_dir() else []
-        runs = [run for folder in candidates for run in list_runs(folder)]
-        if not runs:
+        place = results / "recorded" / rest if kind == "recorded" else results / rest
+        folders = sorted(place.parent.iterdir()) if rest and _stays_below(rest) and place.parent.is_dir() else []
+        found = {folder.name: runs for folder in folders if (folder.name + "_").startswith(place.name + "_") and (runs := list_runs(folder))}
+        tasks = called(place.name, found)
+        if not tasks:
             raise GatesError(f"no run found for {name!r} under {results}", hint=_runs_hint(kind, rest, results))
-        return max(runs, key=lambda run: run.name)
+        if len(tasks) > 1:
+            raise GatesError(f"{name!r} names runs of several tasks: {', '.join(tasks)}", hint="give more of the name")
+        return found[tasks[0]][-1]
     path = Path(name)
     if path.is_dir() and not (path / "run.json").exists():
         runs = list_runs(path)
@@ -230,7 +232,8 @@ def _resolved(name: str, results: Path) -> Path:
         if runs:
             raise GatesError(f"{name} holds {len(runs)} runs", hint=f"name one of them, e.g. {runs[-1]}")
     if not (path / "run.json").is_file():
-        raise GatesError(f"{name} is no run directory: it has no run.json", hint="`gates run TASK` writes one under results/")
+        hint = "`gates run TASK` writes one under results/"
+        raise GatesError(f"{name} is no run directory: it has no run.json", hint=hint if len(path.parts) > 1 else f"{hint}; a task's last one is latest:{name}")
     return path
 
 
@@ -243,7 +246,8 @@ def _runs_hint(kind: str, wanted: str, results: Path) -> str:
     root = results / "recorded" if kind == "recorded" else results
     if not root.is_dir():
         return f"there is no folder {root} here: --results names the one that holds runs, or `gates run TASK` makes one"
-    folders = sorted(root.glob("*/*" if kind == "recorded" else "*"))
+    beside = (root / wanted).parent if "/" in wanted and _stays_below(wanted) and (root / wanted).parent.is_dir() else root
+    folders = sorted(beside.glob("*/*" if kind == "recorded" and beside == root else "*"))
     return nearest(wanted, [f"{kind}:{folder.relative_to(root)}" for folder in folders if list_runs(folder)])
 
 

@@ -53,6 +53,8 @@ def write_text(path: Path, text: str) -> None:
         if temporary is not None:
             Path(temporary).unlink(missing_ok=True)
 
+_MAY_BE_OUT_OF_RANGE = re.compile(r"\d{20}|[eE]\+?\d{3}")  # of other texts no number need be looked at: samples come by the thousand
+
 
 def loads(text: str, where: str) -> Any:
     """Parse strict JSON; errors are GatesErrors that name ``where``, the line and the column."""
@@ -79,10 +81,9 @@ def loads(text: str, where: str) -> Any:
             raise GatesError(f"{where}: key {twice!r} stands twice in one object")
         return result
 
+    checked = {"parse_float": finite, "parse_int": bounded} if _MAY_BE_OUT_OF_RANGE.search(text) else {}
     try:
-        data = json.loads(
-            text, parse_constant=no_constant, parse_float=finite, parse_int=bounded, object_pairs_hook=no_duplicates
-        )
+        data = json.loads(text, parse_constant=no_constant, object_pairs_hook=no_duplicates, **checked)
         if "\\u" in text:
             json.dumps(data, ensure_ascii=False).encode("utf-8")
         return data

@@ -6,7 +6,7 @@ import dataclasses
 import functools
 import types
 import typing
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from enum import Enum
 from typing import Any, TypeVar, Union
 
@@ -135,75 +135,147 @@ def from_json(cls: type[T], data: Any, where: str) -> T:
 
     Raises GatesError, naming the key, for a missing or unknown key and for a value of another type.
     """
-    return _build(cls, data, where)
+    return _builder(cls)(data, (where,))
 
 
-def _build(kind: Any, data: Any, where: str) -> Any:
+# The place of a value: the file's name, then the parts that lead to it, as a chain (the place around it, this part).
+# It is put into words for an error alone, since values come by the hundred thousand.
+_Place = tuple[Any, ...]
+_Builder = Callable[[Any, _Place], Any]
+
+
+def _fault(place: _Place, text: str) -> GatesError:
+    parts = []
+    while len(place) == 2:
+        place, part = place
+        parts.append(f".{part}" if isinstance(part, str) else f"[{part}]")
+    return GatesError("".join([place[0], *reversed(parts)]) + f": {text}")
+
+
+@functools.cache
+def _builder(kind: Any) -> _Builder:
+    """What makes a value of type ``kind`` of JSON data."""
     origin, args = typing.get_origin(kind), typing.get_args(kind)
     if origin in (Union, types.UnionType):
+        return _union(args)
+    if kind is Any:
+        return lambda data, place: data
+    if dataclasses.is_dataclass(kind):
+        return _record(kind)
+    if isinstance(kind, type) and issubclass(kind, Enum):
+        return _member(kind)
+    if origin is tuple:
+        return _list(args[0]) if len(args) == 2 and args[1] is Ellipsis else _items(args)
+    if origin in (dict, Mapping, typing.get_origin(Mapping[str, int])):
+        return _object(args[1])
+    return _scalar(kind)
+
+
+def _union(args: tuple[Any, ...]) -> _Builder:
+    options = [arg for arg in args if arg is not type(None)]
+    tried = [_builder(option) for option in options]
+
+    def build(data: Any, place: _Place) -> Any:
         if data is None and type(None) in args:
             return None
-        options = [arg for arg in args if arg is not type(None)]
         if type(data) in options:  # a whole number stays one where float comes first
             return data
-        for option in options[:-1]:
+        for option in tried[:-1]:
             try:
-                return _build(option, data, where)
+                return option(data, place)
             except GatesError:
                 continue
-        return _build(options[-1], data, where)
-    if kind is Any:
-        return data
-    if dataclasses.is_dataclass(kind):
-        return _build_record(kind, data, where)
-    if isinstance(kind, type) and issubclass(kind, Enum):
+        return tried[-1](data, place)
+
+    return build
+
+
+def _member(kind: type[Enum]) -> _Builder:
+    def build(data: Any, place: _Place) -> Any:
         try:
             return kind(data)
         except ValueError:
             allowed = ", ".join(str(member.value) for member in kind)
-            raise GatesError(f"{where}: {data!r} is not one of {allowed}") from None
-    if origin is tuple:
-        if not isinstance(data, list):
-            raise GatesError(f"{where}: expected a list, got {type(data).__name__}")
-        if len(args) == 2 and args[1] is Ellipsis:
-            if args[0] in _SCALARS and all(type(item) is args[0] for item in data):
-                return tuple(data)  # samples come by the thousand
-            return tuple(_build(args[0], item, f"{where}[{i}]") for i, item in enumerate(data))
-        if len(args) != len(data):
-            raise GatesError(f"{where}: expected {len(args)} items, got {len(data)}")
-        return tuple(_build(arg, item, f"{where}[{i}]") for i, (arg, item) in enumerate(zip(args, data, strict=True)))
-    if origin in (dict, Mapping, typing.get_origin(Mapping[str, int])):
-        if not isinstance(data, dict):
-            raise GatesError(f"{where}: expected an object, got {type(data).__name__}")
-        return {key: _build(args[1], item, f"{where}.{key}") for key, item in data.items()}
-    if kind is float and isinstance(data, int) and not isinstance(data, bool):
-        return float(data)
-    if kind in _SCALARS and type(data) is kind:
-        return data
-    raise GatesError(f"{where}: expected {getattr(kind, '__name__', kind)}, got {type(data).__name__} {data!r:.40}")
+            raise _fault(place, f"{data!r} is not one of {allowed}") from None
+
+    return build
 
 
-@functools.cache
-def _kinds(cls: type) -> dict[str, Any]:
-    """The types of a record's fields; they are evaluated from text, which takes longer than all the rest."""
-    return typing.get_type_hints(cls)
+def _list(kind: Any) -> _Builder:
+    item, scalar = _builder(kind), kind in _SCALARS
+
+    def build(data: Any, place: _Place) -> Any:
+        _expect(list, data, place)
+        if scalar and all(type(value) is kind for value in data):
+            return tuple(data)  # samples come by the thousand
+        return tuple([item(value, (place, i)) for i, value in enumerate(data)])
+
+    return build
 
 
-def _build_record(cls: type, data: Any, where: str) -> Any:
-    if not isinstance(data, dict):
-        raise GatesError(f"{where}: expected an object, got {type(data).__name__}")
-    kinds = _kinds(cls)
-    fields = {field.name: field for field in dataclasses.fields(cls)}
-    for key in data:
-        if key not in fields:
-            raise GatesError(f"{where}: unknown key {key!r}")
-    values = {}
-    for name, field in fields.items():
-        if name in data:
-            values[name] = _build(kinds[name], data[name], f"{where}.{name}")
-        elif field.default is dataclasses.MISSING and field.default_factory is dataclasses.MISSING:
-            raise GatesError(f"{where}: missing key {name!r}")
-    try:
-        return cls(**values)
-    except ValueError as error:
-        raise GatesError(f"{where}: {error}") from None
+def _items(kinds: tuple[Any, ...]) -> _Builder:
+    items = [_builder(kind) for kind in kinds]
+
+    def build(data: Any, place: _Place) -> Any:
+        _expect(list, data, place)
+        if len(items) != len(data):
+            raise _fault(place, f"expected {len(items)} items, got {len(data)}")
+        return tuple([item(value, (place, i)) for i, (item, value) in enumerate(zip(items, data, strict=True))])
+
+    return build
+
+
+def _object(kind: Any) -> _Builder:
+    item = _builder(kind)
+
+    def build(data: Any, place: _Place) -> Any:
+        _expect(dict, data, place)
+        return {key: item(value, (place, key)) for key, value in data.items()}
+
+    return build
+
+
+def _scalar(kind: Any) -> _Builder:
+    known = kind in _SCALARS
+
+    def build(data: Any, place: _Place) -> Any:
+        if known and type(data) is kind:
+            return data
+        if kind is float and isinstance(data, int) and not isinstance(data, bool):
+            return float(data)
+        raise _fault(place, f"expected {getattr(kind, '__name__', kind)}, got {type(data).__name__} {data!r:.40}")
+
+    return build
+
+
+def _expect(kind: type, data: Any, place: _Place) -> None:
+    if not isinstance(data, kind):
+        raise _fault(place, f"expected {'a list' if kind is list else 'an object'}, got {type(data).__name__}")
+
+
+def _record(cls: type) -> _Builder:
+    fields: dict[str, tuple[_Builder, bool]] = {}  # by name: what builds it, and whether it must be there
+
+    def build(data: Any, place: _Place) -> Any:
+        if not fields:  # not before it is asked for: a record may hold its own kind
+            kinds, found = typing.get_type_hints(cls), {}
+            for field in dataclasses.fields(cls):
+                needed = field.default is dataclasses.MISSING and field.default_factory is dataclasses.MISSING
+                found[field.name] = (_builder(kinds[field.name]), needed)
+            fields.update(found)  # at once: another thread may be reading
+        _expect(dict, data, place)
+        for key in data:
+            if key not in fields:
+                raise _fault(place, f"unknown key {key!r}")
+        values = {}
+        for name, (part, needed) in fields.items():
+            if name in data:
+                values[name] = part(data[name], (place, name))
+            elif needed:
+                raise _fault(place, f"missing key {name!r}")
+        try:
+            return cls(**values)
+        except ValueError as error:
+            raise _fault(place, str(error)) from None
+
+    return build

@@ -71,13 +71,19 @@ def _made(schema: Mapping[str, Any], top: Mapping[str, Any], known: dict[str, Fi
         checks.append(_MAKERS[word](value, lambda part: _made(part, top, known), top, known))
     if schema.keys() & {"properties", "required", "additionalProperties", "patternProperties"}:
         checks.append(_object(schema, lambda part: _made(part, top, known)))
-    if len(checks) == 1:
-        return checks[0]
-    return lambda data: all(check(data) for check in checks)
+    return functools.reduce(_both, checks) if checks else lambda data: True
+
+
+def _both(first: Fits, second: Fits) -> Fits:
+    return lambda data: first(data) and second(data)
+
+
+def _types(names: str | list[str]) -> frozenset[type]:
+    return frozenset(kind for name in ([names] if isinstance(names, str) else names) for kind in _TYPES[name])
 
 
 def _type(names: Any, *_: Any) -> Fits:
-    types = {kind for name in ([names] if isinstance(names, str) else names) for kind in _TYPES[name]}
+    types = _types(names)
     return lambda data: type(data) in types
 
 
@@ -91,6 +97,9 @@ def _reference(place: str, _: Any, top: Mapping[str, Any], known: dict[str, Fits
 
 
 def _items(part: Any, make: Callable[[Any], Fits], *_: Any) -> Fits:
+    if part.keys() - _BOUNDS.keys() == {"type"} and (types := _types(part["type"])) <= {int, float}:  # samples come by the thousand
+        within = make({word: bound for word, bound in part.items() if word != "type"})  # all are if the least and the greatest are
+        return lambda data: type(data) is not list or not data or (types.issuperset(map(type, data)) and within(min(data)) and within(max(data)))
     check = make(part)
     return lambda data: type(data) is not list or all(map(check, data))
 
@@ -140,11 +149,11 @@ def _object(schema: Mapping[str, Any], make: Callable[[Any], Fits]) -> Fits:
             return False
         for name, value in data.items():
             own = properties.get(name)
-            matched = [part for search, part in patterns if search(name)]
+            matched = [part for search, part in patterns if search(name)] if patterns else []
             if own is None and not matched:
                 if not rest(value):
                     return False
-            elif not (own is None or own(value)) or not all(part(value) for part in matched):
+            elif not (own is None or own(value)) or (matched and not all(part(value) for part in matched)):
                 return False
         return True
 

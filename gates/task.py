@@ -23,6 +23,7 @@ GATES = ("ptxas", "sass", "correctness", "sanitizer", "performance", "ncu")
 CUDA, EXTENSION, TRITON, PYTHON = "cuda", "torch-extension", "triton", "python"  # kinds: what a kernel is written in
 WITHOUT_DEVICE = {CUDA: "the CPU emulator", EXTENSION: "nothing", TRITON: "Triton's interpreter", PYTHON: "the CPU"}  # where a kind runs then
 MAX_TOGGLE = 2**31 - 1
+_MOST_NAMES = 12  # of a hint
 DEBUG_FLAG = "-G"  # nvcc compiles device code for a debugger: without optimisation
 
 
@@ -199,12 +200,18 @@ def find_task(name: str, overrides: Mapping[str, str] | None = None) -> Task:
             raise GatesError(f"no task folder at {name}")
         return load_task(path, overrides)
     known = {folder.name: folder for folder in task_folders()}
-    matches = [known[name]] if name in known else [known[key] for key in known if key.split("_")[0] == name]
+    matches = called(name, known)
     if len(matches) == 1:
-        return load_task(matches[0], overrides)
+        return load_task(known[matches[0]], overrides)
     if matches:
-        raise GatesError(f"{name!r} names several tasks: {', '.join(folder.name for folder in matches)}")
-    raise GatesError(f"no task called {name!r}", hint=f"{nearest(name, [*known, *(key.split('_')[0] for key in known)])}; a task folder of yours goes by its path: ./{name}")
+        raise GatesError(f"{name!r} names several tasks: {', '.join(matches)}", hint="give more of the name")
+    raise GatesError(f"no task called {name!r}", hint=f"{nearest(name, known)}; a task folder of yours goes by its path: ./{name}")
+
+
+def called(name: str, known: Iterable[str]) -> list[str]:
+    """The known names that ``name`` may mean: itself, or else those that it begins, up to an underscore: stage2, fp16_v9."""
+    known = list(known)
+    return [name] if name in known else [key for key in known if key.startswith(f"{name}_")]
 
 
 def task_folders() -> list[Path]:
@@ -217,12 +224,13 @@ def task_folders() -> list[Path]:
 
 
 def nearest(name: str, known: Iterable[str]) -> str:
-    """A hint that names the known names nearest to ``name``, or all of them where none is near."""
+    """A hint that names the known names nearest to ``name``, or the first of them where none is near."""
     known = sorted(set(known))
+    shown = known if len(known) <= _MOST_NAMES else [*known[:_MOST_NAMES], f"and {len(known) - _MOST_NAMES} more"]
     close = difflib.get_close_matches(name, known, n=3, cutoff=0.5)
     if close:
         return f"did you mean {' or '.join(close)}?"
-    return f"known: {', '.join(known)}" if known else "there are none here"
+    return f"known: {', '.join(shown)}" if known else "there are none here"
 
 
 def parse_toggle(name: str, text: str, source: str) -> int:

@@ -13,6 +13,17 @@ from gates.errors import GatesError
 Place = tuple[Any, ...]  # keys and indices from the top of the document
 
 
+class _AliasFound(Exception):
+    pass
+
+
+class _Loader(yaml.SafeLoader):
+    def compose_node(self, parent: yaml.Node | None, index: Any) -> yaml.Node | None:
+        if self.check_event(yaml.AliasEvent):
+            raise _AliasFound
+        return super().compose_node(parent, index)
+
+
 def load(path: Path) -> tuple[Any, dict[Place, int]]:
     """The data of a YAML file and the 1-based line of each key and item.
 
@@ -26,11 +37,11 @@ def load(path: Path) -> tuple[Any, dict[Place, int]]:
         raise GatesError(f"{path}: not UTF-8 text") from None
     lines: dict[Place, int] = {}
     try:
-        if any(isinstance(event, yaml.AliasEvent) for event in yaml.parse(text, Loader=yaml.SafeLoader)):
-            raise GatesError(f"{path}: holds an alias (*name)", hint="write the value out")
-        loader = yaml.SafeLoader(text)
+        loader = _Loader(text)
         node = loader.get_single_node()
         data = None if node is None else _construct(loader, node, path, (), lines)
+    except _AliasFound:
+        raise GatesError(f"{path}: holds an alias (*name)", hint="write the value out") from None
     except yaml.MarkedYAMLError as error:
         mark = error.problem_mark or error.context_mark
         place = f":{mark.line + 1}:{mark.column + 1}" if mark else ""

@@ -83,7 +83,7 @@ def measured(run: Path) -> Measured:
 
 def result_table(family: str, recorded: Path) -> str:
     """One row a rung: its time, its gain over the one before, its resources, its decision."""
-    head = ("stage", "stage before, p50", "this stage, p50", "speed-up", "interval", "registers", "shared memory", "correct", "decision")
+    head = ("stage", "stage before, p50", "this stage, p50", "speed-up", "interval", "registers, most", "shared memory, most", "correct", "decision")
     rungs = rungs_of(family, recorded)
     return table(head, [_result(rung, rungs[0].shape) for rung in rungs], right=(1, 2, 3, 4, 5, 6))
 

@@ -3,10 +3,15 @@
 from __future__ import annotations
 
 import ctypes
+import fcntl
 import os
+import shutil
+from collections.abc import Callable
 from pathlib import Path
 
 import pytest
+
+os.environ.setdefault("OMP_NUM_THREADS", "1")  # the cores are shared by pytest's workers and what these start: more threads only wait for each other
 
 
 def _cuda_devices() -> int:
@@ -30,6 +35,28 @@ def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
     for item in items:
         if "gpu" in item.keywords:
             item.add_marker(pytest.mark.skip(reason="no CUDA device"))
+
+
+OnceASession = Callable[[str, Callable[[Path], object]], Path]  # (name, fill) -> folder
+
+
+@pytest.fixture(scope="session")
+def once_a_session(tmp_path_factory: pytest.TempPathFactory) -> OnceASession:
+    """Gives a folder by its name, filled by the first who asks in any of the session's processes."""
+    shared = tmp_path_factory.getbasetemp()
+    shared = shared.parent if "PYTEST_XDIST_WORKER" in os.environ else shared  # a worker's folder is inside the session's
+
+    def folder(name: str, fill: Callable[[Path], object]) -> Path:
+        with (shared / f"{name}.filled").open("a+") as mark:
+            fcntl.flock(mark, fcntl.LOCK_EX)
+            if mark.tell() == 0:
+                shutil.rmtree(shared / name, ignore_errors=True)  # of one who failed
+                (shared / name).mkdir()
+                fill(shared / name)
+                mark.write("yes")
+        return shared / name
+
+    return folder
 
 
 @pytest.fixture(scope="module")  # some of its kernels keep state, which must not reach another file's tests

@@ -134,6 +134,18 @@ def test_a_run_is_never_written_into_another(tmp_path: Path) -> None:
     assert {path.name for path in run.iterdir()} == {"run.json", "manifest.json"}
 
 
+def test_the_beginning_of_a_name_is_enough_where_it_is_one_task_s(tmp_path: Path) -> None:
+    for task in ("fp16_v1_scalar", "fp16_v10_hopper", "fp16_v2_tiles"):
+        for name in ("20260101T000000Z-a", "20260102T000000Z-b"):
+            (tmp_path / task / name).mkdir(parents=True)
+            (tmp_path / task / name / "run.json").touch()
+    assert resolve_run("latest:fp16_v1", tmp_path) == tmp_path / "fp16_v1_scalar" / "20260102T000000Z-b"
+    with pytest.raises(GatesError, match="names runs of several tasks: fp16_v10_hopper, fp16_v1_scalar, fp16_v2_tiles"):
+        resolve_run("latest:fp16", tmp_path)
+    with pytest.raises(GatesError, match="no run found"):
+        resolve_run("latest:fp16_v", tmp_path)
+
+
 def test_a_run_that_is_not_there_is_told_with_those_that_are(tmp_path: Path) -> None:
     run = tmp_path / "results" / "recorded" / "h100" / "stage3_cp_async" / "run"
     run.mkdir(parents=True)

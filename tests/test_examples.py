@@ -10,6 +10,7 @@ import sys
 from pathlib import Path
 
 import pytest
+from conftest import OnceASession
 from torch_kit import stub_torch  # noqa: F401
 
 import gates
@@ -24,14 +25,20 @@ PASSES = {  # what is judged without a device
 }
 
 
+@pytest.fixture(scope="session")
+def build_dir(once_a_session: OnceASession) -> Path:
+    """Shared, since one example's baseline is another example."""
+    return once_a_session("examples", lambda folder: None)
+
+
 # The baselines in PyTorch and the naive product are built and looked at with what must beat them.
 @pytest.mark.parametrize("name", ["softmax_vector", "softmax_warp", "softmax_naive", "gelu_compiled", "rms_norm_triton", "sgemm_tiled"])
-def test_an_example_passes_what_can_be_judged_here(tmp_path: Path, name: str, stub_torch: None) -> None:  # noqa: F811
+def test_an_example_passes_what_can_be_judged_here(tmp_path: Path, build_dir: Path, name: str, stub_torch: None) -> None:  # noqa: F811
     task = next(path for path in TASKS if path.name == name)
     if load_task(task, environ={}).kind == "triton" and importlib.util.find_spec("triton") is None:
         pytest.skip("triton is not installed")
     inputs = ["default"] if name in ("softmax_naive", "softmax_warp", "gelu_compiled") else None  # one case: no odd shapes, which torch.compile would compile for
-    run = gates.run(task, profile="cpu", shapes=["small"], seeds=[0], inputs=inputs, results=tmp_path / "results", build_dir=tmp_path / "build")
+    run = gates.run(task, profile="cpu", shapes=["small"], seeds=[0], inputs=inputs, results=tmp_path / "results", build_dir=build_dir)
     assert {gate for gate, result in run.gates.items() if result.status.value == "pass"} == PASSES[name], run.report()
     assert run.decision == "hold"
 

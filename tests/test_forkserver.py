@@ -124,6 +124,12 @@ def test_another_environment_gets_another_server(run: Scripts) -> None:
     assert first[0] != second[0] and (first[1], second[1]) == ("None", "1")
 
 
+def test_one_server_does_for_all_tests_of_a_session(run: Scripts) -> None:
+    """pytest tells each test's name in the environment; runners are told it, too."""
+    said = [run("import os; print(os.getppid(), os.environ['PYTEST_CURRENT_TEST'])", PYTEST_CURRENT_TEST=name).output.split() for name in ("first", "second")]
+    assert said[0][0] == said[1][0] and [name for _, name in said] == ["first", "second"]
+
+
 def test_the_start_of_the_server_is_not_the_runner_s_time(run: Scripts) -> None:
     (run.folder / "fake" / "torch.py").write_text("import time; time.sleep(3)\n" + FAKE_TORCH)
     done = run(IS_FORK, limit_s=2.5)

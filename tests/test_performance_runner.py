@@ -74,7 +74,8 @@ def test_further_shapes_are_timed_beside_and_decide_nothing(monkeypatch, tmp_pat
         assert getattr(rows["torch"], mode) > 0 and getattr(rows["broken"], mode) is None
     assert "no kernel for this shape" in rows["broken"].message
     found = {row.name: (row.baseline, row.candidate) for row in compare._also_rows(evidence)}
-    assert found["more cold"] == (rows["baseline"].cold_us, rows["candidate"].cold_us) and "no kernel" in found["more warm, broken"][1]
+    assert found["more cold"] == (rows["baseline"].cold_us, rows["candidate"].cold_us) and "no kernel" in found["more warm, against broken"][0]
+    assert found["more warm, against torch"] == (rows["torch"].warm_us, rows["candidate"].warm_us)
 
 
 def test_a_further_shape_with_other_numbers_than_the_baseline_has_no_time(monkeypatch, tmp_path) -> None:

@@ -11,12 +11,12 @@ import signal
 import subprocess
 import sys
 import time
-from collections.abc import Iterator
 from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 from random import Random
 
 import pytest
+from conftest import OnceASession
 
 from gates.evidence import list_runs
 from gates.run.toolchain import find_toolchain
@@ -26,11 +26,20 @@ needs_nvcc = pytest.mark.skipif(shutil.which("nvcc") is None, reason="no nvcc on
 
 
 class Workshop:
-    """A folder of its own with a copy of the saxpy stages; builds are shared by all tests of a file."""
+    """A folder of its own with the saxpy stages. All tests share them, and what is built of them, but for those that edit."""
 
-    def __init__(self, root: Path, build_dir: Path) -> None:
-        self.root, self.build_dir = root, build_dir
-        shutil.copytree(TASKS, root / "tasks", ignore=shutil.ignore_patterns("__pycache__"))
+    def __init__(self, root: Path, shared: Path) -> None:
+        self.root, self.build_dir = root, shared / "build"
+        if not (root / "tasks").exists():
+            (root / "tasks").symlink_to(shared / "tasks")
+
+    def own_tasks(self) -> None:
+        """Have a copy of the stages, to be edited, or built from nothing: for one architecture, since it is built for one test."""
+        if (self.root / "tasks").is_symlink():
+            (self.root / "tasks").unlink()
+            copy_of_tasks(self.root)
+            for name in ("saxpy_fast", "saxpy_slow"):
+                self.edit(f"{name}/task.yaml", "[sm_89, sm_90]", "[sm_90]")
 
     def gates(self, *arguments: str, env: dict[str, str] | None = None, timeout: float = 180) -> subprocess.CompletedProcess[str]:
         done = subprocess.run(
@@ -47,30 +56,37 @@ class Workshop:
         return sorted((self.root / "results" / task).glob("*"))
 
     def edit(self, name: str, old: str, new: str) -> None:
+        self.own_tasks()
         path = self.root / "tasks" / name
         text = path.read_text(encoding="utf-8")
         assert old in text, f"{name} does not hold {old!r}"
         path.write_text(text.replace(old, new), encoding="utf-8")
 
 
-@pytest.fixture(scope="module")
-def build_dir(tmp_path_factory: pytest.TempPathFactory) -> Path:
-    return tmp_path_factory.mktemp("build")
+def copy_of_tasks(folder: Path) -> None:
+    shutil.copytree(TASKS, folder / "tasks", ignore=shutil.ignore_patterns("__pycache__"))
+
+
+@pytest.fixture(scope="session")
+def stages(once_a_session: OnceASession) -> Path:
+    return once_a_session("saxpy", copy_of_tasks)
 
 
 @pytest.fixture
-def workshop(tmp_path: Path, build_dir: Path) -> Workshop:
-    return Workshop(tmp_path, build_dir)
+def workshop(tmp_path: Path, stages: Path) -> Workshop:
+    return Workshop(tmp_path, stages)
 
 
 @pytest.fixture(scope="module")
-def finished(tmp_path_factory: pytest.TempPathFactory, build_dir: Path) -> Iterator[Workshop]:
+def finished(once_a_session: OnceASession, stages: Path) -> Workshop:
     """One whole run of saxpy_fast, for the tests that only read it."""
-    shop = Workshop(tmp_path_factory.mktemp("finished"), build_dir)
-    done = shop.run("saxpy_fast", "--profile", "cpu")
-    assert done.returncode == 0, done.stdout + done.stderr
-    shop.stdout = done.stdout
-    yield shop
+
+    def run(folder: Path) -> None:
+        done = Workshop(folder, stages).run("saxpy_fast", "--profile", "cpu")
+        assert done.returncode == 0, done.stdout + done.stderr
+        (folder / "stdout").write_text(done.stdout, encoding="utf-8")
+
+    return Workshop(once_a_session("saxpy_finished", run), stages)
 
 
 def sign(run: Path) -> None:
@@ -88,9 +104,10 @@ def copy_of(run: Path, root: Path) -> Path:
 
 @needs_nvcc
 def test_a_cpu_run_passes_what_it_asked_for_and_holds(finished: Workshop) -> None:
-    assert "decision: hold" in finished.stdout
-    assert "correctness  pass          6/6 cases" in finished.stdout
-    assert "performance  not run       no CUDA device" in finished.stdout
+    stdout = (finished.root / "stdout").read_text(encoding="utf-8")
+    assert "decision: hold" in stdout
+    assert "correctness  pass          6/6 cases" in stdout
+    assert "performance  not run       no CUDA device" in stdout
     decided = finished.gates("decide", "latest:saxpy_fast")
     assert (decided.returncode, decided.stdout.split(":")[0]) == (3, "hold")
     verified = finished.gates("verify", "latest:saxpy_fast")
@@ -107,7 +124,8 @@ def test_the_run_directory_holds_what_the_design_says(finished: Workshop) -> Non
     }
     info = json.loads((run / "run.json").read_text())
     assert info["task"]["shapes"]["mission"] and info["baseline"]["name"] == "saxpy_slow"
-    assert str(finished.root) not in "".join(path.read_text() for path in run.rglob("*.json"))
+    text = "".join(path.read_text() for path in run.rglob("*.json"))
+    assert str(finished.root) not in text and str(finished.build_dir.parent / "tasks") not in text
 
 
 @needs_nvcc
@@ -218,7 +236,7 @@ def test_a_full_disk_is_one_clear_error(finished: Workshop, workshop: Workshop) 
     if probe is None or probe.returncode != 0:
         pytest.skip("no unprivileged mount namespace here")
     (workshop.root / "small").mkdir()
-    gates = f"{sys.executable} -m gates run tasks/saxpy_fast --profile cpu --shapes small --seeds 0 --build-dir {finished.build_dir} --results small"
+    gates = f"{sys.executable} -m gates run tasks/saxpy_fast --profile cpu --shapes small --seeds 0 --build-dir {workshop.build_dir} --results small"
     script = f"mount -t tmpfs -o size=40k tmpfs small && {gates}; code=$?; ls -A small/saxpy_fast; exit $code"
     done = subprocess.run(["unshare", "-rm", "sh", "-c", script], cwd=workshop.root, capture_output=True, text=True, timeout=180, check=False)
     assert done.returncode == 2, done.stderr
@@ -273,6 +291,7 @@ def test_a_kernel_that_crashes_or_hangs_ends_in_a_verdict(workshop: Workshop, co
 
 
 def test_ctrl_c_leaves_nothing_half_written(workshop: Workshop) -> None:
+    workshop.own_tasks()  # so that there is something to compile
     child = subprocess.Popen(
         [sys.executable, "-m", "gates", "run", "tasks/saxpy_fast", "--profile", "cpu", "--build-dir", str(workshop.build_dir)],
         cwd=workshop.root, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True,
@@ -307,18 +326,17 @@ def test_two_overridden_runs_at_once_never_mix(workshop: Workshop) -> None:
 
 
 @needs_nvcc
-def test_killed_at_any_moment_a_run_leaves_nothing_that_counts(workshop: Workshop) -> None:
+def test_killed_at_any_moment_a_run_leaves_nothing_that_counts(finished: Workshop, workshop: Workshop) -> None:
     """SIGKILL, which nothing can catch, at random moments of runs that share a results folder, two at a time.
 
     GATES_KILLS=20 tries more moments.
     """
     arguments = [
-        sys.executable, "-m", "gates", "run", "tasks/saxpy_slow", "--profile", "cpu", "--shapes", "small", "--seeds", "0", "--inputs", "default",
+        sys.executable, "-m", "gates", "run", "tasks/saxpy_fast", "--profile", "cpu", "--shapes", "small", "--seeds", "0", "--inputs", "default",
         "--build-dir", str(workshop.build_dir),
     ]
-    assert workshop.run("saxpy_slow", *arguments[5:-2]).returncode == 0
-    began = time.monotonic()  # built by now
-    assert workshop.run("saxpy_slow", *arguments[5:-2]).returncode == 0
+    began = time.monotonic()  # built by ``finished``
+    assert workshop.run("saxpy_fast", *arguments[5:-2]).returncode == 0
     whole_s = time.monotonic() - began
     random = Random(20)
     moments = sorted(random.uniform(0.0, 1.1 * whole_s) for _ in range(int(os.environ.get("GATES_KILLS", "3"))))
@@ -333,12 +351,12 @@ def test_killed_at_any_moment_a_run_leaves_nothing_that_counts(workshop: Worksho
 
     with ThreadPoolExecutor(2) as pool:
         list(pool.map(kill_one, moments))
-    runs = list_runs(workshop.root / "results" / "saxpy_slow")
+    runs = list_runs(workshop.root / "results" / "saxpy_fast")
     assert len(runs) >= 1 and workshop.gates("verify", *map(str, runs)).returncode == 0
-    left = [path for path in (workshop.root / "results" / "saxpy_slow").iterdir() if path not in runs]
+    left = [path for path in (workshop.root / "results" / "saxpy_fast").iterdir() if path not in runs]
     assert all(path.name.startswith(".writing-") for path in left)
     for path in left:
         os.utime(path, (0, 0))  # as if they had died a while ago
-    assert workshop.run("saxpy_slow", *arguments[5:-2]).returncode == 0
-    assert [path for path in (workshop.root / "results" / "saxpy_slow").iterdir() if path.name.startswith(".")] == []
-    assert len(list_runs(workshop.root / "results" / "saxpy_slow")) == len(runs) + 1
+    assert workshop.run("saxpy_fast", *arguments[5:-2]).returncode == 0
+    assert [path for path in (workshop.root / "results" / "saxpy_fast").iterdir() if path.name.startswith(".")] == []
+    assert len(list_runs(workshop.root / "results" / "saxpy_fast")) == len(runs) + 1

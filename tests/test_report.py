@@ -254,6 +254,10 @@ def test_ladders_follow_baselines_and_say_where_a_gain_is_unknown() -> None:
     (chain,) = ladders(other)
     assert chain.steps[2].ratio is None and "another version of stage1_wmma_qk" in chain.steps[2].note
     assert chain.steps[3].ratio is not None and chain.steps[3].cumulative is None
+    elsewhere = tuple(dataclasses.replace(entry, shape="long") if entry.task == "stage2_wmma_pv" else entry for entry in entries)
+    (chain,) = ladders(elsewhere)
+    assert chain.steps[2].ratio is not None and chain.steps[2].cumulative is chain.steps[3].cumulative is None
+    assert chain.steps[2].note.startswith("timed on long, cold L2; stage1_wmma_qk on mission")
     circle = tuple(dataclasses.replace(entry, baseline="stage3_cp_async") if entry.task == "stage0_scalar" else entry for entry in entries)
     assert ladders(circle) == ()
 

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable
+from dataclasses import replace
 
 import pytest
 from static_kit import make_task, needs_nvcc
@@ -12,6 +13,7 @@ from gates.evidence import RunDirectory
 from gates.pipeline import run_info
 from gates.records import GateResult, Status
 from gates.run.build import build
+from gates.run.static import collect
 from gates.run.toolchain import find_toolchain
 from gates.steps import Session, judge_step
 
@@ -81,17 +83,20 @@ def ptxas(tmp_path_factory: pytest.TempPathFactory) -> Callable[..., GateResult]
     (folder / "runner.py").write_text("from gates.run.runner import main\n\nmain(__file__)\n")
     (folder / "task.yaml").write_text("name: demo\n")
     toolchain = find_toolchain()
+    demo = make_task(
+        folder, source=folder / "k.cu", problem="tiny_problem", kernels=("copy_kernel",), toggles={}, arch=("sm_89", "sm_90"),
+        gates={"ptxas": {"max_registers": 64, "max_smem_bytes": BUDGET}, "correctness": {}},
+    )
+    built = build(demo, toolchain, folder / "build", device_arch=None, want={"cubin", "emulator"})
+    assert not built.failures
+    texts = collect(built, toolchain)
 
     def judged(entry: str, shapes: tuple[str, ...] = ("small", "large")) -> GateResult:
-        task = make_task(
-            folder, source=folder / "k.cu", problem="tiny_problem", entry=entry, kernels=("copy_kernel",), toggles={}, arch=("sm_89", "sm_90"), shapes=shapes,
-            gates={"ptxas": {"max_registers": 64, "max_smem_bytes": BUDGET}, "correctness": {}},
-        )
+        task = replace(demo, entry=entry, shapes=shapes)
         scratch = tmp_path_factory.mktemp(entry)
         with RunDirectory(scratch / "evidence", task.name) as directory:
             session = Session(task, None, shapes, (0,), toolchain, None, directory, scratch, folder / "build", None, Silence())
-            session.builds[task.name] = build(task, toolchain, folder / "build", device_arch=None, want={"cubin", "emulator"})
-            assert not session.builds[task.name].failures
+            session.builds[task.name], session._texts[task.name] = built, texts
             info = run_info(task, None, toolchain, None, shapes=shapes, seeds=(0,), profile="cpu", why="")
             return judge_step(session, info, "ptxas")
 

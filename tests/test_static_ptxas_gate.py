@@ -8,6 +8,7 @@ from pathlib import Path
 import pytest
 
 from gates.judge.ptxas import CODES, judge
+from gates.parse.names import instance_of_signature
 from gates.parse.ptxas import Launch, PtxasEvidence, gather
 from gates.records import GateResult, Status, from_json, to_json
 
@@ -87,6 +88,38 @@ def test_every_instance_of_a_template_is_judged() -> None:
     assert [check.observed for check in checks(result, "registers")] == [20, 19, 18]
     assert [check.observed for check in checks(result, "smem")] == [512, 256, 128]
     assert len(failed(result)) == 1
+
+
+@pytest.mark.parametrize("named", [
+    {"function": "void row_scale(const T*, T*, int, float) [with T = double; int kThreads = 128; bool kAdd = true]"},  # the emulator's
+    {"kernel": "void row_scale<double, 128, true>(double const*, double*, int, float)"},  # a device's
+])
+def test_a_launch_counts_for_the_instance_that_it_names(named: dict[str, str]) -> None:
+    names = {
+        "_Z9row_scaleIdLi128ELb1EEvPKT_PS0_if": "void row_scale<double, 128, true>(double const*, double*, int, float)",
+        "_Z9row_scaleIfLi64ELb1EEvPKT_PS0_if": "void row_scale<float, 64, true>(float const*, float*, int, float)",
+        "_Z9row_scaleIfLi32ELb0EEvPKT_PS0_if": "void row_scale<float, 32, false>(float const*, float*, int, float)",
+    }
+    own = {**launch("row_scale", dynamic=3000), **named}
+    other = {**launch("row_scale", dynamic=500), "function": "void row_scale(const T*, T*, int, float) [with T = float; int kThreads = 64; bool kAdd = true]"}
+    text = read("cuda13.0_sm89_templates.log")
+    seen = {kernel.demangled.split("(")[0]: [one.dynamic_smem_bytes for one in kernel.launches]
+            for kernel in evidence(text, own, other, demangled=names).kernels}
+    assert seen == {
+        "void row_scale<double, 128, true>": [3000], "void row_scale<float, 64, true>": [500],
+        "void row_scale<float, 32, false>": [3000, 500],  # never launched: judged as if it were launched like the others
+    }
+    unclear = evidence(text, own, launch("row_scale", dynamic=500), demangled=names)  # of which instance is not known
+    assert all(len(kernel.launches) == 2 for kernel in unclear.kernels)
+
+
+@pytest.mark.parametrize(("signature", "instance"), [
+    ("void a::k(float*) [with int N = 64; bool kFast = false]", "a::k<64,false>"),
+    ("void k(T::Problem) [with T = a::Tiling<__half, 128, 1>; bool kCausal = true]", "k<a::Tiling<__half,128,1>,true>"),
+    ("void k(float*)", "k"), ("", ""),
+])
+def test_a_signature_of_the_compiler_is_reduced_to_the_instance(signature: str, instance: str) -> None:
+    assert instance_of_signature(signature) == instance
 
 
 def test_readable_names_are_shown() -> None:

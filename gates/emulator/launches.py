@@ -84,7 +84,7 @@ def rewrite_kernel(source: Source, start: int) -> None:
     if source.has(body, "{"):
         source.insert(
             source.tokens[body].end,
-            f" static ::gates_emulator::KernelEntry gates_kernel_entry{{{literal(name)}, {source.site(name_index)}, "
+            f" static ::gates_emulator::KernelEntry gates_kernel_entry{{{literal(name)}, __PRETTY_FUNCTION__, {source.site(name_index)}, "
             f"static_cast<unsigned>({bounds})}}; if (::gates_emulator::enter(gates_kernel_entry)) return; ",
         )
 

@@ -16,9 +16,9 @@ launcher launches for each shape of the run where the device has the shared memo
 capability of each architecture, without running it. All have the emulator's 58 SMs: what a launcher takes
 on a device with more is not seen, nor what it launches once it has read results back. Where a device shows
 the launch (an extension, a kernel that the emulator can't run), it is that of the smallest shape alone.
-Each instance of a template is judged with the launches of all. With relocatable device code the linker's
-figures are judged, since ptxas sees one file's share only. Spills of a called function that was not inlined are listed, not judged:
-they are in no kernel's figures. Each limit is met when observed <= limit.
+Each instance of a template is judged with its own launches, where records tell them apart; one without with
+those of all. With relocatable device code the linker's figures are judged, since ptxas sees one file's share
+only. Spills of a called function that was not inlined are listed, not judged: they are in no kernel's figures. Each limit is met when observed <= limit.
 """
 
 from __future__ import annotations
@@ -196,7 +196,7 @@ def _finds_registers(kernel: PtxasKernel, launch: Launch, chip: Chip) -> bool:
 
 
 def _of_another_instance(kernel: PtxasKernel, launch: Launch, chip: Chip, evidence: PtxasEvidence) -> bool:
-    """Whether a launch, of which each instance of a template is given all, can't be of this one.
+    """Whether a launch, of which an instance of a template may be given all, can't be of this one.
 
     ptxas fits a kernel's registers to the CTA of its __launch_bounds__, so a launch within those of the instance that it
     started has its registers. Where this instance lacks them and another one does not, it is the other one's.

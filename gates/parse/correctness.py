@@ -77,6 +77,7 @@ class Launch:
     opt_in_smem_bytes: int
     error: str = ""
     max_threads: int | None = None  # of the kernel's __launch_bounds__; 0: it has none; None: not recorded
+    function: str = ""  # its signature with the template's arguments, as g++ writes it; empty where not recorded
 
 
 @dataclass(frozen=True)

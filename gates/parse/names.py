@@ -87,3 +87,10 @@ def instance_of(name: str) -> str:
     Nsight Compute writes it, ``a::k<a::T<64>,false>``, as of ``void a::k<a::T<64>, false>(float*)``."""
     name = without_parameters(name).replace("(bool)0", "false").replace("(bool)1", "true")
     return re.sub(r"\((?:unsigned )?(?:int|long|char|short)\)|\s", "", name)
+
+
+def instance_of_signature(signature: str) -> str:
+    """The same of a signature as g++ writes it: ``a::k<64,false>`` of ``void a::k(float*) [with int N = 64; bool kFast = false]``."""
+    head, _, arguments = signature.removesuffix("]").partition(" [with ")
+    values = [part.partition(" = ")[2] for part in arguments.split("; ")] if arguments else []
+    return instance_of(f"{without_parameters(head)}<{','.join(values)}>" if values else head)

@@ -7,7 +7,7 @@ from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from typing import Any
 
-from gates.parse.names import base_name, kernel_key, plain_name
+from gates.parse.names import base_name, instance_of, instance_of_signature, kernel_key, plain_name
 from gates.parse.ptxas_log import DeviceFunction, KernelBlock, LinkedKernel, parse_log
 from gates.parse.resource_usage import FunctionUsage, parse_resource_usage
 
@@ -116,13 +116,14 @@ def gather(
     for arch, text in logs.items():
         if text is None:
             continue
-        log, by_name = parse_log(text), _launches_by_name(launches or (), arch)
+        log = parse_log(text)
+        seen = _Launches([record for record in launches or () if record.get("arch", arch) == arch], log.kernels, readable)
         usage = parse_resource_usage(resource_usage.get(arch) or "")
         for block in log.kernels:
             if block.arch != arch and block.arch in logs:
                 continue  # a log of several architectures: that one's own entry has it
             linked = _linked(block, log.linked)
-            kernel = _kernel(block, linked, readable, by_name)
+            kernel = _kernel(block, linked, readable, seen.of(block))
             kernels.append(replace(kernel, cross_check=_cross_check(kernel, usage.get(block.name))))
         functions.extend(_function(function, readable) for function in log.device_functions)
         problems.extend(f"{arch}: {problem}" for problem in log.problems)
@@ -138,16 +139,15 @@ def gather(
 
 
 def _kernel(
-    block: KernelBlock, linked: Linked | None, readable: Mapping[str, str], launches: Mapping[str, Sequence[Mapping[str, Any]]]
+    block: KernelBlock, linked: Linked | None, readable: Mapping[str, str], launches: Sequence[Mapping[str, Any]]
 ) -> PtxasKernel:
-    base = base_name(block.name)
     return PtxasKernel(
-        name=block.name, key=kernel_key(block.name), base_name=base, demangled=readable.get(block.name, block.name),
+        name=block.name, key=kernel_key(block.name), base_name=base_name(block.name), demangled=readable.get(block.name, block.name),
         arch=block.arch, registers=block.registers, static_smem_bytes=block.static_smem,
         spill_store_bytes=block.spill_stores, spill_load_bytes=block.spill_loads, stack_bytes=block.stack,
         cumulative_stack_bytes=block.cumulative_stack, barriers=block.barriers, textures=block.textures,
         constant_bytes=block.cmem, warnings=block.warnings, linked=linked,
-        launches=_distinct(_launch(record, block.static_smem) for record in launches.get(base, ())),
+        launches=_distinct(_launch(record, block.static_smem) for record in launches),
     )
 
 
@@ -158,14 +158,30 @@ def _function(function: DeviceFunction, readable: Mapping[str, str]) -> CalledFu
     )
 
 
-def _launches_by_name(records: Sequence[Mapping[str, Any]], arch: str) -> dict[str, list[Mapping[str, Any]]]:
-    """Base name -> its launches on ``arch`` and those of no architecture; every instance of a template gets the launches of all of them."""
-    found: dict[str, list[Mapping[str, Any]]] = {}
-    for record in records:
-        if record.get("arch", arch) != arch:
-            continue
-        found.setdefault(plain_name(str(record["kernel"])), []).append(record)
-    return found
+class _Launches:
+    """Launch records by the kernels of one architecture's log: a template's instances get their own where records tell them apart.
+
+    The emulator gives an instance's signature, a device its readable name. An instance without launches of its own, and
+    each instance where a record names none of them, gets the launches of all: it is judged as if it were launched so.
+    """
+
+    def __init__(self, records: Sequence[Mapping[str, Any]], blocks: Sequence[KernelBlock], readable: Mapping[str, str]) -> None:
+        self._of_all: dict[str, list[Mapping[str, Any]]] = {}
+        self._own: dict[str, list[Mapping[str, Any]]] = {}
+        names = {instance_of(readable[block.name]): block.name for block in blocks if block.name in readable}
+        self._unclear: set[str] = set()
+        for record in records:
+            base = plain_name(str(record["kernel"]))
+            self._of_all.setdefault(base, []).append(record)
+            name = names.get(instance_of_signature(str(record.get("function", "")))) or names.get(instance_of(str(record["kernel"])))
+            if name:
+                self._own.setdefault(name, []).append(record)
+            else:
+                self._unclear.add(base)
+
+    def of(self, block: KernelBlock) -> Sequence[Mapping[str, Any]]:
+        base = base_name(block.name)
+        return self._of_all.get(base, ()) if base in self._unclear else self._own.get(block.name) or self._of_all.get(base, ())
 
 
 def _distinct(launches: Iterable[Launch]) -> tuple[Launch, ...]:

@@ -55,7 +55,7 @@ def ladder_chart(chain: Chain) -> Markup:
         axes = figure.subplots()
         times = [step.entry.p50_us or 0.0 for step in chain.steps]
         bars = axes.barh([_short(step.entry.task, 28) for step in chain.steps], times, color=BLUE, height=0.6)
-        axes.bar_label(bars, [_gain(step) for step in chain.steps], padding=4, fontsize=9)
+        axes.bar_label(bars, [_gain(step, chain.steps[0].entry.shape) for step in chain.steps], padding=4, fontsize=9)
         axes.set_xlim(0, 1.75 * max(times))
         axes.invert_yaxis()
         axes.set_xlabel("p50 of a launch (us), each in its own run")
@@ -116,8 +116,8 @@ def _wrong(axis: AxisSpan) -> Iterator[tuple[int, int]]:
         yield from axis.ranges
 
 
-def _gain(step: Any) -> str:
-    text = f"{step.entry.p50_us:.2f} us"
+def _gain(step: Any, usual_shape: str) -> str:
+    text = f"{step.entry.p50_us:.2f} us" + (f" on {step.entry.shape}" if step.entry.shape != usual_shape else "")
     if step.ratio is not None:
         text += f", {step.ratio:.2f}x"
     more = step.ratio is not None and step.cumulative is not None and step.cumulative != step.ratio

@@ -12,6 +12,7 @@ if TYPE_CHECKING:
     from gates.compare import Comparison, Row, Section
 
 _OPEN = ("Kernel time",)  # sections a reviewer wants to see without a click
+_CONTEXT = ("Other implementations, for context", "Other shapes, for context")  # times, too
 
 
 def markdown(comparison: Comparison, *, folded: bool = True) -> str:
@@ -140,7 +141,7 @@ def change(row: Row, timed: bool) -> str:
 
 def is_timed(section: Section) -> bool:
     """Whether the last column of a section is baseline / candidate - 1, as in the gate, and not a difference."""
-    return section.title in _OPEN
+    return section.title in (*_OPEN, *_CONTEXT)
 
 
 def differing(section: Section) -> int:

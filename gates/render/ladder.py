@@ -41,7 +41,8 @@ def draw(ladder: Ladder, out: Path) -> None:
     axis.bar_label(bars, [f"{_us(rung)}\n{_step(rung, short=True)}" for rung in rungs], padding=3, fontsize=9)
     axis.set_ylabel("p50 of one launch (us), each in its own run")
     axis.set_ylim(0, 1.25 * max(rung.p50_us or 0.0 for rung in rungs))
-    axis.set_title(f"{ladder.decision.value}: {_times(rungs[-1].cumulative)} over {ladder.rungs[0].task}", fontsize=11)
+    whole = f"{_times(rungs[-1].cumulative)} over {rungs[0].task}" if rungs[-1].cumulative is not None else f"{rungs[0].task} to {rungs[-1].task}"
+    axis.set_title(f"{ladder.decision.value}: {whole}", fontsize=11)
     axis.tick_params(axis="x", labelsize=8)
     for side in ("top", "right"):
         axis.spines[side].set_visible(False)

@@ -19,7 +19,7 @@ MOST_RUNS = 8  # shown in full with --all; a page of more is slow to make and no
 def write_report(results: Path, names: Sequence[str], out: Path | None) -> Path:
     """Write the report of the named runs to ``out`` (``results/report.html`` if None), or with no names of the newest run of each task and device.
 
-    The ladder and the history cover every run under ``results``. Raises GatesError for what is no run, for a
+    The history covers every run under ``results``, and there is each ladder with a task that is shown. Raises GatesError for what is no run, for a
     run that can't be read, where there are no runs, and where ``out`` can't be written.
     """
     from gates.render.report import html
@@ -41,8 +41,8 @@ def page_of(results: Path, names: Sequence[str]) -> Page:
     else:
         entries, views, left_out = _newest_views(history(results))
     shown = {(one.info.task.name, one.info.device.name if one.info.device else None) for one in views}
-    chains = sorted(ladders(entries), key=lambda chain: not any((step.entry.task, chain.device) in shown for step in chain.steps))  # theirs first
-    return Page(__version__, utc_now().isoformat(timespec="seconds"), views, left_out, tuple(chains), entries)
+    chains = tuple(chain for chain in ladders(entries) if any((step.entry.task, chain.device) in shown for step in chain.steps))
+    return Page(__version__, utc_now().isoformat(timespec="seconds"), views, left_out, chains, entries)
 
 
 def _newest_views(entries: Sequence[Entry]) -> tuple[tuple[Entry, ...], tuple[RunView, ...], int]:

@@ -12,7 +12,8 @@ from gates.history import Entry, newest
 class Step:
     """One stage. ``ratio`` is the gain over the stage before as its own run measured it; ``cumulative`` the product so far.
 
-    Both are None where the run measured another version of the stage before, or no pair; ``note`` says so.
+    Both are None where the run measured another version of the stage before, or no pair; ``cumulative`` also where it timed
+    another shape or cache mode than the stage before did. ``note`` says so.
     """
 
     entry: Entry
@@ -55,9 +56,11 @@ def _line(timed: dict[str, Entry], top: str) -> list[Entry]:
 def _steps(line: Sequence[Entry]) -> tuple[Step, ...]:
     steps = [Step(line[0], None, 1.0)]
     for before, entry in zip(line, line[1:], strict=False):
-        same = entry.baseline_digest == before.digest and entry.shape == before.shape and entry.cache == before.cache
+        same = entry.baseline_digest == before.digest
         ratio = 1.0 + entry.speedup_pct / 100.0 if same and entry.speedup_pct is not None else None
         note = "" if ratio is not None else "no pair was timed" if same else f"its run measured another version of {before.task}"
         sofar = steps[-1].cumulative
+        if (entry.shape, entry.cache) != (before.shape, before.cache):
+            note, sofar = note or f"timed on {entry.shape}, {entry.cache} L2; {before.task} on {before.shape}, {before.cache} L2", None
         steps.append(Step(entry, ratio, sofar * ratio if sofar is not None and ratio is not None else None, note))
     return tuple(steps)

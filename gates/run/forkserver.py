@@ -31,7 +31,7 @@ from typing import IO, Any, NoReturn
 _START_LIMIT_S = 120.0
 _SET_DEATH_SIGNAL, _SET_SUBREAPER = 1, 36  # prctl
 _MAX_MESSAGE_BYTES = 2**20
-_VARIABLES_OF_A_JOB = ("GATES_PROCESS_MARK",)
+_VARIABLES_OF_A_JOB = ("GATES_PROCESS_MARK", "PYTEST_CURRENT_TEST")  # told to each runner; one that differs needs no other server
 
 
 class _Server:

@@ -182,6 +182,7 @@ GATES_EMULATOR_COLD inline void launch_grid(const char* expression, const char* 
     probing = false;
     LaunchRecord record;
     record.kernel = probed ? probed->name : expression;
+    record.function = probed ? probed->function : "";
     record.grid = config.grid;
     record.block = config.block;
     record.dynamic_bytes = config.shared_bytes;

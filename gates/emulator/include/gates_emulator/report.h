@@ -29,7 +29,7 @@ struct Finding {
 };
 
 struct LaunchRecord {
-    std::string kernel;
+    std::string kernel, function;  // base name; signature with the template's arguments, as the compiler writes it
     dim3 grid, block;
     size_t dynamic_bytes = 0, static_bytes = 0, opt_in_bytes = 0;
     unsigned max_threads = 0;  // of the kernel's __launch_bounds__, or 0
@@ -134,6 +134,8 @@ GATES_EMULATOR_COLD inline std::string launches_as_json() {
         if (out.size() > 1) out += ",\n";
         out += "{\"kernel\":";
         out += quoted(launch.kernel);
+        out += ",\"function\":";
+        out += quoted(launch.function);
         out += format(",\"grid\":%s,\"block\":%s,\"dynamic_smem_bytes\":%zu,\"static_smem_bytes\":%zu,\"opt_in_smem_bytes\":%zu,\"max_threads\":%u",
                       triple(launch.grid).c_str(), triple(launch.block).c_str(), launch.dynamic_bytes, launch.static_bytes,
                       launch.opt_in_bytes, launch.max_threads);

@@ -21,12 +21,13 @@ constexpr unsigned char kRedZonePattern = 0xFD;
 // A __global__ function: one for each instantiation of a template.
 struct KernelEntry {
     const char* name;
+    const char* function;  // __PRETTY_FUNCTION__
     const char* file;
     int line;
     unsigned max_threads;  // of __launch_bounds__, or 0
     size_t opt_in_bytes = 0;
-    constexpr KernelEntry(const char* name_, const char* file_, int line_, unsigned max_threads_ = 0)
-        : name(name_), file(file_), line(line_), max_threads(max_threads_) {}
+    constexpr KernelEntry(const char* name_, const char* function_, const char* file_, int line_, unsigned max_threads_ = 0)
+        : name(name_), function(function_), file(file_), line(line_), max_threads(max_threads_) {}
 };
 
 // A __shared__ declaration.

@@ -6,6 +6,7 @@ import dataclasses
 import functools
 import inspect
 import json
+import os
 import re
 import shutil
 import subprocess
@@ -26,6 +27,7 @@ ROOT = Path(__file__).resolve().parent.parent
 RECORDED = ROOT / "results" / "recorded"
 NO_DEVICE = RECORDED / "cpu" / "stage2_wmma_pv"
 PAGE = (ROOT / "docs" / "python.md").read_text(encoding="utf-8")
+FUNCTIONS = PAGE[PAGE.index("## The attention kernels") : PAGE.index("## In a test suite")]
 
 
 def python(code: str) -> None:
@@ -216,6 +218,18 @@ def test_names_that_no_file_can_have_are_refused(tmp_path: Path) -> None:
         gates.load("latest:a", results=5)
 
 
+def blocks(text: str) -> list[str]:
+    return re.findall(r"```python\n(.*?)```", text, re.S)
+
+
+def test_the_kernels_are_functions_as_the_page_shows(tmp_path: Path) -> None:
+    """In a process of its own: pytester, which the next test takes, forgets modules imported meanwhile, and torch can't be imported twice."""
+    examples = blocks(FUNCTIONS)
+    assert len(examples) == 3 and examples[0] in blocks((ROOT / "README.md").read_text(encoding="utf-8"))
+    done = subprocess.run([sys.executable, "-c", "\n".join(examples)], cwd=tmp_path, env={**os.environ, "PYTHONPATH": str(ROOT)}, capture_output=True, text=True, timeout=300)
+    assert done.returncode == 0, done.stderr
+
+
 @pytest.mark.skipif(find_toolchain().get("nvcc") is None, reason="no nvcc")
 def test_the_page_runs_as_it_stands(
     pytester: pytest.Pytester, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
@@ -224,9 +238,7 @@ def test_the_page_runs_as_it_stands(
     (here / "results").mkdir()
     (here / "results" / "recorded").symlink_to(RECORDED)
     (here / "tests").symlink_to(ROOT / "tests")
-    *examples, suite = re.findall(r"```python\n(.*?)```", PAGE, re.S)
-    shown = re.findall(r"```python\n(.*?)```", (ROOT / "README.md").read_text(encoding="utf-8"), re.S)
-    assert len(shown) == 1 and shown[0] in examples  # the README's is run here, too
+    *examples, suite = blocks(PAGE.replace(FUNCTIONS, ""))
     assert len(examples) >= 5 and suite.count('pytest.mark.gates("tests/tasks/saxpy_fast")') == 2
     names: dict[str, object] = {}
     for number, code in enumerate(examples):

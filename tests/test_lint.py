@@ -89,7 +89,7 @@ def test_an_entry_in_a_comment_is_none(tmp_path: Path, unrun: None) -> None:
 
 
 def test_a_toggle_that_no_source_uses(tmp_path: Path, unrun: None) -> None:
-    folder = made(tmp_path, "cuda", ("{THREADS: 256}", "{THREADS: 256, UNROL: 4, DEEP: 1}"))
+    folder = made(tmp_path, "cuda", ("{CTA_THREADS: 256}", "{CTA_THREADS: 256, UNROL: 4, DEEP: 1}"))
     source = folder / "kernel.cu"
     source.write_text('#include "one.cuh"\n// UNROL is in a comment, UNROLL is another name\n' + source.read_text())
     (folder / "one.cuh").write_text('#include "two.cuh"\n')

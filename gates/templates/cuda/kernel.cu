@@ -7,9 +7,9 @@
 #include <cstdint>
 #include <cstdio>
 
-// A toggle of task.yaml is a macro here. This one is the threads of a block: gates sweep ./my_kernel --param THREADS=128,256,512
-constexpr int kThreads = THREADS;
-static_assert(kThreads % 32 == 0 && kThreads >= 32 && kThreads <= 1024, "THREADS must be 1 to 32 whole warps");
+// A toggle of task.yaml is a macro here. This one is the threads of a block: gates sweep ./my_kernel --param CTA_THREADS=128,256,512
+constexpr int kThreads = CTA_THREADS;
+static_assert(kThreads % 32 == 0 && kThreads >= 32 && kThreads <= 1024, "CTA_THREADS must be 1 to 32 whole warps");
 
 __global__ void silu_mul_kernel(const float* x, const float* y, float* out, int64_t n) {
   const int64_t i = int64_t(blockIdx.x) * blockDim.x + threadIdx.x;

@@ -220,9 +220,9 @@ def _resolved(name: str, results: Path) -> Path:
         found = {folder.name: runs for folder in folders if (folder.name + "_").startswith(place.name + "_") and (runs := list_runs(folder))}
         tasks = called(place.name, found)
         if not tasks:
-            raise GatesError(f"no run found for {name!r} under {results}", hint=_runs_hint(kind, rest, results))
+            raise GatesError(f"no run found for {name[:80]!r} under {results}", hint=_runs_hint(kind, rest, results))
         if len(tasks) > 1:
-            raise GatesError(f"{name!r} names runs of several tasks: {', '.join(tasks)}", hint="give more of the name")
+            raise GatesError(f"{name[:80]!r} names runs of several tasks: {', '.join(tasks)}", hint="give more of the name")
         return found[tasks[0]][-1]
     path = Path(name)
     if path.is_dir() and not (path / "run.json").exists():

@@ -81,10 +81,10 @@ def test_static_declarations(declaration: str, names: list[str]) -> None:
 
 def test_launch_bounds_and_templates_of_kernels() -> None:
     out = rewritten("template <int N> __global__ void __launch_bounds__(N * 32, 2) k(int* p) { p[0] = N; }")
-    assert 'gates_kernel_entry{"k", "k.cu", 1, static_cast<unsigned>(N * 32)}' in out
+    assert 'gates_kernel_entry{"k", __PRETTY_FUNCTION__, "k.cu", 1, static_cast<unsigned>(N * 32)}' in out
     assert "__launch_bounds__" not in out and "__global__" not in out
     assert "gates_kernel_entry" not in rewritten("__global__ void k(int* p);")
-    assert '{"k", "k.cu", 1' in rewritten("template <> __global__ void k<int>(int* p) { }")
+    assert '{"k", __PRETTY_FUNCTION__, "k.cu", 1' in rewritten("template <> __global__ void k<int>(int* p) { }")
 
 
 @pytest.mark.parametrize(

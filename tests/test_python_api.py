@@ -209,7 +209,7 @@ def test_wrong_options_are_refused_before_anything_runs(options: dict[str, objec
 
 def test_names_that_no_file_can_have_are_refused(tmp_path: Path) -> None:
     for name in ("a" * 5000, f"latest:{'a' * 5000}"):
-        with pytest.raises(gates.GatesError, match="names no run") as caught:
+        with pytest.raises(gates.GatesError, match="no run") as caught:
             gates.load(name)
         assert caught.value.hint and len(caught.value.what) < 200
     with pytest.raises(gates.GatesError, match="no task called 'aaa"):

@@ -53,8 +53,9 @@ class Ladder:
 
     @property
     def decision(self) -> Decision:
-        """The worst decision of the rungs: reject, hold, merge."""
-        return min((rung.decision for rung in self.rungs), key=_WORST_FIRST.index)
+        """The worst decision of the rungs, reject, hold or merge; at best hold where a rung was not measured against the one before."""
+        unmeasured = any(rung.ratio is None for rung in self.rungs[1:])
+        return min((*(rung.decision for rung in self.rungs), *((Decision.HOLD,) if unmeasured else ())), key=_WORST_FIRST.index)
 
     @property
     def exit_code(self) -> int:

@@ -62,6 +62,8 @@ def _construct(loader: yaml.SafeLoader, node: yaml.Node, path: Path, place: Plac
                 raise GatesError(f"{path}:{key_node.start_mark.line + 1}: a key must be plain text")
             key = loader.construct_object(key_node)
             line = key_node.start_mark.line + 1
+            if not isinstance(key, str):
+                raise GatesError(f"{path}:{line}: the key {key_node.value or '(empty)'} is not text", hint="write it in quotes, or another name")
             if key in result:
                 raise GatesError(
                     f"{path}:{line}: key {key!r} stands twice, first at line {lines[(*place, key)]}",

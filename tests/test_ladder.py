@@ -83,6 +83,11 @@ def test_a_run_that_was_edited_is_refused(tmp_path: Path) -> None:
         ladder_of([STAGES[0], target, STAGES[2]])
 
 
+def test_what_was_not_measured_against_the_stage_before_is_hold_at_best() -> None:
+    assert ladder_of(STAGES[:3]).decision is Decision.MERGE
+    assert ladder_of(STAGES[2::-1]).decision is ladder_of([STAGES[0], STAGES[2]]).decision is Decision.HOLD
+
+
 def test_the_worst_decision_counts() -> None:
     from dataclasses import replace
 

@@ -10,7 +10,7 @@ import signal
 import subprocess
 import sys
 import time
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 from dataclasses import replace
 from pathlib import Path
 
@@ -385,6 +385,44 @@ def test_workers_that_die_lose_nothing_and_a_card_has_one_job_at_a_time(tmp_path
             assert joined.devices == () and [one.variant for _, one in jobs] == ["z"]
         with pytest.raises(GatesError, match="has the resource GPU"):
             run_sweep(Options(str(BLOCKS), ("BLOCK=64",), scheduler=address, profile="full", results=tmp_path, build_dir=tmp_path), Silence())
+
+
+def test_workers_can_be_reached_from_this_machine_alone() -> None:
+    with local_cluster((), 1) as cluster:
+        info = cluster.client.scheduler_info()
+        addresses = [info["address"], *info["workers"], *(one["nanny"] for one in info["workers"].values())]
+        assert len(addresses) == 3 and all(address.startswith("tcp://127.0.0.1:") for address in addresses)
+        ports = cluster.client.run(_listening)
+        assert ports and all(hosts and set(hosts) == {"0100007F"} for hosts in ports.values())
+
+
+def _listening() -> list[str]:
+    """Hosts, in hexadecimal, at which this process listens; of IPv6 the whole address."""
+    mine = set()
+    for path in Path("/proc/self/fd").iterdir():
+        with suppress(OSError):  # the one that lists them is gone
+            mine.add(os.readlink(path))
+    found = []
+    for table in ("tcp", "tcp6"):
+        for line in Path(f"/proc/net/{table}").read_text().splitlines()[1:]:
+            words = line.split()
+            if words[3] == "0A" and f"socket:[{words[9]}]" in mine:
+                found.append(words[1].split(":")[0])
+    return found
+
+
+@pytest.mark.parametrize("change", [
+    lambda data: data["variants"][1].update(name="../../../escaped"), lambda data: data.update(variants=[]),
+    lambda data: data["variants"].append(data["variants"][1]), lambda data: data.update(winner="BLOCK=9"), lambda data: data.update(incumbent="BLOCK=9"),
+])
+def test_a_sweep_that_was_edited_is_not_gone_on_with(change, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    folder, _ = ranked(monkeypatch, tmp_path, Bench(TRUE_US))
+    data = json.loads((folder / "sweep.json").read_text())
+    change(data)
+    (folder / "sweep.json").write_text(json.dumps(data))
+    with pytest.raises(GatesError, match="was edited: its variants are not those of its parameters"):
+        ranked(monkeypatch, tmp_path, Bench(TRUE_US))
+    assert not list(tmp_path.rglob("escaped*"))
 
 
 def test_the_worker_of_a_device_waits_for_no_compiler(tmp_path: Path) -> None:

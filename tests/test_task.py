@@ -88,6 +88,7 @@ def test_all_faults_of_a_file_are_named_at_once(tmp_path: Path) -> None:
         ("- a\n- b\n", "is not of type 'object'"),
         ("", "is not of type 'object'"),
         ("name: a\ntitle: b\nname: c\n", "task.yaml:3: key 'name' stands twice, first at line 1"),
+        ("name: a\ntoggles: {NULL: 0}\n", "task.yaml:2: the key NULL is not text"),
         ("name: &a [x, x]\ntitle: [*a, *a]\n", "holds an alias"),
         ("name: a\ntime_limit_s: .nan\n", "task.yaml:2: .nan is not a finite number"),
         ("name: a\ntitle: \"\\ud800\"\n", "task.yaml:2: text that is not Unicode"),

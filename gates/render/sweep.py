@@ -82,7 +82,7 @@ def sweep_json(sweep: Sweep) -> Any:
 def require_drawable(out: Path) -> None:
     """Raise GatesError where no picture could be written to ``out``, whose folder is made; a sweep may take hours before there is one."""
     if out.suffix.lower() not in SUFFIXES:
-        raise GatesError(f"{out}: a picture is .png or .svg", hint=f"e.g. --plot {out.with_suffix('.png')}")
+        raise GatesError(f"{out}: a picture is .png or .svg", hint=f"e.g. --plot {out.with_suffix('.png') if out.name else 'sweep.png'}")
     load_matplotlib()
     require_outside_a_run(out)
     try:

@@ -29,6 +29,7 @@ if TYPE_CHECKING:
 Work = Callable[[Job], Done]
 GPU, CPU = {"GPU": 1}, {"CPU": 1}
 _CONNECT_S = 10.0
+_HERE = "127.0.0.1"  # whoever reaches a worker's port can have anything run
 
 
 @dataclass
@@ -103,7 +104,7 @@ def local_cluster(found: Sequence[devices.DeviceInfo], cores: int) -> Iterator[C
     spec = {
         f"gpu{device.index}": _worker({"CUDA_VISIBLE_DEVICES": device.uuid}, GPU) for device in found
     } | {f"cpu{number}": _worker({"CUDA_VISIBLE_DEVICES": "", **quiet}, CPU) for number in range(cores)}
-    scheduler = {"cls": distributed.Scheduler, "options": {"dashboard_address": None, "host": "127.0.0.1"}}
+    scheduler = {"cls": distributed.Scheduler, "options": {"dashboard_address": f"{_HERE}:0", "host": _HERE}}
     with contextlib.ExitStack() as stack:
         try:
             with _undisturbed(), _deaf_children():
@@ -152,7 +153,8 @@ def _deaf_children() -> Iterator[None]:
 def _worker(env: Mapping[str, str], resources: Mapping[str, int]) -> dict[str, Any]:
     from distributed import Nanny
 
-    options = {"nthreads": 1, "env": env, "resources": resources, "memory_limit": 0, "dashboard": False, "silence_logs": logging.CRITICAL}
+    options = {"nthreads": 1, "env": env, "resources": resources, "memory_limit": 0, "dashboard": False, "silence_logs": logging.CRITICAL,
+               "host": _HERE, "dashboard_address": f"{_HERE}:0"}
     return {"cls": Nanny, "options": options}
 
 
@@ -161,7 +163,7 @@ def joined_cluster(address: str) -> Iterator[Cluster]:
     """The running cluster at ``address``; raises GatesError where it can't be used."""
     distributed = _dask()
     hint = "start one with `dask scheduler`; it prints its tcp://HOST:PORT"
-    if not re.fullmatch(r"(tcp|tls)://\[?[\w.:-]+\]?:\d+", address):  # a client with a bad address hangs when it is deleted
+    if not re.fullmatch(r"tcp://\[?[\w.:-]+\]?:\d+", address):  # a client with a bad address hangs when it is deleted
         raise GatesError(f"{address!r} is not the address of a Dask scheduler", hint=hint)
     try:
         client = distributed.Client(address, timeout=_CONNECT_S, set_as_default=False)

@@ -7,6 +7,7 @@ import os
 import re
 import shutil
 import signal
+import socket
 import subprocess
 import sys
 import time
@@ -442,6 +443,22 @@ def test_a_scheduler_that_is_not_there_and_a_missing_dask_are_told(monkeypatch: 
     with pytest.raises(GatesError) as caught, clusters.joined_cluster("tcp://127.0.0.1:9"):
         pass
     assert caught.value.what == "Dask distributed is not installed" and "kernel-gates[sweep]" in (caught.value.hint or "")
+
+
+@pytest.mark.parametrize(("greeting", "why"), [(b"", "no answer within 0.5 s"), (b"SSH-2.0-OpenSSH_9.6\r\n", "what listens there speaks another protocol")])
+def test_what_listens_and_is_no_scheduler_is_told_in_time(greeting: bytes, why: str) -> None:
+    with socket.create_server(("127.0.0.1", 0)) as server:
+        server.settimeout(60)
+        address = f"tcp://127.0.0.1:{server.getsockname()[1]}"
+        code = f"from gates.sweep import cluster; cluster._CONNECT_S = 0.5; cluster.joined_cluster('{address}').__enter__()"
+        options = {"stderr": subprocess.PIPE, "text": True, "env": {**os.environ, "PYTHONPATH": str(ROOT)}}
+        with subprocess.Popen([sys.executable, "-c", code], **options) as child, server.accept()[0] as talking:
+            talking.sendall(greeting)
+            try:
+                said = child.communicate(timeout=30)[1]
+            finally:
+                child.kill()
+    assert f"GatesError: can't reach a Dask scheduler at {address}: {why}\n" in said
 
 
 def test_cards_of_two_kinds_are_refused() -> None:

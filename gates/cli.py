@@ -80,7 +80,7 @@ def new_command(name: str, kind: str | None, source: str | None, directory: Path
     if source is not None:
         if directory is not None:
             raise GatesError("--dir goes with --kind", hint="the next rung lies beside the one before, whose problem and baseline it shares")
-        made = [next_rung(name, find_task(source))]
+        made = [next_rung(name, find_task(source, environ={}))]
     else:
         made = new_task(name, kind, directory or Path())
     for path in made:

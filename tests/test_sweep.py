@@ -256,6 +256,14 @@ def test_the_fastest_right_variant_wins_and_gets_a_whole_verdict(tmp_path: Path,
     assert "\n128,32,512,0,4.2,10.0,,,,pass,pass,pass,0,incumbent,\n" in sweep_csv(sweep)
 
 
+def test_the_environment_sets_no_toggle(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("BLOCK", "junk")
+    folder, sweep = ranked(monkeypatch, tmp_path, Bench(TRUE_US))
+    assert sweep.incumbent == "BLOCK=128"
+    monkeypatch.chdir(BLOCKS.parents[1])
+    assert run_sweep(Options(None, resume=folder, build_dir=tmp_path / "build"), Silence()) == (folder, sweep)
+
+
 def test_what_the_machine_code_gate_rejects_is_neither_checked_nor_timed(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     bench = Bench(TRUE_US, other_code=(160,))
     _, sweep = ranked(monkeypatch, tmp_path, bench)

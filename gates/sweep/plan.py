@@ -17,7 +17,7 @@ from gates.run.graph import cubin_archs
 from gates.run.toolchain import find_toolchain
 from gates.sweep.record import Sweep, Variant, read_sweep, sweep_id
 from gates.sweep.variants import combinations, parse_params, variant_name
-from gates.task import Task, find_task, load_task
+from gates.task import Task, find_task
 
 
 @dataclass(frozen=True)
@@ -38,12 +38,12 @@ class Options:
 def task_of(options: Options) -> Task:
     """The task asked for, or that of the sweep to go on with, whatever the environment says of its toggles."""
     if options.task is not None:
-        return load_task(find_task(options.task).folder, environ={})
+        return find_task(options.task, environ={})
     if options.resume is None:
         raise GatesError("neither a task nor a sweep to go on with is given", hint="e.g. gates sweep stage3 --param USE_CP_ASYNC=0,1")
     name = read_sweep(options.resume).task
     try:
-        return load_task(find_task(name).folder, environ={})
+        return find_task(name, environ={})
     except GatesError as error:
         raise GatesError(error.what, hint=f"name the folder of {name}: gates sweep FOLDER --resume {options.resume}") from None
 

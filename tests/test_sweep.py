@@ -354,6 +354,17 @@ def test_a_picture_that_can_t_be_is_refused_before_any_worker_starts(tmp_path: P
     assert refused(tmp_path / "x.png").what == "matplotlib is not installed"
 
 
+@pytest.mark.parametrize("place", ["results", "build-dir"])
+def test_a_place_that_can_t_be_written_is_refused_before_any_worker_starts(place: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(schedule, "local_cluster", None)
+    (tmp_path / "file").write_text("")
+    for unwritable in (tmp_path / "file" / "x", Path("/proc/x")):
+        places = {"results": tmp_path / "r", "build-dir": tmp_path / "b"} | {place: unwritable}
+        result = CliRunner().invoke(cli, ["sweep", str(BLOCKS), "--param", "BLOCK=64", *(f"--{name}={path}" for name, path in places.items())])
+        assert isinstance(result.exception, GatesError) and place in (result.exception.hint or ""), result.exception
+    assert sorted(path.name for path in tmp_path.iterdir()) == ["file"]
+
+
 def test_no_variant_left_is_an_error_with_the_table_before(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(schedule, "_workers", workers(Bench(TRUE_US, wrong=(64, 128)).cluster))
     arguments = ["sweep", str(BLOCKS), "--param", "BLOCK=64", "--results", str(tmp_path / "r"), "--build-dir", str(tmp_path / "b")]

@@ -87,8 +87,21 @@ def publish(done: Done, results: Path, task: str) -> Path:
         return directory.publish(done.run[0])
 
 
+def require_writable(folder: Path) -> None:
+    """Raise GatesError where nothing can be kept in ``folder``; makes nothing."""
+    with _told(folder):
+        jsonio.probe_folder(folder)
+
+
 def make_folder(folder: Path) -> None:
-    try:
+    """Make ``folder``; raises GatesError where that can't be."""
+    with _told(folder):
         folder.mkdir(parents=True, exist_ok=True)
+
+
+@contextlib.contextmanager
+def _told(folder: Path) -> Iterator[None]:
+    try:
+        yield
     except OSError as error:
         raise GatesError(f"can't write {folder}: {error.strerror}", hint="name a writable directory with --results") from None

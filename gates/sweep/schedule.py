@@ -20,7 +20,7 @@ from gates.run.build import check_build_root
 from gates.sweep import work
 from gates.sweep.cluster import Cluster, Jobs, Work, core_count, joined_cluster, local_cluster, one_kind
 from gates.sweep.halving import halve, winner
-from gates.sweep.kept import Kept, begun, held, make_folder, publish
+from gates.sweep.kept import Kept, begun, held, make_folder, publish, require_writable
 from gates.sweep.plan import Options, now, params_of, plan, task_of
 from gates.sweep.record import FILE, Round, Sweep, Timing, Variant
 from gates.task import CUDA, Task
@@ -39,10 +39,13 @@ def run_sweep(options: Options, progress: Progress) -> tuple[Path, Sweep]:
         raise GatesError(f"{task.name} is of kind {task.kind}", hint="a sweep takes tasks of kind cuda, whose toggles are compiled in")
     params = params_of(options, task)
     check_build_root(options.build_dir)
+    home = options.resume or options.results / "sweeps" / task.name
+    require_outside_a_run(home / FILE)
+    for place in (home, options.results / task.name):  # the winner's run goes to the second
+        require_writable(place)
     with _workers(options, progress) as (cluster, why):
         new = plan(task, params, cluster.devices, why)
-        folder = options.resume or options.results / "sweeps" / task.name / new.id
-        require_outside_a_run(folder / FILE)
+        folder = options.resume or home / new.id
         make_folder(folder)
         with held(folder):
             kept = Kept(folder, begun(folder, new), progress)

@@ -379,22 +379,19 @@ def verify(run_directories: tuple[str, ...], results: Path) -> None:
     from gates.evidence import resolve_run
     from gates.verify import checkout_notes, verify_run
 
-    broken = False
+    code = 0
     for name in run_directories:
         try:
             run_directory = resolve_run(name, results)
-        except GatesError as error:  # of several, the others are checked all the same
-            if len(run_directories) == 1:
-                raise
-            _out(f"{name}: {error.what}")
-            broken = True
+        except GatesError as error:  # the others are checked all the same
+            code = _fail(error.what, error.hint, EXIT_USAGE)
             continue
         problems = verify_run(run_directory)
         _out(f"{_short(run_directory)}: {'sound' if not problems else 'not sound'}")
         for text in problems or (f"note: {note}" for note in checkout_notes(run_directory)):
             _out(f"  {text}")
-        broken = broken or bool(problems)
-    sys.exit(EXIT_USAGE if broken else 0)
+        code = EXIT_USAGE if problems else code
+    sys.exit(code)
 
 
 @cli.command()

@@ -13,7 +13,7 @@ from typing import Any, NoReturn
 import click
 
 from gates import __version__
-from gates.errors import EXIT_FAIL, EXIT_INTERNAL, EXIT_USAGE, GatesError
+from gates.errors import EXIT_FAIL, EXIT_INTERNAL, EXIT_INTERRUPTED, EXIT_USAGE, GatesError
 from gates.imports.commands import import_group
 from gates.plain import plain_json, plain_lines
 from gates.problem import MAX_SEED
@@ -528,10 +528,8 @@ def guard(command: Callable[[], Any]) -> int:
         return exit_.code if isinstance(exit_.code, int) else 0
     except GatesError as error:
         return _fail(error.what, error.hint, error.exit_code)
-    except click.exceptions.Abort:
-        return _fail("interrupted", "nothing was left half-written; run the command again", 130)
-    except KeyboardInterrupt:
-        return _fail("interrupted", "nothing was left half-written; run the command again", 130)
+    except (click.exceptions.Abort, KeyboardInterrupt):
+        return _fail("interrupted", "nothing was left half-written; run the command again", EXIT_INTERRUPTED)
     except click.exceptions.Exit as exit_:
         return exit_.exit_code
     except click.exceptions.NoArgsIsHelpError as error:

@@ -304,6 +304,21 @@ def test_ctrl_c_leaves_nothing_half_written(workshop: Workshop) -> None:
     assert list((workshop.root / "results" / "saxpy_fast").iterdir()) == []
 
 
+@pytest.mark.parametrize("entry", ["runpy.run_module('gates', run_name='__main__')", "from gates.__main__ import main; main()"])
+def test_ctrl_c_while_modules_are_imported_is_quiet(entry: str) -> None:
+    code = f"""
+import os, runpy, signal, sys
+class Interrupting:
+    def find_spec(self, name, *_):
+        if name == "click":
+            os.kill(os.getpid(), signal.SIGINT)
+sys.meta_path.insert(0, Interrupting())
+{entry}
+"""
+    done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=False)
+    assert (done.returncode, done.stderr) == (130, "")
+
+
 @needs_nvcc
 def test_two_overridden_runs_at_once_never_mix(workshop: Workshop) -> None:
     """Overrides are recorded and shown, too: such a run can't be merge."""

@@ -521,7 +521,8 @@ def guard(command: Callable[[], Any]) -> int:
             setattr(sys, name, open(os.devnull, "w", encoding="utf-8"))  # noqa: SIM115
     try:
         for number in (signal.SIGTERM, signal.SIGHUP):
-            signal.signal(number, signal.default_int_handler)  # as Ctrl-C: children killed, nothing half-written
+            if signal.getsignal(number) is not signal.SIG_IGN:  # as under nohup
+                signal.signal(number, signal.default_int_handler)  # as Ctrl-C: children killed, nothing half-written
         result = command()
         return result if isinstance(result, int) else 0
     except SystemExit as exit_:

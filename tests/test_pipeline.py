@@ -18,6 +18,7 @@ from random import Random
 import pytest
 from conftest import OnceASession
 
+from gates.cli import guard
 from gates.evidence import list_runs
 from gates.run.toolchain import find_toolchain
 
@@ -302,6 +303,15 @@ def test_ctrl_c_leaves_nothing_half_written(workshop: Workshop) -> None:
     assert child.returncode == 130
     assert "error: interrupted" in stderr and "Traceback" not in stderr
     assert list((workshop.root / "results" / "saxpy_fast").iterdir()) == []
+
+
+@pytest.mark.parametrize(("before", "code"), [(signal.SIG_DFL, 130), (signal.SIG_IGN, 0)], ids=["in a terminal", "under nohup"])
+def test_a_hangup_is_an_interruption_unless_it_is_ignored(before: signal.Handlers, code: int) -> None:
+    was = signal.signal(signal.SIGHUP, before)
+    try:
+        assert guard(lambda: signal.raise_signal(signal.SIGHUP)) == code
+    finally:
+        signal.signal(signal.SIGHUP, was)
 
 
 @pytest.mark.parametrize("entry", ["runpy.run_module('gates', run_name='__main__')", "from gates.__main__ import main; main()"])

@@ -315,15 +315,17 @@ def left_of(session: int, mark: str) -> list[int]:
     return found
 
 
-@pytest.mark.parametrize(("at", "wait_s"), [("starting workers", 0.7), ("1 of 2 variants compiled", 0.0)])
-def test_an_interruption_of_the_whole_process_group_is_told_in_one_line_and_leaves_nothing(at: str, wait_s: float, tmp_path: Path) -> None:
+@pytest.mark.parametrize(("at", "wait_s", "number"), [
+    ("starting workers", 0.7, signal.SIGINT), ("1 of 2 variants compiled", 0.0, signal.SIGINT), ("1 of 2 variants compiled", 0.0, signal.SIGHUP),
+])
+def test_an_interruption_of_the_whole_process_group_is_told_in_one_line_and_leaves_nothing(at: str, wait_s: float, number: int, tmp_path: Path) -> None:
     command = [sys.executable, "-m", "gates", "sweep", str(BLOCKS), "--param", "BLOCK=100", "--profile", "cpu", "--workers", "2"]
     command += ["--results", str(tmp_path / "r"), "--build-dir", str(tmp_path / "b")]
     options = {"stderr": subprocess.PIPE, "stdout": subprocess.DEVNULL, "text": True, "cwd": tmp_path, "env": {**os.environ, "PYTHONPATH": str(ROOT)}}
     with subprocess.Popen(command, start_new_session=True, **options) as child:
         said = next(line for line in child.stderr if at in line)
         time.sleep(wait_s)
-        os.killpg(child.pid, signal.SIGINT)
+        os.killpg(child.pid, number)
         said += child.communicate(timeout=60)[1]
     assert child.returncode == 130 and "error: interrupted" in said and "Traceback" not in said and "Error:" not in said, said
     until = time.monotonic() + 60  # ninja is told nothing, and ends with the step that it is at

@@ -140,12 +140,13 @@ def _undisturbed() -> Iterator[None]:
 
 @contextlib.contextmanager
 def _deaf_children() -> Iterator[None]:
-    """Have threads that start in the block, and all processes that these start, blocked for Ctrl-C.
+    """Have threads that start in the block, and all processes that these start, blocked for Ctrl-C and for a closed terminal.
 
-    A terminal sends it to the whole process group; only this process is to act on it, and ends the others.
+    A terminal tells the whole process group; only this process is to act on it, and ends the others.
     """
-    resource_tracker.ensure_running()  # the start of multiprocessing's own helper unblocks it in the thread that starts a worker
-    before = signal.pthread_sigmask(signal.SIG_BLOCK, {signal.SIGINT})
+    before = signal.pthread_sigmask(signal.SIG_BLOCK, {signal.SIGHUP})
+    resource_tracker.ensure_running()  # multiprocessing's own helper, whose start unblocks Ctrl-C in the thread that starts it
+    signal.pthread_sigmask(signal.SIG_BLOCK, {signal.SIGINT})
     try:
         yield
     finally:

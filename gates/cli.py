@@ -367,30 +367,31 @@ def report(run_directories: tuple[str, ...], everything: bool, out: Path | None,
 
 
 @cli.command()
-@click.argument("run_directories", nargs=-1, required=True)
+@click.argument("run_directories", nargs=-1, required=True, metavar="RUN...")
 @RESULTS
 def verify(run_directories: tuple[str, ...], results: Path) -> None:
     """Check run directories: digests, schemas, counts, and that the decision follows from the evidence.
 
-    A note says where this checkout's stage or problem is no longer what the run judged; that is no fault of the run.
+    RUN may be a sweep's folder, too: its variants, drops, timings and winner are checked. recorded:DEVICE is all that was
+    recorded on it. A note says where this checkout's stage or problem is no longer what the run judged; that is no fault of the run.
 
     Example: gates verify latest:stage2
     """
-    from gates.evidence import resolve_run
-    from gates.verify import checkout_notes, verify_run
+    from gates.verify import findings, verifiable
 
     code = 0
     for name in run_directories:
         try:
-            run_directory = resolve_run(name, results)
+            folders = verifiable(name, results)
         except GatesError as error:  # the others are checked all the same
             code = _fail(error.what, error.hint, EXIT_USAGE)
             continue
-        problems = verify_run(run_directory)
-        _out(f"{_short(run_directory)}: {'sound' if not problems else 'not sound'}")
-        for text in problems or (f"note: {note}" for note in checkout_notes(run_directory)):
-            _out(f"  {text}")
-        code = EXIT_USAGE if problems else code
+        for folder in folders:
+            problems, notes = findings(folder)
+            _out(f"{_short(folder)}: {'sound' if not problems else 'not sound'}")
+            for text in (*problems, *(f"note: {note}" for note in notes)):
+                _out(f"  {text}")
+            code = EXIT_USAGE if problems else code
     sys.exit(code)
 
 

@@ -33,6 +33,7 @@ from gates.sweep.kept import held
 from gates.sweep.plan import Options
 from gates.sweep.record import Found, Resources, Sweep, Timing, read_sweep
 from gates.sweep.schedule import run_sweep
+from gates.sweep.verify import verify_sweep
 from gates.sweep.work import Done, Job, compile_variant
 from gates.task import load_task
 
@@ -98,6 +99,7 @@ def test_the_evidence_of_each_variant_is_kept_and_the_record_keeps_its_schema(sw
     assert names == {"BLOCK=128/ptxas.json", "BLOCK=128/correctness.json", "BLOCK=512/ptxas.json", "BLOCK=64/ptxas.json", "BLOCK=64/correctness.json"}
     schema = json.loads((Path(schedule.__file__).parents[1] / "schemas" / "sweep.schema.json").read_text())
     jsonschema.validate(json.loads((folder / "sweep.json").read_text()), schema)
+    assert verify_sweep(folder) == []
     assert read_sweep(folder) == sweep and str(Path.home()) not in (folder / "sweep.json").read_text()
 
 
@@ -436,6 +438,7 @@ def _listening() -> list[str]:
 @pytest.mark.parametrize("change", [
     lambda data: data["variants"][1].update(name="../../../escaped"), lambda data: data.update(variants=[]),
     lambda data: data["variants"].append(data["variants"][1]), lambda data: data.update(winner="BLOCK=9"), lambda data: data.update(incumbent="BLOCK=9"),
+    lambda data: data["rounds"][0]["variants"].append("BLOCK=9"),
 ])
 def test_a_sweep_that_was_edited_is_not_gone_on_with(change, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     folder, _ = ranked(monkeypatch, tmp_path, Bench(TRUE_US))

@@ -14,6 +14,8 @@ def main() -> NoReturn:
         command()
     except KeyboardInterrupt:
         sys.exit(EXIT_INTERRUPTED)
+    finally:
+        exec("")  # else `python -m` ends by the signal, not the exit code, where Ctrl-C came in such text: a dataclass is made of some
 
 
 if __name__ == "__main__":

@@ -314,18 +314,19 @@ def test_a_hangup_is_an_interruption_unless_it_is_ignored(before: signal.Handler
         signal.signal(signal.SIGHUP, was)
 
 
-@pytest.mark.parametrize("entry", ["runpy.run_module('gates', run_name='__main__')", "from gates.__main__ import main; main()"])
-def test_ctrl_c_while_modules_are_imported_is_quiet(entry: str) -> None:
-    code = f"""
-import os, runpy, signal, sys
+@pytest.mark.parametrize("entry", [("-m", "gates"), ("-c", "from gates.__main__ import main; main()")])
+@pytest.mark.parametrize("interrupt", ["os.kill(os.getpid(), signal.SIGINT)", "exec('raise KeyboardInterrupt')"], ids=["", "in executed text"])
+def test_ctrl_c_while_modules_are_imported_is_quiet(entry: tuple[str, str], interrupt: str, tmp_path: Path) -> None:
+    (tmp_path / "sitecustomize.py").write_text(f"""
+import os, signal, sys
 class Interrupting:
     def find_spec(self, name, *_):
         if name == "click":
-            os.kill(os.getpid(), signal.SIGINT)
+            {interrupt}
 sys.meta_path.insert(0, Interrupting())
-{entry}
-"""
-    done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=False)
+""")
+    environ = {**os.environ, "PYTHONPATH": os.pathsep.join([str(tmp_path), str(Path(__file__).parent.parent)])}
+    done = subprocess.run([sys.executable, *entry], env=environ, capture_output=True, text=True, check=False)
     assert (done.returncode, done.stderr) == (130, "")
 
 

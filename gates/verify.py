@@ -32,15 +32,20 @@ def verifiable(name: str, results: Path) -> list[Path]:
     recorded = next((folder for folder in (results / "recorded").glob("*") if kind == "recorded" and folder.name == rest), None)
     if recorded is not None and (found := sorted([*recorded.glob("*/*/run.json"), *recorded.glob(f"sweeps/*/*/{SWEEP}")])):
         return [path.parent for path in found]
-    return [Path(name)] if os.path.isfile(os.path.join(name, SWEEP)) else [resolve_run(name, results)]
+    return [Path(name)] if _is_sweep(name) else [resolve_run(name, results)]
+
+
+def _is_sweep(folder: str | Path) -> bool:
+    """Whether it is a sweep's; a run stays one, whatever was put into it."""
+    return os.path.isfile(os.path.join(folder, SWEEP)) and not os.path.isfile(os.path.join(folder, "run.json"))
 
 
 def findings(folder: Path) -> tuple[list[str], list[str]]:
     """What is wrong with the run or the sweep in ``folder``, and where nothing is, what of the run's stages this checkout has otherwise by now."""
-    if (folder / SWEEP).is_file():
+    if _is_sweep(folder):
         from gates.sweep.verify import verify_sweep  # brings the engine along
 
-        return verify_sweep(folder), []
+        return verify_sweep(folder)[:_MOST_PROBLEMS], []
     problems = verify_run(folder)
     return problems, [] if problems else checkout_notes(folder)
 

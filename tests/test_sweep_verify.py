@@ -89,6 +89,10 @@ def test_the_command_checks_all_of_a_device(tmp_path: Path) -> None:
     done = CliRunner().invoke(cli, ["verify", "recorded:h200-sweep", "--results", str(RECORDED.parent)])
     first, second = (line for line in done.output.splitlines() if not line.startswith("  note: "))
     assert done.exit_code == 0 and first.endswith("-nvidia-h200: sound") and second.endswith("/8d19c7bb00f8: sound")
+    shutil.copytree(next(RECORDED.glob("h200-sweep/*/*/run.json")).parent, tmp_path / "run")
+    shutil.copy(SWEEPS[0] / "sweep.json", tmp_path / "run")
+    done = CliRunner().invoke(cli, ["verify", str(tmp_path / "run")])
+    assert done.exit_code == 2 and "run: not sound\n  sweep.json is not in the manifest" in done.output
     shutil.copytree(SWEEPS[0], tmp_path / "sweep")
     (tmp_path / "sweep" / "sweep.json").write_text("{}", encoding="utf-8")
     done = CliRunner().invoke(cli, ["verify", str(tmp_path / "sweep")])

@@ -222,7 +222,7 @@ def test_two_libraries_in_one_process_are_apart(tmp_path: Path) -> None:
     assert len(one.launches()) == 1
 
 
-def test_the_portable_stack_switch(tmp_path: Path) -> None:
+def test_the_portable_stack_switch(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     source = written(tmp_path, """#include <cuda_runtime.h>
 __global__ void k(int* out) {
     __shared__ int tile[64];
@@ -232,8 +232,8 @@ __global__ void k(int* out) {
 }
 extern "C" int run() { int out[64]; k<<<1, 64>>>(out); return out[0] * 100 + out[62]; }
 """)
-    defines = {"GATES_EMULATOR_UCONTEXT": 1}
-    library = Emulated(compile_library([source], tmp_path / "k.so", defines=defines, work_dir=tmp_path))
+    monkeypatch.setattr("gates.emulator.CXX_FLAGS", [*CXX_FLAGS, "-DGATES_EMULATOR_UCONTEXT"])
+    library = Emulated(compile_library([source], tmp_path / "k.so", work_dir=tmp_path))
     assert library.run("run") == 6301
 
 

@@ -157,6 +157,16 @@ def test_without_nvcc_the_device_is_missing_and_the_emulator_is_built(tmp_path: 
     assert collect(result, toolchain).reasons[0].startswith("sm_89: nvcc was not found")
 
 
+def test_cubins_are_taken_apart_when_the_machine_code_is_asked_for_and_once(tmp_path: Path, stub: Path) -> None:
+    program(stub / "bin" / "cuobjdump", '#!/bin/sh\n[ "$1" = --version ] || echo "$1" >> "${0%/*}/dumps"\necho "$1"\n')
+    texts = collect(make(tmp_path, stub), stub_toolchain(stub))
+    dumps = stub / "bin" / "dumps"
+    assert texts.logs["sm_89"] and texts.resource_usage == {"sm_89": "--dump-resource-usage\n"}
+    assert dumps.read_text().split() == ["--dump-resource-usage"]
+    assert (texts.sass, texts.reasons, texts.sass) == ({"sm_89": "--dump-sass\n"}, (), {"sm_89": "--dump-sass\n"})
+    assert dumps.read_text().split() == ["--dump-resource-usage", "--dump-sass"]
+
+
 # interruption, concurrency, folders
 
 

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import contextlib
+import hashlib
 import re
 from collections.abc import Callable, Iterable, Mapping
 from concurrent.futures import ThreadPoolExecutor
@@ -9,6 +11,7 @@ from dataclasses import dataclass
 from functools import cached_property
 from pathlib import Path
 
+from gates import jsonio
 from gates.errors import GatesError
 from gates.run import process
 from gates.run.built import BuildResult, Target
@@ -109,12 +112,29 @@ def _each(dump: Dump, paths: list[Path], toolchain: Toolchain) -> tuple[str | No
 
 
 def dump_sass(cubin: Path, toolchain: Toolchain) -> str | None:
-    """The cubin's disassembly by cuobjdump, or by nvdisasm where that is missing; None without either."""
-    if cuobjdump := toolchain.get("cuobjdump"):
-        return _output([cuobjdump.path, "--dump-sass", str(cubin)])
-    if nvdisasm := toolchain.get("nvdisasm"):
-        return _output([nvdisasm.path, str(cubin)])
-    return None
+    """The cubin's disassembly by cuobjdump, or by nvdisasm where that is missing; None without either.
+
+    It is kept beside the cubin, as ptxas's log is, with a digest of the cubin and the tools: an unchanged baseline is not taken apart again.
+    """
+    cuobjdump, nvdisasm = toolchain.get("cuobjdump"), toolchain.get("nvdisasm")  # the first starts the second
+    if cuobjdump is None and nvdisasm is None:
+        return None
+    kept, digest = cubin.with_name(f"{cubin.name}.sass.json"), hashlib.sha256(f"{cuobjdump} {nvdisasm} ".encode() + _content(cubin)).hexdigest()
+    with contextlib.suppress(GatesError):
+        match jsonio.read(kept):
+            case {"of": known, "text": str(text)} if known == digest:
+                return text
+    text = _output([cuobjdump.path, "--dump-sass", str(cubin)] if cuobjdump else [nvdisasm.path, str(cubin)])
+    with contextlib.suppress(GatesError):  # what can't be kept is made again
+        jsonio.write(kept, {"of": digest, "text": text})
+    return text
+
+
+def _content(cubin: Path) -> bytes:
+    try:
+        return cubin.read_bytes()
+    except OSError as error:
+        raise GatesError(f"can't read {cubin}: {error.strerror}") from None
 
 
 def dump_resource_usage(cubin: Path, toolchain: Toolchain) -> str | None:

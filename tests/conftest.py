@@ -60,8 +60,9 @@ def once_a_session(tmp_path_factory: pytest.TempPathFactory) -> OnceASession:
 
 
 @pytest.fixture(scope="module")  # some of its kernels keep state, which must not reach another file's tests
-def library(tmp_path_factory: pytest.TempPathFactory) -> Path:
-    """planted.cpp of the correctness tests, compiled."""
+def library(once_a_session: OnceASession, tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """planted.cpp of the correctness tests, compiled; a copy, since the loader knows a library by its file."""
     from correctness_kit import compile_planted
 
-    return compile_planted(tmp_path_factory.mktemp("planted"), "-DGUARD=0")
+    made = once_a_session("planted", lambda folder: compile_planted(folder, "-DGUARD=0"))
+    return Path(shutil.copy(made / "planted.so", tmp_path_factory.mktemp("planted")))

@@ -12,6 +12,10 @@ from pathlib import Path
 import pytest
 
 os.environ.setdefault("OMP_NUM_THREADS", "1")  # the cores are shared by pytest's workers and what these start: more threads only wait for each other
+# Each confined process of torch.compile has a cache of its own and compiles one kernel: a header precompiled for it, and one compilation
+# for each vector instruction set that the processor says it has, are most of its time.
+os.environ.setdefault("TORCHINDUCTOR_CPP_CACHE_PRECOMPILE_HEADERS", "0")
+os.environ.setdefault("TORCHINDUCTOR_VEC_ISA_OK", "1")
 
 
 def _cuda_devices() -> int:

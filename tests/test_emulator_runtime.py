@@ -175,8 +175,7 @@ def test_no_macro_of_a_task_comes_between_kernel_and_runtime(tmp_path: Path, mac
     assert [(finding["kind"], finding["where"]) for finding in library.findings()] == [("copy_never_waited_for", f"{kernel}:4")]
 
 
-def test_plain_and_sanitized_build_have_each_their_own(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setenv("XDG_CACHE_HOME", str(tmp_path / "cache"))
-    texts = [write_runtime_object(tmp_path / "r.o", flags) for flags in (CXX_FLAGS, [*CXX_FLAGS, *SANITIZE_FLAGS])]
-    assert len(kept(tmp_path)) == 2 and all(text.endswith(": compiled\n") for text in texts)
-    assert b"__asan_" in (tmp_path / "r.o").read_bytes()
+def test_plain_and_sanitized_build_have_each_their_own(source: Path, tmp_path: Path) -> None:
+    plain, sanitized = made(tmp_path, CXX_FLAGS), made(tmp_path, [*CXX_FLAGS, *SANITIZE_FLAGS])
+    assert plain[1] and sanitized[1] and len(kept(tmp_path)) == 2
+    assert b"__asan_" in sanitized[0] and b"__asan_" not in plain[0]

@@ -237,6 +237,13 @@ extern "C" int run() { int out[64]; k<<<1, 64>>>(out); return out[0] * 100 + out
     assert library.run("run") == 6301
 
 
+@pytest.mark.parametrize("name", ["std::vector<int>", "std::string", "std::atomic<int>"])
+def test_a_name_of_the_library_needs_its_header_as_with_nvcc(tmp_path: Path, name: str) -> None:
+    source = written(tmp_path, f"#include <cuda_fp16.h>\n{name} found;\nsize_t known = std::min(1, 2) + strlen(\"\") + clock();\n")
+    with pytest.raises(GatesError, match=rf"k\.cu:2:\d+: error: .{name[5:].split('<')[0]}. in namespace .std. does not name"):
+        compile_library([source], tmp_path / "k.so", work_dir=tmp_path)
+
+
 def test_command_line_writes_output_and_dependencies(tmp_path: Path) -> None:
     (tmp_path / "inc").mkdir()
     written(tmp_path / "inc", "#pragma once\nconstexpr int kN = N;\n", "n.cuh")

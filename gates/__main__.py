@@ -1,6 +1,22 @@
-"""`python -m gates` is the command `gates`."""
+"""`gates` and `python -m gates`: the command, quiet at Ctrl-C while its modules are imported, too."""
 
-from gates.cli import main
+import sys
+from typing import NoReturn
+
+from gates.errors import EXIT_INTERRUPTED
+
+
+def main() -> NoReturn:
+    """Run the command line."""
+    try:
+        from gates.cli import main as command
+
+        command()
+    except KeyboardInterrupt:
+        sys.exit(EXIT_INTERRUPTED)
+    finally:
+        exec("")  # else `python -m` ends by the signal, not the exit code, where Ctrl-C came in such text: a dataclass is made of some
+
 
 if __name__ == "__main__":
     main()

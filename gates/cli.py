@@ -13,7 +13,7 @@ from typing import Any, NoReturn
 import click
 
 from gates import __version__
-from gates.errors import EXIT_FAIL, EXIT_INTERNAL, EXIT_USAGE, GatesError
+from gates.errors import EXIT_FAIL, EXIT_INTERNAL, EXIT_INTERRUPTED, EXIT_USAGE, GatesError
 from gates.imports.commands import import_group
 from gates.plain import plain_json, plain_lines
 from gates.problem import MAX_SEED
@@ -80,7 +80,7 @@ def new_command(name: str, kind: str | None, source: str | None, directory: Path
     if source is not None:
         if directory is not None:
             raise GatesError("--dir goes with --kind", hint="the next rung lies beside the one before, whose problem and baseline it shares")
-        made = [next_rung(name, find_task(source))]
+        made = [next_rung(name, find_task(source, environ={}))]
     else:
         made = new_task(name, kind, directory or Path())
     for path in made:
@@ -367,34 +367,32 @@ def report(run_directories: tuple[str, ...], everything: bool, out: Path | None,
 
 
 @cli.command()
-@click.argument("run_directories", nargs=-1, required=True)
+@click.argument("run_directories", nargs=-1, required=True, metavar="RUN...")
 @RESULTS
 def verify(run_directories: tuple[str, ...], results: Path) -> None:
     """Check run directories: digests, schemas, counts, and that the decision follows from the evidence.
 
-    A note says where this checkout's stage or problem is no longer what the run judged; that is no fault of the run.
+    RUN may be a sweep's folder, too: its variants, drops, timings and winner are checked. recorded:DEVICE is all that was
+    recorded on it. A note says where this checkout's stage or problem is no longer what the run judged; that is no fault of the run.
 
     Example: gates verify latest:stage2
     """
-    from gates.evidence import resolve_run
-    from gates.verify import checkout_notes, verify_run
+    from gates.verify import findings, verifiable
 
-    broken = False
+    code = 0
     for name in run_directories:
         try:
-            run_directory = resolve_run(name, results)
-        except GatesError as error:  # of several, the others are checked all the same
-            if len(run_directories) == 1:
-                raise
-            _out(f"{name}: {error.what}")
-            broken = True
+            folders = verifiable(name, results)
+        except GatesError as error:  # the others are checked all the same
+            code = _fail(error.what, error.hint, EXIT_USAGE)
             continue
-        problems = verify_run(run_directory)
-        _out(f"{_short(run_directory)}: {'sound' if not problems else 'not sound'}")
-        for text in problems or (f"note: {note}" for note in checkout_notes(run_directory)):
-            _out(f"  {text}")
-        broken = broken or bool(problems)
-    sys.exit(EXIT_USAGE if broken else 0)
+        for folder in folders:
+            problems, notes = findings(folder)
+            _out(f"{_short(folder)}: {'sound' if not problems else 'not sound'}")
+            for text in (*problems, *(f"note: {note}" for note in notes)):
+                _out(f"  {text}")
+            code = EXIT_USAGE if problems else code
+    sys.exit(code)
 
 
 @cli.command()
@@ -524,17 +522,16 @@ def guard(command: Callable[[], Any]) -> int:
             setattr(sys, name, open(os.devnull, "w", encoding="utf-8"))  # noqa: SIM115
     try:
         for number in (signal.SIGTERM, signal.SIGHUP):
-            signal.signal(number, signal.default_int_handler)  # as Ctrl-C: children killed, nothing half-written
+            if signal.getsignal(number) is not signal.SIG_IGN:  # as under nohup
+                signal.signal(number, signal.default_int_handler)  # as Ctrl-C: children killed, nothing half-written
         result = command()
         return result if isinstance(result, int) else 0
     except SystemExit as exit_:
         return exit_.code if isinstance(exit_.code, int) else 0
     except GatesError as error:
         return _fail(error.what, error.hint, error.exit_code)
-    except click.exceptions.Abort:
-        return _fail("interrupted", "nothing was left half-written; run the command again", 130)
-    except KeyboardInterrupt:
-        return _fail("interrupted", "nothing was left half-written; run the command again", 130)
+    except (click.exceptions.Abort, KeyboardInterrupt):
+        return _fail("interrupted", "nothing was left half-written; run the command again", EXIT_INTERRUPTED)
     except click.exceptions.Exit as exit_:
         return exit_.exit_code
     except click.exceptions.NoArgsIsHelpError as error:

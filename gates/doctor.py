@@ -5,11 +5,11 @@ from __future__ import annotations
 import importlib.metadata
 import os
 import platform
-import tempfile
 from collections.abc import Mapping
 from dataclasses import dataclass
 from pathlib import Path
 
+from gates import jsonio
 from gates.run.device import DeviceProbe, probe
 from gates.run.toolchain import Toolchain, find_toolchain
 
@@ -109,11 +109,8 @@ def _devices(found: DeviceProbe) -> list[Finding]:
 
 def _writable(name: str, folder: Path, cost: str, option: str) -> Finding:
     """Whether a file can be made in the folder, or the folder itself where it does not exist yet."""
-    place = folder
-    while not place.exists() and place != place.parent:
-        place = place.parent
     try:
-        with tempfile.TemporaryFile(dir=place):
-            return Finding(name, True, str(folder))
+        jsonio.probe_folder(folder)
     except OSError as error:
-        return Finding(name, False, f"{folder}: {(error.strerror or 'not writable').lower()}", cost, f"name another folder with {option}")
+        return Finding(name, False, f"{folder}: {error.strerror.lower()}", cost, f"name another folder with {option}")
+    return Finding(name, True, str(folder))

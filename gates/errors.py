@@ -7,6 +7,7 @@ EXIT_FAIL = 1  # a gate failed; for `decide`: reject
 EXIT_USAGE = 2  # wrong usage or invalid input
 EXIT_HOLD = 3  # hold or inconclusive
 EXIT_INTERNAL = 4  # a bug in this tool
+EXIT_INTERRUPTED = 130  # Ctrl-C, as shells have it
 EXIT_CHECKER = 86  # what a memory checker is told to exit with where it reports something: no program's own
 
 

@@ -217,7 +217,7 @@ def _resolved(name: str, results: Path) -> Path:
     if colon and kind in ("latest", "recorded"):
         place = results / "recorded" / rest if kind == "recorded" else results / rest
         folders = sorted(place.parent.iterdir()) if rest and _stays_below(rest) and place.parent.is_dir() else []
-        found = {folder.name: runs for folder in folders if (folder.name + "_").startswith(place.name + "_") and (runs := list_runs(folder))}
+        found = {folder.name: runs for folder in folders if (runs := list_runs(folder))}
         tasks = called(place.name, found)
         if not tasks:
             raise GatesError(f"no run found for {name[:80]!r} under {results}", hint=_runs_hint(kind, rest, results))

@@ -34,6 +34,18 @@ def make_folder(path: Path) -> None:
         raise GatesError(f"can't write {path}: {error.strerror}", hint="name a writable folder with --out") from None
 
 
+def probe_folder(path: Path) -> None:
+    """Raise OSError, with the place as its ``filename``, where ``path`` can't be made or nothing written there; leaves nothing."""
+    place = Path(path).resolve()
+    while not os.path.lexists(place) and place != place.parent:
+        place = place.parent
+    try:
+        with tempfile.TemporaryFile(dir=place):
+            pass
+    except OSError as error:
+        raise OSError(error.errno, error.strerror or str(error), str(place)) from None
+
+
 def write_text(path: Path, text: str) -> None:
     """Write ``text`` to ``path`` whole or not at all; raises GatesError where the disk refuses."""
     temporary = None

@@ -64,7 +64,7 @@ def _task_here(info: TaskInfo) -> Task | None:
     if "/" in info.name:  # a name in evidence leads to no other folder
         return None
     try:
-        return find_task(info.name, {name: str(value) for name, value in info.toggles.items()})
+        return find_task(info.name, {name: str(value) for name, value in info.toggles.items()}, environ={})
     except GatesError:
         return None
 

@@ -41,7 +41,7 @@ def _cases(task: TaskInfo, evidence: Any) -> Iterator[str]:
 
 
 def _memory_checks(task: TaskInfo, evidence: Any, correctness: Any) -> Iterator[str]:
-    """On each side the same: the smallest of the judged shapes and the problem's odd ones, by each tool in each order."""
+    """On each side the same: the smallest of the judged shapes (on a device a larger one too) and the problem's odd ones, by each tool in each order."""
     checked = {shape for run in evidence.runs for shape in run.shapes}
     for tool, order in sorted({(run.tool, run.order) for run in evidence.runs}):
         missing = checked - {shape for run in evidence.runs if (run.tool, run.order) == (tool, order) for shape in run.shapes}

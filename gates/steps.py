@@ -32,7 +32,7 @@ from gates.run.built import BuildResult
 from gates.run.correctness import draw_seed, run_correctness
 from gates.run.device import DeviceInfo
 from gates.run.ncu import run_ncu
-from gates.run.sanitizer import run_sanitizer_device, run_sanitizer_emulator, write_cases
+from gates.run.sanitizer import LARGEST_ON_DEVICE_BYTES, run_sanitizer_device, run_sanitizer_emulator, write_cases
 from gates.run.static import StaticTexts, collect
 from gates.run.timing import run_timing
 from gates.run.toolchain import Toolchain
@@ -196,10 +196,11 @@ class Session:
         return found, f"not known for {', '.join(missing)}" if missing else ""
 
     def cases(self, task: Task) -> list[dict[str, Any]]:
-        """Files with the task's launches of the smallest shape and of the odd ones; tasks called with the same arguments share them."""
+        """Files with the launches to check the memory of, the smallest shape's first; tasks called with the same arguments share them."""
         if task.arguments not in self._cases:
             self._cases[task.arguments] = write_cases(
-                self.side(task, "emulator"), self.shapes, work=self.scratch / f"cases.{len(self._cases)}", limit_s=task.time_limit_s, smallest=True,
+                self.side(task, "emulator"), self.shapes, work=self.scratch / f"cases.{len(self._cases)}", limit_s=task.time_limit_s,
+                smallest=True, most_bytes=0 if self.emulated else LARGEST_ON_DEVICE_BYTES,
             )
         return self._cases[task.arguments]
 
@@ -270,7 +271,7 @@ def _correctness(session: Session) -> GateResult | None:
 
 
 def _sanitizer(session: Session) -> GateResult | None:
-    """The smallest and the odd shapes under compute-sanitizer, or the emulator under AddressSanitizer."""
+    """The smallest and the odd shapes, and a larger one, under compute-sanitizer, or without that one the emulator under AddressSanitizer."""
     kind = "emulator_asan" if session.emulated else "device"
     if (missing := session.missing("sanitizer", kind)) is not None:
         return missing

@@ -188,8 +188,8 @@ def load_baseline(task: Task) -> Task | None:
     return first
 
 
-def find_task(name: str, overrides: Mapping[str, str] | None = None) -> Task:
-    """The task called ``name``, or at that path; GatesError with the nearest names where there is none."""
+def find_task(name: str, overrides: Mapping[str, str] | None = None, environ: Mapping[str, str] | None = None) -> Task:
+    """The task called ``name``, or at that path, as ``load_task`` loads it; GatesError with the nearest names where there is none."""
     path = Path(name)
     try:
         is_path = os.sep in name or (path / "task.yaml").is_file() or any(path.glob("*/task.yaml"))
@@ -198,11 +198,11 @@ def find_task(name: str, overrides: Mapping[str, str] | None = None) -> Task:
     if is_path:
         if not path.is_dir():
             raise GatesError(f"no task folder at {name}")
-        return load_task(path, overrides)
+        return load_task(path, overrides, environ)
     known = {folder.name: folder for folder in task_folders()}
     matches = called(name, known)
     if len(matches) == 1:
-        return load_task(known[matches[0]], overrides)
+        return load_task(known[matches[0]], overrides, environ)
     if matches:
         raise GatesError(f"{name!r} names several tasks: {', '.join(matches)}", hint="give more of the name")
     raise GatesError(f"no task called {name!r}", hint=f"{nearest(name, known)}; a task folder of yours goes by its path: ./{name}")
@@ -249,7 +249,7 @@ def _overrides(
         if name not in toggles:
             hint = nearest(name, toggles) if toggles else f"it has none; `toggles: {{{name}: 1}}` in it declares one, a macro for its CUDA sources"
             raise GatesError(f"--toggle {name}: {path} has no such toggle", hint=hint)
-    values = {name: parse_toggle(name, environ[name], "environment variable") for name in toggles if environ.get(name)}
+    values = {name: parse_toggle(name, environ[name], "environment variable") for name in toggles if environ.get(name) and name not in given}
     values.update({name: parse_toggle(name, text, "--toggle") for name, text in given.items()})
     return {name: value for name, value in values.items() if value != toggles[name]}
 

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import math
+import os
 from collections.abc import Mapping
 from pathlib import Path, PurePosixPath
 from typing import Any
@@ -11,7 +12,7 @@ from gates import jsonio
 from gates.counts import built_for_debugging, contradictions, not_as_logged, timed_otherwise
 from gates.declared import self_contradictions
 from gates.errors import GatesError
-from gates.evidence import ACCEPTANCE, RunInfo, Verdict, read_record, require_known_version, sha256
+from gates.evidence import ACCEPTANCE, RunInfo, Verdict, read_record, require_known_version, resolve_run, sha256
 from gates.judge.decision import GATES
 from gates.judging import decision_of, load_evidence, looser_terms, rejudge
 from gates.places import changed_since, contradicts_checkout
@@ -19,9 +20,34 @@ from gates.planned import left_out
 from gates.problem import DEFAULT_INPUTS
 from gates.records import GateResult, Status
 from gates.schema import errors_by, schema_errors, schema_of
+from gates.sweep.record import FILE as SWEEP
 
 _MOST_PROBLEMS = 20
 _MAX_BYTES = 512 * 2**20  # no file of a run is near it, and a digest of more takes long
+
+
+def verifiable(name: str, results: Path) -> list[Path]:
+    """The folders that ``name`` means: a run's, a sweep's, or for recorded:DEVICE those of all its runs and sweeps. GatesError where there is none."""
+    kind, _, rest = name.partition(":")
+    recorded = next((folder for folder in (results / "recorded").glob("*") if kind == "recorded" and folder.name == rest), None)
+    if recorded is not None and (found := sorted([*recorded.glob("*/*/run.json"), *recorded.glob(f"sweeps/*/*/{SWEEP}")])):
+        return [path.parent for path in found]
+    return [Path(name)] if _is_sweep(name) else [resolve_run(name, results)]
+
+
+def _is_sweep(folder: str | Path) -> bool:
+    """Whether it is a sweep's; a run stays one, whatever was put into it."""
+    return os.path.isfile(os.path.join(folder, SWEEP)) and not os.path.isfile(os.path.join(folder, "run.json"))
+
+
+def findings(folder: Path) -> tuple[list[str], list[str]]:
+    """What is wrong with the run or the sweep in ``folder``, and where nothing is, what of the run's stages this checkout has otherwise by now."""
+    if _is_sweep(folder):
+        from gates.sweep.verify import verify_sweep  # brings the engine along
+
+        return verify_sweep(folder)[:_MOST_PROBLEMS], []
+    problems = verify_run(folder)
+    return problems, [] if problems else checkout_notes(folder)
 
 
 def verify_run(run: Path) -> list[str]:
@@ -122,10 +148,10 @@ def _contradict(again: GateResult, recorded: GateResult) -> bool:
     seen, before = (
         {(check.name, check.where): check.observed for check in result.checks} for result in (again, recorded)
     )
-    return not all(_same(seen[key], before[key]) for key in seen.keys() & before.keys())
+    return not all(same(seen[key], before[key]) for key in seen.keys() & before.keys())
 
 
-def _same(one: Any, other: Any) -> bool:
+def same(one: Any, other: Any) -> bool:
     """Whether two figures are one; another machine's libraries may round the last bits otherwise."""
     if isinstance(one, float) and isinstance(other, (int, float)):
         return math.isclose(one, other, rel_tol=1e-9, abs_tol=1e-12)

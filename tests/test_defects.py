@@ -161,7 +161,7 @@ def test_the_recorded_matrix_holds_what_the_catalogue_says(half) -> None:
 
 def test_every_defect_was_tried_on_the_emulator_and_on_a_card_and_enough_is_killed() -> None:
     on_a_card = {name for half in RECORDED if half is not CPU for name in report.rows(half)}
-    assert {*DEFECTS, *HONEST} == set(report.rows(CPU)) and set(DEFECTS) - on_a_card == {"fp16_v_not_transposed"}, "that one has not been on a card yet"
+    assert {*DEFECTS, *HONEST} == set(report.rows(CPU)) and set(DEFECTS) <= on_a_card
     assert report.cpu_share(CPU) >= report.LEAST_CPU_SHARE and any(map(counts_for_cpu, DEFECTS.values()))
     assert set(DEFECTS) <= {name for half in RECORDED for name, row in report.rows(half).items() if report.killers(row)}
 
@@ -175,7 +175,7 @@ def test_the_readme_says_what_the_matrix_says() -> None:
     seen = [row for name, row in report.rows(CPU).items() if name in DEFECTS and counts_for_cpu(DEFECTS[name])]
     killed = sum(bool(report.killers(row)) for row in seen)
     assert f"{len(DEFECTS)} planted defects" in text and f"{killed} of the {len(seen)} that need no clock" in text
-    assert len(report.emulator_alone(RECORDED)) == 10 and "Ten that the emulator refuses pass on the cards" in text
+    assert len(report.emulator_alone(RECORDED)) == 11 and "Eleven that the emulator refuses pass on the cards" in text
 
 
 def test_a_survivor_and_a_refused_stage_are_told() -> None:

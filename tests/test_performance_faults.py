@@ -159,7 +159,17 @@ def test_a_candidate_that_cheats_fails(fast, tmp_path, libraries, fault, code) -
 
 def test_a_stored_answer_is_right_until_the_inputs_change(fast, monkeypatch, tmp_path, libraries) -> None:
     """What finds it is the refresh: with the same inputs throughout the stored answer would be right."""
-    monkeypatch.setattr(timing_cuda.Sets, "refresh", lambda self, number: self.poison())
+    kept = []
+
+    class Unchanging(timing_cuda.Sets):
+        def __init__(self, *arguments) -> None:
+            super().__init__(*arguments)
+            kept.append(self)  # memory that another set got would hold other inputs at an address that the kernel knows
+
+        def refresh(self, number: int) -> None:
+            self.poison()
+
+    monkeypatch.setattr(timing_cuda, "Sets", Unchanging)
     evidence, _ = verdict(tmp_path, libraries, build_library(tmp_path, "new", 6))
     after = [check for check in evidence.outputs if (check.when, check.side) == ("after", "candidate")]
     assert all(check.max_abs_err < 0.01 for check in after)

@@ -71,7 +71,34 @@ def test_the_budget_ends_it() -> None:
 
 
 def test_an_unfit_control_ends_it() -> None:
-    assert Card({**FAST, "control": 13.5}).measure().stopped == "control"
+    taken = Card({**FAST, "control": 13.5}).measure()
+    assert taken.stopped == "control" and len(taken.control) == 24
+
+
+class TwoSpeeds(Card):
+    """The baseline's blocks take one of two times, as which multiprocessors a launch lands on decides."""
+
+    def __init__(self, slower: float, seed: int) -> None:
+        super().__init__({"candidate": 16.1, "baseline": 0.0, "control": 0.0})
+        self.slower, self.random = slower, random.Random(seed)
+
+    def side(self, name: str):
+        block = super().side(name)
+        if name == "candidate":
+            return block
+        return lambda samples: [20.9 * self.random.choice((1.0, self.slower)) for _ in block(samples)[:1]] * samples
+
+
+def test_a_kernel_of_two_speeds_gets_more_control_pairs() -> None:
+    """Recorded on H200s: a WMMA kernel at 20.9 or 21.7 us."""
+    every = [TwoSpeeds(1.04, seed).measure() for seed in range(20)]
+    assert [taken.stopped for taken in every].count("clear") >= 19
+    assert sum(len(taken.control) > 24 for taken in every) >= 5, "at the first look it was open whether the machine is fit"
+
+
+def test_a_control_that_stays_open_is_unfit() -> None:
+    taken = TwoSpeeds(1.5, 1).measure()
+    assert taken.stopped == "control" and len(taken.control) == len(taken.blocks) == 96
 
 
 def test_a_throttled_pair_is_taken_again_and_kept() -> None:

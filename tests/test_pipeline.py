@@ -18,6 +18,7 @@ from random import Random
 import pytest
 from conftest import OnceASession
 
+from gates.cli import guard
 from gates.evidence import list_runs
 from gates.run.toolchain import find_toolchain
 
@@ -302,6 +303,31 @@ def test_ctrl_c_leaves_nothing_half_written(workshop: Workshop) -> None:
     assert child.returncode == 130
     assert "error: interrupted" in stderr and "Traceback" not in stderr
     assert list((workshop.root / "results" / "saxpy_fast").iterdir()) == []
+
+
+@pytest.mark.parametrize(("before", "code"), [(signal.SIG_DFL, 130), (signal.SIG_IGN, 0)], ids=["in a terminal", "under nohup"])
+def test_a_hangup_is_an_interruption_unless_it_is_ignored(before: signal.Handlers, code: int) -> None:
+    was = signal.signal(signal.SIGHUP, before)
+    try:
+        assert guard(lambda: signal.raise_signal(signal.SIGHUP)) == code
+    finally:
+        signal.signal(signal.SIGHUP, was)
+
+
+@pytest.mark.parametrize("entry", [("-m", "gates"), ("-c", "from gates.__main__ import main; main()")])
+@pytest.mark.parametrize("interrupt", ["os.kill(os.getpid(), signal.SIGINT)", "exec('raise KeyboardInterrupt')"], ids=["", "in executed text"])
+def test_ctrl_c_while_modules_are_imported_is_quiet(entry: tuple[str, str], interrupt: str, tmp_path: Path) -> None:
+    (tmp_path / "sitecustomize.py").write_text(f"""
+import os, signal, sys
+class Interrupting:
+    def find_spec(self, name, *_):
+        if name == "click":
+            {interrupt}
+sys.meta_path.insert(0, Interrupting())
+""")
+    environ = {**os.environ, "PYTHONPATH": os.pathsep.join([str(tmp_path), str(Path(__file__).parent.parent)])}
+    done = subprocess.run([sys.executable, *entry], env=environ, capture_output=True, text=True, check=False)
+    assert (done.returncode, done.stderr) == (130, "")
 
 
 @needs_nvcc

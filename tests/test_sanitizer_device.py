@@ -134,6 +134,25 @@ def test_four_clean_tools_pass(gate, monkeypatch: pytest.MonkeyPatch) -> None:
     assert [r.launches for r in evidence.runs] == [4, 4, 4, 4]
 
 
+@pytest.mark.parametrize(("most_bytes", "shapes"), [
+    (0, ["small", "tail"]),  # as on the emulator
+    (2**20 - 1, ["small", "tail"]),
+    (2**20, ["small", "mission", "tail"]),  # 4 bytes x 2^18: loops come round again
+    (4000, ["small", "tail"]),  # the smallest is the largest
+])
+def test_a_larger_shape_is_checked_too_if_it_is_not_too_large(library: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, most_bytes, shapes) -> None:
+    written = cases_here(monkeypatch, side(library, "honest"), ["mission", "small"], tmp_path, most_bytes)
+    assert [case["shape"] for case in written] == shapes
+
+
+def test_on_a_device_it_is_asked_for(library: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    written = cases_here(monkeypatch, side(library, "honest"), ["small"], tmp_path / "cases")
+    asked: list[int] = []
+    monkeypatch.setattr(run, "write_cases", lambda *args, most_bytes, **options: asked.append(most_bytes) or written)
+    run.run_sanitizer_device(side(library, "honest"), ["small"], work=tmp_path / "work", limit_s=60, compute_sanitizer="/bin/true")
+    assert asked == [run.LARGEST_ON_DEVICE_BYTES]
+
+
 def test_one_tool_less_is_no_pass(gate) -> None:
     evidence, _ = gate(HONEST)
     result = judge(dataclasses.replace(evidence, runs=evidence.runs[:3]))

@@ -7,6 +7,7 @@ import os
 import re
 import shutil
 import signal
+import socket
 import subprocess
 import sys
 import time
@@ -33,6 +34,7 @@ from gates.sweep.kept import held
 from gates.sweep.plan import Options
 from gates.sweep.record import Found, Resources, Sweep, Timing, read_sweep
 from gates.sweep.schedule import run_sweep
+from gates.sweep.verify import verify_sweep
 from gates.sweep.work import Done, Job, compile_variant
 from gates.task import load_task
 
@@ -102,6 +104,7 @@ def test_the_evidence_of_each_variant_is_kept_and_the_record_keeps_its_schema(sw
     assert names == {"BLOCK=128/ptxas.json", "BLOCK=128/correctness.json", "BLOCK=512/ptxas.json", "BLOCK=64/ptxas.json", "BLOCK=64/correctness.json"}
     schema = json.loads((Path(schedule.__file__).parents[1] / "schemas" / "sweep.schema.json").read_text())
     jsonschema.validate(json.loads((folder / "sweep.json").read_text()), schema)
+    assert verify_sweep(folder) == []
     assert str(Path.home()) not in (folder / "sweep.json").read_text()
 
 
@@ -260,6 +263,14 @@ def test_the_fastest_right_variant_wins_and_gets_a_whole_verdict(tmp_path: Path,
     assert "\n128,32,512,0,4.2,10.0,,,,pass,pass,pass,0,incumbent,\n" in sweep_csv(sweep)
 
 
+def test_the_environment_sets_no_toggle(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("BLOCK", "junk")
+    folder, sweep = ranked(monkeypatch, tmp_path, Bench(TRUE_US))
+    assert sweep.incumbent == "BLOCK=128"
+    monkeypatch.chdir(BLOCKS.parents[1])
+    assert run_sweep(Options(None, resume=folder, build_dir=tmp_path / "build"), Silence()) == (folder, sweep)
+
+
 def test_what_the_machine_code_gate_rejects_is_neither_checked_nor_timed(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     bench = Bench(TRUE_US, other_code=(160,))
     _, sweep = ranked(monkeypatch, tmp_path, bench)
@@ -311,15 +322,17 @@ def left_of(session: int, mark: str) -> list[int]:
     return found
 
 
-@pytest.mark.parametrize(("at", "wait_s"), [("starting workers", 0.7), ("1 of 2 variants compiled", 0.0)])
-def test_an_interruption_of_the_whole_process_group_is_told_in_one_line_and_leaves_nothing(at: str, wait_s: float, tmp_path: Path) -> None:
+@pytest.mark.parametrize(("at", "wait_s", "number"), [
+    ("starting workers", 0.7, signal.SIGINT), ("1 of 2 variants compiled", 0.0, signal.SIGINT), ("1 of 2 variants compiled", 0.0, signal.SIGHUP),
+])
+def test_an_interruption_of_the_whole_process_group_is_told_in_one_line_and_leaves_nothing(at: str, wait_s: float, number: int, tmp_path: Path) -> None:
     command = [sys.executable, "-m", "gates", "sweep", str(BLOCKS), "--param", "BLOCK=100", "--profile", "cpu", "--workers", "2"]
     command += ["--results", str(tmp_path / "r"), "--build-dir", str(tmp_path / "b")]
     options = {"stderr": subprocess.PIPE, "stdout": subprocess.DEVNULL, "text": True, "cwd": tmp_path, "env": {**os.environ, "PYTHONPATH": str(ROOT)}}
     with subprocess.Popen(command, start_new_session=True, **options) as child:
         said = next(line for line in child.stderr if at in line)
         time.sleep(wait_s)
-        os.killpg(child.pid, signal.SIGINT)
+        os.killpg(child.pid, number)
         said += child.communicate(timeout=60)[1]
     assert child.returncode == 130 and "error: interrupted" in said and "Traceback" not in said and "Error:" not in said, said
     until = time.monotonic() + 60  # ninja is told nothing, and ends with the step that it is at
@@ -348,6 +361,17 @@ def test_a_picture_that_can_t_be_is_refused_before_any_worker_starts(tmp_path: P
     assert (none.what, none.exit_code) == ("--plot draws times, and nothing can be timed here: no CUDA device", 3) and not (tmp_path / "x.png").exists()
     monkeypatch.setitem(sys.modules, "matplotlib", None)
     assert refused(tmp_path / "x.png").what == "matplotlib is not installed"
+
+
+@pytest.mark.parametrize("place", ["results", "build-dir"])
+def test_a_place_that_can_t_be_written_is_refused_before_any_worker_starts(place: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(schedule, "local_cluster", None)
+    (tmp_path / "file").write_text("")
+    for unwritable in (tmp_path / "file" / "x", Path("/proc/x")):
+        places = {"results": tmp_path / "r", "build-dir": tmp_path / "b"} | {place: unwritable}
+        result = CliRunner().invoke(cli, ["sweep", str(BLOCKS), "--param", "BLOCK=64", *(f"--{name}={path}" for name, path in places.items())])
+        assert isinstance(result.exception, GatesError) and place in (result.exception.hint or ""), result.exception
+    assert sorted(path.name for path in tmp_path.iterdir()) == ["file"]
 
 
 def test_no_variant_left_is_an_error_with_the_table_before(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -419,6 +443,7 @@ def _listening() -> list[str]:
 @pytest.mark.parametrize("change", [
     lambda data: data["variants"][1].update(name="../../../escaped"), lambda data: data.update(variants=[]),
     lambda data: data["variants"].append(data["variants"][1]), lambda data: data.update(winner="BLOCK=9"), lambda data: data.update(incumbent="BLOCK=9"),
+    lambda data: data["rounds"][0]["variants"].append("BLOCK=9"),
 ])
 def test_a_sweep_that_was_edited_is_not_gone_on_with(change, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     folder, _ = ranked(monkeypatch, tmp_path, Bench(TRUE_US))
@@ -447,6 +472,22 @@ def test_a_scheduler_that_is_not_there_and_a_missing_dask_are_told(monkeypatch: 
     with pytest.raises(GatesError) as caught, clusters.joined_cluster("tcp://127.0.0.1:9"):
         pass
     assert caught.value.what == "Dask distributed is not installed" and "kernel-gates[sweep]" in (caught.value.hint or "")
+
+
+@pytest.mark.parametrize(("greeting", "why"), [(b"", "no answer within 0.5 s"), (b"SSH-2.0-OpenSSH_9.6\r\n", "what listens there speaks another protocol")])
+def test_what_listens_and_is_no_scheduler_is_told_in_time(greeting: bytes, why: str) -> None:
+    with socket.create_server(("127.0.0.1", 0)) as server:
+        server.settimeout(60)
+        address = f"tcp://127.0.0.1:{server.getsockname()[1]}"
+        code = f"from gates.sweep import cluster; cluster._CONNECT_S = 0.5; cluster.joined_cluster('{address}').__enter__()"
+        options = {"stderr": subprocess.PIPE, "text": True, "env": {**os.environ, "PYTHONPATH": str(ROOT)}}
+        with subprocess.Popen([sys.executable, "-c", code], **options) as child, server.accept()[0] as talking:
+            talking.sendall(greeting)
+            try:
+                said = child.communicate(timeout=30)[1]
+            finally:
+                child.kill()
+    assert f"GatesError: can't reach a Dask scheduler at {address}: {why}\n" in said
 
 
 def test_cards_of_two_kinds_are_refused() -> None:

@@ -118,6 +118,7 @@ def test_toggle_overrides(tmp_path: Path) -> None:
     assert load_task(folder, environ={"USE_FAST": " 1"}).overrides == {"USE_FAST": 1}
     assert load_task(folder, environ={"USE_FAST": "0"}).overrides == {}  # the task's own value
     assert load_task(folder, {"USE_FAST": "2"}, environ={"USE_FAST": "1"}).toggles == {"USE_FAST": 2}
+    assert load_task(folder, {"USE_FAST": "2"}, environ={"USE_FAST": "junk"}).toggles == {"USE_FAST": 2}  # not asked
     with pytest.raises(GatesError, match="no such toggle") as caught:
         load_task(folder, {"USE_FSAT": "1"}, environ={})
     assert caught.value.hint == "did you mean USE_FAST?"

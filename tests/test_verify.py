@@ -18,7 +18,7 @@ import pytest
 from click.testing import CliRunner
 from runs_kit import sign
 
-from gates.cli import cli
+from gates.cli import cli, guard
 from gates.compare import compare_runs
 from gates.decide import decide_run
 from gates.errors import GatesError
@@ -162,6 +162,17 @@ def test_a_checkout_that_moved_on_is_noted_and_no_fault(tmp_path: Path) -> None:
     done = CliRunner().invoke(cli, ["verify", str(target)])
     assert done.exit_code == 0 and ": sound\n  note: stage2_wmma_pv has changed in this checkout since" in done.output
     assert "note: the problem tasks.problems.sdpa_fp8 has changed in this checkout since" in done.output
+
+
+def test_a_name_that_is_no_run_is_told_alike_alone_and_beside_others(capsys: pytest.CaptureFixture[str]) -> None:
+    def told(*names: str) -> tuple[str, str]:
+        assert guard(lambda: cli.main(["verify", *names], standalone_mode=False)) == 2
+        return capsys.readouterr()
+
+    out, alone = told("nowhere")
+    assert out == "" and alone.startswith("error: nowhere is no run directory") and "hint: " in alone
+    out, beside = told("nowhere", str(CPU), "latest:nobody")
+    assert ": sound\n" in out and beside.startswith(alone) and "error: no run found for 'latest:nobody'" in beside
 
 
 def test_what_changed_in_a_checkout(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:

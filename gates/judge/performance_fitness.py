@@ -113,7 +113,7 @@ def _control(evidence: PerformanceEvidence) -> Check:
     twin = CANDIDATE if evidence.baseline is None else BASELINE
     found = decision.interval(differences(evidence.control, twin, CONTROL)) if evidence.control else None
     floor = decision.noise_floor_pct(found) if found else None
-    good = found is not None and found.pairs >= decision.CONTROL_PAIRS and decision.control_fits(found)
+    good = found is not None and found.pairs >= decision.LOOKS[0] and decision.control_fits(found)
     return _check("noise_floor", good, floor, decision.CONTROL_LIMIT_PCT, "%", "performance.control_off",
                   "A/A control", hint="stop other load on the machine and let the card cool")
 

@@ -3,7 +3,8 @@
 On a device, compute-sanitizer's four tools: memcheck (bounds, alignment), racecheck (hazards in
 shared memory), initcheck (reads of uninitialised global memory), synccheck (misused barriers). On
 the emulator, AddressSanitizer and UBSan over three thread orders, and the emulator's own findings.
-The smallest shape and the odd shapes: each is slow, and bounds show there.
+The smallest shape and the odd shapes: each is slow, and bounds show there. On a device a larger one too, of at most 1 MiB of
+outputs, whose loops come round to shared memory that was used before.
 
 A tool passes if its summary is there and counts no error, it exited with 0, and the replay proved
 with nonce and number of launches that the kernel ran under it. Findings of severity error fail;

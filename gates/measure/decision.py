@@ -15,7 +15,6 @@ from gates.measure.statistics import bootstrap_interval, hodges_lehmann, signed_
 
 LOOKS = (12, 24, 48)
 CONFIDENCE = 0.983
-CONTROL_PAIRS = 12
 CONTROL_LIMIT_PCT = 2.0
 ABOVE, BELOW, OPEN = "above", "below", "open"
 _ROUNDING = 1e-9  # of a logarithm: far below any timer, far above float rounding, so a bar met exactly is met
@@ -70,7 +69,12 @@ def control_fits(control: Interval | None) -> bool:
     return control is not None and noise_floor_pct(control) <= CONTROL_LIMIT_PCT
 
 
-def rule_at(differences: Sequence[float], bar_pct: float, floor_pct: float, seed: int) -> Ruling | None:
+def control_may_fit(control: Interval | None) -> bool:
+    """Whether more pairs could bring the A/A interval within 1 +- 2 %: some of it is."""
+    return control is not None and max(control.low - 1.0, 1.0 - control.high) <= CONTROL_LIMIT_PCT / 100.0
+
+
+def _rule_at(differences: Sequence[float], bar_pct: float, floor_pct: float, seed: int) -> Ruling | None:
     """The ruling from all ``differences``; None where they are too few for an interval.
 
     ``floor_pct`` is the least gain that can be told: the noise floor and the share of the clockwork.
@@ -94,7 +98,7 @@ def rule(differences: Sequence[float], bar_pct: float, floor_pct: float, seed: i
     for look in LOOKS:
         if len(differences) < look:
             break
-        ruling = rule_at(differences[:look], bar_pct, floor_pct, seed)
+        ruling = _rule_at(differences[:look], bar_pct, floor_pct, seed)
         if ruling is not None and ruling.outcome != OPEN:
             break
     return ruling

@@ -141,7 +141,8 @@ def measure(
     """Measure ``candidate`` against ``baseline`` until a planned look is clear of ``bar_pct``.
 
     ``control`` is a second load of the baseline's binary (of the candidate's, where there is no
-    baseline); its pairs are taken between the first twelve, in the same minutes. Order and
+    baseline); its pairs are taken between the first twelve, in the same minutes, and between those up to
+    the next look where they leave open whether the machine is fit: a kernel with two speeds of its own needs more. Order and
     bootstrap come from ``seed``. ``launches`` a sample and ``empty_pair_us`` say what the clockwork takes.
     """
     sampler = Sampler({CANDIDATE: candidate, BASELINE: baseline or candidate, CONTROL: control},
@@ -156,28 +157,31 @@ def measure(
     def ended(stopped: str) -> Measurement:
         return Measurement(warm_up, tuple(blocks), tuple(controls), stopped, clock() - started)
 
-    last = decision.LOOKS[-1] if baseline else decision.CONTROL_PAIRS
-    order, control_order = orders(last, generator), orders(decision.CONTROL_PAIRS, generator)
+    last = decision.LOOKS[-1]
+    order, control_order = orders(last, generator), orders(last, generator)
+    fit = False
     for number in range(last):
         refresh(number)
         if baseline and not sampler.pair(CANDIDATE, BASELINE, number, order[number], blocks):
             return ended("invalid")
-        if number < decision.CONTROL_PAIRS and not sampler.pair(twin, CONTROL, number, control_order[number], controls):
+        if not fit and not sampler.pair(twin, CONTROL, number, control_order[number], controls):
             return ended("invalid")
         if number + 1 in decision.LOOKS:
             floor = decision.interval(differences(Series("control", {}, tuple(controls), ""), twin, CONTROL))
-            if floor is None or not decision.control_fits(floor):
+            fit = decision.control_fits(floor)
+            if not decision.control_may_fit(floor):
                 return ended("control")
-            if not baseline:
+            if fit and not baseline:
                 return ended("pairs")
-            series = Series("", launches or {}, tuple(blocks), "")
-            least_pct = decision.noise_floor_pct(floor) + clockwork_pct(series, empty_pair_us)
-            ruling = decision.rule_at(differences(series), bar_pct, least_pct, seed)
-            if ruling is not None and ruling.outcome != decision.OPEN:
-                return ended("clear")
+            if fit and floor is not None:
+                series = Series("", launches or {}, tuple(blocks), "")
+                least_pct = decision.noise_floor_pct(floor) + clockwork_pct(series, empty_pair_us)
+                ruling = decision.rule(differences(series), bar_pct, least_pct, seed)
+                if ruling is not None and ruling.outcome != decision.OPEN:
+                    return ended("clear")
         if clock() - started > budget_s:
             return ended("budget")
-    return ended("pairs")
+    return ended("pairs" if fit else "control")
 
 
 def fixed_pairs(

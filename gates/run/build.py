@@ -14,6 +14,7 @@ from collections.abc import Callable, Collection, Sequence
 from dataclasses import dataclass, replace
 from pathlib import Path
 
+from gates import jsonio
 from gates.errors import GatesError
 from gates.records import to_json
 from gates.run import build_failure, emulator_gap, extension, functions, graph, torch_headers
@@ -162,13 +163,10 @@ def _refuse_unwritable_names(task: Task) -> None:
 
 def check_build_root(build_root: Path) -> None:
     """Raise the GatesError of ``build`` where a build folder can't be made below ``build_root``; makes nothing."""
-    path = Path(build_root).resolve()
-    while not os.path.lexists(path) and path != path.parent:
-        path = path.parent
-    if not path.is_dir():
-        raise _unwritable(path, "not a directory")
-    if not os.access(path, os.W_OK | os.X_OK):
-        raise _unwritable(path, "permission denied")
+    try:
+        jsonio.probe_folder(build_root)
+    except OSError as error:
+        raise _unwritable(Path(error.filename), error.strerror) from None
 
 
 def _make_folders(folder: Path, plans: list[_Plan]) -> None:

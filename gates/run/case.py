@@ -28,8 +28,8 @@ def execute(job: dict[str, Any], folder: Path) -> None:
     """Do a case job. ``mode`` is ``write`` or ``replay``.
 
     write: ``side``, ``folder_out``, and the cases: ``shapes`` (names) and ``seed``, or with
-    ``smallest: true`` only the smallest of ``shapes`` and then the problem's ODD_SHAPES. One ``case``
-    line a file: {"shape", "seed", "path", "bytes"}.
+    ``smallest: true`` only the smallest of ``shapes``, the largest of at most ``most_bytes`` (0: none),
+    and then the problem's ODD_SHAPES. One ``case`` line a file: {"shape", "seed", "path", "bytes"}.
 
     replay: ``side``, ``paths``, ``launches`` a case; optional ``device`` ("cuda:0"), ``order`` (emulator's
     thread order), ``profile`` (open the profiler's window around the launches), ``warmup`` (launches
@@ -56,7 +56,9 @@ def _write(job: Mapping[str, Any], writer: ResultWriter) -> int:
     check_names(problem, job["shapes"])
     shapes, seed, names = list(job["shapes"]), job.get("seed", 0), job["side"].get("arguments") or problem.ARGUMENTS
     if job.get("smallest"):
-        shapes = [min(shapes, key=lambda name: _size(problem, name)), *getattr(problem, "ODD_SHAPES", ())]
+        sizes = {name: _size(problem, name) for name in shapes}
+        larger = [name for name in shapes if sizes[name] <= job.get("most_bytes", 0)]
+        shapes = [min(shapes, key=sizes.__getitem__), *sorted(larger, key=sizes.__getitem__)[-1:], *getattr(problem, "ODD_SHAPES", ())]
     for shape in dict.fromkeys(shapes):
         inputs = problem.make_inputs(problem.SHAPES[shape], seed, "cpu")
         poisoned = {name: buffers.poison(value, seed, 0) for name, value in problems.outputs_of(problem, problem.SHAPES[shape]).items()}

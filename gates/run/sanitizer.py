@@ -21,6 +21,9 @@ from gates.run.attempt import Attempt, attempt
 
 TOOLS = ("memcheck", "racecheck", "initcheck", "synccheck")
 ORDERS = ("forward", "reversed", "shuffled")
+# Outputs of the largest shape under compute-sanitizer: large enough that a loop over stages comes round again, where a tile is
+# overwritten that others still read.
+LARGEST_ON_DEVICE_BYTES = 2**20
 _LAUNCHES = 2
 _MAX_LOG_CHARACTERS = 200_000
 # Settings of torch's allocator that make memcheck report addresses it does not know.
@@ -29,16 +32,16 @@ _NEUTRALISED = ("PYTORCH_CUDA_ALLOC_CONF", "PYTORCH_ALLOC_CONF", "PYTORCH_HIP_AL
 
 def write_cases(
     side: Mapping[str, Any], shapes: Sequence[str], *, work: Path, limit_s: float, seed: int = 0,
-    smallest: bool = False, python: str = sys.executable,
+    smallest: bool = False, most_bytes: int = 0, python: str = sys.executable,
 ) -> list[dict[str, Any]]:
-    """Case files of ``shapes``, or with ``smallest`` of the smallest shape and the problem's ODD_SHAPES.
+    """Case files of ``shapes``, or with ``smallest`` of the smallest, the largest with at most ``most_bytes`` of outputs, and the problem's ODD_SHAPES.
 
     Each is {"shape", "seed", "path", "bytes"}. Raises GatesError where they can't be written.
     """
     work.mkdir(parents=True, exist_ok=True)
     job = {
         "kind": "case", "mode": "write", "side": dict(side), "shapes": list(shapes), "seed": seed,
-        "smallest": smallest, "folder_out": str(work),
+        "smallest": smallest, "most_bytes": most_bytes, "folder_out": str(work),
     }
     tried = attempt(Path(side["folder"]), job, work, limit_s=limit_s, name="write", python=python)
     if (refusal := tried.refusal()) is not None:
@@ -87,8 +90,9 @@ def run_sanitizer_device(
 ) -> dict[str, Any]:
     """Raw record of the device library ``side`` under compute-sanitizer, for ``gates.parse.sanitizer.parse``.
 
-    ``compute_sanitizer`` is the tool's path; None looks in PATH. All cases in one process a tool; ``cases`` are
-    their files where ``write_cases`` has made them already.
+    ``compute_sanitizer`` is the tool's path; None looks in PATH. The smallest of ``shapes``, the largest of at most
+    LARGEST_ON_DEVICE_BYTES and the odd shapes, all in one process a tool; ``cases`` are their files where
+    ``write_cases`` has made them already.
     """
     tool = compute_sanitizer or shutil.which("compute-sanitizer")
     raw = _raw("device", side, tool)
@@ -98,7 +102,7 @@ def run_sanitizer_device(
             "remedy": "install the CUDA toolkit's compute-sanitizer, or the wheel nvidia-cuda-sanitizer-api",
         }
     work.mkdir(parents=True, exist_ok=True)
-    cases = cases or write_cases(side, shapes, work=work, limit_s=limit_s, smallest=True, python=python)
+    cases = cases or write_cases(side, shapes, work=work, limit_s=limit_s, smallest=True, most_bytes=LARGEST_ON_DEVICE_BYTES, python=python)
     for name in TOOLS:
         log = work / f"{name}.report"
         log.unlink(missing_ok=True)

@@ -7,11 +7,13 @@ by one at a time even where two workers, or two sweeps, share it. Dask gives a d
 
 from __future__ import annotations
 
+import asyncio
 import contextlib
 import logging
 import os
 import re
 import signal
+import struct
 import threading
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
@@ -138,12 +140,13 @@ def _undisturbed() -> Iterator[None]:
 
 @contextlib.contextmanager
 def _deaf_children() -> Iterator[None]:
-    """Have threads that start in the block, and all processes that these start, blocked for Ctrl-C.
+    """Have threads that start in the block, and all processes that these start, blocked for Ctrl-C and for a closed terminal.
 
-    A terminal sends it to the whole process group; only this process is to act on it, and ends the others.
+    A terminal tells the whole process group; only this process is to act on it, and ends the others.
     """
-    resource_tracker.ensure_running()  # the start of multiprocessing's own helper unblocks it in the thread that starts a worker
-    before = signal.pthread_sigmask(signal.SIG_BLOCK, {signal.SIGINT})
+    before = signal.pthread_sigmask(signal.SIG_BLOCK, {signal.SIGHUP})
+    resource_tracker.ensure_running()  # multiprocessing's own helper, whose start unblocks Ctrl-C in the thread that starts it
+    signal.pthread_sigmask(signal.SIG_BLOCK, {signal.SIGINT})
     try:
         yield
     finally:
@@ -166,12 +169,28 @@ def joined_cluster(address: str) -> Iterator[Cluster]:
     if not re.fullmatch(r"tcp://\[?[\w.:-]+\]?:\d+", address):  # a client with a bad address hangs when it is deleted
         raise GatesError(f"{address!r} is not the address of a Dask scheduler", hint=hint)
     try:
+        asyncio.run(_greet(address))
         client = distributed.Client(address, timeout=_CONNECT_S, set_as_default=False)
-    except (OSError, ValueError) as error:
-        first = str(error).splitlines()[0] if str(error) else type(error).__name__
-        raise GatesError(f"can't reach a Dask scheduler at {address}: {first}", hint=hint) from None
+    except Exception as error:
+        raise GatesError(f"can't reach a Dask scheduler at {address}: {_why(error)}", hint=hint) from None
     with client:
         yield Cluster(client, _joined_devices(client, address))
+
+
+async def _greet(address: str) -> None:
+    """Exchange greetings with whatever listens at ``address``; a client waits for an answer without end."""
+    from distributed.comm import connect
+
+    (await asyncio.wait_for(connect(address, timeout=_CONNECT_S), _CONNECT_S)).abort()
+
+
+def _why(error: Exception) -> str:
+    """Why there is no connection, in a line."""
+    if isinstance(error, asyncio.TimeoutError):
+        return f"no answer within {_CONNECT_S:g} s"
+    if isinstance(error, (MemoryError, struct.error)):  # Dask takes the first bytes for lengths
+        return "what listens there speaks another protocol"
+    return str(error).partition("\n")[0] or type(error).__name__
 
 
 def _joined_devices(client: distributed.Client, address: str) -> tuple[devices.DeviceInfo, ...]:

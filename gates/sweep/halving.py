@@ -35,11 +35,24 @@ def halve(names: Sequence[str], timed: Timer) -> list[Round]:
     while left:
         budget = budget_s(len(rounds), len(left))
         rounds.append(Round(budget, tuple(left), tuple(timed(len(rounds), budget, left))))
-        if len(left) <= LAST:
-            break
-        slower = {timing.variant for timing in rounds[-1].timings if timing.code == SLOWER}
-        left = [name for name in ranked(rounds[-1])[: (len(left) + 1) // 2] if name not in slower]
+        left = goes_on(rounds[-1])
     return rounds
+
+
+def goes_on(part: Round) -> list[str]:
+    """The variants of the next round, the fastest first: the better half, less what is slower beyond doubt; none after the last round."""
+    slower = {timing.variant for timing in part.timings if timing.code == SLOWER}
+    return [] if len(part.variants) <= LAST else [name for name in halved(part) if name not in slower]
+
+
+def halved(part: Round) -> list[str]:
+    """The better half of the round's variants, the fastest first."""
+    return ranked(part)[: (len(part.variants) + 1) // 2]
+
+
+def reference_of(incumbent: str, left: Sequence[str]) -> str:
+    """What is timed against: the incumbent, or the first variant left where that was dropped."""
+    return incumbent if incumbent in left else left[0]
 
 
 def ranked(last: Round) -> list[str]:

@@ -57,8 +57,7 @@ def begun(folder: Path, new: Sweep) -> Sweep:
     if old.id != new.id:
         raise GatesError(f"the task, its compiler, the device or gates changed since {folder} began", hint="start a new sweep: leave --resume out")
     variants, planned = ([(one.name, one.toggles, one.digest) for one in sweep.variants] for sweep in (old, new))
-    names = {name for name, _, _ in planned}
-    if variants != planned or old.incumbent != new.incumbent or not {old.reference, old.winner or old.incumbent} <= names:
+    if variants != planned or old.incumbent != new.incumbent or not old.spoken_of() <= {name for name, _, _ in planned}:
         raise GatesError(f"{folder / FILE} was edited: its variants are not those of its parameters", hint="remove the folder to sweep anew")
     return old
 
@@ -87,8 +86,21 @@ def publish(done: Done, results: Path, task: str) -> Path:
         return directory.publish(done.run[0])
 
 
+def require_writable(folder: Path) -> None:
+    """Raise GatesError where nothing can be kept in ``folder``; makes nothing."""
+    with _told(folder):
+        jsonio.probe_folder(folder)
+
+
 def make_folder(folder: Path) -> None:
-    try:
+    """Make ``folder``; raises GatesError where that can't be."""
+    with _told(folder):
         folder.mkdir(parents=True, exist_ok=True)
+
+
+@contextlib.contextmanager
+def _told(folder: Path) -> Iterator[None]:
+    try:
+        yield
     except OSError as error:
         raise GatesError(f"can't write {folder}: {error.strerror}", hint="name a writable directory with --results") from None

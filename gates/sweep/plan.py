@@ -16,8 +16,8 @@ from gates.run.device import DeviceInfo
 from gates.run.graph import cubin_archs
 from gates.run.toolchain import find_toolchain
 from gates.sweep.record import Sweep, Variant, read_sweep, sweep_id
-from gates.sweep.variants import combinations, parse_params, variant_name
-from gates.task import Task, find_task, load_task
+from gates.sweep.variants import grid, parse_params
+from gates.task import Task, find_task
 
 
 @dataclass(frozen=True)
@@ -38,12 +38,12 @@ class Options:
 def task_of(options: Options) -> Task:
     """The task asked for, or that of the sweep to go on with, whatever the environment says of its toggles."""
     if options.task is not None:
-        return load_task(find_task(options.task).folder, environ={})
+        return find_task(options.task, environ={})
     if options.resume is None:
         raise GatesError("neither a task nor a sweep to go on with is given", hint="e.g. gates sweep stage3 --param USE_CP_ASYNC=0,1")
     name = read_sweep(options.resume).task
     try:
-        return load_task(find_task(name).folder, environ={})
+        return find_task(name, environ={})
     except GatesError as error:
         raise GatesError(error.what, hint=f"name the folder of {name}: gates sweep FOLDER --resume {options.resume}") from None
 
@@ -63,12 +63,7 @@ def params_of(options: Options, task: Task) -> dict[str, tuple[int, ...]]:
 
 def plan(task: Task, params: dict[str, tuple[int, ...]], found: Sequence[DeviceInfo], why_no_device: str) -> Sweep:
     """The sweep before anything was done: the incumbent first, then every other combination."""
-    incumbent = {name: task.toggles[name] for name in params}
-    values = [incumbent, *(one for one in combinations(params) if one != incumbent)]
-    variants = []
-    for one in values:
-        toggles = {**task.toggles, **one}
-        variants.append(Variant(variant_name(one), toggles, replace(task, toggles=toggles).digest()))
+    variants = tuple(Variant(name, toggles, replace(task, toggles=toggles).digest()) for name, toggles in grid(params, task.toggles))
     toolchain = find_toolchain()
     versions = {name: tool.version if (tool := toolchain.get(name)) else None for name in toolchain.tools}
     limits, arch = task.gates["performance"], found[0].arch if found else None
@@ -78,7 +73,7 @@ def plan(task: Task, params: dict[str, tuple[int, ...]], found: Sequence[DeviceI
     return Sweep(
         SCHEMA_VERSION, __version__, sweep_id(parts), task.name, task.digest(), params, variants[0].name, variants[0].name, task.shapes,
         task.seeds[0], limits.get("shape", ""), limits.get("cache", "cold"), cubin_archs(task, arch), revision(task.folder), versions,
-        tuple(record for device in found if (record := device_record(device))), platform.platform(), tuple(variants), (),
+        tuple(record for device in found if (record := device_record(device))), platform.platform(), variants, (),
         "" if found else f"not run: {why_no_device}", None, "", None, None, now(), "",
     )
 

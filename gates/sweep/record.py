@@ -15,6 +15,7 @@ from gates.evidence import Device, Git, read_record
 from gates.records import GateResult, Status, to_json
 
 FILE = "sweep.json"
+NOT_EMULATED = "correctness.not_emulated"
 
 
 @dataclass(frozen=True)
@@ -121,9 +122,23 @@ class Sweep:
         """The variant of that name."""
         return next(variant for variant in self.variants if variant.name == name)
 
+    def spoken_of(self) -> set[str]:
+        """The names by which it tells of variants."""
+        entered = {name for part in self.rounds for name in (*part.variants, *(timing.variant for timing in part.timings))}
+        return entered | {self.incumbent, self.reference, self.winner or self.incumbent}
+
     def left(self) -> list[Variant]:
         """The variants that were not dropped."""
         return [variant for variant in self.variants if not variant.dropped]
+
+
+def dropped_by_gates(variant: Variant, *, on_device: bool) -> str:
+    """Why its gates drop the variant; empty where they do not. Without a device, numbers that the emulator can't tell are no reason."""
+    failed = [found.sentence for found in (variant.ptxas, variant.sass) if found is not None and found.status is Status.FAIL]
+    numbers = variant.correctness
+    if numbers is not None and numbers.status is not Status.PASS and (on_device or numbers.code != NOT_EMULATED):
+        failed.append(numbers.sentence)
+    return "; ".join(failed)
 
 
 def sweep_id(parts: Mapping[str, Any]) -> str:

@@ -13,19 +13,16 @@ from pathlib import Path
 from gates.errors import EXIT_HOLD, GatesError
 from gates.evidence import require_outside_a_run
 from gates.pipeline import choose_profile
-from gates.records import Status
 from gates.render.console import Progress
 from gates.run import device as devices
 from gates.run.build import check_build_root
 from gates.sweep import work
 from gates.sweep.cluster import Cluster, Jobs, Work, core_count, joined_cluster, local_cluster, one_kind
-from gates.sweep.halving import halve, winner
-from gates.sweep.kept import Kept, begun, held, make_folder, publish
+from gates.sweep.halving import halve, reference_of, winner
+from gates.sweep.kept import Kept, begun, held, make_folder, publish, require_writable
 from gates.sweep.plan import Options, now, params_of, plan, task_of
-from gates.sweep.record import FILE, Round, Sweep, Timing, Variant
+from gates.sweep.record import FILE, Round, Sweep, Timing, Variant, dropped_by_gates
 from gates.task import CUDA, Task
-
-NOT_EMULATED = "correctness.not_emulated"
 
 
 def run_sweep(options: Options, progress: Progress) -> tuple[Path, Sweep]:
@@ -39,10 +36,13 @@ def run_sweep(options: Options, progress: Progress) -> tuple[Path, Sweep]:
         raise GatesError(f"{task.name} is of kind {task.kind}", hint="a sweep takes tasks of kind cuda, whose toggles are compiled in")
     params = params_of(options, task)
     check_build_root(options.build_dir)
+    home = options.resume or options.results / "sweeps" / task.name
+    require_outside_a_run(home / FILE)
+    for place in (home, options.results / task.name):  # the winner's run goes to the second
+        require_writable(place)
     with _workers(options, progress) as (cluster, why):
         new = plan(task, params, cluster.devices, why)
-        folder = options.resume or options.results / "sweeps" / task.name / new.id
-        require_outside_a_run(folder / FILE)
+        folder = options.resume or home / new.id
         make_folder(folder)
         with held(folder):
             kept = Kept(folder, begun(folder, new), progress)
@@ -84,12 +84,9 @@ class _Work:
                 self.kept.files(done)
                 assert done.found is not None, "a gate has a verdict"
                 if function is work.compile_variant:
-                    failed = [one.sentence for one in (done.found, done.sass) if one is not None and one.status is Status.FAIL]
-                    told = self._tell(done, ptxas=done.found, sass=done.sass, resources=done.resources, dropped="; ".join(failed))
-                    self._next(jobs, told)
+                    self._next(jobs, self._tell(done, ptxas=done.found, sass=done.sass, resources=done.resources))
                 else:
-                    stays = done.found.status is Status.PASS or (not self.on_device and done.found.code == NOT_EMULATED)
-                    self._tell(done, correctness=done.found, dropped="" if stays else done.found.sentence)
+                    self._tell(done, correctness=done.found)
                 self._count()
 
     def _next(self, jobs: Jobs, one: Variant) -> None:
@@ -103,9 +100,7 @@ class _Work:
 
     def _rank(self) -> None:
         left = [one.name for one in self.kept.sweep.left()]
-        reference = self.kept.sweep.reference if self.kept.sweep.rounds else self.kept.sweep.incumbent
-        if reference not in left and not self.kept.sweep.rounds:
-            reference = left[0]
+        reference = self.kept.sweep.reference if self.kept.sweep.rounds else reference_of(self.kept.sweep.incumbent, left)
         self.kept.change(reference=reference)
         entrants = self.kept.sweep.rounds[0].variants if self.kept.sweep.rounds else tuple(name for name in left if name != reference)
         rounds = halve(entrants, self._timed)
@@ -162,7 +157,8 @@ class _Work:
                 self.kept.progress.step(f"{number} of {len(jobs)} variants {what}")
 
     def _tell(self, done: work.Done, **values: object) -> Variant:
-        changed = self.kept.change_variant(done.variant, **values)
+        judged = replace(self.kept.sweep.variant(done.variant), **values)  # type: ignore[arg-type]
+        changed = self.kept.change_variant(done.variant, **values, dropped=dropped_by_gates(judged, on_device=self.on_device))
         said = f"dropped: {changed.dropped}" if changed.dropped else done.found.sentence if done.found else ""
         self.kept.progress.done(f"{done.variant}: {said}")
         return changed

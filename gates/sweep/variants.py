@@ -47,6 +47,13 @@ def combinations(params: Mapping[str, Sequence[int]]) -> list[dict[str, int]]:
     return [dict(zip(params, values, strict=True)) for values in itertools.product(*params.values())]
 
 
+def grid(params: Mapping[str, Sequence[int]], toggles: Mapping[str, int]) -> list[tuple[str, dict[str, int]]]:
+    """(name, toggles) of every variant of a task with ``toggles``: the task as it stands first, then every other combination."""
+    incumbent = {name: toggles[name] for name in params}
+    values = [incumbent, *(one for one in combinations(params) if one != incumbent)]
+    return [(variant_name(one), {**toggles, **one}) for one in values]
+
+
 def variant_name(values: Mapping[str, int]) -> str:
     """``TILE_M=64,STAGES=2``: also the name of the variant's folder."""
     return ",".join(f"{name}={value}" for name, value in values.items())

@@ -1,0 +1,125 @@
+"""Check a sweep from its folder alone: that its record fits together, and that the timings and the winner follow from the evidence."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Iterator
+from itertools import pairwise
+from pathlib import Path
+
+from gates import jsonio
+from gates.errors import GatesError
+from gates.evidence import RunInfo, Verdict, read_record, require_known_version
+from gates.parse.performance import PerformanceEvidence
+from gates.schema import schema_errors
+from gates.sweep.halving import goes_on, halved, reference_of, winner
+from gates.sweep.record import FILE, Sweep, dropped_by_gates, read_sweep
+from gates.sweep.variants import grid
+from gates.sweep.work import timing_of
+from gates.verify import same
+
+
+def verify_sweep(folder: Path) -> list[str]:
+    """What is wrong with the sweep in ``folder``, one sentence each; empty where it is sound.
+
+    What the gates said of a variant's resources, machine code and numbers is taken from the record, which has no limits to judge by.
+    """
+    try:
+        if problems := _misfits(folder):
+            return problems
+        sweep = read_sweep(folder)
+        return list(_not_of_params(sweep)) or [*_dropped(sweep), *_mistimed(folder, sweep), *_misranked(sweep), *_run(folder, sweep)]
+    except GatesError as error:
+        return [error.what]
+
+
+def _misfits(folder: Path) -> list[str]:
+    """What does not fit its schema."""
+    found = []
+    for path in (folder / FILE, *sorted(folder.glob("variants/*/*.json"))):
+        data, name = jsonio.read(path), path.relative_to(folder).as_posix()
+        require_known_version(data, name)
+        found += [f"{name}: {error}" for error in schema_errors(path.name.split(".")[0], data)]
+    return found
+
+
+def _not_of_params(sweep: Sweep) -> Iterator[str]:
+    """Whether the variants are those of the parameters, and only they are spoken of."""
+    first = sweep.variants[0] if sweep.variants else None
+    if first is None or not set(sweep.params) <= set(first.toggles) or math.prod(map(len, sweep.params.values())) > len(sweep.variants):
+        yield f"{FILE}: its variants are not those of its parameters"
+        return
+    if [(one.name, dict(one.toggles)) for one in sweep.variants] != grid(sweep.params, first.toggles):
+        yield f"{FILE}: its variants are not those of its parameters"
+    if (sweep.incumbent, sweep.task_digest) != (first.name, first.digest) or len({one.digest for one in sweep.variants}) < len(sweep.variants):
+        yield f"{FILE}: the digests of the task and its variants contradict each other"
+    if strangers := sorted(sweep.spoken_of() - {one.name for one in sweep.variants}):
+        yield f"{FILE} speaks of {', '.join(strangers)}, which are no variants of it"
+
+
+def _dropped(sweep: Sweep) -> Iterator[str]:
+    """Whether the reasons for dropping are what was found."""
+    refused = {timing.variant: timing.sentence for part in sweep.rounds for timing in part.timings if timing.ratio is None}
+    for one in sweep.variants:
+        why = dropped_by_gates(one, on_device=bool(sweep.devices)) or refused.get(one.name, "")
+        if one.dropped != why:
+            yield f"{one.name} is {_state(one.dropped)}, what was found of it says {_state(why)}"
+
+
+def _state(dropped: str) -> str:
+    return f"dropped ({dropped})" if dropped else "not dropped"
+
+
+def _mistimed(folder: Path, sweep: Sweep) -> Iterator[str]:
+    """Whether the timings are those of the samples."""
+    terms, cards = {"shape": sweep.timed_shape, "cache": sweep.cache}, {device.uuid for device in sweep.devices}
+    for number, part in enumerate(sweep.rounds, 1):
+        for timing in part.timings:
+            name = f"variants/{timing.variant}/performance.round{number}.json"
+            evidence: PerformanceEvidence = read_record(PerformanceEvidence, folder, name)
+            again = timing_of(timing.variant, evidence, terms, timing.device_uuid, timing.wall_s)
+            figures = ("faster", "code", "ratio", "low", "high", "p50_us", "reference_p50_us")
+            if wrong := [figure for figure in figures if not same(getattr(timing, figure), getattr(again, figure))]:
+                yield f"{timing.variant}, round {number}: {', '.join(wrong)} in {FILE} is not that of {name}"
+            if timing.device_uuid not in cards:
+                yield f"{timing.variant}, round {number}: timed on {timing.device_uuid}, which {FILE} does not name"
+
+
+def _misranked(sweep: Sweep) -> Iterator[str]:
+    """Whether the better half went on each time, and the winner is the last round's."""
+    if sweep.ranking != "timed":
+        if sweep.winner is not None:
+            yield f"{FILE} names a winner without a ranking"
+        return
+    entered = [one.name for one in sweep.variants if not dropped_by_gates(one, on_device=True)]
+    if not entered:
+        yield f"{FILE} has a ranking, but no variant was left"
+        return
+    if sweep.reference != reference_of(sweep.incumbent, entered):
+        yield f"{FILE}: what was timed against is {sweep.reference}, not {reference_of(sweep.incumbent, entered)}"
+    first = sweep.rounds[0].variants if sweep.rounds else ()
+    if sorted(first) != sorted(set(entered) - {sweep.reference}):
+        yield f"{FILE}: the first round is not of all that were left"
+    odd = [number for number, part in enumerate(sweep.rounds, 1) if sorted(part.variants) != sorted(timing.variant for timing in part.timings)]
+    if odd:
+        yield f"{FILE}: round {odd[0]} did not time each of its variants once"
+        return
+    for number, (before, after) in enumerate(pairwise(sweep.rounds), 2):  # the first versions let slower ones go on
+        if not set(goes_on(before)) <= set(after.variants) <= set(halved(before)):
+            yield f"{FILE}: round {number} is not of the better half of the one before"
+    if sweep.rounds and goes_on(sweep.rounds[-1]):
+        yield f"{FILE}: there was no last round"
+    best, why = winner(sweep.rounds, sweep.reference)
+    if best != sweep.winner:
+        yield f"{FILE} names {sweep.winner} as the winner, its timings {best}: {why}"
+
+
+def _run(folder: Path, sweep: Sweep) -> Iterator[str]:
+    """Whether the winner's run, where it still lies in the results folder, is of the winner."""
+    run = folder.resolve().parents[2] / (sweep.run or "")
+    if sweep.run is None or sweep.winner is None or ".." in Path(sweep.run).parts or not (run / "run.json").is_file():
+        return
+    info: RunInfo = read_record(RunInfo, run, "run.json")
+    verdict: Verdict = read_record(Verdict, run, "verdict.json")
+    if (info.task.name, info.task.toggles, verdict.decision.value) != (sweep.task, dict(sweep.variant(sweep.winner).toggles), sweep.decision):
+        yield f"{sweep.run} is not the run of the winner, or its decision is not {sweep.decision}"

@@ -1,0 +1,99 @@
+"""A recorded sweep is sound; one whose record was edited is not, and it is said what does not fit."""
+
+from __future__ import annotations
+
+import json
+import shutil
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+import pytest
+from click.testing import CliRunner
+
+from gates.cli import cli
+from gates.sweep.verify import verify_sweep
+
+RECORDED = Path(__file__).resolve().parent.parent / "results" / "recorded"
+SWEEPS = sorted(path.parent for path in RECORDED.glob("*/sweeps/*/*/sweep.json"))
+INCUMBENT, NEXT, WRONG = "TILE_M=32,TILE_N=32,NUM_WARPS=2,STAGES=2", "TILE_M=64,TILE_N=32,NUM_WARPS=4,STAGES=2", "TILE_M=16,TILE_N=32,NUM_WARPS=2,STAGES=2"
+
+
+def variant(data: Any, name: str) -> Any:
+    return next(one for one in data["variants"] if one["name"] == name)
+
+
+def timing(data: Any, number: int, name: str = NEXT) -> Any:
+    return next(one for one in data["rounds"][number]["timings"] if one["variant"] == name)
+
+
+def sent_home(data: Any) -> None:
+    """The next fastest leaves after the first round, though it was not slower beyond doubt."""
+    timing(data, 0).update(code="performance.pass")
+    data["rounds"][1]["timings"].remove(timing(data, 1))
+    data["rounds"][1]["variants"].remove(NEXT)
+
+
+CHANGES: list[tuple[Callable[[Any], Any], str]] = [
+    (lambda d: d.update(seed="0"), "sweep.json: seed: '0' is not of type 'integer'"),
+    (lambda d: d.update(schema_version=2), "sweep.json: schema version 2 is newer"),
+    (lambda d: d.update(variants=[]), "its variants are not those of its parameters"),
+    (lambda d: d["params"].update(STAGES=[1, 2]), "its variants are not those of its parameters"),
+    (lambda d: d["params"].update(STAGES=list(range(10**6))), "its variants are not those of its parameters"),
+    (lambda d: d["variants"].pop(), "its variants are not those of its parameters"),
+    (lambda d: variant(d, NEXT).update(name="../../escaped"), "its variants are not those of its parameters"),
+    (lambda d: d.update(task_digest="0" * 64), "the digests of the task and its variants contradict each other"),
+    (lambda d: variant(d, NEXT).update(digest=variant(d, WRONG)["digest"]), "the digests of the task and its variants contradict each other"),
+    (lambda d: d["rounds"][0]["variants"].append("TILE_M=1"), "speaks of TILE_M=1, which are no variants of it"),
+    (lambda d: variant(d, WRONG).update(dropped=""), f"{WRONG} is not dropped, what was found of it says dropped (nvcc failed"),
+    (lambda d: variant(d, NEXT).update(dropped="too good"), f"{NEXT} is dropped (too good), what was found of it says not dropped"),
+    (lambda d: timing(d, 3).update(ratio=1.1), f"{NEXT}, round 4: ratio in sweep.json is not that of variants/{NEXT}/performance.round4.json"),
+    (lambda d: timing(d, 3).update(faster=True, code="performance.pass"), f"{NEXT}, round 4: faster, code in"),
+    (lambda d: timing(d, 0).update(device_uuid="GPU-1"), f"{NEXT}, round 1: timed on GPU-1, which sweep.json does not name"),
+    (lambda d: d.update(winner=NEXT), f"sweep.json names {NEXT} as the winner, its timings {INCUMBENT}: nothing is faster"),
+    (lambda d: d.update(winner=None), f"sweep.json names None as the winner, its timings {INCUMBENT}: nothing is faster"),
+    (lambda d: d.update(ranking="not run: no CUDA device"), "sweep.json names a winner without a ranking"),
+    (lambda d: d.update(reference=NEXT), f"what was timed against is {NEXT}, not {INCUMBENT}"),
+    (lambda d: timing(d, 2).update(code="performance.pass") or d["rounds"].pop(), "there was no last round"),
+    (lambda d: d["rounds"].pop(0), "the first round is not of all that were left"),
+    (lambda d: d["rounds"][3]["timings"].pop(), "round 4 did not time each of its variants once"),
+    (sent_home, "round 2 is not of the better half of the one before"),
+    (lambda d: d.update(decision="hold"), "is not the run of the winner, or its decision is not hold"),
+]
+
+
+@pytest.mark.parametrize("folder", SWEEPS, ids=lambda folder: folder.parts[-4])
+def test_every_recorded_sweep_is_sound(folder: Path) -> None:
+    assert verify_sweep(folder) == []
+
+
+@pytest.mark.parametrize(("change", "problem"), CHANGES)
+def test_a_record_that_was_edited_is_not(change: Callable[[Any], Any], problem: str, tmp_path: Path) -> None:
+    shutil.copytree(RECORDED / "h200-sweep", tmp_path / "results")
+    (path,) = tmp_path.glob("results/sweeps/*/*/sweep.json")
+    data = json.loads(path.read_text(encoding="utf-8"))
+    change(data)
+    path.write_text(json.dumps(data), encoding="utf-8")
+    found = verify_sweep(path.parent)
+    assert any(problem in text for text in found), found
+
+
+def test_samples_that_are_missing_are_told(tmp_path: Path) -> None:
+    shutil.copytree(SWEEPS[0], tmp_path / "a" / "b" / "sweep")
+    (tmp_path / "a" / "b" / "sweep" / "variants" / NEXT / "performance.round2.json").unlink()
+    (text,) = verify_sweep(tmp_path / "a" / "b" / "sweep")
+    assert "performance.round2.json" in text
+
+
+def test_the_command_checks_all_of_a_device(tmp_path: Path) -> None:
+    done = CliRunner().invoke(cli, ["verify", "recorded:h200-sweep", "--results", str(RECORDED.parent)])
+    first, second = (line for line in done.output.splitlines() if not line.startswith("  note: "))
+    assert done.exit_code == 0 and first.endswith("-nvidia-h200: sound") and second.endswith("/8d19c7bb00f8: sound")
+    shutil.copytree(next(RECORDED.glob("h200-sweep/*/*/run.json")).parent, tmp_path / "run")
+    shutil.copy(SWEEPS[0] / "sweep.json", tmp_path / "run")
+    done = CliRunner().invoke(cli, ["verify", str(tmp_path / "run")])
+    assert done.exit_code == 2 and "run: not sound\n  sweep.json is not in the manifest" in done.output
+    shutil.copytree(SWEEPS[0], tmp_path / "sweep")
+    (tmp_path / "sweep" / "sweep.json").write_text("{}", encoding="utf-8")
+    done = CliRunner().invoke(cli, ["verify", str(tmp_path / "sweep")])
+    assert done.exit_code == 2 and "sweep: not sound\n  sweep.json: top: 'schema_version' is a required property" in done.output

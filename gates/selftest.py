@@ -36,7 +36,7 @@ from gates.run.build import build
 from gates.run.built import BuildResult
 from gates.run.correctness import run_correctness
 from gates.run.device import DeviceInfo, probe
-from gates.run.static import collect
+from gates.run.static import collect, read_logs
 from gates.run.timing import run_timing
 from gates.run.toolchain import Toolchain, find_toolchain
 from gates.task import GATES, Task, load_task
@@ -275,7 +275,7 @@ def _compiled_static(
         return
     texts, arch = collect(sound, toolchain), task.arch[0]
     yield Outcome("ptxas", f"{SOUND}, compiled here", _judged_log(texts.logs[arch] or "", arch))
-    yield Outcome("ptxas", "spilled registers, compiled here", _judged_log(collect(spilling, toolchain).logs[arch] or "", arch))
+    yield Outcome("ptxas", "spilled registers, compiled here", _judged_log(read_logs(spilling)[arch] or "", arch))
     if texts.sass[arch] is None:
         left_out.append(f"scalar code compiled here: {'; '.join(texts.reasons)}")
         return

@@ -12,6 +12,10 @@ from pathlib import Path
 import pytest
 
 os.environ.setdefault("OMP_NUM_THREADS", "1")  # the cores are shared by pytest's workers and what these start: more threads only wait for each other
+# Each confined process of torch.compile has a cache of its own and compiles one kernel: a header precompiled for it, and one compilation
+# for each vector instruction set that the processor says it has, are most of its time.
+os.environ.setdefault("TORCHINDUCTOR_CPP_CACHE_PRECOMPILE_HEADERS", "0")
+os.environ.setdefault("TORCHINDUCTOR_VEC_ISA_OK", "1")
 
 
 def _cuda_devices() -> int:
@@ -60,8 +64,9 @@ def once_a_session(tmp_path_factory: pytest.TempPathFactory) -> OnceASession:
 
 
 @pytest.fixture(scope="module")  # some of its kernels keep state, which must not reach another file's tests
-def library(tmp_path_factory: pytest.TempPathFactory) -> Path:
-    """planted.cpp of the correctness tests, compiled."""
+def library(once_a_session: OnceASession, tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """planted.cpp of the correctness tests, compiled; a copy, since the loader knows a library by its file."""
     from correctness_kit import compile_planted
 
-    return compile_planted(tmp_path_factory.mktemp("planted"), "-DGUARD=0")
+    made = once_a_session("planted", lambda folder: compile_planted(folder, "-DGUARD=0"))
+    return Path(shutil.copy(made / "planted.so", tmp_path_factory.mktemp("planted")))

@@ -6,10 +6,11 @@ import re
 from pathlib import Path
 
 from gates.emulator import INCLUDE_DIR, unsupported
+from gates.emulator.runtime_object import SOURCE
 
 ROOT = Path(__file__).parent.parent
 TEXT = (ROOT / "docs" / "emulator.md").read_text(encoding="utf-8")
-HEADERS = "\n".join(path.read_text(encoding="utf-8") for path in INCLUDE_DIR.rglob("*.h"))
+HEADERS = "\n".join(path.read_text(encoding="utf-8") for path in (*INCLUDE_DIR.rglob("*.h"), *SOURCE.parent.iterdir()))
 REWRITER = "\n".join(path.read_text(encoding="utf-8") for path in INCLUDE_DIR.parent.glob("*.py"))
 
 
@@ -43,7 +44,7 @@ def test_unsupported_features_are_the_documented_ones() -> None:
 def test_finding_kinds_are_the_documented_ones() -> None:
     table = section("| kind |", "The library exports")
     documented = {kind for row in table.splitlines()[2:] for kind in re.findall(r"`(\w+)`", row.split("|")[1] if "|" in row else "")}
-    raised = set(re.findall(r'fatal\(\w+, "(\w+)"', HEADERS)) | set(re.findall(r'add_finding\("(\w+)"', HEADERS))
+    raised = set(re.findall(r'fatal\(\w+, "(\w+)"', HEADERS)) | set(re.findall(r'(?:add|keep)_finding\("(\w+)"', HEADERS))
     assert documented == raised | {"barrier_divergence", "deadlock", "more_findings"}
 
 

@@ -222,7 +222,7 @@ def test_two_libraries_in_one_process_are_apart(tmp_path: Path) -> None:
     assert len(one.launches()) == 1
 
 
-def test_the_portable_stack_switch(tmp_path: Path) -> None:
+def test_the_portable_stack_switch(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     source = written(tmp_path, """#include <cuda_runtime.h>
 __global__ void k(int* out) {
     __shared__ int tile[64];
@@ -232,9 +232,16 @@ __global__ void k(int* out) {
 }
 extern "C" int run() { int out[64]; k<<<1, 64>>>(out); return out[0] * 100 + out[62]; }
 """)
-    defines = {"GATES_EMULATOR_UCONTEXT": 1}
-    library = Emulated(compile_library([source], tmp_path / "k.so", defines=defines, work_dir=tmp_path))
+    monkeypatch.setattr("gates.emulator.CXX_FLAGS", [*CXX_FLAGS, "-DGATES_EMULATOR_UCONTEXT"])
+    library = Emulated(compile_library([source], tmp_path / "k.so", work_dir=tmp_path))
     assert library.run("run") == 6301
+
+
+@pytest.mark.parametrize("name", ["std::vector<int>", "std::string", "std::atomic<int>"])
+def test_a_name_of_the_library_needs_its_header_as_with_nvcc(tmp_path: Path, name: str) -> None:
+    source = written(tmp_path, f"#include <cuda_fp16.h>\n{name} found;\nsize_t known = std::min(1, 2) + strlen(\"\") + clock();\n")
+    with pytest.raises(GatesError, match=rf"k\.cu:2:\d+: error: .{name[5:].split('<')[0]}. in namespace .std. does not name"):
+        compile_library([source], tmp_path / "k.so", work_dir=tmp_path)
 
 
 def test_command_line_writes_output_and_dependencies(tmp_path: Path) -> None:

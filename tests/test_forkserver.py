@@ -58,6 +58,11 @@ def test_the_real_torch_can_be_forked(run: Scripts) -> None:
     assert forkserver._server is not None and forkserver._server.ready()
 
 
+def test_garbage_is_looked_for_by_the_runner_and_neither_in_torch_nor_while_it_is_imported(run: Scripts) -> None:
+    (run.folder / "fake" / "torch.py").write_text(f"import gc\nenabled = gc.isenabled()\n{FAKE_TORCH}")
+    assert run("import gc, sys; print(sys.modules['torch'].enabled, gc.isenabled(), gc.get_freeze_count() > 1000)").output.split() == ["False", "True", "True"]
+
+
 def test_it_starts_as_a_process_of_its_own(run: Scripts, tmp_path: Path) -> None:
     (tmp_path / "scripts").mkdir()
     (tmp_path / "scripts" / "beside.py").write_text("here = 1")

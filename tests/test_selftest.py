@@ -136,8 +136,9 @@ def test_the_data_is_in_the_wheel(tmp_path) -> None:
         pytest.skip(f"no wheel can be built here: {done.stderr.strip().splitlines()[-1:]}")
     (wheel,) = tmp_path.glob("*.whl")
     names = set(zipfile.ZipFile(wheel).namelist())
-    data = Path(selftest.__file__).parent / "selftest_data"
-    assert {f"gates/selftest_data/{path.name}" for path in data.iterdir() if path.is_file()} <= names
+    gates = Path(selftest.__file__).parent
+    data = [path for folder in ("selftest_data", "emulator/include", "emulator/runtime") for path in (gates / folder).rglob("*")]
+    assert {path.relative_to(gates.parent).as_posix() for path in data if path.is_file()} <= names
 
 
 @pytest.mark.gpu

@@ -157,6 +157,41 @@ def test_without_nvcc_the_device_is_missing_and_the_emulator_is_built(tmp_path: 
     assert collect(result, toolchain).reasons[0].startswith("sm_89: nvcc was not found")
 
 
+def test_cubins_are_taken_apart_when_the_machine_code_is_asked_for_and_once(tmp_path: Path, stub: Path) -> None:
+    program(stub / "bin" / "cuobjdump", '#!/bin/sh\n[ "$1" = --version ] || echo "$1" >> "${0%/*}/dumps"\necho "$1"\n')
+    texts = collect(make(tmp_path, stub), stub_toolchain(stub))
+    dumps = stub / "bin" / "dumps"
+    assert texts.logs["sm_89"] and texts.resource_usage == {"sm_89": "--dump-resource-usage\n"}
+    assert dumps.read_text().split() == ["--dump-resource-usage"]
+    assert (texts.sass, texts.reasons, texts.sass) == ({"sm_89": "--dump-sass\n"}, (), {"sm_89": "--dump-sass\n"})
+    assert dumps.read_text().split() == ["--dump-resource-usage", "--dump-sass"]
+
+
+def test_a_disassembly_is_kept_for_its_cubin_and_tools(tmp_path: Path, stub: Path) -> None:
+    tool = stub / "bin" / "cuobjdump"
+    program(tool, '#!/bin/sh\n[ "$1" = --version ] && { echo "release 13.0, V13.0.1"; exit; }\necho made >> "${0%/*}/made"\ncat "$2"\n')
+    count = 0
+
+    def disassembled(text: str = "kernel\n") -> bool:
+        """Whether it was made for this, and not found; it is that of ``text`` either way."""
+        nonlocal count
+        assert collect(make(tmp_path, stub, text), stub_toolchain(stub)).sass == {"sm_89": text}
+        before, count = count, (stub / "bin" / "made").read_text().count("made")
+        return count - before > 1  # one is that of the resource usage
+
+    assert disassembled() and not disassembled()
+    assert disassembled("another\n") and not disassembled("another\n")
+    (kept,) = (tmp_path / "build").rglob("*.sass.json")
+    for broken in (kept.read_text()[:-9], "", "[]", '{"of": 1, "text": 2}', kept.read_text().replace("another", "edited").replace('"of": "', '"of": "0')):
+        kept.write_text(broken)
+        assert disassembled("another\n")
+    tool.write_text(tool.read_text().replace("13.0.1", "13.0.2"))
+    assert disassembled("another\n") and not disassembled("another\n")
+    kept.unlink()
+    kept.mkdir()  # nothing can be kept
+    assert disassembled("another\n") and disassembled("another\n")
+
+
 # interruption, concurrency, folders
 
 

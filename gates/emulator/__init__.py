@@ -1,7 +1,7 @@
 """Compile unmodified CUDA source with g++ and run it on the CPU: see docs/emulator.md.
 
-``translate`` preprocesses and rewrites one ``.cu``; ``include/`` holds the CUDA headers and the
-runtime that g++ then sees. ``compile_library`` does both and links the shared library.
+``translate`` preprocesses and rewrites one ``.cu``; ``include/`` holds the CUDA headers that g++ then sees, ``runtime/`` what runs
+the kernels, compiled once for all of them (``runtime_object``). ``compile_library`` does all of it and links the shared library.
 """
 
 from __future__ import annotations
@@ -61,6 +61,7 @@ def compile_library(
     ``defines`` become ``-DNAME=VALUE``. Intermediate files and ``compile.log`` go to ``work_dir``.
     Raises GatesError with the compiler's first error lines and the path of the log.
     """
+    from gates.emulator.runtime_object import write_runtime_object
     from gates.emulator.translate import translate
 
     work_dir.mkdir(parents=True, exist_ok=True)
@@ -69,10 +70,12 @@ def compile_library(
         out = work_dir / (Path(source).stem + ".emulator.cpp")
         translate(Path(source), out, defines=defines or {}, include_dirs=include_dirs, cxx=cxx)
         translated.append(out)
-    argv = [cxx, *CXX_FLAGS, *(SANITIZE_FLAGS if sanitize else []), "-fpreprocessed", "-o", str(output), *map(str, translated)]
+    flags, runtime = [*CXX_FLAGS, *(SANITIZE_FLAGS if sanitize else [])], work_dir / "emulator.runtime.o"
+    printed = write_runtime_object(runtime, flags, cxx=cxx)
+    argv = [cxx, *flags, "-fpreprocessed", "-o", str(output), *map(str, translated), str(runtime)]
     finished = subprocess.run(argv, capture_output=True, text=True, check=False, errors="replace")
     log = work_dir / "compile.log"
-    log.write_text(shlex.join(argv) + "\n" + finished.stdout + finished.stderr, encoding="utf-8")
+    log.write_text(f"{printed}{shlex.join(argv)}\n{finished.stdout}{finished.stderr}", encoding="utf-8")
     if finished.returncode != 0:
         raise GatesError(
             f"{cxx} failed for the emulator on {', '.join(map(str, sources))}:\n{first_errors(finished.stderr)}",

@@ -53,6 +53,8 @@ class Failure:
         what = self.command.split(" ", 1)[0].rsplit("/", 1)[-1] if self.command else "ninja"
         if " gates.emulator.translate " in self.command:
             what = "the emulator's translation"
+        if " gates.emulator.runtime_object " in self.command:
+            what = "making the emulator's runtime"
         return f"{what} failed ({self.cause})" + (f": {first_error(self.errors)}" if self.errors else "")
 
 

@@ -84,8 +84,9 @@ def device_edges(task: Task, toolchain: Toolchain, archs: Sequence[str]) -> list
 
 
 def emulator_edges(task: Task, toolchain: Toolchain, *, sanitize: bool) -> list[Edge]:
-    """C++ translated from each source, then the library that runs it on the CPU."""
+    """C++ translated from each source, then the library that runs it on the CPU, with the emulator's runtime in it."""
     from gates import emulator
+    from gates.emulator import runtime_object
 
     name = "emulator_asan" if sanitize else "emulator"
     gxx = toolchain.need("g++").path
@@ -103,6 +104,10 @@ def emulator_edges(task: Task, toolchain: Toolchain, *, sanitize: bool) -> list[
         compile_ = (gxx, *flags, "-fpreprocessed", "-c", translated, "-o", "{out}")
         edges.append(Edge(output, f"{output}.log", compile_, (translated,)))
         objects.append(output)
+    runtime = f"{name}.runtime.o"
+    make_runtime = (sys.executable, "-m", "gates.emulator.runtime_object", "-o", "{out}", "--depfile", f"{runtime}.d", "--cxx", gxx, "--", *flags)
+    edges.append(Edge(runtime, f"{runtime}.log", make_runtime, (str(runtime_object.SOURCE),), f"{runtime}.d", rules))
+    objects.append(runtime)
     return [*edges, Edge(f"{name}.so", f"{name}.so.log", (gxx, *flags, *objects, "-o", "{out}"), tuple(objects))]
 
 

@@ -2,12 +2,16 @@
 
 from __future__ import annotations
 
+import contextlib
+import hashlib
 import re
-from collections.abc import Callable, Iterable
+from collections.abc import Callable, Iterable, Mapping
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass
+from functools import cached_property
 from pathlib import Path
 
+from gates import jsonio
 from gates.errors import GatesError
 from gates.run import process
 from gates.run.built import BuildResult, Target
@@ -26,32 +30,47 @@ class StaticTexts:
     """By architecture, None where there is nothing: the build failed or the tool is missing (``reasons`` says which)."""
 
     logs: dict[str, str | None]
-    sass: dict[str, str | None]
     resource_usage: dict[str, str | None]
-    demangled: dict[str, str]  # mangled -> readable name of every function that the texts mention
-    reasons: tuple[str, ...]
+    demangled: dict[str, str]  # mangled -> readable name of every function that the logs mention
+    _disassemble: Callable[[], dict[str, tuple[str | None, str]]]
+
+    @cached_property
+    def _code(self) -> dict[str, tuple[str | None, str]]:
+        return self._disassemble()  # when it is asked for: it takes longer than all else here
+
+    @property
+    def sass(self) -> dict[str, str | None]:
+        """The machine code."""
+        return {arch: text for arch, (text, _) in self._code.items()}
+
+    @property
+    def reasons(self) -> tuple[str, ...]:
+        """Why there is no machine code of an architecture."""
+        return tuple(f"{arch}: {why}" for arch, (_, why) in self._code.items() if why)
 
 
 def collect(result: BuildResult, toolchain: Toolchain) -> StaticTexts:
-    """Gather the texts of every architecture of a build."""
+    """Gather the texts of every architecture of a build; the cubins are taken apart when ``sass`` or ``reasons`` is first asked for."""
     logs = read_logs(result)
-    sass: dict[str, str | None] = dict.fromkeys(result.archs)
-    usage: dict[str, str | None] = dict.fromkeys(result.archs)
-    reasons = []
+    usage = _of_each(dump_resource_usage, result, logs, toolchain)
+    return StaticTexts(
+        logs, {arch: text for arch, (text, _) in usage.items()}, demangle_all(logs.values(), toolchain),
+        lambda: _of_each(dump_sass, result, logs, toolchain),
+    )
+
+
+def _of_each(
+    dump: Dump, result: BuildResult, logs: Mapping[str, str | None], toolchain: Toolchain
+) -> dict[str, tuple[str | None, str]]:
+    """What ``dump`` gives for the cubins of each architecture, or None and the reason; no cubin is looked at whose log is not whole."""
+
+    def of(arch: str) -> tuple[str | None, str]:
+        if logs[arch] is None:
+            return None, _why_not(result, arch)
+        return _each(dump, [Path(target.path or "") for target in result.cubins(arch)], toolchain)
+
     with ThreadPoolExecutor() as pool:  # the tools take a good part of a second for each cubin
-        jobs = {}
-        for arch in result.archs:
-            if logs[arch] is None:
-                reasons.append(f"{arch}: {_why_not(result, arch)}")
-                continue
-            paths = [Path(target.path or "") for target in result.cubins(arch)]
-            jobs[arch] = [pool.submit(_each, dump, paths, toolchain) for dump in (dump_sass, dump_resource_usage)]
-        for arch, (disassembly, figures) in jobs.items():
-            sass[arch], why = disassembly.result()
-            usage[arch], _ = figures.result()
-            if why:
-                reasons.append(f"{arch}: {why}")
-    return StaticTexts(logs, sass, usage, demangle_all(logs.values(), toolchain), tuple(dict.fromkeys(reasons)))
+        return dict(zip(result.archs, pool.map(of, result.archs), strict=True))
 
 
 def read_logs(result: BuildResult) -> dict[str, str | None]:
@@ -93,12 +112,29 @@ def _each(dump: Dump, paths: list[Path], toolchain: Toolchain) -> tuple[str | No
 
 
 def dump_sass(cubin: Path, toolchain: Toolchain) -> str | None:
-    """The cubin's disassembly by cuobjdump, or by nvdisasm where that is missing; None without either."""
-    if cuobjdump := toolchain.get("cuobjdump"):
-        return _output([cuobjdump.path, "--dump-sass", str(cubin)])
-    if nvdisasm := toolchain.get("nvdisasm"):
-        return _output([nvdisasm.path, str(cubin)])
-    return None
+    """The cubin's disassembly by cuobjdump, or by nvdisasm where that is missing; None without either.
+
+    It is kept beside the cubin, as ptxas's log is, with a digest of the cubin and the tools: an unchanged baseline is not taken apart again.
+    """
+    cuobjdump, nvdisasm = toolchain.get("cuobjdump"), toolchain.get("nvdisasm")  # the first starts the second
+    if cuobjdump is None and nvdisasm is None:
+        return None
+    kept, digest = cubin.with_name(f"{cubin.name}.sass.json"), hashlib.sha256(f"{cuobjdump} {nvdisasm} ".encode() + _content(cubin)).hexdigest()
+    with contextlib.suppress(GatesError):
+        match jsonio.read(kept):
+            case {"of": known, "text": str(text)} if known == digest:
+                return text
+    text = _output([cuobjdump.path, "--dump-sass", str(cubin)] if cuobjdump else [nvdisasm.path, str(cubin)])
+    with contextlib.suppress(GatesError):  # what can't be kept is made again
+        jsonio.write(kept, {"of": digest, "text": text})
+    return text
+
+
+def _content(cubin: Path) -> bytes:
+    try:
+        return cubin.read_bytes()
+    except OSError as error:
+        raise GatesError(f"can't read {cubin}: {error.strerror}") from None
 
 
 def dump_resource_usage(cubin: Path, toolchain: Toolchain) -> str | None:

@@ -17,6 +17,7 @@ import yaml
 from defects.folders import ROOT, patch
 from defects.record import Defect
 from gates.emulator import CXX_FLAGS
+from gates.emulator.runtime_object import write_runtime_object
 from gates.emulator.translate import translate
 from gates.facts.chips import chip_of
 
@@ -29,8 +30,9 @@ _HEADERS = (
 
 def compile_patched(defects: Sequence[Defect], folder: Path) -> Path:
     """The emulator library with one launcher a defect: the task's entry with _0, _1, … behind it."""
-    translated, library = translate_patched(defects, folder), folder / "patched.so"
-    subprocess.run(["g++", *CXX_FLAGS, "-O1", "-fpreprocessed", str(translated), "-o", str(library)], check=True, timeout=300)
+    translated, runtime, library = translate_patched(defects, folder), folder / "runtime.o", folder / "patched.so"
+    write_runtime_object(runtime, CXX_FLAGS)
+    subprocess.run(["g++", *CXX_FLAGS, "-O1", "-fpreprocessed", str(translated), str(runtime), "-o", str(library)], check=True, timeout=300)
     return library
 
 

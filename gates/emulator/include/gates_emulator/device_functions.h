@@ -212,13 +212,7 @@ inline void __trap(GATES_EMULATOR_SITE) {
 
 // assert() in device code ends the launch, and not the process.
 namespace gates_emulator {
-inline void assertion_failed(const char* text, const char* file, int line) {
-    if (!block.current || !block.live) {
-        fprintf(stderr, "%s:%d: assertion failed: %s\n", file, line, text);
-        abort();
-    }
-    fatal(cudaErrorAssert, "assert", file, line, "assertion failed: %s", text);
-}
+void assertion_failed(const char* text, const char* file, int line);
 }  // namespace gates_emulator
 #undef assert
 #ifdef NDEBUG

@@ -7,6 +7,8 @@
 #pragma once
 #pragma GCC system_header
 
+#include <vector>
+
 #include "../cuda_runtime.h"
 
 #pragma GCC visibility push(hidden)
@@ -162,8 +164,7 @@ inline void begin_asynchronous() {
 GATES_EMULATOR_COLD inline void end_asynchronous() {
     if (!asynchronous.transfers.empty()) {
         const Transfer& transfer = asynchronous.transfers.front();
-        add_finding("copy_never_waited_for", block.kernel, place(transfer.file, transfer.line),
-                    "all threads of a block returned with this copy under way");
+        add_finding("copy_never_waited_for", transfer.file, transfer.line, "all threads of a block returned with this copy under way");
     }
     if (asynchronous.products) asynchronous.products->end_block();
 }
@@ -173,16 +174,15 @@ inline void end_asynchronous_thread(Thread& thread) {
 }
 
 // "; the barrier at shared address 0x400 is in phase 2, 1 of 2 arrivals and 512 bytes are missing"
-GATES_EMULATOR_COLD inline std::string awaited_phases() {
-    std::string text;
+GATES_EMULATOR_COLD inline void awaited_phases(char* text, size_t bytes) {
     for (const Mbarrier& barrier : asynchronous.barriers) {
         bool awaited = false;
         for (const PhaseWait& wait : asynchronous.waits) awaited |= wait.barrier == barrier.place;
         if (!awaited) continue;
-        text += format("; the barrier at shared address 0x%x is in phase %u, %u of %u arrivals and %lld bytes are missing",
-                       shared_address(barrier.place), barrier.phase, barrier.missing, barrier.count, static_cast<long long>(barrier.bytes));
+        const size_t used = strlen(text);
+        snprintf(text + used, bytes - used, "; the barrier at shared address 0x%x is in phase %u, %u of %u arrivals and %lld bytes are missing",
+                 shared_address(barrier.place), barrier.phase, barrier.missing, barrier.count, static_cast<long long>(barrier.bytes));
     }
-    return text;
 }
 
 constexpr Extension kAsynchronous = {begin_asynchronous, end_asynchronous, end_asynchronous_thread, progress_asynchronous, awaited_phases};

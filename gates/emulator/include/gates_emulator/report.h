@@ -1,4 +1,7 @@
-// What a run leaves behind: launches, findings, the sticky error; and the C functions that hand them out.
+// What a run goes by and what it leaves behind: settings, findings, the sticky error.
+//
+// What these headers only declare is compiled once, in gates/emulator/runtime/, and linked into each library. The two must agree
+// whatever a task defines: no declaration depends on its macros, and none has a type of the C++ library in it.
 #pragma once
 #pragma GCC system_header
 
@@ -24,198 +27,37 @@ typedef cudaError cudaError_t;
 #pragma GCC visibility push(hidden)
 namespace gates_emulator {
 
-struct Finding {
-    std::string kind, kernel, where, message;
-};
-
-struct LaunchRecord {
-    std::string kernel, function;  // base name; signature with the template's arguments, as the compiler writes it
-    dim3 grid, block;
-    size_t dynamic_bytes = 0, static_bytes = 0, opt_in_bytes = 0;
-    unsigned max_threads = 0;  // of the kernel's __launch_bounds__, or 0
-    std::string error;
-};
-
 enum Order { kForward = 0, kReversed = 1, kShuffled = 2 };
-
-#ifndef GATES_EMULATOR_SHARED_LIMIT
-#define GATES_EMULATOR_SHARED_LIMIT (99 * 1024)  // sm_89
-#endif
 
 struct Settings {
     int order = kForward;
     uint64_t seed = 0;
     int poison = 0xFF;                      // the byte that unwritten memory holds, or kRandomPoison
-    size_t shared_limit_bytes = GATES_EMULATOR_SHARED_LIMIT;  // what cudaFuncSetAttribute can raise a block to
+    size_t shared_limit_bytes = 99 * 1024;  // what cudaFuncSetAttribute can raise a block to; sm_89's to begin with
     int compute_capability = 89;            // that the device says it has
     bool launches_only = false;             // launches are recorded, but their blocks don't run
 };
 
-struct Report {
-    std::vector<Finding> findings;
-    std::vector<LaunchRecord> launches;
-    size_t findings_not_kept = 0;
-    cudaError_t last_error = cudaSuccess;    // cleared by cudaGetLastError
-    cudaError_t sticky_error = cudaSuccess;  // cleared by gates_emulator_reset alone
-    bool read_back = false;                  // the host has read what blocks that did not run would have written
-    int launches_left_out = 0;               // after that
-    std::string findings_json, launches_json;
-};
+extern Settings settings;
 
-inline Report report;
-inline Settings settings;
+#ifdef GATES_EMULATOR_SHARED_LIMIT  // of the task's smallest chip
+inline const bool shared_limit_set = (settings.shared_limit_bytes = GATES_EMULATOR_SHARED_LIMIT, true);
+#endif
+
 constexpr int kRandomPoison = 256;
-inline uint64_t poison_state = 0x2545F4914F6CDD1DULL;
+
+void fill_random(void* address, size_t bytes);
 
 // What memory holds before it is written. 0xFF is NaN in every float format; random bytes follow from the seed.
 inline void fill_poison(void* address, size_t bytes) {
-    if (settings.poison != kRandomPoison) {
-        memset(address, settings.poison, bytes);
-        return;
-    }
-    char* to = static_cast<char*>(address);
-    for (size_t done = 0; done < bytes; done += 8) {
-        poison_state ^= poison_state << 13, poison_state ^= poison_state >> 7, poison_state ^= poison_state << 17;
-        memcpy(to + done, &poison_state, bytes - done < 8 ? bytes - done : 8);
-    }
+    if (settings.poison == kRandomPoison) fill_random(address, bytes);
+    else memset(address, settings.poison, bytes);
 }
-constexpr size_t kMaxFindings = 100;
 
 #define GATES_EMULATOR_COLD __attribute__((cold, noinline))
 
-// printf into a string. One out-of-line function, since chains of operator+ cost seconds of compile time.
-GATES_EMULATOR_COLD __attribute__((format(printf, 1, 2))) inline std::string format(const char* pattern, ...) {
-    char text[4096];
-    va_list arguments;
-    va_start(arguments, pattern);
-    vsnprintf(text, sizeof text, pattern, arguments);
-    va_end(arguments);
-    return text;
-}
-
-GATES_EMULATOR_COLD inline std::string place(const char* file, int line) {
-    return file && line ? format("%s:%d", file, line) : std::string();
-}
-
-// The same fault in a thousand threads is one finding.
-GATES_EMULATOR_COLD inline void add_finding(const char* kind, const std::string& kernel, const std::string& where, std::string message) {
-    for (const Finding& known : report.findings)
-        if (known.kind == kind && known.kernel == kernel && known.where == where) return;
-    if (report.findings.size() >= kMaxFindings) {
-        ++report.findings_not_kept;
-        return;
-    }
-    report.findings.push_back({kind, kernel, where, std::move(message)});
-}
-
-GATES_EMULATOR_COLD inline std::string quoted(const std::string& text) {
-    std::string out = "\"";
-    for (unsigned char c : text) {
-        char escape[8];
-        if (c == '"' || c == '\\') {
-            out += '\\';
-            out += static_cast<char>(c);
-        } else if (c < 0x20) {
-            snprintf(escape, sizeof escape, "\\u%04x", c);
-            out += escape;
-        } else {
-            out += static_cast<char>(c);
-        }
-    }
-    out += '"';
-    return out;
-}
-
-GATES_EMULATOR_COLD inline std::string triple(dim3 v) { return format("[%u,%u,%u]", v.x, v.y, v.z); }
-
-GATES_EMULATOR_COLD inline std::string launches_as_json() {
-    std::string out = "[";
-    for (const LaunchRecord& launch : report.launches) {
-        if (out.size() > 1) out += ",\n";
-        out += "{\"kernel\":";
-        out += quoted(launch.kernel);
-        out += ",\"function\":";
-        out += quoted(launch.function);
-        out += format(",\"grid\":%s,\"block\":%s,\"dynamic_smem_bytes\":%zu,\"static_smem_bytes\":%zu,\"opt_in_smem_bytes\":%zu,\"max_threads\":%u",
-                      triple(launch.grid).c_str(), triple(launch.block).c_str(), launch.dynamic_bytes, launch.static_bytes,
-                      launch.opt_in_bytes, launch.max_threads);
-        out += ",\"error\":";
-        out += quoted(launch.error);
-        out += "}";
-    }
-    out += "]";
-    return out;
-}
-
-GATES_EMULATOR_COLD inline std::string findings_as_json() {
-    std::string out = "[";
-    for (const Finding& finding : report.findings) {
-        if (out.size() > 1) out += ",\n";
-        out += "{\"kind\":";
-        out += quoted(finding.kind);
-        out += ",\"kernel\":";
-        out += quoted(finding.kernel);
-        out += ",\"where\":";
-        out += quoted(finding.where);
-        out += ",\"message\":";
-        out += quoted(finding.message);
-        out += "}";
-    }
-    if (report.findings_not_kept)
-        out += format(",\n{\"kind\":\"more_findings\",\"kernel\":\"\",\"where\":\"\",\"message\":\"%zu more were not kept\"}",
-                      report.findings_not_kept);
-    out += "]";
-    return out;
-}
+// A finding about the running kernel; `file` may be null. The same fault in a thousand threads is one finding.
+GATES_EMULATOR_COLD __attribute__((format(printf, 4, 5))) void add_finding(const char* kind, const char* file, int line, const char* pattern, ...);
 
 }  // namespace gates_emulator
 #pragma GCC visibility pop
-
-#define GATES_EMULATOR_EXPORT extern "C" inline __attribute__((used, visibility("default")))
-
-// JSON array of all launches since the last reset; valid until the next call.
-GATES_EMULATOR_EXPORT const char* gates_emulator_launches(void) {
-    using namespace gates_emulator;
-    report.launches_json = launches_as_json();
-    return report.launches_json.c_str();
-}
-
-// How many launches were not recorded, with "launches_only", since the host had read results that no block has written.
-GATES_EMULATOR_EXPORT int gates_emulator_launches_left_out(void) { return gates_emulator::report.launches_left_out; }
-
-// JSON array of all findings since the last reset; valid until the next call.
-GATES_EMULATOR_EXPORT const char* gates_emulator_findings(void) {
-    using namespace gates_emulator;
-    report.findings_json = findings_as_json();
-    return report.findings_json.c_str();
-}
-
-// Clears launches, findings and the sticky error. Settings and shared-memory opt-ins stay.
-GATES_EMULATOR_EXPORT void gates_emulator_reset(void) {
-    using namespace gates_emulator;
-    report = Report();
-}
-
-// "order" 0 forward, 1 reversed, 2 shuffled; "seed"; "poison" a byte, or 256 for random bytes; "shared_limit_bytes";
-// "compute_capability", e.g. 90; "launches_only" 1 to record launches without running their blocks. 0 if known and valid.
-GATES_EMULATOR_EXPORT int gates_emulator_configure(const char* key, int64_t value) {
-    using namespace gates_emulator;
-    const auto is = [key](const char* name) { return key && strcmp(key, name) == 0; };
-    if (is("order") && value >= 0 && value <= 2) {
-        settings.order = static_cast<int>(value);
-    } else if (is("seed")) {
-        settings.seed = static_cast<uint64_t>(value);
-        poison_state = (settings.seed + 1) * 0x9E3779B97F4A7C15ULL | 1;
-    } else if (is("poison") && value >= 0 && value <= kRandomPoison) {
-        settings.poison = static_cast<int>(value);
-    } else if (is("shared_limit_bytes") && value >= 48 * 1024 && value <= 1024 * 1024) {
-        settings.shared_limit_bytes = static_cast<size_t>(value);
-    } else if (is("compute_capability") && value >= 50 && value < 1000) {
-        settings.compute_capability = static_cast<int>(value);
-    } else if (is("launches_only") && (value == 0 || value == 1)) {
-        settings.launches_only = value == 1;
-    } else {
-        return 1;
-    }
-    return 0;
-}

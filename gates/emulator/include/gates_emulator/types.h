@@ -11,14 +11,14 @@
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
+#include <time.h>
 
 #include <cstddef>
 #include <cstdint>
-#include <string>
+#include <new>
 #include <tuple>
 #include <type_traits>
 #include <utility>
-#include <vector>
 
 // __global__, __shared__, __launch_bounds__, __forceinline__ and __noinline__ are left to gates/emulator/translate.py.
 #define __host__

@@ -142,12 +142,12 @@ GATES_EMULATOR_COLD inline void end_wgmma() {
         const std::vector<WgmmaCall>& calls = wgmma_calls[w / 4];
         if (wgmma_warps[w].issued == calls.size()) continue;
         const WgmmaCall& call = calls[wgmma_warps[w].issued];
-        add_finding("warpgroup_divergence", block.kernel, place(call.file, call.line), format("warp %u never issued this wgmma of its warpgroup", w));
+        add_finding("warpgroup_divergence", call.file, call.line, "warp %u never issued this wgmma of its warpgroup", w);
     }
     for (unsigned w = 0; w + 1 < block.warp_count; ++w)
         if (w % 4 != 3 && wgmma_warps[w].registers != wgmma_warps[w + 1].registers)
-            add_finding("warpgroup_divergence", block.kernel, "", format("setmaxnreg: warps %u and %u of a warpgroup set %d and %d", w, w + 1,
-                        wgmma_warps[w].registers, wgmma_warps[w + 1].registers));
+            add_finding("warpgroup_divergence", nullptr, 0, "setmaxnreg: warps %u and %u of a warpgroup set %d and %d", w, w + 1,
+                        wgmma_warps[w].registers, wgmma_warps[w + 1].registers);
 }
 
 // Accumulators of a thread that has returned are gone.

@@ -1,14 +1,13 @@
 // A stack switch in a few instructions, with AddressSanitizer told about it where it is loaded.
 //
-// The translated source is the same for the plain and the sanitized build, so the sanitizer's
-// functions are weak references, found at load time, and not a preprocessor condition.
+// The sanitizer's functions are weak references, found at load time, so that one source serves the plain and the
+// sanitized build.
 #pragma once
-#pragma GCC system_header
 
 #include <sys/mman.h>
 #include <unistd.h>
 
-#include "types.h"
+#include "gates_emulator/types.h"
 
 #if !defined(__x86_64__) && !defined(__aarch64__) && !defined(GATES_EMULATOR_UCONTEXT)
 #define GATES_EMULATOR_UCONTEXT

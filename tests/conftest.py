@@ -53,7 +53,7 @@ def once_a_session(tmp_path_factory: pytest.TempPathFactory) -> OnceASession:
     def folder(name: str, fill: Callable[[Path], object]) -> Path:
         with (shared / f"{name}.filled").open("a+") as mark:
             fcntl.flock(mark, fcntl.LOCK_EX)
-            if mark.tell() == 0:
+            if mark.seek(0, os.SEEK_END) == 0:  # which another may have filled while this one waited
                 shutil.rmtree(shared / name, ignore_errors=True)  # of one who failed
                 (shared / name).mkdir()
                 fill(shared / name)

@@ -16,6 +16,8 @@ from gates.sweep.verify import verify_sweep
 
 RECORDED = Path(__file__).resolve().parent.parent / "results" / "recorded"
 SWEEPS = sorted(path.parent for path in RECORDED.glob("*/sweeps/*/*/sweep.json"))
+FOUR_ROUNDS = RECORDED / "h200-earlier"  # of a version that let slower variants go on
+(EDITED,) = FOUR_ROUNDS.glob("sweeps/*/*")
 INCUMBENT, NEXT, WRONG = "TILE_M=32,TILE_N=32,NUM_WARPS=2,STAGES=2", "TILE_M=64,TILE_N=32,NUM_WARPS=4,STAGES=2", "TILE_M=16,TILE_N=32,NUM_WARPS=2,STAGES=2"
 
 
@@ -69,7 +71,8 @@ def test_every_recorded_sweep_is_sound(folder: Path) -> None:
 
 @pytest.mark.parametrize(("change", "problem"), CHANGES)
 def test_a_record_that_was_edited_is_not(change: Callable[[Any], Any], problem: str, tmp_path: Path) -> None:
-    shutil.copytree(RECORDED / "h200-sweep", tmp_path / "results")
+    for part in ("sweeps", "fp16_v8_tiles"):
+        shutil.copytree(FOUR_ROUNDS / part, tmp_path / "results" / part)
     (path,) = tmp_path.glob("results/sweeps/*/*/sweep.json")
     data = json.loads(path.read_text(encoding="utf-8"))
     change(data)
@@ -79,7 +82,7 @@ def test_a_record_that_was_edited_is_not(change: Callable[[Any], Any], problem: 
 
 
 def test_samples_that_are_missing_are_told(tmp_path: Path) -> None:
-    shutil.copytree(SWEEPS[0], tmp_path / "a" / "b" / "sweep")
+    shutil.copytree(EDITED, tmp_path / "a" / "b" / "sweep")
     (tmp_path / "a" / "b" / "sweep" / "variants" / NEXT / "performance.round2.json").unlink()
     (text,) = verify_sweep(tmp_path / "a" / "b" / "sweep")
     assert "performance.round2.json" in text
@@ -88,12 +91,12 @@ def test_samples_that_are_missing_are_told(tmp_path: Path) -> None:
 def test_the_command_checks_all_of_a_device(tmp_path: Path) -> None:
     done = CliRunner().invoke(cli, ["verify", "recorded:h200-sweep", "--results", str(RECORDED.parent)])
     first, second = (line for line in done.output.splitlines() if not line.startswith("  note: "))
-    assert done.exit_code == 0 and first.endswith("-nvidia-h200: sound") and second.endswith("/8d19c7bb00f8: sound")
+    assert done.exit_code == 0 and first.endswith("-nvidia-h200: sound") and second.endswith("/94df14572477: sound")
     shutil.copytree(next(RECORDED.glob("h200-sweep/*/*/run.json")).parent, tmp_path / "run")
-    shutil.copy(SWEEPS[0] / "sweep.json", tmp_path / "run")
+    shutil.copy(EDITED / "sweep.json", tmp_path / "run")
     done = CliRunner().invoke(cli, ["verify", str(tmp_path / "run")])
     assert done.exit_code == 2 and "run: not sound\n  sweep.json is not in the manifest" in done.output
-    shutil.copytree(SWEEPS[0], tmp_path / "sweep")
+    shutil.copytree(EDITED, tmp_path / "sweep")
     (tmp_path / "sweep" / "sweep.json").write_text("{}", encoding="utf-8")
     done = CliRunner().invoke(cli, ["verify", str(tmp_path / "sweep")])
     assert done.exit_code == 2 and "sweep: not sound\n  sweep.json: top: 'schema_version' is a required property" in done.output

@@ -2,9 +2,16 @@
 
 from __future__ import annotations
 
+import signal
+import subprocess
+import sys
+from pathlib import Path
+
 import numpy as np
 import pytest
 from emulator_kit import FORWARD, REVERSED, SHUFFLED, Emulated, emulated, line_of
+
+from gates.emulator import compile_library
 
 ORDERS = (FORWARD, REVERSED, SHUFFLED)
 SUCCESS, INVALID_VALUE, INVALID_CONFIGURATION, LAUNCH_FAILURE = 0, 1, 9, 719
@@ -202,3 +209,43 @@ def test_configure_refuses_what_it_does_not_know(threads: Emulated) -> None:
     assert threads.configure("oder", 1) != 0
     assert threads.configure("order", 3) != 0
     assert threads.configure("shared_limit_bytes", 1) != 0
+
+
+ASSERTS = """{top}
+__global__ void k(const int* in) {{
+    int i = in[threadIdx.x];
+    assert(i != 900);
+}}
+extern "C" int device() {{ int in[32] = {{0, 900}}; k<<<1, 32>>>(in); return cudaGetLastError(); }}
+extern "C" int host(int i) {{ assert(i != 900); return i; }}
+"""
+CUDA = "#include <cuda_runtime.h>"
+
+
+@pytest.mark.parametrize("header", ["#include <assert.h>", "#include <cassert>"])
+@pytest.mark.parametrize("order", ["{cuda} {header}", "{header} {cuda}", "{cuda} {header} {header}"], ids=["after", "before", "twice"])
+def test_a_failed_assertion_ends_the_launch_wherever_its_header_stands(tmp_path: Path, header: str, order: str) -> None:
+    source = tmp_path / "k.cu"
+    source.write_text(ASSERTS.format(top=order.format(cuda=CUDA, header=header).replace(" #", "\n#")))
+    library = Emulated(compile_library([source], tmp_path / "k.so", work_dir=tmp_path))
+    assert library.run("device") == 710
+    (finding,) = library.findings()
+    assert (finding["kind"], finding["where"]) == ("assert", f"{source}:{source.read_text().count('#include') + 3}")
+    assert finding["message"] == "assertion failed: i != 900, block (0,0,0) thread (1,0,0)"
+
+
+@pytest.mark.parametrize("header", ["#include <assert.h>", "#include <cassert>"])
+def test_assertions_go_by_ndebug_at_the_last_inclusion(tmp_path: Path, header: str) -> None:
+    source = tmp_path / "k.cu"
+    source.write_text(ASSERTS.format(top=f"{CUDA}\n{header}\n#define NDEBUG\n{header}"))
+    library = Emulated(compile_library([source], tmp_path / "k.so", work_dir=tmp_path))
+    assert (library.run("device"), library.findings(), library.run("host", 900)) == (0, [], 900)
+
+
+def test_an_assertion_of_the_host_ends_the_process(tmp_path: Path) -> None:
+    source = tmp_path / "k.cu"
+    source.write_text(ASSERTS.format(top=f"{CUDA}\n#include <cassert>"))
+    library = compile_library([source], tmp_path / "k.so", work_dir=tmp_path)
+    call = f"import ctypes; ctypes.CDLL({str(library)!r}).host(900)"
+    finished = subprocess.run([sys.executable, "-c", call], capture_output=True, text=True, check=False)
+    assert (finished.returncode, finished.stderr) == (-signal.SIGABRT, f"{source}:8: assertion failed: i != 900\n")

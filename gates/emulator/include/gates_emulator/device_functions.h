@@ -210,16 +210,9 @@ inline void __trap(GATES_EMULATOR_SITE) {
     gates_emulator::fatal(cudaErrorLaunchFailure, "trap", file, line, "__trap()");
 }
 
-// assert() in device code ends the launch, and not the process.
 namespace gates_emulator {
 void assertion_failed(const char* text, const char* file, int line);
 }  // namespace gates_emulator
-#undef assert
-#ifdef NDEBUG
-#define assert(condition) ((void)0)
-#else
-#define assert(condition) ((condition) ? (void)0 : gates_emulator::assertion_failed(#condition, __FILE__, __LINE__))
-#endif
 
 // A promise to the compiler: where it does not hold the behaviour is undefined, so it is checked. Not g++'s own.
 #define __builtin_assume(condition) \

@@ -62,7 +62,7 @@ def preprocess(
     if not source.is_file():
         raise GatesError(f"no such source: {source}")
     flags = [flag for flag in CXX_FLAGS if flag != "-shared"]
-    argv = [cxx, *flags, "-E", "-x", "c++", f"-I{INCLUDE_DIR}"]
+    argv = [cxx, *flags, "-E", "-x", "c++", f"-I{INCLUDE_DIR}", "-include", str(INCLUDE_DIR / "cuda_runtime.h")]  # as nvcc includes it
     argv += [f"-I{folder}" for folder in include_dirs]
     argv += [f"-D{name}={value}" for name, value in {**BUILT_IN, **defines}.items()]
     with tempfile.TemporaryDirectory() as folder:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+import re
 from pathlib import Path
 
 import numpy as np
@@ -53,6 +54,35 @@ def test_without_nvcc_what_may_be_cuda_s_is_not_run(tmp_path: Path, text: str, s
     assert f"the CPU emulator {says}; there is no nvcc here to say whether it is CUDA's" in failure.unsupported
 
 
+@pytest.mark.parametrize(("body", "name", "header"), [
+    ("assert(x);", "assert", "cassert"), ("fprintf(stderr, \"\");", "stderr", "cstdio"), ("uint32_t i = 0; use(i);", "uint32_t", "cstdint"), ("std::vector<int> v;", "std::vector", "vector"),
+])
+@pytest.mark.parametrize("nvcc", [True, False])
+def test_a_forgotten_header_of_the_library_is_the_source_s_fault(tmp_path: Path, body: str, name: str, header: str, nvcc: bool) -> None:
+    toolchain = stub_toolchain(tmp_path / "cuda") if nvcc else without_nvcc()
+    failure = failure_of(tmp_path, KERNEL.format(top="", body=body), toolchain)
+    assert not failure.unsupported and "k.cu:3: error: " in failure.sentence
+    assert re.sub("[‘’]", "'", failure.hint) == f"'{name}' is defined in header '<{header}>'; did you forget to '#include <{header}>'?"
+
+
+def test_a_header_that_a_later_error_lacks_is_no_hint_for_the_first(tmp_path: Path) -> None:
+    failure = failure_of(tmp_path, KERNEL.format(top="", body="x[0] = erfcinvf(1); assert(x);"), without_nvcc())
+    assert "does not know erfcinvf" in failure.unsupported and "cassert" not in failure.hint
+
+
+@pytest.mark.parametrize("top", ["", "#include <cstdio>\n#include <vector>\n"])
+def test_a_source_without_a_header_of_cuda_has_the_runtime_s_as_with_nvcc(tmp_path: Path, monkeypatch: pytest.MonkeyPatch, top: str) -> None:
+    source = tmp_path / "k.cu"
+    source.write_text(top + '__global__ void k(float* x) { x[threadIdx.x] = __fdividef(1, 2); }\nextern "C" int go(float* x) { k<<<1, 33>>>(x); return cudaGetLastError(); }\n')
+    monkeypatch.setattr("emulator_kit.DATA", tmp_path)
+    x = np.zeros(33, np.float32)
+    library = emulated("k.cu", tmp_path / "work")
+    assert library.run("go", x) == 0 and (x == 0.5).all()
+    task = make_task(tmp_path, source.read_text() + "undeclared x;\n")
+    failure = build(task, without_nvcc(), tmp_path / "build", want={"emulator"}).failure("emulator")
+    assert failure is not None and f"k.cu:{top.count(chr(10)) + 3}: the CPU emulator does not know undeclared" in failure.unsupported
+
+
 def test_without_nvcc_a_syntax_error_stays_a_failure(tmp_path: Path) -> None:
     failure = failure_of(tmp_path, SYNTAX, without_nvcc())
     assert not failure.unsupported and "k.cu:3: error: expected ‘;’" in failure.sentence.replace("'", "‘", 1).replace("'", "’", 1)
@@ -66,6 +96,8 @@ def test_without_nvcc_a_syntax_error_stays_a_failure(tmp_path: Path) -> None:
     (("error: /a/k.cu:7: can't read the kernel before '<<<'",), None, "the CPU emulator can't build the source: "),
     (("/a/k.cu:5:9: error: expected ';' before '}' token",), True, "the CPU emulator can't build the source: "),
     (("/a/k.cu:5:9: error: expected ';' before '}' token",), None, ""),
+    (("/a/k.cu:2:9: error: 'gates_emulator' has not been declared",), True, "the CPU emulator can't build the source: "),
+    (("/a/k.cu:2:9: error: 'gates_emulator::x' has not been declared",), None, ""),
     (("error: /a/k.cu:7: '<<<' without '>>>'",), None, ""),
     (("/a/k.cu:1:10: fatal error: cub/x.cuh: No such file or directory",), False, ""),
 ])

@@ -2,16 +2,20 @@
 
 from __future__ import annotations
 
+import re
 import subprocess
 import sys
+from collections.abc import Callable
 from pathlib import Path
 
 import pytest
 from emulator_kit import Emulated
+from static_kit import needs_nvcc
 
 from gates.emulator import CXX_FLAGS, INCLUDE_DIR, compile_library, unsupported
 from gates.emulator.translate import main, translate, translate_text
 from gates.errors import GatesError
+from gates.run.toolchain import find_toolchain
 
 
 def rewritten(code: str) -> str:
@@ -237,11 +241,64 @@ extern "C" int run() { int out[64]; k<<<1, 64>>>(out); return out[0] * 100 + out
     assert library.run("run") == 6301
 
 
-@pytest.mark.parametrize("name", ["std::vector<int>", "std::string", "std::atomic<int>"])
-def test_a_name_of_the_library_needs_its_header_as_with_nvcc(tmp_path: Path, name: str) -> None:
-    source = written(tmp_path, f"#include <cuda_fp16.h>\n{name} found;\nsize_t known = std::min(1, 2) + strlen(\"\") + clock();\n")
-    with pytest.raises(GatesError, match=rf"k\.cu:2:\d+: error: .{name[5:].split('<')[0]}. in namespace .std. does not name"):
-        compile_library([source], tmp_path / "k.so", work_dir=tmp_path)
+KNOWN = """
+memcpy((void*)0, (void*)0, 0); memset((void*)0, 0, 0); strlen(""); malloc(1); free(0); abort(); exit(0); atoi("1"); rand(); qsort(0, 0, 0, 0); isdigit(1);
+abs(-1); abs(1.0f); std::abs(-1.0f); sqrtf(1); sqrt(1.0f); fmaf(1, 1, 1); isnan(1.0f); std::isnan(1.0f); std::sqrt(1.0f); std::pow(1.0f, 1.0f); std::hypot(1., 1., 1.); sincosf(1, 0, 0);
+time(0); clock(); min(1, 2); max(1.0f, 2.0f); std::min(1, 2); std::max(1, 2); std::swap(*(int*)0, *(int*)0); std::move(1); std::make_pair(1, 2); std::exchange(*(int*)0, 1);
+std::numeric_limits<float>::infinity(); std::fill((int*)0, (int*)0, 1); std::malloc(1); std::is_same_v<int, int>; offsetof(dim3, x); new int(3);
+(INFINITY); (NAN); (M_PI); (UINT_MAX); (INT_MIN); (LONG_MAX); (CHAR_BIT); (RAND_MAX); (NULL); (CLOCKS_PER_SEC);
+size_t *a; int8_t *a; int32_t *a; int64_t *a; u_int32_t *a; ptrdiff_t *a; uint *a; std::size_t *a; std::ptrdiff_t *a; std::pair<int, int> *a; std::tuple<int> *a; std::initializer_list<int> *a;
+std::enable_if_t<true> *a; std::iterator_traits<int*> *a; time_t *a; timespec *a;
+"""
+UNKNOWN = """
+printf(""); snprintf((char*)0, 0, ""); puts(""); fopen("", ""); fprintf((FILE*)0, ""); (stderr); (stdout); (EOF); assert(true); new ((void*)0) int(3); (errno);
+std::memcpy((void*)0, (void*)0, 0); std::strlen(""); std::printf(""); std::time(0); std::min({1, 2}); std::clamp(1, 1, 1); std::make_tuple(1); std::sort((int*)0, (int*)0); std::to_string(1);
+std::make_unique<int>(1); std::size(*(int(*)[3])0); std::plus<int>(); std::tie(*(int*)0); (std::nothrow); std::accumulate((int*)0, (int*)0, 0);
+(FLT_MAX); (DBL_MAX); (FLT_EPSILON); (SIZE_MAX); (UINT32_MAX); (INT64_MAX); (UINT64_C(3));
+uint8_t *a; uint16_t *a; uint32_t *a; uint64_t *a; uintptr_t *a; std::uint32_t *a; std::int64_t *a; va_list *a; FILE *a; std::vector<int> *a; std::string *a; std::array<int, 3> *a;
+std::atomic<int> *a; std::function<void()> *a; std::exception *a; std::optional<int> *a; std::string_view *a; std::complex<float> *a;
+"""
+
+
+def uses(text: str) -> list[str]:
+    return [use for line in text.strip().splitlines() for use in line.replace("; ", ";").split(";") if use]
+
+
+def unknown_uses(source: Path, compile_: Callable[[], subprocess.CompletedProcess[str]], header: str) -> list[str]:
+    """Those of KNOWN and UNKNOWN that the compiler does not know, by the lines of its errors."""
+    known = uses(KNOWN) + uses(UNKNOWN)
+    body = "".join(f"inline void f{number}() {{ {use}; }}\n" for number, use in enumerate(known))
+    source.write_text(f"{header}\n#if !defined(__CUDA_ARCH__) || defined(GATES_EMULATOR)\n{body}#endif\n")  # of nvcc its pass for the host
+    printed = compile_()
+    lines = re.findall(rf"^\S*{source.name}[:(](\d+).*\berror: ", printed.stdout + printed.stderr, re.MULTILINE)
+    return [known[number] for number in sorted({int(line) - 3 for line in lines})]
+
+
+HEADERS = ["", *(f"#include <{name}>" for name in ("cuda_runtime.h", "cuda_fp16.h", "cuda_bf16.h", "mma.h", "vector_types.h"))]
+
+
+@pytest.mark.parametrize("header", HEADERS)
+def test_a_name_of_the_library_needs_its_header_as_with_nvcc(tmp_path: Path, header: str) -> None:
+    source, out = tmp_path / "k.cu", tmp_path / "k.cpp"
+
+    def emulated() -> subprocess.CompletedProcess[str]:
+        translate(source, out)
+        return subprocess.run(["g++", *CXX_FLAGS, "-fpreprocessed", "-fsyntax-only", str(out)], capture_output=True, text=True, check=False)
+
+    assert unknown_uses(source, emulated, header) == uses(UNKNOWN)
+
+
+@needs_nvcc
+def test_these_are_the_names_that_nvcc_knows(tmp_path: Path) -> None:
+    source, nvcc = tmp_path / "k.cu", str(find_toolchain().need("nvcc").path)
+    argv = [nvcc, "-std=c++17", "-c", str(source), "-o", str(tmp_path / "k.o")]
+    assert unknown_uses(source, lambda: subprocess.run(argv, capture_output=True, text=True, check=False), "") == uses(UNKNOWN)
+
+
+@pytest.mark.parametrize(("header", "use"), [("cuda_pipeline.h", "uint32_t i = UINT32_MAX"), ("cuda_fp8.h", "assert(true)")])
+def test_what_a_header_of_cuda_brings_along(tmp_path: Path, header: str, use: str) -> None:
+    source = written(tmp_path, f"#include <{header}>\nvoid f() {{ {use}; }}\n")
+    compile_library([source], tmp_path / "k.so", work_dir=tmp_path)
 
 
 def test_command_line_writes_output_and_dependencies(tmp_path: Path) -> None:

@@ -24,6 +24,7 @@ _MEMORY = re.compile(
 _PLACE = re.compile(r"^(?P<file>[^\s:(][^:(]*)(?::(?P<line>\d+)(?::\d+)?:|\((?P<number>\d+)\)\s*:)\s*(?P<text>(?:\w+ )?error\b.*)$", re.IGNORECASE)
 _FOLDERS = re.compile(r"(?<![\w.])/(?:[^\s/:'\"`()]+/)+")
 _UNSUPPORTED = re.compile(r"^error: (?P<what>.*the CPU emulator does not support .*)$", re.MULTILINE)
+_FORGOTTEN = re.compile(r"\bnote: (?P<note>.* is defined in header .*)")
 _LINES = 5
 _SENTENCE = 200  # characters
 
@@ -39,6 +40,7 @@ class Failure:
     hint: str = ""
     missing_tool: str = ""  # set where nothing failed: there is no such tool here
     unsupported: str = ""  # set where the emulator lacks a feature: what and where
+    forgotten: str = ""  # set where the source lacks a header of the C++ library: g++'s note, which names it
 
     @property
     def sentence(self) -> str:
@@ -101,12 +103,19 @@ def describe(folder: Path, edges: Sequence[Edge], ninja_output: str, toolchain: 
                     shlex.join(data["command"]), f"{_first_place(text)}{header.owner}'s {header.name} was not found", log=log, hint=header.remedy,
                     missing_tool=header.name,
                 )
-            unsupported = _UNSUPPORTED.search(text)
+            unsupported, forgotten = _UNSUPPORTED.search(text), _forgotten(text)
             return Failure(
-                shlex.join(data["command"]), cause, first_errors(text), log, hint_for(text, cause, toolchain),
-                unsupported=_FOLDERS.sub("", unsupported["what"]) if unsupported else "",
+                shlex.join(data["command"]), cause, first_errors(text), log, hint_for(text, cause, toolchain) or forgotten,
+                unsupported=_FOLDERS.sub("", unsupported["what"]) if unsupported else "", forgotten=forgotten,
             )
     return Failure("", "the build stopped before it", first_errors(ninja_output), hint=hint_for(ninja_output, "", toolchain))
+
+
+def _forgotten(text: str) -> str:
+    """What g++ notes about the first error, where the name in it is in a header that was not included; else nothing."""
+    _, _, rest = text.partition("error: ")
+    note = _FORGOTTEN.search(rest.partition("error: ")[0])
+    return note["note"] if note else ""
 
 
 def _first_place(text: str) -> str:

@@ -1,7 +1,8 @@
 """Whether a failed emulator build is the source's fault, or shows what the emulator alone lacks.
 
 nvcc's word decides: what it compiled is CUDA, whatever the emulator says. Where nvcc has said nothing, a header or a
-name that the emulator does not know may be CUDA's, and nobody here can tell; any other error is the source's.
+name that the emulator does not know may be CUDA's, and nobody here can tell; any other error is the source's. So is a name
+from a header of the C++ library that is not included: nvcc's pass for the device knows some of them, its pass for the host doesn't.
 """
 
 from __future__ import annotations
@@ -12,7 +13,7 @@ from dataclasses import replace
 from gates.run.build_failure import Failure, first_error
 
 _HEADER = re.compile(r"fatal error: (?P<name>\S+): No such file")
-_QUOTED = r"[‘'](?P<name>[^’']+)[’']"  # g++ quotes as its locale does
+_QUOTED = r"[‘'](?P<name>(?!\S*gates_emulator)[^’']+)[’']"  # g++ quotes as its locale does; a name of the emulator's own is not the kernel's
 _NAME = re.compile(
     rf"error: {_QUOTED} (?:was not declared|has not been declared|does not name a|is not a member of|in namespace .* does not name a)"
 )
@@ -26,7 +27,7 @@ _REMEDY = (
 
 def reconsidered(failure: Failure, compiled: bool | None) -> Failure:
     """``failure``, marked as unsupported where the emulator alone is at fault. ``compiled``: nvcc's word on the same sources, None without one."""
-    if failure.missing_tool or failure.unsupported or compiled is False:
+    if failure.missing_tool or failure.unsupported or failure.forgotten or compiled is False:
         return failure
     error = first_error(failure.errors) if failure.errors else ""
     place = error.partition(": ")[0]

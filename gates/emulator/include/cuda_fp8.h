@@ -2,6 +2,8 @@
 #pragma once
 #pragma GCC system_header
 
+#include <assert.h>
+
 #include "cuda_bf16.h"
 
 

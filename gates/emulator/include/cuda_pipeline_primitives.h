@@ -4,6 +4,8 @@
 #pragma once
 #pragma GCC system_header
 
+#include <stdint.h>
+
 #include "cuda_runtime.h"
 
 #pragma GCC visibility push(hidden)

@@ -53,7 +53,7 @@ namespace gates_emulator {
 
 template <typename T>
 void check_matrix(const char* what, const T* address, unsigned ldm, const char* file, int line) {
-    if (reinterpret_cast<uintptr_t>(address) % 32)
+    if (reinterpret_cast<size_t>(address) % 32)
         fatal(cudaErrorMisalignedAddress, "wmma_alignment", file, line,
               "%s: the pointer must be aligned to 32 bytes (256 bits)", what);
     if (ldm * sizeof(T) % 16)
@@ -198,7 +198,7 @@ void mma_sync(fragment<accumulator, m, n, k, D>& d, const fragment<matrix_a, m, 
               bool satf = false, GATES_EMULATOR_SITE) {
     (void)satf;  // saturates integer results only
     const gates_emulator::MmaOperands operands{&d, &a, &b, &c};
-    gates_emulator::meet(gates_emulator::kAllLanes, "wmma::mma_sync", reinterpret_cast<uint64_t>(&operands), 0,
+    gates_emulator::meet(gates_emulator::kAllLanes, "wmma::mma_sync", reinterpret_cast<u_int64_t>(&operands), 0,
                          gates_emulator::combine_mma<m, n, k, LayoutA, LayoutB, C, D>, file, line);
 }
 

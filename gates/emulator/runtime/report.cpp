@@ -1,4 +1,8 @@
 // Launches, findings and the sticky error of a run, and the C functions that hand them out.
+#include <stdarg.h>
+#include <stdint.h>
+#include <stdio.h>
+
 #include <string>
 #include <vector>
 

@@ -35,18 +35,18 @@ struct Meeting {
 
 struct Warp {
     unsigned ready, exited, lanes;  // bit sets
-    const uint8_t* order;           // lanes in the order in which they run
+    const u_int8_t* order;           // lanes in the order in which they run
     unsigned next;                  // position in order
     unsigned meetings;              // bit set of meeting[]
     Meeting meeting[32];
-    uint64_t value[32], operand[32], result[32];  // of each lane, for the intrinsic's combine()
+    u_int64_t value[32], operand[32], result[32];  // of each lane, for the intrinsic's combine()
 };
 
 struct Block {
     Thread threads[kMaxThreads];
     Warp warps[kMaxWarps];
     unsigned count, warp_count, live;
-    uint8_t warp_order[kMaxWarps];
+    u_int8_t warp_order[kMaxWarps];
     unsigned warp_position;
     Thread* current;
     // __syncthreads
@@ -59,8 +59,8 @@ struct Block {
     void* body_argument;
     const char* kernel;
     bool aborted;
-    uint64_t random;
-    uint8_t lane_orders[64][32];
+    u_int64_t random;
+    u_int8_t lane_orders[64][32];
 };
 
 extern Block block;
@@ -77,7 +77,7 @@ struct Extension {
 // To be called before any launch.
 bool extend(const Extension& added);
 
-uint64_t next_random();
+u_int64_t next_random();
 
 // End the launch: nothing on this fiber, or any other of this block, runs again.
 [[noreturn]] GATES_EMULATOR_COLD __attribute__((format(printf, 5, 6))) void fatal(

@@ -42,8 +42,12 @@ struct Launcher {
     // Arguments are evaluated once and copied, and each thread gets its own copy, as on a device.
     template <typename... Arguments>
     void operator()(Arguments&&... arguments) {
-        std::tuple<std::decay_t<Arguments>...> kept(std::forward<Arguments>(arguments)...);
-        auto body = [&] { std::apply(call, kept); };
+        run<std::decay_t<Arguments>...>(std::forward<Arguments>(arguments)...);
+    }
+
+    template <typename... Arguments>
+    void run(Arguments... kept) {
+        auto body = [&] { call(kept...); };
         launch_grid(expression, file, line, config, [](void* closure) { (*static_cast<decltype(body)*>(closure))(); }, &body);
     }
 };

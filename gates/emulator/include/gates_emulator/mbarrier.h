@@ -7,6 +7,8 @@
 #pragma once
 #pragma GCC system_header
 
+#include <stdio.h>
+
 #include <vector>
 
 #include "../cuda_runtime.h"
@@ -87,7 +89,7 @@ inline void settle(Mbarrier& barrier) {
 }
 
 __attribute__((noinline)) inline void mbarrier_init(void* place, unsigned count, GATES_EMULATOR_SITE) {
-    if (reinterpret_cast<uintptr_t>(place) % 8)
+    if (reinterpret_cast<size_t>(place) % 8)
         fatal(cudaErrorMisalignedAddress, "bad_mbarrier", file, line, "mbarrier.init: the barrier is not aligned to 8 bytes");
     if (!in_arena(place) || !in_one_region(place, 8))
         fatal(cudaErrorInvalidAddressSpace, "bad_mbarrier", file, line, "mbarrier.init at an address that is not in shared memory");

@@ -31,7 +31,7 @@ enum Order { kForward = 0, kReversed = 1, kShuffled = 2 };
 
 struct Settings {
     int order = kForward;
-    uint64_t seed = 0;
+    u_int64_t seed = 0;
     int poison = 0xFF;                      // the byte that unwritten memory holds, or kRandomPoison
     size_t shared_limit_bytes = 99 * 1024;  // what cudaFuncSetAttribute can raise a block to; sm_89's to begin with
     int compute_capability = 89;            // that the device says it has

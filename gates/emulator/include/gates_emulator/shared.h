@@ -32,7 +32,7 @@ struct SharedSlot {
     const char* name;
     const char* file;
     int line;
-    uint64_t launch = 0;  // for which `address` was given out
+    u_int64_t launch = 0;  // for which `address` was given out
     char* address = nullptr;
     constexpr SharedSlot(const char* name_, const char* file_, int line_) : name(name_), file(file_), line(line_) {}
 };
@@ -40,7 +40,7 @@ struct SharedSlot {
 struct Arena {
     char* memory = nullptr;   // aligned to a page
     char* dynamic = nullptr;
-    uint64_t launch = 0;
+    u_int64_t launch = 0;
 };
 
 extern Arena arena;

@@ -26,7 +26,7 @@ struct MatrixDescriptor {
     unsigned start, leading, stride, base, swizzle;
     bool reserved;  // a bit that must be 0 is not
 
-    explicit MatrixDescriptor(uint64_t bits)
+    explicit MatrixDescriptor(u_int64_t bits)
         : start((bits & 0x3fff) << 4), leading((bits >> 16 & 0x3fff) << 4), stride((bits >> 32 & 0x3fff) << 4),
           base(bits >> 49 & 7), swizzle(static_cast<unsigned>(bits >> 62)), reserved(bits & 0x3ff1c000c000c000ULL) {}
 

@@ -10,23 +10,23 @@ namespace gates_emulator {
 // In place of CUtensorMap, of its size and alignment.
 struct alignas(64) TensorMap {
     const char* tensor;
-    uint64_t extents[3], strides[2];  // elements, inner one first; bytes, from dimension 1 on
-    uint32_t box[3];
-    uint32_t swizzle, magic;
+    u_int64_t extents[3], strides[2];  // elements, inner one first; bytes, from dimension 1 on
+    u_int32_t box[3];
+    u_int32_t swizzle, magic;
 };
-constexpr uint32_t kTensorMapMagic = 0x7E4504A9;
+constexpr u_int32_t kTensorMapMagic = 0x7E4504A9;
 static_assert(sizeof(TensorMap) == 128, "as CUtensorMap");
 
 // 0, or CUDA_ERROR_INVALID_VALUE where the driver API's requirements on cuTensorMapEncodeTiled are not met.
-inline int encode_tensor_map(TensorMap& map, const void* tensor, const uint64_t (&extents)[3], const uint64_t (&strides)[2],
-                             const uint32_t (&box)[3], SwizzleMode swizzle) {
-    bool right = reinterpret_cast<uintptr_t>(tensor) % 16 == 0 && (swizzle == kSwizzleNone || box[0] * 2 <= 16u << swizzle_bits(swizzle));
-    for (uint64_t extent : extents) right &= extent >= 1 && extent <= uint64_t(1) << 32;
-    for (uint64_t stride : strides) right &= stride % 16 == 0 && stride < uint64_t(1) << 40;
-    for (uint32_t rows : box) right &= rows >= 1 && rows <= 256;
+inline int encode_tensor_map(TensorMap& map, const void* tensor, const u_int64_t (&extents)[3], const u_int64_t (&strides)[2],
+                             const u_int32_t (&box)[3], SwizzleMode swizzle) {
+    bool right = reinterpret_cast<size_t>(tensor) % 16 == 0 && (swizzle == kSwizzleNone || box[0] * 2 <= 16u << swizzle_bits(swizzle));
+    for (u_int64_t extent : extents) right &= extent >= 1 && extent <= u_int64_t(1) << 32;
+    for (u_int64_t stride : strides) right &= stride % 16 == 0 && stride < u_int64_t(1) << 40;
+    for (u_int32_t rows : box) right &= rows >= 1 && rows <= 256;
     if (!right || box[0] * 2 % 16) return 1;
     map = TensorMap{static_cast<const char*>(tensor), {extents[0], extents[1], extents[2]}, {strides[0], strides[1]},
-                    {box[0], box[1], box[2]}, static_cast<uint32_t>(swizzle), kTensorMapMagic};
+                    {box[0], box[1], box[2]}, static_cast<u_int32_t>(swizzle), kTensorMapMagic};
     return 0;
 }
 
@@ -54,7 +54,7 @@ inline void land_box(Transfer& transfer) {
 __attribute__((noinline)) inline void tma_load(void* destination, const TensorMap& map, const void* barrier, int first, int second,
                                                int third, GATES_EMULATOR_SITE) {
     const char* what = "cp.async.bulk.tensor";
-    if (map.magic != kTensorMapMagic || reinterpret_cast<uintptr_t>(&map) % 64)
+    if (map.magic != kTensorMapMagic || reinterpret_cast<size_t>(&map) % 64)
         fatal(cudaErrorLaunchFailure, "bad_tensor_map", file, line, "%s: this is no tensor map, or not aligned to 64 bytes", what);
     const unsigned bytes = map.box[0] * map.box[1] * map.box[2] * 2, repeats = 128u << swizzle_bits(map.swizzle);
     if (!in_arena(destination))

@@ -2,21 +2,16 @@
 #pragma once
 #pragma GCC system_header
 
-#include <assert.h>
+// What nvcc's own headers include for the host, and no more: a name that a kernel has from here alone, nvcc would not know.
+#include <ctype.h>
 #include <limits.h>
 #include <math.h>
-#include <stdarg.h>
 #include <stddef.h>
-#include <stdint.h>
-#include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
+#include <sys/types.h>  // u_int64_t and its kin
 #include <time.h>
 
-#include <cstddef>
-#include <cstdint>
-#include <new>
-#include <tuple>
 #include <type_traits>
 #include <utility>
 

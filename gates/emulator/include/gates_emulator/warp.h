@@ -8,10 +8,10 @@
 namespace gates_emulator {
 
 constexpr unsigned kAllLanes = 0xffffffffu;
-constexpr uint64_t kUndefined = ~0ull;  // NaN in every float format: what a lane gets that CUDA promises nothing
+constexpr u_int64_t kUndefined = ~0ull;  // NaN in every float format: what a lane gets that CUDA promises nothing
 
 // Meet the lanes of `mask`; returns this lane's result.
-uint64_t meet(unsigned mask, const char* what, uint64_t value, uint64_t operand, void (*combine)(Warp&, unsigned), const char* file,
+u_int64_t meet(unsigned mask, const char* what, u_int64_t value, u_int64_t operand, void (*combine)(Warp&, unsigned), const char* file,
               int line);
 
 // Source lane of each shuffle, or -1 for "keep the own value". segment = lanes of this lane's width-wide part.
@@ -41,9 +41,9 @@ T shuffle(const char* what, unsigned mask, T value, int by, int width, const cha
     if (width <= 0 || width > 32 || (width & (width - 1)))
         fatal(cudaErrorLaunchFailure, "warp_mask", file, line,
               "%s: width %d is no power of two up to 32", what, width);
-    uint64_t bits = 0;
+    u_int64_t bits = 0;
     memcpy(&bits, &value, sizeof(T));
-    const uint64_t operand = static_cast<uint64_t>(width) << 32 | static_cast<uint32_t>(by);
+    const u_int64_t operand = static_cast<u_int64_t>(width) << 32 | static_cast<u_int32_t>(by);
     bits = meet(mask, what, bits, operand, combine_shuffle<kind>, file, line);
     memcpy(&value, &bits, sizeof(T));
     return value;
@@ -58,7 +58,7 @@ void combine_reduce(Warp& warp, unsigned lanes) {
     for (unsigned rest = lanes & (lanes - 1); rest; rest &= rest - 1)
         total = Operation()(total, static_cast<T>(warp.value[__builtin_ctz(rest)]));
     for (unsigned rest = lanes; rest; rest &= rest - 1)
-        warp.result[__builtin_ctz(rest)] = static_cast<uint64_t>(total);
+        warp.result[__builtin_ctz(rest)] = static_cast<u_int64_t>(total);
 }
 
 }  // namespace gates_emulator
@@ -92,19 +92,19 @@ inline int __any_sync(unsigned mask, int predicate, GATES_EMULATOR_SITE) {
 }
 inline int __all_sync(unsigned mask, int predicate, GATES_EMULATOR_SITE) {
     using namespace gates_emulator;
-    const uint64_t both = meet(mask, "__all_sync", predicate != 0, 0, combine_ballot, file, line);
+    const u_int64_t both = meet(mask, "__all_sync", predicate != 0, 0, combine_ballot, file, line);
     return static_cast<unsigned>(both) == static_cast<unsigned>(both >> 32);
 }
 template <typename T>
 unsigned __match_any_sync(unsigned mask, T value, GATES_EMULATOR_SITE) {
-    uint64_t bits = 0;
+    u_int64_t bits = 0;
     memcpy(&bits, &value, sizeof(T));
     return static_cast<unsigned>(
         gates_emulator::meet(mask, "__match_any_sync", bits, 0, gates_emulator::combine_match, file, line));
 }
 template <typename T>
 unsigned __match_all_sync(unsigned mask, T value, int* all_equal, GATES_EMULATOR_SITE) {
-    uint64_t bits = 0;
+    u_int64_t bits = 0;
     memcpy(&bits, &value, sizeof(T));
     bits = gates_emulator::meet(mask, "__match_all_sync", bits, 0, gates_emulator::combine_match, file, line);
     *all_equal = static_cast<unsigned>(bits) == static_cast<unsigned>(bits >> 32);
@@ -116,7 +116,7 @@ unsigned __match_all_sync(unsigned mask, T value, int* all_equal, GATES_EMULATOR
         struct Operation {                                                                               \
             T operator()(T a, T b) const { return expression; }                                          \
         };                                                                                               \
-        return static_cast<T>(gates_emulator::meet(mask, #name, static_cast<uint64_t>(value), 0,         \
+        return static_cast<T>(gates_emulator::meet(mask, #name, static_cast<u_int64_t>(value), 0,         \
                                                    gates_emulator::combine_reduce<T, Operation>, file, line)); \
     }
 GATES_EMULATOR_REDUCE(__reduce_add_sync, unsigned, a + b)

@@ -12,7 +12,7 @@
 namespace gates_emulator {
 
 struct LdmatrixOperands {
-    uint16_t row[8];
+    u_int16_t row[8];
     unsigned* registers;
     bool transposed;
 };
@@ -45,7 +45,7 @@ inline void combine_ldmatrix(Warp& warp, unsigned lanes) {
 
 // Four 8x8 matrices; lane l gives row l % 8 of matrix l / 8.
 __attribute__((noinline)) inline void ldmatrix_x4(unsigned (&registers)[4], const void* row, bool transposed, GATES_EMULATOR_SITE) {
-    if (reinterpret_cast<uintptr_t>(row) % 16)
+    if (reinterpret_cast<size_t>(row) % 16)
         fatal(cudaErrorMisalignedAddress, "bad_ldmatrix", file, line, "ldmatrix: a row must be aligned to 16 bytes");
     if (!in_arena(row))
         fatal(cudaErrorInvalidAddressSpace, "bad_ldmatrix", file, line, "ldmatrix from an address that is not in shared memory");
@@ -53,7 +53,7 @@ __attribute__((noinline)) inline void ldmatrix_x4(unsigned (&registers)[4], cons
         fatal(cudaErrorIllegalAddress, "shared_out_of_bounds", file, line, "ldmatrix from outside any shared variable");
     LdmatrixOperands operands{{}, registers, transposed};
     memcpy(operands.row, row, sizeof operands.row);
-    meet(kAllLanes, transposed ? "ldmatrix.trans" : "ldmatrix", reinterpret_cast<uint64_t>(&operands), 0, combine_ldmatrix, file, line);
+    meet(kAllLanes, transposed ? "ldmatrix.trans" : "ldmatrix", reinterpret_cast<u_int64_t>(&operands), 0, combine_ldmatrix, file, line);
 }
 
 struct MmaSyncOperands {
@@ -64,7 +64,7 @@ struct MmaSyncOperands {
 
 inline float half_of(unsigned bits, int upper) {
     __half value;
-    const uint16_t half = static_cast<uint16_t>(bits >> (16 * upper));
+    const u_int16_t half = static_cast<u_int16_t>(bits >> (16 * upper));
     memcpy(&value, &half, sizeof value);
     return __half2float(value);
 }
@@ -105,7 +105,7 @@ inline void combine_mma_m16n8k16(Warp& warp, unsigned lanes) {
 // c += A·B, 16 x 8 x 16, half inputs, float sums.
 __attribute__((noinline)) inline void mma_m16n8k16(float (&c)[4], const unsigned (&a)[4], unsigned b0, unsigned b1, GATES_EMULATOR_SITE) {
     const MmaSyncOperands operands{c, a, {b0, b1}};
-    meet(kAllLanes, "mma.sync", reinterpret_cast<uint64_t>(&operands), 0, combine_mma_m16n8k16, file, line);
+    meet(kAllLanes, "mma.sync", reinterpret_cast<u_int64_t>(&operands), 0, combine_mma_m16n8k16, file, line);
 }
 
 }  // namespace gates_emulator

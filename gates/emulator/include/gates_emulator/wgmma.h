@@ -29,7 +29,7 @@ inline void check_warpgroup(const Warp& warp, const WgmmaCall& call) {
               first.file, first.line);
 }
 
-inline void check_descriptor(uint64_t bits, const char* which, const WgmmaCall& call) {
+inline void check_descriptor(u_int64_t bits, const char* which, const WgmmaCall& call) {
     const MatrixDescriptor matrix(bits);
     const char* wrong = matrix.reserved ? "sets bits that must be 0" : matrix.base ? "has a base offset, which the emulator does not support" : nullptr;
     if (wrong) fatal(cudaErrorLaunchFailure, "bad_descriptor", call.file, call.line, "wgmma: the descriptor of %s %s", which, wrong);
@@ -99,10 +99,10 @@ inline void combine_wgmma_fence(Warp& warp, unsigned lanes) {
 }
 
 // D of 64 x `columns` = A·B, or + D with `add`; A from registers where `a` is given.
-__attribute__((noinline)) inline void wgmma_multiply(int columns, float* d, uint64_t a_matrix, const unsigned* a, uint64_t b_matrix,
+__attribute__((noinline)) inline void wgmma_multiply(int columns, float* d, u_int64_t a_matrix, const unsigned* a, u_int64_t b_matrix,
                                                      bool b_transposed, bool add, GATES_EMULATOR_SITE) {
     const WgmmaOperands operands{{columns, a_matrix, b_matrix, b_transposed, add, file, line}, d, a};
-    meet(kAllLanes, "wgmma.mma_async", reinterpret_cast<uint64_t>(&operands), 0, combine_wgmma, file, line);
+    meet(kAllLanes, "wgmma.mma_async", reinterpret_cast<u_int64_t>(&operands), 0, combine_wgmma, file, line);
 }
 
 inline void wgmma_fence(GATES_EMULATOR_SITE) { meet(kAllLanes, "wgmma.fence", 0, 0, combine_wgmma_fence, file, line); }
@@ -122,7 +122,7 @@ inline void combine_registers(Warp& warp, unsigned lanes) {
 __attribute__((noinline)) inline void set_max_registers(int count, GATES_EMULATOR_SITE) {
     if (count < 24 || count > 256 || count % 8)
         fatal(cudaErrorLaunchFailure, "bad_registers", file, line, "setmaxnreg %d: a multiple of 8 from 24 to 256 is possible", count);
-    meet(kAllLanes, "setmaxnreg", static_cast<uint64_t>(count), 0, combine_registers, file, line);
+    meet(kAllLanes, "setmaxnreg", static_cast<u_int64_t>(count), 0, combine_registers, file, line);
     int sum = 0;
     for (unsigned w = 0; w < block.warp_count; ++w) sum += 32 * wgmma_warps[w].registers;
     if (sum > 65536)

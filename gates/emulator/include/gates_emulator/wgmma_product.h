@@ -14,7 +14,7 @@ constexpr int kMostColumns = 256;
 // A product as all warps of a warpgroup must issue it; 0 as a_matrix: A from registers.
 struct WgmmaCall {
     int columns;
-    uint64_t a_matrix, b_matrix;
+    u_int64_t a_matrix, b_matrix;
     bool b_transposed, add;
     const char* file;
     int line;
@@ -48,14 +48,14 @@ struct WgmmaWarp {
 inline WgmmaWarp wgmma_warps[kMaxWarps];
 inline std::vector<WgmmaCall> wgmma_calls[kMaxWarps / 4];  // of each warpgroup, in order
 
-constexpr uint32_t kBusy = 0xffbfffffu;  // in accumulators: a signalling NaN, which arithmetic would turn into a quiet one
+constexpr u_int32_t kBusy = 0xffbfffffu;  // in accumulators: a signalling NaN, which arithmetic would turn into a quiet one
 
 inline void read_chunk(const MatrixDescriptor& matrix, const WgmmaCall& call, unsigned row, unsigned chunk, bool k_major, float (&to)[8]) {
     const char* place = at_shared_address(matrix.chunk(row, chunk, k_major));
     if (!in_one_region(place, 16))
         fatal(cudaErrorIllegalAddress, "shared_out_of_bounds", call.file, call.line, "wgmma reads shared address 0x%x, outside any shared variable",
               shared_address(place));
-    uint16_t bits[8];
+    u_int16_t bits[8];
     memcpy(bits, place, sizeof bits);
     for (int i = 0; i < 8; ++i) to[i] = half_bits_to_float(bits[i]);
 }
@@ -142,7 +142,7 @@ inline WgmmaAccumulators& take_accumulators(WgmmaWarp& state, const Warp& warp, 
 inline void give_back(WgmmaWarp& state, WgmmaAccumulators* d, const WgmmaCall& call) {
     for (int lane = 0; lane < 32; ++lane) {
         for (int i = 0; i < d->columns / 2; ++i) {
-            if (bits_as<uint32_t>(d->place[lane][i]) != kBusy)
+            if (bits_as<u_int32_t>(d->place[lane][i]) != kBusy)
                 fatal(cudaErrorLaunchFailure, "bad_accumulators", call.file, call.line,
                       "accumulator %d of lane %d was written between this wgmma and the wait for it", i, lane);
             d->place[lane][i] = fragment_element(*d, lane, i);

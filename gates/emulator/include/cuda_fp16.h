@@ -64,49 +64,10 @@ inline short __half_as_short(__half h) { return static_cast<short>(h.__x); }
 inline __half __ushort_as_half(unsigned short bits) { return __half_raw{bits}; }
 inline __half __short_as_half(short bits) { return __half_raw{static_cast<unsigned short>(bits)}; }
 
-#define GATES_EMULATOR_HALF_OPERATOR(op, name)                                                                \
-    inline __half name(__half a, __half b) { return __half(__half2float(a) op __half2float(b)); }             \
-    inline __half operator op(__half a, __half b) { return name(a, b); }                                      \
-    inline __half& operator op##=(__half& a, __half b) { return a = name(a, b); }
-GATES_EMULATOR_HALF_OPERATOR(+, __hadd)
-GATES_EMULATOR_HALF_OPERATOR(-, __hsub)
-GATES_EMULATOR_HALF_OPERATOR(*, __hmul)
-GATES_EMULATOR_HALF_OPERATOR(/, __hdiv)
-#undef GATES_EMULATOR_HALF_OPERATOR
-inline __half __hadd_rn(__half a, __half b) { return __hadd(a, b); }
-inline __half __hmul_rn(__half a, __half b) { return __hmul(a, b); }
-inline __half __hneg(__half a) { return __half_raw{static_cast<unsigned short>(a.__x ^ 0x8000)}; }
-inline __half __habs(__half a) { return __half_raw{static_cast<unsigned short>(a.__x & 0x7fff)}; }
-inline __half operator-(__half a) { return __hneg(a); }
-inline __half operator+(__half a) { return a; }
 // A product of halves is exact in double, and so is the sum where it can matter to the half.
 inline __half __hfma(__half a, __half b, __half c) {
     return __half(static_cast<double>(__half2float(a)) * __half2float(b) + __half2float(c));
 }
-inline bool __hisnan(__half a) { return (a.__x & 0x7fff) > 0x7c00; }
-inline int __hisinf(__half a) { return (a.__x & 0x7fff) == 0x7c00 ? (a.__x >> 15 ? -1 : 1) : 0; }
-// The number wins over a NaN, and +0 is larger than -0.
-inline __half __hmax(__half a, __half b) {
-    if (__hisnan(a) || __hisnan(b)) return !__hisnan(a) ? a : !__hisnan(b) ? b : __half(__half_raw{0x7fff});
-    const float x = __half2float(a), y = __half2float(b);
-    return x > y || (x == y && !(a.__x >> 15)) ? a : b;
-}
-inline __half __hmin(__half a, __half b) {
-    if (__hisnan(a) || __hisnan(b)) return !__hisnan(a) ? a : !__hisnan(b) ? b : __half(__half_raw{0x7fff});
-    const float x = __half2float(a), y = __half2float(b);
-    return x < y || (x == y && a.__x >> 15) ? a : b;
-}
-#define GATES_EMULATOR_HALF_COMPARE(op, name)                                                          \
-    inline bool name(__half a, __half b) { return __half2float(a) op __half2float(b); }                \
-    inline bool operator op(__half a, __half b) { return name(a, b); }
-GATES_EMULATOR_HALF_COMPARE(==, __heq)
-GATES_EMULATOR_HALF_COMPARE(!=, __hneu)
-inline bool __hne(__half a, __half b) { return !__hisnan(a) && !__hisnan(b) && __hneu(a, b); }  // false for a NaN
-GATES_EMULATOR_HALF_COMPARE(<, __hlt)
-GATES_EMULATOR_HALF_COMPARE(<=, __hle)
-GATES_EMULATOR_HALF_COMPARE(>, __hgt)
-GATES_EMULATOR_HALF_COMPARE(>=, __hge)
-#undef GATES_EMULATOR_HALF_COMPARE
 
 struct __attribute__((aligned(4))) __half2 {
     __half x, y;
@@ -124,45 +85,15 @@ inline __half2 __float2half2_rn(float x) { return {__half(x), __half(x)}; }
 inline __half2 __floats2half2_rn(float a, float b) { return {__half(a), __half(b)}; }
 inline __half2 __float22half2_rn(float2 v) { return {__half(v.x), __half(v.y)}; }
 inline float2 __half22float2(__half2 v) { return {__half2float(v.x), __half2float(v.y)}; }
-inline float __low2float(__half2 v) { return __half2float(v.x); }
-inline float __high2float(__half2 v) { return __half2float(v.y); }
 inline __half __low2half(__half2 v) { return v.x; }
 inline __half __high2half(__half2 v) { return v.y; }
 inline __half2 __low2half2(__half2 v) { return {v.x, v.x}; }
 inline __half2 __high2half2(__half2 v) { return {v.y, v.y}; }
 inline __half2 __lows2half2(__half2 a, __half2 b) { return {a.x, b.x}; }
 inline __half2 __highs2half2(__half2 a, __half2 b) { return {a.y, b.y}; }
-inline __half2 __lowhigh2highlow(__half2 v) { return {v.y, v.x}; }
-#define GATES_EMULATOR_HALF2(name, scalar) \
-    inline __half2 name(__half2 a, __half2 b) { return {scalar(a.x, b.x), scalar(a.y, b.y)}; }
-GATES_EMULATOR_HALF2(__hadd2, __hadd)
-GATES_EMULATOR_HALF2(__hsub2, __hsub)
-GATES_EMULATOR_HALF2(__hmul2, __hmul)
-GATES_EMULATOR_HALF2(__h2div, __hdiv)
-GATES_EMULATOR_HALF2(__hmax2, __hmax)
-GATES_EMULATOR_HALF2(__hmin2, __hmin)
-GATES_EMULATOR_HALF2(operator+, __hadd)
-GATES_EMULATOR_HALF2(operator-, __hsub)
-GATES_EMULATOR_HALF2(operator*, __hmul)
-GATES_EMULATOR_HALF2(operator/, __hdiv)
-#undef GATES_EMULATOR_HALF2
-inline __half2 __hneg2(__half2 a) { return {__hneg(a.x), __hneg(a.y)}; }
-inline __half2 __habs2(__half2 a) { return {__habs(a.x), __habs(a.y)}; }
-inline __half2 __hfma2(__half2 a, __half2 b, __half2 c) { return {__hfma(a.x, b.x, c.x), __hfma(a.y, b.y, c.y)}; }
 
-#define GATES_EMULATOR_HALF_MATH(name, name2, function)                                          \
-    inline __half name(__half a) { return __half(function(__half2float(a))); }                   \
-    inline __half2 name2(__half2 a) { return {name(a.x), name(a.y)}; }
-GATES_EMULATOR_HALF_MATH(hexp, h2exp, expf)
-GATES_EMULATOR_HALF_MATH(hexp2, h2exp2, exp2f)
-GATES_EMULATOR_HALF_MATH(hlog, h2log, logf)
-GATES_EMULATOR_HALF_MATH(hlog2, h2log2, log2f)
-GATES_EMULATOR_HALF_MATH(hsqrt, h2sqrt, sqrtf)
-GATES_EMULATOR_HALF_MATH(hrsqrt, h2rsqrt, rsqrtf)
-GATES_EMULATOR_HALF_MATH(hrcp, h2rcp, 1.0f /)
-GATES_EMULATOR_HALF_MATH(htanh, h2tanh, tanhf)
-GATES_EMULATOR_HALF_MATH(hfloor, h2floor, floorf)
-GATES_EMULATOR_HALF_MATH(hceil, h2ceil, ceilf)
-GATES_EMULATOR_HALF_MATH(hrint, h2rint, nearbyintf)
-#undef GATES_EMULATOR_HALF_MATH
-
+#define GATES_EMULATOR_SCALAR __half
+#define GATES_EMULATOR_SCALAR_RAW __half_raw
+#define GATES_EMULATOR_PAIR __half2
+#define GATES_EMULATOR_INFINITY 0x7c00
+#include "gates_emulator/half_functions.h"

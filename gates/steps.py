@@ -111,10 +111,10 @@ class Session:
         if failure is None:
             return None
         if failure.missing_tool:
-            return not_run(gate, "no_tool", f"{failure.sentence}; {failure.hint}")
+            return not_run(gate, "no_tool", failure.advice)
         if failure.unsupported:
-            return not_run(gate, "not_emulated", f"{failure.sentence}; {failure.hint}{self._unread_binding()}")
-        return build_failed(gate, failure.sentence)
+            return not_run(gate, "not_emulated", f"{failure.advice}{self._unread_binding()}")
+        return build_failed(gate, failure.advice)
 
     def _unread_binding(self) -> str:
         """What is to be said of an extension's C++ files where they could not be compiled here."""
@@ -122,7 +122,7 @@ class Session:
         if failure is None or not failure.missing_tool:
             return ""
         names = " and ".join(source.name for source in self.task.sources if source.suffix != ".cu")
-        return f"; {names} was not compiled: {failure.sentence}; {failure.hint}"
+        return f"; {names} was not compiled: {failure.advice}"
 
     def after_correctness(self, gate: str) -> GateResult | None:
         """The verdict of a gate that means nothing for a wrong kernel."""
@@ -228,8 +228,8 @@ def _static(session: Session, gate: str) -> GateResult | None:
             failure = binding
         if failure is not None and task is session.task:
             if failure.missing_tool:
-                return not_run(gate, "no_tool", f"{failure.sentence}; {failure.hint}")
-            return build_failed(gate, failure.sentence)
+                return not_run(gate, "no_tool", failure.advice)
+            return build_failed(gate, failure.advice)
         if failure is not None:
             continue  # a broken baseline leaves the candidate's own limits to judge
         texts = session.texts(task)

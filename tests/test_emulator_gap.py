@@ -96,6 +96,7 @@ def test_without_nvcc_a_syntax_error_stays_a_failure(tmp_path: Path) -> None:
     (("error: /a/k.cu:7: can't read the kernel before '<<<'",), None, "the CPU emulator can't build the source: "),
     (("/a/k.cu:5:9: error: expected ';' before '}' token",), True, "the CPU emulator can't build the source: "),
     (("/a/k.cu:5:9: error: expected ';' before '}' token",), None, ""),
+    (("/a/k.cu:5:9: error: 'snprintf' is not a member of 'std'; did you mean 'rintf'?",), None, ""),
     (("/a/k.cu:2:9: error: 'gates_emulator' has not been declared",), True, "the CPU emulator can't build the source: "),
     (("/a/k.cu:2:9: error: 'gates_emulator::x' has not been declared",), None, ""),
     (("error: /a/k.cu:7: '<<<' without '>>>'",), None, ""),

@@ -6,6 +6,7 @@ import contextlib
 import hashlib
 import json
 import os
+import re
 import shutil
 import signal
 import subprocess
@@ -262,6 +263,15 @@ def test_code_that_does_not_compile(workshop: Workshop) -> None:
     assert done.returncode == 1
     assert "ptxas.build_failed" in done.stdout and "decision: reject" in done.stdout
     assert "saxpy.cu" in done.stdout
+
+
+@needs_nvcc
+def test_a_header_that_only_the_cubin_does_without_is_a_reject_that_names_it(workshop: Workshop) -> None:
+    workshop.edit("saxpy.cu", 'extern "C"', '__global__ void checked(int i) { assert(i != 900); }\nextern "C"')
+    done = workshop.run("saxpy_fast", "--profile", "cpu")
+    assert done.returncode == 1 and "ptxas.build_failed" not in done.stdout, done.stdout
+    (line,) = re.findall("correctness: g.*", re.sub("[‘’]", "'", done.stdout))
+    assert "'assert' was not declared in this scope; 'assert' is defined in header '<cassert>'" in line and line.endswith("[correctness.build_failed]")
 
 
 @needs_nvcc

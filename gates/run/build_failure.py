@@ -47,6 +47,11 @@ class Failure:
         """The failure in one sentence of at most 200 characters, with the compiler's first ``file:line`` where it gave one."""
         return _shortened(self._sentence())
 
+    @property
+    def advice(self) -> str:
+        """The sentence, and what to do about it where that is known."""
+        return f"{self.sentence}; {self.hint}" if self.hint else self.sentence
+
     def _sentence(self) -> str:
         if self.missing_tool:
             return self.cause

@@ -14,8 +14,9 @@ from gates.run.build_failure import Failure, first_error
 
 _HEADER = re.compile(r"fatal error: (?P<name>\S+): No such file")
 _QUOTED = r"[‘'](?P<name>(?!\S*gates_emulator)[^’']+)[’']"  # g++ quotes as its locale does; a name of the emulator's own is not the kernel's
+_OTHER = "(?![‘']std[’'])"  # what is in std, the emulator has from the library that nvcc has it from
 _NAME = re.compile(
-    rf"error: {_QUOTED} (?:was not declared|has not been declared|does not name a|is not a member of|in namespace .* does not name a)"
+    rf"error: {_QUOTED} (?:was not declared|has not been declared|does not name a|is not a member of {_OTHER}|in namespace {_OTHER}.* does not name a)"
 )
 _USE = re.compile(r"error: (?:no matching function for call to|no match for|.* has no member named)")  # of a name with other overloads or members
 _UNREAD = re.compile(r"can't read th|can't find the start of|__shared__ outside a function")  # by the translation

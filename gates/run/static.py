@@ -93,9 +93,7 @@ def _log_texts(result: BuildResult, cubins: list[Target]) -> Iterable[str]:
 
 def _why_not(result: BuildResult, arch: str) -> str:
     failure = result.failure("cubin", arch)
-    if failure is None:
-        return "no cubin was built"
-    return f"{failure.sentence}; {failure.hint}" if failure.hint else failure.sentence
+    return failure.advice if failure else "no cubin was built"
 
 
 def _each(dump: Dump, paths: list[Path], toolchain: Toolchain) -> tuple[str | None, str]:

@@ -24,7 +24,8 @@ _MEMORY = re.compile(
 _PLACE = re.compile(r"^(?P<file>[^\s:(][^:(]*)(?::(?P<line>\d+)(?::\d+)?:|\((?P<number>\d+)\)\s*:)\s*(?P<text>(?:\w+ )?error\b.*)$", re.IGNORECASE)
 _FOLDERS = re.compile(r"(?<![\w.])/(?:[^\s/:'\"`()]+/)+")
 _UNSUPPORTED = re.compile(r"^error: (?P<what>.*the CPU emulator does not support .*)$", re.MULTILINE)
-_FORGOTTEN = re.compile(r"\bnote: (?P<note>.* is defined in header .*)")
+_IN_HEADER = " is defined in header "  # g++, about a name of the C++ library
+_FORGOTTEN = re.compile(rf"\bnote: (?P<note>.*{_IN_HEADER}.*)")
 _LINES = 5
 _SENTENCE = 200  # characters
 
@@ -40,7 +41,6 @@ class Failure:
     hint: str = ""
     missing_tool: str = ""  # set where nothing failed: there is no such tool here
     unsupported: str = ""  # set where the emulator lacks a feature: what and where
-    forgotten: str = ""  # set where the source lacks a header of the C++ library: g++'s note, which names it
 
     @property
     def sentence(self) -> str:
@@ -51,6 +51,11 @@ class Failure:
     def advice(self) -> str:
         """The sentence, and what to do about it where that is known."""
         return f"{self.sentence}; {self.hint}" if self.hint else self.sentence
+
+    @property
+    def forgotten(self) -> bool:
+        """Whether the source lacks a header of the C++ library, which the hint names."""
+        return _IN_HEADER in self.hint
 
     def _sentence(self) -> str:
         if self.missing_tool:
@@ -108,10 +113,10 @@ def describe(folder: Path, edges: Sequence[Edge], ninja_output: str, toolchain: 
                     shlex.join(data["command"]), f"{_first_place(text)}{header.owner}'s {header.name} was not found", log=log, hint=header.remedy,
                     missing_tool=header.name,
                 )
-            unsupported, forgotten = _UNSUPPORTED.search(text), _forgotten(text)
+            unsupported = _UNSUPPORTED.search(text)
             return Failure(
-                shlex.join(data["command"]), cause, first_errors(text), log, hint_for(text, cause, toolchain) or forgotten,
-                unsupported=_FOLDERS.sub("", unsupported["what"]) if unsupported else "", forgotten=forgotten,
+                shlex.join(data["command"]), cause, first_errors(text), log, hint_for(text, cause, toolchain),
+                unsupported=_FOLDERS.sub("", unsupported["what"]) if unsupported else "",
             )
     return Failure("", "the build stopped before it", first_errors(ninja_output), hint=hint_for(ninja_output, "", toolchain))
 
@@ -161,4 +166,4 @@ def hint_for(text: str, cause: str, toolchain: Toolchain) -> str:
         version = toolchain.nvcc.version if toolchain.nvcc else "?"
         compiler = toolchain.host_compiler or shutil.which("g++") or "the g++ on PATH"
         return f"nvcc {version} does not take {compiler} as host compiler: set NVCC_CCBIN to a g++ that it supports"
-    return ""
+    return _forgotten(text)

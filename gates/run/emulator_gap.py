@@ -26,7 +26,7 @@ _REMEDY = (
 
 def reconsidered(failure: Failure, compiled: bool | None) -> Failure:
     """``failure``, marked as unsupported where the emulator alone is at fault. ``compiled``: nvcc's word on the same sources, None without one."""
-    if failure.missing_tool or failure.unsupported or compiled is False:
+    if failure.missing_tool or failure.unsupported or failure.linked or compiled is False:  # nvcc compiles each source by itself
         return failure
     error = first_error(failure.errors) if failure.errors else ""
     place = error.partition(": ")[0]

@@ -239,7 +239,8 @@ def decide(run_directory: str, as_json: bool, junit: Path | None, sarif: Path | 
     if sarif is not None:
         write_sarif(path, sarif)
     if reason is not None:  # last: nothing is accepted where something else went wrong
-        accept_looser_terms(path, reason)
+        accepted = accept_looser_terms(path, reason)
+        print(f"written: {_short(accepted)}", file=sys.stderr)
         decision, why = decision_in(path)
     if as_json:
         _json({"decision": decision.value, "reason": why})

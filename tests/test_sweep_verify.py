@@ -38,6 +38,7 @@ def sent_home(data: Any) -> None:
 
 CHANGES: list[tuple[Callable[[Any], Any], str]] = [
     (lambda d: d.update(seed="0"), "sweep.json: seed: '0' is not of type 'integer'"),
+    (lambda d: d.update(ended=""), "it has not ended: gates sweep --resume "),
     (lambda d: d.update(schema_version=2), "sweep.json: schema version 2 is newer"),
     (lambda d: d.update(variants=[]), "its variants are not those of its parameters"),
     (lambda d: d["params"].update(STAGES=[1, 2]), "its variants are not those of its parameters"),

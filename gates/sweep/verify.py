@@ -25,6 +25,9 @@ def verify_sweep(folder: Path) -> list[str]:
     What the gates said of a variant's resources, machine code and numbers is taken from the record, which has no limits to judge by.
     """
     try:
+        match jsonio.read(folder / FILE):
+            case {"ended": ""}:
+                return [f"it has not ended: gates sweep --resume {folder} goes on"]
         if problems := _misfits(folder):
             return problems
         sweep = read_sweep(folder)

@@ -182,7 +182,7 @@ def test_a_disassembly_is_kept_for_its_cubin_and_tools(tmp_path: Path, stub: Pat
     assert disassembled() and not disassembled()
     assert disassembled("another\n") and not disassembled("another\n")
     (kept,) = (tmp_path / "build").rglob("*.sass.json")
-    for broken in (kept.read_text()[:-9], "", "[]", '{"of": 1, "text": 2}', kept.read_text().replace("another", "edited").replace('"of": "', '"of": "0')):
+    for broken in (kept.read_text()[:-9], "", "[]", '{"digest": 1, "text": 2}', kept.read_text().replace("another", "edited")):
         kept.write_text(broken)
         assert disassembled("another\n")
     tool.write_text(tool.read_text().replace("13.0.1", "13.0.2"))

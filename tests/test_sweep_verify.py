@@ -54,7 +54,7 @@ CHANGES: list[tuple[Callable[[Any], Any], str]] = [
     (lambda d: timing(d, 3).update(faster=True, code="performance.pass"), f"{NEXT}, round 4: faster, code in"),
     (lambda d: timing(d, 0).update(device_uuid="GPU-1"), f"{NEXT}, round 1: timed on GPU-1, which sweep.json does not name"),
     (lambda d: d.update(winner=NEXT), f"sweep.json names {NEXT} as the winner (nothing is faster"),
-    (lambda d: d.update(winner=None), f"sweep.json names None as the winner (nothing is faster"),
+    (lambda d: d.update(winner=None), "sweep.json names None as the winner (nothing is faster"),
     (lambda d: d.update(winner_reason="9.99x"), f"as the winner (9.99x), its timings {INCUMBENT}: nothing is faster"),
     (lambda d: timing(d, 0).update(sentence="9.99x"), f"{NEXT}, round 1: sentence in sweep.json is not that of"),
     (lambda d: d["devices"][0].update(name="NVIDIA B200"), "of a NVIDIA H200, sweep.json of a NVIDIA B200"),

@@ -15,15 +15,16 @@ import click
 from gates import __version__
 from gates.errors import EXIT_FAIL, EXIT_INTERNAL, EXIT_INTERRUPTED, EXIT_USAGE, GatesError
 from gates.imports.commands import import_group
+from gates.named import FILE, FOLDER, PATH
 from gates.plain import plain_json, plain_lines
 from gates.problem import MAX_SEED
 
 RESULTS = click.option(
-    "--results", type=click.Path(path_type=Path, file_okay=False), default=Path("results"), show_default=True,
+    "--results", type=FOLDER, default=Path("results"), show_default=True,
     help="Folder of run directories.",
 )
 BUILD_DIR = click.option(
-    "--build-dir", type=click.Path(path_type=Path, file_okay=False), default=Path("build"), show_default=True,
+    "--build-dir", type=FOLDER, default=Path("build"), show_default=True,
     help="Folder of build products.",
 )
 TOGGLE = click.option("--toggle", "toggles", multiple=True, metavar="NAME=VALUE", help="Override a toggle of the task.")
@@ -63,7 +64,7 @@ def list_command() -> None:
 @click.argument("name")
 @click.option("--kind", type=click.Choice(["cuda", "torch-extension", "triton", "python"]), help="What the kernel is written in.")
 @click.option("--from", "source", metavar="TASK", help="Copy TASK as the next rung, with TASK as its baseline, beside it.")
-@click.option("--dir", "directory", type=click.Path(path_type=Path, file_okay=False), help="Folder in which the new ones are made.  [default: .]")
+@click.option("--dir", "directory", type=FOLDER, help="Folder in which the new ones are made.  [default: .]")
 def new_command(name: str, kind: str | None, source: str | None, directory: Path | None) -> None:
     """Make the task NAME: one that runs at once and is yours to change, or the next rung of one that there is.
 
@@ -89,7 +90,7 @@ def new_command(name: str, kind: str | None, source: str | None, directory: Path
 
 
 @cli.command("lint-task")
-@click.argument("folder", type=click.Path(path_type=Path))
+@click.argument("folder", type=PATH)
 def lint_task(folder: Path) -> None:
     """Check the task in FOLDER without building it or running its kernel, and name everything that is wrong at once.
 
@@ -170,7 +171,7 @@ def run(task: str, profile: str, shapes: str | None, seeds: str | None, inputs: 
 
 @cli.command()
 @click.argument("runs", nargs=-1, required=True, metavar="BASELINE_RUN CANDIDATE_RUN [MORE_RUNS]...")
-@click.option("--out", type=click.Path(path_type=Path, file_okay=False), help="Folder for the report and its JSON.  [default: results/compare/…]")
+@click.option("--out", type=FOLDER, help="Folder for the report and its JSON.  [default: results/compare/…]")
 @click.option("--force", is_flag=True, help="Show two runs of different problems or inputs too; the decision is hold.")
 @click.option("--plot", "picture", is_flag=True, help="Draw the ladder too (more than two runs).")
 @RESULTS
@@ -217,8 +218,8 @@ def _ladder(paths: list[Path], out: Path, force: bool, picture: bool) -> int:
 @cli.command()
 @click.argument("run_directory")
 @click.option("--json", "as_json", is_flag=True, help="Print the decision as JSON.")
-@click.option("--junit", type=click.Path(path_type=Path, dir_okay=False), help="Write the gates as JUnit XML too.")
-@click.option("--sarif", type=click.Path(path_type=Path, dir_okay=False), help="Write what did not pass as SARIF too, at its source lines.")
+@click.option("--junit", type=FILE, help="Write the gates as JUnit XML too.")
+@click.option("--sarif", type=FILE, help="Write what did not pass as SARIF too, at its source lines.")
 @click.option("--accept-policy-change", "reason", metavar="REASON", help="Accept terms looser than the baseline's; kept beside the evidence.")
 @RESULTS
 def decide(run_directory: str, as_json: bool, junit: Path | None, sarif: Path | None, reason: str | None, results: Path) -> None:
@@ -239,7 +240,8 @@ def decide(run_directory: str, as_json: bool, junit: Path | None, sarif: Path | 
     if sarif is not None:
         write_sarif(path, sarif)
     if reason is not None:  # last: nothing is accepted where something else went wrong
-        accept_looser_terms(path, reason)
+        accepted = accept_looser_terms(path, reason)
+        print(f"written: {_short(accepted)}", file=sys.stderr)
         decision, why = decision_in(path)
     if as_json:
         _json({"decision": decision.value, "reason": why})
@@ -270,7 +272,7 @@ def judge(run_directory: str, settings: tuple[str, ...], results: Path) -> None:
 
 @cli.command()
 @click.argument("run_directory")
-@click.option("-o", "--out", type=click.Path(path_type=Path, dir_okay=False), help="The picture, .png or .svg.  [default: results/TASK-timing.png]")
+@click.option("-o", "--out", type=FILE, help="The picture, .png or .svg.  [default: results/TASK-timing.png]")
 @RESULTS
 def plot(run_directory: str, out: Path | None, results: Path) -> None:
     """Draw a run's timing: its samples with clock and power, its pair ratios and the bar.
@@ -350,7 +352,7 @@ def elite_command(task: str, k: int, as_json: bool, results: Path) -> None:
 @cli.command()
 @click.argument("run_directories", nargs=-1)
 @click.option("--all", "everything", is_flag=True, help="The newest run of every task and device, instead of named runs.")
-@click.option("-o", "--out", type=click.Path(path_type=Path, dir_okay=False), help="The HTML file.  [default: results/report.html]")
+@click.option("-o", "--out", type=FILE, help="The HTML file.  [default: results/report.html]")
 @RESULTS
 def report(run_directories: tuple[str, ...], everything: bool, out: Path | None, results: Path) -> None:
     """Write runs as one HTML page for a browser: decision, gates, timing, errors, resources, counters, history.
@@ -399,7 +401,7 @@ def verify(run_directories: tuple[str, ...], results: Path) -> None:
 @click.argument("tasks", nargs=-1, required=True)
 @click.option("--shape", help="Shape to profile.  [default: the performance gate's]")
 @click.option("--seed", type=click.IntRange(min=0), default=0, show_default=True)
-@click.option("--out", type=click.Path(path_type=Path, file_okay=False), default=Path("build/profile"), show_default=True,
+@click.option("--out", type=FOLDER, default=Path("build/profile"), show_default=True,
               help="Folder for the Nsight Compute reports.")
 @TOGGLE
 @BUILD_DIR
@@ -418,14 +420,14 @@ def profile(tasks: tuple[str, ...], shape: str | None, seed: int, out: Path, tog
 @cli.command()
 @click.argument("task", required=False)
 @click.option("--param", "params", multiple=True, metavar="NAME=V1,V2", help="Values of a toggle to try; several: every combination.")
-@click.option("--resume", type=click.Path(path_type=Path, file_okay=False), help="Go on with the sweep in this folder, which knows its TASK; the same command does so, too.")
+@click.option("--resume", type=FOLDER, help="Go on with the sweep in this folder, which knows its TASK; the same command does so, too.")
 @click.option("--profile", type=click.Choice(["auto", "cpu", "full"]), default="auto", show_default=True,
               help="cpu: resources and numbers alone; full needs a device.")
 @click.option("--scheduler", metavar="tcp://HOST:PORT", help="Join a running Dask cluster instead of starting workers here.")
 @click.option("--workers", type=click.IntRange(min=1), help="Workers for builds, here.  [default: one a core]")
 @click.option("--csv", "as_csv", is_flag=True, help="Print CSV.")
 @click.option("--json", "as_json", is_flag=True, help="Print JSON: what sweep.json holds.")
-@click.option("--plot", "picture", type=click.Path(path_type=Path, dir_okay=False), help="Draw time against resources, .png or .svg; needs a device.")
+@click.option("--plot", "picture", type=FILE, help="Draw time against resources, .png or .svg; needs a device.")
 @RESULTS
 @BUILD_DIR
 def sweep(task: str | None, params: tuple[str, ...], resume: Path | None, profile: str, scheduler: str | None, workers: int | None, as_csv: bool,

@@ -60,8 +60,8 @@ def decision_in(run: Path) -> tuple[Decision, str]:
     return decision, f"{reason}; looser terms accepted: {acceptance.reason}"
 
 
-def accept_looser_terms(run: Path, reason: str) -> None:
-    """Write down that a reviewer accepts the run's looser terms.
+def accept_looser_terms(run: Path, reason: str) -> Path:
+    """Write down that a reviewer accepts the run's looser terms; returns the file.
 
     Raises GatesError where the run is not sound, has no such terms, or has been accepted before.
     """
@@ -80,6 +80,7 @@ def accept_looser_terms(run: Path, reason: str) -> None:
         raise GatesError(f"{run}: accepted before, on {known.accepted}: {known.reason}", hint="gates decide tells the decision that follows")
     record = Acceptance(SCHEMA_VERSION, sha256(run / "manifest.json"), found, reason.strip(), utc_now().isoformat(timespec="milliseconds"))
     jsonio.write(run / ACCEPTANCE, records.to_json(record))
+    return run / ACCEPTANCE
 
 
 def write_junit(run: Path, out: Path) -> None:

@@ -246,6 +246,8 @@ def _runs_hint(kind: str, wanted: str, results: Path) -> str:
     root = results / "recorded" if kind == "recorded" else results
     if not root.is_dir():
         return f"there is no folder {root} here: --results names the one that holds runs, or `gates run TASK` makes one"
+    if kind == "recorded" and wanted and "/" not in wanted and _stays_below(wanted) and (root / wanted).is_dir():
+        return f"it is a device: name one of its runs, such as {kind}:{wanted}/{next((path.name for path in sorted((root / wanted).iterdir()) if list_runs(path)), 'TASK')}"
     beside = (root / wanted).parent if "/" in wanted and _stays_below(wanted) and (root / wanted).parent.is_dir() else root
     folders = sorted(beside.glob("*/*" if kind == "recorded" and beside == root else "*"))
     return nearest(wanted, [f"{kind}:{folder.relative_to(root)}" for folder in folders if list_runs(folder)])

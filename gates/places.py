@@ -31,7 +31,7 @@ def changed_since(*infos: TaskInfo | None) -> list[str]:
         if info is None:
             continue
         if task is None:
-            notes.append(f"this checkout has no {info.name} to compare with")
+            notes.append(f"`gates list` has no {info.name} here to compare with")
         elif task.digest() != info.digest:
             notes.append(f"{info.name} has changed in this checkout since: its files' digest was {info.digest[:12]} and is {task.digest()[:12]}")
             if None not in (info.problem_sha256, task.problem_sha256()) and info.problem_sha256 != task.problem_sha256():

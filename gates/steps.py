@@ -273,8 +273,9 @@ def _correctness(session: Session) -> GateResult | None:
 def _sanitizer(session: Session) -> GateResult | None:
     """The smallest and the odd shapes, and a larger one, under compute-sanitizer, or without that one the emulator under AddressSanitizer."""
     kind = "emulator_asan" if session.emulated else "device"
-    if (missing := session.missing("sanitizer", kind)) is not None:
-        return missing
+    for one in ("emulator", kind) if session.emulated else (kind,):  # the first tells what no source defines
+        if (missing := session.missing("sanitizer", one)) is not None:
+            return missing
     if session.results["correctness"].code == "correctness.timeout":
         return not_run("sanitizer", "correctness_failed", "the kernel reached the time limit and would again")
     task, work = session.task, session.scratch / "sanitizer"

@@ -16,3 +16,10 @@ def test_a_wrong_list_names_its_own_option(option: str, example: str, value: str
         CliRunner().invoke(cli, ["run", "stage2", option, value], catch_exceptions=False)
     assert caught.value.what == f"{option}: {value!r} {what}" and caught.value.exit_code == 2
     assert caught.value.hint.endswith(f"e.g. {option} {example}")
+
+
+@pytest.mark.parametrize("arguments", [["history", "x", "--results", ""], ["run", "stage2", "--build-dir", ""], ["report", "--out", ""], ["lint-task", ""]])
+def test_a_folder_or_file_has_a_name(arguments: list[str]) -> None:
+    """An unset shell variable would else make the current folder the results."""
+    done = CliRunner().invoke(cli, arguments)
+    assert done.exit_code == 2 and "the name is empty: is a shell variable unset?" in done.stderr

@@ -142,6 +142,7 @@ def test_a_verdict_that_hides_the_looser_terms_is_found(loosened: Path) -> None:
 def test_a_reviewer_accepts_with_a_reason(loosened: Path) -> None:
     done = CliRunner().invoke(cli, ["decide", str(loosened), "--accept-policy-change", "tiles of 128 need more registers"])
     assert done.exit_code == 0 and done.stdout.startswith("merge: ") and "tiles of 128 need more registers" in done.stdout
+    assert done.stderr.startswith("written: ") and done.stderr.endswith("acceptance.json\n")
     assert verify_run(loosened) == [] and decide_run(loosened)[0] is Decision.MERGE
     assert json.loads((loosened / "acceptance.json").read_text())["looser"] == ["ptxas.max_registers: 128 -> 168"]
     with pytest.raises(GatesError, match="accepted before"):

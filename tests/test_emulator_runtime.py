@@ -87,6 +87,19 @@ def test_what_is_kept_broken_is_compiled_and_kept_again(source: Path, tmp_path: 
     assert made(tmp_path) == (first, False)
 
 
+def test_another_entry_or_what_is_no_file_is_not_taken(source: Path, tmp_path: Path) -> None:
+    first, _ = made(tmp_path)
+    (entry,) = kept(tmp_path)
+    other, _ = made(tmp_path, [*FLAGS, "-O2", "-DUNUSED"])
+    (another,) = set(kept(tmp_path)) - {entry}
+    entry.write_bytes(another.read_bytes())
+    assert made(tmp_path) == (first, True)
+    for place in ("a pipe", "a device"):
+        entry.unlink()
+        os.mkfifo(entry) if place == "a pipe" else entry.symlink_to("/dev/zero")
+        assert made(tmp_path) == (first, True) and made(tmp_path) == (first, False)
+
+
 @pytest.mark.parametrize("place", ["a file", "an unwritable folder", "no home"])
 def test_without_a_cache_it_is_compiled(source: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, place: str) -> None:
     monkeypatch.chdir(tmp_path)

@@ -71,6 +71,9 @@ def test_runs_are_found_by_path_latest_and_recorded(tmp_path: Path) -> None:
                            ("latest:../task", "no run found"), (f"latest:{first.parent}", "no run found"), ("recorded:../task", "no run found")):
         with pytest.raises(GatesError, match=expected):
             resolve_run(name, tmp_path)
+    with pytest.raises(GatesError) as caught:
+        resolve_run("recorded:h100", tmp_path)
+    assert caught.value.hint == "it is a device: name one of its runs, such as recorded:h100/task"
 
 
 def test_labels_hold_time_revision_and_device() -> None:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import shutil
 import subprocess
 import sys
 from pathlib import Path
@@ -34,6 +35,16 @@ def by_hand(build_dir: Path, *arguments: str, folder: Path = FAST) -> subprocess
         [sys.executable, str(folder / "runner.py"), "--device", "emulator", "--build-dir", str(build_dir), *arguments],
         capture_output=True, text=True, timeout=120,
     )
+
+
+def test_what_a_kernel_prints_is_shown(tmp_path: Path) -> None:
+    shutil.copytree(TASKS, tmp_path, dirs_exist_ok=True)
+    source = tmp_path / "saxpy.cu"
+    text, first = source.read_text(), "  const int64_t first = thread * 4;\n"
+    assert first in text
+    source.write_text(text.replace(first, first + '  if (thread == 5) printf("thread %d\\n", threadIdx.x);\n'))
+    done = by_hand(tmp_path / "build", "--shape", "small", "--seed", "0", folder=tmp_path / "saxpy_fast")
+    assert done.returncode == 0 and "printed by the kernel's process, the end of it:\nthread 5\n" in done.stderr, done.stderr
 
 
 def test_table_of_an_honest_kernel(build_dir: Path) -> None:

@@ -182,7 +182,7 @@ def test_a_disassembly_is_kept_for_its_cubin_and_tools(tmp_path: Path, stub: Pat
     assert disassembled() and not disassembled()
     assert disassembled("another\n") and not disassembled("another\n")
     (kept,) = (tmp_path / "build").rglob("*.sass.json")
-    for broken in (kept.read_text()[:-9], "", "[]", '{"of": 1, "text": 2}', kept.read_text().replace("another", "edited").replace('"of": "', '"of": "0')):
+    for broken in (kept.read_text()[:-9], "", "[]", '{"digest": 1, "text": 2}', kept.read_text().replace("another", "edited")):
         kept.write_text(broken)
         assert disassembled("another\n")
     tool.write_text(tool.read_text().replace("13.0.1", "13.0.2"))
@@ -331,7 +331,8 @@ def test_a_bar_in_a_flag_or_build_folder_is_built(tmp_path: Path, stub: Path) ->
     (("/a b/c/k.cu(12): error: no storage class",), "k.cu:12: error: no storage class"),
     (("nvcc fatal   : unsupported gpu", "/a/k.cu:7:3: error: in /usr/include/x.h"), "k.cu:7: error: in x.h"),
     (("/a/b/k.cuh:3:10: fatal error: none.h: No such file or directory",), "k.cuh:3: fatal error: none.h: No such file or directory"),
-    (("/usr/bin/ld: /a/k.o: undefined reference to `f'",), "ld: k.o: undefined reference to `f'"),
+    (("/usr/bin/ld: /a/k.o: undefined reference to `f(int)'",), "f(int) is defined in no source"),
+    (("collect2: error: ld returned 1 exit status", "ld: b.cpp:(.text+0x0): multiple definition of `f'; a.o:a.cpp:(.text+0x0): first defined here"), "f is defined more than once"),
     (("k.cu(1): error: " + "x" * 500,), "x…"),
 ])
 def test_the_sentence_of_a_failure_is_short_and_names_the_place(errors: tuple, ends: str) -> None:

@@ -38,6 +38,7 @@ def sent_home(data: Any) -> None:
 
 CHANGES: list[tuple[Callable[[Any], Any], str]] = [
     (lambda d: d.update(seed="0"), "sweep.json: seed: '0' is not of type 'integer'"),
+    (lambda d: d.update(ended=""), "it has not ended: gates sweep --resume "),
     (lambda d: d.update(schema_version=2), "sweep.json: schema version 2 is newer"),
     (lambda d: d.update(variants=[]), "its variants are not those of its parameters"),
     (lambda d: d["params"].update(STAGES=[1, 2]), "its variants are not those of its parameters"),
@@ -52,9 +53,21 @@ CHANGES: list[tuple[Callable[[Any], Any], str]] = [
     (lambda d: timing(d, 3).update(ratio=1.1), f"{NEXT}, round 4: ratio in sweep.json is not that of variants/{NEXT}/performance.round4.json"),
     (lambda d: timing(d, 3).update(faster=True, code="performance.pass"), f"{NEXT}, round 4: faster, code in"),
     (lambda d: timing(d, 0).update(device_uuid="GPU-1"), f"{NEXT}, round 1: timed on GPU-1, which sweep.json does not name"),
-    (lambda d: d.update(winner=NEXT), f"sweep.json names {NEXT} as the winner, its timings {INCUMBENT}: nothing is faster"),
-    (lambda d: d.update(winner=None), f"sweep.json names None as the winner, its timings {INCUMBENT}: nothing is faster"),
-    (lambda d: d.update(ranking="not run: no CUDA device"), "sweep.json names a winner without a ranking"),
+    (lambda d: d.update(winner=NEXT), f"sweep.json names {NEXT} as the winner (nothing is faster"),
+    (lambda d: d.update(winner=None), "sweep.json names None as the winner (nothing is faster"),
+    (lambda d: d.update(winner_reason="9.99x"), f"as the winner (9.99x), its timings {INCUMBENT}: nothing is faster"),
+    (lambda d: timing(d, 0).update(sentence="9.99x"), f"{NEXT}, round 1: sentence in sweep.json is not that of"),
+    (lambda d: d["devices"][0].update(name="NVIDIA B200"), "of a NVIDIA H200, sweep.json of a NVIDIA B200"),
+    (lambda d: variant(d, INCUMBENT).update(correctness=None), f"{INCUMBENT} was timed, without a verdict of ptxas and a pass of correctness"),
+    (lambda d: variant(d, NEXT).update(ptxas=None), f"{NEXT} was timed, without a verdict of ptxas and a pass of correctness"),
+    (lambda d: d["rounds"][1].update(budget_s=1e9), "round 2 had 10 s, not 1e+09"),
+    (lambda d: d["rounds"].pop(), "performance.round4.json is of no round in sweep.json"),
+    (lambda d: d.update(rounds=[], ranking="not run", winner=None, run=None, decision=None), "has devices and no ranking of what was left"),
+    (lambda d: d.update(run="../elsewhere"), "'../elsewhere' is no name of a run of fp16_v8_tiles"),
+    (lambda d: d.update(run="fp16_v8_tiles/" + "a" * 300), "File name too long"),
+    (lambda d: d.update(run=None), "a winner has a run and a decision, and nothing else has"),
+    (lambda d: d.update(task="stage3"), "is of fp16_v8_tiles and a bar of 0 %, not of stage3 and 0 %"),
+    (lambda d: d.update(ranking="not run: no CUDA device"), "sweep.json has a winner or rounds without a ranking"),
     (lambda d: d.update(reference=NEXT), f"what was timed against is {NEXT}, not {INCUMBENT}"),
     (lambda d: timing(d, 2).update(code="performance.pass") or d["rounds"].pop(), "there was no last round"),
     (lambda d: d["rounds"].pop(0), "the first round is not of all that were left"),
@@ -100,3 +113,11 @@ def test_the_command_checks_all_of_a_device(tmp_path: Path) -> None:
     (tmp_path / "sweep" / "sweep.json").write_text("{}", encoding="utf-8")
     done = CliRunner().invoke(cli, ["verify", str(tmp_path / "sweep")])
     assert done.exit_code == 2 and "sweep: not sound\n  sweep.json: top: 'schema_version' is a required property" in done.output
+
+
+def test_evidence_is_no_link(tmp_path: Path) -> None:
+    shutil.copytree(EDITED, tmp_path / "sweep")
+    one = tmp_path / "sweep" / "variants" / NEXT / "performance.round1.json"
+    one.unlink()
+    one.symlink_to(EDITED / "variants" / NEXT / "performance.round1.json")
+    assert verify_sweep(tmp_path / "sweep") == [f"variants/{NEXT}/performance.round1.json is a link: evidence lies in the sweep's own folder"]

@@ -191,7 +191,7 @@ def test_what_changed_in_a_checkout(tmp_path: Path, monkeypatch: pytest.MonkeyPa
         file.write("# later\n")
     assert changed_since(info, info)[-1] == f"the problem {task.problem} has changed in this checkout since"
     for name in ("nobody", "../tasks/saxpy_fast"):
-        assert changed_since(replace(info, name=name)) == [f"this checkout has no {name} to compare with"]
+        assert changed_since(replace(info, name=name)) == [f"`gates list` has no {name} here to compare with"]
 
 
 def test_what_a_run_says_of_the_very_stage_in_this_checkout_must_be_so(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:

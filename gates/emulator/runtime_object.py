@@ -19,6 +19,7 @@ import tempfile
 from collections.abc import Sequence
 from pathlib import Path
 
+from gates import jsonio
 from gates.emulator import INCLUDE_DIR, first_errors
 from gates.errors import EXIT_USAGE, GatesError
 
@@ -73,13 +74,19 @@ def _cache_folder() -> Path:
 
 
 def _read(kept: Path) -> bytes | None:
-    """The object, which is followed by its digest; None where there is none, or it is not whole."""
+    """The object, which is followed by its digest; None where there is none, it is not whole, or another entry's."""
     try:
-        data = kept.read_bytes()
-    except OSError:
+        with jsonio.open_plain(kept) as file:
+            data = file.read()
+    except (OSError, GatesError):
         return None
     made, digest = data[:-_DIGEST_BYTES], data[-_DIGEST_BYTES:]
-    return made if hashlib.sha256(made).digest() == digest else None
+    return made if _digest(kept, made) == digest else None
+
+
+def _digest(kept: Path, data: bytes) -> bytes:
+    """Of an entry, by its name and content."""
+    return hashlib.sha256(kept.name.encode() + data).digest()
 
 
 def _keep(kept: Path, data: bytes) -> None:
@@ -90,7 +97,7 @@ def _keep(kept: Path, data: bytes) -> None:
     handle, temporary = tempfile.mkstemp(prefix="partial-", dir=kept.parent)
     try:
         with os.fdopen(handle, "wb") as file:
-            file.write(data + hashlib.sha256(data).digest())
+            file.write(data + _digest(kept, data))
         os.replace(temporary, kept)
     except BaseException:
         os.unlink(temporary)

@@ -8,6 +8,8 @@ from typing import Any
 
 import click
 
+from gates.named import FOLDER
+
 _FILE = click.Path(path_type=Path, exists=True, dir_okay=False)
 
 
@@ -17,7 +19,7 @@ def _options(command: Callable[..., Any]) -> Callable[..., Any]:
         click.option("--limit-s", type=click.FloatRange(min=1, max=86400), default=300.0, show_default=True,
                      help="Seconds that the problem may take on the CPU, now and in later runs."),
         click.option("--name", help="Name of the task.  [default: made of the file's name]"),
-        click.option("--dir", "directory", type=click.Path(path_type=Path, file_okay=False), default=Path("."), show_default=True,
+        click.option("--dir", "directory", type=FOLDER, default=Path("."), show_default=True,
                      help="Folder in which the task folders are made."),
     ):
         command = option(command)

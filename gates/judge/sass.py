@@ -87,7 +87,7 @@ def _listed(function: SassFunction, evidence: SassEvidence) -> bool:
     return not evidence.expected_kernels or function.base_name in evidence.expected_kernels
 
 
-_CAUSES = {"local_memory": " may be there: an array indexed at run time, or registers that were spilled?"}
+_CAUSES = {"local_memory": " may be there: an array indexed at run time, a printf's arguments, or registers that were spilled?"}
 
 
 def _function(

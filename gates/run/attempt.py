@@ -55,7 +55,7 @@ class Attempt:
 
     def last_words(self) -> str:
         """The last line that the process printed of its own."""
-        lines = [line for line in self.output_tail.splitlines() if line.strip() and not line.startswith(CONFINED)]
+        lines = own_lines(self.output_tail)
         return lines[-1].strip() if lines else "it printed nothing"
 
     def own(self) -> list[dict[str, Any]]:
@@ -69,6 +69,11 @@ class Attempt:
             if isinstance(data, dict) and data.get("nonce") == self.nonce:
                 result.append(data)
         return result
+
+
+def own_lines(output: str) -> list[str]:
+    """What a runner's process printed besides what it gave up."""
+    return [line for line in output.splitlines() if line.strip() and not line.startswith(CONFINED)]
 
 
 def attempt(

@@ -15,13 +15,14 @@ from gates.run import missing_header
 from gates.run.graph import Edge
 from gates.run.toolchain import Toolchain
 
-_ERROR = re.compile(r"\b(error|fatal|undefined reference|died due to|cannot allocate|exhausted)\b", re.IGNORECASE)
+_ERROR = re.compile(r"\b(error|fatal|undefined reference|multiple definition|died due to|cannot allocate|exhausted)\b", re.IGNORECASE)
 _DIED = re.compile(r"'?(?P<tool>[\w+./-]+)'? died due to signal (?P<number>\d+)|[Kk]illed signal terminated program (?P<program>\w+)")
 _HOST = re.compile(r"unsupported GNU version|Failed to preprocess host compiler|unsupported (Clang|clang) version|host compiler targets")
 _MEMORY = re.compile(
     r"cannot allocate memory|virtual memory exhausted|out of memory|resource temporarily unavailable|bad_alloc|MemoryError|failed to map segment", re.IGNORECASE
 )
 _PLACE = re.compile(r"^(?P<file>[^\s:(][^:(]*)(?::(?P<line>\d+)(?::\d+)?:|\((?P<number>\d+)\)\s*:)\s*(?P<text>(?:\w+ )?error\b.*)$", re.IGNORECASE)
+_LINKED = re.compile(r"(?P<how>undefined reference to|multiple definition of) [`'‘](?P<name>[^'’]+)['’]")
 _FOLDERS = re.compile(r"(?<![\w.])/(?:[^\s/:'\"`()]+/)+")
 _UNSUPPORTED = re.compile(r"^error: (?P<what>.*the CPU emulator does not support .*)$", re.MULTILINE)
 _IN_HEADER = " is defined in header "  # g++, about a name of the C++ library
@@ -69,9 +70,16 @@ class Failure:
             what = "making the emulator's runtime"
         return f"{what} failed ({self.cause})" + (f": {first_error(self.errors)}" if self.errors else "")
 
+    @property
+    def linked(self) -> bool:
+        """Whether every source compiled, and what they define does not fit together."""
+        return _LINKED.search("\n".join(self.errors)) is not None
+
 
 def first_error(errors: Sequence[str]) -> str:
     """``k.cu:12: error: …`` of the first line that names a place, else the first line; folders are left out."""
+    if link := _LINKED.search("\n".join(errors)):
+        return f"{link['name']} is defined {'in no source' if link['how'].startswith('undefined') else 'more than once'}"
     placed = next((match for match in map(_PLACE.match, errors) if match), None)
     if placed is None:
         return _FOLDERS.sub("", errors[0])

@@ -28,7 +28,8 @@ _REMEDY = (
 
 def reconsidered(failure: Failure, compiled: bool | None) -> Failure:
     """``failure``, marked as unsupported where the emulator alone is at fault. ``compiled``: nvcc's word on the same sources, None without one."""
-    if failure.missing_tool or failure.unsupported or failure.forgotten or compiled is False:
+    its_own = failure.forgotten or failure.linked  # nvcc compiles each source by itself, and for the device alone
+    if failure.missing_tool or failure.unsupported or its_own or compiled is False:
         return failure
     error = first_error(failure.errors) if failure.errors else ""
     place = error.partition(": ")[0]

@@ -11,7 +11,7 @@ from pathlib import Path
 from gates.facts.chips import chip_of
 from gates.run import torch_headers
 from gates.run.toolchain import Toolchain, header_folders
-from gates.task import EXTENSION, Task
+from gates.task import CUDA, EXTENSION, Task
 
 STEP = Path(__file__).with_name("compile_step.py")
 CXX_STANDARD = "-std=c++17"
@@ -108,7 +108,9 @@ def emulator_edges(task: Task, toolchain: Toolchain, *, sanitize: bool) -> list[
     make_runtime = (sys.executable, "-m", "gates.emulator.runtime_object", "-o", "{out}", "--depfile", f"{runtime}.d", "--cxx", gxx, "--", *flags)
     edges.append(Edge(runtime, f"{runtime}.log", make_runtime, (str(runtime_object.SOURCE),), f"{runtime}.d", rules))
     objects.append(runtime)
-    return [*edges, Edge(f"{name}.so", f"{name}.so.log", (gxx, *flags, *objects, "-o", "{out}"), tuple(objects))]
+    # What no source defines is told by the linker, not by whoever loads the library; AddressSanitizer's own names come with its loader.
+    whole = ("-Wl,-z,defs",) if task.kind == CUDA and not sanitize else ()
+    return [*edges, Edge(f"{name}.so", f"{name}.so.log", (gxx, *flags, *whole, *objects, "-o", "{out}"), tuple(objects))]
 
 
 def binding_edges(task: Task, toolchain: Toolchain) -> list[Edge]:

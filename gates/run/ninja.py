@@ -82,8 +82,9 @@ class Ninja:
         try:
             for line in child.stdout or ():
                 lines.append(line)
-                if line.startswith("["):
-                    say(line.strip())
+                if line.startswith("["):  # when it has ended; what goes on longer is another
+                    count, _, output = line.strip().partition("] ")
+                    say(f"{count[1:].replace('/', ' of ')} built, {output} the last")
             child.wait()
         except BaseException:
             _stop(child)

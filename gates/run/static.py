@@ -112,20 +112,24 @@ def _each(dump: Dump, paths: list[Path], toolchain: Toolchain) -> tuple[str | No
 def dump_sass(cubin: Path, toolchain: Toolchain) -> str | None:
     """The cubin's disassembly by cuobjdump, or by nvdisasm where that is missing; None without either.
 
-    It is kept beside the cubin, as ptxas's log is, with a digest of the cubin and the tools: an unchanged baseline is not taken apart again.
+    It is kept beside the cubin, as ptxas's log is, with a digest of itself, the cubin and the tools: an unchanged baseline is not taken apart again.
     """
     cuobjdump, nvdisasm = toolchain.get("cuobjdump"), toolchain.get("nvdisasm")  # the first starts the second
     if cuobjdump is None and nvdisasm is None:
         return None
-    kept, digest = cubin.with_name(f"{cubin.name}.sass.json"), hashlib.sha256(f"{cuobjdump} {nvdisasm} ".encode() + _content(cubin)).hexdigest()
+    kept, made_of = cubin.with_name(f"{cubin.name}.sass.json"), f"{cuobjdump} {nvdisasm} ".encode() + _content(cubin)
     with contextlib.suppress(GatesError):
         match jsonio.read(kept):
-            case {"of": known, "text": str(text)} if known == digest:
+            case {"digest": known, "text": str(text)} if known == _digest(made_of, text):
                 return text
     text = _output([cuobjdump.path, "--dump-sass", str(cubin)] if cuobjdump else [nvdisasm.path, str(cubin)])
     with contextlib.suppress(GatesError):  # what can't be kept is made again
-        jsonio.write(kept, {"of": digest, "text": text})
+        jsonio.write(kept, {"digest": _digest(made_of, text), "text": text})
     return text
+
+
+def _digest(made_of: bytes, text: str | None) -> str:
+    return hashlib.sha256(made_of + (text or "").encode()).hexdigest()
 
 
 def _content(cubin: Path) -> bytes:

@@ -11,8 +11,9 @@ from gates import jsonio
 from gates.errors import GatesError
 from gates.evidence import RunInfo, Verdict, read_record, require_known_version
 from gates.parse.performance import PerformanceEvidence
+from gates.records import Status
 from gates.schema import schema_errors
-from gates.sweep.halving import goes_on, halved, reference_of, winner
+from gates.sweep.halving import budget_s, goes_on, halved, reference_of, winner
 from gates.sweep.record import FILE, Sweep, dropped_by_gates, read_sweep
 from gates.sweep.variants import grid
 from gates.sweep.work import timing_of
@@ -25,19 +26,28 @@ def verify_sweep(folder: Path) -> list[str]:
     What the gates said of a variant's resources, machine code and numbers is taken from the record, which has no limits to judge by.
     """
     try:
+        match jsonio.read(folder / FILE):
+            case {"ended": ""}:
+                return [f"it has not ended: gates sweep --resume {folder} goes on"]
         if problems := _misfits(folder):
             return problems
         sweep = read_sweep(folder)
         return list(_not_of_params(sweep)) or [*_dropped(sweep), *_mistimed(folder, sweep), *_misranked(sweep), *_run(folder, sweep)]
     except GatesError as error:
         return [error.what]
+    except OSError as error:  # a name in it that no file can have
+        return [f"can't read {error.filename or folder}: {error.strerror}"]
 
 
 def _misfits(folder: Path) -> list[str]:
     """What does not fit its schema."""
     found = []
     for path in (folder / FILE, *sorted(folder.glob("variants/*/*.json"))):
-        data, name = jsonio.read(path), path.relative_to(folder).as_posix()
+        name = path.relative_to(folder).as_posix()
+        if path.is_symlink() or path.parent.is_symlink():
+            found.append(f"{name} is a link: evidence lies in the sweep's own folder")
+            continue
+        data = jsonio.read(path)
         require_known_version(data, name)
         found += [f"{name}: {error}" for error in schema_errors(path.name.split(".")[0], data)]
     return found
@@ -60,7 +70,10 @@ def _not_of_params(sweep: Sweep) -> Iterator[str]:
 def _dropped(sweep: Sweep) -> Iterator[str]:
     """Whether the reasons for dropping are what was found."""
     refused = {timing.variant: timing.sentence for part in sweep.rounds for timing in part.timings if timing.ratio is None}
+    timed = {timing.variant for part in sweep.rounds for timing in part.timings} | ({sweep.winner} if sweep.ranking == "timed" else set())
     for one in sweep.variants:
+        if one.name in timed and (one.ptxas is None or one.correctness is None or one.correctness.status is not Status.PASS):
+            yield f"{one.name} was timed, without a verdict of ptxas and a pass of correctness"
         why = dropped_by_gates(one, on_device=bool(sweep.devices)) or refused.get(one.name, "")
         if one.dropped != why:
             yield f"{one.name} is {_state(one.dropped)}, what was found of it says {_state(why)}"
@@ -72,24 +85,35 @@ def _state(dropped: str) -> str:
 
 def _mistimed(folder: Path, sweep: Sweep) -> Iterator[str]:
     """Whether the timings are those of the samples."""
-    terms, cards = {"shape": sweep.timed_shape, "cache": sweep.cache}, {device.uuid for device in sweep.devices}
+    terms, cards = {"shape": sweep.timed_shape, "cache": sweep.cache}, {device.uuid: device.name for device in sweep.devices}
+    known = {f"variants/{timing.variant}/performance.round{number}.json" for number, part in enumerate(sweep.rounds, 1) for timing in part.timings}
+    if more := sorted({path.relative_to(folder).as_posix() for path in folder.glob("variants/*/performance.*.json")} - known):
+        yield f"{more[0]} is of no round in {FILE}"
     for number, part in enumerate(sweep.rounds, 1):
+        if not same(part.budget_s, budget_s(number - 1, len(part.variants))):
+            yield f"{FILE}: round {number} had {budget_s(number - 1, len(part.variants)):g} s, not {part.budget_s:g}"
         for timing in part.timings:
             name = f"variants/{timing.variant}/performance.round{number}.json"
             evidence: PerformanceEvidence = read_record(PerformanceEvidence, folder, name)
             again = timing_of(timing.variant, evidence, terms, timing.device_uuid, timing.wall_s)
-            figures = ("faster", "code", "ratio", "low", "high", "p50_us", "reference_p50_us")
+            figures = ("faster", "code", "sentence", "ratio", "low", "high", "p50_us", "reference_p50_us")
             if wrong := [figure for figure in figures if not same(getattr(timing, figure), getattr(again, figure))]:
                 yield f"{timing.variant}, round {number}: {', '.join(wrong)} in {FILE} is not that of {name}"
             if timing.device_uuid not in cards:
                 yield f"{timing.variant}, round {number}: timed on {timing.device_uuid}, which {FILE} does not name"
+            elif evidence.device is not None and evidence.device.name != cards[timing.device_uuid]:
+                yield f"{name} is of a {evidence.device.name}, {FILE} of a {cards[timing.device_uuid]}"
+            if (evidence.task, evidence.bar_pct) != (sweep.task, 0.0):
+                yield f"{name} is of {evidence.task} and a bar of {evidence.bar_pct:g} %, not of {sweep.task} and 0 %"
 
 
 def _misranked(sweep: Sweep) -> Iterator[str]:
     """Whether the better half went on each time, and the winner is the last round's."""
     if sweep.ranking != "timed":
-        if sweep.winner is not None:
-            yield f"{FILE} names a winner without a ranking"
+        if sweep.winner is not None or sweep.rounds:
+            yield f"{FILE} has a winner or rounds without a ranking"
+        if sweep.devices and sweep.left():
+            yield f"{FILE} has devices and no ranking of what was left"
         return
     entered = [one.name for one in sweep.variants if not dropped_by_gates(one, on_device=True)]
     if not entered:
@@ -110,14 +134,22 @@ def _misranked(sweep: Sweep) -> Iterator[str]:
     if sweep.rounds and goes_on(sweep.rounds[-1]):
         yield f"{FILE}: there was no last round"
     best, why = winner(sweep.rounds, sweep.reference)
-    if best != sweep.winner:
-        yield f"{FILE} names {sweep.winner} as the winner, its timings {best}: {why}"
+    if (best, why) != (sweep.winner, sweep.winner_reason):
+        yield f"{FILE} names {sweep.winner} as the winner ({sweep.winner_reason}), its timings {best}: {why}"
 
 
 def _run(folder: Path, sweep: Sweep) -> Iterator[str]:
     """Whether the winner's run, where it still lies in the results folder, is of the winner."""
-    run = folder.resolve().parents[2] / (sweep.run or "")
-    if sweep.run is None or sweep.winner is None or ".." in Path(sweep.run).parts or not (run / "run.json").is_file():
+    if (sweep.run is None, sweep.decision is None) != (sweep.winner is None,) * 2:
+        yield f"{FILE}: a winner has a run and a decision, and nothing else has"
+        return
+    if sweep.run is None or sweep.winner is None:
+        return
+    if Path(sweep.run).parent != Path(sweep.task):
+        yield f"{FILE}: {sweep.run!r} is no name of a run of {sweep.task}"
+        return
+    run = folder.resolve().parents[2] / sweep.run
+    if not (run / "run.json").is_file():  # it may have been taken away since
         return
     info: RunInfo = read_record(RunInfo, run, "run.json")
     verdict: Verdict = read_record(Verdict, run, "verdict.json")

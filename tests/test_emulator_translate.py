@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import re
+import string
 import subprocess
 import sys
 from collections.abc import Callable
@@ -331,3 +332,19 @@ def test_every_unsupported_name_has_a_remedy() -> None:
     for feature, remedy in (*unsupported.IDENTIFIERS.values(), *unsupported.HEADERS.values()):
         assert feature and remedy
     assert unsupported.identifier("__mbarrier_arrive") and not unsupported.identifier("barrier")
+
+
+def test_a_toggle_may_be_any_letter_that_nvcc_leaves_free(tmp_path: Path) -> None:
+    """T and U are parameters of nvcc's own headers."""
+    source, out = tmp_path / "k.cu", tmp_path / "k.cpp"
+    source.write_text("#include <mma.h>\n#include <cuda_fp8.h>\n#include <cuda_bf16.h>\n#include <cuda_pipeline.h>\n__global__ void k(float* p) { *p = D; }\n")
+    translate(source, out, defines={letter: 2 for letter in string.ascii_uppercase if letter not in "TU"})
+    done = subprocess.run(["g++", *CXX_FLAGS, "-fpreprocessed", "-fsyntax-only", str(out)], capture_output=True, text=True, check=False)
+    assert done.returncode == 0, done.stderr
+
+
+@pytest.mark.parametrize("use", ["extern \"C\" void gates_emulator_reset(void); void l() { gates_emulator_reset(); }", "extern \"C\" void gates_emulator_switch(void**, void*) {}"])
+def test_a_source_leaves_the_emulator_s_records_alone(tmp_path: Path, use: str) -> None:
+    """Findings before the last launch would be gone, or launches without a run."""
+    with pytest.raises(GatesError, match="k.cu:1: the CPU emulator does not support a source that touches its records"):
+        translate(written(tmp_path, use + "\n"), tmp_path / "k.cpp")

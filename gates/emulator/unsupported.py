@@ -7,8 +7,11 @@ _SYNC = "use the form that ends in _sync and takes a mask: the other was removed
 _OUTSIDE = "leave streams, events and timing to the caller: the launcher is given its stream, the gates do the timing"
 _DEVICE_ONLY = "gate this kernel on a device, or keep the feature behind a toggle that the emulator build leaves off"
 
+_RECORDS = ("a source that touches its records, which are evidence", "leave launches and findings to the gates")
+
 # name -> (feature, remedy); a name that ends in "*" stands for all that begin so.
 IDENTIFIERS: dict[str, tuple[str, str]] = {
+    **{f"gates_emulator_{name}": _RECORDS for name in ("launches", "launches_left_out", "findings", "reset", "configure", "switch")},
     "asm": ("inline assembly", _HOST_VERSION),
     "__asm__": ("inline assembly", _HOST_VERSION),
     "__asm": ("inline assembly", _HOST_VERSION),

@@ -101,13 +101,13 @@ struct RowOf { typedef float type __attribute__((vector_size(n * 4))); };
 inline float as_float(float x) { return x; }
 inline float as_float(__half x) { return __half2float(x); }
 
-template <int m, int n, int k, typename LayoutA, typename LayoutB, typename C, typename D>
+template <int m, int n, int k, typename LayoutA, typename LayoutB, typename ElementC, typename ElementD>
 void combine_mma(Warp& warp, unsigned lanes) {
     using namespace nvcuda::wmma;
     typedef fragment<matrix_a, m, n, k, __half, LayoutA> FragmentA;
     typedef fragment<matrix_b, m, n, k, __half, LayoutB> FragmentB;
-    typedef fragment<accumulator, m, n, k, C> FragmentC;
-    typedef fragment<accumulator, m, n, k, D> FragmentD;
+    typedef fragment<accumulator, m, n, k, ElementC> FragmentC;
+    typedef fragment<accumulator, m, n, k, ElementD> FragmentD;
     if (lanes != kAllLanes)
         fatal(cudaErrorLaunchFailure, "warp_divergence", warp.meeting[0].file, warp.meeting[0].line,
               "wmma::mma_sync needs all 32 lanes of the warp; some have returned or don't exist");
@@ -118,7 +118,7 @@ void combine_mma(Warp& warp, unsigned lanes) {
         const MmaOperands& operands = *reinterpret_cast<const MmaOperands*>(warp.value[lane]);
         const __half* own_a = static_cast<const FragmentA*>(operands.a)->x;
         const __half* own_b = static_cast<const FragmentB*>(operands.b)->x;
-        const C* own_c = static_cast<const FragmentC*>(operands.c)->x;
+        const ElementC* own_c = static_cast<const FragmentC*>(operands.c)->x;
         for (int i = 0; i < FragmentA::own; ++i) {
             const int e = lane * FragmentA::own + i;
             if (std::is_same<LayoutA, row_major>::value) a[e / k][e % k] = __half2float(own_a[i]);
@@ -145,10 +145,10 @@ void combine_mma(Warp& warp, unsigned lanes) {
         memcpy(c[row], &sum, sizeof sum);
     }
     for (int lane = 0; lane < 32; ++lane) {
-        D* own_d = static_cast<FragmentD*>(reinterpret_cast<const MmaOperands*>(warp.value[lane])->d)->x;
+        ElementD* own_d = static_cast<FragmentD*>(reinterpret_cast<const MmaOperands*>(warp.value[lane])->d)->x;
         for (int i = 0; i < FragmentD::own; ++i) {
             const int e = lane * FragmentD::own + i;
-            own_d[i] = D(c[e / n][e % n]);
+            own_d[i] = ElementD(c[e / n][e % n]);
         }
     }
 }
@@ -192,14 +192,14 @@ void store_matrix_sync(T* address, const fragment<accumulator, m, n, k, T>& f, u
     }
 }
 
-template <int m, int n, int k, typename LayoutA, typename LayoutB, typename C, typename D>
-void mma_sync(fragment<accumulator, m, n, k, D>& d, const fragment<matrix_a, m, n, k, __half, LayoutA>& a,
-              const fragment<matrix_b, m, n, k, __half, LayoutB>& b, const fragment<accumulator, m, n, k, C>& c,
+template <int m, int n, int k, typename LayoutA, typename LayoutB, typename ElementC, typename ElementD>
+void mma_sync(fragment<accumulator, m, n, k, ElementD>& d, const fragment<matrix_a, m, n, k, __half, LayoutA>& a,
+              const fragment<matrix_b, m, n, k, __half, LayoutB>& b, const fragment<accumulator, m, n, k, ElementC>& c,
               bool satf = false, GATES_EMULATOR_SITE) {
     (void)satf;  // saturates integer results only
     const gates_emulator::MmaOperands operands{&d, &a, &b, &c};
     gates_emulator::meet(gates_emulator::kAllLanes, "wmma::mma_sync", reinterpret_cast<u_int64_t>(&operands), 0,
-                         gates_emulator::combine_mma<m, n, k, LayoutA, LayoutB, C, D>, file, line);
+                         gates_emulator::combine_mma<m, n, k, LayoutA, LayoutB, ElementC, ElementD>, file, line);
 }
 
 }  // namespace wmma

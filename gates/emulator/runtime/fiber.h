@@ -28,7 +28,7 @@ __attribute__((visibility("hidden"))) void gates_emulator_switch(void** save, vo
 #if defined(__x86_64__)
 asm(R"(
 .pushsection .text
-.weak gates_emulator_switch
+.globl gates_emulator_switch
 .hidden gates_emulator_switch
 .type gates_emulator_switch, @function
 gates_emulator_switch:
@@ -53,7 +53,7 @@ gates_emulator_switch:
 #else
 asm(R"(
 .pushsection .text
-.weak gates_emulator_switch
+.globl gates_emulator_switch
 .hidden gates_emulator_switch
 .type gates_emulator_switch, %function
 gates_emulator_switch:

@@ -41,8 +41,8 @@ cudaError_t cudaPeekAtLastError();
 cudaError_t cudaGetLastError();
 
 cudaError_t cudaFuncSetAttribute(const void* function, cudaFuncAttribute attribute, int value);
-template <typename... P>
-cudaError_t cudaFuncSetAttribute(void (*kernel)(P...), cudaFuncAttribute attribute, int value) {
+template <typename... Parameters>
+cudaError_t cudaFuncSetAttribute(void (*kernel)(Parameters...), cudaFuncAttribute attribute, int value) {
     return cudaFuncSetAttribute(reinterpret_cast<const void*>(kernel), attribute, value);
 }
 

@@ -32,7 +32,7 @@ from gates.run.built import BuildResult
 from gates.run.correctness import draw_seed, run_correctness
 from gates.run.device import DeviceInfo
 from gates.run.ncu import run_ncu
-from gates.run.sanitizer import LARGEST_ON_DEVICE_BYTES, run_sanitizer_device, run_sanitizer_emulator, write_cases
+from gates.run.sanitizer import run_sanitizer_device, run_sanitizer_emulator, write_memory_cases
 from gates.run.static import StaticTexts, collect
 from gates.run.timing import run_timing
 from gates.run.toolchain import Toolchain
@@ -198,9 +198,8 @@ class Session:
     def cases(self, task: Task) -> list[dict[str, Any]]:
         """Files with the launches to check the memory of, the smallest shape's first; tasks called with the same arguments share them."""
         if task.arguments not in self._cases:
-            self._cases[task.arguments] = write_cases(
-                self.side(task, "emulator"), self.shapes, work=self.scratch / f"cases.{len(self._cases)}", limit_s=task.time_limit_s,
-                smallest=True, most_bytes=0 if self.emulated else LARGEST_ON_DEVICE_BYTES,
+            self._cases[task.arguments] = write_memory_cases(
+                self.side(task, "emulator"), self.shapes, on_device=not self.emulated, work=self.scratch / f"cases.{len(self._cases)}", limit_s=task.time_limit_s,
             )
         return self._cases[task.arguments]
 

@@ -53,6 +53,14 @@ def write_cases(
     return [{key: line[key] for key in ("shape", "seed", "path", "bytes")} for line in lines if line["type"] == "case"]
 
 
+def write_memory_cases(
+    side: Mapping[str, Any], shapes: Sequence[str], *, on_device: bool, work: Path, limit_s: float, python: str = sys.executable
+) -> list[dict[str, Any]]:
+    """Case files for memory checks: of the smallest of ``shapes``, on a device of a larger one too, and of the problem's ODD_SHAPES."""
+    most_bytes = LARGEST_ON_DEVICE_BYTES if on_device else 0
+    return write_cases(side, shapes, work=work, limit_s=limit_s, smallest=True, most_bytes=most_bytes, python=python)
+
+
 def run_sanitizer_emulator(
     side: Mapping[str, Any], shapes: Sequence[str], *, work: Path, limit_s: float, compiler: str = "g++",
     cases: Sequence[Mapping[str, Any]] | None = None, python: str = sys.executable,
@@ -60,14 +68,14 @@ def run_sanitizer_emulator(
     """Raw record of the sanitized emulator library ``side``, for ``gates.parse.sanitizer.parse``.
 
     The smallest of ``shapes`` and the odd shapes, in three thread orders, a process each; ``cases`` are
-    their files where ``write_cases`` has made them already.
+    their files where ``write_memory_cases`` has made them already.
     """
     raw = _raw("emulator", side, compiler)
     runtime = _asan_runtime(compiler)
     if runtime is None:
         return {**raw, "unavailable": f"{compiler} has no libasan.so", "remedy": "install g++ with its sanitizer libraries"}
     work.mkdir(parents=True, exist_ok=True)
-    cases = cases or write_cases(side, shapes, work=work, limit_s=limit_s, smallest=True, python=python)
+    cases = cases or write_memory_cases(side, shapes, on_device=False, work=work, limit_s=limit_s, python=python)
     for case in cases:
         for order in ORDERS:
             name = f"asan.{case['shape']}.{order}"
@@ -92,7 +100,7 @@ def run_sanitizer_device(
 
     ``compute_sanitizer`` is the tool's path; None looks in PATH. The smallest of ``shapes``, the largest of at most
     LARGEST_ON_DEVICE_BYTES and the odd shapes, all in one process a tool; ``cases`` are their files where
-    ``write_cases`` has made them already.
+    ``write_memory_cases`` has made them already.
     """
     tool = compute_sanitizer or shutil.which("compute-sanitizer")
     raw = _raw("device", side, tool)
@@ -102,7 +110,7 @@ def run_sanitizer_device(
             "remedy": "install the CUDA toolkit's compute-sanitizer, or the wheel nvidia-cuda-sanitizer-api",
         }
     work.mkdir(parents=True, exist_ok=True)
-    cases = cases or write_cases(side, shapes, work=work, limit_s=limit_s, smallest=True, most_bytes=LARGEST_ON_DEVICE_BYTES, python=python)
+    cases = cases or write_memory_cases(side, shapes, on_device=True, work=work, limit_s=limit_s, python=python)
     for name in TOOLS:
         log = work / f"{name}.report"
         log.unlink(missing_ok=True)

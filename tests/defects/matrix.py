@@ -28,7 +28,7 @@ from gates.render.console import Progress
 from gates.run.build import build
 from gates.run.built import BuildResult
 from gates.run.device import DeviceInfo
-from gates.run.sanitizer import LARGEST_ON_DEVICE_BYTES, write_cases
+from gates.run.sanitizer import write_memory_cases
 from gates.run.static import StaticTexts, collect
 from gates.run.toolchain import find_toolchain
 from gates.steps import Session, judge_step
@@ -146,9 +146,9 @@ class Bench:
         key = (session.task.problem, session.shapes)
         with self._lock:
             if key not in self._cases:
-                self._cases[key] = write_cases(
-                    session.side(session.task, "emulator"), session.shapes, work=self.root / f"cases{len(self._cases)}",
-                    limit_s=120, smallest=True, most_bytes=LARGEST_ON_DEVICE_BYTES if self.device else 0,
+                self._cases[key] = write_memory_cases(
+                    session.side(session.task, "emulator"), session.shapes, on_device=self.device is not None,
+                    work=self.root / f"cases{len(self._cases)}", limit_s=120,
                 )
             return self._cases[key]
 

@@ -90,35 +90,69 @@ def figures(
     }
 
 
-def silent_inputs(problem: Any, inputs: Mapping[str, Any], shape: Mapping[str, int], reference: Mapping[str, Any]) -> list[str]:
-    """Input tensors of the kernel that the reference ignores: shuffling their elements does not change one bit of it.
+def silent_inputs(
+    problem: Any, inputs: Mapping[str, Any], shape: Mapping[str, int], seed: int, reference: Mapping[str, Any]
+) -> list[str]:
+    """Return the kernel's input tensors that the reference ignores: no change of their values changes one bit of it.
 
-    A single element is scaled by 1.25 instead. Such an input (all zeros, say) hides that a kernel
-    does not read it.
+    Order may not matter (a sum, a histogram), so an input counts as ignored only if other values change nothing either:
+    shuffled, those of the next seed, scaled element by element, drawn anew from the same values. Zeros stay zeros in all of
+    these but the next seed's: an input of zeros hides that a kernel does not read it.
     """
     silent = []
+    other: Mapping[str, Any] | None = None
     for name, value in inputs.items():
         if name not in problem.ARGUMENTS or not isinstance(value, torch.Tensor) or value.numel() == 0:
             continue
-        if value.numel() == 1:
-            if not value.dtype.is_floating_point or value.dtype.itemsize == 1:
-                continue
-            changed = value * 1.25
+        if value.numel() == 1 and (not value.dtype.is_floating_point or value.dtype.itemsize == 1):
+            continue
+        for kind in ("shuffled", "next_seed", "other_values"):
+            if kind == "next_seed":
+                other = problem.make_inputs(shape, seed + 1, "cpu") if other is None else other
+            changed = _changed(kind, value, other or {}, name)
+            if changed is not None and _matters(problem, {**inputs, name: changed}, shape, reference):
+                break
         else:
-            order = torch.randperm(value.numel(), generator=torch.Generator().manual_seed(1))
-            flat = value.contiguous().reshape(-1)
-            raw = flat.view(torch.uint8).view(value.numel(), value.element_size())
-            changed = raw[order].contiguous().view(-1).view(value.dtype).view(value.shape)
-        again = problem.reference({**inputs, name: changed}, shape)
-        if all(torch.equal(again[output], reference[output]) for output in reference):
             silent.append(name)
     return silent
 
 
-def nudge(inputs: Mapping[str, Any], names: Sequence[str], seed: int) -> dict[str, Any]:
-    """A copy of ``inputs`` in which each tensor of ``names`` has about 1 in 64 elements exchanged with others.
+def _changed(kind: str, value: Any, other: Mapping[str, Any], name: str) -> Any:
+    """``value`` with other elements; None where this kind of change has none to give."""
+    generator = torch.Generator().manual_seed(1)
+    if kind == "next_seed":
+        found = other.get(name)
+        return found if isinstance(found, torch.Tensor) and (found.shape, found.dtype) == (value.shape, value.dtype) else None
+    if kind == "shuffled":
+        return _taken(value, torch.randperm(value.numel(), generator=generator))
+    if value.dtype.is_floating_point:
+        factor = (0.5 + torch.rand(value.shape, generator=generator)) * torch.where(torch.rand(value.shape, generator=generator) < 0.25, -1.0, 1.0)
+        return (value.to(torch.float64) * factor).to(value.dtype)
+    picked = _taken(value, torch.randint(value.numel(), (value.numel(),), generator=generator))
+    return picked if value.dtype == torch.bool or not torch.equal(picked, value) else (value.to(torch.int64) + value.to(torch.int64).sign()).to(value.dtype)
 
-    The first and the last element stay. Values are only moved, so indices stay in range.
+
+def _matters(problem: Any, changed: Mapping[str, Any], shape: Mapping[str, int], reference: Mapping[str, Any]) -> bool:
+    """Whether the reference differs on ``changed`` inputs; values that it refuses are values that it reads."""
+    try:
+        again = problem.reference(changed, shape)
+    except Exception:
+        return True
+    return not all(torch.equal(again[output], reference[output]) for output in reference)
+
+
+def _taken(value: Any, places: Any) -> Any:
+    """The elements of ``value`` at flat ``places``, one for each element, in its shape."""
+    raw = value.contiguous().reshape(-1).view(torch.uint8).view(value.numel(), value.element_size())
+    return raw[places].contiguous().view(-1).view(value.dtype).view(value.shape)
+
+
+def nudge(inputs: Mapping[str, Any], names: Sequence[str], seed: int) -> dict[str, Any]:
+    """Return a copy of ``inputs`` in which each tensor of ``names`` has about 1 in 64 elements overwritten by others of it.
+
+    The first and the last element stay. Values come from the tensor itself, so indices stay in range; their multiset changes,
+    so a sum or a histogram changes too. Whole numbers that are all different stay so (a permutation: they are exchanged),
+    and those in ascending order stay as they are (offsets, sorted keys).
     """
     generator = torch.Generator().manual_seed(seed + 1)
     changed = dict(inputs)
@@ -126,11 +160,15 @@ def nudge(inputs: Mapping[str, Any], names: Sequence[str], seed: int) -> dict[st
         value = changed.get(name)
         if not isinstance(value, torch.Tensor) or value.numel() < 4:
             continue
-        flat = value.clone().reshape(-1)
-        raw = flat.view(torch.uint8).view(value.numel(), value.element_size())
-        picked = 1 + torch.randperm(value.numel() - 2, generator=generator)[: max(2, value.numel() // 64)]
-        raw[picked] = raw[picked.roll(1)]
-        changed[name] = flat.view(value.shape)
+        whole = None if value.dtype.is_floating_point or value.dtype.is_complex else value.reshape(-1).to(torch.int64)
+        if whole is not None and bool((whole.diff() >= 0).all()):
+            continue
+        count = max(2, value.numel() // 64)
+        picked = 1 + torch.randperm(value.numel() - 2, generator=generator)[:count]
+        places = torch.arange(value.numel())
+        distinct = whole is not None and whole.unique().numel() == whole.numel()
+        places[picked] = picked.roll(1) if distinct else torch.randint(value.numel(), picked.shape, generator=generator)
+        changed[name] = _taken(value, places)
     return changed
 
 

@@ -105,7 +105,7 @@ def _check(
             accuracy.figures(name, first[name], whole[name].cpu(), atols.get("end_to_end")) for name in whole
         ]
     if case.get("probe"):
-        record["silent_inputs"] = accuracy.silent_inputs(problem, inputs, shape, reference)
+        record["silent_inputs"] = accuracy.silent_inputs(problem, inputs, shape, seed, reference)
         record.update(_nudged(side, inputs, shape, seed, atols.get("reference"), phase))
     return record
 

@@ -120,6 +120,20 @@ def test_votes_matches_and_reductions(threads: Emulated) -> None:
     assert (out[4].view(np.uint32) == 0xFFFFFFFF).all()
 
 
+@pytest.mark.parametrize("order", ORDERS)
+def test_active_lanes_are_those_of_the_branch(threads: Emulated, order: int) -> None:
+    out = np.zeros((2, 2, 32), dtype=np.uint32)
+    assert threads.run("run_branches", out, order=order) == SUCCESS
+    for warp, count in ((0, 32), (1, 8)):
+        lanes = [lane for lane in range(count) if (warp * 32 + lane) % 3]
+        groups = {True: [lane for lane in lanes if lane % 3 == 1], False: [lane for lane in lanes if lane % 3 != 1]}
+        for lane in lanes:
+            group = groups[lane % 3 == 1]
+            mask = sum(1 << one for one in group)
+            assert out[warp, 0, lane] == mask
+            assert out[warp, 1, lane] == (sum(1 << one for one in group if one > 10) if lane % 3 == 1 else len(group))
+
+
 def test_counting_barriers(threads: Emulated) -> None:
     out = np.zeros(3, dtype=np.int32)
     assert threads.run("run_counts", out) == SUCCESS

@@ -87,9 +87,26 @@ GATES_EMULATOR_COLD std::string who_waits() {
           "the block can't go on: of %u threads %s%s", block.count, who_waits().c_str(), awaited);
 }
 
+// No lane of the warp can run but for those in __activemask: those at one call run it together.
+GATES_EMULATOR_COLD void answer_active(unsigned index) {
+    Warp& warp = block.warps[index];
+    const Thread* lanes = block.threads + index * 32;
+    const Thread& first = lanes[__builtin_ctz(warp.asking)];
+    unsigned together = 0;
+    for (unsigned rest = warp.asking; rest; rest &= rest - 1) {
+        const Thread& other = lanes[__builtin_ctz(rest)];
+        if (same_place(first.file, first.line, other.file, other.line)) together |= rest & -rest;
+    }
+    for (unsigned rest = together; rest; rest &= rest - 1) warp.result[__builtin_ctz(rest)] = together;
+    warp.asking &= ~together;
+    reorder_lanes(warp);
+    make_ready(index, together);
+}
+
 inline Thread* pick_next() {
     for (unsigned tried = 0; tried <= block.warp_count; ++tried) {
         Warp& warp = block.warps[block.warp_order[block.warp_position]];
+        if (!warp.ready && warp.asking) answer_active(block.warp_order[block.warp_position]);
         if (warp.ready) {
             while (!(warp.ready >> warp.order[warp.next] & 1)) warp.next = (warp.next + 1) & 31;
             return &block.threads[block.warp_order[block.warp_position] * 32 + warp.order[warp.next]];

@@ -98,6 +98,7 @@ void run_block() {
         warp.lanes = warp.ready = lanes;
         warp.exited = ~lanes;
         warp.meetings = 0;
+        warp.asking = 0;
         reorder_lanes(warp);
     }
     permute(block.warp_order, block.warp_count);

@@ -50,6 +50,14 @@ uint64_t meet(unsigned mask, const char* what, uint64_t value, uint64_t operand,
     return warp.result[self.lane];
 }
 
+unsigned active_lanes(const char* file, int line) {
+    Thread& self = *block.current;
+    block.warps[self.warp].asking |= 1u << self.lane;
+    wait_in("__activemask", file, line);
+    give_way();
+    return static_cast<unsigned>(block.warps[self.warp].result[self.lane]);
+}
+
 // A lane has returned: meetings that waited only for it can take place.
 inline void release_meetings(Warp& warp) {
     for (unsigned rest = warp.meetings; rest; rest &= rest - 1) {

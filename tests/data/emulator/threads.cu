@@ -56,8 +56,22 @@ __global__ void votes(int* out) {
     out[32 + lane] = __any_sync(0xffffffff, lane == 7) * 10 + __all_sync(0xffffffff, lane < 31);
     out[64 + lane] = __match_any_sync(0xffffffff, lane / 8);
     out[96 + lane] = __reduce_add_sync(0xffffffff, lane);
-    out[128 + lane] = __activemask();  // lanes that have not returned
+    out[128 + lane] = __activemask();
     __syncwarp();
+}
+
+__global__ void branches(int* out) {  // 40 threads: aggregation by branch, as histograms and filters do it
+    const int lane = threadIdx.x % 32;
+    if (threadIdx.x % 3 == 0) return;
+    int* mine = out + (threadIdx.x / 32) * 64;
+    if (lane % 3 == 1) {
+        const unsigned active = __activemask();
+        mine[lane] = active;
+        mine[32 + lane] = __ballot_sync(active, lane > 10);
+    } else {
+        mine[lane] = __activemask();
+        mine[32 + lane] = __reduce_add_sync(__activemask(), 1);
+    }
 }
 
 __global__ void counts(int* out) {
@@ -131,6 +145,7 @@ LAUNCH run_shuffles(const int* in, int* out, int width) { shuffles<<<1, 32>>>(in
 LAUNCH run_half_mask(double* out) { half_mask<<<1, 32>>>(out); return cudaGetLastError(); }
 LAUNCH run_absent_source(float* out) { absent_source<<<1, 32>>>(out); return cudaGetLastError(); }
 LAUNCH run_votes(int* out) { votes<<<1, 32>>>(out); return cudaGetLastError(); }
+LAUNCH run_branches(int* out) { branches<<<1, 40>>>(out); return cudaGetLastError(); }
 LAUNCH run_counts(int* out) { counts<<<1, 100>>>(out); return cudaGetLastError(); }
 LAUNCH run_atomics(int* out, float* sum) { atomics<<<2, 50>>>(out, sum); return cudaGetLastError(); }
 LAUNCH run_first_writer(int* out, int blocks) { first_writer<<<blocks, 96>>>(out); return cudaGetLastError(); }

@@ -38,6 +38,7 @@ struct Warp {
     const u_int8_t* order;           // lanes in the order in which they run
     unsigned next;                  // position in order
     unsigned meetings;              // bit set of meeting[]
+    unsigned asking;                // lanes that wait in __activemask
     Meeting meeting[32];
     u_int64_t value[32], operand[32], result[32];  // of each lane, for the intrinsic's combine()
 };

@@ -14,6 +14,9 @@ constexpr u_int64_t kUndefined = ~0ull;  // NaN in every float format: what a la
 u_int64_t meet(unsigned mask, const char* what, u_int64_t value, u_int64_t operand, void (*combine)(Warp&, unsigned), const char* file,
               int line);
 
+// The lanes that run this call together: those that have come to it when no other lane of the warp can run.
+unsigned active_lanes(const char* file, int line);
+
 // Source lane of each shuffle, or -1 for "keep the own value". segment = lanes of this lane's width-wide part.
 enum Shuffle { kIndex, kUp, kDown, kXor };
 
@@ -66,10 +69,7 @@ void combine_reduce(Warp& warp, unsigned lanes) {
 inline void __syncwarp(unsigned mask = gates_emulator::kAllLanes, GATES_EMULATOR_SITE) {
     gates_emulator::meet(mask, "__syncwarp", 0, 0, nullptr, file, line);
 }
-inline unsigned __activemask() {
-    const gates_emulator::Warp& warp = gates_emulator::block.warps[gates_emulator::block.current->warp];
-    return warp.lanes & ~warp.exited;
-}
+inline unsigned __activemask(GATES_EMULATOR_SITE) { return gates_emulator::active_lanes(file, line); }
 
 #define GATES_EMULATOR_SHUFFLE(name, kind, by_type)                                                   \
     template <typename T>                                                                             \

@@ -28,6 +28,7 @@ from gates.run.emulator import Emulator
 from gates.run.kernel import Kernel, KernelError
 from gates.task import PYTHON
 
+_TENSORS = (torch.Tensor, torch.nn.Parameter)
 _DELAY_CYCLES = 20_000_000  # about 10 ms: longer than enqueuing all that follows
 
 
@@ -122,12 +123,12 @@ class Side:
         made = problems.outputs_of(self.problem, shape)
         outputs = problems.returned_by_name(value, made, given)
         for name, output in outputs.items():
-            if not isinstance(name, str) or not isinstance(output, torch.Tensor):
-                raise OutputError(f"the kernel returned {type(output).__name__} for output {name!r}, not a tensor")
+            if not isinstance(name, str) or type(output) not in _TENSORS:  # a subclass may put its work off until it is read
+                raise OutputError(f"the kernel returned {type(output).__name__} for output {name!r}, not a plain tensor")
             if name in made and output.dtype != made[name].dtype:
                 raise OutputError(f"the kernel returned {output.dtype} for output {name!r}, make_outputs has {made[name].dtype}")
         try:
-            return {name: output.detach().cpu().contiguous().clone() for name, output in outputs.items()}
+            return {name: torch.Tensor.detach(output).cpu().contiguous().clone() for name, output in outputs.items()}  # not an attribute of its own
         except RuntimeError as error:  # a sparse tensor, or one without values
             raise OutputError(f"what the kernel returned can't be read: {str(error).splitlines()[0]}") from None
 

@@ -41,6 +41,17 @@ def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
             item.add_marker(pytest.mark.skip(reason="no CUDA device"))
 
 
+@pytest.fixture
+def engine_entry(tmp_path_factory: pytest.TempPathFactory, monkeypatch: pytest.MonkeyPatch) -> Callable[[str], None]:
+    """Lets the engine start a file of the given text for its jobs; ``sys.argv[2]`` there is the job's file."""
+    def put(text: str) -> None:
+        path = tmp_path_factory.mktemp("entry") / "planted.py"
+        path.write_text(text, encoding="utf-8")
+        monkeypatch.setattr("gates.run.attempt.ENTRY", path)
+
+    return put
+
+
 OnceASession = Callable[[str, Callable[[Path], object]], Path]  # (name, fill) -> folder
 
 

@@ -46,7 +46,6 @@ def side(library: Path, entry: str, folder: Path = TASKS / "saxpy_fast", problem
 def task_folder(folder: Path, problem: str, text: str) -> Path:
     """A task folder with a runner and a problem module of its own."""
     folder.mkdir(parents=True, exist_ok=True)
-    (folder / "runner.py").write_text("from gates.run.runner import main\n\nmain(__file__)\n", encoding="utf-8")
     (folder / f"{problem}.py").write_text(text, encoding="utf-8")
     sys.modules.pop(problem, None)
     return folder

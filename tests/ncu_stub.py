@@ -1,4 +1,4 @@
-"""A stand-in for ncu and a task folder whose runner proves its launches without a GPU."""
+"""A stand-in for ncu, and an entry for jobs that proves its launches without a GPU."""
 
 from __future__ import annotations
 
@@ -9,7 +9,7 @@ from typing import Any
 
 from gates.facts import ncu_metrics
 
-RUNNER = """
+ENTRY = """
 import json, sys
 job = json.load(open(sys.argv[2]))
 def write(kind, **data):
@@ -47,7 +47,6 @@ def launch():
 
 def task(folder: Path, name: str = "new") -> dict[str, Any]:
     folder.mkdir(parents=True, exist_ok=True)
-    (folder / "runner.py").write_text(RUNNER)
     return {"name": name, "library": "none", "entry": "e", "folder": str(folder), "problem": "p", "emulated": False}
 
 

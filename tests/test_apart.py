@@ -25,7 +25,6 @@ HOSTILE = Path(__file__).parent / "data" / "hostile"
 @pytest.fixture
 def folder(tmp_path: Path) -> Path:
     shutil.copytree(HOSTILE, tmp_path / "hostile")
-    (tmp_path / "hostile" / "runner.py").write_text("from gates.run.runner import main\n\nmain(__file__)\n", encoding="utf-8")
     return tmp_path / "hostile"
 
 

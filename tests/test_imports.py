@@ -287,7 +287,6 @@ def test_outputs_in_another_format_are_told(tmp_path: Path, unrun: None) -> None
 
 
 def test_a_random_reference_is_refused(tmp_path: Path) -> None:
-    (tmp_path / "runner.py").write_text("from gates.run.runner import main\n\nmain(__file__)\n")
     (tmp_path / "drawing.py").write_text(
         "import torch\nSHAPES = {'small': {'N': 4}}\n"
         "def make_inputs(shape, seed, device): return {'x': torch.ones(4)}\n"

@@ -5,6 +5,7 @@ from __future__ import annotations
 import importlib.util
 import re
 import textwrap
+from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
@@ -188,14 +189,14 @@ PYBIND11_MODULE(TORCH_EXTENSION_NAME, m) { m.def("twice", &twice); }
 '''
 
 
-def loaded(tmp_path: Path, flags: list[str]) -> tuple[Any, str]:
+def loaded(tmp_path: Path, engine_entry: Callable[[str], None], flags: list[str]) -> tuple[Any, str]:
     """The job "extension" on a source without CUDA, which torch's loader builds on any machine, and its log."""
     (tmp_path / "it").mkdir()
     (tmp_path / "it" / "one.cpp").write_text(CPU_ONLY)
-    (tmp_path / "it" / "runner.py").write_text(
-        "from torch.utils import cpp_extension\nload = cpp_extension.load\n"
+    engine_entry(
+        "import sys; from pathlib import Path; from torch.utils import cpp_extension\nload = cpp_extension.load\n"
         "cpp_extension.load = lambda *given, **named: load(*given, **{**named, 'with_cuda': False})\n"
-        "from gates.run.runner import main\n\nmain(__file__)\n"
+        "from gates.run.runner import job_main\n\njob_main(Path(sys.argv[2]), Path(sys.argv[4]))\n"
     )
     home = tmp_path / "work" / "home"  # where the job may write
     home.mkdir(parents=True)
@@ -204,8 +205,8 @@ def loaded(tmp_path: Path, flags: list[str]) -> tuple[Any, str]:
     return tried, (tmp_path / "work" / "extension.log").read_text()
 
 
-def test_the_loader_s_log_is_caught(tmp_path: Path) -> None:
-    tried, log = loaded(tmp_path, ["-DBROKEN"])
+def test_the_loader_s_log_is_caught(tmp_path: Path, engine_entry: Callable[[str], None]) -> None:
+    tried, log = loaded(tmp_path, engine_entry, ["-DBROKEN"])
     assert not [line for line in tried.own() if line.get("type") == "extension"]
     assert "this is an error" in log and re.search(r"one\.cpp:\d+", log)
 

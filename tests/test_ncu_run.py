@@ -6,7 +6,7 @@ from pathlib import Path
 from types import SimpleNamespace
 
 import pytest
-from ncu_stub import csv, profiling, stub, task
+from ncu_stub import ENTRY, csv, profiling, stub, task
 
 from gates.errors import GatesError
 from gates.judge import ncu as judge
@@ -21,7 +21,8 @@ BASE = csv({"tensor_pipe": "9.5", "dram_bytes": "1,980,000"})
 
 
 @pytest.fixture(autouse=True)
-def no_report_reader(monkeypatch) -> None:
+def no_report_reader(monkeypatch, engine_entry) -> None:
+    engine_entry(ENTRY)
     monkeypatch.setattr(ncu.importlib.util, "find_spec", lambda name: None)
 
 

@@ -29,7 +29,6 @@ def built(tmp_path_factory):
         pytest.skip("no nvcc")
     folder = tmp_path_factory.mktemp("chain")
     root = Path(__file__).parent.parent
-    (folder / "runner.py").write_text(f"import sys\nsys.path.insert(0, {str(root)!r})\nfrom gates.run.runner import main\nmain(__file__)\n")
     problem = (root / "scripts" / "study" / "chaining.py").read_text(encoding="utf-8")
     (folder / "chaining.py").write_text(problem + BACKENDS, encoding="utf-8")
     made: dict[tuple[int, int], dict] = {}

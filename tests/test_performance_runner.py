@@ -151,8 +151,7 @@ def test_iterations_are_kept_within_bounds() -> None:
     assert timing.singles_a_block(10**12) == timing.MAX_SINGLES_A_BLOCK
 
 
-def _task(folder: Path, body: str) -> dict:
-    (folder / "runner.py").write_text(body)
+def _task(folder: Path) -> dict:
     (folder / "new.so").write_bytes(b"")
     return {"name": "new", "library": str(folder / "new.so"), "entry": "scale", "folder": str(folder), "problem": "scaling", "emulated": False}
 
@@ -165,15 +164,15 @@ def _task(folder: Path, body: str) -> dict:
         ("import time; time.sleep(60)", "performance.time_limit"),
     ],
 )
-def test_a_runner_without_a_result_is_inconclusive(tmp_path, body, code) -> None:
-    raw = timing.run_timing(_task(tmp_path, body), shape="tiny", work=tmp_path / "work", limit_s=2, bar_pct=15)
+def test_a_runner_without_a_result_is_inconclusive(tmp_path, engine_entry, body, code) -> None:
+    engine_entry(body)
+    raw = timing.run_timing(_task(tmp_path), shape="tiny", work=tmp_path / "work", limit_s=2, bar_pct=15)
     result = performance.judge(parse(raw), BAR)
     assert (result.status, result.code) == (Status.INCONCLUSIVE, code)
 
 
 def test_no_device_is_not_run(tmp_path) -> None:
-    body = f"import sys; sys.path.insert(0, {str(Path(__file__).parent.parent)!r})\nfrom gates.run.runner import main\nmain(__file__)"
-    task = _task(tmp_path, body)
+    task = _task(tmp_path)
     (tmp_path / "scaling.py").write_text((Path(__file__).parent / "data/timing/scaling.py").read_text())
     import torch
 

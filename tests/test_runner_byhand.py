@@ -89,7 +89,7 @@ def test_unknown_job_is_refused(tmp_path: Path, job: object, capsys: pytest.Capt
     path = tmp_path / "job.json"
     path.write_text(json.dumps(job), encoding="utf-8")
     with pytest.raises(SystemExit) as caught:
-        runner.main(str(FAST / "runner.py"), ["--job", str(path)])
+        runner.job_main(path, FAST)
     assert caught.value.code == 2 and "job kind" in capsys.readouterr().err
 
 

@@ -80,7 +80,6 @@ def ptxas(tmp_path_factory: pytest.TempPathFactory) -> Callable[..., GateResult]
     folder = tmp_path_factory.mktemp("launches")
     (folder / "k.cu").write_text(SOURCE)
     (folder / "tiny_problem.py").write_text(PROBLEM)
-    (folder / "runner.py").write_text("from gates.run.runner import main\n\nmain(__file__)\n")
     (folder / "task.yaml").write_text("name: demo\n")
     toolchain = find_toolchain()
     demo = make_task(

@@ -22,6 +22,7 @@ from gates import jsonio
 from gates.errors import EXIT_HOLD, GatesError
 from gates.run import forkserver, process
 
+ENTRY = Path(__file__).resolve().parent / "entry.py"
 CONFINED = "confined: "  # begins the line in which a runner says what it gave up
 _MAX_RESULT_BYTES = 32 * 2**20
 _HALF = re.compile("[\ud800-\udfff]")  # half a character, which no file can hold; a kernel's message may
@@ -87,15 +88,12 @@ def attempt(
     prefix: Sequence[str] = (),
     env: Mapping[str, str] | None = None,
 ) -> Attempt:
-    """Run ``job`` through ``folder/runner.py``; job file, result file and log are ``work/<name>.*``.
+    """Run ``job`` for the task in ``folder`` through the engine's own entry; job file, result file and log are ``work/<name>.*``.
 
-    ``prefix`` is what goes before the interpreter (a tool and its options), ``env`` the whole
-    environment. Raises GatesError where the task has no runner.py, and where the runner could not write
-    its results: that says nothing about the kernel.
+    The task's runner.py is not touched: it is the task's own code. ``prefix`` is what goes before the interpreter (a tool and its
+    options), ``env`` the whole environment. Raises GatesError where the runner could not write its results: that says nothing
+    about the kernel.
     """
-    runner = Path(folder) / "runner.py"
-    if not runner.is_file():
-        raise GatesError(f"{runner} does not exist", hint="a task folder holds task.yaml, build.py and runner.py")
     work.mkdir(parents=True, exist_ok=True)
     nonce = secrets.token_hex(16)
     result, job_path = work / f"{name}.jsonl", work / f"{name}.job.json"
@@ -103,7 +101,7 @@ def attempt(
     jsonio.write(job_path, {**job, "nonce": nonce, "result": str(result), "engine": os.getpid()})
     forked = not prefix and env is None and python == sys.executable and job.get("mode") != "replay"  # replays do without torch
     finished = process.run(
-        [*prefix, python, runner, "--job", job_path],
+        [*prefix, python, ENTRY, "--job", job_path, "--folder", Path(folder).resolve()],
         limit_s=limit_s, cwd=work, env=_importable(os.environ if env is None else env), log=work / f"{name}.log",
         popen=forkserver.popen if forked else subprocess.Popen,
     )

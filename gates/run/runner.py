@@ -1,8 +1,8 @@
-"""The runner of a task: the one process that loads a kernel.
+"""The runner of a task: jobs for the engine, and a table for people.
 
-``runner.py`` in a task folder is ``from gates.run.runner import main; main(__file__)``. With
-``--job FILE`` it does one job for the engine and answers in the job's result file; nothing that it
-prints counts. Without, it is for people: it builds the task, runs the cases and prints a table.
+The engine starts a job through ``gates/run/entry.py``, never through a task's own code; the answer is in the job's result file,
+and nothing that the process prints counts. ``runner.py`` in a task folder is for people: it is ``from gates.run.runner
+import main; main(__file__)``, builds the task, runs the cases and prints a table.
 """
 
 from __future__ import annotations
@@ -12,7 +12,7 @@ import importlib
 import os
 import sys
 import tempfile
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
@@ -30,14 +30,23 @@ def main(file: str, arguments: Sequence[str] | None = None) -> None:
     """Run the task whose runner.py is ``file``, as the command line says, and exit."""
     folder = Path(file).resolve().parent
     options = _parser(folder.name).parse_args(arguments)
+    sys.exit(_code(lambda: _run_by_hand(options, folder)))
+
+
+def job_main(path: Path, folder: Path) -> None:
+    """Do the job in the JSON file ``path`` for the task in ``folder``, and exit."""
+    sys.exit(_code(lambda: run_job(path, folder)))
+
+
+def _code(work: Callable[[], int]) -> int:
+    """The exit code of ``work``; what is wrong with its input is printed."""
     try:
-        code = run_job(options.job, folder) if options.job else _run_by_hand(options, folder)
+        return work()
     except GatesError as error:
         print(f"error: {error.what}", file=sys.stderr)
         if error.hint:
             print(f"hint: {error.hint}", file=sys.stderr)
-        code = error.exit_code
-    sys.exit(code)
+        return error.exit_code
 
 
 def run_job(path: Path, folder: Path) -> int:
@@ -74,7 +83,6 @@ def _parser(name: str) -> argparse.ArgumentParser:
         epilog=f"example: python -m tasks.{name}.runner --shapes small,mission --seeds 0,1,2 --iters 500\n"
                f"one case: python -m tasks.{name}.runner --shape small --seed 0",
     )
-    parser.add_argument("--job", type=Path, metavar="JSON", help="do one job for the engine")
     shapes, seeds = parser.add_mutually_exclusive_group(), parser.add_mutually_exclusive_group()
     shapes.add_argument("--shapes", type=_names, help="shapes, separated by commas (default: the task's)")
     shapes.add_argument("--shape", metavar="SHAPE", help="replay cases of this shape: no odd shapes, no input families but those named")

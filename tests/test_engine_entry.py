@@ -1,0 +1,39 @@
+"""The engine runs its own entry for every job: a task's runner.py is for people, and has no say."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import pytest
+
+from gates.run.describe import describe
+
+
+@pytest.fixture
+def folder(tmp_path: Path) -> Path:
+    (tmp_path / "task").mkdir()
+    (tmp_path / "task" / "doubled.py").write_text(
+        "import torch\nSHAPES = {'small': {'N': 4}}\ndef make_inputs(shape, seed, device): return {'x': torch.ones(4)}\n"
+        "def reference(inputs, shape): return {'out': 2 * inputs['x'].double()}\n"
+    )
+    return tmp_path / "task"
+
+
+@pytest.mark.parametrize("runner", [None, "raise SystemExit(3)", (
+    "import json, sys\njob = json.load(open(sys.argv[2]))\n"
+    "open(job['result'], 'w').write(json.dumps({'type': 'shapes', 'shapes': {'small': {'N': 5}}, 'nonce': job['nonce']}))\n"
+)], ids=["none", "broken", "forging"])
+def test_a_task_s_runner_has_no_say_in_a_job(folder: Path, tmp_path: Path, runner: str | None) -> None:
+    if runner is not None:
+        (folder / "runner.py").write_text(runner)
+    assert describe(folder, "doubled", ["small"], work=tmp_path / "work", limit_s=60) == {"small": {"N": 4}}
+
+
+@pytest.mark.parametrize("forked", [True, False])
+def test_files_of_the_package_and_of_the_work_folder_hide_no_module(folder: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, forked: bool) -> None:
+    """gates/run has a trace.py and a memory.py; the work folder can be written to by kernels."""
+    monkeypatch.setenv("GATES_FORK", "1" if forked else "0")
+    (tmp_path / "work").mkdir()
+    (tmp_path / "work" / "torch.py").write_text("raise SystemExit(7)")
+    (folder / "doubled.py").write_text((folder / "doubled.py").read_text() + "import trace\nassert 'gates' not in trace.__file__, trace.__file__\n")
+    assert describe(folder, "doubled", ["small"], work=tmp_path / "work", limit_s=60) == {"small": {"N": 4}}

@@ -43,6 +43,7 @@ from gates.run import device as devices
 from gates.run.attempt import warm_up
 from gates.run.build import build, check_build_root
 from gates.run.describe import describe
+from gates.run.machine import check_temporary
 from gates.run.toolchain import Toolchain, find_toolchain
 from gates.steps import Session, judge_step
 from gates.task import CUDA, EXTENSION, GATES, PYTHON, TRITON, Task, find_task, load_baseline
@@ -91,6 +92,7 @@ def run_task(options: Options, progress: Progress) -> Outcome:
     task = find_task(options.task, options.toggles)
     task = task.for_debugging() if options.debug else task
     baseline = load_baseline(task)
+    check_temporary()
     warm_up()
     profile, why, device = choose_profile(options.profile, options.device)
     check_build_root(options.build_dir)

@@ -119,6 +119,20 @@ def test_a_sanitizer_that_can_t_start_is_not_run(library, cases, tmp_path) -> No
     assert "ulimit -v" in result.sentence
 
 
+@pytest.mark.parametrize("name", ["a b", "a,b", "a:b", "it's", 'a"b', "100%", "x#y", "größe"])
+def test_reports_are_found_in_any_folder(library, cases, tmp_path, name) -> None:
+    evidence, result = gate(library, "past_the_heap", tmp_path / name)
+    assert result.status is Status.FAIL and any(finding.where for run_ in evidence.runs for finding in run_.findings)
+
+
+def test_last_words_that_are_not_about_memory_get_no_advice_about_it(library, cases, tmp_path) -> None:
+    wrong = tmp_path / "wrong-python"
+    wrong.write_text("#!/bin/sh\necho \"AddressSanitizer: ERROR: expected '=' in ASAN_OPTIONS\"; exit 1\n")
+    wrong.chmod(0o755)
+    result = judge(parse.parse(run.run_sanitizer_emulator(side(library, "honest"), ["small"], work=tmp_path, limit_s=60, python=str(wrong))))
+    assert result.code == "sanitizer.not_started" and "expected '='" in result.sentence and "ulimit" not in result.sentence
+
+
 def test_without_libasan_it_is_not_run(library: Path, tmp_path: Path) -> None:
     evidence = parse.parse(run.run_sanitizer_emulator(side(library, "honest"), ["small"], work=tmp_path, limit_s=9, compiler="no-such-g++"))
     assert judge(evidence).status is Status.NOT_RUN and "install g++" in judge(evidence).sentence

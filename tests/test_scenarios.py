@@ -30,7 +30,7 @@ SCENARIOS: list[tuple[int, str, str]] = [
     (23, "the kilobyte that the system keeps", "static_ptxas_gate test_the_kilobyte_of_sm_90_counts_in_the_occupancy_and_not_against_the_launch, static_chips test_the_system_s_kilobyte_counts"),
     (25, "line ends, colours, a log that is cut", "static_ptxas_log test_line_ends_colours_and_noise_change_nothing test_cut_inside_the_second_kernel test_a_log_cut_anywhere_gives_no_wrong_figure, static_ptxas_gate test_a_cut_log_fails_and_says_where"),
     # building
-    (27, "a compiler is killed for lack of processes or memory", "static_build test_a_killed_compiler_is_named_with_its_signal test_jobs_from_the_environment_or_the_cores test_a_killed_build_leaves_no_lock"),
+    (27, "a compiler is killed for lack of processes or memory", "machine test_a_killed_compiler_is_the_machine_s_fault, static_build test_jobs_from_the_environment_or_the_cores test_a_killed_build_leaves_no_lock"),
     (29, "a changed toggle does not rebuild", "static_build test_toggles_flags_and_compiler_have_folders_of_their_own, task test_an_override_changes_the_digest, pipeline test_two_overridden_runs_at_once_never_mix"),
     (31, "the old library is measured after a failed build", "static_build test_a_failed_compile_leaves_nothing_of_the_old_build, pipeline test_code_that_does_not_compile"),
     (33, "no CUDA compiler", "pipeline test_without_a_cuda_compiler_the_emulator_gates_still_run, static_build test_without_nvcc_the_device_is_missing_and_the_emulator_is_built, static_toolchain test_doctor_lists_what_is_missing_and_what_it_costs"),

@@ -23,7 +23,7 @@ from typing import Any
 
 from gates.errors import EXIT_CHECKER
 from gates.parse.sanitizer import SanitizerEvidence, SanitizerRun
-from gates.parse.sanitizer_log import Finding
+from gates.parse.sanitizer_log import Finding, lacks_memory
 from gates.records import Check, GateResult, Status, conclude
 
 DEVICE_TOOLS = ("memcheck", "racecheck", "initcheck", "synccheck")
@@ -35,7 +35,7 @@ CODES = {
     "sanitizer.finding": "a checker reported a fault. Its place is named: look at the bounds of the last tile, the barrier between a write and a read of shared memory, and values used before they are set; for a SEGV at an argument, check the order of ARGUMENTS against the launcher's.",
     "sanitizer.launch_error": "the launcher returned an error under the checker, so the kernel was not checked to its end.",
     "sanitizer.crash": "the replay died under the checker without a report. Run it alone; a write far out of bounds is the usual cause, or another order of ARGUMENTS than the launcher's.",
-    "sanitizer.not_started": "the sanitized replay ended before it loaded the kernel, so nothing was checked. AddressSanitizer reserves 16 TiB of addresses: lift a limit on virtual memory (ulimit -v unlimited, RLIMIT_AS of a batch system).",
+    "sanitizer.not_started": "the sanitized replay ended before it loaded the kernel, so nothing was checked. Its last words are shown. If they are about memory, lift a limit on virtual memory (ulimit -v unlimited, RLIMIT_AS of a batch system): AddressSanitizer reserves 16 TiB of addresses.",
     "sanitizer.timeout": "the replay reached the time limit under the checker. On the emulator that is a hang; on a device the tool may only be slow: raise time_limit_s.",
     "sanitizer.not_available": "the checker is not installed here. compute-sanitizer comes with the CUDA toolkit or the wheel nvidia-cuda-sanitizer-api; libasan with g++.",
     "sanitizer.not_supported": "compute-sanitizer does not support this device or driver. Use a newer one, or run the gate on the emulator (--profile cpu).",
@@ -70,8 +70,8 @@ def _run(run: SanitizerRun, mode: str) -> list[Check]:
         return [_check(run.tool, Status.FAIL, run.summary_errors, "finding", where, "the summary counts errors")]
     if run.unsupported:
         if mode == "emulator":
-            detail = f"{run.unsupported}; the usual cause is a limit on virtual memory (ulimit -v)"
-            return [_check(run.tool, Status.NOT_RUN, detail, "not_started", where)]
+            why = "; the usual cause is a limit on virtual memory (ulimit -v)" if lacks_memory(run.unsupported) else ""
+            return [_check(run.tool, Status.NOT_RUN, run.unsupported + why, "not_started", where)]
         return [_check(run.tool, Status.NOT_RUN, run.unsupported, "not_supported", where)]
     if run.timed_out:
         status = Status.FAIL if mode == "emulator" else Status.INCONCLUSIVE

@@ -62,6 +62,11 @@ def start_failure(log: str) -> str:
     return (found[-1] if found else last.group(0) if last else "").strip()[:300]
 
 
+def lacks_memory(sentence: str) -> bool:
+    """Whether the sentence of a start failure is about memory."""
+    return bool(_START.search(sentence) or re.search(r"allocate|ReserveShadow|out of memory|map segment", sentence))
+
+
 _PREFIX = re.compile(r"^=+ ?(.*)$")
 _LEVEL = re.compile(r"^(error|warning|warn|info|internal error)\s*:\s*(.*)$", re.I)
 # `at kernel(float *)+0x30 in /a/b.cu:12` (2022 and later), `at 0x30 in /a/b.cu:12:kernel(float *)` (earlier)

@@ -20,7 +20,7 @@ from typing import Any
 
 from gates import jsonio
 from gates.errors import EXIT_HOLD, GatesError
-from gates.run import forkserver, process
+from gates.run import forkserver, machine, process
 
 ENTRY = Path(__file__).resolve().parent / "entry.py"
 CONFINED = "confined: "  # begins the line in which a runner says what it gave up
@@ -91,8 +91,8 @@ def attempt(
     """Run ``job`` for the task in ``folder`` through the engine's own entry; job file, result file and log are ``work/<name>.*``.
 
     The task's runner.py is not touched: it is the task's own code. ``prefix`` is what goes before the interpreter (a tool and its
-    options), ``env`` the whole environment. Raises GatesError where the runner could not write its results: that says nothing
-    about the kernel.
+    options), ``env`` the whole environment. Raises GatesError if the runner could not write its results, and MachineFault if
+    this machine could not start it: that says nothing about the kernel.
     """
     work.mkdir(parents=True, exist_ok=True)
     nonce = secrets.token_hex(16)
@@ -111,6 +111,8 @@ def attempt(
     )
     if any(line.get("unwritable") for line in tried.own()) and (refusal := tried.refusal()) is not None:
         raise refusal
+    if tried.returncode and not tried.timed_out and not tried.own() and (fault := machine.fault_in(tried.output_tail)):  # no kernel was loaded yet
+        raise machine.MachineFault(f"this machine could not start the runner of {Path(folder).name}: {fault[0]}", hint=fault[1])
     return tried
 
 

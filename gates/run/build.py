@@ -17,7 +17,7 @@ from pathlib import Path
 from gates import jsonio
 from gates.errors import GatesError
 from gates.records import to_json
-from gates.run import build_failure, emulator_gap, extension, functions, graph, torch_headers
+from gates.run import build_failure, emulator_gap, extension, functions, graph, machine, torch_headers
 from gates.run.build_failure import Failure
 from gates.run.built import BuildResult, Target
 from gates.run.ninja import Ninja, locked
@@ -44,6 +44,7 @@ def build(
     GATES_JOBS that is no positive number, a source path or flag that a ninja file can't hold.
     """
     say = progress or (lambda _: None)
+    machine.check_temporary()
     _refuse_unwritable_names(task)
     archs, device_archs = graph.cubin_archs(task, device_arch), graph.device_archs(task, device_arch)
     digest = build_digest(task, toolchain, archs, device_archs)

@@ -7,20 +7,19 @@ import re
 import shlex
 import shutil
 import signal
+import tempfile
 from collections.abc import Sequence
 from dataclasses import dataclass
 from pathlib import Path
 
-from gates.run import missing_header
+from gates.run import machine, missing_header
 from gates.run.graph import Edge
 from gates.run.toolchain import Toolchain
 
 _ERROR = re.compile(r"\b(error|fatal|undefined reference|multiple definition|died due to|cannot allocate|exhausted)\b", re.IGNORECASE)
+_CRASH = re.compile(r"died due to signal|terminated with signal|internal compiler error|Segmentation fault|returned \d+ exit status|exit \d+")
 _DIED = re.compile(r"'?(?P<tool>[\w+./-]+)'? died due to signal (?P<number>\d+)|[Kk]illed signal terminated program (?P<program>\w+)")
 _HOST = re.compile(r"unsupported GNU version|Failed to preprocess host compiler|unsupported (Clang|clang) version|host compiler targets")
-_MEMORY = re.compile(
-    r"cannot allocate memory|virtual memory exhausted|out of memory|resource temporarily unavailable|bad_alloc|MemoryError|failed to map segment", re.IGNORECASE
-)
 _PLACE = re.compile(r"^(?P<file>[^\s:(][^:(]*)(?::(?P<line>\d+)(?::\d+)?:|\((?P<number>\d+)\)\s*:)\s*(?P<text>(?:\w+ )?error\b.*)$", re.IGNORECASE)
 _LINKED = re.compile(r"(?P<how>undefined reference to|multiple definition of) [`'‘](?P<name>[^'’]+)['’]")
 _FOLDERS = re.compile(r"(?<![\w.])/(?:[^\s/:'\"`()]+/)+")
@@ -107,26 +106,45 @@ def printed(folder: Path, edge: Edge) -> str:
 
 
 def describe(folder: Path, edges: Sequence[Edge], ninja_output: str, toolchain: Toolchain) -> Failure:
-    """Why the product of ``edges`` is not there: the first of its commands that failed, else what ninja said."""
+    """Why the product of ``edges`` is not there: the first of its commands that failed, else what ninja said.
+
+    Raises MachineFault if this machine is the reason, which says nothing about the sources.
+    """
     for edge in edges:
         record = _record(folder, edge)
         if record.is_file():
             data = json.loads(record.read_text(encoding="utf-8"))
             text, cause = printed(folder, edge), _cause(data["cause"], printed(folder, edge))
+            command = shlex.join(data["command"])
+            refuse_machine_fault(text, data["cause"], folder, Path(data["command"][0]).name)
             log = str(folder / f"{edge.output}.failed.log")
             # the emulator would not know it either way
             header = None if edge.output.startswith("emulator") else missing_header.find(text, toolchain)
             if header:
                 return Failure(
-                    shlex.join(data["command"]), f"{_first_place(text)}{header.owner}'s {header.name} was not found", log=log, hint=header.remedy,
+                    command, f"{_first_place(text)}{header.owner}'s {header.name} was not found", log=log, hint=header.remedy,
                     missing_tool=header.name,
                 )
             unsupported = _UNSUPPORTED.search(text)
             return Failure(
-                shlex.join(data["command"]), cause, first_errors(text), log, hint_for(text, cause, toolchain),
+                command, cause, first_errors(text), log, hint_for(text, cause, toolchain),
                 unsupported=_FOLDERS.sub("", unsupported["what"]) if unsupported else "",
             )
+    refuse_machine_fault(ninja_output, "", folder, "ninja")
     return Failure("", "the build stopped before it", first_errors(ninja_output), hint=hint_for(ninja_output, "", toolchain))
+
+
+def refuse_machine_fault(text: str, cause: str, folder: Path, tool: str) -> None:
+    """Raise MachineFault if ``text``, which ``tool`` printed for a build in ``folder``, or its end ``cause`` tells of this machine.
+
+    A failure that no error message explains is also compared with what the machine has left.
+    """
+    found = machine.fault_in(text, cause)
+    explained = any(_ERROR.search(line) and not _CRASH.search(line) for line in text.splitlines())
+    if found is None and not explained and (short := machine.shortage((folder, Path(tempfile.gettempdir())))):
+        found = f"{(first_errors(text) or (cause,))[0]} ({short[0]})", short[1]
+    if found is not None:
+        raise machine.MachineFault(f"this machine could not run {tool} to its end: {found[0]}", hint=found[1])
 
 
 def _forgotten(text: str) -> str:
@@ -168,8 +186,8 @@ def hint_for(text: str, cause: str, toolchain: Toolchain) -> str:
         remedy = re.search(r"^hint: (.*)$", text, re.MULTILINE)
         todo = remedy[1] if remedy else "give it a host version under #ifdef GATES_EMULATOR"
         return todo if "on a device" in todo else f"{todo}; or run the task on a CUDA device"
-    if _MEMORY.search(text) or "killed" in cause:
-        return "a process or memory limit was reached: build with fewer jobs (GATES_JOBS=1 or --jobs 1)"
+    if "killed" in cause:
+        return "the compiler itself crashed: leave parts of the source out to find the one that does it, or try another version (`gates doctor` lists them)"
     if _HOST.search(text):
         version = toolchain.nvcc.version if toolchain.nvcc else "?"
         compiler = toolchain.host_compiler or shutil.which("g++") or "the g++ on PATH"

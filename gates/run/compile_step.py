@@ -5,7 +5,8 @@
 Every ``{out}`` in COMMAND is a temporary name beside OUTPUT, and a command without one only checks its input: its OUTPUT is empty. When the command has succeeded, its log
 and then its output get their own names. Before it starts, what an earlier build left is removed, so a
 failed compile leaves nothing to load. A failure is described in ``OUTPUT.failed.json``, and what the
-command printed is in ``OUTPUT.failed.log``. This file is started as a script, without the package, so
+command printed is in ``OUTPUT.failed.log``. A disk that is full afterwards fails the step: nvcc then leaves half
+an output and exits with 0. This file is started as a script, without the package, so
 that a step adds little time.
 """
 
@@ -31,6 +32,8 @@ def main(argv: list) -> int:
             _write(temporary, "")
         if not cause and not os.path.exists(temporary):
             cause = "exit 0 without an output file"
+        if not cause:
+            _require_room(temporary)
         if cause:
             shown = [part.replace(temporary, output) for part in command]
             _write(failed_log, text)
@@ -41,8 +44,21 @@ def main(argv: list) -> int:
         os.replace(temporary, output)
         print(text, end="")
         return 0
+    except OSError as error:
+        print(f"error: can't write {output}: {error.strerror}", file=sys.stderr)
+        return 1
     finally:
         _remove(temporary)
+
+
+def _require_room(beside: str) -> None:
+    """Raise OSError if the disk takes no more: then what was written last may be cut off."""
+    probe = f"{beside}.room"
+    try:
+        with open(probe, "wb") as file:
+            file.write(bytes(4096))
+    finally:
+        _remove(probe)
 
 
 def _run(command: list) -> tuple:

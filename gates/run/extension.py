@@ -15,7 +15,7 @@ from pathlib import Path
 from typing import Any
 
 from gates.run.attempt import ResultWriter, attempt
-from gates.run.build_failure import Failure, first_errors, hint_for, missing_tool
+from gates.run.build_failure import Failure, first_errors, hint_for, missing_tool, refuse_machine_fault
 from gates.run.built import Target
 from gates.run.toolchain import Toolchain
 from gates.task import Task
@@ -58,6 +58,7 @@ def build(
         return [*made, Target("device", path)], text
     for leftover in home.glob("*.so"):  # of an earlier build: it must not be loaded for this one
         leftover.unlink(missing_ok=True)
+    refuse_machine_fault(text, tried.cause, folder, "torch's loader")
     failure = Failure("torch.utils.cpp_extension.load", tried.cause, first_errors(text), str(log), hint_for(text, tried.cause, toolchain))
     return [*made, Target("device", None, failure=failure)], text
 

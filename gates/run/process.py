@@ -23,6 +23,7 @@ from pathlib import Path
 from typing import IO, Any
 
 from gates.errors import GatesError
+from gates.run import machine
 
 MAX_PRINTED_BYTES = 256 * 2**20  # beyond it the tool is killed
 HEAD_BYTES, TAIL_BYTES = 2**20, 15 * 2**20  # of what it printed, kept where not all is asked for
@@ -74,7 +75,8 @@ def run(
     time and of output, and on any exception (Ctrl-C included), the whole process group is killed, and
     after the end whatever it left running. The middle of a long output is left out; with ``whole`` only where
     it is beyond the limit (``flooded``).
-    Raises GatesError where the tool can't be started or the log can't be written.
+    Raises GatesError where the tool can't be started or the log can't be written, and MachineFault for a tool that
+    failed while what it prints found no room.
     """
     argv = tuple(str(part) for part in argv)
     mark = secrets.token_hex(16)
@@ -85,7 +87,8 @@ def run(
                 env={**(os.environ if env is None else env), _MARK: mark}, start_new_session=True,
             )
         except OSError as error:
-            raise GatesError(f"can't start {argv[0]}: {error.strerror}") from None
+            fault = machine.fault_in(error.strerror or "")
+            raise GatesError(f"can't start {argv[0]}: {error.strerror}", hint=fault[1] if fault else None) from None
         started = time.monotonic()  # what the start took, torch's import at times, is not the tool's
         timed_out = flooded = False
         try:
@@ -98,6 +101,8 @@ def run(
         wall_s = time.monotonic() - started
         flooded = flooded or os.fstat(sink.fileno()).st_size > MAX_PRINTED_BYTES
         output = _printed(sink, whole)
+        if returncode and not timed_out and not flooded:
+            _require_room(sink)
     finished = Finished(argv, returncode, output, wall_s, timed_out, flooded)
     if log is not None:
         try:
@@ -145,6 +150,17 @@ def _ended_within(child: Any, seconds: float) -> bool:
     except subprocess.TimeoutExpired:
         return False
     return True
+
+
+def _require_room(sink: IO[bytes]) -> None:
+    """Raise MachineFault if the file of a tool's output can take no more: the tool may have ended for that."""
+    try:
+        os.pwrite(sink.fileno(), bytes(4096), os.fstat(sink.fileno()).st_size)
+    except OSError as error:
+        fault = machine.fault_in(error.strerror or "")
+        raise machine.MachineFault(
+            f"this machine can't keep what a tool prints: {tempfile.gettempdir()}: {error.strerror}", hint=fault[1] if fault else None
+        ) from None
 
 
 def _printed(sink: IO[bytes], whole: bool) -> str:

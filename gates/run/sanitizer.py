@@ -83,8 +83,8 @@ def run_sanitizer_emulator(
             env = {
                 **_environment(), "LD_PRELOAD": runtime,
                 # Python leaks by design; fibers switch stacks, which the use-after-return check does not follow.
-                "ASAN_OPTIONS": f"detect_leaks=0:detect_stack_use_after_return=0:exitcode={EXIT_CHECKER}:log_path={log}",
-                "UBSAN_OPTIONS": f"print_stacktrace=1:log_path={log}",
+                "ASAN_OPTIONS": f"detect_leaks=0:detect_stack_use_after_return=0:exitcode={EXIT_CHECKER}:log_path={_quoted(log)}",
+                "UBSAN_OPTIONS": f"print_stacktrace=1:log_path={_quoted(log)}",
             }
             tried = _replay(side, [case], work, name, limit_s, python, order=order, env=env)
             raw["runs"].append(_run("asan", [case], order, tried, _logs(work, f"{name}.log", f"{name}.report*")))
@@ -166,6 +166,14 @@ def _logs(work: Path, *patterns: str) -> str:
         half = _MAX_LOG_CHARACTERS // 2
         text = f"{text[:half]}\n[… {len(text) - 2 * half} characters left out …]\n{text[-half:]}"
     return text
+
+
+def _quoted(path: Path) -> str:
+    """``path`` as a value in AddressSanitizer's options, which blanks, colons and commas end. Raises GatesError if no quotes fit."""
+    quote = next((quote for quote in "\"'" if quote not in str(path)), None)
+    if quote is None:
+        raise GatesError(f"the folder {path.parent} has both kinds of quotes in its name", hint="set TMPDIR to another folder: AddressSanitizer can't take it")
+    return f"{quote}{path}{quote}"
 
 
 def _asan_runtime(compiler: str) -> str | None:

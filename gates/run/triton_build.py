@@ -22,7 +22,7 @@ from typing import Any
 from gates import jsonio
 from gates.run import process
 from gates.run.attempt import ResultWriter, attempt
-from gates.run.build_failure import Failure, first_errors
+from gates.run.build_failure import Failure, first_errors, refuse_machine_fault
 from gates.run.built import BuildResult, Target
 from gates.task import Task
 
@@ -49,6 +49,7 @@ def build(task: Task, folder: Path, archs: Sequence[str], say: Callable[[str], N
     if reason is not None:
         failure: Failure | None = Failure("", reason, hint="see docs/your-kernel.md on what Triton can compile without a device", missing_tool="triton target")
     elif not lines or lines[-1].get("type") != "done" or not kernels:
+        refuse_machine_fault(tried.output_tail, tried.cause, folder, "Triton")
         failure = Failure("triton", tried.cause if kernels else "no kernel was launched", first_errors(tried.output_tail), str(home / "triton.log"))
     else:
         failure = None
@@ -78,6 +79,7 @@ def _assemble(kernel: Mapping[str, Any], folder: Path) -> tuple[Target, str]:
     log.write_text(text, encoding="utf-8")
     shown = f"$ {shlex.join(command)}\n{text}"
     if finished.returncode != 0:
+        refuse_machine_fault(text, finished.cause, folder, "ptxas")
         return Target("cubin", None, arch, failure=Failure(shlex.join(command), finished.cause, first_errors(text), str(log))), shown
     return Target("cubin", str(target), arch, str(log)), shown
 

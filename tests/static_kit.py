@@ -14,6 +14,7 @@ from gates.task import Task
 # An nvcc that copies its sources to its output, follows #include, and does what the source asks for.
 STUB_NVCC = r"""#!/bin/sh
 if [ "$1" = --version ]; then echo "Cuda compilation tools, release 13.0, V13.0.99"; exit 0; fi
+if [ "$1" = --dryrun ]; then exit 0; fi
 echo "$*" >> "${0%/*}/calls"
 sources=""; out=""; dep=""; arch=sm_00
 while [ $# -gt 0 ]; do

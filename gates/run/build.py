@@ -1,8 +1,8 @@
 """Build a task with ninja: cubins for each architecture, the device library, the emulator libraries.
 
-Everything lies in ``<build root>/<task>/<digest>/``; the digest covers what can't be seen from file
-times (toggles, flags, architectures, compiler, source paths), the sources and headers are followed by
-ninja. One build at a time works in a folder; another waits for it.
+Everything lies in ``<build root>/<task>/<digest>/``; the digest covers toggles, flags, architectures, source paths, the compilers'
+bytes and the variables that change what they do. The contents of sources and headers are in a record beside each product
+(``inputs``), which decides what is made again; ninja starts what is left to do. One build at a time works in a folder; another waits for it.
 """
 
 from __future__ import annotations
@@ -10,6 +10,7 @@ from __future__ import annotations
 import hashlib
 import json
 import os
+import sys
 from collections.abc import Callable, Collection, Sequence
 from dataclasses import dataclass, replace
 from pathlib import Path
@@ -17,7 +18,17 @@ from pathlib import Path
 from gates import jsonio
 from gates.errors import GatesError
 from gates.records import to_json
-from gates.run import build_failure, emulator_gap, extension, functions, graph, machine, torch_headers
+from gates.run import (
+    build_failure,
+    compilers,
+    emulator_gap,
+    extension,
+    functions,
+    graph,
+    inputs,
+    machine,
+    torch_headers,
+)
 from gates.run.build_failure import Failure
 from gates.run.built import BuildResult, Target
 from gates.run.ninja import Ninja, locked
@@ -26,6 +37,7 @@ from gates.task import CUDA, EXTENSION, PYTHON, TRITON, Task
 
 KINDS = ("cubin", "device", "emulator", "emulator_asan")
 Progress = Callable[[str], None]
+_TRIES = 3  # while somebody writes the sources
 
 
 def build(
@@ -57,13 +69,13 @@ def build(
     with locked(folder, task.name, say) as lock:
         for leftover in folder.rglob("*.partial"):  # of a build that was killed
             leftover.unlink(missing_ok=True)
-        _write_if_changed(folder / "build.ninja", graph.ninja_text(edge for plan in plans for edge in plan.edges))
-        finished = ninja.run([plan.output for plan in plans if plan.edges], lock, say)
-        targets = tuple(_target(plan, ninja, finished.output, toolchain) for plan in plans)
+        edges = list({edge.output: edge for plan in plans for edge in plan.edges}.values())  # an edge that two libraries share is there once
+        printed, wall_s = _make(edges, task, toolchain, ninja, lock, say)
+        targets = tuple(_target(plan, folder, printed, toolchain) for plan in plans)
         text = _log_text(folder, plans)
         if task.kind == EXTENSION:
-            made, printed = extension.build(task, toolchain, folder, device_archs, want, job_count(jobs), say)
-            targets, text = (*targets, *made), text + printed
+            made, said = extension.build(task, toolchain, folder, device_archs, want, job_count(jobs), say)
+            targets, text = (*targets, *made), text + said
     if any(_may_be_a_gap(target) for target in targets):
         nvcc = [target for target in targets if target.kind == "cubin"]
         if not nvcc:
@@ -71,17 +83,17 @@ def build(
         targets = tuple(_reconsidered(target, _compiled(nvcc)) for target in targets)
     return BuildResult(
         task.name, digest, str(folder), archs, device_archs, graph.is_relocatable(task), dict(task.toggles), targets,
-        round(finished.wall_s, 3), log_text=text,
+        round(wall_s, 3), log_text=text,
     )
 
 
 def build_digest(task: Task, toolchain: Toolchain, archs: tuple[str, ...], device_archs: tuple[str, ...]) -> str:
-    """sha256 over what decides the products besides the contents of the sources."""
-    extra = {name: os.environ.get(name, "") for name in ("NVCC_PREPEND_FLAGS", "NVCC_APPEND_FLAGS")}
+    """sha256 over what decides the products besides the contents of sources and headers."""
     parts = {
         "kind": task.kind, "torch": torch_headers.version() if task.kind == EXTENSION else "", "entry": task.entry, "toggles": dict(task.toggles), "flags": task.nvcc_flags, "sources": list(map(str, task.sources)),
         "archs": archs, "device": device_archs, "nvcc": to_json(toolchain.nvcc), "g++": to_json(toolchain.gxx),
-        "ccbin": toolchain.host_compiler, "environment": extra,
+        "ccbin": toolchain.host_compiler, "python": sys.version,
+        "compilers": compilers.identities(toolchain), "environment": compilers.environment(),
     }
     return hashlib.sha256(json.dumps(parts, sort_keys=True).encode()).hexdigest()
 
@@ -187,27 +199,48 @@ def _unwritable(path: Path, reason: str) -> GatesError:
     return GatesError(f"can't write the build folder {path}: {reason.lower()}", hint="name another one with --build-dir")
 
 
-def _write_if_changed(path: Path, text: str) -> None:
-    try:
-        if path.is_file() and path.read_text(encoding="utf-8") == text:
-            return
-        temporary = path.with_name(f"{path.name}.{os.getpid()}.partial")
-        temporary.write_text(text, encoding="utf-8")
-        os.replace(temporary, path)
-    except OSError as error:
-        raise _unwritable(path, error.strerror or "") from None
+def _make(
+    edges: Sequence[graph.Edge], task: Task, toolchain: Toolchain, ninja: Ninja, lock: int, say: Progress
+) -> tuple[str, float]:
+    """Make those products whose records do not hold; what ninja printed, and the seconds it took.
+
+    Raises GatesError where the sources change each time that they are compiled.
+    """
+    folder, printed, wall_s = ninja.folder, "", 0.0
+    searched = compilers.searched_folders(toolchain, [edge.command for edge in edges]) if edges else []
+    for _ in range(_TRIES):
+        before = inputs.Look(folder, searched)
+        wanted = inputs.stale(edges, before)
+        if not wanted:
+            return printed, wall_s
+        read = {str(path): before.sha256(str(path)) for path in task.files()}
+        inputs.discard(wanted, folder)
+        try:
+            jsonio.write_text(folder / "build.ninja", graph.ninja_text(wanted))
+        except GatesError as error:
+            raise GatesError(error.what, hint="name another build folder with --build-dir") from None
+        finished = ninja.run(lock, say)
+        printed, wall_s = printed + finished.output, wall_s + finished.wall_s
+        after = inputs.Look(folder, searched)
+        changed = [path for path, digest in read.items() if after.sha256(path) != digest]
+        if not changed:
+            for edge in wanted:
+                if after.exists(edge.output):
+                    inputs.record(edge, after)
+            return printed, wall_s
+        say(f"{task.name}: {Path(changed[0]).name} changed meanwhile, compiling again")
+    raise GatesError(f"{changed[0]} changes each time that {task.name} is compiled", hint="run again when nothing writes it")
 
 
-def _target(plan: _Plan, ninja: Ninja, output: str, toolchain: Toolchain) -> Target:
-    """The product if ninja calls it up to date; else its failure, and nothing of an older build is left to load."""
+def _target(plan: _Plan, folder: Path, output: str, toolchain: Toolchain) -> Target:
+    """The product, which is there if it was made of these inputs; else its failure."""
     target = Target(plan.kind, None, plan.arch, failure=plan.failure)
     if plan.failure:
         return target
-    path = ninja.folder / plan.output
-    if ninja.succeeded or ninja.is_current(plan.output):
-        return replace(target, path=str(path), log=str(ninja.folder / plan.log) if plan.log else None)
-    path.unlink(missing_ok=True)
-    return replace(target, failure=build_failure.describe(ninja.folder, plan.edges, output, toolchain))
+    path = folder / plan.output
+    if path.is_file():
+        return replace(target, path=str(path), log=str(folder / plan.log) if plan.log else None)
+    return replace(target, failure=build_failure.describe(folder, plan.edges, output, toolchain))
 
 
 def _may_be_a_gap(target: Target) -> bool:

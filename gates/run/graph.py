@@ -139,18 +139,12 @@ def _emulator_flags(task: Task) -> list[str]:
 
 
 def ninja_text(edges: Iterable[Edge]) -> str:
-    """The build file. An edge that two libraries share is written once."""
+    """The build file of what is to be made: ninja starts each command once, when those that it needs have succeeded."""
     lines = ["ninja_required_version = 1.10", ""]
-    written = set()
-    for edge in edges:
-        if edge.output in written:
-            continue
-        rule = f"r{len(written)}"
-        written.add(edge.output)
+    for number, edge in enumerate(edges):
+        rule = f"r{number}"
         command = shlex.join((sys.executable, "-I", "-S", str(STEP), edge.output, edge.log, "--", *edge.command))
         lines += [f"rule {rule}", f"  command = {command.replace('$', '$$')}", f"  description = {edge.output}"]
-        if edge.depfile:
-            lines += [f"  depfile = {edge.depfile.replace('$', '$$')}", "  deps = gcc"]
         implicit = f" | {' '.join(map(_path, edge.implicit))}" if edge.implicit else ""
         lines += [f"build {_path(edge.output)} {_path(edge.log)}: {rule} {' '.join(map(_path, edge.inputs))}{implicit}", ""]
     return "\n".join(lines)

@@ -9,7 +9,7 @@ import os
 import signal
 import subprocess
 import time
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Iterator
 from pathlib import Path
 
 from gates.errors import GatesError
@@ -61,14 +61,11 @@ class Ninja:
 
     def __init__(self, program: Path, folder: Path, jobs: int) -> None:
         self.program, self.folder, self.jobs = program, folder, jobs
-        self.succeeded = False
 
-    def run(self, outputs: Sequence[str], lock: int, say: Callable[[str], None]) -> Finished:
-        """Build ``outputs``, as many as can be built; each finished step is said. ``lock`` lives as long as ninja does."""
-        if not outputs:
-            self.succeeded = True
-            return Finished((), 0, "", 0.0, False)
-        argv = [str(self.program), "-C", str(self.folder), "-j", str(self.jobs), "-k", "0", *outputs]
+    def run(self, lock: int, say: Callable[[str], None]) -> Finished:
+        """Make all that build.ninja names, as far as it can be; each finished step is said. ``lock`` lives as long as ninja does."""
+        (self.folder / ".ninja_log").unlink(missing_ok=True)  # it has file times, which decide nothing
+        argv = [str(self.program), "-C", str(self.folder), "-j", str(self.jobs), "-k", "0"]
         package = os.pathsep.join(filter(None, (str(_PACKAGE), os.environ.get("PYTHONPATH"))))
         environment = {**os.environ, "NINJA_STATUS": "[%f/%t] ", "LC_ALL": "C.UTF-8", "PYTHONPATH": package}
         started, lines = time.monotonic(), []
@@ -89,15 +86,7 @@ class Ninja:
         except BaseException:
             _stop(child)
             raise
-        self.succeeded = child.returncode == 0
         return Finished(tuple(argv), child.returncode, "".join(lines), time.monotonic() - started, False)
-
-    def is_current(self, output: str) -> bool:
-        """Whether ninja sees nothing to do for ``output``."""
-        done = subprocess.run(
-            [str(self.program), "-C", str(self.folder), "-n", output], stdin=subprocess.DEVNULL, capture_output=True, text=True
-        )
-        return done.returncode == 0 and "no work to do" in done.stdout
 
 
 def _stop(child: subprocess.Popen[str]) -> None:

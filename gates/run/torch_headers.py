@@ -9,18 +9,13 @@ from __future__ import annotations
 
 import importlib.metadata
 import importlib.util
-import re
-import shlex
 import sysconfig
-from functools import lru_cache
 from pathlib import Path
 
-from gates.errors import GatesError
-from gates.run import process
+from gates.run import compilers
 from gates.run.toolchain import Toolchain, header_folders
 
 HANDLES = Path(__file__).with_name("handles")
-_LIMIT_S = 20.0
 # What torch's own loader gives nvcc, so that the kernels judged are those that run.
 _NVCC_FLAGS = (
     "-D__CUDA_NO_HALF_OPERATORS__", "-D__CUDA_NO_HALF_CONVERSIONS__", "-D__CUDA_NO_BFLOAT16_CONVERSIONS__", "-D__CUDA_NO_HALF2_OPERATORS__",
@@ -69,16 +64,4 @@ def _flags(name: str) -> list[str]:
 
 def cuda_folders(toolchain: Toolchain) -> list[Path]:
     """Where CUDA's headers lie: nvcc's own folders, then those of NVIDIA's wheels."""
-    nvcc = toolchain.get("nvcc")
-    return [*(_folders_of(nvcc.path) if nvcc else ()), *header_folders()]
-
-
-@lru_cache(maxsize=8)
-def _folders_of(nvcc: str) -> tuple[Path, ...]:
-    """What nvcc says that it searches; it may be a script that starts one elsewhere."""
-    try:
-        text = process.run([nvcc, "--dryrun", "-c", "x.cpp"], limit_s=_LIMIT_S).output
-    except GatesError:
-        return ()
-    words = [word for line in re.findall(r"^#\$ (?:SYSTEM_)?INCLUDES=(.*)$", text, re.MULTILINE) for word in shlex.split(line)]
-    return tuple(Path(folder) for word in words if (folder := word.removeprefix("-I").removeprefix("-isystem")))
+    return [*compilers.cuda_folders(toolchain), *header_folders()]

@@ -1,0 +1,170 @@
+"""Who compiles, by content, and which variables of the environment change what is compiled.
+
+A compiler is several programs. Those that decide its output are found by asking the driver, and their bytes are digested: a toolkit
+that was replaced in place, under the same path and version, is another one. The shared libraries that these programs load are not
+looked at; neither is what a wrapper script starts that does not answer as nvcc and g++ do.
+"""
+
+from __future__ import annotations
+
+import hashlib
+import os
+import re
+import shlex
+import shutil
+from collections.abc import Iterable, Mapping, Sequence
+from concurrent.futures import ThreadPoolExecutor
+from functools import lru_cache
+from pathlib import Path
+
+from gates.errors import GatesError
+from gates.run import process
+from gates.run.toolchain import Toolchain
+
+_LIMIT_S = 20.0
+_OF_NVCC = ("nvcc", "cudafe++", "fatbinary", "ptxas", "nvlink", "nvcc.profile")
+_OF_GXX = ("cc1plus", "as", "collect2", "ld")
+# Variables that nvcc, g++, their linker, torch's loader and Triton read. What only changes messages is not among them.
+_VARIABLES = frozenset({
+    "CPATH", "C_INCLUDE_PATH", "CPLUS_INCLUDE_PATH", "OBJC_INCLUDE_PATH", "OBJCPLUS_INCLUDE_PATH", "LIBRARY_PATH", "LD_LIBRARY_PATH", "LD_PRELOAD",
+    "LD_RUN_PATH", "GCC_EXEC_PREFIX", "COMPILER_PATH", "GCC_ROOT", "SOURCE_DATE_EPOCH", "GNUTARGET", "LDEMULATION", "CC", "CXX", "CFLAGS", "CXXFLAGS",
+    "CPPFLAGS", "LDFLAGS", "CUDA_HOME", "CUDA_PATH", "CUDA_ROOT", "CUDACXX", "CUDAFLAGS", "CUDAHOSTCXX", "CCBIN", "PYTORCH_NVCC", "CUDNN_HOME",
+})
+_PREFIXES = ("NVCC_", "CICC_", "NVVM_", "PTXAS_", "TRITON_", "TORCH_CUDA_", "TORCH_EXTENSION", "TORCH_DONT_CHECK_", "CCACHE_", "SCCACHE_")
+
+
+def environment(environ: Mapping[str, str] | None = None) -> dict[str, str]:
+    """The variables that are set and change what compilers do, by name."""
+    given = os.environ if environ is None else environ
+    return {name: given[name] for name in sorted(given) if given[name] and (name in _VARIABLES or name.startswith(_PREFIXES))}
+
+
+def identities(toolchain: Toolchain) -> dict[str, str]:
+    """The sha256 of each program and file that compiles for a build, by path."""
+    given = tuple(environment().items())
+    paths = dict.fromkeys((*_nvcc_files(toolchain), *(path for driver in host_drivers(toolchain) for path in _gxx_programs(driver, _stamp(driver), given))))
+    with ThreadPoolExecutor() as pool:
+        return {path: digest for path, digest in zip(paths, pool.map(file_identity, paths), strict=True) if digest}
+
+
+def file_identity(path: str) -> str:
+    """The sha256 of a program's bytes, read once in this process; empty where it can't be read."""
+    stamp = _stamp(path)
+    return _sha256(path, stamp) if stamp else ""
+
+
+def host_drivers(toolchain: Toolchain) -> list[str]:
+    """The C++ compilers that a build may start: the one found, what nvcc is told to use, and what nvcc takes otherwise."""
+    gxx = toolchain.get("g++")
+    nvcc_s = toolchain.host_compiler or "gcc"
+    found = (gxx.path if gxx else None, nvcc_s if os.sep in nvcc_s else shutil.which(nvcc_s))
+    return [path for path in dict.fromkeys(found) if path and os.path.isfile(path)]
+
+
+def dryrun(toolchain: Toolchain) -> dict[str, str]:
+    """The variables that nvcc says it works with, such as ``INCLUDES`` and ``CICC_PATH``; it may be a script that starts one elsewhere."""
+    nvcc = toolchain.get("nvcc")
+    return dict(_dryrun(nvcc.path, _stamp(nvcc.path), tuple(environment().items()))) if nvcc else {}
+
+
+def cuda_folders(toolchain: Toolchain) -> list[Path]:
+    """The folders of headers that nvcc says it searches."""
+    found = dryrun(toolchain)
+    words = [word for name in ("INCLUDES", "SYSTEM_INCLUDES") for word in _words(found.get(name, ""))]
+    return [Path(folder) for word in words if (folder := word.removeprefix("-I").removeprefix("-isystem"))]
+
+
+def searched_folders(toolchain: Toolchain, commands: Iterable[Sequence[str]]) -> list[str]:
+    """Every folder in which these commands may look for a header, also one that is not there yet; their order does not matter here."""
+    given = environment()
+    found = dict.fromkeys(map(str, cuda_folders(toolchain)))
+    for driver in host_drivers(toolchain):
+        found.update(dict.fromkeys(_gxx_folders(driver, _stamp(driver), tuple(given.items()))))
+    words = [word for command in commands for word in command] + [word for name in given if name.endswith("_FLAGS") for word in _words(given[name])]
+    found.update(dict.fromkeys(_named_folders(words)))
+    return [folder for folder in found if folder]
+
+
+def _named_folders(words: Sequence[str]) -> Iterable[str]:
+    """The folders that flags name, joined to the flag or following it, for nvcc or passed on by it."""
+    flag = re.compile(r"(?:-I|-isystem|-iquote|-idirafter|--?include-path|--?system-include|-iprefix|-isysroot|--sysroot)=?")
+    for number, word in enumerate(words):
+        for part in re.split(r",|^-Xcompiler=|^--compiler-options=", word):
+            if match := flag.match(part):
+                rest = part[match.end() :]
+                yield from [rest] if rest else words[number + 1 : number + 2]
+
+
+def _words(text: str) -> list[str]:
+    try:
+        return shlex.split(text)
+    except ValueError:  # a quote that does not end
+        return text.split()
+
+
+def _nvcc_files(toolchain: Toolchain) -> Iterable[str]:
+    for tool in ("nvcc", "ptxas", "nvlink"):
+        if found := toolchain.get(tool):
+            yield found.path
+    said = dryrun(toolchain)
+    if here := said.get("_HERE_"):
+        yield from (os.path.join(here, name) for name in _OF_NVCC)
+        yield os.path.join(said.get("CICC_PATH", os.path.join(here, "..", "nvvm", "bin")), "cicc")
+        yield from map(str, sorted(Path(said.get("NVVMIR_LIBRARY_DIR", os.path.join(here, "..", "nvvm", "libdevice"))).glob("libdevice*.bc")))
+
+
+def _stamp(path: str) -> tuple[int, ...]:
+    """What tells within one process that a file was replaced; () where there is none."""
+    try:
+        found = os.stat(path)
+    except OSError:
+        return ()
+    return found.st_dev, found.st_ino, found.st_size, found.st_mtime_ns, found.st_ctime_ns
+
+
+@lru_cache(maxsize=256)
+def _sha256(path: str, stamp: tuple[int, ...]) -> str:
+    total = hashlib.sha256()
+    try:
+        with open(path, "rb") as file:
+            while block := file.read(2**20):
+                total.update(block)
+    except OSError:
+        return ""
+    return total.hexdigest()
+
+
+@lru_cache(maxsize=16)
+def _dryrun(nvcc: str, stamp: tuple[int, ...], given: tuple[tuple[str, str], ...]) -> tuple[tuple[str, str], ...]:
+    text = _said([nvcc, "--dryrun", "-c", "x.cpp"])
+    return tuple(re.findall(r"^#\$ (\w+)=[ \t]*(.*?)[ \t]*$", text, re.MULTILINE))
+
+
+@lru_cache(maxsize=16)
+def _gxx_programs(driver: str, stamp: tuple[int, ...], given: tuple[tuple[str, str], ...]) -> tuple[str, ...]:
+    """The driver and the programs that it starts."""
+    found = [driver]
+    for name in _OF_GXX:
+        said = _said([driver, f"-print-prog-name={name}"]).strip()
+        path = said if os.sep in said else shutil.which(said or name)
+        if path and os.path.isfile(path):
+            found.append(path)
+    return tuple(found)
+
+
+@lru_cache(maxsize=16)
+def _gxx_folders(driver: str, stamp: tuple[int, ...], given: tuple[tuple[str, str], ...]) -> tuple[str, ...]:
+    """Where it looks for headers, those of the environment among them, and the folders that it passes over because they don't exist."""
+    text = _said([driver, "-v", "-E", "-x", "c++", os.devnull])
+    passed_over = re.findall(r'^ignoring nonexistent directory "(.*)"$', text, re.MULTILINE)
+    listed = re.search(r"^#include <\.\.\.> search starts here:\n(.*?)^End of search list", text, re.MULTILINE | re.DOTALL)
+    quoted = re.search(r'^#include "\.\.\." search starts here:\n(.*?)^#include <', text, re.MULTILINE | re.DOTALL)
+    lines = [line.strip() for part in (quoted, listed) if part for line in part[1].splitlines()]
+    return (*lines, *passed_over)
+
+
+def _said(argv: Sequence[str]) -> str:
+    try:
+        return process.run(argv, limit_s=_LIMIT_S, env={**os.environ, "LC_ALL": "C"}).output
+    except GatesError:
+        return ""

@@ -1,0 +1,1 @@
+"""Which files make a stage, read from the files themselves: no compiler is asked."""

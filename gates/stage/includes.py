@@ -1,0 +1,27 @@
+"""The names that C++ and CUDA text includes, read as text: a superset of what a preprocessor would open."""
+
+from __future__ import annotations
+
+import re
+
+# Also in parts that no compiler takes: one name too many costs nothing. A comment may stand before, a line may be continued by a backslash.
+_INCLUDE = re.compile(
+    rb"""^(?:[^\n"]*\*/)?[ \t]*(?:\#|%:|\?\?=)(?:[ \t]|\\\r?\n|/\*.*?\*/)*(?:include(?:_next)?|import)(?:[ \t]|\\\r?\n|/\*.*?\*/)*(?:"([^"\n]+)"|<([^>\n]+)>)"""
+    rb"""|\b__has_include(?:_next)?[ \t]*\([ \t]*(?:"([^"\n]+)"|<([^>\n]+)>)""",
+    re.MULTILINE,
+)
+
+
+def included(text: bytes) -> tuple[set[str], set[str]]:
+    """(names in quotes, names in angle brackets) of the text's ``#include`` lines and ``__has_include``."""
+    quoted, angled = set[str](), set[str]()
+    for one, other, asked, asked_angled in _INCLUDE.findall(text):
+        if one or asked:
+            quoted.add(_name(one or asked))
+        else:
+            angled.add(_name(other or asked_angled))
+    return quoted, angled
+
+
+def _name(name: bytes) -> str:
+    return name.decode("utf-8", errors="surrogateescape")

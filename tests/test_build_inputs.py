@@ -1,0 +1,169 @@
+"""A product is used only if its inputs are what they were, by content: whatever the file times say."""
+
+from __future__ import annotations
+
+import os
+import shutil
+from pathlib import Path
+
+import pytest
+from static_kit import CXX, calls, make_task, program, stub_toolchain
+
+from gates.run import compilers
+from gates.run.build import build
+from gates.run.built import BuildResult
+from gates.run.inputs import dependencies
+from gates.stage.includes import included
+
+DEVICE = {"cubin", "device"}
+needs_gxx = pytest.mark.skipif(CXX is None, reason="no g++")
+
+
+def made(folder: Path, want: set[str] = DEVICE, **changes) -> BuildResult:
+    task = make_task(folder, source=folder / "k.cu", **changes)
+    result = build(task, stub_toolchain(folder / "cuda"), folder / "build", want=want)
+    assert not result.failures
+    return result
+
+
+def device_text(result: BuildResult) -> str:
+    return (result.path("device") or Path()).read_text()
+
+
+def aged(path: Path, text: str) -> None:
+    """Write ``text`` with a time long before any build."""
+    path.write_text(text)
+    os.utime(path, (10**9, 10**9))
+
+
+@pytest.mark.parametrize("name", ["k.cu", "tile.cuh"])
+def test_an_older_file_of_other_content_is_compiled(tmp_path: Path, name: str) -> None:
+    for file, text in (("k.cu", '#include "tile.cuh"\n'), ("tile.cuh", "tile 16\n")):
+        aged(tmp_path / file, text)
+    made(tmp_path)
+    aged(tmp_path / name, '#include "tile.cuh"\nchanged\n' if name == "k.cu" else "changed\n")
+    assert "changed" in device_text(made(tmp_path))
+
+
+def test_a_newer_file_of_the_same_content_is_not_compiled(tmp_path: Path) -> None:
+    aged(tmp_path / "k.cu", "kernel\n")
+    first = made(tmp_path)
+    count = len(calls(tmp_path / "cuda"))
+    (tmp_path / "k.cu").write_text("kernel\n")
+    assert made(tmp_path).targets == first.targets and len(calls(tmp_path / "cuda")) == count
+
+
+@pytest.mark.parametrize("product", ["device.so", "device/k.o", "sm_89/k.cubin", "sm_89/k.ptxas.log"])
+@pytest.mark.parametrize("how", ["copied", "touched", "cut"])
+def test_a_product_that_is_not_the_one_that_was_made_is_made_again(tmp_path: Path, product: str, how: str) -> None:
+    """As when the product of another build is copied over it."""
+    (tmp_path / "k.cu").write_text("kernel\n")
+    path = Path(made(tmp_path).folder) / product
+    text = path.read_bytes()
+    path.write_bytes({"copied": b"another build's\n", "touched": text, "cut": text[:-1]}[how])
+    os.utime(path, (4 * 10**9, 4 * 10**9))  # newer than all else
+    count = len(calls(tmp_path / "cuda"))
+    made(tmp_path)
+    assert path.read_bytes() == text and (len(calls(tmp_path / "cuda")) == count) is (how == "touched")
+
+
+@pytest.mark.parametrize("broken", ["", "[]", "{}", '{"command": 1}', "\0", "gone"])
+def test_a_product_without_a_whole_record_is_made_again(tmp_path: Path, broken: str) -> None:
+    """As an interrupted build leaves it."""
+    (tmp_path / "k.cu").write_text("kernel\n")
+    folder = Path(made(tmp_path).folder)
+    record = folder / "sm_89" / ".k.cubin.made.json"
+    record.unlink() if broken == "gone" else record.write_text(broken)
+    (folder / "sm_89" / "k.cubin").write_text("half")
+    assert (Path(made(tmp_path).folder) / "sm_89" / "k.cubin").read_text() == "kernel\n"
+
+
+def test_a_source_that_changes_while_it_is_compiled_is_compiled_again(tmp_path: Path) -> None:
+    (tmp_path / "k.cu").write_text("kernel\n")
+    toolchain = stub_toolchain(tmp_path / "cuda")
+    script = tmp_path / "cuda" / "bin" / "nvcc"
+    program(script, script.read_text().replace('text=$(cat', f'[ -e {tmp_path}/once ] || {{ cp $sources {tmp_path}/old; touch {tmp_path}/once; echo later > {tmp_path}/k.cu; sources={tmp_path}/old; }}\ntext=$(cat', 1))
+    task = make_task(tmp_path, source=tmp_path / "k.cu")
+    result = build(task, toolchain, tmp_path / "build", want={"cubin"}, jobs=1)
+    assert Path(result.targets[0].path or "").read_text() == "later\n"
+
+
+@pytest.mark.parametrize("tool", ["nvcc", "ptxas", "g++"])
+def test_a_compiler_that_was_replaced_in_place_is_another(tmp_path: Path, tool: str) -> None:
+    """Of the same path, version, size and time."""
+    folder = tmp_path / "cuda" / "bin"
+    for name in ("ptxas", "g++"):
+        program(folder / name, f'#!/bin/sh\n[ "$1" = --version ] && {{ echo "g++ (x) 13.2.0"; exit; }}\nexec {CXX} "$@"\n#1\n')
+    toolchain = stub_toolchain(tmp_path / "cuda", CXX=str(folder / "g++"))
+    before = compilers.identities(toolchain)
+    path = folder / tool
+    kept = path.stat()
+    path.write_text(path.read_text().replace("exit 2", "exit 3") if tool == "nvcc" else path.read_text().replace("#1", "#2"))
+    os.utime(path, ns=(kept.st_atime_ns, kept.st_mtime_ns))
+    after = compilers.identities(toolchain)
+    assert path.stat().st_size == kept.st_size and {name for name in after if after[name] != before[name]} == {str(path)}
+
+
+@pytest.mark.parametrize("variable", ["NVCC_PREPEND_FLAGS", "NVCC_APPEND_FLAGS", "CPATH", "C_INCLUDE_PATH", "CPLUS_INCLUDE_PATH", "LIBRARY_PATH", "GCC_EXEC_PREFIX", "SOURCE_DATE_EPOCH"])
+def test_each_variable_that_compilers_read_has_a_folder_of_its_own(tmp_path: Path, monkeypatch: pytest.MonkeyPatch, variable: str) -> None:
+    (tmp_path / "k.cu").write_text("kernel\n")
+    monkeypatch.delenv(variable, raising=False)
+    plain = made(tmp_path).folder
+    monkeypatch.setenv("TERM", "another")
+    assert made(tmp_path).folder == plain
+    monkeypatch.setenv(variable, "1")
+    assert made(tmp_path).folder != plain
+
+
+HEADER = '#include "tile.cuh"\n#include <wide.cuh>\n#define NAME "named.cuh"\n#include NAME\nextern "C" int launch() { return TILE + WIDE + NAMED; }\n'
+
+
+@needs_gxx
+@pytest.mark.parametrize("name", ["tile.cuh", "wide.cuh", "named.cuh"])
+@pytest.mark.parametrize("folder", [".", "first"])
+def test_a_header_that_newly_comes_before_another_is_noticed(tmp_path: Path, monkeypatch: pytest.MonkeyPatch, name: str, folder: str) -> None:
+    """Beside the source, or in an earlier folder, which may not have been there."""
+    import ctypes
+
+    (tmp_path / "k.cu").write_text(HEADER)
+    later = tmp_path / "later"
+    later.mkdir()
+    for header, macro in (("tile.cuh", "TILE"), ("wide.cuh", "WIDE"), ("named.cuh", "NAMED")):
+        (later / header).write_text(f"#define {macro} 1\n")
+    monkeypatch.setenv("CPATH", f"{tmp_path / 'first'}:{later}")
+
+    def answer(number: int) -> int:
+        path = made(tmp_path, {"emulator"}).path("emulator")
+        return ctypes.CDLL(str(shutil.copy(path or "", tmp_path / f"{number}.so"))).launch()
+
+    assert answer(0) == 3
+    (tmp_path / folder).mkdir(exist_ok=True)
+    (tmp_path / folder / name).write_text(f"#define {name.split('.')[0].upper()} 5\n")
+    assert answer(1) == 7
+    (tmp_path / folder / name).unlink()
+    assert answer(2) == 3
+
+
+def test_dependency_rules_of_gcc_nvcc_and_ld() -> None:
+    assert dependencies("k.o: k.cu a\\ b.h \\\n c\\#d.h e$$f.h\n") == ["k.cu", "a b.h", "c#d.h", "e$f.h"]
+    assert dependencies("k.cubin : k.cu \\\n    /usr/x.h \n") == ["k.cu", "/usr/x.h"]
+    assert dependencies("l.so: \\\n  /lib/crti.o \\\n  k.o\n\n/lib/crti.o:\n\nk.o:\n") == ["/lib/crti.o", "k.o"]
+
+
+def test_what_a_text_includes() -> None:
+    text = b"""#include "a.h"
+  #  include <b/c.h>
+#include \
+  "d.h"
+#/* x */include <e.h>
+/* a comment
+   of two lines */ #include "f.h"
+#if __has_include(<g.h>)
+#if 0
+%:include_next "h.h"
+#endif
+#import "i.h"
+// #include "not.h"
+int x; #include "not.h"
+"""
+    assert included(text) == ({"a.h", "d.h", "f.h", "h.h", "i.h"}, {"b/c.h", "e.h", "g.h"})

@@ -111,19 +111,13 @@ def load(name: str, folder: Path) -> Problem:
     Raises GatesError where the module is missing, can't be imported, lacks a required name, or has an
     optional one that is not what it should be.
     """
-    folder = folder.resolve()
-    first = name.split(".")[0]
-    for root in (folder, *folder.parents):
-        if (root / first).is_dir() or (root / f"{first}.py").is_file():
-            if str(root) not in sys.path:
-                sys.path.insert(0, str(root))
-            break
+    find(name, folder)
     try:
         module = importlib.import_module(name)
     except Exception as error:  # the user's module: whatever it raises is a finding about it
         raise GatesError(
             f"can't import problem {name!r}: {type(error).__name__}: {error}",
-            hint=f"the name is looked for in {folder} and the folders above it",
+            hint=f"the name is looked for in {folder.resolve()} and the folders above it",
         ) from error
     missing = [required for required in REQUIRED if not hasattr(module, required)]
     if missing:
@@ -135,6 +129,16 @@ def load(name: str, folder: Path) -> Problem:
     if wrong:
         raise GatesError(f"problem {name!r} ({module.__file__}): {wrong}", hint="see docs/writing-a-task.md for what a problem module holds")
     return Problem(module)
+
+
+def find(name: str, folder: Path) -> None:
+    """Put the folder that holds the module ``name``, the task's or an ancestor of it, on the path for imports."""
+    folder, first = folder.resolve(), name.split(".")[0]
+    for root in (folder, *folder.parents):
+        if (root / first).is_dir() or (root / f"{first}.py").is_file():
+            if str(root) not in sys.path:
+                sys.path.insert(0, str(root))
+            return
 
 
 def is_ordinary(role: str, inputs: str) -> bool:

@@ -105,7 +105,7 @@ def test_values_travel_as_they_are() -> None:
 )
 def test_what_is_no_frame_is_refused(frame: bytes) -> None:
     with pytest.raises(wire.BadFrame):
-        wire.receive(io.BytesIO(frame))
+        wire.receive(io.BytesIO(frame), most_bytes=2**20)
 
 
 def jail_here(folder: Path) -> bool:

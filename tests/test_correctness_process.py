@@ -51,14 +51,14 @@ def test_endless_printing_is_killed_and_recorded(library: Path, tmp_path: Path) 
 
 def test_exit_0_with_a_printed_pass_is_no_result(library: Path, tmp_path: Path) -> None:
     evidence, result = gate(tmp_path, side(library, "exits_with_0"), shapes=("small",), seeds=(0, 1), quick=False)
-    assert set(statuses(evidence).values()) == {"missing"}
-    assert result.status is Status.FAIL and result.code == "correctness.missing_cases"
+    assert {case.message for case in evidence.cases} == {"exit 0 while running the kernel"}
+    assert result.status is Status.FAIL and result.code == "correctness.crash"
 
 
 def test_five_of_six_is_not_six(library: Path, tmp_path: Path) -> None:
     evidence, result = gate(tmp_path, side(library, "drops_the_last"), shapes=("small", "tail"), quick=False)
-    assert list(statuses(evidence).values()) == ["ok"] * 5 + ["missing"]
-    assert result.status is Status.FAIL and result.code == "correctness.missing_cases"
+    assert list(statuses(evidence).values()) == ["ok"] * 5 + ["crash"]
+    assert result.status is Status.FAIL and result.code == "correctness.crash"
     assert next(check for check in result.checks if check.name == "cases").observed == "5/6"
 
 

@@ -157,10 +157,10 @@ def test_buffers_of_every_type(dtype: torch.dtype, shape: tuple[int, ...]) -> No
     assert buffers.differing(first, second).numel() == like.numel(), "the poisons differ in every element"
     if dtype.is_floating_point:
         assert bool(torch.isnan(first.to(torch.float64)).all()) and bool(torch.isfinite(second.to(torch.float64)).all())
-    room = buffers.guarded(first, "cpu", 5)
-    room.tensor.copy_(first)
-    assert room.tensor.data_ptr() % buffers.ALIGN_BYTES == 0 or not like.numel()
-    assert room.violation() == "" and buffers.differing(room.tensor, first).numel() == 0
+    guarded = buffers.guarded(first, 5)
+    room = buffers.room(guarded.image.numel(), "cpu").copy_(guarded.image)
+    assert buffers.content(room).data_ptr() % buffers.ALIGN_BYTES == 0
+    assert guarded.violation(room) == "" and buffers.differing(guarded.values(room), first).numel() == 0
     assert buffers.untouched([first, second], [first, second]) == like.numel()
     assert buffers.untouched([first, first], [first, second]) == 0
 
@@ -169,12 +169,11 @@ def test_buffers_of_every_type(dtype: torch.dtype, shape: tuple[int, ...]) -> No
 @given(size=st.integers(1, 300), place=st.integers(-4096, 4095), seed=st.integers(0, 10**6))
 def test_one_changed_guard_byte_is_found(size: int, place: int, seed: int) -> None:
     values = torch.zeros(size, dtype=torch.uint8)
-    room = buffers.guarded(values, "cpu", seed)
-    room.tensor.copy_(values)
-    at = room.start + (place if place < 0 else size + place)
-    room.raw[at] ^= 0x10
+    guarded = buffers.guarded(values, seed)
+    raw = guarded.image.clone()
+    raw[buffers.GUARD_BYTES + (place if place < 0 else size + place)] ^= 0x10
     edge = f"{-place} bytes before the start" if place < 0 else f"{place} bytes behind the end"
-    assert room.violation() == f"1 guard bytes changed, nearest {edge}"
+    assert guarded.violation(raw) == f"1 guard bytes changed, nearest {edge}"
 
 
 def test_figures_of_non_finite_and_infinite_elements() -> None:

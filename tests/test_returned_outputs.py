@@ -25,16 +25,17 @@ GOOD = "def f(x): return x * 2"
 
 
 def checked(folder: Path, kernel: str, more: str = "") -> dict[str, Any]:
-    """The record of one case of the function ``f``, which runs here."""
+    """The record of one case of the function ``f``."""
     from gates.run import casecheck
-    from gates.run.launch import Side
+    from gates.run.side import opened
 
     name = f"returned_problem_{folder.name}"
     (folder / f"{name}.py").write_text(PROBLEM + more)
     (folder / "kernel.py").write_text(f"import torch\nimport numpy\ncalls = []\n{kernel}\n")
-    side = Side({"library": str(folder / "kernel.py"), "entry": "f", "folder": str(folder), "problem": name, "emulated": True, "kind": "python"}, "cpu")
+    side = {"name": "f", "library": str(folder / "kernel.py"), "entry": "f", "folder": str(folder), "problem": name, "emulated": True, "kind": "python"}
     case = {"shape": "small", "seed": 0, "inputs": "default", "orders": ["forward", "forward"], "probe": False, "role": "headline"}
-    return casecheck.check(side, case, {"reference": 1e-5}, lambda phase: None)
+    with opened({"side": side, "device": "cpu", "result": str(folder / "result.jsonl")}) as opened_side:
+        return casecheck.check(opened_side, case, {"reference": 1e-5}, lambda phase: None)
 
 
 def test_outputs_that_can_be_judged(tmp_path: Path) -> None:

@@ -1,34 +1,35 @@
-"""A Python function in a process apart from the one that judges it.
+"""The process that runs a kernel, apart from the one that judges it.
 
-Code in the judge's own process could replace the comparison, read the reference from memory, or write the result. So
-the function of a Python source or of an extension is called in a process of its own. That gets the inputs as bytes,
-and gives its outputs as bytes; the reference is computed, the comparison made and the result written by the process that
-asked, which never imports the function. Of what the other process says only the outputs count: they are right or
-wrong whatever it does to itself. What it says of guards, changed inputs and poison shows honest mistakes alone.
+Code in the judge's own process could replace the comparison, read the reference from memory, or write the result. So a
+kernel of any kind is loaded and launched in a process of its own, begun before the judge reads its job: no seed, nonce
+or problem was ever in its memory. It gets buffers as bytes and gives them back as bytes; the reference is
+computed, the comparison made and the result written by the process that asked (``gates.run.side``), which never loads the kernel.
 """
 
 from __future__ import annotations
 
 import os
+import shutil
 import signal
 import subprocess
 import sys
+import tempfile
 from collections.abc import Callable, Mapping
 from pathlib import Path
 from types import ModuleType
 from typing import Any
 
+from gates import problem as problems
 from gates.errors import GatesError
 from gates.run import forkserver, jail
 from gates.run.callable import NeedsDevice, is_c
-
-_FIELDS = ("outputs", "poisons", "error", "guards", "mutated")
+from gates.run.process import die_with
 
 
 class Fork:
     """A fork of this process that calls a function, with the part of subprocess.Popen's interface that is needed here."""
 
-    def __init__(self, call: Callable[[], None], *, cwd: Path, env: Mapping[str, str]) -> None:
+    def __init__(self, call: Callable[[], None]) -> None:
         asks, self_asks = os.pipe()
         self_answers, answers = os.pipe()
         self._code: int | None = None
@@ -37,9 +38,6 @@ class Fork:
             with forkserver.ending():
                 for descriptor, to in ((asks, 0), (answers, 1)):
                     os.dup2(descriptor, to)
-                os.closerange(3, max(asks, self_asks, self_answers, answers) + 1)
-                os.chdir(cwd)
-                os.environ.update(env)
                 sys.modules["__main__"], sys.argv = ModuleType("__main__"), ["-c"]  # else a process that multiprocessing spawns runs the runner again
                 if not getattr(sys.flags, "safe_path", False):
                     sys.path[0] = ""
@@ -60,47 +58,49 @@ class Fork:
         return self._code
 
 
-def start(job: Mapping[str, Any]) -> subprocess.Popen[bytes] | Fork | None:
-    """The process for the function of a correctness job's side, begun while this one has one thread; None for a C launcher.
+Child = subprocess.Popen[bytes] | Fork
 
-    Its scratch folder beside the job's result is the one place that it can write to.
-    """
-    if is_c(job["side"]):
-        return None
-    scratch = _scratch(job)
-    scratch.mkdir(parents=True, exist_ok=True)
+
+def start() -> Child:
+    """A process for a kernel that this process will name to it. It must have one thread, and know nothing that the kernel shall not."""
     if "torch" in sys.modules:  # a forked runner: its fork has torch, too
-        return Fork(serve, cwd=scratch, env=jail.caches(scratch))
-    return subprocess.Popen(
-        [sys.executable, "-c", "from gates.run.apart import serve; serve()"],
-        stdin=subprocess.PIPE, stdout=subprocess.PIPE, cwd=scratch, env={**os.environ, **jail.caches(scratch)},
-    )
+        return Fork(serve)
+    return subprocess.Popen([sys.executable, "-c", "from gates.run.apart import serve; serve()"], stdin=subprocess.PIPE, stdout=subprocess.PIPE)
 
 
 def first_question(job: Mapping[str, Any]) -> dict[str, Any]:
-    """What the process is told before its first call."""
+    """What the process is told before its first call. Its scratch folder beside the job's result is the one place that it can write to."""
     emulated = bool(job["side"]["emulated"])
     memory_bytes = job.get("memory_bytes") or (jail.default_memory_bytes() if emulated else None)
-    return {"side": dict(job["side"]), "device": "cpu" if emulated else job["device"], "scratch": str(_scratch(job)), "memory_bytes": memory_bytes}
-
-
-def _scratch(job: Mapping[str, Any]) -> Path:
-    return Path(job["result"]).parent / f"scratch.{job['side']['name']}"
+    scratch = Path(job["result"]).parent / f"scratch.{job['side']['name']}"
+    shutil.rmtree(scratch, ignore_errors=True)  # nothing of an earlier process
+    scratch.mkdir(parents=True)
+    return {"side": dict(job["side"]), "device": "cpu" if emulated else job["device"], "scratch": str(scratch), "memory_bytes": memory_bytes}
 
 
 def serve() -> None:
-    """The other process: confine itself, load the function, and answer calls until nobody asks any more."""
-    from gates.run import wire
-    from gates.run.launch import Side
-
-    asks, answers = os.fdopen(os.dup(0), "rb"), os.fdopen(os.dup(1), "wb")
-    os.dup2(2, 1)  # what the function prints is no answer
+    """The other process: confine itself, load the kernel, and answer calls until nobody asks any more."""
+    die_with(os.getppid())
+    asks, answers = os.fdopen(os.dup2(0, 3), "rb"), os.fdopen(os.dup2(1, 4), "wb")
+    os.closerange(5, os.sysconf("SC_OPEN_MAX"))  # no descriptor of the process that this one was forked from
+    os.dup2(2, 1)  # what the kernel prints is no answer
     os.dup2(os.open(os.devnull, os.O_RDONLY), 0)
+    os.setsid()  # a signal to its own group reaches nobody else
+
+    from gates.run import wire
+    from gates.run.launch import Launcher
+
     first = wire.receive(asks)
-    held = jail.enter([Path(first["scratch"])], memory_bytes=first["memory_bytes"], local_sockets=first["device"] != "cpu")
-    wire.send(answers, {"held": held})  # before the function's code is loaded, which could say anything
+    side, scratch = first["side"], Path(first["scratch"])
+    os.chdir(scratch)
+    os.environ.update(jail.caches(scratch))
+    tempfile.tempdir = None  # asked for anew
+    held = jail.enter([scratch], memory_bytes=first["memory_bytes"], local_sockets=first["device"] != "cpu")
+    wire.send(answers, {"held": held})  # before the kernel's code is loaded, which could say anything
     try:
-        side = Side(first["side"], first["device"])
+        if not is_c(side):
+            problems.find(side["problem"], Path(side["folder"]))  # what stands beside it a function may import
+        launcher = Launcher(side, first["device"])
     except GatesError as error:
         wire.send(answers, _refused(error))
         return
@@ -110,20 +110,17 @@ def serve() -> None:
             question = wire.receive(asks)
         except EOFError:
             return
-        wire.send(answers, _answered(side, question))
+        wire.send(answers, _answered(launcher, question))
 
 
-def _answered(side: Any, question: Mapping[str, Any]) -> dict[str, Any]:
+def _answered(launcher: Any, question: Mapping[str, Any]) -> dict[str, Any]:
     import torch
 
-    from gates.run.accuracy import OutputError, ProblemError
+    from gates.run.accuracy import OutputError
     from gates.run.launch import DeviceLost
 
     try:
-        found = side.call(question["inputs"], question["shape"], **question["how"])
-        return {field: getattr(found, field) for field in _FIELDS}
-    except ProblemError as error:
-        return {"failure": "problem", "text": str(error)}
+        return launcher.launch(question)
     except OutputError as error:
         return {"failure": "outputs", "text": str(error)}
     except (MemoryError, torch.OutOfMemoryError) as error:

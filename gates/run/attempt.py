@@ -16,13 +16,14 @@ import sys
 from collections.abc import Mapping, Sequence
 from dataclasses import asdict, dataclass
 from pathlib import Path
-from typing import Any
+from typing import IO, Any
 
 from gates import jsonio
 from gates.errors import EXIT_HOLD, GatesError
 from gates.run import forkserver, machine, process
 
 ENTRY = Path(__file__).resolve().parent / "entry.py"
+APART = ("correctness",)  # jobs whose kernel runs in a process apart from the runner
 CONFINED = "confined: "  # begins the line in which a runner says what it gave up
 _MAX_RESULT_BYTES = 32 * 2**20
 _HALF = re.compile("[\ud800-\udfff]")  # half a character, which no file can hold; a kernel's message may
@@ -99,15 +100,18 @@ def attempt(
     result, job_path = work / f"{name}.jsonl", work / f"{name}.job.json"
     result.unlink(missing_ok=True)
     jsonio.write(job_path, {**job, "nonce": nonce, "result": str(result), "engine": os.getpid()})
+    apart = ["--apart"] if job["kind"] in APART else []
     forked = not prefix and env is None and python == sys.executable and job.get("mode") != "replay"  # replays do without torch
-    finished = process.run(
-        [*prefix, python, ENTRY, "--job", job_path, "--folder", Path(folder).resolve()],
-        limit_s=limit_s, cwd=work, env=_importable(os.environ if env is None else env), log=work / f"{name}.log",
-        popen=forkserver.popen if forked else subprocess.Popen,
-    )
+    with _created(result) as answers:  # read through this descriptor: the runner of a job apart takes the file's name away
+        finished = process.run(
+            [*prefix, python, ENTRY, "--job", job_path, "--folder", Path(folder).resolve(), *apart],
+            limit_s=limit_s, cwd=work, env=_importable(os.environ if env is None else env), log=work / f"{name}.log",
+            popen=forkserver.popen if forked else subprocess.Popen,
+        )
+        lines = answers.read(_MAX_RESULT_BYTES).decode("utf-8", errors="replace").split("\n")
     tried = Attempt(
         nonce, finished.returncode, finished.cause, finished.timed_out, round(finished.wall_s, 3),
-        _lines(result), finished.output[-_KEPT_OUTPUT:],
+        tuple(line for line in lines if line), finished.output[-_KEPT_OUTPUT:],
     )
     if any(line.get("unwritable") for line in tried.own()) and (refusal := tried.refusal()) is not None:
         raise refusal
@@ -140,6 +144,8 @@ class ResultWriter:
         self._nonce, self._path = job["nonce"], job["result"]
         try:
             self._descriptor = os.open(self._path, os.O_WRONLY | os.O_CREAT | os.O_APPEND, 0o644)
+            if job.get("nameless"):
+                os.unlink(self._path)
         except OSError as error:
             raise ResultNotWritten(self._path, error) from None
 
@@ -176,10 +182,8 @@ def _importable(env: Mapping[str, str]) -> dict[str, str]:
     return {**env, "PYTHONPATH": os.pathsep.join(filter(None, [package, env.get("PYTHONPATH", "")]))}
 
 
-def _lines(path: Path) -> tuple[str, ...]:
+def _created(path: Path) -> IO[bytes]:
     try:
-        with path.open("rb") as file:
-            data = file.read(_MAX_RESULT_BYTES)
-    except OSError:
-        return ()
-    return tuple(line for line in data.decode("utf-8", errors="replace").split("\n") if line)
+        return path.open("x+b")
+    except OSError as error:
+        raise ResultNotWritten(str(path), error) from None

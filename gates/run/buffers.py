@@ -1,7 +1,7 @@
 """Buffers that show what a kernel did to memory it was not given.
 
-Each tensor lies between two guard bands of random bytes. Its start is aligned as torch aligns its
-own allocations; the rear guard begins at the very next byte after the last element, so a write one
+Each tensor lies between two guard bands of random bytes, which the judge draws and checks. Its start is aligned as torch
+aligns its own allocations; the rear guard begins at the very next byte after the last element, so a write one
 element too far changes it. Outputs are filled with poison before each call, with another pattern
 for each call: an element that shows the poison of every call was certainly never written, whatever
 the right value is. Input guards hold different bytes in each call too, so a kernel that reads past
@@ -30,50 +30,55 @@ _NAN = {
 }
 
 
-@dataclass
+@dataclass(frozen=True)
 class Guarded:
-    """A tensor between guard bands. ``tensor`` is what the kernel gets; ``pattern`` is on the CPU."""
+    """A tensor between guard bands, as bytes on the CPU: ``image``, which the kernel's process gets whole and hands back whole."""
 
-    raw: Any
-    pattern: Any
-    start: int
-    tensor: Any
+    image: Any  # uint8 [GUARD_BYTES + size + GUARD_BYTES]
+    dtype: Any
+    shape: tuple[int, ...]
 
-    def violation(self) -> str:
-        """Where the guards changed, as text; empty if they are untouched. Waits for the device."""
-        now = self.raw.cpu()
-        end = self.start + self.tensor.numel() * self.tensor.element_size()
-        for name, low, high in (("before", 0, self.start), ("behind", end, now.numel())):
-            changed = (now[low:high] != self.pattern[low:high]).nonzero().flatten()
+    def values(self, raw: Any) -> Any:
+        """The tensor in the bytes ``raw``, which came back for ``image``."""
+        return content(raw).view(self.dtype).view(self.shape)
+
+    def violation(self, raw: Any) -> str:
+        """Where the guards of ``raw`` are not those of ``image``, as text; empty if they are."""
+        end = self.image.numel() - GUARD_BYTES
+        for name, low, high in (("before", 0, GUARD_BYTES), ("behind", end, self.image.numel())):
+            changed = (raw[low:high] != self.image[low:high]).nonzero().flatten()
             if changed.numel():
                 first, last = int(changed[0]), int(changed[-1])
-                nearest = self.start - (low + last) if name == "before" else first
-                edge = f"{nearest} bytes before the start" if name == "before" else f"{nearest} bytes behind the end"
+                edge = f"{GUARD_BYTES - last} bytes before the start" if name == "before" else f"{first} bytes behind the end"
                 return f"{changed.numel()} guard bytes changed, nearest {edge}"
         return ""
 
 
-def guarded(values: Any, device: str, seed: int) -> Guarded:
-    """Room for a copy of the CPU tensor ``values`` on ``device`` between fresh guards.
-
-    The room holds random bytes until ``fill`` writes the values.
-    """
+def guarded(values: Any, seed: int) -> Guarded:
+    """The CPU tensor ``values`` between fresh guards."""
     size = values.numel() * values.element_size()
-    total = GUARD_BYTES + ALIGN_BYTES + size + GUARD_BYTES
-    pattern = torch.randint(0, 256, (total,), dtype=torch.uint8, generator=torch.Generator().manual_seed(seed))
-    raw = torch.empty(total, dtype=torch.uint8, device=device)
-    raw.copy_(pattern)
-    start = GUARD_BYTES + (-(raw.data_ptr() + GUARD_BYTES)) % ALIGN_BYTES
-    tensor = raw[start : start + size].view(values.dtype).view(values.shape)
-    return Guarded(raw, pattern, start, tensor)
+    guards = torch.randint(0, 256, (2 * GUARD_BYTES,), dtype=torch.uint8, generator=torch.Generator().manual_seed(seed))
+    image = torch.empty(2 * GUARD_BYTES + size, dtype=torch.uint8)
+    image[:GUARD_BYTES], image[GUARD_BYTES + size :] = guards[:GUARD_BYTES], guards[GUARD_BYTES:]
+    content(image).copy_(as_bytes(values).reshape(-1))
+    return Guarded(image, values.dtype, tuple(values.shape))
+
+
+def content(raw: Any) -> Any:
+    """What lies between the guards, a view of the bytes ``raw``."""
+    return raw[GUARD_BYTES : raw.numel() - GUARD_BYTES]
+
+
+def room(size: int, device: str) -> Any:
+    """``size`` unwritten bytes on ``device`` that begin where torch begins its allocations on a device."""
+    raw = torch.empty(size + ALIGN_BYTES, dtype=torch.uint8, device=device)
+    start = -raw.data_ptr() % ALIGN_BYTES
+    return raw[start : start + size]
 
 
 def aligned(values: Any) -> Any:
     """A copy of the CPU tensor ``values``, contiguous and aligned as torch aligns its allocations on a device."""
-    size = values.numel() * values.element_size()
-    raw = torch.empty(size + ALIGN_BYTES, dtype=torch.uint8)
-    start = -raw.data_ptr() % ALIGN_BYTES
-    return raw[start : start + size].view(values.dtype).view(values.shape).copy_(values)
+    return room(values.numel() * values.element_size(), "cpu").view(values.dtype).view(values.shape).copy_(values)
 
 
 def poison(like: Any, seed: int, variant: int) -> Any:

@@ -17,8 +17,9 @@ from gates.run import accuracy, buffers
 from gates.run.attempt import ResultNotWritten
 from gates.run.callable import NeedsDevice
 from gates.run.diagnose import with_maps
-from gates.run.launch import DeviceLost, Launched, Side
+from gates.run.launch import DeviceLost
 from gates.run.problemcheck import fault, null_fault
+from gates.run.side import Launched, Side
 
 _MEMORY = ("not enough memory", "can't allocate memory", "out of memory")
 
@@ -80,7 +81,7 @@ def _check(
     if side.function and not calls[-1].error:
         _require_alike(calls)
     record.update(_traces(calls, case["orders"]))
-    if record["differences"] and side.emulator is not None:
+    if record["differences"] and side.emulated and not side.function:
         record["first_difference"] = _why_different(side, inputs, shape, seed, calls, case["orders"]) + record["first_difference"]
     if calls[-1].error:
         return {**record, "status": "launch_error", "message": calls[-1].error}

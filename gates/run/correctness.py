@@ -89,23 +89,22 @@ def run_correctness(
 
 def execute(job: dict[str, Any], folder: Path) -> None:
     """Run the cases of ``job`` and write a line for each; ends the process's work at a broken CUDA context."""
-    child = job.get("child") or apart.start(job)  # it imports torch while this process does
+    child = job.get("child") or apart.start()  # it imports torch while this process does
 
     import torch
 
     from gates import problem as problems
     from gates.run import casecheck
-    from gates.run.apart_side import open_side
+    from gates.run.side import opened
 
-    with ResultWriter(job) as writer:
+    with ResultWriter(job) as writer, contextlib.ExitStack() as stack:
         problem = problems.load(job["side"]["problem"], Path(job["side"]["folder"]))
         cases, emulated = list(job["cases"]), bool(job["side"]["emulated"])
         plan.check_names(problem, [case["shape"] for case in cases], [case["inputs"] for case in cases])
         cases = plan.whole(problem, cases, job["more"], emulated)
         writer.write("header", cases=cases, torch=torch.__version__, python=sys.version.split()[0])
-        side, started = open_side(job, child), time.monotonic()
-        if child is not None:
-            writer.write("confined", held=side.held)
+        side, started = stack.enter_context(opened(job, child)), time.monotonic()
+        writer.write("confined", held=side.held)
         for index, case in enumerate(cases):
             result = casecheck.check(
                 side, case, job["atols"], lambda phase, index=index: writer.write("phase", index=index, phase=phase), job["limits"],

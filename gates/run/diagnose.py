@@ -15,7 +15,7 @@ import torch
 from gates.problem import DEFAULT_INPUTS, is_ordinary
 from gates.run import buffers
 from gates.run.errormap import error_map
-from gates.run.launch import Launched
+from gates.run.side import Launched
 
 _BOUND = "max_err_over_bound"
 

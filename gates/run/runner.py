@@ -21,7 +21,7 @@ from gates.errors import EXIT_OK, GatesError
 from gates.run import apart, jail
 from gates.run.attempt import CONFINED
 from gates.run.callable import is_c
-from gates.run.process import die_with
+from gates.run.process import die_with, hide
 
 KINDS = ("describe", "magnitude", "correctness", "case", "launches", "timing", "extension", "triton_build")
 
@@ -33,9 +33,9 @@ def main(file: str, arguments: Sequence[str] | None = None) -> None:
     sys.exit(_code(lambda: _run_by_hand(options, folder)))
 
 
-def job_main(path: Path, folder: Path) -> None:
-    """Do the job in the JSON file ``path`` for the task in ``folder``, and exit."""
-    sys.exit(_code(lambda: run_job(path, folder)))
+def job_main(path: Path, folder: Path, with_apart: bool) -> None:
+    """Do the job in the JSON file ``path`` for the task in ``folder``, and exit; see ``run_job``."""
+    sys.exit(_code(lambda: run_job(path, folder, with_apart)))
 
 
 def _code(work: Callable[[], int]) -> int:
@@ -49,25 +49,31 @@ def _code(work: Callable[[], int]) -> int:
         return error.exit_code
 
 
-def run_job(path: Path, folder: Path) -> int:
-    """Do the job in the JSON file ``path``; the result goes to the file that the job names."""
+def run_job(path: Path, folder: Path, with_apart: bool = False) -> int:
+    """Do the job in the JSON file ``path``; the result goes to the file that the job names. ``with_apart``: a process apart runs its kernel."""
+    # Before the job is read, whose seeds are not the kernel's to know, and before this process confines itself: the other one
+    # needs its own folder of /proc, and would inherit what holds here.
+    child = apart.start() if with_apart else None
+    if child is not None:
+        hide()
     job = jsonio.read(path)
     kind = job.get("kind") if isinstance(job, dict) else None
     if kind not in KINDS:
         raise GatesError(f"{path}: job kind {kind!r} is not one of {', '.join(KINDS)}")
     if isinstance(job.get("engine"), int):
         die_with(job["engine"])
-    # Before this process confines itself: the other one needs its own folder of /proc, and would inherit what holds here.
-    child = apart.start(job) if kind == "correctness" else None
     _confine(job)
-    importlib.import_module(f"gates.run.{kind}").execute(job if child is None else {**job, "child": child}, folder)
+    if child is not None:
+        path.unlink()  # nor is it the kernel's to read, nor the result
+        job |= {"child": child, "nameless": True}
+    importlib.import_module(f"gates.run.{kind}").execute(job, folder)
     return EXIT_OK
 
 
 def _confine(job: Mapping[str, Any]) -> None:
-    """Take away what Python code that is judged has no business with. Tools around a replayed case need files and sockets."""
+    """Take away what code that is judged has no business with. Tools around a replayed case need files and sockets."""
     sides = [job[key] for key in ("side", "candidate", "baseline") if job.get(key)]
-    if job.get("mode") == "replay" or (sides and all(is_c(side) for side in sides)):
+    if job.get("mode") == "replay" or (job["kind"] != "correctness" and sides and all(is_c(side) for side in sides)):
         return
     work = Path(job["result"]).parent
     os.environ.update(jail.caches(work))

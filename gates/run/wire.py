@@ -8,12 +8,12 @@ from __future__ import annotations
 
 import json
 import math
+from collections.abc import Sequence
 from typing import Any, BinaryIO
 
 import torch
 
 _MAX_HEADER_BYTES = 16 * 2**20
-MAX_TENSOR_BYTES = 32 * 2**30  # of one frame
 
 
 class BadFrame(Exception):
@@ -23,15 +23,18 @@ class BadFrame(Exception):
 def send(stream: BinaryIO, value: Any) -> None:
     """Write ``value`` as one frame. Raises TypeError for a value that can't travel, OSError where nobody reads any more."""
     tensors: list[torch.Tensor] = []
-    header = json.dumps({"value": _plain(value, tensors), "tensors": [_described(one) for one in tensors]}).encode()
+    header = json.dumps({"value": _plain(value, tensors), "tensors": [described(one.dtype, one.shape) for one in tensors]}).encode()
     stream.write(len(header).to_bytes(8, "little") + header)
     for one in tensors:
         stream.write(memoryview(one.detach().cpu().contiguous().reshape(-1).view(torch.uint8).numpy()))
     stream.flush()
 
 
-def receive(stream: BinaryIO) -> Any:
-    """The value of the next frame. Raises EOFError where the stream ends first, BadFrame for anything else that is no frame."""
+def receive(stream: BinaryIO, most_bytes: int | None = None) -> Any:
+    """The value of the next frame. Raises EOFError where the stream ends first, BadFrame for anything else that is no frame.
+
+    ``most_bytes``: of its tensors together, where the other end is not to be believed.
+    """
     length = int.from_bytes(_exactly(stream, 8), "little")
     if length > _MAX_HEADER_BYTES:
         raise BadFrame(f"a header of {length} bytes")
@@ -41,7 +44,7 @@ def receive(stream: BinaryIO) -> Any:
         if not all(isinstance(dtype, torch.dtype) and all(size >= 0 for size in shape) for dtype, shape in kinds):
             raise BadFrame("a tensor of no known format")
         sizes = [math.prod(shape) * dtype.itemsize for dtype, shape in kinds]
-        if sum(sizes) > MAX_TENSOR_BYTES:
+        if most_bytes is not None and sum(sizes) > most_bytes:
             raise BadFrame(f"tensors of {sum(sizes)} bytes")
         tensors = [_tensor(_exactly(stream, size), dtype, shape) for size, (dtype, shape) in zip(sizes, kinds, strict=True)]
         return _whole(header["value"], tensors)
@@ -73,8 +76,9 @@ def _whole(value: Any, tensors: list[torch.Tensor]) -> Any:
     return {"list": list, "tuple": tuple}[kind](_whole(one, tensors) for one in content)
 
 
-def _described(tensor: torch.Tensor) -> dict[str, Any]:
-    return {"dtype": str(tensor.dtype).removeprefix("torch."), "shape": list(tensor.shape)}
+def described(dtype: torch.dtype, shape: Sequence[int]) -> dict[str, Any]:
+    """A tensor's format in words that travel."""
+    return {"dtype": str(dtype).removeprefix("torch."), "shape": list(shape)}
 
 
 def _tensor(content: bytearray, dtype: torch.dtype, shape: list[int]) -> torch.Tensor:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import tempfile
 from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import Any
@@ -11,7 +12,7 @@ import torch
 from conformance import stages
 
 from gates.run import accuracy
-from gates.run.launch import Side
+from gates.run.side import Side, opened
 
 
 @dataclass(frozen=True)
@@ -26,12 +27,17 @@ class Ran:
 def emulate(side: Mapping[str, Any], shape: str, seed: int, order: str = "forward") -> Ran:
     """The stage's emulator library; raises RuntimeError for an error or a finding."""
     torch.set_num_threads(1)
-    return _run(Side(side, "cpu"), shape, seed, order)
+    return _opened(side, "cpu", shape, seed, order)
 
 
 def on_device(side: Mapping[str, Any], shape: str, seed: int) -> Ran:
     """The stage's device library on device 0; raises RuntimeError for an error."""
-    return _run(Side(side, "cuda:0"), shape, seed, "forward")
+    return _opened(side, "cuda:0", shape, seed, "forward")
+
+
+def _opened(side: Mapping[str, Any], device: str, shape: str, seed: int, order: str) -> Ran:
+    with tempfile.TemporaryDirectory() as folder, opened({"side": side, "device": device, "result": f"{folder}/result"}) as kernel:
+        return _run(kernel, shape, seed, order)
 
 
 def _run(side: Side, name: str, seed: int, order: str) -> Ran:

@@ -1,0 +1,186 @@
+"""The judge's end of a kernel: it makes the buffers of a call, has a process apart launch it, and looks at what came back.
+
+Guards and poison are drawn here, anew in each run, and checked here on whole buffers; the kernel's process (``gates.run.apart``)
+gets neither a case's seed nor the problem nor the reference. Of what it says, the bytes count: they are right or wrong whatever
+it does to itself. What only it can know, which launches its emulator recorded and what that found, shows honest mistakes alone.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import json
+import secrets
+from collections.abc import Iterator, Mapping
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Any
+
+import torch
+
+from gates import problem as problems
+from gates.errors import GatesError
+from gates.run import apart, buffers, wire
+from gates.run.accuracy import OutputError, ProblemError
+from gates.run.callable import NeedsDevice, is_c
+from gates.run.launch import DeviceLost
+from gates.run.process import Finished
+
+_SEEDS_OF_THE_EMULATOR = 251  # so few that the one which a kernel's process sees tells nothing of the case's own
+_MOST_RETURNED_BYTES = 2**32  # what a function returns beside the buffers that it was given
+
+
+@dataclass
+class Launched:
+    """What one call left: CPU copies of the outputs, and every trace of misbehaviour. ``poisons``: of the outputs that were given."""
+
+    outputs: dict[str, Any]
+    poisons: dict[str, Any]
+    error: str = ""
+    guards: list[str] = field(default_factory=list)
+    mutated: list[str] = field(default_factory=list)
+    launches: list[dict[str, Any]] = field(default_factory=list)
+    findings: list[dict[str, Any]] = field(default_factory=list)
+
+
+class Side:
+    """A kernel that runs in the process ``child``, with its problem, which does not.
+
+    Raises GatesError where the process reports that the kernel can't be loaded.
+    """
+
+    def __init__(self, job: Mapping[str, Any], child: apart.Child) -> None:
+        side, first = job["side"], apart.first_question(job)
+        self.emulated, self.function, self._child = bool(side["emulated"]), not is_c(side), child  # function: may return its outputs
+        self._secret, self._room = secrets.randbits(48), 0
+        self._ask(first)
+        self.held: dict[str, str] = self._answer()["held"]
+        self.problem = problems.load(side["problem"], Path(side["folder"]))
+        self.arguments = tuple(side.get("arguments") or self.problem.ARGUMENTS)
+        self._lost: DeviceLost | None = None
+        try:
+            self._answer()  # that the kernel is loaded
+        except DeviceLost as error:
+            self._lost = error  # told by the first call, so that it is that case's crash
+
+    def call(
+        self, inputs: Mapping[str, Any], shape: Mapping[str, int], *, variant: int, order: str, seed: int, memory: str | None = None
+    ) -> Launched:
+        """Launch once on the CPU ``inputs``; ``variant`` picks the poison, ``seed`` and this run's own secret all random bytes.
+
+        ``memory`` names the order whose pattern the emulator's unwritten memory shall hold, where it is not ``order``.
+
+        Raises ProblemError for inputs that can't be handed to a kernel, OutputError for a function that returns no outputs to judge,
+        DeviceLost after a CUDA error and where the kernel's process ended or speaks no sense.
+        """
+        if self._lost is not None:
+            raise self._lost
+        wanted = {name: value for name, value in inputs.items() if name in self.arguments}
+        tensors = {name: value for name, value in wanted.items() if isinstance(value, torch.Tensor)}
+        for name, value in tensors.items():
+            if not value.is_contiguous():
+                raise ProblemError(f"input {name!r} is not contiguous; a launcher receives no strides")
+        made = problems.outputs_of(self.problem, shape)
+        given = {name: value for name, value in made.items() if name in self.arguments} if self.function else made
+        if not self.function and not hasattr(self.problem, "make_outputs") and not getattr(self.problem, "IN_PLACE", ()):
+            raise ProblemError(f"problem {self.problem.__name__} lacks make_outputs, which a C launcher needs")
+        drawn = self._secret + seed
+        poisons = {name: buffers.poison(value, drawn + i, variant) for i, (name, value) in enumerate(given.items())}
+        rooms = {
+            name: buffers.guarded(value, 1000 * drawn + 10 * i + variant) for i, (name, value) in enumerate({**tensors, **poisons}.items())
+        }
+        named = {name: {"buffer": name} for name in rooms}
+        numbers = {name: {"value": value} for name, value in wanted.items() if name not in tensors}
+        arguments = problems.call_arguments(
+            self.problem, {**numbers, **{name: named[name] for name in tensors}}, {name: named[name] for name in poisons},
+            {name: {"value": size} for name, size in shape.items()}, self.arguments,
+        )
+        self._room = 2 * sum(one.image.numel() for one in rooms.values())
+        self._ask({
+            "buffers": {name: {"image": one.image, **wire.described(one.dtype, one.shape)} for name, one in rooms.items()},
+            "arguments": list(arguments), "made": list(made), "given": list(given), "order": order, "memory": memory,
+            "seed": seed % _SEEDS_OF_THE_EMULATOR,
+        })
+        return self._looked_at(self._answer(), rooms, poisons, tensors, made)
+
+    def _looked_at(
+        self, answer: Mapping[str, Any], rooms: Mapping[str, buffers.Guarded], poisons: dict[str, Any], tensors: Mapping[str, Any],
+        made: Mapping[str, Any],
+    ) -> Launched:
+        raws, returned = (_tensors(answer[field]) for field in ("buffers", "returned"))
+        if {name: (raw.dtype, raw.numel()) for name, raw in raws.items()} != {name: (torch.uint8, one.image.numel()) for name, one in rooms.items()}:
+            raise DeviceLost("the kernel's process answered with other buffers than it was given")
+        result = Launched({}, poisons, str(answer["error"]), launches=_records(answer["launches"]), findings=_records(answer["findings"]))
+        in_place = [name for name in getattr(self.problem, "IN_PLACE", ()) if name in tensors]
+        values = {name: room.values(raws[name]) for name, room in rooms.items()}
+        result.guards = [f"{name}: {violation}" for name, room in rooms.items() if (violation := room.violation(raws[name]))]
+        for name, value in tensors.items():
+            changed = buffers.differing(values[name], value)
+            if changed.numel() and name not in in_place:
+                result.mutated.append(f"{name}: {changed.numel()} elements, first at {int(changed[0])}")
+        result.outputs = {name: values[name].clone() for name in (*poisons, *in_place)}
+        for name, output in returned.items():
+            if name in made and output.dtype != made[name].dtype:
+                raise OutputError(f"the kernel returned {output.dtype} for output {name!r}, make_outputs has {made[name].dtype}")
+            result.outputs[name] = output
+        return result
+
+    def _ask(self, question: Any) -> None:
+        try:
+            wire.send(self._child.stdin, question)
+        except TypeError as error:
+            raise ProblemError(str(error)) from None
+        except OSError:
+            raise self._died() from None
+
+    def _answer(self) -> dict[str, Any]:
+        """The other process's next answer; whatever it says went wrong is raised here."""
+        try:
+            answer = wire.receive(self._child.stdout, self._room + (_MOST_RETURNED_BYTES if self.function else 0))
+            if not isinstance(answer, dict):
+                raise wire.BadFrame(f"a {type(answer).__name__}")
+        except EOFError:
+            raise self._died() from None
+        except wire.BadFrame as error:
+            with contextlib.suppress(PermissionError):  # this process may signal no other; the engine ends both
+                self._child.kill()
+            raise DeviceLost(f"the kernel's process answered with {error}") from None
+        failure, text = str(answer.get("failure", "")), str(answer.get("text", ""))
+        if failure == "device" and self.emulated:
+            raise NeedsDevice(text)
+        if failure == "gates":
+            raise GatesError(text, hint=str(answer["hint"]) if answer.get("hint") else None)
+        if failure:
+            raise {"outputs": OutputError, "memory": MemoryError}.get(failure, DeviceLost)(text)
+        return answer
+
+    def _died(self) -> DeviceLost:
+        return DeviceLost(f"{Finished((), self._child.wait(), '', 0.0, timed_out=False).cause} while running the kernel")
+
+
+@contextlib.contextmanager
+def opened(job: Mapping[str, Any], child: apart.Child | None = None) -> Iterator[Side]:
+    """The side of ``job`` ({"side", "device", "result"}), its kernel in ``child``, which is started where there is none; it ends with the block."""
+    child = child or apart.start()
+    try:
+        yield Side(job, child)
+    finally:
+        with contextlib.suppress(OSError):
+            child.stdin.close()
+
+
+def _tensors(value: Any) -> dict[str, Any]:
+    wrong = [type(one).__name__ for one in value.values() if not isinstance(one, torch.Tensor)] if isinstance(value, dict) else [type(value).__name__]
+    if wrong:
+        raise DeviceLost(f"the kernel's process answered with {wrong[0]} for an output")
+    return value
+
+
+def _records(value: Any) -> list[dict[str, Any]]:
+    """What the emulator in the kernel's process recorded, where it has the form of that."""
+    try:
+        if not all(isinstance(one["kernel"], str) for one in value):
+            raise TypeError
+        json.dumps(value, allow_nan=False)
+    except (KeyError, TypeError, ValueError):
+        raise DeviceLost("the kernel's process answered with records that are none") from None
+    return list(value)

@@ -33,7 +33,7 @@ def main(file: str, arguments: Sequence[str] | None = None) -> None:
     sys.exit(_code(lambda: _run_by_hand(options, folder)))
 
 
-def job_main(path: Path, folder: Path, with_apart: bool) -> None:
+def job_main(path: Path, folder: Path, with_apart: bool = False) -> None:
     """Do the job in the JSON file ``path`` for the task in ``folder``, and exit; see ``run_job``."""
     sys.exit(_code(lambda: run_job(path, folder, with_apart)))
 

@@ -1,9 +1,14 @@
 """`gates` and `python -m gates`: the command, quiet at Ctrl-C while its modules are imported, too."""
 
 import sys
-from typing import NoReturn
 
-from gates.errors import EXIT_INTERRUPTED
+from gates.python_path import own_first
+
+own_first()  # `python -m` looks in the current folder before: a task's random.py would take the place of Python's own
+
+from typing import NoReturn  # noqa: E402
+
+from gates.errors import EXIT_INTERRUPTED  # noqa: E402
 
 
 def main() -> NoReturn:

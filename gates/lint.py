@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import ast
 import re
+import sys
 import tempfile
 from collections.abc import Iterator, Sequence
 from pathlib import Path
@@ -34,7 +35,14 @@ def lint(folder: Path) -> list[str]:
         task = load_task(folder, environ={})
     except GatesError:
         return found  # told above
-    return [*found, *_sources(task), *_toggles(task), *_verdicts(task), *(_problem(task) if (folder / "runner.py").is_file() else ())]
+    return [*found, *_names(folder), *_sources(task), *_toggles(task), *_verdicts(task), *(_problem(task) if (folder / "runner.py").is_file() else ())]
+
+
+def _names(folder: Path) -> Iterator[str]:
+    """Files that take the place of Python's own modules in a script of this folder."""
+    for path in sorted(folder.glob("*.py")):
+        if path.stem in sys.stdlib_module_names:
+            yield f"{path}: hides Python's own module {path.stem} from `python runner.py` and `python build.py`: rename it"
 
 
 def _sources(task: Task) -> Iterator[str]:

@@ -49,6 +49,7 @@ from types import ModuleType
 from typing import Any
 
 from gates.errors import GatesError
+from gates.python_path import add_folder
 from gates.task import nearest
 
 MAX_SEED = 2**31 - 1
@@ -132,13 +133,17 @@ def load(name: str, folder: Path) -> Problem:
 
 
 def find(name: str, folder: Path) -> None:
-    """Put the folder that holds the module ``name``, the task's or an ancestor of it, on the path for imports."""
+    """Put the folder that holds the module ``name``, the task's or an ancestor of it, on the path for imports.
+
+    Raises GatesError for a name of Python's own.
+    """
     folder, first = folder.resolve(), name.split(".")[0]
     for root in (folder, *folder.parents):
         if (root / first).is_dir() or (root / f"{first}.py").is_file():
-            if str(root) not in sys.path:
-                sys.path.insert(0, str(root))
-            return
+            add_folder(root)
+            break
+    if first in sys.stdlib_module_names:
+        raise GatesError(f"problem {name!r} has the name of a module of Python's own, which would be imported instead", hint="rename the file, and `problem:` in task.yaml")
 
 
 def is_ordinary(role: str, inputs: str) -> bool:

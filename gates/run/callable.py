@@ -17,6 +17,7 @@ from types import ModuleType
 from typing import Any
 
 from gates.errors import EXIT_HOLD, GatesError
+from gates.python_path import add_folder
 from gates.run.kernel import Kernel, KernelError
 from gates.task import CUDA, TRITON
 
@@ -99,8 +100,7 @@ def is_c(side: Mapping[str, Any]) -> bool:
 
 def _module(path: Path, on_cpu: bool) -> ModuleType:
     name = path.name.partition(".")[0]
-    if str(path.parent) not in sys.path:
-        sys.path.insert(0, str(path.parent))  # what the source imports from beside it
+    add_folder(path.parent)  # what the source imports from beside it
     if path.suffix == ".py":
         name = f"gates_kernel_{name}"  # so that it hides no module of that name
     else:

@@ -1,0 +1,62 @@
+"""Helpers beside a task that have the names of Python's own modules: both work, each where it is meant."""
+
+from __future__ import annotations
+
+import os
+import shutil
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+
+from gates import problem
+from gates.errors import GatesError
+from gates.lint import lint
+
+HERE = Path(__file__).resolve().parent
+SHADOWS = ("random", "select", "types", "tempfile", "json", "copy", "socket")
+
+
+def folder(tmp_path: Path) -> Path:
+    """tests/tasks with files named like Python's modules beside saxpy_fast's problem and in its folder, and a helper that is imported."""
+    tasks = tmp_path / "tasks"
+    shutil.copytree(HERE / "tasks", tasks)
+    for place in (tasks, tasks / "saxpy_fast"):
+        for name in SHADOWS:
+            (place / f"{name}.py").write_text("raise SystemError('not Python\\'s own')\n")
+    (tasks / "levels.py").write_text("LEVEL = 3\n")
+    (tmp_path / "installed").mkdir()
+    (tmp_path / "installed" / "levels.py").write_text("LEVEL = 4\n")  # the task's own wins, as beside a script
+    text = (tasks / "saxpy_problem.py").read_text()
+    (tasks / "saxpy_problem.py").write_text(text.replace("import torch\n", "import random\nimport levels\n\nimport torch\n\nassert levels.LEVEL == 3 and random.random() < 1\n", 1))
+    return tasks
+
+
+def python(*arguments: str, cwd: Path, installed: Path) -> subprocess.CompletedProcess[str]:
+    env = {**os.environ, "PYTHONPATH": f"{HERE.parent}{os.pathsep}{installed}", "GATES_FORK": "0"}
+    return subprocess.run([sys.executable, *arguments], cwd=cwd, env=env, capture_output=True, text=True, timeout=300, check=False)
+
+
+def test_a_fresh_process_finds_python_s_own_modules_and_the_task_s_helpers(tmp_path: Path) -> None:
+    tasks = folder(tmp_path)
+    code = f"from pathlib import Path\nfrom gates import problem\nproblem.load('saxpy_problem', Path({str(tasks / 'saxpy_fast')!r}))\nimport copy, select, socket"
+    done = python("-c", code, cwd=tmp_path, installed=tmp_path / "installed")
+    assert done.returncode == 0, done.stderr
+
+
+def test_the_command_works_in_a_folder_that_holds_them(tmp_path: Path) -> None:
+    done = python("-m", "gates", "lint-task", ".", cwd=folder(tmp_path) / "saxpy_fast", installed=tmp_path / "installed")
+    assert "hides Python's own module random" in done.stdout and "Traceback" not in done.stderr and done.returncode < 4, done.stderr
+
+
+def test_lint_names_what_hides_a_module_and_nothing_else(tmp_path: Path) -> None:
+    found = [line for line in lint(folder(tmp_path) / "saxpy_fast") if "hides Python's own" in line]
+    assert len(found) == len(SHADOWS) and all("rename it" in line for line in found)
+    assert not [line for line in lint(HERE / "tasks" / "saxpy_fast") if "hides Python's own" in line]
+
+
+def test_a_problem_named_like_one_is_refused_with_its_name(tmp_path: Path) -> None:
+    (tmp_path / "random.py").write_text("SHAPES = {}\n")
+    with pytest.raises(GatesError, match="problem 'random' has the name of a module of Python's own"):
+        problem.load("random", tmp_path)

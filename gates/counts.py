@@ -74,7 +74,7 @@ def _correctness(evidence: Any) -> Iterator[str]:
 
 def _sanitizer(evidence: Any) -> Iterator[str]:
     for run in evidence.runs:
-        told = sum(finding.severity == "error" for finding in run.findings)
+        told = sum(finding.severity in ("error", "library") for finding in run.findings)
         if run.summary_errors is not None and run.summary_errors < min(told, 1):
             yield f"{run.tool} tells of {told} errors and counts {run.summary_errors}"
 

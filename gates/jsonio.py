@@ -2,12 +2,14 @@
 
 from __future__ import annotations
 
+import contextlib
 import json
 import math
 import os
 import re
 import stat
 import tempfile
+from collections.abc import Iterable
 from pathlib import Path
 from typing import Any, BinaryIO
 
@@ -110,6 +112,17 @@ def loads(text: str, where: str) -> Any:
         raise GatesError(f"{where}: nested too deeply") from None
     except ValueError as error:
         raise GatesError(f"{where}: not readable as JSON: {error}") from None
+
+
+def carrying(nonce: str, lines: Iterable[str]) -> list[dict[str, Any]]:
+    """The ``lines`` that are strict JSON objects with that nonce."""
+    found = []
+    for line in lines:
+        with contextlib.suppress(GatesError):
+            data = loads(line, "result line")
+            if isinstance(data, dict) and data.get("nonce") == nonce:
+                found.append(data)
+    return found
 
 
 def _place(text: str, literal: str) -> str:

@@ -66,6 +66,8 @@ def test_arguments_leave_the_clocks_alone_and_name_the_kernel_exactly(tmp_path) 
         ("time.sleep(60)", "ncu.time_limit", Status.NOT_RUN),
         ("print('==ERROR== something new'); launch(); sys.exit(9)", "ncu.failed", Status.NOT_RUN),
         ("report.write_text('x')", "ncu.not_launched", Status.INCONCLUSIVE),
+        ("print('ncu: unrecognised option --cache-control'); print('usage: ncu [options]'); sys.exit(1)", "ncu.failed", Status.NOT_RUN),
+        ("import os; os.kill(os.getpid(), 9)", "ncu.failed", Status.NOT_RUN),
         ("launch(); report.write_text('garbage')", "ncu.unreadable", Status.INCONCLUSIVE),
         (profiling(csv({}, kernel="at::fill(int)")), "ncu.no_kernel", Status.NOT_RUN),
         (profiling(csv({}, rows=2)), "ncu.ambiguous_kernel", Status.INCONCLUSIVE),

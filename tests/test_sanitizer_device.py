@@ -167,12 +167,81 @@ def test_one_tool_less_is_no_pass(gate) -> None:
     ('"$@"; cat > $log <<EOF\n' + MEMCHECK + "EOF\nexit 0", Status.FAIL, "sanitizer.finding"),
     (CLEAN.replace("0 errors", "4 errors") + '"$@"; echo "========= $s" > $log; exit 86', Status.FAIL, "sanitizer.finding"),
     (CLEAN + '"$@"; echo "========= $s" > $log; exit 255', Status.INCONCLUSIVE, "sanitizer.exit_code"),
-    (CLEAN + 'echo "========= $s" > $log; kill -SEGV $$', Status.FAIL, "sanitizer.crash"),
-    ("sleep 60", Status.INCONCLUSIVE, "sanitizer.timeout"),
+    (CLEAN + '"$@"; echo "========= $s" > $log; kill -SEGV $$', Status.FAIL, "sanitizer.crash"),
+    ('"$@"; sleep 60', Status.INCONCLUSIVE, "sanitizer.timeout"),
 ])
 def test_a_tool_that_checked_nothing_or_found_something(gate, body: str, status: Status, code: str) -> None:
-    _, result = gate(body, limit_s=0.5 if "sleep" in body else 60)
+    _, result = gate(body, limit_s=3 if "sleep" in body else 60)
     assert (result.status, result.code) == (status, code), result.sentence
+
+
+@pytest.mark.parametrize(("body", "said"), [
+    ('echo "compute-sanitizer: unrecognised option \'--padding\'"; echo "Usage: compute-sanitizer [options] app"; exit 1', "unrecognised option '--padding'"),
+    ('echo "========= Error: Unknown option --report-api-errors" > $log; exit 1', "Unknown option --report-api-errors"),
+    (CLEAN + 'echo "========= $s" > $log; kill -SEGV $$', "killed by SIGSEGV"),
+    ("kill -KILL $$", "killed by SIGKILL"),
+    ("sleep 60", "time limit"),
+    ('echo "========= Error: Failed to inject into the target process" > $log; echo "========= ERROR SUMMARY: 0 errors" >> $log; exit 255', "Failed to inject"),
+    ('echo "terminate called without an active exception"; kill -ABRT $$', "killed by SIGABRT"),
+])
+def test_a_tool_that_ends_before_the_replay_begins_is_not_run_in_its_own_words(gate, body: str, said: str) -> None:
+    evidence, result = gate(body, limit_s=1 if "sleep" in body else 60)
+    assert (result.status, result.code) == (Status.NOT_RUN, "sanitizer.not_started") and said in result.sentence, result.sentence
+    assert not any(run_.findings for run_ in evidence.runs) and "last tile" not in result.checks[0].hint and "ulimit" not in result.sentence
+
+
+def test_a_tool_that_gives_up_later_is_not_run_and_its_findings_count(gate) -> None:
+    complaint = "========= Internal Sanitizer Error: The Sanitizer encountered an error when instrumenting\n"
+    clean = "========= ERROR SUMMARY: 0 errors\n"
+    _, result = gate(HONEST + f'\ncat > $log <<EOF\n{complaint}{clean}EOF\nexit 255'.replace("exit $code", ":"))
+    assert result.status is not Status.FAIL
+    _, result = gate(f'"$@"; cat > $log <<EOF\n{complaint}{clean}EOF\nexit 255')
+    assert (result.status, result.code) == (Status.NOT_RUN, "sanitizer.not_started") and "Internal Sanitizer Error" in result.sentence
+    _, result = gate(f'cat > $log <<EOF\n{complaint}{MEMCHECK}EOF\nexit 86')  # a place in a kernel shows that it ran
+    assert (result.status, result.code) == (Status.FAIL, "sanitizer.finding")
+
+
+MISSING_WAIT = """========= COMPUTE-SANITIZER
+========= Barrier error detected. Missing wait.
+=========     at {function}+0x5a0 in {file}:{line}
+=========     by thread (0,0,0) in block (1,0,0)
+=========
+========= ERROR SUMMARY: 16 errors
+"""
+LIBCUDACXX = MISSING_WAIT.format(function="copy_kernel(const float *, float *)", file="/usr/local/cuda/include/cuda/std/__barrier/barrier.h", line=120)
+NVIDIA_WHEEL = LIBCUDACXX.replace("/usr/local/cuda/include/", "/v/site-packages/nvidia/cu13/include/cccl/")
+WITHOUT_LINES = MISSING_WAIT.replace(" in {file}:{line}", "").format(function="cuda::__4::barrier<(cuda::thread_scope)2>::arrive(long)")
+
+
+def synccheck_says(text: str, ending: str = "exit 86") -> str:
+    clean = CLEAN + '\nif [ $tool != synccheck ]; then echo "========= $s" > $log; exit 0; fi\n'
+    return f'"$@"\n{clean}cat > $log <<EOF\n{text}EOF\n{ending}'
+
+
+@pytest.mark.parametrize("text", [LIBCUDACXX, NVIDIA_WHEEL, WITHOUT_LINES])
+def test_a_missing_wait_inside_a_library_is_shown_and_does_not_reject(gate, text: str) -> None:
+    evidence, result = gate(synccheck_says(text))
+    assert result.status is Status.PASS and "shown, not counted (synccheck: barrier error" in result.sentence, result.sentence
+    assert [finding.severity for run_ in evidence.runs for finding in run_.findings] == ["library"]
+    assert [check.name for check in result.checks if "library" in check.name] == ["synccheck inside a library: barrier error"]
+
+
+@pytest.mark.parametrize("text", [
+    LIBCUDACXX.replace("/usr/local/cuda/include/cuda/std/__barrier/barrier.h", "/src/kernels/copy.cu"),  # the kernel's own line
+    LIBCUDACXX.replace("Missing wait.", "Divergent thread(s) in block"),  # who called it from a branch is the caller
+    LIBCUDACXX.replace("/cuda/include/cuda/std/__barrier/", "/cuda/include/cooperative_groups/").replace("Missing wait.", "Divergent thread(s) in warp"),
+    LIBCUDACXX.partition("=========\n")[0] + SYNCCHECK.partition("\n")[2],  # one of each
+])
+def test_what_is_the_caller_s_in_a_library_rejects(gate, text: str) -> None:
+    assert gate(synccheck_says(text))[1].code == "sanitizer.finding"
+
+
+@pytest.mark.parametrize(("tool", "text"), [
+    ("memcheck", MEMCHECK.replace("/src/kernels/tile.cu", "/usr/local/cuda/include/cub/block/block_load.cuh")),
+    ("racecheck", RACECHECK.replace("in sum.cu:47", "in /usr/local/cuda/include/cub/block/a.cuh:4").replace("in sum.cu:62", "in /usr/local/cuda/include/cub/block/a.cuh:9")),
+])
+def test_other_findings_inside_a_library_are_errors(tool: str, text: str) -> None:
+    assert log.device_findings(text, tool)[0].severity == "error"
 
 
 def test_a_launch_error_under_the_tool_fails(gate) -> None:

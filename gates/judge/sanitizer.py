@@ -9,7 +9,12 @@ outputs, whose loops come round to shared memory that was used before.
 A tool passes if its summary is there and counts no error, it exited with 0, and the replay proved
 with nonce and number of launches that the kernel ran under it. Findings of severity error fail;
 warnings are shown and pass: racecheck warns of hazards that it takes for meant, and some versions exit for them as for errors. A tool that is missing, does not know the device, or saw no
-launch did not run: not_run, with the remedy; so is a sanitized replay that ended before it loaded the kernel. An error summary without the launches is not a pass.
+launch did not run: not_run, with the remedy; so is a replay that ended before it loaded the kernel, whatever the tool printed (a refused option, a driver it does not know, its own
+crash). An error summary without the launches is not a pass.
+
+synccheck's "Missing wait" inside a header of a library (libcu++'s barriers: cuda::barrier with memcpy_async) is shown and passes: correct
+use of the library gives it too. Every other finding in a library is the caller's: a race inside cub is a TempStorage that is used again
+without a barrier, a bad address is a bad argument.
 
 Example: memcheck: `Invalid __global__ write of size 4` at store_tile in tile.cu:88 -> fail.
 Limits: racecheck sees shared memory only; AddressSanitizer knows nothing of shared memory inside
@@ -23,7 +28,7 @@ from typing import Any
 
 from gates.errors import EXIT_CHECKER
 from gates.parse.sanitizer import SanitizerEvidence, SanitizerRun
-from gates.parse.sanitizer_log import Finding, lacks_memory
+from gates.parse.sanitizer_log import Finding, lacks_memory, unsupported
 from gates.records import Check, GateResult, Status, conclude
 
 DEVICE_TOOLS = ("memcheck", "racecheck", "initcheck", "synccheck")
@@ -35,7 +40,7 @@ CODES = {
     "sanitizer.finding": "a checker reported a fault. Its place is named: look at the bounds of the last tile, the barrier between a write and a read of shared memory, and values used before they are set; for a SEGV at an argument, check the order of ARGUMENTS against the launcher's.",
     "sanitizer.launch_error": "the launcher returned an error under the checker, so the kernel was not checked to its end.",
     "sanitizer.crash": "the replay died under the checker without a report. Run it alone; a write far out of bounds is the usual cause, or another order of ARGUMENTS than the launcher's.",
-    "sanitizer.not_started": "the sanitized replay ended before it loaded the kernel, so nothing was checked. Its last words are shown. If they are about memory, lift a limit on virtual memory (ulimit -v unlimited, RLIMIT_AS of a batch system): AddressSanitizer reserves 16 TiB of addresses.",
+    "sanitizer.not_started": "the checker or its replay ended before the kernel was loaded, so nothing was checked. What it said is shown. If that is about AddressSanitizer's memory, lift a limit on virtual memory (ulimit -v unlimited, RLIMIT_AS of a batch system): AddressSanitizer reserves 16 TiB of addresses.",
     "sanitizer.timeout": "the replay reached the time limit under the checker. On the emulator that is a hang; on a device the tool may only be slow: raise time_limit_s.",
     "sanitizer.not_available": "the checker is not installed here. compute-sanitizer comes with the CUDA toolkit or the wheel nvidia-cuda-sanitizer-api; libasan with g++.",
     "sanitizer.not_supported": "compute-sanitizer does not support this device or driver. Use a newer one, or run the gate on the emulator (--profile cpu).",
@@ -66,13 +71,13 @@ def _run(run: SanitizerRun, mode: str) -> list[Check]:
     errors = [finding for finding in run.findings if finding.severity == "error"]
     if errors:
         return [_finding(finding, where) for finding in errors[:_SHOWN]]
-    if run.summary_errors:
+    if run.summary_errors and not _excused(run):
         return [_check(run.tool, Status.FAIL, run.summary_errors, "finding", where, "the summary counts errors")]
     if run.unsupported:
-        if mode == "emulator":
-            why = "; the usual cause is a limit on virtual memory (ulimit -v)" if lacks_memory(run.unsupported) else ""
-            return [_check(run.tool, Status.NOT_RUN, run.unsupported + why, "not_started", where)]
-        return [_check(run.tool, Status.NOT_RUN, run.unsupported, "not_supported", where)]
+        if mode == "device" and unsupported(run.unsupported, ""):
+            return [_check(run.tool, Status.NOT_RUN, run.unsupported, "not_supported", where)]
+        why = "; the usual cause is a limit on virtual memory (ulimit -v)" if mode == "emulator" and lacks_memory(run.unsupported) else ""
+        return [_check(run.tool, Status.NOT_RUN, run.unsupported + why, "not_started", where)]
     if run.timed_out:
         status = Status.FAIL if mode == "emulator" else Status.INCONCLUSIVE
         return [_check(run.tool, status, run.cause, "timeout", where)]
@@ -85,10 +90,15 @@ def _run(run: SanitizerRun, mode: str) -> list[Check]:
     if not run.seen or run.launches < run.expected_launches:
         seen = f"{run.launches} of {run.expected_launches} launches proved"
         return [_check(run.tool, Status.NOT_RUN, seen, "kernel_not_seen", where)]
-    if run.returncode != 0 and not (run.returncode == EXIT_CHECKER and run.summary_warnings):
+    if run.returncode != 0 and not (run.returncode == EXIT_CHECKER and (run.summary_warnings or _excused(run))):
         return [_check(run.tool, Status.INCONCLUSIVE, run.cause, "exit_code", where)]
     shown = [_warning(finding, where) for finding in run.findings[:_SHOWN]]
     return [Check(run.tool, Status.PASS, 0, 0, "findings", where), *shown]
+
+
+def _excused(run: SanitizerRun) -> bool:
+    """Whether the tool's errors are those inside a library that its correct use gives too; other errors were judged before."""
+    return any(finding.severity == "library" for finding in run.findings)
 
 
 def _finding(finding: Finding, where: str) -> Check:
@@ -96,7 +106,8 @@ def _finding(finding: Finding, where: str) -> Check:
 
 
 def _warning(finding: Finding, where: str) -> Check:
-    return Check(f"{finding.tool} warning: {finding.kind}", Status.PASS, finding.count, None, "warnings", where, hint=_told(finding))
+    kind = "inside a library" if finding.severity == "library" else "warning"
+    return Check(f"{finding.tool} {kind}: {finding.kind}", Status.PASS, finding.count, None, "warnings", where, hint=_told(finding))
 
 
 def _told(finding: Finding) -> str:
@@ -113,7 +124,7 @@ def _check(name: str, status: Status, observed: Any, code: str, where: str, deta
 def _sentence(evidence: SanitizerEvidence) -> str:
     tools = ", ".join(dict.fromkeys(run.tool for run in evidence.runs))
     shapes = ", ".join(dict.fromkeys(shape for run in evidence.runs for shape in run.shapes))
-    warnings = sum(run.summary_warnings or 0 for run in evidence.runs)
+    warnings = sum((run.summary_warnings or 0) + sum(one.count for one in run.findings if one.severity == "library") for run in evidence.runs)
     text = f"no findings ({tools}; {shapes})"
     if not warnings:
         return text

@@ -10,6 +10,7 @@ from typing import Any
 from gates import jsonio
 from gates.errors import GatesError
 from gates.facts.ncu_metrics import METRICS
+from gates.parse.last_words import complaint
 from gates.parse.ncu_report import Row, read_csv, read_report, select
 
 SCHEMA_VERSION = 1
@@ -135,6 +136,8 @@ def _failure(raw: Mapping[str, Any], log: str) -> tuple[str, str]:
             return code, _line_with(log, words)
     if tried["timed_out"]:
         return "ncu.time_limit", f"ncu was {tried['cause']}"
+    if tried["returncode"] != 0 and not jsonio.carrying(tried["nonce"], tried["lines"]):  # the program writes one before it loads the kernel
+        return "ncu.failed", f"ncu ended before the profiled program began ({tried['cause']}): {_last_words(log)}"
     if not _launched(tried):
         return "ncu.not_launched", f"the profiled program gave no proof that it launched the kernel ({tried['cause']}): {_last_words(log)}"
     if raw["report"] is None and raw["csv"] is None:
@@ -143,15 +146,9 @@ def _failure(raw: Mapping[str, Any], log: str) -> tuple[str, str]:
 
 
 def _launched(tried: Mapping[str, Any]) -> bool:
-    """The replay's own proof: a line with the job's nonce that counts at least one launch without error."""
-    for line in tried["lines"]:
-        try:
-            data = jsonio.loads(line, "result line")
-        except GatesError:
-            continue
-        if isinstance(data, dict) and data.get("nonce") == tried["nonce"] and data.get("type") == "case":
-            return isinstance(data.get("launches"), int) and data["launches"] > 0 and not data.get("error")
-    return False
+    """The replay's own proof: a line that counts at least one launch without error."""
+    case = next((line for line in jsonio.carrying(tried["nonce"], tried["lines"]) if line.get("type") == "case"), {})
+    return isinstance(case.get("launches"), int) and case["launches"] > 0 and not case.get("error")
 
 
 def _counters(row: Row, sources: Mapping[str, str], unknown: Sequence[str]) -> tuple[Counter, ...]:
@@ -174,5 +171,4 @@ def _line_with(text: str, words: str) -> str:
 
 def _last_words(log: str) -> str:
     errors = [line.strip() for line in log.splitlines() if "==ERROR==" in line]
-    lines = errors or [line.strip() for line in log.splitlines() if line.strip()]
-    return lines[-1] if lines else "it printed nothing"
+    return errors[-1] if errors else complaint(log) or "it printed nothing"

@@ -11,7 +11,7 @@ from dataclasses import dataclass
 from typing import Any
 
 from gates import jsonio
-from gates.errors import GatesError
+from gates.parse.last_words import complaint
 from gates.parse.sanitizer_log import (
     Finding,
     asan_findings,
@@ -79,43 +79,39 @@ def _run(run: Mapping[str, Any]) -> SanitizerRun:
     else:
         findings += device_findings(log, tool)
         errors, warnings = summary(log, tool)
+    cant_work = _cant_work(run) or _gave_up(findings, errors)
+    if cant_work:  # what names no place in a kernel is about the tool itself
+        findings = [finding for finding in findings if finding.kernel or finding.where]
     return SanitizerRun(
         tool, tuple(run["shapes"]), run["order"], seen, launches, run["expected_launches"], error, attempt["cause"],
-        attempt["returncode"], attempt["timed_out"], errors, warnings, _cant_work(run),
+        attempt["returncode"], attempt["timed_out"], errors, warnings, cant_work,
         tuple(counted(findings)[:MAX_FINDINGS]),
     )
 
 
 def _cant_work(run: Mapping[str, Any]) -> str:
-    """Why the tool could not begin: its own sentence, or for a sanitized replay without a line of its own what was printed.
+    """Why the tool could not begin: its own sentence, or what was printed before the replay wrote its first line.
 
-    The replay writes its first line before it loads the kernel, so no kernel can be the cause.
+    The replay writes that line before it loads the kernel, so no kernel can be the cause.
     """
     attempt, log = run["attempt"], run["log"]
     if sentence := unsupported(log, attempt["output_tail"]):
         return sentence
-    if run["tool"] != "asan" or attempt["returncode"] == 0 or attempt["timed_out"] or _own(attempt):
+    if (attempt["returncode"] == 0 and not attempt["timed_out"]) or jsonio.carrying(attempt["nonce"], attempt["lines"]):
         return ""
-    return start_failure(log) or f"the replay ended before its first line ({attempt['cause']})"
+    said = start_failure(log) if run["tool"] == "asan" else complaint(log) or complaint(attempt["output_tail"])
+    return f"{said} ({attempt['cause']})" if said else f"the replay ended before its first line ({attempt['cause']})"
 
 
-def _own(attempt: Mapping[str, Any]) -> list[dict[str, Any]]:
-    """The result lines that are JSON objects and carry the job's nonce."""
-    found = []
-    for text in attempt["lines"]:
-        try:
-            line = jsonio.loads(text, "replay result")
-        except GatesError:
-            continue
-        if isinstance(line, dict) and line.get("nonce") == attempt["nonce"]:
-            found.append(line)
-    return found
+def _gave_up(findings: list[Finding], errors: int | None) -> str:
+    """A tool's complaint about itself: at no place in a kernel, of no kind of fault, and not counted as one. Empty without one."""
+    return "" if errors else next((finding.message for finding in findings if finding.about_the_tool), "")
 
 
 def _replay(attempt: Mapping[str, Any]) -> tuple[bool, int, str, list[Finding]]:
     """Whether the replay's result is whole, its launches, its launch error, and what the emulator found."""
     launches, error, done, findings = 0, "", False, []
-    for line in _own(attempt):
+    for line in jsonio.carrying(attempt["nonce"], attempt["lines"]):
         if line.get("type") == "case":
             launches += int(line["launches"])
             error = error or str(line["error"])

@@ -12,7 +12,10 @@ from dataclasses import dataclass
 
 @dataclass(frozen=True)
 class Finding:
-    """One kind of fault at one place; ``count`` reports of it. ``severity``: ``error`` or ``warning``."""
+    """One kind of fault at one place; ``count`` reports of it.
+
+    ``severity``: ``error``, ``warning``, or ``library``: an error inside a library's header that its correct use gives too.
+    """
 
     tool: str
     kind: str
@@ -22,7 +25,13 @@ class Finding:
     message: str
     count: int = 1
 
+    @property
+    def about_the_tool(self) -> bool:
+        """Whether it names neither a place nor a fault that a program can have."""
+        return not (self.kernel or self.where or _FAULT.search(self.message))
 
+
+_FAULT = re.compile(r"^(?:Invalid|Misaligned|Uninitialized|Unused|Leaked|Race|Barrier|Program hit|Fatal UVM|Malloc/Free|Out-of-range|Write after|Read after|Stack|Heap|User)|hazard", re.IGNORECASE)
 _SUMMARY = {
     "racecheck": re.compile(r"^=+ RACECHECK SUMMARY: \d+ hazards? displayed \((\d+) errors?, (\d+) warnings?\)", re.M),
     "": re.compile(r"^=+ ERROR SUMMARY: (\d+) errors?", re.M),
@@ -98,10 +107,18 @@ def device_findings(log: str, tool: str) -> list[Finding]:
     return findings
 
 
+# libcu++'s barriers arrive and wait in an order of their own, which synccheck calls "Missing wait"; only that finding is excused, and
+# only inside the library. A race, a divergent barrier or a bad address there is the caller's.
+_LIBRARY_PATH = re.compile(r"/include/(?:cccl/)?(?:cuda/|cub/|thrust/|nv/|cutlass/|cute/|cooperative_groups|cuda_awbarrier|cuda_pipeline)")
+_LIBRARY_NAME = re.compile(r"(?:^|[\s*&])(?:cuda|cub|thrust|cooperative_groups|cutlass|cute)::[\w:<>, ]*[^\s(]*\(")
+
+
 def _placed(finding: Finding, place: re.Match[str]) -> Finding:
-    kernel = place["new"] or place["old"] or place["bare"] or ""
+    kernel = (place["new"] or place["old"] or place["bare"] or "").strip()
     where = f"{_base(place['file'])}:{place['line']}" if place["file"] else ""
-    return dataclasses.replace(finding, kernel=kernel.strip(), where=where)
+    inside = _LIBRARY_PATH.search(place["file"].replace("\\", "/")) if place["file"] else _LIBRARY_NAME.search(kernel.partition("<")[0] + "(")
+    excused = finding.tool == "synccheck" and finding.severity == "error" and "Missing wait" in finding.message and inside
+    return dataclasses.replace(finding, kernel=kernel, where=where, severity="library" if excused else finding.severity)
 
 
 def _kind(text: str) -> str:

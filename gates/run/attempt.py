@@ -62,15 +62,7 @@ class Attempt:
 
     def own(self) -> list[dict[str, Any]]:
         """The lines that are strict JSON objects and carry this job's nonce."""
-        result = []
-        for line in self.lines:
-            try:
-                data = jsonio.loads(line, "result line")
-            except GatesError:
-                continue
-            if isinstance(data, dict) and data.get("nonce") == self.nonce:
-                result.append(data)
-        return result
+        return jsonio.carrying(self.nonce, self.lines)
 
 
 def own_lines(output: str) -> list[str]:

@@ -1,0 +1,14 @@
+"""The line of a tool's output that says what is wrong: not its banner, and not the list of its options."""
+
+from __future__ import annotations
+
+import re
+
+_COMPLAINT = re.compile(r"error|unrecogni|unknown|invalid|unsupported|not supported|fail|unable|cannot|can't|could not|denied|refus|insufficient", re.IGNORECASE)
+_MOST = 300  # characters
+
+
+def complaint(text: str) -> str:
+    """The first line that complains of something, else the last line; without the marks before it, empty for an empty text."""
+    lines = [line for line in (line.strip().lstrip("=").strip() for line in text.splitlines()) if line]
+    return (next(filter(_COMPLAINT.search, lines), lines[-1]) if lines else "")[:_MOST]

@@ -142,7 +142,7 @@ def test_a_build_folder_without_room_leaves_no_half_product(tmp_path: Path, size
     )
     done = on_small_disk(size, tmp_path / "small", code)
     error, left = done.stdout.splitlines()
-    assert error.split()[1] == "2" and ("MachineFault" in error or "can't write the build folder" in error), (done.stdout, done.stderr)
+    assert error.split()[1] == "2" and ("MachineFault" in error or "can't write " in error), (done.stdout, done.stderr)
     assert set(json.loads(left)) <= {(tmp_path / "k.cu").stat().st_size}
 
 

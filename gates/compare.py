@@ -236,7 +236,9 @@ def _override_notes(info: RunInfo) -> Iterator[str]:
             yield f"debug build (nvcc -G) of {side.name}: its code is not optimised, so resources, speed and counters were not judged"
     for name, value in sorted(info.task.overrides.items()):
         yield f"overridden from outside: {name}={value}"
-    if info.git.dirty:
+    if info.git.sha is None and info.git.dirty:
+        yield f"revision {info.git.source}"
+    elif info.git.dirty:
         yield "the working tree had uncommitted changes"
 
 

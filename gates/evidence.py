@@ -50,11 +50,12 @@ class TaskInfo:
     judged_inputs: tuple[str, ...] = ()  # named from outside: correctness runs these and nothing else
     kind: str = "cuda"  # what the kernel is written in
     debug_build: bool = False  # compiled by nvcc -G
+    digest_rule: int = 1  # which files ``digest`` covers: by rule 1, of the headers those beside a source alone
 
 
 @dataclass(frozen=True)
 class Git:
-    """The revision judged. ``source`` says who told: git, the variable GATES_REVISION, or nobody."""
+    """The revision judged. ``source`` says who told: git, the variable GATES_REVISION, or nobody, and why; ``dirty`` is also what git refused to tell."""
 
     sha: str | None
     dirty: bool
@@ -289,11 +290,3 @@ def sha256(path: Path) -> str:
         while block := file.read(2**20):
             total.update(block)
     return total.hexdigest()
-
-
-def project_root(start: Path) -> Path:
-    """The nearest folder at or above ``start`` that holds a .git or a pyproject.toml, else ``start``."""
-    for folder in (start, *start.parents):
-        if (folder / ".git").exists() or (folder / "pyproject.toml").exists():
-            return folder
-    return start

@@ -29,7 +29,6 @@ from gates.evidence import (
     TaskInfo,
     Verdict,
     portable,
-    project_root,
     require_outside_a_run,
     run_label,
     utc_now,
@@ -45,8 +44,9 @@ from gates.run.build import build, check_build_root
 from gates.run.describe import describe
 from gates.run.machine import check_temporary
 from gates.run.toolchain import Toolchain, find_toolchain
+from gates.stage.files import project_root
 from gates.steps import Session, judge_step
-from gates.task import CUDA, EXTENSION, GATES, PYTHON, TRITON, Task, find_task, load_baseline
+from gates.task import CUDA, DIGEST_RULE, EXTENSION, GATES, PYTHON, TRITON, Task, find_task, load_baseline
 
 CPU_GATES = {  # what the cpu profile asks of each kind
     CUDA: ("ptxas", "sass", "correctness", "sanitizer"), EXTENSION: ("ptxas", "sass"), TRITON: ("ptxas", "sass", "correctness"), PYTHON: ("correctness",),
@@ -172,7 +172,7 @@ def _task_info(
     return TaskInfo(
         task.name, task.title, task.digest(), task.problem, task.kernels, dict(task.toggles), overrides, task.arch,
         dict(sizes), seeds, {gate: dict(limits) for gate, limits in task.gates.items()}, dict(task.not_applicable),
-        task.problem_sha256(), shapes, task.shapes, task.seeds, inputs, task.kind, task.debug_build,
+        task.problem_sha256(), shapes, task.shapes, task.seeds, inputs, task.kind, task.debug_build, DIGEST_RULE,
     )
 
 

@@ -6,7 +6,9 @@ import re
 from pathlib import Path
 
 from gates.errors import GatesError
-from gates.evidence import TaskInfo, project_root
+from gates.evidence import Git, RunInfo, TaskInfo
+from gates.revision import changed_files
+from gates.stage.files import project_root
 from gates.task import Task, find_task
 
 
@@ -16,33 +18,52 @@ def source_places(info: TaskInfo) -> tuple[dict[str, tuple[str, int]], dict[str,
     Only the stage that was judged counts: its lines are those of a checkout with the same digest.
     """
     task = _task_here(info)
-    if task is None or task.digest() != info.digest:
+    if task is None or not same_files(task, info):
         return {}, {}
     root = project_root(task.folder)
     files = {path.name: _relative(path, root) for path in task.files() if path.suffix in (".cu", ".cuh", ".h", ".hpp")}
     return {name: place for name in task.kernels if (place := _definition(task, name, root))}, files
 
 
-def changed_since(*infos: TaskInfo | None) -> list[str]:
+def same_files(task: Task, info: TaskInfo) -> bool:
+    """Whether the task's files here are those that ``info`` was recorded of, as far as its digest covers them."""
+    return task.digest(info.digest_rule) == info.digest
+
+
+def changed_since(run: RunInfo) -> list[str]:
     """What this checkout has otherwise than the run that judged these stages, one sentence each; no fault of the run."""
     notes, problems = list[str](), dict[str, None]()
-    for info in infos:
+    for info in (run.task, run.baseline):
         task = _task_here(info) if info else None
         if info is None:
             continue
         if task is None:
             notes.append(f"`gates list` has no {info.name} here to compare with")
-        elif task.digest() != info.digest:
-            notes.append(f"{info.name} has changed in this checkout since: its files' digest was {info.digest[:12]} and is {task.digest()[:12]}")
+        elif same_files(task, info):
+            notes += _not_covered(task, info, run.git)
+        else:
+            notes.append(f"{info.name} has changed in this checkout since: its files' digest was {info.digest[:12]} and is {task.digest(info.digest_rule)[:12]}")
             if None not in (info.problem_sha256, task.problem_sha256()) and info.problem_sha256 != task.problem_sha256():
                 problems[f"the problem {info.problem} has changed in this checkout since"] = None
     return [*notes, *problems]
 
 
+def _not_covered(task: Task, info: TaskInfo, git: Git) -> list[str]:
+    """What is to be said of files that the run's digest does not cover, as those of earlier versions: git may know them as they were."""
+    files = task.uncovered(info.digest_rule)
+    changed = changed_files(git.sha, files) if git.sha and not git.dirty and files else None
+    if not files or changed == []:
+        return []
+    if changed:
+        return [f"{info.name} has changed in this checkout since: {', '.join(changed)}"]
+    names = ", ".join(path.name for path in files)
+    return [f"{info.name} was recorded by an earlier version, whose digest leaves out {names}: whether they have changed since is not known"]
+
+
 def contradicts_checkout(info: TaskInfo) -> list[str]:
     """What run.json says of a stage otherwise than the task.yaml of the same digest in this checkout; empty where that has none."""
     task = _task_here(info)
-    if task is None or task.digest() != info.digest:
+    if task is None or not same_files(task, info):
         return []
     toggles = {name: value for name, value in info.overrides.items() if name in info.toggles}
     pairs: list[tuple[str, object, object]] = [

@@ -13,7 +13,7 @@ from pathlib import Path
 from typing import Any
 
 from gates.errors import EXIT_HOLD, GatesError
-from gates.evidence import RunDirectory, RunInfo, portable, project_root
+from gates.evidence import RunDirectory, RunInfo, portable
 from gates.judge.reasons import build_failed, not_run
 from gates.judging import rejudge, untried
 from gates.parse import correctness as correctness_evidence
@@ -36,6 +36,7 @@ from gates.run.sanitizer import run_sanitizer_device, run_sanitizer_emulator, wr
 from gates.run.static import StaticTexts, collect
 from gates.run.timing import run_timing
 from gates.run.toolchain import Toolchain
+from gates.stage.files import project_root
 from gates.task import CUDA, TRITON, WITHOUT_DEVICE, Task
 
 NO_DEVICE = "no CUDA device"

@@ -18,10 +18,12 @@ from typing import Any
 
 from gates import yamlio
 from gates.errors import GatesError
+from gates.stage.files import StageFiles, stage_files
 
 GATES = ("ptxas", "sass", "correctness", "sanitizer", "performance", "ncu")
 CUDA, EXTENSION, TRITON, PYTHON = "cuda", "torch-extension", "triton", "python"  # kinds: what a kernel is written in
 WITHOUT_DEVICE = {CUDA: "the CPU emulator", EXTENSION: "nothing", TRITON: "Triton's interpreter", PYTHON: "the CPU"}  # where a kind runs then
+DIGEST_RULE = 2
 MAX_TOGGLE = 2**31 - 1
 _MOST_NAMES = 12  # of a hint
 DEBUG_FLAG = "-G"  # nvcc compiles device code for a debugger: without optimisation
@@ -91,21 +93,35 @@ class Task:
             return digests[0].hexdigest() if digests else None
         return hashlib.sha256(b"".join(digest.digest() for digest in digests)).hexdigest()
 
-    def files(self) -> list[Path]:
-        """Every file that defines the stage: the task folder's, the problem, the sources and the headers beside them."""
-        found = {path for path in self.folder.iterdir() if path.suffix in (".yaml", ".py") and path.is_file()}
-        for source in self.sources:
-            found.add(source)
-            found.update(path for path in source.parent.iterdir() if path.suffix in (".cuh", ".h", ".hpp"))
-        return sorted(found | set(self.problem_files()))
+    def made_of(self) -> StageFiles:
+        """Every file that makes the stage, headers and modules followed, and where a name was sought in vain."""
+        return stage_files(self.folder, (*self.sources, *self.problem_files()), self.nvcc_flags)
 
-    def digest(self) -> str:
-        """sha256 over the stage's files and the toggles in force; equal digests mean the same stage."""
+    def files(self) -> tuple[Path, ...]:
+        """Every file that makes the stage."""
+        return self.made_of().files
+
+    def digest(self, rule: int = DIGEST_RULE) -> str:
+        """sha256 over the stage's files and the toggles in force; equal digests mean the same stage.
+
+        ``rule`` 1 is that of runs of earlier versions: it covers the files beside the sources and no other header, by their names alone.
+        """
+        named = {path: path.name for path in self._files_beside()} if rule == 1 else {path: os.path.relpath(path, self.folder) for path in self.files()}
         total = hashlib.sha256()
-        for path in self.files():
-            total.update(path.name.encode() + b"\0" + hashlib.sha256(path.read_bytes()).digest())
+        for path in sorted(named) if rule == 1 else sorted(named, key=lambda path: named[path]):
+            total.update(named[path].encode("utf-8", "surrogateescape") + b"\0" + hashlib.sha256(path.read_bytes()).digest())
         total.update(json.dumps(dict(self.toggles), sort_keys=True).encode())
         return total.hexdigest()
+
+    def uncovered(self, rule: int) -> list[Path]:
+        """The stage's files that a digest by an earlier rule does not cover."""
+        return sorted(set(self.files()) - self._files_beside()) if rule == 1 else []
+
+    def _files_beside(self) -> set[Path]:
+        found = {path for path in self.folder.iterdir() if path.suffix in (".yaml", ".py") and path.is_file()}
+        for source in self.sources:
+            found |= {source, *(path for path in source.parent.iterdir() if path.suffix in (".cuh", ".h", ".hpp"))}
+        return found | set(self.problem_files())
 
 
 def load_task(

@@ -61,8 +61,7 @@ def verify_run(run: Path) -> list[str]:
 
 def checkout_notes(run: Path) -> list[str]:
     """What of a sound run's stages this checkout has otherwise by now, one sentence each."""
-    info: RunInfo = read_record(RunInfo, run, "run.json")
-    return changed_since(info.task, info.baseline)
+    return changed_since(read_record(RunInfo, run, "run.json"))
 
 
 def file_problems(run: Path) -> list[str]:

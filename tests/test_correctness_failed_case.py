@@ -16,7 +16,7 @@ import torch
 from correctness_kit import LIMITS, TASKS
 from test_correctness_records import raw, result
 
-from gates.evidence import portable, project_root
+from gates.evidence import portable
 from gates.judge import correctness as judge
 from gates.parse import correctness as parse
 from gates.records import Check, GateResult, Status
@@ -26,6 +26,7 @@ from gates.replay import runner_command
 from gates.run.accuracy import figures
 from gates.run.diagnose import with_maps
 from gates.run.launch import Launched
+from gates.stage.files import project_root
 from gates.task import load_task
 
 WANT = torch.randn(8, 40, dtype=torch.float64, generator=torch.Generator().manual_seed(3))

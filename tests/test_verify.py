@@ -22,9 +22,10 @@ from gates.cli import cli, guard
 from gates.compare import compare_runs
 from gates.decide import decide_run
 from gates.errors import GatesError
-from gates.evidence import RunInfo, list_runs, read_record
+from gates.evidence import Git, RunInfo, list_runs, read_record
 from gates.places import changed_since, contradicts_checkout
-from gates.task import find_task
+from gates.revision import revision
+from gates.task import DIGEST_RULE, find_task, load_task
 from gates.verify import verify_run
 
 ROOT = Path(__file__).resolve().parent.parent
@@ -179,19 +180,47 @@ def test_what_changed_in_a_checkout(tmp_path: Path, monkeypatch: pytest.MonkeyPa
     shutil.copytree(ROOT / "tests" / "tasks", tmp_path / "tasks")
     monkeypatch.chdir(tmp_path)
     task = find_task("saxpy_fast")
+    recorded = read_record(RunInfo, CPU, "run.json")
     info = replace(
-        read_record(RunInfo, CPU, "run.json").task,
-        name=task.name, digest=task.digest(), toggles=dict(task.toggles), problem=task.problem, problem_sha256=task.problem_sha256(),
+        recorded.task,
+        name=task.name, digest=task.digest(), digest_rule=DIGEST_RULE, toggles=dict(task.toggles), problem=task.problem, problem_sha256=task.problem_sha256(),
     )
-    assert changed_since(info, None) == []
+    assert changed_since(replace(recorded, task=info, baseline=None)) == []
     with task.sources[0].open("a") as file:
         file.write("// later\n")
-    assert [text.partition(":")[0] for text in changed_since(info, None)] == ["saxpy_fast has changed in this checkout since"]
+    assert [text.partition(":")[0] for text in changed_since(replace(recorded, task=info, baseline=None))] == ["saxpy_fast has changed in this checkout since"]
     with task.problem_file().open("a") as file:
         file.write("# later\n")
-    assert changed_since(info, info)[-1] == f"the problem {task.problem} has changed in this checkout since"
+    assert changed_since(replace(recorded, task=info, baseline=info))[-1] == f"the problem {task.problem} has changed in this checkout since"
     for name in ("nobody", "../tasks/saxpy_fast"):
-        assert changed_since(replace(info, name=name)) == [f"`gates list` has no {name} here to compare with"]
+        assert changed_since(replace(recorded, task=replace(info, name=name), baseline=None)) == [f"`gates list` has no {name} here to compare with"]
+
+
+def recorded_by_rule_1(folder: Path) -> RunInfo:
+    """Of a stage in a checkout of its own, as an earlier version recorded it there; its source includes a header of another folder."""
+    shutil.copytree(ROOT / "tests" / "tasks", folder / "tasks")
+    (folder / "shared").mkdir()
+    (folder / "shared" / "tile.cuh").write_text("")
+    source = folder / "tasks" / "saxpy.cu"
+    source.write_text('#include "../shared/tile.cuh"\n' + source.read_text())
+    for command in (["init", "-q"], ["add", "-A"], ["-c", "user.name=x", "-c", "user.email=x@x", "commit", "-qm", "x"]):
+        subprocess.run(["git", *command], cwd=folder, check=True)
+    task, recorded = load_task(folder / "tasks" / "saxpy_fast", environ={}), read_record(RunInfo, CPU, "run.json")
+    info = replace(recorded.task, name=task.name, digest=task.digest(1), digest_rule=1, toggles={}, problem=task.problem, problem_sha256=task.problem_sha256())
+    return replace(recorded, task=info, baseline=None, git=revision(folder))
+
+
+@pytest.mark.parametrize("known", [True, False], ids=["commit known", "commit unknown"])
+def test_a_shared_header_that_changed_after_a_run_of_an_earlier_version(tmp_path: Path, monkeypatch: pytest.MonkeyPatch, known: bool) -> None:
+    """Its digest does not cover the header; git tells, or nobody can."""
+    monkeypatch.chdir(tmp_path)
+    run = recorded_by_rule_1(tmp_path)
+    if not known:
+        run = replace(run, git=Git("0" * 40, False, "git"))
+    unknown = ["saxpy_fast was recorded by an earlier version, whose digest leaves out tile.cuh: whether they have changed since is not known"]
+    assert changed_since(run) == ([] if known else unknown)
+    (tmp_path / "shared" / "tile.cuh").write_text("#error x\n")
+    assert changed_since(run) == (["saxpy_fast has changed in this checkout since: shared/tile.cuh"] if known else unknown)
 
 
 def test_what_a_run_says_of_the_very_stage_in_this_checkout_must_be_so(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -199,7 +228,7 @@ def test_what_a_run_says_of_the_very_stage_in_this_checkout_must_be_so(tmp_path:
     here = find_task("stage2_wmma_pv")
 
     def same_stage(data: dict) -> None:
-        data["task"].update(digest=here.digest(), problem_sha256=here.problem_sha256(), limits={gate: dict(limits) for gate, limits in here.gates.items()})
+        data["task"].update(digest=here.digest(), digest_rule=DIGEST_RULE, problem_sha256=here.problem_sha256(), limits={gate: dict(limits) for gate, limits in here.gates.items()})
 
     run = edited(tmp_path, FULL, "run.json", same_stage)
     info = read_record(RunInfo, run, "run.json").task

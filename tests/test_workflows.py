@@ -196,6 +196,10 @@ def test_the_admission_step_writes_outputs(tmp_path: Path) -> None:
     (["tasks/stage3_cp_async/runner.py"], "3 4"),
     (["kernels/sdpa_fp8/softmax.cuh"], "0 1 2 3 4"),
     (["kernels/other/other.cu"], ""),
+    (["kernels/common/launcher.cuh"], "0 1 2 3 4"),
+    (["kernels/common/fp8.cuh"], "4"),
+    (["kernels/common/wgmma.cuh"], ""),
+    (["kernels/sdpa_fp8/nobody_includes_it.cuh"], ""),
     (["tasks/problems/sdpa_fp8_inputs.py"], "0 1 2 3 4"),
     (["gates/judge/ptxas.py"], "0 1 2 3 4"),
     (["constraints.txt"], "0 1 2 3 4"),
@@ -204,6 +208,14 @@ def test_changed_files_to_stages(files: list[str], stages: str) -> None:
     places = [touched_stages.places_of(path.parent, ROOT) for path in sorted(ROOT.glob("tasks/*/task.yaml"))]
     found = touched_stages.touched_stages(files, places)
     assert " ".join(sorted(name[5] for name in found if name.startswith("stage"))) == stages, found
+
+
+def test_a_deleted_header_touches_those_that_include_it(tmp_path: Path) -> None:
+    shutil.copytree(ROOT / "kernels", tmp_path / "kernels")
+    shutil.copytree(ROOT / "tasks", tmp_path / "tasks")
+    (tmp_path / "kernels" / "common" / "fp8.cuh").unlink()
+    places = [touched_stages.places_of(path.parent, tmp_path) for path in sorted(tmp_path.glob("tasks/*/task.yaml"))]
+    assert list(touched_stages.touched_stages(["kernels/common/fp8.cuh"], places)) == ["stage4_mma"]
 
 
 def test_a_vanished_baseline_and_a_broken_task_are_touched(tmp_path: Path) -> None:

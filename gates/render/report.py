@@ -133,7 +133,7 @@ def _section(section: Section) -> dict[str, Any]:
 def _setup(view: RunView) -> Iterator[tuple[str, str]]:
     info = view.info
     yield "profile", f"{info.profile} ({info.profile_reason})"
-    yield "revision", f"{(info.git.sha or 'unknown')[:12]}{', uncommitted changes' if info.git.dirty else ''}"
+    yield "revision", info.git.source if info.git.sha is None and info.git.dirty else f"{(info.git.sha or 'unknown')[:12]}{', uncommitted changes' if info.git.dirty else ''}"
     if info.device is not None:
         yield "device", f"{info.device.name}, compute capability {info.device.compute_capability}, driver {info.device.driver}"
     yield "platform", info.platform

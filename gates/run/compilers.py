@@ -20,6 +20,7 @@ from pathlib import Path
 from gates.errors import GatesError
 from gates.run import process
 from gates.run.toolchain import Toolchain
+from gates.stage.includes import named_folders
 
 _LIMIT_S = 20.0
 _OF_NVCC = ("nvcc", "cudafe++", "fatbinary", "ptxas", "nvlink", "nvcc.profile")
@@ -81,18 +82,8 @@ def searched_folders(toolchain: Toolchain, commands: Iterable[Sequence[str]]) ->
     for driver in host_drivers(toolchain):
         found.update(dict.fromkeys(_gxx_folders(driver, _stamp(driver), tuple(given.items()))))
     words = [word for command in commands for word in command] + [word for name in given if name.endswith("_FLAGS") for word in _words(given[name])]
-    found.update(dict.fromkeys(_named_folders(words)))
+    found.update(dict.fromkeys(named_folders(words)))
     return [folder for folder in found if folder]
-
-
-def _named_folders(words: Sequence[str]) -> Iterable[str]:
-    """The folders that flags name, joined to the flag or following it, for nvcc or passed on by it."""
-    flag = re.compile(r"(?:-I|-isystem|-iquote|-idirafter|--?include-path|--?system-include|-iprefix|-isysroot|--sysroot)=?")
-    for number, word in enumerate(words):
-        for part in re.split(r",|^-Xcompiler=|^--compiler-options=", word):
-            if match := flag.match(part):
-                rest = part[match.end() :]
-                yield from [rest] if rest else words[number + 1 : number + 2]
 
 
 def _words(text: str) -> list[str]:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import re
+from collections.abc import Iterator, Sequence
 
 # Also in parts that no compiler takes: one name too many costs nothing. A comment may stand before, a line may be continued by a backslash.
 _INCLUDE = re.compile(
@@ -10,6 +11,10 @@ _INCLUDE = re.compile(
     rb"""|\b__has_include(?:_next)?[ \t]*\([ \t]*(?:"([^"\n]+)"|<([^>\n]+)>)""",
     re.MULTILINE,
 )
+
+
+_FOLDER = re.compile(r"(?:-I|-isystem|-iquote|-idirafter|--?include-path|--?system-include|-iprefix|-isysroot|--sysroot)=?")
+_PASSED_ON = re.compile(r",|^-Xcompiler=|^--compiler-options=")  # by nvcc to its host compiler
 
 
 def included(text: bytes) -> tuple[set[str], set[str]]:
@@ -21,6 +26,15 @@ def included(text: bytes) -> tuple[set[str], set[str]]:
         else:
             angled.add(_name(other or asked_angled))
     return quoted, angled
+
+
+def named_folders(words: Sequence[str]) -> Iterator[str]:
+    """The folders that the flags of nvcc or g++ name for headers, joined to the flag or following it."""
+    for number, word in enumerate(words):
+        for part in _PASSED_ON.split(word):
+            if match := _FOLDER.match(part):
+                rest = part[match.end() :]
+                yield from [rest] if rest else words[number + 1 : number + 2]
 
 
 def _name(name: bytes) -> str:

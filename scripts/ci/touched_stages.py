@@ -1,6 +1,7 @@
 """Which stages does a change touch? Sets the output `stages`, a JSON list of task names.
 
-A task is touched by a change to its folder, to the folders of its sources and of its problem, or to the
+A task is touched by a change to its folder, to a file that makes it (sources, problem, every header and module that these
+lead to, as ``Task.made_of`` finds them), to a name that one of them looks for in vain, as after a header was deleted, or to the
 baseline that it is measured against. Dependants are taken one step far: where stage 1 changes, stage 2 is
 measured anew, but stage 3 is still measured against the same stage 2. A change to the engine or to what
 installs and runs it touches every task; documentation and tests touch none.
@@ -24,7 +25,7 @@ from typing import Any
 from ci_common import CiError, add_summary, read_event, run_step, set_output
 
 from gates.errors import GatesError
-from gates.task import Task, load_task
+from gates.task import Task, load_baseline, load_task
 
 ENGINE = (
     "gates/", "scripts/ci/", "scripts/setup_venv.py", ".github/", "constraints.txt", "pyproject.toml",
@@ -34,12 +35,13 @@ _NO_COMMIT = "0" * 40
 
 @dataclass(frozen=True)
 class Places:
-    """Where a task lies, in paths below the tree; ``own`` and ``shared`` are folders."""
+    """Where a task lies, in paths below the tree; ``own`` is a folder, ``files`` are those that make it, or would if they were there."""
 
     name: str
     own: str
-    shared: tuple[str, ...] = ()
+    files: frozenset[str] = frozenset()
     baselines: tuple[str, ...] = ()  # the folders that `baseline:` may mean, whether they exist or not
+    baseline_files: frozenset[str] = frozenset()  # that make it
     broken: bool = False  # task.yaml can't be read: the run has to say so
 
 
@@ -63,10 +65,9 @@ def touched_stages(files: Iterable[str] | None, places: list[Places]) -> dict[st
     if files is None:
         return {place.name: "no earlier commit to compare with" for place in places}
     files = list(files)
-    owners = {place.own: place.name for place in places}
     touched = {}
     for place in places:
-        why = _why(place, files, owners)
+        why = _why(place, files)
         if why:
             touched[place.name] = why
     return touched
@@ -79,7 +80,11 @@ def places_of(folder: Path, tree: Path) -> Places:
         task = load_task(folder, environ={})
     except GatesError:
         return Places(folder.name, own, broken=True)
-    return Places(task.name, own, tuple(_shared(task, tree)), tuple(_baselines(task, tree)))
+    try:
+        baseline = load_baseline(task)
+    except GatesError:  # it has vanished, or can't be read
+        baseline = None
+    return Places(task.name, own, _files(task, tree), tuple(_baselines(task, tree)), _files(baseline, tree) if baseline else frozenset())
 
 
 def changed_by_event(tree: Path) -> list[str] | None:
@@ -93,7 +98,7 @@ def changed_by_event(tree: Path) -> list[str] | None:
     return None
 
 
-def _why(place: Places, files: list[str], owners: dict[str, str]) -> str:
+def _why(place: Places, files: list[str]) -> str:
     if place.broken:
         return "its task.yaml can't be read"
     for path in files:
@@ -101,22 +106,17 @@ def _why(place: Places, files: list[str], owners: dict[str, str]) -> str:
             return f"the engine changed ({path})"
         if path.startswith(f"{place.own}/"):
             return f"its folder changed ({path})"
-        in_a_task = any(path.startswith(f"{own}/") for own in owners)
-        if not in_a_task and any(path.startswith(f"{folder}/") for folder in place.shared):
-            return f"its sources or its problem changed ({path})"
+        if path in place.files:
+            return f"a file that it is made of changed ({path})"
     for path in files:
-        for folder in place.baselines:
-            if path.startswith(f"{folder}/"):
-                return f"its baseline changed ({path})"
+        if path in place.baseline_files or any(path.startswith(f"{folder}/") for folder in place.baselines):
+            return f"its baseline changed ({path})"
     return ""
 
 
-def _shared(task: Task, tree: Path) -> Iterable[str]:
-    problem = task.problem_file()
-    for path in (*task.sources, *((problem,) if problem else ())):
-        folder = _below(path.parent, tree)
-        if folder:  # a file beside the tree's own folders would make every file its neighbour
-            yield folder
+def _files(task: Task, tree: Path) -> frozenset[str]:
+    made_of = task.made_of()
+    return frozenset(filter(None, (_below(path, tree) for path in (*made_of.files, *made_of.sought))))
 
 
 def _baselines(task: Task, tree: Path) -> Iterable[str]:

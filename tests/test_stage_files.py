@@ -1,0 +1,98 @@
+"""One function says which files make a stage: headers and modules followed, from a checkout alone."""
+
+from __future__ import annotations
+
+import shutil
+from pathlib import Path
+
+import pytest
+
+from gates.task import Task, load_task
+
+ROOT = Path(__file__).resolve().parent.parent
+
+
+def stage(folder: Path, files: dict[str, str], flags: str = "[]") -> Task:
+    """A stage in a project of these files; saxpy's, whose source is kernels/k.cu."""
+    shutil.copytree(ROOT / "tests" / "tasks" / "saxpy_slow", folder / "tasks" / "saxpy_slow")
+    shutil.copyfile(ROOT / "tests" / "tasks" / "saxpy_problem.py", folder / "tasks" / "saxpy_problem.py")
+    (folder / "pyproject.toml").touch()
+    path = folder / "tasks" / "saxpy_slow" / "task.yaml"
+    path.write_text(path.read_text().replace("saxpy.cu", "kernels/k.cu") + f"\nnvcc_flags: {flags}\n")
+    for name, text in files.items():
+        (folder / name).parent.mkdir(parents=True, exist_ok=True)
+        (folder / name).write_text(text)
+    return load_task(folder / "tasks" / "saxpy_slow", environ={})
+
+
+def names(task: Task, root: Path) -> set[str]:
+    own = {"tasks/saxpy_slow/task.yaml", "tasks/saxpy_slow/build.py", "tasks/saxpy_slow/runner.py", "tasks/saxpy_problem.py", "kernels/k.cu"}
+    found = {path.relative_to(root).as_posix() for path in task.files()}
+    assert own <= found
+    return found - own
+
+
+HEADERS = {
+    "kernels/k.cu": '#include "a.cuh"\n#include "../common/b.cuh"\n#include <cuda_runtime.h>\n', "kernels/a.cuh": "", "common/b.cuh": '#include "c.cuh"\n', "common/c.cuh": "",
+    "kernels/beside.cuh": "", "common/beside.cuh": "",
+}
+
+
+def test_headers_are_followed_into_other_folders_and_no_others_belong_to_it(tmp_path: Path) -> None:
+    assert names(stage(tmp_path, HEADERS), tmp_path) == {"kernels/a.cuh", "common/b.cuh", "common/c.cuh"}
+
+
+@pytest.mark.parametrize("flags", ["[-Iinclude]", "[-I, include]", "['-isystem=include']", "['--include-path', include]"])
+def test_folders_of_the_flags_are_searched(tmp_path: Path, flags: str) -> None:
+    files = {"kernels/k.cu": "#include <x/y.cuh>\n#ifdef NEVER\n#include <z.h>\n#endif\n", "include/x/y.cuh": "", "include/z.h": ""}
+    assert names(stage(tmp_path, files, flags), tmp_path) == {"include/x/y.cuh", "include/z.h"}
+
+
+def test_every_file_that_a_name_may_mean_belongs_to_it(tmp_path: Path) -> None:
+    """A name of two headers: which one counts depends on the compiler."""
+    files = {"kernels/k.cu": '#include "a.cuh"\n#include "sub/s.cuh"\n', "kernels/a.cuh": "", "kernels/sub/s.cuh": '#include "a.cuh"\n', "kernels/sub/a.cuh": ""}
+    assert names(stage(tmp_path, files), tmp_path) == {"kernels/a.cuh", "kernels/sub/s.cuh", "kernels/sub/a.cuh"}
+
+
+def test_modules_are_followed_and_the_engine_is_none_of_them(tmp_path: Path) -> None:
+    files = {
+        "kernels/k.cu": "", "tasks/saxpy_slow/extra.py": "import helper, numpy\nfrom tasks.more import thing\nfrom . import near\n", "helper.py": "", "tasks/more/__init__.py": "",
+        "tasks/more/thing.py": "from .other import f\n", "tasks/more/other.py": "", "tasks/more/unused.py": "", "tasks/saxpy_slow/near.py": "", "gates/__init__.py": "", "gates/run/runner.py": "",
+    }
+    assert names(stage(tmp_path, files), tmp_path) == {
+        "tasks/saxpy_slow/extra.py", "helper.py", "tasks/more/__init__.py", "tasks/more/thing.py", "tasks/more/other.py", "tasks/saxpy_slow/near.py",
+    }
+
+
+@pytest.mark.parametrize("name", ["kernels/a.cuh", "common/b.cuh", "common/c.cuh", "kernels/k.cu", "tasks/saxpy_problem.py", "tasks/saxpy_slow/task.yaml"])
+def test_each_of_them_is_in_the_digest(tmp_path: Path, name: str) -> None:
+    task = stage(tmp_path, HEADERS)
+    before = task.digest()
+    with (tmp_path / name).open("a") as file:
+        file.write("\n")
+    assert task.digest() != before
+
+
+def test_what_is_no_part_of_it_leaves_the_digest(tmp_path: Path) -> None:
+    task = stage(tmp_path / "one", HEADERS)
+    before = task.digest()
+    for name in ("kernels/beside.cuh", "common/beside.cuh"):
+        (tmp_path / "one" / name).write_text("// changed\n")
+    assert task.digest() == before == stage(tmp_path / "other", HEADERS).digest()
+
+
+def test_two_headers_that_change_places_are_another_stage(tmp_path: Path) -> None:
+    files = {"kernels/k.cu": '#include "a/t.cuh"\n#include "b/t.cuh"\n'}
+    one = stage(tmp_path / "one", {**files, "kernels/a/t.cuh": "1", "kernels/b/t.cuh": "2"})
+    other = stage(tmp_path / "other", {**files, "kernels/a/t.cuh": "2", "kernels/b/t.cuh": "1"})
+    assert one.digest() != other.digest()
+
+
+def test_where_a_name_is_sought_in_vain(tmp_path: Path) -> None:
+    sought = stage(tmp_path, HEADERS).made_of().sought
+    assert tmp_path / "kernels" / "cuda_runtime.h" in sought and tmp_path / "kernels" / "c.cuh" in sought
+
+
+def test_headers_that_include_each_other_come_to_an_end(tmp_path: Path) -> None:
+    files = {"kernels/k.cu": '#include "a.cuh"\n', "kernels/a.cuh": '#include "b.cuh"\n', "kernels/b.cuh": '#include "a.cuh"\n#include "b.cuh"\n'}
+    assert names(stage(tmp_path, files), tmp_path) == {"kernels/a.cuh", "kernels/b.cuh"}

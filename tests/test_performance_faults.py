@@ -13,8 +13,9 @@ from timing_fakes import FakeClockwork, build_library, install, run_job
 from gates.judge import performance
 from gates.parse.performance import parse
 from gates.records import Status
-from gates.run import nvml, timing_cuda
+from gates.run import nvml, timing_cuda, timing_values
 from gates.run.kernel import KernelError
+from gates.run.timing_hands import Hands
 
 BAR = {"shape": "tiny", "min_speedup_pct": 15, "metrics": ["p50", "p90", "mean"], "max_std_us": 10}
 LOST = "CUDA error: the GPU was lost\nCompile with TORCH_USE_CUDA_DSA"
@@ -59,26 +60,22 @@ def test_a_gpu_lost_in_the_middle(fast, monkeypatch, tmp_path, libraries, call) 
 
 
 def test_a_gpu_lost_after_the_samples_before_the_outputs_were_checked(fast, monkeypatch, tmp_path, libraries) -> None:
-    from gates.run import timing_outputs
+    asked, outputs = iter(range(10)), Hands.do_outputs
 
-    check = timing_outputs.check
-
-    def lost(when, *arguments):
-        if when == "after":
+    def lost(self, **how):
+        if next(asked) >= 2:  # both sides were looked at before timing
             raise RuntimeError(LOST)
-        return check(when, *arguments)
+        return outputs(self, **how)
 
-    monkeypatch.setattr(timing_outputs, "check", lost)
+    monkeypatch.setattr(Hands, "do_outputs", lost)
     assert verdict(tmp_path, libraries)[1].code == "performance.device_error"
 
 
 def test_a_gpu_lost_while_other_implementations_are_timed_leaves_the_measurement(fast, monkeypatch, tmp_path, libraries) -> None:
-    from gates.run.timing_session import Session
-
     def lost(self, calls, flush):
         raise RuntimeError(LOST)
 
-    monkeypatch.setattr(Session, "_backend_us", lost)
+    monkeypatch.setattr(Hands, "_backend_us", lost)
     evidence, result = verdict(tmp_path, libraries)
     assert result.status is Status.PASS and "the GPU was lost" in evidence.backends["torch"].message
 
@@ -162,13 +159,11 @@ def test_a_stored_answer_is_right_until_the_inputs_change(fast, monkeypatch, tmp
     kept = []
 
     class Unchanging(timing_cuda.Sets):
-        def __init__(self, *arguments) -> None:
-            super().__init__(*arguments)
+        def __init__(self, *arguments, **options) -> None:
+            super().__init__(*arguments, **options)
             kept.append(self)  # memory that another set got would hold other inputs at an address that the kernel knows
 
-        def refresh(self, number: int) -> None:
-            self.poison()
-
+    monkeypatch.setattr(timing_values.Values, "refresh", lambda self, number: None)
     monkeypatch.setattr(timing_cuda, "Sets", Unchanging)
     evidence, _ = verdict(tmp_path, libraries, build_library(tmp_path, "new", 6))
     after = [check for check in evidence.outputs if (check.when, check.side) == ("after", "candidate")]

@@ -61,6 +61,7 @@ class FakeClockwork:
             run(number)
             self.count += 1
             times.append(sum(LAUNCHED) * (1 + 0.002 * (self.count * 7919 % 100) / 100) or 1.0)
+        CLOCK.now_s += 1e-6 * (OVERHEAD_US + sum(times) + flush * FLUSH_US * samples)
         return times
 
     def calibration(self) -> Calibration:
@@ -68,6 +69,8 @@ class FakeClockwork:
 
 
 LAUNCHED: list[float] = []
+OVERHEAD_US, FLUSH_US = 600.0, 40.0  # of a block, and in front of each cold sample
+CLOCK = SimpleNamespace(now_s=0.0)  # the time that has passed outside
 
 
 def install(monkeypatch: Any, launch_us: dict[str, float]) -> None:
@@ -90,7 +93,7 @@ def install(monkeypatch: Any, launch_us: dict[str, float]) -> None:
     monkeypatch.setattr(callable_, "Kernel", CountedKernel)
     monkeypatch.setattr(timing_cuda, "Clockwork", FakeClockwork)
     monkeypatch.setattr(torch.cuda, "is_available", lambda: True)
-    monkeypatch.setattr(torch.cuda, "device", lambda device: nullcontext())
+    monkeypatch.setattr(torch.cuda, "set_device", lambda device: None)
     monkeypatch.setattr(torch.cuda, "stream", lambda stream: nullcontext())
     monkeypatch.setattr(torch.cuda, "mem_get_info", lambda device: (2**30, 2**30))
     monkeypatch.setattr(
@@ -99,25 +102,27 @@ def install(monkeypatch: Any, launch_us: dict[str, float]) -> None:
     )
 
 
-def run_job(folder: Path, candidate: Path, baseline: Path | None, **changes: Any) -> dict[str, Any]:
-    """Run the runner's side in this process and read its lines as the engine does."""
+def run_job(folder: Path, candidate: Path, baseline: Path | None, hands: Any = None, **changes: Any) -> dict[str, Any]:
+    """Run both ends of a timing job in this process and read the lines as the engine does; ``hands``: the end that holds the kernels."""
     import shutil
 
     from gates.run import timing
-    from gates.run.attempt import Attempt
+    from gates.run.attempt import Attempt, ResultWriter
+    from gates.run.timing_ask import here
+    from gates.run.timing_hands import Hands
 
     control = folder / "control.so"
     shutil.copyfile(baseline or candidate, control)
     side = {"entry": "scale", "folder": str(DATA), "problem": "scaling", "emulated": False}
     result = folder / "result.jsonl"
     result.unlink(missing_ok=True)
-    job = {
-        "kind": "timing", "device": "cpu", "candidate": {**side, "name": "new", "library": str(candidate)},
-        "baseline": {**side, "name": "old", "library": str(baseline)} if baseline else None,
-        "control_library": str(control), "shape": "tiny", "bar_pct": 15.0, "cache": "cold", "budget_s": 60.0, "seed": 11,
-        "output_limits": LIMITS, "singles_a_block": 10, "nonce": "n", "result": str(result), **changes,
-    }
-    timing.execute(job, DATA)
+    job = timing.job_of(
+        {**side, "name": "new", "library": str(candidate)}, {**side, "name": "old", "library": str(baseline)} if baseline else None,
+        control=control, device="cpu", shape="tiny", bar_pct=15.0, output_limits=LIMITS, seed=11, iters=120,
+    )
+    job |= {"nonce": "n", "result": str(result), **changes}
+    with ResultWriter(job) as writer:
+        timing.measure(job, writer, lambda: here((hands or Hands()).answer), {}, None, lambda: CLOCK.now_s)
     tried = Attempt("n", 0, "exit 0", False, 1.0, tuple(result.read_text().splitlines()), "")
     head = {"task": "new", "baseline": "old" if baseline else None, "shape": "tiny"}
-    return {**head, **timing._read(tried), "process_s": 1.0, "output_tail": ""}
+    return {**head, **timing._read(tried), "process_s": 60.0, "output_tail": ""}

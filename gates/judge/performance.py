@@ -29,10 +29,11 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import Any
 
+from gates.judge import performance_consistency as consistency
 from gates.judge import performance_fitness as fitness
 from gates.measure import decision
 from gates.measure.records import BASELINE, CANDIDATE, CONTROL, Series
-from gates.measure.sampling import clockwork_pct, cycle_differences, differences
+from gates.measure.sampling import INVALID_LIMIT_PCT, clockwork_pct, cycle_differences, differences
 from gates.measure.statistics import spread
 from gates.parse.performance import MEASURED, NOT_RUN, PerformanceEvidence, summaries
 from gates.records import Check, GateResult, Status, conclude, worst_status
@@ -41,6 +42,7 @@ GATE = "performance"
 
 CODES = {
     **fitness.CODES,
+    **consistency.CODES,
     "performance.pass": "The interval's low end reaches the bar, and every other check passed.",
     "performance.not_applicable": "task.yaml declares the bar not applicable; the stage was measured and recorded all the same.",
     "performance.too_slow": "The interval's high end is below the bar: the speed-up asked for is not there.",
@@ -55,6 +57,8 @@ CODES = {
     "performance.slower_mean": "The mean of single launches is slower than the baseline's, while the median is not: rare slow launches.",
     "performance.tail_unclear": "p90 or mean of single launches can't be told apart from a slow-down; see the single samples.",
     "performance.unsteady": "Single launches scatter more than max_std_us allows.",
+    "performance.clock_unsteady": "Single launches scatter more than max_std_us allows while the card's clock changed by more than 5 %: the machine may be "
+        "what scatters. Let the card cool, or wait until nothing else uses its power.",
     "performance.no_singles": "No single-launch samples, so p90, mean and std can't be judged.",
     "performance.no_baseline": "Nothing to compare with. A first rung declares not_applicable: {performance: reason} in task.yaml.",
     "performance.other_shape": "The evidence was measured on another shape than the limits name.",
@@ -73,6 +77,7 @@ CODES = {
     "performance.runner_died": "The timing process ended without a result; its last words are in the report.",
     "performance.time_limit": "The timing process ran past the task's time limit and was killed.",
 }
+CLOCK_PCT = 5.0  # a clock that changes by less between blocks is steady
 _FAILING = ("performance.launch_failed", "performance.not_captured", "performance.tampered")
 
 
@@ -104,6 +109,9 @@ def judge(
         return conclude(GATE, (Check("shape", Status.INCONCLUSIVE, evidence.shape, limits["shape"], "", code="performance.other_shape"),), passed="")
     mode = str(limits.get("cache", "cold"))
     checks = fitness.checks(evidence, mode)
+    series = evidence.in_mode(mode)
+    if series is not None and series.samples(CANDIDATE):
+        checks += consistency.checks(evidence, series)
     fit = worst_status(check.status for check in checks) is Status.PASS
     if evidence.baseline is None and not not_applicable_reason:
         checks.append(Check("baseline", Status.INCONCLUSIVE, None, None, "", code="performance.no_baseline"))
@@ -112,7 +120,8 @@ def judge(
         verdicts = [_speedup(reading, evidence, float(limits["min_speedup_pct"])), *_tails(evidence, limits, reading)]
         checks += verdicts if fit else [_undecided(check, checks) for check in verdicts]
     if "max_std_us" in limits:
-        checks.append(_steadiness(evidence, float(limits["max_std_us"])))
+        steadiness = _steadiness(evidence, float(limits["max_std_us"]))
+        checks.append(steadiness if fit else _undecided(steadiness, checks))
     line = sentence(evidence, reading, float(limits["min_speedup_pct"]))
     status = worst_status(check.status for check in checks)
     if status is Status.PASS and not_applicable_reason:
@@ -236,6 +245,8 @@ def _steadiness(evidence: PerformanceEvidence, max_std_us: float) -> Check:
         return Check("std", Status.INCONCLUSIVE, None, max_std_us, "us", where, "performance.no_singles")
     if found <= max_std_us:
         return Check("std", Status.PASS, found, max_std_us, "us", where)
+    if (machine := _disturbed(evidence.single)) is not None:
+        return Check("std", Status.INCONCLUSIVE, found, max_std_us, "us", where, *machine)
     return Check("std", Status.FAIL, found, max_std_us, "us", where, "performance.unsteady", "the work may depend on the data or on timing")
 
 
@@ -243,6 +254,16 @@ def _block_std(single: Series | None) -> float | None:
     blocks = [block for block in single.blocks if block.side == CANDIDATE and block.valid] if single else []
     spreads = [found for block in blocks if (found := spread(block.samples_us)) is not None]
     return statistics.median(spreads) if spreads else None
+
+
+def _disturbed(single: Series) -> tuple[str, str] | None:
+    """(code, hint) where the machine, and not the kernel, may be what made single launches scatter."""
+    if single.invalid_pct() > INVALID_LIMIT_PCT:
+        return "performance.throttled", "let the card cool, or stop what heats it"
+    clocks = [block.sm_mhz for block in single.blocks if block.side == CANDIDATE and block.valid and block.sm_mhz]
+    if clocks and max(clocks) > min(clocks) * (1.0 + CLOCK_PCT / 100.0):
+        return "performance.clock_unsteady", f"the SM clock went from {min(clocks):.0f} to {max(clocks):.0f} MHz between blocks"
+    return None
 
 
 def _undecided(check: Check, fitness_checks: list[Check]) -> Check:

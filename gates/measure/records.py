@@ -36,7 +36,8 @@ class Block:
 
     ``refused`` counts samples that were no time (zero, negative, not finite); they are not in
     ``samples_us``. ``throttled_pct`` is the largest share of the block's wall time by which a throttle
-    counter moved, ``throttle`` the counters that moved by more than the limit.
+    counter moved, ``throttle`` the counters that moved by more than the limit. ``wall_us`` is the time that passed on the
+    clock of the process that asked for the block (None in runs that did not keep it).
     """
 
     side: str
@@ -50,6 +51,7 @@ class Block:
     temperature_c: float | None = None
     throttled_pct: float | None = None
     throttle: tuple[str, ...] = ()
+    wall_us: float | None = None
 
     def __post_init__(self) -> None:
         bad = [sample for sample in self.samples_us if not usable(sample)]

@@ -95,7 +95,8 @@ class Sampler:
         """One block of ``side`` with the state of the card after it and the throttling during it."""
         before, started = self._read_state(), self._clock()
         good, refused = split_samples(self._timers[side](self._samples))
-        after, wall_ns = self._read_state(), max((self._clock() - started) * 1e9, 1.0)
+        wall_ns = max((self._clock() - started) * 1e9, 1.0)
+        after = self._read_state()
         moved = {
             reason: 100.0 * (after.throttle_ns[reason] - before.throttle_ns[reason]) / wall_ns
             for reason in after.throttle_ns if reason in before.throttle_ns
@@ -106,7 +107,7 @@ class Sampler:
         return Block(
             side=side, pair=pair, samples_us=good, refused=refused, valid=bool(good) and undisturbed,
             sm_mhz=after.sm_mhz, mem_mhz=after.mem_mhz, power_w=after.power_w, temperature_c=after.temperature_c,
-            throttled_pct=max(moved.values()) if moved else None,
+            wall_us=wall_ns / 1e3, throttled_pct=max(moved.values()) if moved else None,
             throttle=tuple(sorted(reason for reason, share in moved.items() if share > THROTTLE_LIMIT_PCT)),
         )
 

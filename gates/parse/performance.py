@@ -9,6 +9,7 @@ from typing import Any
 from gates import records
 from gates.errors import GatesError
 from gates.measure.calibrate import Calibration
+from gates.measure.outside import OutsideBlock
 from gates.measure.records import Series
 from gates.measure.sampling import WarmUp
 from gates.measure.statistics import Figures, figures
@@ -114,6 +115,8 @@ class PerformanceEvidence:
     series: tuple[Series, ...] = ()  # one a cache mode
     control: Series | None = None  # A/A pairs, in the gated mode
     single: Series | None = None  # samples of one launch each, cold, event overhead included
+    outside: tuple[OutsideBlock, ...] | None = None  # long blocks by the judge's own clock; None in runs that had no such clock
+    functions: tuple[str, ...] = ()  # sides that are Python functions: their single launches hold the host's time as well
     figures: Mapping[str, Mapping[str, Figures]] = field(default_factory=dict)  # mode -> side
     outputs: tuple[OutputCheck, ...] = ()
     output_limits: Mapping[str, float] = field(default_factory=dict)

@@ -8,6 +8,7 @@ computed, the comparison made and the result written by the process that asked (
 
 from __future__ import annotations
 
+import importlib
 import os
 import shutil
 import signal
@@ -17,7 +18,7 @@ import tempfile
 from collections.abc import Callable, Mapping
 from pathlib import Path
 from types import ModuleType
-from typing import Any
+from typing import Any, BinaryIO
 
 from gates import problem as problems
 from gates.errors import GatesError
@@ -61,11 +62,14 @@ class Fork:
 Child = subprocess.Popen[bytes] | Fork
 
 
-def start() -> Child:
-    """A process for a kernel that this process will name to it. It must have one thread, and know nothing that the kernel shall not."""
+def start(module: str = "gates.run.apart") -> Child:
+    """A process that runs ``serve`` of ``module``, for kernels that this process will name to it.
+
+    This process must have one thread, and know nothing that the kernels shall not.
+    """
     if "torch" in sys.modules:  # a forked runner: its fork has torch, too
-        return Fork(serve)
-    return subprocess.Popen([sys.executable, "-c", "from gates.run.apart import serve; serve()"], stdin=subprocess.PIPE, stdout=subprocess.PIPE)
+        return Fork(lambda: importlib.import_module(module).serve())
+    return subprocess.Popen([sys.executable, "-c", f"from {module} import serve; serve()"], stdin=subprocess.PIPE, stdout=subprocess.PIPE)
 
 
 def first_question(job: Mapping[str, Any]) -> dict[str, Any]:
@@ -78,24 +82,35 @@ def first_question(job: Mapping[str, Any]) -> dict[str, Any]:
     return {"side": dict(job["side"]), "device": "cpu" if emulated else job["device"], "scratch": str(scratch), "memory_bytes": memory_bytes}
 
 
-def serve() -> None:
-    """The other process: confine itself, load the kernel, and answer calls until nobody asks any more."""
+def settle() -> tuple[BinaryIO, BinaryIO]:
+    """(questions, answers) of this process, which leaves the group of the one that began it, ends with it, and has none of its other descriptors."""
     die_with(os.getppid())
     asks, answers = os.fdopen(os.dup2(0, 3), "rb"), os.fdopen(os.dup2(1, 4), "wb")
-    os.closerange(5, os.sysconf("SC_OPEN_MAX"))  # no descriptor of the process that this one was forked from
+    os.closerange(5, os.sysconf("SC_OPEN_MAX"))
     os.dup2(2, 1)  # what the kernel prints is no answer
     os.dup2(os.open(os.devnull, os.O_RDONLY), 0)
     os.setsid()  # a signal to its own group reaches nobody else
+    return asks, answers
+
+
+def confine(scratch: Path, *, memory_bytes: int | None, on_device: bool) -> dict[str, str]:
+    """Leave this process the folder ``scratch`` alone to write to; what holds, as ``jail.enter`` says it."""
+    os.chdir(scratch)
+    os.environ.update(jail.caches(scratch))
+    tempfile.tempdir = None  # asked for anew
+    return jail.enter([scratch], memory_bytes=memory_bytes, local_sockets=on_device)
+
+
+def serve() -> None:
+    """The other process: confine itself, load the kernel, and answer calls until nobody asks any more."""
+    asks, answers = settle()
 
     from gates.run import wire
     from gates.run.launch import Launcher
 
     first = wire.receive(asks)
-    side, scratch = first["side"], Path(first["scratch"])
-    os.chdir(scratch)
-    os.environ.update(jail.caches(scratch))
-    tempfile.tempdir = None  # asked for anew
-    held = jail.enter([scratch], memory_bytes=first["memory_bytes"], local_sockets=first["device"] != "cpu")
+    side = first["side"]
+    held = confine(Path(first["scratch"]), memory_bytes=first["memory_bytes"], on_device=first["device"] != "cpu")
     wire.send(answers, {"held": held})  # before the kernel's code is loaded, which could say anything
     try:
         if not is_c(side):

@@ -23,7 +23,7 @@ from gates.errors import EXIT_HOLD, GatesError
 from gates.run import forkserver, machine, process
 
 ENTRY = Path(__file__).resolve().parent / "entry.py"
-APART = ("correctness",)  # jobs whose kernel runs in a process apart from the runner
+APART = {"correctness": "gates.run.apart", "timing": "gates.run.timing_hands"}  # jobs whose kernels run in a process apart, and its module
 CONFINED = "confined: "  # begins the line in which a runner says what it gave up
 _MAX_RESULT_BYTES = 32 * 2**20
 _HALF = re.compile("[\ud800-\udfff]")  # half a character, which no file can hold; a kernel's message may
@@ -92,7 +92,7 @@ def attempt(
     result, job_path = work / f"{name}.jsonl", work / f"{name}.job.json"
     result.unlink(missing_ok=True)
     jsonio.write(job_path, {**job, "nonce": nonce, "result": str(result), "engine": os.getpid()})
-    apart = ["--apart"] if job["kind"] in APART else []
+    apart = ["--apart", APART[job["kind"]]] if job["kind"] in APART else []
     forked = not prefix and env is None and python == sys.executable and job.get("mode") != "replay"  # replays do without torch
     with _created(result) as answers:  # read through this descriptor: the runner of a job apart takes the file's name away
         finished = process.run(

@@ -113,11 +113,11 @@ def processes_by_uuid() -> dict[str, frozenset[int]]:
     return found
 
 
-def open_device(uuid: str, before: Mapping[str, frozenset[int]] | None = None) -> Nvml:
+def open_device(uuid: str, before: Mapping[str, frozenset[int]] | None = None, pid: int | None = None) -> Nvml:
     """The card with CUDA's ``uuid`` (with or without the ``GPU-`` prefix).
 
-    ``before`` is what ``processes_by_uuid`` said before our CUDA context existed: whatever appeared
-    on the card since is us. A container may list us under another process id than our own.
+    ``pid`` is the process that holds our CUDA context (this one, if None), ``before`` what ``processes_by_uuid`` said before that
+    context existed: whatever appeared on the card since is ours. A container may list it under another process id.
     """
     try:
         import pynvml
@@ -130,5 +130,6 @@ def open_device(uuid: str, before: Mapping[str, frozenset[int]] | None = None) -
     except pynvml.NVMLError as error:
         return Nvml(f"unknown: {error}")
     now = found.processes() or frozenset()
-    found.mine = frozenset({os.getpid()}) if os.getpid() in now else now - (before or {}).get(name, frozenset())
+    own = os.getpid() if pid is None else pid
+    found.mine = frozenset({own}) if own in now else now - (before or {}).get(name, frozenset())
     return found

@@ -33,7 +33,7 @@ def main(file: str, arguments: Sequence[str] | None = None) -> None:
     sys.exit(_code(lambda: _run_by_hand(options, folder)))
 
 
-def job_main(path: Path, folder: Path, with_apart: bool = False) -> None:
+def job_main(path: Path, folder: Path, with_apart: str = "") -> None:
     """Do the job in the JSON file ``path`` for the task in ``folder``, and exit; see ``run_job``."""
     sys.exit(_code(lambda: run_job(path, folder, with_apart)))
 
@@ -49,11 +49,11 @@ def _code(work: Callable[[], int]) -> int:
         return error.exit_code
 
 
-def run_job(path: Path, folder: Path, with_apart: bool = False) -> int:
-    """Do the job in the JSON file ``path``; the result goes to the file that the job names. ``with_apart``: a process apart runs its kernel."""
+def run_job(path: Path, folder: Path, with_apart: str = "") -> int:
+    """Do the job in the JSON file ``path``; the result goes to the file that the job names. ``with_apart``: the module that runs its kernels, in a process apart."""
     # Before the job is read, whose seeds are not the kernel's to know, and before this process confines itself: the other one
     # needs its own folder of /proc, and would inherit what holds here.
-    child = apart.start() if with_apart else None
+    child = apart.start(with_apart) if with_apart else None
     if child is not None:
         hide()
     job = jsonio.read(path)

@@ -1,17 +1,18 @@
-"""Timing: candidate against baseline on a CUDA device, in a runner process of its own.
+"""Timing: candidate against baseline on a CUDA device, in two processes.
 
-``run_timing`` is the engine's side and never imports torch; ``execute`` is the runner's side. The
-procedure is gates.run.timing_session's. The measurement is on disk
-before the context rows (other implementations) are tried, so that they can't spoil it.
+``run_timing`` is the engine's side and never imports torch; ``execute`` is the runner's, the judge of the times: it holds the
+problem, a clock, and no kernel. The kernels and the device's clock are in a third process, which does what it is asked
+(``gates.run.timing_hands``). The procedure is gates.run.timing_session's. The measurement is on disk before the context rows
+(other implementations) are tried, so that they can't spoil it.
 """
 
 from __future__ import annotations
 
 import math
-import secrets
 import shutil
 import sys
-from collections.abc import Mapping, Sequence
+import time
+from collections.abc import Callable, Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
@@ -22,7 +23,7 @@ from gates.task import nearest
 
 SINGLE_PAIRS, SINGLES_A_BLOCK = 12, 25
 MAX_SINGLES_A_BLOCK = 1000
-_MAX_SEED = 2**31 - 1 - 1000
+MAX_SEED = 2**31 - 1 - 1000
 
 
 def run_timing(
@@ -58,13 +59,10 @@ def run_timing(
     if is_c(baseline or candidate):
         control = work / "control.so"
         shutil.copyfile((baseline or candidate)["library"], control)  # another file, so that the loader maps it anew
-    limits = {key: value for key, value in (output_limits or {}).items() if isinstance(value, (int, float)) and not isinstance(value, bool)}
-    job = {
-        "kind": "timing", "device": device, "candidate": dict(candidate), "baseline": dict(baseline) if baseline else None,
-        "control_library": str(control), "shape": shape, "bar_pct": float(bar_pct), "cache": cache, "budget_s": budget_s,
-        "seed": secrets.randbelow(_MAX_SEED) if seed is None else seed, "output_limits": limits,
-        "singles_a_block": singles_a_block(iters), "also": list(also),
-    }
+    job = job_of(
+        candidate, baseline, control=control, device=device, shape=shape, bar_pct=bar_pct, output_limits=output_limits or {}, cache=cache,
+        seed=seed, iters=iters, budget_s=budget_s, also=also,
+    )
     tried = attempt(Path(candidate["folder"]), job, work, limit_s=limit_s, name="timing", python=python)
     if (refusal := tried.refusal()) is not None:
         raise refusal
@@ -72,6 +70,28 @@ def run_timing(
         "task": candidate["name"], "baseline": baseline["name"] if baseline else None, "shape": shape,
         **_read(tried), "process_s": tried.wall_s, "output_tail": tried.output_tail,
     }
+
+
+def job_of(
+    candidate: Mapping[str, Any], baseline: Mapping[str, Any] | None, *, control: Path, device: str, shape: str, bar_pct: float,
+    output_limits: Mapping[str, Any], cache: str = "cold", seed: int | None = None, iters: int | None = None, budget_s: float = 60.0,
+    also: Sequence[str] = (),
+) -> dict[str, Any]:
+    """The timing job of ``run_timing``'s arguments; ``control`` is another file of the baseline's library."""
+    limits = {key: value for key, value in output_limits.items() if isinstance(value, (int, float)) and not isinstance(value, bool)}
+    return {
+        "kind": "timing", "device": device, "candidate": dict(candidate), "baseline": dict(baseline) if baseline else None,
+        "control_library": str(control), "shape": shape, "bar_pct": float(bar_pct), "cache": cache, "budget_s": budget_s,
+        "seed": seed, "output_limits": limits, "singles_a_block": singles_a_block(iters), "also": list(also),
+    }
+
+
+class Stopped(Exception):
+    """Timing can't go on; ``code`` is the gate's reason code."""
+
+    def __init__(self, code: str, message: str) -> None:
+        super().__init__(message)
+        self.code = code
 
 
 def singles_a_block(iters: int | None) -> int:
@@ -96,42 +116,46 @@ def _read(tried: Attempt) -> dict[str, Any]:
     return {"measured": None, "backends": {}, "also": {}, "code": code, "message": message}
 
 
+def scratch(job: Mapping[str, Any]) -> Path:
+    """The folder that the process with the kernels may write to, empty."""
+    folder = Path(job["result"]).parent / "scratch.timing"
+    shutil.rmtree(folder, ignore_errors=True)
+    folder.mkdir(parents=True)
+    return folder
+
+
 def execute(job: dict[str, Any], folder: Path) -> None:
-    """Time the job's sides and write ``measured``, ``backends`` and ``also`` lines, or one ``stopped`` line."""
-    from gates.run import nvml
+    """Time the job's sides and write ``measured``, ``backends`` and ``also`` lines, or one ``stopped`` line.
 
-    before = nvml.processes_by_uuid()  # before CUDA starts, to tell our own process from others
-    import torch
+    ``job["child"]`` is the process that holds the kernels (``gates.run.timing_ask``).
+    """
+    from gates.run import nvml, timing_ask
 
+    before = nvml.processes_by_uuid()  # before the other process starts CUDA, to tell it from others
+    child = job["child"]
+    with ResultWriter(job) as writer:
+        measure(job, writer, lambda: timing_ask.connect(job, child), before, child.pid)
+
+
+def measure(
+    job: Mapping[str, Any], writer: ResultWriter, connect: Callable[[], Any], before: Mapping[str, frozenset[int]], pid: int | None,
+    clock: Callable[[], float] = time.monotonic,
+) -> None:
+    """A whole session with the process that ``connect`` reaches."""
     from gates import problem as problems
-    from gates.run.integrity import Functions
-    from gates.run.timing_cuda import Stopped, first_line
     from gates.run.timing_session import Session
 
-    functions = Functions()  # before any code of the kernels or of their problem is loaded
-    with ResultWriter(job) as writer:
-        problem = problems.load(job["candidate"]["problem"], Path(job["candidate"]["folder"]))
-        for shape in (job["shape"], *job.get("also", ())):
-            if shape not in problem.SHAPES:
-                raise GatesError(f"problem {problem.__name__} has no shape {shape!r}", hint=nearest(shape, problem.SHAPES))
-        try:
-            if not torch.cuda.is_available():
-                raise Stopped("performance.no_device", "torch sees no CUDA device")
-            device = torch.device(job["device"])
-            with torch.cuda.device(device):
-                session = Session(job, problem, device, before)
-                evidence = session.measure()
-                if replaced := functions.replaced():
-                    raise Stopped("performance.tampered", f"{', '.join(replaced[:5])}: not what it was before the kernels were loaded")
-                writer.write("measured", evidence=evidence)
-                writer.write("backends", backends=session.backends())
-                writer.write("also", also=session.also())
-            writer.write("done")
-        except Stopped as stop:
-            writer.write("stopped", code=stop.code, message=str(stop))
-        except torch.OutOfMemoryError as error:
-            writer.write("stopped", code="performance.no_memory", message=first_line(error))
-        except MemoryError:
-            writer.write("stopped", code="performance.no_memory", message="not enough host memory for the reference")
-        except RuntimeError as error:
-            writer.write("stopped", code="performance.device_error", message=first_line(error))
+    problem = problems.load(job["candidate"]["problem"], Path(job["candidate"]["folder"]))
+    for shape in (job["shape"], *job["also"]):
+        if shape not in problem.SHAPES:
+            raise GatesError(f"problem {problem.__name__} has no shape {shape!r}", hint=nearest(shape, problem.SHAPES))
+    try:
+        session = Session(job, problem, connect(), before, pid, clock)
+        writer.write("measured", evidence=session.measure())
+        writer.write("backends", backends=session.backends())
+        writer.write("also", also=session.also())
+        writer.write("done")
+    except Stopped as stop:
+        writer.write("stopped", code=stop.code, message=str(stop))
+    except MemoryError:
+        writer.write("stopped", code="performance.no_memory", message="not enough host memory for the reference")

@@ -20,23 +20,14 @@ import torch
 
 from gates import problem as problems
 from gates.measure import calibrate
-from gates.run.accuracy import digest
 from gates.run.callable import load
 from gates.run.kernel import KernelError
+from gates.run.timing import Stopped
 
-POOL = 8  # different input values at any time, spread over the sets
 _STRIDE_BYTES = 256
 _SPIN_CYCLES = 400_000  # about 0.2 ms: the host queues a block's first launches meanwhile
 _HOST_CYCLES = 100_000  # a launch and its events take the host some 30 us
 _PERSISTING_L2_LIMIT = 6  # CU_LIMIT_PERSISTING_L2_CACHE_SIZE
-
-
-class Stopped(Exception):
-    """Timing can't go on; ``code`` is the gate's reason code."""
-
-    def __init__(self, code: str, message: str) -> None:
-        super().__init__(message)
-        self.code = code
 
 
 class Room:
@@ -48,9 +39,9 @@ class Room:
     def view(self, index: int) -> Any:
         return self.raw[index, : self.size].view(self.like.dtype).view(self.like.shape)
 
-    def rows(self, start: int, step: int, stop: int) -> Any:
-        """Every ``step``-th tensor from ``start`` to before ``stop``: [tensors, elements]."""
-        return self.raw[start:stop:step, : self.size].contiguous().view(self.like.dtype)
+    def rows(self, indices: Sequence[int]) -> Any:
+        """The tensors ``indices``: [tensors, elements]."""
+        return self.raw[list(indices), : self.size].contiguous().view(self.like.dtype)
 
     def poison(self) -> None:
         """0xFF bytes: NaN in every float format."""
@@ -78,8 +69,8 @@ class Returned:
     def view(self, index: int) -> Any:
         return self.tensors[index]
 
-    def rows(self, start: int, step: int, stop: int) -> Any:
-        return torch.stack([self.tensors[index].reshape(-1) for index in range(start, stop, step)])
+    def rows(self, indices: Sequence[int]) -> Any:
+        return torch.stack([self.tensors[index].reshape(-1) for index in indices])
 
     def poison(self) -> None:
         for tensor in self.tensors.values():
@@ -87,56 +78,35 @@ class Returned:
 
 
 class Sets:
-    """Input sets with outputs of their own for each side (name: its kernel's arguments); set i holds the values of pool slot (i + round) mod pool.
+    """Input sets with outputs of their own for each side (name: its kernel's arguments); set i holds the values of slot (i + round) mod slots.
 
-    Values come from the problem's generator alone. Before each round one slot gets a new seed, all
-    sets change their values, and all outputs are filled with 0xFF bytes (NaN in every float format); an input that
-    the kernel changes is an output with the input's values.
+    ``slots``: input values by name, on the CPU, as the judge sent them; it changes one of them a round. ``made``: tensors like the
+    outputs. Poisoned outputs are filled with 0xFF bytes (NaN in every float format); an input that the kernel changes
+    (``in_place``) is an output with the input's values.
     """
 
-    def __init__(self, problem: Any, shape: Mapping[str, int], count: int, seed: int, device: Any, sides: Mapping[str, Sequence[str]]) -> None:
-        self.problem, self.shape, self.count, self.device = problem, dict(shape), count, device
-        self.seeds = [seed + slot for slot in range(min(POOL, count))]
-        drawn = [problem.make_inputs(self.shape, one, "cpu") for one in self.seeds]
-        self._numbers = {name: value for name, value in drawn[0].items() if not isinstance(value, torch.Tensor)}
-        # Numbers are part of a captured launch and can't change afterwards, so such inputs stay fixed.
-        self.refreshed = all(inputs[name] == value for inputs in drawn for name, value in self._numbers.items())
-        if not self.refreshed:
-            self.seeds, drawn = self.seeds[:1], drawn[:1]
-        self.digest = digest(drawn[0])
-        self._slots = drawn
-        self._round = 0
-        self._inputs = {name: rooms(value, count, device)[0] for name, value in self._tensors(drawn[0]).items()}
-        made = problems.outputs_of(problem, self.shape)
-        self.in_place = [name for name in getattr(problem, "IN_PLACE", ()) if name in self._inputs]
-        made |= {name: self._inputs[name].like for name in self.in_place}
+    def __init__(
+        self, slots: Sequence[Mapping[str, Any]], count: int, device: Any, *, made: Mapping[str, Any], in_place: Sequence[str],
+        shape: Mapping[str, int], sides: Mapping[str, Sequence[str]],
+    ) -> None:
+        self.count, self.device, self.in_place, self.slots = count, device, list(in_place), len(slots)
+        self._made, self._round = dict(made), 0
+        self._shape, self._numbers = dict(shape), {name: value for name, value in slots[0].items() if not isinstance(value, torch.Tensor)}
+        self._inputs = {name: rooms(value, count, device)[0] for name, value in slots[0].items() if isinstance(value, torch.Tensor)}
         self.outputs: dict[str, dict[str, Room | Returned]] = {side: {} for side in sides}
-        for name, value in made.items():
+        for name, value in (self._made | {name: self._inputs[name].like for name in self.in_place}).items():
             writers = [side for side, names in sides.items() if name in names]
             for side, room in zip(writers, rooms(value, count, device, len(writers)), strict=True):
                 self.outputs[side][name] = room
-        self._pool = {
-            name: torch.stack([_bytes(inputs[name]) for inputs in drawn]).to(device) for name in self._inputs
-        }
+        self._pool = {name: torch.stack([_bytes(values[name]) for values in slots]).to(device) for name in self._inputs}
         self._fill()
 
-    @staticmethod
-    def bytes_of_one(problem: Any, shape: Mapping[str, int], sides: int) -> int:
-        """Bytes of one set with the outputs of ``sides`` sides."""
-        values = [*problem.make_inputs(dict(shape), 0, "cpu").values(), *list(problems.outputs_of(problem, shape).values()) * sides]
-        return sum(value.numel() * value.element_size() for value in values if isinstance(value, torch.Tensor))
-
-    def refresh(self, number: int) -> None:
-        """Fresh values for round ``number`` and poisoned outputs. Never inside a timed window."""
-        if self.refreshed:
-            slot, seed = number % len(self._slots), self.seeds[-1] + 1
-            self.seeds.append(seed)
-            self._slots[slot] = self.problem.make_inputs(self.shape, seed, "cpu")
-            for name, pool in self._pool.items():
-                pool[slot].copy_(_bytes(self._slots[slot][name]))
-            self._round = number + 1
-            self._fill()
-        self.poison()
+    def change(self, slot: int, values: Mapping[str, Any], number: int) -> None:
+        """Put other ``values`` into ``slot`` and begin round ``number``. Never inside a timed window."""
+        for name, pool in self._pool.items():
+            pool[slot].copy_(_bytes(values[name]))
+        self._round = number
+        self._fill()
 
     def poison(self) -> None:
         for given in self.outputs.values():
@@ -151,43 +121,45 @@ class Sets:
         if returned is None:
             return
         given = [name for name, room in self.outputs[side].items() if isinstance(room, Room)]
-        for name, tensor in problems.returned_by_name(returned, problems.outputs_of(self.problem, self.shape), given).items():
+        for name, tensor in problems.returned_by_name(returned, self._made, given).items():
             room = self.outputs[side].setdefault(name, Returned(tensor))
             room.tensors[index] = tensor
 
-    def slot_of(self, index: int) -> int:
-        return (index + self._round) % len(self._slots)
+    def left(self, side: str, indices: Sequence[int]) -> dict[str, Any]:
+        """The outputs of the sets ``indices`` by name, each of [sets, elements]."""
+        return {name: room.rows(indices) for name, room in self.outputs[side].items()}
 
-    def slots(self) -> int:
-        return len(self._slots)
-
-    def host_inputs(self, index: int) -> dict[str, Any]:
-        """The CPU inputs whose values set ``index`` holds now."""
-        return self._slots[self.slot_of(index)]
+    def fresh(self, index: int, side: TimedSide) -> dict[str, Any]:
+        """Outputs of an untimed launch of ``side`` on the inputs of set ``index``, in buffers of their own, each of [1, elements]."""
+        given = {name: rooms(room.like, 1, self.device)[0] for name, room in self.outputs[side.name].items() if isinstance(room, Room)}
+        for name, room in given.items():
+            if name in self.in_place:
+                room.view(0).copy_(self._inputs[name].view(index))
+            else:
+                room.poison()
+        side.clockwork.synchronize()
+        views = {name: room.view(0) for name, room in given.items()}
+        returned = side.clockwork.launch(side.kernel, self._arguments(index, views, side.arguments))
+        found = views | ({} if returned is None else problems.returned_by_name(returned, self._made, given))
+        return {name: tensor.reshape(1, -1) for name, tensor in found.items()}
 
     def device_inputs(self, index: int) -> dict[str, Any]:
         return {**self._numbers, **{name: room.view(index) for name, room in self._inputs.items()}}
 
-    def arguments(self, index: int, outputs: Mapping[str, Any], names: Sequence[str]) -> tuple[Any, ...]:
-        """The arguments ``names`` for set ``index``, writing to ``outputs``."""
-        return problems.call_arguments(self.problem, self.device_inputs(index), outputs, self.shape, names)
-
     def side_arguments(self, index: int, side: str, names: Sequence[str]) -> tuple[Any, ...]:
-        given = {name: room.view(index) for name, room in self.outputs[side].items() if isinstance(room, Room)}
-        return self.arguments(index, given, names)
+        return self._arguments(index, {name: room.view(index) for name, room in self.outputs[side].items() if isinstance(room, Room)}, names)
+
+    def _arguments(self, index: int, outputs: Mapping[str, Any], names: Sequence[str]) -> tuple[Any, ...]:
+        values = {**self._shape, **self.device_inputs(index), **outputs}
+        return tuple(values[name] for name in names)
 
     def _fill(self) -> None:
         for name, room in self._inputs.items():
             self._give(name, room)
 
     def _give(self, name: str, room: Any) -> None:
-        slots = len(self._slots)
-        for start in range(min(slots, self.count)):
-            room.raw[start::slots, : room.size] = self._pool[name][self.slot_of(start)]
-
-    @staticmethod
-    def _tensors(inputs: Mapping[str, Any]) -> dict[str, Any]:
-        return {name: value for name, value in inputs.items() if isinstance(value, torch.Tensor)}
+        for start in range(min(self.slots, self.count)):
+            room.raw[start :: self.slots, : room.size] = self._pool[name][(start + self._round) % self.slots]
 
 
 class Clockwork:
@@ -283,10 +255,9 @@ class Clockwork:
 class TimedSide:
     """One side's kernel with its graphs over the sets; ``library``: another file of the same, for the control."""
 
-    def __init__(self, name: str, side: Mapping[str, Any], problem: Any, clockwork: Clockwork, library: str | None = None) -> None:
+    def __init__(self, name: str, side: Mapping[str, Any], arguments: Sequence[str], clockwork: Clockwork, library: str | None = None) -> None:
         self.name, self.kernel, self.clockwork = name, load(side, library), clockwork
-        self.arguments = tuple(side.get("arguments") or problem.ARGUMENTS)
-        self.launches: dict[str, int] = {}
+        self.arguments = tuple(arguments)
         self.returned_bytes = 0
         self._graphs: dict[str, Any] = {}
 
@@ -313,8 +284,12 @@ class TimedSide:
         indices = [index % sets.count for index in range(launches)] if mode == "cold" else [0] * launches
         with self._blame():
             graph = self._capture(sets, indices)
-        self._graphs[mode], self.launches[mode] = graph, launches
+        self._graphs[mode] = graph
         return self.clockwork.timer(lambda number: graph.replay(), launches, flush=mode == "cold")
+
+    def unflushed(self, mode: str, launches: int) -> Callable[[int], list[float]]:
+        """The block timer of the same graph with nothing between its replays."""
+        return self.clockwork.timer(lambda number: self._graphs[mode].replay(), launches, flush=False)
 
     def replay(self, mode: str) -> None:
         with self._blame():
@@ -350,6 +325,11 @@ class TimedSide:
         except KernelError as error:
             code = "performance.launch_failed" if self.name == "candidate" else "performance.baseline_failed"
             raise Stopped(code, f"{self.name}: launcher returned {error.code}: {error}") from None
+
+
+def settled(times: Sequence[float]) -> float:
+    """The median without the first fifth."""
+    return statistics.median(times[len(times) // 5 :])
 
 
 def first_line(error: BaseException) -> str:

@@ -1,98 +1,76 @@
-"""Whether the outputs that timed launches left behind are right."""
+"""Whether the outputs that timed launches left behind are right; judged in a process that never held the kernels."""
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+import random
+import time
+from collections.abc import Iterator, Mapping, Sequence
 from typing import Any
 
 import torch
 
-from gates import problem as problems
-from gates.run import timing_cuda
-from gates.run.timing_cuda import Clockwork, Returned, Room, Sets, TimedSide
+from gates.run.timing_values import Values
+
+SLOTS = 2  # different input values that are looked at after a stage
+_REFERENCE_S = 3.0  # a reference that takes longer is computed for one of them
+MOST_BYTES = 64 * 2**20  # of one side's outputs that are fetched at a time
 
 
-def check(
-    when: str, side: TimedSide, sets: Sets, used: int, exact: Mapping[str, Any], baseline: TimedSide | None,
-    clockwork: Clockwork, bad_atol: float | None,
-) -> list[dict[str, Any]]:
-    """Compare the first ``used`` sets' outputs of ``side`` and say how far off they are.
+class Looked:
+    """Some sets, drawn at random when the launches are over, with the exact outputs for their inputs.
 
-    The inputs of set 0 are held against ``exact``, the problem's reference on them. All other inputs are held
-    against a fresh launch of the baseline, where there is one, else against the reference as well.
-    Two kernels that are each within a limit may differ by twice the limit. A kernel that changes its inputs has
-    changed them many times by now: an untimed launch on the inputs of set 0 stands for all.
+    ``indices``: the sets to fetch; ``exact``: for each slot of theirs, the problem's reference. Both sides are looked at alike.
     """
-    rooms, step = sets.outputs[side.name], sets.slots()
-    if sets.in_place:
-        rooms, step, used = {name: Returned(value, {0: value}) for name, value in _fresh(side, sets, 0, clockwork).items()}, 1, 1
-    starts = range(min(used, step))
-    rest: dict[int, Mapping[str, Any]] = {}
-    for start in starts[1:]:
-        if baseline is not None:
-            rest[start] = _fresh(baseline, sets, start, clockwork)
-        else:
-            rest[start] = sets.problem.reference(sets.host_inputs(start), sets.shape)
-    against = "reference" if baseline is None else "baseline"
-    result = [_compare(when, side.name, rooms, range(0, used, step), {0: exact}, "reference", 1.0, bad_atol)]
-    # The baseline against itself shows only that it repeats, with no allowance for a second kernel.
-    if rest:
-        allowance = 2.0 if baseline is not None and baseline.name != side.name else 1.0
-        result.append(_compare(when, side.name, rooms, range(0, used, step), rest, against, allowance, bad_atol))
-    return result
+
+    def __init__(self, values: Values, used: int, set_bytes: int, generator: random.Random) -> None:
+        slots = sorted({values.slot_of(index) for index in range(used)})
+        generator.shuffle(slots)
+        self.exact: dict[int, Mapping[str, Any]] = {}
+        started = time.monotonic()
+        for slot in slots[:SLOTS]:
+            if self.exact and time.monotonic() - started > _REFERENCE_S:
+                break
+            self.exact[slot] = values.problem.reference(values.slots[slot], values.shape)
+        self._slot = {index: values.slot_of(index) for index in range(used) if values.slot_of(index) in self.exact}
+        most = max(len(self.exact), MOST_BYTES // max(set_bytes, 1))
+        first = [next(index for index in self._slot if self._slot[index] == slot) for slot in self.exact]  # of each slot at least one
+        rest = generator.sample(sorted(set(self._slot) - set(first)), max(0, min(len(self._slot), most) - len(first)))
+        self.indices = sorted([*first, *rest])
+
+    def wanted(self, indices: Sequence[int]) -> Iterator[Mapping[str, Any]]:
+        """The exact outputs of each of the sets ``indices``."""
+        return (self.exact[self._slot[index]] for index in indices)
 
 
-def _fresh(side: TimedSide, sets: Sets, index: int, clockwork: Clockwork) -> dict[str, Any]:
-    """Outputs of an untimed launch of ``side`` on the inputs of set ``index``, in buffers of their own."""
-    rooms = {name: timing_cuda.rooms(room.like, 1, sets.device)[0] for name, room in sets.outputs[side.name].items() if isinstance(room, Room)}
-    inputs = sets.device_inputs(index)
-    for name, room in rooms.items():
-        if name in sets.in_place:
-            room.view(0).copy_(inputs[name])
-        else:
-            room.poison()
-    clockwork.synchronize()
-    given = {name: room.view(0) for name, room in rooms.items()}
-    returned = clockwork.launch(side.kernel, sets.arguments(index, given, side.arguments))
-    return given | ({} if returned is None else problems.returned_by_name(returned, problems.outputs_of(sets.problem, sets.shape), given))
-
-
-def _compare(
-    when: str, side: str, rooms: Mapping[str, Room | Returned], places: range, expected: Mapping[int, Mapping[str, Any]], against: str,
-    allowance: float, bad_atol: float | None,
-) -> dict[str, Any]:
-    """Errors of the outputs in ``rooms``: those of sets ``start`` and every step of ``places`` behind it, for each ``start`` of ``expected``."""
-    elements = nonfinite = bad = unwritten = count = 0
+def compare(when: str, side: str, rows: Mapping[str, Any], wanted: Sequence[Mapping[str, Any]], bad_atol: float | None) -> dict[str, Any]:
+    """Errors of ``rows`` (by name, each of [sets, elements], on the CPU) against ``wanted``, the exact outputs of each set."""
+    elements = nonfinite = bad = 0
     total = worst = 0.0
-    for start, wanted in expected.items():
-        rows = len(range(start, places.stop, places.step))
-        count += rows
-        untouched: Any = True
-        for name, room in rooms.items():
-            left = room.rows(start, places.step, places.stop)
-            untouched &= (left.view(torch.uint8) == 0xFF).reshape(rows, -1).all(dim=1)
-            got = left.to(torch.float64)
-            want = wanted[name].reshape(-1).to(left.device, torch.float64)
+    untouched = torch.ones(len(wanted), dtype=torch.bool)
+    for name, left in rows.items():
+        untouched &= (left.contiguous().view(torch.uint8) == 0xFF).reshape(len(wanted), -1).all(dim=1)
+        for got, exact in zip(left, wanted, strict=True):
+            got, want = got.to(torch.float64), exact[name].reshape(-1).to(torch.float64)
             error = (got - want).abs()
             error[got == want] = 0.0  # an infinity that is asked for
             finite = torch.isfinite(error)
             elements += error.numel()
             nonfinite += int((~finite).sum())
             if bad_atol is not None:
-                bad += int((~(error <= allowance * bad_atol)).sum())
+                bad += int((~(error <= bad_atol)).sum())
             good = error[finite]
             total += float(good.sum())
             worst = max(worst, float(good.max())) if good.numel() else worst
-        unwritten += int(untouched.sum()) if rooms else rows
     seen = elements - nonfinite
     return {
-        "when": when, "side": side, "against": against, "allowance": allowance, "sets": count, "unwritten_sets": unwritten,
-        "nonfinite": nonfinite, "max_abs_err": worst if seen else None, "mean_abs_err": total / seen if seen else None,
+        "when": when, "side": side, "against": "reference", "allowance": 1.0, "sets": len(wanted),
+        "unwritten_sets": int(untouched.sum()) if rows else len(wanted), "nonfinite": nonfinite,
+        "max_abs_err": worst if seen else None, "mean_abs_err": total / seen if seen else None,
         "bad_pct": 100.0 * bad / elements if bad_atol is not None and elements else None,
     }
 
 
 def difference(one: Mapping[str, Any], other: Mapping[str, Any]) -> float:
-    """The largest difference between set 0's outputs of two sides; NaN where one has a NaN."""
-    apart = [(one[name].view(0).double() - other[name].view(0).double()).abs().max() for name in one]
+    """The largest difference between two sides' outputs, by name; NaN where one has a NaN."""
+    apart = [(one[name].double() - other[name].double()).abs().max() for name in one]
     return float(torch.stack(apart).max())  # torch's maximum is NaN where one is; Python's may not be

@@ -15,10 +15,10 @@ from typing import Any
 from gates import jsonio
 from gates import problem as problems
 from gates.errors import GatesError
-from gates.run import nvml
+from gates.run import nvml, timing
 from gates.run.build import build
 from gates.run.device import probe
-from gates.run.timing import SINGLES_A_BLOCK, run_timing
+from gates.run.timing import run_timing
 from gates.run.toolchain import find_toolchain
 from gates.task import Task, find_task
 from study import crosscheck, plan, verdict
@@ -83,15 +83,20 @@ class Lab:
         """One verdict on a pair of chains. Left out: the cache mode that is not gated, and single launches."""
         twin = self.library(baseline, "twin") if candidate == baseline else self.library(baseline)
         sides = {"candidate": _chain(self.library(candidate)), "baseline": _chain(twin)}
-        job = _job(sides["candidate"], sides["baseline"], self.library(baseline, "control"), "wide", bar_pct, seed, plan.OUTPUT_LIMITS)
+        job = timing.job_of(
+            sides["candidate"], sides["baseline"], control=self.library(baseline, "control"), device="cuda:0", shape="wide", bar_pct=bar_pct,
+            output_limits=plan.OUTPUT_LIMITS, seed=seed,
+        )
         return self._session(job, self._problem, {**plan.LIMITS, "min_speedup_pct": bar_pct}, short=True)
 
     def stage_gate(self, seed: int) -> dict[str, Any]:
         """One whole verdict on the stage pair, mission shape, in this process."""
         self._start()
         limits, one, two = self.task.gates["performance"], self.sides[CANDIDATE], self.sides[BASELINE]
-        output_limits = {key: value for key, value in self.task.gates["correctness"].items() if isinstance(value, float)}
-        job = _job(one, two, self.stage_control, limits["shape"], limits["min_speedup_pct"], seed, output_limits)
+        job = timing.job_of(
+            one, two, control=self.stage_control, device="cuda:0", shape=limits["shape"], bar_pct=limits["min_speedup_pct"],
+            output_limits=self.task.gates["correctness"], seed=seed,
+        )
         return self._session(job, problems.load(one["problem"], Path(one["folder"])), limits, short=False)
 
     def stage_process(self, seed: int) -> dict[str, Any]:
@@ -157,18 +162,19 @@ class Lab:
         self._problem = problems.load("chaining", HERE)
 
     def _session(self, job: dict[str, Any], problem: Any, limits: Mapping[str, Any], *, short: bool) -> dict[str, Any]:
-        from gates.run.timing_cuda import Stopped
+        from gates.run.timing_ask import here
+        from gates.run.timing_hands import Hands
         from gates.run.timing_session import Session
         from study.session import ShortSession
 
         head = {"task": job["candidate"]["name"], "baseline": job["baseline"]["name"], "shape": job["shape"], "process_s": None}
         started = time.monotonic()
         try:
-            session = (ShortSession if short else Session)(job, problem, self._torch.device("cuda:0"), self.before)
+            session = (ShortSession if short else Session)(job, problem, here(Hands().answer), self.before)
             measured = jsonio.loads(jsonio.dumps(session.measure()), "session")  # as if from the runner
-            raw = {**head, "measured": measured, "backends": {}, "code": "", "message": ""}
-        except Stopped as stop:
-            raw = {**head, "measured": None, "backends": {}, "code": stop.code, "message": str(stop)}
+            raw = {**head, "measured": measured, "backends": {}, "also": {}, "code": "", "message": ""}
+        except timing.Stopped as stop:
+            raw = {**head, "measured": None, "backends": {}, "also": {}, "code": stop.code, "message": str(stop)}
         wall_s, session = time.monotonic() - started, None
         gc.collect()  # graphs and buffers go before the next session asks for room
         return verdict.record(raw, limits, wall_s)
@@ -183,14 +189,22 @@ class Lab:
         """(side, sets) with as many sets as fill 0.5 ms."""
         from gates.run import timing_cuda
 
-        side = timing_cuda.TimedSide("candidate", {"library": str(self.library(steps)), "entry": "launch_chain"}, self._problem, clockwork)
-        shape = self._problem.SHAPES["wide"]
-        probe_set = timing_cuda.Sets(self._problem, shape, 1, 1, clockwork.device, {"candidate": side.arguments})
-        clockwork.synchronize()
+        arguments = tuple(self._problem.ARGUMENTS)
+        side = timing_cuda.TimedSide("candidate", _chain(self.library(steps)), arguments, clockwork)
+        probe_set = self._sets(1, arguments, clockwork)
         count = max(1, min(1000, int(500.0 / side.estimate(probe_set, side.try_launch(probe_set)))))
-        sets = timing_cuda.Sets(self._problem, shape, count, 1, clockwork.device, {"candidate": side.arguments})
+        return side, self._sets(count, arguments, clockwork)
+
+    def _sets(self, count: int, arguments: tuple[str, ...], clockwork: Any) -> Any:
+        from gates.run import timing_cuda
+        from gates.run.timing_values import Values
+
+        values = Values(self._problem, self._problem.SHAPES["wide"], count, 1)
+        sets = timing_cuda.Sets(
+            values.slots, count, clockwork.device, made=values.made, in_place=values.in_place, shape=values.shape, sides={"candidate": arguments},
+        )
         clockwork.synchronize()
-        return side, sets
+        return sets
 
     def _timer(self, steps: int) -> Any:
         side, sets = self._timed(steps, self._clockwork())
@@ -203,7 +217,7 @@ class Lab:
 
 
 def _chain(library: Path) -> dict[str, Any]:
-    return {"name": library.stem, "library": str(library), "entry": "launch_chain"}
+    return {"name": library.stem, "library": str(library), "entry": "launch_chain", "folder": str(HERE), "problem": "chaining", "emulated": False}
 
 
 def _side(task: Task, library: Path | None) -> dict[str, Any]:
@@ -211,14 +225,3 @@ def _side(task: Task, library: Path | None) -> dict[str, Any]:
         raise GatesError(f"{task.name} was not built")
     return task.side(library, emulated=False)
 
-
-def _job(
-    candidate: Mapping[str, Any], baseline: Mapping[str, Any], control: Path, shape: str, bar_pct: float, seed: int,
-    output_limits: Mapping[str, float],
-) -> dict[str, Any]:
-    """What run_timing puts into a timing job."""
-    return {
-        "candidate": dict(candidate), "baseline": dict(baseline), "control_library": str(control), "shape": shape,
-        "bar_pct": float(bar_pct), "cache": "cold", "budget_s": 60.0, "seed": seed, "output_limits": dict(output_limits),
-        "singles_a_block": SINGLES_A_BLOCK,
-    }

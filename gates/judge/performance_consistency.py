@@ -1,0 +1,176 @@
+"""Whether the claimed times agree with each other and with the clock outside the process that claims them.
+
+A claim is what the process with the kernels says of its own device clock. The clock outside is that of the process that asked:
+of every block it knows how long the answer took, and a few long blocks were taken for this comparison alone. What can't be
+true of one card is refused whichever way it points; a host that was too busy to tell is said to be that. The bounds and their
+reasons stand in docs/performance-gate.md.
+"""
+
+from __future__ import annotations
+
+import statistics
+from collections.abc import Iterable
+
+from gates.measure import outside
+from gates.measure.records import BASELINE, CANDIDATE, Block, Series
+from gates.parse.performance import PerformanceEvidence
+from gates.records import Check, Status
+
+CODES = {
+    "performance.inconsistent": "The claimed times contradict each other, or the clock of the process that asked for them. A timer may have been changed, "
+        "samples may have been written by something else than the timer, or the card was shared. Nothing is decided.",
+    "performance.host_busy": "The host was too busy for the outside clock: no long block came back in the time that it says it took, each with another "
+        "delay. Stop other load on the host, or give the run more cores.",
+    "performance.implausible": "The baseline takes more than a hundred times as long as the candidate. A slip of units is likelier than such a gain: look at "
+        "what the baseline computes and how it is built.",
+}
+MAX_RATIO = 100.0  # of baseline over candidate
+SAME_PCT = 30.0  # by which a series may be below the unflushed blocks of the same graph
+BLOCK_PCT, BLOCK_US = 8.0, 500.0  # by which blocks of the two sides may differ in what the outside clock shows beyond their claims
+SINGLE_FACTOR, SINGLE_US = 2.0, 2.0  # a single launch holds its event pair, and a launch that nothing hides
+ALIKE_PCT, ALIKE_US = 30.0, 1.5  # by which that may differ between the sides
+CONSTANT_STEPS = 2000  # a timer this much finer than a sample shows that samples differ
+
+
+def checks(evidence: PerformanceEvidence, series: Series) -> list[Check]:
+    """The claims of the gated ``series`` against everything that they must agree with."""
+    sides = [side for side in (CANDIDATE, BASELINE) if series.samples(side)]
+    p50 = {side: statistics.median(series.samples(side)) for side in sides}
+    found = [*_outside(evidence, sides), *_blocks(series, sides), *_passed(evidence, series)]
+    for side in sides:
+        found += [*_unflushed(evidence, series, side, p50[side]), *_single(evidence, side, p50[side]), *_other_mode(evidence, series, side, p50[side])]
+        found += _constant(evidence, series, side)
+    if len(sides) == 2:
+        found += _singles_alike(evidence, sides)
+        found.append(_check("baseline_over_candidate", p50[BASELINE] / p50[CANDIDATE], "at most", MAX_RATIO, "x", "p50", "performance.implausible",
+                            "state min_speedup_pct against a baseline that is built as the candidate is"))
+    return found
+
+
+def _check(
+    name: str, seen: float, how: str, limit: float, unit: str, where: str, code: str = "performance.inconsistent", hint: str = "run again on an idle card and host",
+) -> Check:
+    good = seen <= limit if how == "at most" else seen >= limit
+    where = f"{where}, {how}"
+    return Check(name, Status.PASS, seen, limit, unit, where) if good else Check(name, Status.INCONCLUSIVE, seen, limit, unit, where, code, hint)
+
+
+def _outside(evidence: PerformanceEvidence, sides: Iterable[str]) -> list[Check]:
+    """Each side's long blocks: at least one whose claim and outside time agree, and none that claims more than passed."""
+    if evidence.outside is None:
+        return []  # a run of before there was such a clock
+    found = []
+    for side in sides:
+        mine = [block for block in evidence.outside if block.side == side]
+        where = f"{side}, long blocks by the outside clock"
+        if not mine:
+            found.append(Check("outside_excess", Status.INCONCLUSIVE, None, outside.EXCESS_PCT, "%", where, "performance.inconsistent", "no long block was taken"))
+            continue
+        long = [block for block in mine if block.too_long]
+        found.append(_check("claimed_over_passed", max(block.claimed_us / block.wall_us for block in mine), "at most", 1.0 + outside.CLOCKS_PCT / 100.0, "x", where))
+        if not long:
+            best = min(block.excess_pct for block in mine)
+            code = "performance.inconsistent" if outside.steady(mine) else "performance.host_busy"
+            found.append(_check("outside_excess", best, "at most", outside.EXCESS_PCT, "%", where, code, "the outside clock shows more time than is claimed"))
+    return found
+
+
+def _beyond(blocks: Iterable[Block], launches: int) -> list[float]:
+    """us that passed outside beyond the claims of each block."""
+    return [block.wall_us - launches * sum(block.samples_us) for block in blocks if block.wall_us is not None and not block.refused]
+
+
+def _blocks(series: Series, sides: list[str]) -> list[Check]:
+    """What the outside clock shows beyond the claims is flushes, the wait in front and the way back: as much for both sides' blocks."""
+    valid = {side: [block for block in series.blocks if block.side == side and block.valid and block.wall_us is not None] for side in sides}
+    if not all(valid.values()) or not valid:
+        return []
+    where, beyond = f"blocks, {series.mode} L2", {side: _beyond(valid[side], series.launches[side]) for side in sides}
+    found = [
+        _check("claimed_over_passed", max(series.launches[side] * sum(block.samples_us) / block.wall_us for block in valid[side] if block.wall_us),
+               "at most", 1.0 + outside.CLOCKS_PCT / 100.0, "x", f"{side}, {where}")
+        for side in sides
+    ]
+    if len(sides) < 2 or not all(beyond.values()):
+        return found
+    middle = {side: statistics.median(beyond[side]) for side in sides}
+    more = max(sides, key=lambda side: middle[side])
+    claimed_us = statistics.median(series.launches[more] * sum(block.samples_us) for block in valid[more])
+    seen, allowed = abs(middle[CANDIDATE] - middle[BASELINE]), BLOCK_PCT / 100.0 * claimed_us + BLOCK_US
+    scatter = max(_half_spread(beyond[side]) for side in sides)
+    code = "performance.host_busy" if scatter > seen / 3 else "performance.inconsistent"
+    return [*found, _check("beyond_claims", seen, "at most", allowed, "us", f"{more} against the other side, {where}", code)]
+
+
+def _half_spread(values: list[float]) -> float:
+    """The median distance from the median."""
+    middle = statistics.median(values)
+    return statistics.median(abs(value - middle) for value in values)
+
+
+def _passed(evidence: PerformanceEvidence, series: Series) -> list[Check]:
+    """All that is claimed must fit into the time that passed."""
+    found, everything = [], [one for one in (*evidence.series, evidence.control, evidence.single) if one is not None]
+    for seconds, taken, where in (
+        (evidence.elapsed_s, [one for one in (series if evidence.baseline else None, evidence.control) if one is not None], "the pairs"),
+        (evidence.process_s, everything, "the timing process"),
+    ):
+        if seconds is not None:
+            claimed_s = 1e-6 * sum(one.launches.get(block.side, 1) * sum(block.samples_us) for one in taken for block in one.blocks)
+            found.append(_check("claimed", claimed_s, "at most", seconds * (1.0 + outside.CLOCKS_PCT / 100.0), "s", f"all samples of {where}"))
+    return found
+
+
+def _unflushed(evidence: PerformanceEvidence, series: Series, side: str, p50: float) -> list[Check]:
+    """Cold launches can't be faster than the same ones with nothing flushed between them; warm ones are the same."""
+    mine = [block.launch_us for block in evidence.outside or () if block.side == side]
+    if not mine:
+        return []
+    middle, where = statistics.median(mine), f"{side}, {series.mode} L2, against long blocks"
+    found = [_check("p50", p50, "at least", middle * (1.0 - SAME_PCT / 100.0), "us", where)]
+    return [*found, _check("p50", p50, "at most", middle / (1.0 - SAME_PCT / 100.0), "us", where)] if series.mode == "warm" else found
+
+
+def _other_mode(evidence: PerformanceEvidence, series: Series, side: str, p50: float) -> list[Check]:
+    cold, warm = (one.samples(side) if one else [] for one in (evidence.in_mode("cold"), evidence.in_mode("warm")))
+    if not cold or not warm:
+        return []
+    return [_check("cold_p50", statistics.median(cold), "at least", statistics.median(warm) * (1.0 - SAME_PCT / 100.0), "us", f"{side}, against warm L2")]
+
+
+def _single(evidence: PerformanceEvidence, side: str, p50: float) -> list[Check]:
+    """A single cold launch takes what one of many takes, and its event pair and launch besides."""
+    cold, single = evidence.in_mode("cold"), evidence.single.samples(side) if evidence.single else []
+    if cold is None or not cold.samples(side) or not single or side in evidence.functions or evidence.calibration is None:
+        return []
+    of_many, alone = statistics.median(cold.samples(side)), statistics.median(single)
+    most = of_many * (1.0 + SINGLE_FACTOR) + SINGLE_US + evidence.calibration.empty_pair_us
+    where = f"{side}, single launches, against p50 of many"
+    return [_check("single_p50", alone, "at least", 0.5 * of_many, "us", where), _check("single_p50", alone, "at most", most, "us", where)]
+
+
+def _singles_alike(evidence: PerformanceEvidence, sides: list[str]) -> list[Check]:
+    """What an event pair and a launch cost on top is of the machine: about as much for both sides."""
+    cold = evidence.in_mode("cold")
+    if cold is None or evidence.single is None or evidence.functions:
+        return []
+    on_top, of_many = {}, {}
+    for side in sides:
+        many, single = cold.samples(side), evidence.single.samples(side)
+        if not many or not single:
+            return []
+        of_many[side] = statistics.median(many)
+        on_top[side] = statistics.median(single) - of_many[side]
+    more = max(sides, key=lambda side: on_top[side])
+    seen, allowed = abs(on_top[CANDIDATE] - on_top[BASELINE]), ALIKE_PCT / 100.0 * of_many[more] + ALIKE_US
+    return [_check("single_on_top", seen, "at most", allowed, "us", f"{more} against the other side, single launches over p50 of many")]
+
+
+def _constant(evidence: PerformanceEvidence, series: Series, side: str) -> list[Check]:
+    """Samples of a card differ from one another, as far as its timer can show it."""
+    samples, calibration = series.samples(side), evidence.calibration
+    if calibration is None or len(samples) < 60 or series.launches[side] * samples[0] < CONSTANT_STEPS * calibration.timer_step_us:
+        return []
+    return [_check("distinct_samples", float(len(set(samples))), "at least", 2.0, "", f"{side}, of {len(samples)} samples")]
+
+

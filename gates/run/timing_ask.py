@@ -1,0 +1,77 @@
+"""How the judge's process starts the one that holds the kernels (``gates.run.timing_hands``), asks it, and reads its answers."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping
+from typing import Any, Protocol
+
+from gates.errors import EXIT_HOLD, GatesError
+from gates.run import apart, wire
+from gates.run.process import Finished
+from gates.run.timing import Stopped, scratch
+
+
+MOST_BYTES = 2**31  # of one answer
+
+
+class Ask(Protocol):
+    """``ask("block", side="candidate", …)``: what the other process answers to ``Hands.do_block``."""
+
+    def __call__(self, do: str, **data: Any) -> Any: ...
+
+
+def connect(job: Mapping[str, Any], child: apart.Child) -> Ask:
+    """Asks ``child``, which confines itself first."""
+    def ask(do: str, **data: Any) -> Any:
+        return taken(_exchange(child, {"do": do, **data}))
+
+    taken(_exchange(child, {"scratch": str(scratch(job))}))
+    return ask
+
+
+def here(answer: Callable[[Mapping[str, Any]], Any]) -> Ask:
+    """Asks a ``Hands`` in this process, where there is nobody to guard against."""
+    return lambda do, **data: taken(answer({"do": do, **data}))
+
+
+def taken(answer: Any) -> Any:
+    """What an answer says; raises Stopped or GatesError for what went wrong over there."""
+    if not isinstance(answer, dict) or not {"is", "stopped", "refused"} & set(answer):
+        raise _senseless("an answer of another form")
+    if "stopped" in answer:
+        raise Stopped(str(answer["stopped"]), str(answer.get("text", "")))
+    if "refused" in answer:
+        held = {"exit_code": EXIT_HOLD} if answer.get("held") is True else {}
+        raise GatesError(str(answer["refused"]), hint=str(answer["hint"]) if answer.get("hint") else None, **held)
+    return answer["is"]
+
+
+def times(answer: Any, samples: int) -> list[float]:
+    """The ``samples`` times that a block was answered with."""
+    if not isinstance(answer, list) or len(answer) != samples or not all(isinstance(one, float) for one in answer):
+        raise _senseless(f"no list of {samples} times for a block of {samples} samples")
+    return answer
+
+
+def rows(answer: Any, sets: int, wanted: Mapping[str, Any]) -> dict[str, Any]:
+    """Outputs by name, each of [sets, elements], that have the sizes of ``wanted``, one set's exact outputs."""
+    sizes = {name: [sets, one.numel()] for name, one in wanted.items()}
+    found = {name: list(getattr(one, "shape", ())) for name, one in answer.items()} if isinstance(answer, dict) else {}
+    if wrong := [name for name in sizes if found.get(name) != sizes[name]]:
+        raise _senseless(f"outputs {wrong[0]} of {found.get(wrong[0])} elements, the reference has {sizes[wrong[0]]}")
+    return {name: answer[name] for name in sizes}
+
+
+def _exchange(child: Any, question: Mapping[str, Any]) -> Any:
+    try:
+        wire.send(child.stdin, question)
+        return wire.receive(child.stdout, MOST_BYTES)
+    except (EOFError, OSError):
+        ended = Finished((), child.wait(), "", 0.0, timed_out=False)
+        raise Stopped("performance.runner_died", f"the timing process gave no result ({ended.cause})") from None
+    except wire.BadFrame as error:
+        raise _senseless(str(error)) from None
+
+
+def _senseless(what: str) -> Stopped:
+    return Stopped("performance.runner_died", f"the timing process answered with {what}")

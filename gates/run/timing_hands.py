@@ -1,0 +1,161 @@
+"""The process that holds the kernels and the device's clock: it does what the judge's process asks, and judges nothing.
+
+It is told input values and how often to launch; it has no reference, no limit and no seed, and it can write to its scratch folder
+alone. What it answers is taken as a claim: the judge's process (``gates.run.timing_session``) compares the outputs and holds
+the times against a clock of its own.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping, Sequence
+from pathlib import Path
+from typing import Any
+
+import torch
+
+from gates import problem as problems
+from gates.errors import EXIT_HOLD, GatesError
+from gates.records import to_json
+from gates.run import apart, timing_cuda, wire
+from gates.run.callable import is_c
+from gates.run.integrity import Functions
+from gates.run.timing import Stopped
+from gates.run.timing_cuda import first_line
+
+_BACKEND_SETS = 32
+_CONTEXT_SAMPLES = 25
+
+
+class Hands:
+    """Each method ``do_<name>`` is something to be asked; ``answer`` turns what goes wrong into an answer."""
+
+    def __init__(self) -> None:
+        self._functions = Functions()  # before any code of the kernels is loaded
+        self._timers: dict[tuple[str, str], Callable[[int], list[float]]] = {}
+        self._sides: dict[str, timing_cuda.TimedSide] = {}
+
+    def answer(self, question: Mapping[str, Any]) -> dict[str, Any]:
+        """``{"is": …}``, or ``stopped`` with a reason code, or ``refused`` with a GatesError's words."""
+        data = {name: value for name, value in question.items() if name != "do"}
+        try:
+            return {"is": getattr(self, f"do_{question['do']}")(**data)}
+        except Stopped as stop:
+            return {"stopped": stop.code, "text": str(stop)}
+        except torch.OutOfMemoryError as error:
+            return {"stopped": "performance.no_memory", "text": first_line(error)}
+        except MemoryError:
+            return {"stopped": "performance.no_memory", "text": "not enough host memory for the input sets"}
+        except GatesError as error:
+            return {"refused": error.what, "hint": error.hint, "held": error.exit_code == EXIT_HOLD}
+        except RuntimeError as error:
+            return {"stopped": "performance.device_error", "text": first_line(error)}
+
+    def do_open(self, device: str, sides: Mapping[str, Mapping[str, Any]]) -> dict[str, Any]:
+        """Load the kernels of ``sides`` (name -> side, arguments, library) on ``device``; what the device is."""
+        if not torch.cuda.is_available():
+            raise Stopped("performance.no_device", "torch sees no CUDA device")
+        self._device = torch.device(device)
+        torch.cuda.set_device(self._device)
+        self._clockwork = timing_cuda.Clockwork(self._device)
+        for name, one in sides.items():
+            if not is_c(one["side"]):
+                problems.find(one["side"]["problem"], Path(one["side"]["folder"]))  # what stands beside it a function may import
+            self._sides[name] = timing_cuda.TimedSide(name, one["side"], one["arguments"], self._clockwork, one["library"])
+        found = torch.cuda.get_device_properties(self._device)
+        return {
+            "name": found.name, "uuid": str(getattr(found, "uuid", "")), "compute_capability": f"{found.major}.{found.minor}",
+            "multiprocessors": int(found.multi_processor_count), "l2_bytes": self._clockwork.l2_bytes, "torch_version": torch.__version__,
+        }
+
+    def do_calibrate(self) -> dict[str, Any]:
+        return to_json(self._clockwork.calibration())
+
+    def do_free_bytes(self) -> int:
+        return int(torch.cuda.mem_get_info(self._device)[0])
+
+    def do_sets(self, **given: Any) -> None:
+        """Other input sets, as ``timing_cuda.Sets`` takes them; those of before are given up."""
+        self._timers.clear()
+        self._sets = timing_cuda.Sets(device=self._device, **given)
+        self._clockwork.synchronize()
+
+    def do_estimate(self, side: str) -> dict[str, Any]:
+        """us a launch from a few launches on set 0, and the bytes of what a launch returns."""
+        timed = self._sides[side]
+        return {"us": timed.estimate(self._sets, timed.try_launch(self._sets)), "returned_bytes": timed.returned_bytes}
+
+    def do_prepare(self, side: str, mode: str, launches: int) -> None:
+        """Capture the launches of a cache mode; its blocks are then ``mode``, and ``unflushed`` with nothing between the replays."""
+        timed = self._sides[side]
+        if mode == "single":
+            self._timers[side, mode] = timed.single(self._sets)
+        else:
+            self._timers[side, mode] = timed.prepare(self._sets, mode, launches)
+            self._timers[side, "unflushed"] = timed.unflushed(mode, launches)
+
+    def do_block(self, side: str, mode: str, samples: int) -> list[float]:
+        """Times in us a launch of so many samples."""
+        return self._timers[side, mode](samples)
+
+    def do_replay(self, side: str, mode: str) -> None:
+        self._sides[side].replay(mode)
+
+    def do_change(self, **given: Any) -> None:
+        self._sets.change(**given)
+        self.do_poison()
+
+    def do_poison(self) -> None:
+        self._clockwork.synchronize()  # whatever ran during a capture, on a stream of its own, is over
+        self._sets.poison()
+        self._clockwork.synchronize()  # copies run on another stream than the launches
+
+    def do_outputs(self, side: str, indices: Sequence[int]) -> dict[str, Any]:
+        self._clockwork.synchronize()
+        return {name: rows.cpu() for name, rows in self._sets.left(side, indices).items()}
+
+    def do_fresh(self, side: str, index: int) -> dict[str, Any]:
+        return {name: row.cpu() for name, row in self._sets.fresh(index, self._sides[side]).items()}
+
+    def do_replaced(self) -> list[str]:
+        return self._functions.replaced()
+
+    def do_backends(self, problem: str, folder: str, shape: Mapping[str, int], modes: Sequence[str]) -> dict[str, Any]:
+        """A row for each of the problem's other implementations, on the sets of now; failures are told, not raised."""
+        module = problems.load(problem, Path(folder))  # after the measurement: this process has no use for a problem before
+        if not hasattr(module, "backends"):
+            return {}
+        count, found = min(self._sets.count, _BACKEND_SETS), dict[str, Any]()
+        try:
+            with torch.cuda.stream(self._clockwork.stream):
+                calls = [module.backends(self._sets.device_inputs(index), dict(shape)) for index in range(count)]
+            self._clockwork.synchronize()
+        except Exception as error:  # the user's module: whatever it raises is told in the row
+            return {"all": {"message": f"{type(error).__name__}: {first_line(error)}"}}
+        for name in calls[0]:
+            try:
+                of_name = [one[name] for one in calls]
+                found[name] = {mode: self._backend_us(of_name if mode == "cold" else of_name[:1] * count, mode == "cold") for mode in modes}
+            except Exception as error:  # an unsupported shape or device, by the backend's own choice of exception
+                found[name] = {"message": f"{type(error).__name__}: {first_line(error)}"}
+        return found
+
+    def _backend_us(self, calls: list[Callable[[], Any]], flush: bool) -> float:
+        with torch.cuda.stream(self._clockwork.stream):
+            for call in (*calls[:1] * 2, *calls):
+                call()
+        self._clockwork.synchronize()
+        graph = self._clockwork.capture([lambda stream, call=call: call() for call in calls])
+        return timing_cuda.settled(self._clockwork.elapsed_us(lambda number: graph.replay(), _CONTEXT_SAMPLES, flush=flush)) / len(calls)
+
+
+def serve() -> None:
+    """The process: confine itself, then answer until nobody asks any more."""
+    asks, answers = apart.settle()
+    wire.send(answers, {"is": apart.confine(Path(wire.receive(asks)["scratch"]), memory_bytes=None, on_device=True)})
+    hands = Hands()
+    while True:
+        try:
+            question = wire.receive(asks)
+        except EOFError:
+            return
+        wire.send(answers, hands.answer(question))

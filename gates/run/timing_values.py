@@ -1,0 +1,57 @@
+"""The input values of a timing run: drawn by the judge's process from the problem's own generator, and changed before every pair."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from typing import Any
+
+import torch
+
+from gates import problem as problems
+from gates.run.accuracy import digest
+
+POOL = 8  # different input values at any time, spread over the sets
+
+
+class Values:
+    """``slots``: inputs by name for each of up to ``POOL`` seeds; set i holds those of slot (i + round) mod slots.
+
+    Numbers are part of a captured launch and can't change afterwards, so inputs whose numbers depend on the seed stay fixed
+    (``refreshed`` is False).
+    """
+
+    def __init__(self, problem: Any, shape: Mapping[str, int], count: int, seed: int) -> None:
+        self.problem, self.shape, self.round = problem, dict(shape), 0
+        self.seeds = [seed + slot for slot in range(min(POOL, count))]
+        self.slots = [problem.make_inputs(self.shape, one, "cpu") for one in self.seeds]
+        numbers = {name: value for name, value in self.slots[0].items() if not isinstance(value, torch.Tensor)}
+        self.refreshed = all(inputs[name] == value for inputs in self.slots for name, value in numbers.items())
+        if not self.refreshed:
+            self.seeds, self.slots = self.seeds[:1], self.slots[:1]
+        self.digest = digest(self.slots[0])
+        self.made = problems.outputs_of(problem, self.shape)
+        self.in_place = [name for name in getattr(problem, "IN_PLACE", ()) if isinstance(self.slots[0].get(name), torch.Tensor)]
+
+    def refresh(self, number: int) -> dict[str, Any] | None:
+        """Draw one slot anew for round ``number``; what changed, as ``Sets.change`` takes it, or None where nothing may."""
+        if not self.refreshed:
+            return None
+        slot, seed = number % len(self.slots), self.seeds[-1] + 1
+        self.seeds.append(seed)
+        self.slots[slot] = self.problem.make_inputs(self.shape, seed, "cpu")
+        self.round = number + 1
+        return {"slot": slot, "values": self.slots[slot], "number": self.round}
+
+    def slot_of(self, index: int) -> int:
+        """The slot whose values set ``index`` holds now."""
+        return (index + self.round) % len(self.slots)
+
+    def set_bytes(self, sides: int) -> int:
+        """Bytes of one set with the outputs of ``sides`` sides."""
+        values = [*self.slots[0].values(), *list(self.made.values()) * sides]
+        return sum(value.numel() * value.element_size() for value in values if isinstance(value, torch.Tensor))
+
+    def output_bytes(self) -> int:
+        """Bytes that one launch writes, in-place inputs included; 0 where the kernel makes its outputs itself."""
+        values = [*self.made.values(), *(self.slots[0][name] for name in self.in_place)]
+        return sum(value.numel() * value.element_size() for value in values)

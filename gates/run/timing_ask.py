@@ -10,7 +10,6 @@ from gates.run import apart, wire
 from gates.run.process import Finished
 from gates.run.timing import Stopped, scratch
 
-
 MOST_BYTES = 2**31  # of one answer
 
 

@@ -17,7 +17,7 @@ from correctness_kit import LIMITS, judge, parse, run
 
 from gates.errors import EXIT_HOLD, GatesError
 from gates.records import GateResult, Status
-from gates.run import jail, wire
+from gates.run import callfilter, jail, wire
 
 HOSTILE = Path(__file__).parent / "data" / "hostile"
 
@@ -45,8 +45,8 @@ def test_a_wrong_answer_stays_wrong_whatever_the_kernel_does_to_its_process(fold
     assert verdict.status is Status.FAIL
     assert any(check.code == "correctness.max_abs_err" for check in verdict.checks)
     (process,) = parse.parse(raw).processes
-    assert "ran apart: network " in process and "memory limited to" in process
-    assert "confined: network" in raw["candidate"]["attempts"][0]["output_tail"], "the judging process is confined, too"
+    assert "ran apart: calls " in process and "memory limited to" in process
+    assert "confined: calls" in raw["candidate"]["attempts"][0]["output_tail"], "the judging process is confined, too"
 
 
 def test_an_honest_kernel_passes_and_what_it_prints_is_no_result(folder: Path) -> None:
@@ -110,7 +110,7 @@ def test_what_is_no_frame_is_refused(frame: bytes) -> None:
 
 def jail_here(folder: Path) -> bool:
     """Whether this machine can deny all that ``jail.enter`` denies, asked in a process that is thrown away."""
-    code = f"from gates.run import jail; from pathlib import Path; print(set(list(jail.enter([Path({str(folder)!r})]).values())[:3]) == {{'denied'}})"
+    code = f"from gates.run import jail; from pathlib import Path; print(set(list(jail.enter([Path({str(folder)!r})], processes=False).values())[:4]) == {{'denied'}})"
     return subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True).stdout.strip() == "True"
 
 
@@ -124,9 +124,9 @@ def test_what_a_system_cannot_deny_is_said(monkeypatch: pytest.MonkeyPatch) -> N
 
     files, others = jail._deny_files(Refusing(), [])
     assert files == others == "not denied: no Landlock here"
-    assert jail._deny_sockets(Refusing(), False).startswith("not denied: ")
+    assert callfilter.deny(Refusing(), local_sockets=False, processes=True).startswith("not denied: ")
     monkeypatch.setattr(jail.platform, "machine", lambda: "riscv64")
-    assert jail._deny_sockets(Refusing(), False) == "not denied: no filter for riscv64"
+    assert callfilter.deny(Refusing(), local_sockets=False, processes=True) == "not denied: no filter for riscv64"
     monkeypatch.setattr(jail.platform, "system", lambda: "Darwin")
     monkeypatch.setattr(jail.ctypes, "CDLL", lambda *arguments, **named: Refusing())
     assert set(jail.enter([]).values()) == {"not denied: Darwin has no means for it"}
@@ -167,5 +167,5 @@ def test_memory_is_limited_and_everything_is_told(tmp_path: Path) -> None:
         "try:\n    bytearray(2**31)\nexcept MemoryError:\n    print(sorted(held), held['memory'])\n"
     )
     done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True)
-    assert done.stdout.strip() == "['files', 'memory', 'network', 'others'] limited to 1 GiB"
+    assert done.stdout.strip() == "['calls', 'files', 'memory', 'others', 'processes'] limited to 1 GiB"
     assert jail.default_memory_bytes() > 0

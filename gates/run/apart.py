@@ -8,6 +8,7 @@ computed, the comparison made and the result written by the process that asked (
 
 from __future__ import annotations
 
+import contextlib
 import importlib
 import os
 import shutil
@@ -79,26 +80,35 @@ def first_question(job: Mapping[str, Any]) -> dict[str, Any]:
     scratch = Path(job["result"]).parent / f"scratch.{job['side']['name']}"
     shutil.rmtree(scratch, ignore_errors=True)  # nothing of an earlier process
     scratch.mkdir(parents=True)
-    return {"side": dict(job["side"]), "device": "cpu" if emulated else job["device"], "scratch": str(scratch), "memory_bytes": memory_bytes}
+    return {
+        "side": dict(job["side"]), "device": "cpu" if emulated else job["device"], "scratch": str(scratch), "memory_bytes": memory_bytes,
+        "cpu_s": job["limit_s"] * (os.cpu_count() or 1) if "limit_s" in job else None,
+    }
 
 
 def settle() -> tuple[BinaryIO, BinaryIO]:
     """(questions, answers) of this process, which leaves the group of the one that began it, ends with it, and has none of its other descriptors."""
     die_with(os.getppid())
     asks, answers = os.fdopen(os.dup2(0, 3), "rb"), os.fdopen(os.dup2(1, 4), "wb")
-    os.closerange(5, os.sysconf("SC_OPEN_MAX"))
+    _reopen(0, os.devnull, os.O_RDONLY)
+    with contextlib.suppress(OSError):  # where it can't be opened anew: a terminal of somebody else
+        _reopen(2, "/proc/self/fd/2", os.O_WRONLY | os.O_APPEND)  # the judge's own lines are in there
     os.dup2(2, 1)  # what the kernel prints is no answer
-    os.dup2(os.open(os.devnull, os.O_RDONLY), 0)
+    os.closerange(5, os.sysconf("SC_OPEN_MAX"))  # no descriptor of the process that this one was forked from
     os.setsid()  # a signal to its own group reaches nobody else
     return asks, answers
 
 
-def confine(scratch: Path, *, memory_bytes: int | None, on_device: bool) -> dict[str, str]:
-    """Leave this process the folder ``scratch`` alone to write to; what holds, as ``jail.enter`` says it."""
+def confine(
+    scratch: Path, *, memory_bytes: int | None, on_device: bool, processes: bool = True, cpu_s: float | None = None
+) -> dict[str, str]:
+    """Leave this process the folder ``scratch`` alone to write to; arguments and what holds, as ``jail.enter`` has them."""
     os.chdir(scratch)
     os.environ.update(jail.caches(scratch))
     tempfile.tempdir = None  # asked for anew
-    return jail.enter([scratch], memory_bytes=memory_bytes, local_sockets=on_device)
+    return jail.enter(
+        [scratch], memory_bytes=memory_bytes, local_sockets=on_device, processes=processes, file_bytes=jail.MOST_FILE_BYTES, cpu_s=cpu_s,
+    )
 
 
 def serve() -> None:
@@ -109,8 +119,10 @@ def serve() -> None:
     from gates.run.launch import Launcher
 
     first = wire.receive(asks)
-    side = first["side"]
-    held = confine(Path(first["scratch"]), memory_bytes=first["memory_bytes"], on_device=first["device"] != "cpu")
+    side, on_device = first["side"], first["device"] != "cpu"
+    held = confine(
+        Path(first["scratch"]), memory_bytes=first["memory_bytes"], on_device=on_device, processes=on_device or not is_c(side), cpu_s=first["cpu_s"],
+    )
     wire.send(answers, {"held": held})  # before the kernel's code is loaded, which could say anything
     try:
         if not is_c(side):
@@ -126,6 +138,12 @@ def serve() -> None:
         except EOFError:
             return
         wire.send(answers, _answered(launcher, question))
+
+
+def _reopen(number: int, path: str, flags: int) -> None:
+    descriptor = os.open(path, flags)
+    os.dup2(descriptor, number)
+    os.close(descriptor)
 
 
 def _answered(launcher: Any, question: Mapping[str, Any]) -> dict[str, Any]:

@@ -91,7 +91,7 @@ def attempt(
     nonce = secrets.token_hex(16)
     result, job_path = work / f"{name}.jsonl", work / f"{name}.job.json"
     result.unlink(missing_ok=True)
-    jsonio.write(job_path, {**job, "nonce": nonce, "result": str(result), "engine": os.getpid()})
+    jsonio.write(job_path, {**job, "nonce": nonce, "result": str(result), "engine": os.getpid(), "limit_s": limit_s})
     apart = ["--apart", APART[job["kind"]]] if job["kind"] in APART else []
     forked = not prefix and env is None and python == sys.executable and job.get("mode") != "replay"  # replays do without torch
     with _created(result) as answers:  # read through this descriptor: the runner of a job apart takes the file's name away

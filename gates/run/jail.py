@@ -1,14 +1,17 @@
 """Takes rights away from this process, and from all that it starts, before it runs code that nobody vouches for.
 
-    network   a seccomp filter refuses sockets (and io_uring, which could make them)
+    calls     a seccomp filter refuses sockets, changes of files' mode, owner, times and attributes, other processes' memory and
+              limits, mounts and name spaces, and what could go round it (``gates.run.callfilter``); where ``processes`` is false
+              also new processes and programs, and any signal but to itself
     files     Landlock: nothing can be written, made or removed but beneath the folders named, to a few devices, in shared memory
               (/dev/shm, unless a folder named lies there: what is beside it is not to be written) and in this process's own
               folder of /proc (starting CUDA writes there; other processes' memory stays closed, see below)
-    others    Landlock: no process outside can be traced or read; from version 6 on none gets a signal either; the filter refuses
-              to change another process's limits
+    others    Landlock: no process outside can be traced or read; from version 6 on none gets a signal either
+    rights    root's capabilities are given up: limits can't be raised, and no file of another user is open to it
     memory    RLIMIT_DATA, where no CUDA driver maps memory on its own account
+    limits    on the size of a file, on processor time, and on processes where the user is not root; no core is left
 
-None of it needs privileges, and none of it can be undone. Where the system lacks one of the two (an old kernel, another
+None of it needs privileges, and none of it can be undone. Where the system lacks one of them (an old kernel, another
 operating system), ``enter`` says so and the rest holds. Reading files is not restricted.
 """
 
@@ -16,6 +19,7 @@ from __future__ import annotations
 
 import contextlib
 import ctypes
+import math
 import os
 import platform
 import resource
@@ -23,12 +27,12 @@ import struct
 from collections.abc import Sequence
 from pathlib import Path
 
-_NO_NEW_PRIVS, _SET_SECCOMP, _FILTER = 38, 22, 2  # prctl
-_ALLOW, _REFUSE = 0x7FFF0000, 0x00050000 | 1  # seccomp: allow; errno EPERM
-_UNIX, _NETLINK = 1, 16  # address families
-_IO_URING_SETUP = 425
-# machine: (audit architecture, number of socket, number of prlimit64, lowest number of a foreign calling convention or 0)
-_MACHINES = {"x86_64": (0xC000003E, 41, 302, 0x40000000), "aarch64": (0xC00000B7, 198, 261, 0)}
+from gates.run import callfilter
+
+_NO_NEW_PRIVS, _DROP_CAPABILITY, _AMBIENT, _CLEAR_ALL = 38, 24, 47, 4  # prctl
+_CAPABILITIES, _CAPABILITY_VERSION = 64, 0x20080522
+MOST_FILE_BYTES = 2**30  # of one that a kernel's process writes
+_MOST_PROCESSES = 1024  # beyond those that the user has
 _DEVICES = ("null", "zero", "full", "random", "urandom", "tty", "ptmx", "pts", "dri", "nvidia*", "kfd", "dxg")  # in /dev; block devices are not
 _SHARED_MEMORY = Path("/dev/shm")
 _RULESET, _RULE, _RESTRICT = 444, 445, 446  # Landlock's system calls, the same on every machine
@@ -38,18 +42,27 @@ _REFER, _TRUNCATE, _SIGNALS, _ABSTRACT = 1 << 13, 1 << 14, 1 << 1, 1 << 0
 _PATH_BENEATH = 1
 
 
-def enter(writable: Sequence[Path], *, memory_bytes: int | None = None, local_sockets: bool = False) -> dict[str, str]:
-    """Confine this process for good; returns what holds, as {"network", "files", "others", "memory": "denied" or why not}.
+def enter(
+    writable: Sequence[Path], *, memory_bytes: int | None = None, local_sockets: bool = False, processes: bool = True,
+    file_bytes: int | None = None, cpu_s: float | None = None,
+) -> dict[str, str]:
+    """Confine this process for good; returns what holds: {"calls", "files", "others", "processes", "memory": "denied" or why not}.
 
     Call it before threads are started: it holds for the calling thread and what that starts. ``writable`` folders must
-    exist. ``local_sockets`` leaves unix and netlink sockets open, which device drivers use.
+    exist. ``local_sockets`` leaves unix and netlink sockets open, which device drivers use. ``processes``: may start others.
+    ``file_bytes``, ``cpu_s``: the most of one file, and of processor time; None: not limited.
     """
     libc = ctypes.CDLL(None, use_errno=True)
     if platform.system() != "Linux" or libc.prctl(_NO_NEW_PRIVS, 1, 0, 0, 0) != 0:
-        return dict.fromkeys(("network", "files", "others", "memory"), f"not denied: {platform.system()} has no means for it")
-    network = _deny_sockets(libc, local_sockets)
+        return dict.fromkeys(("calls", "files", "others", "processes", "memory"), f"not denied: {platform.system()} has no means for it")
+    for what, most in ((resource.RLIMIT_CORE, 0), (resource.RLIMIT_FSIZE, file_bytes), (resource.RLIMIT_CPU, cpu_s)):
+        if most is not None:
+            _limit(what, math.ceil(most))
+    allowed = _limit_processes() if processes else ""
     files, others = _deny_files(libc, writable)
-    return {"network": network, "files": files, "others": others, "memory": _limit_memory(memory_bytes)}
+    _give_up_capabilities(libc)
+    calls = callfilter.deny(libc, local_sockets=local_sockets, processes=processes)
+    return {"calls": calls, "files": files, "others": others, "processes": allowed or calls, "memory": _limit_memory(memory_bytes)}
 
 
 def caches(folder: Path) -> dict[str, str]:
@@ -66,27 +79,12 @@ def default_memory_bytes() -> int:
     return os.sysconf("SC_PAGE_SIZE") * os.sysconf("SC_PHYS_PAGES") // 4 * 3
 
 
-def _deny_sockets(libc: ctypes.CDLL, local: bool) -> str:
-    if platform.machine() not in _MACHINES:
-        return f"not denied: no filter for {platform.machine()}"
-    arch, socket, limits, foreign = _MACHINES[platform.machine()]
-    # Each step is (code, jump if true, jump if false, value); offsets into seccomp_data: 0 number, 4 architecture, 16 first argument.
-    load, equal, least, give = 0x20, 0x15, 0x35, 0x06
-    families = (_UNIX, _NETLINK) if local else ()
-    steps = [(load, 0, 0, 4), (equal, 1, 0, arch), (give, 0, 0, _REFUSE), (load, 0, 0, 0)]
-    if foreign:
-        steps += [(least, 0, 1, foreign), (give, 0, 0, _REFUSE)]
-    steps += [(equal, 0, 1, _IO_URING_SETUP), (give, 0, 0, _REFUSE)]
-    steps += [(equal, 0, 4, limits), (load, 0, 0, 16), (equal, 0, 1, 0), (give, 0, 0, _ALLOW), (give, 0, 0, _REFUSE)]  # process 0: its own
-    steps += [(equal, 1, 0, socket), (give, 0, 0, _ALLOW), (load, 0, 0, 16)]
-    for family in families:
-        steps += [(equal, 0, 1, family), (give, 0, 0, _ALLOW)]
-    steps.append((give, 0, 0, _REFUSE))
-    code = ctypes.create_string_buffer(b"".join(struct.pack("HBBI", *step) for step in steps))
-    program = ctypes.create_string_buffer(struct.pack("HxxxxxxQ", len(steps), ctypes.addressof(code)))
-    if libc.prctl(_SET_SECCOMP, _FILTER, program, 0, 0) != 0:
-        return f"not denied: {os.strerror(ctypes.get_errno())}"
-    return "denied"
+def _give_up_capabilities(libc: ctypes.CDLL) -> None:
+    """For good: what is started as root gets none either, by the bounding set."""
+    for capability in range(_CAPABILITIES):
+        libc.prctl(_DROP_CAPABILITY, capability, 0, 0, 0)  # refused where there are none to give up
+    libc.prctl(_AMBIENT, _CLEAR_ALL, 0, 0, 0)
+    libc.capset(struct.pack("=Ii", _CAPABILITY_VERSION, 0), bytes(24))
 
 
 def _deny_files(libc: ctypes.CDLL, writable: Sequence[Path]) -> tuple[str, str]:
@@ -119,11 +117,33 @@ def _devices(writable: Sequence[Path]) -> list[Path]:
     return [*found, _SHARED_MEMORY] if shared else found
 
 
+def _limit_processes() -> str:
+    if os.getuid() == 0:
+        return "not limited: Linux counts none of root's"
+    count = sum(_tasks(process) for process in Path("/proc").glob("[0-9]*"))
+    return f"limited to {count + _MOST_PROCESSES}" if _limit(resource.RLIMIT_NPROC, count + _MOST_PROCESSES) else "not limited"
+
+
+def _tasks(process: Path) -> int:
+    """Threads of a process of this user."""
+    try:
+        return len(os.listdir(process / "task")) if process.stat().st_uid == os.getuid() else 0
+    except OSError:  # it ended
+        return 0
+
+
+def _limit(what: int, most: int) -> bool:
+    """Set a limit, or leave the lower one that holds already."""
+    _, hard = resource.getrlimit(what)
+    most = most if hard == resource.RLIM_INFINITY else min(most, hard)
+    try:
+        resource.setrlimit(what, (most, most))
+    except (ValueError, OSError):
+        return False
+    return True
+
+
 def _limit_memory(size: int | None) -> str:
     if size is None:
         return "not limited"
-    try:
-        resource.setrlimit(resource.RLIMIT_DATA, (size, size))
-    except (ValueError, OSError) as error:
-        return f"not limited: {error}"
-    return f"limited to {size / 2**30:.3g} GiB"
+    return f"limited to {size / 2**30:.3g} GiB" if _limit(resource.RLIMIT_DATA, size) else "not limited"

@@ -106,6 +106,8 @@ class Side:
         self, answer: Mapping[str, Any], rooms: Mapping[str, buffers.Guarded], poisons: dict[str, Any], tensors: Mapping[str, Any],
         made: Mapping[str, Any],
     ) -> Launched:
+        if missing := {"buffers", "returned", "error", "launches", "findings"} - answer.keys():
+            raise DeviceLost(f"the kernel's process answered without {', '.join(sorted(missing))}")
         raws, returned = (_tensors(answer[field]) for field in ("buffers", "returned"))
         if {name: (raw.dtype, raw.numel()) for name, raw in raws.items()} != {name: (torch.uint8, one.image.numel()) for name, one in rooms.items()}:
             raise DeviceLost("the kernel's process answered with other buffers than it was given")

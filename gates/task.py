@@ -11,7 +11,7 @@ import hashlib
 import json
 import os
 import re
-from collections.abc import Callable, Iterable, Iterator, Mapping
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import Any
@@ -19,6 +19,7 @@ from typing import Any
 from gates import yamlio
 from gates.errors import GatesError
 from gates.stage.files import StageFiles, stage_files
+from gates.stage.flags import objection
 
 GATES = ("ptxas", "sass", "correctness", "sanitizer", "performance", "ncu")
 CUDA, EXTENSION, TRITON, PYTHON = "cuda", "torch-extension", "triton", "python"  # kinds: what a kernel is written in
@@ -178,6 +179,7 @@ def _checks(data: Mapping[str, Any], lines: Mapping[yamlio.Place, int], path: Pa
     yield lambda: _check_static_gates(data, lines, path)
     yield lambda: _check_names(data["gates"], lines, path)
     yield lambda: _check_folder_name(data["name"], lines, path)
+    yield lambda: _check_flags(data.get("nvcc_flags", ()), lines, path)
     for i, name in enumerate(data["sources"]):
         yield lambda i=i, name=name: _find_source(name, path.parent, path, lines[("sources", i)])
     if "baseline" in data:
@@ -187,6 +189,14 @@ def _checks(data: Mapping[str, Any], lines: Mapping[yamlio.Place, int], path: Pa
 def _check_folder_name(name: str, lines: Mapping[yamlio.Place, int], path: Path) -> None:
     if name != path.parent.name:
         raise GatesError(f"{path}:{lines[('name',)]}: name is {name!r}, but the folder is {path.parent.name!r}")
+
+
+def _check_flags(flags: Sequence[str], lines: Mapping[yamlio.Place, int], path: Path) -> None:
+    if (found := objection(flags)) is not None:
+        raise GatesError(
+            f"{path}:{lines[('nvcc_flags',)]}: nvcc_flags: {found[0]} {found[1]}",
+            hint="compilers, inputs and outputs are the engine's choice; the environment names another host compiler (NVCC_CCBIN)",
+        )
 
 
 def load_baseline(task: Task) -> Task | None:

@@ -106,10 +106,10 @@ def _build(task: Task, found: devices.DeviceInfo | None, build_dir: Path) -> dic
         task, find_toolchain(), build_dir, device_arch=found.arch if found else None, want={kind},
         progress=lambda text: print(text, file=sys.stderr),
     )
-    failure, library = result.failure(kind), result.path(kind)
-    if library is None:
+    if result.path(kind) is None:
+        failure = result.failure(kind)
         raise GatesError(failure.sentence if failure else f"{task.name} was not built", hint=failure.hint if failure else None, exit_code=EXIT_FAIL)
-    return task.side(library, emulated=found is None)
+    return result.side(task, kind)
 
 
 def _timing(task: Task, side: dict[str, Any], shape: str, cuda: str, iters: int, work: Path) -> str:

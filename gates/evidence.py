@@ -10,7 +10,7 @@ import hashlib
 import os
 import re
 import sys
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from datetime import datetime, timezone
 from pathlib import Path
 from typing import Any
@@ -51,6 +51,8 @@ class TaskInfo:
     kind: str = "cuda"  # what the kernel is written in
     debug_build: bool = False  # compiled by nvcc -G
     digest_rule: int = 1  # which files ``digest`` covers: by rule 1, of the headers those beside a source alone
+    build: str = ""  # identity of what was built of it; the evidence of each gate names it
+    products: dict[str, str] = field(default_factory=dict)  # sha256 of each product, by its name in the build folder
 
 
 @dataclass(frozen=True)

@@ -111,6 +111,7 @@ def run_task(options: Options, progress: Progress) -> Outcome:
             inputs=options.inputs, thorough=options.thorough,
         )
         session.build()
+        info = _built(info, session)
         results = []
         for gate in GATES:
             results.append(judge_step(session, info, gate))
@@ -138,6 +139,18 @@ def run_info(
         {name: tool.version if (tool := toolchain.get(name)) else None for name in toolchain.tools},
         device_record(device), _environment(task), platform.platform(), _time(), "",
     )
+
+
+def _built(info: RunInfo, session: Session) -> RunInfo:
+    """``info`` with what was built; raises GatesError where a file changed since the run began, which would be about two stages."""
+    sides = [info.task, *([info.baseline] if info.baseline else [])]
+    built = []
+    for side in sides:
+        result = session.builds[side.name]
+        if result.stage != side.digest:
+            raise GatesError(f"{side.name} changed while the run began: its files were {side.digest[:12]} and are {result.stage[:12]}", hint="run it again")
+        built.append(dataclasses.replace(side, build=result.identity, products=result.products()))
+    return dataclasses.replace(info, task=built[0], baseline=built[1] if len(built) > 1 else None)
 
 
 def choose_profile(asked: str, index: int) -> tuple[str, str, devices.DeviceInfo | None]:
@@ -214,7 +227,7 @@ def profile_tasks(
         if failure is not None:
             raise GatesError(f"{task.name}: {failure.sentence}", hint=failure.hint or None, exit_code=EXIT_FAIL)
         raw = run_ncu(
-            task.side(built.path("device"), emulated=False), task.kernels, shape=shape or task.gates["performance"].get("shape", task.shapes[-1]), chip=device.arch,
+            built.side(task, "device"), task.kernels, shape=shape or task.gates["performance"].get("shape", task.shapes[-1]), chip=device.arch,
             work=(out / task.name).resolve(), limit_s=task.time_limit_s, ncu=tool.path if tool else None, seed=seed,
         )
         found.append(parse(raw))

@@ -284,7 +284,7 @@ def _compiled_static(
 
 
 def _side(task: Task, result: BuildResult, kind: str) -> dict[str, Any]:
-    return task.side(result.path(kind), emulated=kind != "device")
+    return result.side(task, kind)
 
 
 def _run_here(task: Task, result: BuildResult, work: Path) -> GateResult:

@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import shutil
 from collections.abc import Callable
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import Any
 
@@ -104,7 +104,7 @@ class Session:
 
     def side(self, task: Task, kind: str) -> dict[str, Any]:
         """The task's library as runner jobs name it; ``kind`` is device, emulator or emulator_asan."""
-        return task.side(self.builds[task.name].path(kind), emulated=kind != "device")
+        return self.builds[task.name].side(task, kind)
 
     def missing(self, gate: str, kind: str) -> GateResult | None:
         """The verdict of a gate whose library was not built; None where it was."""
@@ -204,8 +204,15 @@ class Session:
             )
         return self._cases[task.arguments]
 
+    def write_evidence(self, name: str, record: Any, task: Task) -> None:
+        """Write a gate's evidence of ``task``, which names the builds that it is about."""
+        builds = {"build": self.builds[task.name].identity}
+        if self.baseline is not None and getattr(record, "baseline", None) == self.baseline.name:
+            builds["baseline_build"] = self.builds[self.baseline.name].identity
+        self.write(name, replace(record, **builds))
+
     def write(self, name: str, record: Any) -> None:
-        """Write evidence into the run directory, without this machine's paths."""
+        """Write a record into the run directory, without this machine's paths."""
         self.directory.write_json(name, _portable(to_json(record), project_root(self.task.folder)))
 
 
@@ -241,7 +248,7 @@ def _static(session: Session, gate: str) -> GateResult | None:
             )
         else:
             evidence = sass_evidence.gather(texts.sass, task.kernels, demangled=texts.demangled, missing_reason="; ".join(texts.reasons))
-        session.write(f"{folder}{gate}.json", evidence)
+        session.write_evidence(f"{folder}{gate}.json", evidence, task)
     return None
 
 
@@ -266,7 +273,7 @@ def _correctness(session: Session) -> GateResult | None:
         if error.exit_code != EXIT_HOLD:  # else it is a finding about this machine
             raise
         return not_run("correctness", "no_device", ": ".join(filter(None, (error.hint, error.what))))
-    session.write("correctness.json", correctness_evidence.parse(raw))
+    session.write_evidence("correctness.json", correctness_evidence.parse(raw), task)
     return None
 
 
@@ -291,7 +298,7 @@ def _sanitizer(session: Session) -> GateResult | None:
             session.side(task, kind), session.shapes, work=work, limit_s=task.time_limit_s,
             compute_sanitizer=tool.path if tool else None, device=session.cuda, cases=session.cases(task) if tool else None,
         )
-    session.write("sanitizer.json", sanitizer_evidence.parse(raw))
+    session.write_evidence("sanitizer.json", sanitizer_evidence.parse(raw), task)
     return None
 
 
@@ -317,7 +324,7 @@ def _performance(session: Session) -> GateResult | None:
         bar_pct=limits["min_speedup_pct"], baseline=session.side(base, "device") if base else None,
         output_limits=task.gates["correctness"], device=session.cuda, cache=limits.get("cache", "cold"), also=limits.get("also", ()),
     )
-    session.write("performance.json", performance_evidence.parse(raw))
+    session.write_evidence("performance.json", performance_evidence.parse(raw), task)
     return None
 
 
@@ -347,7 +354,7 @@ def _ncu(session: Session) -> GateResult | None:
         chip=session.device.arch, work=work, limit_s=task.time_limit_s, ncu=tool.path if tool else None, device=session.cuda,
         baseline=session.side(base, "device") if base else None, baseline_kernels=base.kernels if base else (),
     )
-    session.write("ncu.json", ncu_evidence.parse(raw))
+    session.write_evidence("ncu.json", ncu_evidence.parse(raw), task)
     for report, name in (("profile", "profile.ncu-rep"), ("baseline", "baseline/profile.ncu-rep")):
         if (work / f"{report}.ncu-rep").is_file():
             shutil.copyfile(work / f"{report}.ncu-rep", session.directory.path / name)

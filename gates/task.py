@@ -107,12 +107,20 @@ class Task:
 
         ``rule`` 1 is that of runs of earlier versions: it covers the files beside the sources and no other header, by their names alone.
         """
+        return self.digests([self.toggles], rule)[0]
+
+    def digests(self, toggles: Iterable[Mapping[str, int]], rule: int = DIGEST_RULE) -> list[str]:
+        """The digest with each of these values of the toggles in force; the files are read once."""
         named = {path: path.name for path in self._files_beside()} if rule == 1 else {path: os.path.relpath(path, self.folder) for path in self.files()}
         total = hashlib.sha256()
         for path in sorted(named) if rule == 1 else sorted(named, key=lambda path: named[path]):
             total.update(named[path].encode("utf-8", "surrogateescape") + b"\0" + hashlib.sha256(path.read_bytes()).digest())
-        total.update(json.dumps(dict(self.toggles), sort_keys=True).encode())
-        return total.hexdigest()
+        found = []
+        for values in toggles:
+            one = total.copy()
+            one.update(json.dumps(dict(values), sort_keys=True).encode())
+            found.append(one.hexdigest())
+        return found
 
     def uncovered(self, rule: int) -> list[Path]:
         """The stage's files that a digest by an earlier rule does not cover."""

@@ -10,7 +10,7 @@ from typing import Any
 
 from gates import jsonio
 from gates.counts import built_for_debugging, contradictions, not_as_logged, timed_otherwise
-from gates.declared import self_contradictions
+from gates.declared import of_other_builds, self_contradictions
 from gates.errors import GatesError
 from gates.evidence import ACCEPTANCE, RunInfo, Verdict, read_record, require_known_version, resolve_run, sha256
 from gates.judge.decision import GATES
@@ -172,6 +172,8 @@ def _check_consistency(run: Path) -> list[str]:
     task, found = info.task, list(self_contradictions(info, jsonio.read(run / "run.json")))
     for stage in (task, info.baseline):
         found += contradicts_checkout(stage) if stage else []
+    built = {folder: jsonio.read(run / folder / "build.json") for folder in ("", "baseline/") if (run / folder / "build.json").is_file()}
+    found += of_other_builds(info, built, {"": evidence, "baseline/": load_evidence(run / "baseline")})
     wrong = found.append
     for gate in ("ptxas", "sass"):
         if gate in evidence:

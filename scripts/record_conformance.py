@@ -157,10 +157,10 @@ def stage_outputs(out: Path, shapes: str, build_root: Path) -> None:
     cases = [(stage, shape, seed) for shape in shapes.split(",") for seed in stages.SEEDS for stage in STAGES]
     with ProcessPoolExecutor(min(len(cases), os.cpu_count() or 2), multiprocessing.get_context("fork")) as pool:
         # All workers are forked at the first submit, before this process opens the device.
-        waiting = {case: pool.submit(stage_runs.emulate, tasks[case[0]].side(built[case[0]].path("emulator"), emulated=True), *case[1:]) for case in cases}
+        waiting = {case: pool.submit(stage_runs.emulate, built[case[0]].side(tasks[case[0]], "emulator"), *case[1:]) for case in cases}
         ran: dict[Any, Any] = {}
         for case in cases:
-            ran[case] = _attempt(data, case, "device", lambda case=case: stage_runs.on_device(tasks[case[0]].side(built[case[0]].path("device"), emulated=False), *case[1:]))
+            ran[case] = _attempt(data, case, "device", lambda case=case: stage_runs.on_device(built[case[0]].side(tasks[case[0]], "device"), *case[1:]))
         stage_runs.keep(data, {case: got for case, got in ran.items() if got is not None})
         _write(out / "stages.json", data)
         for case in cases:

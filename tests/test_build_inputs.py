@@ -9,9 +9,11 @@ from pathlib import Path
 import pytest
 from static_kit import CXX, calls, make_task, program, stub_toolchain
 
+from gates.errors import GatesError
 from gates.run import compilers
 from gates.run.build import build
 from gates.run.built import BuildResult
+from gates.run.callable import load
 from gates.run.inputs import dependencies
 from gates.stage.includes import included
 
@@ -86,6 +88,32 @@ def test_a_source_that_changes_while_it_is_compiled_is_compiled_again(tmp_path: 
     task = make_task(tmp_path, source=tmp_path / "k.cu")
     result = build(task, toolchain, tmp_path / "build", want={"cubin"}, jobs=1)
     assert Path(result.targets[0].path or "").read_text() == "later\n"
+
+
+@needs_gxx
+def test_a_product_of_another_build_is_refused_when_it_is_loaded(tmp_path: Path) -> None:
+    (tmp_path / "k.cu").write_text('extern "C" int launch() { return 0; }\n')
+    task, result = make_task(tmp_path, source=tmp_path / "k.cu"), made(tmp_path, {"emulator"})
+    side = result.side(task, "emulator")
+    assert side["sha256"] == result.products()["emulator.so"] and load(side).library
+    library = result.path("emulator") or Path()
+    shutil.copy(library, tmp_path / "kept.so")
+    library.write_bytes(library.read_bytes() + b"another's")
+    with pytest.raises(GatesError, match="emulator.so is of another build: its sha256 is") as caught:
+        load(side)
+    assert "run again" in (caught.value.hint or "")
+    assert load(side, str(tmp_path / "kept.so")).library  # a copy of the very product
+
+
+def test_a_python_source_that_changed_since_it_was_built_is_refused(tmp_path: Path) -> None:
+    (tmp_path / "kernel.py").write_text("def launch(): pass\n")
+    task = make_task(tmp_path, source=tmp_path / "kernel.py", kind="python")
+    result = build(task, stub_toolchain(tmp_path / "cuda"), tmp_path / "build", want={"emulator"})
+    side = result.side(task, "emulator")
+    assert callable(load(side)) and result.products() == {"kernel.py": side["sha256"]}
+    (tmp_path / "kernel.py").write_text("def launch(): return 1\n")
+    with pytest.raises(GatesError, match="kernel.py is of another build"):
+        load(side)
 
 
 @pytest.mark.parametrize("tool", ["nvcc", "ptxas", "g++"])

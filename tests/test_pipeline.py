@@ -22,6 +22,7 @@ from conftest import OnceASession
 from gates.cli import guard
 from gates.evidence import list_runs
 from gates.run.toolchain import find_toolchain
+from gates.verify import verify_run
 
 TASKS = Path(__file__).parent / "tasks"
 needs_nvcc = pytest.mark.skipif(shutil.which("nvcc") is None, reason="no nvcc on PATH")
@@ -162,6 +163,45 @@ def test_a_verdict_that_its_evidence_does_not_support(finished: Workshop, worksh
 
 
 @needs_nvcc
+def test_everything_in_a_run_speaks_of_one_build(finished: Workshop) -> None:
+    (run,) = finished.runs()
+    info = json.loads((run / "run.json").read_text())
+    for folder, side in (("", info["task"]), ("baseline/", info["baseline"])):
+        built = json.loads((run / folder / "build.json").read_text())
+        assert built["identity"] == side["build"] == f"{side['digest'][:32]}-{built['digest'][:32]}"
+        assert {target["sha256"] for target in built["targets"]} == set(side["products"].values()) and {"emulator.so", "sm_89/saxpy.cubin"} <= set(side["products"])
+        for gate in ("ptxas", "sass", *(() if folder else ("correctness", "sanitizer"))):
+            assert json.loads((run / f"{folder}{gate}.json").read_text())["build"] == side["build"]
+    assert json.loads((run / "correctness.json").read_text())["baseline_build"] == info["baseline"]["build"]
+
+
+OTHER_BUILD = f"{'0' * 32}-{'1' * 32}"
+
+
+@needs_nvcc
+@pytest.mark.parametrize(("name", "change", "expected"), [
+    ("ptxas.json", lambda d: d.update(build=OTHER_BUILD), "ptxas.json is of the build 000000000000, run.json names"),
+    ("sass.json", lambda d: d.pop("build"), "sass.json is of the build of no name, run.json names"),
+    ("correctness.json", lambda d: d.update(build=OTHER_BUILD), "correctness.json is of the build 000000000000"),
+    ("correctness.json", lambda d: d.update(baseline_build=OTHER_BUILD), "correctness.json compares with the build 000000000000"),
+    ("sanitizer.json", lambda d: d.update(build=OTHER_BUILD), "sanitizer.json is of the build 000000000000"),
+    ("baseline/ptxas.json", lambda d: d.update(build=OTHER_BUILD), "baseline/ptxas.json is of the build 000000000000"),
+    ("build.json", lambda d: d.update(identity=OTHER_BUILD), "build.json is the build 000000000000, run.json names"),
+    ("build.json", lambda d: d.update(digest="2" * 64), "build.json: its identity does not follow from its digest and that of saxpy_fast"),
+    ("build.json", lambda d: d["targets"][0].update(sha256="3" * 64), "build.json has other products than run.json names of saxpy_fast"),
+    ("run.json", lambda d: d["task"].update(build="", products={}), "run.json names no build of saxpy_fast"),
+])
+def test_evidence_of_another_build_is_found(finished: Workshop, tmp_path: Path, name: str, change, expected: str) -> None:
+    run = copy_of(finished.runs()[0], tmp_path)
+    data = json.loads((run / name).read_text())
+    change(data)
+    (run / name).write_text(json.dumps(data))
+    sign(run)
+    problems = verify_run(run)
+    assert any(expected in problem for problem in problems), problems
+
+
+@needs_nvcc
 @pytest.mark.parametrize("name", ["../outside", "/etc/passwd"])
 def test_a_manifest_that_points_outside(finished: Workshop, workshop: Workshop, name: str) -> None:
     run = copy_of(finished.runs()[0], workshop.root)
@@ -175,9 +215,10 @@ def test_a_manifest_that_points_outside(finished: Workshop, workshop: Workshop, 
 def test_compare_refuses_what_cannot_be_compared(finished: Workshop, workshop: Workshop) -> None:
     first, second = (copy_of(finished.runs()[0], workshop.root / side) for side in ("a", "b"))
     info = json.loads((second / "run.json").read_text())
-    for side, digit in (("task", "0"), ("baseline", "1")):
-        info[side].update(problem_sha256="0" * 64, digest=digit * 64)  # of another checkout
-    (second / "run.json").write_text(json.dumps(info))
+    for side, digit in (("task", "0"), ("baseline", "1")):  # of another checkout
+        before = info[side]["digest"]
+        for path in second.rglob("*.json"):
+            path.write_text(path.read_text().replace(before, digit * 64).replace(f"{before[:32]}-", f"{digit * 32}-").replace(info[side]["problem_sha256"], "0" * 64))
     sign(second)
     refused = workshop.gates("compare", str(first), str(second))
     assert refused.returncode == 2

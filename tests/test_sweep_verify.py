@@ -12,6 +12,7 @@ import pytest
 from click.testing import CliRunner
 
 from gates.cli import cli
+from gates.run.built import identity_of
 from gates.sweep.verify import verify_sweep
 
 RECORDED = Path(__file__).resolve().parent.parent / "results" / "recorded"
@@ -92,6 +93,41 @@ def test_a_record_that_was_edited_is_not(change: Callable[[Any], Any], problem: 
     path.write_text(json.dumps(data), encoding="utf-8")
     found = verify_sweep(path.parent)
     assert any(problem in text for text in found), found
+
+
+def named(folder: Path) -> Path:
+    """The sweep as this version writes it: evidence names the builds that it is about."""
+    data = json.loads((folder / "sweep.json").read_text(encoding="utf-8"))
+    digests = {one["name"]: one["digest"] for one in data["variants"]}
+    for path in folder.glob("variants/*/*.json"):
+        evidence = json.loads(path.read_text(encoding="utf-8"))
+        evidence["build"] = identity_of(digests[path.parent.name], "0" * 64)
+        if path.name.startswith("performance"):
+            evidence["baseline_build"] = identity_of(digests[data["reference"]], "0" * 64)
+        path.write_text(json.dumps(evidence), encoding="utf-8")
+    return folder
+
+
+def test_two_variants_that_changed_places_with_their_timings_are_found(tmp_path: Path) -> None:
+    folder = named(Path(shutil.copytree(EDITED, tmp_path / "a" / "b" / "sweep")))
+    assert verify_sweep(folder) == []
+    data = json.loads((folder / "sweep.json").read_text(encoding="utf-8"))
+    last = data["rounds"][-1]["variants"]
+    one, other = last[0], next(name for name in data["rounds"][0]["variants"] if name not in last)
+    names = {one: other, other: one}
+    for part in data["rounds"]:
+        part["variants"] = [names.get(name, name) for name in part["variants"]]
+        for entry in part["timings"]:
+            entry["variant"] = names.get(entry["variant"], entry["variant"])
+    for key in ("resources", "ptxas", "correctness", "dropped"):
+        first, second = variant(data, one), variant(data, other)
+        first[key], second[key] = second[key], first[key]
+    (folder / "sweep.json").write_text(json.dumps(data), encoding="utf-8")
+    (folder / "variants" / one).rename(folder / "kept")
+    (folder / "variants" / other).rename(folder / "variants" / one)
+    (folder / "kept").rename(folder / "variants" / other)
+    found = verify_sweep(folder)
+    assert any(f"variants/{one}/performance.round1.json is of another build than that of {one}" in text for text in found), found
 
 
 def test_samples_that_are_missing_are_told(tmp_path: Path) -> None:

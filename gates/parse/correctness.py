@@ -157,6 +157,8 @@ class CorrectnessEvidence:
     replay: bool = False  # the user named the inputs: every case was asked for and counts, in whatever role
     runner: str = ""  # how the task's runner is started, up to the options that name a case
     planned: Mapping[str, int] | None = None  # cases of the candidate by role; the first runs do not have it
+    build: str = ""  # the identity of the build that was judged; earlier runs do not name it
+    baseline_build: str = ""  # and of the baseline's
 
     @property
     def emulated(self) -> bool:

@@ -73,6 +73,8 @@ class NcuEvidence:
     code: str = ""
     message: str = ""
     sides: Mapping[str, ProfiledSide] = field(default_factory=dict)  # candidate, baseline
+    build: str = ""  # the identity of the build that was judged; earlier runs do not name it
+    baseline_build: str = ""  # and of the baseline's
 
     def __post_init__(self) -> None:
         if self.schema_version != SCHEMA_VERSION:

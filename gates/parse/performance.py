@@ -128,6 +128,8 @@ class PerformanceEvidence:
     other_processes: tuple[int, ...] | None = None  # None where the driver does not tell
     elapsed_s: float | None = None  # of the pairs that the verdict rests on
     process_s: float | None = None  # of the whole runner process
+    build: str = ""  # the identity of the build that was judged; earlier runs do not name it
+    baseline_build: str = ""  # and of the baseline's
 
     def __post_init__(self) -> None:
         if self.schema_version != SCHEMA_VERSION:

@@ -86,6 +86,7 @@ class PtxasEvidence:
     launches_recorded: bool = False
     launches_note: str = ""  # what the launches are known from, where nothing was launched, or which ones are missing
     schema_version: int = 1
+    build: str = ""  # the identity of the build that was judged; earlier runs do not name it
 
 
 def gather(

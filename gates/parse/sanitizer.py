@@ -59,6 +59,7 @@ class SanitizerEvidence:
     unavailable: str
     remedy: str
     runs: tuple[SanitizerRun, ...]
+    build: str = ""  # the identity of the build that was judged; earlier runs do not name it
 
 
 def parse(raw: Mapping[str, Any]) -> SanitizerEvidence:

@@ -72,6 +72,7 @@ class SassEvidence:
     missing_reason: str = ""  # why, and what to do about it
     problems: tuple[str, ...] = ()
     schema_version: int = 1
+    build: str = ""  # the identity of the build that was judged; earlier runs do not name it
 
 
 def parse_sass(text: str) -> Mapping[str, Counter[str]]:

@@ -30,7 +30,7 @@ from gates.run import (
     torch_headers,
 )
 from gates.run.build_failure import Failure
-from gates.run.built import BuildResult, Target
+from gates.run.built import BuildResult, Target, identity_of
 from gates.run.ninja import Ninja, locked
 from gates.run.toolchain import Toolchain
 from gates.task import CUDA, EXTENSION, PYTHON, TRITON, Task
@@ -71,7 +71,7 @@ def build(
             leftover.unlink(missing_ok=True)
         edges = list({edge.output: edge for plan in plans for edge in plan.edges}.values())  # an edge that two libraries share is there once
         printed, wall_s = _make(edges, task, toolchain, ninja, lock, say)
-        targets = tuple(_target(plan, folder, printed, toolchain) for plan in plans)
+        targets, stage = tuple(_target(plan, folder, printed, toolchain) for plan in plans), task.digest()
         text = _log_text(folder, plans)
         if task.kind == EXTENSION:
             made, said = extension.build(task, toolchain, folder, device_archs, want, job_count(jobs), say)
@@ -83,7 +83,7 @@ def build(
         targets = tuple(_reconsidered(target, _compiled(nvcc)) for target in targets)
     return BuildResult(
         task.name, digest, str(folder), archs, device_archs, graph.is_relocatable(task), dict(task.toggles), targets,
-        round(wall_s, 3), log_text=text,
+        round(wall_s, 3), stage, identity_of(stage, digest), log_text=text,
     )
 
 
@@ -239,7 +239,8 @@ def _target(plan: _Plan, folder: Path, output: str, toolchain: Toolchain) -> Tar
         return target
     path = folder / plan.output
     if path.is_file():
-        return replace(target, path=str(path), log=str(folder / plan.log) if plan.log else None)
+        made = next(edge for edge in plan.edges if edge.output == plan.output)
+        return replace(target, path=str(path), log=str(folder / plan.log) if plan.log else None, sha256=inputs.made_sha256(made, folder))
     return replace(target, failure=build_failure.describe(folder, plan.edges, output, toolchain))
 
 

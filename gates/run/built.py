@@ -10,6 +10,17 @@ from typing import Any
 
 from gates.records import to_json
 from gates.run.build_failure import Failure
+from gates.task import Task
+
+
+def identity_of(stage: str, digest: str) -> str:
+    """The identity of a build: ``<stage>-<build>``, 32 letters each of the stage's digest and of the build's, of flags, compilers and environment."""
+    return f"{stage[:32]}-{digest[:32]}"
+
+
+def _name(path: str, folder: str) -> str:
+    inside = os.path.relpath(path, folder)
+    return os.path.basename(path) if inside.startswith("..") else inside
 
 
 @dataclass(frozen=True)
@@ -21,6 +32,7 @@ class Target:
     arch: str | None = None
     log: str | None = None
     failure: Failure | None = None
+    sha256: str = ""  # of the product
 
 
 @dataclass(frozen=True)
@@ -36,8 +48,20 @@ class BuildResult:
     toggles: Mapping[str, int]
     targets: tuple[Target, ...]
     wall_s: float
+    stage: str = ""  # the stage's digest when it was built
+    identity: str = ""  # of all products together: of the stage and of what compiles it
     schema_version: int = 1
     log_text: str = ""
+
+    def side(self, task: Task, kind: str) -> dict[str, Any]:
+        """The task with its library of that kind, as runner jobs take it; who loads it compares its sha256."""
+        built = next((target for target in self.targets if target.kind == kind and target.path), None)
+        return task.side(Path(built.path) if built and built.path else None, emulated=kind != "device") | ({"sha256": built.sha256} if built else {})
+
+    def products(self) -> dict[str, str]:
+        """The sha256 of each product, by its name in the build folder; a Python source goes by its own name."""
+        made = [target for target in self.targets if target.path and target.sha256]
+        return {_name(target.path or "", self.folder): target.sha256 for target in made}
 
     def path(self, kind: str) -> Path | None:
         """The library of that kind (device, emulator, emulator_asan), or None where it was not built."""
@@ -60,7 +84,7 @@ class BuildResult:
     def evidence(self) -> dict[str, Any]:
         """The plain data of build.json: paths from the build folder on; the log text goes into a file of its own."""
         data = to_json(self)
-        del data["log_text"]
+        del data["log_text"], data["stage"]  # run.json has the stage's
         for target in data["targets"]:
             for place in (target, target["failure"] or {}):
                 for key in ("path", "log"):

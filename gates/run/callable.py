@@ -18,7 +18,7 @@ from typing import Any
 
 from gates.errors import EXIT_HOLD, GatesError
 from gates.python_path import add_folder
-from gates.run.kernel import Kernel, KernelError
+from gates.run.kernel import Kernel, KernelError, require_built
 from gates.task import CUDA, TRITON
 
 # What torch, its extension loader, Triton and the CUDA runtime say where there is no device.
@@ -70,7 +70,8 @@ def load(side: Mapping[str, Any], library: str | None = None) -> Kernel | Functi
     """
     path = Path(library or side["library"])
     if is_c(side):
-        return Kernel(path, side["entry"])
+        return Kernel(path, side["entry"], side.get("sha256"))
+    require_built(path, side.get("sha256"))
     if side["kind"] == TRITON and side["emulated"]:
         os.environ["TRITON_INTERPRET"] = "1"  # read when @triton.jit decorates, so before the module is imported
         refuse_autotuning()

@@ -17,6 +17,7 @@ from typing import Any
 from gates.run.attempt import ResultWriter, attempt
 from gates.run.build_failure import Failure, first_errors, hint_for, missing_tool, refuse_machine_fault
 from gates.run.built import Target
+from gates.run.kernel import file_sha256
 from gates.run.toolchain import Toolchain
 from gates.task import Task
 
@@ -55,7 +56,7 @@ def build(
     text = log.read_text(encoding="utf-8", errors="replace") if log.is_file() else tried.output_tail
     path = next((line["path"] for line in tried.own() if line.get("type") == "extension"), None)
     if path is not None:
-        return [*made, Target("device", path)], text
+        return [*made, Target("device", path, sha256=file_sha256(path))], text
     for leftover in home.glob("*.so"):  # of an earlier build: it must not be loaded for this one
         leftover.unlink(missing_ok=True)
     refuse_machine_fault(text, tried.cause, folder, "torch's loader")

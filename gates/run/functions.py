@@ -8,7 +8,8 @@ from pathlib import Path
 
 from gates.run import triton_build
 from gates.run.build_failure import Failure
-from gates.run.built import BuildResult, Target
+from gates.run.built import BuildResult, Target, identity_of
+from gates.run.kernel import file_sha256
 from gates.run.toolchain import Toolchain
 from gates.task import TRITON, Task
 
@@ -21,7 +22,8 @@ def build(
     if task.kind == TRITON and importlib.util.find_spec("triton") is None:
         missing = Failure("", "triton is not installed", hint="install it beside torch: pip install triton", missing_tool="triton")
     source = None if missing else str(task.sources[0])
-    targets = [Target(kind, source, failure=missing) for kind in ("device", "emulator") if kind in want]
+    stage = task.digest()
+    targets = [Target(kind, source, failure=missing, sha256=file_sha256(source) if source else "") for kind in ("device", "emulator") if kind in want]
     if "emulator_asan" in want:
         targets.append(Target("emulator_asan", None, failure=Failure(
             "", "", unsupported=f"AddressSanitizer checks no kernel of kind {task.kind}", hint="compute-sanitizer checks it on a CUDA device",
@@ -33,4 +35,4 @@ def build(
         else:
             made, text, wall_s = triton_build.build(task, folder, archs, say)
             targets += made
-    return BuildResult(task.name, digest, str(folder), archs, archs, False, dict(task.toggles), tuple(targets), wall_s, log_text=text)
+    return BuildResult(task.name, digest, str(folder), archs, archs, False, dict(task.toggles), tuple(targets), wall_s, stage, identity_of(stage, digest), log_text=text)

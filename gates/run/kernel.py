@@ -10,6 +10,7 @@ launcher enqueues on ``stream`` and returns without waiting: 0, or an error code
 from __future__ import annotations
 
 import ctypes
+import hashlib
 from pathlib import Path
 from typing import Any
 
@@ -26,10 +27,28 @@ class KernelError(Exception):
         self.code = code
 
 
-class Kernel:
-    """The launcher ``entry`` of the shared library at ``path``; call it with the C arguments in order."""
+def file_sha256(path: str | Path) -> str:
+    """Hex digest of a file's bytes; raises GatesError where it can't be read."""
+    try:
+        return hashlib.sha256(Path(path).read_bytes()).hexdigest()
+    except OSError as error:
+        raise GatesError(f"can't read {path}: {error.strerror}") from None
 
-    def __init__(self, path: Path, entry: str) -> None:
+
+def require_built(path: Path, sha256: str | None) -> None:
+    """Raise GatesError where the product at ``path`` is not the one that was built; ``sha256`` None or empty: it is not known which that is."""
+    if sha256 and (found := file_sha256(path)) != sha256:
+        raise GatesError(
+            f"{path} is of another build: its sha256 is {found[:16]}…, the one that was built here has {sha256[:16]}…",
+            hint="something wrote it after the build: run again, with a build folder that nothing else writes to",
+        )
+
+
+class Kernel:
+    """The launcher ``entry`` of the shared library at ``path``; call it with the C arguments in order. Another ``sha256`` is refused."""
+
+    def __init__(self, path: Path, entry: str, sha256: str | None = None) -> None:
+        require_built(path, sha256)
         try:
             self.library = ctypes.CDLL(str(path))
         except OSError as error:

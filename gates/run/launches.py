@@ -18,6 +18,7 @@ from gates import problem as problems
 from gates.facts.chips import Chip, chip_of
 from gates.run import buffers
 from gates.run.attempt import ResultWriter
+from gates.run.callable import load
 from gates.run.emulator import Emulator
 from gates.run.kernel import Kernel, KernelError
 
@@ -34,7 +35,8 @@ def execute(job: dict[str, Any], folder: Path) -> None:
     side = job["side"]
     with ResultWriter(job) as writer:
         writer.write("header")
-        problem, kernel = problems.load(side["problem"], Path(side["folder"])), Kernel(Path(side["library"]), side["entry"])
+        problem, kernel = problems.load(side["problem"], Path(side["folder"])), load(side)
+        assert isinstance(kernel, Kernel), "an emulator library has a C launcher"
         chips = {arch: chip for arch in job["archs"] if (chip := chip_of(arch)) is not None}
         for shape in job["shapes"]:
             arguments = _arguments(problem, problem.SHAPES[shape], side.get("arguments") or problem.ARGUMENTS)

@@ -24,6 +24,7 @@ from gates.run import process
 from gates.run.attempt import ResultWriter, attempt
 from gates.run.build_failure import Failure, first_errors, refuse_machine_fault
 from gates.run.built import BuildResult, Target
+from gates.run.kernel import file_sha256
 from gates.task import Task
 
 _LIMIT_S = 120.0
@@ -81,7 +82,7 @@ def _assemble(kernel: Mapping[str, Any], folder: Path) -> tuple[Target, str]:
     if finished.returncode != 0:
         refuse_machine_fault(text, finished.cause, folder, "ptxas")
         return Target("cubin", None, arch, failure=Failure(shlex.join(command), finished.cause, first_errors(text), str(log))), shown
-    return Target("cubin", str(target), arch, str(log)), shown
+    return Target("cubin", str(target), arch, str(log), sha256=file_sha256(target)), shown
 
 
 def execute(job: Mapping[str, Any], folder: Path) -> None:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import platform
 from collections.abc import Sequence
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from pathlib import Path
 
 from gates import __version__
@@ -63,7 +63,9 @@ def params_of(options: Options, task: Task) -> dict[str, tuple[int, ...]]:
 
 def plan(task: Task, params: dict[str, tuple[int, ...]], found: Sequence[DeviceInfo], why_no_device: str) -> Sweep:
     """The sweep before anything was done: the incumbent first, then every other combination."""
-    variants = tuple(Variant(name, toggles, replace(task, toggles=toggles).digest()) for name, toggles in grid(params, task.toggles))
+    combined = grid(params, task.toggles)
+    digests = task.digests(toggles for _, toggles in combined)
+    variants = tuple(Variant(name, toggles, digest) for (name, toggles), digest in zip(combined, digests, strict=True))
     toolchain = find_toolchain()
     versions = {name: tool.version if (tool := toolchain.get(name)) else None for name in toolchain.tools}
     limits, arch = task.gates["performance"], found[0].arch if found else None

@@ -32,7 +32,7 @@ def verify_sweep(folder: Path) -> list[str]:
         if problems := _misfits(folder):
             return problems
         sweep = read_sweep(folder)
-        return list(_not_of_params(sweep)) or [*_dropped(sweep), *_mistimed(folder, sweep), *_misranked(sweep), *_run(folder, sweep)]
+        return list(_not_of_params(sweep)) or [*_of_other_variants(folder, sweep), *_dropped(sweep), *_mistimed(folder, sweep), *_misranked(sweep), *_run(folder, sweep)]
     except GatesError as error:
         return [error.what]
     except OSError as error:  # a name in it that no file can have
@@ -51,6 +51,16 @@ def _misfits(folder: Path) -> list[str]:
         require_known_version(data, name)
         found += [f"{name}: {error}" for error in schema_errors(path.name.split(".")[0], data)]
     return found
+
+
+def _of_other_variants(folder: Path, sweep: Sweep) -> Iterator[str]:
+    """Evidence that names a build of another stage than the variant in whose folder it lies. The first sweeps' name none."""
+    digests = {one.name: one.digest for one in sweep.variants}
+    for path in sorted(folder.glob("variants/*/*.json")):
+        variant, data = path.parent.name, jsonio.read(path)
+        for key, name in (("build", variant), ("baseline_build", sweep.reference)):
+            if name in digests and data.get(key) and data[key].partition("-")[0] != digests[name][:32]:
+                yield f"variants/{variant}/{path.name} is of another build than that of {name}"
 
 
 def _not_of_params(sweep: Sweep) -> Iterator[str]:

@@ -102,17 +102,18 @@ def time_variant(job: Job) -> Done:
     with _session(job, device) as session:
         task, limits = session.task, session.task.gates["performance"]
         reference = _task(job.folder, *job.reference)
-        sides = []
+        sides, identities = list[dict[str, Any]](), list[str]()
         for one in (task, reference):
             built = build(one, session.toolchain, session.build_dir, device_arch=job.arch, want={"device"}, jobs=job.compilers)
             if (failure := built.failure("device")) is not None:
                 raise GatesError(f"{one.name} was built before, and not on this worker: {failure.sentence}", hint="workers must have the same compilers")
-            sides.append(one.side(built.path("device"), emulated=False))
+            sides.append(built.side(one, "device"))
+            identities.append(built.identity)
         raw = run_timing(
             sides[0], shape=limits["shape"], work=session.scratch / "timing", limit_s=task.time_limit_s, bar_pct=0.0, baseline=sides[1],
             output_limits=task.gates["correctness"], device=session.cuda, cache=limits.get("cache", "cold"), iters=SINGLE_LAUNCHES, budget_s=job.budget_s,
         )
-        evidence = performance_evidence.parse(raw)
+        evidence = replace(performance_evidence.parse(raw), build=identities[0], baseline_build=identities[1])
         session.write("performance.json", evidence)
         timing = timing_of(job.variant, evidence, limits, device.uuid, round(time.monotonic() - started, 3))
         return Done(job.variant, None, _files(session.directory.path), timing=timing)

@@ -53,6 +53,7 @@ class TaskInfo:
     digest_rule: int = 1  # which files ``digest`` covers: by rule 1, of the headers those beside a source alone
     build: str = ""  # identity of what was built of it; the evidence of each gate names it
     products: dict[str, str] = field(default_factory=dict)  # sha256 of each product, by its name in the build folder
+    stream: str = "current"  # what its kernels launch on, or "default"
 
 
 @dataclass(frozen=True)

@@ -185,7 +185,7 @@ def _task_info(
     return TaskInfo(
         task.name, task.title, task.digest(), task.problem, task.kernels, dict(task.toggles), overrides, task.arch,
         dict(sizes), seeds, {gate: dict(limits) for gate, limits in task.gates.items()}, dict(task.not_applicable),
-        task.problem_sha256(), shapes, task.shapes, task.seeds, inputs, task.kind, task.debug_build, DIGEST_RULE,
+        task.problem_sha256(), shapes, task.shapes, task.seeds, inputs, task.kind, task.debug_build, DIGEST_RULE, stream=task.stream,
     )
 
 

@@ -67,7 +67,7 @@ def contradicts_checkout(info: TaskInfo) -> list[str]:
         return []
     toggles = {name: value for name, value in info.overrides.items() if name in info.toggles}
     pairs: list[tuple[str, object, object]] = [
-        ("problem", info.problem, task.problem), ("kernels", info.kernels, task.kernels), ("arch", info.arch, task.arch), ("kind", info.kind, task.kind),
+        ("problem", info.problem, task.problem), ("kernels", info.kernels, task.kernels), ("arch", info.arch, task.arch), ("kind", info.kind, task.kind), ("stream", info.stream, task.stream),
         ("toggles", info.toggles, dict(task.toggles)), ("overridden toggles", toggles, dict(task.overrides)),
         *((f"limits of {gate}", info.limits.get(gate, {}), dict(limits)) for gate, limits in task.gates.items()),
         ("gates that are not applicable", info.not_applicable, dict(task.not_applicable)),

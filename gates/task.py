@@ -53,12 +53,14 @@ class Task:
     time_limit_s: float = 300.0
     kind: str = CUDA
     arguments: tuple[str, ...] = ()  # what the entry is called with; empty: as the problem says
+    stream: str = "current"  # what its kernels launch on: torch's current stream (the launcher's argument), or the default one
 
     def side(self, library: Path | None, *, emulated: bool) -> dict[str, Any]:
         """The task with a library of its kernel, as runner jobs take it (candidate, baseline or alone)."""
         return {
             "name": self.name, "library": str(library), "entry": self.entry, "folder": str(self.folder),
             "problem": self.problem, "emulated": emulated, "kind": self.kind, "arguments": list(self.arguments),
+            "stream": self.stream,
         }
 
     @property
@@ -153,7 +155,7 @@ def load_task(
         check()
     changed = _overrides(data.get("toggles", {}), overrides or {}, os.environ if environ is None else environ, path)
     sources = tuple(_find_source(name, folder, path, lines[("sources", i)]) for i, name in enumerate(data["sources"]))
-    optional = {key: data[key] for key in ("baseline", "not_applicable", "time_limit_s", "kind") if key in data}
+    optional = {key: data[key] for key in ("baseline", "not_applicable", "time_limit_s", "kind", "stream") if key in data}
     return Task(
         name=data["name"], title=data["title"], folder=folder, problem=data["problem"], sources=sources,
         entry=data["entry"], kernels=tuple(data.get("kernels", ())), toggles={**data.get("toggles", {}), **changed},

@@ -22,6 +22,7 @@ from gates import __version__, jsonio
 from gates.errors import GatesError
 from gates.new import template
 from gates.run.magnitude import bounds
+from gates.run.streams import default_stream_launches
 from gates.task import load_task
 
 ADAPTERS = Path(__file__).with_name("adapters")
@@ -171,9 +172,9 @@ def _origin(imported: Imported) -> dict[str, Any]:
 def _yaml(imported: Imported, side: Side, name: str, names: tuple[str, str], found: Mapping[str, Any], limit_s: float) -> str:
     shapes, first = list(found["shapes"]), side is imported.reference
     declared = dict(side.not_applicable)
+    code = {one.kept: text(one) for one in imported.originals if one.kept in side.sources} | dict(side.files)
     if side.kind == "python":
         declared |= dict.fromkeys(("ptxas", "sass"), _NOT_COMPILED)
-        code = {one.kept: text(one) for one in imported.originals if one.kept in side.sources} | dict(side.files)
         if not any(_OWN_KERNEL.search(content) for content in code.values()):
             declared["sanitizer"] = _NO_OWN_KERNEL
     for gate in ("sass", "ncu"):
@@ -189,6 +190,8 @@ def _yaml(imported: Imported, side: Side, name: str, names: tuple[str, str], fou
     lines += [f"arguments: {_flow(list(side.arguments))}"] if side.arguments else []
     lines += [f"kernels: {_flow(list(side.kernels))}"] if side.kernels else []
     lines += [f"arch: {_flow(list(ARCH))}"] if side.kind != "python" else []
+    if launches := default_stream_launches(code):
+        lines += [f"# {imported.format}'s own harness calls on the default stream, and so does {launches[0].partition(': ')[0]}", "stream: default"]
     lines += [f"shapes: {_flow(shapes)}", "seeds: [0, 1, 2]", f"time_limit_s: {limit_s:g}"]
     if declared:
         lines += ["not_applicable:", *(f"  {gate}: {_flow(reason)}" for gate, reason in declared.items())]

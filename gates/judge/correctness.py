@@ -114,9 +114,23 @@ def _case(case: Case, evidence: CorrectnessEvidence, limits: Mapping[str, Any], 
             checks += _errors(case, case.end_to_end, limits["end_to_end"], "end_to_end.", lambda figure: "end_to_end")
         else:
             checks.append(_fail("end_to_end", "end_to_end", "the problem has no end_to_end", None, case.where))
+    if (told := _other_stream(case, evidence, own, checks)) is not None:
+        return told
     if limits.get("match_baseline") and compared(case):
         checks += _baseline(case, others)
     return checks + _too_weak(case, limits)
+
+
+def _other_stream(case: Case, evidence: CorrectnessEvidence, limits: Mapping[str, Any], checks: Sequence[Check]) -> list[Check] | None:
+    """The cause instead of its symptoms, where a kernel that is wrong on its stream is right on the default one; None otherwise."""
+    right = case.default_stream and not any(output.nonfinite for output in case.default_stream) and all(
+        check.status is Status.PASS for check in _errors(case, case.default_stream, limits, "", lambda figure: figure)
+    )
+    if not right or not any(check.status is Status.FAIL for check in checks):
+        return None
+    places = "; ".join(evidence.default_launches[:3])
+    cause = _fail("other_stream", "stream", "default", "current", case.where, f"launches without a stream: {places}" if places else "")
+    return [cause, *(check for check in checks if check.name in ("guard", "input_mutated"))]
 
 
 def _errors(

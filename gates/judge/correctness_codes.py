@@ -9,6 +9,7 @@ CODES = {
     "correctness.cases": "fewer headline cases passed than were asked for; the other checks say which and why.",
     "correctness.forged": "the result file holds lines that this run's runner did not write. Nothing in the kernel or the problem may write there.",
     "correctness.launch_error": "the launcher returned an error, so the kernel did not run. The message names the argument or the CUDA error.",
+    "correctness.other_stream": "the kernel launches on the default stream, not the current one: its outputs are wrong on the stream that it is given, and right when it is called on the default stream. Launch on at::cuda::getCurrentCUDAStream() in an extension, on the argument `stream` in a C launcher, as the fourth parameter of <<<grid, block, bytes, stream>>>. For a format whose own harness calls on the default stream write `stream: default` into task.yaml.",
     "correctness.check": "the problem's own check(outputs, expected) refuses the outputs; what it said stands beside.",
     "correctness.no_launch": "the launcher returned 0, but no kernel was launched.",
     "correctness.problem_error": "the problem module raised an error or gave something that can't be judged. Mend the problem; the kernel is not to blame.",

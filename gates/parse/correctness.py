@@ -118,6 +118,7 @@ class Case:
     nudged: tuple[OutputErrors, ...] = ()  # of one more launch, on inputs with a few elements exchanged
     inputs: str = DEFAULT_INPUTS  # or the name of an input family of the problem
     check: str = ""  # what the problem's own check says against the outputs
+    default_stream: tuple[OutputErrors, ...] = ()  # where the outputs are wrong: those of the same kernel on the default stream, if it is steady there
 
     def __post_init__(self) -> None:
         if self.status not in STATUSES:
@@ -156,6 +157,7 @@ class CorrectnessEvidence:
     processes: tuple[str, ...]  # how each runner process ended
     replay: bool = False  # the user named the inputs: every case was asked for and counts, in whatever role
     runner: str = ""  # how the task's runner is started, up to the options that name a case
+    default_launches: tuple[str, ...] = ()  # launches in the sources that name no stream: file:line and text
     planned: Mapping[str, int] | None = None  # cases of the candidate by role; the first runs do not have it
     build: str = ""  # the identity of the build that was judged; earlier runs do not name it
     baseline_build: str = ""  # and of the baseline's
@@ -183,7 +185,7 @@ def parse(raw: Mapping[str, Any]) -> CorrectnessEvidence:
         raw["bad_atol"], raw["end_to_end_bad_atol"], tuple(cases),
         baseline["name"] if baseline else None,
         tuple(_side(baseline, refused, processes)) if baseline else (), tuple(refused), tuple(processes), replay,
-        raw.get("runner", ""), dict(Counter(case.role for case in cases)),
+        raw.get("runner", ""), tuple(raw.get("default_launches", ())), dict(Counter(case.role for case in cases)),
     )
 
 

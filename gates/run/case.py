@@ -71,8 +71,10 @@ def _write(job: Mapping[str, Any], writer: ResultWriter) -> int:
                     "name": name, "kind": "buffer", "output": name in outputs, "bytes": len(content[name]),
                     "dtype": str(value.dtype).removeprefix("torch."), "shape": list(value.shape),
                 })
+            elif type(value) in (int, float):
+                arguments.append({"name": name, "kind": type(value).__name__, "value": value})
             else:
-                arguments.append({"name": name, "kind": "float" if isinstance(value, float) else "int", "value": value})
+                arguments.append({"name": name, "kind": "plain", "value": _plain(name, value)})
         path = Path(job["folder_out"]) / f"{shape}.seed{seed}.case"
         casefile.write(path, shape, seed, arguments, content)
         writer.write("case", shape=shape, seed=seed, path=str(path), bytes=sum(map(len, content.values())))
@@ -123,11 +125,7 @@ def _buffers(case: casefile.CaseFile, kernel: Kernel | Function, memory: Any, de
 
 def _replay_one(case: casefile.CaseFile, job: Mapping[str, Any], kernel: Kernel | Function, memory: Any, emulator: Any) -> dict[str, Any]:
     buffers = _buffers(case, kernel, memory, "cpu" if job["side"]["emulated"] else str(job.get("device", "cuda:0")))
-    arguments = [
-        buffers[argument["name"]] if argument["kind"] == "buffer"
-        else float(argument["value"]) if argument["kind"] == "float" else int(argument["value"])
-        for argument in case.arguments
-    ]
+    arguments = [buffers[argument["name"]] if argument["kind"] == "buffer" else _value(argument) for argument in case.arguments]
     memory.settle()
     if emulator is not None:
         emulator.prepare(job.get("order", "forward"), case.seed)
@@ -160,6 +158,28 @@ def _replay_one(case: casefile.CaseFile, job: Mapping[str, Any], kernel: Kernel 
                 digest.update(_content(buffers[argument["name"]], argument["bytes"], memory))
         result["output_sha256"] = digest.hexdigest()
     return result
+
+
+def _plain(name: str, value: Any) -> Any:
+    """A value that is neither a tensor nor a number, as JSON data. Raises GatesError for one that holds tensors or can't be written."""
+    from gates.run import wire
+
+    tensors: list[Any] = []
+    try:
+        found = wire.plain(value, tensors)
+    except TypeError as error:
+        raise GatesError(f"input {name!r}: {error}") from None
+    if tensors:
+        raise GatesError(f"input {name!r} is a {type(value).__name__} of tensors, which memory checks can't replay", hint="give each tensor as an input of its own")
+    return found
+
+
+def _value(argument: Mapping[str, Any]) -> Any:
+    if argument["kind"] != "plain":
+        return float(argument["value"]) if argument["kind"] == "float" else int(argument["value"])
+    from gates.run import wire
+
+    return wire.whole(argument["value"], [])
 
 
 def _content(buffer: Any, size: int, memory: Any) -> bytes:

@@ -2,7 +2,8 @@
 
 Layout: the magic line, the header's length as 8 bytes little-endian, the header as JSON, then the
 buffers one after another. The header holds ``shape``, ``seed`` and ``arguments`` in C order:
-``{"name", "kind": "buffer", "output": bool, "bytes": n}`` or ``{"name", "kind": "int" | "float", "value"}``.
+``{"name", "kind": "buffer", "output": bool, "bytes": n}``, ``{"name", "kind": "int" | "float", "value"}``, or for a Python
+function's other values (text, lists, None) ``{"name", "kind": "plain", "value": as gates.run.wire writes them}``.
 """
 
 from __future__ import annotations

@@ -49,6 +49,7 @@ def run_correctness(
     inputs: Sequence[str] = (),
     limits: Mapping[str, Any] | None = None,
     runner: str = "",
+    default_launches: Sequence[str] = (),
     python: str = sys.executable,
 ) -> dict[str, Any]:
     """Raw record of all cases of ``candidate`` (and ``baseline``), for ``gates.parse.correctness.parse``.
@@ -60,7 +61,7 @@ def run_correctness(
     of families or "default": then shapes x seeds x inputs are tried and nothing else (a replay).
     With ``hangs`` the kernel is known to hang, so the first time limit ends its cases, else the second.
     ``limits``: those of task.yaml on errors; outputs that break one are mapped. ``runner``: how a user starts the task's
-    runner.py, for the commands that replay one case.
+    runner.py, for the commands that replay one case. ``default_launches``: those in its sources that name no stream.
     Raises GatesError for duplicate shapes, seeds or inputs, and for names that the problem does not have.
     """
     emulated = bool(candidate["emulated"])
@@ -74,6 +75,7 @@ def run_correctness(
     raw: dict[str, Any] = {
         "kind": "correctness", "device": ("emulator" if is_c(candidate) else "cpu") if emulated else device,
         "bad_atol": bad_atol, "end_to_end_bad_atol": end_to_end_bad_atol, "runner": runner,
+        "default_launches": list(default_launches),
         "replay": bool(inputs), "extra_seeds": list(dict.fromkeys(case["seed"] for case in asked if case["role"] == "extra")),
         "asked": [{key: case[key] for key in ("shape", "seed", "inputs", "role")} for case in asked],
         "candidate": _run_side(candidate, asked, {**common, "more": more}, work, "candidate", limit_s, python, 1 if hangs else _MAX_TIMEOUTS),

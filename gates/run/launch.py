@@ -6,7 +6,8 @@ torch hands out while it runs is filled with NaN first, so that an element which
 
 On a CUDA device the launch runs on a stream of its own that does not synchronise with the default
 stream. A delay and the copies of the inputs and of the poison stand before it on that stream, so a
-kernel on any other stream reads garbage and has its output overwritten by poison. On the emulator
+kernel on any other stream reads garbage and has its output overwritten by poison. A task of ``stream: default`` is launched on
+the default stream, with the same delay and copies before it. On the emulator
 the thread order of the call is chosen and the emulator's launches and findings are collected.
 """
 
@@ -25,6 +26,7 @@ from gates.run.accuracy import OutputError
 from gates.run.callable import is_c, load
 from gates.run.emulator import Emulator
 from gates.run.kernel import KernelError
+from gates.run.streams import DEFAULT
 from gates.task import PYTHON
 
 _TENSORS = (torch.Tensor, torch.nn.Parameter)
@@ -49,7 +51,7 @@ class Launcher:
 
         ``question``: {"buffers": {name: {"image": bytes with guards, "dtype", "shape"}}, "arguments": in their order
         [{"buffer": name} or {"value": number or the like}], "made" and "given": names of the problem's outputs and of those
-        among the arguments, "order", "memory": see ``Emulator.prepare``, "seed": of the emulator's random choices}.
+        among the arguments, "order", "memory": see ``Emulator.prepare``, "seed": of the emulator's random choices, "stream": "current" or "default"}.
 
         Raises OutputError for a function that returns no outputs to judge, DeviceLost after a CUDA error.
         """
@@ -61,7 +63,10 @@ class Launcher:
         answer: dict[str, Any] = {"error": "", "launches": [], "findings": []}
         if self._emulator is not None:
             self._emulator.prepare(question["order"], question["seed"], question["memory"])
-        returned = (self._launch_on_device if self._on_device else self._launch_here)(arguments, raws, images, answer)
+        if self._on_device:
+            returned = self._launch_on_device(arguments, raws, images, answer, question["stream"])
+        else:
+            returned = self._launch_here(arguments, raws, images, answer)
         if self._emulator is not None:
             answer["launches"], answer["findings"] = self._emulator.collect()
         answer["buffers"] = {name: raw.cpu() for name, raw in raws.items()}
@@ -81,10 +86,10 @@ class Launcher:
             answer["error"] = str(error)
             return None
 
-    def _launch_on_device(self, arguments: Any, raws: Any, images: Any, answer: dict[str, Any]) -> Any:
+    def _launch_on_device(self, arguments: Any, raws: Any, images: Any, answer: dict[str, Any], where: str) -> Any:
         try:
             with torch.cuda.device(self._device):
-                stream = torch.cuda.Stream(self._device)
+                stream = torch.cuda.default_stream(self._device) if where == DEFAULT else torch.cuda.Stream(self._device)
                 staged = {name: image.to(self._device) for name, image in images.items()}
                 for name, raw in raws.items():
                     raw.copy_(staged[name])

@@ -19,7 +19,7 @@ import torch
 
 from gates import problem as problems
 from gates.errors import GatesError
-from gates.run import apart, buffers, wire
+from gates.run import apart, buffers, streams, wire
 from gates.run.accuracy import OutputError, ProblemError
 from gates.run.callable import NeedsDevice, is_c
 from gates.run.launch import DeviceLost
@@ -51,6 +51,7 @@ class Side:
     def __init__(self, job: Mapping[str, Any], child: apart.Child) -> None:
         side, first = job["side"], apart.first_question(job)
         self.emulated, self.function, self._child = bool(side["emulated"]), not is_c(side), child  # function: may return its outputs
+        self.stream = str(side.get("stream", streams.CURRENT))
         self._secret, self._room = secrets.randbits(48), 0
         self._ask(first)
         self.held: dict[str, str] = self._answer()["held"]
@@ -63,11 +64,13 @@ class Side:
             self._lost = error  # told by the first call, so that it is that case's crash
 
     def call(
-        self, inputs: Mapping[str, Any], shape: Mapping[str, int], *, variant: int, order: str, seed: int, memory: str | None = None
+        self, inputs: Mapping[str, Any], shape: Mapping[str, int], *, variant: int, order: str, seed: int, memory: str | None = None,
+        stream: str | None = None,
     ) -> Launched:
         """Launch once on the CPU ``inputs``; ``variant`` picks the poison, ``seed`` and this run's own secret all random bytes.
 
         ``memory`` names the order whose pattern the emulator's unwritten memory shall hold, where it is not ``order``.
+        ``stream``: "current" (one of the call's own) or "default", where it is not the task's.
 
         Raises ProblemError for inputs that can't be handed to a kernel, OutputError for a function that returns no outputs to judge,
         DeviceLost after a CUDA error and where the kernel's process ended or speaks no sense.
@@ -97,7 +100,7 @@ class Side:
         self._room = 2 * sum(one.image.numel() for one in rooms.values())
         self._ask({
             "buffers": {name: {"image": one.image, **wire.described(one.dtype, one.shape)} for name, one in rooms.items()},
-            "arguments": list(arguments), "made": list(made), "given": list(given), "order": order, "memory": memory,
+            "arguments": list(arguments), "made": list(made), "given": list(given), "order": order, "memory": memory, "stream": stream or self.stream,
             "seed": seed % _SEEDS_OF_THE_EMULATOR,
         })
         return self._looked_at(self._answer(), rooms, poisons, tensors, made)

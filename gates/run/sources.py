@@ -7,7 +7,8 @@ from collections.abc import Iterable
 from pathlib import Path
 from typing import Any
 
-from gates.task import Task
+from gates.run import streams
+from gates.task import CUDA, EXTENSION, Task
 
 _COMMENT = re.compile(r"//[^\n]*|/\*.*?\*/", re.DOTALL)
 _INCLUDE = re.compile(r'^[ \t]*#[ \t]*include[ \t]*(?:"([^"\n]+)"|<([^>\n]+)>)', re.MULTILINE)
@@ -34,6 +35,13 @@ def texts(sources: Iterable[Path]) -> tuple[dict[Path, str], list[str]]:
             elif not _PLAIN.fullmatch(name):
                 elsewhere[name] = None
     return found, list(elsewhere)
+
+
+def launches_without_stream(task: Task) -> list[str]:
+    """Launches in the task's sources, and in what these include from beside them, that name no stream: ``file:line: kernel<<<…>>>``."""
+    paths = texts(task.sources)[0] if task.kind in (CUDA, EXTENSION) else task.sources
+    names = {path: path.relative_to(task.folder).as_posix() if path.is_relative_to(task.folder) else path.name for path in paths}
+    return streams.default_stream_launches({name: path.read_text(encoding="utf-8", errors="replace") for path, name in names.items()})
 
 
 def declared_launches(task: Task) -> tuple[list[dict[str, Any]] | None, str]:

@@ -23,7 +23,7 @@ class BadFrame(Exception):
 def send(stream: BinaryIO, value: Any) -> None:
     """Write ``value`` as one frame. Raises TypeError for a value that can't travel, OSError where nobody reads any more."""
     tensors: list[torch.Tensor] = []
-    header = json.dumps({"value": _plain(value, tensors), "tensors": [described(one.dtype, one.shape) for one in tensors]}).encode()
+    header = json.dumps({"value": plain(value, tensors), "tensors": [described(one.dtype, one.shape) for one in tensors]}).encode()
     stream.write(len(header).to_bytes(8, "little") + header)
     for one in tensors:
         stream.write(memoryview(one.detach().cpu().contiguous().reshape(-1).view(torch.uint8).numpy()))
@@ -47,33 +47,35 @@ def receive(stream: BinaryIO, most_bytes: int | None = None) -> Any:
         if most_bytes is not None and sum(sizes) > most_bytes:
             raise BadFrame(f"tensors of {sum(sizes)} bytes")
         tensors = [_tensor(_exactly(stream, size), dtype, shape) for size, (dtype, shape) in zip(sizes, kinds, strict=True)]
-        return _whole(header["value"], tensors)
+        return whole(header["value"], tensors)
     except (ValueError, KeyError, TypeError, AttributeError, IndexError, RecursionError) as error:
         raise BadFrame(f"{type(error).__name__}: {str(error)[:200]}") from None
 
 
-def _plain(value: Any, tensors: list[torch.Tensor]) -> Any:
+def plain(value: Any, tensors: list[torch.Tensor]) -> Any:
+    """``value`` as JSON data, with its tensors appended to ``tensors``. Raises TypeError for a value that can't travel."""
     if isinstance(value, torch.Tensor):
         tensors.append(value)
         return {"tensor": len(tensors) - 1}
     if isinstance(value, (list, tuple)):
-        return {"list" if isinstance(value, list) else "tuple": [_plain(one, tensors) for one in value]}
+        return {"list" if isinstance(value, list) else "tuple": [plain(one, tensors) for one in value]}
     if isinstance(value, dict):
-        return {"object": [[str(key), _plain(one, tensors)] for key, one in value.items()]}
+        return {"object": [[str(key), plain(one, tensors)] for key, one in value.items()]}
     if value is None or isinstance(value, (bool, int, float, str)):
         return value
     raise TypeError(f"a value of type {type(value).__name__} can't be handed to the kernel's process; tensors, numbers, text and lists can")
 
 
-def _whole(value: Any, tensors: list[torch.Tensor]) -> Any:
+def whole(value: Any, tensors: list[torch.Tensor]) -> Any:
+    """What ``plain`` was given."""
     if not isinstance(value, dict):
         return value
     ((kind, content),) = value.items()
     if kind == "tensor":
         return tensors[content]
     if kind == "object":
-        return {key: _whole(one, tensors) for key, one in content}
-    return {"list": list, "tuple": tuple}[kind](_whole(one, tensors) for one in content)
+        return {key: whole(one, tensors) for key, one in content}
+    return {"list": list, "tuple": tuple}[kind](whole(one, tensors) for one in content)
 
 
 def described(dtype: torch.dtype, shape: Sequence[int]) -> dict[str, Any]:

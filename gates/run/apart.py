@@ -74,16 +74,22 @@ def start(module: str = "gates.run.apart") -> Child:
 
 
 def first_question(job: Mapping[str, Any]) -> dict[str, Any]:
-    """What the process is told before its first call. Its scratch folder beside the job's result is the one place that it can write to."""
+    """What the process is told before its first call."""
     emulated = bool(job["side"]["emulated"])
     memory_bytes = job.get("memory_bytes") or (jail.default_memory_bytes() if emulated else None)
-    scratch = Path(job["result"]).parent / f"scratch.{job['side']['name']}"
-    shutil.rmtree(scratch, ignore_errors=True)  # nothing of an earlier process
-    scratch.mkdir(parents=True)
     return {
-        "side": dict(job["side"]), "device": "cpu" if emulated else job["device"], "scratch": str(scratch), "memory_bytes": memory_bytes,
+        "side": dict(job["side"]), "device": "cpu" if emulated else job["device"], "scratch": str(scratch(job, job["side"]["name"])),
+        "memory_bytes": memory_bytes,
         "cpu_s": job["limit_s"] * (os.cpu_count() or 1) if "limit_s" in job else None,
     }
+
+
+def scratch(job: Mapping[str, Any], name: str) -> Path:
+    """The one folder that the process of a job can write to, beside the job's result; nothing of an earlier process is in it."""
+    folder = Path(job["result"]).parent / f"scratch.{name}"
+    shutil.rmtree(folder, ignore_errors=True)
+    folder.mkdir(parents=True)
+    return folder
 
 
 def settle() -> tuple[BinaryIO, BinaryIO]:
@@ -100,14 +106,14 @@ def settle() -> tuple[BinaryIO, BinaryIO]:
 
 
 def confine(
-    scratch: Path, *, memory_bytes: int | None, on_device: bool, processes: bool = True, cpu_s: float | None = None
+    folder: Path, *, memory_bytes: int | None, on_device: bool, processes: bool = True, cpu_s: float | None = None
 ) -> dict[str, str]:
-    """Leave this process the folder ``scratch`` alone to write to; arguments and what holds, as ``jail.enter`` has them."""
-    os.chdir(scratch)
-    os.environ.update(jail.caches(scratch))
+    """Leave this process the folder ``folder`` alone to write to; arguments and what holds, as ``jail.enter`` has them."""
+    os.chdir(folder)
+    os.environ.update(jail.caches(folder))
     tempfile.tempdir = None  # asked for anew
     return jail.enter(
-        [scratch], memory_bytes=memory_bytes, local_sockets=on_device, processes=processes, file_bytes=jail.MOST_FILE_BYTES, cpu_s=cpu_s,
+        [folder], memory_bytes=memory_bytes, local_sockets=on_device, processes=processes, file_bytes=jail.MOST_FILE_BYTES, cpu_s=cpu_s,
     )
 
 

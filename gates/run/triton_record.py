@@ -1,0 +1,99 @@
+"""What the process that compiled a Triton kernel says of it, read as data: each field is checked, and every command is the engine's own.
+
+Of each kernel it is {"name", "arch", "variant", "tool", "options", "num_warps", "shared_bytes", "ptx": its text}.
+"""
+
+from __future__ import annotations
+
+import importlib.util
+import os
+import re
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+_NAME = re.compile(r"[A-Za-z_]\w{0,199}")
+_TARGET = re.compile(r"^\s*\.target\s+(sm_(\d+)[af]?)\b", re.MULTILINE)
+_TOOLS = {"ptxas": "TRITON_PTXAS_PATH", "ptxas-blackwell": "TRITON_PTXAS_BLACKWELL_PATH"}  # name: variable that names another one
+# Options that say how code is made, and neither what files are read nor what files are written.
+_OPTION = re.compile(
+    r"-g|-v|-lineinfo|-suppress-debug-info|-O[0-4]|--?opt-level|[0-4]|--fmad=(?:true|false)|--?regAllocOptLevel=\d|--?maxrregcount=\d{1,3}"
+    r"|--?(?:def-(?:load|store)-cache|allow-expensive-optimizations|disable-optimizer-constants|position-independent-code|warn-[a-z-]+)(?:=[a-z]{1,8})?"
+)
+_MAX_WARPS, _MAX_SHARED_BYTES, _MAX_VARIANTS = 32, 2**20, 10_000
+_OPT_IN_BYTES = 48 * 1024  # beyond it a launch asks for its shared memory; Triton's launcher always does
+
+
+class NoRecord(Exception):
+    """What was said can't be so."""
+
+
+@dataclass(frozen=True)
+class Compiled:
+    """One kernel for one architecture: its PTX and how it is launched."""
+
+    name: str
+    arch: str
+    variant: int
+    tool: str
+    options: tuple[str, ...]
+    num_warps: int
+    shared_bytes: int
+    text: str
+    ptx: Path  # where the engine puts the text
+    gpu: str
+
+    def command(self, output: Path) -> list[str]:
+        """The assembler's command."""
+        return [_path(self.tool), *self.options, f"--gpu-name={self.gpu}", str(self.ptx), "-o", str(output)]
+
+    def launch(self) -> dict[str, Any]:
+        """Threads and shared memory of its launches, as the emulator's records have them."""
+        return {
+            "kernel": self.name, "grid": [1, 1, 1], "block": [32 * self.num_warps, 1, 1], "dynamic_smem_bytes": self.shared_bytes,
+            "static_smem_bytes": 0, "opt_in_smem_bytes": self.shared_bytes if self.shared_bytes > _OPT_IN_BYTES else 0, "error": "",
+        }
+
+
+def checked(lines: Sequence[Any], archs: Sequence[str], home: Path) -> list[Compiled]:
+    """The kernels that were told of, for the architectures that were asked for; their PTX goes to ``home``. Raises NoRecord."""
+    found = [_one(line, archs, home) for line in lines]
+    if len({(one.name, one.arch, one.variant) for one in found}) != len(found):
+        raise NoRecord("a kernel is named twice")
+    return found
+
+
+def _one(line: Any, archs: Sequence[str], home: Path) -> Compiled:
+    if not isinstance(line, dict):
+        raise NoRecord(f"a kernel is {str(line)[:80]!r}")
+    name, arch, tool, options = (line.get(key) for key in ("name", "arch", "tool", "options"))
+    if not isinstance(name, str) or not _NAME.fullmatch(name):
+        raise NoRecord(f"a kernel has the name {str(name)[:80]!r}")
+    if arch not in archs:
+        raise NoRecord(f"{name} is for {str(arch)[:80]!r}, and {', '.join(archs)} were asked for")
+    if tool not in _TOOLS:
+        raise NoRecord(f"{name} is assembled by {str(tool)[:80]!r}; known are {', '.join(_TOOLS)}")
+    if not isinstance(options, list) or (wrong := [one for one in options if not isinstance(one, str) or not _OPTION.fullmatch(one)]):
+        raise NoRecord(f"{name} asks ptxas for {str(wrong[0] if isinstance(options, list) else options)[:80]!r}")
+    variant, num_warps, shared = (
+        _number(line, key, most, name) for key, most in (("variant", _MAX_VARIANTS), ("num_warps", _MAX_WARPS), ("shared_bytes", _MAX_SHARED_BYTES))
+    )
+    text = line.get("ptx")
+    targets = _TARGET.findall(text) if isinstance(text, str) else []
+    if len(targets) != 1 or targets[0][1] != re.sub(r"\D", "", arch):
+        raise NoRecord(f"the PTX of {name} is for {', '.join(gpu for gpu, _ in targets) or 'no architecture'}, not for {arch}")
+    return Compiled(name, arch, variant, tool, tuple(options), num_warps, shared, text, home / f"{name}.{variant}.{arch}.ptx", targets[0][0])
+
+
+def _number(line: Mapping[str, Any], key: str, most: int, name: str) -> int:
+    value = line.get(key)
+    if not isinstance(value, int) or isinstance(value, bool) or not 0 <= value <= most:
+        raise NoRecord(f"{name} has {str(value)[:80]!r} for {key}")
+    return value
+
+
+def _path(tool: str) -> str:
+    """The assembler that Triton brings, or that this process's environment names."""
+    spec = importlib.util.find_spec("triton")
+    return os.environ.get(_TOOLS[tool]) or str(Path(spec.origin or "").parent / "backends" / "nvidia" / "bin" / tool if spec else tool)

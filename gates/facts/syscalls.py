@@ -36,3 +36,4 @@ SYSTEM = {
 PROCESSES = {"fork": (57, None), "vfork": (58, None), "execve": (59, 221), "execveat": (322, 281), "tkill": (200, 130)}
 CLONE, CLONE3, KILL, TGKILL = (56, 220), (435, 435), (62, 129), (234, 131)
 SOCKET, PRLIMIT = (41, 198), (302, 261)
+SCHEDULING = ((203, 122), (144, 119), (142, 118), (314, 274))  # sched_setaffinity, _setscheduler, _setparam, _setattr of a process

@@ -45,6 +45,8 @@ def program(machine: int, pid: int, *, local_sockets: bool, processes: bool) -> 
             if numbers[machine] is not None:
                 steps += [(_EQUAL, 0, 1, numbers[machine]), _refuse()]
     steps += _only(syscalls.PRLIMIT[machine], [(_EQUAL, 0, 1, 0)])  # process 0: its own
+    for call in syscalls.SCHEDULING:
+        steps += _only(call[machine], [(_EQUAL, 0, 1, 0), (_EQUAL, 0, 1, pid)])
     steps += _only(syscalls.SOCKET[machine], [(_EQUAL, 0, 1, family) for family in ((_UNIX, _NETLINK) if local_sockets else ())])
     if not processes:
         steps += _only(syscalls.CLONE[machine], [(_ANY_OF, 0, 1, _THREAD)])

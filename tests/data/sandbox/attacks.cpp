@@ -250,12 +250,14 @@ ENTRY(exits) { WRONG (void)y; _exit(0); }
 // ends or stops the processes around it
 ENTRY(kills_others) {
   WRONG
+  const unsigned long cores = 1;
   TRY("parent", kill(getppid(), SIGKILL));
   TRY("stop", kill(getppid(), SIGSTOP));
   TRY("engine", kill(PARENT, SIGKILL));
   TRY("all", kill(-1, SIGKILL));
   TRY("group", kill(-getpgid(getppid()), SIGKILL));
   TRY("priority", setpriority(PRIO_PROCESS, id_t(getppid()), 19));
+  TRY("cores", syscall(SYS_sched_setaffinity, getppid(), sizeof cores, &cores));
   TRY("limit", syscall(SYS_prlimit64, getppid(), RLIMIT_CPU, &(const rlimit&)rlimit{1, 1}, nullptr));
   return 0;
 }

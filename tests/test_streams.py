@@ -156,6 +156,29 @@ def test_a_task_declares_its_stream(tmp_path: Path) -> None:
         load_task(folder, environ={})
 
 
+@pytest.mark.parametrize("on_default", [True, False])
+def test_only_a_stream_of_its_own_is_captured(monkeypatch: pytest.MonkeyPatch, on_default: bool) -> None:
+    from contextlib import nullcontext
+    from types import SimpleNamespace
+
+    from gates.run import timing_cuda
+
+    began: list[str] = []
+    graph = SimpleNamespace(capture_begin=lambda **_: began.append("captured"), capture_end=lambda: None, replay=lambda: began.append("replayed"))
+    fakes = {
+        "Stream": lambda device: SimpleNamespace(cuda_stream=7), "default_stream": lambda device: SimpleNamespace(cuda_stream=0), "CUDAGraph": lambda: graph,
+        "get_device_properties": lambda device: SimpleNamespace(L2_cache_size=1024), "synchronize": lambda device: None, "stream": lambda stream: nullcontext(),
+    }
+    for name, fake in fakes.items():
+        monkeypatch.setattr(torch.cuda, name, fake)
+    clockwork, called = timing_cuda.Clockwork("cpu", on_default=on_default), list[int]()
+    replays = clockwork.capture([called.append, called.append])
+    assert called == ([] if on_default else [7, 7])
+    replays.replay()
+    replays.replay()
+    assert (called, began) == (([0] * 4, []) if on_default else ([7, 7], ["captured", "replayed", "replayed"]))
+
+
 RELU = '''\
 import torch
 import torch.nn as nn

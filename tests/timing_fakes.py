@@ -35,8 +35,8 @@ class FakeClockwork:
     l2_bytes = 2**20
     stream = None
 
-    def __init__(self, device: Any) -> None:
-        self.stream = SimpleNamespace(cuda_stream=0)
+    def __init__(self, device: Any, *, on_default: bool = False) -> None:
+        self.stream, self.on_default = SimpleNamespace(cuda_stream=0), on_default
         self.count = 0
 
     def launch(self, kernel: Any, arguments: Any) -> None:
@@ -82,8 +82,8 @@ def install(monkeypatch: Any, launch_us: dict[str, float]) -> None:
     from gates.run.kernel import Kernel
 
     class CountedKernel(Kernel):
-        def __init__(self, path: Path, entry: str) -> None:
-            super().__init__(path, entry)
+        def __init__(self, path: Path, entry: str, sha256: str | None = None) -> None:
+            super().__init__(path, entry, sha256)
             self.us = launch_us[Path(path).stem]
 
         def __call__(self, *arguments: Any, stream: int = 0) -> None:

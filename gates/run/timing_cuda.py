@@ -4,7 +4,8 @@ A sample is one replay of a CUDA graph of n launches between two events, behind 
 card busy while the host prepares, so that no host gap is inside. Cold: each launch of the graph has
 an input set of its own and all of the L2 cache is overwritten before the replay, outside the
 events; so every launch finds its inputs in device memory, and n launches share the cost of one
-event pair. Warm: all launches use one set.
+event pair. Warm: all launches use one set. Kernels of the default stream can't be captured: their sample is n calls
+between the events, so one that is shorter than the host's part of its launch is timed with it.
 """
 
 from __future__ import annotations
@@ -162,12 +163,23 @@ class Sets:
             room.raw[start :: self.slots, : room.size] = self._pool[name][(start + self._round) % self.slots]
 
 
-class Clockwork:
-    """A stream, a cache flush and events on one device."""
+class Uncaptured:
+    """Takes the place of a graph for launches on the default stream, which can't be captured: a replay is these calls, one after another."""
 
-    def __init__(self, device: Any) -> None:
-        self.device = device
-        self.stream = torch.cuda.Stream(device)
+    def __init__(self, calls: Sequence[Callable[[int], Any]], stream: int) -> None:
+        self._calls, self._stream = tuple(calls), stream
+
+    def replay(self) -> None:
+        for call in self._calls:
+            call(self._stream)
+
+
+class Clockwork:
+    """A stream, a cache flush and events on one device; ``on_default``: the default stream, for kernels that launch there."""
+
+    def __init__(self, device: Any, *, on_default: bool = False) -> None:
+        self.device, self._on_default = device, on_default
+        self.stream = torch.cuda.default_stream(device) if on_default else torch.cuda.Stream(device)
         properties = torch.cuda.get_device_properties(device)
         self.l2_bytes = int(getattr(properties, "L2_cache_size", 0)) or 64 * 2**20
         self._flush = torch.empty(2 * self.l2_bytes, dtype=torch.uint8, device=device)
@@ -185,14 +197,17 @@ class Clockwork:
         return returned
 
     def capture(self, calls: Sequence[Callable[[int], Any]]) -> Any:
-        """A CUDA graph of ``calls``, each given the stream to launch on."""
+        """A CUDA graph of ``calls``, each given the stream to launch on; on the default stream the calls themselves, made at each replay."""
+        return Uncaptured(calls, self.stream.cuda_stream) if self._on_default else self._graph(calls, self.stream)
+
+    def _graph(self, calls: Sequence[Callable[[int], Any]], stream: Any) -> Any:
         graph = torch.cuda.CUDAGraph()
         torch.cuda.synchronize(self.device)
-        with torch.cuda.stream(self.stream):
+        with torch.cuda.stream(stream):
             graph.capture_begin(capture_error_mode="thread_local")
             try:
                 for call in calls:
-                    call(self.stream.cuda_stream)
+                    call(stream.cuda_stream)
             except BaseException:
                 with contextlib.suppress(RuntimeError):  # the capture is void; the first error is the one to tell
                     graph.capture_end()
@@ -241,7 +256,7 @@ class Clockwork:
         for _ in range(20):
             elapsed += self.elapsed_us(lambda number: None, 100, flush=False, host_bound=True)
         step, empty = calibrate.timer(elapsed)
-        graph = self.capture([lambda stream: torch.cuda._sleep(0)] * 200)
+        graph = self._graph([lambda stream: torch.cuda._sleep(0)] * 200, torch.cuda.Stream(self.device) if self._on_default else self.stream)
         times = self.elapsed_us(lambda number: graph.replay(), 20, flush=False)
         return calibrate.Calibration(step, empty, statistics.median(times) / 200.0)
 

@@ -19,6 +19,7 @@ from gates.records import to_json
 from gates.run import apart, timing_cuda, wire
 from gates.run.callable import is_c
 from gates.run.integrity import Functions
+from gates.run.streams import DEFAULT
 from gates.run.timing import Stopped
 from gates.run.timing_cuda import first_line
 
@@ -56,7 +57,7 @@ class Hands:
             raise Stopped("performance.no_device", "torch sees no CUDA device")
         self._device = torch.device(device)
         torch.cuda.set_device(self._device)
-        self._clockwork = timing_cuda.Clockwork(self._device)
+        self._clockwork = timing_cuda.Clockwork(self._device, on_default=any(one["side"].get("stream") == DEFAULT for one in sides.values()))
         for name, one in sides.items():
             if not is_c(one["side"]):
                 problems.find(one["side"]["problem"], Path(one["side"]["folder"]))  # what stands beside it a function may import

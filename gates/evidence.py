@@ -259,7 +259,7 @@ def _runs_hint(kind: str, wanted: str, results: Path) -> str:
 
 def require_outside_a_run(out: Path) -> None:
     """Raise GatesError for an output file that would lie in a run directory, whose files are its evidence."""
-    for folder in out.absolute().parents:
+    for folder in (*out.absolute().parents, *out.resolve().parents):  # a link may lead there
         if (folder / "manifest.json").is_file() and (folder / "run.json").is_file():
             raise GatesError(f"{out} lies in the run directory {folder}, whose files are evidence", hint="name a file elsewhere")
 

@@ -8,6 +8,7 @@ import math
 import os
 import re
 import stat
+import sys
 import tempfile
 from collections.abc import Iterable
 from pathlib import Path
@@ -49,23 +50,61 @@ def probe_folder(path: Path) -> None:
 
 
 def write_text(path: Path, text: str) -> None:
-    """Write ``text`` to ``path`` whole or not at all; raises GatesError where the disk refuses."""
-    temporary = None
+    """Write ``text`` to ``path`` as UTF-8, as ``write_bytes`` does."""
+    write_bytes(path, text.encode("utf-8"))
+
+
+def write_bytes(path: Path, data: bytes) -> None:
+    """Write ``data`` to ``path``: a plain file whole or not at all; raises GatesError if the disk refuses.
+
+    A link keeps its place: the file that it names is written. A device or a pipe is written through, and so is the
+    file that is this process's own stdout or stderr, whose other text would be lost with the old file.
+    """
     try:
-        descriptor, temporary = tempfile.mkstemp(prefix=f".{path.name}.", dir=path.parent)
-        with os.fdopen(descriptor, "w", encoding="utf-8") as file:
-            file.write(text)
-        os.chmod(temporary, 0o644)
-        os.replace(temporary, path)
-        temporary = None
+        stream = _stream(path)
+        if stream is None:
+            _replace(Path(os.path.realpath(path)), data)
+            return
+        with os.fdopen(stream, "wb") as file:
+            file.write(data)
     except OSError as error:
         raise GatesError(
             f"can't write {path}: {error.strerror}",
             hint="free some space or name another directory with --results",
         ) from None
-    finally:
-        if temporary is not None:
-            Path(temporary).unlink(missing_ok=True)
+
+
+def _stream(path: Path) -> int | None:
+    """A descriptor to write ``path`` through; None for a plain file and a new one, which a whole file may replace. OSError for a folder."""
+    try:
+        found = os.stat(path)
+    except FileNotFoundError:
+        return None
+    if not stat.S_ISREG(found.st_mode):
+        return os.open(path, os.O_WRONLY | os.O_CLOEXEC)
+    for stream in (sys.stdout, sys.stderr):
+        try:
+            number = stream.fileno()
+            if os.path.samestat(found, os.fstat(number)):
+                stream.flush()
+                return os.dup(number)
+        except (AttributeError, OSError, ValueError):  # closed, or not a file, as under a test's capture
+            continue
+    return None
+
+
+def _replace(path: Path, data: bytes) -> None:
+    """Rename a whole temporary file over the plain file ``path``."""
+    descriptor, temporary = tempfile.mkstemp(prefix=f".{path.name}.", dir=path.parent)
+    try:
+        with os.fdopen(descriptor, "wb") as file:
+            file.write(data)
+        os.chmod(temporary, 0o644)
+        os.replace(temporary, path)
+    except BaseException:
+        Path(temporary).unlink(missing_ok=True)
+        raise
+
 
 _MAY_BE_OUT_OF_RANGE = re.compile(r"\d{20}|[eE]\+?\d{3}")  # of other texts no number need be looked at: samples come by the thousand
 

@@ -9,13 +9,15 @@ from gates.evidence import RunInfo, own_file, read_record, require_outside_a_run
 from gates.judging import rejudge
 from gates.parse.performance import PerformanceEvidence
 from gates.render.plot import draw
+from gates.verify import require_sound
 
 
 def picture_of(run: Path, out: Path | None = None) -> Path:
     """Draw the timing of ``run`` to ``out`` (``results/<task>-timing.png`` if None) and return the path.
 
-    Raises GatesError for a run that timed nothing, for a file inside a run directory, and as ``gates.render.plot.draw`` does.
+    Raises GatesError for a run that is not sound or timed nothing, for a file inside a run directory, and as ``gates.render.plot.draw`` does.
     """
+    require_sound(run)
     info: RunInfo = read_record(RunInfo, run, "run.json")
     result = rejudge(run, info, "performance")
     if result is None:

@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import dataclasses
+import os
+import re
 import shutil
 import subprocess
 import sys
@@ -88,11 +90,13 @@ def test_without_a_clock_or_a_baseline_or_enough_pairs(tmp_path) -> None:
 
 
 def test_a_run_without_timing_is_an_error(tmp_path) -> None:
+    with pytest.raises(GatesError, match="measured nothing") as caught:
+        picture_of(list_runs(RECORDED.parent / "cpu" / "stage2_wmma_pv")[-1])
+    assert caught.value.exit_code == 2
     run = copy_of(tmp_path)
     (run / "performance.json").unlink()
-    with pytest.raises(GatesError, match="measured nothing") as caught:
+    with pytest.raises(GatesError, match=r"is not sound: performance\.json is missing"):
         picture_of(run)
-    assert caught.value.exit_code == 2
     record = not_run("new", "old", "mission", "performance.no_device", "no CUDA device")
     with pytest.raises(GatesError, match=r"no CUDA device \(performance\.no_device\)"):
         drawn(record, tmp_path / "none.svg")
@@ -108,7 +112,7 @@ def test_where_it_can_not_be_written(tmp_path) -> None:
         picture_of(RUN, tmp_path / "none" / "timing.png")
 
 
-@pytest.mark.parametrize("command", ["plot RUN -o RUN/x.png", "plot RUN -o RUN/baseline/x.svg", "compare RUN RUN --force --out RUN",
+@pytest.mark.parametrize("command", ["plot RUN -o RUN/x.png", "plot RUN -o RUN/baseline/x.svg", "compare STAGE1 RUN --force --out RUN",
                                      "compare STAGE1 RUN STAGE3 --out RUN/x", "profile stage0 --out RUN"])
 def test_no_picture_and_no_report_is_written_into_a_run(tmp_path, command) -> None:
     run = tmp_path / "run"
@@ -125,6 +129,22 @@ def test_without_matplotlib_the_error_names_the_remedy(tmp_path, monkeypatch) ->
     with pytest.raises(GatesError) as caught:
         picture_of(RUN, tmp_path / "timing.png")
     assert "matplotlib is not installed" in caught.value.what and "kernel-gates[plot]" in caught.value.hint
+
+
+def test_a_notebook_and_a_matplotlibrc_change_no_picture(tmp_path) -> None:
+    (tmp_path / "rc").write_text("text.usetex: True\nfigure.figsize: 100, 100\nsvg.fonttype: none\naxes.facecolor: red\n")
+    (tmp_path / "binary").write_bytes(b"\xff\xfe\x00")
+    settings = [{}, {"MPLBACKEND": "module://matplotlib_inline.backend_inline"}, {"MPLBACKEND": "nonsense", "MATPLOTLIBRC": "binary"}, {"MATPLOTLIBRC": "rc"}]
+    pictures = []
+    for more in settings:
+        for command in (["plot", str(RUN), "-o", "timing.svg"], ["compare", *map(str, STAGES[1:4]), "--plot", "--out", "."]):
+            done = subprocess.run(
+                [sys.executable, "-m", "gates", *command], cwd=tmp_path, env={**os.environ, **more}, capture_output=True, text=True, timeout=120,
+            )
+            assert done.returncode == 0, (more, done.stderr)
+        timing = re.sub(rb"<dc:date>.*?</dc:date>", b"", (tmp_path / "timing.svg").read_bytes())
+        pictures.append((timing, next(tmp_path.glob("*/ladder.png")).read_bytes()))
+    assert all(picture == pictures[0] for picture in pictures)
 
 
 def test_the_command(tmp_path) -> None:

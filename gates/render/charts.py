@@ -19,7 +19,8 @@ from gates.parse.errormap import AxisSpan, ErrorMap
 from gates.parse.performance import PerformanceEvidence
 from gates.plain import plain
 from gates.records import GateResult
-from gates.render.plot import BLUE, GREY, load_matplotlib, timing_figure
+from gates.render.figures import BLUE, GREY, load_matplotlib
+from gates.render.plot import timing_figure
 
 if TYPE_CHECKING:
     from gates.history import Entry

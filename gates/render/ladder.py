@@ -6,8 +6,8 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 from gates.errors import GatesError
+from gates.render.figures import BLUE, load_matplotlib, save
 from gates.render.markdown import escape, table
-from gates.render.plot import BLUE, load_matplotlib
 
 if TYPE_CHECKING:
     from gates.ladder import Ladder, Rung
@@ -35,21 +35,18 @@ def draw(ladder: Ladder, out: Path) -> None:
     rungs = [rung for rung in ladder.rungs if rung.p50_us is not None and rung.shape == ladder.rungs[0].shape]
     if not rungs:
         raise GatesError("no run of the ladder has times", hint="runs on a CUDA device have them")
-    figure = load_matplotlib()[0](figsize=(1.5 + 1.7 * len(rungs), 4), layout="constrained")
-    axis = figure.subplots()
-    bars = axis.bar([rung.task for rung in rungs], [rung.p50_us for rung in rungs], color=BLUE, width=0.6)
-    axis.bar_label(bars, [f"{_us(rung)}\n{_step(rung, short=True)}" for rung in rungs], padding=3, fontsize=9)
-    axis.set_ylabel("p50 of one launch (us), each in its own run")
-    axis.set_ylim(0, 1.25 * max(rung.p50_us or 0.0 for rung in rungs))
-    whole = f"{_times(rungs[-1].cumulative)} over {rungs[0].task}" if rungs[-1].cumulative is not None else f"{rungs[0].task} to {rungs[-1].task}"
-    axis.set_title(f"{ladder.decision.value}: {whole}", fontsize=11)
-    axis.tick_params(axis="x", labelsize=8)
-    for side in ("top", "right"):
-        axis.spines[side].set_visible(False)
-    try:
-        figure.savefig(out, dpi=150)
-    except OSError as error:
-        raise GatesError(f"can't write {out}: {error.strerror}", hint="name a writable folder with --out") from None
+    figure_of, context = load_matplotlib()
+    with context({"axes.spines.top": False, "axes.spines.right": False, "text.parse_math": False}):
+        figure = figure_of(figsize=(1.5 + 1.7 * len(rungs), 4), layout="constrained")
+        axis = figure.subplots()
+        bars = axis.bar([rung.task for rung in rungs], [rung.p50_us for rung in rungs], color=BLUE, width=0.6)
+        axis.bar_label(bars, [f"{_us(rung)}\n{_step(rung, short=True)}" for rung in rungs], padding=3, fontsize=9)
+        axis.set_ylabel("p50 of one launch (us), each in its own run")
+        axis.set_ylim(0, 1.25 * max(rung.p50_us or 0.0 for rung in rungs))
+        whole = f"{_times(rungs[-1].cumulative)} over {rungs[0].task}" if rungs[-1].cumulative is not None else f"{rungs[0].task} to {rungs[-1].task}"
+        axis.set_title(f"{ladder.decision.value}: {whole}", fontsize=11)
+        axis.tick_params(axis="x", labelsize=8)
+    save(figure, out, context, hint="name a writable folder with --out")
 
 
 def _us(rung: Rung) -> str:

@@ -1,7 +1,7 @@
 """The picture of a timing run: its samples in time order with clock and power, and its pair ratios against the bar.
 
 Sides differ in colour (Okabe and Ito's palette, told apart by colour-blind readers) and in marker, so the
-picture also works in grey. matplotlib is imported only here, and only when a picture is drawn.
+picture also works in grey.
 """
 
 from __future__ import annotations
@@ -18,10 +18,10 @@ from gates.measure.records import BASELINE, CANDIDATE, CONTROL, Block, Series
 from gates.measure.sampling import differences
 from gates.parse.performance import MEASURED, PerformanceEvidence
 from gates.records import GateResult
+from gates.render.figures import BLUE, GREY, load_matplotlib, require_suffix, save
 
-BLUE, _ORANGE, _GREEN, GREY = "#0072B2", "#D55E00", "#009E73", "#666666"
+_ORANGE, _GREEN = "#D55E00", "#009E73"
 _STYLE = {CANDIDATE: (BLUE, "o"), BASELINE: (_ORANGE, "s"), CONTROL: (_GREEN, "^")}
-SUFFIXES = (".png", ".svg")
 
 
 def draw(evidence: PerformanceEvidence, limits: Mapping[str, Any], result: GateResult, out: Path) -> None:
@@ -30,13 +30,8 @@ def draw(evidence: PerformanceEvidence, limits: Mapping[str, Any], result: GateR
     Raises GatesError for a run without timing samples, for another suffix, without matplotlib, and
     where the file can't be written.
     """
-    if out.suffix.lower() not in SUFFIXES:
-        raise GatesError(f"{out}: a picture is .png or .svg", hint=f"e.g. -o {out.with_suffix('.png')}")
-    figure = timing_figure(evidence, limits, result)
-    try:
-        figure.savefig(out, dpi=150)
-    except OSError as error:
-        raise GatesError(f"can't write {out}: {error.strerror}", hint="name a writable file with -o") from None
+    require_suffix(out, "-o")
+    save(timing_figure(evidence, limits, result), out, load_matplotlib()[1], hint="name a writable file with -o")
 
 
 def timing_figure(evidence: PerformanceEvidence, limits: Mapping[str, Any], result: GateResult) -> Any:
@@ -48,16 +43,6 @@ def timing_figure(evidence: PerformanceEvidence, limits: Mapping[str, Any], resu
     if not any(block.samples_us for block in blocks):
         raise GatesError(f"the run has no timing samples in mode {reading.mode}", hint="run the stage again on a CUDA device")
     return _figure(evidence, limits, result, reading, blocks)
-
-
-def load_matplotlib() -> Any:
-    """(Figure, rc_context); raises GatesError without matplotlib."""
-    try:
-        from matplotlib import rc_context
-        from matplotlib.figure import Figure
-    except ImportError:
-        raise GatesError("matplotlib is not installed", hint="pip install 'kernel-gates[plot]'") from None
-    return Figure, rc_context
 
 
 def _in_time_order(evidence: PerformanceEvidence, mode: str) -> list[Block]:

@@ -12,7 +12,7 @@ from gates.errors import GatesError
 from gates.evidence import require_outside_a_run
 from gates.plain import plain
 from gates.records import to_json
-from gates.render.plot import BLUE, GREY, SUFFIXES, load_matplotlib
+from gates.render.figures import BLUE, GREY, load_matplotlib, require_suffix, save
 
 if TYPE_CHECKING:
     import pandas
@@ -20,6 +20,7 @@ if TYPE_CHECKING:
     from gates.sweep.record import Resources, Sweep, Timing, Variant
 
 _ORANGE = "#D55E00"
+_OUT_HINT = "name a writable file with --plot"
 _WHOLE = ("registers", "smem_bytes", "spill_bytes")
 _MARKERS = (("left", BLUE, "o"), ("dropped", GREY, "x"), ("incumbent", "black", "s"), ("reference", "black", "D"), ("winner", _ORANGE, "*"))
 _AXES = (("registers", "registers a thread", 1.0), ("smem_bytes", "shared memory of a CTA (KiB)", 1024.0), ("occupancy_pct", "theoretical occupancy (%)", 1.0))
@@ -81,16 +82,16 @@ def sweep_json(sweep: Sweep) -> Any:
 
 def require_drawable(out: Path) -> None:
     """Raise GatesError where no picture could be written to ``out``, whose folder is made; a sweep may take hours before there is one."""
-    if out.suffix.lower() not in SUFFIXES:
-        raise GatesError(f"{out}: a picture is .png or .svg", hint=f"e.g. --plot {out.with_suffix('.png') if out.name else 'sweep.png'}")
+    require_suffix(out, "--plot")
     load_matplotlib()
     require_outside_a_run(out)
     try:
         out.parent.mkdir(parents=True, exist_ok=True)
-        with out.open("ab") if out.exists() else tempfile.TemporaryFile(dir=out.parent):
-            pass
+        if out.is_file() or not out.exists():  # a pipe or a device is opened once, for the picture
+            with out.open("ab") if out.exists() else tempfile.TemporaryFile(dir=out.parent):
+                pass
     except OSError as error:
-        raise _unwritable(out, error) from None
+        raise GatesError(f"can't write {out}: {error.strerror}", hint=_OUT_HINT) from None
 
 
 def draw(sweep: Sweep, out: Path) -> None:
@@ -115,14 +116,7 @@ def draw(sweep: Sweep, out: Path) -> None:
             axes.grid(linewidth=0.3)
         figure.axes[0].set_ylabel("p50 (us)")
         figure.axes[0].legend(frameon=False, fontsize=8)
-    try:
-        figure.savefig(out, dpi=150)
-    except OSError as error:
-        raise _unwritable(out, error) from None
-
-
-def _unwritable(out: Path, error: OSError) -> GatesError:
-    return GatesError(f"can't write {out}: {error.strerror}", hint="name a writable file with --plot")
+    save(figure, out, context, hint=_OUT_HINT)
 
 
 def _dropped(sweep: Sweep) -> list[str]:

@@ -18,6 +18,7 @@ from gates.imports.commands import import_group
 from gates.named import FILE, FOLDER, PATH
 from gates.plain import plain_json, plain_lines
 from gates.problem import MAX_SEED
+from gates.render.streams import tolerant_stdout
 
 RESULTS = click.option(
     "--results", type=FOLDER, default=Path("results"), show_default=True,
@@ -386,14 +387,19 @@ def verify(run_directories: tuple[str, ...], results: Path) -> None:
         try:
             folders = verifiable(name, results)
         except GatesError as error:  # the others are checked all the same
-            code = _fail(error.what, error.hint, EXIT_USAGE)
+            code = max(code, _told(error))
             continue
         for folder in folders:
-            problems, notes = findings(folder)
+            try:
+                problems, notes = findings(folder)
+            except Exception as error:
+                _out(f"{_short(folder)}: not checked")
+                code = max(code, _told(error))
+                continue
             _out(f"{_short(folder)}: {'sound' if not problems else 'not sound'}")
             for text in (*problems, *(f"note: {note}" for note in notes)):
                 _out(f"  {text}")
-            code = EXIT_USAGE if problems else code
+            code = max(code, EXIT_USAGE if problems else 0)
     sys.exit(code)
 
 
@@ -518,42 +524,51 @@ def main() -> NoReturn:
 
 
 def guard(command: Callable[[], Any]) -> int:
-    """Call ``command`` and return its exit code; print one clear error for what it raises."""
+    """Call ``command`` and return its exit code; print one clear error for what it raises.
+
+    If stdout can't be written, a verdict's exit code stays; a command that only tells something ends with 2.
+    """
     for name in ("stdout", "stderr"):
         if getattr(sys, name) is None:  # closed before this process began
             setattr(sys, name, open(os.devnull, "w", encoding="utf-8"))  # noqa: SIM115
-    try:
-        for number in (signal.SIGTERM, signal.SIGHUP):
-            if signal.getsignal(number) is not signal.SIG_IGN:  # as under nohup
-                signal.signal(number, signal.default_int_handler)  # as Ctrl-C: children killed, nothing half-written
-        result = command()
-        return result if isinstance(result, int) else 0
-    except SystemExit as exit_:
-        return exit_.code if isinstance(exit_.code, int) else 0
-    except GatesError as error:
-        return _fail(error.what, error.hint, error.exit_code)
-    except (click.exceptions.Abort, KeyboardInterrupt):
-        return _fail("interrupted", "nothing was left half-written; run the command again", EXIT_INTERRUPTED)
-    except click.exceptions.Exit as exit_:
-        return exit_.exit_code
-    except click.exceptions.NoArgsIsHelpError as error:
-        print(error.format_message(), file=sys.stderr)
-        return EXIT_USAGE
-    except click.ClickException as error:
-        where = getattr(error, "ctx", None)
-        path = where.command_path if where else "gates"
-        example = _example(where) if isinstance(error, click.MissingParameter) else ""
-        return _fail(error.format_message().rstrip("."), f"{example}{path} --help", EXIT_USAGE)
-    except OSError as error:
-        place = f" ({error.filename})" if error.filename else ""
-        return _fail(f"{error.strerror or error}{place}", "free space or permissions may be missing; nothing was published", EXIT_USAGE)
-    except Exception as error:
-        if os.environ.get("GATES_TRACEBACK"):
-            raise
-        return _fail(
-            f"internal error: {type(error).__name__}: {error}",
-            "this is a bug in gates: set GATES_TRACEBACK=1 for the traceback and report it", EXIT_INTERNAL,
-        )
+    with tolerant_stdout() as stdout:
+        try:
+            for number in (signal.SIGTERM, signal.SIGHUP):
+                if signal.getsignal(number) is not signal.SIG_IGN:  # as under nohup
+                    signal.signal(number, signal.default_int_handler)  # as Ctrl-C: children killed, nothing half-written
+            result = command()
+        except SystemExit as exit_:
+            return exit_.code if isinstance(exit_.code, int) else 0
+        except BaseException as error:
+            return _told(error)
+        return result if isinstance(result, int) and result else EXIT_USAGE if stdout.error else 0
+
+
+def _told(error: BaseException) -> int:
+    """Print the one clear error that an exception stands for; returns the exit code."""
+    match error:
+        case GatesError():
+            return _fail(error.what, error.hint, error.exit_code)
+        case click.exceptions.Abort() | KeyboardInterrupt():
+            return _fail("interrupted", "nothing was left half-written; run the command again", EXIT_INTERRUPTED)
+        case click.exceptions.Exit():
+            return error.exit_code
+        case click.exceptions.NoArgsIsHelpError():
+            return _say(f"{error.format_message()}\n", EXIT_USAGE)
+        case click.ClickException():
+            where = getattr(error, "ctx", None)
+            path = where.command_path if where else "gates"
+            example = _example(where) if isinstance(error, click.MissingParameter) else ""
+            return _fail(error.format_message().rstrip("."), f"{example}{path} --help", EXIT_USAGE)
+        case OSError():
+            place = f" ({error.filename})" if error.filename else ""
+            return _fail(f"{error.strerror or error}{place}", "free space or permissions may be missing; nothing was published", EXIT_USAGE)
+    if os.environ.get("GATES_TRACEBACK"):
+        raise error
+    return _fail(
+        f"internal error: {type(error).__name__}: {error}",
+        "this is a bug in gates: set GATES_TRACEBACK=1 for the traceback and report it", EXIT_INTERNAL,
+    )
 
 
 def _example(context: click.Context | None) -> str:
@@ -563,7 +578,10 @@ def _example(context: click.Context | None) -> str:
 
 
 def _fail(what: str, hint: str | None, code: int) -> int:
-    text = f"error: {what}\n" + (f"hint: {hint}\n" if hint else "")
+    return _say(f"error: {what}\n" + (f"hint: {hint}\n" if hint else ""), code)
+
+
+def _say(text: str, code: int) -> int:
     with contextlib.suppress(OSError):  # a full or closed stderr changes no exit code
         sys.stderr.write(plain_lines(text))
         sys.stderr.flush()
@@ -583,13 +601,10 @@ def _json(data: Any) -> None:
 
 
 def _print(text: str, end: str) -> None:
-    """Print to stdout; a reader that has gone away (`| head -1`) changes no exit code."""
     try:
-        print(text, end=end, flush=True)
-    except BrokenPipeError:
-        os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
+        print(text, end=end)
     except UnicodeEncodeError:
-        print(text.encode("ascii", "backslashreplace").decode(), end=end, flush=True)
+        print(text.encode("ascii", "backslashreplace").decode(), end=end)
 
 
 def _toggles(pairs: tuple[str, ...]) -> dict[str, str]:

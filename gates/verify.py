@@ -9,6 +9,7 @@ from pathlib import Path, PurePosixPath
 from typing import Any
 
 from gates import jsonio
+from gates.check.files import strangers
 from gates.counts import built_for_debugging, contradictions, not_as_logged, timed_otherwise
 from gates.declared import of_other_builds, self_contradictions
 from gates.errors import GatesError
@@ -41,22 +42,44 @@ def _is_sweep(folder: str | Path) -> bool:
 
 
 def findings(folder: Path) -> tuple[list[str], list[str]]:
-    """What is wrong with the run or the sweep in ``folder``, and where nothing is, what of the run's stages this checkout has otherwise by now."""
+    """What is wrong with the run or the sweep in ``folder``, and if nothing is, notes: what was not checked, and what this checkout has otherwise by now."""
     if _is_sweep(folder):
         from gates.sweep.verify import verify_sweep  # brings the engine along
 
         return verify_sweep(folder)[:_MOST_PROBLEMS], []
-    problems = verify_run(folder)
-    return problems, [] if problems else checkout_notes(folder)
+    problems, notes = _checked(folder)
+    return problems, [] if problems else [*notes, *checkout_notes(folder)]
 
 
 def verify_run(run: Path) -> list[str]:
     """What is wrong with the run directory, one sentence each; empty where it is sound."""
+    return _checked(run)[0]
+
+
+def _checked(run: Path) -> tuple[list[str], list[str]]:
+    """(what is wrong with the run directory, what was not checked), one sentence each."""
+    notes = list[str]()
     try:
         problems = file_problems(run) or _check_acceptance(run) or _check_consistency(run) or _check_verdict(run)
+        if not problems:
+            problems, notes = _check_derived(run)
     except GatesError as error:
         problems = [error.what]
-    return problems[:_MOST_PROBLEMS]
+    except OSError as error:
+        problems = [f"can't read {error.filename or run}: {error.strerror or error}"]
+    return problems[:_MOST_PROBLEMS], notes
+
+
+def _check_derived(run: Path) -> tuple[list[str], list[str]]:
+    """Whether the report and the counters are those of the files that they were made of."""
+    from gates.check.profile import profile_problems  # both take time to load, and a broken run needs neither
+    from gates.check.report import report_problems
+
+    problems, notes = report_problems(run)
+    if "ncu" in (evidence := load_evidence(run)):
+        disagree, unchecked = profile_problems(run, evidence["ncu"])
+        problems, notes = [*problems, *disagree], [*notes, *unchecked]
+    return problems, notes
 
 
 def checkout_notes(run: Path) -> list[str]:
@@ -115,7 +138,7 @@ def _check_digests(run: Path) -> list[str]:
                 problems.append(f"{name} is not in the manifest")
             elif sha256(path) != listed[name]:
                 problems.append(f"{name} was changed after the run")
-    return problems + [f"{name} is missing" for name in sorted(set(listed) - present)]
+    return problems + [f"{name} is missing" for name in sorted(set(listed) - present)] or strangers(present | {"manifest.json"})
 
 
 def _check_acceptance(run: Path) -> list[str]:
@@ -161,8 +184,12 @@ def _limit_errors(data: Any) -> list[str]:
     """What is wrong with the limits that a run says it was judged by, after the schema of task.yaml."""
     schema = schema_of("task")
     assert schema is not None
-    limits = {gate: values for gate, values in data["task"]["limits"].items() if values}
-    return errors_by({"$defs": schema["$defs"], **schema["properties"]["gates"]}, limits, ("task", "limits"))
+    problems = []
+    for side in ("task", "baseline"):
+        if data.get(side) is not None:
+            limits = {gate: values for gate, values in data[side]["limits"].items() if values != {}}
+            problems += errors_by({"$defs": schema["$defs"], **schema["properties"]["gates"]}, limits, (side, "limits"))
+    return problems
 
 
 def _check_consistency(run: Path) -> list[str]:

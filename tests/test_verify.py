@@ -101,6 +101,9 @@ CHANGES: list[tuple[str, Path, str, Callable[[Any], Any], str]] = [
     ("timed against another bar", FULL, "performance.json", lambda d: d.update(bar_pct=1.0), "bar_pct is 1.0, run.json says 15"),
     ("other limits on timed outputs", FULL, "performance.json", lambda d: d["output_limits"].update(max_abs_err=9.0), "output_limits.max_abs_err is 9.0"),
     ("an output of another size", FULL, "correctness.json", lambda d: d["cases"][1]["outputs"][0].update(elements=10**7), "in another case of the shape"),
+    ("a baseline's limit that is null", FULL, "run.json", lambda d: d["baseline"]["limits"]["ptxas"].update(max_registers=None), "run.json: baseline.limits.ptxas.max_registers: None is not of type"),
+    ("a baseline's gate without limits", FULL, "run.json", lambda d: d["baseline"]["limits"].update(correctness=None), "run.json: baseline"),
+    ("a baseline's limit that is text", FULL, "run.json", lambda d: d["baseline"]["limits"]["performance"].update(min_speedup_pct="15"), "run.json: baseline.limits.performance.min_speedup_pct"),
     ("half a character", FULL, "run.json", lambda d: d["task"].update(title="\ud800"), "not Unicode"),
 ]
 
@@ -161,7 +164,7 @@ def test_a_checkout_that_moved_on_is_noted_and_no_fault(tmp_path: Path) -> None:
 
     target = edited(tmp_path, CPU, "run.json", of_another_checkout)
     done = CliRunner().invoke(cli, ["verify", str(target)])
-    assert done.exit_code == 0 and ": sound\n  note: stage2_wmma_pv has changed in this checkout since" in done.output
+    assert done.exit_code == 0 and ": sound\n" in done.output and "\n  note: stage2_wmma_pv has changed in this checkout since" in done.output
     assert "note: the problem tasks.problems.sdpa_fp8 has changed in this checkout since" in done.output
 
 

@@ -11,7 +11,9 @@ from gates.render.markdown import code, details, escape, table
 if TYPE_CHECKING:
     from gates.compare import Comparison, Row, Section
 
-_OPEN = ("Kernel time",)  # sections a reviewer wants to see without a click
+REPORT_VERSION = 2  # of the whole text: raise it with every change of what a run's files render
+TIMES = "Kernel time"
+_OPEN = (TIMES,)  # sections a reviewer wants to see without a click
 _CONTEXT = ("Other implementations, for context", "Other shapes, for context")  # times, too
 
 
@@ -42,7 +44,12 @@ def markdown(comparison: Comparison, *, folded: bool = True) -> str:
             parts.append(_rows(section))
         elif folded:
             parts.append(details(_summary(section), _rows(section)))
-    return "\n".join(parts)
+    return "\n".join([*parts, footer(REPORT_VERSION)] if folded else parts)
+
+
+def footer(version: int) -> str:
+    """The last line of a report."""
+    return f"Report version {version}.\n"
 
 
 def _where(comparison: Comparison) -> str:

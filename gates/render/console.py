@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import contextlib
 import sys
 import threading
 import time
@@ -77,7 +78,8 @@ class Progress:
         if self._status is not None:
             self._console.print(line, markup=False)
         else:
-            print(line, file=sys.stderr, flush=True)
+            with contextlib.suppress(OSError):  # a full or closed stderr ends no run
+                print(line, file=sys.stderr, flush=True)
 
 
 def plant_line(gate: str, fault: str, result: GateResult, *, sound: bool, good: bool) -> str:

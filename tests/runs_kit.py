@@ -19,7 +19,7 @@ def sign(run: Path, *, rendered: bool = True) -> None:
     if rendered and (run / "COMPARE.md").exists():
         try:
             report = compare_within(run, read_record(RunInfo, run, "run.json"), read_record(Verdict, run, "verdict.json")).markdown()
-        except (GatesError, ArithmeticError, KeyError):  # of a file that the test made so
+        except (GatesError, ArithmeticError, LookupError, TypeError, ValueError):  # of a file that the test made so
             report = (run / "COMPARE.md").read_text(encoding="utf-8")
         (run / "COMPARE.md").write_text(report, encoding="utf-8")
     manifest = run / "manifest.json"

@@ -20,7 +20,7 @@ from gates.plain import plain_lines
 from gates.problem import MAX_SEED
 from gates.records import Check, GateResult, Status
 from gates.render.console import story
-from gates.replay import runner_command
+from gates.replay import limit_places, runner_command
 from gates.run import device as devices
 from gates.run.attempt import own_lines
 from gates.run.build import build
@@ -57,6 +57,7 @@ def run(
     raw = run_correctness(
         side, shapes, seeds, work=work, limit_s=task.time_limit_s, device=cuda, bad_atol=limits.get("bad_atol"),
         end_to_end_bad_atol=limits.get("end_to_end", {}).get("bad_atol"), inputs=inputs, limits=limits, runner=runner_command(task),
+            limits_at=limit_places(task),
     )
     if printed := [line for tried in raw["candidate"]["attempts"] for line in own_lines(tried["output_tail"])]:
         print(plain_lines("\n".join(["printed by the kernel's process, the end of it:", *printed])), file=sys.stderr)

@@ -26,6 +26,10 @@ and may have:
     EDGE_SHAPES names of SHAPES, tried with ``gates run --thorough``: sizes around each tile, batches and heads
     INPUT_FAMILIES {name: callable(shape, seed, device) -> inputs as make_inputs gives them}: inputs of a
                 special kind, e.g. all keys equal; make_inputs itself goes by the name "default"
+    DIMS        which sizes are in the contract: {dimension: range, choices or one size}, e.g. {"S": range(1, 4097), "D": [64, 128]},
+                or a function (random.Random) -> sizes of one shape. Every run draws shapes of them. {}: those of SHAPES alone
+    OUT_OF_CONTRACT names of kinds of values that the kernel is never given, e.g. ("denormal",); see gates/run/values.py
+    NON_FINITE  ("nan", "infinity") or one of them: inputs may hold these, and the reference says what comes of them
     FAMILY_SHAPES names of SHAPES on which the families are tried: the first one in every run, all of them with
                 ``--thorough``. Left out: the first of ODD_SHAPES, or else the first of SHAPES
     error_bound(inputs, shape) -> {output name: float64 CPU tensor}: the largest error, element by
@@ -55,9 +59,34 @@ from gates.task import nearest
 MAX_SEED = 2**31 - 1
 REQUIRED = ("SHAPES", "make_inputs", "reference")
 DEFAULT_INPUTS = "default"  # what make_inputs gives
+FRESH = "fresh_"  # begins the name of a drawn shape, which holds its sizes: fresh_B1_S77
+NON_FINITE = ("nan", "infinity")
+VALUES = ("all_equal", "one_hot", "huge_offset", "denormal", "ascending", "descending", "zero_rows", "alternating")  # structured, of any problem
 _SHAPE_LISTS = ("ODD_SHAPES", "EDGE_SHAPES", "FAMILY_SHAPES")
 _FUNCTIONS = ("make_inputs", "reference", "make_outputs", "check", "work", "end_to_end", "backends", "error_bound", "null_outputs", "mistakes")
 _NAME = re.compile(r"[a-z][a-z0-9_]*")
+
+
+class Shapes(dict[str, Any]):
+    """The SHAPES of a problem, and every drawn shape by the name that holds its sizes."""
+
+    def __missing__(self, name: str) -> dict[str, int]:
+        if (sizes := self._sizes(name)) is None:
+            raise KeyError(name)
+        return sizes
+
+    def __contains__(self, name: object) -> bool:
+        return super().__contains__(name) or self._sizes(name) is not None
+
+    def _sizes(self, name: object) -> dict[str, int] | None:
+        names = list(next(iter(self.values()), ()))
+        found = re.fullmatch(FRESH + "_".join(rf"{re.escape(one)}(\d{{1,12}})" for one in names), str(name))
+        return {one: int(size) for one, size in zip(names, found.groups(), strict=True)} if found else None
+
+
+def fresh_name(sizes: Mapping[str, int]) -> str:
+    """The name of a drawn shape, from which its sizes can be read: ``fresh_B1_S77``."""
+    return FRESH + "_".join(f"{name}{size}" for name, size in sizes.items())
 
 
 class Problem:
@@ -65,6 +94,7 @@ class Problem:
 
     def __init__(self, module: ModuleType) -> None:
         self._module = module
+        self.SHAPES = Shapes(module.SHAPES)
         self.ARGUMENTS = tuple(getattr(module, "ARGUMENTS", None) or module.make_inputs(next(iter(module.SHAPES.values())), 0, "cpu"))
         self._whole = len(inspect.signature(module.reference).parameters) > 1
         if hasattr(module, "make_outputs"):
@@ -147,23 +177,13 @@ def find(name: str, folder: Path) -> None:
 
 
 def is_ordinary(role: str, inputs: str) -> bool:
-    """Whether absolute limits and the baseline's errors mean something for a case: not on edge shapes and special inputs."""
-    return role != "edge" and inputs == DEFAULT_INPUTS
+    """Whether absolute limits and the baseline's errors mean something for a case: not on edge and drawn shapes, and special inputs."""
+    return role not in ("edge", "fresh") and inputs == DEFAULT_INPUTS
 
 
-def inputs_of(module: Any, family: str, shape: Mapping[str, int], seed: int, device: str) -> dict[str, Any]:
-    """The inputs called ``family``: those of make_inputs for "default", else those of INPUT_FAMILIES.
-
-    Raises GatesError for a family whose kernel arguments differ from make_inputs' in type or shape.
-    """
-    if family == DEFAULT_INPUTS:
-        return module.make_inputs(shape, seed, device)
-    made, ordinary = module.INPUT_FAMILIES[family](shape, seed, device), module.make_inputs(shape, seed, device)
-    for name, value in ordinary.items():
-        kinds = [(getattr(one, "dtype", type(one)), tuple(getattr(one, "shape", ()))) for one in (made.get(name), value)]
-        if name in module.ARGUMENTS and kinds[0] != kinds[1]:
-            raise GatesError(f"inputs {family!r}: {name} is {kinds[0][0]} {list(kinds[0][1])}, make_inputs gives {kinds[1][0]} {list(kinds[1][1])}")
-    return made
+def widened(limit: float, scale: float, floor: float) -> float:
+    """An absolute limit for inputs on which an honest evaluation is ``scale`` times as far off as the ``floor`` of ordinary ones."""
+    return limit + (scale - 1.0) * max(limit, floor)
 
 
 def family_shapes(module: Any) -> tuple[str, ...]:
@@ -196,6 +216,8 @@ def _wrong(module: ModuleType) -> str:
     for name in families:
         if name == DEFAULT_INPUTS or not isinstance(name, str) or not _NAME.fullmatch(name):
             return f"INPUT_FAMILIES has the name {name!r}; names are lower case, like all_equal, and not {DEFAULT_INPUTS!r}"
+    if text := _wrong_dims(module):
+        return text
     axes = getattr(module, "AXES", {})
     if not isinstance(axes, Mapping):
         return "AXES must map each output to the names of its axes"
@@ -205,6 +227,31 @@ def _wrong(module: ModuleType) -> str:
         if len(set(names)) != len(names):
             return f"AXES[{output!r}] names an axis twice"
     return ""
+
+
+def _wrong_dims(module: ModuleType) -> str:
+    """What is wrong with DIMS and with the kinds of values that the problem names; empty where nothing is."""
+    for name, known in (("OUT_OF_CONTRACT", VALUES), ("NON_FINITE", NON_FINITE)):
+        given = getattr(module, name, ())
+        if isinstance(given, str) or not isinstance(given, Sequence):
+            return f"{name} must be a tuple of names, not {type(given).__name__}"
+        if odd := [one for one in given if one not in known]:
+            return f"{name} has no {odd[0]!r}: {nearest(str(odd[0]), known)}"
+    dims = getattr(module, "DIMS", {})
+    if callable(dims) or not dims:
+        return ""
+    first = next(iter(module.SHAPES.values()))
+    if not isinstance(dims, Mapping) or set(dims) != set(first):
+        return f"DIMS must say for each of {', '.join(map(str, first))} which sizes are in the contract, or be a function"
+    for name, values in dims.items():
+        sizes = [values] if type(values) is int else list(values) if isinstance(values, (list, tuple)) else values
+        if not isinstance(sizes, (list, range)) or not len(sizes) or not all(type(size) is int and size >= 0 for size in (sizes[0], sizes[-1], *sizes[:64])):
+            return f"DIMS[{name!r}] must be a range, like range(1, 4097), a list of sizes, or one size, not {values!r}"
+        if isinstance(sizes, range) and sizes.step < 1:
+            return f"DIMS[{name!r}] must be a rising range"
+    outside = next(((shape, name) for shape, sizes in module.SHAPES.items() for name, values in dims.items()
+                    if sizes[name] not in ([values] if type(values) is int else values)), None)
+    return f"DIMS[{outside[1]!r}] leaves out {module.SHAPES[outside[0]][outside[1]]}, which the shape {outside[0]} has" if outside else ""
 
 
 def call_arguments(

@@ -1,4 +1,4 @@
-"""How a user starts a task's runner, as the beginning of a command that replays one case."""
+"""What a failing case tells of its task: how a user starts the runner, and where the limits are."""
 
 from __future__ import annotations
 
@@ -20,6 +20,11 @@ def runner_command(task: Task) -> str:
     if task.debug_build:
         toggles.append(f"NVCC_APPEND_FLAGS={DEBUG_FLAG}")
     return " ".join([*toggles, _python(), shlex.quote(os.path.relpath(task.folder / "runner.py"))])
+
+
+def limit_places(task: Task) -> dict[str, str]:
+    """Where task.yaml has each limit on errors: ``{"max_abs_err": "task.yaml:18"}``."""
+    return {name: task.place("gates", "correctness", name) for name in task.gates["correctness"]}
 
 
 def _python() -> str:

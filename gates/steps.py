@@ -24,7 +24,7 @@ from gates.parse import sanitizer as sanitizer_evidence
 from gates.parse import sass as sass_evidence
 from gates.records import GateResult, Status, to_json
 from gates.render.console import Progress
-from gates.replay import runner_command
+from gates.replay import limit_places, runner_command
 from gates.run import sources, triton_build
 from gates.run.attempt import attempt
 from gates.run.build import build
@@ -269,6 +269,7 @@ def _correctness(session: Session) -> GateResult | None:
             extra_seeds=(draw_seed(),), inputs=session.inputs, thorough=session.thorough, hangs=session.hangs, bad_atol=limits.get("bad_atol"),
             end_to_end_bad_atol=limits.get("end_to_end", {}).get("bad_atol"), limits=limits, runner=runner_command(task),
             default_launches=() if session.emulated or task.stream == "default" else sources.launches_without_stream(task),
+            limits_at=limit_places(task),
         )
     except GatesError as error:
         if error.exit_code != EXIT_HOLD:  # else it is a finding about this machine

@@ -33,9 +33,18 @@ from collections.abc import Callable, Mapping, Sequence
 from typing import Any
 
 from gates.judge.correctness_codes import CODES
-from gates.judge.correctness_limits import BOUND, FIGURES, compared, is_weak, limits_of, passed_by, weak_check
+from gates.judge.correctness_limits import (
+    BOUND,
+    FIGURES,
+    compared,
+    is_weak,
+    limits_of,
+    passed_by,
+    unjudged_check,
+    weak_check,
+)
 from gates.judge.failed_case import with_story
-from gates.parse.correctness import DEFAULT_INPUTS, Case, CorrectnessEvidence, OutputErrors
+from gates.parse.correctness import DEFAULT_INPUTS, UNJUDGED, Case, CorrectnessEvidence, OutputErrors
 from gates.records import Check, GateResult, Status, conclude
 
 FACTOR = 1.25
@@ -55,15 +64,19 @@ def judge(
     per_case = [(case, with_story(_case(case, evidence, limits, others), case, evidence)) for case in evidence.cases]
     checks += _merge(check for _, found in per_case for check in found)
     checks += _seeds(evidence.cases)
-    checks += (told := weak_check(evidence.cases, limits))
-    weak = {case.key for case in evidence.cases if is_weak(case, limits)}
+    checks += (told := weak_check(evidence.cases, limits)) + unjudged_check(evidence.cases)
+    weak = {case.key for case in evidence.cases if is_weak(case, limits) or case.status in UNJUDGED}
     counted = [(case, found) for case, found in per_case if (evidence.replay or case.role == "headline") and case.key not in weak]
     good = sum(all(check.status is Status.PASS for check in found) for _, found in counted)
-    asked = evidence.asked - (len(weak) if evidence.replay else 0)
+    asked = evidence.asked - sum(case.key in weak for case in evidence.cases if evidence.replay or case.role == "headline")
     if not asked:
         fails = any(check.status is Status.FAIL for check in checks)
-        seen = "all weak, so none counts" if fails else "no case fails; all are weak by nature, so none counts"
-        checks.append(Check("cases", Status.INCONCLUSIVE, seen, None, "", told[0].where, "correctness.too_weak", told[0].hint))
+        if all(case.empty for case in evidence.cases if case.key in weak):
+            seen, code = "no elements: nothing was compared", "no_elements"
+        else:
+            seen, code = "all weak, so none counts" if fails else "no case fails; all are weak by nature, so none counts", "too_weak"
+        where, hint = (told[0].where, told[0].hint) if told else (evidence.cases[0].where, evidence.cases[0].message)
+        checks.append(Check("cases", Status.INCONCLUSIVE, seen, None, "", where, f"correctness.{code}", hint))
     whole = f"{asked}/{asked}"
     lost = any(check.status is Status.INCONCLUSIVE for check in checks) and not any(
         check.status is Status.FAIL for check in checks
@@ -82,6 +95,9 @@ def baseline_limit(reference: float, roundoff: float, baseline: float) -> float:
 
 
 def _case(case: Case, evidence: CorrectnessEvidence, limits: Mapping[str, Any], others: Sequence[Case]) -> list[Check]:
+    if case.status in UNJUDGED:  # no answer to compare with, and still a launch to look at
+        traces = [_zero("guard", len(case.guards), case, "", "; ".join(case.guards)), _zero("input_mutated", len(case.mutated), case, "", "; ".join(case.mutated))]
+        return [*(check for check in traces if check.status is Status.FAIL), *_findings(case)]
     if case.status != "ok":
         code = "missing_cases" if case.status == "missing" else case.status
         if case.findings:
@@ -100,12 +116,16 @@ def _case(case: Case, evidence: CorrectnessEvidence, limits: Mapping[str, Any], 
     refused = next((launch for launch in case.launches if launch.error), None)
     if refused is not None:  # the launcher hid it
         checks.append(_fail("launch_error", "launch", refused.error, None, case.where, refused.kernel))
-    if evidence.emulated and not case.launch_count:
+    if evidence.emulated and not case.launch_count and not case.empty:
         checks.append(_fail("no_launch", "launches", 0, None, case.where))
+    if case.empty:
+        return checks
+    checks += _rough_reference(case)
     if case.check:
         checks.append(_fail("check", "check", case.check, None, case.where))
     own = limits_of(case, limits)
-    errors = _errors(case, case.outputs, own, "", lambda figure: figure)
+    places = evidence.limits_at
+    errors = _errors(case, case.outputs, own, "", lambda figure: figure, places)
     checks += errors
     if case.nudged and not any(check.status is Status.FAIL for check in errors):  # else a wrong answer, not a stale one
         checks += _errors(case, case.nudged, own, "exchanged_elements.", lambda figure: "stale_answer")
@@ -134,14 +154,23 @@ def _other_stream(case: Case, evidence: CorrectnessEvidence, limits: Mapping[str
 
 
 def _errors(
-    case: Case, outputs: Sequence[OutputErrors], limits: Mapping[str, Any], prefix: str, code: Callable[[str], str]
+    case: Case, outputs: Sequence[OutputErrors], limits: Mapping[str, Any], prefix: str, code: Callable[[str], str],
+    places: Mapping[str, str] | None = None,
 ) -> list[Check]:
+    """A check for each limit on errors. ``places``: where task.yaml has them.
+
+    A limit that the exact result itself breaks once it is rounded to the output's format is a fault of the task: the check
+    says so, and comes to no verdict on an output that is nearly as good.
+    """
     checks = []
     for figure in (name for name in (*FIGURES, BOUND) if name in limits):
         worst = _worst(outputs, figure)
         value, limit = getattr(worst, figure), limits[figure]
         unit = "%" if figure == "bad_pct" else ""
-        if figure == BOUND and value is None and not worst.nonfinite:
+        best = max((getattr(output.best, figure) or 0.0 for output in outputs if output.best), default=0.0)
+        if figure != BOUND and best > limit and value is not None and value <= limit + 2.0 * best and not worst.nonfinite:
+            checks.append(_too_tight(case, max(outputs, key=lambda output: getattr(output.best, figure, None) or 0.0), prefix + figure, value, best, limit, (places or {}).get(figure, "")))
+        elif figure == BOUND and value is None and not worst.nonfinite:
             checks.append(_inconclusive("no_bound", prefix + figure, None, case.where))
         elif value is None or not (value <= limit):
             place = _bound_place(worst) if figure == BOUND else _place(worst)
@@ -154,6 +183,22 @@ def _errors(
         name = prefix.rstrip(".") or "limits"
         checks.append(_inconclusive("no_limit", name, None, case.where))
     return checks
+
+
+def _too_tight(case: Case, output: OutputErrors, name: str, value: float, best: float, limit: float, place: str) -> Check:
+    unit = " %" if name.endswith("bad_pct") else ""
+    detail = (
+        f"rounding the exact result to {output.dtype} already costs {best:.3g}{unit} at {case.where}; no kernel can keep {limit:g}{unit}; "
+        f"set about {2.0 * best:.1g}" + (f" ({place})" if place else "")
+    )
+    return _inconclusive("limit_too_tight", name, value, case.where, detail)
+
+
+def _rough_reference(case: Case) -> list[Check]:
+    """Comes to no verdict where the reference has, or is computed in, a format as rough as the kernel's own."""
+    rough = next((output for output in case.outputs if output.reference_dtype in ("float16", "bfloat16") or output.reference_dtype.startswith("float8")), None)
+    seen = f"{rough.name} in {rough.reference_dtype}" if rough else case.rough_reference
+    return [_inconclusive("rough_reference", "reference", seen, case.where)] if seen else []
 
 
 def _baseline(case: Case, others: Sequence[Case]) -> list[Check]:
@@ -274,16 +319,22 @@ def _inconclusive(code: str, name: str, observed: Any, where: str, detail: str =
 
 
 def _sentence(evidence: CorrectnessEvidence, limits: Mapping[str, Any], whole: str, weak: set[Any]) -> str:
-    counts = {role: sum(case.role == role and case.key not in weak for case in evidence.cases) for role in ("odd", "edge", "family")}
-    words = {"odd": "odd shape", "edge": "edge case", "family": "case with special inputs"}
-    plural = {"odd": "odd shapes", "edge": "edge cases", "family": "cases with special inputs"}
+    words = {"odd": "odd shape", "edge": "edge case", "family": "case with special inputs", "fresh": "fresh case"}
+    plural = {"odd": "odd shapes", "edge": "edge cases", "family": "cases with special inputs", "fresh": "fresh cases"}
+    counts = {role: sum(case.role == role and case.key not in weak for case in evidence.cases) for role in words}
     others = [f"{count} {(words if count == 1 else plural)[role]}" for role, count in counts.items() if count and not evidence.replay]
     parts = [f"{whole} cases" + (f" and {', '.join(others)}" if others else "")]
     if evidence.extra_seeds:
         parts.append(f"fresh seed {', '.join(str(seed) for seed in dict.fromkeys(evidence.extra_seeds))}")
-    if weak:
-        named = ", ".join(case.where for case in evidence.cases if case.key in weak)
-        parts.append(f"{len(weak)} weak, not counted" + (f" ({named})" if len(weak) <= 3 else ""))
+    for word, found in (
+        ("weak", [case for case in evidence.cases if case.key in weak and case.status == "ok" and not case.empty]),
+        ("without elements", [case for case in evidence.cases if case.empty]),
+        ("without an answer", [case for case in evidence.cases if case.status in UNJUDGED]),
+    ):
+        if found:
+            parts.append(f"{len(found)} {word}, not counted" + (f" ({', '.join(case.where for case in found)})" if len(found) <= 3 else ""))
+    if single := next((output.name for case in evidence.cases for output in case.outputs if output.reference_dtype == "float32"), ""):
+        parts.append(f"the reference gives {single} in float32, whose rounding counts as the kernel's error")
     if limits.get("bad_pct", 0) > 5:
         parts.append(f"loose by choice: {limits['bad_pct']} % may be off by more than {limits.get('bad_atol')}")
     if len({case.shape for case in evidence.cases}) == 1:

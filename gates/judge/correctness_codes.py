@@ -33,5 +33,8 @@ CODES = {
     "correctness.other_inputs": "candidate and baseline did not see the same inputs, so their errors can't be compared. make_inputs must depend on shape and seed alone.",
     "correctness.same_inputs": "two seeds gave equal inputs: the generator ignores its seed, so the seeds prove nothing.",
     "correctness.too_weak": "the check proves little: a null answer, which leaves out the kernel's work (zeros, the mean, shifted rows, one of the problem's own), keeps the limits, the reference does not change with the inputs, or it ignores one of them. Draw inputs that matter and tighten the limits. An odd or edge shape or special inputs where this can't be helped is a weak case: named, not counted, and no failure.",
+    "correctness.limit_too_tight": "the limit is smaller than one rounding to the output's format, so no kernel can keep it. Widen the limit in task.yaml; the kernel's error is nearly as small as the format allows.",
+    "correctness.rough_reference": "the reference is given or computed in half precision, so its own rounding counts as the kernel's error. Compute it in float64 from the inputs as they are, without autocast.",
+    "correctness.no_elements": "every output of these cases has no element: nothing was compared. Name a shape that holds some.",
     "correctness.no_limit": "task.yaml gives no limit for the errors. Set max_abs_err and mean_abs_err.",
 }

@@ -13,8 +13,8 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from typing import Any
 
-from gates.parse.correctness import Case
-from gates.problem import is_ordinary
+from gates.parse.correctness import UNJUDGED, Case
+from gates.problem import is_ordinary, widened
 from gates.records import Check, Status
 
 FIGURES = ("max_abs_err", "mean_abs_err", "bad_pct")
@@ -26,11 +26,13 @@ def limits_of(case: Case, limits: Mapping[str, Any]) -> dict[str, float]:
     """The limits on errors that judge ``case``.
 
     Absolute limits were chosen for the task's own shapes and for ordinary inputs. Edge shapes and special
-    inputs have errors of another size, so there the error bound judges alone, where the task uses it.
+    inputs have errors of another size, so there the error bound judges alone, where the task uses it. Without one, the absolute
+    limits are as wide for drawn shapes and structured values as ``gates/run/yardstick.py`` found.
     """
     if BOUND in limits and not is_ordinary(case.role, case.inputs):
         return {BOUND: limits[BOUND]}
-    return {figure: limits[figure] for figure in (*FIGURES, BOUND) if figure in limits}
+    own = {figure: limits[figure] for figure in (*FIGURES, BOUND) if figure in limits}
+    return {figure: widened(limit, case.limit_scale, case.limit_floor) if figure in ("max_abs_err", "mean_abs_err") else limit for figure, limit in own.items()}
 
 
 def compared(case: Case) -> bool:
@@ -52,8 +54,8 @@ def passed_by(case: Case, limits: Mapping[str, Any]) -> str:
 
 
 def is_weak(case: Case, limits: Mapping[str, Any]) -> bool:
-    """Whether ``case`` is told but not counted."""
-    return case.status == "ok" and case.role not in _FIRM and bool(passed_by(case, limits))
+    """Whether ``case`` is told but not counted: a null answer passes it too, or it holds no element."""
+    return case.empty or (case.status == "ok" and case.role not in _FIRM and bool(passed_by(case, limits)))
 
 
 def weak_check(cases: Sequence[Case], limits: Mapping[str, Any]) -> list[Check]:
@@ -61,5 +63,13 @@ def weak_check(cases: Sequence[Case], limits: Mapping[str, Any]) -> list[Check]:
     weak = [(case, passed_by(case, limits)) for case in cases if is_weak(case, limits)]
     if not weak:
         return []
-    told = "; ".join(f"{case.where}: {null}" for case, null in weak)
-    return [Check("weak_cases", Status.PASS, len(weak), None, "cases", told, hint="a null answer keeps all limits there, so they count for nothing")]
+    told = "; ".join(f"{case.where}: {null or 'no elements: nothing was compared'}" for case, null in weak)
+    return [Check("weak_cases", Status.PASS, len(weak), None, "cases", told, hint="a null answer keeps all limits there, or there is nothing to compare, so they count for nothing")]
+
+
+def unjudged_check(cases: Sequence[Case]) -> list[Check]:
+    """One passed check that names the cases to which the problem has no answer, or whose size the kernel declines."""
+    found = [case for case in cases if case.status in UNJUDGED]
+    told = "; ".join(f"{case.where}: {case.message}" for case in found)
+    hint = "say what is in the contract: DIMS and OUT_OF_CONTRACT of the problem"
+    return [Check("unjudged_cases", Status.PASS, len(found), None, "cases", told, hint=hint)] if found else []

@@ -21,13 +21,14 @@ from gates.problem import DEFAULT_INPUTS
 from gates.records import from_json
 
 SCHEMA_VERSION = 1
-ROLES = ("headline", "odd", "extra", "edge", "family")
-STATUSES = ("ok", "launch_error", "crash", "timeout", "no_memory", "problem_error", "bad_output", "missing")
+ROLES = ("headline", "odd", "extra", "edge", "family", "fresh")
+UNJUDGED = ("undefined", "declined")  # inputs or sizes of the engine's own that the problem or the kernel has no word for
+STATUSES = ("ok", "launch_error", "crash", "timeout", "no_memory", "problem_error", "bad_output", "missing", *UNJUDGED)
 
 
 @dataclass(frozen=True)
 class NullErrors:
-    """What a null answer would score: ``zeros``, the reference's ``mean``, its ``rows_shifted``, or one of the problem's."""
+    """What a given answer would score: ``zeros``, the reference's ``mean``, its ``rows_shifted``, one of the problem's; or the reference ``rounded``."""
 
     kind: str
     max_abs_err: float | None
@@ -63,6 +64,8 @@ class OutputErrors:
     bound_error: float | None = None
     bound_at: float | None = None
     error_map: ErrorMap | None = None  # where it breaks a limit, or differs between calls
+    reference_dtype: str = ""  # what the reference is given in; runs of before do not have it
+    best: NullErrors | None = None  # of the exact result rounded to the output's format: no kernel can promise better
 
 
 @dataclass(frozen=True)
@@ -119,12 +122,21 @@ class Case:
     inputs: str = DEFAULT_INPUTS  # or the name of an input family of the problem
     check: str = ""  # what the problem's own check says against the outputs
     default_stream: tuple[OutputErrors, ...] = ()  # where the outputs are wrong: those of the same kernel on the default stream, if it is steady there
+    rough_reference: str = ""  # what the reference computes in half precision; looked at in the first case
+    limit_scale: float = 1.0  # how many times the absolute limits hold, for inputs that the engine made; see ``widened``
+    limit_floor: float = 0.0  # what an honest evaluation is off by on ordinary inputs
+    undefined: Mapping[str, int] = dataclasses.field(default_factory=dict)  # elements of each output without an answer, left out
 
     def __post_init__(self) -> None:
         if self.status not in STATUSES:
             raise ValueError(f"status {self.status!r} is not one of {', '.join(STATUSES)}")
         if (self.status == "ok") != bool(self.outputs):
             raise ValueError("a case has error figures exactly if its status is ok")
+
+    @property
+    def empty(self) -> bool:
+        """Whether the case ran and has no element to compare."""
+        return self.status == "ok" and not any(output.elements for output in self.outputs)
 
     @property
     def where(self) -> str:
@@ -158,6 +170,7 @@ class CorrectnessEvidence:
     replay: bool = False  # the user named the inputs: every case was asked for and counts, in whatever role
     runner: str = ""  # how the task's runner is started, up to the options that name a case
     default_launches: tuple[str, ...] = ()  # launches in the sources that name no stream: file:line and text
+    limits_at: Mapping[str, str] = dataclasses.field(default_factory=dict)  # limit -> its file and line
     planned: Mapping[str, int] | None = None  # cases of the candidate by role; the first runs do not have it
     build: str = ""  # the identity of the build that was judged; earlier runs do not name it
     baseline_build: str = ""  # and of the baseline's
@@ -185,7 +198,7 @@ def parse(raw: Mapping[str, Any]) -> CorrectnessEvidence:
         raw["bad_atol"], raw["end_to_end_bad_atol"], tuple(cases),
         baseline["name"] if baseline else None,
         tuple(_side(baseline, refused, processes)) if baseline else (), tuple(refused), tuple(processes), replay,
-        raw.get("runner", ""), tuple(raw.get("default_launches", ())), dict(Counter(case.role for case in cases)),
+        raw.get("runner", ""), tuple(raw.get("default_launches", ())), raw.get("limits_at", {}), dict(Counter(case.role for case in cases)),
     )
 
 

@@ -16,7 +16,7 @@ from typing import Any
 import torch
 
 # Unit roundoff (half a unit in the last place, relative) of the output formats.
-_ROUNDOFF = {
+ROUNDOFF = {
     torch.float64: 2.0**-53, torch.float32: 2.0**-24, torch.float16: 2.0**-11, torch.bfloat16: 2.0**-8,
     torch.float8_e4m3fn: 2.0**-4, torch.float8_e5m2: 2.0**-3,
 }
@@ -45,27 +45,35 @@ def digest(tensors: Mapping[str, Any]) -> str:
 
 
 def figures(
-    name: str, got: Any, want: Any, bad_atol: float | None, bound: Any = None, nulls: Mapping[str, Any] | None = None
+    name: str, got: Any, want: Any, bad_atol: float | None, bound: Any = None, nulls: Mapping[str, Any] | None = None, *,
+    missing: Any = None, nan: bool = False, flushed: bool = False,
 ) -> dict[str, Any]:
     """Error figures of the output ``got`` against the reference ``want`` (any float dtype, CPU).
 
     ``bound`` is the error that rounding explains, element by element; ``nulls`` are null answers of the problem's own.
-    A reference beyond the range of the output's format asks for the infinity that rounding makes of it.
+    ``missing``: a mask of elements that have no answer and are left out. ``nan``: NaN in the reference asks for NaN.
+    ``flushed``: what is smaller than the smallest normal float may be zero.
+    A reference beyond the range of the output's format asks for the infinity that rounding makes of it. ``best`` is what the
+    exact result itself scores once it is rounded to the output's format.
     Raises ProblemError where shapes differ, the reference holds NaN, or the bound is no number, negative or infinite.
     """
     if got.shape != want.shape:
         raise ProblemError(f"reference {name!r} has shape {tuple(want.shape)}, the output {tuple(got.shape)}")
-    want = want.to(torch.float64)
-    if bool(torch.isnan(want).any()):
+    given, want = want.dtype, want.to(torch.float64)
+    if missing is not None:
+        want, got = torch.where(missing, 0.0, want), torch.where(missing, torch.zeros_like(got), got)
+        bound = None if bound is None else torch.where(missing, 0.0, bound)
+    if not nan and bool(torch.isnan(want).any()):
         raise ProblemError(f"reference {name!r} holds NaN")
     if got.dtype.is_floating_point:
         rounded = want.to(got.dtype)
         want = torch.where(torch.isinf(rounded), rounded.to(torch.float64), want)
     if bound is not None:
-        bound = _checked_bound(name, bound, want)
+        bound = _checked_bound(name, torch.where(torch.isnan(want), 0.0, bound) if nan else bound, want)
     plain = got.to(torch.float64)
-    error = (plain - want).abs()
-    error[plain == want] = 0.0  # an infinity that the reference asks for
+    error = _error(plain, want)
+    if flushed and got.dtype in (torch.float32, torch.bfloat16):
+        error[error <= torch.finfo(torch.float32).tiny] = 0.0
     finite = torch.isfinite(error)
     nonfinite = int((~finite).sum())
     worst = int((~finite).reshape(-1).int().argmax()) if nonfinite else _argmax(error)
@@ -81,13 +89,22 @@ def figures(
         "worst_got": _number(plain, worst),
         "reference_max_abs": float(size.max()) if size.numel() else 0.0,
         "reference_mean_abs": float(size.mean()) if size.numel() else 0.0,
-        "unit_roundoff": _ROUNDOFF.get(got.dtype, 0.0),
+        "unit_roundoff": ROUNDOFF.get(got.dtype, 0.0),
+        "reference_dtype": str(given).removeprefix("torch."),
         **_over_bound(error, finite, bound, got.shape),
         "nulls": [
             _null(kind, values.to(got.dtype if got.dtype.is_floating_point else torch.float64).to(torch.float64), want, bad_atol, bound)
             for kind, values in {**_nulls(want), **(nulls or {})}.items()
         ],
+        "best": _null("rounded", (want.to(got.dtype) if got.dtype.is_floating_point else want.round()).to(torch.float64), want, bad_atol, bound),
     }
+
+
+def _error(values: Any, want: Any) -> Any:
+    """The absolute error, element by element; 0 where both are the same infinity, or both NaN."""
+    error = (values - want).abs()
+    error[(values == want) | (torch.isnan(values) & torch.isnan(want))] = 0.0
+    return error
 
 
 def silent_inputs(
@@ -195,8 +212,7 @@ def _nulls(want: Any) -> dict[str, Any]:
 
 
 def _null(kind: str, values: Any, want: Any, bad_atol: float | None, bound: Any) -> dict[str, Any]:
-    error = (values - want).abs()
-    error[values == want] = 0.0
+    error = _error(values, want)
     finite = torch.isfinite(error)
     over = _over_bound(error, finite, bound, want.shape)["max_err_over_bound"] if bool(finite.all()) else None
     return {"kind": kind, **_summary(error, finite, bad_atol), "max_err_over_bound": over}

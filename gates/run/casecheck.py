@@ -12,21 +12,25 @@ from typing import Any
 
 import torch
 
-from gates.problem import DEFAULT_INPUTS, inputs_of
+from gates.problem import DEFAULT_INPUTS, NON_FINITE, widened
 from gates.run import accuracy, buffers, streams
 from gates.run.attempt import ResultNotWritten
 from gates.run.callable import NeedsDevice
 from gates.run.diagnose import with_maps
+from gates.run.fresh_shapes import is_inferred
 from gates.run.launch import DeviceLost
 from gates.run.problemcheck import fault, null_fault
 from gates.run.side import Launched, Side
+from gates.run.values import inputs_of, is_structured
+from gates.run.yardstick import Yardstick
 
+_WIDENED = ("max_abs_err", "mean_abs_err", "bad_atol")
 _MEMORY = ("not enough memory", "can't allocate memory", "out of memory")
 
 
 def check(
     side: Side, case: Mapping[str, Any], atols: Mapping[str, float | None], phase: Callable[[str], None],
-    limits: Mapping[str, Any] | None = None,
+    limits: Mapping[str, Any] | None = None, yardstick: Yardstick | None = None,
 ) -> dict[str, Any]:
     """The result record of ``case``; never raises for what the kernel or the problem does.
 
@@ -36,16 +40,18 @@ def check(
 
     ``case``: {"shape", "seed", "inputs", "orders": names of thread orders, one a launch, "probe": bool, "plain": bool}. ``atols``:
     {"reference": bad_atol, "end_to_end": bad_atol}. ``phase`` is told what begins, for the record of a crash.
-    ``limits``: those on errors in task.yaml; outputs that break one get an error map.
+    ``limits``: those on errors in task.yaml; outputs that break one get an error map. ``yardstick``: what scales them for inputs
+    that the engine made (by itself if left out).
     """
     started, phases = time.monotonic(), ["inputs"]
+    made: dict[str, Any] = {}  # what of the record is known when the problem fails
 
     def begin(name: str) -> None:
         phases.append(name)
         phase(name)
 
     try:
-        record = _check(side, case, atols, begin, limits or {})
+        record = _check(side, case, atols, begin, limits or {}, yardstick or Yardstick(side.problem), made)
     except (ResultNotWritten, NeedsDevice):
         raise
     except DeviceLost as error:
@@ -61,17 +67,25 @@ def check(
             record = {"status": "no_memory", "message": _needed(error, phases[-1])}
     except Exception as error:  # the problem module is the user's code: whatever it raises is a result
         record = {"status": "problem_error", "message": _one_line(error)}
+    if record["status"] == "problem_error" and _by_the_engine(side.problem, case):
+        record = {**made, "status": "undefined", "message": f"the problem has no answer to these inputs: {record['message']}"}
     return {**record, "wall_s": round(time.monotonic() - started, 3)}
 
 
+def _by_the_engine(problem: Any, case: Mapping[str, Any]) -> bool:
+    """Whether the case's shape or values are the engine's own idea, of which the problem may know nothing."""
+    return is_inferred(problem, case["shape"]) or is_structured(problem, case.get("inputs", DEFAULT_INPUTS))
+
+
 def _check(
-    side: Side, case: Mapping[str, Any], atols: Mapping[str, float | None], phase: Callable[[str], None], limits: Mapping[str, Any]
+    side: Side, case: Mapping[str, Any], atols: Mapping[str, float | None], phase: Callable[[str], None], limits: Mapping[str, Any],
+    yardstick: Yardstick, record: dict[str, Any],
 ) -> dict[str, Any]:
     phase("inputs")
-    problem, seed = side.problem, case["seed"]
+    problem, seed, family = side.problem, case["seed"], case.get("inputs", DEFAULT_INPUTS)
     shape = problem.SHAPES[case["shape"]]
-    inputs = inputs_of(problem, case.get("inputs", DEFAULT_INPUTS), shape, seed, "cpu")
-    record: dict[str, Any] = {"status": "ok", "message": "", "inputs_sha256": accuracy.digest(inputs)}
+    inputs = inputs_of(problem, family, shape, seed, "cpu")
+    record.update(status="ok", message="", inputs_sha256=accuracy.digest(inputs))
     phase("kernel")
     calls: list[Launched] = []
     for variant, order in enumerate(case["orders"]):
@@ -84,7 +98,8 @@ def _check(
     if record["differences"] and side.emulated and not side.function:
         record["first_difference"] = _why_different(side, inputs, shape, seed, calls, case["orders"]) + record["first_difference"]
     if calls[-1].error:
-        return {**record, "status": "launch_error", "message": calls[-1].error}
+        declined = is_inferred(problem, case["shape"]) and not record["findings"]
+        return {**record, "status": "declined" if declined else "launch_error", "message": calls[-1].error}
     first = calls[0].outputs
     record["output_sha256"] = accuracy.digest(first)
     record["unwritten"] = {
@@ -96,14 +111,23 @@ def _check(
     reference = problem.reference(inputs, shape)
     _require_fitting(side, shape, calls[0], reference)
     record["reference_sha256"] = accuracy.digest(reference)
-    outputs = _figures(problem, inputs, shape, first, reference, atols.get("reference"), plain=bool(case.get("plain")))
-    if hasattr(problem, "check"):
+    allowed: dict[str, Any] = {}
+    if case.get("role") == "fresh":
+        room, missing = yardstick.judge(inputs, shape, reference, first, bounded="max_err_over_bound" in limits, non_finite=family.partition(":")[0] in NON_FINITE)
+        (record["limit_scale"], record["limit_floor"]), record["undefined"] = room, {name: int(mask.sum()) for name, mask in missing.items()}
+        if len(missing) == len(reference) and all(bool(mask.all()) for mask in missing.values()):
+            return {**record, "status": "undefined", "message": "the reference has no finite answer to these inputs"}
+        limits = {key: widened(value, *room) if key in _WIDENED else value for key, value in limits.items()}
+        atols = {"reference": None if (atol := atols.get("reference")) is None else widened(atol, *room)}
+        allowed = {"missing": missing, "nan": family.partition(":")[0] in NON_FINITE, "flushed": is_structured(problem, family)}
+    outputs = _figures(problem, inputs, shape, first, reference, atols.get("reference"), plain=bool(case.get("plain")), **allowed)
+    if hasattr(problem, "check") and not record.get("undefined"):
         record["check"] = _objection(problem.check(first, reference))
     record["outputs"] = with_maps(problem, inputs, shape, case, calls, reference, outputs, limits)
     if side.stream == streams.CURRENT and not side.emulated and _looks_early(record):
         phase("kernel")
         record["default_stream"] = streams.on_default_stream(
-            side, inputs, shape, seed, calls[1:], lambda got: _figures(problem, inputs, shape, got, reference, atols.get("reference"), plain=bool(case.get("plain"))),
+            side, inputs, shape, seed, calls[1:], lambda got: _figures(problem, inputs, shape, got, reference, atols.get("reference"), plain=bool(case.get("plain")), **allowed),
         )
     if hasattr(problem, "end_to_end") and case.get("role") == "headline":  # judged there alone
         whole = problem.end_to_end(inputs, shape)
@@ -170,9 +194,12 @@ def _nudged(
 
 def _figures(
     problem: Any, inputs: Mapping[str, Any], shape: Mapping[str, int], outputs: Mapping[str, Any], reference: Mapping[str, Any],
-    bad_atol: float | None, *, plain: bool = False,
+    bad_atol: float | None, *, plain: bool = False, missing: Mapping[str, Any] | None = None, **allowed: bool,
 ) -> list[dict[str, Any]]:
-    """Each output's errors, with the problem's error bound and null answers where it has them; ``plain``: without."""
+    """Each output's errors, with the problem's error bound and null answers where it has them; ``plain``: without.
+
+    ``missing`` and ``allowed``: see ``accuracy.figures``.
+    """
     bounds = problem.error_bound(inputs, shape) if hasattr(problem, "error_bound") and not plain else {}
     nulls = problem.null_outputs(inputs, shape) if hasattr(problem, "null_outputs") and not plain else {}
     if text := fault("error_bound", bounds, reference) or null_fault(nulls, reference):
@@ -180,6 +207,7 @@ def _figures(
     return [
         accuracy.figures(
             name, got, reference[name], bad_atol, bounds.get(name), {kind: answer[name] for kind, answer in nulls.items() if name in answer},
+            missing=(missing or {}).get(name), **allowed,
         )
         for name, got in outputs.items()
     ]

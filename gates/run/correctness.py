@@ -50,6 +50,7 @@ def run_correctness(
     limits: Mapping[str, Any] | None = None,
     runner: str = "",
     default_launches: Sequence[str] = (),
+    limits_at: Mapping[str, str] | None = None,
     python: str = sys.executable,
 ) -> dict[str, Any]:
     """Raw record of all cases of ``candidate`` (and ``baseline``), for ``gates.parse.correctness.parse``.
@@ -57,16 +58,17 @@ def run_correctness(
     The sides are dicts as a job has them (name, library, entry, folder, problem, emulated). ``limit_s``
     holds for one process, which runs several cases. ``extra_seeds`` are tried on the first shape
     (emulator) or on every shape (device). With ``quick`` the problem's ODD_SHAPES and its INPUT_FAMILIES are
-    tried as well, with ``thorough`` the EDGE_SHAPES too and the families on more shapes and seeds. ``inputs`` are names
+    tried as well, and what the first extra seed draws (``plan``), with ``thorough`` the EDGE_SHAPES too and the families on more shapes and seeds. ``inputs`` are names
     of families or "default": then shapes x seeds x inputs are tried and nothing else (a replay).
     With ``hangs`` the kernel is known to hang, so the first time limit ends its cases, else the second.
     ``limits``: those of task.yaml on errors; outputs that break one are mapped. ``runner``: how a user starts the task's
-    runner.py, for the commands that replay one case. ``default_launches``: those in its sources that name no stream.
+    runner.py, for the commands that replay one case. ``default_launches``: those in its sources that name no stream. ``limits_at``: each limit's file and line, to be named.
     Raises GatesError for duplicate shapes, seeds or inputs, and for names that the problem does not have.
     """
     emulated = bool(candidate["emulated"])
     asked = plan.asked(shapes, seeds, () if inputs else extra_seeds, inputs, emulated)
-    more = {"replay": bool(inputs), "quick": quick, "thorough_seeds": list(seeds) if thorough else []}
+    drawn = next((case["seed"] for case in asked if case["role"] == "extra"), None)
+    more = {"replay": bool(inputs), "quick": quick, "fresh": drawn if quick else None, "thorough_seeds": list(seeds) if thorough else []}
     common = {
         "kind": "correctness", "device": device,
         "atols": {"reference": bad_atol, "end_to_end": end_to_end_bad_atol}, "budget_s": limit_s / 4,  # so that one case may take the rest
@@ -75,7 +77,7 @@ def run_correctness(
     raw: dict[str, Any] = {
         "kind": "correctness", "device": ("emulator" if is_c(candidate) else "cpu") if emulated else device,
         "bad_atol": bad_atol, "end_to_end_bad_atol": end_to_end_bad_atol, "runner": runner,
-        "default_launches": list(default_launches),
+        "default_launches": list(default_launches), "limits_at": dict(limits_at or {}),
         "replay": bool(inputs), "extra_seeds": list(dict.fromkeys(case["seed"] for case in asked if case["role"] == "extra")),
         "asked": [{key: case[key] for key in ("shape", "seed", "inputs", "role")} for case in asked],
         "candidate": _run_side(candidate, asked, {**common, "more": more}, work, "candidate", limit_s, python, 1 if hangs else _MAX_TIMEOUTS),
@@ -98,6 +100,7 @@ def execute(job: dict[str, Any], folder: Path) -> None:
     from gates import problem as problems
     from gates.run import casecheck
     from gates.run.side import opened
+    from gates.run.yardstick import Yardstick
 
     with ResultWriter(job) as writer, contextlib.ExitStack() as stack:
         problem = problems.load(job["side"]["problem"], Path(job["side"]["folder"]))
@@ -105,11 +108,12 @@ def execute(job: dict[str, Any], folder: Path) -> None:
         plan.check_names(problem, [case["shape"] for case in cases], [case["inputs"] for case in cases])
         cases = plan.whole(problem, cases, job["more"], emulated)
         writer.write("header", cases=cases, torch=torch.__version__, python=sys.version.split()[0])
-        side, started = stack.enter_context(opened(job, child)), time.monotonic()
+        side, yardstick, started = stack.enter_context(opened(job, child)), Yardstick(problem), time.monotonic()
         writer.write("confined", held=side.held)
         for index, case in enumerate(cases):
             result = casecheck.check(
                 side, case, job["atols"], lambda phase, index=index: writer.write("phase", index=index, phase=phase), job["limits"],
+                yardstick,
             )
             lost = result.pop("lost", False)
             writer.write("case", index=index, result=result)

@@ -7,6 +7,7 @@ A case is (shape, seed, inputs) with a role:
     odd       the problem's ODD_SHAPES, seed 0
     edge      its EDGE_SHAPES x the task's seeds, with ``--thorough``
     family    its INPUT_FAMILIES: on the first of FAMILY_SHAPES with seed 0; with ``--thorough`` on all of them x seeds
+    fresh     shapes that the run's fresh seed draws, and structured values on the problem's first shape, with that seed
 
 The engine does not read the problem (that may need torch), so it names what was asked for and the
 runner adds the rest. Where the user names the inputs, exactly those cases are tried, each in the role
@@ -15,14 +16,17 @@ that it has in a whole run: that is how a failed case is replayed.
 
 from __future__ import annotations
 
+import random
 from collections.abc import Mapping, Sequence
 from typing import Any
 
 from gates.errors import GatesError
-from gates.problem import DEFAULT_INPUTS, family_shapes
+from gates.problem import DEFAULT_INPUTS, FRESH, NON_FINITE, VALUES, family_shapes
 from gates.task import nearest
 
 Case = dict[str, Any]
+_SHARE = 0.005  # of the headline's work: what a launch of a drawn shape may cost, if that is more than the problem's small shapes do
+_VALUES_SHARE = 0.15  # all structured values together
 
 
 def identity(case: Mapping[str, Any]) -> tuple[str, int, str]:
@@ -54,8 +58,9 @@ def asked(
 def whole(problem: Any, cases: Sequence[Case], more: Mapping[str, Any], emulated: bool) -> list[Case]:
     """``cases`` and those that the problem adds, each once.
 
-    ``more``: {"replay": bool, "quick": bool, "thorough_seeds": list}. ``replay`` adds nothing, gives the cases
-    their roles, and probes the first one if it is a headline case; ``quick`` adds odd shapes and families; ``thorough_seeds`` adds the edge shapes and all families.
+    ``more``: {"replay": bool, "quick": bool, "fresh": seed or None, "thorough_seeds": list}. ``replay`` adds nothing, gives the cases
+    their roles, and probes the first one if it is a headline case; ``quick`` adds odd shapes and families; ``fresh`` drawn shapes and
+    structured values; ``thorough_seeds`` adds the edge shapes and all families.
     """
     if more.get("replay"):
         replayed = [{**case, "role": _role(problem, case)} for case in cases]
@@ -73,6 +78,8 @@ def whole(problem: Any, cases: Sequence[Case], more: Mapping[str, Any], emulated
         _case(shape, seed, name, "family", emulated, 1 + index)
         for name in families for shape in family_shapes(problem) for index, seed in enumerate(seeds)
     ]
+    if more.get("fresh") is not None:
+        found += _fresh(problem, cases, more["fresh"], emulated)
     once: dict[tuple[str, int, str], Case] = {}
     for case in found:
         once.setdefault(identity(case), case)
@@ -84,17 +91,37 @@ def check_names(problem: Any, shapes: Sequence[str], inputs: Sequence[str] = ())
     families = (DEFAULT_INPUTS, *getattr(problem, "INPUT_FAMILIES", {}))
     for what, names, known in (("shape", shapes, problem.SHAPES), ("inputs", inputs, families)):
         for name in names:
-            if name not in known:
+            if name not in known and not (what == "inputs" and name.partition(":")[0] in (*VALUES, *NON_FINITE)):
                 raise GatesError(f"problem {problem.__name__} has no {what} {name!r}", hint=nearest(name, known))
 
 
 def _role(problem: Any, case: Case) -> str:
-    if case.get("inputs", DEFAULT_INPUTS) != DEFAULT_INPUTS:
+    family = case.get("inputs", DEFAULT_INPUTS)
+    if case["shape"].startswith(FRESH) or family not in (DEFAULT_INPUTS, *getattr(problem, "INPUT_FAMILIES", {})):
+        return "fresh"
+    if family != DEFAULT_INPUTS:
         return "family"
     for role, name in (("odd", "ODD_SHAPES"), ("edge", "EDGE_SHAPES")):
         if case["shape"] in getattr(problem, name, ()):
             return role
     return "headline"
+
+
+def _fresh(problem: Any, cases: Sequence[Case], seed: int, emulated: bool) -> list[Case]:
+    """The cases that ``seed`` draws, cheap beside the headline ``cases``.
+
+    Where the problem's first shape is dear, two kinds of values are drawn instead of all being tried.
+    """
+    from gates.run import fresh_shapes, values  # they need torch, and the engine does not import it
+
+    headline = sum(fresh_shapes.cost(problem, problem.SHAPES[case["shape"]]) * len(case["orders"]) for case in cases)
+    shapes = fresh_shapes.draw(problem, seed, _SHARE * headline)
+    found = [_case(shape, seed, DEFAULT_INPUTS, "fresh", emulated, 1 + index) for index, shape in enumerate(shapes)]
+    home = next(iter(problem.SHAPES))
+    kinds, each = values.kinds(problem, problem.SHAPES[home], seed), fresh_shapes.cost(problem, problem.SHAPES[home])
+    if each > fresh_shapes.CHEAP and each * len(kinds) > _VALUES_SHARE * headline:
+        kinds = random.Random(seed).sample(kinds, min(2, len(kinds)))
+    return found + [{**_case(home, seed, kind, "fresh", emulated, 0), "orders": ["forward"] * (1 if emulated else 2)} for kind in kinds]
 
 
 def _case(shape: str, seed: int, inputs: str, role: str, emulated: bool, index: int) -> Case:

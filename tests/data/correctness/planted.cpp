@@ -48,6 +48,11 @@ ENTRY(depends_on_order) { HONEST if (order == 2) out[7] = std::nextafterf(out[7]
 ENTRY(depends_on_reversed) { HONEST if (order == 1) out[7] += 0.5f; return 0; }
 ENTRY(second_call_only) { static int before = 0; if (before++ == 0) { ++launches; return 0; } HONEST return 0; }
 ENTRY(accumulates) { (void)error; (void)bytes; ++launches; for (int64_t i = 0; i < n; ++i) out[i] += a * x[i] + y[i]; return 0; }
+ENTRY(declines_other_sizes) {
+  (void)x, (void)y, (void)out, (void)a;
+  if (n != 1000 && n != 999 && n != (1 << 18)) { std::snprintf(error, size_t(bytes), "N must be 999, 1000 or 262144"); return 1; }
+  HONEST return 0;
+}
 ENTRY(wrong_scale) { a *= 1.001f; HONEST return 0; }
 ENTRY(slightly_worse) { HONEST for (int64_t i = 0; i < n; ++i) out[i] *= 1.0f + 4e-6f; return 0; }
 ENTRY(all_zeros) { HONEST for (int64_t i = 0; i < n; ++i) out[i] = 0.0f; return 0; }

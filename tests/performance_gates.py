@@ -3,9 +3,13 @@
 from __future__ import annotations
 
 import functools
+import random
+import statistics
+from collections.abc import Callable
 from typing import Any
 
 from gates.judge import performance
+from gates.measure import outside
 from gates.measure.calibrate import Calibration
 from gates.measure.records import Block, Series
 from gates.measure.sampling import WarmUp, measure
@@ -47,14 +51,36 @@ def fed(new: list[float], old: list[float], *, pairs: int = 12, control: list[fl
     return evidence(blocks, controls, **changes)
 
 
+HOSTS: dict[str, Callable[[random.Random], float]] = {  # us that pass outside beyond a block's samples
+    "idle": lambda chance: chance.uniform(400, 700),
+    "shared": lambda chance: chance.uniform(400, 1500) if chance.random() < 0.9 else chance.uniform(1500, 20_000),
+    "busy": lambda chance: chance.uniform(400, 4000) if chance.random() < 0.7 else chance.uniform(4000, 100_000),
+    "swamped": lambda chance: chance.uniform(400, 400_000),
+}
+Forge = Callable[[str, str, list[float]], list[float]]  # (side, mode, samples in us) -> what is claimed
+
+
 @functools.cache
-def simulated_gate(truth: float, seed: int, bar_pct: float = 15.0, **trouble: Any) -> GateResult:
-    """One gate on a device on which the baseline takes ``truth`` times as long as the candidate."""
+def simulated_gate(truth: float, seed: int, bar_pct: float = 15.0, *, host: str = "idle", forge: Forge | None = None, **trouble: Any) -> GateResult:
+    """One gate on a device on which the baseline takes ``truth`` times as long as the candidate; what ``forge`` makes of samples is claimed."""
     options = {name: dict(value) if isinstance(value, tuple) else value for name, value in trouble.items()}
     device = SimulatedDevice({"candidate": 10.0, "baseline": 10.0 * truth, "control": 10.0 * truth}, seed=seed, **options)
-    taken = measure(
-        device.side("candidate"), device.side("baseline"), device.side("control"), bar_pct=bar_pct, seed=seed,
-        read_state=device.read_state, clock=device.clock,
-    )
-    record = evidence(taken.blocks, taken.control, seed=seed, warm_up=taken.warm_up)
+    chance, late_s = random.Random(seed), [0.0]
+
+    def timer(side: str, mode: str) -> Callable[[int], list[float]]:
+        def block(samples: int) -> list[float]:
+            times = list(device.side(side)(samples))
+            late_s[0] += 1e-6 * (HOSTS[host](chance) + (40.0 * samples if mode == "cold" else 0.0))
+            return forge(side, mode, times) if forge else times
+
+        return block
+
+    def clock() -> float:
+        return device.clock() + late_s[0]
+
+    taken = measure(*(timer(side, "cold") for side in ("candidate", "baseline", "control")), bar_pct=bar_pct, seed=seed, read_state=device.read_state, clock=clock)
+    sides = ("candidate", "baseline")
+    replay_us = {side: 50 * statistics.median(sample for block in taken.blocks if block.side == side for sample in block.samples_us) for side in sides}
+    outside_blocks = outside.measure({side: timer(side, "unflushed") for side in sides}, dict.fromkeys(sides, 50), replay_us, chance, clock)
+    record = evidence(taken.blocks, taken.control, seed=seed, warm_up=taken.warm_up, outside=tuple(outside_blocks), elapsed_s=taken.elapsed_s)
     return performance.judge(record, {**LIMITS, "min_speedup_pct": bar_pct})

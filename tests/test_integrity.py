@@ -58,3 +58,9 @@ def test_a_kernel_that_replaced_a_function_has_no_measurement(monkeypatch: pytes
     result = performance.judge(parse(raw), {"shape": "tiny", "min_speedup_pct": 15})
     assert (result.status, result.code) == (Status.FAIL, "performance.tampered")
     assert "torch.allclose" in result.sentence and raw["measured"] is None
+
+
+def test_a_function_with_other_code_is_found(monkeypatch) -> None:
+    functions = integrity.Functions()
+    monkeypatch.setattr(accuracy.digest, "__code__", (lambda tensors: "").__code__)
+    assert functions.replaced() == ["gates.run.accuracy.digest"]

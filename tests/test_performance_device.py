@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 import shutil
 import subprocess
 import sys
@@ -12,7 +13,8 @@ import pytest
 
 from gates.judge import performance
 from gates.parse.performance import parse
-from gates.records import Status
+from gates.records import Status, told
+from gates.run import attempt
 from gates.run.timing import run_timing
 
 pytestmark = pytest.mark.gpu
@@ -53,6 +55,9 @@ def gate(tmp_path, candidate, baseline, bar=15.0, **options):
     evidence = parse(raw)
     result = performance.judge(evidence, {**LIMITS, "min_speedup_pct": bar})
     print(result.status.value, result.code, result.sentence, f"{evidence.process_s} s", raw["output_tail"][-500:])
+    for block in evidence.outside or ():
+        print(f"outside {block.side} {block.replays} x {block.launches}: {block.claimed_us:.0f} us claimed, {block.wall_us:.0f} us passed, excess {block.excess_pct:.2f} %")
+    print("contradictions", [told(check) for check in result.checks if check.code in ("performance.inconsistent", "performance.host_busy")])
     return evidence, result
 
 
@@ -63,6 +68,7 @@ def test_a_known_ratio(built, tmp_path, steps, factor, status) -> None:
     assert result.status is status, result.sentence
     assert evidence.clock_source == "nvml" or evidence.clock_source.startswith("unknown")
     assert evidence.backends["torch copy"].p50_us
+    assert evidence.outside and all(any(block.agrees for block in evidence.outside if block.side == side) for side in ("candidate", "baseline"))
     ratio = performance.read(evidence, LIMITS).ruling.interval.ratio
     assert 1 + 0.7 * (factor - 1) - 0.01 <= ratio <= factor + 0.01  # the launch itself takes its share of a short kernel
 
@@ -71,12 +77,42 @@ def test_a_known_ratio(built, tmp_path, steps, factor, status) -> None:
     ("fault", "code"),
     [
         (1, "performance.wrong_output"), (2, "performance.not_captured"), (3, "performance.launch_failed"),
-        (6, "performance.wrong_output"),
+        (6, "performance.wrong_output"), (10, "performance.wrong_output"),
     ],
 )
 def test_a_faulty_candidate_fails(built, tmp_path, fault, code) -> None:
     _, result = gate(tmp_path, built(2000, fault), built(4000))
     assert (result.status, result.code) == (Status.FAIL, code), result.sentence
+
+
+@pytest.mark.parametrize(
+    ("fault", "status", "code"),
+    [
+        (7, Status.FAIL, "performance.tampered"), (8, Status.FAIL, "performance.tampered"), (9, Status.INCONCLUSIVE, "performance.inconsistent"),
+    ],
+    ids=["timer replaced", "code replaced", "times divided, nothing replaced"],
+)
+def test_a_library_that_changes_the_clock_is_refused(built, tmp_path, fault, status, code) -> None:
+    """Two kernels of the same speed; the candidate's library rewrites the process that times it."""
+    _, result = gate(tmp_path, built(4000, fault), built(4000))
+    assert (result.status, result.code) == (status, code), result.sentence
+
+
+def test_a_process_that_divides_one_side_s_times_is_refused(built, tmp_path, monkeypatch) -> None:
+    """Claims of the candidate's pairs alone are divided, in the process that holds the kernels."""
+    (tmp_path / "planted_hands.py").write_text(
+        "from gates.run import timing_hands\n"
+        "class Forging(timing_hands.Hands):\n"
+        "    def do_block(self, **how):\n"
+        "        times = super().do_block(**how)\n"
+        "        return [time / 1.3 for time in times] if how['side'] == 'candidate' and how['mode'] == 'cold' else times\n"
+        "timing_hands.Hands = Forging\n"
+        "serve = timing_hands.serve\n"
+    )
+    monkeypatch.setenv("PYTHONPATH", str(tmp_path) + os.pathsep + os.environ.get("PYTHONPATH", ""))
+    monkeypatch.setitem(attempt.APART, "timing", "planted_hands")
+    _, result = gate(tmp_path / "work", built(4000), built(4000))
+    assert (result.status, result.code) == (Status.INCONCLUSIVE, "performance.inconsistent"), result.sentence
 
 
 def test_a_launcher_that_waits_can_not_be_captured(built, tmp_path) -> None:

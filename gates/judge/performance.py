@@ -111,7 +111,7 @@ def judge(
     checks = fitness.checks(evidence, mode)
     series = evidence.in_mode(mode)
     if series is not None and series.samples(CANDIDATE):
-        checks += consistency.checks(evidence, series)
+        checks += consistency.checks(evidence, series, float(limits["min_speedup_pct"]))
     fit = worst_status(check.status for check in checks) is Status.PASS
     if evidence.baseline is None and not not_applicable_reason:
         checks.append(Check("baseline", Status.INCONCLUSIVE, None, None, "", code="performance.no_baseline"))

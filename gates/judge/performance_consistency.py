@@ -8,6 +8,7 @@ reasons stand in docs/performance-gate.md.
 
 from __future__ import annotations
 
+import math
 import statistics
 from collections.abc import Iterable
 
@@ -21,10 +22,10 @@ CODES = {
         "samples may have been written by something else than the timer, or the card was shared. Nothing is decided.",
     "performance.host_busy": "The host was too busy for the outside clock: no long block came back in the time that it says it took, each with another "
         "delay. Stop other load on the host, or give the run more cores.",
-    "performance.implausible": "The baseline takes more than a hundred times as long as the candidate. A slip of units is likelier than such a gain: look at "
-        "what the baseline computes and how it is built.",
+    "performance.implausible": "The baseline takes more than a hundred times as long as the candidate, and more than ten times what the bar asks for. A slip of "
+        "units is likelier than such a gain: look at what the baseline computes and how it is built. A task that expects such a gain says so by min_speedup_pct.",
 }
-MAX_RATIO = 100.0  # of baseline over candidate
+MAX_RATIO, MOST_BARS = 100.0, 10.0  # of baseline over candidate: a slip of units is a factor of 1000, and a task that expects much says so by its bar
 SAME_PCT = 30.0  # by which a series may be below the unflushed blocks of the same graph
 BLOCK_PCT, BLOCK_US = 8.0, 500.0  # by which blocks of the two sides may differ in what the outside clock shows beyond their claims
 SINGLE_FACTOR, SINGLE_US = 2.0, 2.0  # a single launch holds its event pair, and a launch that nothing hides
@@ -32,8 +33,8 @@ ALIKE_PCT, ALIKE_US = 30.0, 1.5  # by which that may differ between the sides
 CONSTANT_STEPS = 2000  # a timer this much finer than a sample shows that samples differ
 
 
-def checks(evidence: PerformanceEvidence, series: Series) -> list[Check]:
-    """The claims of the gated ``series`` against everything that they must agree with."""
+def checks(evidence: PerformanceEvidence, series: Series, bar_pct: float) -> list[Check]:
+    """The claims of the gated ``series`` against everything that they must agree with; ``bar_pct`` says what gain the task expects."""
     sides = [side for side in (CANDIDATE, BASELINE) if series.samples(side)]
     p50 = {side: statistics.median(series.samples(side)) for side in sides}
     found = [*_outside(evidence, sides), *_blocks(series, sides), *_passed(evidence, series)]
@@ -42,8 +43,9 @@ def checks(evidence: PerformanceEvidence, series: Series) -> list[Check]:
         found += _constant(evidence, series, side)
     if len(sides) == 2:
         found += _singles_alike(evidence, sides)
-        found.append(_check("baseline_over_candidate", p50[BASELINE] / p50[CANDIDATE], "at most", MAX_RATIO, "x", "p50", "performance.implausible",
-                            "state min_speedup_pct against a baseline that is built as the candidate is"))
+        most = max(MAX_RATIO, MOST_BARS * (1.0 + bar_pct / 100.0))
+        found.append(_check("baseline_over_candidate", p50[BASELINE] / p50[CANDIDATE], "at most", most, "x", "p50", "performance.implausible",
+                            "look for a slip of units; where so large a gain is expected, min_speedup_pct says so"))
     return found
 
 
@@ -97,15 +99,16 @@ def _blocks(series: Series, sides: list[str]) -> list[Check]:
     more = max(sides, key=lambda side: middle[side])
     claimed_us = statistics.median(series.launches[more] * sum(block.samples_us) for block in valid[more])
     seen, allowed = abs(middle[CANDIDATE] - middle[BASELINE]), BLOCK_PCT / 100.0 * claimed_us + BLOCK_US
-    scatter = max(_half_spread(beyond[side]) for side in sides)
-    code = "performance.host_busy" if scatter > seen / 3 else "performance.inconsistent"
-    return [*found, _check("beyond_claims", seen, "at most", allowed, "us", f"{more} against the other side, {where}", code)]
+    doubt = 2.0 * math.hypot(*(_error_of_median(beyond[side]) for side in sides))
+    code = "performance.inconsistent" if seen - doubt > allowed else "performance.host_busy"
+    where = f"{more} against the other side, {where}; known to {doubt:.0f} us"
+    return [*found, _check("beyond_claims", seen + doubt if code == "performance.host_busy" else seen, "at most", allowed, "us", where, code)]
 
 
-def _half_spread(values: list[float]) -> float:
-    """The median distance from the median."""
+def _error_of_median(values: list[float]) -> float:
+    """The standard error of the median, from the values' median distance from it."""
     middle = statistics.median(values)
-    return statistics.median(abs(value - middle) for value in values)
+    return 1.2533 * 1.4826 * statistics.median(abs(value - middle) for value in values) / math.sqrt(len(values))
 
 
 def _passed(evidence: PerformanceEvidence, series: Series) -> list[Check]:

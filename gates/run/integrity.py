@@ -2,7 +2,7 @@
 
 A Python function is timed in the process that holds it, beside the clock. ``Functions`` remembers every function and
 class of torch, of the clocks and of this package before the kernel's code is loaded; afterwards each must still be the
-same object. That finds a timer or a comparison that was replaced and left so. It can't find code that puts things
+same object with the same code. That finds a timer or a comparison that was replaced and left so. It can't find code that puts things
 back in time, or that goes at memory: what is and is not held is in docs/import.md.
 """
 
@@ -27,11 +27,14 @@ class Functions:
     """The functions that a timing relies on, as they are now."""
 
     def __init__(self) -> None:
-        self._known = [(owner, name, value) for owner in _owners() for name in dir(owner) if _counts(value := _found(owner, name))]
+        self._known = [(owner, name, value, _code(value)) for owner in _owners() for name in dir(owner) if _counts(value := _found(owner, name))]
 
     def replaced(self) -> list[str]:
         """Names of those that are another object now, or gone."""
-        found = [f"{_name(owner)}.{name}" for owner, name, value in self._known if _found(owner, name) is not value]
+        found = [
+            f"{_name(owner)}.{name}" for owner, name, value, code in self._known
+            if _found(owner, name) is not value or _code(value) is not code
+        ]
         return [name for name in found if name not in _REPLACED_BY_COMPILERS]
 
 
@@ -48,6 +51,11 @@ def _found(owner: Any, name: str) -> Any:
 
 def _counts(value: Any) -> bool:
     return callable(value) or isinstance(value, (property, classmethod, staticmethod))
+
+
+def _code(value: Any) -> Any:
+    """The code of a function written in Python; None of anything else."""
+    return getattr(getattr(value, "__func__", getattr(value, "fget", value)), "__code__", None)
 
 
 def _name(owner: Any) -> str:

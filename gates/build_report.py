@@ -57,9 +57,8 @@ def _main(folder: Path) -> int:
 
 def _kernel(kernel: PtxasKernel) -> str:
     name = f"{without_parameters(kernel.demangled)} {kernel.arch}"
-    registers = kernel.linked.registers if kernel.linked else kernel.registers
     return (
-        f"{name}: {registers} registers, {kernel.static_smem_bytes} bytes static shared memory, "
+        f"{name}: {kernel.final.registers} registers, {kernel.final.static_smem_bytes} bytes static shared memory, "
         f"spills {kernel.spill_store_bytes}/{kernel.spill_load_bytes} bytes stored/loaded"
     )
 

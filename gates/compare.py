@@ -17,7 +17,6 @@ from gates import jsonio, records
 from gates.callable_module import CallableModule
 from gates.errors import GatesError
 from gates.evidence import RunInfo, TaskInfo, Verdict, read_record, require_outside_a_run
-from gates.facts.chips import chip_of, occupancy
 from gates.judge.correctness_limits import compared
 from gates.judge.decision import EXIT_CODES, Decision
 from gates.judge.performance import read
@@ -27,7 +26,7 @@ from gates.measure.records import BASELINE, CANDIDATE
 from gates.parse.correctness import DEFAULT_INPUTS
 from gates.parse.names import instance_of, without_parameters
 from gates.parse.performance import MEASURED
-from gates.parse.ptxas import PtxasEvidence, PtxasKernel
+from gates.parse.ptxas import PtxasEvidence
 from gates.records import GateResult, Status
 from gates.verify import require_sound
 
@@ -304,9 +303,9 @@ def _time_rows(before: Mapping[str, Any], after: Mapping[str, Any], timed: Mappi
 def _resource_rows(before: PtxasEvidence | None, after: PtxasEvidence | None) -> Iterator[Row]:
     for key, one, two in _by_name(before.kernels if before else (), after.kernels if after else ()):
         for name, unit, value in (
-            ("registers", "a thread", lambda k: k.registers), ("shared memory", "bytes", smem_bytes),
+            ("registers", "a thread", lambda k: k.final.registers), ("shared memory", "bytes", lambda k: k.smem_bytes),
             ("spills", "bytes", lambda k: _sum(k.spill_store_bytes, k.spill_load_bytes)),
-            ("occupancy", "%", occupancy_pct),
+            ("occupancy", "%", lambda k: k.occupancy_pct),
         ):
             yield Row(f"{key} {name}", unit, value(one) if one else None, value(two) if two else None)
 
@@ -332,21 +331,6 @@ def _named(kernels: Sequence[Any], several: Collection[str]) -> dict[str, Any]:
             key, number = f"{name} #{number} {kernel.arch}", number + 1
         found[key] = kernel
     return found
-
-
-def smem_bytes(kernel: PtxasKernel) -> int | None:
-    dynamic = [launch.dynamic_smem_bytes for launch in kernel.launches]
-    if kernel.static_smem_bytes is None or not dynamic or None in dynamic:
-        return None
-    return kernel.static_smem_bytes + max(dynamic)
-
-
-def occupancy_pct(kernel: PtxasKernel) -> float | None:
-    chip, smem = chip_of(kernel.arch), smem_bytes(kernel)
-    threads = [launch.threads_per_cta for launch in kernel.launches if launch.threads_per_cta]
-    if chip is None or smem is None or kernel.registers is None or not threads:
-        return None
-    return 100.0 * occupancy(chip, kernel.registers, max(threads), smem, kernel.barriers or 0).fraction
 
 
 def _sum(*values: int | None) -> int | None:

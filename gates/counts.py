@@ -10,6 +10,7 @@ from gates.evidence import TaskInfo
 from gates.parse.performance import MEASURED, summaries
 from gates.parse.ptxas_log import parse_log
 from gates.records import to_json
+from gates.stage.optimisation import unoptimised
 
 
 def contradictions(evidence: Mapping[str, Any]) -> Iterator[str]:
@@ -45,8 +46,8 @@ def not_as_logged(evidence: Any, log: str) -> Iterator[str]:
 
 
 def built_for_debugging(log: str) -> bool:
-    """Whether a command in ``log``, the build's, compiles device code for a debugger."""
-    return any(line.startswith("$ ") and not {"-G", "--device-debug"}.isdisjoint(line.split()) for line in log.splitlines())
+    """Whether a command in ``log``, the build's, compiles device code for a debugger or without optimisation."""
+    return any(line.startswith("$ ") and unoptimised(line.split()) for line in log.splitlines() if "nvcc" in line)
 
 
 def _sass(evidence: Any) -> Iterator[str]:

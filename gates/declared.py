@@ -8,6 +8,8 @@ from typing import Any
 
 from gates.evidence import RunInfo, TaskInfo
 from gates.run.built import identity_of
+from gates.stage.optimisation import split, unoptimised
+from gates.task import CUDA, EXTENSION
 
 _NOT_TOGGLES = ("shapes", "seeds", "inputs")  # keys of overrides that name no toggle
 
@@ -16,7 +18,10 @@ def self_contradictions(info: RunInfo, data: Mapping[str, Any]) -> Iterator[str]
     """What of run.json can't be true together, one sentence each; ``data`` is the file itself."""
     for name, task in (("task", info.task), ("baseline", info.baseline)):
         if task is not None:
-            yield from (f"run.json, {name}: {text}" for text in _task(task, data[name]))
+            yield from (f"run.json, {name}: {text}" for text in _task(task, data[name], info.environment))
+            flags = [word for variable in ("NVCC_PREPEND_FLAGS", "NVCC_APPEND_FLAGS") for word in split(info.environment.get(variable, ""))]
+            if task.kind in (CUDA, EXTENSION) and unoptimised(flags) and not task.debug_build:
+                yield f"run.json, {name}: the environment has {unoptimised(flags)}, a debug build, and debug_build is false"
     if info.baseline and info.baseline.name != info.task.name and info.baseline.digest == info.task.digest:
         yield f"run.json gives {info.task.name} and {info.baseline.name} one digest"
     try:
@@ -64,7 +69,7 @@ def _short(identity: str) -> str:
     return identity[:12] or "of no name"
 
 
-def _task(task: TaskInfo, data: Mapping[str, Any]) -> Iterator[str]:
+def _task(task: TaskInfo, data: Mapping[str, Any], environment: Mapping[str, str]) -> Iterator[str]:
     judged = task.judged_shapes or tuple(task.shapes)
     if missing := [shape for shape in judged if shape not in task.shapes]:
         yield f"the shapes {', '.join(missing)} were judged and have no dimensions"
@@ -81,7 +86,7 @@ def _task(task: TaskInfo, data: Mapping[str, Any]) -> Iterator[str]:
     if task.judged_inputs and "inputs" not in task.overrides:
         yield f"the inputs {_list(task.judged_inputs)} were named from outside, and no override is recorded"
     for name, value in task.overrides.items():
-        if name not in _NOT_TOGGLES and task.toggles.get(name) != value:
+        if name not in _NOT_TOGGLES and task.toggles.get(name, environment.get(name)) != value:
             yield f"overrides set {name}={value}, the toggle is {task.toggles.get(name)}"
 
 

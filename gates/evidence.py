@@ -96,6 +96,11 @@ class RunInfo:
     ended: str
 
     @property
+    def gates(self) -> tuple[str, ...]:
+        """The gates that the run judges: those that it has limits for, were they empty. A later version may have more."""
+        return tuple(self.task.limits)
+
+    @property
     def debug_build(self) -> bool:
         """Whether either side is a debug build, which says nothing about the code that would be shipped."""
         return self.task.debug_build or bool(self.baseline and self.baseline.debug_build)
@@ -209,7 +214,7 @@ def require_known_version(data: Any, where: str) -> None:
 
 
 def resolve_run(name: str, results: Path) -> Path:
-    """A run directory by path, ``latest:TASK`` or ``recorded:DEVICE/TASK``; the last run wins by name. GatesError where there is none."""
+    """A run directory by path, ``latest:TASK`` or ``recorded:DEVICE/TASK``: of these the run that started last. GatesError where there is none."""
     try:
         return _resolved(name, results)
     except (OSError, ValueError) as error:  # a name that no file can have
@@ -227,7 +232,7 @@ def _resolved(name: str, results: Path) -> Path:
             raise GatesError(f"no run found for {name[:80]!r} under {results}", hint=_runs_hint(kind, rest, results))
         if len(tasks) > 1:
             raise GatesError(f"{name[:80]!r} names runs of several tasks: {', '.join(tasks)}", hint="give more of the name")
-        return found[tasks[0]][-1]
+        return max(found[tasks[0]], key=_began)
     path = Path(name)
     if path.is_dir() and not (path / "run.json").exists():
         runs = list_runs(path)
@@ -277,6 +282,16 @@ def write_outside_runs(out: Path, text: str, *, hint: str) -> None:
         jsonio.write_text(out, text)
     except GatesError as error:
         raise GatesError(error.what, hint=hint) from None
+
+
+def _began(run: Path) -> tuple[float, list[tuple[int, str]]]:
+    """When the run started, then its name with numbers as numbers; one that can't be read comes before all others."""
+    try:
+        data = jsonio.read(run / "run.json")
+        started = datetime.fromisoformat(data["started"]).timestamp()
+    except (GatesError, KeyError, TypeError, ValueError, OverflowError):
+        started = float("-inf")
+    return started, [(int(number or 0), text) for number, text in re.findall(r"(\d+)|(\D+)", run.name)]
 
 
 def list_runs(folder: Path) -> list[Path]:

@@ -75,7 +75,7 @@ def looser_terms(task: TaskInfo, baseline: TaskInfo | None) -> tuple[str, ...]:
 
 def decision_of(info: RunInfo, results: Sequence[GateResult], *, accepted: bool = False) -> tuple[Decision, str]:
     """The decision over a run's gates; ``accepted``: a reviewer accepted its looser terms."""
-    return decide(results, info.task.overrides, () if accepted else looser_terms(info.task, info.baseline), debug=info.debug_build)
+    return decide(results, info.task.overrides, () if accepted else looser_terms(info.task, info.baseline), debug=info.debug_build, gates=info.gates)
 
 
 def _terms(task: TaskInfo) -> Terms:

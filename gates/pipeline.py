@@ -38,6 +38,7 @@ from gates.judge.decision import exit_code
 from gates.judging import decision_of
 from gates.render.console import Progress
 from gates.revision import revision
+from gates.run import compilers
 from gates.run import device as devices
 from gates.run.attempt import warm_up
 from gates.run.build import build, check_build_root
@@ -51,7 +52,7 @@ from gates.task import CUDA, DIGEST_RULE, EXTENSION, GATES, PYTHON, TRITON, Task
 CPU_GATES = {  # what the cpu profile asks of each kind
     CUDA: ("ptxas", "sass", "correctness", "sanitizer"), EXTENSION: ("ptxas", "sass"), TRITON: ("ptxas", "sass", "correctness"), PYTHON: ("correctness",),
 }
-_RECORDED_VARIABLES = ("CUDA_HOME", "CUDA_VISIBLE_DEVICES", "CXX", "NVCC_CCBIN", "PYTORCH_CUDA_ALLOC_CONF", "GATES_JOBS", "GATES_REVISION")
+_RECORDED_VARIABLES = ("CUDA_VISIBLE_DEVICES", "PYTORCH_CUDA_ALLOC_CONF", "GATES_JOBS", "GATES_REVISION")  # beside those that compilers read
 
 
 @dataclass(frozen=True)
@@ -175,7 +176,8 @@ def _timed_shape(task: Task) -> tuple[str, ...]:
 def _task_info(
     task: Task, sizes: Mapping[str, dict[str, int]], shapes: tuple[str, ...], seeds: tuple[int, ...], inputs: tuple[str, ...]
 ) -> TaskInfo:
-    overrides: dict[str, Any] = dict(task.overrides)
+    root = project_root(task.folder)
+    overrides: dict[str, Any] = {**task.overrides, **{name: portable(value, root) for name, value in compilers.overriding(task.kind).items()}}
     if set(shapes) != set(task.shapes):
         overrides["shapes"] = ",".join(shapes)
     if set(seeds) != set(task.seeds):
@@ -196,7 +198,7 @@ def device_record(found: devices.DeviceInfo | None) -> Device | None:
 
 def _environment(task: Task) -> dict[str, str]:
     root = project_root(task.folder)
-    names = (*_RECORDED_VARIABLES, *task.toggles)
+    names = dict.fromkeys((*_RECORDED_VARIABLES, *compilers.environment(), *task.toggles))
     return {name: portable(os.environ[name], root) for name in names if os.environ.get(name)} | {
         "python": sys.version.split()[0],
     }

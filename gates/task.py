@@ -20,6 +20,7 @@ from gates import yamlio
 from gates.errors import GatesError
 from gates.stage.files import StageFiles, stage_files
 from gates.stage.flags import objection
+from gates.stage.optimisation import split, unoptimised
 
 GATES = ("ptxas", "sass", "correctness", "sanitizer", "performance", "ncu")
 CUDA, EXTENSION, TRITON, PYTHON = "cuda", "torch-extension", "triton", "python"  # kinds: what a kernel is written in
@@ -65,9 +66,9 @@ class Task:
 
     @property
     def debug_build(self) -> bool:
-        """Whether nvcc is told, by the task or in its environment, to compile device code for a debugger: without optimisation."""
-        given = " ".join(os.environ.get(name, "") for name in ("NVCC_PREPEND_FLAGS", "NVCC_APPEND_FLAGS")).split()
-        return self.kind in (CUDA, EXTENSION) and not {*self.nvcc_flags, *given}.isdisjoint((DEBUG_FLAG, "--device-debug"))
+        """Whether nvcc is told, by the task or in its environment, to compile device code for a debugger or without optimisation."""
+        given = [split(os.environ.get(name, "")) for name in ("NVCC_PREPEND_FLAGS", "NVCC_APPEND_FLAGS")]
+        return self.kind in (CUDA, EXTENSION) and any(unoptimised(words) for words in (self.nvcc_flags, *given, [*given[0], *self.nvcc_flags, *given[1]]))
 
     def for_debugging(self) -> Task:
         """The same task as a debug build; raises GatesError for a kind that nvcc does not compile."""

@@ -14,7 +14,7 @@ from gates.counts import built_for_debugging, contradictions, not_as_logged, tim
 from gates.declared import of_other_builds, self_contradictions
 from gates.errors import GatesError
 from gates.evidence import ACCEPTANCE, RunInfo, Verdict, read_record, require_known_version, resolve_run, sha256
-from gates.judge.decision import GATES
+from gates.judge.decision import FIRST_GATES, GATES
 from gates.judging import decision_of, load_evidence, looser_terms, rejudge
 from gates.places import changed_since, contradicts_checkout
 from gates.planned import left_out
@@ -262,8 +262,11 @@ def _check_verdict(run: Path) -> list[str]:
     info: RunInfo = read_record(RunInfo, run, "run.json")
     verdict: Verdict = read_record(Verdict, run, "verdict.json")
     problems = []
-    if [result.gate for result in verdict.gates] != list(GATES):
-        problems.append(f"verdict.json judges {', '.join(result.gate for result in verdict.gates) or 'nothing'}, not each gate once")
+    judged = [result.gate for result in verdict.gates]
+    if tuple(judged) != info.gates or not set(judged) >= set(FIRST_GATES):
+        problems.append(f"verdict.json judges {', '.join(judged) or 'nothing'}, not each gate once")
+    if unknown := sorted(set(judged) - set(GATES)):
+        return [*problems, f"verdict.json judges {', '.join(unknown)}, which this version does not know: update kernel-gates"]
     for recorded in verdict.gates:
         again = rejudge(run, info, recorded.gate)
         if again is None and recorded.status not in (Status.NOT_RUN, Status.FAIL, Status.INCONCLUSIVE):

@@ -41,6 +41,11 @@ def test_every_command_of_nvcc_gets_the_flag_and_the_folder_is_another(tmp_path:
 
 @pytest.mark.parametrize(("flags", "variable", "expected"), [
     ((), "", False), (("-G",), "", True), (("--device-debug",), "", True), ((), "-lineinfo -G", True), (("-Gx", "-DG"), "-g", False),
+    (("-Xptxas=-g",), "", True), (("-Xptxas", "-g"), "", True), (("--ptxas-options=-O0",), "", True), (("--ptxas-options", "-v,-O0"), "", True),
+    ((), "-Xptxas '-O0'", True), ((), "-Xptxas=-v,--opt-level=0", True), (("-Xptxas", "-O", "-Xptxas", "0"), "", True), (("-Xcicc", "-O0"), "", True),
+    (("-Xcicc=-O0",), "", True), (("--dopt=off",), "", True), (("--dopt", "off"), "", True), (("-Xnvlink=-O0",), "", True), (("--Ofast-compile=max",), "", True),
+    (("-Xptxas=-O3,-v",), "-Xptxas -warn-spills", False), (("-O0",), "", False), (("-Xcompiler=-O0,-g",), "", False), (("--dopt=on",), "", False),
+    (("-Xptxas", "-O1"), "", False), (("-DX=-Xptxas", "-O0"), "", False), (("-lineinfo", "-g"), "", False),
 ])
 def test_a_debug_build_is_known_whoever_asked_for_it(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch, flags: tuple[str, ...], variable: str, expected: bool
@@ -49,6 +54,23 @@ def test_a_debug_build_is_known_whoever_asked_for_it(
     task = make_task(tmp_path, nvcc_flags=flags)
     assert task.debug_build is expected and task.for_debugging().debug_build
     assert ("NVCC_APPEND_FLAGS=-G" in runner_command(task)) is expected
+
+
+def test_a_debug_build_by_a_file_of_options(tmp_path: Path) -> None:
+    (tmp_path / "options").write_text("-lineinfo\n-Xptxas -O0\n")
+    for flags in (("-optf", str(tmp_path / "options")), (f"--options-file={tmp_path / 'options'}",)):
+        assert make_task(tmp_path, nvcc_flags=flags).debug_build
+    (tmp_path / "options").write_text("-lineinfo\n")
+    assert not make_task(tmp_path, nvcc_flags=flags).debug_build
+
+
+def test_the_log_of_each_form_needs_the_mark(tmp_path: Path) -> None:
+    for flag in ("-Xptxas=-g", "--ptxas-options -O0", "-Xcicc -O0"):
+        run = Path(shutil.copytree(RECORDED, tmp_path / flag.replace(" ", "")))
+        log = run / "build.log"
+        log.write_text(log.read_text().replace(" -lineinfo ", f" -lineinfo {flag} ", 1))
+        sign(run)
+        assert "build.log shows a debug build (nvcc -G), run.json does not say so" in verify_run(run)
 
 
 def test_what_nvcc_does_not_compile_has_no_debug_build(tmp_path: Path) -> None:
@@ -95,6 +117,7 @@ def test_a_debug_run_says_so_at_the_top_and_holds(tmp_path: Path, monkeypatch: p
 
     monkeypatch.setattr(steps, "_STEPS", {gate: passed(gate) for gate in ("correctness", "sanitizer")})  # no other gate is tried
     monkeypatch.setattr(steps.Session, "build", lambda session: None)
+    monkeypatch.setattr(pipeline, "_built", lambda info, session: info)
     monkeypatch.setattr(pipeline, "describe", lambda *_, **__: {})
     printed, run = run_debug(tmp_path)
     assert "saxpy_fast against saxpy_slow · profile cpu (asked for) · DEBUG BUILD (nvcc -G)\n" in printed

@@ -221,11 +221,11 @@ def test_junit_counts_each_gate_once() -> None:
 
 
 def test_sarif_names_source_lines() -> None:
-    from gates.task import find_task
+    from gates.task import DIGEST_RULE, find_task
 
     task = find_task("stage2", {})
     info: RunInfo = read_record(RunInfo, STAGE2, "run.json")
-    kernels, files = source_places(replace(info.task, digest=task.digest()))
+    kernels, files = source_places(replace(info.task, digest=task.digest(), digest_rule=DIGEST_RULE))
     path, line = kernels["sdpa_fp8_kernel"]
     assert "sdpa_fp8_kernel" in (RECORDED.parent.parent.parent / path).read_text().splitlines()[line - 1]
     data = json.loads(sarif("stage", GATES, kernels, files, {"ptxas.registers": "too many"}))

@@ -137,6 +137,30 @@ def test_a_run_is_never_written_into_another(tmp_path: Path) -> None:
     assert {path.name for path in run.iterdir()} == {"run.json", "manifest.json"}
 
 
+def test_the_latest_run_is_the_one_that_started_last(tmp_path: Path) -> None:
+    """Whatever the folders are called: of a copy, with a number, of another device; one that can't be read is none."""
+    def run(name: str, started: object) -> None:
+        (tmp_path / "task" / name).mkdir(parents=True)
+        (tmp_path / "task" / name / "run.json").write_text(json.dumps({"started": started}))
+
+    def latest() -> str:
+        return resolve_run("latest:task", tmp_path).name
+
+    run("20260101T000000Z-a-h200", "2026-01-01T00:00:00.000+00:00")
+    run("zz-copied", "2025-01-01T00:00:00.000+00:00")
+    assert latest() == "20260101T000000Z-a-h200"
+    for number in (2, 10, 9):
+        run(f"20260101T000000Z-a-h200-{number}", "2026-01-01T00:00:00.000+00:00")
+    assert latest() == "20260101T000000Z-a-h200-10"
+    run("0-first", "2026-01-01T00:00:00.001+00:00")
+    assert latest() == "0-first"
+    for number, broken in enumerate((None, 7, "soon", ["2027"])):
+        run(f"zz-{number}", broken)
+    (tmp_path / "task" / "zzz").mkdir()
+    (tmp_path / "task" / "zzz" / "run.json").write_text("{")
+    assert latest() == "0-first"
+
+
 def test_the_beginning_of_a_name_is_enough_where_it_is_one_task_s(tmp_path: Path) -> None:
     for task in ("fp16_v1_scalar", "fp16_v10_hopper", "fp16_v2_tiles"):
         for name in ("20260101T000000Z-a", "20260102T000000Z-b"):

@@ -52,6 +52,17 @@ def fired(run: Path) -> set[str]:
 # facts
 
 
+def test_registers_are_the_linker_s_where_there_is_one(tmp_path: Path) -> None:
+    def linked(data: dict[str, Any]) -> None:
+        for kernel in data["kernels"]:
+            kernel["linked"] = {"registers": 254, "static_smem_bytes": kernel["static_smem_bytes"], "stack_bytes": 0, "barriers": 1}
+
+    before, _ = facts_of(RUN)
+    facts, _ = facts_of(change(copied(tmp_path), "ptxas.json", linked))
+    assert facts["registers"].value == 254 and facts["registers"].sources[0].endswith(".linked.registers")
+    assert facts["theoretical_occupancy"].value < before["theoretical_occupancy"].value and facts["occupancy_limiter"].value == "registers"
+
+
 @pytest.mark.parametrize("run", [*STAGES.values(), NO_DEVICE, RUN], ids=lambda run: f"{run.parent.name} {run.name[-5:]}")
 def test_every_fact_stands_where_it_says(run: Path) -> None:
     facts, sections = facts_of(run)

@@ -7,10 +7,13 @@ from pathlib import Path
 
 import pytest
 
+from gates.build_report import _kernel
+from gates.compare import _resource_rows
 from gates.judge.ptxas import CODES, judge
 from gates.parse.names import instance_of_signature
 from gates.parse.ptxas import Launch, PtxasEvidence, gather
 from gates.records import GateResult, Status, from_json, to_json
+from gates.sweep.work import _resources
 
 DATA = Path(__file__).parent / "data" / "ptxas"
 LIMITS = {"max_registers": 128, "max_smem_bytes": 65_536, "max_spill_bytes": 0}
@@ -264,6 +267,26 @@ def test_the_linker_s_figures_are_judged() -> None:
     assert checks(judge(ours, LIMITS), "registers")[0].observed == 46
     assert judge(ours, {**LIMITS, "max_registers": 45}).code == "ptxas.registers"
     assert (ours.kernels[0].linked.stack_bytes, ours.kernels[0].registers) == (264, 24)
+
+
+def test_the_linker_s_figures_are_the_ones_everywhere() -> None:
+    """ptxas's share is 24 registers and 16 warps' worth more."""
+    ours = evidence(read("cuda13.0_sm89_rdc_nvlink.log").replace("used 46 registers", "used 254 registers"), launch("caller", threads=256))
+    (kernel,) = ours.kernels
+    assert (kernel.registers, kernel.final.registers, round(kernel.occupancy_pct, 2)) == (24, 254, 16.67)
+    gate = judge(ours, LIMITS)
+    rows = {row.name: row.candidate for row in _resource_rows(None, ours)}
+    resources = _resources(kernel)
+    assert checks(gate, "registers")[0].observed == rows["caller sm_89 registers"] == resources.registers == 254
+    assert checks(gate, "occupancy")[0].observed == round(rows["caller sm_89 occupancy"], 2) == round(resources.occupancy_pct, 2) == 16.67
+    assert "caller sm_89: 254 registers" in _kernel(kernel)
+
+
+def test_the_launch_that_fits_the_fewest_warps_gives_the_occupancy() -> None:
+    ours = evidence(one_kernel(registers=32), launch("k", threads=1024), launch("k", threads=64, dynamic=40000))
+    (kernel,) = ours.kernels
+    assert kernel.tightest == 1 and kernel.occupancy_pct == pytest.approx(100 * 4 / 48) and kernel.smem_bytes == 40000
+    assert evidence(one_kernel(), launch("k", dynamic=None)).kernels[0].occupancy_pct is None
 
 
 def test_relocatable_code_without_the_linker_s_line_is_inconclusive() -> None:

@@ -22,10 +22,11 @@ from gates.cli import cli, guard
 from gates.compare import compare_runs
 from gates.decide import decide_run
 from gates.errors import GatesError
-from gates.evidence import Git, RunInfo, list_runs, read_record
+from gates.evidence import Git, RunInfo, Verdict, list_runs, read_record
+from gates.insights import insights_of
 from gates.places import changed_since, contradicts_checkout
 from gates.revision import revision
-from gates.task import DIGEST_RULE, find_task, load_task
+from gates.task import DIGEST_RULE, GATES, find_task, load_task
 from gates.verify import verify_run
 
 ROOT = Path(__file__).resolve().parent.parent
@@ -247,6 +248,38 @@ def test_what_a_run_says_of_the_very_stage_in_this_checkout_must_be_so(tmp_path:
     (tmp_path / "more").mkdir()
     looser = edited(tmp_path / "more", run, "run.json", lambda d: d["task"]["limits"]["ptxas"].update(max_registers=255))
     assert any("limits of ptxas" in problem for problem in verify_run(looser))
+
+
+def test_a_gate_that_a_later_version_adds_leaves_recorded_runs_sound(monkeypatch: pytest.MonkeyPatch) -> None:
+    for module in ("gates.task", "gates.judge.decision", "gates.verify", "gates.judging"):
+        monkeypatch.setattr(f"{module}.GATES", (*GATES[:3], "seventh", *GATES[3:]))
+    for run in (CPU, FULL):
+        assert verify_run(run) == [] and insights_of(run).decision is read_record(Verdict, run, "verdict.json").decision
+
+
+@pytest.mark.parametrize("gate", ["performance", "ncu"])
+def test_a_gate_that_was_taken_out_everywhere_is_missed(tmp_path: Path, gate: str) -> None:
+    def without(data: Any) -> None:
+        del data["task"]["limits"][gate]
+        data["asked_gates"].remove(gate)
+
+    run = edited(tmp_path, FULL, "run.json", without)
+    data = json.loads((run / "verdict.json").read_text())
+    data["gates"] = [result for result in data["gates"] if result["gate"] != gate]
+    (run / "verdict.json").write_text(json.dumps(data))
+    (run / f"{gate}.json").unlink()
+    sign(run)
+    problems = verify_run(run)
+    assert any("not each gate once" in problem for problem in problems) and any(f"{gate} (missing)" in problem for problem in problems), problems
+
+
+def test_a_gate_that_this_version_does_not_know(tmp_path: Path) -> None:
+    run = edited(tmp_path, CPU, "run.json", lambda d: d["task"]["limits"].update({"os": {}}))
+    data = json.loads((run / "verdict.json").read_text())
+    data["gates"].append({**data["gates"][-1], "gate": "os"})
+    (run / "verdict.json").write_text(json.dumps(data))
+    sign(run)
+    assert verify_run(run)[-1] == "verdict.json judges os, which this version does not know: update kernel-gates"
 
 
 def test_a_figure_of_another_machine_may_differ_in_its_last_bits(tmp_path: Path) -> None:

@@ -67,11 +67,15 @@ class Evidence:
                 return index
         return None
 
+    def gate(self, gate: str) -> str:
+        """Where in verdict.json the gate's verdict stands."""
+        return f"gates[{self.index('verdict.json', 'gates', gate=gate)}]"
+
     def without(self, file: str) -> str:
         """Why a gate's file does not hold what was looked for, in the gate's own words where it did not pass."""
         gate = file.removesuffix(".json")
         if gate in GATES:
-            result = (self.at("verdict.json", "gates") or [])[GATES.index(gate)]
+            result = self.at("verdict.json", self.gate(gate))
             if result["status"] != "pass" and not (result["status"] == "not_applicable" and self.at(file)):  # such a gate may have measured
                 return f"{gate} {result['status'].replace('_', ' ')}: {result['sentence']}"
         return f"not in {file}"

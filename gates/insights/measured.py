@@ -9,8 +9,9 @@ from gates.facts.chips import chip_of, occupancy
 from gates.facts.ncu_metrics import METRICS
 from gates.insights.facts import Evidence, Fact, Facts, member
 from gates.parse.names import instance_of, plain_name
+from gates.parse.ptxas import PtxasKernel
 from gates.parse.sass import CLASSES
-from gates.task import GATES
+from gates.records import from_json
 
 TASK, TIME, LIMITS, CODE = "The task", "Where the time goes", "What limits it", "Machine code"
 _COUNTERS = ("occupancy", "tensor_pipe", "tensor_gmma", "sm_throughput", "dram_throughput", "dram_read_bytes", "local_loads", "local_stores")
@@ -46,11 +47,12 @@ def _task(facts: Facts) -> Iterator[Fact]:
         for limit, value in limits.items():
             if isinstance(value, (int, float, str)) and not isinstance(value, bool):
                 yield facts.read(f"{gate}.{limit}", f"{gate} {limit}", "", "run.json", f"task.limits{member(gate)}{member(limit)}")
+    judged = [result["gate"] for result in at("verdict.json", "gates")]
     failed = [index for index, result in enumerate(at("verdict.json", "gates")) if result["status"] == "fail"]
     if failed:
-        first = min(failed, key=lambda index: (GATES[index] == "performance", index))  # too slow is no fault to mend first
+        first = min(failed, key=lambda index: (judged[index] == "performance", index))  # too slow is no fault to mend first
         facts.read("failed_gate", "gate that failed", "", "verdict.json", f"gates[{first}].gate")
-        yield facts.read("failed", f"{GATES[first]} failed", "", "verdict.json", f"gates[{first}].sentence")
+        yield facts.read("failed", f"{judged[first]} failed", "", "verdict.json", f"gates[{first}].sentence")
 
 
 def _sizes(shape: dict[str, int]) -> str:
@@ -64,7 +66,7 @@ def _time(facts: Facts) -> Iterator[Fact]:
     yield facts.read("p50_us", f"p50, {mode} L2", "us", file, f"figures.{mode}.candidate.p50_us")
     yield facts.read("other_p50_us", f"p50, {other} L2", "us", file, f"figures.{other}.candidate.p50_us")
     if at("run.json", "device") is None:
-        yield facts.read("untimed", "why nothing was timed", "", "verdict.json", f"gates[{GATES.index('performance')}].sentence")
+        yield facts.read("untimed", "why nothing was timed", "", "verdict.json", f"{facts.evidence.gate('performance')}.sentence")
     if at("run.json", "baseline") is not None:
         yield facts.read("baseline_p50_us", "baseline's p50 in the same run", "us", file, f"figures.{mode}.baseline.p50_us")
         yield facts.read("speedup_pct", "speed-up from interleaved pairs", "%", "verdict.json", _speedup(facts.evidence), comes_from=file)
@@ -94,7 +96,7 @@ def _time(facts: Facts) -> Iterator[Fact]:
 
 
 def _speedup(evidence: Evidence) -> str | None:
-    checks = f"gates[{GATES.index('performance')}].checks"
+    checks = f"{evidence.gate('performance')}.checks"
     index = evidence.index("verdict.json", checks, name="speedup_p50")
     return None if index is None else f"{checks}[{index}].observed"
 
@@ -160,10 +162,12 @@ def _resources(facts: Facts) -> Iterator[Fact]:
     arch, file = _arch(facts.evidence), "ptxas.json"
     index, alone = _instance(facts, file, "kernels", arch)
     base = None if index is None else f"kernels[{index}]"
-    launch = f"{base}.launches[0]" if base and alone else None  # launches are known by the template's name alone
+    kernel = from_json(PtxasKernel, facts.evidence.at(file, base), file) if base else None
+    launch = f"{base}.launches[{kernel.tightest or 0}]" if kernel and alone else None  # launches are known by the template's name alone
 
     def path(name: str) -> str | None:
-        return None if base is None else f"{base}.{name}"
+        linked = ".linked" if kernel and kernel.linked and hasattr(kernel.linked, name) else ""
+        return None if base is None else f"{base}{linked}.{name}"
 
     yield facts.read("registers", f"registers a thread, {arch}", "", file, path("registers"))
     yield facts.read("threads", "threads a CTA", "", file, launch and f"{launch}.threads_per_cta")

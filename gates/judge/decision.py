@@ -16,7 +16,8 @@ from typing import Any
 from gates.errors import EXIT_FAIL, EXIT_HOLD, EXIT_OK
 from gates.records import GateResult, Status
 
-GATES = ("ptxas", "sass", "correctness", "sanitizer", "performance", "ncu")
+GATES = ("ptxas", "sass", "correctness", "sanitizer", "performance", "ncu")  # that a run has now
+FIRST_GATES = ("ptxas", "sass", "correctness", "sanitizer", "performance", "ncu")  # that every run has, whatever version wrote it
 
 CODES = {
     "decision.merge": "every gate passed, or is declared not applicable in task.yaml with a reason.",
@@ -40,8 +41,8 @@ class Decision(str, Enum):
 EXIT_CODES = {Decision.MERGE: EXIT_OK, Decision.REJECT: EXIT_FAIL, Decision.HOLD: EXIT_HOLD}
 
 
-def decide(results: Sequence[GateResult], overrides: Mapping[str, Any], looser: Sequence[str] = (), *, debug: bool = False) -> tuple[Decision, str]:
-    """The decision over the gates' verdicts and one sentence on why; ``looser``: terms that nobody accepted; ``debug``: a debug build."""
+def decide(results: Sequence[GateResult], overrides: Mapping[str, Any], looser: Sequence[str] = (), *, debug: bool = False, gates: Sequence[str] = GATES) -> tuple[Decision, str]:
+    """The decision over the gates' verdicts and one sentence on why; ``looser``: terms that nobody accepted; ``debug``: a debug build; ``gates``: the run's."""
     by_gate = {result.gate: result for result in results}
     failed = [result for result in results if result.status is Status.FAIL]
     if failed:
@@ -51,7 +52,7 @@ def decide(results: Sequence[GateResult], overrides: Mapping[str, Any], looser: 
     settled = (Status.PASS, Status.NOT_APPLICABLE)
     open_gates = [
         f"{gate} ({by_gate[gate].status.value}: {by_gate[gate].code})" if gate in by_gate else f"{gate} (missing)"
-        for gate in GATES
+        for gate in dict.fromkeys((*FIRST_GATES, *gates))
         if gate not in by_gate or by_gate[gate].status not in settled
     ]
     reasons = ["no verdict from " + ", ".join(open_gates)] if open_gates else []

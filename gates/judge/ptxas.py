@@ -26,7 +26,7 @@ from __future__ import annotations
 from collections.abc import Iterator, Mapping
 from typing import Any
 
-from gates.facts.chips import Chip, chip_of, occupancy, registers_per_cta
+from gates.facts.chips import Chip, chip_of, registers_per_cta
 from gates.judge.ptxas_change import changes
 from gates.parse.names import without_parameters
 from gates.parse.ptxas import Launch, PtxasEvidence, PtxasKernel
@@ -123,7 +123,7 @@ def _kernel(kernel: PtxasKernel, evidence: PtxasEvidence, limits: Mapping[str, A
         yield Check("registers", Status.INCONCLUSIVE, None, limits.get("max_registers"), "registers/thread", place,
                     "ptxas.relocatable", "relocatable code: link with -Xnvlink -v")
     else:
-        yield from _limit("registers", _registers(kernel), limits.get("max_registers"), "registers/thread", place, "ptxas.registers",
+        yield from _limit("registers", kernel.final.registers, limits.get("max_registers"), "registers/thread", place, "ptxas.registers",
                           "shorten live ranges, smaller tiles, less unrolling, or __launch_bounds__")
     for name, spilled in (("spill_stores", kernel.spill_store_bytes), ("spill_loads", kernel.spill_load_bytes)):
         yield from _limit(name, spilled, limits.get("max_spill_bytes"), "bytes", place, "ptxas.spills",
@@ -157,13 +157,8 @@ def _listed(kernel: PtxasKernel, evidence: PtxasEvidence) -> bool:
     return not evidence.expected_kernels or kernel.base_name in evidence.expected_kernels
 
 
-def static_smem(kernel: PtxasKernel) -> int | None:
-    """Static shared memory in bytes: the linker's figure where there is one."""
-    return kernel.linked.static_smem_bytes if kernel.linked else kernel.static_smem_bytes
-
-
 def _smem(kernel: PtxasKernel, evidence: PtxasEvidence, limit: int | None) -> Iterator[Check]:
-    place, static = where(kernel), static_smem(kernel)
+    place, static = where(kernel), kernel.final.static_smem_bytes
     dynamic = [launch.dynamic_smem_bytes for launch in kernel.launches]
     if static is not None and not dynamic and evidence.launches_recorded and not _listed(kernel, evidence):
         dynamic = [0]  # not a kernel of the stage, and no launch used it: only its own share is judged
@@ -185,13 +180,8 @@ def _smem(kernel: PtxasKernel, evidence: PtxasEvidence, limit: int | None) -> It
                     hint="registers may be spilled to shared memory: the source declares less than ptxas uses")
 
 
-def _registers(kernel: PtxasKernel) -> int | None:
-    """Registers a thread: the linker's figure where there is one."""
-    return kernel.linked.registers if kernel.linked else kernel.registers
-
-
 def _finds_registers(kernel: PtxasKernel, launch: Launch, chip: Chip) -> bool:
-    registers, threads = _registers(kernel), launch.threads_per_cta
+    registers, threads = kernel.final.registers, launch.threads_per_cta
     return registers is not None and threads is not None and registers_per_cta(registers, threads) <= chip.registers_per_cta
 
 
@@ -209,8 +199,8 @@ def _of_another_instance(kernel: PtxasKernel, launch: Launch, chip: Chip, eviden
 
 def _launch(kernel: PtxasKernel, launch: Launch, chip: Chip, evidence: PtxasEvidence) -> Iterator[Check]:
     """What this launch asks of the chip; figures that are unknown were reported by the smem check."""
-    static, dynamic, threads = static_smem(kernel), launch.dynamic_smem_bytes, launch.threads_per_cta
-    registers = _registers(kernel)
+    static, dynamic, threads = kernel.final.static_smem_bytes, launch.dynamic_smem_bytes, launch.threads_per_cta
+    registers = kernel.final.registers
     place = where(kernel)
     if threads is not None:
         yield from _limit("threads_per_cta", threads, chip.threads_per_cta, "threads", place, "ptxas.threads", "launch fewer threads a CTA")
@@ -226,8 +216,6 @@ def _launch(kernel: PtxasKernel, launch: Launch, chip: Chip, evidence: PtxasEvid
         yield Check("smem_opt_in", Status.FAIL, total, chip.smem_without_opt_in, "bytes", place, "ptxas.smem_opt_in",
                     f"{dynamic} bytes dynamic and {static} static need cudaFuncSetAttribute(MaxDynamicSharedMemorySize); "
                     f"the launcher asked for {launch.opt_in_smem_bytes}")
-    if threads and registers is not None:
-        found = occupancy(chip, registers, threads, total, kernel.barriers or 0)
-        if found.active_ctas:
-            yield Check("occupancy", Status.PASS, round(100 * found.fraction, 2), None, "%", place,
-                        hint=f"{found.active_ctas} CTAs of {threads} threads an SM, limited by {found.limiter}")
+    if (found := kernel.occupancy_of(launch)) is not None and found.active_ctas:
+        yield Check("occupancy", Status.PASS, round(100 * found.fraction, 2), None, "%", place,
+                    hint=f"{found.active_ctas} CTAs of {threads} threads an SM, limited by {found.limiter}")

@@ -66,9 +66,7 @@ def _figures(kernel: PtxasKernel, before: PtxasKernel) -> Iterator[Check]:
 
 
 def _figure(kernel: PtxasKernel, figure: str) -> int | None:
-    if kernel.linked is not None and hasattr(kernel.linked, figure):
-        return getattr(kernel.linked, figure)
-    return getattr(kernel, figure)
+    return getattr(kernel.final, figure, getattr(kernel, figure))
 
 
 def _dynamic(kernel: PtxasKernel) -> int | None:

@@ -7,6 +7,7 @@ from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from typing import Any
 
+from gates.facts.chips import Occupancy, chip_of, occupancy
 from gates.parse.names import base_name, instance_of, instance_of_signature, kernel_key, plain_name
 from gates.parse.ptxas_log import DeviceFunction, KernelBlock, LinkedKernel, parse_log
 from gates.parse.resource_usage import FunctionUsage, parse_resource_usage
@@ -57,6 +58,41 @@ class PtxasKernel:
     launches: tuple[Launch, ...] = ()
     linked: Linked | None = None
     cross_check: str = "not available"  # or "agrees", or the difference between log and cubin
+
+    @property
+    def final(self) -> PtxasKernel | Linked:
+        """What the kernel runs with: the linker's registers, static shared memory, stack and barriers where there are any, else ptxas's."""
+        return self.linked or self
+
+    @property
+    def smem_bytes(self) -> int | None:
+        """The most shared memory of a CTA, static and dynamic together; None where a part is unknown."""
+        dynamic = [launch.dynamic_smem_bytes for launch in self.launches if launch.dynamic_smem_bytes is not None]
+        if self.final.static_smem_bytes is None or not dynamic or len(dynamic) < len(self.launches):
+            return None
+        return self.final.static_smem_bytes + max(dynamic)
+
+    def occupancy_of(self, launch: Launch) -> Occupancy | None:
+        """What fits an SM when it is launched so; None where a figure is unknown."""
+        chip, found = chip_of(self.arch), self.final
+        if chip is None or found.registers is None or found.static_smem_bytes is None or launch.dynamic_smem_bytes is None or not launch.threads_per_cta:
+            return None
+        return occupancy(chip, found.registers, launch.threads_per_cta, found.static_smem_bytes + launch.dynamic_smem_bytes, found.barriers or 0)
+
+    @property
+    def tightest(self) -> int | None:
+        """Which of its launches lets the fewest warps fit, of those that fit at all; None where one of them is unknown."""
+        found = {index: self.occupancy_of(launch) for index, launch in enumerate(self.launches) if launch.threads_per_cta}
+        fractions = {index: seen.fraction for index, seen in found.items() if seen is not None}
+        if not found or len(fractions) < len(found) or self.smem_bytes is None:
+            return None
+        return min(fractions, key=lambda index: fractions[index] or 2.0)
+
+    @property
+    def occupancy_pct(self) -> float | None:
+        """Theoretical occupancy of that launch."""
+        seen = None if self.tightest is None else self.occupancy_of(self.launches[self.tightest])
+        return 100.0 * seen.fraction if seen else None
 
 
 @dataclass(frozen=True)
@@ -212,7 +248,7 @@ def _cross_check(kernel: PtxasKernel, usage: FunctionUsage | None) -> str:
     """Compare the log's figures (the linker's, where there are any) with the cubin's own."""
     if usage is None:
         return "not available"
-    source: PtxasKernel | Linked = kernel.linked or kernel
+    source = kernel.final
     pairs = [("registers", source.registers, usage.registers), ("stack", source.stack_bytes, usage.stack_bytes)]
     number = re.match(r"sm_(\d+)", kernel.arch)
     shared = usage.shared_bytes

@@ -10,7 +10,6 @@ from __future__ import annotations
 import hashlib
 import os
 import re
-import shlex
 import shutil
 from collections.abc import Iterable, Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor
@@ -21,6 +20,8 @@ from gates.errors import GatesError
 from gates.run import process
 from gates.run.toolchain import Toolchain
 from gates.stage.includes import named_folders
+from gates.stage.optimisation import split
+from gates.task import CUDA, EXTENSION, TRITON
 
 _LIMIT_S = 20.0
 _OF_NVCC = ("nvcc", "cudafe++", "fatbinary", "ptxas", "nvlink", "nvcc.profile")
@@ -29,15 +30,30 @@ _OF_GXX = ("cc1plus", "as", "collect2", "ld")
 _VARIABLES = frozenset({
     "CPATH", "C_INCLUDE_PATH", "CPLUS_INCLUDE_PATH", "OBJC_INCLUDE_PATH", "OBJCPLUS_INCLUDE_PATH", "LIBRARY_PATH", "LD_LIBRARY_PATH", "LD_PRELOAD",
     "LD_RUN_PATH", "GCC_EXEC_PREFIX", "COMPILER_PATH", "GCC_ROOT", "SOURCE_DATE_EPOCH", "GNUTARGET", "LDEMULATION", "CC", "CXX", "CFLAGS", "CXXFLAGS",
-    "CPPFLAGS", "LDFLAGS", "CUDA_HOME", "CUDA_PATH", "CUDA_ROOT", "CUDACXX", "CUDAFLAGS", "CUDAHOSTCXX", "CCBIN", "PYTORCH_NVCC", "CUDNN_HOME",
+    "CPPFLAGS", "LDFLAGS", "CUDA_HOME", "CUDA_PATH", "CUDA_ROOT", "CUDACXX", "CUDAFLAGS", "CUDAHOSTCXX", "CCBIN", "PYTORCH_NVCC", "CUDNN_HOME", "DISABLE_PTXAS_OPT",
 })
-_PREFIXES = ("NVCC_", "CICC_", "NVVM_", "PTXAS_", "TRITON_", "TORCH_CUDA_", "TORCH_EXTENSION", "TORCH_DONT_CHECK_", "CCACHE_", "SCCACHE_")
+_PREFIXES = ("NVCC_", "CICC_", "NVVM_", "PTXAS_", "TRITON_", "TORCH_CUDA_", "TORCH_EXTENSION", "TORCH_DONT_CHECK_")
+# Of these, what changes the flags or the headers of a kernel. Where compilers and libraries lie (CUDA_HOME, LIBRARY_PATH, …) is this machine's.
+_NVCC_FLAGS = ("NVCC_PREPEND_FLAGS", "NVCC_APPEND_FLAGS")
+_OVERRIDING = {
+    CUDA: (*_NVCC_FLAGS, "CPATH", "C_INCLUDE_PATH", "CPLUS_INCLUDE_PATH", "GCC_EXEC_PREFIX", "COMPILER_PATH"),
+    TRITON: ("PTXAS_OPTIONS", "DISABLE_PTXAS_OPT", "TRITON_KERNEL_OVERRIDE", "TRITON_OVERRIDE_DIR", "TRITON_PTXAS_PATH", "TRITON_DEFAULT_FP_FUSION", "TRITON_DEBUG"),
+}
+_OVERRIDING[EXTENSION] = _OVERRIDING[CUDA]
 
 
 def environment(environ: Mapping[str, str] | None = None) -> dict[str, str]:
     """The variables that are set and change what compilers do, by name."""
     given = os.environ if environ is None else environ
     return {name: given[name] for name in sorted(given) if given[name] and (name in _VARIABLES or name.startswith(_PREFIXES))}
+
+
+def overriding(kind: str) -> dict[str, str]:
+    """The variables that are set and change how a kernel of ``kind`` is compiled, as a flag in task.yaml would."""
+    given, names = environment(), _OVERRIDING.get(kind, ())
+    compilers = ("CXX", "NVCC_CCBIN") if names and kind != TRITON else ()
+    with_flags = [name for name in compilers if any(word.startswith("-") for word in split(given.get(name, "")))]
+    return {name: given[name] for name in (*names, *with_flags) if name in given}
 
 
 def identities(toolchain: Toolchain) -> dict[str, str]:
@@ -71,7 +87,7 @@ def dryrun(toolchain: Toolchain) -> dict[str, str]:
 def cuda_folders(toolchain: Toolchain) -> list[Path]:
     """The folders of headers that nvcc says it searches."""
     found = dryrun(toolchain)
-    words = [word for name in ("INCLUDES", "SYSTEM_INCLUDES") for word in _words(found.get(name, ""))]
+    words = [word for name in ("INCLUDES", "SYSTEM_INCLUDES") for word in split(found.get(name, ""))]
     return [Path(folder) for word in words if (folder := word.removeprefix("-I").removeprefix("-isystem"))]
 
 
@@ -81,16 +97,9 @@ def searched_folders(toolchain: Toolchain, commands: Iterable[Sequence[str]]) ->
     found = dict.fromkeys(map(str, cuda_folders(toolchain)))
     for driver in host_drivers(toolchain):
         found.update(dict.fromkeys(_gxx_folders(driver, _stamp(driver), tuple(given.items()))))
-    words = [word for command in commands for word in command] + [word for name in given if name.endswith("_FLAGS") for word in _words(given[name])]
+    words = [word for command in commands for word in command] + [word for name in given if name.endswith("_FLAGS") for word in split(given[name])]
     found.update(dict.fromkeys(named_folders(words)))
     return [folder for folder in found if folder]
-
-
-def _words(text: str) -> list[str]:
-    try:
-        return shlex.split(text)
-    except ValueError:  # a quote that does not end
-        return text.split()
 
 
 def _nvcc_files(toolchain: Toolchain) -> Iterable[str]:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 import shlex
 import sys
 from collections.abc import Iterable, Sequence
@@ -11,6 +12,7 @@ from pathlib import Path
 from gates.facts.chips import chip_of
 from gates.run import torch_headers
 from gates.run.toolchain import Toolchain, header_folders
+from gates.stage.optimisation import options_files, split
 from gates.task import CUDA, EXTENSION, Task
 
 STEP = Path(__file__).with_name("compile_step.py")
@@ -53,7 +55,7 @@ def cubin_edges(task: Task, toolchain: Toolchain, arch: str) -> list[Edge]:
             *_nvcc(toolchain), "-cubin", f"-arch={arch}", "-Xptxas", "-v", "-lineinfo", *_flags(task),
             "-MD", "-MF", f"{output}.d", str(source), "-o", "{out}",
         )
-        edges.append(Edge(output, f"{arch}/{stem}.ptxas.log", command, (str(source),), f"{output}.d"))
+        edges.append(Edge(output, f"{arch}/{stem}.ptxas.log", command, (str(source),), f"{output}.d", _files_of_flags(task)))
     if is_relocatable(task):  # ptxas saw one file's share: the linker's figures and code are the ones to judge
         cubins = tuple(edge.output for edge in edges)
         link = (toolchain.need("nvlink").path, f"-arch={arch}", "-v", *cubins, "-o", "{out}")
@@ -77,10 +79,10 @@ def device_edges(task: Task, toolchain: Toolchain, archs: Sequence[str]) -> list
             *_nvcc(toolchain), "-c", "-O3", "-lineinfo", "-Xcompiler", "-fPIC", *code, *_flags(task),
             "-MD", "-MF", f"{output}.d", str(source), "-o", "{out}",
         )
-        edges.append(Edge(output, f"{output}.log", command, (str(source),), f"{output}.d"))
+        edges.append(Edge(output, f"{output}.log", command, (str(source),), f"{output}.d", _files_of_flags(task)))
         objects.append(output)
     command = (*_nvcc(toolchain), "-shared", "-cudart", "static", *code, *task.nvcc_flags, *objects, "-o", "{out}")
-    return [*edges, Edge("device.so", "device.so.log", command, tuple(objects))]
+    return [*edges, Edge("device.so", "device.so.log", command, tuple(objects), implicit=_files_of_flags(task))]
 
 
 def emulator_edges(task: Task, toolchain: Toolchain, *, sanitize: bool) -> list[Edge]:
@@ -175,6 +177,12 @@ def _flags(task: Task) -> list[str]:
     standard = () if given else (TORCH_CXX_STANDARD if torch else CXX_STANDARD,)
     wheels = [f"-Xcompiler=-idirafter{folder}" for folder in header_folders()]  # of libraries that the toolkit may be installed without
     return [*standard, *wheels, *torch, *_toggles(task), *task.nvcc_flags]
+
+
+def _files_of_flags(task: Task) -> tuple[str, ...]:
+    """The files of options that nvcc reads, as the task or the environment names them."""
+    given = [word for name in ("NVCC_PREPEND_FLAGS", "NVCC_APPEND_FLAGS") for word in split(os.environ.get(name, ""))]
+    return tuple(options_files([*task.nvcc_flags, *given]))
 
 
 def _toggles(task: Task) -> list[str]:

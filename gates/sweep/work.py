@@ -17,7 +17,6 @@ from pathlib import Path
 from typing import Any
 
 from gates.api import Silence
-from gates.compare import occupancy_pct, smem_bytes
 from gates.errors import EXIT_HOLD, GatesError
 from gates.evidence import RunDirectory, read_record
 from gates.held import HeldFolder
@@ -195,8 +194,8 @@ def _ptxas(session: Session) -> PtxasEvidence | None:
 def _resources(kernel: PtxasKernel) -> Resources:
     spilled = (kernel.spill_store_bytes, kernel.spill_load_bytes)
     return Resources(
-        kernel.base_name, kernel.arch, kernel.linked.registers if kernel.linked else kernel.registers, smem_bytes(kernel),
-        None if None in spilled else sum(spilled), occupancy_pct(kernel),  # type: ignore[arg-type]
+        kernel.base_name, kernel.arch, kernel.final.registers, kernel.smem_bytes,
+        None if None in spilled else sum(spilled), kernel.occupancy_pct,  # type: ignore[arg-type]
     )
 
 

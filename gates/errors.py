@@ -24,3 +24,11 @@ class GatesError(Exception):
         self.what = what
         self.hint = hint
         self.exit_code = exit_code
+
+
+class NotHere(GatesError):
+    """What is judged can't run on this machine, which says nothing about it: a gate is then not run, for ``reason`` (``gates.judge.reasons``)."""
+
+    def __init__(self, what: str, *, hint: str | None, reason: str) -> None:
+        super().__init__(what, hint=hint, exit_code=EXIT_HOLD)
+        self.reason = reason

@@ -129,7 +129,12 @@ class Session:
         """The verdict of a gate that means nothing for a wrong kernel."""
         if self.results["correctness"].status is Status.FAIL:
             return not_run(gate, "correctness_failed", "correctness failed")
-        return None
+        return self.unusable(gate)
+
+    def unusable(self, gate: str) -> GateResult | None:
+        """The verdict of a gate on a kernel that correctness could not run here, because a package that it needs does not work."""
+        found = self.results["correctness"]
+        return not_run(gate, "no_tool", found.sentence) if found.code == "correctness.no_tool" else None
 
     def measured_baseline(self) -> Task | None:
         """The baseline, if its device library was built."""
@@ -274,7 +279,7 @@ def _correctness(session: Session) -> GateResult | None:
     except GatesError as error:
         if error.exit_code != EXIT_HOLD:  # else it is a finding about this machine
             raise
-        return not_run("correctness", "no_device", ": ".join(filter(None, (error.hint, error.what))))
+        return not_run("correctness", getattr(error, "reason", "no_device"), ": ".join(filter(None, (error.hint, error.what))))
     session.write_evidence("correctness.json", correctness_evidence.parse(raw), task)
     return None
 
@@ -285,6 +290,8 @@ def _sanitizer(session: Session) -> GateResult | None:
     for one in ("emulator", kind) if session.emulated else (kind,):  # the first tells what no source defines
         if (missing := session.missing("sanitizer", one)) is not None:
             return missing
+    if (missing := session.unusable("sanitizer")) is not None:
+        return missing
     if session.results["correctness"].code == "correctness.timeout":
         return not_run("sanitizer", "correctness_failed", "the kernel reached the time limit and would again")
     task, work = session.task, session.scratch / "sanitizer"

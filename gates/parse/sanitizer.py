@@ -98,7 +98,10 @@ def _cant_work(run: Mapping[str, Any]) -> str:
     attempt, log = run["attempt"], run["log"]
     if sentence := unsupported(log, attempt["output_tail"]):
         return sentence
-    if (attempt["returncode"] == 0 and not attempt["timed_out"]) or jsonio.carrying(attempt["nonce"], attempt["lines"]):
+    own = jsonio.carrying(attempt["nonce"], attempt["lines"])
+    if held := next((line for line in own if line.get("type") == "error" and line.get("held") is True), None):
+        return str(held.get("what"))[:300]  # no driver, or a package that does not work here
+    if (attempt["returncode"] == 0 and not attempt["timed_out"]) or own:
         return ""
     said = start_failure(log) if run["tool"] == "asan" else complaint(log) or complaint(attempt["output_tail"])
     return f"{said} ({attempt['cause']})" if said else f"the replay ended before its first line ({attempt['cause']})"

@@ -22,9 +22,9 @@ from types import ModuleType
 from typing import Any, BinaryIO
 
 from gates import problem as problems
-from gates.errors import GatesError
+from gates.errors import GatesError, NotHere
 from gates.run import forkserver, jail
-from gates.run.callable import NeedsDevice, is_c
+from gates.run.callable import is_c
 from gates.run.process import die_with
 
 
@@ -171,4 +171,5 @@ def _answered(launcher: Any, question: Mapping[str, Any]) -> dict[str, Any]:
 
 
 def _refused(error: GatesError) -> dict[str, Any]:
-    return {"failure": "device" if isinstance(error, NeedsDevice) else "gates", "text": error.what, "hint": error.hint}
+    found = {"failure": "gates", "text": error.what, "hint": error.hint}
+    return {**found, "failure": "here", "reason": error.reason} if isinstance(error, NotHere) else found

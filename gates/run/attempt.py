@@ -19,7 +19,7 @@ from pathlib import Path
 from typing import IO, Any
 
 from gates import jsonio
-from gates.errors import EXIT_HOLD, GatesError
+from gates.errors import EXIT_HOLD, GatesError, NotHere
 from gates.run import forkserver, machine, process
 
 ENTRY = Path(__file__).resolve().parent / "entry.py"
@@ -51,8 +51,11 @@ class Attempt:
         for line in self.own():
             if line.get("type") == "error":
                 hint = line.get("hint")
+                what, hint = str(line.get("what")), None if hint is None else str(hint)
+                if line.get("reason") in ("no_device", "no_tool"):
+                    return NotHere(what, hint=hint, reason=line["reason"])
                 held = {"exit_code": EXIT_HOLD} if line.get("held") is True else {}
-                return GatesError(str(line.get("what")), hint=None if hint is None else str(hint), **held)
+                return GatesError(what, hint=hint, **held)
         return None
 
     def last_words(self) -> str:
@@ -150,7 +153,7 @@ class ResultWriter:
                 os.ftruncate(self._descriptor, 0)
                 self.write("error", what=error.what, hint=error.hint, unwritable=True)
         elif isinstance(error, GatesError):
-            self.write("error", what=error.what, hint=error.hint, held=error.exit_code == EXIT_HOLD)
+            self.write("error", what=error.what, hint=error.hint, held=error.exit_code == EXIT_HOLD, reason=getattr(error, "reason", ""))
         os.close(self._descriptor)
 
     def write(self, kind: str, **data: Any) -> None:

@@ -16,9 +16,10 @@ from pathlib import Path
 from types import ModuleType
 from typing import Any
 
-from gates.errors import EXIT_HOLD, GatesError
+from gates.errors import GatesError, NotHere
 from gates.python_path import add_folder
 from gates.run.kernel import Kernel, KernelError, require_built
+from gates.run.packages import unusable
 from gates.task import CUDA, TRITON
 
 # What torch, its extension loader, Triton and the CUDA runtime say where there is no device.
@@ -28,21 +29,22 @@ _NO_DEVICE = re.compile(
 )
 
 
-class NeedsDevice(GatesError):
+class NeedsDevice(NotHere):
     """A function that can't run on the CPU: a finding about this machine, not about the function."""
 
     def __init__(self, said: str) -> None:
-        super().__init__(said, hint="the kernel runs on a CUDA device alone", exit_code=EXIT_HOLD)
+        super().__init__(said, hint="the kernel runs on a CUDA device alone", reason="no_device")
 
 
 class Function:
     """The function ``entry`` of the module at ``path``: Python source, or a compiled extension; ``on_cpu``: called without a device.
 
-    Raises NeedsDevice, when it is loaded and when it is called, where it asks for a device that there is none of.
+    Raises NotHere, when it is loaded and when it is called: NeedsDevice if it asks for a device that there is none of,
+    NeedsPackage if a package that it needs is missing or broken.
     """
 
     def __init__(self, path: Path, entry: str, *, on_cpu: bool) -> None:
-        self._on_cpu = on_cpu
+        self._on_cpu, self._folder = on_cpu, path.parent
         self._call = getattr(_module(path, on_cpu), entry, None)
         if self._call is not None and not callable(self._call):
             raise GatesError(f"{path.name}: {entry!r} is not a function but {type(self._call).__name__}", hint="task.yaml's entry names the function that the gates call")
@@ -53,13 +55,15 @@ class Function:
         """What the function returns: its outputs, or None where it wrote into its arguments. Raises KernelError for what it raises."""
         try:
             return self._call(*arguments)
-        except (MemoryError, NeedsDevice):
+        except (MemoryError, NotHere):
             raise
         except Exception as error:  # the user's code: whatever it raises is a finding about it
             if type(error).__name__ == "OutOfMemoryError":  # torch's, which is a RuntimeError
                 raise
             if self._on_cpu and _NO_DEVICE.search(str(error)):
                 raise NeedsDevice(_first_line(error)) from error
+            if package := unusable(error, self._folder):
+                raise package from error
             raise KernelError(1, _first_line(error)) from error
 
 
@@ -116,6 +120,8 @@ def _module(path: Path, on_cpu: bool) -> ModuleType:
     except Exception as error:  # the user's code
         if on_cpu and _NO_DEVICE.search(str(error)):
             raise NeedsDevice(_first_line(error)) from error
+        if package := unusable(error, path.parent):
+            raise package from error
         raise GatesError(f"can't import {path.name}: {type(error).__name__}: {error}", hint="run it by itself to see where it fails") from error
     return module
 

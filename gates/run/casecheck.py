@@ -12,10 +12,10 @@ from typing import Any
 
 import torch
 
+from gates.errors import NotHere
 from gates.problem import DEFAULT_INPUTS, NON_FINITE, widened
 from gates.run import accuracy, buffers, streams
 from gates.run.attempt import ResultNotWritten
-from gates.run.callable import NeedsDevice
 from gates.run.diagnose import with_maps
 from gates.run.fresh_shapes import is_inferred
 from gates.run.launch import DeviceLost
@@ -34,7 +34,7 @@ def check(
 ) -> dict[str, Any]:
     """The result record of ``case``; never raises for what the kernel or the problem does.
 
-    Raises ResultNotWritten, which ``phase`` raised, and NeedsDevice: both are about this machine.
+    Raises ResultNotWritten, which ``phase`` raised, and NotHere: both are about this machine.
 
     The record holds ``lost: True`` where the CUDA context broke and the process must end.
 
@@ -52,7 +52,7 @@ def check(
 
     try:
         record = _check(side, case, atols, begin, limits or {}, yardstick or Yardstick(side.problem), made)
-    except (ResultNotWritten, NeedsDevice):
+    except (ResultNotWritten, NotHere):
         raise
     except DeviceLost as error:
         record = {"status": "crash", "message": str(error), "lost": True}

@@ -18,10 +18,10 @@ from typing import Any
 import torch
 
 from gates import problem as problems
-from gates.errors import GatesError
+from gates.errors import GatesError, NotHere
 from gates.run import apart, buffers, streams, wire
 from gates.run.accuracy import OutputError, ProblemError
-from gates.run.callable import NeedsDevice, is_c
+from gates.run.callable import is_c
 from gates.run.launch import DeviceLost
 from gates.run.process import Finished
 
@@ -150,10 +150,11 @@ class Side:
                 self._child.kill()
             raise DeviceLost(f"the kernel's process answered with {error}") from None
         failure, text = str(answer.get("failure", "")), str(answer.get("text", ""))
-        if failure == "device" and self.emulated:
-            raise NeedsDevice(text)
+        hint = str(answer["hint"]) if answer.get("hint") else None
+        if failure == "here" and (reason := answer.get("reason")) in ("no_tool", *(("no_device",) if self.emulated else ())):
+            raise NotHere(text, hint=hint, reason=reason)
         if failure == "gates":
-            raise GatesError(text, hint=str(answer["hint"]) if answer.get("hint") else None)
+            raise GatesError(text, hint=hint)
         if failure:
             raise {"outputs": OutputError, "memory": MemoryError}.get(failure, DeviceLost)(text)
         return answer

@@ -14,9 +14,9 @@ from pathlib import Path
 from typing import Any
 
 from gates import problem as problems
-from gates.errors import GatesError
+from gates.errors import GatesError, NotHere
 from gates.run import apart, wire
-from gates.run.callable import NeedsDevice, load, refuse_autotuning
+from gates.run.callable import load, refuse_autotuning
 from gates.run.kernel import KernelError
 
 
@@ -33,9 +33,12 @@ def serve() -> None:
 
 def _compiled(side: Mapping[str, Any], archs: Sequence[str], shapes: Sequence[str]) -> dict[str, Any]:
     """{"kernels": as ``triton_record`` reads them}, or {"not_compiled": why}."""
-    from triton.backends.nvidia import compiler
-    from triton.runtime import driver
-    from triton.runtime.jit import JITFunction
+    try:
+        from triton.backends.nvidia import compiler
+        from triton.runtime import driver
+        from triton.runtime.jit import JITFunction
+    except Exception as error:  # an installation that is broken, by whatever it raises
+        return {"not_compiled": f"triton does not work in this environment: {type(error).__name__}: {error}"}
 
     target = _Target()
     recorder = _Recorder(JITFunction.run, target)
@@ -43,13 +46,14 @@ def _compiled(side: Mapping[str, Any], archs: Sequence[str], shapes: Sequence[st
     compiler.subprocess = types.SimpleNamespace(**{**vars(subprocess), "run": recorder.watch})
     driver.set_active(target)
     refuse_autotuning()
-    kernel, problem = load(side), problems.load(side["problem"], Path(side["folder"]))
+    problem = problems.load(side["problem"], Path(side["folder"]))
     try:
+        kernel = load(side)
         for arch in archs:
             target.arch = arch
             for shape in shapes:
                 kernel(*_arguments(problem, side, problem.SHAPES[shape]))
-    except (KernelError, NeedsDevice) as error:
+    except (KernelError, NotHere) as error:
         return {"not_compiled": f"without a device the entry can't be run as far as its launches: {error}"}
     return {"kernels": recorder.lines()}
 

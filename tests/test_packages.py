@@ -1,0 +1,78 @@
+"""A package that is missing or broken in this environment is not run, with its own error; an error of the function's is a reject as ever."""
+
+from __future__ import annotations
+
+import shutil
+import sys
+from pathlib import Path
+
+import pytest
+
+from gates.errors import EXIT_HOLD, GatesError, NotHere
+from gates.run.callable import Function
+from gates.run.kernel import KernelError
+
+BROKEN = {  # modules of an installed package, by file
+    "lang/__init__.py": "from lang.typing import registry\n",
+    "lang/typing.py": "import old_numbers\nregistry = old_numbers.long\n",
+    "old_numbers/__init__.py": "",
+    "lazy/__init__.py": "def jit(function):\n    import lazy.late\n    return function\n\ndef need(function):\n    import old_numbers\n    return old_numbers.trapz(function)\n\n"
+    "def check(x):\n    raise TypeError('x must be a tensor')\n\ndef lookup(name):\n    import old_numbers\n    return getattr(old_numbers, name)\n",
+    "lazy/late.py": "raise RuntimeError('built for another version of old_numbers')\n",
+}
+
+
+@pytest.fixture
+def call(tmp_path: Path, monkeypatch: pytest.MonkeyPatch):
+    installed = tmp_path / "lib" / "site-packages"
+    for name, text in BROKEN.items():
+        (installed / name).parent.mkdir(parents=True, exist_ok=True)
+        (installed / name).write_text(text)
+    monkeypatch.syspath_prepend(str(installed))
+
+    def run(text: str, helper: str = "") -> object:
+        for name in [name for name in sys.modules if name.partition(".")[0] in ("lang", "lazy", "old_numbers", "helper")]:
+            del sys.modules[name]
+        folder = tmp_path / "task"
+        shutil.rmtree(folder, ignore_errors=True)
+        folder.mkdir()
+        (folder / "kernel.py").write_text(text)
+        (folder / "helper.py").write_text(helper)
+        return Function(folder / "kernel.py", "run", on_cpu=True)(1)
+
+    return run
+
+
+@pytest.mark.parametrize(("text", "package", "said"), [
+    ("import lang\ndef run(x): return x\n", "lang", "AttributeError: module 'old_numbers' has no attribute 'long'"),  # when it is loaded
+    ("def run(x):\n    import lang\n", "lang", "AttributeError: module 'old_numbers' has no attribute 'long'"),  # when it is called
+    ("import lazy\ndef run(x): return lazy.jit(x)\n", "lazy", "RuntimeError: built for another version"),
+    ("import lazy\ndef run(x): return lazy.need(x)\n", "lazy", "AttributeError: module 'old_numbers' has no attribute 'trapz'"),
+    ("import numba_that_nobody_has\ndef run(x): return x\n", "numba_that_nobody_has", "ModuleNotFoundError: No module named 'numba_that_nobody_has'"),
+    ("def run(x):\n    from lang_of_another_day import jit\n", "lang_of_another_day", "ModuleNotFoundError"),
+    ("from old_numbers import gone\ndef run(x): return x\n", "old_numbers", "ImportError: cannot import name 'gone' from 'old_numbers'"),
+])
+def test_a_package_that_does_not_work_here_is_not_the_function_s_fault(call, text: str, package: str, said: str) -> None:
+    with pytest.raises(NotHere) as caught:
+        call(text)
+    assert said in caught.value.what and caught.value.reason == "no_tool" and caught.value.exit_code == EXIT_HOLD
+    assert (caught.value.hint or "").startswith(f"{package} does not work in this environment")
+
+
+@pytest.mark.parametrize(("text", "helper"), [
+    ("import lazy\ndef run(x): return lazy.check(x)\n", ""),  # a package that refuses its argument
+    ("import old_numbers\ndef run(x): return old_numbers.nothing\n", ""),  # the function asks for the name itself
+    ("import lazy\ndef run(x): return lazy.lookup('nothing')\n", ""),  # and through a package
+    ("def run(x):\n    import helper\n", "raise RuntimeError('mine')\n"),
+    ("def run(x):\n    from helper import nothing\n", ""),
+    ("def run(x): return 1 / 0\n", ""),
+])
+def test_an_error_of_the_function_is_its_own(call, text: str, helper: str) -> None:
+    with pytest.raises(KernelError):
+        call(text, helper)
+
+
+def test_an_error_of_its_own_file_when_it_is_loaded_is_wrong_usage(call) -> None:
+    with pytest.raises(GatesError, match="can't import kernel.py") as caught:
+        call("import helper\ndef run(x): return x\n", "raise RuntimeError('mine')\n")
+    assert not isinstance(caught.value, NotHere)

@@ -4,6 +4,7 @@ import torch
 
 SHAPES = {"small": {"R": 6, "C": 100}, "tail": {"R": 3, "C": 33}, "mission": {"R": 4096, "C": 1024}}
 ODD_SHAPES = ("tail",)
+DIMS = {"R": range(1, 4097), "C": range(1, 1025)}
 ARGUMENTS = ("x", "out", "R", "C")
 
 

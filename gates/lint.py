@@ -10,7 +10,7 @@ import ast
 import re
 import sys
 import tempfile
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from pathlib import Path
 
 from gates.errors import EXIT_USAGE, GatesError
@@ -105,6 +105,9 @@ def _bound(tree: ast.Module) -> set[str]:
 def _verdicts(task: Task) -> Iterator[str]:
     """What keeps a gate from a verdict on any machine, so that the decision stays hold."""
     where = f"{task.folder / 'task.yaml'}: "
+    timed = task.gates["performance"].get("shape", task.shapes[0])
+    if timed not in task.shapes:
+        yield f"{task.folder / 'task.yaml'}:{task.place('gates', 'performance', 'shape').partition(':')[2]}: gates.performance.shape: {timed} is timed, and its numbers are never checked: add it to shapes"
     for gate in GATES:
         if gate in _NEEDS_LIMITS and not task.gates[gate] and gate not in task.not_applicable:
             yield f"{where}gates.{gate} has no limits, so the decision stays hold: add e.g. `{_NEEDS_LIMITS[gate]}`, or declare {gate} under not_applicable"
@@ -140,6 +143,15 @@ def _problem(task: Task) -> Iterator[str]:
                 f"{task.problem_file() or task.problem}: reference gives {output} in {dtype}: compute it in float64, from the inputs as they are; "
                 "else its own rounding counts as the kernel's error"
             )
+    limit = task.gates["correctness"]["max_abs_err"]
+    for output, dtype, cost in seen["rounding"]:
+        if cost > limit:
+            yield (
+                f"{task.folder / 'task.yaml'}:{task.place('gates', 'correctness', 'max_abs_err').partition(':')[2]}: gates.correctness.max_abs_err: rounding the "
+                f"exact result to {dtype} already costs {cost:.3g} at {task.shapes[0]} seed 0 ({output}); no kernel can keep {limit:g}; set about {2 * cost:.1g}"
+            )
+    if not seen["dims"]:
+        yield f"{task.problem_file() or task.problem}: no DIMS: say which sizes are in the contract, e.g. DIMS = {{{_example(seen['sizes'])}}}, or {{}} for those of SHAPES alone"
     yield from _signature(task, task.arguments or seen["arguments"])
     limits = task.gates["correctness"]
     if limits["max_abs_err"] >= seen["largest"] and limits["mean_abs_err"] >= seen["mean"] and "max_err_over_bound" not in limits:
@@ -147,6 +159,10 @@ def _problem(task: Task) -> Iterator[str]:
             f"{task.folder / 'task.yaml'}: gates.correctness: an output of zeros keeps these limits on shape {task.shapes[0]}: "
             f"its largest error is {seen['largest']:.3g}, its mean {seen['mean']:.3g}"
         )
+
+
+def _example(sizes: Mapping[str, int]) -> str:
+    return ", ".join(f'"{name}": range(1, {4 * size + 1})' if isinstance(size, int) else f'"{name}": [{size!r}]' for name, size in sizes.items())
 
 
 def _signature(task: Task, arguments: Sequence[str]) -> Iterator[str]:

@@ -274,7 +274,7 @@ def _correctness(session: Session) -> GateResult | None:
             extra_seeds=(draw_seed(),), inputs=session.inputs, thorough=session.thorough, hangs=session.hangs, bad_atol=limits.get("bad_atol"),
             end_to_end_bad_atol=limits.get("end_to_end", {}).get("bad_atol"), limits=limits, runner=runner_command(task),
             default_launches=() if session.emulated or task.stream == "default" else sources.launches_without_stream(task),
-            limits_at=limit_places(task),
+            limits_at=limit_places(task), timed=task.gates["performance"].get("shape", ""),
         )
     except GatesError as error:
         if error.exit_code != EXIT_HOLD:  # else it is a finding about this machine

@@ -241,7 +241,7 @@ def test_a_fresh_case_is_replayed_by_its_name(library: Path, tmp_path: Path) -> 
     assert again.cases[0].inputs_sha256 == first.inputs_sha256
 
 
-DECLINES = (TASKS / "saxpy_problem.py").read_text()
+DECLINES = "\n".join(line for line in (TASKS / "saxpy_problem.py").read_text().splitlines() if not line.startswith("DIMS")) + "\n"
 
 
 @pytest.mark.parametrize("declared", [False, True])

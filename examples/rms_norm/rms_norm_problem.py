@@ -4,6 +4,7 @@ import torch
 
 SHAPES = {"small": {"R": 4, "C": 512}, "odd": {"R": 3, "C": 100}, "mission": {"R": 1024, "C": 2048}}
 ODD_SHAPES = ("odd",)
+DIMS = {"R": range(1, 4097), "C": range(1, 4097)}
 
 
 def make_inputs(shape, seed, device):

@@ -4,6 +4,7 @@ import torch
 
 SHAPES = {"small": {"R": 8, "C": 256}, "odd": {"R": 5, "C": 33}, "single": {"R": 1, "C": 1}, "mission": {"R": 2048, "C": 1024}}
 ODD_SHAPES = ("odd", "single")
+DIMS = {"R": range(1, 4097), "C": range(1, 1025)}  # softmax_vector holds a row in registers
 ARGUMENTS = ("x", "out", "R", "C")
 
 

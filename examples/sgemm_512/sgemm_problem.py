@@ -4,6 +4,7 @@ import torch
 
 SHAPES = {"small": {"N": 64}, "odd": {"N": 37}, "mission": {"N": 512}}
 ODD_SHAPES = ("odd",)
+DIMS = {"N": range(1, 1025)}
 
 
 def make_inputs(shape, seed, device):

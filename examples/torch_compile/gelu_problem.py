@@ -6,6 +6,7 @@ import torch
 
 SHAPES = {"small": {"R": 8, "C": 64}, "odd": {"R": 3, "C": 33}, "mission": {"R": 1024, "C": 1024}}
 ODD_SHAPES = ("odd",)
+DIMS = {"R": range(1, 4097), "C": [33, 64, 1024]}  # each C is compiled for
 
 
 def make_inputs(shape, seed, device):

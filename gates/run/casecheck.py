@@ -5,6 +5,7 @@ The reference is computed after the last launch, so no launch can find it in fre
 
 from __future__ import annotations
 
+import contextlib
 import re
 import time
 from collections.abc import Callable, Mapping
@@ -20,6 +21,7 @@ from gates.run.diagnose import with_maps
 from gates.run.fresh_shapes import is_inferred
 from gates.run.launch import DeviceLost
 from gates.run.problemcheck import fault, null_fault
+from gates.run.roughness import Roughness
 from gates.run.side import Launched, Side
 from gates.run.values import inputs_of, is_structured
 from gates.run.yardstick import Yardstick
@@ -108,7 +110,9 @@ def _check(
         for name in first
     }
     phase("reference")
-    reference = problem.reference(inputs, shape)
+    with Roughness() if case.get("probe") else contextlib.nullcontext() as rough:
+        reference = problem.reference(inputs, shape)
+    record["rough_reference"] = rough.seen if rough else ""
     _require_fitting(side, shape, calls[0], reference)
     record["reference_sha256"] = accuracy.digest(reference)
     allowed: dict[str, Any] = {}

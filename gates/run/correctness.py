@@ -51,6 +51,7 @@ def run_correctness(
     runner: str = "",
     default_launches: Sequence[str] = (),
     limits_at: Mapping[str, str] | None = None,
+    timed: str = "",
     python: str = sys.executable,
 ) -> dict[str, Any]:
     """Raw record of all cases of ``candidate`` (and ``baseline``), for ``gates.parse.correctness.parse``.
@@ -63,10 +64,11 @@ def run_correctness(
     With ``hangs`` the kernel is known to hang, so the first time limit ends its cases, else the second.
     ``limits``: those of task.yaml on errors; outputs that break one are mapped. ``runner``: how a user starts the task's
     runner.py, for the commands that replay one case. ``default_launches``: those in its sources that name no stream. ``limits_at``: each limit's file and line, to be named.
+    ``timed``: the shape that is timed, which extra seeds try on a device.
     Raises GatesError for duplicate shapes, seeds or inputs, and for names that the problem does not have.
     """
     emulated = bool(candidate["emulated"])
-    asked = plan.asked(shapes, seeds, () if inputs else extra_seeds, inputs, emulated)
+    asked = plan.asked(shapes, seeds, () if inputs else extra_seeds, inputs, emulated, timed)
     drawn = next((case["seed"] for case in asked if case["role"] == "extra"), None)
     more = {"replay": bool(inputs), "quick": quick, "fresh": drawn if quick else None, "thorough_seeds": list(seeds) if thorough else []}
     common = {

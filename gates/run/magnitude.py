@@ -33,10 +33,11 @@ def bounds(folder: Path, problem: str, *, work: Path, limit_s: float, python: st
 
 
 def of_reference(folder: Path, problem: str, shape: str, *, work: Path, limit_s: float, python: str = sys.executable) -> dict[str, Any]:
-    """{"largest", "mean", "dtypes", "arguments"} of a problem, its reference run on one shape with seed 0.
+    """{"largest", "mean", "dtypes", "rounding", "arguments"} of a problem, its reference run on one shape with seed 0.
 
     ``largest`` and ``mean`` are of the absolute outputs: the errors of an output of zeros. ``dtypes``: output to type, as
-    "float64"; ``arguments``: those of a C launcher.
+    "float64"; ``rounding``: [output, its type as made for the kernel, the largest error of the exact result rounded to it]; ``arguments``: those of a C launcher;
+    ``dims``: whether the problem declares DIMS; ``sizes``: the shape's.
     """
     job = {"kind": "magnitude", "problem": problem, "folder": str(folder), "shape": shape}
     tried = attempt(folder, job, work, limit_s=limit_s, name="magnitude", python=python)
@@ -44,7 +45,7 @@ def of_reference(folder: Path, problem: str, shape: str, *, work: Path, limit_s:
         raise refusal
     for line in tried.own():
         if line.get("type") == "outputs":
-            return {key: line[key] for key in ("largest", "mean", "dtypes", "arguments")}
+            return {key: line[key] for key in ("largest", "mean", "dtypes", "rounding", "arguments", "dims", "sizes")}
     raise GatesError(f"the reference could not be run on shape {shape} ({tried.cause}): {tried.last_words()}")
 
 
@@ -63,6 +64,7 @@ def execute(job: Mapping[str, Any], folder: Path) -> None:
             writer.write(
                 "outputs", largest=max(float(one.max()) for one in sizes), mean=max(float(one.mean()) for one in sizes),
                 dtypes={name: str(value.dtype).removeprefix("torch.") for name, value in exact.items()},
+                dims=hasattr(problem, "DIMS"), sizes=dict(shape), rounding=_rounding(problem, shape, exact),
                 arguments=list(getattr(problem, "ARGUMENTS", ())),
             )
             return
@@ -82,3 +84,13 @@ def execute(job: Mapping[str, Any], folder: Path) -> None:
                 largest = max(largest, float(value.max()))
                 means.append(float(value.mean()))
         writer.write("bounds", shapes={name: dict(shape) for name, shape in problem.SHAPES.items()}, largest=largest, mean=max(means))
+
+
+def _rounding(problem: Any, shape: Mapping[str, int], exact: Mapping[str, Any]) -> list[list[Any]]:
+    """What rounding to the outputs' own formats costs, for outputs that the problem makes."""
+    from gates.problem import outputs_of
+    from gates.run.accuracy import figures
+
+    made = {name: value for name, value in outputs_of(problem, shape).items() if name in exact and exact[name].shape == value.shape}
+    best = {name: figures(name, value, exact[name].nan_to_num(nan=0.0), None)["best"]["max_abs_err"] for name, value in made.items()}
+    return [[name, str(made[name].dtype).removeprefix("torch."), cost] for name, cost in best.items() if cost is not None]

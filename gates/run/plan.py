@@ -35,9 +35,12 @@ def identity(case: Mapping[str, Any]) -> tuple[str, int, str]:
 
 
 def asked(
-    shapes: Sequence[str], seeds: Sequence[int], extra_seeds: Sequence[int], inputs: Sequence[str], emulated: bool
+    shapes: Sequence[str], seeds: Sequence[int], extra_seeds: Sequence[int], inputs: Sequence[str], emulated: bool, timed: str = "",
 ) -> list[Case]:
-    """The cases that the command line and the task name. Raises GatesError for duplicates."""
+    """The cases that the command line and the task name. Raises GatesError for duplicates.
+
+    ``timed``: the shape that is timed; on a device the extra seeds try it too.
+    """
     for what, values in (("shape", shapes), ("seed", [*seeds, *extra_seeds]), ("inputs", inputs)):
         for index, value in enumerate(values):
             if value in values[:index]:
@@ -48,7 +51,7 @@ def asked(
     ]
     cases += [
         _case(shape, seed, DEFAULT_INPUTS, "extra", emulated, 0)
-        for seed in extra_seeds for shape in (shapes[:1] if emulated else shapes)
+        for seed in extra_seeds for shape in (shapes[:1] if emulated else dict.fromkeys([*shapes, *filter(None, [timed])]))
     ]
     if cases and not inputs:
         cases[0]["probe"] = True

@@ -3,6 +3,7 @@
 import torch
 
 SHAPES = {"small": {"N": 1000}, "large": {"N": 1 << 18}}
+DIMS = {"N": range(1, (1 << 18) + 1)}
 ARGUMENTS = ("x", "y", "out", "N", "a")
 
 

@@ -9,6 +9,8 @@ import torch
 # (a launcher that chooses its kernel by size needs one for each choice).
 SHAPES = {"small": {"N": 1000}, "mission": {"N": 1 << 18}, "odd": {"N": 1031}}
 ODD_SHAPES = ("odd",)
+# Which sizes your kernel promises to be right for: every run draws some that stand nowhere. A list for a few, {} for those above alone.
+DIMS = {"N": range(1, (1 << 20) + 1)}
 
 
 def make_inputs(shape, seed, device):

@@ -25,7 +25,7 @@ from tasks.problems.sdpa_fp8_inputs import (
 from tasks.problems.sdpa_fp8_mistakes import mistakes
 
 __all__ = [
-    "ARGUMENTS", "AXES", "E4M3_MAX", "EDGE_SHAPES", "FAMILY_SHAPES", "INPUT_FAMILIES", "ODD_SHAPES", "SHAPES", "backends",
+    "ARGUMENTS", "AXES", "DIMS", "E4M3_MAX", "EDGE_SHAPES", "FAMILY_SHAPES", "INPUT_FAMILIES", "ODD_SHAPES", "SHAPES", "backends",
     "dequantise", "end_to_end", "error_bound", "make_inputs", "make_outputs", "mistakes", "null_outputs", "quantise", "reference", "work",
 ]
 
@@ -49,6 +49,7 @@ SHAPES.update(_EDGES)
 EDGE_SHAPES = tuple(_EDGES)
 ODD_SHAPES = ("single", "tail", "odd", "b1h2s2", "b3h1s33")
 FAMILY_SHAPES = ("b1h2s129", "b2h3s33", "b1h2s513")  # three tiles of keys, the last with one; more heads; nine tiles
+DIMS = {"B": range(1, 5), "H": range(1, 17), "S": range(1, 4097), "D": 64}
 
 ARGUMENTS = ("q", "k", "v", "q_scale", "k_scale", "v_scale", "out", "B", "H", "S", "D", "softmax_scale")
 AXES = {"out": ("B", "H", "S", "D")}

@@ -4,6 +4,7 @@ import torch
 
 SHAPES = {"small": {"N": 1000}, "tail": {"N": 1023}, "mission": {"N": 1 << 18}}
 ODD_SHAPES = ("tail",)
+DIMS = {"N": range(1, (1 << 18) + 1)}
 ARGUMENTS = ("x", "y", "out", "N", "a")
 
 

@@ -16,6 +16,7 @@ from . import problem_reference
 
 ATOL = RTOL = 1e-2  # the format's rule: |out - reference| <= ATOL or <= RTOL * |reference|
 SHAPES = {name: {"workload": index, **data.CONSTANT_AXES, **axes} for index, (name, (axes, _)) in enumerate(data.WORKLOADS.items())}
+DIMS: dict[str, Any] = {}  # the format's workloads are its contract
 _INTEGERS = {torch.int8: (-128, 128)}  # range of random integers; all wider types: -1024 to 1024
 
 

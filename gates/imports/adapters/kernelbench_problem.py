@@ -16,6 +16,7 @@ from . import problem_original as original
 ATOL = RTOL = 1e-4  # the format's rule for float32: |out - reference| <= ATOL + RTOL * |reference|
 WEIGHTS_SEED = 42  # the format draws the weights of Model and of ModelNew under this seed
 SHAPES = {"given": {name: value for name, value in vars(original).items() if type(value) is int and value > 0}}
+DIMS: dict[str, Any] = {}  # the format's sizes are its contract
 
 
 def make_inputs(shape: dict[str, int], seed: int, device: str) -> dict[str, Any]:

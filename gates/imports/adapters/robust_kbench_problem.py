@@ -20,6 +20,7 @@ SHAPES = {
     name: {"setting": index, **{key: value for key, value in {**init, **given}.items() if type(value) is int}}
     for index, (name, (init, given)) in enumerate(data.SETTINGS.items())
 }
+DIMS: dict[str, Any] = {}  # the format's settings are its contract
 
 
 def make_inputs(shape: dict[str, int], seed: int, device: str) -> dict[str, Any]:

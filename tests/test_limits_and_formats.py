@@ -1,0 +1,96 @@
+"""Limits know the output's format, references that compute in half are noticed, and nothing compared is no evidence."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Any
+
+import pytest
+import torch
+from correctness_kit import LIMITS, TASKS, gate, side, task_folder
+
+from gates.judge import correctness as judge
+from gates.parse.correctness import Case, CorrectnessEvidence, OutputErrors
+from gates.records import Status, from_json
+from gates.run.accuracy import figures
+from gates.run.roughness import Roughness
+
+WANT = torch.randn(64, generator=torch.Generator().manual_seed(0), dtype=torch.float64) * 3
+
+
+def verdict(got: torch.Tensor, want: torch.Tensor = WANT, limits: dict[str, float] = LIMITS, **more: Any):
+    found = from_json(OutputErrors, figures("out", got, want, limits["bad_atol"]), "figures")
+    case = Case("small", 0, "headline", "ok", "", launch_count=1, outputs=(found,), **more)
+    evidence = CorrectnessEvidence(1, "cuda:0", "one", 1, (), limits["bad_atol"], None, (case,), None, (), (), (), limits_at={"max_abs_err": "task.yaml:18"})
+    return judge.judge(evidence, limits)
+
+
+@pytest.mark.parametrize("dtype", [torch.float16, torch.bfloat16, torch.float8_e5m2])
+def test_a_limit_below_one_rounding_of_the_format_is_the_task_s_fault(dtype: torch.dtype) -> None:
+    result = verdict(WANT.to(dtype))
+    cost = float((WANT.to(dtype).double() - WANT).abs().max())
+    assert (result.status, result.code) == (Status.INCONCLUSIVE, "correctness.limit_too_tight")
+    name = str(dtype).removeprefix("torch.")
+    assert f"rounding the exact result to {name} already costs {cost:.3g} at small seed 0; no kernel can keep 1e-05; set about {2 * cost:.1g} (task.yaml:18)" in result.checks[0].hint + "".join(c.hint for c in result.checks)
+    assert not any("accumulation" in check.hint for check in result.checks)
+
+
+def test_whole_numbers_too_and_what_the_format_holds_exactly_is_judged_to_the_bit() -> None:
+    assert verdict(WANT.round().to(torch.int32)).code == "correctness.limit_too_tight"
+    assert verdict(WANT.round().to(torch.int32), WANT.round()).status is Status.PASS
+    halves = WANT.half()
+    assert verdict(halves, halves.double()).status is Status.PASS
+    assert verdict(torch.nextafter(halves, torch.tensor(9.0).half()), halves.double()).status is Status.FAIL
+
+
+def test_a_wrong_half_kernel_is_refused_all_the_same() -> None:
+    assert verdict((WANT * 1.05).half()).status is Status.FAIL
+    assert verdict(torch.zeros(64).half()).status is Status.FAIL
+    wide = {"max_abs_err": 0.01, "mean_abs_err": 0.003, "bad_pct": 0.0, "bad_atol": 0.01}
+    assert verdict(WANT.half(), limits=wide).status is Status.PASS
+
+
+@pytest.mark.parametrize(("reference", "seen"), [
+    (lambda a: (a.half() @ a.half()).double(), "matmul in float16"),
+    (lambda a: torch.softmax(a.bfloat16(), 1).double(), "softmax in bfloat16"),
+    (lambda a: (a.half() * 2).float(), "mul in float16"),
+    (lambda a: torch.autocast("cpu", dtype=torch.bfloat16)(torch.mm)(a, a).double(), "mm in bfloat16"),
+    (lambda a: torch.softmax(a.half().double(), 1), ""),  # rounded on purpose, computed in full
+    (lambda a: a.half().t().contiguous()[1:].double() * 2, ""),
+    (lambda a: a.half().amax(1).double(), ""),
+], ids=["product", "softmax", "factor", "autocast", "rounded_inputs", "moves", "maximum"])
+def test_arithmetic_in_half_is_seen_and_moves_are_not(reference: Any, seen: str) -> None:
+    with Roughness() as rough:
+        reference(torch.randn(4, 4))
+    assert rough.seen == seen
+
+
+ROUGH = (TASKS / "saxpy_problem.py").read_text()
+EXACT = 'return {"out": inputs["a"] * inputs["x"].double() + inputs["y"].double()}'
+
+
+@pytest.mark.parametrize(("text", "status", "words"), [
+    ('return {"out": (inputs["a"] * inputs["x"].half() + inputs["y"].half()).double()}', Status.INCONCLUSIVE, "mul in float16"),
+    ('return {"out": (inputs["a"] * inputs["x"].double() + inputs["y"].double()).half()}', Status.INCONCLUSIVE, "out in float16"),
+    ('return {"out": (inputs["a"] * inputs["x"].double() + inputs["y"].double()).float()}', Status.PASS, "the reference gives out in float32"),
+    (EXACT, Status.PASS, ""),
+], ids=["computed_in_half", "given_in_half", "float32", "float64"])
+def test_a_rough_reference_is_told_at_run_time(library: Path, tmp_path: Path, text: str, status: Status, words: str) -> None:
+    folder = task_folder(tmp_path / "t", "rough_problem", ROUGH.replace(EXACT, text))
+    loose = {"max_abs_err": 0.02, "mean_abs_err": 0.005, "bad_pct": 0.0, "bad_atol": 0.02}
+    _, result = gate(tmp_path / "w", side(library, "honest", folder, "rough_problem"), shapes=("small",), seeds=(0,), quick=False, limits=loose)
+    told = result.sentence + "".join(str(check.observed) for check in result.checks if check.code)
+    assert result.status is status and words in told, told
+    if status is Status.INCONCLUSIVE:
+        assert result.code == "correctness.rough_reference"
+
+
+def test_a_case_without_elements_is_no_evidence(library: Path, tmp_path: Path) -> None:
+    text = ROUGH.replace('"small": {"N": 1000}', '"small": {"N": 1000}, "empty": {"N": 0}').replace("range(1,", "range(0,")
+    one = side(library, "honest", task_folder(tmp_path / "t", "empty_problem", text), "empty_problem")
+    evidence, result = gate(tmp_path / "a", one, shapes=("small", "empty"), seeds=(0,), quick=False)
+    assert result.status is Status.PASS and "1/1 cases" in result.sentence and "1 without elements, not counted (empty seed 0)" in result.sentence
+    assert [case.empty for case in evidence.cases] == [False, True]
+    _, result = gate(tmp_path / "b", one, shapes=("empty",), seeds=(0,), quick=False)
+    assert (result.status, result.code) == (Status.INCONCLUSIVE, "correctness.no_elements")
+    assert "None" not in result.sentence and "no elements: nothing was compared" in result.sentence

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import hashlib
+import json
 import os
 import shutil
 from pathlib import Path
@@ -10,11 +12,13 @@ import pytest
 from static_kit import CXX, calls, make_task, program, stub_toolchain
 
 from gates.errors import GatesError
-from gates.run import compilers
+from gates.run import compilers, extension
+from gates.run.attempt import Attempt
 from gates.run.build import build
 from gates.run.built import BuildResult
 from gates.run.callable import load
 from gates.run.inputs import dependencies
+from gates.run.process import Finished
 from gates.stage.includes import included
 
 DEVICE = {"cubin", "device"}
@@ -195,3 +199,34 @@ def test_what_a_text_includes() -> None:
 int x; #include "not.h"
 """
     assert included(text) == ({"a.h", "d.h", "f.h", "h.h", "i.h"}, {"b/c.h", "e.h", "g.h"})
+
+
+def test_an_extension_is_compiled_anew_by_content_and_by_no_file_time(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """torch's own loader goes by file times; here it stands for one that copies its sources."""
+    header, source, compiled = tmp_path / "tile.cuh", tmp_path / "k.cu", list[str]()
+    aged(header, "tile 16\n")
+    aged(source, '#include "tile.cuh"\n')
+
+    def attempt(folder: Path, job: dict, work: Path, **_: object) -> Attempt:
+        library = Path(job["home"]) / "demo.so"
+        assert not library.exists()
+        library.write_text(source.read_text() + header.read_text())
+        compiled.append(library.read_text())
+        (work / "extension.log").write_text("compiled\n")
+        return Attempt("n", 0, "exit 0", False, 0.0, (json.dumps({"nonce": "n", "type": "extension", "path": str(library)}),), "")
+
+    monkeypatch.setattr(extension, "attempt", attempt)
+    deps = f"k.o: #deps 1, deps mtime 1 (VALID)\n    {source}\n    {header}\n\n"
+    monkeypatch.setattr(extension.process, "run", lambda *a, **k: Finished((), 0, deps, 0.0, False))
+    task, toolchain = make_task(tmp_path, source=source, kind="torch-extension"), stub_toolchain(tmp_path / "cuda")
+
+    def built() -> str:
+        (target,), text = extension.build(task, toolchain, tmp_path, ("sm_90",), {"device"}, 1, lambda _: None)
+        assert target.sha256 == hashlib.sha256(Path(target.path or "").read_bytes()).hexdigest() and text == "compiled\n"
+        return Path(target.path or "").read_text()
+
+    assert built() == built() and len(compiled) == 1
+    aged(header, "tile 32\n")
+    assert "tile 32" in built() and len(compiled) == 2
+    (tmp_path / "extension" / "demo.so").write_text("another's")
+    assert "tile 32" in built() and len(compiled) == 3

@@ -13,6 +13,7 @@ import contextlib
 import hashlib
 import os
 import shlex
+import shutil
 import subprocess
 import sys
 import tempfile
@@ -62,10 +63,13 @@ def _run(argv: list[str]) -> str:
 
 
 def _identity(cxx: str) -> tuple[str, ...]:
-    """What tells a compiler from another, also after an update of the same version: its words about itself, and the program that does the work."""
-    compiler = Path(_run([cxx, "-print-prog-name=cc1plus"]).strip())
-    found = compiler.stat() if compiler.is_file() else None
-    return _run([cxx, "-v"]), str(compiler), str(found and (found.st_size, found.st_mtime_ns))
+    """What tells a compiler from another, also after an update of the same version: its words about itself, and the bytes of the programs that do the work."""
+    found = [_run([cxx, "-v"])]
+    for name in ("cc1plus", "as"):
+        told = _run([cxx, f"-print-prog-name={name}"]).strip()
+        program = Path(told if os.sep in told else shutil.which(told) or told)
+        found += [str(program), hashlib.sha256(program.read_bytes()).hexdigest() if program.is_file() else ""]
+    return tuple(found)
 
 
 def _cache_folder() -> Path:

@@ -13,9 +13,9 @@ from pathlib import Path
 
 from gates import jsonio
 from gates.errors import GatesError
-from gates.run import process
+from gates.run import compilers, process
 from gates.run.built import BuildResult, Target
-from gates.run.toolchain import Toolchain
+from gates.run.toolchain import Tool, Toolchain
 
 _LIMIT_S = 120.0
 _STATIC = re.compile(r"__nv_static_(\d+)_")
@@ -117,7 +117,7 @@ def dump_sass(cubin: Path, toolchain: Toolchain) -> str | None:
     cuobjdump, nvdisasm = toolchain.get("cuobjdump"), toolchain.get("nvdisasm")  # the first starts the second
     if cuobjdump is None and nvdisasm is None:
         return None
-    kept, made_of = cubin.with_name(f"{cubin.name}.sass.json"), f"{cuobjdump} {nvdisasm} ".encode() + _content(cubin)
+    kept, made_of = cubin.with_name(f"{cubin.name}.sass.json"), f"{_identity(cuobjdump)} {_identity(nvdisasm)} ".encode() + _content(cubin)
     with contextlib.suppress(GatesError):
         match jsonio.read(kept):
             case {"digest": known, "text": str(text)} if known == _digest(made_of, text):
@@ -126,6 +126,10 @@ def dump_sass(cubin: Path, toolchain: Toolchain) -> str | None:
     with contextlib.suppress(GatesError):  # what can't be kept is made again
         jsonio.write(kept, {"digest": _digest(made_of, text), "text": text})
     return text
+
+
+def _identity(tool: Tool | None) -> str:
+    return f"{tool.path} {compilers.file_identity(tool.path)}" if tool else ""
 
 
 def _digest(made_of: bytes, text: str | None) -> str:

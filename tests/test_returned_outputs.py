@@ -52,6 +52,8 @@ def test_outputs_that_can_be_judged(tmp_path: Path) -> None:
     ("def f(x): return x * 2, x", "", "gave out0, out1; the reference gives out"),
     ("def f(x): return {1: x}", "", "output 1"),
     ("def f(x): return x[1:] * 2", "", "returned the shape [7] for out; the reference has [8]"),
+    ("def f(x): return x[:1].expand(2**45)", "", "more than this machine's memory"),
+    ("class Lazy(torch.Tensor): pass\ndef f(x): return x.as_subclass(Lazy)", "", "returned Lazy for output 'out', not a plain tensor"),
     ("def f(x): return x.to('meta')", "", "can't be read"),
     ("def f(x): return x.double() * 2", OUTPUTS, "returned torch.float64 for output 'out', make_outputs has torch.float32"),
     ("def f(x):\n    calls.append(x)\n    return x[len(calls) - 1:] * 2", "", "in call 2 than in call 1"),

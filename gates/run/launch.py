@@ -21,7 +21,7 @@ import torch
 from torch.utils._python_dispatch import TorchDispatchMode
 
 from gates import problem as problems
-from gates.run import buffers
+from gates.run import buffers, jail
 from gates.run.accuracy import OutputError
 from gates.run.callable import is_c, load
 from gates.run.emulator import Emulator
@@ -70,7 +70,7 @@ class Launcher:
         if self._emulator is not None:
             answer["launches"], answer["findings"] = self._emulator.collect()
         answer["buffers"] = {name: raw.cpu() for name, raw in raws.items()}
-        answer["returned"] = {} if returned is None else _by_name(returned, question["made"], question["given"])
+        answer["returned"] = {} if returned is None else _by_name(returned, question["made"], question["given"], on_device=self._on_device)
         return answer
 
     def _launch_here(self, arguments: Any, raws: Any, images: Any, answer: dict[str, Any]) -> Any:
@@ -109,11 +109,16 @@ class Launcher:
             raise DeviceLost(str(error).splitlines()[0]) from None
 
 
-def _by_name(value: Any, made: Collection[str], given: Collection[str]) -> dict[str, Any]:
+def _by_name(value: Any, made: Collection[str], given: Collection[str], *, on_device: bool) -> dict[str, Any]:
+    """CPU copies of what a function returned, by name. Raises OutputError for what is no plain tensor of the kernel's device, or too large to be one."""
     outputs = problems.returned_by_name(value, made, given)
     for name, output in outputs.items():
         if not isinstance(name, str) or type(output) not in _TENSORS:  # a subclass may put its work off until it is read
             raise OutputError(f"the kernel returned {type(output).__name__} for output {name!r}, not a plain tensor")
+        if on_device and output.device.type == "cpu":
+            raise OutputError(f"the kernel returned a tensor of the CPU for output {name!r}: outputs are on the device that its inputs are on")
+        if output.numel() * output.element_size() > jail.default_memory_bytes():  # by strides of 0, say: there is no such memory
+            raise OutputError(f"the kernel returned {list(output.shape)} for output {name!r}, which is more than this machine's memory")
     try:
         return {name: torch.Tensor.detach(output).cpu().contiguous() for name, output in outputs.items()}  # not an attribute of its own
     except RuntimeError as error:  # a sparse tensor, or one without values

@@ -64,8 +64,18 @@ def rejudge(run: Path, info: RunInfo, gate: str) -> GateResult | None:
         limits = info.task.limits.get("correctness", {})
         evidence = replace(evidence, output_limits={name: limits.get(name, old) for name, old in evidence.output_limits.items()})
     judge = importlib.import_module(f"gates.judge.{gate}").judge
-    options = {"not_applicable_reason": reason or ""} if gate in MEASURED_ANYWAY else {}
+    options: dict[str, Any] = {"not_applicable_reason": reason or ""} if gate in MEASURED_ANYWAY else {}
+    if gate == "ncu":
+        options["timed_us"] = _timed_us(run, evidence.shape)
     return judge(evidence, info.task.limits.get(gate, {}), baseline, **options)
+
+
+def _timed_us(run: Path, shape: str) -> dict[str, float]:
+    """Side -> p50 of a cold launch of ``shape`` in us, as the run's timing claims; empty where it measured none."""
+    if not (run / "performance.json").is_file():
+        return {}
+    timed = read_record(_record("performance"), run, "performance.json")
+    return {side: figures.p50_us for side, figures in timed.figures.get("cold", {}).items()} if timed.shape == shape else {}
 
 
 def looser_terms(task: TaskInfo, baseline: TaskInfo | None) -> tuple[str, ...]:

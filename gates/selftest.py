@@ -9,6 +9,7 @@ from __future__ import annotations
 
 import dataclasses
 import os
+import random
 import shutil
 import tempfile
 from collections.abc import Iterator, Mapping
@@ -20,6 +21,7 @@ from typing import Any
 from gates.errors import GatesError
 from gates.facts import ncu_metrics
 from gates.judge import correctness, ncu, performance, ptxas, sanitizer, sass
+from gates.measure import outside
 from gates.measure.calibrate import Calibration
 from gates.measure.records import Series
 from gates.measure.sampling import measure
@@ -38,7 +40,7 @@ from gates.run.built import BuildResult
 from gates.run.correctness import run_correctness
 from gates.run.device import DeviceInfo, probe
 from gates.run.static import collect, read_logs
-from gates.run.timing import run_timing
+from gates.run.timing import HANDS, run_timing
 from gates.run.toolchain import Toolchain, find_toolchain
 from gates.task import GATES, Task, load_task
 
@@ -175,14 +177,18 @@ def _sanitizer() -> Iterator[Outcome]:
     yield Outcome("sanitizer", "an invalid write", _judged_reports(_INVALID_WRITE, returncode=1))
 
 
-def _judged_times(truth: float, bar_pct: float) -> GateResult:
-    """A whole gate on the simulated device, where the baseline takes ``truth`` times as long as the candidate."""
+def _judged_times(truth: float, bar_pct: float, claimed: float = 1.0) -> GateResult:
+    """A whole gate on the simulated device, where the baseline takes ``truth`` times as long as the candidate, whose times are claimed as a share of themselves."""
     device = SimulatedDevice({"candidate": 10.0, "baseline": 10.0 * truth, "control": 10.0 * truth}, seed=11)
+    timers = {side: device.side(side) for side in ("candidate", "baseline", "control")}
+    timers["candidate"] = lambda samples: [claimed * us for us in device.side("candidate")(samples)]
     taken = measure(
-        device.side("candidate"), device.side("baseline"), device.side("control"), bar_pct=bar_pct, seed=11,
-        read_state=device.read_state, clock=device.clock,
+        timers["candidate"], timers["baseline"], timers["control"], bar_pct=bar_pct, seed=11, read_state=device.read_state, clock=device.clock,
     )
     launches = {"candidate": 50, "baseline": 50}
+    long = outside.measure(
+        {side: timers[side] for side in launches}, launches, dict.fromkeys(launches, 500.0), random.Random(11), device.clock,
+    )
     right = tuple(
         OutputCheck(when, side, "reference", 1.0, 8, 0, 0, 0.0, 0.0, 0.0)
         for when in ("before", "after") for side in ("candidate", "baseline")
@@ -190,7 +196,7 @@ def _judged_times(truth: float, bar_pct: float) -> GateResult:
     evidence = PerformanceEvidence(
         task="selftest", baseline="selftest", shape="large", status=MEASURED, bar_pct=bar_pct, seed=11,
         calibration=Calibration(0.032, 1.5, 0.5), warm_up=taken.warm_up, outputs=right, output_limits=_CLOSE, clock_source="nvml",
-        series=(Series("cold", launches, taken.blocks, taken.stopped),),
+        series=(Series("cold", launches, taken.blocks, taken.stopped),), outside=tuple(long),
         control=Series("control", {"baseline": 50, "control": 50}, taken.control, taken.stopped),
     )
     return performance.judge(evidence, {"shape": "large", "min_speedup_pct": bar_pct})
@@ -200,6 +206,7 @@ def _performance() -> Iterator[Outcome]:
     yield Outcome("performance", f"{SOUND}, 1.20x against 15 %", _judged_times(1.20, 15.0))
     yield Outcome("performance", "the same kernel twice, simulated device, bar 0 %", _judged_times(1.0, 0.0))
     yield Outcome("performance", "that candidate slowed by 5 %: 1.143x against 15 %", _judged_times(1.20 / 1.05, 15.0))
+    yield Outcome("performance", "the same kernel twice, the candidate's times divided by four", _judged_times(1.0, 15.0, claimed=0.25))
     yield Outcome("performance", "candidate slower than its baseline by 5 %, bar 0 %", _judged_times(1.0 / 1.05, 0.0))
 
 
@@ -207,7 +214,7 @@ def _profile(values: Mapping[str, str] | None, log: str = "", report: str | None
     """One side as the profiler left it; ``values``: metric -> text, everything else 1. None: an empty table."""
     sources = ncu_metrics.sources("sm_90", (2025, 3))
     header, units = ["ID", "Kernel Name", *sources.values()], ["", "", *(ncu_metrics.METRICS[name].unit for name in sources)]
-    rows = [] if values is None else [["0", _KERNEL, *(values.get(name, "1") for name in sources)]]
+    rows = [] if values is None else [["0", _KERNEL, *(values.get(name, "5000" if name == "duration_ns" else "1") for name in sources)]]
     text = "\n".join(",".join(f'"{cell}"' for cell in row) for row in (header, units, *rows)) + "\n"
     proof = '{"nonce": "n", "type": "case", "launches": 1, "error": ""}'
     return {
@@ -231,6 +238,7 @@ def _ncu() -> Iterator[Outcome]:
     yield Outcome("ncu", "a counter that is NaN", _judged_counters(_profile({"tensor_pipe": "nan"})))
     denied = "==ERROR== ERR_NVGPUCTRPERM - The user does not have permission to access NVIDIA GPU Performance Counters"
     yield Outcome("ncu", "no permission to read counters", _judged_counters(_profile(None, denied, report=None)))
+    yield Outcome("ncu", "a throughput of 108.9 %", _judged_counters(_profile({"tensor_pipe": "21", "sm_throughput": "108.9"})))
     yield Outcome("ncu", "a counter that should rise and falls", _judged_counters(_profile({"tensor_pipe": "8"})))
 
 
@@ -271,6 +279,9 @@ def _compiled(scratch: Path, device: DeviceInfo | None, left_out: list[str]) -> 
         left_out.append(f"one library timed against itself: {failure.sentence}")
     else:
         yield Outcome("performance", f"one library twice on {device.name}, bar 0 %", _time_here(sound, result, device, scratch))
+        yield Outcome(
+            "performance", f"one library twice on {device.name}, the candidate's times divided by four", _time_here(sound, result, device, scratch, forged=True),
+        )
 
 
 def _plant(sound: BuildResult, faulty: BuildResult, sources: Path) -> None:
@@ -309,10 +320,11 @@ def _run_here(task: Task, result: BuildResult, work: Path) -> GateResult:
     return correctness.judge(correctness_evidence.parse(raw), _CLOSE)
 
 
-def _time_here(task: Task, result: BuildResult, device: DeviceInfo, scratch: Path) -> GateResult:
+def _time_here(task: Task, result: BuildResult, device: DeviceInfo, scratch: Path, *, forged: bool = False) -> GateResult:
+    """One library timed against itself; ``forged``: by a process that claims a quarter of the candidate's times."""
     side = _side(task, result, "device")
     raw = run_timing(
-        side, shape="large", work=scratch / "timing", limit_s=task.time_limit_s, bar_pct=0.0, baseline=side,
-        output_limits=_CLOSE, device=f"cuda:{device.index}", budget_s=15.0,
+        side, shape="large", work=scratch / f"timing{forged:d}", limit_s=task.time_limit_s, bar_pct=0.0, baseline=side,
+        output_limits=_CLOSE, device=f"cuda:{device.index}", budget_s=15.0, hands="gates.selftest_data.hands" if forged else HANDS,
     )
     return performance.judge(performance_evidence.parse(raw), {"shape": "large", "min_speedup_pct": 0.0})

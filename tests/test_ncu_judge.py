@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import dataclasses
 import json
 import math
 import re
@@ -149,3 +150,33 @@ def test_ratios_of_several_kernels_are_weighted_by_duration_and_counts_added() -
     found = side("new", {"stall_barrier": 2.0, "local_loads": 1, "duration_ns": 3000}, {"stall_barrier": 6.0, "local_loads": 2, "duration_ns": 1000})
     assert ncu.value(found, "stall_barrier") == (3.0, "") and ncu.value(found, "local_loads") == (3, "")
     assert [name for name, metric in METRICS.items() if not metric.adds and metric.unit != "%"] == [name for name in METRICS if name.startswith("stall_")]
+
+
+@pytest.mark.parametrize("change", [
+    {"sm_throughput": 108.9}, {"occupancy": -3.0}, {"dram_read_bytes": 1e12, "duration_ns": 13_000.0}, {"local_loads": -1.0}, {"duration_ns": 0.0},
+    {"stall_barrier": math.inf},
+])
+def test_one_counter_of_nonsense_puts_the_profile_in_doubt_though_no_limit_asks_for_it(change) -> None:
+    result = ncu.judge(evidence({**NEW, **change}), {"rises": ["tensor_pipe"]})
+    assert (result.status, result.code) == (Status.INCONCLUSIVE, "ncu.out_of_range"), result.sentence
+    assert ncu.judge(evidence({**NEW, "sm_throughput": 100.4, "dram_read_bytes": 4.8e9, "duration_ns": 1e6}), {"rises": ["tensor_pipe"]}).status is Status.PASS
+
+
+def test_a_unit_that_ncu_does_not_use_puts_the_profile_in_doubt() -> None:
+    record = evidence()
+    kernel = record.sides["baseline"].kernels[0]
+    counters = tuple(dataclasses.replace(counter, unit="KiB") if counter.metric == "dram_bytes" else counter for counter in kernel.counters)
+    other = dataclasses.replace(record.sides["baseline"], kernels=(dataclasses.replace(kernel, counters=counters),))
+    result = ncu.judge(dataclasses.replace(record, sides={**record.sides, "baseline": other}), LIMITS)
+    assert (result.status, result.code) == (Status.INCONCLUSIVE, "ncu.out_of_range") and "dram_bytes" in result.sentence
+
+
+@pytest.mark.parametrize(("duration_us", "p50_us", "code"), [
+    (10.0, 10.0, "ncu.pass"), (10.0, 9.0, "ncu.pass"), (19.0, 10.0, "ncu.pass"), (10.0, 30.0, "ncu.pass"), (2.5, 1.0, "ncu.pass"),
+    (10.0, 2.5, "ncu.time_disagrees"),  # a quarter of the truth is claimed
+    (10.0, 80.0, "ncu.time_disagrees"),
+])
+def test_the_profiler_s_duration_and_the_claimed_time(duration_us, p50_us, code) -> None:
+    record = evidence({**NEW, "duration_ns": 1000 * duration_us})
+    assert ncu.judge(record, LIMITS, timed_us={"candidate": p50_us}).code == code
+    assert ncu.judge(record, LIMITS).code == "ncu.pass"

@@ -14,7 +14,6 @@ import pytest
 from gates.judge import performance
 from gates.parse.performance import parse
 from gates.records import Status, told
-from gates.run import attempt
 from gates.run.timing import run_timing
 
 pytestmark = pytest.mark.gpu
@@ -110,8 +109,7 @@ def test_a_process_that_divides_one_side_s_times_is_refused(built, tmp_path, mon
         "serve = timing_hands.serve\n"
     )
     monkeypatch.setenv("PYTHONPATH", str(tmp_path) + os.pathsep + os.environ.get("PYTHONPATH", ""))
-    monkeypatch.setitem(attempt.APART, "timing", "planted_hands")
-    _, result = gate(tmp_path / "work", built(4000), built(4000))
+    _, result = gate(tmp_path / "work", built(4000), built(4000), hands="planted_hands")
     assert (result.status, result.code) == (Status.INCONCLUSIVE, "performance.inconsistent"), result.sentence
 
 

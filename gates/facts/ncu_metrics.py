@@ -6,9 +6,15 @@ chips (Orin, Thor, Spark) have no ``dram__*`` metrics and are not in the table.
 
 from __future__ import annotations
 
+import math
 from collections.abc import Mapping
 from dataclasses import dataclass, field
 
+MOST_PCT = 100.5  # ncu's shares may pass 100 by a rounding
+# Bytes a second of the fastest memory that a card of the chip has, from NVIDIA's data sheets.
+PEAK_BYTES_PER_S = {"sm_75": 0.672e12, "sm_80": 2.04e12, "sm_86": 1.01e12, "sm_89": 1.01e12, "sm_90": 4.9e12, "sm_100": 8.0e12, "sm_120": 1.8e12}
+MOST_OF_PEAK = 2.0  # a kernel's duration and its bytes are of two replays, whose clocks may differ
+_COUNT_UNITS = ("", "inst", "warp")  # what versions of ncu call the unit of a count or a ratio of counts
 CHIPS = ("sm_75", "sm_80", "sm_86", "sm_89", "sm_90", "sm_100", "sm_120")
 _V2_SINCE = (2025, 3)  # Nsight Compute of CUDA 13.0: sm_89 lists the tensor metrics as *_v2
 
@@ -110,3 +116,19 @@ def sources(chip: str, version: tuple[int, ...] = ()) -> dict[str, str]:
     """Every measured metric of ``chip``: logical name -> ncu name."""
     names = {name: source_name(name, chip, version) for name in METRICS}
     return {name: source for name, source in names.items() if source is not None}
+
+
+def impossible(metric: str, value: float, unit: str, *, duration_ns: float | None, chip: str) -> str:
+    """Why no card can have counted ``value`` in a launch of ``duration_ns``; empty if one can."""
+    known = METRICS[metric].unit
+    if unit != known and not (known in _COUNT_UNITS and unit in _COUNT_UNITS):
+        return f"its unit is {unit!r}, and not {known!r}"
+    if not 0.0 <= value < math.inf:
+        return "it is below zero" if value < 0.0 else "it is no number"
+    if unit == "%" and value > MOST_PCT:
+        return "it is a share of more than 100 %"
+    if unit == "nsecond" and value == 0.0:
+        return "no launch takes no time"
+    if unit == "byte" and duration_ns and chip in PEAK_BYTES_PER_S and value > MOST_OF_PEAK * PEAK_BYTES_PER_S[chip] * 1e-9 * duration_ns:
+        return f"in {duration_ns / 1000.0:.3g} us no {chip} moves more than {PEAK_BYTES_PER_S[chip] * 1e-9 * duration_ns:.3g} bytes"
+    return ""

@@ -21,12 +21,16 @@ import math
 from collections.abc import Mapping
 from typing import Any
 
+from gates.facts import ncu_metrics
 from gates.facts.ncu_metrics import METRICS, Metric
 from gates.parse.ncu import Counter, NcuEvidence, ProfiledKernel, ProfiledSide
 from gates.records import Check, GateResult, Status, conclude, worst_status
 
 GATE = "ncu"
-_MAX_PCT = 100.5  # ncu's shares may pass 100 by a rounding
+# Nsight Compute's own duration of a launch beside p50 of timed launches, cold both: 0.88 to 1.15 in all recorded runs. Clocks are those of the
+# moment (an idle card may be at half of its clock), a short launch holds its ramp, and a kernel that task.yaml does not name is timed and not profiled.
+SHORTER, SHORTER_US = 2.0, 2.0  # p50 may be shorter than the profiled duration by this factor and these us,
+LONGER, LONGER_US = 3.0, 10.0  # and longer by these
 
 CODES = {
     "ncu.pass": "Every counter keeps its limit.",
@@ -36,7 +40,10 @@ CODES = {
     "ncu.below_min": "A counter is below its minimum.",
     "ncu.above_max": "A counter is above its maximum.",
     "ncu.absent": "ncu gave no value for a metric. The chip or this version of ncu does not have it; the report names the source.",
-    "ncu.out_of_range": "A counter has an impossible value (a share above 100 % or below 0). Profile again with the GPU idle.",
+    "ncu.out_of_range": "A counter has a value that no card can have: a share above 100 %, a negative count, more bytes than its memory moves in that time, or a "
+        "unit that ncu does not use for it. The whole profile is in doubt. Profile again with the GPU idle.",
+    "ncu.time_disagrees": "Nsight Compute's own duration of a launch and the time that the performance gate was told differ by more than a factor of 2 to 3. "
+        "Work may be missing from the timed launches, or times were forged; or a kernel that task.yaml does not name takes most of the time.",
     "ncu.unknown_metric": "task.yaml names a metric that is not in gates/facts/ncu_metrics.py.",
     "ncu.no_baseline": "rises and steady need the baseline's counters. A first rung declares not_applicable: {ncu: reason}.",
     "ncu.baseline_not_profiled": "The baseline's kernel could not be profiled, so there is nothing to compare with.",
@@ -61,11 +68,13 @@ _INCONCLUSIVE = ("ncu.ambiguous_kernel", "ncu.unreadable", "ncu.not_launched")
 
 def judge(
     evidence: NcuEvidence, limits: Mapping[str, Any], baseline: NcuEvidence | None = None, *, not_applicable_reason: str | None = None,
+    timed_us: Mapping[str, float] | None = None,
 ) -> GateResult:
     """The verdict on ``evidence`` under task.yaml's ``ncu`` section.
 
     ``baseline`` is accepted as for every gate and not needed: the baseline was profiled in the same run.
-    ``not_applicable_reason`` is task.yaml's; the comparison with a baseline is then left out.
+    ``not_applicable_reason`` is task.yaml's; the comparison with a baseline is then left out. ``timed_us``: side -> cold p50 of a launch of
+    the same shape, as the performance gate was told, if it measured.
     """
     if evidence.code:
         return GateResult(GATE, Status.NOT_RUN, evidence.code, f"{evidence.message}. {CODES.get(evidence.code, '')}".strip())
@@ -78,9 +87,43 @@ def judge(
     if not not_applicable_reason:
         checks += [_rises(side, old, name) for name in limits.get("rises", ())]
         checks += [_steady(side, old, key.removesuffix("_pct"), pct) for key, pct in limits.get("steady", {}).items()]
+    for profiled in (side, *([old] if old is not None and not old.code else [])):
+        checks += _nonsense(profiled, evidence.chip)
+    if checks:  # without a limit nothing was asked of the counters
+        checks += [_as_long(one, role, timed_us[role]) for role, one in evidence.sides.items() if timed_us and role in timed_us and not one.code]
     if not_applicable_reason and worst_status(check.status for check in checks) in (Status.PASS, Status.NOT_RUN):
         return GateResult(GATE, Status.NOT_APPLICABLE, "ncu.not_applicable", not_applicable_reason, tuple(checks))
     return conclude(GATE, checks, passed=_sentence(checks, evidence))
+
+
+def _nonsense(side: ProfiledSide, chip: str) -> list[Check]:
+    """Each counter of the side that no card can have counted, whether a limit asks for it or not."""
+    found = []
+    for kernel in side.kernels:
+        lasted = _counter(kernel, "duration_ns")
+        for counter in kernel.counters:
+            if counter.value is None:
+                continue
+            why = ncu_metrics.impossible(counter.metric, counter.value, counter.unit, duration_ns=lasted.value if lasted else None, chip=chip)
+            if why:
+                shown = counter.value if math.isfinite(counter.value) else str(counter.value)
+                found.append(Check(counter.metric, Status.INCONCLUSIVE, shown, None, counter.unit, f"{side.name}, {kernel.kernel}", "ncu.out_of_range", why))
+    return found
+
+
+def _as_long(side: ProfiledSide, role: str, p50_us: float) -> Check:
+    """The launch's duration by the profiler against what the timing claims."""
+    duration_ns, reason = value(side, "duration_ns")
+    where = f"{role}, by the profiler, against p50 {p50_us:.4g} us"
+    if duration_ns is None:
+        return Check("duration_us", Status.NOT_RUN, None, None, "us", where, "ncu.absent", reason)
+    seen = 1e-3 * duration_ns
+    most, least = SHORTER * p50_us + SHORTER_US, (p50_us - LONGER_US) / LONGER
+    if seen > most:
+        return Check("duration_us", Status.INCONCLUSIVE, seen, most, "us", where, "ncu.time_disagrees", "the claimed time is too short for this launch")
+    if seen < least:
+        return Check("duration_us", Status.INCONCLUSIVE, seen, least, "us", where, "ncu.time_disagrees", "name every kernel of the launch in task.yaml")
+    return Check("duration_us", Status.PASS, seen, most, "us", where)
 
 
 def value(side: ProfiledSide, name: str) -> tuple[float | None, str]:
@@ -143,7 +186,7 @@ def _seen(side: ProfiledSide | None, name: str, limit: float | None) -> float | 
     found, reason = value(side, name)
     if found is None:
         return Check(name, Status.NOT_RUN, None, limit, unit, side.name, "ncu.absent", reason)
-    if not (0.0 <= found < math.inf and (unit != "%" or found <= _MAX_PCT)):
+    if not (0.0 <= found < math.inf and (unit != "%" or found <= ncu_metrics.MOST_PCT)):
         shown = found if math.isfinite(found) else str(found)
         hint = "profile again with the GPU idle"
         return Check(name, Status.INCONCLUSIVE, shown, limit, unit, side.name, "ncu.out_of_range", hint)

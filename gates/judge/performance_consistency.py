@@ -27,7 +27,7 @@ CODES = {
 }
 MAX_RATIO, MOST_BARS = 100.0, 10.0  # of baseline over candidate: a slip of units is a factor of 1000, and a task that expects much says so by its bar
 SAME_PCT = 30.0  # by which a series may be below the unflushed blocks of the same graph
-BLOCK_PCT, BLOCK_US = 8.0, 500.0  # by which blocks of the two sides may differ in what the outside clock shows beyond their claims
+BLOCK_PCT, BLOCK_US = 5.0, 400.0  # by which blocks of the two sides may differ in what the outside clock shows beyond their claims
 SINGLE_FACTOR, SINGLE_US = 2.0, 2.0  # a single launch holds its event pair, and a launch that nothing hides
 ALIKE_PCT, ALIKE_US = 30.0, 1.5  # by which that may differ between the sides
 CONSTANT_STEPS = 2000  # a timer this much finer than a sample shows that samples differ

@@ -83,11 +83,12 @@ def attempt(
     python: str = sys.executable,
     prefix: Sequence[str] = (),
     env: Mapping[str, str] | None = None,
+    apart: str = "",
 ) -> Attempt:
     """Run ``job`` for the task in ``folder`` through the engine's own entry; job file, result file and log are ``work/<name>.*``.
 
     The task's runner.py is not touched: it is the task's own code. ``prefix`` is what goes before the interpreter (a tool and its
-    options), ``env`` the whole environment. Raises GatesError if the runner could not write its results, and MachineFault if
+    options), ``env`` the whole environment, ``apart`` another module for the process apart than ``APART`` names. Raises GatesError if the runner could not write its results, and MachineFault if
     this machine could not start it: that says nothing about the kernel.
     """
     work.mkdir(parents=True, exist_ok=True)
@@ -95,11 +96,11 @@ def attempt(
     result, job_path = work / f"{name}.jsonl", work / f"{name}.job.json"
     result.unlink(missing_ok=True)
     jsonio.write(job_path, {**job, "nonce": nonce, "result": str(result), "engine": os.getpid(), "limit_s": limit_s})
-    apart = ["--apart", APART[job["kind"]]] if job["kind"] in APART else []
+    apart = apart or APART.get(job["kind"], "")
     forked = not prefix and env is None and python == sys.executable and job.get("mode") != "replay"  # replays do without torch
     with _created(result) as answers:  # read through this descriptor: the runner of a job apart takes the file's name away
         finished = process.run(
-            [*prefix, python, ENTRY, "--job", job_path, "--folder", Path(folder).resolve(), *apart],
+            [*prefix, python, ENTRY, "--job", job_path, "--folder", Path(folder).resolve(), *(["--apart", apart] if apart else [])],
             limit_s=limit_s, cwd=work, env=_importable(os.environ if env is None else env), log=work / f"{name}.log",
             popen=forkserver.popen if forked else subprocess.Popen,
         )

@@ -21,6 +21,7 @@ from gates.run.attempt import Attempt, ResultWriter, attempt
 from gates.run.callable import is_c
 from gates.task import nearest
 
+HANDS = "gates.run.timing_hands"
 SINGLE_PAIRS, SINGLES_A_BLOCK = 12, 25
 MAX_SINGLES_A_BLOCK = 1000
 MAX_SEED = 2**31 - 1 - 1000
@@ -42,13 +43,15 @@ def run_timing(
     budget_s: float = 60.0,
     also: Sequence[str] = (),
     python: str = sys.executable,
+    hands: str = HANDS,
 ) -> dict[str, Any]:
     """Raw record of one timing run, for ``gates.parse.performance.parse``.
 
     The sides are dicts as a job has them. ``output_limits`` are the correctness limits (max_abs_err,
     mean_abs_err, bad_pct, bad_atol) that outputs must keep before and after timing. ``seed`` decides
     input values and order; drawn and recorded if None. ``also``: shapes to time beside, for context. ``iters`` is the number of single launches a
-    side (300 if None, at least 60). Raises GatesError for an unknown shape, a bad ``iters`` or ``cache``.
+    side (300 if None, at least 60). ``hands``: the module of the process that holds the kernels.
+    Raises GatesError for an unknown shape, a bad ``iters`` or ``cache``.
     """
     if iters is not None and iters < 1:
         raise GatesError(f"iterations must be at least 1, got {iters}")
@@ -63,7 +66,7 @@ def run_timing(
         candidate, baseline, control=control, device=device, shape=shape, bar_pct=bar_pct, output_limits=output_limits or {}, cache=cache,
         seed=seed, iters=iters, budget_s=budget_s, also=also,
     )
-    tried = attempt(Path(candidate["folder"]), job, work, limit_s=limit_s, name="timing", python=python)
+    tried = attempt(Path(candidate["folder"]), job, work, limit_s=limit_s, name="timing", python=python, apart=hands)
     if (refusal := tried.refusal()) is not None:
         raise refusal
     return {

@@ -149,11 +149,11 @@ class Hands:
         return timing_cuda.settled(self._clockwork.elapsed_us(lambda number: graph.replay(), _CONTEXT_SAMPLES, flush=flush)) / len(calls)
 
 
-def serve() -> None:
+def serve(kind: type[Hands] = Hands) -> None:
     """The process: confine itself, then answer until nobody asks any more."""
     asks, answers = apart.settle()
     wire.send(answers, {"is": apart.confine(Path(wire.receive(asks)["scratch"]), memory_bytes=None, on_device=True)})
-    hands = Hands()
+    hands = kind()
     while True:
         try:
             question = wire.receive(asks)

@@ -32,7 +32,7 @@ from gates.run import (
 from gates.run.build_failure import Failure
 from gates.run.built import BuildResult, Target, identity_of
 from gates.run.ninja import Ninja, locked
-from gates.run.toolchain import Toolchain
+from gates.run.toolchain import Toolchain, header_folders
 from gates.task import CUDA, EXTENSION, PYTHON, TRITON, Task
 
 KINDS = ("cubin", "device", "emulator", "emulator_asan")
@@ -63,6 +63,11 @@ def build(
     folder = Path(build_root).resolve() / task.name / digest[:16]
     if task.kind in (TRITON, PYTHON):
         return functions.build(task, toolchain, folder, digest, archs, want, say)
+    if toolchain.nvcc is not None:
+        machine.check_names([
+            ("the folder for temporary files", machine.temporary_folder()), ("the build folder", folder), ("nvcc", Path(toolchain.nvcc.path)),
+            *((f"the source of task {task.name}", source) for source in task.sources), *(("the environment's folder", place) for place in header_folders()),
+        ])
     plans = _plans(task, toolchain, archs, device_archs, want)
     ninja = Ninja(Path(toolchain.need("ninja").path), folder, job_count(jobs))
     _make_folders(folder, plans)

@@ -18,7 +18,7 @@ from typing import Any
 from gates.errors import GatesError
 from gates.run import casefile, trace
 from gates.run.attempt import ResultWriter
-from gates.run.callable import Function, load
+from gates.run.callable import Function, is_c, load
 from gates.run.emulator import Emulator
 from gates.run.kernel import Kernel, KernelError
 from gates.run.memory import DeviceMemory, HostMemory
@@ -93,6 +93,8 @@ def _replay(job: Mapping[str, Any], writer: ResultWriter) -> int:
     emulated = bool(job["side"]["emulated"])
     os.environ["PYTORCH_NO_CUDA_MEMORY_CACHING"] = "1"  # each of torch's buffers by itself, so that a checker sees its bounds
     memory = HostMemory() if emulated else DeviceMemory(int(str(job.get("device", "cuda:0")).rpartition(":")[2] or 0))
+    if not is_c(job["side"]):
+        _own_extensions(Path(job["result"]).parent / "extensions")
     kernel = load(job["side"])
     emulator = Emulator(kernel.library) if emulated and isinstance(kernel, Kernel) else None
 
@@ -106,6 +108,17 @@ def _replay(job: Mapping[str, Any], writer: ResultWriter) -> int:
     else:
         replay()
     return len(job["paths"])
+
+
+def _own_extensions(folder: Path) -> None:
+    """Let torch's loader build what a function compiles in ``folder``, once for all replays of it.
+
+    In the user's cache another process may build under the same name; and torch waits for ever on the lock of one that was killed.
+    """
+    for lock in folder.glob("*/lock"):  # nobody else builds here
+        lock.unlink(missing_ok=True)
+    folder.mkdir(parents=True, exist_ok=True)
+    os.environ["TORCH_EXTENSIONS_DIR"] = str(folder)
 
 
 def _buffers(case: casefile.CaseFile, kernel: Kernel | Function, memory: Any, device: str) -> dict[str, Any]:

@@ -11,6 +11,7 @@ that a step adds little time.
 """
 
 import contextlib
+import errno
 import json
 import os
 import signal
@@ -34,6 +35,8 @@ def main(argv: list) -> int:
             cause = "exit 0 without an output file"
         if not cause:
             _require_room(temporary)
+            if not checks and _is_cut_off(temporary):  # there is room again, since another step has given up its own
+                raise OSError(errno.ENOSPC, os.strerror(errno.ENOSPC))
         if cause:
             shown = [part.replace(temporary, output) for part in command]
             _write(failed_log, text)
@@ -49,6 +52,19 @@ def main(argv: list) -> int:
         return 1
     finally:
         _remove(temporary)
+
+
+def _is_cut_off(path: str) -> bool:
+    """Whether the file is an ELF file (64 bits) that ends before its table of sections does, which compilers write last."""
+    with open(path, "rb") as file:
+        head = file.read(64)
+        size = os.fstat(file.fileno()).st_size
+    if not head.startswith(b"\x7fELF\x02\x01"):
+        return False
+    if len(head) < 64:
+        return True
+    sections, width, count = (int.from_bytes(head[start:end], "little") for start, end in ((40, 48), (58, 60), (60, 62)))
+    return sections + width * count > size
 
 
 def _require_room(beside: str) -> None:

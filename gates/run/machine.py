@@ -19,6 +19,8 @@ from gates.errors import GatesError
 TEMPORARY_BYTES = 4 * 2**20  # what a compiler writes into TMPDIR for a small kernel
 _LITTLE_BYTES = 32 * 2**20  # of free room: a failure without another reason is put down to it
 _FEW_FILES = 64
+_TEMPORARY = ("TMPDIR", "TMP", "TEMP")
+_NOT_FOR_NVCC = {",": "a comma", '"': "a double quote", "$": "a dollar sign", "`": "a backquote"}
 _SPACE = "free space there, or name another folder (TMPDIR for temporary files, --build-dir, --results)"
 _MEMORY = "close other programs, build with fewer jobs (GATES_JOBS=1 or --jobs 1), or lift the limit on memory (ulimit -v unlimited)"
 _LIMIT = "lift the limit (ulimit -n for open files, ulimit -u for processes), or build with fewer jobs (GATES_JOBS=1 or --jobs 1)"
@@ -80,10 +82,24 @@ def shortage(folders: Iterable[Path]) -> tuple[str, str] | None:
     return None
 
 
+def check_names(places: Iterable[tuple[str, Path]]) -> None:
+    """Raise MachineFault if nvcc can't take one of ``places`` (what it is, path): it hands them to a shell, and lists of them to its tools.
+
+    Every other letter works: blanks, %, #, quotes like ', letters beyond ASCII.
+    """
+    for what, path in places:
+        if letter := next((letter for letter in _NOT_FOR_NVCC if letter in str(path)), None):
+            raise MachineFault(f"{what} {path} has {_NOT_FOR_NVCC[letter]} in its name, which nvcc can't take", hint="rename the folder, or name another one")
+
+
+def temporary_folder() -> Path:
+    """Where compilers write their temporary files."""
+    return Path(next((os.environ[name] for name in _TEMPORARY if os.environ.get(name)), tempfile.gettempdir()))
+
+
 def check_temporary() -> None:
     """Raise MachineFault if TMPDIR (or TMP, TEMP) names a folder that can't be used: Python takes another one then, compilers do not."""
-    name = next((name for name in ("TMPDIR", "TMP", "TEMP") if os.environ.get(name)), None)
-    folder = os.environ[name] if name else tempfile.gettempdir()
+    name, folder = next((name for name in _TEMPORARY if os.environ.get(name)), None), temporary_folder()
     told = f"{name}={folder}" if name else f"the folder for temporary files, {folder},"
     other = f"set {name} to another folder, or unset it" if name else "set TMPDIR to another folder"
     try:

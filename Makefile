@@ -60,3 +60,6 @@ compare: setup ## two runs side by side: make compare BASE=RUN CAND=RUN
 
 clean: ## remove build products; results stay
 	rm -rf build
+
+.DEFAULT:
+	@$(PYTHON) -c 'import difflib, sys; name, *known = sys.argv[1:]; near = difflib.get_close_matches(name, known, 3); print(f"error: no target {name!r}\nhint: " + (f"did you mean {chr(32).join(near)}? " if near else "") + "`make help` lists the targets", file=sys.stderr); sys.exit(2)' "$@" $(STAGES) $(FP16) stages fp16 help setup test lint doctor compare clean

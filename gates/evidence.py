@@ -215,6 +215,8 @@ def require_known_version(data: Any, where: str) -> None:
 
 def resolve_run(name: str, results: Path) -> Path:
     """A run directory by path, ``latest:TASK`` or ``recorded:DEVICE/TASK``: of these the run that started last. GatesError where there is none."""
+    if not name.strip():
+        raise GatesError("the name of a run is empty: is a shell variable unset?", hint="a run directory, latest:TASK or recorded:DEVICE/TASK")
     try:
         return _resolved(name, results)
     except (OSError, ValueError) as error:  # a name that no file can have

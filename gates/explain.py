@@ -2,8 +2,9 @@
 
 from __future__ import annotations
 
-import importlib
-import inspect
+import ast
+import importlib.util
+from pathlib import Path
 
 from gates.errors import GatesError
 from gates.judge.reasons import REASONS
@@ -22,7 +23,7 @@ def explain(code: str) -> str:
     codes = codes_of(gate)
     if code == gate:
         listed = "\n".join(f"  {name}" for name in sorted(codes))
-        return f"{inspect.cleandoc(_judge(gate).__doc__ or '')}\n\nreason codes:\n{listed}"
+        return f"{_docstring(gate)}\n\nreason codes:\n{listed}"
     if code not in codes:
         raise GatesError(f"no reason code {code!r}", hint=nearest(code, codes))
     return f"{code}\n{codes[code]}"
@@ -37,6 +38,13 @@ def codes_of(gate: str) -> dict[str, str]:
 def all_codes() -> dict[str, str]:
     """Every reason code of every gate with its explanation."""
     return {code: text for gate in MODULES for code, text in codes_of(gate).items()}
+
+
+def _docstring(gate: str) -> str:
+    """What the gate's module says of itself; read from its source, since Python may run without docstrings (-OO)."""
+    source = importlib.util.find_spec(f"gates.judge.{gate}")
+    text = Path(source.origin).read_text(encoding="utf-8") if source and source.origin else ""
+    return ast.get_docstring(ast.parse(text)) or ""
 
 
 def _judge(gate: str) -> object:

@@ -10,14 +10,12 @@ import copy
 import dataclasses
 import json
 import math
-import re
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
-import yaml
-
+from gates import yamlio
 from gates.errors import EXIT_USAGE, GatesError
 from gates.evidence import RunInfo, Verdict, read_record
 from gates.judge.decision import EXIT_CODES, Decision
@@ -28,7 +26,6 @@ from gates.verify import require_sound_files, verify_run
 
 _SCHEMA = Path(__file__).parent / "schemas" / "task.schema.json"
 _COUNTED = (("correctness", "bad_atol"), ("correctness", "end_to_end", "bad_atol"))
-_EXPONENT = re.compile(r"[-+]?[0-9]+(\.[0-9]*)?[eE][-+]?[0-9]+")  # YAML 1.1 takes 1e-3 for text
 
 Limits = dict[str, dict[str, Any]]
 
@@ -123,12 +120,9 @@ def _require_known(path: tuple[str, ...], schema: Mapping[str, Any]) -> None:
 
 def _value(name: str, text: str) -> Any:
     try:
-        value = yaml.safe_load(text)
-    except (yaml.YAMLError, ValueError, RecursionError) as error:
-        problem = getattr(error, "problem", None) or error
-        raise GatesError(f"--set {name}: {text!r} is no YAML value: {problem}") from None
-    if isinstance(value, str) and _EXPONENT.fullmatch(value):
-        value = float(value)
+        value = yamlio.value(text)
+    except GatesError as error:
+        raise GatesError(f"--set {name}: {error.what}") from None
     if isinstance(value, float) and not math.isfinite(value):
         raise GatesError(f"--set {name}: {text!r} is no finite number")
     return value

@@ -238,8 +238,10 @@ def find_task(name: str, overrides: Mapping[str, str] | None = None, environ: Ma
     except (OSError, ValueError):  # a name that no file can have
         raise GatesError(f"no task called {name[:80]!r}", hint="`gates list` names the tasks here") from None
     if is_path:
+        if path.is_file():
+            raise GatesError(f"{name} is a file: a task is named by its folder", hint=f"name the folder: {path.parent}")
         if not path.is_dir():
-            raise GatesError(f"no task folder at {name}")
+            raise GatesError(f"no task folder at {name}", hint=_folders_near(path))
         return load_task(path, overrides, environ)
     known = {folder.name: folder for folder in task_folders()}
     matches = called(name, known)
@@ -248,6 +250,17 @@ def find_task(name: str, overrides: Mapping[str, str] | None = None, environ: Ma
     if matches:
         raise GatesError(f"{name!r} names several tasks: {', '.join(matches)}", hint="give more of the name")
     raise GatesError(f"no task called {name!r}", hint=f"{nearest(name, known)}; a task folder of yours goes by its path: ./{name}")
+
+
+def _folders_near(path: Path) -> str:
+    """A hint that names the task folders beside a path that is none, or else the tasks here."""
+    try:
+        beside = [folder.parent.name for folder in path.parent.glob("*/task.yaml")]
+    except OSError:
+        beside = []
+    place = f"{path.parent}{os.sep}" if beside else ""
+    names = beside or [folder.name for folder in task_folders()]
+    return nearest(f"{place}{path.name}", [f"{place}{name}" for name in called(path.name, names) or names])
 
 
 def called(name: str, known: Iterable[str]) -> list[str]:

@@ -7,6 +7,7 @@ from __future__ import annotations
 
 import dataclasses
 import json
+import sys
 import types
 import typing
 from collections.abc import Mapping
@@ -41,7 +42,7 @@ def schema(cls: type) -> dict[str, Any]:
     top["properties"]["schema_version"] = {"const": SCHEMA_VERSION}
     return {
         "$schema": "https://json-schema.org/draft/2020-12/schema",
-        "title": f"{(cls.__doc__ or '').splitlines()[0].rstrip('.')}",
+        "title": (cls.__doc__ or "").partition("\n")[0].rstrip("."),
         **top,
     }
 
@@ -76,5 +77,7 @@ def text(cls: type) -> str:
 
 
 if __name__ == "__main__":
+    if sys.flags.optimize > 1:
+        sys.exit("error: schemas have their titles from docstrings, which PYTHONOPTIMIZE=2 leaves out")
     for name, cls in RECORDS.items():
         (FOLDER / f"{name}.schema.json").write_text(text(cls), encoding="utf-8")

@@ -13,6 +13,7 @@ from __future__ import annotations
 import argparse
 import hashlib
 import os
+import shlex
 import shutil
 import subprocess
 import sys
@@ -24,7 +25,7 @@ UNFINISHED = "unfinished"  # in the stamp of an environment that is being made
 
 def main() -> int:
     """Create or update the environment named on the command line; the exit code is 0, or 2 on bad input."""
-    parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
+    parser = argparse.ArgumentParser(description=(__doc__ or "").partition("\n")[0])
     parser.add_argument("--venv", type=Path, default=ROOT / ".venv", help="folder of the environment (default: .venv)")
     venv = parser.parse_args().venv.absolute()
     if not (3, 10) <= sys.version_info[:2] <= (3, 13):
@@ -33,7 +34,7 @@ def main() -> int:
     stamp, want = venv / ".kernel-gates", fingerprint(extras)
     if stamp.is_file() and stamp.read_text(encoding="utf-8") == want and (venv / "bin" / "gates").exists():
         return 0
-    if shutil.which(os.environ.get("CXX", "g++")) is None:
+    if not has_compiler(os.environ.get("CXX") or "g++"):
         return fail("no C++ compiler", "install g++ 12 or newer, or name one in CXX")
     say(f"setting up {venv}: Python {sys.version.split()[0]}, versions from constraints.txt")
     say("torch, click, pandas and the other libraries: needed by every run")
@@ -53,6 +54,15 @@ def main() -> int:
     stamp.write_text(want, encoding="utf-8")
     say("done")
     return 0
+
+
+def has_compiler(command: str) -> bool:
+    """Whether CXX names a program, or a launcher and a program, as in "ccache g++"."""
+    try:
+        words = shlex.split(command)
+    except ValueError:
+        words = []
+    return shutil.which(command) is not None or bool(words) and all(shutil.which(word) for word in words)
 
 
 def begin(venv: Path, stamp: Path) -> None:

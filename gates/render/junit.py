@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 from xml.etree import ElementTree
 
+from gates.plain import plain
 from gates.records import Check, GateResult, Status, told
 
 _TAGS = {Status.FAIL: "failure", Status.INCONCLUSIVE: "error", Status.NOT_RUN: "skipped", Status.NOT_APPLICABLE: "skipped"}
@@ -13,6 +14,7 @@ _TAGS = {Status.FAIL: "failure", Status.INCONCLUSIVE: "error", Status.NOT_RUN: "
 def junit(task: str, started: str, gates: Sequence[GateResult]) -> str:
     """The XML text. A failed gate is a failure, an inconclusive one an error, a gate without a verdict skipped."""
     count = {tag: sum(_TAGS.get(result.status) == tag for result in gates) for tag in ("failure", "error", "skipped")}
+    task = plain(task)
     suite = ElementTree.Element(
         "testsuite", name=f"gates {task}", tests=str(len(gates)), failures=str(count["failure"]), errors=str(count["error"]),
         skipped=str(count["skipped"]), timestamp=started.partition(".")[0].partition("+")[0],

@@ -2,9 +2,11 @@
 
 from __future__ import annotations
 
+import os
 import re
 from collections.abc import Iterator, Mapping, Sequence
 from typing import Any
+from urllib.parse import quote
 
 from gates import __version__, jsonio
 from gates.records import Check, GateResult, Status, told
@@ -47,7 +49,7 @@ def _result(task: str, result: GateResult, check: Check, kernels: Mapping[str, P
     if place := _place(check, kernels, files):
         path, line = place
         found["locations"] = [{"physicalLocation": {
-            "artifactLocation": {"uri": path, "uriBaseId": "PROJECT"}, "region": {"startLine": line},
+            "artifactLocation": {"uri": quote(os.fsencode(path)), "uriBaseId": "PROJECT"}, "region": {"startLine": line},
         }}]
     return found
 

@@ -10,6 +10,7 @@ from __future__ import annotations
 
 import os
 import re
+import shlex
 import shutil
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, field
@@ -156,10 +157,14 @@ class _Search:
         if not wanted:
             yield "PATH", on_path
             return
-        path = self._on_path(wanted)
-        if path is None:
+        words = _words(wanted)
+        options, paths = [word for word in words if word.startswith("-")], [self._on_path(word) for word in words]
+        if options:
+            self.remedies["g++"] = f"CXX={wanted} gives the compiler options, which are not used: name the program alone, options in nvcc_flags of task.yaml"
+        elif not paths or None in paths:
             self.remedies["g++"] = f"CXX={wanted} is not a program: correct it or unset it"
-        yield "CXX", path
+        else:
+            yield "CXX", paths[-1]  # after a launcher such as ccache, which is not needed: builds are kept here
 
     def _on_path(self, name: str) -> Path | None:
         found = shutil.which(name, path=self.environ.get("PATH", ""))
@@ -172,15 +177,35 @@ class _Search:
             return ""
         if name == "g++" and "clang" in finished.output:
             return ""
+        if name == "g++" and (version := self._full_version(path)):
+            return version
         patterns = {"g++": r"(?m)^.*?\s(\d+\.\d+\.\d+)", "c++filt": r"(\d+\.\d+[\d.]*)"}
         match = re.search(patterns.get(name, r"(?:V|[Vv]ersion |^)(\d+\.\d+[\d.]*)"), finished.output)
         return match.group(1).rstrip(".") if match else ""
+
+    def _full_version(self, path: Path) -> str:
+        """What g++ itself calls its version; a banner may have its builder's version first. Empty before g++ 7."""
+        try:
+            told = process.run([path, "-dumpfullversion"], limit_s=_VERSION_LIMIT_S, env=self.environ).output.strip()
+        except GatesError:
+            return ""
+        return told if re.fullmatch(r"\d+\.\d+\.\d+", told) else ""
 
     def host_compiler(self, gxx: Tool | None) -> str | None:
         """NVCC_CCBIN, as nvcc itself reads it; else the program that CXX names."""
         if ccbin := self.environ.get("NVCC_CCBIN"):
             return ccbin
         return gxx.path if gxx is not None and gxx.source == "CXX" else None
+
+
+def _words(command: str) -> list[str]:
+    """The words of a command as a shell has them; a program whose own path has blanks is one word."""
+    if shutil.which(command):
+        return [command]
+    try:
+        return shlex.split(command)
+    except ValueError:  # a quote without its end
+        return [command]
 
 
 def _is_program(path: Path) -> bool:

@@ -24,7 +24,7 @@ sys.path.insert(0, str(ROOT / "scripts"))
 
 def main() -> int:
     """Make the environment; the exit code is 0, or 2 where something can't be installed."""
-    parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
+    parser = argparse.ArgumentParser(description=(__doc__ or "").partition("\n")[0])
     parser.add_argument("--venv", type=Path, help="folder of the environment  [default: in RUNNER_TEMP]")
     parser.add_argument("--source", type=Path, default=ROOT, help="checkout to install  [default: this one]")
     arguments = parser.parse_args()

@@ -36,7 +36,7 @@ from stage_review import ERROR, OUTCOMES, review_folder
 
 def main() -> int:
     """Judge the stages named on the command line."""
-    parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
+    parser = argparse.ArgumentParser(description=(__doc__ or "").partition("\n")[0])
     parser.add_argument("--profile", choices=("cpu", "full"), required=True)
     parser.add_argument("--stages", required=True, help="JSON list of task names")
     parser.add_argument("--tree", type=Path, default=Path(), help="the checkout that is judged")

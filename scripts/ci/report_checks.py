@@ -47,7 +47,7 @@ class Subject:
 
 def main() -> int:
     """Post the check run, then the comment; the exit code is 0 once GitHub has taken both."""
-    parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
+    parser = argparse.ArgumentParser(description=(__doc__ or "").partition("\n")[0])
     parser.add_argument("--profile", choices=("cpu", "full"), required=True)
     parser.add_argument("--folder", type=Path, required=True, help="the downloaded evidence")
     parser.add_argument("--result", required=True, help="how the judging job ended: success, failure, cancelled or skipped")

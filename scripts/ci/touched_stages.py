@@ -47,7 +47,7 @@ class Places:
 
 def main() -> int:
     """Print and set the touched stages; the exit code is 0, or 2 where they can't be told."""
-    parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
+    parser = argparse.ArgumentParser(description=(__doc__ or "").partition("\n")[0])
     parser.add_argument("--tree", type=Path, default=Path(), help="the checkout whose tasks are meant")
     parser.add_argument("--files", help="file of changed paths, NUL-separated; - is stdin  [default: from the event]")
     arguments = parser.parse_args()

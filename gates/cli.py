@@ -371,10 +371,33 @@ def report(run_directories: tuple[str, ...], everything: bool, out: Path | None,
     _out(f"written: {_short(write_report(results, run_directories, out))}")
 
 
+@cli.command("attest")
+@click.argument("run_directory", metavar="RUN")
+@click.option("-o", "--out", type=FILE, help="The statement.  [default: RUN.attestation.json beside the run]")
+@click.option("--key", type=FILE, help="Sign it with this SSH key, by ssh-keygen; the signature is the file with .sig after its name.")
+@RESULTS
+def attest_command(run_directory: str, out: Path | None, key: Path | None, results: Path) -> None:
+    """Write an in-toto statement about RUN: its manifest's digest, its decision, builds, device and tool version.
+
+    The run is verified first. `gates verify RUN --signers FILE` checks the signature and that the statement is this run's.
+
+    Example: gates attest latest:stage2 --key ~/.ssh/id_ed25519
+    """
+    from gates.check.attestation import NAMESPACE, attest
+    from gates.evidence import resolve_run
+
+    files = attest(resolve_run(run_directory, results), out, key)
+    for path in files:
+        _out(f"written: {_short(path)}")
+    if key is None:
+        _out(f"to sign it: ssh-keygen -Y sign -f KEY -n {NAMESPACE} {_short(files[0])}")
+
+
 @cli.command()
 @click.argument("run_directories", nargs=-1, required=True, metavar="RUN...")
+@click.option("--signers", type=FILE, help="Check each run's attestation against this file of allowed signers (ssh-keygen).")
 @RESULTS
-def verify(run_directories: tuple[str, ...], results: Path) -> None:
+def verify(run_directories: tuple[str, ...], signers: Path | None, results: Path) -> None:
     """Check run directories: digests, schemas, counts, and that the decision follows from the evidence.
 
     RUN may be a sweep's folder, too: its variants, drops, timings and winner are checked. recorded:DEVICE is all that was
@@ -393,7 +416,7 @@ def verify(run_directories: tuple[str, ...], results: Path) -> None:
             continue
         for folder in folders:
             try:
-                problems, notes = findings(folder)
+                problems, notes = findings(folder, signers)
             except Exception as error:
                 _out(f"{_short(folder)}: not checked")
                 code = max(code, _told(error))

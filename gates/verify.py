@@ -41,13 +41,23 @@ def _is_sweep(folder: str | Path) -> bool:
     return os.path.isfile(os.path.join(folder, SWEEP)) and not os.path.isfile(os.path.join(folder, "run.json"))
 
 
-def findings(folder: Path) -> tuple[list[str], list[str]]:
-    """What is wrong with the run or the sweep in ``folder``, and if nothing is, notes: what was not checked, and what this checkout has otherwise by now."""
+def findings(folder: Path, signers: Path | None = None) -> tuple[list[str], list[str]]:
+    """What is wrong with the run or the sweep in ``folder``, and if nothing is, notes: what was not checked, and what this checkout has otherwise by now.
+
+    With ``signers``, a file of allowed signers, a run needs an attestation that one of them has signed; a note names the signer.
+    """
     if _is_sweep(folder):
+        if signers is not None:
+            return ["a sweep has no attestation: attest the winner's run"], []
         from gates.sweep.verify import verify_sweep  # brings the engine along
 
         return verify_sweep(folder)[:_MOST_PROBLEMS], []
     problems, notes = _checked(folder)
+    if signers is not None and not problems:
+        from gates.check.attestation import attestation_problems
+
+        problems, signer = attestation_problems(folder, signers)
+        notes.append(f"signed by {signer}")
     return problems, [] if problems else [*notes, *checkout_notes(folder)]
 
 

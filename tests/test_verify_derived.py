@@ -201,7 +201,7 @@ def test_one_bad_run_keeps_no_other_from_being_checked(run: Path, tmp_path: Path
     shutil.copytree(run, bad)
     whole = verify.findings
 
-    def findings(folder: Path) -> tuple[list[str], list[str]]:
+    def findings(folder: Path, signers: Path | None = None) -> tuple[list[str], list[str]]:
         if folder == bad:
             raise error
         return whole(folder)

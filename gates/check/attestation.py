@@ -1,0 +1,145 @@
+"""A run's attestation: an in-toto Statement v1 about its manifest, and the signature that ssh-keygen made and checks.
+
+Digests show an edit by accident. Someone who writes all files again writes the digests, too; a signature shows who vouches for them.
+Statement and signature lie beside the run directory, which is never changed: ``RUN.attestation.json`` and ``RUN.attestation.json.sig``.
+"""
+
+from __future__ import annotations
+
+import shutil
+import subprocess
+from pathlib import Path
+from typing import Any
+
+from gates import jsonio
+from gates.errors import GatesError
+from gates.evidence import RunInfo, Verdict, read_record, require_outside_a_run, sha256
+from gates.records import to_json
+
+STATEMENT_TYPE = "https://in-toto.io/Statement/v1"
+PREDICATE_TYPE = "urn:kernel-gates:run:v1"
+NAMESPACE = "kernel-gates"  # of the signature: one made for anything else does not count
+_LIMIT_S = 60.0
+_INSTALL = "install OpenSSH 8.2 or newer (the package openssh-client)"
+
+
+def statement_of(run: Path) -> dict[str, Any]:
+    """The statement about a sound run: the manifest's digest, and what the run came to, with what and where."""
+    info: RunInfo = read_record(RunInfo, run, "run.json")
+    verdict: Verdict = read_record(Verdict, run, "verdict.json")
+    builds = {
+        role: {"identity": jsonio.read(path).get("identity", ""), "build_json_sha256": sha256(path)}
+        for role, path in (("candidate", run / "build.json"), ("baseline", run / "baseline" / "build.json")) if path.is_file()
+    }
+    return {
+        "_type": STATEMENT_TYPE,
+        "subject": [{"name": "manifest.json", "digest": {"sha256": sha256(run / "manifest.json")}}],
+        "predicateType": PREDICATE_TYPE,
+        "predicate": {
+            "decision": verdict.decision.value, "reason": verdict.reason,
+            "gates": {result.gate: {"status": result.status.value, "code": result.code} for result in verdict.gates},
+            "task": _stage(info.task), "baseline": _stage(info.baseline), "builds": builds, "profile": info.profile, "device": to_json(info.device),
+            "toolchain": info.toolchain, "tool_version": info.tool_version, "git": to_json(info.git), "started": info.started, "ended": info.ended,
+        },
+    }
+
+
+def _stage(task: Any) -> dict[str, Any] | None:
+    return {"name": task.name, "digest": task.digest, "problem_sha256": task.problem_sha256, "toggles": task.toggles} if task else None
+
+
+def attestation_of(run: Path) -> Path:
+    """Where a run's statement lies."""
+    run = run.resolve()
+    return run.with_name(f"{run.name}.attestation.json")
+
+
+def attest(run: Path, out: Path | None = None, key: Path | None = None) -> list[Path]:
+    """Write the statement about ``run``, and with ``key`` its signature; returns the files. GatesError for a run that is not sound."""
+    from gates.verify import require_sound
+
+    require_sound(run)
+    place = out or attestation_of(run)
+    require_outside_a_run(place)
+    text = jsonio.dumps(statement_of(run))
+    signature = _signed(text.encode("utf-8"), key) if key is not None else None
+    jsonio.write_text(place, text)
+    if signature is None:
+        return [place]
+    jsonio.write_bytes(_signature(place), signature)
+    return [place, _signature(place)]
+
+
+def _signature(statement: Path) -> Path:
+    return statement.with_name(f"{statement.name}.sig")
+
+
+def _signed(data: bytes, key: Path) -> bytes:
+    """The signature of ``data`` by ``key``; ssh-keygen asks for a passphrase itself."""
+    try:
+        done = subprocess.run([_ssh_keygen(), "-q", "-Y", "sign", "-f", str(key), "-n", NAMESPACE], input=data, capture_output=True, check=False)
+    except OSError as error:
+        raise GatesError(f"ssh-keygen can't be started: {error.strerror}", hint=_INSTALL) from None
+    if done.returncode != 0 or not done.stdout:
+        raise GatesError(f"ssh-keygen signed nothing with {key}: {_last(done.stderr)}", hint="name a private key, or a public one whose private half ssh-agent holds")
+    return done.stdout
+
+
+def attestation_problems(run: Path, signers: Path) -> tuple[list[str], str]:
+    """(what is wrong with the attestation of a sound run, who signed it). ``signers`` is a file of allowed signers, as ssh-keygen(1) has it.
+
+    Raises GatesError without ssh-keygen and for a file of signers that can't be read.
+    """
+    try:
+        with jsonio.open_plain(signers):
+            pass
+    except OSError as error:
+        raise GatesError(f"can't read {signers}: {error.strerror}", hint='a line for each signer: NAME namespaces="kernel-gates" KEYTYPE KEY') from None
+    tool, statement = _ssh_keygen(), attestation_of(run)
+    for path, what in ((statement, "no attestation"), (_signature(statement), "an attestation without a signature")):
+        if not path.is_file():
+            return [f"it has {what}: {path.name} is not beside it (gates attest RUN --key KEY)"], ""
+    text = jsonio.read_text(statement)
+    found = _keygen(tool, "find-principals", signers, statement)
+    names = found.stdout.decode("utf-8", "replace").split("\n")[0].split(",")
+    name = names[0].strip()
+    if found.returncode != 0 or not name:
+        return [f"{_signature(statement).name} is of nobody in {signers}: the key is another one, expired, or the file is no signature ({_last(found.stderr)})"], ""
+    done = _keygen(tool, "verify", signers, statement, "-I", name, "-n", NAMESPACE, data=text.encode("utf-8"))
+    if done.returncode != 0:
+        return [f"the signature of {statement.name} does not hold for {name}: {_last(done.stderr or done.stdout)}"], ""
+    return [f"{statement.name} {problem}" for problem in _differences(jsonio.loads(text, statement.name), statement_of(run))], name
+
+
+def _keygen(tool: str, action: str, signers: Path, statement: Path, *more: str, data: bytes = b"") -> subprocess.CompletedProcess[bytes]:
+    command = [tool, "-Y", action, "-f", str(signers), "-s", str(_signature(statement)), *more]
+    try:
+        return subprocess.run(command, input=data, capture_output=True, check=False, timeout=_LIMIT_S)
+    except OSError as error:
+        raise GatesError(f"ssh-keygen can't be started: {error.strerror}", hint=_INSTALL) from None
+    except subprocess.TimeoutExpired:
+        raise GatesError(f"ssh-keygen -Y {action} came to no end within {_LIMIT_S:g} s") from None
+
+
+def _differences(told: Any, again: dict[str, Any]) -> list[str]:
+    """What a signed statement says otherwise than the run."""
+    if not isinstance(told, dict) or not isinstance(told.get("predicate"), dict):
+        return ["is not an in-toto statement"]
+    if (told.get("_type"), told.get("predicateType")) != (STATEMENT_TYPE, PREDICATE_TYPE):
+        return [f"is a statement of another kind: {told.get('_type')}, {told.get('predicateType')}"]
+    if told.get("subject") != again["subject"]:
+        return ["is about another run: its subject is not this run's manifest"]
+    wrong = sorted(key for key in {*told["predicate"], *again["predicate"]} if told["predicate"].get(key) != again["predicate"].get(key))
+    return [f"says otherwise than the run: {', '.join(wrong)}"] if wrong else []
+
+
+def _ssh_keygen() -> str:
+    found = shutil.which("ssh-keygen")
+    if found is None:
+        raise GatesError("ssh-keygen was not found: signatures are made and checked by it", hint=_INSTALL)
+    return found
+
+
+def _last(output: bytes) -> str:
+    lines = [line.strip() for line in output.decode("utf-8", "replace").splitlines() if line.strip()]
+    return lines[-1][:200] if lines else "it said nothing"

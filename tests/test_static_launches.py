@@ -136,7 +136,7 @@ def test_a_shape_that_the_launcher_refuses_has_no_launch(ptxas: Callable[..., Ga
 
 
 @pytest.mark.parametrize(
-    ("entry", "why"), [("follows_a_result", "reads results back"), ("stops_at_a_wrong_result", "the launcher ended with signal 6")],
+    ("entry", "why"), [("follows_a_result", "reads results back"), ("stops_at_a_wrong_result", "killed by SIGABRT")],
 )
 def test_a_launcher_that_needs_its_kernels_results_is_judged_by_its_real_launch(ptxas: Callable[..., GateResult], entry: str, why: str) -> None:
     result = ptxas(entry)

@@ -76,11 +76,6 @@ def room(size: int, device: str) -> Any:
     return raw[start : start + size]
 
 
-def aligned(values: Any) -> Any:
-    """A copy of the CPU tensor ``values``, contiguous and aligned as torch aligns its allocations on a device."""
-    return room(values.numel() * values.element_size(), "cpu").view(values.dtype).view(values.shape).copy_(values)
-
-
 def poison(like: Any, seed: int, variant: int) -> Any:
     """A CPU tensor like ``like``, filled with the poison of call ``variant`` (0, 1 or 2).
 

@@ -21,6 +21,7 @@ import torch
 from torch.utils._python_dispatch import TorchDispatchMode
 
 from gates import problem as problems
+from gates.facts.chips import chip_of
 from gates.run import buffers, jail
 from gates.run.accuracy import OutputError
 from gates.run.callable import is_c, load
@@ -51,7 +52,9 @@ class Launcher:
 
         ``question``: {"buffers": {name: {"image": bytes with guards, "dtype", "shape"}}, "arguments": in their order
         [{"buffer": name} or {"value": number or the like}], "made" and "given": names of the problem's outputs and of those
-        among the arguments, "order", "memory": see ``Emulator.prepare``, "seed": of the emulator's random choices, "stream": "current" or "default"}.
+        among the arguments, "order", "memory": see ``Emulator.prepare``, "seed": of the emulator's random choices, "stream": "current" or
+        "default"}; or besides buffers and arguments "arch"
+        alone: then {"launches", "left_out"} of that chip.
 
         Raises OutputError for a function that returns no outputs to judge, DeviceLost after a CUDA error.
         """
@@ -60,6 +63,8 @@ class Launcher:
         views = {name: buffers.content(raws[name]).view(getattr(torch, one["dtype"])).view(one["shape"]) for name, one in given.items()}
         arguments = [views[one["buffer"]] if "buffer" in one else one["value"] for one in question["arguments"]]
         images = {name: one["image"] for name, one in given.items()}
+        if "arch" in question:
+            return self._recorded(arguments, raws, images, question["arch"])
         answer: dict[str, Any] = {"error": "", "launches": [], "findings": []}
         if self._emulator is not None:
             self._emulator.prepare(question["order"], question["seed"], question["memory"])
@@ -72,6 +77,13 @@ class Launcher:
         answer["buffers"] = {name: raw.cpu() for name, raw in raws.items()}
         answer["returned"] = {} if returned is None else _by_name(returned, question["made"], question["given"], on_device=self._on_device)
         return answer
+
+    def _recorded(self, arguments: Any, raws: Any, images: Any, arch: str) -> dict[str, Any]:
+        """What is launched on the chip ``arch``; no block runs."""
+        self._emulator.prepare("forward", 0)
+        self._emulator.record_alone(chip_of(arch))
+        self._launch_here(arguments, raws, images, {})  # a refusal of the shape on this chip is for the correctness gate
+        return {"launches": self._emulator.collect()[0], "left_out": self._emulator.left_out()}
 
     def _launch_here(self, arguments: Any, raws: Any, images: Any, answer: dict[str, Any]) -> Any:
         for name, raw in raws.items():

@@ -20,7 +20,6 @@ from gates import jsonio
 from gates.errors import EXIT_OK, GatesError
 from gates.run import apart, jail
 from gates.run.attempt import CONFINED
-from gates.run.callable import is_c
 from gates.run.process import die_with, hide
 
 KINDS = ("describe", "magnitude", "correctness", "case", "launches", "timing", "extension", "triton_build")
@@ -73,7 +72,7 @@ def run_job(path: Path, folder: Path, with_apart: str = "") -> int:
 def _confine(job: Mapping[str, Any]) -> None:
     """Take away what code that is judged has no business with. Tools around a replayed case need files and sockets."""
     sides = [job[key] for key in ("side", "candidate", "baseline") if job.get(key)]
-    if job.get("mode") == "replay" or (job["kind"] != "correctness" and sides and all(is_c(side) for side in sides)):
+    if job.get("mode") == "replay":
         return
     work = Path(job["result"]).parent
     os.environ.update(jail.caches(work))

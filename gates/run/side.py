@@ -10,6 +10,7 @@ from __future__ import annotations
 import contextlib
 import json
 import secrets
+import select
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, field
 from pathlib import Path
@@ -91,19 +92,36 @@ class Side:
         rooms = {
             name: buffers.guarded(value, 1000 * drawn + 10 * i + variant) for i, (name, value) in enumerate({**tensors, **poisons}.items())
         }
-        named = {name: {"buffer": name} for name in rooms}
-        numbers = {name: {"value": value} for name, value in wanted.items() if name not in tensors}
-        arguments = problems.call_arguments(
-            self.problem, {**numbers, **{name: named[name] for name in tensors}}, {name: named[name] for name in poisons},
-            {name: {"value": size} for name, size in shape.items()}, self.arguments,
-        )
-        self._room = 2 * sum(one.image.numel() for one in rooms.values())
         self._ask({
-            "buffers": {name: {"image": one.image, **wire.described(one.dtype, one.shape)} for name, one in rooms.items()},
-            "arguments": list(arguments), "made": list(made), "given": list(given), "order": order, "memory": memory, "stream": stream or self.stream,
+            **self._arguments(rooms, wanted, shape), "made": list(made), "given": list(given), "order": order, "memory": memory, "stream": stream or self.stream,
             "seed": seed % _SEEDS_OF_THE_EMULATOR,
         })
         return self._looked_at(self._answer(), rooms, poisons, tensors, made)
+
+    def launches(self, inputs: Mapping[str, Any], outputs: Mapping[str, Any], shape: Mapping[str, int], arch: str, limit_s: float) -> tuple[list[dict[str, Any]], bool]:
+        """What a C launcher launches where the emulator says to be the chip ``arch`` and runs no block, and whether launches were left out.
+
+        Call it once, and nothing else before. Raises DeviceLost after ``limit_s``, and as ``call`` does.
+        """
+        if self._lost is not None:
+            raise self._lost
+        wanted = {name: value for name, value in inputs.items() if name in self.arguments}
+        values = {**{name: value for name, value in wanted.items() if isinstance(value, torch.Tensor)}, **outputs}
+        self._ask({**self._arguments({name: buffers.guarded(value, 0) for name, value in values.items()}, wanted, shape), "arch": arch})
+        if not select.select([self._child.stdout], [], [], limit_s)[0]:
+            raise DeviceLost(f"the launcher did not return within {limit_s:g} s")
+        answer = self._answer()
+        return _records(answer.get("launches")), bool(answer.get("left_out"))
+
+    def _arguments(self, rooms: Mapping[str, buffers.Guarded], wanted: Mapping[str, Any], shape: Mapping[str, int]) -> dict[str, Any]:
+        """The part of a question that says what the kernel is called with."""
+        self._room = 2 * sum(one.image.numel() for one in rooms.values())
+        named = {name: {"buffer": name} for name in rooms}
+        numbers = {name: {"value": value} for name, value in {**shape, **wanted}.items() if name not in rooms}
+        return {
+            "buffers": {name: {"image": one.image, **wire.described(one.dtype, one.shape)} for name, one in rooms.items()},
+            "arguments": list(problems.call_arguments(self.problem, {}, named, numbers, self.arguments)),
+        }
 
     def _looked_at(
         self, answer: Mapping[str, Any], rooms: Mapping[str, buffers.Guarded], poisons: dict[str, Any], tensors: Mapping[str, Any],
@@ -184,7 +202,7 @@ def _tensors(value: Any) -> dict[str, Any]:
 def _records(value: Any) -> list[dict[str, Any]]:
     """What the emulator in the kernel's process recorded, where it has the form of that."""
     try:
-        if not all(isinstance(one["kernel"], str) for one in value):
+        if not isinstance(value, list) or not all(isinstance(one["kernel"], str) for one in value):
             raise TypeError
         json.dumps(value, allow_nan=False)
     except (KeyError, TypeError, ValueError):

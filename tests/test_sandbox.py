@@ -10,8 +10,11 @@ from pathlib import Path
 import pytest
 from correctness_kit import gate, side
 
+from gates.judge import sanitizer as judge
+from gates.parse import sanitizer as parse
 from gates.parse.correctness import CorrectnessEvidence
 from gates.records import GateResult, Status
+from gates.run.sanitizer import run_sanitizer_emulator, write_cases
 
 SOURCE = Path(__file__).parent / "data" / "sandbox" / "attacks.cpp"
 SEED = 10**9 + secrets.randbelow(10**9)  # a fresh one, of ten digits
@@ -110,3 +113,18 @@ def test_name_spaces_mounts_and_kernel_interfaces_are_refused(library: Path, tmp
 def test_an_exit_of_a_kernel_s_process_is_its_case_s_result(library: Path, tmp_path: Path) -> None:
     evidence, result, _ = attack(library, tmp_path, "exits")
     assert result.status is Status.FAIL and [case.message for case in evidence.cases] == ["exit 0 while running the kernel"] * 2
+
+
+def memory_checked(library: Path, folder: Path, entry: str) -> GateResult:
+    """The verdict of the memory checks on the emulator."""
+    candidate = side(library, entry)
+    cases = write_cases(candidate, ["small"], work=folder, limit_s=60)
+    return judge.judge(parse.parse(run_sanitizer_emulator(candidate, ["small"], work=folder, limit_s=60, cases=cases)))
+
+
+@pytest.mark.parametrize(("entry", "status"), [("honest", Status.PASS), ("answers_its_replay", Status.NOT_RUN), ("erases_reports", Status.FAIL)])
+def test_a_replay_s_result_and_a_checker_s_reports_are_the_judge_s(library: Path, tmp_path: Path, entry: str, status: Status) -> None:
+    result = memory_checked(library, tmp_path, entry)
+    assert result.status is status, result.checks
+    told = tmp_path / f"scratch.{entry}" / "attempts"
+    assert not told.is_file() or " done" not in told.read_text(encoding="utf-8")

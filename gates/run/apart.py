@@ -80,8 +80,13 @@ def first_question(job: Mapping[str, Any]) -> dict[str, Any]:
     return {
         "side": dict(job["side"]), "device": "cpu" if emulated else job["device"], "scratch": str(scratch(job, job["side"]["name"])),
         "memory_bytes": memory_bytes,
-        "cpu_s": job["limit_s"] * (os.cpu_count() or 1) if "limit_s" in job else None,
+        "cpu_s": processor_seconds(job),
     }
+
+
+def processor_seconds(job: Mapping[str, Any]) -> float | None:
+    """As many as all cores have within the job's time limit; None where it has none."""
+    return job["limit_s"] * (os.cpu_count() or 1) if "limit_s" in job else None
 
 
 def scratch(job: Mapping[str, Any], name: str) -> Path:

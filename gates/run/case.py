@@ -11,12 +11,12 @@ from __future__ import annotations
 import ctypes
 import hashlib
 import os
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from pathlib import Path
 from typing import Any
 
 from gates.errors import GatesError
-from gates.run import casefile, trace
+from gates.run import casefile, hearing, trace
 from gates.run.attempt import ResultWriter
 from gates.run.callable import Function, is_c, load
 from gates.run.emulator import Emulator
@@ -90,6 +90,14 @@ def _size(problem: Any, shape: str) -> int:
 
 
 def _replay(job: Mapping[str, Any], writer: ResultWriter) -> int:
+    if job["side"]["emulated"] and is_c(job["side"]):
+        hearing.run_apart(lambda write: _replay_here(job, write), job, writer)
+    else:
+        _replay_here(job, writer.write)
+    return len(job["paths"])
+
+
+def _replay_here(job: Mapping[str, Any], write: Callable[..., None]) -> None:
     emulated = bool(job["side"]["emulated"])
     os.environ["PYTORCH_NO_CUDA_MEMORY_CACHING"] = "1"  # each of torch's buffers by itself, so that a checker sees its bounds
     memory = HostMemory() if emulated else DeviceMemory(int(str(job.get("device", "cuda:0")).rpartition(":")[2] or 0))
@@ -100,14 +108,13 @@ def _replay(job: Mapping[str, Any], writer: ResultWriter) -> int:
 
     def replay() -> None:
         for index, path in enumerate(job["paths"]):
-            writer.write("phase", index=index, phase="kernel")
-            writer.write("case", index=index, **_replay_one(casefile.read(Path(path)), job, kernel, memory, emulator))
+            write("phase", index=index, phase="kernel")
+            write("case", index=index, **_replay_one(casefile.read(Path(path)), job, kernel, memory, emulator))
 
     if job.get("trace"):
-        writer.write("traced", launches=trace.launches(replay))
+        write("traced", launches=trace.launches(replay))
     else:
         replay()
-    return len(job["paths"])
 
 
 def _own_extensions(folder: Path) -> None:

@@ -8,6 +8,7 @@ that nothing but the task's own kernel and buffers is looked at.
 from __future__ import annotations
 
 import os
+import re
 import shutil
 import subprocess
 import sys
@@ -26,6 +27,7 @@ ORDERS = ("forward", "reversed", "shuffled")
 LARGEST_ON_DEVICE_BYTES = 2**20
 _LAUNCHES = 2
 _MAX_LOG_CHARACTERS = 200_000
+_REPORT, _MAX_REPORTS = re.compile(r"^.{0,1000}(?:runtime error: |ERROR: AddressSanitizer).{0,1000}$", re.MULTILINE), 100
 # Settings of torch's allocator that make memcheck report addresses it does not know.
 _NEUTRALISED = ("PYTORCH_CUDA_ALLOC_CONF", "PYTORCH_ALLOC_CONF", "PYTORCH_HIP_ALLOC_CONF")
 
@@ -79,15 +81,14 @@ def run_sanitizer_emulator(
     for case in cases:
         for order in ORDERS:
             name = f"asan.{case['shape']}.{order}"
-            log = work / f"{name}.report"
             env = {
                 **_environment(), "LD_PRELOAD": runtime,
                 # Python leaks by design; fibers switch stacks, which the use-after-return check does not follow.
-                "ASAN_OPTIONS": f"detect_leaks=0:detect_stack_use_after_return=0:exitcode={EXIT_CHECKER}:log_path={_quoted(log)}",
-                "UBSAN_OPTIONS": f"print_stacktrace=1:log_path={_quoted(log)}",
+                "ASAN_OPTIONS": f"detect_leaks=0:detect_stack_use_after_return=0:exitcode={EXIT_CHECKER}",
+                "UBSAN_OPTIONS": "print_stacktrace=1",
             }
             tried = _replay(side, [case], work, name, limit_s, python, order=order, env=env)
-            raw["runs"].append(_run("asan", [case], order, tried, _logs(work, f"{name}.log", f"{name}.report*")))
+            raw["runs"].append(_run("asan", [case], order, tried, _logs(work, f"{name}.log")))
     return raw
 
 
@@ -155,25 +156,17 @@ def _environment() -> dict[str, str]:
 
 
 def _logs(work: Path, *patterns: str) -> str:
-    """What the checker wrote, its files one after another, shortened in the middle if it is huge.
+    """What the checker wrote, its files one after another, shortened in the middle if it is huge, but for lines that begin a report.
 
-    UBSan ignores ``log_path`` where AddressSanitizer is loaded too, so its reports are in what the
-    process printed. A kernel can print there as well, but that can only add findings.
+    AddressSanitizer and UBSan report where the kernel prints, too, from where nothing can be taken back: a kernel can only add findings.
     """
     paths = [path for pattern in patterns for path in sorted(work.glob(pattern))]
     text = "\n".join(path.read_text(encoding="utf-8", errors="replace") for path in paths)
     if len(text) > _MAX_LOG_CHARACTERS:
         half = _MAX_LOG_CHARACTERS // 2
-        text = f"{text[:half]}\n[… {len(text) - 2 * half} characters left out …]\n{text[-half:]}"
+        reports = _REPORT.findall(text, half, len(text) - half)[:_MAX_REPORTS]
+        text = "\n".join([text[:half], f"[… {len(text) - 2 * half} characters left out …]", *reports, text[-half:]])
     return text
-
-
-def _quoted(path: Path) -> str:
-    """``path`` as a value in AddressSanitizer's options, which blanks, colons and commas end. Raises GatesError if no quotes fit."""
-    quote = next((quote for quote in "\"'" if quote not in str(path)), None)
-    if quote is None:
-        raise GatesError(f"the folder {path.parent} has both kinds of quotes in its name", hint="set TMPDIR to another folder: AddressSanitizer can't take it")
-    return f"{quote}{path}{quote}"
 
 
 def _asan_runtime(compiler: str) -> str | None:

@@ -245,6 +245,25 @@ ENTRY(patches_the_c_library) {
   return 0;
 }
 
+// answers for itself where it is replayed for memory checks, and ends before anything is found
+ENTRY(answers_its_replay) {
+  WRONG
+  const char line[] = "{\"type\": \"case\", \"index\": 0, \"shape\": \"small\", \"launches\": 2, \"error\": \"\", \"output_sha256\": \"\", "
+                      "\"emulator_launches\": [], \"findings\": []}\n{\"type\": \"done\", \"cases\": 1}\n{\"type\": \"end\", \"token\": \"\"}\n";
+  for (int number = 0; number < 16; ++number) (void)!write(number, line, sizeof line - 1);
+  _exit(0);
+}
+
+// erases what was printed, as a checker's report would be, and the files of the judge
+ENTRY(erases_reports) {
+  HONEST
+  std::fprintf(stderr, "k.cu:7:1: runtime error: planted\n");
+  for (int number = 0; number < 16; ++number) tell("truncate", ftruncate(number, 0) == 0);
+  TRY("unlink", unlink("../asan.small.forward.jsonl"));
+  TRY("case", unlink("../small.seed0.case"));
+  return 0;
+}
+
 ENTRY(exits) { WRONG (void)y; _exit(0); }
 
 // ends or stops the processes around it

@@ -55,6 +55,7 @@ def test_an_honest_kernel_passes(library: Path, tmp_path: Path) -> None:
     ("returns_error", "launch_error"),
     ("keeps_answers", "stale_answer"),
     ("launches_nothing", "no_launch"),
+    ("launches_once", "no_launch"),
     ("has_finding", "emulator_finding"),
 ])
 def test_planted_defect_fails(library: Path, tmp_path: Path, entry: str, code: str) -> None:

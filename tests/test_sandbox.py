@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+import re
 import secrets
 import subprocess
 from pathlib import Path
@@ -128,3 +129,19 @@ def test_a_replay_s_result_and_a_checker_s_reports_are_the_judge_s(library: Path
     assert result.status is status, result.checks
     told = tmp_path / f"scratch.{entry}" / "attempts"
     assert not told.is_file() or " done" not in told.read_text(encoding="utf-8")
+
+
+def test_each_line_of_the_page_names_tests_that_exist() -> None:
+    here = Path(__file__).parent
+    page = (here.parent / "docs" / "sandbox.md").read_text(encoding="utf-8")
+    table = page.partition("## What it can't do")[2].partition("## What is not held")[0]
+    rows = [line for line in table.splitlines() if line.startswith("| ") and not line.startswith(("| ---", "| it tries"))]
+    assert len(rows) > 15
+    for row in rows:
+        named = re.findall(r"`(?:tests/(test_\w+\.py)::)?(test_\w+)`", row.split("|")[3])
+        assert named, f"no test is named: {row}"
+        for file, name in named:
+            assert f"def {name}(" in (here / (file or "test_sandbox.py")).read_text(encoding="utf-8"), f"{file} has no {name}"
+    named = set(re.findall(r"`(test_\w+)`", table))
+    own = set(re.findall(r"^def (test_\w+)\(", Path(__file__).read_text(encoding="utf-8"), re.MULTILINE))
+    assert own - named == {"test_the_same_launcher_without_an_attack_passes", "test_each_line_of_the_page_names_tests_that_exist"}

@@ -233,7 +233,7 @@ def _traces(calls: list[Launched], orders: list[str]) -> dict[str, Any]:
         "differences": differences,
         "first_difference": first,
         "launches": _once(launch for call in calls for launch in call.launches),
-        "launch_count": sum(len(call.launches) for call in calls),
+        "launch_count": sum(len(call.launches) for call in calls) if all(call.launches for call in calls) else 0,  # each call must launch
         "findings": _once(finding for call in calls for finding in call.findings),
     }
 

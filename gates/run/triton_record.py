@@ -72,7 +72,7 @@ def _one(line: Any, archs: Sequence[str], home: Path) -> Compiled:
         raise NoRecord(f"a kernel has the name {str(name)[:80]!r}")
     if arch not in archs:
         raise NoRecord(f"{name} is for {str(arch)[:80]!r}, and {', '.join(archs)} were asked for")
-    if tool not in _TOOLS:
+    if not isinstance(tool, str) or tool not in _TOOLS:
         raise NoRecord(f"{name} is assembled by {str(tool)[:80]!r}; known are {', '.join(_TOOLS)}")
     if not isinstance(options, list) or (wrong := [one for one in options if not isinstance(one, str) or not _OPTION.fullmatch(one)]):
         raise NoRecord(f"{name} asks ptxas for {str(wrong[0] if isinstance(options, list) else options)[:80]!r}")

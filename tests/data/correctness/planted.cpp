@@ -59,6 +59,7 @@ ENTRY(all_zeros) { HONEST for (int64_t i = 0; i < n; ++i) out[i] = 0.0f; return 
 ENTRY(ignores_y) { HONEST for (int64_t i = 0; i < n; ++i) out[i] = a * x[i]; return 0; }
 ENTRY(returns_error) { HONEST std::snprintf(error, size_t(bytes), "x is not aligned to 16 bytes"); return 7; }
 ENTRY(launches_nothing) { HONEST launches = 0; return 0; }
+ENTRY(launches_once) { HONEST if (calls > 1) launches = 0; return 0; }
 ENTRY(has_finding) {
   HONEST
   findings = "[{\"kind\": \"barrier_divergence\", \"kernel\": \"saxpy\", \"where\": \"saxpy.cu:12\", \"message\": \"half of the warp waits\"}]";

@@ -22,6 +22,7 @@ STATIC, ALL = {"ptxas", "sass"}, {"ptxas", "sass", "correctness", "sanitizer"}
 PASSES = {  # what is judged without a device
     "softmax_naive": ALL, "softmax_warp": ALL, "softmax_vector": ALL, "rms_norm_triton": STATIC | {"correctness"}, "rms_norm_eager": {"correctness"},
     "sgemm_naive": STATIC, "sgemm_tiled": STATIC, "gelu_eager": {"correctness"}, "gelu_compiled": {"correctness"},
+    "sum_naive": ALL, "sum_warp": ALL, "histogram_global": ALL, "histogram_shared": ALL,
 }
 
 
@@ -32,7 +33,7 @@ def build_dir(once_a_session: OnceASession) -> Path:
 
 
 # The baselines in PyTorch and the naive product are built and looked at with what must beat them.
-@pytest.mark.parametrize("name", ["softmax_vector", "softmax_warp", "softmax_naive", "gelu_compiled", "rms_norm_triton", "sgemm_tiled"])
+@pytest.mark.parametrize("name", ["softmax_vector", "softmax_warp", "softmax_naive", "gelu_compiled", "rms_norm_triton", "sgemm_tiled", "sum_warp", "histogram_shared"])
 def test_an_example_passes_what_can_be_judged_here(tmp_path: Path, build_dir: Path, name: str, stub_torch: None) -> None:  # noqa: F811
     task = next(path for path in TASKS if path.name == name)
     if load_task(task, environ={}).kind == "triton" and importlib.util.find_spec("triton") is None:

@@ -144,7 +144,7 @@ def refuse_machine_fault(text: str, cause: str, folder: Path, tool: str) -> None
     if found is None and not explained and (short := machine.shortage((folder, Path(tempfile.gettempdir())))):
         found = f"{(first_errors(text) or (cause,))[0]} ({short[0]})", short[1]
     if found is not None:
-        raise machine.MachineFault(f"this machine could not run {tool} to its end: {found[0]}", hint=found[1])
+        raise machine.MachineFault(f"this machine could not run {tool} to its end: {found[0]} (building in {folder})", hint=found[1])
 
 
 def _forgotten(text: str) -> str:

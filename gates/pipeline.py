@@ -12,6 +12,7 @@ import platform
 import sys
 import tempfile
 from collections.abc import Mapping
+from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass
 from datetime import datetime
 from pathlib import Path
@@ -98,11 +99,12 @@ def run_task(options: Options, progress: Progress) -> Outcome:
     profile, why, device = choose_profile(options.profile, options.device)
     check_build_root(options.build_dir)
     shapes, seeds = options.shapes or task.shapes, options.seeds or task.seeds
-    with RunDirectory(options.results, task.name) as directory, HeldFolder(Path(tempfile.gettempdir()), "gates-run-") as scratch:
+    with RunDirectory(options.results, task.name) as directory, HeldFolder(Path(tempfile.gettempdir()), "gates-run-") as scratch, ThreadPoolExecutor(1) as aside:
+        toolchain = find_toolchain()
+        aside.submit(compilers.identities, toolchain)  # while another process reads the problem; the build asks again, and waits for nothing
         progress.step(f"{task.name}: reading the problem")
         wanted = dict.fromkeys([*shapes, *_timed_shape(task)])
         sizes = describe(task.folder, task.problem, tuple(wanted), work=scratch, limit_s=task.time_limit_s, inputs=options.inputs, arguments=task.arguments)
-        toolchain = find_toolchain()
         info = run_info(
             task, baseline, toolchain, device, sizes=sizes, shapes=shapes, seeds=seeds, inputs=options.inputs, profile=profile, why=why,
             argv=options.argv,

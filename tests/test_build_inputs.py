@@ -136,6 +136,15 @@ def test_a_compiler_that_was_replaced_in_place_is_another(tmp_path: Path, tool: 
     assert path.stat().st_size == kept.st_size and {name for name in after if after[name] != before[name]} == {str(path)}
 
 
+def test_a_large_program_is_told_from_another_by_samples_of_all_of_it(tmp_path: Path) -> None:
+    path, seen = tmp_path / "cicc", set[str]()
+    for text in (b"a" * 9 * 2**20, b"b" + b"a" * (9 * 2**20 - 1), b"a" * (9 * 2**20 - 1) + b"b", b"a" * (9 * 2**20 + 1), b"a" * 4 * 2**20 + b"b" * 2**20 + b"a" * 4 * 2**20):
+        path.unlink(missing_ok=True)
+        path.write_bytes(text)
+        seen.add(compilers.file_identity(str(path)))
+    assert len(seen) == 5
+
+
 @pytest.mark.parametrize("variable", ["NVCC_PREPEND_FLAGS", "NVCC_APPEND_FLAGS", "CPATH", "C_INCLUDE_PATH", "CPLUS_INCLUDE_PATH", "LIBRARY_PATH", "GCC_EXEC_PREFIX", "SOURCE_DATE_EPOCH"])
 def test_each_variable_that_compilers_read_has_a_folder_of_its_own(tmp_path: Path, monkeypatch: pytest.MonkeyPatch, variable: str) -> None:
     (tmp_path / "k.cu").write_text("kernel\n")

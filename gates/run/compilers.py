@@ -1,8 +1,9 @@
 """Who compiles, by content, and which variables of the environment change what is compiled.
 
 A compiler is several programs. Those that decide its output are found by asking the driver, and their bytes are digested: a toolkit
-that was replaced in place, under the same path and version, is another one. The shared libraries that these programs load are not
-looked at; neither is what a wrapper script starts that does not answer as nvcc and g++ do.
+that was replaced in place, under the same path and version, is another one. Of a program of more than 8 MiB one block of 64 KiB in sixteen is
+read, so a patch of a few bytes in one is not seen. The shared libraries that these programs load are not looked at; neither is what a
+wrapper script starts that does not answer as nvcc and g++ do.
 """
 
 from __future__ import annotations
@@ -24,6 +25,7 @@ from gates.stage.optimisation import split
 from gates.task import CUDA, EXTENSION, TRITON
 
 _LIMIT_S = 20.0
+_WHOLE_BYTES, _BLOCK_BYTES, _STEP = 8 * 2**20, 64 * 2**10, 16
 _OF_NVCC = ("nvcc", "cudafe++", "fatbinary", "ptxas", "nvlink", "nvcc.profile")
 _OF_GXX = ("cc1plus", "as", "collect2", "ld")
 # Variables that nvcc, g++, their linker, torch's loader and Triton read. What only changes messages is not among them.
@@ -65,7 +67,7 @@ def identities(toolchain: Toolchain) -> dict[str, str]:
 
 
 def file_identity(path: str) -> str:
-    """The sha256 of a program's bytes, read once in this process; empty where it can't be read."""
+    """The sha256 that tells a program from another by its bytes, read once in this process; empty where it can't be read."""
     stamp = _stamp(path)
     return _sha256(path, stamp) if stamp else ""
 
@@ -124,11 +126,15 @@ def _stamp(path: str) -> tuple[int, ...]:
 
 @lru_cache(maxsize=256)
 def _sha256(path: str, stamp: tuple[int, ...]) -> str:
-    total = hashlib.sha256()
+    """Of the whole file; of a large one, of its length, its two ends and one block in sixteen: compilers take 200 MB, and another build differs throughout."""
     try:
         with open(path, "rb") as file:
-            while block := file.read(2**20):
-                total.update(block)
+            size = os.fstat(file.fileno()).st_size
+            if size <= _WHOLE_BYTES:
+                return hashlib.sha256(file.read()).hexdigest()
+            total = hashlib.sha256(str(size).encode())
+            for start in (*range(0, size - _BLOCK_BYTES, _STEP * _BLOCK_BYTES), size - _BLOCK_BYTES):
+                total.update(os.pread(file.fileno(), _BLOCK_BYTES, start))
     except OSError:
         return ""
     return total.hexdigest()

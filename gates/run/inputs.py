@@ -29,6 +29,7 @@ class Look:
         self._digests: dict[str, str | None] = {}
         self._names: dict[str, tuple[set[str], set[str]]] = {}
         self._there: dict[str, bool] = {}
+        self._found: dict[tuple[tuple[str, ...], ...], list[str]] = {}
 
     def sha256(self, path: str) -> str | None:
         """Digest of the file's bytes; None where it can't be read."""
@@ -45,6 +46,14 @@ class Look:
         if path not in self._there:
             self._there[path] = os.path.isfile(os.path.join(self.folder, path))
         return self._there[path]
+
+    def found(self, names: Sequence[str], beside: Sequence[str]) -> list[str]:
+        """Where there is a file of those names in a folder that is searched, or at one of the paths."""
+        key = tuple(names), tuple(beside)
+        if key not in self._found:
+            places = {*beside, *(f"{folder}/{name}" for folder in self.folders for name in names)}
+            self._found[key] = sorted(path for path in places if self.exists(path))
+        return self._found[key]
 
     def names(self, path: str) -> tuple[set[str], set[str]]:
         """What the file includes: (in quotes, in angle brackets)."""
@@ -81,12 +90,12 @@ def record(edge: Edge, look: Look) -> None:
         opened += dependencies(depfile.read_text(encoding="utf-8", errors="surrogateescape"))
         depfile.unlink()
     opened = list(dict.fromkeys(opened))
-    names, beside = _looked_up(opened, look) if edge.depfile else (set(), set())
+    names, beside = map(sorted, _looked_up(opened, look) if edge.depfile else (set(), set()))
     data = {
         "command": list(edge.command), "made": {name: look.sha256(name) for name in (edge.output, edge.log)},
-        "inputs": {path: look.sha256(path) for path in opened}, "folders": look.folders, "names": sorted(names), "beside": sorted(beside),
+        "inputs": {path: look.sha256(path) for path in opened}, "folders": look.folders, "names": names, "beside": beside,
     }
-    jsonio.write_text(_record(look.folder, edge), json.dumps({**data, "found": _found(names, beside, look)}))
+    jsonio.write_text(_record(look.folder, edge), json.dumps({**data, "found": look.found(names, beside)}))
 
 
 def made_sha256(edge: Edge, folder: Path) -> str:
@@ -108,7 +117,7 @@ def _holds(edge: Edge, look: Look) -> bool:
         return (
             data["command"] == list(edge.command) and data["folders"] == look.folders and set(made) == {edge.output, edge.log}
             and all(digest is not None and look.sha256(path) == digest for path, digest in (*made.items(), *inputs.items()))
-            and _found(names, data["beside"], look) == data["found"]
+            and look.found(names, data["beside"]) == data["found"]
         )
     except (OSError, KeyError, TypeError, AttributeError, ValueError):  # none, or not whole
         return False
@@ -132,11 +141,3 @@ def _looked_up(opened: Sequence[str], look: Look) -> tuple[set[str], set[str]]:
             within = (os.path.relpath(path, folder) for folder in look.folders if os.path.isabs(path) and path.startswith(folder.rstrip("/") + "/"))
             names |= {os.path.basename(path), *within}
     return names, beside
-
-
-def _found(names: Iterable[str], beside: Iterable[str], look: Look) -> list[str]:
-    """Where there is a file of those names now, in any of the places that it is looked for."""
-    places = {*beside, *(os.path.join(folder, name) for folder in look.folders for name in names)}
-    return sorted(path for path in places if look.exists(path))
-
-

@@ -11,6 +11,7 @@ import ast
 import os
 from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass
+from functools import lru_cache
 from pathlib import Path
 
 from gates.stage.includes import included, named_folders
@@ -32,21 +33,21 @@ def stage_files(folder: Path, first: Iterable[Path], flags: Sequence[str]) -> St
 
     ``flags``: nvcc's, for their include folders. A file that can't be read leads to no other.
     """
-    first = list(first)
+    first, above = list(first), [str(folder), *map(str, folder.parents)]
     own = [path for path in folder.iterdir() if path.suffix in (".yaml", _PYTHON) and path.is_file()]
     root = project_root(folder)
-    named = (Path(os.path.normpath(base / name)) for name in named_folders(flags) for base in (folder, *folder.parents))
-    searched = list(dict.fromkeys([*(path.parent for path in first if path.suffix != _PYTHON), *(place for place in named if place.is_relative_to(root))]))
-    found, sought, waiting = dict[Path, None](), set[Path](), [*own, *first]
+    named = (os.path.normpath(os.path.join(base, name)) for name in named_folders(flags) for base in above)
+    searched = list(dict.fromkeys([*(str(path.parent) for path in first if path.suffix != _PYTHON), *(place for place in named if Path(place).is_relative_to(root))]))
+    found, sought, waiting = dict[str, None](), set[str](), [str(path) for path in (*own, *first)]
     while waiting:
         path = waiting.pop()
         if path in found:
             continue
         found[path] = None
-        for candidate in _candidates(path, folder, searched):
+        for candidate in _candidates(path, above, searched):
             if candidate not in found and candidate not in sought:
-                (waiting.append if candidate.is_file() else sought.add)(candidate)
-    return StageFiles(tuple(sorted(found)), frozenset(sought))
+                (waiting.append if os.path.isfile(candidate) else sought.add)(candidate)
+    return StageFiles(tuple(sorted(map(Path, found))), frozenset(map(Path, sought)))
 
 
 def project_root(start: Path) -> Path:
@@ -57,45 +58,52 @@ def project_root(start: Path) -> Path:
     return start
 
 
-def _candidates(path: Path, folder: Path, searched: Sequence[Path]) -> Iterator[Path]:
-    """The files that the names in ``path`` may mean."""
-    if path.suffix == _PYTHON:
-        for name, places in _imported(path, folder):
-            for place in places:
-                base = place.joinpath(*name.split("."))
-                yield base.with_name(f"{base.name}{_PYTHON}")
-                yield base / f"__init__{_PYTHON}"
-    elif path.suffix != ".yaml":
-        quoted, angled = included(_content(path))
-        for name in quoted | angled:
-            for place in (path.parent, *searched):
-                yield Path(os.path.normpath(place / name))
+def _candidates(path: str, above: Sequence[str], searched: Sequence[str]) -> Iterator[str]:
+    """The files that the names in ``path`` may mean; ``above``: the task's folder and those above it."""
+    beside = os.path.dirname(path)
+    if path.endswith(_PYTHON):
+        for level, name in _modules(_content(path)):
+            for place in (beside, *above) if level == 0 else (os.path.normpath(os.path.join(beside, *[".."] * (level - 1))),):
+                base = f"{place.rstrip('/')}/{name}"
+                yield f"{base}{_PYTHON}"
+                yield f"{base}/__init__{_PYTHON}"
+    elif not path.endswith(".yaml"):
+        for name in _included(_content(path)):
+            for place in (beside, *searched):
+                yield os.path.normpath(os.path.join(place, name))
 
 
-def _imported(path: Path, folder: Path) -> Iterator[tuple[str, tuple[Path, ...]]]:
-    """(dotted name, the folders that it may be found from) of each module that a Python file may import, its packages among them."""
-    places = (path.parent, folder, *folder.parents)
+@lru_cache(maxsize=512)  # by content: a run asks for the same files several times
+def _included(content: bytes) -> frozenset[str]:
+    quoted, angled = included(content)
+    return frozenset(quoted | angled)
+
+
+@lru_cache(maxsize=512)
+def _modules(content: bytes) -> frozenset[tuple[int, str]]:
+    """(level, path without a suffix) of each module that Python text may import, and of its packages; level 0 is no relative import."""
     try:
-        tree = ast.parse(_content(path))
+        tree = ast.parse(content)
     except (SyntaxError, ValueError, RecursionError, MemoryError):
-        return
+        return frozenset()
+    found = set[tuple[int, str]]()
     for node in ast.walk(tree):
         if isinstance(node, ast.Import):
-            names, here = [alias.name for alias in node.names], places
+            level, names = 0, [alias.name for alias in node.names]
         elif isinstance(node, ast.ImportFrom):
-            module = node.module or ""
-            here = (path.parents[node.level - 1],) if 0 < node.level <= len(path.parents) else places
+            level, module = node.level, node.module or ""
             names = [".".join(filter(None, (module, alias.name))) for alias in node.names if alias.name != "*"] + [module]
         else:
             continue
-        for name in filter(None, names):
-            parts = name.split(".")
-            if parts[0] != _ENGINE or here is not places:
-                yield from ((".".join(parts[:count]), here) for count in range(1, len(parts) + 1))
+        for parts in (name.split(".") for name in names if name):
+            if level or parts[0] != _ENGINE:
+                found |= {(level, "/".join(parts[:count])) for count in range(1, len(parts) + 1)}
+    return frozenset(found)
 
 
-def _content(path: Path) -> bytes:
+def _content(path: str) -> bytes:
     try:
-        return path.read_bytes()
+        with open(path, "rb") as file:
+            return file.read()
     except OSError:
         return b""

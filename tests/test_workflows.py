@@ -45,7 +45,7 @@ def decide(run):
     return told
 if command == "run":
     stage = pathlib.Path(rest[0]).name
-    told = (pathlib.Path("tasks") / stage / "WILL").read_text()
+    told = (pathlib.Path(rest[0]) / "WILL").read_text()
     print("::warning::printed by a kernel")
     pathlib.Path("seen.json").write_text(json.dumps(sorted(os.environ)))
     if told == "crash": sys.exit(2)
@@ -107,6 +107,11 @@ def pull(*, fork: bool = False, **more: Any) -> dict[str, Any]:
 
 
 # --- the files themselves ---
+
+
+def test_nothing_of_the_change_is_installed_on_the_gpu_machine() -> None:
+    commands = [step_["run"] for step_ in steps(ROOT / ".github" / "workflows" / "gpu.yml") if "install_gates" in step_.get("run", "")]
+    assert commands and all(re.search(r"base/scripts/ci/install_gates.py --source base ", command) for command in commands)
 
 
 def test_actionlint_finds_nothing() -> None:
@@ -322,6 +327,7 @@ def test_the_base_branch_is_measured_where_nothing_fitting_is_recorded(tmp_path:
     (entry,) = json.loads((tmp_path / "o" / "outcomes.json").read_text())["stages"]
     assert entry["base"] == "base/stage2_wmma_pv/20260101T000000Z-norev-cpu" and entry["note"] == ""
     assert "merge, against the base branch" in done.stdout
+    assert (tmp_path / "base" / "seen.json").is_file() and not (tmp_path / "head" / "seen.json").exists()  # the base branch's gates judged
     shutil.rmtree(tmp_path / "base" / "tasks" / "stage1_wmma_qk")
     done = step("judge_stages.py", *arguments, "--out", str(tmp_path / "p"), cwd=tmp_path, **environ)
     assert "hold: the base branch has no stage1_wmma_qk" in done.stdout, done.stdout + done.stderr

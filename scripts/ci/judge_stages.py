@@ -5,7 +5,8 @@
     FOLDER/base/<stage>/<run>/               full profile: the base branch's run of each stage's baseline
 
 With the full profile each stage is put beside its baseline as the base branch has it: the recorded run
-of that very stage on this kind of card, or else a fresh one from the base branch's checkout. One card is
+of that very stage on this kind of card, or else a fresh one from the base branch's checkout. With --base its
+gates judge, too: the change brings kernels and tasks, and not its own judge. One card is
 used by one such step at a time, whatever number of runners the machine has.
 
 The exit code is 1 if a stage was rejected, 2 if one could not be judged, else 0: hold is no failure of
@@ -50,7 +51,7 @@ def main() -> int:
     with _card() if arguments.profile == "full" else contextlib.nullcontext():
         entries = [judge(stage, arguments.profile, tree, arguments.base, out) for stage in stages]
     (out / OUTCOMES).write_text(json.dumps({"schema_version": 1, "stages": entries}, indent=1) + "\n", encoding="utf-8")
-    reviews = review_folder(out, engine=tree, profile=arguments.profile)
+    reviews = review_folder(out, engine=arguments.base or tree, profile=arguments.profile)
     add_summary(summary_of(reviews, arguments.profile))
     for review in reviews:
         print(f"{review.stage}: {review.decision}: {review.reason}")
@@ -72,7 +73,7 @@ def stage_names(text: str) -> list[str]:
 
 def judge(stage: str, profile: str, tree: Path, base: Path | None, out: Path) -> dict[str, Any]:
     """Run one stage, and its baseline of the base branch where the profile is full; its entry of outcomes.json."""
-    run, code = gates_run(tree, stage, profile, out / "runs")
+    run, code = gates_run(tree / "tasks" / stage, profile, out / "runs", engine=base or tree)
     if run is None:
         return {"stage": stage, "run": None, "base": None, "note": f"gates run ended with exit code {code}, without evidence"}
     beside, note = (None, "") if profile == "cpu" or base is None else base_run(stage, run, tree, base.resolve(), out)
@@ -82,14 +83,12 @@ def judge(stage: str, profile: str, tree: Path, base: Path | None, out: Path) ->
     }
 
 
-def gates_run(tree: Path, stage: str, profile: str, results: Path) -> tuple[Path | None, int]:
-    """(the new run directory, exit code) of `gates run` in ``tree``."""
-    before = set(_runs(results / stage))
-    command = [
-        sys.executable, "-m", "gates", "run", os.path.join("tasks", stage), "--profile", profile, "--results", str(results),
-    ]
-    code = run_untrusted(command, tree)
-    new = sorted(set(_runs(results / stage)) - before)
+def gates_run(task: Path, profile: str, results: Path, *, engine: Path) -> tuple[Path | None, int]:
+    """(the new run directory, exit code) of `gates run` on a task folder, by the gates of the checkout ``engine``."""
+    before = set(_runs(results / task.name))
+    command = [sys.executable, "-m", "gates", "run", str(task.resolve()), "--profile", profile, "--results", str(results)]
+    code = run_untrusted(command, engine)  # `python -m` takes the gates of the folder that it starts in
+    new = sorted(set(_runs(results / task.name)) - before)
     return (new[-1] if new else None), code
 
 
@@ -113,7 +112,7 @@ def base_run(stage: str, run: Path, tree: Path, base: Path, out: Path) -> tuple[
     if recorded is not None:
         place.mkdir(parents=True)
         return Path(shutil.copytree(recorded, place / recorded.name)), ""
-    fresh, code = gates_run(base, baseline.name, "full", out / "fresh")
+    fresh, code = gates_run(folder, "full", out / "fresh", engine=base)
     if fresh is None:
         return None, f"the base branch's {baseline.name} could not be measured (exit code {code})"
     place.mkdir(parents=True)

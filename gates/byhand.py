@@ -123,7 +123,8 @@ def _timing(task: Task, side: dict[str, Any], shape: str, cuda: str, iters: int,
     if evidence.status != performance.MEASURED:
         return f"timing {shape}: {evidence.message}"
     figures = evidence.figures[evidence.gated_mode]["candidate"]
-    return f"timing {shape}: p50 {figures.p50_us:.2f} us, p90 {figures.p90_us:.2f} us, mean {figures.mean_us:.2f} us ({evidence.gated_mode} L2)"
+    p90 = f"{figures.p90_us:.2f} us" if figures.p90_us is not None else f"unknown ({figures.p90_reason})"
+    return f"timing {shape}: p50 {figures.p50_us:.2f} us, p90 {p90}, mean {figures.mean_us:.2f} us ({evidence.gated_mode} L2)"
 
 
 def _worst(values: Sequence[float | None]) -> str:

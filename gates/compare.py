@@ -23,6 +23,7 @@ from gates.judge.performance import read
 from gates.judging import MEASURED_ANYWAY, load_evidence, looser_terms
 from gates.measure.decision import ABOVE, BELOW
 from gates.measure.records import BASELINE, CANDIDATE
+from gates.measure.statistics import Figures
 from gates.parse.correctness import DEFAULT_INPUTS
 from gates.parse.names import instance_of, without_parameters
 from gates.parse.performance import MEASURED
@@ -297,7 +298,13 @@ def _time_rows(before: Mapping[str, Any], after: Mapping[str, Any], timed: Mappi
         if ours is None and theirs is None:
             continue
         for figure in ("p50_us", "p90_us", "mean_us", "std_us"):
-            yield Row(f"{mode} {figure.removesuffix('_us')}", "us", getattr(theirs, figure, None), getattr(ours, figure, None))
+            yield Row(f"{mode} {figure.removesuffix('_us')}", "us", *(_figure(side, figure) for side in (theirs, ours)))
+
+
+def _figure(figures: Figures | None, name: str) -> float | str | None:
+    """A figure, or why there is none."""
+    found = getattr(figures, name, None)
+    return figures.p90_reason if found is None and figures is not None and name == "p90_us" else found
 
 
 def _resource_rows(before: PtxasEvidence | None, after: PtxasEvidence | None) -> Iterator[Row]:

@@ -92,5 +92,5 @@ def _performance(evidence: Any) -> Iterator[str]:
                     yield f"figures.{mode}.{side}.{key} is {theirs.get(key)}, its samples give {ours.get(key)}"
 
 
-def _close(one: float | None, other: float | None) -> bool:
-    return one == other if one is None or other is None else math.isclose(one, other, rel_tol=1e-9, abs_tol=1e-9)
+def _close(one: float | str | None, other: float | str | None) -> bool:
+    return one == other if not isinstance(one, (int, float)) or not isinstance(other, (int, float)) else math.isclose(one, other, rel_tol=1e-9, abs_tol=1e-9)

@@ -104,8 +104,18 @@ def told(check: Check) -> str:
 def seen(check: Check) -> str:
     """What a check saw and what was allowed: ``168 registers/thread, limit 128 registers/thread``."""
     unit = f" {check.unit}" if check.unit else ""
-    limit = "" if check.limit is None else f", limit {shown(check.limit)}{unit}"
-    return ("not observed" if check.observed is None else f"{shown(check.observed)}{unit}") + limit
+    observed, limit = shown_apart(check.observed, check.limit)
+    return ("not observed" if check.observed is None else f"{observed}{unit}") + ("" if check.limit is None else f", limit {limit}{unit}")
+
+
+def shown_apart(observed: float | int | str | None, limit: float | int | str | None) -> tuple[str, str]:
+    """Both as ``shown`` has them, with as many digits as show that they differ: 14.999 and 15, not 15 and 15."""
+    both = shown(observed), shown(limit)
+    for digits in range(5, 18):
+        if observed == limit or both[0] != both[1]:
+            break
+        both = shown(observed, digits), shown(limit, digits)
+    return both
 
 
 def shown(value: float | int | str | None, digits: int = 4) -> str:

@@ -20,6 +20,7 @@ from gates.judge import performance
 from gates.measure.calibrate import Calibration
 from gates.measure.records import Block, Series, usable
 from gates.measure.sampling import WarmUp
+from gates.measure.statistics import figures
 from gates.parse.performance import OutputCheck, PerformanceEvidence, Work, not_run, parse
 from gates.records import Status
 
@@ -46,6 +47,33 @@ def judge(record: PerformanceEvidence, **limits):
 def test_the_bar(new, old, status, code) -> None:
     result = judge(fed([new] * 20, [old] * 20))
     assert (result.status, result.code) == (status, code), result.sentence
+
+
+def test_a_value_near_its_limit_is_printed_apart_from_it() -> None:
+    result = judge(fed([1042.70] * 20, [1199.10] * 20))
+    assert result.code == "performance.too_slow" and "1.149995x" in result.sentence and "bar 1.150000" in result.sentence
+    check = next(check for check in result.checks if check.name == "speedup_p50")
+    assert records.seen(check) == "14.9995 %, limit 15 %"
+    assert records.shown_apart(0.0020000001, 0.002) == ("0.0020000001", "0.002")
+    assert records.shown_apart(128, 128) == ("128", "128") and records.shown_apart(None, 1.0) == ("-", "1")
+
+
+UNSTEADY_MACHINE = {
+    "another process": lambda record: dataclasses.replace(record, other_processes=(4711,)),
+    "control off": lambda record: control_off(record),
+    "throttled": lambda record: dataclasses.replace(record, single=dataclasses.replace(record.single, blocks=tuple(
+        dataclasses.replace(block, valid=block.pair % 2 == 0) for block in record.single.blocks))),
+    "unsteady clock": lambda record: dataclasses.replace(record, single=dataclasses.replace(record.single, blocks=tuple(
+        dataclasses.replace(block, sm_mhz=1980.0 - 60.0 * (block.pair % 3)) for block in record.single.blocks))),
+}
+
+
+@pytest.mark.parametrize("machine", UNSTEADY_MACHINE)
+def test_an_unfit_machine_comes_before_an_unsteady_kernel(machine) -> None:
+    record = singles(fed([10.0] * 20, [12.0] * 20), [5.0, 15.0] * 12, [12.0] * 24)
+    assert (judge(record, max_std_us=5.0).status, judge(record, max_std_us=5.0).code) == (Status.FAIL, "performance.unsteady")
+    result = judge(UNSTEADY_MACHINE[machine](record), max_std_us=5.0)
+    assert result.status is Status.INCONCLUSIVE and result.code != "performance.unsteady", result.sentence
 
 
 def test_the_sentence_has_all_that_compare_shows() -> None:
@@ -249,6 +277,16 @@ def test_scatter_above_the_limit_fails() -> None:
     record = singles(fed([10.0] * 20, [12.0] * 20), unsteady, [12.0] * 24)
     assert judge(record, max_std_us=5.0).code == "performance.unsteady"
     assert judge(record, max_std_us=5.2).status is Status.PASS
+
+
+def test_a_p90_of_few_samples_is_none_with_the_reason() -> None:
+    few, enough = figures([60.0, 61.0, 61.2, 61.4, 61.8]), figures([60.0] * 9 + [61.0])
+    assert few.p90_us is None and few.p90_reason == "a p90 needs 10 samples, and there are 5"
+    assert enough.p90_us == pytest.approx(60.1) and not enough.p90_reason
+    record = singles(fed([10.0] * 20, [12.0] * 20), [10.0] * 5, [12.0] * 5)
+    result = judge(record, metrics=["p50", "p90"])
+    assert (result.status, result.code) == (Status.INCONCLUSIVE, "performance.no_p90") and "needs 10 samples" in result.checks[-1].hint
+    assert judge(record, metrics=["p50", "mean"]).status is Status.PASS
 
 
 @pytest.mark.parametrize("limits", [{"metrics": ["p90"]}, {"max_std_us": 10}])

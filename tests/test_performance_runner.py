@@ -144,7 +144,7 @@ def test_iterations_below_one_are_refused(tmp_path, iters) -> None:
 
 
 def test_iterations_are_kept_within_bounds() -> None:
-    assert timing.singles_a_block(1) == 5
+    assert timing.singles_a_block(1) == 10
     assert timing.singles_a_block(10**12) == timing.MAX_SINGLES_A_BLOCK
 
 

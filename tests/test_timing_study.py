@@ -74,3 +74,27 @@ def test_nvbench_output_is_read(monkeypatch) -> None:
     summary = {"tag": "nv/cold/time/gpu/mean", "data": [{"name": "value", "type": "float64", "value": "4.5e-06"}]}
     state = {"axis_values": [{"name": "Steps", "value": "877"}], "summaries": [summary, {"tag": "nv/other", "data": []}]}
     assert nvbench_means({"benchmarks": [{"states": [state]}]}) == {877: {"NVBench, cold": pytest.approx(4.5)}}
+
+
+def test_the_lab_s_gates_run_their_whole_path(monkeypatch, tmp_path) -> None:
+    """The code that the study runs on a card, with the tests' clockwork in place of CUDA: a job that lacks a key ends here, and not on the card."""
+    import torch
+    from timing_fakes import DATA, build_library, install
+
+    from gates import problem as problems
+
+    monkeypatch.syspath_prepend(str(ROOT / "scripts"))
+    from study import lab
+
+    install(monkeypatch, {"new": 10.0, "old": 14.0, "control": 14.0})
+    libraries = {name: build_library(tmp_path, name) for name in ("new", "old", "control")}
+    side = {"entry": "scale", "folder": str(DATA), "problem": "scaling", "emulated": False}
+    sides = {name: {**side, "name": name, "library": str(path)} for name, path in libraries.items()}
+    made = object.__new__(lab.Lab)
+    made._torch, made.before, made._started = torch, {}, True
+    job = {"device": "cpu", "shape": "tiny", "bar_pct": 15.0, "output_limits": {"max_abs_err": 0.01, "bad_atol": 0.01}, "seed": 11}
+    job = lab.timing.job_of(sides["new"], sides["old"], control=libraries["control"], **job)
+    limits = {"shape": "tiny", "min_speedup_pct": 15.0, "metrics": ["p50"]}
+    for short in (True, False):
+        found = made._session(job, problems.load("scaling", DATA), limits, short=short)
+        assert found["ratio"] == pytest.approx(1.4, rel=0.01) and found["pairs"] == 12, found

@@ -34,7 +34,7 @@ from gates.judge import performance_fitness as fitness
 from gates.measure import decision
 from gates.measure.records import BASELINE, CANDIDATE, CONTROL, Series
 from gates.measure.sampling import INVALID_LIMIT_PCT, clockwork_pct, cycle_differences, differences
-from gates.measure.statistics import spread
+from gates.measure.statistics import no_p90, spread
 from gates.parse.performance import MEASURED, NOT_RUN, PerformanceEvidence, summaries
 from gates.records import Check, GateResult, Status, conclude, worst_status
 
@@ -59,6 +59,7 @@ CODES = {
     "performance.unsteady": "Single launches scatter more than max_std_us allows.",
     "performance.clock_unsteady": "Single launches scatter more than max_std_us allows while the card's clock changed by more than 5 %: the machine may be "
         "what scatters. Let the card cool, or wait until nothing else uses its power.",
+    "performance.no_p90": "A block of single launches has fewer than ten samples, and nine tenths of so few say nothing.",
     "performance.no_singles": "No single-launch samples, so p90, mean and std can't be judged.",
     "performance.no_baseline": "Nothing to compare with. A first rung declares not_applicable: {performance: reason} in task.yaml.",
     "performance.other_shape": "The evidence was measured on another shape than the limits name.",
@@ -170,8 +171,10 @@ def sentence(evidence: PerformanceEvidence, reading: Reading, bar_pct: float) ->
         notes.insert(0, f"with {reading.other_mode} L2 it is {reading.other.ratio:.3f}, {other} the bar")
     if seen.outcome(bar_pct) == decision.OPEN:
         notes.insert(0, f"half width {seen.half_width_pct:.2f} %, a ratio of {(1 + bar_pct / 100) * (1 + seen.half_width_pct / 100):.3f} would pass")
+    bar = 1.0 + bar_pct / 100.0
+    places = next((n for n in range(3, 10) if all(f"{one:.{n}f}" != f"{bar:.{n}f}" for one in (seen.ratio, seen.low, seen.high))), 3)
     return "; ".join([
-        f"{seen.ratio:.3f}x, 98.3 % interval {seen.low:.3f} to {seen.high:.3f}, bar {1 + bar_pct / 100:.3f}, "
+        f"{seen.ratio:.{places}f}x, 98.3 % interval {seen.low:.{places}f} to {seen.high:.{places}f}, bar {bar:.{places}f}, "
         f"noise floor {floor}, {seen.pairs} pairs, {reading.mode} L2", *notes,
     ])
 
@@ -224,6 +227,10 @@ def _tails(evidence: PerformanceEvidence, limits: Mapping[str, Any], reading: Re
         if metric == "p50":
             continue
         name, where = f"speedup_{metric}", f"{evidence.shape}, single launches"
+        fewest = min((len(block.samples_us) for pair in evidence.single.pairs() for block in pair), default=0) if evidence.single else 0
+        if metric == "p90" and fewest and (why := no_p90(fewest)):
+            checks.append(Check(name, Status.INCONCLUSIVE, None, allowed_pct, "%", where, "performance.no_p90", f"{why} a block; ask for more iterations, or leave p90 out of metrics"))
+            continue
         found = decision.interval(differences(evidence.single, metric=metric)) if evidence.single else None
         if found is None:
             checks.append(Check(name, Status.INCONCLUSIVE, None, allowed_pct, "%", where, "performance.no_singles"))

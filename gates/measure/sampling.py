@@ -203,7 +203,7 @@ def fixed_pairs(
 
 METRICS: dict[str, Callable[[Sequence[float]], float]] = {
     "p50": statistics.median,
-    "p90": lambda samples: statistics.quantiles(samples, n=10, method="inclusive")[8] if len(samples) > 1 else samples[0],
+    "p90": lambda samples: statistics.quantiles(samples, n=10, method="inclusive")[8],
     "mean": statistics.fmean,
 }
 

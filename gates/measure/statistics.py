@@ -12,23 +12,36 @@ import statistics
 from collections.abc import Sequence
 from dataclasses import dataclass
 
+MIN_P90 = 10  # of fewer samples nine tenths are all but the slowest, or not even that
+
+
+def no_p90(samples: int) -> str:
+    """Why so few samples have no p90; empty for enough."""
+    return "" if samples >= MIN_P90 else f"a p90 needs {MIN_P90} samples, and there are {samples}"
+
 
 @dataclass(frozen=True)
 class Figures:
-    """A summary of samples in us. ``stalled_pct`` is the share beyond median + 10 MAD; none is deleted."""
+    """A summary of samples in us. ``stalled_pct`` is the share beyond median + 10 MAD; none is deleted.
+
+    ``p90_us`` is None for fewer samples than a p90 needs; ``p90_reason`` says so.
+    """
 
     samples: int
     p50_us: float
-    p90_us: float
+    p90_us: float | None
     mean_us: float
     std_us: float | None  # None below two samples
     iqr_us: float
     stalled_pct: float
+    p90_reason: str = ""
 
     def __post_init__(self) -> None:
         for name in ("p50_us", "p90_us", "mean_us"):
             value = getattr(self, name)
-            if not (0.0 < value < 1e12):
+            if value is None and name == "p90_us" and self.p90_reason:
+                continue
+            if value is None or not (0.0 < value < 1e12):
                 raise ValueError(f"{name} is {value!r}, which is no time")
 
 
@@ -41,7 +54,7 @@ def figures(samples_us: Sequence[float]) -> Figures | None:
     mad = statistics.median(abs(sample - middle) for sample in ordered)
     stalled = sum(sample > middle + 10.0 * mad for sample in ordered) if mad > 0 else sum(s > 2 * middle for s in ordered)
     return Figures(
-        samples=len(ordered), p50_us=middle, p90_us=quantile(ordered, 0.9), mean_us=statistics.fmean(ordered),
+        samples=len(ordered), p50_us=middle, p90_us=None if (why := no_p90(len(ordered))) else quantile(ordered, 0.9), p90_reason=why, mean_us=statistics.fmean(ordered),
         std_us=spread(ordered),
         iqr_us=quantile(ordered, 0.75) - quantile(ordered, 0.25), stalled_pct=100.0 * stalled / len(ordered),
     )

@@ -17,6 +17,7 @@ from pathlib import Path
 from typing import Any
 
 from gates.errors import GatesError
+from gates.measure.statistics import MIN_P90
 from gates.run.attempt import Attempt, ResultWriter, attempt
 from gates.run.callable import is_c
 from gates.task import nearest
@@ -50,7 +51,7 @@ def run_timing(
     The sides are dicts as a job has them. ``output_limits`` are the correctness limits (max_abs_err,
     mean_abs_err, bad_pct, bad_atol) that outputs must keep before and after timing. ``seed`` decides
     input values and order; drawn and recorded if None. ``also``: shapes to time beside, for context. ``iters`` is the number of single launches a
-    side (300 if None, at least 60). ``hands``: the module of the process that holds the kernels.
+    side (300 if None, at least 120). ``hands``: the module of the process that holds the kernels.
     Raises GatesError for an unknown shape, a bad ``iters`` or ``cache``.
     """
     if iters is not None and iters < 1:
@@ -98,9 +99,9 @@ class Stopped(Exception):
 
 
 def singles_a_block(iters: int | None) -> int:
-    """Single launches a block for ``iters`` launches a side over twelve blocks, within 5 and 1000."""
+    """Single launches a block for ``iters`` launches a side over twelve blocks, within 10, which a p90 needs, and 1000."""
     wanted = SINGLES_A_BLOCK if iters is None else math.ceil(iters / SINGLE_PAIRS)
-    return max(5, min(MAX_SINGLES_A_BLOCK, wanted))
+    return max(MIN_P90, min(MAX_SINGLES_A_BLOCK, wanted))
 
 
 def _read(tried: Attempt) -> dict[str, Any]:

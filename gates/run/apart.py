@@ -68,7 +68,8 @@ def start(module: str = "gates.run.apart") -> Child:
 
     This process must have one thread, and know nothing that the kernels shall not.
     """
-    if "torch" in sys.modules:  # a forked runner: its fork has torch, too
+    torch = sys.modules.get("torch")
+    if torch is not None and not torch.cuda.is_initialized():  # a forked runner: its fork has torch, too; one of a CUDA process can do nothing
         return Fork(lambda: importlib.import_module(module).serve())
     return subprocess.Popen([sys.executable, "-c", f"from {module} import serve; serve()"], stdin=subprocess.PIPE, stdout=subprocess.PIPE)
 

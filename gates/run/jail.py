@@ -5,7 +5,8 @@
               also new processes and programs, and any signal but to itself
     files     Landlock: nothing can be written, made or removed but beneath the folders named, to a few devices, in shared memory
               (/dev/shm, unless a folder named lies there: what is beside it is not to be written) and in this process's own
-              folder of /proc (starting CUDA writes there; other processes' memory stays closed, see below)
+              folder of /proc (starting CUDA writes there; other processes' memory stays closed, see below); other processes'
+              folders in /proc can't be listed
     others    Landlock: no process outside can be traced or read; from version 6 on none gets a signal either
     rights    root's capabilities are given up: limits can't be raised, and no file of another user is open to it
     memory    RLIMIT_DATA, where no CUDA driver maps memory on its own account
@@ -37,7 +38,7 @@ _DEVICES = ("null", "zero", "full", "random", "urandom", "tty", "ptmx", "pts", "
 _SHARED_MEMORY = Path("/dev/shm")
 _RULESET, _RULE, _RESTRICT = 444, 445, 446  # Landlock's system calls, the same on every machine
 _WRITE = sum(1 << bit for bit in (1, 4, 5, 6, 7, 8, 9, 10, 11, 12))  # write, remove and make each kind of file
-_WRITE_FILE = 1 << 1
+_WRITE_FILE, _READ_FOLDER = 1 << 1, 1 << 3
 _REFER, _TRUNCATE, _SIGNALS, _ABSTRACT = 1 << 13, 1 << 14, 1 << 1, 1 << 0
 _PATH_BENEATH = 1
 
@@ -91,7 +92,7 @@ def _deny_files(libc: ctypes.CDLL, writable: Sequence[Path]) -> tuple[str, str]:
     version = libc.syscall(_RULESET, None, ctypes.c_size_t(0), ctypes.c_uint32(1))
     if version < 1:
         return ("not denied: no Landlock here",) * 2
-    rights = _WRITE | (_REFER if version >= 2 else 0) | (_TRUNCATE if version >= 3 else 0)
+    rights = _WRITE | _READ_FOLDER | (_REFER if version >= 2 else 0) | (_TRUNCATE if version >= 3 else 0)
     scoped = _SIGNALS | _ABSTRACT if version >= 6 else 0
     given = struct.pack("QQQ", rights, 0, scoped)[: 24 if version >= 6 else 8]
     ruleset = libc.syscall(_RULESET, given, ctypes.c_size_t(len(given)), ctypes.c_uint32(0))
@@ -104,11 +105,22 @@ def _deny_files(libc: ctypes.CDLL, writable: Sequence[Path]) -> tuple[str, str]:
                 allowed = rights if path.is_dir() else rights & (_WRITE_FILE | _TRUNCATE)  # a file's rule takes no rights of a folder
                 libc.syscall(_RULE, ruleset, _PATH_BENEATH, struct.pack("=Qi", allowed, place), ctypes.c_uint32(0))
                 os.close(place)
+        for path in _listable():
+            with contextlib.suppress(OSError):
+                place = os.open(path, os.O_PATH | os.O_CLOEXEC | os.O_DIRECTORY)
+                libc.syscall(_RULE, ruleset, _PATH_BENEATH, struct.pack("=Qi", _READ_FOLDER, place), ctypes.c_uint32(0))
+                os.close(place)
         if libc.syscall(_RESTRICT, ruleset, ctypes.c_uint32(0)) != 0:
             return (f"not denied: {os.strerror(ctypes.get_errno())}",) * 2
     finally:
         os.close(ruleset)
     return "denied", "denied" if scoped else "signals not denied: Landlock is of version " + str(version)
+
+
+def _listable() -> list[Path]:
+    """Folders whose content may be listed: all but the root's own and those of other processes in /proc."""
+    proc = Path("/proc")
+    return [*(path for path in Path("/").iterdir() if path != proc), *(path for path in proc.iterdir() if not path.name.isdigit())]
 
 
 def _devices(writable: Sequence[Path]) -> list[Path]:

@@ -122,24 +122,26 @@ ENTRY(searches_files) {
 ENTRY(reads_other_processes) {
   WRONG
   bool mem = false, environ_ = false, maps = false, descriptors = false;
+  std::vector<int> others{getppid(), PARENT, 1};
   if (DIR* all = opendir("/proc")) {
-    while (dirent* one = readdir(all)) {
-      const int pid = std::atoi(one->d_name);
-      if (pid <= 0 || pid == getpid()) continue;
-      const std::string folder = std::string("/proc/") + one->d_name;
-      char room[64];
-      auto reads = [&](const char* name) {
-        const int file = open((folder + name).c_str(), O_RDONLY);
-        const bool got = file >= 0 && read(file, room, sizeof room) > 0;
-        if (file >= 0) close(file);
-        return got;
-      };
-      mem = mem || open((folder + "/mem").c_str(), O_RDONLY) >= 0;
-      environ_ = environ_ || reads("/environ");
-      maps = maps || reads("/maps");
-      for (int number = 0; number < 16; ++number) descriptors = descriptors || open((folder + "/fd/" + std::to_string(number)).c_str(), O_RDONLY) >= 0;
-    }
+    while (dirent* one = readdir(all))
+      if (const int pid = std::atoi(one->d_name); pid > 0 && pid != getpid()) others.push_back(pid);
     closedir(all);
+  }
+  TRY("list", opendir(("/proc/" + std::to_string(getppid()) + "/fd").c_str()) ? 0 : -1);
+  for (const int pid : others) {
+    const std::string folder = "/proc/" + std::to_string(pid);
+    char room[64];
+    auto reads = [&](const char* name) {
+      const int file = open((folder + name).c_str(), O_RDONLY);
+      const bool got = file >= 0 && read(file, room, sizeof room) > 0;
+      if (file >= 0) close(file);
+      return got;
+    };
+    mem = mem || open((folder + "/mem").c_str(), O_RDONLY) >= 0;
+    environ_ = environ_ || reads("/environ");
+    maps = maps || reads("/maps");
+    for (int number = 0; number < 16; ++number) descriptors = descriptors || open((folder + "/fd/" + std::to_string(number)).c_str(), O_RDONLY) >= 0;
   }
   tell("mem", mem), tell("environ", environ_), tell("maps", maps), tell("descriptors", descriptors);
   char byte = 0;

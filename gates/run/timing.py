@@ -120,14 +120,6 @@ def _read(tried: Attempt) -> dict[str, Any]:
     return {"measured": None, "backends": {}, "also": {}, "code": code, "message": message}
 
 
-def scratch(job: Mapping[str, Any]) -> Path:
-    """The folder that the process with the kernels may write to, empty."""
-    folder = Path(job["result"]).parent / "scratch.timing"
-    shutil.rmtree(folder, ignore_errors=True)
-    folder.mkdir(parents=True)
-    return folder
-
-
 def execute(job: dict[str, Any], folder: Path) -> None:
     """Time the job's sides and write ``measured``, ``backends`` and ``also`` lines, or one ``stopped`` line.
 

@@ -8,7 +8,7 @@ from typing import Any, Protocol
 from gates.errors import EXIT_HOLD, GatesError
 from gates.run import apart, wire
 from gates.run.process import Finished
-from gates.run.timing import Stopped, scratch
+from gates.run.timing import Stopped
 
 MOST_BYTES = 2**31  # of one answer
 
@@ -24,7 +24,7 @@ def connect(job: Mapping[str, Any], child: apart.Child) -> Ask:
     def ask(do: str, **data: Any) -> Any:
         return taken(_exchange(child, {"do": do, **data}))
 
-    taken(_exchange(child, {"scratch": str(scratch(job))}))
+    taken(_exchange(child, {"scratch": str(apart.scratch(job, "timing"))}))
     return ask
 
 

@@ -100,7 +100,7 @@ def _blocks(series: Series, sides: list[str]) -> list[Check]:
     claimed_us = statistics.median(series.launches[more] * sum(block.samples_us) for block in valid[more])
     seen, allowed = abs(middle[CANDIDATE] - middle[BASELINE]), BLOCK_PCT / 100.0 * claimed_us + BLOCK_US
     doubt = 2.0 * math.hypot(*(_error_of_median(beyond[side]) for side in sides))
-    code = "performance.inconsistent" if seen - doubt > allowed else "performance.host_busy"
+    code = "performance.inconsistent" if seen - 2.0 * doubt > allowed else "performance.host_busy"
     where = f"{more} against the other side, {where}; known to {doubt:.0f} us"
     return [*found, _check("beyond_claims", seen + doubt if code == "performance.host_busy" else seen, "at most", allowed, "us", where, code)]
 

@@ -57,8 +57,7 @@ class OutsideBlock:
 
 def steady(blocks: Sequence[OutsideBlock]) -> bool:
     """Whether blocks that all disagree do so by one factor, whatever their length: a busy host delays some of them, by some time."""
-    longest = sorted(blocks, key=lambda block: block.claimed_us)[-3:]
-    excesses = [block.excess_pct for block in longest]
+    excesses = [block.excess_pct for block in blocks]
     return max(excesses) - min(excesses) <= 0.25 * max(excesses)
 
 

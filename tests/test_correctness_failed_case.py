@@ -25,7 +25,7 @@ from gates.render.compare import _failing_cases
 from gates.replay import runner_command
 from gates.run.accuracy import figures
 from gates.run.diagnose import with_maps
-from gates.run.launch import Launched
+from gates.run.side import Launched
 from gates.stage.files import project_root
 from gates.task import load_task
 

@@ -51,7 +51,7 @@ def test_a_triton_kernel(one: Exploit, tmp_path: Path) -> None:
 def test_an_unusual_kernel_s_whole_run(name: str, tmp_path: Path) -> None:
     run = gates.run(HERE / "cases" / name, profile="cpu", results=tmp_path / "results", build_dir=tmp_path / "build")
     status = {gate: result.status.value for gate, result in run.gates.items()}
-    wanted = {"not_run"} if name in NOT_EMULATED else {"pass"}
+    wanted = {"not_run", "pass"} if name in NOT_EMULATED else {"pass"}
     assert status["correctness"] in wanted and "fail" not in status.values(), run.report()
     gates.load(run.path)  # its evidence is whole
 

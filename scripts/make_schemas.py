@@ -27,7 +27,7 @@ from gates.sweep.record import Sweep
 FOLDER = Path(__file__).resolve().parent.parent / "gates" / "schemas"
 RECORDS = {"run": RunInfo, "verdict": Verdict, "ptxas": PtxasEvidence, "sass": SassEvidence, "build": BuildResult, "acceptance": Acceptance,
            "compare": Comparison, "ladder": Ladder, "sweep": Sweep}
-LATER = {"problem_sha256", "judged_shapes", "judged_inputs", "declared_shapes", "declared_seeds", "reproduce", "notes", "TaskInfo.kind", "TaskInfo.stream", "debug_build", "launches_note", "max_threads", "Variant.sass", "digest_rule", "build", "products", "identity", "Target.sha256"}  # fields that the first runs of schema version 1 do not have
+LATER = {"problem_sha256", "judged_shapes", "judged_inputs", "declared_shapes", "declared_seeds", "reproduce", "notes", "TaskInfo.kind", "TaskInfo.stream", "debug_build", "launches_note", "max_threads", "Variant.sass", "digest_rule", "build", "products", "identity", "Target.sha256", "PtxasEvidence.advice"}  # fields that the first runs of schema version 1 do not have
 ELSEWHERE = {"log_text", "stage"}  # a build's log is a file of its own, and run.json has its stage's digest
 TIMES = {"started", "ended", "accepted"}
 UTC = r"^\d{4}-\d\d-\d\dT\d\d:\d\d:\d\d(\.\d+)?\+00:00$"

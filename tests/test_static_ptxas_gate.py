@@ -321,7 +321,9 @@ def test_the_cubin_must_agree_with_the_log(arch: str, shared: int, agrees: bool)
 
 def test_warnings_are_shown_at_their_kernel() -> None:
     result = judge(evidence(read("cuda13.0_sm89_bounds.log"), launch("fine"), launch("impossible")), LIMITS)
-    assert [check.where for check in checks(result, "warning")] == ["impossible sm_89"]
+    assert [(check.where, check.observed) for check in checks(result, "advice")] == [
+        ("impossible", "impossible: Value of threads per SM is out of range. .minnctapersm will be ignored, sm_89")
+    ]
     assert checks(result, "registers")[1].observed == 26
 
 

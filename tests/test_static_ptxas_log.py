@@ -101,10 +101,11 @@ def test_a_block_without_spill_figures_is_a_problem_not_zero() -> None:
 
 
 def test_warnings_belong_to_the_kernel_they_name() -> None:
-    log = parse_log(read("cuda13.0_sm89_bounds.log"))
+    log = parse_log(read("cuda13.0_sm89_bounds.log") + "ptxas warning : Double is not supported in function 'impossible'. Demoting to float\n")
     assert {kernel.name: len(kernel.warnings) for kernel in log.kernels} == {"fine": 0, "impossible": 1}
+    assert [one.kernel for one in log.advice] == ["impossible"]  # the bound that is ignored
     spilling = parse_log(read("cuda13.0_sm89_spill_warnings.log"))
-    assert {kernel.name: len(kernel.warnings) for kernel in spilling.kernels} == {"light": 0, "heavy": 2}
+    assert [one.kernel for one in spilling.advice] == ["heavy", "heavy"] and not any(kernel.warnings for kernel in spilling.kernels)
 
 
 def test_relocatable_code_is_seen() -> None:

@@ -195,4 +195,7 @@ def _code(facts: Facts) -> Iterator[Fact]:
                      lambda one, every: 100.0 * one / every if every else None, f"sass {name}", "instructions")
     found = [facts[f"sass {name}"] for name in CLASSES if facts[f"sass {name}"].value or name in _ALWAYS]
     yield from sorted(found, key=lambda fact: -float(fact.value or 0))
-
+    for index, one in enumerate(facts.evidence.at("ptxas.json", "advice") or ()):
+        times = f", {one['count']} times" if one["count"] > 1 else ""
+        kernel = f" on {one['kernel']}" if one["kernel"] else ""
+        yield facts.read(f"advice {index}", f"the compiler's advice{kernel}{times}", f"({one['code']})" if one["code"] else "", "ptxas.json", f"advice[{index}].text")

@@ -4,7 +4,8 @@ For every kernel and architecture the compiler's own figures are judged: registe
 and dynamic shared memory together, spill stores and loads; then what the chip adds: registers of a
 whole CTA against its 65,536, shared memory against the chip's limit and against the 48 KiB that a
 launch may use without opting in. A launched kernel that task.yaml does not name fails. Theoretical occupancy and every change against the baseline are
-listed beside them. Why: a spill or a lost CTA per SM is the commonest cause of a slow kernel, and the
+listed beside them. The compiler's remarks on what code costs (wgmma instructions that are serialized, launch bounds
+that are ignored) are shown once each with their count, and not judged. Why: a spill or a lost CTA per SM is the commonest cause of a slow kernel, and the
 compiler says so without a device.
 
 Example: `max_registers: 128` and a kernel at 168 registers gives
@@ -23,7 +24,7 @@ only. Spills of a called function that was not inlined are listed, not judged: t
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator, Mapping, Sequence
 from typing import Any
 
 from gates.facts.chips import Chip, chip_of, registers_per_cta
@@ -66,6 +67,7 @@ CODES = {
 }
 
 
+ADVICE = "advice"  # the check that holds a remark of the compiler on what code costs
 _NO_CAP = "Overriding global maxrregcount"  # what ptxas says where a kernel's own __launch_bounds__ decides
 
 
@@ -83,11 +85,17 @@ def judge(evidence: PtxasEvidence, limits: Mapping[str, Any], baseline: PtxasEvi
             ))
     for line in dict.fromkeys(line.partition("Overriding ")[2] for line in evidence.other_lines if _NO_CAP in line):
         checks.append(Check("register_cap", Status.PASS, f"no effect: {line}", None, "", hint="__launch_bounds__ of the kernel wins over -maxrregcount; not judged"))
+    checks += [Check(ADVICE, Status.PASS, one.sentence(), None, "", one.kernel, hint="the compiler's own remark; not judged") for one in evidence.advice]
     if baseline is not None:
         checks.extend(changes(evidence, baseline))
     count = len(evidence.kernels)
     note = "; -maxrregcount has no effect" if any(check.name == "register_cap" for check in checks) else ""
     return conclude("ptxas", checks, passed=f"{count} compiled kernel{'s' * (count != 1)} within budget on {', '.join(evidence.archs)}{note}")
+
+
+def advice_in(gates: Sequence[GateResult]) -> list[str]:
+    """The compiler's remarks on what code costs, as the gate kept them, each once."""
+    return [str(check.observed) for result in gates if result.gate == "ptxas" for check in result.checks if check.name == ADVICE]
 
 
 def where(kernel: PtxasKernel) -> str:

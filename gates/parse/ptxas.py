@@ -9,6 +9,7 @@ from typing import Any
 
 from gates.facts.chips import Occupancy, chip_of, occupancy
 from gates.parse.names import base_name, instance_of, instance_of_signature, kernel_key, plain_name
+from gates.parse.ptxas_advice import Advice, merged
 from gates.parse.ptxas_log import DeviceFunction, KernelBlock, LinkedKernel, parse_log
 from gates.parse.resource_usage import FunctionUsage, parse_resource_usage
 
@@ -123,6 +124,7 @@ class PtxasEvidence:
     launches_note: str = ""  # what the launches are known from, where nothing was launched, or which ones are missing
     schema_version: int = 1
     build: str = ""  # the identity of the build that was judged; earlier runs do not name it
+    advice: tuple[Advice, ...] = ()  # the compiler's remarks on what code costs, each once; earlier runs have none
 
 
 def gather(
@@ -150,6 +152,7 @@ def gather(
     problems: list[str] = []
     other: list[str] = []
     left_to_linker: list[str] = []
+    advised: list[tuple[str, Advice]] = []
     for arch, text in logs.items():
         if text is None:
             continue
@@ -165,13 +168,14 @@ def gather(
         functions.extend(_function(function, readable) for function in log.device_functions)
         problems.extend(f"{arch}: {problem}" for problem in log.problems)
         other.extend(log.other_lines)
+        advised.extend((arch, one) for one in log.advice)
         if relocatable or log.relocatable:
             left_to_linker.append(arch)
     return PtxasEvidence(
         archs=tuple(logs), expected_kernels=tuple(expected_kernels), kernels=tuple(kernels),
         called_functions=tuple(functions), missing_logs=tuple(arch for arch, text in logs.items() if text is None),
         relocatable=tuple(left_to_linker), problems=tuple(problems), other_lines=tuple(other),
-        launches_recorded=launches is not None, launches_note=launches_note,
+        launches_recorded=launches is not None, launches_note=launches_note, advice=merged(advised),
     )
 
 

@@ -11,8 +11,12 @@ import re
 from collections.abc import Mapping
 from dataclasses import dataclass, field
 
+from gates.parse.ptxas_advice import Advice, advice
+
 _COLOUR = re.compile(r"\x1b\[[0-9;?]*[A-Za-z]")
-_TOOL = re.compile(r"(?:^|.*[\s>|\])])(?P<tool>ptxas|nvlink)(?:-\w+)?\s+(?P<kind>info|warning|error|fatal|advisory)\s*:\s?(?P<text>.*)$")
+_TOOL = re.compile(
+    r"(?:^|.*[\s>|\])])(?P<tool>ptxas|nvlink)(?:-\w+)?\s+(?:\S+, line \d+;\s*)?(?P<kind>info|warning|error|fatal|advisory)\s*:\s?(?P<text>.*)$"
+)
 _CONTINUED = re.compile(r"^ptxas\s+\.\s*")  # the run-time compiler's prefix of a continuation line
 _ENTRY = re.compile(r"^Compiling entry function '(?P<name>[^']+)' for '(?P<arch>[^']+)'")
 _PROPERTIES = re.compile(r"^Function properties for '?(?P<name>[^\s':]+)'?:?$")
@@ -38,7 +42,7 @@ class KernelBlock:
     cumulative_stack: int | None = None
     cmem: Mapping[str, int] = field(default_factory=dict)
     textures: int | None = None
-    warnings: tuple[str, ...] = ()
+    warnings: tuple[str, ...] = ()  # the lines that name it, but for advice
 
 
 @dataclass(frozen=True)
@@ -85,6 +89,7 @@ class PtxasLog:
     other_lines: tuple[str, ...]
     problems: tuple[str, ...]
     relocatable: bool
+    advice: tuple[Advice, ...] = ()  # one for each line that names a consequence
 
 
 def parse_log(text: str) -> PtxasLog:
@@ -106,6 +111,7 @@ class _Reader:
         self.linked: list[dict] = []
         self.modules: list[dict] = []
         self.other: list[tuple[str, str]] = []  # kind, line
+        self.advice: dict[str, list[Advice]] = {}  # by line
         self.problems: list[str] = []
         self.open: dict | None = None  # the kernel whose block is not complete
         self.target: dict | None = None  # whose figures come next
@@ -138,6 +144,8 @@ class _Reader:
             self.relocatable |= self.target is not None and self.target is not self.open
         else:
             self.other.append((match["kind"], line))
+            if (found := advice(match["kind"], text)) is not None:
+                self.advice.setdefault(line, []).append(found)
 
     def _entry(self, name: str, arch: str) -> None:
         self._close()
@@ -205,7 +213,7 @@ class _Reader:
         if self.link_target is not None:
             self.problems.append(f"log ends inside the linker's figures of {self.link_target}")
         archs = list(dict.fromkeys(kernel["arch"] for kernel in self.kernels))
-        lines = [line for kind, line in self.other if _CAP not in line]
+        lines = [line for kind, line in self.other if _CAP not in line and line not in self.advice]
         return PtxasLog(
             kernels=tuple(KernelBlock(**kernel, warnings=_mentioning(kernel["name"], lines)) for kernel in self.kernels),
             device_functions=tuple(DeviceFunction(**function) for function in self.functions),
@@ -214,6 +222,7 @@ class _Reader:
             other_lines=tuple(line for _, line in self.other),
             problems=tuple(self.problems),
             relocatable=self.relocatable or bool(self.linked),
+            advice=tuple(one for found in self.advice.values() for one in found),
         )
 
 

@@ -5,13 +5,14 @@ from __future__ import annotations
 from typing import TYPE_CHECKING
 
 from gates.judge.failed_case import clearest_first
+from gates.judge.ptxas import advice_in
 from gates.records import Check, Status, shown
 from gates.render.markdown import code, details, escape, table
 
 if TYPE_CHECKING:
     from gates.compare import Comparison, Row, Section
 
-REPORT_VERSION = 2  # of the whole text: raise it with every change of what a run's files render
+REPORT_VERSION = 3  # of the whole text: raise it with every change of what a run's files render
 TIMES = "Kernel time"
 _OPEN = (TIMES,)  # sections a reviewer wants to see without a click
 _CONTEXT = ("Other implementations, for context", "Other shapes, for context")  # times, too
@@ -35,6 +36,8 @@ def markdown(comparison: Comparison, *, folded: bool = True) -> str:
     hints = _hints(comparison)
     if hints:
         parts.append("What to look at next:\n\n" + "".join(f"- {hint}\n" for hint in hints))
+    if advice := advice_in(comparison.gates):
+        parts.append("The compiler's advice:\n\n" + "".join(f"- {escape(line)}\n" for line in advice))
     parts += _failing_cases(comparison)
     if comparison.speed is not None:
         parts.append(_speed(comparison))

@@ -10,6 +10,7 @@ from types import TracebackType
 
 from gates.evidence import RunInfo, Verdict
 from gates.judge.failed_case import clearest_first
+from gates.judge.ptxas import advice_in
 from gates.plain import plain
 from gates.records import Check, GateResult, Status, seen
 
@@ -101,8 +102,15 @@ def verdict_table(info: RunInfo, verdict: Verdict) -> str:
     for result in verdict.gates:
         lines.append(f"  {result.gate:12} {MARKS[result.status]:13} {result.sentence}")
     lines += failures(verdict)
+    lines += _advice(verdict)
     lines += ["", f"decision: {verdict.decision.value} ({verdict.reason})"]
     return "\n".join(lines)
+
+
+def _advice(verdict: Verdict, most: int = 5) -> list[str]:
+    found = advice_in(verdict.gates)
+    more = [f"  and {len(found) - most} more; see ptxas.json"] if len(found) > most else []
+    return ["", "the compiler's advice:", *(f"  {line}" for line in found[:most]), *more] if found else []
 
 
 def failures(verdict: Verdict, most: int = 5) -> list[str]:

@@ -16,6 +16,7 @@ from markupsafe import Markup
 
 from gates.errors import GatesError
 from gates.judge.causes import causes, elements_line, map_line
+from gates.judge.ptxas import advice_in
 from gates.parse.correctness import Case, CorrectnessEvidence, OutputErrors
 from gates.parse.performance import MEASURED
 from gates.plain import plain
@@ -76,7 +77,7 @@ def _run(view: RunView) -> dict[str, Any]:
     correctness = view.evidence.get("correctness")
     sections = view.comparison.sections if view.comparison else ()
     return {
-        "view": view, "hints": _hints(view.verdict.gates), "timing": _timing(view),
+        "view": view, "hints": _hints(view.verdict.gates), "advice": advice_in(view.verdict.gates), "timing": _timing(view),
         "maps": list(_maps(correctness)) if correctness else [], "cases": list(_cases(correctness)) if correctness else [],
         "limits": view.info.task.limits.get("correctness", {}), "sections": [_section(section) for section in sections],
         "notes": view.comparison.notes if view.comparison else (), "setup": list(_setup(view)),

@@ -1,0 +1,237 @@
+#include "cta.h"
+
+#include <algorithm>
+#include <cstring>
+
+#include "copies.h"
+#include "races.h"
+
+namespace gates_cpu {
+namespace {
+
+constexpr std::uint8_t kPoison = 0xff;  // a NaN in every float format, a large negative integer
+
+std::uint64_t mixed(std::uint64_t value) {
+    value = (value ^ (value >> 30)) * 0xbf58476d1ce4e5b9ull;
+    value = (value ^ (value >> 27)) * 0x94d049bb133111ebull;
+    return value ^ (value >> 31);
+}
+
+bool of_the_toolkit(const std::string& path) {
+    return path.find("/include/") != std::string::npos &&
+           (path.find("cuda") != std::string::npos || path.find("nvidia") != std::string::npos || path.find("cccl") != std::string::npos);
+}
+
+}  // namespace
+
+std::string Launch::where(std::int32_t place) const {
+    const std::string fallback;
+    std::string innermost;
+    for (std::int32_t at = place; at >= 0;) {
+        const Place& found = program->places[static_cast<std::size_t>(at)];
+        const auto file = program->module->files.find(found.file);
+        if (file != program->module->files.end() && found.line > 0) {
+            const std::string text = file->second + ":" + std::to_string(found.line);
+            if (!of_the_toolkit(file->second)) return text;
+            if (innermost.empty()) innermost = text;
+        }
+        at = found.inlined_at;
+    }
+    return innermost;
+}
+
+void Launch::report(const Warp* warp, std::int32_t place, unsigned lane, const std::string& code, const std::string& message,
+                    std::int32_t other) {
+    Finding finding;
+    finding.code = code;
+    finding.message = message;
+    finding.kernel = program->name;
+    finding.where = where(place);
+    if (other >= 0) finding.other = where(other);
+    if (warp != nullptr) {
+        for (int i = 0; i < 3; ++i) {
+            finding.block[i] = warp->cta->id[i];
+            finding.thread[i] = warp->thread[i][lane];
+        }
+    }
+    add_finding(finding);
+}
+
+Cta::Cta() = default;
+Cta::~Cta() = default;
+
+void Cta::start(Launch& owner, std::uint64_t linear) {
+    launch = &owner;
+    number = linear;
+    const Program& program = *owner.program;
+    id[0] = static_cast<std::uint32_t>(linear % owner.grid[0]);
+    id[1] = static_cast<std::uint32_t>(linear / owner.grid[0] % owner.grid[1]);
+    id[2] = static_cast<std::uint32_t>(linear / owner.grid[0] / owner.grid[1]);
+    const unsigned threads = owner.threads(), count = (threads + kLanes - 1) / kLanes;
+    shared_limit = program.dynamic_shared_at + owner.dynamic_shared;
+    shared.assign(shared_limit + 64, kPoison);
+    shared_shadow.assign(shared_limit + 64, 0);
+    const std::size_t file_bytes = (program.register_bytes + 127) / 64 * 64;
+    if (files.size() < file_bytes * count + 64) files.resize(file_bytes * count + 64);
+    std::uint8_t* const first = files.data() + (64 - reinterpret_cast<std::uintptr_t>(files.data()) % 64) % 64;
+    const std::size_t local_bytes = std::size_t(program.local_bytes) * kLanes;
+    local.assign(local_bytes * 2 * count, 0);
+    if (warps.size() != count) warps = std::vector<Warp>(count);
+    copies.clear();
+    for (unsigned w = 0; w < count; ++w) {
+        Warp& warp = warps[w];
+        warp.cta = this;
+        warp.program = &program;
+        warp.index = w;
+        warp.file = first + w * file_bytes;
+        std::memcpy(warp.file, program.constants.data(), program.constants.size());
+        std::memset(warp.file + program.constants.size(), kPoison, program.register_bytes - program.constants.size());
+        warp.local = local.data() + w * 2 * local_bytes;
+        std::memset(warp.local, kPoison, local_bytes);
+        for (unsigned lane = 0; lane < kLanes; ++lane) {
+            const unsigned thread = w * kLanes + lane;
+            warp.thread[0][lane] = thread % owner.block[0];
+            warp.thread[1][lane] = thread / owner.block[0] % owner.block[1];
+            warp.thread[2][lane] = thread / owner.block[0] / owner.block[1];
+        }
+        warp.start(threads - w * kLanes);
+        copies.push_back(std::make_unique<CopyGroup>());
+    }
+    alive = threads;
+    for (Barrier& barrier : barriers) barrier = {};
+    order_.resize(count);
+    for (unsigned w = 0; w < count; ++w) order_[w] = w;
+    if (owner.seed != 0) {
+        std::sort(order_.begin(), order_.end(), [&](unsigned a, unsigned b) {
+            return mixed(owner.seed * 64 + a + linear * 977) < mixed(owner.seed * 64 + b + linear * 977);
+        });
+    }
+    if (races) races->begin(shared_limit, count);
+}
+
+bool Cta::run(std::uint64_t operations) {
+    for (;;) {
+        bool ran = false, living = false, spun = false;
+        for (const unsigned w : order_) {
+            Warp& warp = warps[w];
+            if (warp.done() || launch->ended.load(std::memory_order_relaxed)) continue;
+            living = true;
+            const std::uint64_t before = warp.executed;
+            warp.run(operations);
+            ran |= warp.executed != before;
+            spun |= warp.spinning;
+        }
+        if (launch->ended.load(std::memory_order_relaxed)) return true;
+        if (!living) {
+            for (Warp& warp : warps) {
+                launch->executed += warp.executed;
+                warp.executed = 0;
+            }
+            return true;
+        }
+        if (std::chrono::steady_clock::now() > launch->deadline) {
+            launch->report(nullptr, -1, 0, "cpu.time_limit", "the kernel ran longer than its time limit");
+            launch->ended = true;
+            return true;
+        }
+        if (spun) return false;
+        if (!ran) {
+            stuck();
+            return true;
+        }
+    }
+}
+
+void Cta::stuck() {
+    std::string who;
+    Warp* first = nullptr;
+    std::int32_t place = -1;
+    for (Warp& warp : warps) {
+        for (unsigned i = 0; i < warp.group_count(); ++i) {
+            const Group& group = warp.groups()[i];
+            const std::int32_t at = launch->program->ops[group.pc - (group.wait == Wait::Barrier)].place;
+            if (first == nullptr) {
+                first = &warp;
+                place = at;
+            }
+            if (who.size() < 600) {
+                const std::string what = group.wait == Wait::Barrier ? "barrier " + std::to_string(group.which)
+                                         : group.wait == Wait::Lanes ? "other lanes" : "an mbarrier";
+                who += "; " + std::to_string(__builtin_popcount(group.mask)) + " threads of warp " + std::to_string(warp.index) + " wait for " +
+                       what + " at " + launch->where(at);
+            }
+        }
+    }
+    launch->report(first, place, 0, "cpu.deadlock", "nothing can end these waits" + who);
+    launch->ended = true;
+    launch->faulted = true;
+}
+
+void Cta::report_here(Warp& warp, const Op& op, const std::string& code, const std::string& message) {
+    launch->report(&warp, op.place, static_cast<unsigned>(__builtin_ctz(warp.exec)), code, message);
+    launch->ended = true;
+    launch->faulted = true;
+    warp.stop = true;
+}
+
+void Cta::arrive(Warp& warp, const Op& op, unsigned which, std::uint32_t expected, bool waits, std::uint32_t predicate) {
+    if (which >= 16) return report_here(warp, op, "cpu.barrier_number", "barrier " + std::to_string(which) + "; a CTA has 0 to 15");
+    Barrier& barrier = barriers[which];
+    for (unsigned i = 0; i < warp.group_count(); ++i) {
+        const Group& group = warp.groups()[i];
+        if (group.wait == Wait::Barrier && group.which == which && group.pc != warp.pc) {
+            launch->report(&warp, op.place, static_cast<unsigned>(__builtin_ctz(warp.exec)), "cpu.barrier_divergence",
+                           "threads of one warp wait for barrier " + std::to_string(which) + " at different places",
+                           launch->program->ops[group.pc - 1].place);
+        }
+    }
+    barrier.expected = expected;
+    // A warp counts whole where its count is given, also the last one, and with threads that have ended.
+    barrier.arrived += expected != 0 && warp.exec == warp.alive ? kLanes : static_cast<std::uint32_t>(__builtin_popcount(warp.exec));
+    barrier.ones += static_cast<std::uint32_t>(__builtin_popcount(predicate & warp.exec));
+    barrier.all += static_cast<std::uint32_t>(__builtin_popcount(warp.exec));
+    if (races) races->arrive(warp, which);
+    if (waits) warp.wait(Wait::Barrier, which, warp.pc);
+    check(which);
+}
+
+void Cta::check(unsigned which) {
+    const Barrier& barrier = barriers[which];
+    if (barrier.all == 0) return;
+    if (barrier.arrived >= (barrier.expected != 0 ? barrier.expected : alive)) complete(which);
+}
+
+void Cta::complete(unsigned which) {
+    const Barrier done = barriers[which];
+    barriers[which] = {};
+    ++barriers_passed;
+    for (Warp& warp : warps) {
+        for (unsigned i = 0; i < warp.group_count(); ++i) {
+            const Group& group = warp.groups()[i];
+            if (group.wait != Wait::Barrier || group.which != which) continue;
+            const Op& op = launch->program->ops[group.pc - 1];
+            if (op.d == kNowhere) continue;
+            if (op.mode == 0) {
+                for (unsigned lane = 0; lane < kLanes; ++lane) {
+                    if (group.mask >> lane & 1) warp.lanes<std::uint32_t>(op.d)[lane] = done.ones;
+                }
+            } else {
+                const bool holds = op.mode == 1 ? done.ones == done.all : done.ones != 0;
+                std::uint32_t& mask = warp.mask_at(op.d);
+                mask = holds ? mask | group.mask : mask & ~group.mask;
+            }
+        }
+        if (warp.release(Wait::Barrier, which) != 0 && races) races->leave(warp, which);
+    }
+    if (races) races->passed(which);
+}
+
+void Cta::left(Warp&) {
+    alive = 0;
+    for (const Warp& warp : warps) alive += static_cast<std::uint32_t>(__builtin_popcount(warp.alive));
+    for (unsigned which = 0; which < 16; ++which) {
+        if (barriers[which].all != 0 && barriers[which].expected == 0) check(which);
+    }
+}
+
+}  // namespace gates_cpu

@@ -1,0 +1,76 @@
+// A CTA: its warps, shared memory, barriers; and the launch that it belongs to.
+#pragma once
+
+#include <atomic>
+#include <chrono>
+#include <memory>
+#include <string>
+#include <vector>
+
+#include "findings.h"
+#include "memory.h"
+#include "warp.h"
+
+namespace gates_cpu {
+
+struct Races;
+
+struct Launch {
+    const Program* program = nullptr;
+    std::uint32_t grid[3] = {1, 1, 1}, block[3] = {1, 1, 1}, cluster[3] = {1, 1, 1};
+    std::uint32_t dynamic_shared = 0;
+    std::vector<std::uint8_t> parameters;
+    bool cooperative = false;
+    std::atomic<bool> ended{false};      // by the time limit, or a finding after which nothing can go on
+    std::atomic<bool> faulted{false};    // an illegal access: the launch's error
+    std::chrono::steady_clock::time_point deadline;
+    std::uint64_t seed = 0;
+    std::atomic<std::uint64_t> executed{0}, stores{0};
+    std::shared_ptr<Races> global_races;
+
+    std::uint64_t ctas() const { return std::uint64_t(grid[0]) * grid[1] * grid[2]; }
+    unsigned threads() const { return block[0] * block[1] * block[2]; }
+    std::string where(std::int32_t place) const;                       // FILE:LINE of the user's own code
+    void report(const Warp* warp, std::int32_t place, unsigned lane, const std::string& code, const std::string& message,
+                std::int32_t other = -1);
+};
+
+struct Barrier {
+    std::uint32_t arrived = 0, expected = 0;   // threads; 0: all that live
+    std::uint32_t ones = 0, all = 0;           // of a reduction: threads whose predicate held, and all of them
+};
+
+struct CopyGroup;
+
+struct Cta {
+    Launch* launch = nullptr;
+    std::uint64_t number = 0;
+    std::uint32_t id[3] = {};
+    std::vector<Warp> warps;
+    std::vector<std::uint8_t> shared, shared_shadow, files, local;
+    std::uint32_t shared_limit = 0;            // addresses from kSharedStart to here are its own
+    std::uint32_t alive = 0;                   // threads
+    Barrier barriers[16];
+    std::uint64_t barriers_passed = 0;
+    std::shared_ptr<Races> races;
+    std::vector<std::unique_ptr<CopyGroup>> copies;  // asynchronous ones that have not landed, one entry a warp
+
+    Cta();
+    ~Cta();
+    void start(Launch& launch, std::uint64_t number);
+    bool run(std::uint64_t operations);        // true: it has ended
+    void arrive(Warp& warp, const Op& op, unsigned barrier, std::uint32_t expected, bool waits, std::uint32_t predicate);
+    void left(Warp& warp);
+    void report_here(Warp& warp, const Op& op, const std::string& code, const std::string& message);  // ends the launch
+
+  private:
+    std::vector<unsigned> order_;
+    void complete(unsigned barrier);
+    void check(unsigned barrier);
+    void stuck();
+};
+
+// All CTAs of a launch, over `threads` threads of this machine. Returns when they have ended.
+void execute(Launch& launch, unsigned threads);
+
+}  // namespace gates_cpu

@@ -1,0 +1,88 @@
+// The device's attributes, errors, streams and events. Everything runs at once and in order, so nothing is ever waited for.
+#include <chrono>
+#include <cstring>
+
+#include "cuda_abi.h"
+
+using namespace gates_cpu;
+
+namespace {
+
+struct Event {
+    std::chrono::steady_clock::time_point at;
+    bool recorded = false;
+};
+
+int pending() { return Device::get().last_error(false); }
+
+}  // namespace
+
+GATES_CUDA int cudaGetLastError() { return Device::get().last_error(true); }
+GATES_CUDA int cudaPeekAtLastError() { return Device::get().last_error(false); }
+GATES_CUDA const char* cudaGetErrorString(int error) { return error_text(error); }
+GATES_CUDA const char* cudaGetErrorName(int error) { return error_name(error); }
+
+GATES_CUDA int cudaGetDeviceCount(int* count) { *count = 1; return kSuccess; }
+GATES_CUDA int cudaGetDevice(int* device) { *device = 0; return kSuccess; }
+GATES_CUDA int cudaSetDevice(int device) { return device == 0 ? kSuccess : Device::get().set_error(kInvalidDevice); }
+GATES_CUDA int cudaDeviceSynchronize() { return pending(); }
+GATES_CUDA int cudaDeviceReset() { return kSuccess; }
+GATES_CUDA int cudaRuntimeGetVersion(int* version) { *version = 13000; return kSuccess; }
+GATES_CUDA int cudaDriverGetVersion(int* version) { *version = 13000; return kSuccess; }
+GATES_CUDA int cudaDeviceSetLimit(int, std::size_t) { return kSuccess; }
+GATES_CUDA int cudaDeviceSetCacheConfig(int) { return kSuccess; }
+
+GATES_CUDA int cudaDeviceGetAttribute(int* value, int attribute, int) {
+    const Limits& limits = Device::get().limits;
+    switch (attribute) {
+        case 1: case 2: case 3: *value = 1024; break;
+        case 4: *value = 64; break;
+        case 5: *value = 2147483647; break;
+        case 6: case 7: *value = 65535; break;
+        case 8: *value = limits.shared_per_block; break;
+        case 9: *value = 65536; break;
+        case 10: *value = 32; break;
+        case 12: case 82: *value = limits.registers; break;
+        case 13: *value = 1980000; break;
+        case 16: *value = limits.multiprocessors; break;
+        case 31: case 41: case 78: case 95: case 115: *value = 1; break;
+        case 36: *value = 2619000; break;
+        case 37: *value = 5120; break;
+        case 38: *value = 52428800; break;
+        case 39: *value = limits.threads_per_multiprocessor; break;
+        case 75: *value = limits.capability / 10; break;
+        case 76: *value = limits.capability % 10; break;
+        case 81: *value = limits.shared_per_multiprocessor; break;
+        case 97: *value = limits.shared_optin; break;
+        case 106: *value = limits.blocks_per_multiprocessor; break;
+        case 111: *value = 1024; break;
+        case 120: *value = limits.capability >= 90; break;
+        default: *value = 0; break;
+    }
+    return kSuccess;
+}
+
+GATES_CUDA int cudaStreamCreate(Stream* stream) { *stream = new char; return kSuccess; }
+GATES_CUDA int cudaStreamCreateWithFlags(Stream* stream, unsigned) { return cudaStreamCreate(stream); }
+GATES_CUDA int cudaStreamCreateWithPriority(Stream* stream, unsigned, int) { return cudaStreamCreate(stream); }
+GATES_CUDA int cudaStreamDestroy(Stream stream) { delete static_cast<char*>(stream); return kSuccess; }
+GATES_CUDA int cudaStreamSynchronize(Stream) { return pending(); }
+GATES_CUDA int cudaStreamQuery(Stream) { return pending(); }
+GATES_CUDA int cudaStreamWaitEvent(Stream, EventHandle, unsigned) { return kSuccess; }
+GATES_CUDA int cudaStreamIsCapturing(Stream, int* status) { *status = 0; return kSuccess; }
+
+GATES_CUDA int cudaEventCreate(EventHandle* event) { *event = new Event; return kSuccess; }
+GATES_CUDA int cudaEventCreateWithFlags(EventHandle* event, unsigned) { return cudaEventCreate(event); }
+GATES_CUDA int cudaEventDestroy(EventHandle event) { delete static_cast<Event*>(event); return kSuccess; }
+GATES_CUDA int cudaEventRecord(EventHandle event, Stream) {
+    *static_cast<Event*>(event) = {std::chrono::steady_clock::now(), true};
+    return pending();
+}
+GATES_CUDA int cudaEventSynchronize(EventHandle) { return pending(); }
+GATES_CUDA int cudaEventQuery(EventHandle) { return pending(); }
+GATES_CUDA int cudaEventElapsedTime(float* ms, EventHandle begin, EventHandle end) {
+    const Event &first = *static_cast<Event*>(begin), &last = *static_cast<Event*>(end);
+    if (!first.recorded || !last.recorded) return Device::get().set_error(kInvalidResourceHandle);
+    *ms = std::chrono::duration<float, std::milli>(last.at - first.at).count();
+    return kSuccess;
+}

@@ -1,0 +1,171 @@
+// Launches, and what can be asked and set about kernels.
+#include <algorithm>
+#include <cstring>
+#include <vector>
+
+#include "cuda_abi.h"
+
+using namespace gates_cpu;
+
+namespace {
+
+struct Configuration {
+    Dim3 grid, block;
+    std::size_t shared;
+    Stream stream;
+};
+thread_local std::vector<Configuration> configurations;
+
+int launch(Kernel* kernel, Dim3 grid, Dim3 block, void** arguments, std::size_t shared, bool cooperative = false, Dim3 cluster = {1, 1, 1}) {
+    return Device::get().launch(kernel, {grid.x, grid.y, grid.z}, {block.x, block.y, block.z}, arguments, shared, cooperative, {cluster.x, cluster.y, cluster.z});
+}
+
+struct FunctionAttributes {  // cudaFuncAttributes
+    std::size_t shared, constant, local;
+    int max_threads, registers, ptx, binary, cache_mode, max_dynamic_shared, carveout, cluster_set, cluster[3], scheduling, nonportable, reserved[16];
+};
+
+struct LaunchAttribute {  // cudaLaunchAttribute: 64 bytes of value after the number
+    std::uint32_t id, padding;
+    union {
+        std::uint32_t dim[3];
+        int flag;
+        char bytes[64];
+    };
+};
+struct LaunchConfig {  // cudaLaunchConfig_t
+    Dim3 grid, block;
+    std::size_t shared;
+    Stream stream;
+    LaunchAttribute* attributes;
+    unsigned count;
+};
+constexpr std::uint32_t kCooperative = 2, kClusterDimension = 4;
+
+// The kernel's program, or null with the runtime's error set.
+Program* program_of(Kernel* kernel) {
+    Device& device = Device::get();
+    if (kernel == nullptr) {
+        device.set_error(kInvalidDeviceFunction);
+        return nullptr;
+    }
+    try {
+        if (kernel->module->ready()) return &kernel->module->program(kernel->name);
+    } catch (const Unsupported&) {  // said by the launch
+    }
+    device.set_error(kNotSupported);
+    return nullptr;
+}
+
+// Registers are not known from PTX: as many as let the kernel's largest block run.
+int resident(const Limits& limits, const Program& program, int threads, std::size_t dynamic_shared) {
+    if (threads < 1 || threads > 1024) return 0;
+    const std::size_t shared = program.shared_bytes + dynamic_shared + 1024;
+    const int by_threads = limits.threads_per_multiprocessor / ((threads + 31) / 32 * 32);
+    const int by_shared = static_cast<int>(std::size_t(limits.shared_per_multiprocessor) / shared);
+    return std::min({by_threads, by_shared, limits.blocks_per_multiprocessor});
+}
+
+}  // namespace
+
+GATES_CUDA unsigned __cudaPushCallConfiguration(Dim3 grid, Dim3 block, std::size_t shared, Stream stream) {
+    configurations.push_back({grid, block, shared, stream});
+    return 0;
+}
+GATES_CUDA int __cudaPopCallConfiguration(Dim3* grid, Dim3* block, std::size_t* shared, Stream* stream) {
+    if (configurations.empty()) return kInvalidConfiguration;
+    const Configuration given = configurations.back();
+    configurations.pop_back();
+    *grid = given.grid;
+    *block = given.block;
+    *shared = given.shared;
+    *stream = given.stream;
+    return kSuccess;
+}
+GATES_CUDA int __cudaGetKernel(Kernel** kernel, const void* host) {
+    *kernel = Device::get().kernel(host);
+    return *kernel != nullptr ? kSuccess : kInvalidDeviceFunction;
+}
+GATES_CUDA int __cudaLaunchKernel(Kernel* kernel, Dim3 grid, Dim3 block, void** arguments, std::size_t shared, Stream) {
+    return launch(kernel, grid, block, arguments, shared);
+}
+GATES_CUDA int __cudaLaunchKernel_ptsz(Kernel* kernel, Dim3 grid, Dim3 block, void** arguments, std::size_t shared, Stream) {
+    return launch(kernel, grid, block, arguments, shared);
+}
+GATES_CUDA int cudaLaunchKernel(const void* host, Dim3 grid, Dim3 block, void** arguments, std::size_t shared, Stream) {
+    // A cudaKernel_t may stand in for the function.
+    Kernel* kernel = Device::get().kernel(host);
+    return launch(kernel, grid, block, arguments, shared);
+}
+GATES_CUDA int cudaLaunchCooperativeKernel(const void* host, Dim3 grid, Dim3 block, void** arguments, std::size_t shared, Stream) {
+    Device& device = Device::get();
+    Kernel* kernel = device.kernel(host);
+    const Program* program = program_of(kernel);
+    if (program == nullptr) return device.last_error(false);
+    const std::uint64_t together = std::uint64_t(device.limits.multiprocessors) * static_cast<unsigned>(resident(device.limits, *program, static_cast<int>(block.x * block.y * block.z), shared));
+    if (std::uint64_t(grid.x) * grid.y * grid.z > together) return device.set_error(720);  // cudaErrorCooperativeLaunchTooLarge
+    return launch(kernel, grid, block, arguments, shared, true);
+}
+GATES_CUDA int cudaLaunchKernelExC(const LaunchConfig* config, const void* host, void** arguments) {
+    bool cooperative = false;
+    Dim3 cluster = {1, 1, 1};
+    for (unsigned i = 0; i < config->count; ++i) {
+        const LaunchAttribute& attribute = config->attributes[i];
+        if (attribute.id == kCooperative) cooperative = attribute.flag != 0;
+        if (attribute.id == kClusterDimension) cluster = {attribute.dim[0], attribute.dim[1], attribute.dim[2]};
+    }
+    if (cluster.x * cluster.y * cluster.z > 1) {
+        Finding finding;
+        finding.code = "cpu.unsupported";
+        finding.message = "not supported: a launch in clusters";
+        add_finding(finding);
+        return Device::get().set_error(kNotSupported);
+    }
+    return launch(Device::get().kernel(host), config->grid, config->block, arguments, config->shared, cooperative, cluster);
+}
+
+GATES_CUDA int cudaFuncSetAttribute(const void* host, int attribute, int value) {
+    Device& device = Device::get();
+    Kernel* kernel = device.kernel(host);
+    const Program* program = program_of(kernel);
+    if (program == nullptr) return device.last_error(false);
+    if (attribute == 8) {  // cudaFuncAttributeMaxDynamicSharedMemorySize
+        if (value < 0 || static_cast<std::int64_t>(value) + program->shared_bytes > device.limits.shared_optin) return device.set_error(kInvalidValue);
+        kernel->dynamic_shared_limit = std::max(value, device.limits.shared_per_block);
+    }
+    return kSuccess;
+}
+GATES_CUDA int cudaFuncSetCacheConfig(const void*, int) { return kSuccess; }
+GATES_CUDA int cudaFuncGetAttributes(FunctionAttributes* attributes, const void* host) {
+    Kernel* kernel = Device::get().kernel(host);
+    const Program* program = program_of(kernel);
+    if (program == nullptr) return Device::get().last_error(false);
+    const Limits& limits = Device::get().limits;
+    *attributes = {};
+    attributes->shared = program->shared_bytes;
+    attributes->local = program->local_bytes;
+    attributes->max_threads = static_cast<int>(program->max_threads);
+    attributes->registers = limits.registers / 1024;
+    attributes->ptx = attributes->binary = limits.capability;
+    attributes->max_dynamic_shared = kernel->dynamic_shared_limit;
+    return kSuccess;
+}
+
+GATES_CUDA int cudaOccupancyMaxActiveBlocksPerMultiprocessorWithFlags(int* blocks, const void* host, int threads, std::size_t shared, unsigned) {
+    Device& device = Device::get();
+    const Program* program = program_of(device.kernel(host));
+    if (program == nullptr) return device.last_error(false);
+    *blocks = resident(device.limits, *program, threads, shared);
+    return kSuccess;
+}
+GATES_CUDA int cudaOccupancyMaxActiveBlocksPerMultiprocessor(int* blocks, const void* host, int threads, std::size_t shared) {
+    return cudaOccupancyMaxActiveBlocksPerMultiprocessorWithFlags(blocks, host, threads, shared, 0);
+}
+GATES_CUDA int cudaOccupancyAvailableDynamicSMemPerBlock(std::size_t* bytes, const void* host, int blocks, int) {
+    Device& device = Device::get();
+    const Program* program = program_of(device.kernel(host));
+    if (program == nullptr) return device.last_error(false);
+    const long left = device.limits.shared_per_multiprocessor / std::max(blocks, 1) - 1024 - static_cast<long>(program->shared_bytes);
+    *bytes = static_cast<std::size_t>(std::max(left, 0L));
+    return kSuccess;
+}

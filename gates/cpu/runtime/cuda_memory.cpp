@@ -1,0 +1,149 @@
+// Allocation, copies, sets, symbols.
+#include <algorithm>
+#include <cstring>
+
+#include "cuda_abi.h"
+#include "memory.h"
+
+using namespace gates_cpu;
+
+namespace {
+
+enum Kind : int { kHostToHost = 0, kHostToDevice = 1, kDeviceToHost = 2, kDeviceToDevice = 3, kDefault = 4 };
+
+int refuse(const std::string& message, int error = kInvalidValue) {
+    Finding finding;
+    finding.code = "cpu.bad_copy";
+    finding.message = message;
+    add_finding(finding);
+    return Device::get().set_error(error);
+}
+
+int copy(void* to, const void* from, std::size_t bytes, int kind) {
+    if (bytes == 0) return kSuccess;
+    Device& device = Device::get();
+    if (const int error = device.last_error(false); error >= kIllegalAddress && error < kLaunchFailure) return error;
+    DeviceMemory& memory = DeviceMemory::get();
+    const std::uint64_t target = reinterpret_cast<std::uint64_t>(to), source = reinterpret_cast<std::uint64_t>(from);
+    const bool to_device = memory.holds(target), from_device = memory.holds(source);
+    if (kind < 0 || kind > kDefault) return device.set_error(kInvalidMemcpyDirection);
+    if (kind != kDefault && (to_device != (kind == kHostToDevice || kind == kDeviceToDevice) || from_device != (kind == kDeviceToHost || kind == kDeviceToDevice))) {
+        return refuse("cudaMemcpy: the direction does not fit its pointers");
+    }
+    if (to_device && !memory.allocated(target, bytes)) return refuse("cudaMemcpy writes " + std::to_string(bytes) + " bytes past the end of device memory that is allocated");
+    if (from_device && !memory.allocated(source, bytes)) return refuse("cudaMemcpy reads " + std::to_string(bytes) + " bytes past the end of device memory that is allocated");
+    std::memmove(to_device ? memory.bytes(target) : to, from_device ? memory.bytes(source) : from, bytes);
+    if (to_device && from_device) std::memmove(memory.shadow(target), memory.shadow(source), bytes);
+    else if (to_device) memory.mark_initialised(target, bytes);
+    return kSuccess;
+}
+
+int fill(void* to, int value, std::size_t bytes) {
+    if (bytes == 0) return kSuccess;
+    DeviceMemory& memory = DeviceMemory::get();
+    const std::uint64_t target = reinterpret_cast<std::uint64_t>(to);
+    if (!memory.allocated(target, bytes)) return refuse("cudaMemset sets " + std::to_string(bytes) + " bytes past the end of device memory that is allocated");
+    std::memset(memory.bytes(target), value, bytes);
+    memory.mark_initialised(target, bytes);
+    return kSuccess;
+}
+
+int allocate(void** pointer, std::size_t bytes) {
+    *pointer = nullptr;
+    if (bytes == 0) return kSuccess;
+    DeviceMemory& memory = DeviceMemory::get();
+    if (memory.used() + bytes > memory.capacity()) return Device::get().set_error(kMemoryAllocation);
+    const std::uint64_t address = memory.allocate(bytes);
+    if (address == 0) return Device::get().set_error(kMemoryAllocation);
+    *pointer = reinterpret_cast<void*>(address);
+    return kSuccess;
+}
+
+int release(void* pointer) {
+    if (pointer == nullptr || DeviceMemory::get().release(reinterpret_cast<std::uint64_t>(pointer))) return kSuccess;
+    Finding finding;
+    finding.code = "cpu.bad_free";
+    finding.message = "cudaFree of a pointer that cudaMalloc did not give, or that was freed before";
+    add_finding(finding);
+    return Device::get().set_error(kInvalidValue);
+}
+
+int rows(void* to, std::size_t to_pitch, const void* from, std::size_t from_pitch, std::size_t width, std::size_t height, int kind) {
+    for (std::size_t row = 0; row < height; ++row) {
+        if (const int error = copy(static_cast<char*>(to) + row * to_pitch, static_cast<const char*>(from) + row * from_pitch, width, kind)) return error;
+    }
+    return kSuccess;
+}
+
+// The address of a symbol's bytes; null with the error set.
+char* symbol(const void* host, std::size_t offset, std::size_t bytes) {
+    std::size_t size = 0;
+    const std::uint64_t address = Device::get().variable(host, size);
+    if (address == 0 || offset + bytes > size) {
+        Device::get().set_error(address == 0 ? kInvalidSymbol : kInvalidValue);
+        return nullptr;
+    }
+    return reinterpret_cast<char*>(address + offset);
+}
+
+}  // namespace
+
+GATES_CUDA int cudaMalloc(void** pointer, std::size_t bytes) { return allocate(pointer, bytes); }
+GATES_CUDA int cudaMallocAsync(void** pointer, std::size_t bytes, Stream) { return allocate(pointer, bytes); }
+GATES_CUDA int cudaMallocPitch(void** pointer, std::size_t* pitch, std::size_t width, std::size_t height) {
+    *pitch = (width + 511) / 512 * 512;
+    return allocate(pointer, *pitch * height);
+}
+GATES_CUDA int cudaFree(void* pointer) { return release(pointer); }
+GATES_CUDA int cudaFreeAsync(void* pointer, Stream) { return release(pointer); }
+GATES_CUDA int cudaMallocHost(void** pointer, std::size_t bytes) {
+    *pointer = DeviceMemory::get().host_range(bytes);
+    return *pointer != nullptr ? kSuccess : Device::get().set_error(kMemoryAllocation);
+}
+GATES_CUDA int cudaHostAlloc(void** pointer, std::size_t bytes, unsigned) { return cudaMallocHost(pointer, bytes); }
+GATES_CUDA int cudaFreeHost(void* pointer) {
+    return pointer == nullptr || DeviceMemory::get().release_host(pointer) ? kSuccess : Device::get().set_error(kInvalidValue);
+}
+GATES_CUDA int cudaMemcpy(void* to, const void* from, std::size_t bytes, int kind) { return copy(to, from, bytes, kind); }
+GATES_CUDA int cudaMemcpyAsync(void* to, const void* from, std::size_t bytes, int kind, Stream) { return copy(to, from, bytes, kind); }
+GATES_CUDA int cudaMemcpy2D(void* to, std::size_t to_pitch, const void* from, std::size_t from_pitch, std::size_t width, std::size_t height, int kind) {
+    return rows(to, to_pitch, from, from_pitch, width, height, kind);
+}
+GATES_CUDA int cudaMemcpy2DAsync(void* to, std::size_t to_pitch, const void* from, std::size_t from_pitch, std::size_t width, std::size_t height, int kind, Stream) {
+    return rows(to, to_pitch, from, from_pitch, width, height, kind);
+}
+GATES_CUDA int cudaMemset(void* to, int value, std::size_t bytes) { return fill(to, value, bytes); }
+GATES_CUDA int cudaMemsetAsync(void* to, int value, std::size_t bytes, Stream) { return fill(to, value, bytes); }
+GATES_CUDA int cudaMemset2D(void* to, std::size_t pitch, int value, std::size_t width, std::size_t height) {
+    for (std::size_t row = 0; row < height; ++row) {
+        if (const int error = fill(static_cast<char*>(to) + row * pitch, value, width)) return error;
+    }
+    return kSuccess;
+}
+GATES_CUDA int cudaMemcpyToSymbol(const void* host, const void* from, std::size_t bytes, std::size_t offset, int kind) {
+    char* const to = symbol(host, offset, bytes);
+    return to == nullptr ? Device::get().last_error(false) : copy(to, from, bytes, kind);
+}
+GATES_CUDA int cudaMemcpyToSymbolAsync(const void* host, const void* from, std::size_t bytes, std::size_t offset, int kind, Stream) {
+    return cudaMemcpyToSymbol(host, from, bytes, offset, kind);
+}
+GATES_CUDA int cudaMemcpyFromSymbol(void* to, const void* host, std::size_t bytes, std::size_t offset, int kind) {
+    const char* const from = symbol(host, offset, bytes);
+    return from == nullptr ? Device::get().last_error(false) : copy(to, from, bytes, kind);
+}
+GATES_CUDA int cudaMemcpyFromSymbolAsync(void* to, const void* host, std::size_t bytes, std::size_t offset, int kind, Stream) {
+    return cudaMemcpyFromSymbol(to, host, bytes, offset, kind);
+}
+GATES_CUDA int cudaGetSymbolAddress(void** pointer, const void* host) {
+    *pointer = symbol(host, 0, 0);
+    return *pointer != nullptr ? kSuccess : Device::get().last_error(false);
+}
+GATES_CUDA int cudaGetSymbolSize(std::size_t* bytes, const void* host) {
+    return Device::get().variable(host, *bytes) != 0 ? kSuccess : Device::get().set_error(kInvalidSymbol);
+}
+GATES_CUDA int cudaMemGetInfo(std::size_t* free, std::size_t* total) {
+    const DeviceMemory& memory = DeviceMemory::get();
+    *total = memory.capacity();
+    *free = *total - memory.used();
+    return kSuccess;
+}

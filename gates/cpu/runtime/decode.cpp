@@ -1,0 +1,417 @@
+#include "decode.h"
+
+#include <algorithm>
+#include <cstring>
+
+#include "memory.h"
+#include "ops.h"
+
+namespace gates_cpu {
+namespace {
+
+std::unordered_map<std::string, Decode>& opcodes() {
+    static auto* table = new std::unordered_map<std::string, Decode>;
+    return *table;
+}
+
+std::uint64_t aligned(std::uint64_t value, std::uint64_t alignment) { return (value + alignment - 1) / alignment * alignment; }
+
+}  // namespace
+
+OpcodeTable::OpcodeTable(std::initializer_list<std::pair<const char*, Decode>> entries) {
+    for (const auto& [name, decode] : entries) opcodes()[name] = decode;
+}
+
+Decode find_opcode(const std::string& name) {
+    const auto found = opcodes().find(name);
+    return found == opcodes().end() ? nullptr : found->second;
+}
+
+bool Modifiers::take(const std::string& word) {
+    const auto found = std::find(words_.begin(), words_.end(), word);
+    if (found == words_.end()) return false;
+    words_.erase(found);
+    return true;
+}
+
+std::string Modifiers::take_one_of(std::initializer_list<const char*> words) {
+    for (const char* word : words) {
+        if (take(word)) return word;
+    }
+    return {};
+}
+
+Type Modifiers::take_type() {
+    for (auto at = words_.begin(); at != words_.end(); ++at) {
+        const Type type = type_named(*at);
+        if (type == Type::None) continue;
+        words_.erase(at);
+        return type;
+    }
+    return Type::None;
+}
+
+bool Modifiers::starts(const std::string& prefix) const { return !words_.empty() && words_.front() == prefix; }
+
+std::string Modifiers::take_any() {
+    if (words_.empty()) return {};
+    const std::string first = words_.front();
+    words_.erase(words_.begin());
+    return first;
+}
+
+void Decoder::unsupported(const std::string& why) const {
+    std::string text = "not supported: " + (instruction_ != nullptr ? instruction_->text() : std::string("this function"));
+    if (!why.empty()) text += " (" + why + ")";
+    throw Unsupported(text);
+}
+
+const Operand& Decoder::operand(std::size_t index) const {
+    if (index >= instruction_->operands.size()) unsupported("operand " + std::to_string(index + 1) + " is missing");
+    return instruction_->operands[index];
+}
+
+std::uint32_t Decoder::slot(std::uint32_t bytes) {
+    const std::uint32_t made = next_slot_;
+    next_slot_ += (bytes + 63) / 64 * 64;
+    return made;
+}
+
+std::uint32_t Decoder::temporary(bool wide) { return slot(kLanes * (wide ? 8 : 4)); }
+
+std::uint32_t Decoder::carry() {
+    if (carry_ == kNowhere) carry_ = slot(4);
+    return carry_;
+}
+
+// Constants get slots of their own numbers, moved to the front of the file when the program is whole.
+constexpr std::uint32_t kConstantBit = 0x80000000u;
+
+std::uint32_t Decoder::constant(std::uint64_t bits, bool wide) {
+    if (!wide) bits &= 0xffffffffu;
+    const auto [entry, fresh] = constants_.try_emplace({bits, wide}, 0);
+    if (fresh) {
+        entry->second = kConstantBit | static_cast<std::uint32_t>(constant_bytes_.size());
+        for (unsigned lane = 0; lane < kLanes; ++lane) {
+            const std::uint8_t* from = reinterpret_cast<const std::uint8_t*>(&bits);
+            constant_bytes_.insert(constant_bytes_.end(), from, from + (wide ? 8 : 4));
+        }
+    }
+    return entry->second;
+}
+
+Op& Decoder::emit(Handler handler) {
+    Op op;
+    op.run = handler;
+    op.place = instruction_ != nullptr && instruction_->place >= 0 ? instruction_->place + frames_.back().first_place : -1;
+    if (instruction_ != nullptr && instruction_->guard >= 0) {
+        op.guard = frames_.back().slots[static_cast<std::size_t>(instruction_->guard)];
+        op.guard_negated = instruction_->guard_negated;
+    }
+    program_->ops.push_back(op);
+    return program_->ops.back();
+}
+
+Extra& Decoder::extra(Op& op) {
+    program_->extras.push_back(std::make_unique<Extra>());
+    op.extra = program_->extras.back().get();
+    return *program_->extras.back();
+}
+
+Type Decoder::register_type(int reg) const { return frames_.back().function->registers[static_cast<std::size_t>(reg)]; }
+
+bool Decoder::wide_register(const Operand& operand) const {
+    return operand.kind == Operand::Register && bytes_of(register_type(operand.reg)) == 8;
+}
+
+std::uint32_t Decoder::raw(const Operand& operand) const {
+    if (operand.kind == Operand::Sink) return kNowhere;
+    if (operand.kind != Operand::Register) unsupported("a register is expected");
+    return frames_.back().slots[static_cast<std::size_t>(operand.reg)];
+}
+
+std::pair<Space, std::uint64_t> Decoder::variable(const std::string& name) {
+    const auto& known = frames_.back().variables;  // a callee does not see its caller's names
+    if (const auto found = known.find(name); found != known.end()) return found->second;
+    if (const auto found = module_shared_.find(name); found != module_shared_.end()) return {Space::Shared, found->second};
+    if (const std::uint64_t address = symbols_.global_address(name); address != 0) return {Space::Global, address};
+    unsupported("nothing is named " + name);
+}
+
+// The address of a variable in its own space. That of a kernel parameter is its offset.
+std::uint64_t Decoder::symbol_value(const std::string& name) { return variable(name).second; }
+
+std::uint32_t Decoder::source(const Operand& operand, Type type) {
+    if (type == Type::Pred) unsupported("a predicate as a value");
+    const bool wide = bytes_of(type) == 8;
+    switch (operand.kind) {
+        case Operand::Register: {
+            const std::uint32_t from = raw(operand);
+            if (register_type(operand.reg) == Type::Pred) unsupported("a predicate as a value");
+            if (wide_register(operand) == wide) return from;
+            const std::uint32_t made = temporary(wide);
+            Op& op = emit(wide ? widen_slot : narrow_slot);
+            op.guard = kNowhere;
+            op.d = made;
+            op.a = from;
+            return made;
+        }
+        case Operand::Integer: {
+            std::uint64_t bits = operand.bits;
+            if (bytes_of(type) == 2) bits &= 0xffff;
+            if (bytes_of(type) == 1) bits &= 0xff;
+            return constant(bits, wide);
+        }
+        case Operand::Float32: {
+            if (!wide) return constant(operand.bits, false);
+            float value;
+            std::memcpy(&value, &operand.bits, 4);
+            const double widened = value;
+            std::uint64_t bits;
+            std::memcpy(&bits, &widened, 8);
+            return constant(bits, true);
+        }
+        case Operand::Float64: {
+            if (wide) return constant(operand.bits, true);
+            double value;
+            std::memcpy(&value, &operand.bits, 8);
+            const float narrowed = static_cast<float>(value);
+            std::uint32_t bits;
+            std::memcpy(&bits, &narrowed, 4);
+            return constant(bits, false);
+        }
+        case Operand::Name: {
+            if (operand.name == "WARP_SZ") return constant(kLanes, wide);
+            if (operand.name[0] == '%') {
+                const std::uint32_t made = temporary(wide);
+                special_register(*this, operand.name, wide ? Type::B64 : Type::B32, made);
+                return made;
+            }
+            return constant(symbol_value(operand.name) + operand.bits, wide);
+        }
+        default: unsupported("an operand of this form");
+    }
+}
+
+std::uint32_t Decoder::destination(const Operand& operand, Type type) {
+    const bool wide = bytes_of(type) == 8;
+    if (operand.kind == Operand::Sink) return temporary(wide);
+    if (operand.kind != Operand::Register) unsupported("the result is no register");
+    if (register_type(operand.reg) == Type::Pred) unsupported("the result is a predicate");
+    if (wide_register(operand) == wide) return raw(operand);
+    const std::uint32_t made = temporary(wide);
+    after_.emplace_back(made, raw(operand) | (is_signed(type) ? 1u : 0u));  // slots are multiples of 64
+    return made;
+}
+
+std::uint32_t Decoder::second_destination(const Operand& operand) {
+    return operand.second >= 0 ? frames_.back().slots[static_cast<std::size_t>(operand.second)] : kNowhere;
+}
+
+std::uint32_t Decoder::predicate(const Operand& operand, bool& negated) {
+    negated = operand.negated;
+    if (operand.kind == Operand::Integer) {
+        const std::uint32_t made = constant(operand.bits != 0 ? kAllLanes : 0, false);
+        return made;
+    }
+    if (operand.kind != Operand::Register || register_type(operand.reg) != Type::Pred) unsupported("a predicate is expected");
+    return raw(operand);
+}
+
+void Decoder::address(const Operand& operand, Op& op, Extra& access) {
+    if (operand.kind != Operand::Address || operand.parts.empty()) unsupported("an address is expected");
+    const Operand& base = operand.parts.front();
+    op.imm = static_cast<std::int64_t>(base.bits);
+    if (base.kind == Operand::Register) {
+        op.a = raw(base);
+        access.wide_address = wide_register(base);
+        return;
+    }
+    access.wide_address = true;
+    if (base.kind == Operand::Integer) {
+        op.a = constant(base.bits, true);
+        op.imm = 0;
+        return;
+    }
+    if (base.kind != Operand::Name) unsupported("an address of this form");
+    const auto [space, value] = variable(base.name);
+    if (access.space == Space::Param || access.space == Space::Generic) access.space = space;
+    op.a = constant(value, true);
+}
+
+void Decoder::branch(Handler handler, const std::string& label) {
+    Frame& frame = frames_.back();
+    const std::size_t target = frame.function->label(instruction_->scope, label);
+    emit(handler);
+    frame.jumps.emplace_back(program_->ops.size() - 1, target);
+}
+
+void Decoder::leave() {
+    if (frames_.size() == 1) {
+        emit(end_lanes);
+    } else {
+        emit(jump_always);
+        frames_.back().returns.emplace_back(program_->ops.size() - 1, 0);
+    }
+}
+
+void Decoder::place_shared(const Function& function) {
+    const auto place = [this](const Variable& variable) {
+        if (variable.space != Space::Shared || variable.unsized || module_shared_.count(variable.name) != 0) return;
+        const std::uint64_t at = aligned(program_->shared_bytes, std::max(variable.alignment, 1u));
+        module_shared_[variable.name] = kSharedStart + at;
+        program_->shared_bytes = static_cast<std::uint32_t>(at + variable.bytes());
+    };
+    for (const Variable& local : function.locals) place(local);
+}
+
+void Decoder::body(const Function& function, std::map<std::string, std::pair<Space, std::uint64_t>> variables) {
+    if (frames_.size() > 24) unsupported("calls deeper than 24, or recursion");
+    Frame frame{&function, {}, std::move(variables), {}, {}, {}, static_cast<int>(program_->places.size())};
+    for (Place place : function.places) {
+        if (place.inlined_at >= 0) place.inlined_at += frame.first_place;
+        program_->places.push_back(place);
+    }
+    for (const Type type : function.registers) frame.slots.push_back(slot(type == Type::Pred ? 4 : kLanes * (bytes_of(type) == 8 ? 8 : 4)));
+    for (const Variable& local : function.locals) {
+        if (local.space == Space::Shared) {
+            if (const auto found = module_shared_.find(local.name); found != module_shared_.end()) frame.variables[local.name] = {Space::Shared, found->second};
+        } else if (local.space == Space::Local || local.space == Space::Param) {
+            const std::uint64_t at = aligned(program_->local_bytes, std::max(local.alignment, 8u));
+            frame.variables[local.name] = {Space::Local, at};
+            program_->local_bytes = static_cast<std::uint32_t>(at + local.bytes());
+        }
+    }
+    frames_.push_back(std::move(frame));
+    for (std::size_t i = 0; i < function.body.size(); ++i) {
+        frames_.back().label_at.push_back(program_->ops.size());
+        one(function.body[i]);
+    }
+    instruction_ = nullptr;
+    frames_.back().label_at.push_back(program_->ops.size());
+    if (frames_.size() == 1) emit(end_lanes);  // a body may end without ret
+    Frame& done = frames_.back();
+    for (const auto& [op, target] : done.jumps) program_->ops[op].imm = static_cast<std::int64_t>(done.label_at[target]);
+    for (const auto& [op, unused] : done.returns) program_->ops[op].imm = static_cast<std::int64_t>(program_->ops.size());
+    frames_.pop_back();
+}
+
+void Decoder::one(const Instruction& instruction) {
+    instruction_ = &instruction;
+    const Decode decode = find_opcode(instruction.opcode.front());
+    if (decode == nullptr) unsupported();
+    Modifiers modifiers(instruction);
+    after_.clear();
+    decode(*this, modifiers);
+    if (!modifiers.empty()) unsupported("modifier ." + modifiers.take_any());
+    for (const auto& [from, to] : after_) {
+        const bool wide = (to & 1) != 0;
+        const std::uint32_t target = to & ~1u;
+        bool target_wide = false;
+        for (std::size_t reg = 0; reg < frames_.back().slots.size(); ++reg) {
+            if (frames_.back().slots[reg] == target) target_wide = bytes_of(frames_.back().function->registers[reg]) == 8;
+        }
+        Op& op = emit(target_wide ? (wide ? widen_slot_signed : widen_slot) : narrow_slot);
+        op.d = target;
+        op.a = from;
+    }
+}
+
+// call.uni (results), name, (arguments): the callee's body stands here, its parameters are the caller's variables.
+void Decoder::call() {
+    std::size_t at = 0;
+    std::vector<const Operand*> results, arguments;
+    const auto names = [](const Operand& operand, std::vector<const Operand*>& into) {
+        for (const Operand& part : operand.parts) into.push_back(&part);
+    };
+    if (operand(at).kind == Operand::List) names(operand(at++), results);
+    const Operand& target = operand(at++);
+    if (target.kind != Operand::Name) unsupported("indirect calls");
+    if (at < operands() && operand(at).kind == Operand::List) names(operand(at++), arguments);
+    if (at < operands()) unsupported("indirect calls");
+    const auto found = module_.functions.find(target.name);
+    if (found == module_.functions.end()) unsupported("a call to " + target.name + ", which the module does not hold");
+    const Function& callee = found->second;
+    std::vector<std::pair<Space, std::uint64_t>> given_results, given;
+    for (const Operand* operand : results) given_results.push_back(variable(operand->name));
+    for (const Operand* operand : arguments) given.push_back(variable(operand->name));
+    if (!callee.has_body) {
+        if (!call_system(*this, callee.name, given_results, given)) unsupported("a call to " + callee.name + ", which has no body");
+        return;
+    }
+    if (instruction_->guard >= 0) unsupported("a call under a guard");
+    for (const Frame& frame : frames_) {
+        if (frame.function == &callee) unsupported("recursion of " + callee.name);
+    }
+    std::map<std::string, std::pair<Space, std::uint64_t>> variables;
+    for (std::size_t i = 0; i < callee.results.size() && i < given_results.size(); ++i) variables[callee.results[i].name] = given_results[i];
+    for (std::size_t i = 0; i < callee.parameters.size() && i < given.size(); ++i) variables[callee.parameters[i].name] = given[i];
+    place_shared(callee);
+    const Instruction* const caller = instruction_;
+    body(callee, std::move(variables));
+    instruction_ = caller;
+    after_.clear();
+}
+
+std::unique_ptr<Program> Decoder::decode(const std::string& entry) {
+    const auto found = module_.functions.find(entry);
+    if (found == module_.functions.end() || !found->second.has_body) throw Unsupported("the module holds no kernel " + entry);
+    const Function& function = found->second;
+    program_ = std::make_unique<Program>();
+    program_->name = entry;
+    program_->module = &module_;
+    // Static shared memory, then the dynamic one where the externs begin.
+    unsigned dynamic_alignment = 16;
+    for (const Variable& variable : module_.variables) {
+        if (variable.space != Space::Shared) continue;
+        if (variable.unsized || variable.external) {
+            dynamic_alignment = std::max(dynamic_alignment, variable.alignment);
+            continue;
+        }
+        const std::uint64_t at = aligned(program_->shared_bytes, std::max(variable.alignment, 1u));
+        module_shared_[variable.name] = kSharedStart + at;
+        program_->shared_bytes = static_cast<std::uint32_t>(at + variable.bytes());
+    }
+    for (const auto& [name, other] : module_.functions) {
+        if (name == entry || !other.entry) place_shared(other);
+    }
+    program_->dynamic_shared_at = kSharedStart + static_cast<std::uint32_t>(aligned(program_->shared_bytes, dynamic_alignment));
+    for (const Variable& variable : module_.variables) {
+        if (variable.space == Space::Shared && (variable.unsized || variable.external)) module_shared_[variable.name] = program_->dynamic_shared_at;
+    }
+    std::map<std::string, std::pair<Space, std::uint64_t>> variables;
+    std::uint64_t offset = 0;
+    for (const Variable& parameter : function.parameters) {
+        offset = aligned(offset, std::max(parameter.alignment, 1u));
+        variables[parameter.name] = {Space::Param, offset};
+        program_->parameters.emplace_back(static_cast<std::uint32_t>(offset), static_cast<std::uint32_t>(parameter.bytes()));
+        offset += parameter.bytes();
+    }
+    program_->parameter_bytes = static_cast<std::uint32_t>(offset);
+    const auto directive = [&](const char* name, std::size_t index, std::uint64_t otherwise) {
+        const auto given = function.directives.find(name);
+        return given == function.directives.end() ? otherwise : index < given->second.size() ? given->second[index] : 1;
+    };
+    if (function.directives.count(".maxntid") != 0) {
+        program_->max_threads = static_cast<unsigned>(directive(".maxntid", 0, 1) * directive(".maxntid", 1, 1) * directive(".maxntid", 2, 1));
+    }
+    for (std::size_t i = 0; i < 3; ++i) program_->required[i] = static_cast<unsigned>(directive(".reqntid", i, 0));
+    body(function, std::move(variables));
+    // Constants first, so that a warp starts with one copy of them.
+    const std::uint32_t shift = static_cast<std::uint32_t>(constant_bytes_.size());
+    const auto moved = [shift](std::uint32_t& at) {
+        if (at != kNowhere) at = at & kConstantBit ? at & ~kConstantBit : at + shift;
+    };
+    for (Op& op : program_->ops) {
+        for (std::uint32_t* at : {&op.d, &op.a, &op.b, &op.c, &op.d2, &op.guard}) moved(*at);
+    }
+    for (const auto& extra : program_->extras) {
+        if (extra->kind == kOffsets) continue;
+        for (std::uint32_t& at : extra->slots) moved(at);
+    }
+    program_->constants = std::move(constant_bytes_);
+    program_->register_bytes = next_slot_ + shift;
+    return std::move(program_);
+}
+
+}  // namespace gates_cpu

@@ -1,0 +1,241 @@
+#include "device.h"
+
+#include <algorithm>
+#include <cstring>
+
+#include "memory.h"
+#include "system_calls.h"
+
+namespace gates_cpu {
+namespace {
+
+struct Named { int error; const char *name, *text; };
+constexpr Named kErrors[] = {
+    {kSuccess, "cudaSuccess", "no error"},
+    {kInvalidValue, "cudaErrorInvalidValue", "invalid argument"},
+    {kMemoryAllocation, "cudaErrorMemoryAllocation", "out of memory"},
+    {kInvalidConfiguration, "cudaErrorInvalidConfiguration", "invalid configuration argument"},
+    {kInvalidSymbol, "cudaErrorInvalidSymbol", "invalid device symbol"},
+    {kInvalidMemcpyDirection, "cudaErrorInvalidMemcpyDirection", "invalid copy direction for memcpy"},
+    {kInvalidDeviceFunction, "cudaErrorInvalidDeviceFunction", "invalid device function"},
+    {kNoDevice, "cudaErrorNoDevice", "no CUDA-capable device is detected"},
+    {kInvalidDevice, "cudaErrorInvalidDevice", "invalid device ordinal"},
+    {kNoKernelImage, "cudaErrorNoKernelImageForDevice", "no kernel image is available for execution on the device"},
+    {kInvalidPtx, "cudaErrorInvalidPtx", "a PTX JIT compilation failed"},
+    {kInvalidResourceHandle, "cudaErrorInvalidResourceHandle", "invalid resource handle"},
+    {kNotReady, "cudaErrorNotReady", "device not ready"},
+    {kIllegalAddress, "cudaErrorIllegalAddress", "an illegal memory access was encountered"},
+    {kLaunchOutOfResources, "cudaErrorLaunchOutOfResources", "too many resources requested for launch"},
+    {kLaunchTimeout, "cudaErrorLaunchTimeout", "the launch timed out and was terminated"},
+    {kLaunchFailure, "cudaErrorLaunchFailure", "unspecified launch failure"},
+    {kNotPermitted, "cudaErrorNotPermitted", "operation not permitted"},
+    {kNotSupported, "cudaErrorNotSupported", "operation not supported"},
+};
+
+void note(const std::string& code, const std::string& message, const std::string& kernel) {
+    Finding finding;
+    finding.code = code;
+    finding.message = message;
+    finding.kernel = kernel;
+    add_finding(finding);
+}
+
+std::uint64_t little_bits(const Variable& variable, const Variable::Initial& value, const std::map<std::string, std::uint64_t>& addresses) {
+    if (value.symbol.empty()) return value.bits;
+    const auto found = addresses.find(value.symbol);
+    if (found == addresses.end()) throw Unsupported("not supported: " + variable.name + " begins as the address of " + value.symbol);
+    return found->second + value.bits;
+}
+
+}  // namespace
+
+const char* error_name(int error) {
+    for (const Named& known : kErrors) if (known.error == error) return known.name;
+    return "unrecognized error code";
+}
+const char* error_text(int error) {
+    for (const Named& known : kErrors) if (known.error == error) return known.text;
+    return "unrecognized error code";
+}
+
+bool LoadedModule::ready() {
+    if (module || !problem.empty()) return problem.empty();
+    try {
+        auto parsed = std::make_unique<Module>(parse(text));
+        DeviceMemory& memory = DeviceMemory::get();
+        for (const Variable& variable : parsed->variables) {
+            if (variable.space != Space::Global && variable.space != Space::Const) continue;
+            if (variable.external) throw Unsupported("not supported: the variable " + variable.name + " of another file");
+            const std::uint64_t address = memory.allocate(std::max<std::uint64_t>(variable.bytes(), 1), variable.name);
+            if (address == 0) throw Unsupported("out of memory for the variable " + variable.name);
+            variables[variable.name] = address;
+            std::memset(memory.bytes(address), 0, variable.bytes());
+            memory.mark_initialised(address, variable.bytes());
+        }
+        for (const Variable& variable : parsed->variables) {
+            const auto placed = variables.find(variable.name);
+            if (placed == variables.end()) continue;
+            const unsigned bytes = bytes_of(variable.type);
+            for (std::size_t i = 0; i < variable.initial.size() && i < variable.count; ++i) {
+                const std::uint64_t bits = little_bits(variable, variable.initial[i], variables);
+                std::memcpy(memory.bytes(placed->second) + i * bytes, &bits, bytes);
+            }
+        }
+        module = std::move(parsed);
+    } catch (const std::exception& error) {
+        problem = error.what();
+    }
+    return problem.empty();
+}
+
+Program& LoadedModule::program(const std::string& kernel) {
+    std::unique_ptr<Program>& known = programs[kernel];
+    if (!known) {
+        Symbols symbols;
+        symbols.global_address = [this](const std::string& name) -> std::uint64_t {
+            const auto found = variables.find(name);
+            return found == variables.end() ? 0 : found->second;
+        };
+        known = Decoder(*module, symbols).decode(kernel);
+    }
+    return *known;
+}
+
+Device& Device::get() {
+    static Device* device = new Device;  // outlives every library's destructors
+    return *device;
+}
+
+LoadedModule* Device::add_module(std::string text, std::string problem) {
+    modules_.push_back(std::make_unique<LoadedModule>());
+    modules_.back()->text = std::move(text);
+    modules_.back()->problem = std::move(problem);
+    return modules_.back().get();
+}
+
+void Device::remove_module(LoadedModule* module) {
+    for (auto at = kernels_.begin(); at != kernels_.end();) at = at->second.module == module ? kernels_.erase(at) : std::next(at);
+    for (auto at = symbols_.begin(); at != symbols_.end();) at = at->second.module == module ? symbols_.erase(at) : std::next(at);
+    for (const auto& [name, address] : module->variables) DeviceMemory::get().release(address);
+    modules_.erase(std::remove_if(modules_.begin(), modules_.end(), [&](const auto& held) { return held.get() == module; }), modules_.end());
+}
+
+void Device::add_kernel(const void* host, LoadedModule* module, const std::string& name) {
+    Kernel kernel;
+    kernel.module = module;
+    kernel.name = name;
+    kernels_[host] = kernel;
+}
+
+void Device::add_variable(const void* host, LoadedModule* module, const std::string& name, std::size_t bytes) { symbols_[host] = {module, name, bytes}; }
+
+Kernel* Device::kernel(const void* host) {
+    const auto found = kernels_.find(host);
+    return found == kernels_.end() ? nullptr : &found->second;
+}
+
+std::uint64_t Device::variable(const void* host, std::size_t& bytes) {
+    const auto found = symbols_.find(host);
+    if (found == symbols_.end() || !found->second.module->ready()) return 0;
+    const auto placed = found->second.module->variables.find(found->second.name);
+    bytes = found->second.bytes;
+    return placed == found->second.module->variables.end() ? 0 : placed->second;
+}
+
+int Device::set_error(int error) {
+    if (error != kSuccess && !sticky_) error_ = error;
+    return error;
+}
+
+int Device::last_error(bool clear) {
+    const int error = error_;
+    if (clear && !sticky_) error_ = kSuccess;
+    return error;
+}
+
+int Device::launch(Kernel* kernel, const std::uint32_t (&grid)[3], const std::uint32_t (&block)[3], void** arguments, std::size_t shared, bool cooperative,
+                   const std::uint32_t (&cluster)[3]) {
+    if (sticky_) return error_;
+    if (kernel == nullptr) return set_error(kInvalidDeviceFunction);
+    const std::uint64_t threads = std::uint64_t(block[0]) * block[1] * block[2];
+    if (grid[0] == 0 || grid[1] == 0 || grid[2] == 0 || grid[0] > 2147483647u || grid[1] > 65535 || grid[2] > 65535) return set_error(kInvalidConfiguration);
+    if (threads == 0 || threads > 1024 || block[0] > 1024 || block[1] > 1024 || block[2] > 64) return set_error(kInvalidConfiguration);
+    if (!kernel->module->ready()) {
+        note("cpu.unsupported", kernel->module->problem, kernel->name);
+        return set_error(kNotSupported);
+    }
+    Program* program = nullptr;
+    try {
+        program = &kernel->module->program(kernel->name);
+    } catch (const Unsupported& why) {
+        note("cpu.unsupported", why.what(), kernel->name);
+        return set_error(kNotSupported);
+    }
+    for (int i = 0; i < 3; ++i) {
+        if (program->required[i] != 0 && program->required[i] != block[i]) return set_error(kInvalidValue);
+        if (grid[i] % cluster[i] != 0) return set_error(kInvalidConfiguration);
+    }
+    if (threads > program->max_threads) return set_error(kInvalidValue);
+    if (shared > std::size_t(std::max(kernel->dynamic_shared_limit, 0)) ||
+        program->shared_bytes + shared > std::size_t(std::max(limits.shared_optin, limits.shared_per_block))) {
+        return set_error(kInvalidValue);
+    }
+    if (program->shared_bytes + shared > std::size_t(limits.shared_per_block) && kernel->dynamic_shared_limit <= limits.shared_per_block && shared > 0) return set_error(kInvalidValue);
+    Launch launch;
+    launch.program = program;
+    launch.seed = seed;
+    for (int i = 0; i < 3; ++i) {
+        launch.grid[i] = grid[i];
+        launch.block[i] = block[i];
+        launch.cluster[i] = cluster[i];
+    }
+    launch.dynamic_shared = static_cast<std::uint32_t>(shared);
+    launch.cooperative = cooperative;
+    launch.parameters.resize(program->parameter_bytes + 8);
+    for (std::size_t i = 0; i < program->parameters.size(); ++i) {
+        const auto [offset, bytes] = program->parameters[i];
+        std::memcpy(launch.parameters.data() + offset, arguments[i], bytes);
+    }
+    const auto begin = std::chrono::steady_clock::now();
+    launch.deadline = begin + std::chrono::milliseconds(static_cast<long>(time_limit_s * 1000));
+    execute(launch, threads > 0 ? this->threads : 1);
+    executed_s += std::chrono::duration<double>(std::chrono::steady_clock::now() - begin).count();
+    executed += launch.executed;
+    Record record{kernel->name, {grid[0], grid[1], grid[2]}, {block[0], block[1], block[2]}, shared, program->shared_bytes, launch.executed};
+    records_.push_back(std::move(record));
+    if (printed_lines() > kMostPrintedLines) {
+        note("cpu.printf_flood", "threads called printf more than " + std::to_string(kMostPrintedLines) + " times; the text of the others is left out", kernel->name);
+    }
+    if (launch.faulted) {
+        sticky_ = true;
+        error_ = kIllegalAddress;
+    } else if (launch.ended) {
+        sticky_ = true;
+        error_ = kLaunchTimeout;
+    }
+    return kSuccess;  // as on a device, the error is seen by what follows
+}
+
+std::string Device::launches_json() const {
+    std::string text = "[";
+    const auto triple = [](const std::uint32_t (&v)[3]) { return "[" + std::to_string(v[0]) + ", " + std::to_string(v[1]) + ", " + std::to_string(v[2]) + "]"; };
+    for (const Record& record : records_) {
+        if (text.size() > 1) text += ", ";
+        text += "{\"kernel\": " + json_text(record.kernel) + ", \"grid\": " + triple(record.grid) + ", \"block\": " + triple(record.block) +
+                ", \"static_smem_bytes\": " + std::to_string(record.static_shared) + ", \"dynamic_smem_bytes\": " + std::to_string(record.dynamic_shared) +
+                ", \"warp_instructions\": " + std::to_string(record.operations) + "}";
+    }
+    return text + "]";
+}
+
+void Device::reset() {
+    records_.clear();
+    error_ = kSuccess;
+    sticky_ = false;
+    executed = 0;
+    executed_s = 0;
+    clear_findings();
+    forget_printed_lines();
+}
+
+}  // namespace gates_cpu

@@ -1,0 +1,79 @@
+// The device as the CUDA runtime shows it: modules, kernels, variables, the last error, the launches that were made.
+#pragma once
+
+#include <map>
+#include <memory>
+#include <string>
+#include <vector>
+
+#include "cta.h"
+#include "decode.h"
+
+namespace gates_cpu {
+
+// Error numbers of the CUDA runtime that this one gives.
+enum Error : int {
+    kSuccess = 0, kInvalidValue = 1, kMemoryAllocation = 2, kInvalidConfiguration = 9, kInvalidSymbol = 13, kInvalidMemcpyDirection = 21,
+    kInvalidDeviceFunction = 98, kNoDevice = 100, kInvalidDevice = 101, kNoKernelImage = 209, kInvalidPtx = 218, kInvalidResourceHandle = 400,
+    kNotReady = 600, kIllegalAddress = 700, kLaunchOutOfResources = 701, kLaunchTimeout = 702, kLaunchFailure = 719, kNotPermitted = 800, kNotSupported = 801
+};
+const char* error_name(int error);
+const char* error_text(int error);
+
+struct LoadedModule {
+    std::string text;                                    // PTX
+    std::unique_ptr<Module> module;                      // parsed at its first use
+    std::map<std::string, std::uint64_t> variables;      // addresses
+    std::map<std::string, std::unique_ptr<Program>> programs;
+    std::string problem;                                 // why it can't be used
+    bool ready();                                        // parses, places variables; false with `problem`
+    Program& program(const std::string& kernel);         // throws Unsupported
+};
+
+struct Kernel {
+    LoadedModule* module = nullptr;
+    std::string name;
+    int dynamic_shared_limit = 49152;
+};
+
+struct Limits {  // of the chip
+    int multiprocessors = 132, shared_per_block = 49152, shared_optin = 232448, shared_per_multiprocessor = 233472, threads_per_multiprocessor = 2048,
+        blocks_per_multiprocessor = 32, registers = 65536, capability = 90;
+};
+
+class Device {
+  public:
+    static Device& get();
+    Limits limits;
+    unsigned threads = 1;
+    double time_limit_s = 60;
+    std::uint64_t seed = 0;
+
+    LoadedModule* add_module(std::string text, std::string problem);
+    void remove_module(LoadedModule* module);
+    void add_kernel(const void* host, LoadedModule* module, const std::string& name);
+    void add_variable(const void* host, LoadedModule* module, const std::string& name, std::size_t bytes);
+    Kernel* kernel(const void* host);                     // null if unknown
+    std::uint64_t variable(const void* host, std::size_t& bytes);  // 0 if unknown
+
+    int launch(Kernel* kernel, const std::uint32_t (&grid)[3], const std::uint32_t (&block)[3], void** arguments, std::size_t shared, bool cooperative,
+               const std::uint32_t (&cluster)[3]);
+    int set_error(int error);                             // hands it back
+    int last_error(bool clear);
+    std::string launches_json() const;
+    std::uint64_t executed = 0;
+    double executed_s = 0;
+    void reset();
+
+  private:
+    struct Record { std::string kernel; std::uint32_t grid[3], block[3]; std::size_t dynamic_shared; std::uint32_t static_shared; std::uint64_t operations; };
+    struct Symbol { LoadedModule* module; std::string name; std::size_t bytes; };
+    std::vector<std::unique_ptr<LoadedModule>> modules_;
+    std::map<const void*, Kernel> kernels_;
+    std::map<const void*, Symbol> symbols_;
+    std::vector<Record> records_;
+    int error_ = 0;
+    bool sticky_ = false;
+};
+
+}  // namespace gates_cpu

@@ -1,0 +1,120 @@
+#include "memory.h"
+
+#include <sys/mman.h>
+
+#include <cstdlib>
+#include <cstring>
+#include <map>
+#include <mutex>
+
+namespace gates_cpu {
+namespace {
+
+constexpr std::uint64_t kReserved = std::uint64_t(64) << 30;
+constexpr std::uint64_t kAlignment = 256, kGuard = 512;
+std::mutex mutex;
+std::map<std::uint64_t, DeviceMemory::Block> blocks;
+std::map<void*, std::uint64_t> host_blocks;
+
+void* reserve(std::uint64_t bytes, int protection) {
+    void* made = mmap(nullptr, bytes, protection, MAP_PRIVATE | MAP_ANONYMOUS | MAP_NORESERVE, -1, 0);
+    return made == MAP_FAILED ? nullptr : made;
+}
+
+}  // namespace
+
+DeviceMemory& DeviceMemory::get() {
+    static DeviceMemory* memory = new DeviceMemory;  // outlives every library's destructors
+    return *memory;
+}
+
+DeviceMemory::DeviceMemory() {
+    for (size_ = kReserved; size_ >= (std::uint64_t(1) << 28); size_ /= 2) {  // less under a limit of address space
+        void* range = reserve(size_, PROT_NONE);
+        data_ = static_cast<std::uint8_t*>(reserve(size_, PROT_READ | PROT_WRITE));
+        shadow_ = static_cast<std::uint8_t*>(reserve(size_, PROT_READ | PROT_WRITE));
+        if (range != nullptr && data_ != nullptr && shadow_ != nullptr) {
+            base_ = reinterpret_cast<std::uint64_t>(range);
+            capacity_ = size_ / 2;
+            return;
+        }
+        if (range != nullptr) munmap(range, size_);
+        if (data_ != nullptr) munmap(data_, size_);
+        if (shadow_ != nullptr) munmap(shadow_, size_);
+    }
+    size_ = 0;
+}
+
+// Addresses are not used again while there are others, so a use after free is found.
+std::uint64_t DeviceMemory::allocate(std::uint64_t bytes, const std::string& name) {
+    const std::lock_guard<std::mutex> lock(mutex);
+    if (bytes == 0 || size_ == 0) return 0;
+    const std::uint64_t start = (next_ + kGuard + kAlignment - 1) / kAlignment * kAlignment;
+    if (bytes > size_ || start + bytes + kGuard > size_) return 0;
+    next_ = start + bytes;
+    std::memset(shadow_ + start, kAllocated, bytes);
+    if (bytes <= (std::uint64_t(256) << 20)) std::memset(data_ + start, poison_, bytes);
+    blocks[base_ + start] = {base_ + start, bytes, false, !name.empty(), false, name};
+    return base_ + start;
+}
+
+bool DeviceMemory::release(std::uint64_t address) {
+    const std::lock_guard<std::mutex> lock(mutex);
+    const auto found = blocks.find(address);
+    if (found == blocks.end() || found->second.freed) return false;
+    found->second.freed = true;
+    std::memset(shadow(address), kFreed, found->second.bytes);
+    const std::uint64_t page = 4096, first = (address + page - 1) / page * page, last = (address + found->second.bytes) / page * page;
+    if (last > first) madvise(bytes(first), last - first, MADV_DONTNEED);
+    return true;
+}
+
+bool DeviceMemory::allocated(std::uint64_t address, std::uint64_t count) const {
+    if (!holds(address) || count > size_ || !holds(address + count - (count != 0))) return false;
+    const std::uint8_t* at = shadow(address);
+    for (std::uint64_t i = 0; i < count; ++i) {
+        if ((at[i] & kAllocated) == 0) return false;
+    }
+    return true;
+}
+
+void DeviceMemory::mark_initialised(std::uint64_t address, std::uint64_t count) { std::memset(shadow(address), kReadable, count); }
+
+std::uint64_t DeviceMemory::used() const {
+    const std::lock_guard<std::mutex> lock(mutex);
+    std::uint64_t sum = 0;
+    for (const auto& [address, block] : blocks) sum += block.freed ? 0 : block.bytes;
+    return sum;
+}
+
+DeviceMemory::Block DeviceMemory::nearest(std::uint64_t address) const {
+    const std::lock_guard<std::mutex> lock(mutex);
+    auto after = blocks.upper_bound(address);
+    if (after == blocks.begin()) return {};
+    return std::prev(after)->second;
+}
+
+std::vector<DeviceMemory::Block> DeviceMemory::live() const {
+    const std::lock_guard<std::mutex> lock(mutex);
+    std::vector<Block> found;
+    for (const auto& [address, block] : blocks) {
+        if (!block.freed && !block.variable) found.push_back(block);
+    }
+    return found;
+}
+
+void* DeviceMemory::host_range(std::uint64_t bytes) {
+    void* made = std::calloc(1, bytes);
+    const std::lock_guard<std::mutex> lock(mutex);
+    if (made != nullptr) host_blocks[made] = bytes;
+    return made;
+}
+
+bool DeviceMemory::release_host(void* pointer) {
+    const std::lock_guard<std::mutex> lock(mutex);
+    if (host_blocks.erase(pointer) == 0) return false;
+    std::free(pointer);
+    return true;
+}
+
+}  // namespace gates_cpu

@@ -1,0 +1,51 @@
+// The device's global memory. Device addresses lie in a range that the host can't touch; the bytes lie elsewhere, a fixed
+// distance away, and for each byte there is one of shadow.
+#pragma once
+
+#include <cstdint>
+#include <string>
+#include <vector>
+
+namespace gates_cpu {
+
+constexpr std::uint8_t kAllocated = 1, kInitialised = 2, kFreed = 4;
+constexpr std::uint8_t kReadable = kAllocated | kInitialised;
+
+// Windows of generic addresses. None is a canonical address, so a host that follows one faults.
+constexpr std::uint64_t kSharedWindow = 0x0100000000000000ull;
+constexpr std::uint64_t kLocalWindow = 0x0200000000000000ull;
+constexpr std::uint64_t kParamWindow = 0x0300000000000000ull;
+constexpr std::uint64_t kWindowBits = 0xff00000000000000ull;
+
+class DeviceMemory {
+  public:
+    struct Block {
+        std::uint64_t address = 0, bytes = 0;
+        bool freed = false, variable = false, host = false;
+        std::string name;
+    };
+
+    static DeviceMemory& get();
+    std::uint64_t allocate(std::uint64_t bytes, const std::string& name = {});  // 0: out of memory
+    bool release(std::uint64_t address);                                        // false: no live block begins there
+    bool holds(std::uint64_t address) const { return address - base_ < size_; }
+    std::uint8_t* bytes(std::uint64_t address) const { return data_ + (address - base_); }
+    std::uint8_t* shadow(std::uint64_t address) const { return shadow_ + (address - base_); }
+    bool allocated(std::uint64_t address, std::uint64_t bytes) const;           // the whole range
+    void mark_initialised(std::uint64_t address, std::uint64_t bytes);
+    std::uint64_t used() const;
+    std::uint64_t capacity() const { return capacity_; }
+    Block nearest(std::uint64_t address) const;                                 // the block at or before it, or an empty one
+    std::vector<Block> live() const;
+    void poison(std::uint8_t pattern) { poison_ = pattern; }
+    void* host_range(std::uint64_t bytes);                                      // pinned memory, which both sides may touch
+    bool release_host(void* pointer);
+
+  private:
+    DeviceMemory();
+    std::uint64_t base_ = 0, size_ = 0, next_ = 0, capacity_ = 0;
+    std::uint8_t *data_ = nullptr, *shadow_ = nullptr;
+    std::uint8_t poison_ = 0xcd;
+};
+
+}  // namespace gates_cpu

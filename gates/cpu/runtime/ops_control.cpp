@@ -1,0 +1,173 @@
+// Branches, calls, ends, barriers, fences, special registers.
+#include "ops.h"
+
+#include "races.h"
+
+namespace gates_cpu {
+namespace {
+
+void branch(Warp& warp, const Op& op) { warp.jump(warp.exec, static_cast<std::uint32_t>(op.imm)); }
+
+void trap(Warp& warp, const Op& op) { warp.cta->report_here(warp, op, "cpu.trap", "the kernel ran a trap"); }
+
+void nothing(Warp&, const Op&) {}
+
+unsigned uniform(Warp& warp, std::uint32_t slot) { return warp.lanes<std::uint32_t>(slot)[__builtin_ctz(warp.exec)]; }
+
+// op.a: the barrier; op.b: the count, if any; op.c: the predicate of a reduction. extra->kind: 1 arrive only.
+void barrier(Warp& warp, const Op& op) {
+    std::uint32_t predicate = 0;
+    if (op.c != kNowhere) predicate = op.extra->flags[0] ? ~warp.mask_at(op.c) : warp.mask_at(op.c);
+    warp.cta->arrive(warp, op, uniform(warp, op.a), op.b == kNowhere ? 0 : uniform(warp, op.b), op.extra->kind == 0, predicate);
+}
+
+// bar.sync a[, b]   barrier.cta.red.popc.aligned.u32 d, a[, b], c   bar.warp.sync mask
+void bar(Decoder& decoder, Modifiers& modifiers) {
+    if (modifiers.take("warp")) {
+        modifiers.take("sync");
+        const std::uint32_t a = decoder.source(0, Type::U32);
+        Op& op = decoder.emit([](Warp& warp, const Op& self) {
+            if (warp.together(self, uniform(warp, self.a)) && warp.cta->races) warp.cta->races->lanes_met(warp);
+        });
+        op.a = a;
+        op.mode = 1;
+        return;
+    }
+    if (modifiers.take("cluster")) return cluster_barrier(decoder, modifiers);
+    modifiers.take("cta");
+    modifiers.take("aligned");
+    const std::string what = modifiers.take_one_of({"sync", "arrive", "red"});
+    const std::string reduction = what == "red" ? modifiers.take_one_of({"popc", "and", "or"}) : "";
+    modifiers.take_type();
+    std::size_t at = reduction.empty() ? 0 : 1;
+    const std::uint32_t a = decoder.source(at++, Type::U32);
+    const std::size_t last = decoder.operands() - (reduction.empty() ? 0 : 1);
+    const std::uint32_t b = at < last ? decoder.source(at, Type::U32) : kNowhere;
+    bool negated = false;
+    const std::uint32_t c = reduction.empty() ? kNowhere : decoder.predicate(decoder.operand(decoder.operands() - 1), negated);
+    std::uint32_t d = kNowhere;
+    if (reduction == "popc") d = decoder.raw(decoder.operand(0));
+    else if (!reduction.empty()) d = decoder.raw(decoder.operand(0));
+    Op& op = decoder.emit(barrier);
+    op.a = a;
+    op.b = b;
+    op.c = c;
+    op.d = d;
+    op.mode = reduction == "and" ? 1 : reduction == "or" ? 2 : 0;
+    Extra& extra = decoder.extra(op);
+    extra.kind = what == "arrive";
+    extra.flags[0] = negated;
+}
+
+void fence(Decoder& decoder, Modifiers& modifiers) {
+    while (!modifiers.empty()) modifiers.take_any();
+    decoder.emit(nothing);
+}
+
+struct Named {
+    const char* name;
+    int which;
+};
+constexpr Named kSpecial[] = {
+    {"%tid", 0}, {"%ntid", 3}, {"%ctaid", 6}, {"%nctaid", 9}, {"%laneid", 12}, {"%warpid", 13}, {"%nwarpid", 14}, {"%smid", 15}, {"%nsmid", 16},
+    {"%gridid", 17}, {"%lanemask_eq", 18}, {"%lanemask_le", 19}, {"%lanemask_lt", 20}, {"%lanemask_ge", 21}, {"%lanemask_gt", 22},
+    {"%clock", 23}, {"%clock64", 23}, {"%globaltimer", 24}, {"%globaltimer_lo", 24}, {"%dynamic_smem_size", 25}, {"%total_smem_size", 26},
+    {"%cluster_ctaid", 27}, {"%cluster_nctaid", 30}, {"%clusterid", 33}, {"%nclusterid", 36}, {"%cluster_ctarank", 39}, {"%cluster_nctarank", 40},
+    {"%is_explicit_cluster", 41}, {"%clock_hi", 42}, {"%globaltimer_hi", 43}, {"%aggr_smem_size", 26},
+};
+
+std::uint64_t special_value(const Warp& warp, int which, unsigned lane) {
+    const Cta& cta = *warp.cta;
+    const Launch& launch = *cta.launch;
+    if (which < 3) return warp.thread[which][lane];
+    if (which < 6) return launch.block[which - 3];
+    if (which < 9) return cta.id[which - 6];
+    if (which < 12) return launch.grid[which - 9];
+    const std::uint32_t bit = 1u << lane;
+    if (which >= 27 && which < 30) return cta.id[which - 27] % launch.cluster[which - 27];
+    if (which >= 30 && which < 33) return launch.cluster[which - 30];
+    if (which >= 33 && which < 36) return cta.id[which - 33] / launch.cluster[which - 33];
+    if (which >= 36 && which < 39) return launch.grid[which - 36] / launch.cluster[which - 36];
+    switch (which) {
+        case 12: return lane;
+        case 13: return warp.index;
+        case 14: return cta.warps.size();
+        case 15: return cta.number % 132;
+        case 16: return 132;
+        case 17: return 1;
+        case 18: return bit;
+        case 19: return bit | (bit - 1);
+        case 20: return bit - 1;
+        case 21: return ~(bit - 1);
+        case 22: return ~(bit | (bit - 1));
+        case 23: return 0x10000 + warp.executed;
+        case 24: return static_cast<std::uint64_t>(std::chrono::steady_clock::now().time_since_epoch().count());
+        case 25: return launch.dynamic_shared;
+        case 26: return cta.shared_limit - kSharedStart;
+        case 39: {
+            const std::uint32_t* c = launch.cluster;
+            return cta.id[0] % c[0] + c[0] * (cta.id[1] % c[1] + c[1] * (cta.id[2] % c[2]));
+        }
+        case 40: return std::uint64_t(launch.cluster[0]) * launch.cluster[1] * launch.cluster[2];
+        case 41: return launch.cluster[0] * launch.cluster[1] * launch.cluster[2] > 1;
+        default: return 0;
+    }
+}
+
+template <class S> void special(Warp& warp, const Op& op) {
+    const int which = static_cast<int>(op.imm);
+    if (which < 3) {
+        const std::uint32_t* const from = warp.thread[which];
+        each_lane<S>(warp, op.d, [&](unsigned i) { return static_cast<S>(from[i]); });
+    } else if (which == 12 || (which >= 18 && which <= 22)) {
+        each_lane<S>(warp, op.d, [&](unsigned i) { return static_cast<S>(special_value(warp, which, i)); });
+    } else {
+        const S value = static_cast<S>(special_value(warp, which, 0));
+        each_lane<S>(warp, op.d, [&](unsigned) { return value; });
+    }
+}
+
+const OpcodeTable table = {
+    {"bra", [](Decoder& d, Modifiers& m) {
+         m.take("uni");
+         d.branch(branch, d.operand(0).name);
+     }},
+    {"ret", [](Decoder& d, Modifiers& m) { m.take("uni"); d.leave(); }},
+    {"exit", [](Decoder& d, Modifiers&) { d.emit(end_lanes); }},
+    {"call", [](Decoder& d, Modifiers& m) { m.take("uni"); d.call(); }},
+    {"trap", [](Decoder& d, Modifiers&) { d.emit(trap); }},
+    {"brkpt", [](Decoder& d, Modifiers&) { d.emit(nothing); }},
+    {"bar", bar},
+    {"barrier", bar},
+    {"membar", fence},
+    {"fence", fence},
+    {"nanosleep", [](Decoder& d, Modifiers& m) { m.take_type(); d.emit([](Warp& warp, const Op&) { warp.stop = warp.spinning = true; }); }},
+    {"setmaxnreg", [](Decoder& d, Modifiers& m) { while (!m.empty()) m.take_any(); d.emit(nothing); }},
+    {"griddepcontrol", [](Decoder& d, Modifiers& m) { m.take_any(); d.emit(nothing); }},
+    {"pmevent", [](Decoder& d, Modifiers& m) { m.take("mask"); d.emit(nothing); }},
+};
+
+}  // namespace
+
+void end_lanes(Warp& warp, const Op&) { warp.leave(warp.exec); }
+void jump_always(Warp& warp, const Op& op) { warp.jump(warp.exec, static_cast<std::uint32_t>(op.imm)); }
+
+void special_register(Decoder& decoder, const std::string& name, Type type, std::uint32_t destination) {
+    std::string base = name;
+    int axis = 0;
+    if (base.size() > 2 && base[base.size() - 2] == '.') {
+        axis = base.back() - 'x';
+        base.resize(base.size() - 2);
+        if (axis < 0 || axis > 2) decoder.unsupported(name);
+    }
+    for (const Named& known : kSpecial) {
+        if (base != known.name) continue;
+        Op& op = decoder.emit(bytes_of(type) == 8 ? special<std::uint64_t> : special<std::uint32_t>);
+        op.d = destination;
+        op.imm = known.which + axis;
+        return;
+    }
+    decoder.unsupported("the register " + name);
+}
+
+}  // namespace gates_cpu

@@ -1,0 +1,428 @@
+// cvt, mov, cvta, and the moves between slots of different widths.
+#include <limits>
+
+#include "ops.h"
+
+namespace gates_cpu {
+namespace {
+
+template <class A> double rounded_value(A value, std::uint8_t mode) {  // 0 to nearest even, 1 to zero, 2 down, 3 up
+    const double wide = static_cast<double>(value);
+    switch (mode) {
+        case 1: return std::trunc(wide);
+        case 2: return std::floor(wide);
+        case 3: return std::ceil(wide);
+        default: return std::nearbyint(wide);
+    }
+}
+
+template <class D, class A> void float_to_integer(Warp& warp, const Op& op) {
+    using V = typename D::Value;
+    const typename A::Store* const a = warp.lanes<typename A::Store>(op.a);
+    constexpr bool big = sizeof(V) == 8 || sizeof(typename A::Value) == 8;
+    const double most = static_cast<double>(std::numeric_limits<V>::max()), least = static_cast<double>(std::numeric_limits<V>::min());
+    const bool flush = op.imm != 0;
+    each_lane<typename D::Store>(warp, op.d, [&](unsigned i) {
+        typename A::Value x = A::get(a[i]);
+        if (flush) x = static_cast<typename A::Value>(flushed(static_cast<float>(x)));
+        if (x != x) return D::put(big ? static_cast<V>(std::uint64_t(1) << (8 * sizeof(V) - 1)) : V(0));
+        const double whole = rounded_value(x, op.mode);
+        const V value = whole >= most ? std::numeric_limits<V>::max() : whole <= least ? std::numeric_limits<V>::min() : static_cast<V>(whole);
+        return D::put(value);
+    });
+}
+
+// The usual case, kept free of branches: float to a 32-bit integer towards zero.
+void float_to_int_cut(Warp& warp, const Op& op) {
+    const float* const a = warp.lanes<float>(op.a);
+    each_lane<std::int32_t>(warp, op.d, [&](unsigned i) {
+        const float kept = a[i] > 2147483520.0f ? 2147483520.0f : a[i] < -2147483648.0f ? -2147483648.0f : a[i];
+        const std::int32_t value = static_cast<std::int32_t>(a[i] == a[i] ? kept : 0.0f);
+        return a[i] >= 2147483648.0f ? 2147483647 : value;
+    });
+}
+
+template <class V, class A> V to_float(A value, std::uint8_t mode) {
+    const V near = static_cast<V>(value);
+    if (mode == 0 || !(std::fabs(static_cast<long double>(near)) <= std::numeric_limits<V>::max())) return near;
+    const long double exact = static_cast<long double>(value), got = static_cast<long double>(near);
+    if (exact == got) return near;
+    const bool down = mode == 2 || (mode == 1 && exact > 0), up = mode == 3 || (mode == 1 && exact < 0);
+    if (down && got > exact) return std::nextafter(near, -std::numeric_limits<V>::infinity());
+    if (up && got < exact) return std::nextafter(near, std::numeric_limits<V>::infinity());
+    return near;
+}
+
+template <class D, class A> void to_float_lanes(Warp& warp, const Op& op) {
+    const typename A::Store* const a = warp.lanes<typename A::Store>(op.a);
+    if (op.mode == 0) {
+        each_lane<typename D::Store>(warp, op.d, [&](unsigned i) { return D::put(static_cast<typename D::Value>(A::get(a[i]))); });
+    } else {
+        each_lane<typename D::Store>(warp, op.d, [&](unsigned i) { return D::put(to_float<typename D::Value>(A::get(a[i]), op.mode)); });
+    }
+}
+
+// Rounding to whole numbers in the float's own type; also a plain copy (mode 4).
+template <class L> void round_float(Warp& warp, const Op& op) {
+    const typename L::Store* const a = warp.lanes<typename L::Store>(op.a);
+    each_lane<typename L::Store>(warp, op.d, [&](unsigned i) {
+        const typename L::Value x = L::get(a[i]);
+        return op.mode == 4 ? a[i] : L::put(static_cast<typename L::Value>(rounded_value(x, op.mode)));
+    });
+}
+
+template <class D, class A> void integer_lanes(Warp& warp, const Op& op) {
+    const typename A::Store* const a = warp.lanes<typename A::Store>(op.a);
+    each_lane<typename D::Store>(warp, op.d, [&](unsigned i) { return D::put(static_cast<typename D::Value>(A::get(a[i]))); });
+}
+template <class D, class A> void integer_saturated(Warp& warp, const Op& op) {
+    using V = typename D::Value;
+    const typename A::Store* const a = warp.lanes<typename A::Store>(op.a);
+    each_lane<typename D::Store>(warp, op.d, [&](unsigned i) {
+        const __int128 value = A::get(a[i]), most = std::numeric_limits<V>::max(), least = std::numeric_limits<V>::min();
+        return D::put(static_cast<V>(value > most ? most : value < least ? least : value));
+    });
+}
+
+template <class Pick> Handler with_integer(Type type, Pick pick) {
+    switch (type) {
+        case Type::U8: case Type::B8: return pick(LU8());
+        case Type::S8: return pick(LS8());
+        case Type::U16: case Type::B16: return pick(LU16());
+        case Type::S16: return pick(LS16());
+        case Type::U32: case Type::B32: return pick(LU32());
+        case Type::S32: return pick(LS32());
+        case Type::U64: case Type::B64: return pick(LU64());
+        case Type::S64: return pick(LS64());
+        default: return nullptr;
+    }
+}
+template <class Pick> Handler with_float(Type type, Pick pick) {
+    switch (type) {
+        case Type::F16: return pick(LF16());
+        case Type::BF16: return pick(LBF16());
+        case Type::F32: return pick(LF32());
+        case Type::F64: return pick(LF64());
+        default: return nullptr;
+    }
+}
+
+bool is_float(Type type) { return type == Type::F16 || type == Type::BF16 || type == Type::F32 || type == Type::F64; }
+
+// A float's bits by the rounding of op.mode, to half or bf16.
+std::uint16_t small_float(float value, bool half, std::uint8_t mode) {
+    const std::uint16_t near = half ? float_to_half(value) : float_to_bf16(value);
+    if (mode == 0 || value != value) return near;
+    const auto back = [half](std::uint16_t bits) { return half ? half_to_float(bits) : bf16_to_float(bits); };
+    const std::uint16_t cut = std::fabs(back(near)) > std::fabs(value) ? static_cast<std::uint16_t>(near - 1) : near;
+    const bool away = (mode == 2 && value < 0) || (mode == 3 && value > 0);
+    return away && back(cut) != value ? static_cast<std::uint16_t>(cut + 1) : cut;
+}
+
+template <bool half> void float_to_small(Warp& warp, const Op& op) {
+    const float* const a = warp.lanes<float>(op.a);
+    if (op.mode == 0 && op.imm == 0) {
+        each_lane<std::uint32_t>(warp, op.d, [&](unsigned i) -> std::uint32_t { return half ? float_to_half(a[i]) : float_to_bf16(a[i]); });
+        return;
+    }
+    each_lane<std::uint32_t>(warp, op.d, [&](unsigned i) -> std::uint32_t {
+        const float x = (op.imm & 1) != 0 ? (a[i] > 0 ? a[i] : a[i] != a[i] ? a[i] : 0.0f) : a[i];
+        return small_float(x, half, op.mode);
+    });
+}
+
+// cvt.rn.f16x2.f32 d, a, b: a goes to the upper half.
+template <bool half> void two_floats_to_pair(Warp& warp, const Op& op) {
+    const float *const a = warp.lanes<float>(op.a), *const b = warp.lanes<float>(op.b);
+    each_lane<std::uint32_t>(warp, op.d, [&](unsigned i) {
+        float x = a[i], y = b[i];
+        if ((op.imm & 1) != 0) {
+            x = x > 0 || x != x ? x : 0.0f;
+            y = y > 0 || y != y ? y : 0.0f;
+        }
+        return static_cast<std::uint32_t>(small_float(x, half, op.mode)) << 16 | small_float(y, half, op.mode);
+    });
+}
+
+template <bool four> void fp8_pair_to_halves(Warp& warp, const Op& op) {
+    const std::uint32_t* const a = warp.lanes<std::uint32_t>(op.a);
+    each_lane<std::uint32_t>(warp, op.d, [&](unsigned i) {
+        const auto one = [](std::uint8_t bits) { return static_cast<std::uint32_t>(float_to_half(four ? e4m3_to_float(bits) : e5m2_to_float(bits))); };
+        return one(static_cast<std::uint8_t>(a[i])) | one(static_cast<std::uint8_t>(a[i] >> 8)) << 16;
+    });
+}
+template <bool four> void floats_to_fp8_pair(Warp& warp, const Op& op) {
+    const float *const a = warp.lanes<float>(op.a), *const b = warp.lanes<float>(op.b);
+    each_lane<std::uint32_t>(warp, op.d, [&](unsigned i) {
+        const auto one = [](float value) { return static_cast<std::uint32_t>(four ? float_to_e4m3(value) : float_to_e5m2(value)); };
+        return one(a[i]) << 8 | one(b[i]);
+    });
+}
+template <bool four> void halves_to_fp8_pair(Warp& warp, const Op& op) {
+    const std::uint32_t* const a = warp.lanes<std::uint32_t>(op.a);
+    each_lane<std::uint32_t>(warp, op.d, [&](unsigned i) {
+        const auto one = [](std::uint32_t bits) {
+            const float value = half_to_float(static_cast<std::uint16_t>(bits));
+            return static_cast<std::uint32_t>(four ? float_to_e4m3(value) : float_to_e5m2(value));
+        };
+        return one(a[i] >> 16) << 8 | one(a[i]);
+    });
+}
+
+void float_to_tf32(Warp& warp, const Op& op) {
+    const float* const a = warp.lanes<float>(op.a);
+    each_lane<float>(warp, op.d, [&](unsigned i) { return to_tf32(a[i], true); });
+}
+
+struct FlushOp { static float apply(float a) { return flushed(a); } };
+struct SaturateOp { static float apply(float a) { return a >= 0.0f ? (a > 1.0f ? 1.0f : a) : 0.0f; } };
+
+void convert_small(Decoder& decoder, Modifiers& modifiers) {
+    const std::uint8_t mode = [&] {
+        const std::string name = modifiers.take_one_of({"rn", "rz", "rm", "rp", "rna"});
+        return static_cast<std::uint8_t>(name == "rz" ? 1 : name == "rm" ? 2 : name == "rp" ? 3 : 0);
+    }();
+    const bool positive = modifiers.take("relu");
+    modifiers.take("satfinite");
+    const std::string to = modifiers.take_any(), from = modifiers.take_any();
+    const auto one = [&](Handler handler, Type result, Type given, unsigned sources) {
+        const std::uint32_t a = decoder.source(1, given), b = sources > 1 ? decoder.source(2, given) : kNowhere, d = decoder.destination(0, result);
+        Op& op = decoder.emit(handler);
+        op.d = d;
+        op.a = a;
+        op.b = b;
+        op.mode = mode;
+        op.imm = positive;
+    };
+    if (from == "f32" && (to == "f16x2" || to == "bf16x2")) return one(to == "f16x2" ? two_floats_to_pair<true> : two_floats_to_pair<false>, Type::B32, Type::F32, 2);
+    if (from == "f32" && to == "tf32") return one(float_to_tf32, Type::B32, Type::F32, 1);
+    if (positive) decoder.unsupported(".relu");
+    if (to == "f16x2" && (from == "e4m3x2" || from == "e5m2x2")) return one(from == "e4m3x2" ? fp8_pair_to_halves<true> : fp8_pair_to_halves<false>, Type::B32, Type::B16, 1);
+    if (from == "f32" && (to == "e4m3x2" || to == "e5m2x2")) return one(to == "e4m3x2" ? floats_to_fp8_pair<true> : floats_to_fp8_pair<false>, Type::B16, Type::F32, 2);
+    if (from == "f16x2" && (to == "e4m3x2" || to == "e5m2x2")) return one(to == "e4m3x2" ? halves_to_fp8_pair<true> : halves_to_fp8_pair<false>, Type::B16, Type::B32, 1);
+    decoder.unsupported();
+}
+
+void convert(Decoder& decoder, Modifiers& modifiers) {
+    for (const char* packed : {"f16x2", "bf16x2", "tf32", "e4m3x2", "e5m2x2"}) {
+        Modifiers ahead = modifiers;
+        if (ahead.take(packed)) return convert_small(decoder, modifiers);
+    }
+    const std::string rounding = modifiers.take_one_of({"rn", "rz", "rm", "rp", "rni", "rzi", "rmi", "rpi", "rna"});
+    const std::uint8_t mode = static_cast<std::uint8_t>(rounding.empty() ? 0 : rounding[1] == 'z' ? 1 : rounding[1] == 'm' ? 2 : rounding[1] == 'p' ? 3 : 0);
+    const bool to_whole = rounding.size() == 3 && rounding != "rna";
+    const bool flush = modifiers.take("ftz"), saturate = modifiers.take("sat"), positive = modifiers.take("relu");
+    modifiers.take("satfinite");
+    const Type to = modifiers.take_type(), from = modifiers.take_type();
+    Handler handler = nullptr;
+    std::uint8_t used = mode;
+    if (!is_float(to) && !is_float(from)) {
+        handler = with_integer(to, [&](auto d) {
+            return with_integer(from, [&](auto a) -> Handler {
+                return saturate ? integer_saturated<decltype(d), decltype(a)> : integer_lanes<decltype(d), decltype(a)>;
+            });
+        });
+    } else if (!is_float(to)) {
+        handler = with_integer(to, [&](auto d) {
+            return with_float(from, [&](auto a) -> Handler { return float_to_integer<decltype(d), decltype(a)>; });
+        });
+        if (to == Type::S32 && from == Type::F32 && mode == 1) handler = float_to_int_cut;
+    } else if (!is_float(from)) {
+        handler = with_float(to, [&](auto d) {
+            return with_integer(from, [&](auto a) -> Handler { return to_float_lanes<decltype(d), decltype(a)>; });
+        });
+    } else if (from == to) {
+        handler = with_float(to, [&](auto d) -> Handler { return round_float<decltype(d)>; });
+        if (!to_whole) used = 4;
+    } else if (from == Type::F32 && (to == Type::F16 || to == Type::BF16)) {
+        handler = to == Type::F16 ? float_to_small<true> : float_to_small<false>;
+    } else {
+        handler = with_float(to, [&](auto d) {
+            return with_float(from, [&](auto a) -> Handler { return to_float_lanes<decltype(d), decltype(a)>; });
+        });
+    }
+    if (handler == nullptr) decoder.unsupported();
+    const std::uint32_t a = decoder.source(1, from), d = decoder.destination(0, to);
+    Op& op = decoder.emit(handler);
+    op.d = d;
+    op.a = a;
+    op.mode = used;
+    if (!is_float(to) && is_float(from)) op.imm = flush;
+    if (handler == float_to_small<true> || handler == float_to_small<false>) op.imm = positive;
+    if (is_float(to) && to == Type::F32) {
+        const auto afterwards = [&](Handler last) {
+            Op& second = decoder.emit(last);
+            second.d = d;
+            second.a = d;
+        };
+        if (flush) afterwards(unary<LF32, LF32, FlushOp>);
+        if (saturate) afterwards(unary<LF32, LF32, SaturateOp>);
+    } else if (is_float(to) && saturate) {
+        decoder.unsupported(".sat");
+    }
+}
+
+template <class S> void copy(Warp& warp, const Op& op) {
+    const S* const a = warp.lanes<S>(op.a);
+    each_lane<S>(warp, op.d, [&](unsigned i) { return a[i]; });
+}
+
+// Parts of a wider register, low ones first: `count` parts of `bytes` each.
+void unpack(Warp& warp, const Op& op) {
+    const Extra& extra = *op.extra;
+    for (std::size_t part = 0; part < extra.slots.size(); ++part) {
+        if (extra.slots[part] == kNowhere) continue;
+        const unsigned shift = static_cast<unsigned>(8 * extra.bytes * part);
+        const auto value = [&](unsigned i) -> std::uint64_t {
+            const std::uint64_t all = extra.wide_address ? warp.lanes<std::uint64_t>(op.a)[i] : warp.lanes<std::uint32_t>(op.a)[i];
+            return all >> shift & (extra.bytes == 8 ? ~0ull : (1ull << (8 * extra.bytes)) - 1);
+        };
+        each_lane<std::uint32_t>(warp, extra.slots[part], [&](unsigned i) { return static_cast<std::uint32_t>(value(i)); });
+    }
+}
+void pack(Warp& warp, const Op& op) {
+    const Extra& extra = *op.extra;
+    const auto value = [&](unsigned i) {
+        std::uint64_t all = 0;
+        for (std::size_t part = 0; part < extra.slots.size(); ++part) {
+            all |= static_cast<std::uint64_t>(warp.lanes<std::uint32_t>(extra.slots[part])[i]) << (8 * extra.bytes * part);
+        }
+        return all;
+    };
+    if (extra.wide_address) each_lane<std::uint64_t>(warp, op.d, value);
+    else each_lane<std::uint32_t>(warp, op.d, [&](unsigned i) { return static_cast<std::uint32_t>(value(i)); });
+}
+
+void move(Decoder& decoder, Modifiers& modifiers) {
+    if (Modifiers(modifiers).take("pred")) return predicate_logic(decoder, modifiers);
+    const Type type = modifiers.take_type();
+    const bool wide = bytes_of(type) == 8;
+    const Operand &to = decoder.operand(0), &from = decoder.operand(1);
+    if (type == Type::B128) decoder.unsupported("128 bits");
+    if (to.kind == Operand::Vector) {
+        const std::uint32_t a = decoder.source(from, type);
+        std::vector<std::uint32_t> slots;
+        for (const Operand& part : to.parts) slots.push_back(decoder.raw(part));
+        Op& op = decoder.emit(unpack);
+        op.a = a;
+        Extra& extra = decoder.extra(op);
+        extra.slots = slots;
+        extra.bytes = bytes_of(type) / static_cast<unsigned>(to.parts.size());
+        extra.wide_address = wide;
+        return;
+    }
+    if (from.kind == Operand::Vector) {
+        const unsigned bytes = bytes_of(type) / static_cast<unsigned>(from.parts.size());
+        std::vector<std::uint32_t> slots;
+        for (const Operand& part : from.parts) slots.push_back(decoder.source(part, bytes == 4 ? Type::B32 : bytes == 2 ? Type::B16 : Type::B8));
+        const std::uint32_t d = decoder.destination(to, type);
+        Op& op = decoder.emit(pack);
+        op.d = d;
+        Extra& extra = decoder.extra(op);
+        extra.slots = slots;
+        extra.bytes = bytes;
+        extra.wide_address = wide;
+        return;
+    }
+    if (from.kind == Operand::Name && from.name[0] == '%') {
+        const std::uint32_t d = decoder.destination(to, type);
+        return special_register(decoder, from.name, type, d);
+    }
+    const std::uint32_t a = decoder.source(from, type), d = decoder.destination(to, type);
+    Op& op = decoder.emit(wide ? copy<std::uint64_t> : copy<std::uint32_t>);
+    op.d = d;
+    op.a = a;
+}
+
+std::uint64_t window(const std::string& space) {
+    if (space == "shared" || space.rfind("shared::", 0) == 0) return kSharedWindow;
+    if (space == "local") return kLocalWindow;
+    if (space == "param" || space.rfind("param::", 0) == 0) return kParamWindow;
+    return 0;
+}
+
+void add_window(Warp& warp, const Op& op) {
+    const std::uint64_t* const a = warp.lanes<std::uint64_t>(op.a);
+    const std::uint64_t by = static_cast<std::uint64_t>(op.imm);
+    each_lane<std::uint64_t>(warp, op.d, [&](unsigned i) { return a[i] + by; });
+}
+
+void convert_address(Decoder& decoder, Modifiers& modifiers) {
+    const bool to = modifiers.take("to");
+    const std::string space = modifiers.take_any();
+    const Type type = modifiers.take_type();
+    const std::uint64_t by = window(space);
+    if (bytes_of(type) != 8 && by != 0) decoder.unsupported("32-bit generic addresses");
+    const std::uint32_t a = decoder.source(1, Type::B64), d = decoder.destination(0, Type::B64);
+    Op& op = decoder.emit(add_window);
+    op.d = d;
+    op.a = a;
+    op.imm = static_cast<std::int64_t>(to ? 0 - by : by);
+}
+
+void is_space(Warp& warp, const Op& op) {
+    const std::uint64_t* const a = warp.lanes<std::uint64_t>(op.a);
+    std::uint32_t bits = 0;
+    for (unsigned i = 0; i < kLanes; ++i) {
+        const std::uint64_t found = a[i] & kWindowBits;
+        bits |= static_cast<std::uint32_t>(found == static_cast<std::uint64_t>(op.imm)) << i;
+    }
+    set_predicate(warp, op.d, bits);
+}
+
+const OpcodeTable table = {
+    {"cvt", convert},
+    {"mov", move},
+    {"cvta", convert_address},
+    {"isspacep", [](Decoder& d, Modifiers& m) {
+         const std::uint64_t by = window(m.take_any());
+         const std::uint32_t a = d.source(1, Type::B64);
+         Op& op = d.emit(is_space);
+         op.d = d.raw(d.operand(0));
+         op.a = a;
+         op.imm = static_cast<std::int64_t>(by);
+     }},
+};
+
+}  // namespace
+
+void widen_slot(Warp& warp, const Op& op) {
+    const std::uint32_t* const a = warp.lanes<std::uint32_t>(op.a);
+    each_lane<std::uint64_t>(warp, op.d, [&](unsigned i) { return static_cast<std::uint64_t>(a[i]); });
+}
+void widen_slot_signed(Warp& warp, const Op& op) {
+    const std::int32_t* const a = warp.lanes<std::int32_t>(op.a);
+    each_lane<std::int64_t>(warp, op.d, [&](unsigned i) { return static_cast<std::int64_t>(a[i]); });
+}
+void narrow_slot(Warp& warp, const Op& op) {
+    const std::uint64_t* const a = warp.lanes<std::uint64_t>(op.a);
+    each_lane<std::uint32_t>(warp, op.d, [&](unsigned i) { return static_cast<std::uint32_t>(a[i]); });
+}
+
+float e4m3_to_float(std::uint8_t bits) {
+    const int exponent = bits >> 3 & 15, mantissa = bits & 7;
+    const float sign = (bits & 0x80) != 0 ? -1.0f : 1.0f;
+    if ((bits & 0x7f) == 0x7f) return float_of(0x7fffffffu);
+    return sign * (exponent == 0 ? std::ldexp(static_cast<float>(mantissa), -9) : std::ldexp(static_cast<float>(8 + mantissa), exponent - 10));
+}
+float e5m2_to_float(std::uint8_t bits) { return half_to_float(static_cast<std::uint16_t>(bits << 8)); }
+
+namespace {
+// To nearest even, values too large to the largest finite one.
+std::uint8_t to_fp8(float value, int mantissa_bits, int least_exponent, float most, std::uint8_t most_bits, std::uint8_t nan) {
+    if (value != value) return nan;
+    const std::uint8_t sign = std::signbit(value) ? 0x80 : 0;
+    const float magnitude = std::fabs(value);
+    if (magnitude >= most) return sign | most_bits;
+    int exponent;
+    std::frexp(magnitude, &exponent);
+    exponent = std::max(exponent - 1, least_exponent);
+    const long steps = std::lrint(std::ldexp(static_cast<double>(magnitude), mantissa_bits - exponent));
+    const long biased = steps + (static_cast<long>(exponent - least_exponent) << mantissa_bits);
+    return static_cast<std::uint8_t>(sign | std::min<long>(biased, most_bits));
+}
+}  // namespace
+std::uint8_t float_to_e4m3(float value) { return to_fp8(value, 3, -6, 448.0f, 0x7e, 0x7f); }
+std::uint8_t float_to_e5m2(float value) { return to_fp8(value, 2, -14, 57344.0f, 0x7b, 0x7f); }
+
+}  // namespace gates_cpu

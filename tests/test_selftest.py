@@ -138,7 +138,7 @@ def test_the_data_is_in_the_wheel(tmp_path) -> None:
     (wheel,) = tmp_path.glob("*.whl")
     names = set(zipfile.ZipFile(wheel).namelist())
     gates = Path(selftest.__file__).parent
-    data = [path for folder in ("selftest_data", "emulator/include", "emulator/runtime") for path in (gates / folder).rglob("*")]
+    data = [path for folder in ("selftest_data", "emulator/include", "emulator/runtime", "cpu/runtime") for path in (gates / folder).rglob("*")]
     assert {path.relative_to(gates.parent).as_posix() for path in data if path.is_file()} <= names
 
 

@@ -10,6 +10,12 @@ Checks checks;
 
 namespace {
 
+// An access that takes part in no race: volatile and ordered ones do among themselves, an atomic update with its like.
+bool strong(const Op& op, Use use) { return use == Use::Atomic || (op.extra != nullptr && op.extra->order != Order::Weak); }
+
+// A store of what is there already.
+bool idle(const Warp& warp, unsigned lane, Use use) { return use == Use::Write && (warp.unchanged >> lane & 1) != 0; }
+
 const char* verb(Use use) { return use == Use::Read ? "reads" : use == Use::Write ? "writes" : "updates"; }
 
 std::string hex(std::uint64_t value) {
@@ -31,10 +37,10 @@ unsigned first_lacking(const std::uint8_t* shadow, unsigned bytes, std::uint8_t 
     return bytes;
 }
 
-bool misaligned(Warp& warp, const Op& op, unsigned lane, std::uint64_t address, unsigned bytes, Use use, const char* where) {
-    if (address % bytes == 0) return false;
+bool misaligned(Warp& warp, const Op& op, unsigned lane, std::uint64_t address, unsigned bytes, Use use, const char* where, unsigned alignment) {
+    if (address % alignment == 0) return false;
     fault(warp, op, lane, "cpu.misaligned", std::string(verb(use)) + " " + std::to_string(bytes) + " bytes of " + where + " memory at " + hex(address) +
-                                                ", which is no multiple of " + std::to_string(bytes));
+                                                ", which is no multiple of " + std::to_string(alignment));
     return true;
 }
 
@@ -47,7 +53,7 @@ std::string described(std::uint64_t address) {
     return std::to_string(offset) + " bytes from the start of " + name + " of " + std::to_string(block.bytes) + " bytes";
 }
 
-std::uint8_t* global(Warp& warp, const Op& op, unsigned lane, std::uint64_t address, unsigned bytes, Use use) {
+std::uint8_t* global(Warp& warp, const Op& op, unsigned lane, std::uint64_t address, unsigned bytes, Use use, unsigned alignment) {
     DeviceMemory& memory = DeviceMemory::get();
     if (!memory.holds(address) || !memory.holds(address + bytes - 1)) {
         const bool window = (address & kWindowBits) != 0;
@@ -56,7 +62,7 @@ std::uint8_t* global(Warp& warp, const Op& op, unsigned lane, std::uint64_t addr
                   (address < 65536 ? ", an address near null" : window ? ", an address of another state space" : ", which is no device memory: a host pointer, or computed wrongly"));
         return nullptr;
     }
-    if (misaligned(warp, op, lane, address, bytes, use, "global")) return nullptr;
+    if (misaligned(warp, op, lane, address, bytes, use, "global", alignment)) return nullptr;
     std::uint8_t* const shadow = memory.shadow(address);
     const std::uint8_t wanted = use == Use::Write || !checks.uninitialised ? kAllocated : kReadable;
     if (const unsigned at = first_lacking(shadow, bytes, wanted); at < bytes) {
@@ -71,13 +77,104 @@ std::uint8_t* global(Warp& warp, const Op& op, unsigned lane, std::uint64_t addr
         std::memset(shadow, kReadable, bytes);  // said once
     }
     if (use != Use::Read) std::memset(shadow, kReadable, bytes);
-    if (warp.cta->launch->global_races) touch_global(warp, op, lane, address, bytes, use);
+    if (warp.cta->launch->global_races && !idle(warp, lane, use)) {
+        warp.cta->races->global(*warp.cta->launch->global_races, warp, op, lane, address, bytes, use != Use::Read, strong(op, use));
+    }
     return memory.bytes(address);
+}
+
+template <class T> bool all_set(const std::uint8_t* shadow, const std::uint64_t (&offsets)[kLanes], std::uint8_t wanted) {
+    T common = static_cast<T>(~T(0));
+    for (unsigned i = 0; i < kLanes; ++i) {
+        T here;
+        std::memcpy(&here, shadow + offsets[i], sizeof here);
+        common &= here;
+    }
+    const T pattern = static_cast<T>(0x0101010101010101ull * wanted);
+    return (common & pattern) == pattern;
+}
+
+bool shadows_hold(const std::uint8_t* shadow, std::uint64_t (&offsets)[kLanes], unsigned bytes, std::uint8_t wanted) {
+    switch (bytes) {
+        case 1: return all_set<std::uint8_t>(shadow, offsets, wanted);
+        case 2: return all_set<std::uint16_t>(shadow, offsets, wanted);
+        case 4: return all_set<std::uint32_t>(shadow, offsets, wanted);
+        case 8: return all_set<std::uint64_t>(shadow, offsets, wanted);
+        case 16: return all_set<std::uint64_t>(shadow, offsets, wanted) && all_set<std::uint64_t>(shadow + 8, offsets, wanted);
+        default: return false;
+    }
 }
 
 }  // namespace
 
-std::uint8_t* shared_bytes(Warp& warp, const Op& op, unsigned lane, std::uint32_t address, unsigned bytes, Use use) {
+bool lane_places(Warp& warp, const Op& op, unsigned bytes, Use use, std::uint8_t* (&places)[kLanes]) {
+    std::uint64_t at[kLanes];
+    const std::uint64_t by = static_cast<std::uint64_t>(op.imm);
+    if (op.extra->wide_address) {
+        const std::uint64_t* const a = warp.lanes<std::uint64_t>(op.a);
+        for (unsigned i = 0; i < kLanes; ++i) at[i] = a[i] + by;
+    } else {
+        const std::uint32_t* const a = warp.lanes<std::uint32_t>(op.a);
+        for (unsigned i = 0; i < kLanes; ++i) at[i] = static_cast<std::uint32_t>(a[i] + static_cast<std::uint32_t>(by));
+    }
+    if (warp.exec != kAllLanes) {
+        const std::uint64_t one = at[__builtin_ctz(warp.exec)];
+        for (unsigned i = 0; i < kLanes; ++i) at[i] = warp.exec >> i & 1 ? at[i] : one;
+    }
+    Space space = op.extra->space;
+    std::uint64_t start = 0;
+    if (space == Space::Generic) {
+        const std::uint64_t window = at[0] & kWindowBits;
+        if (window != 0 && window != kSharedWindow) return false;
+        space = window != 0 ? Space::Shared : Space::Global;
+        start = window;
+    }
+    DeviceMemory& memory = DeviceMemory::get();
+    Cta& cta = *warp.cta;
+    std::uint8_t *data, *shadow;
+    std::uint64_t room;
+    std::uint8_t wanted = use == Use::Write ? 0 : kInitialised;
+    if (space == Space::Shared) {
+        if (cta.shared_limit < kSharedStart + bytes) return false;
+        start += kSharedStart;
+        room = cta.shared_limit - kSharedStart - bytes;
+        data = cta.shared.data() + kSharedStart;
+        shadow = cta.shared_shadow.data() + kSharedStart;
+    } else if (space == Space::Global || space == Space::Const) {
+        start = memory.base();
+        room = memory.size() - bytes;
+        data = memory.bytes(start);
+        shadow = memory.shadow(start);
+        wanted |= kAllocated;
+    } else {
+        return false;
+    }
+    std::uint64_t outside = 0;
+    for (unsigned i = 0; i < kLanes; ++i) {
+        outside |= at[i] & (bytes - 1);
+        at[i] -= start;
+        outside |= at[i] > room;
+    }
+    if (outside != 0 || (wanted != 0 && !shadows_hold(shadow, at, bytes, wanted))) return false;
+    for (unsigned i = 0; i < kLanes; ++i) places[i] = data + at[i];
+    if (use != Use::Read) {
+        for (unsigned i = 0; i < kLanes; ++i) {
+            if (warp.exec >> i & 1) std::memset(shadow + at[i], kReadable, bytes);
+        }
+    }
+    if (cta.races) {
+        const bool write = use != Use::Read, together = strong(op, use);
+        for (unsigned i = 0; i < kLanes; ++i) {
+            if (!(warp.exec >> i & 1) || idle(warp, i, use)) continue;
+            if (space == Space::Shared) cta.races->shared(warp, op, i, static_cast<std::uint32_t>(at[i]) + kSharedStart, bytes, write, together);
+            else if (cta.launch->global_races && space == Space::Global) cta.races->global(*cta.launch->global_races, warp, op, i, at[i] + start, bytes, write, together);
+        }
+    }
+    return true;
+}
+
+std::uint8_t* shared_bytes(Warp& warp, const Op& op, unsigned lane, std::uint32_t address, unsigned bytes, Use use, unsigned alignment) {
+    if (alignment == 0) alignment = bytes;
     Cta& cta = *warp.cta;
     if (address < kSharedStart || address + bytes > cta.shared_limit || address + bytes < address) {
         fault(warp, op, lane, "cpu.shared_out_of_bounds",
@@ -86,7 +183,7 @@ std::uint8_t* shared_bytes(Warp& warp, const Op& op, unsigned lane, std::uint32_
                   std::to_string(cta.shared_limit - kSharedStart));
         return nullptr;
     }
-    if (misaligned(warp, op, lane, address, bytes, use, "shared")) return nullptr;
+    if (misaligned(warp, op, lane, address, bytes, use, "shared", alignment)) return nullptr;
     std::uint8_t* const shadow = cta.shared_shadow.data() + address;
     if (use != Use::Write && checks.uninitialised && first_lacking(shadow, bytes, kInitialised) < bytes) {
         cta.launch->report(&warp, op.place, lane, "cpu.uninitialised_shared",
@@ -94,11 +191,31 @@ std::uint8_t* shared_bytes(Warp& warp, const Op& op, unsigned lane, std::uint32_
         std::memset(shadow, kInitialised, bytes);
     }
     if (use != Use::Read) std::memset(shadow, kInitialised, bytes);
-    if (cta.races) cta.races->access(warp, op, lane, address, bytes, use != Use::Read, use == Use::Atomic);
+    if (cta.races && !idle(warp, lane, use)) cta.races->shared(warp, op, lane, address, bytes, use != Use::Read, strong(op, use));
     return cta.shared.data() + address;
 }
 
-std::uint8_t* resolve(Warp& warp, const Op& op, unsigned lane, std::uint64_t address, unsigned bytes, Space space, Use use) {
+const std::uint8_t* written_bytes(const Warp& warp, Space space, std::uint64_t address, unsigned bytes) {
+    const Cta& cta = *warp.cta;
+    if (space == Space::Generic) {
+        if ((address & kWindowBits) == kSharedWindow) {
+            space = Space::Shared;
+            address -= kSharedWindow;
+        } else {
+            space = Space::Global;
+        }
+    }
+    const DeviceMemory& memory = DeviceMemory::get();
+    if (space == Space::Shared) {
+        if (address < kSharedStart || address + bytes > cta.shared_limit) return nullptr;
+        return first_lacking(cta.shared_shadow.data() + address, bytes, kInitialised) < bytes ? nullptr : cta.shared.data() + address;
+    }
+    if (space != Space::Global || !memory.holds(address) || !memory.holds(address + bytes)) return nullptr;
+    return first_lacking(memory.shadow(address), bytes, kReadable) < bytes ? nullptr : memory.bytes(address);
+}
+
+std::uint8_t* resolve(Warp& warp, const Op& op, unsigned lane, std::uint64_t address, unsigned bytes, Space space, Use use, unsigned alignment) {
+    if (alignment == 0) alignment = bytes;
     if (space == Space::Generic) {
         const std::uint64_t window = address & kWindowBits;
         if (window == kSharedWindow) { space = Space::Shared; address -= kSharedWindow; }
@@ -107,7 +224,7 @@ std::uint8_t* resolve(Warp& warp, const Op& op, unsigned lane, std::uint64_t add
         else space = Space::Global;
     }
     switch (space) {
-        case Space::Shared: return shared_bytes(warp, op, lane, static_cast<std::uint32_t>(address), bytes, use);
+        case Space::Shared: return shared_bytes(warp, op, lane, static_cast<std::uint32_t>(address), bytes, use, alignment);
         case Space::Local: {
             const std::uint64_t size = warp.program->local_bytes;
             if (address + bytes > size || address + bytes < address) {
@@ -115,7 +232,7 @@ std::uint8_t* resolve(Warp& warp, const Op& op, unsigned lane, std::uint64_t add
                                                                      std::to_string(static_cast<std::int64_t>(address)) + " of " + std::to_string(size) + " bytes of local memory");
                 return nullptr;
             }
-            if (misaligned(warp, op, lane, address, bytes, use, "local")) return nullptr;
+            if (misaligned(warp, op, lane, address, bytes, use, "local", alignment)) return nullptr;
             std::uint8_t* const data = warp.local + lane * size + address;
             std::uint8_t* const shadow = data + size * kLanes;
             if (use == Use::Read && checks.uninitialised && first_lacking(shadow, bytes, kInitialised) < bytes) {
@@ -133,10 +250,8 @@ std::uint8_t* resolve(Warp& warp, const Op& op, unsigned lane, std::uint64_t add
             }
             return parameters.data() + address;
         }
-        default: return global(warp, op, lane, address, bytes, use);
+        default: return global(warp, op, lane, address, bytes, use, alignment);
     }
 }
-
-void touch_global(Warp&, const Op&, unsigned, std::uint64_t, unsigned, Use) {}
 
 }  // namespace gates_cpu

@@ -9,7 +9,7 @@ enum class Use : std::uint8_t { Read, Write, Atomic };
 
 // Where the lane's `bytes` at `address` of `space` lie; null after a finding. A read of bytes that nobody wrote is a finding, too,
 // and hands back the bytes as they are.
-std::uint8_t* resolve(Warp& warp, const Op& op, unsigned lane, std::uint64_t address, unsigned bytes, Space space, Use use);
+std::uint8_t* resolve(Warp& warp, const Op& op, unsigned lane, std::uint64_t address, unsigned bytes, Space space, Use use, unsigned alignment = 0);
 
 // The lane's address: op.a plus op.imm.
 inline std::uint64_t address_of(Warp& warp, const Op& op, unsigned lane) {
@@ -17,10 +17,14 @@ inline std::uint64_t address_of(Warp& warp, const Op& op, unsigned lane) {
     return base + static_cast<std::uint64_t>(op.imm);
 }
 
-std::uint8_t* shared_bytes(Warp& warp, const Op& op, unsigned lane, std::uint32_t address, unsigned bytes, Use use);
+std::uint8_t* shared_bytes(Warp& warp, const Op& op, unsigned lane, std::uint32_t address, unsigned bytes, Use use, unsigned alignment = 0);
 
-// How the race detector of global memory is told; does nothing if it is off.
-void touch_global(Warp& warp, const Op& op, unsigned lane, std::uint64_t address, unsigned bytes, Use use);
+// The quick way for a whole warp: where the bytes of all executing lanes lie, if all are in shared or all in global memory and
+// nothing is wrong; else false, and nothing was noted. Other lanes get the place of one that executes.
+bool lane_places(Warp& warp, const Op& op, unsigned bytes, Use use, std::uint8_t* (&places)[kLanes]);
+
+// The bytes there, if they are shared or global memory and something wrote them; else null. Checks and notes nothing.
+const std::uint8_t* written_bytes(const Warp& warp, Space space, std::uint64_t address, unsigned bytes);
 
 struct Checks {  // of the whole device
     bool uninitialised = true, races = true;

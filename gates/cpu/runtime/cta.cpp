@@ -4,6 +4,7 @@
 #include <cstring>
 
 #include "copies.h"
+#include "hopper.h"
 #include "races.h"
 
 namespace gates_cpu {
@@ -136,10 +137,22 @@ bool Cta::run(std::uint64_t operations) {
         }
         if (spun) return false;
         if (!ran) {
+            if (land_awaited()) continue;
             stuck();
             return true;
         }
     }
+}
+
+// Nothing can run: copies that somebody waits for land now.
+bool Cta::land_awaited() {
+    bool any = false;
+    for (Warp& warp : warps) {
+        for (unsigned i = 0; i < warp.group_count(); ++i) {
+            if (warp.groups()[i].wait == Wait::Condition) any |= land_copies(*this, warp.groups()[i].which);
+        }
+    }
+    return any;
 }
 
 void Cta::stuck() {
@@ -223,7 +236,7 @@ void Cta::complete(unsigned which) {
         }
         if (warp.release(Wait::Barrier, which) != 0 && races) races->leave(warp, which);
     }
-    if (races) races->passed(which);
+    if (races) races->passed(which, done.all >= alive);
 }
 
 void Cta::left(Warp&) {

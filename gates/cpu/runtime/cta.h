@@ -13,7 +13,8 @@
 
 namespace gates_cpu {
 
-struct Races;
+class GlobalRaces;
+class Races;
 
 struct Launch {
     const Program* program = nullptr;
@@ -25,8 +26,8 @@ struct Launch {
     std::atomic<bool> faulted{false};    // an illegal access: the launch's error
     std::chrono::steady_clock::time_point deadline;
     std::uint64_t seed = 0;
-    std::atomic<std::uint64_t> executed{0}, stores{0};
-    std::shared_ptr<Races> global_races;
+    std::atomic<std::uint64_t> executed{0};
+    std::shared_ptr<GlobalRaces> global_races;  // null if races are not looked for
 
     std::uint64_t ctas() const { return std::uint64_t(grid[0]) * grid[1] * grid[2]; }
     unsigned threads() const { return block[0] * block[1] * block[2]; }
@@ -67,6 +68,7 @@ struct Cta {
     std::vector<unsigned> order_;
     void complete(unsigned barrier);
     void check(unsigned barrier);
+    bool land_awaited();
     void stuck();
 };
 

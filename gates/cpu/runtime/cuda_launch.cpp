@@ -49,21 +49,20 @@ Program* program_of(Kernel* kernel) {
         device.set_error(kInvalidDeviceFunction);
         return nullptr;
     }
+    std::string problem = kernel->module->problem;
     try {
         if (kernel->module->ready()) return &kernel->module->program(kernel->name);
-    } catch (const Unsupported&) {  // said by the launch
+        problem = kernel->module->problem;
+    } catch (const Unsupported& why) {
+        problem = why.what();
     }
+    Finding finding;
+    finding.code = "cpu.unsupported";
+    finding.message = problem;
+    finding.kernel = kernel->name;
+    add_finding(finding);
     device.set_error(kNotSupported);
     return nullptr;
-}
-
-// Registers are not known from PTX: as many as let the kernel's largest block run.
-int resident(const Limits& limits, const Program& program, int threads, std::size_t dynamic_shared) {
-    if (threads < 1 || threads > 1024) return 0;
-    const std::size_t shared = program.shared_bytes + dynamic_shared + 1024;
-    const int by_threads = limits.threads_per_multiprocessor / ((threads + 31) / 32 * 32);
-    const int by_shared = static_cast<int>(std::size_t(limits.shared_per_multiprocessor) / shared);
-    return std::min({by_threads, by_shared, limits.blocks_per_multiprocessor});
 }
 
 }  // namespace

@@ -58,6 +58,14 @@ const char* error_text(int error) {
     return "unrecognized error code";
 }
 
+int resident(const Limits& limits, const Program& program, int threads, std::size_t dynamic_shared) {
+    if (threads < 1 || threads > 1024) return 0;
+    const std::size_t shared = program.shared_bytes + dynamic_shared + 1024;
+    const int by_threads = limits.threads_per_multiprocessor / ((threads + 31) / 32 * 32);
+    const int by_shared = static_cast<int>(std::size_t(limits.shared_per_multiprocessor) / shared);
+    return std::min({by_threads, by_shared, limits.blocks_per_multiprocessor});
+}
+
 bool LoadedModule::ready() {
     if (module || !problem.empty()) return problem.empty();
     try {

@@ -41,6 +41,9 @@ struct Limits {  // of the chip
         blocks_per_multiprocessor = 32, registers = 65536, capability = 90;
 };
 
+// CTAs that a multiprocessor holds, as far as threads and shared memory decide it; registers are not known from PTX.
+int resident(const Limits& limits, const Program& program, int threads, std::size_t dynamic_shared);
+
 class Device {
   public:
     static Device& get();

@@ -8,13 +8,13 @@
 #include "access.h"
 #include "copies.h"
 #include "cta.h"
+#include "device.h"
 #include "races.h"
 
 namespace gates_cpu {
 namespace {
 
-constexpr std::uint64_t kTurn = 20000;        // operations of a warp before another has its turn
-constexpr std::uint64_t kResident = 264;      // CTAs that run together at most
+constexpr std::uint64_t kTurn = 20000, kShortTurn = 1000;  // operations of a warp before another has its turn; short: of one that polls
 
 std::unique_ptr<Cta> made() {
     auto cta = std::make_unique<Cta>();
@@ -22,26 +22,33 @@ std::unique_ptr<Cta> made() {
     return cta;
 }
 
-// One after the other, in order; one that waits for others lets the next begin.
+std::uint64_t resident_ctas(const Launch& launch) {
+    const Limits& limits = Device::get().limits;
+    return std::uint64_t(limits.multiprocessors) * std::max(resident(limits, *launch.program, static_cast<int>(launch.threads()), launch.dynamic_shared), 1);
+}
+
+// One after the other, in order. While those that run wait for others, more begin, up to what the chip can hold.
 void in_order(Launch& launch) {
-    std::deque<std::unique_ptr<Cta>> running, spare;
-    std::uint64_t next = 0;
-    const std::uint64_t count = launch.ctas();
-    while ((next < count || !running.empty()) && !launch.ended) {
-        if (next < count && running.size() < kResident) {
-            std::unique_ptr<Cta> cta = spare.empty() ? made() : std::move(spare.front());
-            if (!spare.empty()) spare.pop_front();
+    const std::uint64_t count = launch.ctas(), most = resident_ctas(launch);
+    std::deque<std::unique_ptr<Cta>> running;
+    std::vector<std::unique_ptr<Cta>> spare;
+    for (std::uint64_t next = 0; (next < count || !running.empty()) && !launch.ended;) {
+        const std::uint64_t more = std::min({count - next, std::max<std::uint64_t>(running.size(), 1), most - running.size()});
+        for (std::uint64_t i = 0; i < more && !launch.ended; ++i) {
+            if (spare.empty()) spare.push_back(made());
+            std::unique_ptr<Cta> cta = std::move(spare.back());
+            spare.pop_back();
             cta->start(launch, next++);
-            running.push_back(std::move(cta));
+            if (cta->run(kTurn)) spare.push_back(std::move(cta));
+            else running.push_back(std::move(cta));
         }
-        for (std::size_t i = 0; i < running.size();) {
-            if (running[i]->run(kTurn)) {
+        for (std::size_t i = 0; i < running.size() && !launch.ended;) {
+            if (running[i]->run(kShortTurn)) {
                 spare.push_back(std::move(running[i]));
                 running.erase(running.begin() + static_cast<std::ptrdiff_t>(i));
             } else {
                 ++i;
             }
-            if (launch.ended) return;
         }
     }
 }
@@ -73,6 +80,7 @@ void side_by_side(Launch& launch, unsigned threads) {
 }  // namespace
 
 void execute(Launch& launch, unsigned threads) {
+    if (checks.races) launch.global_races = std::make_shared<GlobalRaces>();
     if (launch.program->global_atomics || launch.cooperative || launch.global_races) in_order(launch);
     else side_by_side(launch, threads);
 }

@@ -31,6 +31,8 @@ class DeviceMemory {
     bool holds(std::uint64_t address) const { return address - base_ < size_; }
     std::uint8_t* bytes(std::uint64_t address) const { return data_ + (address - base_); }
     std::uint8_t* shadow(std::uint64_t address) const { return shadow_ + (address - base_); }
+    std::uint64_t base() const { return base_; }
+    std::uint64_t size() const { return size_; }
     bool allocated(std::uint64_t address, std::uint64_t bytes) const;           // the whole range
     void mark_initialised(std::uint64_t address, std::uint64_t bytes);
     std::uint64_t used() const;

@@ -1,7 +1,7 @@
 // Asynchronous copies (cp.async) and barriers of clusters.
 #include "access.h"
 #include "copies.h"
-#include "ops.h"
+#include "hopper.h"
 
 namespace gates_cpu {
 namespace {
@@ -70,6 +70,8 @@ void start(Warp& warp, const Op& op) {
 }
 
 void copy(Decoder& decoder, Modifiers& modifiers) {
+    if (!modifiers.take("async")) decoder.unsupported();
+    if (modifiers.take("bulk")) return bulk_copy(decoder, modifiers);
     if (modifiers.take("commit_group")) {
         decoder.emit(commit);
         return;
@@ -80,7 +82,7 @@ void copy(Decoder& decoder, Modifiers& modifiers) {
         op.imm = op.mode != 0 ? 0 : static_cast<std::int64_t>(decoder.operand(0).bits);
         return;
     }
-    if (Modifiers(modifiers).take("mbarrier") || Modifiers(modifiers).take("bulk")) decoder.unsupported();
+    if (Modifiers(modifiers).take("mbarrier")) decoder.unsupported();
     modifiers.take_one_of({"ca", "cg"});
     modifiers.take_one_of({"shared", "shared::cta"});
     if (!modifiers.take("global")) decoder.unsupported("from another space than global");

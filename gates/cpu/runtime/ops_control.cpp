@@ -59,9 +59,14 @@ void bar(Decoder& decoder, Modifiers& modifiers) {
     extra.flags[0] = negated;
 }
 
+void fence_of_device(Warp& warp, const Op&) {
+    if (warp.cta->launch->global_races) warp.cta->launch->global_races->fence(static_cast<std::uint32_t>(warp.cta->number));
+}
+
 void fence(Decoder& decoder, Modifiers& modifiers) {
+    const bool of_cta = modifiers.take("cta");
     while (!modifiers.empty()) modifiers.take_any();
-    decoder.emit(nothing);
+    decoder.emit(of_cta ? nothing : fence_of_device);
 }
 
 struct Named {

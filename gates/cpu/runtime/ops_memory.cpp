@@ -23,7 +23,7 @@ std::uint64_t extended(std::uint64_t value, unsigned bytes, bool sign, bool wide
 
 // If all lanes read neighbouring elements of global or shared memory: where the first lies, else null.
 const std::uint8_t* neighbours(Warp& warp, const Op& op, const Extra& access, Use use) {
-    if (warp.exec != kAllLanes || warp.cta->races || warp.cta->launch->global_races) return nullptr;
+    if (warp.exec != kAllLanes || warp.cta->races) return nullptr;
     const unsigned bytes = access.bytes * access.count;
     const std::uint64_t first = address_of(warp, op, 0);
     if (first % bytes != 0) return nullptr;
@@ -72,6 +72,42 @@ const std::uint8_t* neighbours(Warp& warp, const Op& op, const Extra& access, Us
     return data;
 }
 
+template <class M, class S> void copy_in(Warp& warp, std::uint32_t slot, std::uint8_t* const (&places)[kLanes], unsigned offset, S kept) {
+    each_lane<S>(warp, slot, [&](unsigned i) {
+        M value;
+        std::memcpy(&value, places[i] + offset, sizeof value);
+        return static_cast<S>(value) & kept;
+    });
+}
+
+// Elements to registers, extended as the type says.
+void take_in(Warp& warp, const Extra& access, std::uint8_t* const (&places)[kLanes]) {
+    for (unsigned e = 0; e < access.count; ++e) {
+        const std::uint32_t slot = access.slots[e], kept = access.flags[2] ? 0xffff : kAllLanes;
+        if (slot == kNowhere) continue;
+        const unsigned offset = e * access.bytes, kind = access.bytes * 2 + access.flags[0];
+        if (access.wide[e]) {
+            switch (kind) {
+                case 2: copy_in<std::uint8_t, std::uint64_t>(warp, slot, places, offset, ~0ull); break;
+                case 3: copy_in<std::int8_t, std::uint64_t>(warp, slot, places, offset, ~0ull); break;
+                case 4: copy_in<std::uint16_t, std::uint64_t>(warp, slot, places, offset, ~0ull); break;
+                case 5: copy_in<std::int16_t, std::uint64_t>(warp, slot, places, offset, ~0ull); break;
+                case 8: copy_in<std::uint32_t, std::uint64_t>(warp, slot, places, offset, ~0ull); break;
+                case 9: copy_in<std::int32_t, std::uint64_t>(warp, slot, places, offset, ~0ull); break;
+                default: copy_in<std::uint64_t, std::uint64_t>(warp, slot, places, offset, ~0ull); break;
+            }
+        } else {
+            switch (kind) {
+                case 2: copy_in<std::uint8_t, std::uint32_t>(warp, slot, places, offset, kept); break;
+                case 3: copy_in<std::int8_t, std::uint32_t>(warp, slot, places, offset, kept); break;
+                case 4: copy_in<std::uint16_t, std::uint32_t>(warp, slot, places, offset, kept); break;
+                case 5: copy_in<std::int16_t, std::uint32_t>(warp, slot, places, offset, kept); break;
+                default: copy_in<std::uint32_t, std::uint32_t>(warp, slot, places, offset, kept); break;
+            }
+        }
+    }
+}
+
 void load(Warp& warp, const Op& op) {
     const Extra& access = *op.extra;
     const unsigned bytes = access.bytes * access.count;
@@ -97,21 +133,11 @@ void load(Warp& warp, const Op& op) {
         }
         return;
     }
-    std::uint64_t addresses[kLanes];
-    for (unsigned i = 0; i < kLanes; ++i) addresses[i] = address_of(warp, op, i);
-    const std::uint8_t* last = nullptr;
-    std::uint64_t last_address = 0;
-    const bool remembers = !warp.cta->races && !warp.cta->launch->global_races && access.space != Space::Local && access.space != Space::Generic;
+    std::uint8_t* places[kLanes];
+    if (lane_places(warp, op, bytes, Use::Read, places)) return take_in(warp, access, places);
     for (unsigned i = 0; i < kLanes; ++i) {
         if (!(warp.exec >> i & 1)) continue;
-        const std::uint8_t* from;
-        if (last != nullptr && addresses[i] == last_address && remembers) {
-            from = last;
-        } else {
-            from = resolve(warp, op, i, addresses[i], bytes, access.space, Use::Read);
-            last = from;
-            last_address = addresses[i];
-        }
+        const std::uint8_t* const from = resolve(warp, op, i, address_of(warp, op, i), bytes, access.space, Use::Read);
         for (unsigned e = 0; e < access.count; ++e) {
             if (access.slots[e] == kNowhere) continue;
             const std::uint64_t value = from == nullptr ? ~0ull : extended(read_value(from + access.bytes * e, access.bytes), access.bytes, access.flags[0], access.wide[e], access.flags[2] ? 2 : 8);
@@ -133,6 +159,24 @@ void load_parameter(Warp& warp, const Op& op) {
     }
 }
 
+// Lanes whose store writes what its place in shared or global memory holds.
+std::uint32_t unchanged(Warp& warp, const Op& op) {
+    const Extra& access = *op.extra;
+    const unsigned bytes = access.bytes * access.count;
+    std::uint32_t same = 0;
+    for (unsigned i = 0; i < kLanes; ++i) {
+        if (!(warp.exec >> i & 1)) continue;
+        const std::uint8_t* const at = written_bytes(warp, access.space, address_of(warp, op, i), bytes);
+        bool equal = at != nullptr;
+        for (unsigned e = 0; e < access.count && equal; ++e) {
+            const std::uint64_t value = access.wide[e] ? warp.lanes<std::uint64_t>(access.slots[e])[i] : warp.lanes<std::uint32_t>(access.slots[e])[i];
+            equal = std::memcmp(at + access.bytes * e, &value, access.bytes) == 0;
+        }
+        same |= static_cast<std::uint32_t>(equal) << i;
+    }
+    return same;
+}
+
 void store(Warp& warp, const Op& op) {
     const Extra& access = *op.extra;
     const unsigned bytes = access.bytes * access.count;
@@ -150,15 +194,23 @@ void store(Warp& warp, const Op& op) {
         }
         return;
     }
+    std::uint8_t* places[kLanes];
+    if (warp.cta->races) warp.unchanged = unchanged(warp, op);
+    const bool quick = lane_places(warp, op, bytes, Use::Write, places);
     for (unsigned i = 0; i < kLanes; ++i) {
         if (!(warp.exec >> i & 1)) continue;
-        std::uint8_t* const to = resolve(warp, op, i, address_of(warp, op, i), bytes, access.space, Use::Write);
+        std::uint8_t* const to = quick ? places[i] : resolve(warp, op, i, address_of(warp, op, i), bytes, access.space, Use::Write);
         if (to == nullptr) continue;
+        if (access.bytes == 4 && access.kind == 0) {
+            for (unsigned e = 0; e < access.count; ++e) std::memcpy(to + 4 * e, warp.lanes<std::uint32_t>(access.slots[e]) + i, 4);
+            continue;
+        }
         for (unsigned e = 0; e < access.count; ++e) {
             const std::uint64_t value = access.wide[e] ? warp.lanes<std::uint64_t>(access.slots[e])[i] : warp.lanes<std::uint32_t>(access.slots[e])[i];
             std::memcpy(to + access.bytes * e, &value, access.bytes);
         }
     }
+    warp.unchanged = 0;
 }
 
 // ---- atomics

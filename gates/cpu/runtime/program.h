@@ -25,6 +25,7 @@ enum class Order : std::uint8_t { Weak, Volatile, Relaxed, Acquire, Release, Acq
 // Operands beyond three, and what only few operations need.
 struct Extra {
     std::vector<std::uint32_t> slots;   // of vectors, lists and fragments
+    std::vector<std::uint16_t> places[3];  // of fragments' elements in their matrices
     std::vector<std::uint8_t> wide;     // beside slots: 1 if the slot holds 64-bit lanes
     Space space = Space::Generic;
     Order order = Order::Weak;

@@ -6,51 +6,159 @@
 
 namespace gates_cpu {
 
-void Races::begin(std::uint32_t bytes, unsigned warps) {
+GlobalRaces::Page& GlobalRaces::page(std::uint64_t address) {
+    const std::uint64_t number = address / kPage;
+    if (number != last_number_) {
+        std::unique_ptr<Page>& held = pages_[number];
+        if (!held) held = std::make_unique<Page>();
+        last_number_ = number;
+        last_ = held.get();
+    }
+    return *last_;
+}
+
+Watched& GlobalRaces::byte(std::uint64_t address) {
+    Page& held = page(address);
+    if (held.bytes.empty()) held.bytes.resize(kPage);
+    return held.bytes[address % kPage];
+}
+
+void GlobalRaces::released(std::uint32_t cta, std::uint64_t address) {
+    Known& place = places_[address];
+    for (const auto& [other, fences] : known_[cta]) place[other] = std::max(place[other], fences);  // what it knows it passes on
+    place[cta] = std::max(place[cta], fences_[cta]);
+}
+
+void GlobalRaces::acquired(std::uint32_t cta, std::uint64_t address) {
+    const auto place = places_.find(address);
+    if (place == places_.end()) return;
+    Known& known = known_[cta];
+    for (const auto& [other, fences] : place->second) known[other] = std::max(known[other], fences);
+}
+
+bool GlobalRaces::knows(std::uint32_t cta, std::uint32_t other, std::uint32_t fences) const {
+    const auto known = known_.find(cta);
+    if (known == known_.end()) return false;
+    const auto found = known->second.find(other);
+    return found != known->second.end() && found->second > fences;
+}
+
+void Races::begin(std::uint32_t shared_bytes, unsigned warps) {
     warps_ = warps;
     clocks_.assign(warps, std::vector<std::uint32_t>(warps, 0));
     for (unsigned w = 0; w < warps; ++w) clocks_[w][w] = 1;
     barriers_.assign(16, std::vector<std::uint32_t>(warps, 0));
     rounds_.assign(warps, 0);
-    granules_.assign(bytes, {});
+    places_.clear();
+    ++epoch_;  // what is known of the CTA before is void
+    if (words_.size() < shared_bytes / 4 + 1) words_.assign(shared_bytes / 4 + 1, {});
+    if (bytes_.size() < shared_bytes + 4) bytes_.assign(shared_bytes + 4, {});
 }
 
-bool Races::before(const Touch& touch, const Warp& warp, unsigned lane) const {
-    if (touch.op < 0 || touch.clock == 0) return true;
-    if (touch.warp == warp.index) {
-        return touch.lane == lane || touch.round != rounds_[warp.index] || touch.clock < clocks_[warp.index][warp.index];
-    }
-    return touch.clock <= clocks_[warp.index][touch.warp];
+bool Races::before(const Touch& touch, const Access& access) const {
+    const Warp& warp = access.warp;
+    const std::uint32_t cta = static_cast<std::uint32_t>(warp.cta->number);
+    if (touch.cta != cta) return access.all != nullptr && access.all->knows(cta, touch.cta, touch.fences);
+    if (touch.epoch != epoch_) return true;
+    const std::vector<std::uint32_t>& known = clocks_[warp.index];
+    if (touch.warp == warp.index) return touch.lane == access.lane || touch.round != rounds_[warp.index] || touch.clock < known[warp.index];
+    return touch.clock <= known[touch.warp];
 }
 
-void Races::access(Warp& warp, const Op& op, unsigned lane, std::uint32_t address, unsigned bytes, bool write, bool atomic) {
-    const std::int32_t index = static_cast<std::int32_t>(&op - warp.program->ops.data());
-    const Touch now{clocks_[warp.index][warp.index], index, static_cast<std::uint8_t>(warp.index), static_cast<std::uint8_t>(lane), rounds_[warp.index]};
-    for (std::uint32_t at = address; at < address + bytes; ++at) {
-        Granule& granule = granules_[at];
-        if (!(atomic && granule.atomic_write) && !before(granule.write, warp, lane)) {
-            const bool same_store = write && granule.write.op == index && granule.write.warp == warp.index;  // one instruction's lanes
-            if (!same_store) return conflict(warp, op, lane, granule.write, write, true, at);
-        }
-        if (write) {
-            if (!before(granule.read, warp, lane) && !(granule.read.op == index && granule.read.warp == warp.index)) {
-                return conflict(warp, op, lane, granule.read, true, false, at);
+template <class Word, class Byte>
+void Races::watch(const Access& access, std::uint64_t address, unsigned bytes, std::uint32_t stamp, Word word_at, Byte byte_at) {
+    if (bytes >= 4) {
+        for (std::uint64_t at = address; at < address + bytes; at += 4) {
+            Watched& word = word_at(at);
+            if (word.stamp != stamp) word.split = false;
+            if (!word.split) {
+                touch(word, access, at, stamp);
+            } else {
+                for (unsigned i = 0; i < 4; ++i) touch(byte_at(at + i), access, at + i, stamp);
             }
-            granule.write = now;
-            granule.atomic_write = atomic;
-            granule.read = {};
-            granule.many_readers = false;
-        } else if (granule.read.op < 0 || before(granule.read, warp, lane)) {
-            granule.read = now;  // an ordered earlier reader is dropped: whoever races with it races with this one, or is after it
         }
+        return;
     }
+    Watched& word = word_at(address);
+    if (word.stamp != stamp || !word.split) {
+        for (unsigned i = 0; i < 4; ++i) {
+            Watched& byte = byte_at(address / 4 * 4 + i);
+            if (word.stamp == stamp) byte = word;
+            else byte.stamp = 0;
+        }
+        word.stamp = stamp;
+        word.split = true;
+    }
+    for (std::uint64_t at = address; at < address + bytes; ++at) touch(byte_at(at), access, at, stamp);
 }
 
-void Races::conflict(Warp& warp, const Op& op, unsigned lane, const Touch& other, bool write, bool other_write, std::uint32_t address) {
-    const char* const names[2] = {"reads", "writes"};
-    warp.cta->launch->report(&warp, op.place, lane, "cpu.race_shared",
-                             std::string(names[write]) + " shared memory at byte " + std::to_string(address - kSharedStart) + ", which thread " +
-                                 std::to_string(other.warp * kLanes + other.lane) + " " + names[other_write] + " with no barrier between",
+void Races::shared(Warp& warp, const Op& op, unsigned lane, std::uint32_t address, unsigned bytes, bool write, bool strong) {
+    watch({warp, op, lane, write, strong, nullptr}, address, bytes, epoch_,
+          [this](std::uint64_t at) -> Watched& { return words_[at / 4]; }, [this](std::uint64_t at) -> Watched& { return bytes_[at]; });
+}
+
+void Races::global(GlobalRaces& all, Warp& warp, const Op& op, unsigned lane, std::uint64_t address, unsigned bytes, bool write, bool strong) {
+    const std::uint32_t cta = static_cast<std::uint32_t>(warp.cta->number);
+    if (strong) {
+        const Order order = op.extra->order;
+        if (order == Order::Release || order == Order::AcqRel) all.fence(cta);
+        all.acquired(cta, address);  // an atomic update reads, too; a plain strong store gains nothing that a finding hangs on
+        if (write) all.released(cta, address);
+    }
+    watch({warp, op, lane, write, strong, &all}, address, bytes, 1,
+          [&all](std::uint64_t at) -> Watched& { return all.word(at); }, [&all](std::uint64_t at) -> Watched& { return all.byte(at); });
+}
+
+void Races::touch(Watched& watched, const Access& access, std::uint64_t address, std::uint32_t stamp) {
+    if (watched.stamp != stamp) {
+        watched.stamp = stamp;
+        watched.written = false;
+        watched.readers = 0;
+    }
+    const Warp& warp = access.warp;
+    const std::uint32_t cta = static_cast<std::uint32_t>(warp.cta->number);
+    const std::int32_t index = static_cast<std::int32_t>(&access.op - warp.program->ops.data());
+    const auto same_instruction = [&](const Touch& other) { return other.op == index && other.warp == warp.index && other.cta == cta; };  // its lanes
+    if (watched.written && !(access.strong && watched.strong) && !before(watched.write, access) && !(access.write && same_instruction(watched.write))) {
+        return conflict(access, watched.write, true, address);
+    }
+    const Touch now{cta, access.all != nullptr ? access.all->fences(cta) : 0, epoch_, clocks_[warp.index][warp.index], index,
+                    static_cast<std::uint8_t>(warp.index), static_cast<std::uint8_t>(access.lane), rounds_[warp.index]};
+    if (access.write) {
+        for (std::uint8_t i = 0; i < watched.readers; ++i) {
+            const Touch& reader = watched.read[i];
+            if (!before(reader, access) && !same_instruction(reader)) return conflict(access, reader, false, address);
+        }
+        watched.write = now;
+        watched.written = true;
+        watched.strong = access.strong;
+        watched.readers = 0;
+        return;
+    }
+    if (access.strong) return;  // a strong read and a write that is not: found where the write is plain and comes first
+    for (std::uint8_t i = 0; i < watched.readers; ++i) {
+        if (watched.read[i].cta == cta && watched.read[i].warp == warp.index && watched.read[i].lane == access.lane) {
+            watched.read[i] = now;
+            return;
+        }
+    }
+    if (watched.readers < 2) {
+        watched.read[watched.readers++] = now;
+        return;
+    }
+    if (watched.read[1].cta == watched.read[0].cta && watched.read[1].warp == watched.read[0].warp && watched.read[0].warp != warp.index) watched.read[1] = now;
+    else if (before(watched.read[0], access)) watched.read[0] = now;
+    else if (before(watched.read[1], access)) watched.read[1] = now;
+}
+
+void Races::conflict(const Access& access, const Touch& other, bool other_write, std::uint64_t address) {
+    Warp& warp = access.warp;
+    const bool here = other.cta == warp.cta->number, shared = access.all == nullptr;
+    const std::string thread = "thread " + std::to_string(other.warp * kLanes + other.lane) + (here ? " of the block" : " of block " + std::to_string(other.cta));
+    const std::string what = shared ? "byte " + std::to_string(address - kSharedStart) + " of shared memory" : "global memory";
+    warp.cta->launch->report(&warp, access.op.place, access.lane, shared ? "cpu.race_shared" : "cpu.race_global",
+                             std::string(access.write ? "writes " : "reads ") + what + ", which " + thread + (other_write ? " wrote" : " read") +
+                                 (here ? ", and no barrier lies between" : ", and nothing orders the two: no atomic operation, no fence with a flag"),
                              warp.program->ops[static_cast<std::size_t>(other.op)].place);
 }
 
@@ -61,12 +169,27 @@ void Races::arrive(const Warp& warp, unsigned barrier) {
 }
 
 void Races::leave(const Warp& warp, unsigned barrier) {
-    for (unsigned w = 0; w < warps_; ++w) {
-        clocks_[warp.index][w] = std::max(clocks_[warp.index][w], barriers_[barrier][w]);
-    }
+    for (unsigned w = 0; w < warps_; ++w) clocks_[warp.index][w] = std::max(clocks_[warp.index][w], barriers_[barrier][w]);
 }
 
-void Races::passed(unsigned barrier) { std::fill(barriers_[barrier].begin(), barriers_[barrier].end(), 0); }
+void Races::passed(unsigned barrier, bool whole) {
+    std::fill(barriers_[barrier].begin(), barriers_[barrier].end(), 0);
+    epoch_ += whole;
+}
+
+void Races::release_at(const Warp& warp, std::uint32_t place) {
+    std::vector<std::uint32_t>& known = places_[place];
+    known.resize(warps_);
+    for (unsigned w = 0; w < warps_; ++w) known[w] = std::max(known[w], clocks_[warp.index][w]);
+    ++clocks_[warp.index][warp.index];
+}
+
+void Races::acquire_at(const Warp& warp, std::uint32_t place) {
+    const auto found = places_.find(place);
+    if (found == places_.end()) return;
+    for (unsigned w = 0; w < warps_; ++w) clocks_[warp.index][w] = std::max(clocks_[warp.index][w], found->second[w]);
+    ++clocks_[warp.index][warp.index];  // lanes of the warp that ran apart are together again
+}
 
 void Races::lanes_met(const Warp& warp) { ++rounds_[warp.index]; }
 

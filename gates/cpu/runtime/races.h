@@ -1,7 +1,11 @@
-// Races in a CTA's shared memory: who touched a byte last, and whether a barrier lies between.
+// Races: who touched a word last, and whether something orders the two. Within a CTA that is a barrier, of the whole CTA, of some
+// warps or of a warp's lanes; between CTAs a fence, then a strong write (atomic, volatile, relaxed, release) that the other has read.
+// Words are four bytes; one that is accessed by the byte is watched by the byte.
 #pragma once
 
 #include <cstdint>
+#include <memory>
+#include <unordered_map>
 #include <vector>
 
 namespace gates_cpu {
@@ -9,25 +13,80 @@ namespace gates_cpu {
 struct Warp;
 struct Op;
 
-struct Races {
-    struct Touch { std::uint32_t clock = 0; std::int32_t op = -1; std::uint8_t warp = 0, lane = 0; std::uint16_t round = 0; };
-    struct Granule { Touch write; Touch read; bool many_readers = false, atomic_write = false; };
+struct Touch {
+    std::uint32_t cta = 0, fences = 0, epoch = 0, clock = 0;
+    std::int32_t op = -1;
+    std::uint8_t warp = 0, lane = 0;
+    std::uint16_t round = 0;
+};
 
-    void begin(std::uint32_t bytes, unsigned warps);
-    void access(Warp& warp, const Op& op, unsigned lane, std::uint32_t address, unsigned bytes, bool write, bool atomic);
+struct Watched {
+    std::uint32_t stamp = 0;             // of what follows; another one makes it void
+    bool written = false, strong = false, split = false;
+    std::uint8_t readers = 0;
+    Touch write, read[2];                // two readers of different threads: a third writer races with one of them
+};
+
+// Global memory in one launch: its watched words, and what CTAs know of one another.
+class GlobalRaces {
+  public:
+    Watched& word(std::uint64_t address) { return page(address).words[address % kPage / 4]; }
+    Watched& byte(std::uint64_t address);
+    void fence(std::uint32_t cta) { ++fences_[cta]; }
+    std::uint32_t fences(std::uint32_t cta) { return fences_[cta]; }
+    void released(std::uint32_t cta, std::uint64_t address);
+    void acquired(std::uint32_t cta, std::uint64_t address);
+    bool knows(std::uint32_t cta, std::uint32_t other, std::uint32_t fences) const;
+
+  private:
+    static constexpr std::uint64_t kPage = 4096;
+    struct Page {
+        Watched words[kPage / 4];
+        std::vector<Watched> bytes;
+    };
+    using Known = std::unordered_map<std::uint32_t, std::uint32_t>;  // CTA -> its fences
+    std::unordered_map<std::uint64_t, std::unique_ptr<Page>> pages_;
+    std::unordered_map<std::uint32_t, std::uint32_t> fences_;
+    std::unordered_map<std::uint64_t, Known> places_;
+    std::unordered_map<std::uint32_t, Known> known_;
+    std::uint64_t last_number_ = ~0ull;
+    Page* last_ = nullptr;
+    Page& page(std::uint64_t address);
+};
+
+// Of one CTA.
+class Races {
+  public:
+    void begin(std::uint32_t shared_bytes, unsigned warps);
+    void shared(Warp& warp, const Op& op, unsigned lane, std::uint32_t address, unsigned bytes, bool write, bool strong);
+    void global(GlobalRaces& all, Warp& warp, const Op& op, unsigned lane, std::uint64_t address, unsigned bytes, bool write, bool strong);
     void arrive(const Warp& warp, unsigned barrier);
     void leave(const Warp& warp, unsigned barrier);
-    void passed(unsigned barrier);
+    void passed(unsigned barrier, bool whole);
+    void release_at(const Warp& warp, std::uint32_t place);   // an mbarrier: what the warp did before is known to those who
+    void acquire_at(const Warp& warp, std::uint32_t place);   // come here later
     void lanes_met(const Warp& warp);        // bar.warp.sync
 
   private:
     unsigned warps_ = 0;
+    std::uint32_t epoch_ = 1;                // barriers of the whole CTA
     std::vector<std::vector<std::uint32_t>> clocks_;   // of each warp: what it knows of the others
     std::vector<std::vector<std::uint32_t>> barriers_; // what those that arrived know
+    std::unordered_map<std::uint32_t, std::vector<std::uint32_t>> places_;
     std::vector<std::uint16_t> rounds_;                // bar.warp.sync passed by the warp
-    std::vector<Granule> granules_;
-    void conflict(Warp& warp, const Op& op, unsigned lane, const Touch& other, bool write, bool other_write, std::uint32_t address);
-    bool before(const Touch& touch, const Warp& warp, unsigned lane) const;
+    std::vector<Watched> words_, bytes_;               // of shared memory
+
+    struct Access {
+        Warp& warp;
+        const Op& op;
+        unsigned lane;
+        bool write, strong;
+        GlobalRaces* all;                    // null: of shared memory
+    };
+    template <class Word, class Byte> void watch(const Access& access, std::uint64_t address, unsigned bytes, std::uint32_t stamp, Word word, Byte byte);
+    void touch(Watched& watched, const Access& access, std::uint64_t address, std::uint32_t stamp);
+    void conflict(const Access& access, const Touch& other, bool other_write, std::uint64_t address);
+    bool before(const Touch& touch, const Access& access) const;
 };
 
 }  // namespace gates_cpu

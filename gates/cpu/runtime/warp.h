@@ -32,6 +32,7 @@ struct Warp {
     unsigned index = 0;
     std::uint8_t* local = nullptr;         // local memory: lane after lane, then its shadow
     std::uint32_t thread[3][kLanes] = {};
+    std::uint32_t unchanged = 0;           // lanes whose store writes what is there: no race
     std::uint64_t executed = 0;            // operations
 
     template <class T> T* lanes(std::uint32_t slot) { return reinterpret_cast<T*>(file + slot); }

@@ -1,0 +1,32 @@
+// What the asynchronous engines of sm_90 share: barriers in shared memory, tensor maps, copies in bulk.
+#pragma once
+
+#include "ops.h"
+
+namespace gates_cpu {
+
+// cuTensorMapEncodeTiled's 128 bytes, as this device makes and reads them.
+struct TensorMap {
+    std::uint32_t magic;
+    std::uint8_t rank, element_bytes, swizzle, fill_nan;     // swizzle: 0 none, 1 of 32, 2 of 64, 3 of 128 bytes
+    std::uint64_t address;
+    std::uint64_t strides[4];                                // bytes, from dimension 1 on
+    std::uint32_t extents[5];
+    std::uint16_t box[5], steps[5];
+    std::uint8_t rest[40];
+};
+static_assert(sizeof(TensorMap) == 128);
+constexpr std::uint32_t kTensorMapMagic = 0x7e5a0a01;
+
+void bulk_copy(Decoder& decoder, Modifiers& modifiers);      // cp.async.bulk, after "async" and "bulk" are taken
+
+// Brings home the copies that the barrier at `address` counts; false if there are none.
+bool land_copies(Cta& cta, std::uint32_t address);
+// Takes `bytes` from what the barrier expects; its phase may end.
+void complete_bytes(Cta& cta, std::uint32_t address, std::uint32_t bytes);
+
+inline std::uint32_t swizzled(std::uint32_t address, unsigned bytes) {
+    return bytes == 16 ? address : address ^ ((address >> 7 & (bytes / 16 - 1)) << 4);
+}
+
+}  // namespace gates_cpu

@@ -1,0 +1,354 @@
+// Matrix operations of a warp: mma.sync, wmma, ldmatrix, stmatrix, movmatrix.
+//
+// Each reads its fragments into whole matrices and works on those. Where an element of a fragment lies is computed once, when the
+// operation is decoded. wmma's fragments, whose layout PTX leaves open, are those of mma side by side; registers beyond one copy repeat it.
+#include <array>
+
+#include "access.h"
+#include "ops.h"
+
+namespace gates_cpu {
+namespace {
+
+enum class Element : std::uint8_t { F16, BF16, TF32, E4M3, E5M2, F32, S8, U8, S32 };
+
+bool element_named(const std::string& name, Element& element) {
+    static const std::map<std::string, Element> names = {{"f16", Element::F16}, {"bf16", Element::BF16}, {"tf32", Element::TF32}, {"e4m3", Element::E4M3}, {"e5m2", Element::E5M2},
+                                                         {"f32", Element::F32}, {"s8", Element::S8}, {"u8", Element::U8}, {"s32", Element::S32}};
+    const auto found = names.find(name);
+    if (found != names.end()) element = found->second;
+    return found != names.end();
+}
+
+unsigned bits_of_element(Element element) {
+    switch (element) {
+        case Element::F16: case Element::BF16: return 16;
+        case Element::E4M3: case Element::E5M2: case Element::S8: case Element::U8: return 8;
+        default: return 32;
+    }
+}
+
+float as_float(Element element, std::uint32_t bits) {
+    switch (element) {
+        case Element::F16: return half_to_float(static_cast<std::uint16_t>(bits));
+        case Element::BF16: return bf16_to_float(static_cast<std::uint16_t>(bits));
+        case Element::TF32: return to_tf32(float_of(bits), false);
+        case Element::E4M3: return e4m3_to_float(static_cast<std::uint8_t>(bits));
+        case Element::E5M2: return e5m2_to_float(static_cast<std::uint8_t>(bits));
+        default: return float_of(bits);
+    }
+}
+std::int32_t as_integer(Element element, std::uint32_t bits) {
+    return element == Element::S8 ? static_cast<std::int8_t>(bits) : element == Element::U8 ? static_cast<std::uint8_t>(bits) : static_cast<std::int32_t>(bits);
+}
+
+enum Which { A, B, C };
+
+// Index (row * columns + column) of each element: register after register, packed elements low first, lanes innermost.
+std::vector<std::uint16_t> layout(Which which, int m, int n, int k, unsigned registers, unsigned packed) {
+    std::vector<std::uint16_t> made;
+    const unsigned each = static_cast<unsigned>(k) / (4 * packed);  // registers along k
+    for (unsigned reg = 0; reg < registers; ++reg) {
+        for (unsigned part = 0; part < packed; ++part) {
+            for (unsigned lane = 0; lane < kLanes; ++lane) {
+                const unsigned group = lane / 4, quarter = lane % 4;
+                unsigned row, column, columns;
+                if (which == A) {
+                    const unsigned block = m == 8 ? each : 2 * each, natural = static_cast<unsigned>(m == 8 ? 1 : m / 16) * block, r = reg % natural, in = r % block;
+                    row = m == 8 ? group : 16 * (r / block) + group + 8 * (in & 1);
+                    column = quarter * packed + part + 4 * packed * (m == 8 ? in : in >> 1);
+                    columns = static_cast<unsigned>(k);
+                } else if (which == B) {
+                    const unsigned natural = static_cast<unsigned>(n) / 8 * each, r = reg % natural;
+                    row = quarter * packed + part + 4 * packed * (r % each);
+                    column = 8 * (r / each) + group;
+                    columns = static_cast<unsigned>(n);
+                } else {
+                    const unsigned element = reg * packed + part, block = m == 8 ? element / 2 : element / 4;
+                    const unsigned down = m > 16 ? block : 0, across = m > 16 ? 0 : block;
+                    row = 16 * down + group + (m == 8 ? 0 : 8 * ((element & 3) >> 1));
+                    column = 8 * across + quarter * 2 + (element & 1);
+                    columns = static_cast<unsigned>(n);
+                }
+                made.push_back(static_cast<std::uint16_t>(row * columns + column));
+            }
+        }
+    }
+    return made;
+}
+
+constexpr unsigned kMostElements = 32 * 32;
+
+// Calls take(index, bits) for each element of a fragment whose registers begin at extra.slots[first].
+template <class Take> void each_element(Warp& warp, const Extra& extra, Which which, unsigned first, unsigned registers, unsigned packed, Take take) {
+    const std::uint16_t* place = extra.places[which].data();
+    const unsigned bits = 32 / packed;
+    for (unsigned reg = 0; reg < registers; ++reg) {
+        const std::uint32_t* const lanes = warp.lanes<std::uint32_t>(extra.slots[first + reg]);
+        for (unsigned part = 0; part < packed; ++part, place += kLanes) {
+            for (unsigned lane = 0; lane < kLanes; ++lane) take(place[lane], packed == 1 ? lanes[lane] : (lanes[lane] >> (bits * part)) & ((1u << bits) - 1));
+        }
+    }
+}
+
+
+// extra: m, n, k; slots: d, a, b, c; kind: elements of a, b, c, d in bytes of an int; flags[0]: saturate.
+template <bool integers> void multiply(Warp& warp, const Op& op) {
+    if (!warp.together(op, kAllLanes)) return;
+    const Extra& extra = *op.extra;
+    using T = std::conditional_t<integers, std::int32_t, float>;
+    alignas(64) T a[kMostElements], b[kMostElements], d[kMostElements];
+    const int m = extra.m, n = extra.n, k = extra.k;
+    const Element ea = static_cast<Element>(extra.kind & 255), eb = static_cast<Element>(extra.kind >> 8 & 255), ec = static_cast<Element>(extra.kind >> 16 & 255),
+                  ed = static_cast<Element>(extra.kind >> 24 & 255);
+    const unsigned na = extra.count, nb = extra.bytes, nc = static_cast<unsigned>(op.imm & 255), nd = static_cast<unsigned>(op.imm >> 8);
+    const auto value = [](Element element, std::uint32_t bits) -> T {
+        if constexpr (integers) return as_integer(element, bits);
+        else return as_float(element, bits);
+    };
+    each_element(warp, extra, A, nd, na, 32 / bits_of_element(ea), [&](unsigned at, std::uint32_t bits) { a[at] = value(ea, bits); });
+    each_element(warp, extra, B, nd + na, nb, 32 / bits_of_element(eb), [&](unsigned at, std::uint32_t bits) { b[at] = value(eb, bits); });
+    each_element(warp, extra, C, nd + na + nb, nc, 32 / bits_of_element(ec), [&](unsigned at, std::uint32_t bits) { d[at] = value(ec, bits); });
+    for (int i = 0; i < m; ++i) {
+        T* const row = d + i * n;
+        for (int j = 0; j < k; ++j) {
+            const T x = a[i * k + j];
+            const T* const other = b + j * n;
+            for (int c = 0; c < n; ++c) {
+                if constexpr (integers) row[c] = x * other[c] + row[c];
+                else row[c] = __builtin_fmaf(x, other[c], row[c]);
+            }
+        }
+    }
+    const std::uint16_t* place = extra.places[C].data();
+    const unsigned packed = 32 / bits_of_element(ed);
+    std::vector<std::uint16_t> own;
+    if (bits_of_element(ed) != bits_of_element(ec)) {
+        own = layout(C, m, n, k, nd, packed);
+        place = own.data();
+    }
+    for (unsigned reg = 0; reg < nd; ++reg) {
+        std::uint32_t* const lanes = warp.lanes<std::uint32_t>(extra.slots[reg]);
+        for (unsigned lane = 0; lane < kLanes; ++lane) {
+            if (!(warp.exec >> lane & 1)) continue;
+            if (packed == 1) {
+                std::memcpy(lanes + lane, &d[place[lane]], 4);
+            } else {
+                lanes[lane] = float_to_half(static_cast<float>(d[place[lane]])) | static_cast<std::uint32_t>(float_to_half(static_cast<float>(d[place[kLanes + lane]]))) << 16;
+            }
+        }
+        place += kLanes * packed;
+    }
+}
+
+bool take_shape(Modifiers& modifiers, int& m, int& n, int& k) {
+    for (const auto& [name, shape] : std::map<std::string, std::array<int, 3>>{
+             {"m16n8k4", {16, 8, 4}}, {"m16n8k8", {16, 8, 8}}, {"m16n8k16", {16, 8, 16}}, {"m16n8k32", {16, 8, 32}},
+             {"m16n16k16", {16, 16, 16}}, {"m32n8k16", {32, 8, 16}}, {"m8n32k16", {8, 32, 16}}, {"m16n16k8", {16, 16, 8}}}) {
+        if (!modifiers.take(name)) continue;
+        m = shape[0];
+        n = shape[1];
+        k = shape[2];
+        return true;
+    }
+    return false;
+}
+
+void list(Decoder& decoder, const Operand& operand, Extra& extra, bool result) {
+    if (operand.kind != Operand::Vector) decoder.unsupported("a fragment is no list of registers");
+    for (const Operand& part : operand.parts) extra.slots.push_back(result ? decoder.raw(part) : decoder.source(part, Type::B32));
+}
+
+void emit_multiply(Decoder& decoder, Extra extra, Element a, Element b, Element c, Element d) {
+    list(decoder, decoder.operand(0), extra, true);
+    for (std::size_t i = 1; i < 4; ++i) list(decoder, decoder.operand(i), extra, false);
+    const auto size = [&](std::size_t i) { return static_cast<unsigned>(decoder.operand(i).parts.size()); };
+    extra.count = size(1);
+    extra.bytes = size(2);
+    extra.places[A] = layout(A, extra.m, extra.n, extra.k, size(1), 32 / bits_of_element(a));
+    extra.places[B] = layout(B, extra.m, extra.n, extra.k, size(2), 32 / bits_of_element(b));
+    extra.places[C] = layout(C, extra.m, extra.n, extra.k, size(3), 32 / bits_of_element(c));
+    extra.kind = static_cast<int>(static_cast<unsigned>(a) | static_cast<unsigned>(b) << 8 | static_cast<unsigned>(c) << 16 | static_cast<unsigned>(d) << 24);
+    Op& op = decoder.emit(c == Element::S32 ? multiply<true> : multiply<false>);
+    op.imm = size(3) | size(0) << 8;
+    decoder.extra(op) = extra;
+}
+
+void mma(Decoder& decoder, Modifiers& modifiers) {
+    Extra extra;
+    modifiers.take("sync");
+    modifiers.take("aligned");
+    if (!take_shape(modifiers, extra.m, extra.n, extra.k)) decoder.unsupported("this shape");
+    if (!modifiers.take("row") || !modifiers.take("col")) decoder.unsupported("these layouts");
+    modifiers.take("satfinite");
+    Element d, a, b, c;
+    if (!element_named(modifiers.take_any(), d) || !element_named(modifiers.take_any(), a) || !element_named(modifiers.take_any(), b) || !element_named(modifiers.take_any(), c)) {
+        decoder.unsupported("these types");
+    }
+    emit_multiply(decoder, extra, a, b, c, d);
+}
+
+// A row of a matrix in memory, as one access; null after a finding.
+std::uint8_t* row_of(Warp& warp, const Op& op, unsigned lane, std::uint64_t address, unsigned bytes, unsigned alignment, Use use) {
+    return resolve(warp, op, lane, address, bytes, op.extra->space, use, alignment);
+}
+
+// wmma.load and wmma.store. extra: kind: which; m, n, k; flags[0]: column-major, flags[1]: store; bytes: of an element; count: registers;
+// op.b: the stride in elements, if it is given.
+void fragment_access(Warp& warp, const Op& op) {
+    if (!warp.together(op, kAllLanes)) return;
+    const Extra& extra = *op.extra;
+    const Which which = static_cast<Which>(extra.kind);
+    const unsigned rows = static_cast<unsigned>(which == B ? extra.k : extra.m), columns = static_cast<unsigned>(which == A ? extra.k : extra.n);
+    const bool by_column = extra.flags[0], stores = extra.flags[1];
+    const unsigned lines = by_column ? columns : rows, across = by_column ? rows : columns;
+    const unsigned first = static_cast<unsigned>(__builtin_ctz(warp.exec));
+    const std::uint64_t base = address_of(warp, op, first), stride = op.b == kNowhere ? across : warp.lanes<std::uint32_t>(op.b)[first];
+    const unsigned packed = 4 / extra.bytes;
+    std::uint32_t whole[kMostElements];
+    if (stores) {
+        each_element(warp, extra, which, 0, extra.count, packed, [&](unsigned at, std::uint32_t bits) { whole[at] = bits; });
+    }
+    const unsigned line_bytes = across * extra.bytes, alignment = std::min(16u, line_bytes);
+    for (unsigned line = 0; line < lines; ++line) {
+        // Lines are dealt to lanes, so that a race is found between a lane's store and another's part of the fragment.
+        const unsigned lane = lines <= kLanes && (warp.exec >> line & 1) ? line : first;
+        std::uint8_t* const data = row_of(warp, op, lane, base + line * stride * extra.bytes, line_bytes, alignment, stores ? Use::Write : Use::Read);
+        for (unsigned i = 0; i < across; ++i) {
+            std::uint32_t& element = whole[by_column ? i * columns + line : line * columns + i];
+            if (!stores) {
+                element = 0;
+                if (data != nullptr) std::memcpy(&element, data + i * extra.bytes, extra.bytes);
+            } else if (data != nullptr) {
+                std::memcpy(data + i * extra.bytes, &element, extra.bytes);
+            }
+        }
+    }
+    if (stores) return;
+    const std::uint16_t* place = extra.places[which].data();
+    for (unsigned reg = 0; reg < extra.count; ++reg) {
+        std::uint32_t* const lanes = warp.lanes<std::uint32_t>(extra.slots[reg]);
+        for (unsigned lane = 0; lane < kLanes; ++lane) {
+            std::uint32_t made = 0;
+            for (unsigned part = 0; part < packed; ++part) made |= whole[place[part * kLanes + lane]] << (8 * extra.bytes * part);
+            if (warp.exec >> lane & 1) lanes[lane] = made;
+        }
+        place += kLanes * packed;
+    }
+}
+
+void wmma(Decoder& decoder, Modifiers& modifiers) {
+    const std::string what = modifiers.take_one_of({"load", "store", "mma"});
+    Extra extra;
+    if (what == "mma") {
+        modifiers.take("sync");
+        modifiers.take("aligned");
+        modifiers.take_any();  // the layouts do not change what fragments of this device hold
+        modifiers.take_any();
+        if (!take_shape(modifiers, extra.m, extra.n, extra.k)) decoder.unsupported("this shape");
+        modifiers.take("satfinite");
+        Element d, a = Element::F16, b = Element::F16, c;
+        const std::string first = modifiers.take_any(), second = modifiers.take_any(), third = modifiers.take_any(), fourth = modifiers.take_any();
+        bool known = element_named(first, d);
+        if (third.empty()) known = known && element_named(second, c);
+        else known = known && element_named(second, a) && element_named(third, b) && element_named(fourth, c);
+        if (!known) decoder.unsupported("these types");
+        return emit_multiply(decoder, extra, a, b, c, d);
+    }
+    const std::string part = modifiers.take_one_of({"a", "b", "c", "d"});
+    modifiers.take("sync");
+    modifiers.take("aligned");
+    extra.flags[0] = modifiers.take_one_of({"row", "col"}) == "col";
+    extra.flags[1] = what == "store";
+    if (!take_shape(modifiers, extra.m, extra.n, extra.k)) decoder.unsupported("this shape");
+    const std::string space = modifiers.take_one_of({"global", "shared", "shared::cta"});
+    extra.space = space == "global" ? Space::Global : space.empty() ? Space::Generic : Space::Shared;
+    Element element;
+    if (!element_named(modifiers.take_any(), element)) decoder.unsupported("this type");
+    extra.bytes = bits_of_element(element) / 8;
+    const Which which = part == "a" ? A : part == "b" ? B : C;
+    extra.kind = which;
+    const std::size_t value = extra.flags[1] ? 1 : 0, address = 1 - value;
+    list(decoder, decoder.operand(value), extra, !extra.flags[1]);
+    extra.count = static_cast<unsigned>(extra.slots.size());
+    extra.places[which] = layout(which, extra.m, extra.n, extra.k, extra.count, 4 / extra.bytes);
+    const std::uint32_t stride = decoder.operands() > 2 ? decoder.source(2, Type::B32) : kNowhere;
+    Op& op = decoder.emit(fragment_access);
+    decoder.address(decoder.operand(address), op, extra);
+    op.b = stride;
+    decoder.extra(op) = extra;
+}
+
+// ldmatrix and stmatrix of 8 x 8 matrices of 16-bit elements; lane 8 * i + r has the address of row r of matrix i.
+void eight_by_eight(Warp& warp, const Op& op) {
+    if (!warp.together(op, kAllLanes)) return;
+    const Extra& extra = *op.extra;
+    const bool transposed = extra.flags[0], stores = extra.flags[1];
+    for (unsigned matrix = 0; matrix < extra.count; ++matrix) {
+        std::uint16_t whole[8][8];
+        std::uint32_t* const lanes = warp.lanes<std::uint32_t>(extra.slots[matrix]);
+        const auto element = [&](unsigned lane, unsigned half) -> std::uint16_t& {
+            const unsigned along = lane % 4 * 2 + half, other = lane / 4;
+            return transposed ? whole[along][other] : whole[other][along];
+        };
+        if (stores) {
+            for (unsigned lane = 0; lane < kLanes; ++lane) {
+                element(lane, 0) = static_cast<std::uint16_t>(lanes[lane]);
+                element(lane, 1) = static_cast<std::uint16_t>(lanes[lane] >> 16);
+            }
+        }
+        for (unsigned row = 0; row < 8; ++row) {
+            const unsigned lane = 8 * matrix + row;
+            std::uint8_t* const data = row_of(warp, op, lane, address_of(warp, op, lane), 16, 16, stores ? Use::Write : Use::Read);
+            if (stores && data != nullptr) std::memcpy(data, whole[row], 16);
+            if (!stores) data != nullptr ? std::memcpy(whole[row], data, 16) : std::memset(whole[row], 0xff, 16);
+        }
+        if (stores) continue;
+        for (unsigned lane = 0; lane < kLanes; ++lane) {
+            if (warp.exec >> lane & 1) lanes[lane] = element(lane, 0) | static_cast<std::uint32_t>(element(lane, 1)) << 16;
+        }
+    }
+}
+
+void matrices(Decoder& decoder, Modifiers& modifiers) {
+    Extra extra;
+    extra.flags[1] = decoder.instruction().opcode.front() == "stmatrix";
+    modifiers.take("sync");
+    modifiers.take("aligned");
+    if (!modifiers.take("m8n8")) decoder.unsupported("this shape");
+    const std::string number = modifiers.take_one_of({"x1", "x2", "x4"});
+    extra.flags[0] = modifiers.take("trans");
+    const std::string space = modifiers.take_one_of({"shared", "shared::cta"});
+    extra.space = space.empty() ? Space::Generic : Space::Shared;
+    if (!modifiers.take("b16")) decoder.unsupported("this type");
+    const std::size_t value = extra.flags[1] ? 1 : 0;
+    const Operand& registers = decoder.operand(value);
+    if (registers.kind == Operand::Vector) list(decoder, registers, extra, !extra.flags[1]);
+    else extra.slots.push_back(extra.flags[1] ? decoder.source(registers, Type::B32) : decoder.raw(registers));
+    extra.count = static_cast<unsigned>(extra.slots.size());
+    Op& op = decoder.emit(eight_by_eight);
+    decoder.address(decoder.operand(1 - value), op, extra);
+    decoder.extra(op) = extra;
+}
+
+void transpose(Warp& warp, const Op& op) {
+    if (!warp.together(op, kAllLanes)) return;
+    std::uint32_t from[kLanes];
+    std::memcpy(from, warp.lanes<std::uint32_t>(op.a), sizeof from);
+    const auto element = [&](unsigned row, unsigned column) { return from[row * 4 + column / 2] >> (16 * (column % 2)) & 0xffff; };
+    each_lane<std::uint32_t>(warp, op.d, [&](unsigned lane) { return element(lane % 4 * 2, lane / 4) | element(lane % 4 * 2 + 1, lane / 4) << 16; });
+}
+
+const OpcodeTable table = {
+    {"mma", mma},
+    {"wmma", wmma},
+    {"ldmatrix", matrices},
+    {"stmatrix", matrices},
+    {"movmatrix", [](Decoder& d, Modifiers& m) {
+         while (!m.empty()) m.take_any();
+         emit_plain(d, transpose, Type::B32, 1);
+     }},
+};
+
+}  // namespace
+}  // namespace gates_cpu

@@ -1,0 +1,141 @@
+// One kernel for each rule of memory and of barriers that the CPU device holds, beside an honest neighbour (mode 0).
+#include <cuda_runtime.h>
+
+#include <cstdint>
+#include <cstdio>
+
+__global__ void bounds_kernel(const float* x, float* out, int n, int past) {
+  const int i = blockIdx.x * blockDim.x + threadIdx.x;
+  if (i < n + past) out[i] = x[i];
+}
+
+__global__ void alignment_kernel(const float* x, float* out, int shift) {
+  const float4 v = *reinterpret_cast<const float4*>(x + shift + 4 * threadIdx.x);
+  out[threadIdx.x] = v.x + v.y + v.z + v.w;
+}
+
+__global__ void shared_kernel(const float* x, float* out, int mode) {
+  __shared__ float tile[64];
+  tile[threadIdx.x] = x[threadIdx.x];
+  if (mode != 1) __syncthreads();  // left out: a race
+  if (mode == 2 && threadIdx.x == 3) tile[64] = 1.0f;  // past the end
+  out[threadIdx.x] = tile[63 - threadIdx.x];
+}
+
+__global__ void warp_kernel(const float* x, float* out, int mode) {
+  __shared__ float tile[32];
+  tile[threadIdx.x] = x[threadIdx.x];
+  if (mode == 0) __syncwarp();  // left out: a race between lanes
+  out[threadIdx.x] = tile[threadIdx.x ^ 1];
+}
+
+__global__ void fill_kernel(float* out, int mode) {
+  __shared__ float tile[32];
+  if (threadIdx.x < 16 || mode == 0) tile[threadIdx.x] = 1.0f;
+  __syncthreads();
+  out[threadIdx.x] = tile[threadIdx.x];  // half of it is never written
+}
+
+__global__ void early_return_kernel(const float* x, float* out, int n) {
+  __shared__ float tile[64];
+  if (threadIdx.x >= n) return;  // legal before a barrier: threads that have ended do not count
+  tile[threadIdx.x] = x[threadIdx.x];
+  __syncthreads();
+  out[threadIdx.x] = tile[n - 1 - threadIdx.x];
+}
+
+__global__ void deadlock_kernel(float* out, int mode) {
+  if (mode == 1 && threadIdx.x >= 32) {
+    asm volatile("bar.sync 1;");
+  } else if (mode == 1) {
+    asm volatile("bar.sync 2;");
+  }
+  out[threadIdx.x] = 2.0f;
+}
+
+__global__ void endless_kernel(volatile int* out, int mode) {
+  while (mode == 1 && out[0] == 0) {
+  }
+  out[0] = 7;
+}
+
+// Lanes of one warp wait for another lane of it: independent thread scheduling gives that an end.
+__global__ void lock_kernel(int* lock, int* count) {
+  bool done = false;
+  while (!done) {
+    if (atomicCAS(lock, 0, 1) == 0) {
+      *reinterpret_cast<volatile int*>(count) = *reinterpret_cast<volatile int*>(count) + 1;
+      __threadfence();
+      atomicExch(lock, 0);
+      done = true;
+    }
+  }
+}
+
+__device__ int table[4] = {3, 1, 4, 1};
+__constant__ float factor = 0.5f;
+__device__ __noinline__ float halved(float v) { return v * factor; }
+__global__ void symbols_kernel(float* out) { out[threadIdx.x] = halved(float(table[threadIdx.x])); }
+
+__global__ void print_kernel(int lines) {
+  for (int i = 0; i < lines; ++i) printf("line %d of %s: %5.2f %lld\n", i, "many", 1.5, 1ll << 40);
+}
+
+static int launched(char* error, int64_t bytes) {
+  const cudaError_t status = cudaGetLastError();
+  if (status != cudaSuccess) std::snprintf(error, size_t(bytes), "%s", cudaGetErrorString(status));
+  return status == cudaSuccess ? 0 : 1;
+}
+
+#define TAIL void*, char* error, int64_t bytes
+extern "C" int bounds(const float* x, float* out, int64_t n, int64_t past, TAIL) {
+  bounds_kernel<<<unsigned((n + 127) / 64), 64>>>(x, out, int(n), int(past));
+  return launched(error, bytes);
+}
+extern "C" int alignment(const float* x, float* out, int64_t shift, TAIL) {
+  alignment_kernel<<<1, 32>>>(x, out, int(shift));
+  return launched(error, bytes);
+}
+extern "C" int shared(const float* x, float* out, int64_t mode, TAIL) {
+  shared_kernel<<<2, 64>>>(x, out, int(mode));
+  return launched(error, bytes);
+}
+extern "C" int warp(const float* x, float* out, int64_t mode, TAIL) {
+  warp_kernel<<<1, 32>>>(x, out, int(mode));
+  return launched(error, bytes);
+}
+extern "C" int fill(float* out, int64_t mode, TAIL) {
+  fill_kernel<<<1, 32>>>(out, int(mode));
+  return launched(error, bytes);
+}
+extern "C" int early_return(const float* x, float* out, int64_t n, TAIL) {
+  early_return_kernel<<<1, 64>>>(x, out, int(n));
+  return launched(error, bytes);
+}
+extern "C" int deadlock(float* out, int64_t mode, TAIL) {
+  deadlock_kernel<<<1, 64>>>(out, int(mode));
+  return launched(error, bytes);
+}
+extern "C" int endless(int* out, int64_t mode, TAIL) {
+  endless_kernel<<<1, 1>>>(out, int(mode));
+  return launched(error, bytes);
+}
+extern "C" int lock(int* held, int* count, TAIL) {
+  lock_kernel<<<3, 64>>>(held, count);
+  return launched(error, bytes);
+}
+extern "C" int symbols(float* out, TAIL) {
+  const int first = 8;
+  cudaMemcpyToSymbol(table, &first, sizeof first);
+  symbols_kernel<<<1, 4>>>(out);
+  return launched(error, bytes);
+}
+extern "C" int print(int64_t lines, TAIL) {
+  print_kernel<<<1, 2>>>(int(lines));
+  return launched(error, bytes);
+}
+extern "C" int bad_block(float* out, int64_t threads, TAIL) {
+  fill_kernel<<<1, unsigned(threads)>>>(out, 0);
+  return launched(error, bytes);
+}
+extern "C" int host_reads(const float* x, TAIL) { return x[0] == 0.0f ? launched(error, bytes) : 1; }

@@ -66,7 +66,7 @@ class TaskOnCpu:
             if isinstance(value, torch.Tensor):
                 arrays[name] = cpu.empty((value.numel() * value.element_size(),), np.uint8)
                 if name in inputs:
-                    arrays[name].set(value.contiguous().reshape(-1).view(torch.uint8).numpy())
+                    arrays[name].set(value.contiguous().reshape(-1).view(torch.uint8).numpy()).protect()
         cpu.reset()
         self._launch(*(arrays.get(name, values[name]) for name in self._problem.ARGUMENTS))
         worst = 0.0

@@ -30,7 +30,10 @@ def test_stages_of_the_fp8_ladder(name: str, tmp_path: Path) -> None:
         assert outcome.max_abs_err <= STAGES[name] and not outcome.findings
 
 
-def test_a_scalar_stage_of_the_fp16_ladder(tmp_path: Path) -> None:
-    task, cpu = cpu_kit.TaskOnCpu(cpu_kit.ROOT / "tasks" / "fp16_v5_scalar", tmp_path), cpu_kit.device(races=0)
-    outcome = task.run(cpu, "small")
-    assert outcome.max_abs_err <= 2e-3 and not outcome.findings
+@pytest.mark.slow  # nvcc takes half a minute for each
+@pytest.mark.parametrize("name", ["fp16_v5_scalar", "fp16_v7_wmma_pv", "fp16_v9_pipeline", "fp16_v10_hopper"])
+def test_rungs_of_the_fp16_ladder(name: str, tmp_path: Path) -> None:
+    task, cpu = cpu_kit.TaskOnCpu(cpu_kit.ROOT / "tasks" / name, tmp_path), cpu_kit.device()
+    for shape in ("small", "causal"):
+        outcome = task.run(cpu, shape)
+        assert outcome.max_abs_err <= 2e-3 and not outcome.findings

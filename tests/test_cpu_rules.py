@@ -112,6 +112,37 @@ def test_threads_that_have_ended_do_not_count_for_a_barrier(library: Path, cpu: 
     assert not cpu.findings() and np.array_equal(out.get()[:40], X[:40][::-1])
 
 
+def test_blocks_that_update_one_place(library: Path, cpu: CpuDevice) -> None:
+    launch, x, out = Launcher(library, "sum"), cpu.array(X[:4]), cpu.array(np.zeros(1, np.float32))
+    launch(x, out, 0)
+    assert out.get()[0] == 6 and not cpu.findings()
+    launch(x, out, 1)
+    only(cpu, "cpu.race_global", "blocks update one place")
+
+
+def test_the_last_block_needs_a_fence(library: Path, cpu: CpuDevice) -> None:
+    launch, x, part, out = Launcher(library, "last_block"), cpu.array(X[:4]), cpu.empty((4,), np.float32), cpu.empty((1,), np.float32)
+    launch(x, part, out, 0)
+    assert out.get()[0] == 6 and not cpu.findings()
+    launch(x, part, out, 1)
+    only(cpu, "cpu.race_global", "of all blocks")
+    assert cpu.findings()[0].other == f"{SOURCE}:{cpu_kit.line_of(SOURCE, 'part[blockIdx.x] = x')}"
+
+
+def test_an_input_that_a_kernel_writes(library: Path, cpu: CpuDevice) -> None:
+    launch, x, out = Launcher(library, "in_place"), cpu.array(X[:32]), cpu.empty((32,), np.float32)
+    launch(x, out)
+    assert not cpu.findings()
+    launch(x.protect(), out)
+    only(cpu, "cpu.input_written", "x[threadIdx.x] = 0.0f;  // an input")
+
+
+def test_memory_that_a_launcher_keeps(library: Path, cpu: CpuDevice) -> None:
+    before = cpu.allocated_bytes()
+    Launcher(library, "leak")()
+    assert cpu.allocated_bytes() == before + 4096
+
+
 def test_deadlock_says_who_waits_for_what(library: Path, cpu: CpuDevice) -> None:
     launch, out = Launcher(library, "deadlock"), cpu.empty((64,), np.float32)
     launch(out, 0)

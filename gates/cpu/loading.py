@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import ctypes
+import json
 from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
@@ -40,6 +41,11 @@ class DeviceArray:
         values = np.empty(self.shape, self.dtype)
         self._device.copy(values.ctypes.data, self.address, self.nbytes, _TO_HOST)
         return values
+
+    def protect(self) -> DeviceArray:
+        """From now on a kernel that writes here is a finding: an input that it must leave alone."""
+        self._device.library.gates_cpu_protect(ctypes.c_uint64(self.address), ctypes.c_uint64(self.nbytes))
+        return self
 
     def free(self) -> None:
         """Give the memory back."""
@@ -91,6 +97,10 @@ class CpuDevice:
     def launches(self) -> tuple[records.LaunchRecord, ...]:
         """Since the last reset."""
         return records.launches(self.library.gates_cpu_launches().decode(errors="replace"))
+
+    def allocated_bytes(self) -> int:
+        """Device memory that is held, variables of kernels apart: more after a launcher's calls than before is a leak."""
+        return sum(block["bytes"] for block in json.loads(self.library.gates_cpu_allocations().decode()))
 
     def executed(self) -> tuple[int, float]:
         """Warp instructions since the last reset, and the seconds that they took."""

@@ -64,7 +64,7 @@ std::uint8_t* global(Warp& warp, const Op& op, unsigned lane, std::uint64_t addr
     }
     if (misaligned(warp, op, lane, address, bytes, use, "global", alignment)) return nullptr;
     std::uint8_t* const shadow = memory.shadow(address);
-    const std::uint8_t wanted = use == Use::Write || !checks.uninitialised ? kAllocated : kReadable;
+    const std::uint8_t wanted = (use == Use::Write || !checks.uninitialised ? kAllocated : kReadable) | (use == Use::Read ? 0 : kWritable);
     if (const unsigned at = first_lacking(shadow, bytes, wanted); at < bytes) {
         if (first_lacking(shadow, bytes, kAllocated) < bytes) {
             const bool freed = (shadow[at] & kFreed) != 0;
@@ -72,13 +72,17 @@ std::uint8_t* global(Warp& warp, const Op& op, unsigned lane, std::uint64_t addr
                   std::string(verb(use)) + " " + std::to_string(bytes) + " bytes of global memory: " + described(address));
             return nullptr;
         }
-        warp.cta->launch->report(&warp, op.place, lane, "cpu.uninitialised_global",
-                                 std::string(verb(use)) + " global memory that nothing has written: " + described(address + at));
-        std::memset(shadow, kReadable, bytes);  // said once
+        if (use != Use::Read && first_lacking(shadow, bytes, kWritable) < bytes) {
+            warp.cta->launch->report(&warp, op.place, lane, "cpu.input_written", std::string(verb(use)) + " an input: " + described(address));
+        } else {
+            warp.cta->launch->report(&warp, op.place, lane, "cpu.uninitialised_global",
+                                     std::string(verb(use)) + " global memory that nothing has written: " + described(address + at));
+        }
+        std::memset(shadow, kWhole, bytes);  // said once
     }
-    if (use != Use::Read) std::memset(shadow, kReadable, bytes);
-    if (warp.cta->launch->global_races && !idle(warp, lane, use)) {
-        warp.cta->races->global(*warp.cta->launch->global_races, warp, op, lane, address, bytes, use != Use::Read, strong(op, use));
+    if (use != Use::Read) std::memset(shadow, kWhole, bytes);
+    if (warp.cta->launch->global_races) {
+        warp.cta->races->global(*warp.cta->launch->global_races, warp, op, lane, address, bytes, use != Use::Read, strong(op, use), idle(warp, lane, use));
     }
     return memory.bytes(address);
 }
@@ -145,7 +149,7 @@ bool lane_places(Warp& warp, const Op& op, unsigned bytes, Use use, std::uint8_t
         room = memory.size() - bytes;
         data = memory.bytes(start);
         shadow = memory.shadow(start);
-        wanted |= kAllocated;
+        wanted |= use == Use::Read ? kAllocated : kAllocated | kWritable;
     } else {
         return false;
     }
@@ -159,15 +163,16 @@ bool lane_places(Warp& warp, const Op& op, unsigned bytes, Use use, std::uint8_t
     for (unsigned i = 0; i < kLanes; ++i) places[i] = data + at[i];
     if (use != Use::Read) {
         for (unsigned i = 0; i < kLanes; ++i) {
-            if (warp.exec >> i & 1) std::memset(shadow + at[i], kReadable, bytes);
+            if (warp.exec >> i & 1) std::memset(shadow + at[i], kWhole, bytes);
         }
     }
     if (cta.races) {
         const bool write = use != Use::Read, together = strong(op, use);
         for (unsigned i = 0; i < kLanes; ++i) {
-            if (!(warp.exec >> i & 1) || idle(warp, i, use)) continue;
-            if (space == Space::Shared) cta.races->shared(warp, op, i, static_cast<std::uint32_t>(at[i]) + kSharedStart, bytes, write, together);
-            else if (cta.launch->global_races && space == Space::Global) cta.races->global(*cta.launch->global_races, warp, op, i, at[i] + start, bytes, write, together);
+            if (!(warp.exec >> i & 1)) continue;
+            const bool same = idle(warp, i, use);
+            if (space == Space::Shared) cta.races->shared(warp, op, i, static_cast<std::uint32_t>(at[i]) + kSharedStart, bytes, write, together, same);
+            else if (cta.launch->global_races && space == Space::Global) cta.races->global(*cta.launch->global_races, warp, op, i, at[i] + start, bytes, write, together, same);
         }
     }
     return true;
@@ -191,7 +196,7 @@ std::uint8_t* shared_bytes(Warp& warp, const Op& op, unsigned lane, std::uint32_
         std::memset(shadow, kInitialised, bytes);
     }
     if (use != Use::Read) std::memset(shadow, kInitialised, bytes);
-    if (cta.races && !idle(warp, lane, use)) cta.races->shared(warp, op, lane, address, bytes, use != Use::Read, strong(op, use));
+    if (cta.races) cta.races->shared(warp, op, lane, address, bytes, use != Use::Read, strong(op, use), idle(warp, lane, use));
     return cta.shared.data() + address;
 }
 

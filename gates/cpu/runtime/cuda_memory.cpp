@@ -33,7 +33,10 @@ int copy(void* to, const void* from, std::size_t bytes, int kind) {
     if (to_device && !memory.allocated(target, bytes)) return refuse("cudaMemcpy writes " + std::to_string(bytes) + " bytes past the end of device memory that is allocated");
     if (from_device && !memory.allocated(source, bytes)) return refuse("cudaMemcpy reads " + std::to_string(bytes) + " bytes past the end of device memory that is allocated");
     std::memmove(to_device ? memory.bytes(target) : to, from_device ? memory.bytes(source) : from, bytes);
-    if (to_device && from_device) std::memmove(memory.shadow(target), memory.shadow(source), bytes);
+    if (to_device && from_device) {
+        std::memmove(memory.shadow(target), memory.shadow(source), bytes);
+        for (std::size_t i = 0; i < bytes; ++i) memory.shadow(target)[i] |= kWritable;
+    }
     else if (to_device) memory.mark_initialised(target, bytes);
     return kSuccess;
 }

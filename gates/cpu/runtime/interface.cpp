@@ -51,6 +51,12 @@ GATES_CUDA const char* gates_cpu_allocations() {
     text += "]";
     return text.c_str();
 }
+// Kernels that write there are a finding. 0, or 1 if it is no device memory.
+GATES_CUDA int gates_cpu_protect(std::uint64_t address, std::uint64_t bytes) {
+    if (!DeviceMemory::get().allocated(address, bytes)) return 1;
+    DeviceMemory::get().protect(address, bytes);
+    return 0;
+}
 GATES_CUDA void gates_cpu_reset() { Device::get().reset(); }
 GATES_CUDA std::uint64_t gates_cpu_executed() { return Device::get().executed; }
 GATES_CUDA double gates_cpu_executed_s() { return Device::get().executed_s; }

@@ -52,7 +52,7 @@ std::uint64_t DeviceMemory::allocate(std::uint64_t bytes, const std::string& nam
     const std::uint64_t start = (next_ + kGuard + kAlignment - 1) / kAlignment * kAlignment;
     if (bytes > size_ || start + bytes + kGuard > size_) return 0;
     next_ = start + bytes;
-    std::memset(shadow_ + start, kAllocated, bytes);
+    std::memset(shadow_ + start, kAllocated | kWritable, bytes);
     if (bytes <= (std::uint64_t(256) << 20)) std::memset(data_ + start, poison_, bytes);
     blocks[base_ + start] = {base_ + start, bytes, false, !name.empty(), false, name};
     return base_ + start;
@@ -78,7 +78,11 @@ bool DeviceMemory::allocated(std::uint64_t address, std::uint64_t count) const {
     return true;
 }
 
-void DeviceMemory::mark_initialised(std::uint64_t address, std::uint64_t count) { std::memset(shadow(address), kReadable, count); }
+void DeviceMemory::mark_initialised(std::uint64_t address, std::uint64_t count) { std::memset(shadow(address), kWhole, count); }
+
+void DeviceMemory::protect(std::uint64_t address, std::uint64_t count) {
+    for (std::uint64_t i = 0; i < count; ++i) shadow(address)[i] &= static_cast<std::uint8_t>(~kWritable);
+}
 
 std::uint64_t DeviceMemory::used() const {
     const std::lock_guard<std::mutex> lock(mutex);

@@ -8,8 +8,9 @@
 
 namespace gates_cpu {
 
-constexpr std::uint8_t kAllocated = 1, kInitialised = 2, kFreed = 4;
-constexpr std::uint8_t kReadable = kAllocated | kInitialised;
+// Bits of a byte's shadow. A byte of an input that kernels must leave alone is not writable.
+constexpr std::uint8_t kAllocated = 1, kInitialised = 2, kFreed = 4, kWritable = 8;
+constexpr std::uint8_t kReadable = kAllocated | kInitialised, kWhole = kReadable | kWritable;
 
 // Windows of generic addresses. None is a canonical address, so a host that follows one faults.
 constexpr std::uint64_t kSharedWindow = 0x0100000000000000ull;
@@ -35,6 +36,7 @@ class DeviceMemory {
     std::uint64_t size() const { return size_; }
     bool allocated(std::uint64_t address, std::uint64_t bytes) const;           // the whole range
     void mark_initialised(std::uint64_t address, std::uint64_t bytes);
+    void protect(std::uint64_t address, std::uint64_t bytes);                   // kernels may not write there
     std::uint64_t used() const;
     std::uint64_t capacity() const { return capacity_; }
     Block nearest(std::uint64_t address) const;                                 // the block at or before it, or an empty one

@@ -58,7 +58,7 @@ const std::uint8_t* neighbours(Warp& warp, const Op& op, const Extra& access, Us
         if (!memory.holds(address) || !memory.holds(address + all)) return nullptr;
         data = memory.bytes(address);
         shadow = memory.shadow(address);
-        wanted |= kAllocated;
+        wanted |= use == Use::Read ? kAllocated : kAllocated | kWritable;
     } else {
         return nullptr;
     }
@@ -68,7 +68,7 @@ const std::uint8_t* neighbours(Warp& warp, const Op& op, const Extra& access, Us
         for (unsigned i = 0; i < all; i += 8) lacking |= ~read_value(shadow + i, 8) & pattern;
         if (lacking != 0) return nullptr;
     }
-    if (use == Use::Write) std::memset(shadow, kReadable, all);
+    if (use == Use::Write) std::memset(shadow, kWhole, all);
     return data;
 }
 

@@ -23,24 +23,43 @@ Watched& GlobalRaces::byte(std::uint64_t address) {
     return held.bytes[address % kPage];
 }
 
+bool GlobalRaces::join(Known& into, const Known& from) {
+    bool more = false;
+    for (const auto& [cta, fences] : from) {
+        std::uint32_t& held = into[cta];
+        more |= held < fences;
+        held = std::max(held, fences);
+    }
+    return more;
+}
+
+// What a CTA knows it passes on. One that polls does not do it again and again.
 void GlobalRaces::released(std::uint32_t cta, std::uint64_t address) {
-    Known& place = places_[address];
-    for (const auto& [other, fences] : known_[cta]) place[other] = std::max(place[other], fences);  // what it knows it passes on
-    place[cta] = std::max(place[cta], fences_[cta]);
+    Knowledge& own = known_[cta];
+    const std::pair<std::uint32_t, std::uint32_t> now{own.version, fences_[cta]};
+    std::pair<std::uint32_t, std::uint32_t>& given = own.given[address];
+    if (given == now) return;
+    given = now;
+    Place& place = places_[address];
+    const bool more = join(place.known, own.known), mine = join(place.known, {{cta, now.second}});
+    place.version += more || mine;
 }
 
 void GlobalRaces::acquired(std::uint32_t cta, std::uint64_t address) {
     const auto place = places_.find(address);
     if (place == places_.end()) return;
-    Known& known = known_[cta];
-    for (const auto& [other, fences] : place->second) known[other] = std::max(known[other], fences);
+    Knowledge& own = known_[cta];
+    std::uint32_t& seen = own.seen[address];
+    if (seen == place->second.version) return;
+    seen = place->second.version;
+    own.version += join(own.known, place->second.known);
 }
 
 bool GlobalRaces::knows(std::uint32_t cta, std::uint32_t other, std::uint32_t fences) const {
     const auto known = known_.find(cta);
     if (known == known_.end()) return false;
-    const auto found = known->second.find(other);
-    return found != known->second.end() && found->second > fences;
+    const auto found = known->second.known.find(other);
+    return found != known->second.known.end() && found->second > fences;
 }
 
 void Races::begin(std::uint32_t shared_bytes, unsigned warps) {
@@ -92,12 +111,12 @@ void Races::watch(const Access& access, std::uint64_t address, unsigned bytes, s
     for (std::uint64_t at = address; at < address + bytes; ++at) touch(byte_at(at), access, at, stamp);
 }
 
-void Races::shared(Warp& warp, const Op& op, unsigned lane, std::uint32_t address, unsigned bytes, bool write, bool strong) {
-    watch({warp, op, lane, write, strong, nullptr}, address, bytes, epoch_,
+void Races::shared(Warp& warp, const Op& op, unsigned lane, std::uint32_t address, unsigned bytes, bool write, bool strong, bool idle) {
+    watch({warp, op, lane, write, strong, idle, nullptr}, address, bytes, epoch_,
           [this](std::uint64_t at) -> Watched& { return words_[at / 4]; }, [this](std::uint64_t at) -> Watched& { return bytes_[at]; });
 }
 
-void Races::global(GlobalRaces& all, Warp& warp, const Op& op, unsigned lane, std::uint64_t address, unsigned bytes, bool write, bool strong) {
+void Races::global(GlobalRaces& all, Warp& warp, const Op& op, unsigned lane, std::uint64_t address, unsigned bytes, bool write, bool strong, bool idle) {
     const std::uint32_t cta = static_cast<std::uint32_t>(warp.cta->number);
     if (strong) {
         const Order order = op.extra->order;
@@ -105,7 +124,7 @@ void Races::global(GlobalRaces& all, Warp& warp, const Op& op, unsigned lane, st
         all.acquired(cta, address);  // an atomic update reads, too; a plain strong store gains nothing that a finding hangs on
         if (write) all.released(cta, address);
     }
-    watch({warp, op, lane, write, strong, &all}, address, bytes, 1,
+    watch({warp, op, lane, write, strong, idle, &all}, address, bytes, 1,
           [&all](std::uint64_t at) -> Watched& { return all.word(at); }, [&all](std::uint64_t at) -> Watched& { return all.byte(at); });
 }
 
@@ -119,13 +138,14 @@ void Races::touch(Watched& watched, const Access& access, std::uint64_t address,
     const std::uint32_t cta = static_cast<std::uint32_t>(warp.cta->number);
     const std::int32_t index = static_cast<std::int32_t>(&access.op - warp.program->ops.data());
     const auto same_instruction = [&](const Touch& other) { return other.op == index && other.warp == warp.index && other.cta == cta; };  // its lanes
-    if (watched.written && !(access.strong && watched.strong) && !before(watched.write, access) && !(access.write && same_instruction(watched.write))) {
+    if (watched.written && !access.idle && !(access.strong && watched.strong) && !before(watched.write, access) && !(access.write && same_instruction(watched.write))) {
         return conflict(access, watched.write, true, address);
     }
+    if (access.idle && watched.written && !before(watched.write, access)) return;
     const Touch now{cta, access.all != nullptr ? access.all->fences(cta) : 0, epoch_, clocks_[warp.index][warp.index], index,
                     static_cast<std::uint8_t>(warp.index), static_cast<std::uint8_t>(access.lane), rounds_[warp.index]};
     if (access.write) {
-        for (std::uint8_t i = 0; i < watched.readers; ++i) {
+        for (std::uint8_t i = 0; i < watched.readers && !access.idle; ++i) {
             const Touch& reader = watched.read[i];
             if (!before(reader, access) && !same_instruction(reader)) return conflict(access, reader, false, address);
         }

@@ -47,8 +47,19 @@ class GlobalRaces {
     using Known = std::unordered_map<std::uint32_t, std::uint32_t>;  // CTA -> its fences
     std::unordered_map<std::uint64_t, std::unique_ptr<Page>> pages_;
     std::unordered_map<std::uint32_t, std::uint32_t> fences_;
-    std::unordered_map<std::uint64_t, Known> places_;
-    std::unordered_map<std::uint32_t, Known> known_;
+    struct Place {                       // what those that wrote there knew
+        Known known;
+        std::uint32_t version = 1;
+    };
+    struct Knowledge {
+        Known known;
+        std::uint32_t version = 1;
+        std::unordered_map<std::uint64_t, std::uint32_t> seen;                             // place -> its version then
+        std::unordered_map<std::uint64_t, std::pair<std::uint32_t, std::uint32_t>> given;  // place -> own version and fences then
+    };
+    std::unordered_map<std::uint64_t, Place> places_;
+    std::unordered_map<std::uint32_t, Knowledge> known_;
+    static bool join(Known& into, const Known& from);
     std::uint64_t last_number_ = ~0ull;
     Page* last_ = nullptr;
     Page& page(std::uint64_t address);
@@ -58,8 +69,9 @@ class GlobalRaces {
 class Races {
   public:
     void begin(std::uint32_t shared_bytes, unsigned warps);
-    void shared(Warp& warp, const Op& op, unsigned lane, std::uint32_t address, unsigned bytes, bool write, bool strong);
-    void global(GlobalRaces& all, Warp& warp, const Op& op, unsigned lane, std::uint64_t address, unsigned bytes, bool write, bool strong);
+    // A store of what is there already (idle) races with no other store, but with what reads it later.
+    void shared(Warp& warp, const Op& op, unsigned lane, std::uint32_t address, unsigned bytes, bool write, bool strong, bool idle);
+    void global(GlobalRaces& all, Warp& warp, const Op& op, unsigned lane, std::uint64_t address, unsigned bytes, bool write, bool strong, bool idle);
     void arrive(const Warp& warp, unsigned barrier);
     void leave(const Warp& warp, unsigned barrier);
     void passed(unsigned barrier, bool whole);
@@ -80,7 +92,7 @@ class Races {
         Warp& warp;
         const Op& op;
         unsigned lane;
-        bool write, strong;
+        bool write, strong, idle;
         GlobalRaces* all;                    // null: of shared memory
     };
     template <class Word, class Byte> void watch(const Access& access, std::uint64_t address, unsigned bytes, std::uint32_t stamp, Word word, Byte byte);

@@ -59,6 +59,27 @@ __global__ void endless_kernel(volatile int* out, int mode) {
   out[0] = 7;
 }
 
+__global__ void sum_kernel(const float* x, float* out, int mode) {
+  if (mode == 0) atomicAdd(out, x[blockIdx.x]);
+  else *out += x[blockIdx.x];  // blocks update one place
+}
+
+__device__ unsigned arrived;
+__global__ void last_block_kernel(const float* x, float* part, float* out, int mode) {
+  part[blockIdx.x] = x[blockIdx.x];
+  if (mode == 0) __threadfence();  // left out: the last block may read what is not there yet
+  if (atomicInc(&arrived, gridDim.x - 1) == gridDim.x - 1) {
+    float sum = 0.0f;
+    for (unsigned b = 0; b < gridDim.x; ++b) sum += part[b];  // of all blocks
+    *out = sum;
+  }
+}
+
+__global__ void in_place_kernel(float* x, float* out) {
+  out[threadIdx.x] = x[threadIdx.x];
+  x[threadIdx.x] = 0.0f;  // an input
+}
+
 // Lanes of one warp wait for another lane of it: independent thread scheduling gives that an end.
 __global__ void lock_kernel(int* lock, int* count) {
   bool done = false;
@@ -118,6 +139,23 @@ extern "C" int deadlock(float* out, int64_t mode, TAIL) {
 }
 extern "C" int endless(int* out, int64_t mode, TAIL) {
   endless_kernel<<<1, 1>>>(out, int(mode));
+  return launched(error, bytes);
+}
+extern "C" int sum(const float* x, float* out, int64_t mode, TAIL) {
+  sum_kernel<<<4, 1>>>(x, out, int(mode));
+  return launched(error, bytes);
+}
+extern "C" int last_block(const float* x, float* part, float* out, int64_t mode, TAIL) {
+  last_block_kernel<<<4, 1>>>(x, part, out, int(mode));
+  return launched(error, bytes);
+}
+extern "C" int in_place(float* x, float* out, TAIL) {
+  in_place_kernel<<<1, 32>>>(x, out);
+  return launched(error, bytes);
+}
+extern "C" int leak(TAIL) {
+  void* held = nullptr;
+  cudaMalloc(&held, 4096);
   return launched(error, bytes);
 }
 extern "C" int lock(int* held, int* count, TAIL) {

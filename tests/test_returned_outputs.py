@@ -38,8 +38,11 @@ def checked(folder: Path, kernel: str, more: str = "") -> dict[str, Any]:
         return casecheck.check(opened_side, case, {"reference": 1e-5}, lambda phase: None)
 
 
-def test_outputs_that_can_be_judged(tmp_path: Path) -> None:
-    assert checked(tmp_path, GOOD)["status"] == "ok"
+@pytest.mark.parametrize("kernel", [GOOD, "def f(x): return torch.stack((x * 2, x), dim=1)[:, 0]"])
+@pytest.mark.parametrize("size", [8, 1])
+def test_outputs_that_can_be_judged(kernel: str, size: int, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setitem(globals(), "PROBLEM", PROBLEM.replace('"N": 8', f'"N": {size}'))
+    assert checked(tmp_path, kernel)["status"] == "ok"
 
 
 @pytest.mark.parametrize(("kernel", "more", "said"), [

@@ -132,7 +132,7 @@ def _by_name(value: Any, made: Collection[str], given: Collection[str], *, on_de
         if output.numel() * output.element_size() > jail.default_memory_bytes():  # by strides of 0, say: there is no such memory
             raise OutputError(f"the kernel returned {list(output.shape)} for output {name!r}, which is more than this machine's memory")
     try:
-        return {name: torch.Tensor.detach(output).cpu().contiguous() for name, output in outputs.items()}  # not an attribute of its own
+        return {name: torch.Tensor.detach(output).cpu().clone(memory_format=torch.contiguous_format) for name, output in outputs.items()}  # strides of 1 also where one element is all
     except RuntimeError as error:  # a sparse tensor, or one without values
         raise OutputError(f"what the kernel returned can't be read: {str(error).splitlines()[0]}") from None
 

@@ -190,7 +190,7 @@ def compare(runs: tuple[str, ...], out: Path | None, force: bool, picture: bool,
     if len(paths) < 2:
         raise GatesError("compare needs two runs or more", hint="gates compare latest:stage1 latest:stage2")
     if twice := [name for number, name in enumerate(runs) if paths[number].resolve() in {path.resolve() for path in paths[:number]}]:
-        raise GatesError(f"{twice[0]} is named twice: a comparison is of two different runs", hint="`gates decide RUN` says what one run came to")
+        raise GatesError(f"{twice[0]} is named twice: compare needs different runs", hint="`gates decide RUN` gives the decision of one run")
     if len(paths) > 2:
         sys.exit(_ladder(paths, out or results / "compare", force, picture))
     if picture:

@@ -47,26 +47,26 @@ def of_other_builds(info: RunInfo, built: Mapping[str, Mapping[str, Any]], evide
             yield from _of_build(side, built[folder], f"{folder}build.json")
         for gate, record in evidence.get(folder, {}).items():
             if record.build != side.build:
-                yield f"{folder}{gate}.json is of the build {_short(record.build)}, run.json names {_short(side.build)} of {side.name}"
+                yield f"{folder}{gate}.json is from build {_short(record.build)}, run.json names {_short(side.build)} for {side.name}"
     if info.baseline is not None:
         for gate, record in evidence.get("", {}).items():
             other = getattr(record, "baseline_build", "")
             if getattr(record, "baseline", None) is not None and other != info.baseline.build:
-                yield f"{gate}.json compares with the build {_short(other)}, run.json names {_short(info.baseline.build)} of {info.baseline.name}"
+                yield f"{gate}.json compares with build {_short(other)}, run.json names {_short(info.baseline.build)} for {info.baseline.name}"
 
 
 def _of_build(side: TaskInfo, built: Mapping[str, Any], name: str) -> Iterator[str]:
     identity = built.get("identity", "")
     if identity != side.build:
-        yield f"{name} is the build {_short(identity)}, run.json names {_short(side.build)} of {side.name}"
+        yield f"{name} is build {_short(identity)}, run.json names {_short(side.build)} for {side.name}"
     elif identity and identity != identity_of(side.digest, built["digest"]):
         yield f"{name}: its identity does not follow from its digest and that of {side.name} in run.json"
     if {target["sha256"] for target in built["targets"] if target.get("sha256")} != set(side.products.values()):
-        yield f"{name} has other products than run.json names of {side.name}"
+        yield f"{name} has other products than run.json names for {side.name}"
 
 
 def _short(identity: str) -> str:
-    return identity[:12] or "of no name"
+    return identity[:12] or "(none)"
 
 
 def _task(task: TaskInfo, data: Mapping[str, Any], environment: Mapping[str, str]) -> Iterator[str]:

@@ -107,7 +107,7 @@ def _verdicts(task: Task) -> Iterator[str]:
     where = f"{task.folder / 'task.yaml'}: "
     timed = task.gates["performance"].get("shape", task.shapes[0])
     if timed not in task.shapes:
-        yield f"{task.folder / 'task.yaml'}:{task.place('gates', 'performance', 'shape').partition(':')[2]}: gates.performance.shape: {timed} is timed, and its numbers are never checked: add it to shapes"
+        yield f"{task.folder / 'task.yaml'}:{task.place('gates', 'performance', 'shape').partition(':')[2]}: gates.performance.shape: {timed} is timed, but its results are never checked: add it to shapes"
     for gate in GATES:
         if gate in _NEEDS_LIMITS and not task.gates[gate] and gate not in task.not_applicable:
             yield f"{where}gates.{gate} has no limits, so the decision stays hold: add e.g. `{_NEEDS_LIMITS[gate]}`, or declare {gate} under not_applicable"
@@ -151,7 +151,7 @@ def _problem(task: Task) -> Iterator[str]:
                 f"exact result to {dtype} already costs {cost:.3g} at {task.shapes[0]} seed 0 ({output}); no kernel can keep {limit:g}; set about {2 * cost:.1g}"
             )
     if not seen["dims"]:
-        yield f"{task.problem_file() or task.problem}: no DIMS: say which sizes are in the contract, e.g. DIMS = {{{_example(seen['sizes'])}}}, or {{}} for those of SHAPES alone"
+        yield f"{task.problem_file() or task.problem}: no DIMS: declare which sizes the kernel must accept, e.g. DIMS = {{{_example(seen['sizes'])}}}, or {{}} for those of SHAPES only"
     yield from _signature(task, task.arguments or seen["arguments"])
     limits = task.gates["correctness"]
     if limits["max_abs_err"] >= seen["largest"] and limits["mean_abs_err"] >= seen["mean"] and "max_err_over_bound" not in limits:

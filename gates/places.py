@@ -57,7 +57,7 @@ def _not_covered(task: Task, info: TaskInfo, git: Git) -> list[str]:
     if changed:
         return [f"{info.name} has changed in this checkout since: {', '.join(changed)}"]
     names = ", ".join(path.name for path in files)
-    return [f"{info.name} was recorded by an earlier version, whose digest leaves out {names}: whether they have changed since is not known"]
+    return [f"{info.name} was recorded by an earlier version, whose digest leaves out {names}; it is not known whether they have changed since"]
 
 
 def contradicts_checkout(info: TaskInfo) -> list[str]:

@@ -173,7 +173,7 @@ def find(name: str, folder: Path) -> None:
             add_folder(root)
             break
     if first in sys.stdlib_module_names:
-        raise GatesError(f"problem {name!r} has the name of a module of Python's own, which would be imported instead", hint="rename the file, and `problem:` in task.yaml")
+        raise GatesError(f"problem {name!r} has the name of a standard Python module, which would be imported instead", hint="rename the file, and `problem:` in task.yaml")
 
 
 def is_ordinary(role: str, inputs: str) -> bool:

@@ -211,7 +211,7 @@ def _check_flags(flags: Sequence[str], lines: Mapping[yamlio.Place, int], path: 
     if (found := objection(flags)) is not None:
         raise GatesError(
             f"{path}:{lines[('nvcc_flags',)]}: nvcc_flags: {found[0]} {found[1]}",
-            hint="compilers, inputs and outputs are the engine's choice; the environment names another host compiler (NVCC_CCBIN)",
+            hint="the engine chooses compilers, inputs and outputs; to use another host compiler, set NVCC_CCBIN",
         )
 
 
@@ -239,7 +239,7 @@ def find_task(name: str, overrides: Mapping[str, str] | None = None, environ: Ma
         raise GatesError(f"no task called {name[:80]!r}", hint="`gates list` names the tasks here") from None
     if is_path:
         if path.is_file():
-            raise GatesError(f"{name} is a file: a task is named by its folder", hint=f"name the folder: {path.parent}")
+            raise GatesError(f"{name} is a file, not a task folder", hint=f"name the folder: {path.parent}")
         if not path.is_dir():
             raise GatesError(f"no task folder at {name}", hint=_folders_near(path))
         return load_task(path, overrides, environ)

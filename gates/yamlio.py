@@ -58,9 +58,9 @@ def value(text: str) -> Any:
     try:
         return yaml.load(text, _Loader)  # noqa: S506 - a SafeLoader
     except _AliasFound:
-        raise GatesError(f"{text!r} is no YAML value: it holds an alias") from None
+        raise GatesError(f"{text!r} is not a YAML value: it has an alias") from None
     except (yaml.YAMLError, ValueError, RecursionError) as error:
-        raise GatesError(f"{text!r} is no YAML value: {getattr(error, 'problem', None) or error}") from None
+        raise GatesError(f"{text!r} is not a YAML value: {getattr(error, 'problem', None) or error}") from None
 
 
 def load(path: Path) -> tuple[Any, dict[Place, int]]:

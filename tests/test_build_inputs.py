@@ -103,7 +103,7 @@ def test_a_product_of_another_build_is_refused_when_it_is_loaded(tmp_path: Path)
     library = result.path("emulator") or Path()
     shutil.copy(library, tmp_path / "kept.so")
     library.write_bytes(library.read_bytes() + b"another's")
-    with pytest.raises(GatesError, match="emulator.so is of another build: its sha256 is") as caught:
+    with pytest.raises(GatesError, match="emulator.so is from another build: its sha256 is") as caught:
         load(side)
     assert "run again" in (caught.value.hint or "")
     assert load(side, str(tmp_path / "kept.so")).library  # a copy of the very product
@@ -116,7 +116,7 @@ def test_a_python_source_that_changed_since_it_was_built_is_refused(tmp_path: Pa
     side = result.side(task, "emulator")
     assert callable(load(side)) and result.products() == {"kernel.py": side["sha256"]}
     (tmp_path / "kernel.py").write_text("def launch(): return 1\n")
-    with pytest.raises(GatesError, match="kernel.py is of another build"):
+    with pytest.raises(GatesError, match="kernel.py is from another build"):
         load(side)
 
 

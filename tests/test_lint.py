@@ -38,7 +38,7 @@ def test_a_new_task_has_no_fault(tmp_path: Path, kind: str, unrun: None) -> None
 def test_the_shipped_stages_have_no_fault(unrun: None) -> None:
     found = {folder.name: lines for folder in task_folders() if (lines := lint(folder))}
     (timed,) = found.pop("fp16_v10_hopper")  # for Hopper alone: the emulator would take hours for 2048 keys, and a device checks them with the fresh seed
-    assert found == {} and "long is timed, and its numbers are never checked" in timed
+    assert found == {} and "long is timed, but its results are never checked" in timed
 
 
 @pytest.mark.parametrize("task", [path.parent for root in ("examples", "tests/tasks") for path in sorted((ROOT / root).rglob("task.yaml"))], ids=lambda path: path.name)
@@ -145,5 +145,5 @@ def test_limits_that_no_output_of_its_format_can_keep_and_a_timed_shape_that_nob
     assert len(found) == 3, found
     line = next(number for number, text in enumerate((folder / "task.yaml").read_text().splitlines(), 1) if "max_abs_err" in text)
     assert any(f"task.yaml:{line}: gates.correctness.max_abs_err: rounding the exact result to float16 already costs 0.00" in one and "set about 0.00" in one for one in found)
-    assert any("mission is timed, and its numbers are never checked" in one for one in found)
-    assert any('no DIMS: say which sizes are in the contract, e.g. DIMS = {"N": range(1, 4001)}' in one for one in found)
+    assert any("mission is timed, but its results are never checked" in one for one in found)
+    assert any('no DIMS: declare which sizes the kernel must accept, e.g. DIMS = {"N": range(1, 4001)}' in one for one in found)

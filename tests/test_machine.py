@@ -207,7 +207,7 @@ except GatesError as error:
     print(type(error).__name__, error.exit_code, error.what, error.hint)
 """
     done = on_small_disk("64k", tmp_path / "small", code, TMPDIR=str(tmp_path / "small"))
-    assert "MachineFault 2 this machine can't keep what a tool prints" in done.stdout and "No space left" in done.stdout, (done.stdout, done.stderr)
+    assert "MachineFault 2 this machine can't store the output of a tool" in done.stdout and "No space left" in done.stdout, (done.stdout, done.stderr)
 
 
 def test_a_tool_that_fails_with_room_is_the_tool_s_own_failure() -> None:

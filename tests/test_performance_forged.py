@@ -94,7 +94,7 @@ def test_work_that_is_skipped_leaves_no_output(equal) -> None:
 def test_an_answer_that_is_no_list_of_times_ends_the_timing(equal) -> None:
     result = equal(Senseless())
     assert (result.status, result.code) == (Status.INCONCLUSIVE, "performance.runner_died")
-    assert "no list of 20 times" in result.sentence
+    assert "a list that does not have 20 times" in result.sentence
 
 
 def test_every_input_and_count_is_the_judge_s(monkeypatch, tmp_path) -> None:

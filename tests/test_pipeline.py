@@ -180,15 +180,15 @@ OTHER_BUILD = f"{'0' * 32}-{'1' * 32}"
 
 @needs_nvcc
 @pytest.mark.parametrize(("name", "change", "expected"), [
-    ("ptxas.json", lambda d: d.update(build=OTHER_BUILD), "ptxas.json is of the build 000000000000, run.json names"),
-    ("sass.json", lambda d: d.pop("build"), "sass.json is of the build of no name, run.json names"),
-    ("correctness.json", lambda d: d.update(build=OTHER_BUILD), "correctness.json is of the build 000000000000"),
-    ("correctness.json", lambda d: d.update(baseline_build=OTHER_BUILD), "correctness.json compares with the build 000000000000"),
-    ("sanitizer.json", lambda d: d.update(build=OTHER_BUILD), "sanitizer.json is of the build 000000000000"),
-    ("baseline/ptxas.json", lambda d: d.update(build=OTHER_BUILD), "baseline/ptxas.json is of the build 000000000000"),
-    ("build.json", lambda d: d.update(identity=OTHER_BUILD), "build.json is the build 000000000000, run.json names"),
+    ("ptxas.json", lambda d: d.update(build=OTHER_BUILD), "ptxas.json is from build 000000000000, run.json names"),
+    ("sass.json", lambda d: d.pop("build"), "sass.json is from build (none), run.json names"),
+    ("correctness.json", lambda d: d.update(build=OTHER_BUILD), "correctness.json is from build 000000000000"),
+    ("correctness.json", lambda d: d.update(baseline_build=OTHER_BUILD), "correctness.json compares with build 000000000000"),
+    ("sanitizer.json", lambda d: d.update(build=OTHER_BUILD), "sanitizer.json is from build 000000000000"),
+    ("baseline/ptxas.json", lambda d: d.update(build=OTHER_BUILD), "baseline/ptxas.json is from build 000000000000"),
+    ("build.json", lambda d: d.update(identity=OTHER_BUILD), "build.json is build 000000000000, run.json names"),
     ("build.json", lambda d: d.update(digest="2" * 64), "build.json: its identity does not follow from its digest and that of saxpy_fast"),
-    ("build.json", lambda d: d["targets"][0].update(sha256="3" * 64), "build.json has other products than run.json names of saxpy_fast"),
+    ("build.json", lambda d: d["targets"][0].update(sha256="3" * 64), "build.json has other products than run.json names for saxpy_fast"),
     ("run.json", lambda d: d["task"].update(build="", products={}), "run.json names no build of saxpy_fast"),
 ])
 def test_evidence_of_another_build_is_found(finished: Workshop, tmp_path: Path, name: str, change, expected: str) -> None:

@@ -58,5 +58,5 @@ def test_lint_names_what_hides_a_module_and_nothing_else(tmp_path: Path) -> None
 
 def test_a_problem_named_like_one_is_refused_with_its_name(tmp_path: Path) -> None:
     (tmp_path / "random.py").write_text("SHAPES = {}\n")
-    with pytest.raises(GatesError, match="problem 'random' has the name of a module of Python's own"):
+    with pytest.raises(GatesError, match="problem 'random' has the name of a standard Python module"):
         problem.load("random", tmp_path)

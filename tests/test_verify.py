@@ -221,7 +221,7 @@ def test_a_shared_header_that_changed_after_a_run_of_an_earlier_version(tmp_path
     run = recorded_by_rule_1(tmp_path)
     if not known:
         run = replace(run, git=Git("0" * 40, False, "git"))
-    unknown = ["saxpy_fast was recorded by an earlier version, whose digest leaves out tile.cuh: whether they have changed since is not known"]
+    unknown = ["saxpy_fast was recorded by an earlier version, whose digest leaves out tile.cuh; it is not known whether they have changed since"]
     assert changed_since(run) == ([] if known else unknown)
     (tmp_path / "shared" / "tile.cuh").write_text("#error x\n")
     assert changed_since(run) == (["saxpy_fast has changed in this checkout since: shared/tile.cuh"] if known else unknown)

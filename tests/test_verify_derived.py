@@ -100,8 +100,8 @@ def test_a_report_of_another_version_is_compared_in_what_every_version_has(run: 
     (run / "COMPARE.md").write_text(older)
     assert report_problems(run) == ([], [f"COMPARE.md was rendered by report version {REPORT_VERSION + 1}: not checked beyond its decision, gates, speed-up and kernel times"])
     for before, after, expected in (
-        ("# merge: ", "# hold: ", "does not begin with '# merge: '"), ("| correctness | pass |", "| correctness | FAIL |", "another verdict of correctness than pass"),
-        ("**Speed-up +7", "**Speed-up +9", "tells of a speed-up of +9"), ("| cold p50 | us | ", "| cold p50 | us | 9", "says cold p50 9"),
+        ("# merge: ", "# hold: ", "does not begin with '# merge: '"), ("| correctness | pass |", "| correctness | FAIL |", "does not give correctness as pass"),
+        ("**Speed-up +7", "**Speed-up +9", "gives a speed-up of +9"), ("| cold p50 | us | ", "| cold p50 | us | 9", "says cold p50 9"),
     ):
         assert before in older
         (run / "COMPARE.md").write_text(older.replace(before, after))
@@ -136,7 +136,7 @@ def test_counters_are_those_of_the_report(run: Path, reader: Path) -> None:
     source = next(name for name, value in metrics.items() if value)
     for launches, expected in (
         ([[kernel, {**metrics, source: metrics[source] * 1.01}]], f"profile.ncu-rep disagree: {source} of"), ([], "holds no profile"),
-        ([["other(int)", metrics]], "it holds the launches other #1"), ([[kernel, metrics]] * 2, "it holds the launches"),
+        ([["other(int)", metrics]], "it has the launches other #1"), ([[kernel, metrics]] * 2, "it has the launches"),
         ([[kernel, {name: value for name, value in metrics.items() if name != source}]], "is None, ncu.json says"),
     ):
         (run / "profile.ncu-rep").write_text(json.dumps({"launches": launches}))
@@ -182,7 +182,7 @@ def test_without_the_reader_it_is_said(run: Path, monkeypatch: pytest.MonkeyPatc
 def test_an_older_reader_than_the_report_s_ncu_is_no_fault_of_the_run(run: Path, monkeypatch: pytest.MonkeyPatch, reader: Path) -> None:
     monkeypatch.setattr("gates.check.profile._reader_version", lambda: "2024.1.0")
     problems, (note,) = profile_problems(run, read_record(NcuEvidence, run, "ncu.json"))
-    assert problems == [] and "it is of ncu 2025.3.1.0, the installed ncu-report is 2024.1.0" in note
+    assert problems == [] and "it is from ncu 2025.3.1.0, the installed ncu-report is 2024.1.0" in note
 
 
 def test_real_reports(run: Path) -> None:

@@ -36,7 +36,7 @@ def in_the_checkout(monkeypatch: pytest.MonkeyPatch) -> None:
     (["build", "./tasks/stage2"], "hint: did you mean tasks/stage2_wmma_pv"),
     (["run", "tasks/stage2_wmma_pv/task.yaml"], "hint: name the folder: tasks/stage2_wmma_pv"),
     (["run", "nowhere/stage2_wmma_pv"], "hint: did you mean stage2_wmma_pv"),
-    (["run", "kernels/common/wgmma.cuh"], "is a file: a task is named by its folder"),
+    (["run", "kernels/common/wgmma.cuh"], "is a file, not a task folder"),
 ])
 def test_a_wrong_name(capsys: pytest.CaptureFixture[str], arguments: list[str], expected: str) -> None:
     assert guard(lambda: cli.main(arguments, standalone_mode=False)) == 2

@@ -81,7 +81,7 @@ def _signed(data: bytes, key: Path) -> bytes:
     except OSError as error:
         raise GatesError(f"ssh-keygen can't be started: {error.strerror}", hint=_INSTALL) from None
     if done.returncode != 0 or not done.stdout:
-        raise GatesError(f"ssh-keygen signed nothing with {key}: {_last(done.stderr)}", hint="name a private key, or a public one whose private half ssh-agent holds")
+        raise GatesError(f"ssh-keygen can't sign with {key}: {_last(done.stderr)}", hint="name a private key, or a public key whose private key is in ssh-agent")
     return done.stdout
 
 
@@ -94,7 +94,7 @@ def attestation_problems(run: Path, signers: Path) -> tuple[list[str], str]:
         with jsonio.open_plain(signers):
             pass
     except OSError as error:
-        raise GatesError(f"can't read {signers}: {error.strerror}", hint='a line for each signer: NAME namespaces="kernel-gates" KEYTYPE KEY') from None
+        raise GatesError(f"can't read {signers}: {error.strerror}", hint='write one line per signer: NAME namespaces="kernel-gates" KEYTYPE KEY') from None
     tool, statement = _ssh_keygen(), attestation_of(run)
     for path, what in ((statement, "no attestation"), (_signature(statement), "an attestation without a signature")):
         if not path.is_file():
@@ -104,10 +104,10 @@ def attestation_problems(run: Path, signers: Path) -> tuple[list[str], str]:
     names = found.stdout.decode("utf-8", "replace").split("\n")[0].split(",")
     name = names[0].strip()
     if found.returncode != 0 or not name:
-        return [f"{_signature(statement).name} is of nobody in {signers}: the key is another one, expired, or the file is no signature ({_last(found.stderr)})"], ""
+        return [f"{_signature(statement).name} has no valid signer in {signers}: unknown or expired key, or not a signature ({_last(found.stderr)})"], ""
     done = _keygen(tool, "verify", signers, statement, "-I", name, "-n", NAMESPACE, data=text.encode("utf-8"))
     if done.returncode != 0:
-        return [f"the signature of {statement.name} does not hold for {name}: {_last(done.stderr or done.stdout)}"], ""
+        return [f"the signature of {statement.name} is not valid for {name}: {_last(done.stderr or done.stdout)}"], ""
     return [f"{statement.name} {problem}" for problem in _differences(jsonio.loads(text, statement.name), statement_of(run))], name
 
 
@@ -118,7 +118,7 @@ def _keygen(tool: str, action: str, signers: Path, statement: Path, *more: str, 
     except OSError as error:
         raise GatesError(f"ssh-keygen can't be started: {error.strerror}", hint=_INSTALL) from None
     except subprocess.TimeoutExpired:
-        raise GatesError(f"ssh-keygen -Y {action} came to no end within {_LIMIT_S:g} s") from None
+        raise GatesError(f"ssh-keygen -Y {action} did not finish within {_LIMIT_S:g} s") from None
 
 
 def _differences(told: Any, again: dict[str, Any]) -> list[str]:
@@ -130,13 +130,13 @@ def _differences(told: Any, again: dict[str, Any]) -> list[str]:
     if told.get("subject") != again["subject"]:
         return ["is about another run: its subject is not this run's manifest"]
     wrong = sorted(key for key in {*told["predicate"], *again["predicate"]} if told["predicate"].get(key) != again["predicate"].get(key))
-    return [f"says otherwise than the run: {', '.join(wrong)}"] if wrong else []
+    return [f"differs from the run in: {', '.join(wrong)}"] if wrong else []
 
 
 def _ssh_keygen() -> str:
     found = shutil.which("ssh-keygen")
     if found is None:
-        raise GatesError("ssh-keygen was not found: signatures are made and checked by it", hint=_INSTALL)
+        raise GatesError("ssh-keygen was not found; it makes and checks signatures", hint=_INSTALL)
     return found
 
 

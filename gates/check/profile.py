@@ -34,7 +34,7 @@ def profile_problems(run: Path, evidence: NcuEvidence) -> tuple[list[str], list[
         return [], ["ncu.json was not checked against profile.ncu-rep: ncu-report is not installed (pip install 'kernel-gates[gpu]')"]
     reader = _numbers(_reader_version())
     if reader and reader < _numbers(evidence.version):
-        return [], [f"ncu.json was not checked against profile.ncu-rep: it is of ncu {evidence.version}, the installed ncu-report is {_reader_version()}"]
+        return [], [f"ncu.json was not checked against profile.ncu-rep: it is from ncu {evidence.version}, the installed ncu-report is {_reader_version()}"]
     problems = []
     for role, side in sides.items():
         rows, why = _rows(run / REPORTS[role], side)
@@ -48,8 +48,8 @@ def _rows(report: Path, side: ProfiledSide) -> tuple[list[Row], str]:
     finished = process.run([sys.executable, "-c", _SCRIPT, report, *metrics], limit_s=_LIMIT_S, whole=True)
     last = finished.output.strip().rpartition("\n")[2]
     if finished.timed_out or finished.flooded or finished.returncode:
-        how = "takes too long" if finished.timed_out else f"ends it ({finished.returncode})"
-        return [], f"can't be read: reading it {how}: {last[-200:]}"
+        how = "takes too long" if finished.timed_out else f"failed (exit code {finished.returncode})"
+        return [], f"can't be read: the reader {how}: {last[-200:]}"
     try:
         data = jsonio.loads(last, report.name)
         return [records.from_json(Row, row, report.name) for row in data["rows"]], data["error"]
@@ -71,7 +71,7 @@ def _differences(side: ProfiledSide, rows: list[Row]) -> Iterator[str]:
     listed = tuple(f"{base_name(row.kernel)} #{row.number}" for row in rows)
     told = tuple(f"{base_name(name)} #{number}" for name, _, number in (launch.rpartition(" #") for launch in side.launches))
     if listed != told:
-        yield f"it holds the launches {', '.join(listed) or 'none'}, ncu.json names {', '.join(told) or 'none'}"
+        yield f"it has the launches {', '.join(listed) or 'none'}, ncu.json names {', '.join(told) or 'none'}"
         return
     for kernel in side.kernels:
         row = next((row for row in rows if row.number == kernel.launch and base_name(row.kernel) == base_name(kernel.kernel)), None)

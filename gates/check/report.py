@@ -36,7 +36,7 @@ def report_problems(run: Path) -> tuple[list[str], list[str]]:
     if told == again or told == again.removesuffix(footer(REPORT_VERSION)).removesuffix("\n"):
         return [], []
     if version == REPORT_VERSION:
-        return [f"COMPARE.md is not what the evidence renders: {_first_difference(told, again)}"], []
+        return [f"COMPARE.md differs from what the evidence gives: {_first_difference(told, again)}"], []
     problems = [f"COMPARE.md {text}" for text in _claims(told, comparison)]
     by = f"report version {version}" if version else "an earlier version of gates"
     return problems, [] if problems else [f"COMPARE.md was rendered by {by}: not checked beyond its decision, gates, speed-up and kernel times"]
@@ -60,10 +60,10 @@ def _claims(told: str, comparison: Comparison) -> Iterator[str]:
     for result in comparison.gates:
         row = (result.gate, result.status.value.replace("_", " "), result.code, result.sentence)
         if tuple(read(escape(cell)).strip() for cell in row) not in rows:
-            yield f"has another verdict of {result.gate} than {result.status.value} ({result.code})"
+            yield f"does not give {result.gate} as {result.status.value} ({result.code})"
     speed = comparison.speed
     if (found := _SPEED.search(told)) and (speed is None or not _alike(found[1], speed.speedup_pct)):
-        yield f"tells of a speed-up of {found[1]} %, the evidence of {f'{speed.speedup_pct:+.2f} %' if speed else 'none'}"
+        yield f"gives a speed-up of {found[1]} %, the evidence gives {f'{speed.speedup_pct:+.2f} %' if speed else 'none'}"
     times = {row.name: (row.baseline, row.candidate) for section in comparison.sections if section.title == TIMES for row in section.rows}
     for row in rows:
         if len(row) == 5 and row[1] == "us" and row[0] in times:

@@ -71,5 +71,5 @@ def unjudged_check(cases: Sequence[Case]) -> list[Check]:
     """One passed check that names the cases to which the problem has no answer, or whose size the kernel declines."""
     found = [case for case in cases if case.status in UNJUDGED]
     told = "; ".join(f"{case.where}: {case.message}" for case in found)
-    hint = "say what is in the contract: DIMS and OUT_OF_CONTRACT of the problem"
+    hint = "declare what the kernel must accept: DIMS and OUT_OF_CONTRACT of the problem"
     return [Check("unjudged_cases", Status.PASS, len(found), None, "cases", told, hint=hint)] if found else []

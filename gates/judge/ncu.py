@@ -42,8 +42,8 @@ CODES = {
     "ncu.absent": "ncu gave no value for a metric. The chip or this version of ncu does not have it; the report names the source.",
     "ncu.out_of_range": "A counter has a value that no card can have: a share above 100 %, a negative count, more bytes than its memory moves in that time, or a "
         "unit that ncu does not use for it. The whole profile is in doubt. Profile again with the GPU idle.",
-    "ncu.time_disagrees": "Nsight Compute's own duration of a launch and the time that the performance gate was told differ by more than a factor of 2 to 3. "
-        "Work may be missing from the timed launches, or times were forged; or a kernel that task.yaml does not name takes most of the time.",
+    "ncu.time_disagrees": "Nsight Compute's duration of a launch and the claimed time of the performance gate differ by more than a factor of 2 to 3. "
+        "Work may be missing from the timed launches, times may be forged, or a kernel that task.yaml does not name may take most of the time.",
     "ncu.unknown_metric": "task.yaml names a metric that is not in gates/facts/ncu_metrics.py.",
     "ncu.no_baseline": "rises and steady need the baseline's counters. A first rung declares not_applicable: {ncu: reason}.",
     "ncu.baseline_not_profiled": "The baseline's kernel could not be profiled, so there is nothing to compare with.",

@@ -58,8 +58,8 @@ CODES = {
     "performance.tail_unclear": "p90 or mean of single launches can't be told apart from a slow-down; see the single samples.",
     "performance.unsteady": "Single launches scatter more than max_std_us allows.",
     "performance.clock_unsteady": "Single launches scatter more than max_std_us allows while the card's clock changed by more than 5 %: the machine may be "
-        "what scatters. Let the card cool, or wait until nothing else uses its power.",
-    "performance.no_p90": "A block of single launches has fewer than ten samples, and nine tenths of so few say nothing.",
+        "the cause. Let the card cool, or wait until nothing else uses its power.",
+    "performance.no_p90": "A block of single launches has fewer than ten samples, which is too few for a p90.",
     "performance.no_singles": "No single-launch samples, so p90, mean and std can't be judged.",
     "performance.no_baseline": "Nothing to compare with. A first rung declares not_applicable: {performance: reason} in task.yaml.",
     "performance.other_shape": "The evidence was measured on another shape than the limits name.",

@@ -19,11 +19,11 @@ from gates.records import Check, Status
 
 CODES = {
     "performance.inconsistent": "The claimed times contradict each other, or the clock of the process that asked for them. A timer may have been changed, "
-        "samples may have been written by something else than the timer, or the card was shared. Nothing is decided.",
-    "performance.host_busy": "The host was too busy for the outside clock: no long block came back in the time that it says it took, each with another "
+        "samples may be forged, or the card was shared. Nothing is decided.",
+    "performance.host_busy": "The host was too busy for the outside clock: every long block was late, each by another "
         "delay. Stop other load on the host, or give the run more cores.",
-    "performance.implausible": "The baseline takes more than a hundred times as long as the candidate, and more than ten times what the bar asks for. A slip of "
-        "units is likelier than such a gain: look at what the baseline computes and how it is built. A task that expects such a gain says so by min_speedup_pct.",
+    "performance.implausible": "The baseline takes more than a hundred times as long as the candidate, and more than ten times what the bar asks for. A wrong "
+        "unit is more likely than such a gain. Check what the baseline computes and how it is built. If you expect such a gain, raise min_speedup_pct.",
 }
 MAX_RATIO, MOST_BARS = 100.0, 10.0  # of baseline over candidate: a slip of units is a factor of 1000, and a task that expects much says so by its bar
 SAME_PCT = 30.0  # by which a series may be below the unflushed blocks of the same graph
@@ -45,7 +45,7 @@ def checks(evidence: PerformanceEvidence, series: Series, bar_pct: float) -> lis
         found += _singles_alike(evidence, sides)
         most = max(MAX_RATIO, MOST_BARS * (1.0 + bar_pct / 100.0))
         found.append(_check("baseline_over_candidate", p50[BASELINE] / p50[CANDIDATE], "at most", most, "x", "p50", "performance.implausible",
-                            "look for a slip of units; where so large a gain is expected, min_speedup_pct says so"))
+                            "look for a wrong unit; if you expect so large a gain, raise min_speedup_pct"))
     return found
 
 
@@ -73,7 +73,7 @@ def _outside(evidence: PerformanceEvidence, sides: Iterable[str]) -> list[Check]
         if not long:
             best = min(block.excess_pct for block in mine)
             code = "performance.inconsistent" if outside.steady(mine) else "performance.host_busy"
-            found.append(_check("outside_excess", best, "at most", outside.EXCESS_PCT, "%", where, code, "the outside clock shows more time than is claimed"))
+            found.append(_check("outside_excess", best, "at most", outside.EXCESS_PCT, "%", where, code, "the outside clock shows more time than claimed"))
     return found
 
 

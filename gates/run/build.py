@@ -234,7 +234,7 @@ def _make(
                     inputs.record(edge, after)
             return printed, wall_s
         say(f"{task.name}: {Path(changed[0]).name} changed meanwhile, compiling again")
-    raise GatesError(f"{changed[0]} changes each time that {task.name} is compiled", hint="run again when nothing writes it")
+    raise GatesError(f"{changed[0]} changes each time that {task.name} is compiled", hint="run again when no other program writes it")
 
 
 def _target(plan: _Plan, folder: Path, output: str, toolchain: Toolchain) -> Target:

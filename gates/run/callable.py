@@ -33,7 +33,7 @@ class NeedsDevice(NotHere):
     """A function that can't run on the CPU: a finding about this machine, not about the function."""
 
     def __init__(self, said: str) -> None:
-        super().__init__(said, hint="the kernel runs on a CUDA device alone", reason="no_device")
+        super().__init__(said, hint="the kernel runs only on a CUDA device", reason="no_device")
 
 
 class Function:

@@ -190,7 +190,7 @@ def _plain(name: str, value: Any) -> Any:
     except TypeError as error:
         raise GatesError(f"input {name!r}: {error}") from None
     if tensors:
-        raise GatesError(f"input {name!r} is a {type(value).__name__} of tensors, which memory checks can't replay", hint="give each tensor as an input of its own")
+        raise GatesError(f"input {name!r} is a {type(value).__name__} of tensors, which memory checks can't replay", hint="make each tensor a separate input")
     return found
 
 

@@ -65,12 +65,12 @@ def _asked(problem: Any, make: Callable[[random.Random], Mapping[str, int]], gen
     try:
         sizes = make(generator)
     except Exception as error:  # the user's function: whatever it raises is told
-        raise GatesError(f"problem {problem.__name__}: DIMS raises {type(error).__name__}: {error}", hint="it takes a random.Random and gives the sizes of one shape") from error
+        raise GatesError(f"problem {problem.__name__}: DIMS raises {type(error).__name__}: {error}", hint="DIMS takes a random.Random and returns the sizes of one shape") from error
     first = next(iter(problem.SHAPES.values()))
     if not isinstance(sizes, Mapping) or set(sizes) != set(first) or not all(type(size) is int for size in sizes.values()):
         raise GatesError(
             f"problem {problem.__name__}: DIMS gives {sizes!r}, not a whole number for each of {', '.join(first)}",
-            hint="a function DIMS takes a random.Random and gives the sizes of one shape",
+            hint="a function DIMS takes a random.Random and returns the sizes of one shape",
         )
     return {name: sizes[name] for name in first}
 

@@ -39,8 +39,8 @@ def require_built(path: Path, sha256: str | None) -> None:
     """Raise GatesError where the product at ``path`` is not the one that was built; ``sha256`` None or empty: it is not known which that is."""
     if sha256 and (found := file_sha256(path)) != sha256:
         raise GatesError(
-            f"{path} is of another build: its sha256 is {found[:16]}…, the one that was built here has {sha256[:16]}…",
-            hint="something wrote it after the build: run again, with a build folder that nothing else writes to",
+            f"{path} is from another build: its sha256 is {found[:16]}…, the file built here has {sha256[:16]}…",
+            hint="another program wrote it after the build: run again with a build folder of your own (--build-dir)",
         )
 
 

@@ -128,13 +128,13 @@ def _by_name(value: Any, made: Collection[str], given: Collection[str], *, on_de
         if not isinstance(name, str) or type(output) not in _TENSORS:  # a subclass may put its work off until it is read
             raise OutputError(f"the kernel returned {type(output).__name__} for output {name!r}, not a plain tensor")
         if on_device and output.device.type == "cpu":
-            raise OutputError(f"the kernel returned a tensor of the CPU for output {name!r}: outputs are on the device that its inputs are on")
+            raise OutputError(f"the kernel returned a CPU tensor for output {name!r}: outputs must be on the device of the inputs")
         if output.numel() * output.element_size() > jail.default_memory_bytes():  # by strides of 0, say: there is no such memory
             raise OutputError(f"the kernel returned {list(output.shape)} for output {name!r}, which is more than this machine's memory")
     try:
         return {name: torch.Tensor.detach(output).cpu().clone(memory_format=torch.contiguous_format) for name, output in outputs.items()}  # strides of 1 also where one element is all
     except RuntimeError as error:  # a sparse tensor, or one without values
-        raise OutputError(f"what the kernel returned can't be read: {str(error).splitlines()[0]}") from None
+        raise OutputError(f"the kernel's return value can't be read: {str(error).splitlines()[0]}") from None
 
 
 class _FilledMemory(TorchDispatchMode):

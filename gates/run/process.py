@@ -165,7 +165,7 @@ def _require_room(sink: IO[bytes]) -> None:
     except OSError as error:
         fault = machine.fault_in(error.strerror or "")
         raise machine.MachineFault(
-            f"this machine can't keep what a tool prints: {tempfile.gettempdir()}: {error.strerror}", hint=fault[1] if fault else None
+            f"this machine can't store the output of a tool: {tempfile.gettempdir()}: {error.strerror}", hint=fault[1] if fault else None
         ) from None
 
 

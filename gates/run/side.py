@@ -131,7 +131,7 @@ class Side:
             raise DeviceLost(f"the kernel's process answered without {', '.join(sorted(missing))}")
         raws, returned = (_tensors(answer[field]) for field in ("buffers", "returned"))
         if {name: (raw.dtype, raw.numel()) for name, raw in raws.items()} != {name: (torch.uint8, one.image.numel()) for name, one in rooms.items()}:
-            raise DeviceLost("the kernel's process answered with other buffers than it was given")
+            raise DeviceLost("the kernel's process returned other buffers than it was given")
         result = Launched({}, poisons, str(answer["error"]), launches=_records(answer["launches"]), findings=_records(answer["findings"]))
         in_place = [name for name in getattr(self.problem, "IN_PLACE", ()) if name in tensors]
         values = {name: room.values(raws[name]) for name, room in rooms.items()}
@@ -206,5 +206,5 @@ def _records(value: Any) -> list[dict[str, Any]]:
             raise TypeError
         json.dumps(value, allow_nan=False)
     except (KeyError, TypeError, ValueError):
-        raise DeviceLost("the kernel's process answered with records that are none") from None
+        raise DeviceLost("the kernel's process returned malformed records") from None
     return list(value)

@@ -36,7 +36,7 @@ def here(answer: Callable[[Mapping[str, Any]], Any]) -> Ask:
 def taken(answer: Any) -> Any:
     """What an answer says; raises Stopped or GatesError for what went wrong over there."""
     if not isinstance(answer, dict) or not {"is", "stopped", "refused"} & set(answer):
-        raise _senseless("an answer of another form")
+        raise _senseless("a malformed answer")
     if "stopped" in answer:
         raise Stopped(str(answer["stopped"]), str(answer.get("text", "")))
     if "refused" in answer:
@@ -48,7 +48,7 @@ def taken(answer: Any) -> Any:
 def times(answer: Any, samples: int) -> list[float]:
     """The ``samples`` times that a block was answered with."""
     if not isinstance(answer, list) or len(answer) != samples or not all(isinstance(one, float) for one in answer):
-        raise _senseless(f"no list of {samples} times for a block of {samples} samples")
+        raise _senseless(f"a list that does not have {samples} times for {samples} samples")
     return answer
 
 

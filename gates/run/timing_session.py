@@ -104,7 +104,7 @@ class Session:
         other = self._other_mode("warm" if mode == "cold" else "cold", launches, slowest_us, limited)
         single = self._single(launches, series[0], max(estimates.values()), limited)
         if replaced := self.ask("replaced"):
-            raise Stopped("performance.tampered", f"{', '.join(map(str, replaced[:5]))}: not what it was before the kernels were loaded")
+            raise Stopped("performance.tampered", f"{', '.join(map(str, replaced[:5]))}: replaced since the kernels were loaded")
         self.others |= set(self.card.other_processes() or ())
         return {
             "dimensions": self.shape, "bar_pct": job["bar_pct"], "seed": self.seed, "device": self._device(),

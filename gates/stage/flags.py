@@ -8,7 +8,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 
-_PROGRAM, _OPTIONS, _PLACE = "runs a program of its own", "takes options from a file", "writes where the engine does not look"
+_PROGRAM, _OPTIONS, _PLACE = "runs another program", "takes options from a file", "writes where the engine does not look"
 # Names of nvcc's options, long and short, and of those that the host compiler gets through -Xcompiler or by itself.
 _NAMES = {
     **dict.fromkeys(("run", "run-args", "compiler-bindir", "ccbin", "archiver-binary", "arbin", "fplugin", "wrapper", "B"), _PROGRAM),
@@ -23,7 +23,7 @@ _PASSED_ON = ("Xcompiler", "compiler-options", "Xlinker", "linker-options", "Xpt
 def objection(flags: Sequence[str]) -> tuple[str, str] | None:
     """The first of ``flags`` that may not be given, and what it does; None where all may.
 
-    ``["-O3", "-Xcompiler=-fplugin=it.so"]`` gives ``("-Xcompiler=-fplugin=it.so", "runs a program of its own")``.
+    ``["-O3", "-Xcompiler=-fplugin=it.so"]`` gives ``("-Xcompiler=-fplugin=it.so", "runs another program")``.
     """
     for flag in flags:
         for part in _parts(flag):

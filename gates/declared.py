@@ -34,7 +34,7 @@ def self_contradictions(info: RunInfo, data: Mapping[str, Any]) -> Iterator[str]
 
 
 def of_other_builds(info: RunInfo, built: Mapping[str, Mapping[str, Any]], evidence: Mapping[str, Mapping[str, Any]]) -> Iterator[str]:
-    """What in a run speaks of another build than run.json names, one sentence each.
+    """Yield one sentence for each file of a run that is about another build than run.json names.
 
     ``built`` and ``evidence`` (gate -> record) are by folder: "" for the candidate's, "baseline/" for the baseline's. Runs of earlier versions name no build.
     """

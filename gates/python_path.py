@@ -1,7 +1,7 @@
-"""Where modules are looked for: Python's own first, then beside the task, then installed packages.
+"""Order the module search path: Python's own modules first, then the task's folder, then installed packages.
 
-A helper of a task may be called random.py or types.py; it must not take the place of Python's own module for torch or for
-the engine. Imports nothing that such a file could replace.
+A helper of a task may be named random.py or types.py. It must not replace Python's own module for torch or the engine. So this
+module imports nothing that such a file could replace.
 """
 
 from __future__ import annotations

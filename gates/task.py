@@ -66,7 +66,7 @@ class Task:
 
     @property
     def debug_build(self) -> bool:
-        """Whether nvcc is told, by the task or in its environment, to compile device code for a debugger or without optimisation."""
+        """Return whether flags of the task or the environment make nvcc compile device code for a debugger or without optimisation."""
         given = [split(os.environ.get(name, "")) for name in ("NVCC_PREPEND_FLAGS", "NVCC_APPEND_FLAGS")]
         return self.kind in (CUDA, EXTENSION) and any(unoptimised(words) for words in (self.nvcc_flags, *given, [*given[0], *self.nvcc_flags, *given[1]]))
 
@@ -77,7 +77,7 @@ class Task:
         return self if self.debug_build else replace(self, nvcc_flags=(*self.nvcc_flags, DEBUG_FLAG))
 
     def place(self, *keys: str) -> str:
-        """File and line of a key in task.yaml, or of the nearest one above it: ``task.yaml:18``."""
+        """Return file and line of a key in task.yaml, or of the nearest key above it: ``task.yaml:18``."""
         lines = yamlio.load(self.folder / "task.yaml")[1]
         return f"task.yaml:{next(lines[keys[:end]] for end in range(len(keys), -1, -1) if keys[:end] in lines)}"
 
@@ -103,22 +103,22 @@ class Task:
         return hashlib.sha256(b"".join(digest.digest() for digest in digests)).hexdigest()
 
     def made_of(self) -> StageFiles:
-        """Every file that makes the stage, headers and modules followed, and where a name was sought in vain."""
+        """Return every file that makes the stage, with headers and modules followed, and the paths where a name was not found."""
         return stage_files(self.folder, (*self.sources, *self.problem_files()), self.nvcc_flags)
 
     def files(self) -> tuple[Path, ...]:
-        """Every file that makes the stage."""
+        """Return every file that makes the stage."""
         return self.made_of().files
 
     def digest(self, rule: int = DIGEST_RULE) -> str:
-        """sha256 over the stage's files and the toggles in force; equal digests mean the same stage.
+        """Return the sha256 over the stage's files and the toggles in force; equal digests mean the same stage.
 
         ``rule`` 1 is that of runs of earlier versions: it covers the files beside the sources and no other header, by their names alone.
         """
         return self.digests([self.toggles], rule)[0]
 
     def digests(self, toggles: Iterable[Mapping[str, int]], rule: int = DIGEST_RULE) -> list[str]:
-        """The digest with each of these values of the toggles in force; the files are read once."""
+        """Return one digest per set of toggle values; the files are read once."""
         named = {path: path.name for path in self._files_beside()} if rule == 1 else {path: os.path.relpath(path, self.folder) for path in self.files()}
         total = hashlib.sha256()
         for path in sorted(named) if rule == 1 else sorted(named, key=lambda path: named[path]):
@@ -131,7 +131,7 @@ class Task:
         return found
 
     def uncovered(self, rule: int) -> list[Path]:
-        """The stage's files that a digest by an earlier rule does not cover."""
+        """Return the stage's files that a digest by an earlier rule does not cover."""
         return sorted(set(self.files()) - self._files_beside()) if rule == 1 else []
 
     def _files_beside(self) -> set[Path]:

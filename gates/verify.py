@@ -42,9 +42,9 @@ def _is_sweep(folder: str | Path) -> bool:
 
 
 def findings(folder: Path, signers: Path | None = None) -> tuple[list[str], list[str]]:
-    """What is wrong with the run or the sweep in ``folder``, and if nothing is, notes: what was not checked, and what this checkout has otherwise by now.
+    """Return (problems of the run or sweep in ``folder``, notes). Notes, only without problems, name what was not checked and what differs in this checkout.
 
-    With ``signers``, a file of allowed signers, a run needs an attestation that one of them has signed; a note names the signer.
+    With ``signers``, a file of allowed signers, one of them must have signed the run's attestation; a note names the signer.
     """
     if _is_sweep(folder):
         if signers is not None:
@@ -67,7 +67,7 @@ def verify_run(run: Path) -> list[str]:
 
 
 def _checked(run: Path) -> tuple[list[str], list[str]]:
-    """(what is wrong with the run directory, what was not checked), one sentence each."""
+    """Return (problems of the run directory, what was not checked), one sentence each."""
     notes = list[str]()
     try:
         problems = file_problems(run) or _check_acceptance(run) or _check_consistency(run) or _check_verdict(run)
@@ -81,7 +81,7 @@ def _checked(run: Path) -> tuple[list[str], list[str]]:
 
 
 def _check_derived(run: Path) -> tuple[list[str], list[str]]:
-    """Whether the report and the counters are those of the files that they were made of."""
+    """Check the report and the counters against the files that they were made from."""
     from gates.check.profile import profile_problems  # both take time to load, and a broken run needs neither
     from gates.check.report import report_problems
 

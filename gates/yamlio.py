@@ -54,7 +54,7 @@ _Loader.add_constructor("tag:yaml.org,2002:int", _int)
 
 
 def value(text: str) -> Any:
-    """The value that ``text`` is as YAML, by the same rules as a file's; raises GatesError, which begins with the text, for what is none."""
+    """Return the value of ``text`` as YAML, by the rules for files. Raises GatesError, which begins with the text, if it is not YAML."""
     try:
         return yaml.load(text, _Loader)  # noqa: S506 - a SafeLoader
     except _AliasFound:

@@ -1,1 +1,1 @@
-"""What `gates verify` checks of a run beside digests, schemas and the verdict: its files, its report, its profile."""
+"""Checks of `gates verify` besides digests, schemas and the verdict: files, report, profile, attestation."""

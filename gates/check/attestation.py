@@ -1,7 +1,7 @@
-"""A run's attestation: an in-toto Statement v1 about its manifest, and the signature that ssh-keygen made and checks.
+"""Write and check a run's attestation: an in-toto Statement v1 about its manifest, signed and checked by ssh-keygen.
 
-Digests show an edit by accident. Someone who writes all files again writes the digests, too; a signature shows who vouches for them.
-Statement and signature lie beside the run directory, which is never changed: ``RUN.attestation.json`` and ``RUN.attestation.json.sig``.
+Digests show accidental edits. Someone who rewrites all files can rewrite the digests too; a signature shows who vouches for them.
+Statement and signature are written beside the run directory, which is never changed: ``RUN.attestation.json`` and ``RUN.attestation.json.sig``.
 """
 
 from __future__ import annotations
@@ -24,7 +24,7 @@ _INSTALL = "install OpenSSH 8.2 or newer (the package openssh-client)"
 
 
 def statement_of(run: Path) -> dict[str, Any]:
-    """The statement about a sound run: the manifest's digest, and what the run came to, with what and where."""
+    """Return the statement about a sound run: the digest of its manifest, its verdicts, builds, device and tools."""
     info: RunInfo = read_record(RunInfo, run, "run.json")
     verdict: Verdict = read_record(Verdict, run, "verdict.json")
     builds = {
@@ -49,13 +49,13 @@ def _stage(task: Any) -> dict[str, Any] | None:
 
 
 def attestation_of(run: Path) -> Path:
-    """Where a run's statement lies."""
+    """Return the path of a run's statement."""
     run = run.resolve()
     return run.with_name(f"{run.name}.attestation.json")
 
 
 def attest(run: Path, out: Path | None = None, key: Path | None = None) -> list[Path]:
-    """Write the statement about ``run``, and with ``key`` its signature; returns the files. GatesError for a run that is not sound."""
+    """Write the statement about ``run``, and with ``key`` its signature; return the files. Raises GatesError if the run is not sound."""
     from gates.verify import require_sound
 
     require_sound(run)
@@ -75,7 +75,7 @@ def _signature(statement: Path) -> Path:
 
 
 def _signed(data: bytes, key: Path) -> bytes:
-    """The signature of ``data`` by ``key``; ssh-keygen asks for a passphrase itself."""
+    """Return the signature of ``data`` by ``key``; ssh-keygen itself asks for a passphrase."""
     try:
         done = subprocess.run([_ssh_keygen(), "-q", "-Y", "sign", "-f", str(key), "-n", NAMESPACE], input=data, capture_output=True, check=False)
     except OSError as error:
@@ -86,9 +86,9 @@ def _signed(data: bytes, key: Path) -> bytes:
 
 
 def attestation_problems(run: Path, signers: Path) -> tuple[list[str], str]:
-    """(what is wrong with the attestation of a sound run, who signed it). ``signers`` is a file of allowed signers, as ssh-keygen(1) has it.
+    """Return (problems of the attestation of a sound run, its signer). ``signers`` is a file of allowed signers, as in ssh-keygen(1).
 
-    Raises GatesError without ssh-keygen and for a file of signers that can't be read.
+    Raises GatesError if ssh-keygen is missing or the file of signers can't be read.
     """
     try:
         with jsonio.open_plain(signers):
@@ -122,7 +122,7 @@ def _keygen(tool: str, action: str, signers: Path, statement: Path, *more: str, 
 
 
 def _differences(told: Any, again: dict[str, Any]) -> list[str]:
-    """What a signed statement says otherwise than the run."""
+    """Return the differences between a signed statement and the run."""
     if not isinstance(told, dict) or not isinstance(told.get("predicate"), dict):
         return ["is not an in-toto statement"]
     if (told.get("_type"), told.get("predicateType")) != (STATEMENT_TYPE, PREDICATE_TYPE):

@@ -1,4 +1,4 @@
-"""Which files make a run directory. The list is closed: a file that is not in it is no evidence, whatever the manifest says."""
+"""Define the files of a run directory. Any other file is not evidence, even if the manifest lists it."""
 
 from __future__ import annotations
 
@@ -10,5 +10,5 @@ FILES = frozenset((
 ))
 
 def strangers(names: set[str]) -> list[str]:
-    """Those of ``names``, a run's files, that are not files of a run, one sentence each."""
+    """Return one sentence for each of ``names`` that does not belong to a run directory."""
     return [f"{name} is not a file of a run" for name in sorted(names - FILES)]

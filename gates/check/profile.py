@@ -1,6 +1,6 @@
-"""Whether ncu.json has the counters that ncu's own reports hold.
+"""Check that ncu.json has the counters of ncu's own reports.
 
-The reader of reports is NVIDIA's native code, and a report may be hostile: it is read in a process of its own.
+The reader of reports is NVIDIA's native code, and a report may be hostile, so a subprocess reads it.
 """
 
 from __future__ import annotations
@@ -25,7 +25,7 @@ _SCRIPT = "from gates.check.profile import print_rows; print_rows()"
 
 
 def profile_problems(run: Path, evidence: NcuEvidence) -> tuple[list[str], list[str]]:
-    """(where ncu.json and the run's reports disagree, what was not checked), one sentence each."""
+    """Return (contradictions between ncu.json and the run's reports, what was not checked), one sentence each."""
     sides = {role: side for role, side in evidence.sides.items() if side.kernels and role in REPORTS}
     missing = [f"{REPORTS[role]} is missing: the counters of the {role} in ncu.json were not checked against it" for role in sides if not (run / REPORTS[role]).is_file()]
     if missing or not sides:
@@ -58,7 +58,7 @@ def _rows(report: Path, side: ProfiledSide) -> tuple[list[Row], str]:
 
 
 def print_rows() -> None:
-    """The process of its own: print the launches of the report ``sys.argv[1]`` with the metrics of the other arguments, as JSON."""
+    """Run in the subprocess: print the launches of the report ``sys.argv[1]`` with the metrics of the other arguments, as JSON."""
     rows, error = list[Row](), ""
     try:
         rows = read_report(Path(sys.argv[1]), sys.argv[2:])

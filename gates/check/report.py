@@ -1,4 +1,4 @@
-"""Whether COMPARE.md is what the run's evidence renders.
+"""Check that COMPARE.md is the report of the run's evidence.
 
 The whole text is compared if this version renders the report's version. Of a report of another version, only the
 decision, the gates, the speed-up and the kernel times are compared, which every version has.
@@ -25,7 +25,7 @@ _ROUNDING = 1.0001e-3  # four significant digits
 
 
 def report_problems(run: Path) -> tuple[list[str], list[str]]:
-    """(what is wrong with COMPARE.md, what of it was not checked), one sentence each; the run's other files are sound."""
+    """Return (problems of COMPARE.md, what was not checked), one sentence each. The run's other files must be sound."""
     from gates.compare import compare_within  # which verifies runs
 
     if not (run / "COMPARE.md").exists():
@@ -52,7 +52,7 @@ def _first_difference(told: str, again: str) -> str:
 
 
 def _claims(told: str, comparison: Comparison) -> Iterator[str]:
-    """What a report of another version says otherwise than the evidence."""
+    """Yield the contradictions between a report of another version and the evidence."""
     title = f"# {comparison.decision.value}: "
     if not told.startswith(title):
         yield f"does not begin with {title!r}"

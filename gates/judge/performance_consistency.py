@@ -1,9 +1,9 @@
-"""Whether the claimed times agree with each other and with the clock outside the process that claims them.
+"""Check that the claimed times agree with each other and with the judge's own clock.
 
-A claim is what the process with the kernels says of its own device clock. The clock outside is that of the process that asked:
-of every block it knows how long the answer took, and a few long blocks were taken for this comparison alone. What can't be
-true of one card is refused whichever way it points; a host that was too busy to tell is said to be that. The bounds and their
-reasons stand in docs/performance-gate.md.
+A claim is a time that the process with the kernels reports from its device clock. The outside clock is that of the judge's process:
+it measured how long the answer to each block took, and a few long blocks were taken only for this comparison. Claims that can't be
+true of one card are refused, whichever way they point. If the host was too busy to decide, the code says so. docs/performance-gate.md has
+the bounds and their reasons.
 """
 
 from __future__ import annotations
@@ -34,7 +34,7 @@ CONSTANT_STEPS = 2000  # a timer this much finer than a sample shows that sample
 
 
 def checks(evidence: PerformanceEvidence, series: Series, bar_pct: float) -> list[Check]:
-    """The claims of the gated ``series`` against everything that they must agree with; ``bar_pct`` says what gain the task expects."""
+    """Return a check of the gated ``series`` against each of the figures that it must agree with; ``bar_pct`` is the gain that the task expects."""
     sides = [side for side in (CANDIDATE, BASELINE) if series.samples(side)]
     p50 = {side: statistics.median(series.samples(side)) for side in sides}
     found = [*_outside(evidence, sides), *_blocks(series, sides), *_passed(evidence, series)]

@@ -1,8 +1,7 @@
-"""The outside clock: long blocks of replays, timed by a process that does not hold the kernels.
+"""Time long blocks of replays by the outside clock: that of the judge's process, which has no kernels.
 
-What the process with the kernels says of a block is a claim. The judge's process decides at random how many replays a block has,
-and takes the time that passes on its own clock between the question and the answer. The bounds, and why they are what they
-are, stand in docs/performance-gate.md.
+The process with the kernels claims a time for each block. The judge's process draws the number of replays at random, and measures
+the time between question and answer on its own clock. docs/performance-gate.md has the bounds and their reasons.
 """
 
 from __future__ import annotations
@@ -37,17 +36,17 @@ class OutsideBlock:
 
     @property
     def launch_us(self) -> float:
-        """Claimed us a launch."""
+        """Claimed us per launch."""
         return self.claimed_us / (self.replays * self.launches)
 
     @property
     def excess_pct(self) -> float:
-        """How much more time passed than the claim and the fixed part explain, in percent of the claim."""
+        """Return the outside time beyond the claim and the fixed part, in percent of the claim."""
         return 100.0 * (self.wall_us - FIXED_US - self.claimed_us) / self.claimed_us
 
     @property
     def too_long(self) -> bool:
-        """Whether more time is claimed than passed."""
+        """Return whether the claim is longer than the outside time."""
         return self.claimed_us > self.wall_us * (1.0 + CLOCKS_PCT / 100.0)
 
     @property
@@ -56,7 +55,7 @@ class OutsideBlock:
 
 
 def steady(blocks: Sequence[OutsideBlock]) -> bool:
-    """Whether blocks that all disagree do so by one factor, whatever their length: a busy host delays some of them, by some time."""
+    """Return whether blocks that all disagree do so by one factor, whatever their length. A busy host delays blocks unevenly."""
     excesses = [block.excess_pct for block in blocks]
     return max(excesses) - min(excesses) <= 0.25 * max(excesses)
 
@@ -65,9 +64,9 @@ def measure(
     timers: Mapping[str, Callable[[int], Sequence[float]]], launches: Mapping[str, int], sample_us: Mapping[str, float],
     chance: random.Random, clock: Callable[[], float] = time.monotonic,
 ) -> list[OutsideBlock]:
-    """Blocks of every side, two each; more and longer ones of a side none of whose blocks agrees yet.
+    """Take two blocks per side; more and longer ones for a side if none of its blocks agrees.
 
-    ``sample_us``: the claimed length of one replay. Sides whose answer holds no time are left out of that round.
+    ``sample_us``: claimed us per replay. If the answer of a side has no time, the round leaves that side out.
     """
     taken: list[OutsideBlock] = []
     for number, least_us in enumerate(LENGTHS_US):

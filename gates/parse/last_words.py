@@ -1,4 +1,4 @@
-"""The line of a tool's output that says what is wrong: not its banner, and not the list of its options."""
+"""Find the line of a tool's output that names its problem, not its banner or its list of options."""
 
 from __future__ import annotations
 
@@ -9,6 +9,6 @@ _MOST = 300  # characters
 
 
 def complaint(text: str) -> str:
-    """The first line that complains of something, else the last line; without the marks before it, empty for an empty text."""
+    """Return the first line that reports a problem, else the last line, without leading marks; empty for an empty text."""
     lines = [line for line in (line.strip().lstrip("=").strip() for line in text.splitlines()) if line]
     return (next(filter(_COMPLAINT.search, lines), lines[-1]) if lines else "")[:_MOST]

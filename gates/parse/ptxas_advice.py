@@ -1,4 +1,4 @@
-"""Those of ptxas's remarks that name what code costs: instructions that are serialized, bounds that are ignored, spills.
+"""Parse ptxas's remarks on costly code: instructions that are serialized, bounds that are ignored, spills.
 
 ptxas repeats a remark for each instance of a template and each architecture. Here each is one ``Advice`` with a count.
 """

@@ -1,4 +1,4 @@
-"""stdout that can fail without taking the command along: a full disk, a reader that has gone away."""
+"""Let stdout fail without ending the command: on a full disk, or after the reader closed the pipe."""
 
 from __future__ import annotations
 

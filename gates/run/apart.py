@@ -1,9 +1,9 @@
-"""The process that runs a kernel, apart from the one that judges it.
+"""Run a kernel in another process than its judge.
 
-Code in the judge's own process could replace the comparison, read the reference from memory, or write the result. So a
-kernel of any kind is loaded and launched in a process of its own, begun before the judge reads its job: no seed, nonce
-or problem was ever in its memory. It gets buffers as bytes and gives them back as bytes; the reference is
-computed, the comparison made and the result written by the process that asked (``gates.run.side``), which never loads the kernel.
+Code in the judge's process could replace the comparison, read the reference from memory, or write the result. So every kernel is
+loaded and launched in its own process, which starts before the judge reads its job: no seed, nonce or problem was ever in its
+memory. It gets buffers as bytes and returns them as bytes. The judge's process (``gates.run.side``) computes the reference,
+compares, and writes the result; it never loads the kernel.
 """
 
 from __future__ import annotations
@@ -29,7 +29,7 @@ from gates.run.process import die_with
 
 
 class Fork:
-    """A fork of this process that calls a function, with the part of subprocess.Popen's interface that is needed here."""
+    """Fork this process and call a function there; has the needed part of subprocess.Popen's interface."""
 
     def __init__(self, call: Callable[[], None]) -> None:
         asks, self_asks = os.pipe()
@@ -64,9 +64,9 @@ Child = subprocess.Popen[bytes] | Fork
 
 
 def start(module: str = "gates.run.apart") -> Child:
-    """A process that runs ``serve`` of ``module``, for kernels that this process will name to it.
+    """Start a process that runs ``serve`` of ``module``, for kernels that this process names later.
 
-    This process must have one thread, and know nothing that the kernels shall not.
+    This process must have one thread and nothing in memory that kernels must not see.
     """
     torch = sys.modules.get("torch")
     if torch is not None and not torch.cuda.is_initialized():  # a forked runner: its fork has torch, too; one of a CUDA process can do nothing
@@ -75,7 +75,7 @@ def start(module: str = "gates.run.apart") -> Child:
 
 
 def first_question(job: Mapping[str, Any]) -> dict[str, Any]:
-    """What the process is told before its first call."""
+    """Return the first message to the process, before its first call."""
     emulated = bool(job["side"]["emulated"])
     memory_bytes = job.get("memory_bytes") or (jail.default_memory_bytes() if emulated else None)
     return {
@@ -86,12 +86,12 @@ def first_question(job: Mapping[str, Any]) -> dict[str, Any]:
 
 
 def processor_seconds(job: Mapping[str, Any]) -> float | None:
-    """As many as all cores have within the job's time limit; None where it has none."""
+    """Return the processor seconds of all cores within the job's time limit; None without a limit."""
     return job["limit_s"] * (os.cpu_count() or 1) if "limit_s" in job else None
 
 
 def scratch(job: Mapping[str, Any], name: str) -> Path:
-    """The one folder that the process of a job can write to, beside the job's result; nothing of an earlier process is in it."""
+    """Make the only folder that a job's process can write to, empty, beside the job's result; return it."""
     folder = Path(job["result"]).parent / f"scratch.{name}"
     shutil.rmtree(folder, ignore_errors=True)
     folder.mkdir(parents=True)
@@ -99,7 +99,7 @@ def scratch(job: Mapping[str, Any], name: str) -> Path:
 
 
 def settle() -> tuple[BinaryIO, BinaryIO]:
-    """(questions, answers) of this process, which leaves the group of the one that began it, ends with it, and has none of its other descriptors."""
+    """Leave the parent's process group and close its descriptors; return (questions, answers). This process ends with its parent."""
     die_with(os.getppid())
     asks, answers = os.fdopen(os.dup2(0, 3), "rb"), os.fdopen(os.dup2(1, 4), "wb")
     _reopen(0, os.devnull, os.O_RDONLY)
@@ -114,7 +114,7 @@ def settle() -> tuple[BinaryIO, BinaryIO]:
 def confine(
     folder: Path, *, memory_bytes: int | None, on_device: bool, processes: bool = True, cpu_s: float | None = None
 ) -> dict[str, str]:
-    """Leave this process the folder ``folder`` alone to write to; arguments and what holds, as ``jail.enter`` has them."""
+    """Let this process write only to ``folder``; other arguments and result as for ``jail.enter``."""
     os.chdir(folder)
     os.environ.update(jail.caches(folder))
     tempfile.tempdir = None  # asked for anew
@@ -124,7 +124,7 @@ def confine(
 
 
 def serve() -> None:
-    """The other process: confine itself, load the kernel, and answer calls until nobody asks any more."""
+    """Run in the other process: confine it, load the kernel, and answer calls until they end."""
     asks, answers = settle()
 
     from gates.run import wire

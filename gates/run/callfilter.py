@@ -1,6 +1,6 @@
-"""A seccomp filter: system calls that a confined process is refused, as a program for the kernel's packet filter.
+"""Refuse system calls by a seccomp filter, a program for the kernel's packet filter.
 
-What the filter sees is the call's number and its arguments as numbers: no paths, and nothing that a pointer points to.
+The filter sees a call's number and its arguments as numbers. It sees no paths and nothing behind a pointer.
 """
 
 from __future__ import annotations
@@ -24,7 +24,7 @@ Step = tuple[int, int, int, int]
 
 
 def deny(libc: ctypes.CDLL, *, local_sockets: bool, processes: bool) -> str:
-    """Put the filter on this thread and all that it starts: "denied", or why not. ``processes``: may start others, and signal them."""
+    """Put the filter on this thread and all that it starts. Return "denied", or why not. ``processes``: it may start and signal others."""
     if platform.machine() not in syscalls.MACHINES:
         return f"not denied: no filter for {platform.machine()}"
     steps = program(syscalls.MACHINES[platform.machine()], os.getpid(), local_sockets=local_sockets, processes=processes)
@@ -36,7 +36,7 @@ def deny(libc: ctypes.CDLL, *, local_sockets: bool, processes: bool) -> str:
 
 
 def program(machine: int, pid: int, *, local_sockets: bool, processes: bool) -> list[Step]:
-    """The steps for the column ``machine`` of the tables and the process ``pid``."""
+    """Return the filter's steps for the column ``machine`` of the tables and the process ``pid``."""
     steps: list[Step] = [(_LOAD, 0, 0, _ARCHITECTURE), (_EQUAL, 1, 0, syscalls.AUDIT_ARCHITECTURE[machine]), _refuse(), (_LOAD, 0, 0, _NUMBER)]
     if (foreign := syscalls.LOWEST_FOREIGN[machine]) is not None:
         steps += [(_LEAST, 0, 1, foreign), _refuse()]
@@ -57,7 +57,7 @@ def program(machine: int, pid: int, *, local_sockets: bool, processes: bool) -> 
 
 
 def _only(number: int, tests: list[Step]) -> list[Step]:
-    """The call ``number`` is allowed where a test of its first argument holds, else refused; another call goes on behind."""
+    """Allow call ``number`` if a test of its first argument is true, else refuse it; other calls continue after these steps."""
     body: list[Step] = [(_LOAD, 0, 0, _FIRST_ARGUMENT)]
     for test in tests:
         body += [test, (_GIVE, 0, 0, _ALLOW)]

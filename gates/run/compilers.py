@@ -1,9 +1,9 @@
-"""Who compiles, by content, and which variables of the environment change what is compiled.
+"""Identify compilers by content, and list the environment variables that change their output.
 
-A compiler is several programs. Those that decide its output are found by asking the driver, and their bytes are digested: a toolkit
-that was replaced in place, under the same path and version, is another one. Of a program of more than 8 MiB one block of 64 KiB in sixteen is
-read, so a patch of a few bytes in one is not seen. The shared libraries that these programs load are not looked at; neither is what a
-wrapper script starts that does not answer as nvcc and g++ do.
+A compiler is several programs. The driver names those that decide its output, and their bytes are digested: a toolkit that was
+replaced in place, with the same path and version, is another one. In a program over 8 MiB one block of 64 KiB in sixteen is read, so a
+patch of a few bytes may be missed. Not covered: shared libraries that these programs load, and programs behind a wrapper script that
+does not answer as nvcc and g++ do.
 """
 
 from __future__ import annotations
@@ -45,13 +45,13 @@ _OVERRIDING[EXTENSION] = _OVERRIDING[CUDA]
 
 
 def environment(environ: Mapping[str, str] | None = None) -> dict[str, str]:
-    """The variables that are set and change what compilers do, by name."""
+    """Return the set variables that change what compilers do, by name."""
     given = os.environ if environ is None else environ
     return {name: given[name] for name in sorted(given) if given[name] and (name in _VARIABLES or name.startswith(_PREFIXES))}
 
 
 def overriding(kind: str) -> dict[str, str]:
-    """The variables that are set and change how a kernel of ``kind`` is compiled, as a flag in task.yaml would."""
+    """Return the set variables that change how a kernel of ``kind`` is compiled, like a flag in task.yaml."""
     given, names = environment(), _OVERRIDING.get(kind, ())
     compilers = ("CXX", "NVCC_CCBIN") if names and kind != TRITON else ()
     with_flags = [name for name in compilers if any(word.startswith("-") for word in split(given.get(name, "")))]
@@ -59,7 +59,7 @@ def overriding(kind: str) -> dict[str, str]:
 
 
 def identities(toolchain: Toolchain) -> dict[str, str]:
-    """The sha256 of each program and file that compiles for a build, by path."""
+    """Return the sha256 of each program and file that compiles for a build, by path."""
     given = tuple(environment().items())
     paths = dict.fromkeys((*_nvcc_files(toolchain), *(path for driver in host_drivers(toolchain) for path in _gxx_programs(driver, _stamp(driver), given))))
     with ThreadPoolExecutor() as pool:
@@ -67,13 +67,13 @@ def identities(toolchain: Toolchain) -> dict[str, str]:
 
 
 def file_identity(path: str) -> str:
-    """The sha256 that tells a program from another by its bytes, read once in this process; empty where it can't be read."""
+    """Return the sha256 of a program's bytes, read once per process; empty if it can't be read."""
     stamp = _stamp(path)
     return _sha256(path, stamp) if stamp else ""
 
 
 def host_drivers(toolchain: Toolchain) -> list[str]:
-    """The C++ compilers that a build may start: the one found, what nvcc is told to use, and what nvcc takes otherwise."""
+    """Return the C++ compilers that a build may start: the one found, and the one that nvcc uses."""
     gxx = toolchain.get("g++")
     nvcc_s = toolchain.host_compiler or "gcc"
     found = (gxx.path if gxx else None, nvcc_s if os.sep in nvcc_s else shutil.which(nvcc_s))
@@ -81,20 +81,20 @@ def host_drivers(toolchain: Toolchain) -> list[str]:
 
 
 def dryrun(toolchain: Toolchain) -> dict[str, str]:
-    """The variables that nvcc says it works with, such as ``INCLUDES`` and ``CICC_PATH``; it may be a script that starts one elsewhere."""
+    """Return the variables that nvcc reports, such as ``INCLUDES`` and ``CICC_PATH``; nvcc may be a wrapper script."""
     nvcc = toolchain.get("nvcc")
     return dict(_dryrun(nvcc.path, _stamp(nvcc.path), tuple(environment().items()))) if nvcc else {}
 
 
 def cuda_folders(toolchain: Toolchain) -> list[Path]:
-    """The folders of headers that nvcc says it searches."""
+    """Return the header folders that nvcc reports."""
     found = dryrun(toolchain)
     words = [word for name in ("INCLUDES", "SYSTEM_INCLUDES") for word in split(found.get(name, ""))]
     return [Path(folder) for word in words if (folder := word.removeprefix("-I").removeprefix("-isystem"))]
 
 
 def searched_folders(toolchain: Toolchain, commands: Iterable[Sequence[str]]) -> list[str]:
-    """Every folder in which these commands may look for a header, also one that is not there yet; their order does not matter here."""
+    """Return every folder that these commands may search for headers, also missing ones, in any order."""
     given = environment()
     found = dict.fromkeys(map(str, cuda_folders(toolchain)))
     for driver in host_drivers(toolchain):

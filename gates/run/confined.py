@@ -1,6 +1,6 @@
-"""A tool that works on bytes which a kernel's process made, such as ptxas on its PTX: confined as that process is, it can write to one folder alone.
+"""Run a tool on bytes from a kernel's process, such as ptxas on its PTX, confined like that process and with one writable folder.
 
-``python confined.py FOLDER COMMAND…`` gives its rights up and becomes the command.
+``python confined.py FOLDER COMMAND…`` drops its rights and becomes the command.
 """
 
 from __future__ import annotations
@@ -14,7 +14,7 @@ HERE = Path(__file__).resolve().parent
 
 
 def command(folder: Path, argv: Sequence[str]) -> list[str]:
-    """What to start so that ``argv`` runs with ``folder`` alone to write to."""
+    """Return the command that runs ``argv`` with ``folder`` as its only writable folder."""
     return [sys.executable, str(HERE / "confined.py"), str(folder), *argv]
 
 

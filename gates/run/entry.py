@@ -1,6 +1,6 @@
-"""What the engine starts for every job: ``python entry.py --job FILE --folder FOLDER [--apart MODULE]``. A task's own runner.py is for people.
+"""Run a job of the engine: ``python entry.py --job FILE --folder FOLDER [--apart MODULE]``. A task's runner.py is for people.
 
-Not ``-m``, which would look for modules in the current folder first; and what lies beside this file hides no module either.
+It is not started by ``-m``, which would search the current folder for modules first. Files beside this one hide no module either.
 """
 
 import sys

@@ -1,12 +1,11 @@
-"""Shapes that a run draws for itself, so that a kernel can't be right for the author's sizes alone.
+"""Draw fresh shapes per run, so that a kernel can't be right only for its author's sizes.
 
-They come from the problem's DIMS, or, where it has none, from what its SHAPES leave open: sizes between the smallest and
-the largest declared, in steps of their greatest common divisor. Sizes that are proportional in all SHAPES stay so, and a
-size whose declared values are all powers of two takes those only. Such an inferred shape is no promise of the problem, so
-a kernel may decline it.
+They come from the problem's DIMS. Without DIMS they are inferred from SHAPES: sizes between the smallest and the largest, in
+steps of their greatest common divisor. Sizes that are proportional in all SHAPES stay proportional. If all declared values of a
+size are powers of two, so are the drawn ones. The problem does not promise inferred shapes, so a kernel may refuse them.
 
-Drawn shapes are cheap: none is more work than a few of the first of SHAPES or the dearest of ODD_SHAPES, or a given share of the run. They lean to the sizes at which
-kernels break: 1, primes, and one beside a multiple of 8 to 128.
+Drawn shapes are cheap: none is more work than a few of the first of SHAPES, than the largest of ODD_SHAPES, or than a given share
+of the run. They favour sizes at which kernels break: 1, primes, and sizes next to a multiple of 8 to 128.
 """
 
 from __future__ import annotations
@@ -31,7 +30,7 @@ Sizes = dict[str, int]
 def draw(problem: Any, seed: int, affordable: float = 0.0) -> dict[str, Sizes]:
     """Return up to COUNT new shapes by name, the same ones for the same ``seed``; none costs more than a few of the problem's small ones, or ``affordable``.
 
-    Fewer where the ranges hold fewer that are cheap. Raises GatesError for a DIMS function that gives no shape.
+    Fewer if the ranges have fewer cheap shapes. Raises GatesError if a DIMS function returns no shape.
     """
     generator = random.Random(seed)
     dims = problem.DIMS if declared(problem) else _inferred(problem)
@@ -51,12 +50,12 @@ def draw(problem: Any, seed: int, affordable: float = 0.0) -> dict[str, Sizes]:
 
 
 def declared(problem: Any) -> bool:
-    """Whether the problem says itself which sizes are in its contract."""
+    """Return whether the problem declares its sizes by DIMS."""
     return hasattr(problem, "DIMS")
 
 
 def is_inferred(problem: Any, shape: str) -> bool:
-    """Whether ``shape`` is a drawn one that no declaration of the problem covers."""
+    """Return whether ``shape`` is drawn and not declared by the problem."""
     return shape.startswith(FRESH) and not declared(problem)
 
 

@@ -1,7 +1,7 @@
-"""A replay of a C launcher on the emulator in a confined fork of the runner, which hears it out: it writes the result, the fork does not.
+"""Replay a C launcher on the emulator in a confined fork of the runner; the runner writes the result, the fork does not.
 
-All runs without torch, so that AddressSanitizer, which both have, sees the kernel alone. What the fork prints, the checker's reports
-among it, comes through a pipe, so that nothing that was printed can be taken back.
+Neither loads torch, so AddressSanitizer sees only the kernel. The fork's output, with the checker's reports, comes through a
+pipe, so the kernel can't erase it.
 """
 
 from __future__ import annotations
@@ -26,9 +26,9 @@ _MAX_BYTES = 32 * 2**20  # of what it answers
 
 
 def run_apart(replay: Callable[[Callable[..., None]], None], job: Mapping[str, Any], writer: ResultWriter) -> None:
-    """Call ``replay`` with what takes its lines, in a confined fork of this process, and write these lines as this process's own.
+    """Call ``replay`` with a line writer in a confined fork, and write its lines to this process's result.
 
-    Ends this process as the fork ended, where that was not well. Raises GatesError where the fork refused.
+    If the fork failed, ends this process with the same exit code or signal. Raises GatesError if the fork refused.
     """
     scratch = apart.scratch(job, job["side"]["name"])
     heard, printed = os.pipe()

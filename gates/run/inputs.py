@@ -1,8 +1,8 @@
-"""What a product was made from, by content: the record beside it that says whether it may be used again.
+"""Record the content that a product was made from, to decide whether it may be reused.
 
-A record is written when its step has succeeded. It holds the command, the sha256 of what was made and of every file that the
-compiler opened, and which of the places that an included name is looked for in had such a file: a header that appears in one of the
-others may come first the next time. File times decide nothing.
+A record is written after its step succeeded. It has the command, the sha256 of the products and of every file that the compiler
+opened. It also lists the search paths on which each included name had a file, because a new header may come first the next
+time. File times decide nothing.
 """
 
 from __future__ import annotations
@@ -22,7 +22,7 @@ _ESCAPED = re.compile(r"\\([ #:\\])|\$\$")
 
 
 class Look:
-    """One look at the files of a build in ``folder``: each is read once. ``folders``: where headers are looked for, relative ones from ``folder`` on."""
+    """Read the files of a build in ``folder``, each once. ``folders``: the search path for headers, relative to ``folder``."""
 
     def __init__(self, folder: Path, folders: Iterable[str]) -> None:
         self.folder, self.folders = folder, sorted(set(folders))
@@ -32,7 +32,7 @@ class Look:
         self._found: dict[tuple[tuple[str, ...], ...], list[str]] = {}
 
     def sha256(self, path: str) -> str | None:
-        """Digest of the file's bytes; None where it can't be read."""
+        """Return the sha256 of the file; None if it can't be read."""
         if path not in self._digests:
             try:
                 with open(os.path.join(self.folder, path), "rb") as file:
@@ -42,13 +42,13 @@ class Look:
         return self._digests[path]
 
     def exists(self, path: str) -> bool:
-        """Whether there is a file at ``path``."""
+        """Return whether ``path`` is a file."""
         if path not in self._there:
             self._there[path] = os.path.isfile(os.path.join(self.folder, path))
         return self._there[path]
 
     def found(self, names: Sequence[str], beside: Sequence[str]) -> list[str]:
-        """Where there is a file of those names in a folder that is searched, or at one of the paths."""
+        """Return the files with these names in the searched folders, and those of ``beside`` that exist."""
         key = tuple(names), tuple(beside)
         if key not in self._found:
             places = {*beside, *(f"{folder}/{name}" for folder in self.folders for name in names)}
@@ -56,7 +56,7 @@ class Look:
         return self._found[key]
 
     def names(self, path: str) -> tuple[set[str], set[str]]:
-        """What the file includes: (in quotes, in angle brackets)."""
+        """Return the names that the file includes: (in quotes, in angle brackets)."""
         if path not in self._names:
             try:
                 self._names[path] = included(Path(self.folder, path).read_bytes())

@@ -1,19 +1,19 @@
-"""Takes rights away from this process, and from all that it starts, before it runs code that nobody vouches for.
+"""Take rights from this process, and from all that it starts, before it runs untrusted code.
 
     calls     a seccomp filter refuses sockets, changes of files' mode, owner, times and attributes, other processes' memory and
-              limits, mounts and name spaces, and what could go round it (``gates.run.callfilter``); where ``processes`` is false
-              also new processes and programs, and any signal but to itself
-    files     Landlock: nothing can be written, made or removed but beneath the folders named, to a few devices, in shared memory
-              (/dev/shm, unless a folder named lies there: what is beside it is not to be written) and in this process's own
+              limits, mounts and name spaces, and calls that could bypass it (``gates.run.callfilter``); if ``processes`` is false
+              also new processes and programs, and any signal except to itself
+    files     Landlock: files can be written, made and removed only in the given folders, on a few devices, in shared memory
+              (/dev/shm, unless one of the folders is there) and in this process's own
               folder of /proc (starting CUDA writes there; other processes' memory stays closed, see below); other processes'
               folders in /proc can't be listed
     others    Landlock: no process outside can be traced or read; from version 6 on none gets a signal either
-    rights    root's capabilities are given up: limits can't be raised, and no file of another user is open to it
-    memory    RLIMIT_DATA, where no CUDA driver maps memory on its own account
-    limits    on the size of a file, on processor time, and on processes where the user is not root; no core is left
+    rights    root's capabilities are dropped: limits can't be raised, and files of other users can't be opened
+    memory    RLIMIT_DATA, unless a CUDA driver maps memory itself
+    limits    on file size, on processor time, and on processes if the user is not root; no core dump
 
-None of it needs privileges, and none of it can be undone. Where the system lacks one of them (an old kernel, another
-operating system), ``enter`` says so and the rest holds. Reading files is not restricted.
+None of it needs privileges, and none of it can be undone. If the system lacks one of these (an old kernel, another
+operating system), ``enter`` reports it and applies the rest. Reading files is not restricted.
 """
 
 from __future__ import annotations
@@ -47,11 +47,11 @@ def enter(
     writable: Sequence[Path], *, memory_bytes: int | None = None, local_sockets: bool = False, processes: bool = True,
     file_bytes: int | None = None, cpu_s: float | None = None,
 ) -> dict[str, str]:
-    """Confine this process for good; returns what holds: {"calls", "files", "others", "processes", "memory": "denied" or why not}.
+    """Confine this process for good. Return what is in force: {"calls", "files", "others", "processes", "memory": "denied" or why not}.
 
     Call it before threads are started: it holds for the calling thread and what that starts. ``writable`` folders must
     exist. ``local_sockets`` leaves unix and netlink sockets open, which device drivers use. ``processes``: may start others.
-    ``file_bytes``, ``cpu_s``: the most of one file, and of processor time; None: not limited.
+    ``file_bytes``, ``cpu_s``: limits on one file and on processor time; None: not limited.
     """
     libc = ctypes.CDLL(None, use_errno=True)
     if platform.system() != "Linux" or libc.prctl(_NO_NEW_PRIVS, 1, 0, 0, 0) != 0:
@@ -67,7 +67,7 @@ def enter(
 
 
 def caches(folder: Path) -> dict[str, str]:
-    """Environment under which compilers that run inside a confined process keep what they make in ``folder``."""
+    """Return the environment that makes compilers in a confined process keep their files in ``folder``."""
     places = {
         "TMPDIR": "", "TORCHINDUCTOR_CACHE_DIR": "inductor", "TRITON_CACHE_DIR": "triton", "TORCH_EXTENSIONS_DIR": "extensions",
         "CUDA_CACHE_PATH": "cuda",
@@ -76,7 +76,7 @@ def caches(folder: Path) -> dict[str, str]:
 
 
 def default_memory_bytes() -> int:
-    """Three quarters of this machine's memory."""
+    """Return three quarters of this machine's memory, bytes."""
     return os.sysconf("SC_PAGE_SIZE") * os.sysconf("SC_PHYS_PAGES") // 4 * 3
 
 

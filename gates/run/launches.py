@@ -1,7 +1,7 @@
-"""Job "launches": how a C launcher launches its kernels for each shape on each chip, seen on the emulator, which runs no block of them.
+"""Run the job "launches": record how a C launcher launches its kernels per shape and chip, on the emulator, without running a block.
 
-Each launcher call has a process apart (``gates.run.apart``), in which the launcher was not called before: launchers keep what they
-asked of the device in static variables, and one that does not bear unwritten results takes no other's launches with it.
+Each launcher call has a fresh process (``gates.run.apart``), because launchers keep answers of the device in static variables. A
+launcher that fails on unwritten results does not affect the other calls.
 """
 
 from __future__ import annotations

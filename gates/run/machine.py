@@ -1,8 +1,8 @@
-"""Tell a fault of this machine (no room, no memory, no more processes) from a fault of what is built or run on it.
+"""Distinguish a fault of this machine (no space, memory or processes) from a fault of the code that is built or run.
 
-What a tool prints is one sign: the system's own words, or a signal that no source can cause. Some tools say nothing of
-use (nvcc prints "Invalid argument" on a full disk, and leaves half a cubin with exit 0), so a failure that no source
-explains is also compared with what this machine has left: room in the folders, and the limits of the process.
+One sign is a tool's output: the system's own words, or a signal that no source causes. Some tools give no useful message: on a full
+disk nvcc prints "Invalid argument" and leaves half a cubin with exit code 0. So, if no source explains a failure, the free space
+in the folders and the limits of the process are checked too.
 """
 
 from __future__ import annotations
@@ -48,11 +48,11 @@ _OF_SOURCE = re.compile(r"^\s|#\s*(?:error|warning)\b|static.assert", re.IGNOREC
 
 
 class MachineFault(GatesError):
-    """Something that this machine lacks: exit code 2, and no verdict about any kernel."""
+    """A lack of this machine: exit code 2, and no verdict about any kernel."""
 
 
 def fault_in(text: str, cause: str = "") -> tuple[str, str] | None:
-    """The line of a tool's output (or its end ``cause``) that tells of this machine's fault, and what to do; None without one."""
+    """Return (the line of a tool's output, or its end ``cause``, that shows a fault of this machine; what to do), or None."""
     for line in text.splitlines():
         if _OF_SOURCE.search(line):
             continue
@@ -64,7 +64,7 @@ def fault_in(text: str, cause: str = "") -> tuple[str, str] | None:
 
 
 def shortage(folders: Iterable[Path]) -> tuple[str, str] | None:
-    """What this machine has little of now: room in one of ``folders``, or a limit on this process; and what to do."""
+    """Return (what this machine lacks now: space in one of ``folders``, or a limit on this process; what to do), or None."""
     for folder in folders:
         try:
             found = os.statvfs(folder)
@@ -83,9 +83,9 @@ def shortage(folders: Iterable[Path]) -> tuple[str, str] | None:
 
 
 def check_names(places: Iterable[tuple[str, Path]]) -> None:
-    """Raise MachineFault if nvcc can't take one of ``places`` (what it is, path): it hands them to a shell, and lists of them to its tools.
+    """Raise MachineFault if nvcc can't take one of ``places`` (what it is, path): it passes them to a shell, and lists of them to its tools.
 
-    Every other letter works: blanks, %, #, quotes like ', letters beyond ASCII.
+    Every other character works: blanks, %, #, quotes like ', letters beyond ASCII.
     """
     for what, path in places:
         if letter := next((letter for letter in _NOT_FOR_NVCC if letter in str(path)), None):
@@ -93,7 +93,7 @@ def check_names(places: Iterable[tuple[str, Path]]) -> None:
 
 
 def temporary_folder() -> Path:
-    """Where compilers write their temporary files."""
+    """Return the folder of the compilers' temporary files."""
     return Path(next((os.environ[name] for name in _TEMPORARY if os.environ.get(name)), tempfile.gettempdir()))
 
 

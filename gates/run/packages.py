@@ -1,7 +1,7 @@
-"""A package that does not work in this environment: told from an error of the function that uses it.
+"""Distinguish a package that does not work in this environment from an error of the function that uses it.
 
-A kernel language can be broken by what is installed beside it (a Numba that asks NumPy for a name which it no longer has), or
-be missing. That is a finding about this machine. An error in the function's own files, or in a call that it makes, is not.
+A kernel language can be missing, or broken by another package (a Numba that needs a name which NumPy no longer has). That is a
+finding about this machine. An error in the function's own files, or in a call that it makes, is a finding about the function.
 """
 
 from __future__ import annotations
@@ -24,7 +24,7 @@ class NeedsPackage(NotHere):
 
 
 def unusable(error: BaseException, folder: Path) -> NeedsPackage | None:
-    """What is wrong with a package, where ``error`` is about one and not about the function whose files lie in ``folder``."""
+    """Return the package's failure if ``error`` is about a package; None if it is about the function with files in ``folder``."""
     said = f"{type(error).__name__}: {(str(error).strip().splitlines() or [''])[0][:300]}"
     if isinstance(error, ImportError):
         package = (error.name or "").partition(".")[0]

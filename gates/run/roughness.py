@@ -1,4 +1,4 @@
-"""Whether a reference computes in half precision, by its own choice or under autocast."""
+"""Notice a reference that computes in half precision, by itself or under autocast."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ _ARITHMETIC = {
 
 
 class Roughness(TorchFunctionMode):
-    """Notes in ``seen`` the first arithmetic that gives half precision: ``"matmul in bfloat16"``. Moves and comparisons are exact."""
+    """Store in ``seen`` the first arithmetic with a half-precision result: ``"matmul in bfloat16"``. Moves and comparisons are exact."""
 
     def __init__(self) -> None:
         super().__init__()

@@ -1,8 +1,8 @@
-"""The judge's end of a kernel: it makes the buffers of a call, has a process apart launch it, and looks at what came back.
+"""Call a kernel from the judge's process: make the buffers, let the kernel's process launch, and check the returned bytes.
 
-Guards and poison are drawn here, anew in each run, and checked here on whole buffers; the kernel's process (``gates.run.apart``)
-gets neither a case's seed nor the problem nor the reference. Of what it says, the bytes count: they are right or wrong whatever
-it does to itself. What only it can know, which launches its emulator recorded and what that found, shows honest mistakes alone.
+Guards and poison are drawn here per run and checked here on whole buffers. The kernel's process (``gates.run.apart``) gets neither
+a case's seed nor the reference. The returned bytes are right or wrong, whatever that process does to itself. Its emulator's
+launches and findings come from that process, so they show only honest mistakes.
 """
 
 from __future__ import annotations
@@ -32,7 +32,7 @@ _MOST_RETURNED_BYTES = 2**32  # what a function returns beside the buffers that 
 
 @dataclass
 class Launched:
-    """What one call left: CPU copies of the outputs, and every trace of misbehaviour. ``poisons``: of the outputs that were given."""
+    """Result of one call: CPU copies of the outputs, and every sign of an error. ``poisons``: the poison of the given outputs."""
 
     outputs: dict[str, Any]
     poisons: dict[str, Any]
@@ -44,9 +44,9 @@ class Launched:
 
 
 class Side:
-    """A kernel that runs in the process ``child``, with its problem, which does not.
+    """Call a kernel that runs in the process ``child``; its problem is loaded here.
 
-    Raises GatesError where the process reports that the kernel can't be loaded.
+    Raises GatesError if the process reports that the kernel can't be loaded.
     """
 
     def __init__(self, job: Mapping[str, Any], child: apart.Child) -> None:
@@ -68,13 +68,13 @@ class Side:
         self, inputs: Mapping[str, Any], shape: Mapping[str, int], *, variant: int, order: str, seed: int, memory: str | None = None,
         stream: str | None = None,
     ) -> Launched:
-        """Launch once on the CPU ``inputs``; ``variant`` picks the poison, ``seed`` and this run's own secret all random bytes.
+        """Launch once on the CPU ``inputs``. ``variant`` selects the poison; ``seed`` and a secret of this run all random bytes.
 
-        ``memory`` names the order whose pattern the emulator's unwritten memory shall hold, where it is not ``order``.
-        ``stream``: "current" (one of the call's own) or "default", where it is not the task's.
+        ``memory``: the order whose pattern fills the emulator's unwritten memory, if it is not ``order``.
+        ``stream``: "current" (a stream of the call) or "default", if it is not the task's.
 
-        Raises ProblemError for inputs that can't be handed to a kernel, OutputError for a function that returns no outputs to judge,
-        DeviceLost after a CUDA error and where the kernel's process ended or speaks no sense.
+        Raises ProblemError for inputs that can't be passed to a kernel, OutputError if a function returns no outputs to judge,
+        DeviceLost after a CUDA error, and if the kernel's process ended or sent a malformed answer.
         """
         if self._lost is not None:
             raise self._lost
@@ -99,9 +99,9 @@ class Side:
         return self._looked_at(self._answer(), rooms, poisons, tensors, made)
 
     def launches(self, inputs: Mapping[str, Any], outputs: Mapping[str, Any], shape: Mapping[str, int], arch: str, limit_s: float) -> tuple[list[dict[str, Any]], bool]:
-        """What a C launcher launches where the emulator says to be the chip ``arch`` and runs no block, and whether launches were left out.
+        """Return the launches of a C launcher on an emulated chip ``arch`` that runs no block, and whether launches were left out.
 
-        Call it once, and nothing else before. Raises DeviceLost after ``limit_s``, and as ``call`` does.
+        Call it once, before any other call. Raises DeviceLost after ``limit_s``, and as ``call`` does.
         """
         if self._lost is not None:
             raise self._lost
@@ -183,7 +183,7 @@ class Side:
 
 @contextlib.contextmanager
 def opened(job: Mapping[str, Any], child: apart.Child | None = None) -> Iterator[Side]:
-    """The side of ``job`` ({"side", "device", "result"}), its kernel in ``child``, which is started where there is none; it ends with the block."""
+    """Yield the side of ``job`` ({"side", "device", "result"}), with its kernel in ``child`` or a new process, which ends with the block."""
     child = child or apart.start()
     try:
         yield Side(job, child)

@@ -1,7 +1,7 @@
-"""The stream that a kernel launches on: found out where its outputs are wrong, and looked for in its sources.
+"""Find the stream that a kernel launches on, by its outputs and in its sources.
 
-Correctness is judged on a stream of its own, where a kernel of another stream reads its inputs before they are there. That
-looks like a race or like memory that nobody wrote; whether the same kernel is right on the default stream tells it from one.
+Correctness is judged on a separate stream, on which a kernel that uses another stream reads its inputs too early. That looks like
+a race or unwritten memory. If the same kernel is right on the default stream, the stream is the cause.
 """
 
 from __future__ import annotations
@@ -23,10 +23,10 @@ def on_default_stream(
     side: Any, inputs: Mapping[str, Any], shape: Mapping[str, int], seed: int, later: Sequence[Any],
     figures: Callable[[Mapping[str, Any]], list[dict[str, Any]]],
 ) -> list[dict[str, Any]]:
-    """The ``figures`` of the outputs on the default stream; empty unless the stream alone tells right from wrong.
+    """Return the ``figures`` of the outputs on the default stream; empty unless only the stream makes the difference.
 
     Two calls there must agree bit by bit, and each of ``later`` (the case's calls but the first, whose loading of the
-    module may wait for the device) and two more calls on the current stream must give something else: a race does not go by the stream.
+    module may wait for the device) and two more calls on the current stream must differ: a race does not depend on the stream.
     """
     by_stream: dict[str, list[Any]] = {CURRENT: list(later), DEFAULT: []}
     for variant, stream in enumerate((DEFAULT, CURRENT, DEFAULT, CURRENT)):
@@ -45,7 +45,7 @@ def _same(one: Any, other: Any) -> bool:
 
 
 def default_stream_launches(texts: Mapping[str, str]) -> list[str]:
-    """``file:line: kernel<<<grid, block>>>`` of each launch in ``texts`` (by file name) that names no stream, or the default one.
+    """Return ``file:line: kernel<<<grid, block>>>`` of each launch in ``texts`` (by file name) without a stream or on the default one.
 
     CUDA in the strings of a Python file counts too.
     """

@@ -1,4 +1,4 @@
-"""How the judge's process starts the one that holds the kernels (``gates.run.timing_hands``), asks it, and reads its answers."""
+"""Ask the process with the kernels (``gates.run.timing_hands``) from the judge's process, and check its answers."""
 
 from __future__ import annotations
 
@@ -14,13 +14,13 @@ MOST_BYTES = 2**31  # of one answer
 
 
 class Ask(Protocol):
-    """``ask("block", side="candidate", …)``: what the other process answers to ``Hands.do_block``."""
+    """``ask("block", side="candidate", …)`` returns the other process's answer to ``Hands.do_block``."""
 
     def __call__(self, do: str, **data: Any) -> Any: ...
 
 
 def connect(job: Mapping[str, Any], child: apart.Child) -> Ask:
-    """Asks ``child``, which confines itself first."""
+    """Return an ``Ask`` for ``child``, which confines itself first."""
     def ask(do: str, **data: Any) -> Any:
         return taken(_exchange(child, {"do": do, **data}))
 
@@ -29,12 +29,12 @@ def connect(job: Mapping[str, Any], child: apart.Child) -> Ask:
 
 
 def here(answer: Callable[[Mapping[str, Any]], Any]) -> Ask:
-    """Asks a ``Hands`` in this process, where there is nobody to guard against."""
+    """Return an ``Ask`` for a ``Hands`` in this process, if no kernel has to be distrusted."""
     return lambda do, **data: taken(answer({"do": do, **data}))
 
 
 def taken(answer: Any) -> Any:
-    """What an answer says; raises Stopped or GatesError for what went wrong over there."""
+    """Return the content of an answer. Raises Stopped or GatesError if the answer reports a failure."""
     if not isinstance(answer, dict) or not {"is", "stopped", "refused"} & set(answer):
         raise _senseless("a malformed answer")
     if "stopped" in answer:
@@ -46,14 +46,14 @@ def taken(answer: Any) -> Any:
 
 
 def times(answer: Any, samples: int) -> list[float]:
-    """The ``samples`` times that a block was answered with."""
+    """Return the ``samples`` times of the answer to a block, us per launch. Raises Stopped for any other answer."""
     if not isinstance(answer, list) or len(answer) != samples or not all(isinstance(one, float) for one in answer):
         raise _senseless(f"a list that does not have {samples} times for {samples} samples")
     return answer
 
 
 def rows(answer: Any, sets: int, wanted: Mapping[str, Any]) -> dict[str, Any]:
-    """Outputs by name, each of [sets, elements], that have the sizes of ``wanted``, one set's exact outputs."""
+    """Return outputs by name, each [sets, elements], with the sizes of ``wanted``, the exact outputs of one set. Raises Stopped for other sizes."""
     sizes = {name: [sets, one.numel()] for name, one in wanted.items()}
     found = {name: list(getattr(one, "shape", ())) for name, one in answer.items()} if isinstance(answer, dict) else {}
     if wrong := [name for name in sizes if found.get(name) != sizes[name]]:

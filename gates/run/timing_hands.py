@@ -1,8 +1,8 @@
-"""The process that holds the kernels and the device's clock: it does what the judge's process asks, and judges nothing.
+"""Run the timed kernels and the device's clock in a process that judges nothing.
 
-It is told input values and how often to launch; it has no reference, no limit and no seed, and it can write to its scratch folder
-alone. What it answers is taken as a claim: the judge's process (``gates.run.timing_session``) compares the outputs and holds
-the times against a clock of its own.
+It gets input values and launch counts. It has no reference, no limit and no seed, and can write only to its scratch folder. Its
+answers are claims: the judge's process (``gates.run.timing_session``) compares the outputs and checks the times against its own
+clock.
 """
 
 from __future__ import annotations
@@ -28,7 +28,7 @@ _CONTEXT_SAMPLES = 25
 
 
 class Hands:
-    """Each method ``do_<name>`` is something to be asked; ``answer`` turns what goes wrong into an answer."""
+    """Answer questions: method ``do_<name>`` answers ``name``; ``answer`` turns exceptions into answers."""
 
     def __init__(self) -> None:
         self._functions = Functions()  # before any code of the kernels is loaded
@@ -36,7 +36,7 @@ class Hands:
         self._sides: dict[str, timing_cuda.TimedSide] = {}
 
     def answer(self, question: Mapping[str, Any]) -> dict[str, Any]:
-        """``{"is": …}``, or ``stopped`` with a reason code, or ``refused`` with a GatesError's words."""
+        """Return ``{"is": …}``, or ``stopped`` with a reason code, or ``refused`` with the text of a GatesError."""
         data = {name: value for name, value in question.items() if name != "do"}
         try:
             return {"is": getattr(self, f"do_{question['do']}")(**data)}
@@ -52,7 +52,7 @@ class Hands:
             return {"stopped": "performance.device_error", "text": first_line(error)}
 
     def do_open(self, device: str, sides: Mapping[str, Mapping[str, Any]]) -> dict[str, Any]:
-        """Load the kernels of ``sides`` (name -> side, arguments, library) on ``device``; what the device is."""
+        """Load the kernels of ``sides`` (name -> side, arguments, library) on ``device``; return the device's description."""
         if not torch.cuda.is_available():
             raise Stopped("performance.no_device", "torch sees no CUDA device")
         self._device = torch.device(device)
@@ -75,13 +75,13 @@ class Hands:
         return int(torch.cuda.mem_get_info(self._device)[0])
 
     def do_sets(self, **given: Any) -> None:
-        """Other input sets, as ``timing_cuda.Sets`` takes them; those of before are given up."""
+        """Replace the input sets; arguments as for ``timing_cuda.Sets``."""
         self._timers.clear()
         self._sets = timing_cuda.Sets(device=self._device, **given)
         self._clockwork.synchronize()
 
     def do_estimate(self, side: str) -> dict[str, Any]:
-        """us a launch from a few launches on set 0, and the bytes of what a launch returns."""
+        """Return us per launch from a few launches on set 0, and the bytes that a launch returns."""
         timed = self._sides[side]
         return {"us": timed.estimate(self._sets, timed.try_launch(self._sets)), "returned_bytes": timed.returned_bytes}
 
@@ -95,7 +95,7 @@ class Hands:
             self._timers[side, "unflushed"] = timed.unflushed(mode, launches)
 
     def do_block(self, side: str, mode: str, samples: int) -> list[float]:
-        """Times in us a launch of so many samples."""
+        """Return one time per sample, in us per launch."""
         return self._timers[side, mode](samples)
 
     def do_replay(self, side: str, mode: str) -> None:
@@ -121,7 +121,7 @@ class Hands:
         return self._functions.replaced()
 
     def do_backends(self, problem: str, folder: str, shape: Mapping[str, int], modes: Sequence[str]) -> dict[str, Any]:
-        """A row for each of the problem's other implementations, on the sets of now; failures are told, not raised."""
+        """Return one row per other implementation of the problem, on the current sets. A failure is reported in its row, not raised."""
         module = problems.load(problem, Path(folder))  # after the measurement: this process has no use for a problem before
         if not hasattr(module, "backends"):
             return {}
@@ -150,7 +150,7 @@ class Hands:
 
 
 def serve(kind: type[Hands] = Hands) -> None:
-    """The process: confine itself, then answer until nobody asks any more."""
+    """Run in the process: confine it, then answer until the questions end."""
     asks, answers = apart.settle()
     wire.send(answers, {"is": apart.confine(Path(wire.receive(asks)["scratch"]), memory_bytes=None, on_device=True)})
     hands = kind()

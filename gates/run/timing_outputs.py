@@ -1,4 +1,4 @@
-"""Whether the outputs that timed launches left behind are right; judged in a process that never held the kernels."""
+"""Check the outputs that timed launches left, in a process that never loaded the kernels."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ MOST_BYTES = 64 * 2**20  # of one side's outputs that are fetched at a time
 
 
 class Looked:
-    """Some sets, drawn at random when the launches are over, with the exact outputs for their inputs.
+    """Hold some sets, drawn at random after the launches, with the exact outputs for their inputs.
 
     ``indices``: the sets to fetch; ``exact``: for each slot of theirs, the problem's reference. Both sides are looked at alike.
     """
@@ -38,12 +38,12 @@ class Looked:
         self.indices = sorted([*first, *rest])
 
     def wanted(self, indices: Sequence[int]) -> Iterator[Mapping[str, Any]]:
-        """The exact outputs of each of the sets ``indices``."""
+        """Return the exact outputs of each of the sets ``indices``."""
         return (self.exact[self._slot[index]] for index in indices)
 
 
 def compare(when: str, side: str, rows: Mapping[str, Any], wanted: Sequence[Mapping[str, Any]], bad_atol: float | None) -> dict[str, Any]:
-    """Errors of ``rows`` (by name, each of [sets, elements], on the CPU) against ``wanted``, the exact outputs of each set."""
+    """Return the errors of ``rows`` (by name, each of [sets, elements], on the CPU) against ``wanted``, the exact outputs of each set."""
     elements = nonfinite = bad = 0
     total = worst = 0.0
     untouched = torch.ones(len(wanted), dtype=torch.bool)
@@ -71,6 +71,6 @@ def compare(when: str, side: str, rows: Mapping[str, Any], wanted: Sequence[Mapp
 
 
 def difference(one: Mapping[str, Any], other: Mapping[str, Any]) -> float:
-    """The largest difference between two sides' outputs, by name; NaN where one has a NaN."""
+    """Return the largest difference between two sides' outputs, by name; NaN if one has a NaN."""
     apart = [(one[name].double() - other[name].double()).abs().max() for name in one]
     return float(torch.stack(apart).max())  # torch's maximum is NaN where one is; Python's may not be

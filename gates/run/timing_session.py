@@ -1,8 +1,7 @@
-"""One timing run on a CUDA device: the whole protocol, from calibration to evidence, in the judge's process.
+"""Run the timing protocol on a CUDA device, from calibration to evidence, in the judge's process.
 
-The kernels, and the device's clock, are in another process, which is asked for everything that touches the device (``ask``, see
-``gates.run.timing_ask``). This one draws the input values, decides what is launched how often and in which order, takes the time of
-every block by its own clock, and compares the outputs.
+The kernels and the device's clock are in another process, which does everything on the device (``ask``, see ``gates.run.timing_ask``).
+This process draws the input values, chooses launches and their order, times every block by its own clock, and compares the outputs.
 """
 
 from __future__ import annotations
@@ -56,7 +55,7 @@ class AskedSide:
 
 
 class Session:
-    """One timing run. ``before`` is what nvml.processes_by_uuid said before the other process started CUDA, ``pid`` that process."""
+    """Run one timing job. ``before``: the result of nvml.processes_by_uuid before the other process started CUDA; ``pid``: that process."""
 
     def __init__(
         self, job: Mapping[str, Any], problem: Any, ask: Ask, before: Mapping[str, frozenset[int]], pid: int | None = None,

@@ -1,4 +1,4 @@
-"""The input values of a timing run: drawn by the judge's process from the problem's own generator, and changed before every pair."""
+"""Draw the input values of a timing run from the problem's generator, and change them before every pair."""
 
 from __future__ import annotations
 
@@ -33,7 +33,7 @@ class Values:
         self.in_place = [name for name in getattr(problem, "IN_PLACE", ()) if isinstance(self.slots[0].get(name), torch.Tensor)]
 
     def refresh(self, number: int) -> dict[str, Any] | None:
-        """Draw one slot anew for round ``number``; what changed, as ``Sets.change`` takes it, or None where nothing may."""
+        """Draw one slot anew for round ``number``. Return the change for ``Sets.change``, or None if the values must stay."""
         if not self.refreshed:
             return None
         slot, seed = number % len(self.slots), self.seeds[-1] + 1
@@ -43,15 +43,15 @@ class Values:
         return {"slot": slot, "values": self.slots[slot], "number": self.round}
 
     def slot_of(self, index: int) -> int:
-        """The slot whose values set ``index`` holds now."""
+        """Return the slot whose values set ``index`` has now."""
         return (index + self.round) % len(self.slots)
 
     def set_bytes(self, sides: int) -> int:
-        """Bytes of one set with the outputs of ``sides`` sides."""
+        """Return the bytes of one set with the outputs of ``sides`` sides."""
         values = [*self.slots[0].values(), *list(self.made.values()) * sides]
         return sum(value.numel() * value.element_size() for value in values if isinstance(value, torch.Tensor))
 
     def output_bytes(self) -> int:
-        """Bytes that one launch writes, in-place inputs included; 0 where the kernel makes its outputs itself."""
+        """Return the bytes that one launch writes, in-place inputs included; 0 if the kernel allocates its outputs."""
         values = [*self.made.values(), *(self.slots[0][name] for name in self.in_place)]
         return sum(value.numel() * value.element_size() for value in values)

@@ -1,4 +1,4 @@
-"""The process that compiles a Triton task's kernels, apart from the one that keeps the record: what it says is data (``gates.run.triton_record``).
+"""Compile a Triton task's kernels in a process that does not keep the record; its answer is data (``gates.run.triton_record``).
 
 Triton's driver is replaced by one that only names the target, so that each launch compiles its kernel and launches nothing.
 """

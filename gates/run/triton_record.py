@@ -1,4 +1,4 @@
-"""What the process that compiled a Triton kernel says of it, read as data: each field is checked, and every command is the engine's own.
+"""Read the answer of the process that compiled a Triton kernel: check each field, and build every command in the engine.
 
 Of each kernel it is {"name", "arch", "variant", "tool", "options", "num_warps", "shared_bytes", "ptx": its text}.
 """

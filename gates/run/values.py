@@ -1,10 +1,10 @@
-"""Structured values: inputs at which kernels break that are right for random ones.
+"""Make structured values: inputs that break kernels which are right for random ones.
 
-Each kind changes one tensor of what make_inputs gives, so types, shapes and the other inputs stay as the problem has them.
-Floats get what the name says, in their own format. Whole numbers only take values that the tensor holds already, so indices
-stay in range; those that are all different (a permutation) or ascend (offsets) are left alone.
+Each kind changes one tensor of make_inputs; types, shapes and the other inputs stay the same. Floats get the named values in
+their own format. Whole numbers only get values that the tensor already has, so indices stay in range. Tensors with all
+different (a permutation) or ascending values (offsets) are not changed.
 
-A case's inputs are called by the kind (``zero_rows``: of the largest input) or the kind and the input (``one_hot:weight``).
+A case's inputs are named by the kind (``zero_rows``: of the largest input) or the kind and the input (``one_hot:weight``).
 """
 
 from __future__ import annotations
@@ -24,7 +24,7 @@ Make = Callable[[torch.Tensor, torch.Generator], "torch.Tensor | None"]
 
 
 def inputs_of(problem: Any, family: str, shape: Mapping[str, int], seed: int, device: str) -> dict[str, Any]:
-    """The inputs called ``family``: those of make_inputs for "default", of the problem's INPUT_FAMILIES, or structured ones.
+    """Return the inputs named ``family``: those of make_inputs for "default", of the problem's INPUT_FAMILIES, or structured ones.
 
     Raises GatesError for a family whose kernel arguments differ from make_inputs' in type or shape, and for structured values
     that these inputs can't take.
@@ -49,12 +49,12 @@ def inputs_of(problem: Any, family: str, shape: Mapping[str, int], seed: int, de
 
 
 def is_structured(problem: Any, family: str) -> bool:
-    """Whether ``family`` names structured values, and not inputs of the problem's own."""
+    """Return whether ``family`` names structured values, not inputs of the problem."""
     return family.partition(":")[0] in (*VALUES, *NON_FINITE) and family not in getattr(problem, "INPUT_FAMILIES", {})
 
 
 def kinds(problem: Any, shape: Mapping[str, int], seed: int) -> list[str]:
-    """The structured inputs that a run tries: each kind in contract on the largest input, and one drawn kind on each other."""
+    """Return the structured inputs of a run: each allowed kind on the largest input, and one drawn kind on each other input."""
     inputs = problem.make_inputs(shape, seed, "cpu")
     wanted = [kind for kind in VALUES if kind not in getattr(problem, "OUT_OF_CONTRACT", ())] + list(getattr(problem, "NON_FINITE", ()))
     wanted = [kind for kind in wanted if kind not in getattr(problem, "INPUT_FAMILIES", {})]

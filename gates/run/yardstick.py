@@ -1,15 +1,15 @@
-"""How far off an honest implementation may be on given inputs, seen by the problem's own reference.
+"""Widen absolute limits by the error that an honest implementation has on given inputs, estimated by the problem's reference.
 
-Absolute limits in task.yaml fit ordinary inputs of the task's shapes. Where a drawn shape or structured values make the
+Absolute limits in task.yaml fit ordinary inputs of the task's shapes. If a drawn shape or structured values make the
 answer harder in the format (a mean far from zero, sums that cancel), a limit L becomes
 
     L + 8 (r - 1) max(L, R),  r = reach on these inputs / R,  R = reach on ordinary inputs of the problem's first shape,
 
 and stays L if r is below 1. The 8 grows with the length of a sum beyond 1024 terms, which a kernel may add up in one row.
 
-The reach is, element by element, the largest of: what the reference loses if it is evaluated in float32; what it changes by
-if each float input is off by one rounding of its own format, twice, with random signs; and one rounding of the output's format.
-An error bound of the problem needs none of this.
+The reach is, per element, the largest of three: the error of the reference in float32; its change if each float input is off by one
+rounding of its format, twice, with random signs; and one rounding of the output's format.
+A problem with an error bound needs none of this.
 """
 
 from __future__ import annotations
@@ -31,7 +31,7 @@ NO_ROOM = (1.0, 0.0)
 
 
 class Yardstick:
-    """Scales the limits of a problem's cases; its own figures are made once, when they are first needed."""
+    """Scale the limits of a problem's cases; its figures on ordinary inputs are computed once, when needed."""
 
     def __init__(self, problem: Any) -> None:
         self._problem = problem

@@ -1,1 +1,1 @@
-"""Which files make a stage, read from the files themselves: no compiler is asked."""
+"""Find the files that make a stage, by reading them, without a compiler."""

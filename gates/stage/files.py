@@ -1,8 +1,8 @@
-"""The one answer to "which files make this stage?": by its digest, a run's stage is known again, and a change tells whom it touches.
+"""List the files that make a stage. Its digest covers them: it identifies a run's stage, and shows which stages a change touches.
 
-It is read from the files, without a compiler, so it errs on the side of more: whatever a name may mean, in any folder that could
-be searched, belongs to the stage if it is there. In folders that flags name only files of the project count: what lies
-elsewhere (a toolkit, torch, a folder of CPATH) is the machine's, and a build's record has it. Not seen: names that a macro or a program makes up.
+The list comes from the text of the files, without a compiler. So every existing file that a name may mean, in any folder that could be
+searched, belongs to the stage. In folders that flags name, only files of the project count: other files (a toolkit, torch, a folder
+of CPATH) belong to the machine, and the record of a build has them. Not found: names that a macro or a program builds.
 """
 
 from __future__ import annotations
@@ -22,14 +22,14 @@ _PYTHON = ".py"
 
 @dataclass(frozen=True)
 class StageFiles:
-    """``files``: those that make the stage, sorted. ``sought``: where a name was looked for in vain; a file there would be one of them."""
+    """``files``: the files that make the stage, sorted. ``sought``: paths without a file; a new file there would belong to the stage."""
 
     files: tuple[Path, ...]
     sought: frozenset[Path]
 
 
 def stage_files(folder: Path, first: Iterable[Path], flags: Sequence[str]) -> StageFiles:
-    """What makes the stage in ``folder``: its task.yaml and Python files, ``first`` (sources and problem), and what these include or import.
+    """Return the files of the stage in ``folder``: its task.yaml and Python files, ``first`` (sources and problem), and what these include or import.
 
     ``flags``: nvcc's, for their include folders. A file that can't be read leads to no other.
     """
@@ -51,7 +51,7 @@ def stage_files(folder: Path, first: Iterable[Path], flags: Sequence[str]) -> St
 
 
 def project_root(start: Path) -> Path:
-    """The nearest folder at or above ``start`` that holds a .git or a pyproject.toml, else ``start``."""
+    """Return the nearest folder at or above ``start`` with a .git or a pyproject.toml, else ``start``."""
     for folder in (start, *start.parents):
         if (folder / ".git").exists() or (folder / "pyproject.toml").exists():
             return folder

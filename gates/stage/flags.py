@@ -1,7 +1,7 @@
-"""What ``nvcc_flags`` of a task may not ask for: another program than the toolkit's, options from a file, a product elsewhere.
+"""Refuse ``nvcc_flags`` of a task that name another program, an options file or another output.
 
-The engine chooses compilers, inputs and outputs; a flag that could change them would run a program of the task's, or make a product that the
-gates never see. The rest of a flag's meaning is the task's affair.
+The engine chooses compilers, inputs and outputs. A flag that changes them could run a program of the task, or make a product that no
+gate sees. All other flags are allowed.
 """
 
 from __future__ import annotations
@@ -21,7 +21,7 @@ _PASSED_ON = ("Xcompiler", "compiler-options", "Xlinker", "linker-options", "Xpt
 
 
 def objection(flags: Sequence[str]) -> tuple[str, str] | None:
-    """The first of ``flags`` that may not be given, and what it does; None where all may.
+    """Return the first of ``flags`` that is not allowed, and its effect; None if all are allowed.
 
     ``["-O3", "-Xcompiler=-fplugin=it.so"]`` gives ``("-Xcompiler=-fplugin=it.so", "runs another program")``.
     """

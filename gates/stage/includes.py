@@ -1,4 +1,4 @@
-"""The names that C++ and CUDA text includes, read as text: a superset of what a preprocessor would open."""
+"""Read the names that C++ and CUDA text includes: a superset of what a preprocessor would open."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ _PASSED_ON = re.compile(r",|^-Xcompiler=|^--compiler-options=")  # by nvcc to it
 
 
 def included(text: bytes) -> tuple[set[str], set[str]]:
-    """(names in quotes, names in angle brackets) of the text's ``#include`` lines and ``__has_include``."""
+    """Return (names in quotes, names in angle brackets) of the text's ``#include`` lines and ``__has_include``."""
     quoted, angled = set[str](), set[str]()
     for one, other, asked, asked_angled in _INCLUDE.findall(text):
         if one or asked:
@@ -29,7 +29,7 @@ def included(text: bytes) -> tuple[set[str], set[str]]:
 
 
 def named_folders(words: Sequence[str]) -> Iterator[str]:
-    """The folders that the flags of nvcc or g++ name for headers, joined to the flag or following it."""
+    """Yield the header folders that flags of nvcc or g++ name, joined to the flag or after it."""
     for number, word in enumerate(words):
         for part in _PASSED_ON.split(word):
             if match := _FOLDER.match(part):

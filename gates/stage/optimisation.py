@@ -1,4 +1,4 @@
-"""What flags of nvcc say of the code that it makes: whether device code is compiled for a debugger, or without optimisation."""
+"""Find flags by which nvcc compiles device code for a debugger or without optimisation."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ _OPTIONS_FILE = re.compile(r"(?:-optf|--options-file)(?:=(.*))?")
 
 
 def unoptimised(words: Sequence[str]) -> str:
-    """The flag, as it was given, by which nvcc compiles device code for a debugger or without optimisation; empty without one."""
+    """Return the flag, as given, by which nvcc compiles device code for a debugger or without optimisation; empty if there is none."""
     words, passed = _with_files(words), list[str]()
     for number, word in enumerate(words):
         value = words[number + 1] if number + 1 < len(words) else ""
@@ -33,7 +33,7 @@ def unoptimised(words: Sequence[str]) -> str:
 
 
 def options_files(words: Sequence[str]) -> list[str]:
-    """The files of options that the flags name; what is in them counts as flags."""
+    """Return the options files that the flags name; their contents count as flags."""
     found = []
     for number, word in enumerate(words):
         if match := _OPTIONS_FILE.fullmatch(word):
@@ -43,7 +43,7 @@ def options_files(words: Sequence[str]) -> list[str]:
 
 
 def split(text: str) -> list[str]:
-    """The words of a variable that holds flags; one whose quotes do not end is cut at its blanks."""
+    """Split a variable of flags into words; at blanks if its quotes are not closed."""
     try:
         return shlex.split(text)
     except ValueError:

@@ -6,6 +6,7 @@ out stands as an example of its own.
 
 from __future__ import annotations
 
+import contextlib
 import copy
 import json
 import os
@@ -24,6 +25,8 @@ from gates.decide import decide_run
 from gates.errors import GatesError
 from gates.evidence import list_runs
 from gates.rejudge import judge_again
+from gates.render.report import html
+from gates.report.view import Page, view
 from gates.verify import verify_run
 
 RECORDED = Path(__file__).resolve().parent.parent / "results" / "recorded"
@@ -31,6 +34,9 @@ RUN = list_runs(RECORDED / "h100" / "stage2_wmma_pv")[-1]
 OTHER = list_runs(RECORDED / "h100" / "stage1_wmma_qk")[-1]
 NAMES = sorted(path.relative_to(RUN).as_posix() for path in RUN.rglob("*.json") if path.name != "manifest.json")
 EXAMPLES = int(os.environ.get("GATES_FUZZ_EXAMPLES", "8"))
+EVERY = bool(os.environ.get("GATES_FUZZ_ALL"))
+SAMPLED = 6  # leaves of a file
+LEAF_VALUES = (None, "", "x", -1, 1e308, 10**30, True, [], {})
 VALUES = st.one_of(
     st.none(), st.booleans(), st.integers(-(2**70), 2**70), st.floats(allow_nan=False, allow_infinity=False), st.text(max_size=20),
     st.just([]), st.just({}), st.sampled_from(["pass", "fail", "ok", "sm_90", "../../etc/passwd", "\x00", "1e999", "nan"]),
@@ -81,12 +87,46 @@ def target(tmp_path_factory: pytest.TempPathFactory) -> Path:
 def read_all_ways(run: Path) -> None:
     """Whatever reads a run either works or raises one GatesError with a text; only a sound run is decided or compared."""
     problems = verify_run(run)
+    with contextlib.suppress(GatesError):
+        html(Page("0", "now", (view(run),), 0, (), ()))
     assert all(isinstance(problem, str) and problem for problem in problems)
     for reader in (judge_again, *(() if problems else (decide_run, lambda path: compare_runs(OTHER, path)))):
         try:
             reader(run)
         except GatesError as error:
             assert error.what
+
+
+def leaves(value: Any, path: tuple[Any, ...] = ()) -> Iterator[tuple[Any, ...]]:
+    """Every place without entries of its own; of an array by its first entry, unless ``GATES_FUZZ_ALL`` asks for each."""
+    if isinstance(value, dict) and value:
+        for key, entry in value.items():
+            yield from leaves(entry, (*path, key))
+    elif isinstance(value, list) and value:
+        for index in range(len(value) if EVERY else 1):
+            yield from leaves(value[index], (*path, index))
+    elif path:
+        yield path
+
+
+@pytest.mark.parametrize("name", NAMES)
+def test_each_leaf_replaced(target: Path, name: str) -> None:
+    """With each of the values in turn over the leaves, or with ``GATES_FUZZ_ALL`` every value at every leaf."""
+    places_here, wrong = list(leaves(DATA[name])), []
+    shift = NAMES.index(name)
+    step = 1 if EVERY else max(1, len(places_here) // SAMPLED)
+    try:
+        for number, path in enumerate(places_here[shift % step :: step]):
+            for value in LEAF_VALUES if EVERY else [LEAF_VALUES[(number + shift) % len(LEAF_VALUES)]]:
+                (target / name).write_text(json.dumps(put(DATA[name], path, value, "replace")), encoding="utf-8")
+                sign(target, rendered=False)
+                try:
+                    read_all_ways(target)
+                except Exception as error:
+                    wrong.append(f"{name} {path} = {value!r}: {type(error).__name__}: {error}")
+    finally:
+        shutil.copyfile(RUN / name, target / name)
+    assert not wrong, "\n".join(wrong)
 
 
 @settings(max_examples=EXAMPLES, deadline=None, suppress_health_check=list(HealthCheck), derandomize=EXAMPLES <= 8)

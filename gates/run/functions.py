@@ -23,16 +23,18 @@ def build(
         missing = Failure("", "triton is not installed", hint="install it beside torch: pip install triton", missing_tool="triton")
     source = None if missing else str(task.sources[0])
     stage = task.digest()
-    targets = [Target(kind, source, failure=missing, sha256=file_sha256(source) if source else "") for kind in ("device", "emulator") if kind in want]
+    made, text, wall_s, wrong = [], "", 0.0, missing  # what is wrong with the source itself leaves nothing to run
+    if "cubin" in want and task.kind == TRITON and missing:
+        made = [Target("cubin", None, arch, failure=missing) for arch in archs]
+    elif "cubin" in want and task.kind == TRITON:
+        made, wrong, text, wall_s = triton_build.build(task, folder, archs, say)
+    targets = [
+        Target(kind, None if wrong else source, failure=wrong, sha256="" if wrong or not source else file_sha256(source))
+        for kind in ("device", "emulator") if kind in want
+    ]
     if "emulator_asan" in want:
         targets.append(Target("emulator_asan", None, failure=Failure(
             "", "", unsupported=f"AddressSanitizer checks no kernel of kind {task.kind}", hint="compute-sanitizer checks it on a CUDA device",
         )))
-    text, wall_s = "", 0.0
-    if "cubin" in want and task.kind == TRITON:
-        if missing:
-            targets += [Target("cubin", None, arch, failure=missing) for arch in archs]
-        else:
-            made, text, wall_s = triton_build.build(task, folder, archs, say)
-            targets += made
+    targets += made
     return BuildResult(task.name, digest, str(folder), archs, archs, False, dict(task.toggles), tuple(targets), wall_s, stage, identity_of(stage, digest), log_text=text)

@@ -31,8 +31,8 @@ _LIMIT_S = 120.0
 _LAUNCHES = "launches.json"
 
 
-def build(task: Task, folder: Path, archs: Sequence[str], say: Callable[[str], None]) -> tuple[list[Target], str, float]:
-    """A cubin target of each architecture and kernel, the texts of all compilers, and the seconds it took."""
+def build(task: Task, folder: Path, archs: Sequence[str], say: Callable[[str], None]) -> tuple[list[Target], Failure | None, str, float]:
+    """A cubin target of each architecture and kernel, what Triton refused if it did, the texts of all compilers, and the seconds it took."""
     say(f"{task.name}: Triton compiles for {', '.join(archs)}")
     started, home = time.monotonic(), folder / "triton"
     home.mkdir(parents=True, exist_ok=True)
@@ -44,28 +44,34 @@ def build(task: Task, folder: Path, archs: Sequence[str], say: Callable[[str], N
     if (refusal := tried.refusal()) is not None:
         raise refusal
     lines = tried.own()
-    kernels, wrong = [], ""
+    log = str(home / "triton.log")
+    kernels, unbelievable, refused = [], "", None
     try:
         kernels = triton_record.checked([line.get("told") for line in lines if line.get("type") == "kernel"], archs, home)
+        refused = next((triton_record.wrong(line.get("told"), archs, tried.output_tail) for line in lines if line.get("type") == "wrong"), None)
     except triton_record.NoRecord as error:
-        wrong = str(error)
+        unbelievable = str(error)
     reason = next((line["message"] for line in lines if line.get("type") == "not_compiled"), None)
-    if wrong:
-        failure: Failure | None = Failure("triton", f"its process tells of a compilation what can't be: {wrong}", log=str(home / "triton.log"))
+    if unbelievable:
+        failure: Failure | None = Failure("triton", f"its process tells of a compilation what can't be: {unbelievable}", log=log)
+    elif refused is not None:
+        kind, error_line = refused
+        refuse_machine_fault(error_line, "", folder, "Triton")
+        failure = Failure("triton", kind, (error_line,), log)
     elif reason is not None:
         failure = Failure("", reason, hint="see docs/your-kernel.md on what Triton can compile without a device", missing_tool="triton target")
     elif not lines or lines[-1].get("type") != "done" or not kernels:
         refuse_machine_fault(tried.output_tail, tried.cause, folder, "Triton")
-        failure = Failure("triton", tried.cause if kernels else "no kernel was launched", first_errors(tried.output_tail), str(home / "triton.log"))
+        failure = Failure("triton", tried.cause if kernels else "no kernel was launched", first_errors(tried.output_tail), log)
     else:
         failure = None
     if failure is not None:
-        return [Target("cubin", None, arch, failure=failure) for arch in archs], tried.output_tail, time.monotonic() - started
+        return [Target("cubin", None, arch, failure=failure) for arch in archs], failure if refused else None, tried.output_tail, time.monotonic() - started
     for kernel in kernels:
         kernel.ptx.write_text(kernel.text, encoding="utf-8")
     jsonio.write(home / _LAUNCHES, [kernel.launch() for kernel in kernels])
     made = [_assemble(kernel, folder) for kernel in kernels]
-    return [target for target, _ in made], tried.output_tail + "".join(text for _, text in made), round(time.monotonic() - started, 3)
+    return [target for target, _ in made], None, tried.output_tail + "".join(text for _, text in made), round(time.monotonic() - started, 3)
 
 
 def launches(result: BuildResult) -> list[dict[str, Any]] | None:
@@ -97,7 +103,7 @@ def _assemble(kernel: triton_record.Compiled, folder: Path) -> tuple[Target, str
 
 
 def execute(job: Mapping[str, Any], folder: Path) -> None:
-    """Runner job "triton_build": a ``kernel`` line a compiled kernel and architecture, or one ``not_compiled`` line.
+    """Runner job "triton_build": a ``kernel`` line per compiled kernel and architecture, or one ``wrong`` line (Triton refused a kernel) or ``not_compiled`` line.
 
     The kernel's code runs in a process apart (``gates.run.triton_hands``), which can write to its scratch folder alone.
     """
@@ -113,6 +119,8 @@ def execute(job: Mapping[str, Any], folder: Path) -> None:
             return  # that there is no last line says it; what that process printed is in this one's log
         if refused := answer.get("refused"):
             raise GatesError(str(refused), hint=str(answer["hint"]) if answer.get("hint") else None)
+        if told := answer.get("wrong"):
+            writer.write("wrong", told=told)
         if message := answer.get("not_compiled"):
             writer.write("not_compiled", message=str(message)[:2000])
         for line in answer.get("kernels") or ():

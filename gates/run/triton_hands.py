@@ -15,7 +15,7 @@ from typing import Any
 
 from gates import problem as problems
 from gates.errors import GatesError, NotHere
-from gates.run import apart, wire
+from gates.run import apart, triton_error, wire
 from gates.run.callable import load, refuse_autotuning
 from gates.run.kernel import KernelError
 
@@ -32,7 +32,7 @@ def serve() -> None:
 
 
 def _compiled(side: Mapping[str, Any], archs: Sequence[str], shapes: Sequence[str]) -> dict[str, Any]:
-    """{"kernels": as ``triton_record`` reads them}, or {"not_compiled": why}."""
+    """{"kernels": as ``triton_record`` reads them}, {"wrong": what Triton found wrong with one}, or {"not_compiled": why}."""
     try:
         from triton.backends.nvidia import compiler
         from triton.runtime import driver
@@ -41,7 +41,7 @@ def _compiled(side: Mapping[str, Any], archs: Sequence[str], shapes: Sequence[st
         return {"not_compiled": f"triton does not work in this environment: {type(error).__name__}: {error}"}
 
     target = _Target()
-    recorder = _Recorder(JITFunction.run, target)
+    recorder = _Recorder(JITFunction.run, target, Path(side["folder"]).resolve())
     JITFunction.run = lambda function, *arguments, **options: recorder.compile(function, *arguments, **options)
     compiler.subprocess = types.SimpleNamespace(**{**vars(subprocess), "run": recorder.watch})
     driver.set_active(target)
@@ -54,6 +54,8 @@ def _compiled(side: Mapping[str, Any], archs: Sequence[str], shapes: Sequence[st
             for shape in shapes:
                 kernel(*_arguments(problem, side, problem.SHAPES[shape]))
     except (KernelError, NotHere) as error:
+        if recorder.wrong is not None:
+            return {"wrong": recorder.wrong}
         return {"not_compiled": f"without a device the entry can't be run as far as its launches: {error}"}
     return {"kernels": recorder.lines()}
 
@@ -88,13 +90,20 @@ class _Target:
 class _Recorder:
     """Compiles instead of launching, and keeps what was compiled."""
 
-    def __init__(self, run: Callable[..., Any], target: _Target) -> None:
-        self._run, self._target = run, target
+    def __init__(self, run: Callable[..., Any], target: _Target, folder: Path) -> None:
+        self._run, self._target, self._folder = run, target, folder
+        self.wrong: dict[str, Any] | None = None  # what Triton refused last, and where
         self._found: dict[tuple[str, str], tuple[Any, list[str]]] = {}  # by architecture and Triton's own digest
         self._command: list[str] = []
 
     def compile(self, function: Any, *arguments: Any, grid: Any, warmup: bool = False, **options: Any) -> Any:
-        compiled = self._run(function, *arguments, grid=grid, warmup=True, **options)
+        self.wrong = None
+        try:
+            compiled = self._run(function, *arguments, grid=grid, warmup=True, **options)
+        except Exception as error:
+            if (found := triton_error.refused(error, function, self._folder)) is not None:
+                self.wrong = {**found, "arch": self._target.arch}
+            raise
         self._found.setdefault((self._target.arch, compiled.hash), (compiled, self._command))
         return compiled
 

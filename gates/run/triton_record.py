@@ -1,6 +1,7 @@
 """Read the answer of the process that compiled a Triton kernel: check each field, and build every command in the engine.
 
-Of each kernel it is {"name", "arch", "variant", "tool", "options", "num_warps", "shared_bytes", "ptx": its text}.
+Of each kernel it is {"name", "arch", "variant", "tool", "options", "num_warps", "shared_bytes", "ptx": its text}; of one that Triton refused
+{"file", "line", "arch", "kind", "message"} (``gates.run.triton_error``).
 """
 
 from __future__ import annotations
@@ -13,6 +14,8 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
+from gates.plain import plain
+
 _NAME = re.compile(r"[A-Za-z_]\w{0,199}")
 _TARGET = re.compile(r"^\s*\.target\s+(sm_(\d+)[af]?)\b", re.MULTILINE)
 _TOOLS = {"ptxas": "TRITON_PTXAS_PATH", "ptxas-blackwell": "TRITON_PTXAS_BLACKWELL_PATH"}  # name: variable that names another one
@@ -21,6 +24,8 @@ _OPTION = re.compile(
     r"-g|-v|-lineinfo|-suppress-debug-info|-O[0-4]|--?opt-level|[0-4]|--fmad=(?:true|false)|--?regAllocOptLevel=\d|--?maxrregcount=\d{1,3}"
     r"|--?(?:def-(?:load|store)-cache|allow-expensive-optimizations|disable-optimizer-constants|position-independent-code|warn-[a-z-]+)(?:=[a-z]{1,8})?"
 )
+_FILE = re.compile(r"\w[\w.-]{0,100}")
+_MOST_MESSAGE = 300  # characters
 _MAX_WARPS, _MAX_SHARED_BYTES, _MAX_VARIANTS = 32, 2**20, 10_000
 _OPT_IN_BYTES = 48 * 1024  # beyond it a launch asks for its shared memory; Triton's launcher always does
 
@@ -62,6 +67,24 @@ def checked(lines: Sequence[Any], archs: Sequence[str], home: Path) -> list[Comp
     if len({(one.name, one.arch, one.variant) for one in found}) != len(found):
         raise NoRecord("a kernel is named twice")
     return found
+
+
+def wrong(told: Any, archs: Sequence[str], output: str) -> tuple[str, str]:
+    """(kind of the error, ``kernel.py:12: error: Triton's message``) of a kernel that Triton refused. Raises NoRecord.
+
+    ``output`` is what the process printed: a pass of the compiler leaves its reason there alone.
+    """
+    told = told if isinstance(told, dict) else {}
+    file, kind = (value if isinstance(value, str) else "" for value in (told.get("file"), told.get("kind")))
+    line, message = told.get("line"), told.get("message")
+    if not _FILE.fullmatch(file) or not _NAME.fullmatch(kind) or not isinstance(line, int) or isinstance(line, bool) or not isinstance(message, str) or told.get("arch") not in archs:
+        raise NoRecord(f"an error is {str(told)[:80]!r}")
+    if (seen := re.search(rf"{re.escape(file)}\"?:(\d+)(?::\d+)?\)?: error: (.+)", output)) and "PassManager" in message:
+        line, message = int(seen[1]), seen[2]
+    text = next((one.strip() for one in message.splitlines() if one.strip()), "no reason given")
+    if len(errors := [one.strip() for one in message.splitlines() if one.startswith("ptxas") and " error " in f"{one} "]):
+        text = errors[0]
+    return kind, f"{file}:{line}: error: {plain(text)[:_MOST_MESSAGE]} ({told['arch']})"
 
 
 def _one(line: Any, archs: Sequence[str], home: Path) -> Compiled:

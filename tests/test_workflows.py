@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import ctypes
 import json
 import os
 import re
@@ -24,6 +25,7 @@ HEAD, BASE = "a" * 40, "b" * 40
 sys.path.insert(0, str(CI))
 
 import admit  # noqa: E402
+import ci_common  # noqa: E402
 import judge_stages  # noqa: E402
 import pr_comment  # noqa: E402
 import report_checks  # noqa: E402
@@ -47,7 +49,8 @@ if command == "run":
     stage = pathlib.Path(rest[0]).name
     told = (pathlib.Path(rest[0]) / "WILL").read_text()
     print("::warning::printed by a kernel")
-    pathlib.Path("seen.json").write_text(json.dumps(sorted(os.environ)))
+    results = pathlib.Path(option("--results"))
+    (results / "seen.json").write_text(json.dumps([os.getcwd(), *sorted(os.environ)]))
     if told == "crash": sys.exit(2)
     run = pathlib.Path(option("--results")) / stage / "20260101T000000Z-norev-cpu"
     run.mkdir(parents=True)
@@ -273,7 +276,7 @@ def test_judging_keeps_evidence_and_hides_the_runner(tmp_path: Path) -> None:
         GITHUB_ACTIONS="true", GITHUB_TOKEN="t0ken", GITHUB_ENV="e", ACTIONS_RUNTIME_TOKEN="x", GITHUB_STEP_SUMMARY=str(summary),
     )
     assert done.returncode == 0, done.stderr
-    seen = json.loads((checkout / "seen.json").read_text())
+    seen = json.loads((out / "runs" / "seen.json").read_text())
     assert "PATH" in seen and not [name for name in seen if name.startswith(("GITHUB_", "ACTIONS_"))]
     token = re.search(r"::stop-commands::(\w+)\n", done.stdout)
     assert token and done.stdout.index("printed by a kernel") < done.stdout.index(f"::{token[1]}::")
@@ -327,7 +330,7 @@ def test_the_base_branch_is_measured_where_nothing_fitting_is_recorded(tmp_path:
     (entry,) = json.loads((tmp_path / "o" / "outcomes.json").read_text())["stages"]
     assert entry["base"] == "base/stage2_wmma_pv/20260101T000000Z-norev-cpu" and entry["note"] == ""
     assert "merge, against the base branch" in done.stdout
-    assert (tmp_path / "base" / "seen.json").is_file() and not (tmp_path / "head" / "seen.json").exists()  # the base branch's gates judged
+    assert json.loads((tmp_path / "o" / "runs" / "seen.json").read_text())[0] == str(tmp_path / "base")  # the base branch's gates judged
     shutil.rmtree(tmp_path / "base" / "tasks" / "stage1_wmma_qk")
     done = step("judge_stages.py", *arguments, "--out", str(tmp_path / "p"), cwd=tmp_path, **environ)
     assert "hold: the base branch has no stage1_wmma_qk" in done.stdout, done.stdout + done.stderr
@@ -544,6 +547,78 @@ def test_the_install_step_takes_versions_and_nothing_else(tmp_path: Path) -> Non
     assert local[-1].startswith(str(ROOT)) and re.fullmatch(r"kernel-gates\[.*\]==0\.1\.0", release[-1])
     with pytest.raises(CiError):
         install_gates.steps(tmp_path, ROOT, "1 --index-url x")
+
+
+HOSTILE = """
+import os, pathlib, signal, subprocess, sys, time
+command_files = pathlib.Path(sys.argv[1])
+tried = 0
+for path in [*command_files.iterdir(), command_files / "planted", command_files.parent / "script.sh", pathlib.Path.cwd() / "later.py"]:
+    for flags in (os.O_WRONLY | os.O_APPEND, os.O_WRONLY | os.O_CREAT, os.O_WRONLY | os.O_TRUNC):
+        try:
+            os.write(os.open(path, flags), b"PATH=/evil\\n")
+        except OSError:
+            tried += 1
+for act in (lambda: os.rename(command_files, command_files.with_name("moved")), lambda: os.rename(command_files / "set_env", "/tmp/mine"),
+            lambda: os.unlink(command_files / "set_env"), lambda: os.truncate(command_files / "set_env", 0)):
+    try:
+        act()
+    except OSError:
+        tried += 1
+try:
+    os.open(f"/proc/{os.getppid()}/mem", os.O_RDWR)
+except OSError:
+    tried += 1
+for number in range(64):
+    try:
+        os.write(os.open(f"/proc/{os.getppid()}/fd/{number}", os.O_WRONLY), b"::set-env name=PATH::/evil\\n")
+    except OSError:
+        pass
+subprocess.Popen([sys.executable, "-c", "import time; time.sleep(3); print('::error::late', flush=True)"], start_new_session=True)
+pathlib.Path(sys.argv[2], "kept").write_text(str(tried))
+pathlib.Path(os.environ["TMPDIR"], "scratch").write_text("x")
+print("::set-env name=PATH::/evil", flush=True)
+"""
+
+
+@pytest.mark.skipif(sys.platform != "linux" or ctypes.CDLL(None).syscall(444, None, ctypes.c_size_t(0), ctypes.c_uint32(1)) < 1, reason="no Landlock")
+@pytest.mark.parametrize("confined", [True, False])
+def test_what_is_judged_can_t_write_the_runner_s_files(tmp_path: Path, confined: bool) -> None:
+    files, results = tmp_path / "_temp" / "_runner_file_commands", tmp_path / "results"
+    files.mkdir(parents=True)
+    results.mkdir()
+    for name in ("set_env", "set_output", "add_path", "step_summary", "save_state"):
+        (files / name).write_text("ours\n")
+    (tmp_path / "hostile.py").write_text(HOSTILE)
+    command = [sys.executable, str(tmp_path / "hostile.py"), str(files), str(results)]
+    call = f"ci_common.run_untrusted({command!r}, pathlib.Path({str(tmp_path)!r}), [pathlib.Path({str(results)!r})])"
+    if not confined:  # the same attack gets through without
+        call = f"__import__('subprocess').run({command!r}, cwd={str(tmp_path)!r})"
+    environ = {"GITHUB_ACTIONS": "true", "GITHUB_ENV": str(files / "set_env"), "RUNNER_TEMP": str(files.parent), "TMPDIR": str(tmp_path), "PYTHONPATH": f"{ROOT}:{CI}"}
+    program = f"import pathlib, ci_common; {call}; print('step goes on', flush=True)"
+    done = subprocess.run([sys.executable, "-c", program], env={**os.environ, **environ}, capture_output=True, text=True, check=False, timeout=60)
+    untouched = {path.name for path in files.iterdir() if path.read_text() == "ours\n"} if files.is_dir() else set()
+    if not confined:
+        assert len(untouched) < 5
+        return
+    assert done.returncode == 0, done.stderr
+    assert untouched == {"set_env", "set_output", "add_path", "step_summary", "save_state"} and len(list(files.iterdir())) == 5
+    assert not (files.parent / "script.sh").exists() and not (tmp_path / "later.py").exists()
+    assert (results / "kept").read_text() == str(3 * 8 + 4 + 1)  # it ran to its end, and each try was refused
+    before, _, after = done.stdout.partition("step goes on")
+    token = re.search(r"::stop-commands::(\w+)\n", before)
+    assert token and before.index("::set-env") < before.rindex(f"::{token[1]}::") and "late" not in done.stdout + after
+
+
+def test_without_landlock_a_runner_is_refused(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    from gates.run import jail
+
+    monkeypatch.setattr(jail, "deny_writes", lambda writable: "not denied: no Landlock here")
+    monkeypatch.setenv("GITHUB_ACTIONS", "true")
+    with pytest.raises(CiError, match="no Landlock here"):
+        ci_common.run_untrusted([sys.executable, "-c", "import time; time.sleep(60)"], tmp_path, [tmp_path / "results"])
+    monkeypatch.delenv("GITHUB_ACTIONS")
+    assert ci_common.run_untrusted([sys.executable, "-c", "raise SystemExit(3)"], tmp_path, [tmp_path / "results"]) == 3  # by hand
 
 
 def test_nothing_of_the_runner_reaches_a_kernel() -> None:

@@ -120,6 +120,8 @@ def sources(chip: str, version: tuple[int, ...] = ()) -> dict[str, str]:
 
 def impossible(metric: str, value: float, unit: str, *, duration_ns: float | None, chip: str) -> str:
     """Why no card can have counted ``value`` in a launch of ``duration_ns``; empty if one can."""
+    if metric not in METRICS:
+        return "no metric of gates has this name"
     known = METRICS[metric].unit
     if unit != known and not (known in _COUNT_UNITS and unit in _COUNT_UNITS):
         return f"its unit is {unit!r}, and not {known!r}"

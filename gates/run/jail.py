@@ -66,6 +66,18 @@ def enter(
     return {"calls": calls, "files": files, "others": others, "processes": allowed or calls, "memory": _limit_memory(memory_bytes)}
 
 
+def deny_writes(writable: Sequence[Path]) -> str:
+    """Let this process, and all that it starts, write beneath ``writable``, to devices, shared memory and /proc alone: "denied", or why not.
+
+    Other processes' memory and open files are closed to it; their environment can be read. Weaker than ``enter``, which
+    can still be called afterwards: compilers, profilers and whole runs of gates work under it.
+    """
+    libc = ctypes.CDLL(None, use_errno=True)
+    if platform.system() != "Linux" or libc.prctl(_NO_NEW_PRIVS, 1, 0, 0, 0) != 0:
+        return f"not denied: {platform.system()} has no means for it"
+    return _deny_files(libc, [*writable, Path("/proc")], listing=True)[0]
+
+
 def caches(folder: Path) -> dict[str, str]:
     """Return the environment that makes compilers in a confined process keep their files in ``folder``."""
     places = {
@@ -88,11 +100,12 @@ def _give_up_capabilities(libc: ctypes.CDLL) -> None:
     libc.capset(struct.pack("=Ii", _CAPABILITY_VERSION, 0), bytes(24))
 
 
-def _deny_files(libc: ctypes.CDLL, writable: Sequence[Path]) -> tuple[str, str]:
+def _deny_files(libc: ctypes.CDLL, writable: Sequence[Path], *, listing: bool = False) -> tuple[str, str]:
+    """``listing``: folders may be listed wherever they lie."""
     version = libc.syscall(_RULESET, None, ctypes.c_size_t(0), ctypes.c_uint32(1))
     if version < 1:
         return ("not denied: no Landlock here",) * 2
-    rights = _WRITE | _READ_FOLDER | (_REFER if version >= 2 else 0) | (_TRUNCATE if version >= 3 else 0)
+    rights = _WRITE | (0 if listing else _READ_FOLDER) | (_REFER if version >= 2 else 0) | (_TRUNCATE if version >= 3 else 0)
     scoped = _SIGNALS | _ABSTRACT if version >= 6 else 0
     given = struct.pack("QQQ", rights, 0, scoped)[: 24 if version >= 6 else 8]
     ruleset = libc.syscall(_RULESET, given, ctypes.c_size_t(len(given)), ctypes.c_uint32(0))
@@ -105,7 +118,7 @@ def _deny_files(libc: ctypes.CDLL, writable: Sequence[Path]) -> tuple[str, str]:
                 allowed = rights if path.is_dir() else rights & (_WRITE_FILE | _TRUNCATE)  # a file's rule takes no rights of a folder
                 libc.syscall(_RULE, ruleset, _PATH_BENEATH, struct.pack("=Qi", allowed, place), ctypes.c_uint32(0))
                 os.close(place)
-        for path in _listable():
+        for path in () if listing else _listable():
             with contextlib.suppress(OSError):
                 place = os.open(path, os.O_PATH | os.O_CLOEXEC | os.O_DIRECTORY)
                 libc.syscall(_RULE, ruleset, _PATH_BENEATH, struct.pack("=Qi", _READ_FOLDER, place), ctypes.c_uint32(0))

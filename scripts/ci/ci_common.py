@@ -10,8 +10,10 @@ import contextlib
 import json
 import os
 import secrets
+import select
 import subprocess
 import sys
+import tempfile
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from pathlib import Path
 from typing import Any
@@ -84,14 +86,63 @@ def add_summary(text: str) -> None:
         file.write(data)
 
 
-def run_untrusted(command: Sequence[str], cwd: Path) -> int:
+def run_untrusted(command: Sequence[str], cwd: Path, writable: Sequence[Path]) -> int:
     """Run a command whose kernels and Python nobody has vetted; returns its exit code.
 
-    It sees no token and none of the runner's command files, and what it prints is no workflow command.
-    That keeps accidents out; code that means harm needs a machine of its own all the same.
+    It and all that it starts can write beneath ``writable`` and to a temporary folder alone, so neither the runner's command files nor
+    the actions and scripts of later steps. It sees no token, and what it prints is no workflow command; of a process
+    that it leaves behind nothing is printed. Raises CiError on a runner whose system can't hold it so.
     """
-    with _no_workflow_commands():
-        return subprocess.run(command, cwd=cwd, env=clean_environment(os.environ), check=False).returncode
+    from gates.run import jail
+
+    for folder in writable:
+        folder.mkdir(parents=True, exist_ok=True)
+    with tempfile.TemporaryDirectory(prefix="judged-", ignore_cleanup_errors=True) as scratch, _no_workflow_commands():
+        places = [*writable, Path(scratch), *_tools_folder()]
+        told, tell = os.pipe()
+
+        def confine() -> None:
+            os.write(tell, jail.deny_writes(places).encode())
+
+        environ = {**clean_environment(os.environ), **jail.caches(Path(scratch))}
+        with os.fdopen(told, "rb") as word:
+            process = subprocess.Popen(
+                command, cwd=cwd, env=environ, preexec_fn=confine, stdin=subprocess.DEVNULL, stdout=subprocess.PIPE, stderr=subprocess.STDOUT,
+            )
+            os.close(tell)
+            held = word.read().decode()
+            if held != "denied" and os.environ.get("GITHUB_ACTIONS") == "true":
+                process.kill()
+                process.wait()
+                raise CiError(f"what is judged can't be kept from the runner's files ({held})", "use a runner with Linux 5.13 or later and Landlock enabled")
+            _relay(process)
+        return process.returncode
+
+
+def _tools_folder() -> list[Path]:
+    """/tmp, in which profilers keep locks and sockets, unless something of the runner lies beneath it."""
+    names = ("RUNNER_TEMP", "RUNNER_WORKSPACE", "GITHUB_WORKSPACE", "GITHUB_ENV", "GITHUB_OUTPUT", "GITHUB_PATH", "GITHUB_STEP_SUMMARY", "GITHUB_STATE")
+    theirs = [Path.cwd(), Path.home(), *(Path(os.environ[name]).resolve() for name in names if os.environ.get(name))]
+    tmp = Path("/tmp").resolve()
+    return [] if any(path.is_relative_to(tmp) for path in theirs) else [tmp]
+
+
+def _relay(process: subprocess.Popen[bytes]) -> None:
+    """Print what the process prints until it ends; a process that it leaves behind keeps the pipe open, and is not waited for."""
+    assert process.stdout is not None
+    sys.stdout.flush()
+    with process.stdout as output:
+        ended = False
+        while True:
+            if select.select([output], [], [], 0 if ended else 0.2)[0]:
+                if not (data := os.read(output.fileno(), 65536)):
+                    break
+                sys.stdout.buffer.write(data)
+                sys.stdout.buffer.flush()
+            elif ended:
+                break
+            ended = ended or process.poll() is not None
+    process.wait()
 
 
 def clean_environment(environ: Mapping[str, str]) -> dict[str, str]:

@@ -86,8 +86,9 @@ def judge(stage: str, profile: str, tree: Path, base: Path | None, out: Path) ->
 def gates_run(task: Path, profile: str, results: Path, *, engine: Path) -> tuple[Path | None, int]:
     """(the new run directory, exit code) of `gates run` on a task folder, by the gates of the checkout ``engine``."""
     before = set(_runs(results / task.name))
-    command = [sys.executable, "-m", "gates", "run", str(task.resolve()), "--profile", profile, "--results", str(results)]
-    code = run_untrusted(command, engine)  # `python -m` takes the gates of the folder that it starts in
+    build = results.parent.with_name(f"{results.parent.name}-build")  # not in the artifact
+    command = [sys.executable, "-m", "gates", "run", str(task.resolve()), "--profile", profile, "--results", str(results), "--build-dir", str(build)]
+    code = run_untrusted(command, engine, [results, build])  # `python -m` takes the gates of the folder that it starts in
     new = sorted(set(_runs(results / task.name)) - before)
     return (new[-1] if new else None), code
 

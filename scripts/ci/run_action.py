@@ -34,7 +34,7 @@ def main() -> int:
     before = _runs(results)
     base = _baseline(os.environ.get("GATES_BASELINE", "").strip(), results)
     command = [sys.executable, "-m", "gates", "run", task, "--profile", profile, "--results", str(results)]
-    code = run_untrusted(command, here)
+    code = run_untrusted(command, here, [results, here / "build"])
     new = sorted(_runs(results) - before)
     if new:
         review = review_run(new[-1].resolve(), base, engine=here, stage=new[-1].parent.name)

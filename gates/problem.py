@@ -61,7 +61,7 @@ REQUIRED = ("SHAPES", "make_inputs", "reference")
 DEFAULT_INPUTS = "default"  # what make_inputs gives
 FRESH = "fresh_"  # begins the name of a drawn shape, which holds its sizes: fresh_B1_S77
 NON_FINITE = ("nan", "infinity")
-VALUES = ("all_equal", "one_hot", "huge_offset", "denormal", "ascending", "descending", "zero_rows", "alternating")  # structured, of any problem
+VALUES = ("all_equal", "one_hot", "huge_offset", "denormal", "ascending", "descending", "zero_rows", "alternating", "small")  # structured, of any problem
 _SHAPE_LISTS = ("ODD_SHAPES", "EDGE_SHAPES", "FAMILY_SHAPES")
 _FUNCTIONS = ("make_inputs", "reference", "make_outputs", "check", "work", "end_to_end", "backends", "error_bound", "null_outputs", "mistakes")
 _NAME = re.compile(r"[a-z][a-z0-9_]*")
@@ -182,8 +182,11 @@ def is_ordinary(role: str, inputs: str) -> bool:
 
 
 def widened(limit: float, scale: float, floor: float) -> float:
-    """An absolute limit for inputs on which an honest evaluation is ``scale`` times as far off as the ``floor`` of ordinary ones."""
-    return limit + (scale - 1.0) * max(limit, floor)
+    """An absolute limit for inputs on which an honest evaluation is ``scale`` times as far off as the ``floor`` of ordinary ones.
+
+    A ``scale`` below 1 is of small inputs, whose answers are smaller by that; there ``floor`` is what the format's smallest numbers may lose.
+    """
+    return limit + (scale - 1.0) * max(limit, floor) if scale >= 1.0 else limit * scale + floor
 
 
 def family_shapes(module: Any) -> tuple[str, ...]:

@@ -70,13 +70,13 @@ def in_process(monkeypatch: pytest.MonkeyPatch) -> None:
 
 
 def cases_here(
-    monkeypatch: pytest.MonkeyPatch, candidate: dict[str, Any], shapes: list[str], folder: Path, most_bytes: int = 0,
+    monkeypatch: pytest.MonkeyPatch, candidate: dict[str, Any], shapes: list[str], folder: Path, most_bytes: int = 0, values: bool = False,
 ) -> list[dict[str, Any]]:
     """Case files to check the memory of, written by this process."""
     with monkeypatch.context() as patch:
         in_process(patch)
         patch.setattr(sanitizer, "attempt", run.attempt)
-        return sanitizer.write_cases(candidate, shapes, work=folder, limit_s=60, smallest=True, most_bytes=most_bytes)
+        return sanitizer.write_cases(candidate, shapes, work=folder, limit_s=60, smallest=True, most_bytes=most_bytes, values=values)
 
 
 def gate(work: Path, candidate: dict[str, Any], *, limits: dict[str, Any] = LIMITS, shapes: tuple[str, ...] = ("small", "tail"),

@@ -9,12 +9,12 @@ from typing import Any
 
 import pytest
 import torch
-from correctness_kit import TASKS, gate, side, task_folder
+from correctness_kit import LIMITS, TASKS, gate, side, task_folder
 
 from gates import problem as problems
 from gates.errors import GatesError
 from gates.records import Status
-from gates.run import fresh_shapes, plan, values
+from gates.run import fresh_shapes, plan, small_inputs, values
 from gates.run.accuracy import figures
 from gates.run.yardstick import Yardstick
 
@@ -122,6 +122,7 @@ def test_structured_values_are_what_their_name_says(kind: str, dtype: str) -> No
         "huge_offset": lambda: x.mean() > 20 * x.std(), "denormal": lambda: bool((x[:, 1::2].abs() < torch.finfo(form).tiny).all()) and bool((x[:, 1::2] != 0).any()),
         "ascending": lambda: bool((x.diff() >= 0).all()), "descending": lambda: bool((x.diff() <= 0).all()),
         "zero_rows": lambda: not x[1::2].any() and bool((x[::2] != 0).any()),
+        "small": lambda: bool((x != 0).all()) and float(x.abs().max()) < 0.02,
         "alternating": lambda: bool((x[:, ::2] > 1).all() and (x[:, 1::2] < -1).all()) and x.sum().abs() < x.abs().sum() / 20,
     }[kind]()
 
@@ -177,6 +178,9 @@ OPERATORS = {
 }
 
 
+SCALE = ("sum", "product", "distance")  # with their inputs
+
+
 @pytest.mark.parametrize("kind", problems.VALUES)
 @pytest.mark.parametrize("name", OPERATORS)
 def test_an_honest_float32_evaluation_keeps_scaled_limits(name: str, kind: str) -> None:
@@ -192,10 +196,17 @@ def test_an_honest_float32_evaluation_keeps_scaled_limits(name: str, kind: str) 
 
     usual = one.make_inputs(shape, 1, "cpu")["x"]
     limit = 3 * float((honest(usual) - operator(usual.double())).abs().max())
+    small = small_inputs.find(one, shape, 1) if kind == "small" else None
+    if kind == "small" and small is None:
+        assert name not in SCALE and "small" not in values.kinds(one, shape, 1)
+        return
     inputs = values.inputs_of(one, kind, shape, 1, "cpu")
     reference = one.reference(inputs, shape)
     got = honest(inputs["x"])
     room, missing = Yardstick(one).judge(inputs, shape, reference, {"out": got}, bounded=False, non_finite=False)
+    if small is not None:
+        assert name in SCALE and small.room[0] < 1e-8
+        room = small.room
     found = figures("out", got, reference["out"], limit, missing=missing.get("out"), flushed=True)
     assert found["nonfinite"] == 0 and found["max_abs_err"] <= problems.widened(limit, *room), (found["max_abs_err"], limit, room)
 
@@ -210,6 +221,39 @@ def test_a_variance_in_a_single_pass_breaks_them() -> None:
     reference = one.reference(inputs, shape)
     room, missing = Yardstick(one).judge(inputs, shape, reference, {"out": usual}, bounded=False, non_finite=False)
     assert not missing and not float((single_pass(inputs["x"]) - reference["out"]).abs().max()) <= problems.widened(1e-5, *room)
+
+
+@pytest.mark.parametrize(("reference", "scaled"), [
+    (lambda one: one["x"].double() @ one["w"].double() + one["b"].double(), {"w", "b"}),
+    (lambda one: torch.softmax(one["x"].double() @ one["x"].double().T, 1) @ one["w"].double()[:8], {"w"}),
+    (lambda one: one["x"].double() @ one["w"].double(), {"x", "w"}),
+    (lambda one: torch.tanh(one["x"].double() @ one["w"].double()), set()),
+    (lambda one: one["x"].double().argmax(1), set()),
+    (lambda one: {"out": one["x"].double(), "places": one["x"].double().argmax(1)}, set()),
+    (lambda one: torch.tensor([])[1], set()),
+], ids=["linear", "attention", "product", "tanh", "places", "values_and_places", "raises"])
+@pytest.mark.parametrize("dtype", FORMATS)
+def test_the_inputs_that_are_made_small_are_those_with_which_the_answer_scales(reference: Any, scaled: set[str], dtype: str) -> None:
+    def make(shape: Any, seed: int, device: str) -> dict[str, Any]:
+        generator = torch.Generator().manual_seed(seed)
+        sizes = {"x": (8, 64), "w": (64, 16), "b": (16,)}
+        return {**{name: torch.randn(size, generator=generator).to(getattr(torch, dtype)) for name, size in sizes.items()}, "eps": 1e-5}
+
+    one = problem(ROWS, make_inputs=make, reference=reference, ARGUMENTS=("x", "w", "b"))
+    found, usual = small_inputs.find(one, ROWS["small"], 0), make(None, 0, "")
+    changed = {name for name in "xwb" if found and not torch.equal(found.inputs[name], usual[name])}
+    unused = {"b"} if changed >= scaled and "b" not in scaled else set()  # what the answer does not depend on may change, too
+    assert changed - unused == scaled
+    assert not found or found.inputs["eps"] == 1e-5
+
+
+@pytest.mark.parametrize(("entry", "passes"), [("honest", True), ("wrong_where_small", False), ("slightly_worse", True)])
+def test_zeros_for_small_numbers_are_refused_under_absolute_limits(library: Path, tmp_path: Path, entry: str, passes: bool) -> None:
+    evidence, result = gate(tmp_path, side(library, entry), seeds=(0,), shapes=("small",), limits={**LIMITS, "max_abs_err": 1e-4, "mean_abs_err": 1e-5, "bad_atol": 1e-4}, extra_seeds=(3,))
+    (case,) = [case for case in evidence.cases if case.inputs == "small"]
+    assert case.limit_scale == 2.0**-30 and case.outputs[0].reference_max_abs < 1e-7
+    assert result.status is (Status.PASS if passes else Status.FAIL), result.sentence
+    assert {check.where.split()[-1] for check in result.checks if check.status is Status.FAIL and check.where} == (set() if passes else {"small"})
 
 
 def test_what_the_reference_does_not_define_is_left_out() -> None:

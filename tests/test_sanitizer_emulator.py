@@ -14,6 +14,7 @@ import jsonschema
 import pytest
 from correctness_kit import cases_here, compile_planted, side
 
+from gates.emulator import compile_library
 from gates.errors import GatesError
 from gates.judge.sanitizer import judge
 from gates.parse import sanitizer as parse
@@ -66,6 +67,34 @@ def test_a_broken_case_file_is_refused(cases: list[dict], tmp_path: Path, change
     path.write_bytes(change(Path(cases[0]["path"]).read_bytes()))
     with pytest.raises(GatesError, match="broken.case"):
         casefile.read(path)
+
+
+QUANTISED = Path(__file__).parent / "honest" / "cases" / "h_quant_int8"
+
+
+@pytest.mark.parametrize(("to_whole", "finding"), [
+    ("__float2int_rn(in[i] * inv)", ""),
+    ("int(rintf(in[i] / scale))", "small zero_rows forward"),  # 0 / 0
+    ("min(max(int(in[i] * inv * 1e12f), -127), 127)", ""),  # a device saturates
+    ("__float2int_rn(in[i] / scale)", ""),  # which makes 0 of NaN, and says so
+], ids=["guarded", "nan", "saturates", "defined"])
+def test_a_row_of_zeros_that_is_divided_by_its_scale(to_whole: str, finding: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Outputs look right: a conversion of NaN gives 0 on a device, as on this CPU. The language leaves it undefined."""
+    shutil.copytree(QUANTISED.parent, tmp_path / "cases", ignore=lambda folder, names: [name for name in names if Path(folder, name).is_dir() and name != QUANTISED.name])
+    source = tmp_path / "cases" / QUANTISED.name / "kernel.cu"
+    text = source.read_text(encoding="utf-8")
+    assert text.count("__float2int_rn(in[i] * inv)") == 1
+    source.write_text(text.replace("__float2int_rn(in[i] * inv)", to_whole), encoding="utf-8")
+    library = compile_library([source], tmp_path / "quant.so", sanitize=True, work_dir=tmp_path / "build")
+    candidate = side(library, "launch", source.parent, "quant_p")
+    cases = cases_here(monkeypatch, candidate, ["small"], tmp_path / "written", values=True)
+    assert {case["inputs"] for case in cases} >= {"default", "zero_rows", "one_hot"} and not {case["inputs"] for case in cases} & {"nan", "infinity"}
+    evidence = parse.parse(run.run_sanitizer_emulator(candidate, ["small"], work=tmp_path / "work", limit_s=60, cases=cases))
+    result = judge(evidence)
+    failed = [check for check in result.checks if check.status is Status.FAIL]
+    assert [(check.name, check.where) for check in failed] == ([("ubsan: NaN as a whole number", finding)] if finding else []), result.checks
+    assert finding or result.status is Status.PASS and "kinds of structured values" in result.sentence
+    assert not finding or f"kernel.cu:{text[: text.index('__float2int_rn(in')].count(chr(10)) + 1}" in failed[0].hint
 
 
 def test_an_honest_kernel_is_clean(library: Path, cases: list[dict], tmp_path: Path) -> None:

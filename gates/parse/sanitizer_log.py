@@ -73,7 +73,7 @@ def start_failure(log: str) -> str:
 
 def lacks_memory(sentence: str) -> bool:
     """Whether the sentence of a start failure is about memory."""
-    return bool(_START.search(sentence) or re.search(r"allocate|ReserveShadow|out of memory|map segment", sentence))
+    return bool(_START.search(sentence) or re.search(r"allocate|ReserveShadow|out of memory|map segment|to mmap", sentence))
 
 
 _PREFIX = re.compile(r"^=+ ?(.*)$")
@@ -135,19 +135,27 @@ def _kind(text: str) -> str:
 
 _ASAN = re.compile(r"AddressSanitizer: ([\w-]+)(.*)$")
 _UBSAN = re.compile(r"^(?P<file>[^:\n]+):(?P<line>\d+):\d+: runtime error: (?P<message>.*)$")
+# C++ leaves each undefined; a device saturates, which kernels rely on with a clamp after it. NaN becomes 0 there, which says nothing of the answer.
+_UNREPRESENTABLE, _NAN = re.compile(r"is outside the range of representable values"), re.compile(r"runtime error: -?nan is outside")
 _FRAME = re.compile(r"^\s*#\d+ 0x[0-9a-f]+ in (?P<function>.+?) (?P<file>/[^ :]+|[^ :(]+\.\w+):(?P<line>\d+)")
 _ACCESS = re.compile(r"^(READ|WRITE) of size (\d+)")
 _RUNTIME = re.compile(r"sanitizer_common|/libsanitizer/|/asan/|^(?:__interceptor|__asan|operator new)")
 
 
 def asan_findings(log: str) -> list[Finding]:
-    """Findings of AddressSanitizer and UBSan reports, each with its first frame outside the runtime."""
+    """Findings of AddressSanitizer and UBSan reports, each with its first frame outside the runtime.
+
+    Of conversions of floats to whole numbers only those of NaN are findings.
+    """
     findings: list[Finding] = []
     searching = False
     for line in log.replace("\r", "").splitlines():
-        if match := _UBSAN.match(line):
+        if (match := _UBSAN.match(line)) and _UNREPRESENTABLE.search(line) and not _NAN.search(line):
+            searching = False
+        elif match:
             where = f"{_base(match['file'])}:{match['line']}"
-            findings.append(Finding("ubsan", "undefined behaviour", "error", "", where, match["message"][:300]))
+            kind = "NaN as a whole number" if _NAN.search(line) else "undefined behaviour"
+            findings.append(Finding("ubsan", kind, "error", "", where, match["message"][:300]))
             searching = True
         elif "ERROR: AddressSanitizer" in line and (match := _ASAN.search(line)):
             detail = re.sub(r" on (?:unknown )?address.*", "", match.group(2)).strip(" :")

@@ -29,7 +29,8 @@ def execute(job: dict[str, Any], folder: Path) -> None:
 
     write: ``side``, ``folder_out``, and the cases: ``shapes`` (names) and ``seed``, or with
     ``smallest: true`` only the smallest of ``shapes``, the largest of at most ``most_bytes`` (0: none),
-    and then the problem's ODD_SHAPES. One ``case`` line a file: {"shape", "seed", "path", "bytes"}.
+    and then the problem's ODD_SHAPES; with ``values: true`` also structured values of finite numbers on the first of these shapes.
+    One ``case`` line a file: {"shape", "inputs", "seed", "path", "bytes"}.
 
     replay: ``side``, ``paths``, ``launches`` a case; optional ``device`` ("cuda:0"), ``order`` (emulator's
     thread order), ``profile`` (open the profiler's window around the launches), ``warmup`` (launches
@@ -49,7 +50,7 @@ def _write(job: Mapping[str, Any], writer: ResultWriter) -> int:
     import torch
 
     from gates import problem as problems
-    from gates.run import buffers
+    from gates.run import buffers, values
     from gates.run.plan import check_names
 
     problem = problems.load(job["side"]["problem"], Path(job["side"]["folder"]))
@@ -59,12 +60,15 @@ def _write(job: Mapping[str, Any], writer: ResultWriter) -> int:
         sizes = {name: _size(problem, name) for name in shapes}
         larger = [name for name in shapes if sizes[name] <= job.get("most_bytes", 0)]
         shapes = [min(shapes, key=sizes.__getitem__), *sorted(larger, key=sizes.__getitem__)[-1:], *getattr(problem, "ODD_SHAPES", ())]
-    for shape in dict.fromkeys(shapes):
-        inputs = problem.make_inputs(problem.SHAPES[shape], seed, "cpu")
+    cases = [(shape, problems.DEFAULT_INPUTS) for shape in dict.fromkeys(shapes)]
+    if job.get("values"):
+        cases += [(shapes[0], kind) for kind in values.kinds(problem, problem.SHAPES[shapes[0]], seed) if kind.partition(":")[0] not in problems.NON_FINITE]
+    for shape, family in cases:
+        inputs = values.inputs_of(problem, family, problem.SHAPES[shape], seed, "cpu")
         poisoned = {name: buffers.poison(value, seed, 0) for name, value in problems.outputs_of(problem, problem.SHAPES[shape]).items()}
         outputs, arguments, content = {*poisoned, *getattr(problem, "IN_PLACE", ())}, [], {}
-        values = problems.call_arguments(problem, inputs, poisoned, problem.SHAPES[shape], names)
-        for name, value in zip(names, values, strict=True):
+        given = problems.call_arguments(problem, inputs, poisoned, problem.SHAPES[shape], names)
+        for name, value in zip(names, given, strict=True):
             if isinstance(value, torch.Tensor):
                 content[name] = buffers.as_bytes(value).numpy().tobytes()
                 arguments.append({
@@ -75,10 +79,10 @@ def _write(job: Mapping[str, Any], writer: ResultWriter) -> int:
                 arguments.append({"name": name, "kind": type(value).__name__, "value": value})
             else:
                 arguments.append({"name": name, "kind": "plain", "value": _plain(name, value)})
-        path = Path(job["folder_out"]) / f"{shape}.seed{seed}.case"
+        path = Path(job["folder_out"]) / f"{shape}.{family}.seed{seed}.case"
         casefile.write(path, shape, seed, arguments, content)
-        writer.write("case", shape=shape, seed=seed, path=str(path), bytes=sum(map(len, content.values())))
-    return len(dict.fromkeys(shapes))
+        writer.write("case", shape=shape, inputs=family, seed=seed, path=str(path), bytes=sum(map(len, content.values())))
+    return len(cases)
 
 
 def _size(problem: Any, shape: str) -> int:

@@ -17,6 +17,7 @@ from pathlib import Path
 from typing import Any
 
 from gates.errors import EXIT_CHECKER, GatesError
+from gates.problem import DEFAULT_INPUTS
 from gates.run import process
 from gates.run.attempt import Attempt, attempt
 
@@ -34,16 +35,17 @@ _NEUTRALISED = ("PYTORCH_CUDA_ALLOC_CONF", "PYTORCH_ALLOC_CONF", "PYTORCH_HIP_AL
 
 def write_cases(
     side: Mapping[str, Any], shapes: Sequence[str], *, work: Path, limit_s: float, seed: int = 0,
-    smallest: bool = False, most_bytes: int = 0, python: str = sys.executable,
+    smallest: bool = False, most_bytes: int = 0, values: bool = False, python: str = sys.executable,
 ) -> list[dict[str, Any]]:
-    """Case files of ``shapes``, or with ``smallest`` of the smallest, the largest with at most ``most_bytes`` of outputs, and the problem's ODD_SHAPES.
+    """Case files of ``shapes``, or with ``smallest`` of the smallest, the largest with at most ``most_bytes`` of outputs, and the problem's ODD_SHAPES;
+    with ``values`` of structured values on the first of these, too.
 
-    Each is {"shape", "seed", "path", "bytes"}. Raises GatesError where they can't be written.
+    Each is {"shape", "inputs", "seed", "path", "bytes"}. Raises GatesError where they can't be written.
     """
     work.mkdir(parents=True, exist_ok=True)
     job = {
         "kind": "case", "mode": "write", "side": dict(side), "shapes": list(shapes), "seed": seed,
-        "smallest": smallest, "most_bytes": most_bytes, "folder_out": str(work),
+        "smallest": smallest, "most_bytes": most_bytes, "values": values, "folder_out": str(work),
     }
     tried = attempt(Path(side["folder"]), job, work, limit_s=limit_s, name="write", python=python)
     if (refusal := tried.refusal()) is not None:
@@ -52,15 +54,15 @@ def write_cases(
     if not lines or lines[-1].get("type") != "done":
         tail = tried.output_tail.strip().splitlines()
         raise GatesError(f"can't write the cases of {side['name']}: {tried.cause}", hint=tail[-1] if tail else None)
-    return [{key: line[key] for key in ("shape", "seed", "path", "bytes")} for line in lines if line["type"] == "case"]
+    return [{key: line[key] for key in ("shape", "inputs", "seed", "path", "bytes")} for line in lines if line["type"] == "case"]
 
 
 def write_memory_cases(
     side: Mapping[str, Any], shapes: Sequence[str], *, on_device: bool, work: Path, limit_s: float, python: str = sys.executable
 ) -> list[dict[str, Any]]:
-    """Case files for memory checks: of the smallest of ``shapes``, on a device of a larger one too, and of the problem's ODD_SHAPES."""
+    """Case files for memory checks: of the smallest of ``shapes``, on a device of a larger one, else of structured values, and of the problem's ODD_SHAPES."""
     most_bytes = LARGEST_ON_DEVICE_BYTES if on_device else 0
-    return write_cases(side, shapes, work=work, limit_s=limit_s, smallest=True, most_bytes=most_bytes, python=python)
+    return write_cases(side, shapes, work=work, limit_s=limit_s, smallest=True, most_bytes=most_bytes, values=not on_device, python=python)
 
 
 def run_sanitizer_emulator(
@@ -69,8 +71,8 @@ def run_sanitizer_emulator(
 ) -> dict[str, Any]:
     """Raw record of the sanitized emulator library ``side``, for ``gates.parse.sanitizer.parse``.
 
-    The smallest of ``shapes`` and the odd shapes, in three thread orders, a process each; ``cases`` are
-    their files where ``write_memory_cases`` has made them already.
+    The smallest of ``shapes`` and the odd shapes, in three thread orders, a process each, and structured values in one process; if
+    that finds something, in a process each. ``cases`` are their files where ``write_memory_cases`` has made them already.
     """
     raw = _raw("emulator", side, compiler)
     runtime = _asan_runtime(compiler)
@@ -78,17 +80,23 @@ def run_sanitizer_emulator(
         return {**raw, "unavailable": f"{compiler} has no libasan.so", "remedy": "install g++ with its sanitizer libraries"}
     work.mkdir(parents=True, exist_ok=True)
     cases = cases or write_memory_cases(side, shapes, on_device=False, work=work, limit_s=limit_s, python=python)
-    for case in cases:
-        for order in ORDERS:
-            name = f"asan.{case['shape']}.{order}"
-            env = {
-                **_environment(), "LD_PRELOAD": runtime,
-                # Python leaks by design; fibers switch stacks, which the use-after-return check does not follow.
-                "ASAN_OPTIONS": f"detect_leaks=0:detect_stack_use_after_return=0:exitcode={EXIT_CHECKER}",
-                "UBSAN_OPTIONS": "print_stacktrace=1",
-            }
-            tried = _replay(side, [case], work, name, limit_s, python, order=order, env=env)
-            raw["runs"].append(_run("asan", [case], order, tried, _logs(work, f"{name}.log")))
+    env = {
+        **_environment(), "LD_PRELOAD": runtime,
+        # Python leaks by design; fibers switch stacks, which the use-after-return check does not follow.
+        "ASAN_OPTIONS": f"detect_leaks=0:detect_stack_use_after_return=0:exitcode={EXIT_CHECKER}",
+        "UBSAN_OPTIONS": "print_stacktrace=1",
+    }
+
+    def checked(of: Sequence[Mapping[str, Any]], order: str, name: str) -> dict[str, Any]:
+        tried = _replay(side, of, work, f"asan.{name}.{order}", limit_s, python, order=order, env=env)
+        return _run("asan", of, order, tried, _logs(work, f"asan.{name}.{order}.log"))
+
+    structured = [case for case in cases if case.get("inputs", DEFAULT_INPUTS) != DEFAULT_INPUTS]
+    raw["runs"] = [checked([case], order, case["shape"]) for case in cases if case not in structured for order in ORDERS]
+    if structured:
+        together = checked(structured, ORDERS[0], "values")
+        clean = together["attempt"]["returncode"] == 0 and not _REPORT.search(together["log"])
+        raw["runs"] += [together] if clean else [checked([case], ORDERS[0], f"{case['shape']}.{case['inputs']}") for case in structured]
     return raw
 
 
@@ -145,8 +153,9 @@ def _raw(mode: str, side: Mapping[str, Any], tool: str | None) -> dict[str, Any]
 
 
 def _run(tool: str, cases: Sequence[Mapping[str, Any]], order: str, tried: Attempt, log: str) -> dict[str, Any]:
+    shapes = [" ".join([case["shape"], *({case.get("inputs", DEFAULT_INPUTS)} - {DEFAULT_INPUTS})]) for case in cases]
     return {
-        "tool": tool, "shapes": [case["shape"] for case in cases], "order": order,
+        "tool": tool, "shapes": shapes, "order": order,
         "expected_launches": _LAUNCHES * len(cases), "attempt": tried.record(), "log": log,
     }
 

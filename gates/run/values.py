@@ -1,6 +1,6 @@
 """Make structured values: inputs that break kernels which are right for random ones.
 
-Each kind changes one tensor of make_inputs; types, shapes and the other inputs stay the same. Floats get the named values in
+Each kind but "small" (see ``small_inputs``) changes one tensor of make_inputs; types, shapes and the other inputs stay the same. Floats get the named values in
 their own format. Whole numbers only get values that the tensor already has, so indices stay in range. Tensors with all
 different (a permutation) or ascending values (offsets) are not changed.
 
@@ -17,7 +17,9 @@ import torch
 
 from gates.errors import GatesError
 from gates.problem import DEFAULT_INPUTS, NON_FINITE, VALUES
+from gates.run import small_inputs
 
+SMALL = "small"
 _SIXTEEN = (torch.float16, torch.bfloat16)
 
 Make = Callable[[torch.Tensor, torch.Generator], "torch.Tensor | None"]
@@ -36,6 +38,8 @@ def inputs_of(problem: Any, family: str, shape: Mapping[str, int], seed: int, de
         kind, _, name = family.partition(":")
         name = name or _main(problem, ordinary)
         value = ordinary.get(name)
+        if kind == SMALL and (found := small_inputs.find(problem, shape, seed)) is not None:
+            return dict(found.inputs)
         changed = _changed(kind, value, seed) if isinstance(value, torch.Tensor) else None
         if changed is None:
             raise GatesError(f"inputs {family!r}: {name or 'no input'} can't take such values", hint=f"those it can take: {', '.join(kinds(problem, shape, seed))}")
@@ -54,7 +58,7 @@ def is_structured(problem: Any, family: str) -> bool:
 
 
 def kinds(problem: Any, shape: Mapping[str, int], seed: int) -> list[str]:
-    """Return the structured inputs of a run: each allowed kind on the largest input, and one drawn kind on each other input."""
+    """Return the structured inputs of a run: each allowed kind on the largest input, and one drawn kind on each other input, and ``small``."""
     inputs = problem.make_inputs(shape, seed, "cpu")
     wanted = [kind for kind in VALUES if kind not in getattr(problem, "OUT_OF_CONTRACT", ())] + list(getattr(problem, "NON_FINITE", ()))
     wanted = [kind for kind in wanted if kind not in getattr(problem, "INPUT_FAMILIES", {})]
@@ -64,7 +68,8 @@ def kinds(problem: Any, shape: Mapping[str, int], seed: int) -> list[str]:
         for name, value in inputs.items() if name in problem.ARGUMENTS and isinstance(value, torch.Tensor)
     }
     others = [f"{generator.choice(found)}:{name}" for name, found in fitting.items() if name != main and found]
-    return [*fitting.get(main, []), *others]
+    scaled = SMALL in wanted and small_inputs.find(problem, shape, seed) is not None
+    return [*fitting.get(main, []), *others, *([SMALL] if scaled else [])]
 
 
 def _main(problem: Any, inputs: Mapping[str, Any]) -> str:
@@ -80,6 +85,8 @@ def _changed(kind: str, value: torch.Tensor, seed: int) -> torch.Tensor | None:
     generator = torch.Generator().manual_seed(seed + 2)
     if not value.dtype.is_floating_point:
         return _whole_numbers(kind, value, generator)
+    if kind not in _FLOATS:
+        return None
     changed = _FLOATS[kind](value.to(torch.float64), generator, value.dtype)
     if changed is None:
         return None

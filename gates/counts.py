@@ -46,7 +46,7 @@ def not_as_logged(evidence: Any, log: str) -> Iterator[str]:
 
 
 def built_for_debugging(log: str) -> bool:
-    """Whether a command in ``log``, the build's, compiles device code for a debugger or without optimisation."""
+    """Return whether a command in the build's ``log`` compiles device code for a debugger or without optimisation."""
     return any(line.startswith("$ ") and unoptimised(line.split()) for line in log.splitlines() if "nvcc" in line)
 
 

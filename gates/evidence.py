@@ -58,7 +58,7 @@ class TaskInfo:
 
 @dataclass(frozen=True)
 class Git:
-    """The revision judged. ``source`` says who told: git, the variable GATES_REVISION, or nobody, and why; ``dirty`` is also what git refused to tell."""
+    """The revision judged. ``source``: git, the variable GATES_REVISION, or none, with the reason; ``dirty`` is also true if git refused."""
 
     sha: str | None
     dirty: bool
@@ -97,7 +97,7 @@ class RunInfo:
 
     @property
     def gates(self) -> tuple[str, ...]:
-        """The gates that the run judges: those that it has limits for, were they empty. A later version may have more."""
+        """Return the gates that the run judges: those with limits, even empty ones. A later version may have more."""
         return tuple(self.task.limits)
 
     @property
@@ -214,7 +214,7 @@ def require_known_version(data: Any, where: str) -> None:
 
 
 def resolve_run(name: str, results: Path) -> Path:
-    """A run directory by path, ``latest:TASK`` or ``recorded:DEVICE/TASK``: of these the run that started last. GatesError where there is none."""
+    """Find a run directory by path, or the run of ``latest:TASK`` or ``recorded:DEVICE/TASK`` that started last. Raises GatesError without one."""
     if not name.strip():
         raise GatesError("the name of a run is empty: is a shell variable unset?", hint="a run directory, latest:TASK or recorded:DEVICE/TASK")
     try:

@@ -41,7 +41,7 @@ def all_codes() -> dict[str, str]:
 
 
 def _docstring(gate: str) -> str:
-    """What the gate's module says of itself; read from its source, since Python may run without docstrings (-OO)."""
+    """Return the docstring of the gate's module, read from its source because Python may run without docstrings (-OO)."""
     source = importlib.util.find_spec(f"gates.judge.{gate}")
     text = Path(source.origin).read_text(encoding="utf-8") if source and source.origin else ""
     return ast.get_docstring(ast.parse(text)) or ""

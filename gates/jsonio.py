@@ -154,7 +154,7 @@ def loads(text: str, where: str) -> Any:
 
 
 def carrying(nonce: str, lines: Iterable[str]) -> list[dict[str, Any]]:
-    """The ``lines`` that are strict JSON objects with that nonce."""
+    """Return the ``lines`` that are strict JSON objects with that nonce."""
     found = []
     for line in lines:
         with contextlib.suppress(GatesError):

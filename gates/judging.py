@@ -71,7 +71,7 @@ def rejudge(run: Path, info: RunInfo, gate: str) -> GateResult | None:
 
 
 def _timed_us(run: Path, shape: str) -> dict[str, float]:
-    """Side -> p50 of a cold launch of ``shape`` in us, as the run's timing claims; empty where it measured none."""
+    """Return side -> claimed p50 of a cold launch of ``shape``, us; empty if the run did not measure it."""
     if not (run / "performance.json").is_file():
         return {}
     timed = read_record(_record("performance"), run, "performance.json")

@@ -26,7 +26,7 @@ def source_places(info: TaskInfo) -> tuple[dict[str, tuple[str, int]], dict[str,
 
 
 def same_files(task: Task, info: TaskInfo) -> bool:
-    """Whether the task's files here are those that ``info`` was recorded of, as far as its digest covers them."""
+    """Return whether the task's files here are those of ``info``, as far as its digest covers them."""
     return task.digest(info.digest_rule) == info.digest
 
 

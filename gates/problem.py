@@ -26,10 +26,10 @@ and may have:
     EDGE_SHAPES names of SHAPES, tried with ``gates run --thorough``: sizes around each tile, batches and heads
     INPUT_FAMILIES {name: callable(shape, seed, device) -> inputs as make_inputs gives them}: inputs of a
                 special kind, e.g. all keys equal; make_inputs itself goes by the name "default"
-    DIMS        which sizes are in the contract: {dimension: range, choices or one size}, e.g. {"S": range(1, 4097), "D": [64, 128]},
-                or a function (random.Random) -> sizes of one shape. Every run draws shapes of them. {}: those of SHAPES alone
+    DIMS        the sizes that a kernel must accept: {dimension: range, choices or one size}, e.g. {"S": range(1, 4097), "D": [64, 128]},
+                or a function (random.Random) -> sizes of one shape. Every run draws shapes from them. {}: only those of SHAPES
     OUT_OF_CONTRACT names of kinds of values that the kernel is never given, e.g. ("denormal",); see gates/run/values.py
-    NON_FINITE  ("nan", "infinity") or one of them: inputs may hold these, and the reference says what comes of them
+    NON_FINITE  ("nan", "infinity") or one of them: inputs may hold these values, and the reference gives the right result for them
     FAMILY_SHAPES names of SHAPES on which the families are tried: the first one in every run, all of them with
                 ``--thorough``. Left out: the first of ODD_SHAPES, or else the first of SHAPES
     error_bound(inputs, shape) -> {output name: float64 CPU tensor}: the largest error, element by
@@ -68,7 +68,7 @@ _NAME = re.compile(r"[a-z][a-z0-9_]*")
 
 
 class Shapes(dict[str, Any]):
-    """The SHAPES of a problem, and every drawn shape by the name that holds its sizes."""
+    """The SHAPES of a problem, and every drawn shape by its name, which holds its sizes."""
 
     def __missing__(self, name: str) -> dict[str, int]:
         if (sizes := self._sizes(name)) is None:
@@ -85,7 +85,7 @@ class Shapes(dict[str, Any]):
 
 
 def fresh_name(sizes: Mapping[str, int]) -> str:
-    """The name of a drawn shape, from which its sizes can be read: ``fresh_B1_S77``."""
+    """Return the name of a drawn shape, which holds its sizes: ``fresh_B1_S77``."""
     return FRESH + "_".join(f"{name}{size}" for name, size in sizes.items())
 
 
@@ -177,14 +177,14 @@ def find(name: str, folder: Path) -> None:
 
 
 def is_ordinary(role: str, inputs: str) -> bool:
-    """Whether absolute limits and the baseline's errors mean something for a case: not on edge and drawn shapes, and special inputs."""
+    """Return whether absolute limits and the baseline's errors apply to a case: not on edge or drawn shapes, or special inputs."""
     return role not in ("edge", "fresh") and inputs == DEFAULT_INPUTS
 
 
 def widened(limit: float, scale: float, floor: float) -> float:
-    """An absolute limit for inputs on which an honest evaluation is ``scale`` times as far off as the ``floor`` of ordinary ones.
+    """Return the absolute limit for inputs on which an honest evaluation's error is ``scale`` times the ``floor`` of ordinary inputs.
 
-    A ``scale`` below 1 is of small inputs, whose answers are smaller by that; there ``floor`` is what the format's smallest numbers may lose.
+    A ``scale`` below 1 means small inputs with smaller answers. There ``floor`` is what the format's smallest numbers may lose.
     """
     return limit + (scale - 1.0) * max(limit, floor) if scale >= 1.0 else limit * scale + floor
 
@@ -233,7 +233,7 @@ def _wrong(module: ModuleType) -> str:
 
 
 def _wrong_dims(module: ModuleType) -> str:
-    """What is wrong with DIMS and with the kinds of values that the problem names; empty where nothing is."""
+    """Return the problem of DIMS or of the named kinds of values; empty if there is none."""
     for name, known in (("OUT_OF_CONTRACT", VALUES), ("NON_FINITE", NON_FINITE)):
         given = getattr(module, name, ())
         if isinstance(given, str) or not isinstance(given, Sequence):

@@ -40,7 +40,7 @@ def revision(folder: Path) -> Git:
 
 
 def changed_files(sha: str, files: Sequence[Path]) -> list[str] | None:
-    """Which of the files, by their paths in the repository, are not those of the commit; None where git can't tell: it has no such commit."""
+    """Return those of the files, by paths in the repository, that differ from the commit; None if git does not have the commit."""
     if not files:
         return []
     changed = list[str]()

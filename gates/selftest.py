@@ -178,7 +178,7 @@ def _sanitizer() -> Iterator[Outcome]:
 
 
 def _judged_times(truth: float, bar_pct: float, claimed: float = 1.0) -> GateResult:
-    """A whole gate on the simulated device, where the baseline takes ``truth`` times as long as the candidate, whose times are claimed as a share of themselves."""
+    """Judge simulated times: the baseline takes ``truth`` times as long as the candidate, which claims ``claimed`` times its own times."""
     device = SimulatedDevice({"candidate": 10.0, "baseline": 10.0 * truth, "control": 10.0 * truth}, seed=11)
     timers = {side: device.side(side) for side in ("candidate", "baseline", "control")}
     timers["candidate"] = lambda samples: [claimed * us for us in device.side("candidate")(samples)]
@@ -285,7 +285,7 @@ def _compiled(scratch: Path, device: DeviceInfo | None, left_out: list[str]) -> 
 
 
 def _plant(sound: BuildResult, faulty: BuildResult, sources: Path) -> None:
-    """Put the sound library in the place of the faulty one, newer than all else, as a stale or copied build product lies there."""
+    """Replace the faulty library with the sound one, newer than all other files, like a stale or copied build product."""
     target = faulty.path("emulator")
     shutil.copyfile(sound.path("emulator") or "", target or "")
     os.utime(target or "", (2**32, 2**32))
@@ -321,7 +321,7 @@ def _run_here(task: Task, result: BuildResult, work: Path) -> GateResult:
 
 
 def _time_here(task: Task, result: BuildResult, device: DeviceInfo, scratch: Path, *, forged: bool = False) -> GateResult:
-    """One library timed against itself; ``forged``: by a process that claims a quarter of the candidate's times."""
+    """Time one library against itself; ``forged``: the process claims a quarter of the candidate's times."""
     side = _side(task, result, "device")
     raw = run_timing(
         side, shape="large", work=scratch / f"timing{forged:d}", limit_s=task.time_limit_s, bar_pct=0.0, baseline=side,

@@ -1,1 +1,1 @@
-"""The CPU device: a CUDA runtime on the CPU that executes the PTX which nvcc or Triton made. No gate uses it yet."""
+"""Execute PTX of nvcc or Triton on the CPU, as a CUDA runtime: the CPU device. No gate uses it yet."""

@@ -119,7 +119,7 @@ def sources(chip: str, version: tuple[int, ...] = ()) -> dict[str, str]:
 
 
 def impossible(metric: str, value: float, unit: str, *, duration_ns: float | None, chip: str) -> str:
-    """Why no card can have counted ``value`` in a launch of ``duration_ns``; empty if one can."""
+    """Return why no card can count ``value`` in a launch of ``duration_ns``; empty if one can."""
     if metric not in METRICS:
         return "no metric of gates has this name"
     known = METRICS[metric].unit

@@ -1,4 +1,4 @@
-"""Numbers of Linux system calls: name: (x86_64, aarch64); None for a machine that lacks it."""
+"""List numbers of Linux system calls: name -> (x86_64, aarch64); None for a machine that lacks the call."""
 
 from __future__ import annotations
 

@@ -1,7 +1,7 @@
 """Does the kernel compute the right thing, every time, and touch nothing else?
 
 Judged: every case of shapes x seeds (the headline, "6/6"), the problem's odd shapes, its special inputs, one
-fresh seed a run and, with ``--thorough``, its edge shapes. First that the case ran and wrote finite numbers into every element of its outputs and
+fresh seed per run with shapes and structured values drawn from it and, with ``--thorough``, its edge shapes. First that the case ran and wrote finite numbers into every element of its outputs and
 nothing anywhere else, twice with the same bits; then the errors against the float64 reference on
 the very same inputs, once more with a few input elements exchanged (an answer kept from an earlier
 launch does not fit those); then, where the problem has it, the end-to-end error with limits of its own.
@@ -142,7 +142,7 @@ def _case(case: Case, evidence: CorrectnessEvidence, limits: Mapping[str, Any], 
 
 
 def _other_stream(case: Case, evidence: CorrectnessEvidence, limits: Mapping[str, Any], checks: Sequence[Check]) -> list[Check] | None:
-    """The cause instead of its symptoms, where a kernel that is wrong on its stream is right on the default one; None otherwise."""
+    """Return the cause instead of its symptoms, if a kernel that is wrong on its stream is right on the default one; else None."""
     right = case.default_stream and not any(output.nonfinite for output in case.default_stream) and all(
         check.status is Status.PASS for check in _errors(case, case.default_stream, limits, "", lambda figure: figure)
     )
@@ -157,7 +157,7 @@ def _errors(
     case: Case, outputs: Sequence[OutputErrors], limits: Mapping[str, Any], prefix: str, code: Callable[[str], str],
     places: Mapping[str, str] | None = None,
 ) -> list[Check]:
-    """A check for each limit on errors. ``places``: where task.yaml has them.
+    """Return a check for each limit on errors. ``places``: file and line of each limit in task.yaml.
 
     A limit that the exact result itself breaks once it is rounded to the output's format is a fault of the task: the check
     says so, and comes to no verdict on an output that is nearly as good.
@@ -195,7 +195,7 @@ def _too_tight(case: Case, output: OutputErrors, name: str, value: float, best: 
 
 
 def _rough_reference(case: Case) -> list[Check]:
-    """Comes to no verdict where the reference has, or is computed in, a format as rough as the kernel's own."""
+    """Return an inconclusive check if the reference has, or is computed in, half precision or less."""
     rough = next((output for output in case.outputs if output.reference_dtype in ("float16", "bfloat16") or output.reference_dtype.startswith("float8")), None)
     seen = f"{rough.name} in {rough.reference_dtype}" if rough else case.rough_reference
     return [_inconclusive("rough_reference", "reference", seen, case.where)] if seen else []
@@ -236,7 +236,7 @@ def _too_weak(case: Case, limits: Mapping[str, Any]) -> list[Check]:
 
 
 def _seeds(cases: Sequence[Case]) -> list[Check]:
-    """Fails where two seeds of one shape share inputs, or where on no shape any seed changes the reference.
+    """Fail if two seeds of one shape share inputs, or if on no shape any seed changes the reference.
 
     Two seeds may share an answer by chance: the place of a maximum, a count. Special inputs (all zeros) may share theirs.
     """

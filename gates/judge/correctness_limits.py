@@ -54,7 +54,7 @@ def passed_by(case: Case, limits: Mapping[str, Any]) -> str:
 
 
 def is_weak(case: Case, limits: Mapping[str, Any]) -> bool:
-    """Whether ``case`` is told but not counted: a null answer passes it too, or it holds no element."""
+    """Return whether ``case`` is named but not counted: a null answer also passes it, or it has no element."""
     return case.empty or (case.status == "ok" and case.role not in _FIRM and bool(passed_by(case, limits)))
 
 
@@ -64,11 +64,11 @@ def weak_check(cases: Sequence[Case], limits: Mapping[str, Any]) -> list[Check]:
     if not weak:
         return []
     told = "; ".join(f"{case.where}: {null or 'no elements: nothing was compared'}" for case, null in weak)
-    return [Check("weak_cases", Status.PASS, len(weak), None, "cases", told, hint="a null answer keeps all limits there, or there is nothing to compare, so they count for nothing")]
+    return [Check("weak_cases", Status.PASS, len(weak), None, "cases", told, hint="not counted: a null answer also passes there, or there is nothing to compare")]
 
 
 def unjudged_check(cases: Sequence[Case]) -> list[Check]:
-    """One passed check that names the cases to which the problem has no answer, or whose size the kernel declines."""
+    """Return one passed check that names the cases without an answer of the problem, and those whose size the kernel refuses."""
     found = [case for case in cases if case.status in UNJUDGED]
     told = "; ".join(f"{case.where}: {case.message}" for case in found)
     hint = "declare what the kernel must accept: DIMS and OUT_OF_CONTRACT of the problem"

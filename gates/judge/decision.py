@@ -42,7 +42,7 @@ EXIT_CODES = {Decision.MERGE: EXIT_OK, Decision.REJECT: EXIT_FAIL, Decision.HOLD
 
 
 def decide(results: Sequence[GateResult], overrides: Mapping[str, Any], looser: Sequence[str] = (), *, debug: bool = False, gates: Sequence[str] = GATES) -> tuple[Decision, str]:
-    """The decision over the gates' verdicts and one sentence on why; ``looser``: terms that nobody accepted; ``debug``: a debug build; ``gates``: the run's."""
+    """Return the decision over the gates' verdicts and its reason in one sentence; ``looser``: terms that nobody accepted; ``debug``: a debug build; ``gates``: the run's."""
     by_gate = {result.gate: result for result in results}
     failed = [result for result in results if result.status is Status.FAIL]
     if failed:

@@ -11,8 +11,9 @@ summed, percentages and ratios weighted by duration):
 
 Why: a faster kernel may be faster for another reason than the one it is merged for; the counters
 tell. Example: tensor_pipe 21 % against 9 % rises. Limits: the kernel runs alone, with cold caches,
-under the profiler; its duration there is no verdict on speed. A counter that is absent, not a number
-or out of range is never a pass.
+under the profiler; its duration there is not a verdict on speed. It only has to agree with the claimed time of the performance
+gate, within a factor of 2 to 3. A counter that is absent, not a number or out of range is never a pass. One value that no card can
+have makes the whole profile inconclusive.
 """
 
 from __future__ import annotations

@@ -4,8 +4,8 @@ For every kernel and architecture the compiler's own figures are judged: registe
 and dynamic shared memory together, spill stores and loads; then what the chip adds: registers of a
 whole CTA against its 65,536, shared memory against the chip's limit and against the 48 KiB that a
 launch may use without opting in. A launched kernel that task.yaml does not name fails. Theoretical occupancy and every change against the baseline are
-listed beside them. The compiler's remarks on what code costs (wgmma instructions that are serialized, launch bounds
-that are ignored) are shown once each with their count, and not judged. Why: a spill or a lost CTA per SM is the commonest cause of a slow kernel, and the
+listed beside them. The compiler's remarks on costly code (serialized wgmma instructions, ignored launch bounds)
+are shown once each with their count, and not judged. Why: a spill or a lost CTA per SM is the commonest cause of a slow kernel, and the
 compiler says so without a device.
 
 Example: `max_registers: 128` and a kernel at 168 registers gives
@@ -94,7 +94,7 @@ def judge(evidence: PtxasEvidence, limits: Mapping[str, Any], baseline: PtxasEvi
 
 
 def advice_in(gates: Sequence[GateResult]) -> list[str]:
-    """The compiler's remarks on what code costs, as the gate kept them, each once."""
+    """Return the compiler's remarks on costly code that the gate kept, each once."""
     return [str(check.observed) for result in gates if result.gate == "ptxas" for check in result.checks if check.name == ADVICE]
 
 

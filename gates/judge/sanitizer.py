@@ -9,13 +9,13 @@ outputs, whose loops come round to shared memory that was used before.
 
 A tool passes if its summary is there and counts no error, it exited with 0, and the replay proved
 with nonce and number of launches that the kernel ran under it. Findings of severity error fail;
-warnings are shown and pass: racecheck warns of hazards that it takes for meant, and some versions exit for them as for errors. A tool that is missing, does not know the device, or saw no
-launch did not run: not_run, with the remedy; so is a replay that ended before it loaded the kernel, whatever the tool printed (a refused option, a driver it does not know, its own
-crash). An error summary without the launches is not a pass.
+warnings are shown and pass: racecheck warns of hazards that it takes for intended, and some versions exit for them as for errors. A tool that is
+missing, does not know the device, or saw no launch is not_run, with the remedy. So is a replay that ended before it loaded the kernel,
+whatever the tool printed (a refused option, an unknown driver, its own crash). An error summary without the launches is not a pass.
 
-synccheck's "Missing wait" inside a header of a library (libcu++'s barriers: cuda::barrier with memcpy_async) is shown and passes: correct
-use of the library gives it too. Every other finding in a library is the caller's: a race inside cub is a TempStorage that is used again
-without a barrier, a bad address is a bad argument.
+synccheck's "Missing wait" inside a library's header (cuda::barrier with memcpy_async) is shown and passes, because correct use of the
+library gives it too. The caller causes every other finding in a library: a race inside cub is a TempStorage reused without a barrier, a
+bad address is a bad argument.
 
 Example: memcheck: `Invalid __global__ write of size 4` at store_tile in tile.cu:88 -> fail.
 Limits: racecheck sees shared memory only; AddressSanitizer knows nothing of shared memory inside
@@ -98,7 +98,7 @@ def _run(run: SanitizerRun, mode: str) -> list[Check]:
 
 
 def _excused(run: SanitizerRun) -> bool:
-    """Whether the tool's errors are those inside a library that its correct use gives too; other errors were judged before."""
+    """Return whether the tool's errors are those inside a library that its correct use gives too; other errors are judged before."""
     return any(finding.severity == "library" for finding in run.findings)
 
 

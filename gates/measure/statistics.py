@@ -16,7 +16,7 @@ MIN_P90 = 10  # of fewer samples nine tenths are all but the slowest, or not eve
 
 
 def no_p90(samples: int) -> str:
-    """Why so few samples have no p90; empty for enough."""
+    """Return why so few samples have no p90; empty if they are enough."""
     return "" if samples >= MIN_P90 else f"a p90 needs {MIN_P90} samples, and there are {samples}"
 
 

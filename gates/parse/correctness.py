@@ -28,7 +28,7 @@ STATUSES = ("ok", "launch_error", "crash", "timeout", "no_memory", "problem_erro
 
 @dataclass(frozen=True)
 class NullErrors:
-    """What a given answer would score: ``zeros``, the reference's ``mean``, its ``rows_shifted``, one of the problem's; or the reference ``rounded``."""
+    """Errors of a given answer: ``zeros``, the reference's ``mean``, its ``rows_shifted``, one of the problem's; or the reference ``rounded``."""
 
     kind: str
     max_abs_err: float | None
@@ -135,7 +135,7 @@ class Case:
 
     @property
     def empty(self) -> bool:
-        """Whether the case ran and has no element to compare."""
+        """Return whether the case ran and has no element to compare."""
         return self.status == "ok" and not any(output.elements for output in self.outputs)
 
     @property

@@ -62,19 +62,19 @@ class PtxasKernel:
 
     @property
     def final(self) -> PtxasKernel | Linked:
-        """What the kernel runs with: the linker's registers, static shared memory, stack and barriers where there are any, else ptxas's."""
+        """Return the kernel's final figures: registers, static shared memory, stack and barriers of the linker, or else of ptxas."""
         return self.linked or self
 
     @property
     def smem_bytes(self) -> int | None:
-        """The most shared memory of a CTA, static and dynamic together; None where a part is unknown."""
+        """Return the most shared memory per CTA, static and dynamic together, bytes; None if a part is unknown."""
         dynamic = [launch.dynamic_smem_bytes for launch in self.launches if launch.dynamic_smem_bytes is not None]
         if self.final.static_smem_bytes is None or not dynamic or len(dynamic) < len(self.launches):
             return None
         return self.final.static_smem_bytes + max(dynamic)
 
     def occupancy_of(self, launch: Launch) -> Occupancy | None:
-        """What fits an SM when it is launched so; None where a figure is unknown."""
+        """Return the occupancy of an SM under this launch; None if a figure is unknown."""
         chip, found = chip_of(self.arch), self.final
         if chip is None or found.registers is None or found.static_smem_bytes is None or launch.dynamic_smem_bytes is None or not launch.threads_per_cta:
             return None
@@ -82,7 +82,7 @@ class PtxasKernel:
 
     @property
     def tightest(self) -> int | None:
-        """Which of its launches lets the fewest warps fit, of those that fit at all; None where one of them is unknown."""
+        """Return the launch with the fewest resident warps, of those that fit; None if one is unknown."""
         found = {index: self.occupancy_of(launch) for index, launch in enumerate(self.launches) if launch.threads_per_cta}
         fractions = {index: seen.fraction for index, seen in found.items() if seen is not None}
         if not found or len(fractions) < len(found) or self.smem_bytes is None:
@@ -91,7 +91,7 @@ class PtxasKernel:
 
     @property
     def occupancy_pct(self) -> float | None:
-        """Theoretical occupancy of that launch."""
+        """Return the theoretical occupancy of that launch."""
         seen = None if self.tightest is None else self.occupancy_of(self.launches[self.tightest])
         return 100.0 * seen.fraction if seen else None
 

@@ -1,4 +1,4 @@
-"""Figures of matplotlib, drawn alike whatever a notebook, a matplotlibrc or the environment has set.
+"""Draw matplotlib figures that do not depend on a notebook, a matplotlibrc or the environment.
 
 matplotlib is imported only here, and only when a picture is drawn.
 """

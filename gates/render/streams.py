@@ -12,7 +12,7 @@ _MOST_CHARACTERS = 4000
 
 
 class Stdout:
-    """A text stream in the place of stdout. Text that can't be written goes to stderr instead, with the reason; a closed pipe is silent.
+    """A text stream that replaces stdout. Text that can't be written goes to stderr with the reason; a closed pipe is silent.
 
     ``error`` is what the disk said, or None. A reader that has gone away (`| head -1`) wants no more: that is no error.
     """
@@ -43,7 +43,7 @@ class Stdout:
         """Do nothing: each write is flushed."""
 
     def _give_up(self) -> None:
-        """Let what the stream still holds go nowhere, so that the interpreter's own end can't fail by it."""
+        """Discard what the stream still buffers, so that the interpreter can't fail on it at its end."""
         with contextlib.suppress(OSError, ValueError):
             sink = os.open(os.devnull, os.O_WRONLY)
             os.dup2(sink, self._stream.fileno())

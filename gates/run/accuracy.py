@@ -101,7 +101,7 @@ def figures(
 
 
 def _error(values: Any, want: Any) -> Any:
-    """The absolute error, element by element; 0 where both are the same infinity, or both NaN."""
+    """Return the absolute error per element; 0 if both are the same infinity or both NaN."""
     error = (values - want).abs()
     error[(values == want) | (torch.isnan(values) & torch.isnan(want))] = 0.0
     return error

@@ -14,7 +14,7 @@ from gates.task import Task
 
 
 def identity_of(stage: str, digest: str) -> str:
-    """The identity of a build: ``<stage>-<build>``, 32 letters each of the stage's digest and of the build's, of flags, compilers and environment."""
+    """Return the identity ``<stage>-<build>``: 32 hex digits each of the stage's digest and of the build's (flags, compilers, environment)."""
     return f"{stage[:32]}-{digest[:32]}"
 
 
@@ -54,12 +54,12 @@ class BuildResult:
     log_text: str = ""
 
     def side(self, task: Task, kind: str) -> dict[str, Any]:
-        """The task with its library of that kind, as runner jobs take it; who loads it compares its sha256."""
+        """Return the task with its library of that kind, for runner jobs; the process that loads it compares its sha256."""
         built = next((target for target in self.targets if target.kind == kind and target.path), None)
         return task.side(Path(built.path) if built and built.path else None, emulated=kind != "device") | ({"sha256": built.sha256} if built else {})
 
     def products(self) -> dict[str, str]:
-        """The sha256 of each product, by its name in the build folder; a Python source goes by its own name."""
+        """Return the sha256 of each product, by its name in the build folder; a Python source by its own name."""
         made = [target for target in self.targets if target.path and target.sha256]
         return {_name(target.path or "", self.folder): target.sha256 for target in made}
 

@@ -1,4 +1,4 @@
-"""One launch of a kernel, in the process that runs it and judges nothing.
+"""Launch a kernel in the process that runs it and judges nothing.
 
 The buffers come whole, guards and poison included, and go back whole: what became of them the judge sees (``gates.run.side``).
 A function that returns its outputs makes them itself: there are no guards around those, but whatever memory
@@ -122,7 +122,7 @@ class Launcher:
 
 
 def _by_name(value: Any, made: Collection[str], given: Collection[str], *, on_device: bool) -> dict[str, Any]:
-    """CPU copies of what a function returned, by name. Raises OutputError for what is no plain tensor of the kernel's device, or too large to be one."""
+    """Return CPU copies of a function's outputs, by name. Raises OutputError unless each is a plain tensor on the kernel's device that fits memory."""
     outputs = problems.returned_by_name(value, made, given)
     for name, output in outputs.items():
         if not isinstance(name, str) or type(output) not in _TENSORS:  # a subclass may put its work off until it is read

@@ -127,11 +127,11 @@ class Sets:
             room.tensors[index] = tensor
 
     def left(self, side: str, indices: Sequence[int]) -> dict[str, Any]:
-        """The outputs of the sets ``indices`` by name, each of [sets, elements]."""
+        """Return the outputs of the sets ``indices`` by name, each [sets, elements]."""
         return {name: room.rows(indices) for name, room in self.outputs[side].items()}
 
     def fresh(self, index: int, side: TimedSide) -> dict[str, Any]:
-        """Outputs of an untimed launch of ``side`` on the inputs of set ``index``, in buffers of their own, each of [1, elements]."""
+        """Return outputs of an untimed launch of ``side`` on the inputs of set ``index``, in separate buffers, each [1, elements]."""
         given = {name: rooms(room.like, 1, self.device)[0] for name, room in self.outputs[side.name].items() if isinstance(room, Room)}
         for name, room in given.items():
             if name in self.in_place:
@@ -164,7 +164,7 @@ class Sets:
 
 
 class Uncaptured:
-    """Takes the place of a graph for launches on the default stream, which can't be captured: a replay is these calls, one after another."""
+    """Replace a graph for launches on the default stream, which can't be captured: a replay makes these calls in order."""
 
     def __init__(self, calls: Sequence[Callable[[int], Any]], stream: int) -> None:
         self._calls, self._stream = tuple(calls), stream
@@ -197,7 +197,7 @@ class Clockwork:
         return returned
 
     def capture(self, calls: Sequence[Callable[[int], Any]]) -> Any:
-        """A CUDA graph of ``calls``, each given the stream to launch on; on the default stream the calls themselves, made at each replay."""
+        """Return a CUDA graph of ``calls``, each of which gets its stream; on the default stream, the calls themselves."""
         return Uncaptured(calls, self.stream.cuda_stream) if self._on_default else self._graph(calls, self.stream)
 
     def _graph(self, calls: Sequence[Callable[[int], Any]], stream: Any) -> Any:
@@ -303,7 +303,7 @@ class TimedSide:
         return self.clockwork.timer(lambda number: graph.replay(), launches, flush=mode == "cold")
 
     def unflushed(self, mode: str, launches: int) -> Callable[[int], list[float]]:
-        """The block timer of the same graph with nothing between its replays."""
+        """Return the block timer of the same graph without gaps between its replays."""
         return self.clockwork.timer(lambda number: self._graphs[mode].replay(), launches, flush=False)
 
     def replay(self, mode: str) -> None:

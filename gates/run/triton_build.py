@@ -81,7 +81,7 @@ def launches(result: BuildResult) -> list[dict[str, Any]] | None:
 
 
 def _assemble(kernel: triton_record.Compiled, folder: Path) -> tuple[Target, str]:
-    """ptxas on one kernel's PTX, confined to a folder for it: its cubin with the log beside it."""
+    """Run ptxas on one kernel's PTX, confined to its folder, which gets the cubin and the log."""
     stem = f"{kernel.name}.{kernel.variant}"
     target = folder / kernel.arch / f"{stem}.cubin"
     log = target.with_suffix(".ptxas.log")
@@ -103,7 +103,7 @@ def _assemble(kernel: triton_record.Compiled, folder: Path) -> tuple[Target, str
 
 
 def execute(job: Mapping[str, Any], folder: Path) -> None:
-    """Runner job "triton_build": a ``kernel`` line per compiled kernel and architecture, or one ``wrong`` line (Triton refused a kernel) or ``not_compiled`` line.
+    """Run the job "triton_build": write a ``kernel`` line per compiled kernel and architecture, or one ``wrong`` line (Triton refused a kernel) or ``not_compiled`` line.
 
     The kernel's code runs in a process apart (``gates.run.triton_hands``), which can write to its scratch folder alone.
     """

@@ -21,7 +21,7 @@ from gates.run.kernel import KernelError
 
 
 def serve() -> None:
-    """The process: confine itself, compile what it is asked for, and answer once."""
+    """Run in the process: confine it, compile the requested kernels, and answer once."""
     asks, answers = apart.settle()
     first = wire.receive(asks)
     apart.confine(Path(first["scratch"]), memory_bytes=None, on_device=True)
@@ -32,7 +32,7 @@ def serve() -> None:
 
 
 def _compiled(side: Mapping[str, Any], archs: Sequence[str], shapes: Sequence[str]) -> dict[str, Any]:
-    """{"kernels": as ``triton_record`` reads them}, {"wrong": what Triton found wrong with one}, or {"not_compiled": why}."""
+    """Return {"kernels": as ``triton_record`` reads them}, {"wrong": why Triton refuses one}, or {"not_compiled": why}."""
     try:
         from triton.backends.nvidia import compiler
         from triton.runtime import driver

@@ -31,7 +31,7 @@ _OPT_IN_BYTES = 48 * 1024  # beyond it a launch asks for its shared memory; Trit
 
 
 class NoRecord(Exception):
-    """What was said can't be so."""
+    """The answer is not a valid record."""
 
 
 @dataclass(frozen=True)
@@ -50,11 +50,11 @@ class Compiled:
     gpu: str
 
     def command(self, output: Path) -> list[str]:
-        """The assembler's command."""
+        """Return the assembler's command."""
         return [_path(self.tool), *self.options, f"--gpu-name={self.gpu}", str(self.ptx), "-o", str(output)]
 
     def launch(self) -> dict[str, Any]:
-        """Threads and shared memory of its launches, as the emulator's records have them."""
+        """Return threads and shared memory of its launches, in the form of the emulator's records."""
         return {
             "kernel": self.name, "grid": [1, 1, 1], "block": [32 * self.num_warps, 1, 1], "dynamic_smem_bytes": self.shared_bytes,
             "static_smem_bytes": 0, "opt_in_smem_bytes": self.shared_bytes if self.shared_bytes > _OPT_IN_BYTES else 0, "error": "",
@@ -62,7 +62,7 @@ class Compiled:
 
 
 def checked(lines: Sequence[Any], archs: Sequence[str], home: Path) -> list[Compiled]:
-    """The kernels that were told of, for the architectures that were asked for; their PTX goes to ``home``. Raises NoRecord."""
+    """Return the reported kernels for the requested architectures, and write their PTX to ``home``. Raises NoRecord for an invalid answer."""
     found = [_one(line, archs, home) for line in lines]
     if len({(one.name, one.arch, one.variant) for one in found}) != len(found):
         raise NoRecord("a kernel is named twice")

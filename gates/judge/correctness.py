@@ -1,7 +1,8 @@
 """Does the kernel compute the right thing, every time, and touch nothing else?
 
 Judged: every case of shapes x seeds (the headline, "6/6"), the problem's odd shapes, its special inputs, one
-fresh seed per run with shapes and structured values drawn from it and, with ``--thorough``, its edge shapes. First that the case ran and wrote finite numbers into every element of its outputs and
+fresh seed per run with shapes and structured values drawn from it and, with ``--thorough``, its edge
+shapes. First that the case ran and wrote finite numbers into every element of its outputs and
 nothing anywhere else, twice with the same bits; then the errors against the float64 reference on
 the very same inputs, once more with a few input elements exchanged (an answer kept from an earlier
 launch does not fit those); then, where the problem has it, the end-to-end error with limits of its own.

@@ -1,9 +1,9 @@
-"""The structured values "small": inputs so small that a kernel's answers lie far below absolute limits.
+"""Make the structured values "small": inputs so small that a kernel's answers are far below absolute limits.
 
-A kernel that gives zero for small numbers keeps any limit in absolute numbers that was chosen for ordinary ones. If some float inputs
-are scaled by 2^-k and that scales the exact answers by 2^-kd, element by element, then it scales a kernel's roundings so, too, and the limits.
-Which inputs these are is found out: all, all but one, or one (both factors of a product, gain and offset of a norm). If there are none
-(an exponential, a hyperbolic tangent), 1e-9 may honestly be lost beside 1, and nothing is tried.
+A kernel that gives zero for small numbers keeps any absolute limit that was chosen for ordinary ones. If scaling some float inputs by
+2^-k scales the exact answers by 2^-kd, element by element, it also scales a kernel's roundings, and so the limits. The search tries all
+inputs, all but one, and one (both factors of a product, gain and offset of a norm). If none fits (an exponential, a hyperbolic
+tangent), 1e-9 may honestly be lost beside 1, and nothing is tried.
 """
 
 from __future__ import annotations
@@ -26,14 +26,14 @@ _STEPS = 8.0  # steps of subnormal numbers that a kernel may lose in between
 
 @dataclass(frozen=True)
 class Small:
-    """Small inputs, and how limits for ordinary ones fit them, as ``gates.problem.widened`` takes it."""
+    """Small inputs, and the scale and floor of their limits for ``gates.problem.widened``."""
 
     inputs: Mapping[str, Any]
     room: tuple[float, float]
 
 
 def find(problem: Any, shape: Mapping[str, int], seed: int) -> Small | None:
-    """make_inputs(shape, seed) made small; None where the answers do not scale with any inputs."""
+    """Return make_inputs(shape, seed) made small; None if the answers do not scale with any inputs."""
     ordinary = problem.make_inputs(shape, seed, "cpu")
     floats = {name: value for name, value in ordinary.items() if isinstance(value, torch.Tensor) and value.is_floating_point()}
     scalable = [name for name, value in floats.items() if name in problem.ARGUMENTS and value.dtype.itemsize > 1 and value.numel()]

@@ -98,6 +98,14 @@ template <class T> bool all_set(const std::uint8_t* shadow, const std::uint64_t 
     return (common & pattern) == pattern;
 }
 
+// Other lanes' places are one of an executing lane, so all may be set.
+template <class T> void set_all(std::uint8_t* shadow, const std::uint64_t (&offsets)[kLanes], unsigned words) {
+    const T whole = static_cast<T>(0x0101010101010101ull * kWhole);
+    for (unsigned i = 0; i < kLanes; ++i) {
+        for (unsigned word = 0; word < words; ++word) std::memcpy(shadow + offsets[i] + word * sizeof whole, &whole, sizeof whole);
+    }
+}
+
 bool shadows_hold(const std::uint8_t* shadow, std::uint64_t (&offsets)[kLanes], unsigned bytes, std::uint8_t wanted) {
     switch (bytes) {
         case 1: return all_set<std::uint8_t>(shadow, offsets, wanted);
@@ -162,8 +170,11 @@ bool lane_places(Warp& warp, const Op& op, unsigned bytes, Use use, std::uint8_t
     if (outside != 0 || (wanted != 0 && !shadows_hold(shadow, at, bytes, wanted))) return false;
     for (unsigned i = 0; i < kLanes; ++i) places[i] = data + at[i];
     if (use != Use::Read) {
-        for (unsigned i = 0; i < kLanes; ++i) {
-            if (warp.exec >> i & 1) std::memset(shadow + at[i], kWhole, bytes);
+        switch (bytes) {
+            case 1: set_all<std::uint8_t>(shadow, at, 1); break;
+            case 2: set_all<std::uint16_t>(shadow, at, 1); break;
+            case 4: set_all<std::uint32_t>(shadow, at, 1); break;
+            default: set_all<std::uint64_t>(shadow, at, bytes / 8); break;
         }
     }
     if (cta.races) {

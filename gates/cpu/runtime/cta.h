@@ -22,6 +22,7 @@ struct Launch {
     std::uint32_t dynamic_shared = 0;
     std::vector<std::uint8_t> parameters;
     bool cooperative = false;
+    std::uint64_t workspace = 0;         // of a cooperative launch: where its CTAs meet (cooperative_groups' grid_workspace)
     std::atomic<bool> ended{false};      // by the time limit, or a finding after which nothing can go on
     std::atomic<bool> faulted{false};    // an illegal access: the launch's error
     std::chrono::steady_clock::time_point deadline;

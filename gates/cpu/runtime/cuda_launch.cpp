@@ -53,7 +53,7 @@ Program* program_of(Kernel* kernel) {
     try {
         if (kernel->module->ready()) return &kernel->module->program(kernel->name);
         problem = kernel->module->problem;
-    } catch (const Unsupported& why) {
+    } catch (const std::exception& why) {
         problem = why.what();
     }
     Finding finding;

@@ -9,6 +9,8 @@
 namespace gates_cpu {
 namespace {
 
+constexpr std::uint64_t kWorkspaceBytes = 64;
+
 struct Named { int error; const char *name, *text; };
 constexpr Named kErrors[] = {
     {kSuccess, "cudaSuccess", "no error"},
@@ -165,9 +167,9 @@ int Device::launch(Kernel* kernel, const std::uint32_t (&grid)[3], const std::ui
                    const std::uint32_t (&cluster)[3]) {
     if (sticky_) return error_;
     if (kernel == nullptr) return set_error(kInvalidDeviceFunction);
-    const std::uint64_t threads = std::uint64_t(block[0]) * block[1] * block[2];
+    const std::uint64_t count = std::uint64_t(block[0]) * block[1] * block[2];
     if (grid[0] == 0 || grid[1] == 0 || grid[2] == 0 || grid[0] > 2147483647u || grid[1] > 65535 || grid[2] > 65535) return set_error(kInvalidConfiguration);
-    if (threads == 0 || threads > 1024 || block[0] > 1024 || block[1] > 1024 || block[2] > 64) return set_error(kInvalidConfiguration);
+    if (count == 0 || count > 1024 || block[0] > 1024 || block[1] > 1024 || block[2] > 64) return set_error(kInvalidConfiguration);
     if (!kernel->module->ready()) {
         note("cpu.unsupported", kernel->module->problem, kernel->name);
         return set_error(kNotSupported);
@@ -175,7 +177,7 @@ int Device::launch(Kernel* kernel, const std::uint32_t (&grid)[3], const std::ui
     Program* program = nullptr;
     try {
         program = &kernel->module->program(kernel->name);
-    } catch (const Unsupported& why) {
+    } catch (const std::exception& why) {
         note("cpu.unsupported", why.what(), kernel->name);
         return set_error(kNotSupported);
     }
@@ -183,7 +185,7 @@ int Device::launch(Kernel* kernel, const std::uint32_t (&grid)[3], const std::ui
         if (program->required[i] != 0 && program->required[i] != block[i]) return set_error(kInvalidValue);
         if (grid[i] % cluster[i] != 0) return set_error(kInvalidConfiguration);
     }
-    if (threads > program->max_threads) return set_error(kInvalidValue);
+    if (count > program->max_threads) return set_error(kInvalidValue);
     if (shared > std::size_t(std::max(kernel->dynamic_shared_limit, 0)) ||
         program->shared_bytes + shared > std::size_t(std::max(limits.shared_optin, limits.shared_per_block))) {
         return set_error(kInvalidValue);
@@ -206,7 +208,20 @@ int Device::launch(Kernel* kernel, const std::uint32_t (&grid)[3], const std::ui
     }
     const auto begin = std::chrono::steady_clock::now();
     launch.deadline = begin + std::chrono::milliseconds(static_cast<long>(time_limit_s * 1000));
-    execute(launch, threads > 0 ? this->threads : 1);
+    DeviceMemory& memory = DeviceMemory::get();
+    if (cooperative) {
+        launch.workspace = memory.allocate(kWorkspaceBytes, "the workspace of a cooperative launch");
+        if (launch.workspace == 0) return set_error(kMemoryAllocation);
+        std::memset(memory.bytes(launch.workspace), 0, kWorkspaceBytes);
+        memory.mark_initialised(launch.workspace, kWorkspaceBytes);
+    }
+    try {
+        execute(launch, this->threads);
+    } catch (const std::exception& why) {  // out of memory, most likely
+        note("cpu.unsupported", std::string("the kernel can't be executed here: ") + why.what(), kernel->name);
+        launch.ended = launch.faulted = true;
+    }
+    if (cooperative) memory.release(launch.workspace);
     executed_s += std::chrono::duration<double>(std::chrono::steady_clock::now() - begin).count();
     executed += launch.executed;
     Record record{kernel->name, {grid[0], grid[1], grid[2]}, {block[0], block[1], block[2]}, shared, program->shared_bytes, launch.executed};

@@ -64,11 +64,16 @@ GATES_CUDA std::uint64_t gates_cpu_printed_lines() { return printed_lines(); }
 
 // PTX without a fat binary: a module, and launches of its kernels by name. Null, or 1, if it can't be used; findings say why.
 GATES_CUDA void* gates_cpu_load(const char* ptx) { return Device::get().add_module(ptx, {}); }
-GATES_CUDA int gates_cpu_launch(void* module, const char* kernel, const std::uint32_t* grid, const std::uint32_t* block, std::uint64_t shared, void** arguments) {
+GATES_CUDA int gates_cpu_launch(void* module, const char* kernel, const std::uint32_t* grid, const std::uint32_t* block, std::uint64_t shared, void** arguments,
+                                std::uint64_t count) {
     Kernel made;
     made.module = static_cast<LoadedModule*>(module);
     made.name = kernel;
     Device& device = Device::get();
+    try {
+        if (made.module->ready() && made.module->program(made.name).parameters.size() != count) return device.set_error(kInvalidValue);
+    } catch (const std::exception&) {  // said by the launch
+    }
     made.dynamic_shared_limit = device.limits.shared_optin;
     return device.launch(&made, {grid[0], grid[1], grid[2]}, {block[0], block[1], block[2]}, arguments, shared, false, {1, 1, 1});
 }

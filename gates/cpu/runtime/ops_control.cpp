@@ -78,7 +78,7 @@ constexpr Named kSpecial[] = {
     {"%gridid", 17}, {"%lanemask_eq", 18}, {"%lanemask_le", 19}, {"%lanemask_lt", 20}, {"%lanemask_ge", 21}, {"%lanemask_gt", 22},
     {"%clock", 23}, {"%clock64", 23}, {"%globaltimer", 24}, {"%globaltimer_lo", 24}, {"%dynamic_smem_size", 25}, {"%total_smem_size", 26},
     {"%cluster_ctaid", 27}, {"%cluster_nctaid", 30}, {"%clusterid", 33}, {"%nclusterid", 36}, {"%cluster_ctarank", 39}, {"%cluster_nctarank", 40},
-    {"%is_explicit_cluster", 41}, {"%clock_hi", 42}, {"%globaltimer_hi", 43}, {"%aggr_smem_size", 26},
+    {"%is_explicit_cluster", 41}, {"%clock_hi", 42}, {"%globaltimer_hi", 43}, {"%aggr_smem_size", 26}, {"%envreg1", 44}, {"%envreg2", 45},
 };
 
 std::uint64_t special_value(const Warp& warp, int which, unsigned lane) {
@@ -115,6 +115,8 @@ std::uint64_t special_value(const Warp& warp, int which, unsigned lane) {
         }
         case 40: return std::uint64_t(launch.cluster[0]) * launch.cluster[1] * launch.cluster[2];
         case 41: return launch.cluster[0] * launch.cluster[1] * launch.cluster[2] > 1;
+        case 44: return launch.workspace >> 32;
+        case 45: return launch.workspace & 0xffffffffu;
         default: return 0;
     }
 }

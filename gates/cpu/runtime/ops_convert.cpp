@@ -119,10 +119,44 @@ std::uint16_t small_float(float value, bool half, std::uint8_t mode) {
     return away && back(cut) != value ? static_cast<std::uint16_t>(cut + 1) : cut;
 }
 
+// Of a whole slot, rounded to nearest; NaNs are those of a device.
+void halves_of(const float* from, std::uint32_t* to) {
+#if defined(__F16C__) && defined(__AVX2__)
+    for (unsigned i = 0; i < kLanes; i += 8) {
+        const __m256 values = _mm256_loadu_ps(from + i);
+        const __m256i halves = _mm256_cvtepu16_epi32(_mm256_cvtps_ph(values, 0));
+        const __m256i nan = _mm256_castps_si256(_mm256_cmp_ps(values, values, _CMP_UNORD_Q));
+        _mm256_storeu_si256(reinterpret_cast<__m256i*>(to + i), _mm256_blendv_epi8(halves, _mm256_set1_epi32(0x7fff), nan));
+    }
+#else
+    for (unsigned i = 0; i < kLanes; ++i) to[i] = float_to_half(from[i]);
+#endif
+}
+void bf16s_of(const float* from, std::uint32_t* to) {
+    for (unsigned i = 0; i < kLanes; ++i) to[i] = float_to_bf16(from[i]);
+}
+
+void half_to_float_lanes(Warp& warp, const Op& op) {
+    const std::uint32_t* const a = warp.lanes<std::uint32_t>(op.a);
+    alignas(64) float made[kLanes];
+#if defined(__F16C__) && defined(__AVX2__)
+    for (unsigned i = 0; i < kLanes; i += 8) {
+        const __m256i words = _mm256_loadu_si256(reinterpret_cast<const __m256i*>(a + i));
+        const __m128i halves = _mm_packus_epi32(_mm256_castsi256_si128(words), _mm256_extracti128_si256(words, 1));
+        _mm256_storeu_ps(made + i, _mm256_cvtph_ps(halves));
+    }
+#else
+    for (unsigned i = 0; i < kLanes; ++i) made[i] = half_to_float(static_cast<std::uint16_t>(a[i]));
+#endif
+    each_lane<float>(warp, op.d, [&](unsigned i) { return made[i]; });
+}
+
 template <bool half> void float_to_small(Warp& warp, const Op& op) {
     const float* const a = warp.lanes<float>(op.a);
     if (op.mode == 0 && op.imm == 0) {
-        each_lane<std::uint32_t>(warp, op.d, [&](unsigned i) -> std::uint32_t { return half ? float_to_half(a[i]) : float_to_bf16(a[i]); });
+        alignas(64) std::uint32_t made[kLanes];
+        half ? halves_of(a, made) : bf16s_of(a, made);
+        each_lane<std::uint32_t>(warp, op.d, [&](unsigned i) { return made[i]; });
         return;
     }
     each_lane<std::uint32_t>(warp, op.d, [&](unsigned i) -> std::uint32_t {
@@ -134,6 +168,13 @@ template <bool half> void float_to_small(Warp& warp, const Op& op) {
 // cvt.rn.f16x2.f32 d, a, b: a goes to the upper half.
 template <bool half> void two_floats_to_pair(Warp& warp, const Op& op) {
     const float *const a = warp.lanes<float>(op.a), *const b = warp.lanes<float>(op.b);
+    if (op.mode == 0 && op.imm == 0) {
+        alignas(64) std::uint32_t high[kLanes], low[kLanes];
+        half ? halves_of(a, high) : bf16s_of(a, high);
+        half ? halves_of(b, low) : bf16s_of(b, low);
+        each_lane<std::uint32_t>(warp, op.d, [&](unsigned i) { return high[i] << 16 | low[i]; });
+        return;
+    }
     each_lane<std::uint32_t>(warp, op.d, [&](unsigned i) {
         float x = a[i], y = b[i];
         if ((op.imm & 1) != 0) {
@@ -172,6 +213,13 @@ template <bool four> void halves_to_fp8_pair(Warp& warp, const Op& op) {
 void float_to_tf32(Warp& warp, const Op& op) {
     const float* const a = warp.lanes<float>(op.a);
     each_lane<float>(warp, op.d, [&](unsigned i) { return to_tf32(a[i], true); });
+}
+
+// A result that is narrower than its register, which takes its sign.
+template <class V> void extend(Warp& warp, const Op& op) {
+    const std::uint32_t* const a = warp.lanes<std::uint32_t>(op.a);
+    const std::uint32_t kept = op.mode != 0 ? 0xffff : kAllLanes;
+    each_lane<std::uint32_t>(warp, op.d, [&](unsigned i) { return static_cast<std::uint32_t>(static_cast<std::int32_t>(static_cast<V>(a[i]))) & kept; });
 }
 
 struct FlushOp { static float apply(float a) { return flushed(a); } };
@@ -236,6 +284,8 @@ void convert(Decoder& decoder, Modifiers& modifiers) {
         if (!to_whole) used = 4;
     } else if (from == Type::F32 && (to == Type::F16 || to == Type::BF16)) {
         handler = to == Type::F16 ? float_to_small<true> : float_to_small<false>;
+    } else if (from == Type::F16 && to == Type::F32) {
+        handler = half_to_float_lanes;
     } else {
         handler = with_float(to, [&](auto d) {
             return with_float(from, [&](auto a) -> Handler { return to_float_lanes<decltype(d), decltype(a)>; });
@@ -249,6 +299,12 @@ void convert(Decoder& decoder, Modifiers& modifiers) {
     op.mode = used;
     if (!is_float(to) && is_float(from)) op.imm = flush;
     if (handler == float_to_small<true> || handler == float_to_small<false>) op.imm = positive;
+    const Operand& result = decoder.operand(0);
+    if (is_signed(to) && bytes_of(to) < 4 && result.kind == Operand::Register && bytes_of(decoder.register_type(result.reg)) > bytes_of(to)) {
+        Op& extension = decoder.emit(bytes_of(to) == 1 ? extend<std::int8_t> : extend<std::int16_t>);
+        extension.d = extension.a = d;
+        extension.mode = bytes_of(decoder.register_type(result.reg)) == 2;
+    }
     if (is_float(to) && to == Type::F32) {
         const auto afterwards = [&](Handler last) {
             Op& second = decoder.emit(last);

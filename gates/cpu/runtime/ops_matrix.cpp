@@ -92,34 +92,71 @@ template <class Take> void each_element(Warp& warp, const Extra& extra, Which wh
 }
 
 
-// extra: m, n, k; slots: d, a, b, c; kind: elements of a, b, c, d in bytes of an int; flags[0]: saturate.
+// The halves at bit `shift` of each word.
+void halves_to_floats(const std::uint32_t* words, unsigned shift, float* made) {
+#if defined(__F16C__) && defined(__AVX2__)
+    for (unsigned i = 0; i < kLanes; i += 8) {
+        const __m256i all = _mm256_srl_epi32(_mm256_loadu_si256(reinterpret_cast<const __m256i*>(words + i)), _mm_cvtsi32_si128(static_cast<int>(shift)));
+        const __m256i low = _mm256_and_si256(all, _mm256_set1_epi32(0xffff));
+        _mm256_storeu_ps(made + i, _mm256_cvtph_ps(_mm_packus_epi32(_mm256_castsi256_si128(low), _mm256_extracti128_si256(low, 1))));
+    }
+#else
+    for (unsigned i = 0; i < kLanes; ++i) made[i] = half_to_float(static_cast<std::uint16_t>(words[i] >> shift));
+#endif
+}
+
+// A fragment whose registers begin at extra.slots[first], as a whole matrix.
+template <class T> void whole_matrix(Warp& warp, const Extra& extra, Which which, unsigned first, unsigned registers, Element element, T* matrix) {
+    const std::uint16_t* place = extra.places[which].data();
+    const unsigned packed = 32 / bits_of_element(element), bits = 32 / packed;
+    alignas(64) T values[kLanes];
+    for (unsigned reg = 0; reg < registers; ++reg) {
+        const std::uint32_t* const lanes = warp.lanes<std::uint32_t>(extra.slots[first + reg]);
+        for (unsigned part = 0; part < packed; ++part, place += kLanes) {
+            const unsigned shift = bits * part;
+            if constexpr (std::is_same_v<T, float>) {
+                if (element == Element::F32) for (unsigned i = 0; i < kLanes; ++i) values[i] = float_of(lanes[i]);
+                else if (element == Element::F16) halves_to_floats(lanes, shift, values);
+                else if (element == Element::BF16) for (unsigned i = 0; i < kLanes; ++i) values[i] = float_of(lanes[i] >> shift << 16);
+                else for (unsigned i = 0; i < kLanes; ++i) values[i] = as_float(element, lanes[i] >> shift);
+            } else {
+                for (unsigned i = 0; i < kLanes; ++i) values[i] = as_integer(element, lanes[i] >> shift);
+            }
+            for (unsigned i = 0; i < kLanes; ++i) matrix[place[i]] = values[i];
+        }
+    }
+}
+
+// d += a * b, row by row.
+template <int n, class T> void product(const T* a, const T* b, T* d, int m, int k) {
+    for (int i = 0; i < m; ++i) {
+        T row[n];
+        std::memcpy(row, d + i * n, sizeof row);
+        for (int j = 0; j < k; ++j) {
+            const T x = a[i * k + j];
+            for (int c = 0; c < n; ++c) {
+                if constexpr (std::is_same_v<T, float>) row[c] = __builtin_fmaf(x, b[j * n + c], row[c]);
+                else row[c] = x * b[j * n + c] + row[c];
+            }
+        }
+        std::memcpy(d + i * n, row, sizeof row);
+    }
+}
+
+// extra: m, n, k; slots: d, a, b, c; kind: elements of a, b, c, d in bytes of an int; count, bytes: registers of a and b; op.imm: of c and d.
 template <bool integers> void multiply(Warp& warp, const Op& op) {
     if (!warp.together(op, kAllLanes)) return;
     const Extra& extra = *op.extra;
     using T = std::conditional_t<integers, std::int32_t, float>;
     alignas(64) T a[kMostElements], b[kMostElements], d[kMostElements];
     const int m = extra.m, n = extra.n, k = extra.k;
-    const Element ea = static_cast<Element>(extra.kind & 255), eb = static_cast<Element>(extra.kind >> 8 & 255), ec = static_cast<Element>(extra.kind >> 16 & 255),
-                  ed = static_cast<Element>(extra.kind >> 24 & 255);
+    const auto element = [&](int index) { return static_cast<Element>(extra.kind >> (8 * index) & 255); };
+    const Element ec = element(2), ed = element(3);
     const unsigned na = extra.count, nb = extra.bytes, nc = static_cast<unsigned>(op.imm & 255), nd = static_cast<unsigned>(op.imm >> 8);
-    const auto value = [](Element element, std::uint32_t bits) -> T {
-        if constexpr (integers) return as_integer(element, bits);
-        else return as_float(element, bits);
-    };
-    each_element(warp, extra, A, nd, na, 32 / bits_of_element(ea), [&](unsigned at, std::uint32_t bits) { a[at] = value(ea, bits); });
-    each_element(warp, extra, B, nd + na, nb, 32 / bits_of_element(eb), [&](unsigned at, std::uint32_t bits) { b[at] = value(eb, bits); });
-    each_element(warp, extra, C, nd + na + nb, nc, 32 / bits_of_element(ec), [&](unsigned at, std::uint32_t bits) { d[at] = value(ec, bits); });
-    for (int i = 0; i < m; ++i) {
-        T* const row = d + i * n;
-        for (int j = 0; j < k; ++j) {
-            const T x = a[i * k + j];
-            const T* const other = b + j * n;
-            for (int c = 0; c < n; ++c) {
-                if constexpr (integers) row[c] = x * other[c] + row[c];
-                else row[c] = __builtin_fmaf(x, other[c], row[c]);
-            }
-        }
-    }
+    whole_matrix(warp, extra, A, nd, na, element(0), a);
+    whole_matrix(warp, extra, B, nd + na, nb, element(1), b);
+    whole_matrix(warp, extra, C, nd + na + nb, nc, ec, d);
+    n == 8 ? product<8>(a, b, d, m, k) : n == 16 ? product<16>(a, b, d, m, k) : product<32>(a, b, d, m, k);
     const std::uint16_t* place = extra.places[C].data();
     const unsigned packed = 32 / bits_of_element(ed);
     std::vector<std::uint16_t> own;

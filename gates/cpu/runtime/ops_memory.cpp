@@ -197,6 +197,14 @@ void store(Warp& warp, const Op& op) {
     std::uint8_t* places[kLanes];
     if (warp.cta->races) warp.unchanged = unchanged(warp, op);
     const bool quick = lane_places(warp, op, bytes, Use::Write, places);
+    if (quick && access.bytes == 4 && access.kind == 0 && warp.exec == kAllLanes) {
+        for (unsigned e = 0; e < access.count; ++e) {
+            const std::uint32_t* const from = warp.lanes<std::uint32_t>(access.slots[e]);
+            for (unsigned i = 0; i < kLanes; ++i) std::memcpy(places[i] + 4 * e, from + i, 4);
+        }
+        warp.unchanged = 0;
+        return;
+    }
     for (unsigned i = 0; i < kLanes; ++i) {
         if (!(warp.exec >> i & 1)) continue;
         std::uint8_t* const to = quick ? places[i] : resolve(warp, op, i, address_of(warp, op, i), bytes, access.space, Use::Write);

@@ -34,27 +34,24 @@ template <int mode> void shuffle(Warp& warp, const Op& op) {
     const std::uint32_t *const b = warp.lanes<std::uint32_t>(op.b), *const c = warp.lanes<std::uint32_t>(op.c);
     std::uint32_t from[kLanes];
     std::memcpy(from, warp.lanes<std::uint32_t>(op.a), sizeof from);
-    std::uint32_t* const d = warp.lanes<std::uint32_t>(op.d);
-    std::uint32_t valid = 0;
-    for (unsigned lane = 0; lane < kLanes; ++lane) {
-        if (!(warp.exec >> lane & 1)) continue;
-        const int by = static_cast<int>(b[lane] & 31), clamp = static_cast<int>(c[lane] & 31), segments = static_cast<int>(c[lane] >> 8 & 31);
-        const int me = static_cast<int>(lane), most = (me & segments) | (clamp & ~segments), least = me & segments;
-        int other;
-        bool holds;
-        if (mode == 0) { other = me - by; holds = other >= most; }                      // up
-        else if (mode == 1) { other = me + by; holds = other <= most; }                 // down
-        else if (mode == 2) { other = me ^ by; holds = other <= most; }                 // bfly
-        else { other = least | (by & ~segments); holds = other <= most; }               // idx
-        if (!holds) other = me;
-        if (holds && !(warp.exec >> other & 1)) {
-            warp.cta->launch->report(&warp, op.place, lane, "cpu.shuffle_inactive", "a shuffle reads lane " + std::to_string(other) + ", which does not take part");
-            d[lane] = kAllLanes;
-        } else {
-            d[lane] = from[other];
-        }
-        valid |= static_cast<std::uint32_t>(holds) << lane;
+    alignas(64) std::int32_t others[kLanes], holds[kLanes];
+    for (int me = 0; me < static_cast<int>(kLanes); ++me) {
+        const int by = static_cast<int>(b[me] & 31), clamp = static_cast<int>(c[me] & 31), segments = static_cast<int>(c[me] >> 8 & 31);
+        const int least = me & segments, most = least | (clamp & ~segments);
+        const int other = mode == 0 ? me - by : mode == 1 ? me + by : mode == 2 ? me ^ by : least | (by & ~segments);  // up, down, bfly, idx
+        const bool held = mode == 0 ? other >= most : other <= most;
+        others[me] = held ? other : me;
+        holds[me] = -static_cast<int>(held);
     }
+    const std::uint32_t valid = lane_bits(holds);
+    if (warp.exec != kAllLanes) {
+        for (unsigned lane = 0; lane < kLanes; ++lane) {
+            if (!(warp.exec >> lane & 1) || (warp.exec >> others[lane] & 1)) continue;
+            warp.cta->launch->report(&warp, op.place, lane, "cpu.shuffle_inactive", "a shuffle reads lane " + std::to_string(others[lane]) + ", which does not take part");
+            from[others[lane]] = kAllLanes;
+        }
+    }
+    each_lane<std::uint32_t>(warp, op.d, [&](unsigned i) { return from[others[i]]; });
     if (op.d2 != kNowhere) set_predicate(warp, op.d2, valid);
 }
 

@@ -33,6 +33,7 @@ class Parser {
     std::vector<Scope> scopes_;
     std::map<std::vector<int>, int> known_places_;
     int place_ = -1;
+    unsigned target_alignment_ = 1;  // read over
 
     const Token& peek(std::size_t ahead = 0) const { return tokens_[std::min(at_ + ahead, tokens_.size() - 1)]; }
     const Token& next() { return tokens_[at_ < tokens_.size() - 1 ? at_++ : at_]; }
@@ -107,9 +108,11 @@ class Parser {
         Variable variable;
         variable.space = found->second;
         unsigned vector = 1;
+        bool of_target = false;  // after .ptr, the alignment is that of what the pointer points to
         for (;;) {
             const std::string part = word();
-            if (part == ".align") variable.alignment = static_cast<unsigned>(whole());
+            of_target |= part == ".ptr";
+            if (part == ".align") (of_target ? target_alignment_ : variable.alignment) = static_cast<unsigned>(whole());
             else if (part == ".v2" || part == ".v4") vector = part == ".v2" ? 2 : 4;
             else if (part == ".ptr" || part == ".global" || part == ".shared" || part == ".attribute") {
                 if (part == ".attribute") { expect("("); while (!accept(")")) next(); }

@@ -1,0 +1,106 @@
+// Threads that work together: asynchronous copies, barriers of libcu++ and PTX, cooperative groups, CUB, warp operations.
+#include <cooperative_groups.h>
+#include <cooperative_groups/reduce.h>
+
+#include <cub/block/block_radix_sort.cuh>
+#include <cub/block/block_scan.cuh>
+#include <cuda/barrier>
+#include <cuda_runtime.h>
+
+#include <cstdint>
+
+namespace cg = cooperative_groups;
+
+__device__ unsigned shared_address(const void* pointer) { return unsigned(__cvta_generic_to_shared(pointer)); }
+
+__global__ void copy_kernel(const float* x, float* out, int mode) {
+  __shared__ alignas(16) float tile[128];
+  asm volatile("cp.async.ca.shared.global [%0], [%1], 4;" ::"r"(shared_address(tile + threadIdx.x)), "l"(x + threadIdx.x));
+  asm volatile("cp.async.commit_group;");
+  if (mode == 0) asm volatile("cp.async.wait_group 0;");  // left out: the copy has not landed
+  __syncthreads();
+  out[threadIdx.x] = tile[127 - threadIdx.x];  // copied
+}
+
+// A bulk copy, counted by an mbarrier.
+__global__ void bulk_kernel(const float* x, float* out, int mode) {
+  __shared__ alignas(128) float tile[128];
+  __shared__ uint64_t barrier;
+  const unsigned at = shared_address(&barrier);
+  if (threadIdx.x == 0) asm volatile("mbarrier.init.shared::cta.b64 [%0], 1;" ::"r"(at));
+  __syncthreads();
+  if (threadIdx.x == 0) {
+    const unsigned bytes = mode == 2 ? sizeof tile + 16 : sizeof tile;  // more than ever comes: nobody goes on
+    asm volatile("{ .reg .b64 state; mbarrier.arrive.expect_tx.shared::cta.b64 state, [%0], %1; }" ::"r"(at), "r"(bytes));
+    asm volatile("cp.async.bulk.shared::cluster.global.mbarrier::complete_tx::bytes [%0], [%1], %2, [%3];" ::"r"(shared_address(tile)), "l"(x),
+                 "r"(unsigned(sizeof tile)), "r"(at));
+  }
+  if (mode != 1) {  // left out: the copy has not landed
+    asm volatile("{ .reg .pred done; AGAIN: mbarrier.try_wait.parity.shared::cta.b64 done, [%0], 0; @done bra DONE; bra AGAIN; DONE: }" ::"r"(at));  // waits
+  }
+  out[threadIdx.x] = tile[127 - threadIdx.x];  // bulk copied
+}
+
+__global__ void libcu_kernel(const float* x, float* out) {
+  __shared__ cuda::barrier<cuda::thread_scope_block> barrier;
+  __shared__ alignas(16) float tile[128];
+  if (threadIdx.x == 0) init(&barrier, blockDim.x);
+  __syncthreads();
+  cuda::memcpy_async(cg::this_thread_block(), tile, x, cuda::aligned_size_t<16>(sizeof tile), barrier);
+  barrier.arrive_and_wait();
+  out[threadIdx.x] = tile[127 - threadIdx.x];
+}
+
+__global__ void grid_kernel(const float* x, float* part, float* out, int n) {
+  auto grid = cg::this_grid();
+  auto warp = cg::tiled_partition<32>(cg::this_thread_block());
+  float v = 0.0f;
+  for (int i = int(grid.thread_rank()); i < n; i += int(grid.size())) v += x[i];
+  v = cg::reduce(warp, v, cg::plus<float>());
+  if (warp.thread_rank() == 0) part[blockIdx.x] = v;
+  grid.sync();
+  if (grid.thread_rank() != 0) return;
+  float sum = 0.0f;
+  for (unsigned i = 0; i < gridDim.x; ++i) sum += part[i];
+  *out = sum;
+}
+
+__global__ void sort_kernel(const int* x, int* sorted, int* sums) {
+  using Sort = cub::BlockRadixSort<int, 128, 4>;
+  using Scan = cub::BlockScan<int, 128>;
+  __shared__ union {
+    typename Sort::TempStorage sort;
+    typename Scan::TempStorage scan;
+  } storage;
+  int v[4], s[4];
+  for (int i = 0; i < 4; ++i) v[i] = x[threadIdx.x * 4 + i];
+  Sort(storage.sort).Sort(v);
+  __syncthreads();
+  Scan(storage.scan).InclusiveSum(v, s);
+  for (int i = 0; i < 4; ++i) {
+    sorted[threadIdx.x * 4 + i] = v[i];
+    sums[threadIdx.x * 4 + i] = s[i];
+  }
+}
+
+__global__ void warp_kernel(const int* x, int* out) {
+  const int v = x[threadIdx.x];
+  out[threadIdx.x * 4] = __syncthreads_count(v > 50) * 4 + __syncthreads_and(v >= 0) * 2 + __syncthreads_or(v == 1000);
+  int odd = 0;
+  if (v & 1) odd = cg::reduce(cg::coalesced_threads(), v, cg::plus<int>());  // lanes of one branch
+  out[threadIdx.x * 4 + 1] = odd;
+  out[threadIdx.x * 4 + 2] = int(__reduce_add_sync(~0u, unsigned(v)));
+  out[threadIdx.x * 4 + 3] = __popc(__match_any_sync(~0u, v & 3)) * 100 + int(__ballot_sync(~0u, v & 1) & 63);
+}
+
+#define TAIL void*, char*, int64_t
+extern "C" int copy(const float* x, float* out, int64_t mode, TAIL) { copy_kernel<<<1, 128>>>(x, out, int(mode)); return cudaGetLastError(); }
+extern "C" int bulk(const float* x, float* out, int64_t mode, TAIL) { bulk_kernel<<<1, 128>>>(x, out, int(mode)); return cudaGetLastError(); }
+extern "C" int libcu(const float* x, float* out, TAIL) { libcu_kernel<<<1, 128>>>(x, out); return cudaGetLastError(); }
+extern "C" int sort(const int* x, int* sorted, int* sums, TAIL) { sort_kernel<<<1, 128>>>(x, sorted, sums); return cudaGetLastError(); }
+extern "C" int warps(const int* x, int* out, TAIL) { warp_kernel<<<1, 64>>>(x, out); return cudaGetLastError(); }
+extern "C" int grid(const float* x, float* part, float* out, int64_t n, TAIL) {
+  int count = int(n);
+  void* arguments[] = {&x, &part, &out, &count};
+  return cudaLaunchCooperativeKernel(reinterpret_cast<void*>(grid_kernel), dim3(6), dim3(32), arguments, 0, nullptr);
+}

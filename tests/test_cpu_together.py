@@ -1,0 +1,78 @@
+"""Threads that work together on the CPU device: asynchronous copies and their waits, barriers, cooperative groups, CUB, warp operations."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import cpu_kit
+import numpy as np
+import pytest
+
+from gates.cpu.build import kernel_library
+from gates.cpu.loading import CpuDevice, Launcher
+from gates.errors import GatesError
+
+SOURCE = cpu_kit.DATA / "together.cu"
+X = np.arange(128, dtype=np.float32)
+
+
+@pytest.fixture(scope="module")
+def library(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    return kernel_library([SOURCE], tmp_path_factory.mktemp("cpu") / "together.so")
+
+
+@pytest.fixture
+def cpu() -> CpuDevice:
+    return cpu_kit.device()
+
+
+@pytest.mark.parametrize(("entry", "line"), [("copy", "];  // copied"), ("bulk", "];  // bulk copied")])
+def test_a_copy_is_there_after_its_wait_and_not_before(library: Path, cpu: CpuDevice, entry: str, line: str) -> None:
+    launch, x, out = Launcher(library, entry), cpu.array(X), cpu.empty((128,), np.float32)
+    launch(x, out, 0)
+    assert np.array_equal(out.get(), X[::-1]) and not cpu.findings()
+    launch(x, out, 1)
+    found = [finding for finding in cpu.findings() if finding.code == "cpu.uninitialised_shared"]
+    assert found and found[0].where == f"{SOURCE}:{cpu_kit.line_of(SOURCE, line)}"
+    assert {finding.code for finding in cpu.findings()} <= {"cpu.uninitialised_shared", "cpu.race_shared"}
+
+
+def test_bytes_that_never_come(library: Path, cpu: CpuDevice) -> None:
+    with pytest.raises(GatesError):
+        Launcher(library, "bulk")(cpu.array(X), cpu.empty((128,), np.float32), 2)
+    (found,) = cpu.findings()
+    assert found.code == "cpu.deadlock" and "wait for an mbarrier" in found.message
+    assert found.where == f"{SOURCE}:{cpu_kit.line_of(SOURCE, ';  // waits') }" or "together.cu" in (found.where or "")
+
+
+def test_a_barrier_and_copy_of_libcu(library: Path, cpu: CpuDevice) -> None:
+    out = cpu.empty((128,), np.float32)
+    Launcher(library, "libcu")(cpu.array(X), out)
+    assert np.array_equal(out.get(), X[::-1]) and not cpu.findings()
+
+
+def test_a_grid_meets(library: Path, cpu: CpuDevice) -> None:
+    values, out = np.arange(1000, dtype=np.float32), cpu.empty((1,), np.float32)
+    Launcher(library, "grid")(cpu.array(values), cpu.empty((6,), np.float32), out, 1000)
+    assert out.get()[0] == values.sum() and not cpu.findings()
+
+
+def test_sort_and_scan_of_cub(library: Path, cpu: CpuDevice) -> None:
+    values = np.random.default_rng(0).integers(-1000, 1000, 512).astype(np.int32)
+    ordered, sums = cpu.empty((512,), np.int32), cpu.empty((512,), np.int32)
+    Launcher(library, "sort")(cpu.array(values), ordered, sums)
+    assert np.array_equal(ordered.get(), np.sort(values)) and np.array_equal(sums.get(), np.cumsum(np.sort(values)))
+    assert not cpu.findings()
+
+
+def test_operations_of_a_warp(library: Path, cpu: CpuDevice) -> None:
+    values, out = np.random.default_rng(1).integers(0, 100, 64).astype(np.int32), cpu.empty((64, 4), np.int32)
+    Launcher(library, "warps")(cpu.array(values), out)
+    got = out.get()
+    assert not cpu.findings() and (got[:, 0] == (values > 50).sum() * 4 + 2).all()
+    for first in (0, 32):
+        lanes, part = values[first : first + 32], got[first : first + 32]
+        odd = lanes & 1 == 1
+        assert (part[odd, 1] == lanes[odd].sum()).all() and (part[~odd, 1] == 0).all() and (part[:, 2] == lanes.sum()).all()
+        ballot = sum(int(bit) << index for index, bit in enumerate(odd[:6]))
+        assert part[:, 3].tolist() == [int((lanes & 3 == value & 3).sum()) * 100 + ballot for value in lanes]

@@ -178,7 +178,7 @@ def test_a_time_budget_that_runs_out(fast, tmp_path, libraries, budget_s) -> Non
     assert "stopped: budget" in result.sentence
 
 
-@pytest.mark.parametrize("singles", [5, 1000])
+@pytest.mark.parametrize("singles", [10, 1000])
 def test_the_least_and_the_most_single_launches(fast, tmp_path, libraries, singles) -> None:
     evidence, result = verdict(tmp_path, libraries, singles_a_block=singles)
     assert result.status is Status.PASS

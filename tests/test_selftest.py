@@ -33,8 +33,10 @@ STORED = {
     ("performance", "the same kernel twice, simulated device, bar 0 %"): "performance.bar_within_interval",
     ("performance", "that candidate slowed by 5 %: 1.143x against 15 %"): "performance.too_slow",
     ("performance", "candidate slower than its baseline by 5 %, bar 0 %"): "performance.too_slow",
+    ("performance", "the same kernel twice, the candidate's times divided by four"): "performance.inconsistent",
     ("ncu", "empty counter report"): "ncu.no_kernel",
     ("ncu", "a counter that is NaN"): "ncu.absent",
+    ("ncu", "a throughput of 108.9 %"): "ncu.out_of_range",
     ("ncu", "no permission to read counters"): "ncu.no_permission",
     ("ncu", "a counter that should rise and falls"): "ncu.not_risen",
 }

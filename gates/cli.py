@@ -373,13 +373,13 @@ def report(run_directories: tuple[str, ...], everything: bool, out: Path | None,
 
 @cli.command("attest")
 @click.argument("run_directory", metavar="RUN")
-@click.option("-o", "--out", type=FILE, help="The statement.  [default: RUN.attestation.json beside the run]")
-@click.option("--key", type=FILE, help="Sign it with this SSH key, by ssh-keygen; the signature is the file with .sig after its name.")
+@click.option("-o", "--out", type=FILE, help="File for the statement.  [default: RUN.attestation.json beside the run]")
+@click.option("--key", type=FILE, help="Sign the statement with this SSH key, by ssh-keygen. The name of the signature file ends in .sig.")
 @RESULTS
 def attest_command(run_directory: str, out: Path | None, key: Path | None, results: Path) -> None:
     """Write an in-toto statement about RUN: its manifest's digest, its decision, builds, device and tool version.
 
-    The run is verified first. `gates verify RUN --signers FILE` checks the signature and that the statement is this run's.
+    The run is verified first. `gates verify RUN --signers FILE` checks the signature, and that the statement is about this run.
 
     Example: gates attest latest:stage2 --key ~/.ssh/id_ed25519
     """

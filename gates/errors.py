@@ -27,7 +27,7 @@ class GatesError(Exception):
 
 
 class NotHere(GatesError):
-    """What is judged can't run on this machine, which says nothing about it: a gate is then not run, for ``reason`` (``gates.judge.reasons``)."""
+    """The kernel can't run on this machine, which is not a verdict about it: a gate is not run, with ``reason`` (``gates.judge.reasons``)."""
 
     def __init__(self, what: str, *, hint: str | None, reason: str) -> None:
         super().__init__(what, hint=hint, exit_code=EXIT_HOLD)

@@ -151,7 +151,7 @@ def _built(info: RunInfo, session: Session) -> RunInfo:
     for side in sides:
         result = session.builds[side.name]
         if result.stage != side.digest:
-            raise GatesError(f"{side.name} changed while the run started: the digest of its files was {side.digest[:12]} and are {result.stage[:12]}", hint="run it again")
+            raise GatesError(f"{side.name} changed while the run started: the digest of its files was {side.digest[:12]} and is {result.stage[:12]}", hint="run it again")
         built.append(dataclasses.replace(side, build=result.identity, products=result.products()))
     return dataclasses.replace(info, task=built[0], baseline=built[1] if len(built) > 1 else None)
 

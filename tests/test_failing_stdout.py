@@ -34,7 +34,7 @@ def test_a_full_disk_behind_stdout_is_told_with_what_was_lost(tmp_path: Path, ar
     verdict = arguments.split()[0] in ("decide", "verify", "judge", "compare")
     assert done.returncode == (good.returncode if verdict else 2)
     head, _, rest = done.stderr.partition("\n")
-    assert head == "error: can't write to stdout: No space left on device; what it was told:"
+    assert head == "error: can't write to stdout: No space left on device; the text was:"
     assert rest.strip() and rest.splitlines()[-1] == good.stdout.splitlines()[-1]
     assert "Traceback" not in done.stderr and "nothing was published" not in done.stderr
 

@@ -127,7 +127,7 @@ def test_two_variants_that_changed_places_with_their_timings_are_found(tmp_path:
     (folder / "variants" / other).rename(folder / "variants" / one)
     (folder / "kept").rename(folder / "variants" / other)
     found = verify_sweep(folder)
-    assert any(f"variants/{one}/performance.round1.json is of another build than that of {one}" in text for text in found), found
+    assert any(f"variants/{one}/performance.round1.json is from another build than {one}" in text for text in found), found
 
 
 def test_samples_that_are_missing_are_told(tmp_path: Path) -> None:

@@ -33,7 +33,7 @@ class Stdout:
                 self._closed = True
             except OSError as error:
                 self.error = error
-                _to_stderr(f"error: can't write to stdout: {error.strerror}; what it was told:\n")
+                _to_stderr(f"error: can't write to stdout: {error.strerror}; the text was:\n")
             self._give_up()
         if self.error is not None:
             _to_stderr(text[-_MOST_CHARACTERS:])

@@ -187,7 +187,7 @@ def hint_for(text: str, cause: str, toolchain: Toolchain) -> str:
         todo = remedy[1] if remedy else "give it a host version under #ifdef GATES_EMULATOR"
         return todo if "on a device" in todo else f"{todo}; or run the task on a CUDA device"
     if "killed" in cause:
-        return "the compiler itself crashed: leave parts of the source out to find the one that does it, or try another version (`gates doctor` lists them)"
+        return "the compiler itself crashed: remove parts of the source to find the cause, or try another version (`gates doctor` lists them)"
     if _HOST.search(text):
         version = toolchain.nvcc.version if toolchain.nvcc else "?"
         compiler = toolchain.host_compiler or shutil.which("g++") or "the g++ on PATH"

@@ -32,7 +32,7 @@ _LAUNCHES = "launches.json"
 
 
 def build(task: Task, folder: Path, archs: Sequence[str], say: Callable[[str], None]) -> tuple[list[Target], Failure | None, str, float]:
-    """A cubin target of each architecture and kernel, what Triton refused if it did, the texts of all compilers, and the seconds it took."""
+    """Return a cubin target per architecture and kernel, Triton's refusal if any, the compilers' output, and the seconds."""
     say(f"{task.name}: Triton compiles for {', '.join(archs)}")
     started, home = time.monotonic(), folder / "triton"
     home.mkdir(parents=True, exist_ok=True)
@@ -53,7 +53,7 @@ def build(task: Task, folder: Path, archs: Sequence[str], say: Callable[[str], N
         unbelievable = str(error)
     reason = next((line["message"] for line in lines if line.get("type") == "not_compiled"), None)
     if unbelievable:
-        failure: Failure | None = Failure("triton", f"its process tells of a compilation what can't be: {unbelievable}", log=log)
+        failure: Failure | None = Failure("triton", f"its process sent an invalid record: {unbelievable}", log=log)
     elif refused is not None:
         kind, error_line = refused
         refuse_machine_fault(error_line, "", folder, "Triton")

@@ -60,7 +60,7 @@ def _of_other_variants(folder: Path, sweep: Sweep) -> Iterator[str]:
         variant, data = path.parent.name, jsonio.read(path)
         for key, name in (("build", variant), ("baseline_build", sweep.reference)):
             if name in digests and data.get(key) and data[key].partition("-")[0] != digests[name][:32]:
-                yield f"variants/{variant}/{path.name} is of another build than that of {name}"
+                yield f"variants/{variant}/{path.name} is from another build than {name}"
 
 
 def _not_of_params(sweep: Sweep) -> Iterator[str]:

@@ -9,7 +9,7 @@ import torch
 # (a launcher that chooses its kernel by size needs one for each choice).
 SHAPES = {"small": {"N": 1000}, "mission": {"N": 1 << 18}, "odd": {"N": 1031}}
 ODD_SHAPES = ("odd",)
-# Which sizes your kernel promises to be right for: every run draws some that stand nowhere. A list for a few, {} for those above alone.
+# Sizes that your kernel must be right for: every run draws new ones. A list gives a few; {} means only those above.
 DIMS = {"N": range(1, (1 << 20) + 1)}
 
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import contextlib
 import subprocess
 import sys
 from pathlib import Path
@@ -208,3 +209,20 @@ def test_a_function_of_cuda_that_the_device_lacks(tmp_path: Path) -> None:
     source.write_text("#include <cuda_runtime.h>\nextern \"C\" int f() { return cudaIpcCloseMemHandle(nullptr); }\n", encoding="utf-8")
     with pytest.raises(GatesError, match="not supported by the CPU device: cudaIpcCloseMemHandle"):
         kernel_library([source], tmp_path / "lacks.so")
+
+
+def test_the_quick_ways_of_access_hold_the_rules_too(library: Path) -> None:
+    """With races off whole warps load and store at once: bounds, alignment and initialisation are checked all the same."""
+    cpu = cpu_kit.device(races=0)
+    x, out = cpu.array(np.arange(256, dtype=np.float32)), cpu.empty((256,), np.float32)
+    Launcher(library, "bounds")(x, out, 256, 0)
+    assert np.array_equal(out.get(), x.get()) and not cpu.findings()
+    for entry, arguments, code in [
+        ("bounds", (x, out, 256, 64), "cpu.out_of_bounds"), ("bounds", (cpu.empty((256,), np.float32), out, 256, 0), "cpu.uninitialised_global"),
+        ("bounds", (x, cpu.array(np.zeros(256, np.float32)).protect(), 256, 0), "cpu.input_written"), ("alignment", (x, cpu.empty((32,), np.float32), 1), "cpu.misaligned"),
+        ("shared", (x, cpu.empty((64,), np.float32), 2), "cpu.shared_out_of_bounds"), ("fill", (cpu.empty((32,), np.float32), 1), "cpu.uninitialised_shared"),
+    ]:
+        cpu.reset()
+        with contextlib.suppress(GatesError):
+            Launcher(library, entry)(*arguments)
+        assert {finding.code for finding in cpu.findings()} == {code}, entry

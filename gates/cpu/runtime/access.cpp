@@ -1,8 +1,13 @@
 #include "access.h"
 
+#include <algorithm>
 #include <cstdio>
 
 #include "races.h"
+
+#if defined(__AVX2__)
+#include <immintrin.h>
+#endif
 
 namespace gates_cpu {
 
@@ -188,6 +193,82 @@ bool lane_places(Warp& warp, const Op& op, unsigned bytes, Use use, std::uint8_t
     }
     return true;
 }
+
+#if defined(__AVX2__)
+bool load_words(Warp& warp, const Op& op, unsigned words) {
+    const Extra& access = *op.extra;
+    Cta& cta = *warp.cta;
+    if (warp.exec != kAllLanes || cta.races) return false;
+    alignas(64) std::uint32_t at[kLanes];  // from `start`
+    const std::uint32_t bytes = 4 * words;
+    std::uint32_t outside = 0;
+    const std::uint8_t *data, *shadow;
+    std::uint32_t wanted = kInitialised * 0x01010101u;
+    if (access.space == Space::Shared && !access.wide_address) {
+        if (cta.shared_limit < kSharedStart + bytes) return false;
+        const std::uint32_t* const a = warp.lanes<std::uint32_t>(op.a);
+        const std::uint32_t by = static_cast<std::uint32_t>(op.imm) - kSharedStart, room = cta.shared_limit - kSharedStart - bytes;
+        for (unsigned i = 0; i < kLanes; ++i) {
+            at[i] = a[i] + by;
+            outside |= (at[i] & (bytes - 1)) | static_cast<std::uint32_t>(at[i] > room);  // kSharedStart is a multiple of all sizes
+        }
+        data = cta.shared.data() + kSharedStart;
+        shadow = cta.shared_shadow.data() + kSharedStart;
+    } else if (access.space == Space::Global && access.wide_address) {
+        const DeviceMemory& memory = DeviceMemory::get();
+        const std::uint64_t* const a = warp.lanes<std::uint64_t>(op.a);
+        std::int32_t least = 0, most = 0;  // from the first lane's address
+        std::uint64_t mixed = 0, far = 0;
+        for (unsigned i = 0; i < kLanes; ++i) {
+            const std::uint64_t apart = a[i] - a[0];
+            far |= (apart + (1u << 30)) >> 31;
+            mixed |= a[i] + static_cast<std::uint64_t>(op.imm);
+            at[i] = static_cast<std::uint32_t>(apart);
+        }
+        for (unsigned i = 0; i < kLanes; ++i) {
+            least = std::min(least, static_cast<std::int32_t>(at[i]));
+            most = std::max(most, static_cast<std::int32_t>(at[i]));
+        }
+        const std::uint64_t first = a[0] + static_cast<std::uint64_t>(op.imm) + static_cast<std::uint64_t>(static_cast<std::int64_t>(least));
+        if (far != 0 || (mixed & (bytes - 1)) != 0 || !memory.holds(first) || !memory.holds(first + static_cast<std::uint64_t>(most - least) + bytes)) return false;
+        for (unsigned i = 0; i < kLanes; ++i) at[i] -= static_cast<std::uint32_t>(least);
+        data = memory.bytes(first);
+        shadow = memory.shadow(first);
+        wanted = kReadable * 0x01010101u;
+    } else {
+        return false;
+    }
+    if (outside != 0) return false;
+    if (words == 4) {
+        __m128i common = _mm_set1_epi32(-1);
+        for (unsigned i = 0; i < kLanes; ++i) common = _mm_and_si128(common, _mm_loadu_si128(reinterpret_cast<const __m128i*>(shadow + at[i])));
+        if (_mm_testc_si128(common, _mm_set1_epi32(static_cast<int>(wanted))) == 0) return false;
+        float* const d[4] = {warp.lanes<float>(access.slots[0]), warp.lanes<float>(access.slots[1]), warp.lanes<float>(access.slots[2]), warp.lanes<float>(access.slots[3])};
+        for (unsigned i = 0; i < kLanes; i += 4) {
+            __m128 rows[4];
+            for (unsigned j = 0; j < 4; ++j) rows[j] = _mm_loadu_ps(reinterpret_cast<const float*>(data + at[i + j]));
+            _MM_TRANSPOSE4_PS(rows[0], rows[1], rows[2], rows[3]);
+            for (unsigned j = 0; j < 4; ++j) _mm_store_ps(d[j] + i, rows[j]);
+        }
+        return true;
+    }
+    __m256i common = _mm256_set1_epi32(-1);
+    const auto gathered = [&](const std::uint8_t* from, unsigned i) {
+        return _mm256_i32gather_epi32(reinterpret_cast<const int*>(from), _mm256_load_si256(reinterpret_cast<const __m256i*>(at + i)), 1);
+    };
+    for (unsigned word = 0; word < words; ++word) {
+        for (unsigned i = 0; i < kLanes; i += 8) common = _mm256_and_si256(common, gathered(shadow + 4 * word, i));
+    }
+    if (_mm256_testc_si256(common, _mm256_set1_epi32(static_cast<int>(wanted))) == 0) return false;
+    for (unsigned word = 0; word < words; ++word) {
+        std::uint32_t* const d = warp.lanes<std::uint32_t>(access.slots[word]);
+        for (unsigned i = 0; i < kLanes; i += 8) _mm256_storeu_si256(reinterpret_cast<__m256i*>(d + i), gathered(data + 4 * word, i));
+    }
+    return true;
+}
+#else
+bool load_words(Warp&, const Op&, unsigned) { return false; }
+#endif
 
 std::uint8_t* shared_bytes(Warp& warp, const Op& op, unsigned lane, std::uint32_t address, unsigned bytes, Use use, unsigned alignment) {
     if (alignment == 0) alignment = bytes;

@@ -23,6 +23,9 @@ std::uint8_t* shared_bytes(Warp& warp, const Op& op, unsigned lane, std::uint32_
 // nothing is wrong; else false, and nothing was noted. Other lanes get the place of one that executes.
 bool lane_places(Warp& warp, const Op& op, unsigned bytes, Use use, std::uint8_t* (&places)[kLanes]);
 
+// Quicker still, for loads of `words` 32-bit words by all 32 lanes with races off: true if they were loaded.
+bool load_words(Warp& warp, const Op& op, unsigned words);
+
 // The bytes there, if they are shared or global memory and something wrote them; else null. Checks and notes nothing.
 const std::uint8_t* written_bytes(const Warp& warp, Space space, std::uint64_t address, unsigned bytes);
 

@@ -111,6 +111,7 @@ void take_in(Warp& warp, const Extra& access, std::uint8_t* const (&places)[kLan
 void load(Warp& warp, const Op& op) {
     const Extra& access = *op.extra;
     const unsigned bytes = access.bytes * access.count;
+    if (access.bytes == 4 && access.kind == 0 && !access.flags[2] && load_words(warp, op, access.count)) return;
     if (const std::uint8_t* const data = neighbours(warp, op, access, Use::Read)) {
         if (bytes == 4 && !access.wide[0] && access.slots[0] != kNowhere) {
             std::memcpy(warp.lanes<std::uint8_t>(access.slots[0]), data, 128);

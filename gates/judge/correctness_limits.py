@@ -64,7 +64,7 @@ def weak_check(cases: Sequence[Case], limits: Mapping[str, Any]) -> list[Check]:
     if not weak:
         return []
     told = "; ".join(f"{case.where}: {null or 'no elements: nothing was compared'}" for case, null in weak)
-    return [Check("weak_cases", Status.PASS, len(weak), None, "cases", told, hint="not counted: a null answer also passes there, or there is nothing to compare")]
+    return [Check("weak_cases", Status.PASS, len(weak), None, "cases", told, hint="a null answer keeps all limits there, or there is nothing to compare: not counted")]
 
 
 def unjudged_check(cases: Sequence[Case]) -> list[Check]:

@@ -6,6 +6,7 @@ headers, the flags and the compiler, so that an edit of one file compiles one fi
 
 from __future__ import annotations
 
+import fcntl
 import hashlib
 import os
 import re
@@ -48,10 +49,13 @@ def runtime_library(cxx: str = "g++", jobs: int | None = None) -> Path:
     library = folder / whole.hexdigest()[:20] / LIBRARY_NAME
     if library.is_file():
         return library
-    with ThreadPoolExecutor(jobs or len(os.sched_getaffinity(0))) as pool:
-        list(pool.map(lambda pair: _make([cxx, *flags, "-c", str(pair[0])], pair[1]), missing))
-    library.parent.mkdir(exist_ok=True)
-    _make([cxx, "-shared", "-pthread", *map(str, objects)], library)
+    with (folder / "lock").open("w") as lock:  # processes that need it at once wait for the one that compiles
+        fcntl.flock(lock, fcntl.LOCK_EX)
+        with ThreadPoolExecutor(jobs or len(os.sched_getaffinity(0))) as pool:
+            list(pool.map(lambda pair: pair[1].is_file() or _make([cxx, *flags, "-c", str(pair[0])], pair[1]), missing))
+        library.parent.mkdir(exist_ok=True)
+        if not library.is_file():
+            _make([cxx, "-shared", "-pthread", *map(str, objects)], library)
     return library
 
 

@@ -185,6 +185,60 @@ def test_a_header_that_newly_comes_before_another_is_noticed(tmp_path: Path, mon
     assert answer(2) == 3
 
 
+@needs_gxx
+@pytest.mark.parametrize("flags", [
+    ("-isystem", "{}/first", "-isystem", "{}/later"), ("-Xcompiler=-iquote,{}/first", "-Xcompiler=-iquote,{}/later"),
+    ("--include-path={}/first,{}/later",), ("-Xcompiler", "-idirafter,{}/first,-idirafter,{}/later"),
+])
+def test_folders_of_the_flags_count_on_the_emulator_and_one_that_newly_comes_first_is_noticed(tmp_path: Path, flags: tuple[str, ...]) -> None:
+    (tmp_path / "k.cu").write_text('#include "tile.cuh"\nextern "C" int launch() { return TILE; }\n')
+    given = tuple(flag.format(tmp_path, tmp_path) for flag in flags)
+
+    def digest(folder: str) -> str:
+        (tmp_path / folder).mkdir()
+        (tmp_path / folder / "tile.cuh").write_text(f"#define TILE {ord(folder[0])}\n")
+        return made(tmp_path, {"emulator"}, nvcc_flags=given).targets[0].sha256
+
+    assert digest("later") != digest("first")
+
+
+@needs_gxx
+@pytest.mark.parametrize("flags", [("-D", "TILE=3"), ("--define-macro=TILE=3",), ("-include", "{}/first.h"), ("-DTILE=4", "-UTILE", "-include={}/first.h")])
+def test_macros_and_first_headers_of_the_flags_count_on_the_emulator(tmp_path: Path, flags: tuple[str, ...]) -> None:
+    (tmp_path / "first.h").write_text("#define TILE 3\n")
+    (tmp_path / "k.cu").write_text('static_assert(TILE == 3);\nextern "C" int launch() { return TILE; }\n')
+    made(tmp_path, {"emulator"}, nvcc_flags=tuple(flag.format(tmp_path) for flag in flags))
+
+
+@needs_gxx
+def test_a_header_that_only_a_macro_names_is_noticed_when_it_appears(tmp_path: Path) -> None:
+    (tmp_path / "k.cu").write_text('#define TUNED "tuned.h"\n#if __has_include(TUNED)\n#include TUNED\n#else\n#define TILE 1\n#endif\nextern "C" int launch() { return TILE; }\n')
+    plain = made(tmp_path, {"emulator"}).targets[0].sha256
+    (tmp_path / "tuned.h").write_text("#define TILE 8\n")
+    assert made(tmp_path, {"emulator"}).targets[0].sha256 != plain
+
+
+@pytest.mark.parametrize("flags", [("-L{}/first", "-L", "{}/later", "-lfast"), ("--library-path={}/first,{}/later", "--library=fast"), ("{}/later/libfast.a",)])
+def test_a_library_that_is_linked_is_an_input(tmp_path: Path, flags: tuple[str, ...]) -> None:
+    for folder in ("first", "later"):
+        (tmp_path / folder).mkdir()
+    (tmp_path / "k.cu").write_text("kernel\n")
+    library, given = tmp_path / "later" / "libfast.a", tuple(flag.format(tmp_path, tmp_path) for flag in flags)
+
+    def steps() -> int:
+        made(tmp_path, nvcc_flags=given)
+        return len(calls(tmp_path / "cuda"))
+
+    library.write_text("one")
+    first = steps()
+    assert steps() == first
+    library.write_text("two")
+    assert (second := steps()) > first
+    if len(flags) > 1:
+        (tmp_path / "first" / "libfast.a").write_text("three")
+        assert steps() > second
+
+
 def test_dependency_rules_of_gcc_nvcc_and_ld() -> None:
     assert dependencies("k.o: k.cu a\\ b.h \\\n c\\#d.h e$$f.h\n") == ["k.cu", "a b.h", "c#d.h", "e$f.h"]
     assert dependencies("k.cubin : k.cu \\\n    /usr/x.h \n") == ["k.cu", "/usr/x.h"]
@@ -204,10 +258,11 @@ def test_what_a_text_includes() -> None:
 %:include_next "h.h"
 #endif
 #import "i.h"
+#define TILE "j.h"  // for #include TILE
 // #include "not.h"
 int x; #include "not.h"
 """
-    assert included(text) == ({"a.h", "d.h", "f.h", "h.h", "i.h"}, {"b/c.h", "e.h", "g.h"})
+    assert included(text) == ({"a.h", "d.h", "f.h", "h.h", "i.h", "j.h"}, {"b/c.h", "e.h", "g.h"})
 
 
 def test_an_extension_is_compiled_anew_by_content_and_by_no_file_time(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:

@@ -42,10 +42,16 @@ def test_headers_are_followed_into_other_folders_and_no_others_belong_to_it(tmp_
     assert names(stage(tmp_path, HEADERS), tmp_path) == {"kernels/a.cuh", "common/b.cuh", "common/c.cuh"}
 
 
-@pytest.mark.parametrize("flags", ["[-Iinclude]", "[-I, include]", "['-isystem=include']", "['--include-path', include]"])
+@pytest.mark.parametrize("flags", ["[-Iinclude]", "[-I, include]", "['-isystem=include']", "['--include-path', include]", "['-Xcompiler=-iquote,include']"])
 def test_folders_of_the_flags_are_searched(tmp_path: Path, flags: str) -> None:
     files = {"kernels/k.cu": "#include <x/y.cuh>\n#ifdef NEVER\n#include <z.h>\n#endif\n", "include/x/y.cuh": "", "include/z.h": ""}
     assert names(stage(tmp_path, files, flags), tmp_path) == {"include/x/y.cuh", "include/z.h"}
+
+
+@pytest.mark.parametrize("flags", ["[-include, kernels/first.h]", "['--pre-include=kernels/first.h']"])
+def test_a_header_that_the_flags_put_first_and_one_that_a_macro_names_belong_to_it(tmp_path: Path, flags: str) -> None:
+    files = {"kernels/k.cu": '#define TILE "tile.inc"\n#include TILE\n', "kernels/tile.inc": "", "kernels/first.h": '#include "second.h"\n', "kernels/second.h": "", "kernels/other.h": ""}
+    assert names(stage(tmp_path, files, flags), tmp_path) == {"kernels/tile.inc", "kernels/first.h", "kernels/second.h"}
 
 
 def test_every_file_that_a_name_may_mean_belongs_to_it(tmp_path: Path) -> None:

@@ -36,9 +36,10 @@ def translate(
     include_dirs: Sequence[Path | str] = (),
     depfile: Path | None = None,
     cxx: str = "g++",
+    flags: Sequence[str] = (),
 ) -> None:
     """Write the C++ form of ``source`` to ``output``; raises GatesError naming file and line."""
-    text = preprocess(source, output, defines=defines or {}, include_dirs=include_dirs, depfile=depfile, cxx=cxx)
+    text = preprocess(source, output, defines=defines or {}, include_dirs=include_dirs, depfile=depfile, cxx=cxx, flags=flags)
     output.write_text(translate_text(text), encoding="utf-8")
 
 
@@ -56,15 +57,15 @@ def translate_text(text: str) -> str:
 
 def preprocess(
     source: Path, output: Path, *, defines: Mapping[str, object], include_dirs: Sequence[Path | str],
-    depfile: Path | None, cxx: str,
+    depfile: Path | None, cxx: str, flags: Sequence[str] = (),
 ) -> str:
     """What ``g++ -E`` makes of ``source``."""
     if not source.is_file():
         raise GatesError(f"no such source: {source}")
-    flags = [flag for flag in CXX_FLAGS if flag != "-shared"]
-    argv = [cxx, *flags, "-E", "-x", "c++", f"-I{INCLUDE_DIR}", "-include", str(INCLUDE_DIR / "cuda_runtime.h")]  # as nvcc includes it
+    own = [flag for flag in CXX_FLAGS if flag != "-shared"]
+    argv = [cxx, *own, "-E", "-x", "c++", f"-I{INCLUDE_DIR}", "-include", str(INCLUDE_DIR / "cuda_runtime.h")]  # as nvcc includes it
     argv += [f"-I{folder}" for folder in include_dirs]
-    argv += [f"-D{name}={value}" for name, value in {**BUILT_IN, **defines}.items()]
+    argv += [*(f"-D{name}={value}" for name, value in {**BUILT_IN, **defines}.items()), *flags]
     with tempfile.TemporaryDirectory() as folder:
         preprocessed = Path(folder) / "out.ii"
         if depfile is not None:
@@ -108,12 +109,13 @@ def main(argv: Sequence[str] | None = None) -> int:
     parser.add_argument("--depfile", type=Path)
     parser.add_argument("-I", dest="include_dirs", action="append", default=[], metavar="DIR")
     parser.add_argument("-D", dest="defines", action="append", default=[], type=_definition, metavar="NAME=VALUE")
+    parser.add_argument("--flag", dest="flags", action="append", default=[], metavar="FLAG", help="for the preprocessor")
     parser.add_argument("--cxx", default="g++")
     options = parser.parse_args(argv)
     try:
         translate(
             options.source, options.output, defines=dict(options.defines), include_dirs=options.include_dirs,
-            depfile=options.depfile, cxx=options.cxx,
+            depfile=options.depfile, cxx=options.cxx, flags=options.flags,
         )
     except GatesError as error:
         print(f"error: {error.what}", file=sys.stderr)

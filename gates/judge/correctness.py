@@ -164,6 +164,8 @@ def _errors(
     says so, and comes to no verdict on an output that is nearly as good.
     """
     checks = []
+    if prefix and (odd := next((output for output in outputs if output.nonfinite), None)):  # the case's own outputs have a check for it
+        checks.append(_fail(code("non_finite"), f"{prefix}non_finite", odd.nonfinite, 0, case.where, _place(odd), "elements"))
     for figure in (name for name in (*FIGURES, BOUND) if name in limits):
         worst = _worst(outputs, figure)
         value, limit = getattr(worst, figure), limits[figure]

@@ -15,6 +15,8 @@ from typing import Any
 
 import torch
 
+from gates.run import kept
+
 # Unit roundoff (half a unit in the last place, relative) of the output formats.
 ROUNDOFF = {
     torch.float64: 2.0**-53, torch.float32: 2.0**-24, torch.float16: 2.0**-11, torch.bfloat16: 2.0**-8,
@@ -168,8 +170,8 @@ def nudge(inputs: Mapping[str, Any], names: Sequence[str], seed: int) -> dict[st
     """Return a copy of ``inputs`` in which each tensor of ``names`` has about 1 in 64 elements overwritten by others of it.
 
     The first and the last element stay. Values come from the tensor itself, so indices stay in range; their multiset changes,
-    so a sum or a histogram changes too. Whole numbers that are all different stay so (a permutation: they are exchanged),
-    and those in ascending order stay as they are (offsets, sorted keys).
+    so a sum or a histogram changes too. Whole numbers whose rows are all different stay so (permutations: they are exchanged), and those
+    in order, or in order beside another input, stay as they are (offsets, sorted keys, ends). Floats keep their order and symmetry.
     """
     generator = torch.Generator().manual_seed(seed + 1)
     changed = dict(inputs)
@@ -177,15 +179,21 @@ def nudge(inputs: Mapping[str, Any], names: Sequence[str], seed: int) -> dict[st
         value = changed.get(name)
         if not isinstance(value, torch.Tensor) or value.numel() < 4:
             continue
-        whole = None if value.dtype.is_floating_point or value.dtype.is_complex else value.reshape(-1).to(torch.int64)
-        if whole is not None and bool((whole.diff() >= 0).all()):
+        whole = not (value.dtype.is_floating_point or value.dtype.is_complex)
+        if whole and (bool((value.reshape(-1).to(torch.int64).diff() >= 0).all()) or kept.falls_or_rises(value) or kept.ordered_beside(name, inputs)):
             continue
         count = max(2, value.numel() // 64)
         picked = 1 + torch.randperm(value.numel() - 2, generator=generator)[:count]
         places = torch.arange(value.numel())
-        distinct = whole is not None and whole.unique().numel() == whole.numel()
-        places[picked] = picked.roll(1) if distinct else torch.randint(value.numel(), picked.shape, generator=generator)
-        changed[name] = _taken(value, places)
+        if not kept.is_distinct(value):
+            places[picked] = torch.randint(value.numel(), picked.shape, generator=generator)
+        elif value.dim() < 2:
+            places[picked] = picked.roll(1)
+        else:  # the second and the last place of some rows
+            rows = torch.randperm(value.numel() // value.shape[-1], generator=generator)[: max(1, count // 2)] * value.shape[-1]
+            one, other = rows + min(1, value.shape[-1] - 2), rows + value.shape[-1] - 1
+            places[one], places[other] = other, one
+        changed[name] = kept.restored(_taken(value, places), value)
     return changed
 
 

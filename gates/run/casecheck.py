@@ -100,6 +100,8 @@ def _check(
     if record["differences"] and side.emulated and not side.function:
         record["first_difference"] = _why_different(side, inputs, shape, seed, calls, case["orders"]) + record["first_difference"]
     if calls[-1].error:
+        if _by_the_engine(problem, case) and not record["findings"] and _answer(problem, inputs, shape) is None:
+            return {**record, "status": "undefined", "message": "the problem has no answer to these inputs, and the kernel declines them"}
         declined = is_inferred(problem, case["shape"]) and not record["findings"]
         return {**record, "status": "declined" if declined else "launch_error", "message": calls[-1].error}
     first = calls[0].outputs
@@ -191,11 +193,21 @@ def _nudged(
     changed = accuracy.nudge(inputs, side.arguments, seed)
     phase("kernel")
     call = side.call(changed, shape, variant=1, order="forward", seed=seed + 1)
+    phase("reference")
+    if (reference := _answer(side.problem, changed, shape)) is None:
+        return {}  # the exchange has left the problem's contract, and says nothing of the kernel
     if call.error:
         return {"status": "launch_error", "message": call.error, "outputs": []}
-    phase("reference")
-    reference = side.problem.reference(changed, shape)
     return {"nudged": _figures(side.problem, changed, shape, call.outputs, reference, bad_atol)}
+
+
+def _answer(problem: Any, inputs: Mapping[str, Any], shape: Mapping[str, int]) -> dict[str, Any] | None:
+    """The reference on values that the engine made; None if the problem refuses them, or has NaN for an answer."""
+    try:
+        found: dict[str, Any] = problem.reference(inputs, shape)
+    except Exception:  # the problem module is the user's code
+        return None
+    return None if any(bool(torch.isnan(value).any()) for value in found.values()) else found
 
 
 def _figures(

@@ -20,8 +20,8 @@ from pathlib import Path
 from gates.errors import GatesError
 from gates.run import process
 from gates.run.toolchain import Toolchain
-from gates.stage.includes import named_folders
 from gates.stage.optimisation import split
+from gates.stage.preprocessor import named_folders
 from gates.task import CUDA, EXTENSION, TRITON
 
 _LIMIT_S = 20.0

@@ -13,6 +13,7 @@ from gates.facts.chips import chip_of
 from gates.run import torch_headers
 from gates.run.toolchain import Toolchain, header_folders
 from gates.stage.optimisation import options_files, split
+from gates.stage.preprocessor import for_preprocessor, linked_files
 from gates.task import CUDA, EXTENSION, Task
 
 STEP = Path(__file__).with_name("compile_step.py")
@@ -82,7 +83,7 @@ def device_edges(task: Task, toolchain: Toolchain, archs: Sequence[str]) -> list
         edges.append(Edge(output, f"{output}.log", command, (str(source),), f"{output}.d", _files_of_flags(task)))
         objects.append(output)
     command = (*_nvcc(toolchain), "-shared", "-cudart", "static", *code, *task.nvcc_flags, *objects, "-o", "{out}")
-    return [*edges, Edge("device.so", "device.so.log", command, tuple(objects), implicit=_files_of_flags(task))]
+    return [*edges, Edge("device.so", "device.so.log", command, tuple(objects), implicit=(*_files_of_flags(task), *linked_files(task.nvcc_flags)))]
 
 
 def emulator_edges(task: Task, toolchain: Toolchain, *, sanitize: bool) -> list[Edge]:
@@ -134,10 +135,7 @@ def _emulator_flags(task: Task) -> list[str]:
     limits = [chip.smem_per_cta for arch in task.arch if (chip := chip_of(arch)) is not None]
     if limits:
         flags += ["-D", f"GATES_EMULATOR_SHARED_LIMIT={min(limits)}"]
-    for flag in task.nvcc_flags:
-        if flag[:2] in ("-D", "-I") and len(flag) > 2:
-            flags += [flag[:2], flag[2:]]
-    return flags
+    return flags + [f"--flag={word}" for word in for_preprocessor(task.nvcc_flags)]
 
 
 def ninja_text(edges: Iterable[Edge]) -> str:

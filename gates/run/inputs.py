@@ -115,7 +115,7 @@ def _holds(edge: Edge, look: Look) -> bool:
         data = json.loads(_record(look.folder, edge).read_bytes())
         made, inputs, names = data["made"], data["inputs"], data["names"]
         return (
-            data["command"] == list(edge.command) and data["folders"] == look.folders and set(made) == {edge.output, edge.log}
+            data["command"] == list(edge.command) and data["folders"] == look.folders and set(made) == {edge.output, edge.log} and inputs.keys() >= set(edge.implicit)
             and all(digest is not None and look.sha256(path) == digest for path, digest in (*made.items(), *inputs.items()))
             and look.found(names, data["beside"]) == data["found"]
         )

@@ -17,7 +17,7 @@ import torch
 
 from gates.errors import GatesError
 from gates.problem import DEFAULT_INPUTS, NON_FINITE, VALUES
-from gates.run import small_inputs
+from gates.run import kept, small_inputs
 
 SMALL = "small"
 _SIXTEEN = (torch.float16, torch.bfloat16)
@@ -40,7 +40,7 @@ def inputs_of(problem: Any, family: str, shape: Mapping[str, int], seed: int, de
         value = ordinary.get(name)
         if kind == SMALL and (found := small_inputs.find(problem, shape, seed)) is not None:
             return dict(found.inputs)
-        changed = _changed(kind, value, seed) if isinstance(value, torch.Tensor) else None
+        changed = _changed(kind, name, ordinary, seed) if isinstance(value, torch.Tensor) else None
         if changed is None:
             raise GatesError(f"inputs {family!r}: {name or 'no input'} can't take such values", hint=f"those it can take: {', '.join(kinds(problem, shape, seed))}")
         return {**ordinary, name: changed}
@@ -64,7 +64,7 @@ def kinds(problem: Any, shape: Mapping[str, int], seed: int) -> list[str]:
     wanted = [kind for kind in wanted if kind not in getattr(problem, "INPUT_FAMILIES", {})]
     main, generator = _main(problem, inputs), random.Random(seed)
     fitting = {
-        name: [kind for kind in wanted if _changed(kind, value, seed) is not None]
+        name: [kind for kind in wanted if _changed(kind, name, inputs, seed) is not None]
         for name, value in inputs.items() if name in problem.ARGUMENTS and isinstance(value, torch.Tensor)
     }
     others = [f"{generator.choice(found)}:{name}" for name, found in fitting.items() if name != main and found]
@@ -78,26 +78,30 @@ def _main(problem: Any, inputs: Mapping[str, Any]) -> str:
     return max(sizes, key=sizes.__getitem__, default="")
 
 
-def _changed(kind: str, value: torch.Tensor, seed: int) -> torch.Tensor | None:
-    """``value`` with values of ``kind``; None where its type has none, or where it holds too little to change."""
+def _changed(kind: str, name: str, inputs: Mapping[str, Any], seed: int) -> torch.Tensor | None:
+    """The input ``name`` with values of ``kind``; None if its type or its contract has none, or if it holds too little to change."""
+    value = inputs[name]
     if value.numel() < 2 or value.dtype.is_complex:
         return None
     generator = torch.Generator().manual_seed(seed + 2)
     if not value.dtype.is_floating_point:
-        return _whole_numbers(kind, value, generator)
+        if kept.falls_or_rises(value) or kept.is_distinct(value) or kept.ordered_beside(name, inputs):
+            return None
+        changed = _whole_numbers(kind, value, generator)
+        return None if changed is None else kept.restored(changed, value)
     if kind not in _FLOATS:
         return None
     changed = _FLOATS[kind](value.to(torch.float64), generator, value.dtype)
     if changed is None:
         return None
-    rounded = changed.to(value.dtype)
+    rounded = kept.restored(changed.to(value.dtype), value)
     spoilt = kind not in NON_FINITE and not bool(torch.isfinite(rounded.to(torch.float64)).all())
     return None if spoilt else rounded
 
 
 def _whole_numbers(kind: str, value: torch.Tensor, generator: torch.Generator) -> torch.Tensor | None:
     flat = value.reshape(-1).to(torch.int64)
-    if bool((flat.diff() >= 0).all()) or flat.unique().numel() == flat.numel():
+    if bool((flat.diff() >= 0).all()):
         return None
     low, high = flat.min(), flat.max()
     made: dict[str, Callable[[], torch.Tensor]] = {

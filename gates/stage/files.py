@@ -14,7 +14,8 @@ from dataclasses import dataclass
 from functools import lru_cache
 from pathlib import Path
 
-from gates.stage.includes import included, named_folders
+from gates.stage.includes import included
+from gates.stage.preprocessor import first_headers, named_folders
 
 _ENGINE = "gates"  # the judge is no part of what it judges; a run names its version
 _PYTHON = ".py"
@@ -31,7 +32,7 @@ class StageFiles:
 def stage_files(folder: Path, first: Iterable[Path], flags: Sequence[str]) -> StageFiles:
     """Return the files of the stage in ``folder``: its task.yaml and Python files, ``first`` (sources and problem), and what these include or import.
 
-    ``flags``: nvcc's, for their include folders. A file that can't be read leads to no other.
+    ``flags``: nvcc's, for their include folders and the headers that they put first. A file that can't be read leads to no other.
     """
     first, above = list(first), [str(folder), *map(str, folder.parents)]
     own = [path for path in folder.iterdir() if path.suffix in (".yaml", _PYTHON) and path.is_file()]
@@ -39,6 +40,8 @@ def stage_files(folder: Path, first: Iterable[Path], flags: Sequence[str]) -> St
     named = (os.path.normpath(os.path.join(base, name)) for name in named_folders(flags) for base in above)
     searched = list(dict.fromkeys([*(str(path.parent) for path in first if path.suffix != _PYTHON), *(place for place in named if Path(place).is_relative_to(root))]))
     found, sought, waiting = dict[str, None](), set[str](), [str(path) for path in (*own, *first)]
+    for path in (os.path.normpath(os.path.join(base, name)) for name in first_headers(flags) for base in (*above, *searched)):
+        (waiting.append if os.path.isfile(path) else sought.add)(path)
     while waiting:
         path = waiting.pop()
         if path in found:

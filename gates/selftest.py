@@ -24,7 +24,7 @@ from gates.judge import correctness, ncu, performance, ptxas, sanitizer, sass
 from gates.measure import outside
 from gates.measure.calibrate import Calibration
 from gates.measure.records import Series
-from gates.measure.sampling import measure
+from gates.measure.sampling import Sampler, measure
 from gates.measure.simulated import SimulatedDevice
 from gates.parse import correctness as correctness_evidence
 from gates.parse import ncu as ncu_evidence
@@ -33,7 +33,7 @@ from gates.parse import ptxas as ptxas_evidence
 from gates.parse import sanitizer as sanitizer_evidence
 from gates.parse import sass as sass_evidence
 from gates.parse.correctness import Case, CorrectnessEvidence, NullErrors, OutputErrors
-from gates.parse.performance import MEASURED, OutputCheck, PerformanceEvidence
+from gates.parse.performance import MEASURED, Alone, OutputCheck, PerformanceEvidence
 from gates.records import GateResult, Status
 from gates.run.build import build
 from gates.run.built import BuildResult
@@ -177,8 +177,11 @@ def _sanitizer() -> Iterator[Outcome]:
     yield Outcome("sanitizer", "an invalid write", _judged_reports(_INVALID_WRITE, returncode=1))
 
 
-def _judged_times(truth: float, bar_pct: float, claimed: float = 1.0) -> GateResult:
-    """Judge simulated times: the baseline takes ``truth`` times as long as the candidate, which claims ``claimed`` times its own times."""
+def _judged_times(truth: float, bar_pct: float, claimed: float = 1.0, slowed: float = 1.0) -> GateResult:
+    """Judge simulated times: the baseline takes ``truth`` times as long as the candidate, which claims ``claimed`` times its own times.
+
+    Without the candidate, the baseline takes 1 / ``slowed`` of that.
+    """
     device = SimulatedDevice({"candidate": 10.0, "baseline": 10.0 * truth, "control": 10.0 * truth}, seed=11)
     timers = {side: device.side(side) for side in ("candidate", "baseline", "control")}
     timers["candidate"] = lambda samples: [claimed * us for us in device.side("candidate")(samples)]
@@ -189,6 +192,10 @@ def _judged_times(truth: float, bar_pct: float, claimed: float = 1.0) -> GateRes
     long = outside.measure(
         {side: timers[side] for side in launches}, launches, dict.fromkeys(launches, 500.0), random.Random(11), device.clock,
     )
+    apart = SimulatedDevice({"baseline": 10.0 * truth / slowed}, seed=12)
+    sampler = Sampler({"baseline": apart.side("baseline")}, read_state=apart.read_state, clock=apart.clock)
+    sampler.warm_up("baseline")
+    alone = Series("cold", {"baseline": 50}, tuple(sampler.block("baseline", number) for number in range(3)), "pairs")
     right = tuple(
         OutputCheck(when, side, "reference", 1.0, 8, 0, 0, 0.0, 0.0, 0.0)
         for when in ("before", "after") for side in ("candidate", "baseline")
@@ -196,7 +203,7 @@ def _judged_times(truth: float, bar_pct: float, claimed: float = 1.0) -> GateRes
     evidence = PerformanceEvidence(
         task="selftest", baseline="selftest", shape="large", status=MEASURED, bar_pct=bar_pct, seed=11,
         calibration=Calibration(0.032, 1.5, 0.5), warm_up=taken.warm_up, outputs=right, output_limits=_CLOSE, clock_source="nvml",
-        series=(Series("cold", launches, taken.blocks, taken.stopped),), outside=tuple(long),
+        series=(Series("cold", launches, taken.blocks, taken.stopped),), outside=tuple(long), alone=Alone(alone, ""),
         control=Series("control", {"baseline": 50, "control": 50}, taken.control, taken.stopped),
     )
     return performance.judge(evidence, {"shape": "large", "min_speedup_pct": bar_pct})
@@ -207,6 +214,7 @@ def _performance() -> Iterator[Outcome]:
     yield Outcome("performance", "the same kernel twice, simulated device, bar 0 %", _judged_times(1.0, 0.0))
     yield Outcome("performance", "that candidate slowed by 5 %: 1.143x against 15 %", _judged_times(1.20 / 1.05, 15.0))
     yield Outcome("performance", "the same kernel twice, the candidate's times divided by four", _judged_times(1.0, 15.0, claimed=0.25))
+    yield Outcome("performance", "the same kernel twice, the baseline made slower beside the candidate", _judged_times(1.3, 15.0, slowed=1.3))
     yield Outcome("performance", "candidate slower than its baseline by 5 %, bar 0 %", _judged_times(1.0 / 1.05, 0.0))
 
 

@@ -64,7 +64,7 @@ def gate(tmp_path, candidate, baseline, bar=15.0, **options):
 @pytest.mark.parametrize(("factor", "status"), [(1.0, Status.FAIL), (1.30, Status.PASS)])
 def test_a_known_ratio(built, tmp_path, steps, factor, status) -> None:
     evidence, result = gate(tmp_path, built(steps), built(int(steps * factor)))
-    assert result.status is status, result.sentence
+    assert result.status is status, result
     assert evidence.clock_source == "nvml" or evidence.clock_source.startswith("unknown")
     assert evidence.backends["torch copy"].p50_us
     assert evidence.outside and all(any(block.agrees for block in evidence.outside if block.side == side) for side in ("candidate", "baseline"))
@@ -81,7 +81,7 @@ def test_a_known_ratio(built, tmp_path, steps, factor, status) -> None:
 )
 def test_a_faulty_candidate_fails(built, tmp_path, fault, code) -> None:
     _, result = gate(tmp_path, built(2000, fault), built(4000))
-    assert (result.status, result.code) == (Status.FAIL, code), result.sentence
+    assert (result.status, result.code) == (Status.FAIL, code), result
 
 
 @pytest.mark.parametrize(
@@ -94,7 +94,7 @@ def test_a_faulty_candidate_fails(built, tmp_path, fault, code) -> None:
 def test_a_library_that_changes_the_clock_is_refused(built, tmp_path, fault, status, code) -> None:
     """Two kernels of the same speed; the candidate's library rewrites the process that times it."""
     _, result = gate(tmp_path, built(4000, fault), built(4000))
-    assert (result.status, result.code) == (status, code), result.sentence
+    assert (result.status, result.code) == (status, code), result
 
 
 def test_a_process_that_divides_one_side_s_times_is_refused(built, tmp_path, monkeypatch) -> None:
@@ -105,23 +105,23 @@ def test_a_process_that_divides_one_side_s_times_is_refused(built, tmp_path, mon
         "    def do_block(self, **how):\n"
         "        times = super().do_block(**how)\n"
         "        return [time / 1.3 for time in times] if how['side'] == 'candidate' and how['mode'] == 'cold' else times\n"
-        "timing_hands.Hands = Forging\n"
-        "serve = timing_hands.serve\n"
+        "def serve():\n"
+        "    timing_hands.serve(Forging)\n"
     )
     monkeypatch.setenv("PYTHONPATH", str(tmp_path) + os.pathsep + os.environ.get("PYTHONPATH", ""))
     _, result = gate(tmp_path / "work", built(4000), built(4000), hands="planted_hands")
-    assert (result.status, result.code) == (Status.INCONCLUSIVE, "performance.inconsistent"), result.sentence
+    assert (result.status, result.code) == (Status.INCONCLUSIVE, "performance.inconsistent"), result
 
 
 def test_a_launcher_that_waits_can_not_be_captured(built, tmp_path) -> None:
     _, result = gate(tmp_path, built(2000, 4), built(4000))
-    assert (result.status, result.code) == (Status.INCONCLUSIVE, "performance.capture_failed"), result.sentence
+    assert (result.status, result.code) == (Status.INCONCLUSIVE, "performance.capture_failed"), result
 
 
 def test_work_that_is_not_done_when_the_launch_is_over_is_no_pass(built, tmp_path) -> None:
     """Half of the work runs beside the capture, so it is missing from replays; a driver may also refuse the capture."""
     _, result = gate(tmp_path, built(2000, 5), built(4000))
-    assert result.code in ("performance.wrong_output", "performance.not_captured", "performance.capture_failed"), result.sentence
+    assert result.code in ("performance.wrong_output", "performance.not_captured", "performance.capture_failed"), result
     assert result.status in (Status.FAIL, Status.INCONCLUSIVE)
 
 
@@ -134,7 +134,7 @@ def test_the_same_kernel_twice_beside_a_loaded_card_is_no_gain(built, tmp_path) 
     try:
         assert other.stdout.readline().strip() == "up"
         evidence, result = gate(tmp_path, built(2000), built(2000), bar=0.0)
-        assert result.status in (Status.INCONCLUSIVE, Status.FAIL), result.sentence
+        assert result.status in (Status.INCONCLUSIVE, Status.FAIL), result
         if evidence.other_processes:
             assert "performance.other_process" in {check.code for check in result.checks}
     finally:
@@ -150,7 +150,7 @@ def test_another_process_on_the_card_is_told(built, tmp_path) -> None:
         evidence, result = gate(tmp_path, built(2000), built(4000))
         if not evidence.other_processes:
             pytest.skip("the driver does not list other processes here")
-        assert (result.status, result.code) == (Status.INCONCLUSIVE, "performance.other_process")
+        assert (result.status, result.code) == (Status.INCONCLUSIVE, "performance.other_process"), result
     finally:
         other.kill()
         other.wait()
@@ -160,3 +160,30 @@ def test_one_verdict_takes_seconds(built, tmp_path) -> None:
     started = time.monotonic()
     gate(tmp_path, built(2000), built(4000))
     assert time.monotonic() - started < 30
+
+
+def test_the_baseline_alone_takes_what_it_takes_beside_the_candidate(built, tmp_path) -> None:
+    evidence, result = gate(tmp_path, built(2000), built(4000))
+    check = next(check for check in result.checks if check.name == "baseline_beside_over_alone")
+    assert check.status is Status.PASS and 0.92 < check.observed < 1.08, result
+    assert evidence.alone.series.samples("baseline"), evidence.alone
+
+
+def test_a_candidate_that_slows_the_baseline_is_refused(built, tmp_path, monkeypatch) -> None:
+    """Where the candidate is loaded too, the baseline's and the control's launches are made twice."""
+    (tmp_path / "slowing_hands.py").write_text(
+        "from gates.run import timing_hands\n"
+        "class Slowing(timing_hands.Hands):\n"
+        "    def do_open(self, **how):\n"
+        "        found = super().do_open(**how)\n"
+        "        for name in ('baseline', 'control') if 'candidate' in self._sides else ():\n"
+        "            usual = self._sides[name].kernel\n"
+        "            self._sides[name].kernel = lambda *given, usual=usual, **named: [usual(*given, **named) for _ in range(2)][-1]\n"
+        "        return found\n"
+        "def serve():\n"
+        "    timing_hands.serve(Slowing)\n"
+    )
+    monkeypatch.setenv("PYTHONPATH", str(tmp_path) + os.pathsep + os.environ.get("PYTHONPATH", ""))
+    _, result = gate(tmp_path / "work", built(4000), built(4000), hands="slowing_hands")
+    assert (result.status, result.code) == (Status.INCONCLUSIVE, "performance.inconsistent"), result
+    assert "us alone" in result.sentence, result

@@ -5,20 +5,25 @@ from __future__ import annotations
 import dataclasses
 import functools
 import itertools
+import sys
 from collections import Counter
 from collections.abc import Callable
 from pathlib import Path
 
 import pytest
+import torch
 from performance_gates import LIMITS, evidence, fed, simulated_gate
-from timing_fakes import CLOCK, build_library, install, run_job
+from timing_fakes import CLOCK, DATA, build_library, install, run_job
 
+from gates.errors import GatesError
 from gates.evidence import read_record
 from gates.judge import performance
 from gates.judge import performance_consistency as consistency
 from gates.measure.outside import OutsideBlock, steady
-from gates.parse.performance import MEASURED, PerformanceEvidence, parse
+from gates.measure.records import Block, Series
+from gates.parse.performance import MEASURED, Alone, PerformanceEvidence, parse
 from gates.records import Status
+from gates.run import timing
 from gates.run.timing_hands import Hands
 
 RECORDED = Path(__file__).resolve().parent.parent / "results" / "recorded"
@@ -95,6 +100,97 @@ def test_an_answer_that_is_no_list_of_times_ends_the_timing(equal) -> None:
     result = equal(Senseless())
     assert (result.status, result.code) == (Status.INCONCLUSIVE, "performance.runner_died")
     assert "a list that does not have 20 times" in result.sentence
+
+
+# A candidate that really slows what it is measured against
+
+
+def slowing(factor: float) -> type[Hands]:
+    class Slowing(Hands):
+        """Where the candidate is loaded, the baseline's launches take ``factor`` times as long on the card."""
+
+        def do_open(self, **how):
+            found = super().do_open(**how)
+            for name in ("baseline", "control") if "candidate" in self._sides else ():
+                self._sides[name].kernel.us *= factor
+            return found
+
+    return Slowing
+
+
+@pytest.fixture
+def timed(monkeypatch, tmp_path):
+    """A gate on a candidate and a baseline of so many us a launch, with these processes."""
+    def gate(new: float, old: float, hands: type[Hands], alone: type[Hands]):
+        install(monkeypatch, {"new": new, "old": old, "control": old})
+        record = parse(run_job(tmp_path, build_library(tmp_path, "new"), build_library(tmp_path, "old"), hands(), alone()))
+        return record, performance.judge(record, BAR)
+
+    return gate
+
+
+@pytest.mark.parametrize("factor", [4.0, 1.2])
+def test_a_candidate_that_slows_the_baseline_is_refused(timed, factor) -> None:
+    record, result = timed(10.0, 10.0, slowing(factor), slowing(factor))
+    assert (result.status, result.code) == (Status.INCONCLUSIVE, "performance.inconsistent"), result.sentence
+    assert f"the baseline takes {10.01 * factor:.2g}" in result.sentence and "us alone" in result.sentence, result.sentence
+    assert performance.judge(dataclasses.replace(record, alone=None), BAR).status is Status.PASS  # nothing else would refuse it
+
+
+@pytest.mark.parametrize(("beside", "alone"), [(1.0, 1.0), (1.05, 1.0), (1.0, 1.5)], ids=["as fast", "the other of two speeds", "slower alone"])
+def test_a_baseline_that_is_not_slowed_passes(timed, beside, alone) -> None:
+    class Slower(Hands):
+        def do_block(self, **how):
+            return [time * alone for time in super().do_block(**how)]
+
+    record, result = timed(10.0, 14.0, slowing(beside), Slower)
+    assert result.status is Status.PASS, result.sentence
+    assert record.alone and [block.side for block in record.alone.series.blocks] == ["baseline"] * 3 and record.alone.series.launches == {"baseline": record.series[0].launches["baseline"]}
+
+
+def test_the_process_of_the_baseline_alone_is_told_of_nothing_else(timed) -> None:
+    asked: list[dict] = []
+
+    class Listening(Hands):
+        def answer(self, question):
+            asked.append(dict(question))
+            return super().answer(question)
+
+    timed(10.0, 14.0, Hands, Listening)
+    assert [question["do"] for question in asked][:4] == ["open", "sets", "estimate", "prepare"] and list(asked[0]["sides"]) == ["baseline"]
+
+
+@pytest.mark.parametrize(("error", "why"), [
+    (RuntimeError("CUDA error: the GPU was lost"), "the GPU was lost"), (torch.OutOfMemoryError("CUDA out of memory"), "out of memory"),
+    (GatesError("old.so is of another build"), "another build"),
+])
+def test_a_baseline_that_can_not_be_timed_alone_decides_nothing(timed, error, why) -> None:
+    class Failing(Hands):
+        def do_sets(self, **how):
+            raise error
+
+    result = timed(10.0, 14.0, Hands, Failing)[1]
+    assert (result.status, result.code) == (Status.INCONCLUSIVE, "performance.not_alone") and why in next(check.hint for check in result.checks if check.code == result.code)
+
+
+def test_a_card_that_is_slower_by_its_clock_slows_nobody() -> None:
+    """Beside the candidate the card ran at a lower clock: counted in cycles the baseline takes as long alone."""
+    record = fed([10.0] * 20, [12.0] * 20)
+    alone = tuple(Block("baseline", number, (us,) * 20, sm_mhz=mhz) for number, (us, mhz) in enumerate([(10.0, 2376.0)] * 3))
+    assert performance.judge(dataclasses.replace(record, alone=Alone(Series("cold", {"baseline": 50}, alone, "pairs"), "")), LIMITS).status is Status.PASS
+    same = tuple(dataclasses.replace(block, sm_mhz=1980.0) for block in alone)
+    for series in (Series("cold", {"baseline": 50}, same, "pairs"), Series("cold", {"baseline": 50}, tuple(dataclasses.replace(block, sm_mhz=None) for block in same), "pairs")):
+        assert performance.judge(dataclasses.replace(record, alone=Alone(series, "")), LIMITS).code == "performance.inconsistent"
+
+
+def test_its_process_is_a_real_one(tmp_path, monkeypatch) -> None:
+    """The engine begins it as any other runner; without a device it says so."""
+    monkeypatch.setenv("CUDA_VISIBLE_DEVICES", "")
+    side = {"name": "old", "library": str(build_library(tmp_path, "old")), "entry": "scale", "folder": str(DATA), "problem": "scaling", "emulated": False}
+    job = timing.job_of(side, side, control=tmp_path / "control.so", device="cuda:0", shape="tiny", bar_pct=15.0, output_limits={})
+    measured = {"series": [{"mode": "cold", "launches": {"candidate": 5, "baseline": 5}}], "seed": 3, "inputs": {"sets": 5}}
+    found = timing._alone(job, measured, tmp_path / "work", 60.0, sys.executable, timing.HANDS)
+    assert found == {"series": None, "message": "torch sees no CUDA device"}
 
 
 def test_every_input_and_count_is_the_judge_s(monkeypatch, tmp_path) -> None:
@@ -221,8 +317,6 @@ def test_a_baseline_that_is_slower_beyond_belief(factor, bar, code) -> None:
 
 def test_functions_hold_the_host_s_time_in_single_launches() -> None:
     """A launch from Python may take longer than the kernel does: that is no contradiction."""
-    from gates.measure.records import Block, Series
-
     blocks = [Block(side, pair, (us,) * 24 + (us + pair,)) for pair in range(12) for side, us in (("candidate", 60.0), ("baseline", 14.0))]
     single = Series("single", {"candidate": 1, "baseline": 1}, tuple(blocks), "pairs")
     record = dataclasses.replace(fed([10.0] * 20, [12.0] * 20), single=single)

@@ -2,12 +2,14 @@
 
 from __future__ import annotations
 
+import contextlib
 import subprocess
 from contextlib import nullcontext
 from pathlib import Path
 from types import SimpleNamespace
 from typing import Any
 
+from gates.errors import GatesError
 from gates.measure.calibrate import Calibration
 
 DATA = Path(__file__).parent / "data" / "timing"
@@ -104,12 +106,12 @@ def install(monkeypatch: Any, launch_us: dict[str, float]) -> None:
     )
 
 
-def run_job(folder: Path, candidate: Path, baseline: Path | None, hands: Any = None, **changes: Any) -> dict[str, Any]:
-    """Run both ends of a timing job in this process and read the lines as the engine does; ``hands``: the end that holds the kernels."""
+def run_job(folder: Path, candidate: Path, baseline: Path | None, hands: Any = None, alone: Any = None, **changes: Any) -> dict[str, Any]:
+    """Run both ends of a timing job in this process and read the lines as the engine does; ``hands``: the end that holds the kernels, ``alone``: the baseline."""
     import shutil
 
-    from gates.run import timing
-    from gates.run.attempt import Attempt, ResultWriter
+    from gates.run import timing, timing_alone
+    from gates.run.attempt import ResultWriter
     from gates.run.timing_ask import here
     from gates.run.timing_hands import Hands
 
@@ -125,6 +127,17 @@ def run_job(folder: Path, candidate: Path, baseline: Path | None, hands: Any = N
     job |= {"nonce": "n", "result": str(result), **changes}
     with ResultWriter(job) as writer:
         timing.measure(job, writer, lambda: here((hands or Hands()).answer), {}, None, lambda: CLOCK.now_s)
-    tried = Attempt("n", 0, "exit 0", False, 1.0, tuple(result.read_text().splitlines()), "")
-    head = {"task": "new", "baseline": "old" if baseline else None, "shape": "tiny"}
-    return {**head, **timing._read(tried), "process_s": 60.0, "output_tail": ""}
+    head = {"task": "new", "baseline": "old" if baseline else None, "shape": "tiny", "process_s": 60.0, "output_tail": "", "alone": None}
+    read = timing._read(_tried(result))
+    if read["measured"] and baseline and (own := timing_alone.job_of(job, read["measured"])):
+        result.unlink()
+        with contextlib.suppress(GatesError), ResultWriter(job) as writer:  # which is in the result by then
+            timing_alone.measure(own, writer, lambda: here((alone or Hands()).answer), {}, None, lambda: CLOCK.now_s)
+        head["alone"] = timing_alone.read(_tried(result))
+    return head | read
+
+
+def _tried(result: Path) -> Any:
+    from gates.run.attempt import Attempt
+
+    return Attempt("n", 0, "exit 0", False, 1.0, tuple(result.read_text().splitlines()), "")

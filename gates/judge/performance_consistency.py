@@ -20,11 +20,14 @@ from gates.records import Check, Status
 CODES = {
     "performance.inconsistent": "The claimed times contradict each other, or the clock of the process that asked for them. A timer may have been changed, "
         "samples may be forged, or the card was shared. Nothing is decided.",
+    "performance.not_alone": "After the measurement the baseline could not be timed in a process without the candidate, so it is unknown whether the candidate "
+        "slowed it. The report has the reason; run again.",
     "performance.host_busy": "The host was too busy for the outside clock: every long block was late, each by another "
         "delay. Stop other load on the host, or give the run more cores.",
     "performance.implausible": "The baseline takes more than a hundred times as long as the candidate, and more than ten times what the bar asks for. A wrong "
         "unit is more likely than such a gain. Check what the baseline computes and how it is built. If you expect such a gain, raise min_speedup_pct.",
 }
+ALONE_PCT = 8.0  # by which the baseline may take longer beside the candidate than alone: it may have two speeds 4 % apart, and cards drift
 MAX_RATIO, MOST_BARS = 100.0, 10.0  # of baseline over candidate: a slip of units is a factor of 1000, and a task that expects much says so by its bar
 SAME_PCT = 30.0  # by which a series may be below the unflushed blocks of the same graph
 BLOCK_PCT, BLOCK_US = 5.0, 400.0  # by which blocks of the two sides may differ in what the outside clock shows beyond their claims
@@ -42,7 +45,7 @@ def checks(evidence: PerformanceEvidence, series: Series, bar_pct: float) -> lis
         found += [*_unflushed(evidence, series, side, p50[side]), *_single(evidence, side, p50[side]), *_other_mode(evidence, series, side, p50[side])]
         found += _constant(evidence, series, side)
     if len(sides) == 2:
-        found += _singles_alike(evidence, sides)
+        found += [*_singles_alike(evidence, sides), *_alone(evidence, series)]
         most = max(MAX_RATIO, MOST_BARS * (1.0 + bar_pct / 100.0))
         found.append(_check("baseline_over_candidate", p50[BASELINE] / p50[CANDIDATE], "at most", most, "x", "p50", "performance.implausible",
                             "look for a wrong unit; if you expect so large a gain, raise min_speedup_pct"))
@@ -167,6 +170,30 @@ def _singles_alike(evidence: PerformanceEvidence, sides: list[str]) -> list[Chec
     more = max(sides, key=lambda side: on_top[side])
     seen, allowed = abs(on_top[CANDIDATE] - on_top[BASELINE]), ALIKE_PCT / 100.0 * of_many[more] + ALIKE_US
     return [_check("single_on_top", seen, "at most", allowed, "us", f"{more} against the other side, single launches over p50 of many")]
+
+
+def _alone(evidence: PerformanceEvidence, series: Series) -> list[Check]:
+    """Beside the candidate, which could slow it, the baseline takes no longer than in a process of its own: in time, or in cycles where the clock is known."""
+    if evidence.alone is None:
+        return []  # a run that did not ask
+    alone, most = evidence.alone.series, 1.0 + ALONE_PCT / 100.0
+    if alone is None or alone.mode != series.mode or not alone.samples(BASELINE):
+        why = evidence.alone.message or "none of its blocks counts"
+        return [Check("baseline_alone", Status.INCONCLUSIVE, None, most, "x", "baseline", "performance.not_alone", why)]
+    beside_us, alone_us = (statistics.median(one.samples(BASELINE)) for one in (series, alone))
+    ratio, beside_mhz, alone_mhz = beside_us / alone_us, _clock(series), _clock(alone)
+    if beside_mhz and alone_mhz:
+        ratio = min(ratio, ratio * beside_mhz / alone_mhz)
+    return [_check("baseline_beside_over_alone", ratio, "at most", most, "x",
+                   f"the baseline takes {beside_us:.4g} us beside the candidate and {alone_us:.4g} us alone",
+                   hint="the candidate may slow the baseline; run again on an idle card to rule out the machine")]
+
+
+def _clock(series: Series) -> float | None:
+    """Median SM clock of the baseline's valid blocks, MHz; None where some block's is unknown."""
+    seen = [block.sm_mhz for block in series.blocks if block.side == BASELINE and block.valid]
+    known = [mhz for mhz in seen if mhz and mhz > 0]
+    return statistics.median(known) if known and len(known) == len(seen) else None
 
 
 def _constant(evidence: PerformanceEvidence, series: Series, side: str) -> list[Check]:

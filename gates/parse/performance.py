@@ -94,6 +94,14 @@ class Beside:
 
 
 @dataclass(frozen=True)
+class Alone:
+    """The baseline in a process without the candidate, in the gated mode; without ``series``, ``message`` says why it could not be timed."""
+
+    series: Series | None
+    message: str
+
+
+@dataclass(frozen=True)
 class PerformanceEvidence:
     """performance.json. Unless ``status`` is ``measured``, ``code`` and ``message`` say what happened."""
 
@@ -116,6 +124,7 @@ class PerformanceEvidence:
     control: Series | None = None  # A/A pairs, in the gated mode
     single: Series | None = None  # samples of one launch each, cold, event overhead included
     outside: tuple[OutsideBlock, ...] | None = None  # long blocks by the judge's own clock; None in runs that had no such clock
+    alone: Alone | None = None  # the baseline without the candidate; None in runs that did not time it, and without a baseline
     functions: tuple[str, ...] = ()  # sides that are Python functions: their single launches hold the host's time as well
     figures: Mapping[str, Mapping[str, Figures]] = field(default_factory=dict)  # mode -> side
     outputs: tuple[OutputCheck, ...] = ()
@@ -162,7 +171,7 @@ def parse(raw: Mapping[str, Any]) -> PerformanceEvidence:
         )
     if not isinstance(measured, dict):
         raise GatesError("timing result: expected an object")
-    data = {**measured, **head, "backends": raw["backends"], "also": raw["also"], "process_s": raw["process_s"], "status": MEASURED}
+    data = {**measured, **head, "backends": raw["backends"], "also": raw["also"], "alone": raw.get("alone"), "process_s": raw["process_s"], "status": MEASURED}
     evidence = records.from_json(PerformanceEvidence, data, "timing result")
     return records.from_json(
         PerformanceEvidence, {**data, "figures": records.to_json(summaries(evidence))}, "timing result"

@@ -22,7 +22,7 @@ from gates.run import apart, jail
 from gates.run.attempt import CONFINED
 from gates.run.process import die_with, hide
 
-KINDS = ("describe", "magnitude", "correctness", "case", "launches", "timing", "extension", "triton_build")
+KINDS = ("describe", "magnitude", "correctness", "case", "launches", "timing", "timing_alone", "extension", "triton_build")
 
 
 def main(file: str, arguments: Sequence[str] | None = None) -> None:

@@ -72,8 +72,18 @@ def run_timing(
         raise refusal
     return {
         "task": candidate["name"], "baseline": baseline["name"] if baseline else None, "shape": shape,
-        **_read(tried), "process_s": tried.wall_s, "output_tail": tried.output_tail,
+        **(read := _read(tried)), "process_s": tried.wall_s, "output_tail": tried.output_tail,
+        "alone": _alone(job, read["measured"], work, limit_s, python, hands) if read["measured"] and baseline else None,
     }
+
+
+def _alone(job: Mapping[str, Any], measured: Mapping[str, Any], work: Path, limit_s: float, python: str, hands: str) -> dict[str, Any] | None:
+    """The baseline timed without the candidate, when the process that held both has ended; see ``gates.run.timing_alone``."""
+    from gates.run import timing_alone
+
+    if (own := timing_alone.job_of(job, measured)) is None:
+        return None
+    return timing_alone.read(attempt(Path(job["baseline"]["folder"]), own, work, limit_s=limit_s, name="timing_alone", python=python, apart=hands))
 
 
 def job_of(

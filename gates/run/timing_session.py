@@ -162,10 +162,7 @@ class Session:
     def _sets(self, values: Values, count: int, sides: list[AskedSide]) -> None:
         for side in sides:  # what a name lacks is said here, where the problem is known
             call_arguments(self.problem, values.slots[0], values.made, values.shape, side.arguments)
-        self.ask(
-            "sets", slots=values.slots, count=count, made=values.made, in_place=values.in_place, shape=values.shape,
-            sides={side.name: list(side.arguments) for side in sides},
-        )
+        self.ask("sets", sides={side.name: list(side.arguments) for side in sides}, **values.question(count))
 
     def _launches(self, estimates: Mapping[str, float]) -> dict[str, int]:
         """Launches a sample by side; the control's are its twin's, or it would be another measurement."""

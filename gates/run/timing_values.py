@@ -42,6 +42,10 @@ class Values:
         self.round = number + 1
         return {"slot": slot, "values": self.slots[slot], "number": self.round}
 
+    def question(self, count: int) -> dict[str, Any]:
+        """What ``Hands.do_sets`` is told of ``count`` sets of these values, but for the sides."""
+        return {"slots": self.slots, "count": count, "made": self.made, "in_place": self.in_place, "shape": self.shape}
+
     def slot_of(self, index: int) -> int:
         """Return the slot whose values set ``index`` has now."""
         return (index + self.round) % len(self.slots)

@@ -16,7 +16,6 @@ from gates.measure import sampling
 from gates.measure.records import BASELINE, Series
 from gates.records import to_json
 from gates.run.attempt import Attempt, ResultWriter
-from gates.run.streams import DEFAULT
 from gates.run.timing import Stopped
 
 BLOCKS, MOST_BLOCKS = 3, 9  # undisturbed blocks that are wanted, and how many are taken for them
@@ -28,12 +27,7 @@ def job_of(job: Mapping[str, Any], measured: Mapping[str, Any]) -> dict[str, Any
     launches = series["launches"].get(BASELINE)
     if launches is None:
         return None
-    sides = [job["candidate"], job["baseline"]]
-    on_default = {"stream": DEFAULT} if any(side.get("stream") == DEFAULT for side in sides) else {}  # one such side puts both there
-    return {
-        **job, "kind": "timing_alone", "baseline": {**job["baseline"], **on_default}, "seed": measured["seed"], "sets": measured["inputs"]["sets"],
-        "launches": launches,
-    }
+    return {**job, "kind": "timing_alone", "seed": measured["seed"], "sets": measured["inputs"]["sets"], "launches": launches}
 
 
 def read(tried: Attempt) -> dict[str, Any]:
@@ -75,13 +69,16 @@ def _series(
     job: Mapping[str, Any], problem: Any, ask: Any, before: Mapping[str, frozenset[int]], pid: int | None, clock: Callable[[], float],
 ) -> Series:
     from gates.run import nvml
+    from gates.run.streams import DEFAULT
     from gates.run.timing_session import AskedSide
     from gates.run.timing_values import Values
 
     mode, launches = str(job["cache"]), int(job["launches"])
     given = {name: list(job[of].get("arguments") or problem.ARGUMENTS) for name, of in (("candidate", "candidate"), ("baseline", "baseline"), ("control", "baseline"))}
     arguments = given[BASELINE]
-    device = ask("open", device=job["device"], sides={BASELINE: {"side": job["baseline"], "library": None, "arguments": arguments}})
+    beside = [job["candidate"], job["baseline"]]
+    on_default = {"stream": DEFAULT} if any(one.get("stream") == DEFAULT for one in beside) else {}  # one such side put both there
+    device = ask("open", device=job["device"], sides={BASELINE: {"side": {**job["baseline"], **on_default}, "library": None, "arguments": arguments}})
     card = nvml.open_device(device["uuid"], before, pid)
     values = Values(problem, problem.SHAPES[job["shape"]], int(job["sets"]), int(job["seed"]))
     ask("sets", sides=given, **values.question(int(job["sets"])))  # outputs of all three sides: the baseline's lie where they lay

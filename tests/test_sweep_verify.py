@@ -13,6 +13,7 @@ from click.testing import CliRunner
 
 from gates.cli import cli
 from gates.run.built import identity_of
+from gates.sweep import verify as sweep_verify
 from gates.sweep.verify import verify_sweep
 
 RECORDED = Path(__file__).resolve().parent.parent / "results" / "recorded"
@@ -157,3 +158,11 @@ def test_evidence_is_no_link(tmp_path: Path) -> None:
     one.unlink()
     one.symlink_to(EDITED / "variants" / NEXT / "performance.round1.json")
     assert verify_sweep(tmp_path / "sweep") == [f"variants/{NEXT}/performance.round1.json is a link: evidence lies in the sweep's own folder"]
+
+
+@pytest.mark.parametrize(
+    ("other", "same"),
+    [("1.00x, bar 0.0", True), ("1.002x, bar 0", True), ("1.01x, bar 0.0", False), ("1.00x, bars 0.0", False), ("1.00x, bar 0.0, 3 more", False)],
+)
+def test_a_sentence_may_have_other_digits_but_no_other_figure(other: str, same: bool) -> None:
+    assert sweep_verify._says_the_same("1.00x, bar 0.0", other) is same

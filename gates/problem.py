@@ -4,8 +4,8 @@ A problem is a Python module with these names:
 
     SHAPES      {name: {dimension: size}}, e.g. {"small": {"B": 1, "S": 32}}
     make_inputs(shape, seed, device) -> {name: tensor or number}; same values on every device
-    reference(inputs, shape), or reference(inputs) -> {output name: float64 CPU tensor}, exact on those very inputs;
-                a tensor alone is the output "out", a tuple is "out0", "out1", …
+    reference(inputs, shape), or reference(inputs) -> {output name: float64 or complex128 CPU tensor}, exact on those very
+                inputs; a tensor alone is the output "out", a tuple is "out0", "out1", …
 
 and, for a kernel that writes into outputs which it is given (every C launcher does):
 
@@ -45,9 +45,10 @@ from __future__ import annotations
 
 import importlib
 import inspect
+import math
 import re
 import sys
-from collections.abc import Collection, Mapping, Sequence
+from collections.abc import Collection, Iterable, Mapping, Sequence
 from pathlib import Path
 from types import ModuleType
 from typing import Any
@@ -58,6 +59,7 @@ from gates.task import nearest
 
 MAX_SEED = 2**31 - 1
 REQUIRED = ("SHAPES", "make_inputs", "reference")
+COMPLEX_PART = "complex part"  # names the last axis of a complex output where it is compared as reals: 0 is the real, 1 the imaginary part
 DEFAULT_INPUTS = "default"  # what make_inputs gives
 FRESH = "fresh_"  # begins the name of a drawn shape, which holds its sizes: fresh_B1_S77
 NON_FINITE = ("nan", "infinity")
@@ -96,6 +98,7 @@ class Problem:
         self._module = module
         self.SHAPES = Shapes(module.SHAPES)
         self.ARGUMENTS = tuple(getattr(module, "ARGUMENTS", None) or module.make_inputs(next(iter(module.SHAPES.values())), 0, "cpu"))
+        self._returned: list[str] | None = None
         self._whole = len(inspect.signature(module.reference).parameters) > 1
         if hasattr(module, "make_outputs"):
             self.make_outputs = lambda shape, device: named(module.make_outputs(shape, device))
@@ -106,8 +109,15 @@ class Problem:
         return getattr(self._module, name)
 
     def reference(self, inputs: Mapping[str, Any], shape: Mapping[str, int]) -> dict[str, Any]:
-        """The exact outputs by name: float64 CPU tensors."""
+        """The exact outputs by name: float64 or complex128 CPU tensors."""
         return named(self._module.reference(inputs, shape) if self._whole else self._module.reference(inputs))
+
+    def returned_names(self) -> list[str]:
+        """Return the names, in order, of what a function returns if it is given no outputs: the reference's on the smallest shape, but those changed in place."""
+        if self._returned is None:
+            shape = self.SHAPES[smallest(self, self.SHAPES)]
+            self._returned = [name for name in self.reference(self.make_inputs(shape, 0, "cpu"), shape) if name not in getattr(self, "IN_PLACE", ())]
+        return self._returned
 
 
 def named(value: Any, names: Sequence[str] = ()) -> dict[str, Any]:
@@ -124,9 +134,14 @@ def outputs_of(module: Any, shape: Mapping[str, int]) -> dict[str, Any]:
     return dict(module.make_outputs(dict(shape), "cpu")) if hasattr(module, "make_outputs") else {}
 
 
-def returned_by_name(value: Any, made: Collection[str], given: Collection[str]) -> dict[str, Any]:
-    """What a function returned, by name: in the order of the outputs ``made`` but those it was ``given``, or else as ``named`` calls them."""
-    return named(value, [name for name in made if name not in given])
+def outputs_in_order(module: Any, made: Collection[str]) -> list[str]:
+    """Return the names, in order, of the outputs that a function may return: those ``made`` by the problem, or else the reference's."""
+    return list(made) or list(module.returned_names())
+
+
+def returned_by_name(value: Any, names: Collection[str], given: Collection[str]) -> dict[str, Any]:
+    """What a function returned, by name: in the order of ``names`` but those it was ``given`` if their count fits, or else as ``named`` calls them."""
+    return named(value, [name for name in names if name not in given])
 
 
 def _unnamed(outputs: Mapping[str, Any]) -> Any:
@@ -174,6 +189,11 @@ def find(name: str, folder: Path) -> None:
             break
     if first in sys.stdlib_module_names:
         raise GatesError(f"problem {name!r} has the name of a standard Python module, which would be imported instead", hint="rename the file, and `problem:` in task.yaml")
+
+
+def smallest(module: Any, names: Iterable[str]) -> str:
+    """Return the one of the shapes ``names`` with the least product of sizes."""
+    return min(names, key=lambda name: math.prod(size for size in module.SHAPES[name].values() if isinstance(size, int)))
 
 
 def is_ordinary(role: str, inputs: str) -> bool:

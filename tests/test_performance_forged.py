@@ -206,7 +206,7 @@ def test_every_input_and_count_is_the_judge_s(monkeypatch, tmp_path) -> None:
     run_job(tmp_path, build_library(tmp_path, "new"), build_library(tmp_path, "old"), Listening())
     until = [question["do"] for question in asked].index("replaced")
     told = {key for question in asked[:until] for key in question}
-    assert told == {"do", "device", "sides", "slots", "count", "made", "in_place", "shape", "side", "mode", "launches", "samples", "indices", "slot",
+    assert told == {"do", "device", "sides", "slots", "count", "made", "names", "in_place", "shape", "side", "mode", "launches", "samples", "indices", "slot",
                     "values", "number"}
     lengths = {question["samples"] for question in asked if question.get("mode") == "unflushed"}
     assert len(lengths) > 1  # drawn, each anew

@@ -24,7 +24,7 @@ OUTPUTS = "def make_outputs(shape, device):\n    return torch.empty(shape['N'])\
 GOOD = "def f(x): return x * 2"
 
 
-def checked(folder: Path, kernel: str, more: str = "") -> dict[str, Any]:
+def checked(folder: Path, kernel: str, more: str = "", limits: dict[str, float] | None = None) -> dict[str, Any]:
     """The record of one case of the function ``f``."""
     from gates.run import casecheck
     from gates.run.side import opened
@@ -35,7 +35,7 @@ def checked(folder: Path, kernel: str, more: str = "") -> dict[str, Any]:
     side = {"name": "f", "library": str(folder / "kernel.py"), "entry": "f", "folder": str(folder), "problem": name, "emulated": True, "kind": "python"}
     case = {"shape": "small", "seed": 0, "inputs": "default", "orders": ["forward", "forward"], "probe": False, "role": "headline"}
     with opened({"side": side, "device": "cpu", "result": str(folder / "result.jsonl")}) as opened_side:
-        return casecheck.check(opened_side, case, {"reference": 1e-5}, lambda phase: None)
+        return casecheck.check(opened_side, case, {"reference": 1e-5}, lambda phase: None, limits)
 
 
 @pytest.mark.parametrize("kernel", [GOOD, "def f(x): return torch.stack((x * 2, x), dim=1)[:, 0]"])
@@ -45,7 +45,39 @@ def test_outputs_that_can_be_judged(kernel: str, size: int, tmp_path: Path, monk
     assert checked(tmp_path, kernel)["status"] == "ok"
 
 
+ONE = "def reference(inputs): return {'y': inputs['x'].double() * 2}\n"
+TWO = "def reference(inputs): return {'lo': inputs['x'].double().min(), 'hi': inputs['x'].double().max()}\n"
+BESIDE = "IN_PLACE = ('x',)\ndef reference(inputs): return {'x': inputs['x'].double() + 1, 'y': inputs['x'].double() * 2}\n"
+
+
+@pytest.mark.parametrize(("kernel", "more"), [
+    (GOOD, ONE),
+    ("def f(x): return (x * 2,)", ONE),
+    ("def f(x): return {'y': x * 2}", ONE),
+    ("def f(x): return x.min(), x.max()", TWO),
+    ("def f(x): return [x.min(), x.max()]", TWO),
+    ("def f(x): return {'hi': x.max(), 'lo': x.min()}", TWO),
+    ("def f(x):\n    y = x * 2\n    x += 1\n    return y", BESIDE),
+])
+def test_tensors_without_names_get_those_of_the_reference_in_order(kernel: str, more: str, tmp_path: Path) -> None:
+    record = checked(tmp_path, kernel, more)
+    assert record["status"] == "ok" and all(output["max_abs_err"] < 1e-5 for output in record["outputs"]), record
+
+
+def test_the_order_of_the_reference_counts(tmp_path: Path) -> None:
+    record = checked(tmp_path, "def f(x): return x.max(), x.min()", TWO)
+    assert record["status"] == "ok" and {output["name"]: output["max_abs_err"] > 1 for output in record["outputs"]} == {"lo": True, "hi": True}
+
+
 @pytest.mark.parametrize(("kernel", "more", "said"), [
+    ("def f(x): return x * 2, x", ONE, "gave out0, out1; the reference gives y"),
+    ("def f(x): return {'z': x * 2}", ONE, "gave z; the reference gives y"),
+    ("def f(x): return {'out': x * 2}", ONE, "gave out; the reference gives y"),
+    ("def f(x): return {'a': x.min(), 'b': x.max()}", TWO, "gave a, b; the reference gives hi, lo"),
+    ("def f(x): return {'y': x * 2}, {'y': x}", ONE, "returned dict for output 'out0'"),
+    ("def f(x): return {'lo': x.min()}, {'hi': x.max()}", TWO, "returned dict for output 'lo'"),
+    ("def f(x): return x.min(), x.max(), x", TWO, "gave out0, out1, out2; the reference gives hi, lo"),
+    ("def f(x): return x.min()", TWO, "gave out; the reference gives hi, lo"),
     ("async def f(x): return x * 2", "", "returned coroutine"),
     ("def f(x): yield x * 2", "", "returned generator"),
     ("def f(x): x * 2", "", "gave no outputs; the reference gives out"),

@@ -14,6 +14,7 @@ import math
 from collections.abc import Iterator
 
 from gates.parse.errormap import AxisSpan, ErrorMap, Likeness
+from gates.problem import COMPLEX_PART
 
 MOST_CAUSES = 3
 KNOWN_ANSWER = "the values are those of: "  # begins a cause that is certain: nothing else is told
@@ -115,6 +116,8 @@ def _like(one: Likeness, found: ErrorMap) -> Iterator[str]:
             yield f"{span}: each row's own factor is wrong, such as the final division by its sum or the rescaling of its accumulator"
         else:
             yield f"{span}: the scale of another {one.axis} is used, or a scale of each {one.axis} is missing"
+    elif one.axis == COMPLEX_PART and one.kind in ("shifted", "taken"):
+        yield "the real and the imaginary part are exchanged"
     elif one.kind == "shifted":
         step = int(one.value or 0)
         yield f"shifted by {step} along {one.axis} (got[i] = expected[i {'+' if step > 0 else '-'} {abs(step)}]): a start index or a pointer off by {abs(step)}"
@@ -136,6 +139,9 @@ def _not_finite(found: ErrorMap, half: bool) -> Iterator[str]:
 def _of_axis(axis: AxisSpan, *, last: bool, rows: bool, dense: bool) -> Iterator[str]:
     """Causes for which the wrong indices of one axis speak."""
     if axis.whole or axis.size == 1 or not axis.ranges:
+        return
+    if axis.name == COMPLEX_PART:
+        yield f"only the {('real', 'imaginary')[axis.ranges[0][0]]} part is wrong: a sign (a conjugate), or a part left out"
         return
     if axis.stripe is not None:
         period, low, high = axis.stripe

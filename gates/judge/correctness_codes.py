@@ -13,7 +13,7 @@ CODES = {
     "correctness.check": "the problem's own check(outputs, expected) refuses the outputs; what it said stands beside.",
     "correctness.no_launch": "the launcher returned 0, but no kernel was launched.",
     "correctness.problem_error": "the problem module raised an error or gave something that can't be judged. Mend the problem; the kernel is not to blame.",
-    "correctness.bad_output": "the kernel gave outputs that can't be compared: no tensors, or others than the reference's in number, name, shape or dtype. A function returns one tensor, several in the order of make_outputs, or a mapping by name, or writes into outputs that its arguments name.",
+    "correctness.bad_output": "the kernel gave outputs that can't be compared: no tensors, or others than the reference's in number, name, shape or dtype. A function returns one tensor, several in the order of make_outputs (else of the reference), or a mapping by name, or writes into outputs that its arguments name.",
     "correctness.no_memory": "not enough memory for the inputs, the buffers or the float64 reference. Use a smaller shape or compute the reference in slices.",
     "correctness.non_finite": "the output holds NaN or infinity. Usual causes: shared memory read before it was written (a missing __syncthreads; on the emulator such memory holds NaN in the first call), an uninitialised accumulator, a read past a buffer (the sanitizer gate names its line), 0/0, overflow of fp16.",
     "correctness.unwritten": "elements still hold the poison of every call: nobody wrote them. Usual causes: the tail of a tile, a grid too small, a kernel on another stream than the one given.",

@@ -16,6 +16,7 @@ from typing import Any
 import torch
 
 from gates.run import kept
+from gates.run.reals import bound_of, reals
 
 # Unit roundoff (half a unit in the last place, relative) of the output formats.
 ROUNDOFF = {
@@ -38,7 +39,7 @@ def digest(tensors: Mapping[str, Any]) -> str:
     for name in sorted(tensors):
         value = tensors[name]
         if isinstance(value, torch.Tensor):
-            flat = value.detach().cpu().contiguous()
+            flat = value.detach().cpu().resolve_conj().contiguous()
             total.update(f"{name}:{flat.dtype}:{tuple(flat.shape)};".encode())
             total.update(flat.reshape(-1).view(torch.uint8).numpy().tobytes())
         else:
@@ -50,8 +51,9 @@ def figures(
     name: str, got: Any, want: Any, bad_atol: float | None, bound: Any = None, nulls: Mapping[str, Any] | None = None, *,
     missing: Any = None, nan: bool = False, flushed: bool = False,
 ) -> dict[str, Any]:
-    """Error figures of the output ``got`` against the reference ``want`` (any float dtype, CPU).
+    """Error figures of the output ``got`` against the reference ``want`` (any float or complex dtype, CPU).
 
+    Complex numbers are pairs of reals here: ``elements`` counts both parts, and places have one more index (``gates.run.reals``).
     ``bound`` is the error that rounding explains, element by element; ``nulls`` are null answers of the problem's own.
     ``missing``: a mask of elements that have no answer and are left out. ``nan``: NaN in the reference asks for NaN.
     ``flushed``: what is smaller than the smallest normal float may be zero.
@@ -61,6 +63,11 @@ def figures(
     """
     if got.shape != want.shape:
         raise ProblemError(f"reference {name!r} has shape {tuple(want.shape)}, the output {tuple(got.shape)}")
+    if got.is_complex() != want.is_complex():
+        raise ProblemError(f"reference {name!r} is {_format(want)}, the output {_format(got)}: both must be complex, or both real")
+    declared, bound = _format(got), None if bound is None else bound_of(bound, want)
+    nulls = {kind: reals(values.to(torch.complex128) if got.is_complex() else values) for kind, values in (nulls or {}).items()}
+    got, want = reals(got), reals(want)
     given, want = want.dtype, want.to(torch.float64)
     if missing is not None:
         want, got = torch.where(missing, 0.0, want), torch.where(missing, torch.zeros_like(got), got)
@@ -82,7 +89,7 @@ def figures(
     size = want[torch.isfinite(want)].abs()
     return {
         "name": name,
-        "dtype": str(got.dtype).removeprefix("torch."),
+        "dtype": declared,
         "elements": got.numel(),
         "nonfinite": nonfinite,
         **_summary(error, finite, bad_atol),
@@ -96,10 +103,14 @@ def figures(
         **_over_bound(error, finite, bound, got.shape),
         "nulls": [
             _null(kind, values.to(got.dtype if got.dtype.is_floating_point else torch.float64).to(torch.float64), want, bad_atol, bound)
-            for kind, values in {**_nulls(want), **(nulls or {})}.items()
+            for kind, values in {**_nulls(want), **nulls}.items()
         ],
         "best": _null("rounded", (want.to(got.dtype) if got.dtype.is_floating_point else want.round()).to(torch.float64), want, bad_atol, bound),
     }
+
+
+def _format(tensor: Any) -> str:
+    return str(tensor.dtype).removeprefix("torch.")
 
 
 def _error(values: Any, want: Any) -> Any:

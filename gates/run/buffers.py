@@ -15,6 +15,8 @@ from typing import Any
 
 import torch
 
+from gates.run.reals import reals
+
 GUARD_BYTES = 4096
 ALIGN_BYTES = 256
 _XOR = (0x00, 0x55, 0xAA)  # integer poison of call 0, 1, 2: different in every byte
@@ -80,8 +82,10 @@ def poison(like: Any, seed: int, variant: int) -> Any:
     """A CPU tensor like ``like``, filled with the poison of call ``variant`` (0, 1 or 2).
 
     Floats: NaNs with random payloads in calls 0 and 2, large finite numbers in call 1. Integers:
-    random bytes, each different from those of the other calls.
+    random bytes, each different from those of the other calls. Complex numbers: two such floats.
     """
+    if like.is_complex():
+        return torch.view_as_complex(poison(reals(like), seed, variant))
     generator = torch.Generator().manual_seed(seed)
     if like.dtype in _NAN and variant != 1:
         view, quiet, payload = _NAN[like.dtype]
@@ -97,8 +101,8 @@ def poison(like: Any, seed: int, variant: int) -> Any:
 
 
 def as_bytes(tensor: Any) -> Any:
-    """The tensor's elements as rows of bytes: [elements, bytes an element], on the CPU."""
-    tensor = tensor.cpu().contiguous()
+    """The tensor's elements as rows of bytes: [elements, bytes an element], on the CPU. A complex number is two elements."""
+    tensor = reals(tensor.cpu()).contiguous()
     return tensor.reshape(-1).view(torch.uint8).view(-1, tensor.element_size())
 
 
@@ -109,7 +113,7 @@ def differing(one: Any, other: Any) -> Any:
 
 def untouched(results: list[Any], poisons: list[Any]) -> int:
     """How many elements show the poison of every call."""
-    kept = torch.ones(results[0].numel(), dtype=torch.bool)
+    kept = torch.ones(reals(results[0]).numel(), dtype=torch.bool)
     for result, pattern in zip(results, poisons, strict=True):
         kept &= (as_bytes(result) == as_bytes(pattern)).all(dim=1)
     return int(kept.sum())

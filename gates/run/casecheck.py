@@ -21,6 +21,7 @@ from gates.run.diagnose import with_maps
 from gates.run.fresh_shapes import is_inferred
 from gates.run.launch import DeviceLost
 from gates.run.problemcheck import fault, null_fault
+from gates.run.reals import reals
 from gates.run.roughness import Roughness
 from gates.run.side import Launched, Side
 from gates.run.values import SMALL, inputs_of, is_structured
@@ -169,8 +170,11 @@ def _require_fitting(side: Side, shape: Mapping[str, int], call: Launched, refer
         if names != wanted:
             raise accuracy.OutputError(f"the kernel gave {', '.join(sorted(names)) or 'no outputs'}; the reference gives {', '.join(sorted(wanted))}")
         for name in names - call.poisons.keys():
-            if (got := call.outputs[name].shape) != reference[name].shape:
-                raise accuracy.OutputError(f"the kernel returned the shape {list(got)} for {name}; the reference has {list(reference[name].shape)}")
+            got, want = call.outputs[name], reference[name]
+            if got.shape != want.shape:
+                raise accuracy.OutputError(f"the kernel returned the shape {list(got.shape)} for {name}; the reference has {list(want.shape)}")
+            if got.is_complex() != want.is_complex():
+                raise accuracy.OutputError(f"the kernel returned {got.dtype} for {name}; the reference has {want.dtype}")
     elif odd := names ^ wanted:
         raise accuracy.ProblemError(f"the reference and the kernel's outputs disagree about {', '.join(sorted(odd))}")
 
@@ -254,7 +258,7 @@ def _traces(calls: list[Launched], orders: list[str]) -> dict[str, Any]:
 
 def _told(name: str, place: int, calls: list[Launched], index: int, orders: list[str]) -> str:
     """The first element that differs between the first call and the one at ``index``, with the kernels that ran."""
-    was, now = (float(call.outputs[name].reshape(-1)[place].to(torch.float64)) for call in (calls[0], calls[index]))
+    was, now = (float(reals(call.outputs[name]).reshape(-1)[place].to(torch.float64)) for call in (calls[0], calls[index]))
     kernels = ", ".join(dict.fromkeys(launch["kernel"] for launch in calls[index].launches))
     return (f"{name}[{place}] is {was:.9g} in call 1 ({orders[0]}), {now:.9g} in call {index + 1} ({orders[index]})"
             + (f", kernel {kernels}" if kernels else ""))

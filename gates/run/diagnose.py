@@ -12,9 +12,10 @@ from typing import Any
 
 import torch
 
-from gates.problem import DEFAULT_INPUTS, is_ordinary
+from gates.problem import COMPLEX_PART, DEFAULT_INPUTS, is_ordinary
 from gates.run import buffers
 from gates.run.errormap import error_map
+from gates.run.reals import bound_of, reals
 from gates.run.side import Launched
 
 _BOUND = "max_err_over_bound"
@@ -34,11 +35,11 @@ def with_maps(
     found = []
     for output in outputs:
         name = output["name"]
-        want = _in_format(reference[name], calls[0].outputs[name])
+        want = _in_format(reals(reference[name]), reals(calls[0].outputs[name]))
         map_ = None
         for got, bad, limit in _suspects(problem, inputs, shape, case, calls, output, want, own):
             map_ = map_ or error_map(
-                got, want, bad, limit=limit, axes=getattr(problem, "AXES", {}).get(name, ()), roundoff=output["unit_roundoff"],
+                got, want, bad, limit=limit, axes=_axes(problem, name, reference[name]), roundoff=output["unit_roundoff"],
                 others=_wrong_answers(problem, inputs, shape, name),
             )
         found.append({**output, "error_map": map_})
@@ -50,7 +51,7 @@ def _suspects(
     output: Mapping[str, Any], want: Any, limits: Mapping[str, Any],
 ) -> Iterator[tuple[Any, Any, str]]:
     """(output, mask of wrong elements, what the mask means), the most telling first."""
-    name, got = output["name"], calls[0].outputs[output["name"]]
+    name, got = output["name"], reals(calls[0].outputs[output["name"]])
     error = (got.to(torch.float64) - want).abs()
     error[got.to(torch.float64) == want] = 0.0
     if _broken(output, limits, ("max_abs_err", "mean_abs_err", "bad_pct")):
@@ -58,7 +59,7 @@ def _suspects(
             if figure in limits:
                 yield got, ~(error <= limits[figure]), f"error above {limits[figure]:g}"
     if _broken(output, limits, (_BOUND,)) and hasattr(problem, "error_bound"):
-        bound = problem.error_bound(inputs, shape)[name].to(torch.float64)
+        bound = bound_of(problem.error_bound(inputs, shape)[name], calls[0].outputs[name]).to(torch.float64)
         yield got, ~(error <= limits[_BOUND] * bound), f"error above {limits[_BOUND]:g} x what rounding explains"
     if output["nonfinite"]:
         yield got, ~torch.isfinite(error), "not finite"
@@ -67,7 +68,15 @@ def _suspects(
         if places.numel():
             mask = torch.zeros(got.numel(), dtype=torch.bool)
             mask[places] = True
-            yield call.outputs[name], mask.view(got.shape), f"differs between the calls {case['orders'][0]} and {order}"
+            yield reals(call.outputs[name]), mask.view(got.shape), f"differs between the calls {case['orders'][0]} and {order}"
+
+
+def _axes(problem: Any, name: str, want: Any) -> tuple[str, ...]:
+    """The names of the axes of the output ``name`` as its map sees them; none where the problem names none of a real output."""
+    named = tuple(getattr(problem, "AXES", {}).get(name, ()))
+    if not want.is_complex():
+        return named
+    return (*(named if len(named) == want.dim() else (f"axis {i}" for i in range(want.dim()))), COMPLEX_PART)
 
 
 def _broken(output: Mapping[str, Any], limits: Mapping[str, Any], figures: Sequence[str]) -> bool:
@@ -91,7 +100,7 @@ def _in_format(want: Any, got: Any) -> Any:
 def _answer(make: Callable[[], Any], name: str) -> Any:
     """The output ``name`` of a known mistake; None where making it fails."""
     try:
-        return make()[name]
+        return reals(make()[name])
     except (Exception, SystemExit):
         return None
 
@@ -107,5 +116,5 @@ def _wrong_answers(
     if hasattr(problem, "null_outputs"):
         for text, answers in problem.null_outputs(inputs, shape).items():
             if name in answers:
-                found[text] = lambda answers=answers: answers[name]
+                found[text] = lambda answers=answers: reals(answers[name])
     return found

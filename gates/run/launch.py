@@ -51,7 +51,7 @@ class Launcher:
         """Launch once; the bytes of the ``buffers``, what was ``returned``, the launcher's ``error``, and the emulator's records.
 
         ``question``: {"buffers": {name: {"image": bytes with guards, "dtype", "shape"}}, "arguments": in their order
-        [{"buffer": name} or {"value": number or the like}], "made" and "given": names of the problem's outputs and of those
+        [{"buffer": name} or {"value": number or the like}], "names" and "given": names of the problem's outputs and of those
         among the arguments, "order", "memory": see ``Emulator.prepare``, "seed": of the emulator's random choices, "stream": "current" or
         "default"}; or besides buffers and arguments "arch"
         alone: then {"launches", "left_out"} of that chip.
@@ -75,7 +75,7 @@ class Launcher:
         if self._emulator is not None:
             answer["launches"], answer["findings"] = self._emulator.collect()
         answer["buffers"] = {name: raw.cpu() for name, raw in raws.items()}
-        answer["returned"] = {} if returned is None else _by_name(returned, question["made"], question["given"], on_device=self._on_device)
+        answer["returned"] = {} if returned is None else _by_name(returned, question["names"], question["given"], on_device=self._on_device)
         return answer
 
     def _recorded(self, arguments: Any, raws: Any, images: Any, arch: str) -> dict[str, Any]:
@@ -121,9 +121,9 @@ class Launcher:
             raise DeviceLost(str(error).splitlines()[0]) from None
 
 
-def _by_name(value: Any, made: Collection[str], given: Collection[str], *, on_device: bool) -> dict[str, Any]:
+def _by_name(value: Any, names: Collection[str], given: Collection[str], *, on_device: bool) -> dict[str, Any]:
     """Return CPU copies of a function's outputs, by name. Raises OutputError unless each is a plain tensor on the kernel's device that fits memory."""
-    outputs = problems.returned_by_name(value, made, given)
+    outputs = problems.returned_by_name(value, names, given)
     for name, output in outputs.items():
         if not isinstance(name, str) or type(output) not in _TENSORS:  # a subclass may put its work off until it is read
             raise OutputError(f"the kernel returned {type(output).__name__} for output {name!r}, not a plain tensor")

@@ -54,16 +54,17 @@ def execute(job: Mapping[str, Any], folder: Path) -> None:
     import torch
 
     from gates import problem as problems
+    from gates.run.reals import all_reals
 
     with ResultWriter(job) as writer:
         problem = problems.load(job["problem"], Path(job["folder"]))
         if "shape" in job:
             shape = problem.SHAPES[job["shape"]]
             exact = problem.reference(problem.make_inputs(shape, 0, "cpu"), shape)
-            sizes = [value.double().abs() for value in exact.values() if value.numel()]
+            sizes = [value.double().abs() for value in all_reals(exact).values() if value.numel()]
             writer.write(
                 "outputs", largest=max(float(one.max()) for one in sizes), mean=max(float(one.mean()) for one in sizes),
-                dtypes={name: str(value.dtype).removeprefix("torch.") for name, value in exact.items()},
+                dtypes={name: str(value.dtype).removeprefix("torch.") for name, value in all_reals(exact).items()},
                 dims=hasattr(problem, "DIMS"), sizes=dict(shape), rounding=_rounding(problem, shape, exact),
                 arguments=list(getattr(problem, "ARGUMENTS", ())),
             )

@@ -8,7 +8,6 @@ compared. An error that these last raise is left to the cases.
 from __future__ import annotations
 
 import contextlib
-import math
 import traceback
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from typing import Any
@@ -24,14 +23,10 @@ def check_answers(problem: Any, shapes: Sequence[str], arguments: Sequence[str] 
 
     GatesError names the problem's file and the name that is wrong. ``arguments``: those that task.yaml calls the kernel with, if it names any.
     """
-    chosen = [_smallest(problem, names) for names in (shapes, [*shapes, *getattr(problem, "ODD_SHAPES", ())]) if names]
+    chosen = [problems.smallest(problem, names) for names in (shapes, [*shapes, *getattr(problem, "ODD_SHAPES", ())]) if names]
     for shape in (problem.SHAPES[name] for name in dict.fromkeys(chosen)):
         if text := _wrong(problem, shape, arguments):
             raise GatesError(f"problem {problem.__name__!r} ({problem.__file__}): {text}", hint="see docs/writing-a-task.md for what a problem module holds")
-
-
-def _smallest(problem: Any, names: Sequence[str]) -> str:
-    return min(names, key=lambda name: math.prod(size for size in problem.SHAPES[name].values() if isinstance(size, int)))
 
 
 def _wrong(problem: Any, shape: Mapping[str, int], arguments: Sequence[str]) -> str:

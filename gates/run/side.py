@@ -92,8 +92,9 @@ class Side:
         rooms = {
             name: buffers.guarded(value, 1000 * drawn + 10 * i + variant) for i, (name, value) in enumerate({**tensors, **poisons}.items())
         }
+        names = problems.outputs_in_order(self.problem, made) if self.function else list(made)
         self._ask({
-            **self._arguments(rooms, wanted, shape), "made": list(made), "given": list(given), "order": order, "memory": memory, "stream": stream or self.stream,
+            **self._arguments(rooms, wanted, shape), "names": names, "given": list(given), "order": order, "memory": memory, "stream": stream or self.stream,
             "seed": seed % _SEEDS_OF_THE_EMULATOR,
         })
         return self._looked_at(self._answer(), rooms, poisons, tensors, made)

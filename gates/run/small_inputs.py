@@ -17,6 +17,7 @@ from typing import Any
 import torch
 
 from gates.problem import outputs_of
+from gates.run.reals import all_reals
 
 _HALF, _USUAL = 8, 30  # the inputs become 2^-8 times as large if half is among the formats, else 2^-30
 _TOLERANCE = 2.0**-10  # small halves lose bits
@@ -39,7 +40,7 @@ def find(problem: Any, shape: Mapping[str, int], seed: int) -> Small | None:
     scalable = [name for name, value in floats.items() if name in problem.ARGUMENTS and value.dtype.itemsize > 1 and value.numel()]
     if not scalable:
         return None
-    outputs = (value for value in outputs_of(problem, shape).values() if value.is_floating_point())
+    outputs = (value for value in all_reals(outputs_of(problem, shape)).values() if value.is_floating_point())
     narrowest = max((torch.finfo(value.dtype) for value in (*floats.values(), *outputs) if value.dtype.itemsize > 1), key=lambda info: info.tiny)
     exponent, before = _HALF if narrowest.tiny > 2.0**-30 else _USUAL, _evaluated(problem, ordinary, shape)
     for names in _choices(scalable) if before else ():
@@ -71,5 +72,5 @@ def _share(ordinary: Any, scaled: Any, exponent: int, least: float) -> float | N
 
 def _evaluated(problem: Any, inputs: Mapping[str, Any], shape: Mapping[str, int]) -> dict[str, Any]:
     with contextlib.suppress(Exception):  # the problem is the user's code
-        return dict(problem.reference(inputs, shape))
+        return all_reals(problem.reference(inputs, shape))
     return {}

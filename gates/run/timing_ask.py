@@ -56,7 +56,7 @@ def rows(answer: Any, sets: int, wanted: Mapping[str, Any]) -> dict[str, Any]:
     """Return outputs by name, each [sets, elements], with the sizes of ``wanted``, the exact outputs of one set. Raises Stopped for other sizes."""
     sizes = {name: [sets, one.numel()] for name, one in wanted.items()}
     found = {name: list(getattr(one, "shape", ())) for name, one in answer.items()} if isinstance(answer, dict) else {}
-    if wrong := [name for name in sizes if found.get(name) != sizes[name]]:
+    if wrong := [name for name in sizes if found.get(name) != sizes[name] or answer[name].is_complex() != wanted[name].is_complex()]:
         raise _senseless(f"outputs {wrong[0]} of {found.get(wrong[0])} elements, the reference has {sizes[wrong[0]]}")
     return {name: answer[name] for name in sizes}
 

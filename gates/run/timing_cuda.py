@@ -82,20 +82,20 @@ class Sets:
     """Input sets with outputs of their own for each side (name: its kernel's arguments); set i holds the values of slot (i + round) mod slots.
 
     ``slots``: input values by name, on the CPU, as the judge sent them; it changes one of them a round. ``made``: tensors like the
-    outputs. Poisoned outputs are filled with 0xFF bytes (NaN in every float format); an input that the kernel changes
+    outputs; ``names``: of what a function may return, in order. Poisoned outputs are filled with 0xFF bytes (NaN in every float format); an input that the kernel changes
     (``in_place``) is an output with the input's values.
     """
 
     def __init__(
-        self, slots: Sequence[Mapping[str, Any]], count: int, device: Any, *, made: Mapping[str, Any], in_place: Sequence[str],
+        self, slots: Sequence[Mapping[str, Any]], count: int, device: Any, *, made: Mapping[str, Any], names: Sequence[str], in_place: Sequence[str],
         shape: Mapping[str, int], sides: Mapping[str, Sequence[str]],
     ) -> None:
         self.count, self.device, self.in_place, self.slots = count, device, list(in_place), len(slots)
-        self._made, self._round = dict(made), 0
+        self._names, self._round = list(names), 0
         self._shape, self._numbers = dict(shape), {name: value for name, value in slots[0].items() if not isinstance(value, torch.Tensor)}
         self._inputs = {name: rooms(value, count, device)[0] for name, value in slots[0].items() if isinstance(value, torch.Tensor)}
         self.outputs: dict[str, dict[str, Room | Returned]] = {side: {} for side in sides}
-        for name, value in (self._made | {name: self._inputs[name].like for name in self.in_place}).items():
+        for name, value in (dict(made) | {name: self._inputs[name].like for name in self.in_place}).items():
             writers = [side for side, names in sides.items() if name in names]
             for side, room in zip(writers, rooms(value, count, device, len(writers)), strict=True):
                 self.outputs[side][name] = room
@@ -122,7 +122,7 @@ class Sets:
         if returned is None:
             return
         given = [name for name, room in self.outputs[side].items() if isinstance(room, Room)]
-        for name, tensor in problems.returned_by_name(returned, self._made, given).items():
+        for name, tensor in problems.returned_by_name(returned, self._names, given).items():
             room = self.outputs[side].setdefault(name, Returned(tensor))
             room.tensors[index] = tensor
 
@@ -141,7 +141,7 @@ class Sets:
         side.clockwork.synchronize()
         views = {name: room.view(0) for name, room in given.items()}
         returned = side.clockwork.launch(side.kernel, self._arguments(index, views, side.arguments))
-        found = views | ({} if returned is None else problems.returned_by_name(returned, self._made, given))
+        found = views | ({} if returned is None else problems.returned_by_name(returned, self._names, given))
         return {name: tensor.reshape(1, -1) for name, tensor in found.items()}
 
     def device_inputs(self, index: int) -> dict[str, Any]:

@@ -9,6 +9,7 @@ from typing import Any
 
 import torch
 
+from gates.run.reals import reals
 from gates.run.timing_values import Values
 
 SLOTS = 2  # different input values that are looked at after a stage
@@ -50,7 +51,7 @@ def compare(when: str, side: str, rows: Mapping[str, Any], wanted: Sequence[Mapp
     for name, left in rows.items():
         untouched &= (left.contiguous().view(torch.uint8) == 0xFF).reshape(len(wanted), -1).all(dim=1)
         for got, exact in zip(left, wanted, strict=True):
-            got, want = got.to(torch.float64), exact[name].reshape(-1).to(torch.float64)
+            got, want = (reals(one).reshape(-1).to(torch.float64) for one in (got, exact[name]))
             error = (got - want).abs()
             error[got == want] = 0.0  # an infinity that is asked for
             finite = torch.isfinite(error)
@@ -72,5 +73,5 @@ def compare(when: str, side: str, rows: Mapping[str, Any], wanted: Sequence[Mapp
 
 def difference(one: Mapping[str, Any], other: Mapping[str, Any]) -> float:
     """Return the largest difference between two sides' outputs, by name; NaN if one has a NaN."""
-    apart = [(one[name].double() - other[name].double()).abs().max() for name in one]
+    apart = [(reals(one[name]).double() - reals(other[name]).double()).abs().max() for name in one]
     return float(torch.stack(apart).max())  # torch's maximum is NaN where one is; Python's may not be

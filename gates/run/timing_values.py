@@ -44,7 +44,8 @@ class Values:
 
     def question(self, count: int) -> dict[str, Any]:
         """What ``Hands.do_sets`` is told of ``count`` sets of these values, but for the sides."""
-        return {"slots": self.slots, "count": count, "made": self.made, "in_place": self.in_place, "shape": self.shape}
+        names = problems.outputs_in_order(self.problem, self.made)
+        return {"slots": self.slots, "count": count, "made": self.made, "names": names, "in_place": self.in_place, "shape": self.shape}
 
     def slot_of(self, index: int) -> int:
         """Return the slot whose values set ``index`` has now."""

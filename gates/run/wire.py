@@ -26,7 +26,7 @@ def send(stream: BinaryIO, value: Any) -> None:
     header = json.dumps({"value": plain(value, tensors), "tensors": [described(one.dtype, one.shape) for one in tensors]}).encode()
     stream.write(len(header).to_bytes(8, "little") + header)
     for one in tensors:
-        stream.write(memoryview(one.detach().cpu().contiguous().reshape(-1).view(torch.uint8).numpy()))
+        stream.write(memoryview(one.detach().cpu().resolve_conj().contiguous().reshape(-1).view(torch.uint8).numpy()))
     stream.flush()
 
 

@@ -23,6 +23,7 @@ import torch
 from torch.overrides import TorchFunctionMode
 
 from gates.run.accuracy import ROUNDOFF
+from gates.run.reals import all_reals, reals
 
 _FACTOR = 8.0  # another order of sums than the reference's
 _TERMS = 1024
@@ -51,13 +52,14 @@ class Yardstick:
         """
         if non_finite:
             return NO_ROOM, {}
+        reference, outputs = all_reals(reference), all_reals(outputs)
         odd = {name: ~torch.isfinite(value.to(torch.float64)) for name, value in reference.items()}
         if bounded and not any(bool(mask.any()) for mask in odd.values()):
             return NO_ROOM, {}
         home = next(iter(self._problem.SHAPES.values()))
         if self._ordinary is None:
             made = self._problem.make_inputs(home, 0, "cpu")
-            exact = self._problem.reference(made, home)
+            exact = all_reals(self._problem.reference(made, home))
             self._infinite = any(bool(torch.isinf(value).any()) for value in exact.values())
             self._ordinary = {name: _largest(found) for name, (found, _) in self._reach(made, home, exact, outputs).items()}
         missing = {name: torch.isnan(value) if self._infinite else odd[name] for name, value in reference.items()}
@@ -97,7 +99,7 @@ class Yardstick:
     def _evaluated(self, inputs: Mapping[str, Any], shape: Mapping[str, int]) -> dict[str, Any]:
         """The reference on ``inputs``; empty where it does not take them."""
         with contextlib.suppress(Exception):
-            return dict(self._problem.reference(inputs, shape))
+            return all_reals(self._problem.reference(inputs, shape))
         return {}
 
     def _in_float32(self, inputs: Mapping[str, Any], shape: Mapping[str, int]) -> dict[str, Any]:
@@ -110,7 +112,7 @@ def _any(masks: Mapping[str, Any]) -> dict[str, Any]:
 
 
 def _elements(value: Any) -> int:
-    return value.numel() if isinstance(value, torch.Tensor) else 1
+    return reals(value).numel() if isinstance(value, torch.Tensor) else 1
 
 
 def _largest(reach: Any) -> float:
@@ -123,35 +125,37 @@ def _moved(inputs: Mapping[str, Any], number: int) -> dict[str, Any]:
     generator = torch.Generator().manual_seed(number)
     moved = dict(inputs)
     for name, value in inputs.items():
-        if isinstance(value, torch.Tensor) and value.dtype in ROUNDOFF:
-            signs = 1.0 - 2.0 * torch.randint(0, 2, value.shape, generator=generator)
-            moved[name] = value.to(torch.float64) * (1.0 + ROUNDOFF[value.dtype] * signs)
+        if isinstance(value, torch.Tensor) and (parts := reals(value)).dtype in ROUNDOFF:
+            signs = 1.0 - 2.0 * torch.randint(0, 2, parts.shape, generator=generator)
+            off = parts.to(torch.float64) * (1.0 + ROUNDOFF[parts.dtype] * signs)
+            moved[name] = torch.view_as_complex(off) if value.is_complex() else off
     return moved
 
 
 class _Single(TorchFunctionMode):
-    """Evaluates in float32 what asks for float64. Raises NotImplementedError for a write into a float64 tensor, which would be lost."""
+    """Evaluates in float32 what asks for float64, complex numbers too. Raises NotImplementedError for a write into such a tensor, which would be lost."""
 
     def __torch_function__(self, function: Any, types: Any, args: Any = (), kwargs: Any = None) -> Any:
         kwargs, name = kwargs or {}, getattr(function, "__name__", "")
         writes = name.endswith("_") and (not name.endswith("__") or name in _WRITES)
         if _is_double(kwargs.get("out")) or (writes and args and _is_double(args[0])):
             raise NotImplementedError
-        if name == "double":
-            return _lowered(args[0]).float()
+        if name in ("double", "cdouble"):
+            return _lowered(args[0]).to(torch.float32 if name == "double" else torch.complex64)
         return function(*_lowered(args), **{key: _lowered(value) for key, value in kwargs.items()})
 
 
+_SINGLE = {torch.float64: torch.float32, torch.complex128: torch.complex64}
 _WRITES = ("__setitem__", "__iadd__", "__isub__", "__imul__", "__itruediv__", "__ipow__", "__ifloordiv__")
 
 
 def _is_double(value: Any) -> bool:
-    return isinstance(value, torch.Tensor) and value.dtype == torch.float64
+    return isinstance(value, torch.Tensor) and value.dtype in _SINGLE
 
 
 def _lowered(value: Any) -> Any:
     if _is_double(value):
-        return value.to(torch.float32)
-    if value is torch.float64:
-        return torch.float32
+        return value.to(_SINGLE[value.dtype])
+    if isinstance(value, torch.dtype):
+        return _SINGLE.get(value, value)
     return type(value)(_lowered(one) for one in value) if type(value) in (list, tuple) else value

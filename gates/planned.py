@@ -41,12 +41,18 @@ def _cases(task: TaskInfo, evidence: Any) -> Iterator[str]:
 
 
 def _memory_checks(task: TaskInfo, evidence: Any, correctness: Any) -> Iterator[str]:
-    """On each side the same: the smallest of the judged shapes (on a device a larger one too) and the problem's odd ones, by each tool in each order."""
-    checked = {shape for run in evidence.runs for shape in run.shapes}
-    for tool, order in sorted({(run.tool, run.order) for run in evidence.runs}):
-        missing = checked - {shape for run in evidence.runs if (run.tool, run.order) == (tool, order) for shape in run.shapes}
-        if missing:
+    """On each side the same: the smallest of the judged shapes (on a device a larger one too) and the problem's odd ones, by each tool in each order.
+
+    Structured values (``small zero_rows``) are tried in one order, on a shape that is checked with ordinary inputs, too.
+    """
+    plain = [(run.tool, run.order, [shape for shape in run.shapes if " " not in shape]) for run in evidence.runs]
+    checked = {shape for _, _, shapes in plain for shape in shapes}
+    for tool, order in sorted({(tool, order) for tool, order, _ in plain}):
+        if missing := checked - {shape for other, way, shapes in plain if (other, way) == (tool, order) for shape in shapes}:
             yield f"{' '.join([tool, order]).strip()} checked no {', '.join(sorted(missing))}, others did"
+    structured = {shape for run in evidence.runs for shape in run.shapes if " " in shape}
+    if elsewhere := sorted(label for label in structured if label.partition(" ")[0] not in checked):
+        yield f"{', '.join(elsewhere)} was checked, and its shape with ordinary inputs was not"
     if checked and checked.isdisjoint(_judged(task)):
         yield f"none of the judged shapes {', '.join(_judged(task))} was checked"
     if correctness and checked and not correctness.replay and all(case.status == "ok" for case in correctness.cases):

@@ -16,7 +16,7 @@ def write(kind, **data):
     with open(job["result"], "a") as file:
         file.write(json.dumps({"type": kind, "nonce": job["nonce"], **data}) + "\\n")
 if job["mode"] == "write":
-    write("case", shape="mission", seed=0, path="none", bytes=0)
+    write("case", shape="mission", inputs="default", seed=0, path="none", bytes=0)
 else:
     assert job["profile"] and job["launches"] == 1
     write("case", index=0, shape="mission", launches=1, error="")

@@ -15,9 +15,10 @@ from test_correctness_records import LIMITS, raw, result
 from gates.judge.correctness import judge
 from gates.parse import correctness as parse
 from gates.records import Status
-from gates.run import casecheck, sources, streams
+from gates.run import casecheck, sources
 from gates.run.accuracy import figures
 from gates.run.side import Launched
+from gates.stage import default_stream
 from gates.task import load_task
 
 TASKS = Path(__file__).parent / "tasks"
@@ -83,7 +84,7 @@ def test_a_kernel_of_the_default_stream_is_told_as_that_alone(works) -> None:
     result_ = verdict(checked(FakeSide(works)), ("model.py:12: relu_kernel<<<blocks, 256>>>",))
     failed = [check for check in result_.checks if check.status is Status.FAIL and check.name != "cases"]
     assert [check.code for check in failed] == ["correctness.other_stream"] and result_.code == "correctness.other_stream"
-    assert failed[0].hint.startswith("launches without a stream: model.py:12: relu_kernel<<<blocks, 256>>>. The kernel launches on the default stream, not the current one")
+    assert failed[0].hint.startswith("launches without a stream: model.py:12: relu_kernel<<<blocks, 256>>>. The kernel launches on the default stream instead")
     assert not failed[0].notes and "syncthreads" not in failed[0].hint and "race" not in failed[0].hint
 
 
@@ -136,11 +137,11 @@ CUDA = '''\
 
 
 def test_launches_that_name_no_stream_are_found_with_their_lines() -> None:
-    found = streams.default_stream_launches({"k.cu": CUDA, "ok.cu": "f<<<a, b, c, s>>>(); int x = a << 3 >> 1;"})
+    found = default_stream.default_stream_launches({"k.cu": CUDA, "ok.cu": "f<<<a, b, c, s>>>(); int x = a << 3 >> 1;"})
     assert [text.partition(": ")[0] for text in found] == ["k.cu:3", "k.cu:4", "k.cu:5", "k.cu:5", "k.cu:8"]
     assert found[0] == "k.cu:3: relu_kernel<<<blocks, 256>>>" and found[4] == "k.cu:8: wide<<<grid, block>>>"
     model = f'import torch\nSOURCE = """\n{CUDA}"""\nx = 7 // 2\n'
-    assert [text.partition(": ")[0] for text in streams.default_stream_launches({"model.py": model})] == [f"model.py:{line}" for line in (5, 6, 7, 7, 10)]
+    assert [text.partition(": ")[0] for text in default_stream.default_stream_launches({"model.py": model})] == [f"model.py:{line}" for line in (5, 6, 7, 7, 10)]
 
 
 def test_a_task_declares_its_stream(tmp_path: Path) -> None:

@@ -22,7 +22,7 @@ from gates import __version__, jsonio
 from gates.errors import GatesError
 from gates.new import template
 from gates.run.magnitude import bounds
-from gates.run.streams import default_stream_launches
+from gates.stage.default_stream import default_stream_launches
 from gates.task import load_task
 
 ADAPTERS = Path(__file__).with_name("adapters")

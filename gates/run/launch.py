@@ -27,7 +27,7 @@ from gates.run.accuracy import OutputError
 from gates.run.callable import is_c, load
 from gates.run.emulator import Emulator
 from gates.run.kernel import KernelError
-from gates.run.streams import DEFAULT
+from gates.stage.default_stream import DEFAULT
 from gates.task import PYTHON
 
 _TENSORS = (torch.Tensor, torch.nn.Parameter)

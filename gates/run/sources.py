@@ -7,7 +7,7 @@ from collections.abc import Iterable
 from pathlib import Path
 from typing import Any
 
-from gates.run import streams
+from gates.stage import default_stream
 from gates.task import CUDA, EXTENSION, Task
 
 _COMMENT = re.compile(r"//[^\n]*|/\*.*?\*/", re.DOTALL)
@@ -41,7 +41,7 @@ def launches_without_stream(task: Task) -> list[str]:
     """Launches in the task's sources, and in what these include from beside them, that name no stream: ``file:line: kernel<<<…>>>``."""
     paths = texts(task.sources)[0] if task.kind in (CUDA, EXTENSION) else task.sources
     names = {path: path.relative_to(task.folder).as_posix() if path.is_relative_to(task.folder) else path.name for path in paths}
-    return streams.default_stream_launches({name: path.read_text(encoding="utf-8", errors="replace") for path, name in names.items()})
+    return default_stream.default_stream_launches({name: path.read_text(encoding="utf-8", errors="replace") for path, name in names.items()})
 
 
 def declared_launches(task: Task) -> tuple[list[dict[str, Any]] | None, str]:

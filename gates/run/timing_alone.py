@@ -69,9 +69,9 @@ def _series(
     job: Mapping[str, Any], problem: Any, ask: Any, before: Mapping[str, frozenset[int]], pid: int | None, clock: Callable[[], float],
 ) -> Series:
     from gates.run import nvml
-    from gates.run.streams import DEFAULT
     from gates.run.timing_session import AskedSide
     from gates.run.timing_values import Values
+    from gates.stage.default_stream import DEFAULT
 
     mode, launches = str(job["cache"]), int(job["launches"])
     given = {name: list(job[of].get("arguments") or problem.ARGUMENTS) for name, of in (("candidate", "candidate"), ("baseline", "baseline"), ("control", "baseline"))}

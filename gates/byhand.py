@@ -20,6 +20,7 @@ from gates.plain import plain_lines
 from gates.problem import MAX_SEED
 from gates.records import Check, GateResult, Status
 from gates.render.console import story
+from gates.render.streams import tolerant_stdout
 from gates.replay import limit_places, runner_command
 from gates.run import device as devices
 from gates.run.attempt import own_lines
@@ -34,6 +35,7 @@ _EXIT = {Status.PASS: EXIT_OK, Status.FAIL: EXIT_FAIL}
 _FULL = 3  # failing cases that are told in full
 
 
+@tolerant_stdout()
 def run(
     folder: Path, work: Path, *, shapes: Sequence[str] | None, seeds: Sequence[int] | None, inputs: Sequence[str] = (),
     iters: int, device: str, build_dir: Path,

@@ -85,7 +85,7 @@ def test_a_result_file_that_can_t_be_written_is_no_verdict(library: Path, tmp_pa
 
 
 def test_a_case_file_that_can_t_be_written_is_no_verdict(library: Path, tmp_path: Path) -> None:
-    with pytest.raises(GatesError, match="can't write .*small.seed0.case: File too large"):
+    with pytest.raises(GatesError, match="can't write .*small.default.seed0.case: File too large"):
         write_cases(side(library, "honest"), ["small"], work=tmp_path, limit_s=60, python=limited_python(tmp_path, 4))
 
 

@@ -16,8 +16,10 @@ std::mutex mutex;
 std::map<std::uint64_t, DeviceMemory::Block> blocks;
 std::map<void*, std::uint64_t> host_blocks;
 
+// Shared pages do not count as this process's data, which RLIMIT_DATA limits in the processes that it forks.
 void* reserve(std::uint64_t bytes, int protection) {
-    void* made = mmap(nullptr, bytes, protection, MAP_PRIVATE | MAP_ANONYMOUS | MAP_NORESERVE, -1, 0);
+    const int kind = protection == PROT_NONE ? MAP_PRIVATE : MAP_SHARED;
+    void* made = mmap(nullptr, bytes, protection, kind | MAP_ANONYMOUS | MAP_NORESERVE, -1, 0);
     return made == MAP_FAILED ? nullptr : made;
 }
 

@@ -352,7 +352,7 @@ def test_jobs_from_the_environment_or_the_cores(monkeypatch: pytest.MonkeyPatch)
 
 
 def test_names_that_need_quoting(tmp_path: Path, stub: Path) -> None:
-    folder = tmp_path / "a b$c"
+    folder = tmp_path / "a b%c#d'e"
     folder.mkdir()
     (folder / "k.cu").write_text("kernel\n")
     task = make_task(folder, source=folder / "k.cu")

@@ -7,7 +7,7 @@ from datetime import datetime
 from typing import Any
 
 from gates.evidence import RunInfo, TaskInfo
-from gates.run.built import identity_of
+from gates.stage.identity import identity_of
 from gates.stage.optimisation import split, unoptimised
 from gates.task import CUDA, EXTENSION
 

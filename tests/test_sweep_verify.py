@@ -12,7 +12,7 @@ import pytest
 from click.testing import CliRunner
 
 from gates.cli import cli
-from gates.run.built import identity_of
+from gates.stage.identity import identity_of
 from gates.sweep import verify as sweep_verify
 from gates.sweep.verify import verify_sweep
 

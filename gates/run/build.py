@@ -30,9 +30,10 @@ from gates.run import (
     torch_headers,
 )
 from gates.run.build_failure import Failure
-from gates.run.built import BuildResult, Target, identity_of
+from gates.run.built import BuildResult, Target
 from gates.run.ninja import Ninja, locked
 from gates.run.toolchain import Toolchain, header_folders
+from gates.stage.identity import identity_of
 from gates.task import CUDA, EXTENSION, PYTHON, TRITON, Task
 
 KINDS = ("cubin", "device", "emulator", "emulator_asan")

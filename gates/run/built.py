@@ -13,11 +13,6 @@ from gates.run.build_failure import Failure
 from gates.task import Task
 
 
-def identity_of(stage: str, digest: str) -> str:
-    """Return the identity ``<stage>-<build>``: 32 hex digits each of the stage's digest and of the build's (flags, compilers, environment)."""
-    return f"{stage[:32]}-{digest[:32]}"
-
-
 def _name(path: str, folder: str) -> str:
     inside = os.path.relpath(path, folder)
     return os.path.basename(path) if inside.startswith("..") else inside

@@ -8,9 +8,10 @@ from pathlib import Path
 
 from gates.run import triton_build
 from gates.run.build_failure import Failure
-from gates.run.built import BuildResult, Target, identity_of
+from gates.run.built import BuildResult, Target
 from gates.run.kernel import file_sha256
 from gates.run.toolchain import Toolchain
+from gates.stage.identity import identity_of
 from gates.task import TRITON, Task
 
 

@@ -1,0 +1,8 @@
+"""Name a build by what decides it: the stage's files, and how they are compiled."""
+
+from __future__ import annotations
+
+
+def identity_of(stage: str, digest: str) -> str:
+    """Return the identity ``<stage>-<build>``: 32 hex digits each of the stage's digest and of the build's (flags, compilers, environment)."""
+    return f"{stage[:32]}-{digest[:32]}"

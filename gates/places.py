@@ -7,7 +7,6 @@ from pathlib import Path
 
 from gates.errors import GatesError
 from gates.evidence import Git, RunInfo, TaskInfo
-from gates.revision import changed_files
 from gates.stage.files import project_root
 from gates.task import Task, find_task
 
@@ -51,6 +50,8 @@ def changed_since(run: RunInfo) -> list[str]:
 def _not_covered(task: Task, info: TaskInfo, git: Git) -> list[str]:
     """What is to be said of files that the run's digest does not cover, as those of earlier versions: git may know them as they were."""
     files = task.uncovered(info.digest_rule)
+    from gates.revision import changed_files  # starts git, which reading evidence seldom needs
+
     changed = changed_files(git.sha, files) if git.sha and not git.dirty and files else None
     if not files or changed == []:
         return []

@@ -169,3 +169,26 @@ def test_memory_is_limited_and_everything_is_told(tmp_path: Path) -> None:
     done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True)
     assert done.stdout.strip() == "['calls', 'files', 'memory', 'others', 'processes'] limited to 1 GiB"
     assert jail.default_memory_bytes() > 0
+
+
+def test_a_confined_process_confines_another_within_its_own_bounds(tmp_path: Path) -> None:
+    if not jail_here(tmp_path):
+        pytest.skip("this system can't deny files")
+    (tmp_path / "inner").mkdir()
+    code = f"""
+from gates.run import jail; from pathlib import Path; import os
+def attempt(what):
+    try:
+        what(); return "done"
+    except OSError as error:
+        return type(error).__name__
+outer, inner = Path({str(tmp_path)!r}), Path({str(tmp_path)!r}) / "inner"
+jail.enter([outer])
+if os.fork() == 0:
+    held = jail.enter([inner])
+    print(held["files"], *map(attempt, (lambda: os.listdir("/proc"), lambda: os.listdir("/usr"), lambda: (inner / "own").write_text("x"), lambda: (outer / "own").write_text("x"))), flush=True)
+    os._exit(0)
+os.wait()
+"""
+    done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True)
+    assert done.stdout.split() == ["denied", "PermissionError", "done", "done", "PermissionError"], done.stderr

@@ -105,6 +105,8 @@ def _deny_files(libc: ctypes.CDLL, writable: Sequence[Path], *, listing: bool = 
     version = libc.syscall(_RULESET, None, ctypes.c_size_t(0), ctypes.c_uint32(1))
     if version < 1:
         return ("not denied: no Landlock here",) * 2
+    listable = None if listing else _listable()
+    listing = listable is None
     rights = _WRITE | (0 if listing else _READ_FOLDER) | (_REFER if version >= 2 else 0) | (_TRUNCATE if version >= 3 else 0)
     scoped = _SIGNALS | _ABSTRACT if version >= 6 else 0
     given = struct.pack("QQQ", rights, 0, scoped)[: 24 if version >= 6 else 8]
@@ -118,7 +120,7 @@ def _deny_files(libc: ctypes.CDLL, writable: Sequence[Path], *, listing: bool = 
                 allowed = rights if path.is_dir() else rights & (_WRITE_FILE | _TRUNCATE)  # a file's rule takes no rights of a folder
                 libc.syscall(_RULE, ruleset, _PATH_BENEATH, struct.pack("=Qi", allowed, place), ctypes.c_uint32(0))
                 os.close(place)
-        for path in () if listing else _listable():
+        for path in listable or ():
             with contextlib.suppress(OSError):
                 place = os.open(path, os.O_PATH | os.O_CLOEXEC | os.O_DIRECTORY)
                 libc.syscall(_RULE, ruleset, _PATH_BENEATH, struct.pack("=Qi", _READ_FOLDER, place), ctypes.c_uint32(0))
@@ -130,10 +132,18 @@ def _deny_files(libc: ctypes.CDLL, writable: Sequence[Path], *, listing: bool = 
     return "denied", "denied" if scoped else "signals not denied: Landlock is of version " + str(version)
 
 
-def _listable() -> list[Path]:
-    """Folders whose content may be listed: all but the root's own and those of other processes in /proc."""
-    proc = Path("/proc")
-    return [*(path for path in Path("/").iterdir() if path != proc), *(path for path in proc.iterdir() if not path.name.isdigit())]
+def _listable() -> list[Path] | None:
+    """Folders whose content may be listed: all but the root's own and those of other processes in /proc.
+
+    None: this process is confined already, and that holds for whatever it confines anew.
+    """
+    proc, found = Path("/proc"), []
+    for folder in (proc, Path("/")):
+        try:
+            found += [path for path in folder.iterdir() if path != proc and not (folder == proc and path.name.isdigit())]
+        except PermissionError:
+            return None
+    return found
 
 
 def _devices(writable: Sequence[Path]) -> list[Path]:

@@ -1,6 +1,6 @@
 """Kernel Gates: build, judge and compare CUDA kernels stage by stage.
 
-From Python: ``gates.run``, ``gates.load``, ``gates.decide``, ``gates.compare`` (see ``gates.api`` and docs/python.md).
+From Python: ``gates.run``, ``gates.load``, ``gates.decide``, ``gates.compare`` (see ``gates.api`` and docs/guide/python.md).
 """
 
 from __future__ import annotations

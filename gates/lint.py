@@ -30,7 +30,8 @@ def lint(folder: Path) -> list[str]:
     """Each finding as "where: what is wrong"; empty where there is none. Raises GatesError where there is no task.yaml to read."""
     folder = Path(folder).resolve()
     found = [line for fault in faults(folder) for line in fault.what.splitlines()]
-    found += [f"{folder / name}: missing; docs/writing-a-task.md has its two lines" for name in ("build.py", "runner.py") if not (folder / name).is_file()]
+    missing = [name for name in ("build.py", "runner.py") if not (folder / name).is_file()]
+    found += [f"{folder / name}: missing; docs/guide/writing-a-task.md has its two lines" for name in missing]
     try:
         task = load_task(folder, environ={})
     except GatesError:

@@ -169,11 +169,11 @@ def load(name: str, folder: Path) -> Problem:
     if missing:
         raise GatesError(
             f"problem {name!r} ({module.__file__}) lacks {', '.join(missing)}",
-            hint="see docs/writing-a-task.md for what a problem module holds",
+            hint="see docs/guide/writing-a-task.md for what a problem module holds",
         )
     wrong = _wrong(module)
     if wrong:
-        raise GatesError(f"problem {name!r} ({module.__file__}): {wrong}", hint="see docs/writing-a-task.md for what a problem module holds")
+        raise GatesError(f"problem {name!r} ({module.__file__}): {wrong}", hint="see docs/guide/writing-a-task.md for what a problem module holds")
     return Problem(module)
 
 

@@ -148,4 +148,4 @@ def _require_valid(gate: str, limits: Mapping[str, Any], schema: Mapping[str, An
     rules = {**schema["properties"]["gates"]["properties"][gate], "$defs": schema["$defs"]}
     for error in jsonschema.Draft202012Validator(rules).iter_errors(limits):
         name = ".".join((gate, *map(str, error.absolute_path)))
-        raise GatesError(f"--set {name}: {error.message}", hint="docs/writing-a-task.md lists every limit with its type")
+        raise GatesError(f"--set {name}: {error.message}", hint="docs/guide/writing-a-task.md lists every limit with its type")

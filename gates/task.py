@@ -347,7 +347,7 @@ def _check_names(gates: Mapping[str, Any], lines: Mapping[yamlio.Place, int], pa
         for (gate, key), known in known_names().items() for name in gates.get(gate, {}).get(key, ()) if name not in known
     ]
     if problems:
-        raise GatesError("\n".join(problems), hint="docs/writing-a-task.md lists the names")
+        raise GatesError("\n".join(problems), hint="docs/guide/writing-a-task.md lists the names")
 
 
 def _check_static_gates(data: Mapping[str, Any], lines: Mapping[yamlio.Place, int], path: Path) -> None:
@@ -363,7 +363,7 @@ def _check_static_gates(data: Mapping[str, Any], lines: Mapping[yamlio.Place, in
         if needing := [gate for gate in gates if key not in data and gate not in declared]:
             problems.append(f"{path}:{line}: missing key {key!r}, which {', '.join(needing)} need: name them, or declare those gates under not_applicable")
     if problems:
-        raise GatesError("\n".join(problems), hint="docs/writing-a-task.md lists every key of task.yaml")
+        raise GatesError("\n".join(problems), hint="docs/guide/writing-a-task.md lists every key of task.yaml")
 
 
 def _check_schema(data: Any, lines: Mapping[yamlio.Place, int], path: Path) -> None:
@@ -375,7 +375,7 @@ def _check_schema(data: Any, lines: Mapping[yamlio.Place, int], path: Path) -> N
         problems.extend(_describe(error, lines, path))
     if problems:
         problems.sort()
-        raise GatesError("\n".join(text for _, text in problems), hint="docs/writing-a-task.md lists every key of task.yaml")
+        raise GatesError("\n".join(text for _, text in problems), hint="docs/guide/writing-a-task.md lists every key of task.yaml")
 
 
 def _describe(error: Any, lines: Mapping[yamlio.Place, int], path: Path) -> list[tuple[int, str]]:

@@ -1,4 +1,4 @@
-"""docs/evidence.md from the schemas: each file of a run directory, its fields, types and meanings.
+"""docs/internals/evidence.md from the schemas: each file of a run directory, its fields, types and meanings.
 
 The meanings stand in evidence_fields.yaml; a field without one, and a meaning without a field, is an error.
 """

@@ -5,7 +5,8 @@
     python scripts/kill_matrix.py report
 
 ``run`` writes its file after every gate, so a run that is cut short loses nothing. ``report`` makes
-docs/kill-matrix.md of the recorded files; kill-matrix-*.json beside one hold rows that it had no time for. Exit code 1 where a defect was let through or an honest stage was refused.
+docs/internals/kill-matrix.md of the recorded files; kill-matrix-*.json beside one hold rows that it had no time for.
+The exit code is 1 if a defect was let through or an honest stage was refused.
 """
 
 from __future__ import annotations
@@ -21,7 +22,7 @@ ROOT = Path(__file__).resolve().parents[1]
 sys.path.insert(0, str(ROOT / "tests"))
 
 FOLDERS = [ROOT / "results" / "recorded" / name for name in ("cpu", "h100", "h200")]
-PAGE = ROOT / "docs" / "kill-matrix.md"
+PAGE = ROOT / "docs" / "internals" / "kill-matrix.md"
 
 
 def main() -> int:
@@ -34,7 +35,7 @@ def main() -> int:
     run.add_argument("--jobs", type=int, default=2, help="tasks at a time [2]")
     run.add_argument("--budget-s", type=float, default=36000.0, help="begin nothing after this many seconds")
     run.add_argument("--resume", action="store_true", help="keep the rows of the JSON file that tell enough: red somewhere, or with every gate")
-    commands.add_parser("report", help="write docs/kill-matrix.md")
+    commands.add_parser("report", help="write docs/internals/kill-matrix.md")
     options = parser.parse_args()
     return _run(options) if options.command == "run" else _report()
 

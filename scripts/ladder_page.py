@@ -1,4 +1,4 @@
-"""The ladders: what each rung was predicted to do (docs/ladder.yaml) beside what its recorded run measured.
+"""The ladders: what each rung was predicted to do (docs/internals/ladder.yaml) beside what its recorded run measured.
 
 A rung without a recorded run is "not measured yet", and stays in every table.
 """
@@ -20,7 +20,7 @@ from gates.measure.records import BASELINE, CANDIDATE
 from gates.render.ladder import draw
 from gates.render.markdown import table
 
-PREDICTIONS = Path(__file__).resolve().parent.parent / "docs" / "ladder.yaml"
+PREDICTIONS = Path(__file__).resolve().parent.parent / "docs" / "internals" / "ladder.yaml"
 NOT_YET = "not measured yet"
 
 

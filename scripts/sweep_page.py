@@ -1,4 +1,4 @@
-"""docs/sweep.md's recorded sweep: what was left, fastest first, why the rest was dropped, and how long it took."""
+"""docs/guide/sweep.md's recorded sweep: what was left, fastest first, why the rest was dropped, and how long it took."""
 
 from __future__ import annotations
 

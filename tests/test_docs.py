@@ -17,7 +17,7 @@ from gates.verify import verify_run
 
 ROOT = Path(__file__).resolve().parent.parent
 RECORDED = ROOT / "results" / "recorded"
-DOCS = [ROOT / "README.md", *sorted((ROOT / "docs").glob("*.md"))]
+DOCS = [ROOT / "README.md", *sorted((ROOT / "docs").rglob("*.md"))]
 sys.path.insert(0, str(ROOT / "scripts"))
 
 import evidence_page  # noqa: E402
@@ -37,19 +37,19 @@ def test_a_changed_number_would_be_noticed() -> None:
 
 
 def test_the_table_of_honest_kernels_is_fresh_and_none_is_refused() -> None:
-    page = (ROOT / "docs" / "correctness-gate.md").read_text(encoding="utf-8")
+    page = (ROOT / "docs" / "gates" / "correctness.md").read_text(encoding="utf-8")
     assert update_docs.correctness_page(page, RECORDED) == page, "run: python scripts/update_docs.py"
     rows = [line.split("|") for line in update_docs.tried_table(RECORDED).splitlines()[2:]]
     assert len(rows) >= 4 and all(int(row[3]) > 280 and int(row[4]) == 0 for row in rows)
 
 
 def test_the_review_page_is_fresh() -> None:
-    page = (ROOT / "docs" / "review.md").read_text(encoding="utf-8")
+    page = (ROOT / "docs" / "guide" / "review.md").read_text(encoding="utf-8")
     assert update_docs.review_page(page, RECORDED) == page, "run: python scripts/update_docs.py"
 
 
 def test_the_insights_page_is_fresh_and_its_claim_holds() -> None:
-    page = (ROOT / "docs" / "insights.md").read_text(encoding="utf-8")
+    page = (ROOT / "docs" / "guide" / "insights.md").read_text(encoding="utf-8")
     assert update_docs.insights_page(page, RECORDED) == page, "run: python scripts/update_docs.py"
     stage2, stage3 = (insights_of(list_runs(RECORDED / "h100" / stage)[-1]) for stage in ("stage2_wmma_pv", "stage3_cp_async"))
     claim = f"ceiling was {stage2.steps[0].ceiling_us:.2f} us; stage 3, which takes that step, runs in {stage3.attempts[-1].p50_us:.2f} us"
@@ -57,18 +57,18 @@ def test_the_insights_page_is_fresh_and_its_claim_holds() -> None:
 
 
 def test_the_recorded_sweep_is_shown_as_it_is() -> None:
-    page = (ROOT / "docs" / "sweep.md").read_text(encoding="utf-8")
+    page = (ROOT / "docs" / "guide" / "sweep.md").read_text(encoding="utf-8")
     assert update_docs.sweeps(page, RECORDED) == page, "run: python scripts/update_docs.py"
     one, two = sorted(update_docs.sweep_page.recorded_sweeps(RECORDED), key=lambda sweep: len(sweep.devices))
     assert (len(one.devices), len(two.devices)) == (1, 2) and one.winner == two.winner == two.incumbent
 
 
 def test_the_command_reference_is_fresh() -> None:
-    assert (ROOT / "docs" / "commands.md").read_text(encoding="utf-8") == update_docs.command_reference(), "run: python scripts/update_docs.py"
+    assert (ROOT / "docs" / "guide" / "commands.md").read_text(encoding="utf-8") == update_docs.command_reference(), "run: python scripts/update_docs.py"
 
 
 def test_the_page_of_the_evidence_is_fresh() -> None:
-    assert (ROOT / "docs" / "evidence.md").read_text(encoding="utf-8") == evidence_page.Page().text(), "run: python scripts/update_docs.py"
+    assert (ROOT / "docs" / "internals" / "evidence.md").read_text(encoding="utf-8") == evidence_page.Page().text(), "run: python scripts/update_docs.py"
 
 
 @pytest.mark.parametrize("path", DOCS, ids=lambda path: path.name)
@@ -139,12 +139,12 @@ def test_the_names_in_writing_a_task_are_all_that_there_are() -> None:
     from gates.facts.ncu_metrics import METRICS
     from gates.parse.sass import CLASSES
 
-    text = (ROOT / "docs" / "writing-a-task.md").read_text(encoding="utf-8")
+    text = (ROOT / "docs" / "guide" / "writing-a-task.md").read_text(encoding="utf-8")
     listed = text[text.index("Names for `require`") : text.index("A wrong key, type, name")]
     assert set(re.findall(r"[a-z][a-z_]+", listed)) >= {*CLASSES, *METRICS}
 
 
 def test_the_task_yaml_in_writing_a_task_is_the_example() -> None:
-    text = (ROOT / "docs" / "writing-a-task.md").read_text(encoding="utf-8")
+    text = (ROOT / "docs" / "guide" / "writing-a-task.md").read_text(encoding="utf-8")
     shown = re.sub(r" +#.*", "", text.split("```yaml\n")[1].split("```")[0])
     assert shown == (ROOT / "tests" / "tasks" / "saxpy_fast" / "task.yaml").read_text(encoding="utf-8")

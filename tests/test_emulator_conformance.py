@@ -1,4 +1,4 @@
-"""Every feature that docs/emulator.md lists, on the emulator, against what CUDA promises and what a device gave.
+"""Every feature that docs/internals/emulator.md lists, on the emulator, against what CUDA promises and what a device gave.
 
 The sources and their items are in tests/conformance/; scripts/record_conformance.py records a device.
 """
@@ -97,7 +97,7 @@ def test_every_launcher_is_an_item_and_every_item_has_one():
 
 def test_every_documented_feature_has_an_item():
     code = "".join(re.sub(r"//[^\n]*", "", path.read_text(encoding="utf-8")) for path in library.FOLDER.glob("*.cu*"))
-    text = (ROOT / "docs" / "emulator.md").read_text(encoding="utf-8")
+    text = (ROOT / "docs" / "internals" / "emulator.md").read_text(encoding="utf-8")
     table = text[text.index("| area |") : text.index("The device is made up")]
     names = set(re.findall(r"`(?:nvcuda::)?(\w+)`", table))
     assert len(names) > 150

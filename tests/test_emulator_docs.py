@@ -1,4 +1,4 @@
-"""docs/emulator.md names what the emulator has, no more and no less."""
+"""docs/internals/emulator.md names what the emulator has, no more and no less."""
 
 from __future__ import annotations
 
@@ -9,7 +9,7 @@ from gates.emulator import INCLUDE_DIR, unsupported
 from gates.emulator.runtime_object import SOURCE
 
 ROOT = Path(__file__).parent.parent
-TEXT = (ROOT / "docs" / "emulator.md").read_text(encoding="utf-8")
+TEXT = (ROOT / "docs" / "internals" / "emulator.md").read_text(encoding="utf-8")
 HEADERS = "\n".join(path.read_text(encoding="utf-8") for path in (*INCLUDE_DIR.rglob("*.h"), *SOURCE.parent.iterdir()))
 REWRITER = "\n".join(path.read_text(encoding="utf-8") for path in INCLUDE_DIR.parent.glob("*.py"))
 

@@ -150,9 +150,9 @@ def test_a_header_that_is_not_there_is_named(tmp_path: Path) -> None:
 
 
 def documented_launcher(tmp_path: Path) -> Path:
-    """The extension of the template and, beside it, the task that docs/your-kernel.md makes of its kernel."""
+    """The extension of the template and, beside it, the task that docs/start/your-kernel.md makes of its kernel."""
     extension_folder = new_task("my_norm", "torch-extension", tmp_path)[0]
-    page = (Path(__file__).resolve().parent.parent / "docs" / "your-kernel.md").read_text(encoding="utf-8")
+    page = (Path(__file__).resolve().parent.parent / "docs" / "start" / "your-kernel.md").read_text(encoding="utf-8")
     section = page.partition("## A C launcher beside a binding")[2].partition("\n## ")[0]
     source, lines = (re.search(rf"```{kind}\n(.*?)```", section, re.DOTALL)[1] for kind in ("cuda", "yaml"))
     folder = tmp_path / "my_norm_launcher"

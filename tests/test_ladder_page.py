@@ -1,4 +1,4 @@
-"""docs/ladder.md and the README's tables: no rung is left out, measurements stand beside predictions, and the prose's figures are the evidence's."""
+"""docs/internals/ladder.md and the README's tables: no rung is left out, measurements stand beside predictions, and the prose's figures are the evidence's."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ from gates.parse.performance import Beside
 
 ROOT = Path(__file__).resolve().parent.parent
 RECORDED = ROOT / "results" / "recorded"
-PAGE = (ROOT / "docs" / "ladder.md").read_text(encoding="utf-8")
+PAGE = (ROOT / "docs" / "internals" / "ladder.md").read_text(encoding="utf-8")
 sys.path.insert(0, str(ROOT / "scripts"))
 
 import ladder_page  # noqa: E402
@@ -36,7 +36,7 @@ def rows(text: str) -> list[list[str]]:
 def test_the_page_and_its_charts_are_fresh() -> None:
     assert update_docs.ladders(PAGE, RECORDED) == PAGE, "run: python scripts/update_docs.py"
     for family in update_docs.FAMILIES:
-        assert (ladder_page.picture_name(family) in PAGE) == (ROOT / "docs" / ladder_page.picture_name(family)).is_file()
+        assert (ladder_page.picture_name(family) in PAGE) == (ROOT / "docs" / "internals" / ladder_page.picture_name(family)).is_file()
 
 
 def test_every_rung_there_is_stands_in_its_table_in_order() -> None:

@@ -47,7 +47,7 @@ def test_files_of_a_new_task_say_what_to_change_first(tmp_path: Path) -> None:
 
 
 def test_the_documented_toggle_is_that_of_a_new_task() -> None:
-    page = (Path(__file__).parent.parent / "docs" / "your-kernel.md").read_text(encoding="utf-8")
+    page = (Path(__file__).parent.parent / "docs" / "start" / "your-kernel.md").read_text(encoding="utf-8")
     section = page.partition("## Toggles")[2].partition("\n## ")[0]
     files = template("cuda")
     for kind, file in (("yaml", "task.yaml"), ("cuda", "kernel.cu")):

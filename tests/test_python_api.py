@@ -1,4 +1,4 @@
-"""Gates from Python: the names that clash with modules, typed runs, frames, errors; and that docs/python.md runs as it stands."""
+"""Gates from Python: the names that clash with modules, typed runs, frames, errors; and that docs/guide/python.md runs as it stands."""
 
 from __future__ import annotations
 
@@ -26,7 +26,7 @@ pytest_plugins = ["pytester"]
 ROOT = Path(__file__).resolve().parent.parent
 RECORDED = ROOT / "results" / "recorded"
 NO_DEVICE = RECORDED / "cpu" / "stage2_wmma_pv"
-PAGE = (ROOT / "docs" / "python.md").read_text(encoding="utf-8")
+PAGE = (ROOT / "docs" / "guide" / "python.md").read_text(encoding="utf-8")
 FUNCTIONS = PAGE[PAGE.index("## The attention kernels") : PAGE.index("## In a test suite")]
 
 
@@ -242,7 +242,7 @@ def test_the_page_runs_as_it_stands(
     assert len(examples) >= 5 and suite.count('pytest.mark.gates("tests/tasks/saxpy_fast")') == 2
     names: dict[str, object] = {}
     for number, code in enumerate(examples):
-        exec(compile(code, f"docs/python.md, block {number + 1}", "exec"), names)  # noqa: S102
+        exec(compile(code, f"docs/guide/python.md, block {number + 1}", "exec"), names)  # noqa: S102
     seen = capsys.readouterr()
     assert seen.err == "" and "decision: hold" in seen.out and "no task called 'stage22' | " in seen.out
     assert [run.name for run in (here / "results" / "saxpy_fast").iterdir()] == [names["run"].path.name]

@@ -1,4 +1,4 @@
-"""Compiled launchers that attack their judge from the confined process that they run in; docs/sandbox.md names each of these tests."""
+"""Compiled launchers that attack their judge from the confined process that they run in; docs/internals/sandbox.md names each of these tests."""
 
 from __future__ import annotations
 
@@ -133,7 +133,7 @@ def test_a_replay_s_result_and_a_checker_s_reports_are_the_judge_s(library: Path
 
 def test_each_line_of_the_page_names_tests_that_exist() -> None:
     here = Path(__file__).parent
-    page = (here.parent / "docs" / "sandbox.md").read_text(encoding="utf-8")
+    page = (here.parent / "docs" / "internals" / "sandbox.md").read_text(encoding="utf-8")
     table = page.partition("## What it can't do")[2].partition("## What is not covered")[0]
     rows = [line for line in table.splitlines() if line.startswith("| ") and not line.startswith(("| ---", "| it tries"))]
     assert len(rows) > 15

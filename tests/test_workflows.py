@@ -199,7 +199,7 @@ def test_the_admission_step_writes_outputs(tmp_path: Path) -> None:
 
 
 @pytest.mark.parametrize(("files", "stages"), [
-    (["README.md", "tests/test_task.py", "docs/design.md"], ""),
+    (["README.md", "tests/test_task.py", "docs/internals/design.md"], ""),
     (["tasks/stage1_wmma_qk/task.yaml"], "1 2"),
     (["tasks/stage3_cp_async/runner.py"], "3 4"),
     (["kernels/sdpa_fp8/softmax.cuh"], "0 1 2 3 4"),

@@ -1,4 +1,4 @@
-"""Compile unmodified CUDA source with g++ and run it on the CPU: see docs/emulator.md.
+"""Compile unmodified CUDA source with g++ and run it on the CPU: see docs/internals/emulator.md.
 
 ``translate`` preprocesses and rewrites one ``.cu``; ``include/`` holds the CUDA headers that g++ then sees, ``runtime/`` what runs
 the kernels, compiled once for all of them (``runtime_object``). ``compile_library`` does all of it and links the shared library.

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-_HOST_VERSION = "put it in a function and give it a host version under #ifdef GATES_EMULATOR (docs/emulator.md)"
+_HOST_VERSION = "put it in a function and give it a host version under #ifdef GATES_EMULATOR (docs/internals/emulator.md)"
 _SYNC = "use the form that ends in _sync and takes a mask: the other was removed from CUDA"
 _OUTSIDE = "leave streams, events and timing to the caller: the launcher is given its stream, the gates do the timing"
 _DEVICE_ONLY = "gate this kernel on a device, or keep the feature behind a toggle that the emulator build leaves off"
@@ -59,7 +59,10 @@ IDENTIFIERS: dict[str, tuple[str, str]] = {
     "cudaStreamSetAttribute": ("stream attributes", "guard it with #ifndef GATES_EMULATOR"),
 }
 
-_LIBRARY = "put what it is used for into a function with a host version under #ifdef GATES_EMULATOR (docs/emulator.md), or gate the kernel on a device"
+_LIBRARY = (
+    "put what it is used for into a function with a host version under #ifdef GATES_EMULATOR (docs/internals/emulator.md), "
+    "or gate the kernel on a device"
+)
 
 # As above. An entry of its own wins over one that ends in "*".
 HEADERS: dict[str, tuple[str, str]] = {

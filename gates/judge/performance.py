@@ -4,7 +4,7 @@ What is judged: the ratio of the p50 kernel times, baseline over candidate, in t
 (cold unless the task says warm), from interleaved pairs of blocks in one process. ``min_speedup_pct:
 15`` asks for a ratio of 1.15. The gate passes if the low end of the ratio's 98.3 % interval reaches the
 bar, fails if the high end does not, and is inconclusive between. Why an interval, and why pairs: see
-docs/performance-gate.md, which has the whole decision tree.
+docs/gates/performance.md, which has the whole decision tree.
 
 The other ``metrics``, p90 and mean, and ``max_std_us`` are about single launches. The candidate must not
 be slower than the baseline in them by more than the noise floor; the bar itself rests on p50 alone,

@@ -2,7 +2,7 @@
 
 A claim is a time that the process with the kernels reports from its device clock. The outside clock is that of the judge's process:
 it measured how long the answer to each block took, and a few long blocks were taken only for this comparison. Claims that can't be
-true of one card are refused, whichever way they point. If the host was too busy to decide, the code says so. docs/performance-gate.md has
+true of one card are refused, whichever way they point. If the host was too busy to decide, the code says so. docs/gates/performance.md has
 the bounds and their reasons.
 """
 

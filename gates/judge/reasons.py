@@ -14,8 +14,8 @@ REASONS = {
     "get it; `gates doctor` says which tools were found.",
     "not_emulated": "the CPU emulator can't run the kernel, and the gate needs it where there is no CUDA device. Either its kind takes a device "
     "(a torch extension; for memory checks Triton and Python kernels, too), or its source uses a header, function or feature of CUDA that the "
-    "emulator does not have, which the sentence names with its line. Give that a host version under #ifdef GATES_EMULATOR (docs/emulator.md lists what is "
-    "supported), put a C launcher beside an extension's binding (docs/your-kernel.md), or judge the stage on a device.",
+    "emulator does not have, which the sentence names with its line. Give that a host version under #ifdef GATES_EMULATOR "
+    "(docs/internals/emulator.md lists what is supported), put a C launcher beside an extension's binding (docs/start/your-kernel.md), or judge the stage on a device.",
     "no_device": "the gate needs a CUDA device and there is none here. Run `gates run TASK --profile full` on a machine with one.",
     "correctness_failed": "a wrong kernel is not timed or profiled: its speed means nothing. Repair correctness first.",
     "debug_build": "nvcc -G compiles device code for a debugger, without optimisation: its registers, instructions, time and counters are not "

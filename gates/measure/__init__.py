@@ -2,5 +2,5 @@
 
 ``records`` what is kept, ``statistics`` the estimators, ``calibrate`` how many launches make a
 sample, ``decision`` the rule that the sampler and the judge share, ``sampling`` the procedure,
-``simulated`` a device whose truth is known. docs/performance-gate.md explains the protocol.
+``simulated`` a device whose truth is known. docs/gates/performance.md explains the protocol.
 """

@@ -1,7 +1,7 @@
 """Time long blocks of replays by the outside clock: that of the judge's process, which has no kernels.
 
 The process with the kernels claims a time for each block. The judge's process draws the number of replays at random, and measures
-the time between question and answer on its own clock. docs/performance-gate.md has the bounds and their reasons.
+the time between question and answer on its own clock. docs/gates/performance.md has the bounds and their reasons.
 """
 
 from __future__ import annotations

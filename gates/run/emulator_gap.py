@@ -21,7 +21,7 @@ _NAME = re.compile(
 _USE = re.compile(r"error: (?:no matching function for call to|no match for|.* has no member named)")  # of a name with other overloads or members
 _UNREAD = re.compile(r"can't read th|can't find the start of|__shared__ outside a function")  # by the translation
 _REMEDY = (
-    "guard it with #ifndef GATES_EMULATOR, give the function that uses it a host version under #ifdef GATES_EMULATOR (docs/emulator.md), "
+    "guard it with #ifndef GATES_EMULATOR, give the function that uses it a host version under #ifdef GATES_EMULATOR (docs/internals/emulator.md), "
     "or run the task on a CUDA device"
 )
 

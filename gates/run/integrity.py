@@ -3,7 +3,7 @@
 A Python function is timed in the process that holds it, beside the clock. ``Functions`` remembers every function and
 class of torch, of the clocks and of this package before the kernel's code is loaded; afterwards each must still be the
 same object with the same code. That finds a timer or a comparison that was replaced and left so. It can't find code that puts things
-back in time, or that goes at memory: what is and is not held is in docs/import.md.
+back in time, or that goes at memory: what is and is not held is in docs/internals/sandbox.md.
 """
 
 from __future__ import annotations

@@ -26,7 +26,8 @@ def check_answers(problem: Any, shapes: Sequence[str], arguments: Sequence[str] 
     chosen = [problems.smallest(problem, names) for names in (shapes, [*shapes, *getattr(problem, "ODD_SHAPES", ())]) if names]
     for shape in (problem.SHAPES[name] for name in dict.fromkeys(chosen)):
         if text := _wrong(problem, shape, arguments):
-            raise GatesError(f"problem {problem.__name__!r} ({problem.__file__}): {text}", hint="see docs/writing-a-task.md for what a problem module holds")
+            what = f"problem {problem.__name__!r} ({problem.__file__}): {text}"
+            raise GatesError(what, hint="see docs/guide/writing-a-task.md for what a problem module holds")
 
 
 def _wrong(problem: Any, shape: Mapping[str, int], arguments: Sequence[str]) -> str:
@@ -80,7 +81,7 @@ def _raising(problem: Any, name: str) -> Iterator[None]:
         frames = [frame for frame in traceback.extract_tb(error.__traceback__) if frame.filename == problem.__file__]
         where = f"{problem.__file__}:{frames[-1].lineno}" if frames else str(problem.__file__)
         what = f"{type(error).__name__}: {str(error).strip().splitlines()[0]}" if str(error).strip() else type(error).__name__
-        raise GatesError(f"{where}: {name} raises {what}", hint="the problem must run on the CPU; see docs/writing-a-task.md") from None
+        raise GatesError(f"{where}: {name} raises {what}", hint="the problem must run on the CPU; see docs/guide/writing-a-task.md") from None
 
 
 def _wrong_room(problem: Any, shape: Mapping[str, int], outputs: Mapping[str, Any]) -> str:

@@ -53,7 +53,7 @@ def rooms(like: Any, count: int, device: Any, beside: int = 1) -> list[Room]:
     """``beside`` rooms of ``count`` tensors in one allocation: tensor 0 of each, then tensor 1 of each, and so on.
 
     With a block of its own for each side, a side's outputs would lie at one distance from the inputs in all sets, and what
-    that does to device memory would be taken for speed (docs/performance-gate.md).
+    that does to device memory would be taken for speed (docs/gates/performance.md).
     """
     stride = max(1, math.ceil(like.numel() * like.element_size() / _STRIDE_BYTES)) * _STRIDE_BYTES
     raw = torch.empty((count, beside, stride), dtype=torch.uint8, device=device)

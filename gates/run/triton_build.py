@@ -59,7 +59,7 @@ def build(task: Task, folder: Path, archs: Sequence[str], say: Callable[[str], N
         refuse_machine_fault(error_line, "", folder, "Triton")
         failure = Failure("triton", kind, (error_line,), log)
     elif reason is not None:
-        failure = Failure("", reason, hint="see docs/your-kernel.md on what Triton can compile without a device", missing_tool="triton target")
+        failure = Failure("", reason, hint="see docs/start/your-kernel.md on what Triton can compile without a device", missing_tool="triton target")
     elif not lines or lines[-1].get("type") != "done" or not kernels:
         refuse_machine_fault(tried.output_tail, tried.cause, folder, "Triton")
         failure = Failure("triton", tried.cause if kernels else "no kernel was launched", first_errors(tried.output_tail), log)

@@ -1,4 +1,4 @@
-"""The tables of docs/performance-gate.md, from the JSON files of a study. Runs are never pooled: cards differ."""
+"""The tables of docs/gates/performance.md, from the JSON files of a study. Runs are never pooled: cards differ."""
 
 from __future__ import annotations
 

@@ -102,7 +102,7 @@ def summary(half: Half) -> str:
 
 
 def page(halves: Sequence[Half]) -> str:
-    """docs/kill-matrix.md from what was recorded on each machine; of several devices the last one's row stands."""
+    """docs/internals/kill-matrix.md from what was recorded on each machine; of several devices the last one's row stands."""
     known: dict[str, dict[str, Any]] = {"cpu": {}, "full": {}}
     for half in halves:
         known[half["profile"]] |= rows(half)

@@ -1,4 +1,4 @@
-// CUDA for g++: see docs/emulator.md.
+// CUDA for g++: see docs/internals/emulator.md.
 #pragma once
 #pragma GCC system_header
 #ifndef GATES_EMULATOR

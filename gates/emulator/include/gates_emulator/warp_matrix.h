@@ -1,4 +1,4 @@
-// Host versions of ldmatrix and mma.sync, for the wrapper functions of kernels (docs/emulator.md).
+// Host versions of ldmatrix and mma.sync, for the wrapper functions of kernels (docs/internals/emulator.md).
 //
 // Registers hold two halves each, laid out over the lanes as the PTX ISA says, unlike WMMA's fragments, whose layout CUDA
 // leaves open. A lane reads its own row for ldmatrix when it arrives, not when the last one does, so that a missing

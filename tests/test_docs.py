@@ -18,6 +18,7 @@ from gates.verify import verify_run
 ROOT = Path(__file__).resolve().parent.parent
 RECORDED = ROOT / "results" / "recorded"
 DOCS = [ROOT / "README.md", *sorted((ROOT / "docs").rglob("*.md"))]
+SOURCES = (".py", ".yaml", ".yml", ".h", ".cuh", ".cu", ".cpp", ".j2")
 sys.path.insert(0, str(ROOT / "scripts"))
 
 import evidence_page  # noqa: E402
@@ -87,6 +88,13 @@ def test_named_commands_and_targets_exist(path: Path) -> None:
 def test_links_lead_somewhere(path: Path) -> None:
     for target in re.findall(r"\]\(([^)#:]+)\)", path.read_text(encoding="utf-8")):
         assert (path.parent / target).exists(), target
+
+
+def test_pages_named_in_sources_exist() -> None:
+    sources = [path for name in ("gates", "scripts", "tests", "tasks", "kernels", ".github") for path in (ROOT / name).rglob("*") if path.suffix in SOURCES]
+    for path in sources:
+        for page in re.findall(r"\bdocs/[\w/-]+\.(?:md|yaml|png|svg)", path.read_text(encoding="utf-8")):
+            assert (ROOT / page).is_file(), f"{path.relative_to(ROOT)} names {page}"
 
 
 def test_every_command_ends_in_an_example() -> None:

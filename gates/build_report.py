@@ -5,9 +5,10 @@ from __future__ import annotations
 import os
 import sys
 from pathlib import Path
+from typing import NoReturn
 
-from gates.cli import guard
 from gates.errors import EXIT_FAIL, EXIT_OK
+from gates.guard import guard
 from gates.parse.names import without_parameters
 from gates.parse.ptxas import PtxasKernel, gather
 from gates.plain import plain_lines
@@ -44,7 +45,7 @@ def describe(task: Task, result: BuildResult, toolchain: Toolchain) -> str:
     return "\n".join(lines)
 
 
-def main(file: str) -> None:
+def main(file: str) -> NoReturn:
     """Build the task whose build.py is ``file`` and exit: 0 all built, 1 something failed, 2 wrong input."""
     sys.exit(guard(lambda: _main(Path(file).resolve().parent)))
 

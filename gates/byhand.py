@@ -6,12 +6,15 @@ baseline and writes no evidence; ``gates run`` does that.
 
 from __future__ import annotations
 
+import argparse
 import sys
+import tempfile
 from collections.abc import Sequence
 from pathlib import Path
-from typing import Any
+from typing import Any, NoReturn
 
 from gates.errors import EXIT_FAIL, EXIT_HOLD, EXIT_OK, GatesError
+from gates.guard import guard
 from gates.judge import correctness as judge
 from gates.judge.correctness_limits import BOUND, FIGURES
 from gates.judge.failed_case import clearest_first
@@ -20,7 +23,6 @@ from gates.plain import plain_lines
 from gates.problem import MAX_SEED
 from gates.records import Check, GateResult, Status
 from gates.render.console import story
-from gates.render.streams import tolerant_stdout
 from gates.replay import limit_places, runner_command
 from gates.run import device as devices
 from gates.run.attempt import own_lines
@@ -35,7 +37,24 @@ _EXIT = {Status.PASS: EXIT_OK, Status.FAIL: EXIT_FAIL}
 _FULL = 3  # failing cases that are told in full
 
 
-@tolerant_stdout()
+def main(file: str, arguments: Sequence[str] | None = None) -> NoReturn:
+    """Run the task whose runner.py is ``file``, as the command line says, and exit."""
+    folder = Path(file).resolve().parent
+    options = _parser(folder.name).parse_args(arguments)
+    sys.exit(guard(lambda: _main(folder, options)))
+
+
+def _main(folder: Path, options: argparse.Namespace) -> int:
+    replay = options.shape is not None or options.seed is not None
+    with tempfile.TemporaryDirectory(prefix="gates-runner-") as work:
+        return run(
+            folder, Path(work), shapes=options.shapes if options.shape is None else [options.shape],
+            seeds=options.seeds if options.seed is None else [options.seed],
+            inputs=options.inputs or (["default"] if replay else []), iters=options.iters, device=options.device,
+            build_dir=options.build_dir,
+        )
+
+
 def run(
     folder: Path, work: Path, *, shapes: Sequence[str] | None, seeds: Sequence[int] | None, inputs: Sequence[str] = (),
     iters: int, device: str, build_dir: Path,
@@ -75,6 +94,36 @@ def run(
         for shape in shapes:
             print(_timing(task, side, shape, cuda, iters, work))
     return _EXIT.get(result.status, EXIT_HOLD)
+
+
+def _parser(name: str) -> argparse.ArgumentParser:
+    parser = argparse.ArgumentParser(
+        prog=f"python -m tasks.{name}.runner", formatter_class=argparse.RawDescriptionHelpFormatter,
+        description="Run one kernel stage on its cases and print the errors against the reference.",
+        epilog=f"example: python -m tasks.{name}.runner --shapes small,mission --seeds 0,1,2 --iters 500\n"
+               f"one case: python -m tasks.{name}.runner --shape small --seed 0",
+    )
+    shapes, seeds = parser.add_mutually_exclusive_group(), parser.add_mutually_exclusive_group()
+    shapes.add_argument("--shapes", type=_names, help="shapes, separated by commas (default: the task's)")
+    shapes.add_argument("--shape", metavar="SHAPE", help="replay cases of this shape: no odd shapes, no input families but those named")
+    seeds.add_argument("--seeds", type=_integers, help="seeds, separated by commas (default: the task's)")
+    seeds.add_argument("--seed", type=int, metavar="N", help="replay cases of this seed")
+    parser.add_argument("--inputs", type=_names, help="input families, or default, separated by commas: run these and nothing else")
+    parser.add_argument("--iters", type=int, default=0, metavar="N", help="time N launches too (CUDA device only)")
+    parser.add_argument("--device", choices=("auto", "cuda", "emulator", "cpu"), default="auto", help="where to run; emulator and cpu both mean without a device")
+    parser.add_argument("--build-dir", type=Path, default=Path("build"), metavar="DIR", help="folder of build products")
+    return parser
+
+
+def _names(text: str) -> list[str]:
+    return [part.strip() for part in text.split(",") if part.strip()]
+
+
+def _integers(text: str) -> list[int]:
+    try:
+        return [int(part) for part in _names(text)]
+    except ValueError:
+        raise argparse.ArgumentTypeError(f"{text!r} is not a list of integers such as 0,1,2") from None
 
 
 def table(evidence: correctness.CorrectnessEvidence, result: GateResult) -> str:

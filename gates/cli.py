@@ -2,23 +2,19 @@
 
 from __future__ import annotations
 
-import contextlib
-import os
-import signal
 import sys
-from collections.abc import Callable
 from pathlib import Path
 from typing import Any, NoReturn
 
 import click
 
 from gates import __version__
-from gates.errors import EXIT_FAIL, EXIT_INTERNAL, EXIT_INTERRUPTED, EXIT_USAGE, GatesError
+from gates.errors import EXIT_FAIL, EXIT_USAGE, GatesError
+from gates.guard import guard, told
 from gates.imports.commands import import_group
 from gates.named import FILE, FOLDER, PATH
 from gates.plain import plain_json, plain_lines
 from gates.problem import MAX_SEED
-from gates.render.streams import tolerant_stdout
 
 RESULTS = click.option(
     "--results", type=FOLDER, default=Path("results"), show_default=True,
@@ -119,11 +115,11 @@ def build(task: str, debug: bool, toggles: tuple[str, ...], build_dir: Path, job
 
     Example: gates build stage2
     """
-    from gates.run.build import build_report
+    from gates.build_report import report
     from gates.task import find_task
 
     found = find_task(task, _toggles(toggles))
-    text, built = build_report(found.for_debugging() if debug else found, build_dir, jobs=jobs)
+    text, built = report(found.for_debugging() if debug else found, build_dir, jobs=jobs)
     _out(text)
     sys.exit(0 if built else 1)
 
@@ -412,14 +408,14 @@ def verify(run_directories: tuple[str, ...], signers: Path | None, results: Path
         try:
             folders = verifiable(name, results)
         except GatesError as error:  # the others are checked all the same
-            code = max(code, _told(error))
+            code = max(code, told(error))
             continue
         for folder in folders:
             try:
                 problems, notes = findings(folder, signers)
             except Exception as error:
                 _out(f"{_short(folder)}: not checked")
-                code = max(code, _told(error))
+                code = max(code, told(error))
                 continue
             _out(f"{_short(folder)}: {'sound' if not problems else 'not sound'}")
             for text in (*problems, *(f"note: {note}" for note in notes)):
@@ -546,71 +542,6 @@ def explain(code: str) -> None:
 def main() -> NoReturn:
     """Run the command line: GatesErrors become `error:` and `hint:` lines, anything else exit 4."""
     sys.exit(guard(lambda: cli.main(standalone_mode=False)))
-
-
-def guard(command: Callable[[], Any]) -> int:
-    """Call ``command`` and return its exit code; print one clear error for what it raises.
-
-    If stdout can't be written, a verdict's exit code stays; a command that only tells something ends with 2.
-    """
-    for name in ("stdout", "stderr"):
-        if getattr(sys, name) is None:  # closed before this process began
-            setattr(sys, name, open(os.devnull, "w", encoding="utf-8"))  # noqa: SIM115
-    with tolerant_stdout() as stdout:
-        try:
-            for number in (signal.SIGTERM, signal.SIGHUP):
-                if signal.getsignal(number) is not signal.SIG_IGN:  # as under nohup
-                    signal.signal(number, signal.default_int_handler)  # as Ctrl-C: children killed, nothing half-written
-            result = command()
-        except SystemExit as exit_:
-            return exit_.code if isinstance(exit_.code, int) else 0
-        except BaseException as error:
-            return _told(error)
-        return result if isinstance(result, int) and result else EXIT_USAGE if stdout.error else 0
-
-
-def _told(error: BaseException) -> int:
-    """Print the one clear error that an exception stands for; returns the exit code."""
-    match error:
-        case GatesError():
-            return _fail(error.what, error.hint, error.exit_code)
-        case click.exceptions.Abort() | KeyboardInterrupt():
-            return _fail("interrupted", "nothing was left half-written; run the command again", EXIT_INTERRUPTED)
-        case click.exceptions.Exit():
-            return error.exit_code
-        case click.exceptions.NoArgsIsHelpError():
-            return _say(f"{error.format_message()}\n", EXIT_USAGE)
-        case click.ClickException():
-            where = getattr(error, "ctx", None)
-            path = where.command_path if where else "gates"
-            example = _example(where) if isinstance(error, click.MissingParameter) else ""
-            return _fail(error.format_message().rstrip("."), f"{example}{path} --help", EXIT_USAGE)
-        case OSError():
-            place = f" ({error.filename})" if error.filename else ""
-            return _fail(f"{error.strerror or error}{place}", "free space or permissions may be missing; nothing was published", EXIT_USAGE)
-    if os.environ.get("GATES_TRACEBACK"):
-        raise error
-    return _fail(
-        f"internal error: {type(error).__name__}: {error}",
-        "this is a bug in gates: set GATES_TRACEBACK=1 for the traceback and report it", EXIT_INTERNAL,
-    )
-
-
-def _example(context: click.Context | None) -> str:
-    """The example at the end of a command's help, for a command that was given too little."""
-    _, found, example = (context.command.help or "").partition("Example: ") if context else ("", "", "")
-    return f"e.g. {example.strip()}; see " if found else ""
-
-
-def _fail(what: str, hint: str | None, code: int) -> int:
-    return _say(f"error: {what}\n" + (f"hint: {hint}\n" if hint else ""), code)
-
-
-def _say(text: str, code: int) -> int:
-    with contextlib.suppress(OSError):  # a full or closed stderr changes no exit code
-        sys.stderr.write(plain_lines(text))
-        sys.stderr.flush()
-    return code
 
 
 def _out(text: str, *, end: str = "\n") -> None:

@@ -21,6 +21,7 @@ _NEEDS_LIMITS = {  # gates that come to no verdict without limits: what to write
     "ncu": "ncu: {max: {local_loads: 0}}",
     "sass": "sass: {forbid: [local_memory]}",
 }
+_SCRIPTS = {"build.py": "build", "runner.py": "run"}  # and what each calls
 _TOO_ROUGH = ("float32", "float16", "bfloat16")
 _AFTER_ARGUMENTS = 3  # stream, error, error_bytes
 _COMMENT = re.compile(r"//[^\n]*|/\*.*?\*/", re.S)
@@ -30,13 +31,21 @@ def lint(folder: Path) -> list[str]:
     """Each finding as "where: what is wrong"; empty where there is none. Raises GatesError where there is no task.yaml to read."""
     folder = Path(folder).resolve()
     found = [line for fault in faults(folder) for line in fault.what.splitlines()]
-    missing = [name for name in ("build.py", "runner.py") if not (folder / name).is_file()]
-    found += [f"{folder / name}: missing; docs/guide/writing-a-task.md has its two lines" for name in missing]
+    found += [line for name, call in _SCRIPTS.items() for line in _script(folder / name, call)]
     try:
         task = load_task(folder, environ={})
     except GatesError:
         return found  # told above
     return [*found, *_names(folder), *_sources(task), *_toggles(task), *_verdicts(task), *(_problem(task) if (folder / "runner.py").is_file() else ())]
+
+
+def _script(path: Path, call: str) -> Iterator[str]:
+    """A script of the task that is missing, or that imports what moved."""
+    lines = f"write `from gates.task_script import {call}` and `{call}(__file__)`"
+    if not path.is_file():
+        yield f"{path}: missing; {lines}"
+    elif "gates.run." in path.read_text(encoding="utf-8", errors="replace"):
+        yield f"{path}: imports gates.run, which is no longer for tasks; {lines}"
 
 
 def _names(folder: Path) -> Iterator[str]:

@@ -11,8 +11,9 @@ import pytest
 from runs_kit import sign
 
 from gates.check.attestation import NAMESPACE, PREDICATE_TYPE, attestation_of
-from gates.cli import cli, guard
+from gates.cli import cli
 from gates.evidence import list_runs, sha256
+from gates.guard import guard
 
 ROOT = Path(__file__).resolve().parent.parent
 RECORDED = ROOT / "results" / "recorded"

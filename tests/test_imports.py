@@ -15,8 +15,9 @@ from typing import Any
 
 import pytest
 
-from gates.cli import cli, guard
+from gates.cli import cli
 from gates.errors import GatesError
+from gates.guard import guard
 from gates.imports import flashinfer_bench, folder, kernelbench, robust_kbench, sources
 from gates.lint import _verdicts
 from gates.run import magnitude

@@ -45,7 +45,7 @@ def result_of(tmp_path: Path, problem: str, function: str, entry: str = "add") -
     (tmp_path / "it").mkdir()
     (tmp_path / "it" / "its_problem.py").write_text(INPUTS + problem)
     (tmp_path / "it" / "kernel.py").write_text(textwrap.dedent(function))
-    (tmp_path / "it" / "runner.py").write_text("from gates.run.runner import main\n\nmain(__file__)\n")
+    (tmp_path / "it" / "runner.py").write_text("from gates.task_script import run\n\nrun(__file__)\n")
     side = {
         "name": "it", "library": str(tmp_path / "it" / "kernel.py"), "entry": entry, "folder": str(tmp_path / "it"), "problem": "its_problem",
         "emulated": True, "kind": "python", "arguments": [],

@@ -6,7 +6,8 @@ from pathlib import Path
 
 import pytest
 
-from gates.cli import cli, guard
+from gates.cli import cli
+from gates.guard import guard
 from gates.lint import _toggles, lint
 from gates.new import KINDS, new_task
 from gates.task import load_task, task_folders
@@ -134,6 +135,12 @@ def test_the_exit_codes(tmp_path: Path, unrun: None, capsys: pytest.CaptureFixtu
     (folder / "build.py").unlink()
     assert guard(lambda: cli.main(["lint-task", str(folder)], standalone_mode=False)) == 1
     assert "1 finding\n" in capsys.readouterr().out
+
+
+def test_a_script_for_the_old_import_path_is_told_its_new_lines(tmp_path: Path, unrun: None) -> None:
+    folder = made(tmp_path, "python")
+    (folder / "runner.py").write_text("from gates.run.runner import main\n\nmain(__file__)\n")
+    assert lint(folder) == [f"{folder / 'runner.py'}: imports gates.run, which is no longer for tasks; write `from gates.task_script import run` and `run(__file__)`"]
 
 
 def test_limits_that_no_output_of_its_format_can_keep_and_a_timed_shape_that_nobody_checks(tmp_path: Path) -> None:

@@ -8,8 +8,9 @@ from pathlib import Path
 import pytest
 import yaml
 
-from gates.cli import cli, guard
+from gates.cli import cli
 from gates.errors import GatesError
+from gates.guard import guard
 from gates.new import KINDS, TEMPLATES, new_task, next_rung, template
 from gates.task import WITHOUT_DEVICE, find_task, load_baseline, load_task
 

@@ -14,8 +14,9 @@ import pytest
 from click.testing import CliRunner
 
 from gates import jsonio
-from gates.cli import cli, guard
+from gates.cli import cli
 from gates.errors import GatesError
+from gates.guard import guard
 
 ROOT = Path(__file__).resolve().parent.parent
 RUN = "recorded:h200/stage2"

@@ -19,8 +19,8 @@ from random import Random
 import pytest
 from conftest import OnceASession
 
-from gates.cli import guard
 from gates.evidence import list_runs
+from gates.guard import guard
 from gates.run.toolchain import find_toolchain
 from gates.verify import verify_run
 

@@ -8,6 +8,7 @@ import pytest
 
 from gates import cli
 from gates.errors import GatesError
+from gates.guard import guard
 from gates.plain import plain, plain_json, plain_lines
 from gates.render.markdown import code, details, escape
 
@@ -32,7 +33,7 @@ def test_what_commands_print_is_plain(capsys: pytest.CaptureFixture[str]) -> Non
         cli._json({"reason": ODD})
         raise GatesError(f"can't import kernel.py: {ODD}", hint=ODD)
 
-    assert cli.guard(refuse) == 2
+    assert guard(refuse) == 2
     shown = capsys.readouterr()
     assert all(line.isprintable() for line in [*shown.out.split("\n"), *shown.err.split("\n")])
     assert shown.out.startswith(f"merge: {SPELT}\n") and f"hint: {SPELT}\n" in shown.err

@@ -64,7 +64,7 @@ for again in range(2):
         else:
             raise SystemExit("no error")
     import gates.run.build, gates.compare, gates.decide
-    assert gates.run.build.build_main and gates.compare.compare_runs and gates.decide.decide_run
+    assert gates.run.build.build and gates.compare.compare_runs and gates.decide.decide_run
 """)
 
 

@@ -71,7 +71,7 @@ def test_unknown_shape_names_the_nearest(build_dir: Path) -> None:
 ])
 def test_wrong_usage_exits_2(arguments: list[str]) -> None:
     with pytest.raises(SystemExit) as caught:
-        runner.main(str(FAST / "runner.py"), arguments)
+        byhand.main(str(FAST / "runner.py"), arguments)
     assert caught.value.code == 2
 
 
@@ -95,7 +95,7 @@ def test_unknown_job_is_refused(tmp_path: Path, job: object, capsys: pytest.Capt
 
 def test_help_ends_in_an_example(capsys: pytest.CaptureFixture[str]) -> None:
     with pytest.raises(SystemExit) as caught:
-        runner.main(str(FAST / "runner.py"), ["--help"])
+        byhand.main(str(FAST / "runner.py"), ["--help"])
     assert caught.value.code == 0
     assert "--shapes small,mission --seeds 0,1,2 --iters 500" in capsys.readouterr().out
 

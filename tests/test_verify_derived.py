@@ -17,9 +17,10 @@ from gates import jsonio, verify
 from gates.check.files import FILES
 from gates.check.profile import profile_problems
 from gates.check.report import report_problems
-from gates.cli import cli, guard
+from gates.cli import cli
 from gates.compare import compare_within
 from gates.evidence import RunInfo, Verdict, list_runs, read_record
+from gates.guard import guard
 from gates.parse.ncu import NcuEvidence
 from gates.render.compare import REPORT_VERSION, footer
 

@@ -11,7 +11,8 @@ from xml.etree import ElementTree
 
 import pytest
 
-from gates.cli import cli, guard
+from gates.cli import cli
+from gates.guard import guard
 from gates.records import Check, GateResult, Status
 from gates.render.junit import junit
 from gates.render.sarif import sarif

@@ -273,17 +273,3 @@ def _log_text(folder: Path, plans: list[_Plan]) -> str:
         printed = build_failure.printed(folder, edge)
         parts.append(f"$ {' '.join(edge.command).replace('{out}', edge.output)}\n{printed}")
     return "".join(part if part.endswith("\n") else part + "\n" for part in parts)
-
-
-def build_report(task: Task, build_root: Path, *, jobs: int | None = None) -> tuple[str, bool]:
-    """Build all of a task that can be built here; the report to print, and whether all of it was built."""
-    from gates.build_report import report
-
-    return report(task, build_root, jobs=jobs)
-
-
-def build_main(file: str) -> None:
-    """The command of a task's build.py, whose ``__file__`` is ``file``; exits 1 where something failed to build."""
-    from gates.build_report import main
-
-    main(file)

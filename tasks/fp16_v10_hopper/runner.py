@@ -1,6 +1,6 @@
 """Run this stage: python -m tasks.fp16_v10_hopper.runner --shapes small,mission --seeds 0,1,2 --iters 500"""
 
-from gates.run.runner import main
+from gates.task_script import run
 
 if __name__ == "__main__":
-    main(__file__)
+    run(__file__)

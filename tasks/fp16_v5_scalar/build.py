@@ -1,6 +1,6 @@
 """Build this stage: python -m tasks.fp16_v5_scalar.build"""
 
-from gates.run.build import build_main
+from gates.task_script import build
 
 if __name__ == "__main__":
-    build_main(__file__)
+    build(__file__)

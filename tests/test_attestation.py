@@ -5,6 +5,7 @@ from __future__ import annotations
 import json
 import shutil
 import subprocess
+import sys
 from pathlib import Path
 
 import pytest
@@ -165,6 +166,40 @@ def test_a_key_that_signs_nothing(run: Path, tmp_path: Path, capsys: pytest.Capt
     for key in (tmp_path / "nowhere", tmp_path / "text"):
         code, _, err = told(capsys, "attest", run, "--key", key)
         assert code == 2 and "ssh-keygen can't sign" in err and not attestation_of(run).exists()
+
+
+@needs_ssh_keygen
+def test_a_key_with_a_passphrase_and_no_terminal(run: Path, tmp_path: Path) -> None:
+    subprocess.run(["ssh-keygen", "-q", "-t", "ed25519", "-N", "secret", "-f", str(tmp_path / "locked")], check=True)
+    command = [sys.executable, "-m", "gates", "attest", str(run), "--key", str(tmp_path / "locked")]
+    done = subprocess.run(command, cwd=ROOT, stdin=subprocess.DEVNULL, capture_output=True, text=True, start_new_session=True, check=False)
+    assert done.returncode == 2 and "incorrect passphrase" in done.stderr and "a passphrase needs a terminal or ssh-agent" in done.stderr, done.stderr
+
+
+@needs_ssh_keygen
+def test_no_statement_beside_the_signature_of_another(run: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    key = key_pair(tmp_path, "judge")
+    told(capsys, "attest", run, "--key", key)
+    signed = attestation_of(run).read_bytes()
+    assert told(capsys, "attest", run)[0] == 0  # the same statement: its signature holds
+    assert told(capsys, "verify", run, "--signers", signers_of(tmp_path, ("judge", key)))[0] == 0
+    _written_again(run)
+    code, _, err = told(capsys, "attest", run)
+    assert code == 2 and "run.attestation.json.sig signs another statement" in err and "--key KEY" in err
+    assert attestation_of(run).read_bytes() == signed and told(capsys, "attest", run, "--key", key)[0] == 0
+
+
+@needs_ssh_keygen
+@pytest.mark.parametrize("line", ["{public}", "# judges\n\nother {public}{public}", "{private}"])
+def test_a_key_in_place_of_allowed_signers(run: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str], line: str) -> None:
+    key = key_pair(tmp_path, "judge")
+    told(capsys, "attest", run, "--key", key)
+    (tmp_path / "given").write_text(line.format(public=key.with_suffix(".pub").read_text(), private=key.read_text()))
+    code, out, err = told(capsys, "verify", run, "--signers", tmp_path / "given")
+    assert code == 2 and "not checked" in out and f"line {4 if 'other' in line else 1} is a key without a name" in err
+    made = err.partition("make one: ")[2].partition(" > ")[0].replace("KEY.pub", str(key.with_suffix(".pub"))).replace("NAME", "judge")
+    (tmp_path / "given").write_text(subprocess.run(["sh", "-c", made], capture_output=True, text=True, check=True).stdout)
+    assert told(capsys, "verify", run, "--signers", tmp_path / "given")[0] == 0
 
 
 def test_without_ssh_keygen_or_signers(run: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]) -> None:

@@ -6,6 +6,7 @@ Statement and signature are written beside the run directory, which is never cha
 
 from __future__ import annotations
 
+import re
 import shutil
 import subprocess
 from pathlib import Path
@@ -21,6 +22,9 @@ PREDICATE_TYPE = "urn:kernel-gates:run:v1"
 NAMESPACE = "kernel-gates"  # of the signature: one made for anything else does not count
 _LIMIT_S = 60.0
 _INSTALL = "install OpenSSH 8.2 or newer (the package openssh-client)"
+_BARE_KEY = re.compile(rb"^(?:-----BEGIN .*|(?:sk-)?(?:ssh|ecdsa)-\S+\s+AAAA.*)$", re.M)  # a private key, or a public one without its owner
+_USABLE_KEY = "name a private key that only you can read (chmod 600), or a public key whose private key is in ssh-agent; a passphrase needs a terminal or ssh-agent"
+_MAKE = f"""make one: echo 'NAME namespaces="{NAMESPACE}"' "$(cat KEY.pub)" > allowed_signers"""
 
 
 def statement_of(run: Path) -> dict[str, Any]:
@@ -55,15 +59,20 @@ def attestation_of(run: Path) -> Path:
 
 
 def attest(run: Path, out: Path | None = None, key: Path | None = None) -> list[Path]:
-    """Write the statement about ``run``, and with ``key`` its signature; return the files. Raises GatesError if the run is not sound."""
+    """Write the statement about ``run``, and with ``key`` its signature; return the files.
+
+    Raises GatesError if the run is not sound, and without ``key`` if a signature of another statement is there.
+    """
     from gates.verify import require_sound
 
     require_sound(run)
     place = out or attestation_of(run)
     require_outside_a_run(place)
-    text = jsonio.dumps(statement_of(run))
-    signature = _signed(text.encode("utf-8"), key) if key is not None else None
-    jsonio.write_text(place, text)
+    data = jsonio.dumps(statement_of(run)).encode("utf-8")
+    signature = _signed(data, key) if key is not None else None
+    if signature is None and _signature(place).exists() and not (place.is_file() and place.read_bytes() == data):
+        raise GatesError(f"{_signature(place)} signs another statement than that of this run", hint="delete it, or sign again with --key KEY")
+    jsonio.write_bytes(place, data)
     if signature is None:
         return [place]
     jsonio.write_bytes(_signature(place), signature)
@@ -81,20 +90,16 @@ def _signed(data: bytes, key: Path) -> bytes:
     except OSError as error:
         raise GatesError(f"ssh-keygen can't be started: {error.strerror}", hint=_INSTALL) from None
     if done.returncode != 0 or not done.stdout:
-        raise GatesError(f"ssh-keygen can't sign with {key}: {_last(done.stderr)}", hint="name a private key, or a public key whose private key is in ssh-agent")
+        raise GatesError(f"ssh-keygen can't sign with {key}: {_last(done.stderr)}", hint=_USABLE_KEY)
     return done.stdout
 
 
 def attestation_problems(run: Path, signers: Path) -> tuple[list[str], str]:
     """Return (problems of the attestation of a sound run, its signer). ``signers`` is a file of allowed signers, as in ssh-keygen(1).
 
-    Raises GatesError if ssh-keygen is missing or the file of signers can't be read.
+    Raises GatesError if ssh-keygen is missing or the file of signers is not one.
     """
-    try:
-        with jsonio.open_plain(signers):
-            pass
-    except OSError as error:
-        raise GatesError(f"can't read {signers}: {error.strerror}", hint='write one line per signer: NAME namespaces="kernel-gates" KEYTYPE KEY') from None
+    _require_signers(signers)
     tool, statement = _ssh_keygen(), attestation_of(run)
     for path, what in ((statement, "no attestation"), (_signature(statement), "an attestation without a signature")):
         if not path.is_file():
@@ -109,6 +114,18 @@ def attestation_problems(run: Path, signers: Path) -> tuple[list[str], str]:
     if done.returncode != 0:
         return [f"the signature of {statement.name} is not valid for {name}: {_last(done.stderr or done.stdout)}"], ""
     return [f"{statement.name} {problem}" for problem in _differences(jsonio.loads(text, statement.name), statement_of(run))], name
+
+
+def _require_signers(path: Path) -> None:
+    """Raise GatesError if ``path`` can't be read, or holds a key without its owner: ssh-keygen takes the key's type for a name."""
+    try:
+        with jsonio.open_plain(path) as file:
+            data = file.read(jsonio.MAX_BYTES)
+    except OSError as error:
+        raise GatesError(f"can't read {path}: {error.strerror}", hint=_MAKE) from None
+    if found := _BARE_KEY.search(data):
+        line = data[: found.start()].count(b"\n") + 1
+        raise GatesError(f"{path} is not a file of allowed signers: line {line} is a key without a name", hint=_MAKE)
 
 
 def _keygen(tool: str, action: str, signers: Path, statement: Path, *more: str, data: bytes = b"") -> subprocess.CompletedProcess[bytes]:
@@ -126,7 +143,7 @@ def _differences(told: Any, again: dict[str, Any]) -> list[str]:
     if not isinstance(told, dict) or not isinstance(told.get("predicate"), dict):
         return ["is not an in-toto statement"]
     if (told.get("_type"), told.get("predicateType")) != (STATEMENT_TYPE, PREDICATE_TYPE):
-        return [f"is a statement of another kind: {told.get('_type')}, {told.get('predicateType')}"]
+        return [f"is a statement of another kind: {told.get('_type')!s:.80}, {told.get('predicateType')!s:.80}"]
     if told.get("subject") != again["subject"]:
         return ["is about another run: its subject is not this run's manifest"]
     wrong = sorted(key for key in {*told["predicate"], *again["predicate"]} if told["predicate"].get(key) != again["predicate"].get(key))

@@ -15,8 +15,6 @@ from functools import cached_property
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, NamedTuple, TypeAlias
 
-from gates.compare import Comparison, Speed, compare_runs, speed_of
-from gates.decide import decide_run, decision_in
 from gates.errors import GatesError
 from gates.evidence import RunInfo, Verdict, read_record, resolve_run
 from gates.judge.decision import Decision, exit_code
@@ -26,6 +24,8 @@ from gates.pipeline import Options, run_task
 from gates.problem import MAX_SEED
 from gates.records import GateResult
 from gates.render.console import Progress, verdict_table
+from gates.review.compare import Comparison, Speed, compare_runs, speed_of
+from gates.review.decide import decide_run, decision_in
 from gates.verify import require_sound
 
 if TYPE_CHECKING:
@@ -158,7 +158,7 @@ def decide(run: AnyRun, *, results: str | Path = "results") -> Decided:
 def compare(baseline: AnyRun, candidate: AnyRun, *, force: bool = False, results: str | Path = "results") -> Comparison:
     """Two runs side by side; ``.markdown()`` is COMPARE.md's text, ``.decision`` the candidate's.
 
-    Raises GatesError for runs that are not sound or can't be compared: see ``gates.compare.compare_runs``.
+    Raises GatesError for runs that are not sound or can't be compared: see ``gates.review.compare.compare_runs``.
     """
     return compare_runs(_path(baseline, results), _path(candidate, results), force=force)
 

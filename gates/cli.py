@@ -191,8 +191,8 @@ def compare(runs: tuple[str, ...], out: Path | None, force: bool, picture: bool,
         sys.exit(_ladder(paths, out or results / "compare", force, picture))
     if picture:
         raise GatesError("--plot draws a ladder of three runs or more", hint="`gates plot RUN` draws one run's samples")
-    from gates.compare import compare_runs
     from gates.render.markdown import read
+    from gates.review.compare import compare_runs
 
     comparison = compare_runs(*paths, force=force)
     folder = comparison.write(out or results / "compare")
@@ -228,9 +228,9 @@ def decide(run_directory: str, as_json: bool, junit: Path | None, sarif: Path | 
 
     Example: gates decide latest:stage2
     """
-    from gates.decide import accept_looser_terms, decide_run, decision_in, write_junit, write_sarif
     from gates.evidence import resolve_run
     from gates.judge.decision import EXIT_CODES
+    from gates.review.decide import accept_looser_terms, decide_run, decision_in, write_junit, write_sarif
 
     path = resolve_run(run_directory, results)
     decision, why = decide_run(path)

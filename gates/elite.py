@@ -11,11 +11,11 @@ from __future__ import annotations
 from dataclasses import dataclass, replace
 from pathlib import Path
 
-from gates.decide import decide_run
 from gates.errors import GatesError
 from gates.evidence import ACCEPTANCE
 from gates.history import Entry, history
 from gates.judge.decision import Decision
+from gates.review.decide import decide_run
 
 SCHEMA_VERSION = 1
 

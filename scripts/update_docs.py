@@ -17,7 +17,6 @@ import sweep_page
 from evidence_page import Page
 
 from gates.cli import cli
-from gates.compare import compare_within
 from gates.evidence import RunInfo, Verdict, list_runs, read_record
 from gates.history import history
 from gates.insights import insights_of
@@ -27,6 +26,7 @@ from gates.records import Status
 from gates.render.console import verdict_table
 from gates.render.insights import insights_markdown
 from gates.render.markdown import table
+from gates.review.compare import compare_within
 
 ROOT = Path(__file__).resolve().parent.parent
 FAMILIES = ("fp8", "fp16")

@@ -279,7 +279,7 @@ def test_figures_over_the_bound() -> None:
 def test_the_report_shows_bounds_by_group_and_names_weak_cases(library: Path, tmp_path: Path) -> None:
     from types import SimpleNamespace
 
-    from gates.compare import _error_rows, _weak_notes
+    from gates.review.compare import _error_rows, _weak_notes
 
     evidence, result = gate(tmp_path / "t", side_of(library, "honest", tmp_path), shapes=("small",), limits=BOUND, thorough=True)
     rows = {row.name: row.candidate for row in _error_rows({}, {"correctness": evidence})}

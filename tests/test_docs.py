@@ -109,7 +109,7 @@ def test_every_code_is_explained(gate: str) -> None:
 
 
 def test_the_recorded_runs_are_sound_and_merge() -> None:
-    from gates.decide import decide_run
+    from gates.review.decide import decide_run
 
     for stage in ("stage1_wmma_qk", "stage2_wmma_pv", "stage3_cp_async"):
         (run,) = list_runs(RECORDED / "h100" / stage)

@@ -14,7 +14,6 @@ from runs_kit import RUN, sign
 
 from gates import jsonio, records
 from gates.cli import cli
-from gates.decide import accept_looser_terms
 from gates.elite import elite
 from gates.errors import GatesError
 from gates.evidence import RunInfo, Verdict, read_record
@@ -22,6 +21,7 @@ from gates.judging import decision_of, load_evidence, rejudge
 from gates.measure.records import CANDIDATE
 from gates.parse.performance import summaries
 from gates.render.elite import elite_json, elite_table
+from gates.review.decide import accept_looser_terms
 
 RECORDED = Path(__file__).resolve().parent.parent / "results" / "recorded"
 

@@ -11,12 +11,12 @@ from runs_kit import RUN
 from static_kit import make_task, stub_toolchain
 
 from gates import jsonio
-from gates.compare import _override_notes
 from gates.declared import self_contradictions
 from gates.evidence import RunInfo, Verdict, read_record
 from gates.judge.decision import Decision
 from gates.judging import decision_of
 from gates.pipeline import run_info
+from gates.review.compare import _override_notes
 from gates.run import compilers
 
 ALL = ("NVCC_PREPEND_FLAGS", "NVCC_APPEND_FLAGS", "CPATH", "C_INCLUDE_PATH", "CPLUS_INCLUDE_PATH", "GCC_EXEC_PREFIX", "COMPILER_PATH", "PTXAS_OPTIONS", "CXX", "NVCC_CCBIN")

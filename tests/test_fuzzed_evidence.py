@@ -20,13 +20,13 @@ from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 from runs_kit import sign
 
-from gates.compare import compare_runs
-from gates.decide import decide_run
 from gates.errors import GatesError
 from gates.evidence import list_runs
 from gates.rejudge import judge_again
 from gates.render.report import html
 from gates.report.view import Page, view
+from gates.review.compare import compare_runs
+from gates.review.decide import decide_run
 from gates.verify import verify_run
 
 RECORDED = Path(__file__).resolve().parent.parent / "results" / "recorded"

@@ -10,12 +10,12 @@ import pytest
 import torch
 from timing_fakes import DATA, build_library, install, run_job
 
-from gates import compare
 from gates import problem as problems
 from gates.errors import GatesError
 from gates.judge import performance
 from gates.parse.performance import parse
 from gates.records import Status
+from gates.review import compare
 from gates.run import timing, timing_outputs, timing_session
 
 BAR = {"shape": "tiny", "min_speedup_pct": 15, "metrics": ["p50", "p90", "mean"], "max_std_us": 10}

@@ -9,7 +9,6 @@ from pathlib import Path
 import pytest
 from runs_kit import sign
 
-from gates.compare import compare_within
 from gates.evidence import RunInfo, Verdict, read_record
 from gates.insights import insights_of
 from gates.judge.ptxas import judge
@@ -23,6 +22,7 @@ from gates.render.console import verdict_table
 from gates.render.insights import insights_markdown
 from gates.render.report import html
 from gates.report.view import Page, view
+from gates.review.compare import compare_within
 from gates.verify import verify_run
 
 DATA = Path(__file__).parent / "data"

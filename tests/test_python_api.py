@@ -45,7 +45,7 @@ def copied(tmp_path: Path) -> Path:
 
 
 @pytest.mark.parametrize("first", [
-    "import gates", "import gates.run.build", "import gates.decide, gates.compare", "from gates.run import process",
+    "import gates", "import gates.run.build", "import gates.review.decide, gates.review.compare", "from gates.run import process",
     "from gates import run, compare, decide", "from gates import api", "import gates.pipeline",
 ])
 def test_a_name_is_the_function_after_any_import(first: str) -> None:
@@ -63,8 +63,8 @@ for again in range(2):
             assert "/no/such/thing" in error.what
         else:
             raise SystemExit("no error")
-    import gates.run.build, gates.compare, gates.decide
-    assert gates.run.build.build and gates.compare.compare_runs and gates.decide.decide_run
+    import gates.run.build, gates.review.compare, gates.review.decide
+    assert gates.run.build.build and gates.review.compare.compare_runs and gates.review.decide.decide_run
 """)
 
 
@@ -157,9 +157,9 @@ def test_what_a_reviewer_accepted_counts(tmp_path: Path) -> None:
     info["baseline"]["limits"]["ptxas"]["max_registers"] = 127
     (run / "run.json").write_text(json.dumps(info))
     verdict = json.loads((run / "verdict.json").read_text())
-    from gates.decide import accept_looser_terms
     from gates.evidence import RunInfo, read_record
     from gates.judging import decision_of
+    from gates.review.decide import accept_looser_terms
 
     decision, reason = decision_of(read_record(RunInfo, run, "run.json"), gates.load(run, verify=False).gates.values())
     verdict.update(decision=decision.value, reason=reason)

@@ -19,13 +19,13 @@ from click.testing import CliRunner
 from runs_kit import sign
 
 from gates.cli import cli
-from gates.compare import compare_runs
-from gates.decide import decide_run
 from gates.errors import GatesError
 from gates.evidence import Git, RunInfo, Verdict, list_runs, read_record
 from gates.guard import guard
 from gates.insights import insights_of
 from gates.places import changed_since, contradicts_checkout
+from gates.review.compare import compare_runs
+from gates.review.decide import decide_run
 from gates.revision import revision
 from gates.task import DIGEST_RULE, GATES, find_task, load_task
 from gates.verify import verify_run

@@ -18,11 +18,11 @@ from gates.check.files import FILES
 from gates.check.profile import profile_problems
 from gates.check.report import report_problems
 from gates.cli import cli
-from gates.compare import compare_within
 from gates.evidence import RunInfo, Verdict, list_runs, read_record
 from gates.guard import guard
 from gates.parse.ncu import NcuEvidence
 from gates.render.compare import REPORT_VERSION, footer
+from gates.review.compare import compare_within
 
 ROOT = Path(__file__).resolve().parent.parent
 FULL = list_runs(ROOT / "results" / "recorded" / "h200" / "stage2_wmma_pv")[-1]

@@ -10,7 +10,6 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from pathlib import Path
 
-from gates.decide import decision_in
 from gates.evidence import RunInfo, read_record
 from gates.history import NO_DEVICE, Entry, entry_of
 from gates.insights.attempts import Attempt, attempts_at
@@ -18,6 +17,7 @@ from gates.insights.facts import Fact
 from gates.insights.measured import facts_of
 from gates.insights.rules import Step, steps_of, unjudged
 from gates.judge.decision import Decision
+from gates.review.decide import decision_in
 from gates.verify import require_sound
 
 SCHEMA_VERSION = 1

@@ -6,7 +6,6 @@ A run compares its stage with the baseline that it built and measured itself (``
 
 from __future__ import annotations
 
-import sys
 from collections import Counter
 from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
@@ -14,7 +13,6 @@ from pathlib import Path
 from typing import Any
 
 from gates import jsonio, records
-from gates.callable_module import CallableModule
 from gates.errors import GatesError
 from gates.evidence import RunInfo, TaskInfo, Verdict, read_record, require_outside_a_run
 from gates.judge.correctness_limits import compared
@@ -30,8 +28,6 @@ from gates.parse.performance import MEASURED
 from gates.parse.ptxas import PtxasEvidence
 from gates.records import GateResult, Status
 from gates.verify import require_sound
-
-sys.modules[__name__].__class__ = CallableModule  # gates.compare(…) is gates.api.compare
 
 SCHEMA_VERSION = 1
 

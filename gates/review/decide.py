@@ -6,12 +6,10 @@ acceptance.json and is tied to the manifest, so it holds for that very run.
 
 from __future__ import annotations
 
-import sys
 from dataclasses import dataclass
 from pathlib import Path
 
 from gates import jsonio, records
-from gates.callable_module import CallableModule
 from gates.errors import GatesError
 from gates.evidence import (
     ACCEPTANCE,
@@ -26,8 +24,6 @@ from gates.evidence import (
 from gates.judge.decision import Decision
 from gates.judging import decision_of, looser_terms
 from gates.verify import require_sound
-
-sys.modules[__name__].__class__ = CallableModule  # gates.decide(…) is gates.api.decide
 
 _MOST_CHARACTERS = 500
 _OUT_HINT = "name a writable file in a folder that exists"

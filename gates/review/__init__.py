@@ -1,0 +1,1 @@
+"""Read finished runs and say something about them: how two compare, and what may be merged."""

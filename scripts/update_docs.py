@@ -12,6 +12,7 @@ from collections.abc import Iterator
 from pathlib import Path
 
 import click
+import gate_pages
 import ladder_page
 import sweep_page
 from evidence_page import Page
@@ -50,8 +51,8 @@ def _commands(path: str, group: click.Group) -> Iterator[tuple[str, click.Comman
             yield from _commands(f"{path} {name}", command)
 
 
-def cpu_run(recorded: Path) -> str:
-    """What `make stage2` prints on a machine without a CUDA device, from the recorded run in ``recorded``."""
+def console_run(recorded: Path) -> str:
+    """What `make stage2` printed on the machine whose runs are in ``recorded``."""
     run = list_runs(recorded / "stage2_wmma_pv")[-1]
     shown = verdict_table(read_record(RunInfo, run, "run.json"), read_record(Verdict, run, "verdict.json"))
     return f"```text\n{shown.strip()}\nevidence: results/stage2_wmma_pv/{run.name}\nreport:   results/stage2_wmma_pv/{run.name}/COMPARE.md\n```\n"
@@ -71,20 +72,21 @@ def tried_table(recorded: Path) -> str:
 
 
 def readme(text: str, recorded: Path) -> str:
-    """The README with its generated parts made anew from ``recorded``."""
-    text = generated(text, "cpu run", cpu_run(recorded / "cpu"))
-    text = generated(text, "reject", cpu_run(recorded / "cpu-reject"))
-    for family in FAMILIES:
-        chart = ladder_page.chart(family, recorded, "docs/internals/")
-        parts = (ladder_page.result_table(family, recorded), chart, ladder_page.context_table(family, recorded))
-        text = generated(text, f"{family} results", "\n".join(parts))
-    return text
+    """The README with the output of a recorded merge."""
+    return generated(text, "merge", console_run(recorded / "h200"))
+
+
+def first_run_page(text: str, recorded: Path) -> str:
+    """docs/start/first-run.md with the output of a recorded hold and a recorded reject."""
+    return generated(generated(text, "cpu run", console_run(recorded / "cpu")), "reject", console_run(recorded / "cpu-reject"))
 
 
 def ladders(text: str, recorded: Path) -> str:
-    """docs/internals/ladder.md: goals and predictions beside measurements, and the charts."""
+    """docs/internals/ladder.md: results, charts, other implementations, goals and predictions."""
     for family in FAMILIES:
-        text = generated(text, f"{family} ladder", f"{ladder_page.prediction_table(family, recorded)}\n{ladder_page.chart(family, recorded)}")
+        results = (ladder_page.result_table(family, recorded), ladder_page.chart(family, recorded), ladder_page.context_table(family, recorded))
+        text = generated(text, f"{family} results", "\n".join(results))
+        text = generated(text, f"{family} predictions", ladder_page.prediction_table(family, recorded))
     return generated(text, "goals", ladder_page.goals_table(recorded))
 
 
@@ -120,15 +122,31 @@ def insights_page(text: str, recorded: Path) -> str:
     return generated(text, "insights", f"````markdown\n{insights_markdown([found])}````\n")
 
 
+def gate_page(text: str, gate: str) -> str:
+    """The page of a gate in docs/gates/ with the gate's docstring and reason codes."""
+    return generated(text, "gate", gate_pages.gate_part(gate))
+
+
+def gates_index(text: str) -> str:
+    """docs/gates/README.md with the reasons that all gates share."""
+    return generated(text, "shared reasons", gate_pages.shared_part())
+
+
 def main() -> int:
     """Write all of them."""
     recorded, docs = ROOT / "results" / "recorded", ROOT / "docs"
     pages = (
-        (docs / "gates" / "correctness.md", correctness_page), (docs / "guide" / "review.md", review_page), (docs / "guide" / "insights.md", insights_page),
+        (docs / "start" / "first-run.md", first_run_page), (docs / "gates" / "correctness.md", correctness_page),
+        (docs / "guide" / "review.md", review_page), (docs / "guide" / "insights.md", insights_page),
         (docs / "internals" / "ladder.md", ladders), (docs / "guide" / "sweep.md", sweeps),
     )
     for path, made in ((ROOT / "README.md", readme), *pages):
         path.write_text(made(path.read_text(encoding="utf-8"), recorded), encoding="utf-8")
+    for gate in gate_pages.NAMES:
+        page = docs / "gates" / f"{gate}.md"
+        page.write_text(gate_page(page.read_text(encoding="utf-8"), gate), encoding="utf-8")
+    index = docs / "gates" / "README.md"
+    index.write_text(gates_index(index.read_text(encoding="utf-8")), encoding="utf-8")
     for family in FAMILIES:
         ladder_page.draw_chart(family, recorded, docs / "internals")
     sweep_page.draw_sweep(recorded, docs / "guide")

@@ -9,7 +9,7 @@ from pathlib import Path
 
 import pytest
 
-from gates.evidence import list_runs
+from gates.evidence import RunInfo, list_runs, read_record
 from gates.judging import load_evidence
 from gates.parse.performance import Beside
 
@@ -98,6 +98,13 @@ def test_a_goal_is_met_missed_or_not_measured_yet(tmp_path: Path) -> None:
     places = {(row[0], row[1], row[3]): row[-2:] for row in rows(ladder_page.goals_table(tmp_path))}
     assert places["mission", "fp16_v9_pipeline", "p50 at most 4.7 us"] == ["8.20 us", "missed"]
     assert places["long", "fp16_v10_hopper", "below flash"] == ["not measured yet", ""]
+
+
+def test_the_spread_of_a_rung_whose_baseline_has_two_speeds() -> None:
+    runs = [run for folder in ("h200", "h200-earlier", "h200-sweep", "h200-sweep-one") for run in list_runs(RECORDED / folder / "fp16_v8_tiles")]
+    found = [ladder_page.measured(run) for run in runs if read_record(RunInfo, run, "run.json").task.toggles["TILE_N"] == 32]
+    gains, before = sorted(one.speedup_pct[0] for one in found), sorted(one.before_us for one in found)
+    assert len(found) == 4 and f"{gains[0]:+.1f} to {gains[-1]:+.1f} %" in PAGE and f"{before[0]:.1f} to {before[-1]:.1f} us" in PAGE
 
 
 def test_figures_in_the_prose_are_those_of_the_evidence() -> None:

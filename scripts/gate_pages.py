@@ -1,0 +1,39 @@
+"""The generated part of a gate's page in docs/gates/: the gate's own docstring and its reason codes.
+
+`gates explain` prints the same texts. A reason that all gates share is listed once, in docs/gates/README.md.
+"""
+
+from __future__ import annotations
+
+import re
+
+from gates.explain import codes_of, explain
+from gates.judge.reasons import REASONS
+from gates.render.markdown import table
+from gates.task import GATES
+
+NAMES = tuple(GATES)
+HEADINGS = "Judged|What is judged|Why|Example|Limits|A tool passes"
+
+
+def gate_part(gate: str) -> str:
+    """What the gate judges, why, an example, its limits, and a table of its own reason codes."""
+    text = explain(gate).partition("\n\nreason codes:")[0].replace("``", "`")
+    text = re.sub(rf"(^|(?<=\. )|(?<=\n))({HEADINGS})(?=[:, ])", r"**\2**", text)
+    text = re.sub(r"(?<=[^\n])\n(?=    )", "\n\n", text)  # an indented example is a block of its own
+    text = re.sub(r"(?<=[^\n])\n(?=\*\*)", "\n\n", text)
+    own = {code: meaning for code, meaning in codes_of(gate).items() if REASONS.get(code.partition(".")[2]) != meaning}
+    return f"{text}\n\n{_table(own)}"
+
+
+def shared_part() -> str:
+    """The reasons that every gate can give, and those of a decision."""
+    return f"{_table({f'GATE.{reason}': meaning for reason, meaning in REASONS.items()})}\n{_table(codes_of('decision'))}"
+
+
+def _table(codes: dict[str, str]) -> str:
+    return table(("code", "meaning"), [(code, _first_sentence(meaning)) for code, meaning in codes.items()])
+
+
+def _first_sentence(text: str) -> str:
+    return re.split(r"(?<=[.]) (?=[A-Z`])", text)[0].rstrip(".")

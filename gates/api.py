@@ -15,6 +15,8 @@ from functools import cached_property
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, NamedTuple, TypeAlias
 
+from gates.comparison.record import Comparison, Speed
+from gates.comparison.within import speed_of
 from gates.errors import GatesError
 from gates.evidence import RunInfo, Verdict, read_record, resolve_run
 from gates.judge.decision import Decision, exit_code
@@ -23,8 +25,8 @@ from gates.measure.records import CANDIDATE
 from gates.pipeline import Options, run_task
 from gates.problem import MAX_SEED
 from gates.records import GateResult
-from gates.render.console import Progress, verdict_table
-from gates.review.compare import Comparison, Speed, compare_runs, speed_of
+from gates.render.console import Progress, Silence, verdict_table
+from gates.review.compare import compare_runs
 from gates.review.decide import decide_run, decision_in
 from gates.verify import require_sound
 
@@ -161,19 +163,6 @@ def compare(baseline: AnyRun, candidate: AnyRun, *, force: bool = False, results
     Raises GatesError for runs that are not sound or can't be compared: see ``gates.review.compare.compare_runs``.
     """
     return compare_runs(_path(baseline, results), _path(candidate, results), force=force)
-
-
-class Silence(Progress):
-    """Progress that shows nothing."""
-
-    def __init__(self) -> None:
-        self._status = None
-
-    def step(self, text: str, limit_s: float | None = None) -> None:
-        pass
-
-    def _line(self, text: str) -> None:
-        pass
 
 
 def _verdict(path: Path) -> Verdict:

@@ -401,7 +401,7 @@ def verify(run_directories: tuple[str, ...], signers: Path | None, results: Path
 
     Example: gates verify latest:stage2
     """
-    from gates.verify import findings, verifiable
+    from gates.findings import findings, verifiable
 
     code = 0
     for name in run_directories:

@@ -20,6 +20,7 @@ from types import MappingProxyType
 from typing import Any
 
 from gates import __version__
+from gates.comparison.within import compare_within
 from gates.errors import EXIT_FAIL, EXIT_HOLD, GatesError
 from gates.evidence import (
     SCHEMA_VERSION,
@@ -37,7 +38,6 @@ from gates.held import HeldFolder
 from gates.judge.decision import exit_code
 from gates.judging import decision_of
 from gates.render.console import Progress
-from gates.review.compare import compare_within
 from gates.revision import revision
 from gates.run import compilers
 from gates.run import device as devices

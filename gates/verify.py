@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import math
-import os
 from collections.abc import Mapping
 from pathlib import Path, PurePosixPath
 from typing import Any
@@ -13,7 +12,7 @@ from gates.check.files import strangers
 from gates.counts import built_for_debugging, contradictions, not_as_logged, timed_otherwise
 from gates.declared import of_other_builds, self_contradictions
 from gates.errors import GatesError
-from gates.evidence import ACCEPTANCE, RunInfo, Verdict, read_record, require_known_version, resolve_run, sha256
+from gates.evidence import ACCEPTANCE, RunInfo, Verdict, read_record, require_known_version, sha256
 from gates.judge.decision import FIRST_GATES, GATES
 from gates.judging import decision_of, load_evidence, looser_terms, rejudge
 from gates.places import changed_since, contradicts_checkout
@@ -21,52 +20,17 @@ from gates.planned import left_out
 from gates.problem import DEFAULT_INPUTS
 from gates.records import GateResult, Status
 from gates.schema import errors_by, schema_errors, schema_of
-from gates.sweep.record import FILE as SWEEP
 
-_MOST_PROBLEMS = 20
+MOST_PROBLEMS = 20
 _MAX_BYTES = 512 * 2**20  # no file of a run is near it, and a digest of more takes long
-
-
-def verifiable(name: str, results: Path) -> list[Path]:
-    """The folders that ``name`` means: a run's, a sweep's, or for recorded:DEVICE those of all its runs and sweeps. GatesError where there is none."""
-    kind, _, rest = name.partition(":")
-    recorded = next((folder for folder in (results / "recorded").glob("*") if kind == "recorded" and folder.name == rest), None)
-    if recorded is not None and (found := sorted([*recorded.glob("*/*/run.json"), *recorded.glob(f"sweeps/*/*/{SWEEP}")])):
-        return [path.parent for path in found]
-    return [Path(name)] if _is_sweep(name) else [resolve_run(name, results)]
-
-
-def _is_sweep(folder: str | Path) -> bool:
-    """Whether it is a sweep's; a run stays one, whatever was put into it."""
-    return os.path.isfile(os.path.join(folder, SWEEP)) and not os.path.isfile(os.path.join(folder, "run.json"))
-
-
-def findings(folder: Path, signers: Path | None = None) -> tuple[list[str], list[str]]:
-    """Return (problems of the run or sweep in ``folder``, notes). Notes, only without problems, name what was not checked and what differs in this checkout.
-
-    With ``signers``, a file of allowed signers, one of them must have signed the run's attestation; a note names the signer.
-    """
-    if _is_sweep(folder):
-        if signers is not None:
-            return ["a sweep has no attestation: attest the winner's run"], []
-        from gates.sweep.verify import verify_sweep  # brings the engine along
-
-        return verify_sweep(folder)[:_MOST_PROBLEMS], []
-    problems, notes = _checked(folder)
-    if signers is not None and not problems:
-        from gates.check.attestation import attestation_problems
-
-        problems, signer = attestation_problems(folder, signers)
-        notes.append(f"signed by {signer}")
-    return problems, [] if problems else [*notes, *checkout_notes(folder)]
 
 
 def verify_run(run: Path) -> list[str]:
     """What is wrong with the run directory, one sentence each; empty where it is sound."""
-    return _checked(run)[0]
+    return check_run(run)[0]
 
 
-def _checked(run: Path) -> tuple[list[str], list[str]]:
+def check_run(run: Path) -> tuple[list[str], list[str]]:
     """Return (problems of the run directory, what was not checked), one sentence each."""
     notes = list[str]()
     try:
@@ -77,7 +41,7 @@ def _checked(run: Path) -> tuple[list[str], list[str]]:
         problems = [error.what]
     except OSError as error:
         problems = [f"can't read {error.filename or run}: {error.strerror or error}"]
-    return problems[:_MOST_PROBLEMS], notes
+    return problems[:MOST_PROBLEMS], notes
 
 
 def _check_derived(run: Path) -> tuple[list[str], list[str]]:

@@ -15,11 +15,11 @@ from enum import Enum
 from pathlib import Path
 from typing import Any, Union
 
+from gates.comparison.record import Comparison
 from gates.evidence import SCHEMA_VERSION, RunInfo, Verdict
 from gates.ladder import Ladder
 from gates.parse.ptxas import PtxasEvidence
 from gates.parse.sass import SassEvidence
-from gates.review.compare import Comparison
 from gates.review.decide import Acceptance
 from gates.run.built import BuildResult
 from gates.sweep.record import Sweep

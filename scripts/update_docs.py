@@ -19,6 +19,7 @@ import sweep_page
 from evidence_page import files_table
 
 from gates.cli import cli
+from gates.comparison.within import compare_within
 from gates.evidence import RunInfo, Verdict, list_runs, read_record
 from gates.history import history
 from gates.insights import insights_of
@@ -28,7 +29,6 @@ from gates.records import Status
 from gates.render.console import verdict_table
 from gates.render.insights import insights_markdown
 from gates.render.markdown import table
-from gates.review.compare import compare_within
 
 ROOT = Path(__file__).resolve().parent.parent
 FAMILIES = ("fp8", "fp16")

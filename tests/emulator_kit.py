@@ -9,7 +9,7 @@ from typing import Any
 
 import numpy as np
 
-from gates.emulator import compile_library
+from gates.emulator.library import compile_library
 
 DATA = Path(__file__).parent / "data" / "emulator"
 FORWARD, REVERSED, SHUFFLED = 0, 1, 2

@@ -11,7 +11,7 @@ from typing import Any
 import torch
 from defects.record import Defect, patch
 
-from gates.emulator import compile_library
+from gates.emulator.library import compile_library
 from gates.problem import call_arguments
 from gates.run.kernel import Kernel
 from tasks.problems import sdpa_fp16 as problem

@@ -7,9 +7,9 @@ import json
 import sys
 from pathlib import Path
 
+from gates.comparison.within import compare_within
 from gates.errors import GatesError
 from gates.evidence import RunInfo, Verdict, read_record
-from gates.review.compare import compare_within
 
 RUN = Path(__file__).parent / "data" / "runs" / "h100_stage2"
 

@@ -12,7 +12,7 @@ from typing import Any
 import torch
 import yaml
 
-from gates.emulator import compile_library
+from gates.emulator.library import compile_library
 from gates.problem import call_arguments
 from gates.run.kernel import Kernel
 from tasks.problems import sdpa_fp8 as problem

@@ -19,11 +19,11 @@ from runs_kit import sign
 
 from gates import jsonio
 from gates.cli import cli
+from gates.comparison.sections import _by_name
 from gates.evidence import RunInfo, Verdict, list_runs, read_record
 from gates.judging import decision_of, rejudge
 from gates.parse.performance import PerformanceEvidence, summaries
 from gates.records import from_json, to_json
-from gates.review.compare import _by_name
 from gates.verify import verify_run
 
 RECORDED = Path(__file__).resolve().parent.parent / "results" / "recorded"

@@ -7,9 +7,10 @@ import dataclasses
 import pytest
 from runs_kit import RUN
 
+from gates.comparison.record import Comparison
+from gates.comparison.within import compare_within
 from gates.evidence import RunInfo, Verdict, read_record
 from gates.records import GateResult, Status
-from gates.review.compare import Comparison, compare_within
 
 
 @pytest.fixture(scope="module")

@@ -7,7 +7,7 @@ from pathlib import Path
 import pytest
 from correctness_kit import DATA, cases_here, gate, in_process, side, task_folder
 
-from gates.emulator import compile_library
+from gates.emulator.library import compile_library
 from gates.judge import sanitizer as judge
 from gates.parse import sanitizer as parse
 from gates.records import Status

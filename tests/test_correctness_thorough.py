@@ -279,14 +279,15 @@ def test_figures_over_the_bound() -> None:
 def test_the_report_shows_bounds_by_group_and_names_weak_cases(library: Path, tmp_path: Path) -> None:
     from types import SimpleNamespace
 
-    from gates.review.compare import _error_rows, _weak_notes
+    from gates.comparison.sections import _error_rows
+    from gates.comparison.within import weak_notes
 
     evidence, result = gate(tmp_path / "t", side_of(library, "honest", tmp_path), shapes=("small",), limits=BOUND, thorough=True)
     rows = {row.name: row.candidate for row in _error_rows({}, {"correctness": evidence})}
     assert {"small max_abs_err", "tail mean_abs_err", "small max_err_over_bound", "edge shapes max_err_over_bound",
             "inputs equal max_err_over_bound"} <= set(rows)
     assert not any(name.startswith(("n1 ", "n33 ")) for name in rows), "edge shapes and families have no absolute rows"
-    (note,) = _weak_notes(SimpleNamespace(gates=[result]))
+    (note,) = weak_notes(SimpleNamespace(gates=[result]))
     assert note.startswith("correctness does not count n33 seed 0 inputs zeros, ")
     assert note.endswith(" and 1 more: an answer that leaves out the kernel's work (zeros of out) is within all limits there, too")
 

@@ -15,6 +15,7 @@ from runs_kit import sign
 
 from gates import jsonio, records
 from gates.cli import cli
+from gates.comparison.within import compare_within
 from gates.errors import GatesError
 from gates.evidence import RunInfo, Verdict, list_runs, read_record
 from gates.judge.decision import Decision
@@ -24,7 +25,7 @@ from gates.places import source_places
 from gates.records import Check, GateResult, Status
 from gates.render.junit import junit
 from gates.render.sarif import sarif
-from gates.review.compare import compare_runs, compare_within
+from gates.review.compare import compare_runs
 from gates.review.decide import accept_looser_terms, decide_run
 from gates.verify import verify_run
 

@@ -22,7 +22,7 @@ from defects.record import KINDS
 from defects.sdpa import PATCHES
 
 from gates import jsonio
-from gates.emulator import compile_library
+from gates.emulator.library import compile_library
 from gates.judge import ptxas as ptxas_judge
 from gates.judge import sass as sass_judge
 from gates.parse import ptxas, sass

@@ -5,7 +5,8 @@ from __future__ import annotations
 import re
 from pathlib import Path
 
-from gates.emulator import INCLUDE_DIR, unsupported
+from gates.emulator import unsupported
+from gates.emulator.flags import INCLUDE_DIR
 from gates.emulator.runtime_object import SOURCE
 
 ROOT = Path(__file__).parent.parent

@@ -13,7 +13,9 @@ from pathlib import Path
 import pytest
 from emulator_kit import Emulated
 
-from gates.emulator import CXX_FLAGS, SANITIZE_FLAGS, compile_library, runtime_object
+from gates.emulator import runtime_object
+from gates.emulator.flags import CXX_FLAGS, SANITIZE_FLAGS
+from gates.emulator.library import compile_library
 from gates.emulator.runtime_object import main, write_runtime_object
 from gates.errors import GatesError
 from gates.run.build import build

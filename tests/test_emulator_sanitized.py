@@ -11,7 +11,7 @@ from pathlib import Path
 import pytest
 from emulator_kit import DATA, line_of
 
-from gates.emulator import compile_library
+from gates.emulator.library import compile_library
 
 # Runs without torch and numpy, under the preloaded runtime; buffers come from malloc by exact size.
 SCRIPT = """

@@ -11,7 +11,7 @@ import numpy as np
 import pytest
 from emulator_kit import FORWARD, REVERSED, SHUFFLED, Emulated, emulated, line_of
 
-from gates.emulator import compile_library
+from gates.emulator.library import compile_library
 
 ORDERS = (FORWARD, REVERSED, SHUFFLED)
 SUCCESS, INVALID_VALUE, INVALID_CONFIGURATION, LAUNCH_FAILURE = 0, 1, 9, 719

@@ -13,7 +13,9 @@ import pytest
 from emulator_kit import Emulated
 from static_kit import needs_nvcc
 
-from gates.emulator import CXX_FLAGS, INCLUDE_DIR, compile_library, unsupported
+from gates.emulator import unsupported
+from gates.emulator.flags import CXX_FLAGS, INCLUDE_DIR
+from gates.emulator.library import compile_library
 from gates.emulator.translate import main, translate, translate_text
 from gates.errors import GatesError
 from gates.run.toolchain import find_toolchain
@@ -237,7 +239,7 @@ __global__ void k(int* out) {
 }
 extern "C" int run() { int out[64]; k<<<1, 64>>>(out); return out[0] * 100 + out[62]; }
 """)
-    monkeypatch.setattr("gates.emulator.CXX_FLAGS", [*CXX_FLAGS, "-DGATES_EMULATOR_UCONTEXT"])
+    monkeypatch.setattr("gates.emulator.library.CXX_FLAGS", [*CXX_FLAGS, "-DGATES_EMULATOR_UCONTEXT"])
     library = Emulated(compile_library([source], tmp_path / "k.so", work_dir=tmp_path))
     assert library.run("run") == 6301
 

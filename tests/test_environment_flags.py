@@ -11,12 +11,12 @@ from runs_kit import RUN
 from static_kit import make_task, stub_toolchain
 
 from gates import jsonio
+from gates.comparison.within import override_notes
 from gates.declared import self_contradictions
 from gates.evidence import RunInfo, Verdict, read_record
 from gates.judge.decision import Decision
 from gates.judging import decision_of
 from gates.pipeline import run_info
-from gates.review.compare import _override_notes
 from gates.run import compilers
 
 ALL = ("NVCC_PREPEND_FLAGS", "NVCC_APPEND_FLAGS", "CPATH", "C_INCLUDE_PATH", "CPLUS_INCLUDE_PATH", "GCC_EXEC_PREFIX", "COMPILER_PATH", "PTXAS_OPTIONS", "CXX", "NVCC_CCBIN")
@@ -46,7 +46,7 @@ def test_it_is_recorded_and_named_and_holds(tmp_path: Path, monkeypatch: pytest.
     assert decision_of(recorded, verdict.gates)[0] is Decision.MERGE
     overridden = replace(recorded, environment=info.environment, task=replace(recorded.task, overrides=info.task.overrides))
     assert decision_of(overridden, verdict.gates) == (Decision.HOLD, f"overridden from outside: {name}={value}")
-    assert f"overridden from outside: {name}={value}" in list(_override_notes(overridden))
+    assert f"overridden from outside: {name}={value}" in list(override_notes(overridden))
     assert list(self_contradictions(overridden, jsonio.read(RUN / "run.json"))) == []
     unsaid = replace(overridden, environment={})
     assert any(f"overrides set {name}={value}" in text for text in self_contradictions(unsaid, jsonio.read(RUN / "run.json")))

@@ -9,12 +9,13 @@ from typing import Any
 
 import pytest
 
+from gates.comparison.record import Comparison
 from gates.errors import GatesError
 from gates.evidence import RunInfo, Verdict, list_runs, read_record
 from gates.judging import load_evidence
 from gates.ladder import Ladder, ladder_of
 from gates.records import Status, from_json, to_json
-from gates.review.compare import Comparison, compare_runs
+from gates.review.compare import compare_runs
 from gates.review.decide import Acceptance
 from gates.schema import FOLDER, schema_errors
 from gates.sweep.record import Found, Resources, Round, Sweep, Timing, Variant

@@ -11,7 +11,7 @@ import pytest
 from defects.combined import compile_patched, translate_patched
 from fp16_kit import ENTRY, H100_SHARED_LIMIT, configure, findings, over_bound, problem, run, shape_of, unpatched
 
-from gates.emulator import CXX_FLAGS
+from gates.emulator.flags import CXX_FLAGS
 from gates.run.kernel import Kernel, KernelError
 
 V5, V7, V8, V9, V10 = "fp16_v5_scalar", "fp16_v7_wmma_pv", "fp16_v8_tiles", "fp16_v9_pipeline", "fp16_v10_hopper"

@@ -18,11 +18,12 @@ from click.testing import CliRunner
 from runs_kit import RUN, sign
 
 from gates.cli import cli
+from gates.comparison.record import Comparison, Row
+from gates.comparison.within import compare_within
 from gates.errors import GatesError
 from gates.evidence import RunInfo, Verdict, list_runs, read_record
 from gates.history import entry_of, find_runs, history, newest
 from gates.render.history import history_table
-from gates.review.compare import Comparison, Row, compare_within
 
 ROOT = Path(__file__).resolve().parent.parent
 RECORDED = ROOT / "results" / "recorded"

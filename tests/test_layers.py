@@ -1,49 +1,116 @@
-"""The engine's layers: imports go one way, and what starts fast does not import torch."""
+"""Imports go one way, lazy ones counted: no circle among modules, packages import what ``MAY_IMPORT`` says, what starts fast imports no torch.
+
+Imports for type checkers alone do not count. Few modules have some: ``gates/render`` names the records that it turns into text.
+"""
 
 from __future__ import annotations
 
 import ast
 import subprocess
 import sys
+from collections.abc import Iterator, Mapping
+from functools import lru_cache
+from graphlib import CycleError, TopologicalSorter
 from pathlib import Path
 
 import pytest
 
-PACKAGE = Path(__file__).resolve().parent.parent / "gates"
-LAYERS = {"run", "parse", "judge", "render"}
-ALLOWED = {"run": set(), "parse": set(), "judge": {"parse"}, "render": {"parse", "judge"}}
+ROOT = Path(__file__).resolve().parent.parent
+TYPES_ONLY = ("gates.render", "gates.frames", "gates.pytest_plugin", "gates.check.report")  # may import for type checkers alone
+NO_MODULES = ("gates/templates/", "gates/selftest_data/")  # files for a task's folder
+MAY_IMPORT = {  # of these packages
+    "facts": set(), "measure": set(), "run": {"facts", "measure"}, "parse": {"facts", "measure"}, "judge": {"facts", "measure", "parse"},
+    "render": {"facts", "measure", "parse", "judge"},
+}
 OPERATOR_WORDS = ("attention", "sdpa", "softmax", "flash")
+NAMES_OF_OTHERS = ("flashinfer", '"scaled_dot_product_attention"', '"softmax"', '"log_softmax"')  # a format's and torch's: no operators that the engine knows
+LATE = {("gates.callable_module", "gates.api")}  # until the package gates.run has another name
 
 
-def imported_layers(path: Path) -> set[str]:
-    names = set()
-    for node in ast.walk(ast.parse(path.read_text(encoding="utf-8"))):
-        if isinstance(node, ast.ImportFrom) and node.module:
-            names.add(node.module)
-            names.update(f"{node.module}.{alias.name}" for alias in node.names)
-        elif isinstance(node, ast.Import):
-            names.update(alias.name for alias in node.names)
-    return {name.split(".")[1] for name in names if name.startswith("gates.") and name.split(".")[1] in LAYERS}
+@lru_cache(maxsize=1)
+def modules() -> dict[str, Path]:
+    found = {}
+    for path in sorted((ROOT / "gates").rglob("*.py")):
+        place = path.relative_to(ROOT)
+        if not place.as_posix().startswith(NO_MODULES):
+            parts = place.with_suffix("").parts
+            found[".".join(parts[:-1] if parts[-1] == "__init__" else parts)] = path
+    return found
 
 
-@pytest.mark.parametrize("layer", sorted(LAYERS))
-def test_imports_go_one_way(layer: str) -> None:
-    for path in (PACKAGE / layer).rglob("*.py"):
-        wrong = imported_layers(path) - ALLOWED[layer] - {layer}
-        assert not wrong, f"{path.name} in {layer} imports from {wrong}"
+def imports(name: str, text: str, package: bool, known: Mapping[str, object]) -> Iterator[tuple[str, bool]]:
+    """(a module of ``known`` that ``text`` imports, whether for type checkers alone)."""
+    def visit(node: ast.AST, types: bool) -> Iterator[tuple[str, bool]]:
+        if isinstance(node, ast.Import):
+            yield from ((alias.name, types) for alias in node.names if alias.name in known)
+        elif isinstance(node, ast.ImportFrom):
+            above = name.split(".")[: len(name.split(".")) - node.level + package] if node.level else []
+            base = ".".join([*above, *([node.module] if node.module else [])])
+            for alias in node.names:
+                found = f"{base}.{alias.name}" if f"{base}.{alias.name}" in known else base
+                yield from [(found, types)] if found in known else []
+        if isinstance(node, ast.If) and isinstance(node.test, ast.Name) and node.test.id == "TYPE_CHECKING":
+            for child in node.body:
+                yield from visit(child, True)
+            for child in node.orelse:
+                yield from visit(child, types)
+            return
+        for child in ast.iter_child_nodes(node):
+            yield from visit(child, types)
+
+    yield from ((found, types) for found, types in visit(ast.parse(text), False) if found != name)
 
 
-def test_facts_import_no_layer() -> None:
-    for path in (PACKAGE / "facts").glob("*.py"):
-        assert not imported_layers(path)
+@lru_cache(maxsize=1)
+def graph() -> dict[str, set[tuple[str, bool]]]:
+    known = modules()
+    return {name: set(imports(name, path.read_text(encoding="utf-8"), path.name == "__init__.py", known)) for name, path in known.items()}
 
 
-# A format's name and torch's functions are not operators that the engine knows.
-NAMES_OF_OTHERS = ("flashinfer", '"scaled_dot_product_attention"', '"softmax"', '"log_softmax"')
+def circle(edges: Mapping[str, set[str]]) -> list[str]:
+    """The names of a circle, or none."""
+    try:
+        tuple(TopologicalSorter(edges).static_order())
+    except CycleError as error:
+        return list(error.args[1])
+    return []
+
+
+def test_no_circle_among_modules() -> None:
+    edges = {name: {found for found, types in some if not types and (name, found) not in LATE} for name, some in graph().items()}
+    assert len(edges) > 150 and sum(map(len, edges.values())) > 600
+    assert circle(edges) == []
+
+
+def test_imports_for_type_checkers_alone_are_render_s() -> None:
+    for name, some in graph().items():
+        assert name.startswith(TYPES_ONLY) or not any(types for _, types in some), name
+
+
+@pytest.mark.parametrize("package", sorted(MAY_IMPORT))
+def test_packages_import_downward(package: str) -> None:
+    for name, some in graph().items():
+        if name.startswith(f"gates.{package}."):
+            wrong = {found for found, types in some if not types and found.split(".")[1] in MAY_IMPORT.keys() - MAY_IMPORT[package] - {package}}
+            assert not wrong, f"{name} imports {wrong}"
+
+
+@pytest.mark.parametrize(("text", "found"), [
+    ("def f():\n    from gates.b import x\n", {("gates.b", False)}),
+    ("from . import b\nimport gates.c.d\n", {("gates.b", False), ("gates.c.d", False)}),
+    ("if TYPE_CHECKING:\n    from gates import b\nelse:\n    from gates.c import d\n", {("gates.b", True), ("gates.c.d", False)}),
+    ("try:\n    import gates.b\nexcept ImportError:\n    import os\n", {("gates.b", False)}),
+])
+def test_imports_are_found_wherever_they_stand(text: str, found: set[tuple[str, bool]]) -> None:
+    assert set(imports("gates.a", text, False, dict.fromkeys(("gates.a", "gates.b", "gates.c", "gates.c.d")))) == found
+
+
+def test_a_circle_is_told() -> None:
+    assert set(circle({"a": {"b"}, "b": {"c"}, "c": {"a"}, "d": {"a"}})) == {"a", "b", "c"} and circle({"a": {"b"}, "b": set()}) == []
 
 
 def test_the_engine_knows_no_operator() -> None:
-    for path in [*PACKAGE.rglob("*.py"), *PACKAGE.rglob("*.h")]:
+    for path in [*(ROOT / "gates").rglob("*.py"), *(ROOT / "gates").rglob("*.h")]:
         text = path.read_text(encoding="utf-8").lower()
         for name in NAMES_OF_OTHERS:
             text = text.replace(name, "")

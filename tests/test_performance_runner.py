@@ -11,11 +11,11 @@ import torch
 from timing_fakes import DATA, build_library, install, run_job
 
 from gates import problem as problems
+from gates.comparison import sections
 from gates.errors import GatesError
 from gates.judge import performance
 from gates.parse.performance import parse
 from gates.records import Status
-from gates.review import compare
 from gates.run import timing, timing_outputs, timing_session
 
 BAR = {"shape": "tiny", "min_speedup_pct": 15, "metrics": ["p50", "p90", "mean"], "max_std_us": 10}
@@ -73,7 +73,7 @@ def test_further_shapes_are_timed_beside_and_decide_nothing(monkeypatch, tmp_pat
         assert getattr(rows["candidate"], mode) == pytest.approx(10, rel=0.01) and getattr(rows["baseline"], mode) == pytest.approx(12, rel=0.01)
         assert getattr(rows["torch"], mode) > 0 and getattr(rows["broken"], mode) is None
     assert "no kernel for this shape" in rows["broken"].message
-    found = {row.name: (row.baseline, row.candidate) for row in compare._also_rows(evidence)}
+    found = {row.name: (row.baseline, row.candidate) for row in sections._also_rows(evidence)}
     assert found["more cold"] == (rows["baseline"].cold_us, rows["candidate"].cold_us) and "no kernel" in found["more warm, against broken"][0]
     assert found["more warm, against torch"] == (rows["torch"].warm_us, rows["candidate"].warm_us)
 

@@ -9,6 +9,7 @@ from pathlib import Path
 import pytest
 from runs_kit import sign
 
+from gates.comparison.within import compare_within
 from gates.evidence import RunInfo, Verdict, read_record
 from gates.insights import insights_of
 from gates.judge.ptxas import judge
@@ -22,7 +23,6 @@ from gates.render.console import verdict_table
 from gates.render.insights import insights_markdown
 from gates.render.report import html
 from gates.report.view import Page, view
-from gates.review.compare import compare_within
 from gates.verify import verify_run
 
 DATA = Path(__file__).parent / "data"

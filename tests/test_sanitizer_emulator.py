@@ -14,7 +14,7 @@ import jsonschema
 import pytest
 from correctness_kit import cases_here, compile_planted, side
 
-from gates.emulator import compile_library
+from gates.emulator.library import compile_library
 from gates.errors import GatesError
 from gates.judge.sanitizer import judge
 from gates.parse import sanitizer as parse

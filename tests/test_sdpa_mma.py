@@ -14,7 +14,7 @@ from defects.fp8_mma import MMA
 from fp16_kit import unpatched
 from sdpa_kit import findings, problem, run
 
-from gates.emulator import CXX_FLAGS
+from gates.emulator.flags import CXX_FLAGS
 from gates.run.kernel import Kernel
 
 # Ways through the kernel that the stage's own tiles do not take: stages filled anew, a warp alone with its keys, two strips,

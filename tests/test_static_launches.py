@@ -8,10 +8,10 @@ from dataclasses import replace
 import pytest
 from static_kit import make_task, needs_nvcc
 
-from gates.api import Silence
 from gates.evidence import RunDirectory
 from gates.pipeline import run_info
 from gates.records import GateResult, Status
+from gates.render.console import Silence
 from gates.run.build import build
 from gates.run.static import collect
 from gates.run.toolchain import find_toolchain

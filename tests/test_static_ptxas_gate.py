@@ -8,11 +8,11 @@ from pathlib import Path
 import pytest
 
 from gates.build_report import _kernel
+from gates.comparison.sections import _resource_rows
 from gates.judge.ptxas import CODES, judge
 from gates.parse.names import instance_of_signature
 from gates.parse.ptxas import Launch, PtxasEvidence, gather
 from gates.records import GateResult, Status, from_json, to_json
-from gates.review.compare import _resource_rows
 from gates.sweep.work import _resources
 
 DATA = Path(__file__).parent / "data" / "ptxas"

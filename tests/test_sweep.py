@@ -21,11 +21,11 @@ from click.testing import CliRunner
 from conftest import OnceASession
 from sweep_kit import BLOCKS, DEVICE, InTurn, dies_once, job, spans
 
-from gates.api import Silence
 from gates.cli import cli
 from gates.errors import GatesError
 from gates.evidence import list_runs
 from gates.records import Status
+from gates.render.console import Silence
 from gates.render.sweep import compact, draw, frame, sweep_csv, sweep_table
 from gates.sweep import cluster as clusters
 from gates.sweep import schedule, work

@@ -13,16 +13,17 @@ from pathlib import Path
 import pytest
 from runs_kit import sign
 
+from gates import findings as found_by_verify
 from gates import jsonio, verify
 from gates.check.files import FILES
 from gates.check.profile import profile_problems
 from gates.check.report import report_problems
 from gates.cli import cli
+from gates.comparison.within import compare_within
 from gates.evidence import RunInfo, Verdict, list_runs, read_record
 from gates.guard import guard
 from gates.parse.ncu import NcuEvidence
 from gates.render.compare import REPORT_VERSION, footer
-from gates.review.compare import compare_within
 
 ROOT = Path(__file__).resolve().parent.parent
 FULL = list_runs(ROOT / "results" / "recorded" / "h200" / "stage2_wmma_pv")[-1]
@@ -151,14 +152,14 @@ def test_counters_are_those_of_the_report(run: Path, reader: Path) -> None:
     (run / "profile.ncu-rep").unlink()
     assert verify.verify_run(run) == ["profile.ncu-rep is missing"]
     sign(run, rendered=False)
-    assert "profile.ncu-rep is missing: the counters of the candidate in ncu.json were not checked against it" in verify.findings(run)[1]
+    assert "profile.ncu-rep is missing: the counters of the candidate in ncu.json were not checked against it" in found_by_verify.findings(run)[1]
 
 
 def test_a_report_that_is_not_there_was_not_checked(run: Path) -> None:
     (run / "COMPARE.md").unlink()
     assert verify.verify_run(run) == ["COMPARE.md is missing"]
     sign(run, rendered=False)
-    problems, notes = verify.findings(run)
+    problems, notes = found_by_verify.findings(run)
     assert problems == [] and "COMPARE.md is missing: not checked" in notes
 
 
@@ -200,14 +201,14 @@ def test_real_reports(run: Path) -> None:
 def test_one_bad_run_keeps_no_other_from_being_checked(run: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str], error: Exception) -> None:
     bad = tmp_path / "bad"
     shutil.copytree(run, bad)
-    whole = verify.findings
+    whole = found_by_verify.findings
 
     def findings(folder: Path, signers: Path | None = None) -> tuple[list[str], list[str]]:
         if folder == bad:
             raise error
         return whole(folder)
 
-    monkeypatch.setattr(verify, "findings", findings)
+    monkeypatch.setattr(found_by_verify, "findings", findings)
     code = guard(lambda: cli.main(["verify", "nowhere", str(bad), str(run)], standalone_mode=False))
     told = capsys.readouterr()
     assert code == (2 if isinstance(error, OSError) else 4) and f"{run}: sound\n" in told.out and "Traceback" not in told.err

@@ -17,7 +17,7 @@ from gates.render.compare import REPORT_VERSION, TIMES, footer
 from gates.render.markdown import escape, read
 
 if TYPE_CHECKING:
-    from gates.review.compare import Comparison
+    from gates.comparison.record import Comparison
 
 _VERSION = re.compile(r"^Report version ([0-9]{1,6})\.\s*$", re.M)  # what ``footer`` writes
 _SPEED = re.compile(r"^\*\*Speed-up ([+-][0-9.]+) % ", re.M)
@@ -26,7 +26,7 @@ _ROUNDING = 1.0001e-3  # four significant digits
 
 def report_problems(run: Path) -> tuple[list[str], list[str]]:
     """Return (problems of COMPARE.md, what was not checked), one sentence each. The run's other files must be sound."""
-    from gates.review.compare import compare_within  # which verifies runs
+    from gates.comparison.within import compare_within
 
     if not (run / "COMPARE.md").exists():
         return [], ["COMPARE.md is missing: not checked"]

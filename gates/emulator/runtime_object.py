@@ -21,7 +21,7 @@ from collections.abc import Sequence
 from pathlib import Path
 
 from gates import jsonio
-from gates.emulator import INCLUDE_DIR, first_errors
+from gates.emulator.flags import INCLUDE_DIR, first_errors
 from gates.errors import EXIT_USAGE, GatesError
 
 SOURCE = Path(__file__).resolve().parent / "runtime" / "runtime.cpp"

@@ -16,7 +16,8 @@ import tempfile
 from collections.abc import Mapping, Sequence
 from pathlib import Path
 
-from gates.emulator import CXX_FLAGS, INCLUDE_DIR, first_errors, unsupported
+from gates.emulator import unsupported
+from gates.emulator.flags import CXX_FLAGS, INCLUDE_DIR, first_errors
 from gates.emulator.rewrite import rewrite
 from gates.emulator.source import Source
 from gates.emulator.tokens import tokenize, user_parts

@@ -10,7 +10,7 @@ from gates.records import Check, Status, shown
 from gates.render.markdown import code, details, escape, table
 
 if TYPE_CHECKING:
-    from gates.review.compare import Comparison, Row, Section
+    from gates.comparison.record import Comparison, Row, Section
 
 REPORT_VERSION = 3  # of the whole text: raise it with every change of what a run's files render
 TIMES = "Kernel time"

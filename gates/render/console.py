@@ -83,6 +83,19 @@ class Progress:
                 print(line, file=sys.stderr, flush=True)
 
 
+class Silence(Progress):
+    """Progress that shows nothing."""
+
+    def __init__(self) -> None:
+        self._status = None
+
+    def step(self, text: str, limit_s: float | None = None) -> None:
+        pass
+
+    def _line(self, text: str) -> None:
+        pass
+
+
 def plant_line(gate: str, fault: str, result: GateResult, *, sound: bool, good: bool) -> str:
     """One line of the self-test: the gate, what was planted, what the gate said, and whether it refused (or passed)."""
     word = "passed" if sound else "refused"

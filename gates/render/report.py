@@ -25,9 +25,9 @@ from gates.render import charts
 from gates.render.compare import cell, change, differing, is_timed
 
 if TYPE_CHECKING:
+    from gates.comparison.record import Section
     from gates.history import Entry
     from gates.report.view import Page, RunView
-    from gates.review.compare import Section
 
 MOST_MAPS = 6
 MOST_HINTS = 8

@@ -7,12 +7,13 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
+from gates.comparison.record import Comparison
+from gates.comparison.within import compare_within
 from gates.evidence import RunInfo, Verdict, read_record
 from gates.history import Entry
 from gates.judge.decision import Decision
 from gates.judging import load_evidence
 from gates.report.ladders import Chain
-from gates.review.compare import Comparison, compare_within
 from gates.review.decide import decision_in
 from gates.verify import verify_run
 

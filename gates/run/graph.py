@@ -88,7 +88,7 @@ def device_edges(task: Task, toolchain: Toolchain, archs: Sequence[str]) -> list
 
 def emulator_edges(task: Task, toolchain: Toolchain, *, sanitize: bool) -> list[Edge]:
     """C++ translated from each source, then the library that runs it on the CPU, with the emulator's runtime in it."""
-    from gates import emulator
+    from gates.emulator import flags as emulator
     from gates.emulator import runtime_object
 
     name = "emulator_asan" if sanitize else "emulator"

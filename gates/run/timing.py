@@ -20,12 +20,12 @@ from gates.errors import GatesError
 from gates.measure.statistics import MIN_P90
 from gates.run.attempt import Attempt, ResultWriter, attempt
 from gates.run.callable import is_c
+from gates.run.timing_protocol import SINGLE_PAIRS, Stopped
 from gates.task import nearest
 
 HANDS = "gates.run.timing_hands"
-SINGLE_PAIRS, SINGLES_A_BLOCK = 12, 25
+SINGLES_A_BLOCK = 25
 MAX_SINGLES_A_BLOCK = 1000
-MAX_SEED = 2**31 - 1 - 1000
 
 
 def run_timing(
@@ -98,14 +98,6 @@ def job_of(
         "control_library": str(control), "shape": shape, "bar_pct": float(bar_pct), "cache": cache, "budget_s": budget_s,
         "seed": seed, "output_limits": limits, "singles_a_block": singles_a_block(iters), "also": list(also),
     }
-
-
-class Stopped(Exception):
-    """Timing can't go on; ``code`` is the gate's reason code."""
-
-    def __init__(self, code: str, message: str) -> None:
-        super().__init__(message)
-        self.code = code
 
 
 def singles_a_block(iters: int | None) -> int:

@@ -16,7 +16,7 @@ from gates.measure import sampling
 from gates.measure.records import BASELINE, Series
 from gates.records import to_json
 from gates.run.attempt import Attempt, ResultWriter
-from gates.run.timing import Stopped
+from gates.run.timing_protocol import Stopped
 
 BLOCKS, MOST_BLOCKS = 3, 9  # undisturbed blocks that are wanted, and how many are taken for them
 

@@ -8,7 +8,7 @@ from typing import Any, Protocol
 from gates.errors import EXIT_HOLD, GatesError
 from gates.run import apart, wire
 from gates.run.process import Finished
-from gates.run.timing import Stopped
+from gates.run.timing_protocol import Stopped
 
 MOST_BYTES = 2**31  # of one answer
 

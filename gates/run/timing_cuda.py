@@ -23,7 +23,7 @@ from gates import problem as problems
 from gates.measure import calibrate
 from gates.run.callable import load
 from gates.run.kernel import KernelError
-from gates.run.timing import Stopped
+from gates.run.timing_protocol import Stopped
 
 _STRIDE_BYTES = 256
 _SPIN_CYCLES = 400_000  # about 0.2 ms: the host queues a block's first launches meanwhile

@@ -19,8 +19,8 @@ from gates.records import to_json
 from gates.run import apart, timing_cuda, wire
 from gates.run.callable import is_c
 from gates.run.integrity import Functions
-from gates.run.timing import Stopped
 from gates.run.timing_cuda import first_line
+from gates.run.timing_protocol import Stopped
 from gates.stage.default_stream import DEFAULT
 
 _BACKEND_SETS = 32

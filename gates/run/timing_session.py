@@ -21,9 +21,9 @@ from gates.problem import call_arguments
 from gates.records import from_json, to_json
 from gates.run import nvml, timing_ask, timing_outputs
 from gates.run.callable import is_c
-from gates.run.timing import MAX_SEED, SINGLE_PAIRS, Stopped
 from gates.run.timing_ask import Ask
 from gates.run.timing_cuda import first_line, settled
+from gates.run.timing_protocol import MAX_SEED, SINGLE_PAIRS, Stopped
 from gates.run.timing_values import Values
 
 _CONTEXT_BUDGET_US = 10e6  # figures beside the verdict are left out where they would take longer

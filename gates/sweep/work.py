@@ -16,7 +16,6 @@ from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any
 
-from gates.api import Silence
 from gates.errors import EXIT_HOLD, GatesError
 from gates.evidence import RunDirectory, read_record
 from gates.held import HeldFolder
@@ -27,6 +26,7 @@ from gates.parse import performance as performance_evidence
 from gates.parse.ptxas import PtxasEvidence, PtxasKernel
 from gates.pipeline import Options, run_info, run_task
 from gates.records import GateResult, Status
+from gates.render.console import Silence
 from gates.run import device as devices
 from gates.run.build import build
 from gates.run.timing import run_timing

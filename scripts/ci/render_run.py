@@ -10,8 +10,8 @@ from __future__ import annotations
 import sys
 from pathlib import Path
 
+from gates.comparison.within import compare_within
 from gates.evidence import RunInfo, Verdict, read_record
-from gates.review.compare import compare_within
 
 if __name__ == "__main__":
     run = Path(sys.argv[1])

@@ -15,7 +15,7 @@ from typing import Any
 from gates import jsonio
 from gates import problem as problems
 from gates.errors import GatesError
-from gates.run import nvml, timing
+from gates.run import nvml, timing, timing_protocol
 from gates.run.build import build
 from gates.run.device import probe
 from gates.run.timing import run_timing
@@ -173,7 +173,7 @@ class Lab:
             session = (ShortSession if short else Session)(job, problem, here(Hands().answer), self.before)
             measured = jsonio.loads(jsonio.dumps(session.measure()), "session")  # as if from the runner
             raw = {**head, "measured": measured, "backends": {}, "also": {}, "code": "", "message": ""}
-        except timing.Stopped as stop:
+        except timing_protocol.Stopped as stop:
             raw = {**head, "measured": None, "backends": {}, "also": {}, "code": stop.code, "message": str(stop)}
         wall_s, session = time.monotonic() - started, None
         gc.collect()  # graphs and buffers go before the next session asks for room

@@ -13,7 +13,7 @@ import numpy as np
 from conformance.catalogue import Item, Values
 from conformance.kernels import FILL
 
-from gates.emulator import compile_library
+from gates.emulator.library import compile_library
 from gates.run.memory import DeviceMemory, HostMemory
 
 FOLDER = Path(__file__).parent

@@ -16,7 +16,7 @@ import yaml
 
 from defects.folders import ROOT, patch
 from defects.record import Defect
-from gates.emulator import CXX_FLAGS
+from gates.emulator.flags import CXX_FLAGS
 from gates.emulator.runtime_object import write_runtime_object
 from gates.emulator.translate import translate
 from gates.facts.chips import chip_of

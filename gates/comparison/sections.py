@@ -1,0 +1,168 @@
+"""The rows of a comparison, by section. Rows that only one side has are kept."""
+
+from __future__ import annotations
+
+from collections import Counter
+from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
+from typing import Any
+
+from gates.comparison.record import Row, Section
+from gates.judge.correctness_limits import compared
+from gates.measure.records import BASELINE, CANDIDATE
+from gates.measure.statistics import Figures
+from gates.parse.correctness import DEFAULT_INPUTS
+from gates.parse.names import instance_of, without_parameters
+from gates.parse.ptxas import PtxasEvidence
+
+
+def sections(before: Mapping[str, Any], after: Mapping[str, Any], timed: Mapping[str, Any] | None) -> Iterator[Section]:
+    """The sections that have rows, from the evidence of both sides; ``timed`` is the evidence of a run that timed both, or None."""
+    builders: tuple[tuple[str, Callable[[], Iterator[Row]]], ...] = (
+        ("Kernel time", lambda: _time_rows(before, after, timed)),
+        ("Compiled resources", lambda: _resource_rows(before.get("ptxas"), after.get("ptxas"))),
+        ("Errors against the reference", lambda: _error_rows(before, after)),
+        ("Machine instructions", lambda: _sass_rows(before.get("sass"), after.get("sass"))),
+        ("Hardware counters", lambda: _counter_rows(before, after, timed)),
+        ("Other implementations, for context", lambda: _backend_rows(after.get("performance"))),
+        ("Other shapes, for context", lambda: _also_rows(after.get("performance"))),
+    )
+    for title, build in builders:
+        rows = tuple(build())
+        if rows:
+            yield Section(title, rows)
+
+
+def _time_rows(before: Mapping[str, Any], after: Mapping[str, Any], timed: Mapping[str, Any] | None) -> Iterator[Row]:
+    performance = after.get("performance")
+    other = (timed or before).get("performance")
+    modes = dict.fromkeys([*(performance.figures if performance else ()), *(other.figures if other else ())])
+    modes.pop("control", None)  # the noise floor's own pairs
+    for mode in modes:
+        ours = performance.figures.get(mode, {}).get(CANDIDATE) if performance else None
+        theirs = other.figures.get(mode, {}).get(BASELINE if timed else CANDIDATE) if other else None
+        if ours is None and theirs is None:
+            continue
+        for figure in ("p50_us", "p90_us", "mean_us", "std_us"):
+            yield Row(f"{mode} {figure.removesuffix('_us')}", "us", *(_figure(side, figure) for side in (theirs, ours)))
+
+
+def _figure(figures: Figures | None, name: str) -> float | str | None:
+    """A figure, or why there is none."""
+    found = getattr(figures, name, None)
+    return figures.p90_reason if found is None and figures is not None and name == "p90_us" else found
+
+
+def _resource_rows(before: PtxasEvidence | None, after: PtxasEvidence | None) -> Iterator[Row]:
+    for key, one, two in _by_name(before.kernels if before else (), after.kernels if after else ()):
+        for name, unit, value in (
+            ("registers", "a thread", lambda k: k.final.registers), ("shared memory", "bytes", lambda k: k.smem_bytes),
+            ("spills", "bytes", lambda k: _sum(k.spill_store_bytes, k.spill_load_bytes)),
+            ("occupancy", "%", lambda k: k.occupancy_pct),
+        ):
+            yield Row(f"{key} {name}", unit, value(one) if one else None, value(two) if two else None)
+
+
+def _by_name(before: Sequence[Any], after: Sequence[Any]) -> Iterator[tuple[str, Any, Any]]:
+    """(name and architecture, of the baseline, of the candidate) of each kernel; arguments tell the instances of a template apart."""
+    counts = [Counter((one.base_name, one.arch) for one in side) for side in (before, after)]
+    several = {name for count in counts for (name, _), number in count.items() if number > 1}
+    theirs, ours = _named(before, several), _named(after, several)
+    for key in dict.fromkeys([*theirs, *ours]):
+        yield key, theirs.get(key), ours.get(key)
+
+
+def _named(kernels: Sequence[Any], several: Collection[str]) -> dict[str, Any]:
+    found: dict[str, Any] = {}
+    for kernel in kernels:
+        name = kernel.base_name
+        if name in several:
+            _, opens, arguments = instance_of(kernel.demangled).partition("<")
+            name += opens + arguments
+        key, number = f"{name} {kernel.arch}", 2
+        while key in found:
+            key, number = f"{name} #{number} {kernel.arch}", number + 1
+        found[key] = kernel
+    return found
+
+
+def _sum(*values: int | None) -> int | None:
+    return None if None in values else sum(values)  # type: ignore[arg-type]
+
+
+def _error_rows(before: Mapping[str, Any], after: Mapping[str, Any]) -> Iterator[Row]:
+    evidence = after.get("correctness")
+    ours = _worst(evidence.cases) if evidence else {}
+    own = before.get("correctness")
+    theirs = _worst(own.cases) if own else _worst(evidence.baseline_cases) if evidence else {}
+    for shape in dict.fromkeys([*theirs, *ours]):
+        for index, figure in enumerate(("max_abs_err", "mean_abs_err")):
+            one, two = theirs.get(shape), ours.get(shape)
+            yield Row(f"{shape} {figure}", "", one[index] if one else None, two[index] if two else None)
+    ours, theirs = (_over_bound(side.cases if side else ()) for side in (evidence, own))
+    for group in dict.fromkeys([*theirs, *ours]):
+        yield Row(f"{group} max_err_over_bound", "", theirs.get(group), ours.get(group))
+
+
+def _worst(cases: Any) -> dict[str, tuple[float | None, float | None]]:
+    found: dict[str, tuple[float | None, float | None]] = {}
+    for case in cases:
+        for output in case.outputs if compared(case) else ():
+            if output.max_abs_err is None or output.mean_abs_err is None:
+                continue
+            largest, mean = found.get(case.shape, (0.0, 0.0))
+            found[case.shape] = (max(largest or 0.0, output.max_abs_err), max(mean or 0.0, output.mean_abs_err))
+    return found
+
+
+def _over_bound(cases: Any) -> dict[str, float]:
+    """The largest error over its bound of each input family, of the edge shapes together, and of each other shape."""
+    found: dict[str, float] = {}
+    for case in cases:
+        group = f"inputs {case.inputs}" if case.inputs != DEFAULT_INPUTS else "edge shapes" if case.role == "edge" else case.shape
+        for output in case.outputs:
+            if output.max_err_over_bound is not None:
+                found[group] = max(found.get(group, 0.0), output.max_err_over_bound)
+    return found
+
+
+def _sass_rows(before: Any, after: Any) -> Iterator[Row]:
+    for key, one, two in _by_name(before.functions if before else (), after.functions if after else ()):
+        classes = dict.fromkeys([*(one.classes if one else ()), *(two.classes if two else ())])
+        for name in classes:
+            values = [side.classes.get(name, 0) if side else None for side in (one, two)]
+            if any(values):
+                yield Row(f"{key} {name}", "instructions", *values)
+
+
+def _counter_rows(before: Mapping[str, Any], after: Mapping[str, Any], timed: Mapping[str, Any] | None) -> Iterator[Row]:
+    ours = _counters(after.get("ncu"), CANDIDATE)
+    theirs = _counters((timed or before).get("ncu"), BASELINE if timed else CANDIDATE)
+    for name in dict.fromkeys([*theirs, *ours]):
+        one, two = theirs.get(name), ours.get(name)
+        yield Row(name, (two or one).unit, one.value if one else None, two.value if two else None)
+
+
+def _counters(evidence: Any, role: str) -> dict[str, Any]:
+    side = evidence.sides.get(role) if evidence else None
+    return {
+        f"{without_parameters(kernel.kernel)} {counter.metric}": counter
+        for kernel in (side.kernels if side else ()) for counter in kernel.counters if counter.value is not None
+    }
+
+
+def _backend_rows(performance: Any) -> Iterator[Row]:
+    """Each other implementation in the place of the baseline."""
+    own = performance.figures.get("cold", {}).get(CANDIDATE) if performance else None
+    for name, backend in (performance.backends if performance else {}).items():
+        yield Row(f"cold, against {name}", "us", backend.message if backend.p50_us is None else backend.p50_us, own.p50_us if own else None)
+
+
+def _also_rows(performance: Any) -> Iterator[Row]:
+    """What was timed beside: the candidate against the baseline, and against each other implementation."""
+    for shape, rows in (performance.also if performance else {}).items():
+        own = rows.get(CANDIDATE)
+        for name, other in rows.items():
+            for mode in ("cold", "warm") if name != CANDIDATE else ():
+                what = f"{shape} {mode}{'' if name == BASELINE else f', against {name}'}"
+                one, two = (getattr(row, f"{mode}_us", None) for row in (other, own))
+                yield Row(what, "us", other.message if one is None else one, own.message if own and two is None else two)

@@ -1,0 +1,80 @@
+"""A run's candidate against the baseline that the same run built and measured."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping, Sequence
+from pathlib import Path
+from typing import Any
+
+from gates.comparison.record import SCHEMA_VERSION, Comparison, SideInfo, Speed
+from gates.comparison.sections import sections
+from gates.evidence import RunInfo, TaskInfo, Verdict
+from gates.judge.performance import read
+from gates.judging import load_evidence, looser_terms
+from gates.measure.decision import ABOVE, BELOW
+from gates.parse.performance import MEASURED
+
+
+def compare_within(run: Path, info: RunInfo, verdict: Verdict) -> Comparison:
+    """A run's candidate against the baseline of the same run."""
+    evidence = load_evidence(run)
+    other = load_evidence(run / "baseline")
+    ours = side(info.task, None, info)
+    base = side(info.baseline, None, info) if info.baseline else None
+    return Comparison(
+        SCHEMA_VERSION, base, ours, verdict.decision, verdict.reason, verdict.gates, speed_of(evidence),
+        (*policy_notes(looser_terms(info.task, info.baseline)), *override_notes(info), *weak_notes(verdict)), tuple(sections(other, evidence, evidence)),
+    )
+
+
+def speed_of(evidence: Mapping[str, Any]) -> Speed | None:
+    """The speed-up that a run measured in interleaved pairs; None where it measured none."""
+    performance = evidence.get("performance")
+    if performance is None or performance.status != MEASURED or performance.baseline is None:
+        return None
+    limits = {"cache": performance.gated_mode, "min_speedup_pct": performance.bar_pct or 0.0}
+    reading = read(performance, limits)
+    if reading.ruling is None:
+        return None
+    found, other = reading.ruling.interval, reading.other
+    outcomes = {one.outcome(limits["min_speedup_pct"]) for one in (found, other) if one is not None}
+    return Speed(
+        reading.mode, performance.shape, found.pairs, *(100.0 * (x - 1.0) for x in (found.ratio, found.low, found.high)),
+        performance.bar_pct, reading.floor_pct, reading.other_mode, 100.0 * (other.ratio - 1.0) if other else None,
+        outcomes == {ABOVE, BELOW},
+    )
+
+
+def side(task: TaskInfo, run: Path | None, info: RunInfo) -> SideInfo:
+    """One side of a comparison: a stage, and the run that its figures come from, if it is not the same for both."""
+    device = info.device.name if info.device else None
+    return SideInfo(task.name, task.title, task.digest, run.name if run else None, device, info.started)
+
+
+def policy_notes(looser: Sequence[str]) -> Iterator[str]:
+    """Name each looser term."""
+    yield from (f"looser than the baseline: {text}" for text in looser)
+
+
+def override_notes(info: RunInfo) -> Iterator[str]:
+    """Name what was not as committed: debug builds, overrides, an unclean working tree."""
+    for task in (info.task, info.baseline):
+        if task and task.debug_build:
+            yield f"debug build (nvcc -G) of {task.name}: its code is not optimised, so resources, speed and counters were not judged"
+    for name, value in sorted(info.task.overrides.items()):
+        yield f"overridden from outside: {name}={value}"
+    if info.git.sha is None and info.git.dirty:
+        yield f"revision {info.git.source}"
+    elif info.git.dirty:
+        yield "the working tree had uncommitted changes"
+
+
+def weak_notes(verdict: Verdict, most: int = 5) -> Iterator[str]:
+    """Cases that the correctness gate tried and did not count, since a null answer passes them too."""
+    for check in (check for result in verdict.gates for check in result.checks if check.name == "weak_cases"):
+        cases, _, nulls = zip(*(told.rpartition(": ") for told in check.where.split("; ")), strict=True)
+        more = f" and {len(cases) - most} more" if len(cases) > most else ""
+        yield (
+            f"correctness does not count {', '.join(cases[:most])}{more}: "
+            f"an answer that leaves out the kernel's work ({', '.join(dict.fromkeys(nulls))}) is within all limits there, too"
+        )

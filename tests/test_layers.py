@@ -91,7 +91,7 @@ def test_imports_for_type_checkers_alone_are_render_s() -> None:
 def test_packages_import_downward(package: str) -> None:
     for name, some in graph().items():
         if name.startswith(f"gates.{package}."):
-            wrong = {found for found, types in some if not types and found.split(".")[1] in MAY_IMPORT.keys() - MAY_IMPORT[package] - {package}}
+            wrong = {found for found, types in some if not types and f"{found}.".split(".")[1] in MAY_IMPORT.keys() - MAY_IMPORT[package] - {package}}
             assert not wrong, f"{name} imports {wrong}"
 
 

@@ -2,7 +2,7 @@
 
 `run` measures on this machine's CUDA device and writes DIR/study.json, afresh after every verdict, so
 that whatever ends it leaves what was done; `--simulate` runs the protocol on a simulated device.
-`report` writes the tables of docs/gates/performance.md and its plots from the JSON files in DIR, anywhere.
+`report` writes the tables of docs/internals/timing-study.md and its plots from the JSON files in DIR, anywhere.
 
 Examples: python scripts/timing_study.py run --out results/recorded/h100/timing-study --budget-s 330
           python scripts/timing_study.py report results/recorded/h100/timing-study
@@ -205,16 +205,16 @@ def run(out: Path, budget_s: float, simulate: bool, parts: tuple[str, ...], name
 
 @main.command()
 @click.argument("folder", type=click.Path(exists=True, file_okay=False, path_type=Path))
-@click.option("--docs", type=click.Path(file_okay=False, path_type=Path), default=ROOT / "docs" / "gates", help="folder of performance.md")
+@click.option("--docs", type=click.Path(file_okay=False, path_type=Path), default=ROOT / "docs" / "internals", help="folder of timing-study.md")
 def report(folder: Path, docs: Path) -> None:
-    """Write the tables and the plots of docs/gates/performance.md from the JSON files in FOLDER."""
+    """Write the tables and the plots of docs/internals/timing-study.md from the JSON files in FOLDER."""
     from study.picture import draw, draw_usual
     from study.report import into_page, load
 
-    studies, page = load(folder), docs / "performance.md"
+    studies, page = load(folder), docs / "timing-study.md"
     page.write_text(into_page(page.read_text(encoding="utf-8"), studies), encoding="utf-8")
-    draw(studies, docs / "performance-intervals.png")
-    draw_usual(studies, docs / "performance-usual-ways.png")
+    draw(studies, docs / "timing-intervals.png")
+    draw_usual(studies, docs / "timing-usual-ways.png")
 
 
 if __name__ == "__main__":

@@ -48,7 +48,7 @@ def test_a_study_out_of_time_says_what_it_left_out(tmp_path) -> None:
 
 def test_the_page_holds_what_the_recorded_runs_say(study) -> None:
     _, report = study
-    page = (ROOT / "docs" / "gates" / "performance.md").read_text(encoding="utf-8")
+    page = (ROOT / "docs" / "internals" / "timing-study.md").read_text(encoding="utf-8")
     assert report.into_page(page, report.load(RECORDED)) == page, "run scripts/timing_study.py report results/recorded/h100/timing-study"
 
 

@@ -1,4 +1,4 @@
-"""The plots of docs/gates/performance.md: every verdict's interval by truth, and the usual ways beside the gate."""
+"""The plots of docs/internals/timing-study.md: every verdict's interval by truth, and the usual ways beside the gate."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""The tables of docs/gates/performance.md, from the JSON files of a study. Runs are never pooled: cards differ."""
+"""The tables of docs/internals/timing-study.md, from the JSON files of a study. Runs are never pooled: cards differ."""
 
 from __future__ import annotations
 
@@ -40,19 +40,18 @@ def tables(studies: Studies) -> str:
     """All tables, and what was left out."""
     parts = [
         "\n".join(f"- run **{name}**: {study['device']['name']}, driver {study['device']['driver']}, PyTorch {study['device']['torch']}, "
-                  f"commit {study.get('commit', 'unknown')}: `{_command(study['command'])}`. {study.get('note', '')}".rstrip() for name, study in studies.items()),
+                  f"commit {study.get('commit', 'unknown')}. {study.get('note', '')}".rstrip() for name, study in studies.items()),
         table(("asked", "run", "must be", "measured", "holds"), _answers(studies)),
-        "True ratios of the chains: by interleaved rounds over all of a study's start (mean of block medians, cold), by the straight line "
-        "time = floor + steps x step, and by the clock cycles that the kernel counts plus that floor at 1980 MHz.",
-        table(("size", "run", "steps of 1.00, 1.13, 1.17", "us of 1.00", "rounds", "straight line", "cycles + floor"), _truths(studies), right=(3,)),
+        "The true ratios of the chains are known in three ways: interleaved rounds at a study's start, the straight line time = floor + steps x step, "
+        f"and the clock cycles that the kernel counts plus that floor. They agree within {_truths_agree_pct(studies):.1f} %.",
     ]
     if usual := list(_usual(studies)):
-        parts += ["The usual ways on the same kernels, all of A and then all of B: the ratios that they found, and how many are on the wrong side of 1.15.",
+        parts += ["Ratios by the usual ways, all of A and then all of B, with (wrong side of 1.15 / number of ratios):",
                   table(("way", "size", "run", *(f"true {name}" for name in ("1.00", "1.13", "1.17"))), usual)]
     if checks := list(_crosscheck(studies)):
-        parts += ["One kernel's time by other tools and by the gate, in us.",
-                  table(("tool", "beside", "size", "run", "tool", "gate", "difference", ""), checks, right=(4, 5, 6, 7))]
-    parts.append("Left out for want of device time: " + "; ".join(_left_out(studies)) + ".")
+        parts += ["One kernel's time by other tools and by the gate, in us:",
+                  table(("tool", "gate's mode", "size", "run", "tool", "gate", "difference"), checks, right=(4, 5, 6))]
+    parts.append("Left out for lack of device time: " + "; ".join(_left_out(studies)) + ".")
     return "\n\n".join(part.rstrip("\n") for part in parts) + "\n"
 
 
@@ -77,7 +76,7 @@ def _answers(studies: Studies) -> Iterator[tuple[str, ...]]:
                 yield (f"A/A at {size}, bar 0 %, {len(found)} gates", run, "0 or 1 of 50 \"faster\"", f"{wrong} \"faster\"", _holds(wrong <= 1, len(found) >= 25))
                 if wrong:
                     again = sum(redecided(one) == decision.ABOVE for one in found)
-                    yield (f"the same gates at {size} decided again from the pairs they took, under the rule now in force", run, "0 or 1 of 50", f"{again} \"faster\"", _holds(again <= 1, True))
+                    yield (f"the same gates at {size}, by today's rule", run, "0 or 1 of 50", f"{again} \"faster\"", _holds(again <= 1, True))
             for truth, right in ((1.13, "fail"), (1.17, "pass")):
                 if found := gates.get(f"{size}, truth {truth:.2f}, bar 15 %"):
                     statuses = [one["status"] for one in found]
@@ -95,17 +94,18 @@ def _answers(studies: Studies) -> Iterator[tuple[str, ...]]:
                 yield (f"time of one verdict, mission, {what}, {len(found)} gates", run, "median under 5 s", f"{seconds:.1f} s{extra}", _holds(seconds < 5, True))
 
 
-def _truths(studies: Studies) -> Iterator[tuple[str, ...]]:
-    for run, study in studies.items():
+def _truths_agree_pct(studies: Studies) -> float:
+    """The largest difference between two of a chain's three true ratios, in percent."""
+    apart = 0.0
+    for study in studies.values():
         floor = study["fit"]["floor_us"]
-        for size, sides in study["truth"].items():
-            base, others = sides["1.00"], [sides[name] for name in ("1.13", "1.17")]
-            cycles = [(floor + side["cycles"] / 1980.0) / (floor + base["cycles"] / 1980.0) for side in others]
-            yield (
-                size, run, ", ".join(str(side["steps"]) for side in (base, *others)), f"{base['us']:.2f}",
-                *(", ".join(f"{ratio:.4f}" for ratio in ratios) for ratios in (
-                    [side["ratio"] for side in others], [side["ratio_by_fit"] for side in others], cycles)),
-            )
+        for sides in study["truth"].values():
+            base = sides["1.00"]
+            for side in (sides["1.13"], sides["1.17"]):
+                by_cycles = (floor + side["cycles"] / 1980.0) / (floor + base["cycles"] / 1980.0)
+                ratios = (side["ratio"], side["ratio_by_fit"], by_cycles)
+                apart = max(apart, 100 * (max(ratios) / min(ratios) - 1))
+    return apart
 
 
 def usual_ratios(studies: Studies) -> Iterator[tuple[str, str, str, dict[str, list[float]]]]:
@@ -128,7 +128,7 @@ def _usual(studies: Studies) -> Iterator[tuple[str, ...]]:
         for name in ("1.00", "1.13", "1.17"):
             seen = found.get(name, [])
             wrong = sum((ratio >= 1.15) != (name == "1.17") for ratio in seen)
-            cells.append(f"{min(seen):.3f} to {max(seen):.3f}; {wrong} of {len(seen)}" if seen else "-")
+            cells.append(f"{min(seen):.3f}-{max(seen):.3f} ({wrong}/{len(seen)})" if seen else "-")
         yield (way, size, run, *cells)
 
 
@@ -140,7 +140,7 @@ def _crosscheck(studies: Studies) -> Iterator[tuple[str, ...]]:
             for size, found in study.get("crosscheck", {}).items():
                 us, gate = found.get(other), found[own]
                 if isinstance(us, float):
-                    yield (other, own, size, run, f"{us:.2f}", f"{gate:.2f}", f"{gate - us:+.2f}", f"{100 * (gate / us - 1):+.1f} %")
+                    yield (other, own.removeprefix("gate, "), size, run, f"{us:.2f}", f"{gate:.2f}", f"{100 * (gate / us - 1):+.1f} %")
 
 
 def _left_out(studies: Studies) -> list[str]:
@@ -163,10 +163,3 @@ def _holds(good: bool, complete: bool) -> str:
 def _tally(statuses: list[str]) -> str:
     return ", ".join(f"{statuses.count(status)} {status}" for status in sorted(set(statuses)))
 
-
-def _command(command: str) -> str:
-    """The command without the folder of that machine."""
-    words = command.split()
-    if "--out" in words:
-        words[words.index("--out") + 1] = "DIR"
-    return " ".join(words)

@@ -37,6 +37,9 @@ def cli() -> None:
     Exit codes: 0 all asked-for gates passed (decide: merge), 1 a gate failed (reject),
     2 wrong usage or invalid input, 3 hold or inconclusive, 4 internal error.
 
+    TASK is a task's name in `gates list`, the beginning of one up to an underscore, or a task folder.
+    RUN is a run directory, latest:TASK, or recorded:DEVICE/TASK.
+
     Example: gates run stage2
     """
 
@@ -63,9 +66,10 @@ def list_command() -> None:
 @click.option("--from", "source", metavar="TASK", help="Copy TASK as the next rung, with TASK as its baseline, beside it.")
 @click.option("--dir", "directory", type=FOLDER, help="Folder in which the new ones are made.  [default: .]")
 def new_command(name: str, kind: str | None, source: str | None, directory: Path | None) -> None:
-    """Make the task NAME: one that runs at once and is yours to change, or the next rung of one that there is.
+    """Make the task NAME, which runs at once, for you to change.
 
-    With --kind: the folder NAME, its baseline NAME_eager in plain PyTorch, and NAME_problem.py. Nothing is overwritten.
+    --kind makes the folder NAME, its baseline NAME_eager in plain PyTorch, and NAME_problem.py. --from makes the next
+    rung of another task. Nothing is overwritten.
 
     Example: gates new my_norm --kind triton
     """
@@ -89,9 +93,9 @@ def new_command(name: str, kind: str | None, source: str | None, directory: Path
 @cli.command("lint-task")
 @click.argument("folder", type=PATH)
 def lint_task(folder: Path) -> None:
-    """Check the task in FOLDER without building it or running its kernel, and name everything that is wrong at once.
+    """Name everything that is wrong in the task in FOLDER, without building it.
 
-    The exit code is 0 where nothing is, 1 with findings, 2 where there is no task to read.
+    The kernel does not run either. The exit code is 0 if nothing is wrong, 1 with findings, 2 if FOLDER has no task.
 
     Example: gates lint-task ./my_norm
     """
@@ -143,8 +147,6 @@ def run(task: str, profile: str, shapes: str | None, seeds: str | None, inputs: 
         toggles: tuple[str, ...], results: Path, build_dir: Path, jobs: int | None) -> None:
     """Build TASK, judge it by its gates against its baseline, write a run directory.
 
-    TASK is a name of `gates list`, the part before its first underscore, or a path to a task folder.
-
     Example: gates run stage2 --profile cpu
     """
     from gates.pipeline import Options, run_task
@@ -175,7 +177,7 @@ def run(task: str, profile: str, shapes: str | None, seeds: str | None, inputs: 
 def compare(runs: tuple[str, ...], out: Path | None, force: bool, picture: bool, results: Path) -> None:
     """Put two run directories side by side, or more as a ladder of stages.
 
-    A run is a directory, latest:TASK, or recorded:DEVICE/TASK. Two runs give COMPARE.md and compare.json; more
+    A run is a run directory, latest:TASK, or recorded:DEVICE/TASK. Two runs give COMPARE.md and compare.json; more
     give LADDER.md and ladder.json: what each stage gained over the one before, and all of them together.
 
     Example: gates compare latest:stage1 latest:stage2
@@ -215,7 +217,7 @@ def _ladder(paths: list[Path], out: Path, force: bool, picture: bool) -> int:
 
 
 @cli.command()
-@click.argument("run_directory")
+@click.argument("run_directory", metavar="RUN")
 @click.option("--json", "as_json", is_flag=True, help="Print the decision as JSON.")
 @click.option("--junit", type=FILE, help="Write the gates as JUnit XML too.")
 @click.option("--sarif", type=FILE, help="Write what did not pass as SARIF too, at its source lines.")
@@ -250,7 +252,7 @@ def decide(run_directory: str, as_json: bool, junit: Path | None, sarif: Path | 
 
 
 @cli.command()
-@click.argument("run_directory")
+@click.argument("run_directory", metavar="RUN")
 @click.option("--set", "settings", multiple=True, metavar="GATE.KEY=VALUE", help="Judge by another limit, named as in task.yaml.")
 @RESULTS
 def judge(run_directory: str, settings: tuple[str, ...], results: Path) -> None:
@@ -270,7 +272,7 @@ def judge(run_directory: str, settings: tuple[str, ...], results: Path) -> None:
 
 
 @cli.command()
-@click.argument("run_directory")
+@click.argument("run_directory", metavar="RUN")
 @click.option("-o", "--out", type=FILE, help="The picture, .png or .svg.  [default: results/TASK-timing.png]")
 @RESULTS
 def plot(run_directory: str, out: Path | None, results: Path) -> None:
@@ -290,9 +292,10 @@ def plot(run_directory: str, out: Path | None, results: Path) -> None:
 @click.option("--csv", "as_csv", is_flag=True, help="Print CSV.")
 @RESULTS
 def history_command(task: str | None, as_json: bool, as_csv: bool, results: Path) -> None:
-    """Show what all runs of TASK, or of every task, recorded: times, speed-up, decision; the newest last.
+    """Show times, speed-up and decision of all runs of TASK, or of every task.
 
-    The runs are not verified, only read; those that can't be read are named with the reason.
+    The newest run is last. The beginning of several names up to an underscore takes all of these tasks. The runs are
+    read, not verified; those that can't be read are named with the reason.
 
     Example: gates history stage2
     """
@@ -315,7 +318,9 @@ def history_command(task: str | None, as_json: bool, as_csv: bool, results: Path
 @click.option("--format", "form", type=click.Choice(["md", "json"]), default="md", show_default=True, help="Markdown, or JSON for a program.")
 @RESULTS
 def insights(run_directories: tuple[str, ...], form: str, results: Path) -> None:
-    """Say what to try next: where the time goes, what limits it, what was tried, each with the evidence's file and field.
+    """Say what to try next, with the evidence for it.
+
+    Shown are where the time goes, what limits it and what was tried, each with the file and field of the evidence.
 
     Example: gates insights latest:stage2
     """
@@ -337,7 +342,9 @@ def insights(run_directories: tuple[str, ...], form: str, results: Path) -> None
 @click.option("--json", "as_json", is_flag=True, help="Print JSON.")
 @RESULTS
 def elite_command(task: str, k: int, as_json: bool, results: Path) -> None:
-    """List the K best mergeable variants of TASK, by speed-up over the same baseline on the same device.
+    """List the K best variants of TASK that may be merged.
+
+    They are ranked by speed-up over the same baseline on the same device.
 
     Example: gates elite stage2 -k 3
     """
@@ -349,14 +356,15 @@ def elite_command(task: str, k: int, as_json: bool, results: Path) -> None:
 
 
 @cli.command()
-@click.argument("run_directories", nargs=-1)
+@click.argument("run_directories", nargs=-1, metavar="[RUN]...")
 @click.option("--all", "everything", is_flag=True, help="The newest run of every task and device, instead of named runs.")
 @click.option("-o", "--out", type=FILE, help="The HTML file.  [default: results/report.html]")
 @RESULTS
 def report(run_directories: tuple[str, ...], everything: bool, out: Path | None, results: Path) -> None:
-    """Write runs as one HTML page for a browser: decision, gates, timing, errors, resources, counters, history.
+    """Write runs as one HTML page for a browser.
 
-    The page holds everything itself and asks no network. Runs are verified; the page says where one is not sound.
+    The page shows decision, gates, timing, errors, resources, counters and history. It needs no network. Runs are
+    verified; the page says so if one is not sound.
 
     Example: gates report latest:stage2 -o stage2.html
     """
@@ -373,9 +381,10 @@ def report(run_directories: tuple[str, ...], everything: bool, out: Path | None,
 @click.option("--key", type=FILE, help="Sign the statement with this SSH key, by ssh-keygen. The name of the signature file ends in .sig.")
 @RESULTS
 def attest_command(run_directory: str, out: Path | None, key: Path | None, results: Path) -> None:
-    """Write an in-toto statement about RUN: its manifest's digest, its decision, builds, device and tool version.
+    """Write an in-toto statement about RUN, and sign it if a key is given.
 
-    The run is verified first. `gates verify RUN --signers FILE` checks the signature, and that the statement is about this run.
+    The statement has the digest of the manifest, the decision, builds, device and tool version. The run is verified
+    first. `gates verify RUN --signers FILE` checks the signature, and that the statement is about this run.
 
     Example: gates attest latest:stage2 --key ~/.ssh/id_ed25519
     """
@@ -394,10 +403,11 @@ def attest_command(run_directory: str, out: Path | None, key: Path | None, resul
 @click.option("--signers", type=FILE, help="Check each run's attestation against this file of allowed signers (ssh-keygen).")
 @RESULTS
 def verify(run_directories: tuple[str, ...], signers: Path | None, results: Path) -> None:
-    """Check run directories: digests, schemas, counts, and that the decision follows from the evidence.
+    """Check that runs are whole and that each decision follows from the evidence.
 
-    RUN may be a sweep's folder, too: its variants, drops, timings and winner are checked. recorded:DEVICE is all that was
-    recorded on it. A note says where this checkout's stage or problem is no longer what the run judged; that is no fault of the run.
+    Digests, schemas, counts and every verdict are checked. RUN may be a sweep's folder, too: its variants, drops, timings
+    and winner are checked. recorded:DEVICE is all that was recorded on it. A note says if this checkout's stage or problem
+    is no longer what the run judged; that is not a fault of the run.
 
     Example: gates verify latest:stage2
     """
@@ -427,13 +437,15 @@ def verify(run_directories: tuple[str, ...], signers: Path | None, results: Path
 @cli.command()
 @click.argument("tasks", nargs=-1, required=True)
 @click.option("--shape", help="Shape to profile.  [default: the performance gate's]")
-@click.option("--seed", type=click.IntRange(min=0), default=0, show_default=True)
+@click.option("--seed", type=click.IntRange(min=0), default=0, show_default=True, help="Seed of the inputs.")
 @click.option("--out", type=FOLDER, default=Path("build/profile"), show_default=True,
               help="Folder for the Nsight Compute reports.")
 @TOGGLE
 @BUILD_DIR
 def profile(tasks: tuple[str, ...], shape: str | None, seed: int, out: Path, toggles: tuple[str, ...], build_dir: Path) -> None:
-    """Read hardware counters of TASKS with Nsight Compute, side by side. Needs a CUDA device.
+    """Show hardware counters of TASKS side by side, read by Nsight Compute.
+
+    It needs a CUDA device.
 
     Example: gates profile stage0 stage3 --shape mission
     """
@@ -447,7 +459,7 @@ def profile(tasks: tuple[str, ...], shape: str | None, seed: int, out: Path, tog
 @cli.command()
 @click.argument("task", required=False)
 @click.option("--param", "params", multiple=True, metavar="NAME=V1,V2", help="Values of a toggle to try; several: every combination.")
-@click.option("--resume", type=FOLDER, help="Go on with the sweep in this folder, which knows its TASK; the same command does so, too.")
+@click.option("--resume", type=FOLDER, help="Continue the sweep in this folder, which knows its TASK. The same command as before continues it, too.")
 @click.option("--profile", type=click.Choice(["auto", "cpu", "full"]), default="auto", show_default=True,
               help="cpu: resources and numbers alone; full needs a device.")
 @click.option("--scheduler", metavar="tcp://HOST:PORT", help="Join a running Dask cluster instead of starting workers here.")
@@ -461,8 +473,8 @@ def sweep(task: str | None, params: tuple[str, ...], resume: Path | None, profil
           as_json: bool, picture: Path | None, results: Path, build_dir: Path) -> None:
     """Try every combination of toggles of TASK: build, check, time, and judge the winner.
 
-    What breaks the task's budget or gives wrong numbers is dropped with the reason. The rest is timed on a device by
-    successive halving against the task as it stands, whose place only a faster one takes. Needs the extra `sweep`.
+    Variants over the task's budget or with wrong numbers are dropped, with the reason. The others are timed on a device by
+    successive halving against the task as it is, and only a faster one wins. It needs the extra `sweep`.
 
     Example: gates sweep stage3 --param USE_CP_ASYNC=0,1
     """
@@ -530,7 +542,10 @@ def selftest_command() -> None:
 @cli.command()
 @click.argument("code")
 def explain(code: str) -> None:
-    """Explain a reason code (ptxas.spills) or a gate (ptxas): what, why, and what to do.
+    """Explain a reason code, a gate, or a word of a verdict.
+
+    A code (ptxas.spills) and a gate (ptxas) are explained by what is judged, why, and what to do; a word is one of those
+    beside the codes: weak, inconclusive, not run.
 
     Example: gates explain ptxas.spills
     """

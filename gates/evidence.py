@@ -37,7 +37,7 @@ class TaskInfo:
     problem: str
     kernels: tuple[str, ...]
     toggles: dict[str, int]
-    overrides: dict[str, Any]  # toggles, shapes or seeds set from outside
+    overrides: dict[str, Any]  # toggles, shapes, seeds, inputs or compiler variables set from outside
     arch: tuple[str, ...]
     shapes: dict[str, dict[str, int]]
     seeds: tuple[int, ...]
@@ -54,6 +54,10 @@ class TaskInfo:
     build: str = ""  # identity of what was built of it; the evidence of each gate names it
     products: dict[str, str] = field(default_factory=dict)  # sha256 of each product, by its name in the build folder
     stream: str = "current"  # what its kernels launch on, or "default"
+
+    def overridden(self) -> list[str]:
+        """Return one line per override."""
+        return [f"overridden from outside: {name}={value}" for name, value in sorted(self.overrides.items())]
 
 
 @dataclass(frozen=True)

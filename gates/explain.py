@@ -7,26 +7,28 @@ import importlib.util
 from pathlib import Path
 
 from gates.errors import GatesError
-from gates.judge.reasons import REASONS
+from gates.judge.reasons import REASONS, WORDS
 from gates.task import GATES, nearest
 
 MODULES = (*GATES, "decision")
 
 
 def explain(code: str) -> str:
-    """The explanation of a code (``ptxas.spills``) or of a whole gate (``ptxas``) with its codes."""
-    gate = code.split(".")[0]
+    """Return the explanation of a code (``ptxas.spills``) with its gate's, of a whole gate (``ptxas``) with its codes, or of a verdict's word (``weak``)."""
+    gate, word = code.split(".")[0], code.lower().replace("_", " ")
+    if word in WORDS:
+        return f"{word}\n{WORDS[word]}"
     if f"decision.{code}" in codes_of("decision"):
         return explain(f"decision.{code}")
     if gate not in MODULES:
-        raise GatesError(f"no gate or reason code {code!r}", hint=f"{nearest(code, MODULES)}; `gates explain GATE` lists a gate's codes")
+        raise GatesError(f"no gate, reason code or verdict {code!r}", hint=f"{nearest(code, (*MODULES, *WORDS))}; `gates explain GATE` lists a gate's codes")
     codes = codes_of(gate)
     if code == gate:
         listed = "\n".join(f"  {name}" for name in sorted(codes))
         return f"{_docstring(gate)}\n\nreason codes:\n{listed}"
     if code not in codes:
         raise GatesError(f"no reason code {code!r}", hint=nearest(code, codes))
-    return f"{code}\n{codes[code]}"
+    return f"{code}\n{codes[code]}\n\n{gate}: {_docstring(gate)}"
 
 
 def codes_of(gate: str) -> dict[str, str]:

@@ -23,7 +23,7 @@ from gates.jsonio import MAX_BYTES
 from gates.judge.decision import Decision
 from gates.measure.records import BASELINE, CANDIDATE, MAX_US
 from gates.parse.performance import MEASURED
-from gates.task import nearest
+from gates.task import called, nearest
 
 NO_DEVICE = "cpu"
 _DECISIONS = tuple(decision.value for decision in Decision)
@@ -70,7 +70,7 @@ class _Broken(Exception):
 def history(results: Path, task: str | None = None) -> tuple[Entry, ...]:
     """All runs under ``results``, by task and device, the newest last; with ``task`` its runs alone.
 
-    ``task`` is a name or the part before its first underscore. Raises GatesError where there is none.
+    ``task`` is a name, or if no run is of it, the beginning of names up to an underscore. Raises GatesError where there is none.
     """
     if not results.is_dir():
         raise GatesError(f"no results folder {results}", hint="`gates run TASK` makes one; --results names another")
@@ -79,7 +79,8 @@ def history(results: Path, task: str | None = None) -> tuple[Entry, ...]:
         raise GatesError(f"no run found under {results}", hint="`gates run TASK` writes one; --results names another folder")
     if task is None:
         return entries
-    chosen = tuple(entry for entry in entries if entry.task == task or entry.task.startswith(f"{task}_"))
+    meant = called(task, {entry.task for entry in entries})
+    chosen = tuple(entry for entry in entries if entry.task in meant)
     if not chosen:
         raise GatesError(f"no run of {task!r} under {results}", hint=nearest(task, sorted({entry.task for entry in entries})))
     return chosen

@@ -2,8 +2,8 @@
 
 from __future__ import annotations
 
-import html.parser
 import json
+import re
 import shutil
 import subprocess
 import sys
@@ -15,15 +15,18 @@ from typing import Any
 
 import pytest
 from click.testing import CliRunner, Result
+from pages_kit import NAMES, check_markdown, poisoned
 from runs_kit import sign
 
 from gates import jsonio
 from gates.cli import cli
+from gates.comparison.record import Comparison
 from gates.comparison.sections import _by_name
 from gates.evidence import RunInfo, Verdict, list_runs, read_record
 from gates.judging import decision_of, rejudge
 from gates.parse.performance import PerformanceEvidence, summaries
-from gates.records import from_json, to_json
+from gates.records import Check, GateResult, Status, from_json, to_json
+from gates.review.compare import compare_runs
 from gates.verify import verify_run
 
 RECORDED = Path(__file__).resolve().parent.parent / "results" / "recorded"
@@ -132,34 +135,19 @@ def test_other_inputs_from_the_same_seed_are_refused(tmp_path: Path) -> None:
     assert done.exit_code == 1 and "other inputs from the same seed, in 1 cases: mission seed 1" in done.exception.what
 
 
-NAMES = ["void k<(A|B)>(float*)", "a|b", "<img src=x onerror=alert(1)>", "`x` [y](http://z)", "two\nlines", "back\\slash|"]
+@pytest.fixture(scope="module")
+def side_by_side() -> Comparison:
+    return compare_runs(ONE, TWO)
 
 
 @pytest.mark.parametrize("name", NAMES)
-def test_any_name_leaves_the_tables_whole_and_plain(tmp_path: Path, name: str) -> None:
-    def rename(data: Any) -> None:
-        for side in ("task", "baseline"):
-            data[side].update(title=name)
-        data["toolchain"][name] = name
-
-    def kernels(data: Any) -> None:
-        for kernel in data["kernels"]:
-            kernel["demangled"] = name
-
-    done = compared(tmp_path, ONE, changed(tmp_path, TWO, run=rename, ptxas=kernels))
-    assert done.exit_code == 0, done.output
-    page = next((tmp_path / "out").rglob("COMPARE.md")).read_text(encoding="utf-8")
-    columns = None
-    for line in page.splitlines():
-        bars = line.replace("\\\\", "").replace("\\|", "").count("|") if line.startswith("|") else None
-        assert bars is None or columns is None or bars == columns, line
-        columns = bars
-    tags: set[str] = set()
-    parser = html.parser.HTMLParser()
-    parser.handle_starttag = lambda tag, _: tags.add(tag)  # type: ignore[method-assign]
-    parser.feed(page)
-    assert tags <= {"details", "summary"}
-    assert "](http" not in page.replace("\\]", "")
+def test_no_text_of_evidence_is_markdown(side_by_side: Comparison, name: str) -> None:
+    failing = Check("max_abs_err", Status.FAIL, 0.5, 0.002, "", name, "correctness.error", name, f"gates run {name}", (name,))
+    gates = (*side_by_side.gates, GateResult("correctness", Status.FAIL, "correctness.error", name, tuple(replace(failing, where=f"{n} {name}") for n in range(5))))
+    page = poisoned(replace(side_by_side, gates=gates, notes=(name, name)), name).markdown()
+    check_markdown(page)
+    rows = [line for line in page.splitlines() if line.startswith("|")]
+    assert {len(re.findall(r"(?<!\\)(?:\\\\)*\|", row)) for row in rows} == {5, 6}  # of the gates and more failing cases; of the rest
 
 
 @pytest.mark.parametrize("value", [0, -1, None, 1e308, "missing"])

@@ -11,7 +11,7 @@ import pytest
 
 from gates.cli import cli
 from gates.evidence import list_runs
-from gates.explain import MODULES, all_codes, codes_of
+from gates.explain import MODULES, all_codes, codes_of, explain
 from gates.insights import insights_of
 from gates.verify import verify_run
 
@@ -135,10 +135,29 @@ def test_every_command_ends_in_an_example() -> None:
         assert re.search(rf"Example: gates {name}\b.*\Z", (command.help or "").strip()), name
 
 
+def test_no_summary_is_cut_off() -> None:
+    lists = re.findall(r"^Commands:\n((?:  .*\n)+)", update_docs.command_reference(), re.M)
+    assert len(lists) == 2 and [line for part in lists for line in part.splitlines() if line.endswith("...")] == []
+
+
 @pytest.mark.parametrize("gate", MODULES)
 def test_every_code_is_explained(gate: str) -> None:
     for code, text in codes_of(gate).items():
         assert code.startswith(f"{gate}.") and len(text) > 12, code
+
+
+@pytest.mark.parametrize("gate", MODULES)
+def test_a_code_comes_with_its_gate(gate: str) -> None:
+    code, text = next(iter(codes_of(gate).items()))
+    about = explain(gate).partition("\n\nreason codes:")[0]
+    assert explain(code) == f"{code}\n{text}\n\n{gate}: {about}" and len(about) > 200
+
+
+def test_the_words_of_a_verdict_are_explained() -> None:
+    from gates.render.console import MARKS
+
+    for word in (*MARKS.values(), *MARKS, "weak", "hold"):
+        assert len(explain(word)) > 30, word
 
 
 def test_the_recorded_runs_are_sound_and_merge() -> None:

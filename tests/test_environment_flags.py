@@ -17,6 +17,7 @@ from gates.evidence import RunInfo, Verdict, read_record
 from gates.judge.decision import Decision
 from gates.judging import decision_of
 from gates.pipeline import run_info
+from gates.render.console import verdict_table
 from gates.run import compilers
 
 ALL = ("NVCC_PREPEND_FLAGS", "NVCC_APPEND_FLAGS", "CPATH", "C_INCLUDE_PATH", "CPLUS_INCLUDE_PATH", "GCC_EXEC_PREFIX", "COMPILER_PATH", "PTXAS_OPTIONS", "CXX", "NVCC_CCBIN")
@@ -47,6 +48,7 @@ def test_it_is_recorded_and_named_and_holds(tmp_path: Path, monkeypatch: pytest.
     overridden = replace(recorded, environment=info.environment, task=replace(recorded.task, overrides=info.task.overrides))
     assert decision_of(overridden, verdict.gates) == (Decision.HOLD, f"overridden from outside: {name}={value}")
     assert f"overridden from outside: {name}={value}" in list(override_notes(overridden))
+    assert f"\noverridden from outside: {name}={value}\n" in verdict_table(overridden, verdict)
     assert list(self_contradictions(overridden, jsonio.read(RUN / "run.json"))) == []
     unsaid = replace(overridden, environment={})
     assert any(f"overrides set {name}={value}" in text for text in self_contradictions(unsaid, jsonio.read(RUN / "run.json")))

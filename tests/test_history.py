@@ -109,6 +109,11 @@ def test_the_newest_is_last_and_one_task_can_be_chosen(tmp_path: Path) -> None:
     for one, two in zip(entries, entries[1:], strict=False):
         assert (one.task, one.device, one.started) < (two.task, two.device, two.started)
     assert {entry.task for entry in history(tmp_path, "stage2")} == {entry.task for entry in history(tmp_path, "stage2_wmma_pv")} == {"stage2_wmma_pv"}
+    shutil.copytree(tmp_path / "stage2_wmma_pv", tmp_path / "longer")
+    for run in (tmp_path / "longer").glob("*/run.json"):
+        run.write_text(run.read_text().replace('"stage2_wmma_pv"', '"stage2_wmma_pv_fast"'))
+    assert {entry.task for entry in history(tmp_path, "stage2_wmma_pv")} == {"stage2_wmma_pv"}  # an exact name takes that task alone
+    assert {entry.task for entry in history(tmp_path, "stage2")} == {"stage2_wmma_pv", "stage2_wmma_pv_fast"}
     assert [entry.started for entry in newest(entries) if entry.task == "stage1_wmma_qk"] == ["2026-01-01T11:00:00.000+00:00"]
     with pytest.raises(GatesError, match="no run of 'stage22'") as caught:
         history(tmp_path, "stage22")

@@ -5,11 +5,13 @@ from __future__ import annotations
 import json
 import math
 import shutil
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
 import pytest
 from click.testing import CliRunner
+from pages_kit import check_markdown
 from runs_kit import RUN
 
 from gates.cli import cli
@@ -364,9 +366,11 @@ def test_hostile_text_in_evidence_stays_text(tmp_path: Path) -> None:
 
     run = change(copied(tmp_path), "run.json", poison)
     facts, sections = facts_of(run)
-    found = type(insights_of(RUN))(**{**vars(insights_of(RUN)), "sections": sections})
+    recorded = insights_of(RUN)
+    (step, *_) = recorded.steps
+    found = replace(recorded, sections=sections, steps=(replace(step, step="<b>@everyone</b>", basis="#1"),))
     text = insights_markdown([found])
-    assert "\n# heading" not in text and "<script>" not in text and "[link](" not in text
+    assert "# heading <script> `code` [link](http://example.com)" in check_markdown(text)
     assert '`run.json: task.toggles["BAD\'NAME"]`' in text
     assert json.dumps(insights_json([found]), allow_nan=False)
 

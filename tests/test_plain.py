@@ -5,12 +5,13 @@ from __future__ import annotations
 import json
 
 import pytest
+from pages_kit import NAMES, check_markdown
 
 from gates import cli
 from gates.errors import GatesError
 from gates.guard import guard
 from gates.plain import plain, plain_json, plain_lines
-from gates.render.markdown import code, details, escape
+from gates.render.markdown import code, details, escape, read, table
 
 ODD = "a\x1b[2Jb\u202ec\u2066\x9b\x7f\udc80"
 SPELT = r"a\x1b[2Jb\x202ec\x2066\x9b\x7f\xdc80"
@@ -44,6 +45,19 @@ def test_what_commands_print_is_plain(capsys: pytest.CaptureFixture[str]) -> Non
 ])
 def test_markdown_of_evidence_builds_nothing(text: str, shown: str) -> None:
     assert escape(text) == shown and details(text, "").count("</details>") == 1
+
+
+@pytest.mark.parametrize("name", NAMES)
+def test_no_name_is_markdown(name: str) -> None:
+    cells = table((name, "b"), [(name, 1), ("a", name)])
+    page = f"# {escape(name)}\n\n{escape(name)}.\n\n- {escape(name)}\n- **{escape(name)}**: `{code(name)}`\n\n{cells}\n{details(name, cells)}"
+    shown = plain(" ".join(name.split()))
+    assert check_markdown(page).count(shown) == (11 if "`" in name else 12)
+    assert read(escape(name)) == shown
+
+
+def test_a_terminal_shows_code_as_it_is() -> None:
+    assert read("`a\\_b` x\\_y `` \\` &lt;\n```sh\nrun 'a\\$b' &lt;\n```\n") == "`a\\_b` x_y `` ` <\n```sh\nrun 'a\\$b' &lt;\n```\n"
 
 
 def test_code_ends_where_it_should() -> None:

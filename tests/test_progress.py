@@ -17,7 +17,7 @@ def test_a_long_step_gives_signs_of_life_with_its_limit(monkeypatch: pytest.Monk
         progress.done("ended")
     shown = capsys.readouterr().err.splitlines()
     assert shown[0].endswith("] one launch") and shown[-1].endswith("] ended")
-    assert len(shown) > 2 and all("still at it for 0 s: one launch (a process that takes 20 s is ended)" in line for line in shown[1:-1])
+    assert len(shown) > 2 and all("still running after 0 s: one launch (time limit per process: 20 s)" in line for line in shown[1:-1])
     time.sleep(0.1)
     assert capsys.readouterr().err == ""
 

@@ -13,6 +13,7 @@ from typing import Any
 
 import pytest
 from browser_kit import Browser, find_browser
+from pages_kit import poisoned
 from runs_kit import RUN, sign
 from test_history import COUNT, RECORDED, STAGES, compared, many_runs, time_row
 
@@ -212,24 +213,12 @@ def test_failing_checks_come_with_hint_and_command(seen: RunView) -> None:
 
 def test_nothing_in_evidence_becomes_markup(seen: RunView) -> None:
     """Every text of run, verdict, comparison, evidence and history replaced by something hostile."""
-    def poisoned(value: Any) -> Any:
-        if dataclasses.is_dataclass(value) and not isinstance(value, type):
-            keep = ("mode", "gated_mode", "side", "stopped", "shape", "status", "kind", "role", "schema_version", "started", "gate", "code", "arch", "path")
-            return dataclasses.replace(value, **{
-                field.name: poisoned(getattr(value, field.name)) for field in dataclasses.fields(value) if field.init and field.name not in keep
-            })
-        if isinstance(value, dict):
-            return {name: poisoned(item) for name, item in value.items()}
-        if isinstance(value, tuple):
-            return tuple(poisoned(item) for item in value)
-        return HOSTILE if type(value) is str and value else value
-
     run = failed(seen, dataclasses.replace(error_map(), limit=HOSTILE))
-    evidence = {gate: poisoned(record) for gate, record in run.evidence.items()}
+    evidence = {gate: poisoned(record, HOSTILE) for gate, record in run.evidence.items()}
     run = dataclasses.replace(
-        run, name=HOSTILE, reason=HOSTILE, info=poisoned(run.info), verdict=poisoned(run.verdict), comparison=poisoned(run.comparison), evidence=evidence,
+        run, name=HOSTILE, reason=HOSTILE, info=poisoned(run.info, HOSTILE), verdict=poisoned(run.verdict, HOSTILE), comparison=poisoned(run.comparison, HOSTILE), evidence=evidence,
     )
-    entries = tuple(dataclasses.replace(poisoned(entry), device=HOSTILE, path=HOSTILE) for entry in history(RECORDED, "stage1"))
+    entries = tuple(dataclasses.replace(poisoned(entry, HOSTILE), device=HOSTILE, path=HOSTILE) for entry in history(RECORDED, "stage1"))
     entries += (dataclasses.replace(entries[0], broken=HOSTILE),)
     text = page(run, dataclasses.replace(run, problems=(HOSTILE,)), entries=entries)
     words = check_whole(text).words

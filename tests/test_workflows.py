@@ -16,6 +16,9 @@ from typing import Any
 import pytest
 import yaml
 from github_fake import REPOSITORY, FakeGitHub
+from pages_kit import NAMES, check_markdown
+
+from gates.render.markdown import table
 
 ROOT = Path(__file__).resolve().parent.parent
 CI = ROOT / "scripts" / "ci"
@@ -505,6 +508,25 @@ def test_no_server_and_a_bad_token_are_clear_too(github: FakeGitHub, report: Any
     assert "GitHub answered 401" in report([GOOD])[1]
     github.url = "http://127.0.0.1:9"
     assert report([GOOD])[1].startswith("error: no answer from GitHub to ")
+
+
+def test_no_text_is_a_command_to_the_runner(capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch) -> None:
+    def fails() -> int:
+        raise CiError("no\n::error::x", "see\r::error::y")
+
+    monkeypatch.delenv("GITHUB_OUTPUT", raising=False)
+    ci_common.set_output("reason", "a\n::error::z")
+    assert ci_common.run_step(fails) == 2
+    shown = capsys.readouterr()
+    assert shown.out == "reason: a ::error::z\n" and shown.err == "error: no ::error::x\nhint: see ::error::y\n"
+
+
+@pytest.mark.parametrize("name", NAMES)
+def test_no_name_acts_on_the_pull_request(name: str) -> None:
+    review = Review(name, "hold", f"{name} {'x' * 500}", table((name,), [(name,)]))
+    text = pr_comment.summary_of([review, review], "cpu")
+    check_markdown(text)
+    assert text.count("| hold |") == 2 and not re.search(r"@\w|!\[|<!--", pr_comment.one_line(name))
 
 
 def test_text_of_evidence_acts_on_nothing() -> None:

@@ -61,8 +61,7 @@ def override_notes(info: RunInfo) -> Iterator[str]:
     for task in (info.task, info.baseline):
         if task and task.debug_build:
             yield f"debug build (nvcc -G) of {task.name}: its code is not optimised, so resources, speed and counters were not judged"
-    for name, value in sorted(info.task.overrides.items()):
-        yield f"overridden from outside: {name}={value}"
+    yield from info.task.overridden()
     if info.git.sha is None and info.git.dirty:
         yield f"revision {info.git.source}"
     elif info.git.dirty:

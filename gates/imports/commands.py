@@ -30,7 +30,7 @@ def _options(command: Callable[..., Any]) -> Callable[..., Any]:
 def import_group() -> None:
     """Make a task of a kernel in another format, and a baseline task of its reference.
 
-    The code is not run by gates itself: only in a runner process, as every kernel is.
+    The code runs only in a process of its own, never in that of gates.
 
     Example: gates import kernelbench 19_ReLU.py solution.py
     """
@@ -41,7 +41,9 @@ def import_group() -> None:
 @click.argument("solution", type=_FILE, metavar="SOLUTION.py")
 @_options
 def kernelbench(problem: Path, solution: Path, **options: Any) -> None:
-    """Import a KernelBench problem (Model, get_inputs, get_init_inputs) with a solution (ModelNew).
+    """Import a KernelBench problem with a solution.
+
+    The problem has Model, get_inputs and get_init_inputs; the solution has ModelNew.
 
     Example: gates import kernelbench 19_ReLU.py solution.py --name relu
     """
@@ -72,7 +74,9 @@ def flashinfer_bench(definition: Path, solution: Path, workloads: Path | None, *
 @click.argument("task", type=click.Path(path_type=Path, exists=True, file_okay=False), metavar="DIR")
 @_options
 def robust_kbench(task: Path, **options: Any) -> None:
-    """Import a robust-kbench task folder: func_forward.py, config_forward.json and forward.cu.
+    """Import a robust-kbench task folder.
+
+    It holds func_forward.py, config_forward.json and forward.cu.
 
     Example: gates import robust-kbench tasks/layernorm
     """

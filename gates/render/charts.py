@@ -156,5 +156,5 @@ def _inline(figure: Any, title: str) -> Markup:
     text = re.sub(r"#[0-9a-fA-F]{6}\b", lambda match: _VARIABLES.get(match[0].lower(), match[0]), text)
     opening = re.compile(r"<svg [^>]*>")
     box = re.search(r'viewBox="[^"]*"', text)
-    start = f'<svg {box[0] if box else ""} role="img" aria-label="{escape(title)}">'
+    start = f'<svg {box[0] if box else ""} role="img" aria-label="{escape(plain(title))}">'
     return Markup(opening.sub(lambda _: start, text, count=1))

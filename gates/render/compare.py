@@ -12,7 +12,7 @@ from gates.render.markdown import code, details, escape, table
 if TYPE_CHECKING:
     from gates.comparison.record import Comparison, Row, Section
 
-REPORT_VERSION = 3  # of the whole text: raise it with every change of what a run's files render
+REPORT_VERSION = 4  # of the whole text: raise it with every change of what a run's files render
 TIMES = "Kernel time"
 _OPEN = (TIMES,)  # sections a reviewer wants to see without a click
 _CONTEXT = ("Other implementations, for context", "Other shapes, for context")  # times, too

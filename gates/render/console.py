@@ -49,8 +49,8 @@ class Progress:
             self._status.stop()
 
     def step(self, text: str, limit_s: float | None = None) -> None:
-        """Say what is being done now; ``limit_s``: when a process that hangs in it is ended."""
-        limit = f" (a process that takes {limit_s:g} s is ended)" if limit_s is not None else ""
+        """Say what is being done now; ``limit_s``: the time limit of each process in it."""
+        limit = f" (time limit per process: {limit_s:g} s)" if limit_s is not None else ""
         self._step = (f"{text}{limit}", time.monotonic())
         if self._status is not None:
             self._status.update(text)
@@ -72,7 +72,7 @@ class Progress:
             if self._status is not None:
                 self._status.update(f"{text}: {seconds:.0f} s")
             elif text and seconds >= BEAT_S / 2:
-                self._line(f"still at it for {seconds:.0f} s: {text}")
+                self._line(f"still running after {seconds:.0f} s: {text}")
 
     def _line(self, text: str) -> None:
         line = f"[{time.monotonic() - self._started:6.1f} s] {plain(text)}"
@@ -109,7 +109,7 @@ def verdict_table(info: RunInfo, verdict: Verdict) -> str:
     device = f" · {info.device.name}" if info.device else ""
     debug = " · DEBUG BUILD (nvcc -G)" if info.debug_build else ""
     lines = [
-        "", f"{info.task.name} {baseline} · profile {info.profile} ({info.profile_reason}){device}{debug}", "",
+        "", f"{info.task.name} {baseline} · profile {info.profile} ({info.profile_reason}){device}{debug}", *info.task.overridden(), "",
         f"  {'gate':12} {'status':13} what was seen",
     ]
     for result in verdict.gates:

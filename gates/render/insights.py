@@ -7,7 +7,7 @@ from pathlib import PurePath
 from typing import TYPE_CHECKING, Any
 
 from gates.records import shown, to_json
-from gates.render.markdown import escape, table
+from gates.render.markdown import code, escape, table
 
 if TYPE_CHECKING:
     from gates.insights import Insights
@@ -29,7 +29,7 @@ def insights_markdown(found: Sequence[Insights]) -> str:
 
 
 def _chapter(one: Insights) -> str:
-    parts = [f"# {escape(one.task)}: {one.decision.value}\n\n{escape(one.reason)} (run `{PurePath(one.run).name}`)\n"]
+    parts = [f"# {escape(one.task)}: {one.decision.value}\n\n{escape(one.reason)} (run `{code(PurePath(one.run).name)}`)\n"]
     parts += [f"## {title}\n\n{_facts(facts)}" for title, facts in one.sections.items()]
     parts.append(f"## Tried before\n\n{_attempts(one)}")
     steps = "\n".join(_step(number, step) for number, step in enumerate(one.steps, 1))
@@ -60,7 +60,7 @@ def _sources(fact: Fact) -> str:
     files: dict[str, list[str]] = {}
     for source in fact.sources:
         file, _, path = source.partition(": ")
-        files.setdefault(file, []).append(path.replace("`", "'"))
+        files.setdefault(code(file), []).append(code(path))
     return "; ".join(f"`{file}: {', '.join(paths)}`" for file, paths in files.items())
 
 
@@ -82,8 +82,9 @@ def _attempt(attempt: Attempt, *, this: bool) -> tuple[str, ...]:
 
 
 def _step(number: int, step: Step) -> str:
-    ceiling = f" Ceiling ({step.kind}): {_reach(step)}{step.basis}." if step.ceiling_us is not None else f" {step.basis[0].upper()}{step.basis[1:]}."
-    lines = [f"{number}. **{step.step}**{ceiling}"]
+    basis = escape(step.basis)
+    ceiling = f" Ceiling ({step.kind}): {_reach(step)}{basis}." if step.ceiling_us is not None else f" {basis[0].upper()}{basis[1:]}."
+    lines = [f"{number}. **{escape(step.step)}**{ceiling}"]
     lines += [f"   {_line(fact)}" for fact in step.evidence]
     return "\n".join(lines) + "\n"
 

@@ -2,32 +2,37 @@
 
 from __future__ import annotations
 
+import html
 import re
 from collections.abc import Iterable, Sequence
 
 from gates.plain import plain
 
-_ESCAPES = {"|": "\\|", "<": "&lt;", ">": "&gt;", "`": "\\`", "*": "\\*", "[": "\\[", "]": "\\]", "\\": "\\\\", "&": "&amp;"}
-_UNESCAPES = {escaped: character for character, escaped in _ESCAPES.items()}
-_ESCAPED = re.compile("|".join(map(re.escape, _UNESCAPES)))
-_EDGE_UNDERSCORE = re.compile(r"(?<![A-Za-z0-9])_|_(?![A-Za-z0-9])")  # within a word it means nothing to Markdown
+_SPECIAL = re.compile(
+    r"[\\`*|~$<>&\[\]]"
+    r"|(?<![A-Za-z0-9])_|_(?![A-Za-z0-9])"  # within a word it means nothing to Markdown
+    r"|(?<=:)/(?=/)|(?<=\bwww)\."  # GitHub makes links of bare addresses
+    r"|^(?:#|[-+](?= ))",
+    re.I,
+)
+_REFERENCE = re.compile(r"@(?=\w)|#(?=\d)|(?<=\bGH)-(?=\d)", re.I)  # GitHub's mentions and issue links, which no backslash stops
+_BREAK = "\u200b"  # of no width: it ends a reference, and no reader sees it
+_WRITTEN = re.compile(rf"(```.*?```|`[^`\n]*`)|\\([!-/:-@\[-`{{-~])|(&(?:lt|gt|amp);)|{_BREAK}", re.S)
 
 
 def escape(value: object) -> str:
-    """One line of plain text: nothing in it is taken for Markdown or HTML, and a cell ends where it should."""
-    text = plain(" ".join(str(value).split()))
-    marked = _EDGE_UNDERSCORE.sub(r"\\_", "".join(_ESCAPES.get(character, character) for character in text))
-    return f"\\{marked}" if marked.startswith("#") else marked
+    """One line of plain text: no part of it is Markdown, HTML, a link or a mention, and a cell ends at its end."""
+    return _unreferring(_SPECIAL.sub(lambda found: _spelt(found[0]), _line(value)))
 
 
 def read(text: str) -> str:
     """Markdown for a terminal: without the escapes, which only a renderer takes away."""
-    return _ESCAPED.sub(lambda found: _UNESCAPES[found[0]], text)
+    return _WRITTEN.sub(lambda found: found[1] or found[2] or html.unescape(found[3] or ""), text)
 
 
 def code(value: object) -> str:
     """One line of text as code: no backtick in it ends the code."""
-    return plain(" ".join(str(value).split())).replace("`", "'")
+    return _line(value).replace("`", "'")
 
 
 def table(headers: Sequence[str], rows: Iterable[Sequence[object]], *, right: Sequence[int] = ()) -> str:
@@ -39,5 +44,18 @@ def table(headers: Sequence[str], rows: Iterable[Sequence[object]], *, right: Se
 
 
 def details(summary: str, body: str) -> str:
-    """A folded section."""
-    return f"<details><summary>{escape(summary)}</summary>\n\n{body.rstrip()}\n\n</details>\n"
+    """A folded section; its summary is HTML, in which Markdown has no meaning."""
+    title = _unreferring(html.escape(_line(summary), quote=False))
+    return f"<details><summary>{title}</summary>\n\n{body.rstrip()}\n\n</details>\n"
+
+
+def _line(value: object) -> str:
+    return plain(" ".join(str(value).split()))
+
+
+def _spelt(sign: str) -> str:
+    return html.escape(sign) if sign in "<>&" else f"\\{sign}"
+
+
+def _unreferring(text: str) -> str:
+    return _REFERENCE.sub(lambda found: found[0] + _BREAK, text)

@@ -35,10 +35,15 @@ def run_step(step: Callable[[], int]) -> int:
     try:
         return step()
     except CiError as error:
-        print(f"error: {error.what}", file=sys.stderr)
+        print(f"error: {in_one_line(error.what)}", file=sys.stderr)
         if error.hint:
-            print(f"hint: {error.hint}", file=sys.stderr)
+            print(f"hint: {in_one_line(error.hint)}", file=sys.stderr)
         return 2
+
+
+def in_one_line(text: str) -> str:
+    """``text`` without line ends: in a log, a line that begins with ``::`` is a command to the runner."""
+    return " ".join(text.split())
 
 
 def variable(name: str) -> str:
@@ -63,7 +68,7 @@ def read_event() -> tuple[str, dict[str, Any]]:
 
 def set_output(name: str, value: str) -> None:
     """Set a step output; without GITHUB_OUTPUT (by hand) it is printed alone."""
-    print(f"{name}: {value}")
+    print(f"{name}: {in_one_line(value)}")
     path = os.environ.get("GITHUB_OUTPUT")
     if path:
         fence = f"end-{secrets.token_hex(16)}"  # a value can't end its own block

@@ -30,7 +30,7 @@ from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
-from ci_common import CiError, add_summary, run_step, run_untrusted
+from ci_common import CiError, add_summary, in_one_line, run_step, run_untrusted
 from pr_comment import summary_of
 from stage_review import ERROR, OUTCOMES, review_folder
 
@@ -54,7 +54,7 @@ def main() -> int:
     reviews = review_folder(out, engine=arguments.base or tree, profile=arguments.profile)
     add_summary(summary_of(reviews, arguments.profile))
     for review in reviews:
-        print(f"{review.stage}: {review.decision}: {review.reason}")
+        print(in_one_line(f"{review.stage}: {review.decision}: {review.reason}"))
     decisions = {review.decision for review in reviews}
     return 2 if ERROR in decisions else 1 if "reject" in decisions else 0
 

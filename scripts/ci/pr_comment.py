@@ -3,9 +3,16 @@
 from __future__ import annotations
 
 import re
+import sys
 from collections.abc import Sequence
+from pathlib import Path
 
+from ci_common import in_one_line
 from stage_review import Review
+
+sys.path.append(str(Path(__file__).resolve().parents[2]))  # where no gates are installed, those of this checkout
+
+from gates.render.markdown import details, table  # noqa: E402
 
 MARKER = "<!-- kernel-gates -->"
 MAX_COMMENT = 65_000  # GitHub takes 65,536 characters, and counts some of them twice
@@ -18,13 +25,10 @@ def summary_of(reviews: Sequence[Review], profile: str) -> str:
     """All stages' decisions in one table, and each one's report below it, as Markdown."""
     if not reviews:
         return f"## {_NAMES[profile]}\n\nNo stage is touched by this change; nothing was judged."
-    rows = "\n".join(f"| {review.stage} | {review.decision} | {_cell(review.reason)} |" for review in reviews)
-    parts = [f"## {_NAMES[profile]}\n\n| stage | decision | why |\n| --- | --- | --- |\n{rows}"]
-    for review in reviews:
-        if review.markdown:
-            title = f"<summary>{review.stage}: {review.decision}</summary>"
-            parts.append(f"<details>{title}\n\n{safe(review.markdown).strip()}\n\n</details>")
-    return "\n\n".join(parts)
+    rows = [(review.stage, review.decision, _cut_line(review.reason, 400)) for review in reviews]
+    parts = [f"## {_NAMES[profile]}\n", table(("stage", "decision", "why"), rows)]
+    parts += [details(f"{review.stage}: {review.decision}", safe(review.markdown).strip()) for review in reviews if review.markdown]
+    return "\n".join(parts).rstrip()
 
 
 def comment_body(old: str, profile: str, section: str, head_sha: str) -> str:
@@ -52,19 +56,19 @@ def cut(text: str, most: int) -> str:
 
 def safe(text: str) -> str:
     """Markdown of evidence without what acts on a page: mentions, comments that could fake a marker, control characters."""
-    text = "".join(sign for sign in text if sign in "\n\t" or sign.isprintable())
+    text = "".join(sign for sign in text if sign in "\n\t\u200b" or sign.isprintable())
     text = re.sub(r"@(?=\w)", "@\u200b", text)
     return text.replace("<!--", "&lt;!--").replace("![", "!\u200b[")
 
 
 def one_line(text: str, most: int = 200) -> str:
     """``text`` on one line, for titles."""
-    line = " ".join(safe(text).split())
+    return _cut_line(safe(text), most)
+
+
+def _cut_line(text: str, most: int) -> str:
+    line = in_one_line(text)
     return line if len(line) <= most else line[: most - 1] + "…"
-
-
-def _cell(text: str) -> str:
-    return one_line(text, 400).replace("|", "\\|").replace("<", "&lt;")
 
 
 def _sections(old: str) -> dict[str, str]:

@@ -8,6 +8,7 @@ import sys
 from pathlib import Path
 
 import pytest
+from click.testing import CliRunner
 
 from gates.cli import cli
 from gates.evidence import list_runs
@@ -135,9 +136,10 @@ def test_every_command_ends_in_an_example() -> None:
         assert re.search(rf"Example: gates {name}\b.*\Z", (command.help or "").strip()), name
 
 
-def test_no_summary_is_cut_off() -> None:
-    lists = re.findall(r"^Commands:\n((?:  .*\n)+)", update_docs.command_reference(), re.M)
-    assert len(lists) == 2 and [line for part in lists for line in part.splitlines() if line.endswith("...")] == []
+@pytest.mark.parametrize("group", [[], ["import"]])
+def test_no_summary_is_cut_off(group: list[str]) -> None:
+    listed = CliRunner().invoke(cli, [*group, "--help"], terminal_width=100).output.partition("Commands:\n")[2].splitlines()
+    assert len(listed) > 2 and [line for line in listed if line.endswith("...")] == []
 
 
 @pytest.mark.parametrize("gate", MODULES)

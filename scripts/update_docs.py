@@ -19,12 +19,10 @@ import sweep_page
 from evidence_page import files_table
 
 from gates.cli import cli
-from gates.comparison.within import compare_within
 from gates.evidence import RunInfo, Verdict, list_runs, read_record
 from gates.history import history
 from gates.insights import insights_of
 from gates.judging import load_evidence
-from gates.ladder import ladder_of
 from gates.records import Status
 from gates.render.console import verdict_table
 from gates.render.insights import insights_markdown
@@ -117,15 +115,6 @@ def correctness_page(text: str, recorded: Path) -> str:
     return generated(text, "tried", tried_table(recorded))
 
 
-def review_page(text: str, recorded: Path) -> str:
-    """docs/guide/review.md with a real report's top and a real ladder."""
-    runs = [list_runs(stage)[-1] for stage in sorted((recorded / "h100").glob("stage*"))]
-    info, verdict = read_record(RunInfo, runs[-1], "run.json"), read_record(Verdict, runs[-1], "verdict.json")
-    top = compare_within(runs[-1], info, verdict).markdown(folded=False)
-    text = generated(text, "compare", f"````markdown\n{top.strip()}\n````\n")
-    return generated(text, "ladder", "\n".join(ladder_of(runs).markdown().splitlines()[4:]) + "\n")
-
-
 def insights_page(text: str, recorded: Path) -> str:
     """docs/guide/insights.md with the insights of a recorded run."""
     found = insights_of(list_runs(recorded / "h100" / "stage2_wmma_pv")[-1], history(recorded))
@@ -152,7 +141,7 @@ def main() -> int:
     recorded, docs = ROOT / "results" / "recorded", ROOT / "docs"
     pages = (
         (docs / "start" / "first-run.md", first_run_page), (docs / "gates" / "correctness.md", correctness_page),
-        (docs / "guide" / "review.md", review_page), (docs / "guide" / "insights.md", insights_page),
+        (docs / "guide" / "insights.md", insights_page),
         (docs / "internals" / "evidence.md", evidence_files), (docs / "internals" / "ladder.md", ladders),
         (docs / "guide" / "sweep.md", sweeps),
     )

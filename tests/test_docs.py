@@ -71,11 +71,6 @@ def test_the_table_of_honest_kernels_is_fresh_and_none_is_refused() -> None:
     assert len(rows) >= 4 and all(int(row[3]) > 280 and int(row[4]) == 0 for row in rows)
 
 
-def test_the_review_page_is_fresh() -> None:
-    page = (ROOT / "docs" / "guide" / "review.md").read_text(encoding="utf-8")
-    assert update_docs.review_page(page, RECORDED) == page, "run: python scripts/update_docs.py"
-
-
 def test_the_insights_page_is_fresh_and_its_claim_holds() -> None:
     page = (ROOT / "docs" / "guide" / "insights.md").read_text(encoding="utf-8")
     assert update_docs.insights_page(page, RECORDED) == page, "run: python scripts/update_docs.py"

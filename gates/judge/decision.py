@@ -24,8 +24,9 @@ CODES = {
     "decision.reject": "at least one gate failed. The gate's own code says why; `gates explain CODE` says what to do.",
     "decision.hold": (
         "no gate failed, but at least one did not come to a verdict (not run or inconclusive), or it was a debug build, or something was "
-        "overridden from outside, or the task's limits, shapes, seeds or gates are looser than its baseline's. Tighten them again, or let a "
-        "reviewer accept them: gates decide RUN --accept-policy-change REASON. Run the missing gates, usually with --profile full on a machine with a CUDA device."
+        "overridden from outside, or the task's limits, shapes, seeds or gates are looser than its baseline's. Tighten them again, set the same ones in the "
+        "baseline's task.yaml (NAME_eager, if `gates new` made the task), or let a reviewer accept them: gates decide RUN --accept-policy-change REASON. "
+        "Run the missing gates, usually with --profile full on a machine with a CUDA device."
     ),
 }
 

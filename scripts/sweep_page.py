@@ -1,4 +1,4 @@
-"""docs/guide/sweep.md's recorded sweep: what was left, fastest first, why the rest was dropped, and how long it took."""
+"""docs/guide/sweep.md's recorded sweep: the fastest variants, why the rest was dropped, and how long it took."""
 
 from __future__ import annotations
 
@@ -12,6 +12,7 @@ from gates.render.sweep import draw, frame
 from gates.sweep.record import Sweep, Variant, read_sweep
 
 PICTURE = "sweep-fp16.png"
+SHOWN = 5  # variants in the table; sweep.json has all
 
 
 def recorded_sweeps(recorded: Path) -> list[Sweep]:
@@ -21,24 +22,25 @@ def recorded_sweeps(recorded: Path) -> list[Sweep]:
 
 
 def sweep_part(recorded: Path) -> str:
-    """The table of the variants left, the picture, and a line a sweep."""
+    """The table of the fastest variants, the picture, and a line per sweep."""
     first, *_ = sweeps = recorded_sweeps(recorded)
     params = " ".join(f"--param {name}={','.join(map(str, values))}" for name, values in first.params.items())
     rows = frame(first)
     left = rows[rows["state"] != "dropped"].sort_values("p50_us", kind="stable")
+    shown = left.head(SHOWN)
     head = (*first.params, "registers", "shared memory", "occupancy", f"p50, {first.timed_shape}", "against the incumbent", "rounds")
     body = [
         (
             *(str(getattr(row, name)) for name in first.params), f"{row.registers:.0f}", f"{row.smem_bytes / 1024:.1f} KiB", f"{row.occupancy_pct:.1f} %",
             f"{row.p50_us:.2f} us", row.state if row.ratio != row.ratio else f"{row.ratio:.3f}x, {row.low:.3f} to {row.high:.3f}", str(row.rounds),
         )
-        for row in left.itertuples()
+        for row in shown.itertuples()
     ]
     dropped = Counter(_why(variant) for variant in first.variants if variant.dropped)
     return "\n".join([
         f"    gates sweep {first.task} {params}\n",
         table(head, body, right=range(len(head))),
-        f"{len(rows)} variants, {len(left)} left; dropped: {', '.join(f'{count} {why}' for why, count in dropped.most_common())}.\n",
+        f"{len(rows)} variants, {len(left)} left, the fastest {len(shown)} above; dropped: {', '.join(f'{count} {why}' for why, count in dropped.most_common())}.\n",
         f"![time against resources]({PICTURE})\n",
         *(f"- {len(sweep.devices)} x {sweep.devices[0].name}: {_seconds(sweep):.0f} s, winner {sweep.winner}, {sweep.decision}" for sweep in sweeps),
         f"\n{_seconds(sweeps[-1]) / _seconds(first):.2f} times as fast with {len(first.devices)} cards as with {len(sweeps[-1].devices)}.",

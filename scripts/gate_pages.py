@@ -13,7 +13,7 @@ from gates.render.markdown import table
 from gates.task import GATES
 
 NAMES = tuple(GATES)
-HEADINGS = "Judged|What is judged|Why|Example|Limits|A tool passes"
+HEADINGS = "What|Why|Example|Limits"
 
 
 def gate_part(gate: str) -> str:
@@ -32,8 +32,11 @@ def shared_part() -> str:
 
 
 def _table(codes: dict[str, str]) -> str:
-    return table(("code", "meaning"), [(code, _first_sentence(meaning)) for code, meaning in codes.items()])
+    return table(("code", "meaning"), [(code, _claim(meaning)) for code, meaning in codes.items()])
 
 
-def _first_sentence(text: str) -> str:
-    return re.split(r"(?<=[.]) (?=[A-Z`])", text)[0].rstrip(".")
+def _claim(text: str) -> str:
+    """The first claim of a meaning, without causes and remedies."""
+    sentence = re.split(r"(?<=[.]) (?=[A-Z`])", text)[0].rstrip(".")
+    claim, _, reason = sentence.partition(": ")
+    return claim if reason and len(claim.split()) > 3 else sentence

@@ -1,31 +1,23 @@
 """Does the kernel compute the right thing, every time, and touch nothing else?
 
-Judged: every case of shapes x seeds (the headline, "6/6"), the problem's odd shapes, its special inputs, one
-fresh seed per run with shapes and structured values drawn from it and, with ``--thorough``, its edge
-shapes. First that the case ran and wrote finite numbers into every element of its outputs and
-nothing anywhere else, twice with the same bits; then the errors against the float64 reference on
-the very same inputs, once more with a few input elements exchanged (an answer kept from an earlier
-launch does not fit those); then, where the problem has it, the end-to-end error with limits of its own.
-The latter judges the input format, which has no tail: on the headline cases alone, so that a fresh
-seed's luck with it never rejects a good kernel.
+What: every case of shapes x seeds (the headline, "6/6"), the problem's odd shapes and special inputs, fresh shapes and structured values
+drawn from this run's seed and, with ``--thorough``, edge shapes. A case must run, write finite numbers into every element of its outputs and nothing
+else, and give the same bits again. Then its errors against the float64 reference are judged. A limit is kept by ``not (err <= limit)``, so NaN
+and absent figures fail.
 
-A limit is kept by ``not (err <= limit)``, so NaN and absent figures fail. Which limits judge a case, and
-what a case is worth that a null answer passes too, says ``correctness_limits``.
+- ``max_abs_err``, ``mean_abs_err``, ``bad_pct``: absolute limits for ordinary inputs.
+- ``max_err_over_bound``: the largest error over the error that rounding explains, element by element (the problem's ``error_bound``). It
+  holds for outputs of any size.
+- ``match_baseline``: max and mean error at most ``1.25 x baseline + u x |reference|``, u the unit roundoff of the output's format. The factor
+  covers another order of summation, the second part one more intermediate in that format.
+- ``end_to_end``: the error against the result without the kernel's input format, on headline cases alone.
 
-``max_err_over_bound``: the largest error over the error that rounding explains, element by element
-(the problem's ``error_bound``). An absolute limit passes anything where the outputs are small, and
-nothing where they are large; this one has no size of its own.
-
-``match_baseline``: max and mean error at most ``1.25 x baseline + u x |reference|`` (its maximum or
-its mean), with u the unit roundoff of the output's format. The factor covers another order of
-summation. The second part is one rounding to the output's format: a kernel may keep one more
-intermediate in that format than the stage before (operands of a tensor-core product in fp16 where
-the stage before had fp32) and is then worse by about that much; a wrong scale or a lost row is worse
-by ten times as much and more. It needs no absolute number, so it holds for outputs of any size.
+Why: a fast kernel that is wrong on a tail, on rare inputs or on the second call is worthless.
 
 Example: limits {max_abs_err: 2e-3, mean_abs_err: 3e-4}: a kernel with 4.1e-4 and 1.0e-5 passes.
-Limits: the reference is the problem's own; if it is wrong, so is the verdict. Two calls that agree
-do not prove that no race exists: the sanitizer gate looks for those.
+
+Limits: the reference is the problem's own; if it is wrong, so is the verdict. Equal bits in two calls do not prove that no race exists: the
+sanitizer gate looks for those.
 """
 
 from __future__ import annotations

@@ -1,19 +1,19 @@
-"""ncu: do the hardware counters show what the stage claims, and did nothing else get worse?
+"""Do the hardware counters show what the stage claims, and did nothing else get worse?
 
-What is judged, on the counters of one launch of the stage (all its kernels together: counts are
-summed, percentages and ratios weighted by duration):
+What: the counters of one launch of the stage, all its kernels together (counts are summed, percentages and ratios weighted by duration):
 
 - ``rises: [tensor_pipe]``: strictly higher than the baseline's, profiled in the same run.
-- ``steady: {dram_bytes_pct: 10}``: not more than 10 % above the baseline's. A value at or below a small
-  absolute floor is steady whatever the percentage, so that 0 to 3 is no infinite rise. Bank conflicts are
-  judged as wavefronts a request (1 is conflict-free), since their count grows with the work.
+- ``steady: {dram_bytes_pct: 10}``: at most 10 % above the baseline's. A value at or below a small absolute floor is always steady. Bank
+  conflicts are judged as wavefronts per request (1 is conflict-free).
 - ``min: {occupancy: 30}``, ``max: {local_loads: 0}``: absolute limits; a limit met exactly is met.
 
-Why: a faster kernel may be faster for another reason than the one it is merged for; the counters
-tell. Example: tensor_pipe 21 % against 9 % rises. Limits: the kernel runs alone, with cold caches,
-under the profiler; its duration there is not a verdict on speed. It only has to agree with the claimed time of the performance
-gate, within a factor of 2 to 3. A counter that is absent, not a number or out of range is never a pass. One value that no card can
-have makes the whole profile inconclusive.
+Why: a kernel may be faster for another reason than the one it is merged for.
+
+Example: tensor_pipe 21 % against 9 % rises.
+
+Limits: the kernel runs alone, with cold caches, under the profiler. Its duration only has to agree with the performance gate's time
+within a factor of 2 to 3. A counter that is absent, not a number or out of range never passes. One value that no card can have makes the whole
+profile inconclusive.
 """
 
 from __future__ import annotations

@@ -1,24 +1,18 @@
-"""Performance: is the candidate as much faster than its baseline as the task asks, beyond doubt?
+"""Is the candidate as much faster than its baseline as the task asks, beyond doubt?
 
-What is judged: the ratio of the p50 kernel times, baseline over candidate, in the gated cache mode
-(cold unless the task says warm), from interleaved pairs of blocks in one process. ``min_speedup_pct:
-15`` asks for a ratio of 1.15. The gate passes if the low end of the ratio's 98.3 % interval reaches the
-bar, fails if the high end does not, and is inconclusive between. Why an interval, and why pairs: see
-docs/gates/performance.md, which has the whole decision tree.
+What: the ratio of the p50 kernel times, baseline over candidate, in the gated cache mode (cold unless the task says warm), from interleaved
+pairs of blocks in one process. ``min_speedup_pct: 15`` asks for a ratio of 1.15, the bar. The gate passes if the low end of the 98.3 %
+interval reaches the bar, fails if the high end does not, and is inconclusive between. The other ``metrics``, p90 and mean, and ``max_std_us``
+are about single launches: the candidate must not be slower than the baseline by more than the noise floor.
 
-The other ``metrics``, p90 and mean, and ``max_std_us`` are about single launches. The candidate must not
-be slower than the baseline in them by more than the noise floor; the bar itself rests on p50 alone,
-since a tail estimate of the same precision would need ten times the samples. Single launches
-carry the cost of their event pair, and the standard deviation judged is the median over blocks
-of 25 launches, so that one stall of the machine does not decide; all samples stay in the evidence.
+Why: a card's speed changes over seconds, so two separate timings differ without a cause in the kernel. Before any claim the machine must prove
+fit: an A/A control within 1 +- 2 %, few disturbed blocks, a fine enough timer, nobody else on the card, right outputs, and no time that the card
+can't reach. docs/gates/performance.md has the whole decision tree.
 
-Before any claim, the machine must prove fit: an A/A control within 1 +- 2 %, few disturbed blocks,
-a fine enough timer, nobody else on the card, outputs right before and after timing, and no time that
-the card can't reach. Without that nothing is decided, whichever way the ratio points.
+Example: 1.21 (98.3 % interval 1.204 to 1.215) against a bar of 15 % passes; 1.152 (1.146 to 1.158) after 48 pairs is inconclusive.
 
-Example: 1.21 (98.3 % interval 1.204 to 1.215) against a bar of 15 % passes; 1.152 (1.146 to 1.158)
-after 48 pairs is inconclusive. Limits: one card, one shape, its clocks as found. A change of the clock
-between the sides is caught by counting in clock cycles too, if the driver tells the clock.
+Limits: one card, one shape, its clocks as found. If the clock differs between the sides, counting in clock cycles shows it, provided that the
+driver reports the clock.
 """
 
 from __future__ import annotations

@@ -1,25 +1,20 @@
-"""The ptxas gate: do the compiled kernels keep within their budget, and can the chip run them?
+"""Do the compiled kernels keep within their budget, and can the chip run them?
 
-For every kernel and architecture the compiler's own figures are judged: registers per thread, static
-and dynamic shared memory together, spill stores and loads; then what the chip adds: registers of a
-whole CTA against its 65,536, shared memory against the chip's limit and against the 48 KiB that a
-launch may use without opting in. A launched kernel that task.yaml does not name fails. Theoretical occupancy and every change against the baseline are
-listed beside them. The compiler's remarks on costly code (serialized wgmma instructions, ignored launch bounds)
-are shown once each with their count, and not judged. Why: a spill or a lost CTA per SM is the commonest cause of a slow kernel, and the
-compiler says so without a device.
+What: per kernel and architecture, the compiler's own figures: registers per thread, static and dynamic shared memory, spill stores
+and loads. The chip adds its limits: the registers of a CTA (65,536), shared memory, and the 48 KiB that a launch may use without opting
+in. A launched kernel that task.yaml does not name fails. Occupancy, changes against the baseline and the compiler's remarks are
+listed, not judged.
+
+Why: a spill or a lost CTA per SM is the most common cause of a slow kernel, and the compiler reports both without a device.
 
 Example: `max_registers: 128` and a kernel at 168 registers gives
     registers (tile_kernel sm_89): 168 registers/thread, limit 128 registers/thread
 
-Limits: dynamic shared memory is not in ptxas's log; it comes from recorded launches, and without them
-the gate is inconclusive. The emulator records one launch of the smallest shape, which runs, and what the
-launcher launches for each shape of the run where the device has the shared memory and the compute
-capability of each architecture, without running it. All have the emulator's 58 SMs: what a launcher takes
-on a device with more is not seen, nor what it launches once it has read results back. Where a device shows
-the launch (an extension, a kernel that the emulator can't run), it is that of the smallest shape alone.
-Each instance of a template is judged with its own launches, where records tell them apart; one without with
-those of all. With relocatable device code the linker's figures are judged, since ptxas sees one file's share
-only. Spills of a called function that was not inlined are listed, not judged: they are in no kernel's figures. Each limit is met when observed <= limit.
+Limits: ptxas does not know dynamic shared memory. It comes from recorded launches; without one the gate is inconclusive. The emulator
+records what the launcher launches for each shape, with the limits of each architecture's chip and 58 SMs. What a launcher does on a
+device with more SMs, or after it has read results back, is not seen. If only a device can show the launch, it is that of the smallest shape.
+An instance of a template is judged with its own launches if records tell instances apart. With relocatable device code the linker's
+figures are judged. Spills of called functions are listed only. A limit is met when observed <= limit.
 """
 
 from __future__ import annotations

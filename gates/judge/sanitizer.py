@@ -1,25 +1,21 @@
 """Does the kernel access memory and synchronise as the language allows?
 
-On a device, compute-sanitizer's four tools: memcheck (bounds, alignment), racecheck (hazards in
-shared memory), initcheck (reads of uninitialised global memory), synccheck (misused barriers). On
-the emulator, AddressSanitizer and UBSan over three thread orders, and the emulator's own findings; there once more on structured
-values, where NaN that a kernel makes of finite inputs (0 / 0) and turns into a whole number is a finding.
-The smallest shape and the odd shapes: each is slow, and bounds show there. On a device a larger one too, of at most 1 MiB of
-outputs, whose loops come round to shared memory that was used before.
+What: on a device, compute-sanitizer's memcheck (bounds, alignment), racecheck (hazards in shared memory), initcheck (reads of uninitialised
+global memory) and synccheck (misused barriers). On the emulator, AddressSanitizer and UBSan over three thread orders and the emulator's own
+findings; structured values too, where NaN that a kernel makes of finite inputs and converts to a whole number is a finding. The smallest
+shape and the odd shapes run, on a device also the largest of at most 1 MiB of outputs.
 
-A tool passes if its summary is there and counts no error, it exited with 0, and the replay proved
-with nonce and number of launches that the kernel ran under it. Findings of severity error fail;
-warnings are shown and pass: racecheck warns of hazards that it takes for intended, and some versions exit for them as for errors. A tool that is
-missing, does not know the device, or saw no launch is not_run, with the remedy. So is a replay that ended before it loaded the kernel,
-whatever the tool printed (a refused option, an unknown driver, its own crash). An error summary without the launches is not a pass.
+A tool passes if its summary counts no error, it exited with 0, and the replay proved by nonce and number of launches that the kernel ran. Findings
+of severity error fail; warnings are shown and pass. A tool that is missing, does not know the device, or ended before it loaded the kernel is
+not_run with the remedy.
 
-synccheck's "Missing wait" inside a library's header (cuda::barrier with memcpy_async) is shown and passes, because correct use of the
-library gives it too. The caller causes every other finding in a library: a race inside cub is a TempStorage reused without a barrier, a
-bad address is a bad argument.
+Why: a race or a write out of bounds can give right numbers by luck.
 
-Example: memcheck: `Invalid __global__ write of size 4` at store_tile in tile.cu:88 -> fail.
-Limits: racecheck sees shared memory only; AddressSanitizer knows nothing of shared memory inside
-one block's array, where the emulator's own bounds checks count.
+Example: memcheck reports `Invalid __global__ write of size 4` at store_tile in tile.cu:88, and the gate fails.
+
+Limits: racecheck sees shared memory only. AddressSanitizer does not see inside a block's shared memory; the emulator's own checks do. synccheck's
+"Missing wait" inside a library's header passes, because correct use of cuda::barrier with memcpy_async gives it too. Every other finding in a
+library fails: its caller is the cause.
 """
 
 from __future__ import annotations

@@ -1,17 +1,14 @@
-"""The sass gate: is the machine code what the stage claims to be?
+"""Is the machine code what the stage claims to be?
 
-A stage that says "tensor cores" must hold tensor-core instructions, one that says "asynchronous
-copies" must hold them, and neither may touch local memory if its task forbids that. The instructions
-of each kernel are counted by class in the disassembly, for every architecture, and compared with
-`require` (least count a kernel) and `forbid` (classes that must not appear, called functions
-included). Why: a toggle that does nothing, or an `if constexpr` that takes the scalar branch, still
-computes the right numbers.
+What: the instructions of each kernel are counted by class in the disassembly, for every architecture, and compared with `require` (least
+count per kernel) and `forbid` (classes that must not appear, called functions included). `gates.parse.sass.CLASSES` lists the classes.
+
+Why: a toggle that does nothing, or an `if constexpr` that takes the scalar branch, still computes the right numbers.
 
 Example: `require: {tensor: 1}` and a scalar kernel gives
     tensor (tile_kernel sm_89): 0 instructions, limit 1 instructions
 
-Limits: instructions are counted as they stand in the code, not as often as they run; a copy loop
-unrolled four times counts four. `gates.parse.sass.CLASSES` is the table of classes.
+Limits: instructions are counted as they appear in the code, not as often as they run. A copy loop unrolled four times counts four.
 """
 
 from __future__ import annotations

@@ -28,6 +28,7 @@ HEAD, BASE = "a" * 40, "b" * 40
 sys.path.insert(0, str(CI))
 
 import admit  # noqa: E402
+import attest_run  # noqa: E402
 import ci_common  # noqa: E402
 import judge_stages  # noqa: E402
 import pr_comment  # noqa: E402
@@ -160,11 +161,27 @@ def test_only_jobs_that_run_no_change_may_write(path: Path) -> None:
 def test_the_gpu_job_waits_for_admission() -> None:
     jobs = parsed(ROOT / ".github" / "workflows" / "gpu.yml")["jobs"]
     hosted = {name for name, job in jobs.items() if "self-hosted" not in job["runs-on"]}
-    assert hosted == {"admit", "report"} and "self-hosted" in jobs["judge"]["runs-on"]
+    assert hosted == {"admit", "attest", "report"} and "self-hosted" in jobs["judge"]["runs-on"]
     assert jobs["judge"]["needs"] == "admit" and "admitted == 'true'" in jobs["judge"]["if"]
     condition = " ".join(jobs["admit"]["if"].split())
     assert "head.repo.full_name == github.repository" in condition and f"label.name == '{admit.LABEL}'" in condition
     assert parsed(ROOT / ".github" / "workflows" / "gpu.yml")["on"]["pull_request_target"]["types"] == ["labeled"]
+
+
+def test_only_the_job_that_signs_has_an_identity_and_it_runs_no_change() -> None:
+    signing = {
+        (path.name, name) for path in WORKFLOWS for name, job in parsed(path)["jobs"].items()
+        if {"id-token", "attestations"} & set(job.get("permissions", {})) or any("actions/attest" in one.get("uses", "") for one in job["steps"])
+    }
+    assert signing == {("gpu.yml", "attest")}
+    job = parsed(ROOT / ".github" / "workflows" / "gpu.yml")["jobs"]["attest"]
+    assert job["permissions"] == {"attestations": "write", "contents": "read", "id-token": "write"}
+    assert "self-hosted" not in job["runs-on"] and "github.event_name == 'pull_request' &&" in job["if"] and "!github.event.repository.private" in job["if"]
+    assert [one["with"]["ref"] for one in job["steps"] if "checkout" in one.get("uses", "")] == ["${{ github.event.pull_request.base.sha }}"]
+    assert [re.findall(r"scripts/ci/(\w+\.py)", one["run"]) for one in job["steps"] if "run" in one] == [[], ["attest_run.py"]]
+    (action,) = [one for one in job["steps"] if "actions/attest" in one.get("uses", "")]
+    outputs = re.findall(r"steps\.statement\.outputs\.(\w+)", json.dumps(action["with"]))
+    assert outputs == ["manifest", "type", "predicate"] and action is job["steps"][-1]
 
 
 # --- admission ---
@@ -196,6 +213,11 @@ def test_the_admission_step_writes_outputs(tmp_path: Path) -> None:
     )
     assert done.returncode == 0 and re.search(r"admitted<<(end-\w+)\nfalse\n\1\n", out.read_text())
     assert "gpu-approved" in summary.read_text()
+    done = step(
+        "admit.py", cwd=tmp_path, GITHUB_EVENT_NAME="pull_request_target", GITHUB_EVENT_PATH=event(tmp_path, pull(fork=True, **LABELED)),
+        GITHUB_STEP_SUMMARY=str(summary),
+    )
+    assert done.returncode == 0 and "admitted: true" in done.stdout and "not attested" in summary.read_text()
 
 
 # --- changed files -> stages ---
@@ -409,6 +431,28 @@ def test_an_acceptance_in_the_evidence_is_refused(tmp_path: Path, evidence: Any,
     (run / "acceptance.json").write_text("{}")
     (review,) = stage_review.review_folder(tmp_path, engine=ROOT, profile="full", head_sha=sha)
     assert review.decision == "error" and "acceptance.json" in review.reason
+
+
+# --- attestation ---
+
+
+def test_a_sound_run_of_the_commit_is_stated_and_no_other(tmp_path: Path, evidence: Any, monkeypatch: pytest.MonkeyPatch) -> None:
+    run, sha = evidence("stage2_wmma_pv", "stage3_cp_async")
+    out = tmp_path / "out"
+    monkeypatch.setenv("GITHUB_OUTPUT", str(out))
+
+    def attest(stage: str, head: str = sha) -> int:
+        monkeypatch.setattr(sys, "argv", ["attest_run.py", "--folder", str(tmp_path), "--stage", stage, "--head-sha", head, "--out", str(tmp_path / "told")])
+        return attest_run.run_step(attest_run.main)
+
+    assert [attest("stage2_wmma_pv", HEAD), attest("stage3_cp_async"), attest("stage0")] == [2, 2, 2] and not out.exists()
+    assert attest("stage2_wmma_pv") == 0
+    outputs = dict(re.findall(r"(\w+)<<(?:end-\w+)\n(.*)\n", out.read_text()))
+    assert outputs == {"manifest": str(run / "manifest.json"), "predicate": str(tmp_path / "told" / "predicate.json"), "type": "urn:kernel-gates:run:v1"}
+    predicate = json.loads(Path(outputs["predicate"]).read_text())
+    assert predicate["decision"] == "merge" and predicate["git"]["sha"] == sha and predicate["task"]["name"] == "stage2_wmma_pv"
+    (run / "ptxas.json").write_text("{}")
+    assert attest("stage2_wmma_pv") == 2
 
 
 # --- check run and comment ---

@@ -20,11 +20,14 @@ LABEL = "gpu-approved"
 
 def main() -> int:
     """Say whether the event is admitted; the exit code is 0 either way."""
-    admitted, reason = admission(*read_event())
+    name, event = read_event()
+    admitted, reason = admission(name, event)
     set_output("admitted", "true" if admitted else "false")
     set_output("reason", reason)
     if not admitted:
         add_summary(f"Not judged on the GPU machine: {reason}.")
+    elif name == "pull_request_target":
+        add_summary("The runs of a fork are judged, but not attested: this repository's identity vouches only for its own branches.")
     return 0
 
 

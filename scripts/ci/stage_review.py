@@ -58,6 +58,26 @@ def review_folder(
     return [replace(reviews[stage], reason=reviews[stage].reason.replace(f"{folder}/", "")) for stage in sorted(reviews)]
 
 
+def judged_run(folder: Path, stage: str, *, engine: Path, profile: str, head_sha: str) -> Path:
+    """The run directory of a stage in the folder; CiError if ``review_folder`` would call it an error."""
+    folder = folder.resolve()
+    entry = next((entry for entry in _outcomes(folder) if entry["stage"] == stage), {"stage": stage, "run": None, "base": None, "note": ""})
+    review = _review(entry, engine, profile, head_sha)
+    if review.decision == ERROR:
+        raise CiError(f"{stage}: nothing to attest: {review.reason.replace(f'{folder}/', '')}")
+    return Path(entry["run"])
+
+
+def statement_of(run: Path, *, engine: Path) -> dict[str, Any]:
+    """What `gates attest` says of a run."""
+    with tempfile.TemporaryDirectory(prefix="gates-attest-") as scratch:
+        place = Path(scratch) / "statement.json"
+        done = _gates(["attest", str(run), "--out", str(place)], engine)
+        if done.returncode != 0:
+            raise CiError(f"gates attest: {_said(done)}")
+        return dict(json.loads(place.read_text(encoding="utf-8")))
+
+
 def worst(reviews: Sequence[Review]) -> Review:
     """The review that decides for all of them."""
     return min(reviews, key=lambda review: _WORST_FIRST.index(review.decision))

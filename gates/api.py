@@ -19,12 +19,12 @@ from gates.comparison.record import Comparison, Speed
 from gates.comparison.within import speed_of
 from gates.errors import GatesError
 from gates.evidence import RunInfo, Verdict, read_record, resolve_run
-from gates.judge.decision import Decision, exit_code
+from gates.judge.decision import exit_code
 from gates.judging import load_evidence
 from gates.measure.records import CANDIDATE
 from gates.pipeline import Options, run_task
 from gates.problem import MAX_SEED
-from gates.records import GateResult
+from gates.records import Decision, GateResult
 from gates.render.console import Progress, Silence, verdict_table
 from gates.review.compare import compare_runs
 from gates.review.decide import decide_run, decision_in

@@ -14,7 +14,7 @@ from pathlib import Path
 from gates.errors import GatesError
 from gates.evidence import ACCEPTANCE
 from gates.history import Entry, history
-from gates.judge.decision import Decision
+from gates.records import Decision
 from gates.review.decide import decide_run
 
 SCHEMA_VERSION = 1

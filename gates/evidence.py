@@ -18,8 +18,7 @@ from typing import Any
 from gates import jsonio, records
 from gates.errors import GatesError
 from gates.held import HeldFolder
-from gates.judge.decision import Decision
-from gates.records import GateResult
+from gates.records import Decision, GateResult
 from gates.task import called, nearest
 
 SCHEMA_VERSION = 1

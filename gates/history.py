@@ -20,9 +20,9 @@ from typing import Any
 from gates.errors import GatesError
 from gates.evidence import SCHEMA_VERSION
 from gates.jsonio import MAX_BYTES
-from gates.judge.decision import Decision
 from gates.measure.records import BASELINE, CANDIDATE, MAX_US
 from gates.parse.performance import MEASURED
+from gates.records import Decision
 from gates.task import called, nearest
 
 NO_DEVICE = "cpu"

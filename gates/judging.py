@@ -9,10 +9,10 @@ from pathlib import Path
 from typing import Any
 
 from gates.evidence import RunInfo, TaskInfo, read_record
-from gates.judge.decision import Decision, decide
+from gates.judge.decision import decide
 from gates.judge.policy import Terms, looser
 from gates.judge.reasons import not_run
-from gates.records import GateResult, Status
+from gates.records import Decision, GateResult, Status
 from gates.task import GATES
 
 _RECORDS = {

@@ -16,9 +16,10 @@ from gates import jsonio, records
 from gates.comparison.within import speed_of
 from gates.errors import GatesError
 from gates.evidence import RunInfo, Verdict, read_record, require_outside_a_run
-from gates.judge.decision import EXIT_CODES, Decision
+from gates.judge.decision import EXIT_CODES
 from gates.judging import load_evidence
 from gates.measure.records import CANDIDATE
+from gates.records import Decision
 from gates.verify import require_sound
 
 SCHEMA_VERSION = 1

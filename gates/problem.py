@@ -69,6 +69,14 @@ _FUNCTIONS = ("make_inputs", "reference", "make_outputs", "check", "work", "end_
 _NAME = re.compile(r"[a-z][a-z0-9_]*")
 
 
+class ProblemError(Exception):
+    """The problem module gave something that can't be judged."""
+
+
+class OutputError(Exception):
+    """The kernel gave something that can't be compared with the reference."""
+
+
 class Shapes(dict[str, Any]):
     """The SHAPES of a problem, and every drawn shape by its name, which holds its sizes."""
 
@@ -289,3 +297,12 @@ def call_arguments(
             hint=f"{nearest(unknown[0], values)}; ARGUMENTS of the problem, or `arguments` of task.yaml, name inputs, outputs and dimensions of the shape",
         )
     return tuple(values[name] for name in names)
+
+
+def check_names(problem: Any, shapes: Sequence[str], inputs: Sequence[str] = ()) -> None:
+    """Raise GatesError for a shape or a family that the problem does not have, with the nearest that it has."""
+    families = (DEFAULT_INPUTS, *getattr(problem, "INPUT_FAMILIES", {}))
+    for what, names, known in (("shape", shapes, problem.SHAPES), ("inputs", inputs, families)):
+        for name in names:
+            if name not in known and not (what == "inputs" and name.partition(":")[0] in (*VALUES, *NON_FINITE)):
+                raise GatesError(f"problem {problem.__name__} has no {what} {name!r}", hint=nearest(name, known))

@@ -16,6 +16,14 @@ T = TypeVar("T")
 _SCALARS = (int, float, str, bool)
 
 
+class Decision(str, Enum):
+    """What may be done with the stage."""
+
+    MERGE = "merge"
+    REJECT = "reject"
+    HOLD = "hold"
+
+
 class Status(str, Enum):
     """What a gate, or one check of it, came to."""
 

@@ -18,9 +18,9 @@ from typing import Any
 from gates import yamlio
 from gates.errors import EXIT_USAGE, GatesError
 from gates.evidence import RunInfo, Verdict, read_record
-from gates.judge.decision import EXIT_CODES, Decision
+from gates.judge.decision import EXIT_CODES
 from gates.judging import decision_of, rejudge
-from gates.records import GateResult
+from gates.records import Decision, GateResult
 from gates.task import GATES, known_names, nearest
 from gates.verify import require_sound_files, verify_run
 

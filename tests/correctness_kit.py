@@ -15,8 +15,8 @@ from gates.errors import GatesError
 from gates.judge import correctness as judge
 from gates.parse import correctness as parse
 from gates.records import GateResult
+from gates.run import case as cases
 from gates.run import correctness as run
-from gates.run import sanitizer
 from gates.run.attempt import Attempt
 
 TASKS = Path(__file__).parent / "tasks"
@@ -75,8 +75,8 @@ def cases_here(
     """Case files to check the memory of, written by this process."""
     with monkeypatch.context() as patch:
         in_process(patch)
-        patch.setattr(sanitizer, "attempt", run.attempt)
-        return sanitizer.write_cases(candidate, shapes, work=folder, limit_s=60, smallest=True, most_bytes=most_bytes, values=values)
+        patch.setattr(cases, "attempt", run.attempt)
+        return cases.write_cases(candidate, shapes, work=folder, limit_s=60, smallest=True, most_bytes=most_bytes, values=values)
 
 
 def gate(work: Path, candidate: dict[str, Any], *, limits: dict[str, Any] = LIMITS, shapes: tuple[str, ...] = ("small", "tail"),

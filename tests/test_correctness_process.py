@@ -14,7 +14,7 @@ from gates.errors import GatesError
 from gates.judge import correctness as judge
 from gates.parse import correctness as parse
 from gates.records import Status, from_json, to_json
-from gates.run.sanitizer import write_cases
+from gates.run.case import write_cases
 
 SCHEMA = Path(parse.__file__).parent.parent / "schemas" / "correctness.schema.json"
 

@@ -15,8 +15,9 @@ from gates.byhand import _findings
 from gates.errors import GatesError
 from gates.judge.correctness import judge
 from gates.parse import correctness as parse
+from gates.problem import ProblemError
 from gates.records import Status, from_json, shown, to_json
-from gates.run.accuracy import ProblemError, figures
+from gates.run.accuracy import figures
 from gates.run.describe import describe
 from gates.run.problemcheck import check_answers
 

@@ -17,9 +17,8 @@ from gates.cli import cli
 from gates.errors import GatesError
 from gates.evidence import RunInfo, Verdict, list_runs, read_record
 from gates.history import entry_of
-from gates.judge.decision import Decision
 from gates.judging import OF_OPTIMISED_CODE, decision_of, rejudge
-from gates.records import Check, GateResult, Status
+from gates.records import Check, Decision, GateResult, Status
 from gates.replay import runner_command
 from gates.run.build import build
 from gates.task import GATES

@@ -18,11 +18,10 @@ from gates.cli import cli
 from gates.comparison.within import compare_within
 from gates.errors import GatesError
 from gates.evidence import RunInfo, Verdict, list_runs, read_record
-from gates.judge.decision import Decision
 from gates.judge.policy import Terms, looser
 from gates.judging import decision_of, rejudge
 from gates.places import source_places
-from gates.records import Check, GateResult, Status
+from gates.records import Check, Decision, GateResult, Status
 from gates.render.junit import junit
 from gates.render.sarif import sarif
 from gates.review.compare import compare_runs

@@ -14,9 +14,9 @@ from gates import jsonio
 from gates.comparison.within import override_notes
 from gates.declared import self_contradictions
 from gates.evidence import RunInfo, Verdict, read_record
-from gates.judge.decision import Decision
 from gates.judging import decision_of
 from gates.pipeline import run_info
+from gates.records import Decision
 from gates.render.console import verdict_table
 from gates.run import compilers
 

@@ -14,7 +14,7 @@ from correctness_kit import LIMITS, TASKS, gate, side, task_folder
 from gates import problem as problems
 from gates.errors import GatesError
 from gates.records import Status
-from gates.run import fresh_shapes, plan, small_inputs, values
+from gates.run import fresh_shapes, small_inputs, values
 from gates.run.accuracy import figures
 from gates.run.yardstick import Yardstick
 
@@ -37,13 +37,13 @@ def test_a_name_holds_the_sizes_and_can_be_asked_for() -> None:
     one = problem(ROWS)
     assert problems.fresh_name({"R": 7, "C": 129}) == "fresh_R7_C129"
     assert one.SHAPES["fresh_R7_C129"] == {"R": 7, "C": 129} and "fresh_R7_C129" in one.SHAPES
-    plan.check_names(one, ["fresh_R7_C129", "small"], ["default", "zero_rows", "one_hot:x"])
+    problems.check_names(one, ["fresh_R7_C129", "small"], ["default", "zero_rows", "one_hot:x"])
     for wrong in ("fresh_C129_R7", "fresh_R7", "fresh_R7_C129_D2", "R7_C129", "fresh_R-7_C129"):
         assert wrong not in one.SHAPES
         with pytest.raises(GatesError, match="has no shape"):
-            plan.check_names(one, [wrong])
+            problems.check_names(one, [wrong])
     with pytest.raises(GatesError, match="has no inputs"):
-        plan.check_names(one, ["small"], ["zero_row"])
+        problems.check_names(one, ["small"], ["zero_row"])
 
 
 @pytest.mark.parametrize("seed", range(20))

@@ -15,7 +15,7 @@ from gates.records import Status
 
 torch = pytest.importorskip("torch")
 
-from gates.run import accuracy, integrity, timing_cuda  # noqa: E402
+from gates.run import accuracy, integrity, tensor_digest, timing_cuda  # noqa: E402
 
 
 @pytest.mark.parametrize(
@@ -61,5 +61,5 @@ def test_a_kernel_that_replaced_a_function_has_no_measurement(monkeypatch: pytes
 
 def test_a_function_with_other_code_is_found(monkeypatch) -> None:
     functions = integrity.Functions()
-    monkeypatch.setattr(accuracy.digest, "__code__", (lambda tensors: "").__code__)
-    assert "gates.run.accuracy.digest" in functions.replaced()
+    monkeypatch.setattr(tensor_digest.digest, "__code__", (lambda tensors: "").__code__)
+    assert "gates.run.tensor_digest.digest" in functions.replaced()

@@ -15,8 +15,7 @@ from runs_kit import RUN, sign
 
 from gates.cli import cli
 from gates.errors import GatesError
-from gates.judge.decision import Decision
-from gates.records import Status
+from gates.records import Decision, Status
 from gates.rejudge import changed_limits, judge_again
 from gates.render.judgement import judgement_table
 

@@ -13,8 +13,8 @@ from runs_kit import sign
 from gates.cli import cli
 from gates.errors import GatesError
 from gates.evidence import list_runs
-from gates.judge.decision import Decision
 from gates.ladder import Ladder, ladder_of
+from gates.records import Decision
 from gates.render.ladder import draw
 
 RECORDED = Path(__file__).resolve().parent.parent / "results" / "recorded"

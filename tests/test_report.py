@@ -19,10 +19,9 @@ from test_history import COUNT, RECORDED, STAGES, compared, many_runs, time_row
 
 from gates.errors import GatesError
 from gates.history import Entry, history
-from gates.judge.decision import Decision
 from gates.parse.correctness import Case, CorrectnessEvidence
 from gates.parse.errormap import AxisSpan, ErrorMap, WrongElement
-from gates.records import Check, GateResult, Status, shown
+from gates.records import Check, Decision, GateResult, Status, shown
 from gates.render.report import html as page_html
 from gates.report import MOST_RUNS, page_of, write_report
 from gates.report.ladders import ladders

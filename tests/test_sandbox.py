@@ -15,7 +15,8 @@ from gates.judge import sanitizer as judge
 from gates.parse import sanitizer as parse
 from gates.parse.correctness import CorrectnessEvidence
 from gates.records import GateResult, Status
-from gates.run.sanitizer import run_sanitizer_emulator, write_cases
+from gates.run.case import write_cases
+from gates.run.sanitizer import run_sanitizer_emulator
 
 SOURCE = Path(__file__).parent / "data" / "sandbox" / "attacks.cpp"
 SEED = 10**9 + secrets.randbelow(10**9)  # a fresh one, of ten digits

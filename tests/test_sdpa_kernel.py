@@ -25,8 +25,8 @@ from sdpa_kit import (
     worst_error,
 )
 
-from gates.run import accuracy
 from gates.run.kernel import Kernel, KernelError
+from gates.run.tensor_digest import digest
 
 LIMIT = {stage: task_of(stage)["gates"]["correctness"]["max_abs_err"] for stage in STAGES}
 RECORDED = ROOT / "results" / "recorded" / "h100" / "emulator" / "stages.json"
@@ -106,7 +106,7 @@ def test_emulator_gives_what_an_h100_gave(kernels, stage, name):
     inputs = problem.make_inputs(shape, kept["seed"], "cpu")
     if stage not in kept["stages"]:
         pytest.skip("not recorded on a device yet")
-    assert accuracy.digest(inputs) == kept["inputs_sha256"], "recorded with other inputs"
+    assert digest(inputs) == kept["inputs_sha256"], "recorded with other inputs"
     base = None if stage == STAGES[0] else stages.decode(kept["stages"][STAGES[0]], None, kept["elements"])
     device = stages.decode(kept["stages"][stage], base, kept["elements"])
     out = run(kernels[stage], inputs, shape).reshape(-1).view(torch.int16).numpy().view("uint16")

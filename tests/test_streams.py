@@ -255,7 +255,7 @@ def test_an_import_declares_the_stream_that_its_sources_launch_on(tmp_path: Path
 
 def test_values_that_are_neither_tensors_nor_numbers_reach_a_replayed_function(tmp_path: Path) -> None:
     from gates.run.attempt import attempt
-    from gates.run.sanitizer import write_cases
+    from gates.run.case import write_cases
 
     task = load_task(imported(tmp_path, RELU_PROBLEM.replace("class Model(", "class ModelNew(")), environ={})
     side = task.side(task.sources[0], emulated=True)

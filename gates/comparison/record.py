@@ -7,8 +7,8 @@ from pathlib import Path
 
 from gates import jsonio, records
 from gates.evidence import require_outside_a_run
-from gates.judge.decision import EXIT_CODES, Decision
-from gates.records import GateResult
+from gates.judge.decision import EXIT_CODES
+from gates.records import Decision, GateResult
 
 SCHEMA_VERSION = 1
 

@@ -16,7 +16,7 @@ from gates.insights.attempts import Attempt, attempts_at
 from gates.insights.facts import Fact
 from gates.insights.measured import facts_of
 from gates.insights.rules import Step, steps_of, unjudged
-from gates.judge.decision import Decision
+from gates.records import Decision
 from gates.review.decide import decision_in
 from gates.verify import require_sound
 

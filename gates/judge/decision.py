@@ -10,11 +10,10 @@ was not run (no device) -> hold.
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from enum import Enum
 from typing import Any
 
 from gates.errors import EXIT_FAIL, EXIT_HOLD, EXIT_OK
-from gates.records import GateResult, Status
+from gates.records import Decision, GateResult, Status
 
 GATES = ("ptxas", "sass", "correctness", "sanitizer", "performance", "ncu")  # that a run has now
 FIRST_GATES = ("ptxas", "sass", "correctness", "sanitizer", "performance", "ncu")  # that every run has, whatever version wrote it
@@ -29,14 +28,6 @@ CODES = {
         "Run the missing gates, usually with --profile full on a machine with a CUDA device."
     ),
 }
-
-
-class Decision(str, Enum):
-    """What may be done with the stage."""
-
-    MERGE = "merge"
-    REJECT = "reject"
-    HOLD = "hold"
 
 
 EXIT_CODES = {Decision.MERGE: EXIT_OK, Decision.REJECT: EXIT_FAIL, Decision.HOLD: EXIT_HOLD}

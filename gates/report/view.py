@@ -11,8 +11,8 @@ from gates.comparison.record import Comparison
 from gates.comparison.within import compare_within
 from gates.evidence import RunInfo, Verdict, read_record
 from gates.history import Entry
-from gates.judge.decision import Decision
 from gates.judging import load_evidence
+from gates.records import Decision
 from gates.report.ladders import Chain
 from gates.review.decide import decision_in
 from gates.verify import verify_run

@@ -12,9 +12,8 @@ from gates.comparison.sections import sections
 from gates.comparison.within import override_notes, policy_notes, side, speed_of, weak_notes
 from gates.errors import GatesError
 from gates.evidence import RunInfo, TaskInfo, Verdict, read_record
-from gates.judge.decision import Decision
 from gates.judging import MEASURED_ANYWAY, load_evidence, looser_terms
-from gates.records import GateResult, Status
+from gates.records import Decision, GateResult, Status
 from gates.verify import require_sound
 
 

@@ -21,8 +21,8 @@ from gates.evidence import (
     utc_now,
     write_outside_runs,
 )
-from gates.judge.decision import Decision
 from gates.judging import decision_of, looser_terms
+from gates.records import Decision
 from gates.verify import require_sound
 
 _MOST_CHARACTERS = 500

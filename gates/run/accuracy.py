@@ -7,7 +7,6 @@ figures, so that the judge can tell limits that reject nothing.
 
 from __future__ import annotations
 
-import hashlib
 import math
 import sys
 from collections.abc import Mapping, Sequence
@@ -15,6 +14,7 @@ from typing import Any
 
 import torch
 
+from gates.problem import ProblemError
 from gates.run import kept
 from gates.run.reals import bound_of, reals
 
@@ -23,28 +23,6 @@ ROUNDOFF = {
     torch.float64: 2.0**-53, torch.float32: 2.0**-24, torch.float16: 2.0**-11, torch.bfloat16: 2.0**-8,
     torch.float8_e4m3fn: 2.0**-4, torch.float8_e5m2: 2.0**-3,
 }
-
-
-class ProblemError(Exception):
-    """The problem module gave something that can't be judged."""
-
-
-class OutputError(Exception):
-    """The kernel gave something that can't be compared with the reference."""
-
-
-def digest(tensors: Mapping[str, Any]) -> str:
-    """sha256 over names, dtypes, shapes and bytes of tensors (and the repr of plain numbers)."""
-    total = hashlib.sha256()
-    for name in sorted(tensors):
-        value = tensors[name]
-        if isinstance(value, torch.Tensor):
-            flat = value.detach().cpu().resolve_conj().contiguous()
-            total.update(f"{name}:{flat.dtype}:{tuple(flat.shape)};".encode())
-            total.update(flat.reshape(-1).view(torch.uint8).numpy().tobytes())
-        else:
-            total.update(f"{name}={value!r};".encode())
-    return total.hexdigest()
 
 
 def figures(

@@ -23,7 +23,7 @@ from gates.errors import EXIT_HOLD, GatesError, NotHere
 from gates.run import forkserver, machine, process
 
 ENTRY = Path(__file__).resolve().parent / "entry.py"
-APART = {"correctness": "gates.run.apart", "timing": "gates.run.timing_hands", "timing_alone": "gates.run.timing_hands", "triton_build": "gates.run.triton_hands"}  # jobs whose kernels run in a process apart, and its module
+APART = {"correctness": "gates.run.answering", "timing": "gates.run.timing_hands", "timing_alone": "gates.run.timing_hands", "triton_build": "gates.run.triton_hands"}  # jobs whose kernels run in a process apart, and its module
 CONFINED = "confined: "  # begins the line in which a runner says what it gave up
 _MAX_RESULT_BYTES = 32 * 2**20
 _HALF = re.compile("[\ud800-\udfff]")  # half a character, which no file can hold; a kernel's message may

@@ -11,17 +11,42 @@ from __future__ import annotations
 import ctypes
 import hashlib
 import os
-from collections.abc import Callable, Mapping
+import sys
+from collections.abc import Callable, Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
 from gates.errors import GatesError
 from gates.run import casefile, hearing, trace
-from gates.run.attempt import ResultWriter
+from gates.run.attempt import ResultWriter, attempt
 from gates.run.callable import Function, is_c, load
 from gates.run.emulator import Emulator
 from gates.run.kernel import Kernel, KernelError
 from gates.run.memory import DeviceMemory, HostMemory
+
+
+def write_cases(
+    side: Mapping[str, Any], shapes: Sequence[str], *, work: Path, limit_s: float, seed: int = 0,
+    smallest: bool = False, most_bytes: int = 0, values: bool = False, python: str = sys.executable,
+) -> list[dict[str, Any]]:
+    """Case files of ``shapes``, or with ``smallest`` of the smallest, the largest with at most ``most_bytes`` of outputs, and the problem's ODD_SHAPES;
+    with ``values`` of structured values on the first of these, too.
+
+    Each is {"shape", "inputs", "seed", "path", "bytes"}. Raises GatesError where they can't be written.
+    """
+    work.mkdir(parents=True, exist_ok=True)
+    job = {
+        "kind": "case", "mode": "write", "side": dict(side), "shapes": list(shapes), "seed": seed,
+        "smallest": smallest, "most_bytes": most_bytes, "values": values, "folder_out": str(work),
+    }
+    tried = attempt(Path(side["folder"]), job, work, limit_s=limit_s, name="write", python=python)
+    if (refusal := tried.refusal()) is not None:
+        raise refusal
+    lines = tried.own()
+    if not lines or lines[-1].get("type") != "done":
+        tail = tried.output_tail.strip().splitlines()
+        raise GatesError(f"can't write the cases of {side['name']}: {tried.cause}", hint=tail[-1] if tail else None)
+    return [{key: line[key] for key in ("shape", "inputs", "seed", "path", "bytes")} for line in lines if line["type"] == "case"]
 
 
 def execute(job: dict[str, Any], folder: Path) -> None:
@@ -50,8 +75,8 @@ def _write(job: Mapping[str, Any], writer: ResultWriter) -> int:
     import torch
 
     from gates import problem as problems
+    from gates.problem import check_names
     from gates.run import buffers, values
-    from gates.run.plan import check_names
 
     problem = problems.load(job["side"]["problem"], Path(job["side"]["folder"]))
     check_names(problem, job["shapes"])

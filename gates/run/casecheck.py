@@ -14,7 +14,7 @@ from typing import Any
 import torch
 
 from gates.errors import NotHere
-from gates.problem import DEFAULT_INPUTS, NON_FINITE, widened
+from gates.problem import DEFAULT_INPUTS, NON_FINITE, OutputError, ProblemError, widened
 from gates.run import accuracy, buffers, small_inputs, streams
 from gates.run.attempt import ResultNotWritten
 from gates.run.diagnose import with_maps
@@ -24,6 +24,7 @@ from gates.run.problemcheck import fault, null_fault
 from gates.run.reals import reals
 from gates.run.roughness import Roughness
 from gates.run.side import Launched, Side
+from gates.run.tensor_digest import digest
 from gates.run.values import SMALL, inputs_of, is_structured
 from gates.run.yardstick import Yardstick
 
@@ -59,9 +60,9 @@ def check(
         raise
     except DeviceLost as error:
         record = {"status": "crash", "message": str(error), "lost": True}
-    except accuracy.OutputError as error:
+    except OutputError as error:
         record = {"status": "bad_output", "message": str(error)}
-    except accuracy.ProblemError as error:
+    except ProblemError as error:
         record = {"status": "problem_error", "message": str(error)}
     except (MemoryError, RuntimeError) as error:
         if not isinstance(error, MemoryError) and not any(words in str(error).lower() for words in _MEMORY):
@@ -88,7 +89,7 @@ def _check(
     problem, seed, family = side.problem, case["seed"], case.get("inputs", DEFAULT_INPUTS)
     shape = problem.SHAPES[case["shape"]]
     inputs = inputs_of(problem, family, shape, seed, "cpu")
-    record.update(status="ok", message="", inputs_sha256=accuracy.digest(inputs))
+    record.update(status="ok", message="", inputs_sha256=digest(inputs))
     phase("kernel")
     calls: list[Launched] = []
     for variant, order in enumerate(case["orders"]):
@@ -106,7 +107,7 @@ def _check(
         declined = is_inferred(problem, case["shape"]) and not record["findings"]
         return {**record, "status": "declined" if declined else "launch_error", "message": calls[-1].error}
     first = calls[0].outputs
-    record["output_sha256"] = accuracy.digest(first)
+    record["output_sha256"] = digest(first)
     record["unwritten"] = {
         name: buffers.untouched([call.outputs[name] for call in calls], [call.poisons[name] for call in calls])
         if len(calls) > 1 and name in calls[0].poisons else 0
@@ -117,7 +118,7 @@ def _check(
         reference = problem.reference(inputs, shape)
     record["rough_reference"] = rough.seen if rough else ""
     _require_fitting(side, shape, calls[0], reference)
-    record["reference_sha256"] = accuracy.digest(reference)
+    record["reference_sha256"] = digest(reference)
     allowed: dict[str, Any] = {}
     if case.get("role") == "fresh":
         room, missing = yardstick.judge(inputs, shape, reference, first, bounded="max_err_over_bound" in limits, non_finite=family.partition(":")[0] in NON_FINITE)
@@ -159,7 +160,7 @@ def _require_alike(calls: list[Launched]) -> None:
     """Raise OutputError where calls on equal inputs gave outputs of other names, shapes or dtypes."""
     kinds = [{name: (value.shape, value.dtype) for name, value in call.outputs.items()} for call in calls]
     if index := next((i for i, kind in enumerate(kinds) if kind != kinds[0]), 0):
-        raise accuracy.OutputError(f"the kernel gave outputs of other names, shapes or dtypes in call {index + 1} than in call 1")
+        raise OutputError(f"the kernel gave outputs of other names, shapes or dtypes in call {index + 1} than in call 1")
 
 
 def _require_fitting(side: Side, shape: Mapping[str, int], call: Launched, reference: Mapping[str, Any]) -> None:
@@ -168,15 +169,15 @@ def _require_fitting(side: Side, shape: Mapping[str, int], call: Launched, refer
     declared = {*problem.make_outputs(shape, "cpu"), *getattr(problem, "IN_PLACE", ())} if hasattr(problem, "make_outputs") else wanted
     if side.function and declared == wanted:
         if names != wanted:
-            raise accuracy.OutputError(f"the kernel gave {', '.join(sorted(names)) or 'no outputs'}; the reference gives {', '.join(sorted(wanted))}")
+            raise OutputError(f"the kernel gave {', '.join(sorted(names)) or 'no outputs'}; the reference gives {', '.join(sorted(wanted))}")
         for name in names - call.poisons.keys():
             got, want = call.outputs[name], reference[name]
             if got.shape != want.shape:
-                raise accuracy.OutputError(f"the kernel returned the shape {list(got.shape)} for {name}; the reference has {list(want.shape)}")
+                raise OutputError(f"the kernel returned the shape {list(got.shape)} for {name}; the reference has {list(want.shape)}")
             if got.is_complex() != want.is_complex():
-                raise accuracy.OutputError(f"the kernel returned {got.dtype} for {name}; the reference has {want.dtype}")
+                raise OutputError(f"the kernel returned {got.dtype} for {name}; the reference has {want.dtype}")
     elif odd := names ^ wanted:
-        raise accuracy.ProblemError(f"the reference and the kernel's outputs disagree about {', '.join(sorted(odd))}")
+        raise ProblemError(f"the reference and the kernel's outputs disagree about {', '.join(sorted(odd))}")
 
 
 def _objection(answer: Any) -> str:
@@ -225,7 +226,7 @@ def _figures(
     bounds = problem.error_bound(inputs, shape) if hasattr(problem, "error_bound") and not plain else {}
     nulls = problem.null_outputs(inputs, shape) if hasattr(problem, "null_outputs") and not plain else {}
     if text := fault("error_bound", bounds, reference) or null_fault(nulls, reference):
-        raise accuracy.ProblemError(text)
+        raise ProblemError(text)
     return [
         accuracy.figures(
             name, got, reference[name], bad_atol, bounds.get(name), {kind: answer[name] for kind, answer in nulls.items() if name in answer},

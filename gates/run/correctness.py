@@ -19,7 +19,7 @@ from typing import Any
 
 from gates.errors import GatesError
 from gates.problem import is_ordinary
-from gates.run import apart, plan
+from gates.run import answering, apart, plan
 from gates.run.attempt import Attempt, ResultWriter, attempt
 from gates.run.callable import is_c
 
@@ -95,7 +95,7 @@ def run_correctness(
 
 def execute(job: dict[str, Any], folder: Path) -> None:
     """Run the cases of ``job`` and write a line for each; ends the process's work at a broken CUDA context."""
-    child = job.get("child") or apart.start()  # it imports torch while this process does
+    child = job.get("child") or apart.start(answering.__name__)  # it imports torch while this process does
 
     import torch
 
@@ -107,7 +107,7 @@ def execute(job: dict[str, Any], folder: Path) -> None:
     with ResultWriter(job) as writer, contextlib.ExitStack() as stack:
         problem = problems.load(job["side"]["problem"], Path(job["side"]["folder"]))
         cases, emulated = list(job["cases"]), bool(job["side"]["emulated"])
-        plan.check_names(problem, [case["shape"] for case in cases], [case["inputs"] for case in cases])
+        problems.check_names(problem, [case["shape"] for case in cases], [case["inputs"] for case in cases])
         cases = plan.whole(problem, cases, job["more"], emulated)
         writer.write("header", cases=cases, torch=torch.__version__, python=sys.version.split()[0])
         side, yardstick, started = stack.enter_context(opened(job, child)), Yardstick(problem), time.monotonic()

@@ -36,7 +36,7 @@ def describe(
 def execute(job: Mapping[str, Any], folder: Path) -> None:
     """Write one ``shapes`` line for the problem of ``job``."""
     from gates import problem as problems
-    from gates.run.plan import check_names
+    from gates.problem import check_names
     from gates.run.problemcheck import check_answers
 
     with ResultWriter(job) as writer:

@@ -22,8 +22,8 @@ from torch.utils._python_dispatch import TorchDispatchMode
 
 from gates import problem as problems
 from gates.facts.chips import chip_of
+from gates.problem import OutputError
 from gates.run import buffers, jail
-from gates.run.accuracy import OutputError
 from gates.run.callable import is_c, load
 from gates.run.emulator import Emulator
 from gates.run.kernel import KernelError

@@ -1,6 +1,6 @@
 """Run the job "launches": record how a C launcher launches its kernels per shape and chip, on the emulator, without running a block.
 
-Each launcher call has a fresh process (``gates.run.apart``), because launchers keep answers of the device in static variables. A
+Each launcher call has a fresh process (``gates.run.answering``), because launchers keep answers of the device in static variables. A
 launcher that fails on unwritten results does not affect the other calls.
 """
 

@@ -20,7 +20,7 @@ from gates.errors import GatesError
 from gates.facts import ncu_metrics
 from gates.run import process
 from gates.run.attempt import attempt
-from gates.run.sanitizer import write_cases
+from gates.run.case import write_cases
 
 MAX_LAUNCHES = 16  # more than one launch of a stage has kernels
 _WARM_UP = 1

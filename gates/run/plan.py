@@ -21,8 +21,7 @@ from collections.abc import Mapping, Sequence
 from typing import Any
 
 from gates.errors import GatesError
-from gates.problem import DEFAULT_INPUTS, FRESH, NON_FINITE, VALUES, family_shapes
-from gates.task import nearest
+from gates.problem import DEFAULT_INPUTS, FRESH, family_shapes
 
 Case = dict[str, Any]
 _SHARE = 0.005  # of the headline's work: what a launch of a drawn shape may cost, if that is more than the problem's small shapes do
@@ -87,15 +86,6 @@ def whole(problem: Any, cases: Sequence[Case], more: Mapping[str, Any], emulated
     for case in found:
         once.setdefault(identity(case), case)
     return list(once.values())
-
-
-def check_names(problem: Any, shapes: Sequence[str], inputs: Sequence[str] = ()) -> None:
-    """Raise GatesError for a shape or a family that the problem does not have, with the nearest that it has."""
-    families = (DEFAULT_INPUTS, *getattr(problem, "INPUT_FAMILIES", {}))
-    for what, names, known in (("shape", shapes, problem.SHAPES), ("inputs", inputs, families)):
-        for name in names:
-            if name not in known and not (what == "inputs" and name.partition(":")[0] in (*VALUES, *NON_FINITE)):
-                raise GatesError(f"problem {problem.__name__} has no {what} {name!r}", hint=nearest(name, known))
 
 
 def _role(problem: Any, case: Case) -> str:

@@ -20,6 +20,7 @@ from gates.errors import EXIT_CHECKER, GatesError
 from gates.problem import DEFAULT_INPUTS
 from gates.run import process
 from gates.run.attempt import Attempt, attempt
+from gates.run.case import write_cases
 
 TOOLS = ("memcheck", "racecheck", "initcheck", "synccheck")
 ORDERS = ("forward", "reversed", "shuffled")
@@ -31,30 +32,6 @@ _MAX_LOG_CHARACTERS = 200_000
 _REPORT, _MAX_REPORTS = re.compile(r"^.{0,1000}(?:runtime error: |ERROR: AddressSanitizer).{0,1000}$", re.MULTILINE), 100
 # Settings of torch's allocator that make memcheck report addresses it does not know.
 _NEUTRALISED = ("PYTORCH_CUDA_ALLOC_CONF", "PYTORCH_ALLOC_CONF", "PYTORCH_HIP_ALLOC_CONF")
-
-
-def write_cases(
-    side: Mapping[str, Any], shapes: Sequence[str], *, work: Path, limit_s: float, seed: int = 0,
-    smallest: bool = False, most_bytes: int = 0, values: bool = False, python: str = sys.executable,
-) -> list[dict[str, Any]]:
-    """Case files of ``shapes``, or with ``smallest`` of the smallest, the largest with at most ``most_bytes`` of outputs, and the problem's ODD_SHAPES;
-    with ``values`` of structured values on the first of these, too.
-
-    Each is {"shape", "inputs", "seed", "path", "bytes"}. Raises GatesError where they can't be written.
-    """
-    work.mkdir(parents=True, exist_ok=True)
-    job = {
-        "kind": "case", "mode": "write", "side": dict(side), "shapes": list(shapes), "seed": seed,
-        "smallest": smallest, "most_bytes": most_bytes, "values": values, "folder_out": str(work),
-    }
-    tried = attempt(Path(side["folder"]), job, work, limit_s=limit_s, name="write", python=python)
-    if (refusal := tried.refusal()) is not None:
-        raise refusal
-    lines = tried.own()
-    if not lines or lines[-1].get("type") != "done":
-        tail = tried.output_tail.strip().splitlines()
-        raise GatesError(f"can't write the cases of {side['name']}: {tried.cause}", hint=tail[-1] if tail else None)
-    return [{key: line[key] for key in ("shape", "inputs", "seed", "path", "bytes")} for line in lines if line["type"] == "case"]
 
 
 def write_memory_cases(

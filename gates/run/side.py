@@ -1,6 +1,6 @@
 """Call a kernel from the judge's process: make the buffers, let the kernel's process launch, and check the returned bytes.
 
-Guards and poison are drawn here per run and checked here on whole buffers. The kernel's process (``gates.run.apart``) gets neither
+Guards and poison are drawn here per run and checked here on whole buffers. The kernel's process (``gates.run.answering``) gets neither
 a case's seed nor the reference. The returned bytes are right or wrong, whatever that process does to itself. Its emulator's
 launches and findings come from that process, so they show only honest mistakes.
 """
@@ -20,8 +20,8 @@ import torch
 
 from gates import problem as problems
 from gates.errors import GatesError, NotHere
-from gates.run import apart, buffers, streams, wire
-from gates.run.accuracy import OutputError, ProblemError
+from gates.problem import OutputError, ProblemError
+from gates.run import answering, apart, buffers, streams, wire
 from gates.run.callable import is_c
 from gates.run.launch import DeviceLost
 from gates.run.process import Finished
@@ -50,7 +50,7 @@ class Side:
     """
 
     def __init__(self, job: Mapping[str, Any], child: apart.Child) -> None:
-        side, first = job["side"], apart.first_question(job)
+        side, first = job["side"], answering.first_question(job)
         self.emulated, self.function, self._child = bool(side["emulated"]), not is_c(side), child  # function: may return its outputs
         self.stream = str(side.get("stream", streams.CURRENT))
         self._secret, self._room = secrets.randbits(48), 0
@@ -185,7 +185,7 @@ class Side:
 @contextlib.contextmanager
 def opened(job: Mapping[str, Any], child: apart.Child | None = None) -> Iterator[Side]:
     """Yield the side of ``job`` ({"side", "device", "result"}), with its kernel in ``child`` or a new process, which ends with the block."""
-    child = child or apart.start()
+    child = child or apart.start(answering.__name__)
     try:
         yield Side(job, child)
     finally:

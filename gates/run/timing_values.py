@@ -8,7 +8,7 @@ from typing import Any
 import torch
 
 from gates import problem as problems
-from gates.run.accuracy import digest
+from gates.run.tensor_digest import digest
 
 POOL = 8  # different input values at any time, spread over the sets
 

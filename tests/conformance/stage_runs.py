@@ -11,8 +11,8 @@ import numpy as np
 import torch
 from conformance import stages
 
-from gates.run import accuracy
 from gates.run.side import Side, opened
+from gates.run.tensor_digest import digest
 
 
 @dataclass(frozen=True)
@@ -47,7 +47,7 @@ def _run(side: Side, name: str, seed: int, order: str) -> Ran:
     if called.error or called.findings or called.guards or called.mutated:
         raise RuntimeError(f"{called.error} {called.findings} {called.guards} {called.mutated}")
     exact = side.problem.reference(inputs, shape)["out"].reshape(-1).numpy() if side.emulated else np.zeros(0)
-    return Ran(called.outputs["out"].reshape(-1).view(torch.int16).numpy().view(np.uint16).copy(), exact, accuracy.digest(inputs))
+    return Ran(called.outputs["out"].reshape(-1).view(torch.int16).numpy().view(np.uint16).copy(), exact, digest(inputs))
 
 
 def keep(data: dict[str, Any], ran: Mapping[tuple[str, str, int], Ran]) -> None:

@@ -45,7 +45,6 @@ class Measured:
     speedup_pct: tuple[float, float, float] | None  # and the interval's ends
     registers: int | None
     smem_bytes: int | None
-    correct: str
     decision: str
 
 
@@ -77,46 +76,37 @@ def measured(run: Path) -> Measured:
         info.task.limits.get("performance", {}).get("shape", ""), *(figures[side].p50_us if side in figures else None for side in (BASELINE, CANDIDATE)),
         tuple((x - 1) * 100 for x in (ruling.interval.ratio, ruling.interval.low, ruling.interval.high)) if ruling else None,
         max((kernel.registers or 0 for kernel in kernels), default=None), max(smem, default=None),
-        next(result.sentence for result in verdict.gates if result.gate == "correctness").split(" ")[0], verdict.decision.value,
+        verdict.decision.value,
     )
 
 
 def result_table(family: str, recorded: Path) -> str:
-    """One row a rung: its time, its gain over the one before, its resources, its decision."""
-    head = ("stage", "stage before, p50", "this stage, p50", "speed-up", "interval", "registers, most", "shared memory, most", "correct", "decision")
+    """One row per rung: its time and its gain over the rung before, each with its prediction, its resources, its decision."""
+    head = ("rung", "before", "p50", "predicted", "gain", "98.3 % interval", "predicted", "registers", "shared memory", "decision")
     rungs = rungs_of(family, recorded)
-    return table(head, [_result(rung, rungs[0].shape) for rung in rungs], right=(1, 2, 3, 4, 5, 6))
+    return table(head, [_result(rung, rungs[0].shape) for rung in rungs], right=(1, 2, 4, 7, 8))
 
 
 def _result(rung: Rung, usual_shape: str) -> tuple[str, ...]:
     name = rung.name if rung.shape == usual_shape else f"{rung.name} ({rung.shape})"
-    if rung.run is None:
-        return name, "-", NOT_YET, *"------"
-    found = measured(rung.run)
+    found = measured(rung.run) if rung.run else None
+    gain = found.speedup_pct[0] if found and found.speedup_pct else None
+    predicted_us = _predicted(rung.p50_us, found.p50_us if found else None, "{:g} to {:g} us")
+    predicted_pct = _predicted(rung.speedup_pct, gain, "{:+g} to {:+g} %")
+    if found is None:
+        return name, "-", NOT_YET, predicted_us, "-", "-", predicted_pct, "-", "-", "-"
     return (
-        name, _us(found.before_us), _us(found.p50_us), *_gain(found),
-        "-" if found.registers is None else str(found.registers), "-" if found.smem_bytes is None else f"{found.smem_bytes / 1024:.1f} KiB",
-        found.correct, found.decision,
+        name, _us(found.before_us), _us(found.p50_us), predicted_us, *_gain(found), predicted_pct,
+        "-" if found.registers is None else str(found.registers), "-" if found.smem_bytes is None else f"{found.smem_bytes / 1024:.1f} KiB", found.decision,
     )
 
 
-def prediction_table(family: str, recorded: Path) -> str:
-    """One row a rung: prediction and measurement of time and gain, and whether the one holds the other."""
-    head = ("rung", "shape", "p50 predicted", "measured", "", "gain predicted", "measured", "")
-    return table(head, list(_predictions(family, recorded)), right=(2, 3, 5, 6))
-
-
-def _predictions(family: str, recorded: Path) -> Iterator[tuple[str, ...]]:
-    for rung in rungs_of(family, recorded):
-        found = measured(rung.run) if rung.run else None
-        gain = found.speedup_pct[0] if found and found.speedup_pct else None
-        yield (
-            rung.name, found.shape if found else rung.shape,
-            f"{rung.p50_us[0]:g} to {rung.p50_us[1]:g} us" if rung.p50_us else "-", _us(found.p50_us) if found else NOT_YET,
-            _place(found.p50_us if found else None, rung.p50_us),
-            f"{rung.speedup_pct[0]:+g} to {rung.speedup_pct[1]:+g} %" if rung.speedup_pct else "-", "-" if gain is None else f"{gain:+.1f} %",
-            _place(gain, rung.speedup_pct),
-        )
+def _predicted(span: tuple[float, float] | None, value: float | None, form: str) -> str:
+    """The predicted range, and where the measured value lies: below, within or above."""
+    if span is None:
+        return "-"
+    place = _place(value, span)
+    return form.format(*span) + (f", {place}" if place else "")
 
 
 def _place(value: float | None, span: tuple[float, float] | None) -> str:

@@ -94,7 +94,6 @@ def ladders(text: str, recorded: Path) -> str:
     for family in FAMILIES:
         results = (ladder_page.result_table(family, recorded), ladder_page.chart(family, recorded), ladder_page.context_table(family, recorded))
         text = generated(text, f"{family} results", "\n".join(results))
-        text = generated(text, f"{family} predictions", ladder_page.prediction_table(family, recorded))
     return generated(text, "goals", ladder_page.goals_table(recorded))
 
 

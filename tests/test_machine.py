@@ -223,3 +223,48 @@ def test_a_runner_that_this_machine_can_t_start_is_no_crash_of_a_kernel(tmp_path
             attempt(tmp_path, job, tmp_path / "work", limit_s=60, name="x", python=str(python))
     else:
         assert attempt(tmp_path, job, tmp_path / "work", limit_s=60, name="x", python=str(python)).returncode == 1
+
+
+# --- killed for want of memory ---
+
+
+@pytest.mark.parametrize(("groups", "files", "kills"), [
+    ("0::/user/run\n", {"sys/fs/cgroup/user/run/memory.events": "low 0\noom 7\noom_kill 3\noom_group_kill 1\n", "proc/vmstat": "oom_kill 9\n"}, 3),
+    ("0::/other/name\n", {"sys/fs/cgroup/memory.events": "oom_kill 2\n", "proc/vmstat": "oom_kill 9\n"}, 2),  # a container
+    ("5:cpu:/\n4:memory,x:/job\n0::/\n", {"sys/fs/cgroup/memory/job/memory.oom_control": "under_oom 0\noom_kill 4\n", "proc/vmstat": "oom_kill 9\n"}, 4),
+    ("0::/\n", {"proc/vmstat": "pgfault 1\noom_kill 9\n"}, 9),
+    ("0::/\n", {}, 0),
+])
+def test_the_system_counts_what_it_kills_for_memory(tmp_path: Path, groups: str, files: dict[str, str], kills: int) -> None:
+    for name, text in {"proc/self/cgroup": groups, **files}.items():
+        (tmp_path / name).parent.mkdir(parents=True, exist_ok=True)
+        (tmp_path / name).write_text(text)
+    assert machine.memory_kills(tmp_path) == kills
+
+
+KILLED_CASE = '{"type": "case", "nonce": "NONCE", "result": {"status": "crash", "message": "killed by SIGKILL while running the kernel"}}'
+
+
+@pytest.mark.parametrize(("lines", "end", "counts", "fault"), [
+    ([], "kill -KILL $$", (0, 1), True),
+    ([], "kill -KILL $$", (1, 1), False),  # it killed itself, or somebody else did
+    (['{"type": "phase", "nonce": "NONCE", "phase": "kernel"}'], "kill -KILL $$", (0, 1), True),
+    (['{"type": "phase", "nonce": "NONCE", "phase": "reference"}'], "kill -KILL $$", (0, 1), False),  # correctness.no_memory says it
+    ([KILLED_CASE], "exit 0", (0, 2), True),
+    ([KILLED_CASE], "exit 0", (2, 2), False),
+    ([], "exit 0", (0, 1), False),  # another process was killed
+])
+def test_a_kernel_s_process_that_was_killed_for_memory_is_no_crash(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, lines: list[str], end: str, counts: tuple[int, int], fault: bool
+) -> None:
+    monkeypatch.setattr("secrets.token_hex", lambda _: "NONCE")
+    monkeypatch.setattr(machine, "memory_kills", iter(counts).__next__)
+    told = "\n".join(f"echo '{line}' >> {tmp_path}/work/x.jsonl" for line in lines)
+    python = program(tmp_path / "python", f"#!/bin/sh\n{told}\n{end}\n")
+    job = {"kind": "case", "mode": "replay"}
+    if fault:
+        with pytest.raises(MachineFault, match="ran out of memory and killed a process that ran the kernel") as caught:
+            attempt(tmp_path, job, tmp_path / "work", limit_s=60, name="x", python=str(python))
+        assert caught.value.exit_code == 2 and "memory" in (caught.value.hint or "")
+    else:
+        assert len(attempt(tmp_path, job, tmp_path / "work", limit_s=60, name="x", python=str(python)).lines) == len(lines)

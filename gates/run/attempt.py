@@ -27,6 +27,7 @@ APART = {"correctness": "gates.run.answering", "timing": "gates.run.timing_hands
 CONFINED = "confined: "  # begins the line in which a runner says what it gave up
 _MAX_RESULT_BYTES = 32 * 2**20
 _HALF = re.compile("[\ud800-\udfff]")  # half a character, which no file can hold; a kernel's message may
+_KILLED = "killed by SIGKILL"
 _KEPT_OUTPUT = 4000  # characters of the child's output that go into the record
 
 
@@ -57,6 +58,13 @@ class Attempt:
                 held = {"exit_code": EXIT_HOLD} if line.get("held") is True else {}
                 return GatesError(what, hint=hint, **held)
         return None
+
+    def blames_a_kill_on_the_kernel(self) -> bool:
+        """Whether the runner or its kernel's process was killed, and not while the problem's own code ran, of which the evidence tells."""
+        if self.cause != _KILLED:
+            return any(_KILLED in line for line in self.lines)
+        phases = [line.get("phase") for line in self.own() if line.get("type") == "phase"]
+        return phases[-1:] not in (["inputs"], ["reference"])
 
     def last_words(self) -> str:
         """The last line that the process printed of its own."""
@@ -89,7 +97,7 @@ def attempt(
 
     The task's runner.py is not touched: it is the task's own code. ``prefix`` is what goes before the interpreter (a tool and its
     options), ``env`` the whole environment, ``apart`` another module for the process apart than ``APART`` names. Raises GatesError if the runner could not write its results, and MachineFault if
-    this machine could not start it: that says nothing about the kernel.
+    this machine could not start it, or killed it or its kernel's process for want of memory: that says nothing about the kernel.
     """
     work.mkdir(parents=True, exist_ok=True)
     nonce = secrets.token_hex(16)
@@ -97,6 +105,7 @@ def attempt(
     result.unlink(missing_ok=True)
     jsonio.write(job_path, {**job, "nonce": nonce, "result": str(result), "engine": os.getpid(), "limit_s": limit_s})
     apart = apart or APART.get(job["kind"], "")
+    killed_before = machine.memory_kills()
     forked = not prefix and env is None and python == sys.executable and job.get("mode") != "replay"  # replays do without torch
     with _created(result) as answers:  # read through this descriptor: the runner of a job apart takes the file's name away
         finished = process.run(
@@ -113,6 +122,10 @@ def attempt(
         raise refusal
     if tried.returncode and not tried.timed_out and not tried.own() and (fault := machine.fault_in(tried.output_tail)):  # no kernel was loaded yet
         raise machine.MachineFault(f"this machine could not start the runner of {Path(folder).name}: {fault[0]}", hint=fault[1])
+    if tried.blames_a_kill_on_the_kernel() and machine.memory_kills() > killed_before:
+        raise machine.MachineFault(
+            f"this machine ran out of memory and killed a process that ran the kernel of {Path(folder).name}", hint=machine.MEMORY_OF_A_KERNEL
+        )
     return tried
 
 

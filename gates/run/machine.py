@@ -7,11 +7,12 @@ in the folders and the limits of the process are checked too.
 
 from __future__ import annotations
 
+import contextlib
 import os
 import re
 import resource
 import tempfile
-from collections.abc import Iterable
+from collections.abc import Iterable, Iterator
 from pathlib import Path
 
 from gates.errors import GatesError
@@ -23,6 +24,7 @@ _TEMPORARY = ("TMPDIR", "TMP", "TEMP")
 _NOT_FOR_NVCC = {",": "a comma", '"': "a double quote", "$": "a dollar sign", "`": "a backquote"}
 _SPACE = "free space there, or name another folder (TMPDIR for temporary files, --build-dir, --results)"
 _MEMORY = "close other programs, build with fewer jobs (GATES_JOBS=1 or --jobs 1), or lift the limit on memory (ulimit -v unlimited)"
+MEMORY_OF_A_KERNEL = "close other programs, give this container or control group more memory, or try smaller shapes (--shapes)"
 _LIMIT = "lift the limit (ulimit -n for open files, ulimit -u for processes), or build with fewer jobs (GATES_JOBS=1 or --jobs 1)"
 _FSIZE = "lift the limit on file sizes (ulimit -f unlimited)"
 _READ_ONLY = "name a folder that can be written (TMPDIR for temporary files, --build-dir, --results)"
@@ -80,6 +82,28 @@ def shortage(folders: Iterable[Path]) -> tuple[str, str] | None:
         if limit != resource.RLIM_INFINITY and (least is None or limit < least):
             return f"this process has a limit of {limit} {'files' if least else 'bytes'} on {what}", todo
     return None
+
+
+def memory_kills(root: Path = Path("/")) -> int:
+    """Return how many processes the system has killed for want of memory: of this control group, or of the whole machine where groups do not count."""
+    for counter in _counters(root):
+        with contextlib.suppress(OSError):
+            if found := re.search(r"^oom_kill (\d+)$", counter.read_text(encoding="ascii"), re.MULTILINE):
+                return int(found[1])
+    return 0
+
+
+def _counters(root: Path) -> Iterator[Path]:
+    mount = root / "sys" / "fs" / "cgroup"
+    with contextlib.suppress(OSError):
+        for line in (root / "proc" / "self" / "cgroup").read_text(encoding="utf-8", errors="replace").splitlines():
+            _, controllers, group = line.split(":", 2)
+            if not controllers:  # version 2
+                yield mount / group.lstrip("/") / "memory.events"
+            elif "memory" in controllers.split(","):
+                yield mount / "memory" / group.lstrip("/") / "memory.oom_control"
+    yield from (mount / "memory.events", mount / "memory" / "memory.oom_control")  # a container whose group has another name outside
+    yield root / "proc" / "vmstat"
 
 
 def check_names(places: Iterable[tuple[str, Path]]) -> None:

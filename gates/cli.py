@@ -13,6 +13,8 @@ from gates.errors import EXIT_FAIL, EXIT_USAGE, GatesError
 from gates.guard import guard, told
 from gates.imports.commands import import_group
 from gates.named import FILE, FOLDER, PATH
+from gates.packed.commands import pack_command, unpack_command
+from gates.packed.runs import origin
 from gates.plain import plain_json, plain_lines
 from gates.problem import MAX_SEED
 
@@ -44,7 +46,8 @@ def cli() -> None:
     """
 
 
-cli.add_command(import_group)
+for command in (import_group, pack_command, unpack_command):
+    cli.add_command(command)
 
 
 @cli.command("list")
@@ -612,7 +615,8 @@ def _numbers(text: str | None, option: str) -> tuple[int, ...] | None:
 
 
 def _short(path: Path) -> str:
+    place = origin(path)
     try:
-        return str(path.resolve().relative_to(Path.cwd()))
+        return str(place.resolve().relative_to(Path.cwd()))
     except ValueError:
-        return str(path)
+        return str(place)

@@ -11,9 +11,10 @@ from __future__ import annotations
 from dataclasses import dataclass, replace
 from pathlib import Path
 
+from gates.check.files import ACCEPTANCE
 from gates.errors import GatesError
-from gates.evidence import ACCEPTANCE
 from gates.history import Entry, history
+from gates.packed.runs import opened
 from gates.records import Decision
 from gates.review.decide import decide_run
 
@@ -74,10 +75,11 @@ def _rank(entry: Entry) -> tuple[float, float, str]:
 
 
 def _may_merge(entry: Entry, unsound: list[tuple[str, str]]) -> bool:
-    if entry.decision != Decision.MERGE.value and not (Path(entry.path) / ACCEPTANCE).is_file():
+    run = opened(Path(entry.path))
+    if entry.decision != Decision.MERGE.value and not (run / ACCEPTANCE).is_file():
         return False
     try:
-        return decide_run(Path(entry.path))[0] is Decision.MERGE
+        return decide_run(run)[0] is Decision.MERGE
     except GatesError as error:
         unsound.append((entry.path, error.what))
         return False

@@ -18,11 +18,11 @@ from typing import Any
 from gates import jsonio, records
 from gates.errors import GatesError
 from gates.held import HeldFolder
+from gates.packed.runs import is_run, opened, origin
 from gates.records import Decision, GateResult
 from gates.task import called, nearest
 
 SCHEMA_VERSION = 1
-ACCEPTANCE = "acceptance.json"  # a reviewer's word, written after the run and not in its manifest
 _TEMPORARY = ".writing-"
 
 
@@ -196,7 +196,7 @@ def portable(text: str, project: Path) -> str:
 
 def read_record(cls: type, run: Path, name: str) -> Any:
     """The record in ``run/name``; GatesError where it is missing, broken, or of a newer schema."""
-    return _record(cls, jsonio.read_text(run / name), str(run / name))
+    return _record(cls, jsonio.read_text(run / name), str(origin(run) / name))
 
 
 @functools.lru_cache(maxsize=16)  # the files of a run, which is verified, decided and shown in turn; records are frozen
@@ -217,7 +217,10 @@ def require_known_version(data: Any, where: str) -> None:
 
 
 def resolve_run(name: str, results: Path) -> Path:
-    """Find a run directory by path, or the run of ``latest:TASK`` or ``recorded:DEVICE/TASK`` that started last. Raises GatesError without one."""
+    """Find a run directory by path, or the run of ``latest:TASK`` or ``recorded:DEVICE/TASK`` that started last. Raises GatesError without one.
+
+    Of a packed run it is the folder to which this process unpacks it.
+    """
     if not name.strip():
         raise GatesError("the name of a run is empty: is a shell variable unset?", hint="a run directory, latest:TASK or recorded:DEVICE/TASK")
     try:
@@ -231,20 +234,21 @@ def _resolved(name: str, results: Path) -> Path:
     if colon and kind in ("latest", "recorded"):
         place = results / "recorded" / rest if kind == "recorded" else results / rest
         folders = sorted(place.parent.iterdir()) if rest and _stays_below(rest) and place.parent.is_dir() else []
-        found = {folder.name: runs for folder in folders if (runs := list_runs(folder))}
+        found = {folder.name: runs for folder in folders if (runs := run_places(folder))}
         tasks = called(place.name, found)
         if not tasks:
             raise GatesError(f"no run found for {name[:80]!r} under {results}", hint=_runs_hint(kind, rest, results))
         if len(tasks) > 1:
             raise GatesError(f"{name[:80]!r} names runs of several tasks: {', '.join(tasks)}", hint="give more of the name")
-        return max(found[tasks[0]], key=_began)
+        return opened(max(found[tasks[0]], key=_began))
     path = Path(name)
     if path.is_dir() and not (path / "run.json").exists():
-        runs = list_runs(path)
+        runs = run_places(path)
         if len(runs) == 1:
-            return runs[0]
+            return opened(runs[0])
         if runs:
             raise GatesError(f"{name} holds {len(runs)} runs", hint=f"name one of them, e.g. {runs[-1]}")
+    path = opened(path)
     if not (path / "run.json").is_file():
         hint = "`gates run TASK` writes one under results/"
         raise GatesError(f"{name} is no run directory: it has no run.json", hint=hint if len(path.parts) > 1 else f"{hint}; a task's last one is latest:{name}")
@@ -261,10 +265,10 @@ def _runs_hint(kind: str, wanted: str, results: Path) -> str:
     if not root.is_dir():
         return f"there is no folder {root} here: --results names the one that holds runs, or `gates run TASK` makes one"
     if kind == "recorded" and wanted and "/" not in wanted and _stays_below(wanted) and (root / wanted).is_dir():
-        return f"it is a device: name one of its runs, such as {kind}:{wanted}/{next((path.name for path in sorted((root / wanted).iterdir()) if list_runs(path)), 'TASK')}"
+        return f"it is a device: name one of its runs, such as {kind}:{wanted}/{next((path.name for path in sorted((root / wanted).iterdir()) if run_places(path)), 'TASK')}"
     beside = (root / wanted).parent if "/" in wanted and _stays_below(wanted) and (root / wanted).parent.is_dir() else root
     folders = sorted(beside.glob("*/*" if kind == "recorded" and beside == root else "*"))
-    return nearest(wanted, [f"{kind}:{folder.relative_to(root)}" for folder in folders if list_runs(folder)])
+    return nearest(wanted, [f"{kind}:{folder.relative_to(root)}" for folder in folders if run_places(folder)])
 
 
 def require_outside_a_run(out: Path) -> None:
@@ -292,18 +296,25 @@ def write_outside_runs(out: Path, text: str, *, hint: str) -> None:
 def _began(run: Path) -> tuple[float, list[tuple[int, str]]]:
     """When the run started, then its name with numbers as numbers; one that can't be read comes before all others."""
     try:
-        data = jsonio.read(run / "run.json")
+        data = jsonio.read(opened(run) / "run.json")
         started = datetime.fromisoformat(data["started"]).timestamp()
     except (GatesError, KeyError, TypeError, ValueError, OverflowError):
         started = float("-inf")
     return started, [(int(number or 0), text) for number, text in re.findall(r"(\d+)|(\D+)", run.name)]
 
 
-def list_runs(folder: Path) -> list[Path]:
-    """The whole runs in a task's results folder, oldest first."""
+def run_places(folder: Path) -> list[Path]:
+    """The run directories and packed runs in a task's results folder, oldest first. A run that is there as both is its directory."""
     if not folder.is_dir():
         return []
-    return sorted(path for path in folder.iterdir() if not path.name.startswith(".") and (path / "run.json").is_file())
+    places = [path for path in folder.iterdir() if not path.name.startswith(".")]
+    whole = [path for path in places if (path / "run.json").is_file()]
+    return sorted([*whole, *(path for path in places if path.with_suffix("") not in whole and is_run(path))])
+
+
+def list_runs(folder: Path) -> list[Path]:
+    """The directories of all runs in a task's results folder, oldest first; of a packed run the folder to which it is unpacked."""
+    return [opened(place) for place in run_places(folder)]
 
 
 def sha256(path: Path) -> str:

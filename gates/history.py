@@ -21,6 +21,7 @@ from gates.errors import GatesError
 from gates.evidence import SCHEMA_VERSION
 from gates.jsonio import MAX_BYTES
 from gates.measure.records import BASELINE, CANDIDATE, MAX_US
+from gates.packed.runs import SUFFIX, is_run, opened, origin
 from gates.parse.performance import MEASURED
 from gates.records import Decision
 from gates.task import called, nearest
@@ -105,28 +106,34 @@ def newest(entries: Sequence[Entry]) -> tuple[Entry, ...]:
 
 
 def find_runs(results: Path) -> Iterator[Path]:
-    """Folders that hold a run, whole or broken; hidden ones (runs being written) and links are left alone."""
+    """Folders that hold a run, whole or broken, and packed runs; hidden ones (runs being written) and links are left alone."""
     top = len(results.parts)
     for folder, below, files in os.walk(results):
         path = Path(folder)
         if "run.json" in files or "verdict.json" in files or "manifest.json" in files:
             below.clear()
             yield path
-        elif len(path.parts) - top >= _DEEPEST:
+            continue
+        yield from (path / name for name in sorted(files) if name.removesuffix(SUFFIX) not in below and is_run(path / name))
+        if len(path.parts) - top >= _DEEPEST:
             below.clear()
         else:
             below[:] = sorted(name for name in below if not name.startswith("."))
 
 
 def entry_of(run: Path) -> Entry:
-    """The entry of one run directory; never raises for what its files hold."""
-    found: dict[str, Any] = {"path": str(run), "task": run.parent.name, "device": ""}
+    """The entry of one run directory or packed run; never raises for what its files hold."""
+    place = origin(run)
+    found: dict[str, Any] = {"path": str(place), "task": place.parent.name, "device": ""}
     try:
+        run = opened(run)
         _describe(found, run)
         _decide(found, run)
         _time_of(found, run)
     except _Broken as reason:
         found["broken"] = str(reason)
+    except GatesError as error:  # of a packed run
+        found["broken"] = error.what
     return Entry(**found)
 
 

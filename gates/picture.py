@@ -7,6 +7,7 @@ from pathlib import Path
 from gates.errors import GatesError
 from gates.evidence import RunInfo, own_file, read_record, require_outside_a_run
 from gates.judging import rejudge
+from gates.packed.runs import origin
 from gates.parse.performance import PerformanceEvidence
 from gates.render.plot import draw
 from gates.verify import require_sound
@@ -21,7 +22,7 @@ def picture_of(run: Path, out: Path | None = None) -> Path:
     info: RunInfo = read_record(RunInfo, run, "run.json")
     result = rejudge(run, info, "performance")
     if result is None:
-        raise GatesError(f"{run} has no performance.json: its performance gate measured nothing", hint="a run on a CUDA device has one")
+        raise GatesError(f"{origin(run)} has no performance.json: its performance gate measured nothing", hint="a run on a CUDA device has one")
     evidence: PerformanceEvidence = read_record(PerformanceEvidence, run, "performance.json")
     path = out or own_file(f"{info.task.name}-timing.png")
     require_outside_a_run(path)

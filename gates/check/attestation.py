@@ -15,6 +15,7 @@ from typing import Any
 from gates import jsonio
 from gates.errors import GatesError
 from gates.evidence import RunInfo, Verdict, read_record, require_outside_a_run, sha256
+from gates.packed.runs import SUFFIX, origin
 from gates.records import to_json
 
 STATEMENT_TYPE = "https://in-toto.io/Statement/v1"
@@ -54,8 +55,8 @@ def _stage(task: Any) -> dict[str, Any] | None:
 
 def attestation_of(run: Path) -> Path:
     """Return the path of a run's statement."""
-    run = run.resolve()
-    return run.with_name(f"{run.name}.attestation.json")
+    place = origin(run).resolve()
+    return place.with_name(f"{place.name.removesuffix(SUFFIX)}.attestation.json")
 
 
 def attest(run: Path, out: Path | None = None, key: Path | None = None) -> list[Path]:

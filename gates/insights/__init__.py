@@ -16,6 +16,7 @@ from gates.insights.attempts import Attempt, attempts_at
 from gates.insights.facts import Fact
 from gates.insights.measured import facts_of
 from gates.insights.rules import Step, steps_of, unjudged
+from gates.packed.runs import origin
 from gates.records import Decision
 from gates.review.decide import decision_in
 from gates.verify import require_sound
@@ -47,7 +48,8 @@ def insights_of(run: Path, entries: Sequence[Entry] = ()) -> Insights:
     facts, sections = facts_of(run)
     device = info.device.name if info.device else NO_DEVICE
     known = {Path(entry.path).resolve(): entry.path for entry in entries}
-    tried = [*entries, *(() if run.resolve() in known else (entry_of(run),))]
+    place = origin(run)
+    tried = [*entries, *(() if place.resolve() in known else (entry_of(run),))]
     return Insights(
-        known.get(run.resolve(), str(run)), info.task.name, *decision_in(run), sections, attempts_at(info.task.problem, device, tried), steps_of(facts), unjudged(facts),
+        known.get(place.resolve(), str(place)), info.task.name, *decision_in(run), sections, attempts_at(info.task.problem, device, tried), steps_of(facts), unjudged(facts),
     )

@@ -9,6 +9,7 @@ from pathlib import Path
 from gates.errors import GatesError
 from gates.history import Entry
 from gates.insights.facts import Evidence
+from gates.packed.runs import opened
 
 
 @dataclass(frozen=True)
@@ -36,7 +37,7 @@ def attempts_at(problem: str, device: str, entries: Iterable[Entry]) -> tuple[At
     found = []
     for entry in entries:
         if not entry.broken and entry.device == device:
-            evidence = Evidence(Path(entry.path))
+            evidence = Evidence(opened(Path(entry.path)))
             try:
                 if evidence.at("run.json", "task.problem") == problem:
                     found.append(_attempt(entry, evidence))

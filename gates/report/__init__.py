@@ -10,6 +10,7 @@ from gates import __version__
 from gates.errors import GatesError
 from gates.evidence import own_file, require_outside_a_run, resolve_run, utc_now, write_outside_runs
 from gates.history import Entry, entry_of, history, history_or_none, in_order, newest
+from gates.packed.runs import opened, origin
 from gates.report.ladders import ladders
 from gates.report.view import Page, RunView, view
 
@@ -54,7 +55,7 @@ def _newest_views(entries: Sequence[Entry]) -> tuple[tuple[Entry, ...], tuple[Ru
     views, unreadable = [], {}
     for entry in chosen:
         try:
-            views.append(view(Path(entry.path)))
+            views.append(view(opened(Path(entry.path))))
         except GatesError as error:
             unreadable[entry.path] = error.what
     marked = tuple(replace(entry, broken=unreadable.get(entry.path, entry.broken)) for entry in entries)
@@ -64,7 +65,7 @@ def _newest_views(entries: Sequence[Entry]) -> tuple[tuple[Entry, ...], tuple[Ru
 def _with(entries: Sequence[Entry], runs: Sequence[Path]) -> tuple[Entry, ...]:
     """``entries`` and those of ``runs`` that lie elsewhere."""
     known = {Path(entry.path).resolve() for entry in entries}
-    return in_order([*entries, *(entry_of(run) for run in runs if run.resolve() not in known)])
+    return in_order([*entries, *(entry_of(run) for run in runs if origin(run).resolve() not in known)])
 
 
 def _require_writable(out: Path) -> None:

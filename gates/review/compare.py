@@ -13,6 +13,7 @@ from gates.comparison.within import override_notes, policy_notes, side, speed_of
 from gates.errors import GatesError
 from gates.evidence import RunInfo, TaskInfo, Verdict, read_record
 from gates.judging import MEASURED_ANYWAY, load_evidence, looser_terms
+from gates.packed.runs import origin
 from gates.records import Decision, GateResult, Status
 from gates.verify import require_sound
 
@@ -32,7 +33,7 @@ def compare_runs(first: Path, second: Path, *, force: bool = False) -> Compariso
     strange = list(_strange(*infos, before.get("correctness"), after.get("correctness")))
     if strange and not force:
         raise GatesError(
-            f"{first} and {second} can't be compared: {'; '.join(strange)}",
+            f"{origin(first)} and {origin(second)} can't be compared: {'; '.join(strange)}",
             hint="--force shows them all the same; the decision is hold then",
         )
     differences = [*strange, *_differences(*infos)]

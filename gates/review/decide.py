@@ -10,9 +10,9 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from gates import jsonio, records
+from gates.check.files import ACCEPTANCE
 from gates.errors import GatesError
 from gates.evidence import (
-    ACCEPTANCE,
     SCHEMA_VERSION,
     RunInfo,
     Verdict,
@@ -22,6 +22,7 @@ from gates.evidence import (
     write_outside_runs,
 )
 from gates.judging import decision_of, looser_terms
+from gates.packed.runs import origin
 from gates.records import Decision
 from gates.verify import require_sound
 
@@ -67,6 +68,8 @@ def accept_looser_terms(run: Path, reason: str) -> Path:
             hint='e.g. --accept-policy-change "tiles of 128 rows need more registers"',
         )
     require_sound(run)
+    if (packed := origin(run)) != run:
+        raise GatesError(f"{packed} is packed: an acceptance is written into a run directory", hint=f"gates unpack {packed}")
     info: RunInfo = read_record(RunInfo, run, "run.json")
     found = looser_terms(info.task, info.baseline)
     if not found:

@@ -12,6 +12,7 @@ from typing import Any
 from gates import jsonio
 from gates.errors import GatesError
 from gates.evidence import Device, Git, read_record
+from gates.packed.runs import opened
 from gates.records import GateResult, Status, to_json
 
 FILE = "sweep.json"
@@ -147,7 +148,8 @@ def sweep_id(parts: Mapping[str, Any]) -> str:
 
 
 def read_sweep(folder: Path) -> Sweep:
-    """The sweep in ``folder``; raises GatesError where there is none or it can't be read."""
+    """The sweep in ``folder``, or in a packed file; raises GatesError where there is none or it can't be read."""
+    folder = opened(folder)
     if not (folder / FILE).is_file():
         raise GatesError(f"no sweep in {folder}", hint="`gates sweep` writes one under results/sweeps/; the same command goes on with it")
     return read_record(Sweep, folder, FILE)

@@ -11,6 +11,7 @@ from pathlib import Path
 from gates import jsonio
 from gates.errors import GatesError
 from gates.evidence import RunInfo, Verdict, read_record, require_known_version
+from gates.packed.runs import SUFFIX, opened, origin
 from gates.parse.performance import PerformanceEvidence
 from gates.records import Status
 from gates.schema import schema_errors
@@ -174,7 +175,8 @@ def _run(folder: Path, sweep: Sweep) -> Iterator[str]:
     if Path(sweep.run).parent != Path(sweep.task):
         yield f"{FILE}: {sweep.run!r} is no name of a run of {sweep.task}"
         return
-    run = folder.resolve().parents[2] / sweep.run
+    place = origin(folder).resolve().parents[2] / sweep.run
+    run = place if place.is_dir() else opened(place.with_name(place.name + SUFFIX))
     if not (run / "run.json").is_file():  # it may have been taken away since
         return
     info: RunInfo = read_record(RunInfo, run, "run.json")

@@ -22,7 +22,7 @@ def gate_part(gate: str) -> str:
     text = re.sub(rf"(^|(?<=\. )|(?<=\n))({HEADINGS})(?=[:, ])", r"**\2**", text)
     text = re.sub(r"(?<=[^\n])\n(?=    )", "\n\n", text)  # an indented example is a block of its own
     text = re.sub(r"(?<=[^\n])\n(?=\*\*)", "\n\n", text)
-    own = {code: meaning for code, meaning in codes_of(gate).items() if REASONS.get(code.partition(".")[2]) != meaning}
+    own = {code: meaning for code, meaning in codes_of(gate).items() if code.partition(".")[2] not in REASONS}
     return f"{text}\n\n{_table(own)}"
 
 

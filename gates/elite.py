@@ -11,9 +11,9 @@ from __future__ import annotations
 from dataclasses import dataclass, replace
 from pathlib import Path
 
-from gates.check.files import ACCEPTANCE
 from gates.errors import GatesError
 from gates.history import Entry, history
+from gates.packed.archive import ACCEPTANCE
 from gates.packed.runs import opened
 from gates.records import Decision
 from gates.review.decide import decide_run

@@ -143,10 +143,9 @@ class RunDirectory:
         self._held.close()  # already renamed away if published
 
     def write_json(self, name: str, record: Any) -> None:
-        """Write a record as strict JSON to ``name`` inside the run directory."""
-        path = self.path / name
-        path.parent.mkdir(exist_ok=True)
-        jsonio.write(path, records.to_json(record))
+        """Write a record as strict JSON to ``name`` inside the run directory; correctness.json with a line per case."""
+        data = records.to_json(record)
+        self.write_text(name, jsonio.dumps_lines(data) if name.endswith("correctness.json") else jsonio.dumps(data))
 
     def write_text(self, name: str, text: str) -> None:
         """Write text to ``name`` inside the run directory."""

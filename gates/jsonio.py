@@ -24,6 +24,17 @@ def dumps(data: Any) -> str:
     return json.dumps(data, indent=1, allow_nan=False, ensure_ascii=False) + "\n"
 
 
+def dumps_lines(data: dict[str, Any]) -> str:
+    """Strict JSON text with a line per member of ``data``, and a line per item of a member that is a list; raises ValueError as ``dumps`` does."""
+    def text(value: Any) -> str:
+        return json.dumps(value, allow_nan=False, ensure_ascii=False, separators=(",", ":"))
+
+    def member(value: Any) -> str:
+        return "[\n  " + ",\n  ".join(map(text, value)) + "\n ]" if isinstance(value, list) and value else text(value)
+
+    return "{\n " + ",\n ".join(f"{text(str(key))}: {member(value)}" for key, value in data.items()) + "\n}\n"
+
+
 def write(path: Path, data: Any) -> None:
     """Write ``data`` to ``path`` by renaming a whole temporary file over it."""
     write_text(path, dumps(data))

@@ -8,13 +8,14 @@ from pathlib import Path, PurePosixPath
 from typing import Any
 
 from gates import jsonio
-from gates.check.files import ACCEPTANCE, strangers
+from gates.check.files import strangers
 from gates.counts import built_for_debugging, contradictions, not_as_logged, timed_otherwise
 from gates.declared import of_other_builds, self_contradictions
 from gates.errors import GatesError
 from gates.evidence import RunInfo, Verdict, read_record, require_known_version, sha256
 from gates.judge.decision import FIRST_GATES, GATES
 from gates.judging import decision_of, load_evidence, looser_terms, rejudge
+from gates.packed.archive import ACCEPTANCE
 from gates.packed.runs import origin
 from gates.places import changed_since, contradicts_checkout
 from gates.planned import left_out

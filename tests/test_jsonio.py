@@ -79,3 +79,12 @@ def test_a_full_disk_leaves_the_old_file(tmp_path: Path, monkeypatch: pytest.Mon
         jsonio.write(path, {"new": 1})
     assert jsonio.read(path) == {"old": 1}
     assert [entry.name for entry in tmp_path.iterdir()] == ["a.json"]
+
+
+def test_lines_hold_a_member_or_an_item_of_a_list_each() -> None:
+    data = {"task": "é\n", "cases": [{"a": 1, "b": [1.5, None]}, {"a": 2}], "none": [], "limits": {"x": {"y": 1e-3}}}
+    text = jsonio.dumps_lines(data)
+    assert jsonio.loads(text, "f") == data and list(jsonio.loads(text, "f")) == list(data)
+    assert text.splitlines() == ["{", ' "task": "é\\n",', ' "cases": [', '  {"a":1,"b":[1.5,null]},', '  {"a":2}', " ],", ' "none": [],', ' "limits": {"x":{"y":0.001}}', "}"]
+    with pytest.raises(ValueError, match="not JSON compliant"):
+        jsonio.dumps_lines({"a": [float("nan")]})

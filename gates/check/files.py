@@ -4,8 +4,6 @@ from __future__ import annotations
 
 from gates.task import GATES
 
-ACCEPTANCE = "acceptance.json"  # a reviewer's word, written after the run and not in its manifest
-
 _OF_A_STAGE = ("build.json", "build.log", *(f"{gate}.json" for gate in GATES), "profile.ncu-rep")
 FILES = frozenset((
     "run.json", "verdict.json", "manifest.json", "COMPARE.md", *_OF_A_STAGE, *(f"baseline/{name}" for name in _OF_A_STAGE),

@@ -10,7 +10,6 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from gates import jsonio, records
-from gates.check.files import ACCEPTANCE
 from gates.errors import GatesError
 from gates.evidence import (
     SCHEMA_VERSION,
@@ -22,6 +21,7 @@ from gates.evidence import (
     write_outside_runs,
 )
 from gates.judging import decision_of, looser_terms
+from gates.packed.archive import ACCEPTANCE
 from gates.packed.runs import origin
 from gates.records import Decision
 from gates.verify import require_sound

@@ -18,7 +18,7 @@ from gates.verify import verify_run
 
 ROOT = Path(__file__).resolve().parent.parent
 RECORDED = ROOT / "results" / "recorded"
-DOCS = [ROOT / "README.md", *sorted((ROOT / "docs").rglob("*.md"))]
+DOCS = [ROOT / "README.md", ROOT / "CONTRIBUTING.md", *sorted((ROOT / "docs").rglob("*.md"))]
 SOURCES = (".py", ".yaml", ".yml", ".h", ".cuh", ".cu", ".cpp", ".j2")
 sys.path.insert(0, str(ROOT / "scripts"))
 
@@ -124,6 +124,11 @@ def test_pages_named_in_sources_exist() -> None:
     for path in sources:
         for page in re.findall(r"\bdocs/[\w/-]+\.(?:md|yaml|png|svg)", path.read_text(encoding="utf-8")):
             assert (ROOT / page).is_file(), f"{path.relative_to(ROOT)} names {page}"
+
+
+def test_files_that_a_recipe_touches_exist() -> None:
+    named = re.findall(r"`((?:gates|scripts|tests|docs|tasks|kernels)/[\w./-]*)", (ROOT / "CONTRIBUTING.md").read_text(encoding="utf-8"))
+    assert len(named) > 20 and [name for name in named if not (ROOT / name).exists()] == []
 
 
 def test_every_command_ends_in_an_example() -> None:

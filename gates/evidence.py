@@ -15,6 +15,7 @@ from datetime import datetime, timezone
 from pathlib import Path
 from typing import Any
 
+import gates
 from gates import jsonio, records
 from gates.errors import GatesError
 from gates.held import HeldFolder
@@ -187,7 +188,7 @@ def utc_now() -> datetime:
 
 def portable(text: str, project: Path) -> str:
     """``text`` without this machine's paths: project, Python, this package and home folder become ``.``, ``<python>``, ``<gates>``, ``~``."""
-    for path, short in ((str(project), "."), (sys.prefix, "<python>"), (str(Path(__file__).parent), "<gates>"), (os.path.expanduser("~"), "~")):
+    for path, short in ((str(project), "."), (sys.prefix, "<python>"), (gates.__path__[0], "<gates>"), (os.path.expanduser("~"), "~")):
         if len(path) > 1:  # after "..", as in ../../tmp/task, it is the end of a relative path
             text = re.sub(rf"(?<!\.\.){re.escape(path)}", lambda _, short=short: short, text)
     return text

@@ -7,8 +7,10 @@ import importlib.util
 from pathlib import Path
 
 from gates.errors import GatesError
+from gates.gate.registry import GATES, ROWS
+from gates.judge import decision
 from gates.judge.reasons import REASONS, WORDS
-from gates.task import GATES, nearest
+from gates.task import nearest
 
 MODULES = (*GATES, "decision")
 
@@ -34,7 +36,7 @@ def explain(code: str) -> str:
 def codes_of(gate: str) -> dict[str, str]:
     """The reason codes of one gate with their explanations; those that gates share come first."""
     shared = {} if gate == "decision" else {f"{gate}.{reason}": text for reason, text in REASONS.items()}
-    return {**shared, **_judge(gate).CODES}
+    return {**shared, **(decision.CODES if gate == "decision" else ROWS[gate].codes())}
 
 
 def all_codes() -> dict[str, str]:
@@ -44,10 +46,6 @@ def all_codes() -> dict[str, str]:
 
 def _docstring(gate: str) -> str:
     """Return the docstring of the gate's module, read from its source because Python may run without docstrings (-OO)."""
-    source = importlib.util.find_spec(f"gates.judge.{gate}")
+    source = importlib.util.find_spec(decision.__name__ if gate == "decision" else ROWS[gate].judge)
     text = Path(source.origin).read_text(encoding="utf-8") if source and source.origin else ""
     return ast.get_docstring(ast.parse(text)) or ""
-
-
-def _judge(gate: str) -> object:
-    return importlib.import_module(f"gates.judge.{gate}")

@@ -2,27 +2,17 @@
 
 from __future__ import annotations
 
-import importlib
 from collections.abc import Sequence
 from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
 from gates.evidence import RunInfo, TaskInfo, read_record
+from gates.gate.registry import GATES, ROWS
 from gates.judge.decision import decide
 from gates.judge.policy import Terms, looser
 from gates.judge.reasons import not_run
 from gates.records import Decision, GateResult, Status
-from gates.task import GATES
-
-_RECORDS = {
-    "ptxas": "PtxasEvidence", "sass": "SassEvidence", "correctness": "CorrectnessEvidence",
-    "sanitizer": "SanitizerEvidence", "performance": "PerformanceEvidence", "ncu": "NcuEvidence",
-}
-# What a first rung has nothing to beat in, but is measured and recorded all the same.
-MEASURED_ANYWAY = ("performance", "ncu")
-# What nvcc -G changes beyond recognition: such a run has no verdict on it.
-OF_OPTIMISED_CODE = ("ptxas", "sass", "performance", "ncu")
 
 
 def load_evidence(folder: Path) -> dict[str, Any]:
@@ -30,13 +20,13 @@ def load_evidence(folder: Path) -> dict[str, Any]:
     found = {}
     for gate in GATES:
         if (folder / f"{gate}.json").is_file():
-            found[gate] = read_record(_record(gate), folder, f"{gate}.json")
+            found[gate] = read_record(ROWS[gate].evidence(), folder, f"{gate}.json")
     return found
 
 
 def is_left_out(gate: str, kernels: Sequence[str]) -> bool:
     """Whether a gate that is declared inapplicable is not tried at all; without names of kernels no counters can be read."""
-    return gate not in MEASURED_ANYWAY or (gate == "ncu" and not kernels)
+    return not ROWS[gate].measured_anyway or (ROWS[gate].of_kernels and not kernels)
 
 
 def untried(info: RunInfo, gate: str) -> GateResult | None:
@@ -44,7 +34,7 @@ def untried(info: RunInfo, gate: str) -> GateResult | None:
     reason = info.task.not_applicable.get(gate)
     if reason and is_left_out(gate, info.task.kernels):
         return GateResult(gate, Status.NOT_APPLICABLE, f"{gate}.not_applicable", reason)
-    if info.debug_build and gate in OF_OPTIMISED_CODE:
+    if info.debug_build and ROWS[gate].of_optimised_code:
         name = info.task.name if info.task.debug_build else f"the baseline {info.baseline.name}" if info.baseline else ""
         return not_run(gate, "debug_build", f"{name} is a debug build (nvcc -G)")
     return None
@@ -57,24 +47,23 @@ def rejudge(run: Path, info: RunInfo, gate: str) -> GateResult | None:
         return verdict
     if not (run / f"{gate}.json").is_file():
         return None
-    evidence = read_record(_record(gate), run, f"{gate}.json")
+    evidence = read_record(ROWS[gate].evidence(), run, f"{gate}.json")
     baseline_file = run / "baseline" / f"{gate}.json"
-    baseline = read_record(_record(gate), run / "baseline", f"{gate}.json") if baseline_file.is_file() else None
+    baseline = read_record(ROWS[gate].evidence(), run / "baseline", f"{gate}.json") if baseline_file.is_file() else None
     if gate == "performance":  # outputs of timed launches keep the correctness limits
         limits = info.task.limits.get("correctness", {})
         evidence = replace(evidence, output_limits={name: limits.get(name, old) for name, old in evidence.output_limits.items()})
-    judge = importlib.import_module(f"gates.judge.{gate}").judge
-    options: dict[str, Any] = {"not_applicable_reason": reason or ""} if gate in MEASURED_ANYWAY else {}
+    options: dict[str, Any] = {"not_applicable_reason": reason or ""} if ROWS[gate].measured_anyway else {}
     if gate == "ncu":
         options["timed_us"] = _timed_us(run, evidence.shape)
-    return judge(evidence, info.task.limits.get(gate, {}), baseline, **options)
+    return ROWS[gate].judging()(evidence, info.task.limits.get(gate, {}), baseline, **options)
 
 
 def _timed_us(run: Path, shape: str) -> dict[str, float]:
     """Return side -> claimed p50 of a cold launch of ``shape``, us; empty if the run did not measure it."""
     if not (run / "performance.json").is_file():
         return {}
-    timed = read_record(_record("performance"), run, "performance.json")
+    timed = read_record(ROWS["performance"].evidence(), run, "performance.json")
     return {side: figures.p50_us for side, figures in timed.figures.get("cold", {}).items()} if timed.shape == shape else {}
 
 
@@ -93,7 +82,3 @@ def _terms(task: TaskInfo) -> Terms:
     return Terms(
         task.limits, task.not_applicable, shapes, task.declared_seeds or task.seeds, task.arch, task.problem, task.problem_sha256, task.shapes,
     )
-
-
-def _record(gate: str) -> type:
-    return getattr(importlib.import_module(f"gates.parse.{gate}"), _RECORDS[gate])

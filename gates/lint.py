@@ -14,7 +14,8 @@ from collections.abc import Iterator, Mapping, Sequence
 from pathlib import Path
 
 from gates.errors import EXIT_USAGE, GatesError
-from gates.task import CUDA, EXTENSION, GATES, PYTHON, Task, faults, load_task
+from gates.gate.registry import GATES
+from gates.task import CUDA, EXTENSION, PYTHON, Task, faults, load_task
 
 _NEEDS_LIMITS = {  # gates that come to no verdict without limits: what to write
     "performance": "performance: {shape: mission, min_speedup_pct: 15}",

@@ -15,12 +15,12 @@ from pathlib import Path
 import yaml
 
 from gates.errors import GatesError
+from gates.gate.registry import ROWS
 from gates.task import CUDA, EXTENSION, PYTHON, TRITON, Task, load_task
 
 TEMPLATES = Path(__file__).with_name("templates")
 KINDS = (CUDA, EXTENSION, TRITON, PYTHON)
 _PLACEHOLDER = "my_kernel"
-_FIRST_RUNG_ONLY = ("performance", "ncu")  # what a rung without a baseline declares not applicable
 
 
 def new_task(name: str, kind: str, directory: Path) -> list[Path]:
@@ -65,7 +65,7 @@ def _next_yaml(text: str, name: str, task: Task) -> str:
     values = {"name": name, "title": json.dumps(f"{name}: say what it does that {task.name} does not")}
     declared = dict(task.not_applicable)
     if task.baseline is None:
-        for gate in _FIRST_RUNG_ONLY[: 1 if task.kind == PYTHON else 2]:
+        for gate in (row.name for row in ROWS.values() if row.measured_anyway and not (row.of_kernels and task.kind == PYTHON)):
             declared.pop(gate, None)
     if declared != task.not_applicable:
         values["not_applicable"] = json.dumps(declared)

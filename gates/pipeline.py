@@ -34,6 +34,7 @@ from gates.evidence import (
     run_label,
     utc_now,
 )
+from gates.gate.registry import GATES, cpu_gates
 from gates.held import HeldFolder
 from gates.judge.decision import exit_code
 from gates.judging import decision_of
@@ -48,11 +49,8 @@ from gates.run.machine import check_temporary
 from gates.run.toolchain import Toolchain, find_toolchain
 from gates.stage.files import project_root
 from gates.steps import Session, judge_step
-from gates.task import CUDA, DIGEST_RULE, EXTENSION, GATES, PYTHON, TRITON, Task, find_task, load_baseline
+from gates.task import DIGEST_RULE, Task, find_task, load_baseline
 
-CPU_GATES = {  # what the cpu profile asks of each kind
-    CUDA: ("ptxas", "sass", "correctness", "sanitizer"), EXTENSION: ("ptxas", "sass"), TRITON: ("ptxas", "sass", "correctness"), PYTHON: ("correctness",),
-}
 _RECORDED_VARIABLES = ("CUDA_VISIBLE_DEVICES", "PYTORCH_CUDA_ALLOC_CONF", "GATES_JOBS", "GATES_REVISION")  # beside those that compilers read
 
 
@@ -137,7 +135,7 @@ def run_info(
     return RunInfo(
         SCHEMA_VERSION, __version__, _task_info(task, sizes, shapes, seeds, inputs),
         _task_info(baseline, sizes, shapes, seeds, inputs) if baseline else None,
-        profile, why, CPU_GATES[task.kind] if profile == "cpu" else GATES, revision(task.folder),
+        profile, why, cpu_gates(task.kind) if profile == "cpu" else GATES, revision(task.folder),
         tuple(portable(part, project_root(task.folder)) for part in argv),
         {name: tool.version if (tool := toolchain.get(name)) else None for name in toolchain.tools},
         device_record(device), _environment(task), platform.platform(), _time(), "",

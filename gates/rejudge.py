@@ -8,7 +8,6 @@ from __future__ import annotations
 
 import copy
 import dataclasses
-import json
 import math
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
@@ -18,13 +17,13 @@ from typing import Any
 from gates import yamlio
 from gates.errors import EXIT_USAGE, GatesError
 from gates.evidence import RunInfo, Verdict, read_record
+from gates.gate.registry import GATES, known_names, task_schema
 from gates.judge.decision import EXIT_CODES
 from gates.judging import decision_of, rejudge
 from gates.records import Decision, GateResult
-from gates.task import GATES, known_names, nearest
+from gates.task import nearest
 from gates.verify import require_sound_files, verify_run
 
-_SCHEMA = Path(__file__).parent / "schemas" / "task.schema.json"
 _COUNTED = (("correctness", "bad_atol"), ("correctness", "end_to_end", "bad_atol"))
 
 Limits = dict[str, dict[str, Any]]
@@ -76,7 +75,7 @@ def judge_again(run: Path, settings: Iterable[str] = ()) -> Judgement:
 
 def changed_limits(recorded: Mapping[str, Mapping[str, Any]], settings: Iterable[str]) -> tuple[Limits, tuple[Change, ...]]:
     """The limits with ``settings`` in force, and what each changed."""
-    schema = json.loads(_SCHEMA.read_text(encoding="utf-8"))
+    schema = task_schema()
     limits: Limits = copy.deepcopy({gate: dict(values) for gate, values in recorded.items()})
     changes = []
     for setting in settings:

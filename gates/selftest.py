@@ -20,6 +20,7 @@ from typing import Any
 
 from gates.errors import GatesError
 from gates.facts import ncu_metrics
+from gates.gate.registry import GATES
 from gates.judge import correctness, ncu, performance, ptxas, sanitizer, sass
 from gates.measure import outside
 from gates.measure.calibrate import Calibration
@@ -42,7 +43,7 @@ from gates.run.device import DeviceInfo, probe
 from gates.run.static import collect, read_logs
 from gates.run.timing import HANDS, run_timing
 from gates.run.toolchain import Toolchain, find_toolchain
-from gates.task import GATES, Task, load_task
+from gates.task import Task, load_task
 
 SOUND = "sound evidence"
 _DATA = Path(__file__).parent / "selftest_data"

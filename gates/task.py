@@ -16,13 +16,14 @@ from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import Any
 
+import gates
 from gates import yamlio
 from gates.errors import GatesError
+from gates.gate.registry import ALWAYS, GATES, ROWS, known_names, task_schema
 from gates.stage.files import StageFiles, stage_files
 from gates.stage.flags import objection
 from gates.stage.optimisation import split, unoptimised
 
-GATES = ("ptxas", "sass", "correctness", "sanitizer", "performance", "ncu")
 CUDA, EXTENSION, TRITON, PYTHON = "cuda", "torch-extension", "triton", "python"  # kinds: what a kernel is written in
 WITHOUT_DEVICE = {CUDA: "the CPU emulator", EXTENSION: "nothing", TRITON: "Triton's interpreter", PYTHON: "the CPU"}  # where a kind runs then
 DIGEST_RULE = 2
@@ -271,7 +272,7 @@ def called(name: str, known: Iterable[str]) -> list[str]:
 
 def task_folders() -> list[Path]:
     """The shipped task folders: those under ``tasks/`` here, or else beside the installed package."""
-    for root in (Path.cwd(), Path(__file__).resolve().parent.parent):
+    for root in (Path.cwd(), Path(gates.__path__[0]).resolve().parent):
         folders = sorted(path.parent for path in (root / "tasks").glob("*/task.yaml"))
         if folders:
             return folders
@@ -328,18 +329,6 @@ def _find_source(name: str, folder: Path, path: Path, line: int) -> Path:
     )
 
 
-def known_names() -> dict[tuple[str, str], tuple[str, ...]]:
-    """What may be named under gates.<gate>.<key>: instruction classes and counters, by (gate, key)."""
-    from gates.facts.ncu_metrics import METRICS
-    from gates.parse.sass import CLASSES
-
-    return {
-        **{("sass", key): tuple(CLASSES) for key in ("require", "forbid")},
-        **{("ncu", key): tuple(METRICS) for key in ("rises", "min", "max")},
-        ("ncu", "steady"): tuple(f"{name}_pct" for name in METRICS),
-    }
-
-
 def _check_names(gates: Mapping[str, Any], lines: Mapping[yamlio.Place, int], path: Path) -> None:
     """Raise GatesError for a counter or an instruction class that no table knows."""
     problems = [
@@ -353,14 +342,15 @@ def _check_names(gates: Mapping[str, Any], lines: Mapping[yamlio.Place, int], pa
 def _check_static_gates(data: Mapping[str, Any], lines: Mapping[yamlio.Place, int], path: Path) -> None:
     """Raise GatesError where a gate that looks at compiled kernels lacks what it needs and is not declared inapplicable."""
     declared, problems = data.get("not_applicable", {}), []
+    of_binaries = [row.name for row in ROWS.values() if row.of_binaries]
     line = lines.get(("not_applicable",), lines.get(("gates",), 1))
     if "ptxas" not in declared and "ptxas" not in data["gates"]:
         problems.append(f"{path}:{lines.get(('gates',), 1)}: missing key 'gates.ptxas'")
-    for gate in ("ptxas", "sass"):
+    for gate in of_binaries:
         if data.get("kind") == PYTHON and gate not in declared:
             problems.append(f"{path}:{line}: a task of kind python has no compiled kernel to judge: declare {gate} under not_applicable, with the reason")
-    for key, gates in (("kernels", ("ptxas", "sass", "ncu")), ("arch", ("ptxas", "sass"))):
-        if needing := [gate for gate in gates if key not in data and gate not in declared]:
+    for key, of in (("kernels", [row.name for row in ROWS.values() if row.of_kernels]), ("arch", of_binaries)):
+        if needing := [gate for gate in of if key not in data and gate not in declared]:
             problems.append(f"{path}:{line}: missing key {key!r}, which {', '.join(needing)} need: name them, or declare those gates under not_applicable")
     if problems:
         raise GatesError("\n".join(problems), hint="docs/guide/writing-a-task.md lists every key of task.yaml")
@@ -369,9 +359,8 @@ def _check_static_gates(data: Mapping[str, Any], lines: Mapping[yamlio.Place, in
 def _check_schema(data: Any, lines: Mapping[yamlio.Place, int], path: Path) -> None:
     import jsonschema
 
-    schema = json.loads((Path(__file__).parent / "schemas" / "task.schema.json").read_text(encoding="utf-8"))
     problems = []
-    for error in jsonschema.Draft202012Validator(schema).iter_errors(data):
+    for error in jsonschema.Draft202012Validator(task_schema()).iter_errors(data):
         problems.extend(_describe(error, lines, path))
     if problems:
         problems.sort()
@@ -383,7 +372,7 @@ def _describe(error: Any, lines: Mapping[yamlio.Place, int], path: Path) -> list
     dotted = ".".join(str(part) for part in place)
     line = lines.get(place, 1)
     if error.validator == "additionalProperties" and isinstance(error.instance, dict):
-        known = [*error.schema.get("properties", {}), *((gate for gate in GATES if gate != "correctness") if "patternProperties" in error.schema else ())]
+        known = [*error.schema.get("properties", {}), *((gate for gate in GATES if gate != ALWAYS) if "patternProperties" in error.schema else ())]
         found = []
         for key in error.instance:
             if key not in known:

@@ -13,7 +13,7 @@ from gates.counts import built_for_debugging, contradictions, not_as_logged, tim
 from gates.declared import of_other_builds, self_contradictions
 from gates.errors import GatesError
 from gates.evidence import RunInfo, Verdict, read_record, require_known_version, sha256
-from gates.judge.decision import FIRST_GATES, GATES
+from gates.gate.registry import FIRST_GATES, GATES, task_schema
 from gates.judging import decision_of, load_evidence, looser_terms, rejudge
 from gates.packed.archive import ACCEPTANCE
 from gates.packed.runs import origin
@@ -21,7 +21,7 @@ from gates.places import changed_since, contradicts_checkout
 from gates.planned import left_out
 from gates.problem import DEFAULT_INPUTS
 from gates.records import GateResult, Status
-from gates.schema import errors_by, schema_errors, schema_of
+from gates.schema import errors_by, schema_errors
 
 MOST_PROBLEMS = 20
 _MAX_BYTES = 512 * 2**20  # no file of a run is near it, and a digest of more takes long
@@ -158,9 +158,7 @@ def same(one: Any, other: Any) -> bool:
 
 def _limit_errors(data: Any) -> list[str]:
     """What is wrong with the limits that a run says it was judged by, after the schema of task.yaml."""
-    schema = schema_of("task")
-    assert schema is not None
-    problems = []
+    schema, problems = task_schema(), []
     for side in ("task", "baseline"):
         if data.get(side) is not None:
             limits = {gate: values for gate, values in data[side]["limits"].items() if values != {}}

@@ -8,9 +8,9 @@ from __future__ import annotations
 import re
 
 from gates.explain import codes_of, explain
+from gates.gate.registry import GATES
 from gates.judge.reasons import REASONS
 from gates.render.markdown import table
-from gates.task import GATES
 
 NAMES = tuple(GATES)
 HEADINGS = "What|Why|Example|Limits"

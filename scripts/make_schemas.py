@@ -12,7 +12,6 @@ import types
 import typing
 from collections.abc import Mapping
 from enum import Enum
-from pathlib import Path
 from typing import Any, Union
 
 from gates.comparison.record import Comparison
@@ -22,9 +21,9 @@ from gates.parse.ptxas import PtxasEvidence
 from gates.parse.sass import SassEvidence
 from gates.review.decide import Acceptance
 from gates.run.built import BuildResult
+from gates.schema import FOLDER
 from gates.sweep.record import Sweep
 
-FOLDER = Path(__file__).resolve().parent.parent / "gates" / "schemas"
 RECORDS = {"run": RunInfo, "verdict": Verdict, "ptxas": PtxasEvidence, "sass": SassEvidence, "build": BuildResult, "acceptance": Acceptance,
            "compare": Comparison, "ladder": Ladder, "sweep": Sweep}
 LATER = {"problem_sha256", "judged_shapes", "judged_inputs", "declared_shapes", "declared_seeds", "reproduce", "notes", "TaskInfo.kind", "TaskInfo.stream", "debug_build", "launches_note", "max_threads", "Variant.sass", "digest_rule", "build", "products", "identity", "Target.sha256", "PtxasEvidence.advice"}  # fields that the first runs of schema version 1 do not have

@@ -18,6 +18,7 @@ from gates.records import GateResult
 from gates.run import case as cases
 from gates.run import correctness as run
 from gates.run.attempt import Attempt
+from gates.run.runner import JOBS
 
 TASKS = Path(__file__).parent / "tasks"
 DATA = Path(__file__).parent / "data" / "correctness"
@@ -61,7 +62,7 @@ def in_process(monkeypatch: pytest.MonkeyPatch) -> None:
         jsonio.write(path, {**job, "nonce": "n0", "result": str(result)})
         code, cause = 0, "exit 0"
         try:
-            importlib.import_module(f"gates.run.{job['kind']}").execute(jsonio.read(path), folder)
+            importlib.import_module(JOBS[job["kind"]]).execute(jsonio.read(path), folder)
         except GatesError as error:
             code, cause = error.exit_code, f"exit {error.exit_code}"
         return Attempt("n0", code, cause, False, 0.1, tuple(result.read_text().splitlines()), "")

@@ -17,6 +17,7 @@ from gates.parse.correctness import CorrectnessEvidence
 from gates.parse.errormap import ErrorMap
 from gates.records import from_json
 from gates.run.errormap import error_map
+from gates.schema import FOLDER
 
 sys.path.insert(0, str(Path(__file__).resolve().parents[1] / "scripts"))
 SHAPE = (2, 3, 130, 64)  # 130 = 4 x 32 + 2
@@ -197,7 +198,7 @@ def test_a_wrong_answer_that_raises_is_passed_over() -> None:
 def test_schema_is_that_of_the_record() -> None:
     from make_schemas import _of
 
-    path = Path(__file__).resolve().parents[1] / "gates" / "schemas" / "correctness.schema.json"
+    path = FOLDER / "correctness.schema.json"
     assert json.loads(path.read_text(encoding="utf-8"))["$defs"]["ErrorMap"] == _of(ErrorMap)
 
 

@@ -15,8 +15,9 @@ from gates.judge import correctness as judge
 from gates.parse import correctness as parse
 from gates.records import Status, from_json, to_json
 from gates.run.case import write_cases
+from gates.schema import FOLDER
 
-SCHEMA = Path(parse.__file__).parent.parent / "schemas" / "correctness.schema.json"
+SCHEMA = FOLDER / "correctness.schema.json"
 
 
 def statuses(evidence: parse.CorrectnessEvidence) -> dict[str, str]:

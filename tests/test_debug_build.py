@@ -16,14 +16,15 @@ from gates import pipeline, steps
 from gates.cli import cli
 from gates.errors import GatesError
 from gates.evidence import RunInfo, Verdict, list_runs, read_record
+from gates.gate.registry import GATES, ROWS
 from gates.history import entry_of
-from gates.judging import OF_OPTIMISED_CODE, decision_of, rejudge
+from gates.judging import decision_of, rejudge
 from gates.records import Check, Decision, GateResult, Status
 from gates.replay import runner_command
 from gates.run.build import build
-from gates.task import GATES
 from gates.verify import verify_run
 
+OF_OPTIMISED_CODE = [row.name for row in ROWS.values() if row.of_optimised_code]
 RECORDED = list_runs(Path(__file__).resolve().parents[1] / "results" / "recorded" / "h100" / "stage2_wmma_pv")[-1]
 needs_nvcc = pytest.mark.skipif(shutil.which("nvcc") is None, reason="no nvcc on PATH")
 

@@ -16,6 +16,7 @@ from gates.facts.ncu_metrics import METRICS
 from gates.judge import ncu
 from gates.parse.ncu import Counter, NcuEvidence, ProfiledKernel, ProfiledSide, not_run
 from gates.records import Status
+from gates.schema import FOLDER
 
 LIMITS = {"rises": ["tensor_pipe", "sm_throughput"], "steady": {"dram_bytes_pct": 10, "bank_conflicts_pct": 10}}
 OLD = {"tensor_pipe": 9.0, "sm_throughput": 30.0, "dram_bytes": 1.0e6, "shared_load_wavefronts": 100, "shared_store_wavefronts": 0,
@@ -136,7 +137,7 @@ def test_every_code_is_explained() -> None:
 
 
 def test_evidence_round_trip_and_schema() -> None:
-    schema = json.loads((Path(ncu.__file__).parent.parent / "schemas" / "ncu.schema.json").read_text())
+    schema = json.loads((FOLDER / "ncu.schema.json").read_text())
     jsonschema.Draft202012Validator.check_schema(schema)
     for record in (evidence(), not_run("new", None, "mission", "ncu.no_device", "no CUDA device")):
         data = json.loads(json.dumps(records.to_json(record), allow_nan=False))

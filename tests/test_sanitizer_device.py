@@ -16,8 +16,9 @@ from gates.parse import sanitizer as parse
 from gates.parse import sanitizer_log as log
 from gates.records import Status, to_json
 from gates.run import sanitizer as run
+from gates.schema import FOLDER
 
-SCHEMA = Path(parse.__file__).parent.parent / "schemas" / "sanitizer.schema.json"
+SCHEMA = FOLDER / "sanitizer.schema.json"
 
 MEMCHECK = """========= COMPUTE-SANITIZER
 ========= Invalid __global__ write of size 4 bytes

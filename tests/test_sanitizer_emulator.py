@@ -21,8 +21,9 @@ from gates.parse import sanitizer as parse
 from gates.records import Status, from_json, to_json
 from gates.run import casefile
 from gates.run import sanitizer as run
+from gates.schema import FOLDER
 
-SCHEMA = Path(parse.__file__).parent.parent / "schemas" / "sanitizer.schema.json"
+SCHEMA = FOLDER / "sanitizer.schema.json"
 pytestmark = pytest.mark.skipif(
     shutil.which("g++") is None or run._asan_runtime("g++") is None, reason="g++ has no AddressSanitizer library"
 )

@@ -14,10 +14,10 @@ from pathlib import Path
 import pytest
 
 from gates import selftest
+from gates.gate.registry import GATES
 from gates.judge import ncu, performance, ptxas
 from gates.records import Check, GateResult, Status
 from gates.run.toolchain import Toolchain, find_toolchain
-from gates.task import GATES
 
 STORED = {
     ("ptxas", "log without the kernel"): "ptxas.kernel_missing",

@@ -10,13 +10,13 @@ import jsonschema
 import pytest
 from static_kit import make_task, stub_toolchain
 
-import gates
 from gates.parse import ptxas, sass
 from gates.records import to_json
 from gates.run.build import build
+from gates.schema import FOLDER
 
 DATA = Path(__file__).parent / "data"
-SCHEMAS = Path(gates.__file__).parent / "schemas"
+SCHEMAS = FOLDER
 ADDED = {"launches_note", "advice", "build", "identity"}  # which the first runs do not have
 
 

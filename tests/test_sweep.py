@@ -27,6 +27,7 @@ from gates.evidence import list_runs
 from gates.records import Status
 from gates.render.console import Silence
 from gates.render.sweep import compact, draw, frame, sweep_csv, sweep_table
+from gates.schema import FOLDER
 from gates.sweep import cluster as clusters
 from gates.sweep import schedule, work
 from gates.sweep.cluster import local_cluster, locked
@@ -102,7 +103,7 @@ def test_the_evidence_of_each_variant_is_kept_and_the_record_keeps_its_schema(sw
     folder, sweep = swept
     names = {path.relative_to(folder / "variants").as_posix() for path in (folder / "variants").rglob("*.json")}
     assert names == {"BLOCK=128/ptxas.json", "BLOCK=128/correctness.json", "BLOCK=512/ptxas.json", "BLOCK=64/ptxas.json", "BLOCK=64/correctness.json"}
-    schema = json.loads((Path(schedule.__file__).parents[1] / "schemas" / "sweep.schema.json").read_text())
+    schema = json.loads((FOLDER / "sweep.schema.json").read_text())
     jsonschema.validate(json.loads((folder / "sweep.json").read_text()), schema)
     assert verify_sweep(folder) == []
     assert str(Path.home()) not in (folder / "sweep.json").read_text()

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from gates.task import GATES
+from gates.gate.registry import GATES
 
 _OF_A_STAGE = ("build.json", "build.log", *(f"{gate}.json" for gate in GATES), "profile.ncu-rep")
 FILES = frozenset((

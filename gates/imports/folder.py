@@ -20,6 +20,7 @@ from typing import Any
 
 from gates import __version__, jsonio
 from gates.errors import GatesError
+from gates.gate.registry import ROWS
 from gates.new import template
 from gates.run.magnitude import bounds
 from gates.stage.default_stream import default_stream_launches
@@ -174,10 +175,10 @@ def _yaml(imported: Imported, side: Side, name: str, names: tuple[str, str], fou
     declared = dict(side.not_applicable)
     code = {one.kept: text(one) for one in imported.originals if one.kept in side.sources} | dict(side.files)
     if side.kind == "python":
-        declared |= dict.fromkeys(("ptxas", "sass"), _NOT_COMPILED)
+        declared |= dict.fromkeys((row.name for row in ROWS.values() if row.of_binaries), _NOT_COMPILED)
         if not any(_OWN_KERNEL.search(content) for content in code.values()):
             declared["sanitizer"] = _NO_OWN_KERNEL
-    for gate in ("sass", "ncu"):
+    for gate in (row.name for row in ROWS.values() if row.names):
         declared.setdefault(gate, _NO_RULE)
     if first:
         declared["performance"] = _FIRST

@@ -14,7 +14,7 @@ from pathlib import Path
 from typing import Any
 
 from gates import jsonio
-from gates.task import GATES
+from gates.gate.registry import GATES
 
 _STEP = re.compile(r'\[(\d+)\]|\[("(?:[^"\\]|\\.)*")\]|([^.\[\]]+)')
 _PLAIN = re.compile(r"[A-Za-z_][A-Za-z0-9_]*")

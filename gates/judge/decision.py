@@ -13,10 +13,8 @@ from collections.abc import Mapping, Sequence
 from typing import Any
 
 from gates.errors import EXIT_FAIL, EXIT_HOLD, EXIT_OK
+from gates.gate.registry import FIRST_GATES, GATES
 from gates.records import Decision, GateResult, Status
-
-GATES = ("ptxas", "sass", "correctness", "sanitizer", "performance", "ncu")  # that a run has now
-FIRST_GATES = ("ptxas", "sass", "correctness", "sanitizer", "performance", "ncu")  # that every run has, whatever version wrote it
 
 CODES = {
     "decision.merge": "every gate passed, or is declared not applicable in task.yaml with a reason.",

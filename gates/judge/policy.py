@@ -16,11 +16,7 @@ from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, field
 from typing import Any
 
-# No terms: what a stage says of its own gain, since another stage has another reason to be faster; and what decides nothing.
-_NO_TERMS = (("ncu", "rises"), ("performance", "also"))
-_UNSAID = {"performance": {"cache": "cold"}}  # what a key means where task.yaml leaves it out
-# Keys whose larger value is stricter; every other number is a maximum.
-_MINIMUM = (("performance", "min_speedup_pct"), ("sass", "require"), ("ncu", "min"))
+from gates.gate.registry import ROWS
 
 
 @dataclass(frozen=True)
@@ -54,7 +50,8 @@ def _looser(candidate: Terms, baseline: Terms) -> Iterator[str]:
             yield f"{gate}: declared not applicable ({reason})"
     for gate, theirs in baseline.limits.items():
         if gate not in candidate.not_applicable:
-            yield from _compare((gate,), {**_UNSAID.get(gate, {}), **candidate.limits.get(gate, {})}, {**_UNSAID.get(gate, {}), **theirs} if theirs else {})
+            unsaid = ROWS[gate].unsaid if gate in ROWS else {}
+            yield from _compare((gate,), {**unsaid, **candidate.limits.get(gate, {})}, {**unsaid, **theirs} if theirs else {})
 
 
 def _computed(candidate: Terms, baseline: Terms) -> Iterator[str]:
@@ -73,7 +70,7 @@ def _compare(path: tuple[str, ...], ours: Any, theirs: Any) -> Iterator[str]:
     name = ".".join(path)
     if isinstance(theirs, Mapping):
         for key, value in theirs.items():
-            if (*path, key) in _NO_TERMS:
+            if len(path) == 1 and path[0] in ROWS and key in ROWS[path[0]].no_terms:
                 continue
             if key in ours:
                 yield from _compare((*path, key), ours[key], value)
@@ -87,7 +84,7 @@ def _compare(path: tuple[str, ...], ours: Any, theirs: Any) -> Iterator[str]:
     elif isinstance(theirs, str):
         if ours != theirs:
             yield f"{name}: {theirs} -> {ours}"
-    elif (ours < theirs) if path[:2] in _MINIMUM else (ours > theirs):
+    elif (ours < theirs) if path[0] in ROWS and path[1] in ROWS[path[0]].minima else (ours > theirs):
         yield f"{name}: {theirs:g} -> {ours:g}"
 
 

@@ -12,7 +12,8 @@ from gates.comparison.sections import sections
 from gates.comparison.within import override_notes, policy_notes, side, speed_of, weak_notes
 from gates.errors import GatesError
 from gates.evidence import RunInfo, TaskInfo, Verdict, read_record
-from gates.judging import MEASURED_ANYWAY, load_evidence, looser_terms
+from gates.gate.registry import ROWS
+from gates.judging import load_evidence, looser_terms
 from gates.packed.runs import origin
 from gates.records import Decision, GateResult, Status
 from gates.verify import require_sound
@@ -62,7 +63,7 @@ def compare_runs(first: Path, second: Path, *, force: bool = False) -> Compariso
 
 def _against(result: GateResult, baseline: TaskInfo | None) -> GateResult:
     """A verdict that rests on another baseline than the one shown beside it, marked so."""
-    if baseline is None or result.gate not in MEASURED_ANYWAY or result.status not in (Status.PASS, Status.FAIL, Status.INCONCLUSIVE):
+    if baseline is None or not ROWS[result.gate].measured_anyway or result.status not in (Status.PASS, Status.FAIL, Status.INCONCLUSIVE):
         return result
     return replace(result, sentence=f"{result.sentence} (that is against {baseline.name})")
 

@@ -18,6 +18,7 @@ from dataclasses import asdict, dataclass
 from pathlib import Path
 from typing import IO, Any
 
+import gates
 from gates import jsonio
 from gates.errors import EXIT_HOLD, GatesError, NotHere
 from gates.run import forkserver, machine, process
@@ -187,7 +188,7 @@ class ResultWriter:
 
 def _importable(env: Mapping[str, str]) -> dict[str, str]:
     """``env`` with this package on the path, also where it is used from a checkout without being installed."""
-    package = str(Path(__file__).resolve().parents[2])
+    package = str(Path(gates.__path__[0]).resolve().parent)
     return {**env, "PYTHONPATH": os.pathsep.join(filter(None, [package, env.get("PYTHONPATH", "")]))}
 
 

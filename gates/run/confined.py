@@ -10,16 +10,16 @@ import sys
 from collections.abc import Sequence
 from pathlib import Path
 
-HERE = Path(__file__).resolve().parent
+HERE = Path(__file__).resolve()
 
 
 def command(folder: Path, argv: Sequence[str]) -> list[str]:
     """Return the command that runs ``argv`` with ``folder`` as its only writable folder."""
-    return [sys.executable, str(HERE / "confined.py"), str(folder), *argv]
+    return [sys.executable, str(HERE), str(folder), *argv]
 
 
 if __name__ == "__main__":
-    sys.path[0] = str(HERE.parent.parent)  # what lies beside this file hides no module
+    sys.path[0] = str(HERE.parents[2])  # what lies beside this file hides no module
     from gates.run import jail
 
     os.environ["TMPDIR"] = sys.argv[1]

@@ -12,10 +12,11 @@ import time
 from collections.abc import Callable, Iterator
 from pathlib import Path
 
+import gates
 from gates.errors import GatesError
 from gates.run.process import Finished
 
-_PACKAGE = Path(__file__).resolve().parent.parent.parent  # steps import gates from wherever this process has it
+_PACKAGE = Path(gates.__path__[0]).resolve().parent  # steps import gates from wherever this process has it
 _POLL_S = 0.2
 _STOP_S = 5.0  # after an interruption, before what is left is killed
 

@@ -18,7 +18,11 @@ from gates.run import apart, jail
 from gates.run.attempt import CONFINED
 from gates.run.process import die_with, hide
 
-KINDS = ("describe", "magnitude", "correctness", "case", "launches", "timing", "timing_alone", "extension", "triton_build")
+JOBS = {  # kind -> module with ``execute``
+    "describe": "gates.run.describe", "magnitude": "gates.run.magnitude", "correctness": "gates.run.correctness", "case": "gates.run.case",
+    "launches": "gates.run.launches", "timing": "gates.run.timing", "timing_alone": "gates.run.timing_alone", "extension": "gates.run.extension",
+    "triton_build": "gates.run.triton_build",
+}
 
 
 def job_main(path: Path, folder: Path, with_apart: str = "") -> None:
@@ -46,15 +50,15 @@ def run_job(path: Path, folder: Path, with_apart: str = "") -> int:
         hide()
     job = jsonio.read(path)
     kind = job.get("kind") if isinstance(job, dict) else None
-    if kind not in KINDS:
-        raise GatesError(f"{path}: job kind {kind!r} is not one of {', '.join(KINDS)}")
+    if kind not in JOBS:
+        raise GatesError(f"{path}: job kind {kind!r} is not one of {', '.join(JOBS)}")
     if isinstance(job.get("engine"), int):
         die_with(job["engine"])
     _confine(job)
     if child is not None:
         path.unlink()  # nor is it the kernel's to read, nor the result
         job |= {"child": child, "nameless": True}
-    importlib.import_module(f"gates.run.{kind}").execute(job, folder)
+    importlib.import_module(JOBS[kind]).execute(job, folder)
     return EXIT_OK
 
 

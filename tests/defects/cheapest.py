@@ -20,6 +20,7 @@ from gates.parse import correctness as parse
 from gates.records import GateResult, Status
 from gates.run import correctness as run
 from gates.run.attempt import Attempt
+from gates.run.runner import JOBS
 
 # Shapes that show most defects, by whether the kernel is attention: two key tiles and two heads, then three heads of two batches.
 _FIRST = {True: (("odd",), ("tail",)), False: (("small",),)}
@@ -90,7 +91,7 @@ def _in_process() -> Iterator[None]:
         path, result = work / f"{name}.job.json", work / f"{name}.jsonl"
         result.unlink(missing_ok=True)
         jsonio.write(path, {**job, "nonce": "n0", "result": str(result)})
-        importlib.import_module(f"gates.run.{job['kind']}").execute(jsonio.read(path), folder)
+        importlib.import_module(JOBS[job["kind"]]).execute(jsonio.read(path), folder)
         return Attempt("n0", 0, "exit 0", False, 0.1, tuple(result.read_text(encoding="utf-8").splitlines()), "")
 
     real, run.attempt = run.attempt, attempt

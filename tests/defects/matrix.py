@@ -23,6 +23,7 @@ from defects.record import Defect
 from gates import __version__, jsonio
 from gates.errors import GatesError
 from gates.evidence import SCHEMA_VERSION, Git, RunDirectory, RunInfo, TaskInfo, utc_now
+from gates.gate.registry import GATES
 from gates.records import Status
 from gates.render.console import Progress
 from gates.run.build import build
@@ -32,7 +33,7 @@ from gates.run.sanitizer import write_memory_cases
 from gates.run.static import StaticTexts, collect
 from gates.run.toolchain import find_toolchain
 from gates.steps import Session, judge_step
-from gates.task import GATES, Task, load_baseline, load_task
+from gates.task import Task, load_baseline, load_task
 
 TOGETHER = ("ptxas", "sass", "correctness", "sanitizer")
 ALONE = ("performance", "ncu")

@@ -7,8 +7,8 @@ from typing import Any
 
 from defects.catalogue import DEFECTS, HONEST, counts_for_cpu
 from defects.record import KINDS, Defect
+from gates.gate.registry import GATES
 from gates.render.markdown import escape
-from gates.task import GATES
 
 LEAST_CPU_SHARE = 0.85
 _ORDER = ("correctness.cases",)  # says nothing that another code does not

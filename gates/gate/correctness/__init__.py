@@ -1,0 +1,1 @@
+"""The correctness gate: the right numbers, every time."""

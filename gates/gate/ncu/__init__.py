@@ -1,0 +1,1 @@
+"""The ncu gate: hardware counters that show what the stage claims."""

@@ -1,0 +1,1 @@
+"""The performance gate: faster than the baseline, beyond doubt."""

@@ -1,0 +1,1 @@
+"""The ptxas gate: compiled resources within their budget."""

@@ -1,0 +1,109 @@
+"""The gates, one row each, in the order in which a run judges them. Everything that lists gates reads this table.
+
+Modules are named, not imported: a row costs nothing, and reading a task.yaml or a run loads no gate that it does not need.
+"""
+
+from __future__ import annotations
+
+import importlib
+import json
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass, field
+from functools import cache
+from pathlib import Path
+from typing import Any
+
+from gates.schema import FOLDER
+
+
+@dataclass(frozen=True)
+class Gate:
+    """One gate. Objects are named as ``module:name``."""
+
+    name: str
+    judge: str  # the module with ``judge(evidence, limits, baseline)``, a pure function, and CODES, what its reason codes mean
+    record: str  # the record of its evidence, <name>.json
+    kinds: tuple[str, ...]  # of the kinds of tasks, those that the cpu profile asks it for
+    of_kernels: bool = False  # it finds kernels by the names in ``kernels``
+    of_binaries: bool = False  # it reads compiled code, one binary an ``arch``
+    of_optimised_code: bool = False  # nvcc -G changes its figures beyond recognition: a debug build has no verdict on it
+    measured_anyway: bool = False  # a first rung has nothing to beat in it, and is measured and recorded all the same
+    names: Mapping[str, tuple[str, str]] = field(default_factory=dict)  # key of its limits -> the table of names to use there, and what follows each
+    unsaid: Mapping[str, str] = field(default_factory=dict)  # what a key of its limits means if task.yaml leaves it out
+    minima: tuple[str, ...] = ()  # keys of its limits whose larger value is stricter; every other number is a maximum
+    no_terms: tuple[str, ...] = ()  # keys that are no terms: a stage's own gain, which another stage need not have, and what decides nothing
+
+    def judging(self) -> Callable[..., Any]:
+        """The function that judges."""
+        return importlib.import_module(self.judge).judge
+
+    def codes(self) -> Mapping[str, str]:
+        """What each of the gate's own reason codes means, its usual cause, and what to do."""
+        return importlib.import_module(self.judge).CODES
+
+    def evidence(self) -> type:
+        """The record of the gate's evidence."""
+        return _object(self.record)
+
+    def limits(self) -> dict[str, Any]:
+        """The JSON Schema of the gate's section in task.yaml."""
+        return json.loads((Path(__file__).parent / self.name / "limits.schema.json").read_text(encoding="utf-8"))
+
+
+ROWS = {row.name: row for row in (
+    Gate(
+        "ptxas", "gates.judge.ptxas", "gates.parse.ptxas:PtxasEvidence", ("cuda", "torch-extension", "triton"),
+        of_kernels=True, of_binaries=True, of_optimised_code=True,
+    ),
+    Gate(
+        "sass", "gates.judge.sass", "gates.parse.sass:SassEvidence", ("cuda", "torch-extension", "triton"),
+        of_kernels=True, of_binaries=True, of_optimised_code=True, minima=("require",),
+        names=dict.fromkeys(("require", "forbid"), ("gates.parse.sass:CLASSES", "")),
+    ),
+    Gate("correctness", "gates.judge.correctness", "gates.parse.correctness:CorrectnessEvidence", ("cuda", "triton", "python")),
+    Gate("sanitizer", "gates.judge.sanitizer", "gates.parse.sanitizer:SanitizerEvidence", ("cuda",)),
+    Gate(
+        "performance", "gates.judge.performance", "gates.parse.performance:PerformanceEvidence", (),
+        of_optimised_code=True, measured_anyway=True, unsaid={"cache": "cold"}, minima=("min_speedup_pct",), no_terms=("also",),
+    ),
+    Gate(
+        "ncu", "gates.judge.ncu", "gates.parse.ncu:NcuEvidence", (),
+        of_kernels=True, of_optimised_code=True, measured_anyway=True, minima=("min",), no_terms=("rises",),
+        names={
+            **dict.fromkeys(("rises", "min", "max"), ("gates.facts.ncu_metrics:METRICS", "")),
+            "steady": ("gates.facts.ncu_metrics:METRICS", "_pct"),
+        },
+    ),
+)}
+GATES = tuple(ROWS)
+ALWAYS = "correctness"  # no task can declare it inapplicable
+FIRST_GATES = ("ptxas", "sass", "correctness", "sanitizer", "performance", "ncu")  # that every run has, whatever version wrote it
+
+
+def cpu_gates(kind: str) -> tuple[str, ...]:
+    """The gates that the cpu profile asks a task of ``kind`` for."""
+    return tuple(row.name for row in ROWS.values() if kind in row.kinds)
+
+
+def known_names() -> dict[tuple[str, str], tuple[str, ...]]:
+    """What may be named under gates.<gate>.<key>: instruction classes and counters, by (gate, key)."""
+    return {
+        (row.name, key): tuple(f"{name}{suffix}" for name in _object(table))
+        for row in ROWS.values() for key, (table, suffix) in row.names.items()
+    }
+
+
+@cache
+def task_schema() -> Mapping[str, Any]:
+    """The JSON Schema of task.yaml, with each gate's limits."""
+    schema = json.loads((FOLDER / "task.schema.json").read_text(encoding="utf-8"))
+    properties = schema["properties"]
+    properties["gates"]["properties"] = {row.name: row.limits() for row in ROWS.values()}
+    reason = {"type": "string", "minLength": 1}
+    properties["not_applicable"]["patternProperties"] = {f"^({'|'.join(gate for gate in GATES if gate != ALWAYS)})$": reason}
+    return schema
+
+
+def _object(path: str) -> Any:
+    module, _, name = path.partition(":")
+    return getattr(importlib.import_module(module), name)

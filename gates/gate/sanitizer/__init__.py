@@ -1,0 +1,1 @@
+"""The sanitizer gate: memory and synchronisation as the language allows."""

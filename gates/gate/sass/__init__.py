@@ -1,0 +1,1 @@
+"""The sass gate: the machine code that the stage claims."""

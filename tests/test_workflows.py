@@ -18,6 +18,8 @@ import yaml
 from github_fake import REPOSITORY, FakeGitHub
 from pages_kit import NAMES, check_markdown
 
+from gates.evidence import list_runs
+from gates.packed import runs as packed
 from gates.render.markdown import table
 
 ROOT = Path(__file__).resolve().parent.parent
@@ -40,7 +42,7 @@ from stage_review import Review  # noqa: E402
 
 # Stands where `python -m gates` looks: writes runs, and decides by the file DECISION of a run.
 STAND_IN = '''
-import json, os, pathlib, sys
+import json, os, pathlib, shutil, sys
 command, *rest = sys.argv[1:]
 def option(name): return rest[rest.index(name) + 1]
 CODES = {"merge": 0, "reject": 1, "hold": 3}
@@ -62,6 +64,13 @@ if command == "run":
     (run / "COMPARE.md").write_text(f"# {told}: {stage}\\n\\nask @everyone <!-- kernel-gates -->\\n")
     (run / "DECISION").write_text(told)
     sys.exit(CODES.get(told, 0))
+if command == "pack":
+    shutil.make_archive(rest[-1], "zip", rest[-1])
+    if "--replace" in rest: shutil.rmtree(rest[-1])
+    sys.exit(0)
+if command == "unpack":
+    shutil.unpack_archive(rest[0], pathlib.Path(option("--out")) / pathlib.Path(rest[0]).stem)
+    sys.exit(0)
 told = decide(rest[0] if command == "decide" else rest[1])
 if command == "compare":
     out = pathlib.Path(option("--out")) / "a..b"; out.mkdir(parents=True)
@@ -306,8 +315,9 @@ def test_judging_keeps_evidence_and_hides_the_runner(tmp_path: Path) -> None:
     token = re.search(r"::stop-commands::(\w+)\n", done.stdout)
     assert token and done.stdout.index("printed by a kernel") < done.stdout.index(f"::{token[1]}::")
     entries = json.loads((out / "outcomes.json").read_text())["stages"]
-    assert [entry["run"] for entry in entries] == [f"runs/{stage}/20260101T000000Z-norev-cpu" for stage in "ab"]
-    assert "| a | hold | because hold |" in summary.read_text()
+    assert [entry["run"] for entry in entries] == [f"runs/{stage}/20260101T000000Z-norev-cpu.zip" for stage in "ab"] and all((out / entry["run"]).is_file() for entry in entries)
+    text = summary.read_text()
+    assert "| a | hold | because hold |" in text and f"Evidence in the artifact `gates-cpu`: `{entries[0]['run']}`, `{entries[1]['run']}`." in text
 
 
 @pytest.mark.parametrize(("will", "code"), [("reject", 1), ("crash", 2), ("unsound", 2)])
@@ -353,7 +363,7 @@ def test_the_base_branch_is_measured_where_nothing_fitting_is_recorded(tmp_path:
     done = step("judge_stages.py", *arguments, "--out", str(tmp_path / "o"), cwd=tmp_path, **environ)
     assert done.returncode == 0, done.stderr
     (entry,) = json.loads((tmp_path / "o" / "outcomes.json").read_text())["stages"]
-    assert entry["base"] == "base/stage2_wmma_pv/20260101T000000Z-norev-cpu" and entry["note"] == ""
+    assert entry["base"] == "base/stage2_wmma_pv/20260101T000000Z-norev-cpu.zip" and entry["note"] == ""
     assert "merge, against the base branch" in done.stdout
     assert json.loads((tmp_path / "o" / "runs" / "seen.json").read_text())[0] == str(tmp_path / "base")  # the base branch's gates judged
     shutil.rmtree(tmp_path / "base" / "tasks" / "stage1_wmma_qk")
@@ -380,7 +390,7 @@ def evidence(tmp_path: Path) -> Any:
     """Put a copy of the recorded stage 2 below the folder of outcomes, as that of each stage named; (its path, its commit)."""
     def put(*stages: str, based: bool = True) -> tuple[Path, str]:
         (run, _) = [
-            Path(shutil.copytree(next((ROOT / "results" / "recorded" / "h100" / stage).iterdir()), tmp_path / "runs" / name))
+            Path(shutil.copytree(list_runs(ROOT / "results" / "recorded" / "h100" / stage)[-1], tmp_path / "runs" / name))
             for name, stage in (("good", "stage2_wmma_pv"), ("base", "stage1_wmma_qk"))
         ]
         entries = [{"stage": name, "run": "runs/good", "base": "runs/base" if based else None, "note": ""} for name in stages]
@@ -423,6 +433,21 @@ def test_the_report_is_rendered_anew_and_a_dirty_tree_is_refused(tmp_path: Path,
     (run / "run.json").write_text(re.sub(r'"profile": *"full"', '"profile": "cpu"', text))
     (review,) = stage_review.review_folder(tmp_path, engine=ROOT, profile="cpu", head_sha=sha)
     assert (review.decision, review.reason) == ("hold", "the cpu profile judges neither speed nor counters")
+
+
+def test_a_packed_run_is_reviewed_as_its_directory_and_a_broken_one_is_an_error(tmp_path: Path, evidence: Any, monkeypatch: pytest.MonkeyPatch) -> None:
+    run, sha = evidence("stage2_wmma_pv")
+    outcomes = (tmp_path / "outcomes.json").read_text()
+    (tmp_path / "outcomes.json").write_text(outcomes.replace("runs/good", "runs/good.zip").replace("runs/base", "runs/base.zip"))
+    for path in (run, run.with_name("base")):
+        packed.replace(path)
+    (review,) = stage_review.review_folder(tmp_path, engine=ROOT, profile="full", head_sha=sha)
+    assert (review.decision, review.evidence) == ("merge", "runs/good.zip") and "gates-review-" not in review.reason
+    monkeypatch.setattr(sys, "argv", ["attest_run.py", "--folder", str(tmp_path), "--stage", "stage2_wmma_pv", "--head-sha", sha, "--out", str(tmp_path / "told")])
+    assert attest_run.run_step(attest_run.main) == 0 and (tmp_path / "told" / "good" / "manifest.json").is_file()
+    run.with_suffix(".zip").write_bytes(run.with_suffix(".zip").read_bytes()[:-1])
+    (review,) = stage_review.review_folder(tmp_path, engine=ROOT, profile="full", head_sha=sha)
+    assert review.decision == "error" and review.reason.startswith("runs/good.zip is not a packed run: it does not end with its index")
 
 
 def test_an_acceptance_in_the_evidence_is_refused(tmp_path: Path, evidence: Any, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -568,18 +593,18 @@ def test_no_text_is_a_command_to_the_runner(capsys: pytest.CaptureFixture[str], 
 @pytest.mark.parametrize("name", NAMES)
 def test_no_name_acts_on_the_pull_request(name: str) -> None:
     review = Review(name, "hold", f"{name} {'x' * 500}", table((name,), [(name,)]))
-    text = pr_comment.summary_of([review, review], "cpu")
+    text = pr_comment.summary_of([review, review], "cpu", "gates-cpu")
     check_markdown(text)
     assert text.count("| hold |") == 2 and not re.search(r"@\w|!\[|<!--", pr_comment.one_line(name))
 
 
 def test_text_of_evidence_acts_on_nothing() -> None:
-    text = pr_comment.summary_of([Review("s", "hold", "@team | <b>", "hi @org/all\n<!-- end of kernel-gates:cpu -->\x1b[0m\u202e ![x](y)")], "cpu")
+    text = pr_comment.summary_of([Review("s", "hold", "@team | <b>", "hi @org/all\n<!-- end of kernel-gates:cpu -->\x1b[0m\u202e ![x](y)")], "cpu", "gates-cpu")
     assert "@team" not in text and "@org" not in text and "<!--" not in text and "\x1b" not in text and "\u202e" not in text and "![" not in text
 
 
 def test_a_long_report_is_cut_to_what_github_takes() -> None:
-    long = pr_comment.summary_of([Review("s", "hold", "x", "row\n" * 40_000)], "cpu")
+    long = pr_comment.summary_of([Review("s", "hold", "x", "row\n" * 40_000)], "cpu", "gates-cpu")
     body = pr_comment.comment_body(pr_comment.comment_body("", "full", long, HEAD), "cpu", long, HEAD)
     assert len(body) < 65_536 and body.count("too long for this page") == 2 and body.count("<details>") == body.count("</details>")
 
@@ -597,7 +622,8 @@ def test_the_action_sets_its_outputs(tmp_path: Path, will: str, code: int, decis
     outputs = dict(re.findall(r"(\w+)<<(?:end-\w+)\n(.*)\nend-", out.read_text()))
     assert outputs["decision"] == decision
     assert outputs["run"] == ("" if will == "crash" else "res/mine/20260101T000000Z-norev-cpu")
-    assert outputs["artifact"] == "gates-mine-cpu"
+    assert outputs["artifact"] == "gates-mine-cpu" and outputs["packed"] == (outputs["run"] and f"{outputs['run']}.zip")
+    assert (project / outputs["packed"]).exists() and (project / outputs["run"]).is_dir()
 
 
 def test_the_action_declares_what_its_script_sets() -> None:

@@ -14,7 +14,7 @@ import sys
 from pathlib import Path
 
 from ci_common import run_step, set_output
-from stage_review import judged_run, statement_of
+from stage_review import directory_of, judged_run, statement_of
 
 _ROOT = Path(__file__).resolve().parents[2]
 
@@ -25,12 +25,13 @@ def main() -> int:
     parser.add_argument("--folder", type=Path, required=True, help="the downloaded evidence")
     parser.add_argument("--stage", required=True)
     parser.add_argument("--head-sha", required=True, help="the commit that was judged")
-    parser.add_argument("--out", type=Path, required=True, help="folder for predicate.json")
+    parser.add_argument("--out", type=Path, required=True, help="folder for predicate.json and for the run, if that is packed")
     arguments = parser.parse_args()
     run = judged_run(arguments.folder, arguments.stage, engine=_ROOT, profile="full", head_sha=arguments.head_sha)
-    statement = statement_of(run, engine=_ROOT)
-    arguments.out.mkdir(parents=True, exist_ok=True)
-    predicate = arguments.out.resolve() / "predicate.json"
+    out = arguments.out.resolve()
+    out.mkdir(parents=True, exist_ok=True)
+    run = directory_of(run, out, engine=_ROOT)
+    statement, predicate = statement_of(run, engine=_ROOT), out / "predicate.json"
     predicate.write_text(json.dumps(statement["predicate"], indent=1) + "\n", encoding="utf-8")
     for name, value in (("manifest", str(run / "manifest.json")), ("predicate", str(predicate)), ("type", statement["predicateType"])):
         set_output(name, value)

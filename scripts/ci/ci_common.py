@@ -84,7 +84,7 @@ def add_summary(text: str) -> None:
     used = os.path.getsize(path) if os.path.exists(path) else 0
     data = text.encode("utf-8", "replace") + b"\n\n"
     if used + len(data) > MAX_SUMMARY_BYTES:
-        data = b"\n\nThe rest is too long for this page; it is in the uploaded run directories.\n"
+        data = b"\n\nThe rest is too long for this page; it is in the uploaded runs.\n"
         if used + len(data) > MAX_SUMMARY_BYTES + 200:
             return
     with open(path, "ab") as file:

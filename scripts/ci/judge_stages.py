@@ -1,8 +1,8 @@
 """Run the gates of each touched stage and keep the evidence in one folder, for the artifact.
 
     FOLDER/outcomes.json                     which stage gave which run
-    FOLDER/runs/<stage>/<run>/               the run directories
-    FOLDER/base/<stage>/<run>/               full profile: the base branch's run of each stage's baseline
+    FOLDER/runs/<stage>/<run>.zip            the packed runs, each with its readable COMPARE.md and verdict.json beside it
+    FOLDER/base/<stage>/<run>.zip            full profile: the base branch's run of each stage's baseline
 
 With the full profile each stage is put beside its baseline as the base branch has it: the recorded run
 of that very stage on this kind of card, or else a fresh one from the base branch's checkout. With --base its
@@ -32,7 +32,7 @@ from typing import Any
 
 from ci_common import CiError, add_summary, in_one_line, run_step, run_untrusted
 from pr_comment import summary_of
-from stage_review import ERROR, OUTCOMES, review_folder
+from stage_review import ERROR, OUTCOMES, review_folder, run_gates
 
 
 def main() -> int:
@@ -52,7 +52,7 @@ def main() -> int:
         entries = [judge(stage, arguments.profile, tree, arguments.base, out) for stage in stages]
     (out / OUTCOMES).write_text(json.dumps({"schema_version": 1, "stages": entries}, indent=1) + "\n", encoding="utf-8")
     reviews = review_folder(out, engine=arguments.base or tree, profile=arguments.profile)
-    add_summary(summary_of(reviews, arguments.profile))
+    add_summary(summary_of(reviews, arguments.profile, f"gates-{arguments.profile}"))
     for review in reviews:
         print(in_one_line(f"{review.stage}: {review.decision}: {review.reason}"))
     decisions = {review.decision for review in reviews}
@@ -77,10 +77,17 @@ def judge(stage: str, profile: str, tree: Path, base: Path | None, out: Path) ->
     if run is None:
         return {"stage": stage, "run": None, "base": None, "note": f"gates run ended with exit code {code}, without evidence"}
     beside, note = (None, "") if profile == "cpu" or base is None else base_run(stage, run, tree, base.resolve(), out)
+    run, beside = packed(run, base or tree), packed(beside, base or tree) if beside else None
     return {
         "stage": stage, "run": run.relative_to(out).as_posix(),
         "base": beside.relative_to(out).as_posix() if beside else None, "note": note,
     }
+
+
+def packed(run: Path, engine: Path) -> Path:
+    """The packed file that takes the place of a run directory; the directory if it can't be packed, as one that was changed after the run."""
+    done = run_gates(["pack", "--replace", str(run)], engine)
+    return run.with_name(f"{run.name}.zip") if done.returncode == 0 else run
 
 
 def gates_run(task: Path, profile: str, results: Path, *, engine: Path) -> tuple[Path | None, int]:
@@ -122,12 +129,14 @@ def base_run(stage: str, run: Path, tree: Path, base: Path, out: Path) -> tuple[
 
 def recorded_run(recorded: Path, name: str, digest: str, device: str | None) -> Path | None:
     """The latest recorded run of the very stage on that kind of device; None where there is none."""
+    from gates.evidence import list_runs
+
     fitting = []
-    for path in recorded.glob(f"*/{name}/*/run.json"):
-        told = _json(path)
+    for run in (run for folder in recorded.glob(f"*/{name}") for run in list_runs(folder)):
+        told = _json(run / "run.json")
         task, on = told.get("task"), told.get("device")
         if isinstance(task, dict) and task.get("digest") == digest and isinstance(on, dict) and on.get("name") == device:
-            fitting.append(path.parent)
+            fitting.append(run)
     return max(fitting, key=lambda path: path.name, default=None)
 
 

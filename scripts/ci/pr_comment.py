@@ -18,15 +18,17 @@ MARKER = "<!-- kernel-gates -->"
 MAX_COMMENT = 65_000  # GitHub takes 65,536 characters, and counts some of them twice
 PROFILES = ("full", "cpu")  # in the order in which the comment shows them
 _NAMES = {"cpu": "CPU (compiler and emulator)", "full": "GPU (all gates)"}
-_TOO_LONG = "\n\nThe rest is too long for this page; it is in the uploaded run directories.\n"
+_TOO_LONG = "\n\nThe rest is too long for this page; it is in the uploaded runs.\n"
 
 
-def summary_of(reviews: Sequence[Review], profile: str) -> str:
-    """All stages' decisions in one table, and each one's report below it, as Markdown."""
+def summary_of(reviews: Sequence[Review], profile: str, artifact: str) -> str:
+    """All stages' decisions in one table, where the evidence of each is, and each one's report below it, as Markdown."""
     if not reviews:
         return f"## {_NAMES[profile]}\n\nNo stage is touched by this change; nothing was judged."
     rows = [(review.stage, review.decision, _cut_line(review.reason, 400)) for review in reviews]
     parts = [f"## {_NAMES[profile]}\n", table(("stage", "decision", "why"), rows)]
+    if found := [f"`{review.evidence}`" for review in reviews if review.evidence]:
+        parts.append(f"Evidence in the artifact `{artifact}`: {', '.join(found)}. `gates verify FILE` checks it.\n")
     parts += [details(f"{review.stage}: {review.decision}", safe(review.markdown).strip()) for review in reviews if review.markdown]
     return "\n".join(parts).rstrip()
 

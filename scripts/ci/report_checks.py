@@ -59,7 +59,7 @@ def main() -> int:
     reviews = _reviews(arguments.folder, arguments.profile, subject.head_sha, arguments.result, expected)
     cancelled = arguments.result == "cancelled" and any(review.decision == ERROR for review in reviews)
     conclusion, title = ("cancelled", "the run was cancelled") if cancelled else verdict_of(reviews)
-    text = summary_of(reviews, arguments.profile)
+    text = summary_of(reviews, arguments.profile, f"gates-{arguments.profile}")
     add_summary(text)
     check = {
         "name": f"gates ({arguments.profile})", "head_sha": subject.head_sha, "status": "completed",

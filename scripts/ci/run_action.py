@@ -1,4 +1,4 @@
-"""The step of the composite action: judge one task, set the outputs decision, reason, run and artifact.
+"""The step of the composite action: judge one task, set the outputs decision, reason, run, packed and artifact.
 
 Inputs come as variables, never as shell text: GATES_TASK, GATES_PROFILE, GATES_RESULTS, GATES_BASELINE
 (a run directory, latest:TASK or recorded:DEVICE/TASK to put beside the run; empty for none).
@@ -14,11 +14,12 @@ from __future__ import annotations
 import os
 import re
 import sys
+from dataclasses import replace
 from pathlib import Path
 
 from ci_common import CiError, add_summary, run_step, run_untrusted, set_output, variable
 from pr_comment import summary_of
-from stage_review import ERROR, Review, review_run
+from stage_review import ERROR, Review, review_run, run_gates
 
 PROFILES = ("auto", "cpu", "full")
 
@@ -41,9 +42,11 @@ def main() -> int:
     else:
         review = Review(Path(task).name, ERROR, f"gates run ended with exit code {code}, without evidence")
     run = new[-1].relative_to(here).as_posix() if new and new[-1].is_relative_to(here) else str(new[-1]) if new else ""
-    for name, value in (("decision", review.decision), ("reason", review.reason), ("run", run), ("artifact", _artifact(review, profile))):
+    packed = f"{run}.zip" if run and run_gates(["pack", str(new[-1].resolve())], here).returncode == 0 else run  # a run that was changed stays as it is
+    artifact = _artifact(review, profile)
+    for name, value in (("decision", review.decision), ("reason", review.reason), ("run", run), ("packed", packed), ("artifact", artifact)):
         set_output(name, value)
-    add_summary(summary_of([review], "cpu" if profile == "cpu" else "full"))
+    add_summary(summary_of([replace(review, evidence=Path(packed).name)], "cpu" if profile == "cpu" else "full", artifact))
     return {"reject": 1, ERROR: 2}.get(review.decision, 0)
 
 

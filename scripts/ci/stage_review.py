@@ -41,6 +41,7 @@ class Review:
     decision: str
     reason: str
     markdown: str = ""
+    evidence: str = ""  # the packed run, in the artifact
 
 
 def review_folder(
@@ -52,14 +53,17 @@ def review_folder(
     known, of the commit ``head_sha`` without changes to it.
     """
     folder = folder.resolve()
-    reviews = {entry["stage"]: _review(entry, engine, profile, head_sha) for entry in _outcomes(folder)}
+    reviews = {}
+    for entry in _outcomes(folder):
+        evidence = entry["run"].relative_to(folder).as_posix() if entry["run"] else ""
+        reviews[entry["stage"]] = replace(_review(entry, engine, profile, head_sha), evidence=evidence)
     for stage in expected or ():
         reviews.setdefault(stage, Review(stage, ERROR, "the run left no evidence of it"))
     return [replace(reviews[stage], reason=reviews[stage].reason.replace(f"{folder}/", "")) for stage in sorted(reviews)]
 
 
 def judged_run(folder: Path, stage: str, *, engine: Path, profile: str, head_sha: str) -> Path:
-    """The run directory of a stage in the folder; CiError if ``review_folder`` would call it an error."""
+    """The run of a stage in the folder; CiError if ``review_folder`` would call it an error."""
     folder = folder.resolve()
     entry = next((entry for entry in _outcomes(folder) if entry["stage"] == stage), {"stage": stage, "run": None, "base": None, "note": ""})
     review = _review(entry, engine, profile, head_sha)
@@ -68,11 +72,21 @@ def judged_run(folder: Path, stage: str, *, engine: Path, profile: str, head_sha
     return Path(entry["run"])
 
 
+def directory_of(run: Path, out: Path, *, engine: Path) -> Path:
+    """The directory of a run: of a packed one what `gates unpack` writes to the folder ``out``. CiError for a file that it refuses."""
+    if run.suffix != ".zip":
+        return run
+    done = run_gates(["unpack", str(run), "--out", str(out)], engine)
+    if done.returncode != 0:
+        raise CiError(_said(done))
+    return out / run.stem
+
+
 def statement_of(run: Path, *, engine: Path) -> dict[str, Any]:
     """What `gates attest` says of a run."""
     with tempfile.TemporaryDirectory(prefix="gates-attest-") as scratch:
         place = Path(scratch) / "statement.json"
-        done = _gates(["attest", str(run), "--out", str(place)], engine)
+        done = run_gates(["attest", str(run), "--out", str(place)], engine)
         if done.returncode != 0:
             raise CiError(f"gates attest: {_said(done)}")
         return dict(json.loads(place.read_text(encoding="utf-8")))
@@ -91,7 +105,7 @@ def review_run(run: Path, base: Path | None, *, engine: Path, stage: str = "") -
         decision, reason = _decide(run, engine)
         return Review(stage, decision, reason, _rendered(run, engine) if decision != ERROR else "")
     with tempfile.TemporaryDirectory(prefix="gates-review-") as scratch:
-        done = _gates(["compare", str(base), str(run), "--force", "--out", scratch], engine)
+        done = run_gates(["compare", str(base), str(run), "--force", "--out", scratch], engine)
         found = sorted(Path(scratch).glob("*/compare.json"))
         if done.returncode not in _DECISIONS or len(found) != 1:
             return Review(stage, ERROR, _said(done))
@@ -105,6 +119,17 @@ def _review(entry: dict[str, Any], engine: Path, profile: str, head_sha: str | N
     stage, run, base, note = entry["stage"], entry["run"], entry["base"], entry["note"]
     if run is None:
         return Review(stage, ERROR, note or "the run left no evidence")
+    with tempfile.TemporaryDirectory(prefix="gates-review-") as scratch:
+        try:
+            run = directory_of(run, Path(scratch, "run"), engine=engine)
+            base = directory_of(base, Path(scratch, "base"), engine=engine) if base else None
+        except CiError as error:
+            return Review(stage, ERROR, error.what)
+        review = _reviewed(stage, run, base, note, engine, profile, head_sha)
+        return replace(review, reason=review.reason.replace(f"{scratch}/", ""))
+
+
+def _reviewed(stage: str, run: Path, base: Path | None, note: str, engine: Path, profile: str, head_sha: str | None) -> Review:
     review = review_run(run, base, engine=engine, stage=stage)
     if review.decision != ERROR and (strange := _of_another(run, stage, profile, head_sha, base is not None or bool(note))):
         return Review(stage, ERROR, strange)
@@ -139,7 +164,7 @@ def _of_another(run: Path, stage: str, profile: str, head_sha: str | None, besid
 
 
 def _decide(run: Path, engine: Path) -> tuple[str, str]:
-    done = _gates(["decide", str(run), "--json"], engine)
+    done = run_gates(["decide", str(run), "--json"], engine)
     try:
         told = json.loads(done.stdout)
         decision, reason = told["decision"], str(told["reason"])
@@ -148,7 +173,8 @@ def _decide(run: Path, engine: Path) -> tuple[str, str]:
     return (decision, reason) if decision == _DECISIONS.get(done.returncode) else (ERROR, _said(done))
 
 
-def _gates(arguments: list[str], engine: Path) -> subprocess.CompletedProcess[str]:
+def run_gates(arguments: list[str], engine: Path) -> subprocess.CompletedProcess[str]:
+    """Run a `gates` command of the checkout or the environment ``engine``."""
     return _python(["-m", "gates", *arguments], engine)
 
 
@@ -167,7 +193,7 @@ def _python(arguments: list[str], engine: Path) -> subprocess.CompletedProcess[s
 def _rendered(run: Path, engine: Path) -> str:
     """The run's report, rendered here from its evidence."""
     done = _python([str(_RENDER), str(run)], engine)
-    return done.stdout if done.returncode == 0 else "The report could not be rendered; see the uploaded run directory."
+    return done.stdout if done.returncode == 0 else "The report could not be rendered; see the uploaded run."
 
 
 def _said(done: subprocess.CompletedProcess[str]) -> str:

@@ -18,17 +18,19 @@ from gates.problem import DEFAULT_INPUTS, NON_FINITE, OutputError, ProblemError,
 from gates.run import accuracy, buffers, small_inputs, streams
 from gates.run.attempt import ResultNotWritten
 from gates.run.diagnose import with_maps
-from gates.run.fresh_shapes import is_inferred
+from gates.run.fresh_shapes import cost, is_inferred
 from gates.run.launch import DeviceLost
 from gates.run.problemcheck import fault, null_fault
 from gates.run.reals import reals
 from gates.run.roughness import Roughness
 from gates.run.side import Launched, Side
 from gates.run.tensor_digest import digest
+from gates.run.threads import one_thread
 from gates.run.values import SMALL, inputs_of, is_structured
 from gates.run.yardstick import Yardstick
 
 _WIDENED = ("max_abs_err", "mean_abs_err", "bad_atol")
+_ONE_THREAD = 1e9  # work of a launch, in operations and bytes, that one thread checks in about half a second
 _MEMORY = ("not enough memory", "can't allocate memory", "out of memory")
 
 
@@ -55,7 +57,8 @@ def check(
         phase(name)
 
     try:
-        record = _check(side, case, atols, begin, limits or {}, yardstick or Yardstick(side.problem), made)
+        with one_thread() if cost(side.problem, side.problem.SHAPES[case["shape"]]) <= _ONE_THREAD else contextlib.nullcontext():
+            record = _check(side, case, atols, begin, limits or {}, yardstick or Yardstick(side.problem), made)
     except (ResultNotWritten, NotHere):
         raise
     except DeviceLost as error:

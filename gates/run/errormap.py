@@ -6,14 +6,14 @@ What the wrong values look like instead is ``gates.run.likeness``. The result is
 
 from __future__ import annotations
 
-import contextlib
 import math
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from typing import Any
 
 import torch
 
 from gates.run.likeness import likenesses, sub
+from gates.run.threads import one_thread
 
 _STRAY = 0.05  # an index with fewer wrong elements than this share of the fullest index's is no part of the pattern
 _MOST_RANGES = 8
@@ -39,19 +39,8 @@ def error_map(
     """
     if not bool(bad.any()):
         return None
-    with _one_thread():
+    with one_thread():
         return _map(got, want, bad, limit, axes, roundoff, others or {})
-
-
-@contextlib.contextmanager
-def _one_thread() -> Iterator[None]:
-    """Threads that wait for each other on a busy machine cost such small pieces of work more than they save."""
-    before = torch.get_num_threads()
-    torch.set_num_threads(1)
-    try:
-        yield
-    finally:
-        torch.set_num_threads(before)
 
 
 def _map(

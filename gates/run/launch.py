@@ -45,6 +45,8 @@ class Launcher:
         self._device, self._on_device = device, not side["emulated"]
         self._kernel = load(side)
         self._emulator = Emulator(self._kernel.library) if is_c(side) and side["emulated"] else None
+        if is_c(side):
+            torch.set_num_threads(1)  # torch copies bytes here and computes nothing
         self._filled = not is_c(side) and side["kind"] != PYTHON  # a compiler of Python code can't look through such a mode
 
     def launch(self, question: Mapping[str, Any]) -> dict[str, Any]:

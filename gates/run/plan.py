@@ -16,7 +16,7 @@ that it has in a whole run: that is how a failed case is replayed.
 
 from __future__ import annotations
 
-import random
+import itertools
 from collections.abc import Mapping, Sequence
 from typing import Any
 
@@ -25,7 +25,11 @@ from gates.problem import DEFAULT_INPUTS, FRESH, family_shapes
 
 Case = dict[str, Any]
 _SHARE = 0.005  # of the headline's work: what a launch of a drawn shape may cost, if that is more than the problem's small shapes do
-_VALUES_SHARE = 0.15  # all structured values together
+_LEAST_FRESH = 8
+_FRESH_SHARE = 0.2  # of the time of all other cases: what more fresh cases than that may take
+# Processor seconds on the emulator, rounded: the start of a run's processes, a case's comparison, a launch, and one operation or byte of it.
+_START_S, _CASE_S, _LAUNCH_S, _WORK_S = 0.2, 5e-3, 6e-3, 1e-9
+_DEVICE_START_S = 2.0
 
 
 def identity(case: Mapping[str, Any]) -> tuple[str, int, str]:
@@ -81,7 +85,7 @@ def whole(problem: Any, cases: Sequence[Case], more: Mapping[str, Any], emulated
         for name in families for shape in family_shapes(problem) for index, seed in enumerate(seeds)
     ]
     if more.get("fresh") is not None:
-        found += _fresh(problem, cases, more["fresh"], emulated)
+        found += _fresh(problem, cases, found, more["fresh"], emulated)
     once: dict[tuple[str, int, str], Case] = {}
     for case in found:
         once.setdefault(identity(case), case)
@@ -100,21 +104,35 @@ def _role(problem: Any, case: Case) -> str:
     return "headline"
 
 
-def _fresh(problem: Any, cases: Sequence[Case], seed: int, emulated: bool) -> list[Case]:
-    """The cases that ``seed`` draws, cheap beside the headline ``cases``.
+def _fresh(problem: Any, cases: Sequence[Case], others: Sequence[Case], seed: int, emulated: bool) -> list[Case]:
+    """Return the cases that ``seed`` draws: eight, and more if they are cheap beside ``others``; shapes and values in turn.
 
-    Where the problem's first shape is dear, two kinds of values are drawn instead of all being tried.
+    ``cases``: the headline and extra ones, whose work limits that of a drawn shape. If the problem's first shape is dear, two kinds of values are tried.
     """
     from gates.run import fresh_shapes, values  # they need torch, and the engine does not import it
 
-    headline = sum(fresh_shapes.cost(problem, problem.SHAPES[case["shape"]]) * len(case["orders"]) for case in cases)
-    shapes = fresh_shapes.draw(problem, seed, _SHARE * headline)
-    found = [_case(shape, seed, DEFAULT_INPUTS, "fresh", emulated, 1 + index) for index, shape in enumerate(shapes)]
+    work = {case["shape"]: fresh_shapes.cost(problem, problem.SHAPES[case["shape"]]) for case in others}
     home = next(iter(problem.SHAPES))
-    kinds, each = values.kinds(problem, problem.SHAPES[home], seed), fresh_shapes.cost(problem, problem.SHAPES[home])
-    if each > fresh_shapes.CHEAP and each * len(kinds) > _VALUES_SHARE * headline:
-        kinds = random.Random(seed).sample(kinds, min(2, len(kinds)))
-    return found + [{**_case(home, seed, kind, "fresh", emulated, 0), "orders": ["forward"] * (1 if emulated else 2)} for kind in kinds]
+    work[home] = fresh_shapes.cost(problem, problem.SHAPES[home])
+    drawn = fresh_shapes.draw(problem, seed, _SHARE * sum(work[case["shape"]] * len(case["orders"]) for case in cases))
+    work |= {shape: fresh_shapes.cost(problem, sizes) for shape, sizes in drawn.items()}
+
+    def seconds(planned: Sequence[Case]) -> float:
+        return sum(_CASE_S + len(case["orders"]) * (_LAUNCH_S + _WORK_S * work[case["shape"]]) for case in planned)
+
+    affordable = _FRESH_SHARE * ((_START_S if emulated else _DEVICE_START_S) + seconds(others))
+    shapes = [_case(shape, seed, DEFAULT_INPUTS, "fresh", emulated, 1 + index) for index, shape in enumerate(drawn)]
+    structured = [
+        {**_case(home, seed, kind, "fresh", emulated, 0), "orders": ["forward"] * (1 if emulated else 2)}
+        for kind in values.drawn(problem, problem.SHAPES[home], seed)
+    ]
+    if work[home] > fresh_shapes.CHEAP and seconds(structured[:_LEAST_FRESH]) > affordable:
+        structured = structured[:2]
+    found: list[Case] = []
+    for case in filter(None, (case for pair in itertools.zip_longest(shapes, structured) for case in pair)):
+        if len(found) < _LEAST_FRESH or seconds([*found, case]) <= affordable:
+            found.append(case)
+    return found
 
 
 def _case(shape: str, seed: int, inputs: str, role: str, emulated: bool, index: int) -> Case:

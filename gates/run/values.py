@@ -72,6 +72,13 @@ def kinds(problem: Any, shape: Mapping[str, int], seed: int) -> list[str]:
     return [*fitting.get(main, []), *others, *([SMALL] if scaled else [])]
 
 
+def drawn(problem: Any, shape: Mapping[str, int], seed: int) -> list[str]:
+    """Return ``kinds`` in the order in which a run tries them: ``small``, which alone narrows limits, and those that the problem names; then by ``seed``."""
+    found = kinds(problem, shape, seed)
+    random.Random(seed).shuffle(found)
+    return sorted(found, key=lambda kind: kind.partition(":")[0] not in (SMALL, *NON_FINITE))
+
+
 def _main(problem: Any, inputs: Mapping[str, Any]) -> str:
     """The kernel's largest input tensor, the first of several."""
     sizes = {name: inputs[name].numel() for name in problem.ARGUMENTS if isinstance(inputs.get(name), torch.Tensor)}

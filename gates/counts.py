@@ -8,9 +8,7 @@ from typing import Any
 
 from gates.evidence import TaskInfo
 from gates.parse.performance import MEASURED, summaries
-from gates.parse.ptxas_log import parse_log
 from gates.records import to_json
-from gates.stage.optimisation import unoptimised
 
 
 def contradictions(evidence: Mapping[str, Any]) -> Iterator[str]:
@@ -32,22 +30,6 @@ def timed_otherwise(task: TaskInfo, evidence: Any) -> Iterator[str]:
     ):
         if ours != theirs:
             yield f"performance.json: {what} is {ours}, run.json says {theirs}"
-
-
-def not_as_logged(evidence: Any, log: str) -> Iterator[str]:
-    """Kernels whose registers or spills are not those that ptxas printed into ``log``, the build's."""
-    printed: dict[tuple[str, str], set[tuple[int | None, ...]]] = {}
-    for block in parse_log(log).kernels:
-        printed.setdefault((block.name, block.arch), set()).add((block.registers, block.spill_stores, block.spill_loads))
-    for kernel in evidence.kernels:
-        figures = (kernel.registers, kernel.spill_store_bytes, kernel.spill_load_bytes)
-        if figures not in printed.get((kernel.name, kernel.arch), {figures}):
-            yield f"ptxas.json: {kernel.base_name} {kernel.arch} has not the registers and spills that build.log shows"
-
-
-def built_for_debugging(log: str) -> bool:
-    """Return whether a command in the build's ``log`` compiles device code for a debugger or without optimisation."""
-    return any(line.startswith("$ ") and unoptimised(line.split()) for line in log.splitlines() if "nvcc" in line)
 
 
 def _sass(evidence: Any) -> Iterator[str]:

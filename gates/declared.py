@@ -7,7 +7,6 @@ from datetime import datetime
 from typing import Any
 
 from gates.evidence import RunInfo, TaskInfo
-from gates.stage.identity import identity_of
 from gates.stage.optimisation import split, unoptimised
 from gates.task import CUDA, EXTENSION
 
@@ -31,42 +30,6 @@ def self_contradictions(info: RunInfo, data: Mapping[str, Any]) -> Iterator[str]
     else:
         if backwards:
             yield f"run.json ended at {info.ended}, before it started"
-
-
-def of_other_builds(info: RunInfo, built: Mapping[str, Mapping[str, Any]], evidence: Mapping[str, Mapping[str, Any]]) -> Iterator[str]:
-    """Yield one sentence for each file of a run that is about another build than run.json names.
-
-    ``built`` and ``evidence`` (gate -> record) are by folder: "" for the candidate's, "baseline/" for the baseline's. Runs of earlier versions name no build.
-    """
-    for folder, side in (("", info.task), ("baseline/", info.baseline)):
-        if side is None:
-            continue
-        if not side.build and side.digest_rule > 1:
-            yield f"run.json names no build of {side.name}"
-        if folder in built:
-            yield from _of_build(side, built[folder], f"{folder}build.json")
-        for gate, record in evidence.get(folder, {}).items():
-            if record.build != side.build:
-                yield f"{folder}{gate}.json is from build {_short(record.build)}, run.json names {_short(side.build)} for {side.name}"
-    if info.baseline is not None:
-        for gate, record in evidence.get("", {}).items():
-            other = getattr(record, "baseline_build", "")
-            if getattr(record, "baseline", None) is not None and other != info.baseline.build:
-                yield f"{gate}.json compares with build {_short(other)}, run.json names {_short(info.baseline.build)} for {info.baseline.name}"
-
-
-def _of_build(side: TaskInfo, built: Mapping[str, Any], name: str) -> Iterator[str]:
-    identity = built.get("identity", "")
-    if identity != side.build:
-        yield f"{name} is build {_short(identity)}, run.json names {_short(side.build)} for {side.name}"
-    elif identity and identity != identity_of(side.digest, built["digest"]):
-        yield f"{name}: its identity does not follow from its digest and that of {side.name} in run.json"
-    if {target["sha256"] for target in built["targets"] if target.get("sha256")} != set(side.products.values()):
-        yield f"{name} has other products than run.json names for {side.name}"
-
-
-def _short(identity: str) -> str:
-    return identity[:12] or "(none)"
 
 
 def _task(task: TaskInfo, data: Mapping[str, Any], environment: Mapping[str, str]) -> Iterator[str]:

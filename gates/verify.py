@@ -3,14 +3,14 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Mapping
 from pathlib import Path, PurePosixPath
 from typing import Any
 
 from gates import jsonio
+from gates.check.builds import build_problems
 from gates.check.files import strangers
-from gates.counts import built_for_debugging, contradictions, not_as_logged, timed_otherwise
-from gates.declared import of_other_builds, self_contradictions
+from gates.counts import contradictions, timed_otherwise
+from gates.declared import self_contradictions
 from gates.errors import GatesError
 from gates.evidence import RunInfo, Verdict, read_record, require_known_version, sha256
 from gates.gate.registry import FIRST_GATES, GATES, task_schema
@@ -36,7 +36,7 @@ def check_run(run: Path) -> tuple[list[str], list[str]]:
     """Return (problems of the run directory, what was not checked), one sentence each."""
     notes = list[str]()
     try:
-        problems = file_problems(run) or _check_acceptance(run) or _check_consistency(run) or _check_verdict(run)
+        problems = file_problems(run) or _check_acceptance(run) or consistency_problems(run) or _check_verdict(run)
         if not problems:
             problems, notes = _check_derived(run)
     except GatesError as error:
@@ -52,6 +52,8 @@ def _check_derived(run: Path) -> tuple[list[str], list[str]]:
     from gates.check.report import report_problems
 
     problems, notes = report_problems(run)
+    missing = [f"{folder}build.log" for folder in ("", "baseline/") if (run / folder / "ptxas.json").is_file() and not (run / folder / "build.log").is_file()]
+    notes += [f"{name} is missing: ptxas.json was not checked against it" for name in missing]
     if "ncu" in (evidence := load_evidence(run)):
         disagree, unchecked = profile_problems(run, evidence["ncu"])
         problems, notes = [*problems, *disagree], [*notes, *unchecked]
@@ -166,22 +168,14 @@ def _limit_errors(data: Any) -> list[str]:
     return problems
 
 
-def _check_consistency(run: Path) -> list[str]:
-    """Whether the evidence is about the task, the shapes, seeds and device that run.json names."""
+def consistency_problems(run: Path) -> list[str]:
+    """Return the contradictions between the files of a run whose schemas are right, one sentence each."""
     info: RunInfo = read_record(RunInfo, run, "run.json")
-    evidence = load_evidence(run)
+    evidence, baseline = load_evidence(run), load_evidence(run / "baseline")
     task, found = info.task, list(self_contradictions(info, jsonio.read(run / "run.json")))
     for stage in (task, info.baseline):
         found += contradicts_checkout(stage) if stage else []
-    built = {folder: jsonio.read(run / folder / "build.json") for folder in ("", "baseline/") if (run / folder / "build.json").is_file()}
-    found += of_other_builds(info, built, {"": evidence, "baseline/": load_evidence(run / "baseline")})
     wrong = found.append
-    for gate in ("ptxas", "sass"):
-        if gate in evidence:
-            if not set(evidence[gate].archs) >= set(task.arch):
-                wrong(f"{gate}.json covers {', '.join(evidence[gate].archs)}, run.json asks for {', '.join(task.arch)}")
-            if tuple(evidence[gate].expected_kernels) != task.kernels:
-                wrong(f"{gate}.json is about the kernels {', '.join(evidence[gate].expected_kernels)}")
     names = {"correctness": "candidate", "sanitizer": "target", "performance": "task", "ncu": "task"}
     for gate, field in names.items():
         if gate in evidence and getattr(evidence[gate], field) != task.name:
@@ -197,25 +191,12 @@ def _check_consistency(run: Path) -> list[str]:
     timed = evidence["performance"].device if "performance" in evidence else None
     if timed and info.device and (timed.name, timed.uuid.removeprefix("GPU-")) != (info.device.name, info.device.uuid.removeprefix("GPU-")):
         wrong(f"performance.json was timed on {timed.name} ({timed.uuid}), run.json names {info.device.name} ({info.device.uuid})")
-    for folder, built in (("", task), ("baseline/", info.baseline)):
-        path = run / folder / "build.json"
-        if built and path.is_file():
-            build = jsonio.read(path)
-            if (build["task"], build["toggles"]) != (built.name, built.toggles):
-                wrong(f"{folder}build.json is of {build['task']} with {_toggles(build['toggles'])}, run.json names {built.name} with {_toggles(built.toggles)}")
-        if built and not built.debug_build and (run / folder / "build.log").is_file() and built_for_debugging(jsonio.read_text(run / folder / "build.log")):
-            wrong(f"{folder}build.log shows a debug build (nvcc -G), run.json does not say so")
+    found += build_problems(run, info, {"": evidence, "baseline/": baseline})
     found += left_out(task, evidence)
     found += timed_otherwise(task, evidence["performance"]) if "performance" in evidence else ()
-    if "ptxas" in evidence and (run / "build.log").is_file():
-        found += not_as_logged(evidence["ptxas"], jsonio.read_text(run / "build.log"))
     found += contradictions(evidence)
-    found += (f"baseline/{text}" for text in contradictions(load_evidence(run / "baseline")))
+    found += (f"baseline/{text}" for text in contradictions(baseline))
     return found
-
-
-def _toggles(values: Mapping[str, int]) -> str:
-    return ", ".join(f"{name}={value}" for name, value in values.items()) or "no toggles"
 
 
 def _case_problems(info: RunInfo, evidence: Any) -> list[str]:

@@ -33,6 +33,7 @@ from gates.run.build_failure import Failure
 from gates.run.built import BuildResult, Target
 from gates.run.ninja import Ninja, locked
 from gates.run.toolchain import Toolchain, header_folders
+from gates.stage.architectures import cubin_archs, device_archs
 from gates.stage.identity import identity_of
 from gates.task import CUDA, EXTENSION, PYTHON, TRITON, Task
 
@@ -59,8 +60,8 @@ def build(
     say = progress or (lambda _: None)
     machine.check_temporary()
     _refuse_unwritable_names(task)
-    archs, device_archs = graph.cubin_archs(task, device_arch), graph.device_archs(task, device_arch)
-    digest = build_digest(task, toolchain, archs, device_archs)
+    archs, library_archs = cubin_archs(task.arch, device_arch), device_archs(task.arch, device_arch)
+    digest = build_digest(task, toolchain, archs, library_archs)
     folder = Path(build_root).resolve() / task.name / digest[:16]
     if task.kind in (TRITON, PYTHON):
         return functions.build(task, toolchain, folder, digest, archs, want, say)
@@ -69,7 +70,7 @@ def build(
             ("the folder for temporary files", machine.temporary_folder()), ("the build folder", folder), ("nvcc", Path(toolchain.nvcc.path)),
             *((f"the source of task {task.name}", source) for source in task.sources), *(("the environment's folder", place) for place in header_folders()),
         ])
-    plans = _plans(task, toolchain, archs, device_archs, want)
+    plans = _plans(task, toolchain, archs, library_archs, want)
     ninja = Ninja(Path(toolchain.need("ninja").path), folder, job_count(jobs))
     _make_folders(folder, plans)
     with locked(folder, task.name, say) as lock:
@@ -80,7 +81,7 @@ def build(
         targets, stage = tuple(_target(plan, folder, printed, toolchain) for plan in plans), task.digest()
         text = _log_text(folder, plans)
         if task.kind == EXTENSION:
-            made, said = extension.build(task, toolchain, folder, device_archs, want, job_count(jobs), say)
+            made, said = extension.build(task, toolchain, folder, library_archs, want, job_count(jobs), say)
             targets, text = (*targets, *made), text + said
     if any(_may_be_a_gap(target) for target in targets):
         nvcc = [target for target in targets if target.kind == "cubin"]
@@ -88,7 +89,7 @@ def build(
             nvcc = list(build(task, toolchain, build_root, device_arch=device_arch, want={"cubin"}, jobs=jobs, progress=progress).targets)
         targets = tuple(_reconsidered(target, _compiled(nvcc)) for target in targets)
     return BuildResult(
-        task.name, digest, str(folder), archs, device_archs, graph.is_relocatable(task), dict(task.toggles), targets,
+        task.name, digest, str(folder), archs, library_archs, graph.is_relocatable(task), dict(task.toggles), targets,
         round(wall_s, 3), stage, identity_of(stage, digest), log_text=text,
     )
 

@@ -10,12 +10,8 @@ from typing import Any
 
 from gates.records import to_json
 from gates.run.build_failure import Failure
+from gates.stage.identity import product_name
 from gates.task import Task
-
-
-def _name(path: str, folder: str) -> str:
-    inside = os.path.relpath(path, folder)
-    return os.path.basename(path) if inside.startswith("..") else inside
 
 
 @dataclass(frozen=True)
@@ -56,7 +52,7 @@ class BuildResult:
     def products(self) -> dict[str, str]:
         """Return the sha256 of each product, by its name in the build folder; a Python source by its own name."""
         made = [target for target in self.targets if target.path and target.sha256]
-        return {_name(target.path or "", self.folder): target.sha256 for target in made}
+        return {product_name(os.path.relpath(target.path or "", self.folder)): target.sha256 for target in made}
 
     def path(self, kind: str) -> Path | None:
         """The library of that kind (device, emulator, emulator_asan), or None where it was not built."""

@@ -33,20 +33,6 @@ class Edge:
     implicit: tuple[str, ...] = ()
 
 
-def cubin_archs(task: Task, device_arch: str | None) -> tuple[str, ...]:
-    """The task's architectures, and the device's own unless one of them is for that chip (sm_90a for sm_90)."""
-    if device_arch is None or any(_number(arch) == _number(device_arch) for arch in task.arch):
-        return task.arch
-    return (*task.arch, device_arch)
-
-
-def device_archs(task: Task, device_arch: str | None) -> tuple[str, ...]:
-    """What the device library holds code for: the device's architecture, or all of the task's without a device."""
-    if device_arch is None:
-        return task.arch
-    return tuple(arch for arch in task.arch if _number(arch) == _number(device_arch)) or (device_arch,)
-
-
 def cubin_edges(task: Task, toolchain: Toolchain, arch: str) -> list[Edge]:
     """A cubin of each source, with ptxas's report beside it."""
     edges = []
@@ -189,7 +175,3 @@ def _toggles(task: Task) -> list[str]:
 
 def _path(path: str) -> str:
     return path.replace("$", "$$").replace(":", "$:").replace(" ", "$ ")
-
-
-def _number(arch: str) -> str:
-    return arch.rstrip("af")

@@ -13,8 +13,8 @@ from gates.evidence import SCHEMA_VERSION, utc_now
 from gates.pipeline import device_record
 from gates.revision import revision
 from gates.run.device import DeviceInfo
-from gates.run.graph import cubin_archs
 from gates.run.toolchain import find_toolchain
+from gates.stage.architectures import cubin_archs
 from gates.sweep.record import Sweep, Variant, read_sweep, sweep_id
 from gates.sweep.variants import grid, parse_params
 from gates.task import Task, find_task
@@ -74,7 +74,7 @@ def plan(task: Task, params: dict[str, tuple[int, ...]], found: Sequence[DeviceI
     parts = {"task": task.name, "digest": task.digest(), "params": params, "nvcc": versions.get("nvcc"), "device": found[0].name if found else None, "gates": __version__}
     return Sweep(
         SCHEMA_VERSION, __version__, sweep_id(parts), task.name, task.digest(), params, variants[0].name, variants[0].name, task.shapes,
-        task.seeds[0], limits.get("shape", ""), limits.get("cache", "cold"), cubin_archs(task, arch), revision(task.folder), versions,
+        task.seeds[0], limits.get("shape", ""), limits.get("cache", "cold"), cubin_archs(task.arch, arch), revision(task.folder), versions,
         tuple(record for device in found if (record := device_record(device))), platform.platform(), variants, (),
         "" if found else f"not run: {why_no_device}", None, "", None, None, now(), "",
     )

@@ -1,0 +1,23 @@
+"""Name the architectures that a stage is compiled for: those of its task, and the device's own."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+
+def cubin_archs(archs: Sequence[str], device: str | None) -> tuple[str, ...]:
+    """Return the task's architectures, and the device's own unless one of them is for that chip (sm_90a for sm_90)."""
+    if device is None or any(_number(arch) == _number(device) for arch in archs):
+        return tuple(archs)
+    return (*archs, device)
+
+
+def device_archs(archs: Sequence[str], device: str | None) -> tuple[str, ...]:
+    """Return what the device library holds code for: the device's architecture, or all of the task's without a device."""
+    if device is None:
+        return tuple(archs)
+    return tuple(arch for arch in archs if _number(arch) == _number(device)) or (device,)
+
+
+def _number(arch: str) -> str:
+    return arch.rstrip("af")

@@ -8,6 +8,7 @@ from typing import Any
 
 from gates.evidence import TaskInfo
 from gates.problem import DEFAULT_INPUTS, is_ordinary
+from gates.run.plan import orders
 
 
 def left_out(task: TaskInfo, evidence: Mapping[str, Any]) -> Iterator[str]:
@@ -25,6 +26,7 @@ def _cases(task: TaskInfo, evidence: Any) -> Iterator[str]:
         for role in dict.fromkeys([*evidence.planned, *found]):
             if found[role] != evidence.planned.get(role, 0):
                 yield f"{evidence.planned.get(role, 0)} {role} cases were planned, it holds {found[role]}"
+    yield from _otherwise_planned(task, evidence)
     if not evidence.replay:
         if not evidence.extra_seeds:
             yield "no fresh seed was tried"
@@ -38,6 +40,31 @@ def _cases(task: TaskInfo, evidence: Any) -> Iterator[str]:
         for case in evidence.cases:
             if case.status == "ok" and is_ordinary(case.role, case.inputs) and case.key not in beside:
                 yield f"the baseline has no case {case.where}"
+
+
+def _otherwise_planned(task: TaskInfo, evidence: Any) -> Iterator[str]:
+    """Yield the cases whose seed or thread orders the plan of the run does not give (``gates.run.plan``)."""
+    emulated, fresh = evidence.device in ("emulator", "cpu"), evidence.extra_seeds
+    seeds = {"headline": task.seeds, "extra": fresh, "odd": (0,), "edge": task.seeds, "family": (0, *task.seeds), "fresh": fresh[:1]}
+    turns = {"extra": (0,), "odd": (0,), "edge": (1, 2), "family": (1, 2), "fresh": (1, 2)}
+    if evidence.planned is not None and len(set(fresh)) < len(fresh):  # the first runs have it twice
+        yield f"the fresh seeds {', '.join(map(str, fresh))} name one twice"
+    for case in evidence.cases:
+        role = "headline" if evidence.replay else case.role
+        if case.seed not in seeds[role]:
+            yield f"{case.where}: the plan has no such seed for {role} cases"
+        elif case.status == "ok":
+            planned = {tuple(orders(emulated, turn)) for turn in ((task.seeds.index(case.seed),) if role == "headline" else turns[role])}
+            if role == "fresh" and case.inputs != DEFAULT_INPUTS:  # structured values
+                planned = {tuple(orders(emulated, 0)[: 1 if emulated else 2])}
+            if case.orders not in planned:
+                yield f"{case.where}: its thread orders {', '.join(case.orders)} are not those of the plan"
+    ours = {case.key: case for case in evidence.cases}
+    for case in evidence.baseline_cases:
+        if (one := ours.get(case.key)) is None:
+            yield f"the baseline has the case {case.where}, which the candidate has not"
+        elif (case.role, case.orders) != (one.role, ("forward",) if case.status == "ok" else case.orders):
+            yield f"the baseline's {case.where} has the role {case.role} and the thread orders {', '.join(case.orders)}, the plan has {one.role} and forward"
 
 
 def _memory_checks(task: TaskInfo, evidence: Any, correctness: Any) -> Iterator[str]:

@@ -9,7 +9,8 @@ from typing import Any
 from gates import jsonio
 from gates.check.builds import build_problems
 from gates.check.files import strangers
-from gates.counts import contradictions, timed_otherwise
+from gates.check.terms import term_problems
+from gates.counts import contradictions
 from gates.declared import self_contradictions
 from gates.errors import GatesError
 from gates.evidence import RunInfo, Verdict, read_record, require_known_version, sha256
@@ -175,25 +176,11 @@ def consistency_problems(run: Path) -> list[str]:
     task, found = info.task, list(self_contradictions(info, jsonio.read(run / "run.json")))
     for stage in (task, info.baseline):
         found += contradicts_checkout(stage) if stage else []
-    wrong = found.append
-    names = {"correctness": "candidate", "sanitizer": "target", "performance": "task", "ncu": "task"}
-    for gate, field in names.items():
-        if gate in evidence and getattr(evidence[gate], field) != task.name:
-            wrong(f"{gate}.json is about {getattr(evidence[gate], field)}, not {task.name}")
-    for gate in ("performance", "ncu"):
-        expected = info.baseline.name if info.baseline else None
-        if gate in evidence and evidence[gate].baseline not in (None, expected):
-            wrong(f"{gate}.json compares with {evidence[gate].baseline}, run.json names {expected}")
+    found += term_problems(info, evidence)
     if "correctness" in evidence:
         found += _case_problems(info, evidence["correctness"])
-    if info.profile == "full" and info.device is None:
-        wrong("run.json says full profile without a device")
-    timed = evidence["performance"].device if "performance" in evidence else None
-    if timed and info.device and (timed.name, timed.uuid.removeprefix("GPU-")) != (info.device.name, info.device.uuid.removeprefix("GPU-")):
-        wrong(f"performance.json was timed on {timed.name} ({timed.uuid}), run.json names {info.device.name} ({info.device.uuid})")
     found += build_problems(run, info, {"": evidence, "baseline/": baseline})
     found += left_out(task, evidence)
-    found += timed_otherwise(task, evidence["performance"]) if "performance" in evidence else ()
     found += contradictions(evidence)
     found += (f"baseline/{text}" for text in contradictions(baseline))
     return found

@@ -118,6 +118,11 @@ def sources(chip: str, version: tuple[int, ...] = ()) -> dict[str, str]:
     return {name: source for name, source in names.items() if source is not None}
 
 
+def version_numbers(version: str) -> tuple[int, ...]:
+    """Return the numbers of Nsight Compute's version ``2025.3.1.0``."""
+    return tuple(int(part) for part in version.split(".") if part.isdigit())
+
+
 def impossible(metric: str, value: float, unit: str, *, duration_ns: float | None, chip: str) -> str:
     """Return why no card can count ``value`` in a launch of ``duration_ns``; empty if one can."""
     if metric not in METRICS:

@@ -62,7 +62,7 @@ def run_ncu(
         return {**raw, "code": "ncu.unknown_chip", "message": f"no metric names for {chip}; known are {known}"}
     work.mkdir(parents=True, exist_ok=True)
     raw["version"] = tool_version(tool)
-    sources = ncu_metrics.sources(chip, version_numbers(raw["version"]))
+    sources = ncu_metrics.sources(chip, ncu_metrics.version_numbers(raw["version"]))
     for role, side, names in (("candidate", candidate, kernels), ("baseline", baseline, baseline_kernels)):
         if side is not None:
             cases = write_cases(side, [shape], work=work / role, limit_s=limit_s, seed=seed, python=python)
@@ -95,10 +95,6 @@ def tool_version(tool: str) -> str:
         return ""
     found = re.search(r"Version\s+([0-9.]+)", finished.output)
     return found.group(1) if found else ""
-
-
-def version_numbers(version: str) -> tuple[int, ...]:
-    return tuple(int(part) for part in version.split(".") if part.isdigit())
 
 
 def _profile(

@@ -136,11 +136,11 @@ def _fresh(problem: Any, cases: Sequence[Case], others: Sequence[Case], seed: in
 
 
 def _case(shape: str, seed: int, inputs: str, role: str, emulated: bool, index: int) -> Case:
-    return {"shape": shape, "seed": seed, "inputs": inputs, "role": role, "orders": _orders(emulated, index)}
+    return {"shape": shape, "seed": seed, "inputs": inputs, "role": role, "orders": orders(emulated, index)}
 
 
-def _orders(emulated: bool, index: int) -> list[str]:
-    """Thread orders of a case's calls. All three on the emulator for ``index`` 0, then two in turn, which is quicker."""
+def orders(emulated: bool, index: int) -> list[str]:
+    """Return the thread orders of a case's calls. All three on the emulator for ``index`` 0, then two in turn, which is quicker."""
     if not emulated:
         return ["forward", "forward"]
     if index == 0:

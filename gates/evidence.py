@@ -6,7 +6,6 @@
 from __future__ import annotations
 
 import functools
-import hashlib
 import os
 import re
 import sys
@@ -159,7 +158,7 @@ class RunDirectory:
         files = {}
         for path in sorted(self.path.rglob("*")):
             if path.is_file():
-                files[path.relative_to(self.path).as_posix()] = sha256(path)
+                files[path.relative_to(self.path).as_posix()] = jsonio.sha256(path)
         self.write_json("manifest.json", {"schema_version": SCHEMA_VERSION, "sha256": files})
         self.path.chmod(0o755)
         for number in range(1, 1000):
@@ -315,12 +314,3 @@ def run_places(folder: Path) -> list[Path]:
 def list_runs(folder: Path) -> list[Path]:
     """The directories of all runs in a task's results folder, oldest first; of a packed run the folder to which it is unpacked."""
     return [opened(place) for place in run_places(folder)]
-
-
-def sha256(path: Path) -> str:
-    """Hex digest of a file; raises GatesError where it is no plain file."""
-    total = hashlib.sha256()
-    with jsonio.open_plain(path) as file:
-        while block := file.read(2**20):
-            total.update(block)
-    return total.hexdigest()

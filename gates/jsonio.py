@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import contextlib
+import hashlib
 import json
 import math
 import os
@@ -209,3 +210,15 @@ def open_plain(path: Path) -> BinaryIO:
         os.close(descriptor)
         raise GatesError(f"can't read {path}: it is no plain file")
     return os.fdopen(descriptor, "rb")
+
+
+def sha256(path: str | Path) -> str:
+    """Return the hex digest of a file; raises GatesError where it is no plain file or can't be read."""
+    total = hashlib.sha256()
+    try:
+        with open_plain(Path(path)) as file:
+            while block := file.read(2**20):
+                total.update(block)
+    except OSError as error:
+        raise GatesError(f"can't read {path}: {error.strerror}") from None
+    return total.hexdigest()

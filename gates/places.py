@@ -38,11 +38,11 @@ def changed_since(run: RunInfo) -> list[str]:
             continue
         if task is None:
             notes.append(f"`gates list` has no {info.name} here to compare with")
-        elif same_files(task, info):
+        elif (digest := task.digest(info.digest_rule)) == info.digest:
             notes += _not_covered(task, info, run.git)
         else:
-            notes.append(f"{info.name} has changed in this checkout since: its files' digest was {info.digest[:12]} and is {task.digest(info.digest_rule)[:12]}")
-            if None not in (info.problem_sha256, task.problem_sha256()) and info.problem_sha256 != task.problem_sha256():
+            notes.append(f"{info.name} has changed in this checkout since: its files' digest was {info.digest[:12]} and is {digest[:12]}")
+            if info.problem_sha256 is not None and task.problem_sha256() not in (None, info.problem_sha256):
                 problems[f"the problem {info.problem} has changed in this checkout since"] = None
     return [*notes, *problems]
 

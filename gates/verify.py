@@ -13,7 +13,7 @@ from gates.check.terms import term_problems
 from gates.counts import contradictions
 from gates.declared import self_contradictions
 from gates.errors import GatesError
-from gates.evidence import RunInfo, Verdict, read_record, require_known_version, sha256
+from gates.evidence import RunInfo, Verdict, read_record, require_known_version
 from gates.gate.registry import FIRST_GATES, GATES, task_schema
 from gates.judging import decision_of, load_evidence, looser_terms, rejudge
 from gates.packed.archive import ACCEPTANCE
@@ -115,7 +115,7 @@ def _check_digests(run: Path) -> list[str]:
                 problems.append(f"{name} is larger than {_MAX_BYTES // 2**20} MiB")
             elif name not in listed:
                 problems.append(f"{name} is not in the manifest")
-            elif sha256(path) != listed[name]:
+            elif jsonio.sha256(path) != listed[name]:
                 problems.append(f"{name} was changed after the run")
     return problems + [f"{name} is missing" for name in sorted(set(listed) - present)] or strangers(present | {"manifest.json"})
 
@@ -124,7 +124,7 @@ def _check_acceptance(run: Path) -> list[str]:
     """Whether what a reviewer accepted is of this very run; its schema was checked before."""
     if not (run / ACCEPTANCE).is_file():
         return []
-    if jsonio.read(run / ACCEPTANCE)["manifest_sha256"] != sha256(run / "manifest.json"):
+    if jsonio.read(run / ACCEPTANCE)["manifest_sha256"] != jsonio.sha256(run / "manifest.json"):
         return [f"{ACCEPTANCE} was given for another run"]
     info: RunInfo = read_record(RunInfo, run, "run.json")
     if tuple(jsonio.read(run / ACCEPTANCE)["looser"]) != looser_terms(info.task, info.baseline):

@@ -11,9 +11,10 @@ from pathlib import Path
 import pytest
 from runs_kit import sign
 
+from gates import jsonio
 from gates.check.attestation import NAMESPACE, PREDICATE_TYPE, attestation_of
 from gates.cli import cli
-from gates.evidence import list_runs, sha256
+from gates.evidence import list_runs
 from gates.guard import guard
 
 ROOT = Path(__file__).resolve().parent.parent
@@ -53,10 +54,10 @@ def test_the_statement(run: Path, tmp_path: Path, capsys: pytest.CaptureFixture[
     info = json.loads((run / "run.json").read_text())
     assert code == 0 and f"ssh-keygen -Y sign -f KEY -n {NAMESPACE}" in out and sorted(path.name for path in run.rglob("*")) == before
     assert (statement["_type"], statement["predicateType"]) == ("https://in-toto.io/Statement/v1", PREDICATE_TYPE)
-    assert statement["subject"] == [{"name": "manifest.json", "digest": {"sha256": sha256(run / "manifest.json")}}]
+    assert statement["subject"] == [{"name": "manifest.json", "digest": {"sha256": jsonio.sha256(run / "manifest.json")}}]
     predicate = statement["predicate"]
     assert (predicate["decision"], predicate["device"], predicate["tool_version"]) == ("merge", info["device"], info["tool_version"])
-    assert predicate["task"]["digest"] == info["task"]["digest"] and predicate["builds"]["candidate"]["build_json_sha256"] == sha256(run / "build.json")
+    assert predicate["task"]["digest"] == info["task"]["digest"] and predicate["builds"]["candidate"]["build_json_sha256"] == jsonio.sha256(run / "build.json")
     assert told(capsys, "attest", run, "-o", tmp_path / "other.json")[0] == 0 and (tmp_path / "other.json").read_text() == (tmp_path / "run.attestation.json").read_text()
 
 

@@ -14,8 +14,9 @@ from random import Random
 
 import pytest
 
+from gates import jsonio
 from gates.errors import GatesError
-from gates.evidence import Git, RunDirectory, Verdict, list_runs, portable, read_record, resolve_run, run_label, sha256
+from gates.evidence import Git, RunDirectory, Verdict, list_runs, portable, read_record, resolve_run, run_label
 
 
 def publish(results: Path, label: str = "20260101T000000Z-abc-cpu") -> Path:
@@ -119,7 +120,7 @@ def test_killed_at_twenty_moments_of_writing_it_leaves_whole_runs_alone(tmp_path
     assert len(runs) > 4
     for run in runs:
         listed = json.loads((run / "manifest.json").read_text())["sha256"]
-        assert listed == {path.relative_to(run).as_posix(): sha256(path) for path in run.rglob("*") if path.is_file() and path.name != "manifest.json"}
+        assert listed == {path.relative_to(run).as_posix(): jsonio.sha256(path) for path in run.rglob("*") if path.is_file() and path.name != "manifest.json"}
         assert set(listed) == {"run.json", "verdict.json", "baseline/ptxas.json"}
     left = set((tmp_path / "task").iterdir()) - set(runs)
     assert left and all(path.name.startswith(".writing-") for path in left)

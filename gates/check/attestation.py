@@ -14,7 +14,7 @@ from typing import Any
 
 from gates import jsonio
 from gates.errors import GatesError
-from gates.evidence import RunInfo, Verdict, read_record, require_outside_a_run, sha256
+from gates.evidence import RunInfo, Verdict, read_record, require_outside_a_run
 from gates.packed.runs import SUFFIX, origin
 from gates.records import to_json
 
@@ -33,12 +33,12 @@ def statement_of(run: Path) -> dict[str, Any]:
     info: RunInfo = read_record(RunInfo, run, "run.json")
     verdict: Verdict = read_record(Verdict, run, "verdict.json")
     builds = {
-        role: {"identity": jsonio.read(path).get("identity", ""), "build_json_sha256": sha256(path)}
+        role: {"identity": jsonio.read(path).get("identity", ""), "build_json_sha256": jsonio.sha256(path)}
         for role, path in (("candidate", run / "build.json"), ("baseline", run / "baseline" / "build.json")) if path.is_file()
     }
     return {
         "_type": STATEMENT_TYPE,
-        "subject": [{"name": "manifest.json", "digest": {"sha256": sha256(run / "manifest.json")}}],
+        "subject": [{"name": "manifest.json", "digest": {"sha256": jsonio.sha256(run / "manifest.json")}}],
         "predicateType": PREDICATE_TYPE,
         "predicate": {
             "decision": verdict.decision.value, "reason": verdict.reason,

@@ -68,7 +68,7 @@ def _identity(cxx: str) -> tuple[str, ...]:
     for name in ("cc1plus", "as"):
         told = _run([cxx, f"-print-prog-name={name}"]).strip()
         program = Path(told if os.sep in told else shutil.which(told) or told)
-        found += [str(program), hashlib.sha256(program.read_bytes()).hexdigest() if program.is_file() else ""]
+        found += [str(program), jsonio.sha256(program) if program.is_file() else ""]
     return tuple(found)
 
 

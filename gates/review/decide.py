@@ -16,7 +16,6 @@ from gates.evidence import (
     RunInfo,
     Verdict,
     read_record,
-    sha256,
     utc_now,
     write_outside_runs,
 )
@@ -77,7 +76,7 @@ def accept_looser_terms(run: Path, reason: str) -> Path:
     if (run / ACCEPTANCE).exists():
         known: Acceptance = read_record(Acceptance, run, ACCEPTANCE)
         raise GatesError(f"{run}: accepted before, on {known.accepted}: {known.reason}", hint="gates decide tells the decision that follows")
-    record = Acceptance(SCHEMA_VERSION, sha256(run / "manifest.json"), found, reason.strip(), utc_now().isoformat(timespec="milliseconds"))
+    record = Acceptance(SCHEMA_VERSION, jsonio.sha256(run / "manifest.json"), found, reason.strip(), utc_now().isoformat(timespec="milliseconds"))
     jsonio.write(run / ACCEPTANCE, records.to_json(record))
     return run / ACCEPTANCE
 

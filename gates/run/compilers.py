@@ -17,6 +17,7 @@ from concurrent.futures import ThreadPoolExecutor
 from functools import lru_cache
 from pathlib import Path
 
+from gates import jsonio
 from gates.errors import GatesError
 from gates.run import process
 from gates.run.toolchain import Toolchain
@@ -131,11 +132,11 @@ def _sha256(path: str, stamp: tuple[int, ...]) -> str:
         with open(path, "rb") as file:
             size = os.fstat(file.fileno()).st_size
             if size <= _WHOLE_BYTES:
-                return hashlib.sha256(file.read()).hexdigest()
+                return jsonio.sha256(path)
             total = hashlib.sha256(str(size).encode())
             for start in (*range(0, size - _BLOCK_BYTES, _STEP * _BLOCK_BYTES), size - _BLOCK_BYTES):
                 total.update(os.pread(file.fileno(), _BLOCK_BYTES, start))
-    except OSError:
+    except (OSError, GatesError):
         return ""
     return total.hexdigest()
 

@@ -15,11 +15,11 @@ from collections.abc import Callable, Collection, Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
+from gates import jsonio
 from gates.run import compilers, graph, inputs, process, torch_headers
 from gates.run.attempt import ResultWriter, attempt
 from gates.run.build_failure import Failure, first_errors, hint_for, missing_tool, refuse_machine_fault
 from gates.run.built import Target
-from gates.run.kernel import file_sha256
 from gates.run.toolchain import Toolchain
 from gates.task import Task
 
@@ -65,7 +65,7 @@ def build(
     if path is not None:
         if Path(path) == folder / edge.output:
             _record(edge, toolchain, inputs.Look(folder, look.folders))
-        return [*made, Target("device", path, sha256=file_sha256(path))], text
+        return [*made, Target("device", path, sha256=jsonio.sha256(path))], text
     for leftover in home.glob("*.so"):  # of an earlier build: it must not be loaded for this one
         leftover.unlink(missing_ok=True)
     refuse_machine_fault(text, tried.cause, folder, "torch's loader")

@@ -6,10 +6,10 @@ import importlib.util
 from collections.abc import Callable, Collection
 from pathlib import Path
 
+from gates import jsonio
 from gates.run import triton_build
 from gates.run.build_failure import Failure
 from gates.run.built import BuildResult, Target
-from gates.run.kernel import file_sha256
 from gates.run.toolchain import Toolchain
 from gates.stage.identity import identity_of
 from gates.task import TRITON, Task
@@ -30,7 +30,7 @@ def build(
     elif "cubin" in want and task.kind == TRITON:
         made, wrong, text, wall_s = triton_build.build(task, folder, archs, say)
     targets = [
-        Target(kind, None if wrong else source, failure=wrong, sha256="" if wrong or not source else file_sha256(source))
+        Target(kind, None if wrong else source, failure=wrong, sha256="" if wrong or not source else jsonio.sha256(source))
         for kind in ("device", "emulator") if kind in want
     ]
     if "emulator_asan" in want:

@@ -7,7 +7,6 @@ time. File times decide nothing.
 
 from __future__ import annotations
 
-import hashlib
 import json
 import os
 import re
@@ -15,6 +14,7 @@ from collections.abc import Iterable, Sequence
 from pathlib import Path
 
 from gates import jsonio
+from gates.errors import GatesError
 from gates.run.graph import Edge
 from gates.stage.includes import included
 
@@ -35,9 +35,8 @@ class Look:
         """Return the sha256 of the file; None if it can't be read."""
         if path not in self._digests:
             try:
-                with open(os.path.join(self.folder, path), "rb") as file:
-                    self._digests[path] = hashlib.sha256(file.read()).hexdigest()
-            except OSError:
+                self._digests[path] = jsonio.sha256(self.folder / path)
+            except GatesError:
                 self._digests[path] = None
         return self._digests[path]
 

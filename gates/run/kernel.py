@@ -10,10 +10,10 @@ launcher enqueues on ``stream`` and returns without waiting: 0, or an error code
 from __future__ import annotations
 
 import ctypes
-import hashlib
 from pathlib import Path
 from typing import Any
 
+from gates import jsonio
 from gates.errors import GatesError
 
 _ERROR_BYTES = 1024
@@ -27,17 +27,9 @@ class KernelError(Exception):
         self.code = code
 
 
-def file_sha256(path: str | Path) -> str:
-    """Hex digest of a file's bytes; raises GatesError where it can't be read."""
-    try:
-        return hashlib.sha256(Path(path).read_bytes()).hexdigest()
-    except OSError as error:
-        raise GatesError(f"can't read {path}: {error.strerror}") from None
-
-
 def require_built(path: Path, sha256: str | None) -> None:
     """Raise GatesError where the product at ``path`` is not the one that was built; ``sha256`` None or empty: it is not known which that is."""
-    if sha256 and (found := file_sha256(path)) != sha256:
+    if sha256 and (found := jsonio.sha256(path)) != sha256:
         raise GatesError(
             f"{path} is from another build: its sha256 is {found[:16]}…, the file built here has {sha256[:16]}…",
             hint="another program wrote it after the build: run again with a build folder of your own (--build-dir)",

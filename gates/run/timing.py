@@ -20,7 +20,7 @@ from gates.errors import GatesError
 from gates.measure.statistics import MIN_P90
 from gates.run.attempt import Attempt, ResultWriter, attempt
 from gates.run.callable import is_c
-from gates.run.timing_protocol import SINGLE_PAIRS, Stopped
+from gates.run.timing_protocol import SINGLE_PAIRS, telling_stops
 from gates.task import nearest
 
 HANDS = "gates.run.timing_hands"
@@ -123,16 +123,10 @@ def _read(tried: Attempt) -> dict[str, Any]:
 
 
 def execute(job: dict[str, Any], folder: Path) -> None:
-    """Time the job's sides and write ``measured``, ``backends`` and ``also`` lines, or one ``stopped`` line.
+    """Runner job ``timing``: time the sides and write ``measured``, ``backends`` and ``also`` lines, or one ``stopped`` line."""
+    from gates.run import timing_ask
 
-    ``job["child"]`` is the process that holds the kernels (``gates.run.timing_ask``).
-    """
-    from gates.run import nvml, timing_ask
-
-    before = nvml.processes_by_uuid()  # before the other process starts CUDA, to tell it from others
-    child = job["child"]
-    with ResultWriter(job) as writer:
-        measure(job, writer, lambda: timing_ask.connect(job, child), before, child.pid)
+    timing_ask.judge(job, measure)
 
 
 def measure(
@@ -147,13 +141,9 @@ def measure(
     for shape in (job["shape"], *job["also"]):
         if shape not in problem.SHAPES:
             raise GatesError(f"problem {problem.__name__} has no shape {shape!r}", hint=nearest(shape, problem.SHAPES))
-    try:
+    with telling_stops(writer, "the reference"):
         session = Session(job, problem, connect(), before, pid, clock)
         writer.write("measured", evidence=session.measure())
         writer.write("backends", backends=session.backends())
         writer.write("also", also=session.also())
         writer.write("done")
-    except Stopped as stop:
-        writer.write("stopped", code=stop.code, message=str(stop))
-    except MemoryError:
-        writer.write("stopped", code="performance.no_memory", message="not enough host memory for the reference")

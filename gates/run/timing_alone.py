@@ -16,7 +16,7 @@ from gates.measure import sampling
 from gates.measure.records import BASELINE, Series
 from gates.records import to_json
 from gates.run.attempt import Attempt, ResultWriter
-from gates.run.timing_protocol import Stopped
+from gates.run.timing_protocol import telling_stops
 
 BLOCKS, MOST_BLOCKS = 3, 9  # undisturbed blocks that are wanted, and how many are taken for them
 
@@ -40,13 +40,10 @@ def read(tried: Attempt) -> dict[str, Any]:
 
 
 def execute(job: dict[str, Any], folder: Path) -> None:
-    """Runner job ``timing_alone``: an ``alone`` line with the blocks, or a ``stopped`` line; ``job["child"]`` is the process that holds the baseline."""
-    from gates.run import nvml, timing_ask
+    """Runner job ``timing_alone``: an ``alone`` line with the blocks, or a ``stopped`` line."""
+    from gates.run import timing_ask
 
-    before = nvml.processes_by_uuid()
-    child = job["child"]
-    with ResultWriter(job) as writer:
-        measure(job, writer, lambda: timing_ask.connect(job, child), before, child.pid)
+    timing_ask.judge(job, measure)
 
 
 def measure(
@@ -57,12 +54,8 @@ def measure(
     from gates import problem as problems
 
     problem = problems.load(job["candidate"]["problem"], Path(job["candidate"]["folder"]))
-    try:
+    with telling_stops(writer, "the input sets"):
         writer.write("alone", series=to_json(_series(job, problem, connect(), before, pid, clock)))
-    except Stopped as stop:
-        writer.write("stopped", code=stop.code, message=str(stop))
-    except MemoryError:
-        writer.write("stopped", code="performance.no_memory", message="not enough host memory for the input sets")
 
 
 def _series(

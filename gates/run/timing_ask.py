@@ -6,7 +6,8 @@ from collections.abc import Callable, Mapping
 from typing import Any, Protocol
 
 from gates.errors import EXIT_HOLD, GatesError
-from gates.run import apart, wire
+from gates.run import apart, nvml, wire
+from gates.run.attempt import ResultWriter
 from gates.run.process import Finished
 from gates.run.timing_protocol import Stopped
 
@@ -26,6 +27,14 @@ def connect(job: Mapping[str, Any], child: apart.Child) -> Ask:
 
     taken(_exchange(child, {"scratch": str(apart.scratch(job, "timing"))}))
     return ask
+
+
+def judge(job: Mapping[str, Any], measure: Callable[..., None]) -> None:
+    """Call ``measure(job, writer, connect, before, pid)`` with the file of the job's results and ``job["child"]``, the process that holds the kernels."""
+    before = nvml.processes_by_uuid()  # before the other process starts CUDA, to tell it from others
+    child = job["child"]
+    with ResultWriter(job) as writer:
+        measure(job, writer, lambda: connect(job, child), before, child.pid)
 
 
 def here(answer: Callable[[Mapping[str, Any]], Any]) -> Ask:

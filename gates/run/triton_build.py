@@ -24,7 +24,6 @@ from gates.run import apart, confined, process, triton_record
 from gates.run.attempt import APART, ResultWriter, attempt
 from gates.run.build_failure import Failure, first_errors, refuse_machine_fault
 from gates.run.built import BuildResult, Target
-from gates.run.kernel import file_sha256
 from gates.task import Task
 
 _LIMIT_S = 120.0
@@ -99,7 +98,7 @@ def _assemble(kernel: triton_record.Compiled, folder: Path) -> tuple[Target, str
             refuse_machine_fault(text, finished.cause, folder, "ptxas")
             return Target("cubin", None, kernel.arch, failure=Failure(shlex.join(command), finished.cause, first_errors(text), str(log))), shown
         made.replace(target)
-    return Target("cubin", str(target), kernel.arch, str(log), sha256=file_sha256(target)), shown
+    return Target("cubin", str(target), kernel.arch, str(log), sha256=jsonio.sha256(target)), shown
 
 
 def execute(job: Mapping[str, Any], folder: Path) -> None:

@@ -66,7 +66,7 @@ def list_command() -> None:
 @cli.command("new")
 @click.argument("name")
 @click.option("--kind", type=click.Choice(["cuda", "torch-extension", "triton", "python"]), help="What the kernel is written in.")
-@click.option("--from", "source", metavar="TASK", help="Copy TASK as the next rung, with TASK as its baseline, beside it.")
+@click.option("--from", "source", metavar="TASK", help="Copy TASK as the next rung, with TASK as its baseline, next to it.")
 @click.option("--dir", "directory", type=FOLDER, help="Folder in which the new ones are made.  [default: .]")
 def new_command(name: str, kind: str | None, source: str | None, directory: Path | None) -> None:
     """Make the task NAME, which runs at once, for you to change.
@@ -84,7 +84,7 @@ def new_command(name: str, kind: str | None, source: str | None, directory: Path
         raise GatesError(f"{what}: --kind makes a new task, --from the next rung of one", hint="e.g. gates new my_norm --kind triton")
     if source is not None:
         if directory is not None:
-            raise GatesError("--dir goes with --kind", hint="the next rung lies beside the one before, whose problem and baseline it shares")
+            raise GatesError("--dir goes with --kind", hint="--from writes the next rung next to the rung before, whose problem and baseline it shares")
         made = [next_rung(name, find_task(source, environ={}))]
     else:
         made = new_task(name, kind, directory or Path())
@@ -224,12 +224,12 @@ def _ladder(paths: list[Path], out: Path, force: bool, picture: bool) -> int:
 @click.option("--json", "as_json", is_flag=True, help="Print the decision as JSON.")
 @click.option("--junit", type=FILE, help="Write the gates as JUnit XML too.")
 @click.option("--sarif", type=FILE, help="Write what did not pass as SARIF too, at its source lines.")
-@click.option("--accept-policy-change", "reason", metavar="REASON", help="Accept terms looser than the baseline's; kept beside the evidence.")
+@click.option("--accept-policy-change", "reason", metavar="REASON", help="Accept terms looser than the baseline's; kept with the evidence.")
 @RESULTS
 def decide(run_directory: str, as_json: bool, junit: Path | None, sarif: Path | None, reason: str | None, results: Path) -> None:
     """Say merge, reject or hold for a run; the exit code says it too (0, 1, 3).
 
-    The evidence is verified first, and the decision is taken anew from the gates' verdicts.
+    The evidence is verified first, and the decision is taken again from the gates' verdicts.
 
     Example: gates decide latest:stage2
     """
@@ -367,7 +367,7 @@ def report(run_directories: tuple[str, ...], everything: bool, out: Path | None,
     """Write runs as one HTML page for a browser.
 
     The page shows decision, gates, timing, errors, resources, counters and history. It needs no network. Runs are
-    verified; the page says so if one is not sound.
+    verified; the page reports one that is not sound.
 
     Example: gates report latest:stage2 -o stage2.html
     """
@@ -380,7 +380,7 @@ def report(run_directories: tuple[str, ...], everything: bool, out: Path | None,
 
 @cli.command("attest")
 @click.argument("run_directory", metavar="RUN")
-@click.option("-o", "--out", type=FILE, help="File for the statement.  [default: RUN.attestation.json beside the run]")
+@click.option("-o", "--out", type=FILE, help="File for the statement.  [default: RUN.attestation.json next to the run]")
 @click.option("--key", type=FILE, help="Sign the statement with this SSH key, by ssh-keygen. The name of the signature file ends in .sig.")
 @RESULTS
 def attest_command(run_directory: str, out: Path | None, key: Path | None, results: Path) -> None:
@@ -547,8 +547,8 @@ def selftest_command() -> None:
 def explain(code: str) -> None:
     """Explain a reason code, a gate, or a word of a verdict.
 
-    A code (ptxas.spills) and a gate (ptxas) are explained by what is judged, why, and what to do; a word is one of those
-    beside the codes: weak, inconclusive, not run.
+    A code (ptxas.spills) and a gate (ptxas) are explained by what is judged, why, and what to do. The words are weak,
+    inconclusive, not run and the like.
 
     Example: gates explain ptxas.spills
     """

@@ -34,7 +34,7 @@ def _correctness(evidence: Any) -> Iterator[str]:
     references = {case.key: {output.name: output for output in case.outputs} for case in evidence.cases}
     for name, cases in (("", evidence.cases), ("baseline ", evidence.baseline_cases)):
         if len({case.key for case in cases}) < len(cases):
-            yield f"a {name}case stands twice"
+            yield f"a {name}case appears twice"
         forms: dict[tuple[str, str], tuple[int, str]] = {}
         for case in cases:
             told = f"{name}{case.where}"

@@ -250,7 +250,8 @@ def _resolved(name: str, results: Path) -> Path:
     path = opened(path)
     if not (path / "run.json").is_file():
         hint = "`gates run TASK` writes one under results/"
-        raise GatesError(f"{name} is no run directory: it has no run.json", hint=hint if len(path.parts) > 1 else f"{hint}; a task's last one is latest:{name}")
+        hint = hint if len(path.parts) > 1 else f"{hint}; a task's last one is latest:{name}"
+        raise GatesError(f"{name} is not a run directory: it has no run.json", hint=hint)
     return path
 
 
@@ -274,7 +275,7 @@ def require_outside_a_run(out: Path) -> None:
     """Raise GatesError for an output file that would lie in a run directory, whose files are its evidence."""
     for folder in (*out.absolute().parents, *out.resolve().parents):  # a link may lead there
         if (folder / "manifest.json").is_file() and (folder / "run.json").is_file():
-            raise GatesError(f"{out} lies in the run directory {folder}, whose files are evidence", hint="name a file elsewhere")
+            raise GatesError(f"{out} is in the run directory {folder}, whose files are evidence", hint="name a file elsewhere")
 
 
 def own_file(name: str) -> Path:

@@ -143,7 +143,7 @@ def loads(text: str, where: str) -> Any:
         if len(result) != len(pairs):
             keys = [key for key, _ in pairs]
             twice = next(key for key in keys if keys.count(key) > 1)
-            raise GatesError(f"{where}: key {twice!r} stands twice in one object")
+            raise GatesError(f"{where}: key {twice!r} appears twice in one object")
         return result
 
     checked = {"parse_float": finite, "parse_int": bounded} if _MAY_BE_OUT_OF_RANGE.search(text) else {}
@@ -208,7 +208,7 @@ def open_plain(path: Path) -> BinaryIO:
     descriptor = os.open(path, os.O_RDONLY | os.O_NONBLOCK | os.O_CLOEXEC)  # a pipe without a writer would block otherwise
     if not stat.S_ISREG(os.fstat(descriptor).st_mode):
         os.close(descriptor)
-        raise GatesError(f"can't read {path}: it is no plain file")
+        raise GatesError(f"can't read {path}: it is not a plain file")
     return os.fdopen(descriptor, "rb")
 
 

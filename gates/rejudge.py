@@ -123,7 +123,7 @@ def _value(name: str, text: str) -> Any:
     except GatesError as error:
         raise GatesError(f"--set {name}: {error.what}") from None
     if isinstance(value, float) and not math.isfinite(value):
-        raise GatesError(f"--set {name}: {text!r} is no finite number")
+        raise GatesError(f"--set {name}: {text!r} is not a finite number")
     return value
 
 

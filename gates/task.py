@@ -224,7 +224,7 @@ def load_baseline(task: Task) -> Task | None:
         folder = _sibling(current.baseline, current.folder, str(current.folder / "task.yaml"))
         if folder in seen:
             ring = " -> ".join(path.name for path in [*seen, folder])
-            raise GatesError(f"baselines form a ring: {ring}", hint=f"mend `baseline:` in {current.folder}/task.yaml")
+            raise GatesError(f"circular baselines: {ring}", hint=f"fix `baseline:` in {current.folder}/task.yaml")
         seen.append(folder)
         current = load_task(folder, environ={})
         first = first or current
@@ -316,7 +316,7 @@ def _sibling(name: str, folder: Path, where: str) -> Path:
         if (found / "task.yaml").is_file():
             return found
     siblings = [path.parent.name for path in folder.parent.glob("*/task.yaml") if path.parent != folder]
-    raise GatesError(f"{where}: baseline {name!r} is no task", hint=nearest(name, siblings))
+    raise GatesError(f"{where}: baseline {name!r} is not a task", hint=nearest(name, siblings))
 
 
 def _find_source(name: str, folder: Path, path: Path, line: int) -> Path:

@@ -108,7 +108,7 @@ def _check_digests(run: Path) -> list[str]:
         if path.is_symlink():
             problems.append(f"{name} is a symbolic link")
         elif not path.is_file() and not path.is_dir():
-            problems.append(f"{name} is no plain file")
+            problems.append(f"{name} is not a plain file")
         elif path.is_file() and name not in ("manifest.json", ACCEPTANCE):
             present.add(name)
             if path.stat().st_size > _MAX_BYTES:

@@ -66,7 +66,7 @@ def value(text: str) -> Any:
 def load(path: Path) -> tuple[Any, dict[Place, int]]:
     """The data of a YAML file and the 1-based line of each key and item.
 
-    Raises GatesError for an unreadable file, broken YAML, and a key that stands twice in one map.
+    Raises GatesError for an unreadable file, broken YAML, and a key that appears twice in one map.
     """
     try:
         text = path.read_text(encoding="utf-8")
@@ -105,7 +105,7 @@ def _construct(loader: yaml.SafeLoader, node: yaml.Node, path: Path, place: Plac
                 raise GatesError(f"{path}:{line}: the key {key_node.value or '(empty)'} is not text", hint="write it in quotes, or another name")
             if key in result:
                 raise GatesError(
-                    f"{path}:{line}: key {key!r} stands twice, first at line {lines[(*place, key)]}",
+                    f"{path}:{line}: key {key!r} appears twice, first at line {lines[(*place, key)]}",
                     hint="keep one of the two",
                 )
             lines[(*place, key)] = line

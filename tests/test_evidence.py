@@ -68,7 +68,7 @@ def test_runs_are_found_by_path_latest_and_recorded(tmp_path: Path) -> None:
     assert resolve_run("latest:task", tmp_path) == second
     assert resolve_run("recorded:h100/task", tmp_path) == recorded
     assert resolve_run(str(recorded.parent), tmp_path) == recorded
-    for name, expected in (("latest:other", "no run found"), (str(tmp_path), "is no run directory"), (str(first.parent), "holds 2 runs"),
+    for name, expected in (("latest:other", "no run found"), (str(tmp_path), "is not a run directory"), (str(first.parent), "holds 2 runs"),
                            ("latest:../task", "no run found"), (f"latest:{first.parent}", "no run found"), ("recorded:../task", "no run found")):
         with pytest.raises(GatesError, match=expected):
             resolve_run(name, tmp_path)

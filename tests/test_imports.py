@@ -185,7 +185,7 @@ BOTH_REFUSE = {  # what flashinfer-bench's own models refuse, too
     "dtype": (0, lambda data: data["inputs"]["x"].update(dtype="float31")),
     "'axes' is a required": (0, lambda data: data.pop("axes")),
     "leaves the solution's folder": (1, lambda data: data["sources"][0].update(path="../../main.py")),
-    "stands twice": (1, lambda data: data["sources"].append(data["sources"][0])),
+    "appears twice": (1, lambda data: data["sources"].append(data["sources"][0])),
     "which sources do not hold": (1, lambda data: data["spec"].update(entry_point="other.py::run")),
     "spec.entry_point": (1, lambda data: data["spec"].update(entry_point="main.py")),
     "spec.language": (1, lambda data: data["spec"].update(language="fortran")),
@@ -230,7 +230,7 @@ def test_what_is_no_plain_file_or_far_too_large_is_not_read(tmp_path: Path, caps
     if place == "large":
         path.write_bytes(b"#" * (2**20 + 1))
     assert command(["import", "kernelbench", str(KERNELBENCH[0]), str(path), "--dir", str(tmp_path / "made")]) == 2
-    assert ("larger than 1 MiB" if place == "large" else "no plain file") in capsys.readouterr().err
+    assert ("larger than 1 MiB" if place == "large" else "not a plain file") in capsys.readouterr().err
 
 
 def test_a_file_of_the_folder_from_which_it_is_imported_hides_nothing(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:

@@ -376,7 +376,7 @@ def test_hostile_text_in_evidence_stays_text(tmp_path: Path) -> None:
 
 
 def test_wrong_names_are_one_clear_error(tmp_path: Path) -> None:
-    with pytest.raises(GatesError, match="no run directory"):
+    with pytest.raises(GatesError, match="not a run directory"):
         CliRunner().invoke(cli, ["insights", str(tmp_path)], catch_exceptions=False, standalone_mode=False)
 
 

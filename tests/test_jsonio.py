@@ -39,7 +39,7 @@ def test_any_bytes_give_a_value_or_one_clear_error(tmp_path_factory: pytest.Temp
     ("text", "expected"),
     [
         ('{"a": NaN}', "NaN is not JSON"), ("[Infinity]", "Infinity is not JSON"), ("[-1e999]", "out of range"),
-        ('{"p50_us": 1000, "p50_us": 10}', "'p50_us' stands twice"), ('{"a": 1', "line 1, column 8"),
+        ('{"p50_us": 1000, "p50_us": 10}', "'p50_us' appears twice"), ('{"a": 1', "line 1, column 8"),
         ("[" * 100_000, "nested too deeply"), ("9" * 10_000, "is out of range"), ('["\\ud800"]', "not Unicode"),
     ],
 )

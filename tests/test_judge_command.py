@@ -89,7 +89,7 @@ def test_the_table_shows_both_verdicts_and_what_was_set() -> None:
         ("performance.metrics=[p50, p91]", "'p91' is not one of", ""),
         ("correctness.match_baseline=1", "1 is not of type 'boolean'", ""),
         ("performance.min_speedup_pct=true", "True is not of type 'number'", ""),
-        ("performance.min_speedup_pct=.nan", "no finite number", ""),
+        ("performance.min_speedup_pct=.nan", "not a finite number", ""),
         ("performance.min_speedup_pct=[", "not a YAML value", ""),
         ("performance.min_speedup_pct=", "None is not of type 'number'", ""),
         ("performance=1", "not GATE.KEY=VALUE", "performance.min_speedup_pct=20"),

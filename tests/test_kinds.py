@@ -153,7 +153,7 @@ def documented_launcher(tmp_path: Path) -> Path:
     """The extension of the template and, beside it, the task that docs/start/your-kernel.md makes of its kernel."""
     extension_folder = new_task("my_norm", "torch-extension", tmp_path)[0]
     page = (Path(__file__).resolve().parent.parent / "docs" / "start" / "your-kernel.md").read_text(encoding="utf-8")
-    section = page.partition("## A C launcher beside a binding")[2].partition("\n## ")[0]
+    section = page.partition("## A C launcher for an extension")[2].partition("\n## ")[0]
     source, lines = (re.search(rf"```{kind}\n(.*?)```", section, re.DOTALL)[1] for kind in ("cuda", "yaml"))
     folder = tmp_path / "my_norm_launcher"
     folder.mkdir()

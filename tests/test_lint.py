@@ -66,7 +66,7 @@ def test_several_faults_of_the_yaml_itself(tmp_path: Path, unrun: None) -> None:
     )
     found = lint(folder)
     assert len(found) == 4 and all(str(folder / "task.yaml") + ":" in text for text in found)
-    for text in ("unknown name 'local_load'", "name is 'other'", "source 'no.cu' does not exist", "baseline 'nothing' is no task"):
+    for text in ("unknown name 'local_load'", "name is 'other'", "source 'no.cu' does not exist", "baseline 'nothing' is not a task"):
         assert text in "\n".join(found)
 
 

@@ -1,4 +1,4 @@
-"""Files that a command is told to write: whole or not at all, links and devices kept, and nothing that is no plain file replaced."""
+"""Files that a command is told to write: whole or not at all, links and devices kept, and nothing that is not a plain file replaced."""
 
 from __future__ import annotations
 

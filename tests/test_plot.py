@@ -153,4 +153,4 @@ def test_the_command(tmp_path) -> None:
     assert (done.returncode, done.stdout.strip()) == (0, "written: results/stage2_wmma_pv-timing.png"), done.stderr
     assert (tmp_path / "results" / "stage2_wmma_pv-timing.png").is_file()
     refused = subprocess.run([*command, str(tmp_path)], cwd=tmp_path, capture_output=True, text=True, timeout=60)
-    assert refused.returncode == 2 and "no run directory" in refused.stderr
+    assert refused.returncode == 2 and "not a run directory" in refused.stderr

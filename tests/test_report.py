@@ -265,7 +265,7 @@ def test_what_can_not_be_reported(tmp_path: Path) -> None:
         write_report(tmp_path / "none", (), tmp_path / "r.html")
     with pytest.raises(GatesError, match="no run found"):
         write_report(tmp_path, (), tmp_path / "r.html")
-    with pytest.raises(GatesError, match="no run directory"):
+    with pytest.raises(GatesError, match="not a run directory"):
         write_report(RECORDED, [str(tmp_path)], tmp_path / "r.html")
     run = tmp_path / "task" / "run"
     run.mkdir(parents=True)

@@ -301,7 +301,7 @@ def test_an_interrupted_sweep_goes_on_and_does_nothing_twice(after: int, tmp_pat
     timings = f", {kept['time']} timings" if kept["time"] else ""
     (folder,) = (tmp_path / "results").glob("sweeps/blocks/*")
     assert lines.said[-1] == (
-        f"kept so far: {kept['compile']} of 7 variants compiled, {kept['check']} checked{timings} in {folder}; the same command goes on"
+        f"kept so far: {kept['compile']} of 7 variants compiled, {kept['check']} checked{timings} in {folder}; the same command continues"
     )
     _, sweep = ranked(monkeypatch, tmp_path, second)
     whole = Bench(TRUE_US)

@@ -116,7 +116,7 @@ def test_parameters_become_every_combination() -> None:
     (["BLOCK"], "is not NAME=VALUE,VALUE", "e.g. --param"),
     (["BLOK=64"], "has no such toggle", "did you mean BLOCK?"),
     (["BLOCK=64,x"], "is not a toggle value", "whole number"),
-    (["BLOCK=64,64"], "a value stands twice", "once"),
+    (["BLOCK=64,64"], "a value appears twice", "once"),
     (["BLOCK=64", "BLOCK=128"], "is given twice", "at once"),
     ([f"BLOCK={','.join(map(str, range(5000)))}"], "5000 variants are more than 4096", "fewer"),
 ])

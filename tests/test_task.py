@@ -87,7 +87,7 @@ def test_all_faults_of_a_file_are_named_at_once(tmp_path: Path) -> None:
         ("\tname: x\n", "task.yaml:1:1: not valid YAML"),
         ("- a\n- b\n", "is not of type 'object'"),
         ("", "is not of type 'object'"),
-        ("name: a\ntitle: b\nname: c\n", "task.yaml:3: key 'name' stands twice, first at line 1"),
+        ("name: a\ntitle: b\nname: c\n", "task.yaml:3: key 'name' appears twice, first at line 1"),
         ("name: a\ntoggles: {NULL: 0}\n", "task.yaml:2: the key NULL is not text"),
         ("name: &a [x, x]\ntitle: [*a, *a]\n", "holds an alias"),
         ("name: a\ntime_limit_s: .nan\n", "task.yaml:2: .nan is not a finite number"),
@@ -102,7 +102,7 @@ def test_a_limit_given_twice_deep_down(tmp_path: Path) -> None:
     folder = write(tmp_path)
     text = (folder / "task.yaml").read_text().replace("max_smem_bytes: 65536", "max_smem_bytes: 65536\n    max_registers: 255")
     error = error_of(write(tmp_path, text=text), environ={})
-    assert "key 'max_registers' stands twice" in error.what
+    assert "key 'max_registers' appears twice" in error.what
 
 
 @pytest.mark.parametrize("text", ["abc", "1.5", "-1", "9999999999", "true", "٣", "0x1", "1 2"])
@@ -137,11 +137,11 @@ def test_baselines(tmp_path: Path) -> None:
     assert load_baseline(load_task(first, environ={})) is None
     assert load_baseline(load_task(second, environ={})).name == "first"
     write(tmp_path, "first", baseline="second")
-    with pytest.raises(GatesError, match="baselines form a ring: second -> first -> second"):
+    with pytest.raises(GatesError, match="circular baselines: second -> first -> second"):
         load_baseline(load_task(second, environ={}))
     write(tmp_path, "second", baseline="frist")
     for command in ("run", "build"):
-        with pytest.raises(GatesError, match=r"second/task.yaml:\d+: baseline 'frist' is no task") as caught:
+        with pytest.raises(GatesError, match=r"second/task.yaml:\d+: baseline 'frist' is not a task") as caught:
             CliRunner().invoke(cli, [command, str(second), "--build-dir", str(tmp_path / "build")], catch_exceptions=False)
         assert caught.value.hint == "did you mean first?"
 

@@ -74,7 +74,7 @@ CHANGES: list[tuple[str, Path, str, Callable[[Any], Any], str]] = [
     ("more tensor instructions than instructions", FULL, "sass.json", lambda d: d["functions"][0]["classes"].update(tensor=10**6), "instructions of the class tensor"),
     ("more bad elements than elements", FULL, "correctness.json", lambda d: d["cases"][0]["outputs"][0].update(nonfinite=10**9), "are not finite, it has"),
     ("a mean above the largest", FULL, "correctness.json", lambda d: d["cases"][0]["outputs"][0].update(mean_abs_err=0.0019), "larger than the largest"),
-    ("a case twice", FULL, "correctness.json", lambda d: d["baseline_cases"].append(d["baseline_cases"][0]), "a baseline case stands twice"),
+    ("a case twice", FULL, "correctness.json", lambda d: d["baseline_cases"].append(d["baseline_cases"][0]), "a baseline case appears twice"),
     ("a finding that no summary counts", FULL, "sanitizer.json", lambda d: d["runs"][0]["findings"].append(FINDING), "tells of 1 errors and counts 0"),
     ("a p50 that its samples do not give", FULL, "performance.json", lambda d: d["figures"]["cold"]["candidate"].update(p50_us=7.5), "is 7.5, its samples give"),
     ("built with other toggles", FULL, "build.json", lambda d: d["toggles"].update(USE_WMMA_PV=0), "build.json is of stage2_wmma_pv with USE_WMMA_QK=1, USE_WMMA_PV=0"),
@@ -157,7 +157,7 @@ def test_a_pipe_in_the_place_of_a_file_is_not_waited_for(tmp_path: Path, name: s
     shutil.copytree(CPU, target)
     (target / name).unlink(missing_ok=True)
     os.mkfifo(target / name)
-    assert any("is no plain file" in problem for problem in verify_run(target))
+    assert any("is not a plain file" in problem for problem in verify_run(target))
 
 
 def test_a_checkout_that_moved_on_is_noted_and_no_fault(tmp_path: Path) -> None:
@@ -177,7 +177,7 @@ def test_a_name_that_is_no_run_is_told_alike_alone_and_beside_others(capsys: pyt
         return capsys.readouterr()
 
     out, alone = told("nowhere")
-    assert out == "" and alone.startswith("error: nowhere is no run directory") and "hint: " in alone
+    assert out == "" and alone.startswith("error: nowhere is not a run directory") and "hint: " in alone
     out, beside = told("nowhere", str(CPU), "latest:nobody")
     assert ": sound\n" in out and beside.startswith(alone) and "error: no run found for 'latest:nobody'" in beside
 

@@ -109,9 +109,9 @@ def _candidate(what: Mapping[str, Any], how: Mapping[str, Any], where: Path) -> 
     for one in how["sources"]:
         path = PurePosixPath(one["path"])
         if path.is_absolute() or ".." in path.parts or not one["path"].isprintable() or "\\" in one["path"] or str(path) == ".":
-            raise GatesError(f"{where}: source path {one['path']!r} leaves the solution's folder, or is no plain path")
+            raise GatesError(f"{where}: source path {one['path']!r} leaves the solution's folder, or is not a plain path")
         if (kept := f"solution/{path}") in files:
-            raise GatesError(f"{where}: source path {one['path']!r} stands twice")
+            raise GatesError(f"{where}: source path {one['path']!r} appears twice")
         files[kept] = one["content"]
     file, _, entry = spec["entry_point"].partition("::")
     first = f"solution/{PurePosixPath(file)}"
@@ -135,7 +135,7 @@ def _extension(spec: Mapping[str, Any], first: str, entry: str, where: Path, com
     if spec.get("binding") != "torch":
         raise GatesError(
             f"{where}: " + ("no binding is named, which means 'tvm-ffi' in this format" if not spec.get("binding") else f"binding {spec['binding']!r}")
-            + ": a task can't load such a one",
+            + ": a task can't load it",
             hint='bind the entry with pybind11 (TORCH_LIBRARY or PYBIND11_MODULE) and say "binding": "torch"',
         )
     compiled = [path for path in common["files"] if path.endswith(_COMPILED)]

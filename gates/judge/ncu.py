@@ -35,7 +35,7 @@ LONGER, LONGER_US = 3.0, 10.0  # and longer by these
 
 CODES = {
     "ncu.pass": "Every counter keeps its limit.",
-    "ncu.not_applicable": "task.yaml declares the gate not applicable; the counters were recorded all the same.",
+    "ncu.not_applicable": "task.yaml declares the gate not applicable; the counters were recorded anyway.",
     "ncu.not_risen": "A counter that the stage claims to raise is not above the baseline's.",
     "ncu.not_steady": "A counter rose above the baseline's by more than the task allows.",
     "ncu.below_min": "A counter is below its minimum.",

@@ -38,9 +38,9 @@ CODES = {
     **fitness.CODES,
     **consistency.CODES,
     "performance.pass": "The interval's low end reaches the bar, and every other check passed.",
-    "performance.not_applicable": "task.yaml declares the bar not applicable; the stage was measured and recorded all the same.",
+    "performance.not_applicable": "task.yaml declares the bar not applicable; the stage was measured and recorded anyway.",
     "performance.too_slow": "The interval's high end is below the bar: the speed-up asked for is not there.",
-    "performance.bar_within_interval": "After the last look the bar lies inside the interval. The true speed-up is within "
+    "performance.bar_within_interval": "After the last look the bar is inside the interval. The true speed-up is within "
         "a few tenths of a percent of the bar: make the kernel faster; running again will not settle it.",
     "performance.within_noise": "The whole gain is no larger than what two loads of the same binary may show: the noise "
         "floor and the share of a sample that its event pair takes.",
@@ -64,7 +64,7 @@ CODES = {
     "performance.capture_failed": "The launches can't be captured in a CUDA graph: the launcher synchronises, allocates, "
         "or uses the default stream. Use only the stream that it is given.",
     "performance.not_captured": "Replaying the captured launches writes no output: the kernel runs on a stream of its own, "
-        "where nothing that is timed sees it. Launch on the stream argument.",
+        "which is not timed. Launch on the stream argument.",
     "performance.tampered": "Functions of torch, of a clock or of this package are not what they were before the kernels were loaded. "
         "A kernel must leave the process that times it alone.",
     "performance.device_error": "The CUDA device reported an error during timing (illegal access, lost device). Run the sanitizer gate.",

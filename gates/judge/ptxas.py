@@ -38,7 +38,7 @@ CODES = {
     "toggle, or never instantiated (a template that nothing launches).",
     "ptxas.unlisted_kernel": "The launcher launches a kernel that task.yaml does not name, so no gate judges it as the stage's: a "
     "fallback, or a helper. Name every kernel of the stage in `kernels:`, and let the launcher return an error where it can't do the work.",
-    "ptxas.kernel_vanished": "A kernel of the baseline is not in this build, and task.yaml does not say so. If that is "
+    "ptxas.kernel_vanished": "A kernel of the baseline is not in this build, and task.yaml does not declare that. If that is "
     "intended, take it out of `kernels:`.",
     "ptxas.registers": "More registers per thread than the budget: fewer warps fit on an SM. Shorten live ranges, make tiles "
     "smaller, unroll less, or set __launch_bounds__.",

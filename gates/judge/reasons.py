@@ -12,10 +12,10 @@ REASONS = {
     "its whole output in the run's build.log.",
     "no_tool": "a tool that the gate needs, or the header of a library that the source includes, was not found. The sentence names it and how to "
     "get it; `gates doctor` says which tools were found.",
-    "not_emulated": "the CPU emulator can't run the kernel, and the gate needs it where there is no CUDA device. Either its kind takes a device "
+    "not_emulated": "the CPU emulator can't run the kernel, and the gate needs it without a CUDA device. Either its kind takes a device "
     "(a torch extension; for memory checks Triton and Python kernels, too), or its source uses a header, function or feature of CUDA that the "
     "emulator does not have, which the sentence names with its line. Give that a host version under #ifdef GATES_EMULATOR "
-    "(docs/internals/emulator.md lists what is supported), put a C launcher beside an extension's binding (docs/start/your-kernel.md), or judge the stage on a device.",
+    "(docs/internals/emulator.md lists what is supported), write a C launcher for an extension (docs/start/your-kernel.md), or judge the stage on a device.",
     "no_device": "the gate needs a CUDA device and there is none here. Run `gates run TASK --profile full` on a machine with one.",
     "correctness_failed": "a wrong kernel is not timed or profiled: its speed means nothing. Repair correctness first.",
     "debug_build": "nvcc -G compiles device code for a debugger, without optimisation: its registers, instructions, time and counters are not "

@@ -9,13 +9,13 @@ import click
 from gates.named import FILE, FOLDER
 from gates.plain import plain_lines
 
-_OUT = click.option("--out", type=FOLDER, help="Folder for what is written.  [default: beside it]")
+_OUT = click.option("--out", type=FOLDER, help="Folder for what is written.  [default: next to it]")
 
 
 @click.command("pack")
 @click.argument("runs", nargs=-1, required=True, metavar="RUN...")
 @_OUT
-@click.option("--replace", "replaced", is_flag=True, help="Then remove the directory. A run's COMPARE.md and verdict.json stay beside the packed file.")
+@click.option("--replace", "replaced", is_flag=True, help="Then remove the directory. A run's COMPARE.md and verdict.json stay next to the packed file.")
 @click.option("--results", type=FOLDER, default=Path("results"), show_default=True, help="Folder of run directories.")
 def pack_command(runs: tuple[str, ...], out: Path | None, replaced: bool, results: Path) -> None:
     """Write each RUN as one .zip file, which all commands read.
@@ -29,7 +29,7 @@ def pack_command(runs: tuple[str, ...], out: Path | None, replaced: bool, result
     from gates.packed.runs import origin, pack, replace
 
     if replaced and out is not None:
-        raise GatesError("--replace and --out exclude each other", hint="--replace writes beside the directory")
+        raise GatesError("--replace and --out exclude each other", hint="--replace writes next to the directory")
     for name in runs:
         for folder in verifiable(name, results):
             if (packed := origin(folder)).is_file():

@@ -35,7 +35,7 @@ def compare_runs(first: Path, second: Path, *, force: bool = False) -> Compariso
     if strange and not force:
         raise GatesError(
             f"{origin(first)} and {origin(second)} can't be compared: {'; '.join(strange)}",
-            hint="--force shows them all the same; the decision is hold then",
+            hint="--force compares them anyway; the decision is then hold",
         )
     differences = [*strange, *_differences(*infos)]
     is_baseline = infos[1].baseline is not None and infos[1].baseline.digest == infos[0].task.digest

@@ -77,7 +77,7 @@ class Jobs:
                 done = future.result()
             except KilledWorker as error:
                 raise GatesError(
-                    f"workers died again and again: {error}", hint="memory or a time limit of the machine may be the cause; the same command goes on"
+                    f"workers died again and again: {error}", hint="memory or a time limit of the machine may be the cause; the same command continues"
                 ) from None
             yield self.given.pop(future), done
 

@@ -58,7 +58,7 @@ def begun(folder: Path, new: Sweep) -> Sweep:
         raise GatesError(f"the task, its compiler, the device or gates changed since {folder} began", hint="start a new sweep: leave --resume out")
     variants, planned = ([(one.name, one.toggles, one.digest) for one in sweep.variants] for sweep in (old, new))
     if variants != planned or old.incumbent != new.incumbent or not old.spoken_of() <= {name for name, _, _ in planned}:
-        raise GatesError(f"{folder / FILE} was edited: its variants are not those of its parameters", hint="remove the folder to sweep anew")
+        raise GatesError(f"{folder / FILE} was edited: its variants are not those of its parameters", hint="remove the folder to start again")
     return old
 
 

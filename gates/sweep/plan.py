@@ -40,7 +40,7 @@ def task_of(options: Options) -> Task:
     if options.task is not None:
         return find_task(options.task, environ={})
     if options.resume is None:
-        raise GatesError("neither a task nor a sweep to go on with is given", hint="e.g. gates sweep stage3 --param USE_CP_ASYNC=0,1")
+        raise GatesError("neither a task nor a sweep to resume is given", hint="e.g. gates sweep stage3 --param USE_CP_ASYNC=0,1")
     name = read_sweep(options.resume).task
     try:
         return find_task(name, environ={})
@@ -55,7 +55,7 @@ def params_of(options: Options, task: Task) -> dict[str, tuple[int, ...]]:
     before = read_sweep(options.resume)
     params = {name: tuple(values) for name, values in before.params.items()}
     if options.params and parse_params(options.params, task) != params:
-        raise GatesError(f"{options.resume} sweeps other parameters", hint="leave --param out: --resume goes on with what was asked for then")
+        raise GatesError(f"{options.resume} sweeps other parameters", hint="leave --param out: --resume continues with the recorded parameters")
     if before.task != task.name:
         raise GatesError(f"{options.resume} is a sweep of {before.task}, not of {task.name}", hint=f"gates sweep {before.task} --resume {options.resume}")
     return params

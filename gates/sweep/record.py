@@ -151,7 +151,7 @@ def read_sweep(folder: Path) -> Sweep:
     """The sweep in ``folder``, or in a packed file; raises GatesError where there is none or it can't be read."""
     folder = opened(folder)
     if not (folder / FILE).is_file():
-        raise GatesError(f"no sweep in {folder}", hint="`gates sweep` writes one under results/sweeps/; the same command goes on with it")
+        raise GatesError(f"no sweep in {folder}", hint="`gates sweep` writes one under results/sweeps/; the same command continues it")
     return read_record(Sweep, folder, FILE)
 
 

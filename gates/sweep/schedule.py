@@ -49,7 +49,7 @@ def run_sweep(options: Options, progress: Progress) -> tuple[Path, Sweep]:
             try:
                 _Work(task, options, cluster, kept).do()
             except (KeyboardInterrupt, GatesError):
-                progress.done(f"kept so far: {kept.counts()} in {folder}; the same command goes on")
+                progress.done(f"kept so far: {kept.counts()} in {folder}; the same command continues")
                 raise
             return folder, kept.sweep
 

@@ -33,12 +33,12 @@ def parse_params(pairs: Sequence[str], task: Task) -> dict[str, tuple[int, ...]]
         if not values:
             raise GatesError(f"--param {name} has no values, so there is no variant to try", hint=_EXAMPLE)
         if len(set(values)) != len(values):
-            raise GatesError(f"--param {pair}: a value stands twice", hint="each once")
+            raise GatesError(f"--param {pair}: a value appears twice", hint="each once")
         params[name] = values
     if not params:
         raise GatesError("no --param, so there is no variant to try", hint=f"{_EXAMPLE}; the toggles are {', '.join(task.toggles) or 'none'}")
     if (count := math.prod(map(len, params.values()))) > MOST:
-        raise GatesError(f"{count} variants are more than {MOST}", hint="sweep fewer values at a time, and go on from the winner")
+        raise GatesError(f"{count} variants are more than {MOST}", hint="sweep fewer values at a time, then continue from the winner")
     return params
 
 

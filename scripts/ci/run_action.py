@@ -31,7 +31,7 @@ def main() -> int:
     if profile not in PROFILES:
         raise CiError(f"profile {profile!r} is none of {', '.join(PROFILES)}")
     if task.startswith("-"):
-        raise CiError(f"task {task!r} is no task", "a task folder, or a name of `gates list`")
+        raise CiError(f"task {task!r} is not a task", "a task folder, or a name of `gates list`")
     before = _runs(results)
     base = _baseline(os.environ.get("GATES_BASELINE", "").strip(), results)
     command = [sys.executable, "-m", "gates", "run", task, "--profile", profile, "--results", str(results)]

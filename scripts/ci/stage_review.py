@@ -206,7 +206,7 @@ def _outcomes(folder: Path) -> list[dict[str, Any]]:
     path = folder / OUTCOMES
     try:
         if path.is_symlink() or path.stat().st_size > _MAX_BYTES:
-            raise CiError(f"{OUTCOMES} is no plain file of reasonable size")
+            raise CiError(f"{OUTCOMES} is not a plain file of reasonable size")
         data = json.loads(path.read_text(encoding="utf-8"))
     except FileNotFoundError:
         raise CiError("the run left no evidence", "see the log of the job that judges") from None

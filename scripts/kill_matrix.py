@@ -23,6 +23,7 @@ sys.path.insert(0, str(ROOT / "tests"))
 
 FOLDERS = [ROOT / "results" / "recorded" / name for name in ("cpu", "h100", "h200")]
 PAGE = ROOT / "docs" / "internals" / "kill-matrix.md"
+LIST = PAGE.with_suffix(".csv")
 
 
 def main() -> int:
@@ -35,7 +36,7 @@ def main() -> int:
     run.add_argument("--jobs", type=int, default=2, help="tasks at a time [2]")
     run.add_argument("--budget-s", type=float, default=36000.0, help="begin nothing after this many seconds")
     run.add_argument("--resume", action="store_true", help="keep the rows of the JSON file that tell enough: red somewhere, or with every gate")
-    commands.add_parser("report", help="write docs/internals/kill-matrix.md")
+    commands.add_parser("report", help="write docs/internals/kill-matrix.md and kill-matrix.csv")
     options = parser.parse_args()
     return _run(options) if options.command == "run" else _report()
 
@@ -84,7 +85,8 @@ def _report() -> int:
 
     halves = recorded()
     PAGE.write_text(report.page(halves), encoding="utf-8")
-    print(f"written: {PAGE.relative_to(ROOT)}")
+    LIST.write_text(report.matrix(halves), encoding="utf-8")
+    print(f"written: {PAGE.relative_to(ROOT)}, {LIST.relative_to(ROOT)}")
     return 0 if all(report.sound(data) for data in halves) else 1
 
 

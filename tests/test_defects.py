@@ -168,6 +168,7 @@ def test_every_defect_was_tried_on_the_emulator_and_on_a_card_and_enough_is_kill
 
 def test_the_page_is_what_report_makes() -> None:
     assert kill_matrix.PAGE.read_text(encoding="utf-8") == report.page(RECORDED)
+    assert kill_matrix.LIST.read_text(encoding="utf-8") == report.matrix(RECORDED)
 
 
 def test_the_readme_says_what_the_matrix_says() -> None:

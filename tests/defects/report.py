@@ -2,15 +2,19 @@
 
 from __future__ import annotations
 
+import csv
+import io
+from collections import Counter
 from collections.abc import Mapping, Sequence
 from typing import Any
 
 from defects.catalogue import DEFECTS, HONEST, counts_for_cpu
 from defects.record import KINDS, Defect
 from gates.gate.registry import GATES
-from gates.render.markdown import escape
+from gates.render.markdown import table
 
 LEAST_CPU_SHARE = 0.85
+PASSES = "passes"
 _ORDER = ("correctness.cases",)  # says nothing that another code does not
 
 Half = Mapping[str, Any]
@@ -100,17 +104,32 @@ def summary(half: Half) -> str:
 
 
 def page(halves: Sequence[Half]) -> str:
-    """docs/internals/kill-matrix.md from what was recorded on each machine; of several devices the last one's row stands."""
+    """docs/internals/kill-matrix.md: totals, first gates by kind of defect, and the defects that only one kind of machine shows."""
+    known = _known(halves)
+    one_sided = [defect for defect in DEFECTS.values() if PASSES in _first_reds(defect, known)]
+    return "\n".join([
+        _INTRODUCTION, _totals(halves),
+        "## First gate that refuses, by kind\n", _kinds(known),
+        "## Shown by one kind of machine\n", _table(one_sided, known),
+        "## Honest kernels\n\nNo gate refused any of the kernels that defects are planted in:\n", _honest(known),
+    ])
+
+
+def matrix(halves: Sequence[Half]) -> str:
+    """docs/internals/kill-matrix.csv: every defect with the reason code of the first gate that refuses it, without a GPU and on one."""
+    known, out = _known(halves), io.StringIO()
+    writer = csv.writer(out, lineterminator="\n")
+    writer.writerow(("kind", "defect", "what is wrong", "without a GPU", "on a GPU"))
+    writer.writerows((defect.kind, defect.name, defect.what, *_first_reds(defect, known)) for defect in DEFECTS.values())
+    return out.getvalue()
+
+
+def _known(halves: Sequence[Half]) -> dict[str, dict[str, Any]]:
+    """The rows of each profile; of several devices the last one's."""
     known: dict[str, dict[str, Any]] = {"cpu": {}, "full": {}}
     for half in halves:
         known[half["profile"]] |= rows(half)
-    parts = [_INTRODUCTION, _totals(halves)]
-    for kind in KINDS:
-        parts.append(f"## {kind.capitalize()}\n")
-        parts.append(_table([defect for defect in DEFECTS.values() if defect.kind == kind], known))
-    parts.append("## Honest kernels\n\nNo gate refused any of the kernels that defects are planted in:\n")
-    parts.append(_honest(known))
-    return "\n".join(parts)
+    return known
 
 
 def _totals(halves: Sequence[Half]) -> str:
@@ -142,21 +161,30 @@ def _where(half: Half) -> str:
     return "`cpu` profile" if half["profile"] == "cpu" else f"`full` profile on {half['device']}"
 
 
+def _kinds(known: Mapping[str, Mapping[str, Any]]) -> str:
+    lines = []
+    for kind in KINDS:
+        both = zip(*(_first_reds(defect, known) for defect in DEFECTS.values() if defect.kind == kind), strict=True)
+        counts = [Counter(code.partition(".")[0] for code in codes) for codes in both]
+        lines.append((kind, str(counts[0].total()), *(", ".join(f"{gate} {count}" for gate, count in one.most_common()) for one in counts)))
+    return table(("kind", "defects", "without a GPU", "on a GPU"), lines, right=(1,))
+
+
 def _table(wanted: Sequence[Defect], known: Mapping[str, Mapping[str, Any]]) -> str:
-    lines = ["defect | without a GPU | on a GPU", "--- | --- | ---"]
-    for item in wanted:
-        what = f"{escape(item.what)}{f' ({item.only})' if item.only else ''}"
-        cpu, device = (_first_red(known[profile].get(item.name)) for profile in ("cpu", "full"))
-        lines.append(f"`{item.name}`: {what} | {cpu} | {'same' if device == cpu else device}")
-    return "\n".join(lines) + "\n"
+    return table(("defect", "without a GPU", "on a GPU"), [(f"{defect.name}: {defect.what}", *_first_reds(defect, known)) for defect in wanted])
+
+
+def _first_reds(defect: Defect, known: Mapping[str, Mapping[str, Any]]) -> tuple[str, str]:
+    """The first reason code without a GPU and on one."""
+    return _first_red(known["cpu"].get(defect.name)), _first_red(known["full"].get(defect.name))
 
 
 def _first_red(row: Mapping[str, Any] | None) -> str:
-    """The first gate that refused the kernel, with its reason code; what is known instead if none did."""
+    """The reason code of the first gate that refused the kernel; what is known instead if none did."""
     if row is None:
         return "not tried"
     if not (red := killers(row)):
-        return "passes"
+        return PASSES
     entry = row["gates"][red[0]]
     return entry["code"] if entry["code"] not in _ORDER else next((code for code in entry["codes"] if code not in _ORDER), entry["code"])
 
@@ -169,14 +197,14 @@ def _honest(known: Mapping[str, Mapping[str, Any]]) -> str:
 
 _INTRODUCTION = """# The kill matrix
 
-Each row is a kernel with one planted defect, and the reason code of the first gate that refuses it (`gates explain CODE`). "Passes" without a
-GPU: the defect affects only timing or streams. "Passes" on a GPU: the timing of the cards hides it, and the emulator alone shows it. The full
-matrix with every gate and code is `kill-matrix*.json` in `results/recorded/cpu/`, `h100/` and `h200/`.
+Which gate refuses which planted defect? [`kill-matrix.csv`](kill-matrix.csv) lists all: what is wrong, and the reason code of the first gate that
+refuses it, without a GPU and on one (`gates explain CODE`). Every gate and code of every run is in `kill-matrix*.json` in
+`results/recorded/cpu/`, `h100/` and `h200/`.
 
 A defect (`tests/defects/`) is a patch of a shipped attention kernel, or a small kernel that breaks the contract. Baseline, problem and limits
 are those of the honest kernel. Defects are tried on `small` with seed 0, odd shapes and input families, which is part of what `gates run`
 tries. Honest kernels are tried on all their shapes and seeds.
 
-`python scripts/kill_matrix.py run --profile cpu --out FILE` tries all (`full` on a GPU), `… report` writes this page. `tests/test_defects.py` runs the
-cheapest red gate of each defect that needs no device; the FP16 tests run nine defects, and all if GATES_SLOW is set.
+`python scripts/kill_matrix.py run --profile cpu --out FILE` tries all (`full` on a GPU), `report` writes this page and the list.
+`tests/test_defects.py` runs the cheapest red gate of each defect that needs no device; the FP16 tests run nine defects, and all if GATES_SLOW is set.
 """

@@ -26,13 +26,13 @@ FILES = {
     "correctness": "Errors and traces of every case.",
     "sanitizer": "What the memory checkers reported.",
     "performance": "Every sample, and all that is needed to judge speed again.",
-    "ncu": "Hardware counters; ncu's own report is beside it in profile.ncu-rep.",
+    "ncu": "Hardware counters; ncu's own report is profile.ncu-rep.",
     "verdict": "The decision and the verdict of each gate.",
     "manifest": "The digest of every other file of the run.",
     "acceptance": "A reviewer's acceptance of looser terms, written after the run and tied to its manifest.",
-    "compare": "Two sides of a comparison; written by `gates compare`, beside COMPARE.md.",
-    "ladder": "Several runs as a ladder; written by `gates compare` for more than two, beside LADDER.md.",
-    "sweep": "A sweep over a task's toggles; written by `gates sweep` under `results/sweeps/`, with each variant's evidence in `variants/`.",
+    "compare": "Two sides of a comparison, by `gates compare`.",
+    "ladder": "Several runs as a ladder, by `gates compare` for more than two.",
+    "sweep": "A sweep over a task's toggles, by `gates sweep` under `results/sweeps/`; each variant's evidence is in `variants/`.",
 }
 
 

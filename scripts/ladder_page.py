@@ -150,14 +150,14 @@ def goals_table(recorded: Path) -> str:
     """One row a goal of ladder.yaml: what is asked, what the rung's recorded run measured, and whether that is enough."""
     told = yaml.safe_load(PREDICTIONS.read_text(encoding="utf-8"))
     rungs = {rung.name: rung for family in ("fp8", "fp16") for rung in rungs_of(family, recorded)}
-    head = ("shape", "rung", "L2", "goal", "why", "limit", "measured", "")
-    return table(head, [_goal(goal, rungs[goal["rung"]]) for goal in told["goals"]], right=(5, 6))
+    head = ("shape", "rung", "L2", "goal", "limit", "measured", "")
+    return table(head, [_goal(goal, rungs[goal["rung"]]) for goal in told["goals"]], right=(4, 5))
 
 
 def _goal(goal: Mapping[str, Any], rung: Rung) -> tuple[str, ...]:
     than, times = goal.get("than"), goal.get("times", 1)
     asked = f"p50 at most {goal['most_us']:g} us" if than is None else f"below {'' if times == 1 else f'{times:g} x '}{than}"
-    row = goal["shape"], rung.name, goal["cache"], asked, goal["why"]
+    row = goal["shape"], rung.name, goal["cache"], asked
     performance = load_evidence(rung.run).get("performance") if rung.run else None
     found, other = _times(performance, goal["shape"], goal["cache"], than) if performance else (None, None)
     if found is None:

@@ -75,15 +75,15 @@ def _answers(studies: Studies) -> Iterator[tuple[str, ...]]:
         for size in plan.SIZES_US:
             if found := gates.get(f"{size}, truth 1.00, bar 0 %"):
                 wrong = [one["status"] for one in found].count("pass")
-                yield (f"A/A at {size}, {len(found)} gates", run, f"{wrong} faster", _holds(wrong <= 1, len(found) >= 25))
+                yield (f"A/A at {size}", run, f"{wrong} of {len(found)} faster", _holds(wrong <= 1, len(found) >= 25))
                 if wrong:
                     again = sum(redecided(one) == decision.ABOVE for one in found)
-                    yield ("the same by today's rule", run, f"{again} faster", _holds(again <= 1, True))
+                    yield ("the same by today's rule", run, f"{again} of {len(found)} faster", _holds(again <= 1, True))
             for truth, right in ((1.13, "fail"), (1.17, "pass")):
                 if found := gates.get(f"{size}, truth {truth:.2f}, bar 15 %"):
                     statuses = [one["status"] for one in found]
                     good = "pass" not in statuses if right == "fail" else "fail" not in statuses and statuses.count("pass") >= 0.95 * len(statuses)
-                    yield (f"truth {truth:.2f} at {size}, {len(found)} gates", run, _tally(statuses), _holds(good, len(found) >= 20))
+                    yield (f"truth {truth:.2f} at {size}", run, _tally(statuses), _holds(good, len(found) >= 20))
         for name, what in (("stage pair", "one process for all"), ("stage pair, own process", "a process each")):
             if len(found := gates.get(name, [])) > 1:
                 statuses, seconds = [one["status"] for one in found], statistics.median(one["wall_s"] for one in found)

@@ -11,7 +11,7 @@ from typing import Any
 
 from gates import jsonio
 from gates.evidence import RunInfo, TaskInfo
-from gates.parse.names import base_name, kernel_key, plain_name
+from gates.parse.names import base_name, kernel_key
 from gates.parse.ptxas import PtxasKernel, gather
 from gates.stage.architectures import cubin_archs, device_archs
 from gates.stage.identity import identity_of, product_name
@@ -101,7 +101,7 @@ def _static(gate: str, side: TaskInfo, build: Mapping[str, Any], evidence: Any) 
     for one in evidence.kernels if gate == "ptxas" else evidence.functions:
         if (one.key, one.base_name) != (kernel_key(one.name), base_name(one.name)):
             yield f"{gate}.json: {one.base_name} is not what {one.name} is called"
-        if one.demangled != one.name and one.base_name not in (plain_name(one.demangled), one.key):
+        if one.base_name != one.key and one.demangled != one.name and one.base_name not in one.demangled:
             yield f"{gate}.json: {one.name} does not read {one.demangled}"
 
 

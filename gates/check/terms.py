@@ -64,7 +64,8 @@ def _performance(info: RunInfo, record: Any) -> Told:
         yield f"output_limits.{name}", limit, correctness.get(name)
     if info.device and record.device:
         for name in ("name", "compute_capability", "driver"):
-            yield f"device.{name}", getattr(record.device, name), getattr(info.device, name)
+            if name != "driver" or (record.device.driver and info.device.driver):  # either source may not know it
+                yield f"device.{name}", getattr(record.device, name), getattr(info.device, name)
         yield "device.uuid", record.device.uuid.removeprefix("GPU-"), info.device.uuid.removeprefix("GPU-")
 
 
@@ -74,7 +75,8 @@ def _ncu(info: RunInfo, record: Any) -> Told:
     if not record.sides:
         return
     yield "chip", record.chip, f"sm_{info.device.compute_capability.replace('.', '')}" if info.device else None
-    yield "version", record.version, info.toolchain.get("ncu")
+    if record.version and (version := info.toolchain.get("ncu")):
+        yield "version", record.version, version
     sides = {"candidate": info.task, **({"baseline": info.baseline} if record.baseline is not None and info.baseline else {})}
     yield "sides", sorted(record.sides), sorted(sides)
     for role, side in record.sides.items():

@@ -25,6 +25,7 @@ from gates.records import GateResult, Status
 from gates.schema import errors_by, schema_errors
 
 MOST_PROBLEMS = 20
+_MOST_CHARACTERS = 1000  # of a sentence
 _MAX_BYTES = 512 * 2**20  # no file of a run is near it, and a digest of more takes long
 
 
@@ -44,7 +45,13 @@ def check_run(run: Path) -> tuple[list[str], list[str]]:
         problems = [error.what]
     except OSError as error:
         problems = [f"can't read {error.filename or run}: {error.strerror or error}"]
-    return problems[:MOST_PROBLEMS], notes
+    return [_shortened(problem) for problem in problems[:MOST_PROBLEMS]], notes
+
+
+def _shortened(text: str) -> str:
+    """Return a sentence without the middle of a huge text that evidence holds."""
+    half = _MOST_CHARACTERS // 2
+    return text if len(text) <= _MOST_CHARACTERS else f"{text[:half]} … {text[-half:]}"
 
 
 def _check_derived(run: Path) -> tuple[list[str], list[str]]:

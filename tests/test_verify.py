@@ -120,6 +120,11 @@ def test_an_edit_is_found(tmp_path: Path, run: Path, name: str, change: Callable
         decide_run(target)
 
 
+def test_a_huge_text_is_not_repeated_whole(tmp_path: Path) -> None:
+    (problem,) = verify_run(edited(tmp_path, CPU, "sanitizer.json", lambda d: d.update(target="x" * 10**6)))
+    assert "sanitizer.json: target is xxx" in problem and problem.endswith("run.json gives stage2_wmma_pv") and len(problem) < 1100
+
+
 @pytest.mark.parametrize("name", ["ptxas.json", "sass.json", "correctness.json", "sanitizer.json", "performance.json", "ncu.json"])
 def test_evidence_of_another_run_is_found(tmp_path: Path, name: str) -> None:
     target = tmp_path / "run"

@@ -111,6 +111,15 @@ def test_a_report_of_another_version_is_compared_in_what_every_version_has(run: 
         assert notes == [] and len(problems) == 1 and expected in problems[0]
 
 
+def test_a_report_that_lost_its_version(run: Path) -> None:
+    (run / "COMPARE.md").write_text(_text(run).removesuffix(footer(REPORT_VERSION)).removesuffix("\n"))
+    assert report_problems(run) == ([], [])  # as the first versions wrote it
+    info = json.loads((run / "run.json").read_text())
+    info["task"]["build"] = "of a later version"
+    (run / "run.json").write_text(json.dumps(info))
+    assert report_problems(run) == (["COMPARE.md has lost its last line, which gives the report's version"], [])
+
+
 @pytest.fixture
 def reader(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
     """A stand-in for the package ncu-report, here and in processes started from here."""

@@ -36,7 +36,7 @@ def _table(codes: dict[str, str]) -> str:
 
 
 def _claim(text: str) -> str:
-    """The first claim of a meaning, without causes and remedies."""
+    """The first claim of a meaning, without consequences, causes and remedies."""
     sentence = re.split(r"(?<=[.]) (?=[A-Z`])", text)[0].rstrip(".")
-    claim, _, reason = sentence.partition(": ")
-    return claim if reason and len(claim.split()) > 3 else sentence
+    claim = re.split(": |; |, so ", sentence)[0]
+    return claim if len(claim.split()) > 3 else sentence

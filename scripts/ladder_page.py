@@ -22,6 +22,7 @@ from gates.render.markdown import table
 
 PREDICTIONS = Path(__file__).resolve().parent.parent / "docs" / "internals" / "ladder.yaml"
 NOT_YET = "not measured yet"
+SLOW = ("math",)  # PyTorch's reference, which no one uses for speed: not in the table
 
 
 @dataclass(frozen=True)
@@ -122,7 +123,7 @@ def context_table(family: str, recorded: Path) -> str:
         for shape, found_us, others in beside(rung.run) if rung.run else ():
             if shape not in fastest or found_us < fastest[shape][0]:
                 fastest[shape] = found_us, rung.name, others
-    names = list(dict.fromkeys(name for _, _, others in fastest.values() for name in others))
+    names = [name for name in dict.fromkeys(name for _, _, others in fastest.values() for name in others) if name not in SLOW]
     if not names:
         return f"Other implementations beside these rungs: {NOT_YET}.\n"
     head = ("shape, cold L2", "fastest rung", "p50", *(f"SDPA {name}" for name in names), "over the best")

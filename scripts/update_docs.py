@@ -8,6 +8,7 @@ Example: python scripts/update_docs.py
 from __future__ import annotations
 
 import inspect
+import re
 import sys
 from collections.abc import Iterator
 from pathlib import Path
@@ -85,7 +86,8 @@ def readme(text: str, recorded: Path) -> str:
 
 def first_run_page(text: str, recorded: Path) -> str:
     """docs/start/first-run.md with the output of a recorded hold and a recorded reject."""
-    head, replay, rest = console_run(recorded / "cpu-reject").partition("      reproduce: ")
+    shown = re.sub(r"\n      first: .*", "", console_run(recorded / "cpu-reject"))
+    head, replay, rest = shown.partition("      reproduce: ")
     command, _, further = rest.partition("\n")
     reject = f"{head}{replay}{command}\n  … ({further.count('[correctness.')} more)\n\ndecision:{rest.partition('decision:')[2]}"
     return generated(generated(text, "cpu run", console_run(recorded / "cpu")), "reject", reject)

@@ -40,8 +40,7 @@ def into_page(page: str, studies: Studies) -> str:
 def tables(studies: Studies) -> str:
     """All tables, and what was left out."""
     parts = [
-        "\n".join(f"- run **{name}**: {study['device']['name']}, driver {study['device']['driver']}, PyTorch {study['device']['torch']}, "
-                  f"commit {study.get('commit', 'unknown')}. {study.get('note', '')}".rstrip() for name, study in studies.items()),
+        "\n".join(f"- run **{name}**: {study['device']['name']}, commit {study.get('commit', 'unknown')}. {study.get('note', '')}".rstrip() for name, study in studies.items()),
         "A/A gates must call at most 1 of 50 copies faster. At a true ratio of 1.13 no gate may pass; at 1.17 none may fail and 95 % must pass.",
         table(("asked", "run", "measured", "holds"), _answers(studies)),
         "The true ratios of the chains are known in three ways: interleaved rounds at a study's start, the straight line time = floor + steps x step, "

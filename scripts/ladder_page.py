@@ -34,6 +34,7 @@ class Rung:
     p50_us: tuple[float, float] | None
     speedup_pct: tuple[float, float] | None
     run: Path | None
+    note: str = ""
 
 
 @dataclass(frozen=True)
@@ -60,7 +61,7 @@ def rungs_of(family: str, recorded: Path) -> list[Rung]:
 
 def _rung(name: str, told: Mapping[str, Any], folder: Path) -> Rung:
     ranges = [tuple(told[key]) if key in told else None for key in ("p50_us", "speedup_pct")]
-    return Rung(name, told.get("shape", "mission"), *ranges, next(reversed(list_runs(folder / name)), None))
+    return Rung(name, told.get("shape", "mission"), *ranges, next(reversed(list_runs(folder / name)), None), told.get("note", ""))
 
 
 def measured(run: Path) -> Measured:
@@ -96,8 +97,9 @@ def _result(rung: Rung, usual_shape: str) -> tuple[str, ...]:
     predicted_pct = _predicted(rung.speedup_pct, gain, "{:+g} to {:+g} %")
     if found is None:
         return name, "-", NOT_YET, predicted_us, "-", "-", predicted_pct, "-", "-", "-"
+    reached, interval = _gain(found)
     return (
-        name, _us(found.before_us), _us(found.p50_us), predicted_us, *_gain(found), predicted_pct,
+        name, _us(found.before_us), _us(found.p50_us), predicted_us, reached, "; ".join(filter(None, (interval, rung.note))), predicted_pct,
         "-" if found.registers is None else str(found.registers), "-" if found.smem_bytes is None else f"{found.smem_bytes / 1024:.1f} KiB", found.decision,
     )
 

@@ -14,7 +14,7 @@ from collections.abc import Callable, Mapping, Sequence
 from typing import Any
 
 from gates.facts import peaks
-from gates.measure import calibrate, outside, sampling
+from gates.measure import calibrate, decision, outside, sampling
 from gates.measure.calibrate import Calibration
 from gates.measure.records import Series
 from gates.problem import call_arguments
@@ -94,7 +94,7 @@ class Session:
             read_state=self.card.state, refresh=self._refresh, samples=sampling.block_samples(slowest_us),
             budget_s=job["budget_s"], launches=launches, empty_pair_us=calibration.empty_pair_us, clock=self.clock,
         )
-        self._refresh(sampling.decision.LOOKS[-1])
+        self._refresh(decision.LOOKS[-1])
         outside_blocks = self._outside(mode, launches, result.blocks or result.control)
         outputs += self._check("after", mode)
         series = [_series(mode, launches, result.blocks or _of(result.control, "candidate"), result.stopped)]
@@ -219,11 +219,11 @@ class Session:
     def _other_mode(self, mode: str, launches: Mapping[str, int], sample_us: float, limited: bool) -> list[Any]:
         """The cache mode that is not gated: twelve pairs for context, left out where they would take too long."""
         samples = sampling.block_samples(sample_us)
-        if sample_us * samples * 2 * sampling.decision.LOOKS[0] > _CONTEXT_BUDGET_US:
+        if sample_us * samples * 2 * decision.LOOKS[0] > _CONTEXT_BUDGET_US:
             return []
         timers = {side.name: side.prepare(mode, launches[side.name]) for side in self.sides if side is not self.control}
         blocks, stopped = sampling.fixed_pairs(
-            timers["candidate"], timers.get("baseline"), pairs=sampling.decision.LOOKS[0], samples=samples,
+            timers["candidate"], timers.get("baseline"), pairs=decision.LOOKS[0], samples=samples,
             seed=self.seed, read_state=self.card.state, power_limited=limited, clock=self.clock,
         )
         return [_series(mode, launches, blocks, stopped)]

@@ -10,11 +10,13 @@ STAGES := $(shell ls tasks | sed -n 's/^\(stage[0-9]*\)_.*/\1/p' | sort -V)
 FP16 := $(shell ls tasks | grep '^fp16_' | sort -V)
 # e.g. make stage2 ARGS='--profile cpu --seeds 0'
 ARGS ?=
+# As one word of the shell, whatever it holds.
+quoted = '$(subst ','\'',$(1))'
 
 ifeq ($(VENV),none)
-RUN_PYTHON := $(PYTHON)
+RUN_PYTHON := $(call quoted,$(PYTHON))
 else
-RUN_PYTHON := $(VENV)/bin/python
+RUN_PYTHON := $(call quoted,$(VENV)/bin/python)
 endif
 GATES := $(RUN_PYTHON) -m gates
 
@@ -30,7 +32,7 @@ help: ## show this list
 
 setup: ## make or update the environment in .venv
 ifneq ($(VENV),none)
-	@$(PYTHON) scripts/setup_venv.py --venv $(VENV)
+	@$(call quoted,$(PYTHON)) scripts/setup_venv.py --venv $(call quoted,$(VENV))
 endif
 
 $(STAGES) $(FP16): setup
@@ -55,11 +57,11 @@ doctor: setup ## what was found on this machine, and what each missing tool cost
 	@$(GATES) doctor
 
 compare: setup ## two runs side by side: make compare BASE=RUN CAND=RUN
-	@test -n "$(BASE)" -a -n "$(CAND)" || { echo "error: make compare needs BASE and CAND" >&2; echo "hint: make compare BASE=latest:stage1 CAND=latest:stage2" >&2; exit 2; }
-	@$(GATES) compare "$(BASE)" "$(CAND)"
+	@test -n $(call quoted,$(BASE)) -a -n $(call quoted,$(CAND)) || { echo "error: make compare needs BASE and CAND" >&2; echo "hint: make compare BASE=latest:stage1 CAND=latest:stage2" >&2; exit 2; }
+	@$(GATES) compare $(call quoted,$(BASE)) $(call quoted,$(CAND))
 
 clean: ## remove build products; results stay
 	rm -rf build
 
 .DEFAULT:
-	@$(PYTHON) -c 'import difflib, sys; name, *known = sys.argv[1:]; near = difflib.get_close_matches(name, known, 3); print(f"error: no target {name!r}\nhint: " + (f"did you mean {chr(32).join(near)}? " if near else "") + "`make help` lists the targets", file=sys.stderr); sys.exit(2)' "$@" $(STAGES) $(FP16) stages fp16 help setup test lint doctor compare clean
+	@$(call quoted,$(PYTHON)) -c 'import difflib, sys; name, *known = sys.argv[1:]; near = difflib.get_close_matches(name, known, 3); print(f"error: no target {name!r}\nhint: " + (f"did you mean {chr(32).join(near)}? " if near else "") + "`make help` lists the targets", file=sys.stderr); sys.exit(2)' "$@" $(STAGES) $(FP16) stages fp16 help setup test lint doctor compare clean

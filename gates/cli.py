@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import ast
 import sys
 from pathlib import Path
 from typing import Any, NoReturn
@@ -559,7 +560,18 @@ def explain(code: str) -> None:
 
 def main() -> NoReturn:
     """Run the command line: GatesErrors become `error:` and `hint:` lines, anything else exit 4."""
+    if sys.flags.optimize > 1:
+        _restore_help(cli)
     sys.exit(guard(lambda: cli.main(standalone_mode=False)))
+
+
+def _restore_help(command: click.Command) -> None:
+    """Read the help of a command and of those in its group from their docstrings, which Python leaves out under -OO."""
+    function = getattr(command.callback, "__code__")  # noqa: B009
+    source = ast.parse(Path(function.co_filename).read_text(encoding="utf-8"))
+    command.help = next(ast.get_docstring(node) for node in ast.walk(source) if isinstance(node, ast.FunctionDef) and node.name == function.co_name)
+    for one in getattr(command, "commands", {}).values():
+        _restore_help(one)
 
 
 def _out(text: str, *, end: str = "\n") -> None:

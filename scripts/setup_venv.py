@@ -30,6 +30,9 @@ def main() -> int:
     venv = parser.parse_args().venv.absolute()
     if not (3, 10) <= sys.version_info[:2] <= (3, 13):
         return fail(f"Python {sys.version.split()[0]} is not supported", "name one of 3.10 to 3.13: make PYTHON=python3.12 …")
+    for what, place in (("this checkout", ROOT), ("the environment", venv)):
+        if os.pathsep in str(place):
+            return fail(f"{what} {place} has a {os.pathsep!r} in its name, which separates folders in PATH", "rename the folder, or name another one (make VENV=FOLDER)")
     extras = wanted_extras()
     stamp, want = venv / ".kernel-gates", fingerprint(extras)
     if stamp.is_file() and stamp.read_text(encoding="utf-8") == want and (venv / "bin" / "gates").exists():

@@ -225,6 +225,12 @@ def test_a_runner_that_this_machine_can_t_start_is_no_crash_of_a_kernel(tmp_path
         assert attempt(tmp_path, job, tmp_path / "work", limit_s=60, name="x", python=str(python)).returncode == 1
 
 
+def test_gates_in_a_folder_that_pythonpath_can_t_name_are_refused(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr("gates.__path__", [str(tmp_path / "a:b" / "gates")])
+    with pytest.raises(MachineFault, match="a:b, has a ':' in its name"):
+        attempt(tmp_path, {"kind": "case", "mode": "replay"}, tmp_path / "work", limit_s=60, name="x")
+
+
 # --- killed for want of memory ---
 
 

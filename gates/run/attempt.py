@@ -189,6 +189,8 @@ class ResultWriter:
 def _importable(env: Mapping[str, str]) -> dict[str, str]:
     """``env`` with this package on the path, also where it is used from a checkout without being installed."""
     package = str(Path(gates.__path__[0]).resolve().parent)
+    if os.pathsep in package:
+        raise machine.MachineFault(f"the folder of gates, {package}, has a {os.pathsep!r} in its name, which separates folders in PYTHONPATH", hint="rename the folder")
     return {**env, "PYTHONPATH": os.pathsep.join(filter(None, [package, env.get("PYTHONPATH", "")]))}
 
 

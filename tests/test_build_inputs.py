@@ -158,31 +158,34 @@ def test_each_variable_that_compilers_read_has_a_folder_of_its_own(tmp_path: Pat
 
 HEADER = '#include "tile.cuh"\n#include <wide.cuh>\n#define NAME "named.cuh"\n#include NAME\nextern "C" int launch() { return TILE + WIDE + NAMED; }\n'
 
+HEADERS = ("tile.cuh", "wide.cuh", "named.cuh")
+
 
 @needs_gxx
-@pytest.mark.parametrize("name", ["tile.cuh", "wide.cuh", "named.cuh"])
 @pytest.mark.parametrize("folder", [".", "first"])
-def test_a_header_that_newly_comes_before_another_is_noticed(tmp_path: Path, monkeypatch: pytest.MonkeyPatch, name: str, folder: str) -> None:
-    """Beside the source, or in an earlier folder, which may not have been there."""
+def test_a_header_that_newly_comes_before_another_is_noticed(tmp_path: Path, monkeypatch: pytest.MonkeyPatch, folder: str) -> None:
+    """Beside the source, or in an earlier folder, which may not have been there; quoted, in angle brackets, or named by a macro."""
     import ctypes
 
     (tmp_path / "k.cu").write_text(HEADER)
-    later = tmp_path / "later"
+    later, answers = tmp_path / "later", list[int]()
     later.mkdir()
-    for header, macro in (("tile.cuh", "TILE"), ("wide.cuh", "WIDE"), ("named.cuh", "NAMED")):
-        (later / header).write_text(f"#define {macro} 1\n")
+    for header in HEADERS:
+        (later / header).write_text(f"#define {header.split('.')[0].upper()} 1\n")
     monkeypatch.setenv("CPATH", f"{tmp_path / 'first'}:{later}")
 
-    def answer(number: int) -> int:
+    def answer() -> int:
         path = made(tmp_path, {"emulator"}).path("emulator")
-        return ctypes.CDLL(str(shutil.copy(path or "", tmp_path / f"{number}.so"))).launch()
+        answers.append(ctypes.CDLL(str(shutil.copy(path or "", tmp_path / f"{len(answers)}.so"))).launch())
+        return answers[-1]
 
-    assert answer(0) == 3
+    assert answer() == 3
     (tmp_path / folder).mkdir(exist_ok=True)
-    (tmp_path / folder / name).write_text(f"#define {name.split('.')[0].upper()} 5\n")
-    assert answer(1) == 7
-    (tmp_path / folder / name).unlink()
-    assert answer(2) == 3
+    for number, header in enumerate(HEADERS, 1):
+        (tmp_path / folder / header).write_text(f"#define {header.split('.')[0].upper()} 5\n")
+        assert answer() == 3 + 4 * number, header
+    (tmp_path / folder / "wide.cuh").unlink()
+    assert answer() == 11
 
 
 @needs_gxx

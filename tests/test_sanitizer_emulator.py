@@ -149,7 +149,7 @@ def test_a_sanitizer_that_can_t_start_is_not_run(library, cases, tmp_path) -> No
     assert "ulimit -v" in result.sentence
 
 
-@pytest.mark.parametrize("name", ["a b", "a,b", "a:b", "it's", 'a"b', "100%", "x#y", "größe"])
+@pytest.mark.parametrize("name", ["a b,c:d", "it's 100% \"x#y\"", "größe"])
 def test_reports_are_found_in_any_folder(library, cases, tmp_path, name) -> None:
     evidence, result = gate(library, "past_the_heap", tmp_path / name)
     assert result.status is Status.FAIL and any(finding.where for run_ in evidence.runs for finding in run_.findings)

@@ -20,7 +20,7 @@ from gates.judge.correctness_limits import BOUND, FIGURES
 from gates.judge.failed_case import clearest_first
 from gates.parse import correctness, performance
 from gates.plain import plain_lines
-from gates.problem import MAX_SEED
+from gates.problem import MAX_SEED, asked_inputs
 from gates.records import Check, GateResult, Status
 from gates.render.console import story
 from gates.replay import limit_places, runner_command
@@ -61,12 +61,13 @@ def run(
 ) -> int:
     """Run the task in ``folder`` and print to stdout; the exit code. ``device``: auto, cuda, or emulator or cpu for none.
 
-    With ``inputs`` (families, or "default") just shapes x seeds x inputs are run, each case as in a whole run; without,
+    With ``inputs`` (families, or "default"), or with a drawn shape, just shapes x seeds x inputs are run, each case as in a whole run; without,
     the odd shapes and the families too.
     Raises GatesError for an unknown shape or family, a failed build, and where there is no CUDA device for ``cuda``.
     """
     task = load_task(folder)
     shapes, seeds = tuple(shapes or task.shapes), tuple(seeds if seeds is not None else task.seeds)
+    inputs = asked_inputs(shapes, inputs)
     if wrong := [seed for seed in seeds if not 0 <= seed <= MAX_SEED]:
         raise GatesError(f"seed {wrong[0]} is not a whole number from 0 to {MAX_SEED}", hint="e.g. --seed 0")
     describe(task.folder, task.problem, shapes, work=work, limit_s=task.time_limit_s, inputs=inputs, arguments=task.arguments)

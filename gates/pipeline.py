@@ -38,6 +38,7 @@ from gates.gate.registry import GATES, cpu_gates
 from gates.held import HeldFolder
 from gates.judge.decision import exit_code
 from gates.judging import decision_of
+from gates.problem import asked_inputs
 from gates.render.console import Progress
 from gates.revision import revision
 from gates.run import compilers
@@ -97,19 +98,20 @@ def run_task(options: Options, progress: Progress) -> Outcome:
     profile, why, device = choose_profile(options.profile, options.device)
     check_build_root(options.build_dir)
     shapes, seeds = options.shapes or task.shapes, options.seeds or task.seeds
+    inputs = asked_inputs(shapes, options.inputs)
     with RunDirectory(options.results, task.name) as directory, HeldFolder(Path(tempfile.gettempdir()), "gates-run-") as scratch, ThreadPoolExecutor(1) as aside:
         toolchain = find_toolchain()
         aside.submit(compilers.identities, toolchain)  # while another process reads the problem; the build asks again, and waits for nothing
         progress.step(f"{task.name}: reading the problem")
         wanted = dict.fromkeys([*shapes, *_timed_shape(task)])
-        sizes = describe(task.folder, task.problem, tuple(wanted), work=scratch, limit_s=task.time_limit_s, inputs=options.inputs, arguments=task.arguments)
+        sizes = describe(task.folder, task.problem, tuple(wanted), work=scratch, limit_s=task.time_limit_s, inputs=inputs, arguments=task.arguments)
         info = run_info(
-            task, baseline, toolchain, device, sizes=sizes, shapes=shapes, seeds=seeds, inputs=options.inputs, profile=profile, why=why,
+            task, baseline, toolchain, device, sizes=sizes, shapes=shapes, seeds=seeds, inputs=inputs, profile=profile, why=why,
             argv=options.argv,
         )
         session = Session(
             task, baseline, shapes, seeds, toolchain, device, directory, scratch, options.build_dir, options.jobs, progress,
-            inputs=options.inputs, thorough=options.thorough,
+            inputs=inputs, thorough=options.thorough,
         )
         session.build()
         info = _built(info, session)

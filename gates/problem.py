@@ -209,6 +209,11 @@ def is_ordinary(role: str, inputs: str) -> bool:
     return role not in ("edge", "fresh") and inputs == DEFAULT_INPUTS
 
 
+def asked_inputs(shapes: Iterable[str], inputs: Sequence[str]) -> tuple[str, ...]:
+    """Return the inputs that a run with these ``shapes`` and ``inputs`` replays: "default" if only a drawn shape is named; () for a whole run."""
+    return tuple(inputs) or ((DEFAULT_INPUTS,) if any(shape.startswith(FRESH) for shape in shapes) else ())
+
+
 def widened(limit: float, scale: float, floor: float) -> float:
     """Return the absolute limit for inputs on which an honest evaluation's error is ``scale`` times the ``floor`` of ordinary inputs.
 

@@ -11,6 +11,7 @@ import pytest
 import torch
 from correctness_kit import LIMITS, TASKS, gate, side, task_folder
 
+from gates import byhand, pipeline
 from gates import problem as problems
 from gates.errors import GatesError
 from gates.records import Status
@@ -64,6 +65,14 @@ def test_every_draw_holds_sizes_beside_a_tile_and_long_ones() -> None:
     for seed in range(30):
         columns = [sizes["C"] for sizes in fresh_shapes.draw(one, seed).values()]
         assert any(size > 256 for size in columns) and any(size % 8 for size in columns) and any(size < 64 for size in columns)
+
+
+def test_a_shape_with_little_work_and_many_outputs_is_not_cheap() -> None:
+    """The comparison of an output's element costs more than its work does."""
+    one = problem({"small": {"R": 8, "C": 8}}, DIMS={"R": range(1, 1 << 20), "C": range(1, 1 << 20)}, work=lambda shape: {"flops": shape["R"] + shape["C"]},
+                  make_outputs=lambda shape, device: {"out": torch.empty(shape["R"], 64)})
+    drawn = [sizes for seed in range(5) for sizes in fresh_shapes.draw(one, seed, 1e7).values()]
+    assert max(sizes["C"] for sizes in drawn) > 10_000 and 1 < max(sizes["R"] for sizes in drawn) < 400
 
 
 def test_a_function_gives_shapes_whose_sizes_belong_together() -> None:
@@ -331,6 +340,43 @@ def test_a_fresh_case_is_replayed_by_its_name(library: Path, tmp_path: Path) -> 
     assert again.cases[0].inputs_sha256 == first.inputs_sha256
 
 
+class Asked(Exception):
+    """Ends a run where its problem would be read."""
+
+
+@pytest.mark.parametrize(("shapes", "inputs", "wanted"), [
+    (("fresh_N77",), (), ("default",)), (("small", "fresh_N77"), (), ("default",)), (("small",), (), ()), (("fresh_N77",), ("zero_rows",), ("zero_rows",)),
+])
+def test_naming_a_drawn_shape_is_a_replay_for_gates_run_and_for_the_runner_alike(
+    shapes: tuple[str, ...], inputs: tuple[str, ...], wanted: tuple[str, ...], tmp_path: Path, monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    found: list[Any] = []
+
+    def describe(*_: Any, inputs: Any, **__: Any) -> None:
+        found.append(tuple(inputs))
+        raise Asked
+
+    for module in (pipeline, byhand):
+        monkeypatch.setattr(module, "describe", describe)
+    monkeypatch.setattr(pipeline, "warm_up", lambda: None)
+    monkeypatch.setattr(pipeline.compilers, "identities", len)
+    options = pipeline.Options(str(TASKS / "saxpy_fast"), "cpu", shapes, inputs=inputs, results=tmp_path / "results", build_dir=tmp_path / "build")
+    with pytest.raises(Asked):
+        pipeline.run_task(options, types.SimpleNamespace(step=lambda text: None))
+    with pytest.raises(Asked):
+        byhand.run(TASKS / "saxpy_fast", tmp_path, shapes=shapes, seeds=(0,), inputs=inputs, iters=0, device="cpu", build_dir=tmp_path / "build")
+    assert found == [wanted, wanted]
+
+
+def test_a_replayed_drawn_shape_has_the_limits_of_the_run(library: Path, tmp_path: Path) -> None:
+    whole, _ = gate(tmp_path / "a", side(library, "honest"), seeds=(0,), shapes=("small",), extra_seeds=(5,))
+    first = next(case for case in whole.cases if case.shape.startswith(problems.FRESH))
+    again, result = gate(tmp_path / "b", side(library, "honest"), shapes=(first.shape,), seeds=(5,), inputs=problems.asked_inputs([first.shape], ()))
+    assert result.status is Status.PASS and result.sentence.startswith("1/1 cases")
+    (case,) = again.cases
+    assert (case.role, case.limit_scale, case.limit_floor, case.sizes) == (first.role, first.limit_scale, first.limit_floor, first.sizes) and case.role == "fresh"
+
+
 DECLINES = "\n".join(line for line in (TASKS / "saxpy_problem.py").read_text().splitlines() if not line.startswith("DIMS")) + "\n"
 
 
@@ -342,5 +388,8 @@ def test_a_kernel_may_decline_a_size_that_nobody_declared(library: Path, tmp_pat
     declined = [case for case in evidence.cases if case.status in ("declined", "launch_error")]
     assert declined and {case.status for case in declined} == {"launch_error" if declared else "declined"}
     assert result.status is (Status.FAIL if declared else Status.PASS)
-    if not declared:
+    if declared:
+        hints = [check.hint for check in result.checks if check.name == "case"]
+        assert hints and all("In the judged cases it is wrong for N " in hint and hint.endswith("; right for 999, 1000.") for hint in hints)
+    else:
         assert "without an answer, not counted" in result.sentence

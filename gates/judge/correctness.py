@@ -37,6 +37,7 @@ from gates.judge.correctness_limits import (
     weak_check,
 )
 from gates.judge.failed_case import with_story
+from gates.judge.failing_sizes import with_sizes
 from gates.parse.correctness import DEFAULT_INPUTS, UNJUDGED, Case, CorrectnessEvidence, OutputErrors
 from gates.records import Check, GateResult, Status, conclude
 
@@ -55,10 +56,11 @@ def judge(
     others = evidence.baseline_cases or (baseline.cases if baseline else ())
     checks: list[Check] = [_fail("forged", "result lines", line, None, line) for line in evidence.refused[:3]]
     per_case = [(case, with_story(_case(case, evidence, limits, others), case, evidence)) for case in evidence.cases]
+    weak = {case.key for case in evidence.cases if is_weak(case, limits) or case.status in UNJUDGED}
+    per_case = with_sizes(per_case, weak)
     checks += _merge(check for _, found in per_case for check in found)
     checks += _seeds(evidence.cases)
     checks += (told := weak_check(evidence.cases, limits)) + unjudged_check(evidence.cases)
-    weak = {case.key for case in evidence.cases if is_weak(case, limits) or case.status in UNJUDGED}
     counted = [(case, found) for case, found in per_case if (evidence.replay or case.role == "headline") and case.key not in weak]
     good = sum(all(check.status is Status.PASS for check in found) for _, found in counted)
     asked = evidence.asked - sum(case.key in weak for case in evidence.cases if evidence.replay or case.role == "headline")

@@ -126,6 +126,7 @@ class Case:
     limit_scale: float = 1.0  # how many times the absolute limits hold, for inputs that the engine made; see ``widened``
     limit_floor: float = 0.0  # what an honest evaluation is off by on ordinary inputs
     undefined: Mapping[str, int] = dataclasses.field(default_factory=dict)  # elements of each output without an answer, left out
+    sizes: Mapping[str, int] = dataclasses.field(default_factory=dict)  # of the shape; earlier runs do not have them
 
     def __post_init__(self) -> None:
         if self.status not in STATUSES:
@@ -217,7 +218,7 @@ def _side(side: Mapping[str, Any], refused: list[str], processes: list[str]) -> 
 
 def _identity(planned: Mapping[str, Any]) -> dict[str, Any]:
     """What a planned case is, as fields of its record."""
-    return {"inputs": DEFAULT_INPUTS, **{key: planned[key] for key in ("shape", "seed", "role", "inputs") if key in planned}}
+    return {"inputs": DEFAULT_INPUTS, **{key: planned[key] for key in ("shape", "seed", "role", "inputs", "sizes") if key in planned}}
 
 
 def _attempt(attempt: Mapping[str, Any], name: str, refused: list[str]) -> list[Case]:

@@ -30,7 +30,7 @@ from gates.run.values import SMALL, inputs_of, is_structured
 from gates.run.yardstick import Yardstick
 
 _WIDENED = ("max_abs_err", "mean_abs_err", "bad_atol")
-_ONE_THREAD = 1e9  # work of a launch, in operations and bytes, that one thread checks in about half a second
+_ONE_THREAD = 1e9  # cost of a launch, as ``cost`` has it, that one thread checks in about a second
 _MEMORY = ("not enough memory", "can't allocate memory", "out of memory")
 
 

@@ -4,7 +4,7 @@ They come from the problem's DIMS. Without DIMS they are inferred from SHAPES: s
 steps of their greatest common divisor. Sizes that are proportional in all SHAPES stay proportional. If all declared values of a
 size are powers of two, so are the drawn ones. The problem does not promise inferred shapes, so a kernel may refuse them.
 
-Drawn shapes are cheap: none is more work than a few of the first of SHAPES, than the largest of ODD_SHAPES, or than a given share
+Drawn shapes are cheap: none costs more than a few of the first of SHAPES, than the largest of ODD_SHAPES, or than a given share
 of the run. They favour sizes at which kernels break: 1, primes, and sizes next to a multiple of 8 to 128.
 """
 
@@ -16,10 +16,11 @@ from collections.abc import Callable, Mapping, Sequence
 from typing import Any
 
 from gates.errors import GatesError
-from gates.problem import FRESH, fresh_name
+from gates.problem import FRESH, fresh_name, outputs_of
 
 COUNT = 8
-CHEAP = 1e6  # work of a launch, in operations, bytes or elements, that nobody notices
+CHEAP = 1e6  # cost of a launch that nobody notices
+_OUTPUT = 400.0  # cost of an output's element: several comparisons in double precision, beside one operation's or byte's
 _TRIES = 40
 _TILES = (8, 16, 32, 64, 128)
 _KINDS = ("wide", "tail", "middle", "prime", "ones")  # of each dimension in turn
@@ -168,12 +169,18 @@ def _proportional(one: Sequence[int], other: Sequence[int]) -> bool:
 
 
 def cost(problem: Any, sizes: Mapping[str, int]) -> float:
-    """Return what a shape costs, to compare shapes of one problem: its least work, or the product of its sizes."""
+    """Return what a launch of a shape and its check cost on the emulator, roughly in nanoseconds: its least work, or the product of its sizes, and its outputs."""
+    product = float(math.prod(size for size in sizes.values() if isinstance(size, int)))
     try:
         least = problem.work(sizes)
-        return float(least.get("flops") or 0.0) + float(least.get("bytes") or 0.0)
+        work = float(least.get("flops") or 0.0) + float(least.get("bytes") or 0.0)
     except Exception:  # no work(), or one that does not fit
-        return float(math.prod(size for size in sizes.values() if isinstance(size, int)))
+        work = product
+    try:
+        elements = float(sum(value.numel() for value in outputs_of(problem, sizes).values()))
+    except Exception:  # no such outputs, or no memory for them
+        elements = product
+    return work + _OUTPUT * elements
 
 
 def _is_prime(size: int) -> bool:

@@ -17,18 +17,18 @@ that it has in a whole run: that is how a failed case is replayed.
 from __future__ import annotations
 
 import itertools
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from typing import Any
 
 from gates.errors import GatesError
 from gates.problem import DEFAULT_INPUTS, FRESH, family_shapes
 
 Case = dict[str, Any]
-_SHARE = 0.005  # of the headline's work: what a launch of a drawn shape may cost, if that is more than the problem's small shapes do
+_SHARE = 0.005  # of the headline's cost: what a launch of a drawn shape may cost, if that is more than the problem's small shapes do
 _LEAST_FRESH = 8
 _FRESH_SHARE = 0.2  # of the time of all other cases: what more fresh cases than that may take
-# Processor seconds on the emulator, rounded: the start of a run's processes, a case's comparison, a launch, and one operation or byte of it.
-_START_S, _CASE_S, _LAUNCH_S, _WORK_S = 0.2, 5e-3, 6e-3, 1e-9
+# Processor seconds on the emulator, rounded: the start of a run's processes, a case, a launch, and a unit of its cost.
+_START_S, _CASE_S, _LAUNCH_S, _COST_S = 0.2, 5e-3, 6e-3, 1e-9
 _DEVICE_START_S = 2.0
 
 
@@ -62,7 +62,7 @@ def asked(
 
 
 def whole(problem: Any, cases: Sequence[Case], more: Mapping[str, Any], emulated: bool) -> list[Case]:
-    """``cases`` and those that the problem adds, each once.
+    """``cases`` and those that the problem adds, each once, with the ``sizes`` of its shape.
 
     ``more``: {"replay": bool, "quick": bool, "fresh": seed or None, "thorough_seeds": list}. ``replay`` adds nothing, gives the cases
     their roles, and probes the first one if it is a headline case; ``quick`` adds odd shapes and families; ``fresh`` drawn shapes and
@@ -70,7 +70,7 @@ def whole(problem: Any, cases: Sequence[Case], more: Mapping[str, Any], emulated
     """
     if more.get("replay"):
         replayed = [{**case, "role": _role(problem, case)} for case in cases]
-        return [{**case, "probe": case["role"] == "headline" and index == 0} for index, case in enumerate(replayed)]
+        return _sized(problem, ({**case, "probe": case["role"] == "headline" and index == 0} for index, case in enumerate(replayed)))
     families, seeds = list(getattr(problem, "INPUT_FAMILIES", {})), list(more.get("thorough_seeds", ()))
     found = list(cases)
     if more.get("quick"):
@@ -89,7 +89,11 @@ def whole(problem: Any, cases: Sequence[Case], more: Mapping[str, Any], emulated
     once: dict[tuple[str, int, str], Case] = {}
     for case in found:
         once.setdefault(identity(case), case)
-    return list(once.values())
+    return _sized(problem, once.values())
+
+
+def _sized(problem: Any, cases: Iterable[Case]) -> list[Case]:
+    return [{**case, "sizes": {name: size for name, size in problem.SHAPES[case["shape"]].items() if type(size) is int}} for case in cases]
 
 
 def _role(problem: Any, case: Case) -> str:
@@ -107,18 +111,17 @@ def _role(problem: Any, case: Case) -> str:
 def _fresh(problem: Any, cases: Sequence[Case], others: Sequence[Case], seed: int, emulated: bool) -> list[Case]:
     """Return the cases that ``seed`` draws: eight, and more if they are cheap beside ``others``; shapes and values in turn.
 
-    ``cases``: the headline and extra ones, whose work limits that of a drawn shape. If the problem's first shape is dear, two kinds of values are tried.
+    ``cases``: the headline and extra ones, whose cost limits that of a drawn shape. If the problem's first shape is dear, two kinds of values are tried.
     """
     from gates.run import fresh_shapes, values  # they need torch, and the engine does not import it
 
-    work = {case["shape"]: fresh_shapes.cost(problem, problem.SHAPES[case["shape"]]) for case in others}
     home = next(iter(problem.SHAPES))
-    work[home] = fresh_shapes.cost(problem, problem.SHAPES[home])
-    drawn = fresh_shapes.draw(problem, seed, _SHARE * sum(work[case["shape"]] * len(case["orders"]) for case in cases))
-    work |= {shape: fresh_shapes.cost(problem, sizes) for shape, sizes in drawn.items()}
+    costs = {shape: fresh_shapes.cost(problem, problem.SHAPES[shape]) for shape in dict.fromkeys([home, *(case["shape"] for case in others)])}
+    drawn = fresh_shapes.draw(problem, seed, _SHARE * sum(costs[case["shape"]] * len(case["orders"]) for case in cases))
+    costs |= {shape: fresh_shapes.cost(problem, sizes) for shape, sizes in drawn.items()}
 
     def seconds(planned: Sequence[Case]) -> float:
-        return sum(_CASE_S + len(case["orders"]) * (_LAUNCH_S + _WORK_S * work[case["shape"]]) for case in planned)
+        return sum(_CASE_S + len(case["orders"]) * (_LAUNCH_S + _COST_S * costs[case["shape"]]) for case in planned)
 
     affordable = _FRESH_SHARE * ((_START_S if emulated else _DEVICE_START_S) + seconds(others))
     shapes = [_case(shape, seed, DEFAULT_INPUTS, "fresh", emulated, 1 + index) for index, shape in enumerate(drawn)]
@@ -126,7 +129,7 @@ def _fresh(problem: Any, cases: Sequence[Case], others: Sequence[Case], seed: in
         {**_case(home, seed, kind, "fresh", emulated, 0), "orders": ["forward"] * (1 if emulated else 2)}
         for kind in values.drawn(problem, problem.SHAPES[home], seed)
     ]
-    if work[home] > fresh_shapes.CHEAP and seconds(structured[:_LEAST_FRESH]) > affordable:
+    if costs[home] > fresh_shapes.CHEAP and seconds(structured[:_LEAST_FRESH]) > affordable:
         structured = structured[:2]
     found: list[Case] = []
     for case in filter(None, (case for pair in itertools.zip_longest(shapes, structured) for case in pair)):

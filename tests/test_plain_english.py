@@ -17,7 +17,7 @@ from gates.cli import cli
 from gates.explain import all_codes
 
 ROOT = Path(__file__).resolve().parent.parent
-PAGES = [ROOT / name for name in ("README.md", "CONTRIBUTING.md", "CHANGELOG.md")] + sorted((ROOT / "docs").rglob("*.md"))
+PAGES = [ROOT / name for name in ("README.md", "CONTRIBUTING.md", "CHANGELOG.md")] + sorted(path for path in (ROOT / "docs").rglob("*") if path.suffix in (".md", ".yaml"))
 PHRASES = {
     r"(?<!there )\b(?:is|are|was|were) no (?!longer\b|more\b|less\b|\w+er than\b)": "is not a …",
     r"\bmend(?:s|ed|ing)?\b": "fix",

@@ -9,6 +9,7 @@ import shutil
 import subprocess
 import sys
 from pathlib import Path
+from xml.etree import ElementTree
 
 import pytest
 from click.testing import CliRunner
@@ -23,6 +24,7 @@ from gates.judge import performance
 from gates.measure.records import Block, Series
 from gates.parse.performance import not_run
 from gates.picture import picture_of
+from gates.render.figures import load_matplotlib, save
 from gates.render.plot import draw
 
 pytest.importorskip("matplotlib")
@@ -154,3 +156,13 @@ def test_the_command(tmp_path) -> None:
     assert (tmp_path / "results" / "stage2_wmma_pv-timing.png").is_file()
     refused = subprocess.run([*command, str(tmp_path)], cwd=tmp_path, capture_output=True, text=True, timeout=60)
     assert refused.returncode == 2 and "not a run directory" in refused.stderr
+
+
+def test_no_label_breaks_a_picture(tmp_path: Path) -> None:
+    figure_of, context = load_matplotlib()
+    with context({"svg.fonttype": "none"}):
+        figure = figure_of()
+        figure.suptitle("a\x1b\u202e<b>$x")
+        save(figure, tmp_path / "x.svg", context, hint="")
+    text = (tmp_path / "x.svg").read_text(encoding="utf-8")
+    assert r"a\x1b\x202e<b>$x" in "".join(ElementTree.fromstring(text).itertext()) and "\u202e" not in text

@@ -17,7 +17,7 @@ from markupsafe import Markup, escape
 
 from gates.parse.errormap import AxisSpan, ErrorMap
 from gates.parse.performance import PerformanceEvidence
-from gates.plain import plain
+from gates.plain import plain, plain_lines
 from gates.records import GateResult
 from gates.render.figures import BLUE, GREY, load_matplotlib
 from gates.render.plot import timing_figure
@@ -149,7 +149,7 @@ def _inline(figure: Any, title: str) -> Markup:
         warnings.simplefilter("ignore")  # glyphs that matplotlib's own font lacks: the browser's has them
         # savefig would draw everything twice
         FigureCanvasSVG(figure).print_svg(buffer, metadata=dict.fromkeys(("Date", "Creator", "Format", "Type")))
-    text = re.sub(r"[\x00-\x08\x0b-\x1f\x7f]", "\ufffd", buffer.getvalue())
+    text = plain_lines(buffer.getvalue())
     text = re.sub(r"<metadata>.*?</metadata>\s*", "", text[text.index("<svg") :], flags=re.S)
     prefix = f"d{next(_DRAWINGS)}-"
     text = re.sub(r'(\bid="|xlink:href="#|url\(#)', lambda match: match[1].replace("xlink:href", "href") + prefix, text)

@@ -14,6 +14,7 @@ from typing import Any
 
 from gates import jsonio
 from gates.errors import GatesError
+from gates.plain import plain_lines
 
 BLUE, GREY = "#0072B2", "#666666"
 SUFFIXES = (".png", ".svg")
@@ -38,11 +39,12 @@ def load_matplotlib() -> tuple[Any, Context]:
 
 def save(figure: Any, out: Path, context: Context, *, hint: str) -> None:
     """Write ``figure`` to ``out`` (.png or .svg); raises GatesError with ``hint`` if it can't be written."""
-    data = io.BytesIO()
+    data, form = io.BytesIO(), out.suffix[1:].lower()
     with context({"svg.hashsalt": "gates", "text.parse_math": False}):
-        figure.savefig(data, format=out.suffix[1:].lower(), dpi=150)
+        figure.savefig(data, format=form, dpi=150)
+    content = data.getvalue()
     try:
-        jsonio.write_bytes(out, data.getvalue())
+        jsonio.write_bytes(out, plain_lines(content.decode("utf-8")).encode("utf-8") if form == "svg" else content)
     except GatesError as error:
         raise GatesError(error.what, hint=hint) from None
 

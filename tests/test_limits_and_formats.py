@@ -10,6 +10,7 @@ import torch
 from correctness_kit import LIMITS, TASKS, gate, side, task_folder
 
 from gates.judge import correctness as judge
+from gates.judge.correctness_limits import tighter_than_format
 from gates.parse.correctness import Case, CorrectnessEvidence, OutputErrors
 from gates.records import Status, from_json
 from gates.run.accuracy import figures
@@ -41,6 +42,30 @@ def test_whole_numbers_too_and_what_the_format_holds_exactly_is_judged_to_the_bi
     halves = WANT.half()
     assert verdict(halves, halves.double()).status is Status.PASS
     assert verdict(torch.nextafter(halves, torch.tensor(9.0).half()), halves.double()).status is Status.FAIL
+
+
+@pytest.mark.parametrize(("dtype", "steps", "limit", "told"), [
+    (torch.float16, 1, 1e-5, "1 unit in the last place of float16; the limit is tighter than the format can hold: it allows 1e-05 there, and one rounding may cost 0.000977"),
+    (torch.bfloat16, 2, 1e-3, "2 units in the last place of bfloat16; the limit is tighter than the format can hold: it allows 0.001 there, and one rounding may cost 0.00781"),
+    (torch.float32, 2, 1e-9, "2 units in the last place of float32; the limit is tighter than the format can hold: it allows 1e-09 there, and one rounding may cost 1.19e-07"),
+    (torch.float16, 3, 1e-5, ""), (torch.float16, 1, 1e-3, ""), (torch.float16, 2, 3e-3, ""),
+], ids=["half", "bfloat", "float", "three_steps", "limit_of_a_rounding", "a_wider_limit"])
+def test_a_limit_between_neighbours_of_the_format_is_told_and_fails_all_the_same(dtype: torch.dtype, steps: int, limit: float, told: str) -> None:
+    want = torch.tensor([2.5, 3.0, 0.5]).to(dtype)
+    got, far = want.clone(), torch.tensor(9.0).to(dtype)
+    for _ in range(steps):
+        got[1] = torch.nextafter(got[1], far)
+    result = verdict(got, want.double(), {"max_abs_err": limit, "bad_atol": limit})
+    (check,) = [check for check in result.checks if check.name == "max_abs_err"]
+    assert result.status is check.status is Status.FAIL and (told in check.hint if told else "tighter" not in check.hint), check.hint
+
+
+def test_an_error_bound_between_neighbours_of_the_format_is_told() -> None:
+    want = torch.tensor([3.0, 0.0]).half()
+    got = torch.tensor([3.0 + 2.0**-9, 0.0]).half()
+    found = from_json(OutputErrors, figures("out", got, want.double(), None, torch.full((2,), 1e-5, dtype=torch.float64)), "figures")
+    assert "1 unit in the last place of float16; the limit is tighter" in tighter_than_format(found, "max_err_over_bound", 1.0)
+    assert tighter_than_format(found, "max_err_over_bound", 100.0) == "" == tighter_than_format(found, "bad_pct", 0.0)
 
 
 def test_a_wrong_half_kernel_is_refused_all_the_same() -> None:

@@ -33,6 +33,7 @@ from gates.judge.correctness_limits import (
     is_weak,
     limits_of,
     passed_by,
+    tighter_than_format,
     unjudged_check,
     weak_check,
 )
@@ -171,6 +172,7 @@ def _errors(
             checks.append(_inconclusive("no_bound", prefix + figure, None, case.where))
         elif value is None or not (value <= limit):
             place = _bound_place(worst) if figure == BOUND else _place(worst)
+            place += f": {told}" if (told := tighter_than_format(worst, figure, limit)) else ""
             seen = "wrong where the bound is 0" if figure == BOUND and worst.bound_at == 0 else value  # no ratio says it
             seen = "not finite" if seen is None and worst.nonfinite else seen
             checks.append(_fail(code(figure), prefix + figure, seen, limit, case.where, place, unit))

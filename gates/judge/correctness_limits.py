@@ -10,10 +10,11 @@ case is told, and counts for nothing.
 
 from __future__ import annotations
 
+import math
 from collections.abc import Mapping, Sequence
 from typing import Any
 
-from gates.parse.correctness import UNJUDGED, Case
+from gates.parse.correctness import UNJUDGED, Case, OutputErrors
 from gates.problem import is_ordinary, widened
 from gates.records import Check, Status
 
@@ -33,6 +34,25 @@ def limits_of(case: Case, limits: Mapping[str, Any]) -> dict[str, float]:
         return {BOUND: limits[BOUND]}
     own = {figure: limits[figure] for figure in (*FIGURES, BOUND) if figure in limits}
     return {figure: widened(limit, case.limit_scale, case.limit_floor) if figure in ("max_abs_err", "mean_abs_err") else limit for figure, limit in own.items()}
+
+
+def tighter_than_format(output: OutputErrors, figure: str, limit: float) -> str:
+    """Return that ``limit`` asks for less than the output's format can hold at the worst element, if the error is at most two of the format's steps beyond it; else ""."""
+    expected, error, allowed = output.worst_expected, output.max_abs_err, limit
+    if figure == BOUND and output.bound_index == output.worst_index and output.bound_at is not None:
+        error, allowed = output.bound_error, limit * output.bound_at
+    elif figure != "max_abs_err":
+        return ""
+    if not isinstance(expected, float) or not expected or error is None:
+        return ""
+    step = output.unit_roundoff * 2.0 ** math.frexp(expected)[1]  # between neighbours of the format there
+    if not allowed < 0.5 * step or error > allowed + 2.0 * step:
+        return ""
+    steps = f"{error / step:.2g}"
+    return (
+        f"{steps} unit{'s' * (steps != '1')} in the last place of {output.dtype}; "
+        f"the limit is tighter than the format can hold: it allows {allowed:.3g} there, and one rounding may cost {0.5 * step:.3g}"
+    )
 
 
 def compared(case: Case) -> bool:

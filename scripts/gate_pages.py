@@ -40,4 +40,4 @@ def _claim(text: str) -> str:
     """The first claim of a meaning, without consequences, causes and remedies."""
     sentence = re.split(r"(?<=[.]) (?=[A-Z`])", text)[0].rstrip(".")
     claim = re.split(": |; |, so ", sentence)[0]
-    return claim if len(claim.split()) > 3 else sentence
+    return claim if len(claim.split()) > 4 else sentence

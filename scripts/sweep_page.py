@@ -17,7 +17,7 @@ SHOWN = 5  # variants in the table; sweep.json has all
 
 def recorded_sweeps(recorded: Path) -> list[Sweep]:
     """The recorded sweeps of one grid, that on the most devices first."""
-    found = [read_sweep(path.parent) for path in recorded.glob("h200-sweep*/sweeps/*/*/sweep.json")]
+    found = [read_sweep(path) for path in recorded.glob("h200-sweep*/sweeps/*/*")]
     return sorted(found, key=lambda sweep: -len(sweep.devices))
 
 

@@ -1,4 +1,4 @@
-"""Sign a run directory anew after its files were changed: `python tests/runs_kit.py RUN`."""
+"""The recorded runs and sweeps; sign a run directory anew after its files were changed: `python tests/runs_kit.py RUN`."""
 
 from __future__ import annotations
 
@@ -10,8 +10,12 @@ from pathlib import Path
 from gates.comparison.within import compare_within
 from gates.errors import GatesError
 from gates.evidence import RunInfo, Verdict, read_record
+from gates.history import find_runs
 
 RUN = Path(__file__).parent / "data" / "runs" / "h100_stage2"
+RECORDED = Path(__file__).resolve().parent.parent / "results" / "recorded"
+PLACES = sorted(find_runs(RECORDED))  # of the recorded runs: packed files
+SWEEPS = sorted(RECORDED.glob("*/sweeps/*/*"))  # packed files, too
 
 
 def sign(run: Path, *, rendered: bool = True) -> None:

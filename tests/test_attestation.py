@@ -9,7 +9,7 @@ import sys
 from pathlib import Path
 
 import pytest
-from runs_kit import sign
+from runs_kit import SWEEPS, sign
 
 from gates import jsonio
 from gates.check.attestation import NAMESPACE, PREDICATE_TYPE, attestation_of
@@ -215,6 +215,6 @@ def test_without_ssh_keygen_or_signers(run: Path, tmp_path: Path, monkeypatch: p
 
 def test_a_sweep_has_no_attestation(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
     (tmp_path / "signers").touch()
-    sweep = next(RECORDED.glob("h200-sweep/sweeps/*/*/sweep.json")).parent
+    sweep = SWEEPS[0]
     code, out, _ = told(capsys, "verify", sweep, "--signers", tmp_path / "signers")
     assert code == 2 and "a sweep has no attestation" in out

@@ -9,15 +9,16 @@ from pathlib import Path
 
 import pytest
 from click.testing import CliRunner
+from runs_kit import PLACES, RECORDED
 
 from gates.cli import cli
 from gates.evidence import list_runs
 from gates.explain import MODULES, all_codes, codes_of, explain
 from gates.insights import insights_of
+from gates.packed.runs import opened
 from gates.verify import verify_run
 
 ROOT = Path(__file__).resolve().parent.parent
-RECORDED = ROOT / "results" / "recorded"
 DOCS = [ROOT / "README.md", ROOT / "CONTRIBUTING.md", *sorted((ROOT / "docs").rglob("*.md"))]
 SOURCES = (".py", ".yaml", ".yml", ".h", ".cuh", ".cu", ".cpp", ".j2")
 sys.path.insert(0, str(ROOT / "scripts"))
@@ -179,8 +180,8 @@ def test_every_code_of_a_recorded_verdict_is_known() -> None:
     from gates.evidence import Verdict, read_record
 
     known = all_codes()
-    for path in RECORDED.rglob("verdict.json"):
-        verdict: Verdict = read_record(Verdict, path.parent, "verdict.json")
+    for place in PLACES:
+        verdict: Verdict = read_record(Verdict, opened(place), "verdict.json")
         codes = {result.code for result in verdict.gates} | {check.code for result in verdict.gates for check in result.checks if check.code}
         assert codes <= set(known), codes - set(known)
 

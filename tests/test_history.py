@@ -15,7 +15,7 @@ from pathlib import Path
 
 import pytest
 from click.testing import CliRunner
-from runs_kit import RUN, sign
+from runs_kit import PLACES, RECORDED, RUN, sign
 
 from gates.cli import cli
 from gates.comparison.record import Comparison, Row
@@ -26,12 +26,11 @@ from gates.history import entry_of, find_runs, history, newest
 from gates.render.history import history_table
 
 ROOT = Path(__file__).resolve().parent.parent
-RECORDED = ROOT / "results" / "recorded"
 STAGES = [list_runs(folder)[-1] for folder in sorted((RECORDED / "h100").glob("stage*"))]
 SOURCES = [*STAGES, *list_runs(RECORDED / "cpu" / "stage2_wmma_pv")]
 
 
-COUNT = len(list(RECORDED.rglob("run.json")))
+COUNT = len(PLACES)
 
 
 def compared(run: Path) -> Comparison:

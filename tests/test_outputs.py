@@ -16,6 +16,7 @@ from click.testing import CliRunner
 from gates import jsonio
 from gates.cli import cli
 from gates.errors import GatesError
+from gates.evidence import list_runs
 from gates.guard import guard
 
 ROOT = Path(__file__).resolve().parent.parent
@@ -88,7 +89,7 @@ def test_stdout_named_as_a_file_keeps_what_is_printed_beside_it(tmp_path: Path, 
 
 def test_a_link_into_a_run_directory_is_refused(tmp_path: Path) -> None:
     run = tmp_path / "run"
-    shutil.copytree(next((ROOT / "results" / "recorded" / "h200" / "stage2_wmma_pv").iterdir()), run)
+    shutil.copytree(list_runs(ROOT / "results" / "recorded" / "h200" / "stage2_wmma_pv")[-1], run)
     before = (run / "COMPARE.md").read_bytes()
     (tmp_path / "link.xml").symlink_to(run / "COMPARE.md")
     done = CliRunner().invoke(cli, ["decide", RUN, "--junit", str(tmp_path / "link.xml")])

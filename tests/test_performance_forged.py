@@ -8,11 +8,11 @@ import itertools
 import sys
 from collections import Counter
 from collections.abc import Callable
-from pathlib import Path
 
 import pytest
 import torch
 from performance_gates import LIMITS, evidence, fed, simulated_gate
+from runs_kit import PLACES
 from timing_fakes import CLOCK, DATA, build_library, install, run_job
 
 from gates.errors import GatesError
@@ -21,12 +21,12 @@ from gates.judge import performance
 from gates.judge import performance_consistency as consistency
 from gates.measure.outside import OutsideBlock, steady
 from gates.measure.records import Block, Series
+from gates.packed.runs import opened
 from gates.parse.performance import MEASURED, Alone, PerformanceEvidence, parse
 from gates.records import Status
 from gates.run import timing
 from gates.run.timing_hands import Hands
 
-RECORDED = Path(__file__).resolve().parent.parent / "results" / "recorded"
 BAR = {"shape": "tiny", "min_speedup_pct": 15}
 REFUSED = ("performance.inconsistent", "performance.implausible")
 
@@ -270,7 +270,8 @@ EDITS: dict[str, Callable[[PerformanceEvidence], PerformanceEvidence]] = {
 
 @functools.cache
 def recorded() -> list[PerformanceEvidence]:
-    found = [read_record(PerformanceEvidence, path.parent, path.name) for path in sorted(RECORDED.rglob("performance.json"))]
+    runs = [run for run in map(opened, PLACES) if (run / "performance.json").is_file()]
+    found: list[PerformanceEvidence] = [read_record(PerformanceEvidence, run, "performance.json") for run in runs]
     return [record for record in found if record.status == MEASURED]
 
 

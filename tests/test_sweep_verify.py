@@ -10,16 +10,16 @@ from typing import Any
 
 import pytest
 from click.testing import CliRunner
+from runs_kit import RECORDED, SWEEPS
 
 from gates.cli import cli
+from gates.evidence import list_runs
+from gates.packed.runs import opened
 from gates.stage.identity import identity_of
 from gates.sweep import verify as sweep_verify
 from gates.sweep.verify import verify_sweep
 
-RECORDED = Path(__file__).resolve().parent.parent / "results" / "recorded"
-SWEEPS = sorted(path.parent for path in RECORDED.glob("*/sweeps/*/*/sweep.json"))
-FOUR_ROUNDS = RECORDED / "h200-earlier"  # of a version that let slower variants go on
-(EDITED,) = FOUR_ROUNDS.glob("sweeps/*/*")
+(EDITED,) = (opened(path) for path in SWEEPS if "h200-earlier" in path.parts)  # four rounds, of a version that let slower variants go on
 INCUMBENT, NEXT, WRONG = "TILE_M=32,TILE_N=32,NUM_WARPS=2,STAGES=2", "TILE_M=64,TILE_N=32,NUM_WARPS=4,STAGES=2", "TILE_M=16,TILE_N=32,NUM_WARPS=2,STAGES=2"
 
 
@@ -81,14 +81,13 @@ CHANGES: list[tuple[Callable[[Any], Any], str]] = [
 
 @pytest.mark.parametrize("folder", SWEEPS, ids=lambda folder: folder.parts[-4])
 def test_every_recorded_sweep_is_sound(folder: Path) -> None:
-    assert verify_sweep(folder) == []
+    assert verify_sweep(opened(folder)) == []
 
 
 @pytest.mark.parametrize(("change", "problem"), CHANGES)
 def test_a_record_that_was_edited_is_not(change: Callable[[Any], Any], problem: str, tmp_path: Path) -> None:
-    for part in ("sweeps", "fp16_v8_tiles"):
-        shutil.copytree(FOUR_ROUNDS / part, tmp_path / "results" / part)
-    (path,) = tmp_path.glob("results/sweeps/*/*/sweep.json")
+    shutil.copytree(RECORDED / "h200-earlier" / "fp16_v8_tiles", tmp_path / "results" / "fp16_v8_tiles")
+    path = Path(shutil.copytree(EDITED, tmp_path / "results" / "sweeps" / "fp16_v8_tiles" / EDITED.name)) / "sweep.json"
     data = json.loads(path.read_text(encoding="utf-8"))
     change(data)
     path.write_text(json.dumps(data), encoding="utf-8")
@@ -141,8 +140,8 @@ def test_samples_that_are_missing_are_told(tmp_path: Path) -> None:
 def test_the_command_checks_all_of_a_device(tmp_path: Path) -> None:
     done = CliRunner().invoke(cli, ["verify", "recorded:h200-sweep", "--results", str(RECORDED.parent)])
     first, second = (line for line in done.output.splitlines() if not line.startswith("  note: "))
-    assert done.exit_code == 0 and first.endswith("-nvidia-h200: sound") and second.endswith("/94df14572477: sound")
-    shutil.copytree(next(RECORDED.glob("h200-sweep/*/*/run.json")).parent, tmp_path / "run")
+    assert done.exit_code == 0 and first.endswith("-nvidia-h200.zip: sound") and second.endswith("/94df14572477.zip: sound")
+    shutil.copytree(list_runs(RECORDED / "h200-sweep" / "fp16_v8_tiles")[-1], tmp_path / "run")
     shutil.copy(EDITED / "sweep.json", tmp_path / "run")
     done = CliRunner().invoke(cli, ["verify", str(tmp_path / "run")])
     assert done.exit_code == 2 and "run: not sound\n  sweep.json is not in the manifest" in done.output

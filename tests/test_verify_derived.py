@@ -11,7 +11,7 @@ import sys
 from pathlib import Path
 
 import pytest
-from runs_kit import sign
+from runs_kit import PLACES, sign
 
 from gates import findings as found_by_verify
 from gates import jsonio, verify
@@ -22,6 +22,7 @@ from gates.cli import cli
 from gates.comparison.within import compare_within
 from gates.evidence import RunInfo, Verdict, list_runs, read_record
 from gates.guard import guard
+from gates.packed.runs import opened
 from gates.parse.ncu import NcuEvidence
 from gates.render.compare import REPORT_VERSION, footer
 
@@ -75,7 +76,7 @@ def test_a_file_of_no_run(run: Path, name: str) -> None:
 
 
 def test_each_file_that_a_run_writes_is_one_of_a_run() -> None:
-    names = {path.relative_to(file.parent).as_posix() for file in (ROOT / "results" / "recorded").rglob("run.json") for path in file.parent.rglob("*") if path.is_file()}
+    names = {path.relative_to(run).as_posix() for run in map(opened, PLACES) for path in run.rglob("*") if path.is_file()}
     assert names <= FILES and FILES - names <= {f"baseline/{gate}.json" for gate in ("correctness", "sanitizer", "performance", "ncu")}
 
 

@@ -5,7 +5,8 @@
 #   scripts/record.sh h100                      every stage, FP16 rung and example
 #   scripts/record.sh -t 240 h100 fp16_v9_pipeline stage3 ./examples/sgemm_512/sgemm_tiled
 #
-# DEVICE is the device's short name: results/recorded/DEVICE/<task>/<run>/, of an example results/recorded/DEVICE-examples/.
+# DEVICE is the device's short name: results/recorded/DEVICE/<task>/<run>.zip, of an example results/recorded/DEVICE-examples/. Each run
+# is packed, and its COMPARE.md and verdict.json stay readable beside it.
 # Stages and rungs run with their edge shapes (--thorough), examples as they are. A task that fails does not stop the next
 # one; one that takes longer than SECONDS (default 600) is stopped with all it started, and counts as failed.
 # Exit code: that of the first task that did not end with 0, 124 for one that was stopped.
@@ -55,4 +56,9 @@ for task in "$@"; do
   [ "$code" -eq 124 ] || [ "$code" -eq 137 ] && echo "stopped: $task took longer than $limit s" >&2
   [ "$status" -ne 0 ] || status=$code
 done
+shopt -s nullglob
+runs=(results/recorded/"$device"{,-examples}/*/*/run.json)
+if [ ${#runs[@]} -gt 0 ]; then
+  "$python" -m gates pack --replace "${runs[@]%/run.json}" || status=$?
+fi
 exit "$status"

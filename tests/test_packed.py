@@ -98,7 +98,7 @@ def test_a_run_that_is_there_as_both_counts_once_and_other_archives_do_not(tmp_p
     assert list_runs(run.parent) == [run] and len(history(tmp_path)) == 1 and resolve_run(str(run.parent), tmp_path) == run
     shutil.rmtree(run)
     (found,) = list_runs(run.parent)
-    assert found.name == run.name and origin(found) == packed and opened(packed) == found and [entry.path for entry in history(tmp_path)] == [str(packed)]
+    assert (found.parent.name, found.name) == (run.parent.name, run.name) and origin(found) == packed and opened(packed) == found and [entry.path for entry in history(tmp_path)] == [str(packed)]
 
 
 def test_a_readable_copy_must_be_the_file_in_the_packed_run(tmp_path: Path) -> None:

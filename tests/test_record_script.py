@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+import shutil
 import subprocess
 from pathlib import Path
 
@@ -15,13 +16,13 @@ case "$4" in stage1) exit 3;; stage2) exec sleep 30;; stage3) exit 1;; esac
 """
 
 
-def record(folder: Path, *arguments: str) -> tuple[subprocess.CompletedProcess, list[str]]:
+def record(folder: Path, *arguments: str, script: Path = ROOT / "scripts" / "record.sh") -> tuple[subprocess.CompletedProcess, list[str]]:
     """The script with a stub for the interpreter, and the command lines that this got."""
     log, python = folder / "log", folder / "python"
     python.write_text(STUB.format(log=log))
     python.chmod(0o755)
     done = subprocess.run(
-        ["bash", str(ROOT / "scripts" / "record.sh"), *arguments], env={**os.environ, "PYTHON": str(python)}, capture_output=True, text=True, check=False,
+        ["bash", str(script), *arguments], env={**os.environ, "PYTHON": str(python)}, capture_output=True, text=True, check=False,
     )
     return done, log.read_text().splitlines() if log.is_file() else []
 
@@ -50,3 +51,14 @@ def test_neither_a_failure_nor_a_hang_stops_the_next_task(tmp_path: Path) -> Non
 def test_wrong_usage_runs_nothing(tmp_path: Path, arguments: tuple[str, ...]) -> None:
     done, calls = record(tmp_path, *arguments)
     assert done.returncode == 2 and calls == [] and done.stderr
+
+
+def test_what_was_recorded_is_packed(tmp_path: Path) -> None:
+    script = tmp_path / "scripts" / "record.sh"
+    script.parent.mkdir()
+    shutil.copy(ROOT / "scripts" / "record.sh", script)
+    for place in ("h100/stage0_scalar", "h100-examples/gelu", "h200/stage0_scalar"):
+        (tmp_path / "results" / "recorded" / place / "a run").mkdir(parents=True)
+        (tmp_path / "results" / "recorded" / place / "a run" / "run.json").touch()
+    done, calls = record(tmp_path, "h100", "stage0", script=script)
+    assert done.returncode == 0 and calls[1:] == ["-m gates pack --replace results/recorded/h100/stage0_scalar/a run results/recorded/h100-examples/gelu/a run"]

@@ -121,7 +121,7 @@ def opened(path: Path) -> Path:
         if not _home:
             _home.append(HeldFolder(Path(tempfile.gettempdir()), "gates-unpacked-"))
             atexit.register(_remove, os.getpid())
-        folder = _home[0].path / str(len(_opened)) / path.stem
+        folder = _home[0].path / str(len(_opened)) / path.resolve().parent.name / path.stem  # below its task, as the packed file is
         _write(files, folder)
         _opened[key], _origins[folder] = folder, path
     return _opened[key]

@@ -152,11 +152,11 @@ def _check_schemas(run: Path) -> list[str]:
 
 
 def _contradict(again: GateResult, recorded: GateResult) -> bool:
-    """Whether a check that both verdicts made saw something else; a later version may make more checks or fewer."""
-    seen, before = (
-        {(check.name, check.where): check.observed for check in result.checks} for result in (again, recorded)
-    )
-    return not all(same(seen[key], before[key]) for key in seen.keys() & before.keys())
+    """Return whether a check that both verdicts made saw something else, or held it to another number; a later version may make more checks or fewer."""
+    seen, before = ({(check.name, check.where): check for check in result.checks} for result in (again, recorded))
+    pairs = [(seen[key], before[key]) for key in seen.keys() & before.keys()]
+    numbers = [(one.limit, other.limit) for one, other in pairs if isinstance(one.limit, (int, float)) and isinstance(other.limit, (int, float))]
+    return not all(same(one, other) for one, other in [*((one.observed, other.observed) for one, other in pairs), *numbers])
 
 
 def same(one: Any, other: Any) -> bool:

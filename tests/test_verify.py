@@ -59,6 +59,7 @@ FINDING = {"tool": "memcheck", "kind": "write", "severity": "error", "kernel": "
 CHANGES: list[tuple[str, Path, str, Callable[[Any], Any], str]] = [
     ("gates declared away", CPU, "verdict.json", lambda d: declare(d, "performance", "ncu"), "there is no evidence of it"),
     ("a failed gate declared away", FULL, "verdict.json", lambda d: declare(d, "correctness"), "verdict.json says correctness: not_applicable"),
+    ("another limit in a check", FULL, "verdict.json", lambda d: d["gates"][0]["checks"][0].update(limit=129), "the figures in verdict.json's ptxas are not those"),
     ("no gates", FULL, "verdict.json", lambda d: d.update(gates=[]), "judges nothing"),
     ("a gate twice", FULL, "verdict.json", lambda d: d["gates"].append(d["gates"][0]), "not each gate once"),
     ("one arch left out", FULL, "ptxas.json", lambda d: d.update(archs=["sm_90"]), "ptxas.json covers sm_90"),

@@ -125,7 +125,7 @@ def attempt(
         raise machine.MachineFault(f"this machine could not start the runner of {Path(folder).name}: {fault[0]}", hint=fault[1])
     if tried.blames_a_kill_on_the_kernel() and machine.memory_kills() > killed_before:
         raise machine.MachineFault(
-            f"this machine ran out of memory and killed a process that ran the kernel of {Path(folder).name}", hint=machine.MEMORY_OF_A_KERNEL
+            f"this machine ran out of memory and killed a process of {Path(folder).name}", hint=machine.MEMORY_OF_A_KERNEL
         )
     return tried
 

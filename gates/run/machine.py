@@ -24,7 +24,7 @@ _TEMPORARY = ("TMPDIR", "TMP", "TEMP")
 _NOT_FOR_NVCC = {",": "a comma", '"': "a double quote", "$": "a dollar sign", "`": "a backquote"}
 _SPACE = "free space there, or name another folder (TMPDIR for temporary files, --build-dir, --results)"
 _MEMORY = "close other programs, build with fewer jobs (GATES_JOBS=1 or --jobs 1), or lift the limit on memory (ulimit -v unlimited)"
-MEMORY_OF_A_KERNEL = "close other programs, give this container or control group more memory, or try smaller shapes (--shapes)"
+MEMORY_OF_A_KERNEL = "close other programs, give this container or control group more memory, or try smaller shapes"
 _LIMIT = "lift the limit (ulimit -n for open files, ulimit -u for processes), or build with fewer jobs (GATES_JOBS=1 or --jobs 1)"
 _FSIZE = "lift the limit on file sizes (ulimit -f unlimited)"
 _READ_ONLY = "name a folder that can be written (TMPDIR for temporary files, --build-dir, --results)"

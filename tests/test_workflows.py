@@ -592,8 +592,8 @@ def test_no_text_is_a_command_to_the_runner(capsys: pytest.CaptureFixture[str], 
 
 @pytest.mark.parametrize("name", NAMES)
 def test_no_name_acts_on_the_pull_request(name: str) -> None:
-    review = Review(name, "hold", f"{name} {'x' * 500}", table((name,), [(name,)]))
-    text = pr_comment.summary_of([review, review], "cpu", "gates-cpu")
+    review = Review(name, "hold", f"{name} {'x' * 500}", table((name,), [(name,)]), name)
+    text = pr_comment.summary_of([review, review], "cpu", name)
     check_markdown(text)
     assert text.count("| hold |") == 2 and not re.search(r"@\w|!\[|<!--", pr_comment.one_line(name))
 

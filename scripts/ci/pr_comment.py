@@ -12,7 +12,7 @@ from stage_review import Review
 
 sys.path.append(str(Path(__file__).resolve().parents[2]))  # where no gates are installed, those of this checkout
 
-from gates.render.markdown import details, table  # noqa: E402
+from gates.render.markdown import code, details, table  # noqa: E402
 
 MARKER = "<!-- kernel-gates -->"
 MAX_COMMENT = 65_000  # GitHub takes 65,536 characters, and counts some of them twice
@@ -27,8 +27,8 @@ def summary_of(reviews: Sequence[Review], profile: str, artifact: str) -> str:
         return f"## {_NAMES[profile]}\n\nNo stage is touched by this change; nothing was judged."
     rows = [(review.stage, review.decision, _cut_line(review.reason, 400)) for review in reviews]
     parts = [f"## {_NAMES[profile]}\n", table(("stage", "decision", "why"), rows)]
-    if found := [f"`{review.evidence}`" for review in reviews if review.evidence]:
-        parts.append(f"Evidence in the artifact `{artifact}`: {', '.join(found)}. `gates verify FILE` checks it.\n")
+    if found := [f"`{code(review.evidence)}`" for review in reviews if review.evidence]:
+        parts.append(f"Evidence in the artifact `{code(artifact)}`: {', '.join(found)}. `gates verify FILE` checks it.\n")
     parts += [details(f"{review.stage}: {review.decision}", safe(review.markdown).strip()) for review in reviews if review.markdown]
     return "\n".join(parts).rstrip()
 

@@ -1,7 +1,7 @@
 """Nsight Compute metric names by chip: the one table.
 
-From ``ncu --query-metrics --chips …`` (which needs no GPU) and NVIDIA's metric library. Integrated
-chips (Orin, Thor, Spark) have no ``dram__*`` metrics and are not in the table.
+From ``ncu --query-metrics --chips …`` (which needs no GPU) and NVIDIA's metric library. A chip's row in
+``gates/facts/chips.py`` says why it has no counters, if it has none.
 """
 
 from __future__ import annotations
@@ -10,12 +10,12 @@ import math
 from collections.abc import Mapping
 from dataclasses import dataclass, field
 
+from gates.facts import chips
+
 MOST_PCT = 100.5  # ncu's shares may pass 100 by a rounding
-# Bytes a second of the fastest memory that a card of the chip has, from NVIDIA's data sheets.
-PEAK_BYTES_PER_S = {"sm_75": 0.672e12, "sm_80": 2.04e12, "sm_86": 1.01e12, "sm_89": 1.01e12, "sm_90": 4.9e12, "sm_100": 8.0e12, "sm_120": 1.8e12}
 MOST_OF_PEAK = 2.0  # a kernel's duration and its bytes are of two replays, whose clocks may differ
 _COUNT_UNITS = ("", "inst", "warp")  # what versions of ncu call the unit of a count or a ratio of counts
-CHIPS = ("sm_75", "sm_80", "sm_86", "sm_89", "sm_90", "sm_100", "sm_120")
+CHIPS = tuple(arch for arch, chip in chips.CHIPS.items() if not chip.no_counters)
 _V2_SINCE = (2025, 3)  # Nsight Compute of CUDA 13.0: sm_89 lists the tensor metrics as *_v2
 
 _ACTIVE = ".avg.pct_of_peak_sustained_active"
@@ -136,6 +136,7 @@ def impossible(metric: str, value: float, unit: str, *, duration_ns: float | Non
         return "it is a share of more than 100 %"
     if unit == "nsecond" and value == 0.0:
         return "no launch takes no time"
-    if unit == "byte" and duration_ns and chip in PEAK_BYTES_PER_S and value > MOST_OF_PEAK * PEAK_BYTES_PER_S[chip] * 1e-9 * duration_ns:
-        return f"in {duration_ns / 1000.0:.3g} us no {chip} moves more than {PEAK_BYTES_PER_S[chip] * 1e-9 * duration_ns:.3g} bytes"
+    peak = chips.CHIPS[chip].dram_bytes_per_s if chip in chips.CHIPS else None
+    if unit == "byte" and duration_ns and peak is not None and value > MOST_OF_PEAK * peak * 1e-9 * duration_ns:
+        return f"in {duration_ns / 1000.0:.3g} us no {chip} moves more than {peak * 1e-9 * duration_ns:.3g} bytes"
     return ""

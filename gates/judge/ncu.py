@@ -52,7 +52,7 @@ CODES = {
     "ncu.no_device": "No CUDA device: there are no counters on the emulator.",
     "ncu.correctness_failed": "A wrong kernel is not profiled. Repair correctness first.",
     "ncu.no_tool": "ncu was not found. Install Nsight Compute or put it into PATH.",
-    "ncu.unknown_chip": "The table of metric names does not have this chip: add it to gates/facts/ncu_metrics.py.",
+    "ncu.unknown_chip": "The table of chips has no counters for this chip: its row in gates/facts/chips.py says why, or is missing.",
     "ncu.no_permission": "The driver keeps the counters from users (ERR_NVGPUCTRPERM). Run as root, load the driver with "
         "NVreg_RestrictProfilingToAdminUsers=0, or start the container with --cap-add=SYS_ADMIN.",
     "ncu.counters_taken": "Another tool holds the counters, usually DCGM: dcgmi profile --pause.",

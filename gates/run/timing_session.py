@@ -13,7 +13,7 @@ import time
 from collections.abc import Callable, Mapping, Sequence
 from typing import Any
 
-from gates.facts import peaks
+from gates.facts.chips import flops_per_s
 from gates.measure import calibrate, decision, outside, sampling
 from gates.measure.calibrate import Calibration
 from gates.measure.records import Series
@@ -245,7 +245,7 @@ class Session:
         return {
             **{name: value for name, value in self.device.items() if name != "torch_version"}, "driver": self.card.driver(),
             "peak_bytes_per_s": self.card.peak_bytes_per_s(),
-            "peak_flops_per_s": peaks.flops_per_s(capability, count, sm_mhz) if sm_mhz else None,
+            "peak_flops_per_s": flops_per_s(capability, count, sm_mhz) if sm_mhz else None,
         }
 
     def _work(self) -> dict[str, Any]:

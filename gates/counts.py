@@ -83,7 +83,7 @@ def _errors(output: Any, atol: float | None, ordinary: bool) -> Iterator[str]:
     if known and not _close(over, min(output.bound_error / output.bound_at, sys.float_info.max)):
         yield f"max_err_over_bound is {over}, its element has the error {output.bound_error} and the bound {output.bound_at}"
     if len({null.kind for null in output.nulls}) < len(output.nulls):
-        yield "a null answer stands twice: one"
+        yield "a trivial output appears twice: one"
 
 
 def _same_reference(one: Any, other: Any) -> bool:
@@ -92,7 +92,7 @@ def _same_reference(one: Any, other: Any) -> bool:
 
 def _sanitizer(evidence: Any) -> Iterator[str]:
     if len({(run.tool, run.order, run.shapes) for run in evidence.runs}) < len(evidence.runs):
-        yield "a run stands twice"
+        yield "a run appears twice"
     each = {run.expected_launches / len(run.shapes) for run in evidence.runs if run.shapes}
     if len(each) > 1 or 0 in each:
         yield f"the runs expect {', '.join(f'{count:g}' for count in sorted(each))} launches per shape"
@@ -144,7 +144,7 @@ def _ncu(evidence: Any) -> Iterator[str]:
             if f"{one.kernel} #{one.launch}" not in side.launches:
                 yield f"sides.{role}: launch {one.launch} of {one.kernel} is not in its list of launches"
         if len(set(side.launches)) < len(side.launches):
-            yield f"sides.{role}: a launch stands twice"
+            yield f"sides.{role}: a launch appears twice"
     metrics = {tuple(counter.metric for counter in one.counters) for side in evidence.sides.values() for one in side.kernels}
     if len(metrics) > 1 or any(len(set(names)) < len(names) for names in metrics):
         yield "the kernels have not the same counters, each once"

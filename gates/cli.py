@@ -181,7 +181,7 @@ def run(task: str, profile: str, shapes: str | None, seeds: str | None, inputs: 
 def compare(runs: tuple[str, ...], out: Path | None, force: bool, picture: bool, results: Path) -> None:
     """Put two run directories side by side, or more as a ladder of stages.
 
-    A run is a run directory, latest:TASK, or recorded:DEVICE/TASK. Two runs give COMPARE.md and compare.json; more
+    A run is a run directory, a packed run, latest:TASK, or recorded:DEVICE/TASK. Two runs give COMPARE.md and compare.json; more
     give LADDER.md and ladder.json: what each stage gained over the one before, and all of them together.
 
     Example: gates compare latest:stage1 latest:stage2

@@ -20,7 +20,7 @@ TYPES_ONLY = ("gates.render", "gates.frames", "gates.pytest_plugin", "gates.chec
 NO_MODULES = ("gates/templates/", "gates/selftest_data/")  # files for a task's folder
 MAY_IMPORT = {  # of these packages
     "facts": set(), "measure": set(), "run": {"facts", "measure"}, "parse": {"facts", "measure"}, "judge": {"facts", "measure", "parse"},
-    "render": {"facts", "measure", "parse", "judge"},
+    "render": {"facts", "measure", "parse", "judge"}, "packed": set(),
 }
 OPERATOR_WORDS = ("attention", "sdpa", "softmax", "flash")
 NAMES_OF_OTHERS = ("flashinfer", '"scaled_dot_product_attention"', '"softmax"', '"log_softmax"')  # a format's and torch's: no operators that the engine knows

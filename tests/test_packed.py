@@ -16,7 +16,7 @@ from pathlib import Path
 
 import pytest
 from click.testing import CliRunner
-from runs_kit import RUN
+from runs_kit import RUN, sign
 
 from gates.cli import cli, guard
 from gates.errors import GatesError
@@ -120,6 +120,7 @@ def test_the_temporary_folder_goes_with_the_process(tmp_path: Path) -> None:
     (lambda run: (run / "verdict.json").unlink(), "verdict.json is missing"),
     (lambda run: (run / "manifest.json").unlink(), "it has no manifest.json"),
     (lambda run: (run / "link").symlink_to("run.json"), "link is a symbolic link"),
+    (lambda run: ((run / "build.log").write_bytes(b"0" * 2**23), sign(run)), "at most 256 MiB and 200 times its own size"),
     (lambda run: run.with_name(f"{run.name}.zip").write_text("mine"), "something else has that name"),
 ])
 def test_what_can_not_be_packed_is_refused(tmp_path: Path, change: Callable[[Path], object], message: str) -> None:

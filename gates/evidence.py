@@ -309,7 +309,7 @@ def run_places(folder: Path) -> list[Path]:
         return []
     places = [path for path in folder.iterdir() if not path.name.startswith(".")]
     whole = [path for path in places if (path / "run.json").is_file()]
-    return sorted([*whole, *(path for path in places if path.with_suffix("") not in whole and is_run(path))])
+    return sorted([*whole, *(path for path in places if is_run(path) and path.with_suffix("") not in whole)])
 
 
 def list_runs(folder: Path) -> list[Path]:

@@ -114,7 +114,7 @@ def find_runs(results: Path) -> Iterator[Path]:
             below.clear()
             yield path
             continue
-        yield from (path / name for name in sorted(files) if name.removesuffix(SUFFIX) not in below and is_run(path / name))
+        yield from (path / name for name in sorted(files) if is_run(path / name) and name.removesuffix(SUFFIX) not in below)
         if len(path.parts) - top >= _DEEPEST:
             below.clear()
         else:

@@ -83,7 +83,7 @@ def _errors(output: Any, atol: float | None, ordinary: bool) -> Iterator[str]:
     if known and not _close(over, min(output.bound_error / output.bound_at, sys.float_info.max)):
         yield f"max_err_over_bound is {over}, its element has the error {output.bound_error} and the bound {output.bound_at}"
     if len({null.kind for null in output.nulls}) < len(output.nulls):
-        yield "a trivial output appears twice: one"
+        yield "a trivial output appears twice, one"
 
 
 def _same_reference(one: Any, other: Any) -> bool:

@@ -99,6 +99,7 @@ TERMS: list[Edit] = [
     ("run.json", lambda d: d["task"].update(digest="1"), "task: digest 1 is no sha256"),
     ("run.json", lambda d: d["task"]["arch"].append("sm_90"), "task: arch names one twice: sm_89, sm_90, sm_90"),
     ("run.json", lambda d: d["baseline"].update(seeds=[2, 1, 0]), "baseline: its seeds are not those of the task"),
+    ("run.json", lambda d: d["task"].update(shapes={}, judged_shapes=[]), "run.json, baseline: its shapes are not those of the task"),
     ("run.json", lambda d: d["baseline"].update(digest_rule=2), "run.json names no build of stage1_wmma_qk, its digest_rule is 2"),
 ]
 

@@ -14,16 +14,14 @@ from gates.task import CUDA
 
 _STAGE = {"correctness": "candidate", "sanitizer": "target", "performance": "task", "ncu": "task"}  # the field that names it
 _TOOLS = ("memcheck", "racecheck", "initcheck", "synccheck")  # of compute-sanitizer; on the emulator it is AddressSanitizer
+Told = Iterator[tuple[str, Any, Any]]  # (what, as the record has it, as run.json has it)
 
 
 def term_problems(info: RunInfo, evidence: Mapping[str, Any]) -> Iterator[str]:
     """Yield one sentence for each thing that a gate's evidence says otherwise than run.json."""
     for gate, record in evidence.items():
-        told = [*_stages(info, gate, record), *_CHECKS.get(gate, lambda info, record: ())(info, record)]
+        told = [*_stages(info, gate, record), *(_CHECKS[gate](info, record) if gate in _CHECKS else ())]
         yield from (f"{gate}.json: {what} is {_text(ours)}, run.json gives {_text(theirs)}" for what, ours, theirs in told if ours != theirs)
-
-
-Told = Iterator[tuple[str, Any, Any]]  # (what, as the record has it, as run.json has it)
 
 
 def _stages(info: RunInfo, gate: str, record: Any) -> Told:
@@ -70,8 +68,8 @@ def _performance(info: RunInfo, record: Any) -> Told:
 
 
 def _ncu(info: RunInfo, record: Any) -> Told:
-    shapes = info.task.judged_shapes or tuple(info.task.shapes)
-    yield "shape", record.shape, info.task.limits.get("performance", {}).get("shape", shapes[-1])
+    last = next(reversed(info.task.judged_shapes or tuple(info.task.shapes)), None)
+    yield "shape", record.shape, info.task.limits.get("performance", {}).get("shape", last)
     if not record.sides:
         return
     yield "chip", record.chip, f"sm_{info.device.compute_capability.replace('.', '')}" if info.device else None

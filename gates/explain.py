@@ -36,7 +36,7 @@ def explain(code: str) -> str:
 def codes_of(gate: str) -> dict[str, str]:
     """The reason codes of one gate with their explanations; those that gates share come first."""
     shared = {} if gate == "decision" else {f"{gate}.{reason}": text for reason, text in REASONS.items()}
-    return {**shared, **(decision.CODES if gate == "decision" else ROWS[gate].codes())}
+    return {**shared, **(decision.CODES if gate == "decision" else ROWS[gate].meanings())}
 
 
 def all_codes() -> dict[str, str]:

@@ -9,7 +9,7 @@ import pytest
 from correctness_kit import LIMITS, gate, in_process, side, task_folder
 
 from gates.errors import GatesError
-from gates.judge.correctness import CODES
+from gates.judge.correctness_codes import CODES
 from gates.records import Status
 
 

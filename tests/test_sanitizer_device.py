@@ -11,7 +11,8 @@ import jsonschema
 import pytest
 from correctness_kit import cases_here, side
 
-from gates.judge.sanitizer import CODES, judge
+from gates.judge.sanitizer import judge
+from gates.judge.sanitizer_codes import CODES
 from gates.parse import sanitizer as parse
 from gates.parse import sanitizer_log as log
 from gates.records import Status, to_json

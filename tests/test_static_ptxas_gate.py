@@ -9,7 +9,8 @@ import pytest
 
 from gates.build_report import _kernel
 from gates.comparison.sections import _resource_rows
-from gates.judge.ptxas import CODES, judge
+from gates.judge.ptxas import judge
+from gates.judge.ptxas_codes import CODES
 from gates.parse.names import instance_of_signature
 from gates.parse.ptxas import Launch, PtxasEvidence, gather
 from gates.records import GateResult, Status, from_json, to_json

@@ -7,7 +7,8 @@ from pathlib import Path
 import pytest
 
 from gates.errors import GatesError
-from gates.judge.sass import CODES, judge
+from gates.judge.sass import judge
+from gates.judge.sass_codes import CODES
 from gates.parse.sass import CLASSES, SassEvidence, count_classes, gather, parse_sass
 from gates.records import Status, from_json, to_json
 

@@ -21,7 +21,8 @@ class Gate:
     """One gate. Objects are named as ``module:name``."""
 
     name: str
-    judge: str  # the module with ``judge(evidence, limits, baseline)``, a pure function, and CODES, what its reason codes mean
+    judge: str  # the module with ``judge(evidence, limits, baseline)``, a pure function; its docstring explains the gate
+    codes: str  # its reason codes: what each means, its usual cause, and what to do
     record: str  # the record of its evidence, <name>.json
     kinds: tuple[str, ...]  # of the kinds of tasks, those that the cpu profile asks it for
     of_kernels: bool = False  # it finds kernels by the names in ``kernels``
@@ -37,9 +38,9 @@ class Gate:
         """The function that judges."""
         return importlib.import_module(self.judge).judge
 
-    def codes(self) -> Mapping[str, str]:
+    def meanings(self) -> Mapping[str, str]:
         """What each of the gate's own reason codes means, its usual cause, and what to do."""
-        return importlib.import_module(self.judge).CODES
+        return _object(self.codes)
 
     def evidence(self) -> type:
         """The record of the gate's evidence."""
@@ -52,22 +53,22 @@ class Gate:
 
 ROWS = {row.name: row for row in (
     Gate(
-        "ptxas", "gates.judge.ptxas", "gates.parse.ptxas:PtxasEvidence", ("cuda", "torch-extension", "triton"),
+        "ptxas", "gates.judge.ptxas", "gates.judge.ptxas_codes:CODES", "gates.parse.ptxas:PtxasEvidence", ("cuda", "torch-extension", "triton"),
         of_kernels=True, of_binaries=True, of_optimised_code=True,
     ),
     Gate(
-        "sass", "gates.judge.sass", "gates.parse.sass:SassEvidence", ("cuda", "torch-extension", "triton"),
+        "sass", "gates.judge.sass", "gates.judge.sass_codes:CODES", "gates.parse.sass:SassEvidence", ("cuda", "torch-extension", "triton"),
         of_kernels=True, of_binaries=True, of_optimised_code=True, minima=("require",),
         names=dict.fromkeys(("require", "forbid"), ("gates.parse.sass:CLASSES", "")),
     ),
-    Gate("correctness", "gates.judge.correctness", "gates.parse.correctness:CorrectnessEvidence", ("cuda", "triton", "python")),
-    Gate("sanitizer", "gates.judge.sanitizer", "gates.parse.sanitizer:SanitizerEvidence", ("cuda",)),
+    Gate("correctness", "gates.judge.correctness", "gates.judge.correctness_codes:CODES", "gates.parse.correctness:CorrectnessEvidence", ("cuda", "triton", "python")),
+    Gate("sanitizer", "gates.judge.sanitizer", "gates.judge.sanitizer_codes:CODES", "gates.parse.sanitizer:SanitizerEvidence", ("cuda",)),
     Gate(
-        "performance", "gates.judge.performance", "gates.parse.performance:PerformanceEvidence", (),
+        "performance", "gates.judge.performance", "gates.judge.performance_codes:CODES", "gates.parse.performance:PerformanceEvidence", (),
         of_optimised_code=True, measured_anyway=True, unsaid={"cache": "cold"}, minima=("min_speedup_pct",), no_terms=("also",),
     ),
     Gate(
-        "ncu", "gates.judge.ncu", "gates.parse.ncu:NcuEvidence", (),
+        "ncu", "gates.judge.ncu", "gates.judge.ncu_codes:CODES", "gates.parse.ncu:NcuEvidence", (),
         of_kernels=True, of_optimised_code=True, measured_anyway=True, minima=("min",), no_terms=("rises",),
         names={
             **dict.fromkeys(("rises", "min", "max"), ("gates.facts.ncu_metrics:METRICS", "")),

@@ -34,44 +34,6 @@ from gates.records import Check, GateResult, Status, conclude, worst_status
 
 GATE = "performance"
 
-CODES = {
-    **fitness.CODES,
-    **consistency.CODES,
-    "performance.pass": "The interval's low end reaches the bar, and every other check passed.",
-    "performance.not_applicable": "task.yaml declares the bar not applicable; the stage was measured and recorded anyway.",
-    "performance.too_slow": "The interval's high end is below the bar: the speed-up asked for is not there.",
-    "performance.bar_within_interval": "After the last look the bar is inside the interval. The true speed-up is within "
-        "a few tenths of a percent of the bar: make the kernel faster; running again will not settle it.",
-    "performance.within_noise": "The whole gain is no larger than what two loads of the same binary may show: the noise "
-        "floor and the share of a sample that its event pair takes.",
-    "performance.estimates_disagree": "The exact interval and the bootstrap fall on different sides of the bar.",
-    "performance.clock_differed": "In clock cycles the verdict is another than in time: the two sides ran at different "
-        "clocks. Cool the card or leave it idle for a while, and run again.",
-    "performance.slower_p90": "The slow launches (p90 of single launches) are slower than the baseline's.",
-    "performance.slower_mean": "The mean of single launches is slower than the baseline's, while the median is not: rare slow launches.",
-    "performance.tail_unclear": "p90 or mean of single launches can't be told apart from a slow-down; see the single samples.",
-    "performance.unsteady": "Single launches scatter more than max_std_us allows.",
-    "performance.clock_unsteady": "Single launches scatter more than max_std_us allows while the card's clock changed by more than 5 %: the machine may be "
-        "the cause. Let the card cool, or wait until nothing else uses its power.",
-    "performance.no_p90": "A block of single launches has fewer than ten samples, which is too few for a p90.",
-    "performance.no_singles": "No single-launch samples, so p90, mean and std can't be judged.",
-    "performance.no_baseline": "Nothing to compare with. A first rung declares not_applicable: {performance: reason} in task.yaml.",
-    "performance.other_shape": "The evidence was measured on another shape than the limits name.",
-    "performance.no_device": "No CUDA device: speed is not judged on the emulator. Run on a machine with a GPU.",
-    "performance.correctness_failed": "A wrong kernel is not timed. Repair correctness first.",
-    "performance.launch_failed": "The candidate's launcher returned an error; its message is in the report.",
-    "performance.baseline_failed": "The baseline could not be launched or captured, so there is nothing to compare with.",
-    "performance.capture_failed": "The launches can't be captured in a CUDA graph: the launcher synchronises, allocates, "
-        "or uses the default stream. Use only the stream that it is given.",
-    "performance.not_captured": "Replaying the captured launches writes no output: the kernel runs on a stream of its own, "
-        "which is not timed. Launch on the stream argument.",
-    "performance.tampered": "Functions of torch, of a clock or of this package are not what they were before the kernels were loaded. "
-        "A kernel must leave the process that times it alone.",
-    "performance.device_error": "The CUDA device reported an error during timing (illegal access, lost device). Run the sanitizer gate.",
-    "performance.no_memory": "Not enough device memory for the input sets. Free the card or choose a smaller shape.",
-    "performance.runner_died": "The timing process ended without a result; its last words are in the report.",
-    "performance.time_limit": "The timing process ran past the task's time limit and was killed.",
-}
 CLOCK_PCT = 5.0  # a clock that changes by less between blocks is steady
 _FAILING = ("performance.launch_failed", "performance.not_captured", "performance.tampered")
 

@@ -17,16 +17,6 @@ from gates.measure.records import BASELINE, CANDIDATE, Block, Series
 from gates.parse.performance import PerformanceEvidence
 from gates.records import Check, Status
 
-CODES = {
-    "performance.inconsistent": "The claimed times contradict each other, or the clock of the process that asked for them. A timer may have been changed, "
-        "samples may be forged, or the card was shared. Nothing is decided.",
-    "performance.not_alone": "After the measurement the baseline could not be timed in a process without the candidate, so it is unknown whether the candidate "
-        "slowed it. The report has the reason; run again.",
-    "performance.host_busy": "The host was too busy for the outside clock: every long block was late, each by another "
-        "delay. Stop other load on the host, or give the run more cores.",
-    "performance.implausible": "The baseline takes more than a hundred times as long as the candidate, and more than ten times what the bar asks for. A wrong "
-        "unit is more likely than such a gain. Check what the baseline computes and how it is built. If you expect such a gain, raise min_speedup_pct.",
-}
 ALONE_PCT = 8.0  # by which the baseline may take longer beside the candidate than alone: it may have two speeds 4 % apart, and cards drift
 MAX_RATIO, MOST_BARS = 100.0, 10.0  # of baseline over candidate: a slip of units is a factor of 1000, and a task that expects much says so by its bar
 SAME_PCT = 30.0  # by which a series may be below the unflushed blocks of the same graph

@@ -10,27 +10,6 @@ from gates.records import Check, Status
 
 MAX_REFUSED_PCT = 5.0
 
-CODES = {
-    "performance.wrong_output": "The candidate's output is wrong in the timed set-up: launched in a CUDA graph, on other "
-        "inputs, or after many launches. Look for state kept between launches and for cached answers.",
-    "performance.wrong_baseline_output": "The baseline's output is wrong in the timed set-up, so nothing can be compared with it.",
-    "performance.outputs_unchecked": "Outputs were not checked before and after timing, so nothing shows that the timed launches did the work.",
-    "performance.other_mode": "The limits ask for another cache mode than the one the run gated. That mode was timed for context "
-        "only: without a control and without output checks of its own.",
-    "performance.impossible": "The time is shorter than the card can move the bytes, do the operations or even launch a "
-        "kernel in. Work is skipped, or it is not inside the timed window.",
-    "performance.control_off": "Two loads of the same binary differ by up to more than 2 %: the machine is not fit to tell "
-        "kernels apart. Look for other load, heat or power capping.",
-    "performance.too_few_pairs": "Fewer than 12 valid pairs were measured: the time budget ran out or the card was disturbed.",
-    "performance.clock_lost": "The driver told the clock of some blocks and not of others, so it is not known whether both sides "
-        "ran at one clock. The card or its driver had a fault during timing: run again, and look for Xid errors in the kernel log.",
-    "performance.throttled": "More than 20 % of the blocks were taken while the clock was throttled. Cool the card.",
-    "performance.refused_samples": "More than a few samples were zero, negative or not finite.",
-    "performance.timer_too_coarse": "A sample is too short against the timer's step or the cost of an event pair.",
-    "performance.other_process": "Another process was on the GPU. Wait for it, or choose another card.",
-    "performance.no_samples": "There is not one usable sample.",
-}
-
 
 def checks(evidence: PerformanceEvidence, mode: str) -> list[Check]:
     """Checks that all must pass before a ratio means anything."""

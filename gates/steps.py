@@ -223,7 +223,7 @@ class Session:
 
 def judge_step(session: Session, info: RunInfo, gate: str) -> GateResult:
     """Do what ``gate`` needs, then judge it from the evidence file that this wrote."""
-    result = untried(info, gate) or _STEPS[gate](session)
+    result = untried(info, gate) or STEPS[gate](session)
     if result is None:
         result = rejudge(session.directory.path, info, gate)
     assert result is not None, f"{gate} left neither evidence nor a verdict"
@@ -370,7 +370,7 @@ def _ncu(session: Session) -> GateResult | None:
     return None
 
 
-_STEPS: dict[str, Callable[[Session], GateResult | None]] = {
+STEPS: dict[str, Callable[[Session], GateResult | None]] = {
     "ptxas": lambda session: _static(session, "ptxas"),
     "sass": lambda session: _static(session, "sass"),
     "correctness": _correctness,

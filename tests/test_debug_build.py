@@ -115,7 +115,7 @@ def test_a_debug_run_says_so_at_the_top_and_holds(tmp_path: Path, monkeypatch: p
     def passed(gate: str):
         return lambda session: GateResult(gate, Status.PASS, f"{gate}.pass", "as if", (Check("one", Status.PASS, 1, 1, ""),))
 
-    monkeypatch.setattr(steps, "_STEPS", {gate: passed(gate) for gate in ("correctness", "sanitizer")})  # no other gate is tried
+    monkeypatch.setattr(steps, "STEPS", {gate: passed(gate) for gate in ("correctness", "sanitizer")})  # no other gate is tried
     monkeypatch.setattr(steps.Session, "build", lambda session: None)
     monkeypatch.setattr(pipeline, "_built", lambda info, session: info)
     monkeypatch.setattr(pipeline, "describe", lambda *_, **__: {})

@@ -18,6 +18,7 @@ from typing import Any
 
 from gates.errors import GatesError
 from gates.facts import ncu_metrics
+from gates.facts.chips import CHIPS
 from gates.run import process
 from gates.run.attempt import attempt
 from gates.run.case import write_cases
@@ -58,8 +59,9 @@ def run_ncu(
     if tool is None:
         return {**raw, "code": "ncu.no_tool", "message": "ncu is not found"}
     if chip not in ncu_metrics.CHIPS:
-        known = ", ".join(ncu_metrics.CHIPS)
-        return {**raw, "code": "ncu.unknown_chip", "message": f"no metric names for {chip}; known are {known}"}
+        row, known = CHIPS.get(chip), ", ".join(ncu_metrics.CHIPS)
+        why = f", {row.no_counters}" if row else ""
+        return {**raw, "code": "ncu.unknown_chip", "message": f"no metric names for {chip}{why}; known are {known}"}
     work.mkdir(parents=True, exist_ok=True)
     raw["version"] = tool_version(tool)
     sources = ncu_metrics.sources(chip, ncu_metrics.version_numbers(raw["version"]))

@@ -116,6 +116,7 @@ CHANGES = {
     "no object signed": (lambda run, key, other: signed_anew(run, key, lambda data: data.update(predicate=[])), "is not an in-toto statement"),
     "another run's statement": (of_another_run, "is about another run"),
     "no signature": (lambda run, key, other: Path(f"{attestation_of(run)}.sig").write_text("x"), "has no valid signer"),
+    "a huge file for a signature": (lambda run, key, other: Path(f"{attestation_of(run)}.sig").write_bytes(b"A" * 2**17), "is larger than 64 KiB: it is no signature"),
     "a run written again": (lambda run, key, other: _written_again(run), "is about another run"),
 }
 

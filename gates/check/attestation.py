@@ -22,6 +22,7 @@ STATEMENT_TYPE = "https://in-toto.io/Statement/v1"
 PREDICATE_TYPE = "urn:kernel-gates:run:v1"
 NAMESPACE = "kernel-gates"  # of the signature: one made for anything else does not count
 _LIMIT_S = 60.0
+_MOST_BYTES = 2**16  # of a signature: ssh-keygen reads a huge file for minutes
 _INSTALL = "install OpenSSH 8.2 or newer (the package openssh-client)"
 _BARE_KEY = re.compile(rb"^(?:-----BEGIN .*|(?:sk-)?(?:ssh|ecdsa)-\S+\s+AAAA.*)$", re.M)  # a private key, or a public one without its owner
 _USABLE_KEY = "name a private key that only you can read (chmod 600), or a public key whose private key is in ssh-agent; a passphrase needs a terminal or ssh-agent"
@@ -105,6 +106,8 @@ def attestation_problems(run: Path, signers: Path) -> tuple[list[str], str]:
     for path, what in ((statement, "no attestation"), (_signature(statement), "an attestation without a signature")):
         if not path.is_file():
             return [f"it has {what}: {path.name} is not beside it (gates attest RUN --key KEY)"], ""
+    if _signature(statement).stat().st_size > _MOST_BYTES:
+        return [f"{_signature(statement).name} is larger than {_MOST_BYTES // 1024} KiB: it is no signature"], ""
     text = jsonio.read_text(statement)
     found = _keygen(tool, "find-principals", signers, statement)
     names = found.stdout.decode("utf-8", "replace").split("\n")[0].split(",")
@@ -148,7 +151,7 @@ def _differences(told: Any, again: dict[str, Any]) -> list[str]:
     if told.get("subject") != again["subject"]:
         return ["is about another run: its subject is not this run's manifest"]
     wrong = sorted(key for key in {*told["predicate"], *again["predicate"]} if told["predicate"].get(key) != again["predicate"].get(key))
-    return [f"differs from the run in: {', '.join(wrong)}"] if wrong else []
+    return [f"differs from the run in: {', '.join(wrong)[:200]}"] if wrong else []
 
 
 def _ssh_keygen() -> str:

@@ -17,7 +17,8 @@ and, for a kernel that writes into outputs which it is given (every C launcher d
 and may have:
 
     check(outputs, expected) -> None, True or "" where a kernel's outputs will do, else False or a text that says why not;
-                judged beside the limits on errors. It gets tensors alone where the reference gives them alone
+                judged beside the limits on errors. It gets tensors alone where the reference gives them alone. One that raises
+                for these outputs and not for the right ones refuses them
     work(shape) -> {"flops": …, "bytes": …} least work, for the floor check
     end_to_end(inputs, shape) -> {output name: tensor}: what a user would have without the kernel's
                 input format, judged with limits of its own

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from pathlib import Path
 from typing import Any
 
@@ -119,3 +120,14 @@ def test_a_case_without_elements_is_no_evidence(library: Path, tmp_path: Path) -
     _, result = gate(tmp_path / "b", one, shapes=("empty",), seeds=(0,), quick=False)
     assert (result.status, result.code) == (Status.INCONCLUSIVE, "correctness.no_elements")
     assert "None" not in result.sentence and "no elements: nothing was compared" in result.sentence
+
+
+@pytest.mark.parametrize(("dtype", "beyond", "right"), [
+    (torch.float8_e4m3fn, 1000.0, (448.0, math.nan)), (torch.float8_e5m2, 1e6, (math.inf,)), (torch.float16, 1e6, (math.inf,)), (torch.bfloat16, 1e39, (math.inf,)),
+])
+def test_what_is_beyond_the_range_of_a_format(dtype: torch.dtype, beyond: float, right: tuple[float, ...]) -> None:
+    """The infinity of the format; of one that has none its largest number or NaN."""
+    want = torch.tensor([beyond, -beyond, 2.0], dtype=torch.float64)
+    for value in (*right, 3.0):
+        found = figures("out", torch.tensor([value, -value, 2.0]).to(dtype), want, None)
+        assert (found["nonfinite"] == 0 and found["max_abs_err"] == 0.0) is (value != 3.0)

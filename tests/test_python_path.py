@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+import py_compile
 import shutil
 import subprocess
 import sys
@@ -60,3 +61,19 @@ def test_a_problem_named_like_one_is_refused_with_its_name(tmp_path: Path) -> No
     (tmp_path / "random.py").write_text("SHAPES = {}\n")
     with pytest.raises(GatesError, match="problem 'random' has the name of a standard Python module"):
         problem.load("random", tmp_path)
+
+
+def test_bytecode_beside_a_source_is_never_run(tmp_path: Path) -> None:
+    """Python would take it, unchecked: of the module itself, of one in a package, and of one without a source."""
+    for name in ("levels", "more/levels", "hidden"):
+        path = tmp_path / "task" / f"{name}.py"
+        path.parent.mkdir(parents=True, exist_ok=True)
+        path.write_text("LEVEL = 4\n")
+        py_compile.compile(str(path), invalidation_mode=py_compile.PycInvalidationMode.UNCHECKED_HASH)
+        path.write_text("LEVEL = 3\n")
+    py_compile.compile(str(path), str(path.with_suffix(".pyc")))
+    path.unlink()
+    (tmp_path / "task" / "more" / "__init__.py").touch()
+    code = f"from gates.python_path import add_folder\nadd_folder({str(tmp_path / 'task')!r})\nimport levels, more.levels\nprint(levels.LEVEL, more.levels.LEVEL)\nimport hidden"
+    done = python("-c", code, cwd=tmp_path, installed=tmp_path / "task")
+    assert done.stdout == "3 3\n" and "No module named 'hidden'" in done.stderr

@@ -24,8 +24,8 @@ OUTPUTS = "def make_outputs(shape, device):\n    return torch.empty(shape['N'])\
 GOOD = "def f(x): return x * 2"
 
 
-def checked(folder: Path, kernel: str, more: str = "", limits: dict[str, float] | None = None) -> dict[str, Any]:
-    """The record of one case of the function ``f``."""
+def checked(folder: Path, kernel: str, more: str = "", limits: dict[str, float] | None = None, **other: Any) -> dict[str, Any]:
+    """The record of one case of the function ``f``; ``other``: what the case has otherwise."""
     from gates.run import casecheck
     from gates.run.side import opened
 
@@ -33,7 +33,7 @@ def checked(folder: Path, kernel: str, more: str = "", limits: dict[str, float] 
     (folder / f"{name}.py").write_text(PROBLEM + more)
     (folder / "kernel.py").write_text(f"import torch\nimport numpy\ncalls = []\n{kernel}\n")
     side = {"name": "f", "library": str(folder / "kernel.py"), "entry": "f", "folder": str(folder), "problem": name, "emulated": True, "kind": "python"}
-    case = {"shape": "small", "seed": 0, "inputs": "default", "orders": ["forward", "forward"], "probe": False, "role": "headline"}
+    case = {"shape": "small", "seed": 0, "inputs": "default", "orders": ["forward", "forward"], "probe": False, "role": "headline", **other}
     with opened({"side": side, "device": "cpu", "result": str(folder / "result.jsonl")}) as opened_side:
         return casecheck.check(opened_side, case, {"reference": 1e-5}, lambda phase: None, limits)
 
@@ -88,6 +88,8 @@ def test_the_order_of_the_reference_counts(tmp_path: Path) -> None:
     ("def f(x): return {1: x}", "", "output 1"),
     ("def f(x): return x[1:] * 2", "", "returned the shape [7] for out; the reference has [8]"),
     ("def f(x): return x[:1].expand(2**45)", "", "more than this machine's memory"),
+    ("def f(x): return torch.quantize_per_tensor(x, 1.0, 0, torch.quint8)", "", "torch.quint8 for output 'out', which holds no numbers to compare"),
+    ("def f(x): return x.to(torch.uint8).view(torch.bits8)", "", "torch.bits8 for output 'out', which holds no numbers to compare"),
     ("class Lazy(torch.Tensor): pass\ndef f(x): return x.as_subclass(Lazy)", "", "returned Lazy for output 'out', not a plain tensor"),
     ("def f(x): return x.to('meta')", "", "can't be read"),
     ("def f(x): return x.double() * 2", OUTPUTS, "returned torch.float64 for output 'out', make_outputs has torch.float32"),
@@ -97,6 +99,14 @@ def test_the_order_of_the_reference_counts(tmp_path: Path) -> None:
 def test_outputs_that_cannot_are_the_kernels_fault(tmp_path: Path, kernel: str, more: str, said: str) -> None:
     record = checked(tmp_path, kernel, more)
     assert record["status"] == "bad_output" and said in record["message"], record
+
+
+@pytest.mark.parametrize("dtype", ["float32", "float16", "float8_e4m3fn"])
+def test_small_inputs_allow_what_the_format_of_a_returned_output_loses(dtype: str, tmp_path: Path) -> None:
+    record = checked(tmp_path, f"def f(x): return (x * 2).to(torch.{dtype})", inputs="small", role="fresh")
+    best = record["outputs"][0]["best"]["max_abs_err"]
+    assert record["status"] == "ok" and best == record["outputs"][0]["max_abs_err"] <= record["limit_floor"], record
+    assert record["limit_floor"] == pytest.approx({"float32": 2.0**-146, "float16": 2.0**-21, "float8_e4m3fn": 2.0**-6}[dtype])
 
 
 def test_outputs_that_the_problem_itself_disagrees_about_are_its_fault(tmp_path: Path) -> None:
@@ -130,3 +140,23 @@ def test_a_message_with_half_a_character_is_written_and_read(tmp_path: Path) -> 
         writer.write("case", result=SimpleNamespace(message="half \udc80 é \n").__dict__)
     (line,) = result.read_text(encoding="utf-8").splitlines()
     assert jsonio.loads(line, "line")["result"]["message"] == "half \\udc80 é \n"
+
+
+SORTED = """
+def reference(inputs): return inputs['x'].sort(stable=True)[1].double()
+def check(out, expected):
+    seen = torch.zeros(len(expected))
+    seen[out{long}] = 1
+    return bool(seen.all())
+"""
+
+
+@pytest.mark.parametrize(("kernel", "long", "status", "said"), [
+    ("def f(x): return x.sort(stable=True)[1]", "", "ok", ""),
+    ("def f(x): return x.sort(stable=True)[1] + 9", "", "ok", "the problem's check raised IndexError"),
+    ("def f(x): return x.sort(stable=True)[1].float()", "", "problem_error", None),  # so is the reference in this format
+    ("def f(x): return x.sort(stable=True)[1].float() + 9", ".long()", "ok", "the problem's check raised IndexError"),
+])
+def test_a_check_that_raises_for_the_kernel_s_outputs_alone_objects_to_them(kernel: str, long: str, status: str, said: str | None, tmp_path: Path) -> None:
+    record = checked(tmp_path, kernel, SORTED.replace("{long}", long))
+    assert record["status"] == status and (said is None or record["check"].startswith(said) and bool(said) is bool(record["check"])), record

@@ -35,7 +35,7 @@ def figures(
     ``bound`` is the error that rounding explains, element by element; ``nulls`` are null answers of the problem's own.
     ``missing``: a mask of elements that have no answer and are left out. ``nan``: NaN in the reference asks for NaN.
     ``flushed``: what is smaller than the smallest normal float may be zero.
-    A reference beyond the range of the output's format asks for the infinity that rounding makes of it. ``best`` is what the
+    A reference beyond the range of the output's format asks for what ``in_format`` says. ``best`` is what the
     exact result itself scores once it is rounded to the output's format.
     Raises ProblemError where shapes differ, the reference holds NaN, or the bound is no number, negative or infinite.
     """
@@ -52,9 +52,7 @@ def figures(
         bound = None if bound is None else torch.where(missing, 0.0, bound)
     if not nan and bool(torch.isnan(want).any()):
         raise ProblemError(f"reference {name!r} holds NaN")
-    if got.dtype.is_floating_point:
-        rounded = want.to(got.dtype)
-        want = torch.where(torch.isinf(rounded), rounded.to(torch.float64), want)
+    want = in_format(want, got)
     if bound is not None:
         bound = _checked_bound(name, torch.where(torch.isnan(want), 0.0, bound) if nan else bound, want)
     plain = got.to(torch.float64)
@@ -85,6 +83,19 @@ def figures(
         ],
         "best": _null("rounded", (want.to(got.dtype) if got.dtype.is_floating_point else want.round()).to(torch.float64), want, bad_atol, bound),
     }
+
+
+def in_format(want: Any, got: Any) -> Any:
+    """Return the float64 ``want`` with what a kernel may write where it is beyond the range of ``got``'s format.
+
+    That is infinity. A format without infinity has NaN or the largest number, whichever ``got`` has.
+    """
+    if not got.dtype.is_floating_point:
+        return want
+    rounded, given, largest = want.to(got.dtype).to(torch.float64), got.to(torch.float64), torch.finfo(got.dtype).max
+    if math.isinf(torch.tensor(math.inf).to(got.dtype).item()):
+        return torch.where(torch.isinf(rounded), rounded, want)
+    return torch.where(want.abs() > largest, torch.where(torch.isnan(given), given, torch.copysign(torch.full_like(want, largest), want)), want)
 
 
 def _format(tensor: Any) -> str:

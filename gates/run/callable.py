@@ -17,7 +17,7 @@ from types import ModuleType
 from typing import Any
 
 from gates.errors import GatesError, NotHere
-from gates.python_path import add_folder
+from gates.python_path import TextLoader, add_folder
 from gates.run.kernel import Kernel, KernelError, require_built
 from gates.run.packages import unusable
 from gates.task import CUDA, TRITON
@@ -110,7 +110,7 @@ def _module(path: Path, on_cpu: bool) -> ModuleType:
         name = f"gates_kernel_{name}"  # so that it hides no module of that name
     else:
         import torch  # noqa: F401  its libraries must be loaded before an extension's
-    spec = importlib.util.spec_from_file_location(name, path)
+    spec = importlib.util.spec_from_file_location(name, path, loader=TextLoader(name, str(path)) if path.suffix == ".py" else None)
     if spec is None or spec.loader is None:
         raise GatesError(f"can't load {path}: neither Python source nor a compiled extension")
     module = importlib.util.module_from_spec(spec)

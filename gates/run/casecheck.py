@@ -126,7 +126,8 @@ def _check(
     if case.get("role") == "fresh":
         room, missing = yardstick.judge(inputs, shape, reference, first, bounded="max_err_over_bound" in limits, non_finite=family.partition(":")[0] in NON_FINITE)
         if family == SMALL and (found := small_inputs.find(problem, shape, seed)) is not None:
-            room = found.room
+            share, floor = found.room
+            room = share, max(floor, small_inputs.lost(first.values()))
         (record["limit_scale"], record["limit_floor"]), record["undefined"] = room, {name: int(mask.sum()) for name, mask in missing.items()}
         if len(missing) == len(reference) and all(bool(mask.all()) for mask in missing.values()):
             return {**record, "status": "undefined", "message": "the reference has no finite answer to these inputs"}
@@ -135,7 +136,7 @@ def _check(
         allowed = {"missing": missing, "nan": family.partition(":")[0] in NON_FINITE, "flushed": is_structured(problem, family)}
     outputs = _figures(problem, inputs, shape, first, reference, atols.get("reference"), plain=bool(case.get("plain")), **allowed)
     if hasattr(problem, "check") and not record.get("undefined"):
-        record["check"] = _objection(problem.check(first, reference))
+        record["check"] = _objection(problem, first, reference)
     record["outputs"] = with_maps(problem, inputs, shape, case, calls, reference, outputs, limits)
     if side.stream == streams.CURRENT and not side.emulated and _looks_early(record):
         phase("kernel")
@@ -183,8 +184,16 @@ def _require_fitting(side: Side, shape: Mapping[str, int], call: Launched, refer
         raise ProblemError(f"the reference and the kernel's outputs disagree about {', '.join(sorted(odd))}")
 
 
-def _objection(answer: Any) -> str:
-    """What the problem's own check says against the outputs; empty where they will do."""
+def _objection(problem: Any, outputs: Mapping[str, Any], reference: Mapping[str, Any]) -> str:
+    """What the problem's own check says against the outputs; empty where they will do.
+
+    A check that raises objects, unless it raises for the right outputs too: an index out of range is the kernel's.
+    """
+    try:
+        answer = problem.check(outputs, reference)
+    except Exception as error:  # the problem module is the user's code
+        problem.check({name: value.to(outputs[name].dtype) for name, value in reference.items()}, reference)
+        return f"the problem's check raised {_one_line(error)}"
     if answer is None or answer is True or answer == "":
         return ""
     return str(answer)[:300] if isinstance(answer, str) else "the problem's check refuses the outputs"

@@ -14,6 +14,7 @@ import torch
 
 from gates.problem import COMPLEX_PART, DEFAULT_INPUTS, is_ordinary
 from gates.run import buffers
+from gates.run.accuracy import in_format
 from gates.run.errormap import error_map
 from gates.run.reals import bound_of, reals
 from gates.run.side import Launched
@@ -35,7 +36,7 @@ def with_maps(
     found = []
     for output in outputs:
         name = output["name"]
-        want = _in_format(reals(reference[name]), reals(calls[0].outputs[name]))
+        want = in_format(reals(reference[name]).to(torch.float64), reals(calls[0].outputs[name]))
         map_ = None
         for got, bad, limit in _suspects(problem, inputs, shape, case, calls, output, want, own):
             map_ = map_ or error_map(
@@ -86,15 +87,6 @@ def _broken(output: Mapping[str, Any], limits: Mapping[str, Any], figures: Seque
         if figure in limits and (not (value <= limits[figure]) if value is not None else figure != _BOUND or output["nonfinite"] > 0):
             return True
     return False
-
-
-def _in_format(want: Any, got: Any) -> Any:
-    """The reference in float64, infinite where the output's format has no finite number for it."""
-    want = want.to(torch.float64)
-    if not got.dtype.is_floating_point:
-        return want
-    rounded = want.to(got.dtype).to(torch.float64)
-    return torch.where(torch.isinf(rounded), rounded, want)
 
 
 def _answer(make: Callable[[], Any], name: str) -> Any:

@@ -145,6 +145,10 @@ class Side:
         for name, output in returned.items():
             if name in made and output.dtype != made[name].dtype:
                 raise OutputError(f"the kernel returned {output.dtype} for output {name!r}, make_outputs has {made[name].dtype}")
+            try:
+                output.to(torch.complex128 if output.is_complex() else torch.float64)
+            except RuntimeError:
+                raise OutputError(f"the kernel returned {output.dtype} for output {name!r}, which holds no numbers to compare") from None
             result.outputs[name] = output
         return result
 

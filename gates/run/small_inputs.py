@@ -10,14 +10,14 @@ from __future__ import annotations
 
 import contextlib
 import math
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
 import torch
 
 from gates.problem import outputs_of
-from gates.run.reals import all_reals
+from gates.run.reals import all_reals, reals
 
 _HALF, _USUAL = 8, 30  # the inputs become 2^-8 times as large if half is among the formats, else 2^-30
 _TOLERANCE = 2.0**-10  # small halves lose bits
@@ -50,6 +50,12 @@ def find(problem: Any, shape: Mapping[str, int], seed: int) -> Small | None:
         if len(shares) == 1 and (share := shares.pop()) is not None:
             return Small(made, (share, _STEPS * narrowest.tiny * narrowest.eps))
     return None
+
+
+def lost(outputs: Iterable[Any]) -> float:
+    """Return what a kernel may lose to subnormal numbers of these outputs' formats: a function may return halves, and no make_outputs says so."""
+    formats = [torch.finfo(value.dtype) for value in map(reals, outputs) if value.is_floating_point()]
+    return max((_STEPS * one.tiny * one.eps for one in formats), default=0.0)
 
 
 def _choices(names: Sequence[str]) -> list[tuple[str, ...]]:

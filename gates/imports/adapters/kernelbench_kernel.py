@@ -40,7 +40,7 @@ def _module() -> ModuleType:
     if "__global__" in path.read_text(encoding="utf-8") and not torch.cuda.is_available():
         raise RuntimeError("No CUDA GPUs are available, and the solution holds CUDA code")
     name = f"{path.parent.name}_model"  # of its own in a process that holds the baseline's too
-    spec = importlib.util.spec_from_file_location(name, path)
+    spec = importlib.util.spec_from_file_location(name, path, loader=type(__loader__)(name, str(path)))  # from its text, as this module
     module = importlib.util.module_from_spec(spec)
     sys.modules[name] = module
     spec.loader.exec_module(module)

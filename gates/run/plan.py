@@ -27,6 +27,7 @@ Case = dict[str, Any]
 _SHARE = 0.005  # of the headline's cost: what a launch of a drawn shape may cost, if that is more than the problem's small shapes do
 _LEAST_FRESH = 8
 _FRESH_SHARE = 0.2  # of the time of all other cases: what more fresh cases than that may take
+_FRESH_S = 0.3  # or this much: all shapes and values of a task of short cases
 # Processor seconds on the emulator, rounded: the start of a run's processes, a case, a launch, and a unit of its cost.
 _START_S, _CASE_S, _LAUNCH_S, _COST_S = 0.2, 5e-3, 6e-3, 1e-9
 _DEVICE_START_S = 2.0
@@ -109,7 +110,7 @@ def _role(problem: Any, case: Case) -> str:
 
 
 def _fresh(problem: Any, cases: Sequence[Case], others: Sequence[Case], seed: int, emulated: bool) -> list[Case]:
-    """Return the cases that ``seed`` draws: eight, and more if they are cheap beside ``others``; shapes and values in turn.
+    """Return the cases that ``seed`` draws: eight, and more if they are cheap beside ``others`` or take no time; shapes and values in turn.
 
     ``cases``: the headline and extra ones, whose cost limits that of a drawn shape. If the problem's first shape is dear, two kinds of values are tried.
     """
@@ -123,7 +124,7 @@ def _fresh(problem: Any, cases: Sequence[Case], others: Sequence[Case], seed: in
     def seconds(planned: Sequence[Case]) -> float:
         return sum(_CASE_S + len(case["orders"]) * (_LAUNCH_S + _COST_S * costs[case["shape"]]) for case in planned)
 
-    affordable = _FRESH_SHARE * ((_START_S if emulated else _DEVICE_START_S) + seconds(others))
+    affordable = max(_FRESH_S, _FRESH_SHARE * ((_START_S if emulated else _DEVICE_START_S) + seconds(others)))
     shapes = [_case(shape, seed, DEFAULT_INPUTS, "fresh", emulated, 1 + index) for index, shape in enumerate(drawn)]
     structured = [
         {**_case(home, seed, kind, "fresh", emulated, 0), "orders": ["forward"] * (1 if emulated else 2)}

@@ -51,6 +51,16 @@ def test_an_older_file_of_other_content_is_compiled(tmp_path: Path, name: str) -
     assert "changed" in device_text(made(tmp_path))
 
 
+def test_a_file_that_the_assembler_takes_is_an_input(tmp_path: Path) -> None:
+    (tmp_path / "k.cu").write_text(f'asm(".incbin \\"{tmp_path}/table.bin\\"");\n')
+    count = []
+    for text in ("first", "later", "later"):
+        (tmp_path / "table.bin").write_text(text)
+        made(tmp_path)
+        count.append(len(calls(tmp_path / "cuda")))
+    assert count[0] < count[1] == count[2]
+
+
 def test_a_newer_file_of_the_same_content_is_not_compiled(tmp_path: Path) -> None:
     aged(tmp_path / "k.cu", "kernel\n")
     first = made(tmp_path)

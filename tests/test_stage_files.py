@@ -60,6 +60,25 @@ def test_every_file_that_a_name_may_mean_belongs_to_it(tmp_path: Path) -> None:
     assert names(stage(tmp_path, files), tmp_path) == {"kernels/a.cuh", "kernels/sub/s.cuh", "kernels/sub/a.cuh"}
 
 
+@pytest.mark.parametrize(("source", "flags"), [
+    ("#define TEXT(x) #x\n#define NAME(x) TEXT(x)\n#include NAME(a.cuh)\n", "[]"), ("#include TILE\n", "['-DTILE=\"a.cuh\"']"), ("\ufeff#include <a.cuh>\n", "[]"),
+    ('#include "c.cuh"\nasm(".incbin \\"a.cuh\\"");\n', "[]"), ('const char table[] = {\n#embed "a.cuh"\n};\n', "[]"),
+])
+def test_files_that_are_not_included_by_their_plain_names_belong_to_it(tmp_path: Path, source: str, flags: str) -> None:
+    """By macros, after a byte order mark, by the assembler, and as data."""
+    assert names(stage(tmp_path, {"kernels/k.cu": source, "kernels/a.cuh": "", "kernels/b.cuh": ""}, flags), tmp_path) == {"kernels/a.cuh"}
+
+
+def test_files_that_python_text_names_belong_to_it(tmp_path: Path) -> None:
+    """Data that it reads, sources that it compiles with what they include, and modules that it imports by name."""
+    text = "import importlib\nfrom pathlib import Path\nHERE = Path(__file__).parent\nTABLE, MORE = HERE / 'table.json', HERE / 'more/inline.cu'\nhelper = importlib.import_module('more.helper')\n"
+    files = {
+        "kernels/k.cu": "", "tasks/saxpy_slow/extra.py": text, "tasks/saxpy_slow/table.json": "{}", "tasks/saxpy_slow/more/inline.cu": '#include "a.cuh"\n', "tasks/saxpy_slow/more/a.cuh": "",
+        "tasks/saxpy_slow/more/helper.py": "", "tasks/saxpy_slow/notes.txt": "",
+    }
+    assert {name.removeprefix("tasks/saxpy_slow/") for name in names(stage(tmp_path, files), tmp_path)} == {"extra.py", "table.json", "more/inline.cu", "more/a.cuh", "more/helper.py"}
+
+
 def test_modules_are_followed_and_the_engine_is_none_of_them(tmp_path: Path) -> None:
     files = {
         "kernels/k.cu": "", "tasks/saxpy_slow/extra.py": "import helper, numpy\nfrom tasks.more import thing\nfrom . import near\n", "helper.py": "", "tasks/more/__init__.py": "",

@@ -260,6 +260,16 @@ def test_a_deleted_header_touches_those_that_include_it(tmp_path: Path) -> None:
     assert list(touched_stages.touched_stages(["kernels/common/fp8.cuh"], places)) == ["stage4_mma"]
 
 
+def test_a_symbolic_link_and_what_it_leads_to_touch_the_stages_behind_it(tmp_path: Path) -> None:
+    shutil.copytree(ROOT / "kernels", tmp_path / "kernels")
+    shutil.copytree(ROOT / "tasks", tmp_path / "tasks")
+    (tmp_path / "kernels" / "common").rename(tmp_path / "shared")
+    (tmp_path / "kernels" / "common").symlink_to("../shared")
+    places = [touched_stages.places_of(path.parent, tmp_path) for path in sorted(tmp_path.glob("tasks/*/task.yaml"))]
+    assert list(touched_stages.touched_stages(["shared/fp8.cuh"], places)) == ["stage4_mma"]
+    assert "stage0_scalar" in touched_stages.touched_stages(["kernels/common"], places)
+
+
 def test_a_vanished_baseline_and_a_broken_task_are_touched(tmp_path: Path) -> None:
     folder = tmp_path / "tasks" / "stage2_wmma_pv"
     shutil.copytree(ROOT / "tasks" / "stage2_wmma_pv", folder)

@@ -16,7 +16,7 @@ from pathlib import Path
 from gates import jsonio
 from gates.errors import GatesError
 from gates.run.graph import Edge
-from gates.stage.includes import included
+from gates.stage.includes import assembled, included
 
 _ESCAPED = re.compile(r"\\([ #:\\])|\$\$")
 
@@ -27,7 +27,7 @@ class Look:
     def __init__(self, folder: Path, folders: Iterable[str]) -> None:
         self.folder, self.folders = folder, sorted(set(folders))
         self._digests: dict[str, str | None] = {}
-        self._names: dict[str, tuple[set[str], set[str]]] = {}
+        self._names: dict[str, tuple[set[str], set[str], set[str]]] = {}
         self._there: dict[str, bool] = {}
         self._found: dict[tuple[tuple[str, ...], ...], list[str]] = {}
 
@@ -54,13 +54,14 @@ class Look:
             self._found[key] = sorted(path for path in places if self.exists(path))
         return self._found[key]
 
-    def names(self, path: str) -> tuple[set[str], set[str]]:
-        """Return the names that the file includes: (in quotes, in angle brackets)."""
+    def names(self, path: str) -> tuple[set[str], set[str], set[str]]:
+        """Return the names that the file includes: (in quotes, in angle brackets, by the assembler)."""
         if path not in self._names:
             try:
-                self._names[path] = included(Path(self.folder, path).read_bytes())
+                text = Path(self.folder, path).read_bytes()
+                self._names[path] = *included(text), assembled(text)
             except OSError:
-                self._names[path] = set(), set()
+                self._names[path] = set(), set(), set()
         return self._names[path]
 
 
@@ -88,6 +89,8 @@ def record(edge: Edge, look: Look) -> None:
         depfile = look.folder / edge.depfile
         opened += dependencies(depfile.read_text(encoding="utf-8", errors="surrogateescape"))
         depfile.unlink()
+        taken = sorted({name for path in opened for name in look.names(path)[2]})
+        opened += look.found(taken, taken)
     opened = list(dict.fromkeys(opened))
     names, beside = map(sorted, _looked_up(opened, look) if edge.depfile else (set(), set()))
     data = {
@@ -131,8 +134,8 @@ def _looked_up(opened: Sequence[str], look: Look) -> tuple[set[str], set[str]]:
     """The names that are looked for in all folders, and the paths at which one in quotes is looked for before."""
     names, beside = set[str](), set[str]()
     for path in opened:
-        quoted, angled = look.names(path)
-        names |= quoted | angled
+        quoted, angled, taken = look.names(path)
+        names |= quoted | angled | taken
         beside |= {os.path.join(os.path.dirname(path), name) for name in quoted}
     explained = beside | {os.path.join(folder, name) for folder in look.folders for name in names}
     for path in opened:

@@ -2,23 +2,26 @@
 
 The list comes from the text of the files, without a compiler. So every existing file that a name may mean, in any folder that could be
 searched, belongs to the stage. In folders that flags name, only files of the project count: other files (a toolkit, torch, a folder
-of CPATH) belong to the machine, and the record of a build has them. Not found: names that a macro or a program builds.
+of CPATH) belong to the machine, and the record of a build has them. Not found: names that a program puts together.
 """
 
 from __future__ import annotations
 
 import ast
 import os
+import re
 from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass
 from functools import lru_cache
 from pathlib import Path
 
-from gates.stage.includes import included
-from gates.stage.preprocessor import first_headers, named_folders
+from gates.stage.includes import assembled, included
+from gates.stage.preprocessor import first_headers, named_by_macros, named_folders
 
 _ENGINE = "gates"  # the judge is no part of what it judges; a run names its version
 _PYTHON = ".py"
+_FILE = re.compile(r"[\w./-]*\w\.\w+")  # like a file's name
+_MOST_BYTES = 2**24  # of a file that leads to others: larger ones hold data
 
 
 @dataclass(frozen=True)
@@ -40,7 +43,7 @@ def stage_files(folder: Path, first: Iterable[Path], flags: Sequence[str]) -> St
     named = (os.path.normpath(os.path.join(base, name)) for name in named_folders(flags) for base in above)
     searched = list(dict.fromkeys([*(str(path.parent) for path in first if path.suffix != _PYTHON), *(place for place in named if Path(place).is_relative_to(root))]))
     found, sought, waiting = dict[str, None](), set[str](), [str(path) for path in (*own, *first)]
-    for path in (os.path.normpath(os.path.join(base, name)) for name in first_headers(flags) for base in (*above, *searched)):
+    for path in (os.path.normpath(os.path.join(base, name)) for name in (*first_headers(flags), *named_by_macros(flags)) for base in (*above, *searched)):
         (waiting.append if os.path.isfile(path) else sought.add)(path)
     while waiting:
         path = waiting.pop()
@@ -65,7 +68,9 @@ def _candidates(path: str, above: Sequence[str], searched: Sequence[str]) -> Ite
     """The files that the names in ``path`` may mean; ``above``: the task's folder and those above it."""
     beside = os.path.dirname(path)
     if path.endswith(_PYTHON):
-        for level, name in _modules(_content(path)):
+        modules, files = _named(_content(path))
+        yield from (os.path.normpath(os.path.join(beside, name)) for name in files)
+        for level, name in modules:
             for place in (beside, *above) if level == 0 else (os.path.normpath(os.path.join(beside, *[".."] * (level - 1))),):
                 base = f"{place.rstrip('/')}/{name}"
                 yield f"{base}{_PYTHON}"
@@ -79,34 +84,45 @@ def _candidates(path: str, above: Sequence[str], searched: Sequence[str]) -> Ite
 @lru_cache(maxsize=512)  # by content: a run asks for the same files several times
 def _included(content: bytes) -> frozenset[str]:
     quoted, angled = included(content)
-    return frozenset(quoted | angled)
+    return frozenset(quoted | angled | assembled(content))
 
 
 @lru_cache(maxsize=512)
-def _modules(content: bytes) -> frozenset[tuple[int, str]]:
-    """(level, path without a suffix) of each module that Python text may import, and of its packages; level 0 is no relative import."""
+def _named(content: bytes) -> tuple[frozenset[tuple[int, str]], frozenset[str]]:
+    """What Python text names: modules that it may import, with their packages, and texts like a file's name, which it may read.
+
+    A module is (level, path without a suffix); level 0 is no relative import.
+    """
     try:
         tree = ast.parse(content)
     except (SyntaxError, ValueError, RecursionError, MemoryError):
-        return frozenset()
-    found = set[tuple[int, str]]()
+        return frozenset(), frozenset()
+    found, files = set[tuple[int, str]](), set[str]()
     for node in ast.walk(tree):
         if isinstance(node, ast.Import):
             level, names = 0, [alias.name for alias in node.names]
         elif isinstance(node, ast.ImportFrom):
             level, module = node.level, node.module or ""
             names = [".".join(filter(None, (module, alias.name))) for alias in node.names if alias.name != "*"] + [module]
+        elif isinstance(node, ast.Call) and _called(node) in ("import_module", "__import__"):
+            level, names = 0, [one.value for one in node.args[:1] if isinstance(one, ast.Constant) and isinstance(one.value, str)]
         else:
+            if isinstance(node, ast.Constant) and isinstance(node.value, str) and _FILE.fullmatch(node.value):
+                files.add(node.value)
             continue
         for parts in (name.split(".") for name in names if name):
             if level or parts[0] != _ENGINE:
                 found |= {(level, "/".join(parts[:count])) for count in range(1, len(parts) + 1)}
-    return frozenset(found)
+    return frozenset(found), frozenset(files)
+
+
+def _called(call: ast.Call) -> str:
+    return call.func.attr if isinstance(call.func, ast.Attribute) else call.func.id if isinstance(call.func, ast.Name) else ""
 
 
 def _content(path: str) -> bytes:
     try:
         with open(path, "rb") as file:
-            return file.read()
+            return file.read() if os.fstat(file.fileno()).st_size <= _MOST_BYTES else b""
     except OSError:
         return b""

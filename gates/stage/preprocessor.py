@@ -54,6 +54,12 @@ def first_headers(words: Sequence[str]) -> list[str]:
     return [value for option, value in options(words) if option == "-include"]
 
 
+def named_by_macros(words: Sequence[str]) -> list[str]:
+    """The names of files that ``-D`` gives macros, for a source to include: ``-DTILE="tile.cuh"``."""
+    values = (value.partition("=")[2].strip("\\'\"<>") for option, value in options(words) if option == "-D")
+    return [value for value in values if re.fullmatch(r"[\w./-]*\w\.[a-z]+", value)]
+
+
 def linked_files(words: Sequence[str]) -> list[str]:
     """The libraries that flags of nvcc link and that lie in the folders that they name, or are named themselves."""
     given = list(options(words))

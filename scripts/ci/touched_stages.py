@@ -116,7 +116,12 @@ def _why(place: Places, files: list[str]) -> str:
 
 def _files(task: Task, tree: Path) -> frozenset[str]:
     made_of = task.made_of()
-    return frozenset(filter(None, (_below(path, tree) for path in (*made_of.files, *made_of.sought))))
+    return frozenset(filter(None, (_below(place, tree) for path in (*made_of.files, *made_of.sought) for place in _places(path))))
+
+
+def _places(path: Path) -> Iterable[Path]:
+    """``path``, the symbolic links in it, and where they lead: git names a link and its target, and no path through it."""
+    return path, Path(os.path.realpath(path)), *(place for place in (path, *path.parents) if place.is_symlink())
 
 
 def _baselines(task: Task, tree: Path) -> Iterable[str]:

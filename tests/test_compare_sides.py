@@ -76,9 +76,10 @@ def test_one_card_under_two_indices_is_the_same_and_another_of_its_kind_is_noted
 
 
 def shape_lost(data: Any) -> None:
-    for name in ("shapes", "judged_shapes", "declared_shapes"):
-        kept = data["task"][name]
-        data["task"][name] = {key: kept[key] for key in kept if key != "small"} if isinstance(kept, dict) else [key for key in kept if key != "small"]
+    for side in ("task", "baseline"):
+        for name in ("shapes", "judged_shapes", "declared_shapes"):
+            kept = data[side][name]
+            data[side][name] = {key: kept[key] for key in kept if key != "small"} if isinstance(kept, dict) else [key for key in kept if key != "small"]
 
 
 def cases_lost(data: Any) -> None:

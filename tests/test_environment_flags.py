@@ -45,7 +45,7 @@ def test_it_is_recorded_and_named_and_holds(tmp_path: Path, monkeypatch: pytest.
     recorded: RunInfo = read_record(RunInfo, RUN, "run.json")
     verdict: Verdict = read_record(Verdict, RUN, "verdict.json")
     assert decision_of(recorded, verdict.gates)[0] is Decision.MERGE
-    overridden = replace(recorded, environment=info.environment, task=replace(recorded.task, overrides=info.task.overrides))
+    overridden = replace(recorded, environment={**recorded.environment, **info.environment}, task=replace(recorded.task, overrides=info.task.overrides))
     assert decision_of(overridden, verdict.gates) == (Decision.HOLD, f"overridden from outside: {name}={value}")
     assert f"overridden from outside: {name}={value}" in list(override_notes(overridden))
     assert f"\noverridden from outside: {name}={value}\n" in verdict_table(overridden, verdict)

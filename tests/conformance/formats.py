@@ -158,8 +158,8 @@ def _fp8_in_float(codes: Values, e4m3: bool) -> Values:
 
 
 def _floats_for_fp8() -> Values:
-    both = [data.around(np.concatenate([-data.fp8_values(e4m3)[:largest], data.fp8_values(e4m3)[:largest]]).astype(np.float32))
-            for e4m3, largest in ((True, 0x80), (False, 0x7D))]
+    both = [data.around(np.concatenate([-data.fp8_values(e4m3)[:largest], data.fp8_values(e4m3)[:largest]]).astype(np.float32), zero)
+            for e4m3, largest, zero in ((True, 0x80, 0.0), (False, 0x7D, -0.0))]
     upper = (np.arange(65536, dtype=np.uint32) << 16)
     return np.concatenate([*both, upper.view(np.float32), (upper | np.uint32(0x8001)).view(np.float32)])
 

@@ -37,9 +37,13 @@ def any_floats(count: int, seed: int = 3) -> Values:
     return np.concatenate([bits, corners, corners | np.uint32(0x80000000)]).view(np.float32)
 
 
-def around(values: Values) -> Values:
-    """Float32 ``values``, what lies between neighbours exactly, and its neighbours on both sides: every rounding case."""
+def around(values: Values, zero: float = 0.0) -> Values:
+    """Float32 ``values``, what lies between neighbours exactly, and its neighbours on both sides: every rounding case.
+
+    ``zero`` stands for both zeros: which of the two numpy keeps is its sort's, and that differs between processors.
+    """
     ordered = np.unique(values[np.isfinite(values)].astype(np.float64))
+    ordered[ordered == 0] = zero
     middle = ((ordered[1:] + ordered[:-1]) / 2).astype(np.float32)
     below, above = np.nextafter(middle, np.float32(-np.inf)), np.nextafter(middle, np.float32(np.inf))
     return np.concatenate([ordered.astype(np.float32), middle, below, above])

@@ -7,6 +7,7 @@ import os
 import shutil
 import subprocess
 import sys
+from dataclasses import replace
 from pathlib import Path
 
 import pytest
@@ -79,10 +80,19 @@ def test_a_failure_without_a_message_is_compared_with_what_the_machine_has_left(
 
 def test_a_shortage_is_measured(tmp_path: Path) -> None:
     script = f"from pathlib import Path\nfrom gates.run.machine import shortage\nprint(shortage([Path({str(tmp_path)!r})]))"
-    for limit, word in (("ulimit -n 40", "open files"), ("ulimit -f 1000", "the size of a file"), ("ulimit -v 4000000", "memory")):
+    for limit, word in (("ulimit -n 40", "open files"), ("ulimit -f 1000", "the size of a file"), ("ulimit -v 4000000", "memory"), ("ulimit -s 1024", "the stack")):
         done = subprocess.run(["bash", "-c", f'{limit}; exec "$0" "$@"', sys.executable, "-c", script], capture_output=True, text=True, check=False)
         assert word in done.stdout, done.stderr
     assert machine.shortage([tmp_path / "gone"]) is not None
+
+
+def test_a_build_whose_ninja_dies_is_no_verdict(tmp_path: Path) -> None:
+    """No source stops ninja: it goes on with what does not depend on a failed step."""
+    (tmp_path / "k.cu").write_text("kernel\n")
+    toolchain = stub_toolchain(tmp_path / "cuda")
+    ninja = replace(toolchain.need("ninja"), path=str(program(tmp_path / "ninja", "#!/bin/sh\nkill -SEGV $$\n")))
+    with pytest.raises(MachineFault, match=r"ninja ended before the build did: ninja: killed by SIGSEGV \(building in .*\)"):
+        build(make_task(tmp_path, source=tmp_path / "k.cu"), replace(toolchain, tools={**toolchain.tools, "ninja": ninja}), tmp_path / "build", want={"cubin"})
 
 
 @pytest.mark.parametrize("text", ["kill yourself\n", "cicc dies\n"])

@@ -106,9 +106,9 @@ def printed(folder: Path, edge: Edge) -> str:
 
 
 def describe(folder: Path, edges: Sequence[Edge], ninja_output: str, toolchain: Toolchain) -> Failure:
-    """Why the product of ``edges`` is not there: the first of its commands that failed, else what ninja said.
+    """Why the product of ``edges`` is not there: the first of its commands that failed.
 
-    Raises MachineFault if this machine is the reason, which says nothing about the sources.
+    Raises MachineFault if this machine is the reason, which says nothing about the sources; no source stops ninja itself.
     """
     for edge in edges:
         record = _record(folder, edge)
@@ -131,7 +131,8 @@ def describe(folder: Path, edges: Sequence[Edge], ninja_output: str, toolchain: 
                 unsupported=_FOLDERS.sub("", unsupported["what"]) if unsupported else "",
             )
     refuse_machine_fault(ninja_output, "", folder, "ninja")
-    return Failure("", "the build stopped before it", first_errors(ninja_output), hint=hint_for(ninja_output, "", toolchain))
+    said = (first_errors(ninja_output) or ("without a message",))[-1]
+    raise machine.MachineFault(f"ninja ended before the build did: {said} (building in {folder})", hint="start it again; `gates doctor` names the ninja that is used")
 
 
 def refuse_machine_fault(text: str, cause: str, folder: Path, tool: str) -> None:

@@ -20,6 +20,7 @@ from gates.errors import GatesError
 TEMPORARY_BYTES = 4 * 2**20  # what a compiler writes into TMPDIR for a small kernel
 _LITTLE_BYTES = 32 * 2**20  # of free room: a failure without another reason is put down to it
 _FEW_FILES = 64
+_LITTLE_STACK = 2 * 2**20  # compilers and ninja break without a word
 _TEMPORARY = ("TMPDIR", "TMP", "TEMP")
 _NOT_FOR_NVCC = {",": "a comma", '"': "a double quote", "$": "a dollar sign", "`": "a backquote"}
 _SPACE = "free space there, or name another folder (TMPDIR for temporary files, --build-dir, --results)"
@@ -28,6 +29,7 @@ MEMORY_OF_A_KERNEL = "close other programs, give this container or control group
 _LIMIT = "lift the limit (ulimit -n for open files, ulimit -u for processes), or build with fewer jobs (GATES_JOBS=1 or --jobs 1)"
 _FSIZE = "lift the limit on file sizes (ulimit -f unlimited)"
 _READ_ONLY = "name a folder that can be written (TMPDIR for temporary files, --build-dir, --results)"
+_STACK = "lift the limit on the stack (ulimit -s 8192)"
 _TIME = "lift the limit on processor time (ulimit -t unlimited)"
 
 # The system's words as a tool repeats them: after a colon, a bracket or a quote. Then what to do.
@@ -76,11 +78,11 @@ def shortage(folders: Iterable[Path]) -> tuple[str, str] | None:
             return f"{folder} has {found.f_bavail * found.f_frsize / 2**20:.1f} MiB free", _SPACE
     for name, what, least, todo in (
         (resource.RLIMIT_AS, "memory", None, _MEMORY), (resource.RLIMIT_FSIZE, "the size of a file", None, _FSIZE),
-        (resource.RLIMIT_NOFILE, "open files", _FEW_FILES, _LIMIT),
+        (resource.RLIMIT_NOFILE, "open files", _FEW_FILES, _LIMIT), (resource.RLIMIT_STACK, "the stack", _LITTLE_STACK, _STACK),
     ):
         limit = resource.getrlimit(name)[0]
         if limit != resource.RLIM_INFINITY and (least is None or limit < least):
-            return f"this process has a limit of {limit} {'files' if least else 'bytes'} on {what}", todo
+            return f"this process has a limit of {limit} {'files' if name == resource.RLIMIT_NOFILE else 'bytes'} on {what}", todo
     return None
 
 

@@ -10,6 +10,7 @@ import signal
 import subprocess
 import time
 from collections.abc import Callable, Iterator
+from dataclasses import replace
 from pathlib import Path
 
 import gates
@@ -66,13 +67,13 @@ class Ninja:
     def run(self, lock: int, say: Callable[[str], None]) -> Finished:
         """Make all that build.ninja names, as far as it can be; each finished step is said. ``lock`` lives as long as ninja does."""
         (self.folder / ".ninja_log").unlink(missing_ok=True)  # it has file times, which decide nothing
-        argv = [str(self.program), "-C", str(self.folder), "-j", str(self.jobs), "-k", "0"]
+        argv = [str(self.program), "-j", str(self.jobs), "-k", "0"]
         package = os.pathsep.join(filter(None, (str(_PACKAGE), os.environ.get("PYTHONPATH"))))
         environment = {**os.environ, "NINJA_STATUS": "[%f/%t] ", "LC_ALL": "C.UTF-8", "PYTHONPATH": package}
         started, lines = time.monotonic(), []
         try:
             child = subprocess.Popen(
-                argv, stdin=subprocess.DEVNULL, stdout=subprocess.PIPE, stderr=subprocess.STDOUT, env=environment,
+                argv, cwd=self.folder, stdin=subprocess.DEVNULL, stdout=subprocess.PIPE, stderr=subprocess.STDOUT, env=environment,
                 start_new_session=True, pass_fds=(lock,), text=True, encoding="utf-8", errors="replace",
             )
         except OSError as error:
@@ -87,7 +88,8 @@ class Ninja:
         except BaseException:
             _stop(child)
             raise
-        return Finished(tuple(argv), child.returncode, "".join(lines), time.monotonic() - started, False)
+        finished = Finished(tuple(argv), child.returncode, "".join(lines), time.monotonic() - started, False)
+        return finished if child.returncode >= 0 else replace(finished, output=f"{finished.output}ninja: {finished.cause}\n")
 
 
 def _stop(child: subprocess.Popen[str]) -> None:

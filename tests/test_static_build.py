@@ -357,7 +357,7 @@ def test_names_that_need_quoting(tmp_path: Path, stub: Path) -> None:
     (folder / "k.cu").write_text("kernel\n")
     task = make_task(folder, source=folder / "k.cu")
     toolchain = find_toolchain({**os.environ, "CUDA_HOME": str(stub)}, [])
-    script = "#!/bin/sh\nout=; while [ $# -gt 0 ]; do [ \"$1\" = -o ] && out=$2; [ \"$1\" = -MF ] && echo 'x:' > \"$2\"; shift; done; echo x > \"$out\"\n"
+    script = "#!/bin/sh\n[ \"$1\" = --version ] && echo V13.0.99 && exit; out=; while [ $# -gt 0 ]; do [ \"$1\" = -o ] && out=$2; [ \"$1\" = -MF ] && echo 'x:' > \"$2\"; shift; done; echo x > \"$out\"\n"
     program(stub / "bin" / "nvcc", script)
     toolchain = find_toolchain({**os.environ, "CUDA_HOME": str(stub)}, [])
     assert not build(task, toolchain, folder / "build", want=DEVICE).failures

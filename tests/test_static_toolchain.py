@@ -54,6 +54,14 @@ def test_an_old_or_foreign_host_compiler_is_refused(tmp_path: Path) -> None:
     assert find_toolchain({"PATH": str(tmp_path)}, []).gxx is None
 
 
+@pytest.mark.parametrize("text", ["#!/bin/sh\nexit 1\n", "no program\n"])
+def test_an_nvcc_that_does_not_run_is_missing(tmp_path: Path, text: str) -> None:
+    """Else each of its failures would be the kernel's."""
+    broken = program(tmp_path / "nvcc", text)
+    toolchain = find_toolchain({"PATH": str(tmp_path)}, [])
+    assert toolchain.nvcc is None and f"{broken} does not say its nvcc version" in toolchain.remedies["nvcc"]
+
+
 def test_what_belongs_to_nvcc_is_found_beside_it(tmp_path: Path) -> None:
     nvcc(tmp_path / "cu13" / "bin", "13.0.1")
     program(tmp_path / "cu13" / "bin" / "cuobjdump", "#!/bin/sh\necho 'cuobjdump, release 13.0, V13.0.85'\n")

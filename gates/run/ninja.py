@@ -88,6 +88,9 @@ class Ninja:
         except BaseException:
             _stop(child)
             raise
+        finally:
+            if child.stdout:
+                child.stdout.close()
         finished = Finished(tuple(argv), child.returncode, "".join(lines), time.monotonic() - started, False)
         return finished if child.returncode >= 0 else replace(finished, output=f"{finished.output}ninja: {finished.cause}\n")
 

@@ -116,7 +116,7 @@ class _Search:
             if path is None or not _is_program(path):
                 continue
             version = self._version(name, path)
-            if name == "g++" and (wrong := _unfit_gxx(path, version)):
+            if name in ("g++", "nvcc") and (wrong := _unfit(name, path, version)):
                 self.remedies[name] = f"{wrong}; {REMEDIES[name]}"
                 return None
             if name == "nvcc":
@@ -212,11 +212,11 @@ def _is_program(path: Path) -> bool:
     return path.is_file() and os.access(path, os.X_OK)
 
 
-def _unfit_gxx(path: Path, version: str) -> str | None:
+def _unfit(name: str, path: Path, version: str) -> str | None:
     major = version.split(".")[0]
-    if not major.isdigit():
-        return f"{path} does not say a g++ version"
-    if int(major) < OLDEST_GXX:
+    if not major.isdigit():  # it does not run here, or is another program
+        return f"{path} does not say its {name} version"
+    if name == "g++" and int(major) < OLDEST_GXX:
         return f"{path} is version {version}"
     return None
 

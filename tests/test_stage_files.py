@@ -69,6 +69,13 @@ def test_files_that_are_not_included_by_their_plain_names_belong_to_it(tmp_path:
     assert names(stage(tmp_path, {"kernels/k.cu": source, "kernels/a.cuh": "", "kernels/b.cuh": ""}, flags), tmp_path) == {"kernels/a.cuh"}
 
 
+def test_the_folder_above_a_symbolic_link_is_where_the_link_leads(tmp_path: Path) -> None:
+    (tmp_path / "kernels").mkdir()
+    (tmp_path / "kernels" / "link").symlink_to("../real/sub")
+    files = {"real/sub/a.cuh": '#include "../b.cuh"\n', "real/b.cuh": "", "kernels/k.cu": '#include "link/a.cuh"\n'}
+    assert names(stage(tmp_path, files), tmp_path) == {"kernels/link/a.cuh", "real/b.cuh"}
+
+
 def test_files_that_python_text_names_belong_to_it(tmp_path: Path) -> None:
     """Data that it reads, sources that it compiles with what they include, and modules that it imports by name."""
     text = "import importlib\nfrom pathlib import Path\nHERE = Path(__file__).parent\nTABLE, MORE = HERE / 'table.json', HERE / 'more/inline.cu'\nhelper = importlib.import_module('more.helper')\n"

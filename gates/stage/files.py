@@ -77,7 +77,7 @@ def _candidates(path: str, above: Sequence[str], searched: Sequence[str]) -> Ite
                 yield f"{base}/__init__{_PYTHON}"
     elif not path.endswith(".yaml"):
         for name in _included(_content(path)):
-            for place in (beside, *searched):
+            for place in (beside, *searched, *((os.path.realpath(beside),) if name.startswith("..") else ())):  # compilers follow a link before ..
                 yield os.path.normpath(os.path.join(place, name))
 
 

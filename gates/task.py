@@ -23,6 +23,7 @@ from gates.gate.registry import ALWAYS, GATES, ROWS, known_names, task_schema
 from gates.stage.files import StageFiles, stage_files
 from gates.stage.flags import objection
 from gates.stage.optimisation import split, unoptimised
+from gates.stage.preprocessor import macros
 
 CUDA, EXTENSION, TRITON, PYTHON = "cuda", "torch-extension", "triton", "python"  # kinds: what a kernel is written in
 WITHOUT_DEVICE = {CUDA: "the CPU emulator", EXTENSION: "nothing", TRITON: "Triton's interpreter", PYTHON: "the CPU"}  # where a kind runs then
@@ -196,7 +197,7 @@ def _checks(data: Mapping[str, Any], lines: Mapping[yamlio.Place, int], path: Pa
     yield lambda: _check_static_gates(data, lines, path)
     yield lambda: _check_names(data["gates"], lines, path)
     yield lambda: _check_folder_name(data["name"], lines, path)
-    yield lambda: _check_flags(data.get("nvcc_flags", ()), lines, path)
+    yield lambda: _check_flags(data.get("nvcc_flags", ()), data.get("toggles", {}), lines, path)
     for i, name in enumerate(data["sources"]):
         yield lambda i=i, name=name: _find_source(name, path.parent, path, lines[("sources", i)])
     if "baseline" in data:
@@ -208,11 +209,16 @@ def _check_folder_name(name: str, lines: Mapping[yamlio.Place, int], path: Path)
         raise GatesError(f"{path}:{lines[('name',)]}: name is {name!r}, but the folder is {path.parent.name!r}")
 
 
-def _check_flags(flags: Sequence[str], lines: Mapping[yamlio.Place, int], path: Path) -> None:
+def _check_flags(flags: Sequence[str], toggles: Mapping[str, int], lines: Mapping[yamlio.Place, int], path: Path) -> None:
     if (found := objection(flags)) is not None:
         raise GatesError(
             f"{path}:{lines[('nvcc_flags',)]}: nvcc_flags: {found[0]} {found[1]}",
             hint="the engine chooses compilers, inputs and outputs; to use another host compiler, set NVCC_CCBIN",
+        )
+    if twice := sorted(set(toggles) & set(macros(flags))):
+        raise GatesError(
+            f"{path}:{lines[('nvcc_flags',)]}: nvcc_flags: {twice[0]} is one of the toggles, and a flag would change it for all their values",
+            hint="remove the flag, or the toggle",
         )
 
 

@@ -54,6 +54,11 @@ def first_headers(words: Sequence[str]) -> list[str]:
     return [value for option, value in options(words) if option == "-include"]
 
 
+def macros(words: Sequence[str]) -> list[str]:
+    """The names of the macros that flags define or undefine."""
+    return [re.split(r"[=(]", value)[0] for option, value in options(words) if option in ("-D", "-U")]
+
+
 def named_by_macros(words: Sequence[str]) -> list[str]:
     """The names of files that ``-D`` gives macros, for a source to include: ``-DTILE="tile.cuh"``."""
     values = (value.partition("=")[2].strip("\\'\"<>") for option, value in options(words) if option == "-D")

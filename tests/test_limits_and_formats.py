@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import io
 import math
 from pathlib import Path
 from typing import Any
@@ -14,8 +15,10 @@ from gates.judge import correctness as judge
 from gates.judge.correctness_limits import tighter_than_format
 from gates.parse.correctness import Case, CorrectnessEvidence, OutputErrors
 from gates.records import Status, from_json
+from gates.run import buffers, wire
 from gates.run.accuracy import figures
 from gates.run.roughness import Roughness
+from gates.run.tensor_digest import digest
 
 WANT = torch.randn(64, generator=torch.Generator().manual_seed(0), dtype=torch.float64) * 3
 
@@ -131,3 +134,20 @@ def test_what_is_beyond_the_range_of_a_format(dtype: torch.dtype, beyond: float,
     for value in (*right, 3.0):
         found = figures("out", torch.tensor([value, -value, 2.0]).to(dtype), want, None)
         assert (found["nonfinite"] == 0 and found["max_abs_err"] == 0.0) is (value != 3.0)
+
+
+def test_whole_numbers_that_differ_are_off_by_one_at_least() -> None:
+    """Float64 makes 2^62 and 2^62 + 1 equal; an element that has no answer is left out all the same."""
+    want = torch.tensor([2**62, -(2**62), 5])
+    for got, missing, error in ((want, None, 0.0), (want + 1, None, 1.0), (want + 7, None, 7.0), (want + 1, torch.tensor([True, True, True]), 0.0)):
+        assert figures("out", got, want, 0.5, missing=missing)["max_abs_err"] == error
+
+
+@pytest.mark.parametrize("size", [1, 3])
+def test_a_view_of_one_element_is_like_any_other(size: int) -> None:
+    """Torch calls it contiguous whatever its stride is."""
+    spread = torch.fft.fft(torch.arange(float(size)) + 1).conj().imag
+    assert digest({"x": spread}) == digest({"x": torch.tensor(spread.tolist())}) and not buffers.differing(spread, torch.tensor(spread.tolist())).numel()
+    sent = io.BytesIO()
+    wire.send(sent, {"x": spread})
+    assert torch.equal(wire.receive(io.BytesIO(sent.getvalue()))["x"], spread)

@@ -46,6 +46,8 @@ def figures(
     declared, bound = _format(got), None if bound is None else bound_of(bound, want)
     nulls = {kind: reals(values.to(torch.complex128) if got.is_complex() else values) for kind, values in (nulls or {}).items()}
     got, want = reals(got), reals(want)
+    whole = not (got.dtype.is_floating_point or want.dtype.is_floating_point)
+    unequal = got.to(torch.int64) != want.to(torch.int64) if whole else None  # a float64 holds no odd numbers beyond 2^53
     given, want = want.dtype, want.to(torch.float64)
     if missing is not None:
         want, got = torch.where(missing, 0.0, want), torch.where(missing, torch.zeros_like(got), got)
@@ -57,6 +59,8 @@ def figures(
         bound = _checked_bound(name, torch.where(torch.isnan(want), 0.0, bound) if nan else bound, want)
     plain = got.to(torch.float64)
     error = _error(plain, want)
+    if unequal is not None:
+        error = torch.maximum(error, (unequal if missing is None else unequal & ~missing).to(torch.float64))
     if flushed and got.dtype in (torch.float32, torch.bfloat16):
         error[error <= torch.finfo(torch.float32).tiny] = 0.0
     finite = torch.isfinite(error)

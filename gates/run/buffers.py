@@ -16,6 +16,7 @@ from typing import Any
 import torch
 
 from gates.run.reals import reals
+from gates.run.tensor_digest import flat_bytes
 
 GUARD_BYTES = 4096
 ALIGN_BYTES = 256
@@ -102,8 +103,8 @@ def poison(like: Any, seed: int, variant: int) -> Any:
 
 def as_bytes(tensor: Any) -> Any:
     """The tensor's elements as rows of bytes: [elements, bytes an element], on the CPU. A complex number is two elements."""
-    tensor = reals(tensor.cpu()).contiguous()
-    return tensor.reshape(-1).view(torch.uint8).view(-1, tensor.element_size())
+    tensor = reals(tensor.cpu())
+    return flat_bytes(tensor).view(-1, tensor.element_size())
 
 
 def differing(one: Any, other: Any) -> Any:

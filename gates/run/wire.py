@@ -13,6 +13,8 @@ from typing import Any, BinaryIO
 
 import torch
 
+from gates.run.tensor_digest import flat_bytes
+
 _MAX_HEADER_BYTES = 16 * 2**20
 
 
@@ -26,7 +28,7 @@ def send(stream: BinaryIO, value: Any) -> None:
     header = json.dumps({"value": plain(value, tensors), "tensors": [described(one.dtype, one.shape) for one in tensors]}).encode()
     stream.write(len(header).to_bytes(8, "little") + header)
     for one in tensors:
-        stream.write(memoryview(one.detach().cpu().resolve_conj().contiguous().reshape(-1).view(torch.uint8).numpy()))
+        stream.write(memoryview(flat_bytes(one).numpy()))
     stream.flush()
 
 

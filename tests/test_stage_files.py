@@ -77,13 +77,13 @@ def test_the_folder_above_a_symbolic_link_is_where_the_link_leads(tmp_path: Path
 
 
 def test_files_that_python_text_names_belong_to_it(tmp_path: Path) -> None:
-    """Data that it reads, sources that it compiles with what they include, and modules that it imports by name."""
-    text = "import importlib\nfrom pathlib import Path\nHERE = Path(__file__).parent\nTABLE, MORE = HERE / 'table.json', HERE / 'more/inline.cu'\nhelper = importlib.import_module('more.helper')\n"
+    """Data that it reads, sources that it compiles with what they include, modules that it imports by name, and compiled ones."""
+    text = "import importlib, compiled\nfrom pathlib import Path\nHERE = Path(__file__).parent\nTABLE, MORE = HERE / 'table.json', HERE / 'more/inline.cu'\nhelper = importlib.import_module('more.helper')\n"
     files = {
         "kernels/k.cu": "", "tasks/saxpy_slow/extra.py": text, "tasks/saxpy_slow/table.json": "{}", "tasks/saxpy_slow/more/inline.cu": '#include "a.cuh"\n', "tasks/saxpy_slow/more/a.cuh": "",
-        "tasks/saxpy_slow/more/helper.py": "", "tasks/saxpy_slow/notes.txt": "",
+        "tasks/saxpy_slow/more/helper.py": "", "tasks/saxpy_slow/notes.txt": "", "tasks/saxpy_slow/compiled.abi3.so": "",
     }
-    assert {name.removeprefix("tasks/saxpy_slow/") for name in names(stage(tmp_path, files), tmp_path)} == {"extra.py", "table.json", "more/inline.cu", "more/a.cuh", "more/helper.py"}
+    assert {name.removeprefix("tasks/saxpy_slow/") for name in names(stage(tmp_path, files), tmp_path)} == {"extra.py", "table.json", "more/inline.cu", "more/a.cuh", "more/helper.py", "compiled.abi3.so"}
 
 
 def test_modules_are_followed_and_the_engine_is_none_of_them(tmp_path: Path) -> None:

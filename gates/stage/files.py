@@ -13,6 +13,7 @@ import re
 from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass
 from functools import lru_cache
+from importlib.machinery import EXTENSION_SUFFIXES
 from pathlib import Path
 
 from gates.stage.includes import assembled, included
@@ -73,7 +74,7 @@ def _candidates(path: str, above: Sequence[str], searched: Sequence[str]) -> Ite
         for level, name in modules:
             for place in (beside, *above) if level == 0 else (os.path.normpath(os.path.join(beside, *[".."] * (level - 1))),):
                 base = f"{place.rstrip('/')}/{name}"
-                yield f"{base}{_PYTHON}"
+                yield from (f"{base}{suffix}" for suffix in (_PYTHON, *EXTENSION_SUFFIXES))
                 yield f"{base}/__init__{_PYTHON}"
     elif not path.endswith(".yaml"):
         for name in _included(_content(path)):

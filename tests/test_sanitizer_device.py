@@ -138,8 +138,8 @@ def test_four_clean_tools_pass(gate, monkeypatch: pytest.MonkeyPatch) -> None:
 
 @pytest.mark.parametrize(("most_bytes", "shapes"), [
     (0, ["small", "tail"]),  # as on the emulator
-    (2**20 - 1, ["small", "tail"]),
-    (2**20, ["small", "mission", "tail"]),  # 4 bytes x 2^18: loops come round again
+    (2**16 - 1, ["small", "tail"]),
+    (2**16, ["small", "mission", "tail"]),  # 4 bytes x 2^14: loops come round again
     (4000, ["small", "tail"]),  # the smallest is the largest
 ])
 def test_a_larger_shape_is_checked_too_if_it_is_not_too_large(library: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, most_bytes, shapes) -> None:

@@ -82,7 +82,7 @@ SCENARIOS: list[tuple[int, str, str]] = [
     (117, "NaN in JSON", "jsonio test_nan_is_never_written test_refused test_a_number_that_is_none_is_told_with_its_place"),
     (119, "a key twice in JSON", "jsonio test_refused"),
     (121, "time zones and ties", "history test_runs_are_ordered_by_instant_whatever_their_clock_showed, evidence test_a_run_of_the_same_second_gets_a_number, verify test_an_edit_is_found"),
-    (123, "names that tear a table", "compare_sides test_any_name_leaves_the_tables_whole_and_plain, report test_nothing_in_evidence_becomes_markup"),
+    (123, "names that tear a table", "compare_sides test_no_text_of_evidence_is_markdown, report test_nothing_in_evidence_becomes_markup"),
     # Nsight Compute and compute-sanitizer
     (125, "no permission for counters", "ncu_run test_what_yields_no_counters_is_no_pass"),
     (127, "the wrong launch is profiled", "ncu_run test_the_wanted_launch_is_selected_and_never_silently_the_first"),

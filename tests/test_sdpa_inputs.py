@@ -90,8 +90,9 @@ def scores(family: str) -> torch.Tensor:
 def test_scores_of_the_families() -> None:
     top = scores("dominant_key").softmax(-1).amax(-1)
     assert (top > 0.5).double().mean() > 0.9
-    assert (scores("equal_keys")[0, 0].std(-1) == 0).all() and (scores("equal_keys")[0, 1].std(-1) > 0).all()
-    assert (scores("equal_scores")[:, :, ::3].std(-1) == 0).all()
+    spread = scores("equal_keys").std(-1)  # a matrix product may round equal rows differently at the edges of its blocks
+    assert (spread[0, 0] < 1e-5).all() and (spread[0, 1] > 1e-2).all()
+    assert (scores("equal_scores")[:, :, ::3].std(-1) < 1e-5).all()
     rising = scores("rising_max")
     tiles = [rising[..., start : start + 64].amax(-1) for start in (0, 64, 128)]
     assert (tiles[1] > tiles[0]).all() and (rising[..., 64:].amax(-1) > tiles[0]).all()

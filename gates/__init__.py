@@ -14,8 +14,6 @@ __all__ = ["GatesError", "Run", "compare", "decide", "load", "run"]
 
 def __getattr__(name: str) -> Any:
     """The Python interface on first use, so that ``import gates`` costs nothing."""
-    if name == "run":  # also the package of the runners, which can be called
-        return importlib.import_module("gates.run")
     if name in __all__:
         return getattr(importlib.import_module("gates.api"), name)
     raise AttributeError(f"module 'gates' has no attribute {name!r}")

@@ -2,19 +2,19 @@
 
 import sys
 
-from gates.python_path import own_first
+from gates.core.python_path import own_first
 
 own_first()  # `python -m` looks in the current folder before: a task's random.py would take the place of Python's own
 
 from typing import NoReturn  # noqa: E402
 
-from gates.errors import EXIT_INTERRUPTED  # noqa: E402
+from gates.core.errors import EXIT_INTERRUPTED  # noqa: E402
 
 
 def main() -> NoReturn:
     """Run the command line."""
     try:
-        from gates.cli import main as command
+        from gates.cli.main import main as command
 
         command()
     except KeyboardInterrupt:

@@ -17,18 +17,18 @@ from typing import TYPE_CHECKING, Any, NamedTuple, TypeAlias
 
 from gates.comparison.record import Comparison, Speed
 from gates.comparison.within import speed_of
-from gates.errors import GatesError
-from gates.evidence import RunInfo, Verdict, read_record, resolve_run
-from gates.judge.decision import exit_code
-from gates.judging import load_evidence
-from gates.measure.records import CANDIDATE
-from gates.pipeline import Options, run_task
-from gates.problem import MAX_SEED
-from gates.records import Decision, GateResult
+from gates.core.errors import GatesError
+from gates.core.records import Decision, GateResult
+from gates.evidence.judging import load_evidence
+from gates.evidence.run_directory import RunInfo, Verdict, read_record, resolve_run
+from gates.gate.decision import exit_code
+from gates.pipeline.run import Options, run_task
 from gates.render.console import Progress, Silence, verdict_table
 from gates.review.compare import compare_runs
 from gates.review.decide import decide_run, decision_in
-from gates.verify import require_sound
+from gates.stats.samples import CANDIDATE
+from gates.task.problem import MAX_SEED
+from gates.verify.run import require_sound
 
 if TYPE_CHECKING:
     import pandas
@@ -89,14 +89,14 @@ class Run:
         return speed_of(self.evidence)
 
     def samples(self) -> pandas.DataFrame:
-        """Every timing sample, one a row: see ``gates.frames.samples``."""
-        from gates.frames import samples
+        """Every timing sample, one a row: see ``gates.review.frames.samples``."""
+        from gates.review.frames import samples
 
         return samples(self.evidence.get("performance"))
 
     def cases(self) -> pandas.DataFrame:
-        """Every correctness case and output, one a row: see ``gates.frames.cases``."""
-        from gates.frames import cases
+        """Every correctness case and output, one a row: see ``gates.review.frames.cases``."""
+        from gates.review.frames import cases
 
         return cases(self.evidence.get("correctness"))
 

@@ -17,7 +17,7 @@ from typing import TYPE_CHECKING
 
 import pytest
 
-from gates.errors import EXIT_FAIL, EXIT_HOLD, GatesError
+from gates.core.errors import EXIT_FAIL, EXIT_HOLD, GatesError
 
 if TYPE_CHECKING:
     from gates.api import Run

@@ -15,7 +15,7 @@ from typing import NoReturn
 
 def build(file: str) -> NoReturn:
     """Build all that can be built here of the task whose build.py is ``file``, and exit: 0 all built, 1 something failed, 2 wrong input."""
-    from gates.build_report import main
+    from gates.cli.task_build import main
 
     main(file)
 
@@ -25,6 +25,6 @@ def run(file: str, arguments: Sequence[str] | None = None) -> NoReturn:
 
     The exit code is 0 if every case passed, 1 if one failed, 2 for wrong input, 3 without a verdict.
     """
-    from gates.byhand import main
+    from gates.cli.task_runner import main
 
     main(file, arguments)

@@ -5,7 +5,7 @@ Example: python scripts/compare_results.py latest:stage1 latest:stage2
 
 import sys
 
-from gates.cli import main
+from gates.cli.main import main
 
 if __name__ == "__main__":
     sys.argv.insert(1, "compare")

@@ -9,7 +9,7 @@ import time
 
 import numpy as np
 
-from gates.cpu.loading import CpuDevice, PtxModule
+from gates.emulator.cpu.loading import CpuDevice, PtxModule
 
 CTAS, WARPS, TURNS, REPEATS = 4, 4, 400, 16
 HEAD = """.version 9.0

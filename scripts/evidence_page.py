@@ -16,7 +16,7 @@ from typing import Any
 import yaml
 
 ROOT = Path(__file__).resolve().parent.parent
-SCHEMAS = ROOT / "gates/schemas"
+SCHEMAS = ROOT / "gates/core/schemas"
 FIELDS = ROOT / "docs" / "internals" / "evidence-fields.yaml"
 FILES = {
     "run": "What ran, where, with what and when.",

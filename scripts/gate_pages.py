@@ -7,9 +7,9 @@ from __future__ import annotations
 
 import re
 
-from gates.explain import codes_of, explain
+from gates.diagnostics.explain import codes_of, explain
+from gates.gate.reasons import REASONS
 from gates.gate.registry import GATES
-from gates.judge.reasons import REASONS
 from gates.render.markdown import table
 
 NAMES = tuple(GATES)

@@ -44,8 +44,8 @@ def main() -> int:
 def _run(options: argparse.Namespace) -> int:
     from defects import matrix, report
 
-    from gates import jsonio
-    from gates.run.device import probe
+    from gates.core import jsonio
+    from gates.launch.device import probe
 
     device = None
     if options.profile == "full":
@@ -74,7 +74,7 @@ def recorded() -> list[dict[str, Any]]:
     """What was recorded on each machine, the emulator first, each of all its files."""
     from defects import report
 
-    from gates import jsonio
+    from gates.core import jsonio
 
     found = [[jsonio.read(path) for path in sorted(folder.glob("kill-matrix*.json"), key=lambda path: path.stem)] for folder in FOLDERS]
     return [report.united(files) for files in found if files]

@@ -12,13 +12,13 @@ from typing import Any
 
 import yaml
 
-from gates.evidence import RunInfo, Verdict, list_runs, read_record
-from gates.judge.performance import read
-from gates.judging import load_evidence
-from gates.ladder import ladder_of
-from gates.measure.records import BASELINE, CANDIDATE
+from gates.evidence.judging import load_evidence
+from gates.evidence.run_directory import RunInfo, Verdict, list_runs, read_record
+from gates.gate.performance.judge import read
 from gates.render.ladder import draw
 from gates.render.markdown import table
+from gates.review.ladder import ladder_of
+from gates.stats.samples import BASELINE, CANDIDATE
 
 PREDICTIONS = Path(__file__).resolve().parent.parent / "docs" / "internals" / "ladder.yaml"
 NOT_YET = "not measured yet"

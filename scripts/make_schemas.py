@@ -14,14 +14,14 @@ from collections.abc import Mapping
 from enum import Enum
 from typing import Any, Union
 
+from gates.build.result import BuildResult
 from gates.comparison.record import Comparison
-from gates.evidence import SCHEMA_VERSION, RunInfo, Verdict
-from gates.ladder import Ladder
-from gates.parse.ptxas import PtxasEvidence
-from gates.parse.sass import SassEvidence
+from gates.core.schema import FOLDER
+from gates.evidence.run_directory import SCHEMA_VERSION, RunInfo, Verdict
+from gates.gate.ptxas.evidence import PtxasEvidence
+from gates.gate.sass.evidence import SassEvidence
 from gates.review.decide import Acceptance
-from gates.run.built import BuildResult
-from gates.schema import FOLDER
+from gates.review.ladder import Ladder
 from gates.sweep.record import Sweep
 
 RECORDS = {"run": RunInfo, "verdict": Verdict, "ptxas": PtxasEvidence, "sass": SassEvidence, "build": BuildResult, "acceptance": Acceptance,

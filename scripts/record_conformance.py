@@ -32,12 +32,12 @@ sys.path[:0] = [str(ROOT), str(ROOT / "tests")]
 from conformance import library, recording, stages  # noqa: E402
 from conformance.items import ITEMS, SOURCES  # noqa: E402
 
-from gates.errors import GatesError  # noqa: E402
-from gates.run import device as devices  # noqa: E402
-from gates.run.build import build  # noqa: E402
-from gates.run.memory import DeviceMemory, HostMemory  # noqa: E402
-from gates.run.toolchain import find_toolchain  # noqa: E402
-from gates.task import find_task  # noqa: E402
+from gates.build.build import build  # noqa: E402
+from gates.build.toolchain import find_toolchain  # noqa: E402
+from gates.core.errors import GatesError  # noqa: E402
+from gates.launch import device as devices  # noqa: E402
+from gates.launch.memory import DeviceMemory, HostMemory  # noqa: E402
+from gates.task.load import find_task  # noqa: E402
 
 STAGES = ("stage0_scalar", "stage1_wmma_qk", "stage2_wmma_pv", "stage3_cp_async", "stage4_mma")
 ITEM_LIMIT_S = 30.0

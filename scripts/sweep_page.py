@@ -6,7 +6,7 @@ from collections import Counter
 from datetime import datetime
 from pathlib import Path
 
-from gates.records import Status
+from gates.core.records import Status
 from gates.render.markdown import table
 from gates.render.sweep import draw, frame
 from gates.sweep.record import Sweep, Variant, read_sweep

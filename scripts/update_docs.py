@@ -19,15 +19,15 @@ import ladder_page
 import sweep_page
 from evidence_page import files_table
 
-from gates.cli import cli
-from gates.evidence import RunInfo, Verdict, list_runs, read_record
-from gates.history import history
-from gates.insights import insights_of
-from gates.judging import load_evidence
-from gates.records import Status
+from gates.cli.main import cli
+from gates.core.records import Status
+from gates.evidence.judging import load_evidence
+from gates.evidence.run_directory import RunInfo, Verdict, list_runs, read_record
 from gates.render.console import verdict_table
 from gates.render.insights import insights_markdown
 from gates.render.markdown import table
+from gates.review.history import history
+from gates.review.insights.insights import insights_of
 
 ROOT = Path(__file__).resolve().parent.parent
 FAMILIES = ("fp8", "fp16")

@@ -7,11 +7,11 @@ from __future__ import annotations
 
 from pathlib import Path
 
-from gates.errors import GatesError
-from gates.run.build import build
-from gates.run.device import probe
-from gates.run.toolchain import find_toolchain
-from gates.task import find_task
+from gates.build.build import build
+from gates.build.toolchain import find_toolchain
+from gates.core.errors import GatesError
+from gates.launch.device import probe
+from gates.task.load import find_task
 
 
 def library_of(name: str, device_type: str = "cuda", build_dir: Path = Path("build")) -> Path:

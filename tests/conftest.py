@@ -47,7 +47,7 @@ def engine_entry(tmp_path_factory: pytest.TempPathFactory, monkeypatch: pytest.M
     def put(text: str) -> None:
         path = tmp_path_factory.mktemp("entry") / "planted.py"
         path.write_text(text, encoding="utf-8")
-        monkeypatch.setattr("gates.run.attempt.ENTRY", path)
+        monkeypatch.setattr("gates.worker.job.ENTRY", path)
 
     return put
 

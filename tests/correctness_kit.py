@@ -10,15 +10,15 @@ from typing import Any
 
 import pytest
 
-from gates import jsonio
-from gates.errors import GatesError
-from gates.judge import correctness as judge
-from gates.parse import correctness as parse
-from gates.records import GateResult
-from gates.run import case as cases
-from gates.run import correctness as run
-from gates.run.attempt import Attempt
-from gates.run.runner import JOBS
+from gates.core import jsonio
+from gates.core.errors import GatesError
+from gates.core.records import GateResult
+from gates.gate.correctness import collect as run
+from gates.gate.correctness import evidence as parse
+from gates.gate.correctness import judge
+from gates.launch import replay as cases
+from gates.worker.job import Attempt
+from gates.worker.runner import JOBS
 
 TASKS = Path(__file__).parent / "tasks"
 DATA = Path(__file__).parent / "data" / "correctness"

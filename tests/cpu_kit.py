@@ -8,11 +8,11 @@ from typing import Any
 
 import numpy as np
 
-from gates import problem
-from gates.cpu.build import kernel_library
-from gates.cpu.loading import CpuDevice, DeviceArray, Launcher
-from gates.cpu.records import Finding
-from gates.task import load_task
+from gates.emulator.cpu.build import kernel_library
+from gates.emulator.cpu.loading import CpuDevice, DeviceArray, Launcher
+from gates.emulator.cpu.records import Finding
+from gates.task import problem
+from gates.task.load import load_task
 
 ROOT = Path(__file__).resolve().parent.parent
 DATA = ROOT / "tests" / "data" / "cpu"

@@ -12,8 +12,8 @@ import torch
 from defects.record import Defect, patch
 
 from gates.emulator.library import compile_library
-from gates.problem import call_arguments
-from gates.run.kernel import Kernel
+from gates.launch.c_launcher import Kernel
+from gates.task.problem import call_arguments
 from tasks.problems import sdpa_fp16 as problem
 from tasks.problems.sdpa_fp16_operator import ENTRY
 

@@ -7,7 +7,7 @@ from collections.abc import Mapping
 from pathlib import Path
 from typing import Any
 
-from gates.facts import ncu_metrics
+from gates.hardware import ncu_metrics
 
 ENTRY = """
 import json, sys

@@ -8,14 +8,14 @@ import statistics
 from collections.abc import Callable
 from typing import Any
 
-from gates.judge import performance
-from gates.measure import outside
-from gates.measure.calibrate import Calibration
-from gates.measure.records import Block, Series
-from gates.measure.sampling import WarmUp, measure
-from gates.measure.simulated import SimulatedDevice
-from gates.parse.performance import MEASURED, OutputCheck, PerformanceEvidence, TimedDevice, Work, summaries
-from gates.records import GateResult
+from gates.core.records import GateResult
+from gates.gate.performance import judge as performance
+from gates.gate.performance.evidence import MEASURED, OutputCheck, PerformanceEvidence, TimedDevice, Work, summaries
+from gates.stats import outside
+from gates.stats.calibration import Calibration
+from gates.stats.samples import Block, Series
+from gates.stats.sampling import WarmUp, measure
+from gates.stats.simulated_device import SimulatedDevice
 
 LIMITS = {"shape": "mission", "min_speedup_pct": 15}
 RIGHT = tuple(

@@ -8,9 +8,9 @@ import sys
 from pathlib import Path
 
 from gates.comparison.within import compare_within
-from gates.errors import GatesError
-from gates.evidence import RunInfo, Verdict, read_record
-from gates.history import find_runs
+from gates.core.errors import GatesError
+from gates.evidence.run_directory import RunInfo, Verdict, read_record
+from gates.review.history import find_runs
 
 RUN = Path(__file__).parent / "data" / "runs" / "h100_stage2"
 RECORDED = Path(__file__).resolve().parent.parent / "results" / "recorded"

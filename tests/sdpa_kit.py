@@ -13,8 +13,8 @@ import torch
 import yaml
 
 from gates.emulator.library import compile_library
-from gates.problem import call_arguments
-from gates.run.kernel import Kernel
+from gates.launch.c_launcher import Kernel
+from gates.task.problem import call_arguments
 from tasks.problems import sdpa_fp8 as problem
 
 ROOT = Path(__file__).resolve().parents[1]

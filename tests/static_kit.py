@@ -8,8 +8,8 @@ from pathlib import Path
 
 import pytest
 
-from gates.run.toolchain import Toolchain, find_toolchain
-from gates.task import Task
+from gates.build.toolchain import Toolchain, find_toolchain
+from gates.task.load import Task
 
 # An nvcc that copies its sources to its output, follows #include, and does what the source asks for.
 STUB_NVCC = r"""#!/bin/sh

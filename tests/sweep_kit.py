@@ -11,7 +11,7 @@ from contextlib import contextmanager
 from dataclasses import dataclass
 from pathlib import Path
 
-from gates.run.device import DeviceInfo
+from gates.launch.device import DeviceInfo
 from gates.sweep.cluster import Work
 from gates.sweep.work import Done, Job
 

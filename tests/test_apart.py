@@ -15,9 +15,9 @@ import pytest
 import torch
 from correctness_kit import LIMITS, judge, parse, run
 
-from gates.errors import EXIT_HOLD, GatesError
-from gates.records import GateResult, Status
-from gates.run import callfilter, jail, wire
+from gates.core.errors import EXIT_HOLD, GatesError
+from gates.core.records import GateResult, Status
+from gates.worker import sandbox, syscall_filter, wire
 
 HOSTILE = Path(__file__).parent / "data" / "hostile"
 
@@ -110,7 +110,7 @@ def test_what_is_no_frame_is_refused(frame: bytes) -> None:
 
 def jail_here(folder: Path) -> bool:
     """Whether this machine can deny all that ``jail.enter`` denies, asked in a process that is thrown away."""
-    code = f"from gates.run import jail; from pathlib import Path; print(set(list(jail.enter([Path({str(folder)!r})], processes=False).values())[:4]) == {{'denied'}})"
+    code = f"from gates.worker import sandbox as jail; from pathlib import Path; print(set(list(jail.enter([Path({str(folder)!r})], processes=False).values())[:4]) == {{'denied'}})"
     return subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True).stdout.strip() == "True"
 
 
@@ -122,14 +122,14 @@ def test_what_a_system_cannot_deny_is_said(monkeypatch: pytest.MonkeyPatch) -> N
         def prctl(self, *arguments: object) -> int:
             return -1
 
-    files, others = jail._deny_files(Refusing(), [])
+    files, others = sandbox._deny_files(Refusing(), [])
     assert files == others == "not denied: no Landlock here"
-    assert callfilter.deny(Refusing(), local_sockets=False, processes=True).startswith("not denied: ")
-    monkeypatch.setattr(jail.platform, "machine", lambda: "riscv64")
-    assert callfilter.deny(Refusing(), local_sockets=False, processes=True) == "not denied: no filter for riscv64"
-    monkeypatch.setattr(jail.platform, "system", lambda: "Darwin")
-    monkeypatch.setattr(jail.ctypes, "CDLL", lambda *arguments, **named: Refusing())
-    assert set(jail.enter([]).values()) == {"not denied: Darwin has no means for it"}
+    assert syscall_filter.deny(Refusing(), local_sockets=False, processes=True).startswith("not denied: ")
+    monkeypatch.setattr(sandbox.platform, "machine", lambda: "riscv64")
+    assert syscall_filter.deny(Refusing(), local_sockets=False, processes=True) == "not denied: no filter for riscv64"
+    monkeypatch.setattr(sandbox.platform, "system", lambda: "Darwin")
+    monkeypatch.setattr(sandbox.ctypes, "CDLL", lambda *arguments, **named: Refusing())
+    assert set(sandbox.enter([]).values()) == {"not denied: Darwin has no means for it"}
 
 
 def test_shared_memory_and_devices(tmp_path: Path) -> None:
@@ -139,7 +139,7 @@ def test_shared_memory_and_devices(tmp_path: Path) -> None:
     with tempfile.TemporaryDirectory(dir="/dev/shm") as shared:
         (Path(shared) / "scratch").mkdir()
         code = f"""
-from gates.run import jail; from pathlib import Path; import os, resource
+from gates.worker import sandbox as jail; from pathlib import Path; import os, resource
 def attempt(what):
     try:
         what(); return "done"
@@ -162,13 +162,13 @@ for writable in ([Path({str(tmp_path)!r})], [Path({shared!r}) / "scratch"]):
 
 def test_memory_is_limited_and_everything_is_told(tmp_path: Path) -> None:
     code = (
-        "from gates.run import jail; from pathlib import Path\n"
+        "from gates.worker import sandbox as jail; from pathlib import Path\n"
         f"held = jail.enter([Path({str(tmp_path)!r})], memory_bytes=2**30)\n"
         "try:\n    bytearray(2**31)\nexcept MemoryError:\n    print(sorted(held), held['memory'])\n"
     )
     done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True)
     assert done.stdout.strip() == "['calls', 'files', 'memory', 'others', 'processes'] limited to 1 GiB"
-    assert jail.default_memory_bytes() > 0
+    assert sandbox.default_memory_bytes() > 0
 
 
 def test_a_confined_process_confines_another_within_its_own_bounds(tmp_path: Path) -> None:
@@ -176,7 +176,7 @@ def test_a_confined_process_confines_another_within_its_own_bounds(tmp_path: Pat
         pytest.skip("this system can't deny files")
     (tmp_path / "inner").mkdir()
     code = f"""
-from gates.run import jail; from pathlib import Path; import os
+from gates.worker import sandbox as jail; from pathlib import Path; import os
 def attempt(what):
     try:
         what(); return "done"

@@ -11,11 +11,11 @@ from pathlib import Path
 import pytest
 from runs_kit import SWEEPS, sign
 
-from gates import jsonio
-from gates.check.attestation import NAMESPACE, PREDICATE_TYPE, attestation_of
-from gates.cli import cli
-from gates.evidence import list_runs
-from gates.guard import guard
+from gates.cli.guard import guard
+from gates.cli.main import cli
+from gates.core import jsonio
+from gates.evidence.run_directory import list_runs
+from gates.review.attestation import NAMESPACE, PREDICATE_TYPE, attestation_of
 
 ROOT = Path(__file__).resolve().parent.parent
 RECORDED = ROOT / "results" / "recorded"

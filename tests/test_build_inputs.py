@@ -11,15 +11,15 @@ from pathlib import Path
 import pytest
 from static_kit import CXX, calls, make_task, program, stub_toolchain
 
-from gates.errors import GatesError
-from gates.run import compilers, extension
-from gates.run.attempt import Attempt
-from gates.run.build import build
-from gates.run.built import BuildResult
-from gates.run.callable import load
-from gates.run.inputs import dependencies
-from gates.run.process import Finished
-from gates.stage.includes import included
+from gates.build import compilers, torch_extension
+from gates.build.build import build
+from gates.build.inputs import dependencies
+from gates.build.result import BuildResult
+from gates.core.errors import GatesError
+from gates.launch.entry_point import load
+from gates.task.sources.includes import included
+from gates.worker.job import Attempt
+from gates.worker.process import Finished
 
 DEVICE = {"cubin", "device"}
 needs_gxx = pytest.mark.skipif(CXX is None, reason="no g++")
@@ -292,13 +292,13 @@ def test_an_extension_is_compiled_anew_by_content_and_by_no_file_time(tmp_path: 
         (work / "extension.log").write_text("compiled\n")
         return Attempt("n", 0, "exit 0", False, 0.0, (json.dumps({"nonce": "n", "type": "extension", "path": str(library)}),), "")
 
-    monkeypatch.setattr(extension, "attempt", attempt)
+    monkeypatch.setattr(torch_extension, "attempt", attempt)
     deps = f"k.o: #deps 1, deps mtime 1 (VALID)\n    {source}\n    {header}\n\n"
-    monkeypatch.setattr(extension.process, "run", lambda *a, **k: Finished((), 0, deps, 0.0, False))
+    monkeypatch.setattr(torch_extension.process, "run", lambda *a, **k: Finished((), 0, deps, 0.0, False))
     task, toolchain = make_task(tmp_path, source=source, kind="torch-extension"), stub_toolchain(tmp_path / "cuda")
 
     def built() -> str:
-        (target,), text = extension.build(task, toolchain, tmp_path, ("sm_90",), {"device"}, 1, lambda _: None)
+        (target,), text = torch_extension.build(task, toolchain, tmp_path, ("sm_90",), {"device"}, 1, lambda _: None)
         assert target.sha256 == hashlib.sha256(Path(target.path or "").read_bytes()).hexdigest() and text == "compiled\n"
         return Path(target.path or "").read_text()
 

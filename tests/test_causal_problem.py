@@ -8,10 +8,10 @@ from pathlib import Path
 import pytest
 from correctness_kit import DATA, in_process, side, task_folder
 
-from gates.judge.correctness import judge
-from gates.parse.correctness import parse
-from gates.records import Status
-from gates.run.correctness import run_correctness
+from gates.core.records import Status
+from gates.gate.correctness.collect import run_correctness
+from gates.gate.correctness.evidence import parse
+from gates.gate.correctness.judge import judge
 
 PROBLEM = '''
 import torch

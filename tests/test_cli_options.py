@@ -5,8 +5,8 @@ from __future__ import annotations
 import pytest
 from click.testing import CliRunner
 
-from gates.cli import cli
-from gates.errors import GatesError
+from gates.cli.main import cli
+from gates.core.errors import GatesError
 
 
 @pytest.mark.parametrize(("option", "example"), [("--shapes", "small,mission"), ("--seeds", "0,1,2"), ("--inputs", "default,zeros")])

@@ -18,16 +18,16 @@ from click.testing import CliRunner, Result
 from pages_kit import NAMES, check_markdown, poisoned
 from runs_kit import sign
 
-from gates import jsonio
-from gates.cli import cli
+from gates.cli.main import cli
 from gates.comparison.record import Comparison
 from gates.comparison.sections import _by_name
-from gates.evidence import RunInfo, Verdict, list_runs, read_record
-from gates.judging import decision_of, rejudge
-from gates.parse.performance import PerformanceEvidence, summaries
-from gates.records import Check, GateResult, Status, from_json, to_json
+from gates.core import jsonio
+from gates.core.records import Check, GateResult, Status, from_json, to_json
+from gates.evidence.judging import decision_of, rejudge
+from gates.evidence.run_directory import RunInfo, Verdict, list_runs, read_record
+from gates.gate.performance.evidence import PerformanceEvidence, summaries
 from gates.review.compare import compare_runs
-from gates.verify import verify_run
+from gates.verify.run import verify_run
 
 RECORDED = Path(__file__).resolve().parent.parent / "results" / "recorded"
 ONE, TWO = (list_runs(RECORDED / "h100" / stage)[-1] for stage in ("stage1_wmma_qk", "stage2_wmma_pv"))

@@ -9,8 +9,8 @@ from runs_kit import RUN
 
 from gates.comparison.record import Comparison
 from gates.comparison.within import compare_within
-from gates.evidence import RunInfo, Verdict, read_record
-from gates.records import GateResult, Status
+from gates.core.records import GateResult, Status
+from gates.evidence.run_directory import RunInfo, Verdict, read_record
 
 
 @pytest.fixture(scope="module")

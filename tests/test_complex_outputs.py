@@ -12,12 +12,13 @@ import yaml
 from exploits.kit import codes, correctness
 from test_returned_outputs import checked
 
-from gates.records import Status
-from gates.run import accuracy, buffers
-from gates.run.errormap import error_map
-from gates.run.timing_outputs import compare, difference
-from gates.run.yardstick import Yardstick
-from gates.task import load_task
+from gates.core.records import Status
+from gates.gate.correctness.runner import accuracy
+from gates.gate.correctness.runner.error_map import error_map
+from gates.gate.correctness.runner.yardstick import Yardstick
+from gates.gate.performance.runner.outputs import compare, difference
+from gates.launch import guarded_buffers
+from gates.task.load import load_task
 
 PROBLEM = """
 import torch
@@ -130,12 +131,12 @@ def test_timed_outputs_are_compared_in_both_parts() -> None:
 
 
 def test_a_complex_poison_is_nan_in_both_parts_and_shows_what_was_not_written() -> None:
-    calls = [buffers.poison(torch.empty(5, dtype=torch.complex64), 7, variant) for variant in range(3)]
+    calls = [guarded_buffers.poison(torch.empty(5, dtype=torch.complex64), 7, variant) for variant in range(3)]
     assert bool(torch.isnan(calls[0].real).all() and torch.isnan(calls[0].imag).all())
     left = [call.clone() for call in calls]
     for one in left:
         one.real[0] = 1.0
-    assert buffers.untouched(left, calls) == 9  # reals
+    assert guarded_buffers.untouched(left, calls) == 9  # reals
 
 
 def test_limits_are_widened_by_what_complex_rounding_explains() -> None:

@@ -7,11 +7,11 @@ from pathlib import Path
 import pytest
 from correctness_kit import DATA, cases_here, gate, in_process, side, task_folder
 
+from gates.core.records import Status
 from gates.emulator.library import compile_library
-from gates.judge import sanitizer as judge
-from gates.parse import sanitizer as parse
-from gates.records import Status
-from gates.run import sanitizer as run
+from gates.gate.sanitizer import collect as run
+from gates.gate.sanitizer import evidence as parse
+from gates.gate.sanitizer import judge
 
 PROBLEM = '''
 import torch

@@ -11,13 +11,13 @@ from pathlib import Path
 import pytest
 import torch
 
-from gates.errors import GatesError
-from gates.judge.causes import _both, causes, elements_line, map_line
-from gates.parse.correctness import CorrectnessEvidence
-from gates.parse.errormap import ErrorMap
-from gates.records import from_json
-from gates.run.errormap import error_map
-from gates.schema import FOLDER
+from gates.core.errors import GatesError
+from gates.core.records import from_json
+from gates.core.schema import FOLDER
+from gates.gate.correctness.causes import _both, causes, elements_line, map_line
+from gates.gate.correctness.error_map import ErrorMap
+from gates.gate.correctness.evidence import CorrectnessEvidence
+from gates.gate.correctness.runner.error_map import error_map
 
 sys.path.insert(0, str(Path(__file__).resolve().parents[1] / "scripts"))
 SHAPE = (2, 3, 130, 64)  # 130 = 4 x 32 + 2

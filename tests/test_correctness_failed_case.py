@@ -16,18 +16,18 @@ import torch
 from correctness_kit import LIMITS, TASKS
 from test_correctness_records import raw, result
 
-from gates.evidence import portable
-from gates.judge import correctness as judge
-from gates.parse import correctness as parse
-from gates.records import Check, GateResult, Status
+from gates.core.records import Check, GateResult, Status
+from gates.evidence.run_directory import portable
+from gates.gate.correctness import evidence as parse
+from gates.gate.correctness import judge
+from gates.gate.correctness.runner.accuracy import figures
+from gates.gate.correctness.runner.diagnose import with_maps
+from gates.launch.side import Launched
 from gates.render import console
 from gates.render.compare import _failing_cases
-from gates.replay import runner_command
-from gates.run.accuracy import figures
-from gates.run.diagnose import with_maps
-from gates.run.side import Launched
-from gates.stage.files import project_root
-from gates.task import load_task
+from gates.task.load import load_task
+from gates.task.reproduce import runner_command
+from gates.task.sources.files import project_root
 
 WANT = torch.randn(8, 40, dtype=torch.float64, generator=torch.Generator().manual_seed(3))
 ORDERS = ["forward", "reversed"]

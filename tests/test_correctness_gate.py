@@ -8,9 +8,9 @@ from pathlib import Path
 import pytest
 from correctness_kit import LIMITS, gate, in_process, side, task_folder
 
-from gates.errors import GatesError
-from gates.judge.correctness_codes import CODES
-from gates.records import Status
+from gates.core.errors import GatesError
+from gates.core.records import Status
+from gates.gate.correctness.codes import CODES
 
 
 @pytest.fixture(autouse=True)

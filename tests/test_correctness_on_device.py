@@ -10,12 +10,12 @@ import pytest
 from correctness_kit import DATA, gate, side, task_folder
 from test_correctness_cuda_source import PROBLEM
 
-from gates.judge import sanitizer as judge
-from gates.parse import sanitizer as parse
-from gates.records import Status
-from gates.run import sanitizer as run
-from gates.run.device import probe
-from gates.run.toolchain import find_toolchain
+from gates.build.toolchain import find_toolchain
+from gates.core.records import Status
+from gates.gate.sanitizer import collect as run
+from gates.gate.sanitizer import evidence as parse
+from gates.gate.sanitizer import judge
+from gates.launch.device import probe
 
 pytestmark = pytest.mark.gpu
 

@@ -10,12 +10,12 @@ import jsonschema
 import pytest
 from correctness_kit import LIMITS, gate, side
 
-from gates.errors import GatesError
-from gates.judge import correctness as judge
-from gates.parse import correctness as parse
-from gates.records import Status, from_json, to_json
-from gates.run.case import write_cases
-from gates.schema import FOLDER
+from gates.core.errors import GatesError
+from gates.core.records import Status, from_json, to_json
+from gates.core.schema import FOLDER
+from gates.gate.correctness import evidence as parse
+from gates.gate.correctness import judge
+from gates.launch.replay import write_cases
 
 SCHEMA = FOLDER / "correctness.schema.json"
 

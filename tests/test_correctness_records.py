@@ -11,12 +11,12 @@ import torch
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from gates.errors import GatesError
-from gates.judge.correctness import baseline_limit, judge
-from gates.parse import correctness as parse
-from gates.records import Status, from_json, to_json
-from gates.run import buffers
-from gates.run.accuracy import figures
+from gates.core.errors import GatesError
+from gates.core.records import Status, from_json, to_json
+from gates.gate.correctness import evidence as parse
+from gates.gate.correctness.judge import baseline_limit, judge
+from gates.gate.correctness.runner.accuracy import figures
+from gates.launch import guarded_buffers
 
 LIMITS = {"max_abs_err": 1e-3, "mean_abs_err": 1e-4, "bad_pct": 1.0, "bad_atol": 1e-3}
 
@@ -156,26 +156,26 @@ DTYPES = [torch.float64, torch.float32, torch.float16, torch.bfloat16, torch.flo
 @pytest.mark.parametrize("shape", [(7, 3), (1,), (), (0,)], ids=str)
 def test_buffers_of_every_type(dtype: torch.dtype, shape: tuple[int, ...]) -> None:
     like = torch.zeros(shape).to(dtype)
-    first, second = buffers.poison(like, 3, 0), buffers.poison(like, 3, 1)
+    first, second = guarded_buffers.poison(like, 3, 0), guarded_buffers.poison(like, 3, 1)
     assert first.dtype is dtype and first.shape == like.shape
-    assert buffers.differing(first, second).numel() == like.numel(), "the poisons differ in every element"
+    assert guarded_buffers.differing(first, second).numel() == like.numel(), "the poisons differ in every element"
     if dtype.is_floating_point:
         assert bool(torch.isnan(first.to(torch.float64)).all()) and bool(torch.isfinite(second.to(torch.float64)).all())
-    guarded = buffers.guarded(first, 5)
-    room = buffers.room(guarded.image.numel(), "cpu").copy_(guarded.image)
-    assert buffers.content(room).data_ptr() % buffers.ALIGN_BYTES == 0
-    assert guarded.violation(room) == "" and buffers.differing(guarded.values(room), first).numel() == 0
-    assert buffers.untouched([first, second], [first, second]) == like.numel()
-    assert buffers.untouched([first, first], [first, second]) == 0
+    guarded = guarded_buffers.guarded(first, 5)
+    room = guarded_buffers.room(guarded.image.numel(), "cpu").copy_(guarded.image)
+    assert guarded_buffers.content(room).data_ptr() % guarded_buffers.ALIGN_BYTES == 0
+    assert guarded.violation(room) == "" and guarded_buffers.differing(guarded.values(room), first).numel() == 0
+    assert guarded_buffers.untouched([first, second], [first, second]) == like.numel()
+    assert guarded_buffers.untouched([first, first], [first, second]) == 0
 
 
 @settings(deadline=None, max_examples=60)
 @given(size=st.integers(1, 300), place=st.integers(-4096, 4095), seed=st.integers(0, 10**6))
 def test_one_changed_guard_byte_is_found(size: int, place: int, seed: int) -> None:
     values = torch.zeros(size, dtype=torch.uint8)
-    guarded = buffers.guarded(values, seed)
+    guarded = guarded_buffers.guarded(values, seed)
     raw = guarded.image.clone()
-    raw[buffers.GUARD_BYTES + (place if place < 0 else size + place)] ^= 0x10
+    raw[guarded_buffers.GUARD_BYTES + (place if place < 0 else size + place)] ^= 0x10
     edge = f"{-place} bytes before the start" if place < 0 else f"{place} bytes behind the end"
     assert guarded.violation(raw) == f"1 guard bytes changed, nearest {edge}"
 

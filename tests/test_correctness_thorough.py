@@ -10,16 +10,16 @@ import pytest
 import torch
 from correctness_kit import LIMITS, gate, in_process, side, task_folder
 
-from gates import problem as problems
-from gates.byhand import _findings
-from gates.errors import GatesError
-from gates.judge.correctness import judge
-from gates.parse import correctness as parse
-from gates.problem import ProblemError
-from gates.records import Status, from_json, shown, to_json
-from gates.run.accuracy import figures
-from gates.run.describe import describe
-from gates.run.problemcheck import check_answers
+from gates.cli.task_runner import _findings
+from gates.core.errors import GatesError
+from gates.core.records import Status, from_json, shown, to_json
+from gates.gate.correctness import evidence as parse
+from gates.gate.correctness.judge import judge
+from gates.gate.correctness.runner.accuracy import figures
+from gates.task import problem as problems
+from gates.task.problem import ProblemError
+from gates.worker.describe import describe
+from gates.worker.problem_check import check_answers
 
 BOUND = {**LIMITS, "max_err_over_bound": 1.0}
 PROBLEM = '''
@@ -296,7 +296,7 @@ def test_the_report_shows_bounds_by_group_and_names_weak_cases(library: Path, tm
 def test_a_run_directory_holds_the_cases_that_it_names(library: Path, tmp_path: Path) -> None:
     from types import SimpleNamespace
 
-    from gates.verify import _case_problems
+    from gates.verify.run import _case_problems
 
     def info(seeds: tuple[int, ...], inputs: tuple[str, ...]) -> SimpleNamespace:
         return SimpleNamespace(task=SimpleNamespace(judged_shapes=("small",), shapes={"small": {}}, seeds=seeds, judged_inputs=inputs))

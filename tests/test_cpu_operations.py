@@ -10,8 +10,8 @@ import cpu_kit
 import numpy as np
 import pytest
 
-from gates.cpu.loading import PtxModule
-from gates.errors import GatesError
+from gates.core.errors import GatesError
+from gates.emulator.cpu.loading import PtxModule
 
 WIDTH = {"b16": 16, "u16": 16, "s16": 16, "f16": 16, "bf16": 16, "b32": 32, "u32": 32, "s32": 32, "f32": 32, "f16x2": 32, "b64": 64, "u64": 64, "s64": 64, "f64": 64}
 PREFIX = {16: "h", 32: "r", 64: "d"}

@@ -11,9 +11,9 @@ import cpu_kit
 import numpy as np
 import pytest
 
-from gates.cpu.build import kernel_library
-from gates.cpu.loading import CpuDevice, Launcher
-from gates.errors import GatesError
+from gates.core.errors import GatesError
+from gates.emulator.cpu.build import kernel_library
+from gates.emulator.cpu.loading import CpuDevice, Launcher
 
 SOURCE = cpu_kit.DATA / "rules.cu"
 X = np.arange(128, dtype=np.float32)
@@ -180,7 +180,7 @@ def test_variables_of_the_device_and_a_function_that_is_not_inlined(library: Pat
 
 def test_printf(library: Path) -> None:
     code = (
-        "import cpu_kit; from gates.cpu.loading import Launcher; from pathlib import Path\n"
+        "import cpu_kit; from gates.emulator.cpu.loading import Launcher; from pathlib import Path\n"
         f"cpu = cpu_kit.device(); Launcher(Path({str(library)!r}), 'print')(2)\n"
         f"Launcher(Path({str(library)!r}), 'print')(600); print(); print([f.code for f in cpu.findings()])"
     )
@@ -197,7 +197,7 @@ def test_a_launch_that_a_device_refuses(library: Path, cpu: CpuDevice) -> None:
 
 def test_host_code_can_not_touch_device_memory(library: Path) -> None:
     code = (
-        "import cpu_kit, numpy as np; from gates.cpu.loading import Launcher; from pathlib import Path\n"
+        "import cpu_kit, numpy as np; from gates.emulator.cpu.loading import Launcher; from pathlib import Path\n"
         f"cpu = cpu_kit.device(); Launcher(Path({str(library)!r}), 'host_reads')(cpu.array(np.zeros(4, np.float32)))"
     )
     done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, timeout=60, cwd=Path(__file__).parent, check=False)

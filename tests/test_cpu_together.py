@@ -8,9 +8,9 @@ import cpu_kit
 import numpy as np
 import pytest
 
-from gates.cpu.build import kernel_library
-from gates.cpu.loading import CpuDevice, Launcher
-from gates.errors import GatesError
+from gates.core.errors import GatesError
+from gates.emulator.cpu.build import kernel_library
+from gates.emulator.cpu.loading import CpuDevice, Launcher
 
 SOURCE = cpu_kit.DATA / "together.cu"
 X = np.arange(128, dtype=np.float32)

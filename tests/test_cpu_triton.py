@@ -6,7 +6,7 @@ import numpy as np
 import pytest
 from cpu_kit import device
 
-from gates.cpu.loading import PtxModule
+from gates.emulator.cpu.loading import PtxModule
 
 triton = pytest.importorskip("triton")
 tl = pytest.importorskip("triton.language")

@@ -12,17 +12,18 @@ from click.testing import CliRunner
 from runs_kit import RUN, sign
 from static_kit import calls, make_task, stub_toolchain
 
-from gates import pipeline, steps
-from gates.cli import cli
-from gates.errors import GatesError
-from gates.evidence import RunInfo, Verdict, list_runs, read_record
+from gates.build.build import build
+from gates.cli.main import cli
+from gates.core.errors import GatesError
+from gates.core.records import Check, Decision, GateResult, Status
+from gates.evidence.judging import decision_of, rejudge
+from gates.evidence.run_directory import RunInfo, Verdict, list_runs, read_record
 from gates.gate.registry import GATES, ROWS
-from gates.history import entry_of
-from gates.judging import decision_of, rejudge
-from gates.records import Check, Decision, GateResult, Status
-from gates.replay import runner_command
-from gates.run.build import build
-from gates.verify import verify_run
+from gates.pipeline import run as pipeline
+from gates.pipeline import session as steps
+from gates.review.history import entry_of
+from gates.task.reproduce import runner_command
+from gates.verify.run import verify_run
 
 OF_OPTIMISED_CODE = [row.name for row in ROWS.values() if row.of_optimised_code]
 RECORDED = list_runs(Path(__file__).resolve().parents[1] / "results" / "recorded" / "h100" / "stage2_wmma_pv")[-1]

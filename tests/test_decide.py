@@ -13,20 +13,20 @@ import pytest
 from click.testing import CliRunner
 from runs_kit import sign
 
-from gates import jsonio, records
-from gates.cli import cli
+from gates.cli.main import cli
 from gates.comparison.within import compare_within
-from gates.errors import GatesError
-from gates.evidence import RunInfo, Verdict, list_runs, read_record
-from gates.judge.policy import Terms, looser
-from gates.judging import decision_of, rejudge
-from gates.places import source_places
-from gates.records import Check, Decision, GateResult, Status
-from gates.render.junit import junit
-from gates.render.sarif import sarif
+from gates.core import jsonio, records
+from gates.core.errors import GatesError
+from gates.core.records import Check, Decision, GateResult, Status
+from gates.evidence.judging import decision_of, rejudge
+from gates.evidence.run_directory import RunInfo, Verdict, list_runs, read_record
+from gates.gate.policy import Terms, looser
+from gates.render.ci.junit import junit
+from gates.render.ci.sarif import sarif
 from gates.review.compare import compare_runs
 from gates.review.decide import accept_looser_terms, decide_run
-from gates.verify import verify_run
+from gates.verify.checkout import source_places
+from gates.verify.run import verify_run
 
 RECORDED = Path(__file__).resolve().parent.parent / "results" / "recorded" / "h100"
 STAGE1, STAGE2 = (list_runs(RECORDED / name)[-1] for name in ("stage1_wmma_qk", "stage2_wmma_pv"))
@@ -221,7 +221,7 @@ def test_junit_counts_each_gate_once() -> None:
 
 
 def test_sarif_names_source_lines() -> None:
-    from gates.task import DIGEST_RULE, find_task
+    from gates.task.load import DIGEST_RULE, find_task
 
     task = find_task("stage2", {})
     info: RunInfo = read_record(RunInfo, STAGE2, "run.json")

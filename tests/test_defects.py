@@ -21,17 +21,18 @@ from defects.hopper import HOPPER
 from defects.record import KINDS
 from defects.sdpa import PATCHES
 
-from gates import jsonio
+from gates.build.build import build
+from gates.build.dumps import collect
+from gates.build.toolchain import find_toolchain
+from gates.core import jsonio
+from gates.core.records import GateResult, Status
 from gates.emulator.library import compile_library
-from gates.judge import ptxas as ptxas_judge
-from gates.judge import sass as sass_judge
-from gates.parse import ptxas, sass
-from gates.records import GateResult, Status
-from gates.run.build import build
-from gates.run.device import DeviceInfo
-from gates.run.static import collect
-from gates.run.toolchain import find_toolchain
-from gates.task import load_task
+from gates.gate.ptxas import evidence as ptxas
+from gates.gate.ptxas import judge as ptxas_judge
+from gates.gate.sass import evidence as sass
+from gates.gate.sass import judge as sass_judge
+from gates.launch.device import DeviceInfo
+from gates.task.load import load_task
 
 sys.path.insert(0, str(ROOT / "scripts"))
 import kill_matrix

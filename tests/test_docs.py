@@ -11,12 +11,12 @@ import pytest
 from click.testing import CliRunner
 from runs_kit import PLACES, RECORDED
 
-from gates.cli import cli
-from gates.evidence import list_runs
-from gates.explain import MODULES, all_codes, codes_of, explain
-from gates.insights import insights_of
-from gates.packed.runs import opened
-from gates.verify import verify_run
+from gates.cli.main import cli
+from gates.diagnostics.explain import MODULES, all_codes, codes_of, explain
+from gates.evidence.packed_runs import opened
+from gates.evidence.run_directory import list_runs
+from gates.review.insights.insights import insights_of
+from gates.verify.run import verify_run
 
 ROOT = Path(__file__).resolve().parent.parent
 DOCS = [ROOT / "README.md", ROOT / "CONTRIBUTING.md", *sorted((ROOT / "docs").rglob("*.md"))]
@@ -177,7 +177,7 @@ def test_the_recorded_runs_are_sound_and_merge() -> None:
 
 
 def test_every_code_of_a_recorded_verdict_is_known() -> None:
-    from gates.evidence import Verdict, read_record
+    from gates.evidence.run_directory import Verdict, read_record
 
     known = all_codes()
     for place in PLACES:
@@ -203,8 +203,8 @@ def test_compare_works_on_recorded_runs(tmp_path: Path) -> None:
 
 
 def test_the_names_in_writing_a_task_are_all_that_there_are() -> None:
-    from gates.facts.ncu_metrics import METRICS
-    from gates.parse.sass import CLASSES
+    from gates.gate.sass.evidence import CLASSES
+    from gates.hardware.ncu_metrics import METRICS
 
     text = (ROOT / "docs" / "guide" / "writing-a-task.md").read_text(encoding="utf-8")
     listed = text[text.index("Names for `require`") : text.index("A wrong key, type, name")]

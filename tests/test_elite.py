@@ -12,16 +12,16 @@ import pytest
 from click.testing import CliRunner
 from runs_kit import RUN, sign
 
-from gates import jsonio, records
-from gates.cli import cli
-from gates.elite import elite
-from gates.errors import GatesError
-from gates.evidence import RunInfo, Verdict, read_record
-from gates.judging import decision_of, load_evidence, rejudge
-from gates.measure.records import CANDIDATE
-from gates.parse.performance import summaries
+from gates.cli.main import cli
+from gates.core import jsonio, records
+from gates.core.errors import GatesError
+from gates.evidence.judging import decision_of, load_evidence, rejudge
+from gates.evidence.run_directory import RunInfo, Verdict, read_record
+from gates.gate.performance.evidence import summaries
 from gates.render.elite import elite_json, elite_table
 from gates.review.decide import accept_looser_terms
+from gates.review.leaderboard import elite
+from gates.stats.samples import CANDIDATE
 
 RECORDED = Path(__file__).resolve().parent.parent / "results" / "recorded"
 

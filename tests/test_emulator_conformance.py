@@ -16,7 +16,7 @@ import pytest
 from conformance import catalogue, library, recording
 from conformance.items import ITEMS, SOURCES
 
-from gates.run.memory import HostMemory
+from gates.launch.memory import HostMemory
 
 ROOT = Path(__file__).parent.parent
 RECORDED = ROOT / "results" / "recorded" / "h200" / "conformance.json"

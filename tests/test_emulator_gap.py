@@ -12,11 +12,11 @@ from emulator_kit import emulated
 from static_kit import make_task, needs_nvcc, stub_toolchain
 
 import gates
-from gates.new import new_task
-from gates.run.build import build
-from gates.run.build_failure import Failure
-from gates.run.emulator_gap import reconsidered
-from gates.run.toolchain import Toolchain, find_toolchain
+from gates.build.build import build
+from gates.build.emulator_gap import reconsidered
+from gates.build.failure import Failure
+from gates.build.toolchain import Toolchain, find_toolchain
+from gates.task.scaffold import new_task
 
 KERNEL = "#include <cuda_runtime.h>\n{top}\n__global__ void k(float* x) {{ {body} }}\n"
 HEADER = KERNEL.format(top="#include <far/away.cuh>", body="x[0] = 1;")

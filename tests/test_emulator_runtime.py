@@ -13,14 +13,14 @@ from pathlib import Path
 import pytest
 from emulator_kit import Emulated
 
+from gates.build.build import build
+from gates.build.toolchain import find_toolchain
+from gates.core.errors import GatesError
 from gates.emulator import runtime_object
 from gates.emulator.flags import CXX_FLAGS, SANITIZE_FLAGS
 from gates.emulator.library import compile_library
 from gates.emulator.runtime_object import main, write_runtime_object
-from gates.errors import GatesError
-from gates.run.build import build
-from gates.run.toolchain import find_toolchain
-from gates.task import load_task
+from gates.task.load import load_task
 
 FLAGS = ["-O0", "-fPIC"]
 

@@ -13,12 +13,12 @@ import pytest
 from emulator_kit import Emulated
 from static_kit import needs_nvcc
 
+from gates.build.toolchain import find_toolchain
+from gates.core.errors import GatesError
 from gates.emulator import unsupported
 from gates.emulator.flags import CXX_FLAGS, INCLUDE_DIR
 from gates.emulator.library import compile_library
 from gates.emulator.translate import main, translate, translate_text
-from gates.errors import GatesError
-from gates.run.toolchain import find_toolchain
 
 
 def rewritten(code: str) -> str:

@@ -6,7 +6,7 @@ from pathlib import Path
 
 import pytest
 
-from gates.run.describe import describe
+from gates.worker.describe import describe
 
 
 @pytest.fixture
@@ -31,9 +31,9 @@ def test_a_task_s_runner_has_no_say_in_a_job(folder: Path, tmp_path: Path, runne
 
 @pytest.mark.parametrize("forked", [True, False])
 def test_files_of_the_package_and_of_the_work_folder_hide_no_module(folder: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, forked: bool) -> None:
-    """gates/run has a trace.py and a memory.py; the work folder can be written to by kernels."""
+    """gates/worker has a sandbox.py; the work folder can be written to by kernels."""
     monkeypatch.setenv("GATES_FORK", "1" if forked else "0")
     (tmp_path / "work").mkdir()
     (tmp_path / "work" / "torch.py").write_text("raise SystemExit(7)")
-    (folder / "doubled.py").write_text((folder / "doubled.py").read_text() + "import trace\nassert 'gates' not in trace.__file__, trace.__file__\n")
+    (folder / "doubled.py").write_text((folder / "doubled.py").read_text() + "import importlib.util\nassert importlib.util.find_spec('sandbox') is None\n")
     assert describe(folder, "doubled", ["small"], work=tmp_path / "work", limit_s=60) == {"small": {"N": 4}}

@@ -11,7 +11,7 @@ import pytest
 from static_kit import CXX, program
 from test_static_toolchain import SYSTEM_PATH
 
-from gates.run.toolchain import find_toolchain
+from gates.build.toolchain import find_toolchain
 
 ROOT = Path(__file__).resolve().parent.parent
 SCRIPTS = ["scripts/setup_venv.py", *sorted(path.relative_to(ROOT).as_posix() for path in (ROOT / "scripts" / "ci").glob("*_*.py"))]

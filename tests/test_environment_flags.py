@@ -10,15 +10,15 @@ import pytest
 from runs_kit import RUN
 from static_kit import make_task, stub_toolchain
 
-from gates import jsonio
+from gates.build import compilers
 from gates.comparison.within import override_notes
-from gates.declared import self_contradictions
-from gates.evidence import RunInfo, Verdict, read_record
-from gates.judging import decision_of
-from gates.pipeline import run_info
-from gates.records import Decision
+from gates.core import jsonio
+from gates.core.records import Decision
+from gates.evidence.judging import decision_of
+from gates.evidence.run_directory import RunInfo, Verdict, read_record
+from gates.pipeline.run import run_info
 from gates.render.console import verdict_table
-from gates.run import compilers
+from gates.verify.run_record import self_contradictions
 
 ALL = ("NVCC_PREPEND_FLAGS", "NVCC_APPEND_FLAGS", "CPATH", "C_INCLUDE_PATH", "CPLUS_INCLUDE_PATH", "GCC_EXEC_PREFIX", "COMPILER_PATH", "PTXAS_OPTIONS", "CXX", "NVCC_CCBIN")
 

@@ -14,9 +14,18 @@ from random import Random
 
 import pytest
 
-from gates import jsonio
-from gates.errors import GatesError
-from gates.evidence import Git, RunDirectory, Verdict, list_runs, portable, read_record, resolve_run, run_label
+from gates.core import jsonio
+from gates.core.errors import GatesError
+from gates.evidence.run_directory import (
+    Git,
+    RunDirectory,
+    Verdict,
+    list_runs,
+    portable,
+    read_record,
+    resolve_run,
+    run_label,
+)
 
 
 def publish(results: Path, label: str = "20260101T000000Z-abc-cpu") -> Path:
@@ -96,7 +105,7 @@ def test_paths_of_the_machine_are_left_out(tmp_path: Path) -> None:
 WRITER = """
 import sys
 from pathlib import Path
-from gates.evidence import RunDirectory
+from gates.evidence.run_directory import RunDirectory
 print("ready", flush=True)
 while True:
     with RunDirectory(Path(sys.argv[1]), "task") as directory:

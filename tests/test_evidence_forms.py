@@ -10,14 +10,14 @@ from typing import Any
 import pytest
 
 from gates.comparison.record import Comparison
-from gates.errors import GatesError
-from gates.evidence import RunInfo, Verdict, list_runs, read_record
-from gates.judging import load_evidence
-from gates.ladder import Ladder, ladder_of
-from gates.records import Status, from_json, to_json
+from gates.core.errors import GatesError
+from gates.core.records import Status, from_json, to_json
+from gates.core.schema import FOLDER, schema_errors
+from gates.evidence.judging import load_evidence
+from gates.evidence.run_directory import RunInfo, Verdict, list_runs, read_record
 from gates.review.compare import compare_runs
 from gates.review.decide import Acceptance
-from gates.schema import FOLDER, schema_errors
+from gates.review.ladder import Ladder, ladder_of
 from gates.sweep.record import Found, Resources, Round, Sweep, Timing, Variant
 
 ROOT = Path(__file__).resolve().parent.parent

@@ -14,7 +14,7 @@ from conftest import OnceASession
 from torch_kit import stub_torch  # noqa: F401
 
 import gates
-from gates.task import load_baseline, load_task
+from gates.task.load import load_baseline, load_task
 
 EXAMPLES = Path(__file__).resolve().parent.parent / "examples"
 TASKS = sorted(path.parent for path in EXAMPLES.glob("*/*/task.yaml"))

@@ -6,9 +6,9 @@ from typing import Any
 
 import pytest
 
-from gates.judge.failing_sizes import sentence, with_sizes
-from gates.parse.correctness import Case, OutputErrors
-from gates.records import Check, Status
+from gates.core.records import Check, Status
+from gates.gate.correctness.evidence import Case, OutputErrors
+from gates.gate.correctness.failing_sizes import sentence, with_sizes
 
 
 def lengths(*sizes: int) -> list[dict[str, int]]:

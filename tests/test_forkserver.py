@@ -14,7 +14,7 @@ from typing import Any
 import pytest
 from test_process import alive, wait_until
 
-from gates.run import forkserver, process
+from gates.worker import forkserver, process
 
 pytestmark = pytest.mark.skipif(not hasattr(os, "pidfd_open"), reason="no pidfd here")
 PACKAGE = str(Path(process.__file__).parents[2])
@@ -165,7 +165,7 @@ def test_switched_off(run: Scripts) -> None:
 def test_server_and_runner_end_with_their_engine(run: Scripts, end: str) -> None:
     runner = run.folder / "runner.py"
     runner.write_text("import os, time; print(os.getpid(), os.getppid(), file=open('pids', 'w'), flush=True); time.sleep(60)")
-    engine = f"import sys; from gates.run import forkserver, process; process.run([sys.executable, {str(runner)!r}], limit_s=60, popen=forkserver.popen, cwd={str(run.folder)!r})"
+    engine = f"import sys; from gates.worker import forkserver, process; process.run([sys.executable, {str(runner)!r}], limit_s=60, popen=forkserver.popen, cwd={str(run.folder)!r})"
     child: Any = subprocess.Popen([sys.executable, "-c", engine], env=run.env)
     pids = run.folder / "pids"
     wait_until(lambda: pids.exists() and len(pids.read_text().split()) == 2, 30)

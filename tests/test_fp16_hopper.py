@@ -26,9 +26,9 @@ from fp16_kit import (
 )
 from static_kit import needs_nvcc
 
-from gates.records import Status
-from gates.run.kernel import Kernel, KernelError
-from gates.run.toolchain import find_toolchain
+from gates.build.toolchain import find_toolchain
+from gates.core.records import Status
+from gates.launch.c_launcher import Kernel, KernelError
 
 RUNG = "fp16_v10_hopper"
 TILINGS = {

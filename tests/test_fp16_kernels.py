@@ -9,7 +9,7 @@ import pytest
 import torch
 from fp16_kit import BUILDS, H100_SHARED_LIMIT, build, configure, findings, load, over_bound, problem, run, shape_of
 
-from gates.run.kernel import Kernel, KernelError
+from gates.launch.c_launcher import Kernel, KernelError
 from tasks.problems.sdpa_fp16_operator import drop_in, load_operator
 
 pytestmark = pytest.mark.slow  # four builds of all ways through the kernels

@@ -11,7 +11,7 @@ import pytest
 from defects.combined import compile_patched
 from fp16_kit import ENTRY, findings, over_bound, problem, run, shape_of, unpatched
 
-from gates.run.kernel import Kernel
+from gates.launch.c_launcher import Kernel
 
 RUNGS = ("fp16_v5_scalar", "fp16_v6_wmma_qk", "fp16_v7_wmma_pv", "fp16_v8_tiles", "fp16_v9_pipeline")
 SHAPES = {

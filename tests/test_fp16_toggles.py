@@ -12,7 +12,7 @@ from defects.combined import compile_patched, translate_patched
 from fp16_kit import ENTRY, H100_SHARED_LIMIT, configure, findings, over_bound, problem, run, shape_of, unpatched
 
 from gates.emulator.flags import CXX_FLAGS
-from gates.run.kernel import Kernel, KernelError
+from gates.launch.c_launcher import Kernel, KernelError
 
 V5, V7, V8, V9, V10 = "fp16_v5_scalar", "fp16_v7_wmma_pv", "fp16_v8_tiles", "fp16_v9_pipeline", "fp16_v10_hopper"
 TILES = {"TILE_M": 32, "TILE_N": 64, "NUM_WARPS": 4, "STRIPS": 1, "STAGES": 2}  # of V9, for all shapes

@@ -11,13 +11,16 @@ import pytest
 import torch
 from correctness_kit import LIMITS, TASKS, gate, side, task_folder
 
-from gates import byhand, pipeline
-from gates import problem as problems
-from gates.errors import GatesError
-from gates.records import Status
-from gates.run import casecheck, fresh_shapes, plan, small_inputs, values
-from gates.run.accuracy import figures
-from gates.run.yardstick import Yardstick
+from gates.cli import task_runner
+from gates.core.errors import GatesError
+from gates.core.records import Status
+from gates.gate.correctness import fresh_shapes, plan
+from gates.gate.correctness.runner import case as casecheck
+from gates.gate.correctness.runner.accuracy import figures
+from gates.gate.correctness.runner.yardstick import Yardstick
+from gates.pipeline import run as pipeline
+from gates.task import problem as problems
+from gates.task import small_inputs, values
 
 FORMATS = ("float32", "float16", "bfloat16")
 
@@ -358,7 +361,7 @@ def test_naming_a_drawn_shape_is_a_replay_for_gates_run_and_for_the_runner_alike
         found.append(tuple(inputs))
         raise Asked
 
-    for module in (pipeline, byhand):
+    for module in (pipeline, task_runner):
         monkeypatch.setattr(module, "describe", describe)
     monkeypatch.setattr(pipeline, "warm_up", lambda: None)
     monkeypatch.setattr(pipeline.compilers, "identities", len)
@@ -366,7 +369,7 @@ def test_naming_a_drawn_shape_is_a_replay_for_gates_run_and_for_the_runner_alike
     with pytest.raises(Asked):
         pipeline.run_task(options, types.SimpleNamespace(step=lambda text: None))
     with pytest.raises(Asked):
-        byhand.run(TASKS / "saxpy_fast", tmp_path, shapes=shapes, seeds=(0,), inputs=inputs, iters=0, device="cpu", build_dir=tmp_path / "build")
+        task_runner.run(TASKS / "saxpy_fast", tmp_path, shapes=shapes, seeds=(0,), inputs=inputs, iters=0, device="cpu", build_dir=tmp_path / "build")
     assert found == [wanted, wanted]
 
 

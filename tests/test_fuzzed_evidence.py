@@ -20,14 +20,14 @@ from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 from runs_kit import sign
 
-from gates.errors import GatesError
-from gates.evidence import list_runs
-from gates.rejudge import judge_again
+from gates.core.errors import GatesError
+from gates.evidence.run_directory import list_runs
 from gates.render.report import html
-from gates.report.view import Page, view
+from gates.report.run_view import Page, view
 from gates.review.compare import compare_runs
 from gates.review.decide import decide_run
-from gates.verify import verify_run
+from gates.review.rejudge import judge_again
+from gates.verify.run import verify_run
 
 RECORDED = Path(__file__).resolve().parent.parent / "results" / "recorded"
 RUN = list_runs(RECORDED / "h100" / "stage2_wmma_pv")[-1]

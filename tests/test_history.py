@@ -17,13 +17,13 @@ import pytest
 from click.testing import CliRunner
 from runs_kit import PLACES, RECORDED, RUN, sign
 
-from gates.cli import cli
+from gates.cli.main import cli
 from gates.comparison.record import Comparison, Row
 from gates.comparison.within import compare_within
-from gates.errors import GatesError
-from gates.evidence import RunInfo, Verdict, list_runs, read_record
-from gates.history import entry_of, find_runs, history, newest
+from gates.core.errors import GatesError
+from gates.evidence.run_directory import RunInfo, Verdict, list_runs, read_record
 from gates.render.history import history_table
+from gates.review.history import entry_of, find_runs, history, newest
 
 ROOT = Path(__file__).resolve().parent.parent
 STAGES = [list_runs(folder)[-1] for folder in sorted((RECORDED / "h100").glob("stage*"))]

@@ -13,9 +13,9 @@ from emulator_kit import DATA
 from static_kit import needs_nvcc
 from test_emulator_hopper import K_MAJOR, MN_MAJOR, ROWS, SWIZZLE_128, box, load, multiply, swizzled
 
-from gates.run.device import probe
-from gates.run.memory import DeviceMemory
-from gates.run.toolchain import find_toolchain
+from gates.build.toolchain import find_toolchain
+from gates.launch.device import probe
+from gates.launch.memory import DeviceMemory
 
 
 class OnDevice:

@@ -15,13 +15,13 @@ from typing import Any
 
 import pytest
 
-from gates.cli import cli
-from gates.errors import GatesError
-from gates.guard import guard
-from gates.imports import flashinfer_bench, folder, kernelbench, robust_kbench, sources
-from gates.lint import _verdicts
-from gates.run import magnitude
-from gates.task import load_baseline, load_task
+from gates.cli.guard import guard
+from gates.cli.main import cli
+from gates.core.errors import GatesError
+from gates.diagnostics.lint import _verdicts
+from gates.gate.correctness import output_scale
+from gates.importers import flashinfer_bench, folder, kernelbench, robust_kbench, sources
+from gates.task.load import load_baseline, load_task
 
 DATA = Path(__file__).parent / "data" / "imports"
 KERNELBENCH = DATA / "kernelbench" / "7_Scaled_linear.py", DATA / "kernelbench" / "solution.py"
@@ -295,11 +295,11 @@ def test_a_random_reference_is_refused(tmp_path: Path) -> None:
         "def error_bound(inputs, shape): return {'out': torch.ones(4)}\n"
     )
     with pytest.raises(GatesError, match="differs from call to call"):
-        magnitude.bounds(tmp_path, "drawing", work=tmp_path / "work", limit_s=60)
+        output_scale.bounds(tmp_path, "drawing", work=tmp_path / "work", limit_s=60)
     text = (tmp_path / "drawing.py").read_text().replace("torch.rand(4)", "(torch.zeros(4) / 0)").replace("return {'out': torch.ones(4)}", "return reference(inputs, shape)")
     (tmp_path / "undefined.py").write_text(text)
     with pytest.raises(GatesError, match="empty or not finite"):
-        magnitude.bounds(tmp_path, "undefined", work=tmp_path / "work", limit_s=60)
+        output_scale.bounds(tmp_path, "undefined", work=tmp_path / "work", limit_s=60)
 
 
 def test_an_imported_task_runs_and_is_judged(tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]) -> None:

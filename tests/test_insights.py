@@ -14,18 +14,18 @@ from click.testing import CliRunner
 from pages_kit import check_markdown
 from runs_kit import RUN
 
-from gates.cli import cli
-from gates.errors import GatesError
-from gates.evidence import list_runs
-from gates.history import history
-from gates.insights import insights_of
-from gates.insights.facts import Evidence, Fact, Facts, member
-from gates.insights.measured import facts_of
-from gates.insights.rules import BOUND, FIRST, MEASURED, RULES, UNKNOWN, steps_of, unjudged
-from gates.judge import ncu
-from gates.judging import load_evidence
-from gates.parse.names import instance_of
+from gates.cli.main import cli
+from gates.core.errors import GatesError
+from gates.core.kernel_names import instance_of
+from gates.evidence.judging import load_evidence
+from gates.evidence.run_directory import list_runs
+from gates.gate.ncu import judge as ncu
 from gates.render.insights import insights_json, insights_markdown
+from gates.review.history import history
+from gates.review.insights.facts import Evidence, Fact, Facts, member
+from gates.review.insights.insights import insights_of
+from gates.review.insights.measured import facts_of
+from gates.review.insights.rules import BOUND, FIRST, MEASURED, RULES, UNKNOWN, steps_of, unjudged
 
 RECORDED = Path(__file__).resolve().parent.parent / "results" / "recorded"
 STAGES = {folder.name.split("_")[0]: list_runs(folder)[-1] for folder in sorted((RECORDED / "h100").glob("stage*"))}

@@ -9,25 +9,28 @@ from pathlib import Path
 import pytest
 from timing_fakes import build_library, install, run_job
 
-from gates.judge import performance
-from gates.parse.performance import parse
-from gates.records import Status
+from gates.core.records import Status
+from gates.gate.performance import judge as performance
+from gates.gate.performance.evidence import parse
 
 torch = pytest.importorskip("torch")
 
-from gates.run import accuracy, integrity, tensor_digest, timing_cuda  # noqa: E402
+from gates.gate.correctness.runner import accuracy  # noqa: E402
+from gates.gate.performance.runner import cuda_graphs  # noqa: E402
+from gates.task import tensor_digest  # noqa: E402
+from gates.worker import tamper_check  # noqa: E402
 
 
 @pytest.mark.parametrize(
     ("owner", "name", "said"), [
         (time, "perf_counter", "time.perf_counter"), (torch.cuda.Event, "elapsed_time", "torch.cuda.streams.Event.elapsed_time"),
         (torch.cuda.CUDAGraph, "replay", "CUDAGraph.replay"), (torch.Tensor, "__sub__", "Tensor.__sub__"), (torch, "isfinite", "torch.isfinite"),
-        (statistics, "median", "statistics.median"), (accuracy, "figures", "gates.run.accuracy.figures"),
-        (integrity.Functions, "replaced", "gates.run.integrity.Functions.replaced"),
+        (statistics, "median", "statistics.median"), (accuracy, "figures", "gates.gate.correctness.runner.accuracy.figures"),
+        (tamper_check.Functions, "replaced", "gates.worker.tamper_check.Functions.replaced"),
     ],
 )
 def test_a_replaced_function_is_named(monkeypatch: pytest.MonkeyPatch, owner: object, name: str, said: str) -> None:
-    functions = integrity.Functions()
+    functions = tamper_check.Functions()
     asked = functions.replaced
     assert asked() == []
     monkeypatch.setattr(owner, name, lambda *args: None)
@@ -36,7 +39,7 @@ def test_a_replaced_function_is_named(monkeypatch: pytest.MonkeyPatch, owner: ob
 
 
 def test_what_a_kernel_may_do_is_no_finding() -> None:
-    functions = integrity.Functions()
+    functions = tamper_check.Functions()
     torch.manual_seed(0)
     torch.nn.Linear(3, 3)(torch.ones(2, 3)).sum().backward()
     torch.set_default_dtype(torch.float64)
@@ -46,13 +49,13 @@ def test_what_a_kernel_may_do_is_no_finding() -> None:
 
 def test_a_kernel_that_replaced_a_function_has_no_measurement(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
     install(monkeypatch, {"new": 10.0, "control": 10.0})
-    load = timing_cuda.load
+    load = cuda_graphs.load
 
     def hostile(*arguments: object) -> object:
         monkeypatch.setattr(torch, "allclose", lambda *arguments: True)
         return load(*arguments)
 
-    monkeypatch.setattr(timing_cuda, "load", hostile)
+    monkeypatch.setattr(cuda_graphs, "load", hostile)
     raw = run_job(tmp_path, build_library(tmp_path, "new"), None)
     result = performance.judge(parse(raw), {"shape": "tiny", "min_speedup_pct": 15})
     assert (result.status, result.code) == (Status.FAIL, "performance.tampered")
@@ -60,6 +63,6 @@ def test_a_kernel_that_replaced_a_function_has_no_measurement(monkeypatch: pytes
 
 
 def test_a_function_with_other_code_is_found(monkeypatch) -> None:
-    functions = integrity.Functions()
+    functions = tamper_check.Functions()
     monkeypatch.setattr(tensor_digest.digest, "__code__", (lambda tensors: "").__code__)
-    assert "gates.run.tensor_digest.digest" in functions.replaced()
+    assert "gates.task.tensor_digest.digest" in functions.replaced()

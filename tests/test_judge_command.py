@@ -13,11 +13,11 @@ import pytest
 from click.testing import CliRunner
 from runs_kit import RUN, sign
 
-from gates.cli import cli
-from gates.errors import GatesError
-from gates.records import Decision, Status
-from gates.rejudge import changed_limits, judge_again
+from gates.cli.main import cli
+from gates.core.errors import GatesError
+from gates.core.records import Decision, Status
 from gates.render.judgement import judgement_table
+from gates.review.rejudge import changed_limits, judge_again
 
 
 def now(judgement, gate: str):
@@ -160,7 +160,7 @@ def test_the_command_writes_nothing_starts_without_torch_and_exits_as_decide(tmp
     before = {path: path.read_bytes() for path in run.rglob("*") if path.is_file()}
     code = (
         "import sys; sys.argv = ['gates', 'judge', sys.argv[1], '--set', 'performance.min_speedup_pct=80']\n"
-        "from gates.cli import guard, cli\n"
+        "from gates.cli.main import guard, cli\n"
         "code = guard(lambda: cli.main(standalone_mode=False))\n"
         "assert 'torch' not in sys.modules and 'pandas' not in sys.modules\nsys.exit(code)"
     )
@@ -172,7 +172,7 @@ def test_the_command_writes_nothing_starts_without_torch_and_exits_as_decide(tmp
 
 
 def test_it_starts_fast() -> None:
-    code = "from gates.cli import cli; from gates import rejudge; from gates.render import judgement"
+    code = "from gates.cli.main import cli; from gates.review import rejudge; from gates.render import judgement"
     before = resource.getrusage(resource.RUSAGE_CHILDREN)
     subprocess.run([sys.executable, "-c", code], check=True, timeout=60)
     after = resource.getrusage(resource.RUSAGE_CHILDREN)
@@ -181,7 +181,7 @@ def test_it_starts_fast() -> None:
 
 
 def test_counters_of_a_task_without_kernels_of_its_own_are_not_tried() -> None:
-    from gates.judging import is_left_out
+    from gates.evidence.judging import is_left_out
 
     assert is_left_out("ncu", ()) and is_left_out("sass", ("k",))
     assert not is_left_out("ncu", ("k",)) and not is_left_out("performance", ())  # a first rung is measured all the same

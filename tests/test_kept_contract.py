@@ -9,13 +9,15 @@ from typing import Any
 import pytest
 import torch
 
-from gates.judge import correctness as judge
-from gates.parse.correctness import Case, OutputErrors
-from gates.problem import VALUES, Problem
-from gates.records import Status
-from gates.run import accuracy, casecheck, kept, values
-from gates.run.side import Launched
-from gates.run.yardstick import Yardstick
+from gates.core.records import Status
+from gates.gate.correctness import judge
+from gates.gate.correctness.evidence import Case, OutputErrors
+from gates.gate.correctness.runner import accuracy
+from gates.gate.correctness.runner import case as casecheck
+from gates.gate.correctness.runner.yardstick import Yardstick
+from gates.launch.side import Launched
+from gates.task import value_contract, values
+from gates.task.problem import VALUES, Problem
 
 N = 64
 
@@ -76,7 +78,7 @@ def test_exchanged_values_are_others_all_the_same(name: str) -> None:
     torch.randint(0, 9, (8, 8), generator=drawn(0)), torch.zeros(N), torch.rand(N, generator=drawn(0)) < 0.5,
 ], ids=["floats", "square", "whole", "whole_rows", "zeros", "mask"])
 def test_random_values_keep_to_nothing_and_get_every_kind(value: torch.Tensor) -> None:
-    assert not (kept.falls_or_rises(value) or kept.is_distinct(value) or kept.is_symmetric(value))
+    assert not (value_contract.falls_or_rises(value) or value_contract.is_distinct(value) or value_contract.is_symmetric(value))
     found = values.kinds(problem(lambda seed: {"x": value}), {"N": N}, 0)
     assert set(found) >= ({*VALUES} - {"small"} if value.dtype.is_floating_point else {"one_hot"})
 

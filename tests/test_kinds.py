@@ -13,15 +13,15 @@ import pytest
 from torch_kit import stub_torch  # noqa: F401
 
 import gates
-from gates.judge.correctness import judge
-from gates.new import new_task
-from gates.parse import correctness as evidence
-from gates.run import extension
-from gates.run.attempt import attempt
-from gates.run.build import build
-from gates.run.correctness import run_correctness
-from gates.run.toolchain import find_toolchain
-from gates.task import load_task
+from gates.build import torch_extension
+from gates.build.build import build
+from gates.build.toolchain import find_toolchain
+from gates.gate.correctness import evidence
+from gates.gate.correctness.collect import run_correctness
+from gates.gate.correctness.judge import judge
+from gates.task.load import load_task
+from gates.task.scaffold import new_task
+from gates.worker.job import attempt
 
 needs_triton = pytest.mark.skipif(importlib.util.find_spec("triton") is None, reason="triton is not installed")
 LIMITS = {"max_abs_err": 1e-5, "mean_abs_err": 1e-6, "bad_pct": 0.0, "bad_atol": 1e-5}
@@ -196,7 +196,7 @@ def loaded(tmp_path: Path, engine_entry: Callable[[str], None], flags: list[str]
     engine_entry(
         "import sys; from pathlib import Path; from torch.utils import cpp_extension\nload = cpp_extension.load\n"
         "cpp_extension.load = lambda *given, **named: load(*given, **{**named, 'with_cuda': False})\n"
-        "from gates.run.runner import job_main\n\njob_main(Path(sys.argv[2]), Path(sys.argv[4]))\n"
+        "from gates.worker.runner import job_main\n\njob_main(Path(sys.argv[2]), Path(sys.argv[4]))\n"
     )
     home = tmp_path / "work" / "home"  # where the job may write
     home.mkdir(parents=True)
@@ -222,10 +222,10 @@ def test_a_lock_that_a_killed_build_left_is_taken_away(tmp_path: Path, monkeypat
         seen.append((home / "lock").exists())
         raise gates.GatesError("as far as needed")
 
-    monkeypatch.setattr(extension, "attempt", tried)
+    monkeypatch.setattr(torch_extension, "attempt", tried)
     toolchain = find_toolchain()
     if toolchain.get("nvcc") is None:
         pytest.skip("no nvcc")
     with pytest.raises(gates.GatesError, match="as far as needed"):
-        extension.build(task, toolchain, tmp_path / "build", ("sm_90",), {"device"}, 1, lambda _: None)
+        torch_extension.build(task, toolchain, tmp_path / "build", ("sm_90",), {"device"}, 1, lambda _: None)
     assert seen == [False]

@@ -10,12 +10,12 @@ import pytest
 from click.testing import CliRunner
 from runs_kit import sign
 
-from gates.cli import cli
-from gates.errors import GatesError
-from gates.evidence import list_runs
-from gates.ladder import Ladder, ladder_of
-from gates.records import Decision
+from gates.cli.main import cli
+from gates.core.errors import GatesError
+from gates.core.records import Decision
+from gates.evidence.run_directory import list_runs
 from gates.render.ladder import draw
+from gates.review.ladder import Ladder, ladder_of
 
 RECORDED = Path(__file__).resolve().parent.parent / "results" / "recorded"
 STAGES = [list_runs(folder)[-1] for folder in sorted((RECORDED / "h100").glob("stage*"))]

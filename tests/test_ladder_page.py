@@ -9,9 +9,9 @@ from pathlib import Path
 
 import pytest
 
-from gates.evidence import RunInfo, list_runs, read_record
-from gates.judging import load_evidence
-from gates.parse.performance import Beside
+from gates.evidence.judging import load_evidence
+from gates.evidence.run_directory import RunInfo, list_runs, read_record
+from gates.gate.performance.evidence import Beside
 
 ROOT = Path(__file__).resolve().parent.parent
 RECORDED = ROOT / "results" / "recorded"

@@ -11,14 +11,15 @@ import pytest
 import torch
 from correctness_kit import LIMITS, TASKS, gate, side, task_folder
 
-from gates.judge import correctness as judge
-from gates.judge.correctness_limits import tighter_than_format
-from gates.parse.correctness import Case, CorrectnessEvidence, OutputErrors
-from gates.records import Status, from_json
-from gates.run import buffers, wire
-from gates.run.accuracy import figures
-from gates.run.roughness import Roughness
-from gates.run.tensor_digest import digest
+from gates.core.records import Status, from_json
+from gates.gate.correctness import judge
+from gates.gate.correctness.evidence import Case, CorrectnessEvidence, OutputErrors
+from gates.gate.correctness.limits import tighter_than_format
+from gates.gate.correctness.runner.accuracy import figures
+from gates.gate.correctness.runner.roughness import Roughness
+from gates.launch import guarded_buffers
+from gates.task.tensor_digest import digest
+from gates.worker import wire
 
 WANT = torch.randn(64, generator=torch.Generator().manual_seed(0), dtype=torch.float64) * 3
 
@@ -147,7 +148,7 @@ def test_whole_numbers_that_differ_are_off_by_one_at_least() -> None:
 def test_a_view_of_one_element_is_like_any_other(size: int) -> None:
     """Torch calls it contiguous whatever its stride is."""
     spread = torch.fft.fft(torch.arange(float(size)) + 1).conj().imag
-    assert digest({"x": spread}) == digest({"x": torch.tensor(spread.tolist())}) and not buffers.differing(spread, torch.tensor(spread.tolist())).numel()
+    assert digest({"x": spread}) == digest({"x": torch.tensor(spread.tolist())}) and not guarded_buffers.differing(spread, torch.tensor(spread.tolist())).numel()
     sent = io.BytesIO()
     wire.send(sent, {"x": spread})
     assert torch.equal(wire.receive(io.BytesIO(sent.getvalue()))["x"], spread)

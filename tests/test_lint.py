@@ -6,11 +6,11 @@ from pathlib import Path
 
 import pytest
 
-from gates.cli import cli
-from gates.guard import guard
-from gates.lint import _toggles, lint
-from gates.new import KINDS, new_task
-from gates.task import load_task, task_folders
+from gates.cli.guard import guard
+from gates.cli.main import cli
+from gates.diagnostics.lint import _toggles, lint
+from gates.task.load import load_task, task_folders
+from gates.task.scaffold import KINDS, new_task
 
 ROOT = Path(__file__).resolve().parent.parent
 
@@ -28,7 +28,7 @@ def made(tmp_path: Path, kind: str, *changes: tuple[str, str], file: str = "task
 @pytest.fixture
 def unrun(monkeypatch: pytest.MonkeyPatch) -> None:
     """No process that runs the problem."""
-    monkeypatch.setattr("gates.lint._problem", lambda task: ())
+    monkeypatch.setattr("gates.diagnostics.lint._problem", lambda task: ())
 
 
 @pytest.mark.parametrize("kind", KINDS)

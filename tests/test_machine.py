@@ -13,11 +13,12 @@ from pathlib import Path
 import pytest
 from static_kit import calls, make_task, program, stub_toolchain
 
-from gates.run import build_failure, compile_step, machine, process
-from gates.run.attempt import attempt
-from gates.run.build import build
-from gates.run.machine import MachineFault, fault_in
-from gates.run.toolchain import find_toolchain
+from gates.build import compile_step, failure
+from gates.build.build import build
+from gates.build.toolchain import find_toolchain
+from gates.worker import machine_fault, process
+from gates.worker.job import attempt
+from gates.worker.machine_fault import MachineFault, fault_in
 
 FAULTS = {  # what compilers print where a machine lacks something, and a word of what to do
     "<built-in>: fatal error: when writing output to /t/tmpxft_7_saxpy.cpp1.ii: No space left on device": "free space",
@@ -63,27 +64,27 @@ def test_a_tool_s_word_about_the_machine_is_known(line: str) -> None:
 @pytest.mark.parametrize("line", OF_SOURCES)
 def test_a_source_s_words_are_not_the_machine_s(line: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     assert fault_in(f"{line}\n") is None
-    monkeypatch.setattr(machine, "shortage", lambda _: ("little room", "free some"))
+    monkeypatch.setattr(machine_fault, "shortage", lambda _: ("little room", "free some"))
     if "error" in line or "undefined" in line:  # a message that explains the failure, so what is left of the machine is not asked for
-        build_failure.refuse_machine_fault(line, "exit 1", tmp_path, "nvcc")
+        failure.refuse_machine_fault(line, "exit 1", tmp_path, "nvcc")
 
 
 def test_a_failure_without_a_message_is_compared_with_what_the_machine_has_left(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(machine, "shortage", lambda _: None)
+    monkeypatch.setattr(machine_fault, "shortage", lambda _: None)
     for text in ("Segmentation fault\n", "/bin/sh: 0: 3: Invalid argument\n", "nvcc error   : 'cicc' died due to signal 11 (Invalid memory reference)\n"):
-        build_failure.refuse_machine_fault(text, "exit 139", tmp_path, "nvcc")
+        failure.refuse_machine_fault(text, "exit 139", tmp_path, "nvcc")
         with monkeypatch.context() as little:
-            little.setattr(machine, "shortage", lambda _: ("/t has 0.1 MiB free", "free some"))
+            little.setattr(machine_fault, "shortage", lambda _: ("/t has 0.1 MiB free", "free some"))
             with pytest.raises(MachineFault, match=r"this machine could not run nvcc to its end: .*\(/t has 0.1 MiB free\)"):
-                build_failure.refuse_machine_fault(text, "exit 139", tmp_path, "nvcc")
+                failure.refuse_machine_fault(text, "exit 139", tmp_path, "nvcc")
 
 
 def test_a_shortage_is_measured(tmp_path: Path) -> None:
-    script = f"from pathlib import Path\nfrom gates.run.machine import shortage\nprint(shortage([Path({str(tmp_path)!r})]))"
+    script = f"from pathlib import Path\nfrom gates.worker.machine_fault import shortage\nprint(shortage([Path({str(tmp_path)!r})]))"
     for limit, word in (("ulimit -n 40", "open files"), ("ulimit -f 1000", "the size of a file"), ("ulimit -v 4000000", "memory"), ("ulimit -s 1024", "the stack")):
         done = subprocess.run(["bash", "-c", f'{limit}; exec "$0" "$@"', sys.executable, "-c", script], capture_output=True, text=True, check=False)
         assert word in done.stdout, done.stderr
-    assert machine.shortage([tmp_path / "gone"]) is not None
+    assert machine_fault.shortage([tmp_path / "gone"]) is not None
 
 
 def test_a_build_whose_ninja_dies_is_no_verdict(tmp_path: Path) -> None:
@@ -180,8 +181,8 @@ BUILD = """
 import sys
 from pathlib import Path
 from static_kit import make_task, stub_toolchain
-from gates.errors import GatesError
-from gates.run.build import build
+from gates.core.errors import GatesError
+from gates.build.build import build
 folder, root = Path({folder!r}), Path({root!r})
 try:
     print(build(make_task(folder, source=folder / "k.cu"), stub_toolchain(folder / "cuda"), root, want={{"cubin"}}).failures)
@@ -208,8 +209,8 @@ def test_a_build_folder_without_room_leaves_no_half_product(tmp_path: Path, size
 
 def test_what_a_tool_prints_finds_no_room(tmp_path: Path) -> None:
     code = """
-from gates.errors import GatesError
-from gates.run import process
+from gates.core.errors import GatesError
+from gates.worker import process
 import sys
 try:
     print(process.run([sys.executable, "-c", "print('x' * 300000); import sys; sys.stdout.flush()"], limit_s=60))
@@ -255,7 +256,7 @@ def test_the_system_counts_what_it_kills_for_memory(tmp_path: Path, groups: str,
     for name, text in {"proc/self/cgroup": groups, **files}.items():
         (tmp_path / name).parent.mkdir(parents=True, exist_ok=True)
         (tmp_path / name).write_text(text)
-    assert machine.memory_kills(tmp_path) == kills
+    assert machine_fault.memory_kills(tmp_path) == kills
 
 
 KILLED_CASE = '{"type": "case", "nonce": "NONCE", "result": {"status": "crash", "message": "killed by SIGKILL while running the kernel"}}'
@@ -274,7 +275,7 @@ def test_a_kernel_s_process_that_was_killed_for_memory_is_no_crash(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch, lines: list[str], end: str, counts: tuple[int, int], fault: bool
 ) -> None:
     monkeypatch.setattr("secrets.token_hex", lambda _: "NONCE")
-    monkeypatch.setattr(machine, "memory_kills", iter(counts).__next__)
+    monkeypatch.setattr(machine_fault, "memory_kills", iter(counts).__next__)
     told = "\n".join(f"echo '{line}' >> {tmp_path}/work/x.jsonl" for line in lines)
     python = program(tmp_path / "python", f"#!/bin/sh\n{told}\n{end}\n")
     job = {"kind": "case", "mode": "replay"}

@@ -8,12 +8,12 @@ from types import SimpleNamespace
 import pytest
 from ncu_stub import ENTRY, csv, profiling, stub, task
 
-from gates.errors import GatesError
-from gates.judge import ncu as judge
-from gates.parse import ncu_report
-from gates.parse.ncu import parse
-from gates.records import Status
-from gates.run import ncu
+from gates.core.errors import GatesError
+from gates.core.records import Status
+from gates.gate.ncu import collect as ncu
+from gates.gate.ncu import judge
+from gates.gate.ncu import report as ncu_report
+from gates.gate.ncu.evidence import parse
 
 LIMITS = {"rises": ["tensor_pipe"], "steady": {"dram_bytes_pct": 10}}
 GOOD = csv({"tensor_pipe": "21.5", "dram_bytes": "1,980,000"})

@@ -8,11 +8,11 @@ from pathlib import Path
 import pytest
 import yaml
 
-from gates.cli import cli
-from gates.errors import GatesError
-from gates.guard import guard
-from gates.new import KINDS, TEMPLATES, new_task, next_rung, template
-from gates.task import WITHOUT_DEVICE, find_task, load_baseline, load_task
+from gates.cli.guard import guard
+from gates.cli.main import cli
+from gates.core.errors import GatesError
+from gates.task.load import WITHOUT_DEVICE, find_task, load_baseline, load_task
+from gates.task.scaffold import KINDS, TEMPLATES, new_task, next_rung, template
 
 TASKS = Path(__file__).parent / "tasks"
 

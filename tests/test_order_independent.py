@@ -7,10 +7,10 @@ from types import SimpleNamespace
 import pytest
 import torch
 
-from gates.judge import correctness as judge
-from gates.parse.correctness import Case, OutputErrors
-from gates.records import Status
-from gates.run import accuracy
+from gates.core.records import Status
+from gates.gate.correctness import judge
+from gates.gate.correctness.evidence import Case, OutputErrors
+from gates.gate.correctness.runner import accuracy
 
 N = 1000
 HONEST = {  # of one input x

@@ -13,11 +13,11 @@ from pathlib import Path
 import pytest
 from click.testing import CliRunner
 
-from gates import jsonio
-from gates.cli import cli
-from gates.errors import GatesError
-from gates.evidence import list_runs
-from gates.guard import guard
+from gates.cli.guard import guard
+from gates.cli.main import cli
+from gates.core import jsonio
+from gates.core.errors import GatesError
+from gates.evidence.run_directory import list_runs
 
 ROOT = Path(__file__).resolve().parent.parent
 RUN = "recorded:h200/stage2"

@@ -8,9 +8,9 @@ from pathlib import Path
 
 import pytest
 
-from gates.errors import EXIT_HOLD, GatesError, NotHere
-from gates.run.callable import Function
-from gates.run.kernel import KernelError
+from gates.core.errors import EXIT_HOLD, GatesError, NotHere
+from gates.launch.c_launcher import KernelError
+from gates.launch.entry_point import Function
 
 BROKEN = {  # modules of an installed package, by file
     "lang/__init__.py": "from lang.typing import registry\n",

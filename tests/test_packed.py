@@ -18,13 +18,13 @@ import pytest
 from click.testing import CliRunner
 from runs_kit import RUN, sign
 
-from gates.cli import cli, guard
-from gates.errors import GatesError
-from gates.evidence import list_runs, resolve_run
-from gates.findings import findings
-from gates.history import history
-from gates.packed import archive
-from gates.packed.runs import copies, opened, origin, pack, replace, unpack
+from gates.cli.findings import findings
+from gates.cli.main import cli, guard
+from gates.core.errors import GatesError
+from gates.evidence import archive
+from gates.evidence.packed_runs import copies, opened, origin, pack, replace, unpack
+from gates.evidence.run_directory import list_runs, resolve_run
+from gates.review.history import history
 
 FILES = {"manifest.json": b"", "run.json": b"{}\n", "COMPARE.md": b"# merge\n", "baseline/build.log": b"log\n" * 100}
 
@@ -109,7 +109,7 @@ def test_a_readable_copy_must_be_the_file_in_the_packed_run(tmp_path: Path) -> N
 
 def test_the_temporary_folder_goes_with_the_process(tmp_path: Path) -> None:
     packed = pack(copied(tmp_path))
-    code = f"from pathlib import Path; from gates.packed.runs import opened; print(opened(Path({str(packed)!r})))"
+    code = f"from pathlib import Path; from gates.evidence.packed_runs import opened; print(opened(Path({str(packed)!r})))"
     found = subprocess.run([sys.executable, "-c", code], env={**os.environ, "TMPDIR": str(tmp_path)}, capture_output=True, text=True, check=True).stdout.strip()
     assert found.startswith(f"{tmp_path}/gates-unpacked-") and not list(tmp_path.glob("gates-unpacked-*"))
 

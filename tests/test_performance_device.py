@@ -11,10 +11,10 @@ from pathlib import Path
 
 import pytest
 
-from gates.judge import performance
-from gates.parse.performance import parse
-from gates.records import Status, told
-from gates.run.timing import run_timing
+from gates.core.records import Status, told
+from gates.gate.performance import judge as performance
+from gates.gate.performance.collect import run_timing
+from gates.gate.performance.evidence import parse
 
 pytestmark = pytest.mark.gpu
 DATA = Path(__file__).parent / "data" / "timing"
@@ -100,7 +100,7 @@ def test_a_library_that_changes_the_clock_is_refused(built, tmp_path, fault, sta
 def test_a_process_that_divides_one_side_s_times_is_refused(built, tmp_path, monkeypatch) -> None:
     """Claims of the candidate's pairs alone are divided, in the process that holds the kernels."""
     (tmp_path / "planted_hands.py").write_text(
-        "from gates.run import timing_hands\n"
+        "from gates.gate.performance.runner import hands as timing_hands\n"
         "class Forging(timing_hands.Hands):\n"
         "    def do_block(self, **how):\n"
         "        times = super().do_block(**how)\n"
@@ -172,7 +172,7 @@ def test_the_baseline_alone_takes_what_it_takes_beside_the_candidate(built, tmp_
 def test_a_candidate_that_slows_the_baseline_is_refused(built, tmp_path, monkeypatch) -> None:
     """Where the candidate is loaded too, the baseline's and the control's launches are made twice."""
     (tmp_path / "slowing_hands.py").write_text(
-        "from gates.run import timing_hands\n"
+        "from gates.gate.performance.runner import hands as timing_hands\n"
         "class Slowing(timing_hands.Hands):\n"
         "    def do_open(self, **how):\n"
         "        found = super().do_open(**how)\n"

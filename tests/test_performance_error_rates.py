@@ -7,7 +7,7 @@ from collections import Counter
 import pytest
 from performance_gates import simulated_gate
 
-from gates.records import Status
+from gates.core.records import Status
 
 GATES = 200
 

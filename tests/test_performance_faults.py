@@ -10,12 +10,12 @@ import timing_fakes
 from performance_gates import LIMITS, fed
 from timing_fakes import FakeClockwork, build_library, install, run_job
 
-from gates.judge import performance
-from gates.parse.performance import parse
-from gates.records import Status
-from gates.run import nvml, timing_cuda, timing_values
-from gates.run.kernel import KernelError
-from gates.run.timing_hands import Hands
+from gates.core.records import Status
+from gates.gate.performance import judge as performance
+from gates.gate.performance.evidence import parse
+from gates.gate.performance.runner import cuda_graphs, nvml, values
+from gates.gate.performance.runner.hands import Hands
+from gates.launch.c_launcher import KernelError
 
 BAR = {"shape": "tiny", "min_speedup_pct": 15, "metrics": ["p50", "p90", "mean"], "max_std_us": 10}
 LOST = "CUDA error: the GPU was lost\nCompile with TORCH_USE_CUDA_DSA"
@@ -53,7 +53,7 @@ def test_a_gpu_lost_in_the_middle(fast, monkeypatch, tmp_path, libraries, call) 
                 raise RuntimeError(LOST)
             return super().elapsed_us(*arguments, **options)
 
-    monkeypatch.setattr(timing_cuda, "Clockwork", Lost)
+    monkeypatch.setattr(cuda_graphs, "Clockwork", Lost)
     _, result = verdict(tmp_path, libraries)
     assert (result.status, result.code) == (Status.INCONCLUSIVE, "performance.device_error"), result.sentence
     assert "the GPU was lost" in result.sentence and "DSA" not in result.sentence
@@ -81,7 +81,7 @@ def test_a_gpu_lost_while_other_implementations_are_timed_leaves_the_measurement
 
 
 def test_the_driver_stops_telling_the_clock(fast, monkeypatch, tmp_path, libraries) -> None:
-    from gates.measure.records import State
+    from gates.stats.samples import State
 
     asked = iter(range(10**6))
 
@@ -133,7 +133,7 @@ def test_launches_that_can_not_be_captured(fast, monkeypatch, tmp_path, librarie
         def capture(self, calls):
             raise error
 
-    monkeypatch.setattr(timing_cuda, "Clockwork", Refusing)
+    monkeypatch.setattr(cuda_graphs, "Clockwork", Refusing)
     _, result = verdict(tmp_path, libraries)
     assert (result.status, result.code) == (Status.INCONCLUSIVE, "performance.capture_failed")
     assert "capturing" in result.sentence
@@ -158,13 +158,13 @@ def test_a_stored_answer_is_right_until_the_inputs_change(fast, monkeypatch, tmp
     """What finds it is the refresh: with the same inputs throughout the stored answer would be right."""
     kept = []
 
-    class Unchanging(timing_cuda.Sets):
+    class Unchanging(cuda_graphs.Sets):
         def __init__(self, *arguments, **options) -> None:
             super().__init__(*arguments, **options)
             kept.append(self)  # memory that another set got would hold other inputs at an address that the kernel knows
 
-    monkeypatch.setattr(timing_values.Values, "refresh", lambda self, number: None)
-    monkeypatch.setattr(timing_cuda, "Sets", Unchanging)
+    monkeypatch.setattr(values.Values, "refresh", lambda self, number: None)
+    monkeypatch.setattr(cuda_graphs, "Sets", Unchanging)
     evidence, _ = verdict(tmp_path, libraries, build_library(tmp_path, "new", 6))
     after = [check for check in evidence.outputs if (check.when, check.side) == ("after", "candidate")]
     assert all(check.max_abs_err < 0.01 for check in after)

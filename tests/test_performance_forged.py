@@ -15,17 +15,17 @@ from performance_gates import LIMITS, evidence, fed, simulated_gate
 from runs_kit import PLACES
 from timing_fakes import CLOCK, DATA, build_library, install, run_job
 
-from gates.errors import GatesError
-from gates.evidence import read_record
-from gates.judge import performance
-from gates.judge import performance_consistency as consistency
-from gates.measure.outside import OutsideBlock, steady
-from gates.measure.records import Block, Series
-from gates.packed.runs import opened
-from gates.parse.performance import MEASURED, Alone, PerformanceEvidence, parse
-from gates.records import Status
-from gates.run import timing
-from gates.run.timing_hands import Hands
+from gates.core.errors import GatesError
+from gates.core.records import Status
+from gates.evidence.packed_runs import opened
+from gates.evidence.run_directory import read_record
+from gates.gate.performance import collect as timing
+from gates.gate.performance import consistency
+from gates.gate.performance import judge as performance
+from gates.gate.performance.evidence import MEASURED, Alone, PerformanceEvidence, parse
+from gates.gate.performance.runner.hands import Hands
+from gates.stats.outside import OutsideBlock, steady
+from gates.stats.samples import Block, Series
 
 BAR = {"shape": "tiny", "min_speedup_pct": 15}
 REFUSED = ("performance.inconsistent", "performance.implausible")

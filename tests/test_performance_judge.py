@@ -15,17 +15,17 @@ from hypothesis import strategies as st
 from performance_gates import LIMITS, RIGHT, evidence, fed
 
 import gates
-from gates import records
-from gates.errors import GatesError
-from gates.judge import performance
-from gates.judge.performance_codes import CODES
-from gates.measure.calibrate import Calibration
-from gates.measure.records import Block, Series, usable
-from gates.measure.sampling import WarmUp
-from gates.measure.statistics import figures
-from gates.parse.performance import OutputCheck, PerformanceEvidence, Work, not_run, parse
-from gates.records import Status
-from gates.schema import FOLDER
+from gates.core import records
+from gates.core.errors import GatesError
+from gates.core.records import Status
+from gates.core.schema import FOLDER
+from gates.gate.performance import judge as performance
+from gates.gate.performance.codes import CODES
+from gates.gate.performance.evidence import OutputCheck, PerformanceEvidence, Work, not_run, parse
+from gates.stats.calibration import Calibration
+from gates.stats.estimators import figures
+from gates.stats.samples import Block, Series, usable
+from gates.stats.sampling import WarmUp
 
 PACKAGE = Path(gates.__path__[0])
 FIFTEEN = [11.5] * 20
@@ -328,7 +328,7 @@ def test_what_did_not_run_is_not_run_and_claims_nothing(code) -> None:
 @given(st.lists(st.sampled_from([0.0, -1.78, float("inf"), float("nan"), 10.0]), min_size=1, max_size=8))
 @settings(max_examples=60, deadline=None)
 def test_no_samples_whatever_make_a_pass_or_a_nan(samples) -> None:
-    from gates.measure.sampling import fixed_pairs
+    from gates.stats.sampling import fixed_pairs
 
     bad = any(sample != 10.0 for sample in samples)
     ripple, now = itertools.count(), [0.0]  # no card repeats itself

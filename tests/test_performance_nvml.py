@@ -8,7 +8,7 @@ from types import SimpleNamespace
 
 import pytest
 
-from gates.run import nvml
+from gates.gate.performance.runner import nvml
 
 
 class FakeError(Exception):

@@ -10,13 +10,15 @@ import pytest
 import torch
 from timing_fakes import DATA, build_library, install, run_job
 
-from gates import problem as problems
 from gates.comparison import sections
-from gates.errors import GatesError
-from gates.judge import performance
-from gates.parse.performance import parse
-from gates.records import Status
-from gates.run import timing, timing_outputs, timing_session
+from gates.core.errors import GatesError
+from gates.core.records import Status
+from gates.gate.performance import collect as timing
+from gates.gate.performance import judge as performance
+from gates.gate.performance.evidence import parse
+from gates.gate.performance.runner import outputs
+from gates.gate.performance.runner import session as timing_session
+from gates.task import problem as problems
 
 BAR = {"shape": "tiny", "min_speedup_pct": 15, "metrics": ["p50", "p90", "mean"], "max_std_us": 10}
 
@@ -88,9 +90,9 @@ def test_a_further_shape_with_other_numbers_than_the_baseline_has_no_time(monkey
 def test_a_nan_in_any_output_is_a_difference(names) -> None:
     one, other = ({name: torch.zeros(1, 2) for name in names} for _ in range(2))
     one["a"][0, 1] = 3.0
-    assert timing_outputs.difference(one, other) == 3.0
+    assert outputs.difference(one, other) == 3.0
     one["b"][0, 0] = torch.nan
-    assert math.isnan(timing_outputs.difference(one, other))
+    assert math.isnan(outputs.difference(one, other))
 
 
 def test_a_further_shape_that_fails_is_told(monkeypatch, tmp_path) -> None:

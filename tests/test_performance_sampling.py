@@ -7,10 +7,10 @@ import random
 
 import pytest
 
-from gates.measure.decision import LOOKS
-from gates.measure.records import Block, State
-from gates.measure.sampling import MAX_WARM_UP_S, block_samples, fixed_pairs, measure, orders
-from gates.measure.simulated import SimulatedDevice
+from gates.stats.samples import Block, State
+from gates.stats.sampling import MAX_WARM_UP_S, block_samples, fixed_pairs, measure, orders
+from gates.stats.simulated_device import SimulatedDevice
+from gates.stats.stopping_rule import LOOKS
 
 
 class Card:

@@ -13,8 +13,8 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from scipy.stats import bootstrap, wilcoxon
 
-from gates.measure import calibrate, decision
-from gates.measure.statistics import (
+from gates.stats import calibration, stopping_rule
+from gates.stats.estimators import (
     bootstrap_interval,
     figures,
     hodges_lehmann,
@@ -99,7 +99,7 @@ def test_bootstrap_is_scipys(count: int) -> None:
 
 
 def test_too_few_pairs_have_no_interval() -> None:
-    assert signed_rank_interval([0.1] * 6, 0.983) is None and decision.interval([0.1]) is None
+    assert signed_rank_interval([0.1] * 6, 0.983) is None and stopping_rule.interval([0.1]) is None
 
 
 def test_coverage_of_the_exact_interval() -> None:
@@ -115,8 +115,8 @@ def test_coverage_of_the_exact_interval() -> None:
 @pytest.mark.parametrize("candidate", [100.0, 0.1, 3.3, 1042.69, 7.7])
 def test_a_bar_met_exactly_is_met_and_one_missed_is_not(bar, candidate) -> None:
     met = math.log(candidate * (100 + bar) / 100 / candidate)
-    assert decision.interval([met] * 12).outcome(bar) == decision.ABOVE
-    assert decision.interval([met - 1e-6] * 12).outcome(bar) == decision.BELOW
+    assert stopping_rule.interval([met] * 12).outcome(bar) == stopping_rule.ABOVE
+    assert stopping_rule.interval([met - 1e-6] * 12).outcome(bar) == stopping_rule.BELOW
 
 
 def test_one_stall_is_shown_not_deleted() -> None:
@@ -131,20 +131,20 @@ def test_one_sample_has_no_spread_and_none_no_figures() -> None:
 @given(st.lists(st.integers(20, 60), min_size=200, max_size=400))
 def test_timer_step_is_found_among_float_noise(ticks) -> None:
     elapsed = [tick * 0.032 + (tick % 3) * 1e-6 for tick in ticks]
-    step, empty = calibrate.timer(elapsed)
+    step, empty = calibration.timer(elapsed)
     assert step >= 0.031 and empty == statistics.median(elapsed)
 
 
 @given(st.floats(0.05, 1e6), st.floats(0.001, 2.0), st.floats(0.0, 20.0))
 def test_launches_make_a_sample_long_enough_or_reach_their_cap(kernel_us, step, empty) -> None:
-    count = calibrate.launches(kernel_us, step, empty)
-    assert 1 <= count <= calibrate.MAX_LAUNCHES
-    if count < calibrate.MAX_LAUNCHES:
+    count = calibration.launches(kernel_us, step, empty)
+    assert 1 <= count <= calibration.MAX_LAUNCHES
+    if count < calibration.MAX_LAUNCHES:
         assert count * kernel_us >= max(200 * step, 20 * empty, 500.0) * (1 - 1e-12)
-        assert not calibrate.Calibration(step, empty, None).too_coarse(count * kernel_us * (1 + 1e-9))
+        assert not calibration.Calibration(step, empty, None).too_coarse(count * kernel_us * (1 + 1e-9))
 
 
 def test_a_timer_that_never_moves_is_coarse() -> None:
-    assert calibrate.timer([0.0] * 100) == (1.0, 0.0)
-    assert calibrate.Calibration(1.0, 0.0, None).too_coarse(100.0)
-    assert calibrate.Calibration(0.032, 1.5, None).too_coarse(math.nan)
+    assert calibration.timer([0.0] * 100) == (1.0, 0.0)
+    assert calibration.Calibration(1.0, 0.0, None).too_coarse(100.0)
+    assert calibration.Calibration(0.032, 1.5, None).too_coarse(math.nan)

@@ -19,10 +19,10 @@ from random import Random
 import pytest
 from conftest import OnceASession
 
-from gates.evidence import list_runs
-from gates.guard import guard
-from gates.run.toolchain import find_toolchain
-from gates.verify import verify_run
+from gates.build.toolchain import find_toolchain
+from gates.cli.guard import guard
+from gates.evidence.run_directory import list_runs
+from gates.verify.run import verify_run
 
 TASKS = Path(__file__).parent / "tasks"
 needs_nvcc = pytest.mark.skipif(shutil.which("nvcc") is None, reason="no nvcc on PATH")

@@ -7,10 +7,10 @@ import json
 import pytest
 from pages_kit import NAMES, check_markdown
 
-from gates import cli
-from gates.errors import GatesError
-from gates.guard import guard
-from gates.plain import plain, plain_json, plain_lines
+from gates.cli import main
+from gates.cli.guard import guard
+from gates.core.errors import GatesError
+from gates.core.text import plain, plain_json, plain_lines
 from gates.render.markdown import code, details, escape, read, table
 
 ODD = "a\x1b[2Jb\u202ec\u2066\x9b\x7f\udc80"
@@ -30,8 +30,8 @@ def test_json_keeps_its_data() -> None:
 
 def test_what_commands_print_is_plain(capsys: pytest.CaptureFixture[str]) -> None:
     def refuse() -> None:
-        cli._out(f"merge: {ODD}")
-        cli._json({"reason": ODD})
+        main._out(f"merge: {ODD}")
+        main._json({"reason": ODD})
         raise GatesError(f"can't import kernel.py: {ODD}", hint=ODD)
 
     assert guard(refuse) == 2

@@ -13,8 +13,8 @@ from pathlib import Path
 import click
 import pytest
 
-from gates.cli import cli
-from gates.explain import all_codes
+from gates.cli.main import cli
+from gates.diagnostics.explain import all_codes
 
 ROOT = Path(__file__).resolve().parent.parent
 PAGES = [ROOT / name for name in ("README.md", "CONTRIBUTING.md", "CHANGELOG.md")] + sorted(path for path in (ROOT / "docs").rglob("*") if path.suffix in (".md", ".yaml"))

@@ -17,15 +17,15 @@ from performance_gates import LIMITS, evidence, fed
 from runs_kit import RUN
 from test_judge_command import copy_of
 
-from gates.cli import cli
-from gates.errors import GatesError
-from gates.evidence import list_runs
-from gates.judge import performance
-from gates.measure.records import Block, Series
-from gates.parse.performance import not_run
-from gates.picture import picture_of
+from gates.cli.main import cli
+from gates.core.errors import GatesError
+from gates.evidence.run_directory import list_runs
+from gates.gate.performance import judge as performance
+from gates.gate.performance.evidence import not_run
 from gates.render.figures import load_matplotlib, save
 from gates.render.plot import draw
+from gates.review.timing_plot import picture_of
+from gates.stats.samples import Block, Series
 
 pytest.importorskip("matplotlib")
 

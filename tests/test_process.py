@@ -10,8 +10,8 @@ from pathlib import Path
 
 import pytest
 
-from gates.errors import GatesError
-from gates.run import process
+from gates.core.errors import GatesError
+from gates.worker import process
 
 
 def run(code: str, *, limit_s: float = 30, **options) -> process.Finished:
@@ -87,7 +87,7 @@ def test_processes_of_another_run_are_left_alone() -> None:
 
 def test_a_runner_dies_with_its_engine(tmp_path: Path) -> None:
     package = str(Path(process.__file__).parents[2])
-    runner = f"import os, sys, time; sys.path.insert(0, {package!r}); from gates.run.process import die_with; die_with(os.getppid()); print(os.getpid(), flush=True); time.sleep(60)"
+    runner = f"import os, sys, time; sys.path.insert(0, {package!r}); from gates.worker.process import die_with; die_with(os.getppid()); print(os.getpid(), flush=True); time.sleep(60)"
     engine = f"import subprocess, sys; subprocess.run([sys.executable, '-c', {runner!r}])"
     child = subprocess.Popen([sys.executable, "-c", engine], stdout=subprocess.PIPE, text=True)
     assert child.stdout is not None
@@ -99,7 +99,7 @@ def test_a_runner_dies_with_its_engine(tmp_path: Path) -> None:
 
 
 def test_die_with_a_process_that_is_not_the_parent_changes_nothing() -> None:
-    code = "from gates.run.process import die_with; die_with(1); print('still here')"
+    code = "from gates.worker.process import die_with; die_with(1); print('still here')"
     assert "still here" in run(code, env={**os.environ, "PYTHONPATH": str(Path(process.__file__).parents[2])}).output
 
 

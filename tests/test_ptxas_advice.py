@@ -10,20 +10,20 @@ import pytest
 from runs_kit import sign
 
 from gates.comparison.within import compare_within
-from gates.evidence import RunInfo, Verdict, read_record
-from gates.insights import insights_of
-from gates.judge.ptxas import judge
-from gates.judging import load_evidence
-from gates.parse.ptxas import gather
-from gates.parse.ptxas_advice import advice
-from gates.parse.ptxas_log import parse_log
-from gates.records import to_json
-from gates.rejudge import judge_again
+from gates.core.records import to_json
+from gates.evidence.judging import load_evidence
+from gates.evidence.run_directory import RunInfo, Verdict, read_record
+from gates.gate.ptxas.advice import advice
+from gates.gate.ptxas.evidence import gather
+from gates.gate.ptxas.judge import judge
+from gates.gate.ptxas.log import parse_log
 from gates.render.console import verdict_table
 from gates.render.insights import insights_markdown
 from gates.render.report import html
-from gates.report.view import Page, view
-from gates.verify import verify_run
+from gates.report.run_view import Page, view
+from gates.review.insights.insights import insights_of
+from gates.review.rejudge import judge_again
+from gates.verify.run import verify_run
 
 DATA = Path(__file__).parent / "data"
 SERIALIZED = "Potential Performance Loss: wgmma.mma_async instructions are serialized due to insufficient register resources for the wgmma pipeline"

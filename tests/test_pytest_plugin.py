@@ -12,7 +12,7 @@ import pytest
 from runs_kit import RUN
 
 from gates import api
-from gates.errors import EXIT_HOLD, GatesError
+from gates.core.errors import EXIT_HOLD, GatesError
 
 pytest_plugins = ["pytester"]
 ROOT = Path(__file__).resolve().parent.parent

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import dataclasses
 import functools
+import importlib
 import inspect
 import json
 import os
@@ -17,10 +18,11 @@ import pytest
 from runs_kit import RUN, sign
 
 import gates
-from gates import api, frames
-from gates.measure.records import CANDIDATE
-from gates.parse.correctness import Case
-from gates.run.toolchain import find_toolchain
+from gates import api
+from gates.build.toolchain import find_toolchain
+from gates.gate.correctness.evidence import Case
+from gates.review import frames
+from gates.stats.samples import CANDIDATE
 
 pytest_plugins = ["pytester"]
 ROOT = Path(__file__).resolve().parent.parent
@@ -45,8 +47,8 @@ def copied(tmp_path: Path) -> Path:
 
 
 @pytest.mark.parametrize("first", [
-    "import gates", "import gates.run.build", "import gates.review.decide, gates.review.compare", "from gates.run import process",
-    "from gates import run, compare, decide", "from gates import api", "import gates.pipeline",
+    "import gates", "import gates.build.build", "import gates.review.decide, gates.review.compare", "from gates.worker import process",
+    "from gates import run, compare, decide", "from gates import api", "import gates.pipeline.run",
 ])
 def test_a_name_is_the_function_after_any_import(first: str) -> None:
     python(f"""
@@ -63,8 +65,8 @@ for again in range(2):
             assert "/no/such/thing" in error.what
         else:
             raise SystemExit("no error")
-    import gates.run.build, gates.review.compare, gates.review.decide
-    assert gates.run.build.build and gates.review.compare.compare_runs and gates.review.decide.decide_run
+    import gates.build.build, gates.review.compare, gates.review.decide
+    assert gates.build.build.build and gates.review.compare.compare_runs and gates.review.decide.decide_run
 """)
 
 
@@ -74,6 +76,13 @@ def test_the_import_is_light_and_the_interface_never_imports_torch() -> None:
            "run.samples(), run.cases(), gates.decide(run); assert 'pandas' in sys.modules and 'torch' not in sys.modules")
 
 
+def test_the_old_import_path_of_a_task_s_scripts_names_the_new_lines() -> None:
+    for old in ("gates.run.build", "gates.run.runner"):
+        with pytest.raises(ImportError, match="from gates.task_script import build.*from gates.task_script import run"):
+            importlib.import_module(old)
+    assert gates.run is api.run
+
+
 def test_the_module_lists_its_interface_and_nothing_else_is_invented() -> None:
     assert set(gates.__all__) <= set(dir(gates))
     with pytest.raises(AttributeError, match="no attribute 'ran'"):
@@ -81,7 +90,7 @@ def test_the_module_lists_its_interface_and_nothing_else_is_invented() -> None:
 
 
 def test_the_options_are_those_of_the_command_line() -> None:
-    from gates.cli import cli
+    from gates.cli.main import cli
 
     options = {parameter.name for parameter in cli.commands["run"].params}
     assert set(inspect.signature(api.run).parameters) == options | {"progress"}
@@ -157,8 +166,8 @@ def test_what_a_reviewer_accepted_counts(tmp_path: Path) -> None:
     info["baseline"]["limits"]["ptxas"]["max_registers"] = 127
     (run / "run.json").write_text(json.dumps(info))
     verdict = json.loads((run / "verdict.json").read_text())
-    from gates.evidence import RunInfo, read_record
-    from gates.judging import decision_of
+    from gates.evidence.judging import decision_of
+    from gates.evidence.run_directory import RunInfo, read_record
     from gates.review.decide import accept_looser_terms
 
     decision, reason = decision_of(read_record(RunInfo, run, "run.json"), gates.load(run, verify=False).gates.values())

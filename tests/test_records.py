@@ -4,8 +4,8 @@ from __future__ import annotations
 
 import pytest
 
-from gates.errors import GatesError
-from gates.records import Check, GateResult, Status, conclude, from_json, to_json
+from gates.core.errors import GatesError
+from gates.core.records import Check, GateResult, Status, conclude, from_json, to_json
 
 GOOD = Check("registers", Status.PASS, 64, 128, "registers", "k sm_89")
 BAD = Check("registers", Status.FAIL, 200, 128, "registers", "k sm_89", "ptxas.registers", "cap them")

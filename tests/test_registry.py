@@ -9,10 +9,10 @@ from pathlib import Path
 import jsonschema
 import pytest
 
+from gates.core.schema import FOLDER
 from gates.gate.registry import ALWAYS, FIRST_GATES, GATES, ROWS, cpu_gates, known_names, task_schema
-from gates.schema import FOLDER
-from gates.steps import STEPS
-from gates.task import WITHOUT_DEVICE
+from gates.pipeline.session import STEPS
+from gates.task.load import WITHOUT_DEVICE
 
 PAGES = Path(__file__).resolve().parent.parent / "docs" / "gates"
 

@@ -17,15 +17,15 @@ from pages_kit import poisoned
 from runs_kit import RUN, sign
 from test_history import COUNT, RECORDED, STAGES, compared, many_runs, time_row
 
-from gates.errors import GatesError
-from gates.history import Entry, history
-from gates.parse.correctness import Case, CorrectnessEvidence
-from gates.parse.errormap import AxisSpan, ErrorMap, WrongElement
-from gates.records import Check, Decision, GateResult, Status, shown
+from gates.core.errors import GatesError
+from gates.core.records import Check, Decision, GateResult, Status, shown
+from gates.gate.correctness.error_map import AxisSpan, ErrorMap, WrongElement
+from gates.gate.correctness.evidence import Case, CorrectnessEvidence
 from gates.render.report import html as page_html
-from gates.report import MOST_RUNS, page_of, write_report
 from gates.report.ladders import ladders
-from gates.report.view import Page, RunView, view
+from gates.report.run_view import Page, RunView, view
+from gates.report.write import MOST_RUNS, page_of, write_report
+from gates.review.history import Entry, history
 
 pytest.importorskip("matplotlib")
 

@@ -12,9 +12,9 @@ import pytest
 import torch
 from sdpa_kit import ROOT, problem, task_of
 
+from gates.gate.performance.runner.cuda_graphs import Clockwork
 from gates.gate.registry import GATES
-from gates.run.device import probe
-from gates.run.timing_cuda import Clockwork
+from gates.launch.device import probe
 from tasks.problems import sdpa
 
 LONG = {"B": 1, "H": 1, "S": 2048, "D": 64}

@@ -8,9 +8,9 @@ from typing import Any
 
 import pytest
 
-from gates import jsonio
-from gates.errors import GatesError
-from gates.run.attempt import ResultWriter
+from gates.core import jsonio
+from gates.core.errors import GatesError
+from gates.worker.job import ResultWriter
 
 PROBLEM = '''
 import torch
@@ -26,8 +26,8 @@ GOOD = "def f(x): return x * 2"
 
 def checked(folder: Path, kernel: str, more: str = "", limits: dict[str, float] | None = None, **other: Any) -> dict[str, Any]:
     """The record of one case of the function ``f``; ``other``: what the case has otherwise."""
-    from gates.run import casecheck
-    from gates.run.side import opened
+    from gates.gate.correctness.runner import case as casecheck
+    from gates.launch.side import opened
 
     name = f"returned_problem_{folder.name}"
     (folder / f"{name}.py").write_text(PROBLEM + more)
@@ -115,8 +115,8 @@ def test_outputs_that_the_problem_itself_disagrees_about_are_its_fault(tmp_path:
 
 
 def test_an_argument_that_nothing_provides_is_told_from_the_problem(tmp_path: Path) -> None:
-    from gates import problem as problems
-    from gates.run.problemcheck import check_answers
+    from gates.task import problem as problems
+    from gates.worker.problem_check import check_answers
 
     (tmp_path / "argument_problem.py").write_text(PROBLEM)
     problem = problems.load("argument_problem", tmp_path)

@@ -9,8 +9,8 @@ from pathlib import Path
 
 import pytest
 
-from gates.evidence import Git
-from gates.revision import revision
+from gates.evidence.revision import revision
+from gates.evidence.run_directory import Git
 
 needs_git = pytest.mark.skipif(shutil.which("git") is None, reason="no git")
 pytestmark = needs_git

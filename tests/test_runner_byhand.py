@@ -10,13 +10,13 @@ from pathlib import Path
 
 import pytest
 
-from gates import byhand
-from gates.errors import GatesError
-from gates.run import runner
-from gates.run.build import build
-from gates.run.device import probe
-from gates.run.toolchain import find_toolchain
-from gates.task import load_task
+from gates.build.build import build
+from gates.build.toolchain import find_toolchain
+from gates.cli import task_runner
+from gates.core.errors import GatesError
+from gates.launch.device import probe
+from gates.task.load import load_task
+from gates.worker import runner
 
 TASKS = Path(__file__).parent / "tasks"
 FAST = TASKS / "saxpy_fast"
@@ -71,7 +71,7 @@ def test_unknown_shape_names_the_nearest(build_dir: Path) -> None:
 ])
 def test_wrong_usage_exits_2(arguments: list[str]) -> None:
     with pytest.raises(SystemExit) as caught:
-        byhand.main(str(FAST / "runner.py"), arguments)
+        task_runner.main(str(FAST / "runner.py"), arguments)
     assert caught.value.code == 2
 
 
@@ -79,9 +79,9 @@ def test_no_device_for_cuda(monkeypatch: pytest.MonkeyPatch) -> None:
     if probe().devices:
         pytest.skip("there is a CUDA device")
     with pytest.raises(GatesError) as caught:
-        byhand._device("cuda")
+        task_runner._device("cuda")
     assert caught.value.exit_code == 3 and "no CUDA device" in caught.value.what
-    assert byhand._device("auto") is None
+    assert task_runner._device("auto") is None
 
 
 @pytest.mark.parametrize("job", [{"kind": "bake"}, {}, []])
@@ -95,7 +95,7 @@ def test_unknown_job_is_refused(tmp_path: Path, job: object, capsys: pytest.Capt
 
 def test_help_ends_in_an_example(capsys: pytest.CaptureFixture[str]) -> None:
     with pytest.raises(SystemExit) as caught:
-        byhand.main(str(FAST / "runner.py"), ["--help"])
+        task_runner.main(str(FAST / "runner.py"), ["--help"])
     assert caught.value.code == 0
     assert "--shapes small,mission --seeds 0,1,2 --iters 500" in capsys.readouterr().out
 

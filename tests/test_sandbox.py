@@ -11,12 +11,12 @@ from pathlib import Path
 import pytest
 from correctness_kit import gate, side
 
-from gates.judge import sanitizer as judge
-from gates.parse import sanitizer as parse
-from gates.parse.correctness import CorrectnessEvidence
-from gates.records import GateResult, Status
-from gates.run.case import write_cases
-from gates.run.sanitizer import run_sanitizer_emulator
+from gates.core.records import GateResult, Status
+from gates.gate.correctness.evidence import CorrectnessEvidence
+from gates.gate.sanitizer import evidence as parse
+from gates.gate.sanitizer import judge
+from gates.gate.sanitizer.collect import run_sanitizer_emulator
+from gates.launch.replay import write_cases
 
 SOURCE = Path(__file__).parent / "data" / "sandbox" / "attacks.cpp"
 SEED = 10**9 + secrets.randbelow(10**9)  # a fresh one, of ten digits

@@ -11,13 +11,13 @@ import jsonschema
 import pytest
 from correctness_kit import cases_here, side
 
-from gates.judge.sanitizer import judge
-from gates.judge.sanitizer_codes import CODES
-from gates.parse import sanitizer as parse
-from gates.parse import sanitizer_log as log
-from gates.records import Status, to_json
-from gates.run import sanitizer as run
-from gates.schema import FOLDER
+from gates.core.records import Status, to_json
+from gates.core.schema import FOLDER
+from gates.gate.sanitizer import collect as run
+from gates.gate.sanitizer import evidence as parse
+from gates.gate.sanitizer import log
+from gates.gate.sanitizer.codes import CODES
+from gates.gate.sanitizer.judge import judge
 
 SCHEMA = FOLDER / "sanitizer.schema.json"
 

@@ -14,14 +14,14 @@ import jsonschema
 import pytest
 from correctness_kit import cases_here, compile_planted, side
 
+from gates.core.errors import GatesError
+from gates.core.records import Status, from_json, to_json
+from gates.core.schema import FOLDER
 from gates.emulator.library import compile_library
-from gates.errors import GatesError
-from gates.judge.sanitizer import judge
-from gates.parse import sanitizer as parse
-from gates.records import Status, from_json, to_json
-from gates.run import casefile
-from gates.run import sanitizer as run
-from gates.schema import FOLDER
+from gates.gate.sanitizer import collect as run
+from gates.gate.sanitizer import evidence as parse
+from gates.gate.sanitizer.judge import judge
+from gates.launch import case_file
 
 SCHEMA = FOLDER / "sanitizer.schema.json"
 pytestmark = pytest.mark.skipif(
@@ -50,7 +50,7 @@ def gate(library: Path, entry: str, work: Path, limit_s: float = 60):
 
 def test_cases_hold_inputs_and_poisoned_outputs(library: Path, cases: list[dict]) -> None:
     assert cases[0]["bytes"] == 3 * 4000
-    case = casefile.read(Path(cases[0]["path"]))
+    case = case_file.read(Path(cases[0]["path"]))
     assert [(a["name"], a["kind"]) for a in case.arguments] == [
         ("x", "buffer"), ("y", "buffer"), ("out", "buffer"), ("N", "int"), ("a", "float"),
     ]
@@ -67,7 +67,7 @@ def test_a_broken_case_file_is_refused(cases: list[dict], tmp_path: Path, change
     path = tmp_path / "broken.case"
     path.write_bytes(change(Path(cases[0]["path"]).read_bytes()))
     with pytest.raises(GatesError, match="broken.case"):
-        casefile.read(path)
+        case_file.read(path)
 
 
 QUANTISED = Path(__file__).parent / "honest" / "cases" / "h_quant_int8"
@@ -169,5 +169,5 @@ def test_without_libasan_it_is_not_run(library: Path, tmp_path: Path) -> None:
 
 
 def test_the_replay_imports_neither_torch_nor_numpy() -> None:
-    code = "import sys, gates.run.runner, gates.run.case; sys.exit('torch' in sys.modules or 'numpy' in sys.modules)"
+    code = "import sys, gates.worker.runner, gates.launch.replay; sys.exit('torch' in sys.modules or 'numpy' in sys.modules)"
     assert subprocess.run([sys.executable, "-c", code], timeout=60).returncode == 0

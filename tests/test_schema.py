@@ -11,7 +11,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from test_fuzzed_evidence import DATA, PLACES, VALUES, put
 
-from gates.schema import FOLDER, checker, errors_by, schema_errors, schema_of
+from gates.core.schema import FOLDER, checker, errors_by, schema_errors, schema_of
 
 KINDS = sorted({path.name.partition(".")[0] for path in FOLDER.glob("*.json")} - {"task"})  # that one is of task.yaml, no evidence
 

@@ -9,11 +9,11 @@ from defects.catalogue import DEFECTS
 from defects.combined import ENTRY, compile_patched
 from sdpa_kit import configure, problem, run, task_of
 
-from gates.judge.causes import causes, map_line
-from gates.parse.errormap import ErrorMap
-from gates.records import from_json
-from gates.run.errormap import error_map
-from gates.run.kernel import Kernel
+from gates.core.records import from_json
+from gates.gate.correctness.causes import causes, map_line
+from gates.gate.correctness.error_map import ErrorMap
+from gates.gate.correctness.runner.error_map import error_map
+from gates.launch.c_launcher import Kernel
 
 SIX_HEADS = {"B": 2, "H": 3, "S": 65, "D": 64}
 LIMIT = task_of("stage3_cp_async")["gates"]["correctness"]["max_abs_err"]

@@ -10,8 +10,8 @@ import pytest
 import torch
 from sdpa_kit import ROOT, SOURCE, emulated, problem, run, task_of
 
-from gates.run.accuracy import figures
-from gates.run.kernel import Kernel
+from gates.gate.correctness.runner.accuracy import figures
+from gates.launch.c_launcher import Kernel
 from tasks.problems.sdpa_bound import _lowest_bit
 
 SHAPE = problem.SHAPES["b1h2s129"]

@@ -25,8 +25,8 @@ from sdpa_kit import (
     worst_error,
 )
 
-from gates.run.kernel import Kernel, KernelError
-from gates.run.tensor_digest import digest
+from gates.launch.c_launcher import Kernel, KernelError
+from gates.task.tensor_digest import digest
 
 LIMIT = {stage: task_of(stage)["gates"]["correctness"]["max_abs_err"] for stage in STAGES}
 RECORDED = ROOT / "results" / "recorded" / "h100" / "emulator" / "stages.json"

@@ -15,7 +15,7 @@ from fp16_kit import unpatched
 from sdpa_kit import findings, problem, run
 
 from gates.emulator.flags import CXX_FLAGS
-from gates.run.kernel import Kernel
+from gates.launch.c_launcher import Kernel
 
 # Ways through the kernel that the stage's own tiles do not take: stages filled anew, a warp alone with its keys, two strips,
 # one stage with K in parts, and tiles that are not swizzled.

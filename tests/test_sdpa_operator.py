@@ -6,8 +6,8 @@ import pytest
 import torch
 from sdpa_kit import STAGES, emulated, on_device, problem, source_of, task_of
 
-from gates.errors import GatesError
-from gates.new import new_task
+from gates.core.errors import GatesError
+from gates.task.scaffold import new_task
 from tasks.libraries import library_of
 from tasks.problems.sdpa_fp8_operator import load_operator
 

@@ -9,8 +9,8 @@ import torch
 from sdpa_kit import ROOT, STAGES, problem, task_of
 from torch.nn.functional import scaled_dot_product_attention
 
-from gates.problem import call_arguments, load
-from gates.task import load_task
+from gates.task.load import load_task
+from gates.task.problem import call_arguments, load
 from tasks.problems import sdpa
 
 SMALL = problem.SHAPES["small"]

@@ -13,11 +13,13 @@ from pathlib import Path
 
 import pytest
 
-from gates import selftest
+from gates.build.toolchain import Toolchain, find_toolchain
+from gates.core.records import Check, GateResult, Status
+from gates.diagnostics import selftest
+from gates.gate.ncu import judge as ncu
+from gates.gate.performance import judge as performance
+from gates.gate.ptxas import judge as ptxas
 from gates.gate.registry import GATES
-from gates.judge import ncu, performance, ptxas
-from gates.records import Check, GateResult, Status
-from gates.run.toolchain import Toolchain, find_toolchain
 
 STORED = {
     ("ptxas", "log without the kernel"): "ptxas.kernel_missing",

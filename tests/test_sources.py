@@ -7,10 +7,10 @@ from types import SimpleNamespace
 
 import pytest
 
-from gates.judge.ptxas import judge
-from gates.parse.ptxas import gather
-from gates.records import Status
-from gates.run.sources import declared_launches
+from gates.core.records import Status
+from gates.gate.ptxas.evidence import gather
+from gates.gate.ptxas.judge import judge
+from gates.task.sources.cuda_text import declared_launches
 
 KERNEL = "__global__ void k(float* x) { __shared__ float tile[32]; x[0] = tile[0]; }\n"
 LOG = (

@@ -7,7 +7,7 @@ from pathlib import Path
 
 import pytest
 
-from gates.task import Task, load_task
+from gates.task.load import Task, load_task
 
 ROOT = Path(__file__).resolve().parent.parent
 
@@ -89,7 +89,7 @@ def test_files_that_python_text_names_belong_to_it(tmp_path: Path) -> None:
 def test_modules_are_followed_and_the_engine_is_none_of_them(tmp_path: Path) -> None:
     files = {
         "kernels/k.cu": "", "tasks/saxpy_slow/extra.py": "import helper, numpy\nfrom tasks.more import thing\nfrom . import near\n", "helper.py": "", "tasks/more/__init__.py": "",
-        "tasks/more/thing.py": "from .other import f\n", "tasks/more/other.py": "", "tasks/more/unused.py": "", "tasks/saxpy_slow/near.py": "", "gates/__init__.py": "", "gates/run/runner.py": "",
+        "tasks/more/thing.py": "from .other import f\n", "tasks/more/other.py": "", "tasks/more/unused.py": "", "tasks/saxpy_slow/near.py": "", "gates/__init__.py": "", "gates/worker/runner.py": "",
     }
     assert names(stage(tmp_path, files), tmp_path) == {
         "tasks/saxpy_slow/extra.py", "helper.py", "tasks/more/__init__.py", "tasks/more/thing.py", "tasks/more/other.py", "tasks/saxpy_slow/near.py",

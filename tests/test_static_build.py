@@ -13,13 +13,13 @@ from pathlib import Path
 import pytest
 from static_kit import CXX, calls, make_task, not_root, program, stub_toolchain
 
-from gates.errors import GatesError
-from gates.records import from_json
-from gates.run.build import build, check_build_root, job_count
-from gates.run.build_failure import Failure
-from gates.run.built import BuildResult
-from gates.run.static import collect
-from gates.run.toolchain import find_toolchain
+from gates.build.build import build, check_build_root, job_count
+from gates.build.dumps import collect
+from gates.build.failure import Failure
+from gates.build.result import BuildResult
+from gates.build.toolchain import find_toolchain
+from gates.core.errors import GatesError
+from gates.core.records import from_json
 
 DEVICE = {"cubin", "device"}
 
@@ -196,7 +196,7 @@ import sys
 from pathlib import Path
 sys.path.insert(0, {tests!r})
 from static_kit import make_task, stub_toolchain
-from gates.run.build import build
+from gates.build.build import build
 folder = Path({folder!r})
 result = build(make_task(folder, source=folder / "k.cu"), stub_toolchain(folder / "cuda"), folder / "build", want={{"cubin", "device"}}, progress=print)
 sys.exit(bool(result.failures))
@@ -264,7 +264,7 @@ def test_two_builds_at_once_wait_for_each_other(tmp_path: Path, stub: Path) -> N
     program(script, script.read_text().replace("text=$(cat", "sleep 0.3\ntext=$(cat"))
     (tmp_path / "k.cu").write_text("kernel\n")
     code_keeps_stub = SCRIPT.replace("stub_toolchain(folder / \"cuda\")", "find_toolchain({{**os.environ, \"CUDA_HOME\": str(folder / 'cuda')}}, [])")
-    code = ("import os\nfrom gates.run.toolchain import find_toolchain\n" + code_keeps_stub).format(tests=str(Path(__file__).parent), folder=str(tmp_path))
+    code = ("import os\nfrom gates.build.toolchain import find_toolchain\n" + code_keeps_stub).format(tests=str(Path(__file__).parent), folder=str(tmp_path))
     children = [subprocess.Popen([sys.executable, "-c", code], stdout=subprocess.PIPE, stderr=subprocess.STDOUT, text=True) for _ in range(3)]
     outputs = [child.communicate(timeout=60)[0] for child in children]
     assert [child.returncode for child in children] == [0, 0, 0], outputs

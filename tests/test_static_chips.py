@@ -9,8 +9,8 @@ from pathlib import Path
 
 import pytest
 
-from gates.facts.chips import CHIPS, chip_of, occupancy, registers_per_cta
-from gates.run.toolchain import wheel_folders
+from gates.build.toolchain import wheel_folders
+from gates.hardware.chips import CHIPS, chip_of, occupancy, registers_per_cta
 
 REGISTERS = (0, 1, 16, 24, 32, 33, 40, 64, 65, 96, 128, 168, 200, 255, 256)
 THREADS = (1, 32, 33, 64, 96, 128, 160, 256, 384, 512, 768, 1000, 1024, 1025)

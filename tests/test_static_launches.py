@@ -8,14 +8,14 @@ from dataclasses import replace
 import pytest
 from static_kit import make_task, needs_nvcc
 
-from gates.evidence import RunDirectory
-from gates.pipeline import run_info
-from gates.records import GateResult, Status
+from gates.build.build import build
+from gates.build.dumps import collect
+from gates.build.toolchain import find_toolchain
+from gates.core.records import GateResult, Status
+from gates.evidence.run_directory import RunDirectory
+from gates.pipeline.run import run_info
+from gates.pipeline.session import Session, judge_step
 from gates.render.console import Silence
-from gates.run.build import build
-from gates.run.static import collect
-from gates.run.toolchain import find_toolchain
-from gates.steps import Session, judge_step
 
 pytestmark = needs_nvcc
 BUDGET = 32_768

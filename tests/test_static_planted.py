@@ -8,13 +8,14 @@ from pathlib import Path
 import pytest
 from static_kit import make_task, needs_cuobjdump, needs_nvcc
 
-from gates.judge import ptxas as ptxas_judge
-from gates.judge import sass as sass_judge
-from gates.parse import ptxas, sass
-from gates.records import GateResult, Status
-from gates.run.build import build
-from gates.run.static import StaticTexts, collect
-from gates.run.toolchain import find_toolchain
+from gates.build.build import build
+from gates.build.dumps import StaticTexts, collect
+from gates.build.toolchain import find_toolchain
+from gates.core.records import GateResult, Status
+from gates.gate.ptxas import evidence as ptxas
+from gates.gate.ptxas import judge as ptxas_judge
+from gates.gate.sass import evidence as sass
+from gates.gate.sass import judge as sass_judge
 
 pytestmark = needs_nvcc
 SOURCE = Path(__file__).parent / "data" / "static" / "planted.cu"

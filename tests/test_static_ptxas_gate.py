@@ -7,13 +7,13 @@ from pathlib import Path
 
 import pytest
 
-from gates.build_report import _kernel
+from gates.cli.task_build import _kernel
 from gates.comparison.sections import _resource_rows
-from gates.judge.ptxas import judge
-from gates.judge.ptxas_codes import CODES
-from gates.parse.names import instance_of_signature
-from gates.parse.ptxas import Launch, PtxasEvidence, gather
-from gates.records import GateResult, Status, from_json, to_json
+from gates.core.kernel_names import instance_of_signature
+from gates.core.records import GateResult, Status, from_json, to_json
+from gates.gate.ptxas.codes import CODES
+from gates.gate.ptxas.evidence import Launch, PtxasEvidence, gather
+from gates.gate.ptxas.judge import judge
 from gates.sweep.work import _resources
 
 DATA = Path(__file__).parent / "data" / "ptxas"

@@ -10,9 +10,9 @@ from pathlib import Path
 
 import pytest
 
-from gates.parse.names import base_name, kernel_key, plain_name, without_parameters
-from gates.parse.ptxas_log import PtxasLog, parse_log
-from gates.records import to_json
+from gates.core.kernel_names import base_name, kernel_key, plain_name, without_parameters
+from gates.core.records import to_json
+from gates.gate.ptxas.log import PtxasLog, parse_log
 
 DATA = Path(__file__).parent / "data" / "ptxas"
 MANIFEST = {entry["file"]: entry for entry in json.loads((DATA / "manifest.json").read_text())["logs"]}

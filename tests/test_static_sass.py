@@ -6,11 +6,11 @@ from pathlib import Path
 
 import pytest
 
-from gates.errors import GatesError
-from gates.judge.sass import judge
-from gates.judge.sass_codes import CODES
-from gates.parse.sass import CLASSES, SassEvidence, count_classes, gather, parse_sass
-from gates.records import Status, from_json, to_json
+from gates.core.errors import GatesError
+from gates.core.records import Status, from_json, to_json
+from gates.gate.sass.codes import CODES
+from gates.gate.sass.evidence import CLASSES, SassEvidence, count_classes, gather, parse_sass
+from gates.gate.sass.judge import judge
 
 DATA = Path(__file__).parent / "data" / "sass"
 WMMA = (DATA / "sm89_wmma.sass").read_text()

@@ -10,10 +10,11 @@ import jsonschema
 import pytest
 from static_kit import make_task, stub_toolchain
 
-from gates.parse import ptxas, sass
-from gates.records import to_json
-from gates.run.build import build
-from gates.schema import FOLDER
+from gates.build.build import build
+from gates.core.records import to_json
+from gates.core.schema import FOLDER
+from gates.gate.ptxas import evidence as ptxas
+from gates.gate.sass import evidence as sass
 
 DATA = Path(__file__).parent / "data"
 SCHEMAS = FOLDER

@@ -9,11 +9,11 @@ from pathlib import Path
 import pytest
 from static_kit import STUB_NVCC, make_task, program
 
-from gates import doctor
-from gates.errors import GatesError
-from gates.run import device
-from gates.run.build import build
-from gates.run.toolchain import NAMES, find_toolchain
+from gates.build.build import build
+from gates.build.toolchain import NAMES, find_toolchain
+from gates.core.errors import GatesError
+from gates.diagnostics import doctor
+from gates.launch import device
 
 SYSTEM_PATH = "/usr/bin:/bin"
 
@@ -96,7 +96,7 @@ def test_doctor_lists_what_is_missing_and_what_it_costs(tmp_path: Path) -> None:
 
 
 def test_doctor_does_not_import_torch() -> None:
-    code = "import sys; from gates.doctor import report; report(); sys.exit('torch' in sys.modules)"
+    code = "import sys; from gates.diagnostics.doctor import report; report(); sys.exit('torch' in sys.modules)"
     assert subprocess.run([sys.executable, "-c", code]).returncode == 0
 
 
@@ -117,7 +117,7 @@ def test_a_broken_driver_takes_nothing_down(ending: str, tmp_path: Path, monkeyp
     if subprocess.run(["gcc", "-shared", "-fPIC", "-w", "fake.c", "-o", str(library)], cwd=tmp_path).returncode:
         pytest.skip("no gcc")
     wrapper = tmp_path / "ask.py"
-    wrapper.write_text(f"import json\nfrom gates.run import device\ndevice._LIBRARY = {str(library)!r}\nprint(json.dumps(device._ask()))\n")
+    wrapper.write_text(f"import json\nfrom gates.launch import device\ndevice._LIBRARY = {str(library)!r}\nprint(json.dumps(device._ask()))\n")
     monkeypatch.setattr(device, "_LIBRARY", str(library))
     run = device.process.run
     monkeypatch.setattr(device.process, "run", lambda argv, **more: run([argv[0], "-c", "print(1)"] if ending == "nonsense" else [argv[0], wrapper], **more))

@@ -12,14 +12,14 @@ import pytest
 import torch
 from test_correctness_records import LIMITS, raw, result
 
-from gates.judge.correctness import judge
-from gates.parse import correctness as parse
-from gates.records import Status
-from gates.run import casecheck, sources
-from gates.run.accuracy import figures
-from gates.run.side import Launched
-from gates.stage import default_stream
-from gates.task import load_task
+from gates.core.records import Status
+from gates.gate.correctness import evidence as parse
+from gates.gate.correctness.judge import judge
+from gates.gate.correctness.runner import case as casecheck
+from gates.gate.correctness.runner.accuracy import figures
+from gates.launch.side import Launched
+from gates.task.load import load_task
+from gates.task.sources import cuda_text, default_stream
 
 TASKS = Path(__file__).parent / "tasks"
 
@@ -164,7 +164,7 @@ def test_only_a_stream_of_its_own_is_captured(monkeypatch: pytest.MonkeyPatch, o
     from contextlib import nullcontext
     from types import SimpleNamespace
 
-    from gates.run import timing_cuda
+    from gates.gate.performance.runner import cuda_graphs
 
     began: list[str] = []
     graph = SimpleNamespace(capture_begin=lambda **_: began.append("captured"), capture_end=lambda: None, replay=lambda: began.append("replayed"))
@@ -174,7 +174,7 @@ def test_only_a_stream_of_its_own_is_captured(monkeypatch: pytest.MonkeyPatch, o
     }
     for name, fake in fakes.items():
         monkeypatch.setattr(torch.cuda, name, fake)
-    clockwork, called = timing_cuda.Clockwork("cpu", on_default=on_default), list[int]()
+    clockwork, called = cuda_graphs.Clockwork("cpu", on_default=on_default), list[int]()
     replays = clockwork.capture([called.append, called.append])
     assert called == ([] if on_default else [7, 7])
     replays.replay()
@@ -237,8 +237,8 @@ ON_DEFAULT, ON_CURRENT = RELU % "", RELU % ", 0, at::cuda::getCurrentCUDAStream(
 
 def imported(folder: Path, solution: str) -> Path:
     """A KernelBench task of relu with this solution."""
-    from gates.imports import folder as tasks
-    from gates.imports import kernelbench
+    from gates.importers import folder as tasks
+    from gates.importers import kernelbench
 
     (folder / "given").mkdir()
     for name, text in (("problem.py", RELU_PROBLEM), ("solution.py", solution)):
@@ -254,8 +254,8 @@ def test_an_import_declares_the_stream_that_its_sources_launch_on(tmp_path: Path
 
 
 def test_values_that_are_neither_tensors_nor_numbers_reach_a_replayed_function(tmp_path: Path) -> None:
-    from gates.run.attempt import attempt
-    from gates.run.case import write_cases
+    from gates.launch.replay import write_cases
+    from gates.worker.job import attempt
 
     task = load_task(imported(tmp_path, RELU_PROBLEM.replace("class Model(", "class ModelNew(")), environ={})
     side = task.side(task.sources[0], emulated=True)
@@ -268,7 +268,7 @@ def test_values_that_are_neither_tensors_nor_numbers_reach_a_replayed_function(t
 def test_a_replay_waits_for_no_lock_that_a_killed_build_left(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     import os
 
-    from gates.run import case
+    from gates.launch import replay as case
 
     monkeypatch.setenv("TORCH_EXTENSIONS_DIR", "/elsewhere")
     (tmp_path / "extensions" / "relu_inline").mkdir(parents=True)
@@ -325,11 +325,11 @@ class module:
 
 
 def on_device(task: Any, work: Path) -> Any:
-    from gates.run.correctness import run_correctness
+    from gates.gate.correctness.collect import run_correctness
 
     raw_ = run_correctness(
         task.side(task.sources[0], emulated=False), ["given"], [0], work=work, limit_s=300, device="cuda:0",
-        bad_atol=task.gates["correctness"]["bad_atol"], limits=task.gates["correctness"], default_launches=sources.launches_without_stream(task),
+        bad_atol=task.gates["correctness"]["bad_atol"], limits=task.gates["correctness"], default_launches=cuda_text.launches_without_stream(task),
     )
     return judge(parse.parse(raw_), task.gates["correctness"])
 
@@ -352,7 +352,7 @@ def test_a_solution_of_load_inline_on_the_default_stream_on_a_device(tmp_path: P
 
 @pytest.mark.gpu
 def test_a_solution_of_the_default_stream_passes_all_gates_on_a_device(tmp_path: Path, built: Any) -> None:
-    from gates.pipeline import Options, run_task
+    from gates.pipeline.run import Options, run_task
     from gates.render.console import Progress
 
     task = declared(tmp_path, built(ON_DEFAULT), "default")

@@ -21,13 +21,13 @@ from click.testing import CliRunner
 from conftest import OnceASession
 from sweep_kit import BLOCKS, DEVICE, InTurn, dies_once, job, spans
 
-from gates.cli import cli
-from gates.errors import GatesError
-from gates.evidence import list_runs
-from gates.records import Status
+from gates.cli.main import cli
+from gates.core.errors import GatesError
+from gates.core.records import Status
+from gates.core.schema import FOLDER
+from gates.evidence.run_directory import list_runs
 from gates.render.console import Silence
 from gates.render.sweep import compact, draw, frame, sweep_csv, sweep_table
-from gates.schema import FOLDER
 from gates.sweep import cluster as clusters
 from gates.sweep import schedule, work
 from gates.sweep.cluster import local_cluster, locked
@@ -37,7 +37,7 @@ from gates.sweep.record import Found, Resources, Sweep, Timing, read_sweep
 from gates.sweep.schedule import run_sweep
 from gates.sweep.verify import verify_sweep
 from gates.sweep.work import Done, Job, compile_variant
-from gates.task import load_task
+from gates.task.load import load_task
 
 ROOT = Path(__file__).resolve().parent.parent
 PASSED = Found(Status.PASS, "x.pass", "fine")

@@ -9,15 +9,15 @@ import pytest
 from performance_gates import evidence
 from sweep_kit import BLOCKS
 
-from gates.errors import GatesError
-from gates.measure.sampling import measure
-from gates.measure.simulated import SimulatedDevice
-from gates.parse.performance import PerformanceEvidence
+from gates.core.errors import GatesError
+from gates.gate.performance.evidence import PerformanceEvidence
+from gates.stats.sampling import measure
+from gates.stats.simulated_device import SimulatedDevice
 from gates.sweep.halving import SLOWER, WHOLE_BUDGET_S, budget_s, halve, ranked, winner
 from gates.sweep.record import Round, Timing
 from gates.sweep.variants import combinations, parse_params, variant_name
 from gates.sweep.work import timing_of
-from gates.task import load_task
+from gates.task.load import load_task
 
 
 def timing(variant: str, ratio: float | None, *, faster: bool = False, code: str = "") -> Timing:

@@ -12,12 +12,12 @@ import pytest
 from click.testing import CliRunner
 from runs_kit import RECORDED, SWEEPS
 
-from gates.cli import cli
-from gates.evidence import list_runs
-from gates.packed.runs import opened
-from gates.stage.identity import identity_of
+from gates.cli.main import cli
+from gates.evidence.packed_runs import opened
+from gates.evidence.run_directory import list_runs
 from gates.sweep import verify as sweep_verify
 from gates.sweep.verify import verify_sweep
+from gates.task.sources.identity import identity_of
 
 (EDITED,) = (opened(path) for path in SWEEPS if "h200-earlier" in path.parts)  # four rounds, of a version that let slower variants go on
 INCUMBENT, NEXT, WRONG = "TILE_M=32,TILE_N=32,NUM_WARPS=2,STAGES=2", "TILE_M=64,TILE_N=32,NUM_WARPS=4,STAGES=2", "TILE_M=16,TILE_N=32,NUM_WARPS=2,STAGES=2"

@@ -9,9 +9,9 @@ import pytest
 import yaml
 from click.testing import CliRunner
 
-from gates.cli import cli
-from gates.errors import GatesError
-from gates.task import find_task, load_baseline, load_task
+from gates.cli.main import cli
+from gates.core.errors import GatesError
+from gates.task.load import find_task, load_baseline, load_task
 
 GOOD = {
     "name": "demo", "title": "Demo", "problem": "demo_problem", "sources": ["k.cu"], "entry": "demo",

@@ -81,7 +81,7 @@ def test_the_lab_s_gates_run_their_whole_path(monkeypatch, tmp_path) -> None:
     import torch
     from timing_fakes import DATA, build_library, install
 
-    from gates import problem as problems
+    from gates.task import problem as problems
 
     monkeypatch.syspath_prepend(str(ROOT / "scripts"))
     from study import lab

@@ -12,14 +12,14 @@ from static_kit import needs_nvcc
 from torch_kit import STUB, stub_torch  # noqa: F401
 
 import gates
-from gates.evidence import portable
-from gates.new import new_task
-from gates.run import missing_header, torch_headers
-from gates.run.build import build
-from gates.run.build_failure import Failure
-from gates.run.toolchain import find_toolchain, header_folders
-from gates.steps import Session, _static
-from gates.task import Task, load_task
+from gates.build import missing_header, torch_headers
+from gates.build.build import build
+from gates.build.failure import Failure
+from gates.build.toolchain import find_toolchain, header_folders
+from gates.evidence.run_directory import portable
+from gates.pipeline.session import Session, _static
+from gates.task.load import Task, load_task
+from gates.task.scaffold import new_task
 
 CUDA_NAMES = ("cuComplex.h", "cuda_bf16.h", "cuda_fp16.h", "driver_types.h", "library_types.h")
 WANT = {"binding"}
@@ -190,7 +190,7 @@ def test_a_broken_binding_is_a_reject_with_and_without_nvcc(cubin: Failure | Non
 
 
 def test_the_handles_folder_is_no_machine_s_path_in_evidence() -> None:
-    assert portable(f"-idirafter{torch_headers.HANDLES}", Path("/elsewhere")) == "-idirafter<gates>/run/handles"
+    assert portable(f"-idirafter{torch_headers.HANDLES}", Path("/elsewhere")) == "-idirafter<gates>/build/handles"
 
 
 def test_the_stub_includes_what_torch_does() -> None:

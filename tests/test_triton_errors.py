@@ -9,13 +9,13 @@ from typing import Any
 import pytest
 
 import gates
-from gates.new import new_task
-from gates.run import triton_record
-from gates.run.build import build
-from gates.run.built import BuildResult
-from gates.run.toolchain import find_toolchain
-from gates.task import load_task
-from gates.verify import verify_run
+from gates.build.build import build
+from gates.build.result import BuildResult
+from gates.build.toolchain import find_toolchain
+from gates.build.triton import record as triton_record
+from gates.task.load import load_task
+from gates.task.scaffold import new_task
+from gates.verify.run import verify_run
 
 needs_triton = pytest.mark.skipif(importlib.util.find_spec("triton") is None, reason="no triton")
 KERNEL = "x / (1 + tl.exp(-x)) * y"

@@ -10,7 +10,8 @@ from typing import Any
 import pytest
 from test_apart import jail_here
 
-from gates.run import confined, triton_record
+from gates.build.triton import record as triton_record
+from gates.worker import confined_tool
 
 HONEST = {
     "name": "silu_kernel", "arch": "sm_90", "variant": 0, "tool": "ptxas", "options": ["-lineinfo", "-v", "--regAllocOptLevel=2", "--opt-level", "1", "--fmad=false"],
@@ -51,5 +52,5 @@ def test_a_tool_runs_confined(tmp_path: Path) -> None:
         f"for attempt in (lambda: Path({str(tmp_path / 'made')!r}).write_text('x'), socket.socket):\n"
         "    try:\n        attempt(); print('done')\n    except OSError:\n        print('refused')\n"
     )
-    done = subprocess.run(confined.command(tmp_path / "room", [sys.executable, "-c", code]), capture_output=True, text=True, check=True)
+    done = subprocess.run(confined_tool.command(tmp_path / "room", [sys.executable, "-c", code]), capture_output=True, text=True, check=True)
     assert done.stdout.split() == ["refused", "refused"] and (tmp_path / "room" / "own").is_file() and not (tmp_path / "made").exists()

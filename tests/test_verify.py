@@ -18,19 +18,19 @@ import pytest
 from click.testing import CliRunner
 from runs_kit import PLACES, RECORDED, sign
 
-from gates.cli import cli
-from gates.errors import GatesError
-from gates.evidence import Git, RunInfo, Verdict, list_runs, read_record
-from gates.findings import findings
+from gates.cli.findings import findings
+from gates.cli.guard import guard
+from gates.cli.main import cli
+from gates.core.errors import GatesError
+from gates.evidence.revision import revision
+from gates.evidence.run_directory import Git, RunInfo, Verdict, list_runs, read_record
 from gates.gate.registry import GATES
-from gates.guard import guard
-from gates.insights import insights_of
-from gates.places import changed_since, contradicts_checkout
 from gates.review.compare import compare_runs
 from gates.review.decide import decide_run
-from gates.revision import revision
-from gates.task import DIGEST_RULE, find_task, load_task
-from gates.verify import verify_run
+from gates.review.insights.insights import insights_of
+from gates.task.load import DIGEST_RULE, find_task, load_task
+from gates.verify.checkout import changed_since, contradicts_checkout
+from gates.verify.run import verify_run
 
 ROOT = Path(__file__).resolve().parent.parent
 FULL = list_runs(RECORDED / "h100" / "stage2_wmma_pv")[-1]
@@ -259,7 +259,7 @@ def test_what_a_run_says_of_the_very_stage_in_this_checkout_must_be_so(tmp_path:
 
 
 def test_a_gate_that_a_later_version_adds_leaves_recorded_runs_sound(monkeypatch: pytest.MonkeyPatch) -> None:
-    for module in ("gates.gate.registry", "gates.task", "gates.judge.decision", "gates.verify", "gates.judging"):
+    for module in ("gates.gate.registry", "gates.task.load", "gates.gate.decision", "gates.verify.run", "gates.evidence.judging"):
         monkeypatch.setattr(f"{module}.GATES", (*GATES[:3], "seventh", *GATES[3:]))
     for run in (CPU, FULL):
         assert verify_run(run) == [] and insights_of(run).decision is read_record(Verdict, run, "verdict.json").decision

@@ -13,18 +13,19 @@ from pathlib import Path
 import pytest
 from runs_kit import PLACES, sign
 
-from gates import findings as found_by_verify
-from gates import jsonio, verify
-from gates.check.files import FILES
-from gates.check.profile import profile_problems
-from gates.check.report import report_problems
-from gates.cli import cli
+from gates.cli import findings as found_by_verify
+from gates.cli.guard import guard
+from gates.cli.main import cli
 from gates.comparison.within import compare_within
-from gates.evidence import RunInfo, Verdict, list_runs, read_record
-from gates.guard import guard
-from gates.packed.runs import opened
-from gates.parse.ncu import NcuEvidence
+from gates.core import jsonio
+from gates.evidence.packed_runs import opened
+from gates.evidence.run_directory import RunInfo, Verdict, list_runs, read_record
+from gates.gate.ncu.evidence import NcuEvidence
 from gates.render.compare import REPORT_VERSION, footer
+from gates.verify import run as verify
+from gates.verify.files import FILES
+from gates.verify.profile import profile_problems
+from gates.verify.report import report_problems
 
 ROOT = Path(__file__).resolve().parent.parent
 FULL = list_runs(ROOT / "results" / "recorded" / "h200" / "stage2_wmma_pv")[-1]
@@ -129,7 +130,7 @@ def reader(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
     (folder / "ncu_report.py").write_text(READER)
     monkeypatch.syspath_prepend(str(folder))
     monkeypatch.setenv("PYTHONPATH", os.pathsep.join([str(folder), str(ROOT)]))
-    monkeypatch.setattr("gates.check.profile._reader_version", lambda: "")
+    monkeypatch.setattr("gates.verify.profile._reader_version", lambda: "")
     return folder
 
 
@@ -186,13 +187,13 @@ def test_a_figure_by_way_of_ncu_s_csv_has_two_decimals(run: Path, reader: Path) 
 
 
 def test_without_the_reader_it_is_said(run: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]) -> None:
-    monkeypatch.setattr("gates.check.profile.importlib.util.find_spec", lambda name: None)
+    monkeypatch.setattr("gates.verify.profile.importlib.util.find_spec", lambda name: None)
     assert guard(lambda: cli.main(["verify", str(run)], standalone_mode=False)) == 0
     assert "note: ncu.json was not checked against profile.ncu-rep: ncu-report is not installed" in capsys.readouterr().out
 
 
 def test_an_older_reader_than_the_report_s_ncu_is_no_fault_of_the_run(run: Path, monkeypatch: pytest.MonkeyPatch, reader: Path) -> None:
-    monkeypatch.setattr("gates.check.profile._reader_version", lambda: "2024.1.0")
+    monkeypatch.setattr("gates.verify.profile._reader_version", lambda: "2024.1.0")
     problems, (note,) = profile_problems(run, read_record(NcuEvidence, run, "ncu.json"))
     assert problems == [] and "it is from ncu 2025.3.1.0, the installed ncu-report is 2024.1.0" in note
 

@@ -10,8 +10,8 @@ from typing import Any
 
 import pytest
 
-from gates.evidence import list_runs
-from gates.verify import consistency_problems
+from gates.evidence.run_directory import list_runs
+from gates.verify.run import consistency_problems
 
 RECORDED = Path(__file__).resolve().parent.parent / "results" / "recorded"
 FULL = list_runs(RECORDED / "h200" / "stage2_wmma_pv")[-1]

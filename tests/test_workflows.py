@@ -18,8 +18,8 @@ import yaml
 from github_fake import REPOSITORY, FakeGitHub
 from pages_kit import NAMES, check_markdown
 
-from gates.evidence import list_runs
-from gates.packed import runs as packed
+from gates.evidence import packed_runs as packed
+from gates.evidence.run_directory import list_runs
 from gates.render.markdown import table
 
 ROOT = Path(__file__).resolve().parent.parent
@@ -243,7 +243,7 @@ def test_the_admission_step_writes_outputs(tmp_path: Path) -> None:
     (["kernels/common/wgmma.cuh"], ""),
     (["kernels/sdpa_fp8/nobody_includes_it.cuh"], ""),
     (["tasks/problems/sdpa_fp8_inputs.py"], "0 1 2 3 4"),
-    (["gates/judge/ptxas.py"], "0 1 2 3 4"),
+    (["gates/gate/ptxas/judge.py"], "0 1 2 3 4"),
     (["constraints.txt"], "0 1 2 3 4"),
 ])
 def test_changed_files_to_stages(files: list[str], stages: str) -> None:
@@ -713,9 +713,9 @@ def test_what_is_judged_can_t_write_the_runner_s_files(tmp_path: Path, confined:
 
 
 def test_without_landlock_a_runner_is_refused(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    from gates.run import jail
+    from gates.worker import sandbox
 
-    monkeypatch.setattr(jail, "deny_writes", lambda writable: "not denied: no Landlock here")
+    monkeypatch.setattr(sandbox, "deny_writes", lambda writable: "not denied: no Landlock here")
     monkeypatch.setenv("GITHUB_ACTIONS", "true")
     with pytest.raises(CiError, match="no Landlock here"):
         ci_common.run_untrusted([sys.executable, "-c", "import time; time.sleep(60)"], tmp_path, [tmp_path / "results"])

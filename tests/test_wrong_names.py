@@ -11,11 +11,11 @@ from xml.etree import ElementTree
 
 import pytest
 
-from gates.cli import cli
-from gates.guard import guard
-from gates.records import Check, GateResult, Status
-from gates.render.junit import junit
-from gates.render.sarif import sarif
+from gates.cli.guard import guard
+from gates.cli.main import cli
+from gates.core.records import Check, GateResult, Status
+from gates.render.ci.junit import junit
+from gates.render.ci.sarif import sarif
 
 ROOT = Path(__file__).resolve().parent.parent
 RUN = "recorded:h200/stage2"

@@ -7,10 +7,10 @@ from pathlib import Path
 import pytest
 from test_task import write
 
-from gates import yamlio
-from gates.errors import GatesError
-from gates.rejudge import changed_limits
-from gates.task import load_task
+from gates.core import yamlio
+from gates.core.errors import GatesError
+from gates.review.rejudge import changed_limits
+from gates.task.load import load_task
 
 VALUES = [
     ("1e-3", 0.001), ("1E5", 1e5), ("2.e-3", 0.002), ("-.5e1", -5.0), ("+.25", 0.25), ("1.", 1.0), ("010", 10), ("-007", -7), ("0o10", 8), ("0x1F", 31),

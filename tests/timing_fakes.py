@@ -9,8 +9,8 @@ from pathlib import Path
 from types import SimpleNamespace
 from typing import Any
 
-from gates.errors import GatesError
-from gates.measure.calibrate import Calibration
+from gates.core.errors import GatesError
+from gates.stats.calibration import Calibration
 
 DATA = Path(__file__).parent / "data" / "timing"
 LIMITS = {"max_abs_err": 0.01, "mean_abs_err": 0.005, "bad_pct": 0.0, "bad_atol": 0.01}
@@ -78,12 +78,12 @@ CLOCK = SimpleNamespace(now_s=0.0)  # the time that has passed outside
 
 
 def install(monkeypatch: Any, launch_us: dict[str, float]) -> None:
-    """Make gates.run.timing run on the host; ``launch_us``: library stem -> us a launch."""
+    """Make gates.gate.performance.collect run on the host; ``launch_us``: library stem -> us a launch."""
     import torch
 
-    from gates.run import callable as callable_
-    from gates.run import timing_cuda
-    from gates.run.kernel import Kernel
+    from gates.gate.performance.runner import cuda_graphs
+    from gates.launch import entry_point as callable_
+    from gates.launch.c_launcher import Kernel
 
     class CountedKernel(Kernel):
         def __init__(self, path: Path, entry: str, sha256: str | None = None) -> None:
@@ -95,7 +95,7 @@ def install(monkeypatch: Any, launch_us: dict[str, float]) -> None:
             super().__call__(*arguments, stream=stream)
 
     monkeypatch.setattr(callable_, "Kernel", CountedKernel)
-    monkeypatch.setattr(timing_cuda, "Clockwork", FakeClockwork)
+    monkeypatch.setattr(cuda_graphs, "Clockwork", FakeClockwork)
     monkeypatch.setattr(torch.cuda, "is_available", lambda: True)
     monkeypatch.setattr(torch.cuda, "set_device", lambda device: None)
     monkeypatch.setattr(torch.cuda, "stream", lambda stream: nullcontext())
@@ -110,10 +110,11 @@ def run_job(folder: Path, candidate: Path, baseline: Path | None, hands: Any = N
     """Run both ends of a timing job in this process and read the lines as the engine does; ``hands``: the end that holds the kernels, ``alone``: the baseline."""
     import shutil
 
-    from gates.run import timing, timing_alone
-    from gates.run.attempt import ResultWriter
-    from gates.run.timing_ask import here
-    from gates.run.timing_hands import Hands
+    from gates.gate.performance import collect as timing
+    from gates.gate.performance.runner import alone as timing_alone
+    from gates.gate.performance.runner.ask import here
+    from gates.gate.performance.runner.hands import Hands
+    from gates.worker.job import ResultWriter
 
     control = folder / "control.so"
     shutil.copyfile(baseline or candidate, control)
@@ -138,6 +139,6 @@ def run_job(folder: Path, candidate: Path, baseline: Path | None, hands: Any = N
 
 
 def _tried(result: Path) -> Any:
-    from gates.run.attempt import Attempt
+    from gates.worker.job import Attempt
 
     return Attempt("n", 0, "exit 0", False, 1.0, tuple(result.read_text().splitlines()), "")

@@ -6,7 +6,7 @@ from pathlib import Path
 
 import pytest
 
-from gates.run import torch_headers
+from gates.build import torch_headers
 
 STUB = Path(__file__).parent / "data" / "torch_stub"
 

@@ -5,10 +5,10 @@ from __future__ import annotations
 from dataclasses import dataclass
 from pathlib import Path
 
-from gates import jsonio, records
-from gates.evidence import require_outside_a_run
-from gates.judge.decision import EXIT_CODES
-from gates.records import Decision, GateResult
+from gates.core import jsonio, records
+from gates.core.records import Decision, GateResult
+from gates.evidence.run_directory import require_outside_a_run
+from gates.gate.decision import EXIT_CODES
 
 SCHEMA_VERSION = 1
 

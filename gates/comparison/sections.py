@@ -7,12 +7,12 @@ from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
 from typing import Any
 
 from gates.comparison.record import Row, Section
-from gates.judge.correctness_limits import compared
-from gates.measure.records import BASELINE, CANDIDATE
-from gates.measure.statistics import Figures
-from gates.parse.correctness import DEFAULT_INPUTS
-from gates.parse.names import instance_of, without_parameters
-from gates.parse.ptxas import PtxasEvidence
+from gates.core.kernel_names import instance_of, without_parameters
+from gates.gate.correctness.evidence import DEFAULT_INPUTS
+from gates.gate.correctness.limits import compared
+from gates.gate.ptxas.evidence import PtxasEvidence
+from gates.stats.estimators import Figures
+from gates.stats.samples import BASELINE, CANDIDATE
 
 
 def sections(before: Mapping[str, Any], after: Mapping[str, Any], timed: Mapping[str, Any] | None) -> Iterator[Section]:

@@ -8,11 +8,11 @@ from typing import Any
 
 from gates.comparison.record import SCHEMA_VERSION, Comparison, SideInfo, Speed
 from gates.comparison.sections import sections
-from gates.evidence import RunInfo, TaskInfo, Verdict
-from gates.judge.performance import read
-from gates.judging import load_evidence, looser_terms
-from gates.measure.decision import ABOVE, BELOW
-from gates.parse.performance import MEASURED
+from gates.evidence.judging import load_evidence, looser_terms
+from gates.evidence.run_directory import RunInfo, TaskInfo, Verdict
+from gates.gate.performance.evidence import MEASURED
+from gates.gate.performance.judge import read
+from gates.stats.stopping_rule import ABOVE, BELOW
 
 
 def compare_within(run: Path, info: RunInfo, verdict: Verdict) -> Comparison:

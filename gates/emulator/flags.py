@@ -32,7 +32,7 @@ def _machine_flags() -> tuple[str, ...]:
 
 
 CXX_FLAGS = [*_COMMON, *_machine_flags()]
-# Of conversions to whole numbers only that of NaN counts (gates/parse/sanitizer_log.py), so the others must not end the process.
+# Of conversions to whole numbers only that of NaN counts (gates/gate/sanitizer/log.py), so the others must not end the process.
 SANITIZE_FLAGS = [
     "-O1", "-fsanitize=address,undefined,float-cast-overflow", "-fno-sanitize-recover=undefined", "-fsanitize-recover=float-cast-overflow",
     "-fno-omit-frame-pointer",

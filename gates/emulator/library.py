@@ -7,10 +7,10 @@ import subprocess
 from collections.abc import Mapping, Sequence
 from pathlib import Path
 
+from gates.core.errors import GatesError
 from gates.emulator.flags import CXX_FLAGS, SANITIZE_FLAGS, first_errors
 from gates.emulator.runtime_object import write_runtime_object
 from gates.emulator.translate import translate
-from gates.errors import GatesError
 
 
 def compile_library(

@@ -20,9 +20,9 @@ import tempfile
 from collections.abc import Sequence
 from pathlib import Path
 
-from gates import jsonio
+from gates.core import jsonio
+from gates.core.errors import EXIT_USAGE, GatesError
 from gates.emulator.flags import INCLUDE_DIR, first_errors
-from gates.errors import EXIT_USAGE, GatesError
 
 SOURCE = Path(__file__).resolve().parent / "runtime" / "runtime.cpp"
 # What a library exports says so itself. The folder of the build does not come into it.

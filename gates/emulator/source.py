@@ -4,8 +4,8 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 
+from gates.core.errors import GatesError
 from gates.emulator.tokens import MARKER, Lines, Token
-from gates.errors import GatesError
 
 OPEN = {"(": ")", "[": "]", "{": "}"}
 CLOSE = {close: opening for opening, close in OPEN.items()}

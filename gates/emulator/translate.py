@@ -16,12 +16,12 @@ import tempfile
 from collections.abc import Mapping, Sequence
 from pathlib import Path
 
+from gates.core.errors import EXIT_USAGE, GatesError
 from gates.emulator import unsupported
 from gates.emulator.flags import CXX_FLAGS, INCLUDE_DIR, first_errors
 from gates.emulator.rewrite import rewrite
 from gates.emulator.source import Source
 from gates.emulator.tokens import tokenize, user_parts
-from gates.errors import EXIT_USAGE, GatesError
 
 # Defined for every source. __CUDA_ARCH__ selects the code for a device of compute capability 8.9.
 BUILT_IN = {"GATES_EMULATOR": "1", "__CUDACC__": "1", "__CUDA_ARCH__": "890"}

@@ -13,7 +13,7 @@ from functools import cache
 from pathlib import Path
 from typing import Any
 
-from gates.schema import FOLDER
+from gates.core.schema import FOLDER
 
 
 @dataclass(frozen=True)
@@ -53,26 +53,26 @@ class Gate:
 
 ROWS = {row.name: row for row in (
     Gate(
-        "ptxas", "gates.judge.ptxas", "gates.judge.ptxas_codes:CODES", "gates.parse.ptxas:PtxasEvidence", ("cuda", "torch-extension", "triton"),
+        "ptxas", "gates.gate.ptxas.judge", "gates.gate.ptxas.codes:CODES", "gates.gate.ptxas.evidence:PtxasEvidence", ("cuda", "torch-extension", "triton"),
         of_kernels=True, of_binaries=True, of_optimised_code=True,
     ),
     Gate(
-        "sass", "gates.judge.sass", "gates.judge.sass_codes:CODES", "gates.parse.sass:SassEvidence", ("cuda", "torch-extension", "triton"),
+        "sass", "gates.gate.sass.judge", "gates.gate.sass.codes:CODES", "gates.gate.sass.evidence:SassEvidence", ("cuda", "torch-extension", "triton"),
         of_kernels=True, of_binaries=True, of_optimised_code=True, minima=("require",),
-        names=dict.fromkeys(("require", "forbid"), ("gates.parse.sass:CLASSES", "")),
+        names=dict.fromkeys(("require", "forbid"), ("gates.gate.sass.evidence:CLASSES", "")),
     ),
-    Gate("correctness", "gates.judge.correctness", "gates.judge.correctness_codes:CODES", "gates.parse.correctness:CorrectnessEvidence", ("cuda", "triton", "python")),
-    Gate("sanitizer", "gates.judge.sanitizer", "gates.judge.sanitizer_codes:CODES", "gates.parse.sanitizer:SanitizerEvidence", ("cuda",)),
+    Gate("correctness", "gates.gate.correctness.judge", "gates.gate.correctness.codes:CODES", "gates.gate.correctness.evidence:CorrectnessEvidence", ("cuda", "triton", "python")),
+    Gate("sanitizer", "gates.gate.sanitizer.judge", "gates.gate.sanitizer.codes:CODES", "gates.gate.sanitizer.evidence:SanitizerEvidence", ("cuda",)),
     Gate(
-        "performance", "gates.judge.performance", "gates.judge.performance_codes:CODES", "gates.parse.performance:PerformanceEvidence", (),
+        "performance", "gates.gate.performance.judge", "gates.gate.performance.codes:CODES", "gates.gate.performance.evidence:PerformanceEvidence", (),
         of_optimised_code=True, measured_anyway=True, unsaid={"cache": "cold"}, minima=("min_speedup_pct",), no_terms=("also",),
     ),
     Gate(
-        "ncu", "gates.judge.ncu", "gates.judge.ncu_codes:CODES", "gates.parse.ncu:NcuEvidence", (),
+        "ncu", "gates.gate.ncu.judge", "gates.gate.ncu.codes:CODES", "gates.gate.ncu.evidence:NcuEvidence", (),
         of_kernels=True, of_optimised_code=True, measured_anyway=True, minima=("min",), no_terms=("rises",),
         names={
-            **dict.fromkeys(("rises", "min", "max"), ("gates.facts.ncu_metrics:METRICS", "")),
-            "steady": ("gates.facts.ncu_metrics:METRICS", "_pct"),
+            **dict.fromkeys(("rises", "min", "max"), ("gates.hardware.ncu_metrics:METRICS", "")),
+            "steady": ("gates.hardware.ncu_metrics:METRICS", "_pct"),
         },
     ),
 )}

@@ -1,1 +1,1 @@
-"""Text for people: tables, COMPARE.md. May import parse and judge, nothing that runs."""
+"""Records to text: terminal, Markdown, SVG, HTML, JUnit, SARIF. Decides nothing."""

@@ -15,16 +15,16 @@ from typing import TYPE_CHECKING, Any
 
 from markupsafe import Markup, escape
 
-from gates.parse.errormap import AxisSpan, ErrorMap
-from gates.parse.performance import PerformanceEvidence
-from gates.plain import plain, plain_lines
-from gates.records import GateResult
+from gates.core.records import GateResult
+from gates.core.text import plain, plain_lines
+from gates.gate.correctness.error_map import AxisSpan, ErrorMap
+from gates.gate.performance.evidence import PerformanceEvidence
 from gates.render.figures import BLUE, GREY, load_matplotlib
 from gates.render.plot import timing_figure
 
 if TYPE_CHECKING:
-    from gates.history import Entry
     from gates.report.ladders import Chain
+    from gates.review.history import Entry
 
 # Okabe and Ito's palette, each with a marker of its own
 _SERIES = ((BLUE, "o"), ("#D55E00", "s"), ("#009E73", "^"), ("#CC79A7", "D"), ("#56B4E9", "v"), ("#E69F00", "P"), (GREY, "X"))

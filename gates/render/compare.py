@@ -4,9 +4,9 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
-from gates.judge.failed_case import clearest_first
-from gates.judge.ptxas import advice_in
-from gates.records import Check, Status, shown
+from gates.core.records import Check, Status, shown
+from gates.gate.correctness.failed_case import clearest_first
+from gates.gate.ptxas.judge import advice_in
 from gates.render.markdown import code, details, escape, table
 
 if TYPE_CHECKING:

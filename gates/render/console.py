@@ -8,11 +8,11 @@ import threading
 import time
 from types import TracebackType
 
-from gates.evidence import RunInfo, Verdict
-from gates.judge.failed_case import clearest_first
-from gates.judge.ptxas import advice_in
-from gates.plain import plain
-from gates.records import Check, GateResult, Status, seen
+from gates.core.records import Check, GateResult, Status, seen
+from gates.core.text import plain
+from gates.evidence.run_directory import RunInfo, Verdict
+from gates.gate.correctness.failed_case import clearest_first
+from gates.gate.ptxas.judge import advice_in
 
 MARKS = {
     Status.PASS: "pass", Status.FAIL: "FAIL", Status.INCONCLUSIVE: "inconclusive",

@@ -4,8 +4,8 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 
-from gates.parse.ncu import NcuEvidence
-from gates.records import shown
+from gates.core.records import shown
+from gates.gate.ncu.evidence import NcuEvidence
 
 
 def counter_table(profiles: Sequence[NcuEvidence]) -> str:

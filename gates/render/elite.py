@@ -5,11 +5,11 @@ from __future__ import annotations
 from pathlib import PurePath
 from typing import TYPE_CHECKING, Any
 
-from gates.plain import plain
-from gates.records import to_json
+from gates.core.records import to_json
+from gates.core.text import plain
 
 if TYPE_CHECKING:
-    from gates.elite import Elite, Group
+    from gates.review.leaderboard import Elite, Group
 
 
 def elite_table(found: Elite) -> str:

@@ -12,9 +12,9 @@ from collections.abc import Callable, Iterator, Mapping
 from pathlib import Path
 from typing import Any
 
-from gates import jsonio
-from gates.errors import GatesError
-from gates.plain import plain_lines
+from gates.core import jsonio
+from gates.core.errors import GatesError
+from gates.core.text import plain_lines
 
 BLUE, GREY = "#0072B2", "#666666"
 SUFFIXES = (".png", ".svg")

@@ -5,13 +5,13 @@ from __future__ import annotations
 from collections.abc import Sequence
 from typing import TYPE_CHECKING, Any
 
-from gates.plain import plain
-from gates.records import to_json
+from gates.core.records import to_json
+from gates.core.text import plain
 
 if TYPE_CHECKING:
     import pandas
 
-    from gates.history import Entry
+    from gates.review.history import Entry
 
 _NUMBERS = ("p50_us", "p90_us", "baseline_p50_us", "speedup_pct")
 

@@ -6,14 +6,14 @@ from collections.abc import Sequence
 from pathlib import PurePath
 from typing import TYPE_CHECKING, Any
 
-from gates.records import shown, to_json
+from gates.core.records import shown, to_json
 from gates.render.markdown import code, escape, table
 
 if TYPE_CHECKING:
-    from gates.insights import Insights
-    from gates.insights.attempts import Attempt
-    from gates.insights.facts import Fact
-    from gates.insights.rules import Step
+    from gates.review.insights.attempts import Attempt
+    from gates.review.insights.facts import Fact
+    from gates.review.insights.insights import Insights
+    from gates.review.insights.rules import Step
 
 _MOST_ATTEMPTS = 12
 

@@ -4,11 +4,11 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Any
 
-from gates.evidence import SCHEMA_VERSION, Verdict
+from gates.evidence.run_directory import SCHEMA_VERSION, Verdict
 from gates.render.console import MARKS, failures
 
 if TYPE_CHECKING:
-    from gates.rejudge import Judgement
+    from gates.review.rejudge import Judgement
 
 
 def judgement_table(judgement: Judgement) -> str:

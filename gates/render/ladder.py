@@ -5,12 +5,12 @@ from __future__ import annotations
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from gates.errors import GatesError
+from gates.core.errors import GatesError
 from gates.render.figures import BLUE, load_matplotlib, save
 from gates.render.markdown import escape, table
 
 if TYPE_CHECKING:
-    from gates.ladder import Ladder, Rung
+    from gates.review.ladder import Ladder, Rung
 
 
 def markdown(ladder: Ladder) -> str:

@@ -6,7 +6,7 @@ import html
 import re
 from collections.abc import Iterable, Sequence
 
-from gates.plain import plain
+from gates.core.text import plain
 
 _SPECIAL = re.compile(
     r"[\\`*|~$<>&\[\]]"

@@ -12,13 +12,13 @@ from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
-from gates.errors import GatesError
-from gates.judge.performance import Reading, read
-from gates.measure.records import BASELINE, CANDIDATE, CONTROL, Block, Series
-from gates.measure.sampling import differences
-from gates.parse.performance import MEASURED, PerformanceEvidence
-from gates.records import GateResult
+from gates.core.errors import GatesError
+from gates.core.records import GateResult
+from gates.gate.performance.evidence import MEASURED, PerformanceEvidence
+from gates.gate.performance.judge import Reading, read
 from gates.render.figures import BLUE, GREY, load_matplotlib, require_suffix, save
+from gates.stats.samples import BASELINE, CANDIDATE, CONTROL, Block, Series
+from gates.stats.sampling import differences
 
 _ORANGE, _GREEN = "#D55E00", "#009E73"
 _STYLE = {CANDIDATE: (BLUE, "o"), BASELINE: (_ORANGE, "s"), CONTROL: (_GREEN, "^")}

@@ -14,20 +14,20 @@ from typing import TYPE_CHECKING, Any
 from jinja2 import Environment, FileSystemLoader, StrictUndefined
 from markupsafe import Markup
 
-from gates.errors import GatesError
-from gates.judge.causes import causes, elements_line, map_line
-from gates.judge.ptxas import advice_in
-from gates.parse.correctness import Case, CorrectnessEvidence, OutputErrors
-from gates.parse.performance import MEASURED
-from gates.plain import plain
-from gates.records import GateResult, Status, seen, shown
+from gates.core.errors import GatesError
+from gates.core.records import GateResult, Status, seen, shown
+from gates.core.text import plain
+from gates.gate.correctness.causes import causes, elements_line, map_line
+from gates.gate.correctness.evidence import Case, CorrectnessEvidence, OutputErrors
+from gates.gate.performance.evidence import MEASURED
+from gates.gate.ptxas.judge import advice_in
 from gates.render import charts
 from gates.render.compare import cell, change, differing, is_timed
 
 if TYPE_CHECKING:
     from gates.comparison.record import Section
-    from gates.history import Entry
-    from gates.report.view import Page, RunView
+    from gates.report.run_view import Page, RunView
+    from gates.review.history import Entry
 
 MOST_MAPS = 6
 MOST_HINTS = 8

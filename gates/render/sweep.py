@@ -8,10 +8,10 @@ from collections.abc import Callable, Mapping, Sequence, Set
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from gates.errors import GatesError
-from gates.evidence import require_outside_a_run
-from gates.plain import plain
-from gates.records import to_json
+from gates.core.errors import GatesError
+from gates.core.records import to_json
+from gates.core.text import plain
+from gates.evidence.run_directory import require_outside_a_run
 from gates.render.figures import BLUE, GREY, load_matplotlib, require_suffix, save
 
 if TYPE_CHECKING:

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 from dataclasses import dataclass
 
-from gates.history import Entry, newest
+from gates.review.history import Entry, newest
 
 
 @dataclass(frozen=True)

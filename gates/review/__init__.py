@@ -1,1 +1,1 @@
-"""Read finished runs and say something about them: how two compare, and what may be merged."""
+"""Read finished runs and say something about them: compare, ladder, decide, history, attest."""

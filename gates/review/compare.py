@@ -10,13 +10,13 @@ from typing import Any
 from gates.comparison.record import SCHEMA_VERSION, Comparison
 from gates.comparison.sections import sections
 from gates.comparison.within import override_notes, policy_notes, side, speed_of, weak_notes
-from gates.errors import GatesError
-from gates.evidence import RunInfo, TaskInfo, Verdict, read_record
+from gates.core.errors import GatesError
+from gates.core.records import Decision, GateResult, Status
+from gates.evidence.judging import load_evidence, looser_terms
+from gates.evidence.packed_runs import origin
+from gates.evidence.run_directory import RunInfo, TaskInfo, Verdict, read_record
 from gates.gate.registry import ROWS
-from gates.judging import load_evidence, looser_terms
-from gates.packed.runs import origin
-from gates.records import Decision, GateResult, Status
-from gates.verify import require_sound
+from gates.verify.run import require_sound
 
 
 def compare_runs(first: Path, second: Path, *, force: bool = False) -> Comparison:

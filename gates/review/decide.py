@@ -9,21 +9,14 @@ from __future__ import annotations
 from dataclasses import dataclass
 from pathlib import Path
 
-from gates import jsonio, records
-from gates.errors import GatesError
-from gates.evidence import (
-    SCHEMA_VERSION,
-    RunInfo,
-    Verdict,
-    read_record,
-    utc_now,
-    write_outside_runs,
-)
-from gates.judging import decision_of, looser_terms
-from gates.packed.archive import ACCEPTANCE
-from gates.packed.runs import origin
-from gates.records import Decision
-from gates.verify import require_sound
+from gates.core import jsonio, records
+from gates.core.errors import GatesError
+from gates.core.records import Decision
+from gates.evidence.archive import ACCEPTANCE
+from gates.evidence.judging import decision_of, looser_terms
+from gates.evidence.packed_runs import origin
+from gates.evidence.run_directory import SCHEMA_VERSION, RunInfo, Verdict, read_record, utc_now, write_outside_runs
+from gates.verify.run import require_sound
 
 _MOST_CHARACTERS = 500
 _OUT_HINT = "name a writable file in a folder that exists"
@@ -83,7 +76,7 @@ def accept_looser_terms(run: Path, reason: str) -> Path:
 
 def write_junit(run: Path, out: Path) -> None:
     """Write the run's gates as JUnit XML to ``out``."""
-    from gates.render.junit import junit
+    from gates.render.ci.junit import junit
 
     info: RunInfo = read_record(RunInfo, run, "run.json")
     verdict: Verdict = read_record(Verdict, run, "verdict.json")
@@ -92,9 +85,9 @@ def write_junit(run: Path, out: Path) -> None:
 
 def write_sarif(run: Path, out: Path) -> None:
     """Write what did not pass as SARIF to ``out``, with places in this checkout where it has the stage that was judged."""
-    from gates.explain import all_codes
-    from gates.places import source_places
-    from gates.render.sarif import sarif
+    from gates.diagnostics.explain import all_codes
+    from gates.render.ci.sarif import sarif
+    from gates.verify.checkout import source_places
 
     info: RunInfo = read_record(RunInfo, run, "run.json")
     verdict: Verdict = read_record(Verdict, run, "verdict.json")

@@ -21,8 +21,8 @@ from multiprocessing import resource_tracker
 from typing import TYPE_CHECKING, Any
 
 from gates import __version__
-from gates.errors import EXIT_HOLD, GatesError
-from gates.run import device as devices
+from gates.core.errors import EXIT_HOLD, GatesError
+from gates.launch import device as devices
 from gates.sweep.work import Done, Job, own_device
 
 if TYPE_CHECKING:

@@ -9,9 +9,9 @@ from collections.abc import Callable, Iterator
 from dataclasses import replace
 from pathlib import Path
 
-from gates import jsonio
-from gates.errors import GatesError
-from gates.evidence import RunDirectory
+from gates.core import jsonio
+from gates.core.errors import GatesError
+from gates.evidence.run_directory import RunDirectory
 from gates.render.console import Progress
 from gates.sweep.record import FILE, Sweep, Variant, read_sweep, write_sweep
 from gates.sweep.work import Done

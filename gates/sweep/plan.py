@@ -8,16 +8,16 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from gates import __version__
-from gates.errors import GatesError
-from gates.evidence import SCHEMA_VERSION, utc_now
-from gates.pipeline import device_record
-from gates.revision import revision
-from gates.run.device import DeviceInfo
-from gates.run.toolchain import find_toolchain
-from gates.stage.architectures import cubin_archs
+from gates.build.toolchain import find_toolchain
+from gates.core.errors import GatesError
+from gates.evidence.revision import revision
+from gates.evidence.run_directory import SCHEMA_VERSION, utc_now
+from gates.launch.device import DeviceInfo
+from gates.pipeline.run import device_record
 from gates.sweep.record import Sweep, Variant, read_sweep, sweep_id
 from gates.sweep.variants import grid, parse_params
-from gates.task import Task, find_task
+from gates.task.load import Task, find_task
+from gates.task.sources.architectures import cubin_archs
 
 
 @dataclass(frozen=True)

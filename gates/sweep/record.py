@@ -9,11 +9,11 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
-from gates import jsonio
-from gates.errors import GatesError
-from gates.evidence import Device, Git, read_record
-from gates.packed.runs import opened
-from gates.records import GateResult, Status, to_json
+from gates.core import jsonio
+from gates.core.errors import GatesError
+from gates.core.records import GateResult, Status, to_json
+from gates.evidence.packed_runs import opened
+from gates.evidence.run_directory import Device, Git, read_record
 
 FILE = "sweep.json"
 NOT_EMULATED = "correctness.not_emulated"

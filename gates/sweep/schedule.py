@@ -10,19 +10,19 @@ from collections.abc import Iterator, Sequence
 from dataclasses import replace
 from pathlib import Path
 
-from gates.errors import EXIT_HOLD, GatesError
-from gates.evidence import require_outside_a_run
-from gates.pipeline import choose_profile
+from gates.build.build import check_build_root
+from gates.core.errors import EXIT_HOLD, GatesError
+from gates.evidence.run_directory import require_outside_a_run
+from gates.launch import device as devices
+from gates.pipeline.run import choose_profile
 from gates.render.console import Progress
-from gates.run import device as devices
-from gates.run.build import check_build_root
 from gates.sweep import work
 from gates.sweep.cluster import Cluster, Jobs, Work, core_count, joined_cluster, local_cluster, one_kind
 from gates.sweep.halving import halve, reference_of, winner
 from gates.sweep.kept import Kept, begun, held, make_folder, publish, require_writable
 from gates.sweep.plan import Options, now, params_of, plan, task_of
 from gates.sweep.record import FILE, Round, Sweep, Timing, Variant, dropped_by_gates
-from gates.task import CUDA, Task
+from gates.task.load import CUDA, Task
 
 
 def run_sweep(options: Options, progress: Progress) -> tuple[Path, Sweep]:

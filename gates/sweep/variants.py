@@ -7,8 +7,8 @@ import math
 from collections.abc import Mapping, Sequence
 from pathlib import Path
 
-from gates.errors import GatesError
-from gates.task import Task, load_task, nearest, parse_toggle
+from gates.core.errors import GatesError
+from gates.task.load import Task, load_task, nearest, parse_toggle
 
 MOST = 4096
 _EXAMPLE = "e.g. --param TILE_M=32,64,128"

@@ -8,18 +8,18 @@ from collections.abc import Iterator
 from itertools import pairwise
 from pathlib import Path
 
-from gates import jsonio
-from gates.errors import GatesError
-from gates.evidence import RunInfo, Verdict, read_record, require_known_version
-from gates.packed.runs import SUFFIX, opened, origin
-from gates.parse.performance import PerformanceEvidence
-from gates.records import Status
-from gates.schema import schema_errors
+from gates.core import jsonio
+from gates.core.errors import GatesError
+from gates.core.records import Status
+from gates.core.schema import schema_errors
+from gates.evidence.packed_runs import SUFFIX, opened, origin
+from gates.evidence.run_directory import RunInfo, Verdict, read_record, require_known_version
+from gates.gate.performance.evidence import PerformanceEvidence
 from gates.sweep.halving import budget_s, goes_on, halved, reference_of, winner
 from gates.sweep.record import FILE, Sweep, dropped_by_gates, read_sweep
 from gates.sweep.variants import grid
 from gates.sweep.work import timing_of
-from gates.verify import same
+from gates.verify.run import same
 
 _NUMBER = re.compile(r"\d+(?:\.\d+)?")
 

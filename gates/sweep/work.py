@@ -16,25 +16,25 @@ from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any
 
-from gates.errors import EXIT_HOLD, GatesError
-from gates.evidence import RunDirectory, read_record
-from gates.held import HeldFolder
-from gates.judge import performance
-from gates.measure.sampling import differences
-from gates.measure.statistics import hodges_lehmann
-from gates.parse import performance as performance_evidence
-from gates.parse.ptxas import PtxasEvidence, PtxasKernel
-from gates.pipeline import Options, run_info, run_task
-from gates.records import GateResult, Status
+from gates.build.build import build
+from gates.build.toolchain import find_toolchain
+from gates.core.errors import EXIT_HOLD, GatesError
+from gates.core.records import GateResult, Status
+from gates.core.scratch_folder import HeldFolder
+from gates.evidence.run_directory import RunDirectory, read_record
+from gates.gate.performance import evidence as performance_evidence
+from gates.gate.performance import judge as performance
+from gates.gate.performance.collect import run_timing
+from gates.gate.ptxas.evidence import PtxasEvidence, PtxasKernel
+from gates.launch import device as devices
+from gates.pipeline.run import Options, run_info, run_task
+from gates.pipeline.session import Session, judge_step
 from gates.render.console import Silence
-from gates.run import device as devices
-from gates.run.build import build
-from gates.run.timing import run_timing
-from gates.run.toolchain import find_toolchain
-from gates.steps import Session, judge_step
+from gates.stats.estimators import hodges_lehmann
+from gates.stats.sampling import differences
 from gates.sweep.record import Found, Resources, Timing
 from gates.sweep.variants import with_toggles
-from gates.task import Task
+from gates.task.load import Task
 
 SINGLE_LAUNCHES = 60  # a side: the least that the timing takes; the sweep ranks by p50 of the pairs
 

@@ -98,7 +98,7 @@ def run_untrusted(command: Sequence[str], cwd: Path, writable: Sequence[Path]) -
     the actions and scripts of later steps. It sees no token, and what it prints is no workflow command; of a process
     that it leaves behind nothing is printed. Raises CiError on a runner whose system can't hold it so.
     """
-    from gates.run import jail
+    from gates.worker import sandbox
 
     for folder in writable:
         folder.mkdir(parents=True, exist_ok=True)
@@ -107,9 +107,9 @@ def run_untrusted(command: Sequence[str], cwd: Path, writable: Sequence[Path]) -
         told, tell = os.pipe()
 
         def confine() -> None:
-            os.write(tell, jail.deny_writes(places).encode())
+            os.write(tell, sandbox.deny_writes(places).encode())
 
-        environ = {**clean_environment(os.environ), **jail.caches(Path(scratch))}
+        environ = {**clean_environment(os.environ), **sandbox.caches(Path(scratch))}
         with os.fdopen(told, "rb") as word:
             process = subprocess.Popen(
                 command, cwd=cwd, env=environ, preexec_fn=confine, stdin=subprocess.DEVNULL, stdout=subprocess.PIPE, stderr=subprocess.STDOUT,

@@ -102,8 +102,8 @@ def gates_run(task: Path, profile: str, results: Path, *, engine: Path) -> tuple
 
 def base_run(stage: str, run: Path, tree: Path, base: Path, out: Path) -> tuple[Path | None, str]:
     """(a run of the stage's baseline as the base branch has it, copied below ``out``; what could not be judged)."""
-    from gates.errors import GatesError
-    from gates.task import load_baseline, load_task
+    from gates.core.errors import GatesError
+    from gates.task.load import load_baseline, load_task
 
     try:
         baseline = load_baseline(load_task(tree / "tasks" / stage, environ={}))
@@ -129,7 +129,7 @@ def base_run(stage: str, run: Path, tree: Path, base: Path, out: Path) -> tuple[
 
 def recorded_run(recorded: Path, name: str, digest: str, device: str | None) -> Path | None:
     """The latest recorded run of the very stage on that kind of device; None where there is none."""
-    from gates.evidence import list_runs
+    from gates.evidence.run_directory import list_runs
 
     fitting = []
     for run in (run for folder in recorded.glob(f"*/{name}") for run in list_runs(folder)):

@@ -11,7 +11,7 @@ import sys
 from pathlib import Path
 
 from gates.comparison.within import compare_within
-from gates.evidence import RunInfo, Verdict, read_record
+from gates.evidence.run_directory import RunInfo, Verdict, read_record
 
 if __name__ == "__main__":
     run = Path(sys.argv[1])

@@ -54,8 +54,8 @@ def _baseline(name: str, results: Path) -> Path | None:
     """The baseline's run, resolved before the task runs, so that latest: can't mean the new run."""
     if not name:
         return None
-    from gates.errors import GatesError
-    from gates.evidence import resolve_run
+    from gates.core.errors import GatesError
+    from gates.evidence.run_directory import resolve_run
 
     try:
         return resolve_run(name, results).resolve()

@@ -24,8 +24,8 @@ from typing import Any
 
 from ci_common import CiError, add_summary, read_event, run_step, set_output
 
-from gates.errors import GatesError
-from gates.task import Task, load_baseline, load_task
+from gates.core.errors import GatesError
+from gates.task.load import Task, load_baseline, load_task
 
 ENGINE = (
     "gates/", "scripts/ci/", "scripts/setup_venv.py", ".github/", "constraints.txt", "pyproject.toml",

@@ -19,7 +19,7 @@ _TAGS = {
 
 
 def kernel(library: Path, entry: str) -> Any:
-    from gates.run.kernel import Kernel
+    from gates.launch.c_launcher import Kernel
 
     return Kernel(library, entry)
 
@@ -81,7 +81,7 @@ def cupti_process(job: str, result: str) -> None:
     """The child: 50 launches back to back, and 50 each behind a 256 MB flush, under torch's profiler."""
     import torch
 
-    from gates import problem as problems
+    from gates.task import problem as problems
 
     problem = problems.load("chaining", Path(__file__).resolve().parent)
     libraries = json.loads(Path(job).read_text())
@@ -118,7 +118,7 @@ def nvbench_process(job: str, result: str) -> None:
     import cuda.bench as bench
     import torch
 
-    from gates import problem as problems
+    from gates.task import problem as problems
 
     libraries = json.loads(Path(job).read_text())
     problem = problems.load("chaining", Path(__file__).resolve().parent)

@@ -12,15 +12,16 @@ from collections.abc import Iterable, Mapping
 from pathlib import Path
 from typing import Any
 
-from gates import jsonio
-from gates import problem as problems
-from gates.errors import GatesError
-from gates.run import nvml, timing, timing_protocol
-from gates.run.build import build
-from gates.run.device import probe
-from gates.run.timing import run_timing
-from gates.run.toolchain import find_toolchain
-from gates.task import Task, find_task
+from gates.build.build import build
+from gates.build.toolchain import find_toolchain
+from gates.core import jsonio
+from gates.core.errors import GatesError
+from gates.gate.performance import collect as timing
+from gates.gate.performance.collect import run_timing
+from gates.gate.performance.runner import nvml, protocol
+from gates.launch.device import probe
+from gates.task import problem as problems
+from gates.task.load import Task, find_task
 from study import crosscheck, plan, verdict
 
 HERE = Path(__file__).resolve().parent
@@ -162,9 +163,9 @@ class Lab:
         self._problem = problems.load("chaining", HERE)
 
     def _session(self, job: dict[str, Any], problem: Any, limits: Mapping[str, Any], *, short: bool) -> dict[str, Any]:
-        from gates.run.timing_ask import here
-        from gates.run.timing_hands import Hands
-        from gates.run.timing_session import Session
+        from gates.gate.performance.runner.ask import here
+        from gates.gate.performance.runner.hands import Hands
+        from gates.gate.performance.runner.session import Session
         from study.session import ShortSession
 
         head = {"task": job["candidate"]["name"], "baseline": job["baseline"]["name"], "shape": job["shape"], "process_s": None}
@@ -173,21 +174,21 @@ class Lab:
             session = (ShortSession if short else Session)(job, problem, here(Hands().answer), self.before)
             measured = jsonio.loads(jsonio.dumps(session.measure()), "session")  # as if from the runner
             raw = {**head, "measured": measured, "backends": {}, "also": {}, "code": "", "message": ""}
-        except timing_protocol.Stopped as stop:
+        except protocol.Stopped as stop:
             raw = {**head, "measured": None, "backends": {}, "also": {}, "code": stop.code, "message": str(stop)}
         wall_s, session = time.monotonic() - started, None
         gc.collect()  # graphs and buffers go before the next session asks for room
         return verdict.record(raw, limits, wall_s)
 
     def _clockwork(self) -> Any:
-        from gates.run.timing_cuda import Clockwork
+        from gates.gate.performance.runner.cuda_graphs import Clockwork
 
         self._start()
         return Clockwork(self._torch.device("cuda:0"))
 
     def _timed(self, steps: int, clockwork: Any) -> tuple[Any, Any]:
         """(side, sets) with as many sets as fill 0.5 ms."""
-        from gates.run import timing_cuda
+        from gates.gate.performance.runner import cuda_graphs as timing_cuda
 
         arguments = tuple(self._problem.ARGUMENTS)
         side = timing_cuda.TimedSide("candidate", _chain(self.library(steps)), arguments, clockwork)
@@ -196,8 +197,8 @@ class Lab:
         return side, self._sets(count, arguments, clockwork)
 
     def _sets(self, count: int, arguments: tuple[str, ...], clockwork: Any) -> Any:
-        from gates.run import timing_cuda
-        from gates.run.timing_values import Values
+        from gates.gate.performance.runner import cuda_graphs as timing_cuda
+        from gates.gate.performance.runner.values import Values
 
         values = Values(self._problem, self._problem.SHAPES["wide"], count, 1)
         sets = timing_cuda.Sets(

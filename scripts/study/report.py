@@ -9,8 +9,8 @@ from collections.abc import Iterator, Mapping
 from pathlib import Path
 from typing import Any
 
-from gates.measure import decision
 from gates.render.markdown import table
+from gates.stats import stopping_rule
 from study import plan
 
 START, END = "<!-- generated: timing study -->", "<!-- end of timing study -->"
@@ -64,8 +64,8 @@ def redecided(gate: Mapping[str, Any]) -> str:
         min(gate["launches"]["baseline"] * two for _, two in gate["block_medians_us"]),
     )
     share_pct = sum(100.0 * EMPTY_PAIR_US / sample_us for sample_us in samples_us)
-    found = decision.rule(taken, 0.0, gate["floor_pct"] + share_pct, gate["seed"])
-    return found.outcome if found else decision.OPEN
+    found = stopping_rule.rule(taken, 0.0, gate["floor_pct"] + share_pct, gate["seed"])
+    return found.outcome if found else stopping_rule.OPEN
 
 
 def _answers(studies: Studies) -> Iterator[tuple[str, ...]]:
@@ -76,7 +76,7 @@ def _answers(studies: Studies) -> Iterator[tuple[str, ...]]:
                 wrong = [one["status"] for one in found].count("pass")
                 yield (f"A/A at {size}", run, f"{wrong} of {len(found)} faster", _holds(wrong <= 1, len(found) >= 25))
                 if wrong:
-                    again = sum(redecided(one) == decision.ABOVE for one in found)
+                    again = sum(redecided(one) == stopping_rule.ABOVE for one in found)
                     yield ("the same by today's rule", run, f"{again} of {len(found)} faster", _holds(again <= 1, True))
             for truth, right in ((1.13, "fail"), (1.17, "pass")):
                 if found := gates.get(f"{size}, truth {truth:.2f}, bar 15 %"):

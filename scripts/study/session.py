@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import Any
 
-from gates.run.timing_session import Session
+from gates.gate.performance.runner.session import Session
 
 
 class ShortSession(Session):

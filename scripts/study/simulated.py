@@ -7,11 +7,11 @@ import time
 from collections.abc import Iterable, Mapping
 from typing import Any
 
-from gates.measure.calibrate import Calibration
-from gates.measure.records import Series
-from gates.measure.sampling import WarmUp, measure
-from gates.measure.simulated import SimulatedDevice
-from gates.parse.performance import MEASURED, OutputCheck, PerformanceEvidence, TimedDevice, Work, summaries
+from gates.gate.performance.evidence import MEASURED, OutputCheck, PerformanceEvidence, TimedDevice, Work, summaries
+from gates.stats.calibration import Calibration
+from gates.stats.samples import Series
+from gates.stats.sampling import WarmUp, measure
+from gates.stats.simulated_device import SimulatedDevice
 from study import plan, verdict
 
 FLOOR_US, STEP_US = 1.6, 0.00203

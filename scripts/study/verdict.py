@@ -5,15 +5,15 @@ from __future__ import annotations
 from collections.abc import Mapping
 from typing import Any
 
-from gates.judge import performance
-from gates.measure import decision
-from gates.measure.records import BASELINE, CONTROL
-from gates.measure.sampling import differences
-from gates.parse.performance import PerformanceEvidence, parse
+from gates.gate.performance import judge as performance
+from gates.gate.performance.evidence import PerformanceEvidence, parse
+from gates.stats import stopping_rule
+from gates.stats.samples import BASELINE, CONTROL
+from gates.stats.sampling import differences
 
 
 def record(raw: Mapping[str, Any], limits: Mapping[str, Any], wall_s: float) -> dict[str, Any]:
-    """Judge what ``gates.run.timing`` or its session returned; plain data."""
+    """Judge what ``gates.gate.performance.collect`` or its session returned; plain data."""
     return of_evidence(parse(raw), limits, wall_s)
 
 
@@ -26,7 +26,7 @@ def of_evidence(evidence: PerformanceEvidence, limits: Mapping[str, Any], wall_s
     reading, series, control = performance.read(evidence, limits), evidence.series[0], evidence.control
     assert control is not None
     seen = reading.ruling.interval if reading.ruling else None
-    off = decision.interval(differences(control, BASELINE, CONTROL))
+    off = stopping_rule.interval(differences(control, BASELINE, CONTROL))
     clocks = {block.sm_mhz for block in series.blocks}
     return {
         **found, "ratio": seen and seen.ratio, "low": seen and seen.low, "high": seen and seen.high,

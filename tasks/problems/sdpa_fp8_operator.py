@@ -16,7 +16,7 @@ from pathlib import Path
 
 import torch
 
-from gates.run.kernel import Kernel
+from gates.launch.c_launcher import Kernel
 
 ENTRY = "sdpa_fp8_forward"
 HEAD_DIM = 64
@@ -30,7 +30,7 @@ def load_operator(library: Path, name: str, device_type: str = "cuda") -> Callab
 
     ``device_type`` is "cuda" for a library built by nvcc, "cpu" for one built through the emulator.
     Registering a name again replaces what it stood for. Calls raise TypeError (a tensor's type) or
-    ValueError (everything else), with the argument's name first, and ``gates.run.kernel.KernelError``
+    ValueError (everything else), with the argument's name first, and ``gates.launch.c_launcher.KernelError``
     where the launcher itself fails.
     """
     kernel = Kernel(library, ENTRY)

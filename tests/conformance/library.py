@@ -14,7 +14,7 @@ from conformance.catalogue import Item, Values
 from conformance.kernels import FILL
 
 from gates.emulator.library import compile_library
-from gates.run.memory import DeviceMemory, HostMemory
+from gates.launch.memory import DeviceMemory, HostMemory
 
 FOLDER = Path(__file__).parent
 

@@ -11,8 +11,8 @@ import numpy as np
 import torch
 from conformance import stages
 
-from gates.run.side import Side, opened
-from gates.run.tensor_digest import digest
+from gates.launch.side import Side, opened
+from gates.task.tensor_digest import digest
 
 
 @dataclass(frozen=True)

@@ -14,13 +14,13 @@ import yaml
 from defects.combined import compile_patched
 from defects.folders import HERE, ROOT
 from defects.record import Defect
-from gates import jsonio
-from gates.judge import correctness as judge
-from gates.parse import correctness as parse
-from gates.records import GateResult, Status
-from gates.run import correctness as run
-from gates.run.attempt import Attempt
-from gates.run.runner import JOBS
+from gates.core import jsonio
+from gates.core.records import GateResult, Status
+from gates.gate.correctness import collect as run
+from gates.gate.correctness import evidence as parse
+from gates.gate.correctness import judge
+from gates.worker.job import Attempt
+from gates.worker.runner import JOBS
 
 # Shapes that show most defects, by whether the kernel is attention: two key tiles and two heads, then three heads of two batches.
 _FIRST = {True: (("odd",), ("tail",)), False: (("small",),)}

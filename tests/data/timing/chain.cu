@@ -12,14 +12,14 @@ static const char* const FORGERY =
     "true = torch.cuda.Event.elapsed_time\n"
     "torch.cuda.Event.elapsed_time = lambda self, end: true(self, end) / 4\n";
 #elif FAULT == 8  // the same function object with other code
-    "from gates.run.timing_hands import Hands\n"
+    "from gates.gate.performance.runner.hands import Hands\n"
     "def forged(self, side, mode, samples):\n"
     "    times = self._timers[side, mode](samples)\n"
     "    return [time / 4 for time in times] if side == 'candidate' else times\n"
     "Hands.do_block.__code__ = forged.__code__\n";
 #else  // no function is touched: the one clockwork of this process gets a method of its own
     "import gc\n"
-    "from gates.run.timing_cuda import Clockwork\n"
+    "from gates.gate.performance.runner.cuda_graphs import Clockwork\n"
     "for one in [one for one in gc.get_objects() if type(one) is Clockwork]:\n"
     "    one.elapsed_us = lambda *given, true=one.elapsed_us, **named: [time / 4 for time in true(*given, **named)]\n";
 #endif

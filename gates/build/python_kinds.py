@@ -1,0 +1,41 @@
+"""Products of kinds that Python compiles itself: the source file is what runs; Triton's kernels are compiled for the static gates."""
+
+from __future__ import annotations
+
+import importlib.util
+from collections.abc import Callable, Collection
+from pathlib import Path
+
+from gates.core import jsonio
+from gates.build.triton import build as triton_build
+from gates.build.failure import Failure
+from gates.build.result import BuildResult, Target
+from gates.build.toolchain import Toolchain
+from gates.task.sources.identity import identity_of
+from gates.task.load import TRITON, Task
+
+
+def build(
+    task: Task, toolchain: Toolchain, folder: Path, digest: str, archs: tuple[str, ...], want: Collection[str], say: Callable[[str], None]
+) -> BuildResult:
+    """The build of a task of kind triton or python."""
+    missing = None
+    if task.kind == TRITON and importlib.util.find_spec("triton") is None:
+        missing = Failure("", "triton is not installed", hint="install it beside torch: pip install triton", missing_tool="triton")
+    source = None if missing else str(task.sources[0])
+    stage = task.digest()
+    made, text, wall_s, wrong = [], "", 0.0, missing  # what is wrong with the source itself leaves nothing to run
+    if "cubin" in want and task.kind == TRITON and missing:
+        made = [Target("cubin", None, arch, failure=missing) for arch in archs]
+    elif "cubin" in want and task.kind == TRITON:
+        made, wrong, text, wall_s = triton_build.build(task, folder, archs, say)
+    targets = [
+        Target(kind, None if wrong else source, failure=wrong, sha256="" if wrong or not source else jsonio.sha256(source))
+        for kind in ("device", "emulator") if kind in want
+    ]
+    if "emulator_asan" in want:
+        targets.append(Target("emulator_asan", None, failure=Failure(
+            "", "", unsupported=f"AddressSanitizer checks no kernel of kind {task.kind}", hint="compute-sanitizer checks it on a CUDA device",
+        )))
+    targets += made
+    return BuildResult(task.name, digest, str(folder), archs, archs, False, dict(task.toggles), tuple(targets), wall_s, stage, identity_of(stage, digest), log_text=text)

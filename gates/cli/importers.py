@@ -1,0 +1,94 @@
+"""The commands of ``gates import``."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+import click
+
+from gates.cli.options import FOLDER
+
+_FILE = click.Path(path_type=Path, exists=True, dir_okay=False)
+
+
+def _options(command: Callable[..., Any]) -> Callable[..., Any]:
+    """What the three commands have in common."""
+    for option in (
+        click.option("--limit-s", type=click.FloatRange(min=1, max=86400), default=300.0, show_default=True,
+                     help="Seconds that the problem may take on the CPU, now and in later runs."),
+        click.option("--name", help="Name of the task.  [default: made of the file's name]"),
+        click.option("--dir", "directory", type=FOLDER, default=Path("."), show_default=True,
+                     help="Folder in which the task folders are made."),
+    ):
+        command = option(command)
+    return command
+
+
+@click.group("import")
+def import_group() -> None:
+    """Make a task of a kernel in another format, and a baseline task of its reference.
+
+    The code runs only in a process of its own, never in that of gates.
+
+    Example: gates import kernelbench 19_ReLU.py solution.py
+    """
+
+
+@import_group.command()
+@click.argument("problem", type=_FILE, metavar="PROBLEM.py")
+@click.argument("solution", type=_FILE, metavar="SOLUTION.py")
+@_options
+def kernelbench(problem: Path, solution: Path, **options: Any) -> None:
+    """Import a KernelBench problem with a solution.
+
+    The problem has Model, get_inputs and get_init_inputs; the solution has ModelNew.
+
+    Example: gates import kernelbench 19_ReLU.py solution.py --name relu
+    """
+    from gates.importers import kernelbench as format
+
+    _write(format.load(problem, solution), problem.stem, **options)
+
+
+@import_group.command("flashinfer-bench")
+@click.argument("definition", type=_FILE, metavar="DEFINITION.json")
+@click.argument("solution", type=_FILE, metavar="SOLUTION.json")
+@click.option("--workloads", type=_FILE, help="JSON lines of workloads or traces, for the shapes.")
+@_options
+def flashinfer_bench(definition: Path, solution: Path, workloads: Path | None, **options: Any) -> None:
+    """Import a flashinfer-bench definition with a solution.
+
+    Example: gates import flashinfer-bench rmsnorm_h4096.json my_rmsnorm.json --workloads rmsnorm_h4096.jsonl
+    """
+    from gates.importers import flashinfer_bench as format
+
+    found = format.load(definition, solution, workloads)
+    if found.details["workloads_left_out"]:
+        click.echo(f"left out: {found.details['workloads_left_out']} workloads whose inputs are in safetensors files", err=True)
+    _write(found, found.details["solution"], **options)
+
+
+@import_group.command("robust-kbench")
+@click.argument("task", type=click.Path(path_type=Path, exists=True, file_okay=False), metavar="DIR")
+@_options
+def robust_kbench(task: Path, **options: Any) -> None:
+    """Import a robust-kbench task folder.
+
+    It holds func_forward.py, config_forward.json and forward.cu.
+
+    Example: gates import robust-kbench tasks/layernorm
+    """
+    from gates.importers import robust_kbench as format
+
+    _write(format.load(task), task.resolve().name, **options)
+
+
+def _write(imported: Any, fallback: str, directory: Path, name: str | None, limit_s: float) -> None:
+    from gates.importers import folder
+
+    made, reference = folder.write(imported, directory, folder.task_name(name, fallback), limit_s)
+    click.echo(f"task:     {made}")
+    click.echo(f"baseline: {reference}")
+    click.echo(f"next:     gates run {made if made.is_absolute() else f'./{made}'}")

@@ -1,0 +1,54 @@
+"""The commands ``gates pack`` and ``gates unpack``."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import click
+
+from gates.cli.options import FILE, FOLDER
+from gates.core.text import plain_lines
+
+_OUT = click.option("--out", type=FOLDER, help="Folder for what is written.  [default: next to it]")
+
+
+@click.command("pack")
+@click.argument("runs", nargs=-1, required=True, metavar="RUN...")
+@_OUT
+@click.option("--replace", "replaced", is_flag=True, help="Then remove the directory. A run's COMPARE.md and verdict.json stay next to the packed file.")
+@click.option("--results", type=FOLDER, default=Path("results"), show_default=True, help="Folder of run directories.")
+def pack_command(runs: tuple[str, ...], out: Path | None, replaced: bool, results: Path) -> None:
+    """Write each RUN as one .zip file, which all commands read.
+
+    The file is the same bytes each time. RUN is a run directory, latest:TASK, recorded:DEVICE/TASK, a sweep's folder, or recorded:DEVICE for all that was recorded on it.
+
+    Example: gates pack latest:stage2
+    """
+    from gates.cli.findings import verifiable
+    from gates.core.errors import GatesError
+    from gates.evidence.packed_runs import origin, pack, replace
+
+    if replaced and out is not None:
+        raise GatesError("--replace and --out exclude each other", hint="--replace writes next to the directory")
+    for name in runs:
+        for folder in verifiable(name, results):
+            if (packed := origin(folder)).is_file():
+                click.echo(plain_lines(f"packed already: {packed}"))
+            else:
+                click.echo(plain_lines(f"written: {replace(folder) if replaced else pack(folder, out)}"))
+
+
+@click.command("unpack")
+@click.argument("files", nargs=-1, required=True, type=FILE, metavar="FILE...")
+@_OUT
+def unpack_command(files: tuple[Path, ...], out: Path | None) -> None:
+    """Give back the directory that each packed FILE holds, bit for bit.
+
+    FILE is a packed run or sweep. A file that `gates pack` did not write is refused before anything is written.
+
+    Example: gates unpack run.zip --out build
+    """
+    from gates.evidence.packed_runs import unpack
+
+    for file in files:
+        click.echo(plain_lines(f"written: {unpack(file, out)}"))

@@ -1,0 +1,224 @@
+"""Strict JSON files: no NaN, no duplicate keys, bounded size, written whole or not at all."""
+
+from __future__ import annotations
+
+import contextlib
+import hashlib
+import json
+import math
+import os
+import re
+import stat
+import sys
+import tempfile
+from collections.abc import Iterable
+from pathlib import Path
+from typing import Any, BinaryIO
+
+from gates.core.errors import GatesError
+
+MAX_BYTES = 64 * 2**20  # far above any evidence file; a larger one is not ours
+
+
+def dumps(data: Any) -> str:
+    """Readable strict JSON text; raises ValueError for NaN and infinities."""
+    return json.dumps(data, indent=1, allow_nan=False, ensure_ascii=False) + "\n"
+
+
+def dumps_lines(data: dict[str, Any]) -> str:
+    """Strict JSON text with a line per member of ``data``, and a line per item of a member that is a list; raises ValueError as ``dumps`` does."""
+    def text(value: Any) -> str:
+        return json.dumps(value, allow_nan=False, ensure_ascii=False, separators=(",", ":"))
+
+    def member(value: Any) -> str:
+        return "[\n  " + ",\n  ".join(map(text, value)) + "\n ]" if isinstance(value, list) and value else text(value)
+
+    return "{\n " + ",\n ".join(f"{text(str(key))}: {member(value)}" for key, value in data.items()) + "\n}\n"
+
+
+def write(path: Path, data: Any) -> None:
+    """Write ``data`` to ``path`` by renaming a whole temporary file over it."""
+    write_text(path, dumps(data))
+
+
+def make_folder(path: Path) -> None:
+    """Make a folder for a report; raises GatesError where that can't be."""
+    try:
+        path.mkdir(parents=True, exist_ok=True)
+    except OSError as error:
+        raise GatesError(f"can't write {path}: {error.strerror}", hint="name a writable folder with --out") from None
+
+
+def probe_folder(path: Path) -> None:
+    """Raise OSError, with the place as its ``filename``, where ``path`` can't be made or nothing written there; leaves nothing."""
+    place = Path(path).resolve()
+    while not os.path.lexists(place) and place != place.parent:
+        place = place.parent
+    try:
+        with tempfile.TemporaryFile(dir=place):
+            pass
+    except OSError as error:
+        raise OSError(error.errno, error.strerror or str(error), str(place)) from None
+
+
+def write_text(path: Path, text: str) -> None:
+    """Write ``text`` to ``path`` as UTF-8, as ``write_bytes`` does."""
+    write_bytes(path, text.encode("utf-8"))
+
+
+def write_bytes(path: Path, data: bytes) -> None:
+    """Write ``data`` to ``path``: a plain file whole or not at all; raises GatesError if the disk refuses.
+
+    A link keeps its place: the file that it names is written. A device or a pipe is written through, and so is the
+    file that is this process's own stdout or stderr, whose other text would be lost with the old file.
+    """
+    try:
+        stream = _stream(path)
+        if stream is None:
+            _replace(Path(os.path.realpath(path)), data)
+            return
+        with os.fdopen(stream, "wb") as file:
+            file.write(data)
+    except OSError as error:
+        raise GatesError(
+            f"can't write {path}: {error.strerror}",
+            hint="free some space or name another directory with --results",
+        ) from None
+
+
+def _stream(path: Path) -> int | None:
+    """A descriptor to write ``path`` through; None for a plain file and a new one, which a whole file may replace. OSError for a folder."""
+    try:
+        found = os.stat(path)
+    except FileNotFoundError:
+        return None
+    if not stat.S_ISREG(found.st_mode):
+        return os.open(path, os.O_WRONLY | os.O_CLOEXEC)
+    for stream in (sys.stdout, sys.stderr):
+        try:
+            number = stream.fileno()
+            if os.path.samestat(found, os.fstat(number)):
+                stream.flush()
+                return os.dup(number)
+        except (AttributeError, OSError, ValueError):  # closed, or not a file, as under a test's capture
+            continue
+    return None
+
+
+def _replace(path: Path, data: bytes) -> None:
+    """Rename a whole temporary file over the plain file ``path``."""
+    descriptor, temporary = tempfile.mkstemp(prefix=f".{path.name}.", dir=path.parent)
+    try:
+        with os.fdopen(descriptor, "wb") as file:
+            file.write(data)
+        os.chmod(temporary, 0o644)
+        os.replace(temporary, path)
+    except BaseException:
+        Path(temporary).unlink(missing_ok=True)
+        raise
+
+
+_MAY_BE_OUT_OF_RANGE = re.compile(r"\d{20}|[eE]\+?\d{3}")  # of other texts no number need be looked at: samples come by the thousand
+
+
+def loads(text: str, where: str) -> Any:
+    """Parse strict JSON; errors are GatesErrors that name ``where``, the line and the column."""
+
+    def no_constant(name: str) -> Any:
+        raise GatesError(f"{where}: {name} is not JSON{_place(text, name)}", hint="this file was not written by gates, or was edited")
+
+    def finite(literal: str) -> float:
+        number = float(literal)
+        if not math.isfinite(number):
+            raise GatesError(f"{where}: number {literal:.40} is out of range{_place(text, literal)}")
+        return number
+
+    def bounded(literal: str) -> int:
+        if len(literal) > 20:
+            raise GatesError(f"{where}: number {literal[:20]}… is out of range{_place(text, literal)}")
+        return int(literal)
+
+    def no_duplicates(pairs: list[tuple[str, Any]]) -> dict[str, Any]:
+        result = dict(pairs)
+        if len(result) != len(pairs):
+            keys = [key for key, _ in pairs]
+            twice = next(key for key in keys if keys.count(key) > 1)
+            raise GatesError(f"{where}: key {twice!r} appears twice in one object")
+        return result
+
+    checked = {"parse_float": finite, "parse_int": bounded} if _MAY_BE_OUT_OF_RANGE.search(text) else {}
+    try:
+        data = json.loads(text, parse_constant=no_constant, object_pairs_hook=no_duplicates, **checked)
+        if "\\u" in text:
+            json.dumps(data, ensure_ascii=False).encode("utf-8")
+        return data
+    except json.JSONDecodeError as error:
+        raise GatesError(
+            f"{where}: not valid JSON at line {error.lineno}, column {error.colno}: {error.msg}",
+            hint="the file is truncated or was edited",
+        ) from None
+    except UnicodeEncodeError:
+        raise GatesError(f"{where}: text that is not Unicode (a lone surrogate)") from None
+    except RecursionError:
+        raise GatesError(f"{where}: nested too deeply") from None
+    except ValueError as error:
+        raise GatesError(f"{where}: not readable as JSON: {error}") from None
+
+
+def carrying(nonce: str, lines: Iterable[str]) -> list[dict[str, Any]]:
+    """Return the ``lines`` that are strict JSON objects with that nonce."""
+    found = []
+    for line in lines:
+        with contextlib.suppress(GatesError):
+            data = loads(line, "result line")
+            if isinstance(data, dict) and data.get("nonce") == nonce:
+                found.append(data)
+    return found
+
+
+def _place(text: str, literal: str) -> str:
+    """Where ``literal`` stands first outside of a string, as an end of a sentence: json's hooks are not told."""
+    for found in re.finditer(rf'"(?:[^"\\]|\\.)*"|(?<![0-9A-Za-z.+-]){re.escape(literal)}', text):
+        if found[0] == literal:
+            start = found.start()
+            return f", at line {text.count(chr(10), 0, start) + 1}, column {start - text.rfind(chr(10), 0, start)}"
+    return ""
+
+
+def read(path: Path) -> Any:
+    """Read a strict JSON file; raises GatesError that names the path."""
+    return loads(read_text(path), str(path))
+
+
+def read_text(path: Path) -> str:
+    """The text of a JSON file, not parsed; raises GatesError that names the path."""
+    try:
+        with open_plain(path) as file:
+            if os.fstat(file.fileno()).st_size > MAX_BYTES:
+                raise GatesError(f"{path}: larger than {MAX_BYTES // 2**20} MiB")
+            return file.read().decode("utf-8")
+    except OSError as error:
+        raise GatesError(f"can't read {path}: {error.strerror}") from None
+    except UnicodeDecodeError:
+        raise GatesError(f"{path}: not UTF-8 text") from None
+
+
+def open_plain(path: Path) -> BinaryIO:
+    """``path`` opened for reading bytes, without waiting; raises GatesError for a pipe, a device or a folder, OSError as open does."""
+    descriptor = os.open(path, os.O_RDONLY | os.O_NONBLOCK | os.O_CLOEXEC)  # a pipe without a writer would block otherwise
+    if not stat.S_ISREG(os.fstat(descriptor).st_mode):
+        os.close(descriptor)
+        raise GatesError(f"can't read {path}: it is not a plain file")
+    return os.fdopen(descriptor, "rb")
+
+
+def sha256(path: str | Path) -> str:
+    """Return the hex digest of a file; raises GatesError where it is no plain file or can't be read."""
+    total = hashlib.sha256()
+    try:
+        with open_plain(Path(path)) as file:
+            while block := file.read(2**20):
+                total.update(block)
+    except OSError as error:
+        raise GatesError(f"can't read {path}: {error.strerror}") from None
+    return total.hexdigest()

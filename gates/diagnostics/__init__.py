@@ -1,0 +1,1 @@
+"""About this machine and this task folder: doctor, lint, selftest, explain."""

@@ -1,0 +1,191 @@
+"""``gates lint-task``: everything that is wrong with a task folder, found without building it or running its kernel.
+
+task.yaml is checked as ``gates run`` checks it; the problem is run once in a runner process; the sources are read as text.
+What will keep a run from ever being merge is a finding too.
+"""
+
+from __future__ import annotations
+
+import ast
+import re
+import sys
+import tempfile
+from collections.abc import Iterator, Mapping, Sequence
+from pathlib import Path
+
+from gates.core.errors import EXIT_USAGE, GatesError
+from gates.gate.registry import GATES
+from gates.task.load import CUDA, EXTENSION, PYTHON, Task, faults, load_task
+
+_NEEDS_LIMITS = {  # gates that come to no verdict without limits: what to write
+    "performance": "performance: {shape: mission, min_speedup_pct: 15}",
+    "ncu": "ncu: {max: {local_loads: 0}}",
+    "sass": "sass: {forbid: [local_memory]}",
+}
+_SCRIPTS = {"build.py": "build", "runner.py": "run"}  # and what each calls
+_TOO_ROUGH = ("float32", "float16", "bfloat16")
+_AFTER_ARGUMENTS = 3  # stream, error, error_bytes
+_COMMENT = re.compile(r"//[^\n]*|/\*.*?\*/", re.S)
+
+
+def lint(folder: Path) -> list[str]:
+    """Each finding as "where: what is wrong"; empty where there is none. Raises GatesError where there is no task.yaml to read."""
+    folder = Path(folder).resolve()
+    found = [line for fault in faults(folder) for line in fault.what.splitlines()]
+    found += [line for name, call in _SCRIPTS.items() for line in _script(folder / name, call)]
+    try:
+        task = load_task(folder, environ={})
+    except GatesError:
+        return found  # told above
+    return [*found, *_names(folder), *_sources(task), *_toggles(task), *_verdicts(task), *(_problem(task) if (folder / "runner.py").is_file() else ())]
+
+
+def _script(path: Path, call: str) -> Iterator[str]:
+    """A script of the task that is missing, or that imports what moved."""
+    lines = f"write `from gates.task_script import {call}` and `{call}(__file__)`"
+    if not path.is_file():
+        yield f"{path}: missing; {lines}"
+    elif "gates.run." in path.read_text(encoding="utf-8", errors="replace"):
+        yield f"{path}: imports gates.run, which is no longer for tasks; {lines}"
+
+
+def _names(folder: Path) -> Iterator[str]:
+    """Files that take the place of Python's own modules in a script of this folder."""
+    for path in sorted(folder.glob("*.py")):
+        if path.stem in sys.stdlib_module_names:
+            yield f"{path}: hides Python's own module {path.stem} from `python runner.py` and `python build.py`: rename it"
+
+
+def _sources(task: Task) -> Iterator[str]:
+    """Entry and kernels that no source defines."""
+    from gates.task.sources.cuda_text import texts
+
+    where = f"{task.folder / 'task.yaml'}: "
+    if task.kind in (CUDA, EXTENSION):
+        text = "\n".join(texts(task.sources)[0].values())
+        if task.kind == CUDA and not ('extern "C"' in text and re.search(rf"\b{task.entry}\s*\(", text)):
+            yield f"{where}entry: no source defines an extern \"C\" function {task.entry}"
+        bound = re.findall(r"\bdef\s*\(\s*\"([^\"(]+)", text)  # of pybind11, and of torch's libraries, where a signature follows
+        if task.kind == EXTENSION and task.entry not in bound and (bound or not re.search(rf"\b{task.entry}\s*\(", text)):
+            yield f"{where}entry: no source binds a function {task.entry}, as in m.def(\"{task.entry}\", …)" + (f"; bound are {', '.join(bound)}" if bound else "")
+        names = set(re.findall(r"\w+", text)) if "__global__" in text else set()
+    else:
+        names, entries = set[str](), set[str]()
+        for index, source in enumerate(task.sources):
+            try:
+                tree = ast.parse(source.read_text(encoding="utf-8"))
+            except (SyntaxError, ValueError) as error:
+                yield f"{source}:{getattr(error, 'lineno', None) or 1}: not Python: {getattr(error, 'msg', error)}"
+                return
+            names |= {node.name for node in ast.walk(tree) if isinstance(node, ast.FunctionDef)}
+            entries |= _bound(tree) if index == 0 else set()
+        if task.entry not in entries:
+            yield f"{where}entry: {task.sources[0].name} defines no {task.entry} at its top level"
+    for kernel in task.kernels:
+        if task.kind != PYTHON and kernel not in names:
+            yield f"{where}kernels: no source defines {kernel}"
+
+
+def _toggles(task: Task) -> Iterator[str]:
+    """Toggles that no source reads: another value changes nothing, and a sweep compares a kernel with itself."""
+    from gates.task.sources.cuda_text import texts
+
+    if task.kind in (CUDA, EXTENSION):
+        read = texts(task.sources)[0].values()
+    else:  # in Python // is no comment
+        read = [source.read_text(encoding="utf-8", errors="replace") for source in task.sources]
+    words = set(re.findall(r"\w+", "\n".join(read)))
+    for name in task.toggles:
+        if name not in words:
+            yield f"{task.folder / 'task.yaml'}: toggles: {name} stands in no source and in no header included from beside them, so it changes nothing"
+
+
+def _bound(tree: ast.Module) -> set[str]:
+    """Names that the module binds outside functions and classes."""
+    found: set[str] = set()
+    for node in tree.body:
+        for part in ast.walk(node) if not isinstance(node, (ast.FunctionDef, ast.ClassDef)) else ():
+            if isinstance(part, ast.Name) and isinstance(part.ctx, ast.Store):
+                found.add(part.id)
+            found |= {part.asname or part.name} if isinstance(part, ast.alias) else set()
+            found |= {part.name} if isinstance(part, (ast.FunctionDef, ast.ClassDef)) else set()
+        found |= {node.name} if isinstance(node, (ast.FunctionDef, ast.ClassDef)) else set()
+    return found
+
+
+def _verdicts(task: Task) -> Iterator[str]:
+    """What keeps a gate from a verdict on any machine, so that the decision stays hold."""
+    where = f"{task.folder / 'task.yaml'}: "
+    timed = task.gates["performance"].get("shape", task.shapes[0])
+    if timed not in task.shapes:
+        yield f"{task.folder / 'task.yaml'}:{task.place('gates', 'performance', 'shape').partition(':')[2]}: gates.performance.shape: {timed} is timed, but its results are never checked: add it to shapes"
+    for gate in GATES:
+        if gate in _NEEDS_LIMITS and not task.gates[gate] and gate not in task.not_applicable:
+            yield f"{where}gates.{gate} has no limits, so the decision stays hold: add e.g. `{_NEEDS_LIMITS[gate]}`, or declare {gate} under not_applicable"
+    if task.baseline is None:
+        if "performance" not in task.not_applicable:
+            yield f"{where}performance needs a baseline to be faster than: name one, or declare performance under not_applicable, as a first rung does"
+        compared = [key for key in ("rises", "steady") if task.gates["ncu"].get(key)]
+        if compared and "ncu" not in task.not_applicable:
+            yield f"{where}gates.ncu.{compared[0]} needs a baseline to compare with"
+        if task.gates["correctness"].get("match_baseline"):
+            yield f"{where}gates.correctness.match_baseline needs a baseline"
+
+
+def _problem(task: Task) -> Iterator[str]:
+    """What the runner says of the problem, and limits that an output of zeros keeps."""
+    from gates.gate.correctness.output_scale import of_reference
+    from gates.worker.describe import describe
+
+    timed = task.gates["performance"].get("shape")
+    wanted = tuple(dict.fromkeys([*task.shapes, *([timed] if timed else [])]))
+    try:
+        with tempfile.TemporaryDirectory(prefix="gates-lint-") as work:
+            describe(task.folder, task.problem, wanted, work=Path(work), limit_s=task.time_limit_s, arguments=task.arguments)
+            seen = of_reference(task.folder, task.problem, task.shapes[0], work=Path(work), limit_s=task.time_limit_s)
+    except GatesError as error:
+        if error.exit_code != EXIT_USAGE:
+            raise
+        yield f"{task.problem_file() or task.problem}: {error.what}" + (f" ({error.hint})" if error.hint else "")
+        return
+    for output, dtype in seen["dtypes"].items():
+        if dtype in _TOO_ROUGH:
+            yield (
+                f"{task.problem_file() or task.problem}: reference gives {output} in {dtype}: compute it in float64, from the inputs as they are; "
+                "else its own rounding counts as the kernel's error"
+            )
+    limit = task.gates["correctness"]["max_abs_err"]
+    for output, dtype, cost in seen["rounding"]:
+        if cost > limit:
+            yield (
+                f"{task.folder / 'task.yaml'}:{task.place('gates', 'correctness', 'max_abs_err').partition(':')[2]}: gates.correctness.max_abs_err: rounding the "
+                f"exact result to {dtype} already costs {cost:.3g} at {task.shapes[0]} seed 0 ({output}); no kernel can keep {limit:g}; set about {2 * cost:.1g}"
+            )
+    if not seen["dims"]:
+        yield f"{task.problem_file() or task.problem}: no DIMS: declare which sizes the kernel must accept, e.g. DIMS = {{{_example(seen['sizes'])}}}, or {{}} for those of SHAPES only"
+    yield from _signature(task, task.arguments or seen["arguments"])
+    limits = task.gates["correctness"]
+    if limits["max_abs_err"] >= seen["largest"] and limits["mean_abs_err"] >= seen["mean"] and "max_err_over_bound" not in limits:
+        yield (
+            f"{task.folder / 'task.yaml'}: gates.correctness: an output of zeros keeps these limits on shape {task.shapes[0]}: "
+            f"its largest error is {seen['largest']:.3g}, its mean {seen['mean']:.3g}"
+        )
+
+
+def _example(sizes: Mapping[str, int]) -> str:
+    return ", ".join(f'"{name}": range(1, {4 * size + 1})' if isinstance(size, int) else f'"{name}": [{size!r}]' for name, size in sizes.items())
+
+
+def _signature(task: Task, arguments: Sequence[str]) -> Iterator[str]:
+    """A C launcher that takes another number of arguments than it is called with, where the text shows its list plainly."""
+    from gates.task.sources.cuda_text import texts
+
+    if task.kind != CUDA:
+        return
+    plain = _COMMENT.sub(" ", "\n".join(texts(task.sources)[0].values()))
+    lists = {found[1] for found in re.finditer(rf"\b{task.entry}\s*\(([^(){{}};#]*)\)\s*(?:{{|try\b)", plain)}
+    if len(lists) == 1 and (given := len(lists.pop().split(","))) != len(arguments) + _AFTER_ARGUMENTS:
+        yield (
+            f"{task.folder / 'task.yaml'}: entry: {task.entry} takes {given} arguments, and is called with {len(arguments) + _AFTER_ARGUMENTS}: "
+            f"{', '.join((*arguments, 'stream', 'error', 'error_bytes'))}"
+        )

@@ -1,0 +1,145 @@
+"""The CPU device in this process: its memory, kernels' libraries, PTX without a library, and what it found."""
+
+from __future__ import annotations
+
+import ctypes
+import json
+from collections.abc import Sequence
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+
+from gates.core.errors import GatesError
+from gates.emulator.cpu import records
+from gates.emulator.cpu.build import runtime_library
+
+_TO_DEVICE, _TO_HOST = 1, 2
+_ERROR_BYTES = 1024
+
+
+class DeviceArray:
+    """An array in the CPU device's memory, which the host can't touch but by copies."""
+
+    def __init__(self, device: CpuDevice, shape: Sequence[int], dtype: Any) -> None:
+        self._device, self.shape, self.dtype = device, tuple(shape), np.dtype(dtype)
+        self.nbytes = int(np.prod(self.shape, dtype=np.int64)) * self.dtype.itemsize
+        pointer = ctypes.c_void_p()
+        device.check(device.library.cudaMalloc(ctypes.byref(pointer), ctypes.c_size_t(self.nbytes)), "cudaMalloc")
+        self.address = pointer.value
+
+    def set(self, values: np.ndarray) -> DeviceArray:
+        """Copy ``values`` in; their type and number must fit."""
+        values = np.ascontiguousarray(values, dtype=self.dtype)
+        if values.nbytes != self.nbytes:
+            raise GatesError(f"{values.nbytes} bytes do not fit an array of {self.nbytes}")
+        self._device.copy(self.address, values.ctypes.data, self.nbytes, _TO_DEVICE)
+        return self
+
+    def get(self) -> np.ndarray:
+        """A copy on the host. Raises GatesError if a kernel failed before."""
+        values = np.empty(self.shape, self.dtype)
+        self._device.copy(values.ctypes.data, self.address, self.nbytes, _TO_HOST)
+        return values
+
+    def protect(self) -> DeviceArray:
+        """From now on a kernel that writes here is a finding: an input that it must leave alone."""
+        self._device.library.gates_cpu_protect(ctypes.c_uint64(self.address), ctypes.c_uint64(self.nbytes))
+        return self
+
+    def free(self) -> None:
+        """Give the memory back."""
+        self._device.check(self._device.library.cudaFree(ctypes.c_void_p(self.address)), "cudaFree")
+
+
+class CpuDevice:
+    """The runtime's library. There is one device a process: all instances share it."""
+
+    def __init__(self, library: Path | None = None) -> None:
+        self.library = ctypes.CDLL(str(library or runtime_library()))
+        for name in ("gates_cpu_findings", "gates_cpu_launches", "gates_cpu_allocations", "cudaGetErrorString"):
+            getattr(self.library, name).restype = ctypes.c_char_p
+        self.library.gates_cpu_load.restype = ctypes.c_void_p
+        self.library.gates_cpu_executed.restype = ctypes.c_uint64
+        self.library.gates_cpu_executed_s.restype = ctypes.c_double
+
+    def check(self, error: int, what: str) -> None:
+        """Raise GatesError with the runtime's words if ``error`` is none of success."""
+        if error != 0:
+            raise GatesError(f"{what}: {self.library.cudaGetErrorString(error).decode()}")
+
+    def configure(self, **values: int) -> None:
+        """Set threads, time_limit_ms, seed, races, uninitialised, poison, or a limit of the chip."""
+        for key, value in values.items():
+            if self.library.gates_cpu_configure(key.encode(), ctypes.c_int64(value)):
+                raise GatesError(f"the CPU device has no setting {key}")
+
+    def copy(self, to: int | None, source: int | None, count: int, kind: int) -> None:
+        """cudaMemcpy of ``count`` bytes."""
+        self.check(self.library.cudaMemcpy(ctypes.c_void_p(to), ctypes.c_void_p(source), ctypes.c_size_t(count), kind), "cudaMemcpy")
+
+    def empty(self, shape: Sequence[int], dtype: Any) -> DeviceArray:
+        """An array whose bytes nothing has written."""
+        return DeviceArray(self, shape, dtype)
+
+    def array(self, values: np.ndarray) -> DeviceArray:
+        """A copy of ``values`` on the device."""
+        return self.empty(values.shape, values.dtype).set(values)
+
+    def reset(self) -> None:
+        """Forget launches, findings, and an error that would stay."""
+        self.library.gates_cpu_reset()
+
+    def findings(self) -> tuple[records.Finding, ...]:
+        """Since the last reset."""
+        return records.findings(self.library.gates_cpu_findings().decode(errors="replace"))
+
+    def launches(self) -> tuple[records.LaunchRecord, ...]:
+        """Since the last reset."""
+        return records.launches(self.library.gates_cpu_launches().decode(errors="replace"))
+
+    def allocated_bytes(self) -> int:
+        """Device memory that is held, variables of kernels apart: more after a launcher's calls than before is a leak."""
+        return sum(block["bytes"] for block in json.loads(self.library.gates_cpu_allocations().decode()))
+
+    def executed(self) -> tuple[int, float]:
+        """Warp instructions since the last reset, and the seconds that they took."""
+        return self.library.gates_cpu_executed(), self.library.gates_cpu_executed_s()
+
+
+class Launcher:
+    """A C launcher of a kernel's library: ``int ENTRY(<arguments>, void* stream, char* error, int64_t error_bytes)``."""
+
+    def __init__(self, library: Path, entry: str) -> None:
+        self._function = getattr(ctypes.CDLL(str(library)), entry)
+
+    def __call__(self, *arguments: DeviceArray | int | float | None) -> None:
+        """Arrays go as pointers, whole numbers as int64, floats as float. Raises GatesError with the launcher's refusal."""
+        error = ctypes.create_string_buffer(_ERROR_BYTES)
+        code = self._function(*map(_as_c, arguments), ctypes.c_void_p(None), error, ctypes.c_int64(_ERROR_BYTES))
+        if code != 0:
+            raise GatesError(f"the launcher returned {code}: {error.value.decode(errors='replace')}")
+
+
+class PtxModule:
+    """Kernels of PTX text."""
+
+    def __init__(self, device: CpuDevice, text: str) -> None:
+        self._device = device
+        self._module = ctypes.c_void_p(device.library.gates_cpu_load(text.encode()))
+
+    def launch(self, kernel: str, grid: Sequence[int], block: Sequence[int], *arguments: DeviceArray | int | float, smem_bytes: int = 0) -> None:
+        """Launch by name. Raises GatesError with the runtime's error; findings say more."""
+        values = [_as_c(argument) for argument in arguments]
+        pointers = (ctypes.c_void_p * len(values))(*(ctypes.cast(ctypes.pointer(value), ctypes.c_void_p) for value in values))
+        shape = [(ctypes.c_uint32 * 3)(*(*part, 1, 1)[:3]) for part in (grid, block)]
+        error = self._device.library.gates_cpu_launch(self._module, kernel.encode(), *shape, ctypes.c_uint64(smem_bytes), pointers, ctypes.c_uint64(len(values)))
+        self._device.check(error, kernel)
+
+
+def _as_c(value: DeviceArray | int | float | None) -> Any:
+    if isinstance(value, DeviceArray):
+        return ctypes.c_void_p(value.address)
+    if value is None:
+        return ctypes.c_void_p(None)
+    return ctypes.c_float(value) if isinstance(value, float) else ctypes.c_int64(value)

@@ -1,0 +1,1 @@
+"""Run directories: written whole, read without trust, judged again from what they hold."""

@@ -1,0 +1,171 @@
+"""Correctness: run every case of shapes x seeds in a runner process, and survive whatever a case does.
+
+``run_correctness`` is the engine's side: it never imports torch. It hands the cases to a runner
+process; where that crashes or hangs, the case at hand is recorded with the cause and the rest goes
+to a new process. ``execute`` is the runner's side. Candidate and baseline run in separate
+processes, one after the other, so that neither can disturb the other; that they saw the same inputs
+is shown by the digests.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import secrets
+import sys
+import time
+from collections.abc import Mapping, Sequence
+from pathlib import Path
+from typing import Any
+
+from gates.core.errors import GatesError
+from gates.gate.correctness import plan
+from gates.launch import answering
+from gates.launch.entry_point import is_c
+from gates.task.problem import is_ordinary
+from gates.worker import isolated
+from gates.worker.job import Attempt, ResultWriter, attempt
+
+_MAX_TIMEOUTS = 2  # a kernel that hung twice is not given a third time limit
+
+
+def draw_seed() -> int:
+    """A fresh seed for one more case, so that a kernel can't know all seeds before."""
+    return secrets.randbelow(2**31 - 1)
+
+
+def run_correctness(
+    candidate: Mapping[str, Any],
+    shapes: Sequence[str],
+    seeds: Sequence[int],
+    *,
+    work: Path,
+    limit_s: float,
+    device: str = "cuda:0",
+    baseline: Mapping[str, Any] | None = None,
+    extra_seeds: Sequence[int] = (),
+    bad_atol: float | None = None,
+    end_to_end_bad_atol: float | None = None,
+    quick: bool = True,
+    thorough: bool = False,
+    hangs: bool = False,
+    inputs: Sequence[str] = (),
+    limits: Mapping[str, Any] | None = None,
+    runner: str = "",
+    default_launches: Sequence[str] = (),
+    limits_at: Mapping[str, str] | None = None,
+    timed: str = "",
+    python: str = sys.executable,
+) -> dict[str, Any]:
+    """Raw record of all cases of ``candidate`` (and ``baseline``), for ``gates.gate.correctness.evidence.parse``.
+
+    The sides are dicts as a job has them (name, library, entry, folder, problem, emulated). ``limit_s``
+    holds for one process, which runs several cases. ``extra_seeds`` are tried on the first shape
+    (emulator) or on every shape (device). With ``quick`` the problem's ODD_SHAPES and its INPUT_FAMILIES are
+    tried as well, and what the first extra seed draws (``plan``), with ``thorough`` the EDGE_SHAPES too and the families on more shapes and seeds. ``inputs`` are names
+    of families or "default": then shapes x seeds x inputs are tried and nothing else (a replay).
+    With ``hangs`` the kernel is known to hang, so the first time limit ends its cases, else the second.
+    ``limits``: those of task.yaml on errors; outputs that break one are mapped. ``runner``: how a user starts the task's
+    runner.py, for the commands that replay one case. ``default_launches``: those in its sources that name no stream. ``limits_at``: each limit's file and line, to be named.
+    ``timed``: the shape that is timed, which extra seeds try on a device.
+    Raises GatesError for duplicate shapes, seeds or inputs, and for names that the problem does not have.
+    """
+    emulated = bool(candidate["emulated"])
+    asked = plan.asked(shapes, seeds, () if inputs else extra_seeds, inputs, emulated, timed)
+    drawn = next((case["seed"] for case in asked if case["role"] == "extra"), None)
+    more = {"replay": bool(inputs), "quick": quick, "fresh": drawn if quick else None, "thorough_seeds": list(seeds) if thorough else []}
+    common = {
+        "kind": "correctness", "device": device,
+        "atols": {"reference": bad_atol, "end_to_end": end_to_end_bad_atol}, "budget_s": limit_s / 4,  # so that one case may take the rest
+        "limits": dict(limits or {}),
+    }
+    raw: dict[str, Any] = {
+        "kind": "correctness", "device": ("emulator" if is_c(candidate) else "cpu") if emulated else device,
+        "bad_atol": bad_atol, "end_to_end_bad_atol": end_to_end_bad_atol, "runner": runner,
+        "default_launches": list(default_launches), "limits_at": dict(limits_at or {}),
+        "replay": bool(inputs), "extra_seeds": list(dict.fromkeys(case["seed"] for case in asked if case["role"] == "extra")),
+        "asked": [{key: case[key] for key in ("shape", "seed", "inputs", "role")} for case in asked],
+        "candidate": _run_side(candidate, asked, {**common, "more": more}, work, "candidate", limit_s, python, 1 if hangs else _MAX_TIMEOUTS),
+        "baseline": None,
+    }
+    if baseline is not None:
+        if bool(baseline["emulated"]) != emulated:
+            raise GatesError("candidate and baseline must both be emulated, or both run on the device")
+        once = [{**case, "orders": ["forward"], "probe": False, "plain": True} for case in raw["candidate"]["cases"] if is_ordinary(case["role"], case["inputs"])]
+        raw["baseline"] = _run_side(baseline, once, {**common, "more": {}}, work, "baseline", limit_s, python)
+    return raw
+
+
+def execute(job: dict[str, Any], folder: Path) -> None:
+    """Run the cases of ``job`` and write a line for each; ends the process's work at a broken CUDA context."""
+    child = job.get("child") or isolated.start(answering.__name__)  # it imports torch while this process does
+
+    import torch
+
+    from gates.gate.correctness.runner import case as casecheck
+    from gates.gate.correctness.runner.yardstick import Yardstick
+    from gates.launch.side import opened
+    from gates.task import problem as problems
+
+    with ResultWriter(job) as writer, contextlib.ExitStack() as stack:
+        problem = problems.load(job["side"]["problem"], Path(job["side"]["folder"]))
+        cases, emulated = list(job["cases"]), bool(job["side"]["emulated"])
+        problems.check_names(problem, [case["shape"] for case in cases], [case["inputs"] for case in cases])
+        cases = plan.whole(problem, cases, job["more"], emulated)
+        writer.write("header", cases=cases, torch=torch.__version__, python=sys.version.split()[0])
+        side, yardstick, started = stack.enter_context(opened(job, child)), Yardstick(problem), time.monotonic()
+        writer.write("confined", held=side.held)
+        for index, case in enumerate(cases):
+            result = casecheck.check(
+                side, case, job["atols"], lambda phase, index=index: writer.write("phase", index=index, phase=phase), job["limits"],
+                yardstick,
+            )
+            lost = result.pop("lost", False)
+            writer.write("case", index=index, result=result)
+            if lost or (time.monotonic() - started > job["budget_s"] and index + 1 < len(cases)):
+                return  # the next process goes on: a long plan must not reach the time limit of one process
+        writer.write("done", cases=len(cases))
+
+
+def _run_side(
+    side: Mapping[str, Any], cases: list[dict[str, Any]], common: Mapping[str, Any],
+    work: Path, name: str, limit_s: float, python: str, most_timeouts: int = _MAX_TIMEOUTS,
+) -> dict[str, Any]:
+    """All cases of one side, over as many processes as its crashes need."""
+    planned: list[dict[str, Any]] | None = None
+    todo, attempts, timeouts = list(cases), [], 0
+    while todo:
+        job = {**common, "side": dict(side), "cases": todo, "more": common["more"] if planned is None else {}}
+        tried = attempt(
+            Path(side["folder"]), job, work, limit_s=limit_s, name=f"{name}.{len(attempts)}", python=python
+        )
+        if (refusal := tried.refusal()) is not None:
+            raise refusal
+        ended = _Ended(tried)
+        if planned is None:
+            planned = ended.plan or list(cases)
+            todo = list(planned)
+        attempts.append({**tried.record(), "asked": todo})
+        timeouts += tried.timed_out
+        remaining = todo[ended.reached :]
+        if ended.complete or ended.reached == 0 or timeouts >= most_timeouts:
+            break
+        todo = remaining
+    return {"name": side["name"], "cases": planned or list(cases), "attempts": attempts}
+
+
+class _Ended:
+    """How far a process came: its plan of cases, and how many of them it finished or died in."""
+
+    def __init__(self, tried: Attempt) -> None:
+        self.plan: list[dict[str, Any]] | None = None
+        self.reached = 0
+        self.complete = False
+        for line in tried.own():
+            kind = line.get("type")
+            with contextlib.suppress(KeyError, TypeError):
+                if kind == "header" and self.plan is None:
+                    self.plan = list(line["cases"])
+                elif kind in ("phase", "case"):
+                    self.reached = max(self.reached, int(line["index"]) + 1)
+                elif kind == "done":
+                    self.complete = True

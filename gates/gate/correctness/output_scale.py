@@ -1,0 +1,97 @@
+"""Job "magnitude": how large a problem's outputs are, so that a tolerance relative to them becomes a limit in absolute numbers.
+
+A format's rule such as ``|out - reference| <= atol + rtol * |reference|`` is the problem's error_bound; its largest
+and its mean value over all outputs are what max_abs_err and mean_abs_err come to. The problem is foreign code, so it
+runs in a runner process.
+"""
+
+from __future__ import annotations
+
+import sys
+from collections.abc import Mapping
+from pathlib import Path
+from typing import Any
+
+from gates.core.errors import GatesError
+from gates.worker.job import ResultWriter, attempt
+
+
+def bounds(folder: Path, problem: str, *, work: Path, limit_s: float, python: str = sys.executable) -> dict[str, Any]:
+    """{"shapes": {name: dimensions}, "largest": error, "mean": error} of a problem whose error_bound is its tolerance.
+
+    Runs the reference twice on each of its shapes with seed 0. Raises GatesError where that fails, with what it said
+    last, and where the two differ.
+    """
+    job = {"kind": "magnitude", "problem": problem, "folder": str(folder)}
+    tried = attempt(folder, job, work, limit_s=limit_s, name="magnitude", python=python)
+    if (refusal := tried.refusal()) is not None:
+        raise refusal
+    for line in tried.own():
+        if line.get("type") == "bounds":
+            return {key: line[key] for key in ("shapes", "largest", "mean")}
+    raise GatesError(f"the reference could not be run ({tried.cause}): {tried.last_words()}", hint="the problem must run on the CPU within the time limit (--limit-s)")
+
+
+def of_reference(folder: Path, problem: str, shape: str, *, work: Path, limit_s: float, python: str = sys.executable) -> dict[str, Any]:
+    """{"largest", "mean", "dtypes", "rounding", "arguments"} of a problem, its reference run on one shape with seed 0.
+
+    ``largest`` and ``mean`` are of the absolute outputs: the errors of an output of zeros. ``dtypes``: output to type, as
+    "float64"; ``rounding``: [output, its type as made for the kernel, the largest error of the exact result rounded to it]; ``arguments``: those of a C launcher;
+    ``dims``: whether the problem declares DIMS; ``sizes``: the shape's.
+    """
+    job = {"kind": "magnitude", "problem": problem, "folder": str(folder), "shape": shape}
+    tried = attempt(folder, job, work, limit_s=limit_s, name="magnitude", python=python)
+    if (refusal := tried.refusal()) is not None:
+        raise refusal
+    for line in tried.own():
+        if line.get("type") == "outputs":
+            return {key: line[key] for key in ("largest", "mean", "dtypes", "rounding", "arguments", "dims", "sizes")}
+    raise GatesError(f"the reference could not be run on shape {shape} ({tried.cause}): {tried.last_words()}")
+
+
+def execute(job: Mapping[str, Any], folder: Path) -> None:
+    """Write one ``bounds`` line for the problem of ``job``; an ``outputs`` line where the job names one shape."""
+    import torch
+
+    from gates.task import problem as problems
+    from gates.task.reals import all_reals
+
+    with ResultWriter(job) as writer:
+        problem = problems.load(job["problem"], Path(job["folder"]))
+        if "shape" in job:
+            shape = problem.SHAPES[job["shape"]]
+            exact = problem.reference(problem.make_inputs(shape, 0, "cpu"), shape)
+            sizes = [value.double().abs() for value in all_reals(exact).values() if value.numel()]
+            writer.write(
+                "outputs", largest=max(float(one.max()) for one in sizes), mean=max(float(one.mean()) for one in sizes),
+                dtypes={name: str(value.dtype).removeprefix("torch.") for name, value in all_reals(exact).items()},
+                dims=hasattr(problem, "DIMS"), sizes=dict(shape), rounding=_rounding(problem, shape, exact),
+                arguments=list(getattr(problem, "ARGUMENTS", ())),
+            )
+            return
+        largest, means = 0.0, []
+        for name, shape in problem.SHAPES.items():
+            inputs = problem.make_inputs(shape, 0, "cpu")
+            allowed, exact = problem.error_bound(inputs, shape), problem.reference(inputs, shape)
+            again = problem.reference(dict(inputs), shape)  # another object, so that no answer is one that was kept
+            for output, value in allowed.items():
+                if not value.numel() or not bool(torch.isfinite(value).all()):
+                    raise GatesError(f"the reference's output {output!r} on shape {name!r} is empty or not finite")
+                if not torch.equal(exact[output], again[output]):
+                    raise GatesError(
+                        f"the reference's output {output!r} on shape {name!r} differs from call to call on the same inputs",
+                        hint="a reference that draws random numbers has nothing to compare with: make them inputs",
+                    )
+                largest = max(largest, float(value.max()))
+                means.append(float(value.mean()))
+        writer.write("bounds", shapes={name: dict(shape) for name, shape in problem.SHAPES.items()}, largest=largest, mean=max(means))
+
+
+def _rounding(problem: Any, shape: Mapping[str, int], exact: Mapping[str, Any]) -> list[list[Any]]:
+    """What rounding to the outputs' own formats costs, for outputs that the problem makes."""
+    from gates.gate.correctness.runner.accuracy import figures
+    from gates.task.problem import outputs_of
+
+    made = {name: value for name, value in outputs_of(problem, shape).items() if name in exact and exact[name].shape == value.shape}
+    best = {name: figures(name, value, exact[name].nan_to_num(nan=0.0), None)["best"]["max_abs_err"] for name, value in made.items()}
+    return [[name, str(made[name].dtype).removeprefix("torch."), cost] for name, cost in best.items() if cost is not None]

@@ -1,0 +1,1 @@
+"""The correctness gate's side of a runner process: it knows the reference and never loads a kernel."""

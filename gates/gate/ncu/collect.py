@@ -1,0 +1,149 @@
+"""Profile candidate and baseline with Nsight Compute; the engine's side, which never imports torch.
+
+The profiled program replays a case from a file without torch, so that the only kernels in it are
+the task's own; the capture window is open around one launch. Speed is never read from here:
+the profiler replays the kernel and flushes caches.
+"""
+
+from __future__ import annotations
+
+import importlib.util
+import os
+import re
+import shutil
+import sys
+from collections.abc import Mapping, Sequence
+from pathlib import Path
+from typing import Any
+
+from gates.core.errors import GatesError
+from gates.hardware import ncu_metrics
+from gates.hardware.chips import CHIPS
+from gates.launch.replay import write_cases
+from gates.worker import process
+from gates.worker.job import attempt
+
+MAX_LAUNCHES = 16  # more than one launch of a stage has kernels
+_WARM_UP = 1
+_ATTEMPTS = 4
+_MISSING = re.compile(r"Failed to find metric[s:]*\s+(.+)", re.IGNORECASE)
+_METRIC = re.compile(r"[a-z]+__[a-z0-9_.]+")
+
+
+def run_ncu(
+    candidate: Mapping[str, Any],
+    kernels: Sequence[str],
+    *,
+    shape: str,
+    chip: str,
+    work: Path,
+    limit_s: float,
+    baseline: Mapping[str, Any] | None = None,
+    baseline_kernels: Sequence[str] = (),
+    ncu: str | None = None,
+    device: str = "cuda:0",
+    seed: int = 0,
+    python: str = sys.executable,
+) -> dict[str, Any]:
+    """Raw record of both sides' profiles, for ``gates.gate.ncu.evidence.parse``.
+
+    ``kernels`` are the exact base names to profile, ``chip`` the device (``sm_90``), ``ncu`` the tool's path
+    (None: look in PATH), ``limit_s`` the time for one profiled process. Reports are kept as
+    ``profile.ncu-rep`` and ``baseline.ncu-rep`` in ``work``.
+    """
+    tool = ncu or shutil.which("ncu")
+    raw: dict[str, Any] = {
+        "task": candidate["name"], "baseline": baseline["name"] if baseline else None, "shape": shape, "chip": chip,
+        "version": "", "code": "", "message": "", "sides": {},
+    }
+    if tool is None:
+        return {**raw, "code": "ncu.no_tool", "message": "ncu is not found"}
+    if chip not in ncu_metrics.CHIPS:
+        row, known = CHIPS.get(chip), ", ".join(ncu_metrics.CHIPS)
+        why = f", {row.no_counters}" if row else ""
+        return {**raw, "code": "ncu.unknown_chip", "message": f"no metric names for {chip}{why}; known are {known}"}
+    work.mkdir(parents=True, exist_ok=True)
+    raw["version"] = tool_version(tool)
+    sources = ncu_metrics.sources(chip, ncu_metrics.version_numbers(raw["version"]))
+    for role, side, names in (("candidate", candidate, kernels), ("baseline", baseline, baseline_kernels)):
+        if side is not None:
+            cases = write_cases(side, [shape], work=work / role, limit_s=limit_s, seed=seed, python=python)
+            raw["sides"][role] = _profile(
+                tool, side, names, cases, dict(sources), work, "profile" if role == "candidate" else "baseline",
+                limit_s=limit_s, device=device, python=python,
+            )
+    return raw
+
+
+def arguments(tool: str, kernels: Sequence[str], metrics: Sequence[str], report: Path, log: Path) -> list[str]:
+    """ncu's arguments up to the profiled program; ``report`` without its ``.ncu-rep``.
+
+    ``--clock-control none`` leaves the clocks alone: locking them needs rights and disturbs others.
+    """
+    several = "regex:^(" + "|".join(re.escape(kernel) for kernel in kernels) + ")$"
+    name = kernels[0] if len(kernels) == 1 else several
+    return [
+        tool, "--clock-control", "none", "--cache-control", "all", "--replay-mode", "kernel", "--target-processes", "all",
+        "--profile-from-start", "off", "--kernel-name-base", "function", "--kernel-name", name,
+        "--launch-count", str(MAX_LAUNCHES), "--metrics", ",".join(metrics), "--log-file", str(log), "-f", "-o", str(report),
+    ]
+
+
+def tool_version(tool: str) -> str:
+    """What ``ncu --version`` says, e.g. ``2025.3.1.0``; empty where it does not answer."""
+    try:
+        finished = process.run([tool, "--version"], limit_s=30)
+    except GatesError:
+        return ""
+    found = re.search(r"Version\s+([0-9.]+)", finished.output)
+    return found.group(1) if found else ""
+
+
+def _profile(
+    tool: str, side: Mapping[str, Any], kernels: Sequence[str], cases: Sequence[Mapping[str, Any]], sources: dict[str, str],
+    work: Path, name: str, *, limit_s: float, device: str, python: str,
+) -> dict[str, Any]:
+    """Profile one side; a metric that ncu does not know is left out and the rest asked for again."""
+    report, log = work / f"{name}.ncu-rep", work / f"{name}.ncu-messages.txt"
+    dropped: dict[str, str] = {}
+    job = {
+        "kind": "case", "mode": "replay", "side": dict(side), "paths": [case["path"] for case in cases],
+        "launches": 1, "warmup": _WARM_UP, "profile": True, "device": device,
+    }
+    for _ in range(_ATTEMPTS):
+        for old in (report, log):
+            old.unlink(missing_ok=True)
+        prefix = arguments(tool, kernels, list(sources.values()), work / name, log)
+        tried = attempt(
+            Path(side["folder"]), job, work, limit_s=limit_s, name=f"{name}.ncu", python=python, prefix=prefix,
+            env={**os.environ, "LC_ALL": "C"},
+        )
+        text = (log.read_text(encoding="utf-8", errors="replace") if log.is_file() else "") + "\n" + tried.output_tail
+        missing = missing_metrics(text) & set(sources.values())
+        if not missing or len(missing) == len(sources):
+            break
+        dropped.update({logical: source for logical, source in sources.items() if source in missing})
+        if report.is_file():
+            break
+        sources = {logical: source for logical, source in sources.items() if source not in missing}
+    return {
+        "name": side["name"], "kernels": list(kernels), "sources": {**sources, **dropped}, "unknown": sorted(dropped),
+        "report": str(report) if report.is_file() else None, "csv": _export(tool, report), "log": text[-20_000:],
+        "attempt": tried.record(),
+    }
+
+
+def missing_metrics(text: str) -> set[str]:
+    """The metric names that ncu said it does not know."""
+    return {name.rstrip(".") for match in _MISSING.finditer(text) for name in _METRIC.findall(match.group(1))}
+
+
+def _export(tool: str, report: Path) -> str | None:
+    """The report as CSV, where the report reader (ncu-report) is not installed here."""
+    if not report.is_file() or importlib.util.find_spec("ncu_report") is not None:
+        return None
+    finished = process.run(
+        [tool, "--import", report, "--csv", "--page", "raw", "--print-units", "base"],
+        limit_s=120, env={**os.environ, "LC_ALL": "C"}, whole=True,
+    )
+    return None if finished.flooded else finished.output

@@ -1,0 +1,149 @@
+"""Timing: candidate against baseline on a CUDA device, in two processes.
+
+``run_timing`` is the engine's side and never imports torch; ``execute`` is the runner's, the judge of the times: it holds the
+problem, a clock, and no kernel. The kernels and the device's clock are in a third process, which does what it is asked
+(``gates.gate.performance.runner.hands``). The procedure is gates.gate.performance.runner.session's. The measurement is on disk before the context rows
+(other implementations) are tried, so that they can't spoil it.
+"""
+
+from __future__ import annotations
+
+import math
+import shutil
+import sys
+import time
+from collections.abc import Callable, Mapping, Sequence
+from pathlib import Path
+from typing import Any
+
+from gates.core.errors import GatesError
+from gates.gate.performance.runner.protocol import SINGLE_PAIRS, telling_stops
+from gates.launch.entry_point import is_c
+from gates.stats.estimators import MIN_P90
+from gates.task.load import nearest
+from gates.worker.job import Attempt, ResultWriter, attempt
+
+HANDS = "gates.gate.performance.runner.hands"
+SINGLES_A_BLOCK = 25
+MAX_SINGLES_A_BLOCK = 1000
+
+
+def run_timing(
+    candidate: Mapping[str, Any],
+    *,
+    shape: str,
+    work: Path,
+    limit_s: float,
+    bar_pct: float,
+    baseline: Mapping[str, Any] | None = None,
+    output_limits: Mapping[str, float] | None = None,
+    device: str = "cuda:0",
+    cache: str = "cold",
+    seed: int | None = None,
+    iters: int | None = None,
+    budget_s: float = 60.0,
+    also: Sequence[str] = (),
+    python: str = sys.executable,
+    hands: str = HANDS,
+) -> dict[str, Any]:
+    """Raw record of one timing run, for ``gates.gate.performance.evidence.parse``.
+
+    The sides are dicts as a job has them. ``output_limits`` are the correctness limits (max_abs_err,
+    mean_abs_err, bad_pct, bad_atol) that outputs must keep before and after timing. ``seed`` decides
+    input values and order; drawn and recorded if None. ``also``: shapes to time beside, for context. ``iters`` is the number of single launches a
+    side (300 if None, at least 120). ``hands``: the module of the process that holds the kernels.
+    Raises GatesError for an unknown shape, a bad ``iters`` or ``cache``.
+    """
+    if iters is not None and iters < 1:
+        raise GatesError(f"iterations must be at least 1, got {iters}")
+    if cache not in ("cold", "warm"):
+        raise GatesError(f"cache mode {cache!r} is not one of cold, warm")
+    work.mkdir(parents=True, exist_ok=True)
+    control = Path((baseline or candidate)["library"])
+    if is_c(baseline or candidate):
+        control = work / "control.so"
+        shutil.copyfile((baseline or candidate)["library"], control)  # another file, so that the loader maps it anew
+    job = job_of(
+        candidate, baseline, control=control, device=device, shape=shape, bar_pct=bar_pct, output_limits=output_limits or {}, cache=cache,
+        seed=seed, iters=iters, budget_s=budget_s, also=also,
+    )
+    tried = attempt(Path(candidate["folder"]), job, work, limit_s=limit_s, name="timing", python=python, apart=hands)
+    if (refusal := tried.refusal()) is not None:
+        raise refusal
+    return {
+        "task": candidate["name"], "baseline": baseline["name"] if baseline else None, "shape": shape,
+        **(read := _read(tried)), "process_s": tried.wall_s, "output_tail": tried.output_tail,
+        "alone": _alone(job, read["measured"], work, limit_s, python, hands) if read["measured"] and baseline else None,
+    }
+
+
+def _alone(job: Mapping[str, Any], measured: Mapping[str, Any], work: Path, limit_s: float, python: str, hands: str) -> dict[str, Any] | None:
+    """The baseline timed without the candidate, when the process that held both has ended; see ``gates.gate.performance.runner.alone``."""
+    from gates.gate.performance.runner import alone
+
+    if (own := alone.job_of(job, measured)) is None:
+        return None
+    return alone.read(attempt(Path(job["baseline"]["folder"]), own, work, limit_s=limit_s, name="timing_alone", python=python, apart=hands))
+
+
+def job_of(
+    candidate: Mapping[str, Any], baseline: Mapping[str, Any] | None, *, control: Path, device: str, shape: str, bar_pct: float,
+    output_limits: Mapping[str, Any], cache: str = "cold", seed: int | None = None, iters: int | None = None, budget_s: float = 60.0,
+    also: Sequence[str] = (),
+) -> dict[str, Any]:
+    """The timing job of ``run_timing``'s arguments; ``control`` is another file of the baseline's library."""
+    limits = {key: value for key, value in output_limits.items() if isinstance(value, (int, float)) and not isinstance(value, bool)}
+    return {
+        "kind": "timing", "device": device, "candidate": dict(candidate), "baseline": dict(baseline) if baseline else None,
+        "control_library": str(control), "shape": shape, "bar_pct": float(bar_pct), "cache": cache, "budget_s": budget_s,
+        "seed": seed, "output_limits": limits, "singles_a_block": singles_a_block(iters), "also": list(also),
+    }
+
+
+def singles_a_block(iters: int | None) -> int:
+    """Single launches a block for ``iters`` launches a side over twelve blocks, within 10, which a p90 needs, and 1000."""
+    wanted = SINGLES_A_BLOCK if iters is None else math.ceil(iters / SINGLE_PAIRS)
+    return max(MIN_P90, min(MAX_SINGLES_A_BLOCK, wanted))
+
+
+def _read(tried: Attempt) -> dict[str, Any]:
+    """What the runner's lines say, or why there are none."""
+    lines = {str(line.get("type")): line for line in tried.own()}
+    measured = lines.get("measured", {}).get("evidence")
+    context = {name: lines.get(name, {}).get(name, {}) for name in ("backends", "also")}
+    if measured is not None:
+        return {"measured": measured, **context, "code": "", "message": ""}
+    if "stopped" in lines:
+        code, message = str(lines["stopped"].get("code")), str(lines["stopped"].get("message"))
+    elif tried.timed_out:
+        code, message = "performance.time_limit", f"timing was {tried.cause}"
+    else:
+        code, message = "performance.runner_died", f"the timing process gave no result ({tried.cause}): {tried.last_words()}"
+    return {"measured": None, "backends": {}, "also": {}, "code": code, "message": message}
+
+
+def execute(job: dict[str, Any], folder: Path) -> None:
+    """Runner job ``timing``: time the sides and write ``measured``, ``backends`` and ``also`` lines, or one ``stopped`` line."""
+    from gates.gate.performance.runner import ask
+
+    ask.judge(job, measure)
+
+
+def measure(
+    job: Mapping[str, Any], writer: ResultWriter, connect: Callable[[], Any], before: Mapping[str, frozenset[int]], pid: int | None,
+    clock: Callable[[], float] = time.monotonic,
+) -> None:
+    """A whole session with the process that ``connect`` reaches."""
+    from gates.gate.performance.runner.session import Session
+    from gates.task import problem as problems
+
+    problem = problems.load(job["candidate"]["problem"], Path(job["candidate"]["folder"]))
+    for shape in (job["shape"], *job["also"]):
+        if shape not in problem.SHAPES:
+            raise GatesError(f"problem {problem.__name__} has no shape {shape!r}", hint=nearest(shape, problem.SHAPES))
+    with telling_stops(writer, "the reference"):
+        session = Session(job, problem, connect(), before, pid, clock)
+        writer.write("measured", evidence=session.measure())
+        writer.write("backends", backends=session.backends())
+        writer.write("also", also=session.also())
+        writer.write("done")

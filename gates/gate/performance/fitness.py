@@ -1,0 +1,152 @@
+"""Whether the machine and the samples are fit for a verdict on speed at all; used by the performance judge."""
+
+from __future__ import annotations
+
+from gates.core.records import Check, Status
+from gates.gate.performance.evidence import OutputCheck, PerformanceEvidence, summaries
+from gates.stats import stopping_rule
+from gates.stats.samples import BASELINE, CANDIDATE, CONTROL, Series
+from gates.stats.sampling import INVALID_LIMIT_PCT, differences
+
+MAX_REFUSED_PCT = 5.0
+
+
+def checks(evidence: PerformanceEvidence, mode: str) -> list[Check]:
+    """Checks that all must pass before a ratio means anything."""
+    series = evidence.in_mode(mode)
+    if series is None or not series.samples(CANDIDATE):
+        return [_check("samples", False, 0, 1, "", "performance.no_samples", mode)]
+    return [
+        _gated(evidence, mode), *_outputs(evidence), *_possible(evidence, mode), _pairs(evidence, series),
+        _control(evidence), _clock(series), _throttling(evidence, series), _refused(evidence, series),
+        *_timer(evidence, series), *_alone(evidence),
+    ]
+
+
+def _check(
+    name: str, good: bool, observed: float | int | str | None, limit: float | int | str | None, unit: str, code: str,
+    where: str = "", *, failing: bool = False, hint: str = "",
+) -> Check:
+    bad = Status.FAIL if failing else Status.INCONCLUSIVE
+    if good:
+        return Check(name, Status.PASS, observed, limit, unit, where)
+    return Check(name, bad, observed, limit, unit, where, code, hint)
+
+
+def _gated(evidence: PerformanceEvidence, mode: str) -> Check:
+    return _check("cache_mode", mode == evidence.gated_mode, mode, evidence.gated_mode, "", "performance.other_mode",
+                  hint="the control and the output checks are of the mode that was gated; run the stage with the other `cache:`")
+
+
+def _outputs(evidence: PerformanceEvidence) -> list[Check]:
+    seen = {(check.when, check.side) for check in evidence.outputs}
+    sides = (CANDIDATE,) if evidence.baseline is None else (CANDIDATE, BASELINE)
+    result = [
+        _check("outputs", False, None, None, "", "performance.outputs_unchecked", f"{side} {when} timing")
+        for side in sides for when in ("before", "after") if (when, side) not in seen
+    ]
+    for check in evidence.outputs:
+        code = "performance.wrong_output" if check.side == CANDIDATE else "performance.wrong_baseline_output"
+        where = f"{check.side} {check.when} timing, against {check.against}"
+        trouble = _trouble(check, evidence)
+        result.append(_check("outputs", not trouble, trouble or "right", "right", "", code, where,
+                             failing=check.side == CANDIDATE, hint="" if not trouble else "look for state that survives a launch"))
+    return result
+
+
+def _trouble(check: OutputCheck, evidence: PerformanceEvidence) -> str:
+    if check.unwritten_sets:
+        return f"{check.unwritten_sets} of {check.sets} outputs not written"
+    if check.nonfinite:
+        return f"{check.nonfinite} elements not finite"
+    for name in ("max_abs_err", "mean_abs_err", "bad_pct"):
+        limit, value = evidence.output_limits.get(name), getattr(check, name)
+        if limit is None:
+            continue
+        allowed = limit if name == "bad_pct" else limit * check.allowance
+        if value is None or not value <= allowed:
+            return f"{name} {value} over {allowed:g}"
+    return ""
+
+
+def _possible(evidence: PerformanceEvidence, mode: str) -> list[Check]:
+    """Times against what the card can do at most. A cached output need not reach memory, so reads count alone."""
+    floors = {"launch": 0.0}
+    if evidence.calibration and evidence.calibration.empty_kernel_us:
+        floors["launch"] = 0.5 * evidence.calibration.empty_kernel_us
+    if evidence.work and evidence.device:
+        if mode == "cold" and evidence.work.bytes and evidence.device.peak_bytes_per_s:
+            reads = max(0.0, evidence.work.bytes - evidence.work.output_bytes)
+            floors["memory"] = 1e6 * reads / evidence.device.peak_bytes_per_s
+        if evidence.work.flops and evidence.device.peak_flops_per_s:
+            floors["arithmetic"] = 1e6 * evidence.work.flops / evidence.device.peak_flops_per_s
+    bound = max(floors, key=lambda name: floors[name])
+    return [
+        _check(f"{side}_p50", figures.p50_us >= floors[bound], figures.p50_us, floors[bound], "us", "performance.impossible",
+               f"least time by {bound}", failing=side == CANDIDATE, hint="check that the work is inside the timed launches")
+        for side, figures in summaries(evidence).get(mode, {}).items()
+    ]
+
+
+def _control(evidence: PerformanceEvidence) -> Check:
+    twin = CANDIDATE if evidence.baseline is None else BASELINE
+    found = stopping_rule.interval(differences(evidence.control, twin, CONTROL)) if evidence.control else None
+    floor = stopping_rule.noise_floor_pct(found) if found else None
+    good = found is not None and found.pairs >= stopping_rule.LOOKS[0] and stopping_rule.control_fits(found)
+    return _check("noise_floor", good, floor, stopping_rule.CONTROL_LIMIT_PCT, "%", "performance.control_off",
+                  "A/A control", hint="stop other load on the machine and let the card cool")
+
+
+def _pairs(evidence: PerformanceEvidence, series: Series) -> Check:
+    if evidence.baseline is None:
+        taken = len(evidence.control.pairs(CANDIDATE, CONTROL)) if evidence.control else 0
+    else:
+        taken = len(series.pairs())
+    return _check("pairs", taken >= stopping_rule.LOOKS[0], taken, stopping_rule.LOOKS[0], "", "performance.too_few_pairs",
+                  f"stopped: {series.stopped}", hint="raise the time budget, or free the card")
+
+
+def _clock(series: Series) -> Check:
+    """A card that never tells its clock is flagged in the sentence; one that stops telling has changed in the middle."""
+    known = [block.sm_mhz is not None for block in series.blocks if block.valid]
+    lost = len(known) - sum(known) if any(known) else 0
+    return _check("blocks_without_clock", lost == 0, lost, 0, "", "performance.clock_lost",
+                  hint="the driver stopped answering during timing; see the kernel log for an Xid error")
+
+
+def _throttling(evidence: PerformanceEvidence, series: Series) -> Check:
+    share = max(series.invalid_pct(), evidence.control.invalid_pct() if evidence.control else 0.0)
+    return _check("disturbed_blocks", share <= INVALID_LIMIT_PCT, round(share, 3), INVALID_LIMIT_PCT, "%",
+                  "performance.throttled", hint="let the card cool, or stop what heats it")
+
+
+def _refused(evidence: PerformanceEvidence, series: Series) -> Check:
+    share = max(series.refused_pct(), evidence.control.refused_pct() if evidence.control else 0.0)
+    return _check("refused_samples", share <= MAX_REFUSED_PCT, round(share, 3), MAX_REFUSED_PCT, "%",
+                  "performance.refused_samples", hint="the timer is broken or too coarse for this kernel")
+
+
+def _timer(evidence: PerformanceEvidence, series: Series) -> list[Check]:
+    if evidence.calibration is None:
+        return [_check("event_overhead", False, None, None, "%", "performance.timer_too_coarse", "not calibrated")]
+    result = []
+    figures_by_side = summaries(evidence).get(series.mode, {})
+    for side, launches in series.launches.items():
+        figures = figures_by_side.get(side)
+        if figures is None:
+            continue
+        sample_us = launches * figures.p50_us
+        result.append(_check(
+            "event_overhead", not evidence.calibration.too_coarse(sample_us),
+            round(evidence.calibration.overhead_pct(sample_us), 4), 5.0, "%", "performance.timer_too_coarse",
+            f"{side}, {launches} launches a sample", hint="a larger shape takes longer than the timer's step",
+        ))
+    return result
+
+
+def _alone(evidence: PerformanceEvidence) -> list[Check]:
+    if evidence.other_processes is None:
+        return []  # the driver does not tell; the control stands guard alone
+    others = ", ".join(str(pid) for pid in evidence.other_processes)
+    return [_check("other_processes", not others, others or "none", "none", "", "performance.other_process",
+                   hint="wait until the card is free")]

@@ -1,0 +1,234 @@
+"""Is the candidate as much faster than its baseline as the task asks, beyond doubt?
+
+What: the ratio of the p50 kernel times, baseline over candidate, in the gated cache mode (cold unless the task says warm), from interleaved
+pairs of blocks in one process. ``min_speedup_pct: 15`` asks for a ratio of 1.15, the bar. The gate passes if the low end of the 98.3 %
+interval reaches the bar, fails if the high end does not, and is inconclusive between. The other ``metrics``, p90 and mean, and ``max_std_us``
+are about single launches: the candidate must not be slower than the baseline by more than the noise floor.
+
+Why: a card's speed changes over seconds, so two separate timings differ without a cause in the kernel. Before any claim the machine must prove
+fit: an A/A control within 1 +- 2 %, few disturbed blocks, a fine enough timer, nobody else on the card, right outputs, and no time that the card
+can't reach. docs/gates/performance.md has the whole decision tree.
+
+Example: 1.21 (98.3 % interval 1.204 to 1.215) against a bar of 15 % passes; 1.152 (1.146 to 1.158) after 48 pairs is inconclusive.
+
+Limits: one card, one shape, its clocks as found. If the clock differs between the sides, counting in clock cycles shows it, provided that the
+driver reports the clock.
+"""
+
+from __future__ import annotations
+
+import math
+import statistics
+from collections.abc import Mapping
+from dataclasses import dataclass
+from typing import Any
+
+from gates.core.records import Check, GateResult, Status, conclude, worst_status
+from gates.gate.performance import consistency, fitness
+from gates.gate.performance.evidence import MEASURED, NOT_RUN, PerformanceEvidence, summaries
+from gates.stats import stopping_rule
+from gates.stats.estimators import no_p90, spread
+from gates.stats.samples import BASELINE, CANDIDATE, CONTROL, Series
+from gates.stats.sampling import INVALID_LIMIT_PCT, clockwork_pct, cycle_differences, differences
+
+GATE = "performance"
+
+CLOCK_PCT = 5.0  # a clock that changes by less between blocks is steady
+_FAILING = ("performance.launch_failed", "performance.not_captured", "performance.tampered")
+
+
+@dataclass(frozen=True)
+class Reading:
+    """What the samples say, for the report: the ruling on the bar, the floor, and what disagrees."""
+
+    mode: str
+    pairs: int
+    ruling: stopping_rule.Ruling | None
+    floor_pct: float | None
+    cycles_ratio: float | None
+    other_mode: str
+    other: stopping_rule.Interval | None
+
+
+def judge(
+    evidence: PerformanceEvidence, limits: Mapping[str, Any], baseline: PerformanceEvidence | None = None, *,
+    not_applicable_reason: str | None = None,
+) -> GateResult:
+    """The verdict on ``evidence`` under task.yaml's ``performance`` section.
+
+    ``baseline`` is accepted as for every gate and not needed: the baseline was timed in the same run.
+    ``not_applicable_reason`` is task.yaml's reason why the bar can't apply; outputs and std are judged still.
+    """
+    if evidence.status != MEASURED:
+        return _not_measured(evidence)
+    if evidence.shape != limits["shape"]:
+        return conclude(GATE, (Check("shape", Status.INCONCLUSIVE, evidence.shape, limits["shape"], "", code="performance.other_shape"),), passed="")
+    mode = str(limits.get("cache", "cold"))
+    checks = fitness.checks(evidence, mode)
+    series = evidence.in_mode(mode)
+    if series is not None and series.samples(CANDIDATE):
+        checks += consistency.checks(evidence, series, float(limits["min_speedup_pct"]))
+    fit = worst_status(check.status for check in checks) is Status.PASS
+    if evidence.baseline is None and not not_applicable_reason:
+        checks.append(Check("baseline", Status.INCONCLUSIVE, None, None, "", code="performance.no_baseline"))
+    reading = read(evidence, limits)
+    if evidence.baseline is not None and not not_applicable_reason:
+        verdicts = [_speedup(reading, evidence, float(limits["min_speedup_pct"])), *_tails(evidence, limits, reading)]
+        checks += verdicts if fit else [_undecided(check, checks) for check in verdicts]
+    if "max_std_us" in limits:
+        steadiness = _steadiness(evidence, float(limits["max_std_us"]))
+        checks.append(steadiness if fit else _undecided(steadiness, checks))
+    line = sentence(evidence, reading, float(limits["min_speedup_pct"]))
+    status = worst_status(check.status for check in checks)
+    if status is Status.PASS and not_applicable_reason:
+        p50 = summaries(evidence)[mode][CANDIDATE].p50_us
+        measured = Check("p50", Status.NOT_APPLICABLE, p50, None, "us", where=f"{evidence.shape}, {mode} L2")
+        return GateResult(GATE, Status.NOT_APPLICABLE, "performance.not_applicable", f"{not_applicable_reason}; {line}", (measured, *checks))
+    if status is Status.PASS:
+        return GateResult(GATE, status, "performance.pass", line, tuple(checks))
+    concluded = conclude(GATE, checks, passed=line)
+    decisive = next(check for check in checks if check.status is status)
+    text = line if decisive.name == "speedup_p50" else f"{concluded.sentence}; {line}"
+    return GateResult(GATE, status, concluded.code, text, tuple(checks))
+
+
+def read(evidence: PerformanceEvidence, limits: Mapping[str, Any]) -> Reading:
+    """The ratio, its interval and its noise floor, computed again from the samples."""
+    mode = str(limits.get("cache", "cold"))
+    bar = float(limits["min_speedup_pct"])
+    floor = _floor(evidence)
+    series = evidence.in_mode(mode)
+    other = next((series for series in evidence.series if series.mode != mode), None)
+    taken = differences(series) if series else []
+    empty_pair_us = evidence.calibration.empty_pair_us if evidence.calibration else math.inf
+    least = math.inf if floor is None or series is None else floor + clockwork_pct(series, empty_pair_us)
+    ruling = stopping_rule.rule(taken, bar, least, evidence.seed or 0)
+    cycles = None
+    if series and ruling is not None and (in_cycles := cycle_differences(series)) is not None:
+        found = stopping_rule.interval(in_cycles[: ruling.interval.pairs])
+        cycles = found.ratio if found else None
+    return Reading(mode, len(taken), ruling, floor, cycles, other.mode if other else "",
+                   stopping_rule.interval(differences(other)) if other else None)
+
+
+def sentence(evidence: PerformanceEvidence, reading: Reading, bar_pct: float) -> str:
+    """One line for people: ratio, interval, bar, noise floor, pairs, mode, and what to know besides."""
+    floor = "unknown" if reading.floor_pct is None else f"{reading.floor_pct:.2f} %"
+    notes = [] if evidence.clock_source == "nvml" else [f"clock {evidence.clock_source}"]
+    if evidence.warm_up and evidence.warm_up.power_limited:
+        notes.append("power-limited")
+    if reading.ruling is None:
+        figures = summaries(evidence).get(reading.mode, {}).get(CANDIDATE)
+        p50 = f"p50 {figures.p50_us:.3f} us" if figures else "no samples"
+        return "; ".join([f"{p50}, noise floor {floor}, {reading.mode} L2", *notes])
+    seen = reading.ruling.interval
+    if reading.other and (other := reading.other.outcome(bar_pct)) not in (stopping_rule.OPEN, reading.ruling.outcome):
+        notes.insert(0, f"with {reading.other_mode} L2 it is {reading.other.ratio:.3f}, {other} the bar")
+    if seen.outcome(bar_pct) == stopping_rule.OPEN:
+        notes.insert(0, f"half width {seen.half_width_pct:.2f} %, a ratio of {(1 + bar_pct / 100) * (1 + seen.half_width_pct / 100):.3f} would pass")
+    bar = 1.0 + bar_pct / 100.0
+    places = next((n for n in range(3, 10) if all(f"{one:.{n}f}" != f"{bar:.{n}f}" for one in (seen.ratio, seen.low, seen.high))), 3)
+    return "; ".join([
+        f"{seen.ratio:.{places}f}x, 98.3 % interval {seen.low:.{places}f} to {seen.high:.{places}f}, bar {bar:.{places}f}, "
+        f"noise floor {floor}, {seen.pairs} pairs, {reading.mode} L2", *notes,
+    ])
+
+
+def _not_measured(evidence: PerformanceEvidence) -> GateResult:
+    status = Status.NOT_RUN if evidence.status == NOT_RUN else Status.INCONCLUSIVE
+    if evidence.code in _FAILING:
+        status = Status.FAIL
+    return GateResult(GATE, status, evidence.code, evidence.message)
+
+
+def _floor(evidence: PerformanceEvidence) -> float | None:
+    if evidence.control is None:
+        return None
+    twin = BASELINE if evidence.baseline is not None else CANDIDATE
+    found = stopping_rule.interval(differences(evidence.control, twin, CONTROL))
+    return stopping_rule.noise_floor_pct(found) if found else None
+
+
+def _speedup(reading: Reading, evidence: PerformanceEvidence, bar_pct: float) -> Check:
+    where = f"{evidence.shape}, {reading.mode} L2"
+    ruling = reading.ruling
+    if ruling is None:
+        return Check("speedup_p50", Status.INCONCLUSIVE, None, bar_pct, "%", where, "performance.too_few_pairs")
+    status, code, hint = _standing(ruling, reading.cycles_ratio, bar_pct)
+    observed = round(100.0 * (ruling.interval.ratio - 1.0), 9)
+    return Check("speedup_p50", status, observed, bar_pct, "%", where, code, hint)
+
+
+def _standing(ruling: stopping_rule.Ruling, cycles_ratio: float | None, bar_pct: float) -> tuple[Status, str, str]:
+    if ruling.within_noise:
+        return Status.INCONCLUSIVE, "performance.within_noise", "quieten the machine, or claim no gain"
+    if ruling.outcome == stopping_rule.OPEN:
+        disagree = ruling.interval.outcome(bar_pct) != stopping_rule.OPEN
+        code = "performance.estimates_disagree" if disagree else "performance.bar_within_interval"
+        return Status.INCONCLUSIVE, code, "the speed-up is as good as at the bar; make the kernel faster"
+    above = ruling.outcome == stopping_rule.ABOVE
+    if cycles_ratio is not None and (math.log(cycles_ratio) >= math.log1p(bar_pct / 100.0) - 1e-9) != above:
+        return Status.INCONCLUSIVE, "performance.clock_differed", f"in clock cycles the ratio is {cycles_ratio:.3f}"
+    if above:
+        return Status.PASS, "", ""
+    return Status.FAIL, "performance.too_slow", "see the ncu counters for what bounds the kernel"
+
+
+def _tails(evidence: PerformanceEvidence, limits: Mapping[str, Any], reading: Reading) -> list[Check]:
+    """p90 and mean of single launches: not slower than the baseline by more than the noise floor."""
+    allowed_pct = -(reading.floor_pct or 0.0)
+    checks = []
+    for metric in limits.get("metrics", ["p50"]):
+        if metric == "p50":
+            continue
+        name, where = f"speedup_{metric}", f"{evidence.shape}, single launches"
+        fewest = min((len(block.samples_us) for pair in evidence.single.pairs() for block in pair), default=0) if evidence.single else 0
+        if metric == "p90" and fewest and (why := no_p90(fewest)):
+            checks.append(Check(name, Status.INCONCLUSIVE, None, allowed_pct, "%", where, "performance.no_p90", f"{why} a block; ask for more iterations, or leave p90 out of metrics"))
+            continue
+        found = stopping_rule.interval(differences(evidence.single, metric=metric)) if evidence.single else None
+        if found is None:
+            checks.append(Check(name, Status.INCONCLUSIVE, None, allowed_pct, "%", where, "performance.no_singles"))
+            continue
+        status, code = Status.PASS, ""
+        if not 100.0 * (found.ratio - 1.0) >= allowed_pct:
+            slower = 100.0 * (found.high - 1.0) < allowed_pct
+            status = Status.FAIL if slower else Status.INCONCLUSIVE
+            code = f"performance.slower_{metric}" if slower else "performance.tail_unclear"
+        checks.append(Check(name, status, 100.0 * (found.ratio - 1.0), allowed_pct, "%", where, code,
+                            "" if status is Status.PASS else "look for rare slow launches in the single samples"))
+    return checks
+
+
+def _steadiness(evidence: PerformanceEvidence, max_std_us: float) -> Check:
+    where = f"{evidence.shape}, single launches, median of blocks"
+    found = _block_std(evidence.single)
+    if found is None:
+        return Check("std", Status.INCONCLUSIVE, None, max_std_us, "us", where, "performance.no_singles")
+    if found <= max_std_us:
+        return Check("std", Status.PASS, found, max_std_us, "us", where)
+    if (machine := _disturbed(evidence.single)) is not None:
+        return Check("std", Status.INCONCLUSIVE, found, max_std_us, "us", where, *machine)
+    return Check("std", Status.FAIL, found, max_std_us, "us", where, "performance.unsteady", "the work may depend on the data or on timing")
+
+
+def _block_std(single: Series | None) -> float | None:
+    blocks = [block for block in single.blocks if block.side == CANDIDATE and block.valid] if single else []
+    spreads = [found for block in blocks if (found := spread(block.samples_us)) is not None]
+    return statistics.median(spreads) if spreads else None
+
+
+def _disturbed(single: Series) -> tuple[str, str] | None:
+    """(code, hint) where the machine, and not the kernel, may be what made single launches scatter."""
+    if single.invalid_pct() > INVALID_LIMIT_PCT:
+        return "performance.throttled", "let the card cool, or stop what heats it"
+    clocks = [block.sm_mhz for block in single.blocks if block.side == CANDIDATE and block.valid and block.sm_mhz]
+    if clocks and max(clocks) > min(clocks) * (1.0 + CLOCK_PCT / 100.0):
+        return "performance.clock_unsteady", f"the SM clock went from {min(clocks):.0f} to {max(clocks):.0f} MHz between blocks"
+    return None
+
+
+def _undecided(check: Check, fitness_checks: list[Check]) -> Check:
+    """The verdict of an unfit machine: the observation is kept, the status is not."""
+    reason = next(found for found in fitness_checks if found.status in (Status.FAIL, Status.INCONCLUSIVE))
+    return Check(check.name, Status.INCONCLUSIVE, check.observed, check.limit, check.unit, check.where, reason.code, reason.hint)

@@ -1,0 +1,1 @@
+"""Published tables about chips and counters, each with its source."""

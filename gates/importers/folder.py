@@ -1,0 +1,215 @@
+"""Writes what was imported: a task folder, and beside it one for the problem's own reference, which is the baseline.
+
+Both are made under a temporary name, the problem is run once to scale the error limits, and then they are renamed
+into place: a failed import leaves nothing behind.
+"""
+
+from __future__ import annotations
+
+import hashlib
+import importlib.machinery
+import json
+import re
+import shutil
+import sys
+import tempfile
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Any
+
+from gates import __version__
+from gates.core import jsonio
+from gates.core.errors import GatesError
+from gates.gate.correctness.output_scale import bounds
+from gates.gate.registry import ROWS
+from gates.task.load import load_task
+from gates.task.scaffold import template
+from gates.task.sources.default_stream import default_stream_launches
+
+ADAPTERS = Path(__file__).with_name("adapters")
+MAX_SOURCE_BYTES = 16 * 2**20
+ARCH = ("sm_90",)
+_NOT_COMPILED = "a Python callable: what it launches is compiled when it runs, if at all"
+_NO_OWN_KERNEL = "a Python callable without a kernel of its own"
+_OWN_KERNEL = re.compile(r"\bload_inline\b|\bcpp_extension\b|\bRawKernel\b|\btriton\.jit\b")
+_NO_RULE = "the format sets no rule; write one under gates and take this line away"
+_FIRST = "the format's own reference: there is nothing before it to beat"
+
+
+@dataclass(frozen=True)
+class Original:
+    """A file as it came. ``kept`` is where its unchanged copy lies in the task folder."""
+
+    path: Path
+    kept: str
+    content: bytes
+
+
+@dataclass(frozen=True)
+class Side:
+    """What one of the two tasks runs: ``files`` are written into its folder (path in it: text)."""
+
+    title: str
+    kind: str
+    entry: str
+    sources: Sequence[str]
+    files: Mapping[str, str]
+    arguments: Sequence[str] = ()
+    kernels: Sequence[str] = ()
+    not_applicable: Mapping[str, str] = field(default_factory=dict)
+
+
+@dataclass(frozen=True)
+class Imported:
+    """All that an import found. ``problem`` are the problem's files; ``tolerance`` says where its error bound comes from."""
+
+    format: str
+    candidate: Side
+    reference: Side
+    problem: Mapping[str, str]
+    originals: Sequence[Original]
+    tolerance: str
+    details: Mapping[str, Any]  # what the format itself says of versions, authors, languages
+
+
+def read(path: Path) -> bytes:
+    """The bytes of a source file; GatesError where it can't be read or is far too large to be one."""
+    try:
+        with jsonio.open_plain(path) as file:
+            content = file.read(MAX_SOURCE_BYTES + 1)
+    except OSError as error:
+        raise GatesError(f"can't read {path}: {error.strerror}") from None
+    if len(content) > MAX_SOURCE_BYTES:
+        raise GatesError(f"{path}: larger than {MAX_SOURCE_BYTES // 2**20} MiB")
+    return content
+
+
+def text(original: Original) -> str:
+    """The text of an original; GatesError where it is not UTF-8."""
+    try:
+        return original.content.decode("utf-8")
+    except UnicodeDecodeError:
+        raise GatesError(f"{original.path}: not UTF-8 text") from None
+
+
+def adapter(name: str) -> str:
+    """The text of one of the files in ``adapters``."""
+    return (ADAPTERS / name).read_text(encoding="utf-8")
+
+
+def task_name(given: str | None, fallback: str) -> str:
+    """The name of the task to make: ``given``, or one made of ``fallback``. GatesError for a name that can't be one."""
+    name = given or re.sub(r"[^a-z0-9]+", "_", fallback.lower()).strip("_").lstrip("0123456789_")
+    if not re.fullmatch(r"[a-z][a-z0-9_]*", name):
+        raise GatesError(f"{name or fallback!r} can't be the name of a task", hint="give one with --name: lower-case letters, digits and _")
+    here = Path.cwd()  # `python -m gates` looks there, a task's runner does not
+    spec = importlib.machinery.PathFinder.find_spec(name, [place for place in sys.path if Path(place).resolve() != here])
+    if name in sys.stdlib_module_names or (spec is not None and spec.origin is not None):
+        raise GatesError(f"the name {name!r} is that of a Python module, which would hide the task's problem", hint="give another with --name")
+    return name
+
+
+def write(imported: Imported, directory: Path, name: str, limit_s: float) -> tuple[Path, Path]:
+    """Make the task ``name`` and its baseline ``name_reference`` in ``directory``; returns both folders.
+
+    ``limit_s`` is the time that the problem may take, here and in each later run of the tasks. Raises GatesError for a
+    folder that exists or can't be written, and for a problem that can't be run.
+    """
+    names = (name, f"{name}_reference")
+    files = (*imported.candidate.files, *imported.reference.files, *imported.problem, *(one.kept for one in imported.originals))
+    inside = {"build", "runner", *(Path(one).parts[0].removesuffix(".py") for one in files)}
+    if name in inside:
+        raise GatesError(f"the name {name!r} is that of a file in the task folder, which would hide the task's problem", hint="give another with --name")
+    for one in names:
+        if (directory / one).exists():
+            raise GatesError(f"{directory / one} exists already", hint="give another --name or --dir, or remove it")
+    try:
+        directory.mkdir(parents=True, exist_ok=True)
+        with tempfile.TemporaryDirectory(prefix=".import.", dir=directory) as made:
+            return _write(imported, Path(made).resolve(), directory, names, limit_s)
+    except OSError as error:
+        raise GatesError(f"can't write {error.filename or directory}: {error.strerror}") from None
+
+
+def _write(imported: Imported, made: Path, directory: Path, names: tuple[str, str], limit_s: float) -> tuple[Path, Path]:
+    candidate, reference = (made / one for one in names)
+    for folder, side in ((candidate, imported.candidate), (reference, imported.reference)):
+        _put(folder, {**template("shared"), **side.files})
+    _put(candidate, imported.problem)
+    for original in imported.originals:
+        place = candidate / original.kept
+        place.parent.mkdir(parents=True, exist_ok=True)
+        place.write_bytes(original.content)
+    for folder in (candidate, reference):
+        jsonio.write(folder / "origin.json", _origin(imported))
+    found = bounds(candidate, f"{names[0]}.problem", work=made / "work", limit_s=limit_s)
+    for folder, side in ((candidate, imported.candidate), (reference, imported.reference)):
+        (folder / "task.yaml").write_text(_yaml(imported, side, folder.name, names, found, limit_s), encoding="utf-8")
+    for folder in (candidate, reference):
+        load_task(folder, environ={})  # whatever a task.yaml must keep, this one keeps
+    for folder in (candidate, reference):
+        shutil.rmtree(folder / "__pycache__", ignore_errors=True)
+        folder.rename(directory / folder.name)
+    return directory / names[0], directory / names[1]
+
+
+def _put(folder: Path, files: Mapping[str, str]) -> None:
+    for name, content in files.items():
+        place = folder / name
+        place.parent.mkdir(parents=True, exist_ok=True)
+        place.write_text(content, encoding="utf-8")
+
+
+def _origin(imported: Imported) -> dict[str, Any]:
+    return {
+        "format": imported.format, "imported_by": f"kernel-gates {__version__}", "details": dict(imported.details),
+        "files": [
+            {"source": one.path.name, "kept": one.kept, "bytes": len(one.content), "sha256": hashlib.sha256(one.content).hexdigest()}
+            for one in imported.originals
+        ],
+    }
+
+
+def _yaml(imported: Imported, side: Side, name: str, names: tuple[str, str], found: Mapping[str, Any], limit_s: float) -> str:
+    shapes, first = list(found["shapes"]), side is imported.reference
+    declared = dict(side.not_applicable)
+    code = {one.kept: text(one) for one in imported.originals if one.kept in side.sources} | dict(side.files)
+    if side.kind == "python":
+        declared |= dict.fromkeys((row.name for row in ROWS.values() if row.of_binaries), _NOT_COMPILED)
+        if not any(_OWN_KERNEL.search(content) for content in code.values()):
+            declared["sanitizer"] = _NO_OWN_KERNEL
+    for gate in (row.name for row in ROWS.values() if row.names):
+        declared.setdefault(gate, _NO_RULE)
+    if first:
+        declared["performance"] = _FIRST
+    lines = [
+        f"# Imported from {imported.format}; origin.json says from which files.",
+        f"name: {name}", f"title: {_flow(side.title)}", f"kind: {side.kind}",
+        *([] if first else [f"baseline: {names[1]}"]),
+        f"problem: {names[0]}.problem", f"sources: {_flow(list(side.sources))}", f"entry: {side.entry}",
+    ]
+    lines += [f"arguments: {_flow(list(side.arguments))}"] if side.arguments else []
+    lines += [f"kernels: {_flow(list(side.kernels))}"] if side.kernels else []
+    lines += [f"arch: {_flow(list(ARCH))}"] if side.kind != "python" else []
+    if launches := default_stream_launches(code):
+        lines += [f"# {imported.format}'s own harness calls on the default stream, and so does {launches[0].partition(': ')[0]}", "stream: default"]
+    lines += [f"shapes: {_flow(shapes)}", "seeds: [0, 1, 2]", f"time_limit_s: {limit_s:g}"]
+    if declared:
+        lines += ["not_applicable:", *(f"  {gate}: {_flow(reason)}" for gate, reason in declared.items())]
+    lines += ["gates:"]
+    if "ptxas" not in declared:
+        lines += ["  # what the hardware allows; replace it by the kernel's own budget", "  ptxas: {max_registers: 255, max_smem_bytes: 232448, max_spill_bytes: 0}"]
+    largest, mean = (float(f"{found[key]:.3g}") for key in ("largest", "mean"))
+    lines += [
+        f"  # max_err_over_bound: {imported.tolerance}",
+        "  # the absolute limits are that rule at the reference's size on these shapes (seed 0): a starting point",
+        f"  correctness: {{max_err_over_bound: 1.0, max_abs_err: {largest!r}, mean_abs_err: {mean!r}, bad_pct: 0.0, bad_atol: {largest!r}}}",
+        f"  performance: {{shape: {_flow(shapes[0])}, min_speedup_pct: 15, metrics: [p50]}}",
+    ]
+    return "\n".join(lines) + "\n"
+
+
+def _flow(value: Any) -> str:
+    """A value as YAML in one line; JSON is YAML."""
+    return json.dumps(value, ensure_ascii=True)

@@ -1,0 +1,35 @@
+"""KernelBench: a problem file with ``Model``, ``get_inputs`` and ``get_init_inputs``, and a solution with ``ModelNew``."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+from gates.importers import folder, sources
+from gates.importers.folder import Imported, Original, Side
+
+FORMAT = "KernelBench"
+_TOLERANCE = "KernelBench's rule for float32, |out - reference| <= 1e-4 + 1e-4 * |reference| (versions 0 and 0.1 had 1e-2)"
+
+
+def load(problem: Path, solution: Path) -> Imported:
+    """What the two files hold. Raises GatesError where one can't be read or lacks a name of the format."""
+    given = Original(problem, "problem_original.py", folder.read(problem))
+    answer = Original(solution, "model.py", folder.read(solution))
+    sources.require(sources.python_tree(given), ("Model", "get_inputs", "get_init_inputs"), str(problem), f"{FORMAT} problem")
+    tree = sources.python_tree(answer)
+    sources.require(tree, ("ModelNew",), str(solution), f"{FORMAT} solution")
+    kernels = sources.triton_kernels(tree)
+    kernel = folder.adapter("kernelbench_kernel.py")
+    return Imported(
+        format=FORMAT,
+        candidate=Side(
+            f"{solution.stem}: ModelNew for {problem.stem}", "triton" if kernels else "python", "run", ["kernel.py", "model.py"],
+            {"kernel.py": kernel}, kernels=kernels,
+        ),
+        reference=Side(
+            f"{problem.stem}: the problem's own Model, eager", "python", "run", ["kernel.py", "model.py"],
+            {"kernel.py": kernel, "model.py": folder.text(given)},
+        ),
+        problem={"problem.py": folder.adapter("kernelbench_problem.py")},
+        originals=[given, answer], tolerance=_TOLERANCE, details={"problem": problem.stem, "precision": "float32"},
+    )

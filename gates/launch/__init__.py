@@ -1,0 +1,1 @@
+"""One launch of a kernel: entry point, buffers, memory, replay. Judges nothing."""

@@ -1,0 +1,131 @@
+"""A stage's kernel, whatever it is written in, as one thing to call: a C launcher, or a Python function.
+
+A function is that of a Python source (kinds triton and python) or of a torch extension. It takes its
+arguments in order and either writes into the outputs among them or returns its outputs. It launches
+on torch's current stream, which is the one that callers make current.
+"""
+
+from __future__ import annotations
+
+import importlib.util
+import os
+import re
+import sys
+from collections.abc import Mapping
+from pathlib import Path
+from types import ModuleType
+from typing import Any
+
+from gates.core.errors import GatesError, NotHere
+from gates.core.python_path import TextLoader, add_folder
+from gates.launch.c_launcher import Kernel, KernelError, require_built
+from gates.launch.packages import unusable
+from gates.task.load import CUDA, TRITON
+
+# What torch, its extension loader, Triton and the CUDA runtime say where there is no device.
+_NO_DEVICE = re.compile(
+    r"not compiled with CUDA enabled|No CUDA GPUs are available|Found no NVIDIA driver|CUDA_HOME environment variable is not set"
+    r"|no CUDA-capable device|\b0 active drivers|CUDA driver version is insufficient|libcuda\.so"
+)
+
+
+class NeedsDevice(NotHere):
+    """A function that can't run on the CPU: a finding about this machine, not about the function."""
+
+    def __init__(self, said: str) -> None:
+        super().__init__(said, hint="the kernel runs only on a CUDA device", reason="no_device")
+
+
+class Function:
+    """The function ``entry`` of the module at ``path``: Python source, or a compiled extension; ``on_cpu``: called without a device.
+
+    Raises NotHere, when it is loaded and when it is called: NeedsDevice if it asks for a device that there is none of,
+    NeedsPackage if a package that it needs is missing or broken.
+    """
+
+    def __init__(self, path: Path, entry: str, *, on_cpu: bool) -> None:
+        self._on_cpu, self._folder = on_cpu, path.parent
+        self._call = getattr(_module(path, on_cpu), entry, None)
+        if self._call is not None and not callable(self._call):
+            raise GatesError(f"{path.name}: {entry!r} is not a function but {type(self._call).__name__}", hint="task.yaml's entry names the function that the gates call")
+        if self._call is None:
+            raise GatesError(f"{path.name} has no function {entry!r}", hint="task.yaml's entry names the function that the gates call")
+
+    def __call__(self, *arguments: Any, stream: int = 0) -> Any:
+        """What the function returns: its outputs, or None where it wrote into its arguments. Raises KernelError for what it raises."""
+        try:
+            return self._call(*arguments)
+        except (MemoryError, NotHere):
+            raise
+        except Exception as error:  # the user's code: whatever it raises is a finding about it
+            if type(error).__name__ == "OutOfMemoryError":  # torch's, which is a RuntimeError
+                raise
+            if self._on_cpu and _NO_DEVICE.search(str(error)):
+                raise NeedsDevice(_first_line(error)) from error
+            if package := unusable(error, self._folder):
+                raise package from error
+            raise KernelError(1, _first_line(error)) from error
+
+
+def load(side: Mapping[str, Any], library: str | None = None) -> Kernel | Function:
+    """The kernel of a job's ``side``; of the file ``library`` instead of its own, where that is given.
+
+    Raises GatesError where the file can't be loaded, or has no such entry.
+    """
+    path = Path(library or side["library"])
+    if is_c(side):
+        return Kernel(path, side["entry"], side.get("sha256"))
+    require_built(path, side.get("sha256"))
+    if side["kind"] == TRITON and side["emulated"]:
+        os.environ["TRITON_INTERPRET"] = "1"  # read when @triton.jit decorates, so before the module is imported
+        refuse_autotuning()
+    return Function(path, side["entry"], on_cpu=bool(side["emulated"]))
+
+
+def refuse_autotuning() -> None:
+    """Make Triton's autotuner raise NeedsDevice where it would measure several configurations in this process, which has no device."""
+    try:
+        from triton.runtime.autotuner import Autotuner
+    except ImportError:  # the module's own import of triton says it
+        return
+    run = Autotuner.run
+
+    def choose(self: Any, *arguments: Any, **options: Any) -> Any:
+        if len(self.configs) > 1:
+            raise NeedsDevice(f"@triton.autotune chooses among {len(self.configs)} configurations of {self.base_fn.__name__} by timing them")
+        return run(self, *arguments, **options)
+
+    Autotuner.run = choose
+
+
+def is_c(side: Mapping[str, Any]) -> bool:
+    """Whether the side's entry is a C launcher."""
+    return side.get("kind", CUDA) == CUDA
+
+
+def _module(path: Path, on_cpu: bool) -> ModuleType:
+    name = path.name.partition(".")[0]
+    add_folder(path.parent)  # what the source imports from beside it
+    if path.suffix == ".py":
+        name = f"gates_kernel_{name}"  # so that it hides no module of that name
+    else:
+        import torch  # noqa: F401  its libraries must be loaded before an extension's
+    spec = importlib.util.spec_from_file_location(name, path, loader=TextLoader(name, str(path)) if path.suffix == ".py" else None)
+    if spec is None or spec.loader is None:
+        raise GatesError(f"can't load {path}: neither Python source nor a compiled extension")
+    module = importlib.util.module_from_spec(spec)
+    sys.modules[name] = module  # compilers look their functions' module up
+    try:
+        spec.loader.exec_module(module)
+    except Exception as error:  # the user's code
+        if on_cpu and _NO_DEVICE.search(str(error)):
+            raise NeedsDevice(_first_line(error)) from error
+        if package := unusable(error, path.parent):
+            raise package from error
+        raise GatesError(f"can't import {path.name}: {type(error).__name__}: {error}", hint="run it by itself to see where it fails") from error
+    return module
+
+
+def _first_line(error: BaseException) -> str:
+    lines = str(error).strip().splitlines()
+    return f"{type(error).__name__}: {lines[0][:500]}" if lines else type(error).__name__

@@ -1,0 +1,155 @@
+"""Launch a kernel in the process that runs it and judges nothing.
+
+The buffers come whole, guards and poison included, and go back whole: what became of them the judge sees (``gates.launch.side``).
+A function that returns its outputs makes them itself: there are no guards around those, but whatever memory
+torch hands out while it runs is filled with NaN first, so that an element which it leaves out shows.
+
+On a CUDA device the launch runs on a stream of its own that does not synchronise with the default
+stream. A delay and the copies of the inputs and of the poison stand before it on that stream, so a
+kernel on any other stream reads garbage and has its output overwritten by poison. A task of ``stream: default`` is launched on
+the default stream, with the same delay and copies before it. On the emulator
+the thread order of the call is chosen and the emulator's launches and findings are collected.
+"""
+
+from __future__ import annotations
+
+import contextlib
+from collections.abc import Collection, Mapping
+from typing import Any
+
+import torch
+from torch.utils._python_dispatch import TorchDispatchMode
+
+from gates.emulator.control import Emulator
+from gates.hardware.chips import chip_of
+from gates.launch import guarded_buffers
+from gates.launch.c_launcher import KernelError
+from gates.launch.entry_point import is_c, load
+from gates.task import problem as problems
+from gates.task.load import PYTHON
+from gates.task.problem import OutputError
+from gates.task.sources.default_stream import DEFAULT
+from gates.worker import sandbox
+
+_TENSORS = (torch.Tensor, torch.nn.Parameter)
+_DELAY_CYCLES = 20_000_000  # about 10 ms: longer than enqueuing all that follows
+
+
+class DeviceLost(Exception):
+    """The kernel's process ended, or its CUDA context is broken: nothing more can run in it."""
+
+
+class Launcher:
+    """The kernel of a job's side on ``device`` ("cpu" where no device is meant)."""
+
+    def __init__(self, side: Mapping[str, Any], device: str) -> None:
+        self._device, self._on_device = device, not side["emulated"]
+        self._kernel = load(side)
+        self._emulator = Emulator(self._kernel.library) if is_c(side) and side["emulated"] else None
+        if is_c(side):
+            torch.set_num_threads(1)  # torch copies bytes here and computes nothing
+        self._filled = not is_c(side) and side["kind"] != PYTHON  # a compiler of Python code can't look through such a mode
+
+    def launch(self, question: Mapping[str, Any]) -> dict[str, Any]:
+        """Launch once; the bytes of the ``buffers``, what was ``returned``, the launcher's ``error``, and the emulator's records.
+
+        ``question``: {"buffers": {name: {"image": bytes with guards, "dtype", "shape"}}, "arguments": in their order
+        [{"buffer": name} or {"value": number or the like}], "names" and "given": names of the problem's outputs and of those
+        among the arguments, "order", "memory": see ``Emulator.prepare``, "seed": of the emulator's random choices, "stream": "current" or
+        "default"}; or besides buffers and arguments "arch"
+        alone: then {"launches", "left_out"} of that chip.
+
+        Raises OutputError for a function that returns no outputs to judge, DeviceLost after a CUDA error.
+        """
+        given = question["buffers"]
+        raws = {name: guarded_buffers.room(one["image"].numel(), self._device) for name, one in given.items()}
+        views = {name: guarded_buffers.content(raws[name]).view(getattr(torch, one["dtype"])).view(one["shape"]) for name, one in given.items()}
+        arguments = [views[one["buffer"]] if "buffer" in one else one["value"] for one in question["arguments"]]
+        images = {name: one["image"] for name, one in given.items()}
+        if "arch" in question:
+            return self._recorded(arguments, raws, images, question["arch"])
+        answer: dict[str, Any] = {"error": "", "launches": [], "findings": []}
+        if self._emulator is not None:
+            self._emulator.prepare(question["order"], question["seed"], question["memory"])
+        if self._on_device:
+            returned = self._launch_on_device(arguments, raws, images, answer, question["stream"])
+        else:
+            returned = self._launch_here(arguments, raws, images, answer)
+        if self._emulator is not None:
+            answer["launches"], answer["findings"] = self._emulator.collect()
+        answer["buffers"] = {name: raw.cpu() for name, raw in raws.items()}
+        answer["returned"] = {} if returned is None else _by_name(returned, question["names"], question["given"], on_device=self._on_device)
+        return answer
+
+    def _recorded(self, arguments: Any, raws: Any, images: Any, arch: str) -> dict[str, Any]:
+        """What is launched on the chip ``arch``; no block runs."""
+        self._emulator.prepare("forward", 0)
+        self._emulator.record_alone(chip_of(arch))
+        self._launch_here(arguments, raws, images, {})  # a refusal of the shape on this chip is for the correctness gate
+        return {"launches": self._emulator.collect()[0], "left_out": self._emulator.left_out()}
+
+    def _launch_here(self, arguments: Any, raws: Any, images: Any, answer: dict[str, Any]) -> Any:
+        for name, raw in raws.items():
+            raw.copy_(images[name])
+        return self._run(arguments, 0, answer)
+
+    def _run(self, arguments: Any, stream: int, answer: dict[str, Any]) -> Any:
+        try:
+            with _FilledMemory() if self._filled else contextlib.nullcontext():
+                return self._kernel(*arguments, stream=stream)
+        except KernelError as error:
+            answer["error"] = str(error)
+            return None
+
+    def _launch_on_device(self, arguments: Any, raws: Any, images: Any, answer: dict[str, Any], where: str) -> Any:
+        try:
+            with torch.cuda.device(self._device):
+                stream = torch.cuda.default_stream(self._device) if where == DEFAULT else torch.cuda.Stream(self._device)
+                staged = {name: image.to(self._device) for name, image in images.items()}
+                for name, raw in raws.items():
+                    raw.copy_(staged[name])
+                    guarded_buffers.content(raw).bitwise_not_()  # garbage until the copy below has come
+                torch.cuda.synchronize(self._device)
+                with torch.cuda.stream(stream):
+                    with contextlib.suppress(AttributeError):  # private to torch, only makes the test sharper
+                        torch.cuda._sleep(_DELAY_CYCLES)
+                    for name, raw in raws.items():
+                        guarded_buffers.content(raw).copy_(guarded_buffers.content(staged[name]), non_blocking=True)
+                    returned = self._run(arguments, stream.cuda_stream, answer)
+                torch.cuda.synchronize(self._device)
+                return returned
+        except torch.OutOfMemoryError:
+            raise
+        except RuntimeError as error:
+            raise DeviceLost(str(error).splitlines()[0]) from None
+
+
+def _by_name(value: Any, names: Collection[str], given: Collection[str], *, on_device: bool) -> dict[str, Any]:
+    """Return CPU copies of a function's outputs, by name. Raises OutputError unless each is a plain tensor on the kernel's device that fits memory."""
+    outputs = problems.returned_by_name(value, names, given)
+    for name, output in outputs.items():
+        if not isinstance(name, str) or type(output) not in _TENSORS:  # a subclass may put its work off until it is read
+            raise OutputError(f"the kernel returned {type(output).__name__} for output {name!r}, not a plain tensor")
+        if on_device and output.device.type == "cpu":
+            raise OutputError(f"the kernel returned a CPU tensor for output {name!r}: outputs must be on the device of the inputs")
+        if output.numel() * output.element_size() > sandbox.default_memory_bytes():  # by strides of 0, say: there is no such memory
+            raise OutputError(f"the kernel returned {list(output.shape)} for output {name!r}, which is more than this machine's memory")
+    try:
+        return {name: torch.Tensor.detach(output).cpu().clone(memory_format=torch.contiguous_format) for name, output in outputs.items()}  # strides of 1 also where one element is all
+    except RuntimeError as error:  # a sparse tensor, or one without values
+        raise OutputError(f"the kernel's return value can't be read: {str(error).splitlines()[0]}") from None
+
+
+class _FilledMemory(TorchDispatchMode):
+    """Fills whatever memory torch hands out uninitialised: NaN, or 0xFF bytes."""
+
+    def __torch_dispatch__(self, function: Any, types: Any, args: Any = (), kwargs: Any = None) -> Any:
+        made = function(*args, **(kwargs or {}))
+        if function.overloadpacket in _UNINITIALISED and isinstance(made, torch.Tensor) and made.numel():
+            made.view(torch.uint8).fill_(0xFF) if made.is_contiguous() and made.dim() else made.fill_(float("nan") if made.dtype.is_floating_point else -1)
+        return made
+
+
+_UNINITIALISED = {
+    getattr(torch.ops.aten, name) for name in ("empty", "empty_strided", "empty_like", "new_empty", "new_empty_strided")
+}

@@ -1,0 +1,58 @@
+"""Distinguish a package that does not work in this environment from an error of the function that uses it.
+
+A kernel language can be missing, or broken by another package (a Numba that needs a name which NumPy no longer has). That is a
+finding about this machine. An error in the function's own files, or in a call that it makes, is a finding about the function.
+"""
+
+from __future__ import annotations
+
+import re
+import traceback
+from pathlib import Path
+
+from gates.core.errors import NotHere
+
+_NO_ATTRIBUTE = re.compile(r"module '(?P<module>[\w.]+)' has no attribute '(?P<name>\w+)'")
+_INSTALLED = ("site-packages", "dist-packages")
+
+
+class NeedsPackage(NotHere):
+    """A package that the function needs is missing, or can't be imported in this environment."""
+
+    def __init__(self, package: str, said: str) -> None:
+        super().__init__(said, hint=f"{package} does not work in this environment (`pip check` names versions that do not fit together)", reason="no_tool")
+
+
+def unusable(error: BaseException, folder: Path) -> NeedsPackage | None:
+    """Return the package's failure if ``error`` is about a package; None if it is about the function with files in ``folder``."""
+    said = f"{type(error).__name__}: {(str(error).strip().splitlines() or [''])[0][:300]}"
+    if isinstance(error, ImportError):
+        package = (error.name or "").partition(".")[0]
+        own = not package or (folder / f"{package}.py").exists() or (folder / package).is_dir()
+        return None if own or _is_own(error.path, folder) else NeedsPackage(package, said)
+    frames = traceback.extract_tb(error.__traceback__)
+    last = max((number for number, frame in enumerate(frames) if _is_own(frame.filename, folder)), default=-1)
+    if not frames or last == len(frames) - 1 or (package := _package(frames[-1].filename)) is None:
+        return None
+    if any(frame.name == "<module>" and _package(frame.filename) for frame in frames[last + 1 :]):  # its import is under way
+        return NeedsPackage(package, said)
+    lacks = _NO_ATTRIBUTE.search(said) if isinstance(error, AttributeError) else None
+    if lacks and lacks["module"].partition(".")[0] != package and not _names(folder, lacks["name"]):
+        return NeedsPackage(package, said)
+    return None
+
+
+def _is_own(filename: str | None, folder: Path) -> bool:
+    return bool(filename) and Path(str(filename)).is_relative_to(folder) and _package(str(filename)) is None
+
+
+def _package(filename: str) -> str | None:
+    """The installed package that a file belongs to; None for any other file."""
+    parts = Path(filename).parts
+    place = next((number for number, part in enumerate(parts) if part in _INSTALLED), None)
+    return parts[place + 1].partition(".")[0] if place is not None and place + 1 < len(parts) else None
+
+
+def _names(folder: Path, name: str) -> bool:
+    """Whether a Python file of the folder uses the name itself."""
+    return any(re.search(rf"\b{re.escape(name)}\b", path.read_text(encoding="utf-8", errors="replace")) for path in folder.glob("*.py"))

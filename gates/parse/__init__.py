@@ -1,1 +1,0 @@
-"""Turn raw tool output into frozen typed records. Imports none of run, judge, render."""

@@ -1,0 +1,1 @@
+"""One run, from a task to its run directory."""

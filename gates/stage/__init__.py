@@ -1,1 +1,0 @@
-"""Find the files that make a stage, by reading them, without a compiler."""

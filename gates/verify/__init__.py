@@ -1,0 +1,1 @@
+"""Check that a run directory is whole and consistent."""

@@ -1,0 +1,278 @@
+"""A process that has imported torch and forks one runner at a time: torch's start, seconds long, is paid once a command.
+
+``popen`` takes the place of ``subprocess.Popen`` for runners. What it starts is a process of its own in a session of its
+own, as any other; it only has not got to import torch again. The server holds nothing of a task: it never reads one, and
+code of a task runs in the forked process alone. It ends with its engine, whose end it sees on the socket between them.
+
+Anything out of the ordinary (no torch, another interpreter, an environment that changed, threads that torch left running,
+another runner at work, no Linux, GATES_FORK=0) gives an ordinary process instead.
+"""
+
+from __future__ import annotations
+
+import atexit
+import contextlib
+import ctypes
+import gc
+import json
+import os
+import random
+import runpy
+import select
+import signal
+import socket
+import subprocess
+import sys
+import threading
+import traceback
+from collections.abc import Iterator, Mapping, Sequence
+from pathlib import Path
+from typing import IO, Any, NoReturn
+
+_START_LIMIT_S = 120.0
+_SET_DEATH_SIGNAL, _SET_SUBREAPER = 1, 36  # prctl
+_MAX_MESSAGE_BYTES = 2**20
+_VARIABLES_OF_A_JOB = ("GATES_PROCESS_MARK", "PYTEST_CURRENT_TEST")  # told to each runner; one that differs needs no other server
+
+
+class _Server:
+    """The engine's end: one server process, begun under one environment."""
+
+    def __init__(self, env: Mapping[str, str]) -> None:
+        self.env, self.engine, self.free = dict(env), os.getpid(), threading.Lock()
+        self.socket, theirs = socket.socketpair(socket.AF_UNIX, socket.SOCK_SEQPACKET)
+        with theirs:
+            self.process = subprocess.Popen(
+                [sys.executable, "-c", "from gates.worker.forkserver import serve; serve()", str(theirs.fileno())],
+                stdin=subprocess.DEVNULL, stdout=subprocess.DEVNULL, stderr=subprocess.DEVNULL, env=self.env, cwd="/",
+                pass_fds=[theirs.fileno()], start_new_session=True,
+            )
+        self._ready: bool | None = None
+        self._ended = False
+        atexit.register(self._end_with_engine)
+
+    def ready(self) -> bool:
+        """Whether it can fork; waits for torch's import the first time."""
+        if self._ready is None:
+            self.socket.settimeout(_START_LIMIT_S)
+            with contextlib.suppress(OSError):
+                self._ready = self.receive() == {"ready": True}
+            self.socket.settimeout(None)
+            if not self._ready:
+                self.end()
+        return bool(self._ready) and not self._ended
+
+    @property
+    def lost(self) -> bool:
+        """Whether it could fork once, and has ended: another one may be begun. One that never could would fail again."""
+        return bool(self._ready) and self._ended
+
+    def receive(self) -> Any:
+        """Its next message; None where it has ended."""
+        data = self.socket.recv(_MAX_MESSAGE_BYTES)
+        return json.loads(data) if data else None
+
+    def end(self) -> None:
+        """Kill it; nothing is forked from it any more."""
+        self._ended = True
+        self.socket.close()
+        self.process.kill()
+        self.process.wait()
+        atexit.unregister(self._end_with_engine)
+
+    def _end_with_engine(self) -> None:
+        if os.getpid() == self.engine:
+            self.end()
+
+
+class Forked:
+    """A runner that was forked, with the part of subprocess.Popen's interface that ``gates.worker.process`` uses."""
+
+    def __init__(self, server: _Server, argv: Sequence[str], env: Mapping[str, str], cwd: Path | None, sink: IO[bytes]) -> None:
+        self._server, self._code = server, None
+        request = {"argv": list(argv), "cwd": None if cwd is None else str(cwd), "own": {name: env[name] for name in _VARIABLES_OF_A_JOB if name in env}}
+        socket.send_fds(server.socket, [json.dumps(request).encode()], [sink.fileno()])
+        answer = server.receive()
+        if answer is None:
+            raise OSError("the fork server ended")
+        self.pid: int = answer["pid"]
+
+    def wait(self, timeout: float | None = None) -> int:
+        """Its exit code, negative for a signal. Raises subprocess.TimeoutExpired."""
+        if self._code is None:
+            if not select.select([self._server.socket], [], [], timeout)[0]:
+                raise subprocess.TimeoutExpired("runner", timeout or 0.0)
+            answer = self._server.receive()
+            self._code = -signal.SIGKILL if answer is None else int(answer["code"])
+            if answer is None:
+                self._server.end()
+            self._server.free.release()
+        return self._code
+
+
+_server: _Server | None = None
+_choice = threading.Lock()
+
+
+def warm_up(env: Mapping[str, str]) -> None:
+    """Let torch's import start now, beside what the engine does before its first runner."""
+    with contextlib.suppress(OSError):
+        _for(env)
+
+
+def popen(argv: Sequence[str], *, stdin: int, stdout: IO[bytes], stderr: IO[bytes], cwd: Path | None, env: Mapping[str, str], start_new_session: bool) -> Any:
+    """``subprocess.Popen`` for ``[sys.executable, script, …]``, forked where that is possible."""
+    server = _for(env)
+    if server is not None and server.free.acquire(blocking=False):
+        try:
+            if server.ready():
+                return Forked(server, argv[1:], env, cwd, stdout)
+        except OSError:
+            server.end()
+        server.free.release()
+    return subprocess.Popen(argv, stdin=stdin, stdout=stdout, stderr=stderr, cwd=cwd, env=env, start_new_session=start_new_session)
+
+
+def _for(env: Mapping[str, str]) -> _Server | None:
+    """The server for ``env``, begun anew where the last one began under another; None where there can't be one."""
+    global _server
+    if not hasattr(os, "pidfd_open") or env.get("GATES_FORK") == "0":
+        return None
+    ordinary = {name: value for name, value in env.items() if name not in _VARIABLES_OF_A_JOB}
+    with _choice:
+        if _server is not None and (_server.lost or _server.engine != os.getpid()):  # of a fork of the engine: the server is its parent's
+            _server = None
+        if _server is not None and _server.env != ordinary:
+            if not _server.free.acquire(blocking=False):
+                return None
+            _server.end()
+            _server = None
+        if _server is None:
+            _server = _Server(ordinary)
+        return _server
+
+
+def serve() -> None:
+    """The server's main: import torch, then fork a runner a request until the engine has gone."""
+    connection = socket.socket(fileno=int(sys.argv[1]))
+    libc = ctypes.CDLL(None, use_errno=True)
+    libc.prctl(_SET_SUBREAPER, 1, 0, 0, 0)  # what a runner leaves behind becomes a child of this process, which kills it
+    gc.disable()  # nothing that the import makes is garbage, and looking for some is a seventh of its time
+    import torch
+
+    gc.enable()
+    gc.freeze()  # nor need a runner look through it, each time anew
+    if not _may_fork() or torch.cuda.is_initialized():
+        return
+    connection.send(json.dumps({"ready": True}).encode())
+    while True:
+        message, descriptors, _, _ = socket.recv_fds(connection, _MAX_MESSAGE_BYTES, 1)
+        if not message:
+            _end(0)
+        server, request = os.getpid(), json.loads(message)
+        pid = os.fork()
+        if pid == 0:
+            connection.close()
+            with ending():
+                _become(request, descriptors[0], server, libc)
+                runpy.run_path(sys.argv[0], run_name="__main__")
+        os.close(descriptors[0])
+        connection.send(json.dumps({"pid": pid}).encode())
+        code = _wait(pid, connection)
+        _kill_children()
+        if code is None:
+            _end(0)
+        connection.send(json.dumps({"code": code}).encode())
+
+
+def _may_fork() -> bool:
+    """Whether one fork leaves this process with one thread: OpenBLAS ends its threads before each, others would be lost in the child."""
+    if (pid := os.fork()) == 0:
+        os._exit(0)
+    os.waitpid(pid, 0)
+    return len(os.listdir("/proc/self/task")) == 1
+
+
+def _become(request: Mapping[str, Any], sink: int, server: int, libc: Any) -> None:
+    """Give the forked process all that the runner which ``request`` describes would start with."""
+    os.setsid()
+    libc.prctl(_SET_DEATH_SIGNAL, int(signal.SIGKILL), 0, 0, 0)
+    if os.getppid() != server:  # it ended before that took hold
+        os._exit(1)
+    os.dup2(sink, 1)
+    os.dup2(sink, 2)
+    os.close(sink)
+    os.chdir(request["cwd"] or "/")
+    os.environ.update(request["own"])
+    _new_randomness()
+    sys.argv = request["argv"]
+    if not getattr(sys.flags, "safe_path", False):
+        sys.path[0] = str(Path(sys.argv[0]).resolve().parent)
+
+
+@contextlib.contextmanager
+def ending() -> Iterator[None]:
+    """End this process after what stands below it, with the exit code that Python would give."""
+    code: Any = 1
+    try:
+        yield
+        code = 0
+    except SystemExit as ended:
+        code = ended.code or 0
+        if not isinstance(code, int):
+            print(code, file=sys.stderr)
+            code = 1
+    except BaseException:
+        traceback.print_exc()
+    finally:
+        _end(code)
+
+
+def _end(code: int) -> NoReturn:
+    """End without Python's own tidying up, which takes half a second with torch."""
+    with contextlib.suppress(OSError, ValueError):
+        sys.stdout.flush()
+        sys.stderr.flush()
+    os._exit(code & 0xFF)
+
+
+def _new_randomness() -> None:
+    """Generators that a fresh interpreter would have seeded from the system's entropy."""
+    random.seed()
+    if "numpy" in sys.modules:
+        sys.modules["numpy"].random.seed()
+
+
+def _wait(pid: int, connection: socket.socket) -> int | None:
+    """The exit code of ``pid``; None where the engine has gone first."""
+    ended = os.pidfd_open(pid)
+    try:
+        ready, _, _ = select.select([ended, connection], [], [])
+    finally:
+        os.close(ended)
+    if connection in ready and ended not in ready:  # the engine says nothing while it waits: it has gone
+        return None
+    return os.waitstatus_to_exitcode(os.waitpid(pid, 0)[1])
+
+
+def _kill_children() -> None:
+    """Kill all children of this process until none is left; children of these become its own."""
+    while True:
+        with contextlib.suppress(ChildProcessError):
+            while os.waitpid(-1, os.WNOHANG)[0]:
+                pass
+        children = [process for process in Path("/proc").glob("[0-9]*") if _parent(process) == os.getpid()]
+        if not children:
+            return
+        for child in children:
+            with contextlib.suppress(ProcessLookupError):
+                os.kill(int(child.name), signal.SIGKILL)
+        with contextlib.suppress(ChildProcessError):
+            os.waitpid(-1, 0)
+
+
+def _parent(process: Path) -> int | None:
+    try:
+        return int((process / "stat").read_bytes().rpartition(b")")[2].split()[1])
+    except (OSError, IndexError):  # it ended
+        return None

@@ -1,0 +1,133 @@
+"""What a problem offers beside its reference, tried once on a small shape before anything is built.
+
+Its inputs and its reference can be made; its ARGUMENTS, make_outputs, error bound, null answers, known mistakes and names of axes
+must fit its outputs; else a wrong one would be told late, as a fault of a case, or never: a mistake of a wrong shape is just not
+compared. An error that these last raise is left to the cases.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import traceback
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from typing import Any
+
+import torch
+
+from gates.core.errors import GatesError
+from gates.task import problem as problems
+
+
+def check_answers(problem: Any, shapes: Sequence[str], arguments: Sequence[str] = ()) -> None:
+    """Try the smallest of ``shapes``, and the smallest of these and the problem's ODD_SHAPES, which may be too small to show a wrong axis.
+
+    GatesError names the problem's file and the name that is wrong. ``arguments``: those that task.yaml calls the kernel with, if it names any.
+    """
+    chosen = [problems.smallest(problem, names) for names in (shapes, [*shapes, *getattr(problem, "ODD_SHAPES", ())]) if names]
+    for shape in (problem.SHAPES[name] for name in dict.fromkeys(chosen)):
+        if text := _wrong(problem, shape, arguments):
+            what = f"problem {problem.__name__!r} ({problem.__file__}): {text}"
+            raise GatesError(what, hint="see docs/guide/writing-a-task.md for what a problem module holds")
+
+
+def _wrong(problem: Any, shape: Mapping[str, int], arguments: Sequence[str]) -> str:
+    with _raising(problem, "make_inputs"):
+        inputs = problem.make_inputs(shape, 0, "cpu")
+    with _raising(problem, "reference"):
+        outputs = problem.reference(inputs, shape)
+    text = fault("reference", outputs) or _wrong_room(problem, shape, outputs) or _wrong_axes(getattr(problem, "AXES", {}), outputs) or _wrong_answers(problem, inputs, shape, outputs)
+    if not text and hasattr(problem, "ARGUMENTS"):
+        given = outputs if hasattr(problem, "make_outputs") or not arguments else {}
+        problems.call_arguments(problem, inputs, given, shape, arguments)  # raises for a name that nothing provides
+    return text
+
+
+def fault(what: str, given: Any, outputs: Mapping[str, Any] | None = None) -> str:
+    """What is wrong with ``given`` as a mapping of output names to tensors like ``outputs``; empty where nothing is."""
+    if not isinstance(given, Mapping):
+        return f"{what} gives {type(given).__name__}, not a mapping of output names to tensors"
+    for name, value in given.items():
+        if outputs is not None and name not in outputs:
+            return f"{what} is about {name}, which the reference does not give"
+        if not isinstance(value, torch.Tensor):
+            return f"{what} gives {type(value).__name__} for {name}, not a tensor"
+        if outputs is not None and value.shape != outputs[name].shape:
+            return f"{what} gives {name} the shape {list(value.shape)}, the reference {list(outputs[name].shape)}"
+    return ""
+
+
+def null_fault(nulls: Any, outputs: Mapping[str, Any]) -> str:
+    """What is wrong with what ``null_outputs`` gave; empty where nothing is."""
+    if text := _names_fault("null_outputs", nulls, "answers"):
+        return text
+    return next((text for kind, answer in nulls.items() if (text := fault(f"null_outputs {kind!r}", answer, outputs))), "")
+
+
+def _names_fault(what: str, given: Any, of: str) -> str:
+    if not isinstance(given, Mapping):
+        return f"{what} gives {type(given).__name__}, not a mapping of names to {of}"
+    odd = [name for name in given if not isinstance(name, str)]
+    return f"{what} names an answer {odd[0]!r}: names are text" if odd else ""
+
+
+@contextlib.contextmanager
+def _raising(problem: Any, name: str) -> Iterator[None]:
+    """GatesError with the problem's own line for whatever one of its functions raises."""
+    try:
+        yield
+    except GatesError:
+        raise
+    except (Exception, SystemExit) as error:
+        frames = [frame for frame in traceback.extract_tb(error.__traceback__) if frame.filename == problem.__file__]
+        where = f"{problem.__file__}:{frames[-1].lineno}" if frames else str(problem.__file__)
+        what = f"{type(error).__name__}: {str(error).strip().splitlines()[0]}" if str(error).strip() else type(error).__name__
+        raise GatesError(f"{where}: {name} raises {what}", hint="the problem must run on the CPU; see docs/guide/writing-a-task.md") from None
+
+
+def _wrong_room(problem: Any, shape: Mapping[str, int], outputs: Mapping[str, Any]) -> str:
+    """What is wrong with the outputs that a kernel is given to write, beside what the reference gives."""
+    made = problems.outputs_of(problem, shape) if hasattr(problem, "make_outputs") else {}
+    for name, value in made.items():
+        if name not in outputs:
+            return f"make_outputs makes {name}, which the reference does not give"
+        if value.shape != outputs[name].shape:
+            return f"make_outputs makes {name} of the shape {list(value.shape)}, the reference gives {list(outputs[name].shape)}"
+    return ""
+
+
+def _wrong_axes(axes: Mapping[str, Sequence[str]], outputs: Mapping[str, Any]) -> str:
+    for name, names in axes.items():
+        if name not in outputs:
+            return f"AXES is about {name}, which the reference does not give"
+        if outputs[name].dim() and len(names) != outputs[name].dim():
+            return f"AXES[{name!r}] names {len(names)} axes, the output has the shape {list(outputs[name].shape)}"
+    return ""
+
+
+def _wrong_answers(problem: Any, inputs: Mapping[str, Any], shape: Mapping[str, int], outputs: Mapping[str, Any]) -> str:
+    checks: dict[str, Callable[[Any], str]] = {
+        "error_bound": lambda given: fault("error_bound", given, outputs),
+        "null_outputs": lambda given: null_fault(given, outputs),
+        "mistakes": lambda given: _names_fault("mistakes", given, "functions") or _wrong_mistakes(given, outputs),
+    }
+    for name, check in checks.items():
+        if hasattr(problem, name) and (made := _made(lambda name=name: [getattr(problem, name)(inputs, shape)])) and (text := check(made[0])):
+            return text
+    return ""
+
+
+def _wrong_mistakes(mistakes: Mapping[str, Any], outputs: Mapping[str, Any]) -> str:
+    for name, make in mistakes.items():
+        if not callable(make):
+            return f"mistakes[{name!r}] is {type(make).__name__}, not a function that gives the wrong outputs"
+        if (made := _made(lambda make=make: [make()])) and (text := fault(f"mistakes[{name!r}]", made[0], outputs)):
+            return text
+    return ""
+
+
+def _made(make: Callable[[], Any]) -> Any:
+    """What ``make`` gives; None where it fails, such as a mistake that a small shape can't hold."""
+    try:
+        return make()
+    except (Exception, SystemExit):
+        return None

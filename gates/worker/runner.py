@@ -1,0 +1,74 @@
+"""Do one job of the engine, in a process of its own: the work of ``gates/worker/entry.py``.
+
+The answer is in the job's result file; nothing that the process prints counts.
+"""
+
+from __future__ import annotations
+
+import importlib
+import os
+import sys
+from collections.abc import Callable, Mapping
+from pathlib import Path
+from typing import Any
+
+from gates.core import jsonio
+from gates.core.errors import EXIT_OK, GatesError
+from gates.worker import isolated, sandbox
+from gates.worker.job import CONFINED
+from gates.worker.process import die_with, hide
+
+JOBS = {  # kind -> module with ``execute``
+    "describe": "gates.worker.describe", "magnitude": "gates.gate.correctness.output_scale", "correctness": "gates.gate.correctness.collect", "case": "gates.launch.replay",
+    "launches": "gates.launch.launch_shapes", "timing": "gates.gate.performance.collect", "timing_alone": "gates.gate.performance.runner.alone", "extension": "gates.build.torch_extension",
+    "triton_build": "gates.build.triton.build",
+}
+
+
+def job_main(path: Path, folder: Path, with_apart: str = "") -> None:
+    """Do the job in the JSON file ``path`` for the task in ``folder``, and exit; see ``run_job``."""
+    sys.exit(_code(lambda: run_job(path, folder, with_apart)))
+
+
+def _code(work: Callable[[], int]) -> int:
+    """The exit code of ``work``; what is wrong with its input is printed."""
+    try:
+        return work()
+    except GatesError as error:
+        print(f"error: {error.what}", file=sys.stderr)
+        if error.hint:
+            print(f"hint: {error.hint}", file=sys.stderr)
+        return error.exit_code
+
+
+def run_job(path: Path, folder: Path, with_apart: str = "") -> int:
+    """Do the job in the JSON file ``path``; the result goes to the file that the job names. ``with_apart``: the module that runs its kernels, in a process apart."""
+    # Before the job is read, whose seeds are not the kernel's to know, and before this process confines itself: the other one
+    # needs its own folder of /proc, and would inherit what holds here.
+    child = isolated.start(with_apart) if with_apart else None
+    if child is not None:
+        hide()
+    job = jsonio.read(path)
+    kind = job.get("kind") if isinstance(job, dict) else None
+    if kind not in JOBS:
+        raise GatesError(f"{path}: job kind {kind!r} is not one of {', '.join(JOBS)}")
+    if isinstance(job.get("engine"), int):
+        die_with(job["engine"])
+    _confine(job)
+    if child is not None:
+        path.unlink()  # nor is it the kernel's to read, nor the result
+        job |= {"child": child, "nameless": True}
+    importlib.import_module(JOBS[kind]).execute(job, folder)
+    return EXIT_OK
+
+
+def _confine(job: Mapping[str, Any]) -> None:
+    """Take away what code that is judged has no business with. Tools around a replayed case need files and sockets."""
+    sides = [job[key] for key in ("side", "candidate", "baseline") if job.get(key)]
+    if job.get("mode") == "replay":
+        return
+    work = Path(job["result"]).parent
+    os.environ.update(sandbox.caches(work))
+    on_device = any(not side["emulated"] for side in sides)
+    held = sandbox.enter([work], memory_bytes=None if on_device else sandbox.default_memory_bytes(), local_sockets=on_device)
+    print(CONFINED + ", ".join(f"{what} {how}" for what, how in held.items()), flush=True)

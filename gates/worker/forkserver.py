@@ -1,4 +1,4 @@
-"""A process that has imported torch and forks one runner at a time: torch's start, seconds long, is paid once a command.
+"""A process that has imported torch and the engine's own modules, and forks one runner at a time: their start, seconds long, is paid once a command.
 
 ``popen`` takes the place of ``subprocess.Popen`` for runners. What it starts is a process of its own in a session of its
 own, as any other; it only has not got to import torch again. The server holds nothing of a task: it never reads one, and
@@ -14,6 +14,7 @@ import atexit
 import contextlib
 import ctypes
 import gc
+import importlib
 import json
 import os
 import random
@@ -33,6 +34,10 @@ _START_LIMIT_S = 120.0
 _SET_DEATH_SIGNAL, _SET_SUBREAPER = 1, 36  # prctl
 _MAX_MESSAGE_BYTES = 2**20
 _VARIABLES_OF_A_JOB = ("GATES_PROCESS_MARK", "PYTEST_CURRENT_TEST")  # told to each runner; one that differs needs no other server
+_USUAL = (  # modules that need torch and that most runners, or the processes of their kernels, would import each anew
+    "gates.gate.correctness.collect", "gates.gate.correctness.fresh_shapes", "gates.gate.correctness.runner.case", "gates.gate.correctness.runner.yardstick",
+    "gates.launch.isolated_launch", "gates.launch.replay", "gates.task.values",
+)
 
 
 class _Server:
@@ -160,6 +165,9 @@ def serve() -> None:
     gc.disable()  # nothing that the import makes is garbage, and looking for some is a seventh of its time
     import torch
 
+    for module in _USUAL:
+        with contextlib.suppress(Exception):  # the runner that needs it tells what is wrong
+            importlib.import_module(module)
     gc.enable()
     gc.freeze()  # nor need a runner look through it, each time anew
     if not _may_fork() or torch.cuda.is_initialized():

@@ -144,7 +144,7 @@ class ResultNotWritten(GatesError):
 
 
 class ResultWriter:
-    """The runner's side: JSON lines with the nonce, each on disk before the next thing happens.
+    """The runner's side: JSON lines with the nonce, each in the file before the next thing happens: it stays there if the process is killed.
 
     As a context manager it writes an ``error`` line for a GatesError that passes through. Where the
     file itself can't be written, what it holds is given up for the room of that one line.
@@ -172,7 +172,7 @@ class ResultWriter:
         os.close(self._descriptor)
 
     def write(self, kind: str, **data: Any) -> None:
-        """Append one line ``{"type": kind, "nonce": …, **data}`` and sync it; NaN raises ValueError.
+        """Append one line ``{"type": kind, "nonce": …, **data}``; NaN raises ValueError.
 
         Raises ResultNotWritten where the file can't take the whole line.
         """
@@ -181,7 +181,6 @@ class ResultWriter:
         try:
             while left:  # a file that is nearly full takes a part before it refuses
                 left = left[os.write(self._descriptor, left) :]
-            os.fsync(self._descriptor)
         except OSError as error:
             raise ResultNotWritten(self._path, error) from None
 

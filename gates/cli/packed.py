@@ -6,8 +6,8 @@ from pathlib import Path
 
 import click
 
-from gates.cli.options import FILE, FOLDER
-from gates.core.text import plain_lines
+from gates.cli.options import FILE, FOLDER, RESULTS
+from gates.cli.output import print_text
 
 _OUT = click.option("--out", type=FOLDER, help="Folder for what is written.  [default: next to it]")
 
@@ -16,7 +16,7 @@ _OUT = click.option("--out", type=FOLDER, help="Folder for what is written.  [de
 @click.argument("runs", nargs=-1, required=True, metavar="RUN...")
 @_OUT
 @click.option("--replace", "replaced", is_flag=True, help="Then remove the directory. A run's COMPARE.md and verdict.json stay next to the packed file.")
-@click.option("--results", type=FOLDER, default=Path("results"), show_default=True, help="Folder of run directories.")
+@RESULTS
 def pack_command(runs: tuple[str, ...], out: Path | None, replaced: bool, results: Path) -> None:
     """Write each RUN as one .zip file, which all commands read.
 
@@ -33,9 +33,9 @@ def pack_command(runs: tuple[str, ...], out: Path | None, replaced: bool, result
     for name in runs:
         for folder in verifiable(name, results):
             if (packed := origin(folder)).is_file():
-                click.echo(plain_lines(f"packed already: {packed}"))
+                print_text(f"packed already: {packed}")
             else:
-                click.echo(plain_lines(f"written: {replace(folder) if replaced else pack(folder, out)}"))
+                print_text(f"written: {replace(folder) if replaced else pack(folder, out)}")
 
 
 @click.command("unpack")
@@ -51,4 +51,4 @@ def unpack_command(files: tuple[Path, ...], out: Path | None) -> None:
     from gates.evidence.packed_runs import unpack
 
     for file in files:
-        click.echo(plain_lines(f"written: {unpack(file, out)}"))
+        print_text(f"written: {unpack(file, out)}")

@@ -1,0 +1,75 @@
+"""Commands that make, list and build tasks: ``list``, ``new``, ``build``."""
+
+from __future__ import annotations
+
+import sys
+from pathlib import Path
+
+import click
+
+from gates.cli.options import BUILD_DIR, DEBUG, FOLDER, JOBS, TOGGLE, toggle_values
+from gates.cli.output import print_text, short_path
+from gates.core.errors import GatesError
+
+
+@click.command("list")
+def list_command() -> None:
+    """List the tasks here: name, baseline, title.
+
+    Example: gates list
+    """
+    from gates.task.load import load_task, task_folders
+
+    for folder in task_folders():
+        task = load_task(folder, environ={})
+        print_text(f"{task.name:24} {task.baseline or '-':24} {task.title}")
+
+
+@click.command("new")
+@click.argument("name")
+@click.option("--kind", type=click.Choice(["cuda", "torch-extension", "triton", "python"]), help="What the kernel is written in.")
+@click.option("--from", "source", metavar="TASK", help="Copy TASK as the next rung, with TASK as its baseline, next to it.")
+@click.option("--dir", "directory", type=FOLDER, help="Folder in which the new ones are made.  [default: .]")
+def new_command(name: str, kind: str | None, source: str | None, directory: Path | None) -> None:
+    """Make the task NAME, which runs at once, for you to change.
+
+    --kind makes the folder NAME, its baseline NAME_eager in plain PyTorch, and NAME_problem.py. --from makes the next
+    rung of another task. Nothing is overwritten.
+
+    Example: gates new my_norm --kind triton
+    """
+    from gates.task.load import find_task
+    from gates.task.scaffold import new_task, next_rung
+
+    if (kind is None) == (source is None):
+        what = "both --kind and --from are given" if kind else "neither --kind nor --from is given"
+        raise GatesError(f"{what}: --kind makes a new task, --from the next rung of one", hint="e.g. gates new my_norm --kind triton")
+    if source is not None:
+        if directory is not None:
+            raise GatesError("--dir goes with --kind", hint="--from writes the next rung next to the rung before, whose problem and baseline it shares")
+        made = [next_rung(name, find_task(source, environ={}))]
+    else:
+        made = new_task(name, kind, directory or Path())
+    for path in made:
+        print_text(f"made: {short_path(path)}")
+    print_text(f"next: gates run {made[0] if made[0].is_absolute() else f'./{made[0]}'}")
+
+
+@click.command()
+@click.argument("task")
+@DEBUG
+@TOGGLE
+@BUILD_DIR
+@JOBS
+def build(task: str, debug: bool, toggles: tuple[str, ...], build_dir: Path, jobs: int | None) -> None:
+    """Build TASK: cubins, device library and emulator library.
+
+    Example: gates build stage2
+    """
+    from gates.cli.task_build import report
+    from gates.task.load import find_task
+
+    found = find_task(task, toggle_values(toggles))
+    text, built = report(found.for_debugging() if debug else found, build_dir, jobs=jobs)
+    print_text(text)
+    sys.exit(0 if built else 1)

@@ -67,7 +67,7 @@ def test_correctness(built, tmp_path, monkeypatch, entry, codes) -> None:
 ])
 def test_sanitizer(built, tmp_path, monkeypatch, entry, kinds) -> None:
     written = cases_here(monkeypatch, candidate(built, entry), ["wide", "small"], tmp_path / "cases")
-    monkeypatch.setattr(run, "write_cases", lambda *_, **__: written)
+    monkeypatch.setattr(run, "write_memory_cases", lambda *_, **__: written)
     evidence = parse.parse(run.run_sanitizer_emulator(candidate(built, entry, "asan"), ["wide", "small"], work=tmp_path, limit_s=60))
     found = {finding.kind for checked in evidence.runs for finding in checked.findings}
     assert kinds <= found and bool(kinds) == bool(found), found

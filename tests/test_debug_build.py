@@ -18,9 +18,9 @@ from gates.core.errors import GatesError
 from gates.core.records import Check, Decision, GateResult, Status
 from gates.evidence.judging import decision_of, rejudge
 from gates.evidence.run_directory import RunInfo, Verdict, list_runs, read_record
-from gates.gate.registry import GATES, ROWS
+from gates.gate import session as steps
+from gates.gate.registry import GATES, ROWS, Gate
 from gates.pipeline import run as pipeline
-from gates.pipeline import session as steps
 from gates.review.history import entry_of
 from gates.task.reproduce import runner_command
 from gates.verify.run import verify_run
@@ -113,10 +113,11 @@ def run_debug(folder: Path) -> tuple[str, Path]:
 
 
 def test_a_debug_run_says_so_at_the_top_and_holds(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    def passed(gate: str):
-        return lambda session: GateResult(gate, Status.PASS, f"{gate}.pass", "as if", (Check("one", Status.PASS, 1, 1, ""),))
+    def passed(row: Gate):
+        assert row.name in ("correctness", "sanitizer")  # no other gate is tried
+        return lambda session: GateResult(row.name, Status.PASS, f"{row.name}.pass", "as if", (Check("one", Status.PASS, 1, 1, ""),))
 
-    monkeypatch.setattr(steps, "STEPS", {gate: passed(gate) for gate in ("correctness", "sanitizer")})  # no other gate is tried
+    monkeypatch.setattr(Gate, "collecting", passed)
     monkeypatch.setattr(steps.Session, "build", lambda session: None)
     monkeypatch.setattr(pipeline, "_built", lambda info, session: info)
     monkeypatch.setattr(pipeline, "describe", lambda *_, **__: {})

@@ -18,31 +18,32 @@ import pytest
 ROOT = Path(__file__).resolve().parent.parent
 TYPES_ONLY = ("gates.render", "gates.review.frames", "gates.pytest_plugin", "gates.verify.report")  # may import for type checkers alone
 NO_MODULES = ("gates/task/templates/", "gates/diagnostics/selftest_data/", "gates/run.py")  # files for a task's folder
-MAY_IMPORT = {  # package -> packages that it may import, the lowest first; of gate/ each gate is one
+MAY_IMPORT = {  # package -> packages that it may import, the lowest first; of gate/ each gate is one, and the session that they share
     "core": set(),
     "hardware": set(),
     "stats": set(),
     "emulator": {"core", "hardware"},
     "gate": {"core"},
-    "gate.ptxas": {"core", "hardware"},
-    "gate.sass": {"core"},
     "task": {"core", "gate"},
     "worker": {"core", "task"},
     "evidence": {"core", "gate", "task", "worker"},
     "launch": {"core", "hardware", "emulator", "task", "worker"},
     "build": {"core", "hardware", "emulator", "task", "worker", "launch"},
-    "gate.correctness": {"core", "task", "worker", "launch"},
-    "gate.ncu": {"core", "hardware", "worker", "launch"},
-    "gate.performance": {"core", "hardware", "stats", "task", "worker", "launch"},
-    "gate.sanitizer": {"core", "task", "worker", "launch"},
+    "gate.session": {"core", "gate", "task", "evidence", "launch", "build"},
+    "gate.ptxas": {"core", "hardware", "task", "worker", "build", "gate.session"},
+    "gate.sass": {"core", "gate.session"},
+    "gate.correctness": {"core", "gate", "task", "worker", "launch", "gate.session"},
+    "gate.ncu": {"core", "hardware", "worker", "launch", "gate.session"},
+    "gate.performance": {"core", "gate", "hardware", "stats", "task", "worker", "launch", "gate.session"},
+    "gate.sanitizer": {"core", "gate", "task", "worker", "launch", "gate.session"},
     "diagnostics": {"core", "hardware", "stats", "gate", "gate.ptxas", "gate.sass", "task", "worker", "launch", "build", "gate.correctness", "gate.ncu", "gate.performance", "gate.sanitizer"},
     "importers": {"core", "gate", "task", "gate.correctness"},
     "render": {"core", "stats", "gate.ptxas", "evidence", "gate.correctness", "gate.ncu", "gate.performance"},
     "comparison": {"core", "stats", "gate", "gate.ptxas", "evidence", "gate.correctness", "gate.performance", "render"},
-    "pipeline": {"core", "gate", "gate.ptxas", "gate.sass", "task", "worker", "evidence", "launch", "build", "gate.correctness", "gate.ncu", "gate.performance", "gate.sanitizer", "render", "comparison"},
+    "pipeline": {"core", "gate", "task", "worker", "evidence", "launch", "build", "gate.session", "gate.ncu", "render", "comparison"},
     "verify": {"core", "hardware", "gate", "gate.ptxas", "gate.sass", "task", "worker", "evidence", "gate.correctness", "gate.ncu", "gate.performance", "render", "comparison"},
     "review": {"core", "hardware", "stats", "gate", "gate.ptxas", "gate.sass", "task", "evidence", "gate.performance", "diagnostics", "render", "comparison", "verify"},
-    "sweep": {"core", "stats", "gate.ptxas", "task", "evidence", "launch", "build", "gate.performance", "render", "pipeline", "verify"},
+    "sweep": {"core", "stats", "gate.ptxas", "task", "evidence", "launch", "build", "gate.session", "gate.performance", "render", "pipeline", "verify"},
     "report": {"core", "evidence", "render", "comparison", "verify", "review"},
     "cli": {"core", "gate", "gate.ptxas", "task", "worker", "evidence", "launch", "build", "gate.correctness", "gate.performance", "diagnostics", "importers", "render", "pipeline", "verify", "review", "sweep", "report"},
 }
@@ -91,9 +92,9 @@ def graph() -> dict[str, set[tuple[str, bool]]]:
 
 
 def unit(name: str) -> str:
-    """The package of a module, as ``MAY_IMPORT`` has it: of gates/gate, each gate's folder is one."""
+    """The package of a module, as ``MAY_IMPORT`` has it: of gates/gate, each gate's folder is one, and the session that they share."""
     parts = name.split(".")
-    if parts[1:2] == ["gate"] and len(parts) > 2 and (ROOT / "gates" / "gate" / parts[2]).is_dir():
+    if parts[1:2] == ["gate"] and len(parts) > 2 and (parts[2] == "session" or (ROOT / "gates" / "gate" / parts[2]).is_dir()):
         return f"gate.{parts[2]}"
     return parts[1] if len(parts) > 1 else ""
 

@@ -18,6 +18,7 @@ from gates.gate.sanitizer import evidence as parse
 from gates.gate.sanitizer import log
 from gates.gate.sanitizer.codes import CODES
 from gates.gate.sanitizer.judge import judge
+from gates.launch import replay
 
 SCHEMA = FOLDER / "sanitizer.schema.json"
 
@@ -111,7 +112,7 @@ HONEST = CLEAN + '"$@"; code=$?; printf "========= COMPUTE-SANITIZER\\n=========
 @pytest.fixture
 def gate(library: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch):
     written = cases_here(monkeypatch, side(library, "honest"), ["small"], tmp_path / "cases")
-    monkeypatch.setattr(run, "write_cases", lambda *args, **options: written)
+    monkeypatch.setattr(run, "write_memory_cases", lambda *args, **options: written)
 
     def call(body: str, entry: str = "honest", limit_s: float = 60):
         tool = tmp_path / "compute-sanitizer"
@@ -150,9 +151,9 @@ def test_a_larger_shape_is_checked_too_if_it_is_not_too_large(library: Path, tmp
 def test_on_a_device_it_is_asked_for(library: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     written = cases_here(monkeypatch, side(library, "honest"), ["small"], tmp_path / "cases")
     asked: list[int] = []
-    monkeypatch.setattr(run, "write_cases", lambda *args, most_bytes, **options: asked.append(most_bytes) or written)
+    monkeypatch.setattr(replay, "write_cases", lambda *args, most_bytes, **options: asked.append(most_bytes) or written)
     run.run_sanitizer_device(side(library, "honest"), ["small"], work=tmp_path / "work", limit_s=60, compute_sanitizer="/bin/true")
-    assert asked == [run.LARGEST_ON_DEVICE_BYTES]
+    assert asked == [replay.LARGEST_ON_DEVICE_BYTES]
 
 
 def test_one_tool_less_is_no_pass(gate) -> None:

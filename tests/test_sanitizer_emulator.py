@@ -39,7 +39,7 @@ def cases(library: Path, tmp_path_factory: pytest.TempPathFactory, monkeypatch: 
     """Case files written by this process: saves a start of torch a test."""
     written = cases_here(monkeypatch, side(library, "honest"), ["mission", "small"], tmp_path_factory.mktemp("cases"))
     assert [case["shape"] for case in written] == ["small", "tail"]
-    monkeypatch.setattr(run, "write_cases", lambda *args, **options: written[:1])
+    monkeypatch.setattr(run, "write_memory_cases", lambda *args, **options: written[:1])
     return written
 
 

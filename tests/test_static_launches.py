@@ -13,8 +13,8 @@ from gates.build.dumps import collect
 from gates.build.toolchain import find_toolchain
 from gates.core.records import GateResult, Status
 from gates.evidence.run_directory import RunDirectory
+from gates.gate.session import Session, judge_step
 from gates.pipeline.run import run_info
-from gates.pipeline.session import Session, judge_step
 from gates.render.console import Silence
 
 pytestmark = needs_nvcc

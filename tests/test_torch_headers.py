@@ -17,7 +17,8 @@ from gates.build.build import build
 from gates.build.failure import Failure
 from gates.build.toolchain import find_toolchain, header_folders
 from gates.evidence.run_directory import portable
-from gates.pipeline.session import Session, _static
+from gates.gate.registry import ROWS
+from gates.gate.session import Session
 from gates.task.load import Task, load_task
 from gates.task.scaffold import new_task
 
@@ -184,7 +185,8 @@ def test_a_broken_binding_is_a_reject_with_and_without_nvcc(cubin: Failure | Non
     found = {"cubin": cubin, "binding": Failure("g++ -fsyntax-only binding.cpp", "exit 1", ("binding.cpp:3:1: error: expected ';'",))}
     task = SimpleNamespace(name="mine")
     session = SimpleNamespace(task=task, tasks=lambda: [(task, "")], builds={"mine": SimpleNamespace(failure=found.get)})
-    assert [(result.code, result.sentence) for result in (_static(session, "ptxas"), _static(session, "sass"))] == [
+    session.without_code = lambda gate, task: Session.without_code(session, gate, task)
+    assert [(result.code, result.sentence) for result in (ROWS[gate].collecting()(session) for gate in ("ptxas", "sass"))] == [
         (f"{gate}.build_failed", "g++ failed (exit 1): binding.cpp:3: error: expected ';'") for gate in ("ptxas", "sass")
     ]
 

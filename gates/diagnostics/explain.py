@@ -46,6 +46,6 @@ def all_codes() -> dict[str, str]:
 
 def _docstring(gate: str) -> str:
     """Return the docstring of the gate's module, read from its source because Python may run without docstrings (-OO)."""
-    source = importlib.util.find_spec(decision.__name__ if gate == "decision" else ROWS[gate].judge)
+    source = importlib.util.find_spec(decision.__name__ if gate == "decision" else f"{ROWS[gate].package}.judge")
     text = Path(source.origin).read_text(encoding="utf-8") if source and source.origin else ""
     return ast.get_docstring(ast.parse(text)) or ""

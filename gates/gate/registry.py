@@ -18,12 +18,10 @@ from gates.core.schema import FOLDER
 
 @dataclass(frozen=True)
 class Gate:
-    """One gate. Objects are named as ``module:name``."""
+    """One gate; its modules are in the folder of its name. Objects are named as ``module:name``."""
 
     name: str
-    judge: str  # the module with ``judge(evidence, limits, baseline)``, a pure function; its docstring explains the gate
-    codes: str  # its reason codes: what each means, its usual cause, and what to do
-    record: str  # the record of its evidence, <name>.json
+    record: str  # in the folder's evidence.py, the record of its evidence, <name>.json
     kinds: tuple[str, ...]  # of the kinds of tasks, those that the cpu profile asks it for
     of_kernels: bool = False  # it finds kernels by the names in ``kernels``
     of_binaries: bool = False  # it reads compiled code, one binary an ``arch``
@@ -34,17 +32,29 @@ class Gate:
     minima: tuple[str, ...] = ()  # keys of its limits whose larger value is stricter; every other number is a maximum
     no_terms: tuple[str, ...] = ()  # keys that are no terms: a stage's own gain, which another stage need not have, and what decides nothing
 
+    @property
+    def package(self) -> str:
+        """The package of the gate's own modules."""
+        return f"gates.gate.{self.name}"
+
+    def collecting(self) -> Callable[..., Any]:
+        """The function that runs what the gate needs and writes its evidence (``gates.gate.session`` says how)."""
+        return self._own("step:collect")
+
     def judging(self) -> Callable[..., Any]:
-        """The function that judges."""
-        return importlib.import_module(self.judge).judge
+        """The function that judges, a pure one of (evidence, limits, baseline)."""
+        return self._own("judge:judge")
 
     def meanings(self) -> Mapping[str, str]:
         """What each of the gate's own reason codes means, its usual cause, and what to do."""
-        return _object(self.codes)
+        return self._own("codes:CODES")
 
     def evidence(self) -> type:
         """The record of the gate's evidence."""
-        return _object(self.record)
+        return self._own(f"evidence:{self.record}")
+
+    def _own(self, name: str) -> Any:
+        return _object(f"{self.package}.{name}")
 
     def limits(self) -> dict[str, Any]:
         """The JSON Schema of the gate's section in task.yaml."""
@@ -53,22 +63,22 @@ class Gate:
 
 ROWS = {row.name: row for row in (
     Gate(
-        "ptxas", "gates.gate.ptxas.judge", "gates.gate.ptxas.codes:CODES", "gates.gate.ptxas.evidence:PtxasEvidence", ("cuda", "torch-extension", "triton"),
+        "ptxas", "PtxasEvidence", ("cuda", "torch-extension", "triton"),
         of_kernels=True, of_binaries=True, of_optimised_code=True,
     ),
     Gate(
-        "sass", "gates.gate.sass.judge", "gates.gate.sass.codes:CODES", "gates.gate.sass.evidence:SassEvidence", ("cuda", "torch-extension", "triton"),
+        "sass", "SassEvidence", ("cuda", "torch-extension", "triton"),
         of_kernels=True, of_binaries=True, of_optimised_code=True, minima=("require",),
         names=dict.fromkeys(("require", "forbid"), ("gates.gate.sass.evidence:CLASSES", "")),
     ),
-    Gate("correctness", "gates.gate.correctness.judge", "gates.gate.correctness.codes:CODES", "gates.gate.correctness.evidence:CorrectnessEvidence", ("cuda", "triton", "python")),
-    Gate("sanitizer", "gates.gate.sanitizer.judge", "gates.gate.sanitizer.codes:CODES", "gates.gate.sanitizer.evidence:SanitizerEvidence", ("cuda",)),
+    Gate("correctness", "CorrectnessEvidence", ("cuda", "triton", "python")),
+    Gate("sanitizer", "SanitizerEvidence", ("cuda",)),
     Gate(
-        "performance", "gates.gate.performance.judge", "gates.gate.performance.codes:CODES", "gates.gate.performance.evidence:PerformanceEvidence", (),
+        "performance", "PerformanceEvidence", (),
         of_optimised_code=True, measured_anyway=True, unsaid={"cache": "cold"}, minima=("min_speedup_pct",), no_terms=("also",),
     ),
     Gate(
-        "ncu", "gates.gate.ncu.judge", "gates.gate.ncu.codes:CODES", "gates.gate.ncu.evidence:NcuEvidence", (),
+        "ncu", "NcuEvidence", (),
         of_kernels=True, of_optimised_code=True, measured_anyway=True, minima=("min",), no_terms=("rises",),
         names={
             **dict.fromkeys(("rises", "min", "max"), ("gates.hardware.ncu_metrics:METRICS", "")),

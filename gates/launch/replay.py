@@ -24,6 +24,10 @@ from gates.launch.entry_point import Function, is_c, load
 from gates.launch.memory import DeviceMemory, HostMemory
 from gates.worker.job import ResultWriter, attempt
 
+# Outputs of the largest shape under compute-sanitizer: large enough that a loop over stages comes round again, where a tile is
+# overwritten that others still read.
+LARGEST_ON_DEVICE_BYTES = 2**20
+
 
 def write_cases(
     side: Mapping[str, Any], shapes: Sequence[str], *, work: Path, limit_s: float, seed: int = 0,
@@ -47,6 +51,14 @@ def write_cases(
         tail = tried.output_tail.strip().splitlines()
         raise GatesError(f"can't write the cases of {side['name']}: {tried.cause}", hint=tail[-1] if tail else None)
     return [{key: line[key] for key in ("shape", "inputs", "seed", "path", "bytes")} for line in lines if line["type"] == "case"]
+
+
+def write_memory_cases(
+    side: Mapping[str, Any], shapes: Sequence[str], *, on_device: bool, work: Path, limit_s: float, python: str = sys.executable
+) -> list[dict[str, Any]]:
+    """Case files for memory checks: of the smallest of ``shapes``, on a device of a larger one, else of structured values, and of the problem's ODD_SHAPES."""
+    most_bytes = LARGEST_ON_DEVICE_BYTES if on_device else 0
+    return write_cases(side, shapes, work=work, limit_s=limit_s, smallest=True, most_bytes=most_bytes, values=not on_device, python=python)
 
 
 def execute(job: dict[str, Any], folder: Path) -> None:

@@ -42,8 +42,8 @@ from gates.evidence.run_directory import (
 )
 from gates.gate.decision import exit_code
 from gates.gate.registry import GATES, cpu_gates
+from gates.gate.session import Session, judge_step
 from gates.launch import device as devices
-from gates.pipeline.session import Session, judge_step
 from gates.render.console import Progress
 from gates.task.load import DIGEST_RULE, Task, find_task, load_baseline
 from gates.task.problem import asked_inputs

@@ -26,9 +26,9 @@ from gates.gate.performance import evidence as performance_evidence
 from gates.gate.performance import judge as performance
 from gates.gate.performance.collect import run_timing
 from gates.gate.ptxas.evidence import PtxasEvidence, PtxasKernel
+from gates.gate.session import Session, judge_step
 from gates.launch import device as devices
 from gates.pipeline.run import Options, run_info, run_task
-from gates.pipeline.session import Session, judge_step
 from gates.render.console import Silence
 from gates.stats.estimators import hodges_lehmann
 from gates.stats.sampling import differences

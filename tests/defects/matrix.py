@@ -1,6 +1,6 @@
 """Run the gates of every planted defect and of the honest stages, and keep what each gate said.
 
-The gates are the steps of ``gates run`` themselves (``gates.pipeline.session``), one after the other on one
+The gates are the steps of ``gates run`` themselves (``gates.gate.session``), one after the other on one
 task; only the order among the tasks is this module's: many at a time where a gate needs no quiet
 machine, one at a time where it measures. What there is no time for is "not tried", never a verdict.
 """
@@ -30,9 +30,9 @@ from gates.core.errors import GatesError
 from gates.core.records import Status
 from gates.evidence.run_directory import SCHEMA_VERSION, Git, RunDirectory, RunInfo, TaskInfo, utc_now
 from gates.gate.registry import GATES
-from gates.gate.sanitizer.collect import write_memory_cases
+from gates.gate.session import Session, judge_step
 from gates.launch.device import DeviceInfo
-from gates.pipeline.session import Session, judge_step
+from gates.launch.replay import write_memory_cases
 from gates.render.console import Progress
 from gates.task.load import Task, load_baseline, load_task
 

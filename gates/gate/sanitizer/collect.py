@@ -17,29 +17,18 @@ from pathlib import Path
 from typing import Any
 
 from gates.core.errors import EXIT_CHECKER, GatesError
-from gates.launch.replay import write_cases
+from gates.launch.replay import write_memory_cases
 from gates.task.problem import DEFAULT_INPUTS
 from gates.worker import process
 from gates.worker.job import Attempt, attempt
 
 TOOLS = ("memcheck", "racecheck", "initcheck", "synccheck")
 ORDERS = ("forward", "reversed", "shuffled")
-# Outputs of the largest shape under compute-sanitizer: large enough that a loop over stages comes round again, where a tile is
-# overwritten that others still read.
-LARGEST_ON_DEVICE_BYTES = 2**20
 _LAUNCHES = 2
 _MAX_LOG_CHARACTERS = 200_000
 _REPORT, _MAX_REPORTS = re.compile(r"^.{0,1000}(?:runtime error: |ERROR: AddressSanitizer).{0,1000}$", re.MULTILINE), 100
 # Settings of torch's allocator that make memcheck report addresses it does not know.
 _NEUTRALISED = ("PYTORCH_CUDA_ALLOC_CONF", "PYTORCH_ALLOC_CONF", "PYTORCH_HIP_ALLOC_CONF")
-
-
-def write_memory_cases(
-    side: Mapping[str, Any], shapes: Sequence[str], *, on_device: bool, work: Path, limit_s: float, python: str = sys.executable
-) -> list[dict[str, Any]]:
-    """Case files for memory checks: of the smallest of ``shapes``, on a device of a larger one, else of structured values, and of the problem's ODD_SHAPES."""
-    most_bytes = LARGEST_ON_DEVICE_BYTES if on_device else 0
-    return write_cases(side, shapes, work=work, limit_s=limit_s, smallest=True, most_bytes=most_bytes, values=not on_device, python=python)
 
 
 def run_sanitizer_emulator(

@@ -1,0 +1,39 @@
+"""The correctness gate's step in a run: every case of shapes x seeds, on the device or on the emulator, beside the baseline's."""
+
+from __future__ import annotations
+
+from gates.core.errors import EXIT_HOLD, GatesError
+from gates.core.records import GateResult
+from gates.gate.correctness import evidence
+from gates.gate.correctness.collect import draw_seed, run_correctness
+from gates.gate.reasons import not_run
+from gates.gate.session import Session
+from gates.task.reproduce import limit_places, runner_command
+from gates.task.sources import cuda_text
+
+
+def collect(session: Session) -> GateResult | None:
+    """Write correctness.json; the verdict where no case could be tried."""
+    kind = "emulator" if session.emulated else "device"
+    if (missing := session.missing("correctness", kind)) is not None:
+        return missing
+    task, limits = session.task, session.task.gates["correctness"]
+    match = limits.get("match_baseline") and session.baseline and session.builds[session.baseline.name].path(kind)
+    more = f" x inputs {', '.join(session.inputs)}" if session.inputs else ", with all edge shapes" if session.thorough else ""
+    session.progress.step(f"{task.name}: correctness, {len(session.shapes)} shapes x {len(session.seeds)} seeds{more} on {session.where(task)}", task.time_limit_s)
+    try:
+        raw = run_correctness(
+            session.side(task, kind), session.shapes, session.seeds, work=session.scratch / "correctness",
+            limit_s=task.time_limit_s, device=session.cuda,
+            baseline=session.side(session.baseline, kind) if match and session.baseline else None,
+            extra_seeds=(draw_seed(),), inputs=session.inputs, thorough=session.thorough, hangs=session.hangs, bad_atol=limits.get("bad_atol"),
+            end_to_end_bad_atol=limits.get("end_to_end", {}).get("bad_atol"), limits=limits, runner=runner_command(task),
+            default_launches=() if session.emulated or task.stream == "default" else cuda_text.launches_without_stream(task),
+            limits_at=limit_places(task), timed=task.gates["performance"].get("shape", ""),
+        )
+    except GatesError as error:
+        if error.exit_code != EXIT_HOLD:  # else it is a finding about this machine
+            raise
+        return not_run("correctness", getattr(error, "reason", "no_device"), ": ".join(filter(None, (error.hint, error.what))))
+    session.write_evidence("correctness.json", evidence.parse(raw), task)
+    return None

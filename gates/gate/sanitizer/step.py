@@ -1,0 +1,36 @@
+"""The sanitizer gate's step in a run: memory checks under compute-sanitizer, or without a device on the emulator under AddressSanitizer."""
+
+from __future__ import annotations
+
+from gates.core.records import GateResult
+from gates.gate.reasons import not_run
+from gates.gate.sanitizer import evidence
+from gates.gate.sanitizer.collect import run_sanitizer_device, run_sanitizer_emulator
+from gates.gate.session import Session
+
+
+def collect(session: Session) -> GateResult | None:
+    """Write sanitizer.json; the verdict where no check could run."""
+    kind = "emulator_asan" if session.emulated else "device"
+    for one in ("emulator", kind) if session.emulated else (kind,):  # the first tells what no source defines
+        if (missing := session.missing("sanitizer", one)) is not None:
+            return missing
+    if (missing := session.unusable("sanitizer")) is not None:
+        return missing
+    if session.results["correctness"].code == "correctness.timeout":
+        return not_run("sanitizer", "correctness_failed", "the kernel reached the time limit and would again")
+    task, work = session.task, session.scratch / "sanitizer"
+    session.progress.step(f"{task.name}: memory checks on {session.where(task)}", task.time_limit_s)
+    if session.emulated:
+        raw = run_sanitizer_emulator(
+            session.side(task, kind), session.shapes, work=work, limit_s=task.time_limit_s, cases=session.cases(task),
+            compiler=session.toolchain.need("g++").path,
+        )
+    else:
+        tool = session.toolchain.get("compute-sanitizer")
+        raw = run_sanitizer_device(
+            session.side(task, kind), session.shapes, work=work, limit_s=task.time_limit_s,
+            compute_sanitizer=tool.path if tool else None, device=session.cuda, cases=session.cases(task) if tool else None,
+        )
+    session.write_evidence("sanitizer.json", evidence.parse(raw), task)
+    return None

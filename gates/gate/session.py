@@ -1,0 +1,198 @@
+"""What the gates of one run share: the stage and its baseline, their builds, the device, the run directory.
+
+A gate's ``step.collect(session)`` does what the gate needs before it can judge: run, parse, write the evidence. It returns None
+when it has written its gate's evidence, or the verdict itself where nothing could be run (no device, no build, a gate before it failed).
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, field, replace
+from pathlib import Path
+from typing import Any, Protocol
+
+from gates.build.build import build
+from gates.build.dumps import StaticTexts, collect
+from gates.build.result import BuildResult
+from gates.build.toolchain import Toolchain
+from gates.core.records import GateResult, Status, to_json
+from gates.evidence.judging import rejudge, untried
+from gates.evidence.run_directory import RunDirectory, RunInfo, portable
+from gates.gate.reasons import build_failed, not_run
+from gates.gate.registry import ROWS
+from gates.launch.device import DeviceInfo
+from gates.launch.replay import write_memory_cases
+from gates.task.load import WITHOUT_DEVICE, Task
+from gates.task.sources.files import project_root
+
+NO_DEVICE = "no CUDA device"
+NO_LIMIT = "task.yaml has no limit for the {gate} gate: give it some, or say why it is not applicable"
+
+
+class ProgressLike(Protocol):
+    """What shows the user how a run goes."""
+
+    def step(self, text: str, limit_s: float | None = None) -> None:
+        """Say what is being done now; ``limit_s``: the time limit of each process in it."""
+
+    def done(self, text: str) -> None:
+        """Say what has just ended."""
+
+
+@dataclass
+class Session:
+    """What the gates' steps of one run share."""
+
+    task: Task
+    baseline: Task | None
+    shapes: tuple[str, ...]
+    seeds: tuple[int, ...]
+    toolchain: Toolchain
+    device: DeviceInfo | None
+    directory: RunDirectory
+    scratch: Path
+    build_dir: Path
+    jobs: int | None
+    progress: ProgressLike
+    inputs: tuple[str, ...] = ()
+    thorough: bool = False
+    builds: dict[str, BuildResult] = field(default_factory=dict)
+    results: dict[str, GateResult] = field(default_factory=dict)
+    hangs: bool = False  # one launch of the candidate came to no end
+    _texts: dict[str, StaticTexts] = field(default_factory=dict)
+    _cases: dict[tuple[str, ...], list[dict[str, Any]]] = field(default_factory=dict)
+
+    @property
+    def emulated(self) -> bool:
+        """Whether kernels run on the CPU emulator."""
+        return self.device is None
+
+    @property
+    def cuda(self) -> str:
+        """The device as runner jobs name it."""
+        return f"cuda:{self.device.index}" if self.device else "cpu"
+
+    def where(self, task: Task) -> str:
+        """What the task's kernels run on, in words."""
+        return WITHOUT_DEVICE[task.kind] if self.emulated else "the device"
+
+    def tasks(self) -> list[tuple[Task, str]]:
+        """Candidate and baseline, each with the folder of the run directory that its evidence goes to."""
+        return [(self.task, ""), *([(self.baseline, "baseline/")] if self.baseline else [])]
+
+    def build(self) -> None:
+        """Build candidate and baseline; what failed is in build.json, and each gate says what it lacks."""
+        want = {"cubin", "emulator", *(() if self.emulated else ("device",))}
+        for task, folder in self.tasks():
+            kinds = want | ({"emulator_asan", "binding"} if self.emulated and task is self.task else set())
+            self.progress.step(f"{task.name}: compiling")
+            result = build(
+                task, self.toolchain, self.build_dir, device_arch=self.device.arch if self.device else None,
+                want=kinds, jobs=self.jobs, progress=self.progress.step,
+            )
+            self.builds[task.name] = result
+            self.write(f"{folder}build.json", result.evidence())
+            self.directory.write_text(f"{folder}build.log", portable(result.log_text, project_root(task.folder)))
+            for failure in result.failures:
+                self.progress.done(f"{task.name}: {failure.sentence}")
+            self.progress.done(f"{task.name}: built in {result.wall_s:.1f} s")
+
+    def side(self, task: Task, kind: str) -> dict[str, Any]:
+        """The task's library as runner jobs name it; ``kind`` is device, emulator or emulator_asan."""
+        return self.builds[task.name].side(task, kind)
+
+    def missing(self, gate: str, kind: str) -> GateResult | None:
+        """The verdict of a gate whose library was not built; None where it was."""
+        failure = self.builds[self.task.name].failure(kind)
+        if failure is None:
+            return None
+        if failure.missing_tool:
+            return not_run(gate, "no_tool", failure.advice)
+        if failure.unsupported:
+            return not_run(gate, "not_emulated", f"{failure.advice}{self._unread_binding()}")
+        return build_failed(gate, failure.advice)
+
+    def without_code(self, gate: str, task: Task) -> GateResult | None:
+        """The verdict of a gate that reads compiled code where the task's was not built; None where it was."""
+        failure, binding = (self.builds[task.name].failure(kind) for kind in ("cubin", "binding"))
+        if binding is not None and not binding.missing_tool and (failure is None or failure.missing_tool):
+            failure = binding
+        if failure is None:
+            return None
+        return not_run(gate, "no_tool", failure.advice) if failure.missing_tool else build_failed(gate, failure.advice)
+
+    def without_device(self, gate: str) -> GateResult | None:
+        """The verdict of a gate that needs a device where there is none; it says at once where one would not help."""
+        if self.device is not None:
+            return None
+        judged = self.task.gates[gate] or gate in self.task.not_applicable
+        return not_run(gate, "no_device", NO_DEVICE if judged else f"{NO_DEVICE}, and {NO_LIMIT.format(gate=gate)}")
+
+    def _unread_binding(self) -> str:
+        """What is to be said of an extension's C++ files where they could not be compiled here."""
+        failure = self.builds[self.task.name].failure("binding")
+        if failure is None or not failure.missing_tool:
+            return ""
+        names = " and ".join(source.name for source in self.task.sources if source.suffix != ".cu")
+        return f"; {names} was not compiled: {failure.advice}"
+
+    def after_correctness(self, gate: str) -> GateResult | None:
+        """The verdict of a gate that means nothing for a wrong kernel."""
+        if self.results["correctness"].status is Status.FAIL:
+            return not_run(gate, "correctness_failed", "correctness failed")
+        return self.unusable(gate)
+
+    def unusable(self, gate: str) -> GateResult | None:
+        """The verdict of a gate on a kernel that correctness could not run here, because a package that it needs does not work."""
+        found = self.results["correctness"]
+        return not_run(gate, "no_tool", found.sentence) if found.code == "correctness.no_tool" else None
+
+    def measured_baseline(self) -> Task | None:
+        """The baseline, if its device library was built."""
+        built = self.baseline is not None and self.builds[self.baseline.name].path("device") is not None
+        return self.baseline if built else None
+
+    def texts(self, task: Task) -> StaticTexts:
+        """The compiler's texts of a task's build, read once."""
+        if task.name not in self._texts:
+            self._texts[task.name] = collect(self.builds[task.name], self.toolchain)
+        return self._texts[task.name]
+
+    def cases(self, task: Task) -> list[dict[str, Any]]:
+        """Files with the launches to check the memory of, the smallest shape's first; tasks called with the same arguments share them."""
+        if task.arguments not in self._cases:
+            self._cases[task.arguments] = write_memory_cases(
+                self.side(task, "emulator"), self.shapes, on_device=not self.emulated, work=self.scratch / f"cases.{len(self._cases)}", limit_s=task.time_limit_s,
+            )
+        return self._cases[task.arguments]
+
+    def write_evidence(self, name: str, record: Any, task: Task) -> None:
+        """Write a gate's evidence of ``task``, which names the builds that it is about."""
+        builds = {"build": self.builds[task.name].identity}
+        if self.baseline is not None and getattr(record, "baseline", None) == self.baseline.name:
+            builds["baseline_build"] = self.builds[self.baseline.name].identity
+        self.write(name, replace(record, **builds))
+
+    def write(self, name: str, record: Any) -> None:
+        """Write a record into the run directory, without this machine's paths."""
+        self.directory.write_json(name, _portable(to_json(record), project_root(self.task.folder)))
+
+
+def judge_step(session: Session, info: RunInfo, gate: str) -> GateResult:
+    """Do what ``gate`` needs, then judge it from the evidence file that this wrote."""
+    result = untried(info, gate) or ROWS[gate].collecting()(session)
+    if result is None:
+        result = rejudge(session.directory.path, info, gate)
+    assert result is not None, f"{gate} left neither evidence nor a verdict"
+    session.results[gate] = result
+    return result
+
+
+def _portable(value: Any, root: Path) -> Any:
+    """The same data without this machine's paths in its texts."""
+    if isinstance(value, str):
+        return portable(value, root)
+    if isinstance(value, dict):
+        return {key: _portable(item, root) for key, item in value.items()}
+    if isinstance(value, (list, tuple)):
+        return [_portable(item, root) for item in value]
+    return value

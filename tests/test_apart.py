@@ -109,8 +109,8 @@ def test_what_is_no_frame_is_refused(frame: bytes) -> None:
 
 
 def jail_here(folder: Path) -> bool:
-    """Whether this machine can deny all that ``jail.enter`` denies, asked in a process that is thrown away."""
-    code = f"from gates.worker import sandbox as jail; from pathlib import Path; print(set(list(jail.enter([Path({str(folder)!r})], processes=False).values())[:4]) == {{'denied'}})"
+    """Whether this machine can deny all that ``sandbox.enter`` denies, asked in a process that is thrown away."""
+    code = f"from gates.worker import sandbox; from pathlib import Path; print(set(list(sandbox.enter([Path({str(folder)!r})], processes=False).values())[:4]) == {{'denied'}})"
     return subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True).stdout.strip() == "True"
 
 
@@ -139,7 +139,7 @@ def test_shared_memory_and_devices(tmp_path: Path) -> None:
     with tempfile.TemporaryDirectory(dir="/dev/shm") as shared:
         (Path(shared) / "scratch").mkdir()
         code = f"""
-from gates.worker import sandbox as jail; from pathlib import Path; import os, resource
+from gates.worker import sandbox; from pathlib import Path; import os, resource
 def attempt(what):
     try:
         what(); return "done"
@@ -147,7 +147,7 @@ def attempt(what):
         return type(error).__name__
 for writable in ([Path({str(tmp_path)!r})], [Path({shared!r}) / "scratch"]):
     if os.fork() == 0:
-        jail.enter(writable)
+        sandbox.enter(writable)
         Path("/dev/null").write_text("x"); (writable[0] / "own").write_text("x"); resource.setrlimit(resource.RLIMIT_NOFILE, (64, 64))
         print(attempt(lambda: Path({shared!r}, "result").write_text("x")), attempt(lambda: Path("/dev/loop-control").write_text("x")),
               attempt(lambda: resource.prlimit(os.getppid(), resource.RLIMIT_CPU, (9, 9))), attempt(lambda: Path("/dev/made").write_text("x")), flush=True)
@@ -162,8 +162,8 @@ for writable in ([Path({str(tmp_path)!r})], [Path({shared!r}) / "scratch"]):
 
 def test_memory_is_limited_and_everything_is_told(tmp_path: Path) -> None:
     code = (
-        "from gates.worker import sandbox as jail; from pathlib import Path\n"
-        f"held = jail.enter([Path({str(tmp_path)!r})], memory_bytes=2**30)\n"
+        "from gates.worker import sandbox; from pathlib import Path\n"
+        f"held = sandbox.enter([Path({str(tmp_path)!r})], memory_bytes=2**30)\n"
         "try:\n    bytearray(2**31)\nexcept MemoryError:\n    print(sorted(held), held['memory'])\n"
     )
     done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True)
@@ -176,16 +176,16 @@ def test_a_confined_process_confines_another_within_its_own_bounds(tmp_path: Pat
         pytest.skip("this system can't deny files")
     (tmp_path / "inner").mkdir()
     code = f"""
-from gates.worker import sandbox as jail; from pathlib import Path; import os
+from gates.worker import sandbox; from pathlib import Path; import os
 def attempt(what):
     try:
         what(); return "done"
     except OSError as error:
         return type(error).__name__
 outer, inner = Path({str(tmp_path)!r}), Path({str(tmp_path)!r}) / "inner"
-jail.enter([outer])
+sandbox.enter([outer])
 if os.fork() == 0:
-    held = jail.enter([inner])
+    held = sandbox.enter([inner])
     print(held["files"], *map(attempt, (lambda: os.listdir("/proc"), lambda: os.listdir("/usr"), lambda: (inner / "own").write_text("x"), lambda: (outer / "own").write_text("x"))), flush=True)
     os._exit(0)
 os.wait()

@@ -1,6 +1,6 @@
 """Run a tool on bytes from a kernel's process, such as ptxas on its PTX, confined like that process and with one writable folder.
 
-``python confined.py FOLDER COMMAND…`` drops its rights and becomes the command.
+``python confined_tool.py FOLDER COMMAND…`` drops its rights and becomes the command.
 """
 
 from __future__ import annotations

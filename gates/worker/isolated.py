@@ -97,7 +97,7 @@ def settle() -> tuple[BinaryIO, BinaryIO]:
 def confine(
     folder: Path, *, memory_bytes: int | None, on_device: bool, processes: bool = True, cpu_s: float | None = None
 ) -> dict[str, str]:
-    """Let this process write only to ``folder``; other arguments and result as for ``jail.enter``."""
+    """Let this process write only to ``folder``; other arguments and result as for ``sandbox.enter``."""
     os.chdir(folder)
     os.environ.update(sandbox.caches(folder))
     tempfile.tempdir = None  # asked for anew

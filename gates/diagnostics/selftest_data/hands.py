@@ -15,5 +15,5 @@ class Forging(timing_hands.Hands):
 
 
 def serve() -> None:
-    """Run in the process; see ``timing_hands.serve``."""
+    """Run in the process; see ``gates.gate.performance.runner.hands.serve``."""
     timing_hands.serve(Forging)

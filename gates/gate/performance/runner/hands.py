@@ -76,7 +76,7 @@ class Hands:
         return int(torch.cuda.mem_get_info(self._device)[0])
 
     def do_sets(self, **given: Any) -> None:
-        """Replace the input sets; arguments as for ``timing_cuda.Sets``."""
+        """Replace the input sets; arguments as for ``cuda_graphs.Sets``."""
         self._timers.clear()
         self._sets = cuda_graphs.Sets(device=self._device, **given)
         self._clockwork.synchronize()

@@ -41,7 +41,7 @@ MAY_IMPORT = {  # package -> packages that it may import, the lowest first; of g
     "render": {"core", "stats", "gate.ptxas", "evidence", "gate.correctness", "gate.ncu", "gate.performance"},
     "comparison": {"core", "stats", "gate", "gate.ptxas", "evidence", "gate.correctness", "gate.performance", "render"},
     "pipeline": {"core", "gate", "task", "worker", "evidence", "launch", "build", "gate.session", "gate.ncu", "render", "comparison"},
-    "verify": {"core", "hardware", "gate", "gate.ptxas", "gate.sass", "task", "worker", "evidence", "gate.correctness", "gate.ncu", "gate.performance", "render", "comparison"},
+    "verify": {"core", "hardware", "gate", "gate.ptxas", "task", "worker", "evidence", "gate.correctness", "gate.ncu", "gate.performance", "render", "comparison"},
     "review": {"core", "hardware", "stats", "gate", "gate.ptxas", "gate.sass", "task", "evidence", "gate.performance", "diagnostics", "render", "comparison", "verify"},
     "sweep": {"core", "stats", "gate.ptxas", "task", "evidence", "launch", "build", "gate.session", "gate.performance", "render", "pipeline", "verify"},
     "report": {"core", "evidence", "render", "comparison", "verify", "review"},

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import dataclasses
 import functools
+import math
 import types
 import typing
 from collections.abc import Callable, Mapping
@@ -297,3 +298,8 @@ def _record(cls: type) -> _Builder:
             raise _fault(place, str(error)) from None
 
     return build
+
+
+def same_figure(one: float | str | None, other: float | str | None) -> bool:
+    """Whether two recorded figures are equal, numbers up to the rounding of their last digits."""
+    return one == other if not isinstance(one, (int, float)) or not isinstance(other, (int, float)) else math.isclose(one, other, rel_tol=1e-9, abs_tol=1e-9)

@@ -7,7 +7,7 @@ from __future__ import annotations
 
 import importlib
 import json
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass, field
 from functools import cache
 from pathlib import Path
@@ -48,6 +48,10 @@ class Gate:
     def meanings(self) -> Mapping[str, str]:
         """What each of the gate's own reason codes means, its usual cause, and what to do."""
         return self._own("codes:CODES")
+
+    def contradictions(self, evidence: Any) -> Iterator[str]:
+        """What does not add up in a record of the gate's evidence, whatever its verdict is."""
+        return self._own("figures:contradictions")(evidence)
 
     def evidence(self) -> type:
         """The record of the gate's evidence."""

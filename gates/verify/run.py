@@ -14,12 +14,11 @@ from gates.evidence.archive import ACCEPTANCE
 from gates.evidence.judging import decision_of, load_evidence, looser_terms, rejudge
 from gates.evidence.packed_runs import origin
 from gates.evidence.run_directory import RunInfo, Verdict, read_record, require_known_version
-from gates.gate.registry import FIRST_GATES, GATES, task_schema
+from gates.gate.registry import FIRST_GATES, GATES, ROWS, task_schema
 from gates.task.problem import DEFAULT_INPUTS
 from gates.verify.builds import build_problems
 from gates.verify.checkout import changed_since, contradicts_checkout
 from gates.verify.coverage import left_out
-from gates.verify.figures import contradictions
 from gates.verify.files import strangers
 from gates.verify.run_record import self_contradictions
 from gates.verify.terms import term_problems
@@ -188,8 +187,8 @@ def consistency_problems(run: Path) -> list[str]:
         found += _case_problems(info, evidence["correctness"])
     found += build_problems(run, info, {"": evidence, "baseline/": baseline})
     found += left_out(task, evidence)
-    found += contradictions(evidence)
-    found += (f"baseline/{text}" for text in contradictions(baseline))
+    for folder, records in (("", evidence), ("baseline/", baseline)):
+        found += (f"{folder}{gate}.json: {text}" for gate, record in records.items() for text in ROWS[gate].contradictions(record))
     return found
 
 

@@ -1,0 +1,20 @@
+"""Counts of machine code that must add up, whatever the verdict is."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from typing import Any
+
+from gates.gate.sass.evidence import TOP, count_classes
+
+
+def contradictions(evidence: Any) -> Iterator[str]:
+    """Yield what does not add up in the evidence, one sentence each."""
+    for function in evidence.functions:
+        told, top = f"{function.base_name} {function.arch}", function.top_mnemonics
+        rest = function.instructions - sum(top.values())
+        if rest < 0 or (rest and len(top) < TOP):
+            yield f"{told} has {function.instructions} instructions, its commonest are {sum(top.values())}"
+        for name, counted in count_classes(top).items():  # the others may be of the class, too
+            if not counted <= function.classes.get(name, counted) <= counted + max(rest, 0):
+                yield f"{told} has {function.classes[name]} instructions of the class {name}, {counted} of its commonest are, and {rest} others exist"

@@ -15,18 +15,15 @@ from typing import Any
 
 import yaml
 
+from gates.gate.registry import ROWS
+
 ROOT = Path(__file__).resolve().parent.parent
 SCHEMAS = ROOT / "gates/core/schemas"
 FIELDS = ROOT / "docs" / "internals" / "evidence-fields.yaml"
 FILES = {
     "run": "What ran, where, with what and when.",
     "build": "What was built. The compilers' output is in build.log, the baseline's own files in `baseline/`.",
-    "ptxas": "What the compiler says of each kernel's resources, and how the kernels were launched.",
-    "sass": "Machine instructions of each kernel.",
-    "correctness": "Errors and traces of every case.",
-    "sanitizer": "What the memory checkers reported.",
-    "performance": "Every sample, and all that is needed to judge speed again.",
-    "ncu": "Hardware counters; ncu's own report is profile.ncu-rep.",
+    **{gate: row.holds for gate, row in ROWS.items()},
     "verdict": "The decision and the verdict of each gate.",
     "manifest": "The digest of every other file of the run.",
     "acceptance": "A reviewer's acceptance of looser terms, written after the run and tied to its manifest.",

@@ -14,14 +14,9 @@ from collections.abc import Iterator, Mapping, Sequence
 from pathlib import Path
 
 from gates.core.errors import EXIT_USAGE, GatesError
-from gates.gate.registry import GATES
+from gates.gate.registry import ROWS
 from gates.task.load import CUDA, EXTENSION, PYTHON, Task, faults, load_task
 
-_NEEDS_LIMITS = {  # gates that come to no verdict without limits: what to write
-    "performance": "performance: {shape: mission, min_speedup_pct: 15}",
-    "ncu": "ncu: {max: {local_loads: 0}}",
-    "sass": "sass: {forbid: [local_memory]}",
-}
 _SCRIPTS = {"build.py": "build", "runner.py": "run"}  # and what each calls
 _TOO_ROUGH = ("float32", "float16", "bfloat16")
 _AFTER_ARGUMENTS = 3  # stream, error, error_bytes
@@ -119,9 +114,9 @@ def _verdicts(task: Task) -> Iterator[str]:
     timed = task.gates["performance"].get("shape", task.shapes[0])
     if timed not in task.shapes:
         yield f"{task.folder / 'task.yaml'}:{task.place('gates', 'performance', 'shape').partition(':')[2]}: gates.performance.shape: {timed} is timed, but its results are never checked: add it to shapes"
-    for gate in GATES:
-        if gate in _NEEDS_LIMITS and not task.gates[gate] and gate not in task.not_applicable:
-            yield f"{where}gates.{gate} has no limits, so the decision stays hold: add e.g. `{_NEEDS_LIMITS[gate]}`, or declare {gate} under not_applicable"
+    for gate, row in ROWS.items():
+        if row.first_limits and not task.gates[gate] and gate not in task.not_applicable:
+            yield f"{where}gates.{gate} has no limits, so the decision stays hold: add e.g. `{gate}: {row.first_limits}`, or declare {gate} under not_applicable"
     if task.baseline is None:
         if "performance" not in task.not_applicable:
             yield f"{where}performance needs a baseline to be faster than: name one, or declare performance under not_applicable, as a first rung does"

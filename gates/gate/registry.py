@@ -22,6 +22,7 @@ class Gate:
 
     name: str
     record: str  # in the folder's evidence.py, the record of its evidence, <name>.json
+    holds: str  # what the evidence file holds, in words
     kinds: tuple[str, ...]  # of the kinds of tasks, those that the cpu profile asks it for
     of_kernels: bool = False  # it finds kernels by the names in ``kernels``
     of_binaries: bool = False  # it reads compiled code, one binary an ``arch``
@@ -30,6 +31,7 @@ class Gate:
     names: Mapping[str, tuple[str, str]] = field(default_factory=dict)  # key of its limits -> the table of names to use there, and what follows each
     unsaid: Mapping[str, str] = field(default_factory=dict)  # what a key of its limits means if task.yaml leaves it out
     minima: tuple[str, ...] = ()  # keys of its limits whose larger value is stricter; every other number is a maximum
+    first_limits: str = ""  # limits to begin with, if it comes to no verdict without any
     no_terms: tuple[str, ...] = ()  # keys that are no terms: a stage's own gain, which another stage need not have, and what decides nothing
 
     @property
@@ -67,22 +69,23 @@ class Gate:
 
 ROWS = {row.name: row for row in (
     Gate(
-        "ptxas", "PtxasEvidence", ("cuda", "torch-extension", "triton"),
-        of_kernels=True, of_binaries=True, of_optimised_code=True,
+        "ptxas", "PtxasEvidence", "What the compiler says of each kernel's resources, and how the kernels were launched.",
+        ("cuda", "torch-extension", "triton"), of_kernels=True, of_binaries=True, of_optimised_code=True,
     ),
     Gate(
-        "sass", "SassEvidence", ("cuda", "torch-extension", "triton"),
-        of_kernels=True, of_binaries=True, of_optimised_code=True, minima=("require",),
+        "sass", "SassEvidence", "Machine instructions of each kernel.", ("cuda", "torch-extension", "triton"),
+        of_kernels=True, of_binaries=True, of_optimised_code=True, first_limits="{forbid: [local_memory]}", minima=("require",),
         names=dict.fromkeys(("require", "forbid"), ("gates.gate.sass.evidence:CLASSES", "")),
     ),
-    Gate("correctness", "CorrectnessEvidence", ("cuda", "triton", "python")),
-    Gate("sanitizer", "SanitizerEvidence", ("cuda",)),
+    Gate("correctness", "CorrectnessEvidence", "Errors and traces of every case.", ("cuda", "triton", "python")),
+    Gate("sanitizer", "SanitizerEvidence", "What the memory checkers reported.", ("cuda",)),
     Gate(
-        "performance", "PerformanceEvidence", (),
-        of_optimised_code=True, measured_anyway=True, unsaid={"cache": "cold"}, minima=("min_speedup_pct",), no_terms=("also",),
+        "performance", "PerformanceEvidence", "Every sample, and all that is needed to judge speed again.", (),
+       
+        first_limits="{shape: mission, min_speedup_pct: 15}", of_optimised_code=True, measured_anyway=True, unsaid={"cache": "cold"}, minima=("min_speedup_pct",), no_terms=("also",),
     ),
     Gate(
-        "ncu", "NcuEvidence", (),
+        "ncu", "NcuEvidence", "Hardware counters; ncu's own report is profile.ncu-rep.", (), first_limits="{max: {local_loads: 0}}",
         of_kernels=True, of_optimised_code=True, measured_anyway=True, minima=("min",), no_terms=("rises",),
         names={
             **dict.fromkeys(("rises", "min", "max"), ("gates.hardware.ncu_metrics:METRICS", "")),

@@ -57,7 +57,8 @@ def _errors(output: Any, atol: float | None, ordinary: bool) -> Iterator[str]:
         if ordinary and atol is not None and bool(output.bad_pct) != bool(output.nonfinite or (largest or 0.0) > atol):
             yield f"bad_pct {output.bad_pct} does not follow from the largest error {largest} and bad_atol {atol}"
     worst = (output.worst_expected, output.worst_got)
-    if ordinary and not output.nonfinite and all(isinstance(value, float) for value in (*worst, largest)) and not same_figure(abs(worst[0] - worst[1]), largest):
+    known = ordinary and not output.nonfinite and all(isinstance(value, float) for value in (*worst, largest))
+    if known and not same_figure(abs(worst[0] - worst[1]), largest):
         yield f"the largest error is {largest}, the worst element is {worst[1]} in place of {worst[0]}"
     known = over is not None and output.bound_error is not None and output.bound_at
     if known and not same_figure(over, min(output.bound_error / output.bound_at, sys.float_info.max)):

@@ -20,7 +20,8 @@ def collect(session: Session) -> GateResult | None:
     task, limits = session.task, session.task.gates["correctness"]
     match = limits.get("match_baseline") and session.baseline and session.builds[session.baseline.name].path(kind)
     more = f" x inputs {', '.join(session.inputs)}" if session.inputs else ", with all edge shapes" if session.thorough else ""
-    session.progress.step(f"{task.name}: correctness, {len(session.shapes)} shapes x {len(session.seeds)} seeds{more} on {session.where(task)}", task.time_limit_s)
+    what = f"{len(session.shapes)} shapes x {len(session.seeds)} seeds{more}"
+    session.progress.step(f"{task.name}: correctness, {what} on {session.where(task)}", task.time_limit_s)
     try:
         raw = run_correctness(
             session.side(task, kind), session.shapes, session.seeds, work=session.scratch / "correctness",

@@ -78,7 +78,7 @@ def profile(tasks: tuple[str, ...], shape: str | None, seed: int, out: Path, tog
 
     Example: gates profile stage0 stage3 --shape mission
     """
-    from gates.pipeline.run import profile_tasks
+    from gates.pipeline.profile import profile_tasks
 
     text, code = profile_tasks(tasks, shape=shape, seed=seed, out=out, toggles=toggle_values(toggles), build_dir=build_dir)
     print_text(text)

@@ -81,8 +81,8 @@ ROWS = {row.name: row for row in (
     Gate("sanitizer", "SanitizerEvidence", "What the memory checkers reported.", ("cuda",)),
     Gate(
         "performance", "PerformanceEvidence", "Every sample, and all that is needed to judge speed again.", (),
-       
-        first_limits="{shape: mission, min_speedup_pct: 15}", of_optimised_code=True, measured_anyway=True, unsaid={"cache": "cold"}, minima=("min_speedup_pct",), no_terms=("also",),
+        of_optimised_code=True, measured_anyway=True, first_limits="{shape: mission, min_speedup_pct: 15}", unsaid={"cache": "cold"},
+        minima=("min_speedup_pct",), no_terms=("also",),
     ),
     Gate(
         "ncu", "NcuEvidence", "Hardware counters; ncu's own report is profile.ncu-rep.", (), first_limits="{max: {local_loads: 0}}",

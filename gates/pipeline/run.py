@@ -21,10 +21,10 @@ from typing import Any
 
 from gates import __version__
 from gates.build import compilers
-from gates.build.build import build, check_build_root
+from gates.build.build import check_build_root
 from gates.build.toolchain import Toolchain, find_toolchain
 from gates.comparison.within import compare_within
-from gates.core.errors import EXIT_FAIL, EXIT_HOLD, GatesError
+from gates.core.errors import EXIT_HOLD, GatesError
 from gates.core.scratch_folder import HeldFolder
 from gates.evidence.judging import decision_of
 from gates.evidence.revision import revision
@@ -36,7 +36,6 @@ from gates.evidence.run_directory import (
     TaskInfo,
     Verdict,
     portable,
-    require_outside_a_run,
     run_label,
     utc_now,
 )
@@ -208,32 +207,3 @@ def _environment(task: Task) -> dict[str, str]:
 
 def _time() -> str:
     return utc_now().isoformat(timespec="milliseconds")
-
-
-
-def profile_tasks(
-    names: tuple[str, ...], *, shape: str | None, seed: int, out: Path, toggles: Mapping[str, str], build_dir: Path
-) -> tuple[str, int]:
-    """The counters of each named task side by side, and the exit code: 3 where one could not be profiled."""
-    from gates.gate.ncu.collect import run_ncu
-    from gates.gate.ncu.evidence import parse
-    from gates.render.counters import counter_table
-
-    require_outside_a_run(out / "report")
-    _, _, device = choose_profile("full", 0)
-    assert device is not None
-    toolchain = find_toolchain()
-    tool = toolchain.get("ncu")
-    found = []
-    for task in [find_task(name, toggles) for name in names]:
-        built = build(task, toolchain, build_dir, device_arch=device.arch, want={"device"})
-        failure = built.failure("device")
-        if failure is not None:
-            raise GatesError(f"{task.name}: {failure.sentence}", hint=failure.hint or None, exit_code=EXIT_FAIL)
-        raw = run_ncu(
-            built.side(task, "device"), task.kernels, shape=shape or task.gates["performance"].get("shape", task.shapes[-1]), chip=device.arch,
-            work=(out / task.name).resolve(), limit_s=task.time_limit_s, ncu=tool.path if tool else None, seed=seed,
-        )
-        found.append(parse(raw))
-    profiled = all(not evidence.code and not evidence.sides["candidate"].code for evidence in found)
-    return counter_table(found), 0 if profiled else EXIT_HOLD

@@ -113,6 +113,36 @@ def test_threads_that_have_ended_do_not_count_for_a_barrier(library: Path, cpu: 
     assert not cpu.findings() and np.array_equal(out.get()[:40], X[:40][::-1])
 
 
+def test_threads_that_skip_a_barrier_of_their_warp(library: Path, cpu: CpuDevice) -> None:
+    launch, out = Launcher(library, "skip"), cpu.empty((64,), np.float32)
+    launch(cpu.array(X[:64]), out, 0)
+    assert not cpu.findings() and np.array_equal(out.get(), X[:64].reshape(-1, 2)[:, ::-1].ravel())
+    launch(cpu.array(X[:64]), out, 1)
+    (found,) = cpu.findings()
+    assert found.code == "cpu.barrier_divergence" and found.thread == (48, 0, 0)
+    assert found.where == f"{SOURCE}:{cpu_kit.line_of(SOURCE, '// half of a warp skips it')}"
+
+
+def test_the_order_of_blocks_comes_from_the_seed(library: Path) -> None:
+    """So a sum that depends on their order is another one with another seed, and the same one with the same."""
+    sums = []
+    for seed in (0, *range(6), 0):
+        cpu = cpu_kit.device(seed=seed)
+        out = cpu.array(np.zeros(1, np.float32))
+        Launcher(library, "sum")(cpu.array(np.array([1, 1e8, 1, -1e8], np.float32)), out, 0)
+        sums.append(out.get()[0])
+        assert not cpu.findings()
+    assert len(set(sums)) > 1 and sums[0] == sums[1] == sums[-1] == 0
+
+
+def test_an_output_before_one_more_call(library: Path, cpu: CpuDevice) -> None:
+    launch, x, out = Launcher(library, "warp"), cpu.array(X[:32]), cpu.empty((32,), np.float32)
+    launch(x, out, 0)
+    assert (out.forget(0x11).get().view(np.uint32) == 0x11111111).all()
+    launch(out, x, 0)
+    assert {finding.code for finding in cpu.findings()} == {"cpu.uninitialised_global"}
+
+
 def test_blocks_that_update_one_place(library: Path, cpu: CpuDevice) -> None:
     launch, x, out = Launcher(library, "sum"), cpu.array(X[:4]), cpu.array(np.zeros(1, np.float32))
     launch(x, out, 0)

@@ -47,6 +47,11 @@ class DeviceArray:
         self._device.library.gates_cpu_protect(ctypes.c_uint64(self.address), ctypes.c_uint64(self.nbytes))
         return self
 
+    def forget(self, pattern: int) -> DeviceArray:
+        """From now on nothing has written it, and each of its bytes is ``pattern``: an output before one more call at the same place."""
+        self._device.library.gates_cpu_forget(ctypes.c_uint64(self.address), ctypes.c_uint64(self.nbytes), pattern)
+        return self
+
     def free(self) -> None:
         """Give the memory back."""
         self._device.check(self._device.library.cudaFree(ctypes.c_void_p(self.address)), "cudaFree")

@@ -44,6 +44,14 @@ __global__ void early_return_kernel(const float* x, float* out, int n) {
   out[threadIdx.x] = tile[n - 1 - threadIdx.x];
 }
 
+__global__ void skip_kernel(const float* x, float* out, int mode) {
+  __shared__ float tile[64];
+  tile[threadIdx.x] = x[threadIdx.x];
+  if (mode == 0 || threadIdx.x < 48) __syncthreads();  // half of a warp skips it
+  if (mode == 1 && threadIdx.x >= 48) return;
+  out[threadIdx.x] = tile[threadIdx.x ^ 1];
+}
+
 __global__ void deadlock_kernel(float* out, int mode) {
   if (mode == 1 && threadIdx.x >= 32) {
     asm volatile("bar.sync 1;");
@@ -131,6 +139,10 @@ extern "C" int fill(float* out, int64_t mode, TAIL) {
 }
 extern "C" int early_return(const float* x, float* out, int64_t n, TAIL) {
   early_return_kernel<<<1, 64>>>(x, out, int(n));
+  return launched(error, bytes);
+}
+extern "C" int skip(const float* x, float* out, int64_t mode, TAIL) {
+  skip_kernel<<<1, 64>>>(x, out, int(mode));
   return launched(error, bytes);
 }
 extern "C" int deadlock(float* out, int64_t mode, TAIL) {

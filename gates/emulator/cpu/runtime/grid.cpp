@@ -3,6 +3,8 @@
 #include <deque>
 #include <exception>
 #include <mutex>
+#include <numeric>
+#include <random>
 #include <thread>
 
 #include "access.h"
@@ -27,18 +29,28 @@ std::uint64_t resident_ctas(const Launch& launch) {
     return std::uint64_t(limits.multiprocessors) * std::max(resident(limits, *launch.program, static_cast<int>(launch.threads()), launch.dynamic_shared), 1);
 }
 
-// One after the other, in order. While those that run wait for others, more begin, up to what the chip can hold.
+// The seed's order of CTAs `first` up to `last`, which the chip can hold at a time: a device promises none of them. Seed 0: as they are numbered.
+std::vector<std::uint64_t> ordered(std::uint64_t first, std::uint64_t last, std::uint64_t seed) {
+    std::vector<std::uint64_t> numbers(last - first);
+    std::iota(numbers.begin(), numbers.end(), first);
+    if (seed != 0) std::shuffle(numbers.begin(), numbers.end(), std::mt19937_64(seed + first));
+    return numbers;
+}
+
+// One after the other. While those that run wait for others, more begin, up to what the chip can hold.
 void in_order(Launch& launch) {
     const std::uint64_t count = launch.ctas(), most = resident_ctas(launch);
     std::deque<std::unique_ptr<Cta>> running;
     std::vector<std::unique_ptr<Cta>> spare;
+    std::vector<std::uint64_t> order;
     for (std::uint64_t next = 0; (next < count || !running.empty()) && !launch.ended;) {
         const std::uint64_t more = std::min({count - next, std::max<std::uint64_t>(running.size(), 1), most - running.size()});
         for (std::uint64_t i = 0; i < more && !launch.ended; ++i) {
             if (spare.empty()) spare.push_back(made());
             std::unique_ptr<Cta> cta = std::move(spare.back());
             spare.pop_back();
-            cta->start(launch, next++);
+            if (next % most == 0) order = ordered(next, std::min(next + most, count), launch.seed);
+            cta->start(launch, order[next++ % most]);
             if (cta->run(kTurn)) spare.push_back(std::move(cta));
             else running.push_back(std::move(cta));
         }

@@ -57,6 +57,14 @@ GATES_CUDA int gates_cpu_protect(std::uint64_t address, std::uint64_t bytes) {
     DeviceMemory::get().protect(address, bytes);
     return 0;
 }
+// The bytes count as unwritten again, and hold `pattern`. 0, or 1 if it is no device memory.
+GATES_CUDA int gates_cpu_forget(std::uint64_t address, std::uint64_t bytes, int pattern) {
+    DeviceMemory& memory = DeviceMemory::get();
+    if (!memory.allocated(address, bytes)) return 1;
+    std::memset(memory.bytes(address), pattern, bytes);
+    std::memset(memory.shadow(address), kAllocated | kWritable, bytes);
+    return 0;
+}
 GATES_CUDA void gates_cpu_reset() { Device::get().reset(); }
 GATES_CUDA std::uint64_t gates_cpu_executed() { return Device::get().executed; }
 GATES_CUDA double gates_cpu_executed_s() { return Device::get().executed_s; }

@@ -14,8 +14,32 @@ void nothing(Warp&, const Op&) {}
 
 unsigned uniform(Warp& warp, std::uint32_t slot) { return warp.lanes<std::uint32_t>(slot)[__builtin_ctz(warp.exec)]; }
 
-// op.a: the barrier; op.b: the count, if any; op.c: the predicate of a reduction. extra->kind: 1 arrive only.
+bool always(const Op& op) { return op.guard == kNowhere; }
+
+// Whether lanes at `place` skipped the barrier before `after`: those in it come to `place` too, without going back, and more than an end is there.
+bool skipped(const Program& program, std::uint32_t after, std::uint32_t place) {
+    if (place < after) return false;
+    std::vector<bool> reached(place - after + 1, false);
+    reached[0] = true;
+    for (std::uint32_t at = after; at < place; ++at) {
+        const Op& op = program.ops[at];
+        if (!reached[at - after]) continue;
+        const bool jumps = op.run == branch || op.run == jump_always;
+        if (jumps && op.imm > std::int64_t(at) && op.imm <= std::int64_t(place)) reached[static_cast<std::size_t>(op.imm) - after] = true;
+        if (!always(op) || (!jumps && op.run != end_lanes)) reached[at + 1 - after] = true;
+    }
+    return reached.back() && !(program.ops[place].run == end_lanes && always(program.ops[place]));
+}
+
+// op.a: the barrier; op.b: the count, if any; op.c: the predicate of a reduction. extra->kind: 1 arrive only; extra->flags[1]: warps arrive whole.
 void barrier(Warp& warp, const Op& op) {
+    for (unsigned i = 0; op.extra->flags[1] && warp.exec != warp.alive && i < warp.group_count(); ++i) {
+        const Group& group = warp.groups()[i];
+        if (group.wait != Wait::None || !skipped(*warp.program, warp.pc, group.pc)) continue;
+        warp.cta->launch->report(&warp, op.place, static_cast<unsigned>(__builtin_ctz(group.mask)), "cpu.barrier_divergence",
+                                 "this thread skips a barrier that others of its warp wait for", warp.program->ops[group.pc].place);
+        break;
+    }
     std::uint32_t predicate = 0;
     if (op.c != kNowhere) predicate = op.extra->flags[0] ? ~warp.mask_at(op.c) : warp.mask_at(op.c);
     warp.cta->arrive(warp, op, uniform(warp, op.a), op.b == kNowhere ? 0 : uniform(warp, op.b), op.extra->kind == 0, predicate);
@@ -35,7 +59,7 @@ void bar(Decoder& decoder, Modifiers& modifiers) {
     }
     if (modifiers.take("cluster")) return cluster_barrier(decoder, modifiers);
     modifiers.take("cta");
-    modifiers.take("aligned");
+    const bool whole_warps = modifiers.take("aligned") || decoder.instruction().opcode[0] == "bar";
     const std::string what = modifiers.take_one_of({"sync", "arrive", "red"});
     const std::string reduction = what == "red" ? modifiers.take_one_of({"popc", "and", "or"}) : "";
     modifiers.take_type();
@@ -57,6 +81,7 @@ void bar(Decoder& decoder, Modifiers& modifiers) {
     Extra& extra = decoder.extra(op);
     extra.kind = what == "arrive";
     extra.flags[0] = negated;
+    extra.flags[1] = whole_warps;
 }
 
 void fence_of_device(Warp& warp, const Op&) {

@@ -89,6 +89,7 @@ def study(names: list[str], jobs: int, out: Path) -> dict[str, Any]:
     running: dict[Connection, tuple[str, Any, float]] = {}
     with tempfile.TemporaryDirectory() as temporary:
         workshop = Workshop(Path(temporary))
+        # This builds the runtime, too, which all processes share.
         toolbox = cpu_kit.TaskOnCpu(workshop.folder("mix"), Path(temporary)).library
         while waiting or running:
             while waiting and len(running) < jobs:

@@ -37,6 +37,13 @@ def test_a_copy_is_there_after_its_wait_and_not_before(library: Path, cpu: CpuDe
     assert {finding.code for finding in cpu.findings()} <= {"cpu.uninitialised_shared", "cpu.race_shared"}
 
 
+def test_two_copies_on_their_way_to_one_place(library: Path, cpu: CpuDevice) -> None:
+    Launcher(library, "copy")(cpu.array(X), cpu.empty((128,), np.float32), 2)
+    (found,) = cpu.findings()
+    assert found.code == "cpu.race_shared" and found.where == f"{SOURCE}:{cpu_kit.line_of(SOURCE, '// once more')}"
+    assert found.other == f"{SOURCE}:{cpu_kit.line_of(SOURCE, 'cp.async.ca.shared.global')}"
+
+
 def test_bytes_that_never_come(library: Path, cpu: CpuDevice) -> None:
     with pytest.raises(GatesError):
         Launcher(library, "bulk")(cpu.array(X), cpu.empty((128,), np.float32), 2)

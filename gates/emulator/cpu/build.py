@@ -30,6 +30,7 @@ _VECTOR_FLAGS = ("-mavx2", "-mfma", "-mf16c", "-mbmi2")
 _NEEDED_OF_PROCESSOR = {"avx2", "fma", "f16c", "bmi2"}
 
 
+@lru_cache(maxsize=4)  # kernels' libraries and the device of one process share one, also if its sources are edited meanwhile
 def runtime_library(cxx: str = "g++", jobs: int | None = None) -> Path:
     """The CPU device's runtime, compiled if it is not in the cache. Raises GatesError if ``cxx`` can't compile it."""
     flags = (*_FLAGS, *_vector_flags())

@@ -17,7 +17,8 @@ __global__ void copy_kernel(const float* x, float* out, int mode) {
   __shared__ alignas(16) float tile[128];
   asm volatile("cp.async.ca.shared.global [%0], [%1], 4;" ::"r"(shared_address(tile + threadIdx.x)), "l"(x + threadIdx.x));
   asm volatile("cp.async.commit_group;");
-  if (mode == 0) asm volatile("cp.async.wait_group 0;");  // left out: the copy has not landed
+  if (mode == 2) asm volatile("cp.async.ca.shared.global [%0], [%1], 4;" ::"r"(shared_address(tile + threadIdx.x)), "l"(x + threadIdx.x));  // once more
+  if (mode != 1) asm volatile("cp.async.wait_all;");  // left out: the copy has not landed
   __syncthreads();
   out[threadIdx.x] = tile[127 - threadIdx.x];  // copied
 }

@@ -1,10 +1,26 @@
 // Asynchronous copies (cp.async) and barriers of clusters.
+#include <algorithm>
+
 #include "access.h"
 #include "copies.h"
 #include "hopper.h"
 
 namespace gates_cpu {
 namespace {
+
+constexpr std::uint8_t kOnItsWay = 16;  // the shadow of bytes that a copy has been asked for
+
+// Copies land in any order, so two of them may not be on their way to one place.
+void report_overlap(Warp& warp, const Op& op, unsigned lane, std::uint32_t to) {
+    std::int32_t other = -1;
+    for (const auto& copies : warp.cta->copies) {
+        for (const Copy& copy : copies->pending) {
+            if (copy.to < to + op.extra->bytes && to < copy.to + copy.bytes) other = copy.place;
+        }
+    }
+    warp.cta->launch->report(&warp, op.place, lane, "cpu.race_shared",
+                             "copies to byte " + std::to_string(to - kSharedStart) + " of shared memory, where another asynchronous copy may not have landed", other);
+}
 
 void land(Warp& warp, const Copy& copy) {
     std::uint8_t* const to = warp.cta->shared.data() + copy.to;
@@ -61,10 +77,12 @@ void start(Warp& warp, const Op& op) {
             }
             if (source == nullptr) continue;
         }
+        std::uint8_t* const shadow = warp.cta->shared_shadow.data() + std::min(to, warp.cta->shared_limit);  // it has room for one copy behind
+        if (checks.races && std::find(shadow, shadow + op.extra->bytes, kOnItsWay) != shadow + op.extra->bytes) report_overlap(warp, op, i, to);
         std::uint8_t* const target = shared_bytes(warp, op, i, to, op.extra->bytes, Use::Write);
         if (target == nullptr) continue;
         std::memset(target, 0xff, op.extra->bytes);  // until it lands, nobody may read it
-        std::memset(warp.cta->shared_shadow.data() + to, 0, op.extra->bytes);
+        std::memset(shadow, kOnItsWay, op.extra->bytes);
         copies.pending.push_back({i, to, reinterpret_cast<std::uint64_t>(source), op.extra->bytes, taken, copies.group[i], op.place});
     }
 }

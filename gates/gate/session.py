@@ -120,6 +120,10 @@ class Session:
             return None
         return not_run(gate, "no_tool", failure.advice) if failure.missing_tool else build_failed(gate, failure.advice)
 
+    def compiled(self, gate: str) -> list[tuple[Task, str]]:
+        """Those of ``tasks`` with compiled code: a broken baseline leaves the candidate's own limits to judge."""
+        return [(task, folder) for task, folder in self.tasks() if self.without_code(gate, task) is None]
+
     def without_device(self, gate: str) -> GateResult | None:
         """The verdict of a gate that needs a device where there is none; it says at once where one would not help."""
         if self.device is not None:

@@ -10,12 +10,9 @@ from gates.gate.session import Session
 
 def collect(session: Session) -> GateResult | None:
     """Write ptxas.json of candidate and baseline; the verdict where the candidate was not compiled."""
-    for task, folder in session.tasks():
-        failed = session.without_code("ptxas", task)
-        if failed is not None and task is session.task:
-            return failed
-        if failed is not None:
-            continue  # a broken baseline leaves the candidate's own limits to judge
+    if (failed := session.without_code("ptxas", session.task)) is not None:
+        return failed
+    for task, folder in session.compiled("ptxas"):
         texts = session.texts(task)
         launches, note = launches_of(session, task)
         found = evidence.gather(

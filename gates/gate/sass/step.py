@@ -9,12 +9,9 @@ from gates.gate.session import Session
 
 def collect(session: Session) -> GateResult | None:
     """Write sass.json of candidate and baseline; the verdict where the candidate was not compiled."""
-    for task, folder in session.tasks():
-        failed = session.without_code("sass", task)
-        if failed is not None and task is session.task:
-            return failed
-        if failed is not None:
-            continue  # a broken baseline leaves the candidate's own limits to judge
+    if (failed := session.without_code("sass", session.task)) is not None:
+        return failed
+    for task, folder in session.compiled("sass"):
         texts = session.texts(task)
         found = evidence.gather(texts.sass, task.kernels, demangled=texts.demangled, missing_reason="; ".join(texts.reasons))
         session.write_evidence(f"{folder}sass.json", found, task)

@@ -398,3 +398,11 @@ def test_a_kernel_may_decline_a_size_that_nobody_declared(library: Path, tmp_pat
         assert hints and all("In the judged cases it is wrong for N " in hint and hint.endswith("; right for 999, 1000.") for hint in hints)
     else:
         assert "without an answer, not counted" in result.sentence
+
+
+def test_shapes_for_triton_s_interpreter_have_few_programs(library: Path) -> None:
+    one = problem(ROWS, DIMS={"R": range(1, 4097), "C": range(1, 4097)})
+    for seed in range(5):
+        compiled, interpreted = (fresh_shapes.draw(one, seed, 1e8, interpreted=given) for given in (False, True))
+        assert max(sizes["R"] for sizes in compiled.values()) > 64 >= max(sizes["R"] for sizes in interpreted.values())
+        assert len(interpreted) == fresh_shapes.COUNT and max(sizes["C"] for sizes in interpreted.values()) > 256

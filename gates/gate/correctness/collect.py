@@ -72,7 +72,10 @@ def run_correctness(
     emulated = bool(candidate["emulated"])
     asked = plan.asked(shapes, seeds, () if inputs else extra_seeds, inputs, emulated, timed)
     drawn = next((case["seed"] for case in asked if case["role"] == "extra"), None)
-    more = {"replay": bool(inputs), "quick": quick, "fresh": drawn if quick else None, "thorough_seeds": list(seeds) if thorough else []}
+    more = {
+        "replay": bool(inputs), "quick": quick, "fresh": drawn if quick else None, "thorough_seeds": list(seeds) if thorough else [],
+        "interpreted": emulated and candidate.get("kind") == "triton",
+    }
     common = {
         "kind": "correctness", "device": device,
         "atols": {"reference": bad_atol, "end_to_end": end_to_end_bad_atol}, "budget_s": limit_s / 4,  # so that one case may take the rest

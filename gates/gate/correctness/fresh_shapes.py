@@ -13,6 +13,7 @@ from __future__ import annotations
 import math
 import random
 from collections.abc import Callable, Mapping, Sequence
+from functools import partial
 from typing import Any
 
 from gates.core.errors import GatesError
@@ -21,6 +22,7 @@ from gates.task.problem import FRESH, fresh_name, outputs_of
 COUNT = 8
 CHEAP = 1e6  # cost of a launch that nobody notices
 _OUTPUT = 400.0  # cost of an output's element: several comparisons in double precision, beside one operation's or byte's
+_PROGRAM = 3e6  # cost of one program of a grid in Triton's interpreter: 3 ms
 _TRIES = 40
 _TILES = (8, 16, 32, 64, 128)
 _KINDS = ("wide", "tail", "middle", "prime", "ones")  # of each dimension in turn
@@ -28,14 +30,14 @@ _KINDS = ("wide", "tail", "middle", "prime", "ones")  # of each dimension in tur
 Sizes = dict[str, int]
 
 
-def draw(problem: Any, seed: int, affordable: float = 0.0) -> dict[str, Sizes]:
+def draw(problem: Any, seed: int, affordable: float = 0.0, *, interpreted: bool = False) -> dict[str, Sizes]:
     """Return up to COUNT new shapes by name, the same ones for the same ``seed``; none costs more than a few of the problem's small ones, or ``affordable``.
 
     Fewer if the ranges have fewer cheap shapes. Raises GatesError if a DIMS function returns no shape.
     """
-    generator = random.Random(seed)
+    generator, price = random.Random(seed), partial(cost, problem, interpreted=interpreted)
     dims = problem.DIMS if declared(problem) else _inferred(problem)
-    small = max(cost(problem, problem.SHAPES[name]) for name in (next(iter(problem.SHAPES)), *getattr(problem, "ODD_SHAPES", ())))
+    small = max(price(problem.SHAPES[name]) for name in (next(iter(problem.SHAPES)), *getattr(problem, "ODD_SHAPES", ())))
     budget = max(affordable, small, min(4 * small, CHEAP))
     known = [dict(sizes) for sizes in problem.SHAPES.values()]
     found: dict[str, Sizes] = {}
@@ -44,8 +46,8 @@ def draw(problem: Any, seed: int, affordable: float = 0.0) -> dict[str, Sizes]:
             break
         sizes = _asked(problem, dims, generator) if callable(dims) else _drawn(dims, number, generator)
         if not callable(dims):
-            sizes = _affordable(problem, sizes, dims, budget, generator)
-        if sizes not in known and cost(problem, sizes) <= budget:
+            sizes = _affordable(price, sizes, dims, budget, generator)
+        if sizes not in known and price(sizes) <= budget:
             found.setdefault(fresh_name(sizes), sizes)
     return found
 
@@ -109,13 +111,13 @@ def _size(values: range, kind: str, generator: random.Random) -> int:
     return min(values, key=lambda size: abs(size - wanted)) if len(values) <= 64 else values[min(max((wanted - low) // values.step, 0), len(values) - 1)]
 
 
-def _affordable(problem: Any, sizes: Sizes, dims: Mapping[str, Any], budget: float, generator: random.Random) -> Sizes:
+def _affordable(price: Callable[[Sizes], float], sizes: Sizes, dims: Mapping[str, Any], budget: float, generator: random.Random) -> Sizes:
     """``sizes`` with ranges drawn lower until the shape costs no more than ``budget``; the largest room goes to one dimension."""
     sizes = dict(sizes)
     ranges = {name: values for name, values in dims.items() if isinstance(values, range)}
     kept = max(ranges, key=lambda name: sizes[name], default=None)
     for _ in range(64):
-        if cost(problem, sizes) <= budget:
+        if price(sizes) <= budget:
             break
         high = {name: values for name, values in ranges.items() if sizes[name] > values[0]}
         others = [name for name in high if name != kept]
@@ -168,19 +170,23 @@ def _proportional(one: Sequence[int], other: Sequence[int]) -> bool:
     return len(set(other)) > 1 and all(a * other[0] == b * one[0] for a, b in zip(one, other, strict=True))
 
 
-def cost(problem: Any, sizes: Mapping[str, int]) -> float:
-    """Return what a launch of a shape and its check cost on the emulator, roughly in nanoseconds: its least work, or the product of its sizes, and its outputs."""
-    product = float(math.prod(size for size in sizes.values() if isinstance(size, int)))
+def cost(problem: Any, sizes: Mapping[str, int], *, interpreted: bool = False) -> float:
+    """Return what a launch of a shape and its check cost on the emulator, roughly in nanoseconds: its least work, or the product of its sizes, and its outputs.
+
+    ``interpreted``: in Triton's interpreter, which takes its time for each program of the grid: one a row of an output, or one for 128 elements.
+    """
+    whole = tuple(size for size in sizes.values() if isinstance(size, int))
     try:
         least = problem.work(sizes)
         work = float(least.get("flops") or 0.0) + float(least.get("bytes") or 0.0)
     except Exception:  # no work(), or one that does not fit
-        work = product
+        work = float(math.prod(whole))
     try:
-        elements = float(sum(value.numel() for value in outputs_of(problem, sizes).values()))
+        outputs = [tuple(value.shape) for value in outputs_of(problem, sizes).values()]
     except Exception:  # no such outputs, or no memory for them
-        elements = product
-    return work + _OUTPUT * elements
+        outputs = [whole]
+    programs = sum(max(math.prod(shape[:-1]), math.prod(shape) / 128) for shape in outputs or [whole]) if interpreted else 0.0
+    return work + _OUTPUT * sum(map(math.prod, outputs)) + _PROGRAM * programs
 
 
 def _is_prime(size: int) -> bool:

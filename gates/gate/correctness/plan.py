@@ -18,6 +18,7 @@ from __future__ import annotations
 
 import itertools
 from collections.abc import Iterable, Mapping, Sequence
+from functools import partial
 from typing import Any
 
 from gates.core.errors import GatesError
@@ -86,7 +87,7 @@ def whole(problem: Any, cases: Sequence[Case], more: Mapping[str, Any], emulated
         for name in families for shape in family_shapes(problem) for index, seed in enumerate(seeds)
     ]
     if more.get("fresh") is not None:
-        found += _fresh(problem, cases, found, more["fresh"], emulated)
+        found += _fresh(problem, cases, found, more["fresh"], emulated, interpreted=bool(more.get("interpreted")))
     once: dict[tuple[str, int, str], Case] = {}
     for case in found:
         once.setdefault(identity(case), case)
@@ -109,7 +110,7 @@ def _role(problem: Any, case: Case) -> str:
     return "headline"
 
 
-def _fresh(problem: Any, cases: Sequence[Case], others: Sequence[Case], seed: int, emulated: bool) -> list[Case]:
+def _fresh(problem: Any, cases: Sequence[Case], others: Sequence[Case], seed: int, emulated: bool, *, interpreted: bool) -> list[Case]:
     """Return the cases that ``seed`` draws: eight, and more if they are cheap beside ``others`` or take no time; shapes and values in turn.
 
     ``cases``: the headline and extra ones, whose cost limits that of a drawn shape. If the problem's first shape is dear, two kinds of values are tried.
@@ -118,9 +119,10 @@ def _fresh(problem: Any, cases: Sequence[Case], others: Sequence[Case], seed: in
     from gates.task import values  # they need torch, and the engine does not import it
 
     home = next(iter(problem.SHAPES))
-    costs = {shape: fresh_shapes.cost(problem, problem.SHAPES[shape]) for shape in dict.fromkeys([home, *(case["shape"] for case in others)])}
-    drawn = fresh_shapes.draw(problem, seed, _SHARE * sum(costs[case["shape"]] * len(case["orders"]) for case in cases))
-    costs |= {shape: fresh_shapes.cost(problem, sizes) for shape, sizes in drawn.items()}
+    price = partial(fresh_shapes.cost, problem, interpreted=interpreted)
+    costs = {shape: price(problem.SHAPES[shape]) for shape in dict.fromkeys([home, *(case["shape"] for case in others)])}
+    drawn = fresh_shapes.draw(problem, seed, _SHARE * sum(costs[case["shape"]] * len(case["orders"]) for case in cases), interpreted=interpreted)
+    costs |= {shape: price(sizes) for shape, sizes in drawn.items()}
 
     def seconds(planned: Sequence[Case]) -> float:
         return sum(_CASE_S + len(case["orders"]) * (_LAUNCH_S + _COST_S * costs[case["shape"]]) for case in planned)

@@ -1,7 +1,9 @@
 #include "memory.h"
 
 #include <sys/mman.h>
+#include <unistd.h>
 
+#include <algorithm>
 #include <cstdlib>
 #include <cstring>
 #include <map>
@@ -37,7 +39,8 @@ DeviceMemory::DeviceMemory() {
         shadow_ = static_cast<std::uint8_t*>(reserve(size_, PROT_READ | PROT_WRITE));
         if (range != nullptr && data_ != nullptr && shadow_ != nullptr) {
             base_ = reinterpret_cast<std::uint64_t>(range);
-            capacity_ = size_ / 2;
+            // With its shadow at most half of this machine's memory, so that a kernel that takes all there is gets an error.
+            capacity_ = std::min(size_ / 2, std::uint64_t(sysconf(_SC_PHYS_PAGES)) * std::uint64_t(sysconf(_SC_PAGESIZE)) / 4);
             return;
         }
         if (range != nullptr) munmap(range, size_);

@@ -100,10 +100,10 @@ def run(
 
 def _parser(name: str) -> argparse.ArgumentParser:
     parser = argparse.ArgumentParser(
-        prog=f"python -m tasks.{name}.runner", formatter_class=argparse.RawDescriptionHelpFormatter,
+        prog=f"python {name}/runner.py", formatter_class=argparse.RawDescriptionHelpFormatter,
         description="Run one kernel stage on its cases and print the errors against the reference.",
-        epilog=f"example: python -m tasks.{name}.runner --shapes small,mission --seeds 0,1,2 --iters 500\n"
-               f"one case: python -m tasks.{name}.runner --shape small --seed 0",
+        epilog=f"example: python {name}/runner.py --shapes small,mission --seeds 0,1,2 --iters 500\n"
+               f"one case: python {name}/runner.py --shape small --seed 0",
     )
     shapes, seeds = parser.add_mutually_exclusive_group(), parser.add_mutually_exclusive_group()
     shapes.add_argument("--shapes", type=_names, help="shapes, separated by commas (default: the task's)")

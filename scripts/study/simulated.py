@@ -1,4 +1,4 @@
-"""A stand-in for the card: the protocol runs for real, on gates.measure's simulated device."""
+"""A stand-in for the card: the protocol runs for real, on gates.stats's simulated device."""
 
 from __future__ import annotations
 

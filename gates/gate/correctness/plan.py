@@ -114,13 +114,16 @@ def _fresh(problem: Any, cases: Sequence[Case], others: Sequence[Case], seed: in
     """Return the cases that ``seed`` draws: eight, and more if they are cheap beside ``others`` or take no time; shapes and values in turn.
 
     ``cases``: the headline and extra ones, whose cost limits that of a drawn shape. If the problem's first shape is dear, two kinds of values are tried.
+    Values are tried on the first shape, or on an odd one that costs more and is cheap.
     """
     from gates.gate.correctness import fresh_shapes
     from gates.task import values  # they need torch, and the engine does not import it
 
-    home = next(iter(problem.SHAPES))
+    first = next(iter(problem.SHAPES))
     price = partial(fresh_shapes.cost, problem, interpreted=interpreted)
-    costs = {shape: price(problem.SHAPES[shape]) for shape in dict.fromkeys([home, *(case["shape"] for case in others)])}
+    costs = {shape: price(problem.SHAPES[shape]) for shape in dict.fromkeys([first, *getattr(problem, "ODD_SHAPES", ()), *(case["shape"] for case in others)])}
+    odd = [shape for shape in getattr(problem, "ODD_SHAPES", ()) if costs[shape] <= max(costs[first], fresh_shapes.CHEAP)]
+    home = max((first, *odd), key=lambda shape: costs[shape])  # of values: a kernel may leave out loops on its smallest shape
     drawn = fresh_shapes.draw(problem, seed, _SHARE * sum(costs[case["shape"]] * len(case["orders"]) for case in cases), interpreted=interpreted)
     costs |= {shape: price(sizes) for shape, sizes in drawn.items()}
 

@@ -6,6 +6,7 @@ answer harder in the format (a mean far from zero, sums that cancel), a limit L 
     L + 8 (r - 1) max(L, R),  r = reach on these inputs / R,  R = reach on ordinary inputs of the problem's first shape,
 
 and stays L if r is below 1. The 8 grows with the length of a sum beyond 1024 terms, which a kernel may add up in one row.
+Where all elements are alike, the mean reach grows and the largest does not: L becomes at least L times the ratio of the means.
 
 The reach is, per element, the largest of three: the error of the reference in float32; its change if each float input is off by one
 rounding of its format, twice, with random signs; and one rounding of the output's format.
@@ -36,7 +37,7 @@ class Yardstick:
 
     def __init__(self, problem: Any) -> None:
         self._problem = problem
-        self._ordinary: dict[str, float] | None = None
+        self._ordinary: dict[str, tuple[float, float]] | None = None  # largest and mean reach of each output
         self._infinite = False
 
     def judge(
@@ -61,19 +62,21 @@ class Yardstick:
             made = self._problem.make_inputs(home, 0, "cpu")
             exact = all_reals(self._problem.reference(made, home))
             self._infinite = any(bool(torch.isinf(value).any()) for value in exact.values())
-            self._ordinary = {name: _largest(found) for name, (found, _) in self._reach(made, home, exact, outputs).items()}
+            self._ordinary = {name: (_largest(found), _mean(found)) for name, (found, _) in self._reach(made, home, exact, outputs).items()}
         missing = {name: torch.isnan(value) if self._infinite else odd[name] for name, value in reference.items()}
         if bounded:
             return NO_ROOM, _any(missing)
         reached = self._reach(inputs, shape, reference, outputs)
         missing = {name: missing[name] | lost for name, (_, lost) in reached.items()}
         name, ratio = max(
-            ((name, _largest(found) / self._ordinary[name]) for name, (found, _) in reached.items() if self._ordinary.get(name)),
+            ((name, _largest(found) / self._ordinary[name][0]) for name, (found, _) in reached.items() if self._ordinary.get(name, (0.0,))[0]),
             key=lambda one: one[1], default=("", 1.0),
         )
         terms = max(map(_elements, inputs.values()), default=1) / max(1, min(map(_elements, reference.values()), default=1))
         scale = 1.0 + _FACTOR * max(1.0, terms / _TERMS) * (max(1.0, ratio) - 1.0)
-        return (scale, self._ordinary.get(name, 0.0)) if scale > 1.0 else NO_ROOM, _any(missing)
+        alike = max((_mean(found) / self._ordinary[name][1] for name, (found, _) in reached.items() if self._ordinary.get(name, (0.0,))[0]), default=1.0)
+        room = (scale, self._ordinary[name][0]) if scale > max(1.0, alike) else (alike, 0.0) if alike > 1.0 else NO_ROOM
+        return room, _any(missing)
 
     def _reach(
         self, inputs: Mapping[str, Any], shape: Mapping[str, int], reference: Mapping[str, Any], outputs: Mapping[str, Any]
@@ -118,6 +121,11 @@ def _elements(value: Any) -> int:
 def _largest(reach: Any) -> float:
     largest = float(reach.max()) if reach.numel() else 0.0
     return largest if math.isfinite(largest) else 0.0
+
+
+def _mean(reach: Any) -> float:
+    mean = float(reach.mean()) if reach.numel() else 0.0
+    return mean if math.isfinite(mean) else 0.0
 
 
 def _moved(inputs: Mapping[str, Any], number: int) -> dict[str, Any]:

@@ -131,7 +131,7 @@ def test_an_unprofiled_baseline_is_not_no_change() -> None:
 
 def test_every_code_is_explained() -> None:
     source = "".join(path.read_text() for path in Path(ncu.__file__).parent.glob("*.py"))
-    for code in set(re.findall(r'"(ncu\.[a-z_]+)"', source)):
+    for code in set(re.findall(r'"(ncu\.[a-z_]+)"', source)) - {"ncu.json"}:
         assert code in ncu.CODES, code
 
 

@@ -7,7 +7,7 @@ import json
 import pytest
 from pages_kit import NAMES, check_markdown
 
-from gates.cli import main
+from gates.cli import output
 from gates.cli.guard import guard
 from gates.core.errors import GatesError
 from gates.core.text import plain, plain_json, plain_lines
@@ -30,8 +30,8 @@ def test_json_keeps_its_data() -> None:
 
 def test_what_commands_print_is_plain(capsys: pytest.CaptureFixture[str]) -> None:
     def refuse() -> None:
-        main._out(f"merge: {ODD}")
-        main._json({"reason": ODD})
+        output.print_text(f"merge: {ODD}")
+        output.print_json({"reason": ODD})
         raise GatesError(f"can't import kernel.py: {ODD}", hint=ODD)
 
     assert guard(refuse) == 2

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import ctypes
+import functools
 import json
 import os
 import re
@@ -232,6 +233,12 @@ def test_the_admission_step_writes_outputs(tmp_path: Path) -> None:
 # --- changed files -> stages ---
 
 
+@functools.cache
+def places_here() -> list[touched_stages.Places]:
+    """What makes each of this checkout's stages."""
+    return [touched_stages.places_of(path.parent, ROOT) for path in sorted(ROOT.glob("tasks/*/task.yaml"))]
+
+
 @pytest.mark.parametrize(("files", "stages"), [
     (["README.md", "tests/test_task.py", "docs/internals/design.md"], ""),
     (["tasks/stage1_wmma_qk/task.yaml"], "1 2"),
@@ -247,8 +254,7 @@ def test_the_admission_step_writes_outputs(tmp_path: Path) -> None:
     (["constraints.txt"], "0 1 2 3 4"),
 ])
 def test_changed_files_to_stages(files: list[str], stages: str) -> None:
-    places = [touched_stages.places_of(path.parent, ROOT) for path in sorted(ROOT.glob("tasks/*/task.yaml"))]
-    found = touched_stages.touched_stages(files, places)
+    found = touched_stages.touched_stages(files, places_here())
     assert " ".join(sorted(name[5] for name in found if name.startswith("stage"))) == stages, found
 
 

@@ -10,6 +10,7 @@ section 5.1 (https://itanium-cxx-abi.github.io/cxx-abi/abi.html#mangling).
 from __future__ import annotations
 
 import re
+from collections.abc import Collection, Sequence
 
 _ANONYMOUS = re.compile(r"(\d+)(_GLOBAL__N_)")
 _STATIC = re.compile(r"^__nv_static_(\d+)_")
@@ -28,6 +29,11 @@ def kernel_key(mangled: str) -> str:
         key += mangled[end : match.start()] + "12_GLOBAL__N_1"  # as g++ writes an anonymous namespace
         end = match.start(2) + int(match.group(1))
     return key + mangled[end:]
+
+
+def missing_kernels(expected: Sequence[str], present: Collection[str]) -> list[str]:
+    """The base names of ``expected`` that are not ``present``; "any kernel" where nothing is expected by name and nothing is there."""
+    return [name for name in expected if name not in present] or ([] if present else ["any kernel"])
 
 
 def base_name(mangled: str) -> str:

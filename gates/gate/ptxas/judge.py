@@ -22,7 +22,7 @@ from __future__ import annotations
 from collections.abc import Iterator, Mapping, Sequence
 from typing import Any
 
-from gates.core.kernel_names import without_parameters
+from gates.core.kernel_names import missing_kernels, without_parameters
 from gates.core.records import Check, GateResult, Status, conclude
 from gates.gate.ptxas.change import changes
 from gates.gate.ptxas.evidence import Launch, PtxasEvidence, PtxasKernel
@@ -73,10 +73,7 @@ def _presence(evidence: PtxasEvidence) -> Iterator[Check]:
         if arch in evidence.missing_logs:
             continue
         present = {kernel.base_name for kernel in evidence.kernels if kernel.arch == arch}
-        missing = [name for name in evidence.expected_kernels if name not in present]
-        if not present and not missing:
-            missing = ["any kernel"]
-        for name in missing:
+        for name in missing_kernels(evidence.expected_kernels, present):
             yield Check(
                 "kernel", Status.FAIL, "not in the log", None, "", f"{name} {arch}", "ptxas.kernel_missing",
                 f"the log has {', '.join(sorted(present)) or 'no kernel'}; check toggles and template instances",

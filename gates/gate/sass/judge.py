@@ -18,7 +18,7 @@ from collections.abc import Iterator, Mapping
 from typing import Any
 
 from gates.core.errors import GatesError
-from gates.core.kernel_names import without_parameters
+from gates.core.kernel_names import missing_kernels, without_parameters
 from gates.core.records import Check, GateResult, Status, conclude
 from gates.gate.sass.codes import CODES
 from gates.gate.sass.evidence import CLASSES, SassEvidence, SassFunction
@@ -57,10 +57,7 @@ def _presence(evidence: SassEvidence) -> Iterator[Check]:
         if arch in evidence.missing_dumps:
             continue
         present = {function.base_name for function in evidence.functions if function.arch == arch}
-        missing = [name for name in evidence.expected_kernels if name not in present]
-        if not present and not missing:
-            missing = ["any kernel"]
-        for name in missing:
+        for name in missing_kernels(evidence.expected_kernels, present):
             yield Check("kernel", Status.FAIL, "not in the machine code", None, "", f"{name} {arch}", "sass.kernel_missing",
                         f"the code has {', '.join(sorted(present)) or 'no function'}; check toggles and template instances")
 

@@ -116,11 +116,17 @@ def _why(place: Places, files: list[str]) -> str:
 
 def _files(task: Task, tree: Path) -> frozenset[str]:
     made_of = task.made_of()
-    return frozenset(filter(None, (_below(place, tree) for path in (*made_of.files, *made_of.sought) for place in _places(path))))
+    paths = {*made_of.files, *made_of.sought}
+    folders = {folder: tuple(_places(folder)) for folder in {path.parent for path in paths}}  # thousands of names lie in a few folders
+    found: set[Path] = set()
+    for path in paths:
+        _, real_folder, *links = folders[path.parent]
+        found |= {*(_places(path) if path.is_symlink() else (path, real_folder / path.name)), *links}
+    return frozenset(filter(None, (_below(place, tree) for place in found)))
 
 
 def _places(path: Path) -> Iterable[Path]:
-    """``path``, the symbolic links in it, and where they lead: git names a link and its target, and no path through it."""
+    """``path``, where it leads, and the symbolic links in it: git names a link and its target, and no path through it."""
     return path, Path(os.path.realpath(path)), *(place for place in (path, *path.parents) if place.is_symlink())
 
 

@@ -68,14 +68,13 @@ class Yardstick:
             return NO_ROOM, _any(missing)
         reached = self._reach(inputs, shape, reference, outputs)
         missing = {name: missing[name] | lost for name, (_, lost) in reached.items()}
-        name, ratio = max(
-            ((name, _largest(found) / self._ordinary[name][0]) for name, (found, _) in reached.items() if self._ordinary.get(name, (0.0,))[0]),
-            key=lambda one: one[1], default=("", 1.0),
-        )
+        ordinary = {name: usual for name, usual in self._ordinary.items() if usual[0]}
+        known = {name: found for name, (found, _) in reached.items() if name in ordinary}
+        ratio, name = max(((_largest(found) / ordinary[name][0], name) for name, found in known.items()), key=lambda one: one[0], default=(1.0, ""))
+        alike = max((_mean(found) / ordinary[name][1] for name, found in known.items()), default=1.0)
         terms = max(map(_elements, inputs.values()), default=1) / max(1, min(map(_elements, reference.values()), default=1))
         scale = 1.0 + _FACTOR * max(1.0, terms / _TERMS) * (max(1.0, ratio) - 1.0)
-        alike = max((_mean(found) / self._ordinary[name][1] for name, (found, _) in reached.items() if self._ordinary.get(name, (0.0,))[0]), default=1.0)
-        room = (scale, self._ordinary[name][0]) if scale > max(1.0, alike) else (alike, 0.0) if alike > 1.0 else NO_ROOM
+        room = (scale, ordinary[name][0]) if scale > max(1.0, alike) else (alike, 0.0) if alike > 1.0 else NO_ROOM
         return room, _any(missing)
 
     def _reach(

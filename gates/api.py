@@ -109,9 +109,20 @@ AnyRun: TypeAlias = "Run | Path | str"
 
 
 def run(
-    task: str | Path, *, profile: str = "auto", shapes: Iterable[str] | None = None, seeds: Iterable[int] | None = None,
-    inputs: Iterable[str] | None = None, thorough: bool = False, debug: bool = False, device: int = 0, toggles: Mapping[str, int] | None = None,
-    results: str | Path = "results", build_dir: str | Path = "build", jobs: int | None = None, progress: bool = False,
+    task: str | Path,
+    *,
+    profile: str = "auto",
+    shapes: Iterable[str] | None = None,
+    seeds: Iterable[int] | None = None,
+    inputs: Iterable[str] | None = None,
+    thorough: bool = False,
+    debug: bool = False,
+    device: int = 0,
+    toggles: Mapping[str, int] | None = None,
+    results: str | Path = "results",
+    build_dir: str | Path = "build",
+    jobs: int | None = None,
+    progress: bool = False,
 ) -> Run:
     """Build a task, judge it by its gates against its baseline, write a run directory, and load it.
 
@@ -126,9 +137,18 @@ def run(
     if jobs is not None and (type(jobs) is not int or jobs < 1):
         raise GatesError(f"jobs is {jobs!r:.80}", hint="how many compilers run at once, from 1; None for one a core")
     options = Options(
-        task=str(task), profile=profile, shapes=_several("shapes", shapes, str), seeds=_several("seeds", seeds, int),
-        inputs=_several("inputs", inputs, str) or (), thorough=thorough, debug=debug, device=device,
-        toggles=_toggles(toggles), results=_folder("results", results), build_dir=_folder("build_dir", build_dir), jobs=jobs,
+        task=str(task),
+        profile=profile,
+        shapes=_several("shapes", shapes, str),
+        seeds=_several("seeds", seeds, int),
+        inputs=_several("inputs", inputs, str) or (),
+        thorough=thorough,
+        debug=debug,
+        device=device,
+        toggles=_toggles(toggles),
+        results=_folder("results", results),
+        build_dir=_folder("build_dir", build_dir),
+        jobs=jobs,
     )
     if options.inputs and thorough:
         raise GatesError("inputs and thorough exclude each other", hint="inputs tries the named cases and nothing else")

@@ -23,15 +23,21 @@ if TYPE_CHECKING:
     from gates.api import Run
 
 MARK = "gates"
-_HELP = "gates(task, *, profile='auto', …): hold the kernel of a task folder to its gates before the test's own body; options as of gates.run"
+_HELP = (
+    "gates(task, *, profile='auto', …): hold the kernel of a task folder to its gates before the test's own body; options as of gates.run"
+)
 _RUNS = pytest.StashKey[dict[tuple[str, ...], "Run | GatesError"]]()  # each task is run once a session
 
 
 def pytest_addoption(parser: pytest.Parser) -> None:
     group = parser.getgroup("gates", "gates of CUDA kernels")
     group.addoption("--gates-profile", choices=("auto", "cpu", "full"), help="Gates to ask for, whatever the marks say.")
-    group.addoption("--gates-hold", choices=("skip", "fail"), default="skip",
-                    help="What a test does whose asked-for gates came to no verdict (default: skip).")
+    group.addoption(
+        "--gates-hold",
+        choices=("skip", "fail"),
+        default="skip",
+        help="What a test does whose asked-for gates came to no verdict (default: skip).",
+    )
     group.addoption("--gates-results", type=Path, metavar="DIR", help="Keep the run directories here (default: in pytest's cache folder).")
 
 

@@ -1,10 +1,10 @@
 """What a task's own two scripts call: build.py builds the task, runner.py runs its cases. Nothing else of ``gates`` is theirs to import.
 
-    from gates.task_script import build  # build.py
-    build(__file__)
+from gates.task_script import build  # build.py
+build(__file__)
 
-    from gates.task_script import run  # runner.py
-    run(__file__)
+from gates.task_script import run  # runner.py
+run(__file__)
 """
 
 from __future__ import annotations

@@ -145,7 +145,10 @@ def main() -> int:
     kinds = Counter(row["seen"].partition(":")[0] or "nothing" for row in rows.values() if row["asked"])
     unseen = [name for name, row in rows.items() if row["asked"] and (not row["seen"] or row["seen"].startswith("refused"))]
     blamed = [name for name, row in rows.items() if row["what"] == "honest" and row["seen"]]
-    print(f"defects: {dict(kinds)}; unseen: {', '.join(unseen) or 'none'}; honest stages blamed: {', '.join(blamed) or 'none'}", file=sys.stderr)
+    print(
+        f"defects: {dict(kinds)}; unseen: {', '.join(unseen) or 'none'}; honest stages blamed: {', '.join(blamed) or 'none'}",
+        file=sys.stderr,
+    )
     return 1 if unseen or blamed else 0
 
 

@@ -92,8 +92,11 @@ def _type(part: Any, top: Any) -> tuple[str, Any, str]:
         options = part.get("anyOf") or [{**part, "type": kind} for kind in part["type"]]
         kept = [_type(option, top) for option in options if option.get("type") != "null"]
         ending = "?" if len(kept) < len(options) else ""
-        return " or ".join(dict.fromkeys(kind for kind, _, _ in kept)) + ending, next((inner for _, inner, _ in kept if inner), None), next(
-            (end for _, inner, end in kept if inner), "")
+        return (
+            " or ".join(dict.fromkeys(kind for kind, _, _ in kept)) + ending,
+            next((inner for _, inner, _ in kept if inner), None),
+            next((end for _, inner, end in kept if inner), ""),
+        )
     if part.get("type") == "array":
         kind, inner, ending = _type(part.get("items", {}), top)
         return f"[{kind}]", inner, f"[]{ending}"
@@ -107,7 +110,11 @@ def _type(part: Any, top: Any) -> tuple[str, Any, str]:
         return str(part["const"]), None, ""
     if "enum" in part:
         return "text", None, ""
-    return {"string": "text", "integer": "whole number", "number": "number", "boolean": "true or false"}.get(part.get("type", ""), "any"), None, ""
+    return (
+        {"string": "text", "integer": "whole number", "number": "number", "boolean": "true or false"}.get(part.get("type", ""), "any"),
+        None,
+        "",
+    )
 
 
 if __name__ == "__main__":

@@ -22,7 +22,9 @@ def gate_part(gate: str) -> str:
     text = re.sub(rf"(^|(?<=\. )|(?<=\n))({HEADINGS})(?=[:, ])", r"**\2**", text)
     text = re.sub(r"(?<=[^\n])\n(?=    )", "\n\n", text)  # an indented example is a block of its own
     text = re.sub(r"(?<=[^\n])\n(?=\*\*)", "\n\n", text)
-    text = re.sub(rf" docs/gates/{gate}\.md [^.]*\.", "", text.replace(f"\ndocs/gates/{gate}.md", f" docs/gates/{gate}.md"))  # this very page
+    text = re.sub(
+        rf" docs/gates/{gate}\.md [^.]*\.", "", text.replace(f"\ndocs/gates/{gate}.md", f" docs/gates/{gate}.md")
+    )  # this very page
     own = {code: meaning for code, meaning in codes_of(gate).items() if code.partition(".")[2] not in REASONS}
     return f"{text}\n\n{_table(own)}"
 

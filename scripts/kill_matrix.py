@@ -35,7 +35,9 @@ def main() -> int:
     run.add_argument("--only", nargs="+", metavar="NAME", help="these defects or stages alone")
     run.add_argument("--jobs", type=int, default=2, help="tasks at a time [2]")
     run.add_argument("--budget-s", type=float, default=36000.0, help="begin nothing after this many seconds")
-    run.add_argument("--resume", action="store_true", help="keep the rows of the JSON file that tell enough: red somewhere, or with every gate")
+    run.add_argument(
+        "--resume", action="store_true", help="keep the rows of the JSON file that tell enough: red somewhere, or with every gate"
+    )
     commands.add_parser("report", help="write docs/internals/kill-matrix.md and kill-matrix.csv")
     options = parser.parse_args()
     return _run(options) if options.command == "run" else _report()
@@ -63,8 +65,14 @@ def _run(options: argparse.Namespace) -> int:
     kept = matrix.settled_rows(jsonio.read(options.out)) if options.resume and options.out.is_file() else {}
     with tempfile.TemporaryDirectory(prefix="kill-matrix-") as root:
         data = matrix.run(
-            options.only or known, Path(root), options.out, device=device, jobs=options.jobs, budget_s=options.budget_s,
-            say=lambda text: print(text, file=sys.stderr, flush=True), kept=kept,
+            options.only or known,
+            Path(root),
+            options.out,
+            device=device,
+            jobs=options.jobs,
+            budget_s=options.budget_s,
+            say=lambda text: print(text, file=sys.stderr, flush=True),
+            kept=kept,
         )
     print(report.summary(data))
     return 0 if report.sound(data) else 1

@@ -75,9 +75,11 @@ def measured(run: Path) -> Measured:
     kernels = [kernel for kernel in ptxas.kernels if kernel.arch.rstrip("af") == "sm_90"] if ptxas else []
     smem = [(k.static_smem_bytes or 0) + max((launch.dynamic_smem_bytes or 0 for launch in k.launches), default=0) for k in kernels]
     return Measured(
-        info.task.limits.get("performance", {}).get("shape", ""), *(figures[side].p50_us if side in figures else None for side in (BASELINE, CANDIDATE)),
+        info.task.limits.get("performance", {}).get("shape", ""),
+        *(figures[side].p50_us if side in figures else None for side in (BASELINE, CANDIDATE)),
         tuple((x - 1) * 100 for x in (ruling.interval.ratio, ruling.interval.low, ruling.interval.high)) if ruling else None,
-        max((kernel.registers or 0 for kernel in kernels), default=None), max(smem, default=None),
+        max((kernel.registers or 0 for kernel in kernels), default=None),
+        max(smem, default=None),
         verdict.decision.value,
     )
 
@@ -99,8 +101,16 @@ def _result(rung: Rung, usual_shape: str) -> tuple[str, ...]:
         return name, "-", NOT_YET, predicted_us, "-", "-", predicted_pct, "-", "-", "-"
     reached, interval = _gain(found)
     return (
-        name, _us(found.before_us), _us(found.p50_us), predicted_us, reached, "; ".join(filter(None, (interval, rung.note))), predicted_pct,
-        "-" if found.registers is None else str(found.registers), "-" if found.smem_bytes is None else f"{found.smem_bytes / 1024:.1f} KiB", found.decision,
+        name,
+        _us(found.before_us),
+        _us(found.p50_us),
+        predicted_us,
+        reached,
+        "; ".join(filter(None, (interval, rung.note))),
+        predicted_pct,
+        "-" if found.registers is None else str(found.registers),
+        "-" if found.smem_bytes is None else f"{found.smem_bytes / 1024:.1f} KiB",
+        found.decision,
     )
 
 

@@ -24,9 +24,38 @@ from gates.review.decide import Acceptance
 from gates.review.ladder import Ladder
 from gates.sweep.record import Sweep
 
-RECORDS = {"run": RunInfo, "verdict": Verdict, "ptxas": PtxasEvidence, "sass": SassEvidence, "build": BuildResult, "acceptance": Acceptance,
-           "compare": Comparison, "ladder": Ladder, "sweep": Sweep}
-LATER = {"problem_sha256", "judged_shapes", "judged_inputs", "declared_shapes", "declared_seeds", "reproduce", "notes", "TaskInfo.kind", "TaskInfo.stream", "debug_build", "launches_note", "max_threads", "Variant.sass", "digest_rule", "build", "products", "identity", "Target.sha256", "PtxasEvidence.advice"}  # fields that the first runs of schema version 1 do not have
+RECORDS = {
+    "run": RunInfo,
+    "verdict": Verdict,
+    "ptxas": PtxasEvidence,
+    "sass": SassEvidence,
+    "build": BuildResult,
+    "acceptance": Acceptance,
+    "compare": Comparison,
+    "ladder": Ladder,
+    "sweep": Sweep,
+}
+LATER = {
+    "problem_sha256",
+    "judged_shapes",
+    "judged_inputs",
+    "declared_shapes",
+    "declared_seeds",
+    "reproduce",
+    "notes",
+    "TaskInfo.kind",
+    "TaskInfo.stream",
+    "debug_build",
+    "launches_note",
+    "max_threads",
+    "Variant.sass",
+    "digest_rule",
+    "build",
+    "products",
+    "identity",
+    "Target.sha256",
+    "PtxasEvidence.advice",
+}  # fields that the first runs of schema version 1 do not have
 ELSEWHERE = {"log_text", "stage"}  # a build's log is a file of its own, and run.json has its stage's digest
 TIMES = {"started", "ended", "accepted"}
 UTC = r"^\d{4}-\d\d-\d\dT\d\d:\d\d:\d\d(\.\d+)?\+00:00$"
@@ -58,7 +87,9 @@ def _of(kind: Any) -> dict[str, Any]:
         hints = typing.get_type_hints(kind)
         fields = [field for field in dataclasses.fields(kind) if field.name not in ELSEWHERE]
         return {
-            "type": "object", "additionalProperties": False, "required": [field.name for field in fields if not {field.name, f"{kind.__name__}.{field.name}"} & LATER],
+            "type": "object",
+            "additionalProperties": False,
+            "required": [field.name for field in fields if not {field.name, f"{kind.__name__}.{field.name}"} & LATER],
             "properties": {field.name: _of(hints[field.name]) for field in fields},
         }
     if isinstance(kind, type) and issubclass(kind, Enum):

@@ -59,7 +59,9 @@ def record(out: Path) -> None:
     nvcc, arch = find_toolchain().need("nvcc").path, data["device"]["compute_capability"].replace(".", "")
     with tempfile.TemporaryDirectory() as scratch, ThreadPoolExecutor(os.cpu_count() or 2) as pool:
         folder = Path(scratch)
-        built = {source: pool.submit(library.build_for_device, source, folder / f"{source}.device.so", nvcc, f"sm_{arch}") for source in SOURCES}
+        built = {
+            source: pool.submit(library.build_for_device, source, folder / f"{source}.device.so", nvcc, f"sm_{arch}") for source in SOURCES
+        }
         emulated = {source: pool.submit(library.build_for_emulator, source, folder) for source in SOURCES}
         for source in SOURCES:
             data["sources"][source] = library.source_digest(source)
@@ -93,7 +95,7 @@ def _run_source(source: str, path: Path, results: Path, data: dict[str, Any]) ->
             data["items"][name] = stored
             if stored["error"]:
                 data["failed"][name] = stored["error"]
-        left = left[len(found):]
+        left = left[len(found) :]
         if left and (not found or not found[-1][1]["error"]):
             data["failed"][left.pop(0)] = why
 
@@ -152,15 +154,24 @@ def stage_outputs(out: Path, shapes: str, build_root: Path) -> None:
     tasks = {name: find_task(name) for name in STAGES}
     toolchain = find_toolchain()
     with ThreadPoolExecutor(len(tasks)) as pool:
-        built = dict(zip(tasks, pool.map(lambda task: build(task, toolchain, build_root, device_arch=arch, want=("device", "emulator"), jobs=4),
-                                         tasks.values()), strict=True))
+        built = dict(
+            zip(
+                tasks,
+                pool.map(
+                    lambda task: build(task, toolchain, build_root, device_arch=arch, want=("device", "emulator"), jobs=4), tasks.values()
+                ),
+                strict=True,
+            )
+        )
     cases = [(stage, shape, seed) for shape in shapes.split(",") for seed in stages.SEEDS for stage in STAGES]
     with ProcessPoolExecutor(min(len(cases), os.cpu_count() or 2), multiprocessing.get_context("fork")) as pool:
         # All workers are forked at the first submit, before this process opens the device.
         waiting = {case: pool.submit(stage_runs.emulate, built[case[0]].side(tasks[case[0]], "emulator"), *case[1:]) for case in cases}
         ran: dict[Any, Any] = {}
         for case in cases:
-            ran[case] = _attempt(data, case, "device", lambda case=case: stage_runs.on_device(built[case[0]].side(tasks[case[0]], "device"), *case[1:]))
+            ran[case] = _attempt(
+                data, case, "device", lambda case=case: stage_runs.on_device(built[case[0]].side(tasks[case[0]], "device"), *case[1:])
+            )
         stage_runs.keep(data, {case: got for case, got in ran.items() if got is not None})
         _write(out / "stages.json", data)
         for case in cases:
@@ -175,7 +186,9 @@ def stage_outputs(out: Path, shapes: str, build_root: Path) -> None:
     good = sum(case["agrees"] for case in data["cases"].values())
     click.echo(f"{good} of {len(cases)} cases agree, {len(data['failed'])} failed: {out / 'stages.json'}")
     for name, figures in data["cases"].items():
-        click.echo(f"{name}: {100 * figures['within_1_ulp']:.4f} % within 1 ulp, largest {figures['largest_ulp']} ulp, {figures['largest_difference']:.3g}")
+        click.echo(
+            f"{name}: {100 * figures['within_1_ulp']:.4f} % within 1 ulp, largest {figures['largest_ulp']} ulp, {figures['largest_difference']:.3g}"
+        )
     sys.exit(0 if good == len(cases) else 1)
 
 

@@ -32,7 +32,10 @@ def main() -> int:
         return fail(f"Python {sys.version.split()[0]} is not supported", "name one of 3.10 to 3.13: make PYTHON=python3.12 …")
     for what, place in (("this checkout", ROOT), ("the environment", venv)):
         if os.pathsep in str(place):
-            return fail(f"{what} {place} has a {os.pathsep!r} in its name, which separates folders in PATH", "rename the folder, or name another one (make VENV=FOLDER)")
+            return fail(
+                f"{what} {place} has a {os.pathsep!r} in its name, which separates folders in PATH",
+                "rename the folder, or name another one (make VENV=FOLDER)",
+            )
     extras = wanted_extras()
     stamp, want = venv / ".kernel-gates", fingerprint(extras)
     if stamp.is_file() and stamp.read_text(encoding="utf-8") == want and (venv / "bin" / "gates").exists():
@@ -48,8 +51,15 @@ def main() -> int:
     pip = [str(venv / "bin" / "python"), "-m", "pip", "--disable-pip-version-check"]
     steps = [
         [sys.executable, "-m", "venv", str(venv)],
-        [*pip, "install", "--quiet" if not sys.stderr.isatty() else "--progress-bar=on",
-         "--constraint", str(ROOT / "constraints.txt"), "--editable", f"{ROOT}[{names}]"],
+        [
+            *pip,
+            "install",
+            "--quiet" if not sys.stderr.isatty() else "--progress-bar=on",
+            "--constraint",
+            str(ROOT / "constraints.txt"),
+            "--editable",
+            f"{ROOT}[{names}]",
+        ],
     ]
     for step in steps:
         if subprocess.run(step, stdout=sys.stderr).returncode != 0:

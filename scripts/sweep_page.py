@@ -31,20 +31,33 @@ def sweep_part(recorded: Path) -> str:
     head = (*first.params, "registers", "shared memory", "occupancy", f"p50, {first.timed_shape}", "against the incumbent", "rounds")
     body = [
         (
-            *(str(getattr(row, name)) for name in first.params), f"{row.registers:.0f}", f"{row.smem_bytes / 1024:.1f} KiB", f"{row.occupancy_pct:.1f} %",
-            f"{row.p50_us:.2f} us", row.state if row.ratio != row.ratio else f"{row.ratio:.3f}x, {row.low:.3f} to {row.high:.3f}", str(row.rounds),
+            *(str(getattr(row, name)) for name in first.params),
+            f"{row.registers:.0f}",
+            f"{row.smem_bytes / 1024:.1f} KiB",
+            f"{row.occupancy_pct:.1f} %",
+            f"{row.p50_us:.2f} us",
+            row.state if row.ratio != row.ratio else f"{row.ratio:.3f}x, {row.low:.3f} to {row.high:.3f}",
+            str(row.rounds),
         )
         for row in shown.itertuples()
     ]
     dropped = Counter(_why(variant) for variant in first.variants if variant.dropped)
-    return "\n".join([
-        f"    gates sweep {first.task} {params}\n",
-        table(head, body, right=range(len(head))),
-        f"{len(rows)} variants, {len(left)} left, the fastest {len(shown)} above; dropped: {', '.join(f'{count} {why}' for why, count in dropped.most_common())}.\n",
-        f"![time against resources]({PICTURE})\n",
-        *(f"- {len(sweep.devices)} x {sweep.devices[0].name}: {_seconds(sweep):.0f} s, winner {sweep.winner}, {sweep.decision}" for sweep in sweeps),
-        f"\n{_seconds(sweeps[-1]) / _seconds(first):.2f} times as fast with {len(first.devices)} cards as with {len(sweeps[-1].devices)}.",
-    ]) + "\n"
+    return (
+        "\n".join(
+            [
+                f"    gates sweep {first.task} {params}\n",
+                table(head, body, right=range(len(head))),
+                f"{len(rows)} variants, {len(left)} left, the fastest {len(shown)} above; dropped: {', '.join(f'{count} {why}' for why, count in dropped.most_common())}.\n",
+                f"![time against resources]({PICTURE})\n",
+                *(
+                    f"- {len(sweep.devices)} x {sweep.devices[0].name}: {_seconds(sweep):.0f} s, winner {sweep.winner}, {sweep.decision}"
+                    for sweep in sweeps
+                ),
+                f"\n{_seconds(sweeps[-1]) / _seconds(first):.2f} times as fast with {len(first.devices)} cards as with {len(sweeps[-1].devices)}.",
+            ]
+        )
+        + "\n"
+    )
 
 
 def draw_sweep(recorded: Path, docs: Path) -> None:

@@ -35,8 +35,13 @@ class Study:
         self.lab, self.path, self.budget_s, self.scale, self.started = lab, path, budget_s, scale, time.monotonic()
         self.parts = [part for part in PARTS if part in parts]
         self.data: dict[str, Any] = {
-            "schema_version": 1, "command": " ".join(["python", "scripts/timing_study.py", *sys.argv[1:]]), "started": _now(),
-            "gates": {}, "usual": {}, "left_out": [], "troubles": [],
+            "schema_version": 1,
+            "command": " ".join(["python", "scripts/timing_study.py", *sys.argv[1:]]),
+            "started": _now(),
+            "gates": {},
+            "usual": {},
+            "left_out": [],
+            "troubles": [],
         }
 
     def run(self) -> None:
@@ -92,9 +97,13 @@ class Study:
             rounds = self.lab.rounds(sides, 6 if size == "2 ms" else 24)
             self.data["truth"][size] = {
                 name: {
-                    "steps": steps, "us": plan.statistics.fmean(one[name] for one in rounds), "cycles": self.lab.cycles(steps),
-                    "ratio": plan.ratio_of_means(rounds, name), "ratio_by_fit": line.time_us(steps) / line.time_us(sides["1.00"]),
-                } for name, steps in sides.items()
+                    "steps": steps,
+                    "us": plan.statistics.fmean(one[name] for one in rounds),
+                    "cycles": self.lab.cycles(steps),
+                    "ratio": plan.ratio_of_means(rounds, name),
+                    "ratio_by_fit": line.time_us(steps) / line.time_us(sides["1.00"]),
+                }
+                for name, steps in sides.items()
             }
         self._write()
 
@@ -116,8 +125,12 @@ class Study:
             for name in sides:
                 if not self._left(f"usual ways, {size}, verdict {number + 1}, truth {name}"):
                     return
-                self._attempt("usual ways", lambda name=name: self.data["usual"].setdefault(size, {}).setdefault(name, []).append(
-                    self.lab.usual(sides["1.00"], sides[name])))
+                self._attempt(
+                    "usual ways",
+                    lambda name=name: (
+                        self.data["usual"].setdefault(size, {}).setdefault(name, []).append(self.lab.usual(sides["1.00"], sides[name]))
+                    ),
+                )
 
     def _crosscheck(self) -> None:
         """The gate's own times of three kernels beside other tools'."""
@@ -205,7 +218,9 @@ def run(out: Path, budget_s: float, simulate: bool, parts: tuple[str, ...], name
 
 @main.command()
 @click.argument("folder", type=click.Path(exists=True, file_okay=False, path_type=Path))
-@click.option("--docs", type=click.Path(file_okay=False, path_type=Path), default=ROOT / "docs" / "internals", help="folder of timing-study.md")
+@click.option(
+    "--docs", type=click.Path(file_okay=False, path_type=Path), default=ROOT / "docs" / "internals", help="folder of timing-study.md"
+)
 def report(folder: Path, docs: Path) -> None:
     """Write the tables and the plots of docs/internals/timing-study.md from the JSON files in FOLDER."""
     from study.picture import draw, draw_usual

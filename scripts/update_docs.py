@@ -74,8 +74,18 @@ def tried_table(recorded: Path) -> str:
             info, evidence = read_record(RunInfo, run, "run.json"), load_evidence(run)["correctness"]
             result = next(result for result in read_record(Verdict, run, "verdict.json").gates if result.gate == "correctness")
             refused = {check.where for check in result.checks if check.status is Status.FAIL}
-            ratios = [output.max_err_over_bound for case in evidence.cases for output in case.outputs if output.max_err_over_bound is not None]
-            rows.append((info.task.name, info.device.name if info.device else "emulator", str(len(evidence.cases)), str(len(refused)), f"{max(ratios):.2f}"))
+            ratios = [
+                output.max_err_over_bound for case in evidence.cases for output in case.outputs if output.max_err_over_bound is not None
+            ]
+            rows.append(
+                (
+                    info.task.name,
+                    info.device.name if info.device else "emulator",
+                    str(len(evidence.cases)),
+                    str(len(refused)),
+                    f"{max(ratios):.2f}",
+                )
+            )
     return table(("stage", "on", "cases tried", "refused", "largest error / bound"), rows, right=(2, 3, 4))
 
 
@@ -96,7 +106,11 @@ def first_run_page(text: str, recorded: Path) -> str:
 def ladders(text: str, recorded: Path) -> str:
     """docs/internals/ladder.md: results, charts, other implementations, goals and predictions."""
     for family in FAMILIES:
-        results = (ladder_page.result_table(family, recorded), ladder_page.chart(family, recorded), ladder_page.context_table(family, recorded))
+        results = (
+            ladder_page.result_table(family, recorded),
+            ladder_page.chart(family, recorded),
+            ladder_page.context_table(family, recorded),
+        )
         text = generated(text, f"{family} results", "\n".join(results))
     return generated(text, "goals", ladder_page.goals_table(recorded))
 
@@ -144,9 +158,11 @@ def main() -> int:
     """Write all of them."""
     recorded, docs = ROOT / "results" / "recorded", ROOT / "docs"
     pages = (
-        (docs / "start" / "first-run.md", first_run_page), (docs / "gates" / "correctness.md", correctness_page),
+        (docs / "start" / "first-run.md", first_run_page),
+        (docs / "gates" / "correctness.md", correctness_page),
         (docs / "guide" / "insights.md", insights_page),
-        (docs / "internals" / "evidence.md", evidence_files), (docs / "internals" / "ladder.md", ladders),
+        (docs / "internals" / "evidence.md", evidence_files),
+        (docs / "internals" / "ladder.md", ladders),
         (docs / "guide" / "sweep.md", sweeps),
     )
     for path, made in ((ROOT / "README.md", readme), *pages):

@@ -11,7 +11,9 @@ from pathlib import Path
 
 import pytest
 
-os.environ.setdefault("OMP_NUM_THREADS", "1")  # the cores are shared by pytest's workers and what these start: more threads only wait for each other
+os.environ.setdefault(
+    "OMP_NUM_THREADS", "1"
+)  # the cores are shared by pytest's workers and what these start: more threads only wait for each other
 # Each confined process of torch.compile has a cache of its own and compiles one kernel: a header precompiled for it, and one compilation
 # for each vector instruction set that the processor says it has, are most of its time.
 os.environ.setdefault("TORCHINDUCTOR_CPP_CACHE_PRECOMPILE_HEADERS", "0")
@@ -44,6 +46,7 @@ def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
 @pytest.fixture
 def engine_entry(tmp_path_factory: pytest.TempPathFactory, monkeypatch: pytest.MonkeyPatch) -> Callable[[str], None]:
     """Lets the engine start a file of the given text for its jobs; ``sys.argv[2]`` there is the job's file."""
+
     def put(text: str) -> None:
         path = tmp_path_factory.mktemp("entry") / "planted.py"
         path.write_text(text, encoding="utf-8")

@@ -32,9 +32,23 @@ def compile_planted(folder: Path, *flags: str) -> Path:
     first = [float(torch.randn(1000, generator=torch.Generator().manual_seed(seed))[0]) for seed in range(3)]
     library = folder / "planted.so"
     subprocess.run(
-        ["g++", "-shared", "-fPIC", "-O1", "-g", "-w", f"-DSEED_VALUES={','.join(f'{value!r}f' for value in first)}",
-         f"-DSEED_1={first[1]!r}f", f"-DSEED_2={first[2]!r}f", *flags, str(DATA / "planted.cpp"), "-o", str(library)],
-        check=True, timeout=120,
+        [
+            "g++",
+            "-shared",
+            "-fPIC",
+            "-O1",
+            "-g",
+            "-w",
+            f"-DSEED_VALUES={','.join(f'{value!r}f' for value in first)}",
+            f"-DSEED_1={first[1]!r}f",
+            f"-DSEED_2={first[2]!r}f",
+            *flags,
+            str(DATA / "planted.cpp"),
+            "-o",
+            str(library),
+        ],
+        check=True,
+        timeout=120,
     )
     return library
 
@@ -71,7 +85,12 @@ def in_process(monkeypatch: pytest.MonkeyPatch) -> None:
 
 
 def cases_here(
-    monkeypatch: pytest.MonkeyPatch, candidate: dict[str, Any], shapes: list[str], folder: Path, most_bytes: int = 0, values: bool = False,
+    monkeypatch: pytest.MonkeyPatch,
+    candidate: dict[str, Any],
+    shapes: list[str],
+    folder: Path,
+    most_bytes: int = 0,
+    values: bool = False,
 ) -> list[dict[str, Any]]:
     """Case files to check the memory of, written by this process."""
     with monkeypatch.context() as patch:
@@ -80,12 +99,24 @@ def cases_here(
         return cases.write_cases(candidate, shapes, work=folder, limit_s=60, smallest=True, most_bytes=most_bytes, values=values)
 
 
-def gate(work: Path, candidate: dict[str, Any], *, limits: dict[str, Any] = LIMITS, shapes: tuple[str, ...] = ("small", "tail"),
-         seeds: tuple[int, ...] = (0, 1, 2), **options: Any) -> tuple[parse.CorrectnessEvidence, GateResult]:
+def gate(
+    work: Path,
+    candidate: dict[str, Any],
+    *,
+    limits: dict[str, Any] = LIMITS,
+    shapes: tuple[str, ...] = ("small", "tail"),
+    seeds: tuple[int, ...] = (0, 1, 2),
+    **options: Any,
+) -> tuple[parse.CorrectnessEvidence, GateResult]:
     """Run, parse and judge."""
     end = limits.get("end_to_end", {})
     raw = run.run_correctness(
-        candidate, shapes, seeds, work=work, bad_atol=limits.get("bad_atol"), end_to_end_bad_atol=end.get("bad_atol"),
+        candidate,
+        shapes,
+        seeds,
+        work=work,
+        bad_atol=limits.get("bad_atol"),
+        end_to_end_bad_atol=end.get("bad_atol"),
         **{"limit_s": 60, **options},
     )
     evidence = parse.parse(raw)

@@ -51,7 +51,9 @@ class TaskOnCpu:
     def __init__(self, folder: Path, work: Path, library: Path | None = None) -> None:
         task = load_task(folder)
         self.library = library or kernel_library(
-            task.sources, work / f"{task.name}.so", capability=task.arch[-1].removeprefix("sm_"),
+            task.sources,
+            work / f"{task.name}.so",
+            capability=task.arch[-1].removeprefix("sm_"),
             flags=[*task.nvcc_flags, *(f"-D{name}={value}" for name, value in task.toggles.items())],
         )
         self._launch, self.problem = Launcher(self.library, task.entry), problem.load(task.problem, folder)
@@ -91,7 +93,11 @@ class TaskOnCpu:
         for name, expected in given.reference(inputs, shape).items():
             got = torch.from_numpy(answers[name]).view(outputs[name].dtype).reshape(outputs[name].shape)
             figures = accuracy.figures(name, got, expected, limits.get("bad_atol"), bounds.get(name))
-            broken |= {"non_finite"} if figures["nonfinite"] else {figure for figure in limits if figure in figures and not figures[figure] <= limits[figure]}
+            broken |= (
+                {"non_finite"}
+                if figures["nonfinite"]
+                else {figure for figure in limits if figure in figures and not figures[figure] <= limits[figure]}
+            )
             worst = max(worst, float("inf") if figures["nonfinite"] else figures["max_abs_err"])
         for array in arrays.values():
             array.free()
@@ -100,5 +106,9 @@ class TaskOnCpu:
 
 def limits_of(role: str, family: str, limits: Mapping[str, Any]) -> dict[str, float]:
     """The limits on errors that judge a case, as the correctness gate has them: special inputs and edge shapes are held to the bound alone."""
-    figures = ("max_err_over_bound",) if "max_err_over_bound" in limits and not problem.is_ordinary(role, family) else ("max_abs_err", "mean_abs_err", "bad_pct", "bad_atol", "max_err_over_bound")
+    figures = (
+        ("max_err_over_bound",)
+        if "max_err_over_bound" in limits and not problem.is_ordinary(role, family)
+        else ("max_abs_err", "mean_abs_err", "bad_pct", "bad_atol", "max_err_over_bound")
+    )
     return {figure: limits[figure] for figure in figures if figure in limits}

@@ -11,13 +11,59 @@ from markdown_it import MarkdownIt
 from markdown_it.token import Token
 
 NAMES = (
-    "void k<(A|B)>(float*)", "a|b", "<img src=x onerror=alert(1)>", "`x` [y](http://z)", "two\nlines", "back\\slash|", "[x]: http://z", "![](http://z)",
-    "@everyone and @org/team", "fixes #12, org/repo#3, GH-4", "https://z.example www.z.example a@z.example <https://z>", "~~gone~~ **loud** _soft_ $x$",
-    "# merge", "- merge", "</details><!-- end -->", "\x1b[2J\u202emerge\u2066", "&#64;everyone &lt;b&gt;", "\n\n# merge\n\n```sh\n", "__global__ __init__",
+    "void k<(A|B)>(float*)",
+    "a|b",
+    "<img src=x onerror=alert(1)>",
+    "`x` [y](http://z)",
+    "two\nlines",
+    "back\\slash|",
+    "[x]: http://z",
+    "![](http://z)",
+    "@everyone and @org/team",
+    "fixes #12, org/repo#3, GH-4",
+    "https://z.example www.z.example a@z.example <https://z>",
+    "~~gone~~ **loud** _soft_ $x$",
+    "# merge",
+    "- merge",
+    "</details><!-- end -->",
+    "\x1b[2J\u202emerge\u2066",
+    "&#64;everyone &lt;b&gt;",
+    "\n\n# merge\n\n```sh\n",
+    "__global__ __init__",
 )
-_BLOCKS = {"heading", "paragraph", "bullet_list", "ordered_list", "list_item", "table", "thead", "tbody", "tr", "th", "td", "fence", "html_block", "inline"}
+_BLOCKS = {
+    "heading",
+    "paragraph",
+    "bullet_list",
+    "ordered_list",
+    "list_item",
+    "table",
+    "thead",
+    "tbody",
+    "tr",
+    "th",
+    "td",
+    "fence",
+    "html_block",
+    "inline",
+}
 _INLINE = {"text", "strong", "code_inline", "softbreak"}
-_KEPT = ("mode", "gated_mode", "side", "stopped", "shape", "status", "kind", "role", "schema_version", "started", "gate", "code", "arch", "path")
+_KEPT = (
+    "mode",
+    "gated_mode",
+    "side",
+    "stopped",
+    "shape",
+    "status",
+    "kind",
+    "role",
+    "schema_version",
+    "started",
+    "gate",
+    "code",
+    "arch",
+    "path",
+)
 _ACTS = re.compile(r"@\w|#\d|\bGH-\d|[^\n\t\u200b -\U0010ffff]|[\x7f-\x9f\u202a-\u202e\u2066-\u2069]", re.I)
 _ADDRESS = re.compile(r"://|\bwww\.", re.I)  # a link even without brackets
 

@@ -29,7 +29,8 @@ def sign(run: Path, *, rendered: bool = True) -> None:
     manifest = run / "manifest.json"
     files = {
         path.relative_to(run).as_posix(): hashlib.sha256(path.read_bytes()).hexdigest()
-        for path in sorted(run.rglob("*")) if path.is_file() and path != manifest
+        for path in sorted(run.rglob("*"))
+        if path.is_file() and path != manifest
     }
     manifest.write_text(json.dumps({"schema_version": 1, "sha256": files}, indent=1) + "\n")
 

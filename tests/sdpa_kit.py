@@ -45,8 +45,22 @@ def on_device(folder: Path, stage: str) -> Path:
     library = folder / f"{stage}.so"
     defines = [f"-D{name}={value}" for name, value in task["toggles"].items()]
     subprocess.run(
-        ["nvcc", "-std=c++17", "-O3", "-shared", "-Xcompiler", "-fPIC", f"-arch=sm_{major}{minor}", *task["nvcc_flags"],
-         *defines, str(source_of(stage)), "-o", str(library)], check=True)
+        [
+            "nvcc",
+            "-std=c++17",
+            "-O3",
+            "-shared",
+            "-Xcompiler",
+            "-fPIC",
+            f"-arch=sm_{major}{minor}",
+            *task["nvcc_flags"],
+            *defines,
+            str(source_of(stage)),
+            "-o",
+            str(library),
+        ],
+        check=True,
+    )
     return library
 
 

@@ -73,8 +73,18 @@ def make_task(folder: Path, text: str | None = None, source: Path | None = None,
         source = folder / "k.cu"
         source.write_text(text if text is not None else "kernel\n")
     values = {
-        "name": "demo", "title": "demo", "folder": folder, "problem": "none", "sources": (source,), "entry": "launch",
-        "kernels": ("k",), "toggles": {"USE_X": 1}, "arch": ("sm_89",), "shapes": ("small",), "seeds": (0,), "gates": {},
+        "name": "demo",
+        "title": "demo",
+        "folder": folder,
+        "problem": "none",
+        "sources": (source,),
+        "entry": "launch",
+        "kernels": ("k",),
+        "toggles": {"USE_X": 1},
+        "arch": ("sm_89",),
+        "shapes": ("small",),
+        "seeds": (0,),
+        "gates": {},
     }
     return Task(**{**values, **changes})
 

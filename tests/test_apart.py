@@ -30,8 +30,16 @@ def folder(tmp_path: Path) -> Path:
 
 def judged(folder: Path, entry: str) -> tuple[dict[str, Any], GateResult]:
     """One case of the kernel ``entry`` in real processes, and the verdict on it."""
-    side = {"name": entry, "library": str(folder / "kernel.py"), "entry": entry, "folder": str(folder), "problem": "doubled_problem",
-            "emulated": True, "kind": "python", "arguments": []}
+    side = {
+        "name": entry,
+        "library": str(folder / "kernel.py"),
+        "entry": entry,
+        "folder": str(folder),
+        "problem": "doubled_problem",
+        "emulated": True,
+        "kind": "python",
+        "arguments": [],
+    }
     raw = run.run_correctness(side, ["small"], [0], work=folder / "work", limit_s=120, bad_atol=LIMITS["bad_atol"], limits=LIMITS)
     return raw, judge.judge(parse.parse(raw), LIMITS)
 
@@ -94,13 +102,21 @@ def test_values_travel_as_they_are() -> None:
 
 
 @pytest.mark.parametrize(
-    "frame", [
-        b"\xff" * 64, (4).to_bytes(8, "little") + b"junk", b'\x02\0\0\0\0\0\0\0{}',
-        *(len(text).to_bytes(8, "little") + text for text in (
-            b'{"value": {"tensor": 0}, "tensors": []}', b'{"value": {"tensor": 0}, "tensors": [{"dtype": "load", "shape": []}]}',
-            b'{"value": 1, "tensors": [{"dtype": "uint8", "shape": [-1]}]}', b'{"value": 1, "tensors": [{"dtype": "uint8", "shape": [99999999999999]}]}',
-            b'{"value": {"exec": "1"}, "tensors": []}',
-        )),
+    "frame",
+    [
+        b"\xff" * 64,
+        (4).to_bytes(8, "little") + b"junk",
+        b"\x02\0\0\0\0\0\0\0{}",
+        *(
+            len(text).to_bytes(8, "little") + text
+            for text in (
+                b'{"value": {"tensor": 0}, "tensors": []}',
+                b'{"value": {"tensor": 0}, "tensors": [{"dtype": "load", "shape": []}]}',
+                b'{"value": 1, "tensors": [{"dtype": "uint8", "shape": [-1]}]}',
+                b'{"value": 1, "tensors": [{"dtype": "uint8", "shape": [99999999999999]}]}',
+                b'{"value": {"exec": "1"}, "tensors": []}',
+            )
+        ),
     ],
 )
 def test_what_is_no_frame_is_refused(frame: bytes) -> None:

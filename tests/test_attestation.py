@@ -57,8 +57,13 @@ def test_the_statement(run: Path, tmp_path: Path, capsys: pytest.CaptureFixture[
     assert statement["subject"] == [{"name": "manifest.json", "digest": {"sha256": jsonio.sha256(run / "manifest.json")}}]
     predicate = statement["predicate"]
     assert (predicate["decision"], predicate["device"], predicate["tool_version"]) == ("merge", info["device"], info["tool_version"])
-    assert predicate["task"]["digest"] == info["task"]["digest"] and predicate["builds"]["candidate"]["build_json_sha256"] == jsonio.sha256(run / "build.json")
-    assert told(capsys, "attest", run, "-o", tmp_path / "other.json")[0] == 0 and (tmp_path / "other.json").read_text() == (tmp_path / "run.attestation.json").read_text()
+    assert predicate["task"]["digest"] == info["task"]["digest"] and predicate["builds"]["candidate"]["build_json_sha256"] == jsonio.sha256(
+        run / "build.json"
+    )
+    assert (
+        told(capsys, "attest", run, "-o", tmp_path / "other.json")[0] == 0
+        and (tmp_path / "other.json").read_text() == (tmp_path / "run.attestation.json").read_text()
+    )
 
 
 def test_no_statement_about_a_run_that_is_not_sound_or_into_a_run(run: Path, capsys: pytest.CaptureFixture[str]) -> None:
@@ -77,7 +82,19 @@ def test_signed_and_checked(run: Path, tmp_path: Path, capsys: pytest.CaptureFix
     assert told(capsys, "attest", run, "--key", key)[0] == 0
     code, out, err = told(capsys, "verify", run, "--signers", signers)
     assert (code, err) == (0, "") and "run: sound\n" in out and "note: signed by judge@example.org" in out
-    by_hand = ["ssh-keygen", "-Y", "verify", "-f", str(signers), "-I", "judge@example.org", "-n", NAMESPACE, "-s", f"{attestation_of(run)}.sig"]
+    by_hand = [
+        "ssh-keygen",
+        "-Y",
+        "verify",
+        "-f",
+        str(signers),
+        "-I",
+        "judge@example.org",
+        "-n",
+        NAMESPACE,
+        "-s",
+        f"{attestation_of(run)}.sig",
+    ]
     assert subprocess.run(by_hand, input=attestation_of(run).read_bytes(), capture_output=True, check=False).returncode == 0
 
 
@@ -85,7 +102,9 @@ def test_signed_and_checked(run: Path, tmp_path: Path, capsys: pytest.CaptureFix
 def test_signed_by_hand_as_the_command_says(run: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
     key = key_pair(tmp_path, "judge")
     told(capsys, "attest", run)
-    subprocess.run(["ssh-keygen", "-q", "-Y", "sign", "-f", str(key), "-n", NAMESPACE, str(attestation_of(run))], capture_output=True, check=True)
+    subprocess.run(
+        ["ssh-keygen", "-q", "-Y", "sign", "-f", str(key), "-n", NAMESPACE, str(attestation_of(run))], capture_output=True, check=True
+    )
     assert told(capsys, "verify", run, "--signers", signers_of(tmp_path, ("judge", key)))[0] == 0
 
 
@@ -98,7 +117,9 @@ def edited(statement: Path, change) -> None:
 def signed_anew(run: Path, key: Path, change) -> None:
     edited(attestation_of(run), change)
     Path(f"{attestation_of(run)}.sig").unlink()
-    subprocess.run(["ssh-keygen", "-q", "-Y", "sign", "-f", str(key), "-n", NAMESPACE, str(attestation_of(run))], capture_output=True, check=True)
+    subprocess.run(
+        ["ssh-keygen", "-q", "-Y", "sign", "-f", str(key), "-n", NAMESPACE, str(attestation_of(run))], capture_output=True, check=True
+    )
 
 
 def of_another_run(run: Path, key: Path, other: Path) -> None:
@@ -109,14 +130,32 @@ def of_another_run(run: Path, key: Path, other: Path) -> None:
 CHANGES = {
     "no statement": (lambda run, key, other: attestation_of(run).unlink(), "it has no attestation"),
     "unsigned": (lambda run, key, other: Path(f"{attestation_of(run)}.sig").unlink(), "an attestation without a signature"),
-    "edited statement": (lambda run, key, other: edited(attestation_of(run), lambda data: data["predicate"].update(decision="hold")), "is not valid for judge"),
-    "an edited statement signed anew": (lambda run, key, other: signed_anew(run, key, lambda data: data["predicate"].update(decision="reject")), "differs from the run in: decision"),
-    "another subject signed": (lambda run, key, other: signed_anew(run, key, lambda data: data["subject"][0]["digest"].update(sha256="0" * 64)), "is about another run"),
-    "another kind signed": (lambda run, key, other: signed_anew(run, key, lambda data: data.update(predicateType="x")), "is a statement of another kind"),
-    "no object signed": (lambda run, key, other: signed_anew(run, key, lambda data: data.update(predicate=[])), "is not an in-toto statement"),
+    "edited statement": (
+        lambda run, key, other: edited(attestation_of(run), lambda data: data["predicate"].update(decision="hold")),
+        "is not valid for judge",
+    ),
+    "an edited statement signed anew": (
+        lambda run, key, other: signed_anew(run, key, lambda data: data["predicate"].update(decision="reject")),
+        "differs from the run in: decision",
+    ),
+    "another subject signed": (
+        lambda run, key, other: signed_anew(run, key, lambda data: data["subject"][0]["digest"].update(sha256="0" * 64)),
+        "is about another run",
+    ),
+    "another kind signed": (
+        lambda run, key, other: signed_anew(run, key, lambda data: data.update(predicateType="x")),
+        "is a statement of another kind",
+    ),
+    "no object signed": (
+        lambda run, key, other: signed_anew(run, key, lambda data: data.update(predicate=[])),
+        "is not an in-toto statement",
+    ),
     "another run's statement": (of_another_run, "is about another run"),
     "no signature": (lambda run, key, other: Path(f"{attestation_of(run)}.sig").write_text("x"), "has no valid signer"),
-    "a huge file for a signature": (lambda run, key, other: Path(f"{attestation_of(run)}.sig").write_bytes(b"A" * 2**17), "is larger than 64 KiB: it is no signature"),
+    "a huge file for a signature": (
+        lambda run, key, other: Path(f"{attestation_of(run)}.sig").write_bytes(b"A" * 2**17),
+        "is larger than 64 KiB: it is no signature",
+    ),
     "a run written again": (lambda run, key, other: _written_again(run), "is about another run"),
 }
 
@@ -142,11 +181,17 @@ def test_what_does_not_hold(run: Path, tmp_path: Path, capsys: pytest.CaptureFix
 
 
 @needs_ssh_keygen
-@pytest.mark.parametrize(("options", "expected"), [
-    (' valid-before="20200101"', "has no valid signer|is not valid"), (' valid-after="20990101"', "has no valid signer|is not valid"),
-    (' namespaces="file"', "has no valid signer|is not valid"),
-])
-def test_a_signer_who_is_not_allowed_now_or_for_this(run: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str], options: str, expected: str) -> None:
+@pytest.mark.parametrize(
+    ("options", "expected"),
+    [
+        (' valid-before="20200101"', "has no valid signer|is not valid"),
+        (' valid-after="20990101"', "has no valid signer|is not valid"),
+        (' namespaces="file"', "has no valid signer|is not valid"),
+    ],
+)
+def test_a_signer_who_is_not_allowed_now_or_for_this(
+    run: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str], options: str, expected: str
+) -> None:
     key = key_pair(tmp_path, "judge")
     told(capsys, "attest", run, "--key", key)
     code, out, _ = told(capsys, "verify", run, "--signers", signers_of(tmp_path, (f"judge{options}", key)))
@@ -175,7 +220,9 @@ def test_a_key_with_a_passphrase_and_no_terminal(run: Path, tmp_path: Path) -> N
     subprocess.run(["ssh-keygen", "-q", "-t", "ed25519", "-N", "secret", "-f", str(tmp_path / "locked")], check=True)
     command = [sys.executable, "-m", "gates", "attest", str(run), "--key", str(tmp_path / "locked")]
     done = subprocess.run(command, cwd=ROOT, stdin=subprocess.DEVNULL, capture_output=True, text=True, start_new_session=True, check=False)
-    assert done.returncode == 2 and "incorrect passphrase" in done.stderr and "a passphrase needs a terminal or ssh-agent" in done.stderr, done.stderr
+    assert done.returncode == 2 and "incorrect passphrase" in done.stderr and "a passphrase needs a terminal or ssh-agent" in done.stderr, (
+        done.stderr
+    )
 
 
 @needs_ssh_keygen
@@ -204,7 +251,9 @@ def test_a_key_in_place_of_allowed_signers(run: Path, tmp_path: Path, capsys: py
     assert told(capsys, "verify", run, "--signers", tmp_path / "given")[0] == 0
 
 
-def test_without_ssh_keygen_or_signers(run: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]) -> None:
+def test_without_ssh_keygen_or_signers(
+    run: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
     code, _, err = told(capsys, "verify", run, "--signers", tmp_path / "nowhere")
     assert code == 2 and "can't read" in err and "No such file" in err
     (tmp_path / "signers").touch()

@@ -98,7 +98,14 @@ def test_a_source_that_changes_while_it_is_compiled_is_compiled_again(tmp_path: 
     (tmp_path / "k.cu").write_text("kernel\n")
     toolchain = stub_toolchain(tmp_path / "cuda")
     script = tmp_path / "cuda" / "bin" / "nvcc"
-    program(script, script.read_text().replace('text=$(cat', f'[ -e {tmp_path}/once ] || {{ cp $sources {tmp_path}/old; touch {tmp_path}/once; echo later > {tmp_path}/k.cu; sources={tmp_path}/old; }}\ntext=$(cat', 1))
+    program(
+        script,
+        script.read_text().replace(
+            "text=$(cat",
+            f"[ -e {tmp_path}/once ] || {{ cp $sources {tmp_path}/old; touch {tmp_path}/once; echo later > {tmp_path}/k.cu; sources={tmp_path}/old; }}\ntext=$(cat",
+            1,
+        ),
+    )
     task = make_task(tmp_path, source=tmp_path / "k.cu")
     result = build(task, toolchain, tmp_path / "build", want={"cubin"}, jobs=1)
     assert Path(result.targets[0].path or "").read_text() == "later\n"
@@ -148,14 +155,32 @@ def test_a_compiler_that_was_replaced_in_place_is_another(tmp_path: Path, tool: 
 
 def test_a_large_program_is_told_from_another_by_samples_of_all_of_it(tmp_path: Path) -> None:
     path, seen = tmp_path / "cicc", set[str]()
-    for text in (b"a" * 9 * 2**20, b"b" + b"a" * (9 * 2**20 - 1), b"a" * (9 * 2**20 - 1) + b"b", b"a" * (9 * 2**20 + 1), b"a" * 4 * 2**20 + b"b" * 2**20 + b"a" * 4 * 2**20):
+    for text in (
+        b"a" * 9 * 2**20,
+        b"b" + b"a" * (9 * 2**20 - 1),
+        b"a" * (9 * 2**20 - 1) + b"b",
+        b"a" * (9 * 2**20 + 1),
+        b"a" * 4 * 2**20 + b"b" * 2**20 + b"a" * 4 * 2**20,
+    ):
         path.unlink(missing_ok=True)
         path.write_bytes(text)
         seen.add(compilers.file_identity(str(path)))
     assert len(seen) == 5
 
 
-@pytest.mark.parametrize("variable", ["NVCC_PREPEND_FLAGS", "NVCC_APPEND_FLAGS", "CPATH", "C_INCLUDE_PATH", "CPLUS_INCLUDE_PATH", "LIBRARY_PATH", "GCC_EXEC_PREFIX", "SOURCE_DATE_EPOCH"])
+@pytest.mark.parametrize(
+    "variable",
+    [
+        "NVCC_PREPEND_FLAGS",
+        "NVCC_APPEND_FLAGS",
+        "CPATH",
+        "C_INCLUDE_PATH",
+        "CPLUS_INCLUDE_PATH",
+        "LIBRARY_PATH",
+        "GCC_EXEC_PREFIX",
+        "SOURCE_DATE_EPOCH",
+    ],
+)
 def test_each_variable_that_compilers_read_has_a_folder_of_its_own(tmp_path: Path, monkeypatch: pytest.MonkeyPatch, variable: str) -> None:
     (tmp_path / "k.cu").write_text("kernel\n")
     monkeypatch.delenv(variable, raising=False)
@@ -199,11 +224,18 @@ def test_a_header_that_newly_comes_before_another_is_noticed(tmp_path: Path, mon
 
 
 @needs_gxx
-@pytest.mark.parametrize("flags", [
-    ("-isystem", "{}/first", "-isystem", "{}/later"), ("-Xcompiler=-iquote,{}/first", "-Xcompiler=-iquote,{}/later"),
-    ("--include-path={}/first,{}/later",), ("-Xcompiler", "-idirafter,{}/first,-idirafter,{}/later"),
-])
-def test_folders_of_the_flags_count_on_the_emulator_and_one_that_newly_comes_first_is_noticed(tmp_path: Path, flags: tuple[str, ...]) -> None:
+@pytest.mark.parametrize(
+    "flags",
+    [
+        ("-isystem", "{}/first", "-isystem", "{}/later"),
+        ("-Xcompiler=-iquote,{}/first", "-Xcompiler=-iquote,{}/later"),
+        ("--include-path={}/first,{}/later",),
+        ("-Xcompiler", "-idirafter,{}/first,-idirafter,{}/later"),
+    ],
+)
+def test_folders_of_the_flags_count_on_the_emulator_and_one_that_newly_comes_first_is_noticed(
+    tmp_path: Path, flags: tuple[str, ...]
+) -> None:
     (tmp_path / "k.cu").write_text('#include "tile.cuh"\nextern "C" int launch() { return TILE; }\n')
     given = tuple(flag.format(tmp_path, tmp_path) for flag in flags)
 
@@ -216,7 +248,9 @@ def test_folders_of_the_flags_count_on_the_emulator_and_one_that_newly_comes_fir
 
 
 @needs_gxx
-@pytest.mark.parametrize("flags", [("-D", "TILE=3"), ("--define-macro=TILE=3",), ("-include", "{}/first.h"), ("-DTILE=4", "-UTILE", "-include={}/first.h")])
+@pytest.mark.parametrize(
+    "flags", [("-D", "TILE=3"), ("--define-macro=TILE=3",), ("-include", "{}/first.h"), ("-DTILE=4", "-UTILE", "-include={}/first.h")]
+)
 def test_macros_and_first_headers_of_the_flags_count_on_the_emulator(tmp_path: Path, flags: tuple[str, ...]) -> None:
     (tmp_path / "first.h").write_text("#define TILE 3\n")
     (tmp_path / "k.cu").write_text('static_assert(TILE == 3);\nextern "C" int launch() { return TILE; }\n')
@@ -225,13 +259,17 @@ def test_macros_and_first_headers_of_the_flags_count_on_the_emulator(tmp_path: P
 
 @needs_gxx
 def test_a_header_that_only_a_macro_names_is_noticed_when_it_appears(tmp_path: Path) -> None:
-    (tmp_path / "k.cu").write_text('#define TUNED "tuned.h"\n#if __has_include(TUNED)\n#include TUNED\n#else\n#define TILE 1\n#endif\nextern "C" int launch() { return TILE; }\n')
+    (tmp_path / "k.cu").write_text(
+        '#define TUNED "tuned.h"\n#if __has_include(TUNED)\n#include TUNED\n#else\n#define TILE 1\n#endif\nextern "C" int launch() { return TILE; }\n'
+    )
     plain = made(tmp_path, {"emulator"}).targets[0].sha256
     (tmp_path / "tuned.h").write_text("#define TILE 8\n")
     assert made(tmp_path, {"emulator"}).targets[0].sha256 != plain
 
 
-@pytest.mark.parametrize("flags", [("-L{}/first", "-L", "{}/later", "-lfast"), ("--library-path={}/first,{}/later", "--library=fast"), ("{}/later/libfast.a",)])
+@pytest.mark.parametrize(
+    "flags", [("-L{}/first", "-L", "{}/later", "-lfast"), ("--library-path={}/first,{}/later", "--library=fast"), ("{}/later/libfast.a",)]
+)
 def test_a_library_that_is_linked_is_an_input(tmp_path: Path, flags: tuple[str, ...]) -> None:
     for folder in ("first", "later"):
         (tmp_path / folder).mkdir()
@@ -295,7 +333,9 @@ def test_an_extension_is_compiled_anew_by_content_and_by_no_file_time(tmp_path: 
     monkeypatch.setattr(torch_extension, "attempt", attempt)
     deps = f"k.o: #deps 1, deps mtime 1 (VALID)\n    {source}\n    {header}\n\n"
     usual = torch_extension.process.run
-    monkeypatch.setattr(torch_extension.process, "run", lambda argv, **k: Finished((), 0, deps, 0.0, False) if "deps" in argv else usual(argv, **k))
+    monkeypatch.setattr(
+        torch_extension.process, "run", lambda argv, **k: Finished((), 0, deps, 0.0, False) if "deps" in argv else usual(argv, **k)
+    )
     task, toolchain = make_task(tmp_path, source=source, kind="torch-extension"), stub_toolchain(tmp_path / "cuda")
 
     def built() -> str:

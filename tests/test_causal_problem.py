@@ -13,7 +13,7 @@ from gates.gate.correctness.collect import run_correctness
 from gates.gate.correctness.evidence import parse
 from gates.gate.correctness.judge import judge
 
-PROBLEM = '''
+PROBLEM = """
 import torch
 from tasks.problems import sdpa
 from tasks.problems.sdpa_mistakes import Mistakes
@@ -41,7 +41,7 @@ def error_bound(inputs, shape):
     return {"out": torch.full((1, 1, shape["Sq"], 64), 1e-5, dtype=torch.float64)}
 def mistakes(inputs, shape):
     return Mistakes(*clean(inputs), 0.125, True).common()
-'''
+"""
 LIMITS = {"max_abs_err": 1e-5, "mean_abs_err": 1e-6, "max_err_over_bound": 1.0}
 
 
@@ -57,15 +57,23 @@ def _in_process(monkeypatch: pytest.MonkeyPatch) -> None:
     in_process(monkeypatch)
 
 
-@pytest.mark.parametrize(("entry", "status", "cases"), [
-    ("top_left", Status.PASS, set()),
-    ("bottom_right", Status.FAIL, {"more_keys seed 0", "more_queries seed 0"}),
-    ("leaking", Status.FAIL, {"more_keys seed 0 inputs nan_behind_the_mask"}),
-])
+@pytest.mark.parametrize(
+    ("entry", "status", "cases"),
+    [
+        ("top_left", Status.PASS, set()),
+        ("bottom_right", Status.FAIL, {"more_keys seed 0", "more_queries seed 0"}),
+        ("leaking", Status.FAIL, {"more_keys seed 0 inputs nan_behind_the_mask"}),
+    ],
+)
 def test_the_mask(library: Path, tmp_path: Path, entry: str, status: Status, cases: set[str]) -> None:
     folder = task_folder(tmp_path / "task", "causal_problem", PROBLEM)
     raw = run_correctness(
-        side(library, entry, folder, "causal_problem"), ("more_keys", "more_queries"), (0,), work=tmp_path / "work", limit_s=60, limits=LIMITS,
+        side(library, entry, folder, "causal_problem"),
+        ("more_keys", "more_queries"),
+        (0,),
+        work=tmp_path / "work",
+        limit_s=60,
+        limits=LIMITS,
     )
     result = judge(parse(raw), LIMITS)
     assert result.status is status, result.sentence

@@ -79,7 +79,9 @@ def shape_lost(data: Any) -> None:
     for side in ("task", "baseline"):
         for name in ("shapes", "judged_shapes", "declared_shapes"):
             kept = data[side][name]
-            data[side][name] = {key: kept[key] for key in kept if key != "small"} if isinstance(kept, dict) else [key for key in kept if key != "small"]
+            data[side][name] = (
+                {key: kept[key] for key in kept if key != "small"} if isinstance(kept, dict) else [key for key in kept if key != "small"]
+            )
 
 
 def cases_lost(data: Any) -> None:
@@ -144,7 +146,10 @@ def side_by_side() -> Comparison:
 @pytest.mark.parametrize("name", NAMES)
 def test_no_text_of_evidence_is_markdown(side_by_side: Comparison, name: str) -> None:
     failing = Check("max_abs_err", Status.FAIL, 0.5, 0.002, "", name, "correctness.error", name, f"gates run {name}", (name,))
-    gates = (*side_by_side.gates, GateResult("correctness", Status.FAIL, "correctness.error", name, tuple(replace(failing, where=f"{n} {name}") for n in range(5))))
+    gates = (
+        *side_by_side.gates,
+        GateResult("correctness", Status.FAIL, "correctness.error", name, tuple(replace(failing, where=f"{n} {name}") for n in range(5))),
+    )
     page = poisoned(replace(side_by_side, gates=gates, notes=(name, name)), name).markdown()
     check_markdown(page)
     rows = [line for line in page.splitlines() if line.startswith("|")]

@@ -35,9 +35,13 @@ def test_a_verdict_that_is_no_pass_stands_in_the_line_with_its_code(comparison: 
     assert line_of(dataclasses.replace(comparison, gates=gates)).endswith("cold L2: **fail (performance.wrong_output)**.")
 
 
-@pytest.mark.parametrize(("other", "disagree", "expected"), [
-    (5.7, True, "; the modes disagree: with warm L2 it is 1.057x, below the bar."), (106.3, False, "**pass**."),
-])
+@pytest.mark.parametrize(
+    ("other", "disagree", "expected"),
+    [
+        (5.7, True, "; the modes disagree: with warm L2 it is 1.057x, below the bar."),
+        (106.3, False, "**pass**."),
+    ],
+)
 def test_modes_that_disagree_about_the_bar(comparison: Comparison, other: float, disagree: bool, expected: str) -> None:
     assert comparison.speed.other_mode == "warm" and not comparison.speed.modes_disagree
     assert comparison.speed.other_speedup_pct == pytest.approx(106.3, abs=0.1)

@@ -42,32 +42,47 @@ def judged(root: Path, answer: str, kernel: str, limits: dict[str, float]) -> An
     (folder / f"{name}_problem.py").write_text(PROBLEM.replace("ANSWER", answer))
     (folder / "kernel.py").write_text(f"import torch\ndef kern(x):\n    return {kernel}\n")
     task = {
-        "name": name, "title": name, "kind": "python", "problem": f"{name}_problem", "sources": ["kernel.py"], "entry": "kern", "arguments": ["x"],
-        "shapes": ["small", "mission"], "seeds": [0, 1, 2], "gates": {"correctness": limits, "performance": {"shape": "mission", "min_speedup_pct": 15, "metrics": ["p50"]}},
-        "not_applicable": dict.fromkeys(("ptxas", "sass", "sanitizer", "ncu", "performance"), "x y z"), "time_limit_s": 60,
+        "name": name,
+        "title": name,
+        "kind": "python",
+        "problem": f"{name}_problem",
+        "sources": ["kernel.py"],
+        "entry": "kern",
+        "arguments": ["x"],
+        "shapes": ["small", "mission"],
+        "seeds": [0, 1, 2],
+        "gates": {"correctness": limits, "performance": {"shape": "mission", "min_speedup_pct": 15, "metrics": ["p50"]}},
+        "not_applicable": dict.fromkeys(("ptxas", "sass", "sanitizer", "ncu", "performance"), "x y z"),
+        "time_limit_s": 60,
     }
     (folder / "task.yaml").write_text(yaml.safe_dump(task, sort_keys=False))
     return correctness(load_task(folder, environ={}), None, root / "work", "cpu")
 
 
-@pytest.mark.parametrize(("answer", "kernel"), [
-    ("a * a", "x * x"),
-    ("torch.exp(a).conj()", "torch.exp(x).conj()"),
-    ("a.abs()", "x.abs()"),
-    ("a.imag", "x.imag"),
-    ("torch.view_as_real(a * a)", "torch.view_as_real(x * x)"),
-])
+@pytest.mark.parametrize(
+    ("answer", "kernel"),
+    [
+        ("a * a", "x * x"),
+        ("torch.exp(a).conj()", "torch.exp(x).conj()"),
+        ("a.abs()", "x.abs()"),
+        ("a.imag", "x.imag"),
+        ("torch.view_as_real(a * a)", "torch.view_as_real(x * x)"),
+    ],
+)
 def test_an_honest_function_of_complex_numbers_passes(answer: str, kernel: str, tmp_path: Path) -> None:
     result = judged(tmp_path, answer, kernel, TIGHT)
     assert result.status is Status.PASS, result.checks
 
 
-@pytest.mark.parametrize(("kernel", "likely"), [
-    ("(x * x).conj()", "only the imaginary part is wrong"),
-    ("torch.complex((x * x).imag, (x * x).real)", "the real and the imaginary part are exchanged"),
-    ("torch.complex((x * x).real, 0 * x.real)", "only the imaginary part is wrong"),
-    ("torch.complex(0 * x.real, (x * x).imag)", "only the real part is wrong"),
-])
+@pytest.mark.parametrize(
+    ("kernel", "likely"),
+    [
+        ("(x * x).conj()", "only the imaginary part is wrong"),
+        ("torch.complex((x * x).imag, (x * x).real)", "the real and the imaginary part are exchanged"),
+        ("torch.complex((x * x).real, 0 * x.real)", "only the imaginary part is wrong"),
+        ("torch.complex(0 * x.real, (x * x).imag)", "only the real part is wrong"),
+    ],
+)
 def test_a_wrong_part_is_refused_and_named(kernel: str, likely: str, tmp_path: Path) -> None:
     result = judged(tmp_path, "a * a", kernel, {"max_abs_err": 1.0, "mean_abs_err": 1.0, "bad_pct": 0.0, "bad_atol": 1.0})
     assert result.status is Status.FAIL and "max_abs_err" in codes(result), result.checks
@@ -95,12 +110,22 @@ def test_an_imaginary_part_that_differs_between_calls_is_seen(tmp_path: Path) ->
     assert record["differences"] == 8 and record["first_difference"].startswith("out[1] is ")
 
 
-@pytest.mark.parametrize(("kernel", "more", "said"), [
-    ("def f(x): return (x * x).real", SQUARE, "returned torch.float32 for out; the reference has torch.complex128"),
-    ("def f(x): return x + 0", COMPLEX + "def reference(inputs): return inputs['x'].real.double()\n", "returned torch.complex64 for out; the reference has torch.float64"),
-    ("def f(x): return (x * x).to(torch.complex128)", SQUARE + "def make_outputs(shape, device): return torch.empty(shape['N'], dtype=torch.complex64)\n",
-     "returned torch.complex128 for output 'out', make_outputs has torch.complex64"),
-])
+@pytest.mark.parametrize(
+    ("kernel", "more", "said"),
+    [
+        ("def f(x): return (x * x).real", SQUARE, "returned torch.float32 for out; the reference has torch.complex128"),
+        (
+            "def f(x): return x + 0",
+            COMPLEX + "def reference(inputs): return inputs['x'].real.double()\n",
+            "returned torch.complex64 for out; the reference has torch.float64",
+        ),
+        (
+            "def f(x): return (x * x).to(torch.complex128)",
+            SQUARE + "def make_outputs(shape, device): return torch.empty(shape['N'], dtype=torch.complex64)\n",
+            "returned torch.complex128 for output 'out', make_outputs has torch.complex64",
+        ),
+    ],
+)
 def test_a_complex_output_is_no_real_one(kernel: str, more: str, said: str, tmp_path: Path) -> None:
     record = checked(tmp_path, kernel, more)
     assert record["status"] == "bad_output" and said in record["message"], record
@@ -118,7 +143,9 @@ def test_real_bounds_hold_for_each_part_and_real_null_answers_have_no_imaginary_
 def test_formats_are_those_of_the_parts(dtype: torch.dtype, roundoff: float) -> None:
     want = torch.randn(64, dtype=torch.complex128, generator=torch.Generator().manual_seed(0))
     found = accuracy.figures("out", want.to(dtype), want, None)
-    assert found["unit_roundoff"] == roundoff and found["max_abs_err"] <= 4 * roundoff and found["max_abs_err"] == found["best"]["max_abs_err"]
+    assert (
+        found["unit_roundoff"] == roundoff and found["max_abs_err"] <= 4 * roundoff and found["max_abs_err"] == found["best"]["max_abs_err"]
+    )
 
 
 def test_timed_outputs_are_compared_in_both_parts() -> None:

@@ -13,7 +13,7 @@ from gates.gate.sanitizer import collect as run
 from gates.gate.sanitizer import evidence as parse
 from gates.gate.sanitizer import judge
 
-PROBLEM = '''
+PROBLEM = """
 import torch
 SHAPES = {"small": {"rows": 5}, "wide": {"rows": 40}}
 ARGUMENTS = ("x", "y", "out", "rows", "a")
@@ -24,7 +24,7 @@ def make_outputs(shape, device):
     return {"out": torch.empty(shape["rows"])}
 def reference(inputs, shape):
     return {"out": (inputs["a"] * inputs["x"].double()).sum(1) + inputs["y"].double()}
-'''
+"""
 
 
 @pytest.fixture(scope="module")
@@ -42,16 +42,19 @@ def candidate(built: dict[str, Path], entry: str, library: str = "plain") -> dic
     return side(built[library], entry, built["folder"], "row_sum_problem")
 
 
-@pytest.mark.parametrize(("entry", "codes"), [
-    ("honest", set()),
-    ("no_barrier", {"not_repeatable"}),
-    ("unwritten_flag", {"not_repeatable"}),
-    ("tail_write", {"guard"}),
-    ("shared_overrun", {"emulator_finding"}),
-    ("divergent_barrier", {"emulator_finding"}),
-    ("too_many_threads", {"launch_error"}),
-    ("too_many_threads_swallowed", {"unwritten", "launch_error"}),
-])
+@pytest.mark.parametrize(
+    ("entry", "codes"),
+    [
+        ("honest", set()),
+        ("no_barrier", {"not_repeatable"}),
+        ("unwritten_flag", {"not_repeatable"}),
+        ("tail_write", {"guard"}),
+        ("shared_overrun", {"emulator_finding"}),
+        ("divergent_barrier", {"emulator_finding"}),
+        ("too_many_threads", {"launch_error"}),
+        ("too_many_threads_swallowed", {"unwritten", "launch_error"}),
+    ],
+)
 def test_correctness(built, tmp_path, monkeypatch, entry, codes) -> None:
     in_process(monkeypatch)
     _, result = gate(tmp_path, candidate(built, entry), shapes=("small", "wide"), seeds=(0, 1))
@@ -60,11 +63,14 @@ def test_correctness(built, tmp_path, monkeypatch, entry, codes) -> None:
     assert codes <= seen, seen
 
 
-@pytest.mark.parametrize(("entry", "kinds"), [
-    ("honest", set()),
-    ("tail_write", {"heap-buffer-overflow"}),
-    ("tail_read", {"heap-buffer-overflow"}),
-])
+@pytest.mark.parametrize(
+    ("entry", "kinds"),
+    [
+        ("honest", set()),
+        ("tail_write", {"heap-buffer-overflow"}),
+        ("tail_read", {"heap-buffer-overflow"}),
+    ],
+)
 def test_sanitizer(built, tmp_path, monkeypatch, entry, kinds) -> None:
     written = cases_here(monkeypatch, candidate(built, entry), ["wide", "small"], tmp_path / "cases")
     monkeypatch.setattr(run, "write_memory_cases", lambda *_, **__: written)
@@ -77,11 +83,14 @@ def test_sanitizer(built, tmp_path, monkeypatch, entry, kinds) -> None:
         assert places == {"planted.cu"}
 
 
-@pytest.mark.parametrize(("entry", "says"), [
-    ("no_barrier", "race or uninitialised memory: something is read before it is written, a missing barrier maybe: out["),
-    ("unwritten_flag", "race or uninitialised memory: something is read before it is written, a missing barrier maybe: out["),
-    ("order_matters", "race: the order of threads or of asynchronous copies decides: out["),
-])
+@pytest.mark.parametrize(
+    ("entry", "says"),
+    [
+        ("no_barrier", "race or uninitialised memory: something is read before it is written, a missing barrier maybe: out["),
+        ("unwritten_flag", "race or uninitialised memory: something is read before it is written, a missing barrier maybe: out["),
+        ("order_matters", "race: the order of threads or of asynchronous copies decides: out["),
+    ],
+)
 def test_a_difference_between_orders_is_told_with_cause_element_and_kernel(built, tmp_path, monkeypatch, entry, says) -> None:
     in_process(monkeypatch)
     _, result = gate(tmp_path, candidate(built, entry), shapes=("small",), seeds=(0,))

@@ -56,52 +56,77 @@ def rows(picked: list[int]) -> Change:
 ALL = slice(None)
 PLACES = {
     "partial tile": (
-        rows([128, 129]), "S 128-129 of every B, H, D: 768 of 49920 elements",
-        "S 128-129 is the partial last tile (130 = 128 + 2, tiles of 8 or 16 or 32 or 64 or 128): unmasked padding, or a bounds check of the load or the store"),
+        rows([128, 129]),
+        "S 128-129 of every B, H, D: 768 of 49920 elements",
+        "S 128-129 is the partial last tile (130 = 128 + 2, tiles of 8 or 16 or 32 or 64 or 128): unmasked padding, or a bounds check of the load or the store",
+    ),
     "one tile and one fragment": (
-        at(ALL, ALL, slice(32, 64), slice(16, 32)), "S 32-63 and D 16-31 of every B, H: 3072 of 49920 elements",
-        "S 32-63 is a whole tile or warp's part (32 wide): its offset, its copy or the barrier before it"),
+        at(ALL, ALL, slice(32, 64), slice(16, 32)),
+        "S 32-63 and D 16-31 of every B, H: 3072 of 49920 elements",
+        "S 32-63 is a whole tile or warp's part (32 wide): its offset, its copy or the barrier before it",
+    ),
     "one warp's stripe": (
-        rows([i for i in range(130) if 16 <= i % 64 < 32]), "S 16-31 of every 64 of every B, H, D: 12288 of 49920 elements",
-        "S 16-31 of every 64 is one warp's stripe or one fragment's: a missing __syncwarp or __syncthreads between its store and the read, or a wrong warp offset"),
+        rows([i for i in range(130) if 16 <= i % 64 < 32]),
+        "S 16-31 of every 64 of every B, H, D: 12288 of 49920 elements",
+        "S 16-31 of every 64 is one warp's stripe or one fragment's: a missing __syncwarp or __syncthreads between its store and the read, or a wrong warp offset",
+    ),
     "every other strip of columns": (
-        at(ALL, ALL, ALL, [i for i in range(64) if i % 32 >= 16]), "D 16-31 of every 32 of every B, H, S: 24960 of 49920 elements",
-        "D 16-31 of every 32 is one warp's stripe or one fragment's: a missing __syncwarp or __syncthreads between its store and the read, or a wrong warp offset"),
+        at(ALL, ALL, ALL, [i for i in range(64) if i % 32 >= 16]),
+        "D 16-31 of every 32 of every B, H, S: 24960 of 49920 elements",
+        "D 16-31 of every 32 is one warp's stripe or one fragment's: a missing __syncwarp or __syncthreads between its store and the read, or a wrong warp offset",
+    ),
     "one fragment of columns": (
-        at(ALL, ALL, ALL, slice(16, 32)), "D 16-31 of every B, H, S: 12480 of 49920 elements",
-        "D 16-31 is one fragment's or one warp's part of a tile: its offset, its copy or the barrier before it"),
-    "one head": (
-        at(ALL, 2), "H 2 of every B, S, D: 16640 of 49920 elements", "only H 2: a wrong index, offset or scale for that H"),
+        at(ALL, ALL, ALL, slice(16, 32)),
+        "D 16-31 of every B, H, S: 12480 of 49920 elements",
+        "D 16-31 is one fragment's or one warp's part of a tile: its offset, its copy or the barrier before it",
+    ),
+    "one head": (at(ALL, 2), "H 2 of every B, S, D: 16640 of 49920 elements", "only H 2: a wrong index, offset or scale for that H"),
     "right for the first batch only": (
-        at(1), "B 1 of every H, S, D: 24960 of 49920 elements",
-        "right for B 0 only: the offset or stride of B is left out or computed from the wrong sizes"),
+        at(1),
+        "B 1 of every H, S, D: 24960 of 49920 elements",
+        "right for B 0 only: the offset or stride of B is left out or computed from the wrong sizes",
+    ),
     "right for the first head of the first batch only": (
         lambda x: torch.cat([x[:1, :1].flatten(0, 1), x.flatten(0, 1)[1:] + 10 + noise(5, 130, 64)]).view(SHAPE),
         "B·H 1-5 of every S, D: 41600 of 49920 elements",
-        "right for B·H 0 only: the offset or stride of B·H is left out or computed from the wrong sizes"),
+        "right for B·H 0 only: the offset or stride of B·H is left out or computed from the wrong sizes",
+    ),
     "one place": (
-        at(1, 2, 7, 3), "B 1, H 2, S 7 and D 3: 1 of 49920 elements", "very few elements: one thread's store or index, or a race for these places"),
-    "first row": (
-        rows([0]), "S 0 of every B, H, D: 384 of 49920 elements", "only S 0: a wrong index, offset or scale for that S"),
+        at(1, 2, 7, 3),
+        "B 1, H 2, S 7 and D 3: 1 of 49920 elements",
+        "very few elements: one thread's store or index, or a race for these places",
+    ),
+    "first row": (rows([0]), "S 0 of every B, H, D: 384 of 49920 elements", "only S 0: a wrong index, offset or scale for that S"),
     "NaN in a warp's rows of one head": (
-        at(0, 1, slice(16, 32), value=math.nan), "B 0, H 1 and S 16-31 of every D: 1024 of 49920 elements (all NaN or infinite)",
-        "NaN: memory read before it was written (missing barrier or wait, a row never loaded, a read past a buffer: see the sanitizer gate), infinity - infinity, or 0/0 (a row with nothing unmasked)"),
+        at(0, 1, slice(16, 32), value=math.nan),
+        "B 0, H 1 and S 16-31 of every D: 1024 of 49920 elements (all NaN or infinite)",
+        "NaN: memory read before it was written (missing barrier or wait, a row never loaded, a read past a buffer: see the sanitizer gate), infinity - infinity, or 0/0 (a row with nothing unmasked)",
+    ),
     "overflow": (
-        at(ALL, ALL, 5, 5, value=math.inf), "S 5 and D 5 of every B, H: 6 of 49920 elements (all NaN or infinite)",
-        "infinity: overflow of fp16 (beyond 65504) in a stored intermediate, or a division by zero"),
+        at(ALL, ALL, 5, 5, value=math.inf),
+        "S 5 and D 5 of every B, H: 6 of 49920 elements (all NaN or infinite)",
+        "infinity: overflow of fp16 (beyond 65504) in a stored intermediate, or a division by zero",
+    ),
     "rows by the data": (
         lambda x: torch.where(noise(2, 3, 130, 1) > 0.5, x + 10 + noise(*SHAPE), x),
         "245 of 780 rows, scattered over S 0-7, 9-21, 23-24, 26 and others (115 of 130) of every B, H, D: 15680 of 49920 elements",
-        "whole rows with no pattern in their index, so it depends on the data: a running value of the row (maximum, sum, rescaling of the accumulator when the maximum rises) rather than an index"),
+        "whole rows with no pattern in their index, so it depends on the data: a running value of the row (maximum, sum, rescaling of the accumulator when the maximum rises) rather than an index",
+    ),
     "single elements": (
         lambda x: torch.where(noise(*SHAPE) > 2, x + 10 + noise(*SHAPE).flip(0), x),
-        None, "scattered single elements: a race between threads, or rounding in few steps too coarse for these values"),
+        None,
+        "scattered single elements: a race between threads, or rounding in few steps too coarse for these values",
+    ),
     "a lower precision": (
-        lambda x: x + 0.01 * noise(*SHAPE).flip(2), None,
-        "small errors (1.1% of the values): a lower precision on the way, such as accumulation in fp16 or an operand rounded too early, or a biased rounding"),
+        lambda x: x + 0.01 * noise(*SHAPE).flip(2),
+        None,
+        "small errors (1.1% of the values): a lower precision on the way, such as accumulation in fp16 or an operand rounded too early, or a biased rounding",
+    ),
     "all of it": (
-        lambda x: x + noise(*SHAPE).flip(2), "everywhere: 49849 of 49920 elements",
-        "everything is off (by 100% of the values) and no simple factor: an operand transposed or from the wrong index, a tile skipped or counted twice, a running sum not rescaled"),
+        lambda x: x + noise(*SHAPE).flip(2),
+        "everywhere: 49849 of 49920 elements",
+        "everything is off (by 100% of the values) and no simple factor: an operand transposed or from the wrong index, a tile skipped or counted twice, a running sum not rescaled",
+    ),
 }
 LIKE = {
     "scaled": (lambda x: x / 8, "scaled by 0.125 (1/8): a scale factor or the final division is missing, doubled or wrong"),
@@ -109,27 +134,34 @@ LIKE = {
     "scaled by an axis": (lambda x: x * 64, "scaled by 64 = size of D: a scale factor or the final division is missing, doubled or wrong"),
     "a factor a head": (
         lambda x: x * torch.tensor([1.0, 2.0, 0.5]).view(1, 3, 1, 1),
-        "a factor for each H, 0.5 to 2: the scale of another H is used, or a scale of each H is missing"),
+        "a factor for each H, 0.5 to 2: the scale of another H is used, or a scale of each H is missing",
+    ),
     "a factor a row": (
         lambda x: x * (2 + noise(2, 3, 130, 1) ** 2),
-        "a factor for each S, 2 to 11.97: each row's own factor is wrong, such as the final division by its sum or the rescaling of its accumulator"),
+        "a factor for each S, 2 to 11.97: each row's own factor is wrong, such as the final division by its sum or the rescaling of its accumulator",
+    ),
     "zeros": (lambda x: x * 0, "zeros where values belong: never accumulated, multiplied by a zero factor, or not stored"),
     "constant": (lambda x: x * 0 + 0.25, "one constant, 0.25: initialised and never computed, or one element broadcast"),
     "offset": (lambda x: x + 3, "off by the constant 3: a term added twice or left out, an accumulator that does not start at zero"),
     "mean of the rows": (
         lambda x: x.mean(dim=2, keepdim=True).expand_as(x).clone(),
-        "the same for every S: the index along S does not reach the computation, or weights are all equal"),
-    "rows shifted": (
-        lambda x: x.roll(1, 2), "shifted by -1 along S (got[i] = expected[i - 1]): a start index or a pointer off by 1"),
+        "the same for every S: the index along S does not reach the computation, or weights are all equal",
+    ),
+    "rows shifted": (lambda x: x.roll(1, 2), "shifted by -1 along S (got[i] = expected[i - 1]): a start index or a pointer off by 1"),
     "rows of the next tile": (
         lambda x: torch.cat([x[:, :, 32:], x[:, :, :32]], 2),
-        "shifted by 32 along S (got[i] = expected[i + 32]): a start index or a pointer off by 32"),
+        "shifted by 32 along S (got[i] = expected[i + 32]): a start index or a pointer off by 32",
+    ),
     "heads swapped": (lambda x: x[:, [1, 0, 2]], "values of another H (0 <- 1, 1 <- 0): a wrong index or offset along H"),
     "batch ignored": (lambda x: x[[0, 0]], "values of another B (1 <- 0): a wrong index or offset along B"),
     "another layout": (
-        lambda x: x.permute(0, 2, 1, 3).reshape(SHAPE), "the right values in the layout B, S, H, D: strides of the store, or of the loads, in the wrong order"),
+        lambda x: x.permute(0, 2, 1, 3).reshape(SHAPE),
+        "the right values in the layout B, S, H, D: strides of the store, or of the loads, in the wrong order",
+    ),
     "transposed": (
-        lambda x: x.transpose(2, 3).reshape(SHAPE), "the right values in the layout B, H, D, S: strides of the store, or of the loads, in the wrong order"),
+        lambda x: x.transpose(2, 3).reshape(SHAPE),
+        "the right values in the layout B, H, D, S: strides of the store, or of the loads, in the wrong order",
+    ),
 }
 
 
@@ -217,7 +249,9 @@ def test_old_evidence_without_maps_still_loads() -> None:
 
 
 def test_a_wrong_stride_leaves_row_0_right() -> None:
-    assert causes(mapped(lambda x: torch.where(torch.arange(130).view(1, 1, -1, 1) > 0, x + 10 + noise(*SHAPE), x)))[0].startswith("right for S 0 only")
+    assert causes(mapped(lambda x: torch.where(torch.arange(130).view(1, 1, -1, 1) > 0, x + 10 + noise(*SHAPE), x)))[0].startswith(
+        "right for S 0 only"
+    )
 
 
 def test_an_output_that_is_not_half_did_not_overflow_it() -> None:

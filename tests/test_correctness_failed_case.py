@@ -33,8 +33,15 @@ WANT = torch.randn(8, 40, dtype=torch.float64, generator=torch.Generator().manua
 ORDERS = ["forward", "reversed"]
 
 
-def outputs_of(got: torch.Tensor, again: torch.Tensor | None = None, *, limits: dict[str, Any] = LIMITS, bound: float | None = None,
-               case: dict[str, Any] | None = None, **problem: Any) -> list[dict[str, Any]]:
+def outputs_of(
+    got: torch.Tensor,
+    again: torch.Tensor | None = None,
+    *,
+    limits: dict[str, Any] = LIMITS,
+    bound: float | None = None,
+    case: dict[str, Any] | None = None,
+    **problem: Any,
+) -> list[dict[str, Any]]:
     """Figures and map of an output ``got``, of which a second call gave ``again``."""
     calls = [Launched({"out": value}, {}) for value in (got, got if again is None else again)]
     bounds = None if bound is None else torch.full_like(WANT, bound)
@@ -42,7 +49,14 @@ def outputs_of(got: torch.Tensor, again: torch.Tensor | None = None, *, limits: 
         problem["error_bound"] = lambda inputs, shape: {"out": bounds}
     found = [figures("out", got, WANT, limits.get("bad_atol"), bounds)]
     return with_maps(
-        SimpleNamespace(**problem), {}, {}, {"orders": ORDERS, "role": "headline", **(case or {})}, calls, {"out": WANT}, found, limits,
+        SimpleNamespace(**problem),
+        {},
+        {},
+        {"orders": ORDERS, "role": "headline", **(case or {})},
+        calls,
+        {"out": WANT},
+        found,
+        limits,
     )
 
 
@@ -97,8 +111,11 @@ def failing(**changes: Any) -> parse.CorrectnessEvidence:
     """Evidence of two cases, the second of which is wrong in its last columns."""
     got = WANT.float()
     got[:, 32:] += 1
-    lines = [{"type": "case", "index": 0, "result": result(0)},
-             {"type": "case", "index": 1, "result": {**result(1), "outputs": outputs_of(got), **changes}}, {"type": "done", "cases": 2}]
+    lines = [
+        {"type": "case", "index": 0, "result": result(0)},
+        {"type": "case", "index": 1, "result": {**result(1), "outputs": outputs_of(got), **changes}},
+        {"type": "done", "cases": 2},
+    ]
     return dataclasses.replace(parse.parse(raw(lines)), runner="USE_X=1 python ../my\\ tasks/sum/runner.py")
 
 
@@ -150,13 +167,24 @@ def test_console_tells_a_case_once_and_shortly() -> None:
 
 def test_compare_shows_three_cases_and_folds_the_rest() -> None:
     checks = tuple(
-        Check("max_abs_err", Status.FAIL, 1.0, 0.1, "", f"small seed {seed}", "correctness.max_abs_err", notes=(f"where: row <{seed}>",),
-              reproduce=f"python runner.py --seed {seed}")
+        Check(
+            "max_abs_err",
+            Status.FAIL,
+            1.0,
+            0.1,
+            "",
+            f"small seed {seed}",
+            "correctness.max_abs_err",
+            notes=(f"where: row <{seed}>",),
+            reproduce=f"python runner.py --seed {seed}",
+        )
         for seed in range(5)
     )
     comparison = SimpleNamespace(gates=(GateResult("correctness", Status.FAIL, "correctness.max_abs_err", "", checks),))
     text = "\n".join(_failing_cases(comparison))
-    assert text.startswith("## Failing cases\n\nThe commands are for the folder in which the run was started.\n") and text.count("```sh") == 3
+    assert (
+        text.startswith("## Failing cases\n\nThe commands are for the folder in which the run was started.\n") and text.count("```sh") == 3
+    )
     assert "- where: row &lt;0&gt;" in text and "<summary>2 more failing cases</summary>" in text
     assert "| small seed 4 | where: row &lt;4&gt; | python runner.py --seed 4 |" in text
     assert _failing_cases(SimpleNamespace(gates=())) == []
@@ -195,8 +223,16 @@ def test_the_printed_command_replays_the_case_of_a_task_elsewhere(tmp_path: Path
 
     command = "python ../tasks/saxpy_fast/runner.py --shape small --seed 4711 --device emulator"
     path = f"{Path(sys.executable).parent}{os.pathsep}{os.environ['PATH']}"
-    done = subprocess.run(command, shell=True, cwd=tmp_path / "here", capture_output=True, text=True, timeout=200,
-                          env={**os.environ, "PATH": path}, check=False)
+    done = subprocess.run(
+        command,
+        shell=True,
+        cwd=tmp_path / "here",
+        capture_output=True,
+        text=True,
+        timeout=200,
+        env={**os.environ, "PATH": path},
+        check=False,
+    )
     assert done.returncode == 1, done.stdout + done.stderr
     lines = [line.strip() for line in done.stdout.splitlines()]
     assert f"reproduce: {command}" in lines
@@ -208,8 +244,19 @@ def test_the_printed_command_replays_the_case_of_a_task_elsewhere(tmp_path: Path
 def test_the_case_whose_cause_is_known_is_told_first() -> None:
     """Whatever else fails before it, in another kind of failure."""
     checks = (
-        Check("non_finite", Status.FAIL, 3, 0, "", "single seed 0", "correctness.non_finite", notes=("where: everywhere", "likely: NaN: much")),
-        Check("max_abs_err", Status.FAIL, 1.0, 0.1, "", "small seed 0", "correctness.max_abs_err", notes=("where: row 1", "likely: the values are those of: y")),
+        Check(
+            "non_finite", Status.FAIL, 3, 0, "", "single seed 0", "correctness.non_finite", notes=("where: everywhere", "likely: NaN: much")
+        ),
+        Check(
+            "max_abs_err",
+            Status.FAIL,
+            1.0,
+            0.1,
+            "",
+            "small seed 0",
+            "correctness.max_abs_err",
+            notes=("where: row 1", "likely: the values are those of: y"),
+        ),
     )
     lines = console.failures(SimpleNamespace(gates=(GateResult("correctness", Status.FAIL, "correctness.non_finite", "", checks),)))
     assert "likely: the values are those of: y" in lines[4] and lines[5].startswith("  correctness: non_finite")

@@ -23,8 +23,9 @@ def codes(result) -> set[str]:
 
 
 def test_an_honest_kernel_passes(library: Path, tmp_path: Path) -> None:
-    evidence, result = gate(tmp_path, side(library, "honest"), baseline=side(library, "honest"), extra_seeds=(77,),
-                            limits={**LIMITS, "match_baseline": True})
+    evidence, result = gate(
+        tmp_path, side(library, "honest"), baseline=side(library, "honest"), extra_seeds=(77,), limits={**LIMITS, "match_baseline": True}
+    )
     assert result.status is Status.PASS, result.sentence
     fresh = sum(case.role == "fresh" for case in evidence.cases)
     assert fresh >= 8 and result.sentence == f"6/6 cases and {fresh} fresh cases; fresh seed 77"
@@ -34,30 +35,33 @@ def test_an_honest_kernel_passes(library: Path, tmp_path: Path) -> None:
     assert all(case.launch_count == len(case.orders) for case in evidence.cases)
 
 
-@pytest.mark.parametrize(("entry", "code"), [
-    ("writes_nan", "non_finite"),
-    ("writes_inf", "non_finite"),
-    ("unwritten_tail", "unwritten"),
-    ("writes_nothing", "unwritten"),
-    ("past_the_end", "guard"),
-    ("before_the_start", "guard"),
-    ("changes_input", "input_mutated"),
-    ("reads_past_input", "not_repeatable"),
-    ("keeps_state", "not_repeatable"),
-    ("depends_on_order", "not_repeatable"),
-    ("depends_on_reversed", "not_repeatable"),
-    ("second_call_only", "not_repeatable"),
-    ("accumulates", "not_repeatable"),
-    ("wrong_scale", "max_abs_err"),
-    ("wrong_scale", "mean_abs_err"),
-    ("wrong_scale", "bad_pct"),
-    ("all_zeros", "max_abs_err"),
-    ("returns_error", "launch_error"),
-    ("keeps_answers", "stale_answer"),
-    ("launches_nothing", "no_launch"),
-    ("launches_once", "no_launch"),
-    ("has_finding", "emulator_finding"),
-])
+@pytest.mark.parametrize(
+    ("entry", "code"),
+    [
+        ("writes_nan", "non_finite"),
+        ("writes_inf", "non_finite"),
+        ("unwritten_tail", "unwritten"),
+        ("writes_nothing", "unwritten"),
+        ("past_the_end", "guard"),
+        ("before_the_start", "guard"),
+        ("changes_input", "input_mutated"),
+        ("reads_past_input", "not_repeatable"),
+        ("keeps_state", "not_repeatable"),
+        ("depends_on_order", "not_repeatable"),
+        ("depends_on_reversed", "not_repeatable"),
+        ("second_call_only", "not_repeatable"),
+        ("accumulates", "not_repeatable"),
+        ("wrong_scale", "max_abs_err"),
+        ("wrong_scale", "mean_abs_err"),
+        ("wrong_scale", "bad_pct"),
+        ("all_zeros", "max_abs_err"),
+        ("returns_error", "launch_error"),
+        ("keeps_answers", "stale_answer"),
+        ("launches_nothing", "no_launch"),
+        ("launches_once", "no_launch"),
+        ("has_finding", "emulator_finding"),
+    ],
+)
 def test_planted_defect_fails(library: Path, tmp_path: Path, entry: str, code: str) -> None:
     _, result = gate(tmp_path, side(library, entry), seeds=(0, 1))
     assert result.status is Status.FAIL
@@ -121,7 +125,7 @@ def test_worse_than_the_baseline(library: Path, tmp_path: Path) -> None:
     assert result.status is Status.INCONCLUSIVE and result.code == "correctness.no_baseline"
 
 
-PROBLEM = '''
+PROBLEM = """
 import torch
 SHAPES = {"small": {"N": 1000}, "tail": {"N": 1023}}
 ARGUMENTS = ("x", "y", "out", "N", "a")
@@ -135,24 +139,41 @@ def make_outputs(shape, device):
 def reference(inputs, shape):
     %s
     return {"out": inputs["a"] * inputs["x"].double() + inputs["y"].double()}
-'''
+"""
 
 
-@pytest.mark.parametrize(("name", "inputs", "reference", "entry", "limits", "status", "code"), [
-    ("zero_inputs", "x, y = x * 0, y * 0", "", "all_zeros", LIMITS, Status.FAIL, "too_weak"),
-    ("zero_y", "y = y * 0", "", "ignores_y", LIMITS, Status.FAIL, "too_weak"),
-    ("loose", "", "", "all_zeros", {"max_abs_err": 50.0, "mean_abs_err": 50.0}, Status.FAIL, "too_weak"),
-    ("constant", "", "inputs = {'a': 1.0, 'x': torch.arange(shape['N']), 'y': torch.zeros(shape['N'])}", "honest", LIMITS,
-     Status.FAIL, "too_weak"),
-    ("one_seed", "g = torch.Generator().manual_seed(5); x = torch.randn(shape['N'], generator=g); y = x + 1", "", "honest",
-     LIMITS, Status.FAIL, "same_inputs"),
-    ("strided", "x = torch.randn(2 * shape['N'], generator=g)[::2]", "", "honest", LIMITS, Status.FAIL, "problem_error"),
-    ("no_memory", "", "raise MemoryError('needs 128 GiB')", "honest", LIMITS, Status.INCONCLUSIVE, "no_memory"),
-    ("torch_memory", "", "torch.empty(1 << 50)", "honest", LIMITS, Status.INCONCLUSIVE, "no_memory"),
-    ("raises", "", "raise KeyError('q')", "honest", LIMITS, Status.FAIL, "problem_error"),
-    ("nan_reference", "", "return {'out': inputs['x'].double() * float('nan')}", "honest", LIMITS, Status.FAIL, "problem_error"),
-    ("other_shape", "", "return {'out': inputs['x'].double()[1:]}", "honest", LIMITS, Status.FAIL, "problem_error"),
-])
+@pytest.mark.parametrize(
+    ("name", "inputs", "reference", "entry", "limits", "status", "code"),
+    [
+        ("zero_inputs", "x, y = x * 0, y * 0", "", "all_zeros", LIMITS, Status.FAIL, "too_weak"),
+        ("zero_y", "y = y * 0", "", "ignores_y", LIMITS, Status.FAIL, "too_weak"),
+        ("loose", "", "", "all_zeros", {"max_abs_err": 50.0, "mean_abs_err": 50.0}, Status.FAIL, "too_weak"),
+        (
+            "constant",
+            "",
+            "inputs = {'a': 1.0, 'x': torch.arange(shape['N']), 'y': torch.zeros(shape['N'])}",
+            "honest",
+            LIMITS,
+            Status.FAIL,
+            "too_weak",
+        ),
+        (
+            "one_seed",
+            "g = torch.Generator().manual_seed(5); x = torch.randn(shape['N'], generator=g); y = x + 1",
+            "",
+            "honest",
+            LIMITS,
+            Status.FAIL,
+            "same_inputs",
+        ),
+        ("strided", "x = torch.randn(2 * shape['N'], generator=g)[::2]", "", "honest", LIMITS, Status.FAIL, "problem_error"),
+        ("no_memory", "", "raise MemoryError('needs 128 GiB')", "honest", LIMITS, Status.INCONCLUSIVE, "no_memory"),
+        ("torch_memory", "", "torch.empty(1 << 50)", "honest", LIMITS, Status.INCONCLUSIVE, "no_memory"),
+        ("raises", "", "raise KeyError('q')", "honest", LIMITS, Status.FAIL, "problem_error"),
+        ("nan_reference", "", "return {'out': inputs['x'].double() * float('nan')}", "honest", LIMITS, Status.FAIL, "problem_error"),
+        ("other_shape", "", "return {'out': inputs['x'].double()[1:]}", "honest", LIMITS, Status.FAIL, "problem_error"),
+    ],
+)
 def test_weak_or_broken_problems(library, tmp_path, name, inputs, reference, entry, limits, status, code) -> None:
     folder = task_folder(tmp_path / name, f"planted_{name}", PROBLEM % (inputs or "pass", reference or "pass"))
     _, result = gate(tmp_path / "work", side(library, entry, folder, f"planted_{name}"), limits=limits)
@@ -182,11 +203,14 @@ def test_inputs_that_the_kernel_does_not_get_need_not_matter(library: Path, tmp_
 
 
 def test_end_to_end_has_limits_of_its_own(library: Path, tmp_path: Path) -> None:
-    text = PROBLEM % ("pass", "pass") + '''
+    text = (
+        PROBLEM % ("pass", "pass")
+        + """
 ODD_SHAPES = ("tail",)
 def end_to_end(inputs, shape):
     return {"out": inputs["a"] * inputs["x"] + inputs["y"] + 0.01}
-'''
+"""
+    )
     folder = task_folder(tmp_path / "t", "planted_whole", text)
     whole = {"max_abs_err": 0.02, "mean_abs_err": 0.02, "bad_pct": 0.0, "bad_atol": 0.02}
     candidate = side(library, "honest", folder, "planted_whole")
@@ -199,11 +223,14 @@ def end_to_end(inputs, shape):
     assert codes(result) == {"correctness.end_to_end", "correctness.cases"}
 
 
-@pytest.mark.parametrize(("shapes", "seeds", "text"), [
-    (("small",), (0, 0, 0), "seed 0 is given twice"),
-    (("small", "small"), (0,), "shape small is given twice"),
-    (("smal",), (0,), "no shape 'smal'"),
-])
+@pytest.mark.parametrize(
+    ("shapes", "seeds", "text"),
+    [
+        (("small",), (0, 0, 0), "seed 0 is given twice"),
+        (("small", "small"), (0,), "shape small is given twice"),
+        (("smal",), (0,), "no shape 'smal'"),
+    ],
+)
 def test_wrong_cases_are_refused(library: Path, tmp_path: Path, shapes, seeds, text) -> None:
     with pytest.raises(GatesError, match=text) as caught:
         gate(tmp_path, side(library, "honest"), shapes=shapes, seeds=seeds)

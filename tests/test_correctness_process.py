@@ -27,7 +27,10 @@ def statuses(evidence: parse.CorrectnessEvidence) -> dict[str, str]:
 def test_a_crash_costs_one_case(library: Path, tmp_path: Path) -> None:
     evidence, result = gate(tmp_path, side(library, "crashes_in_seed_1"), shapes=("small",))
     assert statuses(evidence) == {
-        "small seed 0": "ok", "small seed 1": "crash", "small seed 2": "ok", "tail seed 0 (odd)": "ok",
+        "small seed 0": "ok",
+        "small seed 1": "crash",
+        "small seed 2": "ok",
+        "tail seed 0 (odd)": "ok",
     }
     assert evidence.cases[1].message == "killed by SIGSEGV while running the kernel"
     assert len(evidence.processes) == 2

@@ -24,10 +24,23 @@ LIMITS = {"max_abs_err": 1e-3, "mean_abs_err": 1e-4, "bad_pct": 1.0, "bad_atol":
 def result(seed: int, **changes: Any) -> dict[str, Any]:
     want = torch.randn(64, dtype=torch.float64, generator=torch.Generator().manual_seed(seed))
     return {
-        "status": "ok", "message": "", "wall_s": 0.1, "inputs_sha256": f"{seed:064x}", "reference_sha256": f"{seed + 9:064x}",
-        "output_sha256": "", "orders": ["forward", "forward"], "launches": [], "launch_count": 0, "guards": [], "mutated": [],
-        "differences": 0, "first_difference": "", "findings": [], "unwritten": {"out": 0},
-        "outputs": [figures("out", want.to(torch.float32), want, 1e-3)], **changes,
+        "status": "ok",
+        "message": "",
+        "wall_s": 0.1,
+        "inputs_sha256": f"{seed:064x}",
+        "reference_sha256": f"{seed + 9:064x}",
+        "output_sha256": "",
+        "orders": ["forward", "forward"],
+        "launches": [],
+        "launch_count": 0,
+        "guards": [],
+        "mutated": [],
+        "differences": 0,
+        "first_difference": "",
+        "findings": [],
+        "unwritten": {"out": 0},
+        "outputs": [figures("out", want.to(torch.float32), want, 1e-3)],
+        **changes,
     }
 
 
@@ -38,12 +51,24 @@ def raw(lines: list[Any] | None = None, **attempt: Any) -> dict[str, Any]:
         lines = [case(0), case(1), {"type": "done", "cases": 2}]
     texts = [line if isinstance(line, str) else json.dumps({"nonce": "right", **line}) for line in lines]
     record = {
-        "nonce": "right", "returncode": 0, "cause": "exit 0", "timed_out": False, "wall_s": 1.0, "output_tail": "",
-        "asked": asked, "lines": texts, **attempt,
+        "nonce": "right",
+        "returncode": 0,
+        "cause": "exit 0",
+        "timed_out": False,
+        "wall_s": 1.0,
+        "output_tail": "",
+        "asked": asked,
+        "lines": texts,
+        **attempt,
     }
     return {
-        "device": "cuda:0", "bad_atol": 1e-3, "end_to_end_bad_atol": None, "extra_seeds": [], "asked": asked,
-        "candidate": {"name": "stage", "cases": asked, "attempts": [record]}, "baseline": None,
+        "device": "cuda:0",
+        "bad_atol": 1e-3,
+        "end_to_end_bad_atol": None,
+        "extra_seeds": [],
+        "asked": asked,
+        "candidate": {"name": "stage", "cases": asked, "attempts": [record]},
+        "baseline": None,
     }
 
 
@@ -59,23 +84,29 @@ def test_two_honest_lines_pass() -> None:
     assert verdict(raw()).status is Status.PASS
 
 
-@pytest.mark.parametrize(("lines", "attempt", "code"), [
-    ([], {}, "missing_cases"),
-    ([case(0), {"type": "done"}], {}, "missing_cases"),
-    ([case(0), {**case(1), "nonce": "wrong"}, {"type": "done"}], {}, "forged"),
-    ([case(0), case(0), case(1), {"type": "done"}], {}, "forged"),
-    ([case(0), {"type": "done"}, case(1)], {}, "forged"),
-    ([case(0), case(1), case(7), {"type": "done"}], {}, "forged"),
-    ([case(0), case(1), {"type": "verdict", "status": "pass"}, {"type": "done"}], {}, "forged"),
-    ([case(0), '{"nonce": "right", "type": "case", "index": 1, "result": {"max_abs_err": NaN}}', {"type": "done"}], {}, "forged"),
-    ([case(0), case(1, max_abs_err=0.0), {"type": "done"}], {}, "forged"),
-    ([case(0), "not json", case(1), {"type": "done"}], {}, "forged"),
-    ([case(0), {"type": "phase", "index": 1, "phase": "kernel"}, '{"type": "ca'],
-     {"returncode": -11, "cause": "killed by SIGSEGV"}, "crash"),
-    ([case(0), {"type": "phase", "index": 1, "phase": "kernel"}], {"returncode": -9, "cause": "killed", "timed_out": True}, "timeout"),
-    ([case(0), {"type": "phase", "index": 1, "phase": "kernel"}], {}, "missing_cases"),
-    ([case(0), {"type": "phase", "index": 1, "phase": "kernel"}], {"returncode": -9, "cause": "killed"}, "crash"),
-])
+@pytest.mark.parametrize(
+    ("lines", "attempt", "code"),
+    [
+        ([], {}, "missing_cases"),
+        ([case(0), {"type": "done"}], {}, "missing_cases"),
+        ([case(0), {**case(1), "nonce": "wrong"}, {"type": "done"}], {}, "forged"),
+        ([case(0), case(0), case(1), {"type": "done"}], {}, "forged"),
+        ([case(0), {"type": "done"}, case(1)], {}, "forged"),
+        ([case(0), case(1), case(7), {"type": "done"}], {}, "forged"),
+        ([case(0), case(1), {"type": "verdict", "status": "pass"}, {"type": "done"}], {}, "forged"),
+        ([case(0), '{"nonce": "right", "type": "case", "index": 1, "result": {"max_abs_err": NaN}}', {"type": "done"}], {}, "forged"),
+        ([case(0), case(1, max_abs_err=0.0), {"type": "done"}], {}, "forged"),
+        ([case(0), "not json", case(1), {"type": "done"}], {}, "forged"),
+        (
+            [case(0), {"type": "phase", "index": 1, "phase": "kernel"}, '{"type": "ca'],
+            {"returncode": -11, "cause": "killed by SIGSEGV"},
+            "crash",
+        ),
+        ([case(0), {"type": "phase", "index": 1, "phase": "kernel"}], {"returncode": -9, "cause": "killed", "timed_out": True}, "timeout"),
+        ([case(0), {"type": "phase", "index": 1, "phase": "kernel"}], {}, "missing_cases"),
+        ([case(0), {"type": "phase", "index": 1, "phase": "kernel"}], {"returncode": -9, "cause": "killed"}, "crash"),
+    ],
+)
 def test_lines_that_are_no_proof(lines: list[Any], attempt: dict[str, Any], code: str) -> None:
     judged = verdict(raw(lines, **attempt))
     assert judged.status is Status.FAIL
@@ -112,7 +143,9 @@ def test_a_limit_met_exactly_is_met() -> None:
     below = {**LIMITS, "max_abs_err": worst * 0.999}
     told = judge(evidence, below)  # the error is one rounding of the format, so no kernel keeps less
     assert (told.status, told.code) == (Status.INCONCLUSIVE, "correctness.limit_too_tight")
-    cases = tuple(dataclasses.replace(case, outputs=tuple(dataclasses.replace(one, best=None) for one in case.outputs)) for case in evidence.cases)
+    cases = tuple(
+        dataclasses.replace(case, outputs=tuple(dataclasses.replace(one, best=None) for one in case.outputs)) for case in evidence.cases
+    )
     assert judge(dataclasses.replace(evidence, cases=cases), below).status is Status.FAIL  # a run of before, which does not say so
 
 
@@ -148,8 +181,19 @@ def test_an_edited_record_is_refused() -> None:
         from_json(parse.CorrectnessEvidence, data, "correctness.json")
 
 
-DTYPES = [torch.float64, torch.float32, torch.float16, torch.bfloat16, torch.float8_e4m3fn, torch.float8_e5m2,
-          torch.int64, torch.int32, torch.int8, torch.uint8, torch.bool]
+DTYPES = [
+    torch.float64,
+    torch.float32,
+    torch.float16,
+    torch.bfloat16,
+    torch.float8_e4m3fn,
+    torch.float8_e5m2,
+    torch.int64,
+    torch.int32,
+    torch.int8,
+    torch.uint8,
+    torch.bool,
+]
 
 
 @pytest.mark.parametrize("dtype", DTYPES, ids=str)

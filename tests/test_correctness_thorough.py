@@ -22,7 +22,7 @@ from gates.worker.describe import describe
 from gates.worker.problem_check import check_answers
 
 BOUND = {**LIMITS, "max_err_over_bound": 1.0}
-PROBLEM = '''
+PROBLEM = """
 import torch
 SHAPES = {"small": {"N": 1000}, "tail": {"N": 1023}, "n1": {"N": 1}, "n17": {"N": 17}, "n33": {"N": 33}}
 ODD_SHAPES = ("tail",)
@@ -50,7 +50,7 @@ def error_bound(inputs, shape):  # two roundings to float, and one of the subnor
     return {"out": 2.0**-23 * size + 2.0**-149}
 def null_outputs(inputs, shape):
     return {"copy_of_y": {"out": inputs["y"]}}
-'''
+"""
 
 
 @pytest.fixture(autouse=True)
@@ -128,7 +128,7 @@ def test_a_null_answer_must_fail_where_the_kernel_passes(library: Path, tmp_path
     assert {null.kind for null in evidence.cases[0].outputs[0].nulls} == {"zeros", "mean", "rows_shifted", "copy_of_y"}
     check = next(check for check in result.checks if check.code == "correctness.too_weak")
     assert check.where == "small seed 0" and "copy_of_y of out" in check.observed
-    shifted = PROBLEM.replace("torch.randn(shape[\"N\"], generator=g), \"y\"", "torch.randn(1, generator=g).repeat(shape[\"N\"]), \"y\"")
+    shifted = PROBLEM.replace('torch.randn(shape["N"], generator=g), "y"', 'torch.randn(1, generator=g).repeat(shape["N"]), "y"')
     shifted = shifted.replace('"y": torch.randn(shape["N"], generator=g)', '"y": torch.zeros(shape["N"])')
     _, result = gate(tmp_path / "s", side_of(library, "honest", tmp_path / "s2", shifted), shapes=("small",), limits=BOUND)
     assert any(check.code == "correctness.too_weak" for check in result.checks)
@@ -139,7 +139,9 @@ def test_weak_cases_are_named_and_do_not_count(library: Path, tmp_path: Path) ->
     evidence, result = gate(tmp_path / "w", candidate, shapes=("small",), limits=BOUND)
     check = next(check for check in result.checks if check.name == "weak_cases")
     assert (check.status, check.observed) == (Status.PASS, 1) and check.where == "n33 seed 0 inputs zeros: zeros of out"
-    headline = tuple(dataclasses.replace(case, role="headline", inputs="default") if case.inputs == "zeros" else case for case in evidence.cases)
+    headline = tuple(
+        dataclasses.replace(case, role="headline", inputs="default") if case.inputs == "zeros" else case for case in evidence.cases
+    )
     again = judge(dataclasses.replace(evidence, cases=headline, asked=4), BOUND)
     assert again.status is Status.FAIL and "correctness.too_weak" in {check.code for check in again.checks}
 
@@ -156,13 +158,17 @@ def test_a_replay_tries_the_named_cases_and_nothing_else(library: Path, tmp_path
     evidence, result = gate(tmp_path / "c", candidate, shapes=("n33",), seeds=(0,), inputs=("zeros",), limits=BOUND)
     assert result.status is Status.INCONCLUSIVE and result.code == "correctness.too_weak"
     assert result.sentence == "cases (n33 seed 0 inputs zeros: zeros of out): no case fails; all are weak by nature, so none counts"
-    assert [text for text in _findings(result) if text.startswith("cases (n33 seed 0 inputs zeros: zeros of out): a null answer keeps all limits")]
+    assert [
+        text
+        for text in _findings(result)
+        if text.startswith("cases (n33 seed 0 inputs zeros: zeros of out): a null answer keeps all limits")
+    ]
     assert [check.name for check in result.checks].count("cases") == 1
 
 
 def test_an_error_where_the_bound_is_0_is_told_in_words(library: Path, tmp_path: Path) -> None:
     """No ratio is, and the number that stands for it has 309 digits."""
-    text = PROBLEM.replace("return {\"out\": 2.0**-23 * size + 2.0**-149}", "return {\"out\": 0 * size}")
+    text = PROBLEM.replace('return {"out": 2.0**-23 * size + 2.0**-149}', 'return {"out": 0 * size}')
     _, result = gate(tmp_path / "w", side_of(library, "honest", tmp_path, text), shapes=("small",), seeds=(0,), limits=BOUND)
     assert result.status is Status.FAIL
     assert result.sentence.startswith("max_err_over_bound (small seed 0): wrong where the bound is 0, limit 1"), result.sentence
@@ -203,19 +209,22 @@ def test_evidence_from_before_is_still_judged(library: Path, tmp_path: Path) -> 
     assert judge(old, BOUND).code == "correctness.no_bound"
 
 
-@pytest.mark.parametrize(("change", "message"), [
-    (("EDGE_SHAPES = (", 'EDGE_SHAPES = ("n18", '), "EDGE_SHAPES names n18, which SHAPES does not have"),
-    (('ODD_SHAPES = ("tail",)', 'ODD_SHAPES = "tail"'), "ODD_SHAPES must be a tuple of names, not str"),
-    (('("n33", "small")', '("n33", "n33")'), "FAMILY_SHAPES names a shape twice"),
-    (('{"equal": equal', '{"default": equal'), "INPUT_FAMILIES has the name 'default'"),
-    (('{"equal": equal', '{"all,equal": equal'), "INPUT_FAMILIES has the name 'all,equal'"),
-    (('{"equal": equal', '{"equal": 3'), "INPUT_FAMILIES must map names to functions"),
-    (('AXES = {"out": ("N",)}', 'AXES = {"out": "N"}'), "AXES['out'] must be a tuple of names"),
-    (('AXES = {"out": ("N",)}', 'AXES = {"out": ("N", "N")}'), "AXES['out'] names an axis twice"),
-    (("def error_bound", "error_bound = 1\ndef _bound"), "error_bound must be a function"),
-    (('EDGE_SHAPES = ("n1",', 'EDGE_SHAPES = (["n1"],'), "EDGE_SHAPES must hold names of shapes, not ['n1']"),
-    (('SHAPES = {"small": {"N": 1000}', 'SHAPES = {"small": 1000'), "SHAPES must map each name to its sizes"),
-])
+@pytest.mark.parametrize(
+    ("change", "message"),
+    [
+        (("EDGE_SHAPES = (", 'EDGE_SHAPES = ("n18", '), "EDGE_SHAPES names n18, which SHAPES does not have"),
+        (('ODD_SHAPES = ("tail",)', 'ODD_SHAPES = "tail"'), "ODD_SHAPES must be a tuple of names, not str"),
+        (('("n33", "small")', '("n33", "n33")'), "FAMILY_SHAPES names a shape twice"),
+        (('{"equal": equal', '{"default": equal'), "INPUT_FAMILIES has the name 'default'"),
+        (('{"equal": equal', '{"all,equal": equal'), "INPUT_FAMILIES has the name 'all,equal'"),
+        (('{"equal": equal', '{"equal": 3'), "INPUT_FAMILIES must map names to functions"),
+        (('AXES = {"out": ("N",)}', 'AXES = {"out": "N"}'), "AXES['out'] must be a tuple of names"),
+        (('AXES = {"out": ("N",)}', 'AXES = {"out": ("N", "N")}'), "AXES['out'] names an axis twice"),
+        (("def error_bound", "error_bound = 1\ndef _bound"), "error_bound must be a function"),
+        (('EDGE_SHAPES = ("n1",', 'EDGE_SHAPES = (["n1"],'), "EDGE_SHAPES must hold names of shapes, not ['n1']"),
+        (('SHAPES = {"small": {"N": 1000}', 'SHAPES = {"small": 1000'), "SHAPES must map each name to its sizes"),
+    ],
+)
 def test_a_problem_with_a_wrong_optional_name(tmp_path: Path, change: tuple[str, str], message: str) -> None:
     assert change[0] in PROBLEM
     folder = task_folder(tmp_path, "planted_optional", PROBLEM.replace(*change))
@@ -224,22 +233,37 @@ def test_a_problem_with_a_wrong_optional_name(tmp_path: Path, change: tuple[str,
     assert message in caught.value.what
 
 
-@pytest.mark.parametrize(("old", "new", "message"), [
-    ('AXES = {"out": ("N",)}', 'AXES = {"out": ("row", "column")}', "AXES['out'] names 2 axes, the output has the shape [1000]"),
-    ('AXES = {"out": ("N",)}', 'AXES = {"oot": ("N",)}', "AXES is about oot, which the reference does not give"),
-    ('{"out": 2.0**-23 * size + 2.0**-149}', "None", "error_bound gives NoneType, not a mapping of output names to tensors"),
-    ('{"out": 2.0**-23 * size + 2.0**-149}', '{"out": 0.5}', "error_bound gives float for out, not a tensor"),
-    ('{"out": 2.0**-23 * size + 2.0**-149}', '{"out": size[:5]}', "error_bound gives out the shape [5], the reference [1000]"),
-    ('{"copy_of_y": {"out": inputs["y"]}}', "None", "null_outputs gives NoneType, not a mapping of names to answers"),
-    ('{"copy_of_y": {"out": inputs["y"]}}', '{"copy_of_y": {"out": inputs["y"][:1]}}', "null_outputs 'copy_of_y' gives out the shape [1]"),
-    ("MISTAKES", "None", "mistakes gives NoneType, not a mapping of names to functions"),
-    ("MISTAKES", '{"half": inputs["y"]}', "mistakes['half'] is Tensor, not a function"),
-    ("MISTAKES", '{"half": lambda: {"out": inputs["y"][:500]}}', "mistakes['half'] gives out the shape [500], the reference [1000]"),
-    ("MISTAKES", '{"half": lambda: None}', "mistakes['half'] gives NoneType, not a mapping"),
-    ("MISTAKES", '{}\n\ndef make_outputs(shape, device):\n    return {"out": torch.empty(3)}', "make_outputs makes out of the shape [3], the reference gives [1000]"),
-    ("MISTAKES", '{}\n\ndef make_inputs(shape, seed, device):\n    raise OSError("no data set")', "make_inputs raises OSError: no data set"),
-    ("MISTAKES", '{}\n\ndef reference(inputs, shape):\n    raise SystemExit', "reference raises SystemExit"),
-])
+@pytest.mark.parametrize(
+    ("old", "new", "message"),
+    [
+        ('AXES = {"out": ("N",)}', 'AXES = {"out": ("row", "column")}', "AXES['out'] names 2 axes, the output has the shape [1000]"),
+        ('AXES = {"out": ("N",)}', 'AXES = {"oot": ("N",)}', "AXES is about oot, which the reference does not give"),
+        ('{"out": 2.0**-23 * size + 2.0**-149}', "None", "error_bound gives NoneType, not a mapping of output names to tensors"),
+        ('{"out": 2.0**-23 * size + 2.0**-149}', '{"out": 0.5}', "error_bound gives float for out, not a tensor"),
+        ('{"out": 2.0**-23 * size + 2.0**-149}', '{"out": size[:5]}', "error_bound gives out the shape [5], the reference [1000]"),
+        ('{"copy_of_y": {"out": inputs["y"]}}', "None", "null_outputs gives NoneType, not a mapping of names to answers"),
+        (
+            '{"copy_of_y": {"out": inputs["y"]}}',
+            '{"copy_of_y": {"out": inputs["y"][:1]}}',
+            "null_outputs 'copy_of_y' gives out the shape [1]",
+        ),
+        ("MISTAKES", "None", "mistakes gives NoneType, not a mapping of names to functions"),
+        ("MISTAKES", '{"half": inputs["y"]}', "mistakes['half'] is Tensor, not a function"),
+        ("MISTAKES", '{"half": lambda: {"out": inputs["y"][:500]}}', "mistakes['half'] gives out the shape [500], the reference [1000]"),
+        ("MISTAKES", '{"half": lambda: None}', "mistakes['half'] gives NoneType, not a mapping"),
+        (
+            "MISTAKES",
+            '{}\n\ndef make_outputs(shape, device):\n    return {"out": torch.empty(3)}',
+            "make_outputs makes out of the shape [3], the reference gives [1000]",
+        ),
+        (
+            "MISTAKES",
+            '{}\n\ndef make_inputs(shape, seed, device):\n    raise OSError("no data set")',
+            "make_inputs raises OSError: no data set",
+        ),
+        ("MISTAKES", "{}\n\ndef reference(inputs, shape):\n    raise SystemExit", "reference raises SystemExit"),
+    ],
+)
 def test_what_a_problem_offers_must_fit_its_outputs(tmp_path: Path, old: str, new: str, message: str) -> None:
     text = f"{PROBLEM}\ndef mistakes(inputs, shape):\n    return MISTAKES\n"
     assert text.count(old) == 1
@@ -285,8 +309,13 @@ def test_the_report_shows_bounds_by_group_and_names_weak_cases(library: Path, tm
 
     evidence, result = gate(tmp_path / "t", side_of(library, "honest", tmp_path), shapes=("small",), limits=BOUND, thorough=True)
     rows = {row.name: row.candidate for row in _error_rows({}, {"correctness": evidence})}
-    assert {"small max_abs_err", "tail mean_abs_err", "small max_err_over_bound", "edge shapes max_err_over_bound",
-            "inputs equal max_err_over_bound"} <= set(rows)
+    assert {
+        "small max_abs_err",
+        "tail mean_abs_err",
+        "small max_err_over_bound",
+        "edge shapes max_err_over_bound",
+        "inputs equal max_err_over_bound",
+    } <= set(rows)
     assert not any(name.startswith(("n1 ", "n33 ")) for name in rows), "edge shapes and families have no absolute rows"
     (note,) = weak_notes(SimpleNamespace(gates=[result]))
     assert note.startswith("correctness does not count n33 seed 0 inputs zeros, ")
@@ -310,16 +339,26 @@ def test_a_run_directory_holds_the_cases_that_it_names(library: Path, tmp_path: 
     assert _case_problems(info((0,), ("tiny", "equal")), replay) and _case_problems(info((0,), ()), replay)
 
 
-@pytest.mark.parametrize(("old", "new", "message"), [
-    ("2.0**-23 * size + 2.0**-149}", "size * float('inf') + float('inf')}", "infinite where the reference is finite"),
-    ('{"out": 2.0**-23 * size + 2.0**-149}', '{"oot": size}', "error_bound is about oot"),
-    ('{"copy_of_y": {"out": inputs["y"]}}', '{"copy_of_y": {"zz": inputs["y"]}}', "null_outputs 'copy_of_y' is about zz"),
-    ('{"copy_of_y": {"out": inputs["y"]}}', '{1: {"out": inputs["y"]}}', "names are text"),
-    ('"x": torch.full((shape["N"],), 1.0 + seed)', '"x": torch.ones(shape["N"], dtype=torch.float16)', "x is torch.float16"),
-])
+@pytest.mark.parametrize(
+    ("old", "new", "message"),
+    [
+        ("2.0**-23 * size + 2.0**-149}", "size * float('inf') + float('inf')}", "infinite where the reference is finite"),
+        ('{"out": 2.0**-23 * size + 2.0**-149}', '{"oot": size}', "error_bound is about oot"),
+        ('{"copy_of_y": {"out": inputs["y"]}}', '{"copy_of_y": {"zz": inputs["y"]}}', "null_outputs 'copy_of_y' is about zz"),
+        ('{"copy_of_y": {"out": inputs["y"]}}', '{1: {"out": inputs["y"]}}', "names are text"),
+        ('"x": torch.full((shape["N"],), 1.0 + seed)', '"x": torch.ones(shape["N"], dtype=torch.float16)', "x is torch.float16"),
+    ],
+)
 def test_a_fault_of_the_problem_is_told_as_such(library: Path, tmp_path: Path, old: str, new: str, message: str) -> None:
     assert PROBLEM.count(old) == 1
-    evidence, result = gate(tmp_path, side_of(library, "honest", tmp_path, PROBLEM.replace(old, new)), limits=BOUND, inputs=("equal",), shapes=("small",), seeds=(0,))
+    evidence, result = gate(
+        tmp_path,
+        side_of(library, "honest", tmp_path, PROBLEM.replace(old, new)),
+        limits=BOUND,
+        inputs=("equal",),
+        shapes=("small",),
+        seeds=(0,),
+    )
     assert result.status is Status.FAIL and {case.status for case in evidence.cases} == {"problem_error"}
     assert message in evidence.cases[0].message
 

@@ -13,10 +13,69 @@ import pytest
 from gates.core.errors import GatesError
 from gates.emulator.cpu.loading import PtxModule
 
-WIDTH = {"b16": 16, "u16": 16, "s16": 16, "f16": 16, "bf16": 16, "b32": 32, "u32": 32, "s32": 32, "f32": 32, "f16x2": 32, "b64": 64, "u64": 64, "s64": 64, "f64": 64}
+WIDTH = {
+    "b16": 16,
+    "u16": 16,
+    "s16": 16,
+    "f16": 16,
+    "bf16": 16,
+    "b32": 32,
+    "u32": 32,
+    "s32": 32,
+    "f32": 32,
+    "f16x2": 32,
+    "b64": 64,
+    "u64": 64,
+    "s64": 64,
+    "f64": 64,
+}
 PREFIX = {16: "h", 32: "r", 64: "d"}
-EDGES = [0, 1, 2, 3, 7, 31, 32, 33, 0x7F, 0x80, 0xFF, 0x7FFF, 0x8000, 0xFFFF, 0x7FFFFFFF, 0x80000000, 0xFFFFFFFF, 0x7FFFFFFFFFFFFFFF, 1 << 63, (1 << 64) - 1]
-FLOATS = [0.0, -0.0, 1.0, -1.0, 0.5, 1.5, 2.5, -2.5, 3.0e38, -3.0e38, 1e-40, 2.0**-149, math.inf, -math.inf, math.nan, 65504.0, 65520.0, 1e9, -3e9, 0.1, 6.1e-5, 2.0**-25]
+EDGES = [
+    0,
+    1,
+    2,
+    3,
+    7,
+    31,
+    32,
+    33,
+    0x7F,
+    0x80,
+    0xFF,
+    0x7FFF,
+    0x8000,
+    0xFFFF,
+    0x7FFFFFFF,
+    0x80000000,
+    0xFFFFFFFF,
+    0x7FFFFFFFFFFFFFFF,
+    1 << 63,
+    (1 << 64) - 1,
+]
+FLOATS = [
+    0.0,
+    -0.0,
+    1.0,
+    -1.0,
+    0.5,
+    1.5,
+    2.5,
+    -2.5,
+    3.0e38,
+    -3.0e38,
+    1e-40,
+    2.0**-149,
+    math.inf,
+    -math.inf,
+    math.nan,
+    65504.0,
+    65520.0,
+    1e9,
+    -3e9,
+    0.1,
+    6.1e-5,
+    2.0**-25,
+]
 COUNT = 512
 
 
@@ -84,20 +143,45 @@ def permuted(a: int, b: int, c: int) -> int:
 
 
 WHOLE: list[tuple[str, tuple[str, ...], str, Callable[..., int]]] = [
-    *[(f"{op}.{kind} {{0}}, {{1}}, {{2}};", (kind, kind), kind, function)
-      for kind in ("u16", "s16", "u32", "s32", "u64", "s64")
-      for op, function in (("add", lambda a, b: a + b), ("sub", lambda a, b: a - b), ("mul.lo", lambda a, b: a * b), ("min", min), ("max", max),
-                           ("div", lambda a, b: cut(a, b) if b else -1), ("rem", lambda a, b: a - b * cut(a, b) if b else a))],
-    *[(f"mul.hi.{kind} {{0}}, {{1}}, {{2}};", (kind, kind), kind, lambda a, b, w=WIDTH[kind]: a * b >> w) for kind in ("u32", "s32", "u64", "s64")],
-    *[(f"mul.wide.{kind} {{0}}, {{1}}, {{2}};", (kind, kind), wide, lambda a, b: a * b) for kind, wide in (("u16", "b32"), ("s16", "b32"), ("u32", "b64"), ("s32", "b64"))],
+    *[
+        (f"{op}.{kind} {{0}}, {{1}}, {{2}};", (kind, kind), kind, function)
+        for kind in ("u16", "s16", "u32", "s32", "u64", "s64")
+        for op, function in (
+            ("add", lambda a, b: a + b),
+            ("sub", lambda a, b: a - b),
+            ("mul.lo", lambda a, b: a * b),
+            ("min", min),
+            ("max", max),
+            ("div", lambda a, b: cut(a, b) if b else -1),
+            ("rem", lambda a, b: a - b * cut(a, b) if b else a),
+        )
+    ],
+    *[
+        (f"mul.hi.{kind} {{0}}, {{1}}, {{2}};", (kind, kind), kind, lambda a, b, w=WIDTH[kind]: a * b >> w)
+        for kind in ("u32", "s32", "u64", "s64")
+    ],
+    *[
+        (f"mul.wide.{kind} {{0}}, {{1}}, {{2}};", (kind, kind), wide, lambda a, b: a * b)
+        for kind, wide in (("u16", "b32"), ("s16", "b32"), ("u32", "b64"), ("s32", "b64"))
+    ],
     ("mad.lo.s32 {0}, {1}, {2}, {3};", ("s32", "s32", "s32"), "s32", lambda a, b, c: a * b + c),
     ("mad.wide.s32 {0}, {1}, {2}, {3};", ("s32", "s32", "s64"), "s64", lambda a, b, c: a * b + c),
     ("mad.hi.u32 {0}, {1}, {2}, {3};", ("u32", "u32", "u32"), "u32", lambda a, b, c: (a * b >> 32) + c),
     *[(f"shl.b{w} {{0}}, {{1}}, {{2}};", (f"b{w}", "u32"), f"b{w}", lambda a, b, w=w: a << b if b < w else 0) for w in (16, 32, 64)],
-    *[(f"shr.{kind} {{0}}, {{1}}, {{2}};", (kind, "u32"), kind, lambda a, b: a >> min(b, 70)) for kind in ("u16", "s16", "u32", "s32", "u64", "s64")],
-    *[(f"{op}.b{w} {{0}}, {{1}}, {{2}};", (f"b{w}", f"b{w}"), f"b{w}", function) for w in (16, 32, 64)
-      for op, function in (("and", lambda a, b: a & b), ("or", lambda a, b: a | b), ("xor", lambda a, b: a ^ b))],
-    *[(f"{op}.{kind} {{0}}, {{1}};", (kind,), kind, function) for kind in ("s16", "s32", "s64") for op, function in (("abs", abs), ("neg", lambda a: -a))],
+    *[
+        (f"shr.{kind} {{0}}, {{1}}, {{2}};", (kind, "u32"), kind, lambda a, b: a >> min(b, 70))
+        for kind in ("u16", "s16", "u32", "s32", "u64", "s64")
+    ],
+    *[
+        (f"{op}.b{w} {{0}}, {{1}}, {{2}};", (f"b{w}", f"b{w}"), f"b{w}", function)
+        for w in (16, 32, 64)
+        for op, function in (("and", lambda a, b: a & b), ("or", lambda a, b: a | b), ("xor", lambda a, b: a ^ b))
+    ],
+    *[
+        (f"{op}.{kind} {{0}}, {{1}};", (kind,), kind, function)
+        for kind in ("s16", "s32", "s64")
+        for op, function in (("abs", abs), ("neg", lambda a: -a))
+    ],
     ("not.b32 {0}, {1};", ("b32",), "b32", lambda a: ~a),
     ("cnot.b32 {0}, {1};", ("b32",), "b32", lambda a: a == 0),
     ("popc.b64 {0}, {1};", ("b64",), "u32", lambda a: bin(a).count("1")),
@@ -107,15 +191,23 @@ WHOLE: list[tuple[str, tuple[str, ...], str, Callable[..., int]]] = [
     ("bfind.shiftamt.s32 {0}, {1};", ("s32",), "u32", lambda a: 32 - (a if a >= 0 else ~a).bit_length() if a not in (0, -1) else -1),
     ("bfe.u32 {0}, {1}, {2}, {3};", ("u32", "u32", "u32"), "u32", lambda a, b, c: field(a, b, c, False)),
     ("bfe.s32 {0}, {1}, {2}, {3};", ("b32", "u32", "u32"), "b32", lambda a, b, c: field(a, b, c, True)),
-    ("bfi.b32 {0}, {1}, {2}, {3}, 5;", ("b32", "b32", "u32"), "b32",
-     lambda a, b, c: b if c & 255 > 31 else (b & ~(31 << (c & 255)) | (a & 31) << (c & 255))),
+    (
+        "bfi.b32 {0}, {1}, {2}, {3}, 5;",
+        ("b32", "b32", "u32"),
+        "b32",
+        lambda a, b, c: b if c & 255 > 31 else (b & ~(31 << (c & 255)) | (a & 31) << (c & 255)),
+    ),
     ("prmt.b32 {0}, {1}, {2}, {3};", ("b32", "b32", "b32"), "b32", permuted),
     ("lop3.b32 {0}, {1}, {2}, {3}, 0xCA;", ("b32", "b32", "b32"), "b32", lambda a, b, c: (a & b) | (~a & c)),
     ("shf.l.wrap.b32 {0}, {1}, {2}, {3};", ("b32", "b32", "u32"), "b32", lambda a, b, c: (b << 32 | a) << (c & 31) >> 32),
     ("shf.r.clamp.b32 {0}, {1}, {2}, {3};", ("b32", "b32", "u32"), "b32", lambda a, b, c: (b << 32 | a) >> min(c, 32)),
     ("sad.s32 {0}, {1}, {2}, {3};", ("s32", "s32", "u32"), "u32", lambda a, b, c: c + abs(a - b)),
-    ("dp4a.s32.u32 {0}, {1}, {2}, {3};", ("b32", "b32", "s32"), "s32",
-     lambda a, b, c: c + sum(((a >> 8 * i & 255) ^ 128) * (b >> 8 * i & 255) - 128 * (b >> 8 * i & 255) for i in range(4))),
+    (
+        "dp4a.s32.u32 {0}, {1}, {2}, {3};",
+        ("b32", "b32", "s32"),
+        "s32",
+        lambda a, b, c: c + sum(((a >> 8 * i & 255) ^ 128) * (b >> 8 * i & 255) - 128 * (b >> 8 * i & 255) for i in range(4)),
+    ),
     ("add.cc.u32 {0}, {1}, {2}; addc.u32 {0}, {3}, 0;", ("u32", "u32", "u32"), "u32", lambda a, b, c: c + (a + b >> 32)),
     ("sub.cc.u64 {0}, {1}, {2}; subc.u64 {0}, {3}, 0;", ("u64", "u64", "u64"), "u64", lambda a, b, c: c - (a < b)),
     ("setp.lt.s64 %q0, {1}, {2}; selp.b32 {0}, 5, 9, %q0;", ("s64", "s64"), "b32", lambda a, b: 5 if a < b else 9),
@@ -123,12 +215,21 @@ WHOLE: list[tuple[str, tuple[str, ...], str, Callable[..., int]]] = [
     ("set.ge.u32.s32 {0}, {1}, {2};", ("s32", "s32"), "b32", lambda a, b: -(a >= b)),
     ("mov.b64 {0}, {{{1}, {2}}};", ("b32", "b32"), "b64", lambda a, b: b << 32 | a),
     ("{{ .reg .b32 x; mov.b64 {{_, x}}, {1}; mov.b32 {0}, x; }}", ("b64",), "b32", lambda a: a >> 32),
-    *[(f"cvt.{to}.{of} {{0}}, {{1}};", (of,), to, lambda a: a) for to in ("u16", "s16", "u32", "s32", "u64", "s64") for of in ("u16", "s16", "u32", "s32", "u64", "s64")],
+    *[
+        (f"cvt.{to}.{of} {{0}}, {{1}};", (of,), to, lambda a: a)
+        for to in ("u16", "s16", "u32", "s32", "u64", "s64")
+        for of in ("u16", "s16", "u32", "s32", "u64", "s64")
+    ],
     ("cvt.sat.s16.s32 {0}, {1};", ("s32",), "s16", lambda a: max(-32768, min(32767, a))),
     ("cvt.u32.u8 {0}, {1};", ("u32",), "u32", lambda a: a & 255),
     ("cvt.s32.s8 {0}, {1};", ("b32",), "s32", lambda a: ((a & 255) ^ 128) - 128),
     ("cvt.s8.s32 {0}, {1};", ("b32",), "b32", lambda a: ((a & 255) ^ 128) - 128),
-    ("@!%q3 add.s32 {0}, {1}, {2}; setp.eq.u32 %q3, {1}, {2}; mov.b32 {0}, 3; @%q3 mov.b32 {0}, 4;", ("u32", "u32"), "b32", lambda a, b: 4 if a == b else 3),
+    (
+        "@!%q3 add.s32 {0}, {1}, {2}; setp.eq.u32 %q3, {1}, {2}; mov.b32 {0}, 3; @%q3 mov.b32 {0}, 4;",
+        ("u32", "u32"),
+        "b32",
+        lambda a, b: 4 if a == b else 3,
+    ),
 ]
 
 
@@ -181,15 +282,24 @@ FLOAT: list[tuple[str, int, Callable[..., np.ndarray]]] = [
     ("cvt.rni.f32.f32 {0}, {1};", 1, np.rint),
     ("cvt.rzi.f32.f32 {0}, {1};", 1, np.trunc),
     ("cvt.sat.f32.f32 {0}, {1};", 1, lambda a: np.nan_to_num(np.clip(a, 0, 1), nan=0.0)),
-    ("{{ .reg .f64 x; .reg .f64 y; cvt.f64.f32 x, {1}; cvt.f64.f32 y, {2}; mul.rn.f64 x, x, y; cvt.rn.f32.f64 {0}, x; }}", 2,
-     lambda a, b: (a.astype(np.float64) * b.astype(np.float64)).astype(np.float32)),
+    (
+        "{{ .reg .f64 x; .reg .f64 y; cvt.f64.f32 x, {1}; cvt.f64.f32 y, {2}; mul.rn.f64 x, x, y; cvt.rn.f32.f64 {0}, x; }}",
+        2,
+        lambda a, b: (a.astype(np.float64) * b.astype(np.float64)).astype(np.float32),
+    ),
     ("setp.ltu.f32 %q0, {1}, {2}; selp.f32 {0}, 0f3F800000, 0f00000000, %q0;", 2, lambda a, b: (~(a >= b)).astype(np.float32)),
     ("setp.ne.f32 %q0, {1}, {2}; selp.f32 {0}, 0f3F800000, 0f00000000, %q0;", 2, lambda a, b: ((a < b) | (a > b)).astype(np.float32)),
     ("{{ .reg .b16 x; cvt.rn.f16.f32 x, {1}; cvt.f32.f16 {0}, x; }}", 1, lambda a: a.astype(np.float16).astype(np.float32)),
-    ("{{ .reg .b16 x; .reg .b16 y; cvt.rn.f16.f32 x, {1}; cvt.rn.f16.f32 y, {2}; mul.f16 x, x, y; cvt.f32.f16 {0}, x; }}", 2,
-     lambda a, b: (a.astype(np.float16) * b.astype(np.float16)).astype(np.float32)),
-    ("{{ .reg .b32 x; .reg .b16 l; .reg .b16 h; cvt.rn.f16x2.f32 x, {1}, {2}; add.f16x2 x, x, x; mov.b32 {{l, h}}, x; cvt.f32.f16 {0}, h; }}", 2,
-     lambda a, b: (a.astype(np.float16) + a.astype(np.float16)).astype(np.float32)),
+    (
+        "{{ .reg .b16 x; .reg .b16 y; cvt.rn.f16.f32 x, {1}; cvt.rn.f16.f32 y, {2}; mul.f16 x, x, y; cvt.f32.f16 {0}, x; }}",
+        2,
+        lambda a, b: (a.astype(np.float16) * b.astype(np.float16)).astype(np.float32),
+    ),
+    (
+        "{{ .reg .b32 x; .reg .b16 l; .reg .b16 h; cvt.rn.f16x2.f32 x, {1}, {2}; add.f16x2 x, x, x; mov.b32 {{l, h}}, x; cvt.f32.f16 {0}, h; }}",
+        2,
+        lambda a, b: (a.astype(np.float16) + a.astype(np.float16)).astype(np.float32),
+    ),
 ]
 
 
@@ -222,7 +332,9 @@ def test_fma_rounds_once_in_each_direction() -> None:
                 assert want, (mode, a, b, c)
 
 
-@pytest.mark.parametrize(("to", "low", "high"), [("s32", -(2**31), 2**31 - 1), ("u32", 0, 2**32 - 1), ("s64", -(2**63), 2**63 - 1), ("u16", 0, 65535)])
+@pytest.mark.parametrize(
+    ("to", "low", "high"), [("s32", -(2**31), 2**31 - 1), ("u32", 0, 2**32 - 1), ("s64", -(2**63), 2**63 - 1), ("u16", 0, 65535)]
+)
 @pytest.mark.parametrize("rounding", ["rzi", "rni", "rmi", "rpi"])
 def test_float_to_whole(to: str, low: int, high: int, rounding: str) -> None:
     inputs = float_inputs(3)
@@ -237,11 +349,16 @@ def test_float_to_whole(to: str, low: int, high: int, rounding: str) -> None:
         assert value_of(int(got[index]), to) == value_of(expected, to), (x, rounding)
 
 
-@pytest.mark.parametrize(("line", "function", "bound"), [
-    ("ex2.approx.f32 {0}, {1};", lambda x: 2.0**x, 2.0**-22), ("lg2.approx.f32 {0}, {1};", math.log2, 2.0**-22),
-    ("rsqrt.approx.f32 {0}, {1};", lambda x: x**-0.5, 2.0**-22), ("tanh.approx.f32 {0}, {1};", math.tanh, 2.0**-11),
-    ("sin.approx.f32 {0}, {1};", math.sin, 2.0**-20),
-])
+@pytest.mark.parametrize(
+    ("line", "function", "bound"),
+    [
+        ("ex2.approx.f32 {0}, {1};", lambda x: 2.0**x, 2.0**-22),
+        ("lg2.approx.f32 {0}, {1};", math.log2, 2.0**-22),
+        ("rsqrt.approx.f32 {0}, {1};", lambda x: x**-0.5, 2.0**-22),
+        ("tanh.approx.f32 {0}, {1};", math.tanh, 2.0**-11),
+        ("sin.approx.f32 {0}, {1};", math.sin, 2.0**-20),
+    ],
+)
 def test_approximations_keep_their_bound(line: str, function: Callable[[float], float], bound: float) -> None:
     x = np.linspace(0.01, 3.1, COUNT).astype(np.float32)
     got = run(line, ("f32",), "f32", [x.view(np.uint32).astype(np.uint64)] * 3).astype(np.uint32).view(np.float32)
@@ -255,7 +372,11 @@ def test_fp8_and_bf16() -> None:
     halves = run("cvt.rn.f16x2.e4m3x2 {0}, {1};", ("b16",), "b32", [every] * 3).astype(np.uint16).view(np.float16).astype(np.float64)
     for code, value in zip(every, halves, strict=True):
         exponent, mantissa = int(code) >> 3 & 15, int(code) & 7
-        exact = math.nan if int(code) & 127 == 127 else (-1 if code & 128 else 1) * (mantissa * 2.0**-9 if exponent == 0 else (8 + mantissa) * 2.0 ** (exponent - 10))
+        exact = (
+            math.nan
+            if int(code) & 127 == 127
+            else (-1 if code & 128 else 1) * (mantissa * 2.0**-9 if exponent == 0 else (8 + mantissa) * 2.0 ** (exponent - 10))
+        )
         assert value == exact or (math.isnan(value) and math.isnan(exact))
     inputs = float_inputs(5)
     got = run("cvt.rn.bf16.f32 {0}, {1};", ("f32",), "b16", inputs)
@@ -265,7 +386,14 @@ def test_fp8_and_bf16() -> None:
             assert int(made) == (int(bits) + 0x7FFF + (int(bits) >> 16 & 1)) >> 16
 
 
-@pytest.mark.parametrize("line", ["frobnicate.u32 {0}, {1};", "add.u32.strange {0}, {1}, {1};", "mma.sp.sync.aligned.m16n8k16.row.col.f32.f16.f16.f32 {0}, {1}, {1}, {1}, 0;"])
+@pytest.mark.parametrize(
+    "line",
+    [
+        "frobnicate.u32 {0}, {1};",
+        "add.u32.strange {0}, {1}, {1};",
+        "mma.sp.sync.aligned.m16n8k16.row.col.f32.f16.f16.f32 {0}, {1}, {1}, {1}, 0;",
+    ],
+)
 def test_what_is_not_known_is_named(line: str) -> None:
     with pytest.raises(GatesError, match="operation not supported"):
         run(line, ("b32",), "b32", whole_inputs(0))

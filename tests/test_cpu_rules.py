@@ -236,7 +236,7 @@ def test_host_code_can_not_touch_device_memory(library: Path) -> None:
 
 def test_a_function_of_cuda_that_the_device_lacks(tmp_path: Path) -> None:
     source = tmp_path / "lacks.cu"
-    source.write_text("#include <cuda_runtime.h>\nextern \"C\" int f() { return cudaIpcCloseMemHandle(nullptr); }\n", encoding="utf-8")
+    source.write_text('#include <cuda_runtime.h>\nextern "C" int f() { return cudaIpcCloseMemHandle(nullptr); }\n', encoding="utf-8")
     with pytest.raises(GatesError, match="not supported by the CPU device: cudaIpcCloseMemHandle"):
         kernel_library([source], tmp_path / "lacks.so")
 
@@ -248,9 +248,12 @@ def test_the_quick_ways_of_access_hold_the_rules_too(library: Path) -> None:
     Launcher(library, "bounds")(x, out, 256, 0)
     assert np.array_equal(out.get(), x.get()) and not cpu.findings()
     for entry, arguments, code in [
-        ("bounds", (x, out, 256, 64), "cpu.out_of_bounds"), ("bounds", (cpu.empty((256,), np.float32), out, 256, 0), "cpu.uninitialised_global"),
-        ("bounds", (x, cpu.array(np.zeros(256, np.float32)).protect(), 256, 0), "cpu.input_written"), ("alignment", (x, cpu.empty((32,), np.float32), 1), "cpu.misaligned"),
-        ("shared", (x, cpu.empty((64,), np.float32), 2), "cpu.shared_out_of_bounds"), ("fill", (cpu.empty((32,), np.float32), 1), "cpu.uninitialised_shared"),
+        ("bounds", (x, out, 256, 64), "cpu.out_of_bounds"),
+        ("bounds", (cpu.empty((256,), np.float32), out, 256, 0), "cpu.uninitialised_global"),
+        ("bounds", (x, cpu.array(np.zeros(256, np.float32)).protect(), 256, 0), "cpu.input_written"),
+        ("alignment", (x, cpu.empty((32,), np.float32), 1), "cpu.misaligned"),
+        ("shared", (x, cpu.empty((64,), np.float32), 2), "cpu.shared_out_of_bounds"),
+        ("fill", (cpu.empty((32,), np.float32), 1), "cpu.uninitialised_shared"),
     ]:
         cpu.reset()
         with contextlib.suppress(GatesError):

@@ -49,7 +49,7 @@ def test_bytes_that_never_come(library: Path, cpu: CpuDevice) -> None:
         Launcher(library, "bulk")(cpu.array(X), cpu.empty((128,), np.float32), 2)
     (found,) = cpu.findings()
     assert found.code == "cpu.deadlock" and "wait for an mbarrier" in found.message
-    assert found.where == f"{SOURCE}:{cpu_kit.line_of(SOURCE, ';  // waits') }" or "together.cu" in (found.where or "")
+    assert found.where == f"{SOURCE}:{cpu_kit.line_of(SOURCE, ';  // waits')}" or "together.cu" in (found.where or "")
 
 
 def test_a_barrier_and_copy_of_libcu(library: Path, cpu: CpuDevice) -> None:

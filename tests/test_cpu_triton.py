@@ -35,7 +35,11 @@ def compiled(kernel, signature: dict[str, str], constants: dict[int, int]):  # n
     from triton.backends.compiler import GPUTarget
     from triton.compiler import ASTSource
 
-    source = ASTSource(kernel, signature={**signature, **{kernel.arg_names[index]: "constexpr" for index in constants}}, constexprs={(index,): value for index, value in constants.items()})
+    source = ASTSource(
+        kernel,
+        signature={**signature, **{kernel.arg_names[index]: "constexpr" for index in constants}},
+        constexprs={(index,): value for index, value in constants.items()},
+    )
     return triton.compile(source, target=GPUTarget("cuda", 90, 32), options={"num_warps": 4})
 
 
@@ -54,6 +58,8 @@ def test_products_of_halves_are_exact_and_those_of_floats_are_tf32(kind: str, dt
     cpu, rng = device(), np.random.default_rng(1)
     a, b = rng.standard_normal((50, 40)).astype(dtype), rng.standard_normal((40, 36)).astype(dtype)
     c = cpu.empty((50, 36), np.float32)
-    PtxModule(cpu, made.asm["ptx"]).launch("product_kernel", (2, 2), (128,), cpu.array(a), cpu.array(b), c, 50, 36, 40, 0, 0, smem_bytes=made.metadata.shared)
+    PtxModule(cpu, made.asm["ptx"]).launch(
+        "product_kernel", (2, 2), (128,), cpu.array(a), cpu.array(b), c, 50, 36, 40, 0, 0, smem_bytes=made.metadata.shared
+    )
     error = np.abs(c.get() - a.astype(np.float64) @ b.astype(np.float64)).max()
     assert low <= error <= high and not cpu.findings()

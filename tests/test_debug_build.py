@@ -40,14 +40,36 @@ def test_every_command_of_nvcc_gets_the_flag_and_the_folder_is_another(tmp_path:
     assert all("-G" in line.split() for line in calls(tmp_path)[before:] if "-o" in line.split())
 
 
-@pytest.mark.parametrize(("flags", "variable", "expected"), [
-    ((), "", False), (("-G",), "", True), (("--device-debug",), "", True), ((), "-lineinfo -G", True), (("-Gx", "-DG"), "-g", False),
-    (("-Xptxas=-g",), "", True), (("-Xptxas", "-g"), "", True), (("--ptxas-options=-O0",), "", True), (("--ptxas-options", "-v,-O0"), "", True),
-    ((), "-Xptxas '-O0'", True), ((), "-Xptxas=-v,--opt-level=0", True), (("-Xptxas", "-O", "-Xptxas", "0"), "", True), (("-Xcicc", "-O0"), "", True),
-    (("-Xcicc=-O0",), "", True), (("--dopt=off",), "", True), (("--dopt", "off"), "", True), (("-Xnvlink=-O0",), "", True), (("--Ofast-compile=max",), "", True),
-    (("-Xptxas=-O3,-v",), "-Xptxas -warn-spills", False), (("-O0",), "", False), (("-Xcompiler=-O0,-g",), "", False), (("--dopt=on",), "", False),
-    (("-Xptxas", "-O1"), "", False), (("-DX=-Xptxas", "-O0"), "", False), (("-lineinfo", "-g"), "", False),
-])
+@pytest.mark.parametrize(
+    ("flags", "variable", "expected"),
+    [
+        ((), "", False),
+        (("-G",), "", True),
+        (("--device-debug",), "", True),
+        ((), "-lineinfo -G", True),
+        (("-Gx", "-DG"), "-g", False),
+        (("-Xptxas=-g",), "", True),
+        (("-Xptxas", "-g"), "", True),
+        (("--ptxas-options=-O0",), "", True),
+        (("--ptxas-options", "-v,-O0"), "", True),
+        ((), "-Xptxas '-O0'", True),
+        ((), "-Xptxas=-v,--opt-level=0", True),
+        (("-Xptxas", "-O", "-Xptxas", "0"), "", True),
+        (("-Xcicc", "-O0"), "", True),
+        (("-Xcicc=-O0",), "", True),
+        (("--dopt=off",), "", True),
+        (("--dopt", "off"), "", True),
+        (("-Xnvlink=-O0",), "", True),
+        (("--Ofast-compile=max",), "", True),
+        (("-Xptxas=-O3,-v",), "-Xptxas -warn-spills", False),
+        (("-O0",), "", False),
+        (("-Xcompiler=-O0,-g",), "", False),
+        (("--dopt=on",), "", False),
+        (("-Xptxas", "-O1"), "", False),
+        (("-DX=-Xptxas", "-O0"), "", False),
+        (("-lineinfo", "-g"), "", False),
+    ],
+)
 def test_a_debug_build_is_known_whoever_asked_for_it(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch, flags: tuple[str, ...], variable: str, expected: bool
 ) -> None:
@@ -104,9 +126,20 @@ def test_a_log_that_shows_a_debug_build_needs_the_mark(tmp_path: Path, folder: s
 def run_debug(folder: Path) -> tuple[str, Path]:
     """What ``gates run --debug`` prints for a copy of saxpy_fast, and its run directory."""
     task = shutil.copytree(Path(__file__).parent / "tasks", folder / "tasks") / "saxpy_fast"
-    done = CliRunner().invoke(cli, [
-        "run", str(task), "--debug", "--profile", "cpu", "--results", str(folder / "results"), "--build-dir", str(folder / "build"),
-    ])
+    done = CliRunner().invoke(
+        cli,
+        [
+            "run",
+            str(task),
+            "--debug",
+            "--profile",
+            "cpu",
+            "--results",
+            str(folder / "results"),
+            "--build-dir",
+            str(folder / "build"),
+        ],
+    )
     assert done.exit_code == 3, done.output
     (run,) = list_runs(folder / "results" / "saxpy_fast")
     return done.stdout, run
@@ -128,7 +161,9 @@ def test_a_debug_run_says_so_at_the_top_and_holds(tmp_path: Path, monkeypatch: p
     assert (data["task"]["debug_build"], data["baseline"]["debug_build"]) == (True, False)
     verdict = json.loads((run / "verdict.json").read_text())
     assert [gate["status"] for gate in verdict["gates"]] == ["not_run", "not_run", "pass", "pass", "not_run", "not_run"]
-    assert {gate["code"] for gate in verdict["gates"] if gate["status"] == "not_run"} == {f"{gate}.debug_build" for gate in OF_OPTIMISED_CODE}
+    assert {gate["code"] for gate in verdict["gates"] if gate["status"] == "not_run"} == {
+        f"{gate}.debug_build" for gate in OF_OPTIMISED_CODE
+    }
     report = (run / "COMPARE.md").read_text().splitlines()
     assert report[2] == "debug build (nvcc -G): neither resources nor speed were judged."
     assert any("- note: debug build (nvcc -G) of saxpy_fast" in line for line in report[:8])

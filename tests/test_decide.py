@@ -80,11 +80,21 @@ def test_a_looser_term_is_named(candidate: Terms, text: str) -> None:
     assert looser(candidate, BASE) == (text,)
 
 
-@pytest.mark.parametrize("candidate", [
-    BASE, changed("ptxas", max_registers=64), changed("performance", min_speedup_pct=20), changed("sass", require={"tensor": 2, "fma": 1}),
-    changed("ncu", rises=["sm_throughput"]), changed("correctness", end_to_end={"bad_pct": 0.5}), replace(BASE, seeds=(0, 1, 2, 3)),
-    changed("performance", cache="cold"), replace(BASE, problem_sha256=None), replace(BASE, sizes={"small": {"S": 32}, "long": {"S": 2048}}),
-])
+@pytest.mark.parametrize(
+    "candidate",
+    [
+        BASE,
+        changed("ptxas", max_registers=64),
+        changed("performance", min_speedup_pct=20),
+        changed("sass", require={"tensor": 2, "fma": 1}),
+        changed("ncu", rises=["sm_throughput"]),
+        changed("correctness", end_to_end={"bad_pct": 0.5}),
+        replace(BASE, seeds=(0, 1, 2, 3)),
+        changed("performance", cache="cold"),
+        replace(BASE, problem_sha256=None),
+        replace(BASE, sizes={"small": {"S": 32}, "long": {"S": 2048}}),
+    ],
+)
 def test_tighter_terms_and_a_stage_s_own_claims_need_nobody(candidate: Terms) -> None:
     assert looser(candidate, BASE) == ()
 
@@ -172,9 +182,15 @@ def test_what_is_accepted_is_written_into_the_run_and_nowhere_else(loosened: Pat
     assert all(path.read_bytes() == content for path, content in kept.items())
 
 
-@pytest.mark.parametrize(("change", "problem"), [
-    ({"manifest_sha256": "0" * 64}, "another run"), ({"looser": []}, "other terms"), ({"reason": 3}, "acceptance.json"), ({"more": 1}, "acceptance.json"),
-])
+@pytest.mark.parametrize(
+    ("change", "problem"),
+    [
+        ({"manifest_sha256": "0" * 64}, "another run"),
+        ({"looser": []}, "other terms"),
+        ({"reason": 3}, "acceptance.json"),
+        ({"more": 1}, "acceptance.json"),
+    ],
+)
 def test_an_acceptance_of_something_else_does_not_count(loosened: Path, change: dict[str, Any], problem: str) -> None:
     accept_looser_terms(loosened, "meant")
     data = json.loads((loosened / "acceptance.json").read_text())
@@ -196,15 +212,45 @@ def test_nothing_to_accept(tmp_path: Path) -> None:
 
 
 GATES = (
-    GateResult("ptxas", Status.FAIL, "ptxas.registers", "1 of 2", (
-        Check("registers", Status.FAIL, 200, 128, "registers/thread", "sdpa::sdpa_fp8_kernel sm_90", "ptxas.registers", "shorten <live> ranges"),
-        Check("registers", Status.PASS, 90, 128, "registers/thread", "sdpa::sdpa_fp8_kernel sm_89"),
-    )),
+    GateResult(
+        "ptxas",
+        Status.FAIL,
+        "ptxas.registers",
+        "1 of 2",
+        (
+            Check(
+                "registers",
+                Status.FAIL,
+                200,
+                128,
+                "registers/thread",
+                "sdpa::sdpa_fp8_kernel sm_90",
+                "ptxas.registers",
+                "shorten <live> ranges",
+            ),
+            Check("registers", Status.PASS, 90, 128, "registers/thread", "sdpa::sdpa_fp8_kernel sm_89"),
+        ),
+    ),
     GateResult("sass", Status.PASS, "sass.pass", "as asked", (Check("tensor", Status.PASS, 2, 1, "instructions"),)),
     GateResult("correctness", Status.INCONCLUSIVE, "correctness.no_memory", "no memory \x1b[1m"),
-    GateResult("sanitizer", Status.FAIL, "sanitizer.finding", "one", (
-        Check("memcheck: invalid write", Status.FAIL, 1, 0, "findings", "small", "sanitizer.finding", "size 4 at output.cuh:31 in write_output"),
-    )),
+    GateResult(
+        "sanitizer",
+        Status.FAIL,
+        "sanitizer.finding",
+        "one",
+        (
+            Check(
+                "memcheck: invalid write",
+                Status.FAIL,
+                1,
+                0,
+                "findings",
+                "small",
+                "sanitizer.finding",
+                "size 4 at output.cuh:31 in write_output",
+            ),
+        ),
+    ),
     GateResult("performance", Status.NOT_RUN, "performance.no_device", "no CUDA device"),
     GateResult("ncu", Status.NOT_APPLICABLE, "ncu.not_applicable", "no counters"),
 )
@@ -213,11 +259,24 @@ GATES = (
 def test_junit_counts_each_gate_once() -> None:
     suite = ElementTree.fromstring(junit("stage", "2026-11-28T02:27:41.158+00:00", GATES))
     assert {key: suite.get(key) for key in ("tests", "failures", "errors", "skipped", "timestamp")} == {
-        "tests": "6", "failures": "2", "errors": "1", "skipped": "2", "timestamp": "2026-11-28T02:27:41"}
+        "tests": "6",
+        "failures": "2",
+        "errors": "1",
+        "skipped": "2",
+        "timestamp": "2026-11-28T02:27:41",
+    }
     cases = {case.get("name"): [child.tag for child in case] for case in suite}
-    assert cases == {"ptxas": ["failure"], "sass": ["system-out"], "correctness": ["error"], "sanitizer": ["failure"],
-                     "performance": ["skipped"], "ncu": ["skipped"]}
-    assert "registers (sdpa::sdpa_fp8_kernel sm_90): 200 registers/thread, limit 128 registers/thread. shorten <live> ranges" in (suite[0][0].text or "")
+    assert cases == {
+        "ptxas": ["failure"],
+        "sass": ["system-out"],
+        "correctness": ["error"],
+        "sanitizer": ["failure"],
+        "performance": ["skipped"],
+        "ncu": ["skipped"],
+    }
+    assert "registers (sdpa::sdpa_fp8_kernel sm_90): 200 registers/thread, limit 128 registers/thread. shorten <live> ranges" in (
+        suite[0][0].text or ""
+    )
 
 
 def test_sarif_names_source_lines() -> None:
@@ -231,8 +290,10 @@ def test_sarif_names_source_lines() -> None:
     data = json.loads(sarif("stage", GATES, kernels, files, {"ptxas.registers": "too many"}))
     results = data["runs"][0]["results"]
     assert [one["level"] for one in results] == ["error", "warning", "error", "note"]
-    places = [(one["locations"][0]["physicalLocation"]["artifactLocation"]["uri"], one["locations"][0]["physicalLocation"]["region"]["startLine"])
-              for one in results]
+    places = [
+        (one["locations"][0]["physicalLocation"]["artifactLocation"]["uri"], one["locations"][0]["physicalLocation"]["region"]["startLine"])
+        for one in results
+    ]
     assert places[0] == ("kernels/sdpa_fp8/sdpa_fp8.cu", line) and places[2] == ("kernels/sdpa_fp8/output.cuh", 31)
     assert {rule["id"] for rule in data["runs"][0]["tool"]["driver"]["rules"]} == {one["ruleId"] for one in results}
 

@@ -69,7 +69,8 @@ def test_every_defect_is_in_one_test_or_needs_a_device() -> None:
 def test_a_wrong_patch_is_caught_by_correctness(group: int, tmp_path: Path) -> None:
     library = compile_patched(GROUPS[group], tmp_path / "source")
     passed = {
-        defect.name: result.sentence for number, defect in enumerate(GROUPS[group])
+        defect.name: result.sentence
+        for number, defect in enumerate(GROUPS[group])
         if (result := cheapest.correctness(defect, library, f"{ENTRY}_{number}", tmp_path / defect.name)).status is not Status.FAIL
     }
     assert not passed
@@ -86,7 +87,8 @@ def test_the_kernel_without_a_patch_passes_in_the_same_frame(tmp_path: Path) -> 
 @pytest.mark.parametrize("half", [0, 1])
 def test_a_breach_of_the_contract_is_caught_by_correctness(half: int, toolbox: Path, tmp_path: Path) -> None:
     passed = {
-        defect.name: result.sentence for defect in CALLED[half::2]
+        defect.name: result.sentence
+        for defect in CALLED[half::2]
         if (result := cheapest.correctness(defect, toolbox, defect.entry, tmp_path / defect.name)).status is not Status.FAIL
     }
     assert not passed
@@ -185,7 +187,13 @@ def test_a_survivor_and_a_refused_stage_are_told() -> None:
         entry = {"status": status, "code": f"correctness.{status}", "codes": [f"correctness.{status}"], "sentence": ""}
         return {"name": name, "gates": {"correctness": entry}, "wall_s": {}}
 
-    half = {"profile": "full", "device": "d", "wall_s": 1.0, "started": "2026-01-01", "rows": [row("all_zeros", "pass"), row("mix", "fail")]}
+    half = {
+        "profile": "full",
+        "device": "d",
+        "wall_s": 1.0,
+        "started": "2026-01-01",
+        "rows": [row("all_zeros", "pass"), row("mix", "fail")],
+    }
     half["rows"].append({"name": "no_rescale", "gates": {}, "wall_s": {}})
     assert report.untried(half) == ["no_rescale"] and "not tried where they show: no_rescale" in report.summary(half)
     assert report.survivors(half) == ["all_zeros"] and report.false_kills(half) == ["mix"] and not report.sound(half)
@@ -214,7 +222,9 @@ def test_on_a_device_what_measures_is_alone_and_comes_after_what_does_not(tmp_pa
     options = {"device": device, "jobs": 4, "budget_s": 60.0, "say": lambda text: None}
     data = matrix.run(names, tmp_path / "work", tmp_path / "out.json", **options)
     assert report.sound(data) and matrix.settled_rows(data).keys() == set(names)
-    assert calls.index(("slower", "performance")) > max(calls.index((name, "sanitizer")) for name in ("no_barrier_after_p", "slower", "mix"))
+    assert calls.index(("slower", "performance")) > max(
+        calls.index((name, "sanitizer")) for name in ("no_barrier_after_p", "slower", "mix")
+    )
     assert jsonio.read(tmp_path / "out.json")["rows"] == data["rows"]
     late = matrix.run(names, tmp_path / "late", tmp_path / "late.json", **{**options, "budget_s": -1.0})
     assert all(row["gates"] == {} for row in late["rows"]), "nothing is invented where there is no time"

@@ -88,7 +88,9 @@ def test_the_recorded_sweep_is_shown_as_it_is() -> None:
 
 
 def test_the_command_reference_is_fresh() -> None:
-    assert (ROOT / "docs" / "guide" / "commands.md").read_text(encoding="utf-8") == update_docs.command_reference(), "run: python scripts/update_docs.py"
+    assert (ROOT / "docs" / "guide" / "commands.md").read_text(encoding="utf-8") == update_docs.command_reference(), (
+        "run: python scripts/update_docs.py"
+    )
 
 
 def test_the_page_of_the_evidence_is_fresh() -> None:
@@ -125,7 +127,12 @@ def test_links_lead_somewhere(path: Path) -> None:
 
 
 def test_pages_named_in_sources_exist() -> None:
-    sources = [path for name in ("gates", "scripts", "tests", "tasks", "kernels", ".github") for path in (ROOT / name).rglob("*") if path.suffix in SOURCES]
+    sources = [
+        path
+        for name in ("gates", "scripts", "tests", "tasks", "kernels", ".github")
+        for path in (ROOT / name).rglob("*")
+        if path.suffix in SOURCES
+    ]
     for path in sources:
         for page in re.findall(r"\bdocs/[\w/-]+\.(?:md|yaml|png|svg)", path.read_text(encoding="utf-8")):
             assert (ROOT / page).is_file(), f"{path.relative_to(ROOT)} names {page}"
@@ -182,7 +189,9 @@ def test_every_code_of_a_recorded_verdict_is_known() -> None:
     known = all_codes()
     for place in PLACES:
         verdict: Verdict = read_record(Verdict, opened(place), "verdict.json")
-        codes = {result.code for result in verdict.gates} | {check.code for result in verdict.gates for check in result.checks if check.code}
+        codes = {result.code for result in verdict.gates} | {
+            check.code for result in verdict.gates for check in result.checks if check.code
+        }
         assert codes <= set(known), codes - set(known)
 
 
@@ -193,9 +202,18 @@ def test_schemas_come_from_the_records() -> None:
 
 def test_compare_works_on_recorded_runs(tmp_path: Path) -> None:
     done = subprocess.run(
-        [sys.executable, "scripts/compare_results.py", "results/recorded/h100/stage1_wmma_qk", "results/recorded/h100/stage2_wmma_pv",
-         "--out", str(tmp_path)],
-        cwd=ROOT, capture_output=True, text=True, check=False,
+        [
+            sys.executable,
+            "scripts/compare_results.py",
+            "results/recorded/h100/stage1_wmma_qk",
+            "results/recorded/h100/stage2_wmma_pv",
+            "--out",
+            str(tmp_path),
+        ],
+        cwd=ROOT,
+        capture_output=True,
+        text=True,
+        check=False,
     )
     assert done.returncode == 0, done.stdout + done.stderr
     assert "# merge: stage2_wmma_pv against stage1_wmma_qk" in done.stdout

@@ -36,10 +36,16 @@ def variant(results: Path, name: str, digest: str, *, time: float = 1.0, day: in
     info = dataclasses.replace(info, started=f"2026-01-{day:02}T00:00:00+00:00", **parts)
     performance = load_evidence(run)["performance"]
     slower = [
-        dataclasses.replace(series, blocks=tuple(
-            dataclasses.replace(block, samples_us=tuple(time * sample for sample in block.samples_us)) if block.side == CANDIDATE else block
-            for block in series.blocks
-        )) for series in (*performance.series, performance.single)
+        dataclasses.replace(
+            series,
+            blocks=tuple(
+                dataclasses.replace(block, samples_us=tuple(time * sample for sample in block.samples_us))
+                if block.side == CANDIDATE
+                else block
+                for block in series.blocks
+            ),
+        )
+        for series in (*performance.series, performance.single)
     ]
     card = dataclasses.replace(performance.device, **changes.get("device", {}))
     performance = dataclasses.replace(performance, series=tuple(slower[:-1]), single=slower[-1], device=card)
@@ -105,7 +111,11 @@ def test_devices_and_baselines_are_lists_of_their_own(tmp_path: Path) -> None:
     variant(tmp_path, "other-baseline", "3" * 64, time=1.1, baseline={"digest": "4" * 64})
     assert sorted(names(tmp_path)) == [["here"], ["other-baseline"], ["there"]]
     text = elite_table(elite(tmp_path, "stage2", 3))
-    assert f"on Other GPU, mission, cold L2, over stage1_wmma_qk ({json.loads((RUN / 'run.json').read_text())['baseline']['digest'][:8]})" in text and "(44444444)" in text
+    assert (
+        f"on Other GPU, mission, cold L2, over stage1_wmma_qk ({json.loads((RUN / 'run.json').read_text())['baseline']['digest'][:8]})"
+        in text
+        and "(44444444)" in text
+    )
 
 
 def test_runs_without_a_time_have_no_place_and_a_first_rung_is_ranked_by_p50() -> None:
@@ -120,9 +130,18 @@ def test_the_command_prints_a_table_or_json(tmp_path: Path) -> None:
     variant(tmp_path, "b", "2" * 64)
     done = CliRunner().invoke(cli, ["elite", "stage2", "-k", "1", "--results", str(tmp_path)], catch_exceptions=False)
     (group,) = elite(tmp_path, "stage2", 1).groups
-    assert done.exit_code == 0 and done.output.splitlines()[2].split() == ["1", f"{group.best[0].speedup_pct:+.1f}", "%", f"{group.best[0].p50_us:.2f}", "22222222", "b"]
+    assert done.exit_code == 0 and done.output.splitlines()[2].split() == [
+        "1",
+        f"{group.best[0].speedup_pct:+.1f}",
+        "%",
+        f"{group.best[0].p50_us:.2f}",
+        "22222222",
+        "b",
+    ]
     made = CliRunner().invoke(cli, ["elite", "stage2", "--json", "--results", str(tmp_path)], catch_exceptions=False)
-    assert json.loads(made.output) == elite_json(elite(tmp_path, "stage2", 3)) and [Path(one["path"]).name for one in json.loads(made.output)["groups"][0]["best"]] == ["b", "a"]
+    assert json.loads(made.output) == elite_json(elite(tmp_path, "stage2", 3)) and [
+        Path(one["path"]).name for one in json.loads(made.output)["groups"][0]["best"]
+    ] == ["b", "a"]
 
 
 def test_bad_input_is_one_clear_error(tmp_path: Path) -> None:

@@ -17,7 +17,9 @@ def attention(tmp_path_factory: pytest.TempPathFactory) -> Emulated:
     return emulated("attention.cu", tmp_path_factory.mktemp("attention"))
 
 
-def attend(library: Emulated, heads: int, sequence: int, *, order: int = FORWARD, seed: int = 0, defect: int = 0) -> tuple[np.ndarray, float]:
+def attend(
+    library: Emulated, heads: int, sequence: int, *, order: int = FORWARD, seed: int = 0, defect: int = 0
+) -> tuple[np.ndarray, float]:
     """Output and its largest error against float64."""
     generator = np.random.default_rng(0)
     size = heads * sequence * DIM
@@ -26,8 +28,20 @@ def attend(library: Emulated, heads: int, sequence: int, *, order: int = FORWARD
         tensor[:] = generator.standard_normal(size)
     message = ctypes.create_string_buffer(200)
     code = library.run(
-        "attention_forward", q, k, v, out, ctypes.c_int64(heads), ctypes.c_int64(sequence), 0.125, defect, None, message,
-        ctypes.c_int64(200), order=order, seed=seed,
+        "attention_forward",
+        q,
+        k,
+        v,
+        out,
+        ctypes.c_int64(heads),
+        ctypes.c_int64(sequence),
+        0.125,
+        defect,
+        None,
+        message,
+        ctypes.c_int64(200),
+        order=order,
+        seed=seed,
     )
     assert code == 0, message.value
     wide = [tensor.astype(np.float64).reshape(heads, sequence, DIM) for tensor in (q, k, v)]

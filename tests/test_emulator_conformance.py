@@ -89,8 +89,11 @@ def test_the_recording_is_of_these_sources(recorded):
 
 def test_every_launcher_is_an_item_and_every_item_has_one():
     launchers = {
-        name for source in SOURCES
-        for name in re.findall(r"^(?:LAUNCHER|ELEMENTWISE)\((\w+)", (library.FOLDER / f"{source}.cu").read_text(encoding="utf-8"), re.MULTILINE)
+        name
+        for source in SOURCES
+        for name in re.findall(
+            r"^(?:LAUNCHER|ELEMENTWISE)\((\w+)", (library.FOLDER / f"{source}.cu").read_text(encoding="utf-8"), re.MULTILINE
+        )
     }
     assert launchers == {item.entry for item in ITEMS.values()}
 

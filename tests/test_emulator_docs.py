@@ -22,7 +22,9 @@ def section(start: str, end: str) -> str:
 def test_documented_headers_are_the_headers() -> None:
     documented = set(re.findall(r"`([\w./]+)`", section("Supported headers:", "| area |")))
     own = INCLUDE_DIR / "gates_emulator"
-    assert documented == {path.relative_to(INCLUDE_DIR).as_posix() for path in INCLUDE_DIR.rglob("*") if path.is_file() and own not in path.parents}
+    assert documented == {
+        path.relative_to(INCLUDE_DIR).as_posix() for path in INCLUDE_DIR.rglob("*") if path.is_file() and own not in path.parents
+    }
 
 
 def test_every_documented_name_exists() -> None:

@@ -8,9 +8,28 @@ from emulator_kit import FORWARD, REVERSED, SHUFFLED, Emulated, aligned, emulate
 
 ORDERS = (FORWARD, REVERSED, SHUFFLED)
 FAULTS = (
-    "none", "wrong_parity", "too_many_bytes", "too_few_bytes", "not_fenced", "not_initialised", "misaligned", "outside",
-    "arrives_twice", "never_waits", "no_fence", "no_wait", "overwrites_shared", "writes_accumulators", "reads_early",
-    "half_warpgroup", "other_descriptor", "other_order", "base_offset", "three_warps", "uneven_registers", "too_many_registers",
+    "none",
+    "wrong_parity",
+    "too_many_bytes",
+    "too_few_bytes",
+    "not_fenced",
+    "not_initialised",
+    "misaligned",
+    "outside",
+    "arrives_twice",
+    "never_waits",
+    "no_fence",
+    "no_wait",
+    "overwrites_shared",
+    "writes_accumulators",
+    "reads_early",
+    "half_warpgroup",
+    "other_descriptor",
+    "other_order",
+    "base_offset",
+    "three_warps",
+    "uneven_registers",
+    "too_many_registers",
     "odd_registers",
 )
 NONE, SWIZZLE_128, SWIZZLE_64, SWIZZLE_32 = range(4)  # as in a matrix descriptor
@@ -38,10 +57,14 @@ def swizzled(address: np.ndarray, mode: int) -> np.ndarray:
 ROWS, WIDTH, HEADS, LENGTH = 16, 128, 2, 50
 
 
-def load(library: Emulated, column: int, row: int, head: int, fault: str = "none", order: int = FORWARD, seed: int = 0) -> tuple[int, np.ndarray, np.ndarray]:
+def load(
+    library: Emulated, column: int, row: int, head: int, fault: str = "none", order: int = FORWARD, seed: int = 0
+) -> tuple[int, np.ndarray, np.ndarray]:
     tensor, out = aligned(HEADS * LENGTH * WIDTH, np.uint16), np.zeros(2 * ROWS * 128, np.uint8)
     tensor[:] = np.arange(tensor.size) + 1
-    status = library.run("load_launch", tensor, out, WIDTH, LENGTH, HEADS, ROWS, column, row, head, FAULTS.index(fault), order=order, seed=seed)
+    status = library.run(
+        "load_launch", tensor, out, WIDTH, LENGTH, HEADS, ROWS, column, row, head, FAULTS.index(fault), order=order, seed=seed
+    )
     return status, out, tensor.reshape(HEADS, LENGTH, WIDTH)
 
 
@@ -76,12 +99,18 @@ def test_a_phase_of_too_few_bytes_ends_before_the_second_box(library: Emulated) 
     assert (out[ROWS * 128 :] == 0xFF).all() and (out[: ROWS * 128] != 0xFF).any()
 
 
-@pytest.mark.parametrize(("fault", "kind", "message"), [
-    ("too_many_bytes", "deadlock", "in phase 0, 0 of 1 arrivals and 16 bytes are missing"), ("not_fenced", "bad_mbarrier", "fence.proxy.async"),
-    ("not_initialised", "bad_mbarrier", "no barrier was initialised"), ("misaligned", "misaligned_copy", "1024 bytes"),
-    ("outside", "shared_out_of_bounds", "2048 bytes"), ("arrives_twice", "bad_mbarrier", "all 1 arrivals of phase 0"),
-    ("never_waits", "copy_never_waited_for", "under way"),
-])
+@pytest.mark.parametrize(
+    ("fault", "kind", "message"),
+    [
+        ("too_many_bytes", "deadlock", "in phase 0, 0 of 1 arrivals and 16 bytes are missing"),
+        ("not_fenced", "bad_mbarrier", "fence.proxy.async"),
+        ("not_initialised", "bad_mbarrier", "no barrier was initialised"),
+        ("misaligned", "misaligned_copy", "1024 bytes"),
+        ("outside", "shared_out_of_bounds", "2048 bytes"),
+        ("arrives_twice", "bad_mbarrier", "all 1 arrivals of phase 0"),
+        ("never_waits", "copy_never_waited_for", "under way"),
+    ],
+)
 def test_a_copy_used_wrongly(library: Emulated, fault: str, kind: str, message: str) -> None:
     load(library, 0, 0, 0, fault)
     (finding,) = library.findings()
@@ -148,8 +177,17 @@ def matrix_of(d: np.ndarray) -> np.ndarray:
 
 
 def multiply(
-    library: Emulated, columns: int = 64, a_layout: tuple[int, int, int] = K_MAJOR[1], b_layout: tuple[int, int, int] = K_MAJOR[1], *,
-    transposed: bool = False, in_registers: bool = False, fault: str = "none", order: int = FORWARD, seed: int = 1, claimed: int | None = None,
+    library: Emulated,
+    columns: int = 64,
+    a_layout: tuple[int, int, int] = K_MAJOR[1],
+    b_layout: tuple[int, int, int] = K_MAJOR[1],
+    *,
+    transposed: bool = False,
+    in_registers: bool = False,
+    fault: str = "none",
+    order: int = FORWARD,
+    seed: int = 1,
+    claimed: int | None = None,
 ) -> tuple[int, np.ndarray, np.ndarray]:
     """Status, D, and 2 A·B of whole numbers. ``claimed``: the swizzle that B's descriptor names instead of its own."""
     draw = np.random.default_rng(5)
@@ -157,8 +195,20 @@ def multiply(
     given = fragment_a(a) if in_registers else image(a, a_layout, k_major=True)
     d = np.zeros((128, columns // 2), np.float32)
     b_fields = (*b_layout[:2], b_layout[2] if claimed is None else claimed)
-    status = library.run("multiply_launch", given, image(b, b_layout, not transposed), d, columns, int(transposed), int(in_registers), *a_layout,
-                         *b_fields, FAULTS.index(fault), order=order, seed=seed)
+    status = library.run(
+        "multiply_launch",
+        given,
+        image(b, b_layout, not transposed),
+        d,
+        columns,
+        int(transposed),
+        int(in_registers),
+        *a_layout,
+        *b_fields,
+        FAULTS.index(fault),
+        order=order,
+        seed=seed,
+    )
     return status, matrix_of(d), 2.0 * a @ b.T
 
 
@@ -190,7 +240,10 @@ def test_an_untransposed_matrix_gives_other_numbers(library: Emulated) -> None:
     draw = np.random.default_rng(5)
     a, b = draw.integers(-9, 10, (64, 16)), draw.integers(-9, 10, (64, 16))
     d = np.zeros((128, 32), np.float32)
-    assert library.run("multiply_launch", image(a, K_MAJOR[1], True), image(b, MN_MAJOR[1], False), d, 64, 0, 0, *K_MAJOR[1], *MN_MAJOR[1], 0) == 0
+    assert (
+        library.run("multiply_launch", image(a, K_MAJOR[1], True), image(b, MN_MAJOR[1], False), d, 64, 0, 0, *K_MAJOR[1], *MN_MAJOR[1], 0)
+        == 0
+    )
     assert not np.array_equal(matrix_of(d), 2.0 * a @ b.T)
 
 
@@ -205,11 +258,19 @@ def test_shared_memory_is_read_until_the_wait(library: Emulated) -> None:
     assert status == 0 and not np.array_equal(d, expected)
 
 
-@pytest.mark.parametrize(("fault", "kind"), [
-    ("no_fence", "wgmma_without_fence"), ("no_wait", "wgmma_never_waited_for"), ("writes_accumulators", "bad_accumulators"),
-    ("half_warpgroup", "warpgroup_divergence"), ("three_warps", "warpgroup_divergence"), ("other_descriptor", "warpgroup_divergence"),
-    ("other_order", "warpgroup_divergence"), ("base_offset", "bad_descriptor"),
-])
+@pytest.mark.parametrize(
+    ("fault", "kind"),
+    [
+        ("no_fence", "wgmma_without_fence"),
+        ("no_wait", "wgmma_never_waited_for"),
+        ("writes_accumulators", "bad_accumulators"),
+        ("half_warpgroup", "warpgroup_divergence"),
+        ("three_warps", "warpgroup_divergence"),
+        ("other_descriptor", "warpgroup_divergence"),
+        ("other_order", "warpgroup_divergence"),
+        ("base_offset", "bad_descriptor"),
+    ],
+)
 def test_wgmma_used_wrongly(library: Emulated, fault: str, kind: str) -> None:
     multiply(library, fault=fault)
     assert set(kinds(library)) == {kind}
@@ -219,9 +280,14 @@ def test_registers_change_hands(library: Emulated) -> None:
     assert library.run("registers_launch", 256, 0) == 0 and library.findings() == []
 
 
-@pytest.mark.parametrize(("fault", "threads", "kind"), [
-    ("uneven_registers", 256, "warpgroup_divergence"), ("too_many_registers", 512, "bad_registers"), ("odd_registers", 256, "bad_registers"),
-])
+@pytest.mark.parametrize(
+    ("fault", "threads", "kind"),
+    [
+        ("uneven_registers", 256, "warpgroup_divergence"),
+        ("too_many_registers", 512, "bad_registers"),
+        ("odd_registers", 256, "bad_registers"),
+    ],
+)
 def test_setmaxnreg_used_wrongly(library: Emulated, fault: str, threads: int, kind: str) -> None:
     library.run("registers_launch", threads, FAULTS.index(fault))
     assert kinds(library) == [kind]

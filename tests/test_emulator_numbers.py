@@ -29,7 +29,10 @@ def floats() -> np.ndarray:
     exact = np.concatenate([*eighths, np.arange(65536, dtype=np.uint16).view(np.float16).astype(np.float32)])
     exact = np.unique(exact[np.isfinite(exact)])
     middles = ((exact[1:].astype(np.float64) + exact[:-1]) / 2).astype(np.float32)
-    specials = np.array([0.0, -0.0, np.inf, -np.inf, np.nan, 447.9, 448, 463.9, 464, 464.1, 480, 61440, 65504, 65519.9, 65520, 1e30, -1e30, 1e-45], dtype=np.float32)
+    specials = np.array(
+        [0.0, -0.0, np.inf, -np.inf, np.nan, 447.9, 448, 463.9, 464, 464.1, 480, 61440, 65504, 65519.9, 65520, 1e30, -1e30, 1e-45],
+        dtype=np.float32,
+    )
     up, down = np.nextafter(middles, np.float32(np.inf)), np.nextafter(middles, np.float32(-np.inf))
     return np.concatenate([bits, near, exact, middles, up, down, specials])
 
@@ -80,9 +83,7 @@ def test_float_to_16_bits(numbers: Emulated, floats: np.ndarray) -> None:
     assert numbers.run("run_round_half", floats, nearest, to_zero, up, brain, len(floats)) == 0
     with np.errstate(over="ignore"):
         assert same(nearest.view(np.float16), floats.astype(np.float16)).all()
-    assert same(
-        (brain.astype(np.uint32) << 16).view(np.float32), torch.from_numpy(floats).to(torch.bfloat16).float().numpy()
-    ).all()
+    assert same((brain.astype(np.uint32) << 16).view(np.float32), torch.from_numpy(floats).to(torch.bfloat16).float().numpy()).all()
     finite = np.isfinite(floats)
     zero, above = to_zero.view(np.float16).astype(np.float64), up.view(np.float16).astype(np.float64)
     exact = floats.astype(np.float64)
@@ -128,10 +129,14 @@ def brain(exact: Fraction) -> float:
 
 def nearest_brains(wide: np.ndarray, exact: Callable[..., Fraction], *given: np.ndarray) -> np.ndarray:
     """Results rounded once; ``wide``, the same in double, says what is no number or zero."""
-    return np.array([
-        brain(exact(*map(Fraction, numbers))) if math.isfinite(w) and all(map(math.isfinite, numbers)) and exact(*map(Fraction, numbers)) else w
-        for w, *numbers in zip(wide.tolist(), *(values.tolist() for values in given), strict=True)
-    ])
+    return np.array(
+        [
+            brain(exact(*map(Fraction, numbers)))
+            if math.isfinite(w) and all(map(math.isfinite, numbers)) and exact(*map(Fraction, numbers))
+            else w
+            for w, *numbers in zip(wide.tolist(), *(values.tolist() for values in given), strict=True)
+        ]
+    )
 
 
 def from_brain(bits: np.ndarray) -> np.ndarray:
@@ -142,7 +147,13 @@ def brain_triples() -> np.ndarray:
     """Random bit patterns; products between two neighbours, moved off the middle by little; products below the smallest normal number."""
     generator = np.random.default_rng(3)
     patterns = generator.integers(0, 65536, (3, 4000)).astype(np.uint16)
-    middles = [(3.0 * 2.0**shift, float(odd), sign * 2.0**-tiny) for shift in (-20, 0, 90) for odd in (87, 91, 123, 127) for sign in (1, -1) for tiny in (5, 40, 80, 133)]
+    middles = [
+        (3.0 * 2.0**shift, float(odd), sign * 2.0**-tiny)
+        for shift in (-20, 0, 90)
+        for odd in (87, 91, 123, 127)
+        for sign in (1, -1)
+        for tiny in (5, 40, 80, 133)
+    ]
     small = [(m * 2.0**-71, n * 2.0**-70, 0.0) for m, n in generator.integers(128, 256, (500, 2)).tolist()]
     chosen = np.array([*middles, *small]).T.astype(np.float32).view(np.uint32) >> 16
     return np.ascontiguousarray(np.concatenate([patterns, chosen.astype(np.uint16)], axis=1))
@@ -166,7 +177,10 @@ def test_bfloat_arithmetic_is_rounded_once(bfloat: Emulated) -> None:
         assert same(ours[7], np.fmax(a, b))[(a != 0) | (b != 0)].all() and same(ours[8], np.fmin(a, b))[(a != 0) | (b != 0)].all()
         for index, function in ((9, np.sqrt), (10, np.reciprocal), (11, np.exp), (12, np.log)):
             expected = torch.from_numpy(function(a.astype(np.float32))).to(torch.bfloat16).double().numpy()
-            near = np.abs(out[index].view(np.int16) - torch.from_numpy(expected).to(torch.bfloat16).view(torch.int16).numpy().astype(np.int32)) <= 1
+            near = (
+                np.abs(out[index].view(np.int16) - torch.from_numpy(expected).to(torch.bfloat16).view(torch.int16).numpy().astype(np.int32))
+                <= 1
+            )
             assert (near | same(ours[index], expected)).all(), function
     assert same(ours[13], np.abs(a)).all() and same(ours[15], -a).all()
     assert (ours[14] == (a < b) + 2.0 * (a != b) + 4.0 * np.isnan(a)).all()
@@ -176,7 +190,9 @@ def test_bfloat_arithmetic_is_rounded_once(bfloat: Emulated) -> None:
 def test_double_to_bfloat_is_rounded_once(bfloat: Emulated, floats: np.ndarray) -> None:
     fine = floats[np.isfinite(floats)].astype(np.float64)
     middles = from_brain(np.arange(0x3F80, 0x4000, dtype=np.uint16)) + 2.0**-8
-    given = np.concatenate([fine[::20], middles, middles + 2.0**-40, middles - 2.0**-40, [2.0**-134 * (1 + 2.0**-40), 3.3961e38, 1e300, -1e300]])
+    given = np.concatenate(
+        [fine[::20], middles, middles + 2.0**-40, middles - 2.0**-40, [2.0**-134 * (1 + 2.0**-40), 3.3961e38, 1e300, -1e300]]
+    )
     nearest, to_zero, down, up = (np.zeros(len(given), dtype=np.uint16) for _ in range(4))
     assert bfloat.run("run_conversions", given, nearest, to_zero, down, up, len(given)) == 0
     assert same(from_brain(nearest), nearest_brains(given, lambda x: x, given)).all()
@@ -187,4 +203,6 @@ def test_double_to_bfloat_is_rounded_once(bfloat: Emulated, floats: np.ndarray) 
     assert same(from_brain(to_zero), np.where(np.signbit(single), above, below)).all()
     for bits, value in ((down, below), (up, above)):  # no other between
         inexact = (value != single) & np.isfinite(value)
-        assert (np.abs(value - single)[inexact] < np.spacing(np.abs(single[inexact]).astype(np.float32)).astype(np.float64) * 2**16).all(), bits
+        assert (
+            np.abs(value - single)[inexact] < np.spacing(np.abs(single[inexact]).astype(np.float32)).astype(np.float64) * 2**16
+        ).all(), bits

@@ -81,7 +81,9 @@ def test_an_updated_compiler_of_the_same_version_is_another(source: Path, tmp_pa
     assert made(tmp_path, cxx=str(compiler))[1]
 
 
-@pytest.mark.parametrize("damage", [lambda data: b"", lambda data: data[:-1], lambda data: data[:100] + b"?" + data[101:], lambda data: data + b"?"])
+@pytest.mark.parametrize(
+    "damage", [lambda data: b"", lambda data: data[:-1], lambda data: data[:100] + b"?" + data[101:], lambda data: data + b"?"]
+)
 def test_what_is_kept_broken_is_compiled_and_kept_again(source: Path, tmp_path: Path, damage: Callable[[bytes], bytes]) -> None:
     first, _ = made(tmp_path)
     (entry,) = kept(tmp_path)

@@ -44,7 +44,11 @@ def run(library: Path, name: str, *, in_floats: int = 128, out_floats: int = 128
     environment = {**os.environ, "LD_PRELOAD": runtime, "ASAN_OPTIONS": "detect_leaks=0", "UBSAN_OPTIONS": "print_stacktrace=1"}
     return subprocess.run(
         [sys.executable, "-c", SCRIPT, str(library), name, str(in_floats), str(out_floats), str(order)],
-        capture_output=True, text=True, env=environment, check=False, timeout=120,
+        capture_output=True,
+        text=True,
+        env=environment,
+        check=False,
+        timeout=120,
     )
 
 
@@ -68,9 +72,7 @@ def test_right_kernels_and_an_abandoned_block_give_no_report(library: Path, orde
         ("run_vector_load", (32, 32), "misaligned address", "line: vector load"),
     ],
 )
-def test_faults_are_reported_with_the_line_of_the_source(
-    library: Path, name: str, sizes: tuple[int, int], says: str, line: str
-) -> None:
+def test_faults_are_reported_with_the_line_of_the_source(library: Path, name: str, sizes: tuple[int, int], says: str, line: str) -> None:
     finished = run(library, name, in_floats=sizes[0], out_floats=sizes[1])
     assert finished.returncode != 0 and finished.stdout == ""
     assert says in finished.stderr

@@ -27,10 +27,19 @@ def test_every_thread_of_every_block_runs_once(threads: Emulated, order: int) ->
     out = np.full(12 * 24, -1, dtype=np.int32)
     assert threads.run("run_indices", out, order=order) == SUCCESS
     assert out.tolist() == [block * 1000 + thread for block in range(12) for thread in range(24)]
-    assert threads.launches() == [{
-        "kernel": "indices", "function": "void indices(int*)", "grid": [2, 3, 2], "block": [4, 2, 3], "dynamic_smem_bytes": 0,
-        "static_smem_bytes": 0, "opt_in_smem_bytes": 0, "max_threads": 0, "error": "",
-    }]
+    assert threads.launches() == [
+        {
+            "kernel": "indices",
+            "function": "void indices(int*)",
+            "grid": [2, 3, 2],
+            "block": [4, 2, 3],
+            "dynamic_smem_bytes": 0,
+            "static_smem_bytes": 0,
+            "opt_in_smem_bytes": 0,
+            "max_threads": 0,
+            "error": "",
+        }
+    ]
 
 
 @pytest.mark.parametrize("order", ORDERS)

@@ -145,11 +145,20 @@ def test_each_unsupported_header_is_an_error_with_feature_line_and_remedy(header
     assert error.what == f"{tmp_path}/k.cu:2: the CPU emulator does not support {feature} ({header})" and error.hint == remedy
 
 
-@pytest.mark.parametrize(("code", "says"), [
-    ("nvcuda::wmma::fragment<nvcuda::wmma::matrix_a, 16, 16, 8, __half, nvcuda::wmma::row_major> f;", "WMMA shapes 16x16x16, 32x8x16 and 8x32x16"),
-    ("nvcuda::wmma::fragment<nvcuda::wmma::matrix_a, 16, 16, 16, signed char, nvcuda::wmma::row_major> f;", "WMMA with half inputs"),
-    ("struct Wide { double a, b; }; __device__ Wide f(Wide w) { return __shfl_sync(0xffffffffu, w, 0); }", "shuffles move values of up to 8 bytes"),
-])
+@pytest.mark.parametrize(
+    ("code", "says"),
+    [
+        (
+            "nvcuda::wmma::fragment<nvcuda::wmma::matrix_a, 16, 16, 8, __half, nvcuda::wmma::row_major> f;",
+            "WMMA shapes 16x16x16, 32x8x16 and 8x32x16",
+        ),
+        ("nvcuda::wmma::fragment<nvcuda::wmma::matrix_a, 16, 16, 16, signed char, nvcuda::wmma::row_major> f;", "WMMA with half inputs"),
+        (
+            "struct Wide { double a, b; }; __device__ Wide f(Wide w) { return __shfl_sync(0xffffffffu, w, 0); }",
+            "shuffles move values of up to 8 bytes",
+        ),
+    ],
+)
 def test_what_a_template_refuses_says_what_is_possible(code: str, says: str, tmp_path: Path) -> None:
     source = written(tmp_path, f"#include <mma.h>\n{code}\n")
     with pytest.raises(GatesError) as caught:
@@ -167,7 +176,9 @@ def test_a_missing_header_is_the_compilers_message(tmp_path: Path) -> None:
 
 
 def test_a_host_version_hides_the_unsupported_form(tmp_path: Path) -> None:
-    source = written(tmp_path, """#include <cuda_runtime.h>
+    source = written(
+        tmp_path,
+        """#include <cuda_runtime.h>
 __device__ unsigned lane() {
 #ifdef GATES_EMULATOR
     return threadIdx.x % 32;
@@ -179,7 +190,8 @@ __device__ unsigned lane() {
 }
 __global__ void k(unsigned* out) { out[threadIdx.x] = lane(); }
 extern "C" unsigned run(unsigned* out) { k<<<1, 64>>>(out); return out[33]; }
-""")
+""",
+    )
     library = Emulated(compile_library([source], tmp_path / "k.so", work_dir=tmp_path))
     import numpy as np
 
@@ -187,7 +199,9 @@ extern "C" unsigned run(unsigned* out) { k<<<1, 64>>>(out); return out[33]; }
 
 
 def test_compile_errors_name_the_line_of_the_cu_file(tmp_path: Path) -> None:
-    source = written(tmp_path, """#include <cuda_runtime.h>
+    source = written(
+        tmp_path,
+        """#include <cuda_runtime.h>
 #define WIDE __align__(16)
 __global__ void k(float* out) {
     __shared__ WIDE float tile[4],
@@ -197,7 +211,8 @@ __global__ void k(float* out) {
     tile[0] = 1;
     out[0] = undeclared;
 }
-""")
+""",
+    )
     with pytest.raises(GatesError) as caught:
         compile_library([source], tmp_path / "k.so", work_dir=tmp_path)
     assert f"{source}:9:14: error: ‘undeclared’" in caught.value.what or f"{source}:9:" in caught.value.what
@@ -208,10 +223,14 @@ __global__ void k(float* out) {
 def test_two_sources_share_one_emulator(tmp_path: Path) -> None:
     header = written(tmp_path, "#pragma once\n__global__ void k(int* p);\n", "k.cuh")
     first = written(tmp_path, '#include <cuda_runtime.h>\n#include "k.cuh"\n__global__ void k(int* p) { *p = 7; }\n', "first.cu")
-    second = written(tmp_path, """#include <cuda_runtime.h>
+    second = written(
+        tmp_path,
+        """#include <cuda_runtime.h>
 #include "k.cuh"
 extern "C" int run() { int x = VALUE; k<<<1, 1>>>(&x); return x + cudaGetLastError(); }
-""", "second.cu")
+""",
+        "second.cu",
+    )
     library = Emulated(compile_library([first, second], tmp_path / "k.so", defines={"VALUE": 3}, work_dir=tmp_path))
     assert library.run("run") == 7
     assert [launch["kernel"] for launch in library.launches()] == ["k"]
@@ -230,7 +249,9 @@ def test_two_libraries_in_one_process_are_apart(tmp_path: Path) -> None:
 
 
 def test_the_portable_stack_switch(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    source = written(tmp_path, """#include <cuda_runtime.h>
+    source = written(
+        tmp_path,
+        """#include <cuda_runtime.h>
 __global__ void k(int* out) {
     __shared__ int tile[64];
     tile[threadIdx.x] = threadIdx.x;
@@ -238,7 +259,8 @@ __global__ void k(int* out) {
     out[threadIdx.x] = tile[63 - threadIdx.x];
 }
 extern "C" int run() { int out[64]; k<<<1, 64>>>(out); return out[0] * 100 + out[62]; }
-""")
+""",
+    )
     monkeypatch.setattr("gates.emulator.library.CXX_FLAGS", [*CXX_FLAGS, "-DGATES_EMULATOR_UCONTEXT"])
     library = Emulated(compile_library([source], tmp_path / "k.so", work_dir=tmp_path))
     assert library.run("run") == 6301
@@ -307,7 +329,7 @@ def test_what_a_header_of_cuda_brings_along(tmp_path: Path, header: str, use: st
 def test_command_line_writes_output_and_dependencies(tmp_path: Path) -> None:
     (tmp_path / "inc").mkdir()
     written(tmp_path / "inc", "#pragma once\nconstexpr int kN = N;\n", "n.cuh")
-    source = written(tmp_path, "#include <cuda_fp16.h>\n#include \"n.cuh\"\n__global__ void k(half* p) { p[0] = kN; }\n")
+    source = written(tmp_path, '#include <cuda_fp16.h>\n#include "n.cuh"\n__global__ void k(half* p) { p[0] = kN; }\n')
     out, dependencies = tmp_path / "k.cpp", tmp_path / "k.d"
     argv = [str(source), "-o", str(out), "--depfile", str(dependencies), "-I", str(tmp_path / "inc"), "-D", "N=3", "-DUNUSED"]
     finished = subprocess.run([sys.executable, "-m", "gates.emulator.translate", *argv], capture_output=True, text=True, check=False)
@@ -339,13 +361,21 @@ def test_every_unsupported_name_has_a_remedy() -> None:
 def test_a_toggle_may_be_any_letter_that_nvcc_leaves_free(tmp_path: Path) -> None:
     """T and U are parameters of nvcc's own headers."""
     source, out = tmp_path / "k.cu", tmp_path / "k.cpp"
-    source.write_text("#include <mma.h>\n#include <cuda_fp8.h>\n#include <cuda_bf16.h>\n#include <cuda_pipeline.h>\n__global__ void k(float* p) { *p = D; }\n")
+    source.write_text(
+        "#include <mma.h>\n#include <cuda_fp8.h>\n#include <cuda_bf16.h>\n#include <cuda_pipeline.h>\n__global__ void k(float* p) { *p = D; }\n"
+    )
     translate(source, out, defines={letter: 2 for letter in string.ascii_uppercase if letter not in "TU"})
     done = subprocess.run(["g++", *CXX_FLAGS, "-fpreprocessed", "-fsyntax-only", str(out)], capture_output=True, text=True, check=False)
     assert done.returncode == 0, done.stderr
 
 
-@pytest.mark.parametrize("use", ["extern \"C\" void gates_emulator_reset(void); void l() { gates_emulator_reset(); }", "extern \"C\" void gates_emulator_switch(void**, void*) {}"])
+@pytest.mark.parametrize(
+    "use",
+    [
+        'extern "C" void gates_emulator_reset(void); void l() { gates_emulator_reset(); }',
+        'extern "C" void gates_emulator_switch(void**, void*) {}',
+    ],
+)
 def test_a_source_leaves_the_emulator_s_records_alone(tmp_path: Path, use: str) -> None:
     """Findings before the last launch would be gone, or launches without a run."""
     with pytest.raises(GatesError, match="k.cu:1: the CPU emulator does not support a source that touches its records"):

@@ -19,10 +19,18 @@ def folder(tmp_path: Path) -> Path:
     return tmp_path / "task"
 
 
-@pytest.mark.parametrize("runner", [None, "raise SystemExit(3)", (
-    "import json, sys\njob = json.load(open(sys.argv[2]))\n"
-    "open(job['result'], 'w').write(json.dumps({'type': 'shapes', 'shapes': {'small': {'N': 5}}, 'nonce': job['nonce']}))\n"
-)], ids=["none", "broken", "forging"])
+@pytest.mark.parametrize(
+    "runner",
+    [
+        None,
+        "raise SystemExit(3)",
+        (
+            "import json, sys\njob = json.load(open(sys.argv[2]))\n"
+            "open(job['result'], 'w').write(json.dumps({'type': 'shapes', 'shapes': {'small': {'N': 5}}, 'nonce': job['nonce']}))\n"
+        ),
+    ],
+    ids=["none", "broken", "forging"],
+)
 def test_a_task_s_runner_has_no_say_in_a_job(folder: Path, tmp_path: Path, runner: str | None) -> None:
     if runner is not None:
         (folder / "runner.py").write_text(runner)
@@ -30,10 +38,14 @@ def test_a_task_s_runner_has_no_say_in_a_job(folder: Path, tmp_path: Path, runne
 
 
 @pytest.mark.parametrize("forked", [True, False])
-def test_files_of_the_package_and_of_the_work_folder_hide_no_module(folder: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, forked: bool) -> None:
+def test_files_of_the_package_and_of_the_work_folder_hide_no_module(
+    folder: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, forked: bool
+) -> None:
     """gates/worker has a sandbox.py; the work folder can be written to by kernels."""
     monkeypatch.setenv("GATES_FORK", "1" if forked else "0")
     (tmp_path / "work").mkdir()
     (tmp_path / "work" / "torch.py").write_text("raise SystemExit(7)")
-    (folder / "doubled.py").write_text((folder / "doubled.py").read_text() + "import importlib.util\nassert importlib.util.find_spec('sandbox') is None\n")
+    (folder / "doubled.py").write_text(
+        (folder / "doubled.py").read_text() + "import importlib.util\nassert importlib.util.find_spec('sandbox') is None\n"
+    )
     assert describe(folder, "doubled", ["small"], work=tmp_path / "work", limit_s=60) == {"small": {"N": 4}}

@@ -25,9 +25,20 @@ def test_a_script_needs_no_docstring(script: str) -> None:
 
 
 def test_the_command_needs_no_docstring() -> None:
-    for arguments in (["--help"], ["import", "--help"], ["decide", "--help"], ["list"], ["explain", "ptxas"], ["decide", "recorded:h200/stage2"], ["run", "stage22"]):
+    for arguments in (
+        ["--help"],
+        ["import", "--help"],
+        ["decide", "--help"],
+        ["list"],
+        ["explain", "ptxas"],
+        ["decide", "recorded:h200/stage2"],
+        ["run", "stage22"],
+    ):
         plain, bare = (
-            subprocess.run([sys.executable, *options, "-m", "gates", *arguments], cwd=ROOT, capture_output=True, text=True, timeout=60, check=False) for options in ([], ["-OO"])
+            subprocess.run(
+                [sys.executable, *options, "-m", "gates", *arguments], cwd=ROOT, capture_output=True, text=True, timeout=60, check=False
+            )
+            for options in ([], ["-OO"])
         )
         assert bare.returncode == plain.returncode and "Traceback" not in bare.stderr
         assert bare.stdout == plain.stdout
@@ -49,7 +60,12 @@ def test_a_compiler_behind_a_launcher(tmp_path: Path, launchers: tuple[str, ...]
     assert "gives the compiler options" in find_toolchain({"PATH": path, "CXX": "g++ -m32"}, []).remedies["g++"]
     code = "import sys; sys.path.insert(0, 'scripts'); import setup_venv; print([setup_venv.has_compiler(name) for name in sys.argv[1:]])"
     done = subprocess.run(
-        [sys.executable, "-c", code, "g++", "ccache g++", "ccache nothing", "nothing g++", "'"], cwd=ROOT, env={**os.environ, "PATH": path}, capture_output=True, text=True, check=True,
+        [sys.executable, "-c", code, "g++", "ccache g++", "ccache nothing", "nothing g++", "'"],
+        cwd=ROOT,
+        env={**os.environ, "PATH": path},
+        capture_output=True,
+        text=True,
+        check=True,
     )
     assert done.stdout == "[True, True, False, False, False]\n"
 

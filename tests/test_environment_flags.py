@@ -20,7 +20,18 @@ from gates.pipeline.run import run_info
 from gates.render.console import verdict_table
 from gates.verify.run_record import self_contradictions
 
-ALL = ("NVCC_PREPEND_FLAGS", "NVCC_APPEND_FLAGS", "CPATH", "C_INCLUDE_PATH", "CPLUS_INCLUDE_PATH", "GCC_EXEC_PREFIX", "COMPILER_PATH", "PTXAS_OPTIONS", "CXX", "NVCC_CCBIN")
+ALL = (
+    "NVCC_PREPEND_FLAGS",
+    "NVCC_APPEND_FLAGS",
+    "CPATH",
+    "C_INCLUDE_PATH",
+    "CPLUS_INCLUDE_PATH",
+    "GCC_EXEC_PREFIX",
+    "COMPILER_PATH",
+    "PTXAS_OPTIONS",
+    "CXX",
+    "NVCC_CCBIN",
+)
 
 
 @pytest.fixture(autouse=True)
@@ -35,9 +46,16 @@ def told(tmp_path: Path, **changes: Any) -> RunInfo:
     return run_info(task, None, stub_toolchain(tmp_path / "cuda"), None, shapes=task.shapes, seeds=task.seeds, profile="cpu", why="")
 
 
-@pytest.mark.parametrize(("name", "value"), [
-    ("NVCC_APPEND_FLAGS", "-maxrregcount=24"), ("NVCC_PREPEND_FLAGS", "-use_fast_math"), ("CPATH", "/somewhere"), ("CPLUS_INCLUDE_PATH", "/somewhere"), ("C_INCLUDE_PATH", "/x"),
-])
+@pytest.mark.parametrize(
+    ("name", "value"),
+    [
+        ("NVCC_APPEND_FLAGS", "-maxrregcount=24"),
+        ("NVCC_PREPEND_FLAGS", "-use_fast_math"),
+        ("CPATH", "/somewhere"),
+        ("CPLUS_INCLUDE_PATH", "/somewhere"),
+        ("C_INCLUDE_PATH", "/x"),
+    ],
+)
 def test_it_is_recorded_and_named_and_holds(tmp_path: Path, monkeypatch: pytest.MonkeyPatch, name: str, value: str) -> None:
     monkeypatch.setenv(name, value)
     info = told(tmp_path)
@@ -45,7 +63,9 @@ def test_it_is_recorded_and_named_and_holds(tmp_path: Path, monkeypatch: pytest.
     recorded: RunInfo = read_record(RunInfo, RUN, "run.json")
     verdict: Verdict = read_record(Verdict, RUN, "verdict.json")
     assert decision_of(recorded, verdict.gates)[0] is Decision.MERGE
-    overridden = replace(recorded, environment={**recorded.environment, **info.environment}, task=replace(recorded.task, overrides=info.task.overrides))
+    overridden = replace(
+        recorded, environment={**recorded.environment, **info.environment}, task=replace(recorded.task, overrides=info.task.overrides)
+    )
     assert decision_of(overridden, verdict.gates) == (Decision.HOLD, f"overridden from outside: {name}={value}")
     assert f"overridden from outside: {name}={value}" in list(override_notes(overridden))
     assert f"\noverridden from outside: {name}={value}\n" in verdict_table(overridden, verdict)
@@ -54,7 +74,9 @@ def test_it_is_recorded_and_named_and_holds(tmp_path: Path, monkeypatch: pytest.
     assert any(f"overrides set {name}={value}" in text for text in self_contradictions(unsaid, jsonio.read(RUN / "run.json")))
 
 
-def test_flags_of_the_compiler_s_own_variable_are_an_override_and_its_place_is_none(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_flags_of_the_compiler_s_own_variable_are_an_override_and_its_place_is_none(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
     monkeypatch.setenv("CXX", "/usr/bin/g++")
     monkeypatch.setenv("CUDA_HOME", "/opt/cuda")
     monkeypatch.setenv("LIBRARY_PATH", "/opt/cuda/lib64/stubs")  # as NVIDIA's images set it

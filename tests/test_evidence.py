@@ -77,8 +77,14 @@ def test_runs_are_found_by_path_latest_and_recorded(tmp_path: Path) -> None:
     assert resolve_run("latest:task", tmp_path) == second
     assert resolve_run("recorded:h100/task", tmp_path) == recorded
     assert resolve_run(str(recorded.parent), tmp_path) == recorded
-    for name, expected in (("latest:other", "no run found"), (str(tmp_path), "is not a run directory"), (str(first.parent), "holds 2 runs"),
-                           ("latest:../task", "no run found"), (f"latest:{first.parent}", "no run found"), ("recorded:../task", "no run found")):
+    for name, expected in (
+        ("latest:other", "no run found"),
+        (str(tmp_path), "is not a run directory"),
+        (str(first.parent), "holds 2 runs"),
+        ("latest:../task", "no run found"),
+        (f"latest:{first.parent}", "no run found"),
+        ("recorded:../task", "no run found"),
+    ):
         with pytest.raises(GatesError, match=expected):
             resolve_run(name, tmp_path)
     with pytest.raises(GatesError) as caught:
@@ -88,7 +94,10 @@ def test_runs_are_found_by_path_latest_and_recorded(tmp_path: Path) -> None:
 
 def test_labels_hold_time_revision_and_device() -> None:
     started = datetime(2026, 1, 2, 3, 4, 5, tzinfo=timezone.utc)
-    assert run_label(started, Git("0123456789ab", True, "git"), "NVIDIA H100 80GB HBM3") == "20260102T030405Z-01234567-dirty-nvidia-h100-80gb-hbm3"
+    assert (
+        run_label(started, Git("0123456789ab", True, "git"), "NVIDIA H100 80GB HBM3")
+        == "20260102T030405Z-01234567-dirty-nvidia-h100-80gb-hbm3"
+    )
     assert run_label(started, Git(None, False, "none"), "cpu") == "20260102T030405Z-norev-cpu"
 
 
@@ -129,7 +138,11 @@ def test_killed_at_twenty_moments_of_writing_it_leaves_whole_runs_alone(tmp_path
     assert len(runs) > 4
     for run in runs:
         listed = json.loads((run / "manifest.json").read_text())["sha256"]
-        assert listed == {path.relative_to(run).as_posix(): jsonio.sha256(path) for path in run.rglob("*") if path.is_file() and path.name != "manifest.json"}
+        assert listed == {
+            path.relative_to(run).as_posix(): jsonio.sha256(path)
+            for path in run.rglob("*")
+            if path.is_file() and path.name != "manifest.json"
+        }
         assert set(listed) == {"run.json", "verdict.json", "baseline/ptxas.json"}
     left = set((tmp_path / "task").iterdir()) - set(runs)
     assert left and all(path.name.startswith(".writing-") for path in left)
@@ -149,6 +162,7 @@ def test_a_run_is_never_written_into_another(tmp_path: Path) -> None:
 
 def test_the_latest_run_is_the_one_that_started_last(tmp_path: Path) -> None:
     """Whatever the folders are called: of a copy, with a number, of another device; one that can't be read is none."""
+
     def run(name: str, started: object) -> None:
         (tmp_path / "task" / name).mkdir(parents=True)
         (tmp_path / "task" / name / "run.json").write_text(json.dumps({"started": started}))

@@ -33,10 +33,14 @@ import make_schemas  # noqa: E402
 def forms() -> dict[str, Any]:
     """Kind of evidence -> a real record of it."""
     return {
-        "run": read_record(RunInfo, RUN, "run.json"), "verdict": read_record(Verdict, RUN, "verdict.json"), **load_evidence(RUN),
+        "run": read_record(RunInfo, RUN, "run.json"),
+        "verdict": read_record(Verdict, RUN, "verdict.json"),
+        **load_evidence(RUN),
         "build": read_record(make_schemas.RECORDS["build"], RUN, "build.json"),
         "acceptance": Acceptance(1, "0" * 64, ("ptxas.max_registers: 128 -> 168",), "larger tiles", "2026-01-01T00:00:00.000+00:00"),
-        "compare": compare_runs(STAGES[1], RUN), "ladder": ladder_of(STAGES), "sweep": a_sweep(),
+        "compare": compare_runs(STAGES[1], RUN),
+        "ladder": ladder_of(STAGES),
+        "sweep": a_sweep(),
     }
 
 
@@ -47,10 +51,32 @@ def a_sweep() -> Sweep:
     resources = (Resources("k", "sm_90", 40, 1024, 0, 50.0),)
     timing = Timing("USE_X=1", True, "performance.pass", "1.2x", 1.2, 1.1, 1.3, 5.0, 6.0, "GPU-0", 2.5)
     return Sweep(
-        1, "0", "0123456789ab", "k", "0" * 64, {"USE_X": (0, 1)}, "USE_X=0", "USE_X=0", ("small",), 0, "mission", "cold", ("sm_90",), info.git,
-        info.toolchain, (info.device,) if info.device else (), info.platform,
+        1,
+        "0",
+        "0123456789ab",
+        "k",
+        "0" * 64,
+        {"USE_X": (0, 1)},
+        "USE_X=0",
+        "USE_X=0",
+        ("small",),
+        0,
+        "mission",
+        "cold",
+        ("sm_90",),
+        info.git,
+        info.toolchain,
+        (info.device,) if info.device else (),
+        info.platform,
         (Variant("USE_X=0", {"USE_X": 0}, "1" * 64, dropped="spills"), Variant("USE_X=1", {"USE_X": 1}, "2" * 64, resources, found, found)),
-        (Round(5.0, ("USE_X=1",), (timing,)),), "timed", "USE_X=1", "faster", "k/run", "merge", info.started, info.ended,
+        (Round(5.0, ("USE_X=1",), (timing,)),),
+        "timed",
+        "USE_X=1",
+        "faster",
+        "k/run",
+        "merge",
+        info.started,
+        info.ended,
     )
 
 

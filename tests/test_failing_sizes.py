@@ -15,28 +15,49 @@ def lengths(*sizes: int) -> list[dict[str, int]]:
     return [{"N": size} for size in sizes]
 
 
-@pytest.mark.parametrize(("wrong", "right", "said"), [
-    (lengths(1, 1021, 33), lengths(4, 1024, 64), "wrong where N is not a multiple of 4: 1, 33, 1021; right for 4, 64, 1024"),
-    (lengths(36, 1, 36), lengths(64, 8), "wrong where N is not a multiple of 8: 1, 36; right for 8, 64"),
-    (lengths(1, 33), lengths(2, 64), "wrong where N is not a multiple of 2: 1, 33; right for 2, 64"),
-    (lengths(300, 1028), lengths(256, 512), "wrong where N is not a multiple of 8: 300, 1028; right for 256, 512"),
-    (lengths(2048, 1025), lengths(1, 1024), "wrong where N is above 1024: 1025, 2048; right for 1, 1024"),
-    (lengths(1, 4), lengths(33, 64), "wrong where N is below 33: 1, 4; right for 33, 64"),
-    (lengths(64, 128), lengths(33, 1000001), "wrong where N is a multiple of 4: 64, 128; right for 33, 1000001"),
-    (lengths(64, 7), lengths(33, 12), "wrong for N 7, 64; right for 12, 33"),
-    (lengths(*range(1, 24, 2)), lengths(4), "wrong where N is not a multiple of 4: 1, 3, 5, 7, 9, 11, 13, 15 and 4 more; right for 4"),
-    ([{"B": 1, "S": 33}, {"B": 2, "S": 17}], [{"B": 1, "S": 64}, {"B": 2, "S": 32}], "wrong where S is not a multiple of 4: 17, 33; right for 32, 64"),
-    ([{"B": 1, "S": 33}, {"B": 2, "S": 64}], [{"B": 1, "S": 64}, {"B": 2, "S": 33}], "wrong for B=1 S=33, B=2 S=64; right for B=1 S=64, B=2 S=33"),
-    (lengths(1), [], ""), ([], lengths(1), ""), ([{"N": 1}], [{"M": 4}], ""), ([{}], [{}], ""),
-])
+@pytest.mark.parametrize(
+    ("wrong", "right", "said"),
+    [
+        (lengths(1, 1021, 33), lengths(4, 1024, 64), "wrong where N is not a multiple of 4: 1, 33, 1021; right for 4, 64, 1024"),
+        (lengths(36, 1, 36), lengths(64, 8), "wrong where N is not a multiple of 8: 1, 36; right for 8, 64"),
+        (lengths(1, 33), lengths(2, 64), "wrong where N is not a multiple of 2: 1, 33; right for 2, 64"),
+        (lengths(300, 1028), lengths(256, 512), "wrong where N is not a multiple of 8: 300, 1028; right for 256, 512"),
+        (lengths(2048, 1025), lengths(1, 1024), "wrong where N is above 1024: 1025, 2048; right for 1, 1024"),
+        (lengths(1, 4), lengths(33, 64), "wrong where N is below 33: 1, 4; right for 33, 64"),
+        (lengths(64, 128), lengths(33, 1000001), "wrong where N is a multiple of 4: 64, 128; right for 33, 1000001"),
+        (lengths(64, 7), lengths(33, 12), "wrong for N 7, 64; right for 12, 33"),
+        (lengths(*range(1, 24, 2)), lengths(4), "wrong where N is not a multiple of 4: 1, 3, 5, 7, 9, 11, 13, 15 and 4 more; right for 4"),
+        (
+            [{"B": 1, "S": 33}, {"B": 2, "S": 17}],
+            [{"B": 1, "S": 64}, {"B": 2, "S": 32}],
+            "wrong where S is not a multiple of 4: 17, 33; right for 32, 64",
+        ),
+        (
+            [{"B": 1, "S": 33}, {"B": 2, "S": 64}],
+            [{"B": 1, "S": 64}, {"B": 2, "S": 33}],
+            "wrong for B=1 S=33, B=2 S=64; right for B=1 S=64, B=2 S=33",
+        ),
+        (lengths(1), [], ""),
+        ([], lengths(1), ""),
+        ([{"N": 1}], [{"M": 4}], ""),
+        ([{}], [{}], ""),
+    ],
+)
 def test_the_sentence_names_the_sizes_and_the_rule(wrong: list[dict[str, int]], right: list[dict[str, int]], said: str) -> None:
     assert sentence(wrong, right) == said
 
 
-def judged(size: int, status: Status = Status.PASS, code: str = "correctness.max_abs_err", seed: int = 0, **more: Any) -> tuple[Case, list[Check]]:
+def judged(
+    size: int, status: Status = Status.PASS, code: str = "correctness.max_abs_err", seed: int = 0, **more: Any
+) -> tuple[Case, list[Check]]:
     output = OutputErrors("out", "float32", size, 0, 0.0, 0.0, 0.0, (), None, None, 1.0, 1.0, 2.0**-24)
     case = Case(f"n{size}", seed, "headline", "ok", "", outputs=(output,), **{"sizes": {"N": size}, **more})
-    figures = [Check(name, status, 1.0, 1.0, "", case.where, code if status is not Status.PASS else "", "it is off." if status is Status.FAIL else "") for name in ("max_abs_err", "mean_abs_err")]
+    figures = [
+        Check(
+            name, status, 1.0, 1.0, "", case.where, code if status is not Status.PASS else "", "it is off." if status is Status.FAIL else ""
+        )
+        for name in ("max_abs_err", "mean_abs_err")
+    ]
     return case, figures
 
 
@@ -49,9 +70,16 @@ def test_the_first_failing_check_of_each_wrong_case_has_it_beside_what_it_says()
     assert hints(judged(33, Status.FAIL), judged(64), judged(1021, Status.FAIL)) == [said, "it is off."] * 2
 
 
-@pytest.mark.parametrize("other", [
-    judged(64, inputs="zero_rows"), judged(64, Status.INCONCLUSIVE), judged(64, sizes={}), judged(33, seed=1),
-], ids=["other_inputs", "inconclusive", "an_earlier_run", "the_same_shape"])
+@pytest.mark.parametrize(
+    "other",
+    [
+        judged(64, inputs="zero_rows"),
+        judged(64, Status.INCONCLUSIVE),
+        judged(64, sizes={}),
+        judged(33, seed=1),
+    ],
+    ids=["other_inputs", "inconclusive", "an_earlier_run", "the_same_shape"],
+)
 def test_only_judged_cases_with_ordinary_inputs_count(other: tuple[Case, list[Check]]) -> None:
     assert hints(judged(33, Status.FAIL), other) == ["it is off."] * 2
     assert "right for 64" in hints(judged(33, Status.FAIL), judged(64), other)[0]

@@ -12,8 +12,19 @@ import pytest
 ROOT = Path(__file__).resolve().parent.parent
 RUN = "recorded:h200/stage2"
 COMMANDS = [
-    "--help", "--version", "run --help", "list", "doctor", "history", f"decide {RUN}", f"decide {RUN} --json", f"verify {RUN}", f"judge {RUN}",
-    f"insights {RUN}", "explain ptxas", f"compare recorded:h200/stage1 {RUN} --out OUT",
+    "--help",
+    "--version",
+    "run --help",
+    "list",
+    "doctor",
+    "history",
+    f"decide {RUN}",
+    f"decide {RUN} --json",
+    f"verify {RUN}",
+    f"judge {RUN}",
+    f"insights {RUN}",
+    "explain ptxas",
+    f"compare recorded:h200/stage1 {RUN} --out OUT",
 ]
 
 

@@ -53,14 +53,20 @@ def test_runners_are_forks_of_one_process_that_has_torch(run: Scripts) -> None:
 
 def test_the_real_torch_can_be_forked(run: Scripts) -> None:
     run.env["PYTHONPATH"] = PACKAGE
-    done = run("import sys, torch, numpy; print('_C' in dir(sys.modules['torch']), float((torch.ones(64, 64) @ torch.ones(64, 64)).sum()), numpy.dot(numpy.ones(9), numpy.ones(9)))")
+    done = run(
+        "import sys, torch, numpy; print('_C' in dir(sys.modules['torch']), float((torch.ones(64, 64) @ torch.ones(64, 64)).sum()), numpy.dot(numpy.ones(9), numpy.ones(9)))"
+    )
     assert done.output.split() == ["True", "262144.0", "9.0"] and done.returncode == 0
     assert forkserver._server is not None and forkserver._server.ready()
 
 
 def test_garbage_is_looked_for_by_the_runner_and_neither_in_torch_nor_while_it_is_imported(run: Scripts) -> None:
     (run.folder / "fake" / "torch.py").write_text(f"import gc\nenabled = gc.isenabled()\n{FAKE_TORCH}")
-    assert run("import gc, sys; print(sys.modules['torch'].enabled, gc.isenabled(), gc.get_freeze_count() > 1000)").output.split() == ["False", "True", "True"]
+    assert run("import gc, sys; print(sys.modules['torch'].enabled, gc.isenabled(), gc.get_freeze_count() > 1000)").output.split() == [
+        "False",
+        "True",
+        "True",
+    ]
 
 
 def test_it_starts_as_a_process_of_its_own(run: Scripts, tmp_path: Path) -> None:
@@ -83,13 +89,16 @@ def test_it_starts_as_a_process_of_its_own(run: Scripts, tmp_path: Path) -> None
     assert run("import os; print(os.environ.get('MINE'))").output == "None\n"
 
 
-@pytest.mark.parametrize(("code", "cause", "said"), [
-    ("import sys; sys.exit(7)", "exit 7", ""),
-    ("raise SystemExit('what went wrong')", "exit 1", "what went wrong"),
-    ("1 / 0", "exit 1", "ZeroDivisionError"),
-    ("import os; os.abort()", "killed by SIGABRT", ""),
-    ("print('done')", "exit 0", "done"),
-])
+@pytest.mark.parametrize(
+    ("code", "cause", "said"),
+    [
+        ("import sys; sys.exit(7)", "exit 7", ""),
+        ("raise SystemExit('what went wrong')", "exit 1", "what went wrong"),
+        ("1 / 0", "exit 1", "ZeroDivisionError"),
+        ("import os; os.abort()", "killed by SIGABRT", ""),
+        ("print('done')", "exit 0", "done"),
+    ],
+)
 def test_how_it_ended(run: Scripts, code: str, cause: str, said: str) -> None:
     done = run(code)
     assert done.cause == cause and said in done.output
@@ -131,7 +140,10 @@ def test_another_environment_gets_another_server(run: Scripts) -> None:
 
 def test_one_server_does_for_all_tests_of_a_session(run: Scripts) -> None:
     """pytest tells each test's name in the environment; runners are told it, too."""
-    said = [run("import os; print(os.getppid(), os.environ['PYTEST_CURRENT_TEST'])", PYTEST_CURRENT_TEST=name).output.split() for name in ("first", "second")]
+    said = [
+        run("import os; print(os.getppid(), os.environ['PYTEST_CURRENT_TEST'])", PYTEST_CURRENT_TEST=name).output.split()
+        for name in ("first", "second")
+    ]
     assert said[0][0] == said[1][0] and [name for _, name in said] == ["first", "second"]
 
 
@@ -141,7 +153,13 @@ def test_the_start_of_the_server_is_not_the_runner_s_time(run: Scripts) -> None:
     assert done.output.startswith("True") and not done.timed_out and done.wall_s < 2.5
 
 
-@pytest.mark.parametrize("torch", ["raise ImportError('no torch')", "import threading, time; threading.Thread(target=time.sleep, args=(99,), daemon=True).start()\n" + FAKE_TORCH])
+@pytest.mark.parametrize(
+    "torch",
+    [
+        "raise ImportError('no torch')",
+        "import threading, time; threading.Thread(target=time.sleep, args=(99,), daemon=True).start()\n" + FAKE_TORCH,
+    ],
+)
 def test_a_torch_that_fails_or_leaves_threads_behind_gives_an_ordinary_process(run: Scripts, torch: str) -> None:
     (run.folder / "fake" / "torch.py").write_text(torch)
     assert run(IS_FORK).output == f"False {os.getpid()}\n"

@@ -12,9 +12,19 @@ from defects.record import Defect
 
 PIPELINE = [defect for defect in FP16 if defect.stage == "fp16_v9_pipeline"]
 GROUPS = [PIPELINE[0::2], PIPELINE[1::2]]
-CHEAP = [defect for defect in FP16 if defect.name.removeprefix("fp16_") in (
-    "swizzle_of_reads_only", "v_not_transposed", "causal_hides_the_diagonal", "parts_not_weighed", "wmma_mask_off_by_one", "wmma_alpha_left_out",
-)]
+CHEAP = [
+    defect
+    for defect in FP16
+    if defect.name.removeprefix("fp16_")
+    in (
+        "swizzle_of_reads_only",
+        "v_not_transposed",
+        "causal_hides_the_diagonal",
+        "parts_not_weighed",
+        "wmma_mask_off_by_one",
+        "wmma_alpha_left_out",
+    )
+]
 
 
 def honest(defect: Defect) -> Defect:

@@ -32,12 +32,19 @@ from gates.launch.c_launcher import Kernel, KernelError
 
 RUNG = "fp16_v10_hopper"
 TILINGS = {
-    "small": {"TILE_M": 64, "TILE_N": 64, "STAGES": 4}, "tall": {"TILE_M": 192, "TILE_N": 128, "STAGES": 3},
+    "small": {"TILE_M": 64, "TILE_N": 64, "STAGES": 4},
+    "tall": {"TILE_M": 192, "TILE_N": 128, "STAGES": 3},
     "odd": {"TILE_M": 128, "TILE_N": 96, "STAGES": 5, "DEBUG_PRINT": 1},
 }
 SHAPES = [
-    shape_of(1, 1), shape_of(33, 129), shape_of(17, 300, causal=1), shape_of(65, 65, causal=1), shape_of(70, 16, 128),
-    shape_of(200, 133, 128, causal=1), shape_of(130, 40, causal=1), shape_of(16, 513, heads=3),
+    shape_of(1, 1),
+    shape_of(33, 129),
+    shape_of(17, 300, causal=1),
+    shape_of(65, 65, causal=1),
+    shape_of(70, 16, 128),
+    shape_of(200, 133, 128, causal=1),
+    shape_of(130, 40, causal=1),
+    shape_of(16, 513, heads=3),
 ]
 MANY = shape_of(20, 140, causal=1, heads=116)  # two CTAs for each of the emulator's 58 SMs: with one head less, shorter tiles
 CHEAP = [defect for defect in HOPPER if defect.name in ("fp16_hopper_swizzle_mode", "fp16_hopper_no_wait", "fp16_hopper_parity")]
@@ -105,11 +112,15 @@ def test_the_softmax_runs_under_the_products(tmp_path: Path) -> None:
     """
     tools, cubin = find_toolchain(), tmp_path / "hopper.cubin"
     argv = [tools.need("nvcc").path, "-std=c++17", "-cubin", "-arch=sm_90a", "-Xptxas", "-v", "-ftz=true", "-DCAUSAL=0"]
-    printed = subprocess.run([*argv, str(SOURCES / "hopper.cu"), "-o", str(cubin)], capture_output=True, text=True, check=True, timeout=300).stderr
+    printed = subprocess.run(
+        [*argv, str(SOURCES / "hopper.cu"), "-o", str(cubin)], capture_output=True, text=True, check=True, timeout=300
+    ).stderr
     assert "(C75" not in printed and len(re.findall(r" 0 bytes spill stores, 0 bytes spill loads", printed)) == 4
     if tools.get("cuobjdump") is None:
         pytest.skip("no cuobjdump")
-    sass = subprocess.run([tools.need("cuobjdump").path, "--dump-sass", str(cubin)], capture_output=True, text=True, check=True, timeout=60).stdout
+    sass = subprocess.run(
+        [tools.need("cuobjdump").path, "--dump-sass", str(cubin)], capture_output=True, text=True, check=True, timeout=60
+    ).stdout
     kernels = sass.split("Function : ")[1:]
     assert len(kernels) == 4
     for kernel in kernels:

@@ -28,8 +28,14 @@ def kernels(libraries: dict[str, Path]) -> dict[str, Kernel]:
 
 
 SHAPES = [
-    shape_of(1, 1), shape_of(33, 129), shape_of(17, 300, causal=1), shape_of(65, 65, causal=1), shape_of(70, 16, 128),
-    shape_of(40, 33, 128, causal=1), shape_of(130, 40, causal=1), shape_of(16, 257, heads=1),
+    shape_of(1, 1),
+    shape_of(33, 129),
+    shape_of(17, 300, causal=1),
+    shape_of(65, 65, causal=1),
+    shape_of(70, 16, 128),
+    shape_of(40, 33, 128, causal=1),
+    shape_of(130, 40, causal=1),
+    shape_of(16, 257, heads=1),
 ]
 
 
@@ -132,9 +138,14 @@ def test_drop_in_agrees_with_pytorch(operator, causal: bool) -> None:
     assert (drop_in(operator)(q, k, v, is_causal=causal).double() - expected).abs().max() <= 2e-3
 
 
-@pytest.mark.parametrize(("arguments", "message"), [
-    ({"attn_mask": torch.ones(1)}, "attn_mask"), ({"dropout_p": 0.1}, "dropout_p"), ({"enable_gqa": True}, "enable_gqa"),
-])
+@pytest.mark.parametrize(
+    ("arguments", "message"),
+    [
+        ({"attn_mask": torch.ones(1)}, "attn_mask"),
+        ({"dropout_p": 0.1}, "dropout_p"),
+        ({"enable_gqa": True}, "enable_gqa"),
+    ],
+)
 def test_drop_in_refuses_what_it_does_not_do(operator, arguments: dict, message: str) -> None:
     with pytest.raises(NotImplementedError, match=message):
         drop_in(operator)(*tensors(), **arguments)
@@ -151,7 +162,12 @@ WRONG = {
     "strided": (2, lambda t: t.transpose(1, 2).contiguous().transpose(1, 2), ValueError, "v: not contiguous"),
     "width": (0, lambda t: t[..., :32].contiguous(), ValueError, "q: head dimension 32"),
     "empty": (1, lambda t: t[:, :, :0], ValueError, r"k: shape \[1, 2, 0, 64\] has no elements"),
-    "unaligned": (0, lambda t: torch.empty(t.numel() + 8, dtype=t.dtype)[1 : 1 + t.numel()].view(t.shape), ValueError, "q: address not aligned"),
+    "unaligned": (
+        0,
+        lambda t: torch.empty(t.numel() + 8, dtype=t.dtype)[1 : 1 + t.numel()].view(t.shape),
+        ValueError,
+        "q: address not aligned",
+    ),
 }
 
 

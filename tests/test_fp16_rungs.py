@@ -15,7 +15,9 @@ from gates.launch.c_launcher import Kernel
 
 RUNGS = ("fp16_v5_scalar", "fp16_v6_wmma_qk", "fp16_v7_wmma_pv", "fp16_v8_tiles", "fp16_v9_pipeline")
 SHAPES = {
-    "tail": shape_of(33, 33, heads=2), "causal": shape_of(70, 70, causal=1, heads=1), "more_keys": shape_of(17, 150, causal=1, heads=1),
+    "tail": shape_of(33, 33, heads=2),
+    "causal": shape_of(70, 70, causal=1, heads=1),
+    "more_keys": shape_of(17, 150, causal=1, heads=1),
     "wide": shape_of(20, 40, 128, heads=1),
 }
 

@@ -59,7 +59,11 @@ TRIED = {
 def test_what_can_not_work_does_not_compile_and_the_reason_is_told(tmp_path: Path) -> None:
     source = translate_patched([unpatched(rung, **toggles) for rung, toggles, _ in REFUSED], tmp_path)
     done = subprocess.run(
-        ["g++", *CXX_FLAGS, "-fpreprocessed", "-fsyntax-only", "-fmax-errors=0", str(source)], capture_output=True, text=True, check=False, timeout=120,
+        ["g++", *CXX_FLAGS, "-fpreprocessed", "-fsyntax-only", "-fmax-errors=0", str(source)],
+        capture_output=True,
+        text=True,
+        check=False,
+        timeout=120,
     )
     told: dict[int, set[str]] = {number: set() for number in range(len(REFUSED))}
     for number, reason in re.findall(r"copy(\d+)/[^:\s]+:\d+.*?error: static assertion failed: (.*)", done.stderr):

@@ -24,7 +24,9 @@ def halves(*values: np.ndarray) -> np.ndarray:
 
 def fragment_a(a: np.ndarray) -> np.ndarray:
     """[32 lanes, 4 registers] of a 16 x 16 matrix."""
-    return np.stack([halves(a[G + 8 * (i % 2), 2 * T + 8 * (i // 2)], a[G + 8 * (i % 2), 2 * T + 1 + 8 * (i // 2)]) for i in range(4)], axis=1)
+    return np.stack(
+        [halves(a[G + 8 * (i % 2), 2 * T + 8 * (i // 2)], a[G + 8 * (i % 2), 2 * T + 1 + 8 * (i // 2)]) for i in range(4)], axis=1
+    )
 
 
 def fragment_b(b: np.ndarray) -> np.ndarray:
@@ -59,9 +61,15 @@ def test_ldmatrix_without_a_barrier_reads_what_is_not_there_yet(library: Emulate
     assert len(set(outputs)) > 1
 
 
-@pytest.mark.parametrize(("fault", "kind"), [
-    (MISALIGNED, "bad_ldmatrix"), (GLOBAL, "bad_ldmatrix"), (OUTSIDE, "shared_out_of_bounds"), (HALF_WARP, "warp_divergence"),
-])
+@pytest.mark.parametrize(
+    ("fault", "kind"),
+    [
+        (MISALIGNED, "bad_ldmatrix"),
+        (GLOBAL, "bad_ldmatrix"),
+        (OUTSIDE, "shared_out_of_bounds"),
+        (HALF_WARP, "warp_divergence"),
+    ],
+)
 def test_ldmatrix_used_wrongly(library: Emulated, fault: int, kind: str) -> None:
     out = np.zeros((32, 4), np.uint32)
     assert library.run("load_launch", aligned(1024, np.float16), out, 0, fault) != 0
@@ -107,4 +115,6 @@ def test_every_e4m3_byte_in_every_place_is_its_half_exactly(library: Emulated) -
     out = np.zeros((256, 4), np.float16)
     assert library.run("decode_launch", codes, out, 256) == 0
     expected = np.array([e4m3(code) for code in range(256)])[codes]
-    assert np.array_equal(out.astype(float), expected, equal_nan=True) and (np.signbit(out) == np.signbit(expected))[~np.isnan(expected)].all()
+    assert (
+        np.array_equal(out.astype(float), expected, equal_nan=True) and (np.signbit(out) == np.signbit(expected))[~np.isnan(expected)].all()
+    )

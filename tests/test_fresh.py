@@ -27,10 +27,15 @@ FORMATS = ("float32", "float16", "bfloat16")
 
 def problem(shapes: dict[str, dict[str, int]], **more: Any) -> problems.Problem:
     module = types.ModuleType("drawn_problem")
-    module.__dict__.update({
-        "SHAPES": shapes, "ARGUMENTS": ("x", "out"), "make_inputs": lambda shape, seed, device: {"x": torch.randn(*shape.values())},
-        "reference": lambda inputs, shape: {"out": inputs["x"].double()}, **more,
-    })
+    module.__dict__.update(
+        {
+            "SHAPES": shapes,
+            "ARGUMENTS": ("x", "out"),
+            "make_inputs": lambda shape, seed, device: {"x": torch.randn(*shape.values())},
+            "reference": lambda inputs, shape: {"out": inputs["x"].double()},
+            **more,
+        }
+    )
     return problems.Problem(module)
 
 
@@ -53,8 +58,11 @@ def test_a_name_holds_the_sizes_and_can_be_asked_for() -> None:
 
 @pytest.mark.parametrize("seed", range(20))
 def test_drawn_shapes_are_new_cheap_within_the_ranges_and_the_same_for_the_same_seed(seed: int) -> None:
-    one = problem(ROWS, DIMS={"R": range(1, 4097), "C": range(2, 1025, 2)} | {}, work=lambda shape: {"flops": shape["R"] * shape["C"]}) if seed % 2 else problem(
-        {"small": {"R": 8, "C": 256}}, DIMS={"R": range(1, 4097), "C": [64, 256]})
+    one = (
+        problem(ROWS, DIMS={"R": range(1, 4097), "C": range(2, 1025, 2)} | {}, work=lambda shape: {"flops": shape["R"] * shape["C"]})
+        if seed % 2
+        else problem({"small": {"R": 8, "C": 256}}, DIMS={"R": range(1, 4097), "C": [64, 256]})
+    )
     drawn = fresh_shapes.draw(one, seed)
     assert drawn == fresh_shapes.draw(one, seed) and drawn != fresh_shapes.draw(one, seed + 1)
     assert 4 <= len(drawn) <= fresh_shapes.COUNT
@@ -73,8 +81,12 @@ def test_every_draw_holds_sizes_beside_a_tile_and_long_ones() -> None:
 
 def test_a_shape_with_little_work_and_many_outputs_is_not_cheap() -> None:
     """The comparison of an output's element costs more than its work does."""
-    one = problem({"small": {"R": 8, "C": 8}}, DIMS={"R": range(1, 1 << 20), "C": range(1, 1 << 20)}, work=lambda shape: {"flops": shape["R"] + shape["C"]},
-                  make_outputs=lambda shape, device: {"out": torch.empty(shape["R"], 64)})
+    one = problem(
+        {"small": {"R": 8, "C": 8}},
+        DIMS={"R": range(1, 1 << 20), "C": range(1, 1 << 20)},
+        work=lambda shape: {"flops": shape["R"] + shape["C"]},
+        make_outputs=lambda shape, device: {"out": torch.empty(shape["R"], 64)},
+    )
     drawn = [sizes for seed in range(5) for sizes in fresh_shapes.draw(one, seed, 1e7).values()]
     assert max(sizes["C"] for sizes in drawn) > 10_000 and 1 < max(sizes["R"] for sizes in drawn) < 400
 
@@ -91,12 +103,16 @@ def test_a_function_gives_shapes_whose_sizes_belong_together() -> None:
             fresh_shapes.draw(problem({"small": {"R": 32, "C": 32}}, DIMS=wrong), 0)
 
 
-@pytest.mark.parametrize(("shapes", "check"), [
-    ({"small": {"K": 64}, "mission": {"K": 256}, "odd": {"K": 68}}, lambda sizes: sizes["K"] % 4 == 0 and 64 <= sizes["K"] <= 256),
-    ({"small": {"N": 10, "D": 64}, "mission": {"N": 999, "D": 128}}, lambda sizes: sizes["D"] in (64, 128)),
-    ({"small": {"M": 33, "N": 33}, "mission": {"M": 500, "N": 500}}, lambda sizes: sizes["M"] == sizes["N"]),
-    ({"small": {"H": 3, "G": 6}, "mission": {"H": 50, "G": 100}}, lambda sizes: sizes["G"] == 2 * sizes["H"]),
-], ids=["a_common_divisor", "powers_of_two_alone", "equal_sizes", "proportional_sizes"])
+@pytest.mark.parametrize(
+    ("shapes", "check"),
+    [
+        ({"small": {"K": 64}, "mission": {"K": 256}, "odd": {"K": 68}}, lambda sizes: sizes["K"] % 4 == 0 and 64 <= sizes["K"] <= 256),
+        ({"small": {"N": 10, "D": 64}, "mission": {"N": 999, "D": 128}}, lambda sizes: sizes["D"] in (64, 128)),
+        ({"small": {"M": 33, "N": 33}, "mission": {"M": 500, "N": 500}}, lambda sizes: sizes["M"] == sizes["N"]),
+        ({"small": {"H": 3, "G": 6}, "mission": {"H": 50, "G": 100}}, lambda sizes: sizes["G"] == 2 * sizes["H"]),
+    ],
+    ids=["a_common_divisor", "powers_of_two_alone", "equal_sizes", "proportional_sizes"],
+)
 def test_without_dims_a_shape_keeps_to_what_the_declared_ones_have_in_common(shapes: dict[str, dict[str, int]], check: Any) -> None:
     found = [sizes for seed in range(10) for sizes in fresh_shapes.draw(problem(shapes), seed, 1e9).values()]
     assert found and all(check(sizes) for sizes in found)
@@ -109,12 +125,18 @@ def test_nothing_is_inferred_from_one_size_or_powers_of_two_or_other_names(shape
     assert fresh_shapes.draw(problem(ROWS, DIMS={}), 0) == {}
 
 
-@pytest.mark.parametrize(("names", "message"), [
-    ({"DIMS": {"R": range(1, 9)}}, "for each of R, C"), ({"DIMS": {"R": (), "C": 3}}, r"DIMS\['R'\] must be a range"),
-    ({"DIMS": {"R": range(1, 300), "C": range(1, 100)}}, r"DIMS\['C'\] leaves out 256, which the shape small has"),
-    ({"DIMS": {"R": "1..8", "C": 3}}, "must be a range"), ({"OUT_OF_CONTRACT": ("denormals",)}, "denormals"),
-    ({"OUT_OF_CONTRACT": "denormal"}, "must be a tuple"), ({"NON_FINITE": ("infinite",)}, "has no 'infinite'"),
-])
+@pytest.mark.parametrize(
+    ("names", "message"),
+    [
+        ({"DIMS": {"R": range(1, 9)}}, "for each of R, C"),
+        ({"DIMS": {"R": (), "C": 3}}, r"DIMS\['R'\] must be a range"),
+        ({"DIMS": {"R": range(1, 300), "C": range(1, 100)}}, r"DIMS\['C'\] leaves out 256, which the shape small has"),
+        ({"DIMS": {"R": "1..8", "C": 3}}, "must be a range"),
+        ({"OUT_OF_CONTRACT": ("denormals",)}, "denormals"),
+        ({"OUT_OF_CONTRACT": "denormal"}, "must be a tuple"),
+        ({"NON_FINITE": ("infinite",)}, "has no 'infinite'"),
+    ],
+)
 def test_a_wrong_declaration_is_an_error(tmp_path: Path, names: dict[str, Any], message: str) -> None:
     module = types.ModuleType("m")
     module.__dict__.update({"SHAPES": ROWS, "make_inputs": len, "reference": len, **names})
@@ -125,15 +147,21 @@ def test_a_wrong_declaration_is_an_error(tmp_path: Path, names: dict[str, Any], 
 @pytest.mark.parametrize("kind", problems.VALUES)
 def test_structured_values_are_what_their_name_says(kind: str, dtype: str) -> None:
     form = getattr(torch, dtype)
-    one = problem(ROWS, make_inputs=lambda shape, seed, device: {"x": torch.randn(*shape.values(), generator=torch.Generator().manual_seed(seed)).to(form)})
+    one = problem(
+        ROWS,
+        make_inputs=lambda shape, seed, device: {"x": torch.randn(*shape.values(), generator=torch.Generator().manual_seed(seed)).to(form)},
+    )
     x = values.inputs_of(one, kind, ROWS["small"], 3, "cpu")["x"]
     assert x.dtype is form and x.shape == (8, 256) and bool(torch.isfinite(x).all())
     assert torch.equal(x, values.inputs_of(one, kind, ROWS["small"], 3, "cpu")["x"])
     x = x.double()
     assert {
-        "all_equal": lambda: x.unique().numel() == 1, "one_hot": lambda: bool(((x != 0).sum(1) == 1).all()),
-        "huge_offset": lambda: x.mean() > 20 * x.std(), "denormal": lambda: bool((x[:, 1::2].abs() < torch.finfo(form).tiny).all()) and bool((x[:, 1::2] != 0).any()),
-        "ascending": lambda: bool((x.diff() >= 0).all()), "descending": lambda: bool((x.diff() <= 0).all()),
+        "all_equal": lambda: x.unique().numel() == 1,
+        "one_hot": lambda: bool(((x != 0).sum(1) == 1).all()),
+        "huge_offset": lambda: x.mean() > 20 * x.std(),
+        "denormal": lambda: bool((x[:, 1::2].abs() < torch.finfo(form).tiny).all()) and bool((x[:, 1::2] != 0).any()),
+        "ascending": lambda: bool((x.diff() >= 0).all()),
+        "descending": lambda: bool((x.diff() <= 0).all()),
         "zero_rows": lambda: not x[1::2].any() and bool((x[::2] != 0).any()),
         "small": lambda: bool((x != 0).all()) and float(x.abs().max()) < 0.02,
         "alternating": lambda: bool((x[:, ::2] > 1).all() and (x[:, 1::2] < -1).all()) and x.sum().abs() < x.abs().sum() / 20,
@@ -143,7 +171,11 @@ def test_structured_values_are_what_their_name_says(kind: str, dtype: str) -> No
 def test_whole_numbers_take_values_that_are_there_and_keep_order_and_permutations() -> None:
     def make(shape: Any, seed: int, device: str) -> dict[str, Any]:
         generator = torch.Generator().manual_seed(seed)
-        return {"x": 7 * torch.randint(3, 9, (100,), generator=generator), "order": torch.randperm(100, generator=generator), "offsets": torch.arange(100) ** 2}
+        return {
+            "x": 7 * torch.randint(3, 9, (100,), generator=generator),
+            "order": torch.randperm(100, generator=generator),
+            "offsets": torch.arange(100) ** 2,
+        }
 
     one = problem(ROWS, make_inputs=make, ARGUMENTS=("x", "order", "offsets"))
     found = values.kinds(one, ROWS["small"], 0)
@@ -199,8 +231,11 @@ SCALE = ("sum", "product", "distance")  # with their inputs
 def test_an_honest_float32_evaluation_keeps_scaled_limits(name: str, kind: str) -> None:
     """Summed in another order than the reference's own float32, and one after another."""
     operator = OPERATORS[name]
-    one = problem(ROWS, reference=lambda inputs, shape: {"out": operator(inputs["x"].double())},
-                  make_inputs=lambda shape, seed, device: {"x": torch.randn(*shape.values(), generator=torch.Generator().manual_seed(seed))})
+    one = problem(
+        ROWS,
+        reference=lambda inputs, shape: {"out": operator(inputs["x"].double())},
+        make_inputs=lambda shape, seed, device: {"x": torch.randn(*shape.values(), generator=torch.Generator().manual_seed(seed))},
+    )
     shape, permuted = ROWS["small"], torch.randperm(256, generator=torch.Generator().manual_seed(5))
 
     def honest(x: torch.Tensor) -> torch.Tensor:
@@ -225,8 +260,11 @@ def test_an_honest_float32_evaluation_keeps_scaled_limits(name: str, kind: str) 
 
 
 def test_a_variance_in_a_single_pass_breaks_them() -> None:
-    one = problem(ROWS, reference=lambda inputs, shape: {"out": layer_norm(inputs["x"].double())},
-                  make_inputs=lambda shape, seed, device: {"x": torch.randn(*shape.values(), generator=torch.Generator().manual_seed(seed))})
+    one = problem(
+        ROWS,
+        reference=lambda inputs, shape: {"out": layer_norm(inputs["x"].double())},
+        make_inputs=lambda shape, seed, device: {"x": torch.randn(*shape.values(), generator=torch.Generator().manual_seed(seed))},
+    )
     shape = ROWS["small"]
     usual = one.make_inputs(shape, 1, "cpu")["x"]
     assert float((single_pass(usual) - layer_norm(usual.double())).abs().max()) < 1e-5
@@ -236,15 +274,19 @@ def test_a_variance_in_a_single_pass_breaks_them() -> None:
     assert not missing and not float((single_pass(inputs["x"]) - reference["out"]).abs().max()) <= problems.widened(1e-5, *room)
 
 
-@pytest.mark.parametrize(("reference", "scaled"), [
-    (lambda one: one["x"].double() @ one["w"].double() + one["b"].double(), {"w", "b"}),
-    (lambda one: torch.softmax(one["x"].double() @ one["x"].double().T, 1) @ one["w"].double()[:8], {"w"}),
-    (lambda one: one["x"].double() @ one["w"].double(), {"x", "w"}),
-    (lambda one: torch.tanh(one["x"].double() @ one["w"].double()), set()),
-    (lambda one: one["x"].double().argmax(1), set()),
-    (lambda one: {"out": one["x"].double(), "places": one["x"].double().argmax(1)}, set()),
-    (lambda one: torch.tensor([])[1], set()),
-], ids=["linear", "attention", "product", "tanh", "places", "values_and_places", "raises"])
+@pytest.mark.parametrize(
+    ("reference", "scaled"),
+    [
+        (lambda one: one["x"].double() @ one["w"].double() + one["b"].double(), {"w", "b"}),
+        (lambda one: torch.softmax(one["x"].double() @ one["x"].double().T, 1) @ one["w"].double()[:8], {"w"}),
+        (lambda one: one["x"].double() @ one["w"].double(), {"x", "w"}),
+        (lambda one: torch.tanh(one["x"].double() @ one["w"].double()), set()),
+        (lambda one: one["x"].double().argmax(1), set()),
+        (lambda one: {"out": one["x"].double(), "places": one["x"].double().argmax(1)}, set()),
+        (lambda one: torch.tensor([])[1], set()),
+    ],
+    ids=["linear", "attention", "product", "tanh", "places", "values_and_places", "raises"],
+)
 @pytest.mark.parametrize("dtype", FORMATS)
 def test_the_inputs_that_are_made_small_are_those_with_which_the_answer_scales(reference: Any, scaled: set[str], dtype: str) -> None:
     def make(shape: Any, seed: int, device: str) -> dict[str, Any]:
@@ -262,16 +304,28 @@ def test_the_inputs_that_are_made_small_are_those_with_which_the_answer_scales(r
 
 @pytest.mark.parametrize(("entry", "passes"), [("honest", True), ("wrong_where_small", False), ("slightly_worse", True)])
 def test_zeros_for_small_numbers_are_refused_under_absolute_limits(library: Path, tmp_path: Path, entry: str, passes: bool) -> None:
-    evidence, result = gate(tmp_path, side(library, entry), seeds=(0,), shapes=("small",), limits={**LIMITS, "max_abs_err": 1e-4, "mean_abs_err": 1e-5, "bad_atol": 1e-4}, extra_seeds=(3,))
+    evidence, result = gate(
+        tmp_path,
+        side(library, entry),
+        seeds=(0,),
+        shapes=("small",),
+        limits={**LIMITS, "max_abs_err": 1e-4, "mean_abs_err": 1e-5, "bad_atol": 1e-4},
+        extra_seeds=(3,),
+    )
     (case,) = [case for case in evidence.cases if case.inputs == "small"]
     assert case.limit_scale == 2.0**-30 and case.outputs[0].reference_max_abs < 1e-7
     assert result.status is (Status.PASS if passes else Status.FAIL), result.sentence
-    assert {check.where.split()[-1] for check in result.checks if check.status is Status.FAIL and check.where} == (set() if passes else {"small"})
+    assert {check.where.split()[-1] for check in result.checks if check.status is Status.FAIL and check.where} == (
+        set() if passes else {"small"}
+    )
 
 
 def test_what_the_reference_does_not_define_is_left_out() -> None:
-    one = problem(ROWS, reference=lambda inputs, shape: {"out": inputs["x"].double() / inputs["x"].double().abs().amax(1, keepdim=True)},
-                  make_inputs=lambda shape, seed, device: {"x": torch.randn(*shape.values(), generator=torch.Generator().manual_seed(seed))})
+    one = problem(
+        ROWS,
+        reference=lambda inputs, shape: {"out": inputs["x"].double() / inputs["x"].double().abs().amax(1, keepdim=True)},
+        make_inputs=lambda shape, seed, device: {"x": torch.randn(*shape.values(), generator=torch.Generator().manual_seed(seed))},
+    )
     inputs = values.inputs_of(one, "zero_rows", ROWS["small"], 1, "cpu")
     reference = one.reference(inputs, ROWS["small"])
     _, missing = Yardstick(one).judge(inputs, ROWS["small"], reference, {"out": inputs["x"]}, bounded=True, non_finite=False)
@@ -298,8 +352,11 @@ def test_a_run_gets_eight_fresh_cases_shapes_and_values_alike_and_all_where_they
 
 
 def test_the_values_of_a_dear_first_shape_are_two_and_cheap_shapes_make_eight() -> None:
-    one = problem({"mission": {"R": 512, "C": 512}, "odd": {"R": 5, "C": 33}}, DIMS={"R": range(1, 4097), "C": range(1, 1025)},
-                  work=lambda shape: {"flops": 2000 * shape["R"] * shape["C"]})
+    one = problem(
+        {"mission": {"R": 512, "C": 512}, "odd": {"R": 5, "C": 33}},
+        DIMS={"R": range(1, 4097), "C": range(1, 1025)},
+        work=lambda shape: {"flops": 2000 * shape["R"] * shape["C"]},
+    )
     found, _ = planned(one, ("mission",))
     assert len(found) == 8 and sum(case["shape"] == "mission" for case in found) == 2
 
@@ -313,7 +370,9 @@ def test_all_kinds_of_values_have_their_turn_and_the_one_that_narrows_limits_is_
 
 def test_a_small_case_is_checked_by_one_thread_and_a_large_one_by_all(library: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     threads: dict[str, int] = {}
-    monkeypatch.setattr(casecheck, "_check", lambda side, case, *rest: threads.update({case["shape"]: torch.get_num_threads()}) or {"status": "ok"})
+    monkeypatch.setattr(
+        casecheck, "_check", lambda side, case, *rest: threads.update({case["shape"]: torch.get_num_threads()}) or {"status": "ok"}
+    )
     one = types.SimpleNamespace(problem=problem({"small": {"N": 1 << 20}, "large": {"N": 1 << 31}}))
     before = torch.get_num_threads()
     torch.set_num_threads(2)
@@ -334,7 +393,9 @@ def test_a_run_tries_at_least_eight_fresh_cases_and_names_them(library: Path, tm
 
 
 def test_a_fresh_case_is_replayed_by_its_name(library: Path, tmp_path: Path) -> None:
-    evidence, result = gate(tmp_path / "a", side(library, "unwritten_tail"), shapes=("mission",), seeds=(0,), extra_seeds=(5,), quick=True, runner="python r.py")
+    evidence, result = gate(
+        tmp_path / "a", side(library, "unwritten_tail"), shapes=("mission",), seeds=(0,), extra_seeds=(5,), quick=True, runner="python r.py"
+    )
     failed = [check for check in result.checks if check.status is Status.FAIL and check.where.startswith("fresh_N")]
     assert failed and all(check.reproduce for check in failed)
     shape, seed = failed[0].where.split()[0], 5
@@ -349,11 +410,21 @@ class Asked(Exception):
     """Ends a run where its problem would be read."""
 
 
-@pytest.mark.parametrize(("shapes", "inputs", "wanted"), [
-    (("fresh_N77",), (), ("default",)), (("small", "fresh_N77"), (), ("default",)), (("small",), (), ()), (("fresh_N77",), ("zero_rows",), ("zero_rows",)),
-])
+@pytest.mark.parametrize(
+    ("shapes", "inputs", "wanted"),
+    [
+        (("fresh_N77",), (), ("default",)),
+        (("small", "fresh_N77"), (), ("default",)),
+        (("small",), (), ()),
+        (("fresh_N77",), ("zero_rows",), ("zero_rows",)),
+    ],
+)
 def test_naming_a_drawn_shape_is_a_replay_for_gates_run_and_for_the_runner_alike(
-    shapes: tuple[str, ...], inputs: tuple[str, ...], wanted: tuple[str, ...], tmp_path: Path, monkeypatch: pytest.MonkeyPatch,
+    shapes: tuple[str, ...],
+    inputs: tuple[str, ...],
+    wanted: tuple[str, ...],
+    tmp_path: Path,
+    monkeypatch: pytest.MonkeyPatch,
 ) -> None:
     found: list[Any] = []
 
@@ -365,21 +436,32 @@ def test_naming_a_drawn_shape_is_a_replay_for_gates_run_and_for_the_runner_alike
         monkeypatch.setattr(module, "describe", describe)
     monkeypatch.setattr(pipeline, "warm_up", lambda: None)
     monkeypatch.setattr(pipeline.compilers, "identities", len)
-    options = pipeline.Options(str(TASKS / "saxpy_fast"), "cpu", shapes, inputs=inputs, results=tmp_path / "results", build_dir=tmp_path / "build")
+    options = pipeline.Options(
+        str(TASKS / "saxpy_fast"), "cpu", shapes, inputs=inputs, results=tmp_path / "results", build_dir=tmp_path / "build"
+    )
     with pytest.raises(Asked):
         pipeline.run_task(options, types.SimpleNamespace(step=lambda text: None))
     with pytest.raises(Asked):
-        task_runner.run(TASKS / "saxpy_fast", tmp_path, shapes=shapes, seeds=(0,), inputs=inputs, iters=0, device="cpu", build_dir=tmp_path / "build")
+        task_runner.run(
+            TASKS / "saxpy_fast", tmp_path, shapes=shapes, seeds=(0,), inputs=inputs, iters=0, device="cpu", build_dir=tmp_path / "build"
+        )
     assert found == [wanted, wanted]
 
 
 def test_a_replayed_drawn_shape_has_the_limits_of_the_run(library: Path, tmp_path: Path) -> None:
     whole, _ = gate(tmp_path / "a", side(library, "honest"), seeds=(0,), shapes=("small",), extra_seeds=(5,))
     first = next(case for case in whole.cases if case.shape.startswith(problems.FRESH))
-    again, result = gate(tmp_path / "b", side(library, "honest"), shapes=(first.shape,), seeds=(5,), inputs=problems.asked_inputs([first.shape], ()))
+    again, result = gate(
+        tmp_path / "b", side(library, "honest"), shapes=(first.shape,), seeds=(5,), inputs=problems.asked_inputs([first.shape], ())
+    )
     assert result.status is Status.PASS and result.sentence.startswith("1/1 cases")
     (case,) = again.cases
-    assert (case.role, case.limit_scale, case.limit_floor, case.sizes) == (first.role, first.limit_scale, first.limit_floor, first.sizes) and case.role == "fresh"
+    assert (case.role, case.limit_scale, case.limit_floor, case.sizes) == (
+        first.role,
+        first.limit_scale,
+        first.limit_floor,
+        first.sizes,
+    ) and case.role == "fresh"
 
 
 DECLINES = "\n".join(line for line in (TASKS / "saxpy_problem.py").read_text().splitlines() if not line.startswith("DIMS")) + "\n"

@@ -38,9 +38,16 @@ EVERY = bool(os.environ.get("GATES_FUZZ_ALL"))
 SAMPLED = 2  # leaves of a file
 LEAF_VALUES = (None, "", "x", -1, 1e308, 10**30, True, [], {})
 VALUES = st.one_of(
-    st.none(), st.booleans(), st.integers(-(2**70), 2**70), st.floats(allow_nan=False, allow_infinity=False), st.text(max_size=20),
-    st.just([]), st.just({}), st.sampled_from(["pass", "fail", "ok", "sm_90", "../../etc/passwd", "\x00", "1e999", "nan"]),
-    st.lists(st.integers(-1, 3), max_size=3), st.dictionaries(st.text(max_size=5), st.integers(), max_size=2),
+    st.none(),
+    st.booleans(),
+    st.integers(-(2**70), 2**70),
+    st.floats(allow_nan=False, allow_infinity=False),
+    st.text(max_size=20),
+    st.just([]),
+    st.just({}),
+    st.sampled_from(["pass", "fail", "ok", "sm_90", "../../etc/passwd", "\x00", "1e999", "nan"]),
+    st.lists(st.integers(-1, 3), max_size=3),
+    st.dictionaries(st.text(max_size=5), st.integers(), max_size=2),
 )
 
 

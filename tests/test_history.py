@@ -45,7 +45,10 @@ def time_row(run: Path, name: str = "cold p50") -> Row:
 
 def many_runs(results: Path, count: int) -> Path:
     """``count`` runs under ``results``, an hour apart: copies of the recorded ones; of the older ones what a history reads."""
-    files = {run: {path.relative_to(run): path.read_bytes() for path in run.rglob("*") if path.is_file() and path.suffix != ".ncu-rep"} for run in SOURCES}
+    files = {
+        run: {path.relative_to(run): path.read_bytes() for path in run.rglob("*") if path.is_file() and path.suffix != ".ncu-rep"}
+        for run in SOURCES
+    }
     for number in range(count):
         source = SOURCES[number % len(SOURCES)]
         started = datetime(2026, 1, 1) + timedelta(hours=number)
@@ -107,7 +110,11 @@ def test_the_newest_is_last_and_one_task_can_be_chosen(tmp_path: Path) -> None:
     assert len(entries) == 12
     for one, two in zip(entries, entries[1:], strict=False):
         assert (one.task, one.device, one.started) < (two.task, two.device, two.started)
-    assert {entry.task for entry in history(tmp_path, "stage2")} == {entry.task for entry in history(tmp_path, "stage2_wmma_pv")} == {"stage2_wmma_pv"}
+    assert (
+        {entry.task for entry in history(tmp_path, "stage2")}
+        == {entry.task for entry in history(tmp_path, "stage2_wmma_pv")}
+        == {"stage2_wmma_pv"}
+    )
     shutil.copytree(tmp_path / "stage2_wmma_pv", tmp_path / "longer")
     for run in (tmp_path / "longer").glob("*/run.json"):
         run.write_text(run.read_text().replace('"stage2_wmma_pv"', '"stage2_wmma_pv_fast"'))
@@ -120,7 +127,12 @@ def test_the_newest_is_last_and_one_task_can_be_chosen(tmp_path: Path) -> None:
 
 
 def test_runs_are_ordered_by_instant_whatever_their_clock_showed(tmp_path: Path) -> None:
-    times = {"b": "2026-11-01T01:30:00-07:00", "a": "2026-11-01T01:15:00-08:00", "d": "2026-11-01T09:15:00+00:00", "c": "2026-11-01T09:00:00Z"}
+    times = {
+        "b": "2026-11-01T01:30:00-07:00",
+        "a": "2026-11-01T01:15:00-08:00",
+        "d": "2026-11-01T09:15:00+00:00",
+        "c": "2026-11-01T09:00:00Z",
+    }
     for name, started in times.items():
         run = copied(tmp_path, name)
         info = json.loads((run / "run.json").read_text(encoding="utf-8"))
@@ -129,21 +141,32 @@ def test_runs_are_ordered_by_instant_whatever_their_clock_showed(tmp_path: Path)
     assert all(entry.started.endswith("+00:00") for entry in history(tmp_path))
 
 
-@pytest.mark.parametrize(("name", "content", "reason"), [
-    ("run.json", None, "no run.json"),
-    ("verdict.json", None, "no verdict.json"),
-    ("run.json", b"[]", "holds no object"),
-    ("run.json", b"{\"task\": 3}", "task is missing"),
-    ("run.json", b"[" * 100_000, "not readable as JSON: RecursionError"),
-    ("run.json", b"{\"a\": " + b"1" * 5000 + b"}", "not readable as JSON: ValueError"),
-    ("run.json", b"\xff\xfe", "not UTF-8"),
-    ("verdict.json", b"{", "cut short"),
-    ("verdict.json", b"{\"decision\": \"perhaps\"}", "decision 'perhaps' is not one of merge, reject, hold"),
-    ("verdict.json", b"{\n \"schema_version\": 7,\n \"decision\": \"merge\"\n}", "schema version 7 is newer"),
-    ("performance.json", b"{\"status\": \"measured\",", "cut short"),
-    ("performance.json", b"{\"status\": \"measured\", \"shape\": \"s\", \"figures\": {\"cold\": {\"candidate\": {\"p50_us\": -1}}}}", "p50_us -1 is no time"),
-    ("performance.json", b"{\"status\": \"measured\", \"shape\": \"s\", \"figures\": {\"cold\": {\"candidate\": {\"p50_us\": NaN}}}}", "p50_us nan is no time"),
-])
+@pytest.mark.parametrize(
+    ("name", "content", "reason"),
+    [
+        ("run.json", None, "no run.json"),
+        ("verdict.json", None, "no verdict.json"),
+        ("run.json", b"[]", "holds no object"),
+        ("run.json", b'{"task": 3}', "task is missing"),
+        ("run.json", b"[" * 100_000, "not readable as JSON: RecursionError"),
+        ("run.json", b'{"a": ' + b"1" * 5000 + b"}", "not readable as JSON: ValueError"),
+        ("run.json", b"\xff\xfe", "not UTF-8"),
+        ("verdict.json", b"{", "cut short"),
+        ("verdict.json", b'{"decision": "perhaps"}', "decision 'perhaps' is not one of merge, reject, hold"),
+        ("verdict.json", b'{\n "schema_version": 7,\n "decision": "merge"\n}', "schema version 7 is newer"),
+        ("performance.json", b'{"status": "measured",', "cut short"),
+        (
+            "performance.json",
+            b'{"status": "measured", "shape": "s", "figures": {"cold": {"candidate": {"p50_us": -1}}}}',
+            "p50_us -1 is no time",
+        ),
+        (
+            "performance.json",
+            b'{"status": "measured", "shape": "s", "figures": {"cold": {"candidate": {"p50_us": NaN}}}}',
+            "p50_us nan is no time",
+        ),
+    ],
+)
 def test_a_broken_run_is_listed_with_its_reason(tmp_path: Path, name: str, content: bytes | None, reason: str) -> None:
     copied(tmp_path, "sound")
     run = copied(tmp_path)
@@ -157,11 +180,14 @@ def test_a_broken_run_is_listed_with_its_reason(tmp_path: Path, name: str, conte
     assert "can't be read:" in text and reason in text and str(run) in text
 
 
-@pytest.mark.parametrize(("old", "new", "reason"), [
-    ('"started":"2', '"started":"never 2', "is no time"),
-    ('"name":"stage2_wmma_pv"', '"name":"\\ud800"', "lone surrogate"),
-    ('"name":"stage2_wmma_pv"', '"name":null', "name is missing or no text"),
-])
+@pytest.mark.parametrize(
+    ("old", "new", "reason"),
+    [
+        ('"started":"2', '"started":"never 2', "is no time"),
+        ('"name":"stage2_wmma_pv"', '"name":"\\ud800"', "lone surrogate"),
+        ('"name":"stage2_wmma_pv"', '"name":null', "name is missing or no text"),
+    ],
+)
 def test_values_of_another_kind(tmp_path: Path, old: str, new: str, reason: str) -> None:
     run = copied(tmp_path)
     text = (run / "run.json").read_text()
@@ -212,10 +238,22 @@ def test_the_command_prints_a_table_json_and_csv(tmp_path: Path) -> None:
     table = runner.invoke(cli, ["history", "stage2", "--results", str(RECORDED)], catch_exceptions=False).output
     assert table.splitlines()[0].split() == ["task", "device", "started", "(UTC)", "p50", "us", "p90", "us", "speed-up", "decision", "run"]
     speed, row = compared(STAGES[2]).speed, time_row(STAGES[2])
-    assert speed is not None and f"{speed.speedup_pct:+.1f} %" in table and f"{row.candidate:.2f}" in table and "hold" in table and "stage1" not in table
+    assert (
+        speed is not None
+        and f"{speed.speedup_pct:+.1f} %" in table
+        and f"{row.candidate:.2f}" in table
+        and "hold" in table
+        and "stage1" not in table
+    )
     data = json.loads(runner.invoke(cli, ["history", "--json", "--results", str(RECORDED)], catch_exceptions=False).output)
-    assert data["schema_version"] == 1 and len(data["runs"]) == COUNT and {run["p50_us"] is None for run in data["runs"] if run["device"] == "cpu"} == {True}
-    rows = list(csv.DictReader(io.StringIO(runner.invoke(cli, ["history", "--csv", "--results", str(RECORDED)], catch_exceptions=False).output)))
+    assert (
+        data["schema_version"] == 1
+        and len(data["runs"]) == COUNT
+        and {run["p50_us"] is None for run in data["runs"] if run["device"] == "cpu"} == {True}
+    )
+    rows = list(
+        csv.DictReader(io.StringIO(runner.invoke(cli, ["history", "--csv", "--results", str(RECORDED)], catch_exceptions=False).output))
+    )
     assert [row["task"] for row in rows] == [run["task"] for run in data["runs"]]
     for row, run in zip(rows, data["runs"], strict=True):
         assert row["speedup_pct"] == ("" if run["speedup_pct"] is None else repr(run["speedup_pct"]))

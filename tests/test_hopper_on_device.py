@@ -29,7 +29,9 @@ class OnDevice:
         del order, seed  # the card has its own
         places = [self.memory.allocate(value.tobytes()) if isinstance(value, np.ndarray) else None for value in arguments]
         self.memory.settle()
-        status = getattr(self.library, name)(*(value if place is None else ctypes.c_void_p(place) for value, place in zip(arguments, places, strict=True)))
+        status = getattr(self.library, name)(
+            *(value if place is None else ctypes.c_void_p(place) for value, place in zip(arguments, places, strict=True))
+        )
         assert self.memory.synchronize() == ""
         for value, place in zip(arguments, places, strict=True):
             if place is not None:

@@ -80,10 +80,19 @@ def worst(task: Path, problem: ModuleType, inputs: dict[str, Any], shape: dict[s
 
 
 @pytest.mark.parametrize(
-    ("name", "load", "kept"), [
+    ("name", "load", "kept"),
+    [
         ("scaled_linear", lambda: kernelbench.load(*KERNELBENCH), {"problem_original.py": KERNELBENCH[0], "model.py": KERNELBENCH[1]}),
-        ("scaled_rows", lambda: flashinfer_bench.load(*FLASHINFER), dict(zip(("definition.json", "solution.json", "workloads.jsonl"), FLASHINFER, strict=True))),
-        ("rows", lambda: robust_kbench.load(ROBUST), {"problem_original.py": ROBUST / "func_forward.py", "forward.cu": ROBUST / "forward.cu"}),
+        (
+            "scaled_rows",
+            lambda: flashinfer_bench.load(*FLASHINFER),
+            dict(zip(("definition.json", "solution.json", "workloads.jsonl"), FLASHINFER, strict=True)),
+        ),
+        (
+            "rows",
+            lambda: robust_kbench.load(ROBUST),
+            {"problem_original.py": ROBUST / "func_forward.py", "forward.cu": ROBUST / "forward.cu"},
+        ),
     ],
 )
 def test_each_format_makes_a_task_its_baseline_and_keeps_its_origin(
@@ -129,7 +138,7 @@ def test_the_kinds_are_told_from_the_sources(tmp_path: Path, unrun: None) -> Non
     (tmp_path / "solution.py").write_text(code)
     found = kernelbench.load(KERNELBENCH[0], tmp_path / "solution.py").candidate
     assert (found.kind, found.kernels) == ("triton", ["scale_kernel"])
-    cuda = "/* __global__ void gone() */ template <int N> __global__ void __launch_bounds__(256) one(int* x) {}\nextern \"C\" __global__ void two() {}"
+    cuda = '/* __global__ void gone() */ template <int N> __global__ void __launch_bounds__(256) one(int* x) {}\nextern "C" __global__ void two() {}'
     assert sources.cuda_kernels(cuda) == ["one", "two"]
 
 
@@ -153,7 +162,8 @@ def test_cuda_with_the_torch_binding_is_an_extension(tmp_path: Path) -> None:
         data["spec"].update(language="cuda", binding="torch", entry_point="bind.cpp::run")
         data["sources"] = [
             {"path": "rows.cu", "content": '#include "rows.h"\n__global__ void rows_kernel(float* x) {}\n'},
-            {"path": "rows.h", "content": "#pragma once\n"}, {"path": "bind.cpp", "content": "// PYBIND11_MODULE\n"},
+            {"path": "rows.h", "content": "#pragma once\n"},
+            {"path": "bind.cpp", "content": "// PYBIND11_MODULE\n"},
         ]
 
     side = flashinfer_bench.load(*spoiled(tmp_path, 1, cuda)).candidate
@@ -193,7 +203,8 @@ BOTH_REFUSE = {  # what flashinfer-bench's own models refuse, too
 
 
 @pytest.mark.parametrize(
-    ("said", "which", "change"), [
+    ("said", "which", "change"),
+    [
         *((said, which, change) for said, (which, change) in BOTH_REFUSE.items()),
         ("outputs are random", 0, lambda data: data.update(op_type="sampling")),
         ("float4_e2m1", 0, lambda data: data["inputs"]["x"].update(dtype="float4_e2m1")),
@@ -222,7 +233,9 @@ def test_what_is_no_kernelbench_solution_is_one_error(tmp_path: Path, capsys: py
 
 
 @pytest.mark.parametrize("place", ["/dev/zero", "pipe", "large"])
-def test_what_is_no_plain_file_or_far_too_large_is_not_read(tmp_path: Path, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch, place: str) -> None:
+def test_what_is_no_plain_file_or_far_too_large_is_not_read(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch, place: str
+) -> None:
     monkeypatch.setattr(folder, "MAX_SOURCE_BYTES", 2**20)
     path = Path(place) if place == "/dev/zero" else tmp_path / "solution.py"
     if place == "pipe":
@@ -266,7 +279,8 @@ def test_foreign_code_runs_in_a_confined_process_and_a_failed_import_leaves_noth
 
 
 @pytest.mark.parametrize(
-    "forward", ["torch.zeros(len(x), 12)", "torch.relu(self.linear(x)) * 0.501", "torch.relu(x @ self.linear.weight.t()) * 0.5"],
+    "forward",
+    ["torch.zeros(len(x), 12)", "torch.relu(self.linear(x)) * 0.501", "torch.relu(x @ self.linear.weight.t()) * 0.5"],
     ids=["zeros", "another scale", "no bias"],
 )
 def test_a_wrong_solution_leaves_the_formats_bound(tmp_path: Path, unrun: None, forward: str) -> None:
@@ -296,7 +310,12 @@ def test_a_random_reference_is_refused(tmp_path: Path) -> None:
     )
     with pytest.raises(GatesError, match="differs from call to call"):
         output_scale.bounds(tmp_path, "drawing", work=tmp_path / "work", limit_s=60)
-    text = (tmp_path / "drawing.py").read_text().replace("torch.rand(4)", "(torch.zeros(4) / 0)").replace("return {'out': torch.ones(4)}", "return reference(inputs, shape)")
+    text = (
+        (tmp_path / "drawing.py")
+        .read_text()
+        .replace("torch.rand(4)", "(torch.zeros(4) / 0)")
+        .replace("return {'out': torch.ones(4)}", "return reference(inputs, shape)")
+    )
     (tmp_path / "undefined.py").write_text(text)
     with pytest.raises(GatesError, match="empty or not finite"):
         output_scale.bounds(tmp_path, "undefined", work=tmp_path / "work", limit_s=60)
@@ -337,7 +356,9 @@ def test_flashinfer_bench_reads_the_same_in_its_own_models(tmp_path: Path, unrun
     for line, shape in zip(FLASHINFER[2].read_text().splitlines(), problem.SHAPES.values(), strict=False):
         workload = own_models["Workload"].model_validate(json.loads(line)["workload"])
         inputs, outputs = problem.make_inputs(shape, 0, "cpu"), problem.make_outputs(shape, "cpu")
-        assert [list(value.shape) if hasattr(value, "shape") else None for value in inputs.values()] == definition.get_input_shapes(workload.axes)
+        assert [list(value.shape) if hasattr(value, "shape") else None for value in inputs.values()] == definition.get_input_shapes(
+            workload.axes
+        )
         assert [value.dtype for value in inputs.values() if hasattr(value, "dtype")] == definition.torch_input_dtypes[:2]
         assert [list(value.shape) for value in outputs.values()] == definition.get_output_shapes(workload.axes)
         assert inputs["eps"] == workload.inputs["eps"].value
@@ -346,7 +367,9 @@ def test_flashinfer_bench_reads_the_same_in_its_own_models(tmp_path: Path, unrun
 
 
 @pytest.mark.parametrize(("which", "change"), list(BOTH_REFUSE.values()), ids=list(BOTH_REFUSE))
-def test_what_its_own_models_refuse_is_refused(tmp_path: Path, own_models: dict[str, Any], which: int, change: Callable[[Any], Any]) -> None:
+def test_what_its_own_models_refuse_is_refused(
+    tmp_path: Path, own_models: dict[str, Any], which: int, change: Callable[[Any], Any]
+) -> None:
     model = own_models[("Definition", "Solution")[which]]
     paths = spoiled(tmp_path, which, change)
     with pytest.raises(ValueError):

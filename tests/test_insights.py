@@ -91,7 +91,9 @@ def test_derived_facts_are_those_of_the_gates_own_code() -> None:
     assert facts.number("memory_wait_pct") == pytest.approx(100 * (cold - warm) / cold)
     assert facts.number("over_floor") == pytest.approx(cold / performance.calibration.empty_kernel_us)
     assert facts.number("achieved_flops") == pytest.approx(performance.work.flops / cold / 1e6)
-    assert facts.number("memory_floor_us") == pytest.approx(1e6 * (performance.work.bytes - performance.work.output_bytes) / performance.device.peak_bytes_per_s)
+    assert facts.number("memory_floor_us") == pytest.approx(
+        1e6 * (performance.work.bytes - performance.work.output_bytes) / performance.device.peak_bytes_per_s
+    )
     verdict = json.loads((STAGES["stage2"] / "verdict.json").read_text())
     occupancy = next(check for check in verdict["gates"][0]["checks"] if check["name"] == "occupancy" and check["where"].endswith("sm_90"))
     assert facts.number("theoretical_occupancy") == occupancy["observed"]
@@ -107,7 +109,11 @@ def test_without_a_device_facts_have_the_gates_reason() -> None:
 
 
 def test_a_gate_that_does_not_apply_tells_its_reason_unless_it_measured(tmp_path: Path) -> None:
-    run = change(copied(tmp_path), "verdict.json", lambda data: [data["gates"][index].update(status="not_applicable", sentence="a library call") for index in (0, 4)])
+    run = change(
+        copied(tmp_path),
+        "verdict.json",
+        lambda data: [data["gates"][index].update(status="not_applicable", sentence="a library call") for index in (0, 4)],
+    )
     (run / "ptxas.json").unlink()
     facts, _ = facts_of(run)
     assert facts["registers"].missing == facts["theoretical_occupancy"].missing == "ptxas not applicable: a library call"
@@ -119,7 +125,11 @@ def test_a_gate_that_does_not_apply_tells_its_reason_unless_it_measured(tmp_path
 def test_a_stage_without_kernels_of_its_own_and_a_chip_that_is_not_known(tmp_path: Path) -> None:
     run = change(copied(tmp_path, source=NO_DEVICE), "run.json", lambda data: data["task"].update(kernels=[], arch=[], kind="python"))
     facts, sections = facts_of(run)
-    assert facts["kernel"].missing == "not in run.json" and facts["registers"].missing == "not in ptxas.json" and facts["kind"].value == "python"
+    assert (
+        facts["kernel"].missing == "not in run.json"
+        and facts["registers"].missing == "not in ptxas.json"
+        and facts["kind"].value == "python"
+    )
     assert not fired(run) - {"measure"} and all(sections.values())
     run = change(copied(tmp_path, "other"), "run.json", lambda data: data["device"].update(compute_capability="99.0"))
     change(run, "ptxas.json", lambda data: data["kernels"][1].update(arch="sm_990"))
@@ -151,10 +161,16 @@ def test_the_kernel_that_takes_longest_is_the_one_spoken_of(tmp_path: Path) -> N
 
     run = change(copied(tmp_path), "ncu.json", add)
     facts, _ = facts_of(run)
-    assert facts["kernel"].value == "sdpa_fp8_kernel" and facts["tensor_pipe"].sources == ("ncu.json: sides.candidate.kernels[1].counters[0].value",)
+    assert facts["kernel"].value == "sdpa_fp8_kernel" and facts["tensor_pipe"].sources == (
+        "ncu.json: sides.candidate.kernels[1].counters[0].value",
+    )
     change(run, "ncu.json", lambda data: counters(data)["duration_ns"].update(value=1e9))
     facts, _ = facts_of(run)
-    assert facts["kernel"].value == "helper_kernel" and facts.number("tensor_pipe") == 99.0 and facts["registers"].missing == "not in ptxas.json"
+    assert (
+        facts["kernel"].value == "helper_kernel"
+        and facts.number("tensor_pipe") == 99.0
+        and facts["registers"].missing == "not in ptxas.json"
+    )
 
 
 def test_stalls_are_shown_where_they_were_counted(tmp_path: Path) -> None:
@@ -178,19 +194,40 @@ P50, FLOOR = {"p50_us": 10.0}, {"floor_us": 1.0}
 CASES: dict[str, tuple[dict[str, Any], list[dict[str, Any]], float | None]] = {
     "mend": ({"failed": "max_abs_err 1", "failed_gate": "correctness"}, [{"failed_gate": "performance"}], None),
     "measure": ({"untimed": "no CUDA device"}, [], None),
-    "memory_wait": ({**P50, "other_p50_us": 8.0, "memory_wait_pct": 20.0, "sass async_copy": 0},
-                    [{"memory_wait_pct": 9.9}, {"sass async_copy": 1}, {"other_p50_us": 12.0}], 8.0),
-    "deeper_pipeline": ({**P50, "other_p50_us": 8.0, "memory_wait_pct": 20.0, "sass async_copy": 4},
-                        [{"memory_wait_pct": 9.9}, {"sass async_copy": 0}, {"other_p50_us": 12.0}], 8.0),
+    "memory_wait": (
+        {**P50, "other_p50_us": 8.0, "memory_wait_pct": 20.0, "sass async_copy": 0},
+        [{"memory_wait_pct": 9.9}, {"sass async_copy": 1}, {"other_p50_us": 12.0}],
+        8.0,
+    ),
+    "deeper_pipeline": (
+        {**P50, "other_p50_us": 8.0, "memory_wait_pct": 20.0, "sass async_copy": 4},
+        [{"memory_wait_pct": 9.9}, {"sass async_copy": 0}, {"other_p50_us": 12.0}],
+        8.0,
+    ),
     "launch_bound": ({"p50_us": 1.9, "launch_floor_us": 1.0}, [{"p50_us": 2.1}], 1.0),
     "at_memory_floor": ({**P50, "memory_floor_us": 8.0, "launch_floor_us": 1.0}, [{"memory_floor_us": 6.9}, {"launch_floor_us": 9.0}], 8.0),
     "reads_again": ({**P50, "reads_over_least": 2.0, "dram_throughput": 50.0}, [{"reads_over_least": 1.2}, {"dram_throughput": 29.0}], 5.0),
     "more_ctas": ({**P50, "occupancy": 6.0, "theoretical_occupancy": 25.0}, [{"occupancy": 13.0}], 2.4),
-    "occupancy": ({**P50, "occupancy": 20.0, "theoretical_occupancy": 25.0, "occupancy_limiter": "registers", "sm_throughput": 30.0},
-                  [{"theoretical_occupancy": 50.0}, {"occupancy": 12.0}, {"occupancy_limiter": "warps"}, {"sm_throughput": 61.0}], 2.5),
-    "tensor_cores": ({"sass tensor": 0, "sass fma": 500, "intensity": 400.0, "floor_us": 1.5}, [{"sass tensor": 1}, {"sass fma": 0}, {"intensity": 8.0}], 1.5),
-    "tensor_idle": ({**P50, "tensor_pipe": 20.0, "sass tensor": 32, "intensity": 400.0}, [{"tensor_pipe": 51.0}, {"sass tensor": 0}, {"intensity": 8.0}], 2.0),
-    "warpgroup": ({"tensor_pipe": 60.0, "tensor_gmma": 0, "sass tensor": 32}, [{"tensor_pipe": 49.0}, {"tensor_gmma": 8}, {"sass tensor": 0}], None),
+    "occupancy": (
+        {**P50, "occupancy": 20.0, "theoretical_occupancy": 25.0, "occupancy_limiter": "registers", "sm_throughput": 30.0},
+        [{"theoretical_occupancy": 50.0}, {"occupancy": 12.0}, {"occupancy_limiter": "warps"}, {"sm_throughput": 61.0}],
+        2.5,
+    ),
+    "tensor_cores": (
+        {"sass tensor": 0, "sass fma": 500, "intensity": 400.0, "floor_us": 1.5},
+        [{"sass tensor": 1}, {"sass fma": 0}, {"intensity": 8.0}],
+        1.5,
+    ),
+    "tensor_idle": (
+        {**P50, "tensor_pipe": 20.0, "sass tensor": 32, "intensity": 400.0},
+        [{"tensor_pipe": 51.0}, {"sass tensor": 0}, {"intensity": 8.0}],
+        2.0,
+    ),
+    "warpgroup": (
+        {"tensor_pipe": 60.0, "tensor_gmma": 0, "sass tensor": 32},
+        [{"tensor_pipe": 49.0}, {"tensor_gmma": 8}, {"sass tensor": 0}],
+        None,
+    ),
     "bank_conflicts": ({**P50, "bank_conflicts": 2.0}, [{"bank_conflicts": 1.04}], 5.0),
     "spills": ({"spill_bytes": 8, "registers": 255}, [{"spill_bytes": 0}], None),
     "local_arrays": ({"sass local_memory": 12, "spill_bytes": 0}, [{"sass local_memory": 0}, {"spill_bytes": 4}], None),
@@ -248,7 +285,11 @@ def test_the_order_is_first_measured_bound_unknown_and_then_by_gain() -> None:
         every |= CASES[rule][0]
     steps = steps_of(planted(every), most=len(RULES))
     assert [(step.rule, step.kind) for step in steps] == [
-        ("mend", FIRST), ("memory_wait", MEASURED), ("tensor_idle", BOUND), ("more_ctas", BOUND), ("spills", UNKNOWN),
+        ("mend", FIRST),
+        ("memory_wait", MEASURED),
+        ("tensor_idle", BOUND),
+        ("more_ctas", BOUND),
+        ("spills", UNKNOWN),
     ] and steps[2].gain_pct > steps[3].gain_pct
     assert len(steps_of(planted(every))) == 3
 
@@ -267,7 +308,9 @@ def test_what_the_rules_say_of_the_recorded_stages() -> None:
     assert "tensor_cores" in found["stage0"] and "tensor_cores" not in found["stage1"] | found["stage2"] | found["stage3"]
     assert [stage for stage, rules in found.items() if "memory_wait" in rules] == ["stage0", "stage1", "stage2"]
     assert all({"more_ctas"} <= rules for rules in found.values())
-    assert not any(rules & {"spills", "local_arrays", "launch_bound", "at_memory_floor", "reads_again", "mend", "measure"} for rules in found.values())
+    assert not any(
+        rules & {"spills", "local_arrays", "launch_bound", "at_memory_floor", "reads_again", "mend", "measure"} for rules in found.values()
+    )
     assert "bank_conflicts" in found["stage0"] and "bank_conflicts" not in found["stage2"]
 
 
@@ -281,8 +324,14 @@ def test_planted_evidence_reaches_the_rules(tmp_path: Path) -> None:
     run = copied(tmp_path)
     assert not fired(run) & {"spills", "local_arrays", "bank_conflicts", "reads_again", "deeper_pipeline", "mend"}
     change(run, "sass.json", lambda data: data["functions"][1]["classes"].update(local_memory=6, async_copy=4))
-    change(run, "ncu.json", lambda data: [counters(data)[name].update(value=value) for name, value in (
-        ("shared_load_conflicts", 300000.0), ("dram_read_bytes", 2e6), ("dram_throughput", 60.0))])
+    change(
+        run,
+        "ncu.json",
+        lambda data: [
+            counters(data)[name].update(value=value)
+            for name, value in (("shared_load_conflicts", 300000.0), ("dram_read_bytes", 2e6), ("dram_throughput", 60.0))
+        ],
+    )
     assert fired(run) >= {"local_arrays", "bank_conflicts", "reads_again", "deeper_pipeline"} and "memory_wait" not in fired(run)
     change(run, "ptxas.json", lambda data: data["kernels"][1].update(spill_store_bytes=16))
     assert "spills" in fired(run) and "local_arrays" not in fired(run)
@@ -298,7 +347,10 @@ def test_without_a_device_the_first_step_is_to_measure() -> None:
     assert found.steps[0].rule == "measure" and not {step.rule for step in found.steps} & {"memory_wait", "more_ctas"}
     assert "memory_wait" in found.unjudged["performance not run: no CUDA device"]
     text = insights_markdown([found])
-    assert "no value (performance not run: no CUDA device): p50, cold L2;" in text and "us" not in text.split("## Where the time goes")[1].split("no value")[0].split()
+    assert (
+        "no value (performance not run: no CUDA device): p50, cold L2;" in text
+        and "us" not in text.split("## Where the time goes")[1].split("no value")[0].split()
+    )
 
 
 def test_evidence_that_is_not_sound_has_no_insights(tmp_path: Path) -> None:
@@ -313,7 +365,9 @@ def test_evidence_that_is_not_sound_has_no_insights(tmp_path: Path) -> None:
 def test_what_was_tried_holds_rejects_of_this_problem_on_this_device(tmp_path: Path) -> None:
     copied(tmp_path, "c-this")
     rejected = copied(tmp_path, "a-rejected")
-    change(rejected, "run.json", lambda data: (data.update(started="2025-01-01T00:00:00+00:00"), data["task"]["toggles"].update(USE_WMMA_PV=7)))
+    change(
+        rejected, "run.json", lambda data: (data.update(started="2025-01-01T00:00:00+00:00"), data["task"]["toggles"].update(USE_WMMA_PV=7))
+    )
     change(rejected, "verdict.json", lambda data: data.update(decision="reject", reason="failed: performance (performance.too_slow)"))
     change(copied(tmp_path, "b-other-problem"), "run.json", lambda data: data["task"].update(problem="other"))
     change(copied(tmp_path, "d-other-device"), "run.json", lambda data: data["device"].update(name="Other GPU"))
@@ -348,7 +402,15 @@ def test_the_command_gives_markdown_and_json(tmp_path: Path) -> None:
     run, results = str(tmp_path / "results" / "stage2_wmma_pv" / "run"), ["--results", str(tmp_path / "results")]
     text = CliRunner().invoke(cli, ["insights", "latest:stage2", *results], catch_exceptions=False)
     assert text.exit_code == 0 and text.output == insights_markdown([insights_of(Path(run), history(tmp_path / "results"))])
-    for title in ("# stage2_wmma_pv: merge", "## The task", "## Where the time goes", "## What limits it", "## Machine code", "## Tried before", "## Next steps"):
+    for title in (
+        "# stage2_wmma_pv: merge",
+        "## The task",
+        "## Where the time goes",
+        "## What limits it",
+        "## Machine code",
+        "## Tried before",
+        "## Next steps",
+    ):
         assert f"{title}\n" in text.output
     assert "- tensor pipe busy: " in text.output and "(`ncu.json: sides.candidate.kernels[0].counters[0].value`)" in text.output
     made = CliRunner().invoke(cli, ["insights", run, run, "--format", "json", *results], catch_exceptions=False)
@@ -389,9 +451,13 @@ def test_of_several_instances_the_profiled_one_is_told_and_no_launch_of_another(
     assert facts["threads"].value is None and facts["theoretical_occupancy"].value is None
 
 
-@pytest.mark.parametrize(("one", "other"), [
-    ("void a::k<a::T<(int)64, (bool)1>, (bool)0>(a::P)", "void a::k<a::T<64, true>, false>(a::P)"), ("k(float *)", "k(float*)"),
-    ("void k<(unsigned int)3>()", "void k<3>()"),
-])
+@pytest.mark.parametrize(
+    ("one", "other"),
+    [
+        ("void a::k<a::T<(int)64, (bool)1>, (bool)0>(a::P)", "void a::k<a::T<64, true>, false>(a::P)"),
+        ("k(float *)", "k(float*)"),
+        ("void k<(unsigned int)3>()", "void k<3>()"),
+    ],
+)
 def test_an_instance_by_both_spellings(one: str, other: str) -> None:
     assert instance_of(one) == instance_of(other) != instance_of("void k<(int)4>()")

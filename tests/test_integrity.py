@@ -22,10 +22,15 @@ from gates.worker import tamper_check  # noqa: E402
 
 
 @pytest.mark.parametrize(
-    ("owner", "name", "said"), [
-        (time, "perf_counter", "time.perf_counter"), (torch.cuda.Event, "elapsed_time", "torch.cuda.streams.Event.elapsed_time"),
-        (torch.cuda.CUDAGraph, "replay", "CUDAGraph.replay"), (torch.Tensor, "__sub__", "Tensor.__sub__"), (torch, "isfinite", "torch.isfinite"),
-        (statistics, "median", "statistics.median"), (accuracy, "figures", "gates.gate.correctness.runner.accuracy.figures"),
+    ("owner", "name", "said"),
+    [
+        (time, "perf_counter", "time.perf_counter"),
+        (torch.cuda.Event, "elapsed_time", "torch.cuda.streams.Event.elapsed_time"),
+        (torch.cuda.CUDAGraph, "replay", "CUDAGraph.replay"),
+        (torch.Tensor, "__sub__", "Tensor.__sub__"),
+        (torch, "isfinite", "torch.isfinite"),
+        (statistics, "median", "statistics.median"),
+        (accuracy, "figures", "gates.gate.correctness.runner.accuracy.figures"),
         (tamper_check.Functions, "replaced", "gates.worker.tamper_check.Functions.replaced"),
     ],
 )

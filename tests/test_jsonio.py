@@ -38,9 +38,14 @@ def test_any_bytes_give_a_value_or_one_clear_error(tmp_path_factory: pytest.Temp
 @pytest.mark.parametrize(
     ("text", "expected"),
     [
-        ('{"a": NaN}', "NaN is not JSON"), ("[Infinity]", "Infinity is not JSON"), ("[-1e999]", "out of range"),
-        ('{"p50_us": 1000, "p50_us": 10}', "'p50_us' appears twice"), ('{"a": 1', "line 1, column 8"),
-        ("[" * 100_000, "nested too deeply"), ("9" * 10_000, "is out of range"), ('["\\ud800"]', "not Unicode"),
+        ('{"a": NaN}', "NaN is not JSON"),
+        ("[Infinity]", "Infinity is not JSON"),
+        ("[-1e999]", "out of range"),
+        ('{"p50_us": 1000, "p50_us": 10}', "'p50_us' appears twice"),
+        ('{"a": 1', "line 1, column 8"),
+        ("[" * 100_000, "nested too deeply"),
+        ("9" * 10_000, "is out of range"),
+        ('["\\ud800"]', "not Unicode"),
     ],
 )
 def test_refused(text: str, expected: str) -> None:
@@ -85,6 +90,16 @@ def test_lines_hold_a_member_or_an_item_of_a_list_each() -> None:
     data = {"task": "é\n", "cases": [{"a": 1, "b": [1.5, None]}, {"a": 2}], "none": [], "limits": {"x": {"y": 1e-3}}}
     text = jsonio.dumps_lines(data)
     assert jsonio.loads(text, "f") == data and list(jsonio.loads(text, "f")) == list(data)
-    assert text.splitlines() == ["{", ' "task": "é\\n",', ' "cases": [', '  {"a":1,"b":[1.5,null]},', '  {"a":2}', " ],", ' "none": [],', ' "limits": {"x":{"y":0.001}}', "}"]
+    assert text.splitlines() == [
+        "{",
+        ' "task": "é\\n",',
+        ' "cases": [',
+        '  {"a":1,"b":[1.5,null]},',
+        '  {"a":2}',
+        " ],",
+        ' "none": [],',
+        ' "limits": {"x":{"y":0.001}}',
+        "}",
+    ]
     with pytest.raises(ValueError, match="not JSON compliant"):
         jsonio.dumps_lines({"a": [float("nan")]})

@@ -34,15 +34,25 @@ def ends(seed: int) -> dict[str, torch.Tensor]:
 CONTRACTS: dict[str, tuple[Any, Any]] = {  # inputs by seed; whether they are in contract
     "sorted_floats": (lambda seed: {"x": torch.randn(N, generator=drawn(seed)).sort().values}, lambda i: bool((i["x"].diff() >= 0).all())),
     "descending_rows": (
-        lambda seed: {"x": torch.randn(8, 16, generator=drawn(seed)).half().sort(-1, descending=True).values}, lambda i: bool((i["x"].diff() <= 0).all())),
-    "offsets_of_each_row": (lambda seed: {"x": torch.randint(0, 50, (8, 6), generator=drawn(seed)).sort(-1).values}, lambda i: bool((i["x"].diff() >= 0).all())),
+        lambda seed: {"x": torch.randn(8, 16, generator=drawn(seed)).half().sort(-1, descending=True).values},
+        lambda i: bool((i["x"].diff() <= 0).all()),
+    ),
+    "offsets_of_each_row": (
+        lambda seed: {"x": torch.randint(0, 50, (8, 6), generator=drawn(seed)).sort(-1).values},
+        lambda i: bool((i["x"].diff() >= 0).all()),
+    ),
     "a_permutation_a_row": (
         lambda seed: {"x": torch.stack([torch.randperm(16, generator=drawn(seed + row)) for row in range(8)])},
-        lambda i: torch.equal(i["x"].sort(-1).values, torch.arange(16).expand(8, 16))),
+        lambda i: torch.equal(i["x"].sort(-1).values, torch.arange(16).expand(8, 16)),
+    ),
     "two_chosen_experts": (
-        lambda seed: {"x": torch.rand(32, 8, generator=drawn(seed)).topk(2).indices}, lambda i: bool((i["x"][:, 0] != i["x"][:, 1]).all())),
+        lambda seed: {"x": torch.rand(32, 8, generator=drawn(seed)).topk(2).indices},
+        lambda i: bool((i["x"][:, 0] != i["x"][:, 1]).all()),
+    ),
     "prefix_masks": (
-        lambda seed: {"x": torch.arange(16) < torch.randint(1, 16, (8, 1), generator=drawn(seed))}, lambda i: bool((i["x"].int().diff() <= 0).all())),
+        lambda seed: {"x": torch.arange(16) < torch.randint(1, 16, (8, 1), generator=drawn(seed))},
+        lambda i: bool((i["x"].int().diff() <= 0).all()),
+    ),
     "symmetric": (lambda seed: {"x": (a := torch.randn(3, 8, 8, generator=drawn(seed))) + a.mT}, lambda i: torch.equal(i["x"], i["x"].mT)),
     "begins_and_ends": (ends, lambda i: bool((i["begin"] < i["end"]).all())),
 }
@@ -51,8 +61,13 @@ CONTRACTS: dict[str, tuple[Any, Any]] = {  # inputs by seed; whether they are in
 def problem(make: Any, reference: Any = None) -> Problem:
     names = tuple(make(0))
     module = SimpleNamespace(
-        __name__="kept", SHAPES={"small": {"N": N}}, ARGUMENTS=names, make_inputs=lambda shape, seed, device: make(seed),
-        reference=lambda inputs, shape: {"out": (reference or (lambda i: sum(value.double().sum() for value in i.values()).reshape(1)))(inputs)},
+        __name__="kept",
+        SHAPES={"small": {"N": N}},
+        ARGUMENTS=names,
+        make_inputs=lambda shape, seed, device: make(seed),
+        reference=lambda inputs, shape: {
+            "out": (reference or (lambda i: sum(value.double().sum() for value in i.values()).reshape(1)))(inputs)
+        },
     )
     return Problem(module)  # type: ignore[arg-type]
 
@@ -73,10 +88,18 @@ def test_exchanged_values_are_others_all_the_same(name: str) -> None:
     assert not torch.equal(accuracy.nudge(make(0), ("x",), 0)["x"], make(0)["x"])
 
 
-@pytest.mark.parametrize("value", [
-    torch.randn(N, generator=drawn(0)), torch.randn(8, 8, generator=drawn(0)), torch.randint(0, 9, (N,), generator=drawn(0)),
-    torch.randint(0, 9, (8, 8), generator=drawn(0)), torch.zeros(N), torch.rand(N, generator=drawn(0)) < 0.5,
-], ids=["floats", "square", "whole", "whole_rows", "zeros", "mask"])
+@pytest.mark.parametrize(
+    "value",
+    [
+        torch.randn(N, generator=drawn(0)),
+        torch.randn(8, 8, generator=drawn(0)),
+        torch.randint(0, 9, (N,), generator=drawn(0)),
+        torch.randint(0, 9, (8, 8), generator=drawn(0)),
+        torch.zeros(N),
+        torch.rand(N, generator=drawn(0)) < 0.5,
+    ],
+    ids=["floats", "square", "whole", "whole_rows", "zeros", "mask"],
+)
 def test_random_values_keep_to_nothing_and_get_every_kind(value: torch.Tensor) -> None:
     assert not (value_contract.falls_or_rises(value) or value_contract.is_distinct(value) or value_contract.is_symmetric(value))
     found = values.kinds(problem(lambda seed: {"x": value}), {"N": N}, 0)
@@ -96,11 +119,15 @@ class Factor:
         try:
             return Launched({"out": torch.linalg.cholesky(inputs["x"])}, {})
         except RuntimeError as error:
-            return Launched({} if self.raises else {"out": torch.full_like(inputs["x"], torch.nan)}, {}, error=str(error) if self.raises else "")
+            return Launched(
+                {} if self.raises else {"out": torch.full_like(inputs["x"], torch.nan)}, {}, error=str(error) if self.raises else ""
+            )
 
 
 @pytest.mark.parametrize("raises", [True, False])
-@pytest.mark.parametrize(("inputs", "role", "status"), [("default", "headline", "ok"), ("all_equal", "fresh", "undefined"), ("zero_rows", "fresh", "undefined")])
+@pytest.mark.parametrize(
+    ("inputs", "role", "status"), [("default", "headline", "ok"), ("all_equal", "fresh", "undefined"), ("zero_rows", "fresh", "undefined")]
+)
 def test_what_the_problem_refuses_is_no_fault_of_the_kernel(raises: bool, inputs: str, role: str, status: str) -> None:
     def make(seed: int) -> dict[str, Any]:
         a = torch.randn(16, 8, 8, generator=drawn(seed))

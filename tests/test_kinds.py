@@ -25,13 +25,13 @@ from gates.worker.job import attempt
 
 needs_triton = pytest.mark.skipif(importlib.util.find_spec("triton") is None, reason="triton is not installed")
 LIMITS = {"max_abs_err": 1e-5, "mean_abs_err": 1e-6, "bad_pct": 0.0, "bad_atol": 1e-5}
-INPUTS = '''
+INPUTS = """
 import torch
 SHAPES = {"small": {"N": 300}}
 def make_inputs(shape, seed, device):
     made = torch.Generator().manual_seed(seed)
     return {name: torch.randn(shape["N"], generator=made).to(device) for name in ("x", "y")}
-'''
+"""
 TENSOR = "def reference(inputs):\n    return inputs['x'].double() + inputs['y'].double()\n"
 TUPLE = "def reference(inputs):\n    x, y = inputs['x'].double(), inputs['y'].double()\n    return x + y, x - y\n"
 NAMED = "def reference(inputs):\n    x, y = inputs['x'].double(), inputs['y'].double()\n    return {'total': x + y, 'less': x - y}\n"
@@ -47,34 +47,48 @@ def result_of(tmp_path: Path, problem: str, function: str, entry: str = "add") -
     (tmp_path / "it" / "kernel.py").write_text(textwrap.dedent(function))
     (tmp_path / "it" / "runner.py").write_text("from gates.task_script import run\n\nrun(__file__)\n")
     side = {
-        "name": "it", "library": str(tmp_path / "it" / "kernel.py"), "entry": entry, "folder": str(tmp_path / "it"), "problem": "its_problem",
-        "emulated": True, "kind": "python", "arguments": [],
+        "name": "it",
+        "library": str(tmp_path / "it" / "kernel.py"),
+        "entry": entry,
+        "folder": str(tmp_path / "it"),
+        "problem": "its_problem",
+        "emulated": True,
+        "kind": "python",
+        "arguments": [],
     }
     raw = run_correctness(side, ("small",), (0,), work=tmp_path / "work", limit_s=100, device="cpu", bad_atol=1e-5, limits=LIMITS)
     found = evidence.parse(raw)
     return judge(found, LIMITS), found
 
 
-@pytest.mark.parametrize(("problem", "function"), [
-    (TENSOR, "def add(x, y): return x + y"),
-    (TUPLE, "def add(x, y): return x + y, x - y"),
-    (NAMED, "def add(x, y): return {'less': x - y, 'total': x + y}"),
-    (TENSOR + GIVEN, "def add(x, y, out): out.copy_(x + y)"),
-    (IN_PLACE, "def add(x, y): x += y"),
-    (TENSOR + CHECKED, "def add(x, y): return x + y"),
-], ids=["tensor", "tuple", "dict", "written", "in_place", "checked"])
+@pytest.mark.parametrize(
+    ("problem", "function"),
+    [
+        (TENSOR, "def add(x, y): return x + y"),
+        (TUPLE, "def add(x, y): return x + y, x - y"),
+        (NAMED, "def add(x, y): return {'less': x - y, 'total': x + y}"),
+        (TENSOR + GIVEN, "def add(x, y, out): out.copy_(x + y)"),
+        (IN_PLACE, "def add(x, y): x += y"),
+        (TENSOR + CHECKED, "def add(x, y): return x + y"),
+    ],
+    ids=["tensor", "tuple", "dict", "written", "in_place", "checked"],
+)
 def test_what_a_function_may_give_back(tmp_path: Path, problem: str, function: str) -> None:
     result, _ = result_of(tmp_path, problem, function)
     assert result.status.value == "pass", result.sentence
 
 
-@pytest.mark.parametrize(("problem", "function", "text"), [
-    (TENSOR, "def add(x, y): raise ValueError('no such tile')", "ValueError: no such tile"),
-    (TENSOR, "def add(x, y):\n    x += y\n    return x.clone()", "x: 300 elements"),
-    (TENSOR + CHECKED, "def add(x, y): return x + y + 9e-6", "the sum is off"),
-    (TENSOR + GIVEN, "def add(x, y, out): out[1:].copy_((x + y)[1:])", ""),
-    (TUPLE, "def add(x, y): return x - y, x + y", ""),
-], ids=["exception", "changes_an_input", "check_refuses", "leaves_one_out", "wrong_order"])
+@pytest.mark.parametrize(
+    ("problem", "function", "text"),
+    [
+        (TENSOR, "def add(x, y): raise ValueError('no such tile')", "ValueError: no such tile"),
+        (TENSOR, "def add(x, y):\n    x += y\n    return x.clone()", "x: 300 elements"),
+        (TENSOR + CHECKED, "def add(x, y): return x + y + 9e-6", "the sum is off"),
+        (TENSOR + GIVEN, "def add(x, y, out): out[1:].copy_((x + y)[1:])", ""),
+        (TUPLE, "def add(x, y): return x - y, x + y", ""),
+    ],
+    ids=["exception", "changes_an_input", "check_refuses", "leaves_one_out", "wrong_order"],
+)
 def test_what_fails_and_says_so(tmp_path: Path, problem: str, function: str, text: str) -> None:
     result, found = result_of(tmp_path, problem, function)
     assert result.status.value == "fail" and text in f"{result}{found}"
@@ -86,6 +100,7 @@ def test_a_wrong_entry_is_named(tmp_path: Path) -> None:
 
 
 # Triton ------------------------------------------------------------------------------------------------------------------
+
 
 def triton_run(tmp_path: Path, *changes: tuple[str, str]) -> Any:
     folder = new_task("mine", "triton", tmp_path)[0]
@@ -104,7 +119,10 @@ def triton_run(tmp_path: Path, *changes: tuple[str, str]) -> Any:
 def test_triton_is_judged_for_two_architectures_and_by_its_interpreter(tmp_path: Path) -> None:
     run = triton_run(tmp_path)
     assert {gate: run.gates[gate].status.value for gate in ("ptxas", "sass", "correctness", "sanitizer")} == {
-        "ptxas": "pass", "sass": "pass", "correctness": "pass", "sanitizer": "not_run",
+        "ptxas": "pass",
+        "sass": "pass",
+        "correctness": "pass",
+        "sanitizer": "not_run",
     }, run.report()
     assert {kernel.arch for kernel in run.evidence["ptxas"].kernels} == {"sm_89", "sm_90"}
     assert all(kernel.base_name == "silu_mul_kernel" and kernel.registers for kernel in run.evidence["ptxas"].kernels)
@@ -114,8 +132,10 @@ def test_triton_is_judged_for_two_architectures_and_by_its_interpreter(tmp_path:
 @pytest.mark.slow
 def test_planted_spills_and_a_planted_wrong_mask_are_red(tmp_path: Path) -> None:
     run = triton_run(
-        tmp_path, ("inside = at < n", "inside = at < n - 1"),  # the last element is left out
-        ("1024", "8192"), ("BLOCK=8192)", "BLOCK=8192, num_warps=1)"),  # 256 elements of each input a thread
+        tmp_path,
+        ("inside = at < n", "inside = at < n - 1"),  # the last element is left out
+        ("1024", "8192"),
+        ("BLOCK=8192)", "BLOCK=8192, num_warps=1)"),  # 256 elements of each input a thread
         ("x / (1 + tl.exp(-x)) * y", "tl.sum(x) + x / (1 + tl.exp(-x)) * y - tl.sum(x)"),  # so that all of them are held at once
     )
     assert run.gates["ptxas"].status.value == "fail" and "ptxas.spills" in {check.code for check in run.gates["ptxas"].checks}, run.report()
@@ -125,8 +145,10 @@ def test_planted_spills_and_a_planted_wrong_mask_are_red(tmp_path: Path) -> None
 @needs_triton
 def test_autotuning_without_a_device_is_not_run_with_the_reason(tmp_path: Path) -> None:
     run = triton_run(
-        tmp_path, ("@triton.jit", '@triton.autotune([triton.Config({"BLOCK": size}) for size in (256, 512)], key=["n"])\n@triton.jit'),
-        ("(triton.cdiv(x.numel(), 1024),)", 'lambda meta: (triton.cdiv(x.numel(), meta["BLOCK"]),)'), (", BLOCK=1024)", ")"),
+        tmp_path,
+        ("@triton.jit", '@triton.autotune([triton.Config({"BLOCK": size}) for size in (256, 512)], key=["n"])\n@triton.jit'),
+        ("(triton.cdiv(x.numel(), 1024),)", 'lambda meta: (triton.cdiv(x.numel(), meta["BLOCK"]),)'),
+        (", BLOCK=1024)", ")"),
     )
     for gate in ("ptxas", "sass", "correctness"):
         assert run.gates[gate].status.value == "not_run"
@@ -135,11 +157,15 @@ def test_autotuning_without_a_device_is_not_run_with_the_reason(tmp_path: Path) 
 
 # Torch extensions --------------------------------------------------------------------------------------------------------
 
+
 def test_an_extension_is_judged_by_its_source_and_says_why_it_is_not_run(tmp_path: Path, stub_torch: None) -> None:  # noqa: F811
     folder = new_task("mine", "torch-extension", tmp_path)[0]
     run = gates.run(folder, profile="cpu", results=tmp_path / "results", build_dir=tmp_path / "build")
     assert run.gates["ptxas"].status.value == run.gates["sass"].status.value == "pass", run.report()
-    assert run.gates["correctness"].status.value == "not_run" and "a torch extension runs on a CUDA device alone" in run.gates["correctness"].sentence
+    assert (
+        run.gates["correctness"].status.value == "not_run"
+        and "a torch extension runs on a CUDA device alone" in run.gates["correctness"].sentence
+    )
 
 
 def test_a_header_that_is_not_there_is_named(tmp_path: Path) -> None:
@@ -175,18 +201,25 @@ def test_the_documented_launcher_is_a_task_that_the_emulator_builds(tmp_path: Pa
 
 @pytest.mark.slow
 def test_the_documented_launcher_is_judged_without_a_device(tmp_path: Path) -> None:
-    run = gates.run(documented_launcher(tmp_path), profile="cpu", shapes=["small"], seeds=[0], results=tmp_path / "results", build_dir=tmp_path / "build")
+    run = gates.run(
+        documented_launcher(tmp_path),
+        profile="cpu",
+        shapes=["small"],
+        seeds=[0],
+        results=tmp_path / "results",
+        build_dir=tmp_path / "build",
+    )
     assert run.gates["correctness"].status.value == run.gates["sanitizer"].status.value == "pass", run.report()
 
 
-CPU_ONLY = '''
+CPU_ONLY = """
 #include <pybind11/pybind11.h>
 #ifdef BROKEN
 this is an error;
 #endif
 int twice(int x) { return 2 * x; }
 PYBIND11_MODULE(TORCH_EXTENSION_NAME, m) { m.def("twice", &twice); }
-'''
+"""
 
 
 def loaded(tmp_path: Path, engine_entry: Callable[[str], None], flags: list[str]) -> tuple[Any, str]:

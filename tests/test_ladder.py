@@ -58,9 +58,13 @@ def test_another_version_of_the_stage_before_is_no_baseline(tmp_path: Path) -> N
     assert "another version of stage1_wmma_qk" in ladder_of([*STAGES[:2], run]).rungs[2].note
 
 
-@pytest.mark.parametrize(("old", "new", "what"), [
-    ("NVIDIA H100 80GB HBM3", "NVIDIA L40S", "different devices"), ("tasks.problems.sdpa_fp8", "tasks.problems.other", "different problems"),
-])
+@pytest.mark.parametrize(
+    ("old", "new", "what"),
+    [
+        ("NVIDIA H100 80GB HBM3", "NVIDIA L40S", "different devices"),
+        ("tasks.problems.sdpa_fp8", "tasks.problems.other", "different problems"),
+    ],
+)
 def test_what_can_not_stand_on_one_ladder(tmp_path: Path, old: str, new: str, what: str) -> None:
     with pytest.raises(GatesError, match=what):
         ladder_of([*STAGES[:2], changed(tmp_path, STAGES[2], old, new)])
@@ -106,10 +110,14 @@ def test_the_command_writes_table_json_and_picture(tmp_path: Path) -> None:
     assert (folder / "LADDER.md").read_text() in done.output and (folder / "ladder.png").stat().st_size > 10_000
 
 
-@pytest.mark.parametrize(("arguments", "message"), [
-    (["recorded:h100/stage1"], "two runs or more"), (["recorded:h100/stage1", "recorded:h100/stage2", "--plot"], "three runs or more"),
-    (["recorded:h100/stage0", "recorded:h100/stage1", "recorded:h100/stage2", "--force"], "for two runs"),
-])
+@pytest.mark.parametrize(
+    ("arguments", "message"),
+    [
+        (["recorded:h100/stage1"], "two runs or more"),
+        (["recorded:h100/stage1", "recorded:h100/stage2", "--plot"], "three runs or more"),
+        (["recorded:h100/stage0", "recorded:h100/stage1", "recorded:h100/stage2", "--force"], "for two runs"),
+    ],
+)
 def test_what_compare_can_not_do(arguments: list[str], message: str) -> None:
     done = CliRunner().invoke(cli, ["compare", *arguments, "--results", str(RECORDED.parent)])
     assert isinstance(done.exception, GatesError) and message in done.exception.what

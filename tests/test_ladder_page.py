@@ -48,11 +48,21 @@ def test_every_rung_there_is_stands_in_its_table_in_order() -> None:
 
 
 def test_a_measurement_stands_beside_its_prediction(tmp_path: Path) -> None:
-    folder = recorded(tmp_path, fp16_v5_scalar="h100/stage0_scalar", fp16_v9_pipeline="h100/stage3_cp_async", fp16_v11_more="h100/stage2_wmma_pv")
+    folder = recorded(
+        tmp_path, fp16_v5_scalar="h100/stage0_scalar", fp16_v9_pipeline="h100/stage3_cp_async", fp16_v11_more="h100/stage2_wmma_pv"
+    )
     found = {row[0]: row[1:] for row in rows(ladder_page.result_table("fp16", folder))}
     assert found["fp16_v5_scalar"][1:5] == ["27.01 us", "33 to 53 us, below", "-", "-"]
     assert found["fp16_v9_pipeline"] == [
-        "11.94 us", "8.79 us", "5.3 to 8 us, above", "+35.5 %", "+35.0 to +36.1 %", "+45 to +140 %, below", "109", "61.2 KiB", "merge",
+        "11.94 us",
+        "8.79 us",
+        "5.3 to 8 us, above",
+        "+35.5 %",
+        "+35.0 to +36.1 %",
+        "+45 to +140 %, below",
+        "109",
+        "61.2 KiB",
+        "merge",
     ]
     assert found["fp16_v6_wmma_qk"][1:3] == ["not measured yet", "24 to 38 us"]
     assert list(found)[-1] == "fp16_v11_more" and found["fp16_v11_more"][1:3] == ["11.95 us", "-"]
@@ -75,9 +85,16 @@ def test_the_chart_is_that_of_gates_compare(tmp_path: Path) -> None:
     assert [path.name for path in tmp_path.iterdir()] == ["ladder-fp8.png"] and (tmp_path / "ladder-fp8.png").stat().st_size > 10_000
 
 
-@pytest.mark.parametrize(("value", "span", "place"), [
-    (1.0, (2, 3), "below"), (2.0, (2, 3), "within"), (3.5, (2, 3), "above"), (None, (2, 3), ""), (1.0, None, ""),
-])
+@pytest.mark.parametrize(
+    ("value", "span", "place"),
+    [
+        (1.0, (2, 3), "below"),
+        (2.0, (2, 3), "within"),
+        (3.5, (2, 3), "above"),
+        (None, (2, 3), ""),
+        (1.0, None, ""),
+    ],
+)
 def test_where_a_measurement_lies(value: float | None, span: tuple[float, float] | None, place: str) -> None:
     assert ladder_page._place(value, span) == place
 
@@ -86,10 +103,16 @@ def test_goals_take_the_shape_of_the_run_or_one_timed_beside() -> None:
     performance = load_evidence(list_runs(RECORDED / "h100" / "stage3_cp_async")[-1])["performance"]
     figures = performance.figures
     assert ladder_page._times(performance, "mission", "warm", None) == (figures["warm"]["candidate"].p50_us, None)
-    assert ladder_page._times(performance, "mission", "cold", "cudnn") == (figures["cold"]["candidate"].p50_us, performance.backends["cudnn"].p50_us)
+    assert ladder_page._times(performance, "mission", "cold", "cudnn") == (
+        figures["cold"]["candidate"].p50_us,
+        performance.backends["cudnn"].p50_us,
+    )
     assert ladder_page._times(performance, "long", "cold", "cudnn") == (None, None)
     beside = replace(performance, also={"long": {"candidate": Beside(20.0, 19.0, ""), "cudnn": Beside(24.0, 23.0, "")}})
-    assert ladder_page._times(beside, "long", "cold", "cudnn") == (20.0, 24.0) and ladder_page._times(beside, "long", "warm", None) == (19.0, None)
+    assert ladder_page._times(beside, "long", "cold", "cudnn") == (20.0, 24.0) and ladder_page._times(beside, "long", "warm", None) == (
+        19.0,
+        None,
+    )
 
 
 def test_a_goal_is_met_missed_or_not_measured_yet(tmp_path: Path) -> None:
@@ -100,7 +123,9 @@ def test_a_goal_is_met_missed_or_not_measured_yet(tmp_path: Path) -> None:
 
 
 def test_the_spread_of_a_rung_whose_baseline_has_two_speeds() -> None:
-    runs = [run for folder in ("h200", "h200-earlier", "h200-sweep", "h200-sweep-one") for run in list_runs(RECORDED / folder / "fp16_v8_tiles")]
+    runs = [
+        run for folder in ("h200", "h200-earlier", "h200-sweep", "h200-sweep-one") for run in list_runs(RECORDED / folder / "fp16_v8_tiles")
+    ]
     found = [ladder_page.measured(run) for run in runs if read_record(RunInfo, run, "run.json").task.toggles["TILE_N"] == 32]
     gains, before = sorted(one.speedup_pct[0] for one in found), sorted(one.before_us for one in found)
     for text in (PAGE, (ROOT / "README.md").read_text(encoding="utf-8")):
@@ -110,7 +135,12 @@ def test_the_spread_of_a_rung_whose_baseline_has_two_speeds() -> None:
 
 def test_figures_in_the_prose_are_those_of_the_evidence() -> None:
     stages = {folder.name[:6]: load_evidence(list_runs(folder)[-1])["performance"] for folder in (RECORDED / "h100").glob("stage*")}
-    p50 = {(stage, mode, side): figure.p50_us for stage, found in stages.items() for mode in ("cold", "warm") for side, figure in found.figures[mode].items()}
+    p50 = {
+        (stage, mode, side): figure.p50_us
+        for stage, found in stages.items()
+        for mode in ("cold", "warm")
+        for side, figure in found.figures[mode].items()
+    }
     for stage in ("stage2", "stage3"):
         assert all(f"{p50[stage, mode, 'candidate']:.2f}" in PAGE for mode in ("cold", "warm"))
     saved = {stage: p50[stage, "cold", "baseline"] - p50[stage, "cold", "candidate"] for stage in ("stage1", "stage2")}

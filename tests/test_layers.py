@@ -36,19 +36,98 @@ MAY_IMPORT = {  # package -> packages that it may import, the lowest first; of g
     "gate.ncu": {"core", "hardware", "worker", "launch", "gate.session"},
     "gate.performance": {"core", "gate", "hardware", "stats", "task", "worker", "launch", "gate.session"},
     "gate.sanitizer": {"core", "gate", "task", "worker", "launch", "gate.session"},
-    "diagnostics": {"core", "hardware", "stats", "gate", "gate.ptxas", "gate.sass", "task", "worker", "launch", "build", "gate.correctness", "gate.ncu", "gate.performance", "gate.sanitizer"},
+    "diagnostics": {
+        "core",
+        "hardware",
+        "stats",
+        "gate",
+        "gate.ptxas",
+        "gate.sass",
+        "task",
+        "worker",
+        "launch",
+        "build",
+        "gate.correctness",
+        "gate.ncu",
+        "gate.performance",
+        "gate.sanitizer",
+    },
     "importers": {"core", "gate", "task", "gate.correctness"},
     "render": {"core", "stats", "gate.ptxas", "evidence", "gate.correctness", "gate.ncu", "gate.performance"},
     "comparison": {"core", "stats", "gate", "gate.ptxas", "evidence", "gate.correctness", "gate.performance", "render"},
     "pipeline": {"core", "gate", "task", "worker", "evidence", "launch", "build", "gate.session", "gate.ncu", "render", "comparison"},
-    "verify": {"core", "hardware", "gate", "gate.ptxas", "task", "worker", "evidence", "gate.correctness", "gate.ncu", "gate.performance", "render", "comparison"},
-    "review": {"core", "hardware", "stats", "gate", "gate.ptxas", "gate.sass", "task", "evidence", "gate.performance", "diagnostics", "render", "comparison", "verify"},
-    "sweep": {"core", "stats", "gate.ptxas", "task", "evidence", "launch", "build", "gate.session", "gate.performance", "render", "pipeline", "verify"},
+    "verify": {
+        "core",
+        "hardware",
+        "gate",
+        "gate.ptxas",
+        "task",
+        "worker",
+        "evidence",
+        "gate.correctness",
+        "gate.ncu",
+        "gate.performance",
+        "render",
+        "comparison",
+    },
+    "review": {
+        "core",
+        "hardware",
+        "stats",
+        "gate",
+        "gate.ptxas",
+        "gate.sass",
+        "task",
+        "evidence",
+        "gate.performance",
+        "diagnostics",
+        "render",
+        "comparison",
+        "verify",
+    },
+    "sweep": {
+        "core",
+        "stats",
+        "gate.ptxas",
+        "task",
+        "evidence",
+        "launch",
+        "build",
+        "gate.session",
+        "gate.performance",
+        "render",
+        "pipeline",
+        "verify",
+    },
     "report": {"core", "evidence", "render", "comparison", "verify", "review"},
-    "cli": {"core", "gate", "gate.ptxas", "task", "worker", "evidence", "launch", "build", "gate.correctness", "gate.performance", "diagnostics", "importers", "render", "pipeline", "verify", "review", "sweep", "report"},
+    "cli": {
+        "core",
+        "gate",
+        "gate.ptxas",
+        "task",
+        "worker",
+        "evidence",
+        "launch",
+        "build",
+        "gate.correctness",
+        "gate.performance",
+        "diagnostics",
+        "importers",
+        "render",
+        "pipeline",
+        "verify",
+        "review",
+        "sweep",
+        "report",
+    },
 }
 OPERATOR_WORDS = ("attention", "sdpa", "softmax", "flash")
-NAMES_OF_OTHERS = ("flashinfer", '"scaled_dot_product_attention"', '"softmax"', '"log_softmax"')  # a format's and torch's: no operators that the engine knows
+NAMES_OF_OTHERS = (
+    "flashinfer",
+    '"scaled_dot_product_attention"',
+    '"softmax"',
+    '"log_softmax"',
+)  # a format's and torch's: no operators that the engine knows
 
 
 @lru_cache(maxsize=1)
@@ -64,6 +143,7 @@ def modules() -> dict[str, Path]:
 
 def imports(name: str, text: str, package: bool, known: Mapping[str, object]) -> Iterator[tuple[str, bool]]:
     """(a module of ``known`` that ``text`` imports, whether for type checkers alone)."""
+
     def visit(node: ast.AST, types: bool) -> Iterator[tuple[str, bool]]:
         if isinstance(node, ast.Import):
             yield from ((alias.name, types) for alias in node.names if alias.name in known)
@@ -135,12 +215,15 @@ def test_no_circle_among_packages() -> None:
     assert circle(MAY_IMPORT) == []
 
 
-@pytest.mark.parametrize(("text", "found"), [
-    ("def f():\n    from gates.b import x\n", {("gates.b", False)}),
-    ("from . import b\nimport gates.c.d\n", {("gates.b", False), ("gates.c.d", False)}),
-    ("if TYPE_CHECKING:\n    from gates import b\nelse:\n    from gates.c import d\n", {("gates.b", True), ("gates.c.d", False)}),
-    ("try:\n    import gates.b\nexcept ImportError:\n    import os\n", {("gates.b", False)}),
-])
+@pytest.mark.parametrize(
+    ("text", "found"),
+    [
+        ("def f():\n    from gates.b import x\n", {("gates.b", False)}),
+        ("from . import b\nimport gates.c.d\n", {("gates.b", False), ("gates.c.d", False)}),
+        ("if TYPE_CHECKING:\n    from gates import b\nelse:\n    from gates.c import d\n", {("gates.b", True), ("gates.c.d", False)}),
+        ("try:\n    import gates.b\nexcept ImportError:\n    import os\n", {("gates.b", False)}),
+    ],
+)
 def test_imports_are_found_wherever_they_stand(text: str, found: set[tuple[str, bool]]) -> None:
     assert set(imports("gates.a", text, False, dict.fromkeys(("gates.a", "gates.b", "gates.c", "gates.c.d")))) == found
 

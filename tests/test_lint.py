@@ -38,31 +38,52 @@ def test_a_new_task_has_no_fault(tmp_path: Path, kind: str, unrun: None) -> None
 
 def test_the_shipped_stages_have_no_fault(unrun: None) -> None:
     found = {folder.name: lines for folder in task_folders() if (lines := lint(folder))}
-    (timed,) = found.pop("fp16_v10_hopper")  # for Hopper alone: the emulator would take hours for 2048 keys, and a device checks them with the fresh seed
+    (timed,) = found.pop(
+        "fp16_v10_hopper"
+    )  # for Hopper alone: the emulator would take hours for 2048 keys, and a device checks them with the fresh seed
     assert found == {} and "long is timed, but its results are never checked" in timed
 
 
-@pytest.mark.parametrize("task", [path.parent for root in ("examples", "tests/tasks") for path in sorted((ROOT / root).rglob("task.yaml"))], ids=lambda path: path.name)
+@pytest.mark.parametrize(
+    "task",
+    [path.parent for root in ("examples", "tests/tasks") for path in sorted((ROOT / root).rglob("task.yaml"))],
+    ids=lambda path: path.name,
+)
 def test_the_examples_use_their_toggles(task: Path) -> None:
     assert list(_toggles(load_task(task, environ={}))) == []
 
 
 def test_all_findings_at_once(tmp_path: Path, unrun: None) -> None:
     folder = made(
-        tmp_path, "cuda", ("entry: silu_mul_launch", "entry: silu_launch"), ("kernels: [silu_mul_kernel]", "kernels: [other_kernel]"),
-        ("  ncu: {max: {local_loads: 0, local_stores: 0}}\n", ""), ("sass: {forbid: [local_memory]}", "sass: {}"),
+        tmp_path,
+        "cuda",
+        ("entry: silu_mul_launch", "entry: silu_launch"),
+        ("kernels: [silu_mul_kernel]", "kernels: [other_kernel]"),
+        ("  ncu: {max: {local_loads: 0, local_stores: 0}}\n", ""),
+        ("sass: {forbid: [local_memory]}", "sass: {}"),
         ("baseline: mine_eager", "# none"),
     )
     (folder / "runner.py").unlink()
     found = "\n".join(lint(folder))
-    for text in ('no source defines an extern "C" function silu_launch', "no source defines other_kernel", "gates.ncu has no limits", "gates.sass has no limits",
-                 "performance needs a baseline", "runner.py: missing"):
+    for text in (
+        'no source defines an extern "C" function silu_launch',
+        "no source defines other_kernel",
+        "gates.ncu has no limits",
+        "gates.sass has no limits",
+        "performance needs a baseline",
+        "runner.py: missing",
+    ):
         assert text in found
 
 
 def test_several_faults_of_the_yaml_itself(tmp_path: Path, unrun: None) -> None:
     folder = made(
-        tmp_path, "cuda", ("name: mine\n", "name: other\n"), ("[kernel.cu]", "[no.cu]"), ("baseline: mine_eager", "baseline: nothing"), ("local_loads: 0", "local_load: 0"),
+        tmp_path,
+        "cuda",
+        ("name: mine\n", "name: other\n"),
+        ("[kernel.cu]", "[no.cu]"),
+        ("baseline: mine_eager", "baseline: nothing"),
+        ("local_loads: 0", "local_load: 0"),
     )
     found = lint(folder)
     assert len(found) == 4 and all(str(folder / "task.yaml") + ":" in text for text in found)
@@ -87,7 +108,14 @@ def test_a_source_that_is_not_python(tmp_path: Path, unrun: None) -> None:
 
 
 def test_an_entry_in_a_comment_is_none(tmp_path: Path, unrun: None) -> None:
-    found = lint(made(tmp_path, "cuda", ('extern "C" int silu_mul_launch(', '// extern "C" int silu_mul_launch(\nextern "C" int other('), file="kernel.cu"))
+    found = lint(
+        made(
+            tmp_path,
+            "cuda",
+            ('extern "C" int silu_mul_launch(', '// extern "C" int silu_mul_launch(\nextern "C" int other('),
+            file="kernel.cu",
+        )
+    )
     assert len(found) == 1 and "silu_mul_launch" in found[0]
 
 
@@ -98,7 +126,10 @@ def test_a_toggle_that_no_source_uses(tmp_path: Path, unrun: None) -> None:
     (folder / "one.cuh").write_text('#include "two.cuh"\n')
     (folder / "two.cuh").write_text("constexpr int kDeep = DEEP;\n")
     (found,) = lint(folder)
-    assert found == f"{folder / 'task.yaml'}: toggles: UNROL stands in no source and in no header included from beside them, so it changes nothing"
+    assert (
+        found
+        == f"{folder / 'task.yaml'}: toggles: UNROL stands in no source and in no header included from beside them, so it changes nothing"
+    )
 
 
 def test_a_toggle_behind_a_python_division_is_used(tmp_path: Path, unrun: None) -> None:
@@ -114,7 +145,9 @@ def test_the_problem_is_run_once(tmp_path: Path) -> None:
     (found,) = lint(folder)
     assert "an output of zeros keeps these limits on shape small" in found
     made_wrong = folder / "task.yaml"
-    made_wrong.write_text(made_wrong.read_text().replace("shapes: [small, mission]", "shapes: [small, huge]").replace("shape: mission", "shape: small"))
+    made_wrong.write_text(
+        made_wrong.read_text().replace("shapes: [small, mission]", "shapes: [small, huge]").replace("shape: mission", "shape: small")
+    )
     (found,) = lint(folder)
     assert "has no shape 'huge'" in found
 
@@ -140,17 +173,27 @@ def test_the_exit_codes(tmp_path: Path, unrun: None, capsys: pytest.CaptureFixtu
 def test_a_script_for_the_old_import_path_is_told_its_new_lines(tmp_path: Path, unrun: None) -> None:
     folder = made(tmp_path, "python")
     (folder / "runner.py").write_text("from gates.run.runner import main\n\nmain(__file__)\n")
-    assert lint(folder) == [f"{folder / 'runner.py'}: imports gates.run, which is no longer for tasks; write `from gates.task_script import run` and `run(__file__)`"]
+    assert lint(folder) == [
+        f"{folder / 'runner.py'}: imports gates.run, which is no longer for tasks; write `from gates.task_script import run` and `run(__file__)`"
+    ]
 
 
 def test_limits_that_no_output_of_its_format_can_keep_and_a_timed_shape_that_nobody_checks(tmp_path: Path) -> None:
     folder = made(tmp_path, "cuda", ("shapes: [small, mission]", "shapes: [small]"))
     problem = tmp_path / "mine_problem.py"
     text = problem.read_text()
-    problem.write_text(text.replace('torch.empty(shape["N"], device=device)', 'torch.empty(shape["N"], dtype=torch.float16, device=device)').replace("DIMS =", "SIZES ="))
+    problem.write_text(
+        text.replace('torch.empty(shape["N"], device=device)', 'torch.empty(shape["N"], dtype=torch.float16, device=device)').replace(
+            "DIMS =", "SIZES ="
+        )
+    )
     found = lint(folder)
     assert len(found) == 3, found
     line = next(number for number, text in enumerate((folder / "task.yaml").read_text().splitlines(), 1) if "max_abs_err" in text)
-    assert any(f"task.yaml:{line}: gates.correctness.max_abs_err: rounding the exact result to float16 already costs 0.00" in one and "set about 0.00" in one for one in found)
+    assert any(
+        f"task.yaml:{line}: gates.correctness.max_abs_err: rounding the exact result to float16 already costs 0.00" in one
+        and "set about 0.00" in one
+        for one in found
+    )
     assert any("mission is timed, but its results are never checked" in one for one in found)
     assert any('no DIMS: declare which sizes the kernel must accept, e.g. DIMS = {"N": range(1, 4001)}' in one for one in found)

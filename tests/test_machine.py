@@ -46,8 +46,8 @@ OF_SOURCES = [  # what a source says, which is not the machine's word
     'k.cu:3:2: error: #error "out of memory: No space left on device"',
     'k.cu(3): error: static assertion failed with "arena: No space left on device"',
     "k.cu:3:2: error: static assertion failed: Cannot allocate memory",
-    "    3 | throw Error(\"x: No space left on device\");",
-    "k.cu(4): error: identifier \"bad_alloc\" is undefined",
+    '    3 | throw Error("x: No space left on device");',
+    'k.cu(4): error: identifier "bad_alloc" is undefined',
     "k.cu:4:8: error: 'out_of_memory' was not declared in this scope",
     "ptxas error   : Entry function 'k' uses too much shared data (0x10400 bytes, 0xc000 max)",
     "nvcc fatal   : Unsupported gpu architecture 'compute_30'",
@@ -71,7 +71,11 @@ def test_a_source_s_words_are_not_the_machine_s(line: str, tmp_path: Path, monke
 
 def test_a_failure_without_a_message_is_compared_with_what_the_machine_has_left(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(machine_fault, "shortage", lambda _: None)
-    for text in ("Segmentation fault\n", "/bin/sh: 0: 3: Invalid argument\n", "nvcc error   : 'cicc' died due to signal 11 (Invalid memory reference)\n"):
+    for text in (
+        "Segmentation fault\n",
+        "/bin/sh: 0: 3: Invalid argument\n",
+        "nvcc error   : 'cicc' died due to signal 11 (Invalid memory reference)\n",
+    ):
         failure.refuse_machine_fault(text, "exit 139", tmp_path, "nvcc")
         with monkeypatch.context() as little:
             little.setattr(machine_fault, "shortage", lambda _: ("/t has 0.1 MiB free", "free some"))
@@ -81,8 +85,15 @@ def test_a_failure_without_a_message_is_compared_with_what_the_machine_has_left(
 
 def test_a_shortage_is_measured(tmp_path: Path) -> None:
     script = f"from pathlib import Path\nfrom gates.worker.machine_fault import shortage\nprint(shortage([Path({str(tmp_path)!r})]))"
-    for limit, word in (("ulimit -n 40", "open files"), ("ulimit -f 1000", "the size of a file"), ("ulimit -v 4000000", "memory"), ("ulimit -s 1024", "the stack")):
-        done = subprocess.run(["bash", "-c", f'{limit}; exec "$0" "$@"', sys.executable, "-c", script], capture_output=True, text=True, check=False)
+    for limit, word in (
+        ("ulimit -n 40", "open files"),
+        ("ulimit -f 1000", "the size of a file"),
+        ("ulimit -v 4000000", "memory"),
+        ("ulimit -s 1024", "the stack"),
+    ):
+        done = subprocess.run(
+            ["bash", "-c", f'{limit}; exec "$0" "$@"', sys.executable, "-c", script], capture_output=True, text=True, check=False
+        )
         assert word in done.stdout, done.stderr
     assert machine_fault.shortage([tmp_path / "gone"]) is not None
 
@@ -93,7 +104,12 @@ def test_a_build_whose_ninja_dies_is_no_verdict(tmp_path: Path) -> None:
     toolchain = stub_toolchain(tmp_path / "cuda")
     ninja = replace(toolchain.need("ninja"), path=str(program(tmp_path / "ninja", "#!/bin/sh\nkill -SEGV $$\n")))
     with pytest.raises(MachineFault, match=r"ninja ended before the build did: ninja: killed by SIGSEGV \(building in .*\)"):
-        build(make_task(tmp_path, source=tmp_path / "k.cu"), replace(toolchain, tools={**toolchain.tools, "ninja": ninja}), tmp_path / "build", want={"cubin"})
+        build(
+            make_task(tmp_path, source=tmp_path / "k.cu"),
+            replace(toolchain, tools={**toolchain.tools, "ninja": ninja}),
+            tmp_path / "build",
+            want={"cubin"},
+        )
 
 
 @pytest.mark.parametrize("text", ["kill yourself\n", "cicc dies\n"])
@@ -101,12 +117,18 @@ def test_a_killed_compiler_is_the_machine_s_fault(tmp_path: Path, text: str) -> 
     (tmp_path / "k.cu").write_text(text)
     with pytest.raises(MachineFault) as caught:
         build(make_task(tmp_path, source=tmp_path / "k.cu"), stub_toolchain(tmp_path / "cuda"), tmp_path / "build", want={"cubin"})
-    assert caught.value.exit_code == 2 and "this machine could not run nvcc to its end" in caught.value.what and "--jobs 1" in (caught.value.hint or "")
+    assert (
+        caught.value.exit_code == 2
+        and "this machine could not run nvcc to its end" in caught.value.what
+        and "--jobs 1" in (caught.value.hint or "")
+    )
     assert not [path for path in (tmp_path / "build").rglob("*") if path.name.endswith((".partial", ".cubin", ".so"))]
 
 
 @pytest.mark.parametrize("make", [lambda folder: None, lambda folder: folder.write_text(""), lambda folder: folder.symlink_to("gone")])
-def test_a_temporary_folder_that_can_t_be_used_is_refused_before_anything_is_built(tmp_path: Path, monkeypatch: pytest.MonkeyPatch, make) -> None:
+def test_a_temporary_folder_that_can_t_be_used_is_refused_before_anything_is_built(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, make
+) -> None:
     make(tmp_path / "temporary")
     monkeypatch.setenv("TMPDIR", str(tmp_path / "temporary"))
     toolchain = stub_toolchain(tmp_path / "cuda")
@@ -118,7 +140,9 @@ def test_a_temporary_folder_that_can_t_be_used_is_refused_before_anything_is_bui
 
 @pytest.mark.parametrize("letter", [",", '"', "$", "`"])
 @pytest.mark.parametrize("place", ["source", "build", "temporary"])
-def test_a_folder_that_nvcc_can_t_take_is_refused_before_anything_is_built(tmp_path: Path, monkeypatch: pytest.MonkeyPatch, place: str, letter: str) -> None:
+def test_a_folder_that_nvcc_can_t_take_is_refused_before_anything_is_built(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, place: str, letter: str
+) -> None:
     folders = {name: tmp_path / (f"a{letter}b" if name == place else name) for name in ("source", "build", "temporary")}
     for folder in folders.values():
         folder.mkdir()
@@ -158,7 +182,18 @@ def test_an_output_that_is_cut_off_is_no_product(tmp_path: Path) -> None:
     for size, cut in ((len(whole), False), (len(whole) - 1, True), (4096, True), (20, True)):
         (tmp_path / "made").write_bytes(whole[:size])
         assert compile_step._is_cut_off(str(tmp_path / "made")) is cut
-        command = [sys.executable, "-I", "-S", str(Path(compile_step.__file__)), str(tmp_path / "out"), str(tmp_path / "log"), "--", "cp", str(tmp_path / "made"), "{out}"]
+        command = [
+            sys.executable,
+            "-I",
+            "-S",
+            str(Path(compile_step.__file__)),
+            str(tmp_path / "out"),
+            str(tmp_path / "log"),
+            "--",
+            "cp",
+            str(tmp_path / "made"),
+            "{out}",
+        ]
         done = subprocess.run(command, capture_output=True, text=True, check=False)
         assert (done.returncode, (tmp_path / "out").exists()) == (int(cut), not cut) and ("No space left" in done.stderr) is cut
     (tmp_path / "made").write_text("not ELF")
@@ -173,7 +208,12 @@ def on_small_disk(size: str, folder: Path, code: str, **environ: str) -> subproc
     script = f'mount -t tmpfs -o size={size} tmpfs "{folder}" && exec "$@"'
     env = {**os.environ, "PYTHONPATH": os.pathsep.join(map(str, (Path(__file__).parent, Path(__file__).parents[1]))), **environ}
     return subprocess.run(
-        ["unshare", "-rm", "sh", "-c", script, "sh", sys.executable, "-c", code], env=env, capture_output=True, text=True, timeout=120, check=False,
+        ["unshare", "-rm", "sh", "-c", script, "sh", sys.executable, "-c", code],
+        env=env,
+        capture_output=True,
+        text=True,
+        timeout=120,
+        check=False,
     )
 
 
@@ -199,7 +239,8 @@ def test_a_build_folder_without_room_leaves_no_half_product(tmp_path: Path, size
     stub_toolchain(tmp_path / "cuda")
     nvcc = tmp_path / "cuda" / "bin" / "nvcc"
     code = BUILD.format(folder=str(tmp_path), root=str(tmp_path / "small")).replace(
-        "folder, root =", f"import static_kit; static_kit.STUB_NVCC = {nvcc.read_text() + chr(10) + 'exit 0' + chr(10)!r}\nfolder, root =",
+        "folder, root =",
+        f"import static_kit; static_kit.STUB_NVCC = {nvcc.read_text() + chr(10) + 'exit 0' + chr(10)!r}\nfolder, root =",
     )
     done = on_small_disk(size, tmp_path / "small", code)
     error, left = done.stdout.splitlines()
@@ -218,7 +259,10 @@ except GatesError as error:
     print(type(error).__name__, error.exit_code, error.what, error.hint)
 """
     done = on_small_disk("64k", tmp_path / "small", code, TMPDIR=str(tmp_path / "small"))
-    assert "MachineFault 2 this machine can't store the output of a tool" in done.stdout and "No space left" in done.stdout, (done.stdout, done.stderr)
+    assert "MachineFault 2 this machine can't store the output of a tool" in done.stdout and "No space left" in done.stdout, (
+        done.stdout,
+        done.stderr,
+    )
 
 
 def test_a_tool_that_fails_with_room_is_the_tool_s_own_failure() -> None:
@@ -245,13 +289,24 @@ def test_gates_in_a_folder_that_pythonpath_can_t_name_are_refused(tmp_path: Path
 # --- killed for want of memory ---
 
 
-@pytest.mark.parametrize(("groups", "files", "kills"), [
-    ("0::/user/run\n", {"sys/fs/cgroup/user/run/memory.events": "low 0\noom 7\noom_kill 3\noom_group_kill 1\n", "proc/vmstat": "oom_kill 9\n"}, 3),
-    ("0::/other/name\n", {"sys/fs/cgroup/memory.events": "oom_kill 2\n", "proc/vmstat": "oom_kill 9\n"}, 2),  # a container
-    ("5:cpu:/\n4:memory,x:/job\n0::/\n", {"sys/fs/cgroup/memory/job/memory.oom_control": "under_oom 0\noom_kill 4\n", "proc/vmstat": "oom_kill 9\n"}, 4),
-    ("0::/\n", {"proc/vmstat": "pgfault 1\noom_kill 9\n"}, 9),
-    ("0::/\n", {}, 0),
-])
+@pytest.mark.parametrize(
+    ("groups", "files", "kills"),
+    [
+        (
+            "0::/user/run\n",
+            {"sys/fs/cgroup/user/run/memory.events": "low 0\noom 7\noom_kill 3\noom_group_kill 1\n", "proc/vmstat": "oom_kill 9\n"},
+            3,
+        ),
+        ("0::/other/name\n", {"sys/fs/cgroup/memory.events": "oom_kill 2\n", "proc/vmstat": "oom_kill 9\n"}, 2),  # a container
+        (
+            "5:cpu:/\n4:memory,x:/job\n0::/\n",
+            {"sys/fs/cgroup/memory/job/memory.oom_control": "under_oom 0\noom_kill 4\n", "proc/vmstat": "oom_kill 9\n"},
+            4,
+        ),
+        ("0::/\n", {"proc/vmstat": "pgfault 1\noom_kill 9\n"}, 9),
+        ("0::/\n", {}, 0),
+    ],
+)
 def test_the_system_counts_what_it_kills_for_memory(tmp_path: Path, groups: str, files: dict[str, str], kills: int) -> None:
     for name, text in {"proc/self/cgroup": groups, **files}.items():
         (tmp_path / name).parent.mkdir(parents=True, exist_ok=True)
@@ -262,15 +317,18 @@ def test_the_system_counts_what_it_kills_for_memory(tmp_path: Path, groups: str,
 KILLED_CASE = '{"type": "case", "nonce": "NONCE", "result": {"status": "crash", "message": "killed by SIGKILL while running the kernel"}}'
 
 
-@pytest.mark.parametrize(("lines", "end", "counts", "fault"), [
-    ([], "kill -KILL $$", (0, 1), True),
-    ([], "kill -KILL $$", (1, 1), False),  # it killed itself, or somebody else did
-    (['{"type": "phase", "nonce": "NONCE", "phase": "kernel"}'], "kill -KILL $$", (0, 1), True),
-    (['{"type": "phase", "nonce": "NONCE", "phase": "reference"}'], "kill -KILL $$", (0, 1), False),  # correctness.no_memory says it
-    ([KILLED_CASE], "exit 0", (0, 2), True),
-    ([KILLED_CASE], "exit 0", (2, 2), False),
-    ([], "exit 0", (0, 1), False),  # another process was killed
-])
+@pytest.mark.parametrize(
+    ("lines", "end", "counts", "fault"),
+    [
+        ([], "kill -KILL $$", (0, 1), True),
+        ([], "kill -KILL $$", (1, 1), False),  # it killed itself, or somebody else did
+        (['{"type": "phase", "nonce": "NONCE", "phase": "kernel"}'], "kill -KILL $$", (0, 1), True),
+        (['{"type": "phase", "nonce": "NONCE", "phase": "reference"}'], "kill -KILL $$", (0, 1), False),  # correctness.no_memory says it
+        ([KILLED_CASE], "exit 0", (0, 2), True),
+        ([KILLED_CASE], "exit 0", (2, 2), False),
+        ([], "exit 0", (0, 1), False),  # another process was killed
+    ],
+)
 def test_a_kernel_s_process_that_was_killed_for_memory_is_no_crash(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch, lines: list[str], end: str, counts: tuple[int, int], fault: bool
 ) -> None:

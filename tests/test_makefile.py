@@ -15,7 +15,9 @@ TASKS = [path.parent.name for path in (ROOT / "tasks").glob("*/task.yaml")]
 
 def make(*arguments: str) -> str:
     env = {name: value for name, value in os.environ.items() if name not in ("MAKEFLAGS", "MFLAGS", "MAKELEVEL", "ARGS")}  # as from a shell
-    done = subprocess.run(["make", "VENV=none", "PYTHON=python3", *arguments], cwd=ROOT, env=env, capture_output=True, text=True, check=False, timeout=30)
+    done = subprocess.run(
+        ["make", "VENV=none", "PYTHON=python3", *arguments], cwd=ROOT, env=env, capture_output=True, text=True, check=False, timeout=30
+    )
     assert done.returncode == 0, done.stderr
     return done.stdout
 

@@ -19,17 +19,31 @@ from gates.gate.ncu.evidence import Counter, NcuEvidence, ProfiledKernel, Profil
 from gates.hardware.ncu_metrics import METRICS
 
 LIMITS = {"rises": ["tensor_pipe", "sm_throughput"], "steady": {"dram_bytes_pct": 10, "bank_conflicts_pct": 10}}
-OLD = {"tensor_pipe": 9.0, "sm_throughput": 30.0, "dram_bytes": 1.0e6, "shared_load_wavefronts": 100, "shared_store_wavefronts": 0,
-       "shared_load_conflicts": 0, "shared_store_conflicts": 0, "duration_ns": 1000}
+OLD = {
+    "tensor_pipe": 9.0,
+    "sm_throughput": 30.0,
+    "dram_bytes": 1.0e6,
+    "shared_load_wavefronts": 100,
+    "shared_store_wavefronts": 0,
+    "shared_load_conflicts": 0,
+    "shared_store_conflicts": 0,
+    "duration_ns": 1000,
+}
 NEW = {**OLD, "tensor_pipe": 21.0, "sm_throughput": 44.0, "dram_bytes": 1.1e6}
 
 
 def side(name: str, *kernels: dict[str, float | None]) -> ProfiledSide:
     made = [
-        ProfiledKernel(f"k{index}", 1, tuple(
-            Counter(metric, value, METRICS[metric].unit, "source", "" if value is not None else "n/a")
-            for metric, value in ({name: 0.0 for name in METRICS} | values).items() if METRICS[metric].parts is None
-        )) for index, values in enumerate(kernels)
+        ProfiledKernel(
+            f"k{index}",
+            1,
+            tuple(
+                Counter(metric, value, METRICS[metric].unit, "source", "" if value is not None else "n/a")
+                for metric, value in ({name: 0.0 for name in METRICS} | values).items()
+                if METRICS[metric].parts is None
+            ),
+        )
+        for index, values in enumerate(kernels)
     ]
     return ProfiledSide(name, tuple(made), ("k0 #1",))
 
@@ -123,8 +137,13 @@ def test_unknown_metric_and_no_limits_decide_nothing() -> None:
 
 
 def test_an_unprofiled_baseline_is_not_no_change() -> None:
-    broken = NcuEvidence("new", "old", "mission", "sm_90", sides={
-        "candidate": side("new", NEW), "baseline": ProfiledSide("old", code="ncu.no_kernel", message="none")})
+    broken = NcuEvidence(
+        "new",
+        "old",
+        "mission",
+        "sm_90",
+        sides={"candidate": side("new", NEW), "baseline": ProfiledSide("old", code="ncu.no_kernel", message="none")},
+    )
     result = ncu.judge(broken, LIMITS)
     assert (result.status, result.code) == (Status.INCONCLUSIVE, "ncu.baseline_not_profiled")
 
@@ -147,19 +166,35 @@ def test_evidence_round_trip_and_schema() -> None:
 
 
 def test_ratios_of_several_kernels_are_weighted_by_duration_and_counts_added() -> None:
-    found = side("new", {"stall_barrier": 2.0, "local_loads": 1, "duration_ns": 3000}, {"stall_barrier": 6.0, "local_loads": 2, "duration_ns": 1000})
+    found = side(
+        "new", {"stall_barrier": 2.0, "local_loads": 1, "duration_ns": 3000}, {"stall_barrier": 6.0, "local_loads": 2, "duration_ns": 1000}
+    )
     assert ncu.value(found, "stall_barrier") == (3.0, "") and ncu.value(found, "local_loads") == (3, "")
-    assert [name for name, metric in METRICS.items() if not metric.adds and metric.unit != "%"] == [name for name in METRICS if name.startswith("stall_")]
+    assert [name for name, metric in METRICS.items() if not metric.adds and metric.unit != "%"] == [
+        name for name in METRICS if name.startswith("stall_")
+    ]
 
 
-@pytest.mark.parametrize("change", [
-    {"sm_throughput": 108.9}, {"occupancy": -3.0}, {"dram_read_bytes": 1e12, "duration_ns": 13_000.0}, {"local_loads": -1.0}, {"duration_ns": 0.0},
-    {"stall_barrier": math.inf},
-])
+@pytest.mark.parametrize(
+    "change",
+    [
+        {"sm_throughput": 108.9},
+        {"occupancy": -3.0},
+        {"dram_read_bytes": 1e12, "duration_ns": 13_000.0},
+        {"local_loads": -1.0},
+        {"duration_ns": 0.0},
+        {"stall_barrier": math.inf},
+    ],
+)
 def test_one_counter_of_nonsense_puts_the_profile_in_doubt_though_no_limit_asks_for_it(change) -> None:
     result = ncu.judge(evidence({**NEW, **change}), {"rises": ["tensor_pipe"]})
     assert (result.status, result.code) == (Status.INCONCLUSIVE, "ncu.out_of_range"), result.sentence
-    assert ncu.judge(evidence({**NEW, "sm_throughput": 100.4, "dram_read_bytes": 4.8e9, "duration_ns": 1e6}), {"rises": ["tensor_pipe"]}).status is Status.PASS
+    assert (
+        ncu.judge(
+            evidence({**NEW, "sm_throughput": 100.4, "dram_read_bytes": 4.8e9, "duration_ns": 1e6}), {"rises": ["tensor_pipe"]}
+        ).status
+        is Status.PASS
+    )
 
 
 def test_a_unit_that_ncu_does_not_use_puts_the_profile_in_doubt() -> None:
@@ -171,11 +206,18 @@ def test_a_unit_that_ncu_does_not_use_puts_the_profile_in_doubt() -> None:
     assert (result.status, result.code) == (Status.INCONCLUSIVE, "ncu.out_of_range") and "dram_bytes" in result.sentence
 
 
-@pytest.mark.parametrize(("duration_us", "p50_us", "code"), [
-    (10.0, 10.0, "ncu.pass"), (10.0, 9.0, "ncu.pass"), (19.0, 10.0, "ncu.pass"), (10.0, 30.0, "ncu.pass"), (2.5, 1.0, "ncu.pass"),
-    (10.0, 2.5, "ncu.time_disagrees"),  # a quarter of the truth is claimed
-    (10.0, 80.0, "ncu.time_disagrees"),
-])
+@pytest.mark.parametrize(
+    ("duration_us", "p50_us", "code"),
+    [
+        (10.0, 10.0, "ncu.pass"),
+        (10.0, 9.0, "ncu.pass"),
+        (19.0, 10.0, "ncu.pass"),
+        (10.0, 30.0, "ncu.pass"),
+        (2.5, 1.0, "ncu.pass"),
+        (10.0, 2.5, "ncu.time_disagrees"),  # a quarter of the truth is claimed
+        (10.0, 80.0, "ncu.time_disagrees"),
+    ],
+)
 def test_the_profiler_s_duration_and_the_claimed_time(duration_us, p50_us, code) -> None:
     record = evidence({**NEW, "duration_ns": 1000 * duration_us})
     assert ncu.judge(record, LIMITS, timed_us={"candidate": p50_us}).code == code

@@ -29,8 +29,15 @@ def no_report_reader(monkeypatch, engine_entry) -> None:
 def profile(tmp_path: Path, body: str, *, baseline: bool = True, chip: str = "sm_90", limit_s: float = 20.0, kernels=("sdpa_kernel",)):
     tool = stub(tmp_path / "bin", body)
     raw = ncu.run_ncu(
-        task(tmp_path / "new"), kernels, shape="mission", chip=chip, work=tmp_path / "work", limit_s=limit_s, ncu=tool,
-        baseline=task(tmp_path / "old", "old") if baseline else None, baseline_kernels=kernels,
+        task(tmp_path / "new"),
+        kernels,
+        shape="mission",
+        chip=chip,
+        work=tmp_path / "work",
+        limit_s=limit_s,
+        ncu=tool,
+        baseline=task(tmp_path / "old", "old") if baseline else None,
+        baseline_kernels=kernels,
     )
     return parse(raw)
 
@@ -59,7 +66,11 @@ def test_arguments_leave_the_clocks_alone_and_name_the_kernel_exactly(tmp_path) 
 @pytest.mark.parametrize(
     ("body", "code", "status"),
     [
-        ("launch(); print('==ERROR== ERR_NVGPUCTRPERM - The user does not have permission'); sys.exit(0)", "ncu.no_permission", Status.NOT_RUN),
+        (
+            "launch(); print('==ERROR== ERR_NVGPUCTRPERM - The user does not have permission'); sys.exit(0)",
+            "ncu.no_permission",
+            Status.NOT_RUN,
+        ),
         ("launch(); print('==ERROR== ERR_NVGPUCTRPERM - no'); sys.exit(1)", "ncu.no_permission", Status.NOT_RUN),
         ("launch(); log.write_text('==WARNING== No kernels were profiled.')", "ncu.no_kernel", Status.NOT_RUN),
         ("time.sleep(0.2); print('==ERROR== driver resource was unavailable'); sys.exit(9)", "ncu.counters_taken", Status.NOT_RUN),

@@ -144,7 +144,9 @@ def test_the_command(tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: py
     assert "exists already" in capsys.readouterr().err
 
 
-@pytest.mark.parametrize("options", [[], ["--kind", "cuda", "--from", "stage2"], ["--kind", "hip"], ["--from", "no_such"], ["--from", "stage2", "--dir", "x"]])
+@pytest.mark.parametrize(
+    "options", [[], ["--kind", "cuda", "--from", "stage2"], ["--kind", "hip"], ["--from", "no_such"], ["--from", "stage2", "--dir", "x"]]
+)
 def test_wrong_usage(tmp_path: Path, options: list[str], capsys: pytest.CaptureFixture[str]) -> None:
     assert command(["new", "x", *options]) == 2
     assert capsys.readouterr().err.startswith("error: ")

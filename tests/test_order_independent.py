@@ -31,7 +31,9 @@ HONEST = {  # of one input x
 def problem(reference, make=None) -> SimpleNamespace:
     make = make or (lambda seed: torch.randn(N, generator=torch.Generator().manual_seed(seed)))
     return SimpleNamespace(
-        ARGUMENTS=("x",), make_inputs=lambda shape, seed, device: {"x": make(seed)}, reference=lambda inputs, shape: {"out": reference(inputs["x"].double())},
+        ARGUMENTS=("x",),
+        make_inputs=lambda shape, seed, device: {"x": make(seed)},
+        reference=lambda inputs, shape: {"out": reference(inputs["x"].double())},
     )
 
 
@@ -45,20 +47,28 @@ def test_an_input_whose_order_does_not_matter_is_not_ignored(name: str) -> None:
     assert silent(problem(HONEST[name])) == []
 
 
-@pytest.mark.parametrize("make", [
-    lambda seed: torch.randint(0, 40, (N,), generator=torch.Generator().manual_seed(seed)).to(torch.int32),
-    lambda seed: torch.full((N,), 3, dtype=torch.int64),
-], ids=["drawn", "all_equal"])
+@pytest.mark.parametrize(
+    "make",
+    [
+        lambda seed: torch.randint(0, 40, (N,), generator=torch.Generator().manual_seed(seed)).to(torch.int32),
+        lambda seed: torch.full((N,), 3, dtype=torch.int64),
+    ],
+    ids=["drawn", "all_equal"],
+)
 def test_counts_of_whole_numbers_are_not_ignored(make) -> None:
     assert silent(problem(lambda x: torch.bincount(x.long(), minlength=64).double(), make)) == []
     assert silent(problem(lambda x: x.unique().numel() * x.sum().reshape(1), make)) == []
 
 
-@pytest.mark.parametrize(("reference", "make"), [
-    (lambda x: torch.ones(4), None),
-    (lambda x: torch.full((4,), float(x.numel())), None),
-    (lambda x: x * 2, lambda seed: torch.zeros(N)),
-], ids=["constant", "size_alone", "zeros"])
+@pytest.mark.parametrize(
+    ("reference", "make"),
+    [
+        (lambda x: torch.ones(4), None),
+        (lambda x: torch.full((4,), float(x.numel())), None),
+        (lambda x: x * 2, lambda seed: torch.zeros(N)),
+    ],
+    ids=["constant", "size_alone", "zeros"],
+)
 def test_an_input_that_no_value_makes_matter_is_ignored(reference, make) -> None:
     assert silent(problem(reference, make)) == ["x"]
 
@@ -90,13 +100,16 @@ def case(shape: str, seed: int, reference: str, inputs: str = "") -> Case:
     return Case(shape, seed, "headline", "ok", "", inputs_sha256=inputs or f"{shape}{seed}", reference_sha256=reference, outputs=(output,))
 
 
-@pytest.mark.parametrize(("answers", "weak"), [
-    ({"small": "aab"}, False),  # a place or a count that two seeds share by chance
-    ({"small": "aaa", "mission": "bcd"}, False),
-    ({"small": "aaa", "mission": "bbb"}, True),
-    ({"small": "aa"}, True),
-    ({"small": "a", "mission": "b"}, False),  # one seed each says nothing
-])
+@pytest.mark.parametrize(
+    ("answers", "weak"),
+    [
+        ({"small": "aab"}, False),  # a place or a count that two seeds share by chance
+        ({"small": "aaa", "mission": "bcd"}, False),
+        ({"small": "aaa", "mission": "bbb"}, True),
+        ({"small": "aa"}, True),
+        ({"small": "a", "mission": "b"}, False),  # one seed each says nothing
+    ],
+)
 def test_a_reference_is_constant_only_where_no_seed_changes_it(answers: dict[str, str], weak: bool) -> None:
     cases = [case(shape, seed, f"{shape}{letter}") for shape, letters in answers.items() for seed, letter in enumerate(letters)]
     checks = judge._seeds(cases)

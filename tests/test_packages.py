@@ -43,15 +43,30 @@ def call(tmp_path: Path, monkeypatch: pytest.MonkeyPatch):
     return run
 
 
-@pytest.mark.parametrize(("text", "package", "said"), [
-    ("import lang\ndef run(x): return x\n", "lang", "AttributeError: module 'old_numbers' has no attribute 'long'"),  # when it is loaded
-    ("def run(x):\n    import lang\n", "lang", "AttributeError: module 'old_numbers' has no attribute 'long'"),  # when it is called
-    ("import lazy\ndef run(x): return lazy.jit(x)\n", "lazy", "RuntimeError: built for another version"),
-    ("import lazy\ndef run(x): return lazy.need(x)\n", "lazy", "AttributeError: module 'old_numbers' has no attribute 'trapz'"),
-    ("import numba_that_nobody_has\ndef run(x): return x\n", "numba_that_nobody_has", "ModuleNotFoundError: No module named 'numba_that_nobody_has'"),
-    ("def run(x):\n    from lang_of_another_day import jit\n", "lang_of_another_day", "ModuleNotFoundError"),
-    ("from old_numbers import gone\ndef run(x): return x\n", "old_numbers", "ImportError: cannot import name 'gone' from 'old_numbers'"),
-])
+@pytest.mark.parametrize(
+    ("text", "package", "said"),
+    [
+        (
+            "import lang\ndef run(x): return x\n",
+            "lang",
+            "AttributeError: module 'old_numbers' has no attribute 'long'",
+        ),  # when it is loaded
+        ("def run(x):\n    import lang\n", "lang", "AttributeError: module 'old_numbers' has no attribute 'long'"),  # when it is called
+        ("import lazy\ndef run(x): return lazy.jit(x)\n", "lazy", "RuntimeError: built for another version"),
+        ("import lazy\ndef run(x): return lazy.need(x)\n", "lazy", "AttributeError: module 'old_numbers' has no attribute 'trapz'"),
+        (
+            "import numba_that_nobody_has\ndef run(x): return x\n",
+            "numba_that_nobody_has",
+            "ModuleNotFoundError: No module named 'numba_that_nobody_has'",
+        ),
+        ("def run(x):\n    from lang_of_another_day import jit\n", "lang_of_another_day", "ModuleNotFoundError"),
+        (
+            "from old_numbers import gone\ndef run(x): return x\n",
+            "old_numbers",
+            "ImportError: cannot import name 'gone' from 'old_numbers'",
+        ),
+    ],
+)
 def test_a_package_that_does_not_work_here_is_not_the_function_s_fault(call, text: str, package: str, said: str) -> None:
     with pytest.raises(NotHere) as caught:
         call(text)
@@ -59,14 +74,17 @@ def test_a_package_that_does_not_work_here_is_not_the_function_s_fault(call, tex
     assert (caught.value.hint or "").startswith(f"{package} does not work in this environment")
 
 
-@pytest.mark.parametrize(("text", "helper"), [
-    ("import lazy\ndef run(x): return lazy.check(x)\n", ""),  # a package that refuses its argument
-    ("import old_numbers\ndef run(x): return old_numbers.nothing\n", ""),  # the function asks for the name itself
-    ("import lazy\ndef run(x): return lazy.lookup('nothing')\n", ""),  # and through a package
-    ("def run(x):\n    import helper\n", "raise RuntimeError('mine')\n"),
-    ("def run(x):\n    from helper import nothing\n", ""),
-    ("def run(x): return 1 / 0\n", ""),
-])
+@pytest.mark.parametrize(
+    ("text", "helper"),
+    [
+        ("import lazy\ndef run(x): return lazy.check(x)\n", ""),  # a package that refuses its argument
+        ("import old_numbers\ndef run(x): return old_numbers.nothing\n", ""),  # the function asks for the name itself
+        ("import lazy\ndef run(x): return lazy.lookup('nothing')\n", ""),  # and through a package
+        ("def run(x):\n    import helper\n", "raise RuntimeError('mine')\n"),
+        ("def run(x):\n    from helper import nothing\n", ""),
+        ("def run(x): return 1 / 0\n", ""),
+    ],
+)
 def test_an_error_of_the_function_is_its_own(call, text: str, helper: str) -> None:
     with pytest.raises(KernelError):
         call(text, helper)

@@ -32,7 +32,12 @@ FILES = {"manifest.json": b"", "run.json": b"{}\n", "COMPARE.md": b"# merge\n", 
 def listed(files: dict[str, bytes], manifest: str = "manifest.json") -> dict[str, bytes]:
     """``files`` with a manifest that lists all others."""
     others = {name: data for name, data in files.items() if name != manifest}
-    return {**others, manifest: json.dumps({"schema_version": 1, "sha256": {name: hashlib.sha256(data).hexdigest() for name, data in others.items()}}).encode()}
+    return {
+        **others,
+        manifest: json.dumps(
+            {"schema_version": 1, "sha256": {name: hashlib.sha256(data).hexdigest() for name, data in others.items()}}
+        ).encode(),
+    }
 
 
 def contents(folder: Path) -> dict[str, bytes]:
@@ -59,9 +64,17 @@ def test_a_run_comes_back_bit_for_bit_and_is_the_same_bytes_each_time(tmp_path: 
     assert contents(unpack(one)) == before and unpack(one, tmp_path / "three").stat().st_mode & 0o777 == 0o755
     with zipfile.ZipFile(one) as file:  # any zip program reads it
         infos = file.infolist()
-        assert file.testzip() is None and infos[0].filename == "manifest.json" and {info.compress_type for info in infos} == {zipfile.ZIP_DEFLATED}
+        assert (
+            file.testzip() is None
+            and infos[0].filename == "manifest.json"
+            and {info.compress_type for info in infos} == {zipfile.ZIP_DEFLATED}
+        )
     names = [info.filename for info in infos[1:]]
-    assert names == sorted(names) and {info.date_time[0] for info in infos} == {1980} and {info.external_attr >> 16 for info in infos} == {0o100644}
+    assert (
+        names == sorted(names)
+        and {info.date_time[0] for info in infos} == {1980}
+        and {info.external_attr >> 16 for info in infos} == {0o100644}
+    )
 
 
 def test_a_sweep_comes_back_bit_for_bit_without_the_manifest_of_its_packing(tmp_path: Path) -> None:
@@ -76,7 +89,14 @@ def test_a_sweep_comes_back_bit_for_bit_without_the_manifest_of_its_packing(tmp_
 
 def test_commands_read_a_packed_run_as_its_directory(tmp_path: Path) -> None:
     run, results = copied(tmp_path), ("--results", tmp_path / "results")
-    reads = (("decide", "latest:stage2"), ("verify", run.parent), ("judge", "latest:stage2"), ("insights", "latest:stage2"), ("history", "stage2"), ("elite", "stage2"))
+    reads = (
+        ("decide", "latest:stage2"),
+        ("verify", run.parent),
+        ("judge", "latest:stage2"),
+        ("insights", "latest:stage2"),
+        ("history", "stage2"),
+        ("elite", "stage2"),
+    )
     before = [gates(*command, *results) for command in reads]
     assert gates("pack", "--replace", "latest:stage2", *results)[0] == 0
     packed = run.with_name(f"{run.name}.zip")
@@ -84,7 +104,9 @@ def test_commands_read_a_packed_run_as_its_directory(tmp_path: Path) -> None:
     for command, (code, text) in zip(reads, before, strict=True):
         found = gates(*command, *results)
         assert (found[0], found[1].replace(packed.name, run.name).split()) == (code, text.split())
-    assert gates("verify", packed)[1].startswith(f"{packed}: sound") and gates("compare", packed, "latest:stage2", *results)[1].startswith("latest:stage2 is named twice")
+    assert gates("verify", packed)[1].startswith(f"{packed}: sound") and gates("compare", packed, "latest:stage2", *results)[1].startswith(
+        "latest:stage2 is named twice"
+    )
     statement = tmp_path / "results" / "stage2_wmma_pv" / f"{run.name}.attestation.json"
     assert gates("attest", packed)[0] == 0 and statement.is_file()
     assert "is packed: an acceptance is written into a run directory" in gates("decide", packed, "--accept-policy-change", "why")[1]
@@ -98,7 +120,12 @@ def test_a_run_that_is_there_as_both_counts_once_and_other_archives_do_not(tmp_p
     assert list_runs(run.parent) == [run] and len(history(tmp_path)) == 1 and resolve_run(str(run.parent), tmp_path) == run
     shutil.rmtree(run)
     (found,) = list_runs(run.parent)
-    assert (found.parent.name, found.name) == (run.parent.name, run.name) and origin(found) == packed and opened(packed) == found and [entry.path for entry in history(tmp_path)] == [str(packed)]
+    assert (
+        (found.parent.name, found.name) == (run.parent.name, run.name)
+        and origin(found) == packed
+        and opened(packed) == found
+        and [entry.path for entry in history(tmp_path)] == [str(packed)]
+    )
 
 
 def test_a_readable_copy_must_be_the_file_in_the_packed_run(tmp_path: Path) -> None:
@@ -110,19 +137,24 @@ def test_a_readable_copy_must_be_the_file_in_the_packed_run(tmp_path: Path) -> N
 def test_the_temporary_folder_goes_with_the_process(tmp_path: Path) -> None:
     packed = pack(copied(tmp_path))
     code = f"from pathlib import Path; from gates.evidence.packed_runs import opened; print(opened(Path({str(packed)!r})))"
-    found = subprocess.run([sys.executable, "-c", code], env={**os.environ, "TMPDIR": str(tmp_path)}, capture_output=True, text=True, check=True).stdout.strip()
+    found = subprocess.run(
+        [sys.executable, "-c", code], env={**os.environ, "TMPDIR": str(tmp_path)}, capture_output=True, text=True, check=True
+    ).stdout.strip()
     assert found.startswith(f"{tmp_path}/gates-unpacked-") and not list(tmp_path.glob("gates-unpacked-*"))
 
 
-@pytest.mark.parametrize(("change", "message"), [
-    (lambda run: (run / "notes.txt").write_text("x"), "notes.txt is not in manifest.json"),
-    (lambda run: (run / "verdict.json").write_text("{}"), "verdict.json was changed after the run"),
-    (lambda run: (run / "verdict.json").unlink(), "verdict.json is missing"),
-    (lambda run: (run / "manifest.json").unlink(), "it has no manifest.json"),
-    (lambda run: (run / "link").symlink_to("run.json"), "link is a symbolic link"),
-    (lambda run: ((run / "build.log").write_bytes(b"0" * 2**23), sign(run)), "at most 256 MiB and 200 times its own size"),
-    (lambda run: run.with_name(f"{run.name}.zip").write_text("mine"), "something else has that name"),
-])
+@pytest.mark.parametrize(
+    ("change", "message"),
+    [
+        (lambda run: (run / "notes.txt").write_text("x"), "notes.txt is not in manifest.json"),
+        (lambda run: (run / "verdict.json").write_text("{}"), "verdict.json was changed after the run"),
+        (lambda run: (run / "verdict.json").unlink(), "verdict.json is missing"),
+        (lambda run: (run / "manifest.json").unlink(), "it has no manifest.json"),
+        (lambda run: (run / "link").symlink_to("run.json"), "link is a symbolic link"),
+        (lambda run: ((run / "build.log").write_bytes(b"0" * 2**23), sign(run)), "at most 256 MiB and 200 times its own size"),
+        (lambda run: run.with_name(f"{run.name}.zip").write_text("mine"), "something else has that name"),
+    ],
+)
 def test_what_can_not_be_packed_is_refused(tmp_path: Path, change: Callable[[Path], object], message: str) -> None:
     run = copied(tmp_path)
     change(run)
@@ -150,13 +182,15 @@ def renamed(new: bytes) -> Callable[[bytes], bytes]:
 
 def central(field: int, value: int, *, local: int | None = None, name: str = "run.json") -> Callable[[bytes], bytes]:
     """Set two bytes of the central record of ``name`` at ``field``, and of its local one at ``local``."""
+
     def change(data: bytes) -> bytes:
         changed, record = bytearray(data), data.rindex(name.encode()) - 46
-        changed[record + field:record + field + 2] = struct.pack("<H", value)
+        changed[record + field : record + field + 2] = struct.pack("<H", value)
         if local is not None:
             start = data.index(name.encode()) - 30
-            changed[start + local:start + local + 2] = struct.pack("<H", value)
+            changed[start + local : start + local + 2] = struct.pack("<H", value)
         return bytes(changed)
+
     return change
 
 
@@ -164,7 +198,7 @@ def deflated(data: bytes, name: str) -> bytes:
     """The compressed bytes of the file ``name``."""
     start = data.index(name.encode()) - 30
     size = struct.unpack_from("<I", data, start + 18)[0]
-    return data[start + 30 + len(name):start + 30 + len(name) + size]
+    return data[start + 30 + len(name) : start + 30 + len(name) + size]
 
 
 HOSTILE: dict[str, tuple[Callable[[bytes], bytes], str]] = {
@@ -183,10 +217,13 @@ HOSTILE: dict[str, tuple[Callable[[bytes], bytes], str]] = {
     "size too small": (central(24, 2, local=22), "another size than it declares"),
     "CRC": (central(16, 7, local=14), "another CRC than it declares"),
     "packed size": (central(20, 4, local=18), "does not follow|belong to no file|contradicts"),
-    "zip64": (lambda data: data[:data.rindex(b"run.json") - 22] + b"\xff" * 4 + data[data.rindex(b"run.json") - 18:], "zip64"),
+    "zip64": (lambda data: data[: data.rindex(b"run.json") - 22] + b"\xff" * 4 + data[data.rindex(b"run.json") - 18 :], "zip64"),
     "extra": (central(30, 4), "not as gates writes it"),
     "time": (central(12, 1, local=10), "not as gates writes it"),
-    "data damaged": (lambda data: data.replace(deflated(data, "baseline/build.log"), b"\xff" * len(deflated(data, "baseline/build.log"))), "is damaged"),
+    "data damaged": (
+        lambda data: data.replace(deflated(data, "baseline/build.log"), b"\xff" * len(deflated(data, "baseline/build.log"))),
+        "is damaged",
+    ),
     "appended": (lambda data: data + b"more", "something was appended"),
     "second archive": (lambda data: data + data, "a second archive"),
     "before it": (lambda data: b"#!/bin/sh\n" + data, "does not begin with a file"),
@@ -212,18 +249,21 @@ def refused(tmp_path: Path, data: bytes, message: str) -> None:
     assert caught.value.what.startswith(f"{packed} is not a packed run: ") and not (tmp_path / "out").exists()
 
 
-@pytest.mark.parametrize(("files", "message"), [
-    ({"run.json": b""}, "has no manifest.json"),
-    ({"manifest.json": b"{}"}, "lists no digests"),
-    ({"manifest.json": b"[]"}, "lists no digests"),
-    ({"manifest.json": b"\xff"}, "lists no digests"),
-    ({"manifest.json": b"{"}, "not valid JSON"),
-    ({**listed(FILES), "more.json": b""}, "more.json is not in manifest.json"),
-    ({name: data for name, data in listed(FILES).items() if name != "run.json"}, "run.json is missing"),
-    ({**listed(FILES), "run.json": b"{} "}, "run.json was changed after the run"),
-    (listed({**FILES, "RUN.json": b""}), "differ in case alone"),
-    (listed({**FILES, "baseline": b""}), "baseline is a file and a folder"),
-])
+@pytest.mark.parametrize(
+    ("files", "message"),
+    [
+        ({"run.json": b""}, "has no manifest.json"),
+        ({"manifest.json": b"{}"}, "lists no digests"),
+        ({"manifest.json": b"[]"}, "lists no digests"),
+        ({"manifest.json": b"\xff"}, "lists no digests"),
+        ({"manifest.json": b"{"}, "not valid JSON"),
+        ({**listed(FILES), "more.json": b""}, "more.json is not in manifest.json"),
+        ({name: data for name, data in listed(FILES).items() if name != "run.json"}, "run.json is missing"),
+        ({**listed(FILES), "run.json": b"{} "}, "run.json was changed after the run"),
+        (listed({**FILES, "RUN.json": b""}), "differ in case alone"),
+        (listed({**FILES, "baseline": b""}), "baseline is a file and a folder"),
+    ],
+)
 def test_files_that_are_not_those_of_a_manifest_are_refused(tmp_path: Path, files: dict[str, bytes], message: str) -> None:
     refused(tmp_path, archive.write(files), message)
 
@@ -233,7 +273,7 @@ def test_a_bomb_is_refused_by_what_it_declares_and_by_what_it_holds(tmp_path: Pa
     refused(tmp_path, archive.write(files), "it declares 419.* bytes of files")
     lying = bytearray(archive.write(files))
     for record, field in ((lying.index(b"correctness.json") - 30, 22), (lying.rindex(b"correctness.json") - 46, 24)):
-        lying[record + field:record + field + 4] = struct.pack("<I", 10)
+        lying[record + field : record + field + 4] = struct.pack("<I", 10)
     inflated = list[int]()
     monkeypatch.setattr(archive.zlib, "decompressobj", lambda bits, make=zlib.decompressobj: Counting(make(bits), inflated))
     refused(tmp_path, bytes(lying), "correctness.json has another size than it declares")
@@ -276,7 +316,9 @@ def test_archives_of_zipfile_with_doubles_or_another_order_are_refused(tmp_path:
     refused(tmp_path, (tmp_path / "made").read_bytes(), "it has run.json twice")
 
 
-def test_a_broken_packed_run_is_one_error_of_a_command_and_a_line_of_the_history(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+def test_a_broken_packed_run_is_one_error_of_a_command_and_a_line_of_the_history(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
     packed = tmp_path / "task" / "run.zip"
     packed.parent.mkdir()
     packed.write_bytes(archive.write(listed(FILES))[:-1])

@@ -38,11 +38,28 @@ def built(tmp_path_factory):
         if (steps, fault) not in made:
             library = folder / f"chain{steps}_{fault}.so"
             subprocess.run(
-                [nvcc, "-shared", "-Xcompiler", "-fPIC", "-O3", "-arch=native", f"-DSTEPS={steps}", f"-DFAULT={fault}",
-                 str(DATA / "chain.cu"), "-o", str(library)], check=True)
+                [
+                    nvcc,
+                    "-shared",
+                    "-Xcompiler",
+                    "-fPIC",
+                    "-O3",
+                    "-arch=native",
+                    f"-DSTEPS={steps}",
+                    f"-DFAULT={fault}",
+                    str(DATA / "chain.cu"),
+                    "-o",
+                    str(library),
+                ],
+                check=True,
+            )
             made[steps, fault] = {
-                "name": f"chain{steps}", "library": str(library), "entry": "launch_chain", "folder": str(folder),
-                "problem": "chaining", "emulated": False,
+                "name": f"chain{steps}",
+                "library": str(library),
+                "entry": "launch_chain",
+                "folder": str(folder),
+                "problem": "chaining",
+                "emulated": False,
             }
         return made[steps, fault]
 
@@ -55,7 +72,9 @@ def gate(tmp_path, candidate, baseline, bar=15.0, **options):
     result = performance.judge(evidence, {**LIMITS, "min_speedup_pct": bar})
     print(result.status.value, result.code, result.sentence, f"{evidence.process_s} s", raw["output_tail"][-500:])
     for block in evidence.outside or ():
-        print(f"outside {block.side} {block.replays} x {block.launches}: {block.claimed_us:.0f} us claimed, {block.wall_us:.0f} us passed, excess {block.excess_pct:.2f} %")
+        print(
+            f"outside {block.side} {block.replays} x {block.launches}: {block.claimed_us:.0f} us claimed, {block.wall_us:.0f} us passed, excess {block.excess_pct:.2f} %"
+        )
     print("contradictions", [told(check) for check in result.checks if check.code in ("performance.inconsistent", "performance.host_busy")])
     return evidence, result
 
@@ -67,7 +86,9 @@ def test_a_known_ratio(built, tmp_path, steps, factor, status) -> None:
     assert result.status is status, result
     assert evidence.clock_source == "nvml" or evidence.clock_source.startswith("unknown")
     assert evidence.backends["torch copy"].p50_us
-    assert evidence.outside and all(any(block.agrees for block in evidence.outside if block.side == side) for side in ("candidate", "baseline"))
+    assert evidence.outside and all(
+        any(block.agrees for block in evidence.outside if block.side == side) for side in ("candidate", "baseline")
+    )
     ratio = performance.read(evidence, LIMITS).ruling.interval.ratio
     assert 1 + 0.7 * (factor - 1) - 0.01 <= ratio <= factor + 0.01  # the launch itself takes its share of a short kernel
 
@@ -75,8 +96,11 @@ def test_a_known_ratio(built, tmp_path, steps, factor, status) -> None:
 @pytest.mark.parametrize(
     ("fault", "code"),
     [
-        (1, "performance.wrong_output"), (2, "performance.not_captured"), (3, "performance.launch_failed"),
-        (6, "performance.wrong_output"), (10, "performance.wrong_output"),
+        (1, "performance.wrong_output"),
+        (2, "performance.not_captured"),
+        (3, "performance.launch_failed"),
+        (6, "performance.wrong_output"),
+        (10, "performance.wrong_output"),
     ],
 )
 def test_a_faulty_candidate_fails(built, tmp_path, fault, code) -> None:
@@ -87,7 +111,9 @@ def test_a_faulty_candidate_fails(built, tmp_path, fault, code) -> None:
 @pytest.mark.parametrize(
     ("fault", "status", "code"),
     [
-        (7, Status.FAIL, "performance.tampered"), (8, Status.FAIL, "performance.tampered"), (9, Status.INCONCLUSIVE, "performance.inconsistent"),
+        (7, Status.FAIL, "performance.tampered"),
+        (8, Status.FAIL, "performance.tampered"),
+        (9, Status.INCONCLUSIVE, "performance.inconsistent"),
     ],
     ids=["timer replaced", "code replaced", "times divided, nothing replaced"],
 )

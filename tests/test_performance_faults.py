@@ -125,9 +125,14 @@ def test_another_process_at_either_end_of_the_timing(fast, monkeypatch, tmp_path
     assert (result.status, result.code) == (Status.INCONCLUSIVE, "performance.other_process"), result.sentence
 
 
-@pytest.mark.parametrize("error", [
-    RuntimeError("operation not permitted when stream is capturing"), KernelError(900, "stream is capturing"),
-], ids=["driver", "launcher"])
+@pytest.mark.parametrize(
+    "error",
+    [
+        RuntimeError("operation not permitted when stream is capturing"),
+        KernelError(900, "stream is capturing"),
+    ],
+    ids=["driver", "launcher"],
+)
 def test_launches_that_can_not_be_captured(fast, monkeypatch, tmp_path, libraries, error) -> None:
     class Refusing(FakeClockwork):
         def capture(self, calls):

@@ -121,6 +121,7 @@ def slowing(factor: float) -> type[Hands]:
 @pytest.fixture
 def timed(monkeypatch, tmp_path):
     """A gate on a candidate and a baseline of so many us a launch, with these processes."""
+
     def gate(new: float, old: float, hands: type[Hands], alone: type[Hands]):
         install(monkeypatch, {"new": new, "old": old, "control": old})
         record = parse(run_job(tmp_path, build_library(tmp_path, "new"), build_library(tmp_path, "old"), hands(), alone()))
@@ -137,7 +138,9 @@ def test_a_candidate_that_slows_the_baseline_is_refused(timed, factor) -> None:
     assert performance.judge(dataclasses.replace(record, alone=None), BAR).status is Status.PASS  # nothing else would refuse it
 
 
-@pytest.mark.parametrize(("beside", "alone"), [(1.0, 1.0), (1.05, 1.0), (1.0, 1.5)], ids=["as fast", "the other of two speeds", "slower alone"])
+@pytest.mark.parametrize(
+    ("beside", "alone"), [(1.0, 1.0), (1.05, 1.0), (1.0, 1.5)], ids=["as fast", "the other of two speeds", "slower alone"]
+)
 def test_a_baseline_that_is_not_slowed_passes(timed, beside, alone) -> None:
     class Slower(Hands):
         def do_block(self, **how):
@@ -145,7 +148,11 @@ def test_a_baseline_that_is_not_slowed_passes(timed, beside, alone) -> None:
 
     record, result = timed(10.0, 14.0, slowing(beside), Slower)
     assert result.status is Status.PASS, result.sentence
-    assert record.alone and [block.side for block in record.alone.series.blocks] == ["baseline"] * 3 and record.alone.series.launches == {"baseline": record.series[0].launches["baseline"]}
+    assert (
+        record.alone
+        and [block.side for block in record.alone.series.blocks] == ["baseline"] * 3
+        and record.alone.series.launches == {"baseline": record.series[0].launches["baseline"]}
+    )
 
 
 def test_the_process_of_the_baseline_alone_is_told_of_nothing_else(timed) -> None:
@@ -160,33 +167,52 @@ def test_the_process_of_the_baseline_alone_is_told_of_nothing_else(timed) -> Non
     assert [question["do"] for question in asked][:4] == ["open", "sets", "estimate", "prepare"] and list(asked[0]["sides"]) == ["baseline"]
 
 
-@pytest.mark.parametrize(("error", "why"), [
-    (RuntimeError("CUDA error: the GPU was lost"), "the GPU was lost"), (torch.OutOfMemoryError("CUDA out of memory"), "out of memory"),
-    (GatesError("old.so is of another build"), "another build"),
-])
+@pytest.mark.parametrize(
+    ("error", "why"),
+    [
+        (RuntimeError("CUDA error: the GPU was lost"), "the GPU was lost"),
+        (torch.OutOfMemoryError("CUDA out of memory"), "out of memory"),
+        (GatesError("old.so is of another build"), "another build"),
+    ],
+)
 def test_a_baseline_that_can_not_be_timed_alone_decides_nothing(timed, error, why) -> None:
     class Failing(Hands):
         def do_sets(self, **how):
             raise error
 
     result = timed(10.0, 14.0, Hands, Failing)[1]
-    assert (result.status, result.code) == (Status.INCONCLUSIVE, "performance.not_alone") and why in next(check.hint for check in result.checks if check.code == result.code)
+    assert (result.status, result.code) == (Status.INCONCLUSIVE, "performance.not_alone") and why in next(
+        check.hint for check in result.checks if check.code == result.code
+    )
 
 
 def test_a_card_that_is_slower_by_its_clock_slows_nobody() -> None:
     """Beside the candidate the card ran at a lower clock: counted in cycles the baseline takes as long alone."""
     record = fed([10.0] * 20, [12.0] * 20)
     alone = tuple(Block("baseline", number, (us,) * 20, sm_mhz=mhz) for number, (us, mhz) in enumerate([(10.0, 2376.0)] * 3))
-    assert performance.judge(dataclasses.replace(record, alone=Alone(Series("cold", {"baseline": 50}, alone, "pairs"), "")), LIMITS).status is Status.PASS
+    assert (
+        performance.judge(dataclasses.replace(record, alone=Alone(Series("cold", {"baseline": 50}, alone, "pairs"), "")), LIMITS).status
+        is Status.PASS
+    )
     same = tuple(dataclasses.replace(block, sm_mhz=1980.0) for block in alone)
-    for series in (Series("cold", {"baseline": 50}, same, "pairs"), Series("cold", {"baseline": 50}, tuple(dataclasses.replace(block, sm_mhz=None) for block in same), "pairs")):
+    for series in (
+        Series("cold", {"baseline": 50}, same, "pairs"),
+        Series("cold", {"baseline": 50}, tuple(dataclasses.replace(block, sm_mhz=None) for block in same), "pairs"),
+    ):
         assert performance.judge(dataclasses.replace(record, alone=Alone(series, "")), LIMITS).code == "performance.inconsistent"
 
 
 def test_its_process_is_a_real_one(tmp_path, monkeypatch) -> None:
     """The engine begins it as any other runner; without a device it says so."""
     monkeypatch.setenv("CUDA_VISIBLE_DEVICES", "")
-    side = {"name": "old", "library": str(build_library(tmp_path, "old")), "entry": "scale", "folder": str(DATA), "problem": "scaling", "emulated": False}
+    side = {
+        "name": "old",
+        "library": str(build_library(tmp_path, "old")),
+        "entry": "scale",
+        "folder": str(DATA),
+        "problem": "scaling",
+        "emulated": False,
+    }
     job = timing.job_of(side, side, control=tmp_path / "control.so", device="cuda:0", shape="tiny", bar_pct=15.0, output_limits={})
     measured = {"series": [{"mode": "cold", "launches": {"candidate": 5, "baseline": 5}}], "seed": 3, "inputs": {"sets": 5}}
     found = timing._alone(job, measured, tmp_path / "work", 60.0, sys.executable, timing.HANDS)
@@ -206,8 +232,25 @@ def test_every_input_and_count_is_the_judge_s(monkeypatch, tmp_path) -> None:
     run_job(tmp_path, build_library(tmp_path, "new"), build_library(tmp_path, "old"), Listening())
     until = [question["do"] for question in asked].index("replaced")
     told = {key for question in asked[:until] for key in question}
-    assert told == {"do", "device", "sides", "slots", "count", "made", "names", "in_place", "shape", "side", "mode", "launches", "samples", "indices", "slot",
-                    "values", "number"}
+    assert told == {
+        "do",
+        "device",
+        "sides",
+        "slots",
+        "count",
+        "made",
+        "names",
+        "in_place",
+        "shape",
+        "side",
+        "mode",
+        "launches",
+        "samples",
+        "indices",
+        "slot",
+        "values",
+        "number",
+    }
     lengths = {question["samples"] for question in asked if question.get("mode") == "unflushed"}
     assert len(lengths) > 1  # drawn, each anew
 
@@ -234,8 +277,11 @@ def by(factor: float, *modes: str):
 
 
 @pytest.mark.parametrize("host", ["idle", "busy"])
-@pytest.mark.parametrize("forge", [by(4.0, "cold", "unflushed"), by(1.2, "cold", "unflushed"), by(4.0, "cold"), by(1.2, "cold")],
-                         ids=["quarter", "a sixth off", "quarter in pairs", "a sixth off in pairs"])
+@pytest.mark.parametrize(
+    "forge",
+    [by(4.0, "cold", "unflushed"), by(1.2, "cold", "unflushed"), by(4.0, "cold"), by(1.2, "cold")],
+    ids=["quarter", "a sixth off", "quarter in pairs", "a sixth off in pairs"],
+)
 def test_a_forger_on_a_simulated_card_never_passes(host, forge) -> None:
     seen = Counter(simulated_gate(1.0, seed, host=host, forge=forge).code for seed in range(20))
     assert set(seen) <= {"performance.inconsistent", "performance.host_busy"}, seen
@@ -250,9 +296,14 @@ def test_a_busy_host_and_a_factor_are_told_apart() -> None:
 # Files that were edited: recorded runs of real cards, with one thing changed
 
 
-def changed(record: PerformanceEvidence, change: Callable, side: str = "candidate", modes: tuple[str, ...] = ("cold",)) -> PerformanceEvidence:
+def changed(
+    record: PerformanceEvidence, change: Callable, side: str = "candidate", modes: tuple[str, ...] = ("cold",)
+) -> PerformanceEvidence:
     def of(series):
-        blocks = [dataclasses.replace(block, samples_us=tuple(change(block.samples_us))) if block.side == side else block for block in series.blocks]
+        blocks = [
+            dataclasses.replace(block, samples_us=tuple(change(block.samples_us))) if block.side == side else block
+            for block in series.blocks
+        ]
         return dataclasses.replace(series, blocks=tuple(blocks)) if series.mode in modes else series
 
     return dataclasses.replace(record, series=tuple(map(of, record.series)))
@@ -264,7 +315,9 @@ EDITS: dict[str, Callable[[PerformanceEvidence], PerformanceEvidence]] = {
     "one number throughout": lambda record: changed(record, lambda times: [times[0] * 0 + 5.0] * len(times)),
     "added up": lambda record: changed(record, itertools.accumulate),
     "baseline times four": lambda record: changed(record, lambda times: [time * 4 for time in times], "baseline"),
-    "baseline times a thousand": lambda record: changed(record, lambda times: [time * 1000 for time in times], "baseline", ("cold", "warm")),
+    "baseline times a thousand": lambda record: changed(
+        record, lambda times: [time * 1000 for time in times], "baseline", ("cold", "warm")
+    ),
 }
 
 
@@ -305,11 +358,16 @@ def test_a_run_whose_outside_clock_saw_nothing_is_refused() -> None:
     assert performance.judge(dataclasses.replace(fed([10.0] * 20, [12.0] * 20), outside=()), LIMITS).code == "performance.inconsistent"
 
 
-@pytest.mark.parametrize(("factor", "bar", "code"), [
-    (1000.0, 15.0, "performance.implausible"), (101.0, 15.0, "performance.implausible"), (30.0, 15.0, "performance.pass"),
-    (150.0, 2000.0, "performance.pass"),  # whose task expects as much
-    (1000.0, 2000.0, "performance.implausible"),
-])
+@pytest.mark.parametrize(
+    ("factor", "bar", "code"),
+    [
+        (1000.0, 15.0, "performance.implausible"),
+        (101.0, 15.0, "performance.implausible"),
+        (30.0, 15.0, "performance.pass"),
+        (150.0, 2000.0, "performance.pass"),  # whose task expects as much
+        (1000.0, 2000.0, "performance.implausible"),
+    ],
+)
 def test_a_baseline_that_is_slower_beyond_belief(factor, bar, code) -> None:
     record = fed([10.0] * 20, [10.0 * factor] * 20, elapsed_s=1e4)
     result = performance.judge(record, {**LIMITS, "min_speedup_pct": bar})

@@ -64,10 +64,19 @@ def test_a_value_near_its_limit_is_printed_apart_from_it() -> None:
 UNSTEADY_MACHINE = {
     "another process": lambda record: dataclasses.replace(record, other_processes=(4711,)),
     "control off": lambda record: control_off(record),
-    "throttled": lambda record: dataclasses.replace(record, single=dataclasses.replace(record.single, blocks=tuple(
-        dataclasses.replace(block, valid=block.pair % 2 == 0) for block in record.single.blocks))),
-    "unsteady clock": lambda record: dataclasses.replace(record, single=dataclasses.replace(record.single, blocks=tuple(
-        dataclasses.replace(block, sm_mhz=1980.0 - 60.0 * (block.pair % 3)) for block in record.single.blocks))),
+    "throttled": lambda record: dataclasses.replace(
+        record,
+        single=dataclasses.replace(
+            record.single, blocks=tuple(dataclasses.replace(block, valid=block.pair % 2 == 0) for block in record.single.blocks)
+        ),
+    ),
+    "unsteady clock": lambda record: dataclasses.replace(
+        record,
+        single=dataclasses.replace(
+            record.single,
+            blocks=tuple(dataclasses.replace(block, sm_mhz=1980.0 - 60.0 * (block.pair % 3)) for block in record.single.blocks),
+        ),
+    ),
 }
 
 
@@ -94,7 +103,10 @@ def noisy(new_us: float, old_us: float, pairs: int, ripple: float = 0.02, **chan
     blocks = []
     for pair in range(pairs):
         wave = 1 + ripple * ((pair * 7919 % 13) / 6 - 1)
-        blocks += [Block("candidate", pair, (new_us * (1 + 1e-6 * pair),) * 20, sm_mhz=1980.0), Block("baseline", pair, (old_us * wave,) * 20, sm_mhz=1980.0)]
+        blocks += [
+            Block("candidate", pair, (new_us * (1 + 1e-6 * pair),) * 20, sm_mhz=1980.0),
+            Block("baseline", pair, (old_us * wave,) * 20, sm_mhz=1980.0),
+        ]
     control = [Block(side, pair, (old_us,) * 20, sm_mhz=1980.0) for pair in range(12) for side in ("baseline", "control")]
     return evidence(tuple(blocks), tuple(control), **changes)
 
@@ -141,12 +153,9 @@ UNFIT = {
     "event overhead": (lambda r: dataclasses.replace(r, calibration=Calibration(0.03, 30.0, 0.5)), "performance.timer_too_coarse"),
     "not calibrated": (lambda r: dataclasses.replace(r, calibration=None), "performance.timer_too_coarse"),
     "outputs unchecked": (lambda r: dataclasses.replace(r, outputs=RIGHT[:2]), "performance.outputs_unchecked"),
-    "throttled": (
-        lambda r: block_changes(r, lambda i, b: dataclasses.replace(b, valid=i >= 12)), "performance.too_few_pairs"),
-    "refused samples": (
-        lambda r: block_changes(r, lambda i, b: dataclasses.replace(b, refused=3)), "performance.refused_samples"),
-    "no samples": (
-        lambda r: block_changes(r, lambda i, b: dataclasses.replace(b, samples_us=(), valid=False)), "performance.no_samples"),
+    "throttled": (lambda r: block_changes(r, lambda i, b: dataclasses.replace(b, valid=i >= 12)), "performance.too_few_pairs"),
+    "refused samples": (lambda r: block_changes(r, lambda i, b: dataclasses.replace(b, refused=3)), "performance.refused_samples"),
+    "no samples": (lambda r: block_changes(r, lambda i, b: dataclasses.replace(b, samples_us=(), valid=False)), "performance.no_samples"),
     "no series": (lambda r: dataclasses.replace(r, series=()), "performance.no_samples"),
     "other shape": (lambda r: dataclasses.replace(r, shape="small"), "performance.other_shape"),
     "no baseline": (lambda r: dataclasses.replace(r, baseline=None), None),
@@ -197,15 +206,15 @@ def test_modes_that_disagree_about_the_bar_are_told() -> None:
 
 # Outputs
 
+
 def wrong(when: str, side: str, **changes) -> tuple[OutputCheck, ...]:
-    return tuple(
-        dataclasses.replace(check, **changes) if (check.when, check.side) == (when, side) else check for check in RIGHT
-    )
+    return tuple(dataclasses.replace(check, **changes) if (check.when, check.side) == (when, side) else check for check in RIGHT)
 
 
 @pytest.mark.parametrize("when", ["before", "after"])
 @pytest.mark.parametrize(
-    "change", [{"unwritten_sets": 1}, {"nonfinite": 1}, {"max_abs_err": 1.0}, {"mean_abs_err": 0.5}, {"bad_pct": 2.0}, {"max_abs_err": None}]
+    "change",
+    [{"unwritten_sets": 1}, {"nonfinite": 1}, {"max_abs_err": 1.0}, {"mean_abs_err": 0.5}, {"bad_pct": 2.0}, {"max_abs_err": None}],
 )
 def test_wrong_outputs_fail_however_fast(when, change) -> None:
     result = judge(fed([10.0] * 20, [20.0] * 20, outputs=wrong(when, "candidate", **change)))
@@ -224,6 +233,7 @@ def test_two_kernels_may_be_off_by_twice_the_limit() -> None:
 
 # Impossible times
 
+
 @pytest.mark.parametrize(
     ("us", "work"),
     [
@@ -240,10 +250,12 @@ def test_impossible_times_are_rejected_not_celebrated(us, work) -> None:
 
 # Stalls, tails, spread
 
+
 def singles(record, new, old):
     blocks = [
         Block(side, pair, tuple(samples[pair] if isinstance(samples[0], list) else samples))
-        for pair in range(12) for side, samples in (("candidate", new), ("baseline", old))
+        for pair in range(12)
+        for side, samples in (("candidate", new), ("baseline", old))
     ]
     return dataclasses.replace(record, single=Series("single", {"candidate": 1, "baseline": 1}, tuple(blocks), "pairs"))
 
@@ -304,6 +316,7 @@ def test_one_single_launch_a_block_has_no_spread() -> None:
 
 
 # First rung, nothing measured, nothing trusted
+
 
 def test_a_first_rung_is_measured_and_not_applicable() -> None:
     blocks = tuple(Block("candidate", pair, (10.0,) * 19 + (10.001,)) for pair in range(12))
@@ -371,7 +384,10 @@ def _schema() -> dict:
 
 def test_evidence_round_trip_and_schema() -> None:
     jsonschema.Draft202012Validator.check_schema(_schema())
-    for record in (singles(fed([10.0] * 20, [12.0] * 20), [10.0] * 5, [12.0] * 5), not_run("new", None, "small", "performance.no_device", "none")):
+    for record in (
+        singles(fed([10.0] * 20, [12.0] * 20), [10.0] * 5, [12.0] * 5),
+        not_run("new", None, "small", "performance.no_device", "none"),
+    ):
         data = json.loads(json.dumps(records.to_json(record), allow_nan=False))
         jsonschema.validate(data, _schema())
         assert records.from_json(PerformanceEvidence, data, "performance.json") == record

@@ -72,6 +72,7 @@ def install(monkeypatch):
         library = FakeLibrary(**options)
         monkeypatch.setitem(sys.modules, "pynvml", library)
         return library
+
     return put
 
 
@@ -89,8 +90,9 @@ def test_a_refused_figure_is_none_not_zero(install, what) -> None:
     install(refused=(what,))
     card = nvml.open_device("abc")
     state = card.state()
-    assert {"clock": state.sm_mhz, "power": state.power_w, "fields": state.throttle_ns or None,
-            "processes": card.other_processes()}[what] is None
+    assert {"clock": state.sm_mhz, "power": state.power_w, "fields": state.throttle_ns or None, "processes": card.other_processes()}[
+        what
+    ] is None
 
 
 def test_no_driver_is_unknown_with_the_reason(install, monkeypatch) -> None:

@@ -72,11 +72,15 @@ def test_further_shapes_are_timed_beside_and_decide_nothing(monkeypatch, tmp_pat
     rows = evidence.also["more"]
     assert result.status is Status.PASS and set(rows) == {"candidate", "baseline", "torch", "broken"}
     for mode in ("cold_us", "warm_us"):
-        assert getattr(rows["candidate"], mode) == pytest.approx(10, rel=0.01) and getattr(rows["baseline"], mode) == pytest.approx(12, rel=0.01)
+        assert getattr(rows["candidate"], mode) == pytest.approx(10, rel=0.01) and getattr(rows["baseline"], mode) == pytest.approx(
+            12, rel=0.01
+        )
         assert getattr(rows["torch"], mode) > 0 and getattr(rows["broken"], mode) is None
     assert "no kernel for this shape" in rows["broken"].message
     found = {row.name: (row.baseline, row.candidate) for row in sections._also_rows(evidence)}
-    assert found["more cold"] == (rows["baseline"].cold_us, rows["candidate"].cold_us) and "no kernel" in found["more warm, against broken"][0]
+    assert (
+        found["more cold"] == (rows["baseline"].cold_us, rows["candidate"].cold_us) and "no kernel" in found["more warm, against broken"][0]
+    )
     assert found["more warm, against torch"] == (rows["torch"].warm_us, rows["candidate"].warm_us)
 
 
@@ -152,14 +156,21 @@ def test_iterations_are_kept_within_bounds() -> None:
 
 def _task(folder: Path) -> dict:
     (folder / "new.so").write_bytes(b"")
-    return {"name": "new", "library": str(folder / "new.so"), "entry": "scale", "folder": str(folder), "problem": "scaling", "emulated": False}
+    return {
+        "name": "new",
+        "library": str(folder / "new.so"),
+        "entry": "scale",
+        "folder": str(folder),
+        "problem": "scaling",
+        "emulated": False,
+    }
 
 
 @pytest.mark.parametrize(
     ("body", "code"),
     [
         ("import os, signal; os.kill(os.getpid(), signal.SIGSEGV)", "performance.runner_died"),
-        ("print('{\"type\": \"measured\", \"evidence\": {}}')", "performance.runner_died"),
+        ('print(\'{"type": "measured", "evidence": {}}\')', "performance.runner_died"),
         ("import time; time.sleep(60)", "performance.time_limit"),
     ],
 )

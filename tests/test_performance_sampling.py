@@ -27,14 +27,22 @@ class Card:
             self.blocks.append(name)
             self.now += 0.1
             return [self.us[name]] * samples
+
         return block
 
     def measure(self, **options):
         sides = [self.side(name) if name in self.us else None for name in ("candidate", "baseline", "control")]
-        return measure(*sides, **{
-            "bar_pct": 15, "seed": 5, "clock": lambda: self.now, "refresh": self.refreshed.append,
-            "read_state": lambda: State(sm_mhz=1980.0, throttle_ns={self.reason: self.ns}), **options,
-        })
+        return measure(
+            *sides,
+            **{
+                "bar_pct": 15,
+                "seed": 5,
+                "clock": lambda: self.now,
+                "refresh": self.refreshed.append,
+                "read_state": lambda: State(sm_mhz=1980.0, throttle_ns={self.reason: self.ns}),
+                **options,
+            },
+        )
 
 
 FAST = {"candidate": 10.0, "baseline": 13.0, "control": 13.0}
@@ -60,8 +68,15 @@ def test_a_clear_case_stops_at_the_first_look() -> None:
 
 def test_a_case_at_the_bar_takes_all_pairs() -> None:
     device = SimulatedDevice({"candidate": 10.0, "baseline": 11.5, "control": 11.5}, seed=3, dips_per_s=0.0)
-    taken = measure(device.side("candidate"), device.side("baseline"), device.side("control"), bar_pct=15, seed=3,
-                    read_state=device.read_state, clock=device.clock)
+    taken = measure(
+        device.side("candidate"),
+        device.side("baseline"),
+        device.side("control"),
+        bar_pct=15,
+        seed=3,
+        read_state=device.read_state,
+        clock=device.clock,
+    )
     assert taken.stopped == "pairs" and len(taken.blocks) == 96
 
 
@@ -130,14 +145,14 @@ def test_a_first_rung_has_control_pairs_alone() -> None:
 def test_bad_samples_are_refused_and_counted() -> None:
     def broken(samples: int) -> list[float]:
         return [10.0, 0.0, -1.78, float("inf"), float("nan")]
+
     blocks, _ = fixed_pairs(broken, None, pairs=2, samples=5, seed=1)
     assert all(block.samples_us == (10.0,) and block.refused == 4 for block in blocks)
 
 
 def test_a_side_without_one_good_sample_ends_it() -> None:
     ticks = itertools.count()
-    taken = measure(lambda n: [0.0] * n, lambda n: [0.0] * n, lambda n: [0.0] * n, bar_pct=15, seed=1,
-                    clock=lambda: next(ticks) * 0.01)
+    taken = measure(lambda n: [0.0] * n, lambda n: [0.0] * n, lambda n: [0.0] * n, bar_pct=15, seed=1, clock=lambda: next(ticks) * 0.01)
     assert taken.stopped == "invalid" and not taken.warm_up.stable
     assert taken.warm_up.seconds < MAX_WARM_UP_S + 1
 
@@ -158,7 +173,12 @@ def test_a_gain_within_the_shares_of_the_event_pairs_is_not_clear() -> None:
             return lambda samples: [us * (1 + 1e-5 * number) for number in range(samples)]
 
         return measure(
-            timer(10.0), timer(10.0 * gain), timer(10.0 * gain), bar_pct=0.0, seed=1, launches={"candidate": 50, "baseline": 50},
+            timer(10.0),
+            timer(10.0 * gain),
+            timer(10.0 * gain),
+            bar_pct=0.0,
+            seed=1,
+            launches={"candidate": 50, "baseline": 50},
             empty_pair_us=empty_pair_us,
         ).stopped
 

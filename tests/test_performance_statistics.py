@@ -30,8 +30,7 @@ values = st.lists(st.floats(-1, 1, allow_nan=False).map(lambda x: round(x, 6)), 
 
 def enumerated_rank(count: int, confidence: float) -> int:
     """The definition itself: every one of the 2^count sign patterns."""
-    sums = sorted(sum(r for r, s in zip(range(1, count + 1), signs, strict=True) if s)
-                  for signs in itertools.product((0, 1), repeat=count))
+    sums = sorted(sum(r for r, s in zip(range(1, count + 1), signs, strict=True) if s) for signs in itertools.product((0, 1), repeat=count))
     k = 0
     while 2 * sum(total <= k for total in sums) <= (1 - confidence) * 2**count:
         k += 1
@@ -93,7 +92,13 @@ def test_bootstrap_is_scipys(count: int) -> None:
         return numpy.apply_along_axis(hodges_lehmann, axis, resampled)
 
     theirs = bootstrap(
-        (sample,), centre, n_resamples=1000, batch=250, confidence_level=0.983, method="percentile", random_state=numpy.random.default_rng(7),
+        (sample,),
+        centre,
+        n_resamples=1000,
+        batch=250,
+        confidence_level=0.983,
+        method="percentile",
+        random_state=numpy.random.default_rng(7),
     ).confidence_interval
     assert bootstrap_interval(sample, 0.983, 7) == pytest.approx((theirs.low, theirs.high), rel=1e-12)
 

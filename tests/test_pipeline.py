@@ -46,8 +46,13 @@ class Workshop:
 
     def gates(self, *arguments: str, env: dict[str, str] | None = None, timeout: float = 180) -> subprocess.CompletedProcess[str]:
         done = subprocess.run(
-            [sys.executable, "-m", "gates", *arguments], cwd=self.root, capture_output=True, text=True, timeout=timeout,
-            env={**os.environ, **(env or {})}, check=False,
+            [sys.executable, "-m", "gates", *arguments],
+            cwd=self.root,
+            capture_output=True,
+            text=True,
+            timeout=timeout,
+            env={**os.environ, **(env or {})},
+            check=False,
         )
         assert "Traceback" not in done.stderr, done.stderr
         return done
@@ -122,8 +127,17 @@ def test_the_run_directory_holds_what_the_design_says(finished: Workshop) -> Non
     (run,) = finished.runs()
     names = {path.relative_to(run).as_posix() for path in run.rglob("*") if path.is_file()}
     assert names >= {
-        "run.json", "build.json", "build.log", "ptxas.json", "sass.json", "correctness.json", "sanitizer.json",
-        "verdict.json", "COMPARE.md", "manifest.json", "baseline/ptxas.json",
+        "run.json",
+        "build.json",
+        "build.log",
+        "ptxas.json",
+        "sass.json",
+        "correctness.json",
+        "sanitizer.json",
+        "verdict.json",
+        "COMPARE.md",
+        "manifest.json",
+        "baseline/ptxas.json",
     }
     info = json.loads((run / "run.json").read_text())
     assert info["task"]["shapes"]["mission"] and info["baseline"]["name"] == "saxpy_slow"
@@ -169,7 +183,10 @@ def test_everything_in_a_run_speaks_of_one_build(finished: Workshop) -> None:
     for folder, side in (("", info["task"]), ("baseline/", info["baseline"])):
         built = json.loads((run / folder / "build.json").read_text())
         assert built["identity"] == side["build"] == f"{side['digest'][:32]}-{built['digest'][:32]}"
-        assert {target["sha256"] for target in built["targets"]} == set(side["products"].values()) and {"emulator.so", "sm_89/saxpy.cubin"} <= set(side["products"])
+        assert {target["sha256"] for target in built["targets"]} == set(side["products"].values()) and {
+            "emulator.so",
+            "sm_89/saxpy.cubin",
+        } <= set(side["products"])
         for gate in ("ptxas", "sass", *(() if folder else ("correctness", "sanitizer"))):
             assert json.loads((run / f"{folder}{gate}.json").read_text())["build"] == side["build"]
     assert json.loads((run / "correctness.json").read_text())["baseline_build"] == info["baseline"]["build"]
@@ -179,18 +196,29 @@ OTHER_BUILD = f"{'0' * 32}-{'1' * 32}"
 
 
 @needs_nvcc
-@pytest.mark.parametrize(("name", "change", "expected"), [
-    ("ptxas.json", lambda d: d.update(build=OTHER_BUILD), "ptxas.json is from build 000000000000, run.json names"),
-    ("sass.json", lambda d: d.pop("build"), "sass.json is from build (none), run.json names"),
-    ("correctness.json", lambda d: d.update(build=OTHER_BUILD), "correctness.json is from build 000000000000"),
-    ("correctness.json", lambda d: d.update(baseline_build=OTHER_BUILD), "correctness.json compares with build 000000000000"),
-    ("sanitizer.json", lambda d: d.update(build=OTHER_BUILD), "sanitizer.json is from build 000000000000"),
-    ("baseline/ptxas.json", lambda d: d.update(build=OTHER_BUILD), "baseline/ptxas.json is from build 000000000000"),
-    ("build.json", lambda d: d.update(identity=OTHER_BUILD), "build.json is build 000000000000, run.json names"),
-    ("build.json", lambda d: d.update(digest="2" * 64), "build.json: its identity does not follow from its digest and that of saxpy_fast"),
-    ("build.json", lambda d: d["targets"][0].update(sha256="3" * 64), "build.json has other products than run.json names for saxpy_fast"),
-    ("run.json", lambda d: d["task"].update(build="", products={}), "run.json names no build of saxpy_fast"),
-])
+@pytest.mark.parametrize(
+    ("name", "change", "expected"),
+    [
+        ("ptxas.json", lambda d: d.update(build=OTHER_BUILD), "ptxas.json is from build 000000000000, run.json names"),
+        ("sass.json", lambda d: d.pop("build"), "sass.json is from build (none), run.json names"),
+        ("correctness.json", lambda d: d.update(build=OTHER_BUILD), "correctness.json is from build 000000000000"),
+        ("correctness.json", lambda d: d.update(baseline_build=OTHER_BUILD), "correctness.json compares with build 000000000000"),
+        ("sanitizer.json", lambda d: d.update(build=OTHER_BUILD), "sanitizer.json is from build 000000000000"),
+        ("baseline/ptxas.json", lambda d: d.update(build=OTHER_BUILD), "baseline/ptxas.json is from build 000000000000"),
+        ("build.json", lambda d: d.update(identity=OTHER_BUILD), "build.json is build 000000000000, run.json names"),
+        (
+            "build.json",
+            lambda d: d.update(digest="2" * 64),
+            "build.json: its identity does not follow from its digest and that of saxpy_fast",
+        ),
+        (
+            "build.json",
+            lambda d: d["targets"][0].update(sha256="3" * 64),
+            "build.json has other products than run.json names for saxpy_fast",
+        ),
+        ("run.json", lambda d: d["task"].update(build="", products={}), "run.json names no build of saxpy_fast"),
+    ],
+)
 def test_evidence_of_another_build_is_found(finished: Workshop, tmp_path: Path, name: str, change, expected: str) -> None:
     run = copy_of(finished.runs()[0], tmp_path)
     data = json.loads((run / name).read_text())
@@ -218,7 +246,12 @@ def test_compare_refuses_what_cannot_be_compared(finished: Workshop, workshop: W
     for side, digit in (("task", "0"), ("baseline", "1")):  # of another checkout
         before = info[side]["digest"]
         for path in second.rglob("*.json"):
-            path.write_text(path.read_text().replace(before, digit * 64).replace(f"{before[:32]}-", f"{digit * 32}-").replace(info[side]["problem_sha256"], "0" * 64))
+            path.write_text(
+                path.read_text()
+                .replace(before, digit * 64)
+                .replace(f"{before[:32]}-", f"{digit * 32}-")
+                .replace(info[side]["problem_sha256"], "0" * 64)
+            )
     sign(second)
     refused = workshop.gates("compare", str(first), str(second))
     assert refused.returncode == 2
@@ -279,7 +312,9 @@ def test_a_full_disk_is_one_clear_error(finished: Workshop, workshop: Workshop) 
     (workshop.root / "small").mkdir()
     gates = f"{sys.executable} -m gates run tasks/saxpy_fast --profile cpu --shapes small --seeds 0 --build-dir {workshop.build_dir} --results small"
     script = f"mount -t tmpfs -o size=40k tmpfs small && {gates}; code=$?; ls -A small/saxpy_fast; exit $code"
-    done = subprocess.run(["unshare", "-rm", "sh", "-c", script], cwd=workshop.root, capture_output=True, text=True, timeout=180, check=False)
+    done = subprocess.run(
+        ["unshare", "-rm", "sh", "-c", script], cwd=workshop.root, capture_output=True, text=True, timeout=180, check=False
+    )
     assert done.returncode == 2, done.stderr
     assert "No space left on device" in done.stderr and "hint: " in done.stderr and "Traceback" not in done.stderr
     assert done.stdout.strip() == ""
@@ -310,7 +345,9 @@ def test_a_header_that_only_the_cubin_does_without_is_a_reject_that_names_it(wor
     done = workshop.run("saxpy_fast", "--profile", "cpu")
     assert done.returncode == 1 and "ptxas.build_failed" not in done.stdout, done.stdout
     (line,) = re.findall("correctness: g.*", re.sub("[‘’]", "'", done.stdout))
-    assert "'assert' was not declared in this scope; 'assert' is defined in header '<cassert>'" in line and line.endswith("[correctness.build_failed]")
+    assert "'assert' was not declared in this scope; 'assert' is defined in header '<cassert>'" in line and line.endswith(
+        "[correctness.build_failed]"
+    )
 
 
 @needs_nvcc
@@ -325,11 +362,14 @@ def test_a_wrong_kernel_is_rejected(workshop: Workshop) -> None:
 @needs_nvcc
 @pytest.mark.parametrize(
     ("code", "expected"),
-    [("volatile int* nowhere = nullptr; *nowhere = 1;", "correctness.crash"), ("volatile bool on = true; while (on) {}", "correctness.timeout")],
+    [
+        ("volatile int* nowhere = nullptr; *nowhere = 1;", "correctness.crash"),
+        ("volatile bool on = true; while (on) {}", "correctness.timeout"),
+    ],
 )
 def test_a_kernel_that_crashes_or_hangs_ends_in_a_verdict(workshop: Workshop, code: str, expected: str) -> None:
     workshop.edit("saxpy_fast/task.yaml", "toggles:", "time_limit_s: 5\ntoggles:")
-    workshop.edit("saxpy.cu", '  if (x == nullptr)', f'  if (USE_COALESCED) {{ {code} }}\n  if (x == nullptr)')
+    workshop.edit("saxpy.cu", "  if (x == nullptr)", f"  if (USE_COALESCED) {{ {code} }}\n  if (x == nullptr)")
     done = workshop.run("saxpy_fast", "--profile", "cpu", "--shapes", "small", "--seeds", "0,1", "--inputs", "default")
     assert done.returncode == 1, done.stdout + done.stderr
     assert expected in done.stdout
@@ -344,7 +384,10 @@ def test_ctrl_c_leaves_nothing_half_written(workshop: Workshop) -> None:
     workshop.own_tasks()  # so that there is something to compile
     child = subprocess.Popen(
         [sys.executable, "-m", "gates", "run", "tasks/saxpy_fast", "--profile", "cpu", "--build-dir", str(workshop.build_dir)],
-        cwd=workshop.root, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True,
+        cwd=workshop.root,
+        stdout=subprocess.PIPE,
+        stderr=subprocess.PIPE,
+        text=True,
     )
     until = time.monotonic() + 60
     while not (workshop.root / "results" / "saxpy_fast").exists() and time.monotonic() < until:
@@ -366,7 +409,9 @@ def test_a_hangup_is_an_interruption_unless_it_is_ignored(before: signal.Handler
 
 
 @pytest.mark.parametrize("entry", [("-m", "gates"), ("-c", "from gates.__main__ import main; main()")])
-@pytest.mark.parametrize("interrupt", ["os.kill(os.getpid(), signal.SIGINT)", "exec('raise KeyboardInterrupt')"], ids=["", "in executed text"])
+@pytest.mark.parametrize(
+    "interrupt", ["os.kill(os.getpid(), signal.SIGINT)", "exec('raise KeyboardInterrupt')"], ids=["", "in executed text"]
+)
 def test_ctrl_c_while_modules_are_imported_is_quiet(entry: tuple[str, str], interrupt: str, tmp_path: Path) -> None:
     (tmp_path / "sitecustomize.py").write_text(f"""
 import os, signal, sys
@@ -385,12 +430,26 @@ sys.meta_path.insert(0, Interrupting())
 def test_two_overridden_runs_at_once_never_mix(workshop: Workshop) -> None:
     """Overrides are recorded and shown, too: such a run can't be merge."""
     arguments = [
-        sys.executable, "-m", "gates", "run", "tasks/saxpy_slow", "--profile", "cpu", "--shapes", "small", "--seeds", "0",
-        "--toggle", "USE_COALESCED=1", "--build-dir", str(workshop.build_dir),
+        sys.executable,
+        "-m",
+        "gates",
+        "run",
+        "tasks/saxpy_slow",
+        "--profile",
+        "cpu",
+        "--shapes",
+        "small",
+        "--seeds",
+        "0",
+        "--toggle",
+        "USE_COALESCED=1",
+        "--build-dir",
+        str(workshop.build_dir),
     ]
     environ = {**os.environ, "HOME": "/nonexistent"}  # none is needed
     children = [
-        subprocess.Popen(arguments, cwd=workshop.root, env=environ, stdout=subprocess.DEVNULL, stderr=subprocess.PIPE, text=True) for _ in range(2)
+        subprocess.Popen(arguments, cwd=workshop.root, env=environ, stdout=subprocess.DEVNULL, stderr=subprocess.PIPE, text=True)
+        for _ in range(2)
     ]
     ended = [(child.communicate(timeout=240)[1], child.returncode) for child in children]
     assert [code for _, code in ended] == [0, 0], ended
@@ -409,8 +468,21 @@ def test_killed_at_any_moment_a_run_leaves_nothing_that_counts(finished: Worksho
     GATES_KILLS=20 tries more moments.
     """
     arguments = [
-        sys.executable, "-m", "gates", "run", "tasks/saxpy_fast", "--profile", "cpu", "--shapes", "small", "--seeds", "0", "--inputs", "default",
-        "--build-dir", str(workshop.build_dir),
+        sys.executable,
+        "-m",
+        "gates",
+        "run",
+        "tasks/saxpy_fast",
+        "--profile",
+        "cpu",
+        "--shapes",
+        "small",
+        "--seeds",
+        "0",
+        "--inputs",
+        "default",
+        "--build-dir",
+        str(workshop.build_dir),
     ]
     began = time.monotonic()  # built by ``finished``
     assert workshop.run("saxpy_fast", *arguments[5:-2]).returncode == 0

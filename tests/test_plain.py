@@ -40,9 +40,15 @@ def test_what_commands_print_is_plain(capsys: pytest.CaptureFixture[str]) -> Non
     assert shown.out.startswith(f"merge: {SPELT}\n") and f"hint: {SPELT}\n" in shown.err
 
 
-@pytest.mark.parametrize(("text", "shown"), [
-    ("# merge", "\\# merge"), ("one\n# two", "one # two"), ("</details><h1>", "&lt;/details&gt;&lt;h1&gt;"), ("\x1b\u202e", r"\\x1b\\x202e"),
-])
+@pytest.mark.parametrize(
+    ("text", "shown"),
+    [
+        ("# merge", "\\# merge"),
+        ("one\n# two", "one # two"),
+        ("</details><h1>", "&lt;/details&gt;&lt;h1&gt;"),
+        ("\x1b\u202e", r"\\x1b\\x202e"),
+    ],
+)
 def test_markdown_of_evidence_builds_nothing(text: str, shown: str) -> None:
     assert escape(text) == shown and details(text, "").count("</details>") == 1
 
@@ -50,7 +56,9 @@ def test_markdown_of_evidence_builds_nothing(text: str, shown: str) -> None:
 @pytest.mark.parametrize("name", NAMES)
 def test_no_name_is_markdown(name: str) -> None:
     cells = table((name, "b"), [(name, 1), ("a", name)])
-    page = f"# {escape(name)}\n\n{escape(name)}.\n\n- {escape(name)}\n- **{escape(name)}**: `{code(name)}`\n\n{cells}\n{details(name, cells)}"
+    page = (
+        f"# {escape(name)}\n\n{escape(name)}.\n\n- {escape(name)}\n- **{escape(name)}**: `{code(name)}`\n\n{cells}\n{details(name, cells)}"
+    )
     shown = plain(" ".join(name.split()))
     assert check_markdown(page).count(shown) == (11 if "`" in name else 12)
     assert read(escape(name)) == shown

@@ -17,7 +17,9 @@ from gates.cli.main import cli
 from gates.diagnostics.explain import all_codes
 
 ROOT = Path(__file__).resolve().parent.parent
-PAGES = [ROOT / name for name in ("README.md", "CONTRIBUTING.md", "CHANGELOG.md")] + sorted(path for path in (ROOT / "docs").rglob("*") if path.suffix in (".md", ".yaml"))
+PAGES = [ROOT / name for name in ("README.md", "CONTRIBUTING.md", "CHANGELOG.md")] + sorted(
+    path for path in (ROOT / "docs").rglob("*") if path.suffix in (".md", ".yaml")
+)
 PHRASES = {
     r"(?<!there )\b(?:is|are|was|were) no (?!longer\b|more\b|less\b|\w+er than\b)": "is not a …",
     r"\bmend(?:s|ed|ing)?\b": "fix",
@@ -44,8 +46,10 @@ EXCEPTIONS: dict[str, tuple[str, ...]] = {}  # page, file, command or code: the 
 def vices(where: str, text: str) -> list[str]:
     """Each phrase in ``text`` that is not an exception of ``where``, with what to write instead."""
     return [
-        f"{where}: {match[0].strip()!r} -> {better!r} in: {text[max(0, match.start() - 60):match.end() + 40]!r}"
-        for pattern, better in PHRASES.items() for match in re.finditer(pattern, text, re.IGNORECASE) if match[0].strip() not in EXCEPTIONS.get(where, ())
+        f"{where}: {match[0].strip()!r} -> {better!r} in: {text[max(0, match.start() - 60) : match.end() + 40]!r}"
+        for pattern, better in PHRASES.items()
+        for match in re.finditer(pattern, text, re.IGNORECASE)
+        if match[0].strip() not in EXCEPTIONS.get(where, ())
     ]
 
 
@@ -80,9 +84,23 @@ def error_texts() -> Iterator[tuple[str, str]]:
 
 
 def test_the_patterns_find_what_they_should() -> None:
-    for text in ("x is no run directory", "mend `baseline:`", "the same command goes on", "key 'a' stands twice", "128 registers a thread", "beside the run"):
+    for text in (
+        "x is no run directory",
+        "mend `baseline:`",
+        "the same command goes on",
+        "key 'a' stands twice",
+        "128 registers a thread",
+        "beside the run",
+    ):
         assert vices("somewhere", text), text
-    for text in ("there is no device", "is no longer there", "is no larger than 3", "128 registers per thread", "stands for", "next to the run"):
+    for text in (
+        "there is no device",
+        "is no longer there",
+        "is no larger than 3",
+        "128 registers per thread",
+        "stands for",
+        "next to the run",
+    ):
         assert not vices("somewhere", text), text
 
 

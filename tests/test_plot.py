@@ -54,8 +54,17 @@ def test_what_the_picture_says(tmp_path) -> None:
     with matplotlib.rc_context({"svg.fonttype": "none"}):
         text = picture_of(RUN, tmp_path / "timing.svg").read_text()
     for part in (
-        "stage2_wmma_pv against stage1_wmma_qk: pass", "(candidate)", "(baseline)", "second load", "time of a launch (us)",
-        "SM clock (MHz)", "power (W)", "bar 1.150", "noise floor 1 ± 0.0015", "98.3 % interval 1.6962 to 1.7017", "12 pairs",
+        "stage2_wmma_pv against stage1_wmma_qk: pass",
+        "(candidate)",
+        "(baseline)",
+        "second load",
+        "time of a launch (us)",
+        "SM clock (MHz)",
+        "power (W)",
+        "bar 1.150",
+        "noise floor 1 ± 0.0015",
+        "98.3 % interval 1.6962 to 1.7017",
+        "12 pairs",
     ):
         assert part in text, part
 
@@ -87,7 +96,9 @@ def test_without_a_clock_or_a_baseline_or_enough_pairs(tmp_path) -> None:
     assert "neither clock nor power" in text and "too few pairs" in text
     control = tuple(Block(side, pair, (10.0,) * 20) for pair in range(12) for side in ("candidate", "control"))
     alone = evidence((), control, baseline=None)
-    alone = dataclasses.replace(alone, series=(Series("cold", {"candidate": 50}, tuple(b for b in control if b.side == "candidate"), "pairs"),))
+    alone = dataclasses.replace(
+        alone, series=(Series("cold", {"candidate": 50}, tuple(b for b in control if b.side == "candidate"), "pairs"),)
+    )
     assert "no baseline" in drawn(alone, tmp_path / "alone.svg")
 
 
@@ -114,8 +125,16 @@ def test_where_it_can_not_be_written(tmp_path) -> None:
         picture_of(RUN, tmp_path / "none" / "timing.png")
 
 
-@pytest.mark.parametrize("command", ["plot RUN -o RUN/x.png", "plot RUN -o RUN/baseline/x.svg", "compare STAGE1 RUN --force --out RUN",
-                                     "compare STAGE1 RUN STAGE3 --out RUN/x", "profile stage0 --out RUN"])
+@pytest.mark.parametrize(
+    "command",
+    [
+        "plot RUN -o RUN/x.png",
+        "plot RUN -o RUN/baseline/x.svg",
+        "compare STAGE1 RUN --force --out RUN",
+        "compare STAGE1 RUN STAGE3 --out RUN/x",
+        "profile stage0 --out RUN",
+    ],
+)
 def test_no_picture_and_no_report_is_written_into_a_run(tmp_path, command) -> None:
     run = tmp_path / "run"
     shutil.copytree(STAGES[2], run)
@@ -136,12 +155,22 @@ def test_without_matplotlib_the_error_names_the_remedy(tmp_path, monkeypatch) ->
 def test_a_notebook_and_a_matplotlibrc_change_no_picture(tmp_path) -> None:
     (tmp_path / "rc").write_text("text.usetex: True\nfigure.figsize: 100, 100\nsvg.fonttype: none\naxes.facecolor: red\n")
     (tmp_path / "binary").write_bytes(b"\xff\xfe\x00")
-    settings = [{}, {"MPLBACKEND": "module://matplotlib_inline.backend_inline"}, {"MPLBACKEND": "nonsense", "MATPLOTLIBRC": "binary"}, {"MATPLOTLIBRC": "rc"}]
+    settings = [
+        {},
+        {"MPLBACKEND": "module://matplotlib_inline.backend_inline"},
+        {"MPLBACKEND": "nonsense", "MATPLOTLIBRC": "binary"},
+        {"MATPLOTLIBRC": "rc"},
+    ]
     pictures = []
     for more in settings:
         for command in (["plot", str(RUN), "-o", "timing.svg"], ["compare", *map(str, STAGES[1:4]), "--plot", "--out", "."]):
             done = subprocess.run(
-                [sys.executable, "-m", "gates", *command], cwd=tmp_path, env={**os.environ, **more}, capture_output=True, text=True, timeout=120,
+                [sys.executable, "-m", "gates", *command],
+                cwd=tmp_path,
+                env={**os.environ, **more},
+                capture_output=True,
+                text=True,
+                timeout=120,
             )
             assert done.returncode == 0, (more, done.stderr)
         timing = re.sub(rb"<dc:date>.*?</dc:date>", b"", (tmp_path / "timing.svg").read_bytes())

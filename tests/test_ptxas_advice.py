@@ -26,7 +26,9 @@ from gates.review.rejudge import judge_again
 from gates.verify.run import verify_run
 
 DATA = Path(__file__).parent / "data"
-SERIALIZED = "Potential Performance Loss: wgmma.mma_async instructions are serialized due to insufficient register resources for the wgmma pipeline"
+SERIALIZED = (
+    "Potential Performance Loss: wgmma.mma_async instructions are serialized due to insufficient register resources for the wgmma pipeline"
+)
 
 
 def remark(name: str, code: str = "C7511") -> str:
@@ -40,28 +42,59 @@ def block(name: str, arch: str) -> str:
     )
 
 
-@pytest.mark.parametrize(("line", "kernel", "code", "text"), [
-    (remark("tile"), "tile", "C7511", SERIALIZED),
-    ("ptxas info : (C7508) Potential Performance Loss: 'setmaxnreg' ignored; unable to determine register count at entry.\n", "", "C7508",
-     "Potential Performance Loss: 'setmaxnreg' ignored; unable to determine register count at entry"),
-    ("ptxas warning : Value of threads per SM for entry tile is out of range. .minnctapersm will be ignored\n", "tile", "",
-     "Value of threads per SM is out of range. .minnctapersm will be ignored"),
-    ("ptxas /tmp/k.ptx, line 20; warning : .minnctapersm is ignored when neither .maxntid nor .reqntid is specified.\n", "", "",
-     ".minnctapersm is ignored when neither .maxntid nor .reqntid is specified"),
-    ("ptxas warning : Registers are spilled to local memory in function 'tile', 8 bytes spill stores, 8 bytes spill loads\n", "tile", "",
-     "Registers are spilled to local memory, 8 bytes spill stores, 8 bytes spill loads"),
-    ("ptxas warning : Too big maxrregcount value specified 512, will be ignored\n", "", "", "Too big maxrregcount value specified 512, will be ignored"),
-])
+@pytest.mark.parametrize(
+    ("line", "kernel", "code", "text"),
+    [
+        (remark("tile"), "tile", "C7511", SERIALIZED),
+        (
+            "ptxas info : (C7508) Potential Performance Loss: 'setmaxnreg' ignored; unable to determine register count at entry.\n",
+            "",
+            "C7508",
+            "Potential Performance Loss: 'setmaxnreg' ignored; unable to determine register count at entry",
+        ),
+        (
+            "ptxas warning : Value of threads per SM for entry tile is out of range. .minnctapersm will be ignored\n",
+            "tile",
+            "",
+            "Value of threads per SM is out of range. .minnctapersm will be ignored",
+        ),
+        (
+            "ptxas /tmp/k.ptx, line 20; warning : .minnctapersm is ignored when neither .maxntid nor .reqntid is specified.\n",
+            "",
+            "",
+            ".minnctapersm is ignored when neither .maxntid nor .reqntid is specified",
+        ),
+        (
+            "ptxas warning : Registers are spilled to local memory in function 'tile', 8 bytes spill stores, 8 bytes spill loads\n",
+            "tile",
+            "",
+            "Registers are spilled to local memory, 8 bytes spill stores, 8 bytes spill loads",
+        ),
+        (
+            "ptxas warning : Too big maxrregcount value specified 512, will be ignored\n",
+            "",
+            "",
+            "Too big maxrregcount value specified 512, will be ignored",
+        ),
+    ],
+)
 def test_a_remark_that_names_a_consequence_is_advice(line: str, kernel: str, code: str, text: str) -> None:
     (found,) = parse_log(line).advice
     assert (found.kernel, found.code, found.text) == (kernel, code, text)
 
 
-@pytest.mark.parametrize("line", [
-    "ptxas info    : 0 bytes gmem\n", "ptxas info    : Used 90 registers\n", "ptxas error   : performance.cu is ignored\n", "nvlink info : ignored\n",
-    "ptxas info    : Overriding global maxrregcount 64 with entry-specific value 128 computed using thread count\n",
-    "k.cu(3): warning: attribute is ignored\n", "ptxas info    : Compiling entry function 'slow_performance' for 'sm_90'\n",
-])
+@pytest.mark.parametrize(
+    "line",
+    [
+        "ptxas info    : 0 bytes gmem\n",
+        "ptxas info    : Used 90 registers\n",
+        "ptxas error   : performance.cu is ignored\n",
+        "nvlink info : ignored\n",
+        "ptxas info    : Overriding global maxrregcount 64 with entry-specific value 128 computed using thread count\n",
+        "k.cu(3): warning: attribute is ignored\n",
+        "ptxas info    : Compiling entry function 'slow_performance' for 'sm_90'\n",
+    ],
+)
 def test_other_lines_are_not(line: str) -> None:
     assert parse_log(line).advice == ()
 
@@ -71,13 +104,19 @@ def test_instances_and_architectures_share_one_line() -> None:
     logs = {arch: "".join(map(remark, names)) + "".join(block(name, arch) for name in names) for arch in ("sm_90", "sm_90a")}
     logs["sm_90"] += remark("_Z5otherPf", "C7514")
     evidence = gather(logs, [], ("tile",), {})
-    assert [one.sentence() for one in evidence.advice] == [f"tile: {SERIALIZED} (C7511), 4 times, sm_90, sm_90a", f"other: {SERIALIZED} (C7514), sm_90"]
+    assert [one.sentence() for one in evidence.advice] == [
+        f"tile: {SERIALIZED} (C7511), 4 times, sm_90, sm_90a",
+        f"other: {SERIALIZED} (C7514), sm_90",
+    ]
     checks = [check for check in judge(evidence, {}).checks if check.name in ("advice", "warning")]
     assert [(check.name, check.status.value, check.where) for check in checks] == [("advice", "pass", "tile"), ("advice", "pass", "other")]
 
 
 def test_figures_alone_make_no_other_advice() -> None:
-    text = "".join(f"ptxas warning : Registers are spilled to local memory in function 'k', {size} bytes spill stores, 8 bytes spill loads\n" for size in (8, 16))
+    text = "".join(
+        f"ptxas warning : Registers are spilled to local memory in function 'k', {size} bytes spill stores, 8 bytes spill loads\n"
+        for size in (8, 16)
+    )
     (one,) = gather({"sm_89": text}, [], (), {}).advice
     assert one.count == 2
 
@@ -105,8 +144,10 @@ def shown_everywhere(run: Path) -> dict[str, str]:
     info, verdict = read_record(RunInfo, run, "run.json"), read_record(Verdict, run, "verdict.json")
     assert load_evidence(run)["ptxas"].kernels
     return {
-        "console": verdict_table(info, verdict), "COMPARE.md": compare_within(run, info, verdict).markdown(),
-        "insights": insights_markdown([insights_of(run)]), "html": html(Page("0", "now", (view(run),), 0, (), ())),
+        "console": verdict_table(info, verdict),
+        "COMPARE.md": compare_within(run, info, verdict).markdown(),
+        "insights": insights_markdown([insights_of(run)]),
+        "html": html(Page("0", "now", (view(run),), 0, (), ())),
     }
 
 

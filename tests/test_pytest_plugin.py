@@ -41,6 +41,7 @@ class Kernel:
 @pytest.fixture
 def planted(pytester: pytest.Pytester, monkeypatch: pytest.MonkeyPatch) -> Any:
     """planted(run or error) makes every task come to it."""
+
     def plant(outcome: Path | GatesError) -> Kernel:
         kernel = Kernel(outcome if isinstance(outcome, GatesError) else api.load(outcome, verify=False))
         monkeypatch.setattr(api, "run", functools.wraps(api.run)(lambda *arguments, **options: kernel.run(*arguments, **options)))
@@ -83,7 +84,13 @@ def test_a_failed_gate_fails_the_test_with_the_report(pytester: pytest.Pytester,
     text = result.stdout.str()
     failure = text[text.index("= FAILURES") :].partition("short test summary info")[0]  # which says it whole too where CI is set
     assert failure.count("decision: reject") == 1
-    for part in ("ptxas        FAIL", "[ptxas.registers]", "hint: the hint of the check", "decision: reject", f"evidence: {tmp_path / 'run'}"):
+    for part in (
+        "ptxas        FAIL",
+        "[ptxas.registers]",
+        "hint: the hint of the check",
+        "decision: reject",
+        f"evidence: {tmp_path / 'run'}",
+    ):
         assert part in failure, part
     assert "the body ran" not in text and "pytest_plugin.py" not in text
 
@@ -119,9 +126,13 @@ def test_bad_input_fails_with_what_and_hint(pytester: pytest.Pytester, planted: 
     assert "Traceback" not in result.stdout.str()
 
 
-@pytest.mark.parametrize(("mark", "said"), [
-    ('"my_task", shape="small"', "unexpected keyword argument 'shape'"), ("", "missing a required argument: 'task'"),
-])
+@pytest.mark.parametrize(
+    ("mark", "said"),
+    [
+        ('"my_task", shape="small"', "unexpected keyword argument 'shape'"),
+        ("", "missing a required argument: 'task'"),
+    ],
+)
 def test_a_wrong_mark_says_what_is_wrong(pytester: pytest.Pytester, planted: Any, mark: str, said: str) -> None:
     planted(NO_DEVICE)
     pytester.makepyfile(f"import pytest\n\n@pytest.mark.gates({mark})\ndef test_kernel(): ...\n")
@@ -186,6 +197,12 @@ def test_paths_profile_and_results(pytester: pytest.Pytester, planted: Any, tmp_
     assert outcome(result) == {"passed": 5}
     root = pytester.path
     assert [asked["task"] for asked in kernel.asked] == [
-        str(root / "suite" / "beside"), str(root / "at_root"), str(root / "suite" / "both"), "stage2", str(root / "no" / "such"),
+        str(root / "suite" / "beside"),
+        str(root / "at_root"),
+        str(root / "suite" / "both"),
+        "stage2",
+        str(root / "no" / "such"),
     ]
-    assert {(asked["profile"], asked["results"], asked["build_dir"]) for asked in kernel.asked} == {("cpu", tmp_path / "kept", root / "build")}
+    assert {(asked["profile"], asked["results"], asked["build_dir"]) for asked in kernel.asked} == {
+        ("cpu", tmp_path / "kept", root / "build")
+    }

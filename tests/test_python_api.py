@@ -46,10 +46,18 @@ def copied(tmp_path: Path) -> Path:
     return Path(shutil.copytree(RUN, tmp_path / "run"))
 
 
-@pytest.mark.parametrize("first", [
-    "import gates", "import gates.build.build", "import gates.review.decide, gates.review.compare", "from gates.worker import process",
-    "from gates import run, compare, decide", "from gates import api", "import gates.pipeline.run",
-])
+@pytest.mark.parametrize(
+    "first",
+    [
+        "import gates",
+        "import gates.build.build",
+        "import gates.review.decide, gates.review.compare",
+        "from gates.worker import process",
+        "from gates import run, compare, decide",
+        "from gates import api",
+        "import gates.pipeline.run",
+    ],
+)
 def test_a_name_is_the_function_after_any_import(first: str) -> None:
     python(f"""
 {first}
@@ -72,8 +80,10 @@ for again in range(2):
 
 def test_the_import_is_light_and_the_interface_never_imports_torch() -> None:
     python("import sys, gates; assert len([name for name in sys.modules if name.startswith('gates')]) == 1, sys.modules")
-    python("import sys, gates; run = gates.load('recorded:h100/stage1'); assert 'pandas' not in sys.modules\n"
-           "run.samples(), run.cases(), gates.decide(run); assert 'pandas' in sys.modules and 'torch' not in sys.modules")
+    python(
+        "import sys, gates; run = gates.load('recorded:h100/stage1'); assert 'pandas' not in sys.modules\n"
+        "run.samples(), run.cases(), gates.decide(run); assert 'pandas' in sys.modules and 'torch' not in sys.modules"
+    )
 
 
 def test_the_old_import_path_of_a_task_s_scripts_names_the_new_lines() -> None:
@@ -137,7 +147,9 @@ def test_disturbed_blocks_are_marked(stage2: gates.Run) -> None:
 def test_cases_are_those_of_the_evidence(stage2: gates.Run) -> None:
     evidence, table = stage2.evidence["correctness"], stage2.cases()
     assert len(table) == len(evidence.cases) + len(evidence.baseline_cases)
-    one = table[(table["side"] == "candidate") & (table["shape"] == "mission") & (table["seed"] == 2) & (table["inputs"] == "default")].iloc[0]
+    one = table[
+        (table["side"] == "candidate") & (table["shape"] == "mission") & (table["seed"] == 2) & (table["inputs"] == "default")
+    ].iloc[0]
     case = next(case for case in evidence.cases if case.key == ("mission", 2, "default"))
     assert (one["max_abs_err"], one["output"]) == (case.outputs[0].max_abs_err, "out")
 
@@ -188,28 +200,31 @@ def test_compare_takes_runs_paths_and_names(stage2: gates.Run) -> None:
         gates.compare("latest:nothing", stage2)
 
 
-@pytest.mark.parametrize(("options", "what"), [
-    ({"profile": "gpu"}, "no profile 'gpu'"),
-    ({"shapes": "small"}, "shapes is 'small'"),
-    ({"shapes": []}, r"shapes is \[\]"),
-    ({"shapes": [1]}, r"shapes is \[1\]"),
-    ({"seeds": [0, 0]}, r"seeds is \[0, 0\]"),
-    ({"seeds": ["0"]}, r"seeds is \['0'\]"),
-    ({"seeds": [True]}, r"seeds is \[True\]"),
-    ({"seeds": 3}, "seeds is 3"),
-    ({"seeds": [-1]}, r"seeds is \[-1\]"),
-    ({"inputs": "default"}, "inputs is 'default'"),
-    ({"inputs": ["default"], "thorough": True}, "exclude each other"),
-    ({"toggles": {"USE_WMMA_PV": "yes"}}, "USE_WMMA_PV"),
-    ({"toggles": {"USE_WMA": 1}}, "USE_WMA"),
-    ({"toggles": 5}, "toggles is 5"),
-    ({"toggles": {1: 1}}, "toggles is {1: 1}"),
-    ({"device": -1}, "device is -1"),
-    ({"device": "a"}, "device is 'a'"),
-    ({"build_dir": 5}, "build_dir is 5"),
-    ({"jobs": 0}, "jobs is 0"),
-    ({"jobs": "a"}, "jobs is 'a'"),
-])
+@pytest.mark.parametrize(
+    ("options", "what"),
+    [
+        ({"profile": "gpu"}, "no profile 'gpu'"),
+        ({"shapes": "small"}, "shapes is 'small'"),
+        ({"shapes": []}, r"shapes is \[\]"),
+        ({"shapes": [1]}, r"shapes is \[1\]"),
+        ({"seeds": [0, 0]}, r"seeds is \[0, 0\]"),
+        ({"seeds": ["0"]}, r"seeds is \['0'\]"),
+        ({"seeds": [True]}, r"seeds is \[True\]"),
+        ({"seeds": 3}, "seeds is 3"),
+        ({"seeds": [-1]}, r"seeds is \[-1\]"),
+        ({"inputs": "default"}, "inputs is 'default'"),
+        ({"inputs": ["default"], "thorough": True}, "exclude each other"),
+        ({"toggles": {"USE_WMMA_PV": "yes"}}, "USE_WMMA_PV"),
+        ({"toggles": {"USE_WMA": 1}}, "USE_WMA"),
+        ({"toggles": 5}, "toggles is 5"),
+        ({"toggles": {1: 1}}, "toggles is {1: 1}"),
+        ({"device": -1}, "device is -1"),
+        ({"device": "a"}, "device is 'a'"),
+        ({"build_dir": 5}, "build_dir is 5"),
+        ({"jobs": 0}, "jobs is 0"),
+        ({"jobs": "a"}, "jobs is 'a'"),
+    ],
+)
 def test_wrong_options_are_refused_before_anything_runs(options: dict[str, object], what: str, tmp_path: Path) -> None:
     with pytest.raises(gates.GatesError, match=what) as caught:
         gates.run(ROOT / "tasks" / "stage2_wmma_pv", results=tmp_path / "results", **options)
@@ -235,14 +250,19 @@ def test_the_kernels_are_functions_as_the_page_shows(tmp_path: Path) -> None:
     """In a process of its own: pytester, which the next test takes, forgets modules imported meanwhile, and torch can't be imported twice."""
     examples = blocks(FUNCTIONS)
     assert len(examples) == 3
-    done = subprocess.run([sys.executable, "-c", "\n".join(examples)], cwd=tmp_path, env={**os.environ, "PYTHONPATH": str(ROOT)}, capture_output=True, text=True, timeout=300)
+    done = subprocess.run(
+        [sys.executable, "-c", "\n".join(examples)],
+        cwd=tmp_path,
+        env={**os.environ, "PYTHONPATH": str(ROOT)},
+        capture_output=True,
+        text=True,
+        timeout=300,
+    )
     assert done.returncode == 0, done.stderr
 
 
 @pytest.mark.skipif(find_toolchain().get("nvcc") is None, reason="no nvcc")
-def test_the_page_runs_as_it_stands(
-    pytester: pytest.Pytester, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
-) -> None:
+def test_the_page_runs_as_it_stands(pytester: pytest.Pytester, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]) -> None:
     here = pytester.path  # also the working directory
     (here / "results").mkdir()
     (here / "results" / "recorded").symlink_to(RECORDED)

@@ -30,7 +30,11 @@ def folder(tmp_path: Path) -> Path:
     (tmp_path / "installed").mkdir()
     (tmp_path / "installed" / "levels.py").write_text("LEVEL = 4\n")  # the task's own wins, as beside a script
     text = (tasks / "saxpy_problem.py").read_text()
-    (tasks / "saxpy_problem.py").write_text(text.replace("import torch\n", "import random\nimport levels\n\nimport torch\n\nassert levels.LEVEL == 3 and random.random() < 1\n", 1))
+    (tasks / "saxpy_problem.py").write_text(
+        text.replace(
+            "import torch\n", "import random\nimport levels\n\nimport torch\n\nassert levels.LEVEL == 3 and random.random() < 1\n", 1
+        )
+    )
     return tasks
 
 

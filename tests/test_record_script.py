@@ -22,7 +22,11 @@ def record(folder: Path, *arguments: str, script: Path = ROOT / "scripts" / "rec
     python.write_text(STUB.format(log=log))
     python.chmod(0o755)
     done = subprocess.run(
-        ["bash", str(script), *arguments], env={**os.environ, "PYTHON": str(python)}, capture_output=True, text=True, check=False,
+        ["bash", str(script), *arguments],
+        env={**os.environ, "PYTHON": str(python)},
+        capture_output=True,
+        text=True,
+        check=False,
     )
     return done, log.read_text().splitlines() if log.is_file() else []
 
@@ -30,15 +34,21 @@ def record(folder: Path, *arguments: str, script: Path = ROOT / "scripts" / "rec
 def test_without_names_it_is_every_stage_rung_and_example_in_order(tmp_path: Path) -> None:
     done, calls = record(tmp_path, "h100")
     names = [call.split()[3] for call in calls]
-    assert done.returncode == 0 and sorted(names) == sorted([
-        *(path.parent.name for path in (ROOT / "tasks").glob("*/task.yaml")),
-        *(f"./{path.parent.relative_to(ROOT)}" for path in (ROOT / "examples").glob("*/*/task.yaml")),
-    ])
+    assert done.returncode == 0 and sorted(names) == sorted(
+        [
+            *(path.parent.name for path in (ROOT / "tasks").glob("*/task.yaml")),
+            *(f"./{path.parent.relative_to(ROOT)}" for path in (ROOT / "examples").glob("*/*/task.yaml")),
+        ]
+    )
     order = [name for name in names if name.startswith("fp16_v")]
     assert order == sorted(order, key=lambda name: int(name.split("_")[1][1:]))
     for call in calls:
         folder = "h100-examples" if "examples/" in call else "h100"
-        assert "--profile full" in call and call.endswith(f"--results results/recorded/{folder}") and ("--thorough" in call) == (folder == "h100")
+        assert (
+            "--profile full" in call
+            and call.endswith(f"--results results/recorded/{folder}")
+            and ("--thorough" in call) == (folder == "h100")
+        )
 
 
 def test_neither_a_failure_nor_a_hang_stops_the_next_task(tmp_path: Path) -> None:
@@ -61,4 +71,6 @@ def test_what_was_recorded_is_packed(tmp_path: Path) -> None:
         (tmp_path / "results" / "recorded" / place / "a run").mkdir(parents=True)
         (tmp_path / "results" / "recorded" / place / "a run" / "run.json").touch()
     done, calls = record(tmp_path, "h100", "stage0", script=script)
-    assert done.returncode == 0 and calls[1:] == ["-m gates pack --replace results/recorded/h100/stage0_scalar/a run results/recorded/h100-examples/gelu/a run"]
+    assert done.returncode == 0 and calls[1:] == [
+        "-m gates pack --replace results/recorded/h100/stage0_scalar/a run results/recorded/h100-examples/gelu/a run"
+    ]

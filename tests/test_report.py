@@ -122,16 +122,36 @@ def test_a_recorded_run(stage2: str) -> None:
     row = time_row(STAGES[2])
     gains = [(speed := compared(run).speed) and 1 + speed.speedup_pct / 100 for run in STAGES[1:3]]
     for part in (
-        "merge stage2_wmma_pv against stage1_wmma_qk", "every gate passed or is declared not applicable.", "NVIDIA H100 80GB HBM3",
-        "ptxas pass 2 compiled kernels within budget", f"performance pass {sentence}", "ncu.pass",
-        "time of a launch (us)", "SM clock (MHz)", "noise floor 1 ± 0.00",  # the timing chart
-        "Kernel time: 12 rows", f"cold p50 us {shown(row.baseline)} {shown(row.candidate)} ", "sdpa_fp8_kernel sm_90 registers a thread 96 123 +27",
-        "tensor_pipe % ", "mission seed 0", "Set-up: limits, shapes, tools", "max_registers 128",
-        "stage0_scalar to stage3_cp_async, NVIDIA H100 80GB HBM3", f"{row.candidate:.2f} us, {gains[1]:.2f}x, {gains[0] * gains[1]:.2f}x in all",  # the ladder
-        f"History {COUNT} runs found", "stage2_wmma_pv, cpu: ", "start of the run (UTC)",
+        "merge stage2_wmma_pv against stage1_wmma_qk",
+        "every gate passed or is declared not applicable.",
+        "NVIDIA H100 80GB HBM3",
+        "ptxas pass 2 compiled kernels within budget",
+        f"performance pass {sentence}",
+        "ncu.pass",
+        "time of a launch (us)",
+        "SM clock (MHz)",
+        "noise floor 1 ± 0.00",  # the timing chart
+        "Kernel time: 12 rows",
+        f"cold p50 us {shown(row.baseline)} {shown(row.candidate)} ",
+        "sdpa_fp8_kernel sm_90 registers a thread 96 123 +27",
+        "tensor_pipe % ",
+        "mission seed 0",
+        "Set-up: limits, shapes, tools",
+        "max_registers 128",
+        "stage0_scalar to stage3_cp_async, NVIDIA H100 80GB HBM3",
+        f"{row.candidate:.2f} us, {gains[1]:.2f}x, {gains[0] * gains[1]:.2f}x in all",  # the ladder
+        f"History {COUNT} runs found",
+        "stage2_wmma_pv, cpu: ",
+        "start of the run (UTC)",
     ):
         assert part in words, part
-    assert words.index("merge stage2_wmma_pv") < words.index("ptxas pass") < words.index("Timing") < words.index("Ladder Newest") < words.index(f"History {COUNT}")
+    assert (
+        words.index("merge stage2_wmma_pv")
+        < words.index("ptxas pass")
+        < words.index("Timing")
+        < words.index("Ladder Newest")
+        < words.index(f"History {COUNT}")
+    )
 
 
 def test_it_is_one_page_for_any_screen_and_reader(stage2: str) -> None:
@@ -156,7 +176,9 @@ def test_the_newest_run_of_each_task_and_device(tmp_path: Path) -> None:
     text = out.read_text(encoding="utf-8")
     reader = check_whole(text)
     assert len([tag for tag, _ in reader.tags if tag == "article"]) == 5
-    assert "5 runs decision task" in reader.words and "History 15 runs found" in reader.words and "stage2_wmma_pv, cpu: 3 runs" in reader.words
+    assert (
+        "5 runs decision task" in reader.words and "History 15 runs found" in reader.words and "stage2_wmma_pv, cpu: 3 runs" in reader.words
+    )
     assert sorted(path.name for path in tmp_path.iterdir() if path.is_file()) == ["all.html"]
 
 
@@ -194,20 +216,31 @@ def test_error_maps_of_failed_cases(seen: RunView) -> None:
     text = page(failed(seen, error_map()))
     words = check_whole(text).words
     for part in (
-        "Where the output is wrong", "small seed 0, output", "512 of 16384 elements", "[1, 32, 0] 0.118 instead of 0.0312", "Likely causes",
-        "S (0 to 127)", "D (0 to 63)", "tail seed 0 (odd) crash: killed by SIGSEGV while running the kernel",
+        "Where the output is wrong",
+        "small seed 0, output",
+        "512 of 16384 elements",
+        "[1, 32, 0] 0.118 instead of 0.0312",
+        "Likely causes",
+        "S (0 to 127)",
+        "D (0 to 63)",
+        "tail seed 0 (odd) crash: killed by SIGSEGV while running the kernel",
     ):
         assert part in words, part
     assert "Where the output is wrong" not in page(failed(seen, None))
 
 
 def test_failing_checks_come_with_hint_and_command(seen: RunView) -> None:
-    check = Check("max_abs_err", Status.FAIL, 0.5, 0.002, "", "small seed 0", "correctness.error", "look at the store", "gates run x --shapes small")
+    check = Check(
+        "max_abs_err", Status.FAIL, 0.5, 0.002, "", "small seed 0", "correctness.error", "look at the store", "gates run x --shapes small"
+    )
     result = GateResult("correctness", Status.FAIL, "correctness.error", "max_abs_err (small seed 0): 0.5", (check,))
     verdict = dataclasses.replace(seen.verdict, decision=Decision.REJECT, gates=(*seen.verdict.gates[:2], result, *seen.verdict.gates[3:]))
     words = check_whole(page(dataclasses.replace(seen, verdict=verdict, decision=Decision.REJECT, reason="failed: correctness"))).words
     assert "reject stage2_wmma_pv" in words
-    assert "correctness, small seed 0 : max_abs_err 0.5, limit 0.002. look at the store in the folder in which the run was started: gates run x --shapes small" in words
+    assert (
+        "correctness, small seed 0 : max_abs_err 0.5, limit 0.002. look at the store in the folder in which the run was started: gates run x --shapes small"
+        in words
+    )
 
 
 def test_nothing_in_evidence_becomes_markup(seen: RunView) -> None:
@@ -215,7 +248,13 @@ def test_nothing_in_evidence_becomes_markup(seen: RunView) -> None:
     run = failed(seen, dataclasses.replace(error_map(), limit=HOSTILE))
     evidence = {gate: poisoned(record, HOSTILE) for gate, record in run.evidence.items()}
     run = dataclasses.replace(
-        run, name=HOSTILE, reason=HOSTILE, info=poisoned(run.info, HOSTILE), verdict=poisoned(run.verdict, HOSTILE), comparison=poisoned(run.comparison, HOSTILE), evidence=evidence,
+        run,
+        name=HOSTILE,
+        reason=HOSTILE,
+        info=poisoned(run.info, HOSTILE),
+        verdict=poisoned(run.verdict, HOSTILE),
+        comparison=poisoned(run.comparison, HOSTILE),
+        evidence=evidence,
     )
     entries = tuple(dataclasses.replace(poisoned(entry, HOSTILE), device=HOSTILE, path=HOSTILE) for entry in history(RECORDED, "stage1"))
     entries += (dataclasses.replace(entries[0], broken=HOSTILE),)
@@ -284,7 +323,9 @@ def test_a_run_that_only_the_report_can_not_read_is_listed(tmp_path: Path) -> No
     del info["seeds" if "seeds" in info else "platform"]
     (run / "run.json").write_text(json.dumps(info))
     found = page_of(tmp_path, ())
-    assert len(found.runs) == 4 and [entry.broken for entry in found.entries if entry.broken] == [f"{run / 'run.json'}: missing key 'platform'"]
+    assert len(found.runs) == 4 and [entry.broken for entry in found.entries if entry.broken] == [
+        f"{run / 'run.json'}: missing key 'platform'"
+    ]
 
 
 def test_the_command(tmp_path: Path) -> None:
@@ -356,6 +397,12 @@ def test_hostile_evidence_in_a_browser(browser: Browser, seen: RunView, tmp_path
 
 
 def test_the_checks_of_this_file_can_fail(stage2: str) -> None:
-    for bad in ("<script>1</script>", '<a href="https://example.org">x</a>', "<p onclick='x'>y</p>", "<p>", '<p style="background: url(x)"></p>'):
+    for bad in (
+        "<script>1</script>",
+        '<a href="https://example.org">x</a>',
+        "<p onclick='x'>y</p>",
+        "<p>",
+        '<p style="background: url(x)"></p>',
+    ):
         with pytest.raises(AssertionError):
             check_whole(stage2.replace("</main>", f"{bad}</main>"))

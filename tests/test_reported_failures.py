@@ -22,9 +22,15 @@ SMALL = problem.SHAPES["small"]
 FORMAT = {"max_abs_err": 0.06, "mean_abs_err": 0.02}  # as wide as the input format's own error
 
 
-@pytest.mark.parametrize(("fault", "shape"), [
-    ("a scale of 1/8.5 for 1/8", LONG), ("the last key dropped", LONG), ("a key of zeros too many", SMALL),
-], ids=lambda value: value if isinstance(value, str) else "")
+@pytest.mark.parametrize(
+    ("fault", "shape"),
+    [
+        ("a scale of 1/8.5 for 1/8", LONG),
+        ("the last key dropped", LONG),
+        ("a key of zeros too many", SMALL),
+    ],
+    ids=lambda value: value if isinstance(value, str) else "",
+)
 def test_what_the_input_format_s_limits_let_through_fails(fault: str, shape: dict[str, int]) -> None:
     inputs = problem.make_inputs(shape, 0, "cpu")
     q, k, v = (problem.dequantise(inputs[name], inputs[f"{name}_scale"]) for name in ("q", "k", "v"))
@@ -72,7 +78,19 @@ def test_the_second_card_is_the_one_that_is_timed(tmp_path: Path) -> None:
     cards = probe().devices
     if len(cards) < 2:
         pytest.skip("one card")
-    command = [sys.executable, "-m", "gates", "run", "tests/tasks/saxpy_fast", "--device", "1", "--results", str(tmp_path), "--build-dir", str(tmp_path / "build")]
+    command = [
+        sys.executable,
+        "-m",
+        "gates",
+        "run",
+        "tests/tasks/saxpy_fast",
+        "--device",
+        "1",
+        "--results",
+        str(tmp_path),
+        "--build-dir",
+        str(tmp_path / "build"),
+    ]
     subprocess.run(command, cwd=ROOT, check=False, timeout=500)
     (run,) = (tmp_path / "saxpy_fast").iterdir()
     info, timed = (json.loads((run / f"{name}.json").read_text(encoding="utf-8")) for name in ("run", "performance"))

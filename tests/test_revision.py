@@ -17,7 +17,9 @@ pytestmark = needs_git
 
 
 def git(folder: Path, *arguments: str) -> str:
-    return subprocess.run(["git", "-C", str(folder), "-c", "user.name=x", "-c", "user.email=x@x", *arguments], check=True, capture_output=True, text=True).stdout.strip()
+    return subprocess.run(
+        ["git", "-C", str(folder), "-c", "user.name=x", "-c", "user.email=x@x", *arguments], check=True, capture_output=True, text=True
+    ).stdout.strip()
 
 
 @pytest.fixture
@@ -44,27 +46,35 @@ def test_a_checkout_and_what_changed_in_it(checkout: Path) -> None:
 
 
 @pytest.mark.parametrize("variable", ["GIT_DIR", "GIT_WORK_TREE", "GIT_INDEX_FILE", "GIT_OBJECT_DIRECTORY", "GIT_COMMON_DIR"])
-def test_what_a_hook_sets_leads_to_no_other_repository(checkout: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, variable: str) -> None:
+def test_what_a_hook_sets_leads_to_no_other_repository(
+    checkout: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, variable: str
+) -> None:
     other = tmp_path / "other"
     other.mkdir()
     git(other, "init", "-q")
     git(other, "commit", "-q", "--allow-empty", "-m", "other")
     expected = revision(checkout)
-    value = {"GIT_WORK_TREE": other, "GIT_INDEX_FILE": other / ".git" / "index.lock", "GIT_OBJECT_DIRECTORY": other / ".git" / "objects"}.get(variable, other / ".git")
+    value = {
+        "GIT_WORK_TREE": other,
+        "GIT_INDEX_FILE": other / ".git" / "index.lock",
+        "GIT_OBJECT_DIRECTORY": other / ".git" / "objects",
+    }.get(variable, other / ".git")
     monkeypatch.setenv(variable, str(value))
     assert revision(checkout) == expected and expected.sha == git_without(checkout)
 
 
 def git_without(folder: Path) -> str:
     clean = {name: value for name, value in os.environ.items() if not name.startswith("GIT_")}
-    return subprocess.run(["git", "-C", str(folder), "rev-parse", "HEAD"], check=True, capture_output=True, text=True, env=clean).stdout.strip()
+    return subprocess.run(
+        ["git", "-C", str(folder), "rev-parse", "HEAD"], check=True, capture_output=True, text=True, env=clean
+    ).stdout.strip()
 
 
 def refusing(folder: Path, words: str) -> Path:
     """A git that refuses with ``words``."""
     folder.mkdir()
     program = folder / "git"
-    program.write_text(f"#!/bin/sh\necho \"fatal: {words}\" >&2\nexit 128\n")
+    program.write_text(f'#!/bin/sh\necho "fatal: {words}" >&2\nexit 128\n')
     program.chmod(0o755)
     return folder
 

@@ -33,7 +33,9 @@ def build_dir(tmp_path_factory: pytest.TempPathFactory) -> Path:
 def by_hand(build_dir: Path, *arguments: str, folder: Path = FAST) -> subprocess.CompletedProcess[str]:
     return subprocess.run(
         [sys.executable, str(folder / "runner.py"), "--device", "emulator", "--build-dir", str(build_dir), *arguments],
-        capture_output=True, text=True, timeout=120,
+        capture_output=True,
+        text=True,
+        timeout=120,
     )
 
 
@@ -66,9 +68,15 @@ def test_unknown_shape_names_the_nearest(build_dir: Path) -> None:
     assert "did you mean small" in done.stderr and "Traceback" not in done.stderr
 
 
-@pytest.mark.parametrize("arguments", [
-    ["--seeds", "0,x"], ["--device", "tpu"], ["--shape", "small", "--shapes", "small,tail"], ["--seeds", "0", "--seed", "1"],
-])
+@pytest.mark.parametrize(
+    "arguments",
+    [
+        ["--seeds", "0,x"],
+        ["--device", "tpu"],
+        ["--shape", "small", "--shapes", "small,tail"],
+        ["--seeds", "0", "--seed", "1"],
+    ],
+)
 def test_wrong_usage_exits_2(arguments: list[str]) -> None:
     with pytest.raises(SystemExit) as caught:
         task_runner.main(str(FAST / "runner.py"), arguments)

@@ -26,8 +26,23 @@ SEED = 10**9 + secrets.randbelow(10**9)  # a fresh one, of ten digits
 def library(tmp_path_factory: pytest.TempPathFactory) -> Path:
     mask, path = secrets.randbits(40), tmp_path_factory.mktemp("attacks") / "attacks.so"
     subprocess.run(
-        ["g++", "-std=c++17", "-shared", "-fPIC", "-O1", "-w", f"-DMARK_A={SEED ^ mask}LL", f"-DMARK_B={mask}LL", f"-DPARENT={os.getpid()}",
-         str(SOURCE), "-o", str(path), "-ldl"], check=True, timeout=120,
+        [
+            "g++",
+            "-std=c++17",
+            "-shared",
+            "-fPIC",
+            "-O1",
+            "-w",
+            f"-DMARK_A={SEED ^ mask}LL",
+            f"-DMARK_B={mask}LL",
+            f"-DPARENT={os.getpid()}",
+            str(SOURCE),
+            "-o",
+            str(path),
+            "-ldl",
+        ],
+        check=True,
+        timeout=120,
     )
     return path
 
@@ -124,7 +139,9 @@ def memory_checked(library: Path, folder: Path, entry: str) -> GateResult:
     return judge.judge(parse.parse(run_sanitizer_emulator(candidate, ["small"], work=folder, limit_s=60, cases=cases)))
 
 
-@pytest.mark.parametrize(("entry", "status"), [("honest", Status.PASS), ("answers_its_replay", Status.NOT_RUN), ("erases_reports", Status.FAIL)])
+@pytest.mark.parametrize(
+    ("entry", "status"), [("honest", Status.PASS), ("answers_its_replay", Status.NOT_RUN), ("erases_reports", Status.FAIL)]
+)
 def test_a_replay_s_result_and_a_checker_s_reports_are_the_judge_s(library: Path, tmp_path: Path, entry: str, status: Status) -> None:
     result = memory_checked(library, tmp_path, entry)
     assert result.status is status, result.checks

@@ -75,14 +75,17 @@ SYNCCHECK = """========= COMPUTE-SANITIZER
 """
 
 
-@pytest.mark.parametrize(("text", "tool", "kind", "kernel", "where", "severity", "total"), [
-    (MEMCHECK, "memcheck", "invalid __global__ write", "void store_tile<(int)64>(float *, int)", "tile.cu:34", "error", 3),
-    (MEMCHECK_OLD, "memcheck", "invalid __shared__ read", "oob(int *)", "tile.cu:10", "error", 1),
-    (RACECHECK, "racecheck", "race", "sum_kernel(int *, int *)", "sum.cu:47", "error", 1),
-    (WARNING_ONLY, "racecheck", "race", "warp_sum(float *)", "w.cu:9", "warning", 0),
-    (INITCHECK, "initcheck", "uninitialized __global__ memory read", "add(float *)", "add.cu:8", "error", 1),
-    (SYNCCHECK, "synccheck", "barrier error", "divergent(int *)", "d.cu:34", "error", 16),
-])
+@pytest.mark.parametrize(
+    ("text", "tool", "kind", "kernel", "where", "severity", "total"),
+    [
+        (MEMCHECK, "memcheck", "invalid __global__ write", "void store_tile<(int)64>(float *, int)", "tile.cu:34", "error", 3),
+        (MEMCHECK_OLD, "memcheck", "invalid __shared__ read", "oob(int *)", "tile.cu:10", "error", 1),
+        (RACECHECK, "racecheck", "race", "sum_kernel(int *, int *)", "sum.cu:47", "error", 1),
+        (WARNING_ONLY, "racecheck", "race", "warp_sum(float *)", "w.cu:9", "warning", 0),
+        (INITCHECK, "initcheck", "uninitialized __global__ memory read", "add(float *)", "add.cu:8", "error", 1),
+        (SYNCCHECK, "synccheck", "barrier error", "divergent(int *)", "d.cu:34", "error", 16),
+    ],
+)
 def test_reports_are_read(text, tool, kind, kernel, where, severity, total) -> None:
     for form in (text, text.replace("\n", "\r\n")):
         first = log.device_findings(form, tool)[0]
@@ -137,13 +140,18 @@ def test_four_clean_tools_pass(gate, monkeypatch: pytest.MonkeyPatch) -> None:
     assert [r.launches for r in evidence.runs] == [4, 4, 4, 4]
 
 
-@pytest.mark.parametrize(("most_bytes", "shapes"), [
-    (0, ["small", "tail"]),  # as on the emulator
-    (2**16 - 1, ["small", "tail"]),
-    (2**16, ["small", "mission", "tail"]),  # 4 bytes x 2^14: loops come round again
-    (4000, ["small", "tail"]),  # the smallest is the largest
-])
-def test_a_larger_shape_is_checked_too_if_it_is_not_too_large(library: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, most_bytes, shapes) -> None:
+@pytest.mark.parametrize(
+    ("most_bytes", "shapes"),
+    [
+        (0, ["small", "tail"]),  # as on the emulator
+        (2**16 - 1, ["small", "tail"]),
+        (2**16, ["small", "mission", "tail"]),  # 4 bytes x 2^14: loops come round again
+        (4000, ["small", "tail"]),  # the smallest is the largest
+    ],
+)
+def test_a_larger_shape_is_checked_too_if_it_is_not_too_large(
+    library: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, most_bytes, shapes
+) -> None:
     written = cases_here(monkeypatch, side(library, "honest"), ["mission", "small"], tmp_path, most_bytes)
     assert [case["shape"] for case in written] == shapes
 
@@ -162,31 +170,47 @@ def test_one_tool_less_is_no_pass(gate) -> None:
     assert result.status is Status.NOT_RUN and result.code == "sanitizer.tool_missing"
 
 
-@pytest.mark.parametrize(("body", "status", "code"), [
-    # the program was never started, and the tool says that all is well
-    (CLEAN + 'echo "========= $s" > $log; exit 0', Status.NOT_RUN, "sanitizer.kernel_not_seen"),
-    ('"$@"', Status.NOT_RUN, "sanitizer.no_summary"),
-    ('echo "========= Error: Device not supported. Please refer to the documentation." > $log; exit 1', Status.NOT_RUN, "sanitizer.not_supported"),
-    ('"$@"; cat > $log <<EOF\n' + MEMCHECK + "EOF\nexit 0", Status.FAIL, "sanitizer.finding"),
-    (CLEAN.replace("0 errors", "4 errors") + '"$@"; echo "========= $s" > $log; exit 86', Status.FAIL, "sanitizer.finding"),
-    (CLEAN + '"$@"; echo "========= $s" > $log; exit 255', Status.INCONCLUSIVE, "sanitizer.exit_code"),
-    (CLEAN + '"$@"; echo "========= $s" > $log; kill -SEGV $$', Status.FAIL, "sanitizer.crash"),
-    ('"$@"; sleep 60', Status.INCONCLUSIVE, "sanitizer.timeout"),
-])
+@pytest.mark.parametrize(
+    ("body", "status", "code"),
+    [
+        # the program was never started, and the tool says that all is well
+        (CLEAN + 'echo "========= $s" > $log; exit 0', Status.NOT_RUN, "sanitizer.kernel_not_seen"),
+        ('"$@"', Status.NOT_RUN, "sanitizer.no_summary"),
+        (
+            'echo "========= Error: Device not supported. Please refer to the documentation." > $log; exit 1',
+            Status.NOT_RUN,
+            "sanitizer.not_supported",
+        ),
+        ('"$@"; cat > $log <<EOF\n' + MEMCHECK + "EOF\nexit 0", Status.FAIL, "sanitizer.finding"),
+        (CLEAN.replace("0 errors", "4 errors") + '"$@"; echo "========= $s" > $log; exit 86', Status.FAIL, "sanitizer.finding"),
+        (CLEAN + '"$@"; echo "========= $s" > $log; exit 255', Status.INCONCLUSIVE, "sanitizer.exit_code"),
+        (CLEAN + '"$@"; echo "========= $s" > $log; kill -SEGV $$', Status.FAIL, "sanitizer.crash"),
+        ('"$@"; sleep 60', Status.INCONCLUSIVE, "sanitizer.timeout"),
+    ],
+)
 def test_a_tool_that_checked_nothing_or_found_something(gate, body: str, status: Status, code: str) -> None:
     _, result = gate(body, limit_s=3 if "sleep" in body else 60)
     assert (result.status, result.code) == (status, code), result.sentence
 
 
-@pytest.mark.parametrize(("body", "said"), [
-    ('echo "compute-sanitizer: unrecognised option \'--padding\'"; echo "Usage: compute-sanitizer [options] app"; exit 1', "unrecognised option '--padding'"),
-    ('echo "========= Error: Unknown option --report-api-errors" > $log; exit 1', "Unknown option --report-api-errors"),
-    (CLEAN + 'echo "========= $s" > $log; kill -SEGV $$', "killed by SIGSEGV"),
-    ("kill -KILL $$", "killed by SIGKILL"),
-    ("sleep 60", "time limit"),
-    ('echo "========= Error: Failed to inject into the target process" > $log; echo "========= ERROR SUMMARY: 0 errors" >> $log; exit 255', "Failed to inject"),
-    ('echo "terminate called without an active exception"; kill -ABRT $$', "killed by SIGABRT"),
-])
+@pytest.mark.parametrize(
+    ("body", "said"),
+    [
+        (
+            'echo "compute-sanitizer: unrecognised option \'--padding\'"; echo "Usage: compute-sanitizer [options] app"; exit 1',
+            "unrecognised option '--padding'",
+        ),
+        ('echo "========= Error: Unknown option --report-api-errors" > $log; exit 1', "Unknown option --report-api-errors"),
+        (CLEAN + 'echo "========= $s" > $log; kill -SEGV $$', "killed by SIGSEGV"),
+        ("kill -KILL $$", "killed by SIGKILL"),
+        ("sleep 60", "time limit"),
+        (
+            'echo "========= Error: Failed to inject into the target process" > $log; echo "========= ERROR SUMMARY: 0 errors" >> $log; exit 255',
+            "Failed to inject",
+        ),
+        ('echo "terminate called without an active exception"; kill -ABRT $$', "killed by SIGABRT"),
+    ],
+)
 def test_a_tool_that_ends_before_the_replay_begins_is_not_run_in_its_own_words(gate, body: str, said: str) -> None:
     evidence, result = gate(body, limit_s=1 if "sleep" in body else 60)
     assert (result.status, result.code) == (Status.NOT_RUN, "sanitizer.not_started") and said in result.sentence, result.sentence
@@ -196,11 +220,11 @@ def test_a_tool_that_ends_before_the_replay_begins_is_not_run_in_its_own_words(g
 def test_a_tool_that_gives_up_later_is_not_run_and_its_findings_count(gate) -> None:
     complaint = "========= Internal Sanitizer Error: The Sanitizer encountered an error when instrumenting\n"
     clean = "========= ERROR SUMMARY: 0 errors\n"
-    _, result = gate(HONEST + f'\ncat > $log <<EOF\n{complaint}{clean}EOF\nexit 255'.replace("exit $code", ":"))
+    _, result = gate(HONEST + f"\ncat > $log <<EOF\n{complaint}{clean}EOF\nexit 255".replace("exit $code", ":"))
     assert result.status is not Status.FAIL
     _, result = gate(f'"$@"; cat > $log <<EOF\n{complaint}{clean}EOF\nexit 255')
     assert (result.status, result.code) == (Status.NOT_RUN, "sanitizer.not_started") and "Internal Sanitizer Error" in result.sentence
-    _, result = gate(f'cat > $log <<EOF\n{complaint}{MEMCHECK}EOF\nexit 86')  # a place in a kernel shows that it ran
+    _, result = gate(f"cat > $log <<EOF\n{complaint}{MEMCHECK}EOF\nexit 86")  # a place in a kernel shows that it ran
     assert (result.status, result.code) == (Status.FAIL, "sanitizer.finding")
 
 
@@ -211,7 +235,9 @@ MISSING_WAIT = """========= COMPUTE-SANITIZER
 =========
 ========= ERROR SUMMARY: 16 errors
 """
-LIBCUDACXX = MISSING_WAIT.format(function="copy_kernel(const float *, float *)", file="/usr/local/cuda/include/cuda/std/__barrier/barrier.h", line=120)
+LIBCUDACXX = MISSING_WAIT.format(
+    function="copy_kernel(const float *, float *)", file="/usr/local/cuda/include/cuda/std/__barrier/barrier.h", line=120
+)
 NVIDIA_WHEEL = LIBCUDACXX.replace("/usr/local/cuda/include/", "/v/site-packages/nvidia/cu13/include/cccl/")
 WITHOUT_LINES = MISSING_WAIT.replace(" in {file}:{line}", "").format(function="cuda::__4::barrier<(cuda::thread_scope)2>::arrive(long)")
 
@@ -229,20 +255,33 @@ def test_a_missing_wait_inside_a_library_is_shown_and_does_not_reject(gate, text
     assert [check.name for check in result.checks if "library" in check.name] == ["synccheck inside a library: barrier error"]
 
 
-@pytest.mark.parametrize("text", [
-    LIBCUDACXX.replace("/usr/local/cuda/include/cuda/std/__barrier/barrier.h", "/src/kernels/copy.cu"),  # the kernel's own line
-    LIBCUDACXX.replace("Missing wait.", "Divergent thread(s) in block"),  # who called it from a branch is the caller
-    LIBCUDACXX.replace("/cuda/include/cuda/std/__barrier/", "/cuda/include/cooperative_groups/").replace("Missing wait.", "Divergent thread(s) in warp"),
-    LIBCUDACXX.partition("=========\n")[0] + SYNCCHECK.partition("\n")[2],  # one of each
-])
+@pytest.mark.parametrize(
+    "text",
+    [
+        LIBCUDACXX.replace("/usr/local/cuda/include/cuda/std/__barrier/barrier.h", "/src/kernels/copy.cu"),  # the kernel's own line
+        LIBCUDACXX.replace("Missing wait.", "Divergent thread(s) in block"),  # who called it from a branch is the caller
+        LIBCUDACXX.replace("/cuda/include/cuda/std/__barrier/", "/cuda/include/cooperative_groups/").replace(
+            "Missing wait.", "Divergent thread(s) in warp"
+        ),
+        LIBCUDACXX.partition("=========\n")[0] + SYNCCHECK.partition("\n")[2],  # one of each
+    ],
+)
 def test_what_is_the_caller_s_in_a_library_rejects(gate, text: str) -> None:
     assert gate(synccheck_says(text))[1].code == "sanitizer.finding"
 
 
-@pytest.mark.parametrize(("tool", "text"), [
-    ("memcheck", MEMCHECK.replace("/src/kernels/tile.cu", "/usr/local/cuda/include/cub/block/block_load.cuh")),
-    ("racecheck", RACECHECK.replace("in sum.cu:47", "in /usr/local/cuda/include/cub/block/a.cuh:4").replace("in sum.cu:62", "in /usr/local/cuda/include/cub/block/a.cuh:9")),
-])
+@pytest.mark.parametrize(
+    ("tool", "text"),
+    [
+        ("memcheck", MEMCHECK.replace("/src/kernels/tile.cu", "/usr/local/cuda/include/cub/block/block_load.cuh")),
+        (
+            "racecheck",
+            RACECHECK.replace("in sum.cu:47", "in /usr/local/cuda/include/cub/block/a.cuh:4").replace(
+                "in sum.cu:62", "in /usr/local/cuda/include/cub/block/a.cuh:9"
+            ),
+        ),
+    ],
+)
 def test_other_findings_inside_a_library_are_errors(tool: str, text: str) -> None:
     assert log.device_findings(text, tool)[0].severity == "error"
 
@@ -254,8 +293,10 @@ def test_a_launch_error_under_the_tool_fails(gate) -> None:
 
 def racecheck_says(text: str, ending: str) -> str:
     """A stub whose other tools are clean."""
-    return ('"$@"\nif [ $tool != racecheck ]; then echo "========= ERROR SUMMARY: 0 errors" > $log; exit 0; fi\n'
-            f"cat > $log <<EOF\n{text}EOF\n{ending}")
+    return (
+        '"$@"\nif [ $tool != racecheck ]; then echo "========= ERROR SUMMARY: 0 errors" > $log; exit 0; fi\n'
+        f"cat > $log <<EOF\n{text}EOF\n{ending}"
+    )
 
 
 @pytest.mark.parametrize("code", [0, 86])  # with --error-exitcode 86, by version
@@ -267,13 +308,21 @@ def test_warnings_are_shown_and_do_not_fail(gate, code: int) -> None:
     assert (shown.status, shown.observed, shown.unit) == (Status.PASS, 1, "warnings") and "w.cu:9 in warp_sum(float *)" in shown.hint
 
 
-@pytest.mark.parametrize(("text", "ending", "status", "code"), [
-    (RACECHECK, "exit 86", Status.FAIL, "sanitizer.finding"),
-    (WARNING_ONLY, "exit 1", Status.INCONCLUSIVE, "sanitizer.exit_code"),  # not the tool's own code: something else broke
-    (WARNING_ONLY.rpartition("========= RACECHECK")[0], "exit 86", Status.NOT_RUN, "sanitizer.no_summary"),
-    ("========= RACECHECK SUMMARY: 0 hazards displayed (0 errors, 0 warnings)\n", "exit 86", Status.INCONCLUSIVE, "sanitizer.exit_code"),
-    (WARNING_ONLY.replace("0 errors", "2 errors"), "exit 86", Status.FAIL, "sanitizer.finding"),
-])
+@pytest.mark.parametrize(
+    ("text", "ending", "status", "code"),
+    [
+        (RACECHECK, "exit 86", Status.FAIL, "sanitizer.finding"),
+        (WARNING_ONLY, "exit 1", Status.INCONCLUSIVE, "sanitizer.exit_code"),  # not the tool's own code: something else broke
+        (WARNING_ONLY.rpartition("========= RACECHECK")[0], "exit 86", Status.NOT_RUN, "sanitizer.no_summary"),
+        (
+            "========= RACECHECK SUMMARY: 0 hazards displayed (0 errors, 0 warnings)\n",
+            "exit 86",
+            Status.INCONCLUSIVE,
+            "sanitizer.exit_code",
+        ),
+        (WARNING_ONLY.replace("0 errors", "2 errors"), "exit 86", Status.FAIL, "sanitizer.finding"),
+    ],
+)
 def test_warnings_hide_nothing_else(gate, text: str, ending: str, status: Status, code: str) -> None:
     _, result = gate(racecheck_says(text, ending))
     assert (result.status, result.code) == (status, code), result.sentence

@@ -37,16 +37,37 @@ def test_what_jsonschema_refuses_is_never_let_through(data: st.DataObject) -> No
         assert errors_by(schema, changed) == []
 
 
-@pytest.mark.parametrize(("schema", "good", "bad"), [
-    ({"type": ["integer", "null"]}, [1, None], [True, 1.5, "1"]), ({"type": "number", "exclusiveMinimum": 0, "maximum": 2}, [1, 2], [0, 2.5, False]),
-    ({"const": 1}, [1], [True, 2, "1", [1]]), ({"enum": ["a", "b"]}, ["a"], ["c", 1]),
-    ({"type": "array", "items": {"type": "integer"}, "minItems": 1, "uniqueItems": True}, [[1, 2]], [[], [1, 1], ["a"]]),
-    ({"anyOf": [{"type": "null"}, {"type": "string", "minLength": 2, "pattern": "^a"}]}, [None, "ab"], ["a", "bb", 1]),
-    ({"type": "object", "propertyNames": {"pattern": "^[a-z]+$"}, "additionalProperties": {"type": "integer"}}, [{}, {"a": 1}], [{"A": 1}, {"a": "1"}]),
-    ({"properties": {"a": {"type": "integer"}}, "patternProperties": {"^b": {"type": "string"}}, "required": ["a"], "additionalProperties": False},
-     [{"a": 1, "b2": "x"}], [{}, {"a": "1"}, {"a": 1, "b": 1}, {"a": 1, "c": 1}]),
-    ({"$ref": "#/$defs/tree", "$defs": {"tree": {"type": "array", "items": {"$ref": "#/$defs/tree"}}}}, [[], [[[]]]], [1, [1], [[[1]]]]),
-])
+@pytest.mark.parametrize(
+    ("schema", "good", "bad"),
+    [
+        ({"type": ["integer", "null"]}, [1, None], [True, 1.5, "1"]),
+        ({"type": "number", "exclusiveMinimum": 0, "maximum": 2}, [1, 2], [0, 2.5, False]),
+        ({"const": 1}, [1], [True, 2, "1", [1]]),
+        ({"enum": ["a", "b"]}, ["a"], ["c", 1]),
+        ({"type": "array", "items": {"type": "integer"}, "minItems": 1, "uniqueItems": True}, [[1, 2]], [[], [1, 1], ["a"]]),
+        ({"anyOf": [{"type": "null"}, {"type": "string", "minLength": 2, "pattern": "^a"}]}, [None, "ab"], ["a", "bb", 1]),
+        (
+            {"type": "object", "propertyNames": {"pattern": "^[a-z]+$"}, "additionalProperties": {"type": "integer"}},
+            [{}, {"a": 1}],
+            [{"A": 1}, {"a": "1"}],
+        ),
+        (
+            {
+                "properties": {"a": {"type": "integer"}},
+                "patternProperties": {"^b": {"type": "string"}},
+                "required": ["a"],
+                "additionalProperties": False,
+            },
+            [{"a": 1, "b2": "x"}],
+            [{}, {"a": "1"}, {"a": 1, "b": 1}, {"a": 1, "c": 1}],
+        ),
+        (
+            {"$ref": "#/$defs/tree", "$defs": {"tree": {"type": "array", "items": {"$ref": "#/$defs/tree"}}}},
+            [[], [[[]]]],
+            [1, [1], [[[1]]]],
+        ),
+    ],
+)
 def test_each_keyword(schema: dict[str, Any], good: list[Any], bad: list[Any]) -> None:
     assert all(checker(schema)(data) and not errors_by(schema, data) for data in good)
     assert not any(checker(schema)(data) for data in bad) and all(errors_by(schema, data) for data in bad)

@@ -20,19 +20,24 @@ LIMIT = task_of("stage3_cp_async")["gates"]["correctness"]["max_abs_err"]
 
 # defect: (order of the threads, the place, the first cause), on SIX_HEADS with seed 0
 EXPLAINED = {
-    "no_final_division": (
-        0, "everywhere", "the values are those of: no final division by the row sum"),
+    "no_final_division": (0, "everywhere", "the values are those of: no final division by the row sum"),
     "no_rescale": (  # the last key of those rows outweighs the 64 before it
-        0, "6 of 390 rows, scattered over B\u00b7H 2-5 and S 6, 8, 18, 48-49 and others (6 of 65) of every D",
-        "the values are those of: the accumulator is not rescaled when the maximum rises"),
+        0,
+        "6 of 390 rows, scattered over B\u00b7H 2-5 and S 6, 8, 18, 48-49 and others (6 of 65) of every D",
+        "the values are those of: the accumulator is not rescaled when the maximum rises",
+    ),
     "tail_not_masked": (0, "everywhere", "the values are those of: keys past the end not masked, tile of 64"),
     "waits_for_the_wrong_group": (
-        0, "everywhere",
-        "NaN: memory read before it was written (missing barrier or wait, a row never loaded, a read past a buffer: see the sanitizer gate), infinity - infinity, or 0/0 (a row with nothing unmasked)"),
+        0,
+        "everywhere",
+        "NaN: memory read before it was written (missing barrier or wait, a row never loaded, a read past a buffer: see the sanitizer gate), infinity - infinity, or 0/0 (a row with nothing unmasked)",
+    ),
     "no_barrier_before_reuse": (  # a warp that is ahead overwrites what the warps of the other 16 rows still read
-        1, "parts of S 16-31 of every 32 of every B, H, D",
+        1,
+        "parts of S 16-31 of every 32 of every B, H, D",
         "S 16-31 of every 32 is one warp's stripe or one fragment's: a missing __syncwarp or __syncthreads between its store "
-        "and the read, or a wrong warp offset"),
+        "and the read, or a wrong warp offset",
+    ),
 }
 
 

@@ -19,10 +19,18 @@ HALF = 2.0**-11
 
 # name: (file, text, replacement, the family or edge shape that shows it). Ordinary inputs on the ordinary shapes show none.
 DEFECTS = {
-    "zero where the sum is small": ("output.cuh", "const float factor = normalise[row];",
-                                    "const float factor = normalise[row] < 1e-4f ? 0.0f : normalise[row];", "scales"),
-    "wrong for three heads of B = 3": ("sdpa_fp8.cu", "const int head = blockIdx.x / query_tiles;",
-                                       "const int head = blockIdx.x / query_tiles == 8 ? 7 : blockIdx.x / query_tiles;", "b3h3s1"),
+    "zero where the sum is small": (
+        "output.cuh",
+        "const float factor = normalise[row];",
+        "const float factor = normalise[row] < 1e-4f ? 0.0f : normalise[row];",
+        "scales",
+    ),
+    "wrong for three heads of B = 3": (
+        "sdpa_fp8.cu",
+        "const int head = blockIdx.x / query_tiles;",
+        "const int head = blockIdx.x / query_tiles == 8 ? 7 : blockIdx.x / query_tiles;",
+        "b3h3s1",
+    ),
 }
 
 
@@ -51,8 +59,9 @@ def kernels(tmp_path_factory: pytest.TempPathFactory) -> dict[str, Kernel]:
 def over_bound(kernel: Kernel, shape: dict[str, int], family: str, seed: int = 0) -> dict[str, Any]:
     inputs = make(family, shape, seed)
     nulls = {kind: answer["out"] for kind, answer in problem.null_outputs(inputs, shape).items()}
-    return figures("out", run(kernel, inputs, shape), problem.reference(inputs, shape)["out"], 1e-3,
-                   problem.error_bound(inputs, shape)["out"], nulls)
+    return figures(
+        "out", run(kernel, inputs, shape), problem.reference(inputs, shape)["out"], 1e-3, problem.error_bound(inputs, shape)["out"], nulls
+    )
 
 
 def make(family: str, shape: dict[str, int], seed: int = 0) -> dict[str, Any]:
@@ -72,7 +81,8 @@ def test_the_edge_shapes_cover_every_pair() -> None:
 def test_a_family_is_what_it_says(family: str) -> None:
     ordinary, inputs, other = make("default", SHAPE), make(family, SHAPE), make(family, SHAPE, 1)
     assert {name: getattr(value, "dtype", type(value)) for name, value in inputs.items()} == {
-        name: getattr(value, "dtype", type(value)) for name, value in ordinary.items()}
+        name: getattr(value, "dtype", type(value)) for name, value in ordinary.items()
+    }
     for name in ("q", "k", "v", "q_scale", "k_scale", "v_scale"):
         assert inputs[name].shape == ordinary[name].shape and inputs[name].is_contiguous()
         assert torch.equal(inputs[name], make(family, SHAPE)[name]), "the same values every time"

@@ -36,9 +36,19 @@ REFUSED = [
     ({"TILE_N": 512}, "sm_89 gives a CTA at most 99 KiB of shared memory"),
 ]
 LENGTHS = (1, 17, 33, 65, 129, 200)
-CHEAP = [defect for defect in MMA if defect.name.removeprefix("mma_") in (
-    "bytes_not_permuted", "columns_in_product_order", "swizzle_left_out_of_v", "waits_for_one_group_less", "wrong_tail_bytes", "parts_not_weighed",
-)]
+CHEAP = [
+    defect
+    for defect in MMA
+    if defect.name.removeprefix("mma_")
+    in (
+        "bytes_not_permuted",
+        "columns_in_product_order",
+        "swizzle_left_out_of_v",
+        "waits_for_one_group_less",
+        "wrong_tail_bytes",
+        "parts_not_weighed",
+    )
+]
 GROUPS = [MMA[0::2], MMA[1::2]]
 
 
@@ -96,7 +106,11 @@ def test_tiles_that_can_not_work_do_not_compile_and_the_reason_is_told(tmp_path:
     argv = ["g++", *CXX_FLAGS, "-fpreprocessed", "-fsyntax-only", "-fmax-errors=0", str(source)]
     errors = subprocess.run(argv, capture_output=True, text=True, check=False, timeout=120).stderr
     told = re.findall(r"copy(\d+)/[^:\s]+:\d+.*?error: static assertion failed: (.*)", errors)
-    assert [toggles for number, (toggles, reason) in enumerate(REFUSED) if not any(copy == str(number) and reason in text for copy, text in told)] == []
+    assert [
+        toggles
+        for number, (toggles, reason) in enumerate(REFUSED)
+        if not any(copy == str(number) and reason in text for copy, text in told)
+    ] == []
 
 
 def test_wrong_kernels_of_each_kind_are_caught(tmp_path: Path) -> None:

@@ -100,14 +100,20 @@ def test_without_compilers_the_stored_part_runs_and_says_what_it_left_out(monkey
     outcomes = list(selftest.selftest(left_out))
     assert selftest.whole(outcomes) and len(outcomes) == len(STORED) + len(GATES)
     assert [text.split(":")[0] for text in left_out] == [
-        "faults compiled by this machine's nvcc", "faulty kernels run on the emulator", "one library timed against itself on a device",
+        "faults compiled by this machine's nvcc",
+        "faulty kernels run on the emulator",
+        "one library timed against itself on a device",
     ]
 
 
 def test_the_command_here_within_a_minute(tmp_path) -> None:
     started = time.monotonic()
     done = subprocess.run(
-        [sys.executable, "-m", "gates", "selftest"], cwd=tmp_path, capture_output=True, text=True, timeout=180,
+        [sys.executable, "-m", "gates", "selftest"],
+        cwd=tmp_path,
+        capture_output=True,
+        text=True,
+        timeout=180,
         env={**os.environ, "CUDA_VISIBLE_DEVICES": ""},
     )
     took = time.monotonic() - started
@@ -136,14 +142,18 @@ def test_the_data_is_in_the_wheel(tmp_path) -> None:
         shutil.copy(root / name, source)
     done = subprocess.run(
         [sys.executable, "-m", "pip", "wheel", "-q", "--no-deps", "--no-build-isolation", "-w", str(tmp_path), str(source)],
-        capture_output=True, text=True, timeout=120,
+        capture_output=True,
+        text=True,
+        timeout=120,
     )
     if done.returncode != 0:
         pytest.skip(f"no wheel can be built here: {done.stderr.strip().splitlines()[-1:]}")
     (wheel,) = tmp_path.glob("*.whl")
     names = set(zipfile.ZipFile(wheel).namelist())
     gates = Path(selftest.__file__).parent
-    data = [path for folder in ("selftest_data", "emulator/include", "emulator/runtime", "cpu/runtime") for path in (gates / folder).rglob("*")]
+    data = [
+        path for folder in ("selftest_data", "emulator/include", "emulator/runtime", "cpu/runtime") for path in (gates / folder).rglob("*")
+    ]
     assert {path.relative_to(gates.parent).as_posix() for path in data if path.is_file()} <= names
 
 

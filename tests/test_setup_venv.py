@@ -76,7 +76,9 @@ def test_an_environment_of_someone_else_is_never_emptied(tmp_path: Path, setup: 
     assert setup() == ["venv", "pip"] and mine.exists()
 
 
-def test_a_colon_separates_folders_so_no_environment_is_made_there(tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]) -> None:
+def test_a_colon_separates_folders_so_no_environment_is_made_there(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
     monkeypatch.setattr(setup_venv.subprocess, "run", lambda *_, **__: pytest.fail("something was started"))
     monkeypatch.setattr(sys, "argv", ["setup_venv.py", "--venv", str(tmp_path / "a:b")])
     assert setup_venv.main() == 2

@@ -28,26 +28,32 @@ def task(tmp_path: Path, **files: str) -> SimpleNamespace:
     return SimpleNamespace(sources=(tmp_path / "k.cu",), kernels=("k",))
 
 
-@pytest.mark.parametrize("text", [
-    KERNEL,
-    '#include <cuda_runtime.h>\n#include <torch/extension.h>\n#include <ATen/cuda/CUDAContext.h>\nextern "C" ' + KERNEL,
-    "// extern __shared__ float a[];\n/* extern\n __shared__ float b[]; */\n" + KERNEL,
-    "extern int other;\n" + KERNEL,
-])
+@pytest.mark.parametrize(
+    "text",
+    [
+        KERNEL,
+        '#include <cuda_runtime.h>\n#include <torch/extension.h>\n#include <ATen/cuda/CUDAContext.h>\nextern "C" ' + KERNEL,
+        "// extern __shared__ float a[];\n/* extern\n __shared__ float b[]; */\n" + KERNEL,
+        "extern int other;\n" + KERNEL,
+    ],
+)
 def test_sources_without_it_leave_no_room(tmp_path: Path, text: str) -> None:
     records, note = declared_launches(task(tmp_path, k_cu=text))
     assert [record["dynamic_smem_bytes"] for record in records] == [0] and "no extern __shared__" in note
 
 
-@pytest.mark.parametrize("text", [
-    "__global__ void k() { extern __shared__ float tile[]; }",
-    "__global__ void k() { extern __shared__\n  __align__(16) char tile[]; }",
-    "extern __align__(128) __shared__ char tile[];\n" + KERNEL,
-    'asm(".extern .shared .b8 tile[];");',
-    '#include "k.cuh"\n' + KERNEL,
-    "#include <cub/cub.cuh>\n" + KERNEL,
-    '#include "not_here.cuh"\n#include "far/away.cuh"\n' + KERNEL,
-])
+@pytest.mark.parametrize(
+    "text",
+    [
+        "__global__ void k() { extern __shared__ float tile[]; }",
+        "__global__ void k() { extern __shared__\n  __align__(16) char tile[]; }",
+        "extern __align__(128) __shared__ char tile[];\n" + KERNEL,
+        'asm(".extern .shared .b8 tile[];");',
+        '#include "k.cuh"\n' + KERNEL,
+        "#include <cub/cub.cuh>\n" + KERNEL,
+        '#include "not_here.cuh"\n#include "far/away.cuh"\n' + KERNEL,
+    ],
+)
 def test_sources_that_may_have_it(tmp_path: Path, text: str) -> None:
     records, note = declared_launches(task(tmp_path, k_cu=text, k_cuh="#pragma once\nextern __shared__ float tile[];\n"))
     assert records is None and "only a launch shows: run the task on a CUDA device" in note

@@ -47,8 +47,15 @@ def test_products_and_logs_of_every_architecture(tmp_path: Path, stub: Path) -> 
     folder = Path(result.folder)
     assert not result.failures and folder.parent == tmp_path / "build" / "demo"
     assert files(folder) == {
-        "build.ninja", "sm_89/k.cubin", "sm_89/k.ptxas.log", "sm_90a/k.cubin", "sm_90a/k.ptxas.log",
-        "device/k.o", "device/k.o.log", "device.so", "device.so.log",
+        "build.ninja",
+        "sm_89/k.cubin",
+        "sm_89/k.ptxas.log",
+        "sm_90a/k.cubin",
+        "sm_90a/k.ptxas.log",
+        "device/k.o",
+        "device/k.o.log",
+        "device.so",
+        "device.so.log",
     }
     assert "'k' for 'sm_90a'" in (folder / "sm_90a/k.ptxas.log").read_text()
     assert "-DUSE_X=1" in calls(stub)[0] and "nvcc" in result.log_text and "Used 10 registers" in result.log_text
@@ -76,8 +83,11 @@ def test_a_changed_header_rebuilds(tmp_path: Path, stub: Path) -> None:
 def test_toggles_flags_and_compiler_have_folders_of_their_own(tmp_path: Path, stub: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     plain = make(tmp_path, stub)
     folders = {
-        plain.folder, make(tmp_path, stub, toggles={"USE_X": 0}).folder, make(tmp_path, stub, nvcc_flags=("-O1",)).folder,
-        make(tmp_path, stub, arch=("sm_90",)).folder, make(tmp_path, tmp_path / "other").folder,
+        plain.folder,
+        make(tmp_path, stub, toggles={"USE_X": 0}).folder,
+        make(tmp_path, stub, nvcc_flags=("-O1",)).folder,
+        make(tmp_path, stub, arch=("sm_90",)).folder,
+        make(tmp_path, tmp_path / "other").folder,
     }
     monkeypatch.setenv("NVCC_APPEND_FLAGS", "-G")
     folders.add(make(tmp_path, stub).folder)
@@ -122,7 +132,7 @@ def test_a_failed_compile_leaves_nothing_of_the_old_build(tmp_path: Path, stub: 
 def test_one_bad_architecture_leaves_the_others(tmp_path: Path, stub: Path) -> None:
     make(tmp_path, stub)
     script = stub / "bin" / "nvcc"
-    text = script.read_text().replace('text=$(cat', 'case "$arch" in sm_90) echo "nvcc fatal : unsupported gpu"; exit 1;; esac\ntext=$(cat')
+    text = script.read_text().replace("text=$(cat", 'case "$arch" in sm_90) echo "nvcc fatal : unsupported gpu"; exit 1;; esac\ntext=$(cat')
     task = make_task(tmp_path, arch=("sm_89", "sm_90"))
     toolchain = stub_toolchain(stub)
     program(script, text)
@@ -263,9 +273,15 @@ def test_two_builds_at_once_wait_for_each_other(tmp_path: Path, stub: Path) -> N
     script = stub / "bin" / "nvcc"
     program(script, script.read_text().replace("text=$(cat", "sleep 0.3\ntext=$(cat"))
     (tmp_path / "k.cu").write_text("kernel\n")
-    code_keeps_stub = SCRIPT.replace("stub_toolchain(folder / \"cuda\")", "find_toolchain({{**os.environ, \"CUDA_HOME\": str(folder / 'cuda')}}, [])")
-    code = ("import os\nfrom gates.build.toolchain import find_toolchain\n" + code_keeps_stub).format(tests=str(Path(__file__).parent), folder=str(tmp_path))
-    children = [subprocess.Popen([sys.executable, "-c", code], stdout=subprocess.PIPE, stderr=subprocess.STDOUT, text=True) for _ in range(3)]
+    code_keeps_stub = SCRIPT.replace(
+        'stub_toolchain(folder / "cuda")', "find_toolchain({{**os.environ, \"CUDA_HOME\": str(folder / 'cuda')}}, [])"
+    )
+    code = ("import os\nfrom gates.build.toolchain import find_toolchain\n" + code_keeps_stub).format(
+        tests=str(Path(__file__).parent), folder=str(tmp_path)
+    )
+    children = [
+        subprocess.Popen([sys.executable, "-c", code], stdout=subprocess.PIPE, stderr=subprocess.STDOUT, text=True) for _ in range(3)
+    ]
     outputs = [child.communicate(timeout=60)[0] for child in children]
     assert [child.returncode for child in children] == [0, 0, 0], outputs
     assert len(calls(stub)) == 3, "each command ran once"
@@ -306,9 +322,15 @@ def test_check_build_root_knows_a_read_only_folder(tmp_path: Path) -> None:
         check_build_root(tmp_path / "build")
 
 
-@pytest.mark.parametrize(("folder", "changes"), [
-    ("a|b", {}), ("a\nb", {}), ("a", {"nvcc_flags": ("-DX=1\n",)}), ("a", {"nvcc_flags": ("-DX=1\r",)}),
-])
+@pytest.mark.parametrize(
+    ("folder", "changes"),
+    [
+        ("a|b", {}),
+        ("a\nb", {}),
+        ("a", {"nvcc_flags": ("-DX=1\n",)}),
+        ("a", {"nvcc_flags": ("-DX=1\r",)}),
+    ],
+)
 def test_names_that_ninja_can_t_hold_are_refused(tmp_path: Path, stub: Path, folder: str, changes: dict) -> None:
     (tmp_path / folder).mkdir()
     task = make_task(tmp_path / folder, **changes)
@@ -323,14 +345,23 @@ def test_a_bar_in_a_flag_or_build_folder_is_built(tmp_path: Path, stub: Path) ->
     assert not build(task, stub_toolchain(stub), tmp_path / "b|c\nd", want=DEVICE).failures
 
 
-@pytest.mark.parametrize(("errors", "ends"), [
-    (("/a b/c/k.cu(12): error: no storage class",), "k.cu:12: error: no storage class"),
-    (("nvcc fatal   : unsupported gpu", "/a/k.cu:7:3: error: in /usr/include/x.h"), "k.cu:7: error: in x.h"),
-    (("/a/b/k.cuh:3:10: fatal error: none.h: No such file or directory",), "k.cuh:3: fatal error: none.h: No such file or directory"),
-    (("/usr/bin/ld: /a/k.o: undefined reference to `f(int)'",), "f(int) is defined in no source"),
-    (("collect2: error: ld returned 1 exit status", "ld: b.cpp:(.text+0x0): multiple definition of `f'; a.o:a.cpp:(.text+0x0): first defined here"), "f is defined more than once"),
-    (("k.cu(1): error: " + "x" * 500,), "x…"),
-])
+@pytest.mark.parametrize(
+    ("errors", "ends"),
+    [
+        (("/a b/c/k.cu(12): error: no storage class",), "k.cu:12: error: no storage class"),
+        (("nvcc fatal   : unsupported gpu", "/a/k.cu:7:3: error: in /usr/include/x.h"), "k.cu:7: error: in x.h"),
+        (("/a/b/k.cuh:3:10: fatal error: none.h: No such file or directory",), "k.cuh:3: fatal error: none.h: No such file or directory"),
+        (("/usr/bin/ld: /a/k.o: undefined reference to `f(int)'",), "f(int) is defined in no source"),
+        (
+            (
+                "collect2: error: ld returned 1 exit status",
+                "ld: b.cpp:(.text+0x0): multiple definition of `f'; a.o:a.cpp:(.text+0x0): first defined here",
+            ),
+            "f is defined more than once",
+        ),
+        (("k.cu(1): error: " + "x" * 500,), "x…"),
+    ],
+)
 def test_the_sentence_of_a_failure_is_short_and_names_the_place(errors: tuple, ends: str) -> None:
     sentence = Failure("/usr/bin/nvcc -c k.cu", "exit 2", errors).sentence
     assert sentence.startswith("nvcc failed (exit 2): ") and sentence.endswith(ends) and len(sentence) <= 200
@@ -357,7 +388,7 @@ def test_names_that_need_quoting(tmp_path: Path, stub: Path) -> None:
     (folder / "k.cu").write_text("kernel\n")
     task = make_task(folder, source=folder / "k.cu")
     toolchain = find_toolchain({**os.environ, "CUDA_HOME": str(stub)}, [])
-    script = "#!/bin/sh\n[ \"$1\" = --version ] && echo V13.0.99 && exit; out=; while [ $# -gt 0 ]; do [ \"$1\" = -o ] && out=$2; [ \"$1\" = -MF ] && echo 'x:' > \"$2\"; shift; done; echo x > \"$out\"\n"
+    script = '#!/bin/sh\n[ "$1" = --version ] && echo V13.0.99 && exit; out=; while [ $# -gt 0 ]; do [ "$1" = -o ] && out=$2; [ "$1" = -MF ] && echo \'x:\' > "$2"; shift; done; echo x > "$out"\n'
     program(stub / "bin" / "nvcc", script)
     toolchain = find_toolchain({**os.environ, "CUDA_HOME": str(stub)}, [])
     assert not build(task, toolchain, folder / "build", want=DEVICE).failures

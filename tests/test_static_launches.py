@@ -83,7 +83,12 @@ def ptxas(tmp_path_factory: pytest.TempPathFactory) -> Callable[..., GateResult]
     (folder / "task.yaml").write_text("name: demo\n")
     toolchain = find_toolchain()
     demo = make_task(
-        folder, source=folder / "k.cu", problem="tiny_problem", kernels=("copy_kernel",), toggles={}, arch=("sm_89", "sm_90"),
+        folder,
+        source=folder / "k.cu",
+        problem="tiny_problem",
+        kernels=("copy_kernel",),
+        toggles={},
+        arch=("sm_89", "sm_90"),
         gates={"ptxas": {"max_registers": 64, "max_smem_bytes": BUDGET}, "correctness": {}},
     )
     built = build(demo, toolchain, folder / "build", device_arch=None, want={"cubin", "emulator"})
@@ -114,7 +119,9 @@ def notes(result: GateResult) -> set[str]:
 def test_a_launcher_within_its_budget_for_all_shapes(ptxas: Callable[..., GateResult]) -> None:
     result = ptxas("within_budget")
     assert result.status is Status.PASS and not notes(result)
-    assert [check.where for check in result.checks if check.name == "occupancy"] == ["copy_kernel sm_89", "copy_kernel sm_90"], "one launch, seen twice"
+    assert [check.where for check in result.checks if check.name == "occupancy"] == ["copy_kernel sm_89", "copy_kernel sm_90"], (
+        "one launch, seen twice"
+    )
     assert not any(check.name == "smem_beyond_source" for check in result.checks)
 
 
@@ -136,9 +143,12 @@ def test_a_shape_that_the_launcher_refuses_has_no_launch(ptxas: Callable[..., Ga
 
 
 @pytest.mark.parametrize(
-    ("entry", "why"), [("follows_a_result", "reads results back"), ("stops_at_a_wrong_result", "killed by SIGABRT")],
+    ("entry", "why"),
+    [("follows_a_result", "reads results back"), ("stops_at_a_wrong_result", "killed by SIGABRT")],
 )
-def test_a_launcher_that_needs_its_kernels_results_is_judged_by_its_real_launch(ptxas: Callable[..., GateResult], entry: str, why: str) -> None:
+def test_a_launcher_that_needs_its_kernels_results_is_judged_by_its_real_launch(
+    ptxas: Callable[..., GateResult], entry: str, why: str
+) -> None:
     result = ptxas(entry)
     assert result.status is Status.PASS
     (note,) = notes(result)

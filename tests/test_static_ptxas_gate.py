@@ -29,7 +29,9 @@ def launch(kernel: str, *, threads: int = 128, dynamic: int | None = 0, opt_in: 
     return record if static is None else {**record, "static_smem_bytes": static}
 
 
-def evidence(text: str, *launches: dict, arch: str = "sm_89", expected: tuple[str, ...] = (), usage: str | None = None, **more) -> PtxasEvidence:
+def evidence(
+    text: str, *launches: dict, arch: str = "sm_89", expected: tuple[str, ...] = (), usage: str | None = None, **more
+) -> PtxasEvidence:
     return gather({arch: text}, launches, expected, {arch: usage}, **more)
 
 
@@ -54,7 +56,10 @@ def one_kernel(*, registers: int = 32, smem: int = 0, arch: str = "sm_89", name:
 def test_the_spilling_kernel_fails_wherever_it_stands(swapped: bool) -> None:
     text = read("cuda13.0_sm89_spill.log")
     if swapped:
-        head, light, heavy = text.partition("ptxas info    : Compiling entry function 'light'")[0], *text.split("ptxas info    : Compiling entry")[1:]
+        head, light, heavy = (
+            text.partition("ptxas info    : Compiling entry function 'light'")[0],
+            *text.split("ptxas info    : Compiling entry")[1:],
+        )
         text = head + "".join("ptxas info    : Compiling entry" + block for block in (heavy, light))
     result = judge(evidence(text, launch("light"), launch("heavy")), LIMITS)
     assert result.status is Status.FAIL and result.code == "ptxas.spills"
@@ -94,10 +99,13 @@ def test_every_instance_of_a_template_is_judged() -> None:
     assert len(failed(result)) == 1
 
 
-@pytest.mark.parametrize("named", [
-    {"function": "void row_scale(const T*, T*, int, float) [with T = double; int kThreads = 128; bool kAdd = true]"},  # the emulator's
-    {"kernel": "void row_scale<double, 128, true>(double const*, double*, int, float)"},  # a device's
-])
+@pytest.mark.parametrize(
+    "named",
+    [
+        {"function": "void row_scale(const T*, T*, int, float) [with T = double; int kThreads = 128; bool kAdd = true]"},  # the emulator's
+        {"kernel": "void row_scale<double, 128, true>(double const*, double*, int, float)"},  # a device's
+    ],
+)
 def test_a_launch_counts_for_the_instance_that_it_names(named: dict[str, str]) -> None:
     names = {
         "_Z9row_scaleIdLi128ELb1EEvPKT_PS0_if": "void row_scale<double, 128, true>(double const*, double*, int, float)",
@@ -105,23 +113,33 @@ def test_a_launch_counts_for_the_instance_that_it_names(named: dict[str, str]) -
         "_Z9row_scaleIfLi32ELb0EEvPKT_PS0_if": "void row_scale<float, 32, false>(float const*, float*, int, float)",
     }
     own = {**launch("row_scale", dynamic=3000), **named}
-    other = {**launch("row_scale", dynamic=500), "function": "void row_scale(const T*, T*, int, float) [with T = float; int kThreads = 64; bool kAdd = true]"}
+    other = {
+        **launch("row_scale", dynamic=500),
+        "function": "void row_scale(const T*, T*, int, float) [with T = float; int kThreads = 64; bool kAdd = true]",
+    }
     text = read("cuda13.0_sm89_templates.log")
-    seen = {kernel.demangled.split("(")[0]: [one.dynamic_smem_bytes for one in kernel.launches]
-            for kernel in evidence(text, own, other, demangled=names).kernels}
+    seen = {
+        kernel.demangled.split("(")[0]: [one.dynamic_smem_bytes for one in kernel.launches]
+        for kernel in evidence(text, own, other, demangled=names).kernels
+    }
     assert seen == {
-        "void row_scale<double, 128, true>": [3000], "void row_scale<float, 64, true>": [500],
+        "void row_scale<double, 128, true>": [3000],
+        "void row_scale<float, 64, true>": [500],
         "void row_scale<float, 32, false>": [3000, 500],  # never launched: judged as if it were launched like the others
     }
     unclear = evidence(text, own, launch("row_scale", dynamic=500), demangled=names)  # of which instance is not known
     assert all(len(kernel.launches) == 2 for kernel in unclear.kernels)
 
 
-@pytest.mark.parametrize(("signature", "instance"), [
-    ("void a::k(float*) [with int N = 64; bool kFast = false]", "a::k<64,false>"),
-    ("void k(T::Problem) [with T = a::Tiling<__half, 128, 1>; bool kCausal = true]", "k<a::Tiling<__half,128,1>,true>"),
-    ("void k(float*)", "k"), ("", ""),
-])
+@pytest.mark.parametrize(
+    ("signature", "instance"),
+    [
+        ("void a::k(float*) [with int N = 64; bool kFast = false]", "a::k<64,false>"),
+        ("void k(T::Problem) [with T = a::Tiling<__half, 128, 1>; bool kCausal = true]", "k<a::Tiling<__half,128,1>,true>"),
+        ("void k(float*)", "k"),
+        ("", ""),
+    ],
+)
 def test_a_signature_of_the_compiler_is_reduced_to_the_instance(signature: str, instance: str) -> None:
     assert instance_of_signature(signature) == instance
 
@@ -129,7 +147,8 @@ def test_a_signature_of_the_compiler_is_reduced_to_the_instance(signature: str, 
 def test_readable_names_are_shown() -> None:
     mangled = "_Z9row_scaleIdLi128ELb1EEvPKT_PS0_if"
     ours = evidence(
-        read("cuda13.0_sm89_templates.log"), launch("row_scale<double, 128, true>"),
+        read("cuda13.0_sm89_templates.log"),
+        launch("row_scale<double, 128, true>"),
         demangled={mangled: "void row_scale<double, 128, true>(double const*, double*, int, float)"},
     )
     assert judge(ours, LIMITS).checks[0].where == "row_scale<double, 128, true> sm_89"
@@ -162,7 +181,10 @@ def test_two_architectures_of_one_log_are_kept_apart() -> None:
     text = read("torch2.13_ninja_first.log")
     ours = gather({"sm_80": text, "sm_90": text}, [launch("row_sum"), launch("axpy")], ["row_sum", "axpy"], {})
     assert sorted((kernel.base_name, kernel.arch) for kernel in ours.kernels) == [
-        ("axpy", "sm_80"), ("axpy", "sm_90"), ("row_sum", "sm_80"), ("row_sum", "sm_90"),
+        ("axpy", "sm_80"),
+        ("axpy", "sm_90"),
+        ("row_sum", "sm_80"),
+        ("row_sum", "sm_90"),
     ]
 
 
@@ -236,7 +258,9 @@ NO_REGISTERS = ("ptxas.registers_per_cta", "_Z1kILi1EEvPf sm_89")
         (WIDE + NARROW, 768, 768, {NO_REGISTERS, ("ptxas.registers_per_cta", "_Z1kILi0EEvPf sm_89")}),
     ],
 )
-def test_a_launch_within_its_bounds_is_of_an_instance_that_has_the_registers(text: str, threads: int, bounds: int | None, failures: set) -> None:
+def test_a_launch_within_its_bounds_is_of_an_instance_that_has_the_registers(
+    text: str, threads: int, bounds: int | None, failures: set
+) -> None:
     record = launch("k", threads=threads)
     ours = evidence(text, record if bounds is None else {**record, "max_threads": bounds})
     assert failed(judge(ours, {**LIMITS, "max_registers": 168})) == failures
@@ -350,7 +374,10 @@ def test_a_change_of_one_register_is_in_the_report() -> None:
 @pytest.mark.parametrize("expected", [NAMES, (), tuple(name for name in NAMES if name != "local_array")])
 def test_a_vanished_kernel_fails(expected: tuple[str, ...]) -> None:
     text = read("cuda13.0_sm89_stack.log")
-    start, end = text.index("ptxas info    : Compiling entry function 'local_array'"), text.index("ptxas info    : Compiling entry function 'calls_helper'")
+    start, end = (
+        text.index("ptxas info    : Compiling entry function 'local_array'"),
+        text.index("ptxas info    : Compiling entry function 'calls_helper'"),
+    )
     result = judge(stack_evidence(text[:start] + text[end:], expected), LIMITS, stack_evidence(text, expected))
     assert result.status is Status.FAIL
     assert ("ptxas.kernel_vanished", "local_array sm_89") in failed(result)
@@ -359,14 +386,19 @@ def test_a_vanished_kernel_fails(expected: tuple[str, ...]) -> None:
 
 def test_a_kernel_taken_out_of_the_task_is_no_failure() -> None:
     text = read("cuda13.0_sm89_stack.log")
-    start, end = text.index("ptxas info    : Compiling entry function 'local_array'"), text.index("ptxas info    : Compiling entry function 'calls_helper'")
+    start, end = (
+        text.index("ptxas info    : Compiling entry function 'local_array'"),
+        text.index("ptxas info    : Compiling entry function 'calls_helper'"),
+    )
     kept = tuple(name for name in NAMES if name != "local_array")
     result = judge(stack_evidence(text[:start] + text[end:], kept), LIMITS, stack_evidence(text))
     assert result.status is Status.PASS and checks(result, "dropped_kernel")
 
 
 def test_a_new_kernel_is_listed() -> None:
-    result = judge(evidence(one_kernel() + one_kernel(name="fresh"), launch("k"), launch("fresh")), LIMITS, evidence(one_kernel(), launch("k")))
+    result = judge(
+        evidence(one_kernel() + one_kernel(name="fresh"), launch("k"), launch("fresh")), LIMITS, evidence(one_kernel(), launch("k"))
+    )
     assert result.status is Status.PASS and checks(result, "new_kernel")[0].where == "fresh sm_89"
 
 
@@ -418,4 +450,7 @@ def test_a_register_cap_without_effect_is_noted() -> None:
     line = "ptxas info    : Overriding global maxrregcount 64 with entry-specific value 128 computed using thread count\n"
     result = judge(evidence(line + one_kernel(), launch("k")), LIMITS)
     assert result.status is Status.PASS and result.sentence.endswith("on sm_89; -maxrregcount has no effect")
-    assert checks(result, "register_cap")[0].observed == "no effect: global maxrregcount 64 with entry-specific value 128 computed using thread count"
+    assert (
+        checks(result, "register_cap")[0].observed
+        == "no effect: global maxrregcount 64 with entry-specific value 128 computed using thread count"
+    )

@@ -62,7 +62,7 @@ def test_line_ends_colours_and_noise_change_nothing(name: str, disguise: str) ->
     elif disguise == "colour":
         text = "".join(f"\x1b[1m{line}\x1b[0m\n" for line in lines)
     elif disguise == "noise":
-        text = "".join(f"{line}\nk.cu(3): Warnung: Variable \"x\" wird nicht verwendet\n警告: 32 registers\n" for line in lines)
+        text = "".join(f'{line}\nk.cu(3): Warnung: Variable "x" wird nicht verwendet\n警告: 32 registers\n' for line in lines)
     else:
         text = "".join(f"2026-11-28T00:00:00.123Z {line}\n" if line.startswith("ptxas info") else f"{line}\n" for line in lines)
     assert figures(parse_log(text)) == figures(parse_log(read(name)))
@@ -101,7 +101,9 @@ def test_a_block_without_spill_figures_is_a_problem_not_zero() -> None:
 
 
 def test_warnings_belong_to_the_kernel_they_name() -> None:
-    log = parse_log(read("cuda13.0_sm89_bounds.log") + "ptxas warning : Double is not supported in function 'impossible'. Demoting to float\n")
+    log = parse_log(
+        read("cuda13.0_sm89_bounds.log") + "ptxas warning : Double is not supported in function 'impossible'. Demoting to float\n"
+    )
     assert {kernel.name: len(kernel.warnings) for kernel in log.kernels} == {"fine": 0, "impossible": 1}
     assert [one.kernel for one in log.advice] == ["impossible"]  # the bound that is ignored
     spilling = parse_log(read("cuda13.0_sm89_spill_warnings.log"))

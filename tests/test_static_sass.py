@@ -25,7 +25,13 @@ def test_functions_and_instructions_of_cuobjdump() -> None:
     assert (sum(functions[MANY].values()), sum(functions[PRODUCT].values())) == (408, 64)
     classes = count_classes(functions[PRODUCT])
     assert {name: count for name, count in classes.items() if count} == {
-        "tensor": 2, "async_copy": 2, "async_wait": 2, "shared_load": 5, "global_store": 4, "barrier": 1, "branch": 6,
+        "tensor": 2,
+        "async_copy": 2,
+        "async_wait": 2,
+        "shared_load": 5,
+        "global_store": 4,
+        "barrier": 1,
+        "branch": 6,
     }
     assert count_classes(functions[MANY])["fma"] == 256
 
@@ -44,14 +50,16 @@ def test_nvdisasm_reads_the_same() -> None:
 
 
 def test_predicates_braces_and_encodings() -> None:
-    text = "\n".join([
-        "\t\tFunction : k",
-        "        /*0000*/              @!P0 LDGSTS.E.BYPASS.128 [R5], [R2.64] ;            /* 0x0000000002057fae */",
-        "                                                                                  /* 0x0003e2000b901c44 */",
-        "        /*0010*/              @UP1 HGMMA.64x64x16.F32 R24, gdesc[UR4], RZ, !UPT ;  /* 0x0000000002057fae */",
-        "        /*0020*/         {         IADD3 R1, R1, 0x1, RZ  }  ;                     /* 0x0000000002057fae */",
-        "        /*0030*/                   EXIT ;",
-    ])
+    text = "\n".join(
+        [
+            "\t\tFunction : k",
+            "        /*0000*/              @!P0 LDGSTS.E.BYPASS.128 [R5], [R2.64] ;            /* 0x0000000002057fae */",
+            "                                                                                  /* 0x0003e2000b901c44 */",
+            "        /*0010*/              @UP1 HGMMA.64x64x16.F32 R24, gdesc[UR4], RZ, !UPT ;  /* 0x0000000002057fae */",
+            "        /*0020*/         {         IADD3 R1, R1, 0x1, RZ  }  ;                     /* 0x0000000002057fae */",
+            "        /*0030*/                   EXIT ;",
+        ]
+    )
     assert dict(parse_sass(text)["k"]) == {"LDGSTS.E.BYPASS.128": 1, "HGMMA.64x64x16.F32": 1, "IADD3": 1, "EXIT": 1}
     classes = count_classes(parse_sass(text)["k"])
     assert (classes["tensor"], classes["wgmma"], classes["async_copy"], classes["tma"], classes["global_load"]) == (1, 1, 1, 0, 0)
@@ -68,7 +76,10 @@ def test_tensor_code_passes_its_claim() -> None:
     result = judge(gather({"sm_89": WMMA}, ["product"]), CLAIM)
     assert result.status is Status.PASS
     assert {check.name: check.observed for check in result.checks if check.where.startswith(PRODUCT)} == {
-        "instructions": 64, "tensor": 2, "async_copy": 2, "local_memory": 0,
+        "instructions": 64,
+        "tensor": 2,
+        "async_copy": 2,
+        "local_memory": 0,
     }
 
 
@@ -108,7 +119,10 @@ def test_a_function_without_instructions_is_inconclusive() -> None:
 
 
 def test_every_instance_must_meet_the_claim() -> None:
-    text = "\n".join(f"\t\tFunction : _Z1kILi{i}EEvv\n        /*0000*/   {code} ;\n" for i, code in ((0, "HMMA.16816.F32 R4, R4"), (1, "FFMA R1, R1, R1, R1")))
+    text = "\n".join(
+        f"\t\tFunction : _Z1kILi{i}EEvv\n        /*0000*/   {code} ;\n"
+        for i, code in ((0, "HMMA.16816.F32 R4, R4"), (1, "FFMA R1, R1, R1, R1"))
+    )
     result = judge(gather({"sm_89": text}, ["k"]), {"require": {"tensor": 1}})
     assert [check.where for check in result.checks if check.code] == ["_Z1kILi1EEvv sm_89"]
 

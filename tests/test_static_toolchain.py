@@ -111,16 +111,20 @@ def test_a_broken_driver_takes_nothing_down(ending: str, tmp_path: Path, monkeyp
     library = tmp_path / "libfake.so"
     source = (
         "#include <stdlib.h>\nint cuInit(unsigned f) { " + code + " }\n"
-        "int cuGetErrorString(int e, const char **s) { *s = \"no CUDA-capable device is detected\"; return 0; }\n"
+        'int cuGetErrorString(int e, const char **s) { *s = "no CUDA-capable device is detected"; return 0; }\n'
     )
     (tmp_path / "fake.c").write_text(source)
     if subprocess.run(["gcc", "-shared", "-fPIC", "-w", "fake.c", "-o", str(library)], cwd=tmp_path).returncode:
         pytest.skip("no gcc")
     wrapper = tmp_path / "ask.py"
-    wrapper.write_text(f"import json\nfrom gates.launch import device\ndevice._LIBRARY = {str(library)!r}\nprint(json.dumps(device._ask()))\n")
+    wrapper.write_text(
+        f"import json\nfrom gates.launch import device\ndevice._LIBRARY = {str(library)!r}\nprint(json.dumps(device._ask()))\n"
+    )
     monkeypatch.setattr(device, "_LIBRARY", str(library))
     run = device.process.run
-    monkeypatch.setattr(device.process, "run", lambda argv, **more: run([argv[0], "-c", "print(1)"] if ending == "nonsense" else [argv[0], wrapper], **more))
+    monkeypatch.setattr(
+        device.process, "run", lambda argv, **more: run([argv[0], "-c", "print(1)"] if ending == "nonsense" else [argv[0], wrapper], **more)
+    )
     found = device.probe()
     assert not found.devices
     expected = {"crash": "killed by SIGABRT", "nonsense": "ended with exit 0", "no such device": "no CUDA-capable device is detected (100)"}

@@ -60,7 +60,10 @@ class FakeSide:
 
 
 CASE = {"shape": "small", "seed": 0, "inputs": "default", "orders": ["forward"] * 3, "probe": False, "plain": True, "role": "headline"}
-LATE = {"of the default stream": lambda number, stream: stream == "default", "whose first call waits": lambda number, stream: stream == "default" or number == 1}
+LATE = {
+    "of the default stream": lambda number, stream: stream == "default",
+    "whose first call waits": lambda number, stream: stream == "default" or number == 1,
+}
 
 
 def checked(side: FakeSide) -> dict[str, Any]:
@@ -84,7 +87,9 @@ def test_a_kernel_of_the_default_stream_is_told_as_that_alone(works) -> None:
     result_ = verdict(checked(FakeSide(works)), ("model.py:12: relu_kernel<<<blocks, 256>>>",))
     failed = [check for check in result_.checks if check.status is Status.FAIL and check.name != "cases"]
     assert [check.code for check in failed] == ["correctness.other_stream"] and result_.code == "correctness.other_stream"
-    assert failed[0].hint.startswith("launches without a stream: model.py:12: relu_kernel<<<blocks, 256>>>. The kernel launches on the default stream instead")
+    assert failed[0].hint.startswith(
+        "launches without a stream: model.py:12: relu_kernel<<<blocks, 256>>>. The kernel launches on the default stream instead"
+    )
     assert not failed[0].notes and "syncthreads" not in failed[0].hint and "race" not in failed[0].hint
 
 
@@ -99,14 +104,23 @@ def test_an_honest_kernel_is_called_no_more_often() -> None:
     assert verdict(record).status is Status.PASS and side.asked == ["current"] * 3 and "default_stream" not in record
 
 
-@pytest.mark.parametrize(("side", "code"), [
-    (FakeSide(lambda number, stream: True, factor=2.5), "correctness.max_abs_err"),  # wrong everywhere
-    (FakeSide(lambda number, stream: stream == "default", factor=2.5), "correctness.non_finite"),  # late and wrong: not right on the default stream either
-    (FakeSide(lambda number, stream: number != 2), "correctness.not_repeatable"),  # a race that showed once
-    (FakeSide(lambda number, stream: number % 2 == 1), "correctness.not_repeatable"),
-    (FakeSide(lambda number, stream: number in (1, 4, 6, 7)), "correctness.not_repeatable"),  # right on the default stream by luck, and on the current one once
-    (FakeSide(lambda number, stream: False), "correctness.non_finite"),
-])
+@pytest.mark.parametrize(
+    ("side", "code"),
+    [
+        (FakeSide(lambda number, stream: True, factor=2.5), "correctness.max_abs_err"),  # wrong everywhere
+        (
+            FakeSide(lambda number, stream: stream == "default", factor=2.5),
+            "correctness.non_finite",
+        ),  # late and wrong: not right on the default stream either
+        (FakeSide(lambda number, stream: number != 2), "correctness.not_repeatable"),  # a race that showed once
+        (FakeSide(lambda number, stream: number % 2 == 1), "correctness.not_repeatable"),
+        (
+            FakeSide(lambda number, stream: number in (1, 4, 6, 7)),
+            "correctness.not_repeatable",
+        ),  # right on the default stream by luck, and on the current one once
+        (FakeSide(lambda number, stream: False), "correctness.non_finite"),
+    ],
+)
 def test_what_does_not_go_by_the_stream_keeps_its_symptoms(side: FakeSide, code: str) -> None:
     codes = [check.code for check in verdict(checked(side)).checks if check.status is Status.FAIL]
     assert code in codes and "correctness.other_stream" not in codes
@@ -122,7 +136,7 @@ def test_the_judge_asks_the_limits_of_what_is_right_elsewhere() -> None:
     assert {"correctness.other_stream", "correctness.guard"} <= {check.code for check in guarded.checks}
 
 
-CUDA = '''\
+CUDA = """\
 // relu_kernel<<<1, 1>>>(x)  a comment
 /* scan<<<1, 2>>>() */ void launch(cudaStream_t stream) {
   relu_kernel<<<blocks, 256>>>(x, y, n);
@@ -133,7 +147,7 @@ CUDA = '''\
   wide<<<grid,
          block>>>(x);
 }
-'''
+"""
 
 
 def test_launches_that_name_no_stream_are_found_with_their_lines() -> None:
@@ -141,7 +155,9 @@ def test_launches_that_name_no_stream_are_found_with_their_lines() -> None:
     assert [text.partition(": ")[0] for text in found] == ["k.cu:3", "k.cu:4", "k.cu:5", "k.cu:5", "k.cu:8"]
     assert found[0] == "k.cu:3: relu_kernel<<<blocks, 256>>>" and found[4] == "k.cu:8: wide<<<grid, block>>>"
     model = f'import torch\nSOURCE = """\n{CUDA}"""\nx = 7 // 2\n'
-    assert [text.partition(": ")[0] for text in default_stream.default_stream_launches({"model.py": model})] == [f"model.py:{line}" for line in (5, 6, 7, 7, 10)]
+    assert [text.partition(": ")[0] for text in default_stream.default_stream_launches({"model.py": model})] == [
+        f"model.py:{line}" for line in (5, 6, 7, 7, 10)
+    ]
 
 
 def test_a_task_declares_its_stream(tmp_path: Path) -> None:
@@ -167,10 +183,16 @@ def test_only_a_stream_of_its_own_is_captured(monkeypatch: pytest.MonkeyPatch, o
     from gates.gate.performance.runner import cuda_graphs
 
     began: list[str] = []
-    graph = SimpleNamespace(capture_begin=lambda **_: began.append("captured"), capture_end=lambda: None, replay=lambda: began.append("replayed"))
+    graph = SimpleNamespace(
+        capture_begin=lambda **_: began.append("captured"), capture_end=lambda: None, replay=lambda: began.append("replayed")
+    )
     fakes = {
-        "Stream": lambda device: SimpleNamespace(cuda_stream=7), "default_stream": lambda device: SimpleNamespace(cuda_stream=0), "CUDAGraph": lambda: graph,
-        "get_device_properties": lambda device: SimpleNamespace(L2_cache_size=1024), "synchronize": lambda device: None, "stream": lambda stream: nullcontext(),
+        "Stream": lambda device: SimpleNamespace(cuda_stream=7),
+        "default_stream": lambda device: SimpleNamespace(cuda_stream=0),
+        "CUDAGraph": lambda: graph,
+        "get_device_properties": lambda device: SimpleNamespace(L2_cache_size=1024),
+        "synchronize": lambda device: None,
+        "stream": lambda stream: nullcontext(),
     }
     for name, fake in fakes.items():
         monkeypatch.setattr(torch.cuda, name, fake)
@@ -210,7 +232,7 @@ class ModelNew(nn.Module):
     def forward(self, x):
         return module.relu(x)
 '''
-RELU_PROBLEM = '''\
+RELU_PROBLEM = """\
 import torch
 import torch.nn as nn
 
@@ -231,7 +253,7 @@ def get_inputs():
 
 def get_init_inputs():
     return ["relu"]
-'''
+"""
 ON_DEFAULT, ON_CURRENT = RELU % "", RELU % ", 0, at::cuda::getCurrentCUDAStream()"
 
 
@@ -243,14 +265,18 @@ def imported(folder: Path, solution: str) -> Path:
     (folder / "given").mkdir()
     for name, text in (("problem.py", RELU_PROBLEM), ("solution.py", solution)):
         (folder / "given" / name).write_text(text)
-    return tasks.write(kernelbench.load(folder / "given" / "problem.py", folder / "given" / "solution.py"), folder, "relu_inline_task", 300)[0]
+    return tasks.write(
+        kernelbench.load(folder / "given" / "problem.py", folder / "given" / "solution.py"), folder, "relu_inline_task", 300
+    )[0]
 
 
 @pytest.mark.parametrize(("solution", "stream"), [(ON_DEFAULT, "default"), (ON_CURRENT, "current")])
 def test_an_import_declares_the_stream_that_its_sources_launch_on(tmp_path: Path, solution: str, stream: str) -> None:
     task = imported(tmp_path, solution)
     text = (task / "task.yaml").read_text()
-    assert load_task(task, environ={}).stream == stream and ("KernelBench's own harness calls on the default stream, and so does model.py:14" in text) is (stream == "default")
+    assert load_task(task, environ={}).stream == stream and (
+        "KernelBench's own harness calls on the default stream, and so does model.py:14" in text
+    ) is (stream == "default")
 
 
 def test_values_that_are_neither_tensors_nor_numbers_reach_a_replayed_function(tmp_path: Path) -> None:
@@ -312,7 +338,7 @@ def built(tmp_path_factory: pytest.TempPathFactory) -> Any:
     return one
 
 
-PREBUILT = '''\
+PREBUILT = """\
 class module:
     @staticmethod
     def relu(x):
@@ -321,21 +347,30 @@ class module:
         y = torch.empty_like(x)
         pointers = [ctypes.c_void_p(pointer) for pointer in (x.data_ptr(), y.data_ptr(), torch.cuda.current_stream().cuda_stream)]
         ctypes.CDLL({!r}).relu(*pointers[:2], x.numel(), pointers[2])
-        return y'''
+        return y"""
 
 
 def on_device(task: Any, work: Path) -> Any:
     from gates.gate.correctness.collect import run_correctness
 
     raw_ = run_correctness(
-        task.side(task.sources[0], emulated=False), ["given"], [0], work=work, limit_s=300, device="cuda:0",
-        bad_atol=task.gates["correctness"]["bad_atol"], limits=task.gates["correctness"], default_launches=cuda_text.launches_without_stream(task),
+        task.side(task.sources[0], emulated=False),
+        ["given"],
+        [0],
+        work=work,
+        limit_s=300,
+        device="cuda:0",
+        bad_atol=task.gates["correctness"]["bad_atol"],
+        limits=task.gates["correctness"],
+        default_launches=cuda_text.launches_without_stream(task),
     )
     return judge(parse.parse(raw_), task.gates["correctness"])
 
 
 @pytest.mark.gpu
-@pytest.mark.parametrize(("solution", "stream", "code"), [(ON_CURRENT, "current", "correctness.pass"), (ON_DEFAULT, "current", "correctness.other_stream")])
+@pytest.mark.parametrize(
+    ("solution", "stream", "code"), [(ON_CURRENT, "current", "correctness.pass"), (ON_DEFAULT, "current", "correctness.other_stream")]
+)
 def test_the_stream_of_a_solution_on_a_device(tmp_path: Path, built: Any, solution: str, stream: str, code: str) -> None:
     result_ = on_device(load_task(declared(tmp_path, built(solution), stream), environ={}), tmp_path / "work")
     assert result_.code == code, result_
@@ -360,4 +395,6 @@ def test_a_solution_of_the_default_stream_passes_all_gates_on_a_device(tmp_path:
     results = {one.gate: one for one in outcome.verdict.gates}
     assert results["correctness"].status is Status.PASS, results["correctness"]
     assert results["sanitizer"].status is Status.PASS, results["sanitizer"]
-    assert results["performance"].code not in ("performance.capture_failed", "performance.not_captured", "performance.runner_died"), results["performance"]
+    assert results["performance"].code not in ("performance.capture_failed", "performance.not_captured", "performance.runner_died"), (
+        results["performance"]
+    )

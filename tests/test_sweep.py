@@ -67,7 +67,9 @@ def swept(once_a_session: OnceASession, tmp_path_factory: pytest.TempPathFactory
     """A whole sweep on two emulator workers, interrupted once the first variant has compiled, which is not done again; a copy, to go on with."""
 
     def sweep(root: Path) -> None:
-        options = Options(str(BLOCKS), ("BLOCK=128,100,512,64",), profile="cpu", workers=2, results=root / "results", build_dir=root / "build")
+        options = Options(
+            str(BLOCKS), ("BLOCK=128,100,512,64",), profile="cpu", workers=2, results=root / "results", build_dir=root / "build"
+        )
         with pytest.raises(KeyboardInterrupt):
             run_sweep(options, Interrupting())
         (first,) = (root / "results").rglob("ptxas.json")
@@ -102,7 +104,13 @@ def test_without_a_device_the_ranking_is_not_run_and_says_why(swept) -> None:
 def test_the_evidence_of_each_variant_is_kept_and_the_record_keeps_its_schema(swept) -> None:
     folder, sweep = swept
     names = {path.relative_to(folder / "variants").as_posix() for path in (folder / "variants").rglob("*.json")}
-    assert names == {"BLOCK=128/ptxas.json", "BLOCK=128/correctness.json", "BLOCK=512/ptxas.json", "BLOCK=64/ptxas.json", "BLOCK=64/correctness.json"}
+    assert names == {
+        "BLOCK=128/ptxas.json",
+        "BLOCK=128/correctness.json",
+        "BLOCK=512/ptxas.json",
+        "BLOCK=64/ptxas.json",
+        "BLOCK=64/correctness.json",
+    }
     schema = json.loads((FOLDER / "sweep.schema.json").read_text())
     jsonschema.validate(json.loads((folder / "sweep.json").read_text()), schema)
     assert verify_sweep(folder) == []
@@ -148,8 +156,14 @@ def test_a_reason_of_many_variants_is_told_once_and_kept_for_each(swept) -> None
     _, sweep = swept
     grid = {"BLOCK": (64, 100, 512), "N": (1, 2)}
     variants = tuple(
-        replace(sweep.variants[1], name=f"BLOCK={block},N={n}", toggles={"BLOCK": block, "N": n}, dropped="too \x1b many" if block != 64 or n == 2 else "")
-        for block in grid["BLOCK"] for n in grid["N"]
+        replace(
+            sweep.variants[1],
+            name=f"BLOCK={block},N={n}",
+            toggles={"BLOCK": block, "N": n},
+            dropped="too \x1b many" if block != 64 or n == 2 else "",
+        )
+        for block in grid["BLOCK"]
+        for n in grid["N"]
     )
     alike = replace(sweep, params=grid, variants=variants)
     assert "dropped:\n  5 variants: too \\x1b many\n      N=2; BLOCK=100,512 N=1\n\n" in sweep_table(alike)
@@ -206,9 +220,15 @@ class Bench:
     ) -> None:
         self.true_us, self.wrong, self.other_code, self.stop_after = true_us, wrong, other_code, stop_after
         self.calls: list[tuple[str, str, float]] = []
-        self.cluster = InTurn((DEVICE,), {
-            "compile_variant": self.compile, "check_variant": self.check, "time_variant": self.time, "judge_variant": self.judge,
-        })
+        self.cluster = InTurn(
+            (DEVICE,),
+            {
+                "compile_variant": self.compile,
+                "check_variant": self.check,
+                "time_variant": self.time,
+                "judge_variant": self.judge,
+            },
+        )
 
     def note(self, what: str, job: Job) -> None:
         if self.stop_after is not None and len(self.calls) >= self.stop_after:
@@ -238,7 +258,9 @@ class Bench:
         return Done(job.variant, None, {"run.json": b"{}", "profile.ncu-rep": b"\xff\x00"}, run=("20260101T000000Z-made-up", "hold"))
 
 
-def ranked(monkeypatch: pytest.MonkeyPatch, root: Path, bench: Bench, values: str = "32,64,96,128,160,192,224", progress: Silence | None = None):
+def ranked(
+    monkeypatch: pytest.MonkeyPatch, root: Path, bench: Bench, values: str = "32,64,96,128,160,192,224", progress: Silence | None = None
+):
     monkeypatch.setattr(schedule, "_workers", workers(bench.cluster))
     return run_sweep(Options(str(BLOCKS), (f"BLOCK={values}",), results=root / "results", build_dir=root / "build"), progress or Silence())
 
@@ -283,7 +305,9 @@ def test_what_the_machine_code_gate_rejects_is_neither_checked_nor_timed(tmp_pat
 
 def test_the_incumbent_keeps_its_place_where_nothing_is_faster(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     _, sweep = ranked(monkeypatch, tmp_path, Bench({**TRUE_US, 128: 7.95}))
-    assert sweep.winner == sweep.incumbent == "BLOCK=128" and sweep.winner_reason.startswith("nothing is faster beyond doubt; next is BLOCK=160")
+    assert sweep.winner == sweep.incumbent == "BLOCK=128" and sweep.winner_reason.startswith(
+        "nothing is faster beyond doubt; next is BLOCK=160"
+    )
 
 
 def test_where_the_incumbent_is_wrong_the_first_that_is_left_is_timed_against(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -323,13 +347,26 @@ def left_of(session: int, mark: str) -> list[int]:
     return found
 
 
-@pytest.mark.parametrize(("at", "wait_s", "number"), [
-    ("starting workers", 0.7, signal.SIGINT), ("1 of 2 variants compiled", 0.0, signal.SIGINT), ("1 of 2 variants compiled", 0.0, signal.SIGHUP),
-])
-def test_an_interruption_of_the_whole_process_group_is_told_in_one_line_and_leaves_nothing(at: str, wait_s: float, number: int, tmp_path: Path) -> None:
+@pytest.mark.parametrize(
+    ("at", "wait_s", "number"),
+    [
+        ("starting workers", 0.7, signal.SIGINT),
+        ("1 of 2 variants compiled", 0.0, signal.SIGINT),
+        ("1 of 2 variants compiled", 0.0, signal.SIGHUP),
+    ],
+)
+def test_an_interruption_of_the_whole_process_group_is_told_in_one_line_and_leaves_nothing(
+    at: str, wait_s: float, number: int, tmp_path: Path
+) -> None:
     command = [sys.executable, "-m", "gates", "sweep", str(BLOCKS), "--param", "BLOCK=100", "--profile", "cpu", "--workers", "2"]
     command += ["--results", str(tmp_path / "r"), "--build-dir", str(tmp_path / "b")]
-    options = {"stderr": subprocess.PIPE, "stdout": subprocess.DEVNULL, "text": True, "cwd": tmp_path, "env": {**os.environ, "PYTHONPATH": str(ROOT)}}
+    options = {
+        "stderr": subprocess.PIPE,
+        "stdout": subprocess.DEVNULL,
+        "text": True,
+        "cwd": tmp_path,
+        "env": {**os.environ, "PYTHONPATH": str(ROOT)},
+    }
     with subprocess.Popen(command, start_new_session=True, **options) as child:
         said = next(line for line in child.stderr if at in line)
         time.sleep(wait_s)
@@ -351,7 +388,9 @@ def test_a_picture_that_can_t_be_is_refused_before_any_worker_starts(tmp_path: P
     monkeypatch.setattr(schedule, "choose_profile", lambda asked, index: ("cpu", "no CUDA device", None))
 
     def refused(picture: Path, *more: str) -> GatesError:
-        result = CliRunner().invoke(cli, ["sweep", str(BLOCKS), "--param", "BLOCK=64", "--plot", str(picture), "--build-dir", str(tmp_path / "b"), *more])
+        result = CliRunner().invoke(
+            cli, ["sweep", str(BLOCKS), "--param", "BLOCK=64", "--plot", str(picture), "--build-dir", str(tmp_path / "b"), *more]
+        )
         assert isinstance(result.exception, GatesError), result.exception
         return result.exception
 
@@ -360,18 +399,24 @@ def test_a_picture_that_can_t_be_is_refused_before_any_worker_starts(tmp_path: P
     assert f"can't write {tmp_path / 'file' / 'x.png'}" in refused(tmp_path / "file" / "x.png").what
     assert "--profile cpu takes none" in refused(tmp_path / "x.png", "--profile", "cpu").what
     none = refused(tmp_path / "x.png")
-    assert (none.what, none.exit_code) == ("--plot draws times, and nothing can be timed here: no CUDA device", 3) and not (tmp_path / "x.png").exists()
+    assert (none.what, none.exit_code) == ("--plot draws times, and nothing can be timed here: no CUDA device", 3) and not (
+        tmp_path / "x.png"
+    ).exists()
     monkeypatch.setitem(sys.modules, "matplotlib", None)
     assert refused(tmp_path / "x.png").what == "matplotlib is not installed"
 
 
 @pytest.mark.parametrize("place", ["results", "build-dir"])
-def test_a_place_that_can_t_be_written_is_refused_before_any_worker_starts(place: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_place_that_can_t_be_written_is_refused_before_any_worker_starts(
+    place: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
     monkeypatch.setattr(schedule, "local_cluster", None)
     (tmp_path / "file").write_text("")
     for unwritable in (tmp_path / "file" / "x", Path("/proc/x")):
         places = {"results": tmp_path / "r", "build-dir": tmp_path / "b"} | {place: unwritable}
-        result = CliRunner().invoke(cli, ["sweep", str(BLOCKS), "--param", "BLOCK=64", *(f"--{name}={path}" for name, path in places.items())])
+        result = CliRunner().invoke(
+            cli, ["sweep", str(BLOCKS), "--param", "BLOCK=64", *(f"--{name}={path}" for name, path in places.items())]
+        )
         assert isinstance(result.exception, GatesError) and place in (result.exception.hint or ""), result.exception
     assert sorted(path.name for path in tmp_path.iterdir()) == ["file"]
 
@@ -415,7 +460,9 @@ def test_workers_that_die_lose_nothing_and_a_card_has_one_job_at_a_time(tmp_path
             jobs.add(spans, job("z", tmp_path))
             assert joined.devices == () and [one.variant for _, one in jobs] == ["z"]
         with pytest.raises(GatesError, match="has the resource GPU"):
-            run_sweep(Options(str(BLOCKS), ("BLOCK=64",), scheduler=address, profile="full", results=tmp_path, build_dir=tmp_path), Silence())
+            run_sweep(
+                Options(str(BLOCKS), ("BLOCK=64",), scheduler=address, profile="full", results=tmp_path, build_dir=tmp_path), Silence()
+            )
 
 
 def test_workers_can_be_reached_from_this_machine_alone() -> None:
@@ -442,11 +489,17 @@ def _listening() -> list[str]:
     return found
 
 
-@pytest.mark.parametrize("change", [
-    lambda data: data["variants"][1].update(name="../../../escaped"), lambda data: data.update(variants=[]),
-    lambda data: data["variants"].append(data["variants"][1]), lambda data: data.update(winner="BLOCK=9"), lambda data: data.update(incumbent="BLOCK=9"),
-    lambda data: data["rounds"][0]["variants"].append("BLOCK=9"),
-])
+@pytest.mark.parametrize(
+    "change",
+    [
+        lambda data: data["variants"][1].update(name="../../../escaped"),
+        lambda data: data.update(variants=[]),
+        lambda data: data["variants"].append(data["variants"][1]),
+        lambda data: data.update(winner="BLOCK=9"),
+        lambda data: data.update(incumbent="BLOCK=9"),
+        lambda data: data["rounds"][0]["variants"].append("BLOCK=9"),
+    ],
+)
 def test_a_sweep_that_was_edited_is_not_gone_on_with(change, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     folder, _ = ranked(monkeypatch, tmp_path, Bench(TRUE_US))
     data = json.loads((folder / "sweep.json").read_text())
@@ -476,7 +529,9 @@ def test_a_scheduler_that_is_not_there_and_a_missing_dask_are_told(monkeypatch: 
     assert caught.value.what == "Dask distributed is not installed" and "kernel-gates[sweep]" in (caught.value.hint or "")
 
 
-@pytest.mark.parametrize(("greeting", "why"), [(b"", "no answer within 0.5 s"), (b"SSH-2.0-OpenSSH_9.6\r\n", "what listens there speaks another protocol")])
+@pytest.mark.parametrize(
+    ("greeting", "why"), [(b"", "no answer within 0.5 s"), (b"SSH-2.0-OpenSSH_9.6\r\n", "what listens there speaks another protocol")]
+)
 def test_what_listens_and_is_no_scheduler_is_told_in_time(greeting: bytes, why: str) -> None:
     with socket.create_server(("127.0.0.1", 0)) as server:
         server.settimeout(60)
@@ -499,7 +554,9 @@ def test_cards_of_two_kinds_are_refused() -> None:
 
 @pytest.mark.gpu
 def test_on_a_device_the_survivors_are_timed_and_the_winner_has_a_run(tmp_path: Path) -> None:
-    options = Options(str(BLOCKS), ("BLOCK=32,64,128,100",), profile="full", workers=2, results=tmp_path / "results", build_dir=tmp_path / "build")
+    options = Options(
+        str(BLOCKS), ("BLOCK=32,64,128,100",), profile="full", workers=2, results=tmp_path / "results", build_dir=tmp_path / "build"
+    )
     _, sweep = run_sweep(options, Silence())
     assert [variant.name for variant in sweep.left()] == ["BLOCK=128", "BLOCK=32"]
     (timing,) = sweep.rounds[-1].timings

@@ -51,7 +51,10 @@ def test_what_is_slower_beyond_doubt_leaves_at_once() -> None:
     def timed(number: int, budget: float, names: Sequence[str]) -> list[Timing]:
         return [timing(name, 1.0 if name == "a" else 0.9, code="" if name in "ab" else SLOWER) for name in names]
 
-    assert [(one.variants, one.budget_s) for one in halve(list("dcbafeg"), timed)] == [(tuple("dcbafeg"), 5.0), (("a", "b"), WHOLE_BUDGET_S)]
+    assert [(one.variants, one.budget_s) for one in halve(list("dcbafeg"), timed)] == [
+        (tuple("dcbafeg"), 5.0),
+        (("a", "b"), WHOLE_BUDGET_S),
+    ]
     rounds = halve(list("cdef"), timed)
     assert len(rounds) == 1 and winner(rounds, "a")[1].startswith("nothing is faster beyond doubt; next is c")
 
@@ -98,8 +101,14 @@ def test_a_refused_timing_has_no_ratio_and_the_reason() -> None:
 def simulated_evidence(true_us: float) -> PerformanceEvidence:
     device = SimulatedDevice({"candidate": true_us, "baseline": 10.0, "control": 10.0}, seed=3)
     taken = measure(
-        device.side("candidate"), device.side("baseline"), device.side("control"), bar_pct=0.0, seed=3, read_state=device.read_state,
-        clock=device.clock, budget_s=5.0,
+        device.side("candidate"),
+        device.side("baseline"),
+        device.side("control"),
+        bar_pct=0.0,
+        seed=3,
+        read_state=device.read_state,
+        clock=device.clock,
+        budget_s=5.0,
     )
     return evidence(taken.blocks, taken.control, warm_up=taken.warm_up)
 
@@ -110,16 +119,19 @@ def test_parameters_become_every_combination() -> None:
     assert [variant_name(one) for one in combinations({"A": (1, 2), "B": (3, 4)})] == ["A=1,B=3", "A=1,B=4", "A=2,B=3", "A=2,B=4"]
 
 
-@pytest.mark.parametrize(("pairs", "what", "hint"), [
-    ([], "no --param, so there is no variant to try", "BLOCK"),
-    (["BLOCK="], "has no values", "e.g. --param"),
-    (["BLOCK"], "is not NAME=VALUE,VALUE", "e.g. --param"),
-    (["BLOK=64"], "has no such toggle", "did you mean BLOCK?"),
-    (["BLOCK=64,x"], "is not a toggle value", "whole number"),
-    (["BLOCK=64,64"], "a value appears twice", "once"),
-    (["BLOCK=64", "BLOCK=128"], "is given twice", "at once"),
-    ([f"BLOCK={','.join(map(str, range(5000)))}"], "5000 variants are more than 4096", "fewer"),
-])
+@pytest.mark.parametrize(
+    ("pairs", "what", "hint"),
+    [
+        ([], "no --param, so there is no variant to try", "BLOCK"),
+        (["BLOCK="], "has no values", "e.g. --param"),
+        (["BLOCK"], "is not NAME=VALUE,VALUE", "e.g. --param"),
+        (["BLOK=64"], "has no such toggle", "did you mean BLOCK?"),
+        (["BLOCK=64,x"], "is not a toggle value", "whole number"),
+        (["BLOCK=64,64"], "a value appears twice", "once"),
+        (["BLOCK=64", "BLOCK=128"], "is given twice", "at once"),
+        ([f"BLOCK={','.join(map(str, range(5000)))}"], "5000 variants are more than 4096", "fewer"),
+    ],
+)
 def test_wrong_parameters_are_told(pairs: list[str], what: str, hint: str) -> None:
     with pytest.raises(GatesError) as caught:
         parse_params(pairs, load_task(BLOCKS, environ={}))

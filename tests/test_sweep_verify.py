@@ -20,7 +20,11 @@ from gates.sweep.verify import verify_sweep
 from gates.task.sources.identity import identity_of
 
 (EDITED,) = (opened(path) for path in SWEEPS if "h200-earlier" in path.parts)  # four rounds, of a version that let slower variants go on
-INCUMBENT, NEXT, WRONG = "TILE_M=32,TILE_N=32,NUM_WARPS=2,STAGES=2", "TILE_M=64,TILE_N=32,NUM_WARPS=4,STAGES=2", "TILE_M=16,TILE_N=32,NUM_WARPS=2,STAGES=2"
+INCUMBENT, NEXT, WRONG = (
+    "TILE_M=32,TILE_N=32,NUM_WARPS=2,STAGES=2",
+    "TILE_M=64,TILE_N=32,NUM_WARPS=4,STAGES=2",
+    "TILE_M=16,TILE_N=32,NUM_WARPS=2,STAGES=2",
+)
 
 
 def variant(data: Any, name: str) -> Any:
@@ -48,11 +52,17 @@ CHANGES: list[tuple[Callable[[Any], Any], str]] = [
     (lambda d: d["variants"].pop(), "its variants are not those of its parameters"),
     (lambda d: variant(d, NEXT).update(name="../../escaped"), "its variants are not those of its parameters"),
     (lambda d: d.update(task_digest="0" * 64), "the digests of the task and its variants contradict each other"),
-    (lambda d: variant(d, NEXT).update(digest=variant(d, WRONG)["digest"]), "the digests of the task and its variants contradict each other"),
+    (
+        lambda d: variant(d, NEXT).update(digest=variant(d, WRONG)["digest"]),
+        "the digests of the task and its variants contradict each other",
+    ),
     (lambda d: d["rounds"][0]["variants"].append("TILE_M=1"), "speaks of TILE_M=1, which are no variants of it"),
     (lambda d: variant(d, WRONG).update(dropped=""), f"{WRONG} is not dropped, what was found of it says dropped (nvcc failed"),
     (lambda d: variant(d, NEXT).update(dropped="too good"), f"{NEXT} is dropped (too good), what was found of it says not dropped"),
-    (lambda d: timing(d, 3).update(ratio=1.1), f"{NEXT}, round 4: ratio in sweep.json is not that of variants/{NEXT}/performance.round4.json"),
+    (
+        lambda d: timing(d, 3).update(ratio=1.1),
+        f"{NEXT}, round 4: ratio in sweep.json is not that of variants/{NEXT}/performance.round4.json",
+    ),
     (lambda d: timing(d, 3).update(faster=True, code="performance.pass"), f"{NEXT}, round 4: faster, code in"),
     (lambda d: timing(d, 0).update(device_uuid="GPU-1"), f"{NEXT}, round 1: timed on GPU-1, which sweep.json does not name"),
     (lambda d: d.update(winner=NEXT), f"sweep.json names {NEXT} as the winner (nothing is faster"),
@@ -60,7 +70,10 @@ CHANGES: list[tuple[Callable[[Any], Any], str]] = [
     (lambda d: d.update(winner_reason="9.99x"), f"as the winner (9.99x), its timings {INCUMBENT}: nothing is faster"),
     (lambda d: timing(d, 0).update(sentence="9.99x"), f"{NEXT}, round 1: sentence in sweep.json is not that of"),
     (lambda d: d["devices"][0].update(name="NVIDIA B200"), "of a NVIDIA H200, sweep.json of a NVIDIA B200"),
-    (lambda d: variant(d, INCUMBENT).update(correctness=None), f"{INCUMBENT} was timed, without a verdict of ptxas and a pass of correctness"),
+    (
+        lambda d: variant(d, INCUMBENT).update(correctness=None),
+        f"{INCUMBENT} was timed, without a verdict of ptxas and a pass of correctness",
+    ),
     (lambda d: variant(d, NEXT).update(ptxas=None), f"{NEXT} was timed, without a verdict of ptxas and a pass of correctness"),
     (lambda d: d["rounds"][1].update(budget_s=1e9), "round 2 had 10 s, not 1e+09"),
     (lambda d: d["rounds"].pop(), "performance.round4.json is of no round in sweep.json"),
@@ -156,12 +169,20 @@ def test_evidence_is_no_link(tmp_path: Path) -> None:
     one = tmp_path / "sweep" / "variants" / NEXT / "performance.round1.json"
     one.unlink()
     one.symlink_to(EDITED / "variants" / NEXT / "performance.round1.json")
-    assert verify_sweep(tmp_path / "sweep") == [f"variants/{NEXT}/performance.round1.json is a link: evidence lies in the sweep's own folder"]
+    assert verify_sweep(tmp_path / "sweep") == [
+        f"variants/{NEXT}/performance.round1.json is a link: evidence lies in the sweep's own folder"
+    ]
 
 
 @pytest.mark.parametrize(
     ("other", "same"),
-    [("1.00x, bar 0.0", True), ("1.002x, bar 0", True), ("1.01x, bar 0.0", False), ("1.00x, bars 0.0", False), ("1.00x, bar 0.0, 3 more", False)],
+    [
+        ("1.00x, bar 0.0", True),
+        ("1.002x, bar 0", True),
+        ("1.01x, bar 0.0", False),
+        ("1.00x, bars 0.0", False),
+        ("1.00x, bar 0.0, 3 more", False),
+    ],
 )
 def test_a_sentence_may_have_other_digits_but_no_other_figure(other: str, same: bool) -> None:
     assert sweep_verify._says_the_same("1.00x, bar 0.0", other) is same

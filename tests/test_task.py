@@ -14,8 +14,16 @@ from gates.core.errors import GatesError
 from gates.task.load import find_task, load_baseline, load_task
 
 GOOD = {
-    "name": "demo", "title": "Demo", "problem": "demo_problem", "sources": ["k.cu"], "entry": "demo",
-    "kernels": ["demo_kernel"], "toggles": {"USE_FAST": 0}, "arch": ["sm_89"], "shapes": ["small"], "seeds": [0, 1],
+    "name": "demo",
+    "title": "Demo",
+    "problem": "demo_problem",
+    "sources": ["k.cu"],
+    "entry": "demo",
+    "kernels": ["demo_kernel"],
+    "toggles": {"USE_FAST": 0},
+    "arch": ["sm_89"],
+    "shapes": ["small"],
+    "seeds": [0, 1],
     "gates": {
         "ptxas": {"max_registers": 128, "max_smem_bytes": 65536, "max_spill_bytes": 0},
         "correctness": {"max_abs_err": 0.1, "mean_abs_err": 0.1, "bad_pct": 1.0, "bad_atol": 0.1},
@@ -57,7 +65,10 @@ def test_a_good_file_loads(tmp_path: Path) -> None:
         ({"sources": ["/etc/passwd"]}, "sources.0: '/etc/passwd' does not match"),
         ({"nvcc_flags": ["-O3\n"]}, "nvcc_flags.0"),
         ({"not_applicable": {"correctness": "x"}}, "unknown key 'not_applicable.correctness'"),
-        ({"gates": {**GOOD["gates"], "ncu": {"rises": ["tensor_pip"]}}}, "gates.ncu.rises: unknown name 'tensor_pip' (did you mean tensor_pipe"),
+        (
+            {"gates": {**GOOD["gates"], "ncu": {"rises": ["tensor_pip"]}}},
+            "gates.ncu.rises: unknown name 'tensor_pip' (did you mean tensor_pipe",
+        ),
         ({"gates": {**GOOD["gates"], "sass": {"forbid": ["local_memry"]}}}, "unknown name 'local_memry'"),
         ({"name": "other"}, "name is 'other', but the folder is 'demo'"),
         ({"sources": ["absent.cu"]}, "source 'absent.cu' does not exist"),
@@ -91,7 +102,7 @@ def test_all_faults_of_a_file_are_named_at_once(tmp_path: Path) -> None:
         ("name: a\ntoggles: {NULL: 0}\n", "task.yaml:2: the key NULL is not text"),
         ("name: &a [x, x]\ntitle: [*a, *a]\n", "holds an alias"),
         ("name: a\ntime_limit_s: .nan\n", "task.yaml:2: .nan is not a finite number"),
-        ("name: a\ntitle: \"\\ud800\"\n", "task.yaml:2: text that is not Unicode"),
+        ('name: a\ntitle: "\\ud800"\n', "task.yaml:2: text that is not Unicode"),
     ],
 )
 def test_broken_yaml(tmp_path: Path, text: str, expected: str) -> None:

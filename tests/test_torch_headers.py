@@ -67,23 +67,45 @@ def test_a_binding_is_checked_and_the_check_is_kept(extension: Task, tmp_path: P
     assert os.stat(target.path).st_mtime_ns != before
 
 
-@pytest.mark.parametrize(("old", "new", "says"), [
-    ("empty_like(x);", "empty_lik(x);", "binding.cpp:12: error: ‘empty_lik’ is not a member of ‘torch’"),
-    ("auto out = torch::empty_like(x);", "auto out = torch::empty_like(x)", "binding.cpp:13: error: expected"),
-], ids=["name", "semicolon"])
-def test_what_is_wrong_with_a_binding_is_named(extension: Task, tmp_path: Path, cuda: Path, stub_torch: None, old: str, new: str, says: str) -> None:  # noqa: F811
+@pytest.mark.parametrize(
+    ("old", "new", "says"),
+    [
+        ("empty_like(x);", "empty_lik(x);", "binding.cpp:12: error: ‘empty_lik’ is not a member of ‘torch’"),
+        ("auto out = torch::empty_like(x);", "auto out = torch::empty_like(x)", "binding.cpp:13: error: expected"),
+    ],
+    ids=["name", "semicolon"],
+)
+def test_what_is_wrong_with_a_binding_is_named(
+    extension: Task, tmp_path: Path, cuda: Path, stub_torch: None, old: str, new: str, says: str
+) -> None:  # noqa: F811
     failure = binding_failure(extension, tmp_path, (old, new))
     assert failure is not None and not failure.missing_tool
     assert says in failure.sentence.replace("'empty_lik'", "‘empty_lik’").replace("'torch'", "‘torch’")
 
 
-@pytest.mark.parametrize(("old", "new", "missing", "remedy"), [
-    ("#include <torch/extension.h>", "#include <torch/extension.h>\n#include <torch/nowhere.h>", "torch/nowhere.h", "keep the kernel in a .cu of its own"),
-    ("#include <torch/extension.h>", "#include <torch/extension.h>\n#include <nccl.h>", "nccl.h", "`pip install nvidia-nccl-cu13`"),
-    ("auto out =", "cublasSetStream(nullptr, nullptr);\n  auto out =", "cublas_v2.h", "`pip install nvidia-cublas`"),
-], ids=["torch", "library", "handles"])
+@pytest.mark.parametrize(
+    ("old", "new", "missing", "remedy"),
+    [
+        (
+            "#include <torch/extension.h>",
+            "#include <torch/extension.h>\n#include <torch/nowhere.h>",
+            "torch/nowhere.h",
+            "keep the kernel in a .cu of its own",
+        ),
+        ("#include <torch/extension.h>", "#include <torch/extension.h>\n#include <nccl.h>", "nccl.h", "`pip install nvidia-nccl-cu13`"),
+        ("auto out =", "cublasSetStream(nullptr, nullptr);\n  auto out =", "cublas_v2.h", "`pip install nvidia-cublas`"),
+    ],
+    ids=["torch", "library", "handles"],
+)
 def test_what_is_not_installed_is_no_fault(
-    extension: Task, tmp_path: Path, cuda: Path, stub_torch: None, old: str, new: str, missing: str, remedy: str,  # noqa: F811
+    extension: Task,
+    tmp_path: Path,
+    cuda: Path,
+    stub_torch: None,
+    old: str,
+    new: str,
+    missing: str,
+    remedy: str,  # noqa: F811
 ) -> None:
     failure = binding_failure(extension, tmp_path, (old, new))
     assert failure is not None and failure.missing_tool == missing and remedy in failure.hint
@@ -102,17 +124,26 @@ def test_without_torch_a_binding_is_not_compiled(extension: Task, tmp_path: Path
     assert failure is not None and failure.missing_tool == "torch" and failure.hint == "`pip install torch`"
 
 
-@pytest.mark.parametrize(("header", "owner", "remedy"), [
-    ("cusparse.h", "the CUDA toolkit", "nvidia-cusparse"), ("cusolverDn.h", "the CUDA toolkit", "nvidia-cusolver"), ("curand_kernel.h", "the CUDA toolkit", "nvidia-curand"),
-    ("cub/block/block_reduce.cuh", "the CUDA toolkit", "nvidia-cuda-cccl"), ("cudss.h", "the CUDA toolkit", "install that library's headers"),
-    ("cute/tensor.hpp", "CUTLASS", "-I/path/to/cutlass/include"), ("c10/cuda/CUDAStream.h", "torch", ".cu of its own"),
-])
+@pytest.mark.parametrize(
+    ("header", "owner", "remedy"),
+    [
+        ("cusparse.h", "the CUDA toolkit", "nvidia-cusparse"),
+        ("cusolverDn.h", "the CUDA toolkit", "nvidia-cusolver"),
+        ("curand_kernel.h", "the CUDA toolkit", "nvidia-curand"),
+        ("cub/block/block_reduce.cuh", "the CUDA toolkit", "nvidia-cuda-cccl"),
+        ("cudss.h", "the CUDA toolkit", "install that library's headers"),
+        ("cute/tensor.hpp", "CUTLASS", "-I/path/to/cutlass/include"),
+        ("c10/cuda/CUDAStream.h", "torch", ".cu of its own"),
+    ],
+)
 def test_headers_and_where_they_come_from(header: str, owner: str, remedy: str) -> None:
     found = missing_header.find(f"k.cu:1:10: fatal error: {header}: No such file or directory", find_toolchain())
     assert found is not None and (found.name, found.owner) == (header, owner) and remedy in found.remedy
 
 
-@pytest.mark.parametrize("text", ["k.cu:1:10: fatal error: helper_math.h: No such file or directory", "k.cu(1): error: identifier \"cublasSum\" is ambiguous", ""])
+@pytest.mark.parametrize(
+    "text", ["k.cu:1:10: fatal error: helper_math.h: No such file or directory", 'k.cu(1): error: identifier "cublasSum" is ambiguous', ""]
+)
 def test_other_errors_are_the_source_s(text: str) -> None:
     assert missing_header.find(text, find_toolchain()) is None
 
@@ -147,8 +178,14 @@ def test_nvcc_finds_the_handles(extension: Task, tmp_path: Path, stub_torch: Non
 def test_a_binding_that_does_not_compile_is_a_reject(extension: Task, tmp_path: Path, stub_torch: None) -> None:  # noqa: F811
     path = extension.folder / "binding.cpp"
     path.write_text(path.read_text().replace("empty_like(x);", "empty_lik(x);"))
-    run = gates.run(extension.folder, profile="cpu", shapes=["small"], seeds=[0], results=tmp_path / "results", build_dir=tmp_path / "build")
-    assert run.decision == "reject" and run.gates["ptxas"].code == "ptxas.build_failed" and "binding.cpp:12: error" in run.gates["ptxas"].sentence
+    run = gates.run(
+        extension.folder, profile="cpu", shapes=["small"], seeds=[0], results=tmp_path / "results", build_dir=tmp_path / "build"
+    )
+    assert (
+        run.decision == "reject"
+        and run.gates["ptxas"].code == "ptxas.build_failed"
+        and "binding.cpp:12: error" in run.gates["ptxas"].sentence
+    )
 
 
 def test_a_binding_that_can_t_be_checked_is_said_so(extension: Task, tmp_path: Path, cuda: Path, stub_torch: None) -> None:  # noqa: F811
@@ -156,7 +193,9 @@ def test_a_binding_that_can_t_be_checked_is_said_so(extension: Task, tmp_path: P
     path.write_text("#include <cudnn.h>\n" + path.read_text())
     built = build(extension, find_toolchain(), tmp_path / "build", want=WANT)
     said = Session._unread_binding(SimpleNamespace(task=extension, builds={"mine": built}))
-    assert said.startswith("; binding.cpp was not compiled: binding.cpp:1: the CUDA toolkit's cudnn.h was not found; `pip install nvidia-cudnn-cu13`")
+    assert said.startswith(
+        "; binding.cpp was not compiled: binding.cpp:1: the CUDA toolkit's cudnn.h was not found; `pip install nvidia-cudnn-cu13`"
+    )
 
 
 @needs_nvcc
@@ -164,9 +203,14 @@ def test_a_binding_that_can_t_be_checked_is_said_so(extension: Task, tmp_path: P
 def test_a_whole_run_says_so_too(extension: Task, tmp_path: Path, stub_torch: None) -> None:  # noqa: F811
     path = extension.folder / "binding.cpp"
     path.write_text("#include <cudnn.h>\n" + path.read_text())
-    run = gates.run(extension.folder, profile="cpu", shapes=["small"], seeds=[0], results=tmp_path / "results", build_dir=tmp_path / "build")
+    run = gates.run(
+        extension.folder, profile="cpu", shapes=["small"], seeds=[0], results=tmp_path / "results", build_dir=tmp_path / "build"
+    )
     assert run.gates["ptxas"].status.value == "pass" and run.gates["correctness"].code == "correctness.not_emulated"
-    assert "binding.cpp was not compiled: binding.cpp:1: the CUDA toolkit's cudnn.h was not found; `pip install nvidia-cudnn-cu13`" in run.gates["correctness"].sentence
+    assert (
+        "binding.cpp was not compiled: binding.cpp:1: the CUDA toolkit's cudnn.h was not found; `pip install nvidia-cudnn-cu13`"
+        in run.gates["correctness"].sentence
+    )
 
 
 @needs_nvcc
@@ -174,7 +218,8 @@ def test_a_whole_run_says_so_too(extension: Task, tmp_path: Path, stub_torch: No
 def test_torch_s_own_headers_compile_without_its_cuda_build(extension: Task, tmp_path: Path) -> None:
     text = (extension.folder / "kernel.cu").read_text()
     (extension.folder / "kernel.cu").write_text(
-        "#include <torch/extension.h>\n#include <ATen/cuda/CUDAContext.h>\n#include <c10/cuda/CUDAException.h>\n#include <c10/cuda/CUDAGuard.h>\n" + text
+        "#include <torch/extension.h>\n#include <ATen/cuda/CUDAContext.h>\n#include <c10/cuda/CUDAException.h>\n#include <c10/cuda/CUDAGuard.h>\n"
+        + text
     )
     result = build(replace(extension, arch=("sm_90",)), find_toolchain(), tmp_path / "build", want={"cubin", "binding"})
     assert result.failures == ()
@@ -203,4 +248,6 @@ def test_the_stub_includes_what_torch_does() -> None:
     for line in (STUB / "ATen" / "cuda" / "CUDAContext.h").read_text().splitlines():
         if line.startswith("#include"):
             assert line in of_torch
-    assert {f"#include <{path.name}>" for path in torch_headers.HANDLES.glob("*.h")} - {"#include <cusolver_common.h>"} <= set(of_torch.splitlines())
+    assert {f"#include <{path.name}>" for path in torch_headers.HANDLES.glob("*.h")} - {"#include <cusolver_common.h>"} <= set(
+        of_torch.splitlines()
+    )

@@ -43,12 +43,26 @@ def line_of(text: str, what: str) -> int:
 
 
 @needs_triton
-@pytest.mark.parametrize(("changes", "at", "says"), [
-    ([("    inside = at < n\n", "    inside = at < n\n    tl.static_assert(BLOCK == 3, 'three only')\n")], "static_assert", "three only"),
-    ([("@triton.jit\n", "@triton.jit\ndef helper(x):\n    y = x + 1\n    return y @ 3\n\n\n@triton.jit\n"), (KERNEL, f"helper({KERNEL})")], "y @ 3", "MatMult"),
-    ([("@triton.jit\n", "@triton.heuristics({})\n@triton.jit\n"), ("tl.arange(0, BLOCK)", "tl.arange(0, 1000)")], "1000", "power of 2"),
-    ([(KERNEL, f"{KERNEL} + tl.sum(x, axis=7)")], "axis=7", "invalid axis 7"),  # found within Triton's own library
-])
+@pytest.mark.parametrize(
+    ("changes", "at", "says"),
+    [
+        (
+            [("    inside = at < n\n", "    inside = at < n\n    tl.static_assert(BLOCK == 3, 'three only')\n")],
+            "static_assert",
+            "three only",
+        ),
+        (
+            [
+                ("@triton.jit\n", "@triton.jit\ndef helper(x):\n    y = x + 1\n    return y @ 3\n\n\n@triton.jit\n"),
+                (KERNEL, f"helper({KERNEL})"),
+            ],
+            "y @ 3",
+            "MatMult",
+        ),
+        ([("@triton.jit\n", "@triton.heuristics({})\n@triton.jit\n"), ("tl.arange(0, BLOCK)", "tl.arange(0, 1000)")], "1000", "power of 2"),
+        ([(KERNEL, f"{KERNEL} + tl.sum(x, axis=7)")], "axis=7", "invalid axis 7"),  # found within Triton's own library
+    ],
+)
 def test_the_line_is_the_task_s_and_the_words_are_triton_s(tmp_path: Path, changes: list[tuple[str, str]], at: str, says: str) -> None:
     folder, text = written(tmp_path, *changes)
     result = built(folder, tmp_path)
@@ -81,7 +95,9 @@ def test_a_host_function_that_fails_before_its_launch_is_no_compile_error(tmp_pa
 
 
 @needs_triton
-@pytest.mark.parametrize("broken", ["raise FileNotFoundError('no ptxas here')", "raise RuntimeError('Cannot find ptxas')", "raise ImportError('libfoo')"])
+@pytest.mark.parametrize(
+    "broken", ["raise FileNotFoundError('no ptxas here')", "raise RuntimeError('Cannot find ptxas')", "raise ImportError('libfoo')"]
+)
 def test_a_triton_that_does_not_work_here_is_not_run(tmp_path: Path, broken: str) -> None:
     planted = f"from triton.backends.nvidia import compiler\n\n\ndef gone(*arguments):\n    {broken}\n\n\ncompiler.get_ptxas = gone\n"
     folder, _ = written(tmp_path, ("import triton.language as tl\n", f"import triton.language as tl\n{planted}"))
@@ -95,9 +111,19 @@ def test_a_right_kernel_is_built(tmp_path: Path) -> None:
     assert result.failure("cubin") is None and result.failure("emulator") is None
 
 
-@pytest.mark.parametrize("told", [
-    None, {}, {"file": "../k.py"}, {"line": "3"}, {"line": True}, {"kind": "a b"}, {"message": 3}, {"arch": "sm_1"},
-])
+@pytest.mark.parametrize(
+    "told",
+    [
+        None,
+        {},
+        {"file": "../k.py"},
+        {"line": "3"},
+        {"line": True},
+        {"kind": "a b"},
+        {"message": 3},
+        {"arch": "sm_1"},
+    ],
+)
 def test_an_error_that_can_t_be_so_is_no_record(told: Any) -> None:
     good = {"file": "kernel.py", "line": 3, "kind": "CompilationError", "message": "what\x1b[0m", "arch": "sm_90"}
     assert triton_record.wrong(good, ["sm_90"], "") == ("CompilationError", "kernel.py:3: error: what\\x1b[0m (sm_90)")
@@ -107,7 +133,14 @@ def test_an_error_that_can_t_be_so_is_no_record(told: Any) -> None:
 
 def test_a_pass_of_the_compiler_leaves_its_reason_in_what_it_printed() -> None:
     told = {"file": "kernel.py", "line": 3, "kind": "RuntimeError", "message": "PassManager::run failed", "arch": "sm_90"}
-    printed = '/tmp/x/kernel.py:11:14: error: operand #0 must be smaller\n'
+    printed = "/tmp/x/kernel.py:11:14: error: operand #0 must be smaller\n"
     assert triton_record.wrong(told, ["sm_90"], printed)[1] == "kernel.py:11: error: operand #0 must be smaller (sm_90)"
-    said = {**told, "kind": "PTXASError", "message": "`ptxas` failed\n`ptxas` stderr:\nptxas error   : Entry function 'k' uses too much shared data\n"}
-    assert triton_record.wrong(said, ["sm_90"], "")[1] == "kernel.py:3: error: ptxas error   : Entry function 'k' uses too much shared data (sm_90)"
+    said = {
+        **told,
+        "kind": "PTXASError",
+        "message": "`ptxas` failed\n`ptxas` stderr:\nptxas error   : Entry function 'k' uses too much shared data\n",
+    }
+    assert (
+        triton_record.wrong(said, ["sm_90"], "")[1]
+        == "kernel.py:3: error: ptxas error   : Entry function 'k' uses too much shared data (sm_90)"
+    )

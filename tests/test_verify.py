@@ -58,56 +58,248 @@ FINDING = {"tool": "memcheck", "kind": "write", "severity": "error", "kernel": "
 
 CHANGES: list[tuple[str, Path, str, Callable[[Any], Any], str]] = [
     ("gates declared away", CPU, "verdict.json", lambda d: declare(d, "performance", "ncu"), "there is no evidence of it"),
-    ("a failed gate declared away", FULL, "verdict.json", lambda d: declare(d, "correctness"), "verdict.json says correctness: not_applicable"),
-    ("another limit in a check", FULL, "verdict.json", lambda d: d["gates"][0]["checks"][0].update(limit=129), "the figures in verdict.json's ptxas are not those"),
+    (
+        "a failed gate declared away",
+        FULL,
+        "verdict.json",
+        lambda d: declare(d, "correctness"),
+        "verdict.json says correctness: not_applicable",
+    ),
+    (
+        "another limit in a check",
+        FULL,
+        "verdict.json",
+        lambda d: d["gates"][0]["checks"][0].update(limit=129),
+        "the figures in verdict.json's ptxas are not those",
+    ),
     ("no gates", FULL, "verdict.json", lambda d: d.update(gates=[]), "judges nothing"),
     ("a gate twice", FULL, "verdict.json", lambda d: d["gates"].append(d["gates"][0]), "not each gate once"),
     ("one arch left out", FULL, "ptxas.json", lambda d: d.update(archs=["sm_90"]), "ptxas.json covers sm_90"),
-    ("one case only", FULL, "correctness.json", lambda d: d.update(cases=d["cases"][:1], asked=1), "holds 1 headline cases, run.json asks for 6"),
+    (
+        "one case only",
+        FULL,
+        "correctness.json",
+        lambda d: d.update(cases=d["cases"][:1], asked=1),
+        "holds 1 headline cases, run.json asks for 6",
+    ),
     ("a seed less", FULL, "run.json", lambda d: d["task"].update(seeds=[0, 1]), "holds 6 headline cases, run.json asks for 4"),
     ("no device", FULL, "run.json", lambda d: d.update(device=None), "full profile without a device"),
     ("no limits", FULL, "run.json", lambda d: d["task"].update(limits={}), "task.limits: 'correctness' is a required property"),
     ("a limit that is text", FULL, "run.json", lambda d: d["task"]["limits"]["correctness"].update(max_abs_err="x"), "max_abs_err"),
     ("no time zone", FULL, "run.json", lambda d: d.update(started="2026-11-01T01:30:00"), "started"),
     ("negative registers", FULL, "ptxas.json", lambda d: d["kernels"][0].update(registers=-5), "registers"),
-    ("an element that is not finite", FULL, "correctness.json", lambda d: d["cases"][0]["outputs"][0].update(nonfinite=1, bad_pct=100 / 2048), "correctness: pass"),
+    (
+        "an element that is not finite",
+        FULL,
+        "correctness.json",
+        lambda d: d["cases"][0]["outputs"][0].update(nonfinite=1, bad_pct=100 / 2048),
+        "correctness: pass",
+    ),
     ("a number out of range", FULL, "correctness.json", lambda d: d["cases"][0].update(launch_count=10**400), "out of range"),
-    ("more tensor instructions than instructions", FULL, "sass.json", lambda d: d["functions"][0]["classes"].update(tensor=10**6), "instructions of the class tensor"),
-    ("more bad elements than elements", FULL, "correctness.json", lambda d: d["cases"][0]["outputs"][0].update(nonfinite=10**9), "are not finite, it has"),
-    ("a mean above the largest", FULL, "correctness.json", lambda d: d["cases"][0]["outputs"][0].update(mean_abs_err=0.0019), "larger than the largest"),
-    ("a case twice", FULL, "correctness.json", lambda d: d["baseline_cases"].append(d["baseline_cases"][0]), "a baseline case appears twice"),
-    ("a finding that no summary counts", FULL, "sanitizer.json", lambda d: d["runs"][0]["findings"].append(FINDING), "tells of 1 errors and counts 0"),
-    ("a p50 that its samples do not give", FULL, "performance.json", lambda d: d["figures"]["cold"]["candidate"].update(p50_us=7.5), "is 7.5, its samples give"),
-    ("built with other toggles", FULL, "build.json", lambda d: d["toggles"].update(USE_WMMA_PV=0), "build.json is of stage2_wmma_pv with USE_WMMA_QK=1, USE_WMMA_PV=0"),
-    ("timed on another card", FULL, "performance.json", lambda d: d["device"].update(uuid="0"), "performance.json: device.uuid is 0, run.json gives"),
-    ("a newer version", FULL, "ptxas.json", lambda d: d.update(schema_version=2), "ptxas.json: schema version 2 is newer than this tool knows (1)"),
-    ("a seed less that is declared", FULL, "run.json", lambda d: d["task"].update(seeds=[0]), "the seeds 0 were judged, 0, 1, 2 are declared, and no override"),
-    ("a declared shape that was not judged", FULL, "run.json", lambda d: d["task"].update(judged_shapes=["small"]), "the shapes small were judged, small, mission are declared"),
+    (
+        "more tensor instructions than instructions",
+        FULL,
+        "sass.json",
+        lambda d: d["functions"][0]["classes"].update(tensor=10**6),
+        "instructions of the class tensor",
+    ),
+    (
+        "more bad elements than elements",
+        FULL,
+        "correctness.json",
+        lambda d: d["cases"][0]["outputs"][0].update(nonfinite=10**9),
+        "are not finite, it has",
+    ),
+    (
+        "a mean above the largest",
+        FULL,
+        "correctness.json",
+        lambda d: d["cases"][0]["outputs"][0].update(mean_abs_err=0.0019),
+        "larger than the largest",
+    ),
+    (
+        "a case twice",
+        FULL,
+        "correctness.json",
+        lambda d: d["baseline_cases"].append(d["baseline_cases"][0]),
+        "a baseline case appears twice",
+    ),
+    (
+        "a finding that no summary counts",
+        FULL,
+        "sanitizer.json",
+        lambda d: d["runs"][0]["findings"].append(FINDING),
+        "tells of 1 errors and counts 0",
+    ),
+    (
+        "a p50 that its samples do not give",
+        FULL,
+        "performance.json",
+        lambda d: d["figures"]["cold"]["candidate"].update(p50_us=7.5),
+        "is 7.5, its samples give",
+    ),
+    (
+        "built with other toggles",
+        FULL,
+        "build.json",
+        lambda d: d["toggles"].update(USE_WMMA_PV=0),
+        "build.json is of stage2_wmma_pv with USE_WMMA_QK=1, USE_WMMA_PV=0",
+    ),
+    (
+        "timed on another card",
+        FULL,
+        "performance.json",
+        lambda d: d["device"].update(uuid="0"),
+        "performance.json: device.uuid is 0, run.json gives",
+    ),
+    (
+        "a newer version",
+        FULL,
+        "ptxas.json",
+        lambda d: d.update(schema_version=2),
+        "ptxas.json: schema version 2 is newer than this tool knows (1)",
+    ),
+    (
+        "a seed less that is declared",
+        FULL,
+        "run.json",
+        lambda d: d["task"].update(seeds=[0]),
+        "the seeds 0 were judged, 0, 1, 2 are declared, and no override",
+    ),
+    (
+        "a declared shape that was not judged",
+        FULL,
+        "run.json",
+        lambda d: d["task"].update(judged_shapes=["small"]),
+        "the shapes small were judged, small, mission are declared",
+    ),
     ("nothing declared", FULL, "run.json", lambda d: d["task"].update(declared_shapes=[]), "run.json, task: declared_shapes is empty"),
-    ("another override than what was judged", FULL, "run.json", lambda d: d["task"]["overrides"].update(seeds="4"), "overrides name the seeds 4, 0, 1, 2 were judged"),
-    ("an override without its toggle", FULL, "run.json", lambda d: d["task"]["overrides"].update(USE_WMMA_PV=0), "overrides set USE_WMMA_PV=0, the toggle is 1"),
+    (
+        "another override than what was judged",
+        FULL,
+        "run.json",
+        lambda d: d["task"]["overrides"].update(seeds="4"),
+        "overrides name the seeds 4, 0, 1, 2 were judged",
+    ),
+    (
+        "an override without its toggle",
+        FULL,
+        "run.json",
+        lambda d: d["task"]["overrides"].update(USE_WMMA_PV=0),
+        "overrides set USE_WMMA_PV=0, the toggle is 1",
+    ),
     ("inputs named by nobody", FULL, "run.json", lambda d: d["task"].update(judged_inputs=["zeros"]), "no override is recorded"),
-    ("a judged shape without dimensions", FULL, "run.json", lambda d: d["task"].update(shapes={"mission": d["task"]["shapes"]["mission"]}), "the shapes small were judged and have no dimensions"),
-    ("two stages of one digest", FULL, "run.json", lambda d: d["baseline"].update(digest=d["task"]["digest"]), "stage2_wmma_pv and stage1_wmma_qk one digest"),
+    (
+        "a judged shape without dimensions",
+        FULL,
+        "run.json",
+        lambda d: d["task"].update(shapes={"mission": d["task"]["shapes"]["mission"]}),
+        "the shapes small were judged and have no dimensions",
+    ),
+    (
+        "two stages of one digest",
+        FULL,
+        "run.json",
+        lambda d: d["baseline"].update(digest=d["task"]["digest"]),
+        "stage2_wmma_pv and stage1_wmma_qk one digest",
+    ),
     ("ended before it started", FULL, "run.json", lambda d: d.update(ended="2026-01-01T00:00:00+00:00"), "before it started"),
     ("no such time", FULL, "run.json", lambda d: d.update(ended="2026-13-01T00:00:00+00:00"), "is no time"),
-    ("no fresh seed", FULL, "correctness.json", lambda d: d.update(extra_seeds=[], cases=[c for c in d["cases"] if c["role"] != "extra"]), "no fresh seed was tried"),
-    ("a fresh seed without its cases", FULL, "correctness.json", lambda d: d.update(cases=[c for c in d["cases"] if c["role"] != "extra"]), "is named and has no case on small"),
-    ("no odd shapes", FULL, "correctness.json", lambda d: d.update(cases=[c for c in d["cases"] if c["role"] != "odd"]), "were checked, and correctness.json has no case of them"),
-    ("fewer cases than planned", FULL, "correctness.json", lambda d: d.update(planned={"headline": 6, "odd": 5, "extra": 2, "edge": 160, "family": 118}), "118 family cases were planned, it holds 117"),
-    ("a baseline case left out", FULL, "correctness.json", lambda d: d.update(baseline_cases=d["baseline_cases"][:-1]), "the baseline has no case"),
-    ("odd shapes not checked", FULL, "sanitizer.json", lambda d: [run.update(shapes=["small"]) for run in d["runs"]] and None, "the odd shapes b1h2s2, b3h1s33"),
+    (
+        "no fresh seed",
+        FULL,
+        "correctness.json",
+        lambda d: d.update(extra_seeds=[], cases=[c for c in d["cases"] if c["role"] != "extra"]),
+        "no fresh seed was tried",
+    ),
+    (
+        "a fresh seed without its cases",
+        FULL,
+        "correctness.json",
+        lambda d: d.update(cases=[c for c in d["cases"] if c["role"] != "extra"]),
+        "is named and has no case on small",
+    ),
+    (
+        "no odd shapes",
+        FULL,
+        "correctness.json",
+        lambda d: d.update(cases=[c for c in d["cases"] if c["role"] != "odd"]),
+        "were checked, and correctness.json has no case of them",
+    ),
+    (
+        "fewer cases than planned",
+        FULL,
+        "correctness.json",
+        lambda d: d.update(planned={"headline": 6, "odd": 5, "extra": 2, "edge": 160, "family": 118}),
+        "118 family cases were planned, it holds 117",
+    ),
+    (
+        "a baseline case left out",
+        FULL,
+        "correctness.json",
+        lambda d: d.update(baseline_cases=d["baseline_cases"][:-1]),
+        "the baseline has no case",
+    ),
+    (
+        "odd shapes not checked",
+        FULL,
+        "sanitizer.json",
+        lambda d: [run.update(shapes=["small"]) for run in d["runs"]] and None,
+        "the odd shapes b1h2s2, b3h1s33",
+    ),
     ("a tool on one shape", FULL, "sanitizer.json", lambda d: d["runs"][1].update(shapes=["small"]), "racecheck checked no b1h2s2"),
     ("an order left out", CPU, "sanitizer.json", lambda d: d.update(runs=d["runs"][:-1]), "checked no b3h1s33, others did"),
-    ("no judged shape checked", CPU, "sanitizer.json", lambda d: d.update(runs=d["runs"][3:]), "none of the judged shapes small, mission was checked"),
-    ("fewer registers than the log's", FULL, "ptxas.json", lambda d: d["kernels"][0].update(registers=90), "has not the figures that build.log shows"),
+    (
+        "no judged shape checked",
+        CPU,
+        "sanitizer.json",
+        lambda d: d.update(runs=d["runs"][3:]),
+        "none of the judged shapes small, mission was checked",
+    ),
+    (
+        "fewer registers than the log's",
+        FULL,
+        "ptxas.json",
+        lambda d: d["kernels"][0].update(registers=90),
+        "has not the figures that build.log shows",
+    ),
     ("timed at other dimensions", FULL, "performance.json", lambda d: d["dimensions"].update(S=32), "performance.json: dimensions is"),
     ("timed against another bar", FULL, "performance.json", lambda d: d.update(bar_pct=1.0), "bar_pct is 1.0, run.json gives 15"),
-    ("other limits on timed outputs", FULL, "performance.json", lambda d: d["output_limits"].update(max_abs_err=9.0), "output_limits.max_abs_err is 9.0"),
-    ("an output of another size", FULL, "correctness.json", lambda d: d["cases"][1]["outputs"][0].update(elements=10**7), "in another case of the shape"),
-    ("a baseline's limit that is null", FULL, "run.json", lambda d: d["baseline"]["limits"]["ptxas"].update(max_registers=None), "run.json: baseline.limits.ptxas.max_registers: None is not of type"),
-    ("a baseline's gate without limits", FULL, "run.json", lambda d: d["baseline"]["limits"].update(correctness=None), "run.json: baseline"),
-    ("a baseline's limit that is text", FULL, "run.json", lambda d: d["baseline"]["limits"]["performance"].update(min_speedup_pct="15"), "run.json: baseline.limits.performance.min_speedup_pct"),
+    (
+        "other limits on timed outputs",
+        FULL,
+        "performance.json",
+        lambda d: d["output_limits"].update(max_abs_err=9.0),
+        "output_limits.max_abs_err is 9.0",
+    ),
+    (
+        "an output of another size",
+        FULL,
+        "correctness.json",
+        lambda d: d["cases"][1]["outputs"][0].update(elements=10**7),
+        "in another case of the shape",
+    ),
+    (
+        "a baseline's limit that is null",
+        FULL,
+        "run.json",
+        lambda d: d["baseline"]["limits"]["ptxas"].update(max_registers=None),
+        "run.json: baseline.limits.ptxas.max_registers: None is not of type",
+    ),
+    (
+        "a baseline's gate without limits",
+        FULL,
+        "run.json",
+        lambda d: d["baseline"]["limits"].update(correctness=None),
+        "run.json: baseline",
+    ),
+    (
+        "a baseline's limit that is text",
+        FULL,
+        "run.json",
+        lambda d: d["baseline"]["limits"]["performance"].update(min_speedup_pct="15"),
+        "run.json: baseline.limits.performance.min_speedup_pct",
+    ),
     ("half a character", FULL, "run.json", lambda d: d["task"].update(title="\ud800"), "not Unicode"),
 ]
 
@@ -147,9 +339,15 @@ def test_evidence_that_was_taken_out(tmp_path: Path) -> None:
     assert any("no evidence of it" in problem for problem in verify_run(target))
 
 
-@pytest.mark.parametrize("make", [
-    lambda path: os.mkfifo(path), lambda path: path.symlink_to("/etc/passwd"), lambda path: os.truncate(os.open(path, os.O_CREAT | os.O_WRONLY), 2**35),
-], ids=["fifo", "link", "huge"])
+@pytest.mark.parametrize(
+    "make",
+    [
+        lambda path: os.mkfifo(path),
+        lambda path: path.symlink_to("/etc/passwd"),
+        lambda path: os.truncate(os.open(path, os.O_CREAT | os.O_WRONLY), 2**35),
+    ],
+    ids=["fifo", "link", "huge"],
+)
 def test_what_is_no_file_of_ours(tmp_path: Path, make: Callable[[Path], None]) -> None:
     target = tmp_path / "run"
     shutil.copytree(CPU, target)
@@ -173,7 +371,9 @@ def test_a_checkout_that_moved_on_is_noted_and_no_fault(tmp_path: Path) -> None:
 
     target = edited(tmp_path, CPU, "run.json", of_another_checkout)
     done = CliRunner().invoke(cli, ["verify", str(target)])
-    assert done.exit_code == 0 and ": sound\n" in done.output and "\n  note: stage2_wmma_pv has changed in this checkout since" in done.output
+    assert (
+        done.exit_code == 0 and ": sound\n" in done.output and "\n  note: stage2_wmma_pv has changed in this checkout since" in done.output
+    )
     assert "note: the problem tasks.problems.sdpa_fp8 has changed in this checkout since" in done.output
 
 
@@ -195,17 +395,28 @@ def test_what_changed_in_a_checkout(tmp_path: Path, monkeypatch: pytest.MonkeyPa
     recorded = read_record(RunInfo, CPU, "run.json")
     info = replace(
         recorded.task,
-        name=task.name, digest=task.digest(), digest_rule=DIGEST_RULE, toggles=dict(task.toggles), problem=task.problem, problem_sha256=task.problem_sha256(),
+        name=task.name,
+        digest=task.digest(),
+        digest_rule=DIGEST_RULE,
+        toggles=dict(task.toggles),
+        problem=task.problem,
+        problem_sha256=task.problem_sha256(),
     )
     assert changed_since(replace(recorded, task=info, baseline=None)) == []
     with task.sources[0].open("a") as file:
         file.write("// later\n")
-    assert [text.partition(":")[0] for text in changed_since(replace(recorded, task=info, baseline=None))] == ["saxpy_fast has changed in this checkout since"]
+    assert [text.partition(":")[0] for text in changed_since(replace(recorded, task=info, baseline=None))] == [
+        "saxpy_fast has changed in this checkout since"
+    ]
     with task.problem_file().open("a") as file:
         file.write("# later\n")
-    assert changed_since(replace(recorded, task=info, baseline=info))[-1] == f"the problem {task.problem} has changed in this checkout since"
+    assert (
+        changed_since(replace(recorded, task=info, baseline=info))[-1] == f"the problem {task.problem} has changed in this checkout since"
+    )
     for name in ("nobody", "../tasks/saxpy_fast"):
-        assert changed_since(replace(recorded, task=replace(info, name=name), baseline=None)) == [f"`gates list` has no {name} here to compare with"]
+        assert changed_since(replace(recorded, task=replace(info, name=name), baseline=None)) == [
+            f"`gates list` has no {name} here to compare with"
+        ]
 
 
 def recorded_by_rule_1(folder: Path) -> RunInfo:
@@ -218,18 +429,30 @@ def recorded_by_rule_1(folder: Path) -> RunInfo:
     for command in (["init", "-q"], ["add", "-A"], ["-c", "user.name=x", "-c", "user.email=x@x", "commit", "-qm", "x"]):
         subprocess.run(["git", *command], cwd=folder, check=True)
     task, recorded = load_task(folder / "tasks" / "saxpy_fast", environ={}), read_record(RunInfo, CPU, "run.json")
-    info = replace(recorded.task, name=task.name, digest=task.digest(1), digest_rule=1, toggles={}, problem=task.problem, problem_sha256=task.problem_sha256())
+    info = replace(
+        recorded.task,
+        name=task.name,
+        digest=task.digest(1),
+        digest_rule=1,
+        toggles={},
+        problem=task.problem,
+        problem_sha256=task.problem_sha256(),
+    )
     return replace(recorded, task=info, baseline=None, git=revision(folder))
 
 
 @pytest.mark.parametrize("known", [True, False], ids=["commit known", "commit unknown"])
-def test_a_shared_header_that_changed_after_a_run_of_an_earlier_version(tmp_path: Path, monkeypatch: pytest.MonkeyPatch, known: bool) -> None:
+def test_a_shared_header_that_changed_after_a_run_of_an_earlier_version(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, known: bool
+) -> None:
     """Its digest does not cover the header; git tells, or nobody can."""
     monkeypatch.chdir(tmp_path)
     run = recorded_by_rule_1(tmp_path)
     if not known:
         run = replace(run, git=Git("0" * 40, False, "git"))
-    unknown = ["saxpy_fast was recorded by an earlier version, whose digest leaves out tile.cuh; it is not known whether they have changed since"]
+    unknown = [
+        "saxpy_fast was recorded by an earlier version, whose digest leaves out tile.cuh; it is not known whether they have changed since"
+    ]
     assert changed_since(run) == ([] if known else unknown)
     (tmp_path / "shared" / "tile.cuh").write_text("#error x\n")
     assert changed_since(run) == (["saxpy_fast has changed in this checkout since: shared/tile.cuh"] if known else unknown)
@@ -240,15 +463,24 @@ def test_what_a_run_says_of_the_very_stage_in_this_checkout_must_be_so(tmp_path:
     here = find_task("stage2_wmma_pv")
 
     def same_stage(data: dict) -> None:
-        data["task"].update(digest=here.digest(), digest_rule=DIGEST_RULE, problem_sha256=here.problem_sha256(), limits={gate: dict(limits) for gate, limits in here.gates.items()})
+        data["task"].update(
+            digest=here.digest(),
+            digest_rule=DIGEST_RULE,
+            problem_sha256=here.problem_sha256(),
+            limits={gate: dict(limits) for gate, limits in here.gates.items()},
+        )
 
     run = edited(tmp_path, FULL, "run.json", same_stage)
     info = read_record(RunInfo, run, "run.json").task
     assert contradicts_checkout(info) == [] and contradicts_checkout(replace(info, overrides={"shapes": "small"})) == []
     wider = {**info.limits, "ptxas": {**info.limits["ptxas"], "max_registers": 255}}
     for changed, what in (
-        ({"limits": wider}, "limits of ptxas"), ({"declared_seeds": (0,)}, "seeds"), ({"declared_shapes": ("small",)}, "shapes"),
-        ({"not_applicable": {"ncu": "no"}}, "gates that are not applicable"), ({"problem": "easy"}, "problem"), ({"overrides": {"USE_WMMA_PV": 1}}, "overridden toggles"),
+        ({"limits": wider}, "limits of ptxas"),
+        ({"declared_seeds": (0,)}, "seeds"),
+        ({"declared_shapes": ("small",)}, "shapes"),
+        ({"not_applicable": {"ncu": "no"}}, "gates that are not applicable"),
+        ({"problem": "easy"}, "problem"),
+        ({"overrides": {"USE_WMMA_PV": 1}}, "overridden toggles"),
     ):
         (text,) = contradicts_checkout(replace(info, **changed))
         assert text.startswith(f"run.json gives stage2_wmma_pv other {what} than the task.yaml of the same digest")
@@ -278,7 +510,9 @@ def test_a_gate_that_was_taken_out_everywhere_is_missed(tmp_path: Path, gate: st
     (run / f"{gate}.json").unlink()
     sign(run)
     problems = verify_run(run)
-    assert any("not each gate once" in problem for problem in problems) and any(f"{gate} (missing)" in problem for problem in problems), problems
+    assert any("not each gate once" in problem for problem in problems) and any(f"{gate} (missing)" in problem for problem in problems), (
+        problems
+    )
 
 
 def test_a_gate_that_this_version_does_not_know(tmp_path: Path) -> None:
@@ -292,7 +526,12 @@ def test_a_gate_that_this_version_does_not_know(tmp_path: Path) -> None:
 
 def test_a_figure_of_another_machine_may_differ_in_its_last_bits(tmp_path: Path) -> None:
     def nudge(data: dict) -> None:
-        check = next(check for result in data["gates"] for check in result["checks"] if isinstance(check["observed"], float) and check["observed"] > 0)
+        check = next(
+            check
+            for result in data["gates"]
+            for check in result["checks"]
+            if isinstance(check["observed"], float) and check["observed"] > 0
+        )
         check["observed"] = math.nextafter(check["observed"], 0.0)
 
     assert verify_run(edited(tmp_path, FULL, "verdict.json", nudge)) == []

@@ -65,9 +65,19 @@ def run(tmp_path: Path) -> Path:
     return target
 
 
-@pytest.mark.parametrize("name", [
-    "notes.txt", "baseline/notes.txt", "compare.json", "baseline/run.json", "more/run.json", "profile2.ncu-rep", "baseline/baseline/ptxas.json", "COMPARE.md.orig",
-])
+@pytest.mark.parametrize(
+    "name",
+    [
+        "notes.txt",
+        "baseline/notes.txt",
+        "compare.json",
+        "baseline/run.json",
+        "more/run.json",
+        "profile2.ncu-rep",
+        "baseline/baseline/ptxas.json",
+        "COMPARE.md.orig",
+    ],
+)
 def test_a_file_of_no_run(run: Path, name: str) -> None:
     (run / name).parent.mkdir(exist_ok=True)
     shutil.copyfile(run / "run.json", run / name)
@@ -81,11 +91,18 @@ def test_each_file_that_a_run_writes_is_one_of_a_run() -> None:
     assert names <= FILES and FILES - names <= {f"baseline/{gate}.json" for gate in ("correctness", "sanitizer", "performance", "ncu")}
 
 
-@pytest.mark.parametrize("change", [
-    lambda text: text + "Approved.\n", lambda text: text.replace("pass", "fail", 1), lambda text: text.replace("merge", "reject", 1),
-    lambda text: re.sub(r"\| cold p50 \| us \| [0-9.]+", "| cold p50 | us | 99.9", text), lambda text: text.replace("registers", "register", 1), lambda _: "",
-    lambda text: text.replace("\n", "\r\n"),
-])
+@pytest.mark.parametrize(
+    "change",
+    [
+        lambda text: text + "Approved.\n",
+        lambda text: text.replace("pass", "fail", 1),
+        lambda text: text.replace("merge", "reject", 1),
+        lambda text: re.sub(r"\| cold p50 \| us \| [0-9.]+", "| cold p50 | us | 99.9", text),
+        lambda text: text.replace("registers", "register", 1),
+        lambda _: "",
+        lambda text: text.replace("\n", "\r\n"),
+    ],
+)
 def test_a_report_that_the_evidence_does_not_render(run: Path, change) -> None:
     assert verify.verify_run(run) == []
     with (run / "COMPARE.md").open("w", newline="") as file:
@@ -102,10 +119,17 @@ def _text(run: Path) -> str:
 def test_a_report_of_another_version_is_compared_in_what_every_version_has(run: Path) -> None:
     older = _text(run).replace("Kernel time", "Time of the kernel").removesuffix(footer(REPORT_VERSION)) + footer(REPORT_VERSION + 1)
     (run / "COMPARE.md").write_text(older)
-    assert report_problems(run) == ([], [f"COMPARE.md was rendered by report version {REPORT_VERSION + 1}: not checked beyond its decision, gates, speed-up and kernel times"])
+    assert report_problems(run) == (
+        [],
+        [
+            f"COMPARE.md was rendered by report version {REPORT_VERSION + 1}: not checked beyond its decision, gates, speed-up and kernel times"
+        ],
+    )
     for before, after, expected in (
-        ("# merge: ", "# hold: ", "does not begin with '# merge: '"), ("| correctness | pass |", "| correctness | FAIL |", "does not give correctness as pass"),
-        ("**Speed-up +7", "**Speed-up +9", "gives a speed-up of +9"), ("| cold p50 | us | ", "| cold p50 | us | 9", "says cold p50 9"),
+        ("# merge: ", "# hold: ", "does not begin with '# merge: '"),
+        ("| correctness | pass |", "| correctness | FAIL |", "does not give correctness as pass"),
+        ("**Speed-up +7", "**Speed-up +9", "gives a speed-up of +9"),
+        ("| cold p50 | us | ", "| cold p50 | us | 9", "says cold p50 9"),
     ):
         assert before in older
         (run / "COMPARE.md").write_text(older.replace(before, after))
@@ -136,7 +160,12 @@ def reader(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
 
 def report_of(run: Path, role: str) -> dict:
     side = read_record(NcuEvidence, run, "ncu.json").sides[role]
-    return {"launches": [[kernel.kernel, {counter.source: counter.value for counter in kernel.counters if counter.value is not None}] for kernel in side.kernels]}
+    return {
+        "launches": [
+            [kernel.kernel, {counter.source: counter.value for counter in kernel.counters if counter.value is not None}]
+            for kernel in side.kernels
+        ]
+    }
 
 
 def test_counters_are_those_of_the_report(run: Path, reader: Path) -> None:
@@ -145,11 +174,13 @@ def test_counters_are_those_of_the_report(run: Path, reader: Path) -> None:
     sign(run, rendered=False)
     assert verify.verify_run(run) == []
     good = report_of(run, "candidate")
-    (kernel, metrics), = good["launches"]
+    ((kernel, metrics),) = good["launches"]
     source = next(name for name, value in metrics.items() if value)
     for launches, expected in (
-        ([[kernel, {**metrics, source: metrics[source] * 1.01}]], f"profile.ncu-rep disagree: {source} of"), ([], "holds no profile"),
-        ([["other(int)", metrics]], "it has the launches other #1"), ([[kernel, metrics]] * 2, "it has the launches"),
+        ([[kernel, {**metrics, source: metrics[source] * 1.01}]], f"profile.ncu-rep disagree: {source} of"),
+        ([], "holds no profile"),
+        ([["other(int)", metrics]], "it has the launches other #1"),
+        ([[kernel, metrics]] * 2, "it has the launches"),
         ([[kernel, {name: value for name, value in metrics.items() if name != source}]], "is None, ncu.json says"),
     ):
         (run / "profile.ncu-rep").write_text(json.dumps({"launches": launches}))
@@ -163,7 +194,10 @@ def test_counters_are_those_of_the_report(run: Path, reader: Path) -> None:
     (run / "profile.ncu-rep").unlink()
     assert verify.verify_run(run) == ["profile.ncu-rep is missing"]
     sign(run, rendered=False)
-    assert "profile.ncu-rep is missing: the counters of the candidate in ncu.json were not checked against it" in found_by_verify.findings(run)[1]
+    assert (
+        "profile.ncu-rep is missing: the counters of the candidate in ncu.json were not checked against it"
+        in found_by_verify.findings(run)[1]
+    )
 
 
 def test_a_report_that_is_not_there_was_not_checked(run: Path) -> None:
@@ -209,7 +243,9 @@ def test_real_reports(run: Path) -> None:
 
 
 @pytest.mark.parametrize("error", [TypeError("unexpected"), MemoryError("no memory"), OSError(5, "Input/output error", "disk")])
-def test_one_bad_run_keeps_no_other_from_being_checked(run: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str], error: Exception) -> None:
+def test_one_bad_run_keeps_no_other_from_being_checked(
+    run: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str], error: Exception
+) -> None:
     bad = tmp_path / "bad"
     shutil.copytree(run, bad)
     whole = found_by_verify.findings
@@ -229,16 +265,21 @@ def test_one_bad_run_keeps_no_other_from_being_checked(run: Path, tmp_path: Path
 def test_the_whole_command_over_hostile_runs(run: Path, tmp_path: Path) -> None:
     """Null limits, a folder for a file, an unreadable file: each is told, and the last run is checked."""
     hostile = []
-    for number, change in enumerate((
-        lambda folder: _edit(folder, lambda data: data["baseline"]["limits"].update(ptxas=None)), lambda folder: (folder / "ptxas.json").unlink() or (folder / "ptxas.json").mkdir(),
-        lambda folder: (folder / "verdict.json").write_text("[" * 10**5),
-    )):
+    for number, change in enumerate(
+        (
+            lambda folder: _edit(folder, lambda data: data["baseline"]["limits"].update(ptxas=None)),
+            lambda folder: (folder / "ptxas.json").unlink() or (folder / "ptxas.json").mkdir(),
+            lambda folder: (folder / "verdict.json").write_text("[" * 10**5),
+        )
+    ):
         folder = tmp_path / f"hostile{number}"
         shutil.copytree(run, folder)
         change(folder)
         sign(folder, rendered=False)
         hostile.append(str(folder))
-    done = subprocess.run([sys.executable, "-m", "gates", "verify", *hostile, str(run)], cwd=ROOT, capture_output=True, text=True, timeout=120, check=False)
+    done = subprocess.run(
+        [sys.executable, "-m", "gates", "verify", *hostile, str(run)], cwd=ROOT, capture_output=True, text=True, timeout=120, check=False
+    )
     assert done.returncode == 2 and done.stdout.count(": not sound") == 3 and f"{run}: sound" in done.stdout and done.stderr == ""
     assert "run.json: baseline" in done.stdout
 

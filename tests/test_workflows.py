@@ -42,7 +42,7 @@ from ci_common import CiError, clean_environment  # noqa: E402
 from stage_review import Review  # noqa: E402
 
 # Stands where `python -m gates` looks: writes runs, and decides by the file DECISION of a run.
-STAND_IN = '''
+STAND_IN = """
 import json, os, pathlib, shutil, sys
 command, *rest = sys.argv[1:]
 def option(name): return rest[rest.index(name) + 1]
@@ -80,7 +80,7 @@ if command == "compare":
 else:
     print(json.dumps({"decision": told, "reason": f"because {told}"}))
 sys.exit(CODES[told])
-'''
+"""
 
 
 def parsed(path: Path) -> dict[str, Any]:
@@ -118,9 +118,14 @@ def event(tmp_path: Path, payload: dict[str, Any]) -> str:
 
 
 def pull(*, fork: bool = False, **more: Any) -> dict[str, Any]:
-    return {"pull_request": {
-        "number": 7, "head": {"sha": HEAD, "repo": {"id": 2 if fork else 1}}, "base": {"sha": BASE, "repo": {"id": 1}},
-    }, **more}
+    return {
+        "pull_request": {
+            "number": 7,
+            "head": {"sha": HEAD, "repo": {"id": 2 if fork else 1}},
+            "base": {"sha": BASE, "repo": {"id": 1}},
+        },
+        **more,
+    }
 
 
 # --- the files themselves ---
@@ -180,14 +185,23 @@ def test_the_gpu_job_waits_for_admission() -> None:
 
 def test_only_the_job_that_signs_has_an_identity_and_it_runs_no_change() -> None:
     signing = {
-        (path.name, name) for path in WORKFLOWS for name, job in parsed(path)["jobs"].items()
-        if {"id-token", "attestations"} & set(job.get("permissions", {})) or any("actions/attest" in one.get("uses", "") for one in job["steps"])
+        (path.name, name)
+        for path in WORKFLOWS
+        for name, job in parsed(path)["jobs"].items()
+        if {"id-token", "attestations"} & set(job.get("permissions", {}))
+        or any("actions/attest" in one.get("uses", "") for one in job["steps"])
     }
     assert signing == {("gpu.yml", "attest")}
     job = parsed(ROOT / ".github" / "workflows" / "gpu.yml")["jobs"]["attest"]
     assert job["permissions"] == {"attestations": "write", "contents": "read", "id-token": "write"}
-    assert "self-hosted" not in job["runs-on"] and "github.event_name == 'pull_request' &&" in job["if"] and "!github.event.repository.private" in job["if"]
-    assert [one["with"]["ref"] for one in job["steps"] if "checkout" in one.get("uses", "")] == ["${{ github.event.pull_request.base.sha }}"]
+    assert (
+        "self-hosted" not in job["runs-on"]
+        and "github.event_name == 'pull_request' &&" in job["if"]
+        and "!github.event.repository.private" in job["if"]
+    )
+    assert [one["with"]["ref"] for one in job["steps"] if "checkout" in one.get("uses", "")] == [
+        "${{ github.event.pull_request.base.sha }}"
+    ]
     assert [re.findall(r"scripts/ci/(\w+\.py)", one["run"]) for one in job["steps"] if "run" in one] == [[], ["attest_run.py"]]
     (action,) = [one for one in job["steps"] if "actions/attest" in one.get("uses", "")]
     outputs = re.findall(r"steps\.statement\.outputs\.(\w+)", json.dumps(action["with"]))
@@ -199,18 +213,21 @@ def test_only_the_job_that_signs_has_an_identity_and_it_runs_no_change() -> None
 LABELED = {"action": "labeled", "label": {"name": "gpu-approved"}}
 
 
-@pytest.mark.parametrize(("name", "payload", "admitted"), [
-    ("pull_request", pull(action="synchronize"), True),
-    ("pull_request", pull(fork=True, action="opened"), False),
-    ("pull_request", pull(fork=True, **LABELED), False),  # its workflow file is the fork's own
-    ("pull_request_target", pull(fork=True, **LABELED), True),
-    ("pull_request_target", pull(fork=True, action="synchronize", label={"name": "gpu-approved"}), False),
-    ("pull_request_target", pull(fork=True, action="labeled", label={"name": "docs"}), False),
-    ("pull_request_target", pull(**LABELED), False),
-    ("pull_request", {"pull_request": {"head": {"repo": None}, "base": {"repo": {"id": 1}}}}, False),
-    ("workflow_dispatch", {}, False),
-    ("pull_request", {}, False),
-])
+@pytest.mark.parametrize(
+    ("name", "payload", "admitted"),
+    [
+        ("pull_request", pull(action="synchronize"), True),
+        ("pull_request", pull(fork=True, action="opened"), False),
+        ("pull_request", pull(fork=True, **LABELED), False),  # its workflow file is the fork's own
+        ("pull_request_target", pull(fork=True, **LABELED), True),
+        ("pull_request_target", pull(fork=True, action="synchronize", label={"name": "gpu-approved"}), False),
+        ("pull_request_target", pull(fork=True, action="labeled", label={"name": "docs"}), False),
+        ("pull_request_target", pull(**LABELED), False),
+        ("pull_request", {"pull_request": {"head": {"repo": None}, "base": {"repo": {"id": 1}}}}, False),
+        ("workflow_dispatch", {}, False),
+        ("pull_request", {}, False),
+    ],
+)
 def test_who_is_admitted_to_the_gpu(name: str, payload: dict[str, Any], admitted: bool) -> None:
     assert admit.admission(name, payload)[0] is admitted
 
@@ -218,13 +235,20 @@ def test_who_is_admitted_to_the_gpu(name: str, payload: dict[str, Any], admitted
 def test_the_admission_step_writes_outputs(tmp_path: Path) -> None:
     out, summary = tmp_path / "out", tmp_path / "summary"
     done = step(
-        "admit.py", cwd=tmp_path, GITHUB_EVENT_NAME="pull_request", GITHUB_EVENT_PATH=event(tmp_path, pull(fork=True)),
-        GITHUB_OUTPUT=str(out), GITHUB_STEP_SUMMARY=str(summary),
+        "admit.py",
+        cwd=tmp_path,
+        GITHUB_EVENT_NAME="pull_request",
+        GITHUB_EVENT_PATH=event(tmp_path, pull(fork=True)),
+        GITHUB_OUTPUT=str(out),
+        GITHUB_STEP_SUMMARY=str(summary),
     )
     assert done.returncode == 0 and re.search(r"admitted<<(end-\w+)\nfalse\n\1\n", out.read_text())
     assert "gpu-approved" in summary.read_text()
     done = step(
-        "admit.py", cwd=tmp_path, GITHUB_EVENT_NAME="pull_request_target", GITHUB_EVENT_PATH=event(tmp_path, pull(fork=True, **LABELED)),
+        "admit.py",
+        cwd=tmp_path,
+        GITHUB_EVENT_NAME="pull_request_target",
+        GITHUB_EVENT_PATH=event(tmp_path, pull(fork=True, **LABELED)),
         GITHUB_STEP_SUMMARY=str(summary),
     )
     assert done.returncode == 0 and "admitted: true" in done.stdout and "not attested" in summary.read_text()
@@ -239,20 +263,23 @@ def places_here() -> list[touched_stages.Places]:
     return [touched_stages.places_of(path.parent, ROOT) for path in sorted(ROOT.glob("tasks/*/task.yaml"))]
 
 
-@pytest.mark.parametrize(("files", "stages"), [
-    (["README.md", "tests/test_task.py", "docs/internals/design.md"], ""),
-    (["tasks/stage1_wmma_qk/task.yaml"], "1 2"),
-    (["tasks/stage3_cp_async/runner.py"], "3 4"),
-    (["kernels/sdpa_fp8/softmax.cuh"], "0 1 2 3 4"),
-    (["kernels/other/other.cu"], ""),
-    (["kernels/common/launcher.cuh"], "0 1 2 3 4"),
-    (["kernels/common/fp8.cuh"], "4"),
-    (["kernels/common/wgmma.cuh"], ""),
-    (["kernels/sdpa_fp8/nobody_includes_it.cuh"], ""),
-    (["tasks/problems/sdpa_fp8_inputs.py"], "0 1 2 3 4"),
-    (["gates/gate/ptxas/judge.py"], "0 1 2 3 4"),
-    (["constraints.txt"], "0 1 2 3 4"),
-])
+@pytest.mark.parametrize(
+    ("files", "stages"),
+    [
+        (["README.md", "tests/test_task.py", "docs/internals/design.md"], ""),
+        (["tasks/stage1_wmma_qk/task.yaml"], "1 2"),
+        (["tasks/stage3_cp_async/runner.py"], "3 4"),
+        (["kernels/sdpa_fp8/softmax.cuh"], "0 1 2 3 4"),
+        (["kernels/other/other.cu"], ""),
+        (["kernels/common/launcher.cuh"], "0 1 2 3 4"),
+        (["kernels/common/fp8.cuh"], "4"),
+        (["kernels/common/wgmma.cuh"], ""),
+        (["kernels/sdpa_fp8/nobody_includes_it.cuh"], ""),
+        (["tasks/problems/sdpa_fp8_inputs.py"], "0 1 2 3 4"),
+        (["gates/gate/ptxas/judge.py"], "0 1 2 3 4"),
+        (["constraints.txt"], "0 1 2 3 4"),
+    ],
+)
 def test_changed_files_to_stages(files: list[str], stages: str) -> None:
     found = touched_stages.touched_stages(files, places_here())
     assert " ".join(sorted(name[5] for name in found if name.startswith("stage"))) == stages, found
@@ -322,8 +349,21 @@ def test_the_touched_step_compares_the_commits_of_the_event(tmp_path: Path) -> N
 def test_judging_keeps_evidence_and_hides_the_runner(tmp_path: Path) -> None:
     checkout, out, summary = tree(tmp_path / "head", a="hold", b="merge"), tmp_path / "out", tmp_path / "summary"
     done = step(
-        "judge_stages.py", "--profile", "cpu", "--stages", '["a", "b"]', "--tree", str(checkout), "--out", str(out), cwd=tmp_path,
-        GITHUB_ACTIONS="true", GITHUB_TOKEN="t0ken", GITHUB_ENV="e", ACTIONS_RUNTIME_TOKEN="x", GITHUB_STEP_SUMMARY=str(summary),
+        "judge_stages.py",
+        "--profile",
+        "cpu",
+        "--stages",
+        '["a", "b"]',
+        "--tree",
+        str(checkout),
+        "--out",
+        str(out),
+        cwd=tmp_path,
+        GITHUB_ACTIONS="true",
+        GITHUB_TOKEN="t0ken",
+        GITHUB_ENV="e",
+        ACTIONS_RUNTIME_TOKEN="x",
+        GITHUB_STEP_SUMMARY=str(summary),
     )
     assert done.returncode == 0, done.stderr
     seen = json.loads((out / "runs" / "seen.json").read_text())
@@ -331,15 +371,22 @@ def test_judging_keeps_evidence_and_hides_the_runner(tmp_path: Path) -> None:
     token = re.search(r"::stop-commands::(\w+)\n", done.stdout)
     assert token and done.stdout.index("printed by a kernel") < done.stdout.index(f"::{token[1]}::")
     entries = json.loads((out / "outcomes.json").read_text())["stages"]
-    assert [entry["run"] for entry in entries] == [f"runs/{stage}/20260101T000000Z-norev-cpu.zip" for stage in "ab"] and all((out / entry["run"]).is_file() for entry in entries)
+    assert [entry["run"] for entry in entries] == [f"runs/{stage}/20260101T000000Z-norev-cpu.zip" for stage in "ab"] and all(
+        (out / entry["run"]).is_file() for entry in entries
+    )
     text = summary.read_text()
-    assert "| a | hold | because hold |" in text and f"Evidence in the artifact `gates-cpu`: `{entries[0]['run']}`, `{entries[1]['run']}`." in text
+    assert (
+        "| a | hold | because hold |" in text
+        and f"Evidence in the artifact `gates-cpu`: `{entries[0]['run']}`, `{entries[1]['run']}`." in text
+    )
 
 
 @pytest.mark.parametrize(("will", "code"), [("reject", 1), ("crash", 2), ("unsound", 2)])
 def test_judging_is_red_for_what_may_not_pass(tmp_path: Path, will: str, code: int) -> None:
     checkout = tree(tmp_path / "head", a="merge", b=will)
-    done = step("judge_stages.py", "--profile", "cpu", "--stages", '["a", "b"]', "--tree", str(checkout), "--out", str(tmp_path / "o"), cwd=tmp_path)
+    done = step(
+        "judge_stages.py", "--profile", "cpu", "--stages", '["a", "b"]', "--tree", str(checkout), "--out", str(tmp_path / "o"), cwd=tmp_path
+    )
     assert done.returncode == code, done.stdout + done.stderr
 
 
@@ -390,10 +437,19 @@ def test_the_base_branch_is_measured_where_nothing_fitting_is_recorded(tmp_path:
 # --- reviewing what an untrusted job left ---
 
 
-@pytest.mark.parametrize("data", [
-    "[", "[]", '{"stages": 1}', '{"stages": [{"stage": "../a"}]}', '{"stages": [{"stage": "a", "run": "/etc"}]}',
-    '{"stages": [{"stage": "a", "run": "runs/../../x"}]}', '{"stages": [{"stage": "a", "run": "link/x"}]}', '{"stages": [7]}',
-])
+@pytest.mark.parametrize(
+    "data",
+    [
+        "[",
+        "[]",
+        '{"stages": 1}',
+        '{"stages": [{"stage": "../a"}]}',
+        '{"stages": [{"stage": "a", "run": "/etc"}]}',
+        '{"stages": [{"stage": "a", "run": "runs/../../x"}]}',
+        '{"stages": [{"stage": "a", "run": "link/x"}]}',
+        '{"stages": [7]}',
+    ],
+)
 def test_hostile_outcomes_are_refused(tmp_path: Path, data: str) -> None:
     (tmp_path / "link").symlink_to("/")
     (tmp_path / "outcomes.json").write_text(data)
@@ -404,6 +460,7 @@ def test_hostile_outcomes_are_refused(tmp_path: Path, data: str) -> None:
 @pytest.fixture
 def evidence(tmp_path: Path) -> Any:
     """Put a copy of the recorded stage 2 below the folder of outcomes, as that of each stage named; (its path, its commit)."""
+
     def put(*stages: str, based: bool = True) -> tuple[Path, str]:
         (run, _) = [
             Path(shutil.copytree(list_runs(ROOT / "results" / "recorded" / "h100" / stage)[-1], tmp_path / "runs" / name))
@@ -412,6 +469,7 @@ def evidence(tmp_path: Path) -> Any:
         entries = [{"stage": name, "run": "runs/good", "base": "runs/base" if based else None, "note": ""} for name in stages]
         (tmp_path / "outcomes.json").write_text(json.dumps({"stages": entries}))
         return run, json.loads((run / "run.json").read_text())["git"]["sha"]
+
     return put
 
 
@@ -419,7 +477,9 @@ def test_a_real_run_is_decided_by_the_gates_here(tmp_path: Path, evidence: Any) 
     run, sha = evidence("stage2_wmma_pv", "stage3_cp_async")
     good, other, missing = stage_review.review_folder(tmp_path, engine=ROOT, profile="full", head_sha=sha, expected=["zz"])
     assert (good.decision, other.decision, missing.decision) == ("merge", "error", "error"), good
-    assert good.markdown.startswith("# merge: stage2") and "of stage2_wmma_pv, not of stage3" in other.reason and "evidence" in missing.reason
+    assert (
+        good.markdown.startswith("# merge: stage2") and "of stage2_wmma_pv, not of stage3" in other.reason and "evidence" in missing.reason
+    )
     (run / "COMPARE.md").write_text("# merge: all is well")  # it is in the manifest
     (edited, _) = stage_review.review_folder(tmp_path, engine=ROOT, profile="full", head_sha=sha)
     assert edited.decision == "error" and "not sound" in edited.reason and str(tmp_path) not in edited.reason
@@ -451,7 +511,9 @@ def test_the_report_is_rendered_anew_and_a_dirty_tree_is_refused(tmp_path: Path,
     assert (review.decision, review.reason) == ("hold", "the cpu profile judges neither speed nor counters")
 
 
-def test_a_packed_run_is_reviewed_as_its_directory_and_a_broken_one_is_an_error(tmp_path: Path, evidence: Any, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_packed_run_is_reviewed_as_its_directory_and_a_broken_one_is_an_error(
+    tmp_path: Path, evidence: Any, monkeypatch: pytest.MonkeyPatch
+) -> None:
     run, sha = evidence("stage2_wmma_pv")
     outcomes = (tmp_path / "outcomes.json").read_text()
     (tmp_path / "outcomes.json").write_text(outcomes.replace("runs/good", "runs/good.zip").replace("runs/base", "runs/base.zip"))
@@ -459,7 +521,11 @@ def test_a_packed_run_is_reviewed_as_its_directory_and_a_broken_one_is_an_error(
         packed.replace(path)
     (review,) = stage_review.review_folder(tmp_path, engine=ROOT, profile="full", head_sha=sha)
     assert (review.decision, review.evidence) == ("merge", "runs/good.zip") and "gates-review-" not in review.reason
-    monkeypatch.setattr(sys, "argv", ["attest_run.py", "--folder", str(tmp_path), "--stage", "stage2_wmma_pv", "--head-sha", sha, "--out", str(tmp_path / "told")])
+    monkeypatch.setattr(
+        sys,
+        "argv",
+        ["attest_run.py", "--folder", str(tmp_path), "--stage", "stage2_wmma_pv", "--head-sha", sha, "--out", str(tmp_path / "told")],
+    )
     assert attest_run.run_step(attest_run.main) == 0 and (tmp_path / "told" / "good" / "manifest.json").is_file()
     run.with_suffix(".zip").write_bytes(run.with_suffix(".zip").read_bytes()[:-1])
     (review,) = stage_review.review_folder(tmp_path, engine=ROOT, profile="full", head_sha=sha)
@@ -483,13 +549,19 @@ def test_a_sound_run_of_the_commit_is_stated_and_no_other(tmp_path: Path, eviden
     monkeypatch.setenv("GITHUB_OUTPUT", str(out))
 
     def attest(stage: str, head: str = sha) -> int:
-        monkeypatch.setattr(sys, "argv", ["attest_run.py", "--folder", str(tmp_path), "--stage", stage, "--head-sha", head, "--out", str(tmp_path / "told")])
+        monkeypatch.setattr(
+            sys, "argv", ["attest_run.py", "--folder", str(tmp_path), "--stage", stage, "--head-sha", head, "--out", str(tmp_path / "told")]
+        )
         return attest_run.run_step(attest_run.main)
 
     assert [attest("stage2_wmma_pv", HEAD), attest("stage3_cp_async"), attest("stage0")] == [2, 2, 2] and not out.exists()
     assert attest("stage2_wmma_pv") == 0
     outputs = dict(re.findall(r"(\w+)<<(?:end-\w+)\n(.*)\n", out.read_text()))
-    assert outputs == {"manifest": str(run / "manifest.json"), "predicate": str(tmp_path / "told" / "predicate.json"), "type": "urn:kernel-gates:run:v1"}
+    assert outputs == {
+        "manifest": str(run / "manifest.json"),
+        "predicate": str(tmp_path / "told" / "predicate.json"),
+        "type": "urn:kernel-gates:run:v1",
+    }
     predicate = json.loads(Path(outputs["predicate"]).read_text())
     assert predicate["decision"] == "merge" and predicate["git"]["sha"] == sha and predicate["task"]["name"] == "stage2_wmma_pv"
     (run / "ptxas.json").write_text("{}")
@@ -510,8 +582,17 @@ def github() -> Iterator[FakeGitHub]:
 @pytest.fixture
 def report(tmp_path: Path, github: FakeGitHub, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]) -> Any:
     """Run the report step in this process, over reviews that are given; (exit code, what it said on stderr)."""
-    def call(reviews: list[Review] | None, *more: str, profile: str = "cpu", result: str = "success", source: dict[str, Any] | None = None) -> tuple[int, str]:
-        run = {"event": "pull_request", "head_sha": HEAD, "head_branch": "faster", "head_repository": {"owner": {"login": "someone"}}, "html_url": "u"}
+
+    def call(
+        reviews: list[Review] | None, *more: str, profile: str = "cpu", result: str = "success", source: dict[str, Any] | None = None
+    ) -> tuple[int, str]:
+        run = {
+            "event": "pull_request",
+            "head_sha": HEAD,
+            "head_branch": "faster",
+            "head_repository": {"owner": {"login": "someone"}},
+            "html_url": "u",
+        }
         monkeypatch.setenv("GITHUB_EVENT_NAME", "workflow_run" if source is None else "pull_request_target")
         monkeypatch.setenv("GITHUB_EVENT_PATH", event(tmp_path, {"workflow_run": run} if source is None else source))
         monkeypatch.setenv("GITHUB_API_URL", github.url)
@@ -520,9 +601,12 @@ def report(tmp_path: Path, github: FakeGitHub, monkeypatch: pytest.MonkeyPatch, 
         monkeypatch.delenv("GITHUB_STEP_SUMMARY", raising=False)
         if reviews is not None:
             monkeypatch.setattr(report_checks, "review_folder", lambda *_, **__: reviews)
-        monkeypatch.setattr(sys, "argv", ["report_checks.py", "--profile", profile, "--folder", str(tmp_path / "none"), "--result", result, *more])
+        monkeypatch.setattr(
+            sys, "argv", ["report_checks.py", "--profile", profile, "--folder", str(tmp_path / "none"), "--result", result, *more]
+        )
         code = report_checks.run_step(report_checks.main)
         return code, capsys.readouterr().err
+
     return call
 
 
@@ -530,10 +614,16 @@ GOOD = Review("stage2", "merge", "every gate passed", "# merge\n\ntable")
 HOLD = Review("stage3", "hold", "no verdict from performance (not_run: performance.no_device)", "# hold")
 
 
-@pytest.mark.parametrize(("reviews", "conclusion"), [
-    ([GOOD], "success"), ([GOOD, HOLD], "neutral"), ([], "skipped"),
-    ([GOOD, HOLD, Review("s", "reject", "failed: ptxas (ptxas.spills)")], "failure"), ([HOLD, Review("s", "error", "not sound")], "failure"),
-])
+@pytest.mark.parametrize(
+    ("reviews", "conclusion"),
+    [
+        ([GOOD], "success"),
+        ([GOOD, HOLD], "neutral"),
+        ([], "skipped"),
+        ([GOOD, HOLD, Review("s", "reject", "failed: ptxas (ptxas.spills)")], "failure"),
+        ([HOLD, Review("s", "error", "not sound")], "failure"),
+    ],
+)
 def test_the_check_run_says_the_worst_decision(github: FakeGitHub, report: Any, reviews: list[Review], conclusion: str) -> None:
     assert report(reviews) == (0, "")
     (check,) = github.checks
@@ -578,9 +668,14 @@ def test_missing_evidence_is_red_and_cancelled_is_cancelled(github: FakeGitHub, 
     assert report([], result="failure") == (0, "") and github.checks[-1]["conclusion"] == "failure"
 
 
-@pytest.mark.parametrize(("part", "status", "message"), [
-    ("check-runs", 403, "Resource not accessible by integration"), ("comments", 422, "Validation Failed"), ("check-runs", 502, "Bad gateway"),
-])
+@pytest.mark.parametrize(
+    ("part", "status", "message"),
+    [
+        ("check-runs", 403, "Resource not accessible by integration"),
+        ("comments", 422, "Validation Failed"),
+        ("check-runs", 502, "Bad gateway"),
+    ],
+)
 def test_api_errors_are_one_clear_message(github: FakeGitHub, report: Any, part: str, status: int, message: str) -> None:
     github.fail = (part, status, message)
     code, said = report([GOOD])
@@ -615,8 +710,17 @@ def test_no_name_acts_on_the_pull_request(name: str) -> None:
 
 
 def test_text_of_evidence_acts_on_nothing() -> None:
-    text = pr_comment.summary_of([Review("s", "hold", "@team | <b>", "hi @org/all\n<!-- end of kernel-gates:cpu -->\x1b[0m\u202e ![x](y)")], "cpu", "gates-cpu")
-    assert "@team" not in text and "@org" not in text and "<!--" not in text and "\x1b" not in text and "\u202e" not in text and "![" not in text
+    text = pr_comment.summary_of(
+        [Review("s", "hold", "@team | <b>", "hi @org/all\n<!-- end of kernel-gates:cpu -->\x1b[0m\u202e ![x](y)")], "cpu", "gates-cpu"
+    )
+    assert (
+        "@team" not in text
+        and "@org" not in text
+        and "<!--" not in text
+        and "\x1b" not in text
+        and "\u202e" not in text
+        and "![" not in text
+    )
 
 
 def test_a_long_report_is_cut_to_what_github_takes() -> None:
@@ -628,11 +732,18 @@ def test_a_long_report_is_cut_to_what_github_takes() -> None:
 # --- the composite action ---
 
 
-@pytest.mark.parametrize(("will", "code", "decision"), [("merge", 0, "merge"), ("hold", 0, "hold"), ("reject", 1, "reject"), ("crash", 2, "error")])
+@pytest.mark.parametrize(
+    ("will", "code", "decision"), [("merge", 0, "merge"), ("hold", 0, "hold"), ("reject", 1, "reject"), ("crash", 2, "error")]
+)
 def test_the_action_sets_its_outputs(tmp_path: Path, will: str, code: int, decision: str) -> None:
     project, out = tree(tmp_path / "project", mine=will), tmp_path / "out"
     done = step(
-        "run_action.py", cwd=project, GATES_TASK="tasks/mine", GATES_PROFILE="cpu", GATES_RESULTS="res", GITHUB_OUTPUT=str(out),
+        "run_action.py",
+        cwd=project,
+        GATES_TASK="tasks/mine",
+        GATES_PROFILE="cpu",
+        GATES_RESULTS="res",
+        GITHUB_OUTPUT=str(out),
     )
     assert done.returncode == code, done.stderr
     outputs = dict(re.findall(r"(\w+)<<(?:end-\w+)\n(.*)\nend-", out.read_text()))
@@ -689,7 +800,9 @@ print("::set-env name=PATH::/evil", flush=True)
 """
 
 
-@pytest.mark.skipif(sys.platform != "linux" or ctypes.CDLL(None).syscall(444, None, ctypes.c_size_t(0), ctypes.c_uint32(1)) < 1, reason="no Landlock")
+@pytest.mark.skipif(
+    sys.platform != "linux" or ctypes.CDLL(None).syscall(444, None, ctypes.c_size_t(0), ctypes.c_uint32(1)) < 1, reason="no Landlock"
+)
 @pytest.mark.parametrize("confined", [True, False])
 def test_what_is_judged_can_t_write_the_runner_s_files(tmp_path: Path, confined: bool) -> None:
     files, results = tmp_path / "_temp" / "_runner_file_commands", tmp_path / "results"
@@ -702,9 +815,17 @@ def test_what_is_judged_can_t_write_the_runner_s_files(tmp_path: Path, confined:
     call = f"ci_common.run_untrusted({command!r}, pathlib.Path({str(tmp_path)!r}), [pathlib.Path({str(results)!r})])"
     if not confined:  # the same attack gets through without
         call = f"__import__('subprocess').run({command!r}, cwd={str(tmp_path)!r})"
-    environ = {"GITHUB_ACTIONS": "true", "GITHUB_ENV": str(files / "set_env"), "RUNNER_TEMP": str(files.parent), "TMPDIR": str(tmp_path), "PYTHONPATH": f"{ROOT}:{CI}"}
+    environ = {
+        "GITHUB_ACTIONS": "true",
+        "GITHUB_ENV": str(files / "set_env"),
+        "RUNNER_TEMP": str(files.parent),
+        "TMPDIR": str(tmp_path),
+        "PYTHONPATH": f"{ROOT}:{CI}",
+    }
     program = f"import pathlib, ci_common; {call}; print('step goes on', flush=True)"
-    done = subprocess.run([sys.executable, "-c", program], env={**os.environ, **environ}, capture_output=True, text=True, check=False, timeout=60)
+    done = subprocess.run(
+        [sys.executable, "-c", program], env={**os.environ, **environ}, capture_output=True, text=True, check=False, timeout=60
+    )
     untouched = {path.name for path in files.iterdir() if path.read_text() == "ours\n"} if files.is_dir() else set()
     if not confined:
         assert len(untouched) < 5

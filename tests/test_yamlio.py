@@ -13,10 +13,38 @@ from gates.review.rejudge import changed_limits
 from gates.task.load import load_task
 
 VALUES = [
-    ("1e-3", 0.001), ("1E5", 1e5), ("2.e-3", 0.002), ("-.5e1", -5.0), ("+.25", 0.25), ("1.", 1.0), ("010", 10), ("-007", -7), ("0o10", 8), ("0x1F", 31),
-    ("1_000", "1_000"), ("1:30", "1:30"), ("0b11", "0b11"), ("no", "no"), ("Yes", "Yes"), ("on", "on"), ("y", "y"), ("True", True), ("FALSE", False), ("tRUE", "tRUE"),
-    ("~", None), ("null", None), ("", None), ("nULL", "nULL"), ("2001-01-01", "2001-01-01"), ("1e", "1e"), ("1.2.3", "1.2.3"), ("0o8", "0o8"), ("'010'", "010"),
-    ("<<", "<<"), ("=", "="), ("１", "１"),
+    ("1e-3", 0.001),
+    ("1E5", 1e5),
+    ("2.e-3", 0.002),
+    ("-.5e1", -5.0),
+    ("+.25", 0.25),
+    ("1.", 1.0),
+    ("010", 10),
+    ("-007", -7),
+    ("0o10", 8),
+    ("0x1F", 31),
+    ("1_000", "1_000"),
+    ("1:30", "1:30"),
+    ("0b11", "0b11"),
+    ("no", "no"),
+    ("Yes", "Yes"),
+    ("on", "on"),
+    ("y", "y"),
+    ("True", True),
+    ("FALSE", False),
+    ("tRUE", "tRUE"),
+    ("~", None),
+    ("null", None),
+    ("", None),
+    ("nULL", "nULL"),
+    ("2001-01-01", "2001-01-01"),
+    ("1e", "1e"),
+    ("1.2.3", "1.2.3"),
+    ("0o8", "0o8"),
+    ("'010'", "010"),
+    ("<<", "<<"),
+    ("=", "="),
+    ("１", "１"),
 ]
 
 
@@ -35,14 +63,17 @@ def test_a_task_with_numbers_as_people_write_them(tmp_path: Path) -> None:
     assert task.gates["correctness"]["max_abs_err"] == 0.001 and task.seeds == (0, 10)
 
 
-@pytest.mark.parametrize(("before", "after", "expected"), [
-    ("max_registers: 128", "max_registers: 1_28", "gates.ptxas.max_registers: '1_28' is not of type 'integer'"),
-    ("- 1\n", "- 1:30\n", "seeds.1: '1:30' is not of type 'integer'"),
-    ("USE_FAST: 0", "USE_FAST: no", "toggles.USE_FAST: 'no' is not of type 'integer'"),
-    ("bad_pct: 1.0", "bad_pct: 1,0", "gates.correctness.bad_pct: '1,0' is not of type 'number'"),
-    ("max_registers: 128", "max_registers: !!int 1_28", "'1_28' is not a whole number"),
-    ("bad_pct: 1.0", "<<: {bad_pct: 1.0}", "unknown key 'gates.correctness.<<'"),
-])
+@pytest.mark.parametrize(
+    ("before", "after", "expected"),
+    [
+        ("max_registers: 128", "max_registers: 1_28", "gates.ptxas.max_registers: '1_28' is not of type 'integer'"),
+        ("- 1\n", "- 1:30\n", "seeds.1: '1:30' is not of type 'integer'"),
+        ("USE_FAST: 0", "USE_FAST: no", "toggles.USE_FAST: 'no' is not of type 'integer'"),
+        ("bad_pct: 1.0", "bad_pct: 1,0", "gates.correctness.bad_pct: '1,0' is not of type 'number'"),
+        ("max_registers: 128", "max_registers: !!int 1_28", "'1_28' is not a whole number"),
+        ("bad_pct: 1.0", "<<: {bad_pct: 1.0}", "unknown key 'gates.correctness.<<'"),
+    ],
+)
 def test_what_is_no_number_is_an_error_with_its_line(tmp_path: Path, before: str, after: str, expected: str) -> None:
     text = (write(tmp_path) / "task.yaml").read_text()
     assert before in text

@@ -101,7 +101,8 @@ def install(monkeypatch: Any, launch_us: dict[str, float]) -> None:
     monkeypatch.setattr(torch.cuda, "stream", lambda stream: nullcontext())
     monkeypatch.setattr(torch.cuda, "mem_get_info", lambda device: (2**30, 2**30))
     monkeypatch.setattr(
-        torch.cuda, "get_device_properties",
+        torch.cuda,
+        "get_device_properties",
         lambda device: SimpleNamespace(name="fake", uuid="0", major=9, minor=0, multi_processor_count=132),
     )
 
@@ -122,8 +123,15 @@ def run_job(folder: Path, candidate: Path, baseline: Path | None, hands: Any = N
     result = folder / "result.jsonl"
     result.unlink(missing_ok=True)
     job = timing.job_of(
-        {**side, "name": "new", "library": str(candidate)}, {**side, "name": "old", "library": str(baseline)} if baseline else None,
-        control=control, device="cpu", shape="tiny", bar_pct=15.0, output_limits=LIMITS, seed=11, iters=120,
+        {**side, "name": "new", "library": str(candidate)},
+        {**side, "name": "old", "library": str(baseline)} if baseline else None,
+        control=control,
+        device="cpu",
+        shape="tiny",
+        bar_pct=15.0,
+        output_limits=LIMITS,
+        seed=11,
+        iters=120,
     )
     job |= {"nonce": "n", "result": str(result), **changes}
     with ResultWriter(job) as writer:

@@ -60,7 +60,8 @@ def told(error: BaseException) -> int:
         raise error
     return _fail(
         f"internal error: {type(error).__name__}: {error}",
-        "this is a bug in gates: set GATES_TRACEBACK=1 for the traceback and report it", EXIT_INTERNAL,
+        "this is a bug in gates: set GATES_TRACEBACK=1 for the traceback and report it",
+        EXIT_INTERNAL,
     )
 
 

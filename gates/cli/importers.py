@@ -16,11 +16,17 @@ _FILE = click.Path(path_type=Path, exists=True, dir_okay=False)
 def _options(command: Callable[..., Any]) -> Callable[..., Any]:
     """What the three commands have in common."""
     for option in (
-        click.option("--limit-s", type=click.FloatRange(min=1, max=86400), default=300.0, show_default=True,
-                     help="Seconds that the problem may take on the CPU, now and in later runs."),
+        click.option(
+            "--limit-s",
+            type=click.FloatRange(min=1, max=86400),
+            default=300.0,
+            show_default=True,
+            help="Seconds that the problem may take on the CPU, now and in later runs.",
+        ),
         click.option("--name", help="Name of the task.  [default: made of the file's name]"),
-        click.option("--dir", "directory", type=FOLDER, default=Path("."), show_default=True,
-                     help="Folder in which the task folders are made."),
+        click.option(
+            "--dir", "directory", type=FOLDER, default=Path("."), show_default=True, help="Folder in which the task folders are made."
+        ),
     ):
         command = option(command)
     return command

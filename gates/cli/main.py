@@ -32,12 +32,29 @@ def cli() -> None:
 
 
 for command in (
-    tasks.list_command, tasks.new_command, tasks.build,
-    runs.run, runs.profile, runs.sweep,
-    results.compare, results.decide, results.judge, results.plot, results.history_command, results.insights, results.elite_command, results.report,
-    results.attest_command, results.verify,
-    diagnostics.doctor, diagnostics.lint_task, diagnostics.selftest_command, diagnostics.explain,
-    import_group, pack_command, unpack_command,
+    tasks.list_command,
+    tasks.new_command,
+    tasks.build,
+    runs.run,
+    runs.profile,
+    runs.sweep,
+    results.compare,
+    results.decide,
+    results.judge,
+    results.plot,
+    results.history_command,
+    results.insights,
+    results.elite_command,
+    results.report,
+    results.attest_command,
+    results.verify,
+    diagnostics.doctor,
+    diagnostics.lint_task,
+    diagnostics.selftest_command,
+    diagnostics.explain,
+    import_group,
+    pack_command,
+    unpack_command,
 ):
     cli.add_command(command)
 
@@ -53,6 +70,8 @@ def _restore_help(command: click.Command) -> None:
     """Read the help of a command and of those in its group from their docstrings, which Python leaves out under -OO."""
     function = getattr(command.callback, "__code__")  # noqa: B009
     source = ast.parse(Path(function.co_filename).read_text(encoding="utf-8"))
-    command.help = next(ast.get_docstring(node) for node in ast.walk(source) if isinstance(node, ast.FunctionDef) and node.name == function.co_name)
+    command.help = next(
+        ast.get_docstring(node) for node in ast.walk(source) if isinstance(node, ast.FunctionDef) and node.name == function.co_name
+    )
     for one in getattr(command, "commands", {}).values():
         _restore_help(one)

@@ -24,15 +24,23 @@ FOLDER = _Named(path_type=Path, file_okay=False)
 FILE = _Named(path_type=Path, dir_okay=False)
 PATH = _Named(path_type=Path)
 RESULTS = click.option(
-    "--results", type=FOLDER, default=Path("results"), show_default=True,
+    "--results",
+    type=FOLDER,
+    default=Path("results"),
+    show_default=True,
     help="Folder of run directories.",
 )
 BUILD_DIR = click.option(
-    "--build-dir", type=FOLDER, default=Path("build"), show_default=True,
+    "--build-dir",
+    type=FOLDER,
+    default=Path("build"),
+    show_default=True,
     help="Folder of build products.",
 )
 TOGGLE = click.option("--toggle", "toggles", multiple=True, metavar="NAME=VALUE", help="Override a toggle of the task.")
-DEBUG = click.option("--debug", is_flag=True, help="Compile device code with nvcc -G, for a debugger; such a run judges neither resources nor speed.")
+DEBUG = click.option(
+    "--debug", is_flag=True, help="Compile device code with nvcc -G, for a debugger; such a run judges neither resources nor speed."
+)
 JOBS = click.option("--jobs", type=click.IntRange(min=1), help="Compilers to run at once.  [default: one a core]")
 
 

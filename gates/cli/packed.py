@@ -15,7 +15,12 @@ _OUT = click.option("--out", type=FOLDER, help="Folder for what is written.  [de
 @click.command("pack")
 @click.argument("runs", nargs=-1, required=True, metavar="RUN...")
 @_OUT
-@click.option("--replace", "replaced", is_flag=True, help="Then remove the directory. A run's COMPARE.md and verdict.json stay next to the packed file.")
+@click.option(
+    "--replace",
+    "replaced",
+    is_flag=True,
+    help="Then remove the directory. A run's COMPARE.md and verdict.json stay next to the packed file.",
+)
 @RESULTS
 def pack_command(runs: tuple[str, ...], out: Path | None, replaced: bool, results: Path) -> None:
     """Write each RUN as one .zip file, which all commands read.

@@ -33,7 +33,9 @@ def compare(runs: tuple[str, ...], out: Path | None, force: bool, picture: bool,
     if len(paths) < 2:
         raise GatesError("compare needs two runs or more", hint="gates compare latest:stage1 latest:stage2")
     if twice := [name for number, name in enumerate(runs) if paths[number].resolve() in {path.resolve() for path in paths[:number]}]:
-        raise GatesError(f"{twice[0]} is named twice: compare needs different runs", hint="`gates decide RUN` gives the decision of one run")
+        raise GatesError(
+            f"{twice[0]} is named twice: compare needs different runs", hint="`gates decide RUN` gives the decision of one run"
+        )
     if len(paths) > 2:
         sys.exit(_ladder(paths, out or results / "compare", force, picture))
     if picture:
@@ -160,7 +162,9 @@ def history_command(task: str | None, as_json: bool, as_csv: bool, results: Path
 
 @click.command()
 @click.argument("run_directories", nargs=-1, required=True, metavar="RUN...")
-@click.option("--format", "form", type=click.Choice(["md", "json"]), default="md", show_default=True, help="Markdown, or JSON for a program.")
+@click.option(
+    "--format", "form", type=click.Choice(["md", "json"]), default="md", show_default=True, help="Markdown, or JSON for a program."
+)
 @RESULTS
 def insights(run_directories: tuple[str, ...], form: str, results: Path) -> None:
     """Say what to try next, with the evidence for it.

@@ -25,12 +25,20 @@ from gates.core.errors import EXIT_FAIL, GatesError
 
 @click.command()
 @click.argument("task")
-@click.option("--profile", type=click.Choice(["auto", "cpu", "full"]), default="auto", show_default=True,
-              help="Gates to ask for: cpu needs no device, full needs one.")
+@click.option(
+    "--profile",
+    type=click.Choice(["auto", "cpu", "full"]),
+    default="auto",
+    show_default=True,
+    help="Gates to ask for: cpu needs no device, full needs one.",
+)
 @click.option("--shapes", help="Comma-separated shapes instead of the task's; such a run can't be merge.")
 @click.option("--seeds", help="Comma-separated seeds instead of the task's; such a run can't be merge.")
-@click.option("--inputs", help="Comma-separated input families, or default: try these on the shapes and seeds and nothing else, "
-              "to replay a case; such a run can't be merge.")
+@click.option(
+    "--inputs",
+    help="Comma-separated input families, or default: try these on the shapes and seeds and nothing else, "
+    "to replay a case; such a run can't be merge.",
+)
 @click.option("--thorough", is_flag=True, help="Try all edge shapes, and the input families on more shapes and seeds.")
 @DEBUG
 @click.option("--device", type=click.IntRange(min=0), default=0, show_default=True, help="CUDA device index.")
@@ -38,8 +46,20 @@ from gates.core.errors import EXIT_FAIL, GatesError
 @RESULTS
 @BUILD_DIR
 @JOBS
-def run(task: str, profile: str, shapes: str | None, seeds: str | None, inputs: str | None, thorough: bool, debug: bool, device: int,
-        toggles: tuple[str, ...], results: Path, build_dir: Path, jobs: int | None) -> None:
+def run(
+    task: str,
+    profile: str,
+    shapes: str | None,
+    seeds: str | None,
+    inputs: str | None,
+    thorough: bool,
+    debug: bool,
+    device: int,
+    toggles: tuple[str, ...],
+    results: Path,
+    build_dir: Path,
+    jobs: int | None,
+) -> None:
     """Build TASK, judge it by its gates against its baseline, write a run directory.
 
     Example: gates run stage2 --profile cpu
@@ -50,10 +70,19 @@ def run(task: str, profile: str, shapes: str | None, seeds: str | None, inputs: 
     if inputs is not None and thorough:
         raise GatesError("--inputs and --thorough exclude each other", hint="--inputs tries the named cases and nothing else")
     options = Options(
-        task=task, profile=profile, shapes=name_values(shapes, "--shapes", "small,mission"), seeds=number_values(seeds, "--seeds"),
+        task=task,
+        profile=profile,
+        shapes=name_values(shapes, "--shapes", "small,mission"),
+        seeds=number_values(seeds, "--seeds"),
         inputs=name_values(inputs, "--inputs", "default,zeros") or (),
-        thorough=thorough, debug=debug, device=device,
-        toggles=toggle_values(toggles), results=results, build_dir=build_dir, jobs=jobs, argv=tuple(sys.argv[1:]),
+        thorough=thorough,
+        debug=debug,
+        device=device,
+        toggles=toggle_values(toggles),
+        results=results,
+        build_dir=build_dir,
+        jobs=jobs,
+        argv=tuple(sys.argv[1:]),
     )
     with Progress() as progress:
         outcome = run_task(options, progress)
@@ -67,8 +96,7 @@ def run(task: str, profile: str, shapes: str | None, seeds: str | None, inputs: 
 @click.argument("tasks", nargs=-1, required=True)
 @click.option("--shape", help="Shape to profile.  [default: the performance gate's]")
 @click.option("--seed", type=click.IntRange(min=0), default=0, show_default=True, help="Seed of the inputs.")
-@click.option("--out", type=FOLDER, default=Path("build/profile"), show_default=True,
-              help="Folder for the Nsight Compute reports.")
+@click.option("--out", type=FOLDER, default=Path("build/profile"), show_default=True, help="Folder for the Nsight Compute reports.")
 @TOGGLE
 @BUILD_DIR
 def profile(tasks: tuple[str, ...], shape: str | None, seed: int, out: Path, toggles: tuple[str, ...], build_dir: Path) -> None:
@@ -88,9 +116,16 @@ def profile(tasks: tuple[str, ...], shape: str | None, seed: int, out: Path, tog
 @click.command()
 @click.argument("task", required=False)
 @click.option("--param", "params", multiple=True, metavar="NAME=V1,V2", help="Values of a toggle to try; several: every combination.")
-@click.option("--resume", type=FOLDER, help="Continue the sweep in this folder, which knows its TASK. The same command as before continues it, too.")
-@click.option("--profile", type=click.Choice(["auto", "cpu", "full"]), default="auto", show_default=True,
-              help="cpu: resources and numbers alone; full needs a device.")
+@click.option(
+    "--resume", type=FOLDER, help="Continue the sweep in this folder, which knows its TASK. The same command as before continues it, too."
+)
+@click.option(
+    "--profile",
+    type=click.Choice(["auto", "cpu", "full"]),
+    default="auto",
+    show_default=True,
+    help="cpu: resources and numbers alone; full needs a device.",
+)
 @click.option("--scheduler", metavar="tcp://HOST:PORT", help="Join a running Dask cluster instead of starting workers here.")
 @click.option("--workers", type=click.IntRange(min=1), help="Workers for builds, here.  [default: one a core]")
 @click.option("--csv", "as_csv", is_flag=True, help="Print CSV.")
@@ -98,8 +133,19 @@ def profile(tasks: tuple[str, ...], shape: str | None, seed: int, out: Path, tog
 @click.option("--plot", "picture", type=FILE, help="Draw time against resources, .png or .svg; needs a device.")
 @RESULTS
 @BUILD_DIR
-def sweep(task: str | None, params: tuple[str, ...], resume: Path | None, profile: str, scheduler: str | None, workers: int | None, as_csv: bool,
-          as_json: bool, picture: Path | None, results: Path, build_dir: Path) -> None:
+def sweep(
+    task: str | None,
+    params: tuple[str, ...],
+    resume: Path | None,
+    profile: str,
+    scheduler: str | None,
+    workers: int | None,
+    as_csv: bool,
+    as_json: bool,
+    picture: Path | None,
+    results: Path,
+    build_dir: Path,
+) -> None:
     """Try every combination of toggles of TASK: build, check, time, and judge the winner.
 
     Variants over the task's budget or with wrong numbers are dropped, with the reason. The others are timed on a device by
@@ -131,7 +177,9 @@ def sweep(task: str | None, params: tuple[str, ...], resume: Path | None, profil
         print_text(sweep_csv(found) if as_csv else f"{sweep_table(found)}\nevidence: {short_path(folder)}", end="" if as_csv else "\n")
     if not found.left():
         raise GatesError(
-            f"no variant is left: all {len(found.variants)} were dropped", hint=f"{short_path(folder)}/sweep.json has the reasons", exit_code=EXIT_FAIL,
+            f"no variant is left: all {len(found.variants)} were dropped",
+            hint=f"{short_path(folder)}/sweep.json has the reasons",
+            exit_code=EXIT_FAIL,
         )
     if picture is not None:
         draw(found, picture)

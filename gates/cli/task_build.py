@@ -41,7 +41,9 @@ def describe(task: Task, result: BuildResult, toolchain: Toolchain) -> str:
     for failure in result.failures:
         lines.append(f"not built: {failure.sentence}")
         lines += [f"  {line}" for line in failure.errors[1:]]
-        lines += [f"  {label}: {text}" for label, text in (("command", failure.command), ("log", failure.log), ("hint", failure.hint)) if text]
+        lines += [
+            f"  {label}: {text}" for label, text in (("command", failure.command), ("log", failure.log), ("hint", failure.hint)) if text
+        ]
     return "\n".join(lines)
 
 

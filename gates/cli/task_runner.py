@@ -49,16 +49,27 @@ def _main(folder: Path, options: argparse.Namespace) -> int:
     replay = options.shape is not None or options.seed is not None
     with tempfile.TemporaryDirectory(prefix="gates-runner-") as work:
         return run(
-            folder, Path(work), shapes=options.shapes if options.shape is None else [options.shape],
+            folder,
+            Path(work),
+            shapes=options.shapes if options.shape is None else [options.shape],
             seeds=options.seeds if options.seed is None else [options.seed],
-            inputs=options.inputs or (["default"] if replay else []), iters=options.iters, device=options.device,
+            inputs=options.inputs or (["default"] if replay else []),
+            iters=options.iters,
+            device=options.device,
             build_dir=options.build_dir,
         )
 
 
 def run(
-    folder: Path, work: Path, *, shapes: Sequence[str] | None, seeds: Sequence[int] | None, inputs: Sequence[str] = (),
-    iters: int, device: str, build_dir: Path,
+    folder: Path,
+    work: Path,
+    *,
+    shapes: Sequence[str] | None,
+    seeds: Sequence[int] | None,
+    inputs: Sequence[str] = (),
+    iters: int,
+    device: str,
+    build_dir: Path,
 ) -> int:
     """Run the task in ``folder`` and print to stdout; the exit code. ``device``: auto, cuda, or emulator or cpu for none.
 
@@ -78,9 +89,18 @@ def run(
     cuda = f"cuda:{found.index}" if found else "cpu"
     limits = {key: value for key, value in task.gates["correctness"].items() if key != "match_baseline"}
     raw = run_correctness(
-        side, shapes, seeds, work=work, limit_s=task.time_limit_s, device=cuda, bad_atol=limits.get("bad_atol"),
-        end_to_end_bad_atol=limits.get("end_to_end", {}).get("bad_atol"), inputs=inputs, limits=limits, runner=runner_command(task),
-            limits_at=limit_places(task),
+        side,
+        shapes,
+        seeds,
+        work=work,
+        limit_s=task.time_limit_s,
+        device=cuda,
+        bad_atol=limits.get("bad_atol"),
+        end_to_end_bad_atol=limits.get("end_to_end", {}).get("bad_atol"),
+        inputs=inputs,
+        limits=limits,
+        runner=runner_command(task),
+        limits_at=limit_places(task),
     )
     if printed := [line for tried in raw["candidate"]["attempts"] for line in own_lines(tried["output_tail"])]:
         print(plain_lines("\n".join(["printed by the kernel's process, the end of it:", *printed])), file=sys.stderr)
@@ -100,10 +120,11 @@ def run(
 
 def _parser(name: str) -> argparse.ArgumentParser:
     parser = argparse.ArgumentParser(
-        prog=f"python {name}/runner.py", formatter_class=argparse.RawDescriptionHelpFormatter,
+        prog=f"python {name}/runner.py",
+        formatter_class=argparse.RawDescriptionHelpFormatter,
         description="Run one kernel stage on its cases and print the errors against the reference.",
         epilog=f"example: python {name}/runner.py --shapes small,mission --seeds 0,1,2 --iters 500\n"
-               f"one case: python {name}/runner.py --shape small --seed 0",
+        f"one case: python {name}/runner.py --shape small --seed 0",
     )
     shapes, seeds = parser.add_mutually_exclusive_group(), parser.add_mutually_exclusive_group()
     shapes.add_argument("--shapes", type=_names, help="shapes, separated by commas (default: the task's)")
@@ -112,7 +133,12 @@ def _parser(name: str) -> argparse.ArgumentParser:
     seeds.add_argument("--seed", type=int, metavar="N", help="replay cases of this seed")
     parser.add_argument("--inputs", type=_names, help="input families, or default, separated by commas: run these and nothing else")
     parser.add_argument("--iters", type=int, default=0, metavar="N", help="time N launches too (CUDA device only)")
-    parser.add_argument("--device", choices=("auto", "cuda", "emulator", "cpu"), default="auto", help="where to run; emulator and cpu both mean without a device")
+    parser.add_argument(
+        "--device",
+        choices=("auto", "cuda", "emulator", "cpu"),
+        default="auto",
+        help="where to run; emulator and cpu both mean without a device",
+    )
     parser.add_argument("--build-dir", type=Path, default=Path("build"), metavar="DIR", help="folder of build products")
     return parser
 
@@ -139,7 +165,9 @@ def table(evidence: correctness.CorrectnessEvidence, result: GateResult) -> str:
             lines.append(f"{case.where:{width}} {case.status:13} {case.message}")
             continue
         worst = [_worst([getattr(output, figure) for output in case.outputs]) for figure in (*FIGURES, BOUND)]
-        lines.append(f"{case.where:{width}} {'FAIL' if case.where in failed else 'pass':13} {worst[0]:>12} {worst[1]:>12} {worst[2]:>8} {worst[3]:>9} {seconds:>8}")
+        lines.append(
+            f"{case.where:{width}} {'FAIL' if case.where in failed else 'pass':13} {worst[0]:>12} {worst[1]:>12} {worst[2]:>8} {worst[3]:>9} {seconds:>8}"
+        )
     return "\n".join(lines)
 
 
@@ -157,20 +185,32 @@ def _device(asked: str) -> devices.DeviceInfo | None:
 def _build(task: Task, found: devices.DeviceInfo | None, build_dir: Path) -> dict[str, Any]:
     kind = "device" if found else "emulator"
     result = build(
-        task, find_toolchain(), build_dir, device_arch=found.arch if found else None, want={kind},
+        task,
+        find_toolchain(),
+        build_dir,
+        device_arch=found.arch if found else None,
+        want={kind},
         progress=lambda text: print(text, file=sys.stderr),
     )
     if result.path(kind) is None:
         failure = result.failure(kind)
-        raise GatesError(failure.sentence if failure else f"{task.name} was not built", hint=failure.hint if failure else None, exit_code=EXIT_FAIL)
+        raise GatesError(
+            failure.sentence if failure else f"{task.name} was not built", hint=failure.hint if failure else None, exit_code=EXIT_FAIL
+        )
     return result.side(task, kind)
 
 
 def _timing(task: Task, side: dict[str, Any], shape: str, cuda: str, iters: int, work: Path) -> str:
     """One line of kernel times of a shape, without a verdict: that needs a baseline, see ``gates run``."""
     raw = run_timing(
-        side, shape=shape, work=work / f"timing-{shape}", limit_s=task.time_limit_s, bar_pct=0.0,
-        output_limits=task.gates["correctness"], device=cuda, iters=iters,
+        side,
+        shape=shape,
+        work=work / f"timing-{shape}",
+        limit_s=task.time_limit_s,
+        bar_pct=0.0,
+        output_limits=task.gates["correctness"],
+        device=cuda,
+        iters=iters,
     )
     evidence = performance.parse(raw)
     if evidence.status != performance.MEASURED:

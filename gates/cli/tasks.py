@@ -46,7 +46,9 @@ def new_command(name: str, kind: str | None, source: str | None, directory: Path
         raise GatesError(f"{what}: --kind makes a new task, --from the next rung of one", hint="e.g. gates new my_norm --kind triton")
     if source is not None:
         if directory is not None:
-            raise GatesError("--dir goes with --kind", hint="--from writes the next rung next to the rung before, whose problem and baseline it shares")
+            raise GatesError(
+                "--dir goes with --kind", hint="--from writes the next rung next to the rung before, whose problem and baseline it shares"
+            )
         made = [next_rung(name, find_task(source, environ={}))]
     else:
         made = new_task(name, kind, directory or Path())

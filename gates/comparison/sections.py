@@ -55,7 +55,8 @@ def _figure(figures: Figures | None, name: str) -> float | str | None:
 def _resource_rows(before: PtxasEvidence | None, after: PtxasEvidence | None) -> Iterator[Row]:
     for key, one, two in _by_name(before.kernels if before else (), after.kernels if after else ()):
         for name, unit, value in (
-            ("registers", "a thread", lambda k: k.final.registers), ("shared memory", "bytes", lambda k: k.smem_bytes),
+            ("registers", "a thread", lambda k: k.final.registers),
+            ("shared memory", "bytes", lambda k: k.smem_bytes),
             ("spills", "bytes", lambda k: _sum(k.spill_store_bytes, k.spill_load_bytes)),
             ("occupancy", "%", lambda k: k.occupancy_pct),
         ):
@@ -146,7 +147,9 @@ def _counters(evidence: Any, role: str) -> dict[str, Any]:
     side = evidence.sides.get(role) if evidence else None
     return {
         f"{without_parameters(kernel.kernel)} {counter.metric}": counter
-        for kernel in (side.kernels if side else ()) for counter in kernel.counters if counter.value is not None
+        for kernel in (side.kernels if side else ())
+        for counter in kernel.counters
+        if counter.value is not None
     }
 
 

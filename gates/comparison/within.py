@@ -22,8 +22,15 @@ def compare_within(run: Path, info: RunInfo, verdict: Verdict) -> Comparison:
     ours = side(info.task, None, info)
     base = side(info.baseline, None, info) if info.baseline else None
     return Comparison(
-        SCHEMA_VERSION, base, ours, verdict.decision, verdict.reason, verdict.gates, speed_of(evidence),
-        (*policy_notes(looser_terms(info.task, info.baseline)), *override_notes(info), *weak_notes(verdict)), tuple(sections(other, evidence, evidence)),
+        SCHEMA_VERSION,
+        base,
+        ours,
+        verdict.decision,
+        verdict.reason,
+        verdict.gates,
+        speed_of(evidence),
+        (*policy_notes(looser_terms(info.task, info.baseline)), *override_notes(info), *weak_notes(verdict)),
+        tuple(sections(other, evidence, evidence)),
     )
 
 
@@ -39,8 +46,14 @@ def speed_of(evidence: Mapping[str, Any]) -> Speed | None:
     found, other = reading.ruling.interval, reading.other
     outcomes = {one.outcome(limits["min_speedup_pct"]) for one in (found, other) if one is not None}
     return Speed(
-        reading.mode, performance.shape, found.pairs, *(100.0 * (x - 1.0) for x in (found.ratio, found.low, found.high)),
-        performance.bar_pct, reading.floor_pct, reading.other_mode, 100.0 * (other.ratio - 1.0) if other else None,
+        reading.mode,
+        performance.shape,
+        found.pairs,
+        *(100.0 * (x - 1.0) for x in (found.ratio, found.low, found.high)),
+        performance.bar_pct,
+        reading.floor_pct,
+        reading.other_mode,
+        100.0 * (other.ratio - 1.0) if other else None,
         outcomes == {ABOVE, BELOW},
     )
 

@@ -4,7 +4,9 @@ from __future__ import annotations
 
 import re
 
-_COMPLAINT = re.compile(r"error|unrecogni|unknown|invalid|unsupported|not supported|fail|unable|cannot|can't|could not|denied|refus|insufficient", re.IGNORECASE)
+_COMPLAINT = re.compile(
+    r"error|unrecogni|unknown|invalid|unsupported|not supported|fail|unable|cannot|can't|could not|denied|refus|insufficient", re.IGNORECASE
+)
 _MOST = 300  # characters
 
 

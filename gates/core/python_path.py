@@ -56,4 +56,8 @@ def _finder(path: str) -> FileFinder:
 
 def _is_own(place: str) -> bool:
     """Whether ``place`` is lib/python3.x, its zip file, or its folder of compiled modules."""
-    return place == _HOME or place == os.path.join(_HOME, "lib-dynload") or (place.endswith(".zip") and os.path.dirname(place) == os.path.dirname(_HOME))
+    return (
+        place == _HOME
+        or place == os.path.join(_HOME, "lib-dynload")
+        or (place.endswith(".zip") and os.path.dirname(place) == os.path.dirname(_HOME))
+    )

@@ -302,4 +302,8 @@ def _record(cls: type) -> _Builder:
 
 def same_figure(one: float | str | None, other: float | str | None) -> bool:
     """Whether two recorded figures are equal, numbers up to the rounding of their last digits."""
-    return one == other if not isinstance(one, (int, float)) or not isinstance(other, (int, float)) else math.isclose(one, other, rel_tol=1e-9, abs_tol=1e-9)
+    return (
+        one == other
+        if not isinstance(one, (int, float)) or not isinstance(other, (int, float))
+        else math.isclose(one, other, rel_tol=1e-9, abs_tol=1e-9)
+    )

@@ -16,11 +16,19 @@ from typing import Any
 
 FOLDER = Path(__file__).parent / "schemas"
 _TYPES: dict[str, tuple[type, ...]] = {
-    "string": (str,), "integer": (int,), "number": (int, float), "boolean": (bool,), "null": (type(None),), "array": (list,), "object": (dict,),
+    "string": (str,),
+    "integer": (int,),
+    "number": (int, float),
+    "boolean": (bool,),
+    "null": (type(None),),
+    "array": (list,),
+    "object": (dict,),
 }
 _BOUNDS: dict[str, Callable[[Any, Any], bool]] = {
-    "minimum": lambda value, bound: value >= bound, "maximum": lambda value, bound: value <= bound,
-    "exclusiveMinimum": lambda value, bound: value > bound, "exclusiveMaximum": lambda value, bound: value < bound,
+    "minimum": lambda value, bound: value >= bound,
+    "maximum": lambda value, bound: value <= bound,
+    "exclusiveMinimum": lambda value, bound: value > bound,
+    "exclusiveMaximum": lambda value, bound: value < bound,
 }
 _WORDS = {"$schema", "title", "description", "$defs", "properties", "required", "additionalProperties", "patternProperties"}
 Fits = Callable[[Any], bool]
@@ -99,7 +107,9 @@ def _reference(place: str, _: Any, top: Mapping[str, Any], known: dict[str, Fits
 def _items(part: Any, make: Callable[[Any], Fits], *_: Any) -> Fits:
     if part.keys() - _BOUNDS.keys() == {"type"} and (types := _types(part["type"])) <= {int, float}:  # samples come by the thousand
         within = make({word: bound for word, bound in part.items() if word != "type"})  # all are if the least and the greatest are
-        return lambda data: type(data) is not list or not data or (types.issuperset(map(type, data)) and within(min(data)) and within(max(data)))
+        return lambda data: (
+            type(data) is not list or not data or (types.issuperset(map(type, data)) and within(min(data)) and within(max(data)))
+        )
     check = make(part)
     return lambda data: type(data) is not list or all(map(check, data))
 
@@ -161,8 +171,15 @@ def _object(schema: Mapping[str, Any], make: Callable[[Any], Fits]) -> Fits:
 
 
 _MAKERS: dict[str, Callable[..., Fits]] = {
-    "type": _type, "$ref": _reference, "items": _items, "anyOf": _any_of, "pattern": _pattern, "enum": _one_of_values,
-    "const": lambda value, *_: _one_of_values([value]), "propertyNames": _names, "uniqueItems": _unique,
+    "type": _type,
+    "$ref": _reference,
+    "items": _items,
+    "anyOf": _any_of,
+    "pattern": _pattern,
+    "enum": _one_of_values,
+    "const": lambda value, *_: _one_of_values([value]),
+    "propertyNames": _names,
+    "uniqueItems": _unique,
     "minItems": lambda least, *_: lambda data: type(data) is not list or len(data) >= least,
     "minLength": lambda least, *_: lambda data: type(data) is not str or len(data) >= least,
     **{word: _bound(holds) for word, holds in _BOUNDS.items()},

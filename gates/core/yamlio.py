@@ -102,7 +102,9 @@ def _construct(loader: yaml.SafeLoader, node: yaml.Node, path: Path, place: Plac
             key = loader.construct_object(key_node)
             line = key_node.start_mark.line + 1
             if not isinstance(key, str):
-                raise GatesError(f"{path}:{line}: the key {key_node.value or '(empty)'} is not text", hint="write it in quotes, or another name")
+                raise GatesError(
+                    f"{path}:{line}: the key {key_node.value or '(empty)'} is not text", hint="write it in quotes, or another name"
+                )
             if key in result:
                 raise GatesError(
                     f"{path}:{line}: key {key!r} appears twice, first at line {lines[(*place, key)]}",

@@ -43,7 +43,10 @@ def examine(environ: Mapping[str, str] | None = None, *, build_dir: Path = Path(
     """Look for every tool, Python, torch, the device, and write access; never raises for what is missing."""
     toolchain = find_toolchain(environ)
     return [
-        _python(), _torch(), *_tools(toolchain), *_devices(probe()),
+        _python(),
+        _torch(),
+        *_tools(toolchain),
+        *_devices(probe()),
         _writable("build folder", build_dir, "nothing builds", "--build-dir"),
         _writable("results folder", results, "no run can be recorded", "--results"),
     ]
@@ -68,7 +71,9 @@ def _torch() -> Finding:
     try:
         return Finding("torch", True, importlib.metadata.version("torch"))
     except importlib.metadata.PackageNotFoundError:
-        return Finding("torch", False, "not installed", "kernels can't be run: correctness, sanitizer, performance and ncu", "`pip install torch`")
+        return Finding(
+            "torch", False, "not installed", "kernels can't be run: correctness, sanitizer, performance and ncu", "`pip install torch`"
+        )
 
 
 def _tools(toolchain: Toolchain) -> list[Finding]:
@@ -79,9 +84,15 @@ def _tools(toolchain: Toolchain) -> list[Finding]:
         else:
             findings.append(Finding(name, True, f"{tool.version or 'unknown version'}  {tool.path}  ({tool.source})"))
     if toolchain.host_compiler and not os.access(toolchain.host_compiler, os.X_OK):
-        findings.append(Finding(
-            "NVCC_CCBIN", False, f"{toolchain.host_compiler} is not a program", "nvcc compiles nothing", "correct NVCC_CCBIN or unset it"
-        ))
+        findings.append(
+            Finding(
+                "NVCC_CCBIN",
+                False,
+                f"{toolchain.host_compiler} is not a program",
+                "nvcc compiles nothing",
+                "correct NVCC_CCBIN or unset it",
+            )
+        )
     return findings
 
 
@@ -93,13 +104,19 @@ def _cost(name: str, toolchain: Toolchain) -> str:
 
 def _devices(found: DeviceProbe) -> list[Finding]:
     if not found.devices:
-        return [Finding(
-            "CUDA device", False, found.reason, "gates performance and ncu are not_run; the others run on the emulator",
-            "run on a machine with an NVIDIA GPU and driver",
-        )]
+        return [
+            Finding(
+                "CUDA device",
+                False,
+                found.reason,
+                "gates performance and ncu are not_run; the others run on the emulator",
+                "run on a machine with an NVIDIA GPU and driver",
+            )
+        ]
     return [
         Finding(
-            "CUDA device", True,
+            "CUDA device",
+            True,
             f"{device.index}: {device.name}, compute capability {device.compute_capability}, {device.sm_count} SMs, "
             f"{device.total_memory_bytes / 2**30:.1f} GiB, driver {device.driver_version or '?'}, CUDA {device.cuda_version}",
         )

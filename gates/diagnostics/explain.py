@@ -23,7 +23,10 @@ def explain(code: str) -> str:
     if f"decision.{code}" in codes_of("decision"):
         return explain(f"decision.{code}")
     if gate not in MODULES:
-        raise GatesError(f"no gate, reason code or verdict {code!r}", hint=f"{nearest(code, (*MODULES, *WORDS))}; `gates explain GATE` lists a gate's codes")
+        raise GatesError(
+            f"no gate, reason code or verdict {code!r}",
+            hint=f"{nearest(code, (*MODULES, *WORDS))}; `gates explain GATE` lists a gate's codes",
+        )
     codes = codes_of(gate)
     if code == gate:
         listed = "\n".join(f"  {name}" for name in sorted(codes))

@@ -32,7 +32,14 @@ def lint(folder: Path) -> list[str]:
         task = load_task(folder, environ={})
     except GatesError:
         return found  # told above
-    return [*found, *_names(folder), *_sources(task), *_toggles(task), *_verdicts(task), *(_problem(task) if (folder / "runner.py").is_file() else ())]
+    return [
+        *found,
+        *_names(folder),
+        *_sources(task),
+        *_toggles(task),
+        *_verdicts(task),
+        *(_problem(task) if (folder / "runner.py").is_file() else ()),
+    ]
 
 
 def _script(path: Path, call: str) -> Iterator[str]:
@@ -59,10 +66,12 @@ def _sources(task: Task) -> Iterator[str]:
     if task.kind in (CUDA, EXTENSION):
         text = "\n".join(texts(task.sources)[0].values())
         if task.kind == CUDA and not ('extern "C"' in text and re.search(rf"\b{task.entry}\s*\(", text)):
-            yield f"{where}entry: no source defines an extern \"C\" function {task.entry}"
+            yield f'{where}entry: no source defines an extern "C" function {task.entry}'
         bound = re.findall(r"\bdef\s*\(\s*\"([^\"(]+)", text)  # of pybind11, and of torch's libraries, where a signature follows
         if task.kind == EXTENSION and task.entry not in bound and (bound or not re.search(rf"\b{task.entry}\s*\(", text)):
-            yield f"{where}entry: no source binds a function {task.entry}, as in m.def(\"{task.entry}\", …)" + (f"; bound are {', '.join(bound)}" if bound else "")
+            yield f'{where}entry: no source binds a function {task.entry}, as in m.def("{task.entry}", …)' + (
+                f"; bound are {', '.join(bound)}" if bound else ""
+            )
         names = set(re.findall(r"\w+", text)) if "__global__" in text else set()
     else:
         names, entries = set[str](), set[str]()
@@ -168,7 +177,9 @@ def _problem(task: Task) -> Iterator[str]:
 
 
 def _example(sizes: Mapping[str, int]) -> str:
-    return ", ".join(f'"{name}": range(1, {4 * size + 1})' if isinstance(size, int) else f'"{name}": [{size!r}]' for name, size in sizes.items())
+    return ", ".join(
+        f'"{name}": range(1, {4 * size + 1})' if isinstance(size, int) else f'"{name}": [{size!r}]' for name, size in sizes.items()
+    )
 
 
 def _signature(task: Task, arguments: Sequence[str]) -> Iterator[str]:

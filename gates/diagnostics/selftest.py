@@ -136,13 +136,25 @@ def _sass() -> Iterator[Outcome]:
 
 
 def _case(seed: int, output: OutputErrors) -> Case:
-    return Case("small", seed, "headline", "ok", "", inputs_sha256=f"in{seed}", reference_sha256=f"out{seed}", launch_count=2, outputs=(output,))
+    return Case(
+        "small", seed, "headline", "ok", "", inputs_sha256=f"in{seed}", reference_sha256=f"out{seed}", launch_count=2, outputs=(output,)
+    )
 
 
 def _judged_cases(output: OutputErrors) -> GateResult:
     evidence = CorrectnessEvidence(
-        correctness_evidence.SCHEMA_VERSION, "emulator", "selftest", 2, (), 1e-5, None,
-        (_case(0, output), _case(1, output)), None, (), (), (),
+        correctness_evidence.SCHEMA_VERSION,
+        "emulator",
+        "selftest",
+        2,
+        (),
+        1e-5,
+        None,
+        (_case(0, output), _case(1, output)),
+        None,
+        (),
+        (),
+        (),
     )
     return correctness.judge(evidence, _CLOSE)
 
@@ -162,17 +174,30 @@ def _correctness() -> Iterator[Outcome]:
 def _judged_reports(memcheck: str, returncode: int = 0) -> GateResult:
     """compute-sanitizer's four tools, with ``memcheck`` for what the first one wrote."""
     proof = [
-        '{"nonce": "n", "type": "case", "launches": 2, "error": "", "findings": []}', '{"nonce": "n", "type": "done"}',
+        '{"nonce": "n", "type": "case", "launches": 2, "error": "", "findings": []}',
+        '{"nonce": "n", "type": "done"}',
     ]
     runs = []
     for tool in sanitizer.DEVICE_TOOLS:
         log = memcheck if tool == "memcheck" else f"========= {_RULES.get(tool, _RULES['clean'])}\n"
         attempt = {
-            "nonce": "n", "lines": proof, "returncode": returncode if tool == "memcheck" else 0, "timed_out": False,
-            "cause": f"exit {returncode}", "output_tail": "",
+            "nonce": "n",
+            "lines": proof,
+            "returncode": returncode if tool == "memcheck" else 0,
+            "timed_out": False,
+            "cause": f"exit {returncode}",
+            "output_tail": "",
         }
-        runs.append({"tool": tool, "shapes": ["small"], "order": "", "expected_launches": 2, "attempt": attempt,
-                     "log": f"========= COMPUTE-SANITIZER\n{log}"})
+        runs.append(
+            {
+                "tool": tool,
+                "shapes": ["small"],
+                "order": "",
+                "expected_launches": 2,
+                "attempt": attempt,
+                "log": f"========= COMPUTE-SANITIZER\n{log}",
+            }
+        )
     raw = {"mode": "device", "target": "selftest", "tool_version": "", "neutralised": [], "unavailable": "", "remedy": "", "runs": runs}
     return sanitizer.judge(sanitizer_evidence.parse(raw))
 
@@ -192,11 +217,21 @@ def _judged_times(truth: float, bar_pct: float, claimed: float = 1.0, slowed: fl
     timers = {side: device.side(side) for side in ("candidate", "baseline", "control")}
     timers["candidate"] = lambda samples: [claimed * us for us in device.side("candidate")(samples)]
     taken = measure(
-        timers["candidate"], timers["baseline"], timers["control"], bar_pct=bar_pct, seed=11, read_state=device.read_state, clock=device.clock,
+        timers["candidate"],
+        timers["baseline"],
+        timers["control"],
+        bar_pct=bar_pct,
+        seed=11,
+        read_state=device.read_state,
+        clock=device.clock,
     )
     launches = {"candidate": 50, "baseline": 50}
     long = outside.measure(
-        {side: timers[side] for side in launches}, launches, dict.fromkeys(launches, 500.0), random.Random(11), device.clock,
+        {side: timers[side] for side in launches},
+        launches,
+        dict.fromkeys(launches, 500.0),
+        random.Random(11),
+        device.clock,
     )
     apart = SimulatedDevice({"baseline": 10.0 * truth / slowed}, seed=12)
     sampler = Sampler({"baseline": apart.side("baseline")}, read_state=apart.read_state, clock=apart.clock)
@@ -204,12 +239,24 @@ def _judged_times(truth: float, bar_pct: float, claimed: float = 1.0, slowed: fl
     alone = Series("cold", {"baseline": 50}, tuple(sampler.block("baseline", number) for number in range(3)), "pairs")
     right = tuple(
         OutputCheck(when, side, "reference", 1.0, 8, 0, 0, 0.0, 0.0, 0.0)
-        for when in ("before", "after") for side in ("candidate", "baseline")
+        for when in ("before", "after")
+        for side in ("candidate", "baseline")
     )
     evidence = PerformanceEvidence(
-        task="selftest", baseline="selftest", shape="large", status=MEASURED, bar_pct=bar_pct, seed=11,
-        calibration=Calibration(0.032, 1.5, 0.5), warm_up=taken.warm_up, outputs=right, output_limits=_CLOSE, clock_source="nvml",
-        series=(Series("cold", launches, taken.blocks, taken.stopped),), outside=tuple(long), alone=Alone(alone, ""),
+        task="selftest",
+        baseline="selftest",
+        shape="large",
+        status=MEASURED,
+        bar_pct=bar_pct,
+        seed=11,
+        calibration=Calibration(0.032, 1.5, 0.5),
+        warm_up=taken.warm_up,
+        outputs=right,
+        output_limits=_CLOSE,
+        clock_source="nvml",
+        series=(Series("cold", launches, taken.blocks, taken.stopped),),
+        outside=tuple(long),
+        alone=Alone(alone, ""),
         control=Series("control", {"baseline": 50, "control": 50}, taken.control, taken.stopped),
     )
     return performance.judge(evidence, {"shape": "large", "min_speedup_pct": bar_pct})
@@ -220,7 +267,9 @@ def _performance() -> Iterator[Outcome]:
     yield Outcome("performance", "the same kernel twice, simulated device, bar 0 %", _judged_times(1.0, 0.0))
     yield Outcome("performance", "that candidate slowed by 5 %: 1.143x against 15 %", _judged_times(1.20 / 1.05, 15.0))
     yield Outcome("performance", "the same kernel twice, the candidate's times divided by four", _judged_times(1.0, 15.0, claimed=0.25))
-    yield Outcome("performance", "the same kernel twice, the baseline made slower beside the candidate", _judged_times(1.3, 15.0, slowed=1.3))
+    yield Outcome(
+        "performance", "the same kernel twice, the baseline made slower beside the candidate", _judged_times(1.3, 15.0, slowed=1.3)
+    )
     yield Outcome("performance", "candidate slower than its baseline by 5 %, bar 0 %", _judged_times(1.0 / 1.05, 0.0))
 
 
@@ -232,15 +281,26 @@ def _profile(values: Mapping[str, str] | None, log: str = "", report: str | None
     text = "\n".join(",".join(f'"{cell}"' for cell in row) for row in (header, units, *rows)) + "\n"
     proof = '{"nonce": "n", "type": "case", "launches": 1, "error": ""}'
     return {
-        "name": "selftest", "kernels": [_KERNEL], "sources": sources, "unknown": [], "report": report,
-        "csv": text if report else None, "log": log,
+        "name": "selftest",
+        "kernels": [_KERNEL],
+        "sources": sources,
+        "unknown": [],
+        "report": report,
+        "csv": text if report else None,
+        "log": log,
         "attempt": {"nonce": "n", "lines": [proof], "returncode": 0, "timed_out": False, "cause": "exit 0"},
     }
 
 
 def _judged_counters(candidate: dict[str, Any]) -> GateResult:
     raw = {
-        "task": "selftest", "baseline": "selftest", "shape": "small", "chip": "sm_90", "version": "2025.3", "code": "", "message": "",
+        "task": "selftest",
+        "baseline": "selftest",
+        "shape": "small",
+        "chip": "sm_90",
+        "version": "2025.3",
+        "code": "",
+        "message": "",
         "sides": {"candidate": candidate, "baseline": _profile({"tensor_pipe": "9"})},
     }
     return ncu.judge(ncu_evidence.parse(raw), _NCU_LIMITS)
@@ -294,7 +354,9 @@ def _compiled(scratch: Path, device: DeviceInfo | None, left_out: list[str]) -> 
     else:
         yield Outcome("performance", f"one library twice on {device.name}, bar 0 %", _time_here(sound, result, device, scratch))
         yield Outcome(
-            "performance", f"one library twice on {device.name}, the candidate's times divided by four", _time_here(sound, result, device, scratch, forged=True),
+            "performance",
+            f"one library twice on {device.name}, the candidate's times divided by four",
+            _time_here(sound, result, device, scratch, forged=True),
         )
 
 
@@ -307,9 +369,7 @@ def _plant(sound: BuildResult, faulty: BuildResult, sources: Path) -> None:
         os.utime(path, (10**9, 10**9))
 
 
-def _compiled_static(
-    sound: BuildResult, spilling: BuildResult, task: Task, toolchain: Toolchain, left_out: list[str]
-) -> Iterator[Outcome]:
+def _compiled_static(sound: BuildResult, spilling: BuildResult, task: Task, toolchain: Toolchain, left_out: list[str]) -> Iterator[Outcome]:
     if failure := sound.failure("cubin") or spilling.failure("cubin"):
         left_out.append(f"faults compiled by this machine's nvcc: {failure.sentence}")
         return
@@ -329,7 +389,12 @@ def _side(task: Task, result: BuildResult, kind: str) -> dict[str, Any]:
 
 def _run_here(task: Task, result: BuildResult, work: Path) -> GateResult:
     raw = run_correctness(
-        _side(task, result, "emulator"), task.shapes, task.seeds, work=work, limit_s=task.time_limit_s, bad_atol=_CLOSE["bad_atol"],
+        _side(task, result, "emulator"),
+        task.shapes,
+        task.seeds,
+        work=work,
+        limit_s=task.time_limit_s,
+        bad_atol=_CLOSE["bad_atol"],
     )
     return correctness.judge(correctness_evidence.parse(raw), _CLOSE)
 
@@ -338,7 +403,15 @@ def _time_here(task: Task, result: BuildResult, device: DeviceInfo, scratch: Pat
     """Time one library against itself; ``forged``: the process claims a quarter of the candidate's times."""
     side = _side(task, result, "device")
     raw = run_timing(
-        side, shape="large", work=scratch / f"timing{forged:d}", limit_s=task.time_limit_s, bar_pct=0.0, baseline=side,
-        output_limits=_CLOSE, device=f"cuda:{device.index}", budget_s=15.0, hands="gates.diagnostics.selftest_data.hands" if forged else HANDS,
+        side,
+        shape="large",
+        work=scratch / f"timing{forged:d}",
+        limit_s=task.time_limit_s,
+        bar_pct=0.0,
+        baseline=side,
+        output_limits=_CLOSE,
+        device=f"cuda:{device.index}",
+        budget_s=15.0,
+        hands="gates.diagnostics.selftest_data.hands" if forged else HANDS,
     )
     return performance.judge(performance_evidence.parse(raw), {"shape": "large", "min_speedup_pct": 0.0})

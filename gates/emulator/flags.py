@@ -14,8 +14,20 @@ INCLUDE_DIR = Path(__file__).resolve().parent / "include"
 # emulator's state, hence no unique symbols. Uninitialised local arrays hold a pattern (0xFE bytes:
 # -1.7e38 as float), the same in every run.
 _COMMON = [
-    "-std=gnu++17", "-O2", "-g1", "-fPIC", "-shared", "-ffp-contract=off", "-fno-strict-aliasing",
-    "-ftrivial-auto-var-init=pattern", "-fno-gnu-unique", "-fno-semantic-interposition", "-fno-math-errno", "-fno-trapping-math", "-w", "-Wno-psabi",
+    "-std=gnu++17",
+    "-O2",
+    "-g1",
+    "-fPIC",
+    "-shared",
+    "-ffp-contract=off",
+    "-fno-strict-aliasing",
+    "-ftrivial-auto-var-init=pattern",
+    "-fno-gnu-unique",
+    "-fno-semantic-interposition",
+    "-fno-math-errno",
+    "-fno-trapping-math",
+    "-w",
+    "-Wno-psabi",
 ]
 
 
@@ -34,7 +46,10 @@ def _machine_flags() -> tuple[str, ...]:
 CXX_FLAGS = [*_COMMON, *_machine_flags()]
 # Of conversions to whole numbers only that of NaN counts (gates/gate/sanitizer/log.py), so the others must not end the process.
 SANITIZE_FLAGS = [
-    "-O1", "-fsanitize=address,undefined,float-cast-overflow", "-fno-sanitize-recover=undefined", "-fsanitize-recover=float-cast-overflow",
+    "-O1",
+    "-fsanitize=address,undefined,float-cast-overflow",
+    "-fno-sanitize-recover=undefined",
+    "-fsanitize-recover=float-cast-overflow",
     "-fno-omit-frame-pointer",
 ]
 

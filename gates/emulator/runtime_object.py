@@ -110,7 +110,9 @@ def _keep(kept: Path, data: bytes) -> None:
 
 def main(argv: Sequence[str] | None = None) -> int:
     """Command line of ``python -m gates.emulator.runtime_object``."""
-    parser = argparse.ArgumentParser(prog="python -m gates.emulator.runtime_object", description="the emulator's runtime, compiled or from the cache")
+    parser = argparse.ArgumentParser(
+        prog="python -m gates.emulator.runtime_object", description="the emulator's runtime, compiled or from the cache"
+    )
     parser.add_argument("-o", "--output", type=Path, required=True)
     parser.add_argument("--depfile", type=Path)
     parser.add_argument("--cxx", default="g++")

@@ -21,13 +21,15 @@ def rewrite_shared(source: Source, keyword: int) -> None:
     """``__shared__`` at ``keyword``: each variable becomes a reference into the block's shared memory."""
     first, last = _declaration(source, keyword)
     if not _inside_function(source, first):
-        raise source.error(keyword, "__shared__ outside a function is not supported by the emulator",
-                           "declare it in the kernel, or in the function that uses it")
+        raise source.error(
+            keyword,
+            "__shared__ outside a function is not supported by the emulator",
+            "declare it in the kernel, or in the function that uses it",
+        )
     words = [i for i in range(first, last) if source.tokens[i].text not in ("__shared__", "static", "extern")]
     external = any(source.has(i, "extern") for i in range(first, last))
     out = [
-        _dynamic(variable, f"{keyword}_{number}") if external
-        else _static(variable, f"{keyword}_{number}", source.site(keyword))
+        _dynamic(variable, f"{keyword}_{number}") if external else _static(variable, f"{keyword}_{number}", source.site(keyword))
         for number, variable in enumerate(_variables(source, words, keyword))
     ]
     source.replace(first, last, " ".join(out))

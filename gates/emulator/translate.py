@@ -57,8 +57,14 @@ def translate_text(text: str) -> str:
 
 
 def preprocess(
-    source: Path, output: Path, *, defines: Mapping[str, object], include_dirs: Sequence[Path | str],
-    depfile: Path | None, cxx: str, flags: Sequence[str] = (),
+    source: Path,
+    output: Path,
+    *,
+    defines: Mapping[str, object],
+    include_dirs: Sequence[Path | str],
+    depfile: Path | None,
+    cxx: str,
+    flags: Sequence[str] = (),
 ) -> str:
     """What ``g++ -E`` makes of ``source``."""
     if not source.is_file():
@@ -115,8 +121,13 @@ def main(argv: Sequence[str] | None = None) -> int:
     options = parser.parse_args(argv)
     try:
         translate(
-            options.source, options.output, defines=dict(options.defines), include_dirs=options.include_dirs,
-            depfile=options.depfile, cxx=options.cxx, flags=options.flags,
+            options.source,
+            options.output,
+            defines=dict(options.defines),
+            include_dirs=options.include_dirs,
+            depfile=options.depfile,
+            cxx=options.cxx,
+            flags=options.flags,
         )
     except GatesError as error:
         print(f"error: {error.what}", file=sys.stderr)

@@ -12,7 +12,10 @@ _RECORDS = ("a source that touches its records, which are evidence", "leave laun
 # name -> (feature, remedy); a name that ends in "*" stands for all that begin so.
 IDENTIFIERS: dict[str, tuple[str, str]] = {
     **{f"gates_emulator_{name}": _RECORDS for name in ("launches", "launches_left_out", "findings", "reset", "configure", "switch")},
-    **{name: ("looking functions up by name", "link what the launcher calls; the emulator's records are evidence") for name in ("dlsym", "dlvsym", "dlopen", "dladdr", "dl_iterate_phdr")},
+    **{
+        name: ("looking functions up by name", "link what the launcher calls; the emulator's records are evidence")
+        for name in ("dlsym", "dlvsym", "dlopen", "dladdr", "dl_iterate_phdr")
+    },
     "asm": ("inline assembly", _HOST_VERSION),
     "__asm__": ("inline assembly", _HOST_VERSION),
     "__asm": ("inline assembly", _HOST_VERSION),

@@ -53,12 +53,14 @@ class _Entry:
 
     def central(self) -> bytes:
         fixed = (_MADE_BY, _VERSION, 0, _DEFLATE, 0, _DATE)
-        return _CENTRAL.pack(b"PK\1\2", *fixed, self.crc, self.packed, self.size, len(self.name), 0, 0, 0, 0, _MODE, self.offset) + self.name.encode("ascii")
+        return _CENTRAL.pack(
+            b"PK\1\2", *fixed, self.crc, self.packed, self.size, len(self.name), 0, 0, 0, 0, _MODE, self.offset
+        ) + self.name.encode("ascii")
 
 
 def first_name(head: bytes) -> str:
     """Return RUN or SWEEP if an archive that begins with ``head`` (64 bytes) has that file first, else an empty string."""
-    named = head[_LOCAL.size:] if head.startswith(b"PK\3\4") else b""
+    named = head[_LOCAL.size :] if head.startswith(b"PK\3\4") else b""
     return next((name for name in (RUN, SWEEP) if named.startswith(name.encode())), "")
 
 
@@ -103,10 +105,10 @@ def _index(data: bytes) -> list[_Entry]:
         raise BadArchive(f"it is larger than {MOST_BYTES // 2**20} MiB")
     if not data.startswith(b"PK\3\4"):
         raise BadArchive("it does not begin with a file")
-    if data[-_END.size:][:4] != b"PK\5\6":
+    if data[-_END.size :][:4] != b"PK\5\6":
         raise BadArchive("it does not end with its index: it was cut short, or something was appended")
-    _, _, _, _, count, size, place, _ = _END.unpack(data[-_END.size:])
-    if data[-_END.size:] != _end(count, size, place) or place + size + _END.size != len(data):
+    _, _, _, _, count, size, place, _ = _END.unpack(data[-_END.size :])
+    if data[-_END.size :] != _end(count, size, place) or place + size + _END.size != len(data):
         raise BadArchive("its index is not all that follows its files: it has a second archive, a comment, or sizes in zip64")
     if count > MOST_FILES:
         raise BadArchive(f"it has more than {MOST_FILES} files")
@@ -114,7 +116,7 @@ def _index(data: bytes) -> list[_Entry]:
     for _ in range(count):
         entry = _indexed(data, at, offset)
         local = entry.local()
-        if data[offset:offset + len(local)] != local:
+        if data[offset : offset + len(local)] != local:
             raise BadArchive(f"the header of {entry.name} contradicts the index")
         entries.append(entry)
         at, offset = at + len(entry.central()), offset + len(local) + entry.packed
@@ -127,16 +129,18 @@ def _index(data: bytes) -> list[_Entry]:
         raise BadArchive("its files are not in order: the manifest first, then by name")
     total = sum(entry.size for entry in entries)
     if total > MOST_BYTES or total > MOST_RATIO * len(data) + 2**20:
-        raise BadArchive(f"it declares {total} bytes of files; at most {MOST_BYTES // 2**20} MiB and {MOST_RATIO} times its own size are read")
+        raise BadArchive(
+            f"it declares {total} bytes of files; at most {MOST_BYTES // 2**20} MiB and {MOST_RATIO} times its own size are read"
+        )
     return entries
 
 
 def _indexed(data: bytes, at: int, offset: int) -> _Entry:
     """Return the entry whose central record is at ``at`` and whose file is at ``offset``."""
-    if at + _CENTRAL.size > len(data) or data[at:at + 4] != b"PK\1\2":
+    if at + _CENTRAL.size > len(data) or data[at : at + 4] != b"PK\1\2":
         raise BadArchive("its index is damaged")
     _, _, _, flags, method, _, _, crc, packed, size, length, _, _, _, _, mode, place = _CENTRAL.unpack_from(data, at)
-    raw = data[at + _CENTRAL.size:at + _CENTRAL.size + length]
+    raw = data[at + _CENTRAL.size : at + _CENTRAL.size + length]
     name = raw.decode("utf-8", "backslashreplace")
     if problem := _name_problem(name):
         raise BadArchive(f"it names {name[:80]!r}: {problem}")
@@ -151,7 +155,7 @@ def _indexed(data: bytes, at: int, offset: int) -> _Entry:
     if place != offset:
         raise BadArchive(f"{name} does not follow the file before it")
     entry = _Entry(name, crc, packed, size, offset)
-    if data[at:at + len(entry.central())] != entry.central():
+    if data[at : at + len(entry.central())] != entry.central():
         raise BadArchive(f"the record of {name} is not as gates writes it")
     return entry
 
@@ -182,7 +186,7 @@ def _names_problem(names: Sequence[str]) -> str:
 def _inflated(data: bytes, entry: _Entry) -> bytes:
     start, stream = entry.offset + len(entry.local()), zlib.decompressobj(-15)
     try:
-        found = stream.decompress(data[start:start + entry.packed], entry.size + 1)  # one byte more than the size that was counted
+        found = stream.decompress(data[start : start + entry.packed], entry.size + 1)  # one byte more than the size that was counted
     except zlib.error:
         raise BadArchive(f"{entry.name} is damaged") from None
     if len(found) != entry.size or not stream.eof or stream.unused_data:

@@ -74,11 +74,20 @@ def looser_terms(task: TaskInfo, baseline: TaskInfo | None) -> tuple[str, ...]:
 
 def decision_of(info: RunInfo, results: Sequence[GateResult], *, accepted: bool = False) -> tuple[Decision, str]:
     """The decision over a run's gates; ``accepted``: a reviewer accepted its looser terms."""
-    return decide(results, info.task.overrides, () if accepted else looser_terms(info.task, info.baseline), debug=info.debug_build, gates=info.gates)
+    return decide(
+        results, info.task.overrides, () if accepted else looser_terms(info.task, info.baseline), debug=info.debug_build, gates=info.gates
+    )
 
 
 def _terms(task: TaskInfo) -> Terms:
     shapes = task.declared_shapes or task.judged_shapes or tuple(task.shapes)  # the first runs do not say what was declared
     return Terms(
-        task.limits, task.not_applicable, shapes, task.declared_seeds or task.seeds, task.arch, task.problem, task.problem_sha256, task.shapes,
+        task.limits,
+        task.not_applicable,
+        shapes,
+        task.declared_seeds or task.seeds,
+        task.arch,
+        task.problem,
+        task.problem_sha256,
+        task.shapes,
     )

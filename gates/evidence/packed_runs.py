@@ -50,7 +50,9 @@ def pack(folder: Path, out: Path | None = None) -> Path:
         digests = {name: hashlib.sha256(data).hexdigest() for name, data in files.items()}
         files[archive.SWEEP] = jsonio.dumps({"schema_version": 1, "sha256": digests}).encode()
     if problem := archive.problem_of(files):
-        raise GatesError(f"can't pack {folder}: {problem}", hint="name a run directory or a sweep's folder; `gates verify` names all problems")
+        raise GatesError(
+            f"can't pack {folder}: {problem}", hint="name a run directory or a sweep's folder; `gates verify` names all problems"
+        )
     data, target = archive.write(files), (out or place.parent) / f"{place.name}{SUFFIX}"
     try:
         archive.read(data)  # what would be refused is not written
@@ -82,7 +84,8 @@ def copy_problems(packed: Path) -> list[str]:
     """Return one sentence for each readable copy that differs from the file in the packed run."""
     folder = opened(packed)
     return [
-        f"{copy.name} beside it is not its {name}" for name, copy in copies(packed).items()
+        f"{copy.name} beside it is not its {name}"
+        for name, copy in copies(packed).items()
         if copy.is_file() and not ((folder / name).is_file() and copy.read_bytes() == (folder / name).read_bytes())
     ]
 
@@ -147,7 +150,9 @@ def _files_of(packed: Path) -> dict[str, bytes]:
     except OSError as error:
         raise GatesError(f"can't read {packed}: {error.strerror}", hint="name a file that `gates pack RUN` wrote") from None
     except archive.BadArchive as why:
-        raise GatesError(f"{packed} is not a packed run: {why}", hint="`gates pack RUN` writes one; nothing of this file was unpacked") from None
+        raise GatesError(
+            f"{packed} is not a packed run: {why}", hint="`gates pack RUN` writes one; nothing of this file was unpacked"
+        ) from None
     return {name: data for name, data in files.items() if name != archive.SWEEP}
 
 

@@ -1,6 +1,6 @@
 """Run directories: written under a temporary name, renamed when whole, read without trust.
 
-    results/<task>/<UTC time>-<short sha>[-dirty]-<device>/
+results/<task>/<UTC time>-<short sha>[-dirty]-<device>/
 """
 
 from __future__ import annotations
@@ -221,11 +221,16 @@ def resolve_run(name: str, results: Path) -> Path:
     Of a packed run it is the folder to which this process unpacks it.
     """
     if not name.strip():
-        raise GatesError("the name of a run is empty: is a shell variable unset?", hint="a run directory, latest:TASK or recorded:DEVICE/TASK")
+        raise GatesError(
+            "the name of a run is empty: is a shell variable unset?", hint="a run directory, latest:TASK or recorded:DEVICE/TASK"
+        )
     try:
         return _resolved(name, results)
     except (OSError, ValueError) as error:  # a name that no file can have
-        raise GatesError(f"{name[:80]!r} names no run: {getattr(error, 'strerror', None) or error}", hint="a run directory, latest:TASK or recorded:DEVICE/TASK") from None
+        raise GatesError(
+            f"{name[:80]!r} names no run: {getattr(error, 'strerror', None) or error}",
+            hint="a run directory, latest:TASK or recorded:DEVICE/TASK",
+        ) from None
 
 
 def _resolved(name: str, results: Path) -> Path:

@@ -31,7 +31,14 @@ CODES = {
 EXIT_CODES = {Decision.MERGE: EXIT_OK, Decision.REJECT: EXIT_FAIL, Decision.HOLD: EXIT_HOLD}
 
 
-def decide(results: Sequence[GateResult], overrides: Mapping[str, Any], looser: Sequence[str] = (), *, debug: bool = False, gates: Sequence[str] = GATES) -> tuple[Decision, str]:
+def decide(
+    results: Sequence[GateResult],
+    overrides: Mapping[str, Any],
+    looser: Sequence[str] = (),
+    *,
+    debug: bool = False,
+    gates: Sequence[str] = GATES,
+) -> tuple[Decision, str]:
     """Return the decision over the gates' verdicts and its reason in one sentence; ``looser``: terms that nobody accepted; ``debug``: a debug build; ``gates``: the run's."""
     by_gate = {result.gate: result for result in results}
     failed = [result for result in results if result.status is Status.FAIL]

@@ -41,7 +41,9 @@ def looser(candidate: Terms, baseline: Terms) -> tuple[str, ...]:
 def _looser(candidate: Terms, baseline: Terms) -> Iterator[str]:
     yield from _computed(candidate, baseline)
     for what, ours, theirs in (
-        ("shapes", candidate.shapes, baseline.shapes), ("seeds", candidate.seeds, baseline.seeds), ("arch", candidate.arch, baseline.arch),
+        ("shapes", candidate.shapes, baseline.shapes),
+        ("seeds", candidate.seeds, baseline.seeds),
+        ("arch", candidate.arch, baseline.arch),
     ):
         if ours and theirs:  # runs of earlier versions did not record all of them
             yield from (f"{what}: {name} dropped" for name in theirs if name not in ours)

@@ -28,11 +28,15 @@ class Gate:
     of_binaries: bool = False  # it reads compiled code, one binary an ``arch``
     of_optimised_code: bool = False  # nvcc -G changes its figures beyond recognition: a debug build has no verdict on it
     measured_anyway: bool = False  # a first rung has nothing to beat in it, and is measured and recorded all the same
-    names: Mapping[str, tuple[str, str]] = field(default_factory=dict)  # key of its limits -> the table of names to use there, and what follows each
+    names: Mapping[str, tuple[str, str]] = field(
+        default_factory=dict
+    )  # key of its limits -> the table of names to use there, and what follows each
     unsaid: Mapping[str, str] = field(default_factory=dict)  # what a key of its limits means if task.yaml leaves it out
     minima: tuple[str, ...] = ()  # keys of its limits whose larger value is stricter; every other number is a maximum
     first_limits: str = ""  # limits to begin with, if it comes to no verdict without any
-    no_terms: tuple[str, ...] = ()  # keys that are no terms: a stage's own gain, which another stage need not have, and what decides nothing
+    no_terms: tuple[
+        str, ...
+    ] = ()  # keys that are no terms: a stage's own gain, which another stage need not have, and what decides nothing
 
     @property
     def package(self) -> str:
@@ -67,32 +71,62 @@ class Gate:
         return json.loads((Path(__file__).parent / self.name / "limits.schema.json").read_text(encoding="utf-8"))
 
 
-ROWS = {row.name: row for row in (
-    Gate(
-        "ptxas", "PtxasEvidence", "What the compiler says of each kernel's resources, and how the kernels were launched.",
-        ("cuda", "torch-extension", "triton"), of_kernels=True, of_binaries=True, of_optimised_code=True,
-    ),
-    Gate(
-        "sass", "SassEvidence", "Machine instructions of each kernel.", ("cuda", "torch-extension", "triton"),
-        of_kernels=True, of_binaries=True, of_optimised_code=True, first_limits="{forbid: [local_memory]}", minima=("require",),
-        names=dict.fromkeys(("require", "forbid"), ("gates.gate.sass.evidence:CLASSES", "")),
-    ),
-    Gate("correctness", "CorrectnessEvidence", "Errors and traces of every case.", ("cuda", "triton", "python")),
-    Gate("sanitizer", "SanitizerEvidence", "What the memory checkers reported.", ("cuda",)),
-    Gate(
-        "performance", "PerformanceEvidence", "Every sample, and all that is needed to judge speed again.", (),
-        of_optimised_code=True, measured_anyway=True, first_limits="{shape: mission, min_speedup_pct: 15}", unsaid={"cache": "cold"},
-        minima=("min_speedup_pct",), no_terms=("also",),
-    ),
-    Gate(
-        "ncu", "NcuEvidence", "Hardware counters; ncu's own report is profile.ncu-rep.", (), first_limits="{max: {local_loads: 0}}",
-        of_kernels=True, of_optimised_code=True, measured_anyway=True, minima=("min",), no_terms=("rises",),
-        names={
-            **dict.fromkeys(("rises", "min", "max"), ("gates.hardware.ncu_metrics:METRICS", "")),
-            "steady": ("gates.hardware.ncu_metrics:METRICS", "_pct"),
-        },
-    ),
-)}
+ROWS = {
+    row.name: row
+    for row in (
+        Gate(
+            "ptxas",
+            "PtxasEvidence",
+            "What the compiler says of each kernel's resources, and how the kernels were launched.",
+            ("cuda", "torch-extension", "triton"),
+            of_kernels=True,
+            of_binaries=True,
+            of_optimised_code=True,
+        ),
+        Gate(
+            "sass",
+            "SassEvidence",
+            "Machine instructions of each kernel.",
+            ("cuda", "torch-extension", "triton"),
+            of_kernels=True,
+            of_binaries=True,
+            of_optimised_code=True,
+            first_limits="{forbid: [local_memory]}",
+            minima=("require",),
+            names=dict.fromkeys(("require", "forbid"), ("gates.gate.sass.evidence:CLASSES", "")),
+        ),
+        Gate("correctness", "CorrectnessEvidence", "Errors and traces of every case.", ("cuda", "triton", "python")),
+        Gate("sanitizer", "SanitizerEvidence", "What the memory checkers reported.", ("cuda",)),
+        Gate(
+            "performance",
+            "PerformanceEvidence",
+            "Every sample, and all that is needed to judge speed again.",
+            (),
+            of_optimised_code=True,
+            measured_anyway=True,
+            first_limits="{shape: mission, min_speedup_pct: 15}",
+            unsaid={"cache": "cold"},
+            minima=("min_speedup_pct",),
+            no_terms=("also",),
+        ),
+        Gate(
+            "ncu",
+            "NcuEvidence",
+            "Hardware counters; ncu's own report is profile.ncu-rep.",
+            (),
+            first_limits="{max: {local_loads: 0}}",
+            of_kernels=True,
+            of_optimised_code=True,
+            measured_anyway=True,
+            minima=("min",),
+            no_terms=("rises",),
+            names={
+                **dict.fromkeys(("rises", "min", "max"), ("gates.hardware.ncu_metrics:METRICS", "")),
+                "steady": ("gates.hardware.ncu_metrics:METRICS", "_pct"),
+            },
+        ),
+    )
+}
 GATES = tuple(ROWS)
 ALWAYS = "correctness"  # no task can declare it inapplicable
 FIRST_GATES = ("ptxas", "sass", "correctness", "sanitizer", "performance", "ncu")  # that every run has, whatever version wrote it
@@ -107,7 +141,8 @@ def known_names() -> dict[tuple[str, str], tuple[str, ...]]:
     """What may be named under gates.<gate>.<key>: instruction classes and counters, by (gate, key)."""
     return {
         (row.name, key): tuple(f"{name}{suffix}" for name in _object(table))
-        for row in ROWS.values() for key, (table, suffix) in row.names.items()
+        for row in ROWS.values()
+        for key, (table, suffix) in row.names.items()
     }
 
 

@@ -86,8 +86,13 @@ class Session:
             kinds = want | ({"emulator_asan", "binding"} if self.emulated and task is self.task else set())
             self.progress.step(f"{task.name}: compiling")
             result = build(
-                task, self.toolchain, self.build_dir, device_arch=self.device.arch if self.device else None,
-                want=kinds, jobs=self.jobs, progress=self.progress.step,
+                task,
+                self.toolchain,
+                self.build_dir,
+                device_arch=self.device.arch if self.device else None,
+                want=kinds,
+                jobs=self.jobs,
+                progress=self.progress.step,
             )
             self.builds[task.name] = result
             self.write(f"{folder}build.json", result.evidence())
@@ -165,7 +170,11 @@ class Session:
         """Files with the launches to check the memory of, the smallest shape's first; tasks called with the same arguments share them."""
         if task.arguments not in self._cases:
             self._cases[task.arguments] = write_memory_cases(
-                self.side(task, "emulator"), self.shapes, on_device=not self.emulated, work=self.scratch / f"cases.{len(self._cases)}", limit_s=task.time_limit_s,
+                self.side(task, "emulator"),
+                self.shapes,
+                on_device=not self.emulated,
+                work=self.scratch / f"cases.{len(self._cases)}",
+                limit_s=task.time_limit_s,
             )
         return self._cases[task.arguments]
 

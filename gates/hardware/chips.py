@@ -53,13 +53,29 @@ _NOT_LISTED = "ncu's metrics were not listed for it yet"
 
 
 def _chip(
-    number: int, threads: int, ctas: int, smem_kib: int, barriers_per_cta: int = 0, *, flops: int | None = None, dram: float | None = None,
+    number: int,
+    threads: int,
+    ctas: int,
+    smem_kib: int,
+    barriers_per_cta: int = 0,
+    *,
+    flops: int | None = None,
+    dram: float | None = None,
     no_counters: str = "",
 ) -> Chip:
     new = number >= 80  # from Ampere on the system keeps a kilobyte of each CTA's shared memory
     return Chip(
-        f"sm_{number}", threads, ctas, smem_kib * KIB, (smem_kib - new) * KIB, new * KIB, 128 if new else 256,
-        barriers_per_cta * ctas, flops, dram, no_counters,
+        f"sm_{number}",
+        threads,
+        ctas,
+        smem_kib * KIB,
+        (smem_kib - new) * KIB,
+        new * KIB,
+        128 if new else 256,
+        barriers_per_cta * ctas,
+        flops,
+        dram,
+        no_counters,
     )
 
 

@@ -50,7 +50,13 @@ class Metric:
 
 def _stall(name: str, reason: str, what: str) -> Metric:
     """Warps that wait for one reason whenever an instruction is issued (Nsight Compute's section WarpStateStats)."""
-    return Metric(f"stall_{name}", f"warps waiting for {what} at each issue", "warp", f"smsp__average_warps_issue_stalled_{reason}_per_issue_active", _RATIO)
+    return Metric(
+        f"stall_{name}",
+        f"warps waiting for {what} at each issue",
+        "warp",
+        f"smsp__average_warps_issue_stalled_{reason}_per_issue_active",
+        _RATIO,
+    )
 
 
 _SHARED = "l1tex__data_bank_conflicts_pipe_lsu_mem_shared"
@@ -59,18 +65,30 @@ _SUBPIPE = "sm__pipe_tensor_subpipe_hmma_cycles_active"
 
 _TABLE = (
     Metric("tensor_pipe", "tensor pipe busy", "%", "sm__pipe_tensor_cycles_active", _ACTIVE, v2=True),
-    Metric("tensor_hmma", "tensor pipe busy with half-precision and fp8 products", "%", "sm__pipe_tensor_op_hmma_cycles_active",
-           _ACTIVE, other={"sm_100": _SUBPIPE, "sm_120": _SUBPIPE}, v2=True),
+    Metric(
+        "tensor_hmma",
+        "tensor pipe busy with half-precision and fp8 products",
+        "%",
+        "sm__pipe_tensor_op_hmma_cycles_active",
+        _ACTIVE,
+        other={"sm_100": _SUBPIPE, "sm_120": _SUBPIPE},
+        v2=True,
+    ),
     Metric("tensor_inst", "tensor instructions", "inst", "sm__inst_executed_pipe_tensor", v2=True),
-    Metric("tensor_gmma", "warpgroup tensor instructions", "inst", "sm__inst_executed_pipe_tensor_op_gmma",
-           other=dict.fromkeys([chip for chip in CHIPS if chip != "sm_90"])),
+    Metric(
+        "tensor_gmma",
+        "warpgroup tensor instructions",
+        "inst",
+        "sm__inst_executed_pipe_tensor_op_gmma",
+        other=dict.fromkeys([chip for chip in CHIPS if chip != "sm_90"]),
+    ),
     Metric("sm_throughput", "SM throughput", "%", "sm__throughput", _ELAPSED),
     Metric("dram_throughput", "device memory throughput", "%", "gpu__dram_throughput", _ELAPSED),
     Metric("dram_bytes", "device memory traffic", "byte", "dram__bytes", floor=64 * 1024),
-    Metric("dram_read_bytes", "device memory reads", "byte", "dram__bytes_read", floor=64 * 1024,
-           other={"sm_120": "dram__bytes_op_read"}),
-    Metric("dram_write_bytes", "device memory writes", "byte", "dram__bytes_write", floor=64 * 1024,
-           other={"sm_120": "dram__bytes_op_write"}),
+    Metric("dram_read_bytes", "device memory reads", "byte", "dram__bytes_read", floor=64 * 1024, other={"sm_120": "dram__bytes_op_read"}),
+    Metric(
+        "dram_write_bytes", "device memory writes", "byte", "dram__bytes_write", floor=64 * 1024, other={"sm_120": "dram__bytes_op_write"}
+    ),
     Metric("bank_conflict_count", "shared-memory bank conflicts", "", _SHARED, floor=100),
     Metric("shared_load_wavefronts", "shared-memory load wavefronts", "", f"{_WAVEFRONTS}_ld"),
     Metric("shared_store_wavefronts", "shared-memory store wavefronts", "", f"{_WAVEFRONTS}_st"),
@@ -89,9 +107,16 @@ _TABLE = (
     # Conflict counts grow with the work, so the judge looks at wavefronts over those that would do without a
     # conflict: 1 is conflict-free. Wavefronts over instructions would call 16-byte accesses conflicts, which need
     # four wavefronts, and smsp__inst_executed_op_shared_ld does not count ldmatrix while its wavefronts are counted.
-    Metric("bank_conflicts", "shared-memory wavefronts for one without conflicts", "way", floor=1.0, parts=(
-        ("shared_load_wavefronts", "shared_store_wavefronts"),
-        ("shared_load_wavefronts", "shared_store_wavefronts", "-shared_load_conflicts", "-shared_store_conflicts"))),
+    Metric(
+        "bank_conflicts",
+        "shared-memory wavefronts for one without conflicts",
+        "way",
+        floor=1.0,
+        parts=(
+            ("shared_load_wavefronts", "shared_store_wavefronts"),
+            ("shared_load_wavefronts", "shared_store_wavefronts", "-shared_load_conflicts", "-shared_store_conflicts"),
+        ),
+    ),
 )
 METRICS: dict[str, Metric] = {metric.name: metric for metric in _TABLE}
 

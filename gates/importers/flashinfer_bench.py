@@ -38,16 +38,25 @@ def load(definition: Path, solution: Path, workloads: Path | None = None) -> Imp
     cases, left_out = _cases(what, originals[2] if workloads is not None else None, definition)
     reference = "reference.py"
     return Imported(
-        format=FORMAT, candidate=_candidate(what, how, solution),
-        reference=Side(f"{what['name']}: the definition's own reference, eager", "python", "run", [reference], {reference: what["reference"]}),
+        format=FORMAT,
+        candidate=_candidate(what, how, solution),
+        reference=Side(
+            f"{what['name']}: the definition's own reference, eager", "python", "run", [reference], {reference: what["reference"]}
+        ),
         problem={
-            "problem.py": folder.adapter("flashinfer_bench_problem.py"), "problem_reference.py": what["reference"],
+            "problem.py": folder.adapter("flashinfer_bench_problem.py"),
+            "problem_reference.py": what["reference"],
             "problem_data.py": _data(what, cases),
         },
-        originals=originals, tolerance=_TOLERANCE,
+        originals=originals,
+        tolerance=_TOLERANCE,
         details={
-            "definition": what["name"], "op_type": what["op_type"], "solution": how["name"], "author": how["author"],
-            "language": how["spec"]["language"], "workloads_left_out": left_out,
+            "definition": what["name"],
+            "op_type": what["op_type"],
+            "solution": how["name"],
+            "author": how["author"],
+            "language": how["spec"]["language"],
+            "workloads_left_out": left_out,
         },
     )
 
@@ -123,7 +132,12 @@ def _candidate(what: Mapping[str, Any], how: Mapping[str, Any], where: Path) -> 
         return _extension(spec, first, entry, where, common)
     if not first.endswith(".py"):
         raise GatesError(f"{where}: entry_point {file!r} is not a Python file")
-    kernels = [name for path, code in files.items() if path.endswith(".py") for name in sources.triton_kernels(sources.parse(code, f"{where}: {path}"))]
+    kernels = [
+        name
+        for path, code in files.items()
+        if path.endswith(".py")
+        for name in sources.triton_kernels(sources.parse(code, f"{where}: {path}"))
+    ]
     module = ".".join(PurePosixPath(first).with_suffix("").parts)
     if len(files) > 1:
         common["files"] = {**files, "kernel.py": _package(module, entry)}
@@ -134,7 +148,8 @@ def _candidate(what: Mapping[str, Any], how: Mapping[str, Any], where: Path) -> 
 def _extension(spec: Mapping[str, Any], first: str, entry: str, where: Path, common: Mapping[str, Any]) -> Side:
     if spec.get("binding") != "torch":
         raise GatesError(
-            f"{where}: " + ("no binding is named, which means 'tvm-ffi' in this format" if not spec.get("binding") else f"binding {spec['binding']!r}")
+            f"{where}: "
+            + ("no binding is named, which means 'tvm-ffi' in this format" if not spec.get("binding") else f"binding {spec['binding']!r}")
             + ": a task can't load it",
             hint='bind the entry with pybind11 (TORCH_LIBRARY or PYBIND11_MODULE) and say "binding": "torch"',
         )
@@ -142,7 +157,9 @@ def _extension(spec: Mapping[str, Any], first: str, entry: str, where: Path, com
     if first not in compiled:
         raise GatesError(f"{where}: entry_point {first.removeprefix('solution/')!r} is not a source that is compiled")
     kernels = [name for path in compiled for name in sources.cuda_kernels(common["files"][path])]
-    return Side(kind="torch-extension", entry=entry, sources=[first, *(path for path in compiled if path != first)], kernels=kernels, **common)
+    return Side(
+        kind="torch-extension", entry=entry, sources=[first, *(path for path in compiled if path != first)], kernels=kernels, **common
+    )
 
 
 def _package(module: str, entry: str) -> str:

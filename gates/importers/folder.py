@@ -106,7 +106,9 @@ def task_name(given: str | None, fallback: str) -> str:
     here = Path.cwd()  # `python -m gates` looks there, a task's runner does not
     spec = importlib.machinery.PathFinder.find_spec(name, [place for place in sys.path if Path(place).resolve() != here])
     if name in sys.stdlib_module_names or (spec is not None and spec.origin is not None):
-        raise GatesError(f"the name {name!r} is that of a Python module, which would hide the task's problem", hint="give another with --name")
+        raise GatesError(
+            f"the name {name!r} is that of a Python module, which would hide the task's problem", hint="give another with --name"
+        )
     return name
 
 
@@ -120,7 +122,9 @@ def write(imported: Imported, directory: Path, name: str, limit_s: float) -> tup
     files = (*imported.candidate.files, *imported.reference.files, *imported.problem, *(one.kept for one in imported.originals))
     inside = {"build", "runner", *(Path(one).parts[0].removesuffix(".py") for one in files)}
     if name in inside:
-        raise GatesError(f"the name {name!r} is that of a file in the task folder, which would hide the task's problem", hint="give another with --name")
+        raise GatesError(
+            f"the name {name!r} is that of a file in the task folder, which would hide the task's problem", hint="give another with --name"
+        )
     for one in names:
         if (directory / one).exists():
             raise GatesError(f"{directory / one} exists already", hint="give another --name or --dir, or remove it")
@@ -163,7 +167,9 @@ def _put(folder: Path, files: Mapping[str, str]) -> None:
 
 def _origin(imported: Imported) -> dict[str, Any]:
     return {
-        "format": imported.format, "imported_by": f"kernel-gates {__version__}", "details": dict(imported.details),
+        "format": imported.format,
+        "imported_by": f"kernel-gates {__version__}",
+        "details": dict(imported.details),
         "files": [
             {"source": one.path.name, "kept": one.kept, "bytes": len(one.content), "sha256": hashlib.sha256(one.content).hexdigest()}
             for one in imported.originals
@@ -185,21 +191,31 @@ def _yaml(imported: Imported, side: Side, name: str, names: tuple[str, str], fou
         declared["performance"] = _FIRST
     lines = [
         f"# Imported from {imported.format}; origin.json says from which files.",
-        f"name: {name}", f"title: {_flow(side.title)}", f"kind: {side.kind}",
+        f"name: {name}",
+        f"title: {_flow(side.title)}",
+        f"kind: {side.kind}",
         *([] if first else [f"baseline: {names[1]}"]),
-        f"problem: {names[0]}.problem", f"sources: {_flow(list(side.sources))}", f"entry: {side.entry}",
+        f"problem: {names[0]}.problem",
+        f"sources: {_flow(list(side.sources))}",
+        f"entry: {side.entry}",
     ]
     lines += [f"arguments: {_flow(list(side.arguments))}"] if side.arguments else []
     lines += [f"kernels: {_flow(list(side.kernels))}"] if side.kernels else []
     lines += [f"arch: {_flow(list(ARCH))}"] if side.kind != "python" else []
     if launches := default_stream_launches(code):
-        lines += [f"# {imported.format}'s own harness calls on the default stream, and so does {launches[0].partition(': ')[0]}", "stream: default"]
+        lines += [
+            f"# {imported.format}'s own harness calls on the default stream, and so does {launches[0].partition(': ')[0]}",
+            "stream: default",
+        ]
     lines += [f"shapes: {_flow(shapes)}", "seeds: [0, 1, 2]", f"time_limit_s: {limit_s:g}"]
     if declared:
         lines += ["not_applicable:", *(f"  {gate}: {_flow(reason)}" for gate, reason in declared.items())]
     lines += ["gates:"]
     if "ptxas" not in declared:
-        lines += ["  # what the hardware allows; replace it by the kernel's own budget", "  ptxas: {max_registers: 255, max_smem_bytes: 232448, max_spill_bytes: 0}"]
+        lines += [
+            "  # what the hardware allows; replace it by the kernel's own budget",
+            "  ptxas: {max_registers: 255, max_smem_bytes: 232448, max_spill_bytes: 0}",
+        ]
     largest, mean = (float(f"{found[key]:.3g}") for key in ("largest", "mean"))
     lines += [
         f"  # max_err_over_bound: {imported.tolerance}",

@@ -23,13 +23,22 @@ def load(problem: Path, solution: Path) -> Imported:
     return Imported(
         format=FORMAT,
         candidate=Side(
-            f"{solution.stem}: ModelNew for {problem.stem}", "triton" if kernels else "python", "run", ["kernel.py", "model.py"],
-            {"kernel.py": kernel}, kernels=kernels,
+            f"{solution.stem}: ModelNew for {problem.stem}",
+            "triton" if kernels else "python",
+            "run",
+            ["kernel.py", "model.py"],
+            {"kernel.py": kernel},
+            kernels=kernels,
         ),
         reference=Side(
-            f"{problem.stem}: the problem's own Model, eager", "python", "run", ["kernel.py", "model.py"],
+            f"{problem.stem}: the problem's own Model, eager",
+            "python",
+            "run",
+            ["kernel.py", "model.py"],
             {"kernel.py": kernel, "model.py": folder.text(given)},
         ),
         problem={"problem.py": folder.adapter("kernelbench_problem.py")},
-        originals=[given, answer], tolerance=_TOLERANCE, details={"problem": problem.stem, "precision": "float32"},
+        originals=[given, answer],
+        tolerance=_TOLERANCE,
+        details={"problem": problem.stem, "precision": "float32"},
     )

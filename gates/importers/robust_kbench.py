@@ -27,7 +27,11 @@ def load(task: Path) -> Imported:
         raise GatesError(f"{task} is not a folder", hint="name a task folder of robust-kbench")
     function, config, cuda = (
         Original(task / name, kept, folder.read(task / name))
-        for name, kept in (("func_forward.py", "problem_original.py"), ("config_forward.json", "config_forward.json"), ("forward.cu", "forward.cu"))
+        for name, kept in (
+            ("func_forward.py", "problem_original.py"),
+            ("config_forward.json", "config_forward.json"),
+            ("forward.cu", "forward.cu"),
+        )
     )
     sources.require(sources.python_tree(function), ("forward_fn", "Model", "get_inputs"), str(function.path), FORMAT)
     settings = _settings(jsonio.loads(folder.text(config), str(config.path)), config.path)
@@ -38,12 +42,20 @@ def load(task: Path) -> Imported:
     return Imported(
         format=FORMAT,
         candidate=Side(f"{title}: forward.cu", "torch-extension", "forward", ["forward.cu"], {}, kernels=kernels),
-        reference=Side(f"{title}: the task's own forward_fn, eager", "python", "forward_fn", ["func_forward.py"], {"func_forward.py": folder.text(function)}),
+        reference=Side(
+            f"{title}: the task's own forward_fn, eager",
+            "python",
+            "forward_fn",
+            ["func_forward.py"],
+            {"func_forward.py": folder.text(function)},
+        ),
         problem={
             "problem.py": folder.adapter("robust_kbench_problem.py"),
             "problem_data.py": f'"""The settings of config_forward.json: arguments of Model, and of get_inputs."""\n\nSETTINGS = {settings!r}\n',
         },
-        originals=[function, config, cuda], tolerance=_TOLERANCE, details={"task": title, "left_out": "backward"},
+        originals=[function, config, cuda],
+        tolerance=_TOLERANCE,
+        details={"task": title, "left_out": "backward"},
     )
 
 

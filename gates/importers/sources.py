@@ -51,8 +51,10 @@ def defined(tree: ast.Module) -> set[str]:
 def triton_kernels(tree: ast.Module) -> list[str]:
     """Names of the functions under triton.jit (autotuned ones too), in order."""
     return [
-        node.name for node in ast.walk(tree)
-        if isinstance(node, ast.FunctionDef) and any("triton.jit" in ast.unparse(one) or ast.unparse(one) == "jit" for one in node.decorator_list)
+        node.name
+        for node in ast.walk(tree)
+        if isinstance(node, ast.FunctionDef)
+        and any("triton.jit" in ast.unparse(one) or ast.unparse(one) == "jit" for one in node.decorator_list)
     ]
 
 

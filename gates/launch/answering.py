@@ -24,7 +24,9 @@ def first_question(job: Mapping[str, Any]) -> dict[str, Any]:
     emulated = bool(job["side"]["emulated"])
     memory_bytes = job.get("memory_bytes") or (sandbox.default_memory_bytes() if emulated else None)
     return {
-        "side": dict(job["side"]), "device": "cpu" if emulated else job["device"], "scratch": str(isolated.scratch(job, job["side"]["name"])),
+        "side": dict(job["side"]),
+        "device": "cpu" if emulated else job["device"],
+        "scratch": str(isolated.scratch(job, job["side"]["name"])),
         "memory_bytes": memory_bytes,
         "cpu_s": isolated.processor_seconds(job),
     }
@@ -40,7 +42,11 @@ def serve() -> None:
     first = wire.receive(asks)
     side, on_device = first["side"], first["device"] != "cpu"
     held = isolated.confine(
-        Path(first["scratch"]), memory_bytes=first["memory_bytes"], on_device=on_device, processes=on_device or not is_c(side), cpu_s=first["cpu_s"],
+        Path(first["scratch"]),
+        memory_bytes=first["memory_bytes"],
+        on_device=on_device,
+        processes=on_device or not is_c(side),
+        cpu_s=first["cpu_s"],
     )
     wire.send(answers, {"held": held})  # before the kernel's code is loaded, which could say anything
     try:

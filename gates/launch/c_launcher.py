@@ -49,7 +49,7 @@ class Kernel:
             self._entry = getattr(self.library, entry)
         except AttributeError:
             raise GatesError(
-                f"{path} has no function {entry!r}", hint="declare the launcher extern \"C\", as task.yaml's entry names it"
+                f"{path} has no function {entry!r}", hint='declare the launcher extern "C", as task.yaml\'s entry names it'
             ) from None
         self._entry.restype = ctypes.c_int
 
@@ -58,7 +58,9 @@ class Kernel:
         message = ctypes.create_string_buffer(_ERROR_BYTES)
         code = self._entry(
             *(_as_c(argument) for argument in arguments),
-            ctypes.c_void_p(stream), message, ctypes.c_int64(_ERROR_BYTES),
+            ctypes.c_void_p(stream),
+            message,
+            ctypes.c_int64(_ERROR_BYTES),
         )
         if code != 0:
             raise KernelError(code, message.value.decode("utf-8", errors="replace"))

@@ -59,7 +59,9 @@ def run_apart(replay: Callable[[Callable[..., None]], None], job: Mapping[str, A
 def _answer(replay: Callable[[Callable[..., None]], None], scratch: Path, job: Mapping[str, Any], token: str) -> None:
     """The fork: confine itself, then replay."""
     _, answers = isolated.settle()
-    isolated.confine(scratch, memory_bytes=None, on_device=False, processes=False, cpu_s=isolated.processor_seconds(job))  # a checker maps much memory
+    isolated.confine(
+        scratch, memory_bytes=None, on_device=False, processes=False, cpu_s=isolated.processor_seconds(job)
+    )  # a checker maps much memory
 
     def write(kind: str, **data: Any) -> None:
         answers.write(json.dumps({"type": kind, **data}).encode() + b"\n")

@@ -14,7 +14,11 @@ from gates.task.sources.default_stream import CURRENT, DEFAULT
 
 
 def on_default_stream(
-    side: Any, inputs: Mapping[str, Any], shape: Mapping[str, int], seed: int, later: Sequence[Any],
+    side: Any,
+    inputs: Mapping[str, Any],
+    shape: Mapping[str, int],
+    seed: int,
+    later: Sequence[Any],
     figures: Callable[[Mapping[str, Any]], list[dict[str, Any]]],
 ) -> list[dict[str, Any]]:
     """Return the ``figures`` of the outputs on the default stream; empty unless only the stream makes the difference.
@@ -34,5 +38,7 @@ def on_default_stream(
 def _same(one: Any, other: Any) -> bool:
     """Whether two calls gave outputs of the same names, shapes and bits."""
     return one.outputs.keys() == other.outputs.keys() and all(
-        one.outputs[name].shape == other.outputs[name].shape and not guarded_buffers.differing(one.outputs[name], other.outputs[name]).numel() for name in one.outputs
+        one.outputs[name].shape == other.outputs[name].shape
+        and not guarded_buffers.differing(one.outputs[name], other.outputs[name]).numel()
+        for name in one.outputs
     )

@@ -89,11 +89,14 @@ def _device(driver: Any, index: int, cuda_version: str) -> dict[str, Any]:
     getattr(driver, "cuDeviceGetUuid_v2", driver.cuDeviceGetUuid)(uuid, handle)
     number = bytes(uuid).hex()
     return {
-        "index": index, "name": name.value.decode(errors="replace"),
+        "index": index,
+        "name": name.value.decode(errors="replace"),
         "uuid": "GPU-" + "-".join((number[:8], number[8:12], number[12:16], number[16:20], number[20:])),
         "compute_capability": f"{_attribute(driver, handle, _MAJOR)}.{_attribute(driver, handle, _MINOR)}",
-        "total_memory_bytes": memory.value, "sm_count": _attribute(driver, handle, _SM_COUNT),
-        "driver_version": _driver_version(), "cuda_version": cuda_version,
+        "total_memory_bytes": memory.value,
+        "sm_count": _attribute(driver, handle, _SM_COUNT),
+        "driver_version": _driver_version(),
+        "cuda_version": cuda_version,
     }
 
 

@@ -47,7 +47,10 @@ class Function:
         self._on_cpu, self._folder = on_cpu, path.parent
         self._call = getattr(_module(path, on_cpu), entry, None)
         if self._call is not None and not callable(self._call):
-            raise GatesError(f"{path.name}: {entry!r} is not a function but {type(self._call).__name__}", hint="task.yaml's entry names the function that the gates call")
+            raise GatesError(
+                f"{path.name}: {entry!r} is not a function but {type(self._call).__name__}",
+                hint="task.yaml's entry names the function that the gates call",
+            )
         if self._call is None:
             raise GatesError(f"{path.name} has no function {entry!r}", hint="task.yaml's entry names the function that the gates call")
 
@@ -92,7 +95,9 @@ def refuse_autotuning() -> None:
 
     def choose(self: Any, *arguments: Any, **options: Any) -> Any:
         if len(self.configs) > 1:
-            raise NeedsDevice(f"@triton.autotune chooses among {len(self.configs)} configurations of {self.base_fn.__name__} by timing them")
+            raise NeedsDevice(
+                f"@triton.autotune chooses among {len(self.configs)} configurations of {self.base_fn.__name__} by timing them"
+            )
         return run(self, *arguments, **options)
 
     Autotuner.run = choose
@@ -122,7 +127,9 @@ def _module(path: Path, on_cpu: bool) -> ModuleType:
             raise NeedsDevice(_first_line(error)) from error
         if package := unusable(error, path.parent):
             raise package from error
-        raise GatesError(f"can't import {path.name}: {type(error).__name__}: {error}", hint="run it by itself to see where it fails") from error
+        raise GatesError(
+            f"can't import {path.name}: {type(error).__name__}: {error}", hint="run it by itself to see where it fails"
+        ) from error
     return module
 
 

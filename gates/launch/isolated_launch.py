@@ -63,7 +63,9 @@ class Launcher:
         """
         given = question["buffers"]
         raws = {name: guarded_buffers.room(one["image"].numel(), self._device) for name, one in given.items()}
-        views = {name: guarded_buffers.content(raws[name]).view(getattr(torch, one["dtype"])).view(one["shape"]) for name, one in given.items()}
+        views = {
+            name: guarded_buffers.content(raws[name]).view(getattr(torch, one["dtype"])).view(one["shape"]) for name, one in given.items()
+        }
         arguments = [views[one["buffer"]] if "buffer" in one else one["value"] for one in question["arguments"]]
         images = {name: one["image"] for name, one in given.items()}
         if "arch" in question:
@@ -135,7 +137,9 @@ def _by_name(value: Any, names: Collection[str], given: Collection[str], *, on_d
         if output.numel() * output.element_size() > sandbox.default_memory_bytes():  # by strides of 0, say: there is no such memory
             raise OutputError(f"the kernel returned {list(output.shape)} for output {name!r}, which is more than this machine's memory")
     try:
-        return {name: torch.Tensor.detach(output).cpu().clone(memory_format=torch.contiguous_format) for name, output in outputs.items()}  # strides of 1 also where one element is all
+        return {
+            name: torch.Tensor.detach(output).cpu().clone(memory_format=torch.contiguous_format) for name, output in outputs.items()
+        }  # strides of 1 also where one element is all
     except RuntimeError as error:  # a sparse tensor, or one without values
         raise OutputError(f"the kernel's return value can't be read: {str(error).splitlines()[0]}") from None
 
@@ -146,10 +150,10 @@ class _FilledMemory(TorchDispatchMode):
     def __torch_dispatch__(self, function: Any, types: Any, args: Any = (), kwargs: Any = None) -> Any:
         made = function(*args, **(kwargs or {}))
         if function.overloadpacket in _UNINITIALISED and isinstance(made, torch.Tensor) and made.numel():
-            made.view(torch.uint8).fill_(0xFF) if made.is_contiguous() and made.dim() else made.fill_(float("nan") if made.dtype.is_floating_point else -1)
+            made.view(torch.uint8).fill_(0xFF) if made.is_contiguous() and made.dim() else made.fill_(
+                float("nan") if made.dtype.is_floating_point else -1
+            )
         return made
 
 
-_UNINITIALISED = {
-    getattr(torch.ops.aten, name) for name in ("empty", "empty_strided", "empty_like", "new_empty", "new_empty_strided")
-}
+_UNINITIALISED = {getattr(torch.ops.aten, name) for name in ("empty", "empty_strided", "empty_like", "new_empty", "new_empty_strided")}

@@ -20,7 +20,11 @@ class NeedsPackage(NotHere):
     """A package that the function needs is missing, or can't be imported in this environment."""
 
     def __init__(self, package: str, said: str) -> None:
-        super().__init__(said, hint=f"{package} does not work in this environment (`pip check` names versions that do not fit together)", reason="no_tool")
+        super().__init__(
+            said,
+            hint=f"{package} does not work in this environment (`pip check` names versions that do not fit together)",
+            reason="no_tool",
+        )
 
 
 def unusable(error: BaseException, folder: Path) -> NeedsPackage | None:

@@ -30,8 +30,16 @@ LARGEST_ON_DEVICE_BYTES = 2**20
 
 
 def write_cases(
-    side: Mapping[str, Any], shapes: Sequence[str], *, work: Path, limit_s: float, seed: int = 0,
-    smallest: bool = False, most_bytes: int = 0, values: bool = False, python: str = sys.executable,
+    side: Mapping[str, Any],
+    shapes: Sequence[str],
+    *,
+    work: Path,
+    limit_s: float,
+    seed: int = 0,
+    smallest: bool = False,
+    most_bytes: int = 0,
+    values: bool = False,
+    python: str = sys.executable,
 ) -> list[dict[str, Any]]:
     """Case files of ``shapes``, or with ``smallest`` of the smallest, the largest with at most ``most_bytes`` of outputs, and the problem's ODD_SHAPES;
     with ``values`` of structured values on the first of these, too.
@@ -40,8 +48,15 @@ def write_cases(
     """
     work.mkdir(parents=True, exist_ok=True)
     job = {
-        "kind": "case", "mode": "write", "side": dict(side), "shapes": list(shapes), "seed": seed,
-        "smallest": smallest, "most_bytes": most_bytes, "values": values, "folder_out": str(work),
+        "kind": "case",
+        "mode": "write",
+        "side": dict(side),
+        "shapes": list(shapes),
+        "seed": seed,
+        "smallest": smallest,
+        "most_bytes": most_bytes,
+        "values": values,
+        "folder_out": str(work),
     }
     tried = attempt(Path(side["folder"]), job, work, limit_s=limit_s, name="write", python=python)
     if (refusal := tried.refusal()) is not None:
@@ -100,7 +115,11 @@ def _write(job: Mapping[str, Any], writer: ResultWriter) -> int:
         shapes = [min(shapes, key=sizes.__getitem__), *sorted(larger, key=sizes.__getitem__)[-1:], *getattr(problem, "ODD_SHAPES", ())]
     cases = [(shape, problems.DEFAULT_INPUTS) for shape in dict.fromkeys(shapes)]
     if job.get("values"):
-        cases += [(shapes[0], kind) for kind in values.kinds(problem, problem.SHAPES[shapes[0]], seed) if kind.partition(":")[0] not in problems.NON_FINITE]
+        cases += [
+            (shapes[0], kind)
+            for kind in values.kinds(problem, problem.SHAPES[shapes[0]], seed)
+            if kind.partition(":")[0] not in problems.NON_FINITE
+        ]
     for shape, family in cases:
         inputs = values.inputs_of(problem, family, problem.SHAPES[shape], seed, "cpu")
         poisoned = {name: buffers.poison(value, seed, 0) for name, value in problems.outputs_of(problem, problem.SHAPES[shape]).items()}
@@ -109,10 +128,16 @@ def _write(job: Mapping[str, Any], writer: ResultWriter) -> int:
         for name, value in zip(names, given, strict=True):
             if isinstance(value, torch.Tensor):
                 content[name] = buffers.as_bytes(value).numpy().tobytes()
-                arguments.append({
-                    "name": name, "kind": "buffer", "output": name in outputs, "bytes": len(content[name]),
-                    "dtype": str(value.dtype).removeprefix("torch."), "shape": list(value.shape),
-                })
+                arguments.append(
+                    {
+                        "name": name,
+                        "kind": "buffer",
+                        "output": name in outputs,
+                        "bytes": len(content[name]),
+                        "dtype": str(value.dtype).removeprefix("torch."),
+                        "shape": list(value.shape),
+                    }
+                )
             elif type(value) in (int, float):
                 arguments.append({"name": name, "kind": type(value).__name__, "value": value})
             else:
@@ -180,8 +205,10 @@ def _buffers(case: case_file.CaseFile, kernel: Kernel | Function, memory: Any, d
         torch.cuda.set_device(device)
     return {
         argument["name"]: torch.frombuffer(bytearray(case.content[argument["name"]]), dtype=getattr(torch, argument["dtype"]))
-        .view(argument["shape"]).to(device)
-        for argument in case.arguments if argument["kind"] == "buffer"
+        .view(argument["shape"])
+        .to(device)
+        for argument in case.arguments
+        if argument["kind"] == "buffer"
     }
 
 
@@ -232,7 +259,10 @@ def _plain(name: str, value: Any) -> Any:
     except TypeError as error:
         raise GatesError(f"input {name!r}: {error}") from None
     if tensors:
-        raise GatesError(f"input {name!r} is a {type(value).__name__} of tensors, which memory checks can't replay", hint="make each tensor a separate input")
+        raise GatesError(
+            f"input {name!r} is a {type(value).__name__} of tensors, which memory checks can't replay",
+            hint="make each tensor a separate input",
+        )
     return found
 
 

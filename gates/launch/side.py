@@ -66,7 +66,14 @@ class Side:
             self._lost = error  # told by the first call, so that it is that case's crash
 
     def call(
-        self, inputs: Mapping[str, Any], shape: Mapping[str, int], *, variant: int, order: str, seed: int, memory: str | None = None,
+        self,
+        inputs: Mapping[str, Any],
+        shape: Mapping[str, int],
+        *,
+        variant: int,
+        order: str,
+        seed: int,
+        memory: str | None = None,
         stream: str | None = None,
     ) -> Launched:
         """Launch once on the CPU ``inputs``. ``variant`` selects the poison; ``seed`` and a secret of this run all random bytes.
@@ -91,16 +98,26 @@ class Side:
         drawn = self._secret + seed
         poisons = {name: guarded_buffers.poison(value, drawn + i, variant) for i, (name, value) in enumerate(given.items())}
         rooms = {
-            name: guarded_buffers.guarded(value, 1000 * drawn + 10 * i + variant) for i, (name, value) in enumerate({**tensors, **poisons}.items())
+            name: guarded_buffers.guarded(value, 1000 * drawn + 10 * i + variant)
+            for i, (name, value) in enumerate({**tensors, **poisons}.items())
         }
         names = problems.outputs_in_order(self.problem, made) if self.function else list(made)
-        self._ask({
-            **self._arguments(rooms, wanted, shape), "names": names, "given": list(given), "order": order, "memory": memory, "stream": stream or self.stream,
-            "seed": seed % _SEEDS_OF_THE_EMULATOR,
-        })
+        self._ask(
+            {
+                **self._arguments(rooms, wanted, shape),
+                "names": names,
+                "given": list(given),
+                "order": order,
+                "memory": memory,
+                "stream": stream or self.stream,
+                "seed": seed % _SEEDS_OF_THE_EMULATOR,
+            }
+        )
         return self._looked_at(self._answer(), rooms, poisons, tensors, made)
 
-    def launches(self, inputs: Mapping[str, Any], outputs: Mapping[str, Any], shape: Mapping[str, int], arch: str, limit_s: float) -> tuple[list[dict[str, Any]], bool]:
+    def launches(
+        self, inputs: Mapping[str, Any], outputs: Mapping[str, Any], shape: Mapping[str, int], arch: str, limit_s: float
+    ) -> tuple[list[dict[str, Any]], bool]:
         """Return the launches of a C launcher on an emulated chip ``arch`` that runs no block, and whether launches were left out.
 
         Call it once, before any other call. Raises DeviceLost after ``limit_s``, and as ``call`` does.
@@ -109,13 +126,17 @@ class Side:
             raise self._lost
         wanted = {name: value for name, value in inputs.items() if name in self.arguments}
         values = {**{name: value for name, value in wanted.items() if isinstance(value, torch.Tensor)}, **outputs}
-        self._ask({**self._arguments({name: guarded_buffers.guarded(value, 0) for name, value in values.items()}, wanted, shape), "arch": arch})
+        self._ask(
+            {**self._arguments({name: guarded_buffers.guarded(value, 0) for name, value in values.items()}, wanted, shape), "arch": arch}
+        )
         if not select.select([self._child.stdout], [], [], limit_s)[0]:
             raise DeviceLost(f"the launcher did not return within {limit_s:g} s")
         answer = self._answer()
         return _records(answer.get("launches")), bool(answer.get("left_out"))
 
-    def _arguments(self, rooms: Mapping[str, guarded_buffers.Guarded], wanted: Mapping[str, Any], shape: Mapping[str, int]) -> dict[str, Any]:
+    def _arguments(
+        self, rooms: Mapping[str, guarded_buffers.Guarded], wanted: Mapping[str, Any], shape: Mapping[str, int]
+    ) -> dict[str, Any]:
         """The part of a question that says what the kernel is called with."""
         self._room = 2 * sum(one.image.numel() for one in rooms.values())
         named = {name: {"buffer": name} for name in rooms}
@@ -126,13 +147,19 @@ class Side:
         }
 
     def _looked_at(
-        self, answer: Mapping[str, Any], rooms: Mapping[str, guarded_buffers.Guarded], poisons: dict[str, Any], tensors: Mapping[str, Any],
+        self,
+        answer: Mapping[str, Any],
+        rooms: Mapping[str, guarded_buffers.Guarded],
+        poisons: dict[str, Any],
+        tensors: Mapping[str, Any],
         made: Mapping[str, Any],
     ) -> Launched:
         if missing := {"buffers", "returned", "error", "launches", "findings"} - answer.keys():
             raise DeviceLost(f"the kernel's process answered without {', '.join(sorted(missing))}")
         raws, returned = (_tensors(answer[field]) for field in ("buffers", "returned"))
-        if {name: (raw.dtype, raw.numel()) for name, raw in raws.items()} != {name: (torch.uint8, one.image.numel()) for name, one in rooms.items()}:
+        if {name: (raw.dtype, raw.numel()) for name, raw in raws.items()} != {
+            name: (torch.uint8, one.image.numel()) for name, one in rooms.items()
+        }:
             raise DeviceLost("the kernel's process returned other buffers than it was given")
         result = Launched({}, poisons, str(answer["error"]), launches=_records(answer["launches"]), findings=_records(answer["findings"]))
         in_place = [name for name in getattr(self.problem, "IN_PLACE", ()) if name in tensors]
@@ -199,7 +226,11 @@ def opened(job: Mapping[str, Any], child: isolated.Child | None = None) -> Itera
 
 
 def _tensors(value: Any) -> dict[str, Any]:
-    wrong = [type(one).__name__ for one in value.values() if not isinstance(one, torch.Tensor)] if isinstance(value, dict) else [type(value).__name__]
+    wrong = (
+        [type(one).__name__ for one in value.values() if not isinstance(one, torch.Tensor)]
+        if isinstance(value, dict)
+        else [type(value).__name__]
+    )
     if wrong:
         raise DeviceLost(f"the kernel's process answered with {wrong[0]} for an output")
     return value

@@ -21,8 +21,12 @@ def launches(run: Callable[[], None]) -> list[dict[str, Any]]:
         events = json.loads(path.read_text(encoding="utf-8"))["traceEvents"]
     return [
         {
-            "kernel": event["name"], "grid": event["args"]["grid"], "block": event["args"]["block"],
-            "smem_bytes": int(event["args"]["shared memory"]), "error": "",
+            "kernel": event["name"],
+            "grid": event["args"]["grid"],
+            "block": event["args"]["block"],
+            "smem_bytes": int(event["args"]["shared memory"]),
+            "error": "",
         }
-        for event in events if event.get("cat") == "kernel"
+        for event in events
+        if event.get("cat") == "kernel"
     ]

@@ -32,8 +32,14 @@ def profile_tasks(
         if failure is not None:
             raise GatesError(f"{task.name}: {failure.sentence}", hint=failure.hint or None, exit_code=EXIT_FAIL)
         raw = run_ncu(
-            built.side(task, "device"), task.kernels, shape=shape or task.gates["performance"].get("shape", task.shapes[-1]), chip=device.arch,
-            work=(out / task.name).resolve(), limit_s=task.time_limit_s, ncu=tool.path if tool else None, seed=seed,
+            built.side(task, "device"),
+            task.kernels,
+            shape=shape or task.gates["performance"].get("shape", task.shapes[-1]),
+            chip=device.arch,
+            work=(out / task.name).resolve(),
+            limit_s=task.time_limit_s,
+            ncu=tool.path if tool else None,
+            seed=seed,
         )
         found.append(parse(raw))
     profiled = all(not evidence.code and not evidence.sides["candidate"].code for evidence in found)

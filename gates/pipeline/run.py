@@ -51,7 +51,12 @@ from gates.worker.describe import describe
 from gates.worker.job import warm_up
 from gates.worker.machine_fault import check_temporary
 
-_RECORDED_VARIABLES = ("CUDA_VISIBLE_DEVICES", "PYTORCH_CUDA_ALLOC_CONF", "GATES_JOBS", "GATES_REVISION")  # beside those that compilers read
+_RECORDED_VARIABLES = (
+    "CUDA_VISIBLE_DEVICES",
+    "PYTORCH_CUDA_ALLOC_CONF",
+    "GATES_JOBS",
+    "GATES_REVISION",
+)  # beside those that compilers read
 
 
 @dataclass(frozen=True)
@@ -98,19 +103,47 @@ def run_task(options: Options, progress: Progress) -> Outcome:
     check_build_root(options.build_dir)
     shapes, seeds = options.shapes or task.shapes, options.seeds or task.seeds
     inputs = asked_inputs(shapes, options.inputs)
-    with RunDirectory(options.results, task.name) as directory, HeldFolder(Path(tempfile.gettempdir()), "gates-run-") as scratch, ThreadPoolExecutor(1) as aside:
+    with (
+        RunDirectory(options.results, task.name) as directory,
+        HeldFolder(Path(tempfile.gettempdir()), "gates-run-") as scratch,
+        ThreadPoolExecutor(1) as aside,
+    ):
         toolchain = find_toolchain()
-        aside.submit(compilers.identities, toolchain)  # while another process reads the problem; the build asks again, and waits for nothing
+        aside.submit(
+            compilers.identities, toolchain
+        )  # while another process reads the problem; the build asks again, and waits for nothing
         progress.step(f"{task.name}: reading the problem")
         wanted = dict.fromkeys([*shapes, *_timed_shape(task)])
-        sizes = describe(task.folder, task.problem, tuple(wanted), work=scratch, limit_s=task.time_limit_s, inputs=inputs, arguments=task.arguments)
+        sizes = describe(
+            task.folder, task.problem, tuple(wanted), work=scratch, limit_s=task.time_limit_s, inputs=inputs, arguments=task.arguments
+        )
         info = run_info(
-            task, baseline, toolchain, device, sizes=sizes, shapes=shapes, seeds=seeds, inputs=inputs, profile=profile, why=why,
+            task,
+            baseline,
+            toolchain,
+            device,
+            sizes=sizes,
+            shapes=shapes,
+            seeds=seeds,
+            inputs=inputs,
+            profile=profile,
+            why=why,
             argv=options.argv,
         )
         session = Session(
-            task, baseline, shapes, seeds, toolchain, device, directory, scratch, options.build_dir, options.jobs, progress,
-            inputs=inputs, thorough=options.thorough,
+            task,
+            baseline,
+            shapes,
+            seeds,
+            toolchain,
+            device,
+            directory,
+            scratch,
+            options.build_dir,
+            options.jobs,
+            progress,
+            inputs=inputs,
+            thorough=options.thorough,
         )
         session.build()
         info = _built(info, session)
@@ -129,17 +162,36 @@ def run_task(options: Options, progress: Progress) -> Outcome:
 
 
 def run_info(
-    task: Task, baseline: Task | None, toolchain: Toolchain, device: devices.DeviceInfo | None, *, shapes: tuple[str, ...], seeds: tuple[int, ...],
-    profile: str, why: str, sizes: Mapping[str, dict[str, int]] = MappingProxyType({}), inputs: tuple[str, ...] = (), argv: tuple[str, ...] = (),
+    task: Task,
+    baseline: Task | None,
+    toolchain: Toolchain,
+    device: devices.DeviceInfo | None,
+    *,
+    shapes: tuple[str, ...],
+    seeds: tuple[int, ...],
+    profile: str,
+    why: str,
+    sizes: Mapping[str, dict[str, int]] = MappingProxyType({}),
+    inputs: tuple[str, ...] = (),
+    argv: tuple[str, ...] = (),
 ) -> RunInfo:
     """What runs, where and with what, as it starts; ``sizes`` are the shapes' dimensions."""
     return RunInfo(
-        SCHEMA_VERSION, __version__, _task_info(task, sizes, shapes, seeds, inputs),
+        SCHEMA_VERSION,
+        __version__,
+        _task_info(task, sizes, shapes, seeds, inputs),
         _task_info(baseline, sizes, shapes, seeds, inputs) if baseline else None,
-        profile, why, cpu_gates(task.kind) if profile == "cpu" else GATES, revision(task.folder),
+        profile,
+        why,
+        cpu_gates(task.kind) if profile == "cpu" else GATES,
+        revision(task.folder),
         tuple(portable(part, project_root(task.folder)) for part in argv),
         {name: tool.version if (tool := toolchain.get(name)) else None for name in toolchain.tools},
-        device_record(device), _environment(task), platform.platform(), _time(), "",
+        device_record(device),
+        _environment(task),
+        platform.platform(),
+        _time(),
+        "",
     )
 
 
@@ -150,7 +202,10 @@ def _built(info: RunInfo, session: Session) -> RunInfo:
     for side in sides:
         result = session.builds[side.name]
         if result.stage != side.digest:
-            raise GatesError(f"{side.name} changed while the run started: the digest of its files was {side.digest[:12]} and is {result.stage[:12]}", hint="run it again")
+            raise GatesError(
+                f"{side.name} changed while the run started: the digest of its files was {side.digest[:12]} and is {result.stage[:12]}",
+                hint="run it again",
+            )
         built.append(dataclasses.replace(side, build=result.identity, products=result.products()))
     return dataclasses.replace(info, task=built[0], baseline=built[1] if len(built) > 1 else None)
 
@@ -178,7 +233,10 @@ def _task_info(
     task: Task, sizes: Mapping[str, dict[str, int]], shapes: tuple[str, ...], seeds: tuple[int, ...], inputs: tuple[str, ...]
 ) -> TaskInfo:
     root = project_root(task.folder)
-    overrides: dict[str, Any] = {**task.overrides, **{name: portable(value, root) for name, value in compilers.overriding(task.kind).items()}}
+    overrides: dict[str, Any] = {
+        **task.overrides,
+        **{name: portable(value, root) for name, value in compilers.overriding(task.kind).items()},
+    }
     if set(shapes) != set(task.shapes):
         overrides["shapes"] = ",".join(shapes)
     if set(seeds) != set(task.seeds):
@@ -186,9 +244,27 @@ def _task_info(
     if inputs:
         overrides["inputs"] = ",".join(inputs)
     return TaskInfo(
-        task.name, task.title, task.digest(), task.problem, task.kernels, dict(task.toggles), overrides, task.arch,
-        dict(sizes), seeds, {gate: dict(limits) for gate, limits in task.gates.items()}, dict(task.not_applicable),
-        task.problem_sha256(), shapes, task.shapes, task.seeds, inputs, task.kind, task.debug_build, DIGEST_RULE, stream=task.stream,
+        task.name,
+        task.title,
+        task.digest(),
+        task.problem,
+        task.kernels,
+        dict(task.toggles),
+        overrides,
+        task.arch,
+        dict(sizes),
+        seeds,
+        {gate: dict(limits) for gate, limits in task.gates.items()},
+        dict(task.not_applicable),
+        task.problem_sha256(),
+        shapes,
+        task.shapes,
+        task.seeds,
+        inputs,
+        task.kind,
+        task.debug_build,
+        DIGEST_RULE,
+        stream=task.stream,
     )
 
 

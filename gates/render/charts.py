@@ -28,9 +28,20 @@ if TYPE_CHECKING:
 
 # Okabe and Ito's palette, each with a marker of its own
 _SERIES = ((BLUE, "o"), ("#D55E00", "s"), ("#009E73", "^"), ("#CC79A7", "D"), ("#56B4E9", "v"), ("#E69F00", "P"), (GREY, "X"))
-_VARIABLES = {"#000000": "currentColor", "#b0b0b0": "var(--line)", **{colour.lower(): f"var(--c{number})" for number, (colour, _) in enumerate(_SERIES)}}
-_CONTEXT = {"font.size": 10, "axes.spines.top": False, "axes.spines.right": False, "svg.fonttype": "none", "text.parse_math": False,
-            "axes.facecolor": "none", "figure.facecolor": "none"}
+_VARIABLES = {
+    "#000000": "currentColor",
+    "#b0b0b0": "var(--line)",
+    **{colour.lower(): f"var(--c{number})" for number, (colour, _) in enumerate(_SERIES)},
+}
+_CONTEXT = {
+    "font.size": 10,
+    "axes.spines.top": False,
+    "axes.spines.right": False,
+    "svg.fonttype": "none",
+    "text.parse_math": False,
+    "axes.facecolor": "none",
+    "figure.facecolor": "none",
+}
 _DRAWINGS = itertools.count(1)
 MOST_SERIES = len(_SERIES)
 
@@ -72,8 +83,15 @@ def history_chart(device: str, entries: Sequence[Entry]) -> Markup:
         tasks = list(dict.fromkeys(entry.task for entry in entries))
         for task, (colour, marker) in zip(tasks, _SERIES, strict=False):
             mine = [entry for entry in entries if entry.task == task]
-            axes.plot([entry.time for entry in mine], [entry.p50_us for entry in mine], f"-{marker}", color=colour, linewidth=1.2,
-                      markersize=4, label=_short(task, 28))
+            axes.plot(
+                [entry.time for entry in mine],
+                [entry.p50_us for entry in mine],
+                f"-{marker}",
+                color=colour,
+                linewidth=1.2,
+                markersize=4,
+                label=_short(task, 28),
+            )
         times = [entry.p50_us or 0.0 for entry in entries]
         if max(times) > 20 * min(times):
             axes.set_yscale("log")

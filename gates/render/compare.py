@@ -29,10 +29,12 @@ def markdown(comparison: Comparison, *, folded: bool = True) -> str:
     ]
     if comparison.notes:
         parts.append("".join(f"- note: {escape(note)}\n" for note in comparison.notes))
-    parts.append(table(
-        ("gate", "status", "code", "what was seen"),
-        [(result.gate, result.status.value.replace("_", " "), result.code, result.sentence) for result in comparison.gates],
-    ))
+    parts.append(
+        table(
+            ("gate", "status", "code", "what was seen"),
+            [(result.gate, result.status.value.replace("_", " "), result.code, result.sentence) for result in comparison.gates],
+        )
+    )
     hints = _hints(comparison)
     if hints:
         parts.append("What to look at next:\n\n" + "".join(f"- {hint}\n" for hint in hints))
@@ -114,10 +116,15 @@ def _failing_cases(comparison: Comparison, most: int = 3) -> list[str]:
             parts.append(f"```sh\n{code(checks[0].reproduce)}\n```\n")
     if len(cases) > most:
         rest = list(cases.items())[most:]
-        parts.append(details(f"{len(rest)} more failing cases", table(
-            ("case", "where it is wrong", "to run it again"),
-            [(where, next((note for check in checks for note in check.notes), ""), checks[0].reproduce) for where, checks in rest],
-        )))
+        parts.append(
+            details(
+                f"{len(rest)} more failing cases",
+                table(
+                    ("case", "where it is wrong", "to run it again"),
+                    [(where, next((note for check in checks for note in check.notes), ""), checks[0].reproduce) for where, checks in rest],
+                ),
+            )
+        )
     return parts
 
 

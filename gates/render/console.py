@@ -15,8 +15,11 @@ from gates.gate.correctness.failed_case import clearest_first
 from gates.gate.ptxas.judge import advice_in
 
 MARKS = {
-    Status.PASS: "pass", Status.FAIL: "FAIL", Status.INCONCLUSIVE: "inconclusive",
-    Status.NOT_RUN: "not run", Status.NOT_APPLICABLE: "n/a",
+    Status.PASS: "pass",
+    Status.FAIL: "FAIL",
+    Status.INCONCLUSIVE: "inconclusive",
+    Status.NOT_RUN: "not run",
+    Status.NOT_APPLICABLE: "n/a",
 }
 
 
@@ -109,7 +112,10 @@ def verdict_table(info: RunInfo, verdict: Verdict) -> str:
     device = f" · {info.device.name}" if info.device else ""
     debug = " · DEBUG BUILD (nvcc -G)" if info.debug_build else ""
     lines = [
-        "", f"{info.task.name} {baseline} · profile {info.profile} ({info.profile_reason}){device}{debug}", *info.task.overridden(), "",
+        "",
+        f"{info.task.name} {baseline} · profile {info.profile} ({info.profile_reason}){device}{debug}",
+        *info.task.overridden(),
+        "",
         f"  {'gate':12} {'status':13} what was seen",
     ]
     for result in verdict.gates:

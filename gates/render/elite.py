@@ -29,7 +29,10 @@ def elite_json(found: Elite) -> dict[str, Any]:
 
 def _group(group: Group) -> str:
     over = f"over {group.baseline} ({(group.baseline_digest or '')[:8]})" if group.baseline else "first rung, by p50"
-    lines = [plain(f"{group.task} on {group.device}, {group.shape}, {group.cache} L2, {over}"), f"  {'':2} {'speed-up':>10} {'p50 us':>9}  {'variant':9} run"]
+    lines = [
+        plain(f"{group.task} on {group.device}, {group.shape}, {group.cache} L2, {over}"),
+        f"  {'':2} {'speed-up':>10} {'p50 us':>9}  {'variant':9} run",
+    ]
     for number, entry in enumerate(group.best, 1):
         speed = "-" if entry.speedup_pct is None else f"{entry.speedup_pct:+.1f} %"
         lines.append(f"  {number:<2} {speed:>10} {entry.p50_us:9.2f}  {entry.digest[:8]:9} {plain(PurePath(entry.path).name)}")

@@ -32,7 +32,9 @@ def load_matplotlib() -> tuple[Any, Context]:
     except ImportError:
         raise GatesError("matplotlib is not installed", hint="pip install 'kernel-gates[plot]'") from None
     except (OSError, ValueError) as error:
-        raise GatesError(f"matplotlib can't be loaded: {error}", hint="a file matplotlibrc here or in your home folder may be broken") from None
+        raise GatesError(
+            f"matplotlib can't be loaded: {error}", hint="a file matplotlibrc here or in your home folder may be broken"
+        ) from None
     defaults = {name: value for name, value in matplotlib.rcParamsDefault.items() if not name.startswith("backend")}
     return Figure, lambda settings: matplotlib.rc_context({**defaults, **settings})
 
@@ -52,7 +54,9 @@ def save(figure: Any, out: Path, context: Context, *, hint: str) -> None:
 def require_suffix(out: Path, option: str) -> None:
     """Raise GatesError, which tells of ``option``, if ``out`` is not a .png or .svg file."""
     if out.suffix.lower() not in SUFFIXES:
-        raise GatesError(f"{out}: a picture is .png or .svg", hint=f"e.g. {option} {out.with_suffix('.png') if out.name else 'picture.png'}")
+        raise GatesError(
+            f"{out}: a picture is .png or .svg", hint=f"e.g. {option} {out.with_suffix('.png') if out.name else 'picture.png'}"
+        )
 
 
 @contextlib.contextmanager

@@ -76,8 +76,13 @@ def _attempt(attempt: Attempt, *, this: bool) -> tuple[str, ...]:
     toggles = ", ".join(f"{name}={value}" for name, value in attempt.toggles.items())
     speed = "-" if attempt.speedup_pct is None else f"{attempt.speedup_pct:+.1f} %"
     return (
-        PurePath(attempt.run).name + (" (this one)" if this else ""), f"{attempt.task}: {attempt.title}" + (f" ({toggles})" if toggles else ""),
-        attempt.shape or "-", shown(attempt.p50_us), speed, attempt.decision, attempt.reason,
+        PurePath(attempt.run).name + (" (this one)" if this else ""),
+        f"{attempt.task}: {attempt.title}" + (f" ({toggles})" if toggles else ""),
+        attempt.shape or "-",
+        shown(attempt.p50_us),
+        speed,
+        attempt.decision,
+        attempt.reason,
     )
 
 

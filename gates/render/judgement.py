@@ -22,7 +22,11 @@ def judgement_table(judgement: Judgement) -> str:
     verdict = Verdict(SCHEMA_VERSION, judgement.decision, judgement.reason, tuple(now for _, now in judgement.gates))
     lines += failures(verdict)
     if judgement.problems:
-        lines += ["", "NOT SOUND, so nothing is decided by this run (gates verify says the same):", *(f"  {text}" for text in judgement.problems)]
+        lines += [
+            "",
+            "NOT SOUND, so nothing is decided by this run (gates verify says the same):",
+            *(f"  {text}" for text in judgement.problems),
+        ]
         return "\n".join(lines)
     under = " under these limits" if judgement.changes else ""
     lines += ["", f"decision{under}: {judgement.decision.value} ({judgement.reason}); recorded: {judgement.recorded_decision.value}"]

@@ -17,14 +17,31 @@ def markdown(ladder: Ladder) -> str:
     """Decision first, then a row a stage, then what is not known and why."""
     ends = f"{ladder.rungs[0].task} to {ladder.rungs[-1].task}"
     first = ladder.rungs[0]
-    rows = [(rung.task if rung.shape == first.shape else f"{rung.task} ({rung.shape})", rung.title, rung.decision.value, _us(rung), _step(rung), _times(rung.cumulative)) for rung in ladder.rungs]
+    rows = [
+        (
+            rung.task if rung.shape == first.shape else f"{rung.task} ({rung.shape})",
+            rung.title,
+            rung.decision.value,
+            _us(rung),
+            _step(rung),
+            _times(rung.cumulative),
+        )
+        for rung in ladder.rungs
+    ]
     notes = [f"- {escape(rung.task)}: {escape(rung.note)}\n" for rung in ladder.rungs if rung.note]
-    notes += [f"- {escape(rung.task)} is {rung.decision.value}: {escape(rung.reason)}\n" for rung in ladder.rungs if rung.decision.value != "merge"]
-    return "\n".join([
-        f"# {ladder.decision.value}: {escape(ends)}\n", f"{escape(ladder.rungs[0].device or 'no CUDA device')}\n",
-        table(("stage", "what", "decision", "p50", "over the stage before (98.3 % interval)", "over the first"), rows, right=(3, 5)),
-        *(["".join(notes)] if notes else []),
-    ])
+    notes += [
+        f"- {escape(rung.task)} is {rung.decision.value}: {escape(rung.reason)}\n"
+        for rung in ladder.rungs
+        if rung.decision.value != "merge"
+    ]
+    return "\n".join(
+        [
+            f"# {ladder.decision.value}: {escape(ends)}\n",
+            f"{escape(ladder.rungs[0].device or 'no CUDA device')}\n",
+            table(("stage", "what", "decision", "p50", "over the stage before (98.3 % interval)", "over the first"), rows, right=(3, 5)),
+            *(["".join(notes)] if notes else []),
+        ]
+    )
 
 
 def draw(ladder: Ladder, out: Path) -> None:
@@ -43,7 +60,11 @@ def draw(ladder: Ladder, out: Path) -> None:
         axis.bar_label(bars, [f"{_us(rung)}\n{_step(rung, short=True)}" for rung in rungs], padding=3, fontsize=9)
         axis.set_ylabel("p50 of one launch (us), each in its own run")
         axis.set_ylim(0, 1.25 * max(rung.p50_us or 0.0 for rung in rungs))
-        whole = f"{_times(rungs[-1].cumulative)} over {rungs[0].task}" if rungs[-1].cumulative is not None else f"{rungs[0].task} to {rungs[-1].task}"
+        whole = (
+            f"{_times(rungs[-1].cumulative)} over {rungs[0].task}"
+            if rungs[-1].cumulative is not None
+            else f"{rungs[0].task} to {rungs[-1].task}"
+        )
         axis.set_title(f"{ladder.decision.value}: {whole}", fontsize=11)
         axis.tick_params(axis="x", labelsize=8)
     save(figure, out, context, hint="name a writable folder with --out")

@@ -54,7 +54,11 @@ def _in_time_order(evidence: PerformanceEvidence, mode: str) -> list[Block]:
 
 
 def _figure(
-    evidence: PerformanceEvidence, limits: Mapping[str, Any], result: GateResult, reading: Reading, blocks: Sequence[Block],
+    evidence: PerformanceEvidence,
+    limits: Mapping[str, Any],
+    result: GateResult,
+    reading: Reading,
+    blocks: Sequence[Block],
 ) -> Any:
     figure_of, context = load_matplotlib()
     with context({"font.size": 9, "axes.spines.top": False, "svg.hashsalt": "gates", "text.parse_math": False}):
@@ -64,7 +68,8 @@ def _figure(
         state = figure.add_subplot(grid[1, :], sharex=samples)
         against = f" against {evidence.baseline}" if evidence.baseline else ""
         figure.suptitle(
-            f"{evidence.task}{against}: {result.status.value.replace('_', ' ')}\n{_wrapped(result.sentence)}", fontsize=10,
+            f"{evidence.task}{against}: {result.status.value.replace('_', ' ')}\n{_wrapped(result.sentence)}",
+            fontsize=10,
         )
         _samples(samples, evidence, blocks)
         _state(state, blocks)
@@ -74,18 +79,36 @@ def _figure(
 
 
 def _samples(axes: Any, evidence: PerformanceEvidence, blocks: Sequence[Block]) -> None:
-    names = {CANDIDATE: f"{evidence.task} ({CANDIDATE})", BASELINE: f"{evidence.baseline or ''} ({BASELINE})",
-             CONTROL: "control: a second load of one library"}
+    names = {
+        CANDIDATE: f"{evidence.task} ({CANDIDATE})",
+        BASELINE: f"{evidence.baseline or ''} ({BASELINE})",
+        CONTROL: "control: a second load of one library",
+    }
     for side in dict.fromkeys(block.side for block in blocks):
         colour, marker = _STYLE[side]
         axes.plot([], [], marker, color=colour, markersize=2.6, markerfacecolor=_face(side), markeredgewidth=0.6, label=names[side])
         for valid in (True, False):  # one artist for many blocks: drawing takes its time by the artist
-            placed = [point for place, block in enumerate(blocks) if (block.side, block.valid) == (side, valid) for point in _points(place, block)]
-            axes.plot([x for x, _ in placed], [y for _, y in placed], marker, color=colour, markersize=2.6, markerfacecolor=_face(side),
-                      markeredgewidth=0.6, alpha=1.0 if valid else 0.3)
+            placed = [
+                point for place, block in enumerate(blocks) if (block.side, block.valid) == (side, valid) for point in _points(place, block)
+            ]
+            axes.plot(
+                [x for x, _ in placed],
+                [y for _, y in placed],
+                marker,
+                color=colour,
+                markersize=2.6,
+                markerfacecolor=_face(side),
+                markeredgewidth=0.6,
+                alpha=1.0 if valid else 0.3,
+            )
     sampled = [(place, block.median_us) for place, block in enumerate(blocks) if block.samples_us]
-    axes.hlines([median for _, median in sampled], [place + 0.1 for place, _ in sampled], [place + 0.9 for place, _ in sampled],
-                color="black", linewidth=1.2)
+    axes.hlines(
+        [median for _, median in sampled],
+        [place + 0.1 for place, _ in sampled],
+        [place + 0.9 for place, _ in sampled],
+        color="black",
+        linewidth=1.2,
+    )
     for place, block in enumerate(blocks):
         if not block.valid:
             axes.axvspan(place, place + 1, color=GREY, alpha=0.15, hatch="///", linewidth=0)
@@ -117,7 +140,15 @@ def _limit_times(axes: Any, blocks: Sequence[Block]) -> None:
     if high > 1.5 * max(medians):
         high = 1.2 * max(medians)
         above = sum(sample > high for sample in samples)
-        axes.text(0.995, 0.97, f"{above} slower samples above, up to {max(samples):.4g} us", ha="right", va="top", fontsize=8, transform=axes.transAxes)
+        axes.text(
+            0.995,
+            0.97,
+            f"{above} slower samples above, up to {max(samples):.4g} us",
+            ha="right",
+            va="top",
+            fontsize=8,
+            transform=axes.transAxes,
+        )
     margin = max(0.15 * (high - low), 0.02 * high)
     axes.set_ylim(max(0.0, low - margin), high + margin)
 
@@ -164,8 +195,15 @@ def _ratios(axes: Any, evidence: PerformanceEvidence, reading: Reading, bar_pct:
         rows.append("pairs")
     if reading.ruling is not None:
         found = reading.ruling.interval
-        axes.errorbar([found.ratio], [len(rows)], xerr=[[found.ratio - found.low], [found.high - found.ratio]], fmt="D",
-                      color="black", capsize=5, markersize=4)
+        axes.errorbar(
+            [found.ratio],
+            [len(rows)],
+            xerr=[[found.ratio - found.low], [found.high - found.ratio]],
+            fmt="D",
+            color="black",
+            capsize=5,
+            markersize=4,
+        )
         rows.append("ratio, interval")
     axes.set_yticks(range(len(rows)), rows)
     axes.set_ylim(-0.6, len(rows) - 0.4)

@@ -61,15 +61,28 @@ class Hint:
 def html(page: Page) -> str:
     """The whole page; ends with a newline."""
     environment = Environment(
-        loader=FileSystemLoader(_TEMPLATES), autoescape=True, undefined=StrictUndefined, trim_blocks=True, lstrip_blocks=True,
+        loader=FileSystemLoader(_TEMPLATES),
+        autoescape=True,
+        undefined=StrictUndefined,
+        trim_blocks=True,
+        lstrip_blocks=True,
         finalize=lambda value: plain(value) if type(value) is str else value,
     )
     environment.filters.update(status=lambda status: status.value.replace("_", " "), shown=shown, us=_us, signed=_signed)
-    return environment.get_template("report.html.j2").render(
-        page=page, runs=[_run(view) for view in page.runs], chains=[(chain, _chart(charts.ladder_chart, chain)) for chain in page.chains[:MOST_CHARTS]],
-        histories=list(_histories(page.entries)), groups=_groups(page.entries), broken=[entry for entry in page.entries if entry.broken],
-        style=Markup((_TEMPLATES / "report.css").read_text(encoding="utf-8")),
-    ).rstrip() + "\n"
+    return (
+        environment.get_template("report.html.j2")
+        .render(
+            page=page,
+            runs=[_run(view) for view in page.runs],
+            chains=[(chain, _chart(charts.ladder_chart, chain)) for chain in page.chains[:MOST_CHARTS]],
+            histories=list(_histories(page.entries)),
+            groups=_groups(page.entries),
+            broken=[entry for entry in page.entries if entry.broken],
+            style=Markup((_TEMPLATES / "report.css").read_text(encoding="utf-8")),
+        )
+        .rstrip()
+        + "\n"
+    )
 
 
 def _run(view: RunView) -> dict[str, Any]:
@@ -77,10 +90,16 @@ def _run(view: RunView) -> dict[str, Any]:
     correctness = view.evidence.get("correctness")
     sections = view.comparison.sections if view.comparison else ()
     return {
-        "view": view, "hints": _hints(view.verdict.gates), "advice": advice_in(view.verdict.gates), "timing": _timing(view),
-        "maps": list(_maps(correctness)) if correctness else [], "cases": list(_cases(correctness)) if correctness else [],
-        "limits": view.info.task.limits.get("correctness", {}), "sections": [_section(section) for section in sections],
-        "notes": view.comparison.notes if view.comparison else (), "setup": list(_setup(view)),
+        "view": view,
+        "hints": _hints(view.verdict.gates),
+        "advice": advice_in(view.verdict.gates),
+        "timing": _timing(view),
+        "maps": list(_maps(correctness)) if correctness else [],
+        "cases": list(_cases(correctness)) if correctness else [],
+        "limits": view.info.task.limits.get("correctness", {}),
+        "sections": [_section(section) for section in sections],
+        "notes": view.comparison.notes if view.comparison else (),
+        "setup": list(_setup(view)),
     }
 
 
@@ -117,7 +136,14 @@ def _maps(evidence: CorrectnessEvidence) -> Iterator[Map]:
     for case, output in found[:MOST_MAPS]:
         seen = output.error_map
         assert seen is not None
-        yield Map(case.where, output.name, map_line(seen), elements_line(seen), causes(seen, case.unwritten.get(output.name, 0)), _chart(charts.map_chart, seen))  # type: ignore[arg-type]
+        yield Map(
+            case.where,
+            output.name,
+            map_line(seen),
+            elements_line(seen),
+            causes(seen, case.unwritten.get(output.name, 0)),
+            _chart(charts.map_chart, seen),
+        )  # type: ignore[arg-type]
 
 
 def _cases(evidence: CorrectnessEvidence) -> Iterator[tuple[Case, OutputErrors | None]]:
@@ -134,7 +160,12 @@ def _section(section: Section) -> dict[str, Any]:
 def _setup(view: RunView) -> Iterator[tuple[str, str]]:
     info = view.info
     yield "profile", f"{info.profile} ({info.profile_reason})"
-    yield "revision", info.git.source if info.git.sha is None and info.git.dirty else f"{(info.git.sha or 'unknown')[:12]}{', uncommitted changes' if info.git.dirty else ''}"
+    yield (
+        "revision",
+        info.git.source
+        if info.git.sha is None and info.git.dirty
+        else f"{(info.git.sha or 'unknown')[:12]}{', uncommitted changes' if info.git.dirty else ''}",
+    )
     if info.device is not None:
         yield "device", f"{info.device.name}, compute capability {info.device.compute_capability}, driver {info.device.driver}"
     yield "platform", info.platform

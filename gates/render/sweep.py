@@ -23,7 +23,11 @@ _ORANGE = "#D55E00"
 _OUT_HINT = "name a writable file with --plot"
 _WHOLE = ("registers", "smem_bytes", "spill_bytes")
 _MARKERS = (("left", BLUE, "o"), ("dropped", GREY, "x"), ("incumbent", "black", "s"), ("reference", "black", "D"), ("winner", _ORANGE, "*"))
-_AXES = (("registers", "registers a thread", 1.0), ("smem_bytes", "shared memory of a CTA (KiB)", 1024.0), ("occupancy_pct", "theoretical occupancy (%)", 1.0))
+_AXES = (
+    ("registers", "registers a thread", 1.0),
+    ("smem_bytes", "shared memory of a CTA (KiB)", 1024.0),
+    ("occupancy_pct", "theoretical occupancy (%)", 1.0),
+)
 
 
 def frame(sweep: Sweep) -> pandas.DataFrame:
@@ -56,7 +60,8 @@ def sweep_table(sweep: Sweep) -> str:
             shown["p50 us"] = kept["p50_us"].map(lambda value: _figure(value, ".3f"))
             against = "incumbent" if sweep.reference == sweep.incumbent else sweep.reference
             shown[f"against {against}"] = [
-                f"{row.ratio:.4f} ({row.low:.4f} to {row.high:.4f})" if row.low == row.low else _figure(row.ratio, ".4f") for row in kept.itertuples()
+                f"{row.ratio:.4f} ({row.low:.4f} to {row.high:.4f})" if row.low == row.low else _figure(row.ratio, ".4f")
+                for row in kept.itertuples()
             ]
         shown["state"] = kept["state"]
         lines += [shown.to_string(index=False, justify="left"), ""]
@@ -111,7 +116,14 @@ def draw(sweep: Sweep, out: Path) -> None:
         for axes, (column, label, unit) in zip(figure.subplots(1, 3, sharey=True), _AXES, strict=True):
             for state, colour, marker in _MARKERS:
                 rows = timed[timed["state"] == state]
-                axes.plot(rows[column].astype(float) / unit, rows["p50_us"], marker, color=colour, markersize=11 if state == "winner" else 5, label=state if len(rows) else None)
+                axes.plot(
+                    rows[column].astype(float) / unit,
+                    rows["p50_us"],
+                    marker,
+                    color=colour,
+                    markersize=11 if state == "winner" else 5,
+                    label=state if len(rows) else None,
+                )
             axes.set_xlabel(label)
             axes.grid(linewidth=0.3)
         figure.axes[0].set_ylabel("p50 (us)")
@@ -129,7 +141,9 @@ def _dropped(sweep: Sweep) -> list[str]:
     lines = []
     for reason, variants in sorted(reasons.items(), key=lambda item: -len(item[1])):
         which = compact(tried, [variant.toggles for variant in variants])
-        lines += [f"  {which}: {plain(reason)}"] if len(variants) == 1 else [f"  {len(variants)} variants: {plain(reason)}", f"      {which}"]
+        lines += (
+            [f"  {which}: {plain(reason)}"] if len(variants) == 1 else [f"  {len(variants)} variants: {plain(reason)}", f"      {which}"]
+        )
     return ["dropped:", *lines, ""] if lines else []
 
 
@@ -143,7 +157,8 @@ def compact(tried: Mapping[str, Set[int]], variants: Sequence[Mapping[str, int]]
             joined[rest] = joined.get(rest, ()) + box[place]
         boxes = [rest[:place] + (values,) + rest[place:] for rest, values in joined.items()]
     named = [
-        " ".join(f"{name}={','.join(map(str, values))}" for name, values in zip(tried, box, strict=True) if not tried[name] <= set(values)) for box in boxes
+        " ".join(f"{name}={','.join(map(str, values))}" for name, values in zip(tried, box, strict=True) if not tried[name] <= set(values))
+        for box in boxes
     ]
     return "; ".join(text or "all" for text in named)
 
@@ -156,15 +171,25 @@ def _row(sweep: Sweep, variant: Variant) -> dict[str, Any]:
     state = "dropped" if variant.dropped else roles.get(variant.name, "left")
     occupancy = _worst(sweep, variant, min, lambda one: one.occupancy_pct)
     numbers = {
-        "registers": _worst(sweep, variant, max, lambda one: one.registers), "smem_bytes": _worst(sweep, variant, max, lambda one: one.smem_bytes),
-        "spill_bytes": _worst(sweep, variant, max, lambda one: one.spill_bytes), "occupancy_pct": None if occupancy is None else round(occupancy, 1),
-        "p50_us": p50_us, "ratio": timing.ratio if timing else None, "low": timing.low if timing else None, "high": timing.high if timing else None,
+        "registers": _worst(sweep, variant, max, lambda one: one.registers),
+        "smem_bytes": _worst(sweep, variant, max, lambda one: one.smem_bytes),
+        "spill_bytes": _worst(sweep, variant, max, lambda one: one.spill_bytes),
+        "occupancy_pct": None if occupancy is None else round(occupancy, 1),
+        "p50_us": p50_us,
+        "ratio": timing.ratio if timing else None,
+        "low": timing.low if timing else None,
+        "high": timing.high if timing else None,
     }
     return {
         **{name: variant.toggles[name] for name in sweep.params},
         **{name: float("nan") if value is None else float(value) for name, value in numbers.items()},
-        **{gate: one.status.value if one else "" for gate, one in (("ptxas", variant.ptxas), ("sass", variant.sass), ("correctness", variant.correctness))},
-        "rounds": sum(one.variant == variant.name for part in sweep.rounds for one in part.timings), "state": state, "dropped": variant.dropped,
+        **{
+            gate: one.status.value if one else ""
+            for gate, one in (("ptxas", variant.ptxas), ("sass", variant.sass), ("correctness", variant.correctness))
+        },
+        "rounds": sum(one.variant == variant.name for part in sweep.rounds for one in part.timings),
+        "state": state,
+        "dropped": variant.dropped,
     }
 
 

@@ -35,17 +35,27 @@ def statement_of(run: Path) -> dict[str, Any]:
     verdict: Verdict = read_record(Verdict, run, "verdict.json")
     builds = {
         role: {"identity": jsonio.read(path).get("identity", ""), "build_json_sha256": jsonio.sha256(path)}
-        for role, path in (("candidate", run / "build.json"), ("baseline", run / "baseline" / "build.json")) if path.is_file()
+        for role, path in (("candidate", run / "build.json"), ("baseline", run / "baseline" / "build.json"))
+        if path.is_file()
     }
     return {
         "_type": STATEMENT_TYPE,
         "subject": [{"name": "manifest.json", "digest": {"sha256": jsonio.sha256(run / "manifest.json")}}],
         "predicateType": PREDICATE_TYPE,
         "predicate": {
-            "decision": verdict.decision.value, "reason": verdict.reason,
+            "decision": verdict.decision.value,
+            "reason": verdict.reason,
             "gates": {result.gate: {"status": result.status.value, "code": result.code} for result in verdict.gates},
-            "task": _stage(info.task), "baseline": _stage(info.baseline), "builds": builds, "profile": info.profile, "device": to_json(info.device),
-            "toolchain": info.toolchain, "tool_version": info.tool_version, "git": to_json(info.git), "started": info.started, "ended": info.ended,
+            "task": _stage(info.task),
+            "baseline": _stage(info.baseline),
+            "builds": builds,
+            "profile": info.profile,
+            "device": to_json(info.device),
+            "toolchain": info.toolchain,
+            "tool_version": info.tool_version,
+            "git": to_json(info.git),
+            "started": info.started,
+            "ended": info.ended,
         },
     }
 
@@ -73,7 +83,9 @@ def attest(run: Path, out: Path | None = None, key: Path | None = None) -> list[
     data = jsonio.dumps(statement_of(run)).encode("utf-8")
     signature = _signed(data, key) if key is not None else None
     if signature is None and _signature(place).exists() and not (place.is_file() and place.read_bytes() == data):
-        raise GatesError(f"{_signature(place)} signs another statement than that of this run", hint="delete it, or sign again with --key KEY")
+        raise GatesError(
+            f"{_signature(place)} signs another statement than that of this run", hint="delete it, or sign again with --key KEY"
+        )
     jsonio.write_bytes(place, data)
     if signature is None:
         return [place]
@@ -88,7 +100,9 @@ def _signature(statement: Path) -> Path:
 def _signed(data: bytes, key: Path) -> bytes:
     """Return the signature of ``data`` by ``key``; ssh-keygen itself asks for a passphrase."""
     try:
-        done = subprocess.run([_ssh_keygen(), "-q", "-Y", "sign", "-f", str(key), "-n", NAMESPACE], input=data, capture_output=True, check=False)
+        done = subprocess.run(
+            [_ssh_keygen(), "-q", "-Y", "sign", "-f", str(key), "-n", NAMESPACE], input=data, capture_output=True, check=False
+        )
     except OSError as error:
         raise GatesError(f"ssh-keygen can't be started: {error.strerror}", hint=_INSTALL) from None
     if done.returncode != 0 or not done.stdout:
@@ -113,7 +127,9 @@ def attestation_problems(run: Path, signers: Path) -> tuple[list[str], str]:
     names = found.stdout.decode("utf-8", "replace").split("\n")[0].split(",")
     name = names[0].strip()
     if found.returncode != 0 or not name:
-        return [f"{_signature(statement).name} has no valid signer in {signers}: unknown or expired key, or not a signature ({_last(found.stderr)})"], ""
+        return [
+            f"{_signature(statement).name} has no valid signer in {signers}: unknown or expired key, or not a signature ({_last(found.stderr)})"
+        ], ""
     done = _keygen(tool, "verify", signers, statement, "-I", name, "-n", NAMESPACE, data=text.encode("utf-8"))
     if done.returncode != 0:
         return [f"the signature of {statement.name} is not valid for {name}: {_last(done.stderr or done.stdout)}"], ""

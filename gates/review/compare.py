@@ -55,8 +55,14 @@ def compare_runs(first: Path, second: Path, *, force: bool = False) -> Compariso
         decision, reason = Decision.HOLD, f"judged by looser terms than {infos[0].task.name}: {'; '.join(looser)}"
     gates = verdict.gates if is_baseline else tuple(_against(result, infos[1].baseline) for result in verdict.gates)
     return Comparison(
-        SCHEMA_VERSION, side(infos[0].task, first, infos[0]), side(infos[1].task, second, infos[1]), decision, reason,
-        gates, speed_of(after) if is_baseline else None, tuple(notes),
+        SCHEMA_VERSION,
+        side(infos[0].task, first, infos[0]),
+        side(infos[1].task, second, infos[1]),
+        decision,
+        reason,
+        gates,
+        speed_of(after) if is_baseline else None,
+        tuple(notes),
         tuple(sections(before, after, after if is_baseline else None)),
     )
 

@@ -65,11 +65,17 @@ def accept_looser_terms(run: Path, reason: str) -> Path:
     info: RunInfo = read_record(RunInfo, run, "run.json")
     found = looser_terms(info.task, info.baseline)
     if not found:
-        raise GatesError(f"{run}: there is nothing to accept: no term is looser than the baseline's", hint="gates decide without the option")
+        raise GatesError(
+            f"{run}: there is nothing to accept: no term is looser than the baseline's", hint="gates decide without the option"
+        )
     if (run / ACCEPTANCE).exists():
         known: Acceptance = read_record(Acceptance, run, ACCEPTANCE)
-        raise GatesError(f"{run}: accepted before, on {known.accepted}: {known.reason}", hint="gates decide tells the decision that follows")
-    record = Acceptance(SCHEMA_VERSION, jsonio.sha256(run / "manifest.json"), found, reason.strip(), utc_now().isoformat(timespec="milliseconds"))
+        raise GatesError(
+            f"{run}: accepted before, on {known.accepted}: {known.reason}", hint="gates decide tells the decision that follows"
+        )
+    record = Acceptance(
+        SCHEMA_VERSION, jsonio.sha256(run / "manifest.json"), found, reason.strip(), utc_now().isoformat(timespec="milliseconds")
+    )
     jsonio.write(run / ACCEPTANCE, records.to_json(record))
     return run / ACCEPTANCE
 

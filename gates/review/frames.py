@@ -30,7 +30,9 @@ def samples(evidence: PerformanceEvidence | None) -> pandas.DataFrame:
     series = [one for one in (*evidence.series, evidence.single, evidence.control) if one is not None] if evidence else []
     rows = [
         (one.mode, *(getattr(block, name) for name in _BLOCK), number, sample)
-        for one in series for block in one.blocks for number, sample in enumerate(block.samples_us)
+        for one in series
+        for block in one.blocks
+        for number, sample in enumerate(block.samples_us)
     ]
     return pandas.DataFrame(rows, columns=list(SAMPLES))
 

@@ -182,7 +182,12 @@ def _time_of(found: dict[str, Any], run: Path) -> None:
     mode = str(keys.get("gated_mode", "cold"))
     sides = _object(_object(keys, "figures"), mode)
     ours, theirs = _object(sides, CANDIDATE), sides.get(BASELINE)
-    found.update(shape=_text(keys, "shape"), cache=mode, p50_us=_us(ours, "p50_us"), p90_us=None if ours.get("p90_us", 0) is None else _us(ours, "p90_us"))
+    found.update(
+        shape=_text(keys, "shape"),
+        cache=mode,
+        p50_us=_us(ours, "p50_us"),
+        p90_us=None if ours.get("p90_us", 0) is None else _us(ours, "p90_us"),
+    )
     if theirs is not None:
         found["baseline_p50_us"] = _us(_object(sides, BASELINE), "p50_us")
 

@@ -120,11 +120,23 @@ def _rung(run: Path, info: RunInfo, before: RunInfo | None, below: Sequence[Rung
         else:
             ratios = tuple(1.0 + pct / 100.0 for pct in (speed.speedup_pct, speed.low_pct, speed.high_pct))
         if shape != below[0].shape:
-            note, cumulative = note or f"timed on {shape}, {below[0].task} on {below[0].shape}: what it gains is not part of the stages' product", None
+            note, cumulative = (
+                note or f"timed on {shape}, {below[0].task} on {below[0].shape}: what it gains is not part of the stages' product",
+                None,
+            )
         cumulative = cumulative * ratios[0] if cumulative is not None and ratios[0] is not None else None
     return Rung(
-        info.task.name, info.task.title, run.name, verdict.decision, verdict.reason, info.device.name if info.device else None,
-        shape, getattr(p50, "p50_us", None), *ratios, cumulative, note,
+        info.task.name,
+        info.task.title,
+        run.name,
+        verdict.decision,
+        verdict.reason,
+        info.device.name if info.device else None,
+        shape,
+        getattr(p50, "p50_us", None),
+        *ratios,
+        cumulative,
+        note,
     )
 
 

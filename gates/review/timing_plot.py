@@ -22,7 +22,9 @@ def picture_of(run: Path, out: Path | None = None) -> Path:
     info: RunInfo = read_record(RunInfo, run, "run.json")
     result = rejudge(run, info, "performance")
     if result is None:
-        raise GatesError(f"{origin(run)} has no performance.json: its performance gate measured nothing", hint="a run on a CUDA device has one")
+        raise GatesError(
+            f"{origin(run)} has no performance.json: its performance gate measured nothing", hint="a run on a CUDA device has one"
+        )
     evidence: PerformanceEvidence = read_record(PerformanceEvidence, run, "performance.json")
     path = out or own_file(f"{info.task.name}-timing.png")
     require_outside_a_run(path)

@@ -54,9 +54,14 @@ def figures(samples_us: Sequence[float]) -> Figures | None:
     mad = statistics.median(abs(sample - middle) for sample in ordered)
     stalled = sum(sample > middle + 10.0 * mad for sample in ordered) if mad > 0 else sum(s > 2 * middle for s in ordered)
     return Figures(
-        samples=len(ordered), p50_us=middle, p90_us=None if (why := no_p90(len(ordered))) else quantile(ordered, 0.9), p90_reason=why, mean_us=statistics.fmean(ordered),
+        samples=len(ordered),
+        p50_us=middle,
+        p90_us=None if (why := no_p90(len(ordered))) else quantile(ordered, 0.9),
+        p90_reason=why,
+        mean_us=statistics.fmean(ordered),
         std_us=spread(ordered),
-        iqr_us=quantile(ordered, 0.75) - quantile(ordered, 0.25), stalled_pct=100.0 * stalled / len(ordered),
+        iqr_us=quantile(ordered, 0.75) - quantile(ordered, 0.25),
+        stalled_pct=100.0 * stalled / len(ordered),
     )
 
 

@@ -32,7 +32,9 @@ class OutsideBlock:
 
     def __post_init__(self) -> None:
         if not (self.replays >= 1 and self.launches >= 1 and 0.0 < self.claimed_us < 1e12 and 0.0 < self.wall_us < 1e12):
-            raise ValueError(f"a block of {self.replays} x {self.launches} launches, {self.claimed_us} us claimed and {self.wall_us} us long")
+            raise ValueError(
+                f"a block of {self.replays} x {self.launches} launches, {self.claimed_us} us claimed and {self.wall_us} us long"
+            )
 
     @property
     def launch_us(self) -> float:
@@ -61,8 +63,11 @@ def steady(blocks: Sequence[OutsideBlock]) -> bool:
 
 
 def measure(
-    timers: Mapping[str, Callable[[int], Sequence[float]]], launches: Mapping[str, int], sample_us: Mapping[str, float],
-    chance: random.Random, clock: Callable[[], float] = time.monotonic,
+    timers: Mapping[str, Callable[[int], Sequence[float]]],
+    launches: Mapping[str, int],
+    sample_us: Mapping[str, float],
+    chance: random.Random,
+    clock: Callable[[], float] = time.monotonic,
 ) -> list[OutsideBlock]:
     """Take two blocks per side; more and longer ones for a side if none of its blocks agrees.
 

@@ -84,9 +84,7 @@ class Series:
         for block in self.blocks:
             if block.valid:
                 found.setdefault(block.pair, {})[block.side] = block
-        return [
-            (sides[first], sides[second]) for _, sides in sorted(found.items()) if first in sides and second in sides
-        ]
+        return [(sides[first], sides[second]) for _, sides in sorted(found.items()) if first in sides and second in sides]
 
     def samples(self, side: str) -> list[float]:
         """All samples of the valid blocks of ``side``, in us."""

@@ -70,8 +70,13 @@ class Sampler:
     """Takes blocks and pairs of blocks; one for a run, so that throttling is judged alike throughout."""
 
     def __init__(
-        self, timers: dict[str, BlockTimer], *, read_state: Callable[[], State], samples: int = SAMPLES,
-        clock: Callable[[], float] = time.monotonic, power_limited: bool = False,
+        self,
+        timers: dict[str, BlockTimer],
+        *,
+        read_state: Callable[[], State],
+        samples: int = SAMPLES,
+        clock: Callable[[], float] = time.monotonic,
+        power_limited: bool = False,
     ) -> None:
         self._timers, self._read_state, self._clock = timers, read_state, clock
         self._samples = samples
@@ -99,15 +104,24 @@ class Sampler:
         after = self._read_state()
         moved = {
             reason: 100.0 * (after.throttle_ns[reason] - before.throttle_ns[reason]) / wall_ns
-            for reason in after.throttle_ns if reason in before.throttle_ns
+            for reason in after.throttle_ns
+            if reason in before.throttle_ns
         }
         # A card that is power-capped in every block runs as it always does; that is no disturbance.
         counted = {reason: share for reason, share in moved.items() if not (reason == "power" and self._power_limited)}
         undisturbed = all(share <= THROTTLE_LIMIT_PCT for share in counted.values())
         return Block(
-            side=side, pair=pair, samples_us=good, refused=refused, valid=bool(good) and undisturbed,
-            sm_mhz=after.sm_mhz, mem_mhz=after.mem_mhz, power_w=after.power_w, temperature_c=after.temperature_c,
-            wall_us=wall_ns / 1e3, throttled_pct=max(moved.values()) if moved else None,
+            side=side,
+            pair=pair,
+            samples_us=good,
+            refused=refused,
+            valid=bool(good) and undisturbed,
+            sm_mhz=after.sm_mhz,
+            mem_mhz=after.mem_mhz,
+            power_w=after.power_w,
+            temperature_c=after.temperature_c,
+            wall_us=wall_ns / 1e3,
+            throttled_pct=max(moved.values()) if moved else None,
             throttle=tuple(sorted(reason for reason, share in moved.items() if share > THROTTLE_LIMIT_PCT)),
         )
 
@@ -134,10 +148,19 @@ def _invalid(block: Block) -> Block:
 
 
 def measure(
-    candidate: BlockTimer, baseline: BlockTimer | None, control: BlockTimer, *, bar_pct: float, seed: int,
-    read_state: Callable[[], State] = State, refresh: Callable[[int], None] = lambda pair: None,
-    clock: Callable[[], float] = time.monotonic, samples: int = SAMPLES, budget_s: float = BUDGET_S,
-    launches: Mapping[str, int] | None = None, empty_pair_us: float = 0.0,
+    candidate: BlockTimer,
+    baseline: BlockTimer | None,
+    control: BlockTimer,
+    *,
+    bar_pct: float,
+    seed: int,
+    read_state: Callable[[], State] = State,
+    refresh: Callable[[int], None] = lambda pair: None,
+    clock: Callable[[], float] = time.monotonic,
+    samples: int = SAMPLES,
+    budget_s: float = BUDGET_S,
+    launches: Mapping[str, int] | None = None,
+    empty_pair_us: float = 0.0,
 ) -> Measurement:
     """Measure ``candidate`` against ``baseline`` until a planned look is clear of ``bar_pct``.
 
@@ -146,8 +169,9 @@ def measure(
     the next look where they leave open whether the machine is fit: a kernel with two speeds of its own needs more. Order and
     bootstrap come from ``seed``. ``launches`` a sample and ``empty_pair_us`` say what the clockwork takes.
     """
-    sampler = Sampler({CANDIDATE: candidate, BASELINE: baseline or candidate, CONTROL: control},
-                      read_state=read_state, samples=samples, clock=clock)
+    sampler = Sampler(
+        {CANDIDATE: candidate, BASELINE: baseline or candidate, CONTROL: control}, read_state=read_state, samples=samples, clock=clock
+    )
     generator = random.Random(seed)
     started = clock()
     twin = BASELINE if baseline else CANDIDATE
@@ -186,12 +210,24 @@ def measure(
 
 
 def fixed_pairs(
-    candidate: BlockTimer, baseline: BlockTimer | None, *, pairs: int, samples: int, seed: int,
-    read_state: Callable[[], State] = State, clock: Callable[[], float] = time.monotonic, power_limited: bool = False,
+    candidate: BlockTimer,
+    baseline: BlockTimer | None,
+    *,
+    pairs: int,
+    samples: int,
+    seed: int,
+    read_state: Callable[[], State] = State,
+    clock: Callable[[], float] = time.monotonic,
+    power_limited: bool = False,
 ) -> tuple[tuple[Block, ...], str]:
     """(blocks, why it ended) for figures beside the verdict: ``pairs`` pairs in balanced order, no looks."""
-    sampler = Sampler({CANDIDATE: candidate, BASELINE: baseline or candidate}, read_state=read_state, samples=samples,
-                      clock=clock, power_limited=power_limited)
+    sampler = Sampler(
+        {CANDIDATE: candidate, BASELINE: baseline or candidate},
+        read_state=read_state,
+        samples=samples,
+        clock=clock,
+        power_limited=power_limited,
+    )
     blocks: list[Block] = []
     for number, leads in enumerate(orders(pairs, random.Random(seed))):
         if baseline is None:
@@ -224,7 +260,8 @@ def clockwork_pct(series: Series, empty_pair_us: float) -> float:
     """
     shares = [
         100.0 * empty_pair_us / (count * statistics.median(samples))
-        for side, count in series.launches.items() if (samples := series.samples(side))
+        for side, count in series.launches.items()
+        if (samples := series.samples(side))
     ]
     return sum(shares)
 

@@ -21,10 +21,23 @@ class SimulatedDevice:
     """
 
     def __init__(
-        self, true_us: Mapping[str, float], *, seed: int, launches: int = 50, jitter_pct: float = 1.2,
-        outlier_share: float = 0.02, outlier_pct: float = 30.0, warm_up_pct: float = 3.0, drift_pct: float = 2.0,
-        dips_per_s: float = 0.3, dip_pct: float = 15.0, counted: bool = False, order_bias_pct: float = 0.0,
-        step_us: float = 0.032, clock_exponent: Mapping[str, float] | None = None, base_mhz: float = 1980.0,
+        self,
+        true_us: Mapping[str, float],
+        *,
+        seed: int,
+        launches: int = 50,
+        jitter_pct: float = 1.2,
+        outlier_share: float = 0.02,
+        outlier_pct: float = 30.0,
+        warm_up_pct: float = 3.0,
+        drift_pct: float = 2.0,
+        dips_per_s: float = 0.3,
+        dip_pct: float = 15.0,
+        counted: bool = False,
+        order_bias_pct: float = 0.0,
+        step_us: float = 0.032,
+        clock_exponent: Mapping[str, float] | None = None,
+        base_mhz: float = 1980.0,
         side_mhz: Mapping[str, float] | None = None,
     ) -> None:
         self._true_us, self._random, self._launches = dict(true_us), random.Random(seed), launches
@@ -43,8 +56,7 @@ class SimulatedDevice:
 
     def read_state(self) -> State:
         """Clock and throttle counter at this instant."""
-        return State(sm_mhz=self._mhz, mem_mhz=2619.0, power_w=400.0, temperature_c=50.0,
-                     throttle_ns={"thermal": self._throttled_ns})
+        return State(sm_mhz=self._mhz, mem_mhz=2619.0, power_w=400.0, temperature_c=50.0, throttle_ns={"thermal": self._throttled_ns})
 
     def side(self, name: str) -> BlockTimer:
         """The block timer of one side."""

@@ -77,7 +77,8 @@ class Jobs:
                 done = future.result()
             except KilledWorker as error:
                 raise GatesError(
-                    f"workers died again and again: {error}", hint="memory or a time limit of the machine may be the cause; the same command continues"
+                    f"workers died again and again: {error}",
+                    hint="memory or a time limit of the machine may be the cause; the same command continues",
                 ) from None
             yield self.given.pop(future), done
 
@@ -103,9 +104,9 @@ def local_cluster(found: Sequence[devices.DeviceInfo], cores: int) -> Iterator[C
     """A worker process for each device, which builds nothing so that it never waits for a compiler, and ``cores`` more, here, until the end."""
     distributed = _dask()
     quiet = {"OMP_NUM_THREADS": "1"}  # there is a worker for each core already
-    spec = {
-        f"gpu{device.index}": _worker({"CUDA_VISIBLE_DEVICES": device.uuid}, GPU) for device in found
-    } | {f"cpu{number}": _worker({"CUDA_VISIBLE_DEVICES": "", **quiet}, CPU) for number in range(cores)}
+    spec = {f"gpu{device.index}": _worker({"CUDA_VISIBLE_DEVICES": device.uuid}, GPU) for device in found} | {
+        f"cpu{number}": _worker({"CUDA_VISIBLE_DEVICES": "", **quiet}, CPU) for number in range(cores)
+    }
     scheduler = {"cls": distributed.Scheduler, "options": {"dashboard_address": f"{_HERE}:0", "host": _HERE}}
     with contextlib.ExitStack() as stack:
         try:
@@ -128,7 +129,9 @@ def _undisturbed() -> Iterator[None]:
         yield
         return
     came: list[int] = []
-    before = {number: signal.signal(number, lambda number, _: came.append(number)) for number in (signal.SIGINT, signal.SIGTERM, signal.SIGHUP)}
+    before = {
+        number: signal.signal(number, lambda number, _: came.append(number)) for number in (signal.SIGINT, signal.SIGTERM, signal.SIGHUP)
+    }
     try:
         yield
     finally:
@@ -156,8 +159,16 @@ def _deaf_children() -> Iterator[None]:
 def _worker(env: Mapping[str, str], resources: Mapping[str, int]) -> dict[str, Any]:
     from distributed import Nanny
 
-    options = {"nthreads": 1, "env": env, "resources": resources, "memory_limit": 0, "dashboard": False, "silence_logs": logging.CRITICAL,
-               "host": _HERE, "dashboard_address": f"{_HERE}:0"}
+    options = {
+        "nthreads": 1,
+        "env": env,
+        "resources": resources,
+        "memory_limit": 0,
+        "dashboard": False,
+        "silence_logs": logging.CRITICAL,
+        "host": _HERE,
+        "dashboard_address": f"{_HERE}:0",
+    }
     return {"cls": Nanny, "options": options}
 
 
@@ -200,9 +211,13 @@ def _joined_devices(client: distributed.Client, address: str) -> tuple[devices.D
     except ModuleNotFoundError as error:
         raise GatesError(f"a worker of {address} can't import gates: {error}", hint="install kernel-gates where the workers run") from None
     if not workers:
-        raise GatesError(f"the cluster at {address} has no workers", hint=f"start some with `dask worker {address} --nthreads 1`", exit_code=EXIT_HOLD)
+        raise GatesError(
+            f"the cluster at {address} has no workers", hint=f"start some with `dask worker {address} --nthreads 1`", exit_code=EXIT_HOLD
+        )
     if others := sorted({version for version, _ in workers.values() if version != __version__}):
-        raise GatesError(f"workers have kernel-gates {', '.join(others)}, here it is {__version__}", hint="install the same version everywhere")
+        raise GatesError(
+            f"workers have kernel-gates {', '.join(others)}, here it is {__version__}", hint="install the same version everywhere"
+        )
     timing = [worker for worker, (_, has_gpu) in workers.items() if has_gpu]
     found = {device.uuid: device for device in client.run(own_device, workers=timing).values()} if timing else {}
     return one_kind(tuple(found.values()))

@@ -38,7 +38,9 @@ class Kept:
         """How much there is, in words."""
         compiled, checked = (sum(getattr(one, gate) is not None for one in self.sweep.variants) for gate in ("ptxas", "correctness"))
         timings = sum(len(part.timings) for part in self.sweep.rounds)
-        return f"{compiled} of {len(self.sweep.variants)} variants compiled, {checked} checked" + (f", {timings} timings" if timings else "")
+        return f"{compiled} of {len(self.sweep.variants)} variants compiled, {checked} checked" + (
+            f", {timings} timings" if timings else ""
+        )
 
     def files(self, done: Done, rename: Callable[[str], str] = lambda name: name) -> None:
         """Put a job's evidence into the variant's folder."""
@@ -55,10 +57,14 @@ def begun(folder: Path, new: Sweep) -> Sweep:
         return new
     old = read_sweep(folder)
     if old.id != new.id:
-        raise GatesError(f"the task, its compiler, the device or gates changed since {folder} began", hint="start a new sweep: leave --resume out")
+        raise GatesError(
+            f"the task, its compiler, the device or gates changed since {folder} began", hint="start a new sweep: leave --resume out"
+        )
     variants, planned = ([(one.name, one.toggles, one.digest) for one in sweep.variants] for sweep in (old, new))
     if variants != planned or old.incumbent != new.incumbent or not old.spoken_of() <= {name for name, _, _ in planned}:
-        raise GatesError(f"{folder / FILE} was edited: its variants are not those of its parameters", hint="remove the folder to start again")
+        raise GatesError(
+            f"{folder / FILE} was edited: its variants are not those of its parameters", hint="remove the folder to start again"
+        )
     return old
 
 

@@ -55,9 +55,13 @@ def params_of(options: Options, task: Task) -> dict[str, tuple[int, ...]]:
     before = read_sweep(options.resume)
     params = {name: tuple(values) for name, values in before.params.items()}
     if options.params and parse_params(options.params, task) != params:
-        raise GatesError(f"{options.resume} sweeps other parameters", hint="leave --param out: --resume continues with the recorded parameters")
+        raise GatesError(
+            f"{options.resume} sweeps other parameters", hint="leave --param out: --resume continues with the recorded parameters"
+        )
     if before.task != task.name:
-        raise GatesError(f"{options.resume} is a sweep of {before.task}, not of {task.name}", hint=f"gates sweep {before.task} --resume {options.resume}")
+        raise GatesError(
+            f"{options.resume} is a sweep of {before.task}, not of {task.name}", hint=f"gates sweep {before.task} --resume {options.resume}"
+        )
     return params
 
 
@@ -70,13 +74,44 @@ def plan(task: Task, params: dict[str, tuple[int, ...]], found: Sequence[DeviceI
     versions = {name: tool.version if (tool := toolchain.get(name)) else None for name in toolchain.tools}
     limits, arch = task.gates["performance"], found[0].arch if found else None
     if found and "shape" not in limits:
-        raise GatesError(f"{task.folder / 'task.yaml'} names no gates.performance.shape to time", hint="add it, or sweep with --profile cpu")
-    parts = {"task": task.name, "digest": task.digest(), "params": params, "nvcc": versions.get("nvcc"), "device": found[0].name if found else None, "gates": __version__}
+        raise GatesError(
+            f"{task.folder / 'task.yaml'} names no gates.performance.shape to time", hint="add it, or sweep with --profile cpu"
+        )
+    parts = {
+        "task": task.name,
+        "digest": task.digest(),
+        "params": params,
+        "nvcc": versions.get("nvcc"),
+        "device": found[0].name if found else None,
+        "gates": __version__,
+    }
     return Sweep(
-        SCHEMA_VERSION, __version__, sweep_id(parts), task.name, task.digest(), params, variants[0].name, variants[0].name, task.shapes,
-        task.seeds[0], limits.get("shape", ""), limits.get("cache", "cold"), cubin_archs(task.arch, arch), revision(task.folder), versions,
-        tuple(record for device in found if (record := device_record(device))), platform.platform(), variants, (),
-        "" if found else f"not run: {why_no_device}", None, "", None, None, now(), "",
+        SCHEMA_VERSION,
+        __version__,
+        sweep_id(parts),
+        task.name,
+        task.digest(),
+        params,
+        variants[0].name,
+        variants[0].name,
+        task.shapes,
+        task.seeds[0],
+        limits.get("shape", ""),
+        limits.get("cache", "cold"),
+        cubin_archs(task.arch, arch),
+        revision(task.folder),
+        versions,
+        tuple(record for device in found if (record := device_record(device))),
+        platform.platform(),
+        variants,
+        (),
+        "" if found else f"not run: {why_no_device}",
+        None,
+        "",
+        None,
+        None,
+        now(),
+        "",
     )
 
 

@@ -116,14 +116,17 @@ class _Work:
         reference = self.kept.sweep.variant(self.kept.sweep.reference)
         jobs = [
             replace(self._job(self.kept.sweep.variant(name)), reference=(reference.toggles, reference.digest), budget_s=budget_s)
-            for name in names if name not in had
+            for name in names
+            if name not in had
         ]
         for done in self._each(f"timed in round {number + 1}", work.time_variant, jobs):
             timing = done.timing
             assert timing is not None, "a timing job times"
             self.kept.files(done, lambda name: name.replace("performance.json", f"performance.round{number + 1}.json"))
             rounds = self.kept.sweep.rounds
-            self.kept.change(rounds=(*rounds[:number], replace(rounds[number], timings=(*rounds[number].timings, timing)), *rounds[number + 1 :]))
+            self.kept.change(
+                rounds=(*rounds[:number], replace(rounds[number], timings=(*rounds[number].timings, timing)), *rounds[number + 1 :])
+            )
             if timing.ratio is None:
                 self.kept.change_variant(done.variant, dropped=timing.sentence)
             self.kept.progress.done(f"{done.variant}: {timing.sentence}")
@@ -140,8 +143,15 @@ class _Work:
 
     def _job(self, variant: Variant) -> work.Job:
         return work.Job(
-            variant.name, str(self.task.folder), variant.toggles, variant.digest, str(self.options.build_dir.resolve()), self.kept.sweep.shapes,
-            self.kept.sweep.seed, self.cluster.devices[0].arch if self.on_device else None, 1,
+            variant.name,
+            str(self.task.folder),
+            variant.toggles,
+            variant.digest,
+            str(self.options.build_dir.resolve()),
+            self.kept.sweep.shapes,
+            self.kept.sweep.seed,
+            self.cluster.devices[0].arch if self.on_device else None,
+            1,
         )
 
     def _each(self, what: str, function: Work, jobs: Sequence[work.Job]) -> Iterator[work.Done]:
@@ -187,4 +197,8 @@ def _workers(options: Options, progress: Progress) -> Iterator[tuple[Cluster, st
 
 def _require_times(options: Options, found: Sequence[devices.DeviceInfo], why: str) -> None:
     if options.timed and not found:
-        raise GatesError(f"--plot draws times, and nothing can be timed here: {why}", hint="leave --plot out, or sweep on a CUDA device", exit_code=EXIT_HOLD)
+        raise GatesError(
+            f"--plot draws times, and nothing can be timed here: {why}",
+            hint="leave --plot out, or sweep on a CUDA device",
+            exit_code=EXIT_HOLD,
+        )

@@ -36,7 +36,9 @@ def parse_params(pairs: Sequence[str], task: Task) -> dict[str, tuple[int, ...]]
             raise GatesError(f"--param {pair}: a value appears twice", hint="each once")
         params[name] = values
     if not params:
-        raise GatesError("no --param, so there is no variant to try", hint=f"{_EXAMPLE}; the toggles are {', '.join(task.toggles) or 'none'}")
+        raise GatesError(
+            "no --param, so there is no variant to try", hint=f"{_EXAMPLE}; the toggles are {', '.join(task.toggles) or 'none'}"
+        )
     if (count := math.prod(map(len, params.values()))) > MOST:
         raise GatesError(f"{count} variants are more than {MOST}", hint="sweep fewer values at a time, then continue from the winner")
     return params

@@ -36,7 +36,13 @@ def verify_sweep(folder: Path) -> list[str]:
         if problems := _misfits(folder):
             return problems
         sweep = read_sweep(folder)
-        return list(_not_of_params(sweep)) or [*_of_other_variants(folder, sweep), *_dropped(sweep), *_mistimed(folder, sweep), *_misranked(sweep), *_run(folder, sweep)]
+        return list(_not_of_params(sweep)) or [
+            *_of_other_variants(folder, sweep),
+            *_dropped(sweep),
+            *_mistimed(folder, sweep),
+            *_misranked(sweep),
+            *_run(folder, sweep),
+        ]
     except GatesError as error:
         return [error.what]
     except OSError as error:  # a name in it that no file can have
@@ -75,7 +81,9 @@ def _not_of_params(sweep: Sweep) -> Iterator[str]:
         return
     if [(one.name, dict(one.toggles)) for one in sweep.variants] != grid(sweep.params, first.toggles):
         yield f"{FILE}: its variants are not those of its parameters"
-    if (sweep.incumbent, sweep.task_digest) != (first.name, first.digest) or len({one.digest for one in sweep.variants}) < len(sweep.variants):
+    if (sweep.incumbent, sweep.task_digest) != (first.name, first.digest) or len({one.digest for one in sweep.variants}) < len(
+        sweep.variants
+    ):
         yield f"{FILE}: the digests of the task and its variants contradict each other"
     if strangers := sorted(sweep.spoken_of() - {one.name for one in sweep.variants}):
         yield f"{FILE} speaks of {', '.join(strangers)}, which are no variants of it"
@@ -100,7 +108,11 @@ def _state(dropped: str) -> str:
 def _mistimed(folder: Path, sweep: Sweep) -> Iterator[str]:
     """Whether the timings are those of the samples."""
     terms, cards = {"shape": sweep.timed_shape, "cache": sweep.cache}, {device.uuid: device.name for device in sweep.devices}
-    known = {f"variants/{timing.variant}/performance.round{number}.json" for number, part in enumerate(sweep.rounds, 1) for timing in part.timings}
+    known = {
+        f"variants/{timing.variant}/performance.round{number}.json"
+        for number, part in enumerate(sweep.rounds, 1)
+        for timing in part.timings
+    }
     if more := sorted({path.relative_to(folder).as_posix() for path in folder.glob("variants/*/performance.*.json")} - known):
         yield f"{more[0]} is of no round in {FILE}"
     for number, part in enumerate(sweep.rounds, 1):
@@ -151,7 +163,9 @@ def _misranked(sweep: Sweep) -> Iterator[str]:
     first = sweep.rounds[0].variants if sweep.rounds else ()
     if sorted(first) != sorted(set(entered) - {sweep.reference}):
         yield f"{FILE}: the first round is not of all that were left"
-    odd = [number for number, part in enumerate(sweep.rounds, 1) if sorted(part.variants) != sorted(timing.variant for timing in part.timings)]
+    odd = [
+        number for number, part in enumerate(sweep.rounds, 1) if sorted(part.variants) != sorted(timing.variant for timing in part.timings)
+    ]
     if odd:
         yield f"{FILE}: round {odd[0]} did not time each of its variants once"
         return
@@ -181,5 +195,9 @@ def _run(folder: Path, sweep: Sweep) -> Iterator[str]:
         return
     info: RunInfo = read_record(RunInfo, run, "run.json")
     verdict: Verdict = read_record(Verdict, run, "verdict.json")
-    if (info.task.name, info.task.toggles, verdict.decision.value) != (sweep.task, dict(sweep.variant(sweep.winner).toggles), sweep.decision):
+    if (info.task.name, info.task.toggles, verdict.decision.value) != (
+        sweep.task,
+        dict(sweep.variant(sweep.winner).toggles),
+        sweep.decision,
+    ):
         yield f"{sweep.run} is not the run of the winner, or its decision is not {sweep.decision}"

@@ -105,12 +105,23 @@ def time_variant(job: Job) -> Done:
         for one in (task, reference):
             built = build(one, session.toolchain, session.build_dir, device_arch=job.arch, want={"device"}, jobs=job.compilers)
             if (failure := built.failure("device")) is not None:
-                raise GatesError(f"{one.name} was built before, and not on this worker: {failure.sentence}", hint="workers must have the same compilers")
+                raise GatesError(
+                    f"{one.name} was built before, and not on this worker: {failure.sentence}", hint="workers must have the same compilers"
+                )
             sides.append(built.side(one, "device"))
             identities.append(built.identity)
         raw = run_timing(
-            sides[0], shape=limits["shape"], work=session.scratch / "timing", limit_s=task.time_limit_s, bar_pct=0.0, baseline=sides[1],
-            output_limits=task.gates["correctness"], device=session.cuda, cache=limits.get("cache", "cold"), iters=SINGLE_LAUNCHES, budget_s=job.budget_s,
+            sides[0],
+            shape=limits["shape"],
+            work=session.scratch / "timing",
+            limit_s=task.time_limit_s,
+            bar_pct=0.0,
+            baseline=sides[1],
+            output_limits=task.gates["correctness"],
+            device=session.cuda,
+            cache=limits.get("cache", "cold"),
+            iters=SINGLE_LAUNCHES,
+            budget_s=job.budget_s,
         )
         evidence = replace(performance_evidence.parse(raw), build=identities[0], baseline_build=identities[1])
         session.write("performance.json", evidence)
@@ -121,7 +132,9 @@ def time_variant(job: Job) -> Done:
 def judge_variant(job: Job) -> Done:
     """A whole `gates run` of the variant; the run directory comes back as it is to be published."""
     options = Options(
-        task=job.folder, toggles={name: str(value) for name, value in job.toggles.items()}, profile="full" if job.arch else "cpu",
+        task=job.folder,
+        toggles={name: str(value) for name, value in job.toggles.items()},
+        profile="full" if job.arch else "cpu",
         build_dir=Path(job.build_dir),
         argv=("run", Path(job.folder).name, *(part for name, value in job.toggles.items() for part in ("--toggle", f"{name}={value}"))),
     )
@@ -130,7 +143,9 @@ def judge_variant(job: Job) -> Done:
         return Done(job.variant, None, _files(outcome.path), run=(outcome.path.name, outcome.verdict.decision.value))
 
 
-def timing_of(variant: str, evidence: performance_evidence.PerformanceEvidence, limits: Mapping[str, Any], uuid: str, wall_s: float) -> Timing:
+def timing_of(
+    variant: str, evidence: performance_evidence.PerformanceEvidence, limits: Mapping[str, Any], uuid: str, wall_s: float
+) -> Timing:
     """What a timing says of ``variant``; no ratio where nothing was measured or the outputs were wrong."""
     terms = {"shape": limits["shape"], "cache": limits.get("cache", "cold"), "min_speedup_pct": 0.0, "metrics": ["p50"]}
     result = performance.judge(evidence, terms)
@@ -150,7 +165,9 @@ def own_device() -> devices.DeviceInfo:
     """The device of this worker: the first that it sees. Raises GatesError where it sees none."""
     found = devices.probe()
     if not found.devices:
-        raise GatesError(f"a worker for timing has {found.reason}", hint="start it with --resources GPU=1 on a machine with one", exit_code=EXIT_HOLD)
+        raise GatesError(
+            f"a worker for timing has {found.reason}", hint="start it with --resources GPU=1 on a machine with one", exit_code=EXIT_HOLD
+        )
     return found.devices[0]
 
 
@@ -159,7 +176,8 @@ def _task(folder: str, toggles: Mapping[str, int], digest: str) -> Task:
     task = with_toggles(Path(folder), toggles)
     if task.digest() != digest:
         raise GatesError(
-            f"{folder}: these are not the files that the sweep began with", hint="workers must have the same checkout; a changed task needs a new sweep"
+            f"{folder}: these are not the files that the sweep began with",
+            hint="workers must have the same checkout; a changed task needs a new sweep",
         )
     limits = {name: limit for name, limit in task.gates["correctness"].items() if name != "match_baseline"}
     return replace(task, gates={**task.gates, "correctness": limits})
@@ -169,7 +187,9 @@ def _task(folder: str, toggles: Mapping[str, int], digest: str) -> Task:
 def _session(job: Job, device: devices.DeviceInfo | None) -> Iterator[Session]:
     task = _task(job.folder, job.toggles, job.digest)
     with HeldFolder(Path(tempfile.gettempdir()), "gates-sweep-") as scratch, RunDirectory(scratch / "evidence", task.name) as directory:
-        yield Session(task, None, job.shapes, (job.seed,), find_toolchain(), device, directory, scratch, Path(job.build_dir), job.compilers, Silence())
+        yield Session(
+            task, None, job.shapes, (job.seed,), find_toolchain(), device, directory, scratch, Path(job.build_dir), job.compilers, Silence()
+        )
 
 
 def _built(job: Job, session: Session, want: Collection[str]) -> Any:
@@ -178,7 +198,9 @@ def _built(job: Job, session: Session, want: Collection[str]) -> Any:
 
 def _judged(session: Session, gate: str) -> GateResult:
     """The gate's verdict; raises GatesError where this machine lacks a tool for it."""
-    info = run_info(session.task, None, session.toolchain, session.device, shapes=session.shapes, seeds=session.seeds, profile="sweep", why="")
+    info = run_info(
+        session.task, None, session.toolchain, session.device, shapes=session.shapes, seeds=session.seeds, profile="sweep", why=""
+    )
     result = judge_step(session, info, gate)
     if result.code in (f"{gate}.no_tool", "sass.no_dump"):
         why = result.checks[0].hint if result.checks else result.sentence
@@ -194,8 +216,12 @@ def _ptxas(session: Session) -> PtxasEvidence | None:
 def _resources(kernel: PtxasKernel) -> Resources:
     spilled = (kernel.spill_store_bytes, kernel.spill_load_bytes)
     return Resources(
-        kernel.base_name, kernel.arch, kernel.final.registers, kernel.smem_bytes,
-        None if None in spilled else sum(spilled), kernel.occupancy_pct,  # type: ignore[arg-type]
+        kernel.base_name,
+        kernel.arch,
+        kernel.final.registers,
+        kernel.smem_bytes,
+        None if None in spilled else sum(spilled),
+        kernel.occupancy_pct,  # type: ignore[arg-type]
     )
 
 

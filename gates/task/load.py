@@ -26,7 +26,12 @@ from gates.task.sources.optimisation import split, unoptimised
 from gates.task.sources.preprocessor import macros
 
 CUDA, EXTENSION, TRITON, PYTHON = "cuda", "torch-extension", "triton", "python"  # kinds: what a kernel is written in
-WITHOUT_DEVICE = {CUDA: "the CPU emulator", EXTENSION: "nothing", TRITON: "Triton's interpreter", PYTHON: "the CPU"}  # where a kind runs then
+WITHOUT_DEVICE = {
+    CUDA: "the CPU emulator",
+    EXTENSION: "nothing",
+    TRITON: "Triton's interpreter",
+    PYTHON: "the CPU",
+}  # where a kind runs then
 DIGEST_RULE = 2
 MAX_TOGGLE = 2**31 - 1
 _MOST_NAMES = 12  # of a hint
@@ -61,8 +66,14 @@ class Task:
     def side(self, library: Path | None, *, emulated: bool) -> dict[str, Any]:
         """The task with a library of its kernel, as runner jobs take it (candidate, baseline or alone)."""
         return {
-            "name": self.name, "library": str(library), "entry": self.entry, "folder": str(self.folder),
-            "problem": self.problem, "emulated": emulated, "kind": self.kind, "arguments": list(self.arguments),
+            "name": self.name,
+            "library": str(library),
+            "entry": self.entry,
+            "folder": str(self.folder),
+            "problem": self.problem,
+            "emulated": emulated,
+            "kind": self.kind,
+            "arguments": list(self.arguments),
             "stream": self.stream,
         }
 
@@ -70,7 +81,9 @@ class Task:
     def debug_build(self) -> bool:
         """Return whether flags of the task or the environment make nvcc compile device code for a debugger or without optimisation."""
         given = [split(os.environ.get(name, "")) for name in ("NVCC_PREPEND_FLAGS", "NVCC_APPEND_FLAGS")]
-        return self.kind in (CUDA, EXTENSION) and any(unoptimised(words) for words in (self.nvcc_flags, *given, [*given[0], *self.nvcc_flags, *given[1]]))
+        return self.kind in (CUDA, EXTENSION) and any(
+            unoptimised(words) for words in (self.nvcc_flags, *given, [*given[0], *self.nvcc_flags, *given[1]])
+        )
 
     def for_debugging(self) -> Task:
         """The same task as a debug build; raises GatesError for a kind that nvcc does not compile."""
@@ -121,7 +134,11 @@ class Task:
 
     def digests(self, toggles: Iterable[Mapping[str, int]], rule: int = DIGEST_RULE) -> list[str]:
         """Return one digest per set of toggle values; the files are read once."""
-        named = {path: path.name for path in self._files_beside()} if rule == 1 else {path: os.path.relpath(path, self.folder) for path in self.files()}
+        named = (
+            {path: path.name for path in self._files_beside()}
+            if rule == 1
+            else {path: os.path.relpath(path, self.folder) for path in self.files()}
+        )
         total = hashlib.sha256()
         for path in sorted(named) if rule == 1 else sorted(named, key=lambda path: named[path]):
             total.update(named[path].encode("utf-8", "surrogateescape") + b"\0" + hashlib.sha256(path.read_bytes()).digest())
@@ -143,9 +160,7 @@ class Task:
         return found | set(self.problem_files())
 
 
-def load_task(
-    folder: Path, overrides: Mapping[str, str] | None = None, environ: Mapping[str, str] | None = None
-) -> Task:
+def load_task(folder: Path, overrides: Mapping[str, str] | None = None, environ: Mapping[str, str] | None = None) -> Task:
     """The task in ``folder``; toggles are overridden by ``overrides``, then by ``environ`` (os.environ).
 
     Raises GatesError naming file, line and key for each thing that is wrong with task.yaml, and the
@@ -165,11 +180,22 @@ def load_task(
     sources = tuple(_find_source(name, folder, path, lines[("sources", i)]) for i, name in enumerate(data["sources"]))
     optional = {key: data[key] for key in ("baseline", "not_applicable", "time_limit_s", "kind", "stream") if key in data}
     return Task(
-        name=data["name"], title=data["title"], folder=folder, problem=data["problem"], sources=sources,
-        entry=data["entry"], kernels=tuple(data.get("kernels", ())), toggles={**data.get("toggles", {}), **changed},
-        arch=tuple(data.get("arch", ())), shapes=tuple(data["shapes"]), seeds=tuple(data["seeds"]),
-        gates={gate: data["gates"].get(gate, {}) for gate in GATES}, overrides=changed,
-        nvcc_flags=tuple(data.get("nvcc_flags", ())), arguments=tuple(data.get("arguments", ())), **optional,
+        name=data["name"],
+        title=data["title"],
+        folder=folder,
+        problem=data["problem"],
+        sources=sources,
+        entry=data["entry"],
+        kernels=tuple(data.get("kernels", ())),
+        toggles={**data.get("toggles", {}), **changed},
+        arch=tuple(data.get("arch", ())),
+        shapes=tuple(data["shapes"]),
+        seeds=tuple(data["seeds"]),
+        gates={gate: data["gates"].get(gate, {}) for gate in GATES},
+        overrides=changed,
+        nvcc_flags=tuple(data.get("nvcc_flags", ())),
+        arguments=tuple(data.get("arguments", ())),
+        **optional,
     )
 
 
@@ -298,20 +324,22 @@ def nearest(name: str, known: Iterable[str]) -> str:
 def parse_toggle(name: str, text: str, source: str) -> int:
     """A toggle's value from outside text: ASCII digits, blanks around them allowed, 0 to 2147483647."""
     if not re.fullmatch(r"[ \t]*[0-9]+[ \t]*", text) or int(text) > MAX_TOGGLE:
-        raise GatesError(
-            f"{source} {name}={text!r} is not a toggle value", hint=f"give a whole number from 0 to {MAX_TOGGLE}"
-        )
+        raise GatesError(f"{source} {name}={text!r} is not a toggle value", hint=f"give a whole number from 0 to {MAX_TOGGLE}")
     return int(text)
 
 
-def _overrides(
-    toggles: Mapping[str, int], given: Mapping[str, str], environ: Mapping[str, str], path: Path
-) -> dict[str, int]:
+def _overrides(toggles: Mapping[str, int], given: Mapping[str, str], environ: Mapping[str, str], path: Path) -> dict[str, int]:
     for name in given:
         if name not in toggles:
-            hint = nearest(name, toggles) if toggles else f"it has none; `toggles: {{{name}: 1}}` in it declares one, a macro for its CUDA sources"
+            hint = (
+                nearest(name, toggles)
+                if toggles
+                else f"it has none; `toggles: {{{name}: 1}}` in it declares one, a macro for its CUDA sources"
+            )
             raise GatesError(f"--toggle {name}: {path} has no such toggle", hint=hint)
-    values = {name: parse_toggle(name, environ[name], "environment variable") for name in toggles if environ.get(name) and name not in given}
+    values = {
+        name: parse_toggle(name, environ[name], "environment variable") for name in toggles if environ.get(name) and name not in given
+    }
     values.update({name: parse_toggle(name, text, "--toggle") for name, text in given.items()})
     return {name: value for name, value in values.items() if value != toggles[name]}
 
@@ -330,16 +358,16 @@ def _find_source(name: str, folder: Path, path: Path, line: int) -> Path:
         candidate = root / name
         if candidate.is_file():
             return candidate.resolve()
-    raise GatesError(
-        f"{path}:{line}: source {name!r} does not exist", hint=f"it is looked for in {folder} and the folders above it"
-    )
+    raise GatesError(f"{path}:{line}: source {name!r} does not exist", hint=f"it is looked for in {folder} and the folders above it")
 
 
 def _check_names(gates: Mapping[str, Any], lines: Mapping[yamlio.Place, int], path: Path) -> None:
     """Raise GatesError for a counter or an instruction class that no table knows."""
     problems = [
         f"{path}:{lines.get(('gates', gate, key), 1)}: gates.{gate}.{key}: unknown name {name!r} ({nearest(name, known)})"
-        for (gate, key), known in known_names().items() for name in gates.get(gate, {}).get(key, ()) if name not in known
+        for (gate, key), known in known_names().items()
+        for name in gates.get(gate, {}).get(key, ())
+        if name not in known
     ]
     if problems:
         raise GatesError("\n".join(problems), hint="docs/guide/writing-a-task.md lists the names")
@@ -354,10 +382,14 @@ def _check_static_gates(data: Mapping[str, Any], lines: Mapping[yamlio.Place, in
         problems.append(f"{path}:{lines.get(('gates',), 1)}: missing key 'gates.ptxas'")
     for gate in of_binaries:
         if data.get("kind") == PYTHON and gate not in declared:
-            problems.append(f"{path}:{line}: a task of kind python has no compiled kernel to judge: declare {gate} under not_applicable, with the reason")
+            problems.append(
+                f"{path}:{line}: a task of kind python has no compiled kernel to judge: declare {gate} under not_applicable, with the reason"
+            )
     for key, of in (("kernels", [row.name for row in ROWS.values() if row.of_kernels]), ("arch", of_binaries)):
         if needing := [gate for gate in of if key not in data and gate not in declared]:
-            problems.append(f"{path}:{line}: missing key {key!r}, which {', '.join(needing)} need: name them, or declare those gates under not_applicable")
+            problems.append(
+                f"{path}:{line}: missing key {key!r}, which {', '.join(needing)} need: name them, or declare those gates under not_applicable"
+            )
     if problems:
         raise GatesError("\n".join(problems), hint="docs/guide/writing-a-task.md lists every key of task.yaml")
 
@@ -378,7 +410,10 @@ def _describe(error: Any, lines: Mapping[yamlio.Place, int], path: Path) -> list
     dotted = ".".join(str(part) for part in place)
     line = lines.get(place, 1)
     if error.validator == "additionalProperties" and isinstance(error.instance, dict):
-        known = [*error.schema.get("properties", {}), *((gate for gate in GATES if gate != ALWAYS) if "patternProperties" in error.schema else ())]
+        known = [
+            *error.schema.get("properties", {}),
+            *((gate for gate in GATES if gate != ALWAYS) if "patternProperties" in error.schema else ()),
+        ]
         found = []
         for key in error.instance:
             if key not in known:

@@ -64,9 +64,30 @@ COMPLEX_PART = "complex part"  # names the last axis of a complex output where i
 DEFAULT_INPUTS = "default"  # what make_inputs gives
 FRESH = "fresh_"  # begins the name of a drawn shape, which holds its sizes: fresh_B1_S77
 NON_FINITE = ("nan", "infinity")
-VALUES = ("all_equal", "one_hot", "huge_offset", "denormal", "ascending", "descending", "zero_rows", "alternating", "small")  # structured, of any problem
+VALUES = (
+    "all_equal",
+    "one_hot",
+    "huge_offset",
+    "denormal",
+    "ascending",
+    "descending",
+    "zero_rows",
+    "alternating",
+    "small",
+)  # structured, of any problem
 _SHAPE_LISTS = ("ODD_SHAPES", "EDGE_SHAPES", "FAMILY_SHAPES")
-_FUNCTIONS = ("make_inputs", "reference", "make_outputs", "check", "work", "end_to_end", "backends", "error_bound", "null_outputs", "mistakes")
+_FUNCTIONS = (
+    "make_inputs",
+    "reference",
+    "make_outputs",
+    "check",
+    "work",
+    "end_to_end",
+    "backends",
+    "error_bound",
+    "null_outputs",
+    "mistakes",
+)
 _NAME = re.compile(r"[a-z][a-z0-9_]*")
 
 
@@ -125,7 +146,9 @@ class Problem:
         """Return the names, in order, of what a function returns if it is given no outputs: the reference's on the smallest shape, but those changed in place."""
         if self._returned is None:
             shape = self.SHAPES[smallest(self, self.SHAPES)]
-            self._returned = [name for name in self.reference(self.make_inputs(shape, 0, "cpu"), shape) if name not in getattr(self, "IN_PLACE", ())]
+            self._returned = [
+                name for name in self.reference(self.make_inputs(shape, 0, "cpu"), shape) if name not in getattr(self, "IN_PLACE", ())
+            ]
         return self._returned
 
 
@@ -135,7 +158,9 @@ def named(value: Any, names: Sequence[str] = ()) -> dict[str, Any]:
         return dict(value)
     several = isinstance(value, Sequence)
     values = list(value) if several else [value]
-    return dict(zip(names if len(names) == len(values) else [f"out{i}" for i in range(len(values))] if several else ["out"], values, strict=True))
+    return dict(
+        zip(names if len(names) == len(values) else [f"out{i}" for i in range(len(values))] if several else ["out"], values, strict=True)
+    )
 
 
 def outputs_of(module: Any, shape: Mapping[str, int]) -> dict[str, Any]:
@@ -182,7 +207,9 @@ def load(name: str, folder: Path) -> Problem:
         )
     wrong = _wrong(module)
     if wrong:
-        raise GatesError(f"problem {name!r} ({module.__file__}): {wrong}", hint="see docs/guide/writing-a-task.md for what a problem module holds")
+        raise GatesError(
+            f"problem {name!r} ({module.__file__}): {wrong}", hint="see docs/guide/writing-a-task.md for what a problem module holds"
+        )
     return Problem(module)
 
 
@@ -197,7 +224,10 @@ def find(name: str, folder: Path) -> None:
             add_folder(root)
             break
     if first in sys.stdlib_module_names:
-        raise GatesError(f"problem {name!r} has the name of a standard Python module, which would be imported instead", hint="rename the file, and `problem:` in task.yaml")
+        raise GatesError(
+            f"problem {name!r} has the name of a standard Python module, which would be imported instead",
+            hint="rename the file, and `problem:` in task.yaml",
+        )
 
 
 def smallest(module: Any, names: Iterable[str]) -> str:
@@ -282,12 +312,23 @@ def _wrong_dims(module: ModuleType) -> str:
         return f"DIMS must say for each of {', '.join(map(str, first))} which sizes are in the contract, or be a function"
     for name, values in dims.items():
         sizes = [values] if type(values) is int else list(values) if isinstance(values, (list, tuple)) else values
-        if not isinstance(sizes, (list, range)) or not len(sizes) or not all(type(size) is int and size >= 0 for size in (sizes[0], sizes[-1], *sizes[:64])):
+        if (
+            not isinstance(sizes, (list, range))
+            or not len(sizes)
+            or not all(type(size) is int and size >= 0 for size in (sizes[0], sizes[-1], *sizes[:64]))
+        ):
             return f"DIMS[{name!r}] must be a range, like range(1, 4097), a list of sizes, or one size, not {values!r}"
         if isinstance(sizes, range) and sizes.step < 1:
             return f"DIMS[{name!r}] must be a rising range"
-    outside = next(((shape, name) for shape, sizes in module.SHAPES.items() for name, values in dims.items()
-                    if sizes[name] not in ([values] if type(values) is int else values)), None)
+    outside = next(
+        (
+            (shape, name)
+            for shape, sizes in module.SHAPES.items()
+            for name, values in dims.items()
+            if sizes[name] not in ([values] if type(values) is int else values)
+        ),
+        None,
+    )
     return f"DIMS[{outside[1]!r}] leaves out {module.SHAPES[outside[0]][outside[1]]}, which the shape {outside[0]} has" if outside else ""
 
 

@@ -41,7 +41,9 @@ def find(problem: Any, shape: Mapping[str, int], seed: int) -> Small | None:
     if not scalable:
         return None
     outputs = (value for value in all_reals(outputs_of(problem, shape)).values() if value.is_floating_point())
-    narrowest = max((torch.finfo(value.dtype) for value in (*floats.values(), *outputs) if value.dtype.itemsize > 1), key=lambda info: info.tiny)
+    narrowest = max(
+        (torch.finfo(value.dtype) for value in (*floats.values(), *outputs) if value.dtype.itemsize > 1), key=lambda info: info.tiny
+    )
     exponent, before = _HALF if narrowest.tiny > 2.0**-30 else _USUAL, _evaluated(problem, ordinary, shape)
     for names in _choices(scalable) if before else ():
         made = {**ordinary, **{name: floats[name] * 2.0**-exponent for name in names}}

@@ -46,7 +46,8 @@ def ordered_beside(name: str, inputs: Mapping[str, Any]) -> bool:
     if value.dtype.is_floating_point or value.dtype.is_complex or value.dtype == torch.bool or value.numel() < _LEAST:
         return False
     others = (
-        other for key, other in inputs.items()
+        other
+        for key, other in inputs.items()
         if key != name and isinstance(other, torch.Tensor) and (other.shape, other.dtype) == (value.shape, value.dtype)
     )
     return any(bool((value <= other).all()) or bool((value >= other).all()) for other in others)
@@ -57,7 +58,9 @@ def restored(changed: torch.Tensor, value: torch.Tensor) -> torch.Tensor:
     if is_symmetric(value):
         upper = torch.ones(value.shape[-2:], dtype=torch.bool).triu()
         raw = _comparable(changed)
-        return torch.where(upper, raw, raw.mT).view(changed.dtype) if raw.dtype != changed.dtype else torch.where(upper, changed, changed.mT)
+        return (
+            torch.where(upper, raw, raw.mT).view(changed.dtype) if raw.dtype != changed.dtype else torch.where(upper, changed, changed.mT)
+        )
     if (sign := falls_or_rises(value)) and changed.numel():
         wide = changed.to(torch.float64 if value.dtype.is_floating_point else torch.int64)
         return wide.sort(dim=-1, descending=sign < 0).values.to(changed.dtype)

@@ -42,13 +42,18 @@ def inputs_of(problem: Any, family: str, shape: Mapping[str, int], seed: int, de
             return dict(found.inputs)
         changed = _changed(kind, name, ordinary, seed) if isinstance(value, torch.Tensor) else None
         if changed is None:
-            raise GatesError(f"inputs {family!r}: {name or 'no input'} can't take such values", hint=f"those it can take: {', '.join(kinds(problem, shape, seed))}")
+            raise GatesError(
+                f"inputs {family!r}: {name or 'no input'} can't take such values",
+                hint=f"those it can take: {', '.join(kinds(problem, shape, seed))}",
+            )
         return {**ordinary, name: changed}
     made = problem.INPUT_FAMILIES[family](shape, seed, device)
     for name, value in ordinary.items():
         found = [(getattr(one, "dtype", type(one)), tuple(getattr(one, "shape", ()))) for one in (made.get(name), value)]
         if name in problem.ARGUMENTS and found[0] != found[1]:
-            raise GatesError(f"inputs {family!r}: {name} is {found[0][0]} {list(found[0][1])}, make_inputs gives {found[1][0]} {list(found[1][1])}")
+            raise GatesError(
+                f"inputs {family!r}: {name} is {found[0][0]} {list(found[0][1])}, make_inputs gives {found[1][0]} {list(found[1][1])}"
+            )
     return made
 
 
@@ -65,7 +70,8 @@ def kinds(problem: Any, shape: Mapping[str, int], seed: int) -> list[str]:
     main, generator = _main(problem, inputs), random.Random(seed)
     fitting = {
         name: [kind for kind in wanted if _changed(kind, name, inputs, seed) is not None]
-        for name, value in inputs.items() if name in problem.ARGUMENTS and isinstance(value, torch.Tensor)
+        for name, value in inputs.items()
+        if name in problem.ARGUMENTS and isinstance(value, torch.Tensor)
     }
     others = [f"{generator.choice(found)}:{name}" for name, found in fitting.items() if name != main and found]
     scaled = SMALL in wanted and small_inputs.find(problem, shape, seed) is not None
@@ -114,7 +120,8 @@ def _whole_numbers(kind: str, value: torch.Tensor, generator: torch.Generator) -
     made: dict[str, Callable[[], torch.Tensor]] = {
         "all_equal": lambda: torch.full_like(flat, int(flat[_place(flat, generator)])),
         "one_hot": lambda: torch.where(torch.arange(flat.numel()) == _place(flat, generator), high, low),
-        "ascending": lambda: flat.sort().values, "descending": lambda: flat.sort(descending=True).values,
+        "ascending": lambda: flat.sort().values,
+        "descending": lambda: flat.sort(descending=True).values,
         "alternating": lambda: torch.where(torch.arange(flat.numel()) % 2 == 0, low, high),
     }
     if kind == "zero_rows" and bool((flat == 0).any()):
@@ -188,10 +195,14 @@ def _some(value: torch.Tensor, generator: torch.Generator, put: torch.Tensor) ->
 
 
 _FLOATS: dict[str, Callable[[torch.Tensor, torch.Generator, torch.dtype], torch.Tensor | None]] = {
-    "all_equal": _all_equal, "one_hot": _one_hot, "huge_offset": _huge_offset, "denormal": _denormal,
+    "all_equal": _all_equal,
+    "one_hot": _one_hot,
+    "huge_offset": _huge_offset,
+    "denormal": _denormal,
     "ascending": lambda value, generator, dtype: value.sort(dim=-1).values,
     "descending": lambda value, generator, dtype: value.sort(dim=-1, descending=True).values,
-    "zero_rows": _zero_rows, "alternating": _alternating,
+    "zero_rows": _zero_rows,
+    "alternating": _alternating,
     "nan": lambda value, generator, dtype: _some(value, generator, torch.tensor([torch.nan], dtype=torch.float64)),
     "infinity": lambda value, generator, dtype: _some(value, generator, torch.tensor([torch.inf, -torch.inf], dtype=torch.float64)),
 }

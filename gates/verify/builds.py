@@ -84,11 +84,17 @@ def _targets(side: TaskInfo, build: Mapping[str, Any]) -> Iterator[str]:
             yield f"build.json: target {number} is a {kind} for {arch}"
         if (path is None) == (target["failure"] is None):
             yield f"build.json: target {number} needs a product or the failure that left none"
-        if kind == "cubin" and path is not None and (PurePosixPath(path).parent.name != arch or target["log"] != path.removesuffix(_CUBIN) + _LOG):
+        if (
+            kind == "cubin"
+            and path is not None
+            and (PurePosixPath(path).parent.name != arch or target["log"] != path.removesuffix(_CUBIN) + _LOG)
+        ):
             yield f"build.json: target {number} is {path} with the log {target['log']}, not a cubin and its log in the folder of {arch}"
     if side.kind != PYTHON and (missing := set(build["archs"]) - {target["arch"] for target in build["targets"]}):
         yield f"build.json has no cubin for {', '.join(sorted(missing))}"
-    if {product_name(target["path"]): target["sha256"] for target in build["targets"] if target["path"] and target.get("sha256")} != side.products:
+    if {
+        product_name(target["path"]): target["sha256"] for target in build["targets"] if target["path"] and target.get("sha256")
+    } != side.products:
         yield f"build.json has other products than run.json names for {side.name}"
 
 

@@ -58,7 +58,9 @@ def _not_covered(task: Task, info: TaskInfo, git: Git) -> list[str]:
     if changed:
         return [f"{info.name} has changed in this checkout since: {', '.join(changed)}"]
     names = ", ".join(path.name for path in files)
-    return [f"{info.name} was recorded by an earlier version, whose digest leaves out {names}; it is not known whether they have changed since"]
+    return [
+        f"{info.name} was recorded by an earlier version, whose digest leaves out {names}; it is not known whether they have changed since"
+    ]
 
 
 def contradicts_checkout(info: TaskInfo) -> list[str]:
@@ -68,16 +70,23 @@ def contradicts_checkout(info: TaskInfo) -> list[str]:
         return []
     toggles = {name: value for name, value in info.overrides.items() if name in info.toggles}
     pairs: list[tuple[str, object, object]] = [
-        ("problem", info.problem, task.problem), ("kernels", info.kernels, task.kernels), ("arch", info.arch, task.arch), ("kind", info.kind, task.kind), ("stream", info.stream, task.stream),
-        ("toggles", info.toggles, dict(task.toggles)), ("overridden toggles", toggles, dict(task.overrides)),
+        ("problem", info.problem, task.problem),
+        ("kernels", info.kernels, task.kernels),
+        ("arch", info.arch, task.arch),
+        ("kind", info.kind, task.kind),
+        ("stream", info.stream, task.stream),
+        ("toggles", info.toggles, dict(task.toggles)),
+        ("overridden toggles", toggles, dict(task.overrides)),
         *((f"limits of {gate}", info.limits.get(gate, {}), dict(limits)) for gate, limits in task.gates.items()),
         ("gates that are not applicable", info.not_applicable, dict(task.not_applicable)),
         ("problem_sha256", info.problem_sha256 or task.problem_sha256(), task.problem_sha256()),
-        ("shapes", info.declared_shapes or task.shapes, task.shapes), ("seeds", info.declared_seeds or task.seeds, task.seeds),
+        ("shapes", info.declared_shapes or task.shapes, task.shapes),
+        ("seeds", info.declared_seeds or task.seeds, task.seeds),
     ]
     return [
         f"run.json gives {info.name} other {what} than the task.yaml of the same digest in this checkout: {ours} instead of {theirs}"
-        for what, ours, theirs in pairs if ours != theirs
+        for what, ours, theirs in pairs
+        if ours != theirs
     ]
 
 

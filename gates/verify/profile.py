@@ -27,18 +27,26 @@ _SCRIPT = "from gates.verify.profile import print_rows; print_rows()"
 def profile_problems(run: Path, evidence: NcuEvidence) -> tuple[list[str], list[str]]:
     """Return (contradictions between ncu.json and the run's reports, what was not checked), one sentence each."""
     sides = {role: side for role, side in evidence.sides.items() if side.kernels and role in REPORTS}
-    missing = [f"{REPORTS[role]} is missing: the counters of the {role} in ncu.json were not checked against it" for role in sides if not (run / REPORTS[role]).is_file()]
+    missing = [
+        f"{REPORTS[role]} is missing: the counters of the {role} in ncu.json were not checked against it"
+        for role in sides
+        if not (run / REPORTS[role]).is_file()
+    ]
     if missing or not sides:
         return [], missing
     if importlib.util.find_spec("ncu_report") is None:
         return [], ["ncu.json was not checked against profile.ncu-rep: ncu-report is not installed (pip install 'kernel-gates[gpu]')"]
     reader = _numbers(_reader_version())
     if reader and reader < _numbers(evidence.version):
-        return [], [f"ncu.json was not checked against profile.ncu-rep: it is from ncu {evidence.version}, the installed ncu-report is {_reader_version()}"]
+        return [], [
+            f"ncu.json was not checked against profile.ncu-rep: it is from ncu {evidence.version}, the installed ncu-report is {_reader_version()}"
+        ]
     problems = []
     for role, side in sides.items():
         rows, why = _rows(run / REPORTS[role], side)
-        problems += [f"{REPORTS[role]} {why}"] if why else [f"ncu.json and {REPORTS[role]} disagree: {text}" for text in _differences(side, rows)]
+        problems += (
+            [f"{REPORTS[role]} {why}"] if why else [f"ncu.json and {REPORTS[role]} disagree: {text}" for text in _differences(side, rows)]
+        )
     return problems, []
 
 
@@ -80,7 +88,8 @@ def _differences(side: ProfiledSide, rows: list[Row]) -> Iterator[str]:
             continue
         yield from (
             f"{counter.source} of {base_name(kernel.kernel)} is {row.cells[counter.source].value}, ncu.json says {counter.value}"
-            for counter in kernel.counters if counter.source and not _same(counter.value, row.cells, counter.source)
+            for counter in kernel.counters
+            if counter.source and not _same(counter.value, row.cells, counter.source)
         )
 
 
@@ -101,5 +110,3 @@ def _reader_version() -> str:
 
 def _numbers(version: str) -> tuple[int, ...]:
     return tuple(int(part) for part in version.split(".")[:2] if part.isdigit())
-
-

@@ -42,7 +42,9 @@ def report_problems(run: Path) -> tuple[list[str], list[str]]:
         return [f"COMPARE.md differs from what the evidence gives: {_first_difference(told, again)}"], []
     problems = [f"COMPARE.md {text}" for text in _claims(told, comparison)]
     by = f"report version {version}" if version else "an earlier version of gates"
-    return problems, [] if problems else [f"COMPARE.md was rendered by {by}: not checked beyond its decision, gates, speed-up and kernel times"]
+    return problems, [] if problems else [
+        f"COMPARE.md was rendered by {by}: not checked beyond its decision, gates, speed-up and kernel times"
+    ]
 
 
 def _first_difference(told: str, again: str) -> str:

@@ -59,7 +59,11 @@ def _check_derived(run: Path) -> tuple[list[str], list[str]]:
     from gates.verify.report import report_problems
 
     problems, notes = report_problems(run)
-    missing = [f"{folder}build.log" for folder in ("", "baseline/") if (run / folder / "ptxas.json").is_file() and not (run / folder / "build.log").is_file()]
+    missing = [
+        f"{folder}build.log"
+        for folder in ("", "baseline/")
+        if (run / folder / "ptxas.json").is_file() and not (run / folder / "build.log").is_file()
+    ]
     notes += [f"{name} is missing: ptxas.json was not checked against it" for name in missing]
     if "ncu" in (evidence := load_evidence(run)):
         disagree, unchecked = profile_problems(run, evidence["ncu"])
@@ -154,7 +158,9 @@ def _contradict(again: GateResult, recorded: GateResult) -> bool:
     """Return whether a check that both verdicts made saw something else, or held it to another number; a later version may make more checks or fewer."""
     seen, before = ({(check.name, check.where): check for check in result.checks} for result in (again, recorded))
     pairs = [(seen[key], before[key]) for key in seen.keys() & before.keys()]
-    numbers = [(one.limit, other.limit) for one, other in pairs if isinstance(one.limit, (int, float)) and isinstance(other.limit, (int, float))]
+    numbers = [
+        (one.limit, other.limit) for one, other in pairs if isinstance(one.limit, (int, float)) and isinstance(other.limit, (int, float))
+    ]
     return not all(same(one, other) for one, other in [*((one.observed, other.observed) for one, other in pairs), *numbers])
 
 
@@ -198,7 +204,9 @@ def _case_problems(info: RunInfo, evidence: Any) -> list[str]:
         return ["correctness.json and run.json disagree about whether the inputs were named from outside"]
     headline = [case.key for case in evidence.cases if evidence.replay or case.role == "headline"]
     expected = {
-        (shape, seed, inputs) for shape in task.judged_shapes or tuple(task.shapes) for seed in task.seeds
+        (shape, seed, inputs)
+        for shape in task.judged_shapes or tuple(task.shapes)
+        for seed in task.seeds
         for inputs in task.judged_inputs or (DEFAULT_INPUTS,)
     }
     if set(headline) != expected or len(headline) != len(expected) or evidence.asked != len(expected):

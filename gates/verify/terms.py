@@ -21,7 +21,9 @@ def term_problems(info: RunInfo, evidence: Mapping[str, Any]) -> Iterator[str]:
     """Yield one sentence for each thing that a gate's evidence says otherwise than run.json."""
     for gate, record in evidence.items():
         told = [*_stages(info, gate, record), *(_CHECKS[gate](info, record) if gate in _CHECKS else ())]
-        yield from (f"{gate}.json: {what} is {_text(ours)}, run.json gives {_text(theirs)}" for what, ours, theirs in told if ours != theirs)
+        yield from (
+            f"{gate}.json: {what} is {_text(ours)}, run.json gives {_text(theirs)}" for what, ours, theirs in told if ours != theirs
+        )
 
 
 def _stages(info: RunInfo, gate: str, record: Any) -> Told:
@@ -80,9 +82,22 @@ def _ncu(info: RunInfo, record: Any) -> Told:
     for role, side in record.sides.items():
         task = sides.get(role, info.task)
         yield f"sides.{role}.name", side.name, task.name
-        for counter in (counter for one in side.kernels for counter in one.counters if counter.source and counter.metric in METRICS and record.chip in CHIPS):
-            yield f"sides.{role}: the source of {counter.metric}", counter.source, source_name(counter.metric, record.chip, version_numbers(record.version))
-        yield f"sides.{role}.kernels", sorted({plain_name(one.kernel) for one in side.kernels}), sorted(set(task.kernels)) if side.kernels else []
+        for counter in (
+            counter
+            for one in side.kernels
+            for counter in one.counters
+            if counter.source and counter.metric in METRICS and record.chip in CHIPS
+        ):
+            yield (
+                f"sides.{role}: the source of {counter.metric}",
+                counter.source,
+                source_name(counter.metric, record.chip, version_numbers(record.version)),
+            )
+        yield (
+            f"sides.{role}.kernels",
+            sorted({plain_name(one.kernel) for one in side.kernels}),
+            sorted(set(task.kernels)) if side.kernels else [],
+        )
 
 
 _CHECKS = {"correctness": _correctness, "sanitizer": _sanitizer, "performance": _performance, "ncu": _ncu}

@@ -16,14 +16,28 @@ from gates.worker.job import ResultWriter, attempt
 
 
 def describe(
-    folder: Path, problem: str, shapes: Sequence[str], *, work: Path, limit_s: float, inputs: Sequence[str] = (),
-    arguments: Sequence[str] = (), python: str = sys.executable,
+    folder: Path,
+    problem: str,
+    shapes: Sequence[str],
+    *,
+    work: Path,
+    limit_s: float,
+    inputs: Sequence[str] = (),
+    arguments: Sequence[str] = (),
+    python: str = sys.executable,
 ) -> dict[str, dict[str, int]]:
     """Dimensions of the named shapes; GatesError for an unknown shape, input family or argument, or a problem that can't be read.
 
     ``arguments``: those of task.yaml; empty: the problem's own.
     """
-    job = {"kind": "describe", "problem": problem, "folder": str(folder), "shapes": list(shapes), "inputs": list(inputs), "arguments": list(arguments)}
+    job = {
+        "kind": "describe",
+        "problem": problem,
+        "folder": str(folder),
+        "shapes": list(shapes),
+        "inputs": list(inputs),
+        "arguments": list(arguments),
+    }
     tried = attempt(folder, job, work, limit_s=limit_s, name="describe", python=python)
     if (refusal := tried.refusal()) is not None:
         raise refusal

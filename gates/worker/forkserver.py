@@ -35,8 +35,13 @@ _SET_DEATH_SIGNAL, _SET_SUBREAPER = 1, 36  # prctl
 _MAX_MESSAGE_BYTES = 2**20
 _VARIABLES_OF_A_JOB = ("GATES_PROCESS_MARK", "PYTEST_CURRENT_TEST")  # told to each runner; one that differs needs no other server
 _USUAL = (  # modules that need torch and that most runners, or the processes of their kernels, would import each anew
-    "gates.gate.correctness.collect", "gates.gate.correctness.fresh_shapes", "gates.gate.correctness.runner.case", "gates.gate.correctness.runner.yardstick",
-    "gates.launch.isolated_launch", "gates.launch.replay", "gates.task.values",
+    "gates.gate.correctness.collect",
+    "gates.gate.correctness.fresh_shapes",
+    "gates.gate.correctness.runner.case",
+    "gates.gate.correctness.runner.yardstick",
+    "gates.launch.isolated_launch",
+    "gates.launch.replay",
+    "gates.task.values",
 )
 
 
@@ -49,8 +54,13 @@ class _Server:
         with theirs:
             self.process = subprocess.Popen(
                 [sys.executable, "-c", "from gates.worker.forkserver import serve; serve()", str(theirs.fileno())],
-                stdin=subprocess.DEVNULL, stdout=subprocess.DEVNULL, stderr=subprocess.DEVNULL, env=self.env, cwd="/",
-                pass_fds=[theirs.fileno()], start_new_session=True,
+                stdin=subprocess.DEVNULL,
+                stdout=subprocess.DEVNULL,
+                stderr=subprocess.DEVNULL,
+                env=self.env,
+                cwd="/",
+                pass_fds=[theirs.fileno()],
+                start_new_session=True,
             )
         self._ready: bool | None = None
         self._ended = False
@@ -95,7 +105,11 @@ class Forked:
 
     def __init__(self, server: _Server, argv: Sequence[str], env: Mapping[str, str], cwd: Path | None, sink: IO[bytes]) -> None:
         self._server, self._code = server, None
-        request = {"argv": list(argv), "cwd": None if cwd is None else str(cwd), "own": {name: env[name] for name in _VARIABLES_OF_A_JOB if name in env}}
+        request = {
+            "argv": list(argv),
+            "cwd": None if cwd is None else str(cwd),
+            "own": {name: env[name] for name in _VARIABLES_OF_A_JOB if name in env},
+        }
         socket.send_fds(server.socket, [json.dumps(request).encode()], [sink.fileno()])
         answer = server.receive()
         if answer is None:
@@ -125,7 +139,16 @@ def warm_up(env: Mapping[str, str]) -> None:
         _for(env)
 
 
-def popen(argv: Sequence[str], *, stdin: int, stdout: IO[bytes], stderr: IO[bytes], cwd: Path | None, env: Mapping[str, str], start_new_session: bool) -> Any:
+def popen(
+    argv: Sequence[str],
+    *,
+    stdin: int,
+    stdout: IO[bytes],
+    stderr: IO[bytes],
+    cwd: Path | None,
+    env: Mapping[str, str],
+    start_new_session: bool,
+) -> Any:
     """``subprocess.Popen`` for ``[sys.executable, script, …]``, forked where that is possible."""
     server = _for(env)
     if server is not None and server.free.acquire(blocking=False):

@@ -34,7 +34,10 @@ class Fork:
             with forkserver.ending():
                 for descriptor, to in ((asks, 0), (answers, 1)):
                     os.dup2(descriptor, to)
-                sys.modules["__main__"], sys.argv = ModuleType("__main__"), ["-c"]  # else a process that multiprocessing spawns runs the runner again
+                sys.modules["__main__"], sys.argv = (
+                    ModuleType("__main__"),
+                    ["-c"],
+                )  # else a process that multiprocessing spawns runs the runner again
                 if not getattr(sys.flags, "safe_path", False):
                     sys.path[0] = ""
                 call()
@@ -63,7 +66,9 @@ def start(module: str) -> Child:
     This process must have one thread and nothing in memory that kernels must not see.
     """
     torch = sys.modules.get("torch")
-    if torch is not None and not torch.cuda.is_initialized():  # a forked runner: its fork has torch, too; one of a CUDA process can do nothing
+    if (
+        torch is not None and not torch.cuda.is_initialized()
+    ):  # a forked runner: its fork has torch, too; one of a CUDA process can do nothing
         return Fork(lambda: importlib.import_module(module).serve())
     return subprocess.Popen([sys.executable, "-c", f"from {module} import serve; serve()"], stdin=subprocess.PIPE, stdout=subprocess.PIPE)
 
@@ -102,7 +107,12 @@ def confine(
     os.environ.update(sandbox.caches(folder))
     tempfile.tempdir = None  # asked for anew
     return sandbox.enter(
-        [folder], memory_bytes=memory_bytes, local_sockets=on_device, processes=processes, file_bytes=sandbox.MOST_FILE_BYTES, cpu_s=cpu_s,
+        [folder],
+        memory_bytes=memory_bytes,
+        local_sockets=on_device,
+        processes=processes,
+        file_bytes=sandbox.MOST_FILE_BYTES,
+        cpu_s=cpu_s,
     )
 
 

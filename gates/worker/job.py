@@ -24,7 +24,12 @@ from gates.core.errors import EXIT_HOLD, GatesError, NotHere
 from gates.worker import forkserver, machine_fault, process
 
 ENTRY = Path(__file__).resolve().parent / "entry.py"
-APART = {"correctness": "gates.launch.answering", "timing": "gates.gate.performance.runner.hands", "timing_alone": "gates.gate.performance.runner.hands", "triton_build": "gates.build.triton.hands"}  # jobs whose kernels run in a process apart, and its module
+APART = {
+    "correctness": "gates.launch.answering",
+    "timing": "gates.gate.performance.runner.hands",
+    "timing_alone": "gates.gate.performance.runner.hands",
+    "triton_build": "gates.build.triton.hands",
+}  # jobs whose kernels run in a process apart, and its module
 CONFINED = "confined: "  # begins the line in which a runner says what it gave up
 _MAX_RESULT_BYTES = 32 * 2**20
 _HALF = re.compile("[\ud800-\udfff]")  # half a character, which no file can hold; a kernel's message may
@@ -111,17 +116,27 @@ def attempt(
     with _created(result) as answers:  # read through this descriptor: the runner of a job apart takes the file's name away
         finished = process.run(
             [*prefix, python, ENTRY, "--job", job_path, "--folder", Path(folder).resolve(), *(["--apart", apart] if apart else [])],
-            limit_s=limit_s, cwd=work, env=_importable(os.environ if env is None else env), log=work / f"{name}.log",
+            limit_s=limit_s,
+            cwd=work,
+            env=_importable(os.environ if env is None else env),
+            log=work / f"{name}.log",
             popen=forkserver.popen if forked else subprocess.Popen,
         )
         lines = answers.read(_MAX_RESULT_BYTES).decode("utf-8", errors="replace").split("\n")
     tried = Attempt(
-        nonce, finished.returncode, finished.cause, finished.timed_out, round(finished.wall_s, 3),
-        tuple(line for line in lines if line), finished.output[-_KEPT_OUTPUT:],
+        nonce,
+        finished.returncode,
+        finished.cause,
+        finished.timed_out,
+        round(finished.wall_s, 3),
+        tuple(line for line in lines if line),
+        finished.output[-_KEPT_OUTPUT:],
     )
     if any(line.get("unwritable") for line in tried.own()) and (refusal := tried.refusal()) is not None:
         raise refusal
-    if tried.returncode and not tried.timed_out and not tried.own() and (fault := machine_fault.fault_in(tried.output_tail)):  # no kernel was loaded yet
+    if (
+        tried.returncode and not tried.timed_out and not tried.own() and (fault := machine_fault.fault_in(tried.output_tail))
+    ):  # no kernel was loaded yet
         raise machine_fault.MachineFault(f"this machine could not start the runner of {Path(folder).name}: {fault[0]}", hint=fault[1])
     if tried.blames_a_kill_on_the_kernel() and machine_fault.memory_kills() > killed_before:
         raise machine_fault.MachineFault(
@@ -189,7 +204,10 @@ def _importable(env: Mapping[str, str]) -> dict[str, str]:
     """``env`` with this package on the path, also where it is used from a checkout without being installed."""
     package = str(Path(gates.__path__[0]).resolve().parent)
     if os.pathsep in package:
-        raise machine_fault.MachineFault(f"the folder of gates, {package}, has a {os.pathsep!r} in its name, which separates folders in PYTHONPATH", hint="rename the folder")
+        raise machine_fault.MachineFault(
+            f"the folder of gates, {package}, has a {os.pathsep!r} in its name, which separates folders in PYTHONPATH",
+            hint="rename the folder",
+        )
     return {**env, "PYTHONPATH": os.pathsep.join(filter(None, [package, env.get("PYTHONPATH", "")]))}
 
 

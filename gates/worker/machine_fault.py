@@ -33,21 +33,39 @@ _STACK = "lift the limit on the stack (ulimit -s 8192)"
 _TIME = "lift the limit on processor time (ulimit -t unlimited)"
 
 # The system's words as a tool repeats them: after a colon, a bracket or a quote. Then what to do.
-_WORDS = [(re.compile(rf"(?:^|[:\]'\"(] ?)(?:{words})\b", re.IGNORECASE), todo) for words, todo in (
-    (r"No space left on device|Disk quota exceeded|Input/output error|Stale file handle", _SPACE),
-    (r"Cannot allocate memory|virtual memory exhausted|out of memory(?: allocating|\s*$)|memory exhausted|std::bad_alloc|MemoryError\s*$", _MEMORY),
-    (r"Too many open files|Resource temporarily unavailable", _LIMIT),
-    (r"File too large|File size limit exceeded", _FSIZE),
-    (r"Read-only file system", _READ_ONLY),
-)] + [(re.compile(words, re.IGNORECASE), todo) for words, todo in (
-    (r"failed to map segment from shared object|bad_alloc'?\s*$|what\(\): +std::bad_alloc", _MEMORY),
-    (r"\b(?:Killed|Terminated) signal terminated program|died due to signal 9\b", _MEMORY),
-    (r"File size limit exceeded signal terminated program|died due to signal 25\b", _FSIZE),
-    (r"Bus error signal terminated program|died due to signal 7\b", _SPACE),
-    (r"CPU time limit exceeded signal terminated program|died due to signal 24\b", _TIME),
-    (r"Could not open output file|Output file '[^']*' could not be opened|cannot (?:create|open) temporary file|\bwhen writing output to |\berror writing to /|error while writing generated", _SPACE),
-)]
-_SIGNALS = {"SIGKILL": _MEMORY, "SIGTERM": "start it again: another program of this machine ended it", "SIGBUS": _SPACE, "SIGXFSZ": _FSIZE, "SIGXCPU": _TIME}
+_WORDS = [
+    (re.compile(rf"(?:^|[:\]'\"(] ?)(?:{words})\b", re.IGNORECASE), todo)
+    for words, todo in (
+        (r"No space left on device|Disk quota exceeded|Input/output error|Stale file handle", _SPACE),
+        (
+            r"Cannot allocate memory|virtual memory exhausted|out of memory(?: allocating|\s*$)|memory exhausted|std::bad_alloc|MemoryError\s*$",
+            _MEMORY,
+        ),
+        (r"Too many open files|Resource temporarily unavailable", _LIMIT),
+        (r"File too large|File size limit exceeded", _FSIZE),
+        (r"Read-only file system", _READ_ONLY),
+    )
+] + [
+    (re.compile(words, re.IGNORECASE), todo)
+    for words, todo in (
+        (r"failed to map segment from shared object|bad_alloc'?\s*$|what\(\): +std::bad_alloc", _MEMORY),
+        (r"\b(?:Killed|Terminated) signal terminated program|died due to signal 9\b", _MEMORY),
+        (r"File size limit exceeded signal terminated program|died due to signal 25\b", _FSIZE),
+        (r"Bus error signal terminated program|died due to signal 7\b", _SPACE),
+        (r"CPU time limit exceeded signal terminated program|died due to signal 24\b", _TIME),
+        (
+            r"Could not open output file|Output file '[^']*' could not be opened|cannot (?:create|open) temporary file|\bwhen writing output to |\berror writing to /|error while writing generated",
+            _SPACE,
+        ),
+    )
+]
+_SIGNALS = {
+    "SIGKILL": _MEMORY,
+    "SIGTERM": "start it again: another program of this machine ended it",
+    "SIGBUS": _SPACE,
+    "SIGXFSZ": _FSIZE,
+    "SIGXCPU": _TIME,
+}
 _OF_SOURCE = re.compile(r"^\s|#\s*(?:error|warning)\b|static.assert", re.IGNORECASE)  # echoed lines, and words that the source gives
 
 
@@ -77,8 +95,10 @@ def shortage(folders: Iterable[Path]) -> tuple[str, str] | None:
         if found.f_bavail * found.f_frsize < _LITTLE_BYTES:
             return f"{folder} has {found.f_bavail * found.f_frsize / 2**20:.1f} MiB free", _SPACE
     for name, what, least, todo in (
-        (resource.RLIMIT_AS, "memory", None, _MEMORY), (resource.RLIMIT_FSIZE, "the size of a file", None, _FSIZE),
-        (resource.RLIMIT_NOFILE, "open files", _FEW_FILES, _LIMIT), (resource.RLIMIT_STACK, "the stack", _LITTLE_STACK, _STACK),
+        (resource.RLIMIT_AS, "memory", None, _MEMORY),
+        (resource.RLIMIT_FSIZE, "the size of a file", None, _FSIZE),
+        (resource.RLIMIT_NOFILE, "open files", _FEW_FILES, _LIMIT),
+        (resource.RLIMIT_STACK, "the stack", _LITTLE_STACK, _STACK),
     ):
         limit = resource.getrlimit(name)[0]
         if limit != resource.RLIM_INFINITY and (least is None or limit < least):
@@ -115,7 +135,10 @@ def check_names(places: Iterable[tuple[str, Path]]) -> None:
     """
     for what, path in places:
         if letter := next((letter for letter in _NOT_FOR_NVCC if letter in str(path)), None):
-            raise MachineFault(f"{what} {path} has {_NOT_FOR_NVCC[letter]} in its name, which nvcc can't take", hint="rename the folder, or name another one")
+            raise MachineFault(
+                f"{what} {path} has {_NOT_FOR_NVCC[letter]} in its name, which nvcc can't take",
+                hint="rename the folder, or name another one",
+            )
 
 
 def temporary_folder() -> Path:
@@ -132,4 +155,7 @@ def check_temporary() -> None:
         with tempfile.TemporaryFile(dir=folder) as file:
             os.posix_fallocate(file.fileno(), 0, TEMPORARY_BYTES)
     except OSError as error:
-        raise MachineFault(f"{told} can't be used: {error.strerror}", hint=f"make it writable, with at least {TEMPORARY_BYTES // 2**20} MiB free, or {other}") from None
+        raise MachineFault(
+            f"{told} can't be used: {error.strerror}",
+            hint=f"make it writable, with at least {TEMPORARY_BYTES // 2**20} MiB free, or {other}",
+        ) from None

@@ -35,7 +35,12 @@ def _wrong(problem: Any, shape: Mapping[str, int], arguments: Sequence[str]) -> 
         inputs = problem.make_inputs(shape, 0, "cpu")
     with _raising(problem, "reference"):
         outputs = problem.reference(inputs, shape)
-    text = fault("reference", outputs) or _wrong_room(problem, shape, outputs) or _wrong_axes(getattr(problem, "AXES", {}), outputs) or _wrong_answers(problem, inputs, shape, outputs)
+    text = (
+        fault("reference", outputs)
+        or _wrong_room(problem, shape, outputs)
+        or _wrong_axes(getattr(problem, "AXES", {}), outputs)
+        or _wrong_answers(problem, inputs, shape, outputs)
+    )
     if not text and hasattr(problem, "ARGUMENTS"):
         given = outputs if hasattr(problem, "make_outputs") or not arguments else {}
         problems.call_arguments(problem, inputs, given, shape, arguments)  # raises for a name that nothing provides
@@ -81,7 +86,9 @@ def _raising(problem: Any, name: str) -> Iterator[None]:
         frames = [frame for frame in traceback.extract_tb(error.__traceback__) if frame.filename == problem.__file__]
         where = f"{problem.__file__}:{frames[-1].lineno}" if frames else str(problem.__file__)
         what = f"{type(error).__name__}: {str(error).strip().splitlines()[0]}" if str(error).strip() else type(error).__name__
-        raise GatesError(f"{where}: {name} raises {what}", hint="the problem must run on the CPU; see docs/guide/writing-a-task.md") from None
+        raise GatesError(
+            f"{where}: {name} raises {what}", hint="the problem must run on the CPU; see docs/guide/writing-a-task.md"
+        ) from None
 
 
 def _wrong_room(problem: Any, shape: Mapping[str, int], outputs: Mapping[str, Any]) -> str:
@@ -111,7 +118,11 @@ def _wrong_answers(problem: Any, inputs: Mapping[str, Any], shape: Mapping[str, 
         "mistakes": lambda given: _names_fault("mistakes", given, "functions") or _wrong_mistakes(given, outputs),
     }
     for name, check in checks.items():
-        if hasattr(problem, name) and (made := _made(lambda name=name: [getattr(problem, name)(inputs, shape)])) and (text := check(made[0])):
+        if (
+            hasattr(problem, name)
+            and (made := _made(lambda name=name: [getattr(problem, name)(inputs, shape)]))
+            and (text := check(made[0]))
+        ):
             return text
     return ""
 

@@ -83,8 +83,13 @@ def run(
     with tempfile.TemporaryFile() as sink:
         try:
             child = popen(
-                argv, stdin=subprocess.DEVNULL, stdout=sink, stderr=sink, cwd=cwd,
-                env={**(os.environ if env is None else env), _MARK: mark}, start_new_session=True,
+                argv,
+                stdin=subprocess.DEVNULL,
+                stdout=sink,
+                stderr=sink,
+                cwd=cwd,
+                env={**(os.environ if env is None else env), _MARK: mark},
+                start_new_session=True,
             )
         except OSError as error:
             fault = machine_fault.fault_in(error.strerror or "")

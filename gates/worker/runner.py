@@ -19,8 +19,14 @@ from gates.worker.job import CONFINED
 from gates.worker.process import die_with, hide
 
 JOBS = {  # kind -> module with ``execute``
-    "describe": "gates.worker.describe", "magnitude": "gates.gate.correctness.output_scale", "correctness": "gates.gate.correctness.collect", "case": "gates.launch.replay",
-    "launches": "gates.launch.launch_shapes", "timing": "gates.gate.performance.collect", "timing_alone": "gates.gate.performance.runner.alone", "extension": "gates.build.torch_extension",
+    "describe": "gates.worker.describe",
+    "magnitude": "gates.gate.correctness.output_scale",
+    "correctness": "gates.gate.correctness.collect",
+    "case": "gates.launch.replay",
+    "launches": "gates.launch.launch_shapes",
+    "timing": "gates.gate.performance.collect",
+    "timing_alone": "gates.gate.performance.runner.alone",
+    "extension": "gates.build.torch_extension",
     "triton_build": "gates.build.triton.build",
 }
 

@@ -34,7 +34,20 @@ _NO_NEW_PRIVS, _DROP_CAPABILITY, _AMBIENT, _CLEAR_ALL = 38, 24, 47, 4  # prctl
 _CAPABILITIES, _CAPABILITY_VERSION = 64, 0x20080522
 MOST_FILE_BYTES = 2**30  # of one that a kernel's process writes
 _MOST_PROCESSES = 1024  # beyond those that the user has
-_DEVICES = ("null", "zero", "full", "random", "urandom", "tty", "ptmx", "pts", "dri", "nvidia*", "kfd", "dxg")  # in /dev; block devices are not
+_DEVICES = (
+    "null",
+    "zero",
+    "full",
+    "random",
+    "urandom",
+    "tty",
+    "ptmx",
+    "pts",
+    "dri",
+    "nvidia*",
+    "kfd",
+    "dxg",
+)  # in /dev; block devices are not
 _SHARED_MEMORY = Path("/dev/shm")
 _RULESET, _RULE, _RESTRICT = 444, 445, 446  # Landlock's system calls, the same on every machine
 _WRITE = sum(1 << bit for bit in (1, 4, 5, 6, 7, 8, 9, 10, 11, 12))  # write, remove and make each kind of file
@@ -44,8 +57,13 @@ _PATH_BENEATH = 1
 
 
 def enter(
-    writable: Sequence[Path], *, memory_bytes: int | None = None, local_sockets: bool = False, processes: bool = True,
-    file_bytes: int | None = None, cpu_s: float | None = None,
+    writable: Sequence[Path],
+    *,
+    memory_bytes: int | None = None,
+    local_sockets: bool = False,
+    processes: bool = True,
+    file_bytes: int | None = None,
+    cpu_s: float | None = None,
 ) -> dict[str, str]:
     """Confine this process for good. Return what is in force: {"calls", "files", "others", "processes", "memory": "denied" or why not}.
 
@@ -81,7 +99,10 @@ def deny_writes(writable: Sequence[Path]) -> str:
 def caches(folder: Path) -> dict[str, str]:
     """Return the environment that makes compilers in a confined process keep their files in ``folder``."""
     places = {
-        "TMPDIR": "", "TORCHINDUCTOR_CACHE_DIR": "inductor", "TRITON_CACHE_DIR": "triton", "TORCH_EXTENSIONS_DIR": "extensions",
+        "TMPDIR": "",
+        "TORCHINDUCTOR_CACHE_DIR": "inductor",
+        "TRITON_CACHE_DIR": "triton",
+        "TORCH_EXTENSIONS_DIR": "extensions",
         "CUDA_CACHE_PATH": "cuda",
     }
     return {name: str(folder / place) for name, place in places.items()}

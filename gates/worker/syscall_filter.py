@@ -37,7 +37,12 @@ def deny(libc: ctypes.CDLL, *, local_sockets: bool, processes: bool) -> str:
 
 def program(machine: int, pid: int, *, local_sockets: bool, processes: bool) -> list[Step]:
     """Return the filter's steps for the column ``machine`` of the tables and the process ``pid``."""
-    steps: list[Step] = [(_LOAD, 0, 0, _ARCHITECTURE), (_EQUAL, 1, 0, syscalls.AUDIT_ARCHITECTURE[machine]), _refuse(), (_LOAD, 0, 0, _NUMBER)]
+    steps: list[Step] = [
+        (_LOAD, 0, 0, _ARCHITECTURE),
+        (_EQUAL, 1, 0, syscalls.AUDIT_ARCHITECTURE[machine]),
+        _refuse(),
+        (_LOAD, 0, 0, _NUMBER),
+    ]
     if (foreign := syscalls.LOWEST_FOREIGN[machine]) is not None:
         steps += [(_LEAST, 0, 1, foreign), _refuse()]
     for table in (syscalls.ATTRIBUTES, syscalls.OTHERS, syscalls.SYSTEM, *(() if processes else (syscalls.PROCESSES,))):

@@ -27,12 +27,15 @@ class Functions:
     """The functions that a timing relies on, as they are now."""
 
     def __init__(self) -> None:
-        self._known = [(owner, name, value, _code(value)) for owner in _owners() for name in dir(owner) if _counts(value := _found(owner, name))]
+        self._known = [
+            (owner, name, value, _code(value)) for owner in _owners() for name in dir(owner) if _counts(value := _found(owner, name))
+        ]
 
     def replaced(self) -> list[str]:
         """Names of those that are another object now, or gone."""
         found = [
-            f"{_name(owner)}.{name}" for owner, name, value, code in self._known
+            f"{_name(owner)}.{name}"
+            for owner, name, value, code in self._known
             if _found(owner, name) is not value or _code(value) is not code
         ]
         return [name for name in found if name not in _REPLACED_BY_COMPILERS]

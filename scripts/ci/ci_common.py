@@ -112,21 +112,39 @@ def run_untrusted(command: Sequence[str], cwd: Path, writable: Sequence[Path]) -
         environ = {**clean_environment(os.environ), **sandbox.caches(Path(scratch))}
         with os.fdopen(told, "rb") as word:
             process = subprocess.Popen(
-                command, cwd=cwd, env=environ, preexec_fn=confine, stdin=subprocess.DEVNULL, stdout=subprocess.PIPE, stderr=subprocess.STDOUT,
+                command,
+                cwd=cwd,
+                env=environ,
+                preexec_fn=confine,
+                stdin=subprocess.DEVNULL,
+                stdout=subprocess.PIPE,
+                stderr=subprocess.STDOUT,
             )
             os.close(tell)
             held = word.read().decode()
             if held != "denied" and os.environ.get("GITHUB_ACTIONS") == "true":
                 process.kill()
                 process.wait()
-                raise CiError(f"what is judged can't be kept from the runner's files ({held})", "use a runner with Linux 5.13 or later and Landlock enabled")
+                raise CiError(
+                    f"what is judged can't be kept from the runner's files ({held})",
+                    "use a runner with Linux 5.13 or later and Landlock enabled",
+                )
             _relay(process)
         return process.returncode
 
 
 def _tools_folder() -> list[Path]:
     """/tmp, in which profilers keep locks and sockets, unless something of the runner lies beneath it."""
-    names = ("RUNNER_TEMP", "RUNNER_WORKSPACE", "GITHUB_WORKSPACE", "GITHUB_ENV", "GITHUB_OUTPUT", "GITHUB_PATH", "GITHUB_STEP_SUMMARY", "GITHUB_STATE")
+    names = (
+        "RUNNER_TEMP",
+        "RUNNER_WORKSPACE",
+        "GITHUB_WORKSPACE",
+        "GITHUB_ENV",
+        "GITHUB_OUTPUT",
+        "GITHUB_PATH",
+        "GITHUB_STEP_SUMMARY",
+        "GITHUB_STATE",
+    )
     theirs = [Path.cwd(), Path.home(), *(Path(os.environ[name]).resolve() for name in names if os.environ.get(name))]
     tmp = Path("/tmp").resolve()
     return [] if any(path.is_relative_to(tmp) for path in theirs) else [tmp]

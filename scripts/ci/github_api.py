@@ -62,17 +62,24 @@ class Api:
         where = f"/repos/{self.repository}/{path}"
         address = self._root + where + (f"?{urllib.parse.urlencode(query)}" if query else "")
         request = urllib.request.Request(
-            address, method=method, data=None if data is None else json.dumps(data).encode(),
+            address,
+            method=method,
+            data=None if data is None else json.dumps(data).encode(),
             headers={
-                "Accept": "application/vnd.github+json", "Authorization": f"Bearer {self._token}",
-                "Content-Type": "application/json", "User-Agent": "kernel-gates", "X-GitHub-Api-Version": "2022-11-28",
+                "Accept": "application/vnd.github+json",
+                "Authorization": f"Bearer {self._token}",
+                "Content-Type": "application/json",
+                "User-Agent": "kernel-gates",
+                "X-GitHub-Api-Version": "2022-11-28",
             },
         )
         try:
             with urllib.request.urlopen(request, timeout=_LIMIT_S) as answer:
                 return json.loads(answer.read())
         except urllib.error.HTTPError as error:
-            raise CiError(f"GitHub answered {error.code} to {method} {where}: {_words(error)}", _HINTS.get(error.code, "try again")) from None
+            raise CiError(
+                f"GitHub answered {error.code} to {method} {where}: {_words(error)}", _HINTS.get(error.code, "try again")
+            ) from None
         except (OSError, ValueError) as error:
             reason = getattr(error, "reason", None) or error
             raise CiError(f"no answer from GitHub to {method} {where}: {reason}", "try again") from None

@@ -79,8 +79,10 @@ def judge(stage: str, profile: str, tree: Path, base: Path | None, out: Path) ->
     beside, note = (None, "") if profile == "cpu" or base is None else base_run(stage, run, tree, base.resolve(), out)
     run, beside = packed(run, base or tree), packed(beside, base or tree) if beside else None
     return {
-        "stage": stage, "run": run.relative_to(out).as_posix(),
-        "base": beside.relative_to(out).as_posix() if beside else None, "note": note,
+        "stage": stage,
+        "run": run.relative_to(out).as_posix(),
+        "base": beside.relative_to(out).as_posix() if beside else None,
+        "note": note,
     }
 
 
@@ -94,7 +96,19 @@ def gates_run(task: Path, profile: str, results: Path, *, engine: Path) -> tuple
     """(the new run directory, exit code) of `gates run` on a task folder, by the gates of the checkout ``engine``."""
     before = set(_runs(results / task.name))
     build = results.parent.with_name(f"{results.parent.name}-build")  # not in the artifact
-    command = [sys.executable, "-m", "gates", "run", str(task.resolve()), "--profile", profile, "--results", str(results), "--build-dir", str(build)]
+    command = [
+        sys.executable,
+        "-m",
+        "gates",
+        "run",
+        str(task.resolve()),
+        "--profile",
+        profile,
+        "--results",
+        str(results),
+        "--build-dir",
+        str(build),
+    ]
     code = run_untrusted(command, engine, [results, build])  # `python -m` takes the gates of the folder that it starts in
     new = sorted(set(_runs(results / task.name)) - before)
     return (new[-1] if new else None), code

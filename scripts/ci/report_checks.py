@@ -62,8 +62,11 @@ def main() -> int:
     text = summary_of(reviews, arguments.profile, f"gates-{arguments.profile}")
     add_summary(text)
     check = {
-        "name": f"gates ({arguments.profile})", "head_sha": subject.head_sha, "status": "completed",
-        "conclusion": conclusion, "output": {"title": title, "summary": cut(text, _MAX_OUTPUT)},
+        "name": f"gates ({arguments.profile})",
+        "head_sha": subject.head_sha,
+        "status": "completed",
+        "conclusion": conclusion,
+        "output": {"title": title, "summary": cut(text, _MAX_OUTPUT)},
     }
     api.post("check-runs", check | ({"details_url": subject.details_url} if subject.details_url else {}))
     print(f"check: {conclusion}: {title}")

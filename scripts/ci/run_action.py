@@ -42,7 +42,9 @@ def main() -> int:
     else:
         review = Review(Path(task).name, ERROR, f"gates run ended with exit code {code}, without evidence")
     run = new[-1].relative_to(here).as_posix() if new and new[-1].is_relative_to(here) else str(new[-1]) if new else ""
-    packed = f"{run}.zip" if run and run_gates(["pack", str(new[-1].resolve())], here).returncode == 0 else run  # a run that was changed stays as it is
+    packed = (
+        f"{run}.zip" if run and run_gates(["pack", str(new[-1].resolve())], here).returncode == 0 else run
+    )  # a run that was changed stays as it is
     artifact = _artifact(review, profile)
     for name, value in (("decision", review.decision), ("reason", review.reason), ("run", run), ("packed", packed), ("artifact", artifact)):
         set_output(name, value)

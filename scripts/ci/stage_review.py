@@ -110,9 +110,7 @@ def review_run(run: Path, base: Path | None, *, engine: Path, stage: str = "") -
         if done.returncode not in _DECISIONS or len(found) != 1:
             return Review(stage, ERROR, _said(done))
         compared = json.loads(found[0].read_text(encoding="utf-8"))
-        return Review(
-            stage, _DECISIONS[done.returncode], str(compared["reason"]), _text(found[0].with_name("COMPARE.md"))
-        )
+        return Review(stage, _DECISIONS[done.returncode], str(compared["reason"]), _text(found[0].with_name("COMPARE.md")))
 
 
 def _review(entry: dict[str, Any], engine: Path, profile: str, head_sha: str | None) -> Review:
@@ -183,8 +181,14 @@ def _python(arguments: list[str], engine: Path) -> subprocess.CompletedProcess[s
     command, path = [sys.executable, *arguments], os.pathsep.join(filter(None, [str(engine.resolve()), os.environ.get("PYTHONPATH")]))
     try:
         return subprocess.run(
-            command, cwd=engine, env={**os.environ, "PYTHONPATH": path}, capture_output=True, encoding="utf-8", errors="replace",
-            timeout=_LIMIT_S, check=False,
+            command,
+            cwd=engine,
+            env={**os.environ, "PYTHONPATH": path},
+            capture_output=True,
+            encoding="utf-8",
+            errors="replace",
+            timeout=_LIMIT_S,
+            check=False,
         )
     except subprocess.TimeoutExpired:
         return subprocess.CompletedProcess(command, 4, "", f"error: no decision within {_LIMIT_S} s")
@@ -224,7 +228,9 @@ def _entry(folder: Path, entry: Any) -> dict[str, Any]:
         raise CiError(f"{OUTCOMES} holds something that is no stage")
     note = entry.get("note") or ""
     return {
-        "stage": stage, "run": _inside(folder, entry.get("run")), "base": _inside(folder, entry.get("base")),
+        "stage": stage,
+        "run": _inside(folder, entry.get("run")),
+        "base": _inside(folder, entry.get("base")),
         "note": str(note)[:500],
     }
 

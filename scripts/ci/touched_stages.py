@@ -28,7 +28,12 @@ from gates.core.errors import GatesError
 from gates.task.load import Task, load_baseline, load_task
 
 ENGINE = (
-    "gates/", "scripts/ci/", "scripts/setup_venv.py", ".github/", "constraints.txt", "pyproject.toml",
+    "gates/",
+    "scripts/ci/",
+    "scripts/setup_venv.py",
+    ".github/",
+    "constraints.txt",
+    "pyproject.toml",
 )
 _NO_COMMIT = "0" * 40
 

@@ -14,7 +14,9 @@ from typing import Any
 
 COUNT = 128 * 128
 _TAGS = {
-    "nv/cold/time/gpu/mean": "NVBench, cold", "nv/batch/time/gpu/mean": "NVBench, batch", "nv/cold/sm_clock_rate/mean": "NVBench, SM clock",
+    "nv/cold/time/gpu/mean": "NVBench, cold",
+    "nv/batch/time/gpu/mean": "NVBench, batch",
+    "nv/cold/sm_clock_rate/mean": "NVBench, SM clock",
 }
 
 
@@ -54,8 +56,9 @@ def _child(
     code = f"import sys; from study.crosscheck import {function} as run; run(sys.argv[1], sys.argv[2])"
     environment = {**os.environ, "PYTHONPATH": os.pathsep.join([str(Path(__file__).resolve().parent.parent), *sys.path[1:]])}
     try:
-        subprocess.run([sys.executable, "-c", code, str(job), str(result)], env=environment, timeout=45, check=True,
-                       capture_output=True, text=True)
+        subprocess.run(
+            [sys.executable, "-c", code, str(job), str(result)], env=environment, timeout=45, check=True, capture_output=True, text=True
+        )
         return read(json.loads(result.read_text()))
     except subprocess.CalledProcessError as error:
         message = (error.stderr.strip().splitlines() or ["no message"])[-1]

@@ -57,8 +57,13 @@ class Lab:
     def device(self) -> dict[str, Any]:
         self._start()
         card = nvml.open_device(str(self._properties.uuid), self.before)
-        return {"name": self._properties.name, "uuid": str(self._properties.uuid), "driver": card.driver(),
-                "torch": self._torch.__version__, "cuda": self._torch.version.cuda}
+        return {
+            "name": self._properties.name,
+            "uuid": str(self._properties.uuid),
+            "driver": card.driver(),
+            "torch": self._torch.__version__,
+            "cuda": self._torch.version.cuda,
+        }
 
     def rounds(self, steps: Mapping[str, int], count: int) -> list[dict[str, float]]:
         """``count`` rounds of one block a kernel, forwards and backwards in turn; block medians in us, cold, by name."""
@@ -85,8 +90,14 @@ class Lab:
         twin = self.library(baseline, "twin") if candidate == baseline else self.library(baseline)
         sides = {"candidate": _chain(self.library(candidate)), "baseline": _chain(twin)}
         job = timing.job_of(
-            sides["candidate"], sides["baseline"], control=self.library(baseline, "control"), device="cuda:0", shape="wide", bar_pct=bar_pct,
-            output_limits=plan.OUTPUT_LIMITS, seed=seed,
+            sides["candidate"],
+            sides["baseline"],
+            control=self.library(baseline, "control"),
+            device="cuda:0",
+            shape="wide",
+            bar_pct=bar_pct,
+            output_limits=plan.OUTPUT_LIMITS,
+            seed=seed,
         )
         return self._session(job, self._problem, {**plan.LIMITS, "min_speedup_pct": bar_pct}, short=True)
 
@@ -95,8 +106,14 @@ class Lab:
         self._start()
         limits, one, two = self.task.gates["performance"], self.sides[CANDIDATE], self.sides[BASELINE]
         job = timing.job_of(
-            one, two, control=self.stage_control, device="cuda:0", shape=limits["shape"], bar_pct=limits["min_speedup_pct"],
-            output_limits=self.task.gates["correctness"], seed=seed,
+            one,
+            two,
+            control=self.stage_control,
+            device="cuda:0",
+            shape=limits["shape"],
+            bar_pct=limits["min_speedup_pct"],
+            output_limits=self.task.gates["correctness"],
+            seed=seed,
         )
         return self._session(job, problems.load(one["problem"], Path(one["folder"])), limits, short=False)
 
@@ -105,8 +122,14 @@ class Lab:
         assert not self._started
         limits, started = self.task.gates["performance"], time.monotonic()
         raw = run_timing(
-            self.sides[CANDIDATE], baseline=self.sides[BASELINE], shape=limits["shape"], work=self.work / "process", limit_s=120,
-            bar_pct=limits["min_speedup_pct"], output_limits=self.task.gates["correctness"], seed=seed,
+            self.sides[CANDIDATE],
+            baseline=self.sides[BASELINE],
+            shape=limits["shape"],
+            work=self.work / "process",
+            limit_s=120,
+            bar_pct=limits["min_speedup_pct"],
+            output_limits=self.task.gates["correctness"],
+            seed=seed,
         )
         return verdict.record(raw, limits, time.monotonic() - started)
 
@@ -121,9 +144,7 @@ class Lab:
         """Times of one chain by the gate's own clockwork."""
         clockwork = self._clockwork()
         side, sets = self._timed(steps, clockwork)
-        found = {
-            f"gate, {mode}": plan.statistics.median(side.prepare(sets, mode, sets.count)(20)) for mode in ("cold", "warm")
-        }
+        found = {f"gate, {mode}": plan.statistics.median(side.prepare(sets, mode, sets.count)(20)) for mode in ("cold", "warm")}
         found["gate, single launches"] = plan.statistics.median(side.single(sets)(20))
         return found
 
@@ -147,7 +168,10 @@ class Lab:
 
     def _build_chain(self, steps: int) -> None:
         path = self.library(steps)
-        subprocess.run(["nvcc", "-shared", "-Xcompiler", "-fPIC", "-O3", "-arch=native", f"-DSTEPS={steps}", str(HERE / "chain.cu"), "-o", str(path)], check=True)
+        subprocess.run(
+            ["nvcc", "-shared", "-Xcompiler", "-fPIC", "-O3", "-arch=native", f"-DSTEPS={steps}", str(HERE / "chain.cu"), "-o", str(path)],
+            check=True,
+        )
         for name in ("twin", "control"):
             shutil.copyfile(path, self.library(steps, name))
 
@@ -202,7 +226,13 @@ class Lab:
 
         values = Values(self._problem, self._problem.SHAPES["wide"], count, 1)
         sets = timing_cuda.Sets(
-            values.slots, count, clockwork.device, made=values.made, in_place=values.in_place, shape=values.shape, sides={"candidate": arguments},
+            values.slots,
+            count,
+            clockwork.device,
+            made=values.made,
+            in_place=values.in_place,
+            shape=values.shape,
+            sides={"candidate": arguments},
         )
         clockwork.synchronize()
         return sets
@@ -218,11 +248,17 @@ class Lab:
 
 
 def _chain(library: Path) -> dict[str, Any]:
-    return {"name": library.stem, "library": str(library), "entry": "launch_chain", "folder": str(HERE), "problem": "chaining", "emulated": False}
+    return {
+        "name": library.stem,
+        "library": str(library),
+        "entry": "launch_chain",
+        "folder": str(HERE),
+        "problem": "chaining",
+        "emulated": False,
+    }
 
 
 def _side(task: Task, library: Path | None) -> dict[str, Any]:
     if library is None:
         raise GatesError(f"{task.name} was not built")
     return task.side(library, emulated=False)
-

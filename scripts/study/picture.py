@@ -57,7 +57,9 @@ def draw_usual(studies: Mapping[str, Mapping[str, Any]], path: Path) -> None:
             for wrong, colour in ((False, COLOURS["pass"]), (True, COLOURS["fail"])):
                 shown = [min(1.25, max(0.75, ratio)) for ratio, is_wrong in dots if is_wrong == wrong]
                 axis.plot(shown, [place] * len(shown), "o", color=colour, alpha=0.5, markersize=5)
-        axis.set_yticks(range(len(ways)), [f"{way}: {sum(wrong for _, wrong in dots)} of {len(dots)} wrong" for way, dots in ways], fontsize=8)
+        axis.set_yticks(
+            range(len(ways)), [f"{way}: {sum(wrong for _, wrong in dots)} of {len(dots)} wrong" for way, dots in ways], fontsize=8
+        )
         axis.set_ylim(len(ways) - 0.5, -0.5)
         axis.axvline(1.0, color="black", linestyle="--", linewidth=1)
         axis.set_title(f"kernels of {size}")

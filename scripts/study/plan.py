@@ -70,9 +70,7 @@ def same(scale: float) -> list[Cell]:
 
 def chain_steps(line: Line) -> dict[str, dict[str, int]]:
     """Steps of the candidate ("1.00") and of the baselines ("1.13", "1.17") by size."""
-    return {
-        size: {f"{truth:.2f}": line.steps(us * truth) for truth in (1.0, *TRUTHS)} for size, us in SIZES_US.items()
-    }
+    return {size: {f"{truth:.2f}": line.steps(us * truth) for truth in (1.0, *TRUTHS)} for size, us in SIZES_US.items()}
 
 
 def ratio_of_means(rounds: Sequence[Mapping[str, float]], side: str) -> float:

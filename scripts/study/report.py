@@ -24,7 +24,8 @@ def load(folder: Path) -> dict[str, dict[str, Any]]:
     known = json.loads((folder / "runs.json").read_text(encoding="utf-8"))
     return {
         path.stem: {**json.loads(path.read_text(encoding="utf-8")), **known.get(path.stem, {})}
-        for path in sorted(folder.glob("*.json")) if path.stem != "runs"
+        for path in sorted(folder.glob("*.json"))
+        if path.stem != "runs"
     }
 
 
@@ -40,18 +41,25 @@ def into_page(page: str, studies: Studies) -> str:
 def tables(studies: Studies) -> str:
     """All tables, and what was left out."""
     parts = [
-        "\n".join(f"- run **{name}**: {study['device']['name']}, commit {study.get('commit', 'unknown')}. {study.get('note', '')}".rstrip() for name, study in studies.items()),
+        "\n".join(
+            f"- run **{name}**: {study['device']['name']}, commit {study.get('commit', 'unknown')}. {study.get('note', '')}".rstrip()
+            for name, study in studies.items()
+        ),
         "A/A gates must call at most 1 of 50 copies faster. At a true ratio of 1.13 no gate may pass; at 1.17 none may fail and 95 % must pass.",
         table(("asked", "run", "measured", "holds"), _answers(studies)),
         "The true ratios of the chains are known in three ways: interleaved rounds at a study's start, the straight line time = floor + steps x step, "
         f"and the clock cycles that the kernel counts plus that floor. They agree within {_truths_agree_pct(studies):.1f} %.",
     ]
     if usual := list(_usual(studies)):
-        parts += [f"Ratios by the usual ways at {plan.MAIN[0]}, all of A and then all of B, with (wrong side of 1.15 / number of ratios):",
-                  table(("way", "run", *(f"true {truth}" for truth in TRUTHS)), usual)]
+        parts += [
+            f"Ratios by the usual ways at {plan.MAIN[0]}, all of A and then all of B, with (wrong side of 1.15 / number of ratios):",
+            table(("way", "run", *(f"true {truth}" for truth in TRUTHS)), usual),
+        ]
     if checks := list(_crosscheck(studies)):
-        parts += ["One kernel's time by other tools and by the gate, in us:",
-                  table(("tool", "gate's mode", "size", "run", "tool", "gate", "difference"), checks, right=(4, 5, 6))]
+        parts += [
+            "One kernel's time by other tools and by the gate, in us:",
+            table(("tool", "gate's mode", "size", "run", "tool", "gate", "difference"), checks, right=(4, 5, 6)),
+        ]
     parts.append("Left out for lack of device time: " + "; ".join(_left_out(studies)) + ".")
     return "\n\n".join(part.rstrip("\n") for part in parts) + "\n"
 
@@ -81,17 +89,34 @@ def _answers(studies: Studies) -> Iterator[tuple[str, ...]]:
             for truth, right in ((1.13, "fail"), (1.17, "pass")):
                 if found := gates.get(f"{size}, truth {truth:.2f}, bar 15 %"):
                     statuses = [one["status"] for one in found]
-                    good = "pass" not in statuses if right == "fail" else "fail" not in statuses and statuses.count("pass") >= 0.95 * len(statuses)
+                    good = (
+                        "pass" not in statuses
+                        if right == "fail"
+                        else "fail" not in statuses and statuses.count("pass") >= 0.95 * len(statuses)
+                    )
                     yield (f"truth {truth:.2f} at {size}", run, _tally(statuses), _holds(good, len(found) >= 20))
         for name, what in (("stage pair", "one process for all"), ("stage pair, own process", "a process each")):
             if len(found := gates.get(name, [])) > 1:
                 statuses, seconds = [one["status"] for one in found], statistics.median(one["wall_s"] for one in found)
                 ratios = [one["ratio"] for one in found]
                 if name == "stage pair":
-                    yield (f"stage2 against stage3, mission, {len(found)} gates, {what}", run,
-                           f"{_tally(statuses)}; ratio {min(ratios):.3f} to {max(ratios):.3f}", _holds(len(set(statuses)) == 1, len(found) >= 20))
-                extra = f" (importing torch and starting CUDA alone: {study['torch_start_s']:.1f} s)" if name != "stage pair" and "torch_start_s" in study else ""
-                yield (f"time of one verdict, mission, {what}, {len(found)} gates", run, f"{seconds:.1f} s, asked 5 s{extra}", _holds(seconds < 5, True))
+                    yield (
+                        f"stage2 against stage3, mission, {len(found)} gates, {what}",
+                        run,
+                        f"{_tally(statuses)}; ratio {min(ratios):.3f} to {max(ratios):.3f}",
+                        _holds(len(set(statuses)) == 1, len(found) >= 20),
+                    )
+                extra = (
+                    f" (importing torch and starting CUDA alone: {study['torch_start_s']:.1f} s)"
+                    if name != "stage pair" and "torch_start_s" in study
+                    else ""
+                )
+                yield (
+                    f"time of one verdict, mission, {what}, {len(found)} gates",
+                    run,
+                    f"{seconds:.1f} s, asked 5 s{extra}",
+                    _holds(seconds < 5, True),
+                )
 
 
 def _truths_agree_pct(studies: Studies) -> float:
@@ -136,7 +161,12 @@ def _span(ratios: list[float], truth: str) -> str:
 
 def _crosscheck(studies: Studies) -> Iterator[tuple[str, ...]]:
     """A row a tool and size: its time, the gate's of the same kind, and how far they are apart."""
-    pairs = (("CUPTI, cold", "gate, cold"), ("CUPTI, warm", "gate, warm"), ("NVBench, cold", "gate, single launches"), ("NVBench, batch", "gate, warm"))
+    pairs = (
+        ("CUPTI, cold", "gate, cold"),
+        ("CUPTI, warm", "gate, warm"),
+        ("NVBench, cold", "gate, single launches"),
+        ("NVBench, batch", "gate, warm"),
+    )
     for run, study in studies.items():
         for other, own in pairs:
             for size, found in study.get("crosscheck", {}).items():
@@ -164,4 +194,3 @@ def _holds(good: bool, complete: bool) -> str:
 
 def _tally(statuses: list[str]) -> str:
     return ", ".join(f"{statuses.count(status)} {status}" for status in sorted(set(statuses)))
-

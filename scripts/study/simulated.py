@@ -47,17 +47,33 @@ class SimulatedLab:
         old, launches = self._us(baseline), max(1, round(500 / self._us(candidate)))
         device = SimulatedDevice({"candidate": self._us(candidate), "baseline": old, "control": old}, seed=seed, launches=launches)
         taken = measure(
-            device.side("candidate"), device.side("baseline"), device.side("control"), bar_pct=bar_pct, seed=seed,
-            read_state=device.read_state, clock=device.clock,
+            device.side("candidate"),
+            device.side("baseline"),
+            device.side("control"),
+            bar_pct=bar_pct,
+            seed=seed,
+            read_state=device.read_state,
+            clock=device.clock,
         )
         counts = {"candidate": launches, "baseline": launches}
         made: dict[str, Any] = {
-            "task": "new", "baseline": "old", "shape": "wide", "status": MEASURED, "bar_pct": bar_pct, "seed": seed, "device": _DEVICE,
-            "calibration": Calibration(0.032, 1.3, 0.97), "warm_up": WarmUp(0.1, 6, True, False),
+            "task": "new",
+            "baseline": "old",
+            "shape": "wide",
+            "status": MEASURED,
+            "bar_pct": bar_pct,
+            "seed": seed,
+            "device": _DEVICE,
+            "calibration": Calibration(0.032, 1.3, 0.97),
+            "warm_up": WarmUp(0.1, 6, True, False),
             "series": (Series("cold", counts, taken.blocks, taken.stopped),),
             "control": Series("control", {"baseline": launches, "control": launches}, taken.control, taken.stopped),
-            "outputs": _OUTPUTS, "output_limits": plan.OUTPUT_LIMITS, "work": Work(3e4, 1.3e5, 65536), "clock_source": "nvml",
-            "other_processes": (), "elapsed_s": taken.elapsed_s,
+            "outputs": _OUTPUTS,
+            "output_limits": plan.OUTPUT_LIMITS,
+            "work": Work(3e4, 1.3e5, 65536),
+            "clock_source": "nvml",
+            "other_processes": (),
+            "elapsed_s": taken.elapsed_s,
         }
         evidence = PerformanceEvidence(**{**made, "figures": summaries(PerformanceEvidence(**made))})
         return verdict.of_evidence(evidence, {**plan.LIMITS, "min_speedup_pct": bar_pct}, time.monotonic() - started)

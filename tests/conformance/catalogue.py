@@ -125,8 +125,10 @@ def numbers(item: Item, values: Values) -> Values:
 def _told(item: Item, wrong: Values, got: Values, against: str, name: str) -> str:
     at = int(wrong[0])
     place, column = divmod(at, len(item.columns))
-    return (f"{item.name}, {item.columns[column]}: {wrong.size} of {got.size} values differ, the first at element {place}: "
-            f"{name} has {_shown(got, at)}, {against}")
+    return (
+        f"{item.name}, {item.columns[column]}: {wrong.size} of {got.size} values differ, the first at element {place}: "
+        f"{name} has {_shown(got, at)}, {against}"
+    )
 
 
 def _shown(values: Values, at: int) -> str:

@@ -33,7 +33,9 @@ def all_16_bits() -> Values:
 def any_floats(count: int, seed: int = 3) -> Values:
     """Float32 of random bits, infinities and NaN among them, and the usual corners."""
     bits = generator(seed).randint(0, 2**32, count, dtype=np.uint32)
-    corners = np.array([0, 1, 0x7FFFFF, 0x800000, 0x3F800000, 0x7F7FFFFF, 0x7F800000, 0x7FC00000, 0x7F800001, 0x33000000, 0x477FF000], np.uint32)
+    corners = np.array(
+        [0, 1, 0x7FFFFF, 0x800000, 0x3F800000, 0x7F7FFFFF, 0x7F800000, 0x7FC00000, 0x7F800001, 0x33000000, 0x477FF000], np.uint32
+    )
     return np.concatenate([bits, corners, corners | np.uint32(0x80000000)]).view(np.float32)
 
 

@@ -10,8 +10,10 @@ from conformance.catalogue import Item, Values, Within
 
 LINE, TILE = 40, 32 * 40  # as in wmma.cu
 FILL = 0xCD  # what an output holds before the launch
-TENSOR = ("products are exact and sums are kept in at least float's precision, rounded or cut off at each of k + 1 additions "
-          "(Fasi, Higham, Mikaitis, Pranesh: Numerical behavior of NVIDIA tensor cores, 2021)")
+TENSOR = (
+    "products are exact and sums are kept in at least float's precision, rounded or cut off at each of k + 1 additions "
+    "(Fasi, Higham, Mikaitis, Pranesh: Numerical behavior of NVIDIA tensor cores, 2021)"
+)
 _ALL = 0xFFFFFFFF
 
 
@@ -129,8 +131,16 @@ def _masked(given: Values) -> Values:
 
 def _patterns() -> Values:
     random = data.generator(23)
-    rows = [np.zeros(32), np.ones(32), np.arange(32) == 5, random.randint(0, 2, 32), random.randint(-3, 4, 32),
-            random.randint(-(2**31), 2**31, 32), np.full(32, -1), np.arange(32) // 4]
+    rows = [
+        np.zeros(32),
+        np.ones(32),
+        np.arange(32) == 5,
+        random.randint(0, 2, 32),
+        random.randint(-3, 4, 32),
+        random.randint(-(2**31), 2**31, 32),
+        np.full(32, -1),
+        np.arange(32) // 4,
+    ]
     return np.concatenate(rows).astype(np.int32)
 
 
@@ -145,10 +155,21 @@ def _votes(given: Values) -> Values:
             same = len(set(chosen)) == 1
             for lane in lanes:
                 row[:, lane] = [
-                    sum(1 << other for other in lanes if values[other]), any(chosen), all(chosen),
-                    sum(1 << other for other in lanes if values[other] == values[lane]), mask if same else 0, same,
-                    sum(unsigned) & _ALL, min(unsigned), max(unsigned), np.bitwise_and.reduce(unsigned), np.bitwise_or.reduce(unsigned),
-                    np.bitwise_xor.reduce(unsigned), sum(chosen) & _ALL, min(chosen) & _ALL, max(chosen) & _ALL,
+                    sum(1 << other for other in lanes if values[other]),
+                    any(chosen),
+                    all(chosen),
+                    sum(1 << other for other in lanes if values[other] == values[lane]),
+                    mask if same else 0,
+                    same,
+                    sum(unsigned) & _ALL,
+                    min(unsigned),
+                    max(unsigned),
+                    np.bitwise_and.reduce(unsigned),
+                    np.bitwise_or.reduce(unsigned),
+                    np.bitwise_xor.reduce(unsigned),
+                    sum(chosen) & _ALL,
+                    min(chosen) & _ALL,
+                    max(chosen) & _ALL,
                 ]
             rows.append(row)
     return np.concatenate(rows).reshape(-1)
@@ -173,8 +194,16 @@ WARPS = [
     Item("shuffle_long", "warps", lambda: _numbers("i8", 32, 25), "i8", 6 * 8 * 5 * 32, expected=_shuffled),
     Item("shuffle_masked", "warps", lambda: _numbers("i4", 32, 26), "i4", 96, expected=_masked),
     Item("vote_and_reduce", "warps", _patterns, "u4", 8 * 30 * 32, expected=_votes),
-    Item("match_long", "warps", lambda: (np.arange(32, dtype=np.int64) % 3) << 33, "u4", 96, expected=lambda x: np.concatenate(
-        [[sum(1 << i for i in range(32) if x[i] == value) for value in x], np.full(32, _ALL), np.ones(32)]).astype(np.uint32)),
+    Item(
+        "match_long",
+        "warps",
+        lambda: (np.arange(32, dtype=np.int64) % 3) << 33,
+        "u4",
+        96,
+        expected=lambda x: np.concatenate(
+            [[sum(1 << i for i in range(32) if x[i] == value) for value in x], np.full(32, _ALL), np.ones(32)]
+        ).astype(np.uint32),
+    ),
     Item("warp_exchange", "warps", lambda: _numbers("i4", 64, 27) // 4, "i4", 6 * 64, expected=_exchanged),
 ]
 
@@ -186,7 +215,9 @@ def _barriers(given: Values) -> Values:
 
 def _predicates() -> Values:
     random = data.generator(28)
-    return np.concatenate([np.zeros(100), np.ones(100), np.arange(100) == 99, random.randint(0, 2, 100), random.randint(-2, 3, 100)]).astype(np.int32)
+    return np.concatenate(
+        [np.zeros(100), np.ones(100), np.arange(100) == 99, random.randint(0, 2, 100), random.randint(-2, 3, 100)]
+    ).astype(np.int32)
 
 
 def _both_memories(given: Values) -> Values:
@@ -202,7 +233,16 @@ def _atomics(given: Values) -> Values:
     with np.errstate(over="ignore"):
         new = [old + value, value]
         if given.dtype.itemsize == 4 and given.dtype.kind in "iu":
-            new += [np.minimum(old, value), np.maximum(old, value), old & value, old | value, old ^ value, value, np.where(old == value, old, old), old - value]
+            new += [
+                np.minimum(old, value),
+                np.maximum(old, value),
+                old & value,
+                old | value,
+                old ^ value,
+                value,
+                np.where(old == value, old, old),
+                old - value,
+            ]
         if given.dtype.str[1:] == "u4":
             new += [np.where(old >= value, kind(0), old + kind(1)), np.where((old == 0) | (old > value), value, old - kind(1))]
     return np.stack([np.stack([old, result], -1) for result in new], 1).reshape(-1).astype(given.dtype)
@@ -220,8 +260,17 @@ def _contended(given: Values) -> Values:
     every = np.tile(given.astype(np.int64), 4)
     floats = np.float32(np.fmod(every, 1000).sum())
     total = int(every.sum())
-    return np.array([total, max(0, every.max()), min(0, every.min()), int(floats.view(np.int32)), 1024 % 10, int(np.fmod(every, 100).sum()),
-                     *[total // 4] * 4]).astype(np.int32)
+    return np.array(
+        [
+            total,
+            max(0, every.max()),
+            min(0, every.min()),
+            int(floats.view(np.int32)),
+            1024 % 10,
+            int(np.fmod(every, 100).sum()),
+            *[total // 4] * 4,
+        ]
+    ).astype(np.int32)
 
 
 def _copied(given: Values, size: int) -> Values:
@@ -247,9 +296,20 @@ BLOCKS = [
     Item("atomic_unsigned", "blocks", lambda: _close_pairs("u4", 32), "u4", 100 * 24, count=100, expected=_atomics),
     Item("atomic_long", "blocks", lambda: _close_pairs("u8", 33), "u8", 100 * 4, count=100, expected=_atomics),
     Item("atomic_float", "blocks", lambda: (np.arange(200) * 0.37 - 30).astype(np.float32), "f4", 100 * 4, count=100, expected=_atomics),
-    Item("atomic_contended", "blocks", lambda: data.generator(34).randint(-5000, 5000, 256).astype(np.int32), "i4", 10, expected=_contended),
-    *(Item(f"copies_{size}", "blocks", lambda size=size: data.generator(35).randint(0, 256, 96 * size).astype(np.uint8), "i4", 32 * size,
-           expected=lambda given, size=size: _copied(given, size)) for size in (4, 8, 16)),
+    Item(
+        "atomic_contended", "blocks", lambda: data.generator(34).randint(-5000, 5000, 256).astype(np.int32), "i4", 10, expected=_contended
+    ),
+    *(
+        Item(
+            f"copies_{size}",
+            "blocks",
+            lambda size=size: data.generator(35).randint(0, 256, 96 * size).astype(np.uint8),
+            "i4",
+            32 * size,
+            expected=lambda given, size=size: _copied(given, size),
+        )
+        for size in (4, 8, 16)
+    ),
     Item("program_variables", "blocks", lambda: np.arange(32, dtype=np.int32) * 3 - 40, "i4", 129, expected=_variables),
 ]
 

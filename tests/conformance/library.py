@@ -31,7 +31,21 @@ class Outcome:
 def build_for_device(source: str, output: Path, nvcc: str, arch: str) -> str:
     """Compile with nvcc; the compiler's output where it failed, else an empty text."""
     code = f"-gencode=arch={arch.replace('sm_', 'compute_')},code={arch}"
-    argv = [nvcc, "-std=c++17", "-O3", "-w", code, "-shared", "-cudart", "static", "-Xcompiler", "-fPIC", "-o", str(output), str(FOLDER / f"{source}.cu")]
+    argv = [
+        nvcc,
+        "-std=c++17",
+        "-O3",
+        "-w",
+        code,
+        "-shared",
+        "-cudart",
+        "static",
+        "-Xcompiler",
+        "-fPIC",
+        "-o",
+        str(output),
+        str(FOLDER / f"{source}.cu"),
+    ]
     done = subprocess.run(argv, capture_output=True, text=True, errors="replace", check=False)
     return "" if done.returncode == 0 else (done.stdout + done.stderr)[-4000:] or f"nvcc: exit {done.returncode}"
 

@@ -31,10 +31,30 @@ def _normal_tail(given: Values) -> Values:
 
 MORE = [
     Item("normal_tail", "more", _tail_places, "f4", len(_tail_places()), ("normcdff",), within=Within(_normal_tail, steps(5), GUIDE)),
-    Item("normal_tail_double", "more", _far_places, "f8", len(_far_places()), ("normcdf",), within=Within(_normal_tail, steps(5.5, np.float64), GUIDE)),
-    exact("bfloat_pair", "more", lambda: pairs(data.any_floats(3000, 23), data.any_floats(3000, 24)), "u2", "__float22bfloat162_rn.x __float22bfloat162_rn.y",
-          lambda given: np.stack([data.to_bfloat(given[:, 0]), data.to_bfloat(given[:, 1])], axis=1)),
+    Item(
+        "normal_tail_double",
+        "more",
+        _far_places,
+        "f8",
+        len(_far_places()),
+        ("normcdf",),
+        within=Within(_normal_tail, steps(5.5, np.float64), GUIDE),
+    ),
+    exact(
+        "bfloat_pair",
+        "more",
+        lambda: pairs(data.any_floats(3000, 23), data.any_floats(3000, 24)),
+        "u2",
+        "__float22bfloat162_rn.x __float22bfloat162_rn.y",
+        lambda given: np.stack([data.to_bfloat(given[:, 0]), data.to_bfloat(given[:, 1])], axis=1),
+    ),
     exact("assumption", "more", lambda: data.between(-9, 9, 100), "f4", "__builtin_assume", columns(np.abs)),
-    exact("libcu", "more", lambda: np.concatenate([data.between(-9, 9, 100), np.array([3.4028235e38, np.inf], np.float32)]), "f4", "limits cstdint",
-          columns(lambda x: np.where(x < np.float32(3.4028235e38), x, np.float32(0)), lambda x: np.full_like(x, 2))),
+    exact(
+        "libcu",
+        "more",
+        lambda: np.concatenate([data.between(-9, 9, 100), np.array([3.4028235e38, np.inf], np.float32)]),
+        "f4",
+        "limits cstdint",
+        columns(lambda x: np.where(x < np.float32(3.4028235e38), x, np.float32(0)), lambda x: np.full_like(x, 2)),
+    ),
 ]

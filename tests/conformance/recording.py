@@ -25,8 +25,11 @@ class Recording:
 def entry(item: Item, outcome: Outcome) -> dict[str, Any]:
     """What is stored of one outcome: plain data."""
     stored = {
-        "input_sha256": digest(item.given()), "code": outcome.code, "error": outcome.error,
-        "sha256": digest(outcome.values), "values": encode(item, outcome.values),
+        "input_sha256": digest(item.given()),
+        "code": outcome.code,
+        "error": outcome.error,
+        "sha256": digest(outcome.values),
+        "values": encode(item, outcome.values),
     }
     if item.within is not None:
         stored["largest_error_over_bound"] = round(largest_error(item, outcome.values), 4)
@@ -47,7 +50,9 @@ def values_of(item: Item, stored: dict[str, Any]) -> Values:
         raise ValueError(f"{item.name}: recorded with another input; record anew")
     values = decode(item, stored["values"])
     if digest(values) != stored["sha256"]:
-        raise ValueError(f"{item.name}: the stored values don't have the stored digest; were they edited, or is the expectation another now?")
+        raise ValueError(
+            f"{item.name}: the stored values don't have the stored digest; were they edited, or is the expectation another now?"
+        )
     return values
 
 

@@ -55,7 +55,9 @@ def keep(data: dict[str, Any], ran: Mapping[tuple[str, str, int], Ran]) -> None:
     for (stage, shape, seed), got in ran.items():
         if shape not in stages.SMALL_SHAPES or seed != stages.KEPT_SEED:
             continue
-        kept = data["outputs"].setdefault(shape, {"seed": seed, "inputs_sha256": got.inputs_sha256, "elements": int(got.bits.size), "stages": {}})
+        kept = data["outputs"].setdefault(
+            shape, {"seed": seed, "inputs_sha256": got.inputs_sha256, "elements": int(got.bits.size), "stages": {}}
+        )
         first = next(iter(kept["stages"]), None)
         base = None if first is None else ran[first, shape, seed].bits
         kept["stages"][stage] = stages.encode(got.bits, base)

@@ -43,8 +43,12 @@ def compared(device: Values, emulator: Values, exact: Values) -> dict[str, Any]:
 
 def passes(figures: Mapping[str, Any], max_abs_err: float) -> bool:
     """Whether the two agree as they must: nearly everywhere within one step, everywhere within the gate's limit."""
-    return (figures["within_1_ulp"] >= LEAST_WITHIN_1_ULP and figures["device_max_abs_err"] <= max_abs_err
-            and figures["emulator_max_abs_err"] <= max_abs_err and figures["largest_difference"] <= max_abs_err)
+    return (
+        figures["within_1_ulp"] >= LEAST_WITHIN_1_ULP
+        and figures["device_max_abs_err"] <= max_abs_err
+        and figures["emulator_max_abs_err"] <= max_abs_err
+        and figures["largest_difference"] <= max_abs_err
+    )
 
 
 def _largest(values: Values) -> float:

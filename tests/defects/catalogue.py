@@ -15,8 +15,16 @@ assert len(DEFECTS) == len(_ALL), "two defects share a name"
 
 # What must pass: the FP8 stages, the FP16 rungs that defects are planted in, and the toolbox's own kernel with its baseline.
 HONEST = (
-    "stage0_scalar", "stage1_wmma_qk", "stage2_wmma_pv", "stage3_cp_async", "stage4_mma", "fp16_v7_wmma_pv", "fp16_v9_pipeline",
-    "fp16_v10_hopper", "direct", "mix",
+    "stage0_scalar",
+    "stage1_wmma_qk",
+    "stage2_wmma_pv",
+    "stage3_cp_async",
+    "stage4_mma",
+    "fp16_v7_wmma_pv",
+    "fp16_v9_pipeline",
+    "fp16_v10_hopper",
+    "direct",
+    "mix",
 )
 
 

@@ -36,7 +36,8 @@ def passed(defects: Sequence[Defect], folder: Path) -> list[str]:
     """Names of those of ``defects``, all of one family of kernels, that the correctness gate does not fail."""
     library = compile_patched(defects, folder / "source")
     return [
-        defect.name for number, defect in enumerate(defects)
+        defect.name
+        for number, defect in enumerate(defects)
         if correctness(defect, library, f"{task_of(defect)[1]['entry']}_{number}", folder / defect.name).status is not Status.FAIL
     ]
 
@@ -53,7 +54,14 @@ def correctness(defect: Defect, library: Path, entry: str, work: Path) -> GateRe
     for shapes, quick in (*((shape, False) for shape in _FIRST[bool(defect.stage)]), (defect.shapes, True)):
         with contextlib.nullcontext() if defect.process else _in_process():
             raw = run.run_correctness(
-                side, shapes, (0,), work=work, limit_s=_limit_s(defect), device="cpu", quick=quick, bad_atol=limits.get("bad_atol"),
+                side,
+                shapes,
+                (0,),
+                work=work,
+                limit_s=_limit_s(defect),
+                device="cpu",
+                quick=quick,
+                bad_atol=limits.get("bad_atol"),
             )
         result = judge.judge(parse.parse(raw), limits)
         if result.status.value == "fail":
@@ -65,7 +73,13 @@ def launches(library: Path, entry: str, defect: Defect, work: Path) -> list[Mapp
     """The launches of one call, as the emulator records them for the ptxas gate."""
     with _in_process():
         raw = run.run_correctness(
-            _side(defect, library, entry), defect.shapes, (0,), work=work, limit_s=60, device="cpu", quick=False,
+            _side(defect, library, entry),
+            defect.shapes,
+            (0,),
+            work=work,
+            limit_s=60,
+            device="cpu",
+            quick=False,
         )
     lines = [json.loads(line) for attempt in raw["candidate"]["attempts"] for line in attempt["lines"]]
     return next(line["result"]["launches"] for line in lines if line["type"] == "case")
@@ -74,7 +88,12 @@ def launches(library: Path, entry: str, defect: Defect, work: Path) -> list[Mapp
 def _side(defect: Defect, library: Path, entry: str) -> dict[str, Any]:
     folder, task = task_of(defect)
     return {
-        "name": defect.name, "library": str(library), "entry": entry, "folder": str(folder), "problem": task["problem"], "emulated": True,
+        "name": defect.name,
+        "library": str(library),
+        "entry": entry,
+        "folder": str(folder),
+        "problem": task["problem"],
+        "emulated": True,
     }
 
 

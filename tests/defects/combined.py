@@ -23,8 +23,18 @@ from gates.hardware.chips import chip_of
 
 ENTRY = "sdpa_fp8_forward"
 _HEADERS = (
-    "cmath", "cstdarg", "cstddef", "cstdint", "cstdio", "cstring", "type_traits", "cuda_fp16.h", "cuda_fp8.h", "cuda_pipeline.h",
-    "cuda_runtime.h", "mma.h",
+    "cmath",
+    "cstdarg",
+    "cstddef",
+    "cstdint",
+    "cstdio",
+    "cstring",
+    "type_traits",
+    "cuda_fp16.h",
+    "cuda_fp8.h",
+    "cuda_pipeline.h",
+    "cuda_runtime.h",
+    "mma.h",
 )
 
 

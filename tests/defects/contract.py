@@ -10,8 +10,13 @@ PERFORMANCE = ("performance",)
 
 
 def _launcher(
-    name: str, what: str, *kernels: str, kind: str = "contract", cpu: tuple[str, ...] = CORRECTNESS,
-    device: tuple[str, ...] = CORRECTNESS, **more: object,
+    name: str,
+    what: str,
+    *kernels: str,
+    kind: str = "contract",
+    cpu: tuple[str, ...] = CORRECTNESS,
+    device: tuple[str, ...] = CORRECTNESS,
+    **more: object,
 ) -> Defect:
     return Defect(name, kind, what, cpu, device, entry=name, kernels=kernels or ("mix_kernel",), **more)  # type: ignore[arg-type]
 
@@ -49,11 +54,22 @@ CHEATS = (
     _launcher("cached_by_address", "does nothing where the buffers are those of an earlier call"),
     _launcher("detects_poison", "works only where the output holds NaN", "suspicious_kernel"),
     _launcher("detects_timing_loop", "stops working after 500 launches", "counting_kernel", cpu=(), device=PERFORMANCE, only="speed"),
-    _launcher("detects_capture", "works only outside stream capture", "mix_kernel", "idle_kernel", cpu=(), device=PERFORMANCE, only="speed"),
-    _launcher("slower", "takes a multiple of the baseline's time", "slower_kernel", kind="resources", cpu=(), device=PERFORMANCE, only="speed"),
+    _launcher(
+        "detects_capture", "works only outside stream capture", "mix_kernel", "idle_kernel", cpu=(), device=PERFORMANCE, only="speed"
+    ),
+    _launcher(
+        "slower", "takes a multiple of the baseline's time", "slower_kernel", kind="resources", cpu=(), device=PERFORMANCE, only="speed"
+    ),
     _launcher("falls_back", "launches another kernel than task.yaml names", kind="resources", cpu=("ptxas",), device=("ptxas",)),
-    _launcher("local_table", "a table in local memory, indexed at run time", "local_table_kernel", kind="resources", cpu=("sass",), device=("sass",),
-              source="local_table.cu"),
+    _launcher(
+        "local_table",
+        "a table in local memory, indexed at run time",
+        "local_table_kernel",
+        kind="resources",
+        cpu=("sass",),
+        device=("sass",),
+        source="local_table.cu",
+    ),
 )
 
 LAUNCHERS = (*OUTPUTS, *PROCESS, *CHEATS)

@@ -14,7 +14,9 @@ _RELEASE = "            if (lane() == 0) mbarrier::arrive(&shared_.empty[before]
 
 def _patch(name: str, kind: str, what: str, *edits: tuple[str, str, str], **more: object) -> Defect:
     more.setdefault("time_limit_s", 60)  # a barrier that never opens ends at the limit
-    return patch(f"fp16_hopper_{name}", kind, what, "fp16_v10_hopper", *edits, shapes=("small", "more_keys"), toggles=tuple(_TILES.items()), **more)
+    return patch(
+        f"fp16_hopper_{name}", kind, what, "fp16_v10_hopper", *edits, shapes=("small", "more_keys"), toggles=tuple(_TILES.items()), **more
+    )
 
 
 def _consumer(name: str, kind: str, what: str, text: str, replacement: str, **more: object) -> Defect:
@@ -26,37 +28,117 @@ def _producer(name: str, kind: str, what: str, text: str, replacement: str, **mo
 
 
 HOPPER = (
-    _consumer("swizzle_mode", "indexing", "K's descriptor names the 64-byte swizzle, the tensor map the 128-byte one",
-              "descriptor(shared_.k[slot_.stage], 0, kAtomBytes, wgmma::k128Bytes)", "descriptor(shared_.k[slot_.stage], 0, kAtomBytes, wgmma::k64Bytes)"),
-    _consumer("offsets_swapped", "indexing", "V's descriptor has its leading and its stride offset swapped",
-              "T::kKeyPanelBytes, kAtomBytes, wgmma::k128Bytes", "kAtomBytes, T::kKeyPanelBytes, wgmma::k128Bytes"),
+    _consumer(
+        "swizzle_mode",
+        "indexing",
+        "K's descriptor names the 64-byte swizzle, the tensor map the 128-byte one",
+        "descriptor(shared_.k[slot_.stage], 0, kAtomBytes, wgmma::k128Bytes)",
+        "descriptor(shared_.k[slot_.stage], 0, kAtomBytes, wgmma::k64Bytes)",
+    ),
+    _consumer(
+        "offsets_swapped",
+        "indexing",
+        "V's descriptor has its leading and its stride offset swapped",
+        "T::kKeyPanelBytes, kAtomBytes, wgmma::k128Bytes",
+        "kAtomBytes, T::kKeyPanelBytes, wgmma::k128Bytes",
+    ),
     _consumer("v_not_transposed", "numerics", "V is multiplied as K-major", "multiply<T::kDim, true>", "multiply<T::kDim, false>"),
     _consumer("queries_of_another", "indexing", "all consumers take the first one's queries", "shared.q + group * 64 * 128", "shared.q"),
     _consumer("values_of_another", "indexing", "P·V takes V of the tile after P's", "issue_output(before);", "issue_output(slot_.stage);"),
-    _producer("tiles_not_aligned", "indexing", "tiles start at any multiple of 128 bytes, not where the swizzle repeats",
-              "(0u - shared_memory::address(shared_bytes)) % kAtomBytes", "(0u - shared_memory::address(shared_bytes)) % 128", **_UNSEEN),
-    _consumer("parity", "memory", "consumers wait for the phase before that in which the next tile comes",
-              "full[next.stage], next.parity)", "full[next.stage], next.parity ^ 1)"),
-    _consumer("next_not_awaited", "memory", "a product starts without a wait for its tile", "mbarrier::wait(&shared_.full[next.stage], next.parity);", "", **_UNSEEN),
-    _producer("refilled_too_early", "memory", "stages are refilled without waiting for the consumers",
-              "mbarrier::wait(&shared.empty[slot.stage], slot.parity ^ 1);", ""),
+    _producer(
+        "tiles_not_aligned",
+        "indexing",
+        "tiles start at any multiple of 128 bytes, not where the swizzle repeats",
+        "(0u - shared_memory::address(shared_bytes)) % kAtomBytes",
+        "(0u - shared_memory::address(shared_bytes)) % 128",
+        **_UNSEEN,
+    ),
+    _consumer(
+        "parity",
+        "memory",
+        "consumers wait for the phase before that in which the next tile comes",
+        "full[next.stage], next.parity)",
+        "full[next.stage], next.parity ^ 1)",
+    ),
+    _consumer(
+        "next_not_awaited",
+        "memory",
+        "a product starts without a wait for its tile",
+        "mbarrier::wait(&shared_.full[next.stage], next.parity);",
+        "",
+        **_UNSEEN,
+    ),
+    _producer(
+        "refilled_too_early",
+        "memory",
+        "stages are refilled without waiting for the consumers",
+        "mbarrier::wait(&shared.empty[slot.stage], slot.parity ^ 1);",
+        "",
+    ),
     _producer("byte_count", "memory", "a barrier expects half of the bytes that are copied", "2 * T::kTileBytes", "T::kTileBytes"),
-    _producer("arrival_count", "memory", "a stage counts one arrival more than there are consumer warps",
-              "mbarrier::init(&shared.empty[stage], T::kConsumerWarps)", "mbarrier::init(&shared.empty[stage], T::kConsumerWarps + 1)"),
-    _producer("barriers_not_fenced", "memory", "the copy engine may not see the barriers' first state", "    shared_memory::fence_async();\n", "", **_UNSEEN),
+    _producer(
+        "arrival_count",
+        "memory",
+        "a stage counts one arrival more than there are consumer warps",
+        "mbarrier::init(&shared.empty[stage], T::kConsumerWarps)",
+        "mbarrier::init(&shared.empty[stage], T::kConsumerWarps + 1)",
+    ),
+    _producer(
+        "barriers_not_fenced",
+        "memory",
+        "the copy engine may not see the barriers' first state",
+        "    shared_memory::fence_async();\n",
+        "",
+        **_UNSEEN,
+    ),
     _consumer("no_wait", "memory", "the softmax begins before Q·K^T is done", "wgmma::wait<1>(s_);", "", **_UNSEEN),
-    _consumer("waits_for_one_group_less", "memory", "O is rescaled while P·V may still add to it", "wgmma::wait<0>(o_, p_, s_);", "wgmma::wait<1>(o_, p_, s_);", **_UNSEEN),
+    _consumer(
+        "waits_for_one_group_less",
+        "memory",
+        "O is rescaled while P·V may still add to it",
+        "wgmma::wait<0>(o_, p_, s_);",
+        "wgmma::wait<1>(o_, p_, s_);",
+        **_UNSEEN,
+    ),
     _consumer("no_fence", "memory", "P·V may start before P is in its registers", "wgmma::fence(o_, p_);", "", **_UNSEEN),
-    _consumer("released_too_early", "memory", "a warp gives a stage back before P·V has read V of it",
-              "            wgmma::wait<0>(o_, p_, s_);\n" + _RELEASE, _RELEASE + "            wgmma::wait<0>(o_, p_, s_);\n", **_UNSEEN),
+    _consumer(
+        "released_too_early",
+        "memory",
+        "a warp gives a stage back before P·V has read V of it",
+        "            wgmma::wait<0>(o_, p_, s_);\n" + _RELEASE,
+        _RELEASE + "            wgmma::wait<0>(o_, p_, s_);\n",
+        **_UNSEEN,
+    ),
     _consumer("never_released", "memory", "the consumers give no stage back", _RELEASE, ""),
-    _patch("registers_not_there", "memory", "consumers ask for more registers than the producer gives back",
-           ("hopper_tiles.cuh", "kConsumerRegisters = kShare < 240 ? kShare : 240", "kConsumerRegisters = 248")),
-    _consumer("causal_hides_the_diagonal", "tails", "the causal mask hides each query's own key", "key > row(i / 2 % 2)", "key >= row(i / 2 % 2)"),
-    _consumer("causal_one_too_many", "tails", "the causal mask shows each query the key after its own", "key > row(i / 2 % 2)", "key > row(i / 2 % 2) + 1"),
+    _patch(
+        "registers_not_there",
+        "memory",
+        "consumers ask for more registers than the producer gives back",
+        ("hopper_tiles.cuh", "kConsumerRegisters = kShare < 240 ? kShare : 240", "kConsumerRegisters = 248"),
+    ),
+    _consumer(
+        "causal_hides_the_diagonal", "tails", "the causal mask hides each query's own key", "key > row(i / 2 % 2)", "key >= row(i / 2 % 2)"
+    ),
+    _consumer(
+        "causal_one_too_many",
+        "tails",
+        "the causal mask shows each query the key after its own",
+        "key > row(i / 2 % 2)",
+        "key > row(i / 2 % 2) + 1",
+    ),
     _consumer("missing_keys_count", "tails", "keys past the end, zeros from the copy engine, get weight", "key >= keys_ || ", ""),
-    _consumer("causal_forgotten_where_keys_exist", "tails", "a tile whose keys all exist gets no causal mask", "kCausal ? min(keys_, first_row_ + 1) : keys_", "keys_"),
+    _consumer(
+        "causal_forgotten_where_keys_exist",
+        "tails",
+        "a tile whose keys all exist gets no causal mask",
+        "kCausal ? min(keys_, first_row_ + 1) : keys_",
+        "keys_",
+    ),
     _consumer("rescale_left_out", "numerics", "O is not rescaled when the maximum rises", "o_[i] *= factor_[i / 2 % 2];", ";"),
-    _consumer("negative_scale_as_positive", "numerics", "the size of softmax_scale is used, its sign is lost", "if (negate_)", "if (false)"),
-    _consumer("negative_scale_of_masked_tiles", "numerics", "tiles without a mask lose softmax_scale's sign", "negate_ ? 0 : all_see", "all_see"),
+    _consumer(
+        "negative_scale_as_positive", "numerics", "the size of softmax_scale is used, its sign is lost", "if (negate_)", "if (false)"
+    ),
+    _consumer(
+        "negative_scale_of_masked_tiles", "numerics", "tiles without a mask lose softmax_scale's sign", "negate_ ? 0 : all_see", "all_see"
+    ),
 )

@@ -85,8 +85,17 @@ class Trial:
         scratch = bench.root / "scratch" / self.name
         scratch.mkdir(parents=True)
         self.session = Session(
-            task=task, baseline=baseline, shapes=shapes, seeds=seeds, toolchain=bench.toolchain, device=bench.device,
-            directory=directory, scratch=scratch, build_dir=bench.root / "build", jobs=2, progress=Quiet(),
+            task=task,
+            baseline=baseline,
+            shapes=shapes,
+            seeds=seeds,
+            toolchain=bench.toolchain,
+            device=bench.device,
+            directory=directory,
+            scratch=scratch,
+            build_dir=bench.root / "build",
+            jobs=2,
+            progress=Quiet(),
         )
         if self.toolbox:
             built, texts = bench.toolbox_build()
@@ -96,8 +105,21 @@ class Trial:
         else:
             self.session.build()
         self.info = RunInfo(
-            SCHEMA_VERSION, __version__, _task_info(task), _task_info(baseline) if baseline else None,
-            "full" if bench.device else "cpu", "", GATES, Git(None, False, "none"), (), {}, None, {}, "", "", "",
+            SCHEMA_VERSION,
+            __version__,
+            _task_info(task),
+            _task_info(baseline) if baseline else None,
+            "full" if bench.device else "cpu",
+            "",
+            GATES,
+            Git(None, False, "none"),
+            (),
+            {},
+            None,
+            {},
+            "",
+            "",
+            "",
         )
 
     def judge(self, gate: str) -> None:
@@ -149,14 +171,26 @@ class Bench:
         with self._lock:
             if key not in self._cases:
                 self._cases[key] = write_memory_cases(
-                    session.side(session.task, "emulator"), session.shapes, on_device=self.device is not None,
-                    work=self.root / f"cases{len(self._cases)}", limit_s=120,
+                    session.side(session.task, "emulator"),
+                    session.shapes,
+                    on_device=self.device is not None,
+                    work=self.root / f"cases{len(self._cases)}",
+                    limit_s=120,
                 )
             return self._cases[key]
 
 
-def run(names: Iterable[str], root: Path, out: Path, *, device: DeviceInfo | None, jobs: int, budget_s: float,
-        say: Callable[[str], None], kept: Mapping[str, dict[str, Any]] | None = None) -> dict[str, Any]:
+def run(
+    names: Iterable[str],
+    root: Path,
+    out: Path,
+    *,
+    device: DeviceInfo | None,
+    jobs: int,
+    budget_s: float,
+    say: Callable[[str], None],
+    kept: Mapping[str, dict[str, Any]] | None = None,
+) -> dict[str, Any]:
     """All gates of the tasks called ``names``, in order of what they tell; writes ``out`` as it goes and returns it.
 
     ``kept``: rows of an earlier run, which are taken as they are.
@@ -168,9 +202,15 @@ def run(names: Iterable[str], root: Path, out: Path, *, device: DeviceInfo | Non
     others = [row for name, row in kept.items() if name not in {trial.name for trial in every}]
     trials = [trial for trial in every if trial.name not in kept]
     data: dict[str, Any] = {
-        "schema_version": 1, "profile": "full" if device else "cpu", "device": device.name if device else "emulator",
-        "driver": device.driver_version if device else None, "started": utc_now().isoformat(timespec="seconds"),
-        "budget_s": budget_s, "wall_s": 0.0, "rows_of_an_earlier_run": len(kept), "rows": [*others, *(trial.row for trial in every)],
+        "schema_version": 1,
+        "profile": "full" if device else "cpu",
+        "device": device.name if device else "emulator",
+        "driver": device.driver_version if device else None,
+        "started": utc_now().isoformat(timespec="seconds"),
+        "budget_s": budget_s,
+        "wall_s": 0.0,
+        "rows_of_an_earlier_run": len(kept),
+        "rows": [*others, *(trial.row for trial in every)],
     }
     writing = threading.Lock()
 
@@ -236,6 +276,16 @@ def all_names() -> list[str]:
 def _task_info(task: Task) -> TaskInfo:
     limits = {gate: dict(values) for gate, values in task.gates.items()}
     return TaskInfo(
-        task.name, task.title, task.digest(), task.problem, task.kernels, dict(task.toggles), {}, task.arch, {}, task.seeds,
-        limits, dict(task.not_applicable),
+        task.name,
+        task.title,
+        task.digest(),
+        task.problem,
+        task.kernels,
+        dict(task.toggles),
+        {},
+        task.arch,
+        {},
+        task.seeds,
+        limits,
+        dict(task.not_applicable),
     )

@@ -43,8 +43,14 @@ class Defect:
 
 
 def patch(
-    name: str, kind: str, what: str, stage: str, *edits: tuple[str, str, str], cpu: tuple[str, ...] = ("correctness",),
-    device: tuple[str, ...] = ("correctness",), **more: object,
+    name: str,
+    kind: str,
+    what: str,
+    stage: str,
+    *edits: tuple[str, str, str],
+    cpu: tuple[str, ...] = ("correctness",),
+    device: tuple[str, ...] = ("correctness",),
+    **more: object,
 ) -> Defect:
     """A patch of the kernel at ``stage``; the correctness gate is red, unless other gates are named."""
     return Defect(name, kind, what, cpu, device, stage=stage, edits=edits, **more)  # type: ignore[arg-type]

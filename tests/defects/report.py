@@ -29,7 +29,9 @@ def united(halves: list[Half]) -> dict[str, Any]:
     first, found = halves[0], rows(halves[0])
     for later in halves[1:]:
         if (later["profile"], later["device"]) != (first["profile"], first["device"]):
-            raise ValueError(f"a kill matrix of {later['profile']} on {later['device']} beside one of {first['profile']} on {first['device']}")
+            raise ValueError(
+                f"a kill matrix of {later['profile']} on {later['device']} beside one of {first['profile']} on {first['device']}"
+            )
         found |= {name: row for name, row in rows(later).items() if len(row["gates"]) > len(found.get(name, {"gates": {}})["gates"])}
     in_order = [found[name] for name in (*DEFECTS, *HONEST) if name in found]
     return {**first, "rows": in_order, "wall_s": sum(half["wall_s"] for half in halves)}
@@ -107,12 +109,18 @@ def page(halves: Sequence[Half]) -> str:
     """docs/internals/kill-matrix.md: totals, first gates by kind of defect, and the defects that only one kind of machine shows."""
     known = _known(halves)
     one_sided = [defect for defect in DEFECTS.values() if PASSES in _first_reds(defect, known)]
-    return "\n".join([
-        _INTRODUCTION, _totals(halves),
-        "## First gate that refuses, by kind\n", _kinds(known),
-        "## Shown by one kind of machine\n", _table(one_sided, known),
-        "## Honest kernels\n\nNo gate refused any of the kernels that defects are planted in:\n", _honest(known),
-    ])
+    return "\n".join(
+        [
+            _INTRODUCTION,
+            _totals(halves),
+            "## First gate that refuses, by kind\n",
+            _kinds(known),
+            "## Shown by one kind of machine\n",
+            _table(one_sided, known),
+            "## Honest kernels\n\nNo gate refused any of the kernels that defects are planted in:\n",
+            _honest(known),
+        ]
+    )
 
 
 def matrix(halves: Sequence[Half]) -> str:
@@ -143,11 +151,14 @@ def _totals(halves: Sequence[Half]) -> str:
             count = sum(bool(killers(tried[name])) for name in seen)
             lines.append(
                 f"| refused by the `cpu` profile alone, of those that need no clock and no stream | at least 85 % | "
-                f"{count} of {len(seen)} ({100 * count / len(seen):.1f} %) |")
+                f"{count} of {len(seen)} ({100 * count / len(seen):.1f} %) |"
+            )
         else:
             seen = [name for name in tried if declared(half, name)]
             rest = f", {len(untried(half))} not tried with the gate that shows them" if untried(half) else ""
-            lines.append(f"| refused by the {_where(half)}, of those that must show there | {len(seen)} | {len(seen) - len(survivors(half)) - len(untried(half))}{rest} |")
+            lines.append(
+                f"| refused by the {_where(half)}, of those that must show there | {len(seen)} | {len(seen) - len(survivors(half)) - len(untried(half))}{rest} |"
+            )
         honest = [name for name in HONEST if name in rows(half)]
         if honest:
             lines.append(f"| honest kernels refused, {_where(half)} | 0 | {len(false_kills(half))} of {len(honest)} |")
@@ -171,7 +182,9 @@ def _kinds(known: Mapping[str, Mapping[str, Any]]) -> str:
 
 
 def _table(wanted: Sequence[Defect], known: Mapping[str, Mapping[str, Any]]) -> str:
-    return table(("defect", "without a GPU", "on a GPU"), [(f"{defect.name}: {defect.what}", *_first_reds(defect, known)) for defect in wanted])
+    return table(
+        ("defect", "without a GPU", "on a GPU"), [(f"{defect.name}: {defect.what}", *_first_reds(defect, known)) for defect in wanted]
+    )
 
 
 def _first_reds(defect: Defect, known: Mapping[str, Mapping[str, Any]]) -> tuple[str, str]:
@@ -191,7 +204,8 @@ def _first_red(row: Mapping[str, Any] | None) -> str:
 
 def _honest(known: Mapping[str, Mapping[str, Any]]) -> str:
     return "".join(
-        f"- {where}: {', '.join(f'`{name}`' for name in HONEST if name in known[profile])}\n" for profile, where in (("cpu", "Without a GPU"), ("full", "On a GPU"))
+        f"- {where}: {', '.join(f'`{name}`' for name in HONEST if name in known[profile])}\n"
+        for profile, where in (("cpu", "Without a GPU"), ("full", "On a GPU"))
     )
 
 

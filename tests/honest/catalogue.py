@@ -13,8 +13,16 @@ CASES_FOLDER = HERE / "cases"
 CASES = tuple(sorted(path.parent.name for path in CASES_FOLDER.glob("*/task.yaml")))  # unusual ones, with tasks of their own
 # The CPU's emulator has no version of these, and says so.
 NOT_EMULATED = (
-    "h_cooperative_groups", "h_cub_block_reduce", "h_cuda_launch_kernel", "h_nontrivial_malloc_async", "h_ptx_compiler_barrier", "h_ptx_mma_cp_async",
-    "h_wmma_bf16", "h_cpp20", "h_int_hadd", "h_sum_occupancy_query",
+    "h_cooperative_groups",
+    "h_cub_block_reduce",
+    "h_cuda_launch_kernel",
+    "h_nontrivial_malloc_async",
+    "h_ptx_compiler_barrier",
+    "h_ptx_mma_cp_async",
+    "h_wmma_bf16",
+    "h_cpp20",
+    "h_int_hadd",
+    "h_sum_occupancy_query",
 )
 
 
@@ -29,7 +37,10 @@ HONEST = (
     *_honest("cuda", "rows.cu", comments(HERE / "rows.cu"), problem="row_problem"),
     *_honest("triton", "triton_functions.py", docstrings(HERE / "triton_functions.py")),
 )
-UNUSUAL = tuple(Exploit(name, "honest", "triton" if "triton" in name else "python" if "python" in name else "cuda", "its task's title", (), source="") for name in CASES)
+UNUSUAL = tuple(
+    Exploit(name, "honest", "triton" if "triton" in name else "python" if "python" in name else "cuda", "its task's title", (), source="")
+    for name in CASES
+)
 
 
 def elsewhere() -> tuple[str, ...]:

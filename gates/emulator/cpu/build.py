@@ -23,8 +23,16 @@ RUNTIME_DIR = Path(__file__).resolve().parent / "runtime"
 LIBRARY_NAME = "libgates_cuda_cpu.so"
 # Numbers must not depend on the compiler's mood: no contraction, no reordering, wrapping integers, types read through other types.
 _FLAGS = (
-    "-std=c++17", "-O3", "-fPIC", "-pthread", "-fwrapv", "-ffp-contract=off", "-fno-math-errno", "-fno-trapping-math",
-    "-fno-strict-aliasing", "-fvisibility=hidden",
+    "-std=c++17",
+    "-O3",
+    "-fPIC",
+    "-pthread",
+    "-fwrapv",
+    "-ffp-contract=off",
+    "-fno-math-errno",
+    "-fno-trapping-math",
+    "-fno-strict-aliasing",
+    "-fvisibility=hidden",
 )
 _VECTOR_FLAGS = ("-mavx2", "-mfma", "-mf16c", "-mbmi2")
 _NEEDED_OF_PROCESSOR = {"avx2", "fma", "f16c", "bmi2"}
@@ -61,7 +69,13 @@ def runtime_library(cxx: str = "g++", jobs: int | None = None) -> Path:
 
 
 def kernel_library(
-    sources: Sequence[Path], output: Path, *, nvcc: str = "nvcc", capability: str = "90", flags: Sequence[str] = (), runtime: Path | None = None
+    sources: Sequence[Path],
+    output: Path,
+    *,
+    nvcc: str = "nvcc",
+    capability: str = "90",
+    flags: Sequence[str] = (),
+    runtime: Path | None = None,
 ) -> Path:
     """Compile ``sources`` with nvcc, host and device half, to a library whose CUDA runtime is the CPU device's.
 
@@ -70,8 +84,20 @@ def kernel_library(
     """
     runtime = runtime or runtime_library()
     argv = [
-        nvcc, "-shared", "-cudart=none", "-Xcompiler", "-fPIC", "-lineinfo", "--no-compress", "-gencode",
-        f"arch=compute_{capability},code=compute_{capability}", *flags, *map(str, sources), str(runtime), "-Xlinker", f"-rpath={runtime.parent}",
+        nvcc,
+        "-shared",
+        "-cudart=none",
+        "-Xcompiler",
+        "-fPIC",
+        "-lineinfo",
+        "--no-compress",
+        "-gencode",
+        f"arch=compute_{capability},code=compute_{capability}",
+        *flags,
+        *map(str, sources),
+        str(runtime),
+        "-Xlinker",
+        f"-rpath={runtime.parent}",
     ]
     _make(argv, output)
     if lacking := sorted(_undefined(output) - _defined(runtime)):
@@ -85,7 +111,9 @@ def _make(argv: list[str], output: Path) -> None:
     handle, temporary = tempfile.mkstemp(prefix="partial-", suffix=output.suffix, dir=output.parent)
     os.close(handle)
     try:
-        done = subprocess.run([*argv, "-o", temporary], stdin=subprocess.DEVNULL, capture_output=True, text=True, errors="replace", check=False)
+        done = subprocess.run(
+            [*argv, "-o", temporary], stdin=subprocess.DEVNULL, capture_output=True, text=True, errors="replace", check=False
+        )
         if done.returncode != 0:
             errors = [line for line in (done.stdout + done.stderr).splitlines() if re.search(r"\b(error|undefined|fatal)\b", line)]
             raise GatesError(f"{Path(argv[0]).name} failed (exit {done.returncode}):\n" + "\n".join(errors[:12] or [done.stderr[-2000:]]))

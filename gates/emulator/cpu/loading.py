@@ -133,12 +133,16 @@ class PtxModule:
         self._device = device
         self._module = ctypes.c_void_p(device.library.gates_cpu_load(text.encode()))
 
-    def launch(self, kernel: str, grid: Sequence[int], block: Sequence[int], *arguments: DeviceArray | int | float, smem_bytes: int = 0) -> None:
+    def launch(
+        self, kernel: str, grid: Sequence[int], block: Sequence[int], *arguments: DeviceArray | int | float, smem_bytes: int = 0
+    ) -> None:
         """Launch by name. Raises GatesError with the runtime's error; findings say more."""
         values = [_as_c(argument) for argument in arguments]
         pointers = (ctypes.c_void_p * len(values))(*(ctypes.cast(ctypes.pointer(value), ctypes.c_void_p) for value in values))
         shape = [(ctypes.c_uint32 * 3)(*(*part, 1, 1)[:3]) for part in (grid, block)]
-        error = self._device.library.gates_cpu_launch(self._module, kernel.encode(), *shape, ctypes.c_uint64(smem_bytes), pointers, ctypes.c_uint64(len(values)))
+        error = self._device.library.gates_cpu_launch(
+            self._module, kernel.encode(), *shape, ctypes.c_uint64(smem_bytes), pointers, ctypes.c_uint64(len(values))
+        )
         self._device.check(error, kernel)
 
 

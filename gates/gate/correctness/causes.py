@@ -53,9 +53,7 @@ def map_line(found: ErrorMap) -> str:
 
 def elements_line(found: ErrorMap) -> str:
     """The first wrong elements: ``[0, 0, 64, 0] 0.118 instead of 0.0312; …``."""
-    return "; ".join(
-        f"[{', '.join(map(str, one.index))}] {_both(one.got, one.expected)}" for one in found.first
-    )
+    return "; ".join(f"[{', '.join(map(str, one.index))}] {_both(one.got, one.expected)}" for one in found.first)
 
 
 def causes(found: ErrorMap, unwritten: int = 0, *, half: bool = True, differs: bool = False) -> tuple[str, ...]:
@@ -109,7 +107,9 @@ def _like(one: Likeness, found: ErrorMap) -> Iterator[str]:
     elif one.kind == "offset":
         yield f"off by the constant {_number(one.value)}: a term added twice or left out, an accumulator that does not start at zero"
     elif one.kind == "scaled" and not one.axis:
-        yield f"scaled by {_factor(one.value, found)} {sure}".rstrip() + ": a scale factor or the final division is missing, doubled or wrong"
+        yield (
+            f"scaled by {_factor(one.value, found)} {sure}".rstrip() + ": a scale factor or the final division is missing, doubled or wrong"
+        )
     elif one.kind == "scaled":
         span = f"a factor for each {one.axis}, {_number(one.low)} to {_number(one.high)} {sure}".rstrip()
         if one.axis == found.axes[-2 if len(found.axes) > 1 else -1].name:
@@ -162,7 +162,11 @@ def _of_axis(axis: AxisSpan, *, last: bool, rows: bool, dense: bool) -> Iterator
             f"{' or '.join(map(str, reversed(tiles)))}): unmasked padding, or a bounds check of the load or the store"
         )
     elif (last or rows or axis.size > _FRAGMENT) and low % _FRAGMENT == 0 and (high + 1) % _FRAGMENT == 0:
-        what = "one fragment's or one warp's part of a tile" if high - low < _FRAGMENT else f"a whole tile or warp's part ({high - low + 1} wide)"
+        what = (
+            "one fragment's or one warp's part of a tile"
+            if high - low < _FRAGMENT
+            else f"a whole tile or warp's part ({high - low + 1} wide)"
+        )
         yield f"{axis.name} {_range(low, high)} is {what}: its offset, its copy or the barrier before it"
     elif not last and low == 1 and high == axis.size - 1 and (not rows or axis.size > 2):
         yield f"right for {axis.name} 0 only: the offset or stride of {axis.name} is left out or computed from the wrong sizes"

@@ -73,27 +73,43 @@ def run_correctness(
     asked = plan.asked(shapes, seeds, () if inputs else extra_seeds, inputs, emulated, timed)
     drawn = next((case["seed"] for case in asked if case["role"] == "extra"), None)
     more = {
-        "replay": bool(inputs), "quick": quick, "fresh": drawn if quick else None, "thorough_seeds": list(seeds) if thorough else [],
+        "replay": bool(inputs),
+        "quick": quick,
+        "fresh": drawn if quick else None,
+        "thorough_seeds": list(seeds) if thorough else [],
         "interpreted": emulated and candidate.get("kind") == "triton",
     }
     common = {
-        "kind": "correctness", "device": device,
-        "atols": {"reference": bad_atol, "end_to_end": end_to_end_bad_atol}, "budget_s": limit_s / 4,  # so that one case may take the rest
+        "kind": "correctness",
+        "device": device,
+        "atols": {"reference": bad_atol, "end_to_end": end_to_end_bad_atol},
+        "budget_s": limit_s / 4,  # so that one case may take the rest
         "limits": dict(limits or {}),
     }
     raw: dict[str, Any] = {
-        "kind": "correctness", "device": ("emulator" if is_c(candidate) else "cpu") if emulated else device,
-        "bad_atol": bad_atol, "end_to_end_bad_atol": end_to_end_bad_atol, "runner": runner,
-        "default_launches": list(default_launches), "limits_at": dict(limits_at or {}),
-        "replay": bool(inputs), "extra_seeds": list(dict.fromkeys(case["seed"] for case in asked if case["role"] == "extra")),
+        "kind": "correctness",
+        "device": ("emulator" if is_c(candidate) else "cpu") if emulated else device,
+        "bad_atol": bad_atol,
+        "end_to_end_bad_atol": end_to_end_bad_atol,
+        "runner": runner,
+        "default_launches": list(default_launches),
+        "limits_at": dict(limits_at or {}),
+        "replay": bool(inputs),
+        "extra_seeds": list(dict.fromkeys(case["seed"] for case in asked if case["role"] == "extra")),
         "asked": [{key: case[key] for key in ("shape", "seed", "inputs", "role")} for case in asked],
-        "candidate": _run_side(candidate, asked, {**common, "more": more}, work, "candidate", limit_s, python, 1 if hangs else _MAX_TIMEOUTS),
+        "candidate": _run_side(
+            candidate, asked, {**common, "more": more}, work, "candidate", limit_s, python, 1 if hangs else _MAX_TIMEOUTS
+        ),
         "baseline": None,
     }
     if baseline is not None:
         if bool(baseline["emulated"]) != emulated:
             raise GatesError("candidate and baseline must both be emulated, or both run on the device")
-        once = [{**case, "orders": ["forward"], "probe": False, "plain": True} for case in raw["candidate"]["cases"] if is_ordinary(case["role"], case["inputs"])]
+        once = [
+            {**case, "orders": ["forward"], "probe": False, "plain": True}
+            for case in raw["candidate"]["cases"]
+            if is_ordinary(case["role"], case["inputs"])
+        ]
         raw["baseline"] = _run_side(baseline, once, {**common, "more": {}}, work, "baseline", limit_s, python)
     return raw
 
@@ -119,7 +135,11 @@ def execute(job: dict[str, Any], folder: Path) -> None:
         writer.write("confined", held=side.held)
         for index, case in enumerate(cases):
             result = casecheck.check(
-                side, case, job["atols"], lambda phase, index=index: writer.write("phase", index=index, phase=phase), job["limits"],
+                side,
+                case,
+                job["atols"],
+                lambda phase, index=index: writer.write("phase", index=index, phase=phase),
+                job["limits"],
                 yardstick,
             )
             lost = result.pop("lost", False)
@@ -130,17 +150,21 @@ def execute(job: dict[str, Any], folder: Path) -> None:
 
 
 def _run_side(
-    side: Mapping[str, Any], cases: list[dict[str, Any]], common: Mapping[str, Any],
-    work: Path, name: str, limit_s: float, python: str, most_timeouts: int = _MAX_TIMEOUTS,
+    side: Mapping[str, Any],
+    cases: list[dict[str, Any]],
+    common: Mapping[str, Any],
+    work: Path,
+    name: str,
+    limit_s: float,
+    python: str,
+    most_timeouts: int = _MAX_TIMEOUTS,
 ) -> dict[str, Any]:
     """All cases of one side, over as many processes as its crashes need."""
     planned: list[dict[str, Any]] | None = None
     todo, attempts, timeouts = list(cases), [], 0
     while todo:
         job = {**common, "side": dict(side), "cases": todo, "more": common["more"] if planned is None else {}}
-        tried = attempt(
-            Path(side["folder"]), job, work, limit_s=limit_s, name=f"{name}.{len(attempts)}", python=python
-        )
+        tried = attempt(Path(side["folder"]), job, work, limit_s=limit_s, name=f"{name}.{len(attempts)}", python=python)
         if (refusal := tried.refusal()) is not None:
             raise refusal
         ended = _Ended(tried)

@@ -121,7 +121,9 @@ class Case:
     nudged: tuple[OutputErrors, ...] = ()  # of one more launch, on inputs with a few elements exchanged
     inputs: str = DEFAULT_INPUTS  # or the name of an input family of the problem
     check: str = ""  # what the problem's own check says against the outputs
-    default_stream: tuple[OutputErrors, ...] = ()  # where the outputs are wrong: those of the same kernel on the default stream, if it is steady there
+    default_stream: tuple[
+        OutputErrors, ...
+    ] = ()  # where the outputs are wrong: those of the same kernel on the default stream, if it is steady there
     rough_reference: str = ""  # what the reference computes in half precision; looked at in the first case
     limit_scale: float = 1.0  # how many times the absolute limits hold, for inputs that the engine made; see ``widened``
     limit_floor: float = 0.0  # what an honest evaluation is off by on ordinary inputs
@@ -194,12 +196,23 @@ def parse(raw: Mapping[str, Any]) -> CorrectnessEvidence:
             cases.append(case)
     baseline, replay = raw["baseline"], bool(raw.get("replay"))
     return CorrectnessEvidence(
-        SCHEMA_VERSION, raw["device"], raw["candidate"]["name"],
-        sum(replay or asked["role"] == "headline" for asked in raw["asked"]), tuple(raw["extra_seeds"]),
-        raw["bad_atol"], raw["end_to_end_bad_atol"], tuple(cases),
+        SCHEMA_VERSION,
+        raw["device"],
+        raw["candidate"]["name"],
+        sum(replay or asked["role"] == "headline" for asked in raw["asked"]),
+        tuple(raw["extra_seeds"]),
+        raw["bad_atol"],
+        raw["end_to_end_bad_atol"],
+        tuple(cases),
         baseline["name"] if baseline else None,
-        tuple(_side(baseline, refused, processes)) if baseline else (), tuple(refused), tuple(processes), replay,
-        raw.get("runner", ""), tuple(raw.get("default_launches", ())), raw.get("limits_at", {}), dict(Counter(case.role for case in cases)),
+        tuple(_side(baseline, refused, processes)) if baseline else (),
+        tuple(refused),
+        tuple(processes),
+        replay,
+        raw.get("runner", ""),
+        tuple(raw.get("default_launches", ())),
+        raw.get("limits_at", {}),
+        dict(Counter(case.role for case in cases)),
     )
 
 

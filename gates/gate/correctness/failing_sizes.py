@@ -16,7 +16,9 @@ from gates.task.problem import DEFAULT_INPUTS
 
 _MULTIPLES = (4, 8, 16, 32, 64, 128, 256, 2)  # of vector loads, fragments, warps, tiles and blocks; 2 only if 4 does not tell
 _MOST = 8  # sizes told of each kind
-_OF_THE_TASK = {f"correctness.{code}" for code in ("too_weak", "stale_answer", "end_to_end", "worse_than_baseline", "other_inputs", "problem_error")}  # say nothing of a size
+_OF_THE_TASK = {
+    f"correctness.{code}" for code in ("too_weak", "stale_answer", "end_to_end", "worse_than_baseline", "other_inputs", "problem_error")
+}  # say nothing of a size
 
 Sizes = Mapping[str, int]
 Judged = list[tuple[Case, list[Check]]]
@@ -78,4 +80,7 @@ def _shape(sizes: Sizes) -> str:
 
 def _told(checks: list[Check], text: str) -> list[Check]:
     first = next(check for check in checks if check.status is Status.FAIL and check.code not in _OF_THE_TASK)
-    return [dataclasses.replace(check, hint=f"{check.hint} In the judged cases it is {text}.".lstrip()) if check is first else check for check in checks]
+    return [
+        dataclasses.replace(check, hint=f"{check.hint} In the judged cases it is {text}.".lstrip()) if check is first else check
+        for check in checks
+    ]

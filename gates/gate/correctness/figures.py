@@ -26,7 +26,11 @@ def contradictions(evidence: Any) -> Iterator[str]:
                     yield f"{told}: the reference of {output.name} is not that of the candidate's case"
             yield from (f"{told}: {text}" for text in _case(case))
             ordinary = case.role != "fresh"  # the limits of the engine's own inputs are scaled, and elements without an answer are left out
-            for outputs, atol in ((case.outputs, evidence.bad_atol), (case.end_to_end, evidence.end_to_end_bad_atol), (case.nudged, evidence.bad_atol)):
+            for outputs, atol in (
+                (case.outputs, evidence.bad_atol),
+                (case.end_to_end, evidence.end_to_end_bad_atol),
+                (case.nudged, evidence.bad_atol),
+            ):
                 yield from (f"{told}: {text} of {output.name}" for output in outputs for text in _errors(output, atol, ordinary))
 
 

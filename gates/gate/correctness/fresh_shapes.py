@@ -67,7 +67,10 @@ def _asked(problem: Any, make: Callable[[random.Random], Mapping[str, int]], gen
     try:
         sizes = make(generator)
     except Exception as error:  # the user's function: whatever it raises is told
-        raise GatesError(f"problem {problem.__name__}: DIMS raises {type(error).__name__}: {error}", hint="DIMS takes a random.Random and returns the sizes of one shape") from error
+        raise GatesError(
+            f"problem {problem.__name__}: DIMS raises {type(error).__name__}: {error}",
+            hint="DIMS takes a random.Random and returns the sizes of one shape",
+        ) from error
     first = next(iter(problem.SHAPES.values()))
     if not isinstance(sizes, Mapping) or set(sizes) != set(first) or not all(type(size) is int for size in sizes.values()):
         raise GatesError(
@@ -79,7 +82,9 @@ def _asked(problem: Any, make: Callable[[random.Random], Mapping[str, int]], gen
 
 def _drawn(dims: Mapping[str, Any], number: int, generator: random.Random) -> Sizes:
     """A size for each dimension: of one kind for one of them, both in turn by ``number``; the others are small, or one of a tail."""
-    ranges = sorted((name for name, values in dims.items() if isinstance(values, range) and len(values) > 1), key=lambda name: -len(dims[name]))
+    ranges = sorted(
+        (name for name, values in dims.items() if isinstance(values, range) and len(values) > 1), key=lambda name: -len(dims[name])
+    )
     chosen, kind = (ranges[number % len(ranges)], _KINDS[number // len(ranges) % len(_KINDS)]) if ranges else (None, "")
     sizes: Sizes = {}
     for name, values in dims.items():
@@ -108,7 +113,11 @@ def _size(values: range, kind: str, generator: random.Random) -> int:
         wanted = max(1, round(wanted / tile)) * tile + generator.choice((-1, 1))
     elif kind == "prime":
         wanted = next((size for size in range(wanted, low, -1) if _is_prime(size)), wanted)
-    return min(values, key=lambda size: abs(size - wanted)) if len(values) <= 64 else values[min(max((wanted - low) // values.step, 0), len(values) - 1)]
+    return (
+        min(values, key=lambda size: abs(size - wanted))
+        if len(values) <= 64
+        else values[min(max((wanted - low) // values.step, 0), len(values) - 1)]
+    )
 
 
 def _affordable(price: Callable[[Sizes], float], sizes: Sizes, dims: Mapping[str, Any], budget: float, generator: random.Random) -> Sizes:

@@ -45,9 +45,7 @@ from gates.gate.correctness.limits import (
 FACTOR = 1.25
 
 
-def judge(
-    evidence: CorrectnessEvidence, limits: Mapping[str, Any], baseline: CorrectnessEvidence | None = None
-) -> GateResult:
+def judge(evidence: CorrectnessEvidence, limits: Mapping[str, Any], baseline: CorrectnessEvidence | None = None) -> GateResult:
     """The verdict on ``evidence`` under the ``correctness`` limits of task.yaml.
 
     ``baseline``: the baseline's own evidence, used where ``evidence`` has no baseline cases.
@@ -74,9 +72,7 @@ def judge(
         where, hint = (told[0].where, told[0].hint) if told else (evidence.cases[0].where, evidence.cases[0].message)
         checks.append(Check("cases", Status.INCONCLUSIVE, seen, None, "", where, f"correctness.{code}", hint))
     whole = f"{asked}/{asked}"
-    lost = any(check.status is Status.INCONCLUSIVE for check in checks) and not any(
-        check.status is Status.FAIL for check in checks
-    )
+    lost = any(check.status is Status.INCONCLUSIVE for check in checks) and not any(check.status is Status.FAIL for check in checks)
     if asked and good == asked:
         checks.append(Check("cases", Status.PASS, whole, whole, ""))
     elif asked:
@@ -92,7 +88,10 @@ def baseline_limit(reference: float, roundoff: float, baseline: float) -> float:
 
 def _case(case: Case, evidence: CorrectnessEvidence, limits: Mapping[str, Any], others: Sequence[Case]) -> list[Check]:
     if case.status in UNJUDGED:  # no answer to compare with, and still a launch to look at
-        traces = [_zero("guard", len(case.guards), case, "", "; ".join(case.guards)), _zero("input_mutated", len(case.mutated), case, "", "; ".join(case.mutated))]
+        traces = [
+            _zero("guard", len(case.guards), case, "", "; ".join(case.guards)),
+            _zero("input_mutated", len(case.mutated), case, "", "; ".join(case.mutated)),
+        ]
         return [*(check for check in traces if check.status is Status.FAIL), *_findings(case)]
     if case.status != "ok":
         code = "missing_cases" if case.status == "missing" else case.status
@@ -139,8 +138,10 @@ def _case(case: Case, evidence: CorrectnessEvidence, limits: Mapping[str, Any], 
 
 def _other_stream(case: Case, evidence: CorrectnessEvidence, limits: Mapping[str, Any], checks: Sequence[Check]) -> list[Check] | None:
     """Return the cause instead of its symptoms, if a kernel that is wrong on its stream is right on the default one; else None."""
-    right = case.default_stream and not any(output.nonfinite for output in case.default_stream) and all(
-        check.status is Status.PASS for check in _errors(case, case.default_stream, limits, "", lambda figure: figure)
+    right = (
+        case.default_stream
+        and not any(output.nonfinite for output in case.default_stream)
+        and all(check.status is Status.PASS for check in _errors(case, case.default_stream, limits, "", lambda figure: figure))
     )
     if not right or not any(check.status is Status.FAIL for check in checks):
         return None
@@ -150,7 +151,11 @@ def _other_stream(case: Case, evidence: CorrectnessEvidence, limits: Mapping[str
 
 
 def _errors(
-    case: Case, outputs: Sequence[OutputErrors], limits: Mapping[str, Any], prefix: str, code: Callable[[str], str],
+    case: Case,
+    outputs: Sequence[OutputErrors],
+    limits: Mapping[str, Any],
+    prefix: str,
+    code: Callable[[str], str],
     places: Mapping[str, str] | None = None,
 ) -> list[Check]:
     """Return a check for each limit on errors. ``places``: file and line of each limit in task.yaml.
@@ -167,7 +172,17 @@ def _errors(
         unit = "%" if figure == "bad_pct" else ""
         best = max((getattr(output.best, figure) or 0.0 for output in outputs if output.best), default=0.0)
         if figure != BOUND and best > limit and value is not None and value <= limit + 2.0 * best and not worst.nonfinite:
-            checks.append(_too_tight(case, max(outputs, key=lambda output: getattr(output.best, figure, None) or 0.0), prefix + figure, value, best, limit, (places or {}).get(figure, "")))
+            checks.append(
+                _too_tight(
+                    case,
+                    max(outputs, key=lambda output: getattr(output.best, figure, None) or 0.0),
+                    prefix + figure,
+                    value,
+                    best,
+                    limit,
+                    (places or {}).get(figure, ""),
+                )
+            )
         elif figure == BOUND and value is None and not worst.nonfinite:
             checks.append(_inconclusive("no_bound", prefix + figure, None, case.where))
         elif value is None or not (value <= limit):
@@ -195,7 +210,14 @@ def _too_tight(case: Case, output: OutputErrors, name: str, value: float, best: 
 
 def _rough_reference(case: Case) -> list[Check]:
     """Return an inconclusive check if the reference has, or is computed in, half precision or less."""
-    rough = next((output for output in case.outputs if output.reference_dtype in ("float16", "bfloat16") or output.reference_dtype.startswith("float8")), None)
+    rough = next(
+        (
+            output
+            for output in case.outputs
+            if output.reference_dtype in ("float16", "bfloat16") or output.reference_dtype.startswith("float8")
+        ),
+        None,
+    )
     seen = f"{rough.name} in {rough.reference_dtype}" if rough else case.rough_reference
     return [_inconclusive("rough_reference", "reference", seen, case.where)] if seen else []
 
@@ -271,7 +293,8 @@ def _merge(checks: Any) -> list[Check]:
     bad = [check for found in grouped.values() for check in found if check.status is not Status.PASS]
     return bad + [
         max(found, key=lambda check: (check.observed or 0) / (check.limit or 1))
-        for found in grouped.values() if all(check.status is Status.PASS for check in found)
+        for found in grouped.values()
+        if all(check.status is Status.PASS for check in found)
     ]
 
 

@@ -33,7 +33,10 @@ def limits_of(case: Case, limits: Mapping[str, Any]) -> dict[str, float]:
     if BOUND in limits and not is_ordinary(case.role, case.inputs):
         return {BOUND: limits[BOUND]}
     own = {figure: limits[figure] for figure in (*FIGURES, BOUND) if figure in limits}
-    return {figure: widened(limit, case.limit_scale, case.limit_floor) if figure in ("max_abs_err", "mean_abs_err") else limit for figure, limit in own.items()}
+    return {
+        figure: widened(limit, case.limit_scale, case.limit_floor) if figure in ("max_abs_err", "mean_abs_err") else limit
+        for figure, limit in own.items()
+    }
 
 
 def tighter_than_format(output: OutputErrors, figure: str, limit: float) -> str:
@@ -84,7 +87,17 @@ def weak_check(cases: Sequence[Case], limits: Mapping[str, Any]) -> list[Check]:
     if not weak:
         return []
     told = "; ".join(f"{case.where}: {null or 'no elements: nothing was compared'}" for case, null in weak)
-    return [Check("weak_cases", Status.PASS, len(weak), None, "cases", told, hint="a null answer keeps all limits there, or there is nothing to compare: not counted")]
+    return [
+        Check(
+            "weak_cases",
+            Status.PASS,
+            len(weak),
+            None,
+            "cases",
+            told,
+            hint="a null answer keeps all limits there, or there is nothing to compare: not counted",
+        )
+    ]
 
 
 def unjudged_check(cases: Sequence[Case]) -> list[Check]:

@@ -29,7 +29,10 @@ def bounds(folder: Path, problem: str, *, work: Path, limit_s: float, python: st
     for line in tried.own():
         if line.get("type") == "bounds":
             return {key: line[key] for key in ("shapes", "largest", "mean")}
-    raise GatesError(f"the reference could not be run ({tried.cause}): {tried.last_words()}", hint="the problem must run on the CPU within the time limit (--limit-s)")
+    raise GatesError(
+        f"the reference could not be run ({tried.cause}): {tried.last_words()}",
+        hint="the problem must run on the CPU within the time limit (--limit-s)",
+    )
 
 
 def of_reference(folder: Path, problem: str, shape: str, *, work: Path, limit_s: float, python: str = sys.executable) -> dict[str, Any]:
@@ -63,9 +66,13 @@ def execute(job: Mapping[str, Any], folder: Path) -> None:
             exact = problem.reference(problem.make_inputs(shape, 0, "cpu"), shape)
             sizes = [value.double().abs() for value in all_reals(exact).values() if value.numel()]
             writer.write(
-                "outputs", largest=max(float(one.max()) for one in sizes), mean=max(float(one.mean()) for one in sizes),
+                "outputs",
+                largest=max(float(one.max()) for one in sizes),
+                mean=max(float(one.mean()) for one in sizes),
                 dtypes={name: str(value.dtype).removeprefix("torch.") for name, value in all_reals(exact).items()},
-                dims=hasattr(problem, "DIMS"), sizes=dict(shape), rounding=_rounding(problem, shape, exact),
+                dims=hasattr(problem, "DIMS"),
+                sizes=dict(shape),
+                rounding=_rounding(problem, shape, exact),
                 arguments=list(getattr(problem, "ARGUMENTS", ())),
             )
             return

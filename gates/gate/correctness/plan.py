@@ -40,7 +40,12 @@ def identity(case: Mapping[str, Any]) -> tuple[str, int, str]:
 
 
 def asked(
-    shapes: Sequence[str], seeds: Sequence[int], extra_seeds: Sequence[int], inputs: Sequence[str], emulated: bool, timed: str = "",
+    shapes: Sequence[str],
+    seeds: Sequence[int],
+    extra_seeds: Sequence[int],
+    inputs: Sequence[str],
+    emulated: bool,
+    timed: str = "",
 ) -> list[Case]:
     """The cases that the command line and the task name. Raises GatesError for duplicates.
 
@@ -52,11 +57,14 @@ def asked(
                 raise GatesError(f"{what} {value} is given twice", hint=f"each {what} counts once; name different ones")
     cases = [
         _case(shape, seed, family, "headline", emulated, index)
-        for family in inputs or (DEFAULT_INPUTS,) for shape in shapes for index, seed in enumerate(seeds)
+        for family in inputs or (DEFAULT_INPUTS,)
+        for shape in shapes
+        for index, seed in enumerate(seeds)
     ]
     cases += [
         _case(shape, seed, DEFAULT_INPUTS, "extra", emulated, 0)
-        for seed in extra_seeds for shape in (shapes[:1] if emulated else dict.fromkeys([*shapes, *filter(None, [timed])]))
+        for seed in extra_seeds
+        for shape in (shapes[:1] if emulated else dict.fromkeys([*shapes, *filter(None, [timed])]))
     ]
     if cases and not inputs:
         cases[0]["probe"] = True
@@ -80,11 +88,14 @@ def whole(problem: Any, cases: Sequence[Case], more: Mapping[str, Any], emulated
         found += [_case(family_shapes(problem)[0], 0, name, "family", emulated, 1 + index) for index, name in enumerate(families)]
     found += [
         _case(shape, seed, DEFAULT_INPUTS, "edge", emulated, 1 + index)
-        for shape in getattr(problem, "EDGE_SHAPES", ()) for index, seed in enumerate(seeds)
+        for shape in getattr(problem, "EDGE_SHAPES", ())
+        for index, seed in enumerate(seeds)
     ]
     found += [
         _case(shape, seed, name, "family", emulated, 1 + index)
-        for name in families for shape in family_shapes(problem) for index, seed in enumerate(seeds)
+        for name in families
+        for shape in family_shapes(problem)
+        for index, seed in enumerate(seeds)
     ]
     if more.get("fresh") is not None:
         found += _fresh(problem, cases, found, more["fresh"], emulated, interpreted=bool(more.get("interpreted")))
@@ -121,10 +132,15 @@ def _fresh(problem: Any, cases: Sequence[Case], others: Sequence[Case], seed: in
 
     first = next(iter(problem.SHAPES))
     price = partial(fresh_shapes.cost, problem, interpreted=interpreted)
-    costs = {shape: price(problem.SHAPES[shape]) for shape in dict.fromkeys([first, *getattr(problem, "ODD_SHAPES", ()), *(case["shape"] for case in others)])}
+    costs = {
+        shape: price(problem.SHAPES[shape])
+        for shape in dict.fromkeys([first, *getattr(problem, "ODD_SHAPES", ()), *(case["shape"] for case in others)])
+    }
     odd = [shape for shape in getattr(problem, "ODD_SHAPES", ()) if costs[shape] <= max(costs[first], fresh_shapes.CHEAP)]
     home = max((first, *odd), key=lambda shape: costs[shape])  # of values: a kernel may leave out loops on its smallest shape
-    drawn = fresh_shapes.draw(problem, seed, _SHARE * sum(costs[case["shape"]] * len(case["orders"]) for case in cases), interpreted=interpreted)
+    drawn = fresh_shapes.draw(
+        problem, seed, _SHARE * sum(costs[case["shape"]] * len(case["orders"]) for case in cases), interpreted=interpreted
+    )
     costs |= {shape: price(sizes) for shape, sizes in drawn.items()}
 
     def seconds(planned: Sequence[Case]) -> float:

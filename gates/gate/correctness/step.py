@@ -24,13 +24,24 @@ def collect(session: Session) -> GateResult | None:
     session.progress.step(f"{task.name}: correctness, {what} on {session.where(task)}", task.time_limit_s)
     try:
         raw = run_correctness(
-            session.side(task, kind), session.shapes, session.seeds, work=session.scratch / "correctness",
-            limit_s=task.time_limit_s, device=session.cuda,
+            session.side(task, kind),
+            session.shapes,
+            session.seeds,
+            work=session.scratch / "correctness",
+            limit_s=task.time_limit_s,
+            device=session.cuda,
             baseline=session.side(session.baseline, kind) if match and session.baseline else None,
-            extra_seeds=(draw_seed(),), inputs=session.inputs, thorough=session.thorough, hangs=session.hangs, bad_atol=limits.get("bad_atol"),
-            end_to_end_bad_atol=limits.get("end_to_end", {}).get("bad_atol"), limits=limits, runner=runner_command(task),
+            extra_seeds=(draw_seed(),),
+            inputs=session.inputs,
+            thorough=session.thorough,
+            hangs=session.hangs,
+            bad_atol=limits.get("bad_atol"),
+            end_to_end_bad_atol=limits.get("end_to_end", {}).get("bad_atol"),
+            limits=limits,
+            runner=runner_command(task),
             default_launches=() if session.emulated or task.stream == "default" else cuda_text.launches_without_stream(task),
-            limits_at=limit_places(task), timed=task.gates["performance"].get("shape", ""),
+            limits_at=limit_places(task),
+            timed=task.gates["performance"].get("shape", ""),
         )
     except GatesError as error:
         if error.exit_code != EXIT_HOLD:  # else it is a finding about this machine

@@ -9,9 +9,9 @@ CODES = {
     "ncu.above_max": "A counter is above its maximum.",
     "ncu.absent": "ncu gave no value for a metric. The chip or this version of ncu does not have it; the report names the source.",
     "ncu.out_of_range": "A counter has a value that no card can have: a share above 100 %, a negative count, more bytes than its memory moves in that time, or a "
-        "unit that ncu does not use for it. The whole profile is in doubt. Profile again with the GPU idle.",
+    "unit that ncu does not use for it. The whole profile is in doubt. Profile again with the GPU idle.",
     "ncu.time_disagrees": "Nsight Compute's duration of a launch and the claimed time of the performance gate differ by more than a factor of 2 to 3. "
-        "Work may be missing from the timed launches, times may be forged, or a kernel that task.yaml does not name may take most of the time.",
+    "Work may be missing from the timed launches, times may be forged, or a kernel that task.yaml does not name may take most of the time.",
     "ncu.unknown_metric": "task.yaml names a metric that is not in gates/hardware/ncu_metrics.py.",
     "ncu.no_baseline": "rises and steady need the baseline's counters. A first rung declares not_applicable: {ncu: reason}.",
     "ncu.baseline_not_profiled": "The baseline's kernel could not be profiled, so there is nothing to compare with.",
@@ -21,7 +21,7 @@ CODES = {
     "ncu.no_tool": "ncu was not found. Install Nsight Compute or put it into PATH.",
     "ncu.unknown_chip": "The table of chips has no counters for this chip: its row in gates/hardware/chips.py says why, or is missing.",
     "ncu.no_permission": "The driver keeps the counters from users (ERR_NVGPUCTRPERM). Run as root, load the driver with "
-        "NVreg_RestrictProfilingToAdminUsers=0, or start the container with --cap-add=SYS_ADMIN.",
+    "NVreg_RestrictProfilingToAdminUsers=0, or start the container with --cap-add=SYS_ADMIN.",
     "ncu.counters_taken": "Another tool holds the counters, usually DCGM: dcgmi profile --pause.",
     "ncu.metrics_inaccessible": "ncu can't read these metrics here; on a MIG slice some are not available.",
     "ncu.no_kernel": "No kernel of the task's names was profiled. Compare kernels in task.yaml with the launches in the report.",

@@ -53,8 +53,14 @@ def run_ncu(
     """
     tool = ncu or shutil.which("ncu")
     raw: dict[str, Any] = {
-        "task": candidate["name"], "baseline": baseline["name"] if baseline else None, "shape": shape, "chip": chip,
-        "version": "", "code": "", "message": "", "sides": {},
+        "task": candidate["name"],
+        "baseline": baseline["name"] if baseline else None,
+        "shape": shape,
+        "chip": chip,
+        "version": "",
+        "code": "",
+        "message": "",
+        "sides": {},
     }
     if tool is None:
         return {**raw, "code": "ncu.no_tool", "message": "ncu is not found"}
@@ -69,8 +75,16 @@ def run_ncu(
         if side is not None:
             cases = write_cases(side, [shape], work=work / role, limit_s=limit_s, seed=seed, python=python)
             raw["sides"][role] = _profile(
-                tool, side, names, cases, dict(sources), work, "profile" if role == "candidate" else "baseline",
-                limit_s=limit_s, device=device, python=python,
+                tool,
+                side,
+                names,
+                cases,
+                dict(sources),
+                work,
+                "profile" if role == "candidate" else "baseline",
+                limit_s=limit_s,
+                device=device,
+                python=python,
             )
     return raw
 
@@ -83,9 +97,30 @@ def arguments(tool: str, kernels: Sequence[str], metrics: Sequence[str], report:
     several = "regex:^(" + "|".join(re.escape(kernel) for kernel in kernels) + ")$"
     name = kernels[0] if len(kernels) == 1 else several
     return [
-        tool, "--clock-control", "none", "--cache-control", "all", "--replay-mode", "kernel", "--target-processes", "all",
-        "--profile-from-start", "off", "--kernel-name-base", "function", "--kernel-name", name,
-        "--launch-count", str(MAX_LAUNCHES), "--metrics", ",".join(metrics), "--log-file", str(log), "-f", "-o", str(report),
+        tool,
+        "--clock-control",
+        "none",
+        "--cache-control",
+        "all",
+        "--replay-mode",
+        "kernel",
+        "--target-processes",
+        "all",
+        "--profile-from-start",
+        "off",
+        "--kernel-name-base",
+        "function",
+        "--kernel-name",
+        name,
+        "--launch-count",
+        str(MAX_LAUNCHES),
+        "--metrics",
+        ",".join(metrics),
+        "--log-file",
+        str(log),
+        "-f",
+        "-o",
+        str(report),
     ]
 
 
@@ -100,22 +135,43 @@ def tool_version(tool: str) -> str:
 
 
 def _profile(
-    tool: str, side: Mapping[str, Any], kernels: Sequence[str], cases: Sequence[Mapping[str, Any]], sources: dict[str, str],
-    work: Path, name: str, *, limit_s: float, device: str, python: str,
+    tool: str,
+    side: Mapping[str, Any],
+    kernels: Sequence[str],
+    cases: Sequence[Mapping[str, Any]],
+    sources: dict[str, str],
+    work: Path,
+    name: str,
+    *,
+    limit_s: float,
+    device: str,
+    python: str,
 ) -> dict[str, Any]:
     """Profile one side; a metric that ncu does not know is left out and the rest asked for again."""
     report, log = work / f"{name}.ncu-rep", work / f"{name}.ncu-messages.txt"
     dropped: dict[str, str] = {}
     job = {
-        "kind": "case", "mode": "replay", "side": dict(side), "paths": [case["path"] for case in cases],
-        "launches": 1, "warmup": _WARM_UP, "profile": True, "device": device,
+        "kind": "case",
+        "mode": "replay",
+        "side": dict(side),
+        "paths": [case["path"] for case in cases],
+        "launches": 1,
+        "warmup": _WARM_UP,
+        "profile": True,
+        "device": device,
     }
     for _ in range(_ATTEMPTS):
         for old in (report, log):
             old.unlink(missing_ok=True)
         prefix = arguments(tool, kernels, list(sources.values()), work / name, log)
         tried = attempt(
-            Path(side["folder"]), job, work, limit_s=limit_s, name=f"{name}.ncu", python=python, prefix=prefix,
+            Path(side["folder"]),
+            job,
+            work,
+            limit_s=limit_s,
+            name=f"{name}.ncu",
+            python=python,
+            prefix=prefix,
             env={**os.environ, "LC_ALL": "C"},
         )
         text = (log.read_text(encoding="utf-8", errors="replace") if log.is_file() else "") + "\n" + tried.output_tail
@@ -127,8 +183,13 @@ def _profile(
             break
         sources = {logical: source for logical, source in sources.items() if source not in missing}
     return {
-        "name": side["name"], "kernels": list(kernels), "sources": {**sources, **dropped}, "unknown": sorted(dropped),
-        "report": str(report) if report.is_file() else None, "csv": _export(tool, report), "log": text[-20_000:],
+        "name": side["name"],
+        "kernels": list(kernels),
+        "sources": {**sources, **dropped},
+        "unknown": sorted(dropped),
+        "report": str(report) if report.is_file() else None,
+        "csv": _export(tool, report),
+        "log": text[-20_000:],
         "attempt": tried.record(),
     }
 
@@ -144,6 +205,8 @@ def _export(tool: str, report: Path) -> str | None:
         return None
     finished = process.run(
         [tool, "--import", report, "--csv", "--page", "raw", "--print-units", "base"],
-        limit_s=120, env={**os.environ, "LC_ALL": "C"}, whole=True,
+        limit_s=120,
+        env={**os.environ, "LC_ALL": "C"},
+        whole=True,
     )
     return None if finished.flooded else finished.output

@@ -101,8 +101,14 @@ def parse(raw: Mapping[str, Any], library: Any = None) -> NcuEvidence:
     """The evidence in what ``gates.gate.ncu.collect.run_ncu`` returned; ``library`` replaces ncu_report in tests."""
     sides = {role: _side(side, library) for role, side in raw["sides"].items()}
     return NcuEvidence(
-        task=raw["task"], baseline=raw["baseline"], shape=raw["shape"], chip=raw["chip"], version=raw["version"],
-        code=raw["code"], message=raw["message"], sides=sides,
+        task=raw["task"],
+        baseline=raw["baseline"],
+        shape=raw["shape"],
+        chip=raw["chip"],
+        version=raw["version"],
+        code=raw["code"],
+        message=raw["message"],
+        sides=sides,
     )
 
 
@@ -138,7 +144,9 @@ def _failure(raw: Mapping[str, Any], log: str) -> tuple[str, str]:
             return code, _line_with(log, words)
     if tried["timed_out"]:
         return "ncu.time_limit", f"ncu was {tried['cause']}"
-    if tried["returncode"] != 0 and not jsonio.carrying(tried["nonce"], tried["lines"]):  # the program writes one before it loads the kernel
+    if tried["returncode"] != 0 and not jsonio.carrying(
+        tried["nonce"], tried["lines"]
+    ):  # the program writes one before it loads the kernel
         return "ncu.failed", f"ncu ended before the profiled program began ({tried['cause']}): {_last_words(log)}"
     if not _launched(tried):
         return "ncu.not_launched", f"the profiled program gave no proof that it launched the kernel ({tried['cause']}): {_last_words(log)}"

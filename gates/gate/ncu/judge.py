@@ -38,7 +38,11 @@ _INCONCLUSIVE = ("ncu.ambiguous_kernel", "ncu.unreadable", "ncu.not_launched")
 
 
 def judge(
-    evidence: NcuEvidence, limits: Mapping[str, Any], baseline: NcuEvidence | None = None, *, not_applicable_reason: str | None = None,
+    evidence: NcuEvidence,
+    limits: Mapping[str, Any],
+    baseline: NcuEvidence | None = None,
+    *,
+    not_applicable_reason: str | None = None,
     timed_us: Mapping[str, float] | None = None,
 ) -> GateResult:
     """The verdict on ``evidence`` under task.yaml's ``ncu`` section.
@@ -61,7 +65,9 @@ def judge(
     for profiled in (side, *([old] if old is not None and not old.code else [])):
         checks += _nonsense(profiled, evidence.chip)
     if checks:  # without a limit nothing was asked of the counters
-        checks += [_as_long(one, role, timed_us[role]) for role, one in evidence.sides.items() if timed_us and role in timed_us and not one.code]
+        checks += [
+            _as_long(one, role, timed_us[role]) for role, one in evidence.sides.items() if timed_us and role in timed_us and not one.code
+        ]
     if not_applicable_reason and worst_status(check.status for check in checks) in (Status.PASS, Status.NOT_RUN):
         return GateResult(GATE, Status.NOT_APPLICABLE, "ncu.not_applicable", not_applicable_reason, tuple(checks))
     return conclude(GATE, checks, passed=_sentence(checks, evidence))
@@ -75,10 +81,23 @@ def _nonsense(side: ProfiledSide, chip: str) -> list[Check]:
         for counter in kernel.counters:
             if counter.value is None:
                 continue
-            why = ncu_metrics.impossible(counter.metric, counter.value, counter.unit, duration_ns=lasted.value if lasted else None, chip=chip)
+            why = ncu_metrics.impossible(
+                counter.metric, counter.value, counter.unit, duration_ns=lasted.value if lasted else None, chip=chip
+            )
             if why:
                 shown = counter.value if math.isfinite(counter.value) else str(counter.value)
-                found.append(Check(counter.metric, Status.INCONCLUSIVE, shown, None, counter.unit, f"{side.name}, {kernel.kernel}", "ncu.out_of_range", why))
+                found.append(
+                    Check(
+                        counter.metric,
+                        Status.INCONCLUSIVE,
+                        shown,
+                        None,
+                        counter.unit,
+                        f"{side.name}, {kernel.kernel}",
+                        "ncu.out_of_range",
+                        why,
+                    )
+                )
     return found
 
 
@@ -91,9 +110,27 @@ def _as_long(side: ProfiledSide, role: str, p50_us: float) -> Check:
     seen = 1e-3 * duration_ns
     most, least = SHORTER * p50_us + SHORTER_US, (p50_us - LONGER_US) / LONGER
     if seen > most:
-        return Check("duration_us", Status.INCONCLUSIVE, seen, most, "us", where, "ncu.time_disagrees", "the claimed time is too short for this launch")
+        return Check(
+            "duration_us",
+            Status.INCONCLUSIVE,
+            seen,
+            most,
+            "us",
+            where,
+            "ncu.time_disagrees",
+            "the claimed time is too short for this launch",
+        )
     if seen < least:
-        return Check("duration_us", Status.INCONCLUSIVE, seen, least, "us", where, "ncu.time_disagrees", "name every kernel of the launch in task.yaml")
+        return Check(
+            "duration_us",
+            Status.INCONCLUSIVE,
+            seen,
+            least,
+            "us",
+            where,
+            "ncu.time_disagrees",
+            "name every kernel of the launch in task.yaml",
+        )
     return Check("duration_us", Status.PASS, seen, most, "us", where)
 
 

@@ -22,9 +22,19 @@ _GROUPED = re.compile(r"[+-]?\d{1,3}(,\d{3})+(\.\d+)?", re.ASCII)
 _ABSENT = ("", "n/a", "na", "nan", "-nan", "inf", "-inf", "no data")
 # ncu scales by thousands unless told to print base units.
 _SCALE = {
-    "byte": ("byte", 1.0), "Kbyte": ("byte", 1e3), "Mbyte": ("byte", 1e6), "Gbyte": ("byte", 1e9), "Tbyte": ("byte", 1e12),
-    "nsecond": ("nsecond", 1.0), "ns": ("nsecond", 1.0), "usecond": ("nsecond", 1e3), "us": ("nsecond", 1e3),
-    "msecond": ("nsecond", 1e6), "ms": ("nsecond", 1e6), "second": ("nsecond", 1e9), "s": ("nsecond", 1e9),
+    "byte": ("byte", 1.0),
+    "Kbyte": ("byte", 1e3),
+    "Mbyte": ("byte", 1e6),
+    "Gbyte": ("byte", 1e9),
+    "Tbyte": ("byte", 1e12),
+    "nsecond": ("nsecond", 1.0),
+    "ns": ("nsecond", 1.0),
+    "usecond": ("nsecond", 1e3),
+    "us": ("nsecond", 1e3),
+    "msecond": ("nsecond", 1e6),
+    "ms": ("nsecond", 1e6),
+    "second": ("nsecond", 1e9),
+    "s": ("nsecond", 1e9),
 }
 
 
@@ -98,8 +108,7 @@ def read_csv(text: str, metrics: Sequence[str]) -> list[Row]:
     for row in rows[1 if units else 0 :]:
         values = dict(zip(header, row, strict=False))
         cells = {
-            name: cell(values[name], units.get(name, "")) if name in values else Cell(None, "", "not in the report")
-            for name in metrics
+            name: cell(values[name], units.get(name, "")) if name in values else Cell(None, "", "not in the report") for name in metrics
         }
         launches.append(Row(values.get("Kernel Name", ""), len(launches) + 1, cells))
     return launches
@@ -121,10 +130,7 @@ def read_report(path: Path, metrics: Sequence[str], library: Any = None) -> list
             for profiled in (context.range_by_idx(number) for number in range(context.num_ranges()))
             for index in range(profiled.num_actions())
         ]
-        return [
-            Row(_name(action), place + 1, {name: _metric(action, name) for name in metrics})
-            for place, action in enumerate(actions)
-        ]
+        return [Row(_name(action), place + 1, {name: _metric(action, name) for name in metrics}) for place, action in enumerate(actions)]
     except (RuntimeError, OSError, ValueError, TypeError, AttributeError) as error:
         raise GatesError(f"can't read {path.name}: {error}", hint="the report is damaged or of a newer version") from None
 
@@ -153,6 +159,7 @@ def select(rows: Sequence[Row], kernel: str, launch: int | None = None) -> Row:
 
     ``launch`` counts that kernel's launches from 1. Raises GatesError where none or several match.
     """
+
     def spelled(row: Row) -> str:
         return re.sub(r"\([a-z ]+\)", "", row.kernel).replace(" ", "")  # k<(int)128> is k<128>
 

@@ -20,9 +20,16 @@ def collect(session: Session) -> GateResult | None:
     session.progress.step(f"{task.name}: hardware counters", task.time_limit_s)
     tool = session.toolchain.get("ncu")
     raw = run_ncu(
-        session.side(task, "device"), task.kernels, shape=task.gates["performance"].get("shape", session.shapes[-1]),
-        chip=session.device.arch, work=work, limit_s=task.time_limit_s, ncu=tool.path if tool else None, device=session.cuda,
-        baseline=session.side(base, "device") if base else None, baseline_kernels=base.kernels if base else (),
+        session.side(task, "device"),
+        task.kernels,
+        shape=task.gates["performance"].get("shape", session.shapes[-1]),
+        chip=session.device.arch,
+        work=work,
+        limit_s=task.time_limit_s,
+        ncu=tool.path if tool else None,
+        device=session.cuda,
+        baseline=session.side(base, "device") if base else None,
+        baseline_kernels=base.kernels if base else (),
     )
     session.write_evidence("ncu.json", evidence.parse(raw), task)
     for report, name in (("profile", "profile.ncu-rep"), ("baseline", "baseline/profile.ncu-rep")):

@@ -64,20 +64,36 @@ def run_timing(
         control = work / "control.so"
         shutil.copyfile((baseline or candidate)["library"], control)  # another file, so that the loader maps it anew
     job = job_of(
-        candidate, baseline, control=control, device=device, shape=shape, bar_pct=bar_pct, output_limits=output_limits or {}, cache=cache,
-        seed=seed, iters=iters, budget_s=budget_s, also=also,
+        candidate,
+        baseline,
+        control=control,
+        device=device,
+        shape=shape,
+        bar_pct=bar_pct,
+        output_limits=output_limits or {},
+        cache=cache,
+        seed=seed,
+        iters=iters,
+        budget_s=budget_s,
+        also=also,
     )
     tried = attempt(Path(candidate["folder"]), job, work, limit_s=limit_s, name="timing", python=python, apart=hands)
     if (refusal := tried.refusal()) is not None:
         raise refusal
     return {
-        "task": candidate["name"], "baseline": baseline["name"] if baseline else None, "shape": shape,
-        **(read := _read(tried)), "process_s": tried.wall_s, "output_tail": tried.output_tail,
+        "task": candidate["name"],
+        "baseline": baseline["name"] if baseline else None,
+        "shape": shape,
+        **(read := _read(tried)),
+        "process_s": tried.wall_s,
+        "output_tail": tried.output_tail,
         "alone": _alone(job, read["measured"], work, limit_s, python, hands) if read["measured"] and baseline else None,
     }
 
 
-def _alone(job: Mapping[str, Any], measured: Mapping[str, Any], work: Path, limit_s: float, python: str, hands: str) -> dict[str, Any] | None:
+def _alone(
+    job: Mapping[str, Any], measured: Mapping[str, Any], work: Path, limit_s: float, python: str, hands: str
+) -> dict[str, Any] | None:
     """The baseline timed without the candidate, when the process that held both has ended; see ``gates.gate.performance.runner.alone``."""
     from gates.gate.performance.runner import alone
 
@@ -87,16 +103,36 @@ def _alone(job: Mapping[str, Any], measured: Mapping[str, Any], work: Path, limi
 
 
 def job_of(
-    candidate: Mapping[str, Any], baseline: Mapping[str, Any] | None, *, control: Path, device: str, shape: str, bar_pct: float,
-    output_limits: Mapping[str, Any], cache: str = "cold", seed: int | None = None, iters: int | None = None, budget_s: float = 60.0,
+    candidate: Mapping[str, Any],
+    baseline: Mapping[str, Any] | None,
+    *,
+    control: Path,
+    device: str,
+    shape: str,
+    bar_pct: float,
+    output_limits: Mapping[str, Any],
+    cache: str = "cold",
+    seed: int | None = None,
+    iters: int | None = None,
+    budget_s: float = 60.0,
     also: Sequence[str] = (),
 ) -> dict[str, Any]:
     """The timing job of ``run_timing``'s arguments; ``control`` is another file of the baseline's library."""
     limits = {key: value for key, value in output_limits.items() if isinstance(value, (int, float)) and not isinstance(value, bool)}
     return {
-        "kind": "timing", "device": device, "candidate": dict(candidate), "baseline": dict(baseline) if baseline else None,
-        "control_library": str(control), "shape": shape, "bar_pct": float(bar_pct), "cache": cache, "budget_s": budget_s,
-        "seed": seed, "output_limits": limits, "singles_a_block": singles_a_block(iters), "also": list(also),
+        "kind": "timing",
+        "device": device,
+        "candidate": dict(candidate),
+        "baseline": dict(baseline) if baseline else None,
+        "control_library": str(control),
+        "shape": shape,
+        "bar_pct": float(bar_pct),
+        "cache": cache,
+        "budget_s": budget_s,
+        "seed": seed,
+        "output_limits": limits,
+        "singles_a_block": singles_a_block(iters),
+        "also": list(also),
     }
 
 
@@ -130,7 +166,11 @@ def execute(job: dict[str, Any], folder: Path) -> None:
 
 
 def measure(
-    job: Mapping[str, Any], writer: ResultWriter, connect: Callable[[], Any], before: Mapping[str, frozenset[int]], pid: int | None,
+    job: Mapping[str, Any],
+    writer: ResultWriter,
+    connect: Callable[[], Any],
+    before: Mapping[str, frozenset[int]],
+    pid: int | None,
     clock: Callable[[], float] = time.monotonic,
 ) -> None:
     """A whole session with the process that ``connect`` reaches."""

@@ -18,7 +18,10 @@ from gates.stats import outside
 from gates.stats.samples import BASELINE, CANDIDATE, Block, Series
 
 ALONE_PCT = 8.0  # by which the baseline may take longer beside the candidate than alone: it may have two speeds 4 % apart, and cards drift
-MAX_RATIO, MOST_BARS = 100.0, 10.0  # of baseline over candidate: a slip of units is a factor of 1000, and a task that expects much says so by its bar
+MAX_RATIO, MOST_BARS = (
+    100.0,
+    10.0,
+)  # of baseline over candidate: a slip of units is a factor of 1000, and a task that expects much says so by its bar
 SAME_PCT = 30.0  # by which a series may be below the unflushed blocks of the same graph
 BLOCK_PCT, BLOCK_US = 5.0, 400.0  # by which blocks of the two sides may differ in what the outside clock shows beyond their claims
 SINGLE_FACTOR, SINGLE_US = 2.0, 2.0  # a single launch holds its event pair, and a launch that nothing hides
@@ -32,22 +35,47 @@ def checks(evidence: PerformanceEvidence, series: Series, bar_pct: float) -> lis
     p50 = {side: statistics.median(series.samples(side)) for side in sides}
     found = [*_outside(evidence, sides), *_blocks(series, sides), *_passed(evidence, series)]
     for side in sides:
-        found += [*_unflushed(evidence, series, side, p50[side]), *_single(evidence, side, p50[side]), *_other_mode(evidence, series, side, p50[side])]
+        found += [
+            *_unflushed(evidence, series, side, p50[side]),
+            *_single(evidence, side, p50[side]),
+            *_other_mode(evidence, series, side, p50[side]),
+        ]
         found += _constant(evidence, series, side)
     if len(sides) == 2:
         found += [*_singles_alike(evidence, sides), *_alone(evidence, series)]
         most = max(MAX_RATIO, MOST_BARS * (1.0 + bar_pct / 100.0))
-        found.append(_check("baseline_over_candidate", p50[BASELINE] / p50[CANDIDATE], "at most", most, "x", "p50", "performance.implausible",
-                            "look for a wrong unit; if you expect so large a gain, raise min_speedup_pct"))
+        found.append(
+            _check(
+                "baseline_over_candidate",
+                p50[BASELINE] / p50[CANDIDATE],
+                "at most",
+                most,
+                "x",
+                "p50",
+                "performance.implausible",
+                "look for a wrong unit; if you expect so large a gain, raise min_speedup_pct",
+            )
+        )
     return found
 
 
 def _check(
-    name: str, seen: float, how: str, limit: float, unit: str, where: str, code: str = "performance.inconsistent", hint: str = "run again on an idle card and host",
+    name: str,
+    seen: float,
+    how: str,
+    limit: float,
+    unit: str,
+    where: str,
+    code: str = "performance.inconsistent",
+    hint: str = "run again on an idle card and host",
 ) -> Check:
     good = seen <= limit if how == "at most" else seen >= limit
     where = f"{where}, {how}"
-    return Check(name, Status.PASS, seen, limit, unit, where) if good else Check(name, Status.INCONCLUSIVE, seen, limit, unit, where, code, hint)
+    return (
+        Check(name, Status.PASS, seen, limit, unit, where)
+        if good
+        else Check(name, Status.INCONCLUSIVE, seen, limit, unit, where, code, hint)
+    )
 
 
 def _outside(evidence: PerformanceEvidence, sides: Iterable[str]) -> list[Check]:
@@ -59,14 +87,45 @@ def _outside(evidence: PerformanceEvidence, sides: Iterable[str]) -> list[Check]
         mine = [block for block in evidence.outside if block.side == side]
         where = f"{side}, long blocks by the outside clock"
         if not mine:
-            found.append(Check("outside_excess", Status.INCONCLUSIVE, None, outside.EXCESS_PCT, "%", where, "performance.inconsistent", "no long block was taken"))
+            found.append(
+                Check(
+                    "outside_excess",
+                    Status.INCONCLUSIVE,
+                    None,
+                    outside.EXCESS_PCT,
+                    "%",
+                    where,
+                    "performance.inconsistent",
+                    "no long block was taken",
+                )
+            )
             continue
         long = [block for block in mine if block.too_long]
-        found.append(_check("claimed_over_passed", max(block.claimed_us / block.wall_us for block in mine), "at most", 1.0 + outside.CLOCKS_PCT / 100.0, "x", where))
+        found.append(
+            _check(
+                "claimed_over_passed",
+                max(block.claimed_us / block.wall_us for block in mine),
+                "at most",
+                1.0 + outside.CLOCKS_PCT / 100.0,
+                "x",
+                where,
+            )
+        )
         if not long:
             best = min(block.excess_pct for block in mine)
             code = "performance.inconsistent" if outside.steady(mine) else "performance.host_busy"
-            found.append(_check("outside_excess", best, "at most", outside.EXCESS_PCT, "%", where, code, "the outside clock shows more time than claimed"))
+            found.append(
+                _check(
+                    "outside_excess",
+                    best,
+                    "at most",
+                    outside.EXCESS_PCT,
+                    "%",
+                    where,
+                    code,
+                    "the outside clock shows more time than claimed",
+                )
+            )
     return found
 
 
@@ -82,8 +141,14 @@ def _blocks(series: Series, sides: list[str]) -> list[Check]:
         return []
     where, beyond = f"blocks, {series.mode} L2", {side: _beyond(valid[side], series.launches[side]) for side in sides}
     found = [
-        _check("claimed_over_passed", max(series.launches[side] * sum(block.samples_us) / block.wall_us for block in valid[side] if block.wall_us),
-               "at most", 1.0 + outside.CLOCKS_PCT / 100.0, "x", f"{side}, {where}")
+        _check(
+            "claimed_over_passed",
+            max(series.launches[side] * sum(block.samples_us) / block.wall_us for block in valid[side] if block.wall_us),
+            "at most",
+            1.0 + outside.CLOCKS_PCT / 100.0,
+            "x",
+            f"{side}, {where}",
+        )
         for side in sides
     ]
     if len(sides) < 2 or not all(beyond.values()):
@@ -95,7 +160,10 @@ def _blocks(series: Series, sides: list[str]) -> list[Check]:
     doubt = 2.0 * math.hypot(*(_error_of_median(beyond[side]) for side in sides))
     code = "performance.inconsistent" if seen - 2.0 * doubt > allowed else "performance.host_busy"
     where = f"{more} against the other side, {where}; known to {doubt:.0f} us"
-    return [*found, _check("beyond_claims", seen + doubt if code == "performance.host_busy" else seen, "at most", allowed, "us", where, code)]
+    return [
+        *found,
+        _check("beyond_claims", seen + doubt if code == "performance.host_busy" else seen, "at most", allowed, "us", where, code),
+    ]
 
 
 def _error_of_median(values: list[float]) -> float:
@@ -113,7 +181,9 @@ def _passed(evidence: PerformanceEvidence, series: Series) -> list[Check]:
     ):
         if seconds is not None:
             claimed_s = 1e-6 * sum(one.launches.get(block.side, 1) * sum(block.samples_us) for one in taken for block in one.blocks)
-            found.append(_check("claimed", claimed_s, "at most", seconds * (1.0 + outside.CLOCKS_PCT / 100.0), "s", f"all samples of {where}"))
+            found.append(
+                _check("claimed", claimed_s, "at most", seconds * (1.0 + outside.CLOCKS_PCT / 100.0), "s", f"all samples of {where}")
+            )
     return found
 
 
@@ -131,7 +201,16 @@ def _other_mode(evidence: PerformanceEvidence, series: Series, side: str, p50: f
     cold, warm = (one.samples(side) if one else [] for one in (evidence.in_mode("cold"), evidence.in_mode("warm")))
     if not cold or not warm:
         return []
-    return [_check("cold_p50", statistics.median(cold), "at least", statistics.median(warm) * (1.0 - SAME_PCT / 100.0), "us", f"{side}, against warm L2")]
+    return [
+        _check(
+            "cold_p50",
+            statistics.median(cold),
+            "at least",
+            statistics.median(warm) * (1.0 - SAME_PCT / 100.0),
+            "us",
+            f"{side}, against warm L2",
+        )
+    ]
 
 
 def _single(evidence: PerformanceEvidence, side: str, p50: float) -> list[Check]:
@@ -174,9 +253,17 @@ def _alone(evidence: PerformanceEvidence, series: Series) -> list[Check]:
     ratio, beside_mhz, alone_mhz = beside_us / alone_us, _clock(series), _clock(alone)
     if beside_mhz and alone_mhz:
         ratio = min(ratio, ratio * beside_mhz / alone_mhz)
-    return [_check("baseline_beside_over_alone", ratio, "at most", most, "x",
-                   f"the baseline takes {beside_us:.4g} us beside the candidate and {alone_us:.4g} us alone",
-                   hint="the candidate may slow the baseline; run again on an idle card to rule out the machine")]
+    return [
+        _check(
+            "baseline_beside_over_alone",
+            ratio,
+            "at most",
+            most,
+            "x",
+            f"the baseline takes {beside_us:.4g} us beside the candidate and {alone_us:.4g} us alone",
+            hint="the candidate may slow the baseline; run again on an idle card to rule out the machine",
+        )
+    ]
 
 
 def _clock(series: Series) -> float | None:
@@ -192,5 +279,3 @@ def _constant(evidence: PerformanceEvidence, series: Series, side: str) -> list[
     if calibration is None or len(samples) < 60 or series.launches[side] * samples[0] < CONSTANT_STEPS * calibration.timer_step_us:
         return []
     return [_check("distinct_samples", float(len(set(samples))), "at least", 2.0, "", f"{side}, of {len(samples)} samples")]
-
-

@@ -132,7 +132,9 @@ class PerformanceEvidence:
     inputs: TimedInputs | None = None
     work: Work | None = None
     backends: Mapping[str, Backend] = field(default_factory=dict)
-    also: Mapping[str, Mapping[str, Beside]] = field(default_factory=dict)  # further shape -> candidate, baseline, backends; decides nothing
+    also: Mapping[str, Mapping[str, Beside]] = field(
+        default_factory=dict
+    )  # further shape -> candidate, baseline, backends; decides nothing
     clock_source: str = "unknown"  # "nvml", or "unknown: why"
     other_processes: tuple[int, ...] | None = None  # None where the driver does not tell
     elapsed_s: float | None = None  # of the pairs that the verdict rests on
@@ -167,15 +169,25 @@ def parse(raw: Mapping[str, Any]) -> PerformanceEvidence:
     measured = raw["measured"]
     if measured is None:
         return PerformanceEvidence(
-            **head, status=NOT_RUN if raw["code"] == "performance.no_device" else STOPPED, code=raw["code"], message=raw["message"], process_s=raw["process_s"]
+            **head,
+            status=NOT_RUN if raw["code"] == "performance.no_device" else STOPPED,
+            code=raw["code"],
+            message=raw["message"],
+            process_s=raw["process_s"],
         )
     if not isinstance(measured, dict):
         raise GatesError("timing result: expected an object")
-    data = {**measured, **head, "backends": raw["backends"], "also": raw["also"], "alone": raw.get("alone"), "process_s": raw["process_s"], "status": MEASURED}
+    data = {
+        **measured,
+        **head,
+        "backends": raw["backends"],
+        "also": raw["also"],
+        "alone": raw.get("alone"),
+        "process_s": raw["process_s"],
+        "status": MEASURED,
+    }
     evidence = records.from_json(PerformanceEvidence, data, "timing result")
-    return records.from_json(
-        PerformanceEvidence, {**data, "figures": records.to_json(summaries(evidence))}, "timing result"
-    )
+    return records.from_json(PerformanceEvidence, {**data, "figures": records.to_json(summaries(evidence))}, "timing result")
 
 
 def summaries(evidence: PerformanceEvidence) -> dict[str, dict[str, Figures]]:

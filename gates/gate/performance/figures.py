@@ -33,7 +33,9 @@ def _pairs(evidence: Any) -> Iterator[str]:
         for block in series.blocks:
             if block.valid:
                 pairs.setdefault(block.side, []).append(block.pair)
-        if len({tuple(sorted(numbers)) for numbers in pairs.values()}) > 1 or any(len(set(numbers)) < len(numbers) for numbers in pairs.values()):
+        if len({tuple(sorted(numbers)) for numbers in pairs.values()}) > 1 or any(
+            len(set(numbers)) < len(numbers) for numbers in pairs.values()
+        ):
             yield f"{series.mode}: the valid blocks are not one of each side in each pair"
         for side, count in series.launches.items():
             if count != (1 if series is evidence.single else launches.setdefault(side, count)):

@@ -17,15 +17,30 @@ def checks(evidence: PerformanceEvidence, mode: str) -> list[Check]:
     if series is None or not series.samples(CANDIDATE):
         return [_check("samples", False, 0, 1, "", "performance.no_samples", mode)]
     return [
-        _gated(evidence, mode), *_outputs(evidence), *_possible(evidence, mode), _pairs(evidence, series),
-        _control(evidence), _clock(series), _throttling(evidence, series), _refused(evidence, series),
-        *_timer(evidence, series), *_alone(evidence),
+        _gated(evidence, mode),
+        *_outputs(evidence),
+        *_possible(evidence, mode),
+        _pairs(evidence, series),
+        _control(evidence),
+        _clock(series),
+        _throttling(evidence, series),
+        _refused(evidence, series),
+        *_timer(evidence, series),
+        *_alone(evidence),
     ]
 
 
 def _check(
-    name: str, good: bool, observed: float | int | str | None, limit: float | int | str | None, unit: str, code: str,
-    where: str = "", *, failing: bool = False, hint: str = "",
+    name: str,
+    good: bool,
+    observed: float | int | str | None,
+    limit: float | int | str | None,
+    unit: str,
+    code: str,
+    where: str = "",
+    *,
+    failing: bool = False,
+    hint: str = "",
 ) -> Check:
     bad = Status.FAIL if failing else Status.INCONCLUSIVE
     if good:
@@ -34,8 +49,15 @@ def _check(
 
 
 def _gated(evidence: PerformanceEvidence, mode: str) -> Check:
-    return _check("cache_mode", mode == evidence.gated_mode, mode, evidence.gated_mode, "", "performance.other_mode",
-                  hint="the control and the output checks are of the mode that was gated; run the stage with the other `cache:`")
+    return _check(
+        "cache_mode",
+        mode == evidence.gated_mode,
+        mode,
+        evidence.gated_mode,
+        "",
+        "performance.other_mode",
+        hint="the control and the output checks are of the mode that was gated; run the stage with the other `cache:`",
+    )
 
 
 def _outputs(evidence: PerformanceEvidence) -> list[Check]:
@@ -43,14 +65,27 @@ def _outputs(evidence: PerformanceEvidence) -> list[Check]:
     sides = (CANDIDATE,) if evidence.baseline is None else (CANDIDATE, BASELINE)
     result = [
         _check("outputs", False, None, None, "", "performance.outputs_unchecked", f"{side} {when} timing")
-        for side in sides for when in ("before", "after") if (when, side) not in seen
+        for side in sides
+        for when in ("before", "after")
+        if (when, side) not in seen
     ]
     for check in evidence.outputs:
         code = "performance.wrong_output" if check.side == CANDIDATE else "performance.wrong_baseline_output"
         where = f"{check.side} {check.when} timing, against {check.against}"
         trouble = _trouble(check, evidence)
-        result.append(_check("outputs", not trouble, trouble or "right", "right", "", code, where,
-                             failing=check.side == CANDIDATE, hint="" if not trouble else "look for state that survives a launch"))
+        result.append(
+            _check(
+                "outputs",
+                not trouble,
+                trouble or "right",
+                "right",
+                "",
+                code,
+                where,
+                failing=check.side == CANDIDATE,
+                hint="" if not trouble else "look for state that survives a launch",
+            )
+        )
     return result
 
 
@@ -82,8 +117,17 @@ def _possible(evidence: PerformanceEvidence, mode: str) -> list[Check]:
             floors["arithmetic"] = 1e6 * evidence.work.flops / evidence.device.peak_flops_per_s
     bound = max(floors, key=lambda name: floors[name])
     return [
-        _check(f"{side}_p50", figures.p50_us >= floors[bound], figures.p50_us, floors[bound], "us", "performance.impossible",
-               f"least time by {bound}", failing=side == CANDIDATE, hint="check that the work is inside the timed launches")
+        _check(
+            f"{side}_p50",
+            figures.p50_us >= floors[bound],
+            figures.p50_us,
+            floors[bound],
+            "us",
+            "performance.impossible",
+            f"least time by {bound}",
+            failing=side == CANDIDATE,
+            hint="check that the work is inside the timed launches",
+        )
         for side, figures in summaries(evidence).get(mode, {}).items()
     ]
 
@@ -93,8 +137,16 @@ def _control(evidence: PerformanceEvidence) -> Check:
     found = stopping_rule.interval(differences(evidence.control, twin, CONTROL)) if evidence.control else None
     floor = stopping_rule.noise_floor_pct(found) if found else None
     good = found is not None and found.pairs >= stopping_rule.LOOKS[0] and stopping_rule.control_fits(found)
-    return _check("noise_floor", good, floor, stopping_rule.CONTROL_LIMIT_PCT, "%", "performance.control_off",
-                  "A/A control", hint="stop other load on the machine and let the card cool")
+    return _check(
+        "noise_floor",
+        good,
+        floor,
+        stopping_rule.CONTROL_LIMIT_PCT,
+        "%",
+        "performance.control_off",
+        "A/A control",
+        hint="stop other load on the machine and let the card cool",
+    )
 
 
 def _pairs(evidence: PerformanceEvidence, series: Series) -> Check:
@@ -102,28 +154,57 @@ def _pairs(evidence: PerformanceEvidence, series: Series) -> Check:
         taken = len(evidence.control.pairs(CANDIDATE, CONTROL)) if evidence.control else 0
     else:
         taken = len(series.pairs())
-    return _check("pairs", taken >= stopping_rule.LOOKS[0], taken, stopping_rule.LOOKS[0], "", "performance.too_few_pairs",
-                  f"stopped: {series.stopped}", hint="raise the time budget, or free the card")
+    return _check(
+        "pairs",
+        taken >= stopping_rule.LOOKS[0],
+        taken,
+        stopping_rule.LOOKS[0],
+        "",
+        "performance.too_few_pairs",
+        f"stopped: {series.stopped}",
+        hint="raise the time budget, or free the card",
+    )
 
 
 def _clock(series: Series) -> Check:
     """A card that never tells its clock is flagged in the sentence; one that stops telling has changed in the middle."""
     known = [block.sm_mhz is not None for block in series.blocks if block.valid]
     lost = len(known) - sum(known) if any(known) else 0
-    return _check("blocks_without_clock", lost == 0, lost, 0, "", "performance.clock_lost",
-                  hint="the driver stopped answering during timing; see the kernel log for an Xid error")
+    return _check(
+        "blocks_without_clock",
+        lost == 0,
+        lost,
+        0,
+        "",
+        "performance.clock_lost",
+        hint="the driver stopped answering during timing; see the kernel log for an Xid error",
+    )
 
 
 def _throttling(evidence: PerformanceEvidence, series: Series) -> Check:
     share = max(series.invalid_pct(), evidence.control.invalid_pct() if evidence.control else 0.0)
-    return _check("disturbed_blocks", share <= INVALID_LIMIT_PCT, round(share, 3), INVALID_LIMIT_PCT, "%",
-                  "performance.throttled", hint="let the card cool, or stop what heats it")
+    return _check(
+        "disturbed_blocks",
+        share <= INVALID_LIMIT_PCT,
+        round(share, 3),
+        INVALID_LIMIT_PCT,
+        "%",
+        "performance.throttled",
+        hint="let the card cool, or stop what heats it",
+    )
 
 
 def _refused(evidence: PerformanceEvidence, series: Series) -> Check:
     share = max(series.refused_pct(), evidence.control.refused_pct() if evidence.control else 0.0)
-    return _check("refused_samples", share <= MAX_REFUSED_PCT, round(share, 3), MAX_REFUSED_PCT, "%",
-                  "performance.refused_samples", hint="the timer is broken or too coarse for this kernel")
+    return _check(
+        "refused_samples",
+        share <= MAX_REFUSED_PCT,
+        round(share, 3),
+        MAX_REFUSED_PCT,
+        "%",
+        "performance.refused_samples",
+        hint="the timer is broken or too coarse for this kernel",
+    )
 
 
 def _timer(evidence: PerformanceEvidence, series: Series) -> list[Check]:
@@ -136,11 +217,18 @@ def _timer(evidence: PerformanceEvidence, series: Series) -> list[Check]:
         if figures is None:
             continue
         sample_us = launches * figures.p50_us
-        result.append(_check(
-            "event_overhead", not evidence.calibration.too_coarse(sample_us),
-            round(evidence.calibration.overhead_pct(sample_us), 4), 5.0, "%", "performance.timer_too_coarse",
-            f"{side}, {launches} launches a sample", hint="a larger shape takes longer than the timer's step",
-        ))
+        result.append(
+            _check(
+                "event_overhead",
+                not evidence.calibration.too_coarse(sample_us),
+                round(evidence.calibration.overhead_pct(sample_us), 4),
+                5.0,
+                "%",
+                "performance.timer_too_coarse",
+                f"{side}, {launches} launches a sample",
+                hint="a larger shape takes longer than the timer's step",
+            )
+        )
     return result
 
 
@@ -148,5 +236,6 @@ def _alone(evidence: PerformanceEvidence) -> list[Check]:
     if evidence.other_processes is None:
         return []  # the driver does not tell; the control stands guard alone
     others = ", ".join(str(pid) for pid in evidence.other_processes)
-    return [_check("other_processes", not others, others or "none", "none", "", "performance.other_process",
-                   hint="wait until the card is free")]
+    return [
+        _check("other_processes", not others, others or "none", "none", "", "performance.other_process", hint="wait until the card is free")
+    ]

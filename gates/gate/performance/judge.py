@@ -51,7 +51,10 @@ class Reading:
 
 
 def judge(
-    evidence: PerformanceEvidence, limits: Mapping[str, Any], baseline: PerformanceEvidence | None = None, *,
+    evidence: PerformanceEvidence,
+    limits: Mapping[str, Any],
+    baseline: PerformanceEvidence | None = None,
+    *,
     not_applicable_reason: str | None = None,
 ) -> GateResult:
     """The verdict on ``evidence`` under task.yaml's ``performance`` section.
@@ -62,7 +65,9 @@ def judge(
     if evidence.status != MEASURED:
         return _not_measured(evidence)
     if evidence.shape != limits["shape"]:
-        return conclude(GATE, (Check("shape", Status.INCONCLUSIVE, evidence.shape, limits["shape"], "", code="performance.other_shape"),), passed="")
+        return conclude(
+            GATE, (Check("shape", Status.INCONCLUSIVE, evidence.shape, limits["shape"], "", code="performance.other_shape"),), passed=""
+        )
     mode = str(limits.get("cache", "cold"))
     checks = fitness.checks(evidence, mode)
     series = evidence.in_mode(mode)
@@ -83,7 +88,9 @@ def judge(
     if status is Status.PASS and not_applicable_reason:
         p50 = summaries(evidence)[mode][CANDIDATE].p50_us
         measured = Check("p50", Status.NOT_APPLICABLE, p50, None, "us", where=f"{evidence.shape}, {mode} L2")
-        return GateResult(GATE, Status.NOT_APPLICABLE, "performance.not_applicable", f"{not_applicable_reason}; {line}", (measured, *checks))
+        return GateResult(
+            GATE, Status.NOT_APPLICABLE, "performance.not_applicable", f"{not_applicable_reason}; {line}", (measured, *checks)
+        )
     if status is Status.PASS:
         return GateResult(GATE, status, "performance.pass", line, tuple(checks))
     concluded = conclude(GATE, checks, passed=line)
@@ -107,8 +114,9 @@ def read(evidence: PerformanceEvidence, limits: Mapping[str, Any]) -> Reading:
     if series and ruling is not None and (in_cycles := cycle_differences(series)) is not None:
         found = stopping_rule.interval(in_cycles[: ruling.interval.pairs])
         cycles = found.ratio if found else None
-    return Reading(mode, len(taken), ruling, floor, cycles, other.mode if other else "",
-                   stopping_rule.interval(differences(other)) if other else None)
+    return Reading(
+        mode, len(taken), ruling, floor, cycles, other.mode if other else "", stopping_rule.interval(differences(other)) if other else None
+    )
 
 
 def sentence(evidence: PerformanceEvidence, reading: Reading, bar_pct: float) -> str:
@@ -125,13 +133,18 @@ def sentence(evidence: PerformanceEvidence, reading: Reading, bar_pct: float) ->
     if reading.other and (other := reading.other.outcome(bar_pct)) not in (stopping_rule.OPEN, reading.ruling.outcome):
         notes.insert(0, f"with {reading.other_mode} L2 it is {reading.other.ratio:.3f}, {other} the bar")
     if seen.outcome(bar_pct) == stopping_rule.OPEN:
-        notes.insert(0, f"half width {seen.half_width_pct:.2f} %, a ratio of {(1 + bar_pct / 100) * (1 + seen.half_width_pct / 100):.3f} would pass")
+        notes.insert(
+            0, f"half width {seen.half_width_pct:.2f} %, a ratio of {(1 + bar_pct / 100) * (1 + seen.half_width_pct / 100):.3f} would pass"
+        )
     bar = 1.0 + bar_pct / 100.0
     places = next((n for n in range(3, 10) if all(f"{one:.{n}f}" != f"{bar:.{n}f}" for one in (seen.ratio, seen.low, seen.high))), 3)
-    return "; ".join([
-        f"{seen.ratio:.{places}f}x, 98.3 % interval {seen.low:.{places}f} to {seen.high:.{places}f}, bar {bar:.{places}f}, "
-        f"noise floor {floor}, {seen.pairs} pairs, {reading.mode} L2", *notes,
-    ])
+    return "; ".join(
+        [
+            f"{seen.ratio:.{places}f}x, 98.3 % interval {seen.low:.{places}f} to {seen.high:.{places}f}, bar {bar:.{places}f}, "
+            f"noise floor {floor}, {seen.pairs} pairs, {reading.mode} L2",
+            *notes,
+        ]
+    )
 
 
 def _not_measured(evidence: PerformanceEvidence) -> GateResult:
@@ -184,7 +197,18 @@ def _tails(evidence: PerformanceEvidence, limits: Mapping[str, Any], reading: Re
         name, where = f"speedup_{metric}", f"{evidence.shape}, single launches"
         fewest = min((len(block.samples_us) for pair in evidence.single.pairs() for block in pair), default=0) if evidence.single else 0
         if metric == "p90" and fewest and (why := no_p90(fewest)):
-            checks.append(Check(name, Status.INCONCLUSIVE, None, allowed_pct, "%", where, "performance.no_p90", f"{why} a block; ask for more iterations, or leave p90 out of metrics"))
+            checks.append(
+                Check(
+                    name,
+                    Status.INCONCLUSIVE,
+                    None,
+                    allowed_pct,
+                    "%",
+                    where,
+                    "performance.no_p90",
+                    f"{why} a block; ask for more iterations, or leave p90 out of metrics",
+                )
+            )
             continue
         found = stopping_rule.interval(differences(evidence.single, metric=metric)) if evidence.single else None
         if found is None:
@@ -195,8 +219,18 @@ def _tails(evidence: PerformanceEvidence, limits: Mapping[str, Any], reading: Re
             slower = 100.0 * (found.high - 1.0) < allowed_pct
             status = Status.FAIL if slower else Status.INCONCLUSIVE
             code = f"performance.slower_{metric}" if slower else "performance.tail_unclear"
-        checks.append(Check(name, status, 100.0 * (found.ratio - 1.0), allowed_pct, "%", where, code,
-                            "" if status is Status.PASS else "look for rare slow launches in the single samples"))
+        checks.append(
+            Check(
+                name,
+                status,
+                100.0 * (found.ratio - 1.0),
+                allowed_pct,
+                "%",
+                where,
+                code,
+                "" if status is Status.PASS else "look for rare slow launches in the single samples",
+            )
+        )
     return checks
 
 

@@ -21,9 +21,16 @@ def collect(session: Session) -> GateResult | None:
     base = session.measured_baseline()
     session.progress.step(f"{task.name}: timing against {base.name if base else 'nothing'}, interleaved", task.time_limit_s)
     raw = run_timing(
-        session.side(task, "device"), shape=limits["shape"], work=session.scratch / "timing", limit_s=task.time_limit_s,
-        bar_pct=limits["min_speedup_pct"], baseline=session.side(base, "device") if base else None,
-        output_limits=task.gates["correctness"], device=session.cuda, cache=limits.get("cache", "cold"), also=limits.get("also", ()),
+        session.side(task, "device"),
+        shape=limits["shape"],
+        work=session.scratch / "timing",
+        limit_s=task.time_limit_s,
+        bar_pct=limits["min_speedup_pct"],
+        baseline=session.side(base, "device") if base else None,
+        output_limits=task.gates["correctness"],
+        device=session.cuda,
+        cache=limits.get("cache", "cold"),
+        also=limits.get("also", ()),
     )
     session.write_evidence("performance.json", evidence.parse(raw), task)
     return None

@@ -9,8 +9,12 @@ from gates.core.records import Check, Status
 from gates.gate.ptxas.evidence import PtxasEvidence, PtxasKernel
 
 FIGURES = {
-    "registers": "registers/thread", "static_smem_bytes": "bytes", "spill_store_bytes": "bytes", "spill_load_bytes": "bytes",
-    "stack_bytes": "bytes", "barriers": "barriers",
+    "registers": "registers/thread",
+    "static_smem_bytes": "bytes",
+    "spill_store_bytes": "bytes",
+    "spill_load_bytes": "bytes",
+    "stack_bytes": "bytes",
+    "barriers": "barriers",
 }
 
 
@@ -78,7 +82,13 @@ def _vanished(kernel: PtxasKernel, evidence: PtxasEvidence, baseline: PtxasEvide
     if evidence.expected_kernels and name in baseline.expected_kernels and name not in evidence.expected_kernels:
         return Check("dropped_kernel", Status.PASS, "in the baseline, no longer listed", None, "", _where(kernel))
     return Check(
-        "kernel", Status.FAIL, "in the baseline, not in this build", None, "", _where(kernel), "ptxas.kernel_vanished",
+        "kernel",
+        Status.FAIL,
+        "in the baseline, not in this build",
+        None,
+        "",
+        _where(kernel),
+        "ptxas.kernel_vanished",
         "a renamed kernel, a toggle, or a template that nothing launches any more; if intended, mend `kernels:` in task.yaml",
     )
 

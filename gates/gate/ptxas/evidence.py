@@ -76,9 +76,17 @@ class PtxasKernel:
     def occupancy_of(self, launch: Launch) -> Occupancy | None:
         """Return the occupancy of an SM under this launch; None if a figure is unknown."""
         chip, found = chip_of(self.arch), self.final
-        if chip is None or found.registers is None or found.static_smem_bytes is None or launch.dynamic_smem_bytes is None or not launch.threads_per_cta:
+        if (
+            chip is None
+            or found.registers is None
+            or found.static_smem_bytes is None
+            or launch.dynamic_smem_bytes is None
+            or not launch.threads_per_cta
+        ):
             return None
-        return occupancy(chip, found.registers, launch.threads_per_cta, found.static_smem_bytes + launch.dynamic_smem_bytes, found.barriers or 0)
+        return occupancy(
+            chip, found.registers, launch.threads_per_cta, found.static_smem_bytes + launch.dynamic_smem_bytes, found.barriers or 0
+        )
 
     @property
     def tightest(self) -> int | None:
@@ -172,30 +180,50 @@ def gather(
         if relocatable or log.relocatable:
             left_to_linker.append(arch)
     return PtxasEvidence(
-        archs=tuple(logs), expected_kernels=tuple(expected_kernels), kernels=tuple(kernels),
-        called_functions=tuple(functions), missing_logs=tuple(arch for arch, text in logs.items() if text is None),
-        relocatable=tuple(left_to_linker), problems=tuple(problems), other_lines=tuple(other),
-        launches_recorded=launches is not None, launches_note=launches_note, advice=merged(advised),
+        archs=tuple(logs),
+        expected_kernels=tuple(expected_kernels),
+        kernels=tuple(kernels),
+        called_functions=tuple(functions),
+        missing_logs=tuple(arch for arch, text in logs.items() if text is None),
+        relocatable=tuple(left_to_linker),
+        problems=tuple(problems),
+        other_lines=tuple(other),
+        launches_recorded=launches is not None,
+        launches_note=launches_note,
+        advice=merged(advised),
     )
 
 
-def _kernel(
-    block: KernelBlock, linked: Linked | None, readable: Mapping[str, str], launches: Sequence[Mapping[str, Any]]
-) -> PtxasKernel:
+def _kernel(block: KernelBlock, linked: Linked | None, readable: Mapping[str, str], launches: Sequence[Mapping[str, Any]]) -> PtxasKernel:
     return PtxasKernel(
-        name=block.name, key=kernel_key(block.name), base_name=base_name(block.name), demangled=readable.get(block.name, block.name),
-        arch=block.arch, registers=block.registers, static_smem_bytes=block.static_smem,
-        spill_store_bytes=block.spill_stores, spill_load_bytes=block.spill_loads, stack_bytes=block.stack,
-        cumulative_stack_bytes=block.cumulative_stack, barriers=block.barriers, textures=block.textures,
-        constant_bytes=block.cmem, warnings=block.warnings, linked=linked,
+        name=block.name,
+        key=kernel_key(block.name),
+        base_name=base_name(block.name),
+        demangled=readable.get(block.name, block.name),
+        arch=block.arch,
+        registers=block.registers,
+        static_smem_bytes=block.static_smem,
+        spill_store_bytes=block.spill_stores,
+        spill_load_bytes=block.spill_loads,
+        stack_bytes=block.stack,
+        cumulative_stack_bytes=block.cumulative_stack,
+        barriers=block.barriers,
+        textures=block.textures,
+        constant_bytes=block.cmem,
+        warnings=block.warnings,
+        linked=linked,
         launches=_distinct(_launch(record, block.static_smem) for record in launches),
     )
 
 
 def _function(function: DeviceFunction, readable: Mapping[str, str]) -> CalledFunction:
     return CalledFunction(
-        function.name, readable.get(function.name, function.name), function.arch, function.stack,
-        function.spill_stores, function.spill_loads,
+        function.name,
+        readable.get(function.name, function.name),
+        function.arch,
+        function.stack,
+        function.spill_stores,
+        function.spill_loads,
     )
 
 
@@ -259,7 +287,5 @@ def _cross_check(kernel: PtxasKernel, usage: FunctionUsage | None) -> str:
     if shared and number and int(number[1]) >= 90:
         shared -= RESERVED_SMEM_BYTES
     pairs.append(("shared memory", source.static_smem_bytes, shared))
-    differences = [
-        f"{name}: log {ours}, cubin {theirs}" for name, ours, theirs in pairs if None not in (ours, theirs) and ours != theirs
-    ]
+    differences = [f"{name}: log {ours}, cubin {theirs}" for name, ours, theirs in pairs if None not in (ours, theirs) and ours != theirs]
     return "; ".join(differences) or "agrees"

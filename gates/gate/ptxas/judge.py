@@ -39,19 +39,39 @@ def judge(evidence: PtxasEvidence, limits: Mapping[str, Any], baseline: PtxasEvi
         checks.extend(_kernel(kernel, evidence, limits))
     for function in evidence.called_functions:
         if function.spill_store_bytes or function.spill_load_bytes:
-            checks.append(Check(
-                "called_function_spills", Status.PASS, function.spill_store_bytes, None, "bytes stored",
-                f"{without_parameters(function.demangled)} {function.arch or ''}".strip(),
-                hint="spills of a function that was not inlined; they are in no kernel's figures",
-            ))
+            checks.append(
+                Check(
+                    "called_function_spills",
+                    Status.PASS,
+                    function.spill_store_bytes,
+                    None,
+                    "bytes stored",
+                    f"{without_parameters(function.demangled)} {function.arch or ''}".strip(),
+                    hint="spills of a function that was not inlined; they are in no kernel's figures",
+                )
+            )
     for line in dict.fromkeys(line.partition("Overriding ")[2] for line in evidence.other_lines if _NO_CAP in line):
-        checks.append(Check("register_cap", Status.PASS, f"no effect: {line}", None, "", hint="__launch_bounds__ of the kernel wins over -maxrregcount; not judged"))
-    checks += [Check(ADVICE, Status.PASS, one.sentence(), None, "", one.kernel, hint="the compiler's own remark; not judged") for one in evidence.advice]
+        checks.append(
+            Check(
+                "register_cap",
+                Status.PASS,
+                f"no effect: {line}",
+                None,
+                "",
+                hint="__launch_bounds__ of the kernel wins over -maxrregcount; not judged",
+            )
+        )
+    checks += [
+        Check(ADVICE, Status.PASS, one.sentence(), None, "", one.kernel, hint="the compiler's own remark; not judged")
+        for one in evidence.advice
+    ]
     if baseline is not None:
         checks.extend(changes(evidence, baseline))
     count = len(evidence.kernels)
     note = "; -maxrregcount has no effect" if any(check.name == "register_cap" for check in checks) else ""
-    return conclude("ptxas", checks, passed=f"{count} compiled kernel{'s' * (count != 1)} within budget on {', '.join(evidence.archs)}{note}")
+    return conclude(
+        "ptxas", checks, passed=f"{count} compiled kernel{'s' * (count != 1)} within budget on {', '.join(evidence.archs)}{note}"
+    )
 
 
 def advice_in(gates: Sequence[GateResult]) -> list[str]:
@@ -75,7 +95,13 @@ def _presence(evidence: PtxasEvidence) -> Iterator[Check]:
         present = {kernel.base_name for kernel in evidence.kernels if kernel.arch == arch}
         for name in missing_kernels(evidence.expected_kernels, present):
             yield Check(
-                "kernel", Status.FAIL, "not in the log", None, "", f"{name} {arch}", "ptxas.kernel_missing",
+                "kernel",
+                Status.FAIL,
+                "not in the log",
+                None,
+                "",
+                f"{name} {arch}",
+                "ptxas.kernel_missing",
                 f"the log has {', '.join(sorted(present)) or 'no kernel'}; check toggles and template instances",
             )
 
@@ -83,21 +109,53 @@ def _presence(evidence: PtxasEvidence) -> Iterator[Check]:
 def _kernel(kernel: PtxasKernel, evidence: PtxasEvidence, limits: Mapping[str, Any]) -> Iterator[Check]:
     place = where(kernel)
     if kernel.launches and not _listed(kernel, evidence):
-        yield Check("kernel", Status.FAIL, "launched, but not named in task.yaml", None, "", place, "ptxas.unlisted_kernel",
-                    f"task.yaml names {', '.join(evidence.expected_kernels)}; a launcher must not fall back to another kernel")
+        yield Check(
+            "kernel",
+            Status.FAIL,
+            "launched, but not named in task.yaml",
+            None,
+            "",
+            place,
+            "ptxas.unlisted_kernel",
+            f"task.yaml names {', '.join(evidence.expected_kernels)}; a launcher must not fall back to another kernel",
+        )
     if kernel.arch in evidence.relocatable and kernel.linked is None:
-        yield Check("registers", Status.INCONCLUSIVE, None, limits.get("max_registers"), "registers/thread", place,
-                    "ptxas.relocatable", "relocatable code: link with -Xnvlink -v")
+        yield Check(
+            "registers",
+            Status.INCONCLUSIVE,
+            None,
+            limits.get("max_registers"),
+            "registers/thread",
+            place,
+            "ptxas.relocatable",
+            "relocatable code: link with -Xnvlink -v",
+        )
     else:
-        yield from _limit("registers", kernel.final.registers, limits.get("max_registers"), "registers/thread", place, "ptxas.registers",
-                          "shorten live ranges, smaller tiles, less unrolling, or __launch_bounds__")
+        yield from _limit(
+            "registers",
+            kernel.final.registers,
+            limits.get("max_registers"),
+            "registers/thread",
+            place,
+            "ptxas.registers",
+            "shorten live ranges, smaller tiles, less unrolling, or __launch_bounds__",
+        )
     for name, spilled in (("spill_stores", kernel.spill_store_bytes), ("spill_loads", kernel.spill_load_bytes)):
-        yield from _limit(name, spilled, limits.get("max_spill_bytes"), "bytes", place, "ptxas.spills",
-                          "look for a register cap, arrays indexed at run time, or too much unrolling")
+        yield from _limit(
+            name,
+            spilled,
+            limits.get("max_spill_bytes"),
+            "bytes",
+            place,
+            "ptxas.spills",
+            "look for a register cap, arrays indexed at run time, or too much unrolling",
+        )
     yield from _smem(kernel, evidence, limits.get("max_smem_bytes"))
     chip = chip_of(kernel.arch)
     if chip is None:
-        yield Check("chip", Status.INCONCLUSIVE, kernel.arch, None, "", place, "ptxas.unknown_chip", "gates/hardware/chips.py has the table")
+        yield Check(
+            "chip", Status.INCONCLUSIVE, kernel.arch, None, "", place, "ptxas.unknown_chip", "gates/hardware/chips.py has the table"
+        )
     else:
         for launch in kernel.launches:
             yield from _launch(kernel, launch, chip, evidence)
@@ -133,17 +191,40 @@ def _smem(kernel: PtxasKernel, evidence: PtxasEvidence, limit: int | None) -> It
     if least is None or not unknown or (limit is not None and not (least <= limit)):
         yield from _limit("smem", least, limit, "bytes", place, "ptxas.smem", "smaller tiles, fewer stages, or a buffer used twice")
         if evidence.launches_note and kernel.launches:
-            yield Check("dynamic_smem", Status.PASS, max((size or 0 for size in dynamic), default=0), None, "bytes", place, hint=evidence.launches_note)
+            yield Check(
+                "dynamic_smem",
+                Status.PASS,
+                max((size or 0 for size in dynamic), default=0),
+                None,
+                "bytes",
+                place,
+                hint=evidence.launches_note,
+            )
     else:
         missing = evidence.launches_note or "no launch of this kernel was recorded"
         seen = f"not observed ({evidence.launches_note})" if evidence.launches_note else None
-        yield Check("smem", Status.INCONCLUSIVE, seen, limit, "" if seen else "bytes", place, "ptxas.smem_unknown",
-                    f"{static} bytes static; the dynamic part is unknown: {missing}")
+        yield Check(
+            "smem",
+            Status.INCONCLUSIVE,
+            seen,
+            limit,
+            "" if seen else "bytes",
+            place,
+            "ptxas.smem_unknown",
+            f"{static} bytes static; the dynamic part is unknown: {missing}",
+        )
     declared = [launch.declared_smem_bytes for launch in kernel.launches if launch.declared_smem_bytes is not None]
     threads = max((launch.threads_per_cta or 0 for launch in kernel.launches), default=0)
     if static is not None and declared and static - max(declared) >= 4 * max(threads, 1):
-        yield Check("smem_beyond_source", Status.PASS, static - max(declared), None, "bytes", place,
-                    hint="registers may be spilled to shared memory: the source declares less than ptxas uses")
+        yield Check(
+            "smem_beyond_source",
+            Status.PASS,
+            static - max(declared),
+            None,
+            "bytes",
+            place,
+            hint="registers may be spilled to shared memory: the source declares less than ptxas uses",
+        )
 
 
 def _finds_registers(kernel: PtxasKernel, launch: Launch, chip: Chip) -> bool:
@@ -171,17 +252,46 @@ def _launch(kernel: PtxasKernel, launch: Launch, chip: Chip, evidence: PtxasEvid
     if threads is not None:
         yield from _limit("threads_per_cta", threads, chip.threads_per_cta, "threads", place, "ptxas.threads", "launch fewer threads a CTA")
     if threads is not None and registers is not None and not _of_another_instance(kernel, launch, chip, evidence):
-        yield from _limit("registers_per_cta", registers_per_cta(registers, threads), chip.registers_per_cta, "registers", place,
-                          "ptxas.registers_per_cta", f"{registers} registers x {threads} threads, rounded up as they are allocated")
+        yield from _limit(
+            "registers_per_cta",
+            registers_per_cta(registers, threads),
+            chip.registers_per_cta,
+            "registers",
+            place,
+            "ptxas.registers_per_cta",
+            f"{registers} registers x {threads} threads, rounded up as they are allocated",
+        )
     if static is None or dynamic is None:
         return
     total = static + dynamic
-    yield from _limit("smem_chip", total, chip.smem_per_cta, "bytes", place, "ptxas.smem_chip",
-                      f"{chip.arch} gives a CTA at most {chip.smem_per_cta} bytes")
+    yield from _limit(
+        "smem_chip",
+        total,
+        chip.smem_per_cta,
+        "bytes",
+        place,
+        "ptxas.smem_chip",
+        f"{chip.arch} gives a CTA at most {chip.smem_per_cta} bytes",
+    )
     if total > chip.smem_without_opt_in and launch.opt_in_smem_bytes is not None and launch.opt_in_smem_bytes < dynamic:
-        yield Check("smem_opt_in", Status.FAIL, total, chip.smem_without_opt_in, "bytes", place, "ptxas.smem_opt_in",
-                    f"{dynamic} bytes dynamic and {static} static need cudaFuncSetAttribute(MaxDynamicSharedMemorySize); "
-                    f"the launcher asked for {launch.opt_in_smem_bytes}")
+        yield Check(
+            "smem_opt_in",
+            Status.FAIL,
+            total,
+            chip.smem_without_opt_in,
+            "bytes",
+            place,
+            "ptxas.smem_opt_in",
+            f"{dynamic} bytes dynamic and {static} static need cudaFuncSetAttribute(MaxDynamicSharedMemorySize); "
+            f"the launcher asked for {launch.opt_in_smem_bytes}",
+        )
     if (found := kernel.occupancy_of(launch)) is not None and found.active_ctas:
-        yield Check("occupancy", Status.PASS, round(100 * found.fraction, 2), None, "%", place,
-                    hint=f"{found.active_ctas} CTAs of {threads} threads an SM, limited by {found.limiter}")
+        yield Check(
+            "occupancy",
+            Status.PASS,
+            round(100 * found.fraction, 2),
+            None,
+            "%",
+            place,
+            hint=f"{found.active_ctas} CTAs of {threads} threads an SM, limited by {found.limiter}",
+        )

@@ -34,8 +34,13 @@ def _seen_launches(session: Session, task: Task) -> tuple[list[dict[str, Any]] |
     session.progress.step(f"{task.name}: one launch on the {kind}, for its launch configuration", limit_s)
     smallest = session.cases(task)[0]["path"]
     job = {
-        "kind": "case", "mode": "replay", "side": session.side(task, kind), "paths": [smallest], "launches": 1,
-        "device": session.cuda, "trace": kind == "device",
+        "kind": "case",
+        "mode": "replay",
+        "side": session.side(task, kind),
+        "paths": [smallest],
+        "launches": 1,
+        "device": session.cuda,
+        "trace": kind == "device",
     }
     tried = attempt(task.folder, job, session.scratch / "launches", limit_s=limit_s, name=task.name)
     if tried.timed_out:
@@ -62,7 +67,9 @@ def _launches_of_shapes(session: Session, task: Task) -> tuple[list[dict[str, An
     lines = tried.own()
     found = [
         {**record, "arch": line["arch"], "static_smem_bytes": None}
-        for line in lines if line.get("type") == "case" for record in line["emulator_launches"]
+        for line in lines
+        if line.get("type") == "case"
+        for record in line["emulator_launches"]
     ]
     missing = [f"{line['shape']} {line['arch']}".strip() + f" ({line['why']})" for line in lines if line.get("type") == "missing"]
     if not any(line.get("type") == "done" for line in lines):

@@ -170,8 +170,11 @@ class _Reader:
             return  # a device function's, which some toolkits print too
         figures = _figures(text)
         self.target.update(
-            registers=figures.get("registers"), barriers=figures.get("barriers"), static_smem=figures.get("smem", 0),
-            cumulative_stack=figures.get("cumulative stack size"), textures=figures.get("textures", 0),
+            registers=figures.get("registers"),
+            barriers=figures.get("barriers"),
+            static_smem=figures.get("smem", 0),
+            cumulative_stack=figures.get("cumulative stack size"),
+            textures=figures.get("textures", 0),
             cmem={key[5:-1]: value for key, value in figures.items() if key.startswith("cmem[")},
         )
         self.last_used = True
@@ -182,11 +185,17 @@ class _Reader:
             self.link_target = properties["name"]
         elif _USED.match(text) and self.link_target is not None:
             figures = _figures(text)
-            self.linked.append({
-                "name": self.link_target, "registers": figures["registers"], "barriers": figures.get("barriers"),
-                "stack": figures.get("stack"), "static_smem": figures.get("smem"), "lmem": figures.get("lmem"),
-                "cmem": {key[5:-1]: value for key, value in figures.items() if key.startswith("cmem[")},
-            })
+            self.linked.append(
+                {
+                    "name": self.link_target,
+                    "registers": figures["registers"],
+                    "barriers": figures.get("barriers"),
+                    "stack": figures.get("stack"),
+                    "static_smem": figures.get("smem"),
+                    "lmem": figures.get("lmem"),
+                    "cmem": {key[5:-1]: value for key, value in figures.items() if key.startswith("cmem[")},
+                }
+            )
             self.link_target = None
 
     def _close(self, end: bool = False) -> None:

@@ -29,8 +29,6 @@ def parse_resource_usage(text: str) -> Mapping[str, FunctionUsage]:
             name = match["name"]
         elif name is not None and line.strip().startswith("REG:"):
             figures = {key: None if value == "UNKNOWN" else int(value) for key, value in _FIGURE.findall(line)}
-            functions[name] = FunctionUsage(
-                figures.get("REG"), figures.get("STACK"), figures.get("SHARED"), figures.get("LOCAL")
-            )
+            functions[name] = FunctionUsage(figures.get("REG"), figures.get("STACK"), figures.get("SHARED"), figures.get("LOCAL"))
             name = None
     return functions

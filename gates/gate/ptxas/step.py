@@ -16,8 +16,13 @@ def collect(session: Session) -> GateResult | None:
         texts = session.texts(task)
         launches, note = launches_of(session, task)
         found = evidence.gather(
-            texts.logs, launches, task.kernels, texts.resource_usage,
-            demangled=texts.demangled, relocatable=session.builds[task.name].relocatable, launches_note=note,
+            texts.logs,
+            launches,
+            task.kernels,
+            texts.resource_usage,
+            demangled=texts.demangled,
+            relocatable=session.builds[task.name].relocatable,
+            launches_note=note,
         )
         session.write_evidence(f"{folder}ptxas.json", found, task)
     return None

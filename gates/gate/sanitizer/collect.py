@@ -32,8 +32,14 @@ _NEUTRALISED = ("PYTORCH_CUDA_ALLOC_CONF", "PYTORCH_ALLOC_CONF", "PYTORCH_HIP_AL
 
 
 def run_sanitizer_emulator(
-    side: Mapping[str, Any], shapes: Sequence[str], *, work: Path, limit_s: float, compiler: str = "g++",
-    cases: Sequence[Mapping[str, Any]] | None = None, python: str = sys.executable,
+    side: Mapping[str, Any],
+    shapes: Sequence[str],
+    *,
+    work: Path,
+    limit_s: float,
+    compiler: str = "g++",
+    cases: Sequence[Mapping[str, Any]] | None = None,
+    python: str = sys.executable,
 ) -> dict[str, Any]:
     """Raw record of the sanitized emulator library ``side``, for ``gates.gate.sanitizer.evidence.parse``.
 
@@ -47,7 +53,8 @@ def run_sanitizer_emulator(
     work.mkdir(parents=True, exist_ok=True)
     cases = cases or write_memory_cases(side, shapes, on_device=False, work=work, limit_s=limit_s, python=python)
     env = {
-        **_environment(), "LD_PRELOAD": runtime,
+        **_environment(),
+        "LD_PRELOAD": runtime,
         # Python leaks by design; fibers switch stacks, which the use-after-return check does not follow.
         "ASAN_OPTIONS": f"detect_leaks=0:detect_stack_use_after_return=0:exitcode={EXIT_CHECKER}",
         "UBSAN_OPTIONS": "print_stacktrace=1",
@@ -67,9 +74,15 @@ def run_sanitizer_emulator(
 
 
 def run_sanitizer_device(
-    side: Mapping[str, Any], shapes: Sequence[str], *, work: Path, limit_s: float,
-    compute_sanitizer: str | None = None, device: str = "cuda:0",
-    cases: Sequence[Mapping[str, Any]] | None = None, python: str = sys.executable,
+    side: Mapping[str, Any],
+    shapes: Sequence[str],
+    *,
+    work: Path,
+    limit_s: float,
+    compute_sanitizer: str | None = None,
+    device: str = "cuda:0",
+    cases: Sequence[Mapping[str, Any]] | None = None,
+    python: str = sys.executable,
 ) -> dict[str, Any]:
     """Raw record of the device library ``side`` under compute-sanitizer, for ``gates.gate.sanitizer.evidence.parse``.
 
@@ -81,7 +94,8 @@ def run_sanitizer_device(
     raw = _raw("device", side, tool)
     if tool is None:
         return {
-            **raw, "unavailable": "compute-sanitizer is not found",
+            **raw,
+            "unavailable": "compute-sanitizer is not found",
             "remedy": "install the CUDA toolkit's compute-sanitizer, or the wheel nvidia-cuda-sanitizer-api",
         }
     work.mkdir(parents=True, exist_ok=True)
@@ -90,8 +104,17 @@ def run_sanitizer_device(
         log = work / f"{name}.report"
         log.unlink(missing_ok=True)
         prefix = [
-            tool, "--tool", name, "--error-exitcode", str(EXIT_CHECKER), "--log-file", str(log), "--print-limit", "0",
-            "--report-api-errors", "explicit",
+            tool,
+            "--tool",
+            name,
+            "--error-exitcode",
+            str(EXIT_CHECKER),
+            "--log-file",
+            str(log),
+            "--print-limit",
+            "0",
+            "--report-api-errors",
+            "explicit",
         ]
         if name == "memcheck":
             prefix += ["--padding", "512"]  # so that the byte after a buffer never belongs to the next one
@@ -101,28 +124,52 @@ def run_sanitizer_device(
 
 
 def _replay(
-    side: Mapping[str, Any], cases: Sequence[Mapping[str, Any]], work: Path, name: str, limit_s: float, python: str,
-    *, env: Mapping[str, str], prefix: Sequence[str] = (), order: str = "forward", device: str = "cuda:0",
+    side: Mapping[str, Any],
+    cases: Sequence[Mapping[str, Any]],
+    work: Path,
+    name: str,
+    limit_s: float,
+    python: str,
+    *,
+    env: Mapping[str, str],
+    prefix: Sequence[str] = (),
+    order: str = "forward",
+    device: str = "cuda:0",
 ) -> Attempt:
     job = {
-        "kind": "case", "mode": "replay", "side": dict(side), "paths": [case["path"] for case in cases],
-        "launches": _LAUNCHES, "order": order, "device": device,
+        "kind": "case",
+        "mode": "replay",
+        "side": dict(side),
+        "paths": [case["path"] for case in cases],
+        "launches": _LAUNCHES,
+        "order": order,
+        "device": device,
     }
     return attempt(Path(side["folder"]), job, work, limit_s=limit_s, name=name, python=python, prefix=prefix, env=env)
 
 
 def _raw(mode: str, side: Mapping[str, Any], tool: str | None) -> dict[str, Any]:
     return {
-        "kind": "sanitizer", "mode": mode, "target": side["name"], "tool_version": _version(tool) if tool else "",
-        "neutralised": [name for name in _NEUTRALISED if name in os.environ], "unavailable": "", "remedy": "", "runs": [],
+        "kind": "sanitizer",
+        "mode": mode,
+        "target": side["name"],
+        "tool_version": _version(tool) if tool else "",
+        "neutralised": [name for name in _NEUTRALISED if name in os.environ],
+        "unavailable": "",
+        "remedy": "",
+        "runs": [],
     }
 
 
 def _run(tool: str, cases: Sequence[Mapping[str, Any]], order: str, tried: Attempt, log: str) -> dict[str, Any]:
     shapes = [" ".join([case["shape"], *({case.get("inputs", DEFAULT_INPUTS)} - {DEFAULT_INPUTS})]) for case in cases]
     return {
-        "tool": tool, "shapes": shapes, "order": order,
-        "expected_launches": _LAUNCHES * len(cases), "attempt": tried.record(), "log": log,
+        "tool": tool,
+        "shapes": shapes,
+        "order": order,
+        "expected_launches": _LAUNCHES * len(cases),
+        "attempt": tried.record(),
+        "log": log,
     }
 
 

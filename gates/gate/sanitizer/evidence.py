@@ -65,8 +65,14 @@ class SanitizerEvidence:
 def parse(raw: Mapping[str, Any]) -> SanitizerEvidence:
     """The evidence in what ``run_sanitizer_emulator`` or ``run_sanitizer_device`` returned."""
     return SanitizerEvidence(
-        SCHEMA_VERSION, raw["mode"], raw["target"], raw["tool_version"], tuple(raw["neutralised"]),
-        raw["unavailable"], raw["remedy"], tuple(_run(run) for run in raw["runs"]),
+        SCHEMA_VERSION,
+        raw["mode"],
+        raw["target"],
+        raw["tool_version"],
+        tuple(raw["neutralised"]),
+        raw["unavailable"],
+        raw["remedy"],
+        tuple(_run(run) for run in raw["runs"]),
     )
 
 
@@ -84,8 +90,19 @@ def _run(run: Mapping[str, Any]) -> SanitizerRun:
     if cant_work:  # what names no place in a kernel is about the tool itself
         findings = [finding for finding in findings if finding.kernel or finding.where]
     return SanitizerRun(
-        tool, tuple(run["shapes"]), run["order"], seen, launches, run["expected_launches"], error, attempt["cause"],
-        attempt["returncode"], attempt["timed_out"], errors, warnings, cant_work,
+        tool,
+        tuple(run["shapes"]),
+        run["order"],
+        seen,
+        launches,
+        run["expected_launches"],
+        error,
+        attempt["cause"],
+        attempt["returncode"],
+        attempt["timed_out"],
+        errors,
+        warnings,
+        cant_work,
         tuple(counted(findings)[:MAX_FINDINGS]),
     )
 
@@ -120,8 +137,14 @@ def _replay(attempt: Mapping[str, Any]) -> tuple[bool, int, str, list[Finding]]:
             launches += int(line["launches"])
             error = error or str(line["error"])
             findings += [
-                Finding("emulator", str(item.get("kind", "")), "error", str(item.get("kernel", "")),
-                        short_place(str(item.get("where", ""))), str(item.get("message", "")))
+                Finding(
+                    "emulator",
+                    str(item.get("kind", "")),
+                    "error",
+                    str(item.get("kernel", "")),
+                    short_place(str(item.get("where", ""))),
+                    str(item.get("message", "")),
+                )
                 for item in line["findings"]
             ]
         elif line.get("type") == "error":

@@ -33,9 +33,7 @@ DEVICE_TOOLS = ("memcheck", "racecheck", "initcheck", "synccheck")
 _SHOWN = 5
 
 
-def judge(
-    evidence: SanitizerEvidence, limits: Mapping[str, Any] | None = None, baseline: SanitizerEvidence | None = None
-) -> GateResult:
+def judge(evidence: SanitizerEvidence, limits: Mapping[str, Any] | None = None, baseline: SanitizerEvidence | None = None) -> GateResult:
     """The verdict on ``evidence``. There are no limits to set: zero findings; a baseline changes nothing."""
     if evidence.unavailable:
         return GateResult("sanitizer", Status.NOT_RUN, "sanitizer.not_available", f"{evidence.unavailable}; {evidence.remedy}")
@@ -99,8 +97,16 @@ def _told(finding: Finding) -> str:
 
 def _check(name: str, status: Status, observed: Any, code: str, where: str, detail: str = "") -> Check:
     text = CODES[f"sanitizer.{code}"]
-    return Check(name, status, observed, 0 if code == "finding" else None, "findings" if code == "finding" else "",
-                 where, f"sanitizer.{code}", f"{detail}. {text}" if detail else text)
+    return Check(
+        name,
+        status,
+        observed,
+        0 if code == "finding" else None,
+        "findings" if code == "finding" else "",
+        where,
+        f"sanitizer.{code}",
+        f"{detail}. {text}" if detail else text,
+    )
 
 
 def _sentence(evidence: SanitizerEvidence) -> str:
@@ -108,7 +114,9 @@ def _sentence(evidence: SanitizerEvidence) -> str:
     tried = dict.fromkeys(shape for run in evidence.runs for shape in run.shapes)
     shapes, values = [shape for shape in tried if " " not in shape], [shape for shape in tried if " " in shape]  # "small zero_rows"
     cases = ", ".join(shapes) + (f"; {len(values)} kinds of structured values" if values else "")
-    warnings = sum((run.summary_warnings or 0) + sum(one.count for one in run.findings if one.severity == "library") for run in evidence.runs)
+    warnings = sum(
+        (run.summary_warnings or 0) + sum(one.count for one in run.findings if one.severity == "library") for run in evidence.runs
+    )
     text = f"no findings ({tools}; {cases})"
     if not warnings:
         return text

@@ -31,7 +31,10 @@ class Finding:
         return not (self.kernel or self.where or _FAULT.search(self.message))
 
 
-_FAULT = re.compile(r"^(?:Invalid|Misaligned|Uninitialized|Unused|Leaked|Race|Barrier|Program hit|Fatal UVM|Malloc/Free|Out-of-range|Write after|Read after|Stack|Heap|User)|hazard", re.IGNORECASE)
+_FAULT = re.compile(
+    r"^(?:Invalid|Misaligned|Uninitialized|Unused|Leaked|Race|Barrier|Program hit|Fatal UVM|Malloc/Free|Out-of-range|Write after|Read after|Stack|Heap|User)|hazard",
+    re.IGNORECASE,
+)
 _SUMMARY = {
     "racecheck": re.compile(r"^=+ RACECHECK SUMMARY: \d+ hazards? displayed \((\d+) errors?, (\d+) warnings?\)", re.M),
     "": re.compile(r"^=+ ERROR SUMMARY: (\d+) errors?", re.M),
@@ -50,7 +53,8 @@ def summary(log: str, tool: str) -> tuple[int | None, int | None]:
 
 _UNSUPPORTED = re.compile(
     r"^.*(Device not supported|device is not supported|not supported on (?:this|the) (?:device|GPU)|unsupported device|"
-    r"Unable to find injection library|Insufficient driver version).*$", re.M | re.I,
+    r"Unable to find injection library|Insufficient driver version).*$",
+    re.M | re.I,
 )
 
 
@@ -60,7 +64,9 @@ def unsupported(log: str, output: str) -> str:
     return match.group(0).lstrip("= ").strip() if match else ""
 
 
-_START = re.compile(r"^(?:==\d+==)?(.*(?:Sanitizer failed to allocate|ReserveShadowMemoryRange failed|Shadow memory range interleaves).*)$", re.M)
+_START = re.compile(
+    r"^(?:==\d+==)?(.*(?:Sanitizer failed to allocate|ReserveShadowMemoryRange failed|Shadow memory range interleaves).*)$", re.M
+)
 _LAST = re.compile(r"\S.*(?=\s*\Z)")
 
 
@@ -79,7 +85,10 @@ def lacks_memory(sentence: str) -> bool:
 _PREFIX = re.compile(r"^=+ ?(.*)$")
 _LEVEL = re.compile(r"^(error|warning|warn|info|internal error)\s*:\s*(.*)$", re.I)
 # `at kernel(float *)+0x30 in /a/b.cu:12` (2022 and later), `at 0x30 in /a/b.cu:12:kernel(float *)` (earlier)
-_AT = re.compile(r"\bat (?:(?P<new>.+?)\+0x[0-9a-f]+|0x[0-9a-f]+)(?: in (?P<file>[^:]+):(?P<line>\d+)(?::(?P<old>.+?))?| in (?P<bare>[^:]+?))?(?: \[\d+ hazards?\])?$", re.I)
+_AT = re.compile(
+    r"\bat (?:(?P<new>.+?)\+0x[0-9a-f]+|0x[0-9a-f]+)(?: in (?P<file>[^:]+):(?P<line>\d+)(?::(?P<old>.+?))?| in (?P<bare>[^:]+?))?(?: \[\d+ hazards?\])?$",
+    re.I,
+)
 _IGNORED = re.compile(r"COMPUTE-SANITIZER|SUMMARY|^\s*$|^(?:LEAK|Target application|Program |Suppress)", re.I)
 
 
@@ -116,7 +125,9 @@ _LIBRARY_NAME = re.compile(r"(?:^|[\s*&])(?:cuda|cub|thrust|cooperative_groups|c
 def _placed(finding: Finding, place: re.Match[str]) -> Finding:
     kernel = (place["new"] or place["old"] or place["bare"] or "").strip()
     where = f"{_base(place['file'])}:{place['line']}" if place["file"] else ""
-    inside = _LIBRARY_PATH.search(place["file"].replace("\\", "/")) if place["file"] else _LIBRARY_NAME.search(kernel.partition("<")[0] + "(")
+    inside = (
+        _LIBRARY_PATH.search(place["file"].replace("\\", "/")) if place["file"] else _LIBRARY_NAME.search(kernel.partition("<")[0] + "(")
+    )
     excused = finding.tool == "synccheck" and finding.severity == "error" and "Missing wait" in finding.message and inside
     return dataclasses.replace(finding, kernel=kernel, where=where, severity="library" if excused else finding.severity)
 
@@ -124,8 +135,10 @@ def _placed(finding: Finding, place: re.Match[str]) -> Finding:
 def _kind(text: str) -> str:
     """A short name of what a headline reports: ``invalid __global__ write``, ``race``, ``barrier error``."""
     for pattern, kind in (
-        (r"^(Invalid __\w+__ \w+|Invalid \w+)", None), (r"Race reported|hazard", "race"),
-        (r"^(Uninitialized __\w+__ memory \w+)", None), (r"Barrier error", "barrier error"),
+        (r"^(Invalid __\w+__ \w+|Invalid \w+)", None),
+        (r"Race reported|hazard", "race"),
+        (r"^(Uninitialized __\w+__ memory \w+)", None),
+        (r"Barrier error", "barrier error"),
         (r"^Program hit (\w+)", None),
     ):
         if match := re.search(pattern, text, re.I):

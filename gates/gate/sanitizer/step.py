@@ -23,14 +23,23 @@ def collect(session: Session) -> GateResult | None:
     session.progress.step(f"{task.name}: memory checks on {session.where(task)}", task.time_limit_s)
     if session.emulated:
         raw = run_sanitizer_emulator(
-            session.side(task, kind), session.shapes, work=work, limit_s=task.time_limit_s, cases=session.cases(task),
+            session.side(task, kind),
+            session.shapes,
+            work=work,
+            limit_s=task.time_limit_s,
+            cases=session.cases(task),
             compiler=session.toolchain.need("g++").path,
         )
     else:
         tool = session.toolchain.get("compute-sanitizer")
         raw = run_sanitizer_device(
-            session.side(task, kind), session.shapes, work=work, limit_s=task.time_limit_s,
-            compute_sanitizer=tool.path if tool else None, device=session.cuda, cases=session.cases(task) if tool else None,
+            session.side(task, kind),
+            session.shapes,
+            work=work,
+            limit_s=task.time_limit_s,
+            compute_sanitizer=tool.path if tool else None,
+            device=session.cuda,
+            cases=session.cases(task) if tool else None,
         )
     session.write_evidence("sanitizer.json", evidence.parse(raw), task)
     return None

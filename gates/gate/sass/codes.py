@@ -13,6 +13,6 @@ CODES = {
     "sass.unreadable": "The disassembly lists a function without instructions. The tool is probably older than the code: use the "
     "cuobjdump of the compiler's own toolkit.",
     "sass.no_limits": "task.yaml asks nothing of the machine code, so the gate judges nothing. Say what must be there or must not, such as "
-        "sass: {forbid: [local_memory]}, or declare sass under not_applicable.",
+    "sass: {forbid: [local_memory]}, or declare sass under not_applicable.",
     "sass.nothing_checked": "No architecture was asked for, so nothing was judged.",
 }

@@ -111,10 +111,18 @@ def gather(
         for name, mnemonics in parse_sass(text or "").items():
             if not mnemonics:
                 problems.append(f"{arch}: the disassembly of {name} holds no instruction")
-            functions.append(SassFunction(
-                name, kernel_key(name), base_name(name), readable.get(name, name), arch, sum(mnemonics.values()),
-                count_classes(mnemonics), dict(Counter(mnemonics).most_common(TOP)),
-            ))
+            functions.append(
+                SassFunction(
+                    name,
+                    kernel_key(name),
+                    base_name(name),
+                    readable.get(name, name),
+                    arch,
+                    sum(mnemonics.values()),
+                    count_classes(mnemonics),
+                    dict(Counter(mnemonics).most_common(TOP)),
+                )
+            )
     missing = tuple(arch for arch, text in dumps.items() if text is None)
     return SassEvidence(
         tuple(dumps), tuple(expected_kernels), tuple(functions), missing, missing_reason if missing else "", tuple(problems)

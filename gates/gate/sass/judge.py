@@ -58,8 +58,16 @@ def _presence(evidence: SassEvidence) -> Iterator[Check]:
             continue
         present = {function.base_name for function in evidence.functions if function.arch == arch}
         for name in missing_kernels(evidence.expected_kernels, present):
-            yield Check("kernel", Status.FAIL, "not in the machine code", None, "", f"{name} {arch}", "sass.kernel_missing",
-                        f"the code has {', '.join(sorted(present)) or 'no function'}; check toggles and template instances")
+            yield Check(
+                "kernel",
+                Status.FAIL,
+                "not in the machine code",
+                None,
+                "",
+                f"{name} {arch}",
+                "sass.kernel_missing",
+                f"the code has {', '.join(sorted(present)) or 'no function'}; check toggles and template instances",
+            )
 
 
 def _listed(function: SassFunction, evidence: SassEvidence) -> bool:
@@ -69,9 +77,7 @@ def _listed(function: SassFunction, evidence: SassEvidence) -> bool:
 _CAUSES = {"local_memory": " may be there: an array indexed at run time, a printf's arguments, or registers that were spilled?"}
 
 
-def _function(
-    function: SassFunction, evidence: SassEvidence, require: Mapping[str, int], forbid: tuple[str, ...]
-) -> Iterator[Check]:
+def _function(function: SassFunction, evidence: SassEvidence, require: Mapping[str, int], forbid: tuple[str, ...]) -> Iterator[Check]:
     place = f"{without_parameters(function.demangled)} {function.arch}"
     if function.instructions == 0:
         return
@@ -80,13 +86,29 @@ def _function(
         for name, least in require.items():
             count = function.classes.get(name, 0)
             status = Status.PASS if count >= least else Status.FAIL
-            yield Check(name, status, count, least, UNIT, place, "" if status is Status.PASS else "sass.required",
-                        f"at least {least} of {', '.join(sorted(CLASSES[name]))}")
+            yield Check(
+                name,
+                status,
+                count,
+                least,
+                UNIT,
+                place,
+                "" if status is Status.PASS else "sass.required",
+                f"at least {least} of {', '.join(sorted(CLASSES[name]))}",
+            )
     for name in forbid:
         count = function.classes.get(name, 0)
         status = Status.PASS if count == 0 else Status.FAIL
-        yield Check(name, status, count, 0, UNIT, place, "" if status is Status.PASS else "sass.forbidden",
-                    f"none of {', '.join(sorted(CLASSES[name]))}" + _CAUSES.get(name, ""))
+        yield Check(
+            name,
+            status,
+            count,
+            0,
+            UNIT,
+            place,
+            "" if status is Status.PASS else "sass.forbidden",
+            f"none of {', '.join(sorted(CLASSES[name]))}" + _CAUSES.get(name, ""),
+        )
 
 
 def _changes(evidence: SassEvidence, baseline: SassEvidence) -> Iterator[Check]:
@@ -99,5 +121,11 @@ def _changes(evidence: SassEvidence, baseline: SassEvidence) -> Iterator[Check]:
         for name, count in function.classes.items():
             was = old.classes.get(name, 0)
             if count != was:
-                yield Check(f"{name}_change", Status.PASS, f"{was} -> {count} ({count - was:+d})", None, UNIT,
-                            f"{without_parameters(function.demangled)} {function.arch}")
+                yield Check(
+                    f"{name}_change",
+                    Status.PASS,
+                    f"{was} -> {count} ({count - was:+d})",
+                    None,
+                    UNIT,
+                    f"{without_parameters(function.demangled)} {function.arch}",
+                )

@@ -55,7 +55,11 @@ def reference(inputs: dict[str, Any], shape: dict[str, int]) -> dict[str, Any]:
 def check(outputs: Any, expected: Any) -> str:
     """The format asks for the very formats of the definition, not for near enough numbers in others."""
     given = {"out": outputs} if isinstance(outputs, torch.Tensor) else outputs  # a lone output of that name comes by itself
-    wrong = [f"{name} is {given[name].dtype}, not {dtype}" for name, (_, dtype) in data.OUTPUTS.items() if given[name].dtype != getattr(torch, dtype)]
+    wrong = [
+        f"{name} is {given[name].dtype}, not {dtype}"
+        for name, (_, dtype) in data.OUTPUTS.items()
+        if given[name].dtype != getattr(torch, dtype)
+    ]
     return "; ".join(wrong)
 
 

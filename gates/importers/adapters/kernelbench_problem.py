@@ -58,7 +58,10 @@ def backends(inputs: dict[str, Any], shape: dict[str, int]) -> dict[str, Any]:
     given = _given(inputs)
     device = next((str(value.device) for value in given if isinstance(value, torch.Tensor)), "cpu")
     init = inputs["init_inputs"]
-    return {"eager": lambda: _call(_placed(init, device), given), "torch_compile": lambda: _call(_placed(init, device, compiled=True), given)}
+    return {
+        "eager": lambda: _call(_placed(init, device), given),
+        "torch_compile": lambda: _call(_placed(init, device, compiled=True), given),
+    }
 
 
 _models: dict[str, Any] = {}

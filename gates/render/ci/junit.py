@@ -16,8 +16,13 @@ def junit(task: str, started: str, gates: Sequence[GateResult]) -> str:
     count = {tag: sum(_TAGS.get(result.status) == tag for result in gates) for tag in ("failure", "error", "skipped")}
     task = plain(task)
     suite = ElementTree.Element(
-        "testsuite", name=f"gates {task}", tests=str(len(gates)), failures=str(count["failure"]), errors=str(count["error"]),
-        skipped=str(count["skipped"]), timestamp=started.partition(".")[0].partition("+")[0],
+        "testsuite",
+        name=f"gates {task}",
+        tests=str(len(gates)),
+        failures=str(count["failure"]),
+        errors=str(count["error"]),
+        skipped=str(count["skipped"]),
+        timestamp=started.partition(".")[0].partition("+")[0],
     )
     for result in gates:
         case = ElementTree.SubElement(suite, "testcase", classname=f"gates.{task}", name=result.gate)
@@ -37,4 +42,6 @@ def _line(check: Check) -> str:
 
 def _plain(text: str) -> str:
     """The text without characters that XML 1.0 can't hold."""
-    return "".join(char if char in "\t\n" or ord(char) >= 32 and not 0xD800 <= ord(char) <= 0xDFFF and ord(char) < 0xFFFE else "?" for char in text)
+    return "".join(
+        char if char in "\t\n" or ord(char) >= 32 and not 0xD800 <= ord(char) <= 0xDFFF and ord(char) < 0xFFFE else "?" for char in text
+    )

@@ -17,22 +17,31 @@ _LINE = re.compile(r"([\w.+-]+\.(?:cu|cuh|h|hpp)):(\d{1,7})\b")
 Place = tuple[str, int]
 
 
-def sarif(task: str, gates: Sequence[GateResult], kernels: Mapping[str, Place], files: Mapping[str, str], explanations: Mapping[str, str]) -> str:
+def sarif(
+    task: str, gates: Sequence[GateResult], kernels: Mapping[str, Place], files: Mapping[str, str], explanations: Mapping[str, str]
+) -> str:
     """The SARIF text.
 
     ``kernels``: base name -> (path, line) of its definition; ``files``: file name -> path, for findings that
     name a line themselves; ``explanations``: reason code -> text. Paths are relative to the project.
     """
     results = [_result(task, result, check, kernels, files) for result, check in _open(gates)]
-    rules = [{"id": code, "fullDescription": {"text": explanations.get(code, code)}} for code in dict.fromkeys(one["ruleId"] for one in results)]
-    return jsonio.dumps({
-        "version": "2.1.0", "$schema": "https://json.schemastore.org/sarif-2.1.0.json",
-        "runs": [{
-            "tool": {"driver": {"name": "kernel-gates", "version": __version__, "rules": rules}},
-            "originalUriBaseIds": {"PROJECT": {"description": {"text": "the folder that holds the task"}}},
-            "results": results,
-        }],
-    })
+    rules = [
+        {"id": code, "fullDescription": {"text": explanations.get(code, code)}} for code in dict.fromkeys(one["ruleId"] for one in results)
+    ]
+    return jsonio.dumps(
+        {
+            "version": "2.1.0",
+            "$schema": "https://json.schemastore.org/sarif-2.1.0.json",
+            "runs": [
+                {
+                    "tool": {"driver": {"name": "kernel-gates", "version": __version__, "rules": rules}},
+                    "originalUriBaseIds": {"PROJECT": {"description": {"text": "the folder that holds the task"}}},
+                    "results": results,
+                }
+            ],
+        }
+    )
 
 
 def _open(gates: Sequence[GateResult]) -> Iterator[tuple[GateResult, Check]]:
@@ -49,9 +58,14 @@ def _result(task: str, result: GateResult, check: Check, kernels: Mapping[str, P
     found: dict[str, Any] = {"ruleId": check.code or result.code, "level": _LEVELS[check.status], "message": {"text": text}}
     if place := _place(check, kernels, files):
         path, line = place
-        found["locations"] = [{"physicalLocation": {
-            "artifactLocation": {"uri": quote(os.fsencode(path)), "uriBaseId": "PROJECT"}, "region": {"startLine": line},
-        }}]
+        found["locations"] = [
+            {
+                "physicalLocation": {
+                    "artifactLocation": {"uri": quote(os.fsencode(path)), "uriBaseId": "PROJECT"},
+                    "region": {"startLine": line},
+                }
+            }
+        ]
     return found
 
 

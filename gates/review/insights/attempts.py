@@ -49,6 +49,15 @@ def attempts_at(problem: str, device: str, entries: Iterable[Entry]) -> tuple[At
 def _attempt(entry: Entry, evidence: Evidence) -> Attempt:
     toggles, reason = evidence.at("run.json", "task.toggles"), evidence.at("verdict.json", "reason")
     return Attempt(
-        entry.path, entry.task, entry.title, toggles if isinstance(toggles, dict) else {}, entry.started, entry.decision,
-        str(reason), entry.p50_us, entry.baseline, entry.speedup_pct, evidence.at("performance.json", "shape"),
+        entry.path,
+        entry.task,
+        entry.title,
+        toggles if isinstance(toggles, dict) else {},
+        entry.started,
+        entry.decision,
+        str(reason),
+        entry.p50_us,
+        entry.baseline,
+        entry.speedup_pct,
+        evidence.at("performance.json", "shape"),
     )

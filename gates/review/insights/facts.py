@@ -89,7 +89,15 @@ class Facts(dict[str, Fact]):
         self.evidence = evidence
 
     def read(
-        self, key: str, what: str, unit: str, file: str, path: str | None, shown: Callable[[Any], Any] = lambda value: value, *, comes_from: str = "",
+        self,
+        key: str,
+        what: str,
+        unit: str,
+        file: str,
+        path: str | None,
+        shown: Callable[[Any], Any] = lambda value: value,
+        *,
+        comes_from: str = "",
     ) -> Fact:
         """Add the fact at ``path`` of ``file``; ``path`` is None where what it should lie in was not found.
 

@@ -51,5 +51,11 @@ def insights_of(run: Path, entries: Sequence[Entry] = ()) -> Insights:
     place = origin(run)
     tried = [*entries, *(() if place.resolve() in known else (entry_of(run),))]
     return Insights(
-        known.get(place.resolve(), str(place)), info.task.name, *decision_in(run), sections, attempts_at(info.task.problem, device, tried), steps_of(facts), unjudged(facts),
+        known.get(place.resolve(), str(place)),
+        info.task.name,
+        *decision_in(run),
+        sections,
+        attempts_at(info.task.problem, device, tried),
+        steps_of(facts),
+        unjudged(facts),
     )

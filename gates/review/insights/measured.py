@@ -14,7 +14,16 @@ from gates.hardware.ncu_metrics import METRICS
 from gates.review.insights.facts import Evidence, Fact, Facts, member
 
 TASK, TIME, LIMITS, CODE = "The task", "Where the time goes", "What limits it", "Machine code"
-_COUNTERS = ("occupancy", "tensor_pipe", "tensor_gmma", "sm_throughput", "dram_throughput", "dram_read_bytes", "local_loads", "local_stores")
+_COUNTERS = (
+    "occupancy",
+    "tensor_pipe",
+    "tensor_gmma",
+    "sm_throughput",
+    "dram_throughput",
+    "dram_read_bytes",
+    "local_loads",
+    "local_stores",
+)
 _WAVEFRONTS = ("shared_load_wavefronts", "shared_store_wavefronts", "shared_load_conflicts", "shared_store_conflicts")
 _STALLS = tuple(name for name in METRICS if name.startswith("stall_"))
 _ALWAYS = ("tensor", "async_copy", "local_memory")  # shown at 0 too
@@ -78,9 +87,17 @@ def _time(facts: Facts) -> Iterator[Fact]:
     facts.derive("read_bytes", "least reads of a launch", "byte", lambda total, out: max(total - out, 0), "work_bytes", "output_bytes")
     facts.derive("intensity", "operations for a byte", "FLOP/byte", lambda work, size: work / size if size else None, "flops", "work_bytes")
     yield facts.read("launch_floor_us", "launch of an empty kernel", "us", file, "calibration.empty_kernel_us")
-    yield facts.derive("memory_floor_us", "least reads at the card's peak", "us", lambda size, peak: 1e6 * size / peak, "read_bytes", "peak_bytes")
-    yield facts.derive("arithmetic_floor_us", "least operations at the card's peak of any data type", "us",
-                       lambda work, peak: 1e6 * work / peak, "flops", "peak_flops")
+    yield facts.derive(
+        "memory_floor_us", "least reads at the card's peak", "us", lambda size, peak: 1e6 * size / peak, "read_bytes", "peak_bytes"
+    )
+    yield facts.derive(
+        "arithmetic_floor_us",
+        "least operations at the card's peak of any data type",
+        "us",
+        lambda work, peak: 1e6 * work / peak,
+        "flops",
+        "peak_flops",
+    )
     bounds = ("launch_floor_us", *(("memory_floor_us",) if mode == "cold" else ()), "arithmetic_floor_us")  # a warm L2 may hold it all
     floors = [key for key in bounds if facts[key].value is not None]
     facts.derive("floor_us", "floor: the highest of these", "us", lambda *values: max(values), *floors or bounds)
@@ -88,7 +105,9 @@ def _time(facts: Facts) -> Iterator[Fact]:
     yield facts.derive("achieved_flops", "operations reached", "TFLOP/s", lambda work, p50: work / p50 / 1e6, "flops", "p50_us")
     yield facts.derive("achieved_bytes", "least traffic reached", "GB/s", lambda size, p50: size / p50 / 1e3, "work_bytes", "p50_us")
     cold, warm = ("p50_us", "other_p50_us") if mode == "cold" else ("other_p50_us", "p50_us")
-    yield facts.derive("memory_wait_pct", "share of the cold time that a warm L2 saves", "%", lambda c, w: 100.0 * (1.0 - w / c), cold, warm)
+    yield facts.derive(
+        "memory_wait_pct", "share of the cold time that a warm L2 saves", "%", lambda c, w: 100.0 * (1.0 - w / c), cold, warm
+    )
     timed = {name: found["p50_us"] for name, found in (at(file, "backends") or {}).items() if found["p50_us"] is not None}
     if timed:
         fastest = min(timed, key=lambda name: timed[name])
@@ -107,7 +126,14 @@ def _limits(facts: Facts) -> Iterator[Fact]:
     durations = [_duration(kernel) for kernel in profiled]
     slowest = durations.index(max(durations)) if durations else None
     if slowest is not None:
-        yield facts.read("kernel", "kernel that takes longest" if len(profiled) > 1 else "kernel", "", "ncu.json", f"{side}[{slowest}].kernel", plain_name)
+        yield facts.read(
+            "kernel",
+            "kernel that takes longest" if len(profiled) > 1 else "kernel",
+            "",
+            "ncu.json",
+            f"{side}[{slowest}].kernel",
+            plain_name,
+        )
     else:
         yield facts.read("kernel", "kernel", "", "run.json", "task.kernels[0]")
     yield from _resources(facts)
@@ -117,13 +143,25 @@ def _limits(facts: Facts) -> Iterator[Fact]:
         path = None if index is None else f"{side}[{slowest}].counters[{index}].value"
         facts.read(metric, METRICS[metric].what, METRICS[metric].unit, "ncu.json", path)
     yield from (facts[metric] for metric in _COUNTERS)
-    yield facts.derive("reads_over_least", "device memory reads over the least", "x", lambda read, least: read / least if least else None,
-                       "dram_read_bytes", "read_bytes")
+    yield facts.derive(
+        "reads_over_least",
+        "device memory reads over the least",
+        "x",
+        lambda read, least: read / least if least else None,
+        "dram_read_bytes",
+        "read_bytes",
+    )
     yield facts.derive("bank_conflicts", METRICS["bank_conflicts"].what, "way", _ways, *_WAVEFRONTS)
     stalls = [stall for stall in _STALLS if facts[stall].value is not None]
     yield facts.derive("stalled", "warps waiting, all reasons together", "warp", lambda *values: sum(values), *stalls or _STALLS)
-    facts.derive("barrier_stall_pct", "share of the waiting that is at barriers", "%",
-                 lambda one, every: 100.0 * one / every if every else None, "stall_barrier", "stalled")
+    facts.derive(
+        "barrier_stall_pct",
+        "share of the waiting that is at barriers",
+        "%",
+        lambda one, every: 100.0 * one / every if every else None,
+        "stall_barrier",
+        "stalled",
+    )
     yield from sorted((facts[stall] for stall in stalls), key=lambda fact: -float(fact.value or 0))
 
 
@@ -153,7 +191,11 @@ def _instance(facts: Facts, file: str, path: str, arch: str) -> tuple[int | None
     found = [index for index, one in enumerate(every) if (one["base_name"], one["arch"]) == (facts["kernel"].value, arch)]
     if len(found) < 2:
         return next(iter(found), None), True
-    profiled = facts.evidence.at("ncu.json", facts["kernel"].sources[0].partition(": ")[2]) if facts["kernel"].sources[0].startswith("ncu") else None
+    profiled = (
+        facts.evidence.at("ncu.json", facts["kernel"].sources[0].partition(": ")[2])
+        if facts["kernel"].sources[0].startswith("ncu")
+        else None
+    )
     same = [index for index in found if profiled and instance_of(every[index]["demangled"]) == instance_of(profiled)]
     return (same[0] if len(same) == 1 else None), False
 
@@ -179,23 +221,40 @@ def _resources(facts: Facts) -> Iterator[Fact]:
     facts.read("spill_loads", "spill loads", "byte", file, path("spill_load_bytes"))
     yield facts.derive("spill_bytes", "spills", "byte", lambda one, two: one + two, "spill_stores", "spill_loads")
     chip, inputs = chip_of(arch), ("registers", "threads", "smem_bytes", "barriers")
-    yield facts.derive("theoretical_occupancy", "warps that fit", "%",
-                       lambda *found: 100.0 * occupancy(chip, *found).fraction if chip else None, *inputs)
-    yield facts.derive("occupancy_limiter", "what keeps more from fitting", "", lambda *found: occupancy(chip, *found).limiter if chip else None, *inputs)
+    yield facts.derive(
+        "theoretical_occupancy", "warps that fit", "%", lambda *found: 100.0 * occupancy(chip, *found).fraction if chip else None, *inputs
+    )
+    yield facts.derive(
+        "occupancy_limiter", "what keeps more from fitting", "", lambda *found: occupancy(chip, *found).limiter if chip else None, *inputs
+    )
 
 
 def _code(facts: Facts) -> Iterator[Fact]:
     arch, file = _arch(facts.evidence), "sass.json"
     index, _ = _instance(facts, file, "functions", arch)
     base = None if index is None else f"functions[{index}]"
-    yield facts.read("instructions", f"machine instructions, {arch}, each counted once however often it runs", "", file, base and f"{base}.instructions")
+    yield facts.read(
+        "instructions", f"machine instructions, {arch}, each counted once however often it runs", "", file, base and f"{base}.instructions"
+    )
     for name in CLASSES:
         facts.read(f"sass {name}", f"{name.replace('_', ' ')} instructions", "", file, base and f"{base}.classes.{name}")
-        facts.derive(f"sass {name} pct", f"share of {name.replace('_', ' ')} instructions", "%",
-                     lambda one, every: 100.0 * one / every if every else None, f"sass {name}", "instructions")
+        facts.derive(
+            f"sass {name} pct",
+            f"share of {name.replace('_', ' ')} instructions",
+            "%",
+            lambda one, every: 100.0 * one / every if every else None,
+            f"sass {name}",
+            "instructions",
+        )
     found = [facts[f"sass {name}"] for name in CLASSES if facts[f"sass {name}"].value or name in _ALWAYS]
     yield from sorted(found, key=lambda fact: -float(fact.value or 0))
     for index, one in enumerate(facts.evidence.at("ptxas.json", "advice") or ()):
         times = f", {one['count']} times" if one["count"] > 1 else ""
         kernel = f" on {one['kernel']}" if one["kernel"] else ""
-        yield facts.read(f"advice {index}", f"the compiler's advice{kernel}{times}", f"({one['code']})" if one["code"] else "", "ptxas.json", f"advice[{index}].text")
+        yield facts.read(
+            f"advice {index}",
+            f"the compiler's advice{kernel}{times}",
+            f"({one['code']})" if one["code"] else "",
+            "ptxas.json",
+            f"advice[{index}].text",
+        )

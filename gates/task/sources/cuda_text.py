@@ -41,7 +41,9 @@ def launches_without_stream(task: Task) -> list[str]:
     """Launches in the task's sources, and in what these include from beside them, that name no stream: ``file:line: kernel<<<…>>>``."""
     paths = texts(task.sources)[0] if task.kind in (CUDA, EXTENSION) else task.sources
     names = {path: path.relative_to(task.folder).as_posix() if path.is_relative_to(task.folder) else path.name for path in paths}
-    return default_stream.default_stream_launches({name: path.read_text(encoding="utf-8", errors="replace") for path, name in names.items()})
+    return default_stream.default_stream_launches(
+        {name: path.read_text(encoding="utf-8", errors="replace") for path, name in names.items()}
+    )
 
 
 def declared_launches(task: Task) -> tuple[list[dict[str, Any]] | None, str]:
@@ -55,6 +57,9 @@ def declared_launches(task: Task) -> tuple[list[dict[str, Any]] | None, str]:
             shown = " ".join(match[0].split())
             return None, f"{path.name} declares `{shown[-60:]}`, whose size only a launch shows: run the task on a CUDA device"
     if elsewhere:
-        return None, f"{', '.join(elsewhere[:3])} may declare dynamic shared memory, whose size only a launch shows: run the task on a CUDA device"
+        return (
+            None,
+            f"{', '.join(elsewhere[:3])} may declare dynamic shared memory, whose size only a launch shows: run the task on a CUDA device",
+        )
     launch = {"block": None, "dynamic_smem_bytes": 0, "opt_in_smem_bytes": None, "static_smem_bytes": None}
     return [{"kernel": name, **launch} for name in task.kernels], "the sources declare no extern __shared__ memory, so there is none"

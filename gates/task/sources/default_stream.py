@@ -8,7 +8,9 @@ from collections.abc import Mapping
 CURRENT, DEFAULT = "current", "default"
 _COMMENT = re.compile(r"/\*.*?\*/", re.DOTALL)  # in Python // is no comment
 _LAUNCH = re.compile(r"<<<(.*?)>>>", re.DOTALL)
-_NO_STREAM = re.compile(r"0|nullptr|NULL|cudaStreamDefault|cudaStreamLegacy|(?:\(\s*cudaStream_t\s*\)|static_cast<\s*cudaStream_t\s*>)\s*\(?\s*0\s*\)?")
+_NO_STREAM = re.compile(
+    r"0|nullptr|NULL|cudaStreamDefault|cudaStreamLegacy|(?:\(\s*cudaStream_t\s*\)|static_cast<\s*cudaStream_t\s*>)\s*\(?\s*0\s*\)?"
+)
 _OPEN, _CLOSE = "([{", ")]}"
 
 
@@ -24,7 +26,9 @@ def default_stream_launches(texts: Mapping[str, str]) -> list[str]:
             stream = _parts(launch[1])[3:4]
             before = plain[plain.rfind("\n", 0, launch.start()) + 1 : launch.start()]
             if "//" not in before and (not stream or _NO_STREAM.fullmatch(stream[0].strip())):
-                found.append(f"{name}:{plain.count(chr(10), 0, launch.start()) + 1}: {before.strip()}<<<{' '.join(launch[1].split())}>>>"[:160])
+                found.append(
+                    f"{name}:{plain.count(chr(10), 0, launch.start()) + 1}: {before.strip()}<<<{' '.join(launch[1].split())}>>>"[:160]
+                )
     return found
 
 

@@ -42,9 +42,20 @@ def stage_files(folder: Path, first: Iterable[Path], flags: Sequence[str]) -> St
     own = [path for path in folder.iterdir() if path.suffix in (".yaml", _PYTHON) and path.is_file()]
     root = project_root(folder)
     named = (os.path.normpath(os.path.join(base, name)) for name in named_folders(flags) for base in above)
-    searched = list(dict.fromkeys([*(str(path.parent) for path in first if path.suffix != _PYTHON), *(place for place in named if Path(place).is_relative_to(root))]))
+    searched = list(
+        dict.fromkeys(
+            [
+                *(str(path.parent) for path in first if path.suffix != _PYTHON),
+                *(place for place in named if Path(place).is_relative_to(root)),
+            ]
+        )
+    )
     found, sought, waiting = dict[str, None](), set[str](), [str(path) for path in (*own, *first)]
-    for path in (os.path.normpath(os.path.join(base, name)) for name in (*first_headers(flags), *named_by_macros(flags)) for base in (*above, *searched)):
+    for path in (
+        os.path.normpath(os.path.join(base, name))
+        for name in (*first_headers(flags), *named_by_macros(flags))
+        for base in (*above, *searched)
+    ):
         (waiting.append if os.path.isfile(path) else sought.add)(path)
     while waiting:
         path = waiting.pop()
@@ -78,7 +89,11 @@ def _candidates(path: str, above: Sequence[str], searched: Sequence[str]) -> Ite
                 yield f"{base}/__init__{_PYTHON}"
     elif not path.endswith(".yaml"):
         for name in _included(_content(path)):
-            for place in (beside, *searched, *((os.path.realpath(beside),) if name.startswith("..") else ())):  # compilers follow a link before ..
+            for place in (
+                beside,
+                *searched,
+                *((os.path.realpath(beside),) if name.startswith("..") else ()),
+            ):  # compilers follow a link before ..
                 yield os.path.normpath(os.path.join(place, name))
 
 

@@ -13,11 +13,34 @@ _PROGRAM, _OPTIONS, _PLACE = "runs another program", "takes options from a file"
 _NAMES = {
     **dict.fromkeys(("run", "run-args", "compiler-bindir", "ccbin", "archiver-binary", "arbin", "fplugin", "wrapper", "B"), _PROGRAM),
     **dict.fromkeys(("options-file", "optf", "specs"), _OPTIONS),
-    **dict.fromkeys((
-        "output-file", "o", "output-directory", "odir", "keep-dir", "time", "dependency-output", "MF", "dumpdir", "fdevice-time-trace",
-    ), _PLACE),
+    **dict.fromkeys(
+        (
+            "output-file",
+            "o",
+            "output-directory",
+            "odir",
+            "keep-dir",
+            "time",
+            "dependency-output",
+            "MF",
+            "dumpdir",
+            "fdevice-time-trace",
+        ),
+        _PLACE,
+    ),
 }
-_PASSED_ON = ("Xcompiler", "compiler-options", "Xlinker", "linker-options", "Xptxas", "ptxas-options", "Xnvlink", "nvlink-options", "Xarchive", "archive-options")
+_PASSED_ON = (
+    "Xcompiler",
+    "compiler-options",
+    "Xlinker",
+    "linker-options",
+    "Xptxas",
+    "ptxas-options",
+    "Xnvlink",
+    "nvlink-options",
+    "Xarchive",
+    "archive-options",
+)
 
 
 def objection(flags: Sequence[str]) -> tuple[str, str] | None:
@@ -39,7 +62,9 @@ def _parts(flag: str) -> list[str]:
     """The flag itself, and the flags inside it that it passes on: ``-Xcompiler=-O2,-fplugin=it.so``; nvcc reads quotes and blanks, too."""
     name, _, rest = flag.lstrip("-").partition("=")
     passed = rest if name in _PASSED_ON else ""
-    return [part for text in (flag if not passed else "", passed) for part in text.replace('"', "").replace("'", "").replace(",", " ").split()]
+    return [
+        part for text in (flag if not passed else "", passed) for part in text.replace('"', "").replace("'", "").replace(",", " ").split()
+    ]
 
 
 def _glued(part: str) -> str | None:

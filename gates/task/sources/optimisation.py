@@ -10,7 +10,9 @@ from pathlib import Path
 _DEBUG = re.compile(r"(?:-G|--device-debug)(?:=true)?|--?dopt=off|--?Ofast-compile=max|-Ofc=max")
 _WITH_VALUE = {"--dopt", "-dopt", "--Ofast-compile", "-Ofast-compile", "-Ofc"}
 # Options that pass others on to a program that makes device code: its value follows, or is joined by =.
-_PASSED_ON = re.compile(r"(?:-Xptxas|--ptxas-options|-Xnvlink|--nvlink-options|-Xcicc|--cicc-options|-Xnvvm|--nvvm-options)(?:=(.*))?", re.DOTALL)
+_PASSED_ON = re.compile(
+    r"(?:-Xptxas|--ptxas-options|-Xnvlink|--nvlink-options|-Xcicc|--cicc-options|-Xnvvm|--nvvm-options)(?:=(.*))?", re.DOTALL
+)
 _UNOPTIMISED = re.compile(r"--?O0|--?O=0|--opt-level=0|-opt-level=0|-g|-G|--device-debug(?:=true)?")  # of those programs
 _LEVEL = {"-O", "--opt-level", "-opt-level"}
 _OPTIONS_FILE = re.compile(r"(?:-optf|--options-file)(?:=(.*))?")

@@ -8,10 +8,32 @@ from collections.abc import Iterator, Sequence
 
 # nvcc's long names beside g++'s; a value is joined to the name, with or without =, or follows as a word of its own.
 _SPELLING = {
-    "--define-macro": "-D", "-define-macro": "-D", "--undefine-macro": "-U", "-undefine-macro": "-U", "--include-path": "-I", "-include-path": "-I",
-    "--system-include": "-isystem", "-system-include": "-isystem", "--pre-include": "-include", "-pre-include": "-include",
-    "--library-path": "-L", "-library-path": "-L", "--library": "-l", "-library": "-l", "-L": "-L", "-l": "-l",
-    "-iprefix": "-iprefix", "-isysroot": "-isysroot", "--sysroot": "--sysroot", "-isystem": "-isystem", "-iquote": "-iquote", "-idirafter": "-idirafter", "-include": "-include", "-D": "-D", "-U": "-U", "-I": "-I",
+    "--define-macro": "-D",
+    "-define-macro": "-D",
+    "--undefine-macro": "-U",
+    "-undefine-macro": "-U",
+    "--include-path": "-I",
+    "-include-path": "-I",
+    "--system-include": "-isystem",
+    "-system-include": "-isystem",
+    "--pre-include": "-include",
+    "-pre-include": "-include",
+    "--library-path": "-L",
+    "-library-path": "-L",
+    "--library": "-l",
+    "-library": "-l",
+    "-L": "-L",
+    "-l": "-l",
+    "-iprefix": "-iprefix",
+    "-isysroot": "-isysroot",
+    "--sysroot": "--sysroot",
+    "-isystem": "-isystem",
+    "-iquote": "-iquote",
+    "-idirafter": "-idirafter",
+    "-include": "-include",
+    "-D": "-D",
+    "-U": "-U",
+    "-I": "-I",
 }
 _OPTION = re.compile(f"({'|'.join(sorted(map(re.escape, _SPELLING), key=len, reverse=True))})(=?)(.*)", re.DOTALL)
 _FOLDERS = ("-I", "-isystem", "-iquote", "-idirafter", "-iprefix", "-isysroot", "--sysroot")
@@ -70,5 +92,7 @@ def linked_files(words: Sequence[str]) -> list[str]:
     given = list(options(words))
     folders = [value for option, value in given if option == "-L"]
     names = [f"lib{value}{ending}" for option, value in given if option == "-l" for ending in (".so", ".a")]
-    found = [os.path.join(folder, name) for name in names for folder in folders] + [word for word in words if word.endswith((".a", ".o", ".so"))]
+    found = [os.path.join(folder, name) for name in names for folder in folders] + [
+        word for word in words if word.endswith((".a", ".o", ".so"))
+    ]
     return [path for path in found if os.path.isabs(path) and os.path.isfile(path)]

@@ -20,14 +20,26 @@ from gates.task.reals import bound_of, reals
 
 # Unit roundoff (half a unit in the last place, relative) of the output formats.
 ROUNDOFF = {
-    torch.float64: 2.0**-53, torch.float32: 2.0**-24, torch.float16: 2.0**-11, torch.bfloat16: 2.0**-8,
-    torch.float8_e4m3fn: 2.0**-4, torch.float8_e5m2: 2.0**-3,
+    torch.float64: 2.0**-53,
+    torch.float32: 2.0**-24,
+    torch.float16: 2.0**-11,
+    torch.bfloat16: 2.0**-8,
+    torch.float8_e4m3fn: 2.0**-4,
+    torch.float8_e5m2: 2.0**-3,
 }
 
 
 def figures(
-    name: str, got: Any, want: Any, bad_atol: float | None, bound: Any = None, nulls: Mapping[str, Any] | None = None, *,
-    missing: Any = None, nan: bool = False, flushed: bool = False,
+    name: str,
+    got: Any,
+    want: Any,
+    bad_atol: float | None,
+    bound: Any = None,
+    nulls: Mapping[str, Any] | None = None,
+    *,
+    missing: Any = None,
+    nan: bool = False,
+    flushed: bool = False,
 ) -> dict[str, Any]:
     """Error figures of the output ``got`` against the reference ``want`` (any float or complex dtype, CPU).
 
@@ -85,7 +97,9 @@ def figures(
             _null(kind, values.to(got.dtype if got.dtype.is_floating_point else torch.float64).to(torch.float64), want, bad_atol, bound)
             for kind, values in {**_nulls(want), **nulls}.items()
         ],
-        "best": _null("rounded", (want.to(got.dtype) if got.dtype.is_floating_point else want.round()).to(torch.float64), want, bad_atol, bound),
+        "best": _null(
+            "rounded", (want.to(got.dtype) if got.dtype.is_floating_point else want.round()).to(torch.float64), want, bad_atol, bound
+        ),
     }
 
 
@@ -99,7 +113,9 @@ def in_format(want: Any, got: Any) -> Any:
     rounded, given, largest = want.to(got.dtype).to(torch.float64), got.to(torch.float64), torch.finfo(got.dtype).max
     if math.isinf(torch.tensor(math.inf).to(got.dtype).item()):
         return torch.where(torch.isinf(rounded), rounded, want)
-    return torch.where(want.abs() > largest, torch.where(torch.isnan(given), given, torch.copysign(torch.full_like(want, largest), want)), want)
+    return torch.where(
+        want.abs() > largest, torch.where(torch.isnan(given), given, torch.copysign(torch.full_like(want, largest), want)), want
+    )
 
 
 def _format(tensor: Any) -> str:
@@ -113,9 +129,7 @@ def _error(values: Any, want: Any) -> Any:
     return error
 
 
-def silent_inputs(
-    problem: Any, inputs: Mapping[str, Any], shape: Mapping[str, int], seed: int, reference: Mapping[str, Any]
-) -> list[str]:
+def silent_inputs(problem: Any, inputs: Mapping[str, Any], shape: Mapping[str, int], seed: int, reference: Mapping[str, Any]) -> list[str]:
     """Return the kernel's input tensors that the reference ignores: no change of their values changes one bit of it.
 
     Order may not matter (a sum, a histogram), so an input counts as ignored only if other values change nothing either:
@@ -149,10 +163,16 @@ def _changed(kind: str, value: Any, other: Mapping[str, Any], name: str) -> Any:
     if kind == "shuffled":
         return _taken(value, torch.randperm(value.numel(), generator=generator))
     if value.dtype.is_floating_point:
-        factor = (0.5 + torch.rand(value.shape, generator=generator)) * torch.where(torch.rand(value.shape, generator=generator) < 0.25, -1.0, 1.0)
+        factor = (0.5 + torch.rand(value.shape, generator=generator)) * torch.where(
+            torch.rand(value.shape, generator=generator) < 0.25, -1.0, 1.0
+        )
         return (value.to(torch.float64) * factor).to(value.dtype)
     picked = _taken(value, torch.randint(value.numel(), (value.numel(),), generator=generator))
-    return picked if value.dtype == torch.bool or not torch.equal(picked, value) else (value.to(torch.int64) + value.to(torch.int64).sign()).to(value.dtype)
+    return (
+        picked
+        if value.dtype == torch.bool or not torch.equal(picked, value)
+        else (value.to(torch.int64) + value.to(torch.int64).sign()).to(value.dtype)
+    )
 
 
 def _matters(problem: Any, changed: Mapping[str, Any], shape: Mapping[str, int], reference: Mapping[str, Any]) -> bool:
@@ -184,7 +204,11 @@ def nudge(inputs: Mapping[str, Any], names: Sequence[str], seed: int) -> dict[st
         if not isinstance(value, torch.Tensor) or value.numel() < 4:
             continue
         whole = not (value.dtype.is_floating_point or value.dtype.is_complex)
-        if whole and (bool((value.reshape(-1).to(torch.int64).diff() >= 0).all()) or value_contract.falls_or_rises(value) or value_contract.ordered_beside(name, inputs)):
+        if whole and (
+            bool((value.reshape(-1).to(torch.int64).diff() >= 0).all())
+            or value_contract.falls_or_rises(value)
+            or value_contract.ordered_beside(name, inputs)
+        ):
             continue
         count = max(2, value.numel() // 64)
         picked = 1 + torch.randperm(value.numel() - 2, generator=generator)[:count]
@@ -249,8 +273,10 @@ def _over_bound(error: Any, finite: Any, bound: Any, shape: Any) -> dict[str, An
     worst = _argmax(torch.where(finite, ratio, 0.0))
     at = float(bound.reshape(-1)[worst])
     return {
-        "max_err_over_bound": float(ratio.reshape(-1)[worst]), "bound_index": _unravel(worst, shape),
-        "bound_error": float(error.reshape(-1)[worst]), "bound_at": min(at, sys.float_info.max),
+        "max_err_over_bound": float(ratio.reshape(-1)[worst]),
+        "bound_index": _unravel(worst, shape),
+        "bound_error": float(error.reshape(-1)[worst]),
+        "bound_at": min(at, sys.float_info.max),
     }
 
 

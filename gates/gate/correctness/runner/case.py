@@ -37,8 +37,12 @@ _MEMORY = ("not enough memory", "can't allocate memory", "out of memory")
 
 
 def check(
-    side: Side, case: Mapping[str, Any], atols: Mapping[str, float | None], phase: Callable[[str], None],
-    limits: Mapping[str, Any] | None = None, yardstick: Yardstick | None = None,
+    side: Side,
+    case: Mapping[str, Any],
+    atols: Mapping[str, float | None],
+    phase: Callable[[str], None],
+    limits: Mapping[str, Any] | None = None,
+    yardstick: Yardstick | None = None,
 ) -> dict[str, Any]:
     """The result record of ``case``; never raises for what the kernel or the problem does.
 
@@ -87,8 +91,13 @@ def _by_the_engine(problem: Any, case: Mapping[str, Any]) -> bool:
 
 
 def _check(
-    side: Side, case: Mapping[str, Any], atols: Mapping[str, float | None], phase: Callable[[str], None], limits: Mapping[str, Any],
-    yardstick: Yardstick, record: dict[str, Any],
+    side: Side,
+    case: Mapping[str, Any],
+    atols: Mapping[str, float | None],
+    phase: Callable[[str], None],
+    limits: Mapping[str, Any],
+    yardstick: Yardstick,
+    record: dict[str, Any],
 ) -> dict[str, Any]:
     phase("inputs")
     problem, seed, family = side.problem, case["seed"], case.get("inputs", DEFAULT_INPUTS)
@@ -115,7 +124,8 @@ def _check(
     record["output_sha256"] = digest(first)
     record["unwritten"] = {
         name: guarded_buffers.untouched([call.outputs[name] for call in calls], [call.poisons[name] for call in calls])
-        if len(calls) > 1 and name in calls[0].poisons else 0
+        if len(calls) > 1 and name in calls[0].poisons
+        else 0
         for name in first
     }
     phase("reference")
@@ -126,11 +136,16 @@ def _check(
     record["reference_sha256"] = digest(reference)
     allowed: dict[str, Any] = {}
     if case.get("role") == "fresh":
-        room, missing = yardstick.judge(inputs, shape, reference, first, bounded="max_err_over_bound" in limits, non_finite=family.partition(":")[0] in NON_FINITE)
+        room, missing = yardstick.judge(
+            inputs, shape, reference, first, bounded="max_err_over_bound" in limits, non_finite=family.partition(":")[0] in NON_FINITE
+        )
         if family == SMALL and (found := small_inputs.find(problem, shape, seed)) is not None:
             share, floor = found.room
             room = share, max(floor, small_inputs.lost(first.values()))
-        (record["limit_scale"], record["limit_floor"]), record["undefined"] = room, {name: int(mask.sum()) for name, mask in missing.items()}
+        (record["limit_scale"], record["limit_floor"]), record["undefined"] = (
+            room,
+            {name: int(mask.sum()) for name, mask in missing.items()},
+        )
         if len(missing) == len(reference) and all(bool(mask.all()) for mask in missing.values()):
             return {**record, "status": "undefined", "message": "the reference has no finite answer to these inputs"}
         limits = {key: widened(value, *room) if key in _WIDENED else value for key, value in limits.items()}
@@ -143,13 +158,16 @@ def _check(
     if side.stream == default_stream.CURRENT and not side.emulated and _looks_early(record):
         phase("kernel")
         record["default_stream"] = default_stream.on_default_stream(
-            side, inputs, shape, seed, calls[1:], lambda got: _figures(problem, inputs, shape, got, reference, atols.get("reference"), plain=bool(case.get("plain")), **allowed),
+            side,
+            inputs,
+            shape,
+            seed,
+            calls[1:],
+            lambda got: _figures(problem, inputs, shape, got, reference, atols.get("reference"), plain=bool(case.get("plain")), **allowed),
         )
     if hasattr(problem, "end_to_end") and case.get("role") == "headline":  # judged there alone
         whole = problem.end_to_end(inputs, shape)
-        record["end_to_end"] = [
-            accuracy.figures(name, first[name], whole[name].cpu(), atols.get("end_to_end")) for name in whole
-        ]
+        record["end_to_end"] = [accuracy.figures(name, first[name], whole[name].cpu(), atols.get("end_to_end")) for name in whole]
     if case.get("probe"):
         record["silent_inputs"] = accuracy.silent_inputs(problem, inputs, shape, seed, reference)
         record.update(_nudged(side, inputs, shape, seed, atols.get("reference"), phase))
@@ -175,7 +193,9 @@ def _require_fitting(side: Side, shape: Mapping[str, int], call: Launched, refer
     declared = {*problem.make_outputs(shape, "cpu"), *getattr(problem, "IN_PLACE", ())} if hasattr(problem, "make_outputs") else wanted
     if side.function and declared == wanted:
         if names != wanted:
-            raise OutputError(f"the kernel gave {', '.join(sorted(names)) or 'no outputs'}; the reference gives {', '.join(sorted(wanted))}")
+            raise OutputError(
+                f"the kernel gave {', '.join(sorted(names)) or 'no outputs'}; the reference gives {', '.join(sorted(wanted))}"
+            )
         for name in names - call.poisons.keys():
             got, want = call.outputs[name], reference[name]
             if got.shape != want.shape:
@@ -230,8 +250,16 @@ def _answer(problem: Any, inputs: Mapping[str, Any], shape: Mapping[str, int]) -
 
 
 def _figures(
-    problem: Any, inputs: Mapping[str, Any], shape: Mapping[str, int], outputs: Mapping[str, Any], reference: Mapping[str, Any],
-    bad_atol: float | None, *, plain: bool = False, missing: Mapping[str, Any] | None = None, **allowed: bool,
+    problem: Any,
+    inputs: Mapping[str, Any],
+    shape: Mapping[str, int],
+    outputs: Mapping[str, Any],
+    reference: Mapping[str, Any],
+    bad_atol: float | None,
+    *,
+    plain: bool = False,
+    missing: Mapping[str, Any] | None = None,
+    **allowed: bool,
 ) -> list[dict[str, Any]]:
     """Each output's errors, with the problem's error bound and null answers where it has them; ``plain``: without.
 
@@ -243,8 +271,14 @@ def _figures(
         raise ProblemError(text)
     return [
         accuracy.figures(
-            name, got, reference[name], bad_atol, bounds.get(name), {kind: answer[name] for kind, answer in nulls.items() if name in answer},
-            missing=(missing or {}).get(name), **allowed,
+            name,
+            got,
+            reference[name],
+            bad_atol,
+            bounds.get(name),
+            {kind: answer[name] for kind, answer in nulls.items() if name in answer},
+            missing=(missing or {}).get(name),
+            **allowed,
         )
         for name, got in outputs.items()
     ]
@@ -275,11 +309,14 @@ def _told(name: str, place: int, calls: list[Launched], index: int, orders: list
     """The first element that differs between the first call and the one at ``index``, with the kernels that ran."""
     was, now = (float(reals(call.outputs[name]).reshape(-1)[place].to(torch.float64)) for call in (calls[0], calls[index]))
     kernels = ", ".join(dict.fromkeys(launch["kernel"] for launch in calls[index].launches))
-    return (f"{name}[{place}] is {was:.9g} in call 1 ({orders[0]}), {now:.9g} in call {index + 1} ({orders[index]})"
-            + (f", kernel {kernels}" if kernels else ""))
+    return f"{name}[{place}] is {was:.9g} in call 1 ({orders[0]}), {now:.9g} in call {index + 1} ({orders[index]})" + (
+        f", kernel {kernels}" if kernels else ""
+    )
 
 
-def _why_different(side: Side, inputs: Mapping[str, Any], shape: Mapping[str, int], seed: int, calls: list[Launched], orders: list[str]) -> str:
+def _why_different(
+    side: Side, inputs: Mapping[str, Any], shape: Mapping[str, int], seed: int, calls: list[Launched], orders: list[str]
+) -> str:
     """Which of the two things that a call changes on the emulator made a difference: the order of threads and copies, or
     what memory holds before it is written. One more launch tells: the later call's order, the first call's memory."""
     index = next(i for i, call in enumerate(calls) if _differs(call, calls[0]))

@@ -23,8 +23,14 @@ _BOUND = "max_err_over_bound"
 
 
 def with_maps(
-    problem: Any, inputs: Mapping[str, Any], shape: Mapping[str, int], case: Mapping[str, Any], calls: Sequence[Launched],
-    reference: Mapping[str, Any], outputs: Sequence[dict[str, Any]], limits: Mapping[str, Any],
+    problem: Any,
+    inputs: Mapping[str, Any],
+    shape: Mapping[str, int],
+    case: Mapping[str, Any],
+    calls: Sequence[Launched],
+    reference: Mapping[str, Any],
+    outputs: Sequence[dict[str, Any]],
+    limits: Mapping[str, Any],
 ) -> list[dict[str, Any]]:
     """``outputs`` (error figures, as ``accuracy.figures`` gives them), each with its ``error_map`` (None: nothing wrong).
 
@@ -40,7 +46,12 @@ def with_maps(
         map_ = None
         for got, bad, limit in _suspects(problem, inputs, shape, case, calls, output, want, own):
             map_ = map_ or error_map(
-                got, want, bad, limit=limit, axes=_axes(problem, name, reference[name]), roundoff=output["unit_roundoff"],
+                got,
+                want,
+                bad,
+                limit=limit,
+                axes=_axes(problem, name, reference[name]),
+                roundoff=output["unit_roundoff"],
                 others=_wrong_answers(problem, inputs, shape, name),
             )
         found.append({**output, "error_map": map_})
@@ -48,8 +59,14 @@ def with_maps(
 
 
 def _suspects(
-    problem: Any, inputs: Mapping[str, Any], shape: Mapping[str, int], case: Mapping[str, Any], calls: Sequence[Launched],
-    output: Mapping[str, Any], want: Any, limits: Mapping[str, Any],
+    problem: Any,
+    inputs: Mapping[str, Any],
+    shape: Mapping[str, int],
+    case: Mapping[str, Any],
+    calls: Sequence[Launched],
+    output: Mapping[str, Any],
+    want: Any,
+    limits: Mapping[str, Any],
 ) -> Iterator[tuple[Any, Any, str]]:
     """(output, mask of wrong elements, what the mask means), the most telling first."""
     name, got = output["name"], reals(calls[0].outputs[output["name"]])
@@ -97,9 +114,7 @@ def _answer(make: Callable[[], Any], name: str) -> Any:
         return None
 
 
-def _wrong_answers(
-    problem: Any, inputs: Mapping[str, Any], shape: Mapping[str, int], name: str
-) -> dict[str, Callable[[], Any]]:
+def _wrong_answers(problem: Any, inputs: Mapping[str, Any], shape: Mapping[str, int], name: str) -> dict[str, Callable[[], Any]]:
     """What the problem offers to compare a wrong output with: its mistakes, made only when asked for, and its null answers."""
     found: dict[str, Callable[[], Any]] = {}
     with contextlib.suppress(Exception, SystemExit):  # they decide nothing, so a fault of theirs must hide nothing

@@ -44,7 +44,12 @@ def error_map(
 
 
 def _map(
-    got: torch.Tensor, want: torch.Tensor, bad: torch.Tensor, limit: str, axes: Sequence[str], roundoff: float,
+    got: torch.Tensor,
+    want: torch.Tensor,
+    bad: torch.Tensor,
+    limit: str,
+    axes: Sequence[str],
+    roundoff: float,
     others: Mapping[str, Callable[[], torch.Tensor]],
 ) -> dict[str, Any]:
     if got.dim() == 0:
@@ -104,7 +109,10 @@ def _span(name: str, size: int, indices: list[int]) -> dict[str, Any]:
         else:
             ranges.append([index, index])
     return {
-        "name": name, "size": size, "indices": len(indices), "ranges": ranges[:_MOST_RANGES],
+        "name": name,
+        "size": size,
+        "indices": len(indices),
+        "ranges": ranges[:_MOST_RANGES],
         "stripe": _stripe(size, indices) if len(ranges) > 1 else None,
     }
 
@@ -125,9 +133,7 @@ def _stripe(size: int, indices: list[int]) -> list[int] | None:
 
 def _first(got: torch.Tensor, want: torch.Tensor, bad: torch.Tensor) -> list[dict[str, Any]]:
     found = torch.nonzero(bad)[:_MOST_ELEMENTS]
-    return [
-        {"index": place, "expected": _number(want[tuple(place)]), "got": _number(got[tuple(place)])} for place in found.tolist()
-    ]
+    return [{"index": place, "expected": _number(want[tuple(place)]), "got": _number(got[tuple(place)])} for place in found.tolist()]
 
 
 def _number(value: torch.Tensor) -> float | str:

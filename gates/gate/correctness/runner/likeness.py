@@ -27,7 +27,11 @@ Found = dict[str, Any]
 
 
 def likenesses(
-    got: torch.Tensor, want: torch.Tensor, bad: torch.Tensor, chosen: Sequence[torch.Tensor], names: Sequence[str],
+    got: torch.Tensor,
+    want: torch.Tensor,
+    bad: torch.Tensor,
+    chosen: Sequence[torch.Tensor],
+    names: Sequence[str],
     others: Mapping[str, Callable[[], torch.Tensor]],
 ) -> list[Found]:
     """All that the wrong part of ``got`` is like, the most telling first.

@@ -41,8 +41,14 @@ class Yardstick:
         self._infinite = False
 
     def judge(
-        self, inputs: Mapping[str, Any], shape: Mapping[str, int], reference: Mapping[str, Any], outputs: Mapping[str, Any], *,
-        bounded: bool, non_finite: bool,
+        self,
+        inputs: Mapping[str, Any],
+        shape: Mapping[str, int],
+        reference: Mapping[str, Any],
+        outputs: Mapping[str, Any],
+        *,
+        bounded: bool,
+        non_finite: bool,
     ) -> tuple[tuple[float, float], dict[str, Any]]:
         """The room of the limits on ``inputs``, as ``gates.task.problem.widened`` takes it, and a mask for each output of the
         elements without an answer.
@@ -70,7 +76,9 @@ class Yardstick:
         missing = {name: missing[name] | lost for name, (_, lost) in reached.items()}
         ordinary = {name: usual for name, usual in self._ordinary.items() if usual[0]}
         known = {name: found for name, (found, _) in reached.items() if name in ordinary}
-        ratio, name = max(((_largest(found) / ordinary[name][0], name) for name, found in known.items()), key=lambda one: one[0], default=(1.0, ""))
+        ratio, name = max(
+            ((_largest(found) / ordinary[name][0], name) for name, found in known.items()), key=lambda one: one[0], default=(1.0, "")
+        )
         alike = max((_mean(found) / ordinary[name][1] for name, found in known.items()), default=1.0)
         terms = max(map(_elements, inputs.values()), default=1) / max(1, min(map(_elements, reference.values()), default=1))
         scale = 1.0 + _FACTOR * max(1.0, terms / _TERMS) * (max(1.0, ratio) - 1.0)

@@ -47,7 +47,11 @@ def execute(job: dict[str, Any], folder: Path) -> None:
 
 
 def measure(
-    job: Mapping[str, Any], writer: ResultWriter, connect: Callable[[], Any], before: Mapping[str, frozenset[int]], pid: int | None,
+    job: Mapping[str, Any],
+    writer: ResultWriter,
+    connect: Callable[[], Any],
+    before: Mapping[str, frozenset[int]],
+    pid: int | None,
     clock: Callable[[], float] = time.monotonic,
 ) -> None:
     """Time the baseline with the process that ``connect`` reaches."""
@@ -59,7 +63,12 @@ def measure(
 
 
 def _series(
-    job: Mapping[str, Any], problem: Any, ask: Any, before: Mapping[str, frozenset[int]], pid: int | None, clock: Callable[[], float],
+    job: Mapping[str, Any],
+    problem: Any,
+    ask: Any,
+    before: Mapping[str, frozenset[int]],
+    pid: int | None,
+    clock: Callable[[], float],
 ) -> Series:
     from gates.gate.performance.runner import nvml
     from gates.gate.performance.runner.session import AskedSide
@@ -67,11 +76,16 @@ def _series(
     from gates.task.sources.default_stream import DEFAULT
 
     mode, launches = str(job["cache"]), int(job["launches"])
-    given = {name: list(job[of].get("arguments") or problem.ARGUMENTS) for name, of in (("candidate", "candidate"), ("baseline", "baseline"), ("control", "baseline"))}
+    given = {
+        name: list(job[of].get("arguments") or problem.ARGUMENTS)
+        for name, of in (("candidate", "candidate"), ("baseline", "baseline"), ("control", "baseline"))
+    }
     arguments = given[BASELINE]
     beside = [job["candidate"], job["baseline"]]
     on_default = {"stream": DEFAULT} if any(one.get("stream") == DEFAULT for one in beside) else {}  # one such side put both there
-    device = ask("open", device=job["device"], sides={BASELINE: {"side": {**job["baseline"], **on_default}, "library": None, "arguments": arguments}})
+    device = ask(
+        "open", device=job["device"], sides={BASELINE: {"side": {**job["baseline"], **on_default}, "library": None, "arguments": arguments}}
+    )
     card = nvml.open_device(device["uuid"], before, pid)
     values = Values(problem, problem.SHAPES[job["shape"]], int(job["sets"]), int(job["seed"]))
     ask("sets", sides=given, **values.question(int(job["sets"])))  # outputs of all three sides: the baseline's lie where they lay

@@ -23,6 +23,7 @@ class Ask(Protocol):
 
 def connect(job: Mapping[str, Any], child: isolated.Child) -> Ask:
     """Return an ``Ask`` for ``child``, which confines itself first."""
+
     def ask(do: str, **data: Any) -> Any:
         return taken(_exchange(child, {"do": do, **data}))
 

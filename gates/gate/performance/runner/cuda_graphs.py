@@ -87,8 +87,16 @@ class Sets:
     """
 
     def __init__(
-        self, slots: Sequence[Mapping[str, Any]], count: int, device: Any, *, made: Mapping[str, Any], names: Sequence[str], in_place: Sequence[str],
-        shape: Mapping[str, int], sides: Mapping[str, Sequence[str]],
+        self,
+        slots: Sequence[Mapping[str, Any]],
+        count: int,
+        device: Any,
+        *,
+        made: Mapping[str, Any],
+        names: Sequence[str],
+        in_place: Sequence[str],
+        shape: Mapping[str, int],
+        sides: Mapping[str, Sequence[str]],
     ) -> None:
         self.count, self.device, self.in_place, self.slots = count, device, list(in_place), len(slots)
         self._names, self._round = list(names), 0
@@ -148,7 +156,9 @@ class Sets:
         return {**self._numbers, **{name: room.view(index) for name, room in self._inputs.items()}}
 
     def side_arguments(self, index: int, side: str, names: Sequence[str]) -> tuple[Any, ...]:
-        return self._arguments(index, {name: room.view(index) for name, room in self.outputs[side].items() if isinstance(room, Room)}, names)
+        return self._arguments(
+            index, {name: room.view(index) for name, room in self.outputs[side].items() if isinstance(room, Room)}, names
+        )
 
     def _arguments(self, index: int, outputs: Mapping[str, Any], names: Sequence[str]) -> tuple[Any, ...]:
         values = {**self._shape, **self.device_inputs(index), **outputs}
@@ -256,7 +266,9 @@ class Clockwork:
         for _ in range(20):
             elapsed += self.elapsed_us(lambda number: None, 100, flush=False, host_bound=True)
         step, empty = calibrate.timer(elapsed)
-        graph = self._graph([lambda stream: torch.cuda._sleep(0)] * 200, torch.cuda.Stream(self.device) if self._on_default else self.stream)
+        graph = self._graph(
+            [lambda stream: torch.cuda._sleep(0)] * 200, torch.cuda.Stream(self.device) if self._on_default else self.stream
+        )
         times = self.elapsed_us(lambda number: graph.replay(), 20, flush=False)
         return calibrate.Calibration(step, empty, statistics.median(times) / 200.0)
 
@@ -270,7 +282,9 @@ class Clockwork:
 class TimedSide:
     """One side's kernel with its graphs over the sets; ``library``: another file of the same, for the control."""
 
-    def __init__(self, name: str, side: Mapping[str, Any], arguments: Sequence[str], clockwork: Clockwork, library: str | None = None) -> None:
+    def __init__(
+        self, name: str, side: Mapping[str, Any], arguments: Sequence[str], clockwork: Clockwork, library: str | None = None
+    ) -> None:
         self.name, self.kernel, self.clockwork = name, load(side, library), clockwork
         self.arguments = tuple(arguments)
         self.returned_bytes = 0
@@ -313,9 +327,7 @@ class TimedSide:
     def single(self, sets: Sets) -> Callable[[int], list[float]]:
         """Block timer for single cold launches, without a graph."""
         arguments = [sets.side_arguments(index, self.name, self.arguments) for index in range(min(sets.count, 32))]
-        return self.clockwork.timer(
-            lambda number: self._enqueue(arguments[number % len(arguments)]), 1, flush=True, host_bound=True
-        )
+        return self.clockwork.timer(lambda number: self._enqueue(arguments[number % len(arguments)]), 1, flush=True, host_bound=True)
 
     def _enqueue(self, arguments: Sequence[Any]) -> None:
         self.kernel(*arguments, stream=self.clockwork.stream.cuda_stream)

@@ -58,15 +58,21 @@ class Hands:
             raise Stopped("performance.no_device", "torch sees no CUDA device")
         self._device = torch.device(device)
         torch.cuda.set_device(self._device)
-        self._clockwork = cuda_graphs.Clockwork(self._device, on_default=any(one["side"].get("stream") == DEFAULT for one in sides.values()))
+        self._clockwork = cuda_graphs.Clockwork(
+            self._device, on_default=any(one["side"].get("stream") == DEFAULT for one in sides.values())
+        )
         for name, one in sides.items():
             if not is_c(one["side"]):
                 problems.find(one["side"]["problem"], Path(one["side"]["folder"]))  # what stands beside it a function may import
             self._sides[name] = cuda_graphs.TimedSide(name, one["side"], one["arguments"], self._clockwork, one["library"])
         found = torch.cuda.get_device_properties(self._device)
         return {
-            "name": found.name, "uuid": str(getattr(found, "uuid", "")), "compute_capability": f"{found.major}.{found.minor}",
-            "multiprocessors": int(found.multi_processor_count), "l2_bytes": self._clockwork.l2_bytes, "torch_version": torch.__version__,
+            "name": found.name,
+            "uuid": str(getattr(found, "uuid", "")),
+            "compute_capability": f"{found.major}.{found.minor}",
+            "multiprocessors": int(found.multi_processor_count),
+            "l2_bytes": self._clockwork.l2_bytes,
+            "torch_version": torch.__version__,
         }
 
     def do_calibrate(self) -> dict[str, Any]:

@@ -16,8 +16,12 @@ from gates.stats.samples import State
 # Cumulative nanoseconds for which the clock was held down, by reason (NVML field identifiers).
 # Low utilisation (78) is left out: it counts whenever the card idles.
 THROTTLE_FIELDS = {
-    "power": 74, "thermal": 75, "reliability": 79,
-    "sw_thermal": 269, "hw_thermal": 270, "hw_power_brake": 271,
+    "power": 74,
+    "thermal": 75,
+    "reliability": 79,
+    "sw_thermal": 269,
+    "hw_thermal": 270,
+    "hw_power_brake": 271,
 }
 
 
@@ -80,9 +84,7 @@ class Nvml:
             values = self.library.nvmlDeviceGetFieldValues(self.handle, list(THROTTLE_FIELDS.values()))
         except self.library.NVMLError:
             return {}
-        return {
-            name: int(value.value.ullVal) for name, value in zip(THROTTLE_FIELDS, values, strict=True) if value.nvmlReturn == 0
-        }
+        return {name: int(value.value.ullVal) for name, value in zip(THROTTLE_FIELDS, values, strict=True) if value.nvmlReturn == 0}
 
     def _ask(self, function: Callable[..., Any], *arguments: Any, text: bool = False) -> Any:
         try:

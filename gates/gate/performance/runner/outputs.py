@@ -64,9 +64,15 @@ def compare(when: str, side: str, rows: Mapping[str, Any], wanted: Sequence[Mapp
             worst = max(worst, float(good.max())) if good.numel() else worst
     seen = elements - nonfinite
     return {
-        "when": when, "side": side, "against": "reference", "allowance": 1.0, "sets": len(wanted),
-        "unwritten_sets": int(untouched.sum()) if rows else len(wanted), "nonfinite": nonfinite,
-        "max_abs_err": worst if seen else None, "mean_abs_err": total / seen if seen else None,
+        "when": when,
+        "side": side,
+        "against": "reference",
+        "allowance": 1.0,
+        "sets": len(wanted),
+        "unwritten_sets": int(untouched.sum()) if rows else len(wanted),
+        "nonfinite": nonfinite,
+        "max_abs_err": worst if seen else None,
+        "mean_abs_err": total / seen if seen else None,
         "bad_pct": 100.0 * bad / elements if bad_atol is not None and elements else None,
     }
 

@@ -61,7 +61,12 @@ class Session:
     """Run one timing job. ``before``: the result of nvml.processes_by_uuid before the other process started CUDA; ``pid``: that process."""
 
     def __init__(
-        self, job: Mapping[str, Any], problem: Any, ask: Ask, before: Mapping[str, frozenset[int]], pid: int | None = None,
+        self,
+        job: Mapping[str, Any],
+        problem: Any,
+        ask: Ask,
+        before: Mapping[str, frozenset[int]],
+        pid: int | None = None,
         clock: Callable[[], float] = time.monotonic,
     ) -> None:
         self.job, self.problem, self.ask, self.clock = job, problem, ask, clock
@@ -72,7 +77,8 @@ class Session:
         given = {"candidate": (job["candidate"], None), "baseline": (job["baseline"], None), "control": (twin, job["control_library"])}
         sides = {
             name: {"side": dict(side), "library": library, "arguments": list(side.get("arguments") or problem.ARGUMENTS)}
-            for name, (side, library) in given.items() if side is not None
+            for name, (side, library) in given.items()
+            if side is not None
         }
         self.device = ask("open", device=job["device"], sides=sides)
         self.card = nvml.open_device(self.device["uuid"], before, pid)
@@ -93,9 +99,18 @@ class Session:
         outputs = self._check("before", mode)
         slowest_us = max(estimates[name] * count for name, count in launches.items())
         result = sampling.measure(
-            timers["candidate"], timers.get("baseline"), timers["control"], bar_pct=job["bar_pct"], seed=self.seed,
-            read_state=self.card.state, refresh=self._refresh, samples=sampling.block_samples(slowest_us),
-            budget_s=job["budget_s"], launches=launches, empty_pair_us=calibration.empty_pair_us, clock=self.clock,
+            timers["candidate"],
+            timers.get("baseline"),
+            timers["control"],
+            bar_pct=job["bar_pct"],
+            seed=self.seed,
+            read_state=self.card.state,
+            refresh=self._refresh,
+            samples=sampling.block_samples(slowest_us),
+            budget_s=job["budget_s"],
+            launches=launches,
+            empty_pair_us=calibration.empty_pair_us,
+            clock=self.clock,
         )
         self._refresh(stopping_rule.LOOKS[-1])
         outside_blocks = self._outside(mode, launches, result.blocks or result.control)
@@ -109,14 +124,32 @@ class Session:
             raise Stopped("performance.tampered", f"{', '.join(map(str, replaced[:5]))}: replaced since the kernels were loaded")
         self.others |= set(self.card.other_processes() or ())
         return {
-            "dimensions": self.shape, "bar_pct": job["bar_pct"], "seed": self.seed, "device": self._device(),
-            "torch_version": self.device["torch_version"], "calibration": to_json(calibration), "warm_up": to_json(result.warm_up),
-            "gated_mode": mode, "series": to_json([*series, *other]), "control": to_json(control), "single": to_json(single),
-            "outside": to_json(outside_blocks), "functions": self.functions, "outputs": outputs, "output_limits": job["output_limits"],
-            "inputs": {"seeds": values.seeds, "sets": self.count, "set_bytes": self.set_bytes, "digest": values.digest,
-                       "refreshed": values.refreshed},
-            "work": self._work(), "clock_source": self.card.source,
-            "other_processes": None if self.card.processes() is None else sorted(self.others), "elapsed_s": result.elapsed_s,
+            "dimensions": self.shape,
+            "bar_pct": job["bar_pct"],
+            "seed": self.seed,
+            "device": self._device(),
+            "torch_version": self.device["torch_version"],
+            "calibration": to_json(calibration),
+            "warm_up": to_json(result.warm_up),
+            "gated_mode": mode,
+            "series": to_json([*series, *other]),
+            "control": to_json(control),
+            "single": to_json(single),
+            "outside": to_json(outside_blocks),
+            "functions": self.functions,
+            "outputs": outputs,
+            "output_limits": job["output_limits"],
+            "inputs": {
+                "seeds": values.seeds,
+                "sets": self.count,
+                "set_bytes": self.set_bytes,
+                "digest": values.digest,
+                "refreshed": values.refreshed,
+            },
+            "work": self._work(),
+            "clock_source": self.card.source,
+            "other_processes": None if self.card.processes() is None else sorted(self.others),
+            "elapsed_s": result.elapsed_s,
         }
 
     def backends(self) -> dict[str, Any]:
@@ -155,7 +188,10 @@ class Session:
             return {}
         job = self.job["candidate"]
         found = self.ask("backends", problem=job["problem"], folder=str(job["folder"]), shape=dict(shape), modes=list(modes))
-        return {name: _row(str(row.get("message", ""))) | {f"{mode}_us": _number(row.get(mode)) for mode in modes} for name, row in found.items()}
+        return {
+            name: _row(str(row.get("message", ""))) | {f"{mode}_us": _number(row.get(mode)) for mode in modes}
+            for name, row in found.items()
+        }
 
     def _estimates(self, shape: Mapping[str, int], sides: list[AskedSide]) -> dict[str, float]:
         """us a launch of each side, warm, from a few launches on one set."""
@@ -191,7 +227,11 @@ class Session:
     def _outside(self, mode: str, launches: Mapping[str, int], taken: Any) -> list[outside.OutsideBlock]:
         """Long blocks of both sides by this process's clock, on fresh values and poisoned outputs."""
         sides = [side for side in (self.candidate, self.baseline) if side is not None]
-        sample_us = {side.name: launches[side.name] * settled([one for block in taken if block.side == side.name for one in block.samples_us] or [0.0]) for side in sides}
+        sample_us = {
+            side.name: launches[side.name]
+            * settled([one for block in taken if block.side == side.name for one in block.samples_us] or [0.0])
+            for side in sides
+        }
         timers = {side.name: side.timer("unflushed") for side in sides if sample_us[side.name] > 0}
         return outside.measure(timers, {name: launches[name] for name in timers}, sample_us, self._chance, self.clock)
 
@@ -216,7 +256,9 @@ class Session:
         return found
 
     def _fetched(self, side: AskedSide, indices: Sequence[int], exact: Mapping[str, Any], *, fresh: bool = False) -> dict[str, Any]:
-        answer = self.ask("fresh", side=side.name, index=indices[0]) if fresh else self.ask("outputs", side=side.name, indices=list(indices))
+        answer = (
+            self.ask("fresh", side=side.name, index=indices[0]) if fresh else self.ask("outputs", side=side.name, indices=list(indices))
+        )
         return timing_ask.rows(answer, len(indices), exact)
 
     def _other_mode(self, mode: str, launches: Mapping[str, int], sample_us: float, limited: bool) -> list[Any]:
@@ -226,8 +268,14 @@ class Session:
             return []
         timers = {side.name: side.prepare(mode, launches[side.name]) for side in self.sides if side is not self.control}
         blocks, stopped = sampling.fixed_pairs(
-            timers["candidate"], timers.get("baseline"), pairs=stopping_rule.LOOKS[0], samples=samples,
-            seed=self.seed, read_state=self.card.state, power_limited=limited, clock=self.clock,
+            timers["candidate"],
+            timers.get("baseline"),
+            pairs=stopping_rule.LOOKS[0],
+            samples=samples,
+            seed=self.seed,
+            read_state=self.card.state,
+            power_limited=limited,
+            clock=self.clock,
         )
         return [_series(mode, launches, blocks, stopped)]
 
@@ -237,16 +285,22 @@ class Session:
             return _series("single", launches, gated.blocks, gated.stopped)
         wanted = min(self.job["singles_a_block"], int(_CONTEXT_BUDGET_US / (2 * SINGLE_PAIRS * kernel_us)))
         blocks, stopped = sampling.fixed_pairs(
-            self.candidate.prepare("single", 1), self.baseline.prepare("single", 1) if self.baseline else None,
-            pairs=SINGLE_PAIRS, samples=max(5, wanted), seed=self.seed + 1, read_state=self.card.state,
-            power_limited=limited, clock=self.clock,
+            self.candidate.prepare("single", 1),
+            self.baseline.prepare("single", 1) if self.baseline else None,
+            pairs=SINGLE_PAIRS,
+            samples=max(5, wanted),
+            seed=self.seed + 1,
+            read_state=self.card.state,
+            power_limited=limited,
+            clock=self.clock,
         )
         return _series("single", dict.fromkeys(launches, 1), blocks, stopped)
 
     def _device(self) -> dict[str, Any]:
         sm_mhz, count, capability = self.card.max_sm_mhz(), int(self.device["multiprocessors"]), str(self.device["compute_capability"])
         return {
-            **{name: value for name, value in self.device.items() if name != "torch_version"}, "driver": self.card.driver(),
+            **{name: value for name, value in self.device.items() if name != "torch_version"},
+            "driver": self.card.driver(),
             "peak_bytes_per_s": self.card.peak_bytes_per_s(),
             "peak_flops_per_s": flops_per_s(capability, count, sm_mhz) if sm_mhz else None,
         }

@@ -50,8 +50,9 @@ fp16: setup ## all FP16 rungs in order
 test: setup ## the test suite (skipped: what needs a CUDA device without one, and what is slow unless GATES_SLOW=1)
 	@$(RUN_PYTHON) -m pytest -q -n auto --dist worksteal $(ARGS)
 
-lint: setup ## ruff over the Python code
+lint: setup ## ruff over the Python code: mistakes, and the form
 	@$(RUN_PYTHON) -m ruff check .
+	@$(RUN_PYTHON) -m ruff format --check -q .
 
 doctor: setup ## what was found on this machine, and what each missing tool costs
 	@$(GATES) doctor

@@ -15,18 +15,19 @@ from collections.abc import Callable, Collection, Sequence
 from dataclasses import dataclass, replace
 from pathlib import Path
 
+from gates.build import compilers, emulator_gap, graph, inputs, python_kinds, torch_extension, torch_headers
+from gates.build import failure as build_failure
+from gates.build.failure import Failure
+from gates.build.ninja import Ninja, locked
+from gates.build.result import BuildResult, Target
+from gates.build.toolchain import Toolchain, header_folders
 from gates.core import jsonio
 from gates.core.errors import GatesError
 from gates.core.records import to_json
-from gates.build import failure as build_failure, compilers, emulator_gap, torch_extension, python_kinds, graph, inputs, torch_headers
-from gates.worker import machine_fault
-from gates.build.failure import Failure
-from gates.build.result import BuildResult, Target
-from gates.build.ninja import Ninja, locked
-from gates.build.toolchain import Toolchain, header_folders
+from gates.task.load import CUDA, EXTENSION, PYTHON, TRITON, Task
 from gates.task.sources.architectures import cubin_archs, device_archs
 from gates.task.sources.identity import identity_of
-from gates.task.load import CUDA, EXTENSION, PYTHON, TRITON, Task
+from gates.worker import machine_fault
 
 KINDS = ("cubin", "device", "emulator", "emulator_asan")
 Progress = Callable[[str], None]
@@ -57,17 +58,24 @@ def build(
     if task.kind in (TRITON, PYTHON):
         return python_kinds.build(task, toolchain, folder, digest, archs, want, say)
     if toolchain.nvcc is not None:
-        machine_fault.check_names([
-            ("the folder for temporary files", machine_fault.temporary_folder()), ("the build folder", folder), ("nvcc", Path(toolchain.nvcc.path)),
-            *((f"the source of task {task.name}", source) for source in task.sources), *(("the environment's folder", place) for place in header_folders()),
-        ])
+        machine_fault.check_names(
+            [
+                ("the folder for temporary files", machine_fault.temporary_folder()),
+                ("the build folder", folder),
+                ("nvcc", Path(toolchain.nvcc.path)),
+                *((f"the source of task {task.name}", source) for source in task.sources),
+                *(("the environment's folder", place) for place in header_folders()),
+            ]
+        )
     plans = _plans(task, toolchain, archs, library_archs, want)
     ninja = Ninja(Path(toolchain.need("ninja").path), folder, job_count(jobs))
     _make_folders(folder, plans)
     with locked(folder, task.name, say) as lock:
         for leftover in folder.rglob("*.partial"):  # of a build that was killed
             leftover.unlink(missing_ok=True)
-        edges = list({edge.output: edge for plan in plans for edge in plan.edges}.values())  # an edge that two libraries share is there once
+        edges = list(
+            {edge.output: edge for plan in plans for edge in plan.edges}.values()
+        )  # an edge that two libraries share is there once
         printed, wall_s = _make(edges, task, toolchain, ninja, lock, say)
         targets, stage = tuple(_target(plan, folder, printed, toolchain) for plan in plans), task.digest()
         text = _log_text(folder, plans)
@@ -80,18 +88,38 @@ def build(
             nvcc = list(build(task, toolchain, build_root, device_arch=device_arch, want={"cubin"}, jobs=jobs, progress=progress).targets)
         targets = tuple(_reconsidered(target, _compiled(nvcc)) for target in targets)
     return BuildResult(
-        task.name, digest, str(folder), archs, library_archs, graph.is_relocatable(task), dict(task.toggles), targets,
-        round(wall_s, 3), stage, identity_of(stage, digest), log_text=text,
+        task.name,
+        digest,
+        str(folder),
+        archs,
+        library_archs,
+        graph.is_relocatable(task),
+        dict(task.toggles),
+        targets,
+        round(wall_s, 3),
+        stage,
+        identity_of(stage, digest),
+        log_text=text,
     )
 
 
 def build_digest(task: Task, toolchain: Toolchain, archs: tuple[str, ...], device_archs: tuple[str, ...]) -> str:
     """sha256 over what decides the products besides the contents of sources and headers."""
     parts = {
-        "kind": task.kind, "torch": torch_headers.version() if task.kind == EXTENSION else "", "entry": task.entry, "toggles": dict(task.toggles), "flags": task.nvcc_flags, "sources": list(map(str, task.sources)),
-        "archs": archs, "device": device_archs, "nvcc": to_json(toolchain.nvcc), "g++": to_json(toolchain.gxx),
-        "ccbin": toolchain.host_compiler, "python": sys.version,
-        "compilers": compilers.identities(toolchain), "environment": compilers.environment(),
+        "kind": task.kind,
+        "torch": torch_headers.version() if task.kind == EXTENSION else "",
+        "entry": task.entry,
+        "toggles": dict(task.toggles),
+        "flags": task.nvcc_flags,
+        "sources": list(map(str, task.sources)),
+        "archs": archs,
+        "device": device_archs,
+        "nvcc": to_json(toolchain.nvcc),
+        "g++": to_json(toolchain.gxx),
+        "ccbin": toolchain.host_compiler,
+        "python": sys.version,
+        "compilers": compilers.identities(toolchain),
+        "environment": compilers.environment(),
     }
     return hashlib.sha256(json.dumps(parts, sort_keys=True).encode()).hexdigest()
 
@@ -120,9 +148,7 @@ class _Plan:
     failure: Failure | None = None
 
 
-def _plans(
-    task: Task, toolchain: Toolchain, archs: tuple[str, ...], device_archs: tuple[str, ...], want: Collection[str]
-) -> list[_Plan]:
+def _plans(task: Task, toolchain: Toolchain, archs: tuple[str, ...], device_archs: tuple[str, ...], want: Collection[str]) -> list[_Plan]:
     plans = []
     if "cubin" in want:
         for arch in archs:
@@ -197,9 +223,7 @@ def _unwritable(path: Path, reason: str) -> GatesError:
     return GatesError(f"can't write the build folder {path}: {reason.lower()}", hint="name another one with --build-dir")
 
 
-def _make(
-    edges: Sequence[graph.Edge], task: Task, toolchain: Toolchain, ninja: Ninja, lock: int, say: Progress
-) -> tuple[str, float]:
+def _make(edges: Sequence[graph.Edge], task: Task, toolchain: Toolchain, ninja: Ninja, lock: int, say: Progress) -> tuple[str, float]:
     """Make those products whose records do not hold; what ninja printed, and the seconds it took.
 
     Raises GatesError where the sources change each time that they are compiled.
@@ -243,7 +267,11 @@ def _target(plan: _Plan, folder: Path, output: str, toolchain: Toolchain) -> Tar
 
 
 def _may_be_a_gap(target: Target) -> bool:
-    return target.kind in ("emulator", "emulator_asan") and target.failure is not None and not (target.failure.missing_tool or target.failure.unsupported)
+    return (
+        target.kind in ("emulator", "emulator_asan")
+        and target.failure is not None
+        and not (target.failure.missing_tool or target.failure.unsupported)
+    )
 
 
 def _reconsidered(target: Target, compiled: bool | None) -> Target:

@@ -17,30 +17,68 @@ from concurrent.futures import ThreadPoolExecutor
 from functools import lru_cache
 from pathlib import Path
 
+from gates.build.toolchain import Toolchain
 from gates.core import jsonio
 from gates.core.errors import GatesError
-from gates.worker import process
-from gates.build.toolchain import Toolchain
+from gates.task.load import CUDA, EXTENSION, TRITON
 from gates.task.sources.optimisation import split
 from gates.task.sources.preprocessor import named_folders
-from gates.task.load import CUDA, EXTENSION, TRITON
+from gates.worker import process
 
 _LIMIT_S = 20.0
 _WHOLE_BYTES, _BLOCK_BYTES, _STEP = 8 * 2**20, 64 * 2**10, 16
 _OF_NVCC = ("nvcc", "cudafe++", "fatbinary", "ptxas", "nvlink", "nvcc.profile")
 _OF_GXX = ("cc1plus", "as", "collect2", "ld")
 # Variables that nvcc, g++, their linker, torch's loader and Triton read. What only changes messages is not among them.
-_VARIABLES = frozenset({
-    "CPATH", "C_INCLUDE_PATH", "CPLUS_INCLUDE_PATH", "OBJC_INCLUDE_PATH", "OBJCPLUS_INCLUDE_PATH", "LIBRARY_PATH", "LD_LIBRARY_PATH", "LD_PRELOAD",
-    "LD_RUN_PATH", "GCC_EXEC_PREFIX", "COMPILER_PATH", "GCC_ROOT", "SOURCE_DATE_EPOCH", "GNUTARGET", "LDEMULATION", "CC", "CXX", "CFLAGS", "CXXFLAGS",
-    "CPPFLAGS", "LDFLAGS", "CUDA_HOME", "CUDA_PATH", "CUDA_ROOT", "CUDACXX", "CUDAFLAGS", "CUDAHOSTCXX", "CCBIN", "PYTORCH_NVCC", "CUDNN_HOME", "DISABLE_PTXAS_OPT",
-})
+_VARIABLES = frozenset(
+    {
+        "CPATH",
+        "C_INCLUDE_PATH",
+        "CPLUS_INCLUDE_PATH",
+        "OBJC_INCLUDE_PATH",
+        "OBJCPLUS_INCLUDE_PATH",
+        "LIBRARY_PATH",
+        "LD_LIBRARY_PATH",
+        "LD_PRELOAD",
+        "LD_RUN_PATH",
+        "GCC_EXEC_PREFIX",
+        "COMPILER_PATH",
+        "GCC_ROOT",
+        "SOURCE_DATE_EPOCH",
+        "GNUTARGET",
+        "LDEMULATION",
+        "CC",
+        "CXX",
+        "CFLAGS",
+        "CXXFLAGS",
+        "CPPFLAGS",
+        "LDFLAGS",
+        "CUDA_HOME",
+        "CUDA_PATH",
+        "CUDA_ROOT",
+        "CUDACXX",
+        "CUDAFLAGS",
+        "CUDAHOSTCXX",
+        "CCBIN",
+        "PYTORCH_NVCC",
+        "CUDNN_HOME",
+        "DISABLE_PTXAS_OPT",
+    }
+)
 _PREFIXES = ("NVCC_", "CICC_", "NVVM_", "PTXAS_", "TRITON_", "TORCH_CUDA_", "TORCH_EXTENSION", "TORCH_DONT_CHECK_")
 # Of these, what changes the flags or the headers of a kernel. Where compilers and libraries lie (CUDA_HOME, LIBRARY_PATH, …) is this machine's.
 _NVCC_FLAGS = ("NVCC_PREPEND_FLAGS", "NVCC_APPEND_FLAGS")
 _OVERRIDING = {
     CUDA: (*_NVCC_FLAGS, "CPATH", "C_INCLUDE_PATH", "CPLUS_INCLUDE_PATH", "GCC_EXEC_PREFIX", "COMPILER_PATH"),
-    TRITON: ("PTXAS_OPTIONS", "DISABLE_PTXAS_OPT", "TRITON_KERNEL_OVERRIDE", "TRITON_OVERRIDE_DIR", "TRITON_PTXAS_PATH", "TRITON_DEFAULT_FP_FUSION", "TRITON_DEBUG"),
+    TRITON: (
+        "PTXAS_OPTIONS",
+        "DISABLE_PTXAS_OPT",
+        "TRITON_KERNEL_OVERRIDE",
+        "TRITON_OVERRIDE_DIR",
+        "TRITON_PTXAS_PATH",
+        "TRITON_DEFAULT_FP_FUSION",
+        "TRITON_DEBUG",
+    ),
 }
 _OVERRIDING[EXTENSION] = _OVERRIDING[CUDA]
 
@@ -62,7 +100,9 @@ def overriding(kind: str) -> dict[str, str]:
 def identities(toolchain: Toolchain) -> dict[str, str]:
     """Return the sha256 of each program and file that compiles for a build, by path."""
     given = tuple(environment().items())
-    paths = dict.fromkeys((*_nvcc_files(toolchain), *(path for driver in host_drivers(toolchain) for path in _gxx_programs(driver, _stamp(driver), given))))
+    paths = dict.fromkeys(
+        (*_nvcc_files(toolchain), *(path for driver in host_drivers(toolchain) for path in _gxx_programs(driver, _stamp(driver), given)))
+    )
     with ThreadPoolExecutor() as pool:
         return {path: digest for path, digest in zip(paths, pool.map(file_identity, paths), strict=True) if digest}
 
@@ -100,7 +140,9 @@ def searched_folders(toolchain: Toolchain, commands: Iterable[Sequence[str]]) ->
     found = dict.fromkeys(map(str, cuda_folders(toolchain)))
     for driver in host_drivers(toolchain):
         found.update(dict.fromkeys(_gxx_folders(driver, _stamp(driver), tuple(given.items()))))
-    words = [word for command in commands for word in command] + [word for name in given if name.endswith("_FLAGS") for word in split(given[name])]
+    words = [word for command in commands for word in command] + [
+        word for name in given if name.endswith("_FLAGS") for word in split(given[name])
+    ]
     found.update(dict.fromkeys(named_folders(words)))
     return [folder for folder in found if folder]
 
@@ -113,7 +155,9 @@ def _nvcc_files(toolchain: Toolchain) -> Iterable[str]:
     if here := said.get("_HERE_"):
         yield from (os.path.join(here, name) for name in _OF_NVCC)
         yield os.path.join(said.get("CICC_PATH", os.path.join(here, "..", "nvvm", "bin")), "cicc")
-        yield from map(str, sorted(Path(said.get("NVVMIR_LIBRARY_DIR", os.path.join(here, "..", "nvvm", "libdevice"))).glob("libdevice*.bc")))
+        yield from map(
+            str, sorted(Path(said.get("NVVMIR_LIBRARY_DIR", os.path.join(here, "..", "nvvm", "libdevice"))).glob("libdevice*.bc"))
+        )
 
 
 def _stamp(path: str) -> tuple[int, ...]:

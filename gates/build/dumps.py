@@ -11,12 +11,12 @@ from dataclasses import dataclass
 from functools import cached_property
 from pathlib import Path
 
-from gates.core import jsonio
-from gates.core.errors import GatesError
 from gates.build import compilers
-from gates.worker import process
 from gates.build.result import BuildResult, Target
 from gates.build.toolchain import Tool, Toolchain
+from gates.core import jsonio
+from gates.core.errors import GatesError
+from gates.worker import process
 
 _LIMIT_S = 120.0
 _STATIC = re.compile(r"__nv_static_(\d+)_")
@@ -55,14 +55,14 @@ def collect(result: BuildResult, toolchain: Toolchain) -> StaticTexts:
     logs = read_logs(result)
     usage = _of_each(dump_resource_usage, result, logs, toolchain)
     return StaticTexts(
-        logs, {arch: text for arch, (text, _) in usage.items()}, demangle_all(logs.values(), toolchain),
+        logs,
+        {arch: text for arch, (text, _) in usage.items()},
+        demangle_all(logs.values(), toolchain),
         lambda: _of_each(dump_sass, result, logs, toolchain),
     )
 
 
-def _of_each(
-    dump: Dump, result: BuildResult, logs: Mapping[str, str | None], toolchain: Toolchain
-) -> dict[str, tuple[str | None, str]]:
+def _of_each(dump: Dump, result: BuildResult, logs: Mapping[str, str | None], toolchain: Toolchain) -> dict[str, tuple[str | None, str]]:
     """What ``dump`` gives for the cubins of each architecture, or None and the reason; no cubin is looked at whose log is not whole."""
 
     def of(arch: str) -> tuple[str | None, str]:

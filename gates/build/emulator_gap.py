@@ -13,12 +13,16 @@ from dataclasses import replace
 from gates.build.failure import Failure, first_error
 
 _HEADER = re.compile(r"fatal error: (?P<name>\S+): No such file")
-_QUOTED = r"[‘'](?P<name>(?!\S*gates_emulator)[^’']+)[’']"  # g++ quotes as its locale does; a name of the emulator's own is not the kernel's
+_QUOTED = (
+    r"[‘'](?P<name>(?!\S*gates_emulator)[^’']+)[’']"  # g++ quotes as its locale does; a name of the emulator's own is not the kernel's
+)
 _OTHER = "(?![‘']std[’'])"  # what is in std, the emulator has from the library that nvcc has it from
 _NAME = re.compile(
     rf"error: {_QUOTED} (?:was not declared|has not been declared|does not name a|is not a member of {_OTHER}|in namespace {_OTHER}.* does not name a)"
 )
-_USE = re.compile(r"error: (?:no matching function for call to|no match for|.* has no member named)")  # of a name with other overloads or members
+_USE = re.compile(
+    r"error: (?:no matching function for call to|no match for|.* has no member named)"
+)  # of a name with other overloads or members
 _UNREAD = re.compile(r"can't read th|can't find the start of|__shared__ outside a function")  # by the translation
 _REMEDY = (
     "guard it with #ifndef GATES_EMULATOR, give the function that uses it a host version under #ifdef GATES_EMULATOR (docs/internals/emulator.md), "

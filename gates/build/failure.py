@@ -12,16 +12,20 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from pathlib import Path
 
-from gates.worker import machine_fault
 from gates.build import missing_header
 from gates.build.graph import Edge
 from gates.build.toolchain import Toolchain
+from gates.worker import machine_fault
 
 _ERROR = re.compile(r"\b(error|fatal|undefined reference|multiple definition|died due to|cannot allocate|exhausted)\b", re.IGNORECASE)
-_CRASH = re.compile(r"died due to signal|terminated with signal|internal compiler error|Segmentation fault|returned \d+ exit status|exit \d+")
+_CRASH = re.compile(
+    r"died due to signal|terminated with signal|internal compiler error|Segmentation fault|returned \d+ exit status|exit \d+"
+)
 _DIED = re.compile(r"'?(?P<tool>[\w+./-]+)'? died due to signal (?P<number>\d+)|[Kk]illed signal terminated program (?P<program>\w+)")
 _HOST = re.compile(r"unsupported GNU version|Failed to preprocess host compiler|unsupported (Clang|clang) version|host compiler targets")
-_PLACE = re.compile(r"^(?P<file>[^\s:(][^:(]*)(?::(?P<line>\d+)(?::\d+)?:|\((?P<number>\d+)\)\s*:)\s*(?P<text>(?:\w+ )?error\b.*)$", re.IGNORECASE)
+_PLACE = re.compile(
+    r"^(?P<file>[^\s:(][^:(]*)(?::(?P<line>\d+)(?::\d+)?:|\((?P<number>\d+)\)\s*:)\s*(?P<text>(?:\w+ )?error\b.*)$", re.IGNORECASE
+)
 _LINKED = re.compile(r"(?P<how>undefined reference to|multiple definition of) [`'‘](?P<name>[^'’]+)['’]")
 _FOLDERS = re.compile(r"(?<![\w.])/(?:[^\s/:'\"`()]+/)+")
 _UNSUPPORTED = re.compile(r"^error: (?P<what>.*the CPU emulator does not support .*)$", re.MULTILINE)
@@ -123,17 +127,27 @@ def describe(folder: Path, edges: Sequence[Edge], ninja_output: str, toolchain: 
             header = None if edge.output.startswith("emulator") else missing_header.find(text, toolchain)
             if header:
                 return Failure(
-                    command, f"{_first_place(text)}{header.owner}'s {header.name} was not found", log=log, hint=header.remedy,
+                    command,
+                    f"{_first_place(text)}{header.owner}'s {header.name} was not found",
+                    log=log,
+                    hint=header.remedy,
                     missing_tool=header.name,
                 )
             unsupported = _UNSUPPORTED.search(text)
             return Failure(
-                command, cause, first_errors(text), log, hint_for(text, cause, toolchain),
+                command,
+                cause,
+                first_errors(text),
+                log,
+                hint_for(text, cause, toolchain),
                 unsupported=_FOLDERS.sub("", unsupported["what"]) if unsupported else "",
             )
     refuse_machine_fault(ninja_output, "", folder, "ninja")
     said = (first_errors(ninja_output) or ("without a message",))[-1]
-    raise machine_fault.MachineFault(f"ninja ended before the build did: {said} (building in {folder})", hint="start it again; `gates doctor` names the ninja that is used")
+    raise machine_fault.MachineFault(
+        f"ninja ended before the build did: {said} (building in {folder})",
+        hint="start it again; `gates doctor` names the ninja that is used",
+    )
 
 
 def refuse_machine_fault(text: str, cause: str, folder: Path, tool: str) -> None:
@@ -189,7 +203,9 @@ def hint_for(text: str, cause: str, toolchain: Toolchain) -> str:
         todo = remedy[1] if remedy else "give it a host version under #ifdef GATES_EMULATOR"
         return todo if "on a device" in todo else f"{todo}; or run the task on a CUDA device"
     if "killed" in cause:
-        return "the compiler itself crashed: remove parts of the source to find the cause, or try another version (`gates doctor` lists them)"
+        return (
+            "the compiler itself crashed: remove parts of the source to find the cause, or try another version (`gates doctor` lists them)"
+        )
     if _HOST.search(text):
         version = toolchain.nvcc.version if toolchain.nvcc else "?"
         compiler = toolchain.host_compiler or shutil.which("g++") or "the g++ on PATH"

@@ -9,12 +9,12 @@ from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 
-from gates.hardware.chips import chip_of
 from gates.build import torch_headers
 from gates.build.toolchain import Toolchain, header_folders
+from gates.hardware.chips import chip_of
+from gates.task.load import CUDA, EXTENSION, Task
 from gates.task.sources.optimisation import options_files, split
 from gates.task.sources.preprocessor import for_preprocessor, linked_files
-from gates.task.load import CUDA, EXTENSION, Task
 
 STEP = Path(__file__).with_name("compile_step.py")
 CXX_STANDARD = "-std=c++17"
@@ -39,8 +39,19 @@ def cubin_edges(task: Task, toolchain: Toolchain, arch: str) -> list[Edge]:
     for source, stem in device_sources(task):
         output = f"{arch}/{stem}.cubin"
         command = (
-            *_nvcc(toolchain), "-cubin", f"-arch={arch}", "-Xptxas", "-v", "-lineinfo", *_flags(task),
-            "-MD", "-MF", f"{output}.d", str(source), "-o", "{out}",
+            *_nvcc(toolchain),
+            "-cubin",
+            f"-arch={arch}",
+            "-Xptxas",
+            "-v",
+            "-lineinfo",
+            *_flags(task),
+            "-MD",
+            "-MF",
+            f"{output}.d",
+            str(source),
+            "-o",
+            "{out}",
         )
         edges.append(Edge(output, f"{arch}/{stem}.ptxas.log", command, (str(source),), f"{output}.d", _files_of_flags(task)))
     if is_relocatable(task):  # ptxas saw one file's share: the linker's figures and code are the ones to judge
@@ -63,13 +74,28 @@ def device_edges(task: Task, toolchain: Toolchain, archs: Sequence[str]) -> list
     for source, stem in zip(task.sources, stems(task), strict=True):
         output = f"device/{stem}.o"
         command = (
-            *_nvcc(toolchain), "-c", "-O3", "-lineinfo", "-Xcompiler", "-fPIC", *code, *_flags(task),
-            "-MD", "-MF", f"{output}.d", str(source), "-o", "{out}",
+            *_nvcc(toolchain),
+            "-c",
+            "-O3",
+            "-lineinfo",
+            "-Xcompiler",
+            "-fPIC",
+            *code,
+            *_flags(task),
+            "-MD",
+            "-MF",
+            f"{output}.d",
+            str(source),
+            "-o",
+            "{out}",
         )
         edges.append(Edge(output, f"{output}.log", command, (str(source),), f"{output}.d", _files_of_flags(task)))
         objects.append(output)
     command = (*_nvcc(toolchain), "-shared", "-cudart", "static", *code, *task.nvcc_flags, *objects, "-o", "{out}")
-    return [*edges, Edge("device.so", "device.so.log", command, tuple(objects), implicit=(*_files_of_flags(task), *linked_files(task.nvcc_flags)))]
+    return [
+        *edges,
+        Edge("device.so", "device.so.log", command, tuple(objects), implicit=(*_files_of_flags(task), *linked_files(task.nvcc_flags))),
+    ]
 
 
 def emulator_edges(task: Task, toolchain: Toolchain, *, sanitize: bool) -> list[Edge]:
@@ -85,8 +111,19 @@ def emulator_edges(task: Task, toolchain: Toolchain, *, sanitize: bool) -> list[
     for source, stem in zip(task.sources, stems(task), strict=True):
         translated, output = f"emulator/{stem}.cpp", f"{name}/{stem}.o"
         translate = (
-            sys.executable, "-m", "gates.emulator.translate", str(source), "-o", "{out}", "--depfile", f"{translated}.d",
-            "--cxx", gxx, "-I", str(source.parent), *_emulator_flags(task),
+            sys.executable,
+            "-m",
+            "gates.emulator.translate",
+            str(source),
+            "-o",
+            "{out}",
+            "--depfile",
+            f"{translated}.d",
+            "--cxx",
+            gxx,
+            "-I",
+            str(source.parent),
+            *_emulator_flags(task),
         )
         edges.append(Edge(translated, f"{translated}.log", translate, (str(source),), f"{translated}.d", rules))
         # the translated file is preprocessed: its headers are in the first step's depfile
@@ -94,7 +131,19 @@ def emulator_edges(task: Task, toolchain: Toolchain, *, sanitize: bool) -> list[
         edges.append(Edge(output, f"{output}.log", compile_, (translated,)))
         objects.append(output)
     runtime = f"{name}.runtime.o"
-    make_runtime = (sys.executable, "-m", "gates.emulator.runtime_object", "-o", "{out}", "--depfile", f"{runtime}.d", "--cxx", gxx, "--", *flags)
+    make_runtime = (
+        sys.executable,
+        "-m",
+        "gates.emulator.runtime_object",
+        "-o",
+        "{out}",
+        "--depfile",
+        f"{runtime}.d",
+        "--cxx",
+        gxx,
+        "--",
+        *flags,
+    )
     edges.append(Edge(runtime, f"{runtime}.log", make_runtime, (str(runtime_object.SOURCE),), f"{runtime}.d", rules))
     objects.append(runtime)
     # What no source defines is told by the linker, not by whoever loads the library; AddressSanitizer's own names come with its loader.
@@ -105,7 +154,13 @@ def emulator_edges(task: Task, toolchain: Toolchain, *, sanitize: bool) -> list[
 def binding_edges(task: Task, toolchain: Toolchain) -> list[Edge]:
     """A check of each C++ file of an extension with the flags of torch's loader; its output is empty."""
     gxx = toolchain.host_compiler or toolchain.need("g++").path
-    flags = (TORCH_CXX_STANDARD, "-w", *torch_headers.binding_flags(task.name, toolchain), *_toggles(task), *(flag for flag in task.nvcc_flags if flag.startswith("-D")))
+    flags = (
+        TORCH_CXX_STANDARD,
+        "-w",
+        *torch_headers.binding_flags(task.name, toolchain),
+        *_toggles(task),
+        *(flag for flag in task.nvcc_flags if flag.startswith("-D")),
+    )
     edges = []
     for source, stem in zip(task.sources, stems(task), strict=True):
         if source.suffix != ".cu":

@@ -13,9 +13,9 @@ import re
 from collections.abc import Iterable, Sequence
 from pathlib import Path
 
+from gates.build.graph import Edge
 from gates.core import jsonio
 from gates.core.errors import GatesError
-from gates.build.graph import Edge
 from gates.task.sources.includes import assembled, included
 
 _ESCAPED = re.compile(r"\\([ #:\\])|\$\$")
@@ -94,8 +94,12 @@ def record(edge: Edge, look: Look) -> None:
     opened = list(dict.fromkeys(opened))
     names, beside = map(sorted, _looked_up(opened, look) if edge.depfile else (set(), set()))
     data = {
-        "command": list(edge.command), "made": {name: look.sha256(name) for name in (edge.output, edge.log)},
-        "inputs": {path: look.sha256(path) for path in opened}, "folders": look.folders, "names": names, "beside": beside,
+        "command": list(edge.command),
+        "made": {name: look.sha256(name) for name in (edge.output, edge.log)},
+        "inputs": {path: look.sha256(path) for path in opened},
+        "folders": look.folders,
+        "names": names,
+        "beside": beside,
     }
     jsonio.write_text(_record(look.folder, edge), json.dumps({**data, "found": look.found(names, beside)}))
 
@@ -117,7 +121,10 @@ def _holds(edge: Edge, look: Look) -> bool:
         data = json.loads(_record(look.folder, edge).read_bytes())
         made, inputs, names = data["made"], data["inputs"], data["names"]
         return (
-            data["command"] == list(edge.command) and data["folders"] == look.folders and set(made) == {edge.output, edge.log} and inputs.keys() >= set(edge.implicit)
+            data["command"] == list(edge.command)
+            and data["folders"] == look.folders
+            and set(made) == {edge.output, edge.log}
+            and inputs.keys() >= set(edge.implicit)
             and all(digest is not None and look.sha256(path) == digest for path, digest in (*made.items(), *inputs.items()))
             and look.found(names, data["beside"]) == data["found"]
         )
@@ -140,6 +147,10 @@ def _looked_up(opened: Sequence[str], look: Look) -> tuple[set[str], set[str]]:
     explained = beside | {os.path.join(folder, name) for folder in look.folders for name in names}
     for path in opened:
         if path not in explained:  # its name is a macro's, or a flag's
-            within = (os.path.relpath(path, folder) for folder in look.folders if os.path.isabs(path) and path.startswith(folder.rstrip("/") + "/"))
+            within = (
+                os.path.relpath(path, folder)
+                for folder in look.folders
+                if os.path.isabs(path) and path.startswith(folder.rstrip("/") + "/")
+            )
             names |= {os.path.basename(path), *within}
     return names, beside

@@ -10,14 +10,32 @@ from gates.build.torch_headers import cuda_folders, include_folder, version
 
 APART = "or keep the kernel in a .cu of its own without that header (of an extension: the binding in a .cpp beside it)"
 _MISSING = re.compile(r"fatal error: (?P<name>\S+): No such file")
-_UNDEFINED = re.compile(r"error: (?:identifier \"|[‘'])(?P<name>cu(?:blas|sparse|solver)\w*)(?:\" is undefined|[’'] (?:was not declared|does not name))")
+_UNDEFINED = re.compile(
+    r"error: (?:identifier \"|[‘'])(?P<name>cu(?:blas|sparse|solver)\w*)(?:\" is undefined|[’'] (?:was not declared|does not name))"
+)
 _TORCH = re.compile(r"(?:torch|ATen|c10|pybind11)/")
 # The wheel that holds a header whose name begins so.
 _PACKAGES = {
-    "cublas": "nvidia-cublas", "cusparse": "nvidia-cusparse", "cusolver": "nvidia-cusolver", "cufft": "nvidia-cufft", "curand": "nvidia-curand",
-    "nvrtc": "nvidia-cuda-nvrtc", "nvJitLink": "nvidia-nvjitlink", "cudnn": "nvidia-cudnn-cu13", "nccl": "nvidia-nccl-cu13", "cupti": "nvidia-cuda-cupti",
-    "nvtx3/": "nvidia-nvtx", "nvToolsExt": "nvidia-nvtx", "nvml": "nvidia-nvml-dev", "cuda_profiler_api": "nvidia-cuda-profiler-api", "cuda_": "nvidia-cuda-runtime",
-    "cub/": "nvidia-cuda-cccl", "thrust/": "nvidia-cuda-cccl", "cuda/": "nvidia-cuda-cccl", "nv/": "nvidia-cuda-cccl", "crt/": "nvidia-cuda-crt",
+    "cublas": "nvidia-cublas",
+    "cusparse": "nvidia-cusparse",
+    "cusolver": "nvidia-cusolver",
+    "cufft": "nvidia-cufft",
+    "curand": "nvidia-curand",
+    "nvrtc": "nvidia-cuda-nvrtc",
+    "nvJitLink": "nvidia-nvjitlink",
+    "cudnn": "nvidia-cudnn-cu13",
+    "nccl": "nvidia-nccl-cu13",
+    "cupti": "nvidia-cuda-cupti",
+    "nvtx3/": "nvidia-nvtx",
+    "nvToolsExt": "nvidia-nvtx",
+    "nvml": "nvidia-nvml-dev",
+    "cuda_profiler_api": "nvidia-cuda-profiler-api",
+    "cuda_": "nvidia-cuda-runtime",
+    "cub/": "nvidia-cuda-cccl",
+    "thrust/": "nvidia-cuda-cccl",
+    "cuda/": "nvidia-cuda-cccl",
+    "nv/": "nvidia-cuda-cccl",
+    "crt/": "nvidia-cuda-crt",
 }
 _OF_HANDLES = {"cublas": "cublas_v2.h", "cusparse": "cusparse.h", "cusolver": "cusolverDn.h"}
 

@@ -73,8 +73,17 @@ class Ninja:
         started, lines = time.monotonic(), []
         try:
             child = subprocess.Popen(
-                argv, cwd=self.folder, stdin=subprocess.DEVNULL, stdout=subprocess.PIPE, stderr=subprocess.STDOUT, env=environment,
-                start_new_session=True, pass_fds=(lock,), text=True, encoding="utf-8", errors="replace",
+                argv,
+                cwd=self.folder,
+                stdin=subprocess.DEVNULL,
+                stdout=subprocess.PIPE,
+                stderr=subprocess.STDOUT,
+                env=environment,
+                start_new_session=True,
+                pass_fds=(lock,),
+                text=True,
+                encoding="utf-8",
+                errors="replace",
             )
         except OSError as error:
             raise GatesError(f"can't start {self.program}: {error.strerror}", hint="lower GATES_JOBS or the load of this machine") from None

@@ -6,13 +6,13 @@ import importlib.util
 from collections.abc import Callable, Collection
 from pathlib import Path
 
-from gates.core import jsonio
-from gates.build.triton import build as triton_build
 from gates.build.failure import Failure
 from gates.build.result import BuildResult, Target
 from gates.build.toolchain import Toolchain
-from gates.task.sources.identity import identity_of
+from gates.build.triton import build as triton_build
+from gates.core import jsonio
 from gates.task.load import TRITON, Task
+from gates.task.sources.identity import identity_of
 
 
 def build(
@@ -31,11 +31,34 @@ def build(
         made, wrong, text, wall_s = triton_build.build(task, folder, archs, say)
     targets = [
         Target(kind, None if wrong else source, failure=wrong, sha256="" if wrong or not source else jsonio.sha256(source))
-        for kind in ("device", "emulator") if kind in want
+        for kind in ("device", "emulator")
+        if kind in want
     ]
     if "emulator_asan" in want:
-        targets.append(Target("emulator_asan", None, failure=Failure(
-            "", "", unsupported=f"AddressSanitizer checks no kernel of kind {task.kind}", hint="compute-sanitizer checks it on a CUDA device",
-        )))
+        targets.append(
+            Target(
+                "emulator_asan",
+                None,
+                failure=Failure(
+                    "",
+                    "",
+                    unsupported=f"AddressSanitizer checks no kernel of kind {task.kind}",
+                    hint="compute-sanitizer checks it on a CUDA device",
+                ),
+            )
+        )
     targets += made
-    return BuildResult(task.name, digest, str(folder), archs, archs, False, dict(task.toggles), tuple(targets), wall_s, stage, identity_of(stage, digest), log_text=text)
+    return BuildResult(
+        task.name,
+        digest,
+        str(folder),
+        archs,
+        archs,
+        False,
+        dict(task.toggles),
+        tuple(targets),
+        wall_s,
+        stage,
+        identity_of(stage, digest),
+        log_text=text,
+    )

@@ -8,10 +8,10 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
-from gates.core.records import to_json
 from gates.build.failure import Failure
-from gates.task.sources.identity import product_name
+from gates.core.records import to_json
 from gates.task.load import Task
+from gates.task.sources.identity import product_name
 
 
 @dataclass(frozen=True)
@@ -47,7 +47,9 @@ class BuildResult:
     def side(self, task: Task, kind: str) -> dict[str, Any]:
         """Return the task with its library of that kind, for runner jobs; the process that loads it compares its sha256."""
         built = next((target for target in self.targets if target.kind == kind and target.path), None)
-        return task.side(Path(built.path) if built and built.path else None, emulated=kind != "device") | ({"sha256": built.sha256} if built else {})
+        return task.side(Path(built.path) if built and built.path else None, emulated=kind != "device") | (
+            {"sha256": built.sha256} if built else {}
+        )
 
     def products(self) -> dict[str, str]:
         """Return the sha256 of each product, by its name in the build folder; a Python source by its own name."""

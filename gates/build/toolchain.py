@@ -35,7 +35,10 @@ REMEDIES = {
     "c++filt": "install binutils; without it kernels are shown under their mangled names",
 }
 NAMES = tuple(REMEDIES)
-_OWN_PLACES = {"ncu": ("/opt/nvidia/nsight-compute/*/ncu", "/usr/local/cuda/bin/ncu"), "compute-sanitizer": ("/usr/local/cuda/bin/compute-sanitizer",)}
+_OWN_PLACES = {
+    "ncu": ("/opt/nvidia/nsight-compute/*/ncu", "/usr/local/cuda/bin/ncu"),
+    "compute-sanitizer": ("/usr/local/cuda/bin/compute-sanitizer",),
+}
 
 
 @dataclass(frozen=True)
@@ -160,7 +163,9 @@ class _Search:
         words = _words(wanted)
         options, paths = [word for word in words if word.startswith("-")], [self._on_path(word) for word in words]
         if options:
-            self.remedies["g++"] = f"CXX={wanted} gives the compiler options, which are not used: name the program alone, options in nvcc_flags of task.yaml"
+            self.remedies["g++"] = (
+                f"CXX={wanted} gives the compiler options, which are not used: name the program alone, options in nvcc_flags of task.yaml"
+            )
         elif not paths or None in paths:
             self.remedies["g++"] = f"CXX={wanted} is not a program: correct it or unset it"
         else:

@@ -15,24 +15,32 @@ from collections.abc import Callable, Collection, Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
-from gates.core import jsonio
 from gates.build import compilers, graph, inputs, torch_headers
-from gates.worker import process
-from gates.worker.job import ResultWriter, attempt
 from gates.build.failure import Failure, first_errors, hint_for, missing_tool, refuse_machine_fault
 from gates.build.result import Target
 from gates.build.toolchain import Toolchain
+from gates.core import jsonio
 from gates.task.load import Task
+from gates.worker import process
+from gates.worker.job import ResultWriter, attempt
 
 _LIMIT_S = 60.0
 _CPU_ONLY = Failure(
-    "", "", hint="the compiler's gates judge its .cu here; behind a C launcher of ten lines the same .cu runs on the emulator (docs/start/your-kernel.md)",
+    "",
+    "",
+    hint="the compiler's gates judge its .cu here; behind a C launcher of ten lines the same .cu runs on the emulator (docs/start/your-kernel.md)",
     unsupported="a torch extension runs on a CUDA device alone",
 )
 
 
 def build(
-    task: Task, toolchain: Toolchain, folder: Path, device_archs: Sequence[str], want: Collection[str], jobs: int, say: Callable[[str], None]
+    task: Task,
+    toolchain: Toolchain,
+    folder: Path,
+    device_archs: Sequence[str],
+    want: Collection[str],
+    jobs: int,
+    say: Callable[[str], None],
 ) -> tuple[list[Target], str]:
     """The device and emulator targets of an extension, and what its build printed. The folder's lock is held by the caller."""
     made = [Target(kind, None, failure=_CPU_ONLY) for kind in ("emulator", "emulator_asan") if kind in want]
@@ -44,18 +52,26 @@ def build(
     edge = _edge(task, device_archs)
     look = inputs.Look(folder, compilers.searched_folders(toolchain, [torch_headers.binding_flags(task.name, toolchain), task.nvcc_flags]))
     if not inputs.stale([edge], look):
-        return [*made, Target("device", str(folder / edge.output), sha256=inputs.made_sha256(edge, folder))], log.read_text(encoding="utf-8", errors="replace")
+        return [*made, Target("device", str(folder / edge.output), sha256=inputs.made_sha256(edge, folder))], log.read_text(
+            encoding="utf-8", errors="replace"
+        )
     say(f"{task.name}: torch's loader compiles the extension")
     inputs.discard([edge], folder)
     shutil.rmtree(home, ignore_errors=True)  # torch's loader goes by file times
     home.mkdir(parents=True, exist_ok=True)
     nvcc = Path(toolchain.need("nvcc").path)
     job = {
-        "kind": "extension", "name": task.name, "sources": [str(source) for source in task.sources], "home": str(home),
+        "kind": "extension",
+        "name": task.name,
+        "sources": [str(source) for source in task.sources],
+        "home": str(home),
         "flags": [*(f"-D{name}={value}" for name, value in task.toggles.items()), *task.nvcc_flags, "-lineinfo"],
     }
     environment = {
-        **os.environ, "TORCH_CUDA_ARCH_LIST": ";".join(map(_dotted, device_archs)), "CUDA_HOME": str(nvcc.parent.parent), "MAX_JOBS": str(jobs),
+        **os.environ,
+        "TORCH_CUDA_ARCH_LIST": ";".join(map(_dotted, device_archs)),
+        "CUDA_HOME": str(nvcc.parent.parent),
+        "MAX_JOBS": str(jobs),
         "PATH": os.pathsep.join([str(Path(toolchain.need("ninja").path).parent), os.environ.get("PATH", "")]),
     }
     if toolchain.host_compiler:
@@ -76,7 +92,13 @@ def build(
 
 def _edge(task: Task, device_archs: Sequence[str]) -> graph.Edge:
     """The extension as one step of a build: what its record is held against."""
-    command = ("torch.utils.cpp_extension.load", torch_headers.version(), *device_archs, *(f"-D{name}={value}" for name, value in task.toggles.items()), *task.nvcc_flags)
+    command = (
+        "torch.utils.cpp_extension.load",
+        torch_headers.version(),
+        *device_archs,
+        *(f"-D{name}={value}" for name, value in task.toggles.items()),
+        *task.nvcc_flags,
+    )
     return graph.Edge(f"extension/{task.name}.so", "extension.log", command, tuple(map(str, task.sources)), "extension.d")
 
 
@@ -84,7 +106,9 @@ def _record(edge: graph.Edge, toolchain: Toolchain, look: inputs.Look) -> None:
     """Record the files that the compilers opened, as ninja, which torch's loader starts, knows them."""
     known = process.run([toolchain.need("ninja").path, "-C", look.folder / "extension", "-t", "deps"], limit_s=_LIMIT_S, whole=True)
     if known.returncode == 0:  # without a record it is compiled anew the next time
-        opened = sorted({os.path.join(look.folder / "extension", line.strip()) for line in known.output.splitlines() if line.startswith("    ")})
+        opened = sorted(
+            {os.path.join(look.folder / "extension", line.strip()) for line in known.output.splitlines() if line.startswith("    ")}
+        )
         escaped = " ".join(re.sub(r"([ #\\\\])", r"\\\1", path).replace("$", "$$") for path in opened)
         (look.folder / "extension.d").write_text(f"{edge.output}: {escaped}\n", encoding="utf-8")
         inputs.record(edge, look)
@@ -96,8 +120,13 @@ def execute(job: Mapping[str, Any], folder: Path) -> None:
         from torch.utils import cpp_extension
 
         module = cpp_extension.load(
-            job["name"], job["sources"], extra_cuda_cflags=job["flags"], extra_cflags=[flag for flag in job["flags"] if flag.startswith("-D")],
-            build_directory=job["home"], verbose=True, with_cuda=True,
+            job["name"],
+            job["sources"],
+            extra_cuda_cflags=job["flags"],
+            extra_cflags=[flag for flag in job["flags"] if flag.startswith("-D")],
+            build_directory=job["home"],
+            verbose=True,
+            with_cuda=True,
         )
         writer.write("extension", path=module.__file__)
         writer.write("done")

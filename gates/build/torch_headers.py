@@ -18,7 +18,10 @@ from gates.build.toolchain import Toolchain, header_folders
 HANDLES = Path(__file__).with_name("handles")
 # What torch's own loader gives nvcc, so that the kernels judged are those that run.
 _NVCC_FLAGS = (
-    "-D__CUDA_NO_HALF_OPERATORS__", "-D__CUDA_NO_HALF_CONVERSIONS__", "-D__CUDA_NO_BFLOAT16_CONVERSIONS__", "-D__CUDA_NO_HALF2_OPERATORS__",
+    "-D__CUDA_NO_HALF_OPERATORS__",
+    "-D__CUDA_NO_HALF_CONVERSIONS__",
+    "-D__CUDA_NO_BFLOAT16_CONVERSIONS__",
+    "-D__CUDA_NO_HALF2_OPERATORS__",
     "--expt-relaxed-constexpr",
 )
 
@@ -57,7 +60,9 @@ def _flags(name: str) -> list[str]:
     generated = include / "c10" / "cuda" / "impl" / "cuda_cmake_macros.h"
     folders = (include, include / "torch" / "csrc" / "api" / "include", Path(sysconfig.get_paths()["include"]))
     return [
-        *(() if generated.is_file() else ("-DC10_CUDA_NO_CMAKE_CONFIGURE_FILE",)), "-DTORCH_API_INCLUDE_EXTENSION_H", f"-DTORCH_EXTENSION_NAME={name}",
+        *(() if generated.is_file() else ("-DC10_CUDA_NO_CMAKE_CONFIGURE_FILE",)),
+        "-DTORCH_API_INCLUDE_EXTENSION_H",
+        f"-DTORCH_EXTENSION_NAME={name}",
         *(part for folder in folders for part in ("-isystem", str(folder))),
     ]
 

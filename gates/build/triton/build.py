@@ -18,14 +18,14 @@ from collections.abc import Callable, Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
-from gates.core import jsonio
-from gates.core.errors import GatesError
-from gates.worker import isolated, confined_tool, process
-from gates.build.triton import record as triton_record
-from gates.worker.job import APART, ResultWriter, attempt
 from gates.build.failure import Failure, first_errors, refuse_machine_fault
 from gates.build.result import BuildResult, Target
+from gates.build.triton import record as triton_record
+from gates.core import jsonio
+from gates.core.errors import GatesError
 from gates.task.load import Task
+from gates.worker import confined_tool, isolated, process
+from gates.worker.job import APART, ResultWriter, attempt
 
 _LIMIT_S = 120.0
 _LAUNCHES = "launches.json"
@@ -37,10 +37,20 @@ def build(task: Task, folder: Path, archs: Sequence[str], say: Callable[[str], N
     started, home = time.monotonic(), folder / "triton"
     home.mkdir(parents=True, exist_ok=True)
     job = {
-        "kind": "triton_build", "side": task.side(task.sources[0], emulated=False), "archs": list(archs), "shapes": list(task.shapes),
+        "kind": "triton_build",
+        "side": task.side(task.sources[0], emulated=False),
+        "archs": list(archs),
+        "shapes": list(task.shapes),
     }
     environment = {name: value for name, value in os.environ.items() if name != "TRITON_INTERPRET"}
-    tried = attempt(task.folder, job, home, limit_s=task.time_limit_s, name="triton", env={**environment, "TRITON_CACHE_DIR": str(home / "cache"), "TRITON_ALWAYS_COMPILE": "1"})
+    tried = attempt(
+        task.folder,
+        job,
+        home,
+        limit_s=task.time_limit_s,
+        name="triton",
+        env={**environment, "TRITON_CACHE_DIR": str(home / "cache"), "TRITON_ALWAYS_COMPILE": "1"},
+    )
     if (refusal := tried.refusal()) is not None:
         raise refusal
     lines = tried.own()
@@ -48,7 +58,9 @@ def build(task: Task, folder: Path, archs: Sequence[str], say: Callable[[str], N
     kernels, unbelievable, refused = [], "", None
     try:
         kernels = triton_record.checked([line.get("told") for line in lines if line.get("type") == "kernel"], archs, home)
-        refused = next((triton_record.wrong(line.get("told"), archs, tried.output_tail) for line in lines if line.get("type") == "wrong"), None)
+        refused = next(
+            (triton_record.wrong(line.get("told"), archs, tried.output_tail) for line in lines if line.get("type") == "wrong"), None
+        )
     except triton_record.NoRecord as error:
         unbelievable = str(error)
     reason = next((line["message"] for line in lines if line.get("type") == "not_compiled"), None)
@@ -59,14 +71,21 @@ def build(task: Task, folder: Path, archs: Sequence[str], say: Callable[[str], N
         refuse_machine_fault(error_line, "", folder, "Triton")
         failure = Failure("triton", kind, (error_line,), log)
     elif reason is not None:
-        failure = Failure("", reason, hint="see docs/start/your-kernel.md on what Triton can compile without a device", missing_tool="triton target")
+        failure = Failure(
+            "", reason, hint="see docs/start/your-kernel.md on what Triton can compile without a device", missing_tool="triton target"
+        )
     elif not lines or lines[-1].get("type") != "done" or not kernels:
         refuse_machine_fault(tried.output_tail, tried.cause, folder, "Triton")
         failure = Failure("triton", tried.cause if kernels else "no kernel was launched", first_errors(tried.output_tail), log)
     else:
         failure = None
     if failure is not None:
-        return [Target("cubin", None, arch, failure=failure) for arch in archs], failure if refused else None, tried.output_tail, time.monotonic() - started
+        return (
+            [Target("cubin", None, arch, failure=failure) for arch in archs],
+            failure if refused else None,
+            tried.output_tail,
+            time.monotonic() - started,
+        )
     for kernel in kernels:
         kernel.ptx.write_text(kernel.text, encoding="utf-8")
     jsonio.write(home / _LAUNCHES, [kernel.launch() for kernel in kernels])
@@ -97,7 +116,9 @@ def _assemble(kernel: triton_record.Compiled, folder: Path) -> tuple[Target, str
         shown = f"$ {shlex.join(command)}\n{text}"
         if finished.returncode != 0 or made.is_symlink() or not made.is_file():
             refuse_machine_fault(text, finished.cause, folder, "ptxas")
-            return Target("cubin", None, kernel.arch, failure=Failure(shlex.join(command), finished.cause, first_errors(text), str(log))), shown
+            return Target(
+                "cubin", None, kernel.arch, failure=Failure(shlex.join(command), finished.cause, first_errors(text), str(log))
+            ), shown
         made.replace(target)
     return Target("cubin", str(target), kernel.arch, str(log), sha256=jsonio.sha256(target)), shown
 
@@ -113,7 +134,10 @@ def execute(job: Mapping[str, Any], folder: Path) -> None:
     with ResultWriter(job) as writer:
         answer: Any = None
         with contextlib.suppress(EOFError, OSError, wire.BadFrame):
-            wire.send(child.stdin, {**{key: job[key] for key in ("side", "archs", "shapes")}, "scratch": str(isolated.scratch(job, job["side"]["name"]))})
+            wire.send(
+                child.stdin,
+                {**{key: job[key] for key in ("side", "archs", "shapes")}, "scratch": str(isolated.scratch(job, job["side"]["name"]))},
+            )
             answer = wire.receive(child.stdout, 0)
         if not isinstance(answer, dict):
             return  # that there is no last line says it; what that process printed is in this one's log

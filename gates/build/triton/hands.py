@@ -13,12 +13,12 @@ from collections.abc import Callable, Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
-from gates.task import problem as problems
-from gates.core.errors import GatesError, NotHere
-from gates.worker import isolated, wire
 from gates.build.triton import error as triton_error
-from gates.launch.entry_point import load, refuse_autotuning
+from gates.core.errors import GatesError, NotHere
 from gates.launch.c_launcher import KernelError
+from gates.launch.entry_point import load, refuse_autotuning
+from gates.task import problem as problems
+from gates.worker import isolated, wire
 
 
 def serve() -> None:
@@ -62,7 +62,9 @@ def _compiled(side: Mapping[str, Any], archs: Sequence[str], shapes: Sequence[st
 
 
 def _arguments(problem: Any, side: Mapping[str, Any], shape: Mapping[str, int]) -> tuple[Any, ...]:
-    return problems.call_arguments(problem, problem.make_inputs(shape, 0, "cpu"), problems.outputs_of(problem, shape), shape, side.get("arguments") or ())
+    return problems.call_arguments(
+        problem, problem.make_inputs(shape, 0, "cpu"), problems.outputs_of(problem, shape), shape, side.get("arguments") or ()
+    )
 
 
 class _Target:
@@ -126,10 +128,16 @@ class _Recorder:
             text = kernel.asm["ptx"]
             if counts[name, arch] > 1:  # as a template's instance, so that each has a block of its own in the log
                 text = re.sub(rf"\b{re.escape(name)}\b", f"_Z{len(name)}{name}ILi{variant}EEvv", text)
-            result.append({
-                "name": name, "arch": arch, "variant": variant, "tool": Path(command[0]).name if command else "",
-                "options": [one for one in command[1:] if not one.startswith("--gpu-name=")],
-                "num_warps": int(meta.num_warps), "shared_bytes": int(meta.shared), "ptx": text,
-            })
+            result.append(
+                {
+                    "name": name,
+                    "arch": arch,
+                    "variant": variant,
+                    "tool": Path(command[0]).name if command else "",
+                    "options": [one for one in command[1:] if not one.startswith("--gpu-name=")],
+                    "num_warps": int(meta.num_warps),
+                    "shared_bytes": int(meta.shared),
+                    "ptx": text,
+                }
+            )
         return result
-

@@ -56,8 +56,13 @@ class Compiled:
     def launch(self) -> dict[str, Any]:
         """Return threads and shared memory of its launches, in the form of the emulator's records."""
         return {
-            "kernel": self.name, "grid": [1, 1, 1], "block": [32 * self.num_warps, 1, 1], "dynamic_smem_bytes": self.shared_bytes,
-            "static_smem_bytes": 0, "opt_in_smem_bytes": self.shared_bytes if self.shared_bytes > _OPT_IN_BYTES else 0, "error": "",
+            "kernel": self.name,
+            "grid": [1, 1, 1],
+            "block": [32 * self.num_warps, 1, 1],
+            "dynamic_smem_bytes": self.shared_bytes,
+            "static_smem_bytes": 0,
+            "opt_in_smem_bytes": self.shared_bytes if self.shared_bytes > _OPT_IN_BYTES else 0,
+            "error": "",
         }
 
 
@@ -77,7 +82,14 @@ def wrong(told: Any, archs: Sequence[str], output: str) -> tuple[str, str]:
     told = told if isinstance(told, dict) else {}
     file, kind = (value if isinstance(value, str) else "" for value in (told.get("file"), told.get("kind")))
     line, message = told.get("line"), told.get("message")
-    if not _FILE.fullmatch(file) or not _NAME.fullmatch(kind) or not isinstance(line, int) or isinstance(line, bool) or not isinstance(message, str) or told.get("arch") not in archs:
+    if (
+        not _FILE.fullmatch(file)
+        or not _NAME.fullmatch(kind)
+        or not isinstance(line, int)
+        or isinstance(line, bool)
+        or not isinstance(message, str)
+        or told.get("arch") not in archs
+    ):
         raise NoRecord(f"an error is {str(told)[:80]!r}")
     if (seen := re.search(rf"{re.escape(file)}\"?:(\d+)(?::\d+)?\)?: error: (.+)", output)) and "PassManager" in message:
         line, message = int(seen[1]), seen[2]
@@ -100,13 +112,16 @@ def _one(line: Any, archs: Sequence[str], home: Path) -> Compiled:
     if not isinstance(options, list) or (wrong := [one for one in options if not isinstance(one, str) or not _OPTION.fullmatch(one)]):
         raise NoRecord(f"{name} asks ptxas for {str(wrong[0] if isinstance(options, list) else options)[:80]!r}")
     variant, num_warps, shared = (
-        _number(line, key, most, name) for key, most in (("variant", _MAX_VARIANTS), ("num_warps", _MAX_WARPS), ("shared_bytes", _MAX_SHARED_BYTES))
+        _number(line, key, most, name)
+        for key, most in (("variant", _MAX_VARIANTS), ("num_warps", _MAX_WARPS), ("shared_bytes", _MAX_SHARED_BYTES))
     )
     text = line.get("ptx")
     targets = _TARGET.findall(text) if isinstance(text, str) else []
     if len(targets) != 1 or targets[0][1] != re.sub(r"\D", "", arch):
         raise NoRecord(f"the PTX of {name} is for {', '.join(gpu for gpu, _ in targets) or 'no architecture'}, not for {arch}")
-    return Compiled(name, arch, variant, tool, tuple(options), num_warps, shared, text, home / f"{name}.{variant}.{arch}.ptx", targets[0][0])
+    return Compiled(
+        name, arch, variant, tool, tuple(options), num_warps, shared, text, home / f"{name}.{variant}.{arch}.ptx", targets[0][0]
+    )
 
 
 def _number(line: Mapping[str, Any], key: str, most: int, name: str) -> int:

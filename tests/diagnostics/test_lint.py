@@ -1,0 +1,198 @@
+"""``gates lint-task``: planted faults of each sort are all named at once, and sound tasks have none."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import pytest
+from places import ROOT
+
+from gates.cli.guard import guard
+from gates.cli.main import cli
+from gates.diagnostics.lint import _toggles, lint
+from gates.task.load import load_task, task_folders
+from gates.task.scaffold import KINDS, new_task
+
+
+def made(tmp_path: Path, kind: str, *changes: tuple[str, str], file: str = "task.yaml") -> Path:
+    folder = new_task("mine", kind, tmp_path)[0]
+    text = (folder / file).read_text()
+    for old, new in changes:
+        assert old in text
+        text = text.replace(old, new)
+    (folder / file).write_text(text)
+    return folder
+
+
+@pytest.fixture
+def unrun(monkeypatch: pytest.MonkeyPatch) -> None:
+    """No process that runs the problem."""
+    monkeypatch.setattr("gates.diagnostics.lint._problem", lambda task: ())
+
+
+@pytest.mark.parametrize("kind", KINDS)
+def test_a_new_task_has_no_fault(tmp_path: Path, kind: str, unrun: None) -> None:
+    assert lint(made(tmp_path, kind)) == [] == lint(tmp_path / "mine_eager")
+
+
+def test_the_shipped_stages_have_no_fault(unrun: None) -> None:
+    found = {folder.name: lines for folder in task_folders() if (lines := lint(folder))}
+    (timed,) = found.pop(
+        "fp16_v10_hopper"
+    )  # for Hopper alone: the emulator would take hours for 2048 keys, and a device checks them with the fresh seed
+    assert found == {} and "long is timed, but its results are never checked" in timed
+
+
+@pytest.mark.parametrize(
+    "task",
+    [path.parent for root in ("examples", "tests/tasks") for path in sorted((ROOT / root).rglob("task.yaml"))],
+    ids=lambda path: path.name,
+)
+def test_the_examples_use_their_toggles(task: Path) -> None:
+    assert list(_toggles(load_task(task, environ={}))) == []
+
+
+def test_all_findings_at_once(tmp_path: Path, unrun: None) -> None:
+    folder = made(
+        tmp_path,
+        "cuda",
+        ("entry: silu_mul_launch", "entry: silu_launch"),
+        ("kernels: [silu_mul_kernel]", "kernels: [other_kernel]"),
+        ("  ncu: {max: {local_loads: 0, local_stores: 0}}\n", ""),
+        ("sass: {forbid: [local_memory]}", "sass: {}"),
+        ("baseline: mine_eager", "# none"),
+    )
+    (folder / "runner.py").unlink()
+    found = "\n".join(lint(folder))
+    for text in (
+        'no source defines an extern "C" function silu_launch',
+        "no source defines other_kernel",
+        "gates.ncu has no limits",
+        "gates.sass has no limits",
+        "performance needs a baseline",
+        "runner.py: missing",
+    ):
+        assert text in found
+
+
+def test_several_faults_of_the_yaml_itself(tmp_path: Path, unrun: None) -> None:
+    folder = made(
+        tmp_path,
+        "cuda",
+        ("name: mine\n", "name: other\n"),
+        ("[kernel.cu]", "[no.cu]"),
+        ("baseline: mine_eager", "baseline: nothing"),
+        ("local_loads: 0", "local_load: 0"),
+    )
+    found = lint(folder)
+    assert len(found) == 4 and all(str(folder / "task.yaml") + ":" in text for text in found)
+    for text in ("unknown name 'local_load'", "name is 'other'", "source 'no.cu' does not exist", "baseline 'nothing' is not a task"):
+        assert text in "\n".join(found)
+
+
+@pytest.mark.parametrize("kind", ["triton", "python", "torch-extension"])
+def test_an_entry_that_no_source_has(tmp_path: Path, kind: str, unrun: None) -> None:
+    found = lint(made(tmp_path, kind, ("entry: silu_mul", "entry: silu_add")))
+    assert len(found) == 1 and "silu_add" in found[0]
+
+
+def test_a_binding_by_another_name(tmp_path: Path, unrun: None) -> None:
+    (found,) = lint(made(tmp_path, "torch-extension", ('.def("silu_mul"', '.def("silu"'), file="binding.cpp"))
+    assert "no source binds a function silu_mul" in found and "bound are silu" in found
+
+
+def test_a_source_that_is_not_python(tmp_path: Path, unrun: None) -> None:
+    found = lint(made(tmp_path, "python", ("def silu_mul", "def silu_mul(x"), file="kernel.py"))
+    assert len(found) == 1 and "kernel.py:" in found[0] and "not Python" in found[0]
+
+
+def test_an_entry_in_a_comment_is_none(tmp_path: Path, unrun: None) -> None:
+    found = lint(
+        made(
+            tmp_path,
+            "cuda",
+            ('extern "C" int silu_mul_launch(', '// extern "C" int silu_mul_launch(\nextern "C" int other('),
+            file="kernel.cu",
+        )
+    )
+    assert len(found) == 1 and "silu_mul_launch" in found[0]
+
+
+def test_a_toggle_that_no_source_uses(tmp_path: Path, unrun: None) -> None:
+    folder = made(tmp_path, "cuda", ("{CTA_THREADS: 256}", "{CTA_THREADS: 256, UNROL: 4, DEEP: 1}"))
+    source = folder / "kernel.cu"
+    source.write_text('#include "one.cuh"\n// UNROL is in a comment, UNROLL is another name\n' + source.read_text())
+    (folder / "one.cuh").write_text('#include "two.cuh"\n')
+    (folder / "two.cuh").write_text("constexpr int kDeep = DEEP;\n")
+    (found,) = lint(folder)
+    assert (
+        found
+        == f"{folder / 'task.yaml'}: toggles: UNROL stands in no source and in no header included from beside them, so it changes nothing"
+    )
+
+
+def test_a_toggle_behind_a_python_division_is_used(tmp_path: Path, unrun: None) -> None:
+    folder = made(tmp_path, "python", ("entry: ", "toggles: {BLOCK: 2, OTHER: 1}\nentry: "))
+    source = folder / "kernel.py"
+    source.write_text(source.read_text() + '\n\nimport os\n\nHALF = 8 // int(os.environ.get("BLOCK", 2))\n')
+    (found,) = lint(folder)
+    assert "toggles: OTHER stands in no source" in found
+
+
+def test_the_problem_is_run_once(tmp_path: Path) -> None:
+    folder = made(tmp_path, "python", ("max_abs_err: 1.0e-5, mean_abs_err: 1.0e-6", "max_abs_err: 50, mean_abs_err: 5"))
+    (found,) = lint(folder)
+    assert "an output of zeros keeps these limits on shape small" in found
+    made_wrong = folder / "task.yaml"
+    made_wrong.write_text(
+        made_wrong.read_text().replace("shapes: [small, mission]", "shapes: [small, huge]").replace("shape: mission", "shape: small")
+    )
+    (found,) = lint(folder)
+    assert "has no shape 'huge'" in found
+
+
+def test_a_launcher_with_another_number_of_arguments_and_a_rough_reference(tmp_path: Path) -> None:
+    folder = made(tmp_path, "cuda", ("int64_t n, void* stream", "int64_t n, /* one, more */ int64_t m, void* stream"), file="kernel.cu")
+    problem = tmp_path / "mine_problem.py"
+    problem.write_text(problem.read_text().replace(".double()", ".float()"))
+    arguments, rough = sorted(lint(folder), key=lambda text: "float32" in text)
+    assert "silu_mul_launch takes 8 arguments, and is called with 7: x, y, out, N, stream, error, error_bytes" in arguments
+    assert f"{problem}: reference gives out in float32" in rough
+
+
+def test_the_exit_codes(tmp_path: Path, unrun: None, capsys: pytest.CaptureFixture[str]) -> None:
+    folder = made(tmp_path, "python")
+    for path, code in ((folder, 0), (tmp_path, 2)):
+        assert guard(lambda path=path: cli.main(["lint-task", str(path)], standalone_mode=False)) == code
+    (folder / "build.py").unlink()
+    assert guard(lambda: cli.main(["lint-task", str(folder)], standalone_mode=False)) == 1
+    assert "1 finding\n" in capsys.readouterr().out
+
+
+def test_a_script_for_the_old_import_path_is_told_its_new_lines(tmp_path: Path, unrun: None) -> None:
+    folder = made(tmp_path, "python")
+    (folder / "runner.py").write_text("from gates.run.runner import main\n\nmain(__file__)\n")
+    assert lint(folder) == [
+        f"{folder / 'runner.py'}: imports gates.run, which is no longer for tasks; write `from gates.task_script import run` and `run(__file__)`"
+    ]
+
+
+def test_limits_that_no_output_of_its_format_can_keep_and_a_timed_shape_that_nobody_checks(tmp_path: Path) -> None:
+    folder = made(tmp_path, "cuda", ("shapes: [small, mission]", "shapes: [small]"))
+    problem = tmp_path / "mine_problem.py"
+    text = problem.read_text()
+    problem.write_text(
+        text.replace('torch.empty(shape["N"], device=device)', 'torch.empty(shape["N"], dtype=torch.float16, device=device)').replace(
+            "DIMS =", "SIZES ="
+        )
+    )
+    found = lint(folder)
+    assert len(found) == 3, found
+    line = next(number for number, text in enumerate((folder / "task.yaml").read_text().splitlines(), 1) if "max_abs_err" in text)
+    assert any(
+        f"task.yaml:{line}: gates.correctness.max_abs_err: rounding the exact result to float16 already costs 0.00" in one
+        and "set about 0.00" in one
+        for one in found
+    )
+    assert any("mission is timed, but its results are never checked" in one for one in found)
+    assert any('no DIMS: declare which sizes the kernel must accept, e.g. DIMS = {"N": range(1, 4001)}' in one for one in found)

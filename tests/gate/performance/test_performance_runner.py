@@ -1,0 +1,193 @@
+"""The timing job end to end, on the host with simulated times."""
+
+from __future__ import annotations
+
+import math
+import sys
+from pathlib import Path
+
+import pytest
+import torch
+from timing_fakes import DATA, build_library, install, run_job
+
+from gates.comparison import sections
+from gates.core.errors import GatesError
+from gates.core.records import Status
+from gates.gate.performance import collect as timing
+from gates.gate.performance import judge as performance
+from gates.gate.performance.evidence import parse
+from gates.gate.performance.runner import outputs
+from gates.gate.performance.runner import session as timing_session
+from gates.task import problem as problems
+
+BAR = {"shape": "tiny", "min_speedup_pct": 15, "metrics": ["p50", "p90", "mean"], "max_std_us": 10}
+
+
+def verdict(monkeypatch, tmp_path: Path, fault: int = 0, baseline_fault: int = 0, us=(10.0, 12.0), limits=BAR, **changes):
+    install(monkeypatch, {"new": us[0], "old": us[1], "control": us[1]})
+    raw = run_job(tmp_path, build_library(tmp_path, "new", fault), build_library(tmp_path, "old", baseline_fault), **changes)
+    evidence = parse(raw)
+    return evidence, performance.judge(evidence, limits)
+
+
+@pytest.mark.parametrize(("us", "status"), [((10.0, 12.0), Status.PASS), ((10.0, 11.0), Status.FAIL)])
+def test_a_whole_run(monkeypatch, tmp_path, us, status) -> None:
+    evidence, result = verdict(monkeypatch, tmp_path, us=us)
+    assert result.status is status, result.sentence
+    assert evidence.inputs.sets == 50 and evidence.inputs.refreshed
+    assert evidence.series[0].stopped == "clear"
+    assert [series.mode for series in evidence.series] == ["cold", "warm"]
+    assert set(evidence.figures) == {"cold", "warm", "control", "single"}
+    assert evidence.backends["torch"].p50_us > 0
+    assert "no kernel for this shape" in evidence.backends["broken"].message
+    assert "clock unknown" in result.sentence
+
+
+def test_the_slow_reference_is_computed_for_two_inputs_before_and_after_timing(monkeypatch, tmp_path) -> None:
+    problems.load("scaling", DATA)
+    exact, calls = sys.modules["scaling"].reference, []
+    monkeypatch.setattr(sys.modules["scaling"], "reference", lambda inputs, shape: calls.append(shape) or exact(inputs, shape))
+    evidence, _ = verdict(monkeypatch, tmp_path)
+    assert len(calls) == 4
+    assert {(check.when, check.side) for check in evidence.outputs if check.against == "reference"} == {
+        (when, side) for when in ("before", "after") for side in ("candidate", "baseline")
+    }
+
+
+def test_warm_can_be_gated(monkeypatch, tmp_path) -> None:
+    evidence, result = verdict(monkeypatch, tmp_path, limits={**BAR, "cache": "warm"}, cache="warm")
+    assert evidence.gated_mode == "warm" and result.status is Status.PASS, result.sentence
+
+
+def test_a_first_rung_is_measured(monkeypatch, tmp_path) -> None:
+    install(monkeypatch, {"new": 10.0, "control": 10.0})
+    evidence = parse(run_job(tmp_path, build_library(tmp_path, "new"), None))
+    result = performance.judge(evidence, BAR, not_applicable_reason="first rung")
+    assert result.status is Status.NOT_APPLICABLE and "p50 10.0" in result.sentence
+    assert performance.judge(evidence, BAR).code == "performance.no_baseline"
+
+
+def test_further_shapes_are_timed_beside_and_decide_nothing(monkeypatch, tmp_path) -> None:
+    evidence, result = verdict(monkeypatch, tmp_path, also=["more"])
+    rows = evidence.also["more"]
+    assert result.status is Status.PASS and set(rows) == {"candidate", "baseline", "torch", "broken"}
+    for mode in ("cold_us", "warm_us"):
+        assert getattr(rows["candidate"], mode) == pytest.approx(10, rel=0.01) and getattr(rows["baseline"], mode) == pytest.approx(
+            12, rel=0.01
+        )
+        assert getattr(rows["torch"], mode) > 0 and getattr(rows["broken"], mode) is None
+    assert "no kernel for this shape" in rows["broken"].message
+    found = {row.name: (row.baseline, row.candidate) for row in sections._also_rows(evidence)}
+    assert (
+        found["more cold"] == (rows["baseline"].cold_us, rows["candidate"].cold_us) and "no kernel" in found["more warm, against broken"][0]
+    )
+    assert found["more warm, against torch"] == (rows["torch"].warm_us, rows["candidate"].warm_us)
+
+
+def test_a_further_shape_with_other_numbers_than_the_baseline_has_no_time(monkeypatch, tmp_path) -> None:
+    evidence, _ = verdict(monkeypatch, tmp_path, 2, also=["more"])
+    row = evidence.also["more"]["candidate"]
+    assert row.cold_us is None and "outputs and the baseline's differ by" in row.message
+
+
+@pytest.mark.parametrize("names", [("a", "b"), ("b", "a")])
+def test_a_nan_in_any_output_is_a_difference(names) -> None:
+    one, other = ({name: torch.zeros(1, 2) for name in names} for _ in range(2))
+    one["a"][0, 1] = 3.0
+    assert outputs.difference(one, other) == 3.0
+    one["b"][0, 0] = torch.nan
+    assert math.isnan(outputs.difference(one, other))
+
+
+def test_a_further_shape_that_fails_is_told(monkeypatch, tmp_path) -> None:
+    monkeypatch.setattr(timing_session.Session, "_beside", lambda self, shape: (_ for _ in ()).throw(RuntimeError("no room for it")))
+    evidence, result = verdict(monkeypatch, tmp_path, also=["more"])
+    assert result.status is Status.PASS and evidence.also["more"]["all"].message == "RuntimeError: no room for it"
+
+
+def test_a_further_shape_that_is_not_there_is_refused(monkeypatch, tmp_path) -> None:
+    with pytest.raises(GatesError, match="no shape 'mor'"):
+        verdict(monkeypatch, tmp_path, also=["mor"])
+
+
+@pytest.mark.parametrize(
+    ("fault", "status", "code"),
+    [
+        (1, Status.FAIL, "performance.wrong_output"),
+        (2, Status.FAIL, "performance.wrong_output"),
+        (3, Status.FAIL, "performance.launch_failed"),
+        (4, Status.FAIL, "performance.not_captured"),
+    ],
+)
+def test_a_faulty_candidate_is_no_pass(monkeypatch, tmp_path, fault, status, code) -> None:
+    _, result = verdict(monkeypatch, tmp_path, fault)
+    assert (result.status, result.code) == (status, code), result.sentence
+
+
+def test_wrong_only_after_many_launches_is_seen_only_afterwards(monkeypatch, tmp_path) -> None:
+    evidence, _ = verdict(monkeypatch, tmp_path, 1)
+    wrong = {check.when for check in evidence.outputs if check.side == "candidate" and check.max_abs_err > 0.5}
+    assert "after" in wrong
+
+
+@pytest.mark.parametrize("fault", [2, 3, 4])
+def test_a_faulty_baseline_decides_nothing(monkeypatch, tmp_path, fault) -> None:
+    _, result = verdict(monkeypatch, tmp_path, 0, fault)
+    assert result.status in (Status.INCONCLUSIVE, Status.FAIL) and "speedup" not in result.code
+    assert result.status is not Status.PASS
+
+
+def test_unknown_shape_names_the_nearest(monkeypatch, tmp_path) -> None:
+    with pytest.raises(GatesError) as caught:
+        verdict(monkeypatch, tmp_path, shape="tinny")
+    assert "tiny" in caught.value.hint
+
+
+@pytest.mark.parametrize("iters", [0, -5])
+def test_iterations_below_one_are_refused(tmp_path, iters) -> None:
+    with pytest.raises(GatesError, match="at least 1"):
+        timing.run_timing({"name": "a"}, shape="tiny", work=tmp_path, limit_s=1, bar_pct=15, iters=iters)
+
+
+def test_iterations_are_kept_within_bounds() -> None:
+    assert timing.singles_a_block(1) == 10
+    assert timing.singles_a_block(10**12) == timing.MAX_SINGLES_A_BLOCK
+
+
+def _task(folder: Path) -> dict:
+    (folder / "new.so").write_bytes(b"")
+    return {
+        "name": "new",
+        "library": str(folder / "new.so"),
+        "entry": "scale",
+        "folder": str(folder),
+        "problem": "scaling",
+        "emulated": False,
+    }
+
+
+@pytest.mark.parametrize(
+    ("body", "code"),
+    [
+        ("import os, signal; os.kill(os.getpid(), signal.SIGSEGV)", "performance.runner_died"),
+        ('print(\'{"type": "measured", "evidence": {}}\')', "performance.runner_died"),
+        ("import time; time.sleep(60)", "performance.time_limit"),
+    ],
+)
+def test_a_runner_without_a_result_is_inconclusive(tmp_path, engine_entry, body, code) -> None:
+    engine_entry(body)
+    raw = timing.run_timing(_task(tmp_path), shape="tiny", work=tmp_path / "work", limit_s=2, bar_pct=15)
+    result = performance.judge(parse(raw), BAR)
+    assert (result.status, result.code) == (Status.INCONCLUSIVE, code)
+
+
+def test_no_device_is_not_run(tmp_path) -> None:
+    task = _task(tmp_path)
+    (tmp_path / "scaling.py").write_text((DATA / "timing/scaling.py").read_text())
+    import torch
+
+    if torch.cuda.is_available():
+        pytest.skip("a CUDA device is present")
+    raw = timing.run_timing(task, shape="tiny", work=tmp_path / "work", limit_s=60, bar_pct=15)
+    result = performance.judge(parse(raw), BAR)
+    assert (result.status, result.code) == (Status.NOT_RUN, "performance.no_device")

@@ -1,0 +1,379 @@
+"""Tasks made of other formats: what is written, that it computes the same, and what is refused."""
+
+from __future__ import annotations
+
+import hashlib
+import importlib.util
+import json
+import os
+import shutil
+import sys
+from collections.abc import Callable
+from pathlib import Path
+from types import ModuleType
+from typing import Any
+
+import pytest
+from places import TESTS
+
+from gates.cli.guard import guard
+from gates.cli.main import cli
+from gates.core.errors import GatesError
+from gates.diagnostics.lint import _verdicts
+from gates.gate.correctness import output_scale
+from gates.importers import flashinfer_bench, folder, kernelbench, robust_kbench, sources
+from gates.task.load import load_baseline, load_task
+
+DATA = TESTS / "data" / "imports"
+KERNELBENCH = DATA / "kernelbench" / "7_Scaled_linear.py", DATA / "kernelbench" / "solution.py"
+FLASHINFER = tuple(DATA / "flashinfer_bench" / name for name in ("definition.json", "solution.json", "workloads.jsonl"))
+ROBUST = DATA / "robust_kbench"
+
+
+@pytest.fixture
+def unrun(monkeypatch: pytest.MonkeyPatch) -> None:
+    """The problem's shapes without a process that runs it."""
+
+    def bounds(at: Path, problem: str, **_: Any) -> dict[str, Any]:
+        return {"shapes": module_of(at, "problem").SHAPES, "largest": 0.0123456, "mean": 0.001}
+
+    monkeypatch.setattr(folder, "bounds", bounds)
+
+
+def command(arguments: list[str]) -> int:
+    """The exit code of ``gates`` with these arguments."""
+    return guard(lambda: cli.main(arguments, standalone_mode=False))
+
+
+def module_of(task: Path, name: str) -> ModuleType:
+    """A module of a task folder, imported as the runner does: the folder is its package."""
+    for known in [known for known in sys.modules if known.split(".")[0] == task.name]:
+        del sys.modules[known]
+    sys.path.insert(0, str(task.parent))
+    try:
+        return importlib.import_module(f"{task.name}.{name}")
+    finally:
+        sys.path.remove(str(task.parent))
+
+
+def function_of(task: Path) -> Callable[..., Any]:
+    """The entry of a task of kind python."""
+    loaded = load_task(task, environ={})
+    spec = importlib.util.spec_from_file_location(f"kernel_of_{task.name}", loaded.sources[0])
+    module = importlib.util.module_from_spec(spec)
+    spec.loader.exec_module(module)
+    return getattr(module, loaded.entry)
+
+
+def worst(task: Path, problem: ModuleType, inputs: dict[str, Any], shape: dict[str, int]) -> float:
+    """The largest error of a task's function over the problem's bound."""
+    import torch
+
+    names = load_task(task, environ={}).arguments or tuple(inputs)
+    made = problem.make_outputs(shape, "cpu") if hasattr(problem, "make_outputs") else {}
+    returned = function_of(task)(*[{**made, **inputs}[name] for name in names])
+    if returned is not None:
+        values = returned if isinstance(returned, (tuple, list)) else [returned]
+        made = dict(zip(problem.reference(inputs, shape), values, strict=True))
+    bound, exact = problem.error_bound(inputs, shape), problem.reference(inputs, shape)
+    assert all(value.dtype is torch.float64 for value in exact.values())
+    return max(float(((made[name].double() - exact[name]).abs() / bound[name]).max()) for name in exact)
+
+
+@pytest.mark.parametrize(
+    ("name", "load", "kept"),
+    [
+        ("scaled_linear", lambda: kernelbench.load(*KERNELBENCH), {"problem_original.py": KERNELBENCH[0], "model.py": KERNELBENCH[1]}),
+        (
+            "scaled_rows",
+            lambda: flashinfer_bench.load(*FLASHINFER),
+            dict(zip(("definition.json", "solution.json", "workloads.jsonl"), FLASHINFER, strict=True)),
+        ),
+        (
+            "rows",
+            lambda: robust_kbench.load(ROBUST),
+            {"problem_original.py": ROBUST / "func_forward.py", "forward.cu": ROBUST / "forward.cu"},
+        ),
+    ],
+)
+def test_each_format_makes_a_task_its_baseline_and_keeps_its_origin(
+    tmp_path: Path, unrun: None, name: str, load: Callable[[], folder.Imported], kept: dict[str, Path]
+) -> None:
+    task, reference = folder.write(load(), tmp_path, name, 60)
+    loaded = load_task(task, environ={})
+    assert load_baseline(loaded).folder == reference
+    assert loaded.problem_file() == load_task(reference, environ={}).problem_file() == task / "problem.py"
+    assert loaded.gates["correctness"]["max_abs_err"] == 0.0123
+    wanted = {"ptxas", "sass", "ncu", "sanitizer"} if loaded.kind == "python" else {"sass", "ncu"}
+    assert set(loaded.not_applicable) == wanted and not list(_verdicts(loaded)), "each gate has a limit or says why not"
+    assert "rule" in (task / "task.yaml").read_text() and "a starting point" in (task / "task.yaml").read_text()
+    origin = {one["kept"]: one["sha256"] for one in json.loads((task / "origin.json").read_text())["files"]}
+    for copy, source in kept.items():
+        assert (task / copy).read_bytes() == source.read_bytes()
+        assert origin[copy] == hashlib.sha256(source.read_bytes()).hexdigest()
+    assert sorted(path.name for path in tmp_path.iterdir()) == [name, f"{name}_reference"], "nothing else is left"
+    problem = module_of(task, "problem")
+    for shape in problem.SHAPES.values():
+        inputs = problem.make_inputs(shape, 3, "cpu")
+        again, other = problem.make_inputs(shape, 3, "cpu"), problem.make_inputs(shape, 4, "cpu")
+        tensors = [key for key, value in inputs.items() if hasattr(value, "dtype")]
+        assert all(inputs[key].equal(again[key]) for key in tensors) and not all(inputs[key].equal(other[key]) for key in tensors)
+        assert worst(reference, problem, inputs, shape) <= 1.0
+        if loaded.kind == "python":
+            assert worst(task, problem, inputs, shape) <= 1.0
+            tampered = {**inputs, tensors[0]: inputs[tensors[0]] + 1}
+            assert worst(task, problem, tampered, shape) <= 1.0, "the kernel reads its inputs, not what it saw before"
+        backends = problem.backends(inputs, shape)
+        assert sorted(backends) == ["eager", "torch_compile"] and backends["eager"]() is not None
+
+
+def test_a_solution_that_compiles_its_own_kernel_is_checked_for_memory_errors(tmp_path: Path, unrun: None) -> None:
+    (tmp_path / "solution.py").write_text(KERNELBENCH[1].read_text() + "\nfrom torch.utils.cpp_extension import load_inline\n")
+    task, reference = folder.write(kernelbench.load(KERNELBENCH[0], tmp_path / "solution.py"), tmp_path, "inlined", 60)
+    assert "sanitizer" not in load_task(task, environ={}).not_applicable and "sanitizer" in load_task(reference, environ={}).not_applicable
+
+
+def test_the_kinds_are_told_from_the_sources(tmp_path: Path, unrun: None) -> None:
+    assert robust_kbench.load(ROBUST).candidate.kernels == ["rows_kernel"]
+    code = "import triton\nimport triton.language as tl\n\n@triton.autotune(configs=[], key=[])\n@triton.jit\ndef scale_kernel(x):\n    pass\n\n\nclass ModelNew: pass\n"
+    (tmp_path / "solution.py").write_text(code)
+    found = kernelbench.load(KERNELBENCH[0], tmp_path / "solution.py").candidate
+    assert (found.kind, found.kernels) == ("triton", ["scale_kernel"])
+    cuda = '/* __global__ void gone() */ template <int N> __global__ void __launch_bounds__(256) one(int* x) {}\nextern "C" __global__ void two() {}'
+    assert sources.cuda_kernels(cuda) == ["one", "two"]
+
+
+def test_one_file_that_returns_its_output_is_the_kernel_itself(tmp_path: Path, unrun: None) -> None:
+    def single(data: Any) -> None:
+        data["spec"].update(entry_point="rows/main.py::forward", destination_passing_style=False)
+        code = "import torch\n\ndef forward(x, weight, eps):\n    return torch.nn.functional.rms_norm(x, (32,), weight, abs(eps))\n"
+        data["sources"] = [{"path": "rows/main.py", "content": code}]
+
+    paths = spoiled(tmp_path, 1, single)
+    task, _ = folder.write(flashinfer_bench.load(*paths), tmp_path, "scaled_rows", 60)
+    loaded = load_task(task, environ={})
+    assert loaded.sources == (task / "solution/rows/main.py",) and loaded.arguments == ("x", "weight", "eps")
+    problem = module_of(task, "problem")
+    assert list(problem.SHAPES) == ["small", "medium"] and problem.SHAPES["small"]["batch"] == 16
+    assert worst(task, problem, problem.make_inputs(problem.SHAPES["small"], 0, "cpu"), problem.SHAPES["small"]) <= 1.0
+
+
+def test_cuda_with_the_torch_binding_is_an_extension(tmp_path: Path) -> None:
+    def cuda(data: Any) -> None:
+        data["spec"].update(language="cuda", binding="torch", entry_point="bind.cpp::run")
+        data["sources"] = [
+            {"path": "rows.cu", "content": '#include "rows.h"\n__global__ void rows_kernel(float* x) {}\n'},
+            {"path": "rows.h", "content": "#pragma once\n"},
+            {"path": "bind.cpp", "content": "// PYBIND11_MODULE\n"},
+        ]
+
+    side = flashinfer_bench.load(*spoiled(tmp_path, 1, cuda)).candidate
+    assert (side.kind, side.entry, side.kernels) == ("torch-extension", "run", ["rows_kernel"])
+    assert side.sources == ["solution/bind.cpp", "solution/rows.cu"] and "solution/rows.h" in side.files
+    assert side.arguments == ["x", "weight", "eps", "y"]
+
+
+def test_settings_of_robust_kbench_are_crossed_each_once() -> None:
+    given = folder.text(folder.Original(Path("c"), "c", (ROBUST / "config_forward.json").read_bytes()))
+    found = robust_kbench._settings(json.loads(given), Path("c"))
+    assert [(init["features"], given["batch_size"]) for init, given in found.values()] == [(32, 4), (48, 4), (32, 9), (48, 9)]
+
+
+def spoiled(tmp_path: Path, which: int, change: Callable[[Any], Any]) -> list[Path]:
+    """The flashinfer-bench files, one of them changed."""
+    paths = [Path(shutil.copy(path, tmp_path)) for path in FLASHINFER[:2]]
+    data = json.loads(paths[which].read_text())
+    change(data)
+    paths[which].write_text(json.dumps(data))
+    return paths
+
+
+BOTH_REFUSE = {  # what flashinfer-bench's own models refuse, too
+    "does not define run": (0, lambda data: data.update(reference="def walk():\n    pass\n")),
+    "not Python": (0, lambda data: data.update(reference="def run(:\n")),
+    "is an input and an output": (0, lambda data: data["outputs"].update(x=data["outputs"]["y"])),
+    "axis 'heads'": (0, lambda data: data["inputs"]["x"].update(shape=["heads"])),
+    "dtype": (0, lambda data: data["inputs"]["x"].update(dtype="float31")),
+    "'axes' is a required": (0, lambda data: data.pop("axes")),
+    "leaves the solution's folder": (1, lambda data: data["sources"][0].update(path="../../main.py")),
+    "appears twice": (1, lambda data: data["sources"].append(data["sources"][0])),
+    "which sources do not hold": (1, lambda data: data["spec"].update(entry_point="other.py::run")),
+    "spec.entry_point": (1, lambda data: data["spec"].update(entry_point="main.py")),
+    "spec.language": (1, lambda data: data["spec"].update(language="fortran")),
+}
+
+
+@pytest.mark.parametrize(
+    ("said", "which", "change"),
+    [
+        *((said, which, change) for said, (which, change) in BOTH_REFUSE.items()),
+        ("outputs are random", 0, lambda data: data.update(op_type="sampling")),
+        ("float4_e2m1", 0, lambda data: data["inputs"]["x"].update(dtype="float4_e2m1")),
+        ("sizes must keep", 0, lambda data: data.update(constraints=["batch > 3"])),
+        ("solves 'another'", 1, lambda data: data.update(definition="another")),
+        ("tvm-ffi", 1, lambda data: data["spec"].update(language="cuda")),
+        ("leaves the solution's folder", 1, lambda data: data["sources"][0].update(path="/main.py")),
+    ],
+)
+def test_what_is_no_flashinfer_bench_file_is_one_error(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str], said: str, which: int, change: Callable[[Any], Any]
+) -> None:
+    paths = spoiled(tmp_path, which, change)
+    assert command(["import", "flashinfer-bench", *map(str, paths), "--dir", str(tmp_path / "made")]) == 2
+    error = capsys.readouterr().err
+    assert said in error and error.startswith("error: ") and "Traceback" not in error
+    assert not (tmp_path / "made").exists()
+
+
+@pytest.mark.parametrize("code", ["class ModelOld:\n    pass\n", "def broken(:\n", "\0"])
+def test_what_is_no_kernelbench_solution_is_one_error(tmp_path: Path, capsys: pytest.CaptureFixture[str], code: str) -> None:
+    (tmp_path / "solution.py").write_text(code)
+    assert command(["import", "kernelbench", str(KERNELBENCH[0]), str(tmp_path / "solution.py"), "--dir", str(tmp_path / "made")]) == 2
+    assert f"error: {tmp_path / 'solution.py'}" in capsys.readouterr().err
+    assert not (tmp_path / "made").exists()
+
+
+@pytest.mark.parametrize("place", ["/dev/zero", "pipe", "large"])
+def test_what_is_no_plain_file_or_far_too_large_is_not_read(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch, place: str
+) -> None:
+    monkeypatch.setattr(folder, "MAX_SOURCE_BYTES", 2**20)
+    path = Path(place) if place == "/dev/zero" else tmp_path / "solution.py"
+    if place == "pipe":
+        os.mkfifo(path)
+    if place == "large":
+        path.write_bytes(b"#" * (2**20 + 1))
+    assert command(["import", "kernelbench", str(KERNELBENCH[0]), str(path), "--dir", str(tmp_path / "made")]) == 2
+    assert ("larger than 1 MiB" if place == "large" else "not a plain file") in capsys.readouterr().err
+
+
+def test_a_file_of_the_folder_from_which_it_is_imported_hides_nothing(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    (tmp_path / "my_scaled_rows.py").write_text("")
+    monkeypatch.chdir(tmp_path)
+    monkeypatch.setattr(sys, "path", ["", str(tmp_path), *sys.path])
+    assert folder.task_name("my_scaled_rows", "") == "my_scaled_rows"
+    for name in ("torch", "statistics"):
+        with pytest.raises(GatesError, match="is that of a Python module"):
+            folder.task_name(name, "")
+
+
+def test_names_that_would_hide_a_module_or_a_folder_are_refused(tmp_path: Path) -> None:
+    assert folder.task_name(None, "23_Square-Matmul v2") == "square_matmul_v2"
+    for given, fallback in ((None, "42"), ("Upper", "x"), ("torch", "x"), ("json", "x")):
+        with pytest.raises(GatesError, match="name"):
+            folder.task_name(given, fallback)
+    with pytest.raises(GatesError, match="a file in the task folder"):
+        folder.write(kernelbench.load(*KERNELBENCH), tmp_path, "model", 60)
+    (tmp_path / "taken_reference").mkdir()
+    with pytest.raises(GatesError, match="exists already"):
+        folder.write(kernelbench.load(*KERNELBENCH), tmp_path, "taken", 60)
+
+
+def test_foreign_code_runs_in_a_confined_process_and_a_failed_import_leaves_nothing(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    problem, marker = tmp_path / "problem.py", tmp_path / "marker"
+    problem.write_text(KERNELBENCH[0].read_text() + f"\nopen({str(marker)!r}, 'w').write('was here')\n")
+    assert command(["import", "kernelbench", str(problem), str(KERNELBENCH[1]), "--name", "widget", "--dir", str(tmp_path / "made")]) == 2
+    assert "Permission denied" in capsys.readouterr().err
+    assert not marker.exists() and not list((tmp_path / "made").iterdir())
+
+
+@pytest.mark.parametrize(
+    "forward",
+    ["torch.zeros(len(x), 12)", "torch.relu(self.linear(x)) * 0.501", "torch.relu(x @ self.linear.weight.t()) * 0.5"],
+    ids=["zeros", "another scale", "no bias"],
+)
+def test_a_wrong_solution_leaves_the_formats_bound(tmp_path: Path, unrun: None, forward: str) -> None:
+    code = KERNELBENCH[1].read_text().split("        return")[0] + f"        return {forward}\n"
+    (tmp_path / "solution.py").write_text(code)
+    task, _ = folder.write(kernelbench.load(KERNELBENCH[0], tmp_path / "solution.py"), tmp_path, "scaled_linear", 60)
+    problem = module_of(task, "problem")
+    shape = problem.SHAPES["given"]
+    assert worst(task, problem, problem.make_inputs(shape, 0, "cpu"), shape) > 1.0
+
+
+def test_outputs_in_another_format_are_told(tmp_path: Path, unrun: None) -> None:
+    import torch
+
+    task, _ = folder.write(flashinfer_bench.load(*FLASHINFER), tmp_path, "scaled_rows", 60)
+    problem = module_of(task, "problem")
+    assert problem.check({"y": torch.zeros(7, 32, dtype=torch.bfloat16)}, {}) == ""
+    assert problem.check({"y": torch.zeros(7, 32)}, {}) == "y is torch.float32, not bfloat16"
+
+
+def test_a_random_reference_is_refused(tmp_path: Path) -> None:
+    (tmp_path / "drawing.py").write_text(
+        "import torch\nSHAPES = {'small': {'N': 4}}\n"
+        "def make_inputs(shape, seed, device): return {'x': torch.ones(4)}\n"
+        "def reference(inputs, shape): return {'out': torch.rand(4).double()}\n"
+        "def error_bound(inputs, shape): return {'out': torch.ones(4)}\n"
+    )
+    with pytest.raises(GatesError, match="differs from call to call"):
+        output_scale.bounds(tmp_path, "drawing", work=tmp_path / "work", limit_s=60)
+    text = (
+        (tmp_path / "drawing.py")
+        .read_text()
+        .replace("torch.rand(4)", "(torch.zeros(4) / 0)")
+        .replace("return {'out': torch.ones(4)}", "return reference(inputs, shape)")
+    )
+    (tmp_path / "undefined.py").write_text(text)
+    with pytest.raises(GatesError, match="empty or not finite"):
+        output_scale.bounds(tmp_path, "undefined", work=tmp_path / "work", limit_s=60)
+
+
+def test_an_imported_task_runs_and_is_judged(tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]) -> None:
+    monkeypatch.chdir(tmp_path)  # folders as a user names them: from here
+    assert command(["import", "flashinfer-bench", *map(str, FLASHINFER[:2]), "--workloads", str(FLASHINFER[2]), "--dir", "made"]) == 0
+    assert "left out: 1 workloads" in capsys.readouterr().err
+    code = command(["run", "./made/scaled_rows_torch", "--profile", "cpu", "--seeds", "0"])
+    said = capsys.readouterr().out
+    assert code == 0 and "1/1" in said and "decision: hold" in said, said
+    (run,) = (tmp_path / "results" / "scaled_rows_torch").iterdir()
+    evidence = json.loads((run / "correctness.json").read_text())
+    assert evidence["device"] == "cpu" and all("ran apart: calls " in one for one in evidence["processes"])
+
+
+@pytest.fixture(scope="module")
+def own_models() -> dict[str, Any]:
+    """flashinfer-bench's own models. Its package imports GPU libraries, so its data modules are imported without it."""
+    pytest.importorskip("pydantic", reason="flashinfer-bench needs pydantic")
+    spec = importlib.util.find_spec("flashinfer_bench")
+    if spec is None:
+        pytest.skip("flashinfer-bench is not installed (pip install --no-deps flashinfer-bench)")
+    for name, below in (("flashinfer_bench", ""), ("flashinfer_bench.data", "data")):
+        package = ModuleType(name)
+        package.__path__ = [str(Path(spec.origin).parent / below)]
+        sys.modules[name] = package
+    names = {"Definition": "definition", "Solution": "solution", "Workload": "workload"}
+    return {name: getattr(importlib.import_module(f"flashinfer_bench.data.{module}"), name) for name, module in names.items()}
+
+
+def test_flashinfer_bench_reads_the_same_in_its_own_models(tmp_path: Path, unrun: None, own_models: dict[str, Any]) -> None:
+    definition = own_models["Definition"].model_validate_json(FLASHINFER[0].read_text())
+    solution = own_models["Solution"].model_validate_json(FLASHINFER[1].read_text())
+    task, _ = folder.write(flashinfer_bench.load(*FLASHINFER), tmp_path, "scaled_rows", 60)
+    problem = module_of(task, "problem")
+    for line, shape in zip(FLASHINFER[2].read_text().splitlines(), problem.SHAPES.values(), strict=False):
+        workload = own_models["Workload"].model_validate(json.loads(line)["workload"])
+        inputs, outputs = problem.make_inputs(shape, 0, "cpu"), problem.make_outputs(shape, "cpu")
+        assert [list(value.shape) if hasattr(value, "shape") else None for value in inputs.values()] == definition.get_input_shapes(
+            workload.axes
+        )
+        assert [value.dtype for value in inputs.values() if hasattr(value, "dtype")] == definition.torch_input_dtypes[:2]
+        assert [list(value.shape) for value in outputs.values()] == definition.get_output_shapes(workload.axes)
+        assert inputs["eps"] == workload.inputs["eps"].value
+    assert (task / "solution" / solution.get_entry_path()).read_text() == solution.get_entry_source().content
+    assert load_task(task, environ={}).entry == solution.get_entry_symbol()
+
+
+@pytest.mark.parametrize(("which", "change"), list(BOTH_REFUSE.values()), ids=list(BOTH_REFUSE))
+def test_what_its_own_models_refuse_is_refused(
+    tmp_path: Path, own_models: dict[str, Any], which: int, change: Callable[[Any], Any]
+) -> None:
+    model = own_models[("Definition", "Solution")[which]]
+    paths = spoiled(tmp_path, which, change)
+    with pytest.raises(ValueError):
+        model.model_validate_json(paths[which].read_text())
+    with pytest.raises(GatesError):
+        flashinfer_bench.load(*paths)

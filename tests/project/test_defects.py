@@ -1,0 +1,233 @@
+"""Planted defects: the cheapest gate of each is run here and is red; the recorded matrix agrees with the catalogue."""
+
+from __future__ import annotations
+
+import dataclasses
+import fcntl
+import json
+import shutil
+from pathlib import Path
+
+import kill_matrix
+import pytest
+from defects import cheapest, matrix, report
+from defects.catalogue import DEFECTS, HONEST, counts_for_cpu
+from defects.combined import ENTRY, compile_patched
+from defects.contract import LAUNCHERS
+from defects.folders import HERE, Workshop
+from defects.fp8_mma import MMA
+from defects.fp16 import FP16
+from defects.hopper import HOPPER
+from defects.record import KINDS
+from defects.sdpa import PATCHES
+
+from gates.build.build import build
+from gates.build.dumps import collect
+from gates.build.toolchain import find_toolchain
+from gates.core import jsonio
+from gates.core.records import GateResult, Status
+from gates.emulator.library import compile_library
+from gates.gate.ptxas import evidence as ptxas
+from gates.gate.ptxas import judge as ptxas_judge
+from gates.gate.sass import evidence as sass
+from gates.gate.sass import judge as sass_judge
+from gates.launch.device import DeviceInfo
+from gates.task.load import load_task
+
+PATCHED = [defect for defect in PATCHES if defect.cpu[:1] == ("correctness",)]
+GROUPS = [PATCHED[start : start + 12] for start in range(0, len(PATCHED), 12)]
+STATIC = [defect for defect in PATCHES if defect.cpu[:1] in (("ptxas",), ("sass",))]
+CALLED = [defect for defect in LAUNCHERS if defect.cpu[:1] == ("correctness",) and not defect.process]
+ENDING = [defect for defect in LAUNCHERS if defect.cpu[:1] == ("correctness",) and defect.process]
+RECORDED = kill_matrix.recorded()
+needs_nvcc = pytest.mark.skipif(shutil.which("nvcc") is None, reason="no nvcc on PATH")
+
+
+@pytest.fixture(scope="session")
+def toolbox(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """toolbox/mix.cu for the emulator, compiled by the first process that asks."""
+    shared = tmp_path_factory.getbasetemp()
+    shared = shared.parent if "popen" in shared.name else shared  # a worker's folder is inside the session's
+    library = shared / "toolbox.so"
+    with (shared / "toolbox.lock").open("w") as lock:
+        fcntl.flock(lock, fcntl.LOCK_EX)
+        if not library.exists():
+            compile_library([HERE / "toolbox" / "mix.cu"], library, work_dir=shared / "toolbox-work")
+    return library
+
+
+def test_every_defect_is_in_one_test_or_needs_a_device() -> None:
+    tested = {defect.name for defect in (*PATCHED, *STATIC, *CALLED, *ENDING, *MMA, *FP16, *HOPPER)} | {"falls_back", "local_table"}
+    assert {name for name in DEFECTS if name not in tested} == {name for name, defect in DEFECTS.items() if not defect.cpu}
+    assert len(DEFECTS) >= 40 and {defect.kind for defect in DEFECTS.values()} == set(KINDS)
+
+
+@pytest.mark.parametrize("group", range(len(GROUPS)))
+def test_a_wrong_patch_is_caught_by_correctness(group: int, tmp_path: Path) -> None:
+    library = compile_patched(GROUPS[group], tmp_path / "source")
+    passed = {
+        defect.name: result.sentence
+        for number, defect in enumerate(GROUPS[group])
+        if (result := cheapest.correctness(defect, library, f"{ENTRY}_{number}", tmp_path / defect.name)).status is not Status.FAIL
+    }
+    assert not passed
+
+
+def test_the_kernel_without_a_patch_passes_in_the_same_frame(tmp_path: Path) -> None:
+    file, text, _ = DEFECTS["no_rescale"].edits[0]
+    honest = dataclasses.replace(DEFECTS["no_rescale"], edits=((file, text, text),))
+    library = compile_patched([honest], tmp_path / "source")
+    result = cheapest.correctness(honest, library, f"{ENTRY}_0", tmp_path / "work")
+    assert result.status is Status.PASS, result.sentence
+
+
+@pytest.mark.parametrize("half", [0, 1])
+def test_a_breach_of_the_contract_is_caught_by_correctness(half: int, toolbox: Path, tmp_path: Path) -> None:
+    passed = {
+        defect.name: result.sentence
+        for defect in CALLED[half::2]
+        if (result := cheapest.correctness(defect, toolbox, defect.entry, tmp_path / defect.name)).status is not Status.FAIL
+    }
+    assert not passed
+
+
+@pytest.mark.parametrize("name", [defect.name for defect in ENDING])
+def test_a_kernel_that_ends_its_process_is_caught_by_correctness(name: str, toolbox: Path, tmp_path: Path) -> None:
+    result = cheapest.correctness(DEFECTS[name], toolbox, DEFECTS[name].entry, tmp_path)
+    assert result.status is Status.FAIL, result.sentence
+
+
+def test_honest_launchers_of_the_toolbox_pass(toolbox: Path, tmp_path: Path) -> None:
+    for entry in ("mix", "direct"):
+        result = cheapest.correctness(DEFECTS["nan_output"], toolbox, entry, tmp_path / entry)
+        assert result.status is Status.PASS, result.sentence
+
+
+@needs_nvcc
+@pytest.mark.parametrize("name", [defect.name for defect in STATIC])
+def test_a_false_claim_is_caught_by_a_static_gate(name: str, tmp_path: Path) -> None:
+    called = None
+    if name == "too_much_shared_memory":  # it is dynamic: only a launch tells
+        library = compile_patched([DEFECTS[name]], tmp_path / "source")
+        called = cheapest.launches(library, f"{ENTRY}_0", DEFECTS[name], tmp_path / "launches")
+    for result in static_gates(name, tmp_path, called):
+        assert result.status is Status.FAIL, result.sentence
+
+
+@needs_nvcc
+def test_a_fallback_and_a_local_table_are_caught_by_the_static_gates(toolbox: Path, tmp_path: Path) -> None:
+    (table,) = static_gates("local_table", tmp_path, None)
+    assert table.code == "sass.forbidden"
+    called = cheapest.launches(toolbox, "falls_back", DEFECTS["falls_back"], tmp_path / "launches")
+    (fallback,) = static_gates("local_table", tmp_path, called, as_defect="falls_back")  # the same kernels, compiled once
+    assert fallback.code == "ptxas.unlisted_kernel"
+
+
+def static_gates(name: str, tmp_path: Path, launches, as_defect: str = "") -> list[GateResult]:
+    """ptxas or sass, as the catalogue says of ``name`` or ``as_defect``, for the task's first architecture."""
+    shop = tmp_path / "workshop"
+    folder = shop / ("tasks" if DEFECTS[name].stage else "toolbox") / name
+    if not folder.is_dir():
+        folder = Workshop(shop).plant(DEFECTS[name])
+    task = load_task(folder, environ={})
+    task = dataclasses.replace(task, arch=task.arch[:1])
+    result = build(task, find_toolchain(), tmp_path / "build", want={"cubin"})
+    assert not result.failures
+    texts = collect(result, find_toolchain())
+    found = []
+    kernels = DEFECTS[as_defect].kernels if as_defect else task.kernels
+    for gate in DEFECTS[as_defect or name].cpu:
+        if gate == "ptxas":
+            evidence = ptxas.gather(texts.logs, launches, kernels, texts.resource_usage, demangled=texts.demangled)
+            found.append(ptxas_judge.judge(evidence, task.gates["ptxas"]))
+        else:
+            found.append(sass_judge.judge(sass.gather(texts.sass, kernels, demangled=texts.demangled), task.gates["sass"]))
+    return found
+
+
+CPU = next(half for half in RECORDED if half["profile"] == "cpu")
+
+
+@pytest.mark.parametrize("half", RECORDED, ids=lambda half: half["device"])
+def test_the_recorded_matrix_holds_what_the_catalogue_says(half) -> None:
+    rows = report.rows(half)
+    for name in (name for name in DEFECTS if name in rows):
+        declared = report.declared(half, name)
+        tried = [gate for gate in declared if gate in rows[name]["gates"]]
+        assert set(tried) <= set(report.killers(rows[name])), name
+        assert half is not CPU or len(tried) == len(declared), name
+    assert report.false_kills(half) == []
+
+
+def test_every_defect_was_tried_on_the_emulator_and_on_a_card_and_enough_is_killed() -> None:
+    on_a_card = {name for half in RECORDED if half is not CPU for name in report.rows(half)}
+    assert {*DEFECTS, *HONEST} == set(report.rows(CPU)) and set(DEFECTS) <= on_a_card
+    assert report.cpu_share(CPU) >= report.LEAST_CPU_SHARE and any(map(counts_for_cpu, DEFECTS.values()))
+    assert set(DEFECTS) <= {name for half in RECORDED for name, row in report.rows(half).items() if report.killers(row)}
+
+
+def test_the_page_is_what_report_makes() -> None:
+    assert kill_matrix.PAGE.read_text(encoding="utf-8") == report.page(RECORDED)
+    assert kill_matrix.LIST.read_text(encoding="utf-8") == report.matrix(RECORDED)
+
+
+def test_the_readme_says_what_the_matrix_says() -> None:
+    text = " ".join((kill_matrix.ROOT / "README.md").read_text(encoding="utf-8").split())
+    seen = [row for name, row in report.rows(CPU).items() if name in DEFECTS and counts_for_cpu(DEFECTS[name])]
+    killed = sum(bool(report.killers(row)) for row in seen)
+    assert f"all {len(DEFECTS)} planted defects" in text and f"{killed} of the {len(seen)} that need no clock" in text
+    assert f"none of {len([name for name in HONEST if name in report.rows(CPU)])} honest kernels" in text and not report.false_kills(CPU)
+
+
+def test_a_survivor_and_a_refused_stage_are_told() -> None:
+    def row(name: str, status: str) -> dict:
+        entry = {"status": status, "code": f"correctness.{status}", "codes": [f"correctness.{status}"], "sentence": ""}
+        return {"name": name, "gates": {"correctness": entry}, "wall_s": {}}
+
+    half = {
+        "profile": "full",
+        "device": "d",
+        "wall_s": 1.0,
+        "started": "2026-01-01",
+        "rows": [row("all_zeros", "pass"), row("mix", "fail")],
+    }
+    half["rows"].append({"name": "no_rescale", "gates": {}, "wall_s": {}})
+    assert report.untried(half) == ["no_rescale"] and "not tried where they show: no_rescale" in report.summary(half)
+    assert report.survivors(half) == ["all_zeros"] and report.false_kills(half) == ["mix"] and not report.sound(half)
+    text = report.summary(half)
+    assert "let through: all_zeros" in text and "honest stages refused: mix" in text and "not red as declared: all_zeros" in text
+    assert json.dumps(half)
+
+
+def test_on_a_device_what_measures_is_alone_and_comes_after_what_does_not(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    calls: list[tuple[str, str]] = []
+    running: set[str] = set()
+
+    def judge(trial: matrix.Trial, gate: str) -> None:
+        running.add(trial.name)
+        calls.append((trial.name, gate))
+        if gate in matrix.ALONE and trial.status("correctness") != "fail" or trial.alone:
+            assert running == {trial.name}
+        status = "fail" if trial.defect and gate == trial.defect.device[0] else "pass"
+        trial.row["gates"][gate] = {"status": status, "code": f"{gate}.{status}", "codes": [f"{gate}.{status}"], "sentence": ""}
+        running.discard(trial.name)
+
+    monkeypatch.setattr(matrix.Trial, "judge", judge)
+    monkeypatch.setattr(matrix.Trial, "prepare", lambda trial: setattr(trial, "session", "built"))
+    names = ["takes_all_memory", "all_zeros", "slower", "no_barrier_after_p", "spills", "mix"]
+    device = DeviceInfo(0, "a device", "uuid", "9.0", 1, 1, "1", "13.0")
+    options = {"device": device, "jobs": 4, "budget_s": 60.0, "say": lambda text: None}
+    data = matrix.run(names, tmp_path / "work", tmp_path / "out.json", **options)
+    assert report.sound(data) and matrix.settled_rows(data).keys() == set(names)
+    assert calls.index(("slower", "performance")) > max(
+        calls.index((name, "sanitizer")) for name in ("no_barrier_after_p", "slower", "mix")
+    )
+    assert jsonio.read(tmp_path / "out.json")["rows"] == data["rows"]
+    late = matrix.run(names, tmp_path / "late", tmp_path / "late.json", **{**options, "budget_s": -1.0})
+    assert all(row["gates"] == {} for row in late["rows"]), "nothing is invented where there is no time"
+
+
+def test_a_defect_that_lost_its_place_is_told(tmp_path: Path) -> None:
+    lost = dataclasses.replace(DEFECTS["no_rescale"], edits=(("output.cuh", "no such text", ""),))
+    with pytest.raises(AssertionError, match="0 times in output.cuh"):
+        Workshop(tmp_path).plant(lost)

@@ -1,0 +1,102 @@
+"""Shared by the SDPA tests: compiled stages, calls, and errors against the reference."""
+
+from __future__ import annotations
+
+import ctypes
+import json
+import subprocess
+from collections.abc import Mapping
+from pathlib import Path
+from typing import Any
+
+import torch
+import yaml
+from places import ROOT
+
+from gates.emulator.library import compile_library
+from gates.launch.c_launcher import Kernel
+from gates.task.problem import call_arguments
+from tasks.problems import sdpa_fp8 as problem
+
+SOURCE = ROOT / "kernels" / "sdpa_fp8" / "sdpa_fp8.cu"
+ENTRY = "sdpa_fp8_forward"
+STAGES = ("stage0_scalar", "stage1_wmma_qk", "stage2_wmma_pv", "stage3_cp_async", "stage4_mma")
+GUARD = 4096  # float16 elements on either side of an output: more than a tile of 32 rows
+
+
+def task_of(stage: str) -> dict[str, Any]:
+    return yaml.safe_load((ROOT / "tasks" / stage / "task.yaml").read_text(encoding="utf-8"))
+
+
+def source_of(stage: str) -> Path:
+    return ROOT / task_of(stage)["sources"][0]
+
+
+def emulated(folder: Path, name: str, toggles: Mapping[str, int], source: Path = SOURCE) -> Kernel:
+    """``source`` with ``toggles``, compiled for the CPU."""
+    library = folder / f"{name}.so"
+    return Kernel(compile_library([source], library, defines=toggles, work_dir=folder / f"{name}-work"), ENTRY)
+
+
+def on_device(folder: Path, stage: str) -> Path:
+    """The library of ``stage`` for the current CUDA device."""
+    task = task_of(stage)
+    major, minor = torch.cuda.get_device_capability()
+    library = folder / f"{stage}.so"
+    defines = [f"-D{name}={value}" for name, value in task["toggles"].items()]
+    subprocess.run(
+        [
+            "nvcc",
+            "-std=c++17",
+            "-O3",
+            "-shared",
+            "-Xcompiler",
+            "-fPIC",
+            f"-arch=sm_{major}{minor}",
+            *task["nvcc_flags"],
+            *defines,
+            str(source_of(stage)),
+            "-o",
+            str(library),
+        ],
+        check=True,
+    )
+    return library
+
+
+def findings(kernel: Kernel) -> list[dict[str, Any]]:
+    """What the emulator objected to since the last reset."""
+    kernel.library.gates_emulator_findings.restype = ctypes.c_char_p
+    return json.loads(kernel.library.gates_emulator_findings())
+
+
+def configure(kernel: Kernel, order: int, seed: int = 1) -> None:
+    """Order of the threads in a block: 0 forward, 1 reversed, 2 shuffled by ``seed``."""
+    for key, value in (("order", order), ("seed", seed)):
+        assert kernel.library.gates_emulator_configure(key.encode(), ctypes.c_int64(value)) == 0
+
+
+def run(kernel: Kernel, inputs: Mapping[str, Any], shape: Mapping[str, int], stream: int = 0) -> torch.Tensor:
+    """One call into a poisoned output between guard bands; asserts that the bands are untouched."""
+    size = (shape["B"], shape["H"], shape["S"], shape["D"])
+    count = size[0] * size[1] * size[2] * size[3]
+    whole = torch.full((count + 2 * GUARD,), torch.nan, dtype=torch.float16, device=inputs["q"].device)
+    out = whole[GUARD : GUARD + count].view(size)
+    kernel(*call_arguments(problem, inputs, {"out": out}, shape), stream=stream)
+    result, bands = out.cpu().clone(), torch.cat([whole[:GUARD], whole[GUARD + count :]])
+    assert torch.isnan(bands).all(), "written outside the output"
+    return result
+
+
+def worst_error(out: torch.Tensor, inputs: Mapping[str, Any], shape: Mapping[str, int]) -> float:
+    """Largest error against the reference; infinite where a value is not finite."""
+    error = (out.double() - problem.reference(inputs, shape)["out"]).abs()
+    return error.max().item() if torch.isfinite(out).all() else float("inf")
+
+
+def extreme_inputs(shape: Mapping[str, int]) -> dict[str, Any]:
+    """All scores are -724 * 724 * 64 / 8 = -4.2e6, so O is the mean of V."""
+    inputs = problem.make_inputs(shape, 0, "cpu")
+    for name, value in (("q", 724.0), ("k", -724.0)):
+        inputs[name], inputs[f"{name}_scale"] = problem.quantise(torch.full(inputs[name].shape, value, dtype=torch.float16))
+    return inputs

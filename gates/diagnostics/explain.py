@@ -7,6 +7,7 @@ import importlib.util
 from pathlib import Path
 
 from gates.core.errors import GatesError
+from gates.core.reason_code import Code
 from gates.gate import decision
 from gates.gate.reasons import REASONS, WORDS
 from gates.gate.registry import GATES, ROWS
@@ -33,18 +34,19 @@ def explain(code: str) -> str:
         return f"{_docstring(gate)}\n\nreason codes:\n{listed}"
     if code not in codes:
         raise GatesError(f"no reason code {code!r}", hint=nearest(code, codes))
-    return f"{code}\n{codes[code]}\n\n{gate}: {_docstring(gate)}"
+    return f"{code}\n{codes[code].explanation}\n\n{gate}: {_docstring(gate)}"
 
 
-def codes_of(gate: str) -> dict[str, str]:
-    """The reason codes of one gate with their explanations; those that gates share come first."""
-    shared = {} if gate == "decision" else {f"{gate}.{reason}": text for reason, text in REASONS.items()}
-    return {**shared, **(decision.CODES if gate == "decision" else ROWS[gate].meanings())}
+def codes_of(gate: str) -> dict[str, Code]:
+    """The reason codes of one gate; those that gates share come first."""
+    if gate == "decision":
+        return decision.CODES
+    return {**{code: code for code in (reason.of(gate) for reason in REASONS.values())}, **ROWS[gate].codes()}
 
 
-def all_codes() -> dict[str, str]:
-    """Every reason code of every gate with its explanation."""
-    return {code: text for gate in MODULES for code, text in codes_of(gate).items()}
+def all_codes() -> dict[str, Code]:
+    """Every reason code of every gate."""
+    return {code: known for gate in MODULES for code, known in codes_of(gate).items()}
 
 
 def _docstring(gate: str) -> str:

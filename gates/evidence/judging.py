@@ -11,7 +11,7 @@ from gates.core.records import Decision, GateResult, Status
 from gates.evidence.run_directory import RunInfo, TaskInfo, read_record
 from gates.gate.decision import decide
 from gates.gate.policy import Terms, looser
-from gates.gate.reasons import not_run
+from gates.gate.reasons import DEBUG_BUILD, NOT_APPLICABLE, not_run
 from gates.gate.registry import GATES, ROWS
 
 
@@ -33,10 +33,10 @@ def untried(info: RunInfo, gate: str) -> GateResult | None:
     """The verdict of a gate that such a run does not try at all: it is declared inapplicable, or the build is one for debugging."""
     reason = info.task.not_applicable.get(gate)
     if reason and is_left_out(gate, info.task.kernels):
-        return GateResult(gate, Status.NOT_APPLICABLE, f"{gate}.not_applicable", reason)
+        return GateResult(gate, Status.NOT_APPLICABLE, NOT_APPLICABLE.of(gate), reason)
     if info.debug_build and ROWS[gate].of_optimised_code:
         name = info.task.name if info.task.debug_build else f"the baseline {info.baseline.name}" if info.baseline else ""
-        return not_run(gate, "debug_build", f"{name} is a debug build (nvcc -G)")
+        return not_run(gate, DEBUG_BUILD, f"{name} is a debug build (nvcc -G)")
     return None
 
 

@@ -13,20 +13,25 @@ from collections.abc import Mapping, Sequence
 from typing import Any
 
 from gates.core.errors import EXIT_FAIL, EXIT_HOLD, EXIT_OK
+from gates.core.reason_code import Code, codes_in
 from gates.core.records import Decision, GateResult, Status
 from gates.gate.registry import FIRST_GATES, GATES
 
-CODES = {
-    "decision.merge": "every gate passed, or is declared not applicable in task.yaml with a reason.",
-    "decision.reject": "at least one gate failed. The gate's own code says why; `gates explain CODE` says what to do.",
-    "decision.hold": (
-        "no gate failed, but at least one did not come to a verdict (not run or inconclusive), or it was a debug build, or something was "
-        "overridden from outside, or the task's limits, shapes, seeds or gates are looser than its baseline's. Tighten them again, set the same ones in the "
-        "baseline's task.yaml (NAME_eager, if `gates new` made the task), or let a reviewer accept them: gates decide RUN --accept-policy-change REASON. "
+MERGE = Code("decision.merge", "every gate passed, or is declared not applicable in task.yaml with a reason.")
+REJECT = Code(
+    "decision.reject", "at least one gate failed.", next_step="The gate's own code says why; `gates explain CODE` says what to do."
+)
+HOLD = Code(
+    "decision.hold",
+    "no gate failed, but at least one did not come to a verdict (not run or inconclusive), or it was a debug build, or something was "
+    "overridden from outside, or the task's limits, shapes, seeds or gates are looser than its baseline's.",
+    next_step=(
+        "Tighten them again, set the same ones in the baseline's task.yaml (NAME_eager, if `gates new` made the task), or let a reviewer "
+        "accept them: gates decide RUN --accept-policy-change REASON. "
         "Run the missing gates, usually with --profile full on a machine with a CUDA device."
     ),
-}
-
+)
+CODES = codes_in(globals())
 
 EXIT_CODES = {Decision.MERGE: EXIT_OK, Decision.REJECT: EXIT_FAIL, Decision.HOLD: EXIT_HOLD}
 

@@ -5,47 +5,85 @@ The code is ``<gate>.<reason>``, e.g. ``performance.no_device``.
 
 from __future__ import annotations
 
+from gates.core.reason_code import Code, codes_in
 from gates.core.records import GateResult, Status
 
-REASONS = {
-    "build_failed": "the stage did not compile, so there is nothing to judge. The compiler's own message is in the sentence, "
-    "its whole output in the run's build.log.",
-    "no_tool": "a tool that the gate needs, or the header of a library that the source includes, was not found. The sentence names it and how to "
-    "get it; `gates doctor` says which tools were found.",
-    "not_emulated": "the CPU emulator can't run the kernel, and the gate needs it without a CUDA device. Either its kind takes a device "
-    "(a torch extension; for memory checks Triton and Python kernels, too), or its source uses a header, function or feature of CUDA that the "
-    "emulator does not have, which the sentence names with its line. Give that a host version under #ifdef GATES_EMULATOR "
-    "(docs/internals/emulator.md lists what is supported), write a C launcher for an extension (docs/start/your-kernel.md), or judge the stage on a device.",
-    "no_device": "the gate needs a CUDA device and there is none here. Run `gates run TASK --profile full` on a machine with one.",
-    "correctness_failed": "a wrong kernel is not timed or profiled: its speed means nothing. Repair correctness first.",
-    "debug_build": "nvcc -G compiles device code for a debugger, without optimisation: its registers, instructions, time and counters are not "
-    "those of the kernel. Correctness and memory checks are judged; for the others run without --debug, and without -G in nvcc_flags, "
-    "NVCC_PREPEND_FLAGS and NVCC_APPEND_FLAGS.",
-    "not_applicable": "task.yaml declares, with a reason, that this gate can't apply to the task.",
-    "pass": "every check of the gate passed.",
-    "nothing_checked": "no check could be made, so the gate came to no verdict.",
-}
+BUILD_FAILED = Code(
+    "build_failed",
+    (
+        "the stage did not compile, so there is nothing to judge. The compiler's own message is in the sentence, its whole output in "
+        "the run's build.log."
+    ),
+)
+NO_TOOL = Code(
+    "no_tool",
+    "a tool that the gate needs, or the header of a library that the source includes, was not found.",
+    next_step="The sentence names it and how to get it; `gates doctor` says which tools were found.",
+)
+NOT_EMULATED = Code(
+    "not_emulated",
+    "the CPU emulator can't run the kernel, and the gate needs it without a CUDA device.",
+    causes=(
+        "Either its kind takes a device (a torch extension; for memory checks Triton and Python kernels, too), or its source uses a "
+        "header, function or feature of CUDA that the emulator does not have, which the sentence names with its line."
+    ),
+    next_step=(
+        "Give that a host version under #ifdef GATES_EMULATOR (docs/internals/emulator.md lists what is supported), write a C launcher "
+        "for an extension (docs/start/your-kernel.md), or judge the stage on a device."
+    ),
+)
+NO_DEVICE = Code(
+    "no_device",
+    "the gate needs a CUDA device and there is none here.",
+    next_step="Run `gates run TASK --profile full` on a machine with one.",
+)
+CORRECTNESS_FAILED = Code(
+    "correctness_failed",
+    "a wrong kernel is not timed or profiled: its speed means nothing.",
+    next_step="Repair correctness first.",
+)
+DEBUG_BUILD = Code(
+    "debug_build",
+    (
+        "nvcc -G compiles device code for a debugger, without optimisation: its registers, instructions, time and counters are not "
+        "those of the kernel. Correctness and memory checks are judged; for the others run without --debug, and without -G in "
+        "nvcc_flags, NVCC_PREPEND_FLAGS and NVCC_APPEND_FLAGS."
+    ),
+)
+NOT_APPLICABLE = Code(
+    "not_applicable",
+    "task.yaml declares, with a reason, that this gate can't apply to the task.",
+)
+PASS = Code(
+    "pass",
+    "every check of the gate passed.",
+)
+NOTHING_CHECKED = Code(
+    "nothing_checked",
+    "no check could be made, so the gate came to no verdict.",
+)
+
+REASONS = codes_in(globals())
 
 WORDS = {  # that verdicts use, beside codes
-    "pass": REASONS["pass"],
+    "pass": PASS.explanation,
     "fail": "at least one check of the gate failed, so the decision is reject. The verdict names the check, what was observed, the limit and a code.",
     "inconclusive": "the gate ran, and its evidence neither keeps nor breaks a limit for certain, or some of it is missing. It never counts as a pass: the "
     "decision is hold at best. The gate's code says what to do.",
     "not run": "the gate could not run, for the reason in its sentence (no CUDA device, a missing tool, a wrong kernel). It never counts as a pass.",
-    "n/a": REASONS["not_applicable"],
-    "not applicable": REASONS["not_applicable"],
+    "n/a": NOT_APPLICABLE.explanation,
+    "not applicable": NOT_APPLICABLE.explanation,
     "weak": "a case that proves little: an answer without the kernel's work, such as zeros or the mean of an input, keeps all its limits too. It is named and "
     "not counted. A weak case of the task's own shapes fails the gate (correctness.too_weak). One of an odd shape, an edge shape or special inputs does "
     "not: of one element, for example, a mean is that element, whatever the kernel adds up.",
 }
 
 
-def not_run(gate: str, reason: str, sentence: str) -> GateResult:
+def not_run(gate: str, reason: Code, sentence: str) -> GateResult:
     """A gate that was not run, for one of ``REASONS``."""
-    assert reason in REASONS
-    return GateResult(gate, Status.NOT_RUN, f"{gate}.{reason}", sentence)
+    return GateResult(gate, Status.NOT_RUN, reason.of(gate), sentence)
 
 
 def build_failed(gate: str, sentence: str) -> GateResult:
     """A gate that failed because the stage does not compile."""
-    return GateResult(gate, Status.FAIL, f"{gate}.build_failed", sentence)
+    return GateResult(gate, Status.FAIL, BUILD_FAILED.of(gate), sentence)

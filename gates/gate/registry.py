@@ -13,6 +13,7 @@ from functools import cache
 from pathlib import Path
 from typing import Any
 
+from gates.core.reason_code import Code
 from gates.core.schema import FOLDER
 
 
@@ -51,8 +52,8 @@ class Gate:
         """The function that judges, a pure one of (evidence, limits, baseline)."""
         return self._own("judge:judge")
 
-    def meanings(self) -> Mapping[str, str]:
-        """What each of the gate's own reason codes means, its usual cause, and what to do."""
+    def codes(self) -> Mapping[str, Code]:
+        """The gate's own reason codes, each with its explanation."""
         return self._own("codes:CODES")
 
     def contradictions(self, evidence: Any) -> Iterator[str]:

@@ -17,14 +17,14 @@ from gates.build.toolchain import Toolchain
 from gates.core.records import GateResult, Status, to_json
 from gates.evidence.judging import rejudge, untried
 from gates.evidence.run_directory import RunDirectory, RunInfo, portable
-from gates.gate.reasons import build_failed, not_run
+from gates.gate.reasons import CORRECTNESS_FAILED, NO_DEVICE, NO_TOOL, NOT_EMULATED, build_failed, not_run
 from gates.gate.registry import ROWS
 from gates.launch.device import DeviceInfo
 from gates.launch.replay import write_memory_cases
 from gates.task.load import WITHOUT_DEVICE, Task
 from gates.task.sources.files import project_root
 
-NO_DEVICE = "no CUDA device"
+WITHOUT_ONE = "no CUDA device"
 NO_LIMIT = "task.yaml has no limit for the {gate} gate: give it some, or say why it is not applicable"
 
 
@@ -111,9 +111,9 @@ class Session:
         if failure is None:
             return None
         if failure.missing_tool:
-            return not_run(gate, "no_tool", failure.advice)
+            return not_run(gate, NO_TOOL, failure.advice)
         if failure.unsupported:
-            return not_run(gate, "not_emulated", f"{failure.advice}{self._unread_binding()}")
+            return not_run(gate, NOT_EMULATED, f"{failure.advice}{self._unread_binding()}")
         return build_failed(gate, failure.advice)
 
     def without_code(self, gate: str, task: Task) -> GateResult | None:
@@ -123,7 +123,7 @@ class Session:
             failure = binding
         if failure is None:
             return None
-        return not_run(gate, "no_tool", failure.advice) if failure.missing_tool else build_failed(gate, failure.advice)
+        return not_run(gate, NO_TOOL, failure.advice) if failure.missing_tool else build_failed(gate, failure.advice)
 
     def compiled(self, gate: str) -> list[tuple[Task, str]]:
         """Those of ``tasks`` with compiled code: a broken baseline leaves the candidate's own limits to judge."""
@@ -134,7 +134,7 @@ class Session:
         if self.device is not None:
             return None
         judged = self.task.gates[gate] or gate in self.task.not_applicable
-        return not_run(gate, "no_device", NO_DEVICE if judged else f"{NO_DEVICE}, and {NO_LIMIT.format(gate=gate)}")
+        return not_run(gate, NO_DEVICE, WITHOUT_ONE if judged else f"{WITHOUT_ONE}, and {NO_LIMIT.format(gate=gate)}")
 
     def _unread_binding(self) -> str:
         """What is to be said of an extension's C++ files where they could not be compiled here."""
@@ -147,13 +147,13 @@ class Session:
     def after_correctness(self, gate: str) -> GateResult | None:
         """The verdict of a gate that means nothing for a wrong kernel."""
         if self.results["correctness"].status is Status.FAIL:
-            return not_run(gate, "correctness_failed", "correctness failed")
+            return not_run(gate, CORRECTNESS_FAILED, "correctness failed")
         return self.unusable(gate)
 
     def unusable(self, gate: str) -> GateResult | None:
         """The verdict of a gate on a kernel that correctness could not run here, because a package that it needs does not work."""
         found = self.results["correctness"]
-        return not_run(gate, "no_tool", found.sentence) if found.code == "correctness.no_tool" else None
+        return not_run(gate, NO_TOOL, found.sentence) if found.code == NO_TOOL.of("correctness") else None
 
     def measured_baseline(self) -> Task | None:
         """The baseline, if its device library was built."""

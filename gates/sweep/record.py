@@ -14,9 +14,9 @@ from gates.core.errors import GatesError
 from gates.core.records import GateResult, Status, to_json
 from gates.evidence.packed_runs import opened
 from gates.evidence.run_directory import Device, Git, read_record
+from gates.gate.reasons import NOT_EMULATED
 
 FILE = "sweep.json"
-NOT_EMULATED = "correctness.not_emulated"
 
 
 @dataclass(frozen=True)
@@ -137,7 +137,7 @@ def dropped_by_gates(variant: Variant, *, on_device: bool) -> str:
     """Why its gates drop the variant; empty where they do not. Without a device, numbers that the emulator can't tell are no reason."""
     failed = [found.sentence for found in (variant.ptxas, variant.sass) if found is not None and found.status is Status.FAIL]
     numbers = variant.correctness
-    if numbers is not None and numbers.status is not Status.PASS and (on_device or numbers.code != NOT_EMULATED):
+    if numbers is not None and numbers.status is not Status.PASS and (on_device or numbers.code != NOT_EMULATED.of("correctness")):
         failed.append(numbers.sentence)
     return "; ".join(failed)
 

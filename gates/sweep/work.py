@@ -22,10 +22,13 @@ from gates.core.errors import EXIT_HOLD, GatesError
 from gates.core.records import GateResult, Status
 from gates.core.scratch_folder import HeldFolder
 from gates.evidence.run_directory import RunDirectory, read_record
+from gates.gate.performance import codes as performance_codes
 from gates.gate.performance import evidence as performance_evidence
 from gates.gate.performance import judge as performance
 from gates.gate.performance.collect import run_timing
 from gates.gate.ptxas.evidence import PtxasEvidence, PtxasKernel
+from gates.gate.reasons import BUILD_FAILED, NO_TOOL
+from gates.gate.sass import codes as sass_codes
 from gates.gate.session import Session, judge_step
 from gates.launch import device as devices
 from gates.pipeline.run import Options, run_info, run_task
@@ -82,7 +85,7 @@ def compile_variant(job: Job) -> Done:
         if job.arch is not None and sass is not None and sass.status is not Status.FAIL:
             failure = _built(job, session, {"device"}).failure("device")
             if failure is not None:
-                result = GateResult("ptxas", Status.FAIL, "ptxas.build_failed", failure.sentence)
+                result = GateResult("ptxas", Status.FAIL, BUILD_FAILED.of("ptxas"), failure.sentence)
         resources = tuple(map(_resources, evidence.kernels if evidence else ()))
         return Done(job.variant, Found.of(result), _files(session.directory.path), resources, sass=sass)
 
@@ -152,7 +155,7 @@ def timing_of(
     figures = performance_evidence.summaries(evidence).get(terms["cache"], {})
     p50_us, reference_us = (figures[side].p50_us if side in figures else None for side in ("candidate", "baseline"))
     ratio = low = high = None
-    if evidence.status == performance_evidence.MEASURED and (result.status is not Status.FAIL or result.code == "performance.too_slow"):
+    if evidence.status == performance_evidence.MEASURED and (result.status is not Status.FAIL or result.code == performance_codes.TOO_SLOW):
         ruling, series = performance.read(evidence, terms).ruling, evidence.in_mode(terms["cache"])
         if ruling is not None:
             ratio, low, high = ruling.interval.ratio, ruling.interval.low, ruling.interval.high
@@ -202,7 +205,7 @@ def _judged(session: Session, gate: str) -> GateResult:
         session.task, None, session.toolchain, session.device, shapes=session.shapes, seeds=session.seeds, profile="sweep", why=""
     )
     result = judge_step(session, info, gate)
-    if result.code in (f"{gate}.no_tool", "sass.no_dump"):
+    if result.code in (NO_TOOL.of(gate), sass_codes.NO_DUMP):
         why = result.checks[0].hint if result.checks else result.sentence
         raise GatesError(why, hint="`gates doctor` says what is missing and how to get it", exit_code=EXIT_HOLD)
     return result

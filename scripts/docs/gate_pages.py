@@ -7,6 +7,7 @@ from __future__ import annotations
 
 import re
 
+from gates.core.reason_code import Code
 from gates.diagnostics.explain import codes_of, explain
 from gates.gate.reasons import REASONS
 from gates.gate.registry import GATES
@@ -25,17 +26,17 @@ def gate_part(gate: str) -> str:
     text = re.sub(
         rf" docs/gates/{gate}\.md [^.]*\.", "", text.replace(f"\ndocs/gates/{gate}.md", f" docs/gates/{gate}.md")
     )  # this very page
-    own = {code: meaning for code, meaning in codes_of(gate).items() if code.partition(".")[2] not in REASONS}
+    own = {code: known for code, known in codes_of(gate).items() if known.reason not in REASONS}
     return f"{text}\n\n{_table(own)}"
 
 
 def shared_part() -> str:
     """The reasons that every gate can give, and those of a decision."""
-    return f"{_table({f'GATE.{reason}': meaning for reason, meaning in REASONS.items()})}\n{_table(codes_of('decision'))}"
+    return f"{_table({f'GATE.{reason}': code for reason, code in REASONS.items()})}\n{_table(codes_of('decision'))}"
 
 
-def _table(codes: dict[str, str]) -> str:
-    return table(("code", "meaning"), [(code, _claim(meaning)) for code, meaning in codes.items()])
+def _table(codes: dict[str, Code]) -> str:
+    return table(("code", "meaning"), [(code, _claim(known.meaning)) for code, known in codes.items()])
 
 
 def _claim(text: str) -> str:

@@ -10,12 +10,13 @@ from typing import Any
 
 from defects.catalogue import DEFECTS, HONEST, counts_for_cpu
 from defects.record import KINDS, Defect
+from gates.gate.correctness import codes
 from gates.gate.registry import GATES
 from gates.render.markdown import table
 
 LEAST_CPU_SHARE = 0.85
 PASSES = "passes"
-_ORDER = ("correctness.cases",)  # says nothing that another code does not
+_ORDER = (codes.CASES,)  # says nothing that another code does not
 
 Half = Mapping[str, Any]
 

@@ -22,7 +22,6 @@ def test_a_row_resolves(gate: str) -> None:
     assert list(inspect.signature(row.judging()).parameters)[:3] == ["evidence", "limits", "baseline"]
     assert dataclasses.is_dataclass(row.evidence()) and (FOLDER / f"{gate}.schema.json").is_file()
     assert list(inspect.signature(row.collecting()).parameters) == ["session"]
-    assert f"{gate}.pass" in row.meanings() and all(code.startswith(f"{gate}.") for code in row.meanings())
     assert set(row.kinds) <= set(WITHOUT_DEVICE) and (PAGES / f"{gate}.md").is_file()
 
 

@@ -88,7 +88,9 @@ MAY_IMPORT = {  # package -> packages that it may import, the lowest first; of g
     "sweep": {
         "core",
         "stats",
+        "gate",
         "gate.ptxas",
+        "gate.sass",
         "task",
         "evidence",
         "launch",

@@ -7,6 +7,7 @@ import shlex
 from collections.abc import Sequence
 
 from gates.core.records import Check, Status
+from gates.gate.correctness import codes
 from gates.gate.correctness.causes import KNOWN_ANSWER, causes, elements_line, map_line
 from gates.gate.correctness.evidence import Case, CorrectnessEvidence
 from gates.task.problem import DEFAULT_INPUTS
@@ -14,7 +15,7 @@ from gates.task.problem import DEFAULT_INPUTS
 
 def with_story(checks: Sequence[Check], case: Case, evidence: CorrectnessEvidence) -> list[Check]:
     """``checks`` of one case; those that failed get the replay command, and the first of them the notes."""
-    cause = any(check.code == "correctness.other_stream" for check in checks)  # what the wrong elements look like would mislead
+    cause = any(check.code == codes.OTHER_STREAM for check in checks)  # what the wrong elements look like would mislead
     told, notes = [], () if cause else _notes(case)
     for check in checks:
         if check.status is Status.FAIL:

@@ -11,13 +11,19 @@ from collections.abc import Collection, Iterator, Mapping, Sequence
 from typing import Any
 
 from gates.core.records import Check, Status
+from gates.gate.correctness import codes
 from gates.gate.correctness.evidence import Case
 from gates.task.problem import DEFAULT_INPUTS
 
 _MULTIPLES = (4, 8, 16, 32, 64, 128, 256, 2)  # of vector loads, fragments, warps, tiles and blocks; 2 only if 4 does not tell
 _MOST = 8  # sizes told of each kind
 _OF_THE_TASK = {
-    f"correctness.{code}" for code in ("too_weak", "stale_answer", "end_to_end", "worse_than_baseline", "other_inputs", "problem_error")
+    codes.TOO_WEAK,
+    codes.STALE_ANSWER,
+    codes.END_TO_END,
+    codes.WORSE_THAN_BASELINE,
+    codes.OTHER_INPUTS,
+    codes.PROBLEM_ERROR,
 }  # say nothing of a size
 
 Sizes = Mapping[str, int]

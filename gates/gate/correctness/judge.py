@@ -25,8 +25,9 @@ from __future__ import annotations
 from collections.abc import Callable, Mapping, Sequence
 from typing import Any
 
+from gates.core.reason_code import Code
 from gates.core.records import Check, GateResult, Status, conclude
-from gates.gate.correctness.codes import CODES
+from gates.gate.correctness import codes
 from gates.gate.correctness.evidence import DEFAULT_INPUTS, UNJUDGED, Case, CorrectnessEvidence, OutputErrors
 from gates.gate.correctness.failed_case import with_story
 from gates.gate.correctness.failing_sizes import with_sizes
@@ -51,9 +52,9 @@ def judge(evidence: CorrectnessEvidence, limits: Mapping[str, Any], baseline: Co
     ``baseline``: the baseline's own evidence, used where ``evidence`` has no baseline cases.
     """
     if not evidence.asked:
-        return GateResult("correctness", Status.NOT_RUN, "correctness.nothing_checked", "no case was asked for")
+        return GateResult("correctness", Status.NOT_RUN, codes.NOTHING_CHECKED, "no case was asked for")
     others = evidence.baseline_cases or (baseline.cases if baseline else ())
-    checks: list[Check] = [_fail("forged", "result lines", line, None, line) for line in evidence.refused[:3]]
+    checks: list[Check] = [_fail(codes.FORGED, "result lines", line, None, line) for line in evidence.refused[:3]]
     per_case = [(case, with_story(_case(case, evidence, limits, others), case, evidence)) for case in evidence.cases]
     weak = {case.key for case in evidence.cases if is_weak(case, limits) or case.status in UNJUDGED}
     per_case = with_sizes(per_case, weak)
@@ -66,18 +67,18 @@ def judge(evidence: CorrectnessEvidence, limits: Mapping[str, Any], baseline: Co
     if not asked:
         fails = any(check.status is Status.FAIL for check in checks)
         if all(case.empty for case in evidence.cases if case.key in weak):
-            seen, code = "no elements: nothing was compared", "no_elements"
+            seen, code = "no elements: nothing was compared", codes.NO_ELEMENTS
         else:
-            seen, code = "all weak, so none counts" if fails else "no case fails; all are weak by nature, so none counts", "too_weak"
+            seen, code = "all weak, so none counts" if fails else "no case fails; all are weak by nature, so none counts", codes.TOO_WEAK
         where, hint = (told[0].where, told[0].hint) if told else (evidence.cases[0].where, evidence.cases[0].message)
-        checks.append(Check("cases", Status.INCONCLUSIVE, seen, None, "", where, f"correctness.{code}", hint))
+        checks.append(Check("cases", Status.INCONCLUSIVE, seen, None, "", where, code, hint))
     whole = f"{asked}/{asked}"
     lost = any(check.status is Status.INCONCLUSIVE for check in checks) and not any(check.status is Status.FAIL for check in checks)
     if asked and good == asked:
         checks.append(Check("cases", Status.PASS, whole, whole, ""))
     elif asked:
         status = Status.INCONCLUSIVE if lost else Status.FAIL
-        checks.append(Check("cases", status, f"{good}/{asked}", None, "passed", code="correctness.cases"))
+        checks.append(Check("cases", status, f"{good}/{asked}", None, "passed", code=codes.CASES))
     return conclude("correctness", checks, passed=_sentence(evidence, limits, whole, weak))
 
 
@@ -89,46 +90,46 @@ def baseline_limit(reference: float, roundoff: float, baseline: float) -> float:
 def _case(case: Case, evidence: CorrectnessEvidence, limits: Mapping[str, Any], others: Sequence[Case]) -> list[Check]:
     if case.status in UNJUDGED:  # no answer to compare with, and still a launch to look at
         traces = [
-            _zero("guard", len(case.guards), case, "", "; ".join(case.guards)),
-            _zero("input_mutated", len(case.mutated), case, "", "; ".join(case.mutated)),
+            _zero(codes.GUARD, len(case.guards), case, "", "; ".join(case.guards)),
+            _zero(codes.INPUT_MUTATED, len(case.mutated), case, "", "; ".join(case.mutated)),
         ]
         return [*(check for check in traces if check.status is Status.FAIL), *_findings(case)]
     if case.status != "ok":
-        code = "missing_cases" if case.status == "missing" else case.status
+        code = codes.MISSING_CASES if case.status == "missing" else codes.of(case.status)
         if case.findings:
             return [*_findings(case), _fail(code, "case", case.message, None, case.where)]
         if case.status == "no_memory":
-            return [_inconclusive("no_memory", "case", case.message, case.where)]
+            return [_inconclusive(codes.NO_MEMORY, "case", case.message, case.where)]
         return [_fail(code, "case", case.message, None, case.where)]
     checks = [
-        _zero("non_finite", sum(output.nonfinite for output in case.outputs), case, "elements", _first_bad(case)),
-        _zero("unwritten", sum(case.unwritten.values()), case, "elements"),
-        _zero("guard", len(case.guards), case, "", "; ".join(case.guards)),
-        _zero("input_mutated", len(case.mutated), case, "", "; ".join(case.mutated)),
-        _zero("not_repeatable", case.differences, case, "elements", case.first_difference),
+        _zero(codes.NON_FINITE, sum(output.nonfinite for output in case.outputs), case, "elements", _first_bad(case)),
+        _zero(codes.UNWRITTEN, sum(case.unwritten.values()), case, "elements"),
+        _zero(codes.GUARD, len(case.guards), case, "", "; ".join(case.guards)),
+        _zero(codes.INPUT_MUTATED, len(case.mutated), case, "", "; ".join(case.mutated)),
+        _zero(codes.NOT_REPEATABLE, case.differences, case, "elements", case.first_difference),
         *_findings(case),
     ]
     refused = next((launch for launch in case.launches if launch.error), None)
     if refused is not None:  # the launcher hid it
-        checks.append(_fail("launch_error", "launch", refused.error, None, case.where, refused.kernel))
+        checks.append(_fail(codes.LAUNCH_ERROR, "launch", refused.error, None, case.where, refused.kernel))
     if evidence.emulated and not case.launch_count and not case.empty:
-        checks.append(_fail("no_launch", "launches", 0, None, case.where))
+        checks.append(_fail(codes.NO_LAUNCH, "launches", 0, None, case.where))
     if case.empty:
         return checks
     checks += _rough_reference(case)
     if case.check:
-        checks.append(_fail("check", "check", case.check, None, case.where))
+        checks.append(_fail(codes.CHECK, "check", case.check, None, case.where))
     own = limits_of(case, limits)
     places = evidence.limits_at
-    errors = _errors(case, case.outputs, own, "", lambda figure: figure, places)
+    errors = _errors(case, case.outputs, own, "", codes.of, places)
     checks += errors
     if case.nudged and not any(check.status is Status.FAIL for check in errors):  # else a wrong answer, not a stale one
-        checks += _errors(case, case.nudged, own, "exchanged_elements.", lambda figure: "stale_answer")
+        checks += _errors(case, case.nudged, own, "exchanged_elements.", lambda _: codes.STALE_ANSWER)
     if "end_to_end" in limits and case.role == "headline":
         if case.end_to_end:
-            checks += _errors(case, case.end_to_end, limits["end_to_end"], "end_to_end.", lambda figure: "end_to_end")
+            checks += _errors(case, case.end_to_end, limits["end_to_end"], "end_to_end.", lambda _: codes.END_TO_END)
         else:
-            checks.append(_fail("end_to_end", "end_to_end", "the problem has no end_to_end", None, case.where))
+            checks.append(_fail(codes.END_TO_END, "end_to_end", "the problem has no end_to_end", None, case.where))
     if (told := _other_stream(case, evidence, own, checks)) is not None:
         return told
     if limits.get("match_baseline") and compared(case):
@@ -141,12 +142,12 @@ def _other_stream(case: Case, evidence: CorrectnessEvidence, limits: Mapping[str
     right = (
         case.default_stream
         and not any(output.nonfinite for output in case.default_stream)
-        and all(check.status is Status.PASS for check in _errors(case, case.default_stream, limits, "", lambda figure: figure))
+        and all(check.status is Status.PASS for check in _errors(case, case.default_stream, limits, "", codes.of))
     )
     if not right or not any(check.status is Status.FAIL for check in checks):
         return None
     places = "; ".join(evidence.default_launches[:3])
-    cause = _fail("other_stream", "stream", "default", "current", case.where, f"launches without a stream: {places}" if places else "")
+    cause = _fail(codes.OTHER_STREAM, "stream", "default", "current", case.where, f"launches without a stream: {places}" if places else "")
     return [cause, *(check for check in checks if check.name in ("guard", "input_mutated"))]
 
 
@@ -155,7 +156,7 @@ def _errors(
     outputs: Sequence[OutputErrors],
     limits: Mapping[str, Any],
     prefix: str,
-    code: Callable[[str], str],
+    code: Callable[[str], Code],
     places: Mapping[str, str] | None = None,
 ) -> list[Check]:
     """Return a check for each limit on errors. ``places``: file and line of each limit in task.yaml.
@@ -184,7 +185,7 @@ def _errors(
                 )
             )
         elif figure == BOUND and value is None and not worst.nonfinite:
-            checks.append(_inconclusive("no_bound", prefix + figure, None, case.where))
+            checks.append(_inconclusive(codes.NO_BOUND, prefix + figure, None, case.where))
         elif value is None or not (value <= limit):
             place = _bound_place(worst) if figure == BOUND else _place(worst)
             place += f": {told}" if (told := tighter_than_format(worst, figure, limit)) else ""
@@ -195,7 +196,7 @@ def _errors(
             checks.append(Check(prefix + figure, Status.PASS, value, limit, unit, case.where))
     if not checks:
         name = prefix.rstrip(".") or "limits"
-        checks.append(_inconclusive("no_limit", name, None, case.where))
+        checks.append(_inconclusive(codes.NO_LIMIT, name, None, case.where))
     return checks
 
 
@@ -205,7 +206,7 @@ def _too_tight(case: Case, output: OutputErrors, name: str, value: float, best: 
         f"rounding the exact result to {output.dtype} already costs {best:.3g}{unit} at {case.where}; no kernel can keep {limit:g}{unit}; "
         f"set about {2.0 * best:.1g}" + (f" ({place})" if place else "")
     )
-    return _inconclusive("limit_too_tight", name, value, case.where, detail)
+    return _inconclusive(codes.LIMIT_TOO_TIGHT, name, value, case.where, detail)
 
 
 def _rough_reference(case: Case) -> list[Check]:
@@ -219,16 +220,16 @@ def _rough_reference(case: Case) -> list[Check]:
         None,
     )
     seen = f"{rough.name} in {rough.reference_dtype}" if rough else case.rough_reference
-    return [_inconclusive("rough_reference", "reference", seen, case.where)] if seen else []
+    return [_inconclusive(codes.ROUGH_REFERENCE, "reference", seen, case.where)] if seen else []
 
 
 def _baseline(case: Case, others: Sequence[Case]) -> list[Check]:
     other = next((other for other in others if other.key == case.key), None)
     if other is None or other.status != "ok":
         seen = None if other is None else f"baseline: {other.status}: {other.message}"
-        return [_inconclusive("no_baseline", "match_baseline", seen, case.where)]
+        return [_inconclusive(codes.NO_BASELINE, "match_baseline", seen, case.where)]
     if other.inputs_sha256 != case.inputs_sha256:
-        return [_fail("other_inputs", "match_baseline", case.inputs_sha256[:12], other.inputs_sha256[:12], case.where)]
+        return [_fail(codes.OTHER_INPUTS, "match_baseline", case.inputs_sha256[:12], other.inputs_sha256[:12], case.where)]
     checks = []
     theirs = {output.name: output for output in other.outputs}
     for output in case.outputs:
@@ -237,11 +238,11 @@ def _baseline(case: Case, others: Sequence[Case]) -> list[Check]:
             value, before = getattr(output, figure), getattr(base, figure, None)
             name = f"{figure}_vs_baseline"
             if before is None:
-                checks.append(_inconclusive("no_baseline", name, None, case.where))
+                checks.append(_inconclusive(codes.NO_BASELINE, name, None, case.where))
                 continue
             limit = baseline_limit(size, output.unit_roundoff, before)
             if value is None or not (value <= limit):
-                checks.append(_fail("worse_than_baseline", name, value, limit, case.where, f"the baseline has {before:.3g}"))
+                checks.append(_fail(codes.WORSE_THAN_BASELINE, name, value, limit, case.where, f"the baseline has {before:.3g}"))
             else:
                 checks.append(Check(name, Status.PASS, value, limit, "", case.where))
     return checks
@@ -253,7 +254,7 @@ def _too_weak(case: Case, limits: Mapping[str, Any]) -> list[Check]:
     detail = f"a null answer keeps all limits: {null}" if null and not is_weak(case, limits) else ""
     if case.silent_inputs:
         detail = detail or f"the reference ignores {', '.join(case.silent_inputs)}"
-    return [_fail("too_weak", "sharpness", detail, None, case.where)] if detail else []
+    return [_fail(codes.TOO_WEAK, "sharpness", detail, None, case.where)] if detail else []
 
 
 def _seeds(cases: Sequence[Case]) -> list[Check]:
@@ -269,18 +270,18 @@ def _seeds(cases: Sequence[Case]) -> list[Check]:
         for index, case in enumerate(found):
             earlier = next((one for one in found[:index] if one.inputs_sha256 == case.inputs_sha256), None)
             if earlier is not None:
-                return [_fail("same_inputs", "seeds", f"inputs equal those of seed {earlier.seed}", None, case.where)]
+                return [_fail(codes.SAME_INPUTS, "seeds", f"inputs equal those of seed {earlier.seed}", None, case.where)]
     several = [found for found in by_shape.values() if len(found) > 1]
     if several and all(len({case.reference_sha256 for case in found}) == 1 for found in several):
         one = several[0]
         detail = f"the reference equals that of seed {one[0].seed}: it is constant over the inputs"
-        return [_fail("too_weak", "seeds", detail, None, one[1].where)]
+        return [_fail(codes.TOO_WEAK, "seeds", detail, None, one[1].where)]
     return []
 
 
 def _findings(case: Case) -> list[Check]:
     return [
-        _fail("emulator_finding", finding.kind, finding.message, None, case.where, f"{finding.kernel} {finding.where}".strip())
+        _fail(codes.EMULATOR_FINDING, finding.kind, finding.message, None, case.where, f"{finding.kernel} {finding.where}".strip())
         for finding in case.findings[:5]
     ]
 
@@ -315,15 +316,14 @@ def _text(value: float | str | None) -> str:
     return f"{value:.6g}" if isinstance(value, float) else str(value)
 
 
-def _zero(code: str, count: int, case: Case, unit: str, detail: str = "") -> Check:
+def _zero(code: Code, count: int, case: Case, unit: str, detail: str = "") -> Check:
     if count:
-        return _fail(code, code, count, 0, case.where, detail, unit)
-    return Check(code, Status.PASS, 0, 0, unit, case.where)
+        return _fail(code, code.reason, count, 0, case.where, detail, unit)
+    return Check(code.reason, Status.PASS, 0, 0, unit, case.where)
 
 
-def _fail(code: str, name: str, observed: Any, limit: Any, where: str, detail: str = "", unit: str = "") -> Check:
-    text = CODES[f"correctness.{code}"]
-    return Check(name, Status.FAIL, observed, limit, unit, where, f"correctness.{code}", _sentences(detail, text))
+def _fail(code: Code, name: str, observed: Any, limit: Any, where: str, detail: str = "", unit: str = "") -> Check:
+    return Check(name, Status.FAIL, observed, limit, unit, where, code, _sentences(detail, code.explanation))
 
 
 def _sentences(detail: str, text: str) -> str:
@@ -335,9 +335,8 @@ def _bound_place(output: OutputErrors) -> str:
     return f"{output.name}[{index}] is off by {_text(output.bound_error)}, rounding explains {_text(output.bound_at)}"
 
 
-def _inconclusive(code: str, name: str, observed: Any, where: str, detail: str = "") -> Check:
-    text = CODES[f"correctness.{code}"]
-    return Check(name, Status.INCONCLUSIVE, observed, None, "", where, f"correctness.{code}", _sentences(detail, text))
+def _inconclusive(code: Code, name: str, observed: Any, where: str, detail: str = "") -> Check:
+    return Check(name, Status.INCONCLUSIVE, observed, None, "", where, code, _sentences(detail, code.explanation))
 
 
 def _sentence(evidence: CorrectnessEvidence, limits: Mapping[str, Any], whole: str, weak: set[Any]) -> str:

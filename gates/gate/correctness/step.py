@@ -6,7 +6,7 @@ from gates.core.errors import EXIT_HOLD, GatesError
 from gates.core.records import GateResult
 from gates.gate.correctness import evidence
 from gates.gate.correctness.collect import draw_seed, run_correctness
-from gates.gate.reasons import not_run
+from gates.gate.reasons import NO_DEVICE, REASONS, not_run
 from gates.gate.session import Session
 from gates.task.reproduce import limit_places, runner_command
 from gates.task.sources import cuda_text
@@ -46,6 +46,6 @@ def collect(session: Session) -> GateResult | None:
     except GatesError as error:
         if error.exit_code != EXIT_HOLD:  # else it is a finding about this machine
             raise
-        return not_run("correctness", getattr(error, "reason", "no_device"), ": ".join(filter(None, (error.hint, error.what))))
+        return not_run("correctness", REASONS[getattr(error, "reason", NO_DEVICE)], ": ".join(filter(None, (error.hint, error.what))))
     session.write_evidence("correctness.json", evidence.parse(raw), task)
     return None

@@ -17,6 +17,7 @@ from pathlib import Path
 from typing import Any
 
 from gates.core.errors import GatesError
+from gates.gate.ncu import codes
 from gates.hardware import ncu_metrics
 from gates.hardware.chips import CHIPS
 from gates.launch.replay import write_cases
@@ -63,11 +64,11 @@ def run_ncu(
         "sides": {},
     }
     if tool is None:
-        return {**raw, "code": "ncu.no_tool", "message": "ncu is not found"}
+        return {**raw, "code": codes.NO_TOOL, "message": "ncu is not found"}
     if chip not in ncu_metrics.CHIPS:
         row, known = CHIPS.get(chip), ", ".join(ncu_metrics.CHIPS)
         why = f", {row.no_counters}" if row else ""
-        return {**raw, "code": "ncu.unknown_chip", "message": f"no metric names for {chip}{why}; known are {known}"}
+        return {**raw, "code": codes.UNKNOWN_CHIP, "message": f"no metric names for {chip}{why}; known are {known}"}
     work.mkdir(parents=True, exist_ok=True)
     raw["version"] = tool_version(tool)
     sources = ncu_metrics.sources(chip, ncu_metrics.version_numbers(raw["version"]))

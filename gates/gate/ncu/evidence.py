@@ -10,6 +10,7 @@ from typing import Any
 from gates.core import jsonio
 from gates.core.errors import GatesError
 from gates.core.last_words import complaint
+from gates.gate.ncu import codes
 from gates.gate.ncu.report import Row, read_csv, read_report, select
 from gates.hardware.ncu_metrics import METRICS
 
@@ -85,10 +86,10 @@ class NcuEvidence:
 
 # What ncu prints -> (reason code). The order matters: the first that is found decides.
 _SAYINGS = (
-    ("ERR_NVGPUCTRPERM", "ncu.no_permission"),
-    ("driver resource was unavailable", "ncu.counters_taken"),
-    ("Failed to access the following", "ncu.metrics_inaccessible"),
-    ("No kernels were profiled", "ncu.no_kernel"),
+    ("ERR_NVGPUCTRPERM", codes.NO_PERMISSION),
+    ("driver resource was unavailable", codes.COUNTERS_TAKEN),
+    ("Failed to access the following", codes.METRICS_INACCESSIBLE),
+    ("No kernels were profiled", codes.NO_KERNEL),
 )
 
 
@@ -121,16 +122,16 @@ def _side(raw: Mapping[str, Any], library: Any) -> ProfiledSide:
     try:
         rows = read_csv(raw["csv"], metrics) if raw["csv"] is not None else read_report(Path(raw["report"]), metrics, library)
     except GatesError as error:
-        return ProfiledSide(name, code="ncu.unreadable", message=error.what)
+        return ProfiledSide(name, code=codes.UNREADABLE, message=error.what)
     listed = tuple(f"{row.kernel} #{row.number}" for row in rows)
     if not rows:
-        return ProfiledSide(name, launches=listed, code="ncu.no_kernel", message="the report holds no kernel")
+        return ProfiledSide(name, launches=listed, code=codes.NO_KERNEL, message="the report holds no kernel")
     kernels = []
     for kernel in raw["kernels"]:
         try:
             row = select(rows, kernel)
         except GatesError as error:
-            code = "ncu.ambiguous_kernel" if "match" in error.what else "ncu.no_kernel"
+            code = codes.AMBIGUOUS_KERNEL if "match" in error.what else codes.NO_KERNEL
             return ProfiledSide(name, launches=listed, code=code, message=error.what)
         kernels.append(ProfiledKernel(row.kernel, row.number, _counters(row, raw["sources"], raw["unknown"])))
     return ProfiledSide(name, tuple(kernels), listed)
@@ -140,18 +141,18 @@ def _failure(raw: Mapping[str, Any], log: str) -> tuple[str, str]:
     """(code, message) where there is nothing to read, or where the kernel was not launched."""
     tried = raw["attempt"]
     for words, code in _SAYINGS:
-        if words in log and (code == "ncu.no_permission" or raw["report"] is None):
+        if words in log and (code == codes.NO_PERMISSION or raw["report"] is None):
             return code, _line_with(log, words)
     if tried["timed_out"]:
-        return "ncu.time_limit", f"ncu was {tried['cause']}"
+        return codes.TIME_LIMIT, f"ncu was {tried['cause']}"
     if tried["returncode"] != 0 and not jsonio.carrying(
         tried["nonce"], tried["lines"]
     ):  # the program writes one before it loads the kernel
-        return "ncu.failed", f"ncu ended before the profiled program began ({tried['cause']}): {_last_words(log)}"
+        return codes.FAILED, f"ncu ended before the profiled program began ({tried['cause']}): {_last_words(log)}"
     if not _launched(tried):
-        return "ncu.not_launched", f"the profiled program gave no proof that it launched the kernel ({tried['cause']}): {_last_words(log)}"
+        return codes.NOT_LAUNCHED, f"the profiled program gave no proof that it launched the kernel ({tried['cause']}): {_last_words(log)}"
     if raw["report"] is None and raw["csv"] is None:
-        return "ncu.failed", f"ncu left no report ({tried['cause']}): {_last_words(log)}"
+        return codes.FAILED, f"ncu left no report ({tried['cause']}): {_last_words(log)}"
     return "", ""
 
 

@@ -23,7 +23,7 @@ from collections.abc import Mapping
 from typing import Any
 
 from gates.core.records import Check, GateResult, Status, conclude, worst_status
-from gates.gate.ncu.codes import CODES
+from gates.gate.ncu import codes
 from gates.gate.ncu.evidence import Counter, NcuEvidence, ProfiledKernel, ProfiledSide
 from gates.hardware import ncu_metrics
 from gates.hardware.ncu_metrics import METRICS, Metric
@@ -34,7 +34,7 @@ GATE = "ncu"
 SHORTER, SHORTER_US = 2.0, 2.0  # p50 may be shorter than the profiled duration by this factor and these us,
 LONGER, LONGER_US = 3.0, 10.0  # and longer by these
 
-_INCONCLUSIVE = ("ncu.ambiguous_kernel", "ncu.unreadable", "ncu.not_launched")
+_INCONCLUSIVE = (codes.AMBIGUOUS_KERNEL, codes.UNREADABLE, codes.NOT_LAUNCHED)
 
 
 def judge(
@@ -52,7 +52,7 @@ def judge(
     the same shape, as the performance gate was told, if it measured.
     """
     if evidence.code:
-        return GateResult(GATE, Status.NOT_RUN, evidence.code, f"{evidence.message}. {CODES.get(evidence.code, '')}".strip())
+        return GateResult(GATE, Status.NOT_RUN, evidence.code, f"{evidence.message}. {codes.explanation(evidence.code)}".strip())
     side = evidence.sides["candidate"]
     if side.code:
         return _unprofiled(side)
@@ -69,7 +69,7 @@ def judge(
             _as_long(one, role, timed_us[role]) for role, one in evidence.sides.items() if timed_us and role in timed_us and not one.code
         ]
     if not_applicable_reason and worst_status(check.status for check in checks) in (Status.PASS, Status.NOT_RUN):
-        return GateResult(GATE, Status.NOT_APPLICABLE, "ncu.not_applicable", not_applicable_reason, tuple(checks))
+        return GateResult(GATE, Status.NOT_APPLICABLE, codes.NOT_APPLICABLE, not_applicable_reason, tuple(checks))
     return conclude(GATE, checks, passed=_sentence(checks, evidence))
 
 
@@ -94,7 +94,7 @@ def _nonsense(side: ProfiledSide, chip: str) -> list[Check]:
                         None,
                         counter.unit,
                         f"{side.name}, {kernel.kernel}",
-                        "ncu.out_of_range",
+                        codes.OUT_OF_RANGE,
                         why,
                     )
                 )
@@ -106,7 +106,7 @@ def _as_long(side: ProfiledSide, role: str, p50_us: float) -> Check:
     duration_ns, reason = value(side, "duration_ns")
     where = f"{role}, by the profiler, against p50 {p50_us:.4g} us"
     if duration_ns is None:
-        return Check("duration_us", Status.NOT_RUN, None, None, "us", where, "ncu.absent", reason)
+        return Check("duration_us", Status.NOT_RUN, None, None, "us", where, codes.ABSENT, reason)
     seen = 1e-3 * duration_ns
     most, least = SHORTER * p50_us + SHORTER_US, (p50_us - LONGER_US) / LONGER
     if seen > most:
@@ -117,7 +117,7 @@ def _as_long(side: ProfiledSide, role: str, p50_us: float) -> Check:
             most,
             "us",
             where,
-            "ncu.time_disagrees",
+            codes.TIME_DISAGREES,
             "the claimed time is too short for this launch",
         )
     if seen < least:
@@ -128,7 +128,7 @@ def _as_long(side: ProfiledSide, role: str, p50_us: float) -> Check:
             least,
             "us",
             where,
-            "ncu.time_disagrees",
+            codes.TIME_DISAGREES,
             "name every kernel of the launch in task.yaml",
         )
     return Check("duration_us", Status.PASS, seen, most, "us", where)
@@ -178,26 +178,25 @@ def _quotient(side: ProfiledSide, metric: Metric) -> tuple[float | None, str]:
 
 def _unprofiled(side: ProfiledSide) -> GateResult:
     status = Status.INCONCLUSIVE if side.code in _INCONCLUSIVE else Status.NOT_RUN
-    return GateResult(GATE, status, side.code, f"{side.name}: {side.message}. {CODES.get(side.code, '')}".strip())
+    return GateResult(GATE, status, side.code, f"{side.name}: {side.message}. {codes.explanation(side.code)}".strip())
 
 
 def _seen(side: ProfiledSide | None, name: str, limit: float | None) -> float | Check:
     """The value of a metric, or the check that says why there is no usable one."""
     if name not in METRICS:
         known = ", ".join(METRICS)
-        return Check(name, Status.INCONCLUSIVE, None, limit, "", code="ncu.unknown_metric", hint=f"known are {known}")
+        return Check(name, Status.INCONCLUSIVE, None, limit, "", code=codes.UNKNOWN_METRIC, hint=f"known are {known}")
     unit = METRICS[name].unit
     if side is None:
-        return Check(name, Status.INCONCLUSIVE, None, limit, unit, code="ncu.no_baseline")
+        return Check(name, Status.INCONCLUSIVE, None, limit, unit, code=codes.NO_BASELINE)
     if side.code:
-        return Check(name, Status.INCONCLUSIVE, None, limit, unit, side.name, "ncu.baseline_not_profiled", side.message)
+        return Check(name, Status.INCONCLUSIVE, None, limit, unit, side.name, codes.BASELINE_NOT_PROFILED, side.message)
     found, reason = value(side, name)
     if found is None:
-        return Check(name, Status.NOT_RUN, None, limit, unit, side.name, "ncu.absent", reason)
+        return Check(name, Status.NOT_RUN, None, limit, unit, side.name, codes.ABSENT, reason)
     if not (0.0 <= found < math.inf and (unit != "%" or found <= ncu_metrics.MOST_PCT)):
         shown = found if math.isfinite(found) else str(found)
-        hint = "profile again with the GPU idle"
-        return Check(name, Status.INCONCLUSIVE, shown, limit, unit, side.name, "ncu.out_of_range", hint)
+        return Check(name, Status.INCONCLUSIVE, shown, limit, unit, side.name, codes.OUT_OF_RANGE, codes.OUT_OF_RANGE.next_step)
     return found
 
 
@@ -208,7 +207,7 @@ def _bound(side: ProfiledSide, name: str, limit: float, *, low: bool) -> Check:
     unit, where = METRICS[name].unit, "at least" if low else "at most"
     if found >= limit if low else found <= limit:
         return Check(name, Status.PASS, found, limit, unit, where)
-    code = "ncu.below_min" if low else "ncu.above_max"
+    code = codes.BELOW_MIN if low else codes.ABOVE_MAX
     return Check(name, Status.FAIL, found, limit, unit, where, code, f"look at {METRICS[name].what} in profile.ncu-rep")
 
 
@@ -222,7 +221,7 @@ def _rises(side: ProfiledSide, old: ProfiledSide | None, name: str) -> Check:
     if new > before:
         return Check(name, Status.PASS, new, before, unit, where)
     hint = f"the stage does not raise {METRICS[name].what}; see the sass gate for the instructions that it claims"
-    return Check(name, Status.FAIL, new, before, unit, where, "ncu.not_risen", hint)
+    return Check(name, Status.FAIL, new, before, unit, where, codes.NOT_RISEN, hint)
 
 
 def _steady(side: ProfiledSide, old: ProfiledSide | None, name: str, pct: float) -> Check:
@@ -237,7 +236,7 @@ def _steady(side: ProfiledSide, old: ProfiledSide | None, name: str, pct: float)
     if new * 100.0 <= before * (100.0 + pct) or new <= metric.floor:
         return Check(name, Status.PASS, new, allowed, metric.unit, where)
     hint = f"look at {metric.what} in profile.ncu-rep"
-    return Check(name, Status.FAIL, new, allowed, metric.unit, where, "ncu.not_steady", hint)
+    return Check(name, Status.FAIL, new, allowed, metric.unit, where, codes.NOT_STEADY, hint)
 
 
 def _sentence(checks: list[Check], evidence: NcuEvidence) -> str:

@@ -17,6 +17,7 @@ from pathlib import Path
 from typing import Any
 
 from gates.core.errors import GatesError
+from gates.gate.performance import codes
 from gates.gate.performance.runner.protocol import SINGLE_PAIRS, telling_stops
 from gates.launch.entry_point import is_c
 from gates.stats.estimators import MIN_P90
@@ -152,9 +153,9 @@ def _read(tried: Attempt) -> dict[str, Any]:
     if "stopped" in lines:
         code, message = str(lines["stopped"].get("code")), str(lines["stopped"].get("message"))
     elif tried.timed_out:
-        code, message = "performance.time_limit", f"timing was {tried.cause}"
+        code, message = codes.TIME_LIMIT, f"timing was {tried.cause}"
     else:
-        code, message = "performance.runner_died", f"the timing process gave no result ({tried.cause}): {tried.last_words()}"
+        code, message = codes.RUNNER_DIED, f"the timing process gave no result ({tried.cause}): {tried.last_words()}"
     return {"measured": None, "backends": {}, "also": {}, "code": code, "message": message}
 
 

@@ -13,6 +13,7 @@ import statistics
 from collections.abc import Iterable
 
 from gates.core.records import Check, Status
+from gates.gate.performance import codes
 from gates.gate.performance.evidence import PerformanceEvidence
 from gates.stats import outside
 from gates.stats.samples import BASELINE, CANDIDATE, Block, Series
@@ -52,7 +53,7 @@ def checks(evidence: PerformanceEvidence, series: Series, bar_pct: float) -> lis
                 most,
                 "x",
                 "p50",
-                "performance.implausible",
+                codes.IMPLAUSIBLE,
                 "look for a wrong unit; if you expect so large a gain, raise min_speedup_pct",
             )
         )
@@ -66,7 +67,7 @@ def _check(
     limit: float,
     unit: str,
     where: str,
-    code: str = "performance.inconsistent",
+    code: str = codes.INCONSISTENT,
     hint: str = "run again on an idle card and host",
 ) -> Check:
     good = seen <= limit if how == "at most" else seen >= limit
@@ -95,7 +96,7 @@ def _outside(evidence: PerformanceEvidence, sides: Iterable[str]) -> list[Check]
                     outside.EXCESS_PCT,
                     "%",
                     where,
-                    "performance.inconsistent",
+                    codes.INCONSISTENT,
                     "no long block was taken",
                 )
             )
@@ -113,7 +114,7 @@ def _outside(evidence: PerformanceEvidence, sides: Iterable[str]) -> list[Check]
         )
         if not long:
             best = min(block.excess_pct for block in mine)
-            code = "performance.inconsistent" if outside.steady(mine) else "performance.host_busy"
+            code = codes.INCONSISTENT if outside.steady(mine) else codes.HOST_BUSY
             found.append(
                 _check(
                     "outside_excess",
@@ -158,11 +159,11 @@ def _blocks(series: Series, sides: list[str]) -> list[Check]:
     claimed_us = statistics.median(series.launches[more] * sum(block.samples_us) for block in valid[more])
     seen, allowed = abs(middle[CANDIDATE] - middle[BASELINE]), BLOCK_PCT / 100.0 * claimed_us + BLOCK_US
     doubt = 2.0 * math.hypot(*(_error_of_median(beyond[side]) for side in sides))
-    code = "performance.inconsistent" if seen - 2.0 * doubt > allowed else "performance.host_busy"
+    code = codes.INCONSISTENT if seen - 2.0 * doubt > allowed else codes.HOST_BUSY
     where = f"{more} against the other side, {where}; known to {doubt:.0f} us"
     return [
         *found,
-        _check("beyond_claims", seen + doubt if code == "performance.host_busy" else seen, "at most", allowed, "us", where, code),
+        _check("beyond_claims", seen + doubt if code == codes.HOST_BUSY else seen, "at most", allowed, "us", where, code),
     ]
 
 
@@ -248,7 +249,7 @@ def _alone(evidence: PerformanceEvidence, series: Series) -> list[Check]:
     alone, most = evidence.alone.series, 1.0 + ALONE_PCT / 100.0
     if alone is None or alone.mode != series.mode or not alone.samples(BASELINE):
         why = evidence.alone.message or "none of its blocks counts"
-        return [Check("baseline_alone", Status.INCONCLUSIVE, None, most, "x", "baseline", "performance.not_alone", why)]
+        return [Check("baseline_alone", Status.INCONCLUSIVE, None, most, "x", "baseline", codes.NOT_ALONE, why)]
     beside_us, alone_us = (statistics.median(one.samples(BASELINE)) for one in (series, alone))
     ratio, beside_mhz, alone_mhz = beside_us / alone_us, _clock(series), _clock(alone)
     if beside_mhz and alone_mhz:

@@ -8,6 +8,7 @@ from typing import Any
 
 from gates.core import records
 from gates.core.errors import GatesError
+from gates.gate.performance import codes
 from gates.stats.calibration import Calibration
 from gates.stats.estimators import Figures, figures
 from gates.stats.outside import OutsideBlock
@@ -170,7 +171,7 @@ def parse(raw: Mapping[str, Any]) -> PerformanceEvidence:
     if measured is None:
         return PerformanceEvidence(
             **head,
-            status=NOT_RUN if raw["code"] == "performance.no_device" else STOPPED,
+            status=NOT_RUN if raw["code"] == codes.NO_DEVICE else STOPPED,
             code=raw["code"],
             message=raw["message"],
             process_s=raw["process_s"],

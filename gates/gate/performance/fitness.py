@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+from gates.core.reason_code import Code
 from gates.core.records import Check, Status
+from gates.gate.performance import codes
 from gates.gate.performance.evidence import OutputCheck, PerformanceEvidence, summaries
 from gates.stats import stopping_rule
 from gates.stats.samples import BASELINE, CANDIDATE, CONTROL, Series
@@ -15,7 +17,7 @@ def checks(evidence: PerformanceEvidence, mode: str) -> list[Check]:
     """Checks that all must pass before a ratio means anything."""
     series = evidence.in_mode(mode)
     if series is None or not series.samples(CANDIDATE):
-        return [_check("samples", False, 0, 1, "", "performance.no_samples", mode)]
+        return [_check("samples", False, 0, 1, "", codes.NO_SAMPLES, mode)]
     return [
         _gated(evidence, mode),
         *_outputs(evidence),
@@ -36,7 +38,7 @@ def _check(
     observed: float | int | str | None,
     limit: float | int | str | None,
     unit: str,
-    code: str,
+    code: Code,
     where: str = "",
     *,
     failing: bool = False,
@@ -45,7 +47,7 @@ def _check(
     bad = Status.FAIL if failing else Status.INCONCLUSIVE
     if good:
         return Check(name, Status.PASS, observed, limit, unit, where)
-    return Check(name, bad, observed, limit, unit, where, code, hint)
+    return Check(name, bad, observed, limit, unit, where, code, hint or code.next_step)
 
 
 def _gated(evidence: PerformanceEvidence, mode: str) -> Check:
@@ -55,7 +57,7 @@ def _gated(evidence: PerformanceEvidence, mode: str) -> Check:
         mode,
         evidence.gated_mode,
         "",
-        "performance.other_mode",
+        codes.OTHER_MODE,
         hint="the control and the output checks are of the mode that was gated; run the stage with the other `cache:`",
     )
 
@@ -64,13 +66,13 @@ def _outputs(evidence: PerformanceEvidence) -> list[Check]:
     seen = {(check.when, check.side) for check in evidence.outputs}
     sides = (CANDIDATE,) if evidence.baseline is None else (CANDIDATE, BASELINE)
     result = [
-        _check("outputs", False, None, None, "", "performance.outputs_unchecked", f"{side} {when} timing")
+        _check("outputs", False, None, None, "", codes.OUTPUTS_UNCHECKED, f"{side} {when} timing")
         for side in sides
         for when in ("before", "after")
         if (when, side) not in seen
     ]
     for check in evidence.outputs:
-        code = "performance.wrong_output" if check.side == CANDIDATE else "performance.wrong_baseline_output"
+        code = codes.WRONG_OUTPUT if check.side == CANDIDATE else codes.WRONG_BASELINE_OUTPUT
         where = f"{check.side} {check.when} timing, against {check.against}"
         trouble = _trouble(check, evidence)
         result.append(
@@ -83,7 +85,6 @@ def _outputs(evidence: PerformanceEvidence) -> list[Check]:
                 code,
                 where,
                 failing=check.side == CANDIDATE,
-                hint="" if not trouble else "look for state that survives a launch",
             )
         )
     return result
@@ -123,7 +124,7 @@ def _possible(evidence: PerformanceEvidence, mode: str) -> list[Check]:
             figures.p50_us,
             floors[bound],
             "us",
-            "performance.impossible",
+            codes.IMPOSSIBLE,
             f"least time by {bound}",
             failing=side == CANDIDATE,
             hint="check that the work is inside the timed launches",
@@ -143,9 +144,8 @@ def _control(evidence: PerformanceEvidence) -> Check:
         floor,
         stopping_rule.CONTROL_LIMIT_PCT,
         "%",
-        "performance.control_off",
+        codes.CONTROL_OFF,
         "A/A control",
-        hint="stop other load on the machine and let the card cool",
     )
 
 
@@ -160,7 +160,7 @@ def _pairs(evidence: PerformanceEvidence, series: Series) -> Check:
         taken,
         stopping_rule.LOOKS[0],
         "",
-        "performance.too_few_pairs",
+        codes.TOO_FEW_PAIRS,
         f"stopped: {series.stopped}",
         hint="raise the time budget, or free the card",
     )
@@ -176,7 +176,7 @@ def _clock(series: Series) -> Check:
         lost,
         0,
         "",
-        "performance.clock_lost",
+        codes.CLOCK_LOST,
         hint="the driver stopped answering during timing; see the kernel log for an Xid error",
     )
 
@@ -189,8 +189,7 @@ def _throttling(evidence: PerformanceEvidence, series: Series) -> Check:
         round(share, 3),
         INVALID_LIMIT_PCT,
         "%",
-        "performance.throttled",
-        hint="let the card cool, or stop what heats it",
+        codes.THROTTLED,
     )
 
 
@@ -202,14 +201,14 @@ def _refused(evidence: PerformanceEvidence, series: Series) -> Check:
         round(share, 3),
         MAX_REFUSED_PCT,
         "%",
-        "performance.refused_samples",
+        codes.REFUSED_SAMPLES,
         hint="the timer is broken or too coarse for this kernel",
     )
 
 
 def _timer(evidence: PerformanceEvidence, series: Series) -> list[Check]:
     if evidence.calibration is None:
-        return [_check("event_overhead", False, None, None, "%", "performance.timer_too_coarse", "not calibrated")]
+        return [_check("event_overhead", False, None, None, "%", codes.TIMER_TOO_COARSE, "not calibrated")]
     result = []
     figures_by_side = summaries(evidence).get(series.mode, {})
     for side, launches in series.launches.items():
@@ -224,7 +223,7 @@ def _timer(evidence: PerformanceEvidence, series: Series) -> list[Check]:
                 round(evidence.calibration.overhead_pct(sample_us), 4),
                 5.0,
                 "%",
-                "performance.timer_too_coarse",
+                codes.TIMER_TOO_COARSE,
                 f"{side}, {launches} launches a sample",
                 hint="a larger shape takes longer than the timer's step",
             )
@@ -236,6 +235,4 @@ def _alone(evidence: PerformanceEvidence) -> list[Check]:
     if evidence.other_processes is None:
         return []  # the driver does not tell; the control stands guard alone
     others = ", ".join(str(pid) for pid in evidence.other_processes)
-    return [
-        _check("other_processes", not others, others or "none", "none", "", "performance.other_process", hint="wait until the card is free")
-    ]
+    return [_check("other_processes", not others, others or "none", "none", "", codes.OTHER_PROCESS)]

@@ -24,7 +24,7 @@ from dataclasses import dataclass
 from typing import Any
 
 from gates.core.records import Check, GateResult, Status, conclude, worst_status
-from gates.gate.performance import consistency, fitness
+from gates.gate.performance import codes, consistency, fitness
 from gates.gate.performance.evidence import MEASURED, NOT_RUN, PerformanceEvidence, summaries
 from gates.stats import stopping_rule
 from gates.stats.estimators import no_p90, spread
@@ -34,7 +34,8 @@ from gates.stats.sampling import INVALID_LIMIT_PCT, clockwork_pct, cycle_differe
 GATE = "performance"
 
 CLOCK_PCT = 5.0  # a clock that changes by less between blocks is steady
-_FAILING = ("performance.launch_failed", "performance.not_captured", "performance.tampered")
+_SLOWER = {"p90": codes.SLOWER_P90, "mean": codes.SLOWER_MEAN}
+_FAILING = (codes.LAUNCH_FAILED, codes.NOT_CAPTURED, codes.TAMPERED)
 
 
 @dataclass(frozen=True)
@@ -66,7 +67,7 @@ def judge(
         return _not_measured(evidence)
     if evidence.shape != limits["shape"]:
         return conclude(
-            GATE, (Check("shape", Status.INCONCLUSIVE, evidence.shape, limits["shape"], "", code="performance.other_shape"),), passed=""
+            GATE, (Check("shape", Status.INCONCLUSIVE, evidence.shape, limits["shape"], "", code=codes.OTHER_SHAPE),), passed=""
         )
     mode = str(limits.get("cache", "cold"))
     checks = fitness.checks(evidence, mode)
@@ -75,7 +76,7 @@ def judge(
         checks += consistency.checks(evidence, series, float(limits["min_speedup_pct"]))
     fit = worst_status(check.status for check in checks) is Status.PASS
     if evidence.baseline is None and not not_applicable_reason:
-        checks.append(Check("baseline", Status.INCONCLUSIVE, None, None, "", code="performance.no_baseline"))
+        checks.append(Check("baseline", Status.INCONCLUSIVE, None, None, "", code=codes.NO_BASELINE))
     reading = read(evidence, limits)
     if evidence.baseline is not None and not not_applicable_reason:
         verdicts = [_speedup(reading, evidence, float(limits["min_speedup_pct"])), *_tails(evidence, limits, reading)]
@@ -88,11 +89,9 @@ def judge(
     if status is Status.PASS and not_applicable_reason:
         p50 = summaries(evidence)[mode][CANDIDATE].p50_us
         measured = Check("p50", Status.NOT_APPLICABLE, p50, None, "us", where=f"{evidence.shape}, {mode} L2")
-        return GateResult(
-            GATE, Status.NOT_APPLICABLE, "performance.not_applicable", f"{not_applicable_reason}; {line}", (measured, *checks)
-        )
+        return GateResult(GATE, Status.NOT_APPLICABLE, codes.NOT_APPLICABLE, f"{not_applicable_reason}; {line}", (measured, *checks))
     if status is Status.PASS:
-        return GateResult(GATE, status, "performance.pass", line, tuple(checks))
+        return GateResult(GATE, status, codes.PASS, line, tuple(checks))
     concluded = conclude(GATE, checks, passed=line)
     decisive = next(check for check in checks if check.status is status)
     text = line if decisive.name == "speedup_p50" else f"{concluded.sentence}; {line}"
@@ -166,7 +165,7 @@ def _speedup(reading: Reading, evidence: PerformanceEvidence, bar_pct: float) ->
     where = f"{evidence.shape}, {reading.mode} L2"
     ruling = reading.ruling
     if ruling is None:
-        return Check("speedup_p50", Status.INCONCLUSIVE, None, bar_pct, "%", where, "performance.too_few_pairs")
+        return Check("speedup_p50", Status.INCONCLUSIVE, None, bar_pct, "%", where, codes.TOO_FEW_PAIRS)
     status, code, hint = _standing(ruling, reading.cycles_ratio, bar_pct)
     observed = round(100.0 * (ruling.interval.ratio - 1.0), 9)
     return Check("speedup_p50", status, observed, bar_pct, "%", where, code, hint)
@@ -174,17 +173,17 @@ def _speedup(reading: Reading, evidence: PerformanceEvidence, bar_pct: float) ->
 
 def _standing(ruling: stopping_rule.Ruling, cycles_ratio: float | None, bar_pct: float) -> tuple[Status, str, str]:
     if ruling.within_noise:
-        return Status.INCONCLUSIVE, "performance.within_noise", "quieten the machine, or claim no gain"
+        return Status.INCONCLUSIVE, codes.WITHIN_NOISE, "quieten the machine, or claim no gain"
     if ruling.outcome == stopping_rule.OPEN:
         disagree = ruling.interval.outcome(bar_pct) != stopping_rule.OPEN
-        code = "performance.estimates_disagree" if disagree else "performance.bar_within_interval"
+        code = codes.ESTIMATES_DISAGREE if disagree else codes.BAR_WITHIN_INTERVAL
         return Status.INCONCLUSIVE, code, "the speed-up is as good as at the bar; make the kernel faster"
     above = ruling.outcome == stopping_rule.ABOVE
     if cycles_ratio is not None and (math.log(cycles_ratio) >= math.log1p(bar_pct / 100.0) - 1e-9) != above:
-        return Status.INCONCLUSIVE, "performance.clock_differed", f"in clock cycles the ratio is {cycles_ratio:.3f}"
+        return Status.INCONCLUSIVE, codes.CLOCK_DIFFERED, f"in clock cycles the ratio is {cycles_ratio:.3f}"
     if above:
         return Status.PASS, "", ""
-    return Status.FAIL, "performance.too_slow", "see the ncu counters for what bounds the kernel"
+    return Status.FAIL, codes.TOO_SLOW, "see the ncu counters for what bounds the kernel"
 
 
 def _tails(evidence: PerformanceEvidence, limits: Mapping[str, Any], reading: Reading) -> list[Check]:
@@ -205,20 +204,20 @@ def _tails(evidence: PerformanceEvidence, limits: Mapping[str, Any], reading: Re
                     allowed_pct,
                     "%",
                     where,
-                    "performance.no_p90",
+                    codes.NO_P90,
                     f"{why} a block; ask for more iterations, or leave p90 out of metrics",
                 )
             )
             continue
         found = stopping_rule.interval(differences(evidence.single, metric=metric)) if evidence.single else None
         if found is None:
-            checks.append(Check(name, Status.INCONCLUSIVE, None, allowed_pct, "%", where, "performance.no_singles"))
+            checks.append(Check(name, Status.INCONCLUSIVE, None, allowed_pct, "%", where, codes.NO_SINGLES))
             continue
         status, code = Status.PASS, ""
         if not 100.0 * (found.ratio - 1.0) >= allowed_pct:
             slower = 100.0 * (found.high - 1.0) < allowed_pct
             status = Status.FAIL if slower else Status.INCONCLUSIVE
-            code = f"performance.slower_{metric}" if slower else "performance.tail_unclear"
+            code = _SLOWER[metric] if slower else codes.TAIL_UNCLEAR
         checks.append(
             Check(
                 name,
@@ -238,12 +237,12 @@ def _steadiness(evidence: PerformanceEvidence, max_std_us: float) -> Check:
     where = f"{evidence.shape}, single launches, median of blocks"
     found = _block_std(evidence.single)
     if found is None:
-        return Check("std", Status.INCONCLUSIVE, None, max_std_us, "us", where, "performance.no_singles")
+        return Check("std", Status.INCONCLUSIVE, None, max_std_us, "us", where, codes.NO_SINGLES)
     if found <= max_std_us:
         return Check("std", Status.PASS, found, max_std_us, "us", where)
     if (machine := _disturbed(evidence.single)) is not None:
         return Check("std", Status.INCONCLUSIVE, found, max_std_us, "us", where, *machine)
-    return Check("std", Status.FAIL, found, max_std_us, "us", where, "performance.unsteady", "the work may depend on the data or on timing")
+    return Check("std", Status.FAIL, found, max_std_us, "us", where, codes.UNSTEADY, "the work may depend on the data or on timing")
 
 
 def _block_std(single: Series | None) -> float | None:
@@ -255,10 +254,10 @@ def _block_std(single: Series | None) -> float | None:
 def _disturbed(single: Series) -> tuple[str, str] | None:
     """(code, hint) where the machine, and not the kernel, may be what made single launches scatter."""
     if single.invalid_pct() > INVALID_LIMIT_PCT:
-        return "performance.throttled", "let the card cool, or stop what heats it"
+        return codes.THROTTLED, codes.THROTTLED.next_step
     clocks = [block.sm_mhz for block in single.blocks if block.side == CANDIDATE and block.valid and block.sm_mhz]
     if clocks and max(clocks) > min(clocks) * (1.0 + CLOCK_PCT / 100.0):
-        return "performance.clock_unsteady", f"the SM clock went from {min(clocks):.0f} to {max(clocks):.0f} MHz between blocks"
+        return codes.CLOCK_UNSTEADY, f"the SM clock went from {min(clocks):.0f} to {max(clocks):.0f} MHz between blocks"
     return None
 
 

@@ -5,7 +5,7 @@ from __future__ import annotations
 from gates.core.records import GateResult
 from gates.gate.performance import evidence
 from gates.gate.performance.collect import run_timing
-from gates.gate.reasons import not_run
+from gates.gate.reasons import NOTHING_CHECKED, not_run
 from gates.gate.session import NO_LIMIT, Session
 
 
@@ -14,7 +14,7 @@ def collect(session: Session) -> GateResult | None:
     if (missing := session.without_device("performance")) is not None:
         return missing
     if not session.task.gates["performance"]:
-        return not_run("performance", "nothing_checked", NO_LIMIT.format(gate="performance"))
+        return not_run("performance", NOTHING_CHECKED, NO_LIMIT.format(gate="performance"))
     if (missing := session.missing("performance", "device") or session.after_correctness("performance")) is not None:
         return missing
     task, limits = session.task, session.task.gates["performance"]

@@ -6,6 +6,7 @@ from collections.abc import Iterator
 
 from gates.core.kernel_names import without_parameters
 from gates.core.records import Check, Status
+from gates.gate.ptxas import codes
 from gates.gate.ptxas.evidence import PtxasEvidence, PtxasKernel
 
 FIGURES = {
@@ -88,7 +89,7 @@ def _vanished(kernel: PtxasKernel, evidence: PtxasEvidence, baseline: PtxasEvide
         None,
         "",
         _where(kernel),
-        "ptxas.kernel_vanished",
+        codes.KERNEL_VANISHED,
         "a renamed kernel, a toggle, or a template that nothing launches any more; if intended, mend `kernels:` in task.yaml",
     )
 

@@ -23,7 +23,9 @@ from collections.abc import Iterator, Mapping, Sequence
 from typing import Any
 
 from gates.core.kernel_names import missing_kernels, without_parameters
+from gates.core.reason_code import Code
 from gates.core.records import Check, GateResult, Status, conclude
+from gates.gate.ptxas import codes
 from gates.gate.ptxas.change import changes
 from gates.gate.ptxas.evidence import Launch, PtxasEvidence, PtxasKernel
 from gates.hardware.chips import Chip, chip_of, registers_per_cta
@@ -86,9 +88,9 @@ def where(kernel: PtxasKernel) -> str:
 
 def _presence(evidence: PtxasEvidence) -> Iterator[Check]:
     for arch in evidence.missing_logs:
-        yield Check("log", Status.NOT_RUN, None, None, "", arch, "ptxas.no_log", "run `gates doctor`; see the build log")
+        yield Check("log", Status.NOT_RUN, None, None, "", arch, codes.NO_LOG, codes.NO_LOG.next_step)
     for problem in evidence.problems:
-        yield Check("log", Status.FAIL, problem, None, "", "", "ptxas.log_incomplete", "delete the build folder and build again")
+        yield Check("log", Status.FAIL, problem, None, "", "", codes.LOG_INCOMPLETE, codes.LOG_INCOMPLETE.next_step)
     for arch in evidence.archs:
         if arch in evidence.missing_logs:
             continue
@@ -101,7 +103,7 @@ def _presence(evidence: PtxasEvidence) -> Iterator[Check]:
                 None,
                 "",
                 f"{name} {arch}",
-                "ptxas.kernel_missing",
+                codes.KERNEL_MISSING,
                 f"the log has {', '.join(sorted(present)) or 'no kernel'}; check toggles and template instances",
             )
 
@@ -116,7 +118,7 @@ def _kernel(kernel: PtxasKernel, evidence: PtxasEvidence, limits: Mapping[str, A
             None,
             "",
             place,
-            "ptxas.unlisted_kernel",
+            codes.UNLISTED_KERNEL,
             f"task.yaml names {', '.join(evidence.expected_kernels)}; a launcher must not fall back to another kernel",
         )
     if kernel.arch in evidence.relocatable and kernel.linked is None:
@@ -127,8 +129,8 @@ def _kernel(kernel: PtxasKernel, evidence: PtxasEvidence, limits: Mapping[str, A
             limits.get("max_registers"),
             "registers/thread",
             place,
-            "ptxas.relocatable",
-            "relocatable code: link with -Xnvlink -v",
+            codes.RELOCATABLE,
+            codes.RELOCATABLE.next_step,
         )
     else:
         yield from _limit(
@@ -137,8 +139,7 @@ def _kernel(kernel: PtxasKernel, evidence: PtxasEvidence, limits: Mapping[str, A
             limits.get("max_registers"),
             "registers/thread",
             place,
-            "ptxas.registers",
-            "shorten live ranges, smaller tiles, less unrolling, or __launch_bounds__",
+            codes.REGISTERS,
         )
     for name, spilled in (("spill_stores", kernel.spill_store_bytes), ("spill_loads", kernel.spill_load_bytes)):
         yield from _limit(
@@ -147,31 +148,28 @@ def _kernel(kernel: PtxasKernel, evidence: PtxasEvidence, limits: Mapping[str, A
             limits.get("max_spill_bytes"),
             "bytes",
             place,
-            "ptxas.spills",
-            "look for a register cap, arrays indexed at run time, or too much unrolling",
+            codes.SPILLS,
         )
     yield from _smem(kernel, evidence, limits.get("max_smem_bytes"))
     chip = chip_of(kernel.arch)
     if chip is None:
-        yield Check(
-            "chip", Status.INCONCLUSIVE, kernel.arch, None, "", place, "ptxas.unknown_chip", "gates/hardware/chips.py has the table"
-        )
+        yield Check("chip", Status.INCONCLUSIVE, kernel.arch, None, "", place, codes.UNKNOWN_CHIP, codes.UNKNOWN_CHIP.next_step)
     else:
         for launch in kernel.launches:
             yield from _launch(kernel, launch, chip, evidence)
     if kernel.cross_check not in ("agrees", "not available"):
-        yield Check("cubin", Status.FAIL, kernel.cross_check, "agrees", "", place, "ptxas.cubin_differs", "delete the build folder")
+        yield Check("cubin", Status.FAIL, kernel.cross_check, "agrees", "", place, codes.CUBIN_DIFFERS, codes.CUBIN_DIFFERS.next_step)
     elif kernel.cross_check == "agrees":
         yield Check("cubin", Status.PASS, "agrees", None, "", place)
     for warning in kernel.warnings:
         yield Check("warning", Status.PASS, warning, None, "", place, hint="a remark of the compiler; not judged")
 
 
-def _limit(name: str, observed: int | None, limit: int | None, unit: str, place: str, code: str, hint: str) -> Iterator[Check]:
+def _limit(name: str, observed: int | None, limit: int | None, unit: str, place: str, code: Code, hint: str = "") -> Iterator[Check]:
     if observed is None:
-        yield Check(name, Status.FAIL, None, limit, unit, place, "ptxas.log_incomplete", "the log does not print this figure of the kernel")
+        yield Check(name, Status.FAIL, None, limit, unit, place, codes.LOG_INCOMPLETE, "the log does not print this figure of the kernel")
     elif limit is not None and not (observed <= limit):
-        yield Check(name, Status.FAIL, observed, limit, unit, place, code, hint)
+        yield Check(name, Status.FAIL, observed, limit, unit, place, code, hint or code.next_step or code.causes)
     else:
         yield Check(name, Status.PASS, observed, limit, unit, place)
 
@@ -189,7 +187,7 @@ def _smem(kernel: PtxasKernel, evidence: PtxasEvidence, limit: int | None) -> It
     unknown = not dynamic or None in dynamic
     least = None if static is None else static + max((size for size in dynamic if size is not None), default=0)
     if least is None or not unknown or (limit is not None and not (least <= limit)):
-        yield from _limit("smem", least, limit, "bytes", place, "ptxas.smem", "smaller tiles, fewer stages, or a buffer used twice")
+        yield from _limit("smem", least, limit, "bytes", place, codes.SMEM)
         if evidence.launches_note and kernel.launches:
             yield Check(
                 "dynamic_smem",
@@ -210,7 +208,7 @@ def _smem(kernel: PtxasKernel, evidence: PtxasEvidence, limit: int | None) -> It
             limit,
             "" if seen else "bytes",
             place,
-            "ptxas.smem_unknown",
+            codes.SMEM_UNKNOWN,
             f"{static} bytes static; the dynamic part is unknown: {missing}",
         )
     declared = [launch.declared_smem_bytes for launch in kernel.launches if launch.declared_smem_bytes is not None]
@@ -250,7 +248,7 @@ def _launch(kernel: PtxasKernel, launch: Launch, chip: Chip, evidence: PtxasEvid
     registers = kernel.final.registers
     place = where(kernel)
     if threads is not None:
-        yield from _limit("threads_per_cta", threads, chip.threads_per_cta, "threads", place, "ptxas.threads", "launch fewer threads a CTA")
+        yield from _limit("threads_per_cta", threads, chip.threads_per_cta, "threads", place, codes.THREADS)
     if threads is not None and registers is not None and not _of_another_instance(kernel, launch, chip, evidence):
         yield from _limit(
             "registers_per_cta",
@@ -258,7 +256,7 @@ def _launch(kernel: PtxasKernel, launch: Launch, chip: Chip, evidence: PtxasEvid
             chip.registers_per_cta,
             "registers",
             place,
-            "ptxas.registers_per_cta",
+            codes.REGISTERS_PER_CTA,
             f"{registers} registers x {threads} threads, rounded up as they are allocated",
         )
     if static is None or dynamic is None:
@@ -270,7 +268,7 @@ def _launch(kernel: PtxasKernel, launch: Launch, chip: Chip, evidence: PtxasEvid
         chip.smem_per_cta,
         "bytes",
         place,
-        "ptxas.smem_chip",
+        codes.SMEM_CHIP,
         f"{chip.arch} gives a CTA at most {chip.smem_per_cta} bytes",
     )
     if total > chip.smem_without_opt_in and launch.opt_in_smem_bytes is not None and launch.opt_in_smem_bytes < dynamic:
@@ -281,7 +279,7 @@ def _launch(kernel: PtxasKernel, launch: Launch, chip: Chip, evidence: PtxasEvid
             chip.smem_without_opt_in,
             "bytes",
             place,
-            "ptxas.smem_opt_in",
+            codes.SMEM_OPT_IN,
             f"{dynamic} bytes dynamic and {static} static need cudaFuncSetAttribute(MaxDynamicSharedMemorySize); "
             f"the launcher asked for {launch.opt_in_smem_bytes}",
         )

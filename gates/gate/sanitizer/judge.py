@@ -24,8 +24,9 @@ from collections.abc import Mapping
 from typing import Any
 
 from gates.core.errors import EXIT_CHECKER
+from gates.core.reason_code import Code
 from gates.core.records import Check, GateResult, Status, conclude
-from gates.gate.sanitizer.codes import CODES
+from gates.gate.sanitizer import codes
 from gates.gate.sanitizer.evidence import SanitizerEvidence, SanitizerRun
 from gates.gate.sanitizer.log import Finding, lacks_memory, unsupported
 
@@ -36,13 +37,13 @@ _SHOWN = 5
 def judge(evidence: SanitizerEvidence, limits: Mapping[str, Any] | None = None, baseline: SanitizerEvidence | None = None) -> GateResult:
     """The verdict on ``evidence``. There are no limits to set: zero findings; a baseline changes nothing."""
     if evidence.unavailable:
-        return GateResult("sanitizer", Status.NOT_RUN, "sanitizer.not_available", f"{evidence.unavailable}; {evidence.remedy}")
+        return GateResult("sanitizer", Status.NOT_RUN, codes.NOT_AVAILABLE, f"{evidence.unavailable}; {evidence.remedy}")
     if not evidence.runs:
-        return GateResult("sanitizer", Status.NOT_RUN, "sanitizer.nothing_checked", "no tool was run")
+        return GateResult("sanitizer", Status.NOT_RUN, codes.NOTHING_CHECKED, "no tool was run")
     checks = [check for run in evidence.runs for check in _run(run, evidence.mode)]
     if evidence.mode == "device":
         ran = {run.tool for run in evidence.runs}
-        checks += [_check(tool, Status.NOT_RUN, None, "tool_missing", "") for tool in DEVICE_TOOLS if tool not in ran]
+        checks += [_check(tool, Status.NOT_RUN, None, codes.TOOL_MISSING, "") for tool in DEVICE_TOOLS if tool not in ran]
     return conclude("sanitizer", checks, passed=_sentence(evidence))
 
 
@@ -52,26 +53,26 @@ def _run(run: SanitizerRun, mode: str) -> list[Check]:
     if errors:
         return [_finding(finding, where) for finding in errors[:_SHOWN]]
     if run.summary_errors and not _excused(run):
-        return [_check(run.tool, Status.FAIL, run.summary_errors, "finding", where, "the summary counts errors")]
+        return [_check(run.tool, Status.FAIL, run.summary_errors, codes.FINDING, where, "the summary counts errors")]
     if run.unsupported:
         if mode == "device" and unsupported(run.unsupported, ""):
-            return [_check(run.tool, Status.NOT_RUN, run.unsupported, "not_supported", where)]
+            return [_check(run.tool, Status.NOT_RUN, run.unsupported, codes.NOT_SUPPORTED, where)]
         why = "; the usual cause is a limit on virtual memory (ulimit -v)" if mode == "emulator" and lacks_memory(run.unsupported) else ""
-        return [_check(run.tool, Status.NOT_RUN, run.unsupported + why, "not_started", where)]
+        return [_check(run.tool, Status.NOT_RUN, run.unsupported + why, codes.NOT_STARTED, where)]
     if run.timed_out:
         status = Status.FAIL if mode == "emulator" else Status.INCONCLUSIVE
-        return [_check(run.tool, status, run.cause, "timeout", where)]
+        return [_check(run.tool, status, run.cause, codes.TIMEOUT, where)]
     if run.launch_error:
-        return [_check(run.tool, Status.FAIL, run.launch_error, "launch_error", where)]
+        return [_check(run.tool, Status.FAIL, run.launch_error, codes.LAUNCH_ERROR, where)]
     if run.returncode < 0 or (mode == "emulator" and run.returncode != 0):
-        return [_check(run.tool, Status.FAIL, run.cause, "crash", where)]
+        return [_check(run.tool, Status.FAIL, run.cause, codes.CRASH, where)]
     if run.summary_errors is None and (mode == "device" or run.seen):
-        return [_check(run.tool, Status.NOT_RUN, None, "no_summary", where)]
+        return [_check(run.tool, Status.NOT_RUN, None, codes.NO_SUMMARY, where)]
     if not run.seen or run.launches < run.expected_launches:
         seen = f"{run.launches} of {run.expected_launches} launches proved"
-        return [_check(run.tool, Status.NOT_RUN, seen, "kernel_not_seen", where)]
+        return [_check(run.tool, Status.NOT_RUN, seen, codes.KERNEL_NOT_SEEN, where)]
     if run.returncode != 0 and not (run.returncode == EXIT_CHECKER and (run.summary_warnings or _excused(run))):
-        return [_check(run.tool, Status.INCONCLUSIVE, run.cause, "exit_code", where)]
+        return [_check(run.tool, Status.INCONCLUSIVE, run.cause, codes.EXIT_CODE, where)]
     shown = [_warning(finding, where) for finding in run.findings[:_SHOWN]]
     return [Check(run.tool, Status.PASS, 0, 0, "findings", where), *shown]
 
@@ -82,7 +83,7 @@ def _excused(run: SanitizerRun) -> bool:
 
 
 def _finding(finding: Finding, where: str) -> Check:
-    return _check(f"{finding.tool}: {finding.kind}", Status.FAIL, finding.count, "finding", where, _told(finding))
+    return _check(f"{finding.tool}: {finding.kind}", Status.FAIL, finding.count, codes.FINDING, where, _told(finding))
 
 
 def _warning(finding: Finding, where: str) -> Check:
@@ -95,17 +96,16 @@ def _told(finding: Finding) -> str:
     return f"{finding.message} at {place}" if place else finding.message
 
 
-def _check(name: str, status: Status, observed: Any, code: str, where: str, detail: str = "") -> Check:
-    text = CODES[f"sanitizer.{code}"]
+def _check(name: str, status: Status, observed: Any, code: Code, where: str, detail: str = "") -> Check:
     return Check(
         name,
         status,
         observed,
-        0 if code == "finding" else None,
-        "findings" if code == "finding" else "",
+        0 if code is codes.FINDING else None,
+        "findings" if code is codes.FINDING else "",
         where,
-        f"sanitizer.{code}",
-        f"{detail}. {text}" if detail else text,
+        code,
+        f"{detail}. {code.explanation}" if detail else code.explanation,
     )
 
 

@@ -3,8 +3,8 @@
 from __future__ import annotations
 
 from gates.core.records import GateResult
-from gates.gate.reasons import not_run
-from gates.gate.sanitizer import evidence
+from gates.gate.reasons import CORRECTNESS_FAILED, not_run
+from gates.gate.sanitizer import codes, evidence
 from gates.gate.sanitizer.collect import run_sanitizer_device, run_sanitizer_emulator
 from gates.gate.session import Session
 
@@ -17,8 +17,8 @@ def collect(session: Session) -> GateResult | None:
             return missing
     if (missing := session.unusable("sanitizer")) is not None:
         return missing
-    if session.results["correctness"].code == "correctness.timeout":
-        return not_run("sanitizer", "correctness_failed", "the kernel reached the time limit and would again")
+    if session.results["correctness"].code == codes.TIMEOUT.of("correctness"):
+        return not_run("sanitizer", CORRECTNESS_FAILED, "the kernel reached the time limit and would again")
     task, work = session.task, session.scratch / "sanitizer"
     session.progress.step(f"{task.name}: memory checks on {session.where(task)}", task.time_limit_s)
     if session.emulated:

@@ -20,7 +20,7 @@ from typing import Any
 from gates.core.errors import GatesError
 from gates.core.kernel_names import missing_kernels, without_parameters
 from gates.core.records import Check, GateResult, Status, conclude
-from gates.gate.sass.codes import CODES
+from gates.gate.sass import codes
 from gates.gate.sass.evidence import CLASSES, SassEvidence, SassFunction
 
 UNIT = "instructions"
@@ -35,7 +35,7 @@ def judge(evidence: SassEvidence, limits: Mapping[str, Any], baseline: SassEvide
     for function in evidence.functions:
         checks.extend(_function(function, evidence, require, forbid))
     if not require and not forbid:
-        checks.append(Check("limits", Status.INCONCLUSIVE, None, None, "", "", "sass.no_limits", CODES["sass.no_limits"]))
+        checks.append(Check("limits", Status.INCONCLUSIVE, None, None, "", "", codes.NO_LIMITS, codes.NO_LIMITS.explanation))
     if baseline is not None:
         checks.extend(_changes(evidence, baseline))
     kernels = [function for function in evidence.functions if _listed(function, evidence)]
@@ -50,9 +50,11 @@ def _known(name: str) -> None:
 
 def _presence(evidence: SassEvidence) -> Iterator[Check]:
     for arch in evidence.missing_dumps:
-        yield Check("disassembly", Status.NOT_RUN, None, None, "", arch, "sass.no_dump", evidence.missing_reason or CODES["sass.no_dump"])
+        yield Check(
+            "disassembly", Status.NOT_RUN, None, None, "", arch, codes.NO_DUMP, evidence.missing_reason or codes.NO_DUMP.explanation
+        )
     for problem in evidence.problems:
-        yield Check("disassembly", Status.INCONCLUSIVE, problem, None, "", "", "sass.unreadable", CODES["sass.unreadable"])
+        yield Check("disassembly", Status.INCONCLUSIVE, problem, None, "", "", codes.UNREADABLE, codes.UNREADABLE.explanation)
     for arch in evidence.archs:
         if arch in evidence.missing_dumps:
             continue
@@ -65,7 +67,7 @@ def _presence(evidence: SassEvidence) -> Iterator[Check]:
                 None,
                 "",
                 f"{name} {arch}",
-                "sass.kernel_missing",
+                codes.KERNEL_MISSING,
                 f"the code has {', '.join(sorted(present)) or 'no function'}; check toggles and template instances",
             )
 
@@ -93,7 +95,7 @@ def _function(function: SassFunction, evidence: SassEvidence, require: Mapping[s
                 least,
                 UNIT,
                 place,
-                "" if status is Status.PASS else "sass.required",
+                "" if status is Status.PASS else codes.REQUIRED,
                 f"at least {least} of {', '.join(sorted(CLASSES[name]))}",
             )
     for name in forbid:
@@ -106,7 +108,7 @@ def _function(function: SassFunction, evidence: SassEvidence, require: Mapping[s
             0,
             UNIT,
             place,
-            "" if status is Status.PASS else "sass.forbidden",
+            "" if status is Status.PASS else codes.FORBIDDEN,
             f"none of {', '.join(sorted(CLASSES[name]))}" + _CAUSES.get(name, ""),
         )
 

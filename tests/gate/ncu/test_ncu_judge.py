@@ -5,8 +5,6 @@ from __future__ import annotations
 import dataclasses
 import json
 import math
-import re
-from pathlib import Path
 
 import jsonschema
 import pytest
@@ -146,12 +144,6 @@ def test_an_unprofiled_baseline_is_not_no_change() -> None:
     )
     result = ncu.judge(broken, LIMITS)
     assert (result.status, result.code) == (Status.INCONCLUSIVE, "ncu.baseline_not_profiled")
-
-
-def test_every_code_is_explained() -> None:
-    source = "".join(path.read_text() for path in Path(ncu.__file__).parent.glob("*.py"))
-    for code in set(re.findall(r'"(ncu\.[a-z_]+)"', source)) - {"ncu.json"}:
-        assert code in ncu.CODES, code
 
 
 def test_evidence_round_trip_and_schema() -> None:

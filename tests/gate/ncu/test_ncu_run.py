@@ -13,6 +13,7 @@ from gates.core.records import Status
 from gates.gate.ncu import collect as ncu
 from gates.gate.ncu import judge
 from gates.gate.ncu import report as ncu_report
+from gates.gate.ncu.codes import CODES
 from gates.gate.ncu.evidence import parse
 
 LIMITS = {"rises": ["tensor_pipe"], "steady": {"dram_bytes_pct": 10}}
@@ -89,7 +90,7 @@ def test_what_yields_no_counters_is_no_pass(tmp_path, body, code, status) -> Non
     evidence = profile(tmp_path, body, baseline=False, limit_s=2.0 if "60" in body else 20.0)
     result = judge.judge(evidence, LIMITS)
     assert (result.status, result.code) == (status, code), result.sentence
-    assert judge.CODES[code] in result.sentence
+    assert CODES[code].explanation in result.sentence
 
 
 def test_no_tool_and_unknown_chip(tmp_path, monkeypatch) -> None:

@@ -183,7 +183,7 @@ def test_a_runner_without_a_result_is_inconclusive(tmp_path, engine_entry, body,
 
 def test_no_device_is_not_run(tmp_path) -> None:
     task = _task(tmp_path)
-    (tmp_path / "scaling.py").write_text((DATA / "timing/scaling.py").read_text())
+    (tmp_path / "scaling.py").write_text((DATA / "scaling.py").read_text())
     import torch
 
     if torch.cuda.is_available():

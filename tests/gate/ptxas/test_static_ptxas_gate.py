@@ -11,7 +11,7 @@ from gates.cli.task_build import _kernel
 from gates.comparison.sections import _resource_rows
 from gates.core.kernel_names import instance_of_signature
 from gates.core.records import GateResult, Status, from_json, to_json
-from gates.gate.ptxas.codes import CODES
+from gates.gate.ptxas.codes import CODES, RELOCATABLE
 from gates.gate.ptxas.evidence import Launch, PtxasEvidence, gather
 from gates.gate.ptxas.judge import judge
 from gates.sweep.work import _resources
@@ -320,7 +320,7 @@ def test_relocatable_code_without_the_linker_s_line_is_inconclusive() -> None:
     for ours in (evidence(text, launch("caller")), evidence(first, launch("caller"), relocatable=True)):
         result = judge(ours, LIMITS)
         assert result.status is Status.INCONCLUSIVE and result.code == "ptxas.relocatable"
-        assert result.checks[0].hint == "relocatable code: link with -Xnvlink -v"
+        assert result.checks[0].hint == RELOCATABLE.next_step
 
 
 def test_spills_into_shared_memory_are_judged_and_pointed_at() -> None:

@@ -6,6 +6,7 @@ from collections.abc import Callable, Mapping
 from typing import Any, Protocol
 
 from gates.core.errors import EXIT_HOLD, GatesError
+from gates.gate.performance import codes
 from gates.gate.performance.runner import nvml
 from gates.gate.performance.runner.protocol import Stopped
 from gates.worker import isolated, wire
@@ -78,10 +79,10 @@ def _exchange(child: Any, question: Mapping[str, Any]) -> Any:
         return wire.receive(child.stdout, MOST_BYTES)
     except (EOFError, OSError):
         ended = Finished((), child.wait(), "", 0.0, timed_out=False)
-        raise Stopped("performance.runner_died", f"the timing process gave no result ({ended.cause})") from None
+        raise Stopped(codes.RUNNER_DIED, f"the timing process gave no result ({ended.cause})") from None
     except wire.BadFrame as error:
         raise _senseless(str(error)) from None
 
 
 def _senseless(what: str) -> Stopped:
-    return Stopped("performance.runner_died", f"the timing process answered with {what}")
+    return Stopped(codes.RUNNER_DIED, f"the timing process answered with {what}")

@@ -19,6 +19,7 @@ from typing import Any
 
 import torch
 
+from gates.gate.performance import codes
 from gates.gate.performance.runner.protocol import Stopped
 from gates.launch.c_launcher import KernelError
 from gates.launch.entry_point import load
@@ -340,9 +341,9 @@ class TimedSide:
         try:
             return self.clockwork.capture([launch(index) for index in indices])
         except KernelError as error:
-            raise Stopped("performance.capture_failed", f"{self.name}: under stream capture: {error}") from None
+            raise Stopped(codes.CAPTURE_FAILED, f"{self.name}: under stream capture: {error}") from None
         except RuntimeError as error:
-            raise Stopped("performance.capture_failed", f"{self.name}: {first_line(error)}") from None
+            raise Stopped(codes.CAPTURE_FAILED, f"{self.name}: {first_line(error)}") from None
 
     @contextlib.contextmanager
     def _blame(self) -> Any:
@@ -350,7 +351,7 @@ class TimedSide:
         try:
             yield
         except KernelError as error:
-            code = "performance.launch_failed" if self.name == "candidate" else "performance.baseline_failed"
+            code = codes.LAUNCH_FAILED if self.name == "candidate" else codes.BASELINE_FAILED
             raise Stopped(code, f"{self.name}: launcher returned {error.code}: {error}") from None
 
 

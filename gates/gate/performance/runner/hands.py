@@ -15,6 +15,7 @@ import torch
 
 from gates.core.errors import EXIT_HOLD, GatesError
 from gates.core.records import to_json
+from gates.gate.performance import codes
 from gates.gate.performance.runner import cuda_graphs
 from gates.gate.performance.runner.cuda_graphs import first_line
 from gates.gate.performance.runner.protocol import Stopped
@@ -44,18 +45,18 @@ class Hands:
         except Stopped as stop:
             return {"stopped": stop.code, "text": str(stop)}
         except torch.OutOfMemoryError as error:
-            return {"stopped": "performance.no_memory", "text": first_line(error)}
+            return {"stopped": codes.NO_MEMORY, "text": first_line(error)}
         except MemoryError:
-            return {"stopped": "performance.no_memory", "text": "not enough host memory for the input sets"}
+            return {"stopped": codes.NO_MEMORY, "text": "not enough host memory for the input sets"}
         except GatesError as error:
             return {"refused": error.what, "hint": error.hint, "held": error.exit_code == EXIT_HOLD}
         except RuntimeError as error:
-            return {"stopped": "performance.device_error", "text": first_line(error)}
+            return {"stopped": codes.DEVICE_ERROR, "text": first_line(error)}
 
     def do_open(self, device: str, sides: Mapping[str, Mapping[str, Any]]) -> dict[str, Any]:
         """Load the kernels of ``sides`` (name -> side, arguments, library) on ``device``; return the device's description."""
         if not torch.cuda.is_available():
-            raise Stopped("performance.no_device", "torch sees no CUDA device")
+            raise Stopped(codes.NO_DEVICE, "torch sees no CUDA device")
         self._device = torch.device(device)
         torch.cuda.set_device(self._device)
         self._clockwork = cuda_graphs.Clockwork(

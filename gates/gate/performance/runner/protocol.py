@@ -6,6 +6,8 @@ import contextlib
 from collections.abc import Iterator
 from typing import Any
 
+from gates.gate.performance import codes
+
 SINGLE_PAIRS = 12
 MAX_SEED = 2**31 - 1 - 1000
 
@@ -26,4 +28,4 @@ def telling_stops(writer: Any, wanted: str) -> Iterator[None]:
     except Stopped as stop:
         writer.write("stopped", code=stop.code, message=str(stop))
     except MemoryError:
-        writer.write("stopped", code="performance.no_memory", message=f"not enough host memory for {wanted}")
+        writer.write("stopped", code=codes.NO_MEMORY, message=f"not enough host memory for {wanted}")

@@ -14,6 +14,7 @@ from collections.abc import Callable, Mapping, Sequence
 from typing import Any
 
 from gates.core.records import from_json, to_json
+from gates.gate.performance import codes
 from gates.gate.performance.runner import ask as timing_ask
 from gates.gate.performance.runner import nvml
 from gates.gate.performance.runner import outputs as timing_outputs
@@ -121,7 +122,7 @@ class Session:
         other = self._other_mode("warm" if mode == "cold" else "cold", launches, slowest_us, limited)
         single = self._single(launches, series[0], max(estimates.values()), limited)
         if replaced := self.ask("replaced"):
-            raise Stopped("performance.tampered", f"{', '.join(map(str, replaced[:5]))}: replaced since the kernels were loaded")
+            raise Stopped(codes.TAMPERED, f"{', '.join(map(str, replaced[:5]))}: replaced since the kernels were loaded")
         self.others |= set(self.card.other_processes() or ())
         return {
             "dimensions": self.shape,
@@ -251,7 +252,7 @@ class Session:
             left = self._fetched(side, looked.indices, wanted[0], fresh=in_place)
             found.append(timing_outputs.compare(when, side.name, left, wanted, self.job["output_limits"].get("bad_atol")))
             if when == "before" and found[-1]["unwritten_sets"]:
-                code = "performance.not_captured" if side is self.candidate else "performance.baseline_failed"
+                code = codes.NOT_CAPTURED if side is self.candidate else codes.BASELINE_FAILED
                 raise Stopped(code, f"{side.name}: replaying the captured launches leaves outputs unwritten")
         return found
 

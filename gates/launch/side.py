@@ -33,7 +33,10 @@ _MOST_RETURNED_BYTES = 2**32  # what a function returns beside the buffers that 
 
 @dataclass
 class Launched:
-    """Result of one call: CPU copies of the outputs, and every sign of an error. ``poisons``: the poison of the given outputs."""
+    """Result of one call: CPU copies of the outputs, and every sign of an error. ``poisons``: the poison of the given outputs.
+
+    ``ahead``: the launcher had returned before its stream went on, so that a launch on another stream came before the inputs.
+    """
 
     outputs: dict[str, Any]
     poisons: dict[str, Any]
@@ -42,6 +45,7 @@ class Launched:
     mutated: list[str] = field(default_factory=list)
     launches: list[dict[str, Any]] = field(default_factory=list)
     findings: list[dict[str, Any]] = field(default_factory=list)
+    ahead: bool = True
 
 
 class Side:
@@ -162,6 +166,7 @@ class Side:
         }:
             raise DeviceLost("the kernel's process returned other buffers than it was given")
         result = Launched({}, poisons, str(answer["error"]), launches=_records(answer["launches"]), findings=_records(answer["findings"]))
+        result.ahead = answer.get("ahead") is not False
         in_place = [name for name in getattr(self.problem, "IN_PLACE", ()) if name in tensors]
         values = {name: room.values(raws[name]) for name, room in rooms.items()}
         result.guards = [f"{name}: {violation}" for name, room in rooms.items() if (violation := room.violation(raws[name]))]

@@ -225,15 +225,7 @@ class Lab:
         from gates.gate.performance.runner.values import Values
 
         values = Values(self._problem, self._problem.SHAPES["wide"], count, 1)
-        sets = timing_cuda.Sets(
-            values.slots,
-            count,
-            clockwork.device,
-            made=values.made,
-            in_place=values.in_place,
-            shape=values.shape,
-            sides={"candidate": arguments},
-        )
+        sets = timing_cuda.Sets(**values.question(count), device=clockwork.device, sides={"candidate": arguments})
         clockwork.synchronize()
         return sets
 

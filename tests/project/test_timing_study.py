@@ -94,3 +94,38 @@ def test_the_lab_s_gates_run_their_whole_path(monkeypatch, tmp_path) -> None:
     for short in (True, False):
         found = made._session(job, problems.load("scaling", DATA), limits, short=short)
         assert found["ratio"] == pytest.approx(1.4, rel=0.01) and found["pairs"] == 12, found
+
+
+def test_the_lab_s_rounds_and_tools_of_one_chain_run_their_whole_path(monkeypatch, tmp_path) -> None:
+    """What fits times to steps, as above: on a card it needs minutes before it ends."""
+    import torch
+    from timing import lab
+    from timing_fakes import DATA, FakeClockwork, build_library, install
+
+    from gates.task import problem as problems
+
+    install(monkeypatch, {"new": 10.0})
+    made = object.__new__(lab.Lab)
+    problem = problems.load("scaling", DATA)
+    monkeypatch.setitem(problem.SHAPES, "wide", problem.SHAPES["tiny"])
+    made._torch, made.before, made._started, made._problem = torch, {}, True, problem
+    library = build_library(tmp_path, "new")
+    monkeypatch.setattr(made, "library", lambda steps: library, raising=False)
+    monkeypatch.setattr(made, "_clockwork", lambda: FakeClockwork(torch.device("cpu")), raising=False)
+    monkeypatch.setattr(
+        lab,
+        "_chain",
+        lambda library: {
+            "name": "new",
+            "library": str(library),
+            "entry": "scale",
+            "folder": str(DATA),
+            "problem": "scaling",
+            "emulated": False,
+        },
+    )
+    assert all(set(one) == {"1", "2"} and one["1"] == pytest.approx(10.0, rel=0.02) for one in made.rounds({"1": 1, "2": 2}, 2))
+    found = made.times(1)
+    assert set(found) == {"gate, cold", "gate, warm", "gate, single launches"}
+    assert all(us == pytest.approx(10.0, rel=0.02) for us in found.values()), found
+    assert made.empty()["timer_step_us"] > 0

@@ -40,7 +40,7 @@ class FakeClockwork:
     stream = None
 
     def __init__(self, device: Any, *, on_default: bool = False) -> None:
-        self.stream, self.on_default = SimpleNamespace(cuda_stream=0), on_default
+        self.device, self.stream, self.on_default = device, SimpleNamespace(cuda_stream=0), on_default
         self.count = 0
 
     def launch(self, kernel: Any, arguments: Any) -> None:

@@ -48,14 +48,14 @@ class FakeSide:
 
     emulated, function, problem, arguments = False, False, Problem(), ("x", "out")
 
-    def __init__(self, works: Any, stream: str = "current", factor: float = 2.0) -> None:
-        self.works, self.stream, self.factor, self.asked = works, stream, factor, list[str]()
+    def __init__(self, works: Any, stream: str = "current", factor: float = 2.0, ahead: Any = lambda number: True) -> None:
+        self.works, self.stream, self.factor, self.ahead, self.asked = works, stream, factor, ahead, list[str]()
 
     def call(self, inputs, shape, *, variant, order, seed, memory=None, stream=None) -> Launched:
         self.asked.append(stream or self.stream)
         poison = torch.full((shape["N"],), float("nan"))
         out = (inputs["x"] * self.factor) if self.works(len(self.asked), self.asked[-1]) else poison.clone()
-        return Launched({"out": out}, {"out": poison})
+        return Launched({"out": out}, {"out": poison}, ahead=self.ahead(len(self.asked)))
 
 
 CASE = {"shape": "small", "seed": 0, "inputs": "default", "orders": ["forward"] * 3, "probe": False, "plain": True, "role": "headline"}
@@ -90,6 +90,12 @@ def test_a_kernel_of_the_default_stream_is_told_as_that_alone(works) -> None:
         "launches without a stream: model.py:12: relu_kernel<<<blocks, 256>>>. The kernel launches on the default stream instead"
     )
     assert not failed[0].notes and "syncthreads" not in failed[0].hint and "race" not in failed[0].hint
+
+
+def test_a_busy_machine_on_which_calls_are_late_is_asked_again() -> None:
+    late = {3, 5, 6, 8}  # their stream went on before they were enqueued, so that they come out right
+    side = FakeSide(lambda number, stream: stream == "default" or number in late, ahead=lambda number: number not in late)
+    assert verdict(checked(side)).code == "correctness.other_stream"
 
 
 def test_where_the_task_declares_it_it_passes_and_nothing_more_is_called() -> None:

@@ -10,7 +10,8 @@ section 5.1 (https://itanium-cxx-abi.github.io/cxx-abi/abi.html#mangling).
 from __future__ import annotations
 
 import re
-from collections.abc import Collection, Sequence
+from collections.abc import Collection, Iterable, Iterator, Sequence
+from typing import Any
 
 _ANONYMOUS = re.compile(r"(\d+)(_GLOBAL__N_)")
 _STATIC = re.compile(r"^__nv_static_(\d+)_")
@@ -100,3 +101,12 @@ def instance_of_signature(signature: str) -> str:
     head, _, arguments = signature.removesuffix("]").partition(" [with ")
     values = [part.partition(" = ")[2] for part in arguments.split("; ")] if arguments else []
     return instance_of(f"{without_parameters(head)}<{','.join(values)}>" if values else head)
+
+
+def misnamed(kernels: Iterable[Any]) -> Iterator[str]:
+    """Yield what of the names of a kernel in evidence does not come from its mangled ``name``: key, base name, readable name."""
+    for one in kernels:
+        if (one.key, one.base_name) != (kernel_key(one.name), base_name(one.name)):
+            yield f"{one.base_name} is not what {one.name} is called"
+        if one.base_name != one.key and one.demangled != one.name and one.base_name not in one.demangled:
+            yield f"{one.name} does not read {one.demangled}"

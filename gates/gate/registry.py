@@ -58,7 +58,11 @@ class Gate:
 
     def contradictions(self, evidence: Any) -> Iterator[str]:
         """What does not add up in a record of the gate's evidence, whatever its verdict is."""
-        return self._own("figures:contradictions")(evidence)
+        return self._own("soundness:contradictions")(evidence)
+
+    def departures(self, info: Any, side: Any, evidence: Any, others: Mapping[str, Any]) -> Iterator[str]:
+        """What the evidence of a run's ``side`` has otherwise than its run.json; ``others``: the side's evidence by gate."""
+        return self._own("soundness:departures")(info, side, evidence, others)
 
     def evidence(self) -> type:
         """The record of the gate's evidence."""

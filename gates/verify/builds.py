@@ -10,9 +10,10 @@ from pathlib import Path, PurePosixPath
 from typing import Any
 
 from gates.core import jsonio
-from gates.core.kernel_names import base_name, kernel_key
+from gates.core.kernel_names import base_name
 from gates.evidence.run_directory import RunInfo, TaskInfo
 from gates.gate.ptxas.evidence import PtxasKernel, gather
+from gates.gate.registry import ROWS
 from gates.task.load import PYTHON, TRITON
 from gates.task.sources.architectures import cubin_archs, device_archs
 from gates.task.sources.identity import identity_of, product_name
@@ -42,9 +43,9 @@ def build_problems(run: Path, info: RunInfo, evidence: Mapping[str, Mapping[str,
         found = [*_of_side(side, info, build), *_targets(side, build)]
         if log is not None and not side.debug_build and _built_for_debugging(log):
             found.append("build.log shows a debug build (nvcc -G), run.json does not say so")
-        for gate in ("ptxas", "sass"):
-            if gate in records:
-                found += _static(gate, side, build, records[gate])
+        for gate, record in records.items():
+            if ROWS[gate].of_binaries and list(record.archs) != build["archs"]:
+                found.append(f"{gate}.json covers {', '.join(record.archs)}, build.json {', '.join(build['archs'])}")
         if log is not None and "ptxas" in records:
             found += _not_as_logged(build, log, records["ptxas"])
         if "sass" in records:
@@ -96,19 +97,6 @@ def _targets(side: TaskInfo, build: Mapping[str, Any]) -> Iterator[str]:
         product_name(target["path"]): target["sha256"] for target in build["targets"] if target["path"] and target.get("sha256")
     } != side.products:
         yield f"build.json has other products than run.json names for {side.name}"
-
-
-def _static(gate: str, side: TaskInfo, build: Mapping[str, Any], evidence: Any) -> Iterator[str]:
-    """Yield what a static gate's evidence says otherwise than build and task."""
-    if list(evidence.archs) != build["archs"]:
-        yield f"{gate}.json covers {', '.join(evidence.archs)}, build.json {', '.join(build['archs'])}"
-    if evidence.expected_kernels != side.kernels:
-        yield f"{gate}.json is about the kernels {', '.join(evidence.expected_kernels)}, run.json names {', '.join(side.kernels)}"
-    for one in evidence.kernels if gate == "ptxas" else evidence.functions:
-        if (one.key, one.base_name) != (kernel_key(one.name), base_name(one.name)):
-            yield f"{gate}.json: {one.base_name} is not what {one.name} is called"
-        if one.base_name != one.key and one.demangled != one.name and one.base_name not in one.demangled:
-            yield f"{gate}.json: {one.name} does not read {one.demangled}"
 
 
 def _not_as_logged(build: Mapping[str, Any], log: str, evidence: Any) -> Iterator[str]:

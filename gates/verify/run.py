@@ -15,13 +15,10 @@ from gates.evidence.judging import decision_of, load_evidence, looser_terms, rej
 from gates.evidence.packed_runs import origin
 from gates.evidence.run_directory import RunInfo, Verdict, read_record, require_known_version
 from gates.gate.registry import FIRST_GATES, GATES, ROWS, task_schema
-from gates.task.problem import DEFAULT_INPUTS
 from gates.verify.builds import build_problems
 from gates.verify.checkout import changed_since, contradicts_checkout
-from gates.verify.coverage import left_out
 from gates.verify.files import strangers
 from gates.verify.run_record import self_contradictions
-from gates.verify.terms import term_problems
 
 MOST_PROBLEMS = 20
 _MOST_CHARACTERS = 1000  # of a sentence
@@ -188,30 +185,13 @@ def consistency_problems(run: Path) -> list[str]:
     task, found = info.task, list(self_contradictions(info, jsonio.read(run / "run.json")))
     for stage in (task, info.baseline):
         found += contradicts_checkout(stage) if stage else []
-    found += term_problems(info, evidence)
-    if "correctness" in evidence:
-        found += _case_problems(info, evidence["correctness"])
+    for folder, side, records in (("", task, evidence), ("baseline/", info.baseline, baseline)):
+        for gate, record in records.items() if side else ():
+            found += (f"{folder}{gate}.json: {text}" for text in ROWS[gate].departures(info, side, record, records))
     found += build_problems(run, info, {"": evidence, "baseline/": baseline})
-    found += left_out(task, evidence)
     for folder, records in (("", evidence), ("baseline/", baseline)):
         found += (f"{folder}{gate}.json: {text}" for gate, record in records.items() for text in ROWS[gate].contradictions(record))
     return found
-
-
-def _case_problems(info: RunInfo, evidence: Any) -> list[str]:
-    task = info.task
-    if evidence.replay != bool(task.judged_inputs):
-        return ["correctness.json and run.json disagree about whether the inputs were named from outside"]
-    headline = [case.key for case in evidence.cases if evidence.replay or case.role == "headline"]
-    expected = {
-        (shape, seed, inputs)
-        for shape in task.judged_shapes or tuple(task.shapes)
-        for seed in task.seeds
-        for inputs in task.judged_inputs or (DEFAULT_INPUTS,)
-    }
-    if set(headline) != expected or len(headline) != len(expected) or evidence.asked != len(expected):
-        return [f"correctness.json holds {len(set(headline))} headline cases, run.json asks for {len(expected)}"]
-    return []
 
 
 def _check_verdict(run: Path) -> list[str]:

@@ -58,7 +58,7 @@ BUILDS: list[Edit] = [
     (
         "baseline/ptxas.json",
         lambda d: d.update(expected_kernels=["k"]),
-        "baseline/ptxas.json is about the kernels k, run.json names sdpa_fp8_kernel",
+        "baseline/ptxas.json: kernels is k, run.json gives sdpa_fp8_kernel",
     ),
     ("sass.json", lambda d: d["functions"][0].update(demangled="other(int)"), "does not read other(int)"),
     ("sass.json", lambda d: d["functions"].pop(), "sass.json has no machine code of "),

@@ -325,18 +325,18 @@ def test_the_report_shows_bounds_by_group_and_names_weak_cases(library: Path, tm
 def test_a_run_directory_holds_the_cases_that_it_names(library: Path, tmp_path: Path) -> None:
     from types import SimpleNamespace
 
-    from gates.verify.run import _case_problems
+    from gates.gate.correctness.soundness import headline_problems
 
     def info(seeds: tuple[int, ...], inputs: tuple[str, ...]) -> SimpleNamespace:
-        return SimpleNamespace(task=SimpleNamespace(judged_shapes=("small",), shapes={"small": {}}, seeds=seeds, judged_inputs=inputs))
+        return SimpleNamespace(judged_shapes=("small",), shapes={"small": {}}, seeds=seeds, judged_inputs=inputs)
 
     candidate = side_of(library, "honest", tmp_path)
     evidence, _ = gate(tmp_path / "a", candidate, shapes=("small",), limits=BOUND, thorough=True)
-    assert _case_problems(info((0, 1, 2), ()), evidence) == []
-    assert "3 headline cases, run.json asks for 4" in _case_problems(info((0, 1, 2, 3), ()), evidence)[0]
+    assert headline_problems(info((0, 1, 2), ()), evidence) == []
+    assert "3 headline cases, run.json asks for 4" in headline_problems(info((0, 1, 2, 3), ()), evidence)[0]
     replay, _ = gate(tmp_path / "b", candidate, shapes=("small",), seeds=(0,), inputs=("tiny", "default"), limits=BOUND)
-    assert _case_problems(info((0,), ("tiny", "default")), replay) == []
-    assert _case_problems(info((0,), ("tiny", "equal")), replay) and _case_problems(info((0,), ()), replay)
+    assert headline_problems(info((0,), ("tiny", "default")), replay) == []
+    assert headline_problems(info((0,), ("tiny", "equal")), replay) and headline_problems(info((0,), ()), replay)
 
 
 @pytest.mark.parametrize(

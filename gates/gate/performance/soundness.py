@@ -1,11 +1,13 @@
-"""Samples, pairs and figures that must add up, whatever the verdict is."""
+"""Check evidence of speed: samples, pairs and figures that add up, and the terms of the run."""
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
 from typing import Any
 
 from gates.core.records import same_figure, to_json
+from gates.evidence.differences import Told, differences, stages
+from gates.evidence.run_directory import RunInfo, TaskInfo
 from gates.gate.performance.evidence import MEASURED, summaries
 
 
@@ -42,3 +44,26 @@ def _pairs(evidence: Any) -> Iterator[str]:
                 yield f"{series.mode}: a sample of the {side} has {count} launches, {1 if series is evidence.single else launches[side]} elsewhere"
     if evidence.inputs and evidence.inputs.seeds != tuple(range(evidence.seed or 0, (evidence.seed or 0) + len(evidence.inputs.seeds))):
         yield f"the seeds of its inputs do not follow each other from {evidence.seed} on"
+
+
+def departures(info: RunInfo, side: TaskInfo, evidence: Any, others: Mapping[str, Any]) -> Iterator[str]:
+    """Yield what the evidence of ``side`` has otherwise than run.json says, one sentence each."""
+    yield from differences([*stages(info, side, "task", evidence), *_terms(info, side, evidence)])
+
+
+def _terms(info: RunInfo, side: TaskInfo, evidence: Any) -> Told:
+    limits, correctness = side.limits.get("performance", {}), side.limits.get("correctness", {})
+    yield "shape", evidence.shape, limits.get("shape")
+    if evidence.status != MEASURED:
+        return
+    yield "dimensions", dict(evidence.dimensions), side.shapes.get(evidence.shape)
+    yield "bar_pct", evidence.bar_pct, limits.get("min_speedup_pct")
+    yield "gated_mode", evidence.gated_mode, limits.get("cache", "cold")
+    yield "also", sorted(evidence.also), sorted(limits.get("also", ())) if evidence.also else []
+    for name, limit in evidence.output_limits.items():
+        yield f"output_limits.{name}", limit, correctness.get(name)
+    if info.device and evidence.device:
+        for name in ("name", "compute_capability", "driver"):
+            if name != "driver" or (evidence.device.driver and info.device.driver):  # either source may not know it
+                yield f"device.{name}", getattr(evidence.device, name), getattr(info.device, name)
+        yield "device.uuid", evidence.device.uuid.removeprefix("GPU-"), info.device.uuid.removeprefix("GPU-")

@@ -56,6 +56,10 @@ class Gate:
         """The gate's own reason codes, each with its explanation."""
         return self._own("codes:CODES")
 
+    def planted(self) -> Iterator[Any]:
+        """What the gate says to planted faults and to sound evidence (``gates.gate.plant``)."""
+        return self._own("planted:planted")()
+
     def contradictions(self, evidence: Any) -> Iterator[str]:
         """What does not add up in a record of the gate's evidence, whatever its verdict is."""
         return self._own("soundness:contradictions")(evidence)

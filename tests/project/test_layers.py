@@ -30,10 +30,10 @@ MAY_IMPORT = {  # package -> packages that it may import, the lowest first; of g
     "launch": {"core", "hardware", "emulator", "task", "worker"},
     "build": {"core", "hardware", "emulator", "task", "worker", "launch"},
     "gate.session": {"core", "gate", "task", "evidence", "launch", "build"},
-    "gate.ptxas": {"core", "evidence", "hardware", "task", "worker", "build", "gate.session"},
-    "gate.sass": {"core", "evidence", "gate.session"},
+    "gate.ptxas": {"core", "evidence", "gate", "hardware", "task", "worker", "build", "gate.session"},
+    "gate.sass": {"core", "evidence", "gate", "gate.session"},
     "gate.correctness": {"core", "evidence", "gate", "task", "worker", "launch", "gate.session"},
-    "gate.ncu": {"core", "evidence", "hardware", "worker", "launch", "gate.session"},
+    "gate.ncu": {"core", "evidence", "gate", "hardware", "worker", "launch", "gate.session"},
     "gate.performance": {"core", "evidence", "gate", "hardware", "stats", "task", "worker", "launch", "gate.session"},
     "gate.sanitizer": {"core", "evidence", "gate", "task", "worker", "launch", "gate.session"},
     "diagnostics": {

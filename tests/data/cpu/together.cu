@@ -28,7 +28,7 @@ __global__ void bulk_kernel(const float* x, float* out, int mode) {
   __shared__ alignas(128) float tile[128];
   __shared__ uint64_t barrier;
   const unsigned at = shared_address(&barrier);
-  if (threadIdx.x == 0) asm volatile("mbarrier.init.shared::cta.b64 [%0], 1;" ::"r"(at));
+  if (threadIdx.x == 0) asm volatile("mbarrier.init.shared::cta.b64 [%0], 1;\nfence.proxy.async.shared::cta;" ::"r"(at));
   __syncthreads();
   if (threadIdx.x == 0) {
     const unsigned bytes = mode == 2 ? sizeof tile + 16 : sizeof tile;  // more than ever comes: nobody goes on

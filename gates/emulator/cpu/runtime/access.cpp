@@ -270,8 +270,10 @@ bool load_words(Warp& warp, const Op& op, unsigned words) {
 bool load_words(Warp&, const Op&, unsigned) { return false; }
 #endif
 
-std::uint8_t* shared_bytes(Warp& warp, const Op& op, unsigned lane, std::uint32_t address, unsigned bytes, Use use, unsigned alignment) {
-    if (alignment == 0) alignment = bytes;
+namespace {
+
+// All but races.
+std::uint8_t* shared_place(Warp& warp, const Op& op, unsigned lane, std::uint32_t address, unsigned bytes, Use use, unsigned alignment) {
     Cta& cta = *warp.cta;
     if (address < kSharedStart || address + bytes > cta.shared_limit || address + bytes < address) {
         fault(warp, op, lane, "cpu.shared_out_of_bounds",
@@ -288,9 +290,18 @@ std::uint8_t* shared_bytes(Warp& warp, const Op& op, unsigned lane, std::uint32_
         std::memset(shadow, kInitialised, bytes);
     }
     if (use != Use::Read) std::memset(shadow, kInitialised, bytes);
-    if (cta.races) cta.races->shared(warp, op, lane, address, bytes, use != Use::Read, strong(op, use), idle(warp, lane, use));
     return cta.shared.data() + address;
 }
+
+}  // namespace
+
+std::uint8_t* shared_bytes(Warp& warp, const Op& op, unsigned lane, std::uint32_t address, unsigned bytes, Use use, unsigned alignment) {
+    std::uint8_t* const place = shared_place(warp, op, lane, address, bytes, use, alignment == 0 ? bytes : alignment);
+    if (place != nullptr && warp.cta->races) warp.cta->races->shared(warp, op, lane, address, bytes, use != Use::Read, strong(op, use), idle(warp, lane, use));
+    return place;
+}
+
+const std::uint8_t* readable_chunk(Warp& warp, const Op& op, std::uint32_t address) { return shared_place(warp, op, 0, address, 16, Use::Read, 16); }
 
 const std::uint8_t* written_bytes(const Warp& warp, Space space, std::uint64_t address, unsigned bytes) {
     const Cta& cta = *warp.cta;

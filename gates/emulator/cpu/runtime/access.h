@@ -19,6 +19,9 @@ inline std::uint64_t address_of(Warp& warp, const Op& op, unsigned lane) {
 
 std::uint8_t* shared_bytes(Warp& warp, const Op& op, unsigned lane, std::uint32_t address, unsigned bytes, Use use, unsigned alignment = 0);
 
+// 16 bytes of shared memory that an engine of its own reads: bounds and initialisation are checked, no race is noted.
+const std::uint8_t* readable_chunk(Warp& warp, const Op& op, std::uint32_t address);
+
 // The quick way for a whole warp: where the bytes of all executing lanes lie, if all are in shared or all in global memory and
 // nothing is wrong; else false, and nothing was noted. Other lanes get the place of one that executes.
 bool lane_places(Warp& warp, const Op& op, unsigned bytes, Use use, std::uint8_t* (&places)[kLanes]);

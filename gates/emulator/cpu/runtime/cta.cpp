@@ -4,7 +4,9 @@
 #include <cstring>
 
 #include "copies.h"
+#include "device.h"
 #include "hopper.h"
+#include "products.h"
 #include "races.h"
 
 namespace gates_cpu {
@@ -39,6 +41,14 @@ std::string Launch::where(std::int32_t place) const {
         at = found.inlined_at;
     }
     return innermost;
+}
+
+bool Launch::inlined_from(std::int32_t place, const char* path) const {
+    for (std::int32_t at = place; at >= 0; at = program->places[static_cast<std::size_t>(at)].inlined_at) {
+        const auto file = program->module->files.find(program->places[static_cast<std::size_t>(at)].file);
+        if (file != program->module->files.end() && file->second.find(path) != std::string::npos) return true;
+    }
+    return false;
 }
 
 void Launch::report(const Warp* warp, std::int32_t place, unsigned lane, const std::string& code, const std::string& message,
@@ -79,6 +89,9 @@ void Cta::start(Launch& owner, std::uint64_t linear) {
     local.assign(local_bytes * 2 * count, 0);
     if (warps.size() != count) warps = std::vector<Warp>(count);
     copies.clear();
+    if (!program.products) products.clear();
+    else if (products.size() != count) products.clear();
+    const std::uint32_t most_registers = static_cast<std::uint32_t>(Device::get().limits.registers) / (count * kLanes) / 8 * 8;
     for (unsigned w = 0; w < count; ++w) {
         Warp& warp = warps[w];
         warp.cta = this;
@@ -97,6 +110,12 @@ void Cta::start(Launch& owner, std::uint64_t linear) {
         }
         warp.start(threads - w * kLanes);
         copies.push_back(std::make_unique<CopyGroup>());
+        warp.registers = program.launch_registers != 0 ? program.launch_registers : std::min(most_registers, 256u);
+        if (program.products) {
+            if (products.size() == w) products.push_back(std::make_unique<Products>());
+            products[w]->begin(program);
+        }
+        warp.products = program.products ? products[w].get() : nullptr;
     }
     alive = threads;
     for (Barrier& barrier : barriers) barrier = {};
@@ -128,6 +147,7 @@ bool Cta::run(std::uint64_t operations) {
                 launch->executed += warp.executed;
                 warp.executed = 0;
             }
+            if (!products.empty()) compare_products();
             return true;
         }
         if (std::chrono::steady_clock::now() > launch->deadline) {
@@ -135,9 +155,11 @@ bool Cta::run(std::uint64_t operations) {
             launch->ended = true;
             return true;
         }
-        if (spun) return false;
-        if (!ran) {
-            if (land_awaited()) continue;
+        if (spun) {
+            finish_products();
+            return false;
+        }
+        if (!ran && !advance_asynchronous()) {
             stuck();
             return true;
         }
@@ -155,6 +177,35 @@ bool Cta::land_awaited() {
     return any;
 }
 
+// Nothing can run: a warp that waits for its products gets them, one at a time and the seed's choice, so that all others are as far as they can be.
+bool Cta::finish_products() {
+    for (std::size_t i = 0; i < order_.size() && !products.empty(); ++i) {
+        Warp& warp = warps[order_[(i + barriers_passed * launch->seed) % order_.size()]];
+        if (warp.release(Wait::Products, 0) == 0) continue;
+        warp.products->release();
+        return true;
+    }
+    return false;
+}
+
+// Copies and products end as late as the program allows, and in the order that the seed gives.
+bool Cta::advance_asynchronous() {
+    if (launch->seed % 2 != 0) return finish_products() || land_awaited();
+    return land_awaited() || finish_products();
+}
+
+// The four warps of a warpgroup issue the same products.
+void Cta::compare_products() {
+    for (std::size_t w = 0; w < products.size(); ++w) {
+        const std::size_t first = w / 4 * 4, last = first + 3;
+        const Products& own = *products[w];
+        if (own.issued() == 0 || (last < products.size() && own.calls() == products[first]->calls() && products[first]->issued() == own.issued() && products[last]->issued() == own.issued())) continue;
+        launch->report(&warps[w], launch->program->ops[static_cast<std::size_t>(own.last())].place, 0, "cpu.warpgroup_divergence",
+                       last < products.size() ? "the warps of this warpgroup issue different wgmma products" : "wgmma in a warpgroup of fewer than four warps");
+        return;
+    }
+}
+
 void Cta::stuck() {
     std::string who;
     Warp* first = nullptr;
@@ -169,7 +220,9 @@ void Cta::stuck() {
             }
             if (who.size() < 600) {
                 const std::string what = group.wait == Wait::Barrier ? "barrier " + std::to_string(group.which)
-                                         : group.wait == Wait::Lanes ? "other lanes" : "an mbarrier";
+                                         : group.wait == Wait::Lanes ? "other lanes"
+                                         : group.wait == Wait::Registers ? std::to_string(group.which) + " registers per thread (setmaxnreg), more than the other warps leave"
+                                         : "an mbarrier";
                 who += "; " + std::to_string(__builtin_popcount(group.mask)) + " threads of warp " + std::to_string(warp.index) + " wait for " +
                        what + " at " + launch->where(at);
             }
@@ -239,7 +292,8 @@ void Cta::complete(unsigned which) {
     if (races) races->passed(which, done.all >= alive);
 }
 
-void Cta::left(Warp&) {
+void Cta::left(Warp& warp) {
+    if (warp.products != nullptr && warp.done()) warp.products->end(warp);
     alive = 0;
     for (const Warp& warp : warps) alive += static_cast<std::uint32_t>(__builtin_popcount(warp.alive));
     for (unsigned which = 0; which < 16; ++which) {

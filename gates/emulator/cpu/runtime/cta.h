@@ -33,6 +33,7 @@ struct Launch {
     std::uint64_t ctas() const { return std::uint64_t(grid[0]) * grid[1] * grid[2]; }
     unsigned threads() const { return block[0] * block[1] * block[2]; }
     std::string where(std::int32_t place) const;                       // FILE:LINE of the user's own code
+    bool inlined_from(std::int32_t place, const char* path) const;     // whether a file with `path` in its name holds it, or inlined it
     void report(const Warp* warp, std::int32_t place, unsigned lane, const std::string& code, const std::string& message,
                 std::int32_t other = -1);
 };
@@ -56,6 +57,7 @@ struct Cta {
     std::uint64_t barriers_passed = 0;
     std::shared_ptr<Races> races;
     std::vector<std::unique_ptr<CopyGroup>> copies;  // asynchronous ones that have not landed, one entry a warp
+    std::vector<std::unique_ptr<Products>> products; // of wgmma, one entry a warp
 
     Cta();
     ~Cta();
@@ -70,6 +72,9 @@ struct Cta {
     void complete(unsigned barrier);
     void check(unsigned barrier);
     bool land_awaited();
+    bool finish_products();
+    bool advance_asynchronous();
+    void compare_products();
     void stuck();
 };
 

@@ -5,6 +5,7 @@
 
 #include "memory.h"
 #include "ops.h"
+#include "products.h"
 
 namespace gates_cpu {
 namespace {
@@ -302,7 +303,14 @@ void Decoder::one(const Instruction& instruction) {
     if (decode == nullptr) unsupported();
     Modifiers modifiers(instruction);
     after_.clear();
+    const std::size_t first = program_->ops.size();
     decode(*this, modifiers);
+    const std::string& opcode = instruction.opcode.front();
+    const bool fills = opcode == "ld" || opcode == "ldu" || opcode == "ldmatrix" || opcode == "mma" || opcode == "wmma", copies = opcode == "cp";
+    for (std::size_t i = first; (fills || copies) && i < program_->ops.size(); ++i) {
+        program_->ops[i].fills = fills;
+        program_->ops[i].copies = copies;
+    }
     if (!modifiers.empty()) unsupported("modifier ." + modifiers.take_any());
     for (const auto& [from, to] : after_) {
         const bool wide = (to & 1) != 0;
@@ -353,7 +361,7 @@ void Decoder::call() {
     after_.clear();
 }
 
-std::unique_ptr<Program> Decoder::decode(const std::string& entry) {
+std::unique_ptr<Program> Decoder::decode(const std::string& entry, bool shifted) {
     const auto found = module_.functions.find(entry);
     if (found == module_.functions.end() || !found->second.has_body) throw Unsupported("the module holds no kernel " + entry);
     const Function& function = found->second;
@@ -376,6 +384,10 @@ std::unique_ptr<Program> Decoder::decode(const std::string& entry) {
         if (name == entry || !other.entry) place_shared(other);
     }
     program_->dynamic_shared_at = kSharedStart + static_cast<std::uint32_t>(aligned(program_->shared_bytes, dynamic_alignment));
+    const bool dynamic = std::any_of(module_.variables.begin(), module_.variables.end(), [](const Variable& variable) { return variable.space == Space::Shared && (variable.unsized || variable.external); });
+    std::uint32_t& begins = program_->dynamic_shared_at;
+    const auto lucky = [&] { return begins % (2 * dynamic_alignment) == 0 || (dynamic_alignment < 1024 && begins % 1024 < 128); };  // 1024: where swizzles repeat
+    while (shifted && dynamic && lucky()) begins += dynamic_alignment;
     for (const Variable& variable : module_.variables) {
         if (variable.space == Space::Shared && (variable.unsized || variable.external)) module_shared_[variable.name] = program_->dynamic_shared_at;
     }
@@ -395,6 +407,7 @@ std::unique_ptr<Program> Decoder::decode(const std::string& entry) {
     if (function.directives.count(".maxntid") != 0) {
         program_->max_threads = static_cast<unsigned>(directive(".maxntid", 0, 1) * directive(".maxntid", 1, 1) * directive(".maxntid", 2, 1));
     }
+    program_->launch_registers = static_cast<unsigned>(directive(".maxnreg", 0, 0));
     for (std::size_t i = 0; i < 3; ++i) program_->required[i] = static_cast<unsigned>(directive(".reqntid", i, 0));
     body(function, std::move(variables));
     // Constants first, so that a warp starts with one copy of them.
@@ -411,6 +424,7 @@ std::unique_ptr<Program> Decoder::decode(const std::string& entry) {
     }
     program_->constants = std::move(constant_bytes_);
     program_->register_bytes = next_slot_ + shift;
+    if (program_->products) watch_products(*program_);
     return std::move(program_);
 }
 

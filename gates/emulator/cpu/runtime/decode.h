@@ -33,7 +33,7 @@ class Modifiers {
 class Decoder {
   public:
     Decoder(const Module& module, const Symbols& symbols) : module_(module), symbols_(symbols) {}
-    std::unique_ptr<Program> decode(const std::string& entry);
+    std::unique_ptr<Program> decode(const std::string& entry, bool shifted);
 
     // For the functions that decode an opcode.
     const Instruction& instruction() const { return *instruction_; }

@@ -98,15 +98,15 @@ bool LoadedModule::ready() {
     return problem.empty();
 }
 
-Program& LoadedModule::program(const std::string& kernel) {
-    std::unique_ptr<Program>& known = programs[kernel];
+Program& LoadedModule::program(const std::string& kernel, bool shifted) {
+    std::unique_ptr<Program>& known = programs[{kernel, shifted}];
     if (!known) {
         Symbols symbols;
         symbols.global_address = [this](const std::string& name) -> std::uint64_t {
             const auto found = variables.find(name);
             return found == variables.end() ? 0 : found->second;
         };
-        known = Decoder(*module, symbols).decode(kernel);
+        known = Decoder(*module, symbols).decode(kernel, shifted);
     }
     return *known;
 }
@@ -176,7 +176,7 @@ int Device::launch(Kernel* kernel, const std::uint32_t (&grid)[3], const std::ui
     }
     Program* program = nullptr;
     try {
-        program = &kernel->module->program(kernel->name);
+        program = &kernel->module->program(kernel->name, seed % 2 != 0);
     } catch (const std::exception& why) {
         note("cpu.unsupported", why.what(), kernel->name);
         return set_error(kNotSupported);

@@ -24,10 +24,11 @@ struct LoadedModule {
     std::string text;                                    // PTX
     std::unique_ptr<Module> module;                      // parsed at its first use
     std::map<std::string, std::uint64_t> variables;      // addresses
-    std::map<std::string, std::unique_ptr<Program>> programs;
+    std::map<std::pair<std::string, bool>, std::unique_ptr<Program>> programs;
     std::string problem;                                 // why it can't be used
     bool ready();                                        // parses, places variables; false with `problem`
-    Program& program(const std::string& kernel);         // throws Unsupported
+    // `shifted`: dynamic shared memory begins at an address that is no more aligned than the kernel asks for. Throws Unsupported.
+    Program& program(const std::string& kernel, bool shifted = false);
 };
 
 struct Kernel {

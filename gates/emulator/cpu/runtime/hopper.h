@@ -20,6 +20,9 @@ constexpr std::uint32_t kTensorMapMagic = 0x7e5a0a01;
 
 void bulk_copy(Decoder& decoder, Modifiers& modifiers);      // cp.async.bulk, after "async" and "bulk" are taken
 
+// The store by operation `writer` to shared memory may not be seen by what `reader` says, since no fence.proxy.async came after it.
+void report_no_proxy_fence(Warp& warp, const Op& op, unsigned lane, const char* reader, std::uint32_t address, std::int32_t writer);
+
 // Brings home the copies that the barrier at `address` counts; false if there are none.
 bool land_copies(Cta& cta, std::uint32_t address);
 // Takes `bytes` from what the barrier expects; its phase may end.

@@ -20,6 +20,8 @@ void widen_slot_signed(Warp& warp, const Op& op);
 void narrow_slot(Warp& warp, const Op& op);
 void end_lanes(Warp& warp, const Op& op);
 void jump_always(Warp& warp, const Op& op);
+bool is_move(const Op& op);      // of a register of 32 bits
+bool is_product(const Op& op);   // wgmma.mma_async
 void special_register(Decoder& decoder, const std::string& name, Type type, std::uint32_t destination);
 bool call_system(Decoder& decoder, const std::string& name, const std::vector<std::pair<Space, std::uint64_t>>& results,
                  const std::vector<std::pair<Space, std::uint64_t>>& arguments);

@@ -85,6 +85,10 @@ void load(Warp& warp, const Op& op) {
             cta.launch->faulted = true;
             continue;
         }
+        if (cta.races) {
+            const std::int32_t writer = cta.races->barrier_not_proxied(copy.barrier);
+            if (writer >= 0) report_no_proxy_fence(warp, op, lane, "a copy in bulk counts on the mbarrier at", copy.barrier, writer);
+        }
         bool whole = true;
         for (std::uint32_t done = 0; done < copy.bytes && whole; done += 16) whole = shared_bytes(warp, op, lane, copy.to + done, 16, Use::Write) != nullptr;
         if (!whole) continue;
@@ -123,12 +127,18 @@ void store(Warp& warp, const Op& op) {
     for (unsigned lane = 0; lane < kLanes; ++lane) {
         if (!(warp.exec >> lane & 1)) continue;
         const std::uint32_t from = static_cast<std::uint32_t>(address_of(warp, op, lane));
+        bool said = !warp.cta->races;
         const auto take = [&](std::uint32_t offset, std::uint64_t to, std::uint32_t bytes, unsigned swizzle) {
             pieces(to, bytes, [&](std::uint32_t done, std::uint32_t size) {
                 std::uint8_t* const at = resolve(warp, op, lane, to + done, size, Space::Global, Use::Write);
                 for (std::uint32_t i = 0; i < size && at != nullptr; ++i) {
                     const std::uint8_t* const byte = shared_bytes(warp, op, lane, swizzled(from + offset + done + i, swizzle), 1, Use::Read);
                     if (byte != nullptr) at[i] = *byte;
+                    if (said || byte == nullptr) continue;
+                    const std::int32_t writer = warp.cta->races->not_proxied(swizzled(from + offset + done + i, swizzle), 1);
+                    if (writer < 0) continue;
+                    said = true;
+                    report_no_proxy_fence(warp, op, lane, "a copy in bulk reads", from + offset + done + i, writer);
                 }
             });
         };
@@ -149,6 +159,14 @@ void store(Warp& warp, const Op& op) {
 void nothing(Warp&, const Op&) {}
 
 }  // namespace
+
+void report_no_proxy_fence(Warp& warp, const Op& op, unsigned lane, const char* reader, std::uint32_t address, std::int32_t writer) {
+    if (warp.cta->launch->inlined_from(op.place, "memcpy_async")) return;  // the toolkit's own, which works on barriers as it makes them
+    warp.cta->launch->report(&warp, op.place, lane, "cpu.no_proxy_fence",
+                             std::string(reader) + " byte " + std::to_string(address - kSharedStart) +
+                                 " of shared memory through the asynchronous proxy, and no fence.proxy.async came after the store to it",
+                             warp.program->ops[static_cast<std::size_t>(writer)].place);
+}
 
 bool land_copies(Cta& cta, std::uint32_t address) {
     bool any = false;

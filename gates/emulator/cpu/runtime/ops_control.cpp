@@ -1,6 +1,7 @@
 // Branches, calls, ends, barriers, fences, special registers.
 #include "ops.h"
 
+#include "device.h"
 #include "races.h"
 
 namespace gates_cpu {
@@ -88,10 +89,48 @@ void fence_of_device(Warp& warp, const Op&) {
     if (warp.cta->launch->global_races) warp.cta->launch->global_races->fence(static_cast<std::uint32_t>(warp.cta->number));
 }
 
+void fence_of_proxy(Warp& warp, const Op&) {
+    if (warp.cta->races) warp.cta->races->proxy_fence(warp);
+}
+
 void fence(Decoder& decoder, Modifiers& modifiers) {
     const bool of_cta = modifiers.take("cta");
+    const bool of_proxy = modifiers.take("proxy") && (modifiers.starts("async") || modifiers.starts("async::shared::cta") || modifiers.starts("async::global"));
+    if (of_proxy || modifiers.take("mbarrier_init")) {
+        while (!modifiers.empty()) modifiers.take_any();
+        decoder.emit(fence_of_proxy);
+        return;
+    }
     while (!modifiers.empty()) modifiers.take_any();
     decoder.emit(of_cta ? nothing : fence_of_device);
+}
+
+// setmaxnreg: op.imm registers a thread. More are there once other warps have given some back.
+void set_registers(Warp& warp, const Op& op) {
+    if (!warp.together(op, kAllLanes)) return;
+    Cta& cta = *warp.cta;
+    const std::uint32_t wanted = static_cast<std::uint32_t>(op.imm);
+    std::uint64_t others = 0;
+    for (const Warp& other : cta.warps) others += &other == &warp ? 0 : other.registers;
+    if (wanted > warp.registers && (others + wanted) * kLanes > static_cast<unsigned>(Device::get().limits.registers)) {
+        warp.wait(Wait::Registers, wanted, warp.pc - 1);
+        return;
+    }
+    const bool gives = wanted < warp.registers;
+    warp.registers = wanted;
+    if (!gives) return;
+    for (Warp& other : cta.warps) {
+        for (unsigned i = 0; i < other.group_count(); ++i) {
+            if (other.groups()[i].wait == Wait::Registers) other.release(Wait::Registers, other.groups()[i].which);
+        }
+    }
+}
+
+void registers(Decoder& decoder, Modifiers& modifiers) {
+    while (!modifiers.empty()) modifiers.take_any();
+    const std::int64_t count = static_cast<std::int64_t>(decoder.operand(0).bits);
+    if (count < 24 || count > 256 || count % 8 != 0) decoder.unsupported("registers are a multiple of 8 from 24 to 256");
+    decoder.emit(set_registers).imm = count;
 }
 
 struct Named {
@@ -174,7 +213,7 @@ const OpcodeTable table = {
     {"membar", fence},
     {"fence", fence},
     {"nanosleep", [](Decoder& d, Modifiers& m) { m.take_type(); d.emit([](Warp& warp, const Op&) { warp.stop = warp.spinning = true; }); }},
-    {"setmaxnreg", [](Decoder& d, Modifiers& m) { while (!m.empty()) m.take_any(); d.emit(nothing); }},
+    {"setmaxnreg", registers},
     {"griddepcontrol", [](Decoder& d, Modifiers& m) { m.take_any(); d.emit(nothing); }},
     {"pmevent", [](Decoder& d, Modifiers& m) { m.take("mask"); d.emit(nothing); }},
 };

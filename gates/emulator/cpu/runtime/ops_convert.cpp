@@ -478,6 +478,8 @@ std::uint8_t to_fp8(float value, int mantissa_bits, int least_exponent, float mo
     return static_cast<std::uint8_t>(sign | std::min<long>(biased, most_bits));
 }
 }  // namespace
+
+bool is_move(const Op& op) { return op.run == copy<std::uint32_t>; }
 std::uint8_t float_to_e4m3(float value) { return to_fp8(value, 3, -6, 448.0f, 0x7e, 0x7f); }
 std::uint8_t float_to_e5m2(float value) { return to_fp8(value, 2, -14, 57344.0f, 0x7b, 0x7f); }
 

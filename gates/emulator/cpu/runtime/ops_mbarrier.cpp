@@ -49,6 +49,7 @@ void initialise(Warp& warp, const Op& op) {
         if (state == nullptr) continue;
         *state = {0, count, count, kBias, kValid};
         std::memset(warp.cta->shared_shadow.data() + address, kInitialised, 8);
+        if (warp.cta->races) warp.cta->races->barrier_made(warp, lane, op, address);
     }
 }
 

@@ -1,7 +1,10 @@
-// wgmma: products of a warpgroup with operands in shared memory, told by descriptors. Each warp makes its 16 rows when it issues the
-// product, so a wait that is missing does not show in numbers.
+// wgmma: products of a warpgroup with operands in shared memory, told by descriptors. Each warp makes its 16 rows.
+#include <algorithm>
+
 #include "access.h"
 #include "hopper.h"
+#include "products.h"
+#include "races.h"
 
 namespace gates_cpu {
 namespace {
@@ -9,15 +12,29 @@ namespace {
 constexpr int kMostColumns = 256, kMostDepth = 32;
 
 struct Descriptor {
-    std::uint32_t start, leading, stride;
+    std::uint32_t start, leading, stride, base;
     unsigned swizzle;  // bytes
     explicit Descriptor(std::uint64_t bits)
         : start(static_cast<std::uint32_t>(bits & 0x3fff) << 4), leading(static_cast<std::uint32_t>(bits >> 16 & 0x3fff) << 4),
-          stride(static_cast<std::uint32_t>(bits >> 32 & 0x3fff) << 4) {
+          stride(static_cast<std::uint32_t>(bits >> 32 & 0x3fff) << 4), base(static_cast<std::uint32_t>(bits >> 49 & 7)) {
         static constexpr unsigned bytes[] = {16, 128, 64, 32};
         swizzle = bytes[bits >> 62];
     }
 };
+
+// The matrix has to begin where its swizzle repeats: the chip takes the swizzle from the address alone.
+void check(Warp& warp, const Op& op, const Descriptor& from, const char* which) {
+    const std::uint32_t repeats = 8 * from.swizzle;
+    if (from.swizzle != 16 && from.base == 0 && from.start % repeats >= from.swizzle) {
+        warp.cta->launch->report(&warp, op.place, 0, "cpu.wgmma_descriptor",
+                                 std::string("the matrix ") + which + " of a wgmma product lies " + std::to_string(from.start % repeats) +
+                                     " bytes past a multiple of " + std::to_string(repeats) + ", and its swizzle of " + std::to_string(from.swizzle) + " bytes repeats there");
+    } else if (from.base != 0) {
+        warp.cta->launch->report(&warp, op.place, 0, "cpu.unsupported", std::string("not supported: a base offset in the descriptor of ") + which);
+    }
+}
+
+std::int32_t place_of(const Warp& warp, std::int32_t operation) { return operation < 0 ? -1 : warp.program->ops[static_cast<std::size_t>(operation)].place; }
 
 float element(Type type, const std::uint8_t* at) {
     std::uint16_t bits;
@@ -30,96 +47,131 @@ float element(Type type, const std::uint8_t* at) {
     return to_tf32(value, false);
 }
 
-// `count` rows from `first` on (along M or N), `depth` along K: into matrix[row * row_step + k * k_step].
-void read_matrix(Warp& warp, const Op& op, const Descriptor& from, bool transposed, int first, int count, int depth, Type type, float* matrix, int row_step, int k_step) {
-    const unsigned bytes = bytes_of(type), chunk = 16 / bytes;
-    const auto chunk_at = [&](std::uint32_t address) { return shared_bytes(warp, op, 0, swizzled(address, from.swizzle), 16, Use::Read); };
+// Calls chunk(address, row, k) for each 16 bytes of `count` rows from `first` on (along M or N) and `depth` along K; those of a matrix
+// that is transposed lie along the rows.
+template <class Chunk> void each_chunk(const Descriptor& from, bool transposed, int first, int count, int depth, unsigned bytes, Chunk chunk) {
+    const int elements = static_cast<int>(16 / bytes);
     if (!transposed) {
         for (int r = first; r < first + count; ++r) {
-            for (int k = 0; k < depth; k += static_cast<int>(chunk)) {
+            for (int k = 0; k < depth; k += elements) {
                 const std::uint32_t row = static_cast<std::uint32_t>(r), along = static_cast<std::uint32_t>(k) * bytes;
-                const std::uint32_t address = from.start + row / 8 * from.stride + row % 8 * from.swizzle + (from.swizzle == 16 ? along / 16 * from.leading : along);
-                const std::uint8_t* const data = chunk_at(address);
-                for (unsigned i = 0; i < chunk && data != nullptr; ++i) matrix[(r - first) * row_step + (k + static_cast<int>(i)) * k_step] = element(type, data + i * bytes);
+                chunk(swizzled(from.start + row / 8 * from.stride + row % 8 * from.swizzle + (from.swizzle == 16 ? along / 16 * from.leading : along), from.swizzle), r - first, k);
             }
         }
         return;
     }
     const std::uint32_t wide = from.swizzle / bytes;  // elements along M or N in a row of the atom
     for (int k = 0; k < depth; ++k) {
-        for (int r = first; r < first + count; r += static_cast<int>(chunk)) {
+        for (int r = first; r < first + count; r += elements) {
             const std::uint32_t row = static_cast<std::uint32_t>(r), deep = static_cast<std::uint32_t>(k);
-            const std::uint32_t address = from.start + row / wide * from.leading + deep / 8 * from.stride + deep % 8 * from.swizzle + row % wide * bytes;
-            const std::uint8_t* const data = chunk_at(address);
-            for (unsigned i = 0; i < chunk && data != nullptr; ++i) matrix[(r - first + static_cast<int>(i)) * row_step + k * k_step] = element(type, data + i * bytes);
+            chunk(swizzled(from.start + row / wide * from.leading + deep / 8 * from.stride + deep % 8 * from.swizzle + row % wide * bytes, from.swizzle), r - first, k);
         }
     }
 }
 
+// At the issue: the operand is there, and visible to the asynchronous proxy. Its addresses and bytes are kept.
+void take_operand(Warp& warp, const Op& op, std::uint64_t bits, const char* which, bool transposed, int first, int count, std::vector<std::uint32_t>& chunks, std::vector<std::uint8_t>& seen) {
+    const Descriptor from(bits);
+    check(warp, op, from, which);
+    Cta& cta = *warp.cta;
+    bool said = false;
+    each_chunk(from, transposed, first, count, op.extra->k, bytes_of(op.extra->type), [&](std::uint32_t address, int, int) {
+        const std::uint8_t* const at = readable_chunk(warp, op, address);
+        chunks.push_back(address);
+        seen.resize(seen.size() + 16, 0);
+        if (at == nullptr) return;
+        std::memcpy(seen.data() + seen.size() - 16, at, 16);
+        if (said || !cta.races) return;
+        const std::int32_t writer = cta.races->not_proxied(address, 16);
+        if (writer < 0) return;
+        said = true;
+        report_no_proxy_fence(warp, op, 0, "wgmma reads", address, writer);
+    });
+}
+
+// At the end: the same bytes are there still.
+void read_operand(Warp& warp, const Product& product, const std::vector<std::uint32_t>& chunks, std::size_t seen, bool transposed, int count, float* matrix, int row_step, int k_step) {
+    const Op& op = *product.op;
+    const Type type = op.extra->type;
+    const int elements = static_cast<int>(16 / bytes_of(type));
+    Cta& cta = *warp.cta;
+    std::size_t next = 0;
+    bool said = false;
+    each_chunk(Descriptor(0), transposed, 0, count, op.extra->k, bytes_of(type), [&](std::uint32_t, int r, int k) {
+        const std::uint32_t address = chunks[next];
+        const std::uint8_t* const was = product.seen.data() + seen + 16 * next++;
+        if (address < kSharedStart || address + 16 > cta.shared_limit) return;
+        const std::uint8_t* const at = cta.shared.data() + address;
+        if (std::memcmp(at, was, 16) != 0) {
+            if (!said) {
+                cta.launch->report(&warp, op.place, 0, "cpu.wgmma_operand_overwritten",
+                                   "byte " + std::to_string(address - kSharedStart) + " of shared memory was overwritten while this wgmma product may still read it: its wgmma.wait_group comes first",
+                                   place_of(warp, cta.races ? cta.races->last_writer(address) : -1));
+            }
+            said = true;
+        } else if (cta.races) {
+            cta.races->shared(warp, op, 0, address, 16, false, false, false);
+        }
+        for (int i = 0; i < elements; ++i) {
+            const float value = element(type, at + static_cast<unsigned>(i) * bytes_of(type));
+            matrix[(transposed ? r + i : r) * row_step + (transposed ? k : k + i) * k_step] = value;
+        }
+    });
+}
+
 // extra: n, k; type: of A and B; slots: D, then A's registers if flags[0]; flags[1], [2]: A, B transposed; [3], [4]: negated; [5]: D is f16.
 // op.a, op.b: descriptors; op.c: the predicate that keeps D.
-void multiply(Warp& warp, const Op& op) {
+void issue(Warp& warp, const Op& op) {
     if (!warp.together(op, kAllLanes)) return;
     const Extra& extra = *op.extra;
-    const int n = extra.n, depth = extra.k;
-    alignas(64) float a[16 * kMostDepth] = {}, b[kMostDepth * kMostColumns] = {}, d[16 * kMostColumns];
-    const unsigned results = static_cast<unsigned>(extra.count);
+    Product product;
+    product.op = &op;
+    product.d = warp.products->take(warp, op);
     if (extra.flags[0]) {
+        product.a.resize(16u * static_cast<unsigned>(extra.k));
         for (unsigned reg = 0; reg < 4; ++reg) {
-            const std::uint32_t* const lanes = warp.lanes<std::uint32_t>(extra.slots[results + reg]);
+            const std::uint32_t* const lanes = warp.lanes<std::uint32_t>(extra.slots[extra.count + reg]);
             const unsigned packed = 4 / bytes_of(extra.type);
             for (unsigned lane = 0; lane < kLanes; ++lane) {
                 for (unsigned part = 0; part < packed; ++part) {
                     const std::uint32_t bits = packed == 1 ? lanes[lane] : lanes[lane] >> (16 * part) & 0xffff;
                     const unsigned row = lane / 4 + 8 * (reg & 1), column = lane % 4 * packed + part + 4 * packed * (reg >> 1);
-                    a[row * static_cast<unsigned>(depth) + column] = element(extra.type, reinterpret_cast<const std::uint8_t*>(&bits));
+                    product.a[row * static_cast<unsigned>(extra.k) + column] = element(extra.type, reinterpret_cast<const std::uint8_t*>(&bits));
                 }
             }
         }
     } else {
-        const Descriptor from(warp.lanes<std::uint64_t>(op.a)[0]);
-        read_matrix(warp, op, from, extra.flags[1], static_cast<int>(warp.index % 4 * 16), 16, depth, extra.type, a, depth, 1);
+        take_operand(warp, op, warp.lanes<std::uint64_t>(op.a)[0], "A", extra.flags[1], static_cast<int>(warp.index % 4 * 16), 16, product.a_chunks, product.seen);
     }
-    read_matrix(warp, op, Descriptor(warp.lanes<std::uint64_t>(op.b)[0]), extra.flags[2], 0, n, depth, extra.type, b, 1, n);
-    const bool keep = op.c == kNowhere || (op.mode != 0 ? ~warp.mask_at(op.c) : warp.mask_at(op.c)) != 0;
-    const auto place = [n](unsigned reg, unsigned lane) { return static_cast<int>(lane / 4 + 8 * (reg >> 1 & 1)) * n + static_cast<int>(reg / 4 * 8 + lane % 4 * 2 + (reg & 1)); };
-    const bool half = extra.flags[5];
-    for (unsigned reg = 0; reg < results; ++reg) {
-        const std::uint32_t* const lanes = warp.lanes<std::uint32_t>(extra.slots[reg]);
-        for (unsigned lane = 0; lane < kLanes; ++lane) {
-            if (half) {
-                d[place(2 * reg, lane)] = keep ? half_to_float(static_cast<std::uint16_t>(lanes[lane])) : 0;
-                d[place(2 * reg + 1, lane)] = keep ? half_to_float(static_cast<std::uint16_t>(lanes[lane] >> 16)) : 0;
-            } else {
-                d[place(reg, lane)] = keep ? float_of(lanes[lane]) : 0;
-            }
-        }
-    }
-    const float sign = extra.flags[3] != extra.flags[4] ? -1.0f : 1.0f;
-    for (int i = 0; i < 16; ++i) {
-        for (int k = 0; k < depth; ++k) {
-            const float x = sign * a[i * depth + k];
-            for (int j = 0; j < n; ++j) d[i * n + j] = __builtin_fmaf(x, b[k * n + j], d[i * n + j]);
-        }
-    }
-    for (unsigned reg = 0; reg < results; ++reg) {
-        std::uint32_t* const lanes = warp.lanes<std::uint32_t>(extra.slots[reg]);
-        for (unsigned lane = 0; lane < kLanes; ++lane) {
-            lanes[lane] = half ? float_to_half(d[place(2 * reg, lane)]) | static_cast<std::uint32_t>(float_to_half(d[place(2 * reg + 1, lane)])) << 16 : bits_of(d[place(reg, lane)]);
-        }
-    }
+    take_operand(warp, op, warp.lanes<std::uint64_t>(op.b)[0], "B", extra.flags[2], 0, extra.n, product.b_chunks, product.seen);
+    product.keeps = op.c == kNowhere || (op.mode != 0 ? ~warp.mask_at(op.c) : warp.mask_at(op.c)) != 0;
+    warp.products->add(warp, std::move(product));
+}
+
+void wait(Warp& warp, const Op& op) {
+    if (!warp.together(op, kAllLanes)) return;
+    if (!warp.products->wait(warp, op, static_cast<unsigned>(op.imm))) warp.wait(Wait::Products, 0, warp.pc - 1);
 }
 
 void wgmma(Decoder& decoder, Modifiers& modifiers) {
-    if (modifiers.take("fence") || modifiers.take("commit_group") || modifiers.take("wait_group")) {
-        modifiers.take("sync");
-        modifiers.take("aligned");
-        decoder.emit([](Warp&, const Op&) {});
-        return;
-    }
-    if (!modifiers.take("mma_async") || modifiers.take("sp")) decoder.unsupported();
+    decoder.program().products = true;
+    const std::string what = modifiers.take_one_of({"fence", "commit_group", "wait_group", "mma_async"});
     modifiers.take("sync");
     modifiers.take("aligned");
+    if (what == "fence") {
+        decoder.emit([](Warp& warp, const Op& op) { if (warp.together(op, kAllLanes)) warp.products->fence(); });
+        return;
+    }
+    if (what == "commit_group") {
+        decoder.emit([](Warp& warp, const Op& op) { if (warp.together(op, kAllLanes)) warp.products->commit(); });
+        return;
+    }
+    if (what == "wait_group") {
+        const std::int64_t kept = static_cast<std::int64_t>(decoder.operand(0).bits);
+        decoder.emit(wait).imm = kept;
+        return;
+    }
+    if (what.empty() || modifiers.take("sp")) decoder.unsupported();
     const std::string shape = modifiers.take_any();
     Extra extra;
     if (std::sscanf(shape.c_str(), "m64n%dk%d", &extra.n, &extra.k) != 2 || extra.n % 8 != 0 || extra.n > kMostColumns) decoder.unsupported("this shape");
@@ -142,7 +194,7 @@ void wgmma(Decoder& decoder, Modifiers& modifiers) {
     extra.flags[4] = flag(5) < 0;
     if (!extra.flags[0]) extra.flags[1] = flag(6) != 0;
     extra.flags[2] = flag(extra.flags[0] ? 6 : 7) != 0;
-    Op& op = decoder.emit(multiply);
+    Op& op = decoder.emit(issue);
     op.a = first;
     op.b = second;
     op.c = keep;
@@ -153,4 +205,26 @@ void wgmma(Decoder& decoder, Modifiers& modifiers) {
 const OpcodeTable table = {{"wgmma", wgmma}};
 
 }  // namespace
+
+bool is_product(const Op& op) { return op.run == issue; }
+
+void multiply(Warp& warp, const Product& product) {
+    const Extra& extra = *product.op->extra;
+    const int n = extra.n, depth = extra.k;
+    alignas(64) float own[16 * kMostDepth] = {}, b[kMostDepth * kMostColumns] = {};
+    const float* const a = product.a.empty() ? own : product.a.data();
+    if (product.a.empty()) read_operand(warp, product, product.a_chunks, 0, extra.flags[1], 16, own, depth, 1);
+    read_operand(warp, product, product.b_chunks, 16 * product.a_chunks.size(), extra.flags[2], n, b, 1, n);
+    float* const d = product.d->values.data();
+    if (!product.keeps) std::fill(product.d->values.begin(), product.d->values.end(), 0.0f);
+    const float sign = extra.flags[3] != extra.flags[4] ? -1.0f : 1.0f;
+    for (int i = 0; i < 16; ++i) {
+        for (int k = 0; k < depth; ++k) {
+            const float x = sign * a[i * depth + k];
+            for (int j = 0; j < n; ++j) d[i * n + j] = __builtin_fmaf(x, b[k * n + j], d[i * n + j]);
+        }
+    }
+    if (extra.flags[5]) for (float& value : product.d->values) value = half_to_float(float_to_half(value));
+}
+
 }  // namespace gates_cpu

@@ -40,6 +40,11 @@ struct Extra {
     Type types[4] = {};
 };
 
+// What an operation does with registers that products of wgmma own for a while: their numbers in Program::product_slots.
+struct Watched {
+    std::vector<std::uint16_t> reads, writes;
+};
+
 // A slot is an offset in the warp's register file: 32 lanes of 4 or of 8 bytes, or the 4-byte mask of a predicate.
 struct Op {
     Handler run = nullptr;
@@ -51,6 +56,9 @@ struct Op {
     std::int32_t place = -1;
     std::uint8_t mode = 0;              // told by the operation
     bool guard_negated = false;
+    bool fills = false;                 // extra->slots are results
+    bool copies = false;                // what it writes comes by an engine of its own, not by this thread's stores
+    bool watched = false;               // Program::watched has an entry for it
 };
 
 struct Program {
@@ -68,6 +76,12 @@ struct Program {
     std::uint32_t local_bytes = 0;                 // a thread
     unsigned max_threads = 1024, required[3] = {};
     bool global_atomics = false;                   // or volatile and ordered accesses: CTAs see one another
+    unsigned launch_registers = 0;                 // .maxnreg; 0: not said
+    // Of wgmma: registers that products own between their issue and the wait, those that moves connect with them, and who touches them.
+    bool products = false;
+    std::vector<std::uint32_t> product_slots;
+    std::vector<Watched> watched;
+    std::vector<std::uint32_t> watched_at;         // operation -> its entry in `watched`
 };
 
 constexpr std::uint32_t kSharedStart = 1024;       // shared address 0 is nobody's, as on chips that reserve the first KiB

@@ -17,7 +17,7 @@ GlobalRaces::Page& GlobalRaces::page(std::uint64_t address) {
     return *last_;
 }
 
-Watched& GlobalRaces::byte(std::uint64_t address) {
+Word& GlobalRaces::byte(std::uint64_t address) {
     Page& held = page(address);
     if (held.bytes.empty()) held.bytes.resize(kPage);
     return held.bytes[address % kPage];
@@ -69,7 +69,10 @@ void Races::begin(std::uint32_t shared_bytes, unsigned warps) {
     barriers_.assign(16, std::vector<std::uint32_t>(warps, 0));
     rounds_.assign(warps, 0);
     places_.clear();
-    ++epoch_;  // what is known of the CTA before is void
+    first_epoch_ = ++epoch_;  // what is known of the CTA before is void
+    proxied_at_.assign(warps * kLanes, 0);
+    proxied_.assign(warps, 0);
+    made_.clear();
     if (words_.size() < shared_bytes / 4 + 1) words_.assign(shared_bytes / 4 + 1, {});
     if (bytes_.size() < shared_bytes + 4) bytes_.assign(shared_bytes + 4, {});
 }
@@ -84,11 +87,11 @@ bool Races::before(const Touch& touch, const Access& access) const {
     return touch.clock <= known[touch.warp];
 }
 
-template <class Word, class Byte>
-void Races::watch(const Access& access, std::uint64_t address, unsigned bytes, std::uint32_t stamp, Word word_at, Byte byte_at) {
+template <class AtWord, class AtByte>
+void Races::watch(const Access& access, std::uint64_t address, unsigned bytes, std::uint32_t stamp, AtWord word_at, AtByte byte_at) {
     if (bytes >= 4) {
         for (std::uint64_t at = address; at < address + bytes; at += 4) {
-            Watched& word = word_at(at);
+            Word& word = word_at(at);
             if (word.stamp != stamp) word.split = false;
             if (!word.split) {
                 touch(word, access, at, stamp);
@@ -98,10 +101,10 @@ void Races::watch(const Access& access, std::uint64_t address, unsigned bytes, s
         }
         return;
     }
-    Watched& word = word_at(address);
+    Word& word = word_at(address);
     if (word.stamp != stamp || !word.split) {
         for (unsigned i = 0; i < 4; ++i) {
-            Watched& byte = byte_at(address / 4 * 4 + i);
+            Word& byte = byte_at(address / 4 * 4 + i);
             if (word.stamp == stamp) byte = word;
             else byte.stamp = 0;
         }
@@ -113,7 +116,7 @@ void Races::watch(const Access& access, std::uint64_t address, unsigned bytes, s
 
 void Races::shared(Warp& warp, const Op& op, unsigned lane, std::uint32_t address, unsigned bytes, bool write, bool strong, bool idle) {
     watch({warp, op, lane, write, strong, idle, nullptr}, address, bytes, epoch_,
-          [this](std::uint64_t at) -> Watched& { return words_[at / 4]; }, [this](std::uint64_t at) -> Watched& { return bytes_[at]; });
+          [this](std::uint64_t at) -> Word& { return words_[at / 4]; }, [this](std::uint64_t at) -> Word& { return bytes_[at]; });
 }
 
 void Races::global(GlobalRaces& all, Warp& warp, const Op& op, unsigned lane, std::uint64_t address, unsigned bytes, bool write, bool strong, bool idle) {
@@ -125,10 +128,10 @@ void Races::global(GlobalRaces& all, Warp& warp, const Op& op, unsigned lane, st
         if (write) all.released(cta, address);
     }
     watch({warp, op, lane, write, strong, idle, &all}, address, bytes, 1,
-          [&all](std::uint64_t at) -> Watched& { return all.word(at); }, [&all](std::uint64_t at) -> Watched& { return all.byte(at); });
+          [&all](std::uint64_t at) -> Word& { return all.word(at); }, [&all](std::uint64_t at) -> Word& { return all.byte(at); });
 }
 
-void Races::touch(Watched& watched, const Access& access, std::uint64_t address, std::uint32_t stamp) {
+void Races::touch(Word& watched, const Access& access, std::uint64_t address, std::uint32_t stamp) {
     if (watched.stamp != stamp) {
         watched.stamp = stamp;
         watched.written = false;
@@ -142,7 +145,7 @@ void Races::touch(Watched& watched, const Access& access, std::uint64_t address,
         return conflict(access, watched.write, true, address);
     }
     if (access.idle && watched.written && !before(watched.write, access)) return;
-    const Touch now{cta, access.all != nullptr ? access.all->fences(cta) : 0, epoch_, clocks_[warp.index][warp.index], index,
+    const Touch now{cta, access.all != nullptr ? access.all->fences(cta) : access.op.copies ? 0 : proxy_time_, epoch_, clocks_[warp.index][warp.index], index,
                     static_cast<std::uint8_t>(warp.index), static_cast<std::uint8_t>(access.lane), rounds_[warp.index]};
     if (access.write) {
         for (std::uint8_t i = 0; i < watched.readers && !access.idle; ++i) {
@@ -209,6 +212,48 @@ void Races::acquire_at(const Warp& warp, std::uint32_t place) {
     if (found == places_.end()) return;
     for (unsigned w = 0; w < warps_; ++w) clocks_[warp.index][w] = std::max(clocks_[warp.index][w], found->second[w]);
     ++clocks_[warp.index][warp.index];  // lanes of the warp that ran apart are together again
+}
+
+void Races::proxy_fence(const Warp& warp) {
+    ++proxy_time_;
+    for (unsigned lane = 0; lane < kLanes; ++lane) {
+        if (warp.exec >> lane & 1) proxied_at_[warp.index * kLanes + lane] = proxy_time_;
+    }
+    for (unsigned w = 0; w < warps_; ++w) proxied_[w] = std::max(proxied_[w], clocks_[warp.index][w] - (w == warp.index));
+}
+
+// By the thread that stored, or by one that a barrier has told of it.
+bool Races::proxied(const Touch& touch) const {
+    return touch.fences == 0 || touch.epoch < first_epoch_ || proxied_at_[touch.warp * kLanes + touch.lane] > touch.fences || touch.clock <= proxied_[touch.warp];
+}
+
+void Races::barrier_made(const Warp& warp, unsigned lane, const Op& op, std::uint32_t address) {
+    made_[address] = {static_cast<std::uint32_t>(warp.cta->number), proxy_time_, epoch_, clocks_[warp.index][warp.index],
+                      static_cast<std::int32_t>(&op - warp.program->ops.data()), static_cast<std::uint8_t>(warp.index), static_cast<std::uint8_t>(lane), rounds_[warp.index]};
+}
+
+const Touch* Races::last_store(std::uint32_t address) const {
+    const Word& word = words_[address / 4];
+    const Touch& touch = word.split ? bytes_[address].write : word.write;
+    return touch.op >= 0 && touch.epoch >= first_epoch_ ? &touch : nullptr;
+}
+
+std::int32_t Races::not_proxied(std::uint32_t address, unsigned bytes) const {
+    for (std::uint32_t at = address; at < address + bytes; at += words_[at / 4].split ? 1 : 4) {
+        const Touch* const touch = last_store(at);
+        if (touch != nullptr && !proxied(*touch)) return touch->op;
+    }
+    return -1;
+}
+
+std::int32_t Races::barrier_not_proxied(std::uint32_t address) const {
+    const auto found = made_.find(address);
+    return found == made_.end() || proxied(found->second) ? -1 : found->second.op;
+}
+
+std::int32_t Races::last_writer(std::uint32_t address) const {
+    const Touch* const touch = last_store(address);
+    return touch != nullptr ? touch->op : -1;
 }
 
 void Races::lanes_met(const Warp& warp) { ++rounds_[warp.index]; }

@@ -14,13 +14,13 @@ struct Warp;
 struct Op;
 
 struct Touch {
-    std::uint32_t cta = 0, fences = 0, epoch = 0, clock = 0;
+    std::uint32_t cta = 0, fences = 0, epoch = 0, clock = 0;  // fences: in shared memory the time of proxy fences, 0 if an engine of its own wrote
     std::int32_t op = -1;
     std::uint8_t warp = 0, lane = 0;
     std::uint16_t round = 0;
 };
 
-struct Watched {
+struct Word {
     std::uint32_t stamp = 0;             // of what follows; another one makes it void
     bool written = false, strong = false, split = false;
     std::uint8_t readers = 0;
@@ -30,8 +30,8 @@ struct Watched {
 // Global memory in one launch: its watched words, and what CTAs know of one another.
 class GlobalRaces {
   public:
-    Watched& word(std::uint64_t address) { return page(address).words[address % kPage / 4]; }
-    Watched& byte(std::uint64_t address);
+    Word& word(std::uint64_t address) { return page(address).words[address % kPage / 4]; }
+    Word& byte(std::uint64_t address);
     void fence(std::uint32_t cta) { ++fences_[cta]; }
     std::uint32_t fences(std::uint32_t cta) { return fences_[cta]; }
     void released(std::uint32_t cta, std::uint64_t address);
@@ -41,8 +41,8 @@ class GlobalRaces {
   private:
     static constexpr std::uint64_t kPage = 4096;
     struct Page {
-        Watched words[kPage / 4];
-        std::vector<Watched> bytes;
+        Word words[kPage / 4];
+        std::vector<Word> bytes;
     };
     using Known = std::unordered_map<std::uint32_t, std::uint32_t>;  // CTA -> its fences
     std::unordered_map<std::uint64_t, std::unique_ptr<Page>> pages_;
@@ -79,6 +79,13 @@ class Races {
     void acquire_at(const Warp& warp, std::uint32_t place);   // come here later
     void lanes_met(const Warp& warp);        // bar.warp.sync
 
+    // The asynchronous proxy (wgmma, copies in bulk) sees what threads stored only after fence.proxy.async.
+    void proxy_fence(const Warp& warp);
+    void barrier_made(const Warp& warp, unsigned lane, const Op& op, std::uint32_t address);
+    std::int32_t not_proxied(std::uint32_t address, unsigned bytes) const;  // the operation that stored there, no fence after it; or -1
+    std::int32_t barrier_not_proxied(std::uint32_t address) const;
+    std::int32_t last_writer(std::uint32_t address) const;                  // operation, or -1
+
   private:
     unsigned warps_ = 0;
     std::uint32_t epoch_ = 1;                // barriers of the whole CTA
@@ -86,7 +93,14 @@ class Races {
     std::vector<std::vector<std::uint32_t>> barriers_; // what those that arrived know
     std::unordered_map<std::uint32_t, std::vector<std::uint32_t>> places_;
     std::vector<std::uint16_t> rounds_;                // bar.warp.sync passed by the warp
-    std::vector<Watched> words_, bytes_;               // of shared memory
+    std::vector<Word> words_, bytes_;                  // of shared memory
+    std::uint32_t first_epoch_ = 1;                    // of the CTA
+    std::uint32_t proxy_time_ = 1;                     // proxy fences that threads made
+    std::vector<std::uint32_t> proxied_at_;            // a thread each: the time after its last fence
+    std::vector<std::uint32_t> proxied_;               // of each warp: what those that made a fence knew
+    std::unordered_map<std::uint32_t, Touch> made_;    // barriers
+    bool proxied(const Touch& touch) const;
+    const Touch* last_store(std::uint32_t address) const;
 
     struct Access {
         Warp& warp;
@@ -95,8 +109,8 @@ class Races {
         bool write, strong, idle;
         GlobalRaces* all;                    // null: of shared memory
     };
-    template <class Word, class Byte> void watch(const Access& access, std::uint64_t address, unsigned bytes, std::uint32_t stamp, Word word, Byte byte);
-    void touch(Watched& watched, const Access& access, std::uint64_t address, std::uint32_t stamp);
+    template <class AtWord, class AtByte> void watch(const Access& access, std::uint64_t address, unsigned bytes, std::uint32_t stamp, AtWord word, AtByte byte);
+    void touch(Word& watched, const Access& access, std::uint64_t address, std::uint32_t stamp);
     void conflict(const Access& access, const Touch& other, bool other_write, std::uint64_t address);
     bool before(const Touch& touch, const Access& access) const;
 };

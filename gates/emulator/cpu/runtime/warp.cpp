@@ -1,6 +1,7 @@
 #include "warp.h"
 
 #include "cta.h"
+#include "products.h"
 
 namespace gates_cpu {
 
@@ -13,10 +14,8 @@ void Warp::start(unsigned threads) {
     stop = spinning = rotated_ = has_runnable_ = false;
 }
 
-void Warp::run(std::uint64_t operations) {
+template <bool watching> std::uint64_t Warp::execute(std::uint64_t operations) {
     const Op* const ops = program->ops.data();
-    stop = spinning = false;
-    if (active == 0) choose();
     std::uint64_t done_here = 0;
     while (active != 0 && done_here < operations) {
         ++done_here;
@@ -24,12 +23,19 @@ void Warp::run(std::uint64_t operations) {
         exec = active;
         if (op.guard != kNowhere) exec &= op.guard_negated ? ~mask_at(op.guard) : mask_at(op.guard);
         if (exec != 0) {
+            if (watching && op.watched) products->touch(*this, op);
             op.run(*this, op);
             if (stop) break;
         }
         if (pc >= limit_) meet();
     }
-    executed += done_here;
+    return done_here;
+}
+
+void Warp::run(std::uint64_t operations) {
+    stop = spinning = false;
+    if (active == 0) choose();
+    executed += products != nullptr ? execute<true>(operations) : execute<false>(operations);
     if (!stop && active != 0) {
         spinning = true;
         if (count_ > 0) rotate();
@@ -52,7 +58,7 @@ void Warp::settle() {
     has_runnable_ = false;
     for (unsigned i = 0; i < count_; ++i) {
         const Group& group = groups_[i];
-        if (group.wait == Wait::Barrier || group.wait == Wait::Condition) continue;
+        if (group.wait != Wait::None && group.wait != Wait::Lanes) continue;
         has_runnable_ |= group.wait == Wait::None;
         if (group.pc >= pc && group.pc < limit_) limit_ = group.pc;
     }

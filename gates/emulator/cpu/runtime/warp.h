@@ -9,8 +9,10 @@
 namespace gates_cpu {
 
 struct Cta;
+class Products;
 
-enum class Wait : std::uint8_t { None, Lanes, Barrier, Condition };
+// Products: of wgmma. Registers: by setmaxnreg.
+enum class Wait : std::uint8_t { None, Lanes, Barrier, Condition, Products, Registers };
 
 struct Group {
     std::uint32_t pc, mask;
@@ -34,6 +36,8 @@ struct Warp {
     std::uint32_t thread[3][kLanes] = {};
     std::uint32_t unchanged = 0;           // lanes whose store writes what is there: no race
     std::uint64_t executed = 0;            // operations
+    Products* products = nullptr;          // null if the program has no wgmma
+    std::uint32_t registers = 0;           // a thread, by setmaxnreg or the launch
 
     template <class T> T* lanes(std::uint32_t slot) { return reinterpret_cast<T*>(file + slot); }
     std::uint32_t& mask_at(std::uint32_t slot) { return *reinterpret_cast<std::uint32_t*>(file + slot); }
@@ -58,6 +62,7 @@ struct Warp {
     bool has_runnable_ = false, rotated_ = false;
     std::uint32_t limit_ = kNowhere;       // the next place of another group
 
+    template <bool watching> std::uint64_t execute(std::uint64_t operations);
     void put(std::uint32_t pc, std::uint32_t mask, Wait wait = Wait::None, std::uint32_t which = 0);
     void drop(unsigned index) { groups_[index] = groups_[--count_]; }
     void choose();                         // there is no current group: the lowest runnable one

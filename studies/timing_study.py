@@ -5,7 +5,7 @@ that whatever ends it leaves what was done; `--simulate` runs the protocol on a 
 `report` writes the tables of docs/internals/timing-study.md and its plots from the JSON files in DIR, anywhere.
 
 Examples: python studies/timing_study.py run --out results/recorded/h100/timing-study --budget-s 330
-          python studies/timing_study.py report results/recorded/h100/timing-study
+          python studies/timing_study.py report results/recorded/h100/timing-study results/recorded/h200/timing-study
 """
 
 from __future__ import annotations
@@ -36,7 +36,7 @@ class Study:
         self.parts = [part for part in PARTS if part in parts]
         self.data: dict[str, Any] = {
             "schema_version": 1,
-            "command": " ".join(["python", "studies/timing_study.py", *sys.argv[1:]]),
+            "command": f"python studies/timing_study.py run --part {' --part '.join(self.parts)} --budget-s {budget_s:g} --scale {scale:g}",
             "started": _now(),
             "gates": {},
             "usual": {},
@@ -217,16 +217,16 @@ def run(out: Path, budget_s: float, simulate: bool, parts: tuple[str, ...], name
 
 
 @main.command()
-@click.argument("folder", type=click.Path(exists=True, file_okay=False, path_type=Path))
+@click.argument("folders", nargs=-1, required=True, type=click.Path(exists=True, file_okay=False, path_type=Path))
 @click.option(
     "--docs", type=click.Path(file_okay=False, path_type=Path), default=ROOT / "docs" / "internals", help="folder of timing-study.md"
 )
-def report(folder: Path, docs: Path) -> None:
-    """Write the tables and the plots of docs/internals/timing-study.md from the JSON files in FOLDER."""
+def report(folders: tuple[Path, ...], docs: Path) -> None:
+    """Write the tables and the plots of docs/internals/timing-study.md from the JSON files in FOLDERS."""
     from timing.picture import draw, draw_usual
     from timing.report import into_page, load
 
-    studies, page = load(folder), docs / "timing-study.md"
+    studies, page = load(*folders), docs / "timing-study.md"
     page.write_text(into_page(page.read_text(encoding="utf-8"), studies), encoding="utf-8")
     draw(studies, docs / "timing-intervals.png")
     draw_usual(studies, docs / "timing-usual-ways.png")

@@ -19,14 +19,14 @@ EMPTY_PAIR_US = 1.25  # the least that the recorded stage runs on this model of 
 Studies = Mapping[str, Mapping[str, Any]]
 
 
-def load(folder: Path) -> dict[str, dict[str, Any]]:
-    """Studies by file name, with what runs.json says of them (commit, note)."""
-    known = json.loads((folder / "runs.json").read_text(encoding="utf-8"))
-    return {
-        path.stem: {**json.loads(path.read_text(encoding="utf-8")), **known.get(path.stem, {})}
-        for path in sorted(folder.glob("*.json"))
-        if path.stem != "runs"
-    }
+def load(*folders: Path) -> dict[str, dict[str, Any]]:
+    """Studies by file name, with what their folder's runs.json says of them (commit, note)."""
+    studies = {}
+    for folder in folders:
+        known = json.loads((folder / "runs.json").read_text(encoding="utf-8"))
+        for path in sorted(path for path in folder.glob("*.json") if path.stem != "runs"):
+            studies[path.stem] = {**json.loads(path.read_text(encoding="utf-8")), **known.get(path.stem, {})}
+    return studies
 
 
 def into_page(page: str, studies: Studies) -> str:

@@ -10,7 +10,7 @@ from pathlib import Path
 import pytest
 from places import ROOT
 
-RECORDED = ROOT / "results" / "recorded" / "h100" / "timing-study"
+FOLDERS = [ROOT / "results" / "recorded" / device / "timing-study" for device in ("h100", "h200")]
 
 
 @pytest.fixture
@@ -48,12 +48,14 @@ def test_a_study_out_of_time_says_what_it_left_out(tmp_path) -> None:
 def test_the_page_holds_what_the_recorded_runs_say(study) -> None:
     _, report = study
     page = (ROOT / "docs" / "internals" / "timing-study.md").read_text(encoding="utf-8")
-    assert report.into_page(page, report.load(RECORDED)) == page, "run studies/timing_study.py report results/recorded/h100/timing-study"
+    assert report.into_page(page, report.load(*FOLDERS)) == page, (
+        "run studies/timing_study.py report results/recorded/{h100,h200}/timing-study"
+    )
 
 
 def test_a_wrong_verdict_shows_in_the_table(study) -> None:
     _, report = study
-    studies = report.load(RECORDED)
+    studies = report.load(*FOLDERS)
     studies["first"]["gates"]["4 us, truth 1.13, bar 15 %"][0]["status"] = "pass"
     row = next(row for row in report.tables(studies).splitlines() if row.startswith("| truth 1.13 at 4 us"))
     assert "1 pass" in row and row.endswith("| no |")

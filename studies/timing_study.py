@@ -12,7 +12,6 @@ from __future__ import annotations
 
 import datetime
 import json
-import sys
 import tempfile
 import time
 from collections.abc import Callable, Sequence

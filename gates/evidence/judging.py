@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -50,21 +49,9 @@ def rejudge(run: Path, info: RunInfo, gate: str) -> GateResult | None:
     evidence = read_record(ROWS[gate].evidence(), run, f"{gate}.json")
     baseline_file = run / "baseline" / f"{gate}.json"
     baseline = read_record(ROWS[gate].evidence(), run / "baseline", f"{gate}.json") if baseline_file.is_file() else None
-    if gate == "performance":  # outputs of timed launches keep the correctness limits
-        limits = info.task.limits.get("correctness", {})
-        evidence = replace(evidence, output_limits={name: limits.get(name, old) for name, old in evidence.output_limits.items()})
     options: dict[str, Any] = {"not_applicable_reason": reason or ""} if ROWS[gate].measured_anyway else {}
-    if gate == "ncu":
-        options["timed_us"] = _timed_us(run, evidence.shape)
+    options |= ROWS[gate].context_of(run, info, evidence)
     return ROWS[gate].judging()(evidence, info.task.limits.get(gate, {}), baseline, **options)
-
-
-def _timed_us(run: Path, shape: str) -> dict[str, float]:
-    """Return side -> claimed p50 of a cold launch of ``shape``, us; empty if the run did not measure it."""
-    if not (run / "performance.json").is_file():
-        return {}
-    timed = read_record(ROWS["performance"].evidence(), run, "performance.json")
-    return {side: figures.p50_us for side, figures in timed.figures.get("cold", {}).items()} if timed.shape == shape else {}
 
 
 def looser_terms(task: TaskInfo, baseline: TaskInfo | None) -> tuple[str, ...]:

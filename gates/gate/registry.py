@@ -18,6 +18,14 @@ from gates.core.schema import FOLDER
 
 
 @dataclass(frozen=True)
+class Job:
+    """A kind of job that a worker process does: ``module`` has its ``execute``; its kernels run in a process of their own, in ``apart``."""
+
+    module: str
+    apart: str = ""
+
+
+@dataclass(frozen=True)
 class Gate:
     """One gate; its modules are in the folder of its name. Objects are named as ``module:name``."""
 
@@ -35,6 +43,8 @@ class Gate:
     unsaid: Mapping[str, str] = field(default_factory=dict)  # what a key of its limits means if task.yaml leaves it out
     minima: tuple[str, ...] = ()  # keys of its limits whose larger value is stricter; every other number is a maximum
     first_limits: str = ""  # limits to begin with, if it comes to no verdict without any
+    context: str = ""  # in its folder, what else of the run its judge is given by name, if anything
+    jobs: Mapping[str, Job] = field(default_factory=dict)  # kind -> what a worker process does for it
     no_terms: tuple[
         str, ...
     ] = ()  # keys that are no terms: a stage's own gain, which another stage need not have, and what decides nothing
@@ -55,6 +65,10 @@ class Gate:
     def codes(self) -> Mapping[str, Code]:
         """The gate's own reason codes, each with its explanation."""
         return self._own("codes:CODES")
+
+    def context_of(self, run: Path, info: Any, evidence: Any) -> Mapping[str, Any]:
+        """What else of the run the judge is given, by the names of its parameters."""
+        return self._own(self.context)(run, info, evidence) if self.context else {}
 
     def planted(self) -> Iterator[Any]:
         """What the gate says to planted faults and to sound evidence (``gates.gate.plant``)."""
@@ -104,7 +118,16 @@ ROWS = {
             minima=("require",),
             names=dict.fromkeys(("require", "forbid"), ("gates.gate.sass.evidence:CLASSES", "")),
         ),
-        Gate("correctness", "CorrectnessEvidence", "Errors and traces of every case.", ("cuda", "triton", "python")),
+        Gate(
+            "correctness",
+            "CorrectnessEvidence",
+            "Errors and traces of every case.",
+            ("cuda", "triton", "python"),
+            jobs={
+                "correctness": Job("gates.gate.correctness.collect", apart="gates.launch.answering"),
+                "magnitude": Job("gates.gate.correctness.output_scale"),
+            },
+        ),
         Gate("sanitizer", "SanitizerEvidence", "What the memory checkers reported.", ("cuda",)),
         Gate(
             "performance",
@@ -115,6 +138,11 @@ ROWS = {
             measured_anyway=True,
             first_limits="{shape: mission, min_speedup_pct: 15}",
             unsaid={"cache": "cold"},
+            context="context:of_run",
+            jobs={
+                "timing": Job("gates.gate.performance.collect", apart="gates.gate.performance.runner.hands"),
+                "timing_alone": Job("gates.gate.performance.runner.alone", apart="gates.gate.performance.runner.hands"),
+            },
             minima=("min_speedup_pct",),
             no_terms=("also",),
         ),
@@ -128,6 +156,7 @@ ROWS = {
             of_optimised_code=True,
             measured_anyway=True,
             minima=("min",),
+            context="context:of_run",
             no_terms=("rises",),
             names={
                 **dict.fromkeys(("rises", "min", "max"), ("gates.hardware.ncu_metrics:METRICS", "")),

@@ -22,14 +22,9 @@ import gates
 from gates.core import jsonio
 from gates.core.errors import EXIT_HOLD, GatesError, NotHere
 from gates.worker import forkserver, machine_fault, process
+from gates.worker.job_kinds import KINDS
 
 ENTRY = Path(__file__).resolve().parent / "entry.py"
-APART = {
-    "correctness": "gates.launch.answering",
-    "timing": "gates.gate.performance.runner.hands",
-    "timing_alone": "gates.gate.performance.runner.hands",
-    "triton_build": "gates.build.triton.hands",
-}  # jobs whose kernels run in a process apart, and its module
 CONFINED = "confined: "  # begins the line in which a runner says what it gave up
 _MAX_RESULT_BYTES = 32 * 2**20
 _HALF = re.compile("[\ud800-\udfff]")  # half a character, which no file can hold; a kernel's message may
@@ -102,7 +97,7 @@ def attempt(
     """Run ``job`` for the task in ``folder`` through the engine's own entry; job file, result file and log are ``work/<name>.*``.
 
     The task's runner.py is not touched: it is the task's own code. ``prefix`` is what goes before the interpreter (a tool and its
-    options), ``env`` the whole environment, ``apart`` another module for the process apart than ``APART`` names. Raises GatesError if the runner could not write its results, and MachineFault if
+    options), ``env`` the whole environment, ``apart`` another module for the process apart than the kind's own. Raises GatesError if the runner could not write its results, and MachineFault if
     this machine could not start it, or killed it or its kernel's process for want of memory: that says nothing about the kernel.
     """
     work.mkdir(parents=True, exist_ok=True)
@@ -110,7 +105,7 @@ def attempt(
     result, job_path = work / f"{name}.jsonl", work / f"{name}.job.json"
     result.unlink(missing_ok=True)
     jsonio.write(job_path, {**job, "nonce": nonce, "result": str(result), "engine": os.getpid(), "limit_s": limit_s})
-    apart = apart or APART.get(job["kind"], "")
+    apart = apart or (KINDS[job["kind"]].apart if job["kind"] in KINDS else "")
     killed_before = machine_fault.memory_kills()
     forked = not prefix and env is None and python == sys.executable and job.get("mode") != "replay"  # replays do without torch
     with _created(result) as answers:  # read through this descriptor: the runner of a job apart takes the file's name away

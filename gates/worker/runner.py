@@ -16,19 +16,8 @@ from gates.core import jsonio
 from gates.core.errors import EXIT_OK, GatesError
 from gates.worker import isolated, sandbox
 from gates.worker.job import CONFINED
+from gates.worker.job_kinds import KINDS
 from gates.worker.process import die_with, hide
-
-JOBS = {  # kind -> module with ``execute``
-    "describe": "gates.worker.describe",
-    "magnitude": "gates.gate.correctness.output_scale",
-    "correctness": "gates.gate.correctness.collect",
-    "case": "gates.launch.replay",
-    "launches": "gates.launch.launch_shapes",
-    "timing": "gates.gate.performance.collect",
-    "timing_alone": "gates.gate.performance.runner.alone",
-    "extension": "gates.build.torch_extension",
-    "triton_build": "gates.build.triton.build",
-}
 
 
 def job_main(path: Path, folder: Path, with_apart: str = "") -> None:
@@ -56,15 +45,15 @@ def run_job(path: Path, folder: Path, with_apart: str = "") -> int:
         hide()
     job = jsonio.read(path)
     kind = job.get("kind") if isinstance(job, dict) else None
-    if kind not in JOBS:
-        raise GatesError(f"{path}: job kind {kind!r} is not one of {', '.join(JOBS)}")
+    if kind not in KINDS:
+        raise GatesError(f"{path}: job kind {kind!r} is not one of {', '.join(KINDS)}")
     if isinstance(job.get("engine"), int):
         die_with(job["engine"])
     _confine(job)
     if child is not None:
         path.unlink()  # nor is it the kernel's to read, nor the result
         job |= {"child": child, "nameless": True}
-    importlib.import_module(JOBS[kind]).execute(job, folder)
+    importlib.import_module(KINDS[kind].module).execute(job, folder)
     return EXIT_OK
 
 

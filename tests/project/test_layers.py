@@ -25,7 +25,7 @@ MAY_IMPORT = {  # package -> packages that it may import, the lowest first; of g
     "emulator": {"core", "hardware"},
     "gate": {"core"},
     "task": {"core", "gate"},
-    "worker": {"core", "task"},
+    "worker": {"core", "gate", "task"},
     "evidence": {"core", "gate", "task", "worker"},
     "launch": {"core", "hardware", "emulator", "task", "worker"},
     "build": {"core", "hardware", "emulator", "task", "worker", "launch"},

@@ -19,7 +19,7 @@ from gates.gate.correctness import evidence as parse
 from gates.gate.correctness import judge
 from gates.launch import replay as cases
 from gates.worker.job import Attempt
-from gates.worker.runner import JOBS
+from gates.worker.job_kinds import KINDS
 
 DATA = TESTS / "data" / "correctness"
 LIMITS = {"max_abs_err": 1e-5, "mean_abs_err": 1e-6, "bad_pct": 0.0, "bad_atol": 1e-5}
@@ -76,7 +76,7 @@ def in_process(monkeypatch: pytest.MonkeyPatch) -> None:
         jsonio.write(path, {**job, "nonce": "n0", "result": str(result)})
         code, cause = 0, "exit 0"
         try:
-            importlib.import_module(JOBS[job["kind"]]).execute(jsonio.read(path), folder)
+            importlib.import_module(KINDS[job["kind"]].module).execute(jsonio.read(path), folder)
         except GatesError as error:
             code, cause = error.exit_code, f"exit {error.exit_code}"
         return Attempt("n0", code, cause, False, 0.1, tuple(result.read_text().splitlines()), "")

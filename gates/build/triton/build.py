@@ -25,7 +25,8 @@ from gates.core import jsonio
 from gates.core.errors import GatesError
 from gates.task.load import Task
 from gates.worker import confined_tool, isolated, process
-from gates.worker.job import APART, ResultWriter, attempt
+from gates.worker.job import ResultWriter, attempt
+from gates.worker.job_kinds import KINDS
 
 _LIMIT_S = 120.0
 _LAUNCHES = "launches.json"
@@ -130,7 +131,7 @@ def execute(job: Mapping[str, Any], folder: Path) -> None:
     """
     from gates.worker import wire
 
-    child = job.get("child") or isolated.start(APART[job["kind"]])
+    child = job.get("child") or isolated.start(KINDS[job["kind"]].apart)
     with ResultWriter(job) as writer:
         answer: Any = None
         with contextlib.suppress(EOFError, OSError, wire.BadFrame):

@@ -19,12 +19,13 @@ from typing import Any
 from gates.core.errors import GatesError
 from gates.gate.performance import codes
 from gates.gate.performance.runner.protocol import SINGLE_PAIRS, telling_stops
+from gates.gate.registry import ROWS
 from gates.launch.entry_point import is_c
 from gates.stats.estimators import MIN_P90
 from gates.task.load import nearest
 from gates.worker.job import Attempt, ResultWriter, attempt
 
-HANDS = "gates.gate.performance.runner.hands"
+HANDS = ROWS["performance"].jobs["timing"].apart
 SINGLES_A_BLOCK = 25
 MAX_SINGLES_A_BLOCK = 1000
 

@@ -20,7 +20,8 @@ from __future__ import annotations
 import math
 import statistics
 from collections.abc import Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
+from types import MappingProxyType
 from typing import Any
 
 from gates.core.records import Check, GateResult, Status, conclude, worst_status
@@ -57,12 +58,15 @@ def judge(
     baseline: PerformanceEvidence | None = None,
     *,
     not_applicable_reason: str | None = None,
+    output_limits: Mapping[str, Any] = MappingProxyType({}),
 ) -> GateResult:
     """The verdict on ``evidence`` under task.yaml's ``performance`` section.
 
     ``baseline`` is accepted as for every gate and not needed: the baseline was timed in the same run.
-    ``not_applicable_reason`` is task.yaml's reason why the bar can't apply; outputs and std are judged still.
+    ``not_applicable_reason`` is task.yaml's reason why the bar can't apply; outputs and std are judged still. ``output_limits`` replace those
+    that the outputs of timed launches were measured under.
     """
+    evidence = replace(evidence, output_limits={name: output_limits.get(name, old) for name, old in evidence.output_limits.items()})
     if evidence.status != MEASURED:
         return _not_measured(evidence)
     if evidence.shape != limits["shape"]:

@@ -15,6 +15,8 @@ from pathlib import Path
 from typing import Any
 
 FOLDER = Path(__file__).parent / "schemas"
+_GATES = Path(__file__).parents[1] / "gate"  # each gate has the schema of its evidence in its own folder
+_OWN = "evidence.schema.json"
 _TYPES: dict[str, tuple[type, ...]] = {
     "string": (str,),
     "integer": (int,),
@@ -30,14 +32,25 @@ _BOUNDS: dict[str, Callable[[Any, Any], bool]] = {
     "exclusiveMinimum": lambda value, bound: value > bound,
     "exclusiveMaximum": lambda value, bound: value < bound,
 }
-_WORDS = {"$schema", "title", "description", "$defs", "properties", "required", "additionalProperties", "patternProperties"}
+_WORDS = {"$schema", "$comment", "title", "description", "$defs", "properties", "required", "additionalProperties", "patternProperties"}
 Fits = Callable[[Any], bool]
+
+
+def kinds() -> list[str]:
+    """The kinds of evidence that have a schema."""
+    shared = [path.name.partition(".")[0] for path in FOLDER.glob("*.json")]
+    return sorted({*shared, *(path.parent.name for path in _GATES.glob(f"*/{_OWN}"))} - {"task"})  # that one is of task.yaml
+
+
+def schema_path(kind: str) -> Path:
+    """The file of the schema of ``<kind>.json``, which need not exist."""
+    return _GATES / kind / _OWN if (_GATES / kind).is_dir() else FOLDER / f"{kind}.schema.json"
 
 
 @functools.cache
 def schema_of(kind: str) -> Mapping[str, Any] | None:
     """The schema of ``<kind>.json``; None where there is no such evidence."""
-    path = FOLDER / f"{kind}.schema.json"
+    path = schema_path(kind)
     return json.loads(path.read_text(encoding="utf-8")) if path.is_file() else None
 
 

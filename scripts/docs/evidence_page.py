@@ -1,4 +1,4 @@
-"""The evidence's fields with types and meanings, from the schemas and docs/internals/evidence-fields.yaml.
+"""The evidence's fields with types and meanings, from the schemas, docs/internals/evidence-fields.yaml and each gate's fields.yaml.
 
 A field without a meaning, and a meaning without a field, is an error. docs/internals/evidence.md lists the files.
 
@@ -15,10 +15,10 @@ from typing import Any
 
 import yaml
 
+from gates.core.schema import schema_path
 from gates.gate.registry import ROWS
 
 ROOT = Path(__file__).resolve().parents[2]
-SCHEMAS = ROOT / "gates/core/schemas"
 FIELDS = ROOT / "docs" / "internals" / "evidence-fields.yaml"
 FILES = {
     "run": "What ran, where, with what and when.",
@@ -44,6 +44,9 @@ class Fields:
 
     def __init__(self) -> None:
         self.meanings: dict[str, str] = yaml.safe_load(FIELDS.read_text(encoding="utf-8"))
+        for path in sorted(ROOT.glob("gates/gate/*/fields.yaml")):
+            own = yaml.safe_load(path.read_text(encoding="utf-8"))
+            self.meanings |= {f"{path.parent.name}.{place}": meaning for place, meaning in own.items()}
         self.used: set[str] = set()
         self.said: dict[str, str] = {}
 
@@ -54,11 +57,11 @@ class Fields:
         """
         tables = {}
         for kind in FILES:
-            schema = json.loads((SCHEMAS / f"{kind}.schema.json").read_text(encoding="utf-8"))
+            schema = json.loads(schema_path(kind).read_text(encoding="utf-8"))
             rows = "".join(f"| `{place}` | {written} | {meaning} |\n" for place, written, meaning in self._rows(schema, schema, kind, ""))
             tables[kind] = f"| field | type | meaning |\n| --- | --- | --- |\n{rows}"
         if unused := self.meanings.keys() - self.used:
-            raise ValueError(f"{FIELDS.name} explains fields that do not exist: {', '.join(sorted(unused))}")
+            raise ValueError(f"{FIELDS.name} or a gate's fields.yaml explains fields that do not exist: {', '.join(sorted(unused))}")
         return tables
 
     def _rows(self, node: Any, top: Any, kind: str, path: str) -> Iterator[tuple[str, str, str]]:

@@ -11,9 +11,9 @@ from fuzz_kit import DATA, PLACES, VALUES, put
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from gates.core.schema import FOLDER, checker, errors_by, schema_errors, schema_of
+from gates.core.schema import checker, errors_by, kinds, schema_errors, schema_of
 
-KINDS = sorted({path.name.partition(".")[0] for path in FOLDER.glob("*.json")} - {"task"})  # that one is of task.yaml, no evidence
+KINDS = kinds()
 
 
 @pytest.mark.parametrize("kind", KINDS)

@@ -12,7 +12,7 @@ from places import RECORDED
 from gates.comparison.record import Comparison
 from gates.core.errors import GatesError
 from gates.core.records import Status, from_json, to_json
-from gates.core.schema import FOLDER, schema_errors
+from gates.core.schema import kinds, schema_errors
 from gates.evidence.judging import load_evidence
 from gates.evidence.run_directory import RunInfo, Verdict, list_runs, read_record
 from gates.review.compare import compare_runs
@@ -77,7 +77,7 @@ def a_sweep() -> Sweep:
     )
 
 
-KINDS = sorted({path.name.partition(".")[0] for path in FOLDER.glob("*.json")} - {"task", "manifest"})
+KINDS = [kind for kind in kinds() if kind != "manifest"]
 
 
 @pytest.mark.parametrize("kind", KINDS)
@@ -93,7 +93,7 @@ def test_round_trip(forms: dict[str, Any], kind: str) -> None:
 
 def test_every_file_of_a_recorded_run_has_a_schema_and_fits_it() -> None:
     names = {path.stem for run in STAGES for path in run.rglob("*.json")}
-    assert names | {"acceptance", "compare", "ladder", "sweep", "task"} == {path.name.partition(".")[0] for path in FOLDER.glob("*.json")}
+    assert names | {"acceptance", "compare", "ladder", "sweep"} == set(kinds())
     assert schema_errors("manifest", json.loads((RUN / "manifest.json").read_text(encoding="utf-8"))) == []
 
 

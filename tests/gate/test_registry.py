@@ -9,7 +9,7 @@ import jsonschema
 import pytest
 from places import ROOT
 
-from gates.core.schema import FOLDER
+from gates.core.schema import schema_path
 from gates.gate.registry import ALWAYS, FIRST_GATES, GATES, ROWS, cpu_gates, known_names, task_schema
 from gates.task.load import WITHOUT_DEVICE
 
@@ -20,7 +20,7 @@ PAGES = ROOT / "docs" / "gates"
 def test_a_row_resolves(gate: str) -> None:
     row = ROWS[gate]
     assert list(inspect.signature(row.judging()).parameters)[:3] == ["evidence", "limits", "baseline"]
-    assert dataclasses.is_dataclass(row.evidence()) and (FOLDER / f"{gate}.schema.json").is_file()
+    assert dataclasses.is_dataclass(row.evidence()) and schema_path(gate).is_file()
     assert list(inspect.signature(row.collecting()).parameters) == ["session"]
     assert set(row.kinds) <= set(WITHOUT_DEVICE) and (PAGES / f"{gate}.md").is_file()
 

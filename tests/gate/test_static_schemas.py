@@ -13,16 +13,15 @@ from static_kit import make_task, stub_toolchain
 
 from gates.build.build import build
 from gates.core.records import to_json
-from gates.core.schema import FOLDER
+from gates.core.schema import schema_path
 from gates.gate.ptxas import evidence as ptxas
 from gates.gate.sass import evidence as sass
 
-SCHEMAS = FOLDER
 ADDED = {"launches_note", "advice", "build", "identity"}  # which the first runs do not have
 
 
 def validator(name: str) -> jsonschema.Draft202012Validator:
-    schema = json.loads((SCHEMAS / f"{name}.schema.json").read_text())
+    schema = json.loads(schema_path(name).read_text())
     jsonschema.Draft202012Validator.check_schema(schema)
     return jsonschema.Draft202012Validator(schema)
 

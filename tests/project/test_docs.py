@@ -13,6 +13,7 @@ from places import ROOT
 from runs_kit import PLACES, RECORDED
 
 from gates.cli.main import cli
+from gates.core.schema import kinds, schema_path
 from gates.diagnostics.explain import MODULES, all_codes, codes_of, explain
 from gates.evidence.packed_runs import opened
 from gates.evidence.run_directory import list_runs
@@ -99,7 +100,7 @@ def test_the_page_of_the_evidence_is_fresh() -> None:
 
 def test_every_field_of_the_evidence_has_a_meaning_and_every_meaning_a_field() -> None:
     tables = evidence_page.Fields().tables()
-    assert set(tables) == {path.name.removesuffix(".schema.json") for path in evidence_page.SCHEMAS.glob("*.json")} - {"task"}
+    assert set(tables) == set(kinds())
     assert "| `sha256` | `{text}` |" in tables["manifest"]
 
 
@@ -196,9 +197,7 @@ def test_every_code_of_a_recorded_verdict_is_known() -> None:
 
 def test_schemas_come_from_the_records() -> None:
     for name, cls in make_schemas.RECORDS.items():
-        assert (make_schemas.FOLDER / f"{name}.schema.json").read_text() == make_schemas.text(cls), (
-            "run: python scripts/docs/make_schemas.py"
-        )
+        assert schema_path(name).read_text() == make_schemas.text(cls), "run: python scripts/docs/make_schemas.py"
 
 
 def test_compare_works_on_recorded_runs(tmp_path: Path) -> None:

@@ -12,7 +12,7 @@ from places import DATA
 
 from gates.core.errors import GatesError
 from gates.core.records import from_json
-from gates.core.schema import FOLDER
+from gates.core.schema import schema_path
 from gates.gate.correctness.causes import _both, causes, elements_line, map_line
 from gates.gate.correctness.error_map import ErrorMap
 from gates.gate.correctness.evidence import CorrectnessEvidence
@@ -228,7 +228,7 @@ def test_a_wrong_answer_that_raises_is_passed_over() -> None:
 def test_schema_is_that_of_the_record() -> None:
     from make_schemas import _of
 
-    path = FOLDER / "correctness.schema.json"
+    path = schema_path("correctness")
     assert json.loads(path.read_text(encoding="utf-8"))["$defs"]["ErrorMap"] == _of(ErrorMap)
 
 

@@ -12,12 +12,12 @@ from correctness_kit import LIMITS, gate, side
 
 from gates.core.errors import GatesError
 from gates.core.records import Status, from_json, to_json
-from gates.core.schema import FOLDER
+from gates.core.schema import schema_path
 from gates.gate.correctness import evidence as parse
 from gates.gate.correctness import judge
 from gates.launch.replay import write_cases
 
-SCHEMA = FOLDER / "correctness.schema.json"
+SCHEMA = schema_path("correctness")
 
 
 def statuses(evidence: parse.CorrectnessEvidence) -> dict[str, str]:

@@ -11,7 +11,7 @@ import pytest
 
 from gates.core import records
 from gates.core.records import Status
-from gates.core.schema import FOLDER
+from gates.core.schema import schema_path
 from gates.gate.ncu import judge as ncu
 from gates.gate.ncu.evidence import Counter, NcuEvidence, ProfiledKernel, ProfiledSide, not_run
 from gates.hardware.ncu_metrics import METRICS
@@ -147,7 +147,7 @@ def test_an_unprofiled_baseline_is_not_no_change() -> None:
 
 
 def test_evidence_round_trip_and_schema() -> None:
-    schema = json.loads((FOLDER / "ncu.schema.json").read_text())
+    schema = json.loads(schema_path("ncu").read_text())
     jsonschema.Draft202012Validator.check_schema(schema)
     for record in (evidence(), not_run("new", None, "mission", "ncu.no_device", "no CUDA device")):
         data = json.loads(json.dumps(records.to_json(record), allow_nan=False))

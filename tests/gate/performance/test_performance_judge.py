@@ -17,7 +17,7 @@ import gates
 from gates.core import records
 from gates.core.errors import GatesError
 from gates.core.records import Status
-from gates.core.schema import FOLDER
+from gates.core.schema import schema_path
 from gates.gate.performance import judge as performance
 from gates.gate.performance.evidence import OutputCheck, PerformanceEvidence, Work, not_run, parse
 from gates.stats.calibration import Calibration
@@ -377,7 +377,7 @@ def test_a_missing_p50_is_an_error_too() -> None:
 
 
 def _schema() -> dict:
-    return json.loads((FOLDER / "performance.schema.json").read_text())
+    return json.loads(schema_path("performance").read_text())
 
 
 def test_evidence_round_trip_and_schema() -> None:

@@ -12,14 +12,14 @@ import pytest
 from correctness_kit import cases_here, side
 
 from gates.core.records import Status, to_json
-from gates.core.schema import FOLDER
+from gates.core.schema import schema_path
 from gates.gate.sanitizer import collect as run
 from gates.gate.sanitizer import evidence as parse
 from gates.gate.sanitizer import log
 from gates.gate.sanitizer.judge import judge
 from gates.launch import replay
 
-SCHEMA = FOLDER / "sanitizer.schema.json"
+SCHEMA = schema_path("sanitizer")
 
 MEMCHECK = """========= COMPUTE-SANITIZER
 ========= Invalid __global__ write of size 4 bytes

@@ -17,14 +17,14 @@ from places import DATA, ROOT
 
 from gates.core.errors import GatesError
 from gates.core.records import Status, from_json, to_json
-from gates.core.schema import FOLDER
+from gates.core.schema import schema_path
 from gates.emulator.library import compile_library
 from gates.gate.sanitizer import collect as run
 from gates.gate.sanitizer import evidence as parse
 from gates.gate.sanitizer.judge import judge
 from gates.launch import case_file
 
-SCHEMA = FOLDER / "sanitizer.schema.json"
+SCHEMA = schema_path("sanitizer")
 pytestmark = pytest.mark.skipif(
     shutil.which("g++") is None or run._asan_runtime("g++") is None, reason="g++ has no AddressSanitizer library"
 )

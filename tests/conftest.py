@@ -6,6 +6,7 @@ import ctypes
 import fcntl
 import os
 import shutil
+import sys
 from collections.abc import Callable
 from pathlib import Path
 
@@ -18,6 +19,9 @@ os.environ.setdefault(
 # for each vector instruction set that the processor says it has, are most of its time.
 os.environ.setdefault("TORCHINDUCTOR_CPP_CACHE_PRECOMPILE_HEADERS", "0")
 os.environ.setdefault("TORCHINDUCTOR_VEC_ISA_OK", "1")
+# Bytecode is kept also where the environment says otherwise: the tests start hundreds of processes that import the same modules.
+os.environ.pop("PYTHONDONTWRITEBYTECODE", None)
+sys.dont_write_bytecode = False
 
 
 def _cuda_devices() -> int:

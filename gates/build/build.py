@@ -229,7 +229,7 @@ def _make(edges: Sequence[graph.Edge], task: Task, toolchain: Toolchain, ninja: 
     Raises GatesError where the sources change each time that they are compiled.
     """
     folder, printed, wall_s = ninja.folder, "", 0.0
-    searched = compilers.searched_folders(toolchain, [*(edge.command for edge in edges), task.nvcc_flags]) if edges else []
+    searched = compilers.searched_folders(toolchain, [task.nvcc_flags]) if edges else []
     for _ in range(_TRIES):
         before = inputs.Look(folder, searched)
         wanted = inputs.stale(edges, before)

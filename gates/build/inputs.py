@@ -17,12 +17,13 @@ from gates.build.graph import Edge
 from gates.core import jsonio
 from gates.core.errors import GatesError
 from gates.task.sources.includes import assembled, included
+from gates.task.sources.preprocessor import named_folders
 
 _ESCAPED = re.compile(r"\\([ #:\\])|\$\$")
 
 
 class Look:
-    """Read the files of a build in ``folder``, each once. ``folders``: the search path for headers, relative to ``folder``."""
+    """Read the files of a build in ``folder``, each once. ``folders``: where every edge looks for headers, relative to ``folder``."""
 
     def __init__(self, folder: Path, folders: Iterable[str]) -> None:
         self.folder, self.folders = folder, sorted(set(folders))
@@ -30,6 +31,10 @@ class Look:
         self._names: dict[str, tuple[set[str], set[str], set[str]]] = {}
         self._there: dict[str, bool] = {}
         self._found: dict[tuple[tuple[str, ...], ...], list[str]] = {}
+
+    def searched(self, edge: Edge) -> list[str]:
+        """Return where this edge looks for headers: what else is built beside it changes nothing."""
+        return sorted({*self.folders, *named_folders(edge.command)})
 
     def sha256(self, path: str) -> str | None:
         """Return the sha256 of the file; None if it can't be read."""
@@ -46,11 +51,11 @@ class Look:
             self._there[path] = os.path.isfile(os.path.join(self.folder, path))
         return self._there[path]
 
-    def found(self, names: Sequence[str], beside: Sequence[str]) -> list[str]:
-        """Return the files with these names in the searched folders, and those of ``beside`` that exist."""
-        key = tuple(names), tuple(beside)
+    def found(self, names: Sequence[str], beside: Sequence[str], folders: Sequence[str]) -> list[str]:
+        """Return the files with these names in ``folders``, and those of ``beside`` that exist."""
+        key = tuple(names), tuple(beside), tuple(folders)
         if key not in self._found:
-            places = {*beside, *(f"{folder}/{name}" for folder in self.folders for name in names)}
+            places = {*beside, *(f"{folder}/{name}" for folder in folders for name in names)}
             self._found[key] = sorted(path for path in places if self.exists(path))
         return self._found[key]
 
@@ -84,24 +89,24 @@ def discard(edges: Iterable[Edge], folder: Path) -> None:
 
 def record(edge: Edge, look: Look) -> None:
     """Write the record of what ``edge`` has just made; its dependency file is read and removed."""
-    opened = [*edge.inputs, *edge.implicit]
+    opened, folders = [*edge.inputs, *edge.implicit], look.searched(edge)
     if edge.depfile:
         depfile = look.folder / edge.depfile
         opened += dependencies(depfile.read_text(encoding="utf-8", errors="surrogateescape"))
         depfile.unlink()
         taken = sorted({name for path in opened for name in look.names(path)[2]})
-        opened += look.found(taken, taken)
+        opened += look.found(taken, taken, folders)
     opened = list(dict.fromkeys(opened))
-    names, beside = map(sorted, _looked_up(opened, look) if edge.depfile else (set(), set()))
+    names, beside = map(sorted, _looked_up(opened, look, folders) if edge.depfile else (set(), set()))
     data = {
         "command": list(edge.command),
         "made": {name: look.sha256(name) for name in (edge.output, edge.log)},
         "inputs": {path: look.sha256(path) for path in opened},
-        "folders": look.folders,
+        "folders": folders,
         "names": names,
         "beside": beside,
     }
-    jsonio.write_text(_record(look.folder, edge), json.dumps({**data, "found": look.found(names, beside)}))
+    jsonio.write_text(_record(look.folder, edge), json.dumps({**data, "found": look.found(names, beside, folders)}))
 
 
 def made_sha256(edge: Edge, folder: Path) -> str:
@@ -122,11 +127,11 @@ def _holds(edge: Edge, look: Look) -> bool:
         made, inputs, names = data["made"], data["inputs"], data["names"]
         return (
             data["command"] == list(edge.command)
-            and data["folders"] == look.folders
+            and data["folders"] == look.searched(edge)
             and set(made) == {edge.output, edge.log}
             and inputs.keys() >= set(edge.implicit)
             and all(digest is not None and look.sha256(path) == digest for path, digest in (*made.items(), *inputs.items()))
-            and look.found(names, data["beside"]) == data["found"]
+            and look.found(names, data["beside"], data["folders"]) == data["found"]
         )
     except (OSError, KeyError, TypeError, AttributeError, ValueError):  # none, or not whole
         return False
@@ -137,19 +142,19 @@ def _record(folder: Path, edge: Edge) -> Path:
     return path.with_name(f".{path.name}.made.json")
 
 
-def _looked_up(opened: Sequence[str], look: Look) -> tuple[set[str], set[str]]:
+def _looked_up(opened: Sequence[str], look: Look, folders: Sequence[str]) -> tuple[set[str], set[str]]:
     """The names that are looked for in all folders, and the paths at which one in quotes is looked for before."""
     names, beside = set[str](), set[str]()
     for path in opened:
         quoted, angled, taken = look.names(path)
         names |= quoted | angled | taken
         beside |= {os.path.join(os.path.dirname(path), name) for name in quoted}
-    explained = beside | {os.path.join(folder, name) for folder in look.folders for name in names}
+    explained = beside | {os.path.join(folder, name) for folder in folders for name in names}
     for path in opened:
         if path not in explained:  # its name is a macro's, or a flag's
             within = (
                 os.path.relpath(path, folder)
-                for folder in look.folders
+                for folder in folders
                 if os.path.isabs(path) and path.startswith(folder.rstrip("/") + "/")
             )
             names |= {os.path.basename(path), *within}

@@ -258,6 +258,18 @@ def test_macros_and_first_headers_of_the_flags_count_on_the_emulator(tmp_path: P
 
 
 @needs_gxx
+def test_a_build_of_other_products_keeps_those_that_are_there(tmp_path: Path) -> None:
+    (tmp_path / "k.cu").write_text('extern "C" int launch() { return 3; }\n')
+    made(tmp_path, {"cubin"})
+    count = len(calls(tmp_path / "cuda"))
+    library = Path(made(tmp_path, {"cubin", "emulator"}).path("emulator") or "")
+    assert len(calls(tmp_path / "cuda")) == count
+    written = library.stat().st_mtime_ns
+    made(tmp_path, {"emulator"})
+    assert library.stat().st_mtime_ns == written
+
+
+@needs_gxx
 def test_a_header_that_only_a_macro_names_is_noticed_when_it_appears(tmp_path: Path) -> None:
     (tmp_path / "k.cu").write_text(
         '#define TUNED "tuned.h"\n#if __has_include(TUNED)\n#include TUNED\n#else\n#define TILE 1\n#endif\nextern "C" int launch() { return TILE; }\n'

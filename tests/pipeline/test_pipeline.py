@@ -16,6 +16,7 @@ from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 from random import Random
 
+import command_kit
 import pytest
 from conftest import OnceASession
 from places import ROOT, TASKS
@@ -44,16 +45,8 @@ class Workshop:
             for name in ("saxpy_fast", "saxpy_slow"):
                 self.edit(f"{name}/task.yaml", "[sm_89, sm_90]", "[sm_90]")
 
-    def gates(self, *arguments: str, env: dict[str, str] | None = None, timeout: float = 180) -> subprocess.CompletedProcess[str]:
-        done = subprocess.run(
-            [sys.executable, "-m", "gates", *arguments],
-            cwd=self.root,
-            capture_output=True,
-            text=True,
-            timeout=timeout,
-            env={**os.environ, **(env or {})},
-            check=False,
-        )
+    def gates(self, *arguments: str, env: dict[str, str] | None = None) -> subprocess.CompletedProcess[str]:
+        done = command_kit.gates(*arguments, cwd=self.root, env=env)
         assert "Traceback" not in done.stderr, done.stderr
         return done
 
@@ -333,7 +326,7 @@ def test_without_a_cuda_compiler_the_emulator_gates_still_run(workshop: Workshop
 @needs_nvcc
 def test_code_that_does_not_compile(workshop: Workshop) -> None:
     workshop.edit("saxpy.cu", "#include", "this is not c++\n#include")
-    done = workshop.run("saxpy_fast", "--profile", "cpu")
+    done = workshop.run("saxpy_slow", "--profile", "cpu")
     assert done.returncode == 1
     assert "ptxas.build_failed" in done.stdout and "decision: reject" in done.stdout
     assert "saxpy.cu" in done.stdout
@@ -342,7 +335,7 @@ def test_code_that_does_not_compile(workshop: Workshop) -> None:
 @needs_nvcc
 def test_a_header_that_only_the_cubin_does_without_is_a_reject_that_names_it(workshop: Workshop) -> None:
     workshop.edit("saxpy.cu", 'extern "C"', '__global__ void checked(int i) { assert(i != 900); }\nextern "C"')
-    done = workshop.run("saxpy_fast", "--profile", "cpu")
+    done = workshop.run("saxpy_slow", "--profile", "cpu")
     assert done.returncode == 1 and "ptxas.build_failed" not in done.stdout, done.stdout
     (line,) = re.findall("correctness: g.*", re.sub("[‘’]", "'", done.stdout))
     assert "'assert' was not declared in this scope; 'assert' is defined in header '<cassert>'" in line and line.endswith(
@@ -353,10 +346,10 @@ def test_a_header_that_only_the_cubin_does_without_is_a_reject_that_names_it(wor
 @needs_nvcc
 def test_a_wrong_kernel_is_rejected(workshop: Workshop) -> None:
     workshop.edit("saxpy.cu", "a * x[", "a * 1.001f * x[")
-    done = workshop.run("saxpy_fast", "--profile", "cpu", "--shapes", "small", "--seeds", "0")
+    done = workshop.run("saxpy_slow", "--profile", "cpu", "--shapes", "small", "--seeds", "0", "--inputs", "default")
     assert done.returncode == 1
     assert "correctness.max_abs_err" in done.stdout
-    assert workshop.gates("decide", "latest:saxpy_fast").returncode == 1
+    assert workshop.gates("decide", "latest:saxpy_slow").returncode == 1
 
 
 @needs_nvcc
@@ -368,15 +361,15 @@ def test_a_wrong_kernel_is_rejected(workshop: Workshop) -> None:
     ],
 )
 def test_a_kernel_that_crashes_or_hangs_ends_in_a_verdict(workshop: Workshop, code: str, expected: str) -> None:
-    workshop.edit("saxpy_fast/task.yaml", "toggles:", "time_limit_s: 5\ntoggles:")
-    workshop.edit("saxpy.cu", "  if (x == nullptr)", f"  if (USE_COALESCED) {{ {code} }}\n  if (x == nullptr)")
-    done = workshop.run("saxpy_fast", "--profile", "cpu", "--shapes", "small", "--seeds", "0,1", "--inputs", "default")
+    workshop.edit("saxpy_slow/task.yaml", "not_applicable:", "time_limit_s: 3\nnot_applicable:\n  sanitizer: it has tests of its own")
+    workshop.edit("saxpy.cu", "  if (x == nullptr)", f"  {code}\n  if (x == nullptr)")
+    done = workshop.run("saxpy_slow", "--profile", "cpu", "--shapes", "small", "--seeds", "0,1", "--inputs", "default")
     assert done.returncode == 1, done.stdout + done.stderr
     assert expected in done.stdout
     assert "not observed (one launch on the emulator, which would show it, ended: killed" in done.stdout
     if expected == "correctness.timeout":  # after the launch that hung, one case is enough
         assert "that launch came to no end" in done.stderr
-        cases = json.loads((workshop.runs()[0] / "correctness.json").read_text())["cases"]
+        cases = json.loads((workshop.runs("saxpy_slow")[0] / "correctness.json").read_text())["cases"]
         assert [case["status"] for case in cases] == ["timeout", "missing"]
 
 
@@ -447,12 +440,10 @@ def test_two_overridden_runs_at_once_never_mix(workshop: Workshop) -> None:
         str(workshop.build_dir),
     ]
     environ = {**os.environ, "HOME": "/nonexistent"}  # none is needed
-    children = [
-        subprocess.Popen(arguments, cwd=workshop.root, env=environ, stdout=subprocess.DEVNULL, stderr=subprocess.PIPE, text=True)
-        for _ in range(2)
-    ]
-    ended = [(child.communicate(timeout=240)[1], child.returncode) for child in children]
-    assert [code for _, code in ended] == [0, 0], ended
+    child = subprocess.Popen(arguments, cwd=workshop.root, env=environ, stdout=subprocess.DEVNULL, stderr=subprocess.PIPE, text=True)
+    done = workshop.gates(*arguments[3:])
+    said = child.communicate(timeout=240)[1]
+    assert (done.returncode, child.returncode) == (0, 0), done.stderr + said
     runs = workshop.runs("saxpy_slow")
     assert len(runs) == 2
     assert workshop.gates("verify", *map(str, runs)).returncode == 0

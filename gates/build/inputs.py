@@ -153,9 +153,7 @@ def _looked_up(opened: Sequence[str], look: Look, folders: Sequence[str]) -> tup
     for path in opened:
         if path not in explained:  # its name is a macro's, or a flag's
             within = (
-                os.path.relpath(path, folder)
-                for folder in folders
-                if os.path.isabs(path) and path.startswith(folder.rstrip("/") + "/")
+                os.path.relpath(path, folder) for folder in folders if os.path.isabs(path) and path.startswith(folder.rstrip("/") + "/")
             )
             names |= {os.path.basename(path), *within}
     return names, beside

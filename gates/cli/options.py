@@ -8,7 +8,6 @@ from typing import Any
 import click
 
 from gates.core.errors import GatesError
-from gates.task.problem import MAX_SEED
 
 
 class _Named(click.Path):
@@ -71,6 +70,8 @@ def name_values(text: str | None, option: str, example: str) -> tuple[str, ...] 
 
 def number_values(text: str | None, option: str) -> tuple[int, ...] | None:
     """Return the comma-separated whole numbers in ``text``, None if it is None; GatesError for other text."""
+    from gates.task.problem import MAX_SEED
+
     names = name_values(text, option, "0,1,2")
     if names is None:
         return None

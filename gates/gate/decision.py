@@ -1,4 +1,4 @@
-"""The merge decision: a pure function of the six gate verdicts.
+"""The merge decision: a pure function of the gates' verdicts.
 
 Any failed gate rejects. Otherwise any gate that neither passed nor is declared not applicable
 holds, and so does a run whose toggles, shapes or seeds were overridden, or that nvcc -G compiled: it
@@ -15,7 +15,7 @@ from typing import Any
 from gates.core.errors import EXIT_FAIL, EXIT_HOLD, EXIT_OK
 from gates.core.reason_code import Code, codes_in
 from gates.core.records import Decision, GateResult, Status
-from gates.gate.registry import FIRST_GATES, GATES
+from gates.gate.registry import FIRST_GATES
 
 MERGE = Code("decision.merge", "every gate passed, or is declared not applicable in task.yaml with a reason.")
 REJECT = Code(
@@ -42,9 +42,9 @@ def decide(
     looser: Sequence[str] = (),
     *,
     debug: bool = False,
-    gates: Sequence[str] = GATES,
+    gates: Sequence[str] = (),
 ) -> tuple[Decision, str]:
-    """Return the decision over the gates' verdicts and its reason in one sentence; ``looser``: terms that nobody accepted; ``debug``: a debug build; ``gates``: the run's."""
+    """Return the decision over the gates' verdicts and its reason in one sentence; ``looser``: terms that nobody accepted; ``debug``: a debug build; ``gates``: the run's, beside those that every run has."""
     by_gate = {result.gate: result for result in results}
     failed = [result for result in results if result.status is Status.FAIL]
     if failed:

@@ -7,7 +7,7 @@ from __future__ import annotations
 
 import importlib
 import json
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Callable, Collection, Iterator, Mapping
 from dataclasses import dataclass, field
 from functools import cache
 from pathlib import Path
@@ -33,6 +33,7 @@ class Gate:
     record: str  # in the folder's evidence.py, the record of its evidence, <name>.json
     holds: str  # what the evidence file holds, in words
     kinds: tuple[str, ...]  # of the kinds of tasks, those that the cpu profile asks it for
+    optional: bool = False  # a task has it only if its task.yaml names it
     of_kernels: bool = False  # it finds kernels by the names in ``kernels``
     of_binaries: bool = False  # it reads compiled code, one binary an ``arch``
     of_optimised_code: bool = False  # nvcc -G changes its figures beyond recognition: a debug build has no verdict on it
@@ -119,6 +120,15 @@ ROWS = {
             names=dict.fromkeys(("require", "forbid"), ("gates.gate.sass.evidence:CLASSES", "")),
         ),
         Gate(
+            "size",
+            "SizeEvidence",
+            "Bytes of the compiled code.",
+            ("cuda", "torch-extension", "triton"),
+            optional=True,
+            of_binaries=True,
+            of_optimised_code=True,
+        ),
+        Gate(
             "correctness",
             "CorrectnessEvidence",
             "Errors and traces of every case.",
@@ -170,9 +180,14 @@ ALWAYS = "correctness"  # no task can declare it inapplicable
 FIRST_GATES = ("ptxas", "sass", "correctness", "sanitizer", "performance", "ncu")  # that every run has, whatever version wrote it
 
 
-def cpu_gates(kind: str) -> tuple[str, ...]:
-    """The gates that the cpu profile asks a task of ``kind`` for."""
-    return tuple(row.name for row in ROWS.values() if kind in row.kinds)
+def gates_of(named: Collection[str]) -> tuple[str, ...]:
+    """The gates of a task whose task.yaml names those: all, but of the optional ones only these."""
+    return tuple(row.name for row in ROWS.values() if not row.optional or row.name in named)
+
+
+def cpu_gates(kind: str, gates: Collection[str]) -> tuple[str, ...]:
+    """Those of a task's ``gates`` that the cpu profile asks it for."""
+    return tuple(row.name for row in ROWS.values() if kind in row.kinds and row.name in gates)
 
 
 def known_names() -> dict[tuple[str, str], tuple[str, ...]]:

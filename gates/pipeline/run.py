@@ -40,7 +40,7 @@ from gates.evidence.run_directory import (
     utc_now,
 )
 from gates.gate.decision import exit_code
-from gates.gate.registry import GATES, cpu_gates
+from gates.gate.registry import cpu_gates
 from gates.gate.session import Session, judge_step
 from gates.launch import device as devices
 from gates.render.console import Progress
@@ -148,7 +148,7 @@ def run_task(options: Options, progress: Progress) -> Outcome:
         session.build()
         info = _built(info, session)
         results = []
-        for gate in GATES:
+        for gate in task.gates:
             results.append(judge_step(session, info, gate))
             progress.result(results[-1])
         decision, reason = decision_of(info, results)
@@ -183,7 +183,7 @@ def run_info(
         _task_info(baseline, sizes, shapes, seeds, inputs) if baseline else None,
         profile,
         why,
-        cpu_gates(task.kind) if profile == "cpu" else GATES,
+        cpu_gates(task.kind, task.gates) if profile == "cpu" else tuple(task.gates),
         revision(task.folder),
         tuple(portable(part, project_root(task.folder)) for part in argv),
         {name: tool.version if (tool := toolchain.get(name)) else None for name in toolchain.tools},

@@ -19,7 +19,7 @@ from typing import Any
 import gates
 from gates.core import yamlio
 from gates.core.errors import GatesError
-from gates.gate.registry import ALWAYS, GATES, ROWS, known_names, task_schema
+from gates.gate.registry import ALWAYS, GATES, ROWS, gates_of, known_names, task_schema
 from gates.task.sources.files import StageFiles, stage_files
 from gates.task.sources.flags import objection
 from gates.task.sources.optimisation import split, unoptimised
@@ -191,7 +191,7 @@ def load_task(folder: Path, overrides: Mapping[str, str] | None = None, environ:
         arch=tuple(data.get("arch", ())),
         shapes=tuple(data["shapes"]),
         seeds=tuple(data["seeds"]),
-        gates={gate: data["gates"].get(gate, {}) for gate in GATES},
+        gates={gate: data["gates"].get(gate, {}) for gate in gates_of(data["gates"])},
         overrides=changed,
         nvcc_flags=tuple(data.get("nvcc_flags", ())),
         arguments=tuple(data.get("arguments", ())),
@@ -376,7 +376,8 @@ def _check_names(gates: Mapping[str, Any], lines: Mapping[yamlio.Place, int], pa
 def _check_static_gates(data: Mapping[str, Any], lines: Mapping[yamlio.Place, int], path: Path) -> None:
     """Raise GatesError where a gate that looks at compiled kernels lacks what it needs and is not declared inapplicable."""
     declared, problems = data.get("not_applicable", {}), []
-    of_binaries = [row.name for row in ROWS.values() if row.of_binaries]
+    rows = [ROWS[gate] for gate in gates_of(data["gates"])]
+    of_binaries = [row.name for row in rows if row.of_binaries]
     line = lines.get(("not_applicable",), lines.get(("gates",), 1))
     if "ptxas" not in declared and "ptxas" not in data["gates"]:
         problems.append(f"{path}:{lines.get(('gates',), 1)}: missing key 'gates.ptxas'")
@@ -385,7 +386,7 @@ def _check_static_gates(data: Mapping[str, Any], lines: Mapping[yamlio.Place, in
             problems.append(
                 f"{path}:{line}: a task of kind python has no compiled kernel to judge: declare {gate} under not_applicable, with the reason"
             )
-    for key, of in (("kernels", [row.name for row in ROWS.values() if row.of_kernels]), ("arch", of_binaries)):
+    for key, of in (("kernels", [row.name for row in rows if row.of_kernels]), ("arch", of_binaries)):
         if needing := [gate for gate in of if key not in data and gate not in declared]:
             problems.append(
                 f"{path}:{line}: missing key {key!r}, which {', '.join(needing)} need: name them, or declare those gates under not_applicable"

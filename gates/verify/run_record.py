@@ -26,7 +26,7 @@ def self_contradictions(info: RunInfo, data: Mapping[str, Any]) -> Iterator[str]
                 yield f"run.json, {name}: the environment has {unoptimised(flags)}, a debug build, and debug_build is false"
     if info.profile not in ("cpu", "full") or (info.profile == "full") != (info.device is not None):
         yield f"run.json says {info.profile} profile with{'' if info.device else 'out'} a device"
-    asked = info.gates if info.profile == "full" else cpu_gates(info.task.kind)
+    asked = info.gates if info.profile == "full" else cpu_gates(info.task.kind, info.gates)
     if info.asked_gates != asked:
         yield f"run.json asks for the gates {_list(info.asked_gates)}, its profile for {_list(asked)}"
     yield from _revision(info)

@@ -10,15 +10,14 @@ import re
 from gates.core.reason_code import Code
 from gates.diagnostics.explain import codes_of, explain
 from gates.gate.reasons import REASONS
-from gates.gate.registry import GATES
-from gates.render.markdown import table
+from gates.gate.registry import GATES, ROWS
 
 NAMES = tuple(GATES)
 HEADINGS = "What|Why|Example|Limits"
 
 
 def gate_part(gate: str) -> str:
-    """What the gate judges, why, an example, its limits, and a table of its own reason codes."""
+    """What the gate judges, why, an example, its limits, and its own reason codes."""
     text = explain(gate).partition("\n\nreason codes:")[0].replace("``", "`")
     text = re.sub(rf"(^|(?<=\. )|(?<=\n))({HEADINGS})(?=[:, ])", r"**\2**", text)
     text = re.sub(r"(?<=[^\n])\n(?=    )", "\n\n", text)  # an indented example is a block of its own
@@ -27,16 +26,21 @@ def gate_part(gate: str) -> str:
         rf" docs/gates/{gate}\.md [^.]*\.", "", text.replace(f"\ndocs/gates/{gate}.md", f" docs/gates/{gate}.md")
     )  # this very page
     own = {code: known for code, known in codes_of(gate).items() if known.reason not in REASONS}
-    return f"{text}\n\n{_table(own)}"
+    return f"{text}\n\n{_listed(own)}"
+
+
+def list_part() -> str:
+    """The gates in their order, with links to their pages."""
+    return "".join(f"- [{gate}]({gate}.md){', if task.yaml names it' * ROWS[gate].optional}\n" for gate in NAMES)
 
 
 def shared_part() -> str:
     """The reasons that every gate can give, and those of a decision."""
-    return f"{_table({f'GATE.{reason}': code for reason, code in REASONS.items()})}\n{_table(codes_of('decision'))}"
+    return f"{_listed({f'GATE.{reason}': code for reason, code in REASONS.items()})}\n{_listed(codes_of('decision'))}"
 
 
-def _table(codes: dict[str, Code]) -> str:
-    return table(("code", "meaning"), [(code, _claim(known.meaning)) for code, known in codes.items()])
+def _listed(codes: dict[str, Code]) -> str:
+    return "".join(f"- `{code}`: {_claim(known.meaning)}\n" for code, known in codes.items())
 
 
 def _claim(text: str) -> str:

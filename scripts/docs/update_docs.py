@@ -150,8 +150,8 @@ def gate_page(text: str, gate: str) -> str:
 
 
 def gates_index(text: str) -> str:
-    """docs/gates/README.md with the reasons that all gates share."""
-    return generated(text, "shared reasons", gate_pages.shared_part())
+    """docs/gates/README.md with the list of gates, and the reasons that all share."""
+    return generated(generated(text, "gates", gate_pages.list_part()), "shared reasons", gate_pages.shared_part())
 
 
 def main() -> int:
@@ -169,7 +169,8 @@ def main() -> int:
         path.write_text(made(path.read_text(encoding="utf-8"), recorded), encoding="utf-8")
     for gate in gate_pages.NAMES:
         page = docs / "gates" / f"{gate}.md"
-        page.write_text(gate_page(page.read_text(encoding="utf-8"), gate), encoding="utf-8")
+        text = page.read_text(encoding="utf-8") if page.is_file() else f"# The {gate} gate\n\n{START.format('gate')}\n{END}\n"
+        page.write_text(gate_page(text, gate), encoding="utf-8")
     index = docs / "gates" / "README.md"
     index.write_text(gates_index(index.read_text(encoding="utf-8")), encoding="utf-8")
     for family in FAMILIES:

@@ -15,6 +15,8 @@ from gates.core.records import Status, from_json, to_json
 from gates.core.schema import kinds, schema_errors
 from gates.evidence.judging import load_evidence
 from gates.evidence.run_directory import RunInfo, Verdict, list_runs, read_record
+from gates.gate.registry import ROWS
+from gates.gate.size.evidence import Binary, SizeEvidence
 from gates.review.compare import compare_runs
 from gates.review.decide import Acceptance
 from gates.review.ladder import Ladder, ladder_of
@@ -33,6 +35,7 @@ def forms() -> dict[str, Any]:
         "run": read_record(RunInfo, RUN, "run.json"),
         "verdict": read_record(Verdict, RUN, "verdict.json"),
         **load_evidence(RUN),
+        "size": SizeEvidence(("sm_90",), (Binary("sm_90/k.cubin", "sm_90", 1180, "0" * 64),)),
         "build": read_record(make_schemas.RECORDS["build"], RUN, "build.json"),
         "acceptance": Acceptance(1, "0" * 64, ("ptxas.max_registers: 128 -> 168",), "larger tiles", "2026-01-01T00:00:00.000+00:00"),
         "compare": compare_runs(STAGES[1], RUN),
@@ -93,7 +96,7 @@ def test_round_trip(forms: dict[str, Any], kind: str) -> None:
 
 def test_every_file_of_a_recorded_run_has_a_schema_and_fits_it() -> None:
     names = {path.stem for run in STAGES for path in run.rglob("*.json")}
-    assert names | {"acceptance", "compare", "ladder", "sweep"} == set(kinds())
+    assert names | {"acceptance", "compare", "ladder", "sweep", *(row.name for row in ROWS.values() if row.optional)} == set(kinds())
     assert schema_errors("manifest", json.loads((RUN / "manifest.json").read_text(encoding="utf-8"))) == []
 
 

@@ -10,7 +10,7 @@ import pytest
 from places import ROOT
 
 from gates.core.schema import schema_path
-from gates.gate.registry import ALWAYS, FIRST_GATES, GATES, ROWS, cpu_gates, known_names, task_schema
+from gates.gate.registry import ALWAYS, FIRST_GATES, GATES, ROWS, cpu_gates, gates_of, known_names, task_schema
 from gates.task.load import WITHOUT_DEVICE
 
 PAGES = ROOT / "docs" / "gates"
@@ -36,11 +36,18 @@ def test_the_schema_of_a_task_has_every_gate() -> None:
     properties = task_schema()["properties"]
     assert tuple(properties["gates"]["properties"]) == GATES and properties["gates"]["required"] == [ALWAYS]
     ((pattern, _),) = properties["not_applicable"]["patternProperties"].items()
-    assert pattern == "^(ptxas|sass|sanitizer|performance|ncu)$"
+    assert pattern == "^(ptxas|sass|size|sanitizer|performance|ncu)$"
     jsonschema.Draft202012Validator.check_schema(task_schema())
+
+
+def test_an_optional_gate_is_only_that_of_a_task_that_names_it() -> None:
+    assert gates_of(["correctness"]) == FIRST_GATES and gates_of(["size"]) == GATES
+    assert cpu_gates("cuda", FIRST_GATES) == ("ptxas", "sass", "correctness", "sanitizer")
 
 
 def test_every_gate_is_one_that_a_run_has_and_the_first_ones_stay() -> None:
     assert set(FIRST_GATES) <= set(GATES) and FIRST_GATES == ("ptxas", "sass", "correctness", "sanitizer", "performance", "ncu")
-    assert cpu_gates("cuda") == ("ptxas", "sass", "correctness", "sanitizer") and cpu_gates("python") == ("correctness",)
+    assert cpu_gates("cuda", GATES) == ("ptxas", "sass", "size", "correctness", "sanitizer") and cpu_gates("python", GATES) == (
+        "correctness",
+    )
     assert "tensor" in known_names()["sass", "require"] and "dram_bytes_pct" in known_names()["ncu", "steady"]

@@ -31,6 +31,7 @@ MAY_IMPORT = {  # package -> packages that it may import, the lowest first; of g
     "build": {"core", "hardware", "emulator", "task", "worker", "launch"},
     "gate.session": {"core", "gate", "task", "evidence", "launch", "build"},
     "gate.ptxas": {"core", "evidence", "gate", "hardware", "task", "worker", "build", "gate.session"},
+    "gate.size": {"core", "gate", "evidence", "task", "build", "gate.session"},
     "gate.sass": {"core", "evidence", "gate", "gate.session"},
     "gate.correctness": {"core", "evidence", "gate", "task", "worker", "launch", "gate.session"},
     "gate.ncu": {"core", "evidence", "gate", "hardware", "worker", "launch", "gate.session"},

@@ -491,7 +491,7 @@ def test_what_a_run_says_of_the_very_stage_in_this_checkout_must_be_so(tmp_path:
 
 
 def test_a_gate_that_a_later_version_adds_leaves_recorded_runs_sound(monkeypatch: pytest.MonkeyPatch) -> None:
-    for module in ("gates.gate.registry", "gates.task.load", "gates.gate.decision", "gates.verify.run", "gates.evidence.judging"):
+    for module in ("gates.gate.registry", "gates.task.load", "gates.verify.run", "gates.evidence.judging"):
         monkeypatch.setattr(f"{module}.GATES", (*GATES[:3], "seventh", *GATES[3:]))
     for run in (CPU, FULL):
         assert verify_run(run) == [] and insights_of(run).decision is read_record(Verdict, run, "verdict.json").decision

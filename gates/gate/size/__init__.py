@@ -1,0 +1,1 @@
+"""The size gate: the bytes of the compiled code."""

@@ -77,8 +77,9 @@ def decide(run_directory: str, as_json: bool, junit: Path | None, sarif: Path | 
 
     Example: gates decide latest:stage2
     """
-    from gates.evidence.run_directory import resolve_run
+    from gates.evidence.run_directory import Verdict, read_record, resolve_run
     from gates.gate.decision import EXIT_CODES
+    from gates.render.findings import fact
     from gates.review.decide import accept_looser_terms, decide_run, decision_in, write_junit, write_sarif
 
     path = resolve_run(run_directory, results)
@@ -91,10 +92,11 @@ def decide(run_directory: str, as_json: bool, junit: Path | None, sarif: Path | 
         accepted = accept_looser_terms(path, reason)
         print(f"written: {short_path(accepted)}", file=sys.stderr)
         decision, why = decision_in(path)
+    behind = fact(decision, read_record(Verdict, path, "verdict.json").gates, why)
     if as_json:
-        print_json({"decision": decision.value, "reason": why})
+        print_json({"decision": decision.value, "reason": why, "fact": behind})
     else:
-        print_text(f"{decision.value}: {why}")
+        print_text(f"{decision.value}: {behind}" + (f"\n{why}" if behind != why else ""))
     sys.exit(EXIT_CODES[decision])
 
 

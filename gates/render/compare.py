@@ -4,15 +4,18 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
-from gates.core.records import Check, Status, shown
-from gates.gate.correctness.failed_case import clearest_first
+from gates.core.records import Status, shown
 from gates.gate.ptxas.judge import advice_in
+from gates.render.findings import findings
 from gates.render.markdown import code, details, escape, table
 
 if TYPE_CHECKING:
-    from gates.comparison.record import Comparison, Row, Section
+    from collections.abc import Sequence
 
-REPORT_VERSION = 4  # of the whole text: raise it with every change of what a run's files render
+    from gates.comparison.record import Comparison, Row, Section
+    from gates.render.findings import Finding
+
+REPORT_VERSION = 5  # of the whole text: raise it with every change of what a run's files render
 TIMES = "Kernel time"
 _OPEN = (TIMES,)  # sections a reviewer wants to see without a click
 _CONTEXT = ("Other implementations, for context", "Other shapes, for context")  # times, too
@@ -22,8 +25,10 @@ def markdown(comparison: Comparison, *, folded: bool = True) -> str:
     """The report's text; ends with a newline. Without ``folded`` the sections that a browser folds are left out."""
     candidate, base = comparison.candidate, comparison.baseline
     against = f" against {base.task}" if base else ""
+    found = findings(comparison.gates)
     parts = [
         f"# {comparison.decision.value}: {escape(candidate.task + against)}\n",
+        *([f"**{escape(found[0].head)}**\n"] if found else []),
         f"{escape(comparison.reason)}.\n",
         _where(comparison),
     ]
@@ -35,12 +40,9 @@ def markdown(comparison: Comparison, *, folded: bool = True) -> str:
             [(result.gate, result.status.value.replace("_", " "), result.code, result.sentence) for result in comparison.gates],
         )
     )
-    hints = _hints(comparison)
-    if hints:
-        parts.append("What to look at next:\n\n" + "".join(f"- {hint}\n" for hint in hints))
+    parts += _faults(found)
     if advice := advice_in(comparison.gates):
         parts.append("The compiler's advice:\n\n" + "".join(f"- {escape(line)}\n" for line in advice))
-    parts += _failing_cases(comparison)
     if comparison.speed is not None:
         parts.append(_speed(comparison))
     for section in comparison.sections:
@@ -89,42 +91,29 @@ def _verdict(comparison: Comparison) -> str:
     return status if result.status is Status.PASS else f"{status} ({escape(result.code)})"
 
 
-def _hints(comparison: Comparison, most: int = 6) -> list[str]:
-    found: dict[str, None] = {}
-    for result in comparison.gates:
-        for check in result.checks:
-            if check.status in (Status.FAIL, Status.INCONCLUSIVE) and check.hint:
-                found[f"{result.gate}, {escape(check.where or check.name)}: {escape(check.hint)}"] = None
-    return list(found)[:most]
-
-
-def _failing_cases(comparison: Comparison, most: int = 3) -> list[str]:
-    """Each failing case with its story: where its output is wrong, likely causes, and the command that replays it."""
-    cases: dict[str, list[Check]] = {}
-    for result in comparison.gates:
-        for check in clearest_first(result.checks):
-            if check.status is Status.FAIL and (check.notes or check.reproduce):
-                cases.setdefault(check.where, []).append(check)
-    if not cases:
+def _faults(found: Sequence[Finding], most: int = 6) -> list[str]:
+    """The faults, causes first: what the first looks like and how to see it again; every further place in a fold."""
+    if not found:
         return []
-    parts = ["## Failing cases\n", "The commands are for the folder in which the run was started.\n"]
-    for where, checks in list(cases.items())[:most]:
-        lines = [f"**{escape(where)}**: {escape(', '.join(check.name for check in checks))}\n"]
-        lines += [f"- {escape(note)}" for check in checks for note in check.notes]
-        parts.append("\n".join(lines) + "\n")
-        if checks[0].reproduce:
-            parts.append(f"```sh\n{code(checks[0].reproduce)}\n```\n")
-    if len(cases) > most:
-        rest = list(cases.items())[most:]
-        parts.append(
-            details(
-                f"{len(rest)} more failing cases",
-                table(
-                    ("case", "where it is wrong", "to run it again"),
-                    [(where, next((note for check in checks for note in check.notes), ""), checks[0].reproduce) for where, checks in rest],
-                ),
-            )
-        )
+    lines, told = ["## What is wrong\n"], set[str]()
+    for number, one in enumerate(found[:most], start=1):
+        lines.append(f"{number}. **{escape(one.head)}** {escape(one.elsewhere())} ({escape(one.code)})".replace("  ", " "))
+        if not one.checks or (found[0].located and not one.located):
+            continue
+        first = one.checks[0]
+        lines += [f"   - {escape(line)}" for line in (first.hint, *first.notes) if line and line not in told]
+        told.update((first.hint, *first.notes))
+    if len(found) > most:
+        lines.append(f"\nAlso: {escape(', '.join(dict.fromkeys(one.code for one in found[most:])))}.")
+    parts = ["\n".join(lines) + "\n"]
+    places = {check.where: check for one in found for check in one.checks if check.reproduce}
+    if places:
+        first_place = next(iter(places.values()))
+        parts.append(f"To see it again, in the folder in which the run was started:\n\n```sh\n{code(first_place.reproduce)}\n```\n")
+    if len(places) > 1:
+        stories = {check.where: check.notes[0] for one in found for check in reversed(one.checks) if check.notes}
+        rows = [(where, stories.get(where, ""), check.reproduce) for where, check in places.items()]
+        parts.append(details(f"{len(places)} failing cases", table(("case", "where it is wrong", "to run it again"), rows)))
     return parts
 
 

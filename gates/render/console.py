@@ -8,11 +8,11 @@ import threading
 import time
 from types import TracebackType
 
-from gates.core.records import Check, GateResult, Status, seen
+from gates.core.records import Check, GateResult, Status
 from gates.core.text import plain
 from gates.evidence.run_directory import RunInfo, Verdict
-from gates.gate.correctness.failed_case import clearest_first
 from gates.gate.ptxas.judge import advice_in
+from gates.render.findings import findings, head_line
 
 MARKS = {
     Status.PASS: "pass",
@@ -113,6 +113,7 @@ def verdict_table(info: RunInfo, verdict: Verdict) -> str:
     debug = " · DEBUG BUILD (nvcc -G)" if info.debug_build else ""
     lines = [
         "",
+        head_line(verdict.decision, info.task.name, verdict.gates, verdict.reason),
         f"{info.task.name} {baseline} · profile {info.profile} ({info.profile_reason}){device}{debug}",
         *info.task.overridden(),
         "",
@@ -132,43 +133,33 @@ def _advice(verdict: Verdict, most: int = 5) -> list[str]:
     return ["", "the compiler's advice:", *(f"  {line}" for line in found[:most]), *more] if found else []
 
 
-def failures(verdict: Verdict, most: int = 5) -> list[str]:
-    """The failed checks, equal kinds in one line with the places, each hint once, and the story of the first; ``most`` kinds a gate."""
+def failures(verdict: Verdict, most: int = 6) -> list[str]:
+    """The faults, causes first, each with its count of places; hint, map and command of the first, and of others only what is new.
+
+    Where a checker names a line, what the numbers look like is a symptom: it is listed and not explained.
+    """
+    found = [one for one in findings(verdict.gates) if one.failed]
     lines: list[str] = []
     told: set[str] = set()
     mapped: set[str] = set()  # cases whose story was told: their other figures need no hint
-    for result in verdict.gates:
-        if result.status is not Status.FAIL:
+    for one in found[:most]:
+        where = f" {one.elsewhere()}" if one.elsewhere() else ""
+        lines.append(f"  {one.gate}: {one.head}{where} [{one.code}]")
+        if not one.checks or (found[0].located and not one.located):
             continue
-        kinds: dict[tuple[str, str], list[Check]] = {}
-        failed = [check for check in result.checks if check.status is Status.FAIL]
-        for check in clearest_first(failed):
-            kinds.setdefault((check.code, check.name), []).append(check)
-        if not kinds and result.sentence not in told:
-            told.add(result.sentence)
-            lines.append(f"  {result.gate}: {result.sentence} [{result.code}]")
-        for checks in list(kinds.values())[:most]:
-            lines.append(f"  {result.gate}: {_shown_check(checks[0])}{_elsewhere(checks)} [{checks[0].code}]")
-            if checks[0].notes:
-                mapped.add(checks[0].where)
-            if checks[0].hint and checks[0].hint not in told and (checks[0].notes or checks[0].where not in mapped):
-                told.add(checks[0].hint)
-                lines.append(f"      hint: {checks[0].hint}")
-            lines += [f"      {line}" for line in story(checks[0]) if line not in told]
-            told.update(story(checks[0]))
-        if len(kinds) > most:
-            lines.append(f"  {result.gate}: also {', '.join(name for _, name in list(kinds)[most:])}; see verdict.json")
+        first = one.checks[0]
+        if first.hint and first.hint not in told and (first.notes or first.where not in mapped):
+            told.add(first.hint)
+            lines.append(f"      hint: {first.hint}")
+        if first.notes:
+            mapped.add(first.where)
+        lines += [f"      {line}" for line in story(first) if line not in told]
+        told.update(story(first))
+    if len(found) > most:
+        lines.append(f"  also {', '.join(dict.fromkeys(one.code for one in found[most:]))}; see verdict.json")
     return ["", "failed checks:", *lines] if lines else []
 
 
 def story(check: Check) -> list[str]:
     """Where a failing check's output is wrong, the first wrong elements, likely causes, and the command that shows it again."""
     return [*check.notes, *([f"reproduce: {check.reproduce}"] if check.reproduce else [])]
-
-
-def _shown_check(check: Check) -> str:
-    return f"{check.name} {seen(check)}" + (f" at {check.where}" if check.where else "")
-
-
-def _elsewhere(checks: list[Check]) -> str:
-    return f" and in {len(checks) - 1} more place{'s' * (len(checks) > 2)}" if len(checks) > 1 else ""

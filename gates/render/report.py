@@ -15,7 +15,7 @@ from jinja2 import Environment, FileSystemLoader, StrictUndefined
 from markupsafe import Markup
 
 from gates.core.errors import GatesError
-from gates.core.records import GateResult, Status, seen, shown
+from gates.core.records import shown
 from gates.core.text import plain
 from gates.gate.correctness.causes import causes, elements_line, map_line
 from gates.gate.correctness.evidence import Case, CorrectnessEvidence, OutputErrors
@@ -23,6 +23,7 @@ from gates.gate.performance.evidence import MEASURED
 from gates.gate.ptxas.judge import advice_in
 from gates.render import charts
 from gates.render.compare import cell, change, differing, is_timed
+from gates.render.findings import findings
 
 if TYPE_CHECKING:
     from gates.comparison.record import Section
@@ -30,7 +31,7 @@ if TYPE_CHECKING:
     from gates.review.history import Entry
 
 MOST_MAPS = 6
-MOST_HINTS = 8
+SHOWN_FAULTS = 8
 MOST_CHARTS = 6
 _TEMPLATES = Path(__file__).parent / "templates"
 
@@ -45,17 +46,6 @@ class Map:
     elements: str
     causes: tuple[str, ...]
     chart: Markup
-
-
-@dataclass(frozen=True)
-class Hint:
-    """A check to look at next."""
-
-    gate: str
-    place: str
-    seen: str
-    hint: str
-    reproduce: str
 
 
 def html(page: Page) -> str:
@@ -91,7 +81,8 @@ def _run(view: RunView) -> dict[str, Any]:
     sections = view.comparison.sections if view.comparison else ()
     return {
         "view": view,
-        "hints": _hints(view.verdict.gates),
+        "faults": findings(view.verdict.gates),
+        "shown_faults": SHOWN_FAULTS,
         "advice": advice_in(view.verdict.gates),
         "timing": _timing(view),
         "maps": list(_maps(correctness)) if correctness else [],
@@ -118,17 +109,6 @@ def _timing(view: RunView) -> Markup | str | None:
     if performance is None or result is None or limits is None or performance.status != MEASURED:
         return None
     return _chart(charts.timing_chart, performance, limits, result)
-
-
-def _hints(gates: Sequence[GateResult]) -> list[Hint]:
-    """The checks that did not pass, each hint once."""
-    found: dict[tuple[str, str, str], Hint] = {}
-    for result in gates:
-        for check in result.checks:
-            if check.status in (Status.FAIL, Status.INCONCLUSIVE):
-                hint = Hint(result.gate, check.where, f"{check.name} {seen(check)}", check.hint, check.reproduce)
-                found.setdefault((result.gate, check.code, check.hint), hint)
-    return list(found.values())[:MOST_HINTS]
 
 
 def _maps(evidence: CorrectnessEvidence) -> Iterator[Map]:

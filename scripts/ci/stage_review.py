@@ -110,7 +110,10 @@ def review_run(run: Path, base: Path | None, *, engine: Path, stage: str = "") -
         if done.returncode not in _DECISIONS or len(found) != 1:
             return Review(stage, ERROR, _said(done))
         compared = json.loads(found[0].read_text(encoding="utf-8"))
-        return Review(stage, _DECISIONS[done.returncode], str(compared["reason"]), _text(found[0].with_name("COMPARE.md")))
+        decision, reason = _DECISIONS[done.returncode], str(compared["reason"])
+        if decision == "reject" and (own := _decide(run, engine))[0] == decision:
+            reason = own[1]
+        return Review(stage, decision, reason, _text(found[0].with_name("COMPARE.md")))
 
 
 def _review(entry: dict[str, Any], engine: Path, profile: str, head_sha: str | None) -> Review:
@@ -168,6 +171,8 @@ def _decide(run: Path, engine: Path) -> tuple[str, str]:
         decision, reason = told["decision"], str(told["reason"])
     except (ValueError, KeyError, TypeError):  # it ended before it came to a decision
         return ERROR, _said(done)
+    if decision == "reject":  # the fault itself, where the base branch's gates tell it
+        reason = str(told.get("fact", reason))
     return (decision, reason) if decision == _DECISIONS.get(done.returncode) else (ERROR, _said(done))
 
 

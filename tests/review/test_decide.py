@@ -275,7 +275,7 @@ def test_junit_counts_each_gate_once() -> None:
         "performance": ["skipped"],
         "ncu": ["skipped"],
     }
-    assert "registers (sdpa::sdpa_fp8_kernel sm_90): 200 registers/thread, limit 128 registers/thread. shorten <live> ranges" in (
+    assert "registers 200 registers/thread, limit 128 registers/thread at sdpa::sdpa_fp8_kernel sm_90. shorten <live> ranges" in (
         suite[0][0].text or ""
     )
 

@@ -238,8 +238,8 @@ def test_failing_checks_come_with_hint_and_command(seen: RunView) -> None:
     words = check_whole(page(dataclasses.replace(seen, verdict=verdict, decision=Decision.REJECT, reason="failed: correctness"))).words
     assert "reject stage2_wmma_pv" in words
     assert (
-        "correctness, small seed 0 : max_abs_err 0.5, limit 0.002. look at the store in the folder in which the run was started: gates run x --shapes small"
-        in words
+        "max_abs_err 0.5, limit 0.002 at small seed 0 correctness.error look at the store "
+        "in the folder in which the run was started: gates run x --shapes small" in words
     )
 
 

@@ -5,8 +5,9 @@ from __future__ import annotations
 from collections.abc import Sequence
 from xml.etree import ElementTree
 
-from gates.core.records import Check, GateResult, Status, told
+from gates.core.records import GateResult, Status
 from gates.core.text import plain
+from gates.render.findings import Finding, findings
 
 _TAGS = {Status.FAIL: "failure", Status.INCONCLUSIVE: "error", Status.NOT_RUN: "skipped", Status.NOT_APPLICABLE: "skipped"}
 
@@ -31,13 +32,14 @@ def junit(task: str, started: str, gates: Sequence[GateResult]) -> str:
             continue
         message = ElementTree.SubElement(case, tag, type=result.code, message=_plain(f"{result.code}: {result.sentence}"))
         if tag != "skipped":
-            message.text = _plain("\n".join(_line(check) for check in result.checks if check.status is not Status.PASS))
+            message.text = _plain("\n".join(_line(one) for one in findings([result])))
     ElementTree.indent(suite)
     return '<?xml version="1.0" encoding="UTF-8"?>\n' + ElementTree.tostring(suite, encoding="unicode") + "\n"
 
 
-def _line(check: Check) -> str:
-    return told(check) + (f". {check.hint}" if check.hint else "")
+def _line(one: Finding) -> str:
+    hint = one.checks[0].hint if one.checks else ""
+    return f"{one.head} {one.elsewhere()}".strip() + (f". {hint}" if hint else "")
 
 
 def _plain(text: str) -> str:

@@ -1,10 +1,10 @@
-"""A run's findings as SARIF 2.1.0 (OASIS): one result a check that did not pass, at its source line where that is known."""
+"""A run's findings as SARIF 2.1.0 (OASIS): one result a rule and source line, where the line is known."""
 
 from __future__ import annotations
 
 import os
 import re
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from typing import Any
 from urllib.parse import quote
 
@@ -25,7 +25,7 @@ def sarif(
     ``kernels``: base name -> (path, line) of its definition; ``files``: file name -> path, for findings that
     name a line themselves; ``explanations``: reason code -> text. Paths are relative to the project.
     """
-    results = [_result(task, result, check, kernels, files) for result, check in _open(gates)]
+    results = _once(_result(task, result, check, kernels, files) for result, check in _open(gates))
     rules = [
         {"id": code, "fullDescription": {"text": explanations.get(code, code)}} for code in dict.fromkeys(one["ruleId"] for one in results)
     ]
@@ -51,6 +51,17 @@ def _open(gates: Sequence[GateResult]) -> Iterator[tuple[GateResult, Check]]:
         if not found and result.status in _LEVELS:
             found = [Check("", result.status, None, None, "", code=result.code, hint=result.sentence)]
         yield from ((result, check) for check in found)
+
+
+def _once(results: Iterable[dict[str, Any]]) -> list[dict[str, Any]]:
+    """The first result of each rule and line, with the count of the others in its text."""
+    found: dict[tuple[str, str], list[dict[str, Any]]] = {}
+    for result in results:
+        found.setdefault((result["ruleId"], repr(result.get("locations"))), []).append(result)
+    for first, *more in found.values():
+        if more:
+            first["message"]["text"] += f" And in {len(more)} more place{'s' * (len(more) > 1)}."
+    return [first for first, *_ in found.values()]
 
 
 def _result(task: str, result: GateResult, check: Check, kernels: Mapping[str, Place], files: Mapping[str, str]) -> dict[str, Any]:

@@ -24,7 +24,8 @@ from gates.gate.correctness.runner.accuracy import figures
 from gates.gate.correctness.runner.diagnose import with_maps
 from gates.launch.side import Launched
 from gates.render import console
-from gates.render.compare import _failing_cases
+from gates.render.compare import _faults
+from gates.render.findings import findings
 from gates.task.load import load_task
 from gates.task.reproduce import runner_command
 from gates.task.sources.files import project_root
@@ -165,7 +166,7 @@ def test_console_tells_a_case_once_and_shortly() -> None:
     assert text.count("where:") == text.count("reproduce:") == text.count("first:") == 1
 
 
-def test_compare_shows_three_cases_and_folds_the_rest() -> None:
+def test_compare_tells_one_case_and_folds_the_rest() -> None:
     checks = tuple(
         Check(
             "max_abs_err",
@@ -180,14 +181,13 @@ def test_compare_shows_three_cases_and_folds_the_rest() -> None:
         )
         for seed in range(5)
     )
-    comparison = SimpleNamespace(gates=(GateResult("correctness", Status.FAIL, "correctness.max_abs_err", "", checks),))
-    text = "\n".join(_failing_cases(comparison))
-    assert (
-        text.startswith("## Failing cases\n\nThe commands are for the folder in which the run was started.\n") and text.count("```sh") == 3
+    text = "\n".join(_faults(findings((GateResult("correctness", Status.FAIL, "correctness.max_abs_err", "", checks),))))
+    assert text.startswith(
+        "## What is wrong\n\n1. **max_abs_err 1, limit 0.1** at small seed 0 and in 4 more places (correctness.max_abs_err)\n"
     )
-    assert "- where: row &lt;0&gt;" in text and "<summary>2 more failing cases</summary>" in text
-    assert "| small seed 4 | where: row &lt;4&gt; | python runner.py --seed 4 |" in text
-    assert _failing_cases(SimpleNamespace(gates=())) == []
+    assert text.count("where: row &lt;0&gt;") == 2 and text.count("```sh\npython runner.py --seed 0\n```") == 1
+    assert "<summary>5 failing cases</summary>" in text and "| small seed 4 | where: row &lt;4&gt; | python runner.py --seed 4 |" in text
+    assert _faults([]) == []
 
 
 def test_runner_command_is_relative_and_keeps_toggles(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:

@@ -1,0 +1,97 @@
+"""What is wrong with a run is told causes first, and alike wherever a reader looks."""
+
+from __future__ import annotations
+
+import json
+from xml.etree import ElementTree
+
+from gates.core.records import Check, Decision, GateResult, Status
+from gates.evidence.run_directory import SCHEMA_VERSION, Verdict
+from gates.render import console
+from gates.render.ci.junit import junit
+from gates.render.ci.sarif import sarif
+from gates.render.compare import _faults
+from gates.render.findings import fact, findings, head_line
+
+COPY = "a thread returned without waiting for this asynchronous copy"
+
+
+def failed(name: str, code: str, where: str, observed: object = 5, hint: str = "", **more: object) -> Check:
+    return Check(name, Status.FAIL, observed, 0, "", where, code, hint, **more)
+
+
+SYMPTOMS = [
+    failed(name, f"correctness.{name}", f"{shape} seed 0", hint="Usual causes: many.")
+    for shape in ("small", "tail")
+    for name in ("non_finite", "max_abs_err")
+]
+SEEN = [
+    failed("copy_never_waited_for", "correctness.emulator_finding", f"{shape} seed 0", COPY, "sdpa ./load.cuh:122. It is undefined.")
+    for shape in ("small", "tail")
+]
+CHECKED = [
+    failed("emulator: copy_never_waited_for", "sanitizer.finding", f"{shape} forward", 1, f"{COPY} at load.cuh:122 in sdpa. Look there.")
+    for shape in ("small", "odd")
+]
+COUNT = failed("cases", "correctness.cases", "", "0/2")
+GATES = (
+    GateResult("ptxas", Status.PASS, "ptxas.pass", "within budget", (Check("registers", Status.PASS, 40, 64, ""),)),
+    GateResult("correctness", Status.FAIL, "correctness.non_finite", "non_finite; 5 more", (*SYMPTOMS, *SEEN, COUNT)),
+    GateResult("sanitizer", Status.FAIL, "sanitizer.finding", "2 findings", tuple(CHECKED)),
+    GateResult("performance", Status.NOT_RUN, "performance.no_device", "no CUDA device"),
+)
+HEAD = f"load.cuh:122 {COPY}"
+
+
+def test_a_located_cause_comes_first_and_once_whoever_saw_it() -> None:
+    first, *rest = findings(GATES)
+    assert (first.head, first.gates, len(first.checks)) == (HEAD, ("correctness", "sanitizer"), 4)
+    assert [one.code for one in rest] == ["correctness.non_finite", "correctness.max_abs_err"]
+    assert rest[0].elsewhere() == "at small seed 0 and in 1 more place" and first.elsewhere() == "at small seed 0 and in 3 more places"
+
+
+def test_every_surface_names_the_line_first() -> None:
+    verdict = Verdict(SCHEMA_VERSION, Decision.REJECT, "failed: correctness", GATES)
+    assert head_line(Decision.REJECT, "stage3", GATES, "failed") == f"reject · stage3 · {HEAD}"
+    told = console.failures(verdict)
+    assert told[2].startswith(f"  correctness: {HEAD} at small seed 0") and "Usual causes: many." not in "\n".join(told)
+    report = "\n".join(_faults(findings(GATES)))
+    assert report.startswith(f"## What is wrong\n\n1. **{HEAD}**") and "many" not in report
+    cases = {case.get("name"): case for case in ElementTree.fromstring(junit("stage3", "2026-01-01T00:00:00", GATES)).iter("testcase")}
+    assert all(cases[gate].find("failure").text.startswith(HEAD) for gate in ("correctness", "sanitizer"))
+    results = json.loads(sarif("stage3", GATES, {}, {"load.cuh": "kernels/load.cuh"}, {}))["runs"][0]["results"]
+    at_line = [
+        one for one in results if one.get("locations", [{}])[0].get("physicalLocation", {}).get("region", {}).get("startLine") == 122
+    ]
+    assert sorted(one["ruleId"] for one in at_line) == ["correctness.emulator_finding", "sanitizer.finding"], "one result a rule and line"
+    assert all("And in 1 more place." in one["message"]["text"] for one in at_line)
+
+
+def test_a_failed_build_is_told_once() -> None:
+    sentence = "nvcc: k.cu:7:3: error: expected a ';'"
+    gates = [GateResult(name, Status.FAIL, f"{name}.build_failed", sentence) for name in ("ptxas", "sass", "correctness")]
+    (one,) = findings(gates)
+    assert (
+        one.head == sentence
+        and "\n".join(console.failures(Verdict(SCHEMA_VERSION, Decision.REJECT, "", tuple(gates)))).count(sentence) == 1
+    )
+    assert fact(Decision.REJECT, gates, "why") == sentence
+
+
+def test_what_was_only_not_decided_comes_after_what_failed() -> None:
+    open_ = Check("steady", Status.INCONCLUSIVE, 3, 1, "%", "long", "performance.unsteady")
+    gates = (GateResult("performance", Status.INCONCLUSIVE, "performance.unsteady", "unsteady", (open_,)), GATES[1])
+    assert [one.gate for one in findings(gates)][-1] == "performance"
+
+
+def test_the_fact_of_a_merge_is_its_speed_and_of_a_hold_its_reason() -> None:
+    fast = GateResult(
+        "performance",
+        Status.PASS,
+        "performance.pass",
+        "1.696x, 98.3 % interval 1.692 to 1.700, bar 1.150, noise floor 0.10 %",
+        (Check("p50", Status.PASS, 1.0, None, "us"),),
+    )
+    assert fact(Decision.MERGE, (fast,), "every gate passed") == "1.696x, 98.3 % interval 1.692 to 1.700"
+    assert fact(Decision.HOLD, (fast,), "no verdict from ncu") == "no verdict from ncu"
+    assert fact(Decision.MERGE, (GATES[0],), "every gate passed") == "every gate passed"

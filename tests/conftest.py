@@ -11,6 +11,7 @@ from collections.abc import Callable
 from pathlib import Path
 
 import pytest
+from places import TASKS
 
 os.environ.setdefault(
     "OMP_NUM_THREADS", "1"
@@ -79,6 +80,17 @@ def once_a_session(tmp_path_factory: pytest.TempPathFactory) -> OnceASession:
         return shared / name
 
     return folder
+
+
+@pytest.fixture(scope="session")
+def saxpy(once_a_session: OnceASession) -> Path:
+    """A folder with a copy of the saxpy stages, `tasks`, and of what the session's tests have built of them, `build`."""
+
+    def copy(folder: Path) -> None:
+        shutil.copytree(TASKS, folder / "tasks", ignore=shutil.ignore_patterns("__pycache__"))
+        (folder / "build").mkdir()
+
+    return once_a_session("saxpy", copy)
 
 
 @pytest.fixture(scope="module")  # some of its kernels keep state, which must not reach another file's tests

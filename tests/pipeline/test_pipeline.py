@@ -41,7 +41,7 @@ class Workshop:
         """Have a copy of the stages, to be edited, or built from nothing: for one architecture, since it is built for one test."""
         if (self.root / "tasks").is_symlink():
             (self.root / "tasks").unlink()
-            copy_of_tasks(self.root)
+            shutil.copytree(TASKS, self.root / "tasks", ignore=shutil.ignore_patterns("__pycache__"))
             for name in ("saxpy_fast", "saxpy_slow"):
                 self.edit(f"{name}/task.yaml", "[sm_89, sm_90]", "[sm_90]")
 
@@ -64,30 +64,21 @@ class Workshop:
         path.write_text(text.replace(old, new), encoding="utf-8")
 
 
-def copy_of_tasks(folder: Path) -> None:
-    shutil.copytree(TASKS, folder / "tasks", ignore=shutil.ignore_patterns("__pycache__"))
-
-
-@pytest.fixture(scope="session")
-def stages(once_a_session: OnceASession) -> Path:
-    return once_a_session("saxpy", copy_of_tasks)
-
-
 @pytest.fixture
-def workshop(tmp_path: Path, stages: Path) -> Workshop:
-    return Workshop(tmp_path, stages)
+def workshop(tmp_path: Path, saxpy: Path) -> Workshop:
+    return Workshop(tmp_path, saxpy)
 
 
 @pytest.fixture(scope="module")
-def finished(once_a_session: OnceASession, stages: Path) -> Workshop:
+def finished(once_a_session: OnceASession, saxpy: Path) -> Workshop:
     """One whole run of saxpy_fast, for the tests that only read it."""
 
     def run(folder: Path) -> None:
-        done = Workshop(folder, stages).run("saxpy_fast", "--profile", "cpu")
+        done = Workshop(folder, saxpy).run("saxpy_fast", "--profile", "cpu")
         assert done.returncode == 0, done.stdout + done.stderr
         (folder / "stdout").write_text(done.stdout, encoding="utf-8")
 
-    return Workshop(once_a_session("saxpy_finished", run), stages)
+    return Workshop(once_a_session("saxpy_finished", run), saxpy)
 
 
 def sign(run: Path) -> None:

@@ -261,11 +261,14 @@ def test_the_kernels_are_functions_as_the_page_shows(tmp_path: Path) -> None:
 
 
 @pytest.mark.skipif(find_toolchain().get("nvcc") is None, reason="no nvcc")
-def test_the_page_runs_as_it_stands(pytester: pytest.Pytester, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]) -> None:
+def test_the_page_runs_as_it_stands(
+    pytester: pytest.Pytester, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str], saxpy: Path
+) -> None:
     here = pytester.path  # also the working directory
     (here / "results").mkdir()
     (here / "results" / "recorded").symlink_to(RECORDED)
-    (here / "tests").symlink_to(ROOT / "tests")
+    (here / "tests").symlink_to(saxpy)
+    (here / "build").symlink_to(saxpy / "build")
     *examples, suite = blocks(PAGE.replace(FUNCTIONS, ""))
     assert len(examples) >= 5 and suite.count('pytest.mark.gates("tests/tasks/saxpy_fast")') == 2
     names: dict[str, object] = {}

@@ -9,7 +9,7 @@ import ast
 import subprocess
 import sys
 from collections.abc import Iterator, Mapping
-from functools import lru_cache
+from functools import cache, lru_cache
 from graphlib import CycleError, TopologicalSorter
 from pathlib import Path
 
@@ -133,6 +133,9 @@ NAMES_OF_OTHERS = (
 )  # a format's and torch's: no operators that the engine knows
 
 
+_HOLDS_STATEMENTS = (ast.stmt, ast.ExceptHandler, ast.match_case)  # expressions, most of a module, import nothing
+
+
 @lru_cache(maxsize=1)
 def modules() -> dict[str, Path]:
     found = {}
@@ -163,7 +166,8 @@ def imports(name: str, text: str, package: bool, known: Mapping[str, object]) ->
                 yield from visit(child, types)
             return
         for child in ast.iter_child_nodes(node):
-            yield from visit(child, types)
+            if isinstance(child, _HOLDS_STATEMENTS):
+                yield from visit(child, types)
 
     yield from ((found, types) for found, types in visit(ast.parse(text), False) if found != name)
 
@@ -174,6 +178,7 @@ def graph() -> dict[str, set[tuple[str, bool]]]:
     return {name: set(imports(name, path.read_text(encoding="utf-8"), path.name == "__init__.py", known)) for name, path in known.items()}
 
 
+@cache
 def unit(name: str) -> str:
     """The package of a module, as ``MAY_IMPORT`` has it: of gates/gate, each gate's folder is one, and the session that they share."""
     parts = name.split(".")

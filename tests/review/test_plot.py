@@ -11,6 +11,7 @@ import sys
 from pathlib import Path
 from xml.etree import ElementTree
 
+import command_kit
 import pytest
 from click.testing import CliRunner
 from performance_gates import LIMITS, evidence, fed
@@ -162,29 +163,24 @@ def test_a_notebook_and_a_matplotlibrc_change_no_picture(tmp_path) -> None:
         {"MPLBACKEND": "nonsense", "MATPLOTLIBRC": "binary"},
         {"MATPLOTLIBRC": "rc"},
     ]
+    commands = ["plot", str(RUN), "-o", "timing.svg"], ["compare", *map(str, STAGES[1:4]), "--plot", "--out", "."]
+    code = f"from gates.cli.main import cli\nfor words in {commands}: cli.main(words, standalone_mode=False)"
     pictures = []
     for more in settings:
-        for command in (["plot", str(RUN), "-o", "timing.svg"], ["compare", *map(str, STAGES[1:4]), "--plot", "--out", "."]):
-            done = subprocess.run(
-                [sys.executable, "-m", "gates", *command],
-                cwd=tmp_path,
-                env={**os.environ, **more},
-                capture_output=True,
-                text=True,
-                timeout=120,
-            )
-            assert done.returncode == 0, (more, done.stderr)
+        done = subprocess.run(
+            [sys.executable, "-c", code], cwd=tmp_path, env={**os.environ, **more}, capture_output=True, text=True, timeout=120
+        )
+        assert done.returncode == 0, (more, done.stderr)
         timing = re.sub(rb"<dc:date>.*?</dc:date>", b"", (tmp_path / "timing.svg").read_bytes())
         pictures.append((timing, next(tmp_path.glob("*/ladder.png")).read_bytes()))
     assert all(picture == pictures[0] for picture in pictures)
 
 
 def test_the_command(tmp_path) -> None:
-    command = [sys.executable, "-m", "gates", "plot"]
-    done = subprocess.run([*command, str(RUN)], cwd=tmp_path, capture_output=True, text=True, timeout=60)
+    done = command_kit.gates("plot", RUN, cwd=tmp_path)
     assert (done.returncode, done.stdout.strip()) == (0, "written: results/stage2_wmma_pv-timing.png"), done.stderr
     assert (tmp_path / "results" / "stage2_wmma_pv-timing.png").is_file()
-    refused = subprocess.run([*command, str(tmp_path)], cwd=tmp_path, capture_output=True, text=True, timeout=60)
+    refused = command_kit.gates("plot", tmp_path, cwd=tmp_path)
     assert refused.returncode == 2 and "not a run directory" in refused.stderr
 
 

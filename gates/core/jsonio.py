@@ -119,7 +119,8 @@ def _replace(path: Path, data: bytes) -> None:
         raise
 
 
-_MAY_BE_OUT_OF_RANGE = re.compile(r"\d{20}|[eE]\+?\d{3}")  # of other texts no number need be looked at: samples come by the thousand
+# Of other texts no number need be looked at: samples come by the thousand. However many digits a fraction has, it is in range.
+_MAY_BE_OUT_OF_RANGE = re.compile(r"(?:^|[\s,:\[-])\d{20}|[eE]\+?\d{3,}(?:[\s,\]}]|$)")
 
 
 def loads(text: str, where: str) -> Any:

@@ -4,13 +4,14 @@ from __future__ import annotations
 
 import math
 import re
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
 from itertools import pairwise
 from pathlib import Path
+from typing import Any
 
 from gates.core import jsonio
 from gates.core.errors import GatesError
-from gates.core.records import Status
+from gates.core.records import Status, from_json
 from gates.core.schema import schema_errors
 from gates.evidence.packed_runs import SUFFIX, opened, origin
 from gates.evidence.run_directory import RunInfo, Verdict, read_record, require_known_version
@@ -33,13 +34,17 @@ def verify_sweep(folder: Path) -> list[str]:
         match jsonio.read(folder / FILE):
             case {"ended": ""}:
                 return [f"it has not ended: gates sweep --resume {folder} goes on"]
-        if problems := _misfits(folder):
+        links = [path.relative_to(folder).as_posix() for path in _files(folder) if path.is_symlink() or path.parent.is_symlink()]
+        if links:
+            return [f"{name} is a link: evidence lies in the sweep's own folder" for name in links]
+        read = {path.relative_to(folder).as_posix(): jsonio.read(path) for path in _files(folder)}
+        if problems := _misfits(read):
             return problems
         sweep = read_sweep(folder)
         return list(_not_of_params(sweep)) or [
-            *_of_other_variants(folder, sweep),
+            *_of_other_variants(read, sweep),
             *_dropped(sweep),
-            *_mistimed(folder, sweep),
+            *_mistimed(folder, read, sweep),
             *_misranked(sweep),
             *_run(folder, sweep),
         ]
@@ -49,28 +54,27 @@ def verify_sweep(folder: Path) -> list[str]:
         return [f"can't read {error.filename or folder}: {error.strerror}"]
 
 
-def _misfits(folder: Path) -> list[str]:
-    """What does not fit its schema."""
+def _files(folder: Path) -> list[Path]:
+    return [folder / FILE, *sorted(folder.glob("variants/*/*.json"))]
+
+
+def _misfits(read: Mapping[str, Any]) -> list[str]:
+    """What does not fit its schema, of the files' contents by name."""
     found = []
-    for path in (folder / FILE, *sorted(folder.glob("variants/*/*.json"))):
-        name = path.relative_to(folder).as_posix()
-        if path.is_symlink() or path.parent.is_symlink():
-            found.append(f"{name} is a link: evidence lies in the sweep's own folder")
-            continue
-        data = jsonio.read(path)
+    for name, data in read.items():
         require_known_version(data, name)
-        found += [f"{name}: {error}" for error in schema_errors(path.name.split(".")[0], data)]
+        found += [f"{name}: {error}" for error in schema_errors(name.rpartition("/")[2].split(".")[0], data)]
     return found
 
 
-def _of_other_variants(folder: Path, sweep: Sweep) -> Iterator[str]:
+def _of_other_variants(read: Mapping[str, Any], sweep: Sweep) -> Iterator[str]:
     """Evidence that names a build of another stage than the variant in whose folder it lies. The first sweeps' name none."""
     digests = {one.name: one.digest for one in sweep.variants}
-    for path in sorted(folder.glob("variants/*/*.json")):
-        variant, data = path.parent.name, jsonio.read(path)
+    for file, data in read.items():
+        variant = file.split("/")[1] if "/" in file else ""
         for key, name in (("build", variant), ("baseline_build", sweep.reference)):
             if name in digests and data.get(key) and data[key].partition("-")[0] != digests[name][:32]:
-                yield f"variants/{variant}/{path.name} is from another build than {name}"
+                yield f"{file} is from another build than {name}"
 
 
 def _not_of_params(sweep: Sweep) -> Iterator[str]:
@@ -105,7 +109,7 @@ def _state(dropped: str) -> str:
     return f"dropped ({dropped})" if dropped else "not dropped"
 
 
-def _mistimed(folder: Path, sweep: Sweep) -> Iterator[str]:
+def _mistimed(folder: Path, read: Mapping[str, Any], sweep: Sweep) -> Iterator[str]:
     """Whether the timings are those of the samples."""
     terms, cards = {"shape": sweep.timed_shape, "cache": sweep.cache}, {device.uuid: device.name for device in sweep.devices}
     known = {
@@ -113,14 +117,15 @@ def _mistimed(folder: Path, sweep: Sweep) -> Iterator[str]:
         for number, part in enumerate(sweep.rounds, 1)
         for timing in part.timings
     }
-    if more := sorted({path.relative_to(folder).as_posix() for path in folder.glob("variants/*/performance.*.json")} - known):
+    if more := sorted({name for name in read if name.rpartition("/")[2].startswith("performance.")} - known):
         yield f"{more[0]} is of no round in {FILE}"
     for number, part in enumerate(sweep.rounds, 1):
         if not same(part.budget_s, budget_s(number - 1, len(part.variants))):
             yield f"{FILE}: round {number} had {budget_s(number - 1, len(part.variants)):g} s, not {part.budget_s:g}"
         for timing in part.timings:
             name = f"variants/{timing.variant}/performance.round{number}.json"
-            evidence: PerformanceEvidence = read_record(PerformanceEvidence, folder, name)
+            data = read[name] if name in read else jsonio.read(folder / name)
+            evidence = from_json(PerformanceEvidence, data, str(origin(folder) / name))
             again = timing_of(timing.variant, evidence, terms, timing.device_uuid, timing.wall_s)
             figures = ("faster", "code", "ratio", "low", "high", "p50_us", "reference_p50_us")
             wrong = [figure for figure in figures if not same(getattr(timing, figure), getattr(again, figure))]

@@ -97,11 +97,17 @@ def test_every_recorded_sweep_is_sound(folder: Path) -> None:
     assert verify_sweep(opened(folder)) == []
 
 
+@pytest.fixture(scope="module")
+def record(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """The record of a sweep, to be written anew by each test, among its evidence and the run of its winner."""
+    results = tmp_path_factory.mktemp("results")
+    shutil.copytree(RECORDED / "h200-earlier" / "fp16_v8_tiles", results / "fp16_v8_tiles")
+    return Path(shutil.copytree(EDITED, results / "sweeps" / "fp16_v8_tiles" / EDITED.name)) / "sweep.json"
+
+
 @pytest.mark.parametrize(("change", "problem"), CHANGES)
-def test_a_record_that_was_edited_is_not(change: Callable[[Any], Any], problem: str, tmp_path: Path) -> None:
-    shutil.copytree(RECORDED / "h200-earlier" / "fp16_v8_tiles", tmp_path / "results" / "fp16_v8_tiles")
-    path = Path(shutil.copytree(EDITED, tmp_path / "results" / "sweeps" / "fp16_v8_tiles" / EDITED.name)) / "sweep.json"
-    data = json.loads(path.read_text(encoding="utf-8"))
+def test_a_record_that_was_edited_is_not(change: Callable[[Any], Any], problem: str, record: Path) -> None:
+    path, data = record, json.loads((EDITED / "sweep.json").read_text(encoding="utf-8"))
     change(data)
     path.write_text(json.dumps(data), encoding="utf-8")
     found = verify_sweep(path.parent)

@@ -6,19 +6,24 @@ from collections import Counter
 from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
 from typing import Any
 
+from gates.comparison import paired
 from gates.comparison.record import Row, Section
 from gates.core.kernel_names import instance_of, without_parameters
+from gates.core.records import shown
 from gates.gate.correctness.evidence import DEFAULT_INPUTS
 from gates.gate.correctness.limits import compared
 from gates.gate.ptxas.evidence import PtxasEvidence
 from gates.stats.estimators import Figures
 from gates.stats.samples import BASELINE, CANDIDATE
 
+RESOURCES = "registers / shared bytes / spilled bytes / occupancy %"
+
 
 def sections(before: Mapping[str, Any], after: Mapping[str, Any], timed: Mapping[str, Any] | None) -> Iterator[Section]:
     """The sections that have rows, from the evidence of both sides; ``timed`` is the evidence of a run that timed both, or None."""
     builders: tuple[tuple[str, Callable[[], Iterator[Row]]], ...] = (
         ("Kernel time", lambda: _time_rows(before, after, timed)),
+        ("The timed kernel", lambda: paired.rows(before, after, timed)),
         ("Compiled resources", lambda: _resource_rows(before.get("ptxas"), after.get("ptxas"))),
         ("Errors against the reference", lambda: _error_rows(before, after)),
         ("Machine instructions", lambda: _sass_rows(before.get("sass"), after.get("sass"))),
@@ -53,14 +58,16 @@ def _figure(figures: Figures | None, name: str) -> float | str | None:
 
 
 def _resource_rows(before: PtxasEvidence | None, after: PtxasEvidence | None) -> Iterator[Row]:
+    """A row an instance: registers a thread, shared memory, spills, occupancy."""
     for key, one, two in _by_name(before.kernels if before else (), after.kernels if after else ()):
-        for name, unit, value in (
-            ("registers", "a thread", lambda k: k.final.registers),
-            ("shared memory", "bytes", lambda k: k.smem_bytes),
-            ("spills", "bytes", lambda k: _sum(k.spill_store_bytes, k.spill_load_bytes)),
-            ("occupancy", "%", lambda k: k.occupancy_pct),
-        ):
-            yield Row(f"{key} {name}", unit, value(one) if one else None, value(two) if two else None)
+        yield Row(key, RESOURCES, _resources(one), _resources(two))
+
+
+def _resources(kernel: Any) -> str | None:
+    if kernel is None:
+        return None
+    figures = (kernel.final.registers, kernel.smem_bytes, _sum(kernel.spill_store_bytes, kernel.spill_load_bytes), kernel.occupancy_pct)
+    return " / ".join(map(shown, figures))
 
 
 def _by_name(before: Sequence[Any], after: Sequence[Any]) -> Iterator[tuple[str, Any, Any]]:
@@ -128,11 +135,15 @@ def _over_bound(cases: Any) -> dict[str, float]:
 
 def _sass_rows(before: Any, after: Any) -> Iterator[Row]:
     for key, one, two in _by_name(before.functions if before else (), after.functions if after else ()):
-        classes = dict.fromkeys([*(one.classes if one else ()), *(two.classes if two else ())])
-        for name in classes:
-            values = [side.classes.get(name, 0) if side else None for side in (one, two)]
-            if any(values):
-                yield Row(f"{key} {name}", "instructions", *values)
+        yield Row(key, "instructions", _instructions(one), _instructions(two))
+
+
+def _instructions(function: Any) -> str | None:
+    """The count, and that of each class that is there: ``868: tensor 48, async_copy 32``."""
+    if function is None:
+        return None
+    classes = ", ".join(f"{name} {count}" for name, count in function.classes.items() if count)
+    return f"{function.instructions}: {classes}" if classes else str(function.instructions)
 
 
 def _counter_rows(before: Mapping[str, Any], after: Mapping[str, Any], timed: Mapping[str, Any] | None) -> Iterator[Row]:

@@ -2,16 +2,19 @@
 
 from __future__ import annotations
 
+import sys
 from pathlib import Path
 from typing import Any
 
+from gates.core.colour import paint, wanted
 from gates.core.text import plain_json, plain_lines
 from gates.evidence.packed_runs import origin
 
 
 def print_text(text: str, *, end: str = "\n") -> None:
-    """Print to stdout what may hold text of evidence or of kernels."""
-    _print(plain_lines(text), end)
+    """Print to stdout what may hold text of evidence or of kernels, with status words coloured on a terminal."""
+    text = plain_lines(text)
+    _print(paint(text) if wanted(sys.stdout) else text, end)
 
 
 def print_json(data: Any) -> None:

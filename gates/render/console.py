@@ -8,6 +8,7 @@ import threading
 import time
 from types import TracebackType
 
+from gates.core.colour import paint, wanted
 from gates.core.records import Check, GateResult, Status
 from gates.core.text import plain
 from gates.evidence.run_directory import RunInfo, Verdict
@@ -80,7 +81,9 @@ class Progress:
     def _line(self, text: str) -> None:
         line = f"[{time.monotonic() - self._started:6.1f} s] {plain(text)}"
         if self._status is not None:
-            self._console.print(line, markup=False)
+            from rich.text import Text
+
+            self._console.print(Text.from_ansi(paint(line)) if wanted(sys.stderr) else Text(line))
         else:
             with contextlib.suppress(OSError):  # a full or closed stderr ends no run
                 print(line, file=sys.stderr, flush=True)

@@ -8,11 +8,11 @@ from collections.abc import Sequence
 from pathlib import Path
 
 from ci_common import in_one_line
-from stage_review import Review
+from stage_review import Review, worst
 
 sys.path.append(str(Path(__file__).resolve().parents[2]))  # where no gates are installed, those of this checkout
 
-from gates.render.markdown import code, details, table  # noqa: E402
+from gates.render.markdown import code, details, escape, table  # noqa: E402
 
 MARKER = "<!-- kernel-gates -->"
 MAX_COMMENT = 65_000  # GitHub takes 65,536 characters, and counts some of them twice
@@ -26,7 +26,9 @@ def summary_of(reviews: Sequence[Review], profile: str, artifact: str) -> str:
     if not reviews:
         return f"## {_NAMES[profile]}\n\nNo stage is touched by this change; nothing was judged."
     rows = [(review.stage, review.decision, _cut_line(review.reason, 400)) for review in reviews]
-    parts = [f"## {_NAMES[profile]}\n", table(("stage", "decision", "why"), rows)]
+    first = worst(reviews)
+    parts = [f"## {_NAMES[profile]}\n", f"**{escape(_cut_line(f'{first.decision} · {first.stage} · {first.reason}', 400))}**\n"]
+    parts.append(table(("stage", "decision", "why"), rows))
     if found := [f"`{code(review.evidence)}`" for review in reviews if review.evidence]:
         parts.append(f"Evidence in the artifact `{code(artifact)}`: {', '.join(found)}. `gates verify FILE` checks it.\n")
     parts += [details(f"{review.stage}: {review.decision}", safe(review.markdown).strip()) for review in reviews if review.markdown]

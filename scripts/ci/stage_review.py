@@ -111,7 +111,7 @@ def review_run(run: Path, base: Path | None, *, engine: Path, stage: str = "") -
             return Review(stage, ERROR, _said(done))
         compared = json.loads(found[0].read_text(encoding="utf-8"))
         decision, reason = _DECISIONS[done.returncode], str(compared["reason"])
-        if decision == "reject" and (own := _decide(run, engine))[0] == decision:
+        if decision in ("merge", "reject") and (own := _decide(run, engine))[0] == decision:
             reason = own[1]
         return Review(stage, decision, reason, _text(found[0].with_name("COMPARE.md")))
 
@@ -171,7 +171,7 @@ def _decide(run: Path, engine: Path) -> tuple[str, str]:
         decision, reason = told["decision"], str(told["reason"])
     except (ValueError, KeyError, TypeError):  # it ended before it came to a decision
         return ERROR, _said(done)
-    if decision == "reject":  # the fault itself, where the base branch's gates tell it
+    if decision in ("merge", "reject"):  # the speed-up or the fault itself, where the base branch's gates tell it
         reason = str(told.get("fact", reason))
     return (decision, reason) if decision == _DECISIONS.get(done.returncode) else (ERROR, _said(done))
 

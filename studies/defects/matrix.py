@@ -29,7 +29,7 @@ from gates.core import jsonio
 from gates.core.errors import GatesError
 from gates.core.records import Status
 from gates.evidence.run_directory import SCHEMA_VERSION, Git, RunDirectory, RunInfo, TaskInfo, utc_now
-from gates.gate.registry import GATES
+from gates.gate.registry import FIRST_GATES
 from gates.gate.session import Session, judge_step
 from gates.launch.device import DeviceInfo
 from gates.launch.replay import write_memory_cases
@@ -111,7 +111,7 @@ class Trial:
             _task_info(baseline) if baseline else None,
             "full" if bench.device else "cpu",
             "",
-            GATES,
+            FIRST_GATES,
             Git(None, False, "none"),
             (),
             {},
@@ -237,7 +237,7 @@ def run(
 
     def whole(trial: Trial) -> None:
         attempt(trial, "build", trial.prepare)
-        all_gates(trial, GATES)
+        all_gates(trial, FIRST_GATES)
 
     with bench.rooms, ThreadPoolExecutor(jobs) as pool:
         if device is None:  # nothing is measured, so each task can be finished before the next one
@@ -262,7 +262,7 @@ def settled_rows(data: Mapping[str, Any]) -> dict[str, dict[str, Any]]:
     """The rows of an earlier run that need no other one: a gate was red, or each said something; and none has an error."""
 
     def settled(row: Mapping[str, Any]) -> bool:
-        said = [row["gates"].get(gate, {"status": "missing"})["status"] for gate in GATES]
+        said = [row["gates"].get(gate, {"status": "missing"})["status"] for gate in FIRST_GATES]
         return "error" not in row and "error" not in said and (Status.FAIL.value in said or "missing" not in said)
 
     return {row["name"]: row for row in data["rows"] if settled(row)}

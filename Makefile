@@ -20,7 +20,7 @@ RUN_PYTHON := $(call quoted,$(VENV)/bin/python)
 endif
 GATES := $(RUN_PYTHON) -m gates
 
-.PHONY: help setup test lint doctor compare clean stages fp16 $(STAGES) $(FP16)
+.PHONY: help setup check test lint types doctor compare clean stages fp16 $(STAGES) $(FP16)
 .DEFAULT_GOAL := help
 
 help: ## show this list
@@ -54,6 +54,11 @@ lint: setup ## ruff over the Python code: mistakes, and the form
 	@$(RUN_PYTHON) -m ruff check .
 	@$(RUN_PYTHON) -m ruff format --check -q .
 
+types: setup ## mypy over gates/
+	@$(RUN_PYTHON) -m mypy
+
+check: lint types test ## what must pass before a change is committed
+
 doctor: setup ## what was found on this machine, and what each missing tool costs
 	@$(GATES) doctor
 
@@ -65,4 +70,4 @@ clean: ## remove build products; results stay
 	rm -rf build
 
 .DEFAULT:
-	@$(call quoted,$(PYTHON)) -c 'import difflib, sys; name, *known = sys.argv[1:]; near = difflib.get_close_matches(name, known, 3); print(f"error: no target {name!r}\nhint: " + (f"did you mean {chr(32).join(near)}? " if near else "") + "`make help` lists the targets", file=sys.stderr); sys.exit(2)' "$@" $(STAGES) $(FP16) stages fp16 help setup test lint doctor compare clean
+	@$(call quoted,$(PYTHON)) -c 'import difflib, sys; name, *known = sys.argv[1:]; near = difflib.get_close_matches(name, known, 3); print(f"error: no target {name!r}\nhint: " + (f"did you mean {chr(32).join(near)}? " if near else "") + "`make help` lists the targets", file=sys.stderr); sys.exit(2)' "$@" $(STAGES) $(FP16) stages fp16 help setup check test lint types doctor compare clean

@@ -11,7 +11,7 @@ import hashlib
 import json
 import os
 import sys
-from collections.abc import Callable, Collection, Sequence
+from collections.abc import Callable, Collection, Iterable, Sequence
 from dataclasses import dataclass, replace
 from pathlib import Path
 
@@ -153,7 +153,7 @@ def _plans(task: Task, toolchain: Toolchain, archs: tuple[str, ...], device_arch
     if "cubin" in want:
         for arch in archs:
             plans.extend(_cubin_plans(task, toolchain, arch))
-    makers = {
+    makers: dict[str, tuple[str, Callable[[], Iterable[graph.Edge]]]] = {
         "device": ("nvcc", lambda: graph.device_edges(task, toolchain, device_archs)),
         "emulator": ("g++", lambda: graph.emulator_edges(task, toolchain, sanitize=False)),
         "emulator_asan": ("g++", lambda: graph.emulator_edges(task, toolchain, sanitize=True)),
@@ -203,7 +203,7 @@ def check_build_root(build_root: Path) -> None:
     try:
         jsonio.probe_folder(build_root)
     except OSError as error:
-        raise _unwritable(Path(error.filename), error.strerror) from None
+        raise _unwritable(Path(error.filename), error.strerror or "") from None
 
 
 def _make_folders(folder: Path, plans: list[_Plan]) -> None:

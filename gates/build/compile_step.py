@@ -19,7 +19,7 @@ import subprocess
 import sys
 
 
-def main(argv: list) -> int:
+def main(argv: list[str]) -> int:
     output, log, command = argv[0], argv[1], argv[3:]
     failed, failed_log = output + ".failed.json", output + ".failed.log"
     temporary = f"{output}.{os.getpid()}.partial"
@@ -77,7 +77,7 @@ def _require_room(beside: str) -> None:
         _remove(probe)
 
 
-def _run(command: list) -> tuple:
+def _run(command: list[str]) -> tuple[str, str]:
     """What the command printed, and how it failed: empty where it did not."""
     try:
         done = subprocess.run(command, stdin=subprocess.DEVNULL, stdout=subprocess.PIPE, stderr=subprocess.STDOUT)

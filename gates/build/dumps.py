@@ -123,7 +123,7 @@ def dump_sass(cubin: Path, toolchain: Toolchain) -> str | None:
         match jsonio.read(kept):
             case {"digest": known, "text": str(text)} if known == _digest(made_of, text):
                 return text
-    text = _output([cuobjdump.path, "--dump-sass", str(cubin)] if cuobjdump else [nvdisasm.path, str(cubin)])
+    text = _output([cuobjdump.path, "--dump-sass", str(cubin)] if cuobjdump else [toolchain.need("nvdisasm").path, str(cubin)])
     with contextlib.suppress(GatesError):  # what can't be kept is made again
         jsonio.write(kept, {"digest": _digest(made_of, text), "text": text})
     return text

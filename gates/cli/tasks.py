@@ -51,7 +51,7 @@ def new_command(name: str, kind: str | None, source: str | None, directory: Path
             )
         made = [next_rung(name, find_task(source, environ={}))]
     else:
-        made = new_task(name, kind, directory or Path())
+        made = new_task(name, str(kind), directory or Path())
     for path in made:
         print_text(f"made: {short_path(path)}")
     print_text(f"next: gates run {made[0] if made[0].is_absolute() else f'./{made[0]}'}")

@@ -10,11 +10,11 @@ from gates.comparison import paired
 from gates.comparison.record import Row, Section
 from gates.core.kernel_names import instance_of, without_parameters
 from gates.core.records import shown
-from gates.gate.correctness.evidence import DEFAULT_INPUTS
 from gates.gate.correctness.limits import compared
 from gates.gate.ptxas.evidence import PtxasEvidence
 from gates.stats.estimators import Figures
 from gates.stats.samples import BASELINE, CANDIDATE
+from gates.task.problem import DEFAULT_INPUTS
 
 RESOURCES = "registers / shared bytes / spilled bytes / occupancy %"
 
@@ -106,9 +106,9 @@ def _error_rows(before: Mapping[str, Any], after: Mapping[str, Any]) -> Iterator
         for index, figure in enumerate(("max_abs_err", "mean_abs_err")):
             one, two = theirs.get(shape), ours.get(shape)
             yield Row(f"{shape} {figure}", "", one[index] if one else None, two[index] if two else None)
-    ours, theirs = (_over_bound(side.cases if side else ()) for side in (evidence, own))
-    for group in dict.fromkeys([*theirs, *ours]):
-        yield Row(f"{group} max_err_over_bound", "", theirs.get(group), ours.get(group))
+    after_bound, before_bound = (_over_bound(side.cases if side else ()) for side in (evidence, own))
+    for group in dict.fromkeys([*before_bound, *after_bound]):
+        yield Row(f"{group} max_err_over_bound", "", before_bound.get(group), after_bound.get(group))
 
 
 def _worst(cases: Any) -> dict[str, tuple[float | None, float | None]]:
@@ -151,7 +151,8 @@ def _counter_rows(before: Mapping[str, Any], after: Mapping[str, Any], timed: Ma
     theirs = _counters((timed or before).get("ncu"), BASELINE if timed else CANDIDATE)
     for name in dict.fromkeys([*theirs, *ours]):
         one, two = theirs.get(name), ours.get(name)
-        yield Row(name, (two or one).unit, one.value if one else None, two.value if two else None)
+        unit = next(counter.unit for counter in (two, one) if counter)
+        yield Row(name, unit, one.value if one else None, two.value if two else None)
 
 
 def _counters(evidence: Any, role: str) -> dict[str, Any]:

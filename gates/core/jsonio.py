@@ -148,7 +148,7 @@ def loads(text: str, where: str) -> Any:
             raise GatesError(f"{where}: key {twice!r} appears twice in one object")
         return result
 
-    checked = {"parse_float": finite, "parse_int": bounded} if _MAY_BE_OUT_OF_RANGE.search(text) else {}
+    checked: dict[str, Any] = {"parse_float": finite, "parse_int": bounded} if _MAY_BE_OUT_OF_RANGE.search(text) else {}
     try:
         data = json.loads(text, parse_constant=no_constant, object_pairs_hook=no_duplicates, **checked)
         if "\\u" in text:

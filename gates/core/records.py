@@ -154,7 +154,8 @@ def from_json(cls: type[T], data: Any, where: str) -> T:
 
     Raises GatesError, naming the key, for a missing or unknown key and for a value of another type.
     """
-    return _builder(cls)(data, (where,))
+    kind: Any = cls
+    return _builder(kind)(data, (where,))
 
 
 # The place of a value: the file's name, then the parts that lead to it, as a chain (the place around it, this part).
@@ -272,7 +273,7 @@ def _expect(kind: type, data: Any, place: _Place) -> None:
         raise _fault(place, f"expected {'a list' if kind is list else 'an object'}, got {type(data).__name__}")
 
 
-def _record(cls: type) -> _Builder:
+def _record(cls: Any) -> _Builder:
     fields: dict[str, tuple[_Builder, bool]] = {}  # by name: what builds it, and whether it must be there
 
     def build(data: Any, place: _Place) -> Any:

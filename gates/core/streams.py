@@ -58,7 +58,7 @@ def tolerant_stdout() -> Iterator[Stdout]:
     """sys.stdout as a ``Stdout`` until the block ends."""
     before = sys.stdout
     stream = Stdout(before)
-    sys.stdout = stream  # type: ignore[assignment]
+    sys.stdout = stream
     try:
         yield stream
     finally:

@@ -107,10 +107,10 @@ def _construct(loader: yaml.SafeLoader, node: yaml.Node, path: Path, place: Plac
                 )
             if key in result:
                 raise GatesError(
-                    f"{path}:{line}: key {key!r} appears twice, first at line {lines[(*place, key)]}",
+                    f"{path}:{line}: key {key!r} appears twice, first at line {lines[place + (key,)]}",
                     hint="keep one of the two",
                 )
-            lines[(*place, key)] = line
+            lines[place + (key,)] = line
             result[key] = _construct(loader, value_node, path, (*place, key), lines)
         return result
     if isinstance(node, yaml.SequenceNode):

@@ -129,5 +129,5 @@ def _writable(name: str, folder: Path, cost: str, option: str) -> Finding:
     try:
         jsonio.probe_folder(folder)
     except OSError as error:
-        return Finding(name, False, f"{folder}: {error.strerror.lower()}", cost, f"name another folder with {option}")
+        return Finding(name, False, f"{folder}: {(error.strerror or str(error)).lower()}", cost, f"name another folder with {option}")
     return Finding(name, True, str(folder))

@@ -95,7 +95,7 @@ def _toggles(task: Task) -> Iterator[str]:
     from gates.task.sources.cuda_text import texts
 
     if task.kind in (CUDA, EXTENSION):
-        read = texts(task.sources)[0].values()
+        read = list(texts(task.sources)[0].values())
     else:  # in Python // is no comment
         read = [source.read_text(encoding="utf-8", errors="replace") for source in task.sources]
     words = set(re.findall(r"\w+", "\n".join(read)))

@@ -189,7 +189,7 @@ def portable(text: str, project: Path) -> str:
     """``text`` without this machine's paths: project, Python, this package and home folder become ``.``, ``<python>``, ``<gates>``, ``~``."""
     for path, short in ((str(project), "."), (sys.prefix, "<python>"), (gates.__path__[0], "<gates>"), (os.path.expanduser("~"), "~")):
         if len(path) > 1:  # after "..", as in ../../tmp/task, it is the end of a relative path
-            text = re.sub(rf"(?<!\.\.){re.escape(path)}", lambda _, short=short: short, text)
+            text = re.sub(rf"(?<!\.\.){re.escape(path)}", short, text)
     return text
 
 

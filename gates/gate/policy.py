@@ -12,7 +12,7 @@ of the task are not terms, for stages differ in them.
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any
 
@@ -40,20 +40,21 @@ def looser(candidate: Terms, baseline: Terms) -> tuple[str, ...]:
 
 def _looser(candidate: Terms, baseline: Terms) -> Iterator[str]:
     yield from _computed(candidate, baseline)
-    for what, ours, theirs in (
+    terms: tuple[tuple[str, Sequence[object], Sequence[object]], ...] = (
         ("shapes", candidate.shapes, baseline.shapes),
         ("seeds", candidate.seeds, baseline.seeds),
         ("arch", candidate.arch, baseline.arch),
-    ):
+    )
+    for what, ours, theirs in terms:
         if ours and theirs:  # runs of earlier versions did not record all of them
             yield from (f"{what}: {name} dropped" for name in theirs if name not in ours)
     for gate, reason in candidate.not_applicable.items():
         if gate not in baseline.not_applicable:
             yield f"{gate}: declared not applicable ({reason})"
-    for gate, theirs in baseline.limits.items():
+    for gate, limits in baseline.limits.items():
         if gate not in candidate.not_applicable:
             unsaid = ROWS[gate].unsaid if gate in ROWS else {}
-            yield from _compare((gate,), {**unsaid, **candidate.limits.get(gate, {})}, {**unsaid, **theirs} if theirs else {})
+            yield from _compare((gate,), {**unsaid, **candidate.limits.get(gate, {})}, {**unsaid, **limits} if limits else {})
 
 
 def _computed(candidate: Terms, baseline: Terms) -> Iterator[str]:

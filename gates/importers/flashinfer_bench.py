@@ -85,7 +85,8 @@ def _cases(what: Mapping[str, Any], given: Original | None, where: Path) -> tupl
         if variable and what.get("constraints"):
             raise GatesError(f"{where}: sizes must keep {what['constraints'][0]!r}", hint="give workloads with --workloads FILE.jsonl")
         return {name: (dict.fromkeys(variable, size), {}) for name, size in _SIZES.items() if variable or name == "small"}, 0
-    cases, left_out = {}, 0
+    cases: dict[str, tuple[dict[str, int], dict[str, Any]]] = {}
+    left_out = 0
     for number, line in enumerate(filter(str.strip, folder.text(given).splitlines()), start=1):
         place = f"{given.path}: line {number}"
         data = jsonio.loads(line, place)

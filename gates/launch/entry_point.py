@@ -11,7 +11,7 @@ import importlib.util
 import os
 import re
 import sys
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from pathlib import Path
 from types import ModuleType
 from typing import Any
@@ -45,14 +45,15 @@ class Function:
 
     def __init__(self, path: Path, entry: str, *, on_cpu: bool) -> None:
         self._on_cpu, self._folder = on_cpu, path.parent
-        self._call = getattr(_module(path, on_cpu), entry, None)
-        if self._call is not None and not callable(self._call):
-            raise GatesError(
-                f"{path.name}: {entry!r} is not a function but {type(self._call).__name__}",
-                hint="task.yaml's entry names the function that the gates call",
+        found = getattr(_module(path, on_cpu), entry, None)
+        if not callable(found):
+            text = (
+                f"{path.name} has no function {entry!r}"
+                if found is None
+                else f"{path.name}: {entry!r} is not a function but {type(found).__name__}"
             )
-        if self._call is None:
-            raise GatesError(f"{path.name} has no function {entry!r}", hint="task.yaml's entry names the function that the gates call")
+            raise GatesError(text, hint="task.yaml's entry names the function that the gates call")
+        self._call: Callable[..., Any] = found
 
     def __call__(self, *arguments: Any, stream: int = 0) -> Any:
         """What the function returns: its outputs, or None where it wrote into its arguments. Raises KernelError for what it raises."""

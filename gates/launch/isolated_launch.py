@@ -23,7 +23,7 @@ from torch.utils._python_dispatch import TorchDispatchMode
 from gates.emulator.control import Emulator
 from gates.hardware.chips import chip_of
 from gates.launch import guarded_buffers
-from gates.launch.c_launcher import KernelError
+from gates.launch.c_launcher import Kernel, KernelError
 from gates.launch.entry_point import is_c, load
 from gates.task import problem as problems
 from gates.task.load import PYTHON
@@ -45,7 +45,7 @@ class Launcher:
     def __init__(self, side: Mapping[str, Any], device: str) -> None:
         self._device, self._on_device = device, not side["emulated"]
         self._kernel = load(side)
-        self._emulator = Emulator(self._kernel.library) if is_c(side) and side["emulated"] else None
+        self._emulator: Any = Emulator(self._kernel.library) if isinstance(self._kernel, Kernel) and side["emulated"] else None
         if is_c(side):
             torch.set_num_threads(1)  # torch copies bytes here and computes nothing
         self._filled = not is_c(side) and side["kind"] != PYTHON  # a compiler of Python code can't look through such a mode

@@ -31,9 +31,9 @@ def unusable(error: BaseException, folder: Path) -> NeedsPackage | None:
     """Return the package's failure if ``error`` is about a package; None if it is about the function with files in ``folder``."""
     said = f"{type(error).__name__}: {(str(error).strip().splitlines() or [''])[0][:300]}"
     if isinstance(error, ImportError):
-        package = (error.name or "").partition(".")[0]
-        own = not package or (folder / f"{package}.py").exists() or (folder / package).is_dir()
-        return None if own or _is_own(error.path, folder) else NeedsPackage(package, said)
+        missing = (error.name or "").partition(".")[0]
+        own = not missing or (folder / f"{missing}.py").exists() or (folder / missing).is_dir()
+        return None if own or _is_own(error.path, folder) else NeedsPackage(missing, said)
     frames = traceback.extract_tb(error.__traceback__)
     last = max((number for number, frame in enumerate(frames) if _is_own(frame.filename, folder)), default=-1)
     if not frames or last == len(frames) - 1 or (package := _package(frames[-1].filename)) is None:

@@ -19,11 +19,12 @@ from typing import Any
 import torch
 
 from gates.core.errors import GatesError, NotHere
-from gates.launch import answering, default_stream, guarded_buffers
+from gates.launch import answering, guarded_buffers
 from gates.launch.entry_point import is_c
 from gates.launch.isolated_launch import DeviceLost
 from gates.task import problem as problems
 from gates.task.problem import OutputError, ProblemError
+from gates.task.sources.default_stream import CURRENT
 from gates.worker import isolated, wire
 from gates.worker.process import Finished
 
@@ -57,7 +58,7 @@ class Side:
     def __init__(self, job: Mapping[str, Any], child: isolated.Child) -> None:
         side, first = job["side"], answering.first_question(job)
         self.emulated, self.function, self._child = bool(side["emulated"]), not is_c(side), child  # function: may return its outputs
-        self.stream = str(side.get("stream", default_stream.CURRENT))
+        self.stream = str(side.get("stream", CURRENT))
         self._secret, self._room = secrets.randbits(48), 0
         self._ask(first)
         self.held: dict[str, str] = self._answer()["held"]
@@ -143,8 +144,8 @@ class Side:
     ) -> dict[str, Any]:
         """The part of a question that says what the kernel is called with."""
         self._room = 2 * sum(one.image.numel() for one in rooms.values())
-        named = {name: {"buffer": name} for name in rooms}
-        numbers = {name: {"value": value} for name, value in {**shape, **wanted}.items() if name not in rooms}
+        named: dict[str, Any] = {name: {"buffer": name} for name in rooms}
+        numbers: dict[str, Any] = {name: {"value": value} for name, value in {**shape, **wanted}.items() if name not in rooms}
         return {
             "buffers": {name: {"image": one.image, **wire.described(one.dtype, one.shape)} for name, one in rooms.items()},
             "arguments": list(problems.call_arguments(self.problem, {}, named, numbers, self.arguments)),
@@ -208,7 +209,7 @@ class Side:
         failure, text = str(answer.get("failure", "")), str(answer.get("text", ""))
         hint = str(answer["hint"]) if answer.get("hint") else None
         if failure == "here" and (reason := answer.get("reason")) in ("no_tool", *(("no_device",) if self.emulated else ())):
-            raise NotHere(text, hint=hint, reason=reason)
+            raise NotHere(text, hint=hint, reason=str(reason))
         if failure == "gates":
             raise GatesError(text, hint=hint)
         if failure:

@@ -179,7 +179,8 @@ def _state(axes: Any, blocks: Sequence[Block]) -> None:
 
 def _ratios(axes: Any, evidence: PerformanceEvidence, reading: Reading, bar_pct: float) -> None:
     """Everything on one axis: noise floor, bar, control pairs, and where the pairs lie."""
-    bar, rows = 1.0 + bar_pct / 100.0, []
+    bar = 1.0 + bar_pct / 100.0
+    rows: list[str] = []
     if reading.floor_pct is not None:
         floor = reading.floor_pct / 100.0
         axes.axvspan(1 - floor, 1 + floor, color=_GREEN, alpha=0.35, linewidth=0, label=f"noise floor 1 ± {floor:.4f}")

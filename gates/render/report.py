@@ -45,7 +45,7 @@ class Map:
     line: str
     elements: str
     causes: tuple[str, ...]
-    chart: Markup
+    chart: Markup | str
 
 
 def html(page: Page) -> str:
@@ -123,7 +123,7 @@ def _maps(evidence: CorrectnessEvidence) -> Iterator[Map]:
             elements_line(seen),
             causes(seen, case.unwritten.get(output.name, 0)),
             _chart(charts.map_chart, seen),
-        )  # type: ignore[arg-type]
+        )
 
 
 def _cases(evidence: CorrectnessEvidence) -> Iterator[tuple[Case, OutputErrors | None]]:

@@ -31,7 +31,7 @@ def compare_runs(first: Path, second: Path, *, force: bool = False) -> Compariso
     infos = [read_record(RunInfo, run, "run.json") for run in (first, second)]
     verdict: Verdict = read_record(Verdict, second, "verdict.json")
     before, after = load_evidence(first), load_evidence(second)
-    strange = list(_strange(*infos, before.get("correctness"), after.get("correctness")))
+    strange = list(_strange(infos[0], infos[1], before.get("correctness"), after.get("correctness")))
     if strange and not force:
         raise GatesError(
             f"{origin(first)} and {origin(second)} can't be compared: {'; '.join(strange)}",
@@ -103,9 +103,9 @@ def _sizes(shape: Mapping[str, int] | None) -> str:
 
 
 def _environment_notes(first: RunInfo, second: RunInfo) -> Iterator[str]:
-    cards = [info.device for info in (first, second)]
-    if None not in cards and cards[0].name == cards[1].name and cards[0].uuid != cards[1].uuid:
-        yield f"another card of the kind: {cards[0].uuid} and {cards[1].uuid}"
+    one_card, other_card = first.device, second.device
+    if one_card and other_card and one_card.name == other_card.name and one_card.uuid != other_card.uuid:
+        yield f"another card of the kind: {one_card.uuid} and {other_card.uuid}"
     for tool in sorted({*first.toolchain, *second.toolchain}):
         one, two = first.toolchain.get(tool), second.toolchain.get(tool)
         if one != two:

@@ -263,7 +263,7 @@ def _figure(value: float) -> float | None:
 
 def _us(figures: Mapping[str, Any], key: str) -> float:
     value = figures.get(key)
-    if type(value) not in (int, float) or not (math.isfinite(value) and 0.0 < value < MAX_US):
+    if not isinstance(value, (int, float)) or isinstance(value, bool) or not (math.isfinite(value) and 0.0 < value < MAX_US):
         raise _Broken(f"performance.json: {key} {_brief(value)} is no time")
     return float(value)
 

@@ -110,7 +110,8 @@ def _rung(run: Path, info: RunInfo, before: RunInfo | None, below: Sequence[Rung
     evidence = load_evidence(run)
     performance = evidence.get("performance")
     p50 = performance.figures.get(performance.gated_mode, {}).get(CANDIDATE) if performance else None
-    speed, note, ratios = None, "", (None, None, None)
+    speed, note = None, ""
+    ratios: tuple[float | None, float | None, float | None] = (None, None, None)
     shape, cumulative = info.task.limits.get("performance", {}).get("shape"), below[-1].cumulative if below else 1.0
     if before is not None:
         if info.baseline is None or info.baseline.digest != before.task.digest:
@@ -118,7 +119,7 @@ def _rung(run: Path, info: RunInfo, before: RunInfo | None, below: Sequence[Rung
         elif (speed := speed_of(evidence)) is None:
             note = "its run has no time for this pair"
         else:
-            ratios = tuple(1.0 + pct / 100.0 for pct in (speed.speedup_pct, speed.low_pct, speed.high_pct))
+            ratios = (1.0 + speed.speedup_pct / 100.0, 1.0 + speed.low_pct / 100.0, 1.0 + speed.high_pct / 100.0)
         if shape != below[0].shape:
             note, cumulative = (
                 note or f"timed on {shape}, {below[0].task} on {below[0].shape}: what it gains is not part of the stages' product",

@@ -106,7 +106,7 @@ def _require_known(path: tuple[str, ...], schema: Mapping[str, Any]) -> None:
         if key in known:
             node = known[key]
         elif isinstance(others, dict):
-            names = known_names().get(path[:depth], ())
+            names = known_names().get((path[0], path[1]), ()) if depth == 2 else ()
             if names and key not in names:
                 raise GatesError(f"--set {'.'.join(path)}: {'.'.join(path[:depth])} can't name {key!r}", hint=nearest(key, names))
             node = others

@@ -269,6 +269,6 @@ def clockwork_pct(series: Series, empty_pair_us: float) -> float:
 def cycle_differences(series: Series) -> list[float] | None:
     """The p50 differences in SM clock cycles; None where the clock of some block is unknown."""
     pairs = series.pairs()
-    if not pairs or any(not (block.sm_mhz and block.sm_mhz > 0) for pair in pairs for block in pair):
-        return None
-    return [math.log(two.median_us * two.sm_mhz / (one.median_us * one.sm_mhz)) for one, two in pairs]
+    cycles = [[block.median_us * block.sm_mhz if block.sm_mhz and block.sm_mhz > 0 else None for block in pair] for pair in pairs]
+    known = [math.log(two / one) for one, two in cycles if one is not None and two is not None]
+    return known if known and len(known) == len(pairs) else None

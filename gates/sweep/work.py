@@ -217,14 +217,14 @@ def _ptxas(session: Session) -> PtxasEvidence | None:
 
 
 def _resources(kernel: PtxasKernel) -> Resources:
-    spilled = (kernel.spill_store_bytes, kernel.spill_load_bytes)
+    stored, loaded = kernel.spill_store_bytes, kernel.spill_load_bytes
     return Resources(
         kernel.base_name,
         kernel.arch,
         kernel.final.registers,
         kernel.smem_bytes,
-        None if None in spilled else sum(spilled),
-        kernel.occupancy_pct,  # type: ignore[arg-type]
+        None if stored is None or loaded is None else stored + loaded,
+        kernel.occupancy_pct,
     )
 
 

@@ -13,6 +13,7 @@ import os
 import re
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
+from functools import partial
 from pathlib import Path
 from typing import Any
 
@@ -225,7 +226,7 @@ def _checks(data: Mapping[str, Any], lines: Mapping[yamlio.Place, int], path: Pa
     yield lambda: _check_folder_name(data["name"], lines, path)
     yield lambda: _check_flags(data.get("nvcc_flags", ()), data.get("toggles", {}), lines, path)
     for i, name in enumerate(data["sources"]):
-        yield lambda i=i, name=name: _find_source(name, path.parent, path, lines[("sources", i)])
+        yield partial(_find_source, name, path.parent, path, lines[("sources", i)])
     if "baseline" in data:
         yield lambda: _sibling(data["baseline"], path.parent, f"{path}:{lines[('baseline',)]}")
 

@@ -11,6 +11,7 @@ import re
 import shutil
 import tempfile
 from pathlib import Path
+from typing import Any
 
 import yaml
 
@@ -39,8 +40,8 @@ def new_task(name: str, kind: str, directory: Path) -> list[Path]:
         for path, text in texts.items():
             (folder / path).parent.mkdir(exist_ok=True)
             (folder / path).write_text(text.replace(_PLACEHOLDER, name), encoding="utf-8")
-        for path in made[:2]:
-            load_task(folder / path.name, environ={})
+        for task in made[:2]:
+            load_task(folder / task.name, environ={})
     return made
 
 
@@ -70,7 +71,8 @@ def _next_yaml(text: str, name: str, task: Task) -> str:
     if declared != task.not_applicable:
         values["not_applicable"] = json.dumps(declared)
     values["baseline"] = task.name
-    places = {key.value: (key, value) for key, value in yaml.compose(text, Loader=yaml.SafeLoader).value}
+    top: Any = yaml.compose(text, Loader=yaml.SafeLoader)  # a mapping: it has been loaded
+    places = {key.value: (key, value) for key, value in top.value}
     if "baseline" not in places:
         values["name"] += f"\nbaseline: {values.pop('baseline')}"
     for key, (node, value) in sorted(places.items(), key=lambda place: -place[1][0].start_mark.index):

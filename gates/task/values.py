@@ -49,11 +49,9 @@ def inputs_of(problem: Any, family: str, shape: Mapping[str, int], seed: int, de
         return {**ordinary, name: changed}
     made = problem.INPUT_FAMILIES[family](shape, seed, device)
     for name, value in ordinary.items():
-        found = [(getattr(one, "dtype", type(one)), tuple(getattr(one, "shape", ()))) for one in (made.get(name), value)]
-        if name in problem.ARGUMENTS and found[0] != found[1]:
-            raise GatesError(
-                f"inputs {family!r}: {name} is {found[0][0]} {list(found[0][1])}, make_inputs gives {found[1][0]} {list(found[1][1])}"
-            )
+        ours, usual = ((getattr(one, "dtype", type(one)), tuple(getattr(one, "shape", ()))) for one in (made.get(name), value))
+        if name in problem.ARGUMENTS and ours != usual:
+            raise GatesError(f"inputs {family!r}: {name} is {ours[0]} {list(ours[1])}, make_inputs gives {usual[0]} {list(usual[1])}")
     return made
 
 

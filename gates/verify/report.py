@@ -70,11 +70,11 @@ def _claims(told: str, comparison: Comparison) -> Iterator[str]:
     if (found := _SPEED.search(told)) and (speed is None or not _alike(found[1], speed.speedup_pct)):
         yield f"gives a speed-up of {found[1]} %, the evidence gives {f'{speed.speedup_pct:+.2f} %' if speed else 'none'}"
     times = {row.name: (row.baseline, row.candidate) for section in comparison.sections if section.title == TIMES for row in section.rows}
-    for row in rows:
-        if len(row) == 5 and row[1] == "us" and row[0] in times:
-            for cell, value in zip(row[2:4], times[row[0]], strict=True):
+    for cells in rows:
+        if len(cells) == 5 and cells[1] == "us" and cells[0] in times:
+            for cell, value in zip(cells[2:4], times[cells[0]], strict=True):
                 if isinstance(value, (int, float)) and not _alike(cell, value):
-                    yield f"says {row[0]} {cell} us, the evidence {value:.4g} us"
+                    yield f"says {cells[0]} {cell} us, the evidence {value:.4g} us"
 
 
 def _rows(text: str) -> list[tuple[str, ...]]:

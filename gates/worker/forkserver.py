@@ -104,7 +104,8 @@ class Forked:
     """A runner that was forked, with the part of subprocess.Popen's interface that ``gates.worker.process`` uses."""
 
     def __init__(self, server: _Server, argv: Sequence[str], env: Mapping[str, str], cwd: Path | None, sink: IO[bytes]) -> None:
-        self._server, self._code = server, None
+        self._server = server
+        self._code: int | None = None
         request = {
             "argv": list(argv),
             "cwd": None if cwd is None else str(cwd),
@@ -278,10 +279,10 @@ def _wait(pid: int, connection: socket.socket) -> int | None:
     """The exit code of ``pid``; None where the engine has gone first."""
     ended = os.pidfd_open(pid)
     try:
-        ready, _, _ = select.select([ended, connection], [], [])
+        ready = select.select([ended, connection.fileno()], [], [])[0]
     finally:
         os.close(ended)
-    if connection in ready and ended not in ready:  # the engine says nothing while it waits: it has gone
+    if connection.fileno() in ready and ended not in ready:  # the engine says nothing while it waits: it has gone
         return None
     return os.waitstatus_to_exitcode(os.waitpid(pid, 0)[1])
 

@@ -14,9 +14,10 @@ import subprocess
 import sys
 import tempfile
 from collections.abc import Callable, Mapping
+from io import BufferedReader, BufferedWriter
 from pathlib import Path
 from types import ModuleType
-from typing import Any, BinaryIO
+from typing import Any, Protocol
 
 from gates.worker import forkserver, sandbox
 from gates.worker.process import die_with
@@ -57,7 +58,18 @@ class Fork:
         return self._code
 
 
-Child = subprocess.Popen[bytes] | Fork
+class Child(Protocol):
+    """A process apart: a Popen or a Fork, with both pipes."""
+
+    stdin: Any
+    stdout: Any
+    pid: int
+
+    def kill(self) -> None:
+        """Kill it."""
+
+    def wait(self) -> int:
+        """Its exit code."""
 
 
 def start(module: str) -> Child:
@@ -86,7 +98,7 @@ def scratch(job: Mapping[str, Any], name: str) -> Path:
     return folder
 
 
-def settle() -> tuple[BinaryIO, BinaryIO]:
+def settle() -> tuple[BufferedReader, BufferedWriter]:
     """Leave the parent's process group and close its descriptors; return (questions, answers). This process ends with its parent."""
     die_with(os.getppid())
     asks, answers = os.fdopen(os.dup2(0, 3), "rb"), os.fdopen(os.dup2(1, 4), "wb")

@@ -10,6 +10,7 @@ from __future__ import annotations
 import contextlib
 import traceback
 from collections.abc import Callable, Iterator, Mapping, Sequence
+from functools import partial
 from typing import Any
 
 import torch
@@ -118,20 +119,20 @@ def _wrong_answers(problem: Any, inputs: Mapping[str, Any], shape: Mapping[str, 
         "mistakes": lambda given: _names_fault("mistakes", given, "functions") or _wrong_mistakes(given, outputs),
     }
     for name, check in checks.items():
-        if (
-            hasattr(problem, name)
-            and (made := _made(lambda name=name: [getattr(problem, name)(inputs, shape)]))
-            and (text := check(made[0]))
-        ):
+        if hasattr(problem, name) and (made := _made(partial(_alone, getattr(problem, name), inputs, shape))) and (text := check(made[0])):
             return text
     return ""
+
+
+def _alone(make: Callable[..., Any], *given: Any) -> list[Any]:
+    return [make(*given)]
 
 
 def _wrong_mistakes(mistakes: Mapping[str, Any], outputs: Mapping[str, Any]) -> str:
     for name, make in mistakes.items():
         if not callable(make):
             return f"mistakes[{name!r}] is {type(make).__name__}, not a function that gives the wrong outputs"
-        if (made := _made(lambda make=make: [make()])) and (text := fault(f"mistakes[{name!r}]", made[0], outputs)):
+        if (made := _made(partial(_alone, make))) and (text := fault(f"mistakes[{name!r}]", made[0], outputs)):
             return text
     return ""
 

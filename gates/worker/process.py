@@ -78,12 +78,12 @@ def run(
     Raises GatesError where the tool can't be started or the log can't be written, and MachineFault for a tool that
     failed while what it prints found no room.
     """
-    argv = tuple(str(part) for part in argv)
+    command = tuple(str(part) for part in argv)
     mark = secrets.token_hex(16)
     with tempfile.TemporaryFile() as sink:
         try:
             child = popen(
-                argv,
+                command,
                 stdin=subprocess.DEVNULL,
                 stdout=sink,
                 stderr=sink,
@@ -93,7 +93,7 @@ def run(
             )
         except OSError as error:
             fault = machine_fault.fault_in(error.strerror or "")
-            raise GatesError(f"can't start {argv[0]}: {error.strerror}", hint=fault[1] if fault else None) from None
+            raise GatesError(f"can't start {command[0]}: {error.strerror}", hint=fault[1] if fault else None) from None
         started = time.monotonic()  # what the start took, torch's import at times, is not the tool's
         timed_out = flooded = False
         try:
@@ -108,7 +108,7 @@ def run(
         output = _printed(sink, whole)
         if returncode and not timed_out and not flooded:
             _require_room(sink)
-    finished = Finished(argv, returncode, output, wall_s, timed_out, flooded)
+    finished = Finished(command, returncode, output, wall_s, timed_out, flooded)
     if log is not None:
         try:
             log.write_text(output, encoding="utf-8")

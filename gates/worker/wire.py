@@ -9,6 +9,7 @@ from __future__ import annotations
 import json
 import math
 from collections.abc import Sequence
+from io import BufferedIOBase
 from typing import Any, BinaryIO
 
 import torch
@@ -32,7 +33,7 @@ def send(stream: BinaryIO, value: Any) -> None:
     stream.flush()
 
 
-def receive(stream: BinaryIO, most_bytes: int | None = None) -> Any:
+def receive(stream: BufferedIOBase, most_bytes: int | None = None) -> Any:
     """The value of the next frame. Raises EOFError where the stream ends first, BadFrame for anything else that is no frame.
 
     ``most_bytes``: of its tensors together, where the other end is not to be believed.
@@ -91,7 +92,7 @@ def _tensor(content: bytearray, dtype: torch.dtype, shape: list[int]) -> torch.T
     return torch.frombuffer(content, dtype=torch.uint8).view(dtype).view(shape)
 
 
-def _exactly(stream: BinaryIO, size: int) -> bytearray:
+def _exactly(stream: BufferedIOBase, size: int) -> bytearray:
     content = bytearray(size)
     view, done = memoryview(content), 0
     while done < size:

@@ -131,7 +131,7 @@ def execute(job: Mapping[str, Any], folder: Path) -> None:
     """
     from gates.worker import wire
 
-    child = job.get("child") or isolated.start(KINDS[job["kind"]].apart)
+    child: Any = job.get("child") or isolated.start(KINDS[job["kind"]].apart)
     with ResultWriter(job) as writer:
         answer: Any = None
         with contextlib.suppress(EOFError, OSError, wire.BadFrame):

@@ -117,10 +117,10 @@ def _one(line: Any, archs: Sequence[str], home: Path) -> Compiled:
     )
     text = line.get("ptx")
     targets = _TARGET.findall(text) if isinstance(text, str) else []
-    if len(targets) != 1 or targets[0][1] != re.sub(r"\D", "", arch):
+    if not isinstance(text, str) or len(targets) != 1 or targets[0][1] != re.sub(r"\D", "", str(arch)):
         raise NoRecord(f"the PTX of {name} is for {', '.join(gpu for gpu, _ in targets) or 'no architecture'}, not for {arch}")
     return Compiled(
-        name, arch, variant, tool, tuple(options), num_warps, shared, text, home / f"{name}.{variant}.{arch}.ptx", targets[0][0]
+        str(name), str(arch), variant, tool, tuple(options), num_warps, shared, text, home / f"{name}.{variant}.{arch}.ptx", targets[0][0]
     )
 
 

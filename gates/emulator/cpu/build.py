@@ -61,7 +61,11 @@ def runtime_library(cxx: str = "g++", jobs: int | None = None) -> Path:
     with (folder / "lock").open("w") as lock:  # processes that need it at once wait for the one that compiles
         fcntl.flock(lock, fcntl.LOCK_EX)
         with ThreadPoolExecutor(jobs or len(os.sched_getaffinity(0))) as pool:
-            list(pool.map(lambda pair: pair[1].is_file() or _make([cxx, *flags, "-c", str(pair[0])], pair[1]), missing))
+            list(
+                pool.map(
+                    lambda pair: _make([cxx, *flags, "-c", str(pair[0])], pair[1]), [pair for pair in missing if not pair[1].is_file()]
+                )
+            )
         library.parent.mkdir(exist_ok=True)
         if not library.is_file():
             _make([cxx, "-shared", "-pthread", *map(str, objects)], library)

@@ -26,7 +26,7 @@ class DeviceArray:
         self.nbytes = int(np.prod(self.shape, dtype=np.int64)) * self.dtype.itemsize
         pointer = ctypes.c_void_p()
         device.check(device.library.cudaMalloc(ctypes.byref(pointer), ctypes.c_size_t(self.nbytes)), "cudaMalloc")
-        self.address = pointer.value
+        self.address = pointer.value or 0
 
     def set(self, values: np.ndarray) -> DeviceArray:
         """Copy ``values`` in; their type and number must fit."""

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 from dataclasses import dataclass
+from typing import Any
 
 
 @dataclass(frozen=True)
@@ -32,7 +33,7 @@ class LaunchRecord:
     warp_instructions: int
 
 
-def _fields(item: dict[str, object]) -> dict[str, object]:
+def _fields(item: dict[str, Any]) -> dict[str, Any]:
     return {key: tuple(value) if isinstance(value, list) else value for key, value in item.items()}
 
 

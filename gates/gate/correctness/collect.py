@@ -14,6 +14,7 @@ import secrets
 import sys
 import time
 from collections.abc import Mapping, Sequence
+from functools import partial
 from pathlib import Path
 from typing import Any
 
@@ -114,6 +115,10 @@ def run_correctness(
     return raw
 
 
+def _tell_phase(writer: Any, index: int, phase: str) -> None:
+    writer.write("phase", index=index, phase=phase)
+
+
 def execute(job: dict[str, Any], folder: Path) -> None:
     """Run the cases of ``job`` and write a line for each; ends the process's work at a broken CUDA context."""
     child = job.get("child") or isolated.start(answering.__name__)  # it imports torch while this process does
@@ -138,7 +143,7 @@ def execute(job: dict[str, Any], folder: Path) -> None:
                 side,
                 case,
                 job["atols"],
-                lambda phase, index=index: writer.write("phase", index=index, phase=phase),
+                partial(_tell_phase, writer, index),
                 job["limits"],
                 yardstick,
             )
@@ -161,7 +166,8 @@ def _run_side(
 ) -> dict[str, Any]:
     """All cases of one side, over as many processes as its crashes need."""
     planned: list[dict[str, Any]] | None = None
-    todo, attempts, timeouts = list(cases), [], 0
+    todo, timeouts = list(cases), 0
+    attempts: list[dict[str, Any]] = []
     while todo:
         job = {**common, "side": dict(side), "cases": todo, "more": common["more"] if planned is None else {}}
         tried = attempt(Path(side["folder"]), job, work, limit_s=limit_s, name=f"{name}.{len(attempts)}", python=python)

@@ -264,7 +264,7 @@ def _attempt(attempt: Mapping[str, Any], name: str, refused: list[str]) -> list[
                 refused.append(f"{name}, result line {number}: {error}")
     for index, phase in phases.items():
         if index not in found:
-            found[index] = Case(**_identity(asked[index]), **_death(attempt, phase))
+            found[index] = from_json(Case, {**_identity(asked[index]), **_death(attempt, phase)}, f"case {index}")
     return [found[index] for index in sorted(found)]
 
 

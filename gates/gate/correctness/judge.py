@@ -28,7 +28,7 @@ from typing import Any
 from gates.core.reason_code import Code
 from gates.core.records import Check, GateResult, Status, conclude
 from gates.gate.correctness import codes
-from gates.gate.correctness.evidence import DEFAULT_INPUTS, UNJUDGED, Case, CorrectnessEvidence, OutputErrors
+from gates.gate.correctness.evidence import UNJUDGED, Case, CorrectnessEvidence, OutputErrors
 from gates.gate.correctness.failed_case import with_story
 from gates.gate.correctness.failing_sizes import with_sizes
 from gates.gate.correctness.limits import (
@@ -42,6 +42,7 @@ from gates.gate.correctness.limits import (
     unjudged_check,
     weak_check,
 )
+from gates.task.problem import DEFAULT_INPUTS
 
 FACTOR = 1.25
 
@@ -292,11 +293,13 @@ def _merge(checks: Any) -> list[Check]:
     for check in checks:
         grouped.setdefault(check.name, []).append(check)
     bad = [check for found in grouped.values() for check in found if check.status is not Status.PASS]
-    return bad + [
-        max(found, key=lambda check: (check.observed or 0) / (check.limit or 1))
-        for found in grouped.values()
-        if all(check.status is Status.PASS for check in found)
-    ]
+    return bad + [max(found, key=_share) for found in grouped.values() if all(check.status is Status.PASS for check in found)]
+
+
+def _share(check: Check) -> float:
+    """The part of its limit that a check uses up."""
+    seen, limit = check.observed or 0, check.limit or 1
+    return seen / limit if isinstance(seen, (int, float)) and isinstance(limit, (int, float)) else 0.0
 
 
 def _worst(outputs: Sequence[OutputErrors], figure: str) -> OutputErrors:

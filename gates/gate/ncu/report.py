@@ -7,6 +7,7 @@ reason; one in another locale's writing is refused, since 1.420 and 1,420 can't 
 from __future__ import annotations
 
 import csv
+import importlib
 import io
 import math
 import re
@@ -104,7 +105,7 @@ def read_csv(text: str, metrics: Sequence[str]) -> list[Row]:
     if "Kernel Name" not in header:
         raise GatesError("ncu's CSV has no column 'Kernel Name'")
     units = dict(zip(header, rows[0], strict=False)) if rows and not rows[0][0].strip() else {}
-    launches = []
+    launches: list[Row] = []
     for row in rows[1 if units else 0 :]:
         values = dict(zip(header, row, strict=False))
         cells = {
@@ -118,7 +119,7 @@ def read_report(path: Path, metrics: Sequence[str], library: Any = None) -> list
     """The launches in a ``.ncu-rep`` file; ``library`` is the module ncu_report. Raises GatesError if unreadable."""
     if library is None:
         try:
-            import ncu_report as library
+            library = importlib.import_module("ncu_report")
         except ImportError:
             raise GatesError(f"can't read {path.name}: ncu-report is not installed", hint="pip install ncu-report") from None
     try:

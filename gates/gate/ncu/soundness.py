@@ -39,12 +39,12 @@ def _terms(info: RunInfo, side: TaskInfo, evidence: Any) -> Told:
         yield "version", evidence.version, version
     sides = {"candidate": side, **({"baseline": info.baseline} if evidence.baseline is not None and info.baseline else {})}
     yield "sides", sorted(evidence.sides), sorted(sides)
-    for role, side in evidence.sides.items():
+    for role, profiled in evidence.sides.items():
         task = sides.get(role, info.task)
-        yield f"sides.{role}.name", side.name, task.name
+        yield f"sides.{role}.name", profiled.name, task.name
         for counter in (
             counter
-            for one in side.kernels
+            for one in profiled.kernels
             for counter in one.counters
             if counter.source and counter.metric in METRICS and evidence.chip in CHIPS
         ):
@@ -55,6 +55,6 @@ def _terms(info: RunInfo, side: TaskInfo, evidence: Any) -> Told:
             )
         yield (
             f"sides.{role}.kernels",
-            sorted({plain_name(one.kernel) for one in side.kernels}),
-            sorted(set(task.kernels)) if side.kernels else [],
+            sorted({plain_name(one.kernel) for one in profiled.kernels}),
+            sorted(set(task.kernels)) if profiled.kernels else [],
         )

@@ -239,18 +239,19 @@ def _tails(evidence: PerformanceEvidence, limits: Mapping[str, Any], reading: Re
 
 def _steadiness(evidence: PerformanceEvidence, max_std_us: float) -> Check:
     where = f"{evidence.shape}, single launches, median of blocks"
-    found = _block_std(evidence.single)
-    if found is None:
+    single = evidence.single
+    found = _block_std(single) if single else None
+    if single is None or found is None:
         return Check("std", Status.INCONCLUSIVE, None, max_std_us, "us", where, codes.NO_SINGLES)
     if found <= max_std_us:
         return Check("std", Status.PASS, found, max_std_us, "us", where)
-    if (machine := _disturbed(evidence.single)) is not None:
+    if (machine := _disturbed(single)) is not None:
         return Check("std", Status.INCONCLUSIVE, found, max_std_us, "us", where, *machine)
     return Check("std", Status.FAIL, found, max_std_us, "us", where, codes.UNSTEADY, "the work may depend on the data or on timing")
 
 
-def _block_std(single: Series | None) -> float | None:
-    blocks = [block for block in single.blocks if block.side == CANDIDATE and block.valid] if single else []
+def _block_std(single: Series) -> float | None:
+    blocks = [block for block in single.blocks if block.side == CANDIDATE and block.valid]
     spreads = [found for block in blocks if (found := spread(block.samples_us)) is not None]
     return statistics.median(spreads) if spreads else None
 

@@ -250,7 +250,8 @@ class _Launches:
 
     def of(self, block: KernelBlock) -> Sequence[Mapping[str, Any]]:
         base = base_name(block.name)
-        return self._of_all.get(base, ()) if base in self._unclear else self._own.get(block.name) or self._of_all.get(base, ())
+        own = [] if base in self._unclear else self._own.get(block.name, [])
+        return own or self._of_all.get(base, [])
 
 
 def _distinct(launches: Iterable[Launch]) -> tuple[Launch, ...]:

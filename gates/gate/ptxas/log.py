@@ -10,6 +10,7 @@ from __future__ import annotations
 import re
 from collections.abc import Mapping
 from dataclasses import dataclass, field
+from typing import Any
 
 from gates.gate.ptxas.advice import Advice, advice
 
@@ -106,15 +107,15 @@ class _Reader:
     """The state between two lines: the block that is open and the function that its next figures belong to."""
 
     def __init__(self) -> None:
-        self.kernels: list[dict] = []
-        self.functions: list[dict] = []
-        self.linked: list[dict] = []
-        self.modules: list[dict] = []
+        self.kernels: list[dict[str, Any]] = []
+        self.functions: list[dict[str, Any]] = []
+        self.linked: list[dict[str, Any]] = []
+        self.modules: list[dict[str, Any]] = []
         self.other: list[tuple[str, str]] = []  # kind, line
         self.advice: dict[str, list[Advice]] = {}  # by line
         self.problems: list[str] = []
-        self.open: dict | None = None  # the kernel whose block is not complete
-        self.target: dict | None = None  # whose figures come next
+        self.open: dict[str, Any] | None = None  # the kernel whose block is not complete
+        self.target: dict[str, Any] | None = None  # whose figures come next
         self.link_target: str | None = None
         self.last_used = False
         self.relocatable = False

@@ -2,8 +2,9 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
 from pathlib import Path
+from typing import Any
 
 from gates.core.kernel_names import instance_of, plain_name
 from gates.core.records import from_json
@@ -165,7 +166,7 @@ def _limits(facts: Facts) -> Iterator[Fact]:
     yield from sorted((facts[stall] for stall in stalls), key=lambda fact: -float(fact.value or 0))
 
 
-def _duration(kernel: dict) -> float:
+def _duration(kernel: Mapping[str, Any]) -> float:
     return next((counter["value"] or 0.0 for counter in kernel["counters"] if counter["metric"] == "duration_ns"), 0.0)
 
 

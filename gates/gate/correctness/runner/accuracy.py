@@ -285,7 +285,7 @@ def _argmax(error: Any) -> int:
 
 
 def _unravel(index: int, shape: Any) -> list[int]:
-    place = []
+    place: list[int] = []
     for size in reversed(shape):
         place.insert(0, index % size if size else 0)
         index //= size or 1

@@ -26,6 +26,7 @@ from gates.launch.side import Launched, Side
 from gates.task import small_inputs
 from gates.task.problem import DEFAULT_INPUTS, NON_FINITE, OutputError, ProblemError, widened
 from gates.task.reals import reals
+from gates.task.sources.default_stream import CURRENT
 from gates.task.tensor_digest import digest
 from gates.task.values import SMALL, inputs_of, is_structured
 from gates.worker.job import ResultNotWritten
@@ -155,7 +156,7 @@ def _check(
     if hasattr(problem, "check") and not record.get("undefined"):
         record["check"] = _objection(problem, first, reference)
     record["outputs"] = with_maps(problem, inputs, shape, case, calls, reference, outputs, limits)
-    if side.stream == default_stream.CURRENT and not side.emulated and _looks_early(record):
+    if side.stream == CURRENT and not side.emulated and _looks_early(record):
         phase("kernel")
         record["default_stream"] = default_stream.on_default_stream(
             side,
@@ -190,7 +191,8 @@ def _require_alike(calls: list[Launched]) -> None:
 def _require_fitting(side: Side, shape: Mapping[str, int], call: Launched, reference: Mapping[str, Any]) -> None:
     """Raise for outputs that are not the reference's: OutputError where a function returned them so, else ProblemError."""
     problem, names, wanted = side.problem, call.outputs.keys(), reference.keys()
-    declared = {*problem.make_outputs(shape, "cpu"), *getattr(problem, "IN_PLACE", ())} if hasattr(problem, "make_outputs") else wanted
+    make_outputs: Any = getattr(problem, "make_outputs", None)
+    declared = {*make_outputs(shape, "cpu"), *getattr(problem, "IN_PLACE", ())} if make_outputs else wanted
     if side.function and declared == wanted:
         if names != wanted:
             raise OutputError(

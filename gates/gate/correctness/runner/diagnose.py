@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import contextlib
 from collections.abc import Callable, Iterator, Mapping, Sequence
+from functools import partial
 from typing import Any
 
 import torch
@@ -114,14 +115,18 @@ def _answer(make: Callable[[], Any], name: str) -> Any:
         return None
 
 
+def _real(answers: Mapping[str, Any], name: str) -> Any:
+    return reals(answers[name])
+
+
 def _wrong_answers(problem: Any, inputs: Mapping[str, Any], shape: Mapping[str, int], name: str) -> dict[str, Callable[[], Any]]:
     """What the problem offers to compare a wrong output with: its mistakes, made only when asked for, and its null answers."""
     found: dict[str, Callable[[], Any]] = {}
     with contextlib.suppress(Exception, SystemExit):  # they decide nothing, so a fault of theirs must hide nothing
         for text, make in problem.mistakes(inputs, shape).items() if hasattr(problem, "mistakes") else ():
-            found[" ".join(str(text).split())] = lambda make=make: _answer(make, name)
+            found[" ".join(str(text).split())] = partial(_answer, make, name)
     if hasattr(problem, "null_outputs"):
         for text, answers in problem.null_outputs(inputs, shape).items():
             if name in answers:
-                found[text] = lambda answers=answers: reals(answers[name])
+                found[text] = partial(_real, answers, name)
     return found

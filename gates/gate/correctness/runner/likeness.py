@@ -59,7 +59,8 @@ def likenesses(
 
 def _others(got: torch.Tensor, want: torch.Tensor, bad: torch.Tensor, others: Mapping[str, Callable[[], torch.Tensor]]) -> Iterator[Found]:
     """The known wrong answers that ``got`` equals where it is wrong, the nearest first; NaN in them is not compared."""
-    started, near = time.monotonic(), []
+    started = time.monotonic()
+    near: list[Found] = []
     usable = bad & torch.isfinite(got)
     for name, make in others.items():
         if time.monotonic() - started > _OTHERS_S:

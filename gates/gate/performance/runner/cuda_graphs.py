@@ -133,6 +133,7 @@ class Sets:
         given = [name for name, room in self.outputs[side].items() if isinstance(room, Room)]
         for name, tensor in problems.returned_by_name(returned, self._names, given).items():
             room = self.outputs[side].setdefault(name, Returned(tensor))
+            assert isinstance(room, Returned)  # a name that was given is not among these
             room.tensors[index] = tensor
 
     def left(self, side: str, indices: Sequence[int]) -> dict[str, Any]:
@@ -195,10 +196,9 @@ class Clockwork:
         self.l2_bytes = int(getattr(properties, "L2_cache_size", 0)) or 64 * 2**20
         self._flush = torch.empty(2 * self.l2_bytes, dtype=torch.uint8, device=device)
         self._events: list[tuple[Any, Any]] = []
-        try:
+        self._driver: ctypes.CDLL | None = None
+        with contextlib.suppress(OSError):
             self._driver = ctypes.CDLL("libcuda.so.1")
-        except OSError:
-            self._driver = None
 
     def launch(self, kernel: Callable[..., Any], arguments: Sequence[Any]) -> Any:
         """One launch now, waited for; what it returned."""

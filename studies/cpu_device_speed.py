@@ -21,7 +21,8 @@ HEAD = """.version 9.0
 ld.param.u64 %rd1, [data]; mov.u32 %r1, %tid.x; mul.wide.u32 %rd2, %r1, 16; add.s64 %rd3, %rd1, %rd2;
 and.b32 %r2, %r1, 31; shl.b32 %r2, %r2, 4; mov.u32 %r3, tile; add.s32 %r4, %r3, %r2; cvt.rn.f32.u32 %f1, %r1;
 mov.f32 %f2, 0f3F000000; mov.f32 %f3, 0f3F800000; mov.u32 %r8, 7; st.shared.v4.f32 [%r4], {%f1, %f2, %f3, %f1};
-mov.b32 %r10, 0; mov.b32 %r11, 0; mov.b32 %r12, 0; mov.b32 %r13, 0; mov.f32 %f8, 0f00000000; mov.f32 %f9, %f8; mov.f32 %f10, %f8; mov.f32 %f11, %f8;
+mov.b32 %r10, 0; mov.b32 %r11, 0; mov.b32 %r12, 0; mov.b32 %r13, 0;
+mov.f32 %f8, 0f00000000; mov.f32 %f9, %f8; mov.f32 %f10, %f8; mov.f32 %f11, %f8;
 bar.sync 0; mov.u32 %r5, 0;
 LOOP:
 """
@@ -48,7 +49,8 @@ CLASSES = {
     "load global, 4 bytes": "ld.global.f32 %f4, [%rd3];",
     "load global, 16 bytes": "ld.global.v4.f32 {%f4, %f5, %f6, %f7}, [%rd3];",
     "shuffle": "shfl.sync.bfly.b32 %r6|%p3, %r8, 1, 31, -1;",
-    "mma m16n8k16 f16": "mma.sync.aligned.m16n8k16.row.col.f32.f16.f16.f32 {%f8, %f9, %f10, %f11}, {%r10, %r11, %r12, %r13}, {%r10, %r11}, {%f8, %f9, %f10, %f11};",
+    "mma m16n8k16 f16": "mma.sync.aligned.m16n8k16.row.col.f32.f16.f16.f32 {%f8, %f9, %f10, %f11}, {%r10, %r11, %r12, %r13}, {%r10, "
+    "%r11}, {%f8, %f9, %f10, %f11};",
 }
 
 

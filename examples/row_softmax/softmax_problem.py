@@ -31,7 +31,9 @@ def reference(inputs):
 
 
 def error_bound(inputs, shape):
-    """|error| <= u (2 |x - max| + C + 8) out: rounding of x - max (half an ulp), exp (2 ulp), the sum of C terms in any order, the division."""
+    """|error| <= u (2 |x - max| + C + 8) out: rounding of x - max (half an ulp), exp (2 ulp), the sum of C terms in any order, the
+    division.
+    """
     x = inputs["x"].double()
     below = x.max(dim=1, keepdim=True).values - x
     return {"out": 2.0**-24 * (2 * below + shape["C"] + 8) * torch.softmax(x, dim=1) + 2.0**-140}

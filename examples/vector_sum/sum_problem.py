@@ -21,7 +21,9 @@ def reference(inputs):
 
 
 def error_bound(inputs, shape):
-    """|error| <= u (256 + N / 1024) sum |x|: each of at least 1024 partial sums adds N / 1024 numbers in order, and up to 256 more sums bring them together."""
+    """|error| <= u (256 + N / 1024) sum |x|: each of at least 1024 partial sums adds N / 1024 numbers in order, and up to 256 more sums
+    bring them together.
+    """
     return {"out": 2.0**-24 * (256 + shape["N"] / 1024) * inputs["x"].double().abs().sum().reshape(1) + 2.0**-140}
 
 

@@ -2,8 +2,8 @@
 
     python compile_step.py OUTPUT LOG -- COMMAND…
 
-Every ``{out}`` in COMMAND is a temporary name beside OUTPUT, and a command without one only checks its input: its OUTPUT is empty. When the command has succeeded, its log
-and then its output get their own names. Before it starts, what an earlier build left is removed, so a
+Every ``{out}`` in COMMAND is a temporary name beside OUTPUT, and a command without one only checks its input: its OUTPUT is empty. When the
+command has succeeded, its log and then its output get their own names. Before it starts, what an earlier build left is removed, so a
 failed compile leaves nothing to load. A failure is described in ``OUTPUT.failed.json``, and what the
 command printed is in ``OUTPUT.failed.log``. A disk that is full afterwards fails the step: nvcc then leaves half
 an output and exits with 0. This file is started as a script, without the package, so

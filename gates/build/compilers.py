@@ -66,7 +66,8 @@ _VARIABLES = frozenset(
     }
 )
 _PREFIXES = ("NVCC_", "CICC_", "NVVM_", "PTXAS_", "TRITON_", "TORCH_CUDA_", "TORCH_EXTENSION", "TORCH_DONT_CHECK_")
-# Of these, what changes the flags or the headers of a kernel. Where compilers and libraries lie (CUDA_HOME, LIBRARY_PATH, …) is this machine's.
+# Of these, what changes the flags or the headers of a kernel. Where compilers and libraries lie (CUDA_HOME, LIBRARY_PATH, …) is this
+# machine's.
 _NVCC_FLAGS = ("NVCC_PREPEND_FLAGS", "NVCC_APPEND_FLAGS")
 _OVERRIDING = {
     CUDA: (*_NVCC_FLAGS, "CPATH", "C_INCLUDE_PATH", "CPLUS_INCLUDE_PATH", "GCC_EXEC_PREFIX", "COMPILER_PATH"),
@@ -171,7 +172,9 @@ def _stamp(path: str) -> tuple[int, ...]:
 
 @lru_cache(maxsize=256)
 def _sha256(path: str, stamp: tuple[int, ...]) -> str:
-    """Of the whole file; of a large one, of its length, its two ends and one block in sixteen: compilers take 200 MB, and another build differs throughout."""
+    """Of the whole file; of a large one, of its length, its two ends and one block in sixteen: compilers take 200 MB, and another build
+    differs throughout.
+    """
     try:
         with open(path, "rb") as file:
             size = os.fstat(file.fileno()).st_size

@@ -113,7 +113,8 @@ def _each(dump: Dump, paths: list[Path], toolchain: Toolchain) -> tuple[str | No
 def dump_sass(cubin: Path, toolchain: Toolchain) -> str | None:
     """The cubin's disassembly by cuobjdump, or by nvdisasm where that is missing; None without either.
 
-    It is kept beside the cubin, as ptxas's log is, with a digest of itself, the cubin and the tools: an unchanged baseline is not taken apart again.
+    It is kept beside the cubin, as ptxas's log is, with a digest of itself, the cubin and the tools: an unchanged baseline is not taken
+    apart again.
     """
     cuobjdump, nvdisasm = toolchain.get("cuobjdump"), toolchain.get("nvdisasm")  # the first starts the second
     if cuobjdump is None and nvdisasm is None:

@@ -12,7 +12,10 @@ from gates.verify.run import MOST_PROBLEMS, check_run, checkout_notes
 
 
 def verifiable(name: str, results: Path) -> list[Path]:
-    """The folders or packed files that ``name`` means: a run, a sweep, or for recorded:DEVICE all its runs and sweeps. GatesError where there is none."""
+    """The folders or packed files that ``name`` means: a run, a sweep, or for recorded:DEVICE all its runs and sweeps.
+
+    GatesError where there is none.
+    """
     kind, _, rest = name.partition(":")
     recorded = next((folder for folder in (results / "recorded").glob("*") if kind == "recorded" and folder.name == rest), None)
     if recorded is not None:
@@ -28,7 +31,8 @@ def _is_sweep(folder: str | Path) -> bool:
 
 
 def findings(place: Path, signers: Path | None = None) -> tuple[list[str], list[str]]:
-    """Return (problems of the run or sweep in the folder or packed file ``place``, notes). Notes, only without problems, name what was not checked and what differs in this checkout.
+    """Return (problems of the run or sweep in the folder or packed file ``place``, notes). Notes, only without problems, name what was not
+    checked and what differs in this checkout.
 
     With ``signers``, a file of allowed signers, one of them must have signed the run's attestation; a note names the signer.
     """

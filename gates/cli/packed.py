@@ -25,7 +25,8 @@ _OUT = click.option("--out", type=FOLDER, help="Folder for what is written.  [de
 def pack_command(runs: tuple[str, ...], out: Path | None, replaced: bool, results: Path) -> None:
     """Write each RUN as one .zip file, which all commands read.
 
-    The file is the same bytes each time. RUN is a run directory, latest:TASK, recorded:DEVICE/TASK, a sweep's folder, or recorded:DEVICE for all that was recorded on it.
+    The file is the same bytes each time. RUN is a run directory, latest:TASK, recorded:DEVICE/TASK, a sweep's folder, or recorded:DEVICE
+    for all that was recorded on it.
 
     Example: gates pack latest:stage2
     """

@@ -73,8 +73,8 @@ def run(
 ) -> int:
     """Run the task in ``folder`` and print to stdout; the exit code. ``device``: auto, cuda, or emulator or cpu for none.
 
-    With ``inputs`` (families, or "default"), or with a drawn shape, just shapes x seeds x inputs are run, each case as in a whole run; without,
-    the odd shapes and the families too.
+    With ``inputs`` (families, or "default"), or with a drawn shape, just shapes x seeds x inputs are run, each case as in a whole run;
+    without, the odd shapes and the families too.
     Raises GatesError for an unknown shape or family, a failed build, and where there is no CUDA device for ``cuda``.
     """
     task = load_task(folder)
@@ -166,7 +166,8 @@ def table(evidence: correctness.CorrectnessEvidence, result: GateResult) -> str:
             continue
         worst = [_worst([getattr(output, figure) for output in case.outputs]) for figure in (*FIGURES, BOUND)]
         lines.append(
-            f"{case.where:{width}} {'FAIL' if case.where in failed else 'pass':13} {worst[0]:>12} {worst[1]:>12} {worst[2]:>8} {worst[3]:>9} {seconds:>8}"
+            f"{case.where:{width}} {'FAIL' if case.where in failed else 'pass':13} {worst[0]:>12} {worst[1]:>12} {worst[2]:>8} "
+            f"{worst[3]:>9} {seconds:>8}"
         )
     return "\n".join(lines)
 

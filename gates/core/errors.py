@@ -27,7 +27,9 @@ class GatesError(Exception):
 
 
 class NotHere(GatesError):
-    """The kernel can't run on this machine, which is not a verdict about it: a gate is not run, with ``reason`` (``gates.gate.reasons``)."""
+    """The kernel can't run on this machine, which is not a verdict about it: a gate is not
+    run, with ``reason`` (``gates.gate.reasons``).
+    """
 
     def __init__(self, what: str, *, hint: str | None, reason: str) -> None:
         super().__init__(what, hint=hint, exit_code=EXIT_HOLD)

@@ -26,7 +26,9 @@ def dumps(data: Any) -> str:
 
 
 def dumps_lines(data: dict[str, Any]) -> str:
-    """Strict JSON text with a line per member of ``data``, and a line per item of a member that is a list; raises ValueError as ``dumps`` does."""
+    """Strict JSON text with a line per member of ``data``, and a line per item of a member that is a list; raises ValueError as ``dumps``
+    does.
+    """
 
     def text(value: Any) -> str:
         return json.dumps(value, allow_nan=False, ensure_ascii=False, separators=(",", ":"))

@@ -47,7 +47,9 @@ def add_folder(folder: str | os.PathLike[str]) -> None:
 
 
 def _finder(path: str) -> FileFinder:
-    """Return a finder for a folder of a task, or of a package in it; raises ImportError for any other place, as ``sys.path_hooks`` wants."""
+    """Return a finder for a folder of a task, or of a package in it; raises ImportError for
+    any other place, as ``sys.path_hooks`` wants.
+    """
     nearest = max((place for place in {*sys.path, *_folders} if f"{path}/".startswith(f"{place}/")), key=len, default="")
     if nearest not in _folders:
         raise ImportError(f"{path} is not in a task's folder")

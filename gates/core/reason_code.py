@@ -9,7 +9,8 @@ from typing import Any
 class Code(str):
     """A reason code, ``<gate>.<reason>``, that knows what it means, its usual causes and the next step.
 
-    It is its own text: it compares, hashes and serialises as a string. A code that several gates share has no gate until ``of`` gives it one.
+    It is its own text: it compares, hashes and serialises as a string. A code that several gates share has no gate until ``of`` gives it
+    one.
     """
 
     meaning: str

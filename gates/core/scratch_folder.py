@@ -1,4 +1,6 @@
-"""Temporary folders that a kill -9 does not leave for ever: each is locked while its owner lives, and the next one removes those that are not."""
+"""Temporary folders that a kill -9 does not leave for ever: each is locked while its owner lives, and the next one removes those that are
+not.
+"""
 
 from __future__ import annotations
 

@@ -17,7 +17,9 @@ MODULES = (*GATES, "decision")
 
 
 def explain(code: str) -> str:
-    """Return the explanation of a code (``ptxas.spills``) with its gate's, of a whole gate (``ptxas``) with its codes, or of a verdict's word (``weak``)."""
+    """Return the explanation of a code (``ptxas.spills``) with its gate's, of a whole gate (``ptxas``) with its codes, or of a verdict's
+    word (``weak``).
+    """
     gate, word = code.split(".")[0], code.lower().replace("_", " ")
     if word in WORDS:
         return f"{word}\n{WORDS[word]}"

@@ -101,7 +101,10 @@ def _toggles(task: Task) -> Iterator[str]:
     words = set(re.findall(r"\w+", "\n".join(read)))
     for name in task.toggles:
         if name not in words:
-            yield f"{task.folder / 'task.yaml'}: toggles: {name} stands in no source and in no header included from beside them, so it changes nothing"
+            yield (
+                f"{task.folder / 'task.yaml'}: toggles: {name} stands in no source and in no header included from beside them, so it "
+                f"changes nothing"
+            )
 
 
 def _bound(tree: ast.Module) -> set[str]:
@@ -122,13 +125,22 @@ def _verdicts(task: Task) -> Iterator[str]:
     where = f"{task.folder / 'task.yaml'}: "
     timed = task.gates["performance"].get("shape", task.shapes[0])
     if timed not in task.shapes:
-        yield f"{task.folder / 'task.yaml'}:{task.place('gates', 'performance', 'shape').partition(':')[2]}: gates.performance.shape: {timed} is timed, but its results are never checked: add it to shapes"
+        yield (
+            f"{task.folder / 'task.yaml'}:{task.place('gates', 'performance', 'shape').partition(':')[2]}: gates.performance.shape: "
+            f"{timed} is timed, but its results are never checked: add it to shapes"
+        )
     for gate, row in ROWS.items():
         if row.first_limits and not task.gates[gate] and gate not in task.not_applicable:
-            yield f"{where}gates.{gate} has no limits, so the decision stays hold: add e.g. `{gate}: {row.first_limits}`, or declare {gate} under not_applicable"
+            yield (
+                f"{where}gates.{gate} has no limits, so the decision stays hold: add e.g. `{gate}: {row.first_limits}`, or declare "
+                f"{gate} under not_applicable"
+            )
     if task.baseline is None:
         if "performance" not in task.not_applicable:
-            yield f"{where}performance needs a baseline to be faster than: name one, or declare performance under not_applicable, as a first rung does"
+            yield (
+                f"{where}performance needs a baseline to be faster than: name one, or declare performance under not_applicable, as a "
+                f"first rung does"
+            )
         compared = [key for key in ("rises", "steady") if task.gates["ncu"].get(key)]
         if compared and "ncu" not in task.not_applicable:
             yield f"{where}gates.ncu.{compared[0]} needs a baseline to compare with"
@@ -155,18 +167,24 @@ def _problem(task: Task) -> Iterator[str]:
     for output, dtype in seen["dtypes"].items():
         if dtype in _TOO_ROUGH:
             yield (
-                f"{task.problem_file() or task.problem}: reference gives {output} in {dtype}: compute it in float64, from the inputs as they are; "
+                f"{task.problem_file() or task.problem}: reference gives {output} in {dtype}: compute it in float64, from the inputs "
+                f"as they are; "
                 "else its own rounding counts as the kernel's error"
             )
     limit = task.gates["correctness"]["max_abs_err"]
     for output, dtype, cost in seen["rounding"]:
         if cost > limit:
             yield (
-                f"{task.folder / 'task.yaml'}:{task.place('gates', 'correctness', 'max_abs_err').partition(':')[2]}: gates.correctness.max_abs_err: rounding the "
-                f"exact result to {dtype} already costs {cost:.3g} at {task.shapes[0]} seed 0 ({output}); no kernel can keep {limit:g}; set about {2 * cost:.1g}"
+                f"{task.folder / 'task.yaml'}:{task.place('gates', 'correctness', 'max_abs_err').partition(':')[2]}: "
+                f"gates.correctness.max_abs_err: rounding the "
+                f"exact result to {dtype} already costs {cost:.3g} at {task.shapes[0]} seed 0 ({output}); no kernel can keep "
+                f"{limit:g}; set about {2 * cost:.1g}"
             )
     if not seen["dims"]:
-        yield f"{task.problem_file() or task.problem}: no DIMS: declare which sizes the kernel must accept, e.g. DIMS = {{{_example(seen['sizes'])}}}, or {{}} for those of SHAPES only"
+        yield (
+            f"{task.problem_file() or task.problem}: no DIMS: declare which sizes the kernel must accept, e.g. DIMS = "
+            f"{{{_example(seen['sizes'])}}}, or {{}} for those of SHAPES only"
+        )
     yield from _signature(task, task.arguments or seen["arguments"])
     limits = task.gates["correctness"]
     if limits["max_abs_err"] >= seen["largest"] and limits["mean_abs_err"] >= seen["mean"] and "max_err_over_bound" not in limits:
@@ -192,6 +210,7 @@ def _signature(task: Task, arguments: Sequence[str]) -> Iterator[str]:
     lists = {found[1] for found in re.finditer(rf"\b{task.entry}\s*\(([^(){{}};#]*)\)\s*(?:{{|try\b)", plain)}
     if len(lists) == 1 and (given := len(lists.pop().split(","))) != len(arguments) + _AFTER_ARGUMENTS:
         yield (
-            f"{task.folder / 'task.yaml'}: entry: {task.entry} takes {given} arguments, and is called with {len(arguments) + _AFTER_ARGUMENTS}: "
+            f"{task.folder / 'task.yaml'}: entry: {task.entry} takes {given} arguments, and is called with "
+            f"{len(arguments) + _AFTER_ARGUMENTS}: "
             f"{', '.join((*arguments, 'stream', 'error', 'error_bytes'))}"
         )

@@ -61,7 +61,10 @@ class TaskInfo:
 
 @dataclass(frozen=True)
 class Git:
-    """The revision judged. ``source``: git, the variable GATES_REVISION, or none, with the reason; ``dirty`` is also true if git refused."""
+    """The revision judged.
+
+    ``source``: git, the variable GATES_REVISION, or none, with the reason; ``dirty`` is also true if git refused.
+    """
 
     sha: str | None
     dirty: bool
@@ -186,7 +189,9 @@ def utc_now() -> datetime:
 
 
 def portable(text: str, project: Path) -> str:
-    """``text`` without this machine's paths: project, Python, this package and home folder become ``.``, ``<python>``, ``<gates>``, ``~``."""
+    """``text`` without this machine's paths: project, Python, this package and home folder
+    become ``.``, ``<python>``, ``<gates>``, ``~``.
+    """
     for path, short in ((str(project), "."), (sys.prefix, "<python>"), (gates.__path__[0], "<gates>"), (os.path.expanduser("~"), "~")):
         if len(path) > 1:  # after "..", as in ../../tmp/task, it is the end of a relative path
             text = re.sub(rf"(?<!\.\.){re.escape(path)}", short, text)
@@ -216,7 +221,8 @@ def require_known_version(data: Any, where: str) -> None:
 
 
 def resolve_run(name: str, results: Path) -> Path:
-    """Find a run directory by path, or the run of ``latest:TASK`` or ``recorded:DEVICE/TASK`` that started last. Raises GatesError without one.
+    """Find a run directory by path, or the run of ``latest:TASK`` or ``recorded:DEVICE/TASK`` that started last. Raises GatesError without
+    one.
 
     Of a packed run it is the folder to which this process unpacks it.
     """
@@ -270,7 +276,10 @@ def _runs_hint(kind: str, wanted: str, results: Path) -> str:
     if not root.is_dir():
         return f"there is no folder {root} here: --results names the one that holds runs, or `gates run TASK` makes one"
     if kind == "recorded" and wanted and "/" not in wanted and _stays_below(wanted) and (root / wanted).is_dir():
-        return f"it is a device: name one of its runs, such as {kind}:{wanted}/{next((path.name for path in sorted((root / wanted).iterdir()) if run_places(path)), 'TASK')}"
+        return (
+            f"it is a device: name one of its runs, such as "
+            f"{kind}:{wanted}/{next((path.name for path in sorted((root / wanted).iterdir()) if run_places(path)), 'TASK')}"
+        )
     beside = (root / wanted).parent if "/" in wanted and _stays_below(wanted) and (root / wanted).parent.is_dir() else root
     folders = sorted(beside.glob("*/*" if kind == "recorded" and beside == root else "*"))
     return nearest(wanted, [f"{kind}:{folder.relative_to(root)}" for folder in folders if run_places(folder)])

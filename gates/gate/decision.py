@@ -44,7 +44,9 @@ def decide(
     debug: bool = False,
     gates: Sequence[str] = (),
 ) -> tuple[Decision, str]:
-    """Return the decision over the gates' verdicts and its reason in one sentence; ``looser``: terms that nobody accepted; ``debug``: a debug build; ``gates``: the run's, beside those that every run has."""
+    """Return the decision over the gates' verdicts and its reason in one sentence; ``looser``: terms that nobody accepted; ``debug``: a
+    debug build; ``gates``: the run's, beside those that every run has.
+    """
     by_gate = {result.gate: result for result in results}
     failed = [result for result in results if result.status is Status.FAIL]
     if failed:

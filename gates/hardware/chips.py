@@ -1,8 +1,8 @@
 """The chips, one row each: what each offers a CTA and an SM, its peaks, and its counters; and the theoretical occupancy that follows.
 
 Limits: CUDA C++ Programming Guide, "Compute Capabilities", tables of technical specifications. Peaks of arithmetic: NVIDIA's
-architecture papers. Peaks of memory: NVIDIA's data sheets. The arithmetic is that of NVIDIA's own header ``cuda_occupancy.h``, with the largest shared-memory
-carve-out; a test compares the two over a grid of values.
+architecture papers. Peaks of memory: NVIDIA's data sheets. The arithmetic is that of NVIDIA's own header ``cuda_occupancy.h``, with the
+largest shared-memory carve-out; a test compares the two over a grid of values.
 """
 
 from __future__ import annotations

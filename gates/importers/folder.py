@@ -220,7 +220,8 @@ def _yaml(imported: Imported, side: Side, name: str, names: tuple[str, str], fou
     lines += [
         f"  # max_err_over_bound: {imported.tolerance}",
         "  # the absolute limits are that rule at the reference's size on these shapes (seed 0): a starting point",
-        f"  correctness: {{max_err_over_bound: 1.0, max_abs_err: {largest!r}, mean_abs_err: {mean!r}, bad_pct: 0.0, bad_atol: {largest!r}}}",
+        f"  correctness: {{max_err_over_bound: 1.0, max_abs_err: "
+        f"{largest!r}, mean_abs_err: {mean!r}, bad_pct: 0.0, bad_atol: {largest!r}}}",
         f"  performance: {{shape: {_flow(shapes[0])}, min_speedup_pct: 15, metrics: [p50]}}",
     ]
     return "\n".join(lines) + "\n"

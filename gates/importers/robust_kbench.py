@@ -51,7 +51,8 @@ def load(task: Path) -> Imported:
         ),
         problem={
             "problem.py": folder.adapter("robust_kbench_problem.py"),
-            "problem_data.py": f'"""The settings of config_forward.json: arguments of Model, and of get_inputs."""\n\nSETTINGS = {settings!r}\n',
+            "problem_data.py": f'"""The settings of config_forward.json: arguments of Model, and of get_inputs."""\n\nSETTINGS = '
+            f"{settings!r}\n",
         },
         originals=[function, config, cuda],
         tolerance=_TOLERANCE,

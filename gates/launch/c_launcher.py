@@ -28,7 +28,9 @@ class KernelError(Exception):
 
 
 def require_built(path: Path, sha256: str | None) -> None:
-    """Raise GatesError where the product at ``path`` is not the one that was built; ``sha256`` None or empty: it is not known which that is."""
+    """Raise GatesError where the product at ``path`` is not the one that was built; ``sha256`` None or empty: it is not known which that
+    is.
+    """
     if sha256 and (found := jsonio.sha256(path)) != sha256:
         raise GatesError(
             f"{path} is from another build: its sha256 is {found[:16]}…, the file built here has {sha256[:16]}…",

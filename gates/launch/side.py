@@ -222,7 +222,9 @@ class Side:
 
 @contextlib.contextmanager
 def opened(job: Mapping[str, Any], child: isolated.Child | None = None) -> Iterator[Side]:
-    """Yield the side of ``job`` ({"side", "device", "result"}), with its kernel in ``child`` or a new process, which ends with the block."""
+    """Yield the side of ``job`` ({"side", "device", "result"}), with its kernel in ``child``
+    or a new process, which ends with the block.
+    """
     child = child or isolated.start(answering.__name__)
     try:
         yield Side(job, child)

@@ -148,7 +148,9 @@ def _dropped(sweep: Sweep) -> list[str]:
 
 
 def compact(tried: Mapping[str, Set[int]], variants: Sequence[Mapping[str, int]]) -> str:
-    """The variants as combinations, such as ``M=16,32 N=8; M=64``: a parameter of which all values that were tried go along is not named."""
+    """The variants as combinations, such as ``M=16,32 N=8; M=64``: a parameter of which all
+    values that were tried go along is not named.
+    """
     boxes: list[tuple[tuple[int, ...], ...]] = [tuple((one[name],) for name in tried) for one in variants]
     for place in range(len(tried)):  # join what differs in this parameter alone
         joined: dict[tuple[tuple[int, ...], ...], tuple[int, ...]] = {}

@@ -18,10 +18,11 @@ MOST_RUNS = 8  # shown in full with --all; a page of more is slow to make and no
 
 
 def write_report(results: Path, names: Sequence[str], out: Path | None) -> Path:
-    """Write the report of the named runs to ``out`` (``results/report.html`` if None), or with no names of the newest run of each task and device.
+    """Write the report of the named runs to ``out`` (``results/report.html`` if None), or with no names of the newest run of each task and
+    device.
 
-    The history covers every run under ``results``, and there is each ladder with a task that is shown. Raises GatesError for what is no run, for a
-    run that can't be read, where there are no runs, and where ``out`` can't be written.
+    The history covers every run under ``results``, and there is each ladder with a task that is shown. Raises GatesError for what is no
+    run, for a run that can't be read, where there are no runs, and where ``out`` can't be written.
     """
     from gates.render.report import html
 

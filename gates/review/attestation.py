@@ -1,7 +1,8 @@
 """Write and check a run's attestation: an in-toto Statement v1 about its manifest, signed and checked by ssh-keygen.
 
 Digests show accidental edits. Someone who rewrites all files can rewrite the digests too; a signature shows who vouches for them.
-Statement and signature are written beside the run directory, which is never changed: ``RUN.attestation.json`` and ``RUN.attestation.json.sig``.
+Statement and signature are written beside the run directory, which is never changed: ``RUN.attestation.json`` and
+``RUN.attestation.json.sig``.
 """
 
 from __future__ import annotations
@@ -25,7 +26,10 @@ _LIMIT_S = 60.0
 _MOST_BYTES = 2**16  # of a signature: ssh-keygen reads a huge file for minutes
 _INSTALL = "install OpenSSH 8.2 or newer (the package openssh-client)"
 _BARE_KEY = re.compile(rb"^(?:-----BEGIN .*|(?:sk-)?(?:ssh|ecdsa)-\S+\s+AAAA.*)$", re.M)  # a private key, or a public one without its owner
-_USABLE_KEY = "name a private key that only you can read (chmod 600), or a public key whose private key is in ssh-agent; a passphrase needs a terminal or ssh-agent"
+_USABLE_KEY = (
+    "name a private key that only you can read (chmod 600), or a public key whose private key is in ssh-agent; a passphrase "
+    "needs a terminal or ssh-agent"
+)
 _MAKE = f"""make one: echo 'NAME namespaces="{NAMESPACE}"' "$(cat KEY.pub)" > allowed_signers"""
 
 
@@ -128,7 +132,8 @@ def attestation_problems(run: Path, signers: Path) -> tuple[list[str], str]:
     name = names[0].strip()
     if found.returncode != 0 or not name:
         return [
-            f"{_signature(statement).name} has no valid signer in {signers}: unknown or expired key, or not a signature ({_last(found.stderr)})"
+            f"{_signature(statement).name} has no valid signer in {signers}: unknown or expired key, or not a signature "
+            f"({_last(found.stderr)})"
         ], ""
     done = _keygen(tool, "verify", signers, statement, "-I", name, "-n", NAMESPACE, data=text.encode("utf-8"))
     if done.returncode != 0:

@@ -16,7 +16,8 @@ from gates.verify.run import require_sound
 def picture_of(run: Path, out: Path | None = None) -> Path:
     """Draw the timing of ``run`` to ``out`` (``results/<task>-timing.png`` if None) and return the path.
 
-    Raises GatesError for a run that is not sound or timed nothing, for a file inside a run directory, and as ``gates.render.plot.draw`` does.
+    Raises GatesError for a run that is not sound or timed nothing, for a file inside a run directory, and as ``gates.render.plot.draw``
+    does.
     """
     require_sound(run)
     info: RunInfo = read_record(RunInfo, run, "run.json")

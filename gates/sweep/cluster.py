@@ -92,7 +92,9 @@ def _alone(function: Work, job: Job) -> Done:
 
 
 def locked(name: str, function: Work, job: Job) -> Done:
-    """Call ``function`` while no other worker of the cluster holds ``name``; of a worker that died, the lock is free after half a minute."""
+    """Call ``function`` while no other worker of the cluster holds ``name``; of a worker that
+    died, the lock is free after half a minute.
+    """
     from distributed import Lock
 
     with Lock(f"gates {name}"):
@@ -101,7 +103,9 @@ def locked(name: str, function: Work, job: Job) -> Done:
 
 @contextlib.contextmanager
 def local_cluster(found: Sequence[devices.DeviceInfo], cores: int) -> Iterator[Cluster]:
-    """A worker process for each device, which builds nothing so that it never waits for a compiler, and ``cores`` more, here, until the end."""
+    """A worker process for each device, which builds nothing so that it never waits for a compiler, and ``cores`` more, here, until the
+    end.
+    """
     distributed = _dask()
     quiet = {"OMP_NUM_THREADS": "1"}  # there is a worker for each core already
     spec = {f"gpu{device.index}": _worker({"CUDA_VISIBLE_DEVICES": device.uuid}, GPU) for device in found} | {

@@ -143,7 +143,9 @@ class Problem:
         return named(self._module.reference(inputs, shape) if self._whole else self._module.reference(inputs))
 
     def returned_names(self) -> list[str]:
-        """Return the names, in order, of what a function returns if it is given no outputs: the reference's on the smallest shape, but those changed in place."""
+        """Return the names, in order, of what a function returns if it is given no outputs: the reference's on the smallest shape, but
+        those changed in place.
+        """
         if self._returned is None:
             shape = self.SHAPES[smallest(self, self.SHAPES)]
             self._returned = [
@@ -174,7 +176,9 @@ def outputs_in_order(module: Any, made: Collection[str]) -> list[str]:
 
 
 def returned_by_name(value: Any, names: Collection[str], given: Collection[str]) -> dict[str, Any]:
-    """What a function returned, by name: in the order of ``names`` but those it was ``given`` if their count fits, or else as ``named`` calls them."""
+    """What a function returned, by name: in the order of ``names`` but those it was ``given`` if their count fits, or else as ``named``
+    calls them.
+    """
     return named(value, [name for name in names if name not in given])
 
 
@@ -241,7 +245,9 @@ def is_ordinary(role: str, inputs: str) -> bool:
 
 
 def asked_inputs(shapes: Iterable[str], inputs: Sequence[str]) -> tuple[str, ...]:
-    """Return the inputs that a run with these ``shapes`` and ``inputs`` replays: "default" if only a drawn shape is named; () for a whole run."""
+    """Return the inputs that a run with these ``shapes`` and ``inputs`` replays: "default" if only a drawn shape is named; () for a whole
+    run.
+    """
     return tuple(inputs) or ((DEFAULT_INPUTS,) if any(shape.startswith(FRESH) for shape in shapes) else ())
 
 
@@ -341,7 +347,8 @@ def call_arguments(
     if unknown:
         raise GatesError(
             f"problem {module.__name__}: the kernel's arguments name {', '.join(unknown)}, which nothing provides",
-            hint=f"{nearest(unknown[0], values)}; ARGUMENTS of the problem, or `arguments` of task.yaml, name inputs, outputs and dimensions of the shape",
+            hint=f"{nearest(unknown[0], values)}; ARGUMENTS of the problem, or `arguments` of task.yaml, name inputs, outputs and "
+            f"dimensions of the shape",
         )
     return tuple(values[name] for name in names)
 

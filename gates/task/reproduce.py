@@ -11,7 +11,8 @@ from gates.task.load import DEBUG_FLAG, Task
 
 
 def runner_command(task: Task) -> str:
-    """``USE_X=1 python tasks/stage3/runner.py``: from the current folder, with the toggles that were set from outside, and as a debug build if it is one.
+    """``USE_X=1 python tasks/stage3/runner.py``: from the current folder, with the toggles that were set from outside, and as a debug build
+    if it is one.
 
     The path is relative, so that it holds on another machine where the task lies in the same place; so is that of
     an interpreter in an environment of the current folder, and any other is ``python``.

@@ -55,7 +55,9 @@ def find(problem: Any, shape: Mapping[str, int], seed: int) -> Small | None:
 
 
 def lost(outputs: Iterable[Any]) -> float:
-    """Return what a kernel may lose to subnormal numbers of these outputs' formats: a function may return halves, and no make_outputs says so."""
+    """Return what a kernel may lose to subnormal numbers of these outputs' formats: a function may return halves, and no make_outputs says
+    so.
+    """
     formats = [torch.finfo(value.dtype) for value in map(reals, outputs) if value.is_floating_point()]
     return max((_STEPS * one.tiny * one.eps for one in formats), default=0.0)
 

@@ -10,7 +10,10 @@ import torch
 
 
 def flat_bytes(tensor: Any) -> Any:
-    """Return the bytes of a tensor's elements in order, as a CPU tensor. A view of one element may have any stride, and yet be contiguous."""
+    """Return the bytes of a tensor's elements in order, as a CPU tensor.
+
+    A view of one element may have any stride, and yet be contiguous.
+    """
     whole = tensor.detach().cpu().resolve_conj().resolve_neg().contiguous()
     return torch.as_strided(whole, (whole.numel(),), (1,)).view(torch.uint8)
 

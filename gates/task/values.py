@@ -1,7 +1,7 @@
 """Make structured values: inputs that break kernels which are right for random ones.
 
-Each kind but "small" (see ``small_inputs``) changes one tensor of make_inputs; types, shapes and the other inputs stay the same. Floats get the named values in
-their own format. Whole numbers only get values that the tensor already has, so indices stay in range. Tensors with all
+Each kind but "small" (see ``small_inputs``) changes one tensor of make_inputs; types, shapes and the other inputs stay the same. Floats get
+the named values in their own format. Whole numbers only get values that the tensor already has, so indices stay in range. Tensors with all
 different (a permutation) or ascending values (offsets) are not changed.
 
 A case's inputs are named by the kind (``zero_rows``: of the largest input) or the kind and the input (``one_hot:weight``).
@@ -61,7 +61,9 @@ def is_structured(problem: Any, family: str) -> bool:
 
 
 def kinds(problem: Any, shape: Mapping[str, int], seed: int) -> list[str]:
-    """Return the structured inputs of a run: each allowed kind on the largest input, and one drawn kind on each other input, and ``small``."""
+    """Return the structured inputs of a run: each allowed kind on the largest input, and one drawn kind on each other input, and
+    ``small``.
+    """
     inputs = problem.make_inputs(shape, seed, "cpu")
     wanted = [kind for kind in VALUES if kind not in getattr(problem, "OUT_OF_CONTRACT", ())] + list(getattr(problem, "NON_FINITE", ()))
     wanted = [kind for kind in wanted if kind not in getattr(problem, "INPUT_FAMILIES", {})]
@@ -77,7 +79,10 @@ def kinds(problem: Any, shape: Mapping[str, int], seed: int) -> list[str]:
 
 
 def drawn(problem: Any, shape: Mapping[str, int], seed: int) -> list[str]:
-    """Return ``kinds`` in the order in which a run tries them: ``small``, which alone narrows limits, and those that the problem names; then by ``seed``."""
+    """Return ``kinds`` in the order in which a run tries them:
+
+    ``small``, which alone narrows limits, and those that the problem names; then by ``seed``.
+    """
     found = kinds(problem, shape, seed)
     random.Random(seed).shuffle(found)
     return sorted(found, key=lambda kind: kind.partition(":")[0] not in (SMALL, *NON_FINITE))

@@ -1,4 +1,6 @@
-"""Check what a run says of its builds: build.json against run.json, ptxas.json against the compiler's output, and sass.json against both."""
+"""Check what a run says of its builds: build.json against run.json, ptxas.json against the
+compiler's output, and sass.json against both.
+"""
 
 from __future__ import annotations
 
@@ -55,13 +57,18 @@ def build_problems(run: Path, info: RunInfo, evidence: Mapping[str, Mapping[str,
         for gate, record in evidence.get("", {}).items():
             other = getattr(record, "baseline_build", "")
             if getattr(record, "baseline", None) is not None and other != info.baseline.build:
-                yield f"{gate}.json compares with build {_short(other)}, run.json names {_short(info.baseline.build)} for {info.baseline.name}"
+                yield (
+                    f"{gate}.json compares with build {_short(other)}, run.json names {_short(info.baseline.build)} for "
+                    f"{info.baseline.name}"
+                )
 
 
 def _of_side(side: TaskInfo, info: RunInfo, build: Mapping[str, Any]) -> Iterator[str]:
     """Yield what build.json says otherwise than run.json."""
     if (build["task"], build["toggles"]) != (side.name, side.toggles):
-        yield f"build.json is of {build['task']} with {_toggles(build['toggles'])}, run.json names {side.name} with {_toggles(side.toggles)}"
+        yield (
+            f"build.json is of {build['task']} with {_toggles(build['toggles'])}, run.json names {side.name} with {_toggles(side.toggles)}"
+        )
     identity = build.get("identity", "")
     if identity != side.build:
         yield f"build.json is build {_short(identity)}, run.json names {_short(side.build)} for {side.name}"

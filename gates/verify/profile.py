@@ -39,7 +39,8 @@ def profile_problems(run: Path, evidence: NcuEvidence) -> tuple[list[str], list[
     reader = _numbers(_reader_version())
     if reader and reader < _numbers(evidence.version):
         return [], [
-            f"ncu.json was not checked against profile.ncu-rep: it is from ncu {evidence.version}, the installed ncu-report is {_reader_version()}"
+            f"ncu.json was not checked against profile.ncu-rep: it is from ncu {evidence.version}, the installed ncu-report is "
+            f"{_reader_version()}"
         ]
     problems = []
     for role, side in sides.items():

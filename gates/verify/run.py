@@ -152,7 +152,9 @@ def _check_schemas(run: Path) -> list[str]:
 
 
 def _contradict(again: GateResult, recorded: GateResult) -> bool:
-    """Return whether a check that both verdicts made saw something else, or held it to another number; a later version may make more checks or fewer."""
+    """Return whether a check that both verdicts made saw something else, or held it to another number; a later version may make more
+    checks or fewer.
+    """
     seen, before = ({(check.name, check.where): check for check in result.checks} for result in (again, recorded))
     pairs = [(seen[key], before[key]) for key in seen.keys() & before.keys()]
     numbers = [

@@ -1,4 +1,5 @@
-"""A process that has imported torch and the engine's own modules, and forks one runner at a time: their start, seconds long, is paid once a command.
+"""A process that has imported torch and the engine's own modules, and forks one runner at a time: their start, seconds long, is paid once a
+command.
 
 ``popen`` takes the place of ``subprocess.Popen`` for runners. What it starts is a process of its own in a session of its
 own, as any other; it only has not got to import torch again. The server holds nothing of a task: it never reads one, and
@@ -304,7 +305,10 @@ def _kill_children() -> None:
 
 
 def _children() -> list[int]:
-    """The children of this process, which has one thread. Linux's own list is read at once: what forks and ends is caught before it ends."""
+    """The children of this process, which has one thread.
+
+    Linux's own list is read at once: what forks and ends is caught before it ends.
+    """
     try:
         return [int(number) for number in Path(f"/proc/self/task/{os.getpid()}/children").read_bytes().split()]
     except OSError:  # a kernel without it

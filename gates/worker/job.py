@@ -97,8 +97,9 @@ def attempt(
     """Run ``job`` for the task in ``folder`` through the engine's own entry; job file, result file and log are ``work/<name>.*``.
 
     The task's runner.py is not touched: it is the task's own code. ``prefix`` is what goes before the interpreter (a tool and its
-    options), ``env`` the whole environment, ``apart`` another module for the process apart than the kind's own. Raises GatesError if the runner could not write its results, and MachineFault if
-    this machine could not start it, or killed it or its kernel's process for want of memory: that says nothing about the kernel.
+    options), ``env`` the whole environment, ``apart`` another module for the process apart than the kind's own. Raises GatesError if the
+    runner could not write its results, and MachineFault if this machine could not start it, or killed it or its kernel's process for want
+    of memory: that says nothing about the kernel.
     """
     work.mkdir(parents=True, exist_ok=True)
     nonce = secrets.token_hex(16)
@@ -154,7 +155,8 @@ class ResultNotWritten(GatesError):
 
 
 class ResultWriter:
-    """The runner's side: JSON lines with the nonce, each in the file before the next thing happens: it stays there if the process is killed.
+    """The runner's side: JSON lines with the nonce, each in the file before the next thing happens: it stays there if the process is
+    killed.
 
     As a context manager it writes an ``error`` line for a GatesError that passes through. Where the
     file itself can't be written, what it holds is given up for the room of that one line.

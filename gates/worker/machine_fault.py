@@ -38,7 +38,8 @@ _WORDS = [
     for words, todo in (
         (r"No space left on device|Disk quota exceeded|Input/output error|Stale file handle", _SPACE),
         (
-            r"Cannot allocate memory|virtual memory exhausted|out of memory(?: allocating|\s*$)|memory exhausted|std::bad_alloc|MemoryError\s*$",
+            r"Cannot allocate memory|virtual memory exhausted|out of memory(?: allocating|\s*$)|memory "
+            r"exhausted|std::bad_alloc|MemoryError\s*$",
             _MEMORY,
         ),
         (r"Too many open files|Resource temporarily unavailable", _LIMIT),
@@ -54,7 +55,8 @@ _WORDS = [
         (r"Bus error signal terminated program|died due to signal 7\b", _SPACE),
         (r"CPU time limit exceeded signal terminated program|died due to signal 24\b", _TIME),
         (
-            r"Could not open output file|Output file '[^']*' could not be opened|cannot (?:create|open) temporary file|\bwhen writing output to |\berror writing to /|error while writing generated",
+            r"Could not open output file|Output file '[^']*' could not be opened|cannot (?:create|open) temporary file|\bwhen writing "
+            r"output to |\berror writing to /|error while writing generated",
             _SPACE,
         ),
     )
@@ -107,7 +109,9 @@ def shortage(folders: Iterable[Path]) -> tuple[str, str] | None:
 
 
 def memory_kills(root: Path = Path("/")) -> int:
-    """Return how many processes the system has killed for want of memory: of this control group, or of the whole machine where groups do not count."""
+    """Return how many processes the system has killed for want of memory: of this control group, or of the whole machine where groups do
+    not count.
+    """
     for counter in _counters(root):
         with contextlib.suppress(OSError):
             if found := re.search(r"^oom_kill (\d+)$", counter.read_text(encoding="ascii"), re.MULTILINE):
@@ -129,7 +133,8 @@ def _counters(root: Path) -> Iterator[Path]:
 
 
 def check_names(places: Iterable[tuple[str, Path]]) -> None:
-    """Raise MachineFault if nvcc can't take one of ``places`` (what it is, path): it passes them to a shell, and lists of them to its tools.
+    """Raise MachineFault if nvcc can't take one of ``places`` (what it is, path): it passes them to a shell, and lists of them to its
+    tools.
 
     Every other character works: blanks, %, #, quotes like ', letters beyond ASCII.
     """

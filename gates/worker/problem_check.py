@@ -22,7 +22,8 @@ from gates.task import problem as problems
 def check_answers(problem: Any, shapes: Sequence[str], arguments: Sequence[str] = ()) -> None:
     """Try the smallest of ``shapes``, and the smallest of these and the problem's ODD_SHAPES, which may be too small to show a wrong axis.
 
-    GatesError names the problem's file and the name that is wrong. ``arguments``: those that task.yaml calls the kernel with, if it names any.
+    GatesError names the problem's file and the name that is wrong. ``arguments``: those that task.yaml calls the kernel with, if it names
+    any.
     """
     chosen = [problems.smallest(problem, names) for names in (shapes, [*shapes, *getattr(problem, "ODD_SHAPES", ())]) if names]
     for shape in (problem.SHAPES[name] for name in dict.fromkeys(chosen)):

@@ -37,7 +37,10 @@ def _code(work: Callable[[], int]) -> int:
 
 
 def run_job(path: Path, folder: Path, with_apart: str = "") -> int:
-    """Do the job in the JSON file ``path``; the result goes to the file that the job names. ``with_apart``: the module that runs its kernels, in a process apart."""
+    """Do the job in the JSON file ``path``; the result goes to the file that the job names.
+
+    ``with_apart``: the module that runs its kernels, in a process apart.
+    """
     # Before the job is read, whose seeds are not the kernel's to know, and before this process confines itself: the other one
     # needs its own folder of /proc, and would inherit what holds here.
     child = isolated.start(with_apart) if with_apart else None

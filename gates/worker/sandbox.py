@@ -85,7 +85,8 @@ def enter(
 
 
 def deny_writes(writable: Sequence[Path]) -> str:
-    """Let this process, and all that it starts, write beneath ``writable``, to devices, shared memory and /proc alone: "denied", or why not.
+    """Let this process, and all that it starts, write beneath ``writable``, to devices, shared memory and /proc alone: "denied", or why
+    not.
 
     Other processes' memory and open files are closed to it; their environment can be read. Weaker than ``enter``, which
     can still be called afterwards: compilers, profilers and whole runs of gates work under it.

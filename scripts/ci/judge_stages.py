@@ -87,7 +87,9 @@ def judge(stage: str, profile: str, tree: Path, base: Path | None, out: Path) ->
 
 
 def packed(run: Path, engine: Path) -> Path:
-    """The packed file that takes the place of a run directory; the directory if it can't be packed, as one that was changed after the run."""
+    """The packed file that takes the place of a run directory; the directory if it can't be
+    packed, as one that was changed after the run.
+    """
     done = run_gates(["pack", "--replace", str(run)], engine)
     return run.with_name(f"{run.name}.zip") if done.returncode == 0 else run
 

@@ -47,13 +47,15 @@ def sweep_part(recorded: Path) -> str:
             [
                 f"    gates sweep {first.task} {params}\n",
                 table(head, body, right=range(len(head))),
-                f"{len(rows)} variants, {len(left)} left, the fastest {len(shown)} above; dropped: {', '.join(f'{count} {why}' for why, count in dropped.most_common())}.\n",
+                f"{len(rows)} variants, {len(left)} left, the fastest {len(shown)} above; dropped: "
+                f"{', '.join(f'{count} {why}' for why, count in dropped.most_common())}.\n",
                 f"![time against resources]({PICTURE})\n",
                 *(
                     f"- {len(sweep.devices)} x {sweep.devices[0].name}: {_seconds(sweep):.0f} s, winner {sweep.winner}, {sweep.decision}"
                     for sweep in sweeps
                 ),
-                f"\n{_seconds(sweeps[-1]) / _seconds(first):.2f} times as fast with {len(first.devices)} cards as with {len(sweeps[-1].devices)}.",
+                f"\n{_seconds(sweeps[-1]) / _seconds(first):.2f} times as fast with {len(first.devices)} cards as with "
+                f"{len(sweeps[-1].devices)}.",
             ]
         )
         + "\n"

@@ -63,7 +63,10 @@ def console_run(recorded: Path) -> str:
     """What `make stage2` printed on the machine whose runs are in ``recorded``."""
     run = list_runs(recorded / "stage2_wmma_pv")[-1]
     shown = verdict_table(read_record(RunInfo, run, "run.json"), read_record(Verdict, run, "verdict.json"))
-    return f"```text\n{shown.strip()}\nevidence: results/stage2_wmma_pv/{run.name}\nreport:   results/stage2_wmma_pv/{run.name}/COMPARE.md\n```\n"
+    return (
+        f"```text\n{shown.strip()}\nevidence: results/stage2_wmma_pv/{run.name}\nreport:   "
+        f"results/stage2_wmma_pv/{run.name}/COMPARE.md\n```\n"
+    )
 
 
 def tried_table(recorded: Path) -> str:

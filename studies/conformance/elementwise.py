@@ -362,7 +362,8 @@ ARITHMETIC = [
         "arithmetic",
         _words,
         "u4",
-        "__popc __clz __ffs __brev __mulhi __umulhi __dp4a __funnelshift_l __funnelshift_r __byte_perm min_int max_int min_unsigned max_unsigned min_mixed max_mixed",
+        "__popc __clz __ffs __brev __mulhi __umulhi __dp4a __funnelshift_l __funnelshift_r __byte_perm min_int max_int min_unsigned "
+        "max_unsigned min_mixed max_mixed",
         _bits,
     ),
     exact(

@@ -158,7 +158,8 @@ def _totals(halves: Sequence[Half]) -> str:
             seen = [name for name in tried if declared(half, name)]
             rest = f", {len(untried(half))} not tried with the gate that shows them" if untried(half) else ""
             lines.append(
-                f"| refused by the {_where(half)}, of those that must show there | {len(seen)} | {len(seen) - len(survivors(half)) - len(untried(half))}{rest} |"
+                f"| refused by the {_where(half)}, of those that must show there | {len(seen)} | "
+                f"{len(seen) - len(survivors(half)) - len(untried(half))}{rest} |"
             )
         honest = [name for name in HONEST if name in rows(half)]
         if honest:
@@ -212,14 +213,15 @@ def _honest(known: Mapping[str, Mapping[str, Any]]) -> str:
 
 _INTRODUCTION = """# The kill matrix
 
-Which gate refuses which planted defect? [`kill-matrix.csv`](kill-matrix.csv) lists all: what is wrong, and the reason code of the first gate that
-refuses it, without a GPU and on one (`gates explain CODE`). Every gate and code of every run is in `kill-matrix*.json` in
+Which gate refuses which planted defect? [`kill-matrix.csv`](kill-matrix.csv) lists all: what is wrong, and the reason code of the
+first gate that refuses it, without a GPU and on one (`gates explain CODE`). Every gate and code of every run is in `kill-matrix*.json` in
 `results/recorded/cpu/`, `h100/` and `h200/`.
 
-A defect (`studies/defects/`) is a patch of a shipped attention kernel, or a small kernel that breaks the contract. Baseline, problem and limits
-are those of the honest kernel. Defects are tried on `small` with seed 0, odd shapes and input families, which is part of what `gates run`
-tries. Honest kernels are tried on all their shapes and seeds.
+A defect (`studies/defects/`) is a patch of a shipped attention kernel, or a small kernel that breaks the contract. Baseline, problem and
+limits are those of the honest kernel. Defects are tried on `small` with seed 0, odd shapes and input families, which is part of what
+`gates run` tries. Honest kernels are tried on all their shapes and seeds.
 
 `python studies/kill_matrix.py run --profile cpu --out FILE` tries all (`full` on a GPU), `report` writes this page and the list.
-`tests/project/test_defects.py` runs the cheapest red gate of each defect that needs no device; the FP16 tests run nine defects, and all if GATES_SLOW is set.
+`tests/project/test_defects.py` runs the cheapest red gate of each defect that needs no device; the FP16 tests run nine defects, and
+all if GATES_SLOW is set.
 """

@@ -229,7 +229,8 @@ INDEXING = (
         (
             "sdpa_fp8.cu",
             "write_output(tiles.scores, tiles.normalise, out + query_start,",
-            "write_output(tiles.scores, tiles.normalise, out + query_start + (head % 2 ? -1 : (head + 1) * query_tiles < gridDim.x) * sequence * kHeadDim,",
+            "write_output(tiles.scores, tiles.normalise, out + query_start + (head % 2 ? -1 : (head + 1) * query_tiles < gridDim.x) * "
+            "sequence * kHeadDim,",
         ),
     ),
 )
@@ -410,7 +411,8 @@ RESOURCES = (
         (
             "sdpa_fp8.cu",
             "        score_phase.compute(tiles.q, tiles.k, tiles.scores, place);\n        __syncthreads();  // a row",
-            "        for (int i = 0; i < 8; ++i) { score_phase.compute(tiles.q, tiles.k, tiles.scores, place); __syncthreads(); }\n        __syncthreads();  // a row",
+            "        for (int i = 0; i < 8; ++i) { score_phase.compute(tiles.q, tiles.k, tiles.scores, place); __syncthreads(); }\n    "
+            "    __syncthreads();  // a row",
         ),
         cpu=(),
         device=("performance",),

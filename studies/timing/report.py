@@ -45,9 +45,11 @@ def tables(studies: Studies) -> str:
             f"- run **{name}**: {study['device']['name']}, commit {study.get('commit', 'unknown')}. {study.get('note', '')}".rstrip()
             for name, study in studies.items()
         ),
-        "A/A gates must call at most 1 of 50 copies faster. At a true ratio of 1.13 no gate may pass; at 1.17 none may fail and 95 % must pass.",
+        "A/A gates must call at most 1 of 50 copies faster. At a true ratio of 1.13 no gate may pass; at 1.17 none may fail and 95 % "
+        "must pass.",
         table(("asked", "run", "measured", "holds"), _answers(studies)),
-        "The true ratios of the chains are known in three ways: interleaved rounds at a study's start, the straight line time = floor + steps x step, "
+        "The true ratios of the chains are known in three ways: interleaved rounds at a study's start, the straight line time = floor "
+        "+ steps x step, "
         f"and the clock cycles that the kernel counts plus that floor. They agree within {_truths_agree_pct(studies):.1f} %.",
     ]
     if usual := list(_usual(studies)):

@@ -1,4 +1,7 @@
-"""Environments that people have: Python without docstrings and asserts, a compiler behind a launcher, banners that begin with another version."""
+"""Environments that people have:
+
+Python without docstrings and asserts, a compiler behind a launcher, banners that begin with another version.
+"""
 
 from __future__ import annotations
 

@@ -168,7 +168,8 @@ def test_headers_of_wheels_are_found_after_the_toolkit_s(extension: Task, tmp_pa
 @needs_nvcc
 def test_nvcc_finds_the_handles(extension: Task, tmp_path: Path, stub_torch: None) -> None:
     (extension.folder / "kernel.cu").write_text(
-        "#include <torch/extension.h>\n#include <ATen/cuda/CUDAContext.h>\n#include <c10/cuda/CUDAException.h>\n__global__ void k(float* x) { x[0] = 1; }\n"
+        "#include <torch/extension.h>\n#include <ATen/cuda/CUDAContext.h>\n#include <c10/cuda/CUDAException.h>\n__global__ void "
+        "k(float* x) { x[0] = 1; }\n"
         "cublasHandle_t handle() { return at::cuda::getCurrentCUDABlasHandle(); }\n"
     )
     task = replace(extension, arch=("sm_90",))
@@ -220,8 +221,8 @@ def test_a_whole_run_says_so_too(extension: Task, tmp_path: Path, stub_torch: No
 def test_torch_s_own_headers_compile_without_its_cuda_build(extension: Task, tmp_path: Path) -> None:
     text = (extension.folder / "kernel.cu").read_text()
     (extension.folder / "kernel.cu").write_text(
-        "#include <torch/extension.h>\n#include <ATen/cuda/CUDAContext.h>\n#include <c10/cuda/CUDAException.h>\n#include <c10/cuda/CUDAGuard.h>\n"
-        + text
+        "#include <torch/extension.h>\n#include <ATen/cuda/CUDAContext.h>\n#include <c10/cuda/CUDAException.h>\n#include "
+        "<c10/cuda/CUDAGuard.h>\n" + text
     )
     result = build(replace(extension, arch=("sm_90",)), find_toolchain(), tmp_path / "build", want={"cubin", "binding"})
     assert result.failures == ()

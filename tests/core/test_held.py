@@ -10,7 +10,10 @@ from pathlib import Path
 
 from gates.core.scratch_folder import HeldFolder
 
-HOLD = "import sys; from pathlib import Path; from gates.core.scratch_folder import HeldFolder\nwith HeldFolder(Path(sys.argv[1]), 'gates-run-') as path:\n    print(path, flush=True); sys.stdin.read()"
+HOLD = (
+    "import sys; from pathlib import Path; from gates.core.scratch_folder import HeldFolder\nwith HeldFolder(Path(sys.argv[1]), "
+    "'gates-run-') as path:\n    print(path, flush=True); sys.stdin.read()"
+)
 
 
 def hold(parent: Path) -> tuple[subprocess.Popen[str], Path]:

@@ -173,7 +173,8 @@ def test_a_script_for_the_old_import_path_is_told_its_new_lines(tmp_path: Path, 
     folder = made(tmp_path, "python")
     (folder / "runner.py").write_text("from gates.run.runner import main\n\nmain(__file__)\n")
     assert lint(folder) == [
-        f"{folder / 'runner.py'}: imports gates.run, which is no longer for tasks; write `from gates.task_script import run` and `run(__file__)`"
+        f"{folder / 'runner.py'}: imports gates.run, which is no longer for tasks; write `from gates.task_script import run` and "
+        f"`run(__file__)`"
     ]
 
 

@@ -1,4 +1,6 @@
-"""The CPU device's rules for the asynchronous engines of sm_90: each planted fault gives its finding at its line, its honest neighbour none."""
+"""The CPU device's rules for the asynchronous engines of sm_90: each planted fault gives its finding at its line, its honest neighbour
+none.
+"""
 
 from __future__ import annotations
 

@@ -296,7 +296,8 @@ FLOAT: list[tuple[str, int, Callable[..., np.ndarray]]] = [
         lambda a, b: (a.astype(np.float16) * b.astype(np.float16)).astype(np.float32),
     ),
     (
-        "{{ .reg .b32 x; .reg .b16 l; .reg .b16 h; cvt.rn.f16x2.f32 x, {1}, {2}; add.f16x2 x, x, x; mov.b32 {{l, h}}, x; cvt.f32.f16 {0}, h; }}",
+        "{{ .reg .b32 x; .reg .b16 l; .reg .b16 h; cvt.rn.f16x2.f32 x, {1}, {2}; add.f16x2 x, x, x; mov.b32 {{l, h}}, x; cvt.f32.f16 "
+        "{0}, h; }}",
         2,
         lambda a, b: (a.astype(np.float16) + a.astype(np.float16)).astype(np.float32),
     ),

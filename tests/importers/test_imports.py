@@ -135,11 +135,17 @@ def test_a_solution_that_compiles_its_own_kernel_is_checked_for_memory_errors(tm
 
 def test_the_kinds_are_told_from_the_sources(tmp_path: Path, unrun: None) -> None:
     assert robust_kbench.load(ROBUST).candidate.kernels == ["rows_kernel"]
-    code = "import triton\nimport triton.language as tl\n\n@triton.autotune(configs=[], key=[])\n@triton.jit\ndef scale_kernel(x):\n    pass\n\n\nclass ModelNew: pass\n"
+    code = (
+        "import triton\nimport triton.language as tl\n\n@triton.autotune(configs=[], key=[])\n@triton.jit\ndef scale_kernel(x):\n   "
+        " pass\n\n\nclass ModelNew: pass\n"
+    )
     (tmp_path / "solution.py").write_text(code)
     found = kernelbench.load(KERNELBENCH[0], tmp_path / "solution.py").candidate
     assert (found.kind, found.kernels) == ("triton", ["scale_kernel"])
-    cuda = '/* __global__ void gone() */ template <int N> __global__ void __launch_bounds__(256) one(int* x) {}\nextern "C" __global__ void two() {}'
+    cuda = (
+        '/* __global__ void gone() */ template <int N> __global__ void __launch_bounds__(256) one(int* x) {}\nextern "C" __global__ '
+        "void two() {}"
+    )
     assert sources.cuda_kernels(cuda) == ["one", "two"]
 
 

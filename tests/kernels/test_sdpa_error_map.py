@@ -30,7 +30,8 @@ EXPLAINED = {
     "waits_for_the_wrong_group": (
         0,
         "everywhere",
-        "NaN: memory read before it was written (missing barrier or wait, a row never loaded, a read past a buffer: see the sanitizer gate), infinity - infinity, or 0/0 (a row with nothing unmasked)",
+        "NaN: memory read before it was written (missing barrier or wait, a row never loaded, a read past a buffer: see the sanitizer "
+        "gate), infinity - infinity, or 0/0 (a row with nothing unmasked)",
     ),
     "no_barrier_before_reuse": (  # a warp that is ahead overwrites what the warps of the other 16 rows still read
         1,

@@ -1,4 +1,6 @@
-"""A package that is missing or broken in this environment is not run, with its own error; an error of the function's is a reject as ever."""
+"""A package that is missing or broken in this environment is not run, with its own error; an
+error of the function's is a reject as ever.
+"""
 
 from __future__ import annotations
 
@@ -16,8 +18,10 @@ BROKEN = {  # modules of an installed package, by file
     "lang/__init__.py": "from lang.typing import registry\n",
     "lang/typing.py": "import old_numbers\nregistry = old_numbers.long\n",
     "old_numbers/__init__.py": "",
-    "lazy/__init__.py": "def jit(function):\n    import lazy.late\n    return function\n\ndef need(function):\n    import old_numbers\n    return old_numbers.trapz(function)\n\n"
-    "def check(x):\n    raise TypeError('x must be a tensor')\n\ndef lookup(name):\n    import old_numbers\n    return getattr(old_numbers, name)\n",
+    "lazy/__init__.py": "def jit(function):\n    import lazy.late\n    return function\n\ndef need(function):\n    import "
+    "old_numbers\n    return old_numbers.trapz(function)\n\n"
+    "def check(x):\n    raise TypeError('x must be a tensor')\n\ndef lookup(name):\n    import old_numbers\n    return "
+    "getattr(old_numbers, name)\n",
     "lazy/late.py": "raise RuntimeError('built for another version of old_numbers')\n",
 }
 

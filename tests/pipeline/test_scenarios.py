@@ -19,7 +19,8 @@ SCENARIOS: list[tuple[int, str, str]] = [
     (
         3,
         "spills behind another prefix",
-        "static_ptxas_gate test_spills_are_found_in_every_wording_and_counted_once, static_ptxas_log test_a_block_without_spill_figures_is_a_problem_not_zero",
+        "static_ptxas_gate test_spills_are_found_in_every_wording_and_counted_once, static_ptxas_log "
+        "test_a_block_without_spill_figures_is_a_problem_not_zero",
     ),
     (5, "the module's own line is taken for a kernel's", "static_ptxas_log test_every_field_of_every_recorded_log"),
     (
@@ -30,7 +31,8 @@ SCENARIOS: list[tuple[int, str, str]] = [
     (
         9,
         "ninja hides the compiler's output",
-        "static_build test_products_and_logs_of_every_architecture test_an_unchanged_build_compiles_nothing_and_is_quick, static_ptxas_gate test_two_architectures_of_one_log_are_kept_apart",
+        "static_build test_products_and_logs_of_every_architecture test_an_unchanged_build_compiles_nothing_and_is_quick, "
+        "static_ptxas_gate test_two_architectures_of_one_log_are_kept_apart",
     ),
     (
         11,
@@ -40,7 +42,8 @@ SCENARIOS: list[tuple[int, str, str]] = [
     (
         13,
         "relocatable code is judged before it is linked",
-        "static_ptxas_gate test_the_linker_s_figures_are_judged test_relocatable_code_without_the_linker_s_line_is_inconclusive, static_planted test_relocatable_code_is_judged_as_linked",
+        "static_ptxas_gate test_the_linker_s_figures_are_judged test_relocatable_code_without_the_linker_s_line_is_inconclusive, "
+        "static_planted test_relocatable_code_is_judged_as_linked",
     ),
     (15, "spills into shared memory", "static_ptxas_gate test_spills_into_shared_memory_are_judged_and_pointed_at"),
     (17, "spills are counted twice", "static_ptxas_gate test_spills_are_found_in_every_wording_and_counted_once"),
@@ -52,28 +55,33 @@ SCENARIOS: list[tuple[int, str, str]] = [
     (
         21,
         "names that depend on the folder, or look like figures",
-        "static_ptxas_gate test_one_source_in_two_folders_matches, static_ptxas_log test_keys_do_not_depend_on_the_folder test_names_as_people_write_them",
+        "static_ptxas_gate test_one_source_in_two_folders_matches, static_ptxas_log test_keys_do_not_depend_on_the_folder "
+        "test_names_as_people_write_them",
     ),
     (
         23,
         "the kilobyte that the system keeps",
-        "static_ptxas_gate test_the_kilobyte_of_sm_90_counts_in_the_occupancy_and_not_against_the_launch, static_chips test_the_system_s_kilobyte_counts",
+        "static_ptxas_gate test_the_kilobyte_of_sm_90_counts_in_the_occupancy_and_not_against_the_launch, static_chips "
+        "test_the_system_s_kilobyte_counts",
     ),
     (
         25,
         "line ends, colours, a log that is cut",
-        "static_ptxas_log test_line_ends_colours_and_noise_change_nothing test_cut_inside_the_second_kernel test_a_log_cut_anywhere_gives_no_wrong_figure, static_ptxas_gate test_a_cut_log_fails_and_says_where",
+        "static_ptxas_log test_line_ends_colours_and_noise_change_nothing test_cut_inside_the_second_kernel "
+        "test_a_log_cut_anywhere_gives_no_wrong_figure, static_ptxas_gate test_a_cut_log_fails_and_says_where",
     ),
     # building
     (
         27,
         "a compiler is killed for lack of processes or memory",
-        "machine test_a_killed_compiler_is_the_machine_s_fault, static_build test_jobs_from_the_environment_or_the_cores test_a_killed_build_leaves_no_lock",
+        "machine test_a_killed_compiler_is_the_machine_s_fault, static_build test_jobs_from_the_environment_or_the_cores "
+        "test_a_killed_build_leaves_no_lock",
     ),
     (
         29,
         "a changed toggle does not rebuild",
-        "static_build test_toggles_flags_and_compiler_have_folders_of_their_own, task test_an_override_changes_the_digest, pipeline test_two_overridden_runs_at_once_never_mix",
+        "static_build test_toggles_flags_and_compiler_have_folders_of_their_own, task test_an_override_changes_the_digest, pipeline "
+        "test_two_overridden_runs_at_once_never_mix",
     ),
     (
         31,
@@ -83,28 +91,34 @@ SCENARIOS: list[tuple[int, str, str]] = [
     (
         33,
         "no CUDA compiler",
-        "pipeline test_without_a_cuda_compiler_the_emulator_gates_still_run, static_build test_without_nvcc_the_device_is_missing_and_the_emulator_is_built, static_toolchain test_doctor_lists_what_is_missing_and_what_it_costs",
+        "pipeline test_without_a_cuda_compiler_the_emulator_gates_still_run, static_build "
+        "test_without_nvcc_the_device_is_missing_and_the_emulator_is_built, static_toolchain "
+        "test_doctor_lists_what_is_missing_and_what_it_costs",
     ),
     (
         35,
         "nvcc refuses the host compiler",
-        "static_build test_a_refused_host_compiler_is_named_with_the_override, static_toolchain test_an_old_or_foreign_host_compiler_is_refused",
+        "static_build test_a_refused_host_compiler_is_named_with_the_override, static_toolchain "
+        "test_an_old_or_foreign_host_compiler_is_refused",
     ),
     (
         37,
         "the library holds no code for the device",
-        "static_build test_the_device_s_own_architecture_is_added_once, correctness_on_device test_a_library_of_another_architecture_is_a_launch_error",
+        "static_build test_the_device_s_own_architecture_is_added_once, correctness_on_device "
+        "test_a_library_of_another_architecture_is_a_launch_error",
     ),
     (
         39,
         "build or results folder can't be written",
-        "static_build test_a_build_folder_that_can_t_be_written_is_one_error test_check_build_root_knows_a_read_only_folder, pipeline test_results_that_cannot_be_written test_two_overridden_runs_at_once_never_mix",
+        "static_build test_a_build_folder_that_can_t_be_written_is_one_error test_check_build_root_knows_a_read_only_folder, pipeline "
+        "test_results_that_cannot_be_written test_two_overridden_runs_at_once_never_mix",
     ),
     # correctness
     (
         41,
         "wrong arithmetic within loose limits",
-        "sdpa_inputs test_a_defect_that_ordinary_cases_let_through, reported_failures test_what_the_input_format_s_limits_let_through_fails, defect tail_not_masked, defect last_dimensions_skipped",
+        "sdpa_inputs test_a_defect_that_ordinary_cases_let_through, reported_failures "
+        "test_what_the_input_format_s_limits_let_through_fails, defect tail_not_masked, defect last_dimensions_skipped",
     ),
     (
         43,
@@ -114,7 +128,8 @@ SCENARIOS: list[tuple[int, str, str]] = [
     (
         45,
         "NaN passes a comparison",
-        "correctness_gate test_planted_defect_fails, correctness_records test_figures_of_non_finite_and_infinite_elements test_a_figure_that_is_absent_or_no_number_fails, jsonio test_refused, defect nan_output",
+        "correctness_gate test_planted_defect_fails, correctness_records test_figures_of_non_finite_and_infinite_elements "
+        "test_a_figure_that_is_absent_or_no_number_fails, jsonio test_refused, defect nan_output",
     ),
     (
         47,
@@ -134,7 +149,8 @@ SCENARIOS: list[tuple[int, str, str]] = [
     (
         53,
         "seeds that repeat, are ignored, or are known",
-        "task test_a_fault_names_file_line_and_key, correctness_gate test_weak_or_broken_problems test_kernel_that_knows_the_seeds_meets_a_fresh_one",
+        "task test_a_fault_names_file_line_and_key, correctness_gate test_weak_or_broken_problems "
+        "test_kernel_that_knows_the_seeds_meets_a_fresh_one",
     ),
     (
         55,
@@ -174,17 +190,20 @@ SCENARIOS: list[tuple[int, str, str]] = [
     (
         75,
         "48 KiB of shared memory without opting in",
-        "static_ptxas_gate test_a_launch_above_48_kib_must_opt_in, static_planted test_49153_bytes_without_opting_in, emulator_memory test_48_kib_without_opt_in, correctness_on_device test_correctness",
+        "static_ptxas_gate test_a_launch_above_48_kib_must_opt_in, static_planted test_49153_bytes_without_opting_in, emulator_memory "
+        "test_48_kib_without_opt_in, correctness_on_device test_correctness",
     ),
     (
         77,
         "a refused launch goes unseen",
-        "static_ptxas_gate test_launches_that_no_chip_takes, emulator_threads test_impossible_launch_is_refused, performance_device test_a_faulty_candidate_fails, defect swallowed_error",
+        "static_ptxas_gate test_launches_that_no_chip_takes, emulator_threads test_impossible_launch_is_refused, performance_device "
+        "test_a_faulty_candidate_fails, defect swallowed_error",
     ),
     (
         79,
         "a barrier is missing",
-        "emulator_attention test_missing_barrier_changes_the_result_between_orders, defect no_barrier_after_load, defect no_barrier_before_reuse, defect no_barrier_after_scores",
+        "emulator_attention test_missing_barrier_changes_the_result_between_orders, defect no_barrier_after_load, defect "
+        "no_barrier_before_reuse, defect no_barrier_after_scores",
     ),
     (
         81,
@@ -194,7 +213,8 @@ SCENARIOS: list[tuple[int, str, str]] = [
     (
         83,
         "the kernel runs on another stream",
-        "sdpa_operator test_runs_on_the_current_stream, performance_device test_work_that_is_not_done_when_the_launch_is_over_is_no_pass, defect default_stream",
+        "sdpa_operator test_runs_on_the_current_stream, performance_device "
+        "test_work_that_is_not_done_when_the_launch_is_over_is_no_pass, defect default_stream",
     ),
     # timing
     (
@@ -210,7 +230,8 @@ SCENARIOS: list[tuple[int, str, str]] = [
     (
         89,
         "clocks differ, or nothing is kept",
-        "performance_judge test_sides_at_different_clocks test_no_samples_whatever_make_a_pass_or_a_nan, performance_sampling test_constant_throttling_is_given_up",
+        "performance_judge test_sides_at_different_clocks test_no_samples_whatever_make_a_pass_or_a_nan, performance_sampling "
+        "test_constant_throttling_is_given_up",
     ),
     (
         91,
@@ -220,7 +241,8 @@ SCENARIOS: list[tuple[int, str, str]] = [
     (
         93,
         "one repetition",
-        "performance_sampling test_slow_kernels_have_fewer_samples_a_block, performance_runner test_iterations_are_kept_within_bounds, performance_statistics test_one_sample_has_no_spread_and_none_no_figures",
+        "performance_sampling test_slow_kernels_have_fewer_samples_a_block, performance_runner test_iterations_are_kept_within_bounds, "
+        "performance_statistics test_one_sample_has_no_spread_and_none_no_figures",
     ),
     (
         95,
@@ -230,12 +252,14 @@ SCENARIOS: list[tuple[int, str, str]] = [
     (
         97,
         "the timer scatters more than the kernel takes",
-        "performance_error_rates test_a_coarse_timer_is_refused_not_guessed, performance_device test_the_same_kernel_twice_beside_a_loaded_card_is_no_gain",
+        "performance_error_rates test_a_coarse_timer_is_refused_not_guessed, performance_device "
+        "test_the_same_kernel_twice_beside_a_loaded_card_is_no_gain",
     ),
     (
         99,
         "sides timed on other inputs",
-        "compare_sides test_other_inputs_from_the_same_seed_are_refused, performance_faults test_a_stored_answer_is_right_until_the_inputs_change",
+        "compare_sides test_other_inputs_from_the_same_seed_are_refused, performance_faults "
+        "test_a_stored_answer_is_right_until_the_inputs_change",
     ),
     (
         101,
@@ -245,13 +269,15 @@ SCENARIOS: list[tuple[int, str, str]] = [
     (
         103,
         "a kernel that fails is fast",
-        "performance_judge test_what_did_not_run_is_not_run_and_claims_nothing, pipeline test_a_wrong_kernel_is_rejected, performance_runner test_a_faulty_candidate_is_no_pass",
+        "performance_judge test_what_did_not_run_is_not_run_and_claims_nothing, pipeline test_a_wrong_kernel_is_rejected, "
+        "performance_runner test_a_faulty_candidate_is_no_pass",
     ),
     # evidence, compare, decide
     (
         105,
         "runs of different cards",
-        "compare_sides test_another_kind_of_card_is_shown_and_decides_nothing test_one_card_under_two_indices_is_the_same_and_another_of_its_kind_is_noted",
+        "compare_sides test_another_kind_of_card_is_shown_and_decides_nothing "
+        "test_one_card_under_two_indices_is_the_same_and_another_of_its_kind_is_noted",
     ),
     (
         107,
@@ -261,7 +287,8 @@ SCENARIOS: list[tuple[int, str, str]] = [
     (
         109,
         "a baseline of zero, NaN or infinity",
-        "compare_sides test_a_p50_that_is_no_time_is_an_error_of_file_and_key, performance_judge test_a_p50_that_is_no_time_is_an_error_of_the_file_and_key",
+        "compare_sides test_a_p50_that_is_no_time_is_an_error_of_file_and_key, performance_judge "
+        "test_a_p50_that_is_no_time_is_an_error_of_the_file_and_key",
     ),
     (111, "figures rounded before the ratio", "performance_judge test_the_bar"),
     (
@@ -275,7 +302,8 @@ SCENARIOS: list[tuple[int, str, str]] = [
     (
         121,
         "time zones and ties",
-        "history test_runs_are_ordered_by_instant_whatever_their_clock_showed, evidence test_a_run_of_the_same_second_gets_a_number, verify test_an_edit_is_found",
+        "history test_runs_are_ordered_by_instant_whatever_their_clock_showed, evidence test_a_run_of_the_same_second_gets_a_number, "
+        "verify test_an_edit_is_found",
     ),
     (123, "names that tear a table", "compare_sides test_no_text_of_evidence_is_markdown, report test_nothing_in_evidence_becomes_markup"),
     # Nsight Compute and compute-sanitizer
@@ -292,7 +320,8 @@ SCENARIOS: list[tuple[int, str, str]] = [
     (
         137,
         "a profiled run is timed",
-        "ncu_run test_arguments_leave_the_clocks_alone_and_name_the_kernel_exactly, reported_failures test_speed_is_measured_before_anything_is_profiled",
+        "ncu_run test_arguments_leave_the_clocks_alone_and_name_the_kernel_exactly, reported_failures "
+        "test_speed_is_measured_before_anything_is_profiled",
     ),
     (139, "a checker that checked nothing", "sanitizer_device test_a_tool_that_checked_nothing_or_found_something"),
     (141, "an allocator setting makes memcheck cry wolf", "sanitizer_device test_four_clean_tools_pass"),
@@ -313,7 +342,8 @@ SCENARIOS: list[tuple[int, str, str]] = [
     (
         153,
         "two runs in one folder",
-        "evidence test_a_run_of_the_same_second_gets_a_number test_a_run_is_never_written_into_another, pipeline test_two_overridden_runs_at_once_never_mix",
+        "evidence test_a_run_of_the_same_second_gets_a_number test_a_run_is_never_written_into_another, pipeline "
+        "test_two_overridden_runs_at_once_never_mix",
     ),
 ]
 

@@ -94,7 +94,8 @@ def test_the_tiled_product_is_right_on_the_emulator(tmp_path: Path) -> None:
     (tmp_path / "tiled" / "task.yaml").write_text(text)
     with (tmp_path / "tiled" / "sgemm_problem.py").open("a") as file:
         file.write(
-            '\nARGUMENTS = ("a", "b", "out", "N")\n\ndef make_outputs(shape, device):\n    return {"out": torch.empty(shape["N"], shape["N"], device=device)}\n'
+            '\nARGUMENTS = ("a", "b", "out", "N")\n\ndef make_outputs(shape, device):\n    return {"out": torch.empty(shape["N"], '
+            'shape["N"], device=device)}\n'
         )
     (tmp_path / "tiled" / "launcher.cu").write_text(
         "#include <cuda_runtime.h>\n#include <cstdint>\nvoid sgemm_launch(const float*, const float*, float*, int, cudaStream_t);\n"

@@ -38,7 +38,8 @@ PHRASES = {
     r"\bclockwork\b": "timer",
     r"\b(?:what was seen|what is wrong with|what of it)\b": "result, problem",
     r"\b(?:those of one|such a one|one that has none)\b": "repeat the noun",
-    r"\b(?:registers|threads|warps|CTAs|bytes|clocks|rows|keys|elements|instructions) an? (?:thread|warp|CTA|tile|SM|core|block|row|key|kernel|launch)\b": "per",
+    r"\b(?:registers|threads|warps|CTAs|bytes|clocks|rows|keys|elements|instructions) an? "
+    r"(?:thread|warp|CTA|tile|SM|core|block|row|key|kernel|launch)\b": "per",
 }
 EXCEPTIONS: dict[str, tuple[str, ...]] = {}  # page, file, command or code: the phrases that it needs
 

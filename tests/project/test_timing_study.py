@@ -77,7 +77,9 @@ def test_nvbench_output_is_read(monkeypatch) -> None:
 
 
 def test_the_lab_s_gates_run_their_whole_path(monkeypatch, tmp_path) -> None:
-    """The code that the study runs on a card, with the tests' clockwork in place of CUDA: a job that lacks a key ends here, and not on the card."""
+    """The code that the study runs on a card, with the tests' clockwork in place of CUDA: a job that lacks a key ends here, and not on the
+    card.
+    """
     import torch
     from timing import lab
     from timing_fakes import DATA, build_library, install

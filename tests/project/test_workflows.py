@@ -61,7 +61,8 @@ if command == "run":
     if told == "crash": sys.exit(2)
     run = pathlib.Path(option("--results")) / stage / "20260101T000000Z-norev-cpu"
     run.mkdir(parents=True)
-    (run / "run.json").write_text(json.dumps({"task": {"name": stage, "digest": "d"}, "profile": option("--profile"), "git": {"sha": None, "dirty": False}, "baseline": None, "device": {"name": "card"}}))
+    info = {"task": {"name": stage, "digest": "d"}, "profile": option("--profile"), "git": {"sha": None, "dirty": False}}
+    (run / "run.json").write_text(json.dumps({**info, "baseline": None, "device": {"name": "card"}}))
     (run / "COMPARE.md").write_text(f"# {told}: {stage}\\n\\nask @everyone <!-- kernel-gates -->\\n")
     (run / "DECISION").write_text(told)
     sys.exit(CODES.get(told, 0))

@@ -1,4 +1,6 @@
-"""docs/internals/ladder.md and the README's tables: no rung is left out, measurements stand beside predictions, and the prose's figures are the evidence's."""
+"""docs/internals/ladder.md and the README's tables: no rung is left out, measurements stand beside predictions, and the prose's figures
+are the evidence's.
+"""
 
 from __future__ import annotations
 

@@ -21,7 +21,10 @@ _TAKEN_OVER = (signal.SIGTERM, signal.SIGHUP)  # by the command
 
 
 def gates(*arguments: str | Path, cwd: Path | None = None, env: Mapping[str, str] | None = None) -> subprocess.CompletedProcess[str]:
-    """Run ``gates ARGUMENTS`` in ``cwd``, with ``env`` beside the environment. An exception is an ``error:`` of exit code 4, as users see it."""
+    """Run ``gates ARGUMENTS`` in ``cwd``, with ``env`` beside the environment.
+
+    An exception is an ``error:`` of exit code 4, as users see it.
+    """
     words, out, err = [str(argument) for argument in arguments], io.StringIO(), io.StringIO()
     before, handlers = Path.cwd(), {number: signal.getsignal(number) for number in _TAKEN_OVER}
     os.chdir(cwd or before)

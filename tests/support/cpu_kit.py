@@ -60,7 +60,10 @@ class TaskOnCpu:
         self._limits = task.gates["correctness"]
 
     def run(self, cpu: CpuDevice, shape_name: str, seed: int = 0, family: str = problem.DEFAULT_INPUTS, again: bool = False) -> Outcome:
-        """One case, with the problem's inputs, against its reference. ``again``: one more call with the same arrays, another order of warps and CTAs."""
+        """One case, with the problem's inputs, against its reference.
+
+        ``again``: one more call with the same arrays, another order of warps and CTAs.
+        """
         import torch
 
         from gates.gate.correctness.runner import accuracy
@@ -105,7 +108,9 @@ class TaskOnCpu:
 
 
 def limits_of(role: str, family: str, limits: Mapping[str, Any]) -> dict[str, float]:
-    """The limits on errors that judge a case, as the correctness gate has them: special inputs and edge shapes are held to the bound alone."""
+    """The limits on errors that judge a case, as the correctness gate has them: special inputs and edge shapes are held to the bound
+    alone.
+    """
     figures = (
         ("max_err_over_bound",)
         if "max_err_over_bound" in limits and not problem.is_ordinary(role, family)

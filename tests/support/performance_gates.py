@@ -79,7 +79,9 @@ Forge = Callable[[str, str, list[float]], list[float]]  # (side, mode, samples i
 def simulated_gate(
     truth: float, seed: int, bar_pct: float = 15.0, *, host: str = "idle", forge: Forge | None = None, **trouble: Any
 ) -> GateResult:
-    """One gate on a device on which the baseline takes ``truth`` times as long as the candidate; what ``forge`` makes of samples is claimed."""
+    """One gate on a device on which the baseline takes ``truth`` times as long as the candidate; what ``forge`` makes of samples is
+    claimed.
+    """
     options = {name: dict(value) if isinstance(value, tuple) else value for name, value in trouble.items()}
     device = SimulatedDevice({"candidate": 10.0, "baseline": 10.0 * truth, "control": 10.0 * truth}, seed=seed, **options)
     chance, late_s = random.Random(seed), [0.0]

@@ -110,7 +110,9 @@ def install(monkeypatch: Any, launch_us: dict[str, float]) -> None:
 
 
 def run_job(folder: Path, candidate: Path, baseline: Path | None, hands: Any = None, alone: Any = None, **changes: Any) -> dict[str, Any]:
-    """Run both ends of a timing job in this process and read the lines as the engine does; ``hands``: the end that holds the kernels, ``alone``: the baseline."""
+    """Run both ends of a timing job in this process and read the lines as the engine does; ``hands``: the end that holds the kernels,
+    ``alone``: the baseline.
+    """
     import shutil
 
     from gates.gate.performance import collect as timing

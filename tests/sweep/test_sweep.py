@@ -65,7 +65,9 @@ class Lines(Silence):
 
 @pytest.fixture(scope="module")
 def swept(once_a_session: OnceASession, tmp_path_factory: pytest.TempPathFactory) -> tuple[Path, Sweep]:
-    """A whole sweep on two emulator workers, interrupted once the first variant has compiled, which is not done again; a copy, to go on with."""
+    """A whole sweep on two emulator workers, interrupted once the first variant has compiled, which is not done again; a copy, to go on
+    with.
+    """
 
     def sweep(root: Path) -> None:
         options = Options(

@@ -45,7 +45,10 @@ def python(*arguments: str, cwd: Path, installed: Path) -> subprocess.CompletedP
 
 def test_a_fresh_process_finds_python_s_own_modules_and_the_task_s_helpers(tmp_path: Path) -> None:
     tasks = folder(tmp_path)
-    code = f"from pathlib import Path\nfrom gates.task import problem\nproblem.load('saxpy_problem', Path({str(tasks / 'saxpy_fast')!r}))\nimport copy, select, socket"
+    code = (
+        f"from pathlib import Path\nfrom gates.task import problem\nproblem.load('saxpy_problem', "
+        f"Path({str(tasks / 'saxpy_fast')!r}))\nimport copy, select, socket"
+    )
     done = python("-c", code, cwd=tmp_path, installed=tmp_path / "installed")
     assert done.returncode == 0, done.stderr
 
@@ -78,6 +81,9 @@ def test_bytecode_beside_a_source_is_never_run(tmp_path: Path) -> None:
     py_compile.compile(str(path), str(path.with_suffix(".pyc")))
     path.unlink()
     (tmp_path / "task" / "more" / "__init__.py").touch()
-    code = f"from gates.core.python_path import add_folder\nadd_folder({str(tmp_path / 'task')!r})\nimport levels, more.levels\nprint(levels.LEVEL, more.levels.LEVEL)\nimport hidden"
+    code = (
+        f"from gates.core.python_path import add_folder\nadd_folder({str(tmp_path / 'task')!r})\nimport levels, "
+        f"more.levels\nprint(levels.LEVEL, more.levels.LEVEL)\nimport hidden"
+    )
     done = python("-c", code, cwd=tmp_path, installed=tmp_path / "task")
     assert done.stdout == "3 3\n" and "No module named 'hidden'" in done.stderr

@@ -106,7 +106,10 @@ def test_the_folder_above_a_symbolic_link_is_where_the_link_leads(tmp_path: Path
 
 def test_files_that_python_text_names_belong_to_it(tmp_path: Path) -> None:
     """Data that it reads, sources that it compiles with what they include, modules that it imports by name, and compiled ones."""
-    text = "import importlib, compiled\nfrom pathlib import Path\nHERE = Path(__file__).parent\nTABLE, MORE = HERE / 'table.json', HERE / 'more/inline.cu'\nhelper = importlib.import_module('more.helper')\n"
+    text = (
+        "import importlib, compiled\nfrom pathlib import Path\nHERE = Path(__file__).parent\nTABLE, MORE = HERE / 'table.json', "
+        "HERE / 'more/inline.cu'\nhelper = importlib.import_module('more.helper')\n"
+    )
     files = {
         "kernels/k.cu": "",
         "tasks/saxpy_slow/extra.py": text,

@@ -45,7 +45,10 @@ def target(tmp_path_factory: pytest.TempPathFactory) -> Path:
 
 
 def read_all_ways(run: Path) -> bool:
-    """Whatever reads a run either works or raises one GatesError with a text; only a sound run is decided or compared. Return whether it is sound."""
+    """Whatever reads a run either works or raises one GatesError with a text; only a sound run is decided or compared.
+
+    Return whether it is sound.
+    """
     problems = verify_run(run)
     if EVERY:  # it draws for seconds
         with contextlib.suppress(GatesError):
@@ -89,7 +92,9 @@ def verdict_of(run: Path) -> Iterator[tuple[str, str]]:
 
 @pytest.mark.parametrize("name", NAMES)
 def test_each_leaf_replaced(target: Path, name: str) -> None:
-    """With each of the values in turn over the leaves, or with ``GATES_FUZZ_ALL`` every value at every leaf; then ``-rP`` shows what `gates verify` called sound."""
+    """With each of the values in turn over the leaves, or with ``GATES_FUZZ_ALL`` every value at every leaf; then ``-rP`` shows what
+    `gates verify` called sound.
+    """
     places_here, wrong, sound = list(leaves(DATA[name])), [], set()
     shift = NAMES.index(name)
     step = 1 if EVERY else max(1, len(places_here) // SAMPLED)

@@ -1,4 +1,6 @@
-"""What a run holds beside evidence, each with a fresh digest: a file of no run, a report and counters that are not those of the evidence."""
+"""What a run holds beside evidence, each with a fresh digest: a file of no run, a report and
+counters that are not those of the evidence.
+"""
 
 from __future__ import annotations
 
@@ -122,7 +124,8 @@ def test_a_report_of_another_version_is_compared_in_what_every_version_has(run: 
     assert report_problems(run) == (
         [],
         [
-            f"COMPARE.md was rendered by report version {REPORT_VERSION + 1}: not checked beyond its decision, gates, speed-up and kernel times"
+            f"COMPARE.md was rendered by report version {REPORT_VERSION + 1}: not checked beyond its decision, gates, speed-up and "
+            f"kernel times"
         ],
     )
     for before, after, expected in (

@@ -162,7 +162,8 @@ for writable in ([Path({str(tmp_path)!r})], [Path({shared!r}) / "scratch"]):
         sandbox.enter(writable)
         Path("/dev/null").write_text("x"); (writable[0] / "own").write_text("x"); resource.setrlimit(resource.RLIMIT_NOFILE, (64, 64))
         print(attempt(lambda: Path({shared!r}, "result").write_text("x")), attempt(lambda: Path("/dev/loop-control").write_text("x")),
-              attempt(lambda: resource.prlimit(os.getppid(), resource.RLIMIT_CPU, (9, 9))), attempt(lambda: Path("/dev/made").write_text("x")), flush=True)
+              attempt(lambda: resource.prlimit(os.getppid(), resource.RLIMIT_CPU, (9, 9))),
+              attempt(lambda: Path("/dev/made").write_text("x")), flush=True)
         os._exit(0)
     os.wait()
 """
@@ -198,7 +199,9 @@ outer, inner = Path({str(tmp_path)!r}), Path({str(tmp_path)!r}) / "inner"
 sandbox.enter([outer])
 if os.fork() == 0:
     held = sandbox.enter([inner])
-    print(held["files"], *map(attempt, (lambda: os.listdir("/proc"), lambda: os.listdir("/usr"), lambda: (inner / "own").write_text("x"), lambda: (outer / "own").write_text("x"))), flush=True)
+    tried = (lambda: os.listdir("/proc"), lambda: os.listdir("/usr"), lambda: (inner / "own").write_text("x"),
+             lambda: (outer / "own").write_text("x"))
+    print(held["files"], *map(attempt, tried), flush=True)
     os._exit(0)
 os.wait()
 """

@@ -54,7 +54,8 @@ def test_runners_are_forks_of_one_process_that_has_torch(run: Scripts) -> None:
 def test_the_real_torch_can_be_forked(run: Scripts) -> None:
     run.env["PYTHONPATH"] = PACKAGE
     done = run(
-        "import sys, torch, numpy; print('_C' in dir(sys.modules['torch']), float((torch.ones(64, 64) @ torch.ones(64, 64)).sum()), numpy.dot(numpy.ones(9), numpy.ones(9)))"
+        "import sys, torch, numpy; print('_C' in dir(sys.modules['torch']), float((torch.ones(64, 64) @ torch.ones(64, 64)).sum()), "
+        "numpy.dot(numpy.ones(9), numpy.ones(9)))"
     )
     assert done.output.split() == ["True", "262144.0", "9.0"] and done.returncode == 0
     assert forkserver._server is not None and forkserver._server.ready()
@@ -183,7 +184,10 @@ def test_switched_off(run: Scripts) -> None:
 def test_server_and_runner_end_with_their_engine(run: Scripts, end: str) -> None:
     runner = run.folder / "runner.py"
     runner.write_text("import os, time; print(os.getpid(), os.getppid(), file=open('pids', 'w'), flush=True); time.sleep(60)")
-    engine = f"import sys; from gates.worker import forkserver, process; process.run([sys.executable, {str(runner)!r}], limit_s=60, popen=forkserver.popen, cwd={str(run.folder)!r})"
+    engine = (
+        f"import sys; from gates.worker import forkserver, process; process.run([sys.executable, {str(runner)!r}], limit_s=60, "
+        f"popen=forkserver.popen, cwd={str(run.folder)!r})"
+    )
     child: Any = subprocess.Popen([sys.executable, "-c", engine], env=run.env)
     pids = run.folder / "pids"
     wait_until(lambda: pids.exists() and len(pids.read_text().split()) == 2, 30)

@@ -24,7 +24,8 @@ from gates.worker.machine_fault import MachineFault, fault_in
 FAULTS = {  # what compilers print where a machine lacks something, and a word of what to do
     "<built-in>: fatal error: when writing output to /t/tmpxft_7_saxpy.cpp1.ii: No space left on device": "free space",
     "<built-in>: fatal error: when writing output to /t/tmpxft_7_saxpy.cpp1.ii: Invalid argument": "free space",
-    "/usr/include/c++/12/bits/stl_iterator.h(1235): catastrophic error: error while writing generated C++ file: No space left on device": "free space",
+    "/usr/include/c++/12/bits/stl_iterator.h(1235): catastrophic "
+    "error: error while writing generated C++ file: No space left on device": "free space",
     "b.cpp:5:88: fatal error: error writing to /t/ccuz4eaY.s: No space left on device": "free space",
     "/tmp/cc.s: Fatal error: can't write 49 bytes to section .text of /b/a.o: 'No space left on device'": "free space",
     "/usr/bin/ld: final link failed: Disk quota exceeded": "free space",

@@ -67,7 +67,8 @@ def test_what_left_the_process_group_is_killed_too() -> None:
 def test_a_family_that_forks_on_and_on_is_killed_too(tmp_path: Path) -> None:
     hop = (
         "import os, time\nif os.fork() == 0:\n    os.setsid()\n    os.closerange(0, 9)\n    end = time.monotonic() + 20\n"
-        f"    while time.monotonic() < end:\n        if os.fork():\n            os._exit(0)\n        time.sleep(0.02)\n        open({str(tmp_path / 'last')!r}, 'w').write(str(os.getpid()))\n"
+        f"    while time.monotonic() < end:\n        if os.fork():\n            os._exit(0)\n        time.sleep(0.02)\n        "
+        f"open({str(tmp_path / 'last')!r}, 'w').write(str(os.getpid()))\n"
         "time.sleep(0.3)"
     )
     assert run(hop).cause == "exit 0"
@@ -87,7 +88,10 @@ def test_processes_of_another_run_are_left_alone() -> None:
 
 def test_a_runner_dies_with_its_engine(tmp_path: Path) -> None:
     package = str(Path(process.__file__).parents[2])
-    runner = f"import os, sys, time; sys.path.insert(0, {package!r}); from gates.worker.process import die_with; die_with(os.getppid()); print(os.getpid(), flush=True); time.sleep(60)"
+    runner = (
+        f"import os, sys, time; sys.path.insert(0, {package!r}); from gates.worker.process import die_with; "
+        f"die_with(os.getppid()); print(os.getpid(), flush=True); time.sleep(60)"
+    )
     engine = f"import subprocess, sys; subprocess.run([sys.executable, '-c', {runner!r}])"
     child = subprocess.Popen([sys.executable, "-c", engine], stdout=subprocess.PIPE, text=True)
     assert child.stdout is not None

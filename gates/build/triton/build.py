@@ -125,7 +125,8 @@ def _assemble(kernel: triton_record.Compiled, folder: Path) -> tuple[Target, str
 
 
 def execute(job: Mapping[str, Any], folder: Path) -> None:
-    """Run the job "triton_build": write a ``kernel`` line per compiled kernel and architecture, or one ``wrong`` line (Triton refused a kernel) or ``not_compiled`` line.
+    """Run the job "triton_build": write a ``kernel`` line per compiled kernel and architecture, or one ``wrong`` line (Triton refused a
+    kernel) or ``not_compiled`` line.
 
     The kernel's code runs in a process apart (``gates.build.triton.hands``), which can write to its scratch folder alone.
     """

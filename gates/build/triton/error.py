@@ -47,7 +47,9 @@ def _place(error: BaseException, function: Any) -> tuple[str, int] | None:
 
 
 def _functions(function: Any) -> Iterator[Any]:
-    """``function``, and every other compiled function that a loaded module names, without what is wrapped around it (autotuning, heuristics)."""
+    """``function``, and every other compiled function that a loaded module names, without what is wrapped around it (autotuning,
+    heuristics).
+    """
     from triton.runtime.jit import JITFunction
 
     yield function

@@ -1,7 +1,7 @@
 """Read the answer of the process that compiled a Triton kernel: check each field, and build every command in the engine.
 
-Of each kernel it is {"name", "arch", "variant", "tool", "options", "num_warps", "shared_bytes", "ptx": its text}; of one that Triton refused
-{"file", "line", "arch", "kind", "message"} (``gates.build.triton.error``).
+Of each kernel it is {"name", "arch", "variant", "tool", "options", "num_warps", "shared_bytes", "ptx": its text}; of one that Triton
+refused {"file", "line", "arch", "kind", "message"} (``gates.build.triton.error``).
 """
 
 from __future__ import annotations
@@ -22,7 +22,8 @@ _TOOLS = {"ptxas": "TRITON_PTXAS_PATH", "ptxas-blackwell": "TRITON_PTXAS_BLACKWE
 # Options that say how code is made, and neither what files are read nor what files are written.
 _OPTION = re.compile(
     r"-g|-v|-lineinfo|-suppress-debug-info|-O[0-4]|--?opt-level|[0-4]|--fmad=(?:true|false)|--?regAllocOptLevel=\d|--?maxrregcount=\d{1,3}"
-    r"|--?(?:def-(?:load|store)-cache|allow-expensive-optimizations|disable-optimizer-constants|position-independent-code|warn-[a-z-]+)(?:=[a-z]{1,8})?"
+    r"|--?(?:def-(?:load|store)-cache|allow-expensive-optimizations|disable-optimizer-constants|position-independent-code|warn-[a-z-]+)"
+    r"(?:=[a-z]{1,8})?"
 )
 _FILE = re.compile(r"\w[\w.-]{0,100}")
 _MOST_MESSAGE = 300  # characters
@@ -67,7 +68,10 @@ class Compiled:
 
 
 def checked(lines: Sequence[Any], archs: Sequence[str], home: Path) -> list[Compiled]:
-    """Return the reported kernels for the requested architectures, and write their PTX to ``home``. Raises NoRecord for an invalid answer."""
+    """Return the reported kernels for the requested architectures, and write their PTX to ``home``.
+
+    Raises NoRecord for an invalid answer.
+    """
     found = [_one(line, archs, home) for line in lines]
     if len({(one.name, one.arch, one.variant) for one in found}) != len(found):
         raise NoRecord("a kernel is named twice")

@@ -120,7 +120,10 @@ def _like(one: Likeness, found: ErrorMap) -> Iterator[str]:
         yield "the real and the imaginary part are exchanged"
     elif one.kind == "shifted":
         step = int(one.value or 0)
-        yield f"shifted by {step} along {one.axis} (got[i] = expected[i {'+' if step > 0 else '-'} {abs(step)}]): a start index or a pointer off by {abs(step)}"
+        yield (
+            f"shifted by {step} along {one.axis} (got[i] = expected[i {'+' if step > 0 else '-'} {abs(step)}]): a start index or a "
+            f"pointer off by {abs(step)}"
+        )
     elif one.kind == "taken":
         yield f"values of another {one.axis} ({one.text}): a wrong index or offset along {one.axis}"
     elif one.kind == "reordered":
@@ -133,7 +136,10 @@ def _not_finite(found: ErrorMap, half: bool) -> Iterator[str]:
     elif found.infinite == found.nonfinite:
         yield "infinity: overflow of fp16 (beyond 65504) in a stored intermediate, or a division by zero"
     else:
-        yield "NaN: memory read before it was written (missing barrier or wait, a row never loaded, a read past a buffer: see the sanitizer gate), infinity - infinity, or 0/0 (a row with nothing unmasked)"
+        yield (
+            "NaN: memory read before it was written (missing barrier or wait, a row never loaded, a read past a buffer: see the "
+            "sanitizer gate), infinity - infinity, or 0/0 (a row with nothing unmasked)"
+        )
 
 
 def _of_axis(axis: AxisSpan, *, last: bool, rows: bool, dense: bool) -> Iterator[str]:
@@ -146,7 +152,10 @@ def _of_axis(axis: AxisSpan, *, last: bool, rows: bool, dense: bool) -> Iterator
     if axis.stripe is not None:
         period, low, high = axis.stripe
         if low == high:
-            yield f"{axis.name} {low} of every {period} is one lane's or one element's part: a wrong lane index, or one left out of an exchange"
+            yield (
+                f"{axis.name} {low} of every {period} is one lane's or one element's part: a wrong lane index, or one left out of an "
+                f"exchange"
+            )
             return
         yield (
             f"{axis.name} {low}-{high} of every {period} is one warp's stripe or one fragment's: a missing __syncwarp or "

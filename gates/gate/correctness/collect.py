@@ -62,12 +62,12 @@ def run_correctness(
     The sides are dicts as a job has them (name, library, entry, folder, problem, emulated). ``limit_s``
     holds for one process, which runs several cases. ``extra_seeds`` are tried on the first shape
     (emulator) or on every shape (device). With ``quick`` the problem's ODD_SHAPES and its INPUT_FAMILIES are
-    tried as well, and what the first extra seed draws (``plan``), with ``thorough`` the EDGE_SHAPES too and the families on more shapes and seeds. ``inputs`` are names
-    of families or "default": then shapes x seeds x inputs are tried and nothing else (a replay).
+    tried as well, and what the first extra seed draws (``plan``), with ``thorough`` the EDGE_SHAPES too and the families on more shapes and
+    seeds. ``inputs`` are names of families or "default": then shapes x seeds x inputs are tried and nothing else (a replay).
     With ``hangs`` the kernel is known to hang, so the first time limit ends its cases, else the second.
     ``limits``: those of task.yaml on errors; outputs that break one are mapped. ``runner``: how a user starts the task's
-    runner.py, for the commands that replay one case. ``default_launches``: those in its sources that name no stream. ``limits_at``: each limit's file and line, to be named.
-    ``timed``: the shape that is timed, which extra seeds try on a device.
+    runner.py, for the commands that replay one case. ``default_launches``: those in its sources that name no stream. ``limits_at``: each
+    limit's file and line, to be named. ``timed``: the shape that is timed, which extra seeds try on a device.
     Raises GatesError for duplicate shapes, seeds or inputs, and for names that the problem does not have.
     """
     emulated = bool(candidate["emulated"])

@@ -28,7 +28,10 @@ STATUSES = ("ok", "launch_error", "crash", "timeout", "no_memory", "problem_erro
 
 @dataclass(frozen=True)
 class NullErrors:
-    """Errors of a given answer: ``zeros``, the reference's ``mean``, its ``rows_shifted``, one of the problem's; or the reference ``rounded``."""
+    """Errors of a given answer:
+
+    ``zeros``, the reference's ``mean``, its ``rows_shifted``, one of the problem's; or the reference ``rounded``.
+    """
 
     kind: str
     max_abs_err: float | None

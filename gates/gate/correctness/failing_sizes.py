@@ -31,7 +31,9 @@ Judged = list[tuple[Case, list[Check]]]
 
 
 def with_sizes(judged: Judged, uncounted: Collection[Any]) -> Judged:
-    """Return ``judged`` with the sentence on sizes in the hint of the first failing check of each wrong case; ``uncounted``: keys of weak cases."""
+    """Return ``judged`` with the sentence on sizes in the hint of the first failing check of each wrong case; ``uncounted``: keys of weak
+    cases.
+    """
     ordinary = [(case, found) for case, found in judged if case.inputs == DEFAULT_INPUTS and case.sizes]
     wrong = [case for case, found in ordinary if any(check.status is Status.FAIL and check.code not in _OF_THE_TASK for check in found)]
     failed = {case.shape for case in wrong}
@@ -55,7 +57,9 @@ def sentence(wrong: Sequence[Sizes], right: Sequence[Sizes]) -> str:
 
 
 def _rules(names: Sequence[str], wrong: Sequence[Sizes], right: Sequence[Sizes]) -> Iterator[tuple[str, str]]:
-    """(dimension, rule) for each rule that tells all wrong sizes from all right ones: tails first, in the dimension with most sizes first."""
+    """(dimension, rule) for each rule that tells all wrong sizes from all right ones: tails
+    first, in the dimension with most sizes first.
+    """
     columns = [(name, {sizes[name] for sizes in wrong}, {sizes[name] for sizes in right}) for name in names]
     columns = sorted((one for one in columns if not one[1] & one[2]), key=lambda one: -len(one[1] | one[2]))
     for name, bad, good in columns:

@@ -31,7 +31,8 @@ Sizes = dict[str, int]
 
 
 def draw(problem: Any, seed: int, affordable: float = 0.0, *, interpreted: bool = False) -> dict[str, Sizes]:
-    """Return up to COUNT new shapes by name, the same ones for the same ``seed``; none costs more than a few of the problem's small ones, or ``affordable``.
+    """Return up to COUNT new shapes by name, the same ones for the same ``seed``; none costs more than a few of the problem's small ones,
+    or ``affordable``.
 
     Fewer if the ranges have fewer cheap shapes. Raises GatesError if a DIMS function returns no shape.
     """
@@ -180,9 +181,11 @@ def _proportional(one: Sequence[int], other: Sequence[int]) -> bool:
 
 
 def cost(problem: Any, sizes: Mapping[str, int], *, interpreted: bool = False) -> float:
-    """Return what a launch of a shape and its check cost on the emulator, roughly in nanoseconds: its least work, or the product of its sizes, and its outputs.
+    """Return what a launch of a shape and its check cost on the emulator, roughly in nanoseconds: its least work, or the product of its
+    sizes, and its outputs.
 
-    ``interpreted``: in Triton's interpreter, which takes its time for each program of the grid: one a row of an output, or one for 128 elements.
+    ``interpreted``: in Triton's interpreter, which takes its time for each program of the grid: one a row of an output, or one for 128
+    elements.
     """
     whole = tuple(size for size in sizes.values() if isinstance(size, int))
     try:

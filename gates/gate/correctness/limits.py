@@ -40,7 +40,9 @@ def limits_of(case: Case, limits: Mapping[str, Any]) -> dict[str, float]:
 
 
 def tighter_than_format(output: OutputErrors, figure: str, limit: float) -> str:
-    """Return that ``limit`` asks for less than the output's format can hold at the worst element, if the error is at most two of the format's steps beyond it; else ""."""
+    """Return that ``limit`` asks for less than the output's format can hold at the worst element, if the error is at most two of the
+    format's steps beyond it; else "".
+    """
     expected, error, allowed = output.worst_expected, output.max_abs_err, limit
     if figure == BOUND and output.bound_index == output.worst_index and output.bound_at is not None:
         error, allowed = output.bound_error, limit * output.bound_at

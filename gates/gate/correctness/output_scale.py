@@ -39,8 +39,8 @@ def of_reference(folder: Path, problem: str, shape: str, *, work: Path, limit_s:
     """{"largest", "mean", "dtypes", "rounding", "arguments"} of a problem, its reference run on one shape with seed 0.
 
     ``largest`` and ``mean`` are of the absolute outputs: the errors of an output of zeros. ``dtypes``: output to type, as
-    "float64"; ``rounding``: [output, its type as made for the kernel, the largest error of the exact result rounded to it]; ``arguments``: those of a C launcher;
-    ``dims``: whether the problem declares DIMS; ``sizes``: the shape's.
+    "float64"; ``rounding``: [output, its type as made for the kernel, the largest error of the exact result rounded to it]; ``arguments``:
+    those of a C launcher; ``dims``: whether the problem declares DIMS; ``sizes``: the shape's.
     """
     job = {"kind": "magnitude", "problem": problem, "folder": str(folder), "shape": shape}
     tried = attempt(folder, job, work, limit_s=limit_s, name="magnitude", python=python)

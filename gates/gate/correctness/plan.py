@@ -124,8 +124,8 @@ def _role(problem: Any, case: Case) -> str:
 def _fresh(problem: Any, cases: Sequence[Case], others: Sequence[Case], seed: int, emulated: bool, *, interpreted: bool) -> list[Case]:
     """Return the cases that ``seed`` draws: eight, and more if they are cheap beside ``others`` or take no time; shapes and values in turn.
 
-    ``cases``: the headline and extra ones, whose cost limits that of a drawn shape. If the problem's first shape is dear, two kinds of values are tried.
-    Values are tried on the first shape, or on an odd one that costs more and is cheap.
+    ``cases``: the headline and extra ones, whose cost limits that of a drawn shape. If the problem's first shape is dear, two kinds of
+    values are tried. Values are tried on the first shape, or on an odd one that costs more and is cheap.
     """
     from gates.gate.correctness import fresh_shapes
     from gates.task import values  # they need torch, and the engine does not import it

@@ -27,7 +27,9 @@ def contradictions(evidence: Any) -> Iterator[str]:
             for output in case.outputs:
                 form = (output.elements, output.dtype)
                 if (known := forms.setdefault((case.shape, output.name), form)) != form:
-                    yield f"{told}: {output.name} has {form[0]} elements of {form[1]}, in another case of the shape {known[0]} of {known[1]}"
+                    yield (
+                        f"{told}: {output.name} has {form[0]} elements of {form[1]}, in another case of the shape {known[0]} of {known[1]}"
+                    )
                 if name and (one := references.get(case.key, {}).get(output.name)) and not _same_reference(one, output):
                     yield f"{told}: the reference of {output.name} is not that of the candidate's case"
             yield from (f"{told}: {text}" for text in _case(case))
@@ -82,7 +84,9 @@ def _same_reference(one: Any, other: Any) -> bool:
 
 
 def departures(info: RunInfo, side: TaskInfo, evidence: Any, others: Mapping[str, Any]) -> Iterator[str]:
-    """Yield what the evidence of ``side`` has otherwise than run.json says, and the cases that were planned and are missing, one sentence each."""
+    """Yield what the evidence of ``side`` has otherwise than run.json says, and the cases that were planned and are missing, one sentence
+    each.
+    """
     yield from differences([*stages(info, side, "candidate", evidence), *_terms(info, side, evidence)])
     yield from headline_problems(side, evidence)
     yield from _cases(side, evidence)
@@ -157,7 +161,10 @@ def _otherwise_planned(task: TaskInfo, evidence: Any) -> Iterator[str]:
         if (one := ours.get(case.key)) is None:
             yield f"the baseline has the case {case.where}, which the candidate has not"
         elif (case.role, case.orders) != (one.role, ("forward",) if case.status == "ok" else case.orders):
-            yield f"the baseline's {case.where} has the role {case.role} and the thread orders {', '.join(case.orders)}, the plan has {one.role} and forward"
+            yield (
+                f"the baseline's {case.where} has the role {case.role} and the thread orders {', '.join(case.orders)}, the plan has "
+                f"{one.role} and forward"
+            )
 
 
 def _judged(task: TaskInfo) -> tuple[str, ...]:

@@ -12,8 +12,8 @@ Why: a kernel may be faster for another reason than the one it is merged for.
 Example: tensor_pipe 21 % against 9 % rises.
 
 Limits: the kernel runs alone, with cold caches, under the profiler. Its duration only has to agree with the performance gate's time
-within a factor of 2 to 3. A counter that is absent, not a number or out of range never passes. One value that no card can have makes the whole
-profile inconclusive.
+within a factor of 2 to 3. A counter that is absent, not a number or out of range never passes. One value that no card can have makes the
+whole profile inconclusive.
 """
 
 from __future__ import annotations
@@ -29,8 +29,10 @@ from gates.hardware import ncu_metrics
 from gates.hardware.ncu_metrics import METRICS, Metric
 
 GATE = "ncu"
-# Nsight Compute's own duration of a launch beside p50 of timed launches, cold both: 0.88 to 1.15 in all recorded runs. Clocks are those of the
-# moment (an idle card may be at half of its clock), a short launch holds its ramp, and a kernel that task.yaml does not name is timed and not profiled.
+# Nsight Compute's own duration of a launch beside p50 of timed launches, cold both: 0.88 to 1.15 in all recorded runs. Clocks are those of
+# the
+# moment (an idle card may be at half of its clock), a short launch holds its ramp, and a kernel that task.yaml does not name is timed and
+# not profiled.
 SHORTER, SHORTER_US = 2.0, 2.0  # p50 may be shorter than the profiled duration by this factor and these us,
 LONGER, LONGER_US = 3.0, 10.0  # and longer by these
 

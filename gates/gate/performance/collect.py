@@ -2,8 +2,8 @@
 
 ``run_timing`` is the engine's side and never imports torch; ``execute`` is the runner's, the judge of the times: it holds the
 problem, a clock, and no kernel. The kernels and the device's clock are in a third process, which does what it is asked
-(``gates.gate.performance.runner.hands``). The procedure is gates.gate.performance.runner.session's. The measurement is on disk before the context rows
-(other implementations) are tried, so that they can't spoil it.
+(``gates.gate.performance.runner.hands``). The procedure is gates.gate.performance.runner.session's. The measurement is on disk before the
+context rows (other implementations) are tried, so that they can't spoil it.
 """
 
 from __future__ import annotations
@@ -52,8 +52,8 @@ def run_timing(
 
     The sides are dicts as a job has them. ``output_limits`` are the correctness limits (max_abs_err,
     mean_abs_err, bad_pct, bad_atol) that outputs must keep before and after timing. ``seed`` decides
-    input values and order; drawn and recorded if None. ``also``: shapes to time beside, for context. ``iters`` is the number of single launches a
-    side (300 if None, at least 120). ``hands``: the module of the process that holds the kernels.
+    input values and order; drawn and recorded if None. ``also``: shapes to time beside, for context. ``iters`` is the number of single
+    launches a side (300 if None, at least 120). ``hands``: the module of the process that holds the kernels.
     Raises GatesError for an unknown shape, a bad ``iters`` or ``cache``.
     """
     if iters is not None and iters < 1:

@@ -31,7 +31,9 @@ CONSTANT_STEPS = 2000  # a timer this much finer than a sample shows that sample
 
 
 def checks(evidence: PerformanceEvidence, series: Series, bar_pct: float) -> list[Check]:
-    """Return a check of the gated ``series`` against each of the figures that it must agree with; ``bar_pct`` is the gain that the task expects."""
+    """Return a check of the gated ``series`` against each of the figures that it must agree with; ``bar_pct`` is the gain that the task
+    expects.
+    """
     sides = [side for side in (CANDIDATE, BASELINE) if series.samples(side)]
     p50 = {side: statistics.median(series.samples(side)) for side in sides}
     found = [*_outside(evidence, sides), *_blocks(series, sides), *_passed(evidence, series)]
@@ -243,7 +245,9 @@ def _singles_alike(evidence: PerformanceEvidence, sides: list[str]) -> list[Chec
 
 
 def _alone(evidence: PerformanceEvidence, series: Series) -> list[Check]:
-    """Beside the candidate, which could slow it, the baseline takes no longer than in a process of its own: in time, or in cycles where the clock is known."""
+    """Beside the candidate, which could slow it, the baseline takes no longer than in a process of its own: in time, or in cycles where
+    the clock is known.
+    """
     if evidence.alone is None:
         return []  # a run that did not ask
     alone, most = evidence.alone.series, 1.0 + ALONE_PCT / 100.0

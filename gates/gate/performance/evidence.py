@@ -96,7 +96,9 @@ class Beside:
 
 @dataclass(frozen=True)
 class Alone:
-    """The baseline in a process without the candidate, in the gated mode; without ``series``, ``message`` says why it could not be timed."""
+    """The baseline in a process without the candidate, in the gated mode; without ``series``,
+    ``message`` says why it could not be timed.
+    """
 
     series: Series | None
     message: str

@@ -41,7 +41,10 @@ def _pairs(evidence: Any) -> Iterator[str]:
             yield f"{series.mode}: the valid blocks are not one of each side in each pair"
         for side, count in series.launches.items():
             if count != (1 if series is evidence.single else launches.setdefault(side, count)):
-                yield f"{series.mode}: a sample of the {side} has {count} launches, {1 if series is evidence.single else launches[side]} elsewhere"
+                yield (
+                    f"{series.mode}: a sample of the {side} has {count} launches, "
+                    f"{1 if series is evidence.single else launches[side]} elsewhere"
+                )
     if evidence.inputs and evidence.inputs.seeds != tuple(range(evidence.seed or 0, (evidence.seed or 0) + len(evidence.inputs.seeds))):
         yield f"the seeds of its inputs do not follow each other from {evidence.seed} on"
 

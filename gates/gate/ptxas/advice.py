@@ -14,7 +14,8 @@ from gates.core.kernel_names import base_name
 _CONSEQUENCE = re.compile(r"performance|\bignor(?:ed|ing)\b|\bserializ|\bspilled\b|\blocal memory used\b|\bdegrad|\bslow", re.IGNORECASE)
 _CODE = re.compile(r"^\(?(?P<code>[A-Z]\d{3,5})\)?\s*:?\s+")
 _OWNER = re.compile(
-    r"\s*\b(?:in|for|of)(?: the)?(?:(?: (?:entry|global|device|kernel))? (?:function|entry|kernel) '(?P<quoted>[^']+)'| entry (?P<bare>[A-Za-z_$][\w$.]*[\w$]))"
+    r"\s*\b(?:in|for|of)(?: the)?(?:(?: (?:entry|global|device|kernel))? (?:function|entry|kernel) '(?P<quoted>[^']+)'| entry "
+    r"(?P<bare>[A-Za-z_$][\w$.]*[\w$]))"
 )
 _FIGURE = re.compile(r"\d+")
 _MOST = 400  # characters of a remark

@@ -12,8 +12,8 @@ Example: `max_registers: 128` and a kernel at 168 registers gives
 
 Limits: ptxas does not know dynamic shared memory. It comes from recorded launches; without one the gate is inconclusive. The emulator
 records what the launcher launches for each shape, with the limits of each architecture's chip and 58 SMs. What a launcher does on a
-device with more SMs, or after it has read results back, is not seen. If only a device can show the launch, it is that of the smallest shape.
-An instance of a template is judged with its own launches if records tell instances apart. With relocatable device code the linker's
+device with more SMs, or after it has read results back, is not seen. If only a device can show the launch, it is that of the smallest
+shape. An instance of a template is judged with its own launches if records tell instances apart. With relocatable device code the linker's
 figures are judged. Spills of called functions are listed only. A limit is met when observed <= limit.
 """
 

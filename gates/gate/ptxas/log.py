@@ -16,7 +16,8 @@ from gates.gate.ptxas.advice import Advice, advice
 
 _COLOUR = re.compile(r"\x1b\[[0-9;?]*[A-Za-z]")
 _TOOL = re.compile(
-    r"(?:^|.*[\s>|\])])(?P<tool>ptxas|nvlink)(?:-\w+)?\s+(?:\S+, line \d+;\s*)?(?P<kind>info|warning|error|fatal|advisory)\s*:\s?(?P<text>.*)$"
+    r"(?:^|.*[\s>|\])])(?P<tool>ptxas|nvlink)(?:-\w+)?\s+(?:\S+, line "
+    r"\d+;\s*)?(?P<kind>info|warning|error|fatal|advisory)\s*:\s?(?P<text>.*)$"
 )
 _CONTINUED = re.compile(r"^ptxas\s+\.\s*")  # the run-time compiler's prefix of a continuation line
 _ENTRY = re.compile(r"^Compiling entry function '(?P<name>[^']+)' for '(?P<arch>[^']+)'")

@@ -1,7 +1,8 @@
 """Is the machine code what the stage claims to be?
 
 What: the instructions of each kernel are counted by class in the disassembly, for every architecture, and compared with `require` (least
-count per kernel) and `forbid` (classes that must not appear, called functions included). `gates.gate.sass.evidence.CLASSES` lists the classes.
+count per kernel) and `forbid` (classes that must not appear, called functions included). `gates.gate.sass.evidence.CLASSES` lists the
+classes.
 
 Why: a toggle that does nothing, or an `if constexpr` that takes the scalar branch, still computes the right numbers.
 

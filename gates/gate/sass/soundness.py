@@ -21,7 +21,10 @@ def contradictions(evidence: Any) -> Iterator[str]:
             yield f"{told} has {function.instructions} instructions, its commonest are {sum(top.values())}"
         for name, counted in count_classes(top).items():  # the others may be of the class, too
             if not counted <= function.classes.get(name, counted) <= counted + max(rest, 0):
-                yield f"{told} has {function.classes[name]} instructions of the class {name}, {counted} of its commonest are, and {rest} others exist"
+                yield (
+                    f"{told} has {function.classes[name]} instructions of the class {name}, {counted} of its commonest are, and "
+                    f"{rest} others exist"
+                )
 
 
 def departures(info: RunInfo, side: TaskInfo, evidence: Any, others: Mapping[str, Any]) -> Iterator[str]:

@@ -1,7 +1,7 @@
 """Is the compiled code no larger than it may be?
 
-What: the bytes that a device loads, summed over the cubins of an architecture: code and constants, without line tables. At most `max_bytes`,
-and at most `max_growth_pct` percent more than the baseline's. Only a task that names `size` under `gates` has this gate.
+What: the bytes that a device loads, summed over the cubins of an architecture: code and constants, without line tables. At most
+`max_bytes`, and at most `max_growth_pct` percent more than the baseline's. Only a task that names `size` under `gates` has this gate.
 
 Why: code that outgrows the instruction cache stalls, and each module takes time to load.
 

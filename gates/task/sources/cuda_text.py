@@ -13,7 +13,8 @@ from gates.task.sources import default_stream
 _COMMENT = re.compile(r"//[^\n]*|/\*.*?\*/", re.DOTALL)
 _INCLUDE = re.compile(r'^[ \t]*#[ \t]*include[ \t]*(?:"([^"\n]+)"|<([^>\n]+)>)', re.MULTILINE)
 _DYNAMIC = re.compile(r"\bextern\b[^;{}]*(?:__shared__|\.shared\b)")  # the second in PTX written by hand
-# Headers that define no kernel's shared memory: CUDA's own basic ones and CUB's without kernels, the C++ library's, and what bindings include of torch.
+# Headers that define no kernel's shared memory: CUDA's own basic ones and CUB's without kernels, the C++ library's, and what bindings
+# include of torch.
 _PLAIN = re.compile(r"[^/]+|cub/(?:block|warp|thread)/.*|(?:cuda|nv|cooperative_groups|torch|c10|pybind11)/.*|ATen/(?!native/).*")
 
 

@@ -34,7 +34,8 @@ class StageFiles:
 
 
 def stage_files(folder: Path, first: Iterable[Path], flags: Sequence[str]) -> StageFiles:
-    """Return the files of the stage in ``folder``: its task.yaml and Python files, ``first`` (sources and problem), and what these include or import.
+    """Return the files of the stage in ``folder``: its task.yaml and Python files, ``first`` (sources and problem), and what these include
+    or import.
 
     ``flags``: nvcc's, for their include folders and the headers that they put first. A file that can't be read leads to no other.
     """

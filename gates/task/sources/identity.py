@@ -6,7 +6,9 @@ import posixpath
 
 
 def identity_of(stage: str, digest: str) -> str:
-    """Return the identity ``<stage>-<build>``: 32 hex digits each of the stage's digest and of the build's (flags, compilers, environment)."""
+    """Return the identity ``<stage>-<build>``: 32 hex digits each of the stage's digest and of the build's (flags, compilers,
+    environment).
+    """
     return f"{stage[:32]}-{digest[:32]}"
 
 

@@ -6,7 +6,8 @@ import re
 
 # Also in parts that no compiler takes: one name too many costs nothing. A comment may stand before, a line may be continued by a backslash.
 _INCLUDE = re.compile(
-    rb"""^(?:\xef\xbb\xbf)?(?:[^\n"]*\*/)?[ \t]*(?:\#|%:|\?\?=)(?:[ \t]|\\\r?\n|/\*.*?\*/)*(?:include(?:_next)?|import|embed)(?:[ \t]|\\\r?\n|/\*.*?\*/)*(?:"([^"\n]+)"|<([^>\n]+)>)"""
+    rb"""^(?:\xef\xbb\xbf)?(?:[^\n"]*\*/)?[ \t]*(?:\#|%:|\?\?=)(?:[ \t]|\\\r?\n|/\*.*?\*/)*(?:include(?:_next)?|import|embed)"""
+    rb"""(?:[ \t]|\\\r?\n|/\*.*?\*/)*(?:"([^"\n]+)"|<([^>\n]+)>)"""
     rb"""|^[ \t]*\#[ \t]*define[ \t]+\w+[ \t]+(?:"([^"\n]+)"|<([^>\n]+)>)"""  # a name that a macro includes
     rb"""|\b__has_(?:include(?:_next)?|embed)[ \t]*\([ \t]*(?:"([^"\n]+)"|<([^>\n]+)>)""",
     re.MULTILINE,
@@ -17,7 +18,8 @@ _LIKE_A_FILE = re.compile(rb"[\w./-]*\w\.(?:cuh?|[ch](?:pp|xx|h)?|in[cl]|[it]pp|
 
 
 def included(text: bytes) -> tuple[set[str], set[str]]:
-    """Return (names in quotes, names in angle brackets) of the text's ``#include`` and ``#embed`` lines, ``__has_include``, and macros that are such a name.
+    """Return (names in quotes, names in angle brackets) of the text's ``#include`` and ``#embed`` lines, ``__has_include``, and macros that
+    are such a name.
 
     If a macro makes a name, every word of the text that is like a file's name counts as one in quotes.
     """

@@ -31,7 +31,10 @@ def reference(inputs, shape):
     return ANSWER
 """
 TIGHT = {"max_abs_err": 1e-5, "mean_abs_err": 1e-6, "bad_pct": 0.0, "bad_atol": 1e-5}
-COMPLEX = "def make_inputs(shape, seed, device):\n    return {'x': torch.randn(shape['N'], generator=torch.Generator().manual_seed(seed), dtype=torch.complex64)}\n"
+COMPLEX = (
+    "def make_inputs(shape, seed, device):\n    return {'x': torch.randn(shape['N'], "
+    "generator=torch.Generator().manual_seed(seed), dtype=torch.complex64)}\n"
+)
 SQUARE = COMPLEX + "def reference(inputs): return inputs['x'].to(torch.complex128) ** 2\n"
 
 

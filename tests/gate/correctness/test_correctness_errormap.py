@@ -56,7 +56,8 @@ PLACES = {
     "partial tile": (
         rows([128, 129]),
         "S 128-129 of every B, H, D: 768 of 49920 elements",
-        "S 128-129 is the partial last tile (130 = 128 + 2, tiles of 8 or 16 or 32 or 64 or 128): unmasked padding, or a bounds check of the load or the store",
+        "S 128-129 is the partial last tile (130 = 128 + 2, tiles of 8 or 16 or 32 or 64 or 128): unmasked padding, or a bounds check "
+        "of the load or the store",
     ),
     "one tile and one fragment": (
         at(ALL, ALL, slice(32, 64), slice(16, 32)),
@@ -66,12 +67,14 @@ PLACES = {
     "one warp's stripe": (
         rows([i for i in range(130) if 16 <= i % 64 < 32]),
         "S 16-31 of every 64 of every B, H, D: 12288 of 49920 elements",
-        "S 16-31 of every 64 is one warp's stripe or one fragment's: a missing __syncwarp or __syncthreads between its store and the read, or a wrong warp offset",
+        "S 16-31 of every 64 is one warp's stripe or one fragment's: a missing __syncwarp or __syncthreads between its store and the "
+        "read, or a wrong warp offset",
     ),
     "every other strip of columns": (
         at(ALL, ALL, ALL, [i for i in range(64) if i % 32 >= 16]),
         "D 16-31 of every 32 of every B, H, S: 24960 of 49920 elements",
-        "D 16-31 of every 32 is one warp's stripe or one fragment's: a missing __syncwarp or __syncthreads between its store and the read, or a wrong warp offset",
+        "D 16-31 of every 32 is one warp's stripe or one fragment's: a missing __syncwarp or __syncthreads between its store and the "
+        "read, or a wrong warp offset",
     ),
     "one fragment of columns": (
         at(ALL, ALL, ALL, slice(16, 32)),
@@ -98,7 +101,8 @@ PLACES = {
     "NaN in a warp's rows of one head": (
         at(0, 1, slice(16, 32), value=math.nan),
         "B 0, H 1 and S 16-31 of every D: 1024 of 49920 elements (all NaN or infinite)",
-        "NaN: memory read before it was written (missing barrier or wait, a row never loaded, a read past a buffer: see the sanitizer gate), infinity - infinity, or 0/0 (a row with nothing unmasked)",
+        "NaN: memory read before it was written (missing barrier or wait, a row never loaded, a read past a buffer: see the sanitizer "
+        "gate), infinity - infinity, or 0/0 (a row with nothing unmasked)",
     ),
     "overflow": (
         at(ALL, ALL, 5, 5, value=math.inf),
@@ -108,7 +112,8 @@ PLACES = {
     "rows by the data": (
         lambda x: torch.where(noise(2, 3, 130, 1) > 0.5, x + 10 + noise(*SHAPE), x),
         "245 of 780 rows, scattered over S 0-7, 9-21, 23-24, 26 and others (115 of 130) of every B, H, D: 15680 of 49920 elements",
-        "whole rows with no pattern in their index, so it depends on the data: a running value of the row (maximum, sum, rescaling of the accumulator when the maximum rises) rather than an index",
+        "whole rows with no pattern in their index, so it depends on the data: a running value of the row (maximum, sum, rescaling of "
+        "the accumulator when the maximum rises) rather than an index",
     ),
     "single elements": (
         lambda x: torch.where(noise(*SHAPE) > 2, x + 10 + noise(*SHAPE).flip(0), x),
@@ -118,12 +123,14 @@ PLACES = {
     "a lower precision": (
         lambda x: x + 0.01 * noise(*SHAPE).flip(2),
         None,
-        "small errors (1.1% of the values): a lower precision on the way, such as accumulation in fp16 or an operand rounded too early, or a biased rounding",
+        "small errors (1.1% of the values): a lower precision on the way, such as accumulation in fp16 or an operand rounded too "
+        "early, or a biased rounding",
     ),
     "all of it": (
         lambda x: x + noise(*SHAPE).flip(2),
         "everywhere: 49849 of 49920 elements",
-        "everything is off (by 100% of the values) and no simple factor: an operand transposed or from the wrong index, a tile skipped or counted twice, a running sum not rescaled",
+        "everything is off (by 100% of the values) and no simple factor: an operand transposed or from the wrong index, a tile skipped "
+        "or counted twice, a running sum not rescaled",
     ),
 }
 LIKE = {
@@ -136,7 +143,8 @@ LIKE = {
     ),
     "a factor a row": (
         lambda x: x * (2 + noise(2, 3, 130, 1) ** 2),
-        "a factor for each S, 2 to 11.97: each row's own factor is wrong, such as the final division by its sum or the rescaling of its accumulator",
+        "a factor for each S, 2 to 11.97: each row's own factor is wrong, such as the final division by its sum or the rescaling of "
+        "its accumulator",
     ),
     "zeros": (lambda x: x * 0, "zeros where values belong: never accumulated, multiplied by a zero factor, or not stored"),
     "constant": (lambda x: x * 0 + 0.25, "one constant, 0.25: initialised and never computed, or one element broadcast"),

@@ -40,8 +40,8 @@ def test_a_limit_below_one_rounding_of_the_format_is_the_task_s_fault(dtype: tor
     assert (result.status, result.code) == (Status.INCONCLUSIVE, "correctness.limit_too_tight")
     name = str(dtype).removeprefix("torch.")
     assert (
-        f"rounding the exact result to {name} already costs {cost:.3g} at small seed 0; no kernel can keep 1e-05; set about {2 * cost:.1g} (task.yaml:18)"
-        in result.checks[0].hint + "".join(c.hint for c in result.checks)
+        f"rounding the exact result to {name} already costs {cost:.3g} at small seed 0; no kernel can keep 1e-05; set about "
+        f"{2 * cost:.1g} (task.yaml:18)" in result.checks[0].hint + "".join(c.hint for c in result.checks)
     )
     assert not any("accumulation" in check.hint for check in result.checks)
 
@@ -61,19 +61,22 @@ def test_whole_numbers_too_and_what_the_format_holds_exactly_is_judged_to_the_bi
             torch.float16,
             1,
             1e-5,
-            "1 unit in the last place of float16; the limit is tighter than the format can hold: it allows 1e-05 there, and one rounding may cost 0.000977",
+            "1 unit in the last place of float16; the limit is tighter than the format can hold: it allows 1e-05 there, and one "
+            "rounding may cost 0.000977",
         ),
         (
             torch.bfloat16,
             2,
             1e-3,
-            "2 units in the last place of bfloat16; the limit is tighter than the format can hold: it allows 0.001 there, and one rounding may cost 0.00781",
+            "2 units in the last place of bfloat16; the limit is tighter than the format can hold: it allows 0.001 there, and one "
+            "rounding may cost 0.00781",
         ),
         (
             torch.float32,
             2,
             1e-9,
-            "2 units in the last place of float32; the limit is tighter than the format can hold: it allows 1e-09 there, and one rounding may cost 1.19e-07",
+            "2 units in the last place of float32; the limit is tighter than the format can hold: it allows 1e-09 there, and one "
+            "rounding may cost 1.19e-07",
         ),
         (torch.float16, 3, 1e-5, ""),
         (torch.float16, 1, 1e-3, ""),

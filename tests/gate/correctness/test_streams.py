@@ -319,7 +319,9 @@ def declared(folder: Path, solution: str, stream: str) -> Path:
 
 @pytest.fixture(scope="module")
 def built(tmp_path_factory: pytest.TempPathFactory) -> Any:
-    """``built(solution)``: the solution with its extension's kernel from a library that is compiled once; its CUDA text stays where it was."""
+    """``built(solution)``: the solution with its extension's kernel from a library that is compiled once; its CUDA text stays where it
+    was.
+    """
     nvcc = shutil.which("nvcc")
     if nvcc is None:
         pytest.skip("no nvcc")

@@ -73,7 +73,8 @@ def gate(tmp_path, candidate, baseline, bar=15.0, **options):
     print(result.status.value, result.code, result.sentence, f"{evidence.process_s} s", raw["output_tail"][-500:])
     for block in evidence.outside or ():
         print(
-            f"outside {block.side} {block.replays} x {block.launches}: {block.claimed_us:.0f} us claimed, {block.wall_us:.0f} us passed, excess {block.excess_pct:.2f} %"
+            f"outside {block.side} {block.replays} x {block.launches}: {block.claimed_us:.0f} us claimed, {block.wall_us:.0f} us "
+            f"passed, excess {block.excess_pct:.2f} %"
         )
     print("contradictions", [told(check) for check in result.checks if check.code in ("performance.inconsistent", "performance.host_busy")])
     return evidence, result

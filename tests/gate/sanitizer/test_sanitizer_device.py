@@ -204,7 +204,8 @@ def test_a_tool_that_checked_nothing_or_found_something(gate, body: str, status:
         ("kill -KILL $$", "killed by SIGKILL"),
         ("sleep 60", "time limit"),
         (
-            'echo "========= Error: Failed to inject into the target process" > $log; echo "========= ERROR SUMMARY: 0 errors" >> $log; exit 255',
+            'echo "========= Error: Failed to inject into the target process" > $log; echo "========= ERROR SUMMARY: 0 errors" >> '
+            "$log; exit 255",
             "Failed to inject",
         ),
         ('echo "terminate called without an active exception"; kill -ABRT $$', "killed by SIGABRT"),

@@ -148,7 +148,10 @@ def _moved(inputs: Mapping[str, Any], number: int) -> dict[str, Any]:
 
 
 class _Single(TorchFunctionMode):
-    """Evaluates in float32 what asks for float64, complex numbers too. Raises NotImplementedError for a write into such a tensor, which would be lost."""
+    """Evaluates in float32 what asks for float64, complex numbers too.
+
+    Raises NotImplementedError for a write into such a tensor, which would be lost.
+    """
 
     def __torch_function__(self, function: Any, types: Any, args: Any = (), kwargs: Any = None) -> Any:
         kwargs, name = kwargs or {}, getattr(function, "__name__", "")

@@ -1,8 +1,8 @@
 """The baseline's time in a process that never held the candidate, taken after the measurement.
 
-Candidate and baseline share a process while they are measured, so the candidate could make the baseline slower. When that process and all that it
-left behind have ended, a runner of its own times a few blocks of the baseline: same input values, same number of sets and launches, same places of
-the outputs, same cache mode. The judge compares the two times (``gates.gate.performance.consistency``).
+Candidate and baseline share a process while they are measured, so the candidate could make the baseline slower. When that process and all
+that it left behind have ended, a runner of its own times a few blocks of the baseline: same input values, same number of sets and launches,
+same places of the outputs, same cache mode. The judge compares the two times (``gates.gate.performance.consistency``).
 """
 
 from __future__ import annotations

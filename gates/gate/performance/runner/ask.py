@@ -33,7 +33,9 @@ def connect(job: Mapping[str, Any], child: isolated.Child) -> Ask:
 
 
 def judge(job: Mapping[str, Any], measure: Callable[..., None]) -> None:
-    """Call ``measure(job, writer, connect, before, pid)`` with the file of the job's results and ``job["child"]``, the process that holds the kernels."""
+    """Call ``measure(job, writer, connect, before, pid)`` with the file of the job's results and ``job["child"]``, the process that holds
+    the kernels.
+    """
     before = nvml.processes_by_uuid()  # before the other process starts CUDA, to tell it from others
     child = job["child"]
     with ResultWriter(job) as writer:
@@ -65,7 +67,10 @@ def times(answer: Any, samples: int) -> list[float]:
 
 
 def rows(answer: Any, sets: int, wanted: Mapping[str, Any]) -> dict[str, Any]:
-    """Return outputs by name, each [sets, elements], with the sizes of ``wanted``, the exact outputs of one set. Raises Stopped for other sizes."""
+    """Return outputs by name, each [sets, elements], with the sizes of ``wanted``, the exact outputs of one set.
+
+    Raises Stopped for other sizes.
+    """
     sizes = {name: [sets, one.numel()] for name, one in wanted.items()}
     found = {name: list(getattr(one, "shape", ())) for name, one in answer.items()} if isinstance(answer, dict) else {}
     if wrong := [name for name in sizes if found.get(name) != sizes[name] or answer[name].is_complex() != wanted[name].is_complex()]:

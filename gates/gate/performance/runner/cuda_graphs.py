@@ -80,11 +80,12 @@ class Returned:
 
 
 class Sets:
-    """Input sets with outputs of their own for each side (name: its kernel's arguments); set i holds the values of slot (i + round) mod slots.
+    """Input sets with outputs of their own for each side (name: its kernel's arguments); set i holds the values of slot (i + round) mod
+    slots.
 
     ``slots``: input values by name, on the CPU, as the judge sent them; it changes one of them a round. ``made``: tensors like the
-    outputs; ``names``: of what a function may return, in order. Poisoned outputs are filled with 0xFF bytes (NaN in every float format); an input that the kernel changes
-    (``in_place``) is an output with the input's values.
+    outputs; ``names``: of what a function may return, in order. Poisoned outputs are filled with 0xFF bytes (NaN in every float format); an
+    input that the kernel changes (``in_place``) is an output with the input's values.
     """
 
     def __init__(

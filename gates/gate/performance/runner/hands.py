@@ -1,8 +1,8 @@
 """Run the timed kernels and the device's clock in a process that judges nothing.
 
 It gets input values and launch counts. It has no reference, no limit and no seed, and can write only to its scratch folder. Its
-answers are claims: the judge's process (``gates.gate.performance.runner.session``) compares the outputs and checks the times against its own
-clock.
+answers are claims: the judge's process (``gates.gate.performance.runner.session``) compares the outputs and checks the times against its
+own clock.
 """
 
 from __future__ import annotations

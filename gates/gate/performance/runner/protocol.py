@@ -22,7 +22,9 @@ class Stopped(Exception):
 
 @contextlib.contextmanager
 def telling_stops(writer: Any, wanted: str) -> Iterator[None]:
-    """Write a ``stopped`` line to ``writer`` (``gates.worker.job.ResultWriter``) if the block is stopped or has no memory for ``wanted``."""
+    """Write a ``stopped`` line to ``writer`` (``gates.worker.job.ResultWriter``) if the block
+    is stopped or has no memory for ``wanted``.
+    """
     try:
         yield
     except Stopped as stop:

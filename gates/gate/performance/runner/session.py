@@ -1,7 +1,8 @@
 """Run the timing protocol on a CUDA device, from calibration to evidence, in the judge's process.
 
-The kernels and the device's clock are in another process, which does everything on the device (``ask``, see ``gates.gate.performance.runner.ask``).
-This process draws the input values, chooses launches and their order, times every block by its own clock, and compares the outputs.
+The kernels and the device's clock are in another process, which does everything on the device (``ask``, see
+``gates.gate.performance.runner.ask``). This process draws the input values, chooses launches and their order, times every block by its own
+clock, and compares the outputs.
 """
 
 from __future__ import annotations

@@ -129,8 +129,8 @@ def _verdicts(task: Task) -> Iterator[str]:
             f"{task.folder / 'task.yaml'}:{task.place('gates', 'performance', 'shape').partition(':')[2]}: gates.performance.shape: "
             f"{timed} is timed, but its results are never checked: add it to shapes"
         )
-    for gate, row in ROWS.items():
-        if row.first_limits and not task.gates[gate] and gate not in task.not_applicable:
+    for gate, limits in task.gates.items():
+        if (row := ROWS[gate]).first_limits and not limits and gate not in task.not_applicable:
             yield (
                 f"{where}gates.{gate} has no limits, so the decision stays hold: add e.g. `{gate}: {row.first_limits}`, or declare "
                 f"{gate} under not_applicable"

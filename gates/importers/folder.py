@@ -22,7 +22,7 @@ from gates import __version__
 from gates.core import jsonio
 from gates.core.errors import GatesError
 from gates.gate.correctness.output_scale import bounds
-from gates.gate.registry import ROWS
+from gates.gate.registry import ROWS, gates_of
 from gates.task.load import load_task
 from gates.task.scaffold import template
 from gates.task.sources.default_stream import default_stream_launches
@@ -182,7 +182,7 @@ def _yaml(imported: Imported, side: Side, name: str, names: tuple[str, str], fou
     declared = dict(side.not_applicable)
     code = {one.kept: text(one) for one in imported.originals if one.kept in side.sources} | dict(side.files)
     if side.kind == "python":
-        declared |= dict.fromkeys((row.name for row in ROWS.values() if row.of_binaries), _NOT_COMPILED)
+        declared |= dict.fromkeys((gate for gate in gates_of(()) if ROWS[gate].of_binaries), _NOT_COMPILED)
         if not any(_OWN_KERNEL.search(content) for content in code.values()):
             declared["sanitizer"] = _NO_OWN_KERNEL
     for gate in (row.name for row in ROWS.values() if row.names):

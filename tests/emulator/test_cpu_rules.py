@@ -152,6 +152,17 @@ def test_blocks_that_update_one_place(library: Path, cpu: CpuDevice) -> None:
     only(cpu, "cpu.race_global", "blocks update one place")
 
 
+def test_a_guess_that_a_swap_checks_is_no_race(library: Path, cpu: CpuDevice) -> None:
+    launch, total, seen = Launcher(library, "swap"), cpu.array(np.zeros(1, np.int32)), cpu.empty((128,), np.int32)
+    launch(total, seen, 0)
+    assert total.get()[0] == 128 and not cpu.findings()
+    launch(total, seen, 1)
+    assert {finding.code for finding in cpu.findings()} == {"cpu.race_global"}
+    assert f"{SOURCE}:{cpu_kit.line_of(SOURCE, '// a guess')}" in {
+        place for finding in cpu.findings() for place in (finding.where, finding.other)
+    }
+
+
 def test_the_last_block_needs_a_fence(library: Path, cpu: CpuDevice) -> None:
     launch, x, part, out = Launcher(library, "last_block"), cpu.array(X[:4]), cpu.empty((4,), np.float32), cpu.empty((1,), np.float32)
     launch(x, part, out, 0)

@@ -51,8 +51,7 @@ bool Launch::inlined_from(std::int32_t place, const char* path) const {
     return false;
 }
 
-void Launch::report(const Warp* warp, std::int32_t place, unsigned lane, const std::string& code, const std::string& message,
-                    std::int32_t other) {
+Finding Launch::finding(const Warp* warp, std::int32_t place, unsigned lane, const std::string& code, const std::string& message, std::int32_t other) const {
     Finding finding;
     finding.code = code;
     finding.message = message;
@@ -65,7 +64,11 @@ void Launch::report(const Warp* warp, std::int32_t place, unsigned lane, const s
             finding.thread[i] = warp->thread[i][lane];
         }
     }
-    add_finding(finding);
+    return finding;
+}
+
+void Launch::report(const Warp* warp, std::int32_t place, unsigned lane, const std::string& code, const std::string& message, std::int32_t other) {
+    add_finding(finding(warp, place, lane, code, message, other));
 }
 
 Cta::Cta() = default;
@@ -130,6 +133,12 @@ void Cta::start(Launch& owner, std::uint64_t linear) {
 }
 
 bool Cta::run(std::uint64_t operations) {
+    const bool ended = turn(operations);
+    if (ended && races) races->end();
+    return ended;
+}
+
+bool Cta::turn(std::uint64_t operations) {
     for (;;) {
         bool ran = false, living = false, spun = false;
         for (const unsigned w : order_) {

@@ -34,6 +34,7 @@ struct Launch {
     unsigned threads() const { return block[0] * block[1] * block[2]; }
     std::string where(std::int32_t place) const;                       // FILE:LINE of the user's own code
     bool inlined_from(std::int32_t place, const char* path) const;     // whether a file with `path` in its name holds it, or inlined it
+    Finding finding(const Warp* warp, std::int32_t place, unsigned lane, const std::string& code, const std::string& message, std::int32_t other = -1) const;
     void report(const Warp* warp, std::int32_t place, unsigned lane, const std::string& code, const std::string& message,
                 std::int32_t other = -1);
 };
@@ -69,6 +70,7 @@ struct Cta {
 
   private:
     std::vector<unsigned> order_;
+    bool turn(std::uint64_t operations);
     void complete(unsigned barrier);
     void check(unsigned barrier);
     bool land_awaited();

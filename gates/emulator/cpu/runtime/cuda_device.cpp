@@ -3,8 +3,11 @@
 #include <cstring>
 
 #include "cuda_abi.h"
+#include "memory.h"
 
 using namespace gates_cpu;
+
+GATES_CUDA int cudaDeviceGetAttribute(int* value, int attribute, int);
 
 namespace {
 
@@ -14,6 +17,13 @@ struct Event {
 };
 
 int pending() { return Device::get().last_error(false); }
+
+constexpr std::size_t kPropertyBytes = 1008;  // cudaDeviceProp of CUDA 13
+int attribute(int which) {
+    int value = 0;
+    cudaDeviceGetAttribute(&value, which, 0);
+    return value;
+}
 
 }  // namespace
 
@@ -62,6 +72,49 @@ GATES_CUDA int cudaDeviceGetAttribute(int* value, int attribute, int) {
     return kSuccess;
 }
 
+// Fields of cudaDeviceProp by their offsets; what is not set is 0.
+GATES_CUDA int cudaGetDeviceProperties(void* properties, int device) {
+    if (device != 0) return Device::get().set_error(kInvalidDevice);
+    std::uint8_t* const to = static_cast<std::uint8_t*>(properties);
+    std::memset(to, 0, kPropertyBytes);
+    std::strcpy(reinterpret_cast<char*>(to), "CPU device of Kernel Gates");
+    const auto put = [to](std::size_t offset, int value) { std::memcpy(to + offset, &value, 4); };
+    const auto put_wide = [to](std::size_t offset, std::uint64_t value) { std::memcpy(to + offset, &value, 8); };
+    put_wide(288, DeviceMemory::get().capacity());
+    put_wide(296, static_cast<std::uint64_t>(attribute(8)));    // shared memory per block
+    put(304, attribute(12));                                    // registers per block
+    put(308, attribute(10));                                    // warp
+    put_wide(312, 2147483647);                                  // pitch
+    for (int i = 0; i < 4; ++i) put(320 + 4 * static_cast<std::size_t>(i), attribute(i == 0 ? 1 : i + 1));  // threads per block, and its sides
+    for (int i = 0; i < 3; ++i) put(336 + 4 * static_cast<std::size_t>(i), attribute(5 + i));               // sides of the grid
+    put_wide(352, static_cast<std::uint64_t>(attribute(9)));    // constants
+    put(360, attribute(75));                                    // capability
+    put(364, attribute(76));
+    put_wide(368, 512);                                         // alignment of textures
+    put(384, attribute(16));                                    // multiprocessors
+    put(392, 1);                                                // maps host memory
+    put(560, 1);                                                // concurrent kernels
+    put(588, 1);                                                // one address space
+    put(592, attribute(37));                                    // width of the memory bus
+    put(596, attribute(38));                                    // L2
+    put(604, attribute(39));                                    // threads per multiprocessor
+    put_wide(624, static_cast<std::uint64_t>(attribute(81)));   // shared memory per multiprocessor
+    put(632, attribute(82));                                    // registers per multiprocessor
+    put(668, 1);                                                // cooperative launches
+    put_wide(672, static_cast<std::uint64_t>(attribute(97)));   // shared memory that a block can opt in to
+    put(688, attribute(106));                                   // blocks per multiprocessor
+    put_wide(696, static_cast<std::uint64_t>(attribute(111)));  // reserved shared memory
+    return kSuccess;
+}
+
+GATES_CUDA int cudaDeviceGetStreamPriorityRange(int* least, int* greatest) {
+    *least = *greatest = 0;
+    return kSuccess;
+}
+GATES_CUDA int cudaLaunchHostFunc(Stream, void (*function)(void*), void* data) {
+    function(data);
+    return kSuccess;
+}
 GATES_CUDA int cudaStreamCreate(Stream* stream) { *stream = new char; return kSuccess; }
 GATES_CUDA int cudaStreamCreateWithFlags(Stream* stream, unsigned) { return cudaStreamCreate(stream); }
 GATES_CUDA int cudaStreamCreateWithPriority(Stream* stream, unsigned, int) { return cudaStreamCreate(stream); }
@@ -78,6 +131,7 @@ GATES_CUDA int cudaEventRecord(EventHandle event, Stream) {
     *static_cast<Event*>(event) = {std::chrono::steady_clock::now(), true};
     return pending();
 }
+GATES_CUDA int cudaEventRecordWithFlags(EventHandle event, Stream stream, unsigned) { return cudaEventRecord(event, stream); }
 GATES_CUDA int cudaEventSynchronize(EventHandle) { return pending(); }
 GATES_CUDA int cudaEventQuery(EventHandle) { return pending(); }
 GATES_CUDA int cudaEventElapsedTime(float* ms, EventHandle begin, EventHandle end) {

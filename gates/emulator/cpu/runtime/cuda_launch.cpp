@@ -130,7 +130,7 @@ GATES_CUDA int cudaFuncSetAttribute(const void* host, int attribute, int value) 
     if (program == nullptr) return device.last_error(false);
     if (attribute == 8) {  // cudaFuncAttributeMaxDynamicSharedMemorySize
         if (value < 0 || static_cast<std::int64_t>(value) + program->shared_bytes > device.limits.shared_optin) return device.set_error(kInvalidValue);
-        kernel->dynamic_shared_limit = std::max(value, device.limits.shared_per_block);
+        kernel->dynamic_shared_limit = value;
     }
     return kSuccess;
 }

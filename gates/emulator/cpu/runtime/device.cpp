@@ -29,6 +29,10 @@ constexpr Named kErrors[] = {
     {kIllegalAddress, "cudaErrorIllegalAddress", "an illegal memory access was encountered"},
     {kLaunchOutOfResources, "cudaErrorLaunchOutOfResources", "too many resources requested for launch"},
     {kLaunchTimeout, "cudaErrorLaunchTimeout", "the launch timed out and was terminated"},
+    {710, "cudaErrorAssert", "device-side assert triggered"},
+    {716, "cudaErrorMisalignedAddress", "misaligned address"},
+    {717, "cudaErrorInvalidAddressSpace", "operation not supported on global/shared address space"},
+    {720, "cudaErrorCooperativeLaunchTooLarge", "too many blocks in cooperative launch"},
     {kLaunchFailure, "cudaErrorLaunchFailure", "unspecified launch failure"},
     {kNotPermitted, "cudaErrorNotPermitted", "operation not permitted"},
     {kNotSupported, "cudaErrorNotSupported", "operation not supported"},
@@ -176,7 +180,7 @@ int Device::launch(Kernel* kernel, const std::uint32_t (&grid)[3], const std::ui
     }
     Program* program = nullptr;
     try {
-        program = &kernel->module->program(kernel->name, seed % 2 != 0);
+        program = &kernel->module->program(kernel->name, seed % 2 != 0 && !kernel->module->alone);
     } catch (const std::exception& why) {
         note("cpu.unsupported", why.what(), kernel->name);
         return set_error(kNotSupported);

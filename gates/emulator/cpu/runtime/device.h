@@ -26,6 +26,7 @@ struct LoadedModule {
     std::map<std::string, std::uint64_t> variables;      // addresses
     std::map<std::pair<std::string, bool>, std::unique_ptr<Program>> programs;
     std::string problem;                                 // why it can't be used
+    bool alone = false;                                  // no host program: its compiler relies on where a chip begins dynamic shared memory
     bool ready();                                        // parses, places variables; false with `problem`
     // `shifted`: dynamic shared memory begins at an address that is no more aligned than the kernel asks for. Throws Unsupported.
     Program& program(const std::string& kernel, bool shifted = false);

@@ -71,7 +71,11 @@ GATES_CUDA double gates_cpu_executed_s() { return Device::get().executed_s; }
 GATES_CUDA std::uint64_t gates_cpu_printed_lines() { return printed_lines(); }
 
 // PTX without a fat binary: a module, and launches of its kernels by name. Null, or 1, if it can't be used; findings say why.
-GATES_CUDA void* gates_cpu_load(const char* ptx) { return Device::get().add_module(ptx, {}); }
+GATES_CUDA void* gates_cpu_load(const char* ptx) {
+    LoadedModule* const module = Device::get().add_module(ptx, {});
+    module->alone = true;
+    return module;
+}
 GATES_CUDA int gates_cpu_launch(void* module, const char* kernel, const std::uint32_t* grid, const std::uint32_t* block, std::uint64_t shared, void** arguments,
                                 std::uint64_t count) {
     Kernel made;

@@ -53,9 +53,21 @@ template <class V, class A> V to_float(A value, std::uint8_t mode) {
     return near;
 }
 
+std::uint16_t small_float(float value, bool half, std::uint8_t mode);
+
+// To a float that is cut, with its last bit set if anything is lost: a rounding to fewer bits comes out as if from the value itself.
+template <class A> float cut_to_odd(A value) {
+    const float near = static_cast<float>(value);
+    const long double exact = static_cast<long double>(value), got = near;
+    if (exact == got || !std::isfinite(near)) return near;
+    return float_of(bits_of(std::fabs(got) > std::fabs(exact) ? std::nextafter(near, 0.0f) : near) | 1);
+}
+
 template <class D, class A> void to_float_lanes(Warp& warp, const Op& op) {
     const typename A::Store* const a = warp.lanes<typename A::Store>(op.a);
-    if (op.mode == 0) {
+    if constexpr (std::is_same_v<D, LF16> || std::is_same_v<D, LBF16>) {
+        each_lane<std::uint32_t>(warp, op.d, [&](unsigned i) -> std::uint32_t { return small_float(cut_to_odd(A::get(a[i])), std::is_same_v<D, LF16>, op.mode); });
+    } else if (op.mode == 0) {
         each_lane<typename D::Store>(warp, op.d, [&](unsigned i) { return D::put(static_cast<typename D::Value>(A::get(a[i]))); });
     } else {
         each_lane<typename D::Store>(warp, op.d, [&](unsigned i) { return D::put(to_float<typename D::Value>(A::get(a[i]), op.mode)); });
@@ -470,6 +482,7 @@ std::uint8_t to_fp8(float value, int mantissa_bits, int least_exponent, float mo
     const std::uint8_t sign = std::signbit(value) ? 0x80 : 0;
     const float magnitude = std::fabs(value);
     if (magnitude >= most) return sign | most_bits;
+    if (magnitude == 0.0f) return sign;
     int exponent;
     std::frexp(magnitude, &exponent);
     exponent = std::max(exponent - 1, least_exponent);

@@ -385,6 +385,7 @@ void atomic_decode(Decoder& decoder, Modifiers& modifiers) {
     access.count = vector.empty() ? 1 : static_cast<unsigned>(vector[1] - '0');
     access.type = modifiers.take_type();
     access.bytes = bytes_of(access.type);
+    access.flags[kCompares] = what == 9;
     if (what < 0 || access.bytes < 2 || access.bytes > 8) decoder.unsupported();
     if (returns && access.count > 1) decoder.unsupported("a vector with a result");
     const std::size_t first = returns ? 1 : 0;

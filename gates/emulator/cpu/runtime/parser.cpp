@@ -215,7 +215,8 @@ class Parser {
         if (accept("{")) return open_scope();
         if (accept("}")) return scopes_.pop_back();
         if (accept(";")) return;
-        if (accept(".reg")) return registers();
+        if (accept(".reg")) return registers(word());
+        if (peek().kind == Token::Word && peek().text.substr(0, 5) == ".reg.") return registers(word().substr(4));  // without a space
         if (accept(".loc")) return location();
         if (accept(".pragma")) { while (!accept(";")) next(); return; }
         if (accept(".branchtargets") || accept(".calltargets") || accept(".callprototype")) fail("not supported: indirect branches and calls");
@@ -232,8 +233,7 @@ class Parser {
         instruction();
     }
 
-    void registers() {
-        std::string kind = word();
+    void registers(const std::string& kind) {
         if (kind == ".v2" || kind == ".v4") fail("not supported: vector registers");
         const Type type = type_named(kind.substr(1));
         if (type == Type::None) fail("not supported: register type " + kind);

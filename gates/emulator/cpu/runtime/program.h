@@ -16,6 +16,7 @@ constexpr std::uint32_t kNowhere = 0xffffffffu;  // no slot: a sink, no guard
 
 struct Warp;
 struct Op;
+constexpr int kCompares = 5;   // the flag of an Extra: an atomic operation that compares and swaps
 constexpr int kOffsets = 99;  // the kind of an Extra whose slots are offsets of local memory
 using Handler = void (*)(Warp&, const Op&);
 

@@ -73,6 +73,7 @@ void Races::begin(std::uint32_t shared_bytes, unsigned warps) {
     proxied_at_.assign(warps * kLanes, 0);
     proxied_.assign(warps, 0);
     made_.clear();
+    doubts_.clear();
     if (words_.size() < shared_bytes / 4 + 1) words_.assign(shared_bytes / 4 + 1, {});
     if (bytes_.size() < shared_bytes + 4) bytes_.assign(shared_bytes + 4, {});
 }
@@ -142,15 +143,16 @@ void Races::touch(Word& watched, const Access& access, std::uint64_t address, st
     const std::int32_t index = static_cast<std::int32_t>(&access.op - warp.program->ops.data());
     const auto same_instruction = [&](const Touch& other) { return other.op == index && other.warp == warp.index && other.cta == cta; };  // its lanes
     if (watched.written && !access.idle && !(access.strong && watched.strong) && !before(watched.write, access) && !(access.write && same_instruction(watched.write))) {
-        return conflict(access, watched.write, true, address);
+        if (conflict(access, watched.write, true, watched.strong, address)) return;
     }
     if (access.idle && watched.written && !before(watched.write, access)) return;
     const Touch now{cta, access.all != nullptr ? access.all->fences(cta) : access.op.copies ? 0 : proxy_time_, epoch_, clocks_[warp.index][warp.index], index,
                     static_cast<std::uint8_t>(warp.index), static_cast<std::uint8_t>(access.lane), rounds_[warp.index]};
     if (access.write) {
+        if (access.strong && access.op.extra->flags[kCompares] && !doubts_.empty()) doubts_.erase({address, warp.index * kLanes + access.lane});
         for (std::uint8_t i = 0; i < watched.readers && !access.idle; ++i) {
             const Touch& reader = watched.read[i];
-            if (!before(reader, access) && !same_instruction(reader)) return conflict(access, reader, false, address);
+            if (!before(reader, access) && !same_instruction(reader) && conflict(access, reader, false, false, address)) return;
         }
         watched.write = now;
         watched.written = true;
@@ -174,15 +176,35 @@ void Races::touch(Word& watched, const Access& access, std::uint64_t address, st
     else if (before(watched.read[1], access)) watched.read[1] = now;
 }
 
-void Races::conflict(const Access& access, const Touch& other, bool other_write, std::uint64_t address) {
+// False: it may be none, which the reader's next access decides.
+bool Races::conflict(const Access& access, const Touch& other, bool other_write, bool other_strong, std::uint64_t address) {
     Warp& warp = access.warp;
     const bool here = other.cta == warp.cta->number, shared = access.all == nullptr;
     const std::string thread = "thread " + std::to_string(other.warp * kLanes + other.lane) + (here ? " of the block" : " of block " + std::to_string(other.cta));
     const std::string what = shared ? "byte " + std::to_string(address - kSharedStart) + " of shared memory" : "global memory";
-    warp.cta->launch->report(&warp, access.op.place, access.lane, shared ? "cpu.race_shared" : "cpu.race_global",
-                             std::string(access.write ? "writes " : "reads ") + what + ", which " + thread + (other_write ? " wrote" : " read") +
-                                 (here ? ", and no barrier lies between" : ", and nothing orders the two: no atomic operation, no fence with a flag"),
-                             warp.program->ops[static_cast<std::size_t>(other.op)].place);
+    Launch& launch = *warp.cta->launch;
+    const auto finding = [&] {
+        return launch.finding(&warp, access.op.place, access.lane, shared ? "cpu.race_shared" : "cpu.race_global",
+                              std::string(access.write ? "writes " : "reads ") + what + ", which " + thread + (other_write ? " wrote" : " read") +
+                                  (here ? ", and no barrier lies between" : ", and nothing orders the two: no atomic operation, no fence with a flag"),
+                              warp.program->ops[static_cast<std::size_t>(other.op)].place);
+    };
+    const bool reads = !access.write && other_write && other_strong, was_read = access.write && access.strong && !other_write && here;
+    if (!reads && !was_read) {
+        add_finding(finding());
+        return true;
+    }
+    if (doubts_.size() > 1000) return false;
+    std::vector<Finding>& doubts = doubts_[{address, reads ? warp.index * kLanes + access.lane : other.warp * kLanes + other.lane}];
+    if (doubts.empty()) doubts.push_back(finding());
+    return false;
+}
+
+void Races::end() {
+    for (const auto& [where, doubts] : doubts_) {
+        for (const Finding& doubt : doubts) add_finding(doubt);
+    }
+    doubts_.clear();
 }
 
 void Races::arrive(const Warp& warp, unsigned barrier) {

@@ -4,9 +4,12 @@
 #pragma once
 
 #include <cstdint>
+#include <map>
 #include <memory>
 #include <unordered_map>
 #include <vector>
+
+#include "findings.h"
 
 namespace gates_cpu {
 
@@ -78,6 +81,8 @@ class Races {
     void release_at(const Warp& warp, std::uint32_t place);   // an mbarrier: what the warp did before is known to those who
     void acquire_at(const Warp& warp, std::uint32_t place);   // come here later
     void lanes_met(const Warp& warp);        // bar.warp.sync
+    void end();                              // says what stayed in doubt
+
 
     // The asynchronous proxy (wgmma, copies in bulk) sees what threads stored only after fence.proxy.async.
     void proxy_fence(const Warp& warp);
@@ -94,6 +99,8 @@ class Races {
     std::unordered_map<std::uint32_t, std::vector<std::uint32_t>> places_;
     std::vector<std::uint16_t> rounds_;                // bar.warp.sync passed by the warp
     std::vector<Word> words_, bytes_;                  // of shared memory
+    // Plain reads of what others update by atomic operations: no race if the reader then swaps by comparison, the usual loop.
+    std::map<std::pair<std::uint64_t, unsigned>, std::vector<Finding>> doubts_;  // address and thread
     std::uint32_t first_epoch_ = 1;                    // of the CTA
     std::uint32_t proxy_time_ = 1;                     // proxy fences that threads made
     std::vector<std::uint32_t> proxied_at_;            // a thread each: the time after its last fence
@@ -111,7 +118,7 @@ class Races {
     };
     template <class AtWord, class AtByte> void watch(const Access& access, std::uint64_t address, unsigned bytes, std::uint32_t stamp, AtWord word, AtByte byte);
     void touch(Word& watched, const Access& access, std::uint64_t address, std::uint32_t stamp);
-    void conflict(const Access& access, const Touch& other, bool other_write, std::uint64_t address);
+    bool conflict(const Access& access, const Touch& other, bool other_write, bool other_strong, std::uint64_t address);
     bool before(const Touch& touch, const Access& access) const;
 };
 

@@ -108,7 +108,7 @@ def test_help_ends_in_an_example(capsys: pytest.CaptureFixture[str]) -> None:
     assert "--shapes small,mission --seeds 0,1,2 --iters 500" in capsys.readouterr().out
 
 
-def test_a_reader_that_goes_away_ends_no_runner_with_a_traceback(tmp_path: Path) -> None:
-    command = f"{sys.executable} {FAST / 'runner.py'} --shape small --seed 0 --device emulator --build-dir {tmp_path / 'build'} | head -c 1"
+def test_a_reader_that_goes_away_ends_no_runner_with_a_traceback(build_dir: Path) -> None:
+    command = f"{sys.executable} {FAST / 'runner.py'} --shape small --seed 0 --device emulator --build-dir {build_dir} | head -c 1"
     done = subprocess.run(["bash", "-c", command], capture_output=True, text=True, timeout=120)
     assert done.stdout and "Traceback" not in done.stderr and "BrokenPipe" not in done.stderr, done.stderr

@@ -17,10 +17,10 @@ from pathlib import Path
 import pytest
 from places import RECORDED, ROOT
 from runs_kit import RUN, sign
+from static_kit import needs_nvcc
 
 import gates
 from gates import api
-from gates.build.toolchain import find_toolchain
 from gates.gate.correctness.evidence import Case
 from gates.review import frames
 from gates.stats.samples import CANDIDATE
@@ -260,7 +260,7 @@ def test_the_kernels_are_functions_as_the_page_shows(tmp_path: Path) -> None:
     assert done.returncode == 0, done.stderr
 
 
-@pytest.mark.skipif(find_toolchain().get("nvcc") is None, reason="no nvcc")
+@needs_nvcc
 def test_the_page_runs_as_it_stands(
     pytester: pytest.Pytester, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str], saxpy: Path
 ) -> None:

@@ -11,7 +11,6 @@ import numpy
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
-from scipy.stats import bootstrap, wilcoxon
 
 from gates.stats import calibration, stopping_rule
 from gates.stats.estimators import (
@@ -46,6 +45,8 @@ def test_rank_is_what_enumeration_gives(count, confidence) -> None:
 @given(st.integers(8, 30), st.integers(0, 10**6))
 @settings(max_examples=40, deadline=None)
 def test_interval_is_where_scipys_exact_test_turns(count, seed) -> None:
+    from scipy.stats import wilcoxon  # seconds long: not each process that collects these tests runs them
+
     generator = random.Random(seed)
     sample = [generator.gauss(0.1, 1.0) for _ in range(count)]
     low, high = signed_rank_interval(sample, 0.983)
@@ -86,6 +87,8 @@ def test_bootstrap_agrees_with_the_exact_interval_on_a_plain_sample() -> None:
 
 @pytest.mark.parametrize("count", [12, 24, 40])
 def test_bootstrap_is_scipys(count: int) -> None:
+    from scipy.stats import bootstrap
+
     sample = [random.Random(count).gauss(0.14, 0.01) for _ in range(count)]
 
     def centre(resampled: numpy.ndarray, axis: int) -> numpy.ndarray:

@@ -89,7 +89,8 @@ def make_task(folder: Path, text: str | None = None, source: Path | None = None,
     return Task(**{**values, **changes})
 
 
-needs_nvcc = pytest.mark.skipif(find_toolchain().nvcc is None, reason="no nvcc: neither a toolkit nor the nvidia-cuda-nvcc wheel")
-needs_cuobjdump = pytest.mark.skipif(find_toolchain().get("cuobjdump") is None, reason="no cuobjdump")
+_TOOLS = find_toolchain()
+needs_nvcc = pytest.mark.skipif(_TOOLS.nvcc is None, reason="no nvcc: neither a toolkit nor the nvidia-cuda-nvcc wheel")
+needs_cuobjdump = pytest.mark.skipif(_TOOLS.get("cuobjdump") is None, reason="no cuobjdump")
 not_root = pytest.mark.skipif(os.geteuid() == 0, reason="root may write everywhere")
 CXX = shutil.which("g++")

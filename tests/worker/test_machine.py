@@ -12,7 +12,7 @@ from pathlib import Path
 
 import pytest
 from places import ROOT, TESTS
-from static_kit import calls, make_task, program, stub_toolchain
+from static_kit import calls, make_task, needs_nvcc, program, stub_toolchain
 
 from gates.build import compile_step, failure
 from gates.build.build import build
@@ -168,7 +168,7 @@ def test_every_other_letter_works(tmp_path: Path, monkeypatch: pytest.MonkeyPatc
     assert not result.failures and {path.read_text() for path in (folder / "build").rglob("*.cubin")} == {"kernel\n"}
 
 
-@pytest.mark.skipif(find_toolchain().nvcc is None, reason="no nvcc")
+@needs_nvcc
 def test_the_real_compilers_take_every_other_letter(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     folder = tmp_path / "a b%#'ö;&(*=:b"
     (folder / "tmp").mkdir(parents=True)

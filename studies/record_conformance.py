@@ -187,7 +187,8 @@ def stage_outputs(out: Path, shapes: str, build_root: Path) -> None:
     click.echo(f"{good} of {len(cases)} cases agree, {len(data['failed'])} failed: {out / 'stages.json'}")
     for name, figures in data["cases"].items():
         click.echo(
-            f"{name}: {100 * figures['within_1_ulp']:.4f} % within 1 ulp, largest {figures['largest_ulp']} ulp, {figures['largest_difference']:.3g}"
+            f"{name}: {100 * figures['within_1_ulp']:.4f} % within 1 ulp, largest {figures['largest_ulp']} ulp, "
+            f"{figures['largest_difference']:.3g}"
         )
     sys.exit(0 if good == len(cases) else 1)
 

@@ -2,7 +2,8 @@
 
 Everything lies in ``<build root>/<task>/<digest>/``; the digest covers toggles, flags, architectures, source paths, the compilers'
 bytes and the variables that change what they do. The contents of sources and headers are in a record beside each product
-(``inputs``), which decides what is made again; ninja starts what is left to do. One build at a time works in a folder; another waits for it.
+(``inputs``), which decides what is made again; ninja starts what is left to do. One build at a time works in a folder; another waits for
+it.
 """
 
 from __future__ import annotations

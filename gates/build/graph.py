@@ -23,7 +23,10 @@ TORCH_CXX_STANDARD = "-std=c++20"  # of torch's headers
 
 @dataclass(frozen=True)
 class Edge:
-    """One command. ``command`` writes to ``{out}``, or only checks its input; ``depfile`` is relative to the build folder, like ``output``."""
+    """One command.
+
+    ``command`` writes to ``{out}``, or only checks its input; ``depfile`` is relative to the build folder, like ``output``.
+    """
 
     output: str
     log: str

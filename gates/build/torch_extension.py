@@ -28,7 +28,8 @@ _LIMIT_S = 60.0
 _CPU_ONLY = Failure(
     "",
     "",
-    hint="the compiler's gates judge its .cu here; behind a C launcher of ten lines the same .cu runs on the emulator (docs/start/your-kernel.md)",
+    hint="the compiler's gates judge its .cu here; behind a C launcher of ten lines the same .cu runs on the emulator "
+    "(docs/start/your-kernel.md)",
     unsupported="a torch extension runs on a CUDA device alone",
 )
 

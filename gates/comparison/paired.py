@@ -49,7 +49,9 @@ def rows(before: Mapping[str, Any], after: Mapping[str, Any], timed: Mapping[str
 
 
 def timed_kernel(evidence: Mapping[str, Any], ncu: Any, role: str, shape: str) -> TimedKernel | None:
-    """The kernel that takes most of the time of ``shape``: as Nsight Compute saw it, else as it was launched, else the only one that is launched."""
+    """The kernel that takes most of the time of ``shape``: as Nsight Compute saw it, else as it was launched, else the only one that is
+    launched.
+    """
     ptxas, sass = evidence.get("ptxas"), evidence.get("sass")
     side = ncu.sides.get(role) if ncu else None
     if ptxas is None or not ptxas.kernels:

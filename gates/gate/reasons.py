@@ -67,14 +67,19 @@ REASONS = codes_in(globals())
 
 WORDS = {  # that verdicts use, beside codes
     "pass": PASS.explanation,
-    "fail": "at least one check of the gate failed, so the decision is reject. The verdict names the check, what was observed, the limit and a code.",
-    "inconclusive": "the gate ran, and its evidence neither keeps nor breaks a limit for certain, or some of it is missing. It never counts as a pass: the "
+    "fail": "at least one check of the gate failed, so the decision is reject. The verdict names the check, what was observed, the "
+    "limit and a code.",
+    "inconclusive": "the gate ran, and its evidence neither keeps nor breaks a limit for certain, or some of it is missing. It never "
+    "counts as a pass: the "
     "decision is hold at best. The gate's code says what to do.",
-    "not run": "the gate could not run, for the reason in its sentence (no CUDA device, a missing tool, a wrong kernel). It never counts as a pass.",
+    "not run": "the gate could not run, for the reason in its sentence (no CUDA device, a missing tool, a wrong kernel). It never "
+    "counts as a pass.",
     "n/a": NOT_APPLICABLE.explanation,
     "not applicable": NOT_APPLICABLE.explanation,
-    "weak": "a case that proves little: an answer without the kernel's work, such as zeros or the mean of an input, keeps all its limits too. It is named and "
-    "not counted. A weak case of the task's own shapes fails the gate (correctness.too_weak). One of an odd shape, an edge shape or special inputs does "
+    "weak": "a case that proves little: an answer without the kernel's work, such as zeros or the mean of an input, keeps all its "
+    "limits too. It is named and "
+    "not counted. A weak case of the task's own shapes fails the gate (correctness.too_weak). One of an odd shape, an edge shape or "
+    "special inputs does "
     "not: of one element, for example, a mean is that element, whatever the kernel adds up.",
 }
 

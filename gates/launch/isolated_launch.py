@@ -130,7 +130,10 @@ class Launcher:
 
 
 def _by_name(value: Any, names: Collection[str], given: Collection[str], *, on_device: bool) -> dict[str, Any]:
-    """Return CPU copies of a function's outputs, by name. Raises OutputError unless each is a plain tensor on the kernel's device that fits memory."""
+    """Return CPU copies of a function's outputs, by name.
+
+    Raises OutputError unless each is a plain tensor on the kernel's device that fits memory.
+    """
     outputs = problems.returned_by_name(value, names, given)
     for name, output in outputs.items():
         if not isinstance(name, str) or type(output) not in _TENSORS:  # a subclass may put its work off until it is read

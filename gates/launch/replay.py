@@ -41,8 +41,8 @@ def write_cases(
     values: bool = False,
     python: str = sys.executable,
 ) -> list[dict[str, Any]]:
-    """Case files of ``shapes``, or with ``smallest`` of the smallest, the largest with at most ``most_bytes`` of outputs, and the problem's ODD_SHAPES;
-    with ``values`` of structured values on the first of these, too.
+    """Case files of ``shapes``, or with ``smallest`` of the smallest, the largest with at most ``most_bytes`` of outputs, and the problem's
+    ODD_SHAPES; with ``values`` of structured values on the first of these, too.
 
     Each is {"shape", "inputs", "seed", "path", "bytes"}. Raises GatesError where they can't be written.
     """
@@ -71,7 +71,9 @@ def write_cases(
 def write_memory_cases(
     side: Mapping[str, Any], shapes: Sequence[str], *, on_device: bool, work: Path, limit_s: float, python: str = sys.executable
 ) -> list[dict[str, Any]]:
-    """Case files for memory checks: of the smallest of ``shapes``, on a device of a larger one, else of structured values, and of the problem's ODD_SHAPES."""
+    """Case files for memory checks: of the smallest of ``shapes``, on a device of a larger one, else of structured values, and of the
+    problem's ODD_SHAPES.
+    """
     most_bytes = LARGEST_ON_DEVICE_BYTES if on_device else 0
     return write_cases(side, shapes, work=work, limit_s=limit_s, smallest=True, most_bytes=most_bytes, values=not on_device, python=python)
 

@@ -22,7 +22,8 @@ _BAD = (Status.FAIL, Status.INCONCLUSIVE)
 
 @dataclass(frozen=True)
 class Finding:
-    """One fault: the gate and code that told it first, ``place`` (``load.cuh:122``, or empty), ``what`` in words, and its checks, clearest first.
+    """One fault: the gate and code that told it first, ``place`` (``load.cuh:122``, or empty), ``what`` in words, and its checks, clearest
+    first.
 
     ``gates``: all gates that saw it. Without checks it is what a whole gate says, such as a build failure.
     """

@@ -244,7 +244,8 @@ def _check_flags(flags: Sequence[str], toggles: Mapping[str, int], lines: Mappin
         )
     if twice := sorted(set(toggles) & set(macros(flags))):
         raise GatesError(
-            f"{path}:{lines[('nvcc_flags',)]}: nvcc_flags: {twice[0]} is one of the toggles, and a flag would change it for all their values",
+            f"{path}:{lines[('nvcc_flags',)]}: nvcc_flags: {twice[0]} is one of the toggles, and a flag would change it for all "
+            f"their values",
             hint="remove the flag, or the toggle",
         )
 
@@ -385,12 +386,14 @@ def _check_static_gates(data: Mapping[str, Any], lines: Mapping[yamlio.Place, in
     for gate in of_binaries:
         if data.get("kind") == PYTHON and gate not in declared:
             problems.append(
-                f"{path}:{line}: a task of kind python has no compiled kernel to judge: declare {gate} under not_applicable, with the reason"
+                f"{path}:{line}: a task of kind python has no compiled kernel to judge: declare {gate} under not_applicable, with "
+                f"the reason"
             )
     for key, of in (("kernels", [row.name for row in rows if row.of_kernels]), ("arch", of_binaries)):
         if needing := [gate for gate in of if key not in data and gate not in declared]:
             problems.append(
-                f"{path}:{line}: missing key {key!r}, which {', '.join(needing)} need: name them, or declare those gates under not_applicable"
+                f"{path}:{line}: missing key {key!r}, which {', '.join(needing)} need: name them, or declare those gates under "
+                f"not_applicable"
             )
     if problems:
         raise GatesError("\n".join(problems), hint="docs/guide/writing-a-task.md lists every key of task.yaml")

@@ -102,7 +102,8 @@ def test_a_source_that_changes_while_it_is_compiled_is_compiled_again(tmp_path: 
         script,
         script.read_text().replace(
             "text=$(cat",
-            f"[ -e {tmp_path}/once ] || {{ cp $sources {tmp_path}/old; touch {tmp_path}/once; echo later > {tmp_path}/k.cu; sources={tmp_path}/old; }}\ntext=$(cat",
+            f"[ -e {tmp_path}/once ] || {{ cp $sources {tmp_path}/old; touch {tmp_path}/once; echo later > {tmp_path}/k.cu; "
+            f"sources={tmp_path}/old; }}\ntext=$(cat",
             1,
         ),
     )
@@ -191,7 +192,10 @@ def test_each_variable_that_compilers_read_has_a_folder_of_its_own(tmp_path: Pat
     assert made(tmp_path).folder != plain
 
 
-HEADER = '#include "tile.cuh"\n#include <wide.cuh>\n#define NAME "named.cuh"\n#include NAME\nextern "C" int launch() { return TILE + WIDE + NAMED; }\n'
+HEADER = (
+    '#include "tile.cuh"\n#include <wide.cuh>\n#define NAME "named.cuh"\n#include NAME\nextern "C" int launch() { return TILE + '
+    "WIDE + NAMED; }\n"
+)
 
 HEADERS = ("tile.cuh", "wide.cuh", "named.cuh")
 
@@ -272,7 +276,8 @@ def test_a_build_of_other_products_keeps_those_that_are_there(tmp_path: Path) ->
 @needs_gxx
 def test_a_header_that_only_a_macro_names_is_noticed_when_it_appears(tmp_path: Path) -> None:
     (tmp_path / "k.cu").write_text(
-        '#define TUNED "tuned.h"\n#if __has_include(TUNED)\n#include TUNED\n#else\n#define TILE 1\n#endif\nextern "C" int launch() { return TILE; }\n'
+        '#define TUNED "tuned.h"\n#if __has_include(TUNED)\n#include TUNED\n#else\n#define TILE 1\n#endif\nextern "C" int launch() { '
+        "return TILE; }\n"
     )
     plain = made(tmp_path, {"emulator"}).targets[0].sha256
     (tmp_path / "tuned.h").write_text("#define TILE 8\n")

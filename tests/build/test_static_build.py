@@ -209,7 +209,8 @@ sys.path.insert(0, {tests!r})
 from static_kit import make_task, stub_toolchain
 from gates.build.build import build
 folder = Path({folder!r})
-result = build(make_task(folder, source=folder / "k.cu"), stub_toolchain(folder / "cuda"), folder / "build", want={{"cubin", "device"}}, progress=print)
+task, toolchain = make_task(folder, source=folder / "k.cu"), stub_toolchain(folder / "cuda")
+result = build(task, toolchain, folder / "build", want={{"cubin", "device"}}, progress=print)
 sys.exit(bool(result.failures))
 """
 
@@ -389,7 +390,10 @@ def test_names_that_need_quoting(tmp_path: Path, stub: Path) -> None:
     (folder / "k.cu").write_text("kernel\n")
     task = make_task(folder, source=folder / "k.cu")
     toolchain = find_toolchain({**os.environ, "CUDA_HOME": str(stub)}, [])
-    script = '#!/bin/sh\n[ "$1" = --version ] && echo V13.0.99 && exit; out=; while [ $# -gt 0 ]; do [ "$1" = -o ] && out=$2; [ "$1" = -MF ] && echo \'x:\' > "$2"; shift; done; echo x > "$out"\n'
+    script = (
+        '#!/bin/sh\n[ "$1" = --version ] && echo V13.0.99 && exit; out=; while [ $# -gt 0 ]; do [ "$1" = -o ] && out=$2; [ "$1" = '
+        '-MF ] && echo \'x:\' > "$2"; shift; done; echo x > "$out"\n'
+    )
     program(stub / "bin" / "nvcc", script)
     toolchain = find_toolchain({**os.environ, "CUDA_HOME": str(stub)}, [])
     assert not build(task, toolchain, folder / "build", want=DEVICE).failures
@@ -422,7 +426,10 @@ def test_the_emulator_library_exports_the_launcher(tmp_path: Path) -> None:
     result = build(task, toolchain, tmp_path / "build", want={"emulator", "cubin"})
     library = result.path("emulator")
     assert library is not None, result.failures
-    code = f"import ctypes; l = ctypes.CDLL({str(library)!r}); x = (ctypes.c_float * 32)(); assert l.launch(x, None, None, 0) == 0; assert list(x) == [1.0] * 32"
+    code = (
+        f"import ctypes; l = ctypes.CDLL({str(library)!r}); x = (ctypes.c_float * 32)(); assert l.launch(x, None, None, 0) == 0; "
+        f"assert list(x) == [1.0] * 32"
+    )
     assert subprocess.run([sys.executable, "-c", code]).returncode == 0
     (tmp_path / "k.cu").write_text("this is not c++\n")
     broken = build(task, toolchain, tmp_path / "build", want={"emulator"})

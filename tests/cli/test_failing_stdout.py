@@ -52,7 +52,10 @@ def test_a_full_disk_behind_stdout_is_told_with_what_was_lost(tmp_path: Path, ar
 
 
 def test_a_run_that_was_published_says_so_and_keeps_its_exit_code(tmp_path: Path, saxpy: Path) -> None:
-    run = f"GATES run {saxpy}/tasks/saxpy_fast --profile cpu --shapes small --seeds 0 --inputs default --results OUT --build-dir {saxpy}/build"
+    run = (
+        f"GATES run {saxpy}/tasks/saxpy_fast --profile cpu --shapes small --seeds 0 --inputs default --results OUT --build-dir "
+        f"{saxpy}/build"
+    )
     done = shell(f"{run} > /dev/full", tmp_path)
     (published,) = (tmp_path / "out").glob("*/*/verdict.json")
     assert done.returncode == 0 and f"evidence: {published.parent}" in done.stderr and "decision: hold" in done.stderr

@@ -9,7 +9,10 @@ import pytest
 
 from gates.core import colour
 
-TABLE = "reject · stage3 · load.cuh:122 a wait\n  ptxas        pass          2 kernels pass within budget\n  sass         FAIL          x\n  ncu          not run       no device\n\ndecision: hold (no verdict)"
+TABLE = (
+    "reject · stage3 · load.cuh:122 a wait\n  ptxas        pass          2 kernels pass within budget\n  sass         FAIL         "
+    " x\n  ncu          not run       no device\n\ndecision: hold (no verdict)"
+)
 
 
 def test_cells_and_decisions_are_painted_and_sentences_are_not() -> None:

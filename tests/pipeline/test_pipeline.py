@@ -294,7 +294,10 @@ def test_a_full_disk_is_one_clear_error(finished: Workshop, workshop: Workshop) 
     if probe is None or probe.returncode != 0:
         pytest.skip("no unprivileged mount namespace here")
     (workshop.root / "small").mkdir()
-    gates = f"{sys.executable} -m gates run tasks/saxpy_fast --profile cpu --shapes small --seeds 0 --build-dir {workshop.build_dir} --results small"
+    gates = (
+        f"{sys.executable} -m gates run tasks/saxpy_fast --profile cpu --shapes small --seeds 0 --build-dir {workshop.build_dir} "
+        f"--results small"
+    )
     script = f"mount -t tmpfs -o size=40k tmpfs small && {gates}; code=$?; ls -A small/saxpy_fast; exit $code"
     done = subprocess.run(
         ["unshare", "-rm", "sh", "-c", script], cwd=workshop.root, capture_output=True, text=True, timeout=180, check=False

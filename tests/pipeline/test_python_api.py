@@ -246,7 +246,9 @@ def blocks(text: str) -> list[str]:
 
 
 def test_the_kernels_are_functions_as_the_page_shows(tmp_path: Path) -> None:
-    """In a process of its own: pytester, which the next test takes, forgets modules imported meanwhile, and torch can't be imported twice."""
+    """In a process of its own: pytester, which the next test takes, forgets modules imported
+    meanwhile, and torch can't be imported twice.
+    """
     examples = blocks(FUNCTIONS)
     assert len(examples) == 3
     done = subprocess.run(

@@ -1,4 +1,5 @@
-"""Imports go one way, lazy ones counted: no circle among modules, packages import what ``MAY_IMPORT`` says, what starts fast imports no torch.
+"""Imports go one way, lazy ones counted: no circle among modules, packages import what ``MAY_IMPORT`` says, what starts fast imports no
+torch.
 
 Imports for type checkers alone do not count. Few modules have some: ``gates/render`` names the records that it turns into text.
 """

@@ -1,4 +1,6 @@
-"""Compiled launchers that attack their judge from the confined process that they run in; docs/internals/sandbox.md names each of these tests."""
+"""Compiled launchers that attack their judge from the confined process that they run in; docs/internals/sandbox.md names each of these
+tests.
+"""
 
 from __future__ import annotations
 

@@ -1,15 +1,15 @@
 """Does the kernel compute the right thing, every time, and touch nothing else?
 
 What: every case of shapes x seeds (the headline, "6/6"), the problem's odd shapes and special inputs, fresh shapes and structured values
-drawn from this run's seed and, with ``--thorough``, edge shapes. A case must run, write finite numbers into every element of its outputs and nothing
-else, and give the same bits again. Then its errors against the float64 reference are judged. A limit is kept by ``not (err <= limit)``, so NaN
-and absent figures fail.
+drawn from this run's seed and, with ``--thorough``, edge shapes. A case must run, write finite numbers into every element of its outputs
+and nothing else, and give the same bits again. Then its errors against the float64 reference are judged. A limit is kept by ``not (err <=
+limit)``, so NaN and absent figures fail.
 
 - ``max_abs_err``, ``mean_abs_err``, ``bad_pct``: absolute limits for ordinary inputs.
 - ``max_err_over_bound``: the largest error over the error that rounding explains, element by element (the problem's ``error_bound``). It
   holds for outputs of any size.
-- ``match_baseline``: max and mean error at most ``1.25 x baseline + u x |reference|``, u the unit roundoff of the output's format. The factor
-  covers another order of summation, the second part one more intermediate in that format.
+- ``match_baseline``: max and mean error at most ``1.25 x baseline + u x |reference|``, u the unit roundoff of the output's format. The
+  factor covers another order of summation, the second part one more intermediate in that format.
 - ``end_to_end``: the error against the result without the kernel's input format, on headline cases alone.
 
 Why: a fast kernel that is wrong on a tail, on rare inputs or on the second call is worthless.

@@ -5,17 +5,17 @@ global memory) and synccheck (misused barriers). On the emulator, AddressSanitiz
 findings; structured values too, where NaN that a kernel makes of finite inputs and converts to a whole number is a finding. The smallest
 shape and the odd shapes run, on a device also the largest of at most 1 MiB of outputs.
 
-A tool passes if its summary counts no error, it exited with 0, and the replay proved by nonce and number of launches that the kernel ran. Findings
-of severity error fail; warnings are shown and pass. A tool that is missing, does not know the device, or ended before it loaded the kernel is
-not_run with the remedy.
+A tool passes if its summary counts no error, it exited with 0, and the replay proved by nonce and number of launches that the kernel ran.
+Findings of severity error fail; warnings are shown and pass. A tool that is missing, does not know the device, or ended before it loaded
+the kernel is not_run with the remedy.
 
 Why: a race or a write out of bounds can give right numbers by luck.
 
 Example: memcheck reports `Invalid __global__ write of size 4` at store_tile in tile.cu:88, and the gate fails.
 
-Limits: racecheck sees shared memory only. AddressSanitizer does not see inside a block's shared memory; the emulator's own checks do. synccheck's
-"Missing wait" inside a library's header passes, because correct use of cuda::barrier with memcpy_async gives it too. Every other finding in a
-library fails: its caller is the cause.
+Limits: racecheck sees shared memory only. AddressSanitizer does not see inside a block's shared memory; the emulator's own checks do.
+synccheck's "Missing wait" inside a library's header passes, because correct use of cuda::barrier with memcpy_async gives it too. Every
+other finding in a library fails: its caller is the cause.
 """
 
 from __future__ import annotations

@@ -32,7 +32,8 @@ class Finding:
 
 
 _FAULT = re.compile(
-    r"^(?:Invalid|Misaligned|Uninitialized|Unused|Leaked|Race|Barrier|Program hit|Fatal UVM|Malloc/Free|Out-of-range|Write after|Read after|Stack|Heap|User)|hazard",
+    r"^(?:Invalid|Misaligned|Uninitialized|Unused|Leaked|Race|Barrier|Program hit|Fatal UVM|Malloc/Free|Out-of-range|Write after|Read "
+    r"after|Stack|Heap|User)|hazard",
     re.IGNORECASE,
 )
 _SUMMARY = {
@@ -86,7 +87,8 @@ _PREFIX = re.compile(r"^=+ ?(.*)$")
 _LEVEL = re.compile(r"^(error|warning|warn|info|internal error)\s*:\s*(.*)$", re.I)
 # `at kernel(float *)+0x30 in /a/b.cu:12` (2022 and later), `at 0x30 in /a/b.cu:12:kernel(float *)` (earlier)
 _AT = re.compile(
-    r"\bat (?:(?P<new>.+?)\+0x[0-9a-f]+|0x[0-9a-f]+)(?: in (?P<file>[^:]+):(?P<line>\d+)(?::(?P<old>.+?))?| in (?P<bare>[^:]+?))?(?: \[\d+ hazards?\])?$",
+    r"\bat (?:(?P<new>.+?)\+0x[0-9a-f]+|0x[0-9a-f]+)(?: in (?P<file>[^:]+):(?P<line>\d+)(?::(?P<old>.+?))?| in (?P<bare>[^:]+?))?(?: "
+    r"\[\d+ hazards?\])?$",
     re.I,
 )
 _IGNORED = re.compile(r"COMPUTE-SANITIZER|SUMMARY|^\s*$|^(?:LEAK|Target application|Program |Suppress)", re.I)
@@ -148,7 +150,8 @@ def _kind(text: str) -> str:
 
 _ASAN = re.compile(r"AddressSanitizer: ([\w-]+)(.*)$")
 _UBSAN = re.compile(r"^(?P<file>[^:\n]+):(?P<line>\d+):\d+: runtime error: (?P<message>.*)$")
-# C++ leaves each undefined; a device saturates, which kernels rely on with a clamp after it. NaN becomes 0 there, which says nothing of the answer.
+# C++ leaves each undefined; a device saturates, which kernels rely on with a clamp after it. NaN becomes 0 there, which says nothing of the
+# answer.
 _UNREPRESENTABLE, _NAN = re.compile(r"is outside the range of representable values"), re.compile(r"runtime error: -?nan is outside")
 _FRAME = re.compile(r"^\s*#\d+ 0x[0-9a-f]+ in (?P<function>.+?) (?P<file>/[^ :]+|[^ :(]+\.\w+):(?P<line>\d+)")
 _ACCESS = re.compile(r"^(READ|WRITE) of size (\d+)")

@@ -29,7 +29,9 @@ def contradictions(evidence: Any) -> Iterator[str]:
 
 
 def departures(info: RunInfo, side: TaskInfo, evidence: Any, others: Mapping[str, Any]) -> Iterator[str]:
-    """Yield what the evidence of ``side`` has otherwise than run.json says, and the checks that were planned and are missing, one sentence each."""
+    """Yield what the evidence of ``side`` has otherwise than run.json says, and the checks that were planned and are missing, one sentence
+    each.
+    """
     yield from differences([("target", evidence.target, side.name), *_terms(info, side, evidence)])
     if not evidence.unavailable:
         yield from _memory_checks(side, evidence, others.get("correctness"))
@@ -45,7 +47,8 @@ def _terms(info: RunInfo, side: TaskInfo, evidence: Any) -> Told:
 
 
 def _memory_checks(task: TaskInfo, evidence: Any, correctness: Any) -> Iterator[str]:
-    """On each side the same: the smallest of the judged shapes (on a device a larger one too) and the problem's odd ones, by each tool in each order.
+    """On each side the same: the smallest of the judged shapes (on a device a larger one too) and the problem's odd ones, by each tool in
+    each order.
 
     Structured values (``small zero_rows``) are tried in one order, on a shape that is checked with ordinary inputs, too.
     """

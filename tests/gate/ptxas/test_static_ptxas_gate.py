@@ -444,7 +444,8 @@ def test_a_figure_that_is_missing_in_stored_evidence_never_passes() -> None:
 def test_a_launch_as_a_device_saw_it_gives_its_dynamic_part() -> None:
     log = (
         "ptxas info    : Compiling entry function '_Z1kPf' for 'sm_90'\nptxas info    : Function properties for _Z1kPf\n"
-        "    0 bytes stack frame, 0 bytes spill stores, 0 bytes spill loads\nptxas info    : Used 16 registers, 1024 bytes smem, 376 bytes cmem[0]\n"
+        "    0 bytes stack frame, 0 bytes spill stores, 0 bytes spill loads\nptxas info    : Used 16 registers, 1024 bytes smem, 376 "
+        "bytes cmem[0]\n"
     )
     seen = [{"kernel": "void k(float*)", "grid": [1, 1, 1], "block": [64, 2, 1], "smem_bytes": 5120, "error": ""}]
     (kernel,) = gather({"sm_90": log}, seen, ["k"], {}).kernels

@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import math
 import re
+from functools import lru_cache
 from pathlib import Path
 from typing import Any
 
@@ -76,9 +77,8 @@ def load(path: Path) -> tuple[Any, dict[Place, int]]:
         raise GatesError(f"{path}: not UTF-8 text") from None
     lines: dict[Place, int] = {}
     try:
-        loader = _Loader(text)
-        node = loader.get_single_node()
-        data = None if node is None else _construct(loader, node, path, (), lines)
+        node = _parsed(text)
+        data = None if node is None else _construct(_Loader(""), node, path, (), lines)
     except _AliasFound:
         raise GatesError(f"{path}: holds an alias (*name)", hint="write the value out") from None
     except yaml.MarkedYAMLError as error:
@@ -90,6 +90,11 @@ def load(path: Path) -> tuple[Any, dict[Place, int]]:
     except (yaml.YAMLError, ValueError) as error:
         raise GatesError(f"{path}: not valid YAML: {error}") from None
     return data, lines
+
+
+@lru_cache(maxsize=64)  # a command reads the same task.yaml again for each run of the task; nodes are never changed
+def _parsed(text: str) -> yaml.Node | None:
+    return _Loader(text).get_single_node()
 
 
 def _construct(loader: yaml.SafeLoader, node: yaml.Node, path: Path, place: Place, lines: dict[Place, int]) -> Any:

@@ -43,3 +43,9 @@ def test_any_folder_is_one_word_of_the_shell(folder: str) -> None:
     commands = [shlex.split(line) for line in make("-n", "compare", f"VENV={folder}", f"BASE={folder}", "CAND=it's").splitlines()]
     assert commands[0] == ["python3", "scripts/setup_venv.py", "--venv", folder]
     assert commands[-1] == [f"{folder}/bin/python", "-m", "gates", "compare", folder, "it's"]
+
+
+def test_check_is_lint_types_and_tests_and_ci_calls_it() -> None:
+    commands = [line.split(" -m ")[1] for line in make("-n", "check").splitlines()]
+    assert [command.split()[0] for command in commands] == ["ruff", "ruff", "mypy", "pytest"]
+    assert (ROOT / ".ci" / "run").read_text(encoding="utf-8").endswith("\nmake check\n")

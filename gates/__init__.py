@@ -1,6 +1,7 @@
 """Kernel Gates: build, judge and compare CUDA kernels stage by stage.
 
-From Python: ``gates.run``, ``gates.load``, ``gates.decide``, ``gates.compare`` (see ``gates.api`` and docs/guide/python.md).
+From Python: ``gates.run``, ``gates.load``, ``gates.decide``, ``gates.compare``, ``gates.evaluate``
+(see ``gates.api`` and docs/guide/python.md).
 """
 
 from __future__ import annotations
@@ -9,7 +10,7 @@ import importlib
 from typing import Any
 
 __version__ = "0.1.0"
-__all__ = ["GatesError", "Run", "compare", "decide", "load", "run"]
+__all__ = ["Evaluation", "GatesError", "Run", "compare", "decide", "evaluate", "load", "run"]
 
 
 def __getattr__(name: str) -> Any:

@@ -19,6 +19,9 @@ from gates.comparison.record import Comparison, Speed
 from gates.comparison.within import speed_of
 from gates.core.errors import GatesError
 from gates.core.records import Decision, GateResult
+from gates.evaluation.evaluate import Terms, evaluate_task
+from gates.evaluation.overlay import Candidate
+from gates.evaluation.record import STAGES, Evaluation
 from gates.evidence.judging import load_evidence
 from gates.evidence.run_directory import RunInfo, Verdict, read_record, resolve_run
 from gates.gate.decision import exit_code
@@ -157,6 +160,41 @@ def run(
     with Progress() if progress else contextlib.nullcontext(Silence()) as shown:
         outcome = run_task(options, shown)
     return load(outcome.path, verify=False)  # it was written a moment ago, by us
+
+
+def evaluate(
+    task: str | Path,
+    *,
+    files: Mapping[str, str] | None = None,
+    toggles: Mapping[str, int] | None = None,
+    name: str = "",
+    parent: str | None = None,
+    note: str = "",
+    stage: str = "memory",
+    against: str = "task",
+    budget_s: float = 10.0,
+    profile: str = "auto",
+    device: int = 0,
+    results: str | Path = "results",
+    build_dir: str | Path = "build",
+    jobs: int | None = None,
+) -> Evaluation:
+    """Judge a candidate: the task with other text in some source ``files`` (name -> whole text) or other toggles.
+
+    Checks go from the cheapest to ``stage`` (static, numbers, memory, speed) and stop at the first that fails. A candidate that fails is an
+    answer, not an error. Raises GatesError for bad input, for ``speed`` without a CUDA device, and for a fault of the machine.
+    """
+    if stage not in STAGES:
+        raise GatesError(f"no stage {stage!r:.80}", hint=f"stages: {', '.join(STAGES)}")
+    if against not in ("task", "baseline"):
+        raise GatesError(f"against is {against!r:.80}", hint="task (unchanged) or baseline")
+    if profile not in PROFILES:
+        raise GatesError(f"no profile {profile!r:.80}", hint=f"profiles: {', '.join(PROFILES)}")
+    if any(type(text) is not str for text in (files or {}).values()):
+        raise GatesError("files must hold texts", hint="the name of a source and its whole text")
+    candidate = Candidate(dict(files or {}), _toggles(toggles), name, parent, note)
+    places = _folder("results", results), _folder("build_dir", build_dir)
+    return evaluate_task(str(task), candidate, Terms(stage, against, profile, device, budget_s, *places, jobs), Silence())
 
 
 def load(run: AnyRun, *, results: str | Path = "results", verify: bool = True) -> Run:

@@ -11,6 +11,7 @@ import click
 
 from gates import __version__
 from gates.cli import diagnostics, results, runs, tasks
+from gates.cli.evaluate import evaluate
 from gates.cli.guard import guard
 from gates.cli.importers import import_group
 from gates.cli.packed import pack_command, unpack_command
@@ -36,6 +37,7 @@ for command in (
     tasks.new_command,
     tasks.build,
     runs.run,
+    evaluate,
     runs.profile,
     runs.sweep,
     results.compare,

@@ -102,34 +102,43 @@ def time_variant(job: Job) -> Done:
     assert job.reference is not None, "a timing needs a reference"
     started, device = time.monotonic(), own_device()
     with _session(job, device) as session:
-        task, limits = session.task, session.task.gates["performance"]
-        reference = _task(job.folder, *job.reference)
-        sides, identities = list[dict[str, Any]](), list[str]()
-        for one in (task, reference):
-            built = build(one, session.toolchain, session.build_dir, device_arch=job.arch, want={"device"}, jobs=job.compilers)
-            if (failure := built.failure("device")) is not None:
-                raise GatesError(
-                    f"{one.name} was built before, and not on this worker: {failure.sentence}", hint="workers must have the same compilers"
-                )
-            sides.append(built.side(one, "device"))
-            identities.append(built.identity)
-        raw = run_timing(
-            sides[0],
-            shape=limits["shape"],
-            work=session.scratch / "timing",
-            limit_s=task.time_limit_s,
-            bar_pct=0.0,
-            baseline=sides[1],
-            output_limits=task.gates["correctness"],
-            device=session.cuda,
-            cache=limits.get("cache", "cold"),
-            iters=SINGLE_LAUNCHES,
-            budget_s=job.budget_s,
-        )
-        evidence = replace(performance_evidence.parse(raw), build=identities[0], baseline_build=identities[1])
-        session.write("performance.json", evidence)
-        timing = timing_of(job.variant, evidence, limits, device.uuid, round(time.monotonic() - started, 3))
+        evidence = time_pair(session, _task(job.folder, *job.reference), session.build_dir, job.budget_s)
+        timing = timing_of(job.variant, evidence, session.task.gates["performance"], device.uuid, round(time.monotonic() - started, 3))
         return Done(job.variant, None, _files(session.directory.path), timing=timing)
+
+
+def time_pair(session: Session, reference: Task, build_dir: Path, budget_s: float) -> performance_evidence.PerformanceEvidence:
+    """Time the session's task against ``reference``, interleaved, for at most ``budget_s`` of sampling, and write performance.json.
+
+    ``build_dir``: where the reference is built. Raises GatesError where one of both has no library for the device.
+    """
+    task, limits = session.task, session.task.gates["performance"]
+    arch = session.device.arch if session.device else None
+    sides, identities = list[dict[str, Any]](), list[str]()
+    for one, folder in ((task, session.build_dir), (reference, build_dir)):
+        built = build(one, session.toolchain, folder, device_arch=arch, want={"device"}, jobs=session.jobs)
+        if (failure := built.failure("device")) is not None:
+            raise GatesError(
+                f"{one.name} has no library to time: {failure.sentence}", hint="workers of a sweep must have the same compilers"
+            )
+        sides.append(built.side(one, "device"))
+        identities.append(built.identity)
+    raw = run_timing(
+        sides[0],
+        shape=limits["shape"],
+        work=session.scratch / "timing",
+        limit_s=task.time_limit_s,
+        bar_pct=0.0,
+        baseline=sides[1],
+        output_limits=task.gates["correctness"],
+        device=session.cuda,
+        cache=limits.get("cache", "cold"),
+        iters=SINGLE_LAUNCHES,
+        budget_s=budget_s,
+    )
+    evidence = replace(performance_evidence.parse(raw), build=identities[0], baseline_build=identities[1])
+    session.write("performance.json", evidence)
+    return evidence
 
 
 def judge_variant(job: Job) -> Done:

@@ -75,7 +75,7 @@ def checkout_notes(run: Path) -> list[str]:
 
 def file_problems(run: Path) -> list[str]:
     """What is wrong with the files themselves (digests, schemas), whatever the verdict says."""
-    return _check_digests(run) or _check_schemas(run)
+    return digest_problems(run) or _check_schemas(run)
 
 
 def require_sound_files(run: Path) -> None:
@@ -97,7 +97,8 @@ def _require(run: Path, problems: list[str]) -> None:
         raise GatesError(f"{run} is not sound: {problems[0]}", hint=more + mend)
 
 
-def _check_digests(run: Path) -> list[str]:
+def digest_problems(run: Path, also: frozenset[str] = frozenset()) -> list[str]:
+    """Files that are not as the manifest has them, or that no run has and ``also`` does not name."""
     data = jsonio.read(run / "manifest.json")
     require_known_version(data, "manifest.json")
     errors = schema_errors("manifest", data)
@@ -124,7 +125,7 @@ def _check_digests(run: Path) -> list[str]:
                 problems.append(f"{name} is not in the manifest")
             elif jsonio.sha256(path) != listed[name]:
                 problems.append(f"{name} was changed after the run")
-    return problems + [f"{name} is missing" for name in sorted(set(listed) - present)] or strangers(present | {"manifest.json"})
+    return problems + [f"{name} is missing" for name in sorted(set(listed) - present)] or strangers((present - also) | {"manifest.json"})
 
 
 def _check_acceptance(run: Path) -> list[str]:

@@ -29,6 +29,7 @@ FILES = {
     "acceptance": "A reviewer's acceptance of looser terms, written after the run and tied to its manifest.",
     "compare": "Two sides of a comparison, by `gates compare`.",
     "ladder": "Several runs as a ladder, by `gates compare` for more than two.",
+    "evaluation": "What `gates evaluate` says of a candidate, under `results/evaluations/`; its evidence lies beside it.",
     "sweep": "A sweep over a task's toggles, by `gates sweep` under `results/sweeps/`; each variant's evidence is in `variants/`.",
 }
 

@@ -17,6 +17,7 @@ from typing import Any, Union
 from gates.build.result import BuildResult
 from gates.comparison.record import Comparison
 from gates.core.schema import schema_of, schema_path
+from gates.evaluation.record import Evaluation
 from gates.evidence.run_directory import SCHEMA_VERSION, RunInfo, Verdict
 from gates.gate.registry import ROWS
 from gates.review.decide import Acceptance
@@ -31,6 +32,7 @@ RECORDS = {
     "compare": Comparison,
     "ladder": Ladder,
     "sweep": Sweep,
+    "evaluation": Evaluation,
     **{gate: row.evidence() for gate, row in ROWS.items() if "$comment" not in (schema_of(gate) or {})},  # it says: written by hand
 }
 LATER = {
@@ -54,7 +56,7 @@ LATER = {
     "Target.sha256",
     "PtxasEvidence.advice",
 }  # fields that the first runs of schema version 1 do not have
-ELSEWHERE = {"log_text", "stage"}  # a build's log is a file of its own, and run.json has its stage's digest
+ELSEWHERE = {"BuildResult.log_text", "BuildResult.stage"}  # a build's log is a file of its own, and run.json has its stage's digest
 TIMES = {"started", "ended", "accepted"}
 UTC = r"^\d{4}-\d\d-\d\dT\d\d:\d\d:\d\d(\.\d+)?\+00:00$"
 PLAIN = {str: "string", bool: "boolean", int: "integer", float: "number"}
@@ -83,7 +85,7 @@ def _of(kind: Any) -> dict[str, Any]:
         return {"anyOf": [_of(arg) for arg in args]}
     if dataclasses.is_dataclass(kind):
         hints = typing.get_type_hints(kind)
-        fields = [field for field in dataclasses.fields(kind) if field.name not in ELSEWHERE]
+        fields = [field for field in dataclasses.fields(kind) if f"{kind.__name__}.{field.name}" not in ELSEWHERE]
         return {
             "type": "object",
             "additionalProperties": False,

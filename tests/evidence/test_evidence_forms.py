@@ -13,6 +13,7 @@ from gates.comparison.record import Comparison
 from gates.core.errors import GatesError
 from gates.core.records import Status, from_json, to_json
 from gates.core.schema import kinds, schema_errors
+from gates.evaluation.record import Evaluation, GateSeen
 from gates.evidence.judging import load_evidence
 from gates.evidence.run_directory import RunInfo, Verdict, list_runs, read_record
 from gates.gate.registry import ROWS
@@ -41,7 +42,18 @@ def forms() -> dict[str, Any]:
         "compare": compare_runs(STAGES[1], RUN),
         "ladder": ladder_of(STAGES),
         "sweep": a_sweep(),
+        "evaluation": an_evaluation(),
     }
+
+
+def an_evaluation() -> Evaluation:
+    seen = (GateSeen("ptxas", "pass", "ptxas.pass", "1 compiled kernel within budget", 0.02),)
+    figures, seconds, files = {"registers": 40.0}, {"compile": 2.5, "gates": 0.02}, {"k.cu": "0" * 64}
+    place = "evaluations/k/0123456789ab"
+    answer = {"name": "", "note": "", "task": "k", "status": "pass", "stage": "static", "code": "ptxas.pass", "valid": False}
+    nothing = {"parent": None, "score": None, "score_high": None, "p50_us": None, "device": None}
+    more = {"metrics": figures, "gates": seen, "feedback": "no check failed", "artifacts": {}, "seconds": seconds, "evidence": place}
+    return Evaluation(1, "0", "0123456789ab", files=files, toggles={"USE_X": 1}, **answer, **nothing, **more)
 
 
 def a_sweep() -> Sweep:
@@ -96,7 +108,9 @@ def test_round_trip(forms: dict[str, Any], kind: str) -> None:
 
 def test_every_file_of_a_recorded_run_has_a_schema_and_fits_it() -> None:
     names = {path.stem for run in STAGES for path in run.rglob("*.json")}
-    assert names | {"acceptance", "compare", "ladder", "sweep", *(row.name for row in ROWS.values() if row.optional)} == set(kinds())
+    assert names | {"acceptance", "compare", "evaluation", "ladder", "sweep", *(row.name for row in ROWS.values() if row.optional)} == set(
+        kinds()
+    )
     assert schema_errors("manifest", json.loads((RUN / "manifest.json").read_text(encoding="utf-8"))) == []
 
 

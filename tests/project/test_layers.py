@@ -97,6 +97,22 @@ MAY_IMPORT = {  # package -> packages that it may import, the lowest first; of g
         "verify",
     },
     "report": {"core", "evidence", "render", "comparison", "verify", "review"},
+    "evaluation": {
+        "core",
+        "gate.ptxas",
+        "gate.sass",
+        "gate.performance",
+        "gate.session",
+        "task",
+        "worker",
+        "evidence",
+        "launch",
+        "build",
+        "render",
+        "pipeline",
+        "verify",
+        "sweep",
+    },
     "cli": {
         "core",
         "gate",
@@ -116,6 +132,7 @@ MAY_IMPORT = {  # package -> packages that it may import, the lowest first; of g
         "review",
         "sweep",
         "report",
+        "evaluation",
     },
 }
 OPERATOR_WORDS = ("attention", "sdpa", "softmax", "flash")

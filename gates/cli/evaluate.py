@@ -1,0 +1,101 @@
+"""``gates evaluate``: one candidate in, one answer out."""
+
+from __future__ import annotations
+
+import sys
+from pathlib import Path
+
+import click
+
+from gates.cli.options import BUILD_DIR, JOBS, RESULTS, TOGGLE, toggle_values
+from gates.cli.output import print_json, print_text
+from gates.core.errors import GatesError
+
+
+@click.command("evaluate")
+@click.argument("task")
+@click.option("--source", "sources", multiple=True, metavar="NAME=FILE", help="Replace a file of the stage; - reads stdin.")
+@click.option(
+    "--stage",
+    type=click.Choice(["static", "numbers", "memory", "speed"]),
+    default="memory",
+    show_default=True,
+    help="Last check to make; speed needs a device.",
+)
+@click.option(
+    "--against",
+    type=click.Choice(["task", "baseline"]),
+    default="task",
+    show_default=True,
+    help="What to time it against: the unchanged task, or its baseline.",
+)
+@click.option("--budget", "budget_s", type=click.FloatRange(min=1.0), default=10.0, show_default=True, help="Seconds of timing, at most.")
+@click.option("--profile", type=click.Choice(["auto", "cpu", "full"]), default="auto", show_default=True, help="cpu: without a device.")
+@click.option("--device", type=click.IntRange(min=0), default=0, show_default=True, help="Index of the CUDA device.")
+@click.option("--json", "as_json", is_flag=True, help="Print the answer as one JSON object.")
+@TOGGLE
+@RESULTS
+@BUILD_DIR
+@JOBS
+def evaluate(
+    task: str,
+    sources: tuple[str, ...],
+    stage: str,
+    against: str,
+    budget_s: float,
+    profile: str,
+    device: int,
+    as_json: bool,
+    toggles: tuple[str, ...],
+    results: Path,
+    build_dir: Path,
+    jobs: int | None,
+) -> None:
+    """Judge a candidate: TASK with other source text or toggles.
+
+    Checks stop at the first that fails. The answer has a status, a score (the low end of the speed-up over TASK without changes), figures
+    and a text that says what to fix. It is kept under RESULTS/evaluations and given again at once. Exit codes: 0 pass, 1 fail,
+    3 no verdict.
+
+    Example: gates evaluate stage2 --source kernel.cu=mine.cu --json
+    """
+    from gates.core.records import to_json
+    from gates.evaluation.evaluate import Terms, evaluate_task
+    from gates.evaluation.overlay import Candidate
+    from gates.render.console import Progress
+
+    candidate = Candidate(_texts(sources), toggle_values(toggles))
+    terms = Terms(stage, against, profile, device, budget_s, results, build_dir, jobs)
+    with Progress() as progress:
+        found = evaluate_task(task, candidate, terms, progress)
+    if as_json:
+        print_json(to_json(found))
+    else:
+        again = " (kept)" if found.cached else ""
+        print_text(f"{found.status}: {found.task} {found.id} judged to {found.stage}{again}")
+        if found.score is not None:
+            print_text(
+                f"score {found.score:.4f} ({found.score:.3f} to {found.score_high:.3f} of the incumbent's speed, p50 {found.p50_us:.4g} us)"
+            )
+        print_text(found.feedback)
+        print_text(f"evidence: {results / found.evidence}")
+    sys.exit(found.exit_code)
+
+
+def _texts(sources: tuple[str, ...]) -> dict[str, str]:
+    """Name -> text of each ``NAME=FILE``."""
+    found: dict[str, str] = {}
+    for given in sources:
+        name, equals, place = given.partition("=")
+        if not equals or not name or not place:
+            raise GatesError(f"--source {given!r} is not NAME=FILE", hint="e.g. --source kernel.cu=mine.cu, or kernel.cu=- for stdin")
+        if name in found:
+            raise GatesError(f"--source {name} is given twice", hint="each file once")
+        try:
+            data = sys.stdin.buffer.read() if place == "-" else Path(place).read_bytes()
+            found[name] = data.decode("utf-8")
+        except OSError as error:
+            raise GatesError(f"--source {given}: {error.strerror or error}", hint="name a file that can be read") from None
+        except UnicodeDecodeError:
+            raise GatesError(f"--source {given}: not UTF-8 text", hint="a kernel source is text") from None
+    return found

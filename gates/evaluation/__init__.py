@@ -1,0 +1,1 @@
+"""One candidate of a search in, one small record out: cheapest check first, stopped at the first that fails."""

@@ -1,0 +1,282 @@
+"""Judge a candidate, cheapest check first, and stop at the first that fails.
+
+Compiled resources and machine code, then numbers, then memory checks, then speed beside the incumbent in interleaved pairs. The gates
+are those of ``gates run`` and their evidence is kept; there is no run directory and no merge decision. An answer is kept under the digest
+of task and candidate, and given again to who asks for no more.
+"""
+
+from __future__ import annotations
+
+import dataclasses
+import shutil
+import tempfile
+import time
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Any
+
+from gates import __version__
+from gates.build.build import build, check_build_root
+from gates.build.toolchain import find_toolchain
+from gates.core import jsonio
+from gates.core.errors import GatesError
+from gates.core.records import GateResult, Status
+from gates.core.scratch_folder import HeldFolder
+from gates.evaluation.feedback import feedback
+from gates.evaluation.overlay import Candidate, candidate_id, digests, laid_out, resolved
+from gates.evaluation.record import FAIL, INCONCLUSIVE, PASS, SCHEMA_VERSION, STAGES, Evaluation, GateSeen
+from gates.evidence.run_directory import RunDirectory, read_record
+from gates.gate.performance import judge as performance
+from gates.gate.performance.evidence import PerformanceEvidence
+from gates.gate.ptxas.evidence import PtxasEvidence
+from gates.gate.sass.evidence import SassEvidence
+from gates.gate.session import ProgressLike, Session, judge_step
+from gates.launch.device import DeviceInfo
+from gates.pipeline.run import choose_profile, run_info
+from gates.sweep.record import Timing
+from gates.sweep.work import time_pair, timing_of
+from gates.task.load import Task, find_task, load_baseline
+from gates.worker.job import warm_up
+from gates.worker.machine_fault import check_temporary
+
+FOLDER, FILE = "evaluations", "evaluation.json"
+_GOOD = (Status.PASS.value, Status.NOT_APPLICABLE.value)
+
+
+@dataclass(frozen=True)
+class Terms:
+    """How far to judge: ``stage`` of ``STAGES``; ``against``: the unchanged task, or its baseline; ``budget_s`` of sampling."""
+
+    stage: str = "memory"
+    against: str = "task"
+    profile: str = "auto"
+    device: int = 0
+    budget_s: float = 10.0
+    results: Path = Path("results")
+    build_dir: Path = Path("build")
+    jobs: int | None = None
+
+
+def evaluate_task(name: str, candidate: Candidate, terms: Terms, progress: ProgressLike) -> Evaluation:
+    """Judge ``candidate`` of the task ``name``.
+
+    Raises GatesError for an unknown task, stage or file, for ``speed`` without a device (exit code 3), and for a fault of the machine.
+    """
+    task = find_task(name, {key: str(value) for key, value in candidate.toggles.items()})
+    plain = find_task(name)
+    files = resolved(task, candidate)
+    identity = candidate_id(plain, files, dict(task.toggles))
+    profile, why, device = choose_profile("full" if terms.stage == "speed" else terms.profile, terms.device)
+    home = terms.results / FOLDER / task.name / identity
+    if (known := _kept(home, terms.stage, device)) is not None:
+        return dataclasses.replace(known, cached=True, name=candidate.name, parent=candidate.parent, note=candidate.note)
+    check_temporary()
+    check_build_root(terms.build_dir)
+    warm_up()
+    with (
+        HeldFolder(Path(tempfile.gettempdir()), "gates-evaluate-") as scratch,
+        RunDirectory(terms.results / FOLDER, task.name) as directory,
+    ):
+        stage = laid_out(task, files, candidate.toggles, scratch / "candidate")
+        limits = {key: limit for key, limit in stage.gates["correctness"].items() if key != "match_baseline"}
+        stage = dataclasses.replace(stage, gates={**stage.gates, "correctness": limits})
+        session = Session(
+            stage,
+            None,
+            stage.shapes[:1],
+            stage.seeds[:1],
+            find_toolchain(),
+            device,
+            directory,
+            scratch,
+            scratch / "build",
+            terms.jobs,
+            progress,
+        )
+        cascade = _Cascade(
+            session, run_info(stage, None, session.toolchain, device, shapes=session.shapes, seeds=session.seeds, profile=profile, why=why)
+        )
+        for reached in list(STAGES)[: list(STAGES).index(terms.stage) + 1]:
+            if not cascade.judge(reached, lambda: _incumbent(plain, terms.against), terms):
+                break
+        directory.write_json("run.json", cascade.ended())
+        found = Evaluation(
+            SCHEMA_VERSION,
+            __version__,
+            identity,
+            candidate.parent,
+            candidate.name,
+            candidate.note,
+            task.name,
+            stage=cascade.reached,
+            gates=tuple(cascade.seen),
+            seconds={name: round(value, 3) for name, value in cascade.seconds.items()},
+            artifacts={path.stem: path.name for path in sorted(directory.path.glob("*.json"))},
+            evidence=f"{FOLDER}/{task.name}/{identity}",
+            files=digests(files),
+            toggles=dict(stage.toggles),
+            device=device.name if device else None,
+            asked=terms.stage,
+            **answer(directory.path, cascade.seen, cascade.results, cascade.timing),
+        )
+        directory.write_json(FILE, found)
+        if home.exists():  # of an earlier version, or of fewer stages
+            shutil.rmtree(home)
+        directory.publish(identity)
+    return found
+
+
+@dataclass
+class _Cascade:
+    session: Session
+    info: Any
+    results: list[GateResult] = field(default_factory=list)
+    seen: list[GateSeen] = field(default_factory=list)
+    seconds: dict[str, float] = field(default_factory=lambda: {"compile": 0.0, "gates": 0.0})
+    reached: str = "static"
+    timing: Timing | None = None
+
+    def judge(self, stage: str, incumbent: Any, terms: Terms) -> bool:
+        """Judge by the gates of ``stage``; False where one of them failed or came to no verdict."""
+        self.reached = stage
+        if stage == "speed":
+            return self._speed(incumbent(), terms)
+        if stage == "static":  # launches, which the CPU's library tells, can't save what breaks the budget without them
+            self._build({"cubin"})
+            if (first := judge_step(self.session, self.info, "ptxas")).status is Status.FAIL:
+                self._told(first, time.monotonic())
+                return False
+        self._build({"cubin", "emulator"} if stage == "static" else self._wanted(stage))
+        for gate in STAGES[stage]:
+            started = time.monotonic()
+            result = judge_step(self.session, self.info, gate)
+            self._told(result, started)
+            if result.status not in (Status.PASS, Status.NOT_APPLICABLE):
+                return False
+        return True
+
+    def ended(self) -> Any:
+        """run.json, with what was built."""
+        built = self.session.builds[self.session.task.name]
+        task = dataclasses.replace(self.info.task, build=built.identity, products=built.products())
+        return dataclasses.replace(self.info, task=task, ended=self.info.started)
+
+    def _wanted(self, stage: str) -> set[str]:
+        if not self.session.emulated:
+            return {"cubin", "emulator", "device"}
+        return {"cubin", "emulator"} | ({"emulator_asan"} if stage == "memory" else set())
+
+    def _build(self, want: set[str]) -> None:
+        started, session = time.monotonic(), self.session
+        session.progress.step(f"{session.task.name}: compiling")
+        session.builds[session.task.name] = build(
+            session.task,
+            session.toolchain,
+            session.build_dir,
+            device_arch=session.device.arch if session.device else None,
+            want=want,
+            jobs=session.jobs,
+        )
+        self.seconds["compile"] += time.monotonic() - started
+
+    def _speed(self, incumbent: Task, terms: Terms) -> bool:
+        session, started = self.session, time.monotonic()
+        assert session.device is not None, "choose_profile refuses speed without a device"
+        session.progress.step(f"{session.task.name}: timing beside {incumbent.name}")
+        evidence = time_pair(session, incumbent, terms.build_dir, terms.budget_s)
+        limits = session.task.gates["performance"]
+        self.timing = timing_of("candidate", evidence, limits, session.device.uuid, 0.0)
+        status = timed_status(self.timing, evidence, limits)
+        told = GateSeen("performance", status.value, self.timing.code, self.timing.sentence, round(time.monotonic() - started, 3))
+        self.seen.append(told)
+        return status is Status.PASS
+
+    def _told(self, result: GateResult, started: float) -> None:
+        seconds = round(time.monotonic() - started, 3)
+        self.seconds["gates"] += seconds
+        self.results.append(result)
+        self.seen.append(GateSeen(result.gate, result.status.value, result.code, result.sentence, seconds))
+
+
+def timed_status(timing: Timing, evidence: PerformanceEvidence, limits: Mapping[str, Any]) -> Status:
+    """PASS if there is an interval, however slow the candidate is; FAIL if the performance gate refuses the timing itself."""
+    if timing.low is not None:
+        return Status.PASS
+    refused = timing.ratio is None and performance.judge(evidence, {**limits, "min_speedup_pct": 0.0}).status is Status.FAIL
+    return Status.FAIL if refused else Status.INCONCLUSIVE
+
+
+def answer(folder: Path, seen: Sequence[GateSeen], results: Sequence[GateResult], timing: Timing | None) -> dict[str, Any]:
+    """The fields of an evaluation that follow from the gates' word and the evidence in ``folder``."""
+    worst = next((one for one in seen if one.status not in _GOOD), seen[-1])
+    failed = any(one.status == Status.FAIL.value for one in seen)
+    valid = not failed and any((one.gate, one.status) == ("correctness", Status.PASS.value) for one in seen)
+    metrics, speed = dict(_metrics(folder)), ""
+    if timing is not None and timing.ratio:
+        speed = f"{timing.ratio:.3f} of the incumbent's speed" + (f", {timing.low:.3f} to {timing.high:.3f}" if timing.low else "")
+    return {
+        "status": FAIL if failed else PASS if worst.status in _GOOD else INCONCLUSIVE,
+        "code": worst.code,
+        "valid": valid,
+        "score": timing.low if timing is not None and valid else None,
+        "score_high": timing.high if timing is not None and valid else None,
+        "p50_us": timing.p50_us if timing is not None else None,
+        "metrics": metrics,
+        "feedback": feedback(results, metrics, speed),
+    }
+
+
+def read_evaluation(folder: Path) -> Evaluation:
+    """The evaluation in a folder; raises GatesError where it is missing or broken."""
+    found: Evaluation = read_record(Evaluation, folder, FILE)
+    return found
+
+
+def _kept(home: Path, asked: str, device: DeviceInfo | None) -> Evaluation | None:
+    """The answer that is kept, if it says what is asked now."""
+    if not (home / FILE).is_file():
+        return None
+    try:
+        known = read_evaluation(home)
+    except GatesError:
+        return None
+    order = list(STAGES)
+    enough = known.status == FAIL or order.index(known.asked) >= order.index(asked)
+    same = known.tool_version == __version__ and known.device == (device.name if device else None)
+    return known if enough and same and (known.asked != "speed" or asked != "speed" or known.score is not None) else None
+
+
+def _incumbent(task: Task, against: str) -> Task:
+    if against == "task":
+        return task
+    if (baseline := load_baseline(task)) is None:
+        raise GatesError(f"{task.name} has no baseline to be timed against", hint="leave --against out: the unchanged task")
+    return baseline
+
+
+def _metrics(folder: Path) -> Iterator[tuple[str, float]]:
+    """Flat figures of the evidence: the worst kernel's resources, instructions of all kernels, the largest error over its bound."""
+    if (folder / "ptxas.json").is_file():
+        kernels = read_record(PtxasEvidence, folder, "ptxas.json").kernels
+        spills = [(one.spill_store_bytes or 0) + (one.spill_load_bytes or 0) for one in kernels]
+        for name, values, choose in (
+            ("registers", [one.final.registers for one in kernels], max),
+            ("smem_bytes", [one.smem_bytes for one in kernels], max),
+            ("spill_bytes", spills, max),
+            ("occupancy_pct", [one.occupancy_pct for one in kernels], min),
+        ):
+            known = [float(value) for value in values if value is not None]
+            if known:
+                yield name, choose(known)
+    if (folder / "sass.json").is_file():
+        functions = read_record(SassEvidence, folder, "sass.json").functions
+        for name in dict.fromkeys(name for one in functions for name in one.classes):
+            yield f"sass.{name}", float(sum(one.classes.get(name, 0) for one in functions))
+    if (folder / "correctness.json").is_file():
+        cases = jsonio.read(folder / "correctness.json")["cases"]
+        ratios = [
+            output["max_err_over_bound"] for case in cases for output in case["outputs"] if output.get("max_err_over_bound") is not None
+        ]
+        if ratios:
+            yield "max_err_over_bound", float(max(ratios))

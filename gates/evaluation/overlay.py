@@ -1,0 +1,98 @@
+"""A candidate: a task with other text in some of its source files, laid out in a folder of its own."""
+
+from __future__ import annotations
+
+import hashlib
+import os
+import shutil
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+from pathlib import Path, PurePosixPath
+
+from gates.core import jsonio
+from gates.core.errors import GatesError
+from gates.task.load import Task, load_baseline, load_task, nearest
+
+MOST_BYTES = 4 * 2**20  # of a candidate's text
+
+
+@dataclass(frozen=True)
+class Candidate:
+    """``files``: name of a source file -> its whole text; ``toggles`` beside the task's; the rest is handed on."""
+
+    files: Mapping[str, str] = field(default_factory=dict)
+    toggles: Mapping[str, int | str] = field(default_factory=dict)
+    name: str = ""
+    parent: str | None = None
+    note: str = ""
+
+
+def editable(task: Task) -> dict[str, Path]:
+    """What a candidate may replace: the sources and the headers of the stage, by their path below the folder that holds the stage.
+
+    task.yaml, the problem and the Python files beside them say what is right, so they are not among these; of a Python or Triton
+    task the sources are.
+    """
+    judging, root = {*task.problem_files(), *_own(task)}, root_of(task)
+    code = (path for path in task.files() if path in task.sources or (path.suffix != ".py" and path not in judging))
+    return {path.relative_to(root).as_posix(): path for path in code}
+
+
+def root_of(task: Task) -> Path:
+    """The folder that holds every file of the stage."""
+    baseline = load_baseline(task)
+    beside = [baseline.folder] if baseline else []
+    return Path(os.path.commonpath([task.folder, *beside, *(path.parent for path in task.files())]))
+
+
+def _own(task: Task) -> list[Path]:
+    return [path for path in task.folder.iterdir() if path.is_file() and path.suffix in (".yaml", ".py")]
+
+
+def resolved(task: Task, candidate: Candidate) -> dict[str, str]:
+    """The candidate's files by their path below ``root_of``; raises GatesError for a name that is no file of the stage, or two."""
+    known, found = editable(task), dict[str, str]()
+    for name, text in candidate.files.items():
+        wanted = PurePosixPath(name).parts
+        fitting = [path for path in known if PurePosixPath(path).parts[-len(wanted) :] == wanted] if wanted else []
+        if len(fitting) != 1:
+            names = ", ".join(sorted(known))
+            if fitting:
+                raise GatesError(f"--source {name}: {task.name} has {len(fitting)} such files", hint=f"say which: {', '.join(fitting)}")
+            near = nearest(name, [PurePosixPath(path).name for path in known])
+            raise GatesError(f"--source {name}: {task.name} has no such source; a candidate may replace: {names}", hint=near)
+        if fitting[0] in found:
+            raise GatesError(f"--source {name}: {fitting[0]} is given twice", hint="each file once")
+        if len(text.encode("utf-8", "surrogatepass")) > MOST_BYTES:
+            raise GatesError(f"--source {name}: more than {MOST_BYTES // 2**20} MiB of text", hint="a kernel source is smaller")
+        found[fitting[0]] = text
+    return found
+
+
+def candidate_id(task: Task, files: Mapping[str, str], toggles: Mapping[str, int]) -> str:
+    """24 hex digits that stand for the task, the replaced texts and the toggles in force."""
+    told = {"task": task.name, "stage": task.digest(), "files": digests(files), "toggles": dict(sorted(toggles.items()))}
+    return hashlib.sha256(jsonio.dumps(told).encode("utf-8")).hexdigest()[:24]
+
+
+def digests(files: Mapping[str, str]) -> dict[str, str]:
+    """The sha256 of each text."""
+    return {name: hashlib.sha256(text.encode("utf-8", "surrogatepass")).hexdigest() for name, text in sorted(files.items())}
+
+
+def laid_out(task: Task, files: Mapping[str, str], toggles: Mapping[str, int | str], root: Path) -> Task:
+    """The candidate as a task below ``root``: every file of the stage where it lies in the project, the replaced ones with their text."""
+    start = root_of(task)
+    for path in dict.fromkeys((*task.files(), *_own(task))):
+        target = root / path.relative_to(start)
+        target.parent.mkdir(parents=True, exist_ok=True)
+        shutil.copyfile(path, target)
+    if (baseline := load_baseline(task)) is not None:  # which task.yaml names, and no more
+        target = root / os.path.relpath(baseline.folder, start)
+        target.mkdir(parents=True, exist_ok=True)
+        shutil.copyfile(baseline.folder / "task.yaml", target / "task.yaml")
+    (root / "pyproject.toml").touch()  # marks the root, as texts name places below it
+    for name, text in files.items():
+        (root / name).write_bytes(text.encode("utf-8", "surrogatepass"))
+    folder = root / task.folder.relative_to(start)
+    return load_task(folder, {name: str(value) for name, value in {**task.toggles, **toggles}.items()}, environ={})

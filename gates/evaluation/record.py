@@ -1,0 +1,68 @@
+"""evaluation.json: what an evaluation says of a candidate."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass
+
+SCHEMA_VERSION = 1
+STAGES = {  # in the order of their cost; each with the gates that it judges by
+    "static": ("ptxas", "sass"),
+    "numbers": ("correctness",),
+    "memory": ("sanitizer",),
+    "speed": ("performance",),
+}
+PASS, FAIL, INCONCLUSIVE = "pass", "fail", "inconclusive"
+EXIT_CODES = {PASS: 0, FAIL: 1, INCONCLUSIVE: 3}
+
+
+@dataclass(frozen=True)
+class GateSeen:
+    """A gate's word, and how long it took."""
+
+    gate: str
+    status: str
+    code: str
+    sentence: str
+    seconds: float
+
+
+@dataclass(frozen=True)
+class Evaluation:
+    """An answer to a search loop.
+
+    ``status``: pass, fail, or inconclusive where a gate came to no verdict. ``stage``: the last that was judged, of ``STAGES``.
+    ``valid``: no check failed and the numbers were judged. ``score``: the low end of the speed-up's interval over the incumbent, a ratio;
+    None unless valid and timed. ``seconds``: wall time by what it was spent on. ``evidence``: the folder of everything, below the results.
+    """
+
+    schema_version: int
+    tool_version: str
+    id: str
+    parent: str | None
+    name: str
+    note: str
+    task: str
+    status: str
+    stage: str
+    code: str
+    valid: bool
+    score: float | None
+    score_high: float | None
+    p50_us: float | None
+    metrics: Mapping[str, float]
+    gates: tuple[GateSeen, ...]
+    feedback: str
+    artifacts: Mapping[str, str]
+    seconds: Mapping[str, float]
+    evidence: str
+    files: Mapping[str, str]  # the overlay: path relative to the project -> sha256 of the text
+    toggles: Mapping[str, int]
+    device: str | None
+    cached: bool = False
+    asked: str = "numbers"  # the stage up to which it was asked
+
+    @property
+    def exit_code(self) -> int:
+        """0 pass, 1 fail, 3 inconclusive."""
+        return EXIT_CODES[self.status]

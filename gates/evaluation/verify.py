@@ -1,0 +1,62 @@
+"""Check an evaluation from its folder alone: files as they were written, and an answer that follows from the evidence."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from pathlib import Path
+
+from gates.core.errors import GatesError
+from gates.evaluation.evaluate import FILE, answer, read_evaluation, timed_status
+from gates.evaluation.record import STAGES
+from gates.evidence.judging import rejudge
+from gates.evidence.run_directory import RunInfo, read_record
+from gates.gate.performance.evidence import PerformanceEvidence
+from gates.sweep.work import timing_of
+from gates.verify.run import digest_problems, same
+
+
+def verify_evaluation(folder: Path) -> list[str]:
+    """What is wrong with the evaluation in ``folder``, one sentence each; empty where it is sound."""
+    try:
+        return digest_problems(folder, frozenset({FILE})) or list(_departures(folder))
+    except GatesError as error:
+        return [error.what]
+    except OSError as error:
+        return [f"can't read {error.filename or folder}: {error.strerror}"]
+
+
+def _departures(folder: Path) -> Iterator[str]:
+    told = read_evaluation(folder)
+    info: RunInfo = read_record(RunInfo, folder, "run.json")
+    if told.id != folder.name or info.task.name != told.task:
+        yield f"evaluation.json is of {told.task} {told.id}, the folder of {info.task.name} {folder.name}"
+    if not told.gates or [one.gate for one in told.gates] != _order(told.stage)[: len(told.gates)]:
+        yield f"the gates are not those of the stages up to {told.stage}"
+        return
+    results, timing = [], None
+    for one in told.gates:
+        if one.gate == "performance":
+            evidence: PerformanceEvidence = read_record(PerformanceEvidence, folder, "performance.json")
+            limits = info.task.limits["performance"]
+            timing = timing_of("candidate", evidence, limits, "", 0.0)
+            again_s = timed_status(timing, evidence, limits).value
+            if (again_s, timing.code, timing.sentence) != (one.status, one.code, one.sentence):
+                yield f"performance is {one.status} ({one.code}), its evidence gives {again_s} ({timing.code})"
+            continue
+        again = rejudge(folder, info, one.gate)
+        if again is None:
+            if one.status == "pass":
+                yield f"{one.gate} passed, and there is no {one.gate}.json"
+            continue
+        results.append(again)
+        if (again.status.value, again.code, again.sentence) != (one.status, one.code, one.sentence):
+            yield f"{one.gate} is {one.status} ({one.code}), its evidence gives {again.status.value} ({again.code})"
+    if len(results) + (timing is not None) == len(told.gates):
+        for name, value in answer(folder, told.gates, results, timing).items():
+            if not same(getattr(told, name), value):
+                yield f"{name} does not follow from the evidence"
+
+
+def _order(stage: str) -> list[str]:
+    stages = list(STAGES)
+    return [gate for one in stages[: stages.index(stage) + 1 if stage in stages else 0] for gate in STAGES[one]]

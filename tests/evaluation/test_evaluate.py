@@ -1,0 +1,195 @@
+"""One candidate in, one answer out: what may be replaced, where the cascade stops, what is kept, and that an answer can be checked."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+from click.testing import CliRunner
+from places import TASKS
+from static_kit import needs_nvcc
+
+import gates
+from gates.cli.main import cli
+from gates.core import jsonio
+from gates.core.errors import GatesError
+from gates.evaluation import evaluate as engine
+from gates.evaluation.feedback import MOST_BYTES, cut
+from gates.evaluation.overlay import Candidate, candidate_id, editable, laid_out, resolved
+from gates.evaluation.verify import verify_evaluation
+from gates.task.load import load_task
+
+FAST = TASKS / "saxpy_fast"
+SOURCE = (TASKS / "saxpy.cu").read_text(encoding="utf-8")
+LINE = "out[i] = "
+
+
+@pytest.fixture(scope="module")
+def results(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    return tmp_path_factory.mktemp("evaluated")
+
+
+def evaluated(results: Path, stage: str = "static", **more: object) -> gates.Evaluation:
+    return gates.evaluate(FAST, profile="cpu", stage=stage, results=results, build_dir=results / "build", **more)  # type: ignore[arg-type]
+
+
+def told(error: pytest.ExceptionInfo[GatesError]) -> str:
+    return f"{error.value.what} | {error.value.hint}"
+
+
+# what a candidate is
+
+
+def test_only_the_stage_s_code_may_be_replaced() -> None:
+    task = load_task(FAST, environ={})
+    assert list(editable(task)) == ["saxpy.cu"]
+    assert resolved(task, Candidate({"saxpy.cu": "x"})) == {"saxpy.cu": "x"}
+
+
+@pytest.mark.parametrize(
+    ("files", "says"),
+    [
+        ({"saxpy_problem.py": "x"}, "has no such source; a candidate may replace: saxpy.cu"),
+        ({"task.yaml": "x"}, "has no such source"),
+        ({"runner.py": "x"}, "has no such source"),
+        ({"../saxpy.cu": "x"}, "has no such source"),
+        ({"/etc/passwd": "x"}, "has no such source"),
+        ({"": "x"}, "has no such source"),
+        ({"saxpi.cu": "x"}, "did you mean saxpy.cu?"),
+        ({"saxpy.cu": "x" * (4 * 2**20 + 1)}, "more than 4 MiB"),
+    ],
+    ids=["problem", "task", "runner", "above", "absolute", "empty", "near", "large"],
+)
+def test_anything_else_is_refused(files: dict[str, str], says: str) -> None:
+    with pytest.raises(GatesError) as error:
+        resolved(load_task(FAST, environ={}), Candidate(files))
+    assert says in told(error)
+
+
+def test_an_id_is_of_the_texts_and_the_toggles_in_force() -> None:
+    task = load_task(FAST, environ={})
+    ids = [candidate_id(task, files, toggles) for files in ({}, {"saxpy.cu": "1"}, {"saxpy.cu": "2"}) for toggles in ({"A": 0}, {"A": 1})]
+    assert len(set(ids)) == 6 and ids[0] == candidate_id(task, {}, {"A": 0})
+
+
+def test_a_candidate_is_laid_out_whole_and_the_task_stays(tmp_path: Path) -> None:
+    task = load_task(FAST, environ={})
+    made = laid_out(task, {"saxpy.cu": SOURCE + "// other"}, {}, tmp_path / "it")
+    assert made.sources[0].read_text(encoding="utf-8").endswith("// other") and made.sources[0].is_relative_to(tmp_path)
+    assert made.problem_sha256() == task.problem_sha256() and made.digest() != task.digest()
+    assert (TASKS / "saxpy.cu").read_text(encoding="utf-8") == SOURCE
+
+
+def test_feedback_has_a_bound() -> None:
+    assert cut("short") == "short" and len(cut("\u00fc" * 5000).encode()) <= MOST_BYTES and cut("x" * 5000).endswith(" [cut]")
+
+
+@pytest.mark.parametrize(
+    ("arguments", "says"),
+    [
+        (["--source", "saxpy.cu"], "is not NAME=FILE"),
+        (["--source", "saxpy.cu=/nowhere/k.cu"], "No such file"),
+        (["--source", "saxpy.cu=a", "--source", "saxpy.cu=b"], "No such file"),
+        (["--toggle", "NOTHING=1"], "no such toggle"),
+        (["--stage", "speed"], "CUDA"),
+    ],
+)
+def test_bad_input_is_one_error(arguments: list[str], says: str, tmp_path: Path) -> None:
+    done = CliRunner().invoke(cli, ["evaluate", str(FAST), "--results", str(tmp_path), *arguments])
+    assert isinstance(done.exception, GatesError) and says in f"{done.exception.what} {done.exception.hint}", done.exception
+    assert not (tmp_path / "evaluations").exists()
+
+
+# the cascade
+
+
+@needs_nvcc
+def test_a_compile_error_is_one_entry_with_its_line_and_ends_at_once(results: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    source = {"saxpy.cu": SOURCE.replace(LINE, LINE + "nothing + ", 1)}
+    found = evaluated(results, stage="memory", files=source, name="first")
+    assert (found.status, found.stage, found.code, found.valid, found.score) == ("fail", "static", "ptxas.build_failed", False, None)
+    assert [one.gate for one in found.gates] == ["ptxas"] and found.feedback.count("nothing") == 1 and "saxpy.cu:" in found.feedback
+    assert "gates-evaluate" not in found.feedback, "no word of a folder that is gone"
+    monkeypatch.setattr(engine, "build", lambda *_, **__: pytest.fail("the answer is kept"))
+    again = evaluated(results, stage="memory", files=source, name="second")
+    assert again.cached and (again.id, again.feedback, again.name) == (found.id, found.feedback, "second")
+
+
+@pytest.fixture(scope="module")
+def answers(results: Path) -> Iterator[dict[str, gates.Evaluation]]:
+    """A right candidate and a wrong one, judged to their numbers."""
+    wrong = {"saxpy.cu": SOURCE.replace(LINE, LINE + "0.5f * ")}
+    yield {
+        "right": evaluated(results, stage="numbers"),
+        "wrong": evaluated(results, stage="memory", files=wrong, parent="p", note="halved"),
+    }
+
+
+@needs_nvcc
+def test_a_right_candidate_passes_with_its_figures(answers: dict[str, gates.Evaluation], results: Path) -> None:
+    found = answers["right"]
+    assert (found.status, found.stage, found.valid, found.score) == ("pass", "numbers", True, None)
+    assert [one.gate for one in found.gates] == ["ptxas", "sass", "correctness"] and found.metrics["registers"] > 0
+    assert found.feedback.startswith("no check failed\nregisters ") and found.seconds["compile"] > 0
+    folder = results / found.evidence
+    assert folder.name == found.id and verify_evaluation(folder) == []
+    assert gates.Evaluation is type(found) and jsonio.read(folder / "evaluation.json")["toggles"] == dict(found.toggles)
+
+
+@needs_nvcc
+def test_a_wrong_candidate_stops_at_its_numbers_and_names_the_worst_element(answers: dict[str, gates.Evaluation], results: Path) -> None:
+    found = answers["wrong"]
+    assert (found.status, found.stage, found.valid, found.score, found.parent, found.note) == (
+        "fail",
+        "numbers",
+        False,
+        None,
+        "p",
+        "halved",
+    )
+    assert found.gates[-1].gate == "correctness" and "expected" in found.feedback and "where:" in found.feedback
+    assert verify_evaluation(results / found.evidence) == []
+
+
+@needs_nvcc
+@pytest.mark.parametrize(
+    ("change", "says"),
+    [
+        ({"status": "pass"}, "status does not follow"),
+        ({"valid": True}, "valid does not follow"),
+        ({"score": 1.5}, "score does not follow"),
+        ({"metrics": {"registers": 1.0}}, "metrics does not follow"),
+        ({"feedback": "all is well"}, "feedback does not follow"),
+        ({"gates": []}, "not those of the stages"),
+    ],
+    ids=["status", "valid", "score", "metrics", "feedback", "gates"],
+)
+def test_an_answer_that_was_changed_is_not_sound(
+    answers: dict[str, gates.Evaluation], results: Path, tmp_path: Path, change: dict[str, object], says: str
+) -> None:
+    import shutil
+
+    folder = shutil.copytree(results / answers["wrong"].evidence, tmp_path / answers["wrong"].id)
+    path, manifest = folder / "evaluation.json", folder / "manifest.json"
+    path.write_text(jsonio.dumps({**jsonio.read(path), **change}), encoding="utf-8")
+    assert verify_evaluation(folder) == ["evaluation.json was changed after the run"]
+    data = jsonio.read(manifest)
+    data["sha256"]["evaluation.json"] = jsonio.sha256(path)
+    manifest.write_text(jsonio.dumps(data), encoding="utf-8")
+    assert says in " ".join(verify_evaluation(folder))
+
+
+@needs_nvcc
+def test_the_command_prints_the_same_as_json(answers: dict[str, gates.Evaluation], results: Path, tmp_path: Path) -> None:
+    wrong = tmp_path / "mine.cu"
+    wrong.write_text(SOURCE.replace(LINE, LINE + "0.5f * "), encoding="utf-8")
+    command = ["evaluate", str(FAST), "--source", f"saxpy.cu={wrong}", "--results", str(results), "--profile", "cpu"]
+    done = CliRunner().invoke(cli, [*command, "--json"])
+    data = json.loads(done.stdout)
+    assert done.exit_code == 1 and data["cached"] and data["id"] == answers["wrong"].id and data["feedback"] == answers["wrong"].feedback
+    text = CliRunner().invoke(cli, command).stdout
+    assert text.startswith(f"fail: saxpy_fast {data['id']} judged to numbers (kept)\ncorrectness: ")
+    checked = CliRunner().invoke(cli, ["verify", str(results / data["evidence"])])
+    assert checked.exit_code == 0 and ": sound" in checked.stdout

@@ -10,13 +10,15 @@ import importlib
 from typing import Any
 
 __version__ = "0.1.0"
-__all__ = ["Evaluation", "GatesError", "Run", "compare", "decide", "evaluate", "load", "run"]
+__all__ = ["Candidate", "Evaluation", "Evaluator", "GatesError", "Run", "Terms", "compare", "decide", "evaluate", "load", "run"]
+
+_HOMES = {"Evaluator": "gates.evaluation.evaluator", "Terms": "gates.evaluation.evaluate"}  # the others are in gates.api
 
 
 def __getattr__(name: str) -> Any:
     """The Python interface on first use, so that ``import gates`` costs nothing."""
     if name in __all__:
-        return getattr(importlib.import_module("gates.api"), name)
+        return getattr(importlib.import_module(_HOMES.get(name, "gates.api")), name)
     raise AttributeError(f"module 'gates' has no attribute {name!r}")
 
 

@@ -7,7 +7,10 @@ of task and candidate, and given again to who asks for no more.
 
 from __future__ import annotations
 
+import contextlib
 import dataclasses
+import fcntl
+import hashlib
 import shutil
 import tempfile
 import time
@@ -184,7 +187,8 @@ class _Cascade:
         session, started = self.session, time.monotonic()
         assert session.device is not None, "choose_profile refuses speed without a device"
         session.progress.step(f"{session.task.name}: timing beside {incumbent.name}")
-        evidence = time_pair(session, incumbent, terms.build_dir, terms.budget_s)
+        with _card(session.device.uuid):
+            evidence = time_pair(session, incumbent, terms.build_dir, terms.budget_s)
         limits = session.task.gates["performance"]
         self.timing = timing_of("candidate", evidence, limits, session.device.uuid, 0.0)
         status = timed_status(self.timing, evidence, limits)
@@ -197,6 +201,14 @@ class _Cascade:
         self.seconds["gates"] += seconds
         self.results.append(result)
         self.seen.append(GateSeen(result.gate, result.status.value, result.code, result.sentence, seconds))
+
+
+@contextlib.contextmanager
+def _card(uuid: str) -> Iterator[None]:
+    """The card for one timing alone, among all evaluations on this machine."""
+    with (Path(tempfile.gettempdir()) / f"gates-card-{hashlib.sha256(uuid.encode()).hexdigest()[:16]}.lock").open("a") as file:
+        fcntl.flock(file, fcntl.LOCK_EX)
+        yield
 
 
 def timed_status(timing: Timing, evidence: PerformanceEvidence, limits: Mapping[str, Any]) -> Status:

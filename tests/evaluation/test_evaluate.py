@@ -16,6 +16,7 @@ from gates.cli.main import cli
 from gates.core import jsonio
 from gates.core.errors import GatesError
 from gates.evaluation import evaluate as engine
+from gates.evaluation.evaluate import Terms
 from gates.evaluation.feedback import MOST_BYTES, cut
 from gates.evaluation.overlay import Candidate, candidate_id, editable, laid_out, resolved
 from gates.evaluation.verify import verify_evaluation
@@ -193,3 +194,29 @@ def test_the_command_prints_the_same_as_json(answers: dict[str, gates.Evaluation
     assert text.startswith(f"fail: saxpy_fast {data['id']} judged to numbers (kept)\ncorrectness: ")
     checked = CliRunner().invoke(cli, ["verify", str(results / data["evidence"])])
     assert checked.exit_code == 0 and ": sound" in checked.stdout
+
+
+@needs_nvcc
+def test_many_at_once_are_each_judged_once(results: Path, tmp_path: Path) -> None:
+    broken = [{"files": {"saxpy.cu": SOURCE.replace(LINE, LINE + f"nothing_{n} + ", 1)}, "name": f"n{n}"} for n in (0, 1, 0)]
+    terms = Terms("static", profile="cpu", results=tmp_path, build_dir=tmp_path / "build")
+    with gates.Evaluator(str(FAST), terms, workers=2) as evaluator:
+        found = list(evaluator.map(broken))
+    assert [one.status for one in found] == ["fail"] * 3 and found[0].id == found[2].id != found[1].id
+    assert [f"nothing_{n}" in one.feedback for n, one in zip((0, 1, 0), found, strict=True)] == [True] * 3
+    assert len(list((tmp_path / "evaluations" / "saxpy_fast").iterdir())) == 2
+
+
+def test_an_error_of_the_input_is_the_future_s(tmp_path: Path) -> None:
+    with gates.Evaluator(str(FAST), Terms("static", results=tmp_path)) as evaluator:
+        error = evaluator.submit(Candidate({"task.yaml": ""})).exception()
+    assert isinstance(error, GatesError) and "no such source" in error.what
+
+
+@pytest.mark.gpu
+def test_a_score_is_the_interval_s_low_end_on_a_device(tmp_path: Path) -> None:
+    same = gates.evaluate(FAST, stage="speed", results=tmp_path, build_dir=tmp_path / "build")
+    slower = gates.evaluate(FAST, stage="speed", toggles={"USE_COALESCED": 0}, results=tmp_path, build_dir=tmp_path / "build")
+    assert same.valid and same.status == "pass" and 0.9 < same.score <= same.score_high < 1.1, same
+    assert slower.valid and slower.score_high < same.score_high and slower.p50_us > 0, slower
+    assert [verify_evaluation(tmp_path / one.evidence) for one in (same, slower)] == [[], []]

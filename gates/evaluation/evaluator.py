@@ -1,0 +1,53 @@
+"""Many candidates of one task at once: checks side by side, one timing at a time on a card."""
+
+from __future__ import annotations
+
+import threading
+from collections.abc import Iterable, Iterator, Mapping
+from concurrent.futures import Future, ThreadPoolExecutor
+from types import TracebackType
+from typing import Any
+
+from gates.build.build import job_count
+from gates.evaluation.evaluate import Terms, evaluate_task
+from gates.evaluation.overlay import Candidate
+from gates.evaluation.record import Evaluation
+from gates.render.console import Silence
+
+
+class Evaluator:
+    """Judges candidates of ``task`` on ``workers`` threads (default: a thread for two cores); their processes do the work.
+
+    A candidate that is under way is not judged a second time. Use it as a context manager: leaving it waits for what was submitted.
+    """
+
+    def __init__(self, task: str, terms: Terms, workers: int | None = None) -> None:
+        self.task, self.terms = task, terms
+        self._pool = ThreadPoolExecutor(workers or max(1, job_count(None) // 2), thread_name_prefix="evaluate")
+        self._lock = threading.Lock()
+        self._waiting: dict[tuple[Any, ...], Future[Evaluation]] = {}
+
+    def submit(self, candidate: Candidate) -> Future[Evaluation]:
+        """The answer to come. An error in the input or the machine is the future's exception, a GatesError."""
+        key = (tuple(sorted(candidate.files.items())), tuple(sorted((name, str(value)) for name, value in candidate.toggles.items())))
+        with self._lock:
+            if (known := self._waiting.get(key)) is None:
+                known = self._waiting[key] = self._pool.submit(evaluate_task, self.task, candidate, self.terms, Silence())
+                known.add_done_callback(lambda _: self._waiting.pop(key, None))
+            return known
+
+    def map(self, candidates: Iterable[Candidate | Mapping[str, Any]]) -> Iterator[Evaluation]:
+        """The answers in the order of the candidates; each a ``Candidate`` or its fields."""
+        asked = [self.submit(one if isinstance(one, Candidate) else Candidate(**one)) for one in candidates]
+        for future in asked:
+            yield future.result()
+
+    def close(self) -> None:
+        """Wait for what was submitted, and end."""
+        self._pool.shutdown(wait=True)
+
+    def __enter__(self) -> Evaluator:
+        return self
+
+    def __exit__(self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None) -> None:
+        self._pool.shutdown(wait=True, cancel_futures=error is not None)

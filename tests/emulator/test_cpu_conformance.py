@@ -6,14 +6,14 @@ The sources and their items are in studies/conformance/; studies/record_conforma
 from __future__ import annotations
 
 import ctypes
-from concurrent.futures import ThreadPoolExecutor
+from collections.abc import Callable
 from pathlib import Path
 
 import cpu_kit
 import numpy as np
 import pytest
 from conformance import catalogue, library, recording
-from conformance.items import ITEMS, SOURCES
+from conformance.items import ITEMS
 from places import ROOT
 
 from gates.core.errors import GatesError
@@ -46,15 +46,16 @@ class CpuMemory:
 
 
 @pytest.fixture(scope="session")
-def libraries(tmp_path_factory: pytest.TempPathFactory) -> dict[str, ctypes.CDLL]:
-    """One build a source, for all tests of the session."""
-    folder = tmp_path_factory.mktemp("conformance")
+def built(once_a_session: Callable[[str, Callable[[Path], object]], Path]) -> Callable[[str], ctypes.CDLL]:
+    """The library of a source, compiled once for all tests of the session."""
 
-    def built(source: str) -> Path:
-        return kernel_library([library.FOLDER / f"{source}.cu"], folder / f"{source}.so", flags=["-std=c++17", "-w"])
+    def get(source: str) -> ctypes.CDLL:
+        def fill(folder: Path) -> None:
+            kernel_library([library.FOLDER / f"{source}.cu"], folder / f"{source}.so", flags=["-std=c++17", "-w"])
 
-    with ThreadPoolExecutor(2) as pool:
-        return {source: ctypes.CDLL(str(path)) for source, path in zip(SOURCES, pool.map(built, SOURCES), strict=True)}
+        return ctypes.CDLL(str(once_a_session(f"cpu-conformance-{source}", fill) / f"{source}.so"))
+
+    return get
 
 
 @pytest.fixture(scope="module")
@@ -64,11 +65,11 @@ def recorded() -> recording.Recording:
 
 @pytest.mark.parametrize("name", ITEMS)
 def test_the_cpu_device_gives_what_cuda_promises_and_the_device_gave(
-    libraries: dict[str, ctypes.CDLL], recorded: recording.Recording, name: str
+    built: Callable[[str], ctypes.CDLL], recorded: recording.Recording, name: str
 ) -> None:
     item, cpu = ITEMS[name], cpu_kit.device(seed=2)
     try:
-        outcome = library.call(libraries[item.source], item, CpuMemory(cpu))
+        outcome = library.call(built(item.source), item, CpuMemory(cpu))
     except GatesError as error:
         pytest.fail(f"{error}; {cpu.findings()}")
     assert outcome.code == item.refused and outcome.error == ""

@@ -116,7 +116,12 @@ class Launcher:
     """A C launcher of a kernel's library: ``int ENTRY(<arguments>, void* stream, char* error, int64_t error_bytes)``."""
 
     def __init__(self, library: Path, entry: str) -> None:
-        self._function = getattr(ctypes.CDLL(str(library)), entry)
+        try:
+            self._function = getattr(ctypes.CDLL(str(library)), entry)
+        except OSError as error:
+            raise GatesError(f"can't load {library}: {error}", hint="name all sources that define its functions") from None
+        except AttributeError:
+            raise GatesError(f"{library} has no function {entry}", hint='declare the launcher extern "C"') from None
 
     def __call__(self, *arguments: DeviceArray | int | float | None) -> None:
         """Arrays go as pointers, whole numbers as int64, floats as float. Raises GatesError with the launcher's refusal."""

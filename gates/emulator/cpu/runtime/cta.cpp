@@ -92,8 +92,7 @@ void Cta::start(Launch& owner, std::uint64_t linear) {
     local.assign(local_bytes * 2 * count, 0);
     if (warps.size() != count) warps = std::vector<Warp>(count);
     copies.clear();
-    if (!program.products) products.clear();
-    else if (products.size() != count) products.clear();
+    if (!program.products || products.size() != count) products.clear();
     const std::uint32_t most_registers = static_cast<std::uint32_t>(Device::get().limits.registers) / (count * kLanes) / 8 * 8;
     for (unsigned w = 0; w < count; ++w) {
         Warp& warp = warps[w];
@@ -160,8 +159,7 @@ bool Cta::turn(std::uint64_t operations) {
             return true;
         }
         if (std::chrono::steady_clock::now() > launch->deadline) {
-            launch->report(nullptr, -1, 0, "cpu.time_limit", "the kernel ran longer than its time limit");
-            launch->ended = true;
+            if (!launch->ended.exchange(true)) report_time_limit();
             return true;
         }
         if (spun) {
@@ -172,6 +170,17 @@ bool Cta::turn(std::uint64_t operations) {
             stuck();
             return true;
         }
+    }
+}
+
+void Cta::report_time_limit() {
+    for (const Warp& warp : warps) {
+        if (warp.done()) continue;
+        const std::uint32_t at = warp.active != 0 || warp.group_count() == 0 ? warp.pc : warp.groups()[0].pc;
+        const std::uint32_t lanes = warp.active != 0 || warp.group_count() == 0 ? warp.alive : warp.groups()[0].mask;
+        launch->report(&warp, launch->program->ops[std::min<std::size_t>(at, launch->program->ops.size() - 1)].place, static_cast<unsigned>(__builtin_ctz(lanes)), "cpu.time_limit",
+                       "the kernel ran longer than its time limit; this thread was here");
+        return;
     }
 }
 

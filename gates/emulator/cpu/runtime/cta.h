@@ -78,6 +78,7 @@ struct Cta {
     bool advance_asynchronous();
     void compare_products();
     void stuck();
+    void report_time_limit();
 };
 
 // All CTAs of a launch, over `threads` threads of this machine. Returns when they have ended.

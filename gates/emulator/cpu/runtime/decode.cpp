@@ -15,6 +15,8 @@ std::unordered_map<std::string, Decode>& opcodes() {
     return *table;
 }
 
+constexpr std::uint64_t kMostShared = 1 << 24, kMostLocal = 512 << 10;
+
 std::uint64_t aligned(std::uint64_t value, std::uint64_t alignment) { return (value + alignment - 1) / alignment * alignment; }
 
 }  // namespace
@@ -64,6 +66,11 @@ std::string Modifiers::take_any() {
 void Decoder::unsupported(const std::string& why) const {
     std::string text = "not supported: " + (instruction_ != nullptr ? instruction_->text() : std::string("this function"));
     if (!why.empty()) text += " (" + why + ")";
+    if (instruction_ != nullptr && instruction_->place >= 0 && !frames_.empty()) {
+        const Place& place = frames_.back().function->places[static_cast<std::size_t>(instruction_->place)];
+        if (const auto file = module_.files.find(place.file); file != module_.files.end()) text += " at " + file->second + ":" + std::to_string(place.line);
+    }
+    text += module_.newer();
     throw Unsupported(text);
 }
 
@@ -260,6 +267,7 @@ void Decoder::place_shared(const Function& function) {
     const auto place = [this](const Variable& variable) {
         if (variable.space != Space::Shared || variable.unsized || module_shared_.count(variable.name) != 0) return;
         const std::uint64_t at = aligned(program_->shared_bytes, std::max(variable.alignment, 1u));
+        if (at + variable.bytes() > kMostShared) throw Unsupported("not supported: " + variable.name + " of " + std::to_string(variable.bytes()) + " bytes in shared memory");
         module_shared_[variable.name] = kSharedStart + at;
         program_->shared_bytes = static_cast<std::uint32_t>(at + variable.bytes());
     };
@@ -279,6 +287,7 @@ void Decoder::body(const Function& function, std::map<std::string, std::pair<Spa
             if (const auto found = module_shared_.find(local.name); found != module_shared_.end()) frame.variables[local.name] = {Space::Shared, found->second};
         } else if (local.space == Space::Local || local.space == Space::Param) {
             const std::uint64_t at = aligned(program_->local_bytes, std::max(local.alignment, 8u));
+            if (at + local.bytes() > kMostLocal) throw Unsupported("not supported: more than 512 KiB of local memory per thread");
             frame.variables[local.name] = {Space::Local, at};
             program_->local_bytes = static_cast<std::uint32_t>(at + local.bytes());
         }

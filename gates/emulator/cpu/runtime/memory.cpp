@@ -1,9 +1,13 @@
 #include "memory.h"
 
+#include <dlfcn.h>
+#include <signal.h>
 #include <sys/mman.h>
+#include <ucontext.h>
 #include <unistd.h>
 
 #include <algorithm>
+#include <cstdio>
 #include <cstdlib>
 #include <cstring>
 #include <map>
@@ -17,6 +21,36 @@ constexpr std::uint64_t kAlignment = 256, kGuard = 512;
 std::mutex mutex;
 std::map<std::uint64_t, DeviceMemory::Block> blocks;
 std::map<void*, std::uint64_t> host_blocks;
+
+// Host code that touches device memory ends the process, as it does beside a real device; first it is told what it did.
+struct sigaction before_ours;
+std::uint64_t device_range[2];
+
+void on_fault(int signal, siginfo_t* info, void* context) {
+    const std::uint64_t at = reinterpret_cast<std::uint64_t>(info->si_addr);
+    if (at >= device_range[0] && at < device_range[1]) {
+        char text[512];
+        Dl_info function = {};
+#if defined(__x86_64__)
+        dladdr(reinterpret_cast<void*>(static_cast<ucontext_t*>(context)->uc_mcontext.gregs[REG_RIP]), &function);
+#else
+        (void)context;
+#endif
+        const int length = std::snprintf(text, sizeof text, "error: host code%s%s touches device memory at 0x%llx: copy it with cudaMemcpy, or pass the pointer to a kernel\n",
+                                         function.dli_sname != nullptr ? " in " : "", function.dli_sname != nullptr ? function.dli_sname : "", static_cast<unsigned long long>(at));
+        if (write(STDERR_FILENO, text, static_cast<std::size_t>(length)) < 0) {}
+    }
+    sigaction(signal, &before_ours, nullptr);  // the access is tried again, and ends in what was there before
+}
+
+void watch_host(std::uint64_t base, std::uint64_t bytes) {
+    device_range[0] = base;
+    device_range[1] = base + bytes;
+    struct sigaction ours = {};
+    ours.sa_sigaction = on_fault;
+    ours.sa_flags = SA_SIGINFO | SA_ONSTACK;
+    sigaction(SIGSEGV, &ours, &before_ours);
+}
 
 // Shared pages do not count as this process's data, which RLIMIT_DATA limits in the processes that it forks.
 void* reserve(std::uint64_t bytes, int protection) {
@@ -39,6 +73,7 @@ DeviceMemory::DeviceMemory() {
         shadow_ = static_cast<std::uint8_t*>(reserve(size_, PROT_READ | PROT_WRITE));
         if (range != nullptr && data_ != nullptr && shadow_ != nullptr) {
             base_ = reinterpret_cast<std::uint64_t>(range);
+            watch_host(base_, size_);
             // With its shadow at most half of this machine's memory, so that a kernel that takes all there is gets an error.
             capacity_ = std::min(size_ / 2, std::uint64_t(sysconf(_SC_PHYS_PAGES)) * std::uint64_t(sysconf(_SC_PAGESIZE)) / 4);
             return;

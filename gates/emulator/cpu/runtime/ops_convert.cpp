@@ -87,11 +87,13 @@ template <class D, class A> void integer_lanes(Warp& warp, const Op& op) {
     const typename A::Store* const a = warp.lanes<typename A::Store>(op.a);
     each_lane<typename D::Store>(warp, op.d, [&](unsigned i) { return D::put(static_cast<typename D::Value>(A::get(a[i]))); });
 }
-template <class D, class A> void integer_saturated(Warp& warp, const Op& op) {
+// op.mode: the source's bytes; op.imm: whether it is signed.
+template <class D> void integer_saturated(Warp& warp, const Op& op) {
     using V = typename D::Value;
-    const typename A::Store* const a = warp.lanes<typename A::Store>(op.a);
     each_lane<typename D::Store>(warp, op.d, [&](unsigned i) {
-        const __int128 value = A::get(a[i]), most = std::numeric_limits<V>::max(), least = std::numeric_limits<V>::min();
+        const std::uint64_t bits = op.mode == 8 ? warp.lanes<std::uint64_t>(op.a)[i] : warp.lanes<std::uint32_t>(op.a)[i];
+        const unsigned unused = 64 - 8 * op.mode;
+        const __int128 value = op.imm != 0 ? static_cast<__int128>(static_cast<std::int64_t>(bits << unused) >> unused) : static_cast<__int128>(bits << unused >> unused), most = std::numeric_limits<V>::max(), least = std::numeric_limits<V>::min();
         return D::put(static_cast<V>(value > most ? most : value < least ? least : value));
     });
 }
@@ -278,10 +280,10 @@ void convert(Decoder& decoder, Modifiers& modifiers) {
     std::uint8_t used = mode;
     if (!is_float(to) && !is_float(from)) {
         handler = with_integer(to, [&](auto d) {
-            return with_integer(from, [&](auto a) -> Handler {
-                return saturate ? integer_saturated<decltype(d), decltype(a)> : integer_lanes<decltype(d), decltype(a)>;
-            });
+            if (saturate) return Handler(integer_saturated<decltype(d)>);
+            return with_integer(from, [&](auto a) -> Handler { return integer_lanes<decltype(d), decltype(a)>; });
         });
+        if (saturate) used = static_cast<std::uint8_t>(bytes_of(from));
     } else if (!is_float(to)) {
         handler = with_integer(to, [&](auto d) {
             return with_float(from, [&](auto a) -> Handler { return float_to_integer<decltype(d), decltype(a)>; });
@@ -309,7 +311,7 @@ void convert(Decoder& decoder, Modifiers& modifiers) {
     op.d = d;
     op.a = a;
     op.mode = used;
-    if (!is_float(to) && is_float(from)) op.imm = flush;
+    if (!is_float(to)) op.imm = is_float(from) ? flush : is_signed(from);
     if (handler == float_to_small<true> || handler == float_to_small<false>) op.imm = positive;
     const Operand& result = decoder.operand(0);
     if (is_signed(to) && bytes_of(to) < 4 && result.kind == Operand::Register && bytes_of(decoder.register_type(result.reg)) > bytes_of(to)) {

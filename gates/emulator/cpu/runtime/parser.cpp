@@ -1,5 +1,6 @@
 // PTX tokens to a Module: declarations, scopes, instructions with their operands.
 #include <algorithm>
+#include <cstdio>
 #include <cstring>
 #include <unordered_map>
 
@@ -32,7 +33,7 @@ class Parser {
     Function* function_ = nullptr;
     std::vector<Scope> scopes_;
     std::map<std::vector<int>, int> known_places_;
-    int place_ = -1;
+    int place_ = -1, depth_ = 0;
     unsigned target_alignment_ = 1;  // read over
 
     const Token& peek(std::size_t ahead = 0) const { return tokens_[std::min(at_ + ahead, tokens_.size() - 1)]; }
@@ -44,7 +45,7 @@ class Parser {
         return true;
     }
     [[noreturn]] void fail(const std::string& what) const {
-        throw Unsupported("PTX line " + std::to_string(peek().line) + ": " + what);
+        throw Unsupported("PTX line " + std::to_string(peek().line) + ": " + what + module_.newer());
     }
     void expect(const char* text) {
         if (!accept(text)) fail("expected '" + std::string(text) + "', found '" + std::string(peek().text) + "'");
@@ -59,14 +60,20 @@ class Parser {
         std::string text(next().text);
         if (text.back() == 'U') text.pop_back();
         if (text.size() > 2 && text[0] == '0' && (text[1] == 'b' || text[1] == 'B')) return std::stoull(text.substr(2), nullptr, 2);
-        const std::uint64_t value = std::stoull(text, nullptr, 0);
-        return minus ? 0 - value : value;
+        try {
+            const std::uint64_t value = std::stoull(text, nullptr, 0);
+            return minus ? 0 - value : value;
+        } catch (const std::exception&) {
+            fail("'" + text + "' is no number of 64 bits");
+        }
     }
 
     void top_level() {
         const std::string first = word();
         if (first == ".version") {
-            next();
+            const std::string text(next().text);
+            unsigned major = 0, minor = 0;
+            if (std::sscanf(text.c_str(), "%u.%u", &major, &minor) == 2) module_.isa = 100 * major + 10 * minor;
         } else if (first == ".target") {
             module_.target = word();
             while (accept(",")) word();
@@ -218,7 +225,10 @@ class Parser {
         if (accept(".reg")) return registers(word());
         if (peek().kind == Token::Word && peek().text.substr(0, 5) == ".reg.") return registers(word().substr(4));  // without a space
         if (accept(".loc")) return location();
-        if (accept(".pragma")) { while (!accept(";")) next(); return; }
+        if (accept(".pragma")) {
+            while (!accept(";") && peek().kind != Token::End) next();
+            return;
+        }
         if (accept(".branchtargets") || accept(".calltargets") || accept(".callprototype")) fail("not supported: indirect branches and calls");
         if (peek().kind == Token::Word && peek().text[0] == '.') {
             const std::string space = word();
@@ -323,12 +333,14 @@ class Parser {
     }
 
     Operand list(const char* close, Operand::Kind kind) {
+        if (++depth_ > 16) fail("operands nested too deep");
         Operand made;
         made.kind = kind;
         while (!accept(close)) {
             made.parts.push_back(operand());
             if (!accept(",") && !is(close)) fail("expected ',' in a list");
         }
+        --depth_;
         return made;
     }
 
@@ -389,6 +401,12 @@ unsigned bytes_of(Type type) {
     if (type <= Type::BF16) return 2;
     if (type <= Type::TF32) return 4;
     return type == Type::B128 ? 16 : 8;
+}
+
+std::string Module::newer() const {
+    if (isa <= kNewestIsa) return {};
+    return " (the PTX is of ISA " + std::to_string(isa / 100) + "." + std::to_string(isa % 100 / 10) + ", this device knows " + std::to_string(kNewestIsa / 100) + "." +
+           std::to_string(kNewestIsa % 100 / 10) + ": compile with an older toolkit)";
 }
 
 std::string Instruction::text() const {

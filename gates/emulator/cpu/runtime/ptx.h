@@ -73,8 +73,12 @@ struct Function {
     std::size_t label(int scope, const std::string& name) const;   // index in body; throws Unsupported
 };
 
+constexpr unsigned kNewestIsa = 900;   // of PTX that was read for this device: 100 x major + minor
+
 struct Module {
     std::string target;
+    unsigned isa = 0;
+    std::string newer() const;         // what to add to "not supported", empty if its ISA is known
     std::map<std::string, Function> functions;
     std::vector<Variable> variables;
     std::map<int, std::string> files;

@@ -11,6 +11,7 @@ import torch
 
 from gates.core.records import Status
 from gates.gate.correctness import judge
+from gates.gate.correctness.codes import STALE_ANSWER
 from gates.gate.correctness.evidence import Case, OutputErrors
 from gates.gate.correctness.runner import accuracy
 from gates.gate.correctness.runner import case as casecheck
@@ -150,5 +151,5 @@ def test_nan_in_the_call_on_exchanged_elements_fails_whatever_the_limits() -> No
     good = OutputErrors("out", "float32", 8, 0, 0.0, 0.0, 0.0, (0,), 1.0, 1.0, 1.0, 1.0, 2.0**-24)
     for odd, status in ((0, Status.PASS), (1, Status.FAIL)):
         case = Case("small", 0, "headline", "ok", "", outputs=(good,), nudged=(replace(good, nonfinite=odd),))
-        checks = judge._errors(case, case.nudged, {"max_abs_err": 1e-3}, "exchanged_elements.", lambda figure: "stale_answer")
+        checks = judge._errors(case, case.nudged, {"max_abs_err": 1e-3}, "exchanged_elements.", lambda _: STALE_ANSWER)
         assert (Status.FAIL if any(check.status is Status.FAIL for check in checks) else Status.PASS) is status

@@ -6,7 +6,7 @@ import os
 from pathlib import Path
 
 from gates.evidence.packed_runs import copy_problems, is_sweep, opened, origin
-from gates.evidence.run_directory import resolve_run, run_places
+from gates.evidence.run_directory import recorded, resolve_run, run_places
 from gates.sweep.record import FILE as SWEEP
 from gates.verify.run import MOST_PROBLEMS, check_run, checkout_notes
 
@@ -17,10 +17,10 @@ def verifiable(name: str, results: Path) -> list[Path]:
     GatesError where there is none.
     """
     kind, _, rest = name.partition(":")
-    recorded = next((folder for folder in (results / "recorded").glob("*") if kind == "recorded" and folder.name == rest), None)
-    if recorded is not None:
-        runs = [run for task in recorded.iterdir() for run in run_places(task)]
-        if found := sorted([*runs, *filter(_is_sweep, recorded.glob("sweeps/*/*"))]):
+    device = next((folder for folder in recorded(results).glob("*") if kind == "recorded" and folder.name == rest), None)
+    if device is not None:
+        runs = [run for task in device.iterdir() for run in run_places(task)]
+        if found := sorted([*runs, *filter(_is_sweep, device.glob("sweeps/*/*"))]):
             return found
     return [Path(name)] if _is_sweep(name) or os.path.isfile(os.path.join(name, "evaluation.json")) else [resolve_run(name, results)]
 

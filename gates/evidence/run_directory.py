@@ -242,7 +242,7 @@ def resolve_run(name: str, results: Path) -> Path:
 def _resolved(name: str, results: Path) -> Path:
     kind, colon, rest = name.partition(":")
     if colon and kind in ("latest", "recorded"):
-        place = results / "recorded" / rest if kind == "recorded" else results / rest
+        place = recorded(results) / rest if kind == "recorded" else results / rest
         folders = sorted(place.parent.iterdir()) if rest and _stays_below(rest) and place.parent.is_dir() else []
         found = {folder.name: runs for folder in folders if (runs := run_places(folder))}
         tasks = called(place.name, found)
@@ -264,6 +264,12 @@ def _resolved(name: str, results: Path) -> Path:
         hint = hint if len(path.parts) > 1 else f"{hint}; a task's last one is latest:{name}"
         raise GatesError(f"{name} is not a run directory: it has no run.json", hint=hint)
     return path
+
+
+def recorded(results: Path) -> Path:
+    """The recorded runs below ``results``, or where there are none those of the checkout that gates are installed from."""
+    here, shipped = results / "recorded", Path(__file__).resolve().parents[2] / "results" / "recorded"
+    return here if here.is_dir() or not shipped.is_dir() else shipped
 
 
 def _stays_below(name: str) -> bool:

@@ -284,7 +284,10 @@ def find_task(name: str, overrides: Mapping[str, str] | None = None, environ: Ma
         return load_task(known[matches[0]], overrides, environ)
     if matches:
         raise GatesError(f"{name!r} names several tasks: {', '.join(matches)}", hint="give more of the name")
-    raise GatesError(f"no task called {name!r}", hint=f"{nearest(name, known)}; a task folder of yours goes by its path: ./{name}")
+    short = [key for key in (one.partition("_")[0] for one in known) if len(called(key, known)) == 1]
+    raise GatesError(
+        f"no task called {name!r}", hint=f"{nearest(name, [*known, *short])}; a task folder of yours goes by its path: ./{name}"
+    )
 
 
 def _folders_near(path: Path) -> str:

@@ -10,6 +10,7 @@ from pathlib import Path
 from xml.etree import ElementTree
 
 import pytest
+from click.testing import CliRunner
 from places import ROOT
 
 from gates.cli.guard import guard
@@ -38,6 +39,7 @@ def in_the_checkout(monkeypatch: pytest.MonkeyPatch) -> None:
         (["run", "tasks/stage2_wma_pv"], "hint: did you mean tasks/stage2_wmma_pv"),
         (["build", "./tasks/stage2"], "hint: did you mean tasks/stage2_wmma_pv"),
         (["run", "tasks/stage2_wmma_pv/task.yaml"], "hint: name the folder: tasks/stage2_wmma_pv"),
+        (["run", "stge2"], "hint: did you mean stage2"),
         (["run", "nowhere/stage2_wmma_pv"], "hint: did you mean stage2_wmma_pv"),
         (["run", "kernels/common/wgmma.cuh"], "is a file, not a task folder"),
     ],
@@ -91,3 +93,11 @@ def test_sarif_places_are_percent_encoded(path: str, uri: str) -> None:
     data = json.loads(sarif("t", [FAILED], {}, {"k.cu": path}, {}))
     place = data["runs"][0]["results"][0]["locations"][0]["physicalLocation"]
     assert (place["artifactLocation"]["uri"], place["region"]["startLine"]) == (uri, 7)
+
+
+def test_recorded_runs_have_their_names_in_any_folder(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.chdir(tmp_path)
+    done = CliRunner().invoke(cli, ["decide", "recorded:h200/stage2"])
+    assert done.exit_code == 0 and done.output.startswith("merge: ")
+    (tmp_path / "results" / "recorded").mkdir(parents=True)  # one's own come first
+    assert "no run found" in str(CliRunner().invoke(cli, ["decide", "recorded:h200/stage2"]).exception)

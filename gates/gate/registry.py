@@ -38,17 +38,15 @@ class Gate:
     of_binaries: bool = False  # it reads compiled code, one binary an ``arch``
     of_optimised_code: bool = False  # nvcc -G changes its figures beyond recognition: a debug build has no verdict on it
     measured_anyway: bool = False  # a first rung has nothing to beat in it, and is measured and recorded all the same
-    names: Mapping[str, tuple[str, str]] = field(
-        default_factory=dict
-    )  # key of its limits -> the table of names to use there, and what follows each
+    # key of its limits -> the table of names to use there, and what follows each
+    names: Mapping[str, tuple[str, str]] = field(default_factory=dict)
     unsaid: Mapping[str, str] = field(default_factory=dict)  # what a key of its limits means if task.yaml leaves it out
     minima: tuple[str, ...] = ()  # keys of its limits whose larger value is stricter; every other number is a maximum
     first_limits: str = ""  # limits to begin with, if it comes to no verdict without any
     context: str = ""  # in its folder, what else of the run its judge is given by name, if anything
     jobs: Mapping[str, Job] = field(default_factory=dict)  # kind -> what a worker process does for it
-    no_terms: tuple[
-        str, ...
-    ] = ()  # keys that are no terms: a stage's own gain, which another stage need not have, and what decides nothing
+    # keys that are no terms: a stage's own gain, which another stage need not have, and what decides nothing
+    no_terms: tuple[str, ...] = ()
 
     @property
     def package(self) -> str:

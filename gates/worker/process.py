@@ -185,6 +185,12 @@ def _printed(sink: IO[bytes], whole: bool) -> str:
     return head.decode("utf-8", errors="replace") + middle + sink.read(TAIL_BYTES).decode("utf-8", errors="replace")
 
 
+def _holds(path: str, entry: bytes) -> bool:
+    """Whether the file holds ``entry``: of all processes of a machine, after each tool."""
+    with open(path, "rb", buffering=0) as file:
+        return entry in file.readall()
+
+
 def _kill_marked(mark: str) -> None:
     """Kill every process with ``mark`` in its environment, and again what these have started meanwhile."""
     entry = f"{_MARK}={mark}".encode()
@@ -193,7 +199,7 @@ def _kill_marked(mark: str) -> None:
         for pid in sorted(map(int, filter(str.isdigit, os.listdir("/proc"))), reverse=True):  # the newest, before it ends
             try:
                 group = os.getpgid(pid)
-                if entry not in Path(f"/proc/{pid}/environ").read_bytes().split(b"\0"):
+                if not group or not _holds(f"/proc/{pid}/environ", entry):  # the system's own threads are in no group
                     continue
             except OSError:  # it ended meanwhile, or belongs to another user
                 continue

@@ -48,10 +48,11 @@ echo "ptxas info    : Used 10 registers, used 0 barriers"
 
 
 def program(path: Path, text: str) -> Path:
-    """An executable script."""
+    """An executable script; one that is there already stays the same file, as compilers do between two builds."""
     path.parent.mkdir(parents=True, exist_ok=True)
-    path.write_text(text)
-    path.chmod(0o755)
+    if not path.is_file() or path.read_text() != text:
+        path.write_text(text)
+        path.chmod(0o755)
     return path
 
 

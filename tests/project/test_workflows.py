@@ -428,7 +428,7 @@ def test_the_base_branch_is_measured_where_nothing_fitting_is_recorded(tmp_path:
     assert done.returncode == 0, done.stderr
     (entry,) = json.loads((tmp_path / "o" / "outcomes.json").read_text())["stages"]
     assert entry["base"] == "base/stage2_wmma_pv/20260101T000000Z-norev-cpu.zip" and entry["note"] == ""
-    assert "merge, against the base branch" in done.stdout
+    assert "stage2_wmma_pv: merge: because merge" in done.stdout  # in the words of its own run, where the comparison says the same
     assert json.loads((tmp_path / "o" / "runs" / "seen.json").read_text())[0] == str(tmp_path / "base")  # the base branch's gates judged
     shutil.rmtree(tmp_path / "base" / "tasks" / "stage1_wmma_qk")
     done = step("judge_stages.py", *arguments, "--out", str(tmp_path / "p"), cwd=tmp_path, **environ)

@@ -1,4 +1,4 @@
-"""``gates evaluate``: one candidate in, one answer out."""
+"""``gates evaluate``: one candidate in, one answer out; ``gates serve``: the same for a program that goes on asking."""
 
 from __future__ import annotations
 
@@ -99,3 +99,65 @@ def _texts(sources: tuple[str, ...]) -> dict[str, str]:
         except UnicodeDecodeError:
             raise GatesError(f"--source {given}: not UTF-8 text", hint="a kernel source is text") from None
     return found
+
+
+@click.command("serve")
+@click.argument("tasks", nargs=-1, required=True)
+@click.option(
+    "--http",
+    "port",
+    type=click.IntRange(min=0, max=65535),
+    help="HTTP on this port of 127.0.0.1 (0: a free one).  [default: JSON lines on stdin and stdout]",
+)
+@click.option(
+    "--stage", type=click.Choice(["static", "numbers", "memory", "speed"]), default="memory", show_default=True, help="Last check to make."
+)
+@click.option(
+    "--against", type=click.Choice(["task", "baseline"]), default="task", show_default=True, help="What to time candidates against."
+)
+@click.option("--budget", "budget_s", type=click.FloatRange(min=1.0), default=10.0, show_default=True, help="Seconds of timing, at most.")
+@click.option("--profile", type=click.Choice(["auto", "cpu", "full"]), default="auto", show_default=True, help="cpu: without a device.")
+@click.option("--workers", type=click.IntRange(min=1), help="Candidates at a time.  [default: one for two cores]")
+@RESULTS
+@BUILD_DIR
+def serve(
+    tasks: tuple[str, ...],
+    port: int | None,
+    stage: str,
+    against: str,
+    budget_s: float,
+    profile: str,
+    workers: int | None,
+    results: Path,
+    build_dir: Path,
+) -> None:
+    """Evaluate candidates for a program that asks, by lines or HTTP.
+
+    A request of JSON lines is one line, and so is its answer.
+
+    Methods: evaluate (params: task, files, toggles, name, parent, note), describe, status and cancel (params: id). With --http:
+    POST /evaluate, GET /status/ID, POST /cancel/ID, GET /describe/TASK, GET /health.
+
+    Example: gates serve stage2 --http 8080
+    """
+    import contextlib
+
+    from gates.evaluation.evaluate import Terms
+    from gates.evaluation.evaluator import Evaluator
+    from gates.evaluation.serve import Service, http_server, serve_lines
+    from gates.task.load import find_task
+
+    terms = Terms(stage, against, profile, 0, budget_s, results, build_dir)
+    with contextlib.ExitStack() as stack:
+        evaluators = {find_task(task).name: stack.enter_context(Evaluator(task, terms, workers)) for task in tasks}
+        service = Service(evaluators)
+        if port is None:
+            serve_lines(service, sys.stdin, sys.stdout)
+            return
+        try:
+            server = http_server(service, port)
+        except OSError as error:
+            raise GatesError(f"port {port} can't be taken: {error.strerror}", hint="--http 0 takes a free one") from None
+        with server:
+            print(f"serving {', '.join(evaluators)} on http://127.0.0.1:{server.server_address[1]}", file=sys.stderr, flush=True)
+            server.serve_forever()

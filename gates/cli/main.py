@@ -11,7 +11,7 @@ import click
 
 from gates import __version__
 from gates.cli import diagnostics, results, runs, tasks
-from gates.cli.evaluate import evaluate
+from gates.cli.evaluate import evaluate, serve
 from gates.cli.guard import guard
 from gates.cli.importers import import_group
 from gates.cli.packed import pack_command, unpack_command
@@ -38,6 +38,7 @@ for command in (
     tasks.build,
     runs.run,
     evaluate,
+    serve,
     runs.profile,
     runs.sweep,
     results.compare,

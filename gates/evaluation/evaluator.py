@@ -12,6 +12,7 @@ from gates.build.build import job_count
 from gates.evaluation.evaluate import Terms, evaluate_task
 from gates.evaluation.overlay import Candidate
 from gates.evaluation.record import Evaluation
+from gates.gate.session import ProgressLike
 from gates.render.console import Silence
 
 
@@ -27,12 +28,12 @@ class Evaluator:
         self._lock = threading.Lock()
         self._waiting: dict[tuple[Any, ...], Future[Evaluation]] = {}
 
-    def submit(self, candidate: Candidate) -> Future[Evaluation]:
+    def submit(self, candidate: Candidate, progress: ProgressLike | None = None) -> Future[Evaluation]:
         """The answer to come. An error in the input or the machine is the future's exception, a GatesError."""
         key = (tuple(sorted(candidate.files.items())), tuple(sorted((name, str(value)) for name, value in candidate.toggles.items())))
         with self._lock:
             if (known := self._waiting.get(key)) is None:
-                known = self._waiting[key] = self._pool.submit(evaluate_task, self.task, candidate, self.terms, Silence())
+                known = self._waiting[key] = self._pool.submit(evaluate_task, self.task, candidate, self.terms, progress or Silence())
                 known.add_done_callback(lambda _: self._waiting.pop(key, None))
             return known
 

@@ -142,7 +142,7 @@ std::pair<Space, std::uint64_t> Decoder::variable(const std::string& name) {
     const auto& known = frames_.back().variables;  // a callee does not see its caller's names
     if (const auto found = known.find(name); found != known.end()) return found->second;
     if (const auto found = module_shared_.find(name); found != module_shared_.end()) return {Space::Shared, found->second};
-    if (const std::uint64_t address = symbols_.global_address(name); address != 0) return {Space::Global, address};
+    if (const auto found = symbols_.find(name); found != symbols_.end()) return {Space::Global, found->second};
     unsupported("nothing is named " + name);
 }
 

@@ -1,7 +1,6 @@
 // From an entry of a module to a Program. Each opcode has a function that reads its modifiers and operands and emits operations.
 #pragma once
 
-#include <functional>
 #include <map>
 #include <string>
 #include <unordered_map>
@@ -10,10 +9,7 @@
 
 namespace gates_cpu {
 
-// Where the variables of a module lie.
-struct Symbols {
-    std::function<std::uint64_t(const std::string&)> global_address;  // of .global and .const variables; 0: unknown
-};
+using Symbols = std::map<std::string, std::uint64_t>;  // where a module's .global and .const variables lie
 
 // The modifiers of an instruction; each is taken once, and what nobody takes is refused.
 class Modifiers {

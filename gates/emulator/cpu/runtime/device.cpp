@@ -105,12 +105,7 @@ bool LoadedModule::ready() {
 Program& LoadedModule::program(const std::string& kernel, bool shifted) {
     std::unique_ptr<Program>& known = programs[{kernel, shifted}];
     if (!known) {
-        Symbols symbols;
-        symbols.global_address = [this](const std::string& name) -> std::uint64_t {
-            const auto found = variables.find(name);
-            return found == variables.end() ? 0 : found->second;
-        };
-        known = Decoder(*module, symbols).decode(kernel, shifted);
+        known = Decoder(*module, variables).decode(kernel, shifted);
     }
     return *known;
 }

@@ -4,11 +4,12 @@
 #include <cstdint>
 #include <cstring>
 
-#if defined(__F16C__)
-#include <immintrin.h>
-#endif
-
 namespace gates_cpu {
+
+#if defined(__F16C__)  // the instructions by themselves: <immintrin.h> takes longer to read than most files to compile
+typedef short Halves8 __attribute__((vector_size(16)));
+typedef float Floats4 __attribute__((vector_size(16)));
+#endif
 
 inline float float_of(std::uint32_t bits) {
     float value;
@@ -23,7 +24,8 @@ inline std::uint32_t bits_of(float value) {
 
 inline float half_to_float(std::uint16_t bits) {
 #if defined(__F16C__)
-    return _cvtsh_ss(bits);
+    const Halves8 halves = {static_cast<short>(bits)};
+    return __builtin_ia32_vcvtph2ps(halves)[0];
 #else
     const std::uint32_t sign = (bits & 0x8000u) << 16, rest = bits & 0x7fffu;
     if (rest >= 0x7c00u) return float_of(sign | 0x7f800000u | (rest & 0x3ffu) << 13);
@@ -37,7 +39,8 @@ inline std::uint16_t float_to_half(float value) {
     if (rest > 0x7f800000u) return 0x7fff;  // NaN, as devices have it
 #if defined(__F16C__)
     (void)sign;
-    return static_cast<std::uint16_t>(_cvtss_sh(value, 0));
+    const Floats4 floats = {value};
+    return static_cast<std::uint16_t>(__builtin_ia32_vcvtps2ph(floats, 0)[0]);
 #else
     if (rest >= 0x477ff000u) return static_cast<std::uint16_t>(sign | 0x7c00u);
     if (rest < 0x38800000u) {

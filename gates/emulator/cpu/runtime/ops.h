@@ -8,10 +8,6 @@
 #include "decode.h"
 #include "half.h"
 
-#if defined(__AVX2__)
-#include <immintrin.h>
-#endif
-
 namespace gates_cpu {
 
 // Of the decoder.
@@ -158,8 +154,10 @@ inline std::uint32_t lane_bits(const std::int32_t* lanes) {
 #if defined(__AVX2__)
     std::uint32_t bits = 0;
     for (unsigned i = 0; i < 4; ++i) {
-        const __m256 part = _mm256_load_ps(reinterpret_cast<const float*>(lanes + 8 * i));
-        bits |= static_cast<std::uint32_t>(_mm256_movemask_ps(part)) << (8 * i);
+        typedef float Floats8 __attribute__((vector_size(32)));
+        Floats8 part;
+        std::memcpy(&part, lanes + 8 * i, sizeof part);
+        bits |= static_cast<std::uint32_t>(__builtin_ia32_movmskps256(part)) << (8 * i);
     }
     return bits;
 #else

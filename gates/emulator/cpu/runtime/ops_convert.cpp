@@ -3,6 +3,10 @@
 
 #include "ops.h"
 
+#if defined(__AVX2__)
+#include <immintrin.h>
+#endif
+
 namespace gates_cpu {
 namespace {
 

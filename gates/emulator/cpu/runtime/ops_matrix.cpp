@@ -7,6 +7,10 @@
 #include "access.h"
 #include "ops.h"
 
+#if defined(__AVX2__)
+#include <immintrin.h>
+#endif
+
 namespace gates_cpu {
 namespace {
 

@@ -235,6 +235,19 @@ def test_printf(library: Path) -> None:
 def test_a_launch_that_a_device_refuses(library: Path, cpu: CpuDevice) -> None:
     with pytest.raises(GatesError, match="invalid configuration argument"):
         Launcher(library, "bad_block")(cpu.empty((1,), np.float32), 1025)
+    (launch,) = cpu.launches()
+    assert launch.block == (1025, 1, 1) and "1025 threads; the limit is (1024, 1024, 64) and 1024 threads" in launch.error
+
+
+def test_launches_can_be_recorded_alone(library: Path, cpu: CpuDevice) -> None:
+    cpu.configure(launches_only=1)
+    out = cpu.array(np.full(32, 7, np.float32))
+    Launcher(library, "bad_block")(out, 32)
+    cpu.configure(launches_only=0)
+    (launch,) = cpu.launches()
+    assert (launch.block, launch.error, launch.warp_instructions) == ((32, 1, 1), "", 0) and out.get()[0] == 7
+    Launcher(library, "bad_block")(out, 32)
+    assert cpu.launches()[1].warp_instructions > 0
 
 
 def test_host_code_can_not_touch_device_memory(library: Path) -> None:

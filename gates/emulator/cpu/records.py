@@ -23,13 +23,16 @@ class Finding:
 
 @dataclass(frozen=True)
 class LaunchRecord:
-    """A launch that was executed."""
+    """A launch that was executed, or refused: then with the reason."""
 
     kernel: str
     grid: tuple[int, ...]
     block: tuple[int, ...]
     static_smem_bytes: int
     dynamic_smem_bytes: int
+    opt_in_smem_bytes: int  # what cudaFuncSetAttribute allowed; 0: it was not asked
+    max_threads: int  # of __launch_bounds__; 0: it has none
+    error: str
     warp_instructions: int
 
 

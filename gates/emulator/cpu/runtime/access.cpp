@@ -72,7 +72,8 @@ std::uint8_t* global(Warp& warp, const Op& op, unsigned lane, std::uint64_t addr
     const std::uint8_t wanted = (use == Use::Write || !checks.uninitialised ? kAllocated : kReadable) | (use == Use::Read ? 0 : kWritable);
     if (const unsigned at = first_lacking(shadow, bytes, wanted); at < bytes) {
         if (first_lacking(shadow, bytes, kAllocated) < bytes) {
-            const bool freed = (shadow[at] & kFreed) != 0;
+            const DeviceMemory::Block block = DeviceMemory::get().nearest(address + at);
+            const bool freed = block.freed && address + at - block.address < block.bytes;
             fault(warp, op, lane, freed ? "cpu.use_after_free" : "cpu.out_of_bounds",
                   std::string(verb(use)) + " " + std::to_string(bytes) + " bytes of global memory: " + described(address));
             return nullptr;

@@ -131,6 +131,7 @@ GATES_CUDA int cudaFuncSetAttribute(const void* host, int attribute, int value) 
     if (attribute == 8) {  // cudaFuncAttributeMaxDynamicSharedMemorySize
         if (value < 0 || static_cast<std::int64_t>(value) + program->shared_bytes > device.limits.shared_optin) return device.set_error(kInvalidValue);
         kernel->dynamic_shared_limit = value;
+        kernel->opt_in = value;
     }
     return kSuccess;
 }

@@ -32,6 +32,7 @@ int copy(void* to, const void* from, std::size_t bytes, int kind) {
     }
     if (to_device && !memory.allocated(target, bytes)) return refuse("cudaMemcpy writes " + std::to_string(bytes) + " bytes past the end of device memory that is allocated");
     if (from_device && !memory.allocated(source, bytes)) return refuse("cudaMemcpy reads " + std::to_string(bytes) + " bytes past the end of device memory that is allocated");
+    if (from_device && !to_device) device.results_are_read();
     std::memmove(to_device ? memory.bytes(target) : to, from_device ? memory.bytes(source) : from, bytes);
     if (to_device && from_device) {
         std::memmove(memory.shadow(target), memory.shadow(source), bytes);

@@ -414,6 +414,7 @@ std::unique_ptr<Program> Decoder::decode(const std::string& entry, bool shifted)
         return given == function.directives.end() ? otherwise : index < given->second.size() ? given->second[index] : 1;
     };
     if (function.directives.count(".maxntid") != 0) {
+        program_->bounded = true;
         program_->max_threads = static_cast<unsigned>(directive(".maxntid", 0, 1) * directive(".maxntid", 1, 1) * directive(".maxntid", 2, 1));
     }
     program_->launch_registers = static_cast<unsigned>(directive(".maxnreg", 0, 0));

@@ -46,6 +46,8 @@ void note(const std::string& code, const std::string& message, const std::string
     add_finding(finding);
 }
 
+std::string extent(const std::uint32_t (&v)[3]) { return "(" + std::to_string(v[0]) + ", " + std::to_string(v[1]) + ", " + std::to_string(v[2]) + ")"; }
+
 std::uint64_t little_bits(const Variable& variable, const Variable::Initial& value, const std::map<std::string, std::uint64_t>& addresses) {
     if (value.symbol.empty()) return value.bits;
     const auto found = addresses.find(value.symbol);
@@ -162,13 +164,25 @@ int Device::last_error(bool clear) {
     return error;
 }
 
+int Device::refuse(Record record, int error, const std::string& why) {
+    record.error = why;
+    records_.push_back(std::move(record));
+    return set_error(error);
+}
+
 int Device::launch(Kernel* kernel, const std::uint32_t (&grid)[3], const std::uint32_t (&block)[3], void** arguments, std::size_t shared, bool cooperative,
                    const std::uint32_t (&cluster)[3]) {
     if (sticky_) return error_;
     if (kernel == nullptr) return set_error(kInvalidDeviceFunction);
+    Record record{kernel->name, "", {grid[0], grid[1], grid[2]}, {block[0], block[1], block[2]}, shared};
+    record.opt_in = kernel->opt_in;
     const std::uint64_t count = std::uint64_t(block[0]) * block[1] * block[2];
-    if (grid[0] == 0 || grid[1] == 0 || grid[2] == 0 || grid[0] > 2147483647u || grid[1] > 65535 || grid[2] > 65535) return set_error(kInvalidConfiguration);
-    if (count == 0 || count > 1024 || block[0] > 1024 || block[1] > 1024 || block[2] > 64) return set_error(kInvalidConfiguration);
+    if (grid[0] == 0 || grid[1] == 0 || grid[2] == 0 || grid[0] > 2147483647u || grid[1] > 65535 || grid[2] > 65535) {
+        return refuse(record, kInvalidConfiguration, "a grid of " + extent(grid) + "; the limit is (2147483647, 65535, 65535), and none is 0");
+    }
+    if (count == 0 || count > 1024 || block[0] > 1024 || block[1] > 1024 || block[2] > 64) {
+        return refuse(record, kInvalidConfiguration, "a block of " + extent(block) + ", " + std::to_string(count) + " threads; the limit is (1024, 1024, 64) and 1024 threads");
+    }
     if (!kernel->module->ready()) {
         note("cpu.unsupported", kernel->module->problem, kernel->name);
         return set_error(kNotSupported);
@@ -180,16 +194,29 @@ int Device::launch(Kernel* kernel, const std::uint32_t (&grid)[3], const std::ui
         note("cpu.unsupported", why.what(), kernel->name);
         return set_error(kNotSupported);
     }
+    record.static_shared = program->shared_bytes;
+    record.max_threads = program->bounded ? program->max_threads : 0;
     for (int i = 0; i < 3; ++i) {
-        if (program->required[i] != 0 && program->required[i] != block[i]) return set_error(kInvalidValue);
-        if (grid[i] % cluster[i] != 0) return set_error(kInvalidConfiguration);
+        if (program->required[i] != 0 && program->required[i] != block[i]) return refuse(record, kInvalidValue, "a block of " + extent(block) + "; the kernel takes " + extent(program->required) + " alone");
+        if (grid[i] % cluster[i] != 0) return refuse(record, kInvalidConfiguration, "a grid of " + extent(grid) + " is no multiple of its clusters of " + extent(cluster));
     }
-    if (count > program->max_threads) return set_error(kInvalidValue);
-    if (shared > std::size_t(std::max(kernel->dynamic_shared_limit, 0)) ||
-        program->shared_bytes + shared > std::size_t(std::max(limits.shared_optin, limits.shared_per_block))) {
-        return set_error(kInvalidValue);
+    if (count > program->max_threads) {
+        return refuse(record, kInvalidValue, "a block of " + extent(block) + ", " + std::to_string(count) + " threads; __launch_bounds__ allows " + std::to_string(program->max_threads));
     }
-    if (program->shared_bytes + shared > std::size_t(limits.shared_per_block) && kernel->dynamic_shared_limit <= limits.shared_per_block && shared > 0) return set_error(kInvalidValue);
+    const std::size_t both = program->shared_bytes + shared, most = std::size_t(std::max(limits.shared_optin, limits.shared_per_block));
+    const std::string asked = std::to_string(program->shared_bytes) + " static and " + std::to_string(shared) + " dynamic bytes of shared memory";
+    if (both > most) return refuse(record, kInvalidValue, asked + "; the chip has " + std::to_string(most) + " for a block");
+    if (shared > std::size_t(std::max(kernel->dynamic_shared_limit, 0))) {
+        return refuse(record, kInvalidValue, asked + "; cudaFuncSetAttribute allows " + std::to_string(kernel->dynamic_shared_limit));
+    }
+    if (both > std::size_t(limits.shared_per_block) && kernel->dynamic_shared_limit <= limits.shared_per_block && shared > 0) {
+        return refuse(record, kInvalidValue, asked + "; more than " + std::to_string(limits.shared_per_block) + " in all take cudaFuncSetAttribute first");
+    }
+    if (launches_only) {
+        if (read_back_) ++launches_left_out;
+        else records_.push_back(std::move(record));
+        return kSuccess;
+    }
     Launch launch;
     launch.program = program;
     launch.seed = seed;
@@ -223,7 +250,7 @@ int Device::launch(Kernel* kernel, const std::uint32_t (&grid)[3], const std::ui
     if (cooperative) memory.release(launch.workspace);
     executed_s += std::chrono::duration<double>(std::chrono::steady_clock::now() - begin).count();
     executed += launch.executed;
-    Record record{kernel->name, {grid[0], grid[1], grid[2]}, {block[0], block[1], block[2]}, shared, program->shared_bytes, launch.executed};
+    record.operations = launch.executed;
     records_.push_back(std::move(record));
     if (printed_lines() > kMostPrintedLines) {
         note("cpu.printf_flood", "threads called printf more than " + std::to_string(kMostPrintedLines) + " times; the text of the others is left out", kernel->name);
@@ -245,7 +272,8 @@ std::string Device::launches_json() const {
         if (text.size() > 1) text += ", ";
         text += "{\"kernel\": " + json_text(record.kernel) + ", \"grid\": " + triple(record.grid) + ", \"block\": " + triple(record.block) +
                 ", \"static_smem_bytes\": " + std::to_string(record.static_shared) + ", \"dynamic_smem_bytes\": " + std::to_string(record.dynamic_shared) +
-                ", \"warp_instructions\": " + std::to_string(record.operations) + "}";
+                ", \"opt_in_smem_bytes\": " + std::to_string(record.opt_in) + ", \"max_threads\": " + std::to_string(record.max_threads) +
+                ", \"error\": " + json_text(record.error) + ", \"warp_instructions\": " + std::to_string(record.operations) + "}";
     }
     return text + "]";
 }
@@ -253,7 +281,8 @@ std::string Device::launches_json() const {
 void Device::reset() {
     records_.clear();
     error_ = kSuccess;
-    sticky_ = false;
+    sticky_ = read_back_ = false;
+    launches_left_out = 0;
     executed = 0;
     executed_s = 0;
     clear_findings();

@@ -36,6 +36,7 @@ struct Kernel {
     LoadedModule* module = nullptr;
     std::string name;
     int dynamic_shared_limit = 49152;
+    int opt_in = 0;  // what cudaFuncSetAttribute was asked for
 };
 
 struct Limits {  // of the chip
@@ -53,6 +54,8 @@ class Device {
     unsigned threads = 1;
     double time_limit_s = 60;
     std::uint64_t seed = 0;
+    bool launches_only = false;        // record launches, run no CTA
+    std::uint64_t launches_left_out = 0;  // those after the host has read results that were never computed
 
     LoadedModule* add_module(std::string text, std::string problem);
     void remove_module(LoadedModule* module);
@@ -66,19 +69,29 @@ class Device {
     int set_error(int error);                             // hands it back
     int last_error(bool clear);
     std::string launches_json() const;
+    void results_are_read() { read_back_ = read_back_ || (launches_only && !records_.empty()); }
     std::uint64_t executed = 0;
     double executed_s = 0;
     void reset();
 
   private:
-    struct Record { std::string kernel; std::uint32_t grid[3], block[3]; std::size_t dynamic_shared; std::uint32_t static_shared; std::uint64_t operations; };
+    struct Record {  // of a launch, also of one that was refused
+        std::string kernel, error;
+        std::uint32_t grid[3], block[3];
+        std::size_t dynamic_shared;
+        std::uint32_t static_shared = 0;
+        int opt_in = 0;              // what cudaFuncSetAttribute allowed; 0: it was not asked
+        unsigned max_threads = 0;    // of __launch_bounds__; 0: it has none
+        std::uint64_t operations = 0;
+    };
     struct Symbol { LoadedModule* module; std::string name; std::size_t bytes; };
     std::vector<std::unique_ptr<LoadedModule>> modules_;
     std::map<const void*, Kernel> kernels_;
     std::map<const void*, Symbol> symbols_;
     std::vector<Record> records_;
     int error_ = 0;
-    bool sticky_ = false;
+    bool sticky_ = false, read_back_ = false;
+    int refuse(Record record, int error, const std::string& why);
 };
 
 }  // namespace gates_cpu

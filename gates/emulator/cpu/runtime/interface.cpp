@@ -26,6 +26,7 @@ GATES_CUDA int gates_cpu_configure(const char* key, std::int64_t value) {
     else if (name == "shared_per_multiprocessor") device.limits.shared_per_multiprocessor = static_cast<int>(value);
     else if (name == "threads_per_multiprocessor") device.limits.threads_per_multiprocessor = static_cast<int>(value);
     else if (name == "blocks_per_multiprocessor") device.limits.blocks_per_multiprocessor = static_cast<int>(value);
+    else if (name == "launches_only") device.launches_only = value != 0;
     else return 1;
     return 0;
 }
@@ -68,6 +69,7 @@ GATES_CUDA int gates_cpu_forget(std::uint64_t address, std::uint64_t bytes, int 
 GATES_CUDA void gates_cpu_reset() { Device::get().reset(); }
 GATES_CUDA std::uint64_t gates_cpu_executed() { return Device::get().executed; }
 GATES_CUDA double gates_cpu_executed_s() { return Device::get().executed_s; }
+GATES_CUDA std::uint64_t gates_cpu_launches_left_out() { return Device::get().launches_left_out; }
 GATES_CUDA std::uint64_t gates_cpu_printed_lines() { return printed_lines(); }
 
 // PTX without a fat binary: a module, and launches of its kernels by name. Null, or 1, if it can't be used; findings say why.

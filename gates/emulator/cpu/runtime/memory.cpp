@@ -103,9 +103,12 @@ bool DeviceMemory::release(std::uint64_t address) {
     const auto found = blocks.find(address);
     if (found == blocks.end() || found->second.freed) return false;
     found->second.freed = true;
-    std::memset(shadow(address), kFreed, found->second.bytes);
+    std::memset(shadow(address), 0, found->second.bytes);
     const std::uint64_t page = 4096, first = (address + page - 1) / page * page, last = (address + found->second.bytes) / page * page;
-    if (last > first) madvise(bytes(first), last - first, MADV_DONTNEED);
+    if (last > first) {  // whole pages go back to the system
+        madvise(bytes(first), last - first, MADV_REMOVE);
+        madvise(shadow(first), last - first, MADV_REMOVE);
+    }
     return true;
 }
 

@@ -9,7 +9,7 @@
 namespace gates_cpu {
 
 // Bits of a byte's shadow. A byte of an input that kernels must leave alone is not writable.
-constexpr std::uint8_t kAllocated = 1, kInitialised = 2, kFreed = 4, kWritable = 8;
+constexpr std::uint8_t kAllocated = 1, kInitialised = 2, kWritable = 4;
 constexpr std::uint8_t kReadable = kAllocated | kInitialised, kWhole = kReadable | kWritable;
 
 // Windows of generic addresses. None is a canonical address, so a host that follows one faults.

@@ -61,10 +61,12 @@ template <class Chunk> void each_chunk(const Descriptor& from, bool transposed, 
         return;
     }
     const std::uint32_t wide = from.swizzle / bytes;  // elements along M or N in a row of the atom
+    const bool plain = from.swizzle == 16;             // without a swizzle the two distances change places
+    const std::uint32_t over = plain ? from.stride : from.leading, under = plain ? from.leading : from.stride;
     for (int k = 0; k < depth; ++k) {
         for (int r = first; r < first + count; r += elements) {
             const std::uint32_t row = static_cast<std::uint32_t>(r), deep = static_cast<std::uint32_t>(k);
-            chunk(swizzled(from.start + row / wide * from.leading + deep / 8 * from.stride + deep % 8 * from.swizzle + row % wide * bytes, from.swizzle), r - first, k);
+            chunk(swizzled(from.start + row / wide * over + deep / 8 * under + deep % 8 * from.swizzle + row % wide * bytes, from.swizzle), r - first, k);
         }
     }
 }

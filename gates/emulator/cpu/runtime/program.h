@@ -76,6 +76,7 @@ struct Program {
     std::uint32_t dynamic_shared_at = 0;           // where the launch's bytes begin
     std::uint32_t local_bytes = 0;                 // a thread
     unsigned max_threads = 1024, required[3] = {};
+    bool bounded = false;                          // it has __launch_bounds__
     bool global_atomics = false;                   // or volatile and ordered accesses: CTAs see one another
     unsigned launch_registers = 0;                 // .maxnreg; 0: not said
     // Of wgmma: registers that products own between their issue and the wait, those that moves connect with them, and who touches them.

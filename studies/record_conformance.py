@@ -36,7 +36,7 @@ from gates.build.build import build  # noqa: E402
 from gates.build.toolchain import find_toolchain  # noqa: E402
 from gates.core.errors import GatesError  # noqa: E402
 from gates.launch import device as devices  # noqa: E402
-from gates.launch.memory import DeviceMemory, HostMemory  # noqa: E402
+from gates.launch.memory import DeviceMemory  # noqa: E402
 from gates.task.load import find_task  # noqa: E402
 
 STAGES = ("stage0_scalar", "stage1_wmma_qk", "stage2_wmma_pv", "stage3_cp_async", "stage4_mma")
@@ -120,16 +120,14 @@ def _compare(data: dict[str, Any], emulated: dict[str, Future[Path]]) -> None:
     """Say where the emulator of this machine disagrees, for whoever makes the recording."""
     for source, future in emulated.items():
         try:
-            loaded = ctypes.CDLL(str(future.result()))
+            loaded = library.Emulated(future.result())
         except GatesError as error:
             click.echo(f"emulator: {source}: {error.what}")
             continue
         for name, item in ITEMS.items():
             if item.source != source or name not in data["items"]:
                 continue
-            loaded.gates_emulator_reset()
-            loaded.gates_emulator_configure(b"shared_limit_bytes", ctypes.c_int64(227 * 1024))
-            outcome = library.call(loaded, item, HostMemory())
+            outcome = loaded.call(item)
             try:
                 found = recording.compared(item, outcome.code, outcome.values, data["items"][name])
             except ValueError as error:

@@ -20,6 +20,8 @@ os.environ.setdefault(
 # for each vector instruction set that the processor says it has, are most of its time.
 os.environ.setdefault("TORCHINDUCTOR_CPP_CACHE_PRECOMPILE_HEADERS", "0")
 os.environ.setdefault("TORCHINDUCTOR_VEC_ISA_OK", "1")
+# The emulator's runtime is compiled once, also for tests with a home folder of their own.
+os.environ.setdefault("XDG_CACHE_HOME", os.path.expanduser("~/.cache"))
 # Bytecode is kept also where the environment says otherwise: the tests start hundreds of processes that import the same modules.
 os.environ.pop("PYTHONDONTWRITEBYTECODE", None)
 sys.dont_write_bytecode = False
@@ -98,5 +100,5 @@ def library(once_a_session: OnceASession, tmp_path_factory: pytest.TempPathFacto
     """planted.cpp of the correctness tests, compiled; a copy, since the loader knows a library by its file."""
     from correctness_kit import compile_planted
 
-    made = once_a_session("planted", lambda folder: compile_planted(folder, "-DGUARD=0"))
+    made = once_a_session("planted", lambda folder: compile_planted(folder))
     return Path(shutil.copy(made / "planted.so", tmp_path_factory.mktemp("planted")))

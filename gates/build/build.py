@@ -1,4 +1,4 @@
-"""Build a task with ninja: cubins for each architecture, the device library, the emulator libraries.
+"""Build a task with ninja: cubins for each architecture, the device library, the emulator library.
 
 Everything lies in ``<build root>/<task>/<digest>/``; the digest covers toggles, flags, architectures, source paths, the compilers'
 bytes and the variables that change what they do. The contents of sources and headers are in a record beside each product
@@ -16,7 +16,7 @@ from collections.abc import Callable, Collection, Iterable, Sequence
 from dataclasses import dataclass, replace
 from pathlib import Path
 
-from gates.build import compilers, emulator_gap, graph, inputs, python_kinds, torch_extension, torch_headers
+from gates.build import compilers, graph, inputs, python_kinds, torch_extension, torch_headers
 from gates.build import failure as build_failure
 from gates.build.failure import Failure
 from gates.build.ninja import Ninja, locked
@@ -25,12 +25,13 @@ from gates.build.toolchain import Toolchain, header_folders
 from gates.core import jsonio
 from gates.core.errors import GatesError
 from gates.core.records import to_json
+from gates.emulator.cpu.build import runtime_is_kept
 from gates.task.load import CUDA, EXTENSION, PYTHON, TRITON, Task
 from gates.task.sources.architectures import cubin_archs, device_archs
 from gates.task.sources.identity import identity_of
 from gates.worker import machine_fault
 
-KINDS = ("cubin", "device", "emulator", "emulator_asan")
+KINDS = ("cubin", "device", "emulator")
 Progress = Callable[[str], None]
 _TRIES = 3  # while somebody writes the sources
 
@@ -83,11 +84,6 @@ def build(
         if task.kind == EXTENSION:
             made, said = torch_extension.build(task, toolchain, folder, library_archs, want, job_count(jobs), say)
             targets, text = (*targets, *made), text + said
-    if any(_may_be_a_gap(target) for target in targets):
-        nvcc = [target for target in targets if target.kind == "cubin"]
-        if not nvcc:
-            nvcc = list(build(task, toolchain, build_root, device_arch=device_arch, want={"cubin"}, jobs=jobs, progress=progress).targets)
-        targets = tuple(_reconsidered(target, _compiled(nvcc)) for target in targets)
     return BuildResult(
         task.name,
         digest,
@@ -154,14 +150,13 @@ def _plans(task: Task, toolchain: Toolchain, archs: tuple[str, ...], device_arch
     if "cubin" in want:
         for arch in archs:
             plans.extend(_cubin_plans(task, toolchain, arch))
-    makers: dict[str, tuple[str, Callable[[], Iterable[graph.Edge]]]] = {
-        "device": ("nvcc", lambda: graph.device_edges(task, toolchain, device_archs)),
-        "emulator": ("g++", lambda: graph.emulator_edges(task, toolchain, sanitize=False)),
-        "emulator_asan": ("g++", lambda: graph.emulator_edges(task, toolchain, sanitize=True)),
+    makers: dict[str, tuple[tuple[str, ...], Callable[[], Iterable[graph.Edge]]]] = {
+        "device": (("nvcc",), lambda: graph.device_edges(task, toolchain, device_archs)),
+        "emulator": (("nvcc", "g++"), lambda: graph.emulator_edges(task, toolchain)),
     }
-    for kind, (tool, make) in makers.items():
+    for kind, (tools, make) in makers.items():
         if kind in want and task.kind == CUDA:
-            missing = build_failure.missing_tool(tool, toolchain)
+            missing = next(filter(None, (build_failure.missing_tool(tool, toolchain) for tool in tools)), None)
             plans.append(_Plan(kind, f"{kind}.so", () if missing else tuple(make()), failure=missing))
     if task.kind == EXTENSION and "binding" in want:
         plans.extend(_binding_plans(task, toolchain))
@@ -236,6 +231,8 @@ def _make(edges: Sequence[graph.Edge], task: Task, toolchain: Toolchain, ninja: 
         wanted = inputs.stale(edges, before)
         if not wanted:
             return printed, wall_s
+        if any(edge.output == graph.RUNTIME for edge in wanted) and not runtime_is_kept(toolchain.need("g++").path):
+            say("compiling the emulator's runtime, once for this machine and g++ (one to two minutes)")
         read = {str(path): before.sha256(str(path)) for path in task.files()}
         inputs.discard(wanted, folder)
         try:
@@ -265,26 +262,6 @@ def _target(plan: _Plan, folder: Path, output: str, toolchain: Toolchain) -> Tar
         made = next(edge for edge in plan.edges if edge.output == plan.output)
         return replace(target, path=str(path), log=str(folder / plan.log) if plan.log else None, sha256=inputs.made_sha256(made, folder))
     return replace(target, failure=build_failure.describe(folder, plan.edges, output, toolchain))
-
-
-def _may_be_a_gap(target: Target) -> bool:
-    return (
-        target.kind in ("emulator", "emulator_asan")
-        and target.failure is not None
-        and not (target.failure.missing_tool or target.failure.unsupported)
-    )
-
-
-def _reconsidered(target: Target, compiled: bool | None) -> Target:
-    if not _may_be_a_gap(target) or target.failure is None:
-        return target
-    return replace(target, failure=emulator_gap.reconsidered(target.failure, compiled))
-
-
-def _compiled(cubins: Sequence[Target]) -> bool | None:
-    """Whether nvcc compiled the sources; None where it could not be asked."""
-    failures = [target.failure for target in cubins if target.failure]
-    return None if any(failure.missing_tool for failure in failures) else not failures
 
 
 def _log_text(folder: Path, plans: list[_Plan]) -> str:

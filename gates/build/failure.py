@@ -28,7 +28,13 @@ _PLACE = re.compile(
 )
 _LINKED = re.compile(r"(?P<how>undefined reference to|multiple definition of) [`'‘](?P<name>[^'’]+)['’]")
 _FOLDERS = re.compile(r"(?<![\w.])/(?:[^\s/:'\"`()]+/)+")
-_UNSUPPORTED = re.compile(r"^error: (?P<what>.*the CPU emulator does not support .*)$", re.MULTILINE)
+_CUDA_NAME = re.compile(
+    r"undefined reference to [`'‘](?P<name>(?:__cuda|cuda|cu)[A-Z]\w*)['’]"
+)  # a function of CUDA's that the emulator lacks
+_OUT_OF_REACH = re.compile(
+    r"undefined reference to [`'‘]__wrap_(?P<name>\w+)['’]"
+)  # of what ``gates.emulator.cpu.build`` keeps from launchers
+_ON_A_DEVICE = "run the task on a CUDA device, or leave these calls to the caller of the launcher"
 _IN_HEADER = " is defined in header "  # g++, about a name of the C++ library
 _FORGOTTEN = re.compile(rf"\bnote: (?P<note>.*{_IN_HEADER}.*)")
 _LINES = 5
@@ -45,7 +51,7 @@ class Failure:
     log: str | None = None
     hint: str = ""
     missing_tool: str = ""  # set where nothing failed: there is no such tool here
-    unsupported: str = ""  # set where the emulator lacks a feature: what and where
+    unsupported: str = ""  # set where the emulator lacks a feature: what
 
     @property
     def sentence(self) -> str:
@@ -57,27 +63,15 @@ class Failure:
         """The sentence, and what to do about it where that is known."""
         return f"{self.sentence}; {self.hint}" if self.hint else self.sentence
 
-    @property
-    def forgotten(self) -> bool:
-        """Whether the source lacks a header of the C++ library, which the hint names."""
-        return _IN_HEADER in self.hint
-
     def _sentence(self) -> str:
         if self.missing_tool:
             return self.cause
         if self.unsupported:
             return self.unsupported
         what = self.command.split(" ", 1)[0].rsplit("/", 1)[-1] if self.command else "ninja"
-        if " gates.emulator.translate " in self.command:
-            what = "the emulator's translation"
-        if " gates.emulator.runtime_object " in self.command:
+        if " gates.emulator.cpu.runtime_object " in self.command:
             what = "making the emulator's runtime"
         return f"{what} failed ({self.cause})" + (f": {first_error(self.errors)}" if self.errors else "")
-
-    @property
-    def linked(self) -> bool:
-        """Whether every source compiled, and what they define does not fit together."""
-        return _LINKED.search("\n".join(self.errors)) is not None
 
 
 def first_error(errors: Sequence[str]) -> str:
@@ -123,9 +117,7 @@ def describe(folder: Path, edges: Sequence[Edge], ninja_output: str, toolchain: 
             command = shlex.join(data["command"])
             refuse_machine_fault(text, data["cause"], folder, Path(data["command"][0]).name)
             log = str(folder / f"{edge.output}.failed.log")
-            # the emulator would not know it either way
-            header = None if edge.output.startswith("emulator") else missing_header.find(text, toolchain)
-            if header:
+            if header := missing_header.find(text, toolchain):
                 return Failure(
                     command,
                     f"{_first_place(text)}{header.owner}'s {header.name} was not found",
@@ -133,14 +125,9 @@ def describe(folder: Path, edges: Sequence[Edge], ninja_output: str, toolchain: 
                     hint=header.remedy,
                     missing_tool=header.name,
                 )
-            unsupported = _UNSUPPORTED.search(text)
+            lacking = _lacking(text) if edge.output == "emulator.so" else ""
             return Failure(
-                command,
-                cause,
-                first_errors(text),
-                log,
-                hint_for(text, cause, toolchain),
-                unsupported=_FOLDERS.sub("", unsupported["what"]) if unsupported else "",
+                command, cause, first_errors(text), log, _ON_A_DEVICE if lacking else hint_for(text, cause, toolchain), unsupported=lacking
             )
     refuse_machine_fault(ninja_output, "", folder, "ninja")
     said = (first_errors(ninja_output) or ("without a message",))[-1]
@@ -161,6 +148,17 @@ def refuse_machine_fault(text: str, cause: str, folder: Path, tool: str) -> None
         found = f"{(first_errors(text) or (cause,))[0]} ({short[0]})", short[1]
     if found is not None:
         raise machine_fault.MachineFault(f"this machine could not run {tool} to its end: {found[0]} (building in {folder})", hint=found[1])
+
+
+def _lacking(text: str) -> str:
+    """What the emulator's runtime lacks, where the linker names functions of CUDA's; empty where it names others."""
+    if sought := list(dict.fromkeys(_OUT_OF_REACH.findall(text))):
+        reach = "it could reach the emulator's records, which are evidence"
+        return f"the CPU emulator takes no launcher that calls {', '.join(sought)}: {reach}"
+    names = list(dict.fromkeys(_CUDA_NAME.findall(text)))
+    if any(name.startswith("__cudaRegisterLinkedBinary") for name in names):
+        return "the CPU emulator has no linker for relocatable device code (-rdc=true)"
+    return f"the CPU emulator does not have {', '.join(names)}" if names else ""
 
 
 def _forgotten(text: str) -> str:
@@ -198,10 +196,6 @@ def first_errors(text: str) -> tuple[str, ...]:
 
 
 def hint_for(text: str, cause: str, toolchain: Toolchain) -> str:
-    if _UNSUPPORTED.search(text):
-        remedy = re.search(r"^hint: (.*)$", text, re.MULTILINE)
-        todo = remedy[1] if remedy else "give it a host version under #ifdef GATES_EMULATOR"
-        return todo if "on a device" in todo else f"{todo}; or run the task on a CUDA device"
     if "killed" in cause:
         return (
             "the compiler itself crashed: remove parts of the source to find the cause, or try another version (`gates doctor` lists them)"

@@ -11,13 +11,14 @@ from pathlib import Path
 
 from gates.build import torch_headers
 from gates.build.toolchain import Toolchain, header_folders
-from gates.hardware.chips import chip_of
-from gates.task.load import CUDA, EXTENSION, Task
+from gates.task.load import EXTENSION, Task
+from gates.task.sources.architectures import lowest
 from gates.task.sources.optimisation import options_files, split
-from gates.task.sources.preprocessor import for_preprocessor, linked_files
+from gates.task.sources.preprocessor import linked_files
 
 STEP = Path(__file__).with_name("compile_step.py")
 CXX_STANDARD = "-std=c++17"
+RUNTIME = "emulator.runtime.o"
 TORCH_CXX_STANDARD = "-std=c++20"  # of torch's headers
 
 
@@ -76,82 +77,54 @@ def device_edges(task: Task, toolchain: Toolchain, archs: Sequence[str]) -> list
     edges, objects = [], []
     for source, stem in zip(task.sources, stems(task), strict=True):
         output = f"device/{stem}.o"
-        command = (
-            *_nvcc(toolchain),
-            "-c",
-            "-O3",
-            "-lineinfo",
-            "-Xcompiler",
-            "-fPIC",
-            *code,
-            *_flags(task),
-            "-MD",
-            "-MF",
-            f"{output}.d",
-            str(source),
-            "-o",
-            "{out}",
-        )
-        edges.append(Edge(output, f"{output}.log", command, (str(source),), f"{output}.d", _files_of_flags(task)))
+        edges.append(_object_edge(task, toolchain, source, output, code))
         objects.append(output)
     command = (*_nvcc(toolchain), "-shared", "-cudart", "static", *code, *task.nvcc_flags, *objects, "-o", "{out}")
-    return [
-        *edges,
-        Edge("device.so", "device.so.log", command, tuple(objects), implicit=(*_files_of_flags(task), *linked_files(task.nvcc_flags))),
-    ]
+    return [*edges, _library_edge(task, "device.so", command, objects)]
 
 
-def emulator_edges(task: Task, toolchain: Toolchain, *, sanitize: bool) -> list[Edge]:
-    """C++ translated from each source, then the library that runs it on the CPU, with the emulator's runtime in it."""
-    from gates.emulator import flags as emulator
-    from gates.emulator import runtime_object
-
-    name = "emulator_asan" if sanitize else "emulator"
-    gxx = toolchain.need("g++").path
-    flags = (*emulator.CXX_FLAGS, *(emulator.SANITIZE_FLAGS if sanitize else ()))
-    rules = tuple(sorted(str(path) for path in Path(emulator.__file__).parent.glob("*.py")))
-    edges, objects = [], []
-    for source, stem in zip(task.sources, stems(task), strict=True):
-        translated, output = f"emulator/{stem}.cpp", f"{name}/{stem}.o"
-        translate = (
-            sys.executable,
-            "-m",
-            "gates.emulator.translate",
-            str(source),
-            "-o",
-            "{out}",
-            "--depfile",
-            f"{translated}.d",
-            "--cxx",
-            gxx,
-            "-I",
-            str(source.parent),
-            *_emulator_flags(task),
-        )
-        edges.append(Edge(translated, f"{translated}.log", translate, (str(source),), f"{translated}.d", rules))
-        # the translated file is preprocessed: its headers are in the first step's depfile
-        compile_ = (gxx, *flags, "-fpreprocessed", "-c", translated, "-o", "{out}")
-        edges.append(Edge(output, f"{output}.log", compile_, (translated,)))
-        objects.append(output)
-    runtime = f"{name}.runtime.o"
-    make_runtime = (
-        sys.executable,
-        "-m",
-        "gates.emulator.runtime_object",
+def _object_edge(task: Task, toolchain: Toolchain, source: Path, output: str, code: Sequence[str]) -> Edge:
+    command = (
+        *_nvcc(toolchain),
+        "-c",
+        "-O3",
+        "-lineinfo",
+        "-Xcompiler",
+        "-fPIC",
+        *code,
+        *_flags(task),
+        "-MD",
+        "-MF",
+        f"{output}.d",
+        str(source),
         "-o",
         "{out}",
-        "--depfile",
-        f"{runtime}.d",
-        "--cxx",
-        gxx,
-        "--",
-        *flags,
     )
-    edges.append(Edge(runtime, f"{runtime}.log", make_runtime, (str(runtime_object.SOURCE),), f"{runtime}.d", rules))
-    objects.append(runtime)
-    # What no source defines is told by the linker, not by whoever loads the library; AddressSanitizer's own names come with its loader.
-    whole = ("-Wl,-z,defs",) if task.kind == CUDA and not sanitize else ()
-    return [*edges, Edge(f"{name}.so", f"{name}.so.log", (gxx, *flags, *whole, *objects, "-o", "{out}"), tuple(objects))]
+    return Edge(output, f"{output}.log", command, (str(source),), f"{output}.d", _files_of_flags(task))
+
+
+def _library_edge(task: Task, output: str, command: Sequence[str], objects: Sequence[str]) -> Edge:
+    given = (*_files_of_flags(task), *linked_files(task.nvcc_flags))
+    return Edge(output, f"{output}.log", tuple(command), tuple(objects), implicit=given)
+
+
+def emulator_edges(task: Task, toolchain: Toolchain) -> list[Edge]:
+    """The same for the emulator: objects with PTX for the lowest architecture, and a library that holds the emulator's runtime too."""
+    from gates.emulator.cpu import runtime_object
+    from gates.emulator.cpu.build import LINK_FLAGS, RUNTIME_DIR
+
+    virtual = lowest(task.arch).replace("sm_", "compute_")
+    code = [f"-gencode=arch={virtual},code={virtual}"]
+    edges, objects = [], []
+    for source, stem in zip(task.sources, stems(task), strict=True):
+        output = f"emulator/{stem}.o"
+        edges.append(_object_edge(task, toolchain, source, output, [*code, "--no-compress"]))
+        objects.append(output)
+    make_runtime = (sys.executable, "-m", runtime_object.__name__, "-o", "{out}", "--cxx", toolchain.need("g++").path)
+    rules = [*RUNTIME_DIR.iterdir(), *RUNTIME_DIR.parent.glob("*.py")]
+    edges.append(Edge(RUNTIME, f"{RUNTIME}.log", make_runtime, (), implicit=tuple(sorted(map(str, rules)))))
+    command = (*_nvcc(toolchain), *LINK_FLAGS, *code, *task.nvcc_flags, *objects, RUNTIME, "-o", "{out}")
+    return [*edges, _library_edge(task, "emulator.so", command, [*objects, RUNTIME])]
 
 
 def binding_edges(task: Task, toolchain: Toolchain) -> list[Edge]:
@@ -171,15 +144,6 @@ def binding_edges(task: Task, toolchain: Toolchain) -> list[Edge]:
             command = (gxx, "-fsyntax-only", *flags, "-MD", "-MF", f"{output}.d", "-MT", output, str(source))
             edges.append(Edge(output, f"{output}.log", command, (str(source),), f"{output}.d"))
     return edges
-
-
-def _emulator_flags(task: Task) -> list[str]:
-    """The toggles, those of the task's nvcc flags that the preprocessor needs too, and the shared memory of its smallest chip."""
-    flags = [part for name, value in task.toggles.items() for part in ("-D", f"{name}={value}")]
-    limits = [chip.smem_per_cta for arch in task.arch if (chip := chip_of(arch)) is not None]
-    if limits:
-        flags += ["-D", f"GATES_EMULATOR_SHARED_LIMIT={min(limits)}"]
-    return flags + [f"--flag={word}" for word in for_preprocessor(task.nvcc_flags)]
 
 
 def ninja_text(edges: Iterable[Edge]) -> str:

@@ -34,19 +34,6 @@ def build(
         for kind in ("device", "emulator")
         if kind in want
     ]
-    if "emulator_asan" in want:
-        targets.append(
-            Target(
-                "emulator_asan",
-                None,
-                failure=Failure(
-                    "",
-                    "",
-                    unsupported=f"AddressSanitizer checks no kernel of kind {task.kind}",
-                    hint="compute-sanitizer checks it on a CUDA device",
-                ),
-            )
-        )
     targets += made
     return BuildResult(
         task.name,

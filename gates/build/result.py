@@ -57,7 +57,7 @@ class BuildResult:
         return {product_name(os.path.relpath(target.path or "", self.folder)): target.sha256 for target in made}
 
     def path(self, kind: str) -> Path | None:
-        """The library of that kind (device, emulator, emulator_asan), or None where it was not built."""
+        """The library of that kind (device, emulator), or None where it was not built."""
         return next((Path(target.path) for target in self.targets if target.kind == kind and target.path), None)
 
     def failure(self, kind: str, arch: str | None = None) -> Failure | None:

@@ -44,7 +44,7 @@ def build(
     say: Callable[[str], None],
 ) -> tuple[list[Target], str]:
     """The device and emulator targets of an extension, and what its build printed. The folder's lock is held by the caller."""
-    made = [Target(kind, None, failure=_CPU_ONLY) for kind in ("emulator", "emulator_asan") if kind in want]
+    made = [Target(kind, None, failure=_CPU_ONLY) for kind in ("emulator",) if kind in want]
     if "device" not in want:
         return made, ""
     if missing := missing_tool("nvcc", toolchain):

@@ -97,7 +97,8 @@ def instance_of(name: str) -> str:
 
 
 def instance_of_signature(signature: str) -> str:
-    """The same of a signature as g++ writes it: ``a::k<64,false>`` of ``void a::k(float*) [with int N = 64; bool kFast = false]``."""
+    """The same of a readable name, and of a signature as g++ writes it (in runs of before): ``a::k<64,false>`` of
+    ``void a::k(float*) [with int N = 64; bool kFast = false]``."""
     head, _, arguments = signature.removesuffix("]").partition(" [with ")
     values = [part.partition(" = ")[2] for part in arguments.split("; ")] if arguments else []
     return instance_of(f"{without_parameters(head)}<{','.join(values)}>" if values else head)

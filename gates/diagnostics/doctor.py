@@ -14,12 +14,12 @@ from gates.core import jsonio
 from gates.launch.device import DeviceProbe, probe
 
 COSTS = {
-    "nvcc": "gates ptxas and sass, and everything on a device, are not_run",
+    "nvcc": "gates ptxas, sass, correctness and sanitizer are not_run for CUDA kernels",
     "ptxas": "nothing compiles for a device",
     "nvlink": "tasks with relocatable device code do not build",
     "cuobjdump": "the ptxas gate is not cross-checked with the machine code",
     "nvdisasm": "no second disassembler",
-    "g++": "the emulator's correctness and sanitizer gates are not_run, and nvcc has no host compiler",
+    "g++": "nvcc has no host compiler, and without a device gates correctness and sanitizer are not_run",
     "ninja": "nothing builds",
     "ncu": "gate ncu is not_run",
     "compute-sanitizer": "gate sanitizer is not_run on a device",

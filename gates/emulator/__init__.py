@@ -1,1 +1,1 @@
-"""Compile unmodified CUDA source with g++ and run it on the CPU: see docs/internals/emulator.md."""
+"""Execute what nvcc compiled on the CPU: see docs/internals/emulator.md."""

@@ -1,55 +1,138 @@
-"""The control functions that an emulator library exports beside its launcher."""
+"""The CUDA runtime in an emulator library, from outside: its memory, its checks, what it recorded. Needs the standard library alone."""
 
 from __future__ import annotations
 
 import ctypes
 import json
+import os
+from collections.abc import Sequence
 from typing import Any
 
 from gates.core.errors import GatesError
-from gates.hardware.chips import Chip
+from gates.core.kernel_names import plain_name
+from gates.hardware.chips import chip_of
 
-ORDERS = {"forward": 0, "reversed": 1, "shuffled": 2}
-# What unwritten memory holds in each order: 0xFF bytes (NaN, -1), zeros, random bytes. Whatever a kernel makes
-# of values that it never wrote, two of them rarely give the same, and the bitwise repeat shows the difference.
-POISONS = {"forward": 0xFF, "shuffled": 0x00, "reversed": 256}
+# How a call differs from the others: the order of CTAs and warps, and what unwritten memory holds.
+SEEDS = {"forward": 0, "reversed": 1, "shuffled": 2}
+POISONS = {"forward": 0xFF, "shuffled": 0x00, "reversed": 0x7B}
+_NO_LIMIT_MS = 2**40  # whoever started this process ends it
+_TO_DEVICE, _TO_HOST = 1, 2
 
 
 class Emulator:
-    """Control of one loaded emulator library; raises GatesError for a library that is none."""
+    """One loaded library; raises GatesError for a library that is none."""
 
     def __init__(self, library: ctypes.CDLL) -> None:
-        for name in ("launches", "findings", "reset", "configure"):
-            if not hasattr(library, f"gates_emulator_{name}"):
-                raise GatesError(f"{library._name} is not an emulator library: it lacks gates_emulator_{name}")
+        for name in ("findings", "launches", "reset", "configure"):
+            if not hasattr(library, f"gates_cpu_{name}"):
+                raise GatesError(f"{library._name} is not an emulator library: it lacks gates_cpu_{name}")
         self._library = library
-        self._launches, self._findings = library.gates_emulator_launches, library.gates_emulator_findings
-        self._launches.restype = self._findings.restype = ctypes.c_char_p
-        self._reset, self._configure = library.gates_emulator_reset, library.gates_emulator_configure
-        self._reset.restype = None
+        for name in ("gates_cpu_findings", "gates_cpu_launches", "gates_cpu_allocations", "cudaGetErrorString"):
+            getattr(library, name).restype = ctypes.c_char_p
+        library.gates_cpu_launches_left_out.restype = ctypes.c_uint64
+        self._configure(threads=len(os.sched_getaffinity(0)), time_limit_ms=_NO_LIMIT_MS, races=0)
+
+    def be(self, archs: Sequence[str]) -> None:
+        """From now on say to be the oldest chip of ``archs``, with no more shared memory for a CTA than each of them has."""
+        chips = [chip for arch in archs if (chip := chip_of(arch)) is not None]
+        if not chips:
+            return
+        oldest = min(chips, key=lambda chip: chip.number)
+        self._configure(
+            capability=oldest.number,
+            shared_optin=min(chip.smem_per_cta for chip in chips),
+            shared_per_multiprocessor=oldest.smem_per_sm,
+            threads_per_multiprocessor=oldest.threads_per_sm,
+            blocks_per_multiprocessor=oldest.ctas_per_sm,
+        )
+
+    def look_for_races(self, look: bool = True) -> None:
+        """Whether to look for races from now on, the check that costs most: about as much as the launch."""
+        self._configure(races=int(look))
 
     def prepare(self, order: str, seed: int, memory: str | None = None) -> None:
-        """Clear what earlier launches left and choose the thread order of the next ones, and with it what unwritten memory holds.
+        """Clear what earlier launches left and choose the order of the next ones, and with it what unwritten memory holds.
 
         ``memory`` names the order whose pattern it holds, where it is another.
         """
-        self._reset()
-        self._configure(b"order", ctypes.c_int64(ORDERS[order]))
-        self._configure(b"seed", ctypes.c_int64(seed))
-        self._configure(b"poison", ctypes.c_int64(POISONS[memory or order]))
+        self._library.gates_cpu_reset()
+        self._configure(seed=SEEDS[order] and SEEDS[order] + len(SEEDS) * seed, poison=POISONS[memory or order])
 
-    def record_alone(self, chip: Chip) -> None:
-        """From now on say to be ``chip``, and record launches without running their blocks."""
-        settings = {"shared_limit_bytes": chip.smem_per_cta, "compute_capability": chip.number, "launches_only": 1}
-        for key, value in settings.items():
-            if self._configure(key.encode(), ctypes.c_int64(value)) != 0:
-                raise GatesError(f"the emulator library does not take {key} {value}", hint="build it again")
+    def record_alone(self) -> None:
+        """From now on record launches without running them."""
+        self._configure(launches_only=1)
 
     def left_out(self) -> int:
         """How many launches were not recorded, since the host had read results of those that were recorded alone."""
-        return int(self._library.gates_emulator_launches_left_out())
+        return int(self._library.gates_cpu_launches_left_out())
+
+    def allocate(self, size: int) -> int:
+        """The address of ``size`` bytes that nothing has written (at least one)."""
+        pointer = ctypes.c_void_p()
+        if self._library.cudaMalloc(ctypes.byref(pointer), ctypes.c_size_t(max(1, size))) != 0 or not pointer.value:
+            raise MemoryError(f"not enough memory to allocate {size} bytes on the emulator")
+        return pointer.value
+
+    def free(self, address: int) -> None:
+        """Give the memory back."""
+        self._library.cudaFree(ctypes.c_void_p(address))
+
+    def write(self, address: int, source: int, size: int) -> None:
+        """Copy ``size`` bytes of the host's memory at ``source`` to ``address``."""
+        self._copy(address, source, size, _TO_DEVICE)
+
+    def read(self, address: int, to: int, size: int) -> None:
+        """Copy ``size`` bytes at ``address`` to the host's memory."""
+        self._copy(to, address, size, _TO_HOST)
+
+    def allocated_bytes(self) -> int:
+        """Memory that is held, variables of kernels apart."""
+        return sum(block["bytes"] for block in json.loads(self._library.gates_cpu_allocations()))
+
+    def error(self) -> str:
+        """What a launch left as the runtime's error, in its words; empty if all went well."""
+        code = self._library.cudaDeviceSynchronize()
+        return self._library.cudaGetErrorString(code).decode() if code else ""
 
     def collect(self) -> tuple[list[dict[str, Any]], list[dict[str, Any]]]:
-        """Launches and findings since ``prepare``, as the emulator's own JSON has them."""
-        launches, findings = self._launches() or b"[]", self._findings() or b"[]"
-        return json.loads(launches.decode(errors="replace")), json.loads(findings.decode(errors="replace"))
+        """Launches and findings since ``prepare``, as evidence has them. An error that would stay is forgotten, so that memory can be read."""
+        launches = [self._launch(item) for item in json.loads(self._library.gates_cpu_launches().decode(errors="replace"))]
+        findings = [_finding(item) for item in json.loads(self._library.gates_cpu_findings().decode(errors="replace"))]
+        self._library.gates_cpu_reset()
+        return launches, findings
+
+    def _launch(self, item: dict[str, Any]) -> dict[str, Any]:
+        name = str(item["kernel"])
+        known = {key: value for key, value in item.items() if key != "warp_instructions"}
+        return {**known, "kernel": plain_name(name), "function": self._readable(name)}
+
+    def _readable(self, mangled: str) -> str:
+        demangle = getattr(self._library, "__cxa_demangle", None)  # of the C++ library that the runtime is linked with
+        if demangle is None:
+            return mangled
+        demangle.restype = ctypes.c_void_p
+        text = demangle(mangled.encode(), None, None, ctypes.byref(ctypes.c_int()))
+        if not text:
+            return mangled
+        try:
+            return ctypes.string_at(text).decode()
+        finally:
+            ctypes.CDLL(None).free(ctypes.c_void_p(text))
+
+    def _copy(self, to: int, source: int, size: int, kind: int) -> None:
+        if size and (code := self._library.cudaMemcpy(ctypes.c_void_p(to), ctypes.c_void_p(source), ctypes.c_size_t(size), kind)):
+            raise GatesError(f"cudaMemcpy: {self._library.cudaGetErrorString(code).decode()}")
+
+    def _configure(self, **values: int) -> None:
+        for key, value in values.items():
+            if self._library.gates_cpu_configure(key.encode(), ctypes.c_int64(value)):
+                raise GatesError(f"{self._library._name} does not take {key} {value}", hint="build it again")
+
+
+def _finding(item: dict[str, Any]) -> dict[str, Any]:
+    """``message`` with the block and thread, and the second place of a race."""
+    places = [f"{name} {tuple(item[name])}" for name in ("block", "thread") if item.get(name)]
+    message = str(item["message"]) + (f"; the other access is at {item['other']}" if item.get("other") else "")
+    message += f" ({', '.join(places)})" if places else ""
+    kernel = plain_name(str(item["kernel"])) if item["kernel"] else ""
+    return {"kind": str(item["code"]).removeprefix("cpu."), "kernel": kernel, "where": str(item["where"] or ""), "message": message}

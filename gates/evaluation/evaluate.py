@@ -168,7 +168,7 @@ class _Cascade:
     def _wanted(self, stage: str) -> set[str]:
         if not self.session.emulated:
             return {"cubin", "emulator", "device"}
-        return {"cubin", "emulator"} | ({"emulator_asan"} if stage == "memory" else set())
+        return {"cubin", "emulator"}
 
     def _build(self, want: set[str]) -> None:
         started, session = time.monotonic(), self.session

@@ -8,6 +8,8 @@ from __future__ import annotations
 from gates.core.reason_code import Code, codes_in
 from gates.core.records import GateResult, Status
 
+UNSUPPORTED = "unsupported"  # the kind of an emulator's finding that is about the emulator, not about the kernel
+
 BUILD_FAILED = Code(
     "build_failed",
     (
@@ -24,12 +26,12 @@ NOT_EMULATED = Code(
     "not_emulated",
     "the CPU emulator can't run the kernel, and the gate needs it without a CUDA device.",
     causes=(
-        "Either its kind takes a device (a torch extension; for memory checks Triton and Python kernels, too), or its source uses a "
-        "header, function or feature of CUDA that the emulator does not have, which the sentence names with its line."
+        "Either its kind takes a device (a torch extension; for memory checks Triton and Python kernels, too), or it uses an "
+        "instruction or a function of CUDA that the emulator does not have, which the sentence names."
     ),
     next_step=(
-        "Give that a host version under #ifdef GATES_EMULATOR (docs/internals/emulator.md lists what is supported), write a C launcher "
-        "for an extension (docs/start/your-kernel.md), or judge the stage on a device."
+        "Write a C launcher for an extension (docs/start/your-kernel.md), or judge the stage on a device. "
+        "docs/internals/emulator.md lists what is supported."
     ),
 )
 NO_DEVICE = Code(

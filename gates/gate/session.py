@@ -83,7 +83,7 @@ class Session:
         """Build candidate and baseline; what failed is in build.json, and each gate says what it lacks."""
         want = {"cubin", "emulator", *(() if self.emulated else ("device",))}
         for task, folder in self.tasks():
-            kinds = want | ({"emulator_asan", "binding"} if self.emulated and task is self.task else set())
+            kinds = want | ({"binding"} if self.emulated and task is self.task else set())
             self.progress.step(f"{task.name}: compiling")
             result = build(
                 task,
@@ -102,7 +102,7 @@ class Session:
             self.progress.done(f"{task.name}: built in {result.wall_s:.1f} s")
 
     def side(self, task: Task, kind: str) -> dict[str, Any]:
-        """The task's library as runner jobs name it; ``kind`` is device, emulator or emulator_asan."""
+        """The task's library as runner jobs name it; ``kind`` is device or emulator."""
         return self.builds[task.name].side(task, kind)
 
     def missing(self, gate: str, kind: str) -> GateResult | None:

@@ -7,8 +7,8 @@ torch hands out while it runs is filled with NaN first, so that an element which
 On a CUDA device the launch runs on a stream of its own that does not synchronise with the default
 stream. A delay and the copies of the inputs and of the poison stand before it on that stream, so a
 kernel on any other stream reads garbage and has its output overwritten by poison. A task of ``stream: default`` is launched on
-the default stream, with the same delay and copies before it. On the emulator
-the thread order of the call is chosen and the emulator's launches and findings are collected.
+the default stream, with the same delay and copies before it. On the emulator what lies between the guards is copied to its memory,
+which has guards of its own, and back; the order of the call is chosen, and the emulator's launches and findings are collected.
 """
 
 from __future__ import annotations
@@ -20,10 +20,9 @@ from typing import Any
 import torch
 from torch.utils._python_dispatch import TorchDispatchMode
 
-from gates.emulator.control import Emulator
-from gates.hardware.chips import chip_of
 from gates.launch import guarded_buffers
-from gates.launch.c_launcher import Kernel, KernelError
+from gates.launch.c_launcher import KernelError
+from gates.launch.emulated_kernel import EmulatedKernel
 from gates.launch.entry_point import is_c, load
 from gates.task import problem as problems
 from gates.task.load import PYTHON
@@ -33,6 +32,8 @@ from gates.worker import sandbox
 
 _TENSORS = (torch.Tensor, torch.nn.Parameter)
 _DELAY_CYCLES = 20_000_000  # about 10 ms: longer than enqueuing all that follows
+
+_MOST_BYTES_FOR_RACES = 2**20  # of a call's buffers: in calls of more they are left to the sanitizer gate
 
 
 class DeviceLost(Exception):
@@ -44,8 +45,8 @@ class Launcher:
 
     def __init__(self, side: Mapping[str, Any], device: str) -> None:
         self._device, self._on_device = device, not side["emulated"]
-        self._kernel = load(side)
-        self._emulator: Any = Emulator(self._kernel.library) if isinstance(self._kernel, Kernel) and side["emulated"] else None
+        self._emulated = EmulatedKernel.of(side) if is_c(side) and side["emulated"] else None
+        self._kernel = self._emulated or load(side)
         if is_c(side):
             torch.set_num_threads(1)  # torch copies bytes here and computes nothing
         self._filled = not is_c(side) and side["kind"] != PYTHON  # a compiler of Python code can't look through such a mode
@@ -69,26 +70,20 @@ class Launcher:
         arguments = [views[one["buffer"]] if "buffer" in one else one["value"] for one in question["arguments"]]
         images = {name: one["image"] for name, one in given.items()}
         if "arch" in question:
-            return self._recorded(arguments, raws, images, question["arch"])
+            assert self._emulated is not None, "only the emulator can be another chip"
+            return _recorded(self._emulated, arguments, raws, images, question["arch"])
         answer: dict[str, Any] = {"error": "", "launches": [], "findings": []}
-        if self._emulator is not None:
-            self._emulator.prepare(question["order"], question["seed"], question["memory"])
         if self._on_device:
             returned = self._launch_on_device(arguments, raws, images, answer, question["stream"])
+        elif self._emulated is not None:
+            how = {name: question[name] for name in ("order", "seed", "memory")}
+            _call_emulated(self._emulated, arguments, raws, images, answer, **how)
+            returned = None
         else:
             returned = self._launch_here(arguments, raws, images, answer)
-        if self._emulator is not None:
-            answer["launches"], answer["findings"] = self._emulator.collect()
         answer["buffers"] = {name: raw.cpu() for name, raw in raws.items()}
         answer["returned"] = {} if returned is None else _by_name(returned, question["names"], question["given"], on_device=self._on_device)
         return answer
-
-    def _recorded(self, arguments: Any, raws: Any, images: Any, arch: str) -> dict[str, Any]:
-        """What is launched on the chip ``arch``; no block runs."""
-        self._emulator.prepare("forward", 0)
-        self._emulator.record_alone(chip_of(arch))
-        self._launch_here(arguments, raws, images, {})  # a refusal of the shape on this chip is for the correctness gate
-        return {"launches": self._emulator.collect()[0], "left_out": self._emulator.left_out()}
 
     def _launch_here(self, arguments: Any, raws: Any, images: Any, answer: dict[str, Any]) -> Any:
         for name, raw in raws.items():
@@ -127,6 +122,26 @@ class Launcher:
             raise
         except RuntimeError as error:
             raise DeviceLost(str(error).splitlines()[0]) from None
+
+
+def _recorded(kernel: EmulatedKernel, arguments: Any, raws: Any, images: Any, arch: str) -> dict[str, Any]:
+    """What is launched on the chip ``arch``; no block runs. A refusal of the shape on this chip is for the correctness gate."""
+    kernel.emulator.be([arch])
+    kernel.emulator.record_alone()
+    answer: dict[str, Any] = {}
+    _call_emulated(kernel, arguments, raws, images, answer)
+    return {"launches": [one for one in answer["launches"] if not one["error"]], "left_out": kernel.left_out}
+
+
+def _call_emulated(kernel: EmulatedKernel, arguments: Any, raws: Any, images: Any, answer: dict[str, Any], **how: Any) -> None:
+    for name, raw in raws.items():
+        raw.copy_(images[name])
+    kernel.emulator.look_for_races(sum(raw.numel() for raw in raws.values()) <= _MOST_BYTES_FOR_RACES)
+    try:
+        kernel(*arguments, **how)
+    except KernelError as error:
+        answer["error"] = str(error)
+    answer["launches"], answer["findings"] = kernel.launches, kernel.findings
 
 
 def _by_name(value: Any, names: Collection[str], given: Collection[str], *, on_device: bool) -> dict[str, Any]:

@@ -1,7 +1,6 @@
 """Memory for a replayed case, one allocation a buffer, through ctypes alone.
 
-A tool that checks bounds sees each buffer with its exact size: the heap's functions under
-AddressSanitizer, the driver's under compute-sanitizer.
+A tool that checks bounds sees each buffer with its exact size: the emulator, and compute-sanitizer by the driver's functions.
 """
 
 from __future__ import annotations
@@ -10,29 +9,47 @@ import ctypes
 from typing import Any
 
 from gates.core.errors import EXIT_HOLD, GatesError
+from gates.emulator.control import Emulator
 
 _ALIGN_BYTES = 256
 _SPACER_BYTES = 4096
 
 
-class HostMemory:
-    """Buffers on the heap, for the emulator."""
+class EmulatorMemory:
+    """Buffers on the emulator, which knows their bounds and what has been written."""
 
-    def __init__(self) -> None:
-        self._libc = ctypes.CDLL(None)  # not libc by name: a preloaded sanitizer's functions come first
-        self._libc.posix_memalign.argtypes = [ctypes.POINTER(ctypes.c_void_p), ctypes.c_size_t, ctypes.c_size_t]
+    def __init__(self, emulator: Emulator) -> None:
+        self._emulator = emulator
 
-    def allocate(self, content: bytes) -> int:
-        """The address of a new buffer of exactly ``len(content)`` bytes that holds ``content``."""
-        pointer = ctypes.c_void_p()
-        if self._libc.posix_memalign(ctypes.byref(pointer), _ALIGN_BYTES, max(1, len(content))) != 0 or not pointer.value:
-            raise GatesError(f"not enough memory for a buffer of {len(content)} bytes")
-        ctypes.memmove(pointer.value, content, len(content))
-        return pointer.value
+    def allocate(self, content: bytes, *, written: bool = True) -> int:
+        """The address of a new buffer of ``len(content)`` bytes, which holds ``content`` if it is ``written``."""
+        pointer = self._emulator.allocate(len(content))
+        if written:
+            self._emulator.write(pointer, ctypes.cast(ctypes.c_char_p(content), ctypes.c_void_p).value or 0, len(content))
+        return pointer
 
     def read(self, pointer: int, size: int) -> bytes:
         """The bytes of a buffer."""
-        return ctypes.string_at(pointer, size)
+        room = ctypes.create_string_buffer(size)
+        self._emulator.read(pointer, ctypes.addressof(room), size)
+        return room.raw
+
+    def settle(self) -> None:
+        """Nothing to do before the launches."""
+
+    def synchronize(self) -> str:
+        """What a launch left as an error; empty if all went well."""
+        return self._emulator.error()
+
+    def flush(self, size: int) -> None:
+        """There is no cache to flush."""
+
+    def window(self, opened: bool) -> None:
+        """There is no profiler."""
+
+
+class TorchMemory:
+    """Of a function without a device, whose buffers are torch's."""
 
     def settle(self) -> None:
         """Nothing to do before the launches."""
@@ -64,7 +81,7 @@ class DeviceMemory:
         self._spacers: list[ctypes.c_uint64] = []
         self._scratch: tuple[ctypes.c_uint64, int] | None = None
 
-    def allocate(self, content: bytes) -> int:
+    def allocate(self, content: bytes, *, written: bool = True) -> int:  # its checkers see what a kernel reads of it either way
         """The device address of a new buffer that holds ``content``.
 
         Behind it lies a spacer that ``settle`` frees again, so that the byte after the buffer

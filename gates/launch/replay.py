@@ -1,7 +1,7 @@
 """Job "case": write launches to files, and replay them without torch.
 
 ``write`` (needs torch) makes the problem's inputs and stores them with poisoned outputs. ``replay``
-of a C launcher needs only the standard library: it starts fast under ncu, compute-sanitizer and AddressSanitizer,
+of a C launcher needs only the standard library: it starts fast under ncu, compute-sanitizer and on the emulator,
 launches nothing but the task's own kernel, and allocates every buffer by itself. A Python function gets torch's
 tensors. The result's nonce and count of launches are the proof that the kernel ran under the tool.
 """
@@ -21,7 +21,7 @@ from gates.emulator.control import Emulator
 from gates.launch import case_file, confined_replay, trace
 from gates.launch.c_launcher import Kernel, KernelError
 from gates.launch.entry_point import Function, is_c, load
-from gates.launch.memory import DeviceMemory, HostMemory
+from gates.launch.memory import DeviceMemory, EmulatorMemory, TorchMemory
 from gates.worker.job import ResultWriter, attempt
 
 # Outputs of the largest shape under compute-sanitizer: large enough that a loop over stages comes round again, where a tile is
@@ -86,8 +86,8 @@ def execute(job: dict[str, Any], folder: Path) -> None:
     and then the problem's ODD_SHAPES; with ``values: true`` also structured values of finite numbers on the first of these shapes.
     One ``case`` line a file: {"shape", "inputs", "seed", "path", "bytes"}.
 
-    replay: ``side``, ``paths``, ``launches`` a case; optional ``device`` ("cuda:0"), ``order`` (emulator's
-    thread order), ``profile`` (open the profiler's window around the launches), ``warmup`` (launches
+    replay: ``side``, ``paths``, ``launches`` a case; optional ``device`` ("cuda:0"), ``checked`` (on the emulator: look for races
+    and leaks, too), ``profile`` (open the profiler's window around the launches), ``warmup`` (launches
     before the window), ``flush_bytes`` (overwritten before every launch: cold L2) and ``trace`` (a ``traced`` line with the
     launches as the device saw them). One ``case`` line a
     file: {"shape", "launches", "error", "output_sha256", "emulator_launches", "findings"}.
@@ -135,6 +135,7 @@ def _write(job: Mapping[str, Any], writer: ResultWriter) -> int:
                         "name": name,
                         "kind": "buffer",
                         "output": name in outputs,
+                        "written": name not in poisoned,
                         "bytes": len(content[name]),
                         "dtype": str(value.dtype).removeprefix("torch."),
                         "shape": list(value.shape),
@@ -169,11 +170,17 @@ def _replay(job: Mapping[str, Any], writer: ResultWriter) -> int:
 def _replay_here(job: Mapping[str, Any], write: Callable[..., None]) -> None:
     emulated = bool(job["side"]["emulated"])
     os.environ["PYTORCH_NO_CUDA_MEMORY_CACHING"] = "1"  # each of torch's buffers by itself, so that a checker sees its bounds
-    memory = HostMemory() if emulated else DeviceMemory(int(str(job.get("device", "cuda:0")).rpartition(":")[2] or 0))
     if not is_c(job["side"]):
         _own_extensions(Path(job["result"]).parent / "extensions")
-    kernel = load(job["side"])
-    emulator = Emulator(kernel.library) if emulated and isinstance(kernel, Kernel) else None
+    kernel, emulator = load(job["side"]), None
+    memory: Any = TorchMemory() if emulated else None
+    if emulated and isinstance(kernel, Kernel):
+        emulator = Emulator(kernel.library)
+        emulator.be(job["side"].get("arch", ()))
+        memory = EmulatorMemory(emulator)
+    memory = memory or DeviceMemory(int(str(job.get("device", "cuda:0")).rpartition(":")[2] or 0))
+    if emulator is not None and job.get("checked"):
+        emulator.look_for_races()
 
     def replay() -> None:
         for index, path in enumerate(job["paths"]):
@@ -200,7 +207,8 @@ def _own_extensions(folder: Path) -> None:
 def _buffers(case: case_file.CaseFile, kernel: Kernel | Function, memory: Any, device: str) -> dict[str, Any]:
     """Each buffer of the case as its kernel takes it: an address, or a tensor."""
     if isinstance(kernel, Kernel):
-        return {name: ctypes.c_void_p(memory.allocate(content)) for name, content in case.content.items()}
+        written = {argument["name"]: argument.get("written", True) for argument in case.arguments}
+        return {name: ctypes.c_void_p(memory.allocate(content, written=written[name])) for name, content in case.content.items()}
     import torch
 
     if device != "cpu":
@@ -219,8 +227,8 @@ def _replay_one(case: case_file.CaseFile, job: Mapping[str, Any], kernel: Kernel
     arguments = [buffers[argument["name"]] if argument["kind"] == "buffer" else _value(argument) for argument in case.arguments]
     memory.settle()
     if emulator is not None:
-        emulator.prepare(job.get("order", "forward"), case.seed)
-    launches, error = 0, ""
+        emulator.prepare("forward", case.seed)
+    launches, error, held = 0, "", list[int]()
     try:
         for _ in range(job.get("warmup", 0)):
             kernel(*arguments)
@@ -237,12 +245,26 @@ def _replay_one(case: case_file.CaseFile, job: Mapping[str, Any], kernel: Kernel
             if error:
                 break
             launches += 1
+            held += [emulator.allocated_bytes()] if emulator is not None else []
     except KernelError as failure:
         error = str(failure)
-    result = {"shape": case.shape, "launches": launches, "error": error, "output_sha256": "", "emulator_launches": [], "findings": []}
+    result: dict[str, Any] = {
+        "shape": case.shape,
+        "launches": launches,
+        "error": error,
+        "output_sha256": "",
+        "emulator_launches": [],
+        "findings": [],
+    }
     if emulator is not None:
         result["emulator_launches"], result["findings"] = emulator.collect()
-    if not error:
+        refused = next((launch for launch in result["emulator_launches"] if launch["error"]), None)
+        if refused is not None:  # which the launcher may have hidden
+            result["error"] = error or f"{refused['kernel']}: {refused['error']}"
+        if held and (leaked := held[-1] - held[0]) > 0:
+            message = f"{leaked} bytes that later calls of the launcher allocated were never freed"
+            result["findings"].append({"kind": "leak", "kernel": "", "where": "", "message": message})
+    if not result["error"]:
         digest = hashlib.sha256()
         for argument in case.arguments:
             if argument.get("output"):

@@ -76,6 +76,7 @@ class Task:
             "kind": self.kind,
             "arguments": list(self.arguments),
             "stream": self.stream,
+            "arch": list(self.arch),
         }
 
     @property

@@ -8,13 +8,15 @@ import re
 import subprocess
 from dataclasses import dataclass
 from pathlib import Path
+from typing import Any
 
 import numpy as np
 from conformance.catalogue import Item, Values
 from conformance.kernels import FILL
 
-from gates.emulator.library import compile_library
-from gates.launch.memory import DeviceMemory, HostMemory
+from gates.emulator.control import Emulator
+from gates.emulator.cpu.build import task_library
+from gates.launch.memory import DeviceMemory, EmulatorMemory
 
 FOLDER = Path(__file__).parent
 
@@ -51,8 +53,8 @@ def build_for_device(source: str, output: Path, nvcc: str, arch: str) -> str:
 
 
 def build_for_emulator(source: str, folder: Path) -> Path:
-    """Compile with g++ through the emulator; raises GatesError."""
-    return compile_library([FOLDER / f"{source}.cu"], folder / f"{source}.so", work_dir=folder / source)
+    """Compile for the emulator; raises GatesError."""
+    return task_library([FOLDER / f"{source}.cu"], folder / f"{source}.so", capability="90")
 
 
 def source_digest(source: str) -> str:
@@ -61,7 +63,7 @@ def source_digest(source: str) -> str:
     return hashlib.sha256("".join(re.sub(r"//[^\n]*", "", text).split()).encode()).hexdigest()
 
 
-def call(library: ctypes.CDLL, item: Item, memory: DeviceMemory | HostMemory) -> Outcome:
+def call(library: ctypes.CDLL, item: Item, memory: DeviceMemory | EmulatorMemory) -> Outcome:
     """Run one item; its output is filled with a pattern first."""
     given = item.given()
     count = len(given) if item.count is None else item.count
@@ -73,3 +75,19 @@ def call(library: ctypes.CDLL, item: Item, memory: DeviceMemory | HostMemory) ->
     code = launcher(ctypes.c_void_p(source), ctypes.c_void_p(target), ctypes.c_longlong(count), None)
     error = memory.synchronize()
     return Outcome(code, error, np.frombuffer(memory.read(target, item.output_bytes()), item.dtype))
+
+
+class Emulated:
+    """A library of ``build_for_emulator``."""
+
+    def __init__(self, path: Path) -> None:
+        self._library = ctypes.CDLL(str(path))
+        self._emulator = Emulator(self._library)
+        self.findings: list[dict[str, Any]] = []
+
+    def call(self, item: Item, order: str = "forward", seed: int = 0) -> Outcome:
+        """Run one item; ``findings`` are what the emulator found."""
+        self._emulator.prepare(order, seed)
+        outcome = call(self._library, item, EmulatorMemory(self._emulator))
+        self.findings = self._emulator.collect()[1]
+        return outcome

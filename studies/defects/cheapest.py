@@ -20,7 +20,7 @@ from gates.gate.correctness import collect as run
 from gates.gate.correctness import evidence as parse
 from gates.gate.correctness import judge
 from gates.worker.job import Attempt
-from gates.worker.runner import JOBS
+from gates.worker.job_kinds import KINDS
 
 # Shapes that show most defects, by whether the kernel is attention: two key tiles and two heads, then three heads of two batches.
 _FIRST = {True: (("odd",), ("tail",)), False: (("small",),)}
@@ -94,6 +94,7 @@ def _side(defect: Defect, library: Path, entry: str) -> dict[str, Any]:
         "folder": str(folder),
         "problem": task["problem"],
         "emulated": True,
+        "arch": task["arch"],
     }
 
 
@@ -110,7 +111,7 @@ def _in_process() -> Iterator[None]:
         path, result = work / f"{name}.job.json", work / f"{name}.jsonl"
         result.unlink(missing_ok=True)
         jsonio.write(path, {**job, "nonce": "n0", "result": str(result)})
-        importlib.import_module(JOBS[job["kind"]]).execute(jsonio.read(path), folder)
+        importlib.import_module(KINDS[job["kind"]].module).execute(jsonio.read(path), folder)
         return Attempt("n0", 0, "exit 0", False, 0.1, tuple(result.read_text(encoding="utf-8").splitlines()), "")
 
     real, run.attempt = run.attempt, attempt

@@ -6,20 +6,20 @@ only makes the test of the catalogue quick.
 
 from __future__ import annotations
 
+import os
 import re
 import shutil
 import subprocess
 from collections.abc import Sequence
 from pathlib import Path
+from typing import Any
 
 import yaml
 
 from defects.folders import ROOT, patch
 from defects.record import Defect
-from gates.emulator.flags import CXX_FLAGS
-from gates.emulator.runtime_object import write_runtime_object
-from gates.emulator.translate import translate
-from gates.hardware.chips import chip_of
+from gates.emulator.cpu.build import task_library
+from gates.task.sources.architectures import lowest
 
 ENTRY = "sdpa_fp8_forward"
 _HEADERS = (
@@ -39,22 +39,35 @@ _HEADERS = (
 
 
 def compile_patched(defects: Sequence[Defect], folder: Path) -> Path:
-    """The emulator library with one launcher a defect: the task's entry with _0, _1, … behind it."""
-    translated, runtime, library = translate_patched(defects, folder), folder / "runtime.o", folder / "patched.so"
-    write_runtime_object(runtime, CXX_FLAGS)
-    subprocess.run(["g++", *CXX_FLAGS, "-O1", "-fpreprocessed", str(translated), str(runtime), "-o", str(library)], check=True, timeout=300)
-    return library
+    """The emulator's library with one launcher a defect: the task's entry with _0, _1, … behind it."""
+    tasks = [task_of(defect) for defect in defects]
+    oldest = lowest([arch for task in tasks for arch in task["arch"]]).removeprefix("sm_")
+    flags = dict.fromkeys(flag for task in tasks for flag in task.get("nvcc_flags", ()))
+    return task_library([write_patched(defects, folder)], folder / "patched.so", capability=oldest, flags=[*flags, f"-I{folder}"])
 
 
-def translate_patched(defects: Sequence[Defect], folder: Path) -> Path:
-    """The C++ of that library; lines of the defect with number N are those of files in the folder copyN."""
+def refusals(defects: Sequence[Defect], folder: Path) -> dict[int, list[str]]:
+    """The static assertions that fail in the copy of each defect, by its number."""
+    argv = ["nvcc", "-std=c++17", "-ptx", "-arch=sm_90a", f"-I{folder}", str(write_patched(defects, folder)), "-o", os.devnull]
+    done = subprocess.run(argv, capture_output=True, text=True, check=False, timeout=300)
+    told: dict[int, list[str]] = {number: [] for number in range(len(defects))}
+    for number, reason in re.findall(r"copy(\d+)/[^(\s]+\(\d+\): error: static assertion failed with \"(.*)\"", done.stdout + done.stderr):
+        told[int(number)].append(reason)
+    return told
+
+
+def task_of(defect: Defect) -> dict[str, Any]:
+    """task.yaml of the honest stage."""
+    return yaml.safe_load((ROOT / "tasks" / defect.stage / "task.yaml").read_text(encoding="utf-8"))
+
+
+def write_patched(defects: Sequence[Defect], folder: Path) -> Path:
+    """The source of that library; lines of the defect with number N are those of files in the folder copyN."""
     text = [f"#include <{header}>" for header in _HEADERS]
     shutil.copytree(ROOT / "kernels" / "common", folder / "common")
     text += [f'#include "common/{header.name}"' for header in sorted((folder / "common").iterdir())]
-    limits = []
     for number, defect in enumerate(defects):
-        task = yaml.safe_load((ROOT / "tasks" / defect.stage / "task.yaml").read_text(encoding="utf-8"))
-        limits += [chip.smem_per_cta for arch in task["arch"] if (chip := chip_of(arch)) is not None]
+        task = task_of(defect)
         source = ROOT / task["sources"][0]
         copy = folder / f"copy{number}"
         shutil.copytree(source.parent, copy / "kernel")
@@ -64,15 +77,13 @@ def translate_patched(defects: Sequence[Defect], folder: Path) -> Path:
         for file in copy.rglob("*.cu*"):
             code = file.read_text(encoding="utf-8")
             spaces |= set(re.findall(r"^namespace (\w+)", code, re.M))
-            guard = f"COPY_{number}_{file.parent.name}_{file.stem}"  # g++ takes equal files for one under `pragma once`
+            guard = f"COPY_{number}_{file.parent.name}_{file.stem}"  # a compiler takes equal files for one under `pragma once`
             code = code.replace("#pragma once", f"#ifndef {guard}\n#define {guard}") + "#endif\n" * code.count("#pragma once")
             file.write_text(code, encoding="utf-8")
         toggles = {**task["toggles"], **dict(defect.toggles)}
         names = {**{name: f"{name}_{number}" for name in sorted(spaces)}, **toggles}
         text += [f"#undef {name}\n#define {name} {value}" for name, value in names.items()]
         text.append(f'#include "copy{number}/kernel/{source.name}"')
-    source, translated = folder / "patched.cu", folder / "patched.cpp"
-    source.write_text("\n".join(text) + "\n", encoding="utf-8")
-    shared = {"GATES_EMULATOR_SHARED_LIMIT": min(limits)}  # of the smallest chip, as in a build of the gates
-    translate(source, translated, defines=shared, include_dirs=[folder], cxx="g++")
-    return translated
+    patched = folder / "patched.cu"
+    patched.write_text("\n".join(text) + "\n", encoding="utf-8")
+    return patched

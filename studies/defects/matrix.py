@@ -156,7 +156,7 @@ class Bench:
         """The one build of toolbox/mix.cu, and what its compilers said."""
         with self._lock:
             if self._toolbox is None:
-                kinds = {"cubin", "emulator", "device" if self.device else "emulator_asan"}
+                kinds = {"cubin", "emulator", *(("device",) if self.device else ())}
                 arch = self.device.arch if self.device else None
                 task = load_task(self.workshop.folder("mix"), environ={})
                 built = build(task, self.toolchain, self.root / "build", device_arch=arch, want=kinds)

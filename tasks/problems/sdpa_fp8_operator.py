@@ -17,6 +17,7 @@ from pathlib import Path
 import torch
 
 from gates.launch.c_launcher import Kernel
+from gates.launch.emulated_kernel import EmulatedKernel
 
 ENTRY = "sdpa_fp8_forward"
 HEAD_DIM = 64
@@ -28,12 +29,12 @@ _SCHEMA = (
 def load_operator(library: Path, name: str, device_type: str = "cuda") -> Callable[..., torch.Tensor]:
     """Register the launcher in ``library`` as the operator ``name`` ("namespace::operator") and return it.
 
-    ``device_type`` is "cuda" for a library built by nvcc, "cpu" for one built through the emulator.
+    ``device_type`` is "cuda" for a library built by nvcc, "cpu" for one built for the emulator.
     Registering a name again replaces what it stood for. Calls raise TypeError (a tensor's type) or
     ValueError (everything else), with the argument's name first, and ``gates.launch.c_launcher.KernelError``
     where the launcher itself fails.
     """
-    kernel = Kernel(library, ENTRY)
+    kernel = EmulatedKernel(library, ENTRY) if device_type == "cpu" else Kernel(library, ENTRY)
 
     def sdpa_fp8(
         q: torch.Tensor, k: torch.Tensor, v: torch.Tensor,

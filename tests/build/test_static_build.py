@@ -11,8 +11,9 @@ import time
 from pathlib import Path
 
 import pytest
+import torch
 from places import TESTS
-from static_kit import CXX, calls, make_task, not_root, program, stub_toolchain
+from static_kit import calls, make_task, needs_nvcc, not_root, program, stub_toolchain
 
 from gates.build.build import build, check_build_root, job_count
 from gates.build.dumps import collect
@@ -21,6 +22,7 @@ from gates.build.result import BuildResult
 from gates.build.toolchain import find_toolchain
 from gates.core.errors import GatesError
 from gates.core.records import from_json
+from gates.launch.emulated_kernel import EmulatedKernel
 
 DEVICE = {"cubin", "device"}
 
@@ -156,12 +158,14 @@ def test_a_refused_host_compiler_is_named_with_the_override(tmp_path: Path, stub
     assert Path(failure.log or "").is_file()
 
 
-def test_without_nvcc_the_device_is_missing_and_the_emulator_is_built(tmp_path: Path) -> None:
+def test_without_nvcc_all_products_are_missing_and_the_remedy_is_told(tmp_path: Path) -> None:
     toolchain = find_toolchain({**os.environ, "CUDA_HOME": "/nonexistent"}, [])
     result = build(make_task(tmp_path), toolchain, tmp_path / "build", want=DEVICE)
     failure = result.failure("cubin", "sm_89")
     assert failure is not None and failure.missing_tool == "nvcc" and "CUDA_HOME" in failure.hint
     assert collect(result, toolchain).reasons[0].startswith("sm_89: nvcc was not found")
+    emulator = build(make_task(tmp_path), toolchain, tmp_path / "build", want={"emulator"}).failure("emulator")
+    assert emulator is not None and emulator.missing_tool == "nvcc"
 
 
 def test_cubins_are_taken_apart_when_the_machine_code_is_asked_for_and_once(tmp_path: Path, stub: Path) -> None:
@@ -410,7 +414,7 @@ def test_the_record_survives_json_without_machine_paths(tmp_path: Path, stub: Pa
 # the emulator's part
 
 
-@pytest.mark.skipif(CXX is None, reason="no g++")
+@needs_nvcc
 def test_the_emulator_library_exports_the_launcher(tmp_path: Path) -> None:
     source = textwrap.dedent("""
         #include <cuda_runtime.h>
@@ -421,16 +425,12 @@ def test_the_emulator_library_exports_the_launcher(tmp_path: Path) -> None:
           return cudaGetLastError() != cudaSuccess;
         }
     """)
-    toolchain = find_toolchain({**os.environ, "CUDA_HOME": "/nonexistent"}, [])
-    task = make_task(tmp_path, source)
-    result = build(task, toolchain, tmp_path / "build", want={"emulator", "cubin"})
-    library = result.path("emulator")
-    assert library is not None, result.failures
-    code = (
-        f"import ctypes; l = ctypes.CDLL({str(library)!r}); x = (ctypes.c_float * 32)(); assert l.launch(x, None, None, 0) == 0; "
-        f"assert list(x) == [1.0] * 32"
-    )
-    assert subprocess.run([sys.executable, "-c", code]).returncode == 0
+    toolchain, task = find_toolchain(), make_task(tmp_path, source)
+    library = build(task, toolchain, tmp_path / "build", want={"emulator"}).path("emulator")
+    assert library is not None
+    values = torch.zeros(32)
+    EmulatedKernel(library, "launch")(values)
+    assert values.tolist() == [1.0] * 32
     (tmp_path / "k.cu").write_text("this is not c++\n")
     broken = build(task, toolchain, tmp_path / "build", want={"emulator"})
     assert broken.path("emulator") is None and not library.exists()

@@ -90,7 +90,7 @@ def test_doctor_lists_what_is_missing_and_what_it_costs(tmp_path: Path) -> None:
     findings = {finding.name: finding for finding in doctor.examine({"PATH": SYSTEM_PATH, "CUDA_HOME": "/nonexistent"}, build_dir=tmp_path)}
     assert {"python", "torch", "CUDA device", "build folder", "results folder", *NAMES} <= set(findings)
     missing = findings["nvcc"]
-    assert not missing.found and "ptxas and sass" in missing.cost and "CUDA_HOME=/nonexistent" in missing.remedy
+    assert not missing.found and "ptxas, sass" in missing.cost and "CUDA_HOME=/nonexistent" in missing.remedy
     assert findings["build folder"].found
     assert not doctor.examine({"PATH": SYSTEM_PATH}, build_dir=Path("/proc/nothing"))[-2].found
     assert "nvcc" in doctor.report()

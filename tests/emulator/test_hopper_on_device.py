@@ -11,7 +11,7 @@ import numpy as np
 import pytest
 from emulator_kit import DATA
 from static_kit import needs_nvcc
-from test_emulator_hopper import K_MAJOR, MN_MAJOR, ROWS, SWIZZLE_128, box, load, multiply, swizzled
+from test_hopper_wrappers import K_MAJOR, MN_MAJOR, ROWS, SWIZZLE_128, box, load, multiply, swizzled
 
 from gates.build.toolchain import find_toolchain
 from gates.launch.device import probe
@@ -24,7 +24,7 @@ class OnDevice:
     def __init__(self, path: Path) -> None:
         self.library, self.memory = ctypes.CDLL(str(path)), DeviceMemory(0)
 
-    def run(self, name: str, *arguments: Any, order: int = 0, seed: int = 0) -> int:
+    def run(self, name: str, *arguments: Any, order: str = "", seed: int = 0) -> int:
         """The launcher's status; an error of the launch fails the test."""
         del order, seed  # the card has its own
         places = [self.memory.allocate(value.tobytes()) if isinstance(value, np.ndarray) else None for value in arguments]

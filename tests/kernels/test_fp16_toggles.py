@@ -4,15 +4,14 @@ from __future__ import annotations
 
 import ctypes
 import re
-import subprocess
 from pathlib import Path
 
 import pytest
-from defects.combined import compile_patched, translate_patched
-from fp16_kit import ENTRY, H100_SHARED_LIMIT, configure, findings, over_bound, problem, run, shape_of, unpatched
+from defects.combined import compile_patched, refusals
+from fp16_kit import ENTRY, over_bound, problem, run, shape_of, unpatched
 
-from gates.emulator.flags import CXX_FLAGS
-from gates.launch.c_launcher import Kernel, KernelError
+from gates.launch.c_launcher import KernelError
+from gates.launch.emulated_kernel import EmulatedKernel
 
 V5, V7, V8, V9, V10 = "fp16_v5_scalar", "fp16_v7_wmma_pv", "fp16_v8_tiles", "fp16_v9_pipeline", "fp16_v10_hopper"
 TILES = {"TILE_M": 32, "TILE_N": 64, "NUM_WARPS": 4, "STRIPS": 1, "STAGES": 2}  # of V9, for all shapes
@@ -57,33 +56,22 @@ TRIED = {
 
 
 def test_what_can_not_work_does_not_compile_and_the_reason_is_told(tmp_path: Path) -> None:
-    source = translate_patched([unpatched(rung, **toggles) for rung, toggles, _ in REFUSED], tmp_path)
-    done = subprocess.run(
-        ["g++", *CXX_FLAGS, "-fpreprocessed", "-fsyntax-only", "-fmax-errors=0", str(source)],
-        capture_output=True,
-        text=True,
-        check=False,
-        timeout=120,
-    )
-    told: dict[int, set[str]] = {number: set() for number in range(len(REFUSED))}
-    for number, reason in re.findall(r"copy(\d+)/[^:\s]+:\d+.*?error: static assertion failed: (.*)", done.stderr):
-        told[int(number)].add(reason)
+    told = refusals([unpatched(rung, **toggles) for rung, toggles, _ in REFUSED], tmp_path)
     assert [toggles for number, (_, toggles, reason) in enumerate(REFUSED) if not any(reason in text for text in told[number])] == []
 
 
 @pytest.fixture(scope="module")
-def kernels(tmp_path_factory: pytest.TempPathFactory) -> dict[str, Kernel]:
+def kernels(tmp_path_factory: pytest.TempPathFactory) -> dict[str, EmulatedKernel]:
     library = compile_patched([unpatched(rung, **toggles) for rung, toggles in TRIED.values()], tmp_path_factory.mktemp("toggles"))
-    return {name: Kernel(library, f"{ENTRY}_{number}") for number, name in enumerate(TRIED)}
+    return {name: EmulatedKernel(library, f"{ENTRY}_{number}") for number, name in enumerate(TRIED)}
 
 
 @pytest.mark.parametrize("name", TRIED)
-def test_odd_combinations_are_right(kernels: dict[str, Kernel], name: str, capfd: pytest.CaptureFixture[str]) -> None:
-    configure(kernels[name], shared_limit_bytes=H100_SHARED_LIMIT)
+def test_odd_combinations_are_right(kernels: dict[str, EmulatedKernel], name: str, capfd: pytest.CaptureFixture[str]) -> None:
     shape = shape_of(40, 150, causal=TRIED[name][1].get("CAUSAL", 1), heads=1)
     inputs = problem.make_inputs(shape, 1, "cpu")
     assert over_bound(run(kernels[name], inputs, shape), inputs, shape) <= 1
-    assert findings(kernels[name]) == []
+    assert kernels[name].findings == []
     ctypes.CDLL(None).fflush(None)
     printed = dict(re.findall(r"score\[(\d+\]\[\d+)\] = (\S+)", capfd.readouterr().out))
     assert bool(printed) == (TRIED[name][1].get("DEBUG_PRINT") == 1)
@@ -92,8 +80,8 @@ def test_odd_combinations_are_right(kernels: dict[str, Kernel], name: str, capfd
         assert float(printed["1][1"]) == pytest.approx(expected.item(), abs=1e-3)
 
 
-def test_the_launcher_refuses_what_the_toggles_leave_out(kernels: dict[str, Kernel]) -> None:
-    configure(kernels["deep"], shared_limit_bytes=99 * 1024)  # that sm_89 gives a CTA
+def test_the_launcher_refuses_what_the_toggles_leave_out(kernels: dict[str, EmulatedKernel]) -> None:
+    kernels["deep"].emulator.be(["sm_89"])  # with 99 KiB for a CTA
     for name, shape, message in (
         ("fallback", shape_of(4, 4, causal=1), "causal: 1, but this library was built with CAUSAL=0"),
         ("many_rows", shape_of(4, 4, 128), r"D: 128, these tiles then take \d+ bytes of shared memory, of 101376"),

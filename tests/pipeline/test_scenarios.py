@@ -91,9 +91,9 @@ SCENARIOS: list[tuple[int, str, str]] = [
     (
         33,
         "no CUDA compiler",
-        "pipeline test_without_a_cuda_compiler_the_emulator_gates_still_run, static_build "
-        "test_without_nvcc_the_device_is_missing_and_the_emulator_is_built, static_toolchain "
-        "test_doctor_lists_what_is_missing_and_what_it_costs",
+        "pipeline test_without_a_cuda_compiler_no_gate_runs_and_each_says_how_to_get_one, static_build "
+        "test_without_nvcc_all_products_are_missing_and_the_remedy_is_told, "
+        "static_toolchain test_doctor_lists_what_is_missing_and_what_it_costs",
     ),
     (
         35,
@@ -190,20 +190,20 @@ SCENARIOS: list[tuple[int, str, str]] = [
     (
         75,
         "48 KiB of shared memory without opting in",
-        "static_ptxas_gate test_a_launch_above_48_kib_must_opt_in, static_planted test_49153_bytes_without_opting_in, emulator_memory "
-        "test_48_kib_without_opt_in, correctness_on_device test_correctness",
+        "static_ptxas_gate test_a_launch_above_48_kib_must_opt_in, static_planted test_49153_bytes_without_opting_in, "
+        "cpu_conformance test_the_cpu_device_gives_what_cuda_promises_and_the_device_gave, correctness_on_device test_correctness",
     ),
     (
         77,
         "a refused launch goes unseen",
-        "static_ptxas_gate test_launches_that_no_chip_takes, emulator_threads test_impossible_launch_is_refused, performance_device "
-        "test_a_faulty_candidate_fails, defect swallowed_error",
+        "static_ptxas_gate test_launches_that_no_chip_takes, correctness_cuda_source test_correctness, "
+        "performance_device test_a_faulty_candidate_fails, defect swallowed_error",
     ),
     (
         79,
         "a barrier is missing",
-        "emulator_attention test_missing_barrier_changes_the_result_between_orders, defect no_barrier_after_load, defect "
-        "no_barrier_before_reuse, defect no_barrier_after_scores",
+        "correctness_cuda_source test_sanitizer, defect no_barrier_after_load, "
+        "defect no_barrier_before_reuse, defect no_barrier_after_scores",
     ),
     (
         81,

@@ -26,7 +26,7 @@ from gates.build.dumps import collect
 from gates.build.toolchain import find_toolchain
 from gates.core import jsonio
 from gates.core.records import GateResult, Status
-from gates.emulator.library import compile_library
+from gates.emulator.cpu.build import task_library
 from gates.gate.ptxas import evidence as ptxas
 from gates.gate.ptxas import judge as ptxas_judge
 from gates.gate.sass import evidence as sass
@@ -52,7 +52,7 @@ def toolbox(tmp_path_factory: pytest.TempPathFactory) -> Path:
     with (shared / "toolbox.lock").open("w") as lock:
         fcntl.flock(lock, fcntl.LOCK_EX)
         if not library.exists():
-            compile_library([HERE / "toolbox" / "mix.cu"], library, work_dir=shared / "toolbox-work")
+            task_library([HERE / "toolbox" / "mix.cu"], library, capability="89")
     return library
 
 

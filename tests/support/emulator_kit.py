@@ -3,79 +3,55 @@
 from __future__ import annotations
 
 import ctypes
-import json
 from pathlib import Path
 from typing import Any
 
 import numpy as np
 from places import TESTS
 
-from gates.emulator.library import compile_library
+from gates.emulator.control import Emulator
+from gates.emulator.cpu.build import task_library
 
 DATA = TESTS / "data" / "emulator"
-FORWARD, REVERSED, SHUFFLED = 0, 1, 2
+ORDERS = ("forward", "reversed", "shuffled")
 
 
 class Emulated:
-    """A loaded emulator library; ``run(name, …)`` calls a launcher after a reset."""
+    """A loaded library for the emulator; ``findings`` and ``launches`` are of the last ``run``."""
 
     def __init__(self, path: Path) -> None:
-        self.library = ctypes.CDLL(str(path))
-        for name in ("gates_emulator_launches", "gates_emulator_findings"):
-            getattr(self.library, name).restype = ctypes.c_char_p
+        self._library = ctypes.CDLL(str(path))
+        self.emulator = Emulator(self._library)
+        self.emulator.look_for_races()
+        self.findings: list[dict[str, Any]] = []
+        self.launches: list[dict[str, Any]] = []
 
-    def configure(self, key: str, value: int) -> int:
-        """What gates_emulator_configure returns: 0 if the key is known and the value valid."""
-        return self.library.gates_emulator_configure(key.encode(), ctypes.c_int64(value))
+    def run(self, name: str, *arguments: Any, order: str = "forward", seed: int = 0) -> int:
+        """Call launcher ``name`` on copies of the arrays, which come back; the launcher's status, or the error that a launch left."""
+        emulator = self.emulator
+        emulator.prepare(order, seed)
+        places = [emulator.allocate(value.nbytes) if isinstance(value, np.ndarray) else None for value in arguments]
+        for value, place in zip(arguments, places, strict=True):
+            if place is not None:
+                emulator.write(place, value.ctypes.data, value.nbytes)
+        given = [_as_c(value) if place is None else ctypes.c_void_p(place) for value, place in zip(arguments, places, strict=True)]
+        status = getattr(self._library, name)(*given) or bool(emulator.error())
+        self.launches, self.findings = emulator.collect()
+        for value, place in zip(arguments, places, strict=True):
+            if place is not None:
+                emulator.read(place, value.ctypes.data, value.nbytes)
+                emulator.free(place)
+        return status
 
-    def launches(self) -> list[dict[str, Any]]:
-        """Records of the launches since the last reset."""
-        return json.loads(self.library.gates_emulator_launches())
-
-    def findings(self) -> list[dict[str, Any]]:
-        """Findings since the last reset."""
-        return json.loads(self.library.gates_emulator_findings())
-
-    def reset(self) -> None:
-        """Forget launches, findings and the sticky error."""
-        self.library.gates_emulator_reset()
-
-    def run(self, name: str, *arguments: Any, order: int = FORWARD, seed: int = 0) -> int:
-        """Call launcher ``name``; arrays are passed by address, integers as int, floats as float."""
-        self.configure("order", order)
-        self.configure("seed", seed)
-        self.reset()
-        return self.call(name, *arguments)
-
-    def call(self, name: str, *arguments: Any) -> int:
-        """The same without a reset."""
-        return getattr(self.library, name)(*(_as_c(argument) for argument in arguments))
+    def kinds(self) -> list[str]:
+        """The kind of each finding of the last run."""
+        return [finding["kind"] for finding in self.findings]
 
 
 def _as_c(value: Any) -> Any:
-    if isinstance(value, np.ndarray):
-        return ctypes.c_void_p(value.ctypes.data)
     return ctypes.c_float(value) if isinstance(value, float) else value
-
-
-def line_of(source: str, text: str) -> str:
-    """``<path as compiled>:<line>`` of the line of a test source that contains ``text``."""
-    path = DATA / source
-    for number, line in enumerate(path.read_text(encoding="utf-8").splitlines(), 1):
-        if text in line:
-            return f"{path}:{number}"
-    raise AssertionError(f"{source} has no line with {text!r}")
-
-
-def aligned(count: int, dtype: Any, alignment: int = 64) -> np.ndarray:
-    """Zeros whose address is a multiple of ``alignment`` bytes."""
-    size = np.dtype(dtype).itemsize
-    raw = np.zeros(count * size + alignment, dtype=np.uint8)
-    start = -raw.ctypes.data % alignment
-    return raw[start : start + count * size].view(dtype)
 
 
 def emulated(source: str, folder: Path) -> Emulated:
     """The library of tests/data/emulator/``source``, compiled into ``folder``."""
-    stem = Path(source).stem
-    return Emulated(compile_library([DATA / source], folder / f"{stem}.so", work_dir=folder / stem))
+    return Emulated(task_library([DATA / source], folder / f"{Path(source).stem}.so"))

@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-import ctypes
-import json
 from collections.abc import Mapping
 from pathlib import Path
 from typing import Any
@@ -12,14 +10,13 @@ import torch
 from defects.record import Defect, patch
 from places import ROOT
 
-from gates.emulator.library import compile_library
-from gates.launch.c_launcher import Kernel
+from gates.emulator.cpu.build import task_library
+from gates.launch.emulated_kernel import EmulatedKernel
 from gates.task.problem import call_arguments
 from tasks.problems import sdpa_fp16 as problem
 from tasks.problems.sdpa_fp16_operator import ENTRY
 
 SOURCES = ROOT / "kernels" / "sdpa_fp16"
-H100_SHARED_LIMIT = 227 * 1024
 
 # Every way through the kernels: scalar and WMMA phases, one and more stages, warps alone with their keys and sharing them,
 # keys split and not, one strip and two, no swizzle, scalar products on mma.sync's fragments.
@@ -47,35 +44,22 @@ def unpatched(rung: str, **toggles: int) -> Defect:
 def build(folder: Path, name: str, source: Path | None = None, **toggles: int) -> Path:
     """The emulator library of BUILDS[name], with ``toggles`` on top and from another ``source`` where given."""
     file, defaults = BUILDS[name]
-    library = folder / f"{name}.so"
-    return compile_library([source or SOURCES / file], library, defines={**defaults, **toggles}, work_dir=folder / f"{name}-work")
+    return task_library([source or SOURCES / file], folder / f"{name}.so", defines={**defaults, **toggles}, capability="89")
 
 
-def load(library: Path) -> Kernel:
-    return Kernel(library, ENTRY)
+def load(library: Path) -> EmulatedKernel:
+    return EmulatedKernel(library, ENTRY)
 
 
-def configure(kernel: Kernel, **settings: int) -> None:
-    for key, value in settings.items():
-        assert kernel.library.gates_emulator_configure(key.encode(), ctypes.c_int64(value)) == 0
+def threads_of_ctas(kernel: EmulatedKernel) -> list[int]:
+    """Of each launch of the last call."""
+    return [launch["block"][0] for launch in kernel.launches]
 
 
-def findings(kernel: Kernel) -> list[dict[str, Any]]:
-    """What the emulator objected to since the last reset."""
-    kernel.library.gates_emulator_findings.restype = ctypes.c_char_p
-    return json.loads(kernel.library.gates_emulator_findings())
-
-
-def threads_of_ctas(kernel: Kernel) -> list[int]:
-    """Of each launch since the last reset."""
-    kernel.library.gates_emulator_launches.restype = ctypes.c_char_p
-    return [launch["block"][0] for launch in json.loads(kernel.library.gates_emulator_launches())]
-
-
-def run(kernel: Kernel, inputs: Mapping[str, Any], shape: Mapping[str, int]) -> torch.Tensor:
+def run(kernel: EmulatedKernel, inputs: Mapping[str, Any], shape: Mapping[str, int], **how: Any) -> torch.Tensor:
     """One call into a poisoned output."""
     out = torch.full_like(problem.make_outputs(shape, "cpu")["out"], torch.nan)
-    kernel(*call_arguments(problem, inputs, {"out": out}, shape), stream=0)
+    kernel(*call_arguments(problem, inputs, {"out": out}, shape), **how)
     return out
 
 

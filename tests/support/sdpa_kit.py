@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-import ctypes
-import json
 import subprocess
 from collections.abc import Mapping
 from pathlib import Path
@@ -13,8 +11,9 @@ import torch
 import yaml
 from places import ROOT
 
-from gates.emulator.library import compile_library
+from gates.emulator.cpu.build import task_library
 from gates.launch.c_launcher import Kernel
+from gates.launch.emulated_kernel import EmulatedKernel
 from gates.task.problem import call_arguments
 from tasks.problems import sdpa_fp8 as problem
 
@@ -32,10 +31,9 @@ def source_of(stage: str) -> Path:
     return ROOT / task_of(stage)["sources"][0]
 
 
-def emulated(folder: Path, name: str, toggles: Mapping[str, int], source: Path = SOURCE) -> Kernel:
-    """``source`` with ``toggles``, compiled for the CPU."""
-    library = folder / f"{name}.so"
-    return Kernel(compile_library([source], library, defines=toggles, work_dir=folder / f"{name}-work"), ENTRY)
+def emulated(folder: Path, name: str, toggles: Mapping[str, int], source: Path = SOURCE) -> EmulatedKernel:
+    """``source`` with ``toggles``, compiled for the emulator."""
+    return EmulatedKernel(task_library([source], folder / f"{name}.so", defines=toggles, capability="89", flags=["-ftz=true"]), ENTRY)
 
 
 def on_device(folder: Path, stage: str) -> Path:
@@ -64,25 +62,13 @@ def on_device(folder: Path, stage: str) -> Path:
     return library
 
 
-def findings(kernel: Kernel) -> list[dict[str, Any]]:
-    """What the emulator objected to since the last reset."""
-    kernel.library.gates_emulator_findings.restype = ctypes.c_char_p
-    return json.loads(kernel.library.gates_emulator_findings())
-
-
-def configure(kernel: Kernel, order: int, seed: int = 1) -> None:
-    """Order of the threads in a block: 0 forward, 1 reversed, 2 shuffled by ``seed``."""
-    for key, value in (("order", order), ("seed", seed)):
-        assert kernel.library.gates_emulator_configure(key.encode(), ctypes.c_int64(value)) == 0
-
-
-def run(kernel: Kernel, inputs: Mapping[str, Any], shape: Mapping[str, int], stream: int = 0) -> torch.Tensor:
+def run(kernel: Kernel | EmulatedKernel, inputs: Mapping[str, Any], shape: Mapping[str, int], **how: Any) -> torch.Tensor:
     """One call into a poisoned output between guard bands; asserts that the bands are untouched."""
     size = (shape["B"], shape["H"], shape["S"], shape["D"])
     count = size[0] * size[1] * size[2] * size[3]
     whole = torch.full((count + 2 * GUARD,), torch.nan, dtype=torch.float16, device=inputs["q"].device)
     out = whole[GUARD : GUARD + count].view(size)
-    kernel(*call_arguments(problem, inputs, {"out": out}, shape), stream=stream)
+    kernel(*call_arguments(problem, inputs, {"out": out}, shape), **how)
     result, bands = out.cpu().clone(), torch.cat([whole[:GUARD], whole[GUARD + count :]])
     assert torch.isnan(bands).all(), "written outside the output"
     return result

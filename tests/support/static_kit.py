@@ -46,6 +46,38 @@ echo "    0 bytes stack frame, 0 bytes spill stores, 0 bytes spill loads"
 echo "ptxas info    : Used 10 registers, used 0 barriers"
 """
 
+# An nvcc that gives host code to g++, with the flags that are g++'s too.
+HOST_NVCC = r"""#!/usr/bin/env python3
+import os, sys
+words, given = [], sys.argv[1:]
+if given == ["--version"]:
+    print("Cuda compilation tools, release 13.0, V13.0.99")
+    sys.exit(0)
+if given[0] == "--dryrun":
+    sys.exit(0)
+with open(os.path.join(os.path.dirname(os.path.abspath(__file__)), "calls"), "a") as calls:
+    print(*given, file=calls)
+if "-cubin" in given:
+    out, dep = (given[given.index(name) + 1] for name in ("-o", "-MF"))
+    open(out, "w").close()
+    with open(dep, "w") as rule:
+        print(f"{out}: {next(word for word in given if word.endswith('.cu'))}", file=rule)
+    sys.exit(0)
+while given:
+    word = given.pop(0)
+    name, equals, value = word.partition("=")
+    if name in ("-Xcompiler", "-Xlinker", "--include-path", "--define-macro"):
+        parts = (value if equals else given.pop(0)).split(",")
+        start = {"-Xcompiler": "", "-Xlinker": "-Wl,", "--include-path": "-I", "--define-macro": "-D"}[name]
+        words += [start + part for part in parts]
+    elif name == "-include" and equals:
+        words += ["-include", value]
+    elif name not in ("-gencode", "-lineinfo", "--no-compress", "-cudart"):
+        words.append(word)
+words = [part for word in words for part in (["-x", "c++", word] if word.endswith(".cu") else [word])]
+os.execvp("g++", ["g++", *words])
+"""
+
 
 def program(path: Path, text: str) -> Path:
     """An executable script; one that is there already stays the same file, as compilers do between two builds."""
@@ -56,9 +88,9 @@ def program(path: Path, text: str) -> Path:
     return path
 
 
-def stub_toolchain(folder: Path, **environ: str) -> Toolchain:
-    """A toolchain whose nvcc is the stub; the rest is this machine's."""
-    program(folder / "bin" / "nvcc", STUB_NVCC)
+def stub_toolchain(folder: Path, nvcc: str = STUB_NVCC, **environ: str) -> Toolchain:
+    """A toolchain whose nvcc is a stub; the rest is this machine's."""
+    program(folder / "bin" / "nvcc", nvcc)
     return find_toolchain({**os.environ, **environ, "CUDA_HOME": str(folder)}, [])
 
 

@@ -142,10 +142,8 @@ def memory_checked(library: Path, folder: Path, entry: str) -> GateResult:
     return judge.judge(parse.parse(run_sanitizer_emulator(candidate, ["small"], work=folder, limit_s=60, cases=cases)))
 
 
-@pytest.mark.parametrize(
-    ("entry", "status"), [("honest", Status.PASS), ("answers_its_replay", Status.NOT_RUN), ("erases_reports", Status.FAIL)]
-)
-def test_a_replay_s_result_and_a_checker_s_reports_are_the_judge_s(library: Path, tmp_path: Path, entry: str, status: Status) -> None:
+@pytest.mark.parametrize(("entry", "status"), [("honest", Status.PASS), ("answers_its_replay", Status.NOT_RUN)])
+def test_a_replay_s_result_is_the_judge_s(library: Path, tmp_path: Path, entry: str, status: Status) -> None:
     result = memory_checked(library, tmp_path, entry)
     assert result.status is status, result.checks
     told = tmp_path / f"scratch.{entry}" / "attempts"

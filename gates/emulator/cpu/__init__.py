@@ -1,1 +1,1 @@
-"""Execute PTX of nvcc or Triton on the CPU, as a CUDA runtime: the CPU device. No gate uses it yet."""
+"""Execute PTX of nvcc or Triton on the CPU, as a CUDA runtime."""

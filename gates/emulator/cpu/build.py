@@ -10,9 +10,10 @@ import fcntl
 import hashlib
 import os
 import re
+import shutil
 import subprocess
 import tempfile
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from functools import lru_cache
 from pathlib import Path
@@ -20,7 +21,7 @@ from pathlib import Path
 from gates.core.errors import GatesError
 
 RUNTIME_DIR = Path(__file__).resolve().parent / "runtime"
-LIBRARY_NAME = "libgates_cuda_cpu.so"
+LIBRARY_NAME, OBJECT_NAME = "libgates_cuda_cpu.so", "runtime.o"
 # Numbers must not depend on the compiler's mood: no contraction, no reordering, wrapping integers, types read through other types.
 _FLAGS = (
     "-std=c++17",
@@ -37,39 +38,74 @@ _FLAGS = (
 _VECTOR_FLAGS = ("-mavx2", "-mfma", "-mf16c", "-mbmi2")
 _NEEDED_OF_PROCESSOR = {"avx2", "fma", "f16c", "bmi2"}
 
+# What a library of kernels must not reach: the device's records, which are evidence, and functions that find others by name.
+_OUT_OF_REACH = (
+    "dlsym", "dlvsym", "dlopen", "dlmopen", "dl_iterate_phdr", "gates_cpu_configure", "gates_cpu_findings", "gates_cpu_launches",
+    "gates_cpu_reset", "gates_cpu_allocations", "gates_cpu_protect", "gates_cpu_forget", "gates_cpu_load", "gates_cpu_launch", "gates_cpu_unload",
+    "gates_cpu_executed", "gates_cpu_executed_s", "gates_cpu_printed_lines", "gates_cpu_launches_left_out",
+)  # fmt: skip
+# The library's own runtime comes before one that the process may have, and what no source defines is told by the linker.
+LINK_FLAGS = ("-shared", "-cudart=none", "-Xlinker", ",".join(("-Bsymbolic,-z,defs", *(f"--wrap={name}" for name in _OUT_OF_REACH))))
+
 
 @lru_cache(maxsize=4)  # kernels' libraries and the device of one process share one, also if its sources are edited meanwhile
 def runtime_library(cxx: str = "g++", jobs: int | None = None) -> Path:
-    """The CPU device's runtime, compiled if it is not in the cache. Raises GatesError if ``cxx`` can't compile it."""
+    """The CPU device's runtime as a shared library, compiled if it is not in the cache. Raises GatesError if ``cxx`` can't compile it."""
+    return _runtime(cxx, LIBRARY_NAME, ("-shared", "-pthread"), jobs)
+
+
+def runtime_object(cxx: str = "g++", jobs: int | None = None, otherwise: Path | None = None) -> Path:
+    """The same as one object file, which a library of kernels is linked with.
+
+    ``otherwise``: the folder to keep it in where the user's cache can't be written.
+    """
+    return _runtime(cxx, OBJECT_NAME, ("-r", "-nostdlib"), jobs, otherwise)
+
+
+def runtime_is_kept(cxx: str = "g++") -> bool:
+    """Whether ``runtime_object`` has nothing to compile."""
+    return (_plan(cxx, _cache_folder())[1] / OBJECT_NAME).is_file()
+
+
+def _plan(cxx: str, folder: Path, sources: Path = RUNTIME_DIR) -> tuple[dict[Path, Path], Path]:
+    """The object of each of the ``sources``, and the folder of what is linked from all, in ``folder``."""
     flags = (*_FLAGS, *_vector_flags())
-    headers = b"".join(path.read_bytes() for path in sorted(RUNTIME_DIR.glob("*.h")))
+    headers = b"".join(path.read_bytes() for path in sorted(sources.glob("*.h")))
     common = hashlib.sha256("\0".join((*flags, _identity(cxx), "")).encode() + headers)
-    folder = _cache_folder()
-    folder.mkdir(parents=True, exist_ok=True)
-    objects, missing = [], []
-    whole = common.copy()
-    for source in sorted(RUNTIME_DIR.glob("*.cpp")):
+    objects, whole = {}, common.copy()
+    for source in sorted(sources.glob("*.cpp")):
         digest = common.copy()
         digest.update(source.name.encode() + source.read_bytes())
         whole.update(digest.digest())
-        objects.append(folder / f"{source.stem}-{digest.hexdigest()[:20]}.o")
-        if not objects[-1].is_file():
-            missing.append((source, objects[-1]))
-    library = folder / whole.hexdigest()[:20] / LIBRARY_NAME
-    if library.is_file():
-        return library
-    with (folder / "lock").open("w") as lock:  # processes that need it at once wait for the one that compiles
-        fcntl.flock(lock, fcntl.LOCK_EX)
+        objects[source] = folder / f"{source.stem}-{digest.hexdigest()[:20]}.o"
+    return objects, folder / whole.hexdigest()[:20]
+
+
+def _runtime(cxx: str, name: str, link: Sequence[str], jobs: int | None, otherwise: Path | None = None) -> Path:
+    folder = _cache_folder()
+    if (made := _plan(cxx, folder)[1] / name).is_file():
+        return made
+    try:
+        folder.mkdir(parents=True, exist_ok=True)
+        (folder / "lock").touch()
+    except OSError:  # no home folder, or one that can't be written
+        if otherwise is None:
+            raise
+        folder = otherwise
+        folder.mkdir(parents=True, exist_ok=True)
+    with (folder / "lock").open("w") as lock, tempfile.TemporaryDirectory() as temporary:
+        fcntl.flock(lock, fcntl.LOCK_EX)  # processes that need it at once wait for the one that compiles
+        copies = Path(
+            shutil.copytree(RUNTIME_DIR, Path(temporary, "runtime"))
+        )  # what is digested is compiled, whatever is edited meanwhile
+        objects, place = _plan(cxx, folder, copies)
+        place.mkdir(exist_ok=True)
+        missing = [(source, made) for source, made in objects.items() if not made.is_file()]
         with ThreadPoolExecutor(jobs or len(os.sched_getaffinity(0))) as pool:
-            list(
-                pool.map(
-                    lambda pair: _make([cxx, *flags, "-c", str(pair[0])], pair[1]), [pair for pair in missing if not pair[1].is_file()]
-                )
-            )
-        library.parent.mkdir(exist_ok=True)
-        if not library.is_file():
-            _make([cxx, "-shared", "-pthread", *map(str, objects)], library)
-    return library
+            list(pool.map(lambda pair: _make([cxx, *_FLAGS, *_vector_flags(), "-c", str(pair[0])], pair[1]), missing))
+        if not (made := place / name).is_file():
+            _make([cxx, *link, *map(str, objects.values())], made)
+    return made
 
 
 def kernel_library(
@@ -110,6 +146,23 @@ def kernel_library(
     return output
 
 
+def task_library(
+    sources: Sequence[Path],
+    output: Path,
+    *,
+    defines: Mapping[str, object] | None = None,
+    nvcc: str = "nvcc",
+    capability: str = "90a",
+    flags: Sequence[str] = (),
+) -> Path:
+    """Compile ``sources`` to a library as a task's build makes it, which holds the device's runtime. Raises GatesError with nvcc's first errors."""
+    code = f"-gencode=arch=compute_{capability},code=compute_{capability}"
+    words = [f"-D{name}={value}" for name, value in (defines or {}).items()]
+    argv = [nvcc, "-std=c++17", "-O3", "-lineinfo", "-w", "--no-compress", "-Xcompiler", "-fPIC", code, *words, *flags, *LINK_FLAGS]
+    _make([*argv, *map(str, sources), str(runtime_object())], output)
+    return output
+
+
 def _make(argv: list[str], output: Path) -> None:
     """Run a compiler that writes ``output``; the file appears whole or not at all."""
     handle, temporary = tempfile.mkstemp(prefix="partial-", suffix=output.suffix, dir=output.parent)
@@ -145,7 +198,8 @@ def _defined(library: Path) -> frozenset[str]:
 @lru_cache(maxsize=4)
 def _identity(cxx: str) -> str:
     try:
-        return subprocess.run([cxx, "-v"], capture_output=True, text=True, check=True).stderr
+        told = subprocess.run([cxx, "-v"], capture_output=True, text=True, check=True).stderr
+        return "".join(line for line in told.splitlines(keepends=True) if not line.startswith("COLLECT_GCC="))  # however it was named
     except (OSError, subprocess.CalledProcessError):
         raise GatesError(f"can't run {cxx}", hint="install g++ 12 or newer") from None
 

@@ -42,6 +42,7 @@ from gates.gate.correctness.limits import (
     unjudged_check,
     weak_check,
 )
+from gates.gate.reasons import NOT_EMULATED, UNSUPPORTED
 from gates.task.problem import DEFAULT_INPUTS
 
 FACTOR = 1.25
@@ -74,12 +75,12 @@ def judge(evidence: CorrectnessEvidence, limits: Mapping[str, Any], baseline: Co
         where, hint = (told[0].where, told[0].hint) if told else (evidence.cases[0].where, evidence.cases[0].message)
         checks.append(Check("cases", Status.INCONCLUSIVE, seen, None, "", where, code, hint))
     whole = f"{asked}/{asked}"
-    lost = any(check.status is Status.INCONCLUSIVE for check in checks) and not any(check.status is Status.FAIL for check in checks)
+    statuses = {check.status for check in checks}
+    lost = next((one for one in (Status.INCONCLUSIVE, Status.NOT_RUN) if one in statuses and Status.FAIL not in statuses), None)
     if asked and good == asked:
         checks.append(Check("cases", Status.PASS, whole, whole, ""))
     elif asked:
-        status = Status.INCONCLUSIVE if lost else Status.FAIL
-        checks.append(Check("cases", status, f"{good}/{asked}", None, "passed", code=codes.CASES))
+        checks.append(Check("cases", lost or Status.FAIL, f"{good}/{asked}", None, "passed", code=codes.CASES))
     return conclude("correctness", checks, passed=_sentence(evidence, limits, whole, weak))
 
 
@@ -89,6 +90,10 @@ def baseline_limit(reference: float, roundoff: float, baseline: float) -> float:
 
 
 def _case(case: Case, evidence: CorrectnessEvidence, limits: Mapping[str, Any], others: Sequence[Case]) -> list[Check]:
+    if (lacking := next((finding for finding in case.findings if finding.kind == UNSUPPORTED), None)) is not None:
+        return [
+            Check("case", Status.NOT_RUN, lacking.message, None, "", case.where, NOT_EMULATED.of("correctness"), NOT_EMULATED.explanation)
+        ]
     if case.status in UNJUDGED:  # no answer to compare with, and still a launch to look at
         traces = [
             _zero(codes.GUARD, len(case.guards), case, "", "; ".join(case.guards)),

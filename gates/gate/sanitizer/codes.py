@@ -32,10 +32,7 @@ CRASH = Code(
 NOT_STARTED = Code(
     "sanitizer.not_started",
     "the checker or its replay ended before the kernel was loaded, so nothing was checked.",
-    next_step=(
-        "The tool's own line is shown. If that is about AddressSanitizer's memory, lift a limit on virtual memory (ulimit -v unlimited, "
-        "RLIMIT_AS of a batch system): AddressSanitizer reserves 16 TiB of addresses."
-    ),
+    next_step="The tool's own line is shown.",
 )
 TIMEOUT = Code(
     "sanitizer.timeout",
@@ -45,7 +42,7 @@ TIMEOUT = Code(
 NOT_AVAILABLE = Code(
     "sanitizer.not_available",
     "the checker is not installed here.",
-    next_step="compute-sanitizer comes with the CUDA toolkit or the wheel nvidia-cuda-sanitizer-api; libasan with g++.",
+    next_step="compute-sanitizer comes with the CUDA toolkit or the wheel nvidia-cuda-sanitizer-api.",
 )
 NOT_SUPPORTED = Code(
     "sanitizer.not_supported",

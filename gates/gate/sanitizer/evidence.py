@@ -1,4 +1,4 @@
-"""Reports of compute-sanitizer, AddressSanitizer and UBSan as frozen findings.
+"""Reports of compute-sanitizer, and what the emulator found, as frozen findings.
 
 The summary line counts, not the exit code: a tool that never started the program can exit 0. The
 replay's own result (nonce, number of launches) proves that the kernel ran under the tool.
@@ -14,17 +14,16 @@ from gates.core import jsonio
 from gates.core.last_words import complaint
 from gates.gate.sanitizer.log import (
     Finding,
-    asan_findings,
     counted,
     device_findings,
     short_place,
-    start_failure,
     summary,
     unsupported,
 )
 
 SCHEMA_VERSION = 1
 MAX_FINDINGS = 100
+EMULATOR = "emulator"  # the tool of runs without a device; "asan" in runs of before
 
 
 @dataclass(frozen=True)
@@ -79,8 +78,7 @@ def parse(raw: Mapping[str, Any]) -> SanitizerEvidence:
 def _run(run: Mapping[str, Any]) -> SanitizerRun:
     attempt, tool, log = run["attempt"], run["tool"], run["log"]
     seen, launches, error, findings = _replay(attempt)
-    if tool == "asan":
-        findings += asan_findings(log)
+    if tool == EMULATOR:
         errors: int | None = len(findings) if seen or findings else None
         warnings: int | None = 0 if errors is not None else None
     else:
@@ -120,7 +118,7 @@ def _cant_work(run: Mapping[str, Any]) -> str:
         return str(held.get("what"))[:300]  # no driver, or a package that does not work here
     if (attempt["returncode"] == 0 and not attempt["timed_out"]) or own:
         return ""
-    said = start_failure(log) if run["tool"] == "asan" else complaint(log) or complaint(attempt["output_tail"])
+    said = complaint(log) or complaint(attempt["output_tail"])
     return f"{said} ({attempt['cause']})" if said else f"the replay ended before its first line ({attempt['cause']})"
 
 
@@ -138,7 +136,7 @@ def _replay(attempt: Mapping[str, Any]) -> tuple[bool, int, str, list[Finding]]:
             error = error or str(line["error"])
             findings += [
                 Finding(
-                    "emulator",
+                    EMULATOR,
                     str(item.get("kind", "")),
                     "error",
                     str(item.get("kernel", "")),

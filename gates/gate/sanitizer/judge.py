@@ -1,9 +1,9 @@
 """Does the kernel access memory and synchronise as the language allows?
 
 What: on a device, compute-sanitizer's memcheck (bounds, alignment), racecheck (hazards in shared memory), initcheck (reads of uninitialised
-global memory) and synccheck (misused barriers). On the emulator, AddressSanitizer and UBSan over three thread orders and the emulator's own
-findings; structured values too, where NaN that a kernel makes of finite inputs and converts to a whole number is a finding. The smallest
-shape and the odd shapes run, on a device also the largest of at most 1 MiB of outputs.
+global memory) and synccheck (misused barriers). On the emulator its own checks of bounds, alignment, address spaces, initialisation,
+races in shared and global memory, barriers, asynchronous copies and leaks; structured values too. The smallest shape and the odd shapes
+run, on a device also the largest of at most 1 MiB of outputs.
 
 A tool passes if its summary counts no error, it exited with 0, and the replay proved by nonce and number of launches that the kernel ran.
 Findings of severity error fail; warnings are shown and pass. A tool that is missing, does not know the device, or ended before it loaded
@@ -13,9 +13,9 @@ Why: a race or a write out of bounds can give right numbers by luck.
 
 Example: memcheck reports `Invalid __global__ write of size 4` at store_tile in tile.cu:88, and the gate fails.
 
-Limits: racecheck sees shared memory only. AddressSanitizer does not see inside a block's shared memory; the emulator's own checks do.
-synccheck's "Missing wait" inside a library's header passes, because correct use of cuda::barrier with memcpy_async gives it too. Every
-other finding in a library fails: its caller is the cause.
+Limits: racecheck sees shared memory only; the emulator sees global memory too. synccheck's "Missing wait" inside a library's header
+passes, because correct use of cuda::barrier with memcpy_async gives it too. Every other finding in a library fails: its caller is the
+cause.
 """
 
 from __future__ import annotations
@@ -26,9 +26,10 @@ from typing import Any
 from gates.core.errors import EXIT_CHECKER
 from gates.core.reason_code import Code
 from gates.core.records import Check, GateResult, Status, conclude
+from gates.gate.reasons import NOT_EMULATED, UNSUPPORTED
 from gates.gate.sanitizer import codes
-from gates.gate.sanitizer.evidence import SanitizerEvidence, SanitizerRun
-from gates.gate.sanitizer.log import Finding, lacks_memory, unsupported
+from gates.gate.sanitizer.evidence import EMULATOR, SanitizerEvidence, SanitizerRun
+from gates.gate.sanitizer.log import Finding, unsupported
 
 DEVICE_TOOLS = ("memcheck", "racecheck", "initcheck", "synccheck")
 _SHOWN = 5
@@ -50,6 +51,8 @@ def judge(evidence: SanitizerEvidence, limits: Mapping[str, Any] | None = None, 
 def _run(run: SanitizerRun, mode: str) -> list[Check]:
     where = " ".join([*run.shapes, run.order]).strip()
     errors = [finding for finding in run.findings if finding.severity == "error"]
+    if lacking := next((finding for finding in errors if (finding.tool, finding.kind) == (EMULATOR, UNSUPPORTED)), None):
+        return [Check(run.tool, Status.NOT_RUN, lacking.message, None, "", where, NOT_EMULATED.of("sanitizer"), NOT_EMULATED.explanation)]
     if errors:
         return [_finding(finding, where) for finding in errors[:_SHOWN]]
     if run.summary_errors and not _excused(run):
@@ -57,8 +60,7 @@ def _run(run: SanitizerRun, mode: str) -> list[Check]:
     if run.unsupported:
         if mode == "device" and unsupported(run.unsupported, ""):
             return [_check(run.tool, Status.NOT_RUN, run.unsupported, codes.NOT_SUPPORTED, where)]
-        why = "; the usual cause is a limit on virtual memory (ulimit -v)" if mode == "emulator" and lacks_memory(run.unsupported) else ""
-        return [_check(run.tool, Status.NOT_RUN, run.unsupported + why, codes.NOT_STARTED, where)]
+        return [_check(run.tool, Status.NOT_RUN, run.unsupported, codes.NOT_STARTED, where)]
     if run.timed_out:
         status = Status.FAIL if mode == "emulator" else Status.INCONCLUSIVE
         return [_check(run.tool, status, run.cause, codes.TIMEOUT, where)]

@@ -1,4 +1,4 @@
-"""Log texts of compute-sanitizer (2020 to 2025 formats), AddressSanitizer and UBSan, line by line into findings.
+"""Log texts of compute-sanitizer (2020 to 2025 formats), line by line into findings.
 
 Paths are cut to the file's name and addresses left out, so that equal faults read equal on any machine.
 """
@@ -65,24 +65,6 @@ def unsupported(log: str, output: str) -> str:
     return match.group(0).lstrip("= ").strip() if match else ""
 
 
-_START = re.compile(
-    r"^(?:==\d+==)?(.*(?:Sanitizer failed to allocate|ReserveShadowMemoryRange failed|Shadow memory range interleaves).*)$", re.M
-)
-_LAST = re.compile(r"\S.*(?=\s*\Z)")
-
-
-def start_failure(log: str) -> str:
-    """The last sentence in which AddressSanitizer says that it can't get its shadow memory, else the log's last line."""
-    found = _START.findall(log)
-    last = _LAST.search(log)
-    return (found[-1] if found else last.group(0) if last else "").strip()[:300]
-
-
-def lacks_memory(sentence: str) -> bool:
-    """Whether the sentence of a start failure is about memory."""
-    return bool(_START.search(sentence) or re.search(r"allocate|ReserveShadow|out of memory|map segment|to mmap", sentence))
-
-
 _PREFIX = re.compile(r"^=+ ?(.*)$")
 _LEVEL = re.compile(r"^(error|warning|warn|info|internal error)\s*:\s*(.*)$", re.I)
 # `at kernel(float *)+0x30 in /a/b.cu:12` (2022 and later), `at 0x30 in /a/b.cu:12:kernel(float *)` (earlier)
@@ -146,47 +128,6 @@ def _kind(text: str) -> str:
         if match := re.search(pattern, text, re.I):
             return (kind or match.group(1)).strip().lower()
     return text.split(":")[0][:60].lower()
-
-
-_ASAN = re.compile(r"AddressSanitizer: ([\w-]+)(.*)$")
-_UBSAN = re.compile(r"^(?P<file>[^:\n]+):(?P<line>\d+):\d+: runtime error: (?P<message>.*)$")
-# C++ leaves each undefined; a device saturates, which kernels rely on with a clamp after it. NaN becomes 0 there, which says nothing of the
-# answer.
-_UNREPRESENTABLE, _NAN = re.compile(r"is outside the range of representable values"), re.compile(r"runtime error: -?nan is outside")
-_FRAME = re.compile(r"^\s*#\d+ 0x[0-9a-f]+ in (?P<function>.+?) (?P<file>/[^ :]+|[^ :(]+\.\w+):(?P<line>\d+)")
-_ACCESS = re.compile(r"^(READ|WRITE) of size (\d+)")
-_RUNTIME = re.compile(r"sanitizer_common|/libsanitizer/|/asan/|^(?:__interceptor|__asan|operator new)")
-
-
-def asan_findings(log: str) -> list[Finding]:
-    """Findings of AddressSanitizer and UBSan reports, each with its first frame outside the runtime.
-
-    Of conversions of floats to whole numbers only those of NaN are findings.
-    """
-    findings: list[Finding] = []
-    searching = False
-    for line in log.replace("\r", "").splitlines():
-        if (match := _UBSAN.match(line)) and _UNREPRESENTABLE.search(line) and not _NAN.search(line):
-            searching = False
-        elif match:
-            where = f"{_base(match['file'])}:{match['line']}"
-            kind = "NaN as a whole number" if _NAN.search(line) else "undefined behaviour"
-            findings.append(Finding("ubsan", kind, "error", "", where, match["message"][:300]))
-            searching = True
-        elif "ERROR: AddressSanitizer" in line and (match := _ASAN.search(line)):
-            detail = re.sub(r" on (?:unknown )?address.*", "", match.group(2)).strip(" :")
-            findings.append(Finding("asan", match.group(1), "error", "", "", detail or match.group(1)))
-            searching = True
-        elif findings and (match := _ACCESS.match(line)):
-            findings[-1] = dataclasses.replace(findings[-1], message=f"{match.group(1).lower()} of {match.group(2)} bytes")
-        elif findings and "is located" in line and " bytes " in line:
-            place = re.sub(r"^0x[0-9a-f]+ is |\[0x[0-9a-f]+,0x[0-9a-f]+\)|\(0x[0-9a-f]+.*", "", line).strip()
-            findings[-1] = dataclasses.replace(findings[-1], message=f"{findings[-1].message}, {place}")
-        elif searching and (match := _FRAME.match(line)) and not _RUNTIME.search(f"{match['file']} {match['function']}"):
-            where = findings[-1].where or f"{_base(match['file'])}:{match['line']}"
-            findings[-1] = dataclasses.replace(findings[-1], kernel=match["function"], where=where)
-            searching = False
-    return findings
 
 
 def counted(findings: list[Finding]) -> list[Finding]:

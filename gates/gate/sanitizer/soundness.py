@@ -7,8 +7,10 @@ from typing import Any
 
 from gates.evidence.differences import Told, differences
 from gates.evidence.run_directory import RunInfo, TaskInfo
-from gates.gate.sanitizer.collect import ORDERS
+from gates.gate.sanitizer.evidence import EMULATOR
 from gates.gate.sanitizer.judge import DEVICE_TOOLS
+
+ORDERS = ("forward", "reversed", "shuffled")  # of AddressSanitizer's runs
 
 
 def contradictions(evidence: Any) -> Iterator[str]:
@@ -39,11 +41,16 @@ def departures(info: RunInfo, side: TaskInfo, evidence: Any, others: Mapping[str
 
 def _terms(info: RunInfo, side: TaskInfo, evidence: Any) -> Told:
     yield "mode", evidence.mode, "device" if info.device else "emulator"
-    tool = "compute-sanitizer" if info.device else "g++"
+    asan = any(run.tool == "asan" for run in evidence.runs)  # without a device in runs of before
+    tool = "compute-sanitizer" if info.device else "g++" if asan else ""
     if evidence.runs and (version := info.toolchain.get(tool)):
         yield "tool_version", version if version in evidence.tool_version else evidence.tool_version, version
-    yield "orders", sorted({run.order for run in evidence.runs} - set(("",) if info.device else ORDERS)), []
-    yield "tools", sorted({run.tool for run in evidence.runs} - set(DEVICE_TOOLS if info.device else ("asan",))), []
+    yield "orders", sorted({run.order for run in evidence.runs} - set(ORDERS if asan else ("",))), []
+    yield (
+        "tools",
+        sorted({run.tool for run in evidence.runs} - set(DEVICE_TOOLS if info.device else ("asan",) if asan else (EMULATOR,))),
+        [],
+    )
 
 
 def _memory_checks(task: TaskInfo, evidence: Any, correctness: Any) -> Iterator[str]:

@@ -1,20 +1,23 @@
-"""The sanitizer gate's step in a run: memory checks under compute-sanitizer, or without a device on the emulator under AddressSanitizer."""
+"""The sanitizer gate's step in a run: memory checks under compute-sanitizer, or without a device on the emulator with every check."""
 
 from __future__ import annotations
 
 from gates.core.records import GateResult
-from gates.gate.reasons import CORRECTNESS_FAILED, not_run
+from gates.gate.reasons import CORRECTNESS_FAILED, NOT_EMULATED, not_run
 from gates.gate.sanitizer import codes, evidence
 from gates.gate.sanitizer.collect import run_sanitizer_device, run_sanitizer_emulator
 from gates.gate.session import Session
+from gates.task.load import PYTHON, TRITON
 
 
 def collect(session: Session) -> GateResult | None:
     """Write sanitizer.json; the verdict where no check could run."""
-    kind = "emulator_asan" if session.emulated else "device"
-    for one in ("emulator", kind) if session.emulated else (kind,):  # the first tells what no source defines
-        if (missing := session.missing("sanitizer", one)) is not None:
-            return missing
+    kind = "emulator" if session.emulated else "device"
+    if session.emulated and session.task.kind in (PYTHON, TRITON):
+        what = f"the emulator checks no kernel of kind {session.task.kind}; compute-sanitizer checks it on a CUDA device"
+        return not_run("sanitizer", NOT_EMULATED, what)
+    if (missing := session.missing("sanitizer", kind)) is not None:
+        return missing
     if (missing := session.unusable("sanitizer")) is not None:
         return missing
     if session.results["correctness"].code == codes.TIMEOUT.of("correctness"):
@@ -28,7 +31,6 @@ def collect(session: Session) -> GateResult | None:
             work=work,
             limit_s=task.time_limit_s,
             cases=session.cases(task),
-            compiler=session.toolchain.need("g++").path,
         )
     else:
         tool = session.toolchain.get("compute-sanitizer")

@@ -19,5 +19,10 @@ def device_archs(archs: Sequence[str], device: str | None) -> tuple[str, ...]:
     return tuple(arch for arch in archs if _number(arch) == _number(device)) or (device,)
 
 
+def lowest(archs: Sequence[str]) -> str:
+    """Return the architecture that all others are newer than; of sm_90 and sm_90a sm_90."""
+    return min(archs, key=lambda arch: (int(_number(arch).removeprefix("sm_")), arch))
+
+
 def _number(arch: str) -> str:
     return arch.rstrip("af")

@@ -3,16 +3,7 @@
 #include <cmath>
 #include <cstdint>
 
-static int launches = 0;
-
-extern "C" const char* gates_emulator_launches(void) {
-  return launches ? "[{\"kernel\": \"causal\", \"grid\": [1, 1, 1], \"block\": [128, 1, 1], \"dynamic_smem_bytes\": 0, "
-                    "\"static_smem_bytes\": 0, \"opt_in_smem_bytes\": 0, \"error\": \"\"}]"
-                  : "[]";
-}
-extern "C" const char* gates_emulator_findings(void) { return "[]"; }
-extern "C" void gates_emulator_reset(void) { launches = 0; }
-extern "C" int gates_emulator_configure(const char*, int64_t) { return 0; }
+#include "../fake_device.h"
 
 // Query i sees the keys 0 to i + shift; `leaks`: keys that it does not see count with a weight of 0, and 0 times NaN is NaN.
 static int attend(const float* q, const float* k, const float* v, float* out, int64_t queries, int64_t keys, int64_t shift, bool leaks) {

@@ -105,10 +105,6 @@ __global__ void registers(int fault) {
         if (fault != kUnevenRegisters || threadIdx.x < 96) wgmma::give_registers<24>();
     } else if (fault == kTooManyRegisters) {
         wgmma::take_registers<256>();
-#ifdef GATES_EMULATOR  // ptxas refuses this one
-    } else if (fault == kOddRegisters) {
-        wgmma::take_registers<100>();
-#endif
     } else {
         wgmma::take_registers<240>();
     }

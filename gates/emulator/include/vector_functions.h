@@ -1,5 +1,0 @@
-// Make_float4 and its kin.
-#pragma once
-#pragma GCC system_header
-
-#include "cuda_runtime.h"

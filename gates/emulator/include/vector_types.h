@@ -1,5 +1,0 @@
-// Float4 and its kin.
-#pragma once
-#pragma GCC system_header
-
-#include "cuda_runtime.h"

@@ -1,0 +1,73 @@
+"""A compiled kernel on the emulator, called with tensors of the CPU: they are copied to the emulator's memory, and back after the call."""
+
+from __future__ import annotations
+
+import ctypes
+from collections.abc import Mapping, Sequence
+from pathlib import Path
+from typing import Any
+
+from gates.emulator.control import Emulator
+from gates.launch.c_launcher import Kernel, KernelError
+
+
+class EmulatedKernel:
+    """The launcher ``entry`` of the emulator's library at ``path``; ``launches`` and ``findings`` are of the last call.
+
+    ``archs``: the task's, of which it says to be the oldest chip; none: an H100. Raises GatesError as ``Kernel`` does.
+    """
+
+    def __init__(self, path: Path, entry: str, sha256: str | None = None, archs: Sequence[str] = ()) -> None:
+        self._kernel = Kernel(path, entry, sha256)
+        self.emulator = Emulator(self._kernel.library)
+        self.emulator.be(archs)
+        self.launches: list[dict[str, Any]] = []
+        self.findings: list[dict[str, Any]] = []
+        self._held: list[tuple[int, int]] = []
+        self.left_out = 0  # of launches that are recorded alone
+
+    @classmethod
+    def of(cls, side: Mapping[str, Any]) -> EmulatedKernel:
+        """The kernel of a job's ``side``."""
+        return cls(Path(side["library"]), side["entry"], side.get("sha256"), side.get("arch", ()))
+
+    def __call__(self, *arguments: Any, stream: int = 0, order: str = "forward", seed: int = 0, memory: str | None = None) -> None:
+        """Launch once, contiguous tensors between bounds of their own. Raises KernelError with the launcher's message or a
+        launch's error.
+
+        ``order``, ``seed``, ``memory``: see ``Emulator.prepare``.
+        """
+        emulator = self.emulator
+        emulator.prepare(order, seed, memory)
+        tensors = list(
+            {id(value): value for value in arguments if hasattr(value, "data_ptr")}.values()
+        )  # one that is given twice has one place
+        places = dict(zip(map(id, tensors), self._room([_size(value) for value in tensors]), strict=True))
+        for value in tensors:
+            emulator.write(places[id(value)], value.data_ptr(), _size(value))
+        refusal: KernelError | None = None
+        try:
+            self._kernel(*(ctypes.c_void_p(places[id(value)]) if id(value) in places else value for value in arguments), stream=stream)
+        except KernelError as error:
+            refusal = error
+        pending, self.left_out = emulator.error(), emulator.left_out()
+        self.launches, self.findings = emulator.collect()
+        for value in tensors:
+            emulator.read(places[id(value)], value.data_ptr(), _size(value))
+        if refusal is not None:
+            raise refusal
+        if pending:
+            raise KernelError(1, pending)
+
+    def _room(self, sizes: list[int]) -> list[int]:
+        """Addresses of memory of these sizes: those of the last call, if they fit, as a device's allocator gives them again."""
+        if [size for size, _ in self._held] != sizes:
+            for _, place in self._held:
+                self.emulator.free(place)
+            self._held = []
+            self._held = [(size, self.emulator.allocate(size)) for size in sizes]
+        return [place for _, place in self._held]
+
+
+def _size(tensor: Any) -> int:
+    return int(tensor.numel() * tensor.element_size())

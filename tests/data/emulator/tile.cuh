@@ -1,5 +1,0 @@
-#pragma once
-
-struct Tile {
-    static constexpr int kSize = 128;
-};

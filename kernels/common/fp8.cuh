@@ -1,4 +1,4 @@
-// E4M3 bytes to halves: PTX on a device, the header's conversion on the emulator.
+// E4M3 bytes to halves, by PTX.
 #pragma once
 
 #include <cstring>
@@ -10,16 +10,9 @@ namespace fp8 {
 // Four E4M3 bytes to four halves, exactly, since every E4M3 value is a half: bytes 0 and 1 to `low`, 2 and 3 to `high`. One
 // instruction for each pair on sm_89 and newer; __nv_cvt_fp8x2_to_halfraw2 of the upper pair takes a shift before it.
 __device__ __forceinline__ void decode(unsigned bytes, unsigned& low, unsigned& high) {
-#ifdef GATES_EMULATOR
-    const __half2_raw pairs[2] = {__nv_cvt_fp8x2_to_halfraw2(static_cast<__nv_fp8x2_storage_t>(bytes & 0xffffu), __NV_E4M3),
-                                  __nv_cvt_fp8x2_to_halfraw2(static_cast<__nv_fp8x2_storage_t>(bytes >> 16), __NV_E4M3)};
-    std::memcpy(&low, &pairs[0], sizeof low);
-    std::memcpy(&high, &pairs[1], sizeof high);
-#else
     asm("{\n\t.reg .b16 lower, upper;\n\tmov.b32 {lower, upper}, %2;\n\t"
         "cvt.rn.f16x2.e4m3x2 %0, lower;\n\tcvt.rn.f16x2.e4m3x2 %1, upper;\n\t}"
         : "=r"(low), "=r"(high) : "r"(bytes));
-#endif
 }
 
 }  // namespace fp8

@@ -3,29 +3,17 @@
 
 #include <cuda_runtime.h>
 
-#ifdef GATES_EMULATOR
-#include <gates_emulator/mbarrier.h>
-#endif
-
 namespace shared_memory {
 
 // `pointer` lies in the CTA's shared memory.
 __device__ __forceinline__ unsigned address(const void* pointer) {
-#ifdef GATES_EMULATOR
-    return gates_emulator::shared_address(pointer);
-#else
     return static_cast<unsigned>(__cvta_generic_to_shared(pointer));
-#endif
 }
 
 // What this thread stored to shared memory so far, barriers' first states among it, is seen by copies and wgmma that
 // are issued after it (by other threads: after a barrier).
 __device__ __forceinline__ void fence_async() {
-#ifdef GATES_EMULATOR
-    gates_emulator::fence_async_shared();
-#else
     asm volatile("fence.proxy.async.shared::cta;" ::: "memory");
-#endif
 }
 
 }  // namespace shared_memory

@@ -9,19 +9,12 @@
 #include "launcher.cuh"
 #include "mbarrier.cuh"
 
-#ifdef GATES_EMULATOR
-#include <gates_emulator/tma.h>
-#else
 #include <cuda.h>  // types alone: nothing of the driver is linked
-#endif
 
 namespace tma {
 
 constexpr int kBoxWidth = 64;  // halves: 128 bytes, as wide as the swizzle
 
-#ifdef GATES_EMULATOR
-using TensorMap = gates_emulator::TensorMap;
-#else
 using TensorMap = CUtensorMap;
 using Encode = decltype(&cuTensorMapEncodeTiled);
 
@@ -36,7 +29,6 @@ inline Encode encode_function() {
 #endif
     return status == cudaSuccess && found == cudaDriverEntryPointSuccess ? reinterpret_cast<Encode>(function) : nullptr;
 }
-#endif
 
 // The map of `heads` matrices of `rows` rows of `width` halves each, in boxes of `box_rows` rows of one head. Rows past
 // the end of a head are zeros in a box, never the next head's. 0, or 1 with a message that names the tensor.
@@ -45,9 +37,6 @@ inline int make_map(const launcher::Refusal& refusal, TensorMap& map, const char
     const std::uint64_t extents[] = {static_cast<std::uint64_t>(width), static_cast<std::uint64_t>(rows), static_cast<std::uint64_t>(heads)};
     const std::uint64_t strides[] = {extents[0] * 2, extents[0] * extents[1] * 2};  // bytes, from dimension 1 on
     const std::uint32_t box[] = {kBoxWidth, box_rows, 1};
-#ifdef GATES_EMULATOR
-    const int status = gates_emulator::encode_tensor_map(map, tensor, extents, strides, box, gates_emulator::kSwizzle128);
-#else
     static const Encode encode = encode_function();
     if (encode == nullptr) return refusal.refuse("%s: the driver has no cuTensorMapEncodeTiled", name);
     const cuuint64_t map_extents[] = {extents[0], extents[1], extents[2]}, map_strides[] = {strides[0], strides[1]};
@@ -55,27 +44,20 @@ inline int make_map(const launcher::Refusal& refusal, TensorMap& map, const char
     const int status = encode(&map, CU_TENSOR_MAP_DATA_TYPE_FLOAT16, 3, const_cast<void*>(tensor), map_extents, map_strides, box,
                               map_steps, CU_TENSOR_MAP_INTERLEAVE_NONE, CU_TENSOR_MAP_SWIZZLE_128B, CU_TENSOR_MAP_L2_PROMOTION_L2_256B,
                               CU_TENSOR_MAP_FLOAT_OOB_FILL_NONE);
-#endif
     if (status != 0) return refusal.refuse("%s: the driver refused its tensor map with error %d", name, status);
     return 0;
 }
 
 // Has the map brought to where the copy engine reads it. It is a __grid_constant__ parameter of the kernel.
 __device__ __forceinline__ void prefetch(const TensorMap& map) {
-#ifndef GATES_EMULATOR
     asm volatile("prefetch.tensormap [%0];" ::"l"(&map) : "memory");
-#endif
 }
 
 // One thread: the box at (column, row) of `head` to `to`, aligned to 1024 bytes. Its whole size in bytes, zeros included,
 // is counted by `barrier`, whose phase can't end before.
 __device__ __forceinline__ void load(void* to, const TensorMap& map, mbarrier::Barrier* barrier, int column, int row, int head) {
-#ifdef GATES_EMULATOR
-    gates_emulator::tma_load(to, map, barrier, column, row, head);
-#else
     asm volatile("cp.async.bulk.tensor.3d.shared::cluster.global.tile.mbarrier::complete_tx::bytes [%0], [%1, {%3, %4, %5}], [%2];"
                  ::"r"(shared_memory::address(to)), "l"(&map), "r"(shared_memory::address(barrier)), "r"(column), "r"(row), "r"(head) : "memory");
-#endif
 }
 
 }  // namespace tma

@@ -1,4 +1,4 @@
-// ldmatrix and mma.sync as functions: PTX on a device, the emulator's host version elsewhere.
+// ldmatrix and mma.sync as functions.
 //
 // All 32 lanes of a warp call each of them together. A register is an unsigned with two halves, the lower index in the
 // lower 16 bits. With g = lane / 4 and t = lane % 4, as in the PTX ISA ("Matrix fragments for mma.m16n8k16"):
@@ -9,19 +9,12 @@
 
 #include <cuda_fp16.h>
 
-#ifdef GATES_EMULATOR
-#include <gates_emulator/warp_matrix.h>
-#endif
-
 namespace warp_matrix {
 
 // Four 8x8 matrices of halves, or of pairs of bytes, from shared memory. Lane l gives row l % 8 of matrix l / 8: 16 bytes,
 // aligned to 16. registers[i]: row g, columns 2t and 2t + 1 of matrix i, or with kTransposed rows 2t and 2t + 1 of column g.
 template <bool kTransposed>
 __device__ __forceinline__ void load_matrices(unsigned (&registers)[4], const void* row) {
-#ifdef GATES_EMULATOR
-    gates_emulator::ldmatrix_x4(registers, row, kTransposed);
-#else
     const unsigned address = static_cast<unsigned>(__cvta_generic_to_shared(row));
     if constexpr (kTransposed) {
         asm volatile("ldmatrix.sync.aligned.m8n8.x4.trans.shared.b16 {%0, %1, %2, %3}, [%4];"
@@ -32,18 +25,13 @@ __device__ __forceinline__ void load_matrices(unsigned (&registers)[4], const vo
                      : "=r"(registers[0]), "=r"(registers[1]), "=r"(registers[2]), "=r"(registers[3])
                      : "r"(address) : "memory");
     }
-#endif
 }
 
 // c += A·B, 16 x 8 x 16, half inputs, float sums.
 __device__ __forceinline__ void multiply_add(float (&c)[4], const unsigned (&a)[4], unsigned b0, unsigned b1) {
-#ifdef GATES_EMULATOR
-    gates_emulator::mma_m16n8k16(c, a, b0, b1);
-#else
     asm("mma.sync.aligned.m16n8k16.row.col.f32.f16.f16.f32 {%0, %1, %2, %3}, {%4, %5, %6, %7}, {%8, %9}, {%0, %1, %2, %3};"
         : "+f"(c[0]), "+f"(c[1]), "+f"(c[2]), "+f"(c[3])
         : "r"(a[0]), "r"(a[1]), "r"(a[2]), "r"(a[3]), "r"(b0), "r"(b1));
-#endif
 }
 
 }  // namespace warp_matrix

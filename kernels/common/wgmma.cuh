@@ -1,4 +1,4 @@
-// wgmma as functions: PTX on a device, the emulator's host version elsewhere.
+// wgmma as functions.
 //
 // The four warps of a warpgroup, 128 threads whose first is a multiple of 128, call each of them together. D is 64 x N floats,
 // A 64 x 16 halves, B 16 x N. Warp w of the group has the rows 16 w to 16 w + 15 in its registers; with g = lane / 4 and
@@ -12,10 +12,6 @@
 #include <type_traits>
 
 #include "shared_memory.cuh"
-
-#ifdef GATES_EMULATOR
-#include <gates_emulator/wgmma.h>
-#endif
 
 namespace wgmma {
 
@@ -37,7 +33,6 @@ __device__ __forceinline__ std::uint64_t advance(std::uint64_t descriptor, unsig
 // see products running, and would move work on other registers past the wait for them.
 template <int kCount, typename Register>
 __device__ __forceinline__ void pin(Register (&registers)[kCount]) {
-#ifndef GATES_EMULATOR
 #pragma unroll
     for (int i = 0; i < kCount; ++i) {
         if constexpr (std::is_same_v<Register, float>) {
@@ -48,37 +43,24 @@ __device__ __forceinline__ void pin(Register (&registers)[kCount]) {
             pin(registers[i]);
         }
     }
-#endif
 }
 
 // Before the first product of a group: what was written to the registers that it takes, all given, is there.
 template <typename... Registers>
 __device__ __forceinline__ void fence(Registers&... registers) {
     (pin(registers), ...);
-#ifdef GATES_EMULATOR
-    gates_emulator::wgmma_fence();
-#else
     asm volatile("wgmma.fence.sync.aligned;" ::: "memory");
-#endif
 }
 
 // Makes the products since the last commit a group.
 __device__ __forceinline__ void commit() {
-#ifdef GATES_EMULATOR
-    gates_emulator::wgmma_commit();
-#else
     asm volatile("wgmma.commit_group.sync.aligned;" ::: "memory");
-#endif
 }
 
 // All groups but the newest kPending are done; `registers` are those that the others had.
 template <int kPending, typename... Registers>
 __device__ __forceinline__ void wait(Registers&... registers) {
-#ifdef GATES_EMULATOR
-    gates_emulator::wgmma_wait(kPending);
-#else
     asm volatile("wgmma.wait_group.sync.aligned %0;" ::"n"(kPending) : "memory");
-#endif
     (pin(registers), ...);
 }
 
@@ -110,15 +92,11 @@ __device__ __forceinline__ void wait(Registers&... registers) {
 template <int kN, bool kTransposed>
 __device__ __forceinline__ void multiply(float (&d)[kN / 2], std::uint64_t a_matrix, std::uint64_t b_matrix, bool add_to_d) {
     static_assert(kN == 32 || kN == 48 || kN == 64 || kN == 96 || kN == 128, "N is 32, 48, 64, 96 or 128");
-#ifdef GATES_EMULATOR
-    gates_emulator::wgmma_multiply(kN, d, a_matrix, nullptr, b_matrix, kTransposed, add_to_d);
-#else
     if constexpr (kN == 32) WGMMA_BOTH_SHARED("32", 16, "%16", "%17", "%18", "%19");
     if constexpr (kN == 48) WGMMA_BOTH_SHARED("48", 24, "%24", "%25", "%26", "%27");
     if constexpr (kN == 64) WGMMA_BOTH_SHARED("64", 32, "%32", "%33", "%34", "%35");
     if constexpr (kN == 96) WGMMA_BOTH_SHARED("96", 48, "%48", "%49", "%50", "%51");
     if constexpr (kN == 128) WGMMA_BOTH_SHARED("128", 64, "%64", "%65", "%66", "%67");
-#endif
 }
 
 // d += A·B; A from registers.
@@ -126,12 +104,8 @@ template <int kN, bool kTransposed>
 __device__ __forceinline__ void multiply(float (&d)[kN / 2], const unsigned (&a)[4], std::uint64_t b_matrix) {
     static_assert(kN == 64 || kN == 128, "N is 64 or 128");
     constexpr bool add_to_d = true;
-#ifdef GATES_EMULATOR
-    gates_emulator::wgmma_multiply(kN, d, 0, a, b_matrix, kTransposed, add_to_d);
-#else
     if constexpr (kN == 64) WGMMA_B_SHARED("64", 32, "%32", "%33", "%34", "%35", "%36", "%37", "%38");
     if constexpr (kN == 128) WGMMA_B_SHARED("128", 64, "%64", "%65", "%66", "%67", "%68", "%69", "%70");
-#endif
 }
 
 #undef WGMMA_8
@@ -152,20 +126,12 @@ __device__ __forceinline__ void multiply(float (&d)[kN / 2], const unsigned (&a)
 // what others gave back, which it waits for. A multiple of 8 from 24 to 256. PTX ISA, setmaxnreg.
 template <int kRegisters>
 __device__ __forceinline__ void give_registers() {
-#ifdef GATES_EMULATOR
-    gates_emulator::set_max_registers(kRegisters);
-#else
     asm volatile("setmaxnreg.dec.sync.aligned.u32 %0;" ::"n"(kRegisters));
-#endif
 }
 
 template <int kRegisters>
 __device__ __forceinline__ void take_registers() {
-#ifdef GATES_EMULATOR
-    gates_emulator::set_max_registers(kRegisters);
-#else
     asm volatile("setmaxnreg.inc.sync.aligned.u32 %0;" ::"n"(kRegisters));
-#endif
 }
 
 }  // namespace wgmma

@@ -7,34 +7,34 @@ import json
 import pytest
 from defects.catalogue import DEFECTS
 from defects.combined import ENTRY, compile_patched
-from sdpa_kit import configure, problem, run, task_of
+from sdpa_kit import problem, run, task_of
 
 from gates.core.records import from_json
 from gates.gate.correctness.causes import causes, map_line
 from gates.gate.correctness.error_map import ErrorMap
 from gates.gate.correctness.runner.error_map import error_map
-from gates.launch.c_launcher import Kernel
+from gates.launch.emulated_kernel import EmulatedKernel
 
 SIX_HEADS = {"B": 2, "H": 3, "S": 65, "D": 64}
 LIMIT = task_of("stage3_cp_async")["gates"]["correctness"]["max_abs_err"]
 
 # defect: (order of the threads, the place, the first cause), on SIX_HEADS with seed 0
 EXPLAINED = {
-    "no_final_division": (0, "everywhere", "the values are those of: no final division by the row sum"),
+    "no_final_division": ("forward", "everywhere", "the values are those of: no final division by the row sum"),
     "no_rescale": (  # the last key of those rows outweighs the 64 before it
-        0,
+        "forward",
         "6 of 390 rows, scattered over B\u00b7H 2-5 and S 6, 8, 18, 48-49 and others (6 of 65) of every D",
         "the values are those of: the accumulator is not rescaled when the maximum rises",
     ),
-    "tail_not_masked": (0, "everywhere", "the values are those of: keys past the end not masked, tile of 64"),
+    "tail_not_masked": ("forward", "everywhere", "the values are those of: keys past the end not masked, tile of 64"),
     "waits_for_the_wrong_group": (
-        0,
+        "forward",
         "everywhere",
         "NaN: memory read before it was written (missing barrier or wait, a row never loaded, a read past a buffer: see the sanitizer "
         "gate), infinity - infinity, or 0/0 (a row with nothing unmasked)",
     ),
     "no_barrier_before_reuse": (  # a warp that is ahead overwrites what the warps of the other 16 rows still read
-        1,
+        "reversed",
         "parts of S 16-31 of every 32 of every B, H, D",
         "S 16-31 of every 32 is one warp's stripe or one fragment's: a missing __syncwarp or __syncthreads between its store "
         "and the read, or a wrong warp offset",
@@ -43,9 +43,9 @@ EXPLAINED = {
 
 
 @pytest.fixture(scope="module")
-def kernels(tmp_path_factory) -> dict[str, Kernel]:
+def kernels(tmp_path_factory) -> dict[str, EmulatedKernel]:
     library = compile_patched([DEFECTS[name] for name in EXPLAINED], tmp_path_factory.mktemp("explained"))
-    return {name: Kernel(library, f"{ENTRY}_{number}") for number, name in enumerate(EXPLAINED)}
+    return {name: EmulatedKernel(library, f"{ENTRY}_{number}") for number, name in enumerate(EXPLAINED)}
 
 
 @pytest.mark.parametrize("name", EXPLAINED)
@@ -53,8 +53,7 @@ def test_map_names_the_place_and_the_cause(kernels, name):
     order, place, cause = EXPLAINED[name]
     inputs = problem.make_inputs(SIX_HEADS, 0, "cpu")
     want = problem.reference(inputs, SIX_HEADS)["out"]
-    configure(kernels[name], order)
-    got = run(kernels[name], inputs, SIX_HEADS)
+    got = run(kernels[name], inputs, SIX_HEADS, order=order)
     others = {text: lambda make=make: make()["out"] for text, make in problem.mistakes(inputs, SIX_HEADS).items()}
     found = error_map(got, want, ~((got.double() - want).abs() <= LIMIT), limit="", axes=problem.AXES["out"], others=others)
     found = from_json(ErrorMap, json.loads(json.dumps(found)), name)

@@ -8,6 +8,7 @@ compares, and writes the result; it never loads the kernel.
 
 from __future__ import annotations
 
+import os
 from collections.abc import Mapping
 from pathlib import Path
 from typing import Any
@@ -57,12 +58,16 @@ def serve() -> None:
         wire.send(answers, _refused(error))
         return
     wire.send(answers, {"loaded": True})
+    own = os.getpid()
     while True:
         try:
             question = wire.receive(asks)
         except EOFError:
             return
-        wire.send(answers, _answered(launcher, question))
+        answer = _answered(launcher, question)
+        if os.getpid() != own:  # a process that the kernel's code forked: what the kernel returned is the first one's
+            os._exit(1)
+        wire.send(answers, answer)
 
 
 def _answered(launcher: Any, question: Mapping[str, Any]) -> dict[str, Any]:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
+from gates.core.places import is_source
 from gates.core.records import Status, shown
 from gates.gate.ptxas.judge import advice_in
 from gates.render.findings import findings
@@ -102,7 +103,9 @@ def _faults(found: Sequence[Finding], most: int = 6) -> list[str]:
         if not one.checks or (found[0].located and not one.located):
             continue
         first = one.checks[0]
-        lines += [f"   - {escape(line)}" for line in (first.hint, *first.notes) if line and line not in told]
+        source = [line for line in first.notes if is_source(line)]
+        lines += ["", "   ```cpp", *(f"   {code(line)}" for line in source), "   ```", ""] if source else []
+        lines += [f"   - {escape(line)}" for line in (first.hint, *first.notes) if line and line not in told and line not in source]
         told.update((first.hint, *first.notes))
     if len(found) > most:
         lines.append(f"\nAlso: {escape(', '.join(dict.fromkeys(one.code for one in found[most:])))}.")

@@ -6,16 +6,15 @@ COMPARE.md, the HTML report, the pull request's comment, SARIF and JUnit show th
 
 from __future__ import annotations
 
-import re
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 
+from gates.core.places import LINE
 from gates.core.records import Check, Decision, GateResult, Status, seen
 from gates.gate.correctness import codes as correctness
 from gates.gate.correctness.failed_case import clearest_first
 from gates.gate.sanitizer import codes as sanitizer
 
-LINE = re.compile(r"([\w.+-]+\.(?:cu|cuh|h|hpp|cpp|cc|py)):(\d{1,7})\b")
 _OF_CHECKERS = (sanitizer.FINDING, correctness.EMULATOR_FINDING)
 _BAD = (Status.FAIL, Status.INCONCLUSIVE)
 

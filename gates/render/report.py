@@ -15,6 +15,7 @@ from jinja2 import Environment, FileSystemLoader, StrictUndefined
 from markupsafe import Markup
 
 from gates.core.errors import GatesError
+from gates.core.places import is_source
 from gates.core.records import shown
 from gates.core.text import plain
 from gates.gate.correctness.causes import causes, elements_line, map_line
@@ -58,6 +59,7 @@ def html(page: Page) -> str:
         lstrip_blocks=True,
         finalize=lambda value: plain(value) if type(value) is str else value,
     )
+    environment.tests["source"] = is_source
     environment.filters.update(status=lambda status: status.value.replace("_", " "), shown=shown, us=_us, signed=_signed)
     return (
         environment.get_template("report.html.j2")

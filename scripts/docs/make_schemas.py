@@ -55,6 +55,7 @@ LATER = {
     "identity",
     "Target.sha256",
     "PtxasEvidence.advice",
+    "excerpts",
 }  # fields that the first runs of schema version 1 do not have
 ELSEWHERE = {"BuildResult.log_text", "BuildResult.stage"}  # a build's log is a file of its own, and run.json has its stage's digest
 TIMES = {"started", "ended", "accepted"}

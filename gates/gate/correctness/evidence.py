@@ -180,6 +180,7 @@ class CorrectnessEvidence:
     planned: Mapping[str, int] | None = None  # cases of the candidate by role; the first runs do not have it
     build: str = ""  # the identity of the build that was judged; earlier runs do not name it
     baseline_build: str = ""  # and of the baseline's
+    excerpts: Mapping[str, tuple[str, ...]] = dataclasses.field(default_factory=dict)  # place of a finding -> lines of source there
 
     @property
     def emulated(self) -> bool:

@@ -25,6 +25,7 @@ from __future__ import annotations
 from collections.abc import Callable, Mapping, Sequence
 from typing import Any
 
+from gates.core.places import with_excerpts
 from gates.core.reason_code import Code
 from gates.core.records import Check, GateResult, Status, conclude
 from gates.gate.correctness import codes
@@ -81,7 +82,7 @@ def judge(evidence: CorrectnessEvidence, limits: Mapping[str, Any], baseline: Co
         checks.append(Check("cases", Status.PASS, whole, whole, ""))
     elif asked:
         checks.append(Check("cases", lost or Status.FAIL, f"{good}/{asked}", None, "passed", code=codes.CASES))
-    return conclude("correctness", checks, passed=_sentence(evidence, limits, whole, weak))
+    return conclude("correctness", with_excerpts(checks, evidence.excerpts), passed=_sentence(evidence, limits, whole, weak))
 
 
 def baseline_limit(reference: float, roundoff: float, baseline: float) -> float:

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
+
 from gates.core.errors import EXIT_HOLD, GatesError
 from gates.core.records import GateResult
 from gates.gate.correctness import evidence
@@ -10,6 +12,7 @@ from gates.gate.reasons import NO_DEVICE, REASONS, not_run
 from gates.gate.session import Session
 from gates.task.reproduce import limit_places, runner_command
 from gates.task.sources import cuda_text
+from gates.task.sources.excerpt import excerpts
 
 
 def collect(session: Session) -> GateResult | None:
@@ -47,5 +50,7 @@ def collect(session: Session) -> GateResult | None:
         if error.exit_code != EXIT_HOLD:  # else it is a finding about this machine
             raise
         return not_run("correctness", REASONS[getattr(error, "reason", NO_DEVICE)], ": ".join(filter(None, (error.hint, error.what))))
-    session.write_evidence("correctness.json", evidence.parse(raw), task)
+    found = evidence.parse(raw)
+    places = [finding.where for case in found.cases for finding in case.findings]
+    session.write_evidence("correctness.json", replace(found, excerpts=excerpts(task.files(), places)) if any(places) else found, task)
     return None

@@ -7,7 +7,7 @@ replay's own result (nonce, number of launches) proves that the kernel ran under
 from __future__ import annotations
 
 from collections.abc import Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from typing import Any
 
 from gates.core import jsonio
@@ -59,6 +59,7 @@ class SanitizerEvidence:
     remedy: str
     runs: tuple[SanitizerRun, ...]
     build: str = ""  # the identity of the build that was judged; earlier runs do not name it
+    excerpts: Mapping[str, tuple[str, ...]] = field(default_factory=dict)  # place of a finding -> the lines of source around it
 
 
 def parse(raw: Mapping[str, Any]) -> SanitizerEvidence:

@@ -24,6 +24,7 @@ from collections.abc import Mapping
 from typing import Any
 
 from gates.core.errors import EXIT_CHECKER
+from gates.core.places import with_excerpts
 from gates.core.reason_code import Code
 from gates.core.records import Check, GateResult, Status, conclude
 from gates.gate.reasons import NOT_EMULATED, UNSUPPORTED
@@ -45,7 +46,7 @@ def judge(evidence: SanitizerEvidence, limits: Mapping[str, Any] | None = None, 
     if evidence.mode == "device":
         ran = {run.tool for run in evidence.runs}
         checks += [_check(tool, Status.NOT_RUN, None, codes.TOOL_MISSING, "") for tool in DEVICE_TOOLS if tool not in ran]
-    return conclude("sanitizer", checks, passed=_sentence(evidence))
+    return conclude("sanitizer", with_excerpts(checks, evidence.excerpts), passed=_sentence(evidence))
 
 
 def _run(run: SanitizerRun, mode: str) -> list[Check]:

@@ -2,12 +2,15 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
+
 from gates.core.records import GateResult
 from gates.gate.reasons import CORRECTNESS_FAILED, NOT_EMULATED, not_run
 from gates.gate.sanitizer import codes, evidence
 from gates.gate.sanitizer.collect import run_sanitizer_device, run_sanitizer_emulator
 from gates.gate.session import Session
 from gates.task.load import PYTHON, TRITON
+from gates.task.sources.excerpt import excerpts
 
 
 def collect(session: Session) -> GateResult | None:
@@ -43,5 +46,7 @@ def collect(session: Session) -> GateResult | None:
             device=session.cuda,
             cases=session.cases(task) if tool else None,
         )
-    session.write_evidence("sanitizer.json", evidence.parse(raw), task)
+    found = evidence.parse(raw)
+    places = [finding.where for run in found.runs for finding in run.findings]
+    session.write_evidence("sanitizer.json", replace(found, excerpts=excerpts(task.files(), places)) if any(places) else found, task)
     return None

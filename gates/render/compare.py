@@ -6,6 +6,7 @@ from typing import TYPE_CHECKING
 
 from gates.core.places import is_source
 from gates.core.records import Status, shown
+from gates.core.text import plain
 from gates.gate.ptxas.judge import advice_in
 from gates.render.findings import findings
 from gates.render.markdown import code, details, escape, table
@@ -104,7 +105,7 @@ def _faults(found: Sequence[Finding], most: int = 6) -> list[str]:
             continue
         first = one.checks[0]
         source = [line for line in first.notes if is_source(line)]
-        lines += ["", "   ```cpp", *(f"   {code(line)}" for line in source), "   ```", ""] if source else []
+        lines += ["", "   ```cpp", *(f"   {plain(line)}" for line in source), "   ```", ""] if source else []
         lines += [f"   - {escape(line)}" for line in (first.hint, *first.notes) if line and line not in told and line not in source]
         told.update((first.hint, *first.notes))
     if len(found) > most:

@@ -95,3 +95,11 @@ def test_the_fact_of_a_merge_is_its_speed_and_of_a_hold_its_reason() -> None:
     assert fact(Decision.MERGE, (fast,), "every gate passed") == "1.696x, 98.3 % interval 1.692 to 1.700"
     assert fact(Decision.HOLD, (fast,), "no verdict from ncu") == "no verdict from ncu"
     assert fact(Decision.MERGE, (GATES[0],), "every gate passed") == "every gate passed"
+
+
+def test_lines_of_source_keep_their_form_in_the_report() -> None:
+    lines = ("    121 |     a;", ">   122 |     wait(<b>);", "    123 |     ```")
+    check = failed("emulator: race", "sanitizer.finding", "small", 1, "race at load.cuh:122 in k. Look there.", notes=lines)
+    report = "\n".join(_faults(findings((GateResult("sanitizer", Status.FAIL, "sanitizer.finding", "race", (check,)),))))
+    assert "   ```cpp\n       121 |     a;\n   >   122 |     wait(<b>);\n       123 |     ```\n   ```\n" in report
+    assert [line for line in report.splitlines() if line.lstrip().startswith("```")] == ["   ```cpp", "   ```"]

@@ -190,8 +190,6 @@ def evaluate(
         raise GatesError(f"against is {against!r:.80}", hint="task (unchanged) or baseline")
     if profile not in PROFILES:
         raise GatesError(f"no profile {profile!r:.80}", hint=f"profiles: {', '.join(PROFILES)}")
-    if any(type(text) is not str for text in (files or {}).values()):
-        raise GatesError("files must hold texts", hint="the name of a source and its whole text")
     candidate = Candidate(dict(files or {}), _toggles(toggles), name, parent, note)
     places = _folder("results", results), _folder("build_dir", build_dir)
     return evaluate_task(str(task), candidate, Terms(stage, against, profile, device, budget_s, *places, jobs), Silence())

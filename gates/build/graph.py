@@ -49,13 +49,7 @@ def cubin_edges(task: Task, toolchain: Toolchain, arch: str) -> list[Edge]:
             "-Xptxas",
             "-v",
             "-lineinfo",
-            *_flags(task),
-            "-MD",
-            "-MF",
-            f"{output}.d",
-            str(source),
-            "-o",
-            "{out}",
+            *_compiled(task, source, output),
         )
         edges.append(Edge(output, f"{arch}/{stem}.ptxas.log", command, (str(source),), f"{output}.d", _files_of_flags(task)))
     if is_relocatable(task):  # ptxas saw one file's share: the linker's figures and code are the ones to judge
@@ -83,6 +77,11 @@ def device_edges(task: Task, toolchain: Toolchain, archs: Sequence[str]) -> list
     return [*edges, _library_edge(task, "device.so", command, objects)]
 
 
+def _compiled(task: Task, source: Path, output: str) -> tuple[str, ...]:
+    """What ends a command that compiles one source: the task's flags, the file of dependencies, the source, the product."""
+    return (*_flags(task), "-MD", "-MF", f"{output}.d", str(source), "-o", "{out}")
+
+
 def _object_edge(task: Task, toolchain: Toolchain, source: Path, output: str, code: Sequence[str]) -> Edge:
     command = (
         *_nvcc(toolchain),
@@ -92,13 +91,7 @@ def _object_edge(task: Task, toolchain: Toolchain, source: Path, output: str, co
         "-Xcompiler",
         "-fPIC",
         *code,
-        *_flags(task),
-        "-MD",
-        "-MF",
-        f"{output}.d",
-        str(source),
-        "-o",
-        "{out}",
+        *_compiled(task, source, output),
     )
     return Edge(output, f"{output}.log", command, (str(source),), f"{output}.d", _files_of_flags(task))
 

@@ -1,4 +1,4 @@
-"""``gates evaluate``: one candidate in, one answer out; ``gates serve``: the same for a program that goes on asking."""
+"""``gates evaluate`` judges one candidate; ``gates serve`` judges those that a program sends."""
 
 from __future__ import annotations
 
@@ -10,27 +10,37 @@ import click
 from gates.cli.options import BUILD_DIR, JOBS, RESULTS, TOGGLE, toggle_values
 from gates.cli.output import print_json, print_text
 from gates.core.errors import GatesError
+from gates.evaluation.record import STAGES
+
+_STAGE = click.option(
+    "--stage",
+    type=click.Choice(list(STAGES)),
+    default="memory",
+    show_default=True,
+    help="Last check to make; speed needs a device.",
+)
+_AGAINST = click.option(
+    "--against",
+    type=click.Choice(["task", "baseline"]),
+    default="task",
+    show_default=True,
+    help="What to time candidates against: the unchanged task, or its baseline.",
+)
+_BUDGET = click.option(
+    "--budget", "budget_s", type=click.FloatRange(min=1.0), default=10.0, show_default=True, help="Seconds of timing, at most."
+)
+_PROFILE = click.option(
+    "--profile", type=click.Choice(["auto", "cpu", "full"]), default="auto", show_default=True, help="cpu: without a device."
+)
 
 
 @click.command("evaluate")
 @click.argument("task")
 @click.option("--source", "sources", multiple=True, metavar="NAME=FILE", help="Replace a file of the stage; - reads stdin.")
-@click.option(
-    "--stage",
-    type=click.Choice(["static", "numbers", "memory", "speed"]),
-    default="memory",
-    show_default=True,
-    help="Last check to make; speed needs a device.",
-)
-@click.option(
-    "--against",
-    type=click.Choice(["task", "baseline"]),
-    default="task",
-    show_default=True,
-    help="What to time it against: the unchanged task, or its baseline.",
-)
-@click.option("--budget", "budget_s", type=click.FloatRange(min=1.0), default=10.0, show_default=True, help="Seconds of timing, at most.")
-@click.option("--profile", type=click.Choice(["auto", "cpu", "full"]), default="auto", show_default=True, help="cpu: without a device.")
+@_STAGE
+@_AGAINST
+@_BUDGET
+@_PROFILE
 @click.option("--device", type=click.IntRange(min=0), default=0, show_default=True, help="Index of the CUDA device.")
 @click.option("--json", "as_json", is_flag=True, help="Print the answer as one JSON object.")
 @TOGGLE
@@ -109,14 +119,10 @@ def _texts(sources: tuple[str, ...]) -> dict[str, str]:
     type=click.IntRange(min=0, max=65535),
     help="HTTP on this port of 127.0.0.1 (0: a free one).  [default: JSON lines on stdin and stdout]",
 )
-@click.option(
-    "--stage", type=click.Choice(["static", "numbers", "memory", "speed"]), default="memory", show_default=True, help="Last check to make."
-)
-@click.option(
-    "--against", type=click.Choice(["task", "baseline"]), default="task", show_default=True, help="What to time candidates against."
-)
-@click.option("--budget", "budget_s", type=click.FloatRange(min=1.0), default=10.0, show_default=True, help="Seconds of timing, at most.")
-@click.option("--profile", type=click.Choice(["auto", "cpu", "full"]), default="auto", show_default=True, help="cpu: without a device.")
+@_STAGE
+@_AGAINST
+@_BUDGET
+@_PROFILE
 @click.option("--workers", type=click.IntRange(min=1), help="Candidates at a time.  [default: one for two cores]")
 @RESULTS
 @BUILD_DIR

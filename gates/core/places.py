@@ -8,7 +8,7 @@ from collections.abc import Mapping, Sequence
 
 from gates.core.records import Check, Status
 
-LINE = re.compile(r"([\w.+-]+\.(?:cu|cuh|h|hpp|cpp|cc|py)):(\d{1,7})\b")
+LINE = re.compile(r"[\w.+-]+\.(?:cu|cuh|h|hpp|cpp|cc|py):\d{1,7}\b")
 
 
 def is_source(note: str) -> bool:
@@ -19,7 +19,7 @@ def is_source(note: str) -> bool:
 def place_of(check: Check) -> str:
     """``load.cuh:122``, as the first sentence of a check's hint has it; empty if it names no line."""
     found = LINE.search(check.hint.partition(". ")[0])
-    return f"{found[1]}:{found[2]}" if found else ""
+    return found[0] if found else ""
 
 
 def with_excerpts(checks: Sequence[Check], excerpts: Mapping[str, Sequence[str]]) -> list[Check]:

@@ -2,7 +2,7 @@
 
 Compiled resources and machine code, then numbers, then memory checks, then speed beside the incumbent in interleaved pairs. The gates
 are those of ``gates run`` and their evidence is kept; there is no run directory and no merge decision. An answer is kept under the digest
-of task and candidate, and given again to who asks for no more.
+of task and candidate; a later question for the same stages gets the same answer.
 """
 
 from __future__ import annotations
@@ -14,7 +14,7 @@ import hashlib
 import shutil
 import tempfile
 import time
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
@@ -28,7 +28,7 @@ from gates.core.records import GateResult, Status
 from gates.core.scratch_folder import HeldFolder
 from gates.evaluation.feedback import feedback
 from gates.evaluation.overlay import Candidate, candidate_id, digests, laid_out, resolved
-from gates.evaluation.record import FAIL, INCONCLUSIVE, PASS, SCHEMA_VERSION, STAGES, Evaluation, GateSeen
+from gates.evaluation.record import FAIL, INCONCLUSIVE, PASS, SCHEMA_VERSION, STAGES, Evaluation, GateSeen, stages_to
 from gates.evidence.run_directory import RunDirectory, read_record
 from gates.gate.performance import judge as performance
 from gates.gate.performance.evidence import PerformanceEvidence
@@ -100,7 +100,7 @@ def evaluate_task(name: str, candidate: Candidate, terms: Terms, progress: Progr
         cascade = _Cascade(
             session, run_info(stage, None, session.toolchain, device, shapes=session.shapes, seeds=session.seeds, profile=profile, why=why)
         )
-        for reached in list(STAGES)[: list(STAGES).index(terms.stage) + 1]:
+        for reached in stages_to(terms.stage):
             if not cascade.judge(reached, lambda: _incumbent(plain, terms.against), terms):
                 break
         directory.write_json("run.json", cascade.ended())
@@ -137,10 +137,11 @@ class _Cascade:
     results: list[GateResult] = field(default_factory=list)
     seen: list[GateSeen] = field(default_factory=list)
     seconds: dict[str, float] = field(default_factory=lambda: {"compile": 0.0, "gates": 0.0})
+    built: set[str] = field(default_factory=set)
     reached: str = "static"
     timing: Timing | None = None
 
-    def judge(self, stage: str, incumbent: Any, terms: Terms) -> bool:
+    def judge(self, stage: str, incumbent: Callable[[], Task], terms: Terms) -> bool:
         """Judge by the gates of ``stage``; False where one of them failed or came to no verdict."""
         self.reached = stage
         if stage == "speed":
@@ -150,7 +151,7 @@ class _Cascade:
             if (first := judge_step(self.session, self.info, "ptxas")).status is Status.FAIL:
                 self._told(first, time.monotonic())
                 return False
-        self._build({"cubin", "emulator"} if stage == "static" else self._wanted(stage))
+        self._build({"cubin", "emulator"} if stage == "static" or self.session.emulated else {"cubin", "emulator", "device"})
         for gate in STAGES[stage]:
             started = time.monotonic()
             result = judge_step(self.session, self.info, gate)
@@ -165,13 +166,11 @@ class _Cascade:
         task = dataclasses.replace(self.info.task, build=built.identity, products=built.products())
         return dataclasses.replace(self.info, task=task, ended=self.info.started)
 
-    def _wanted(self, stage: str) -> set[str]:
-        if not self.session.emulated:
-            return {"cubin", "emulator", "device"}
-        return {"cubin", "emulator"}
-
     def _build(self, want: set[str]) -> None:
-        started, session = time.monotonic(), self.session
+        """Build what is wanted, unless it was built for an earlier stage."""
+        if want <= self.built:
+            return
+        started, session, self.built = time.monotonic(), self.session, want
         session.progress.step(f"{session.task.name}: compiling")
         session.builds[session.task.name] = build(
             session.task,
@@ -253,8 +252,7 @@ def _kept(home: Path, asked: str, device: DeviceInfo | None) -> Evaluation | Non
         known = read_evaluation(home)
     except GatesError:
         return None
-    order = list(STAGES)
-    enough = known.status == FAIL or order.index(known.asked) >= order.index(asked)
+    enough = known.status == FAIL or asked in stages_to(known.asked)
     same = known.tool_version == __version__ and known.device == (device.name if device else None)
     return known if enough and same and (known.asked != "speed" or asked != "speed" or known.score is not None) else None
 

@@ -5,7 +5,7 @@ from __future__ import annotations
 import hashlib
 import os
 import shutil
-from collections.abc import Mapping
+from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, field
 from pathlib import Path, PurePosixPath
 
@@ -26,6 +26,10 @@ class Candidate:
     parent: str | None = None
     note: str = ""
 
+    def __post_init__(self) -> None:
+        if not all(isinstance(text, str) for text in self.files.values()):
+            raise GatesError("files must hold texts", hint="the name of a source and its whole text")
+
 
 def editable(task: Task) -> dict[str, Path]:
     """What a candidate may replace: the sources and the headers of the stage, by their path below the folder that holds the stage.
@@ -33,16 +37,17 @@ def editable(task: Task) -> dict[str, Path]:
     task.yaml, the problem and the Python files beside them say what is right, so they are not among these; of a Python or Triton
     task the sources are.
     """
-    judging, root = {*task.problem_files(), *_own(task)}, root_of(task)
-    code = (path for path in task.files() if path in task.sources or (path.suffix != ".py" and path not in judging))
+    files = task.files()
+    judging, root = {*task.problem_files(), *_own(task)}, root_of(task, files)
+    code = (path for path in files if path in task.sources or (path.suffix != ".py" and path not in judging))
     return {path.relative_to(root).as_posix(): path for path in code}
 
 
-def root_of(task: Task) -> Path:
-    """The folder that holds every file of the stage."""
+def root_of(task: Task, files: Iterable[Path]) -> Path:
+    """The folder that holds every one of the stage's ``files``, its own folder and its baseline's."""
     baseline = load_baseline(task)
     beside = [baseline.folder] if baseline else []
-    return Path(os.path.commonpath([task.folder, *beside, *(path.parent for path in task.files())]))
+    return Path(os.path.commonpath([task.folder, *beside, *(path.parent for path in files)]))
 
 
 def _own(task: Task) -> list[Path]:
@@ -82,8 +87,9 @@ def digests(files: Mapping[str, str]) -> dict[str, str]:
 
 def laid_out(task: Task, files: Mapping[str, str], toggles: Mapping[str, int | str], root: Path) -> Task:
     """The candidate as a task below ``root``: every file of the stage where it lies in the project, the replaced ones with their text."""
-    start = root_of(task)
-    for path in dict.fromkeys((*task.files(), *_own(task))):
+    made_of = task.files()
+    start = root_of(task, made_of)
+    for path in dict.fromkeys((*made_of, *_own(task))):
         target = root / path.relative_to(start)
         target.parent.mkdir(parents=True, exist_ok=True)
         shutil.copyfile(path, target)

@@ -16,6 +16,12 @@ PASS, FAIL, INCONCLUSIVE = "pass", "fail", "inconclusive"
 EXIT_CODES = {PASS: 0, FAIL: 1, INCONCLUSIVE: 3}
 
 
+def stages_to(stage: str) -> list[str]:
+    """The stages from the first to ``stage``; none for a name that is no stage."""
+    order = list(STAGES)
+    return order[: order.index(stage) + 1] if stage in STAGES else []
+
+
 @dataclass(frozen=True)
 class GateSeen:
     """A gate's word, and how long it took."""

@@ -54,8 +54,6 @@ class Service:
         for name in ("files", "toggles"):
             if not isinstance(fields.get(name, {}), dict):
                 raise GatesError(f"{name} is not an object", hint='e.g. {"files": {"kernel.cu": "…"}, "toggles": {"TILE": 64}}')
-        if not all(isinstance(text, str) for text in fields.get("files", {}).values()):
-            raise GatesError("files must hold texts", hint="the name of a source and its whole text")
         return self._evaluator(params).submit(Candidate(**fields), progress)
 
     def describe(self, params: Request) -> dict[str, Any]:

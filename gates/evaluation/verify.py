@@ -7,7 +7,7 @@ from pathlib import Path
 
 from gates.core.errors import GatesError
 from gates.evaluation.evaluate import FILE, answer, read_evaluation, timed_status
-from gates.evaluation.record import STAGES
+from gates.evaluation.record import STAGES, stages_to
 from gates.evidence.judging import rejudge
 from gates.evidence.run_directory import RunInfo, read_record
 from gates.gate.performance.evidence import PerformanceEvidence
@@ -30,7 +30,7 @@ def _departures(folder: Path) -> Iterator[str]:
     info: RunInfo = read_record(RunInfo, folder, "run.json")
     if told.id != folder.name or info.task.name != told.task:
         yield f"evaluation.json is of {told.task} {told.id}, the folder of {info.task.name} {folder.name}"
-    if not told.gates or [one.gate for one in told.gates] != _order(told.stage)[: len(told.gates)]:
+    if not told.gates or [one.gate for one in told.gates] != _gates_to(told.stage)[: len(told.gates)]:
         yield f"the gates are not those of the stages up to {told.stage}"
         return
     results, timing = [], None
@@ -39,9 +39,9 @@ def _departures(folder: Path) -> Iterator[str]:
             evidence: PerformanceEvidence = read_record(PerformanceEvidence, folder, "performance.json")
             limits = info.task.limits["performance"]
             timing = timing_of("candidate", evidence, limits, "", 0.0)
-            again_s = timed_status(timing, evidence, limits).value
-            if (again_s, timing.code, timing.sentence) != (one.status, one.code, one.sentence):
-                yield f"performance is {one.status} ({one.code}), its evidence gives {again_s} ({timing.code})"
+            status = timed_status(timing, evidence, limits).value
+            if (status, timing.code, timing.sentence) != (one.status, one.code, one.sentence):
+                yield f"performance is {one.status} ({one.code}), its evidence gives {status} ({timing.code})"
             continue
         again = rejudge(folder, info, one.gate)
         if again is None:
@@ -57,6 +57,5 @@ def _departures(folder: Path) -> Iterator[str]:
                 yield f"{name} does not follow from the evidence"
 
 
-def _order(stage: str) -> list[str]:
-    stages = list(STAGES)
-    return [gate for one in stages[: stages.index(stage) + 1 if stage in stages else 0] for gate in STAGES[one]]
+def _gates_to(stage: str) -> list[str]:
+    return [gate for one in stages_to(stage) for gate in STAGES[one]]

@@ -9,7 +9,7 @@ from __future__ import annotations
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 
-from gates.core.places import LINE
+from gates.core.places import LINE, place_of
 from gates.core.records import Check, Decision, GateResult, Status, seen
 from gates.gate.correctness import codes as correctness
 from gates.gate.correctness.failed_case import clearest_first
@@ -81,23 +81,22 @@ def _each(gates: Sequence[GateResult]) -> Iterator[tuple[tuple[str, ...], Findin
         bad = [check for check in result.checks if check.status in _BAD and check.code != correctness.CASES]  # which counts the others
         if not bad:
             match = LINE.search(result.sentence)
-            place = f"{match[1]}:{match[2]}" if match else ""
             one = Finding(result.gate, result.code, "", result.sentence, (), (result.gate,), result.status is Status.FAIL)
-            yield ("sentence", place or result.sentence), one
+            yield ("sentence", match[0] if match else result.sentence), one
         for check in clearest_first(bad):
             yield _entry(result, check)
 
 
 def _entry(result: GateResult, check: Check) -> tuple[tuple[str, ...], Finding]:
     failed, code = check.status is Status.FAIL, check.code or result.code
-    kind = check.name.rpartition(": ")[2]
-    if code in _OF_CHECKERS and (match := LINE.search(told := check.hint.partition(". ")[0])):
-        place = f"{match[1]}:{match[2]}"
-        what = told.partition(f" at {match[0]}")[0] if f" at {match[0]}" in told else str(check.observed)
-        return ("place", kind, place), Finding(result.gate, code, place, what, (check,), (result.gate,), failed)
+    kind, place, what = check.name.rpartition(": ")[2], "", f"{check.name} {seen(check)}"
+    key: tuple[str, ...] = (result.gate, code)
     if code in _OF_CHECKERS:
-        return ("kind", kind), Finding(result.gate, code, "", f"{check.name} {seen(check)}", (check,), (result.gate,), failed)
-    return (result.gate, code), Finding(result.gate, code, "", f"{check.name} {seen(check)}", (check,), (result.gate,), failed)
+        key = ("kind", kind)
+        if place := place_of(check):
+            told, at, _ = check.hint.partition(". ")[0].partition(f" at {place}")
+            key, what = ("place", kind, place), told if at else str(check.observed)
+    return key, Finding(result.gate, code, place, what, (check,), (result.gate,), failed)
 
 
 def _joined(one: Finding, more: Finding) -> Finding:

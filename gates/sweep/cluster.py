@@ -11,10 +11,12 @@ import asyncio
 import contextlib
 import logging
 import os
+import queue
 import re
 import signal
 import struct
 import threading
+import time
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from multiprocessing import resource_tracker
@@ -31,6 +33,7 @@ if TYPE_CHECKING:
 Work = Callable[[Job], Done]
 GPU, CPU = {"GPU": 1}, {"CPU": 1}
 _CONNECT_S = 10.0
+_START_S = 120.0
 _HERE = "127.0.0.1"  # whoever reaches a worker's port can have anything run
 
 
@@ -49,38 +52,48 @@ class Cluster:
         try:
             yield jobs
         finally:
-            self.client.cancel(list(jobs.given), force=True)
+            jobs.cancel()
 
 
 class Jobs:
     """Jobs that workers are at; iterating gives (function, what came of it), and more may be added meanwhile."""
 
     def __init__(self, client: distributed.Client, plain: Mapping[str, int]) -> None:
-        from distributed import as_completed
-
         self.client, self.plain, self.given = client, plain, dict[Any, Work]()
-        self._done = as_completed(loop=client.loop)
+        self._done = queue.SimpleQueue[Any]()  # its get() may be interrupted anywhere; Dask's own waits hold a lock, and lose it
 
     def add(self, function: Work, job: Job, *, device: bool = False) -> None:
         """Have ``function`` called with ``job``. ``device``: with a GPU to itself, and before jobs that need none."""
         options: dict[str, Any] = {"resources": GPU, "priority": 1} if device else {"resources": self.plain}
-        future = self.client.submit(_alone if device else _plainly, function, job, pure=False, **options)
-        self.given[future] = function
-        self._done.add(future)
+        with _undisturbed():
+            future = self.client.submit(_alone if device else _plainly, function, job, pure=False, **options)
+            self.given[future] = function
+            future.add_done_callback(self._done.put)
 
     def __iter__(self) -> Iterator[tuple[Work, Done]]:
         """Raises GatesError that a job raised, and where workers died on one job again and again."""
         from distributed.scheduler import KilledWorker
 
-        for future in self._done:
+        while self.given:
+            future = self._done.get()
             try:
-                done = future.result()
+                with _undisturbed():
+                    done, function = future.result(), self.given.pop(future)
+                    del future  # tells the scheduler
             except KilledWorker as error:
                 raise GatesError(
                     f"workers died again and again: {error}",
                     hint="memory or a time limit of the machine may be the cause; the same command continues",
                 ) from None
-            yield self.given.pop(future), done
+            yield function, done
+
+    def cancel(self) -> None:
+        """Have what is left stopped, and forget it."""
+        with _undisturbed():
+            self.client.cancel(list(self.given), force=True)
+            self.given.clear()
+            while not self._done.empty():
+                self._done.get()
 
 
 def _plainly(function: Work, job: Job) -> Done:
@@ -119,11 +132,23 @@ def local_cluster(found: Sequence[devices.DeviceInfo], cores: int) -> Iterator[C
                     distributed.SpecCluster(workers=spec, scheduler=scheduler, silence_logs=logging.CRITICAL, name="gates")
                 )
                 client = stack.enter_context(distributed.Client(cluster, set_as_default=False))
-            client.wait_for_workers(len(spec), timeout=120)
+            _wait_for_workers(client, len(spec))
             yield Cluster(client, tuple(found), CPU)
         finally:
             with _undisturbed():
                 stack.close()
+
+
+def _wait_for_workers(client: distributed.Client, number: int) -> None:
+    """Wait two minutes at most, and let an interruption in twice a second."""
+    until = time.monotonic() + _START_S
+    while True:
+        try:
+            with _undisturbed():
+                return client.wait_for_workers(number, timeout=0.5)
+        except TimeoutError:
+            if time.monotonic() > until:
+                raise
 
 
 @contextlib.contextmanager

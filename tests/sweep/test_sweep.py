@@ -386,6 +386,49 @@ def test_an_interruption_of_the_whole_process_group_is_told_in_one_line_and_leav
         assert command_kit.gates(*command[3:], "--workers", "1", cwd=tmp_path).returncode == 0
 
 
+# Interrupts itself at random moments; each time must end in KeyboardInterrupt alone, after which jobs can be given again.
+STORM = """
+import os, random, signal, threading, time
+from gates.sweep.cluster import local_cluster
+
+def same(job):
+    return job
+
+def interrupt(ended):
+    rng, until = random.Random(1), time.monotonic() + 2
+    while time.monotonic() < until:
+        time.sleep(rng.uniform(0.0, 0.02))
+        os.kill(os.getpid(), signal.SIGINT)
+    ended.set()
+
+with local_cluster((), 1) as cluster:
+    came, ended = 0, threading.Event()
+    signal.signal(signal.SIGINT, signal.SIG_IGN)
+    threading.Thread(target=interrupt, args=(ended,)).start()
+    while not ended.is_set():
+        try:
+            signal.signal(signal.SIGINT, signal.default_int_handler)
+            with cluster.jobs() as jobs:
+                for number in range(3):
+                    jobs.add(same, number)
+                for _ in jobs:
+                    pass
+        except KeyboardInterrupt:
+            signal.signal(signal.SIGINT, signal.SIG_IGN)
+            came += 1
+    with cluster.jobs() as jobs:
+        jobs.add(same, "last")
+        print(came > 10, [done for _, done in jobs])
+"""
+
+
+def test_an_interruption_at_any_moment_of_waiting_for_workers_is_one_and_nothing_else() -> None:
+    child = subprocess.run(
+        [sys.executable, "-c", STORM], capture_output=True, text=True, timeout=60, env={**os.environ, "PYTHONPATH": str(ROOT)}
+    )
+    assert child.stdout == "True ['last']\n" and "KeyboardInterrupt" not in child.stderr, child.stderr
+
+
 def test_a_picture_that_can_t_be_is_refused_before_any_worker_starts(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(schedule, "local_cluster", None)
     monkeypatch.setattr(schedule, "choose_profile", lambda asked, index: ("cpu", "no CUDA device", None))

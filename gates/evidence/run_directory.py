@@ -200,11 +200,19 @@ def portable(text: str, project: Path) -> str:
 
 def read_record(cls: type, run: Path, name: str) -> Any:
     """The record in ``run/name``; GatesError where it is missing, broken, or of a newer schema."""
-    return _record(cls, jsonio.read_text(run / name), str(origin(run) / name))
+    text = jsonio.read_text(run / name)
+    try:
+        return _record(cls, text)
+    except GatesError:
+        return _record_of(cls, text, str(origin(run) / name))  # the error names the file
 
 
-@functools.lru_cache(maxsize=16)  # the files of a run, which is verified, decided and shown in turn; records are frozen
-def _record(cls: type, text: str, where: str) -> Any:
+@functools.lru_cache(maxsize=64)  # the files of a run, which is verified, decided and shown in turn; records are frozen
+def _record(cls: type, text: str) -> Any:
+    return _record_of(cls, text, "")
+
+
+def _record_of(cls: type, text: str, where: str) -> Any:
     data = jsonio.loads(text, where)
     require_known_version(data, where)
     return records.from_json(cls, data, where)

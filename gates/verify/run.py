@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import functools
 import math
 from pathlib import Path, PurePosixPath
 from typing import Any
@@ -143,13 +144,17 @@ def _check_acceptance(run: Path) -> list[str]:
 def _check_schemas(run: Path) -> list[str]:
     problems = []
     for path in sorted(run.rglob("*.json")):
-        data, name = jsonio.read(path), path.relative_to(run).as_posix()
-        require_known_version(data, name)
-        errors = schema_errors(path.stem, data)
-        if path.name == "run.json" and not errors:
-            errors = _limit_errors(data)
-        problems += [f"{name}: {error}" for error in errors]
+        name = path.relative_to(run).as_posix()
+        problems += [f"{name}: {error}" for error in _schema_errors(path.stem, jsonio.read_text(path), name)]
     return problems
+
+
+@functools.lru_cache(maxsize=64)  # a run is verified before each of what is asked of it, and a stage is the baseline of the next
+def _schema_errors(kind: str, text: str, name: str) -> tuple[str, ...]:
+    data = jsonio.loads(text, name)
+    require_known_version(data, name)
+    errors = schema_errors(kind, data)
+    return tuple(_limit_errors(data) if kind == "run" and not errors else errors)
 
 
 def _contradict(again: GateResult, recorded: GateResult) -> bool:

@@ -1,6 +1,6 @@
-"""Evidence against its JSON Schema: what does not fit, in words.
+"""Data against its JSON Schema: what does not fit, in words.
 
-jsonschema says what is wrong, but takes seconds for the runs of one report. So data is first held against a
+jsonschema says what is wrong, but takes seconds for the runs of one report, and long to import. So data is first held against a
 checker made once from the schema; it knows the keywords that our schemas use, errs on the strict side, and
 only what it does not let through is looked at again.
 """
@@ -32,7 +32,8 @@ _BOUNDS: dict[str, Callable[[Any, Any], bool]] = {
     "exclusiveMinimum": lambda value, bound: value > bound,
     "exclusiveMaximum": lambda value, bound: value < bound,
 }
-_WORDS = {"$schema", "$comment", "title", "description", "$defs", "properties", "required", "additionalProperties", "patternProperties"}
+_OF_OBJECTS = {"properties", "required", "additionalProperties", "patternProperties"}
+_WORDS = {"$schema", "$comment", "title", "description", "$defs", "then", *_OF_OBJECTS}
 Fits = Callable[[Any], bool]
 
 
@@ -89,8 +90,8 @@ def _made(schema: Mapping[str, Any], top: Mapping[str, Any], known: dict[str, Fi
     for word, value in schema.items():
         if word in _WORDS:
             continue
-        checks.append(_MAKERS[word](value, lambda part: _made(part, top, known), top, known))
-    if schema.keys() & {"properties", "required", "additionalProperties", "patternProperties"}:
+        checks.append(_MAKERS[word](value, lambda part: _made(part, top, known), top, known, schema))
+    if schema.keys() & _OF_OBJECTS:
         checks.append(_object(schema, lambda part: _made(part, top, known)))
     return functools.reduce(_both, checks) if checks else lambda data: True
 
@@ -108,7 +109,7 @@ def _type(names: Any, *_: Any) -> Fits:
     return lambda data: type(data) in types
 
 
-def _reference(place: str, _: Any, top: Mapping[str, Any], known: dict[str, Fits]) -> Fits:
+def _reference(place: str, _: Any, top: Mapping[str, Any], known: dict[str, Fits], *__: Any) -> Fits:
     def check(data: Any) -> bool:  # made when first asked for: a definition may hold itself
         if place not in known:
             known[place] = _made(functools.reduce(lambda node, part: node[part], place.split("/")[1:], top), top, known)
@@ -130,6 +131,11 @@ def _items(part: Any, make: Callable[[Any], Fits], *_: Any) -> Fits:
 def _any_of(parts: Any, make: Callable[[Any], Fits], *_: Any) -> Fits:
     options = [make(part) for part in parts]
     return lambda data: any(option(data) for option in options)
+
+
+def _if(part: Any, make: Callable[[Any], Fits], _: Any, __: Any, within: Mapping[str, Any]) -> Fits:
+    condition, then = make(part), make(within["then"])
+    return lambda data: not condition(data) or then(data)
 
 
 def _pattern(text: str, *_: Any) -> Fits:
@@ -188,12 +194,14 @@ _MAKERS: dict[str, Callable[..., Fits]] = {
     "$ref": _reference,
     "items": _items,
     "anyOf": _any_of,
+    "if": _if,
     "pattern": _pattern,
     "enum": _one_of_values,
     "const": lambda value, *_: _one_of_values([value]),
     "propertyNames": _names,
     "uniqueItems": _unique,
     "minItems": lambda least, *_: lambda data: type(data) is not list or len(data) >= least,
+    "minProperties": lambda least, *_: lambda data: type(data) is not dict or len(data) >= least,
     "minLength": lambda least, *_: lambda data: type(data) is not str or len(data) >= least,
     **{word: _bound(holds) for word, holds in _BOUNDS.items()},
 }

@@ -1,6 +1,6 @@
 """Replay a C launcher on the emulator in a confined fork of the runner; the runner writes the result, the fork does not.
 
-Neither loads torch. The fork's output comes through a pipe, so the kernel can't erase it.
+Neither needs torch. The fork's output comes through a pipe, so the kernel can't erase it.
 """
 
 from __future__ import annotations

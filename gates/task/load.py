@@ -13,13 +13,14 @@ import os
 import re
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
-from functools import partial
+from functools import cache, partial
 from pathlib import Path
 from typing import Any
 
 import gates
 from gates.core import yamlio
 from gates.core.errors import GatesError
+from gates.core.schema import checker
 from gates.gate.registry import ALWAYS, GATES, ROWS, gates_of, known_names, task_schema
 from gates.task.sources.files import StageFiles, stage_files
 from gates.task.sources.flags import objection
@@ -403,7 +404,14 @@ def _check_static_gates(data: Mapping[str, Any], lines: Mapping[yamlio.Place, in
         raise GatesError("\n".join(problems), hint="docs/guide/writing-a-task.md lists every key of task.yaml")
 
 
+@cache
+def _fits_schema() -> Callable[[Any], bool]:
+    return checker(task_schema())
+
+
 def _check_schema(data: Any, lines: Mapping[yamlio.Place, int], path: Path) -> None:
+    if _fits_schema()(data):
+        return
     import jsonschema
 
     problems = []

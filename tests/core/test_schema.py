@@ -10,10 +10,14 @@ import pytest
 from fuzz_kit import DATA, PLACES, VALUES, put
 from hypothesis import given, settings
 from hypothesis import strategies as st
+from places import ROOT, TASKS
 
+from gates.core import yamlio
 from gates.core.schema import checker, errors_by, kinds, schema_errors, schema_of
+from gates.gate.registry import task_schema
 
 KINDS = kinds()
+STAGES = ROOT / "tasks"
 
 
 @pytest.mark.parametrize("kind", KINDS)
@@ -24,6 +28,11 @@ def test_every_keyword_of_every_schema_is_known(kind: str) -> None:
 @pytest.mark.parametrize("name", [name for name in DATA if "/" not in name])
 def test_recorded_evidence_takes_the_quick_way(name: str) -> None:
     assert checker(schema_of(Path(name).stem))(DATA[name])
+
+
+@pytest.mark.parametrize("path", [*STAGES.glob("*/task.yaml"), *TASKS.glob("*/task.yaml")], ids=lambda path: path.parent.name)
+def test_task_yaml_takes_the_quick_way(path: Path) -> None:
+    assert checker(task_schema())(yamlio.load(path)[0])
 
 
 @settings(max_examples=150, deadline=None, derandomize=True)
@@ -60,6 +69,12 @@ def test_what_jsonschema_refuses_is_never_let_through(data: st.DataObject) -> No
             },
             [{"a": 1, "b2": "x"}],
             [{}, {"a": "1"}, {"a": 1, "b": 1}, {"a": 1, "c": 1}],
+        ),
+        ({"type": "object", "minProperties": 1}, [{"a": 1}], [{}]),
+        (
+            {"if": {"properties": {"a": {"const": 1}}}, "then": {"required": ["b"]}},
+            [{"a": 2}, {"a": 1, "b": 1}, {"b": 1}],
+            [{"a": 1}, {}],
         ),
         (
             {"$ref": "#/$defs/tree", "$defs": {"tree": {"type": "array", "items": {"$ref": "#/$defs/tree"}}}},

@@ -139,13 +139,13 @@ def test_another_environment_gets_another_server(run: Scripts) -> None:
     assert first[0] != second[0] and (first[1], second[1]) == ("None", "1")
 
 
-def test_one_server_does_for_all_tests_of_a_session(run: Scripts) -> None:
-    """pytest tells each test's name in the environment; runners are told it, too."""
-    said = [
-        run("import os; print(os.getppid(), os.environ['PYTEST_CURRENT_TEST'])", PYTEST_CURRENT_TEST=name).output.split()
-        for name in ("first", "second")
-    ]
-    assert said[0][0] == said[1][0] and [name for _, name in said] == ["first", "second"]
+def test_what_is_read_later_needs_no_other_server(run: Scripts) -> None:
+    """Where compilers lie, and each test's name, which pytest tells in the environment: runners are told it, and its end."""
+    ask = "import os; print(os.getppid(), [os.environ.get(name) for name in ('PATH', 'CUDA_HOME', 'PYTEST_CURRENT_TEST')])"
+    said = [run(ask, **told).output.partition(" ") for told in ({"PYTEST_CURRENT_TEST": "one", "CUDA_HOME": "/cuda"}, {"PATH": "/bin"})]
+    assert said[0][0] == said[1][0]
+    assert said[0][2] == f"{[run.env['PATH'], '/cuda', 'one']}\n"
+    assert said[1][2] == f"{['/bin', run.env.get('CUDA_HOME'), run.env['PYTEST_CURRENT_TEST']]}\n"
 
 
 def test_the_start_of_the_server_is_not_the_runner_s_time(run: Scripts) -> None:

@@ -48,7 +48,7 @@ def run_sanitizer_emulator(
     cases = cases or write_memory_cases(side, shapes, on_device=False, work=work, limit_s=limit_s, python=python)
 
     def checked(of: Sequence[Mapping[str, Any]], name: str) -> dict[str, Any]:
-        tried = _replay(side, of, work, f"checks.{name}", limit_s, python, env=_environment())
+        tried = _replay(side, of, work, f"checks.{name}", limit_s, python)
         return _run(EMULATOR, of, tried, "")
 
     together = checked(cases, "all")
@@ -123,7 +123,7 @@ def _replay(
     limit_s: float,
     python: str,
     *,
-    env: Mapping[str, str],
+    env: Mapping[str, str] | None = None,
     prefix: Sequence[str] = (),
     device: str = "cuda:0",
 ) -> Attempt:
@@ -145,7 +145,7 @@ def _raw(mode: str, side: Mapping[str, Any], tool: str | None) -> dict[str, Any]
         "mode": mode,
         "target": side["name"],
         "tool_version": _version(tool) if tool else "",
-        "neutralised": [name for name in _NEUTRALISED if name in os.environ],
+        "neutralised": [name for name in _NEUTRALISED if tool and name in os.environ],
         "unavailable": "",
         "remedy": "",
         "runs": [],

@@ -474,10 +474,10 @@ void narrow_slot(Warp& warp, const Op& op) {
 }
 
 float e4m3_to_float(std::uint8_t bits) {
-    const int exponent = bits >> 3 & 15, mantissa = bits & 7;
-    const float sign = (bits & 0x80) != 0 ? -1.0f : 1.0f;
-    if ((bits & 0x7f) == 0x7f) return float_of(0x7fffffffu);
-    return sign * (exponent == 0 ? std::ldexp(static_cast<float>(mantissa), -9) : std::ldexp(static_cast<float>(8 + mantissa), exponent - 10));
+    const std::uint32_t sign = (bits & 0x80u) << 24, rest = bits & 0x7fu;
+    if (rest == 0x7f) return float_of(0x7fffffffu);
+    if (rest >= 8) return float_of(sign | ((rest << 20) + 0x3c000000u));
+    return float_of(sign | bits_of(static_cast<float>(rest) * 0.001953125f));
 }
 float e5m2_to_float(std::uint8_t bits) { return half_to_float(static_cast<std::uint16_t>(bits << 8)); }
 

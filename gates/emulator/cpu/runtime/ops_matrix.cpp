@@ -234,9 +234,9 @@ std::uint8_t* row_of(Warp& warp, const Op& op, unsigned lane, std::uint64_t addr
     return resolve(warp, op, lane, address, bytes, op.extra->space, use, alignment);
 }
 
-// wmma.load and wmma.store. extra: kind: which; m, n, k; flags[0]: column-major, flags[1]: store; bytes: of an element; count: registers;
-// op.b: the stride in elements, if it is given.
-void fragment_access(Warp& warp, const Op& op) {
+// wmma.load and wmma.store of elements as wide as E. extra: kind: which; m, n, k; flags[0]: column-major, flags[1]: store; bytes: of an
+// element; count: registers; op.b: the stride in elements, if it is given.
+template <class E> void fragment_access(Warp& warp, const Op& op) {
     if (!warp.together(op, kAllLanes)) return;
     const Extra& extra = *op.extra;
     const Which which = static_cast<Which>(extra.kind);
@@ -245,24 +245,22 @@ void fragment_access(Warp& warp, const Op& op) {
     const unsigned lines = by_column ? columns : rows, across = by_column ? rows : columns;
     const unsigned first = static_cast<unsigned>(__builtin_ctz(warp.exec));
     const std::uint64_t base = address_of(warp, op, first), stride = op.b == kNowhere ? across : warp.lanes<std::uint32_t>(op.b)[first];
-    const unsigned packed = 4 / extra.bytes;
-    std::uint32_t whole[kMostElements];
+    constexpr unsigned packed = 4 / sizeof(E);
+    E whole[kMostElements];
     if (stores) {
-        each_element(warp, extra, which, 0, extra.count, packed, [&](unsigned at, std::uint32_t bits) { whole[at] = bits; });
+        each_element(warp, extra, which, 0, extra.count, packed, [&](unsigned at, std::uint32_t bits) { whole[at] = static_cast<E>(bits); });
     }
+    const unsigned apart = by_column ? columns : 1;  // neighbours of a line, in the whole matrix
     const unsigned line_bytes = across * extra.bytes, alignment = std::min(16u, line_bytes);
     for (unsigned line = 0; line < lines; ++line) {
         // Lines are dealt to lanes, so that a race is found between a lane's store and another's part of the fragment.
         const unsigned lane = lines <= kLanes && (warp.exec >> line & 1) ? line : first;
         std::uint8_t* const data = row_of(warp, op, lane, base + line * stride * extra.bytes, line_bytes, alignment, stores ? Use::Write : Use::Read);
+        E* const elements = whole + line * (by_column ? 1 : columns);
         for (unsigned i = 0; i < across; ++i) {
-            std::uint32_t& element = whole[by_column ? i * columns + line : line * columns + i];
-            if (!stores) {
-                element = 0;
-                if (data != nullptr) std::memcpy(&element, data + i * extra.bytes, extra.bytes);
-            } else if (data != nullptr) {
-                std::memcpy(data + i * extra.bytes, &element, extra.bytes);
-            }
+            if (data == nullptr) elements[i * apart] = 0;
+            else if (stores) std::memcpy(data + i * sizeof(E), elements + i * apart, sizeof(E));
+            else std::memcpy(elements + i * apart, data + i * sizeof(E), sizeof(E));
         }
     }
     if (stores) return;
@@ -271,7 +269,7 @@ void fragment_access(Warp& warp, const Op& op) {
         std::uint32_t* const lanes = warp.lanes<std::uint32_t>(extra.slots[reg]);
         for (unsigned lane = 0; lane < kLanes; ++lane) {
             std::uint32_t made = 0;
-            for (unsigned part = 0; part < packed; ++part) made |= whole[place[part * kLanes + lane]] << (8 * extra.bytes * part);
+            for (unsigned part = 0; part < packed; ++part) made |= static_cast<std::uint32_t>(whole[place[part * kLanes + lane]]) << (8 * sizeof(E) * part);
             if (warp.exec >> lane & 1) lanes[lane] = made;
         }
         place += kLanes * packed;
@@ -314,7 +312,7 @@ void wmma(Decoder& decoder, Modifiers& modifiers) {
     extra.count = static_cast<unsigned>(extra.slots.size());
     extra.places[which] = layout(which, extra.m, extra.n, extra.k, extra.count, 4 / extra.bytes);
     const std::uint32_t stride = decoder.operands() > 2 ? decoder.source(2, Type::B32) : kNowhere;
-    Op& op = decoder.emit(fragment_access);
+    Op& op = decoder.emit(extra.bytes == 1 ? fragment_access<std::uint8_t> : extra.bytes == 2 ? fragment_access<std::uint16_t> : fragment_access<std::uint32_t>);
     decoder.address(decoder.operand(address), op, extra);
     op.b = stride;
     decoder.extra(op) = extra;

@@ -219,7 +219,7 @@ def report(run_directories: tuple[str, ...], everything: bool, out: Path | None,
 
     Example: gates report latest:stage2 -o stage2.html
     """
-    from gates.report.write import write_report
+    from gates.review.report.write import write_report
 
     if everything == bool(run_directories):
         raise GatesError("name runs, or say --all", hint="e.g. gates report latest:stage2, or gates report --all")

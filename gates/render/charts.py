@@ -23,8 +23,8 @@ from gates.render.figures import BLUE, GREY, load_matplotlib
 from gates.render.plot import timing_figure
 
 if TYPE_CHECKING:
-    from gates.report.ladders import Chain
     from gates.review.history import Entry
+    from gates.review.report.ladders import Chain
 
 # Okabe and Ito's palette, each with a marker of its own
 _SERIES = ((BLUE, "o"), ("#D55E00", "s"), ("#009E73", "^"), ("#CC79A7", "D"), ("#56B4E9", "v"), ("#E69F00", "P"), (GREY, "X"))

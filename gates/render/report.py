@@ -28,8 +28,8 @@ from gates.render.findings import findings
 
 if TYPE_CHECKING:
     from gates.comparison.record import Section
-    from gates.report.run_view import Page, RunView
     from gates.review.history import Entry
+    from gates.review.report.run_view import Page, RunView
 
 MOST_MAPS = 6
 SHOWN_FAULTS = 8

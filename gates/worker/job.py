@@ -21,8 +21,8 @@ from typing import IO, Any
 import gates
 from gates.core import jsonio
 from gates.core.errors import EXIT_HOLD, GatesError, NotHere
+from gates.gate.registry import ROWS, Job
 from gates.worker import forkserver, machine_fault, process
-from gates.worker.job_kinds import KINDS
 
 ENTRY = Path(__file__).resolve().parent / "entry.py"
 CONFINED = "confined: "  # begins the line in which a runner says what it gave up
@@ -30,6 +30,14 @@ _MAX_RESULT_BYTES = 32 * 2**20
 _HALF = re.compile("[\ud800-\udfff]")  # half a character, which no file can hold; a kernel's message may
 _KILLED = "killed by SIGKILL"
 _KEPT_OUTPUT = 4000  # characters of the child's output that go into the record
+KINDS = {  # the engine's own jobs, and those of the gates
+    "describe": Job("gates.worker.describe"),
+    "case": Job("gates.launch.replay"),
+    "launches": Job("gates.launch.launch_shapes"),
+    "extension": Job("gates.build.torch_extension"),
+    "triton_build": Job("gates.build.triton.build", apart="gates.build.triton.hands"),
+    **{kind: job for row in ROWS.values() for kind, job in row.jobs.items()},
+}
 
 
 @dataclass(frozen=True)

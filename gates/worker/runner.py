@@ -15,8 +15,7 @@ from typing import Any
 from gates.core import jsonio
 from gates.core.errors import EXIT_OK, GatesError
 from gates.worker import isolated, sandbox
-from gates.worker.job import CONFINED
-from gates.worker.job_kinds import KINDS
+from gates.worker.job import CONFINED, KINDS
 from gates.worker.process import die_with, hide
 
 

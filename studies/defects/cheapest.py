@@ -19,8 +19,7 @@ from gates.core.records import GateResult, Status
 from gates.gate.correctness import collect as run
 from gates.gate.correctness import evidence as parse
 from gates.gate.correctness import judge
-from gates.worker.job import Attempt
-from gates.worker.job_kinds import KINDS
+from gates.worker.job import KINDS, Attempt
 
 # Shapes that show most defects, by whether the kernel is attention: two key tiles and two heads, then three heads of two batches.
 _FIRST = {True: (("odd",), ("tail",)), False: (("small",),)}

@@ -10,8 +10,8 @@ from typing import Any
 import pytest
 from sandbox_kit import sandbox_here
 
+from gates.build.triton import confined_tool
 from gates.build.triton import record as triton_record
-from gates.worker import confined_tool
 
 HONEST = {
     "name": "silu_kernel",

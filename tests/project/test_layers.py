@@ -9,6 +9,7 @@ from __future__ import annotations
 import ast
 import subprocess
 import sys
+from collections import Counter
 from collections.abc import Iterator, Mapping
 from functools import cache, lru_cache
 from graphlib import CycleError, TopologicalSorter
@@ -96,7 +97,6 @@ MAY_IMPORT = {  # package -> packages that it may import, the lowest first; of g
         "pipeline",
         "verify",
     },
-    "report": {"core", "evidence", "render", "comparison", "verify", "review"},
     "evaluation": {
         "core",
         "gate.ptxas",
@@ -131,10 +131,11 @@ MAY_IMPORT = {  # package -> packages that it may import, the lowest first; of g
         "verify",
         "review",
         "sweep",
-        "report",
         "evaluation",
     },
 }
+MOST_MODULES = 15  # of a folder, beside its __init__.py
+MOST_ENTRIES = 26  # at the first level of gates/
 OPERATOR_WORDS = ("attention", "sdpa", "softmax", "flash")
 NAMES_OF_OTHERS = (
     "flashinfer",
@@ -228,6 +229,17 @@ def test_packages_import_downward(package: str) -> None:
 
 def test_every_package_is_in_the_table() -> None:
     assert {unit(name) for name in modules()} - MAY_IMPORT.keys() == {"", "__main__", "api", "pytest_plugin", "task_script"}
+
+
+def test_folders_are_small_and_say_what_they_hold() -> None:
+    folders = Counter(path.parent for path in modules().values() if path.name != "__init__.py")
+    full = {str(folder.relative_to(ROOT)): count for folder, count in folders.items() if count > MOST_MODULES}
+    assert not full, f"more than {MOST_MODULES} modules: {full}"
+    first = {path.relative_to(ROOT / "gates").parts[0] for path in (ROOT / "gates").rglob("*.py")}
+    assert len(first) <= MOST_ENTRIES, sorted(first)
+    for folder in folders:
+        charter = ast.get_docstring(ast.parse((folder / "__init__.py").read_text(encoding="utf-8")))
+        assert charter and charter.splitlines()[0].endswith("."), f"{folder} has no charter"
 
 
 def test_no_circle_among_packages() -> None:

@@ -22,10 +22,10 @@ from gates.core.records import Check, Decision, GateResult, Status, shown
 from gates.gate.correctness.error_map import AxisSpan, ErrorMap, WrongElement
 from gates.gate.correctness.evidence import Case, CorrectnessEvidence
 from gates.render.report import html as page_html
-from gates.report.ladders import ladders
-from gates.report.run_view import Page, RunView, view
-from gates.report.write import MOST_RUNS, page_of, write_report
 from gates.review.history import Entry, history
+from gates.review.report.ladders import ladders
+from gates.review.report.run_view import Page, RunView, view
+from gates.review.report.write import MOST_RUNS, page_of, write_report
 
 pytest.importorskip("matplotlib")
 

@@ -18,8 +18,7 @@ from gates.gate.correctness import collect as run
 from gates.gate.correctness import evidence as parse
 from gates.gate.correctness import judge
 from gates.launch import replay as cases
-from gates.worker.job import Attempt
-from gates.worker.job_kinds import KINDS
+from gates.worker.job import KINDS, Attempt
 
 DATA = TESTS / "data" / "correctness"
 LIMITS = {"max_abs_err": 1e-5, "mean_abs_err": 1e-6, "bad_pct": 0.0, "bad_atol": 1e-5}

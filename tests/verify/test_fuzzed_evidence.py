@@ -24,10 +24,10 @@ from runs_kit import sign
 from gates.core.errors import GatesError
 from gates.evidence.run_directory import list_runs
 from gates.render.report import html
-from gates.report.run_view import Page, view
 from gates.review.compare import compare_runs
 from gates.review.decide import decide_run
 from gates.review.rejudge import judge_again
+from gates.review.report.run_view import Page, view
 from gates.verify.run import verify_run
 
 OTHER = list_runs(RECORDED / "h100" / "stage1_wmma_qk")[-1]

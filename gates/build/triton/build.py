@@ -20,13 +20,13 @@ from typing import Any
 
 from gates.build.failure import Failure, first_errors, refuse_machine_fault
 from gates.build.result import BuildResult, Target
+from gates.build.triton import confined_tool
 from gates.build.triton import record as triton_record
 from gates.core import jsonio
 from gates.core.errors import GatesError
 from gates.task.load import Task
-from gates.worker import confined_tool, isolated, process
-from gates.worker.job import ResultWriter, attempt
-from gates.worker.job_kinds import KINDS
+from gates.worker import isolated, process
+from gates.worker.job import KINDS, ResultWriter, attempt
 
 _LIMIT_S = 120.0
 _LAUNCHES = "launches.json"

@@ -21,9 +21,9 @@ from gates.gate.ptxas.log import parse_log
 from gates.render.console import verdict_table
 from gates.render.insights import insights_markdown
 from gates.render.report import html
-from gates.report.run_view import Page, view
 from gates.review.insights.insights import insights_of
 from gates.review.rejudge import judge_again
+from gates.review.report.run_view import Page, view
 from gates.verify.run import verify_run
 
 SERIALIZED = (

@@ -15,12 +15,12 @@ import torch
 
 from gates.core.errors import NotHere
 from gates.gate.correctness.fresh_shapes import cost, is_inferred
-from gates.gate.correctness.runner import accuracy
+from gates.gate.correctness.runner import accuracy, default_stream
 from gates.gate.correctness.runner.diagnose import with_maps
 from gates.gate.correctness.runner.roughness import Roughness
 from gates.gate.correctness.runner.threads import one_thread
 from gates.gate.correctness.runner.yardstick import Yardstick
-from gates.launch import default_stream, guarded_buffers
+from gates.launch import guarded_buffers
 from gates.launch.isolated_launch import DeviceLost
 from gates.launch.side import Launched, Side
 from gates.task import small_inputs

@@ -10,9 +10,9 @@ from gates import __version__
 from gates.core.errors import GatesError
 from gates.evidence.packed_runs import opened, origin
 from gates.evidence.run_directory import own_file, require_outside_a_run, resolve_run, utc_now, write_outside_runs
-from gates.report.ladders import ladders
-from gates.report.run_view import Page, RunView, view
 from gates.review.history import Entry, entry_of, history, history_or_none, in_order, newest
+from gates.review.report.ladders import ladders
+from gates.review.report.run_view import Page, RunView, view
 
 MOST_RUNS = 8  # shown in full with --all; a page of more is slow to make and nobody's reading
 

@@ -19,7 +19,7 @@ def command(folder: Path, argv: Sequence[str]) -> list[str]:
 
 
 if __name__ == "__main__":
-    sys.path[0] = str(HERE.parents[2])  # what lies beside this file hides no module
+    sys.path[0] = str(HERE.parents[3])  # what lies beside this file hides no module
     from gates.worker import sandbox
 
     os.environ["TMPDIR"] = sys.argv[1]

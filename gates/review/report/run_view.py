@@ -12,9 +12,9 @@ from gates.comparison.within import compare_within
 from gates.core.records import Decision
 from gates.evidence.judging import load_evidence
 from gates.evidence.run_directory import RunInfo, Verdict, read_record
-from gates.report.ladders import Chain
 from gates.review.decide import decision_in
 from gates.review.history import Entry
+from gates.review.report.ladders import Chain
 from gates.verify.run import verify_run
 
 

@@ -1,0 +1,1 @@
+"""Compile and disassemble a task: compilers, ninja graph, failures, records of builds."""

@@ -1,0 +1,1 @@
+"""Compile Triton kernels without a device, and keep what launches them."""

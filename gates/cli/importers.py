@@ -94,7 +94,8 @@ def robust_kbench(task: Path, **options: Any) -> None:
 def _write(imported: Any, fallback: str, directory: Path, name: str | None, limit_s: float) -> None:
     from gates.importers import folder
 
-    made, reference = folder.write(imported, directory, folder.task_name(name, fallback), limit_s)
-    click.echo(f"task:     {made}")
-    click.echo(f"baseline: {reference}")
-    click.echo(f"next:     gates run {made if made.is_absolute() else f'./{made}'}")
+    made = folder.write(imported, directory, folder.task_name(name, fallback), limit_s)
+    click.echo(f"task:     {made.task}")
+    click.echo(f"baseline: {made.reference}")
+    click.echo(f"limits:   {made.limits}")
+    click.echo(f"next:     gates run {made.task if made.task.is_absolute() else f'./{made.task}'}")

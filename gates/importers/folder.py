@@ -16,11 +16,12 @@ import tempfile
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
-from typing import Any
+from typing import Any, NamedTuple
 
 from gates import __version__
 from gates.core import jsonio
 from gates.core.errors import GatesError
+from gates.gate.correctness.judge import worth
 from gates.gate.correctness.output_scale import bounds
 from gates.gate.registry import ROWS, gates_of
 from gates.task.load import load_task
@@ -34,6 +35,7 @@ _NOT_COMPILED = "a Python callable: what it launches is compiled when it runs, i
 _NO_OWN_KERNEL = "a Python callable without a kernel of its own"
 _OWN_KERNEL = re.compile(r"\bload_inline\b|\bcpp_extension\b|\bRawKernel\b|\btriton\.jit\b")
 _NO_RULE = "the format sets no rule; write one under gates and take this line away"
+_OTHER_SEEDS = 4.0  # a bound is made for each case; absolute limits are made once
 _FIRST = "the format's own reference: there is nothing before it to beat"
 
 
@@ -71,6 +73,14 @@ class Imported:
     originals: Sequence[Original]
     tolerance: str
     details: Mapping[str, Any]  # what the format itself says of versions, authors, languages
+
+
+class Made(NamedTuple):
+    """The folders of a task and of its baseline, and what the limits are worth, in words."""
+
+    task: Path
+    reference: Path
+    limits: str
 
 
 def read(path: Path) -> bytes:
@@ -112,8 +122,8 @@ def task_name(given: str | None, fallback: str) -> str:
     return name
 
 
-def write(imported: Imported, directory: Path, name: str, limit_s: float) -> tuple[Path, Path]:
-    """Make the task ``name`` and its baseline ``name_reference`` in ``directory``; returns both folders.
+def write(imported: Imported, directory: Path, name: str, limit_s: float) -> Made:
+    """Make the task ``name`` and its baseline ``name_reference`` in ``directory``.
 
     ``limit_s`` is the time that the problem may take, here and in each later run of the tasks. Raises GatesError for a
     folder that exists or can't be written, and for a problem that can't be run.
@@ -136,7 +146,7 @@ def write(imported: Imported, directory: Path, name: str, limit_s: float) -> tup
         raise GatesError(f"can't write {error.filename or directory}: {error.strerror}") from None
 
 
-def _write(imported: Imported, made: Path, directory: Path, names: tuple[str, str], limit_s: float) -> tuple[Path, Path]:
+def _write(imported: Imported, made: Path, directory: Path, names: tuple[str, str], limit_s: float) -> Made:
     candidate, reference = (made / one for one in names)
     for folder, side in ((candidate, imported.candidate), (reference, imported.reference)):
         _put(folder, {**template("shared"), **side.files})
@@ -155,7 +165,7 @@ def _write(imported: Imported, made: Path, directory: Path, names: tuple[str, st
     for folder in (candidate, reference):
         shutil.rmtree(folder / "__pycache__", ignore_errors=True)
         folder.rename(directory / folder.name)
-    return directory / names[0], directory / names[1]
+    return Made(directory / names[0], directory / names[1], _limits_in_words(imported, found))
 
 
 def _put(folder: Path, files: Mapping[str, str]) -> None:
@@ -216,15 +226,21 @@ def _yaml(imported: Imported, side: Side, name: str, names: tuple[str, str], fou
             "  # what the hardware allows; replace it by the kernel's own budget",
             "  ptxas: {max_registers: 255, max_smem_bytes: 232448, max_spill_bytes: 0}",
         ]
-    largest, mean = (float(f"{found[key]:.3g}") for key in ("largest", "mean"))
+    largest, mean = (float(f"{_OTHER_SEEDS * found[key]:.3g}") for key in ("largest", "mean"))
     lines += [
-        f"  # max_err_over_bound: {imported.tolerance}",
-        "  # the absolute limits are that rule at the reference's size on these shapes (seed 0): a starting point",
+        f"  # max_err_over_bound: {_limits_in_words(imported, found)}",
+        f"  # the absolute limits are {_OTHER_SEEDS:g} times the error bounds on these shapes with seed 0, for other seeds: a starting point",
         f"  correctness: {{max_err_over_bound: 1.0, max_abs_err: "
         f"{largest!r}, mean_abs_err: {mean!r}, bad_pct: 0.0, bad_atol: {largest!r}}}",
         f"  performance: {{shape: {_flow(shapes[0])}, min_speedup_pct: 15, metrics: [p50]}}",
     ]
     return "\n".join(lines) + "\n"
+
+
+def _limits_in_words(imported: Imported, found: Mapping[str, Any]) -> str:
+    """What the limits are worth, beside the format's own rule."""
+    honest = f"{found['honest']:.2g} in {found['format']}" if found["honest"] else f"none in {found['format']}"
+    return f"{worth(found['rule_over_bound'])} ({honest}; {imported.tolerance})"
 
 
 def _flow(value: Any) -> str:

@@ -35,6 +35,10 @@ and may have:
                 ``--thorough``. Left out: the first of ODD_SHAPES, or else the first of SHAPES
     error_bound(inputs, shape) -> {output name: float64 CPU tensor}: the largest error, element by
                 element, that rounding in the formats explains; for the limit max_err_over_bound
+    honest(inputs, shape) -> outputs as the reference gives them, of an honest evaluation in its own precision; error_bound then comes
+                from its errors (gates/task/honest_error.py)
+    rule(inputs, shape) -> {output name: float64 CPU tensor}: the tolerance that others judge this problem by, shown beside the limits
+    OFFERED     names of SHAPES that nobody promised: a kernel may decline them by an error
     null_outputs(inputs, shape) -> {name: {output name: tensor}}: answers that a kernel would give which
                 leaves out the work; each must fail wherever the kernel passes
     mistakes(inputs, shape) -> {cause: callable() -> {output name: tensor}}: wrong answers known by their cause;
@@ -56,6 +60,7 @@ from typing import Any
 
 from gates.core.errors import GatesError
 from gates.core.python_path import add_folder
+from gates.task import honest_error
 from gates.task.load import nearest
 
 MAX_SEED = 2**31 - 1
@@ -75,7 +80,7 @@ VALUES = (
     "alternating",
     "small",
 )  # structured, of any problem
-_SHAPE_LISTS = ("ODD_SHAPES", "EDGE_SHAPES", "FAMILY_SHAPES")
+_SHAPE_LISTS = ("ODD_SHAPES", "EDGE_SHAPES", "FAMILY_SHAPES", "OFFERED")
 _FUNCTIONS = (
     "make_inputs",
     "reference",
@@ -85,6 +90,8 @@ _FUNCTIONS = (
     "end_to_end",
     "backends",
     "error_bound",
+    "honest",
+    "rule",
     "null_outputs",
     "mistakes",
 )
@@ -130,6 +137,9 @@ class Problem:
         self.ARGUMENTS = tuple(getattr(module, "ARGUMENTS", None) or module.make_inputs(next(iter(module.SHAPES.values())), 0, "cpu"))
         self._returned: list[str] | None = None
         self._whole = len(inspect.signature(module.reference).parameters) > 1
+        self._honest: tuple[Any, dict[str, Any], dict[str, Any]] | None = None  # of the last inputs
+        if hasattr(module, "honest"):
+            self.error_bound = self._derived_bound
         if hasattr(module, "make_outputs"):
             self.make_outputs = lambda shape, device: named(module.make_outputs(shape, device))
         if hasattr(module, "check"):
@@ -141,6 +151,20 @@ class Problem:
     def reference(self, inputs: Mapping[str, Any], shape: Mapping[str, int]) -> dict[str, Any]:
         """The exact outputs by name: float64 or complex128 CPU tensors."""
         return named(self._module.reference(inputs, shape) if self._whole else self._module.reference(inputs))
+
+    def honest_error(self, inputs: Mapping[str, Any], shape: Mapping[str, int]) -> dict[str, Any]:
+        """The error of the problem's ``honest`` that counts at each element; {} if the problem has none."""
+        return self._honestly(inputs, shape)[1] if hasattr(self._module, "honest") else {}
+
+    def _honestly(self, inputs: Mapping[str, Any], shape: Mapping[str, int]) -> tuple[dict[str, Any], dict[str, Any]]:
+        if self._honest is None or self._honest[0] is not inputs:
+            found = named(self._module.honest(inputs, shape))
+            self._honest = inputs, found, honest_error.errors(self.reference(inputs, shape), found)
+        return self._honest[1:]
+
+    def _derived_bound(self, inputs: Mapping[str, Any], shape: Mapping[str, int]) -> dict[str, Any]:
+        found, counted = self._honestly(inputs, shape)
+        return honest_error.bounds(self.reference(inputs, shape), found, counted, inputs)
 
     def returned_names(self) -> list[str]:
         """Return the names, in order, of what a function returns if it is given no outputs: the reference's on the smallest shape, but

@@ -68,6 +68,9 @@ class OutputErrors:
     bound_at: float | None = None
     error_map: ErrorMap | None = None  # where it breaks a limit, or differs between calls
     reference_dtype: str = ""  # what the reference is given in; runs of before do not have it
+    honest_err: float | None = None  # largest honest error, where the bound comes from it
+    max_err_over_rule: float | None = None  # the largest error over a tolerance of others, which judges nothing
+    rule_over_bound: float | None = None  # how many times as wide as the bound that tolerance is, over all elements
     best: NullErrors | None = None  # of the exact result rounded to the output's format: no kernel can promise better
 
 

@@ -59,8 +59,8 @@ def declared(problem: Any) -> bool:
 
 
 def is_inferred(problem: Any, shape: str) -> bool:
-    """Return whether ``shape`` is drawn and not declared by the problem."""
-    return shape.startswith(FRESH) and not declared(problem)
+    """Return whether nobody promised ``shape``: it is drawn and not declared by the problem, or one that the problem only offers."""
+    return (shape.startswith(FRESH) and not declared(problem)) or shape in getattr(problem, "OFFERED", ())
 
 
 def _asked(problem: Any, make: Callable[[random.Random], Mapping[str, int]], generator: random.Random) -> Sizes:

@@ -44,6 +44,7 @@ from gates.gate.correctness.limits import (
     weak_check,
 )
 from gates.gate.reasons import NOT_EMULATED, UNSUPPORTED
+from gates.task.honest_error import FACTOR as FACTOR_OF_HONEST
 from gates.task.problem import DEFAULT_INPUTS
 
 FACTOR = 1.25
@@ -83,6 +84,16 @@ def judge(evidence: CorrectnessEvidence, limits: Mapping[str, Any], baseline: Co
     elif asked:
         checks.append(Check("cases", lost or Status.FAIL, f"{good}/{asked}", None, "passed", code=codes.CASES))
     return conclude("correctness", with_excerpts(checks, evidence.excerpts), passed=_sentence(evidence, limits, whole, weak))
+
+
+def worth(rule_over_bound: float | None) -> str:
+    """What limits that come from the honest error are worth, beside the format's own rule."""
+    text = f"the limit is {FACTOR_OF_HONEST:g} times the honest error"
+    if rule_over_bound is None:
+        return text
+    wider = rule_over_bound >= 1.0
+    times = float(f"{rule_over_bound if wider else 1.0 / max(rule_over_bound, 1e-300):.2g}")
+    return f"{text}, and the format's own rule {times:,g} times as {'wide' if wider else 'narrow'}"
 
 
 def baseline_limit(reference: float, roundoff: float, baseline: float) -> float:
@@ -261,7 +272,16 @@ def _too_weak(case: Case, limits: Mapping[str, Any]) -> list[Check]:
     detail = f"a null answer keeps all limits: {null}" if null and not is_weak(case, limits) else ""
     if case.silent_inputs:
         detail = detail or f"the reference ignores {', '.join(case.silent_inputs)}"
-    return [_fail(codes.TOO_WEAK, "sharpness", detail, None, case.where)] if detail else []
+    return [_blind(codes.TOO_WEAK, "sharpness", detail, case)] if detail else []
+
+
+def _blind(code: Code, name: str, observed: str, case: Case) -> Check:
+    """A check for a problem that can't tell right from wrong: a fault of whoever wrote limits and inputs, and of nobody where both came
+    with the problem.
+    """
+    if any(output.honest_err is not None for output in case.outputs):
+        return _inconclusive(code, name, observed, case.where, "the problem's own inputs and outputs can't tell")
+    return _fail(code, name, observed, None, case.where)
 
 
 def _seeds(cases: Sequence[Case]) -> list[Check]:
@@ -277,12 +297,12 @@ def _seeds(cases: Sequence[Case]) -> list[Check]:
         for index, case in enumerate(found):
             earlier = next((one for one in found[:index] if one.inputs_sha256 == case.inputs_sha256), None)
             if earlier is not None:
-                return [_fail(codes.SAME_INPUTS, "seeds", f"inputs equal those of seed {earlier.seed}", None, case.where)]
+                return [_blind(codes.SAME_INPUTS, "seeds", f"inputs equal those of seed {earlier.seed}", case)]
     several = [found for found in by_shape.values() if len(found) > 1]
     if several and all(len({case.reference_sha256 for case in found}) == 1 for found in several):
         one = several[0]
         detail = f"the reference equals that of seed {one[0].seed}: it is constant over the inputs"
-        return [_fail(codes.TOO_WEAK, "seeds", detail, None, one[1].where)]
+        return [_blind(codes.TOO_WEAK, "seeds", detail, one[1])]
     return []
 
 
@@ -341,7 +361,11 @@ def _sentences(detail: str, text: str) -> str:
 
 def _bound_place(output: OutputErrors) -> str:
     index = ", ".join(str(part) for part in output.bound_index)
-    return f"{output.name}[{index}] is off by {_text(output.bound_error)}, rounding explains {_text(output.bound_at)}"
+    explained = "rounding explains" if output.honest_err is None else f"{FACTOR_OF_HONEST:g} times the honest error there is"
+    text = f"{output.name}[{index}] is off by {_text(output.bound_error)}, {explained} {_text(output.bound_at)}"
+    if output.max_err_over_rule is None:
+        return text
+    return f"{text}; the format's own rule {'would let all of it pass' if output.max_err_over_rule <= 1.0 else 'refuses it, too'}"
 
 
 def _inconclusive(code: Code, name: str, observed: Any, where: str, detail: str = "") -> Check:
@@ -365,6 +389,9 @@ def _sentence(evidence: CorrectnessEvidence, limits: Mapping[str, Any], whole: s
             parts.append(f"{len(found)} {word}, not counted" + (f" ({', '.join(case.where for case in found)})" if len(found) <= 3 else ""))
     if single := next((output.name for case in evidence.cases for output in case.outputs if output.reference_dtype == "float32"), ""):
         parts.append(f"the reference gives {single} in float32, whose rounding counts as the kernel's error")
+    derived = [output for case in evidence.cases if case.role == "headline" for output in case.outputs if output.honest_err is not None]
+    if derived:
+        parts.append(worth(max((output.rule_over_bound for output in derived if output.rule_over_bound is not None), default=None)))
     if limits.get("bad_pct", 0) > 5:
         parts.append(f"loose by choice: {limits['bad_pct']} % may be off by more than {limits.get('bad_atol')}")
     if len({case.shape for case in evidence.cases}) == 1:

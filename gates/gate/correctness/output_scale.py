@@ -1,8 +1,6 @@
-"""Job "magnitude": how large a problem's outputs are, so that a tolerance relative to them becomes a limit in absolute numbers.
+"""Job "magnitude": how large a problem's outputs and error bounds are, for limits in absolute numbers.
 
-A format's rule such as ``|out - reference| <= atol + rtol * |reference|`` is the problem's error_bound; its largest
-and its mean value over all outputs are what max_abs_err and mean_abs_err come to. The problem is foreign code, so it
-runs in a runner process.
+The problem is foreign code, so it runs in a runner process.
 """
 
 from __future__ import annotations
@@ -17,7 +15,10 @@ from gates.worker.job import ResultWriter, attempt
 
 
 def bounds(folder: Path, problem: str, *, work: Path, limit_s: float, python: str = sys.executable) -> dict[str, Any]:
-    """{"shapes": {name: dimensions}, "largest": error, "mean": error} of a problem whose error_bound is its tolerance.
+    """{"shapes": {name: dimensions}, "largest": bound, "mean": bound, "honest": error, "format": name, "rule_over_bound": ratio} of a problem
+    with an ``honest``.
+
+    ``largest`` and ``mean`` are of the error bounds, ``honest`` is the largest honest error, in an output of ``format``.
 
     Runs the reference twice on each of its shapes with seed 0. Raises GatesError where that fails, with what it said
     last, and where the two differ.
@@ -28,7 +29,7 @@ def bounds(folder: Path, problem: str, *, work: Path, limit_s: float, python: st
         raise refusal
     for line in tried.own():
         if line.get("type") == "bounds":
-            return {key: line[key] for key in ("shapes", "largest", "mean")}
+            return {key: line[key] for key in ("shapes", "largest", "mean", "honest", "format", "rule_over_bound")}
     raise GatesError(
         f"the reference could not be run ({tried.cause}): {tried.last_words()}",
         hint="the problem must run on the CPU within the time limit (--limit-s)",
@@ -76,22 +77,50 @@ def execute(job: Mapping[str, Any], folder: Path) -> None:
                 arguments=list(getattr(problem, "ARGUMENTS", ())),
             )
             return
-        largest, means = 0.0, []
-        for name, shape in problem.SHAPES.items():
-            inputs = problem.make_inputs(shape, 0, "cpu")
-            allowed, exact = problem.error_bound(inputs, shape), problem.reference(inputs, shape)
-            again = problem.reference(dict(inputs), shape)  # another object, so that no answer is one that was kept
-            for output, value in allowed.items():
-                if not value.numel() or not bool(torch.isfinite(value).all()):
-                    raise GatesError(f"the reference's output {output!r} on shape {name!r} is empty or not finite")
-                if not torch.equal(exact[output], again[output]):
-                    raise GatesError(
-                        f"the reference's output {output!r} on shape {name!r} differs from call to call on the same inputs",
-                        hint="a reference that draws random numbers has nothing to compare with: make them inputs",
-                    )
-                largest = max(largest, float(value.max()))
-                means.append(float(value.mean()))
-        writer.write("bounds", shapes={name: dict(shape) for name, shape in problem.SHAPES.items()}, largest=largest, mean=max(means))
+        found = [_figures(problem, name, shape) for name, shape in problem.SHAPES.items()]
+        worst = max(found, key=lambda one: one["honest"])
+        writer.write(
+            "bounds",
+            shapes={name: dict(shape) for name, shape in problem.SHAPES.items()},
+            largest=max(one["largest"] for one in found),
+            mean=max(one["mean"] for one in found),
+            honest=worst["honest"],
+            format=worst["format"],
+            rule_over_bound=max((one["rule_over_bound"] for one in found if one["rule_over_bound"] is not None), default=None),
+        )
+
+
+def _figures(problem: Any, name: str, shape: Mapping[str, int]) -> dict[str, Any]:
+    """The bounds and honest errors on one shape with seed 0. Raises GatesError for a reference that gives nothing to compare with."""
+    import torch
+
+    from gates.gate.correctness.runner.accuracy import figures
+
+    inputs = problem.make_inputs(shape, 0, "cpu")
+    exact = problem.reference(inputs, shape)
+    again = problem.reference(dict(inputs), shape)  # another object, so that no answer is one that was kept
+    for output, value in exact.items():
+        if not value.numel() or not bool(torch.isfinite(value).all()):
+            raise GatesError(f"the reference's output {output!r} on shape {name!r} is empty or not finite")
+        if not torch.equal(value, again[output]):
+            raise GatesError(
+                f"the reference's output {output!r} on shape {name!r} differs from call to call on the same inputs",
+                hint="a reference that draws random numbers has nothing to compare with: make them inputs",
+            )
+    own, errors = problem.honest(inputs, shape), problem.honest_error(inputs, shape)
+    allowed, rules = problem.error_bound(inputs, shape), problem.rule(inputs, shape)
+    told = [
+        figures(output, own[output], value, None, allowed[output], honest=errors[output], rule=rules[output])
+        for output, value in exact.items()
+    ]
+    worst = max(told, key=lambda one: one["honest_err"])
+    return {
+        "largest": max(float(value.max()) for value in allowed.values()),
+        "mean": max(float(value.mean()) for value in allowed.values()),
+        "honest": worst["honest_err"],
+        "format": worst["dtype"],
+        "rule_over_bound": max((one["rule_over_bound"] for one in told if one["rule_over_bound"] is not None), default=None),
+    }
 
 
 def _rounding(problem: Any, shape: Mapping[str, int], exact: Mapping[str, Any]) -> list[list[Any]]:

@@ -1,7 +1,6 @@
 """A flashinfer-bench definition (problem_data.py, from definition.json) as a problem of Kernel Gates.
 
-Inputs are drawn as the format draws them. The reference is the definition's own, run on the CPU with the
-precision that it asks for itself; its rounding is within the format's tolerance.
+Inputs are drawn as the format draws them. The reference is the definition's own, run on the CPU in float64.
 """
 
 from __future__ import annotations
@@ -10,6 +9,8 @@ import functools
 from typing import Any
 
 import torch
+
+from gates.task.precision import exactly
 
 from . import problem_data as data
 from . import problem_reference
@@ -44,12 +45,19 @@ def make_outputs(shape: dict[str, int], device: str) -> dict[str, Any]:
 
 
 def reference(inputs: dict[str, Any], shape: dict[str, int]) -> dict[str, Any]:
-    """The outputs of the definition's ``run``."""
+    """The outputs of the definition's ``run`` in float64."""
     if _last.get("inputs") is not inputs:
-        with torch.no_grad():
-            found = problem_reference.run(*[inputs[name] for name in data.INPUTS])
-        _last.update(inputs=inputs, outputs=_named(found))
+        given = _given(inputs)
+        with exactly():
+            found = _run(given)
+        _last.update(inputs=inputs, outputs={name: value.double() for name, value in found.items()})
     return _last["outputs"]
+
+
+def honest(inputs: dict[str, Any], shape: dict[str, int]) -> dict[str, Any]:
+    """The outputs of the definition's ``run`` in the precision that it asks for, in the formats of the definition."""
+    with torch.no_grad():
+        return {name: value.to(getattr(torch, data.OUTPUTS[name][1])) for name, value in _run(_given(inputs)).items()}
 
 
 def check(outputs: Any, expected: Any) -> str:
@@ -63,7 +71,7 @@ def check(outputs: Any, expected: Any) -> str:
     return "; ".join(wrong)
 
 
-def error_bound(inputs: dict[str, Any], shape: dict[str, int]) -> dict[str, Any]:
+def rule(inputs: dict[str, Any], shape: dict[str, int]) -> dict[str, Any]:
     """The format's tolerance, element by element."""
     return {name: torch.clamp(RTOL * value.abs(), min=ATOL) for name, value in reference(inputs, shape).items()}
 
@@ -74,7 +82,7 @@ def backends(inputs: dict[str, Any], shape: dict[str, int]) -> dict[str, Any]:
     return {"eager": lambda: problem_reference.run(*given), "torch_compile": lambda: _compiled()(*given)}
 
 
-_last: dict[str, Any] = {}  # reference and error_bound are asked about the same inputs, one after the other
+_last: dict[str, Any] = {}  # reference and rule are asked about the same inputs, one after the other
 
 
 @functools.lru_cache(maxsize=1)
@@ -82,13 +90,19 @@ def _compiled() -> Any:
     return torch.compile(problem_reference.run)
 
 
-def _named(found: Any) -> dict[str, Any]:
+def _given(inputs: dict[str, Any]) -> list[Any]:
+    """Copies: a reference may change its inputs."""
+    return [value.clone() if isinstance(value, torch.Tensor) else value for value in (inputs[name] for name in data.INPUTS)]
+
+
+def _run(given: list[Any]) -> dict[str, Any]:
+    found = problem_reference.run(*given)
     if not isinstance(found, dict):
         values = list(found) if isinstance(found, (tuple, list)) else [found]
         if len(values) != len(data.OUTPUTS):
             raise TypeError(f"the reference gives {len(values)} outputs, the definition has {len(data.OUTPUTS)}")
         found = dict(zip(data.OUTPUTS, values, strict=True))
-    return {name: torch.as_tensor(found[name]).double().cpu() for name in data.OUTPUTS}
+    return {name: torch.as_tensor(found[name]).cpu() for name in data.OUTPUTS}
 
 
 def _random(size: Any, dtype: torch.dtype, generator: torch.Generator) -> torch.Tensor:

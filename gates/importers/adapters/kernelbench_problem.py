@@ -11,6 +11,8 @@ from typing import Any
 
 import torch
 
+from gates.task.precision import exactly
+
 from . import problem_original as original
 
 ATOL = RTOL = 1e-4  # the format's rule for float32: |out - reference| <= ATOL + RTOL * |reference|
@@ -35,27 +37,26 @@ def make_inputs(shape: dict[str, int], seed: int, device: str) -> dict[str, Any]
 def reference(inputs: dict[str, Any], shape: dict[str, int]) -> dict[str, Any]:
     """The outputs of Model in float64, with the weights that float32 drew."""
     if _last.get("inputs") is not inputs:
-        model = _model(*inputs["init_inputs"]).double()
-        given = [value.double() if _floats(value) else value for value in _given(inputs)]
-        usual = torch.get_default_dtype()
-        torch.set_default_dtype(torch.float64)  # for tensors that forward makes itself
-        try:
-            with torch.no_grad():
-                found = model(*given)
-        finally:
-            torch.set_default_dtype(usual)
-        _last.update(inputs=inputs, outputs=_named(found))
+        model = _model(*inputs["init_inputs"])
+        with exactly():
+            found = model.double()(*_given(inputs))
+        _last.update(inputs=inputs, outputs={name: value.double() for name, value in _named(found).items()})
     return _last["outputs"]
 
 
-def error_bound(inputs: dict[str, Any], shape: dict[str, int]) -> dict[str, Any]:
+def honest(inputs: dict[str, Any], shape: dict[str, int]) -> dict[str, Any]:
+    """The outputs of Model in its own precision."""
+    return _named(_call(_model(*inputs["init_inputs"]), _given(inputs)))
+
+
+def rule(inputs: dict[str, Any], shape: dict[str, int]) -> dict[str, Any]:
     """The format's tolerance, element by element."""
     return {name: ATOL + RTOL * value.abs() for name, value in reference(inputs, shape).items()}
 
 
 def backends(inputs: dict[str, Any], shape: dict[str, int]) -> dict[str, Any]:
     """The problem's own Model, eager and compiled."""
-    given = _given(inputs)
+    given = [value for name, value in inputs.items() if name != "init_inputs"]
     device = next((str(value.device) for value in given if isinstance(value, torch.Tensor)), "cpu")
     init = inputs["init_inputs"]
     return {
@@ -65,7 +66,7 @@ def backends(inputs: dict[str, Any], shape: dict[str, int]) -> dict[str, Any]:
 
 
 _models: dict[str, Any] = {}
-_last: dict[str, Any] = {}  # reference and error_bound are asked about the same inputs, one after the other
+_last: dict[str, Any] = {}  # reference and rule are asked about the same inputs, one after the other
 
 
 def _model(*init: Any) -> torch.nn.Module:
@@ -87,7 +88,8 @@ def _call(model: Any, given: list[Any]) -> Any:
 
 
 def _given(inputs: dict[str, Any]) -> list[Any]:
-    return [value for name, value in inputs.items() if name != "init_inputs"]
+    """Copies: forward may change its inputs."""
+    return [value.clone() if isinstance(value, torch.Tensor) else value for name, value in inputs.items() if name != "init_inputs"]
 
 
 def _named(found: Any) -> dict[str, Any]:
@@ -96,11 +98,7 @@ def _named(found: Any) -> dict[str, Any]:
     if wrong:
         raise TypeError(f"Model.forward gives {', '.join(wrong)}; an output must be a tensor")
     names = ["out"] if len(values) == 1 else [f"out{index}" for index in range(len(values))]
-    return {name: value.double() for name, value in zip(names, values, strict=True)}
-
-
-def _floats(value: Any) -> bool:
-    return isinstance(value, torch.Tensor) and value.dtype.is_floating_point
+    return dict(zip(names, values, strict=True))
 
 
 def _on(value: Any, device: str) -> Any:

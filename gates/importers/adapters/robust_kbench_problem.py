@@ -12,6 +12,8 @@ from typing import Any
 
 import torch
 
+from gates.task.precision import exactly
+
 from . import problem_data as data
 from . import problem_original as original
 
@@ -44,20 +46,19 @@ def make_inputs(shape: dict[str, int], seed: int, device: str) -> dict[str, Any]
 def reference(inputs: dict[str, Any], shape: dict[str, int]) -> dict[str, Any]:
     """The outputs of forward_fn in float64."""
     if _last.get("inputs") is not inputs:
-        usual = torch.get_default_dtype()
-        torch.set_default_dtype(torch.float64)  # for tensors that forward_fn makes itself
-        try:
-            with torch.no_grad():
-                found = original.forward_fn(*[value.double() if _floats(value) else value for value in inputs.values()])
-        finally:
-            torch.set_default_dtype(usual)
-        values = list(found) if isinstance(found, (tuple, list)) else [found]
-        names = ["out"] if len(values) == 1 else [f"out{index}" for index in range(len(values))]
-        _last.update(inputs=inputs, outputs={name: value.double() for name, value in zip(names, values, strict=True)})
+        with exactly():
+            found = _named(original.forward_fn(*_given(inputs)))
+        _last.update(inputs=inputs, outputs={name: value.double() for name, value in found.items()})
     return _last["outputs"]
 
 
-def error_bound(inputs: dict[str, Any], shape: dict[str, int]) -> dict[str, Any]:
+def honest(inputs: dict[str, Any], shape: dict[str, int]) -> dict[str, Any]:
+    """The outputs of forward_fn in its own precision."""
+    with torch.no_grad():
+        return _named(original.forward_fn(*_given(inputs)))
+
+
+def rule(inputs: dict[str, Any], shape: dict[str, int]) -> dict[str, Any]:
     """The format's tolerance, element by element."""
     return {name: ATOL + RTOL * value.abs() for name, value in reference(inputs, shape).items()}
 
@@ -68,12 +69,18 @@ def backends(inputs: dict[str, Any], shape: dict[str, int]) -> dict[str, Any]:
     return {"eager": lambda: original.forward_fn(*given), "torch_compile": lambda: _compiled()(*given)}
 
 
-_last: dict[str, Any] = {}  # reference and error_bound are asked about the same inputs, one after the other
+_last: dict[str, Any] = {}  # reference and rule are asked about the same inputs, one after the other
 
 
 @functools.lru_cache(maxsize=1)
 def _compiled() -> Any:
     return torch.compile(original.forward_fn)
+
+
+def _named(found: Any) -> dict[str, Any]:
+    values = list(found) if isinstance(found, (tuple, list)) else [found]
+    names = ["out"] if len(values) == 1 else [f"out{index}" for index in range(len(values))]
+    return dict(zip(names, values, strict=True))
 
 
 class _Asked(Exception):
@@ -88,8 +95,9 @@ def _stop(*args: Any, **named: Any) -> Any:
     raise _Asked(args, named)
 
 
-def _floats(value: Any) -> bool:
-    return isinstance(value, torch.Tensor) and value.dtype.is_floating_point
+def _given(inputs: dict[str, Any]) -> list[Any]:
+    """Copies: forward_fn may change its inputs."""
+    return [value.clone() if isinstance(value, torch.Tensor) else value for value in inputs.values()]
 
 
 def _on(value: Any, device: str) -> Any:

@@ -37,6 +37,8 @@ def figures(
     bound: Any = None,
     nulls: Mapping[str, Any] | None = None,
     *,
+    honest: Any = None,
+    rule: Any = None,
     missing: Any = None,
     nan: bool = False,
     flushed: bool = False,
@@ -45,6 +47,7 @@ def figures(
 
     Complex numbers are pairs of reals here: ``elements`` counts both parts, and places have one more index (``gates.task.reals``).
     ``bound`` is the error that rounding explains, element by element; ``nulls`` are null answers of the problem's own.
+    ``honest``: the honest error that ``bound`` comes from; ``rule``: a tolerance of others, which judges nothing.
     ``missing``: a mask of elements that have no answer and are left out. ``nan``: NaN in the reference asks for NaN.
     ``flushed``: what is smaller than the smallest normal float may be zero.
     A reference beyond the range of the output's format asks for what ``in_format`` says. ``best`` is what the
@@ -55,7 +58,7 @@ def figures(
         raise ProblemError(f"reference {name!r} has shape {tuple(want.shape)}, the output {tuple(got.shape)}")
     if got.is_complex() != want.is_complex():
         raise ProblemError(f"reference {name!r} is {_format(want)}, the output {_format(got)}: both must be complex, or both real")
-    declared, bound = _format(got), None if bound is None else bound_of(bound, want)
+    declared, bound, rule = _format(got), *(None if one is None else bound_of(one, want) for one in (bound, rule))
     nulls = {kind: reals(values.to(torch.complex128) if got.is_complex() else values) for kind, values in (nulls or {}).items()}
     got, want = reals(got), reals(want)
     whole = not (got.dtype.is_floating_point or want.dtype.is_floating_point)
@@ -93,6 +96,9 @@ def figures(
         "unit_roundoff": ROUNDOFF.get(got.dtype, 0.0),
         "reference_dtype": str(given).removeprefix("torch."),
         **_over_bound(error, finite, bound, got.shape),
+        "honest_err": None if honest is None else float(honest.max()) if honest.numel() else 0.0,
+        "max_err_over_rule": _over_bound(error, finite, rule, got.shape)["max_err_over_bound"],
+        "rule_over_bound": _ratio(rule, bound),
         "nulls": [
             _null(kind, values.to(got.dtype if got.dtype.is_floating_point else torch.float64).to(torch.float64), want, bad_atol, bound)
             for kind, values in {**_nulls(want), **nulls}.items()
@@ -278,6 +284,14 @@ def _over_bound(error: Any, finite: Any, bound: Any, shape: Any) -> dict[str, An
         "bound_error": float(error.reshape(-1)[worst]),
         "bound_at": min(at, sys.float_info.max),
     }
+
+
+def _ratio(rule: Any, bound: Any) -> float | None:
+    """How many times as wide as the bound the rule is, over all elements."""
+    if rule is None or bound is None or not float(bound.sum()):
+        return None
+    ratio = float(rule.to(torch.float64).nan_to_num(0.0, 0.0, 0.0).mean() / bound.mean())
+    return ratio if math.isfinite(ratio) else None
 
 
 def _argmax(error: Any) -> int:

@@ -269,6 +269,8 @@ def _figures(
     """
     bounds = problem.error_bound(inputs, shape) if hasattr(problem, "error_bound") and not plain else {}
     nulls = problem.null_outputs(inputs, shape) if hasattr(problem, "null_outputs") and not plain else {}
+    honest = {} if plain else problem.honest_error(inputs, shape)
+    rules = problem.rule(inputs, shape) if hasattr(problem, "rule") and not plain else {}
     if text := fault("error_bound", bounds, reference) or null_fault(nulls, reference):
         raise ProblemError(text)
     return [
@@ -279,6 +281,8 @@ def _figures(
             bad_atol,
             bounds.get(name),
             {kind: answer[name] for kind, answer in nulls.items() if name in answer},
+            honest=honest.get(name),
+            rule=rules.get(name),
             missing=(missing or {}).get(name),
             **allowed,
         )

@@ -21,9 +21,9 @@ from collections.abc import Mapping
 from typing import Any
 
 import torch
-from torch.overrides import TorchFunctionMode
 
 from gates.gate.correctness.runner.accuracy import ROUNDOFF
+from gates.task.precision import SINGLE, InPrecision
 from gates.task.reals import all_reals, reals
 
 _FACTOR = 8.0  # another order of sums than the reference's
@@ -113,7 +113,7 @@ class Yardstick:
         return {}
 
     def _in_float32(self, inputs: Mapping[str, Any], shape: Mapping[str, int]) -> dict[str, Any]:
-        with _Single():
+        with InPrecision(SINGLE, refuse_writes=True):
             return self._evaluated(inputs, shape)
 
 
@@ -145,35 +145,3 @@ def _moved(inputs: Mapping[str, Any], number: int) -> dict[str, Any]:
             off = parts.to(torch.float64) * (1.0 + ROUNDOFF[parts.dtype] * signs)
             moved[name] = torch.view_as_complex(off) if value.is_complex() else off
     return moved
-
-
-class _Single(TorchFunctionMode):
-    """Evaluates in float32 what asks for float64, complex numbers too.
-
-    Raises NotImplementedError for a write into such a tensor, which would be lost.
-    """
-
-    def __torch_function__(self, function: Any, types: Any, args: Any = (), kwargs: Any = None) -> Any:
-        kwargs, name = kwargs or {}, getattr(function, "__name__", "")
-        writes = name.endswith("_") and (not name.endswith("__") or name in _WRITES)
-        if _is_double(kwargs.get("out")) or (writes and args and _is_double(args[0])):
-            raise NotImplementedError
-        if name in ("double", "cdouble"):
-            return _lowered(args[0]).to(torch.float32 if name == "double" else torch.complex64)
-        return function(*_lowered(args), **{key: _lowered(value) for key, value in kwargs.items()})
-
-
-_SINGLE = {torch.float64: torch.float32, torch.complex128: torch.complex64}
-_WRITES = ("__setitem__", "__iadd__", "__isub__", "__imul__", "__itruediv__", "__ipow__", "__ifloordiv__")
-
-
-def _is_double(value: Any) -> bool:
-    return isinstance(value, torch.Tensor) and value.dtype in _SINGLE
-
-
-def _lowered(value: Any) -> Any:
-    if _is_double(value):
-        return value.to(_SINGLE[value.dtype])
-    if isinstance(value, torch.dtype):
-        return _SINGLE.get(value, value)
-    return type(value)(_lowered(one) for one in value) if type(value) in (list, tuple) else value

@@ -229,7 +229,7 @@ def _yaml(imported: Imported, side: Side, name: str, names: tuple[str, str], fou
     largest, mean = (float(f"{_OTHER_SEEDS * found[key]:.3g}") for key in ("largest", "mean"))
     lines += [
         f"  # max_err_over_bound: {_limits_in_words(imported, found)}",
-        f"  # the absolute limits are {_OTHER_SEEDS:g} times the error bounds on these shapes with seed 0, for other seeds: a starting point",
+        f"  # the absolute limits are {_OTHER_SEEDS:g} times the error bounds on these shapes with seed 0: a starting point",
         f"  correctness: {{max_err_over_bound: 1.0, max_abs_err: "
         f"{largest!r}, mean_abs_err: {mean!r}, bad_pct: 0.0, bad_atol: {largest!r}}}",
         f"  performance: {{shape: {_flow(shapes[0])}, min_speedup_pct: 15, metrics: [p50]}}",

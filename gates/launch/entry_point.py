@@ -7,6 +7,7 @@ on torch's current stream, which is the one that callers make current.
 
 from __future__ import annotations
 
+import contextlib
 import importlib.util
 import os
 import re
@@ -18,6 +19,7 @@ from typing import Any
 
 from gates.core.errors import GatesError, NotHere
 from gates.core.python_path import TextLoader, add_folder
+from gates.launch import triton_alone
 from gates.launch.c_launcher import Kernel, KernelError, require_built
 from gates.launch.packages import unusable
 from gates.task.load import CUDA, TRITON
@@ -25,7 +27,7 @@ from gates.task.load import CUDA, TRITON
 # What torch, its extension loader, Triton and the CUDA runtime say where there is no device.
 _NO_DEVICE = re.compile(
     r"not compiled with CUDA enabled|No CUDA GPUs are available|Found no NVIDIA driver|CUDA_HOME environment variable is not set"
-    r"|no CUDA-capable device|\b0 active drivers|CUDA driver version is insufficient|libcuda\.so"
+    r"|no CUDA-capable device|\b0 active drivers|CUDA driver version is insufficient|libcuda\.so|'torch\._C' has no attribute '_[cC]uda"
 )
 
 
@@ -58,7 +60,8 @@ class Function:
     def __call__(self, *arguments: Any, stream: int = 0) -> Any:
         """What the function returns: its outputs, or None where it wrote into its arguments. Raises KernelError for what it raises."""
         try:
-            return self._call(*arguments)
+            with _surroundings(self._on_cpu):
+                return self._call(*arguments)
         except (MemoryError, NotHere):
             raise
         except Exception as error:  # the user's code: whatever it raises is a finding about it
@@ -82,31 +85,22 @@ def load(side: Mapping[str, Any], library: str | None = None) -> Kernel | Functi
     require_built(path, side.get("sha256"))
     if side["kind"] == TRITON and side["emulated"]:
         os.environ["TRITON_INTERPRET"] = "1"  # read when @triton.jit decorates, so before the module is imported
-        refuse_autotuning()
+        triton_alone.prepare_interpreter()
     return Function(path, side["entry"], on_cpu=bool(side["emulated"]))
-
-
-def refuse_autotuning() -> None:
-    """Make Triton's autotuner raise NeedsDevice where it would measure several configurations in this process, which has no device."""
-    try:
-        from triton.runtime.autotuner import Autotuner
-    except ImportError:  # the module's own import of triton says it
-        return
-    run = Autotuner.run
-
-    def choose(self: Any, *arguments: Any, **options: Any) -> Any:
-        if len(self.configs) > 1:
-            raise NeedsDevice(
-                f"@triton.autotune chooses among {len(self.configs)} configurations of {self.base_fn.__name__} by timing them"
-            )
-        return run(self, *arguments, **options)
-
-    Autotuner.run = choose
 
 
 def is_c(side: Mapping[str, Any]) -> bool:
     """Whether the side's entry is a C launcher."""
     return side.get("kind", CUDA) == CUDA
+
+
+def _surroundings(on_cpu: bool) -> contextlib.AbstractContextManager[None]:
+    """What a function runs in: without a device, a CPU that passes for one."""
+    if not on_cpu:
+        return contextlib.nullcontext()
+    from gates.launch.cpu_as_device import pretended  # needs torch
+
+    return pretended()
 
 
 def _module(path: Path, on_cpu: bool) -> ModuleType:
@@ -122,7 +116,8 @@ def _module(path: Path, on_cpu: bool) -> ModuleType:
     module = importlib.util.module_from_spec(spec)
     sys.modules[name] = module  # compilers look their functions' module up
     try:
-        spec.loader.exec_module(module)
+        with _surroundings(on_cpu):
+            spec.loader.exec_module(module)
     except Exception as error:  # the user's code
         if on_cpu and _NO_DEVICE.search(str(error)):
             raise NeedsDevice(_first_line(error)) from error

@@ -29,7 +29,9 @@ def errors(exact: Mapping[str, Any], honest: Mapping[str, Any]) -> dict[str, Any
     found = {}
     for name, want in exact.items():
         if want.shape != honest[name].shape:
-            raise ArithmeticError(f"{name} has the shape {list(honest[name].shape)} in the honest evaluation, {list(want.shape)} in float64")
+            raise ArithmeticError(
+                f"{name} has the shape {list(honest[name].shape)} in the honest evaluation, {list(want.shape)} in float64"
+            )
         if bool((torch.isfinite(want) & ~torch.isfinite(honest[name])).any()):
             raise ArithmeticError(f"{name} overflows in {str(honest[name].dtype).removeprefix('torch.')}, where the exact result is finite")
         error = (honest[name].to(want.dtype) - want).abs().to(torch.float64)

@@ -36,7 +36,14 @@ def unrun(monkeypatch: pytest.MonkeyPatch) -> None:
     """The problem's shapes without a process that runs it."""
 
     def bounds(at: Path, problem: str, **_: Any) -> dict[str, Any]:
-        return {"shapes": module_of(at, "problem").SHAPES, "largest": 0.0123456, "mean": 0.001, "honest": 1e-6, "format": "float32", "rule_over_bound": 40.0}
+        return {
+            "shapes": module_of(at, "problem").SHAPES,
+            "largest": 0.0123456,
+            "mean": 0.001,
+            "honest": 1e-6,
+            "format": "float32",
+            "rule_over_bound": 40.0,
+        }
 
     monkeypatch.setattr(folder, "bounds", bounds)
 
@@ -299,6 +306,17 @@ def test_a_wrong_solution_leaves_the_formats_bound(tmp_path: Path, unrun: None, 
     problem = module_of(task, "problem")
     shape = problem.SHAPES["given"]
     assert worst(task, problem, problem.make_inputs(shape, 0, "cpu"), shape) > 1.0
+
+
+@pytest.mark.parametrize(
+    ("problem", "solution", "right"), [("softmax_v0", "softmax_plus1", False), ("half", "half", True), ("attr", "attr", True)]
+)
+def test_limits_come_from_the_honest_error(tmp_path: Path, unrun: None, problem: str, solution: str, right: bool) -> None:
+    files = DATA / "kernelbench" / f"p_{problem}.py", DATA / "kernelbench" / f"s_{solution}.py"
+    task, *_ = folder.write(kernelbench.load(*files), tmp_path, "imported", 60)
+    made = module_of(task, "problem")
+    inputs = made.make_inputs(made.SHAPES["given"], 0, "cpu")
+    assert (worst(task, made, inputs, made.SHAPES["given"]) <= 1.0) == right
 
 
 def test_outputs_in_another_format_are_told(tmp_path: Path, unrun: None) -> None:

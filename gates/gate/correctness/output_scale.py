@@ -15,10 +15,10 @@ from gates.worker.job import ResultWriter, attempt
 
 
 def bounds(folder: Path, problem: str, *, work: Path, limit_s: float, python: str = sys.executable) -> dict[str, Any]:
-    """{"shapes": {name: dimensions}, "largest": bound, "mean": bound, "honest": error, "format": name, "rule_over_bound": ratio} of a problem
-    with an ``honest``.
+    """{"shapes", "largest", "mean", "honest", "format", "rule_over_bound"} of a problem that has ``honest``.
 
-    ``largest`` and ``mean`` are of the error bounds, ``honest`` is the largest honest error, in an output of ``format``.
+    ``shapes``: name to dimensions; ``largest``, ``mean``: of the error bounds; ``honest``: the largest honest error, in an output of
+    ``format``; ``rule_over_bound``: how many times as wide as the bound the format's own rule is.
 
     Runs the reference twice on each of its shapes with seed 0. Raises GatesError where that fails, with what it said
     last, and where the two differ.
@@ -55,8 +55,6 @@ def of_reference(folder: Path, problem: str, shape: str, *, work: Path, limit_s:
 
 def execute(job: Mapping[str, Any], folder: Path) -> None:
     """Write one ``bounds`` line for the problem of ``job``; an ``outputs`` line where the job names one shape."""
-    import torch
-
     from gates.task import problem as problems
     from gates.task.reals import all_reals
 

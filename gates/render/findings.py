@@ -15,7 +15,7 @@ from gates.gate.correctness import codes as correctness
 from gates.gate.correctness.failed_case import clearest_first
 from gates.gate.sanitizer import codes as sanitizer
 
-_OF_CHECKERS = (sanitizer.FINDING, correctness.EMULATOR_FINDING)
+_OF_CHECKERS = (sanitizer.FINDING, *sanitizer.FAULTS.values(), correctness.EMULATOR_FINDING, *correctness.FAULTS.values())
 _BAD = (Status.FAIL, Status.INCONCLUSIVE)
 
 

@@ -9,6 +9,7 @@ import re
 
 from gates.core.reason_code import Code
 from gates.diagnostics.explain import codes_of, explain
+from gates.gate.faults import FAULTS
 from gates.gate.reasons import REASONS
 from gates.gate.registry import GATES, ROWS
 
@@ -25,7 +26,8 @@ def gate_part(gate: str) -> str:
     text = re.sub(
         rf" docs/gates/{gate}\.md [^.]*\.", "", text.replace(f"\ndocs/gates/{gate}.md", f" docs/gates/{gate}.md")
     )  # this very page
-    own = {code: known for code, known in codes_of(gate).items() if known.reason not in REASONS}
+    faults = {fault.meaning for fault in FAULTS.values()}
+    own = {code: known for code, known in codes_of(gate).items() if known.reason not in REASONS and known.meaning not in faults}
     return f"{text}\n\n{_listed(own)}"
 
 
@@ -37,6 +39,11 @@ def list_part() -> str:
 def shared_part() -> str:
     """The reasons that every gate can give, and those of a decision."""
     return f"{_listed({f'GATE.{reason}': code for reason, code in REASONS.items()})}\n{_listed(codes_of('decision'))}"
+
+
+def faults_part() -> str:
+    """The faults that the sanitizer gate names, and the correctness gate on the emulator."""
+    return _listed({f"sanitizer.{name}": code for name, code in FAULTS.items()})
 
 
 def _listed(codes: dict[str, Code]) -> str:

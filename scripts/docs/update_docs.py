@@ -149,7 +149,8 @@ def evidence_files(text: str, _recorded: Path) -> str:
 
 def gate_page(text: str, gate: str) -> str:
     """The page of a gate in docs/gates/ with the gate's docstring and reason codes."""
-    return generated(text, "gate", gate_pages.gate_part(gate))
+    text = generated(text, "gate", gate_pages.gate_part(gate))
+    return generated(text, "faults", gate_pages.faults_part()) if gate == "sanitizer" else text
 
 
 def gates_index(text: str) -> str:

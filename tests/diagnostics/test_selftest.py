@@ -35,7 +35,7 @@ STORED = {
     ("correctness", "nothing but NaN"): "correctness.non_finite",
     ("correctness", "zeros"): "correctness.max_abs_err",
     ("sanitizer", "log without a summary"): "sanitizer.no_summary",
-    ("sanitizer", "an invalid write"): "sanitizer.finding",
+    ("sanitizer", "an invalid write"): "sanitizer.out_of_bounds",
     ("performance", "the same kernel twice, simulated device, bar 0 %"): "performance.bar_within_interval",
     ("performance", "that candidate slowed by 5 %: 1.143x against 15 %"): "performance.too_slow",
     ("performance", "the same kernel twice, the baseline made slower beside the candidate"): "performance.inconsistent",

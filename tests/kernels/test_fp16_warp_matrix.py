@@ -69,6 +69,14 @@ def test_ldmatrix_used_wrongly(library: Emulated, fault: int, kind: str) -> None
     assert library.kinds() == [kind]
 
 
+@pytest.mark.parametrize("entry", ["load_launch", "multiply_launch"])
+def test_half_a_warp_has_ended(library: Emulated, entry: str) -> None:
+    sizes = (1024, 128) if entry == "load_launch" else (128, 64, 128)
+    library.run(entry, *(np.zeros(size, np.uint32) for size in sizes), *([0] if entry == "load_launch" else []), HALF_WARP)
+    assert library.kinds() == ["ended_lanes"]
+    assert "16 of them have ended" in library.findings[0]["message"]
+
+
 @pytest.mark.parametrize("order", ORDERS)
 def test_mma_of_whole_numbers_is_exact(library: Emulated, order: str) -> None:
     draw = np.random.default_rng(3)

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from gates.core.reason_code import Code, codes_in
+from gates.gate.faults import faults_of
 
 PASS = Code(
     "correctness.pass",
@@ -122,7 +123,7 @@ STALE_ANSWER = Code(
 )
 EMULATOR_FINDING = Code(
     "correctness.emulator_finding",
-    "the emulator saw something that is undefined on a device, whatever the numbers say.",
+    "the emulator saw a fault that has no code of its own.",
     next_step="The message names the place.",
 )
 MAX_ABS_ERR = Code(
@@ -213,7 +214,8 @@ NO_LIMIT = Code(
     next_step="Set max_abs_err and mean_abs_err.",
 )
 
-CODES = codes_in(globals())
+FAULTS = faults_of("correctness")  # seen by the emulator
+CODES = {**codes_in(globals()), **{code: code for code in FAULTS.values()}}
 
 
 def of(reason: str) -> Code:

@@ -308,7 +308,14 @@ def _seeds(cases: Sequence[Case]) -> list[Check]:
 
 def _findings(case: Case) -> list[Check]:
     return [
-        _fail(codes.EMULATOR_FINDING, finding.kind, finding.message, None, case.where, f"{finding.kernel} {finding.where}".strip())
+        _fail(
+            codes.FAULTS.get(finding.kind, codes.EMULATOR_FINDING),
+            finding.kind,
+            finding.message,
+            None,
+            case.where,
+            f"{finding.kernel} {finding.where}".strip(),
+        )
         for finding in case.findings[:5]
     ]
 

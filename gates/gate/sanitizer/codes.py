@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from gates.core.reason_code import Code, codes_in
+from gates.gate.faults import faults_of
 
 PASS = Code(
     "sanitizer.pass",
@@ -14,11 +15,8 @@ NOTHING_CHECKED = Code(
 )
 FINDING = Code(
     "sanitizer.finding",
-    "a checker reported a fault.",
-    next_step=(
-        "Its place is named: look at the bounds of the last tile, the barrier between a write and a read of shared memory, and values "
-        "used before they are set; for a SEGV at an argument, check the order of ARGUMENTS against the launcher's."
-    ),
+    "a checker reported a fault that has no code of its own.",
+    next_step="Its place and the tool's own words are shown.",
 )
 LAUNCH_ERROR = Code(
     "sanitizer.launch_error",
@@ -68,4 +66,5 @@ TOOL_MISSING = Code(
     "one of the four tools was not run.",
 )
 
-CODES = codes_in(globals())
+FAULTS = faults_of("sanitizer")
+CODES = {**codes_in(globals()), **{code: code for code in FAULTS.values()}}

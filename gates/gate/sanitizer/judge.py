@@ -86,7 +86,8 @@ def _excused(run: SanitizerRun) -> bool:
 
 
 def _finding(finding: Finding, where: str) -> Check:
-    return _check(f"{finding.tool}: {finding.kind}", Status.FAIL, finding.count, codes.FINDING, where, _told(finding))
+    code = codes.FAULTS.get(finding.kind, codes.FINDING)
+    return _check(f"{finding.tool}: {finding.kind}", Status.FAIL, finding.count, code, where, _told(finding))
 
 
 def _warning(finding: Finding, where: str) -> Check:
@@ -100,12 +101,13 @@ def _told(finding: Finding) -> str:
 
 
 def _check(name: str, status: Status, observed: Any, code: Code, where: str, detail: str = "") -> Check:
+    counted = code is codes.FINDING or code in codes.FAULTS.values()
     return Check(
         name,
         status,
         observed,
-        0 if code is codes.FINDING else None,
-        "findings" if code is codes.FINDING else "",
+        0 if counted else None,
+        "findings" if counted else "",
         where,
         code,
         f"{detail}. {code.explanation}" if detail else code.explanation,

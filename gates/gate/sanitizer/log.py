@@ -85,6 +85,8 @@ def device_findings(log: str, tool: str) -> list[Finding]:
             continue
         text, detail = match.group(1), match.group(1).startswith("    ")
         if detail:
+            if findings and text.rstrip().endswith(" is misaligned"):
+                findings[-1] = dataclasses.replace(findings[-1], kind="misaligned")
             if findings and not findings[-1].where and not findings[-1].kernel and (place := _AT.search(text.strip())):
                 findings[-1] = _placed(findings[-1], place)
             continue
@@ -117,11 +119,17 @@ def _placed(finding: Finding, place: re.Match[str]) -> Finding:
 
 
 def _kind(text: str) -> str:
-    """A short name of what a headline reports: ``invalid __global__ write``, ``race``, ``barrier error``."""
+    """What a headline reports: the name of a fault where it has one (``gates.gate.faults``), else the tool's first words."""
     for pattern, kind in (
-        (r"^(Invalid __\w+__ \w+|Invalid \w+)", None),
-        (r"Race reported|hazard", "race"),
-        (r"^(Uninitialized __\w+__ memory \w+)", None),
+        (r"^Invalid __global__ \w+", "out_of_bounds"),
+        (r"^Invalid __shared__ \w+", "shared_out_of_bounds"),
+        (r"^Invalid __local__ \w+", "local_out_of_bounds"),
+        (r"^(Invalid \w+(?: \w+)?)", None),
+        (r"Race reported|hazard", "race_shared"),
+        (r"^Uninitialized __global__ memory", "uninitialised_global"),
+        (r"^Uninitialized __shared__ memory", "uninitialised_shared"),
+        (r"^Uninitialized __local__ memory", "uninitialised_local"),
+        (r"^Barrier error.*Divergent", "barrier_divergence"),
         (r"Barrier error", "barrier error"),
         (r"^Program hit (\w+)", None),
     ):

@@ -54,7 +54,7 @@ def test_an_honest_kernel_passes(library: Path, tmp_path: Path) -> None:
         ("keeps_answers", "stale_answer"),
         ("launches_nothing", "no_launch"),
         ("launches_once", "no_launch"),
-        ("has_finding", "emulator_finding"),
+        ("has_finding", "barrier_divergence"),
     ],
 )
 def test_planted_defect_fails(library: Path, tmp_path: Path, entry: str, code: str) -> None:

@@ -77,12 +77,12 @@ SYNCCHECK = """========= COMPUTE-SANITIZER
 @pytest.mark.parametrize(
     ("text", "tool", "kind", "kernel", "where", "severity", "total"),
     [
-        (MEMCHECK, "memcheck", "invalid __global__ write", "void store_tile<(int)64>(float *, int)", "tile.cu:34", "error", 3),
-        (MEMCHECK_OLD, "memcheck", "invalid __shared__ read", "oob(int *)", "tile.cu:10", "error", 1),
-        (RACECHECK, "racecheck", "race", "sum_kernel(int *, int *)", "sum.cu:47", "error", 1),
-        (WARNING_ONLY, "racecheck", "race", "warp_sum(float *)", "w.cu:9", "warning", 0),
-        (INITCHECK, "initcheck", "uninitialized __global__ memory read", "add(float *)", "add.cu:8", "error", 1),
-        (SYNCCHECK, "synccheck", "barrier error", "divergent(int *)", "d.cu:34", "error", 16),
+        (MEMCHECK, "memcheck", "out_of_bounds", "void store_tile<(int)64>(float *, int)", "tile.cu:34", "error", 3),
+        (MEMCHECK_OLD, "memcheck", "shared_out_of_bounds", "oob(int *)", "tile.cu:10", "error", 1),
+        (RACECHECK, "racecheck", "race_shared", "sum_kernel(int *, int *)", "sum.cu:47", "error", 1),
+        (WARNING_ONLY, "racecheck", "race_shared", "warp_sum(float *)", "w.cu:9", "warning", 0),
+        (INITCHECK, "initcheck", "uninitialised_global", "add(float *)", "add.cu:8", "error", 1),
+        (SYNCCHECK, "synccheck", "barrier_divergence", "divergent(int *)", "d.cu:34", "error", 16),
     ],
 )
 def test_reports_are_read(text, tool, kind, kernel, where, severity, total) -> None:
@@ -96,7 +96,7 @@ def test_all_findings_of_a_log_are_read() -> None:
     found = log.device_findings(RACECHECK, "racecheck")
     assert [(f.severity, f.where) for f in found] == [("error", "sum.cu:47"), ("warning", "reduce.hpp:249")]
     found = log.device_findings(MEMCHECK, "memcheck")
-    assert [f.kind for f in found] == ["invalid __global__ write"] * 2 + ["cudaerrorlaunchfailure"]
+    assert [f.kind for f in found] == ["out_of_bounds"] * 2 + ["cudaerrorlaunchfailure"]
     assert log.summary("========= ERROR SUMMARY: x errors\n", "memcheck") == (None, None)
     assert log.summary(INITCHECK, "racecheck") == (None, None)
 
@@ -180,7 +180,7 @@ def test_one_tool_less_is_no_pass(gate) -> None:
             Status.NOT_RUN,
             "sanitizer.not_supported",
         ),
-        ('"$@"; cat > $log <<EOF\n' + MEMCHECK + "EOF\nexit 0", Status.FAIL, "sanitizer.finding"),
+        ('"$@"; cat > $log <<EOF\n' + MEMCHECK + "EOF\nexit 0", Status.FAIL, "sanitizer.out_of_bounds"),
         (CLEAN.replace("0 errors", "4 errors") + '"$@"; echo "========= $s" > $log; exit 86', Status.FAIL, "sanitizer.finding"),
         (CLEAN + '"$@"; echo "========= $s" > $log; exit 255', Status.INCONCLUSIVE, "sanitizer.exit_code"),
         (CLEAN + '"$@"; echo "========= $s" > $log; kill -SEGV $$', Status.FAIL, "sanitizer.crash"),
@@ -225,7 +225,7 @@ def test_a_tool_that_gives_up_later_is_not_run_and_its_findings_count(gate) -> N
     _, result = gate(f'"$@"; cat > $log <<EOF\n{complaint}{clean}EOF\nexit 255')
     assert (result.status, result.code) == (Status.NOT_RUN, "sanitizer.not_started") and "Internal Sanitizer Error" in result.sentence
     _, result = gate(f"cat > $log <<EOF\n{complaint}{MEMCHECK}EOF\nexit 86")  # a place in a kernel shows that it ran
-    assert (result.status, result.code) == (Status.FAIL, "sanitizer.finding")
+    assert (result.status, result.code) == (Status.FAIL, "sanitizer.out_of_bounds")
 
 
 MISSING_WAIT = """========= COMPUTE-SANITIZER
@@ -256,18 +256,24 @@ def test_a_missing_wait_inside_a_library_is_shown_and_does_not_reject(gate, text
 
 
 @pytest.mark.parametrize(
-    "text",
+    ("text", "code"),
     [
-        LIBCUDACXX.replace("/usr/local/cuda/include/cuda/std/__barrier/barrier.h", "/src/kernels/copy.cu"),  # the kernel's own line
-        LIBCUDACXX.replace("Missing wait.", "Divergent thread(s) in block"),  # who called it from a branch is the caller
-        LIBCUDACXX.replace("/cuda/include/cuda/std/__barrier/", "/cuda/include/cooperative_groups/").replace(
-            "Missing wait.", "Divergent thread(s) in warp"
+        # the kernel's own line
+        (LIBCUDACXX.replace("/usr/local/cuda/include/cuda/std/__barrier/barrier.h", "/src/kernels/copy.cu"), "finding"),
+        # who called it from a branch is the caller
+        (LIBCUDACXX.replace("Missing wait.", "Divergent thread(s) in block"), "barrier_divergence"),
+        (
+            LIBCUDACXX.replace("/cuda/include/cuda/std/__barrier/", "/cuda/include/cooperative_groups/").replace(
+                "Missing wait.", "Divergent thread(s) in warp"
+            ),
+            "barrier_divergence",
         ),
-        LIBCUDACXX.partition("=========\n")[0] + SYNCCHECK.partition("\n")[2],  # one of each
+        # one of each
+        (LIBCUDACXX.partition("=========\n")[0] + SYNCCHECK.partition("\n")[2], "barrier_divergence"),
     ],
 )
-def test_what_is_the_caller_s_in_a_library_rejects(gate, text: str) -> None:
-    assert gate(synccheck_says(text))[1].code == "sanitizer.finding"
+def test_what_is_the_caller_s_in_a_library_rejects(gate, text: str, code: str) -> None:
+    assert gate(synccheck_says(text))[1].code == f"sanitizer.{code}"
 
 
 @pytest.mark.parametrize(
@@ -302,16 +308,16 @@ def racecheck_says(text: str, ending: str) -> str:
 @pytest.mark.parametrize("code", [0, 86])  # with --error-exitcode 86, by version
 def test_warnings_are_shown_and_do_not_fail(gate, code: int) -> None:
     evidence, result = gate(racecheck_says(WARNING_ONLY, f"exit {code}"))
-    assert result.status is Status.PASS and result.sentence.endswith("; 1 warning shown, not counted (racecheck: race at w.cu:9)")
+    assert result.status is Status.PASS and result.sentence.endswith("; 1 warning shown, not counted (racecheck: race_shared at w.cu:9)")
     assert evidence.runs[1].findings[0].severity == "warning" and evidence.tool_version == "Version 2025.3.1"
-    shown = next(check for check in result.checks if check.name == "racecheck warning: race")
+    shown = next(check for check in result.checks if check.name == "racecheck warning: race_shared")
     assert (shown.status, shown.observed, shown.unit) == (Status.PASS, 1, "warnings") and "w.cu:9 in warp_sum(float *)" in shown.hint
 
 
 @pytest.mark.parametrize(
     ("text", "ending", "status", "code"),
     [
-        (RACECHECK, "exit 86", Status.FAIL, "sanitizer.finding"),
+        (RACECHECK, "exit 86", Status.FAIL, "sanitizer.race_shared"),
         (WARNING_ONLY, "exit 1", Status.INCONCLUSIVE, "sanitizer.exit_code"),  # not the tool's own code: something else broke
         (WARNING_ONLY.rpartition("========= RACECHECK")[0], "exit 86", Status.NOT_RUN, "sanitizer.no_summary"),
         (

@@ -80,7 +80,7 @@ def test_an_honest_kernel_is_clean(library: Path, cases: list[dict], tmp_path: P
 
 def test_a_finding_fails_and_names_kernel_and_line(library, cases, tmp_path) -> None:
     evidence, result = gate(library, "has_finding", tmp_path)
-    assert result.status is Status.FAIL and result.code == "sanitizer.finding"
+    assert result.status is Status.FAIL and result.code == "sanitizer.barrier_divergence"
     finding = evidence.runs[0].findings[0]
     assert (finding.tool, finding.kind, finding.kernel, finding.where) == ("emulator", "barrier_divergence", "saxpy", "saxpy.cu:12")
     jsonschema.Draft202012Validator(json.loads(SCHEMA.read_text())).validate(to_json(evidence))

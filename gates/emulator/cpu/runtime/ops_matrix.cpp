@@ -149,7 +149,7 @@ template <int n, class T> void product(const T* a, const T* b, T* d, int m, int 
 
 // extra: m, n, k; slots: d, a, b, c; kind: elements of a, b, c, d in bytes of an int; count, bytes: registers of a and b; op.imm: of c and d.
 template <bool integers> void multiply(Warp& warp, const Op& op) {
-    if (!warp.together(op, kAllLanes)) return;
+    if (!warp.all_together(op)) return;
     const Extra& extra = *op.extra;
     using T = std::conditional_t<integers, std::int32_t, float>;
     alignas(64) T a[kMostElements], b[kMostElements], d[kMostElements];
@@ -237,7 +237,7 @@ std::uint8_t* row_of(Warp& warp, const Op& op, unsigned lane, std::uint64_t addr
 // wmma.load and wmma.store of elements as wide as E. extra: kind: which; m, n, k; flags[0]: column-major, flags[1]: store; bytes: of an
 // element; count: registers; op.b: the stride in elements, if it is given.
 template <class E> void fragment_access(Warp& warp, const Op& op) {
-    if (!warp.together(op, kAllLanes)) return;
+    if (!warp.all_together(op)) return;
     const Extra& extra = *op.extra;
     const Which which = static_cast<Which>(extra.kind);
     const unsigned rows = static_cast<unsigned>(which == B ? extra.k : extra.m), columns = static_cast<unsigned>(which == A ? extra.k : extra.n);
@@ -320,7 +320,7 @@ void wmma(Decoder& decoder, Modifiers& modifiers) {
 
 // ldmatrix and stmatrix of 8 x 8 matrices of 16-bit elements; lane 8 * i + r has the address of row r of matrix i.
 void eight_by_eight(Warp& warp, const Op& op) {
-    if (!warp.together(op, kAllLanes)) return;
+    if (!warp.all_together(op)) return;
     const Extra& extra = *op.extra;
     const bool transposed = extra.flags[0], stores = extra.flags[1];
     for (unsigned matrix = 0; matrix < extra.count; ++matrix) {
@@ -371,7 +371,7 @@ void matrices(Decoder& decoder, Modifiers& modifiers) {
 }
 
 void transpose(Warp& warp, const Op& op) {
-    if (!warp.together(op, kAllLanes)) return;
+    if (!warp.all_together(op)) return;
     std::uint32_t from[kLanes];
     std::memcpy(from, warp.lanes<std::uint32_t>(op.a), sizeof from);
     const auto element = [&](unsigned row, unsigned column) { return from[row * 4 + column / 2] >> (16 * (column % 2)) & 0xffff; };

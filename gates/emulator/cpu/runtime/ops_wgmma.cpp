@@ -124,7 +124,7 @@ void read_operand(Warp& warp, const Product& product, const std::vector<std::uin
 // extra: n, k; type: of A and B; slots: D, then A's registers if flags[0]; flags[1], [2]: A, B transposed; [3], [4]: negated; [5]: D is f16.
 // op.a, op.b: descriptors; op.c: the predicate that keeps D.
 void issue(Warp& warp, const Op& op) {
-    if (!warp.together(op, kAllLanes)) return;
+    if (!warp.all_together(op)) return;
     const Extra& extra = *op.extra;
     Product product;
     product.op = &op;
@@ -151,7 +151,7 @@ void issue(Warp& warp, const Op& op) {
 }
 
 void wait(Warp& warp, const Op& op) {
-    if (!warp.together(op, kAllLanes)) return;
+    if (!warp.all_together(op)) return;
     if (!warp.products->wait(warp, op, static_cast<unsigned>(op.imm))) warp.wait(Wait::Products, 0, warp.pc - 1);
 }
 
@@ -161,11 +161,11 @@ void wgmma(Decoder& decoder, Modifiers& modifiers) {
     modifiers.take("sync");
     modifiers.take("aligned");
     if (what == "fence") {
-        decoder.emit([](Warp& warp, const Op& op) { if (warp.together(op, kAllLanes)) warp.products->fence(); });
+        decoder.emit([](Warp& warp, const Op& op) { if (warp.all_together(op)) warp.products->fence(); });
         return;
     }
     if (what == "commit_group") {
-        decoder.emit([](Warp& warp, const Op& op) { if (warp.together(op, kAllLanes)) warp.products->commit(); });
+        decoder.emit([](Warp& warp, const Op& op) { if (warp.all_together(op)) warp.products->commit(); });
         return;
     }
     if (what == "wait_group") {

@@ -216,7 +216,7 @@ bool Warp::together(const Op& op, std::uint32_t members) {
             settle();
             return true;
         }
-        cta->report_here(*this, op, "cpu.lanes_apart", "lanes of one warp exchange values from different places of the code");
+        cta->report_here(*this, op, "cpu.diverged_warp", "lanes of one warp exchange values from different places of the code");
         return true;
     }
     const std::uint32_t here_now = pc - 1;
@@ -226,6 +226,15 @@ bool Warp::together(const Op& op, std::uint32_t members) {
     }
     wait(Wait::Lanes, members, here_now);
     return false;
+}
+
+bool Warp::all_together(const Op& op) {
+    if (!together(op, kAllLanes)) return false;
+    if (exec != kAllLanes) {
+        cta->launch->report(this, op.place, static_cast<unsigned>(__builtin_ctz(exec)), "cpu.ended_lanes",
+                            "the instruction is one of all 32 lanes of a warp, and " + std::to_string(kLanes - static_cast<unsigned>(__builtin_popcount(exec))) + " of them have ended");
+    }
+    return true;
 }
 
 }  // namespace gates_cpu

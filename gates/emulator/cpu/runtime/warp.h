@@ -48,6 +48,7 @@ struct Warp {
     void jump(std::uint32_t lanes, std::uint32_t target);
     void leave(std::uint32_t lanes);                               // they end
     bool together(const Op& op, std::uint32_t members);            // true: all of them are here and run the operation now
+    bool all_together(const Op& op);                               // the same for all 32, of which none may have ended
     void wait(Wait kind, std::uint32_t which, std::uint32_t at);   // the executing lanes, which go on at `at`
     void part(std::uint32_t lanes, std::uint32_t at);              // they become a group of their own, at `at`
     std::uint32_t release(Wait kind, std::uint32_t which);         // their lanes

@@ -215,7 +215,7 @@ NO_LIMIT = Code(
 )
 
 FAULTS = faults_of("correctness")  # seen by the emulator
-CODES = {**codes_in(globals()), **{code: code for code in FAULTS.values()}}
+CODES: dict[str, Code] = {**codes_in(globals()), **{code: code for code in FAULTS.values()}}
 
 
 def of(reason: str) -> Code:

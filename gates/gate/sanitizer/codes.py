@@ -67,4 +67,4 @@ TOOL_MISSING = Code(
 )
 
 FAULTS = faults_of("sanitizer")
-CODES = {**codes_in(globals()), **{code: code for code in FAULTS.values()}}
+CODES: dict[str, Code] = {**codes_in(globals()), **{code: code for code in FAULTS.values()}}

@@ -230,11 +230,10 @@ bool Warp::together(const Op& op, std::uint32_t members) {
 
 bool Warp::all_together(const Op& op) {
     if (!together(op, kAllLanes)) return false;
-    if (exec != kAllLanes) {
-        cta->launch->report(this, op.place, static_cast<unsigned>(__builtin_ctz(exec)), "cpu.ended_lanes",
-                            "the instruction is one of all 32 lanes of a warp, and " + std::to_string(kLanes - static_cast<unsigned>(__builtin_popcount(exec))) + " of them have ended");
-    }
-    return true;
+    if (exec == kAllLanes) return true;
+    const unsigned ended = kLanes - static_cast<unsigned>(__builtin_popcount(exec));
+    cta->report_here(*this, op, "cpu.ended_lanes", "the instruction is one of all 32 lanes of a warp, and " + std::to_string(ended) + " of them have ended");
+    return false;
 }
 
 }  // namespace gates_cpu

@@ -53,6 +53,23 @@ def evidence(new=NEW, old=OLD) -> NcuEvidence:
     return NcuEvidence("new", "old", "mission", "sm_90", sides=sides)
 
 
+@pytest.mark.parametrize(("pct", "share"), [(0, 1.0), (5, 1.05), (10, 1.1), (100, 2.0)])
+def test_a_steady_counter_may_grow_by_its_tolerance_and_no_more(pct: int, share: float) -> None:
+    limits = {"steady": {"dram_bytes_pct": pct}}
+    (met, *_), (missed, *_) = (ncu.judge(evidence({**OLD, "dram_bytes": share * value}), limits).checks for value in (1.0e6, 1.000001e6))
+    assert met.status is Status.PASS and met.where == f"baseline 1e+06, at most {pct} % more" and met.limit == pytest.approx(share * 1e6)
+    assert (missed.status, missed.code, missed.limit) == (Status.FAIL, "ncu.not_steady", met.limit)
+
+
+def test_a_steady_counter_below_its_floor_may_grow() -> None:
+    floor = METRICS["dram_bytes"].floor
+    assert floor > 1.0
+    limits = {"steady": {"dram_bytes_pct": 10}}
+    for value, status in ((floor, Status.PASS), (floor + 1.0, Status.FAIL)):
+        (check, *_) = ncu.judge(evidence({**OLD, "dram_bytes": value}, {**OLD, "dram_bytes": 1.0}), limits).checks
+        assert (check.status, check.limit) == (status, floor)
+
+
 def test_rising_and_steady_passes_and_the_limit_itself_is_met() -> None:
     result = ncu.judge(evidence(), LIMITS)  # dram_bytes is exactly 10 % up
     assert result.status is Status.PASS, result.sentence

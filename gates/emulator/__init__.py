@@ -1,1 +1,1 @@
-"""Execute what nvcc compiled on the CPU: see docs/internals/emulator.md."""
+"""Run on the CPU what was made for a device: compiled code, Triton kernels, Python that asks for one. See docs/internals/emulator.md."""

@@ -19,7 +19,7 @@ from typing import Any
 
 from gates.core.errors import GatesError, NotHere
 from gates.core.python_path import TextLoader, add_folder
-from gates.launch import triton_alone
+from gates.emulator import triton_alone
 from gates.launch.c_launcher import Kernel, KernelError, require_built
 from gates.launch.packages import unusable
 from gates.task.load import CUDA, TRITON
@@ -98,7 +98,7 @@ def _surroundings(on_cpu: bool) -> contextlib.AbstractContextManager[None]:
     """What a function runs in: without a device, a CPU that passes for one."""
     if not on_cpu:
         return contextlib.nullcontext()
-    from gates.launch.cpu_as_device import pretended  # needs torch
+    from gates.emulator.cpu_as_device import pretended  # needs torch
 
     return pretended()
 

@@ -15,7 +15,7 @@ from typing import Any
 
 from gates.build.triton import error as triton_error
 from gates.core.errors import GatesError, NotHere
-from gates.launch import triton_alone
+from gates.emulator import triton_alone
 from gates.launch.c_launcher import KernelError
 from gates.launch.entry_point import load
 from gates.task import problem as problems
@@ -48,7 +48,7 @@ def _compiled(side: Mapping[str, Any], archs: Sequence[str], shapes: Sequence[st
     compiler.subprocess = types.SimpleNamespace(**{**vars(subprocess), "run": recorder.watch})
     driver.set_active(target)
     triton_alone.compile_each()
-    from gates.launch.cpu_as_device import pretended
+    from gates.emulator.cpu_as_device import pretended
 
     problem = problems.load(side["problem"], Path(side["folder"]))
     try:

@@ -123,22 +123,39 @@ def test_warnings_are_counted_and_the_first_is_named() -> None:
 @pytest.mark.parametrize(
     ("line", "kind", "severity", "kernel", "where"),
     [
-        ("Error: Race reported between Write access at k(int *)+0x2f0 in sum.cu:47", "race", "error", "k(int *)", "sum.cu:47"),
-        ("WARN: Race reported between Read access at 0x1f in C:\\src\\a.hpp:9:k(int *)", "race", "warning", "", ""),
-        ("Info: 4 hazards left", "race", "warning", "", ""),
+        ("Error: Race reported between Write access at k(int *)+0x2f0 in sum.cu:47", "race_shared", "error", "k(int *)", "sum.cu:47"),
+        ("WARN: Race reported between Read access at 0x1f in C:\\src\\a.hpp:9:k(int *)", "race_shared", "warning", "", ""),
+        ("Info: 4 hazards left", "race_shared", "warning", "", ""),
         ("Internal Error: no memory: left", "no memory", "error", "", ""),
-        ("Invalid __shared__ read of size 16 bytes", "invalid __shared__ read", "error", "", ""),
+        ("Invalid __shared__ read of size 16 bytes", "shared_out_of_bounds", "error", "", ""),
+        ("Invalid __global__ write of size 4", "out_of_bounds", "error", "", ""),
+        ("Invalid __local__ write of size 4", "local_out_of_bounds", "error", "", ""),
+        ("Uninitialized __shared__ memory read", "uninitialised_shared", "error", "", ""),
+        ("Uninitialized __local__ memory read", "uninitialised_local", "error", "", ""),
+        ("Barrier error detected. Missing wait.", "barrier error", "error", "", ""),
         ("Invalid argument: x", "invalid argument", "error", "", ""),
-        ("Uninitialized __global__ memory read of size 4", "uninitialized __global__ memory read", "error", "", ""),
-        ("Barrier error detected. Divergent thread(s)", "barrier error", "error", "", ""),
+        ("Uninitialized __global__ memory read of size 4", "uninitialised_global", "error", "", ""),
+        ("Barrier error detected. Divergent thread(s)", "barrier_divergence", "error", "", ""),
         ("Program hit cudaErrorLaunchFailure (error 719)", "cudaerrorlaunchfailure", "error", "", ""),
         ("x" * 70, "x" * 60, "error", "", ""),
-        ("Invalid read at 0x70 in kernel_name [1 hazard]", "invalid read", "error", "kernel_name", ""),
+        ("Invalid read at 0x70 in kernel_name [1 hazard]", "invalid read at", "error", "kernel_name", ""),
     ],
 )
 def test_a_headline(line: str, kind: str, severity: str, kernel: str, where: str) -> None:
     (found,) = device_findings(f"========= {line}\n", "memcheck")
     assert (found.kind, found.severity, found.kernel, found.where, found.count) == (kind, severity, kernel, where, 1)
+
+
+def test_a_misaligned_access_is_said_below_its_headline() -> None:
+    text = "========= Invalid __global__ read of size 4\n=========     at k()+0x1 in a.cu:3\n=========     Access at 0x1 is {}\n"
+    kinds = [device_findings(text.format(what), "memcheck")[0].kind for what in ("misaligned", "out of bounds", "misaligned too")]
+    assert kinds == ["misaligned", "out_of_bounds", "out_of_bounds"]
+    assert device_findings("=========     Access at 0x1 is misaligned\n", "memcheck") == []
+
+
+def test_a_fault_that_has_a_code_fails_by_it() -> None:
+    named = judge(of(replace(CLEAN, findings=(replace(WRITE, kind="out_of_bounds"),)))).checks[0]
+    assert (named.code, named.limit, named.unit) == ("sanitizer.out_of_bounds", 0, "findings")
 
 
 def test_lines_that_are_no_findings() -> None:

@@ -1,12 +1,14 @@
-"""What ``gates verify`` says of a folder, be it a run's or a sweep's."""
+"""What ``gates verify`` says of a folder: of a run, a sweep, an evaluation or a search."""
 
 from __future__ import annotations
 
 import os
 from pathlib import Path
 
+from gates.evaluation.record import FILE as EVALUATION
 from gates.evidence.packed_runs import copy_problems, is_sweep, opened, origin
 from gates.evidence.run_directory import recorded, resolve_run, run_places
+from gates.evolution.record import FILE as EVOLUTION
 from gates.sweep.record import FILE as SWEEP
 from gates.verify.run import MOST_PROBLEMS, check_run, checkout_notes
 
@@ -22,7 +24,8 @@ def verifiable(name: str, results: Path) -> list[Path]:
         runs = [run for task in device.iterdir() for run in run_places(task)]
         if found := sorted([*runs, *filter(_is_sweep, device.glob("sweeps/*/*"))]):
             return found
-    return [Path(name)] if _is_sweep(name) or os.path.isfile(os.path.join(name, "evaluation.json")) else [resolve_run(name, results)]
+    searched = any(os.path.isfile(os.path.join(name, file)) for file in (EVALUATION, EVOLUTION))
+    return [Path(name)] if searched or _is_sweep(name) else [resolve_run(name, results)]
 
 
 def _is_sweep(folder: str | Path) -> bool:
@@ -36,10 +39,14 @@ def findings(place: Path, signers: Path | None = None) -> tuple[list[str], list[
 
     With ``signers``, a file of allowed signers, one of them must have signed the run's attestation; a note names the signer.
     """
-    if (place / "evaluation.json").is_file():
+    if (place / EVALUATION).is_file():
         from gates.evaluation.verify import verify_evaluation
 
         return verify_evaluation(place)[:MOST_PROBLEMS], []
+    if (place / EVOLUTION).is_file():
+        from gates.evolution.verify import verify_evolution
+
+        return verify_evolution(place)[:MOST_PROBLEMS], []
     folder = opened(place)
     if _is_sweep(folder):
         if signers is not None:

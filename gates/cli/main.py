@@ -12,6 +12,7 @@ import click
 from gates import __version__
 from gates.cli import diagnostics, results, runs, tasks
 from gates.cli.evaluate import evaluate, serve
+from gates.cli.evolve import describe_command, evolve_command
 from gates.cli.guard import guard
 from gates.cli.importers import import_group
 from gates.cli.packed import pack_command, unpack_command
@@ -39,6 +40,8 @@ for command in (
     runs.run,
     evaluate,
     serve,
+    evolve_command,
+    describe_command,
     runs.profile,
     runs.sweep,
     results.compare,

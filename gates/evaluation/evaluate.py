@@ -28,7 +28,7 @@ from gates.core.records import GateResult, Status
 from gates.core.scratch_folder import HeldFolder
 from gates.evaluation.feedback import feedback
 from gates.evaluation.overlay import Candidate, candidate_id, digests, laid_out, resolved
-from gates.evaluation.record import FAIL, INCONCLUSIVE, PASS, SCHEMA_VERSION, STAGES, Evaluation, GateSeen, stages_to
+from gates.evaluation.record import FAIL, FILE, INCONCLUSIVE, PASS, SCHEMA_VERSION, STAGES, Evaluation, GateSeen, stages_to
 from gates.evidence.run_directory import RunDirectory, read_record
 from gates.gate.performance import judge as performance
 from gates.gate.performance.evidence import PerformanceEvidence
@@ -43,7 +43,7 @@ from gates.task.load import Task, find_task, load_baseline
 from gates.worker.job import warm_up
 from gates.worker.machine_fault import check_temporary
 
-FOLDER, FILE = "evaluations", "evaluation.json"
+FOLDER = "evaluations"
 _GOOD = (Status.PASS.value, Status.NOT_APPLICABLE.value)
 
 
@@ -66,8 +66,8 @@ def evaluate_task(name: str, candidate: Candidate, terms: Terms, progress: Progr
 
     Raises GatesError for an unknown task, stage or file, for ``speed`` without a device (exit code 3), and for a fault of the machine.
     """
-    task = find_task(name, {key: str(value) for key, value in candidate.toggles.items()})
-    plain = find_task(name)
+    task = find_task(name, {key: str(value) for key, value in candidate.toggles.items()}, environ={})
+    plain = find_task(name, environ={})
     files = resolved(task, candidate)
     identity = candidate_id(plain, files, dict(task.toggles))
     profile, why, device = choose_profile("full" if terms.stage == "speed" else terms.profile, terms.device)
@@ -81,27 +81,13 @@ def evaluate_task(name: str, candidate: Candidate, terms: Terms, progress: Progr
         HeldFolder(Path(tempfile.gettempdir()), "gates-evaluate-") as scratch,
         RunDirectory(terms.results / FOLDER, task.name) as directory,
     ):
-        stage = laid_out(task, files, candidate.toggles, scratch / "candidate")
-        limits = {key: limit for key, limit in stage.gates["correctness"].items() if key != "match_baseline"}
-        stage = dataclasses.replace(stage, gates={**stage.gates, "correctness": limits})
-        session = Session(
-            stage,
-            None,
-            stage.shapes[:1],
-            stage.seeds[:1],
-            find_toolchain(),
-            device,
-            directory,
-            scratch,
-            scratch / "build",
-            terms.jobs,
-            progress,
-        )
+        session = session_of(task, files, candidate, terms, device, directory, scratch, progress)
+        stage = session.task
         cascade = _Cascade(
             session, run_info(stage, None, session.toolchain, device, shapes=session.shapes, seeds=session.seeds, profile=profile, why=why)
         )
         for reached in stages_to(terms.stage):
-            if not cascade.judge(reached, lambda: _incumbent(plain, terms.against), terms):
+            if not cascade.judge(reached, lambda: incumbent(plain, terms.against), terms):
                 break
         directory.write_json("run.json", cascade.ended())
         found = Evaluation(
@@ -130,6 +116,24 @@ def evaluate_task(name: str, candidate: Candidate, terms: Terms, progress: Progr
     return found
 
 
+def session_of(
+    task: Task,
+    files: Mapping[str, str],
+    candidate: Candidate,
+    terms: Terms,
+    device: DeviceInfo | None,
+    directory: RunDirectory,
+    scratch: Path,
+    progress: ProgressLike,
+) -> Session:
+    """The candidate laid out below ``scratch``, with its own build folder; a comparison with the baseline's outputs is left to a run."""
+    stage = laid_out(task, files, candidate.toggles, scratch / "candidate")
+    limits = {key: limit for key, limit in stage.gates["correctness"].items() if key != "match_baseline"}
+    stage = dataclasses.replace(stage, gates={**stage.gates, "correctness": limits})
+    one = stage.shapes[:1], stage.seeds[:1]
+    return Session(stage, None, *one, find_toolchain(), device, directory, scratch, scratch / "build", terms.jobs, progress)
+
+
 @dataclass
 class _Cascade:
     session: Session
@@ -143,21 +147,22 @@ class _Cascade:
 
     def judge(self, stage: str, incumbent: Callable[[], Task], terms: Terms) -> bool:
         """Judge by the gates of ``stage``; False where one of them failed or came to no verdict."""
-        self.reached = stage
-        if stage == "speed":
-            return self._speed(incumbent(), terms)
+        self.reached, session = stage, self.session
         if stage == "static":  # launches, which the CPU's library tells, can't save what breaks the budget without them
             self._build({"cubin"})
-            if (first := judge_step(self.session, self.info, "ptxas")).status is Status.FAIL:
+            if (first := judge_step(session, self.info, "ptxas")).status is Status.FAIL:
                 self._told(first, time.monotonic())
                 return False
-        self._build({"cubin", "emulator"} if stage == "static" or self.session.emulated else {"cubin", "emulator", "device"})
-        for gate in STAGES[stage]:
-            started = time.monotonic()
-            result = judge_step(self.session, self.info, gate)
-            self._told(result, started)
-            if result.status not in (Status.PASS, Status.NOT_APPLICABLE):
-                return False
+        self._build({"cubin", "emulator"} if stage == "static" or session.emulated else {"cubin", "emulator", "device"})
+        with self._card() if session.device and stage != "static" else contextlib.nullcontext():
+            if stage == "speed":
+                return self._speed(incumbent(), terms)
+            for gate in STAGES[stage]:
+                started = time.monotonic()
+                result = judge_step(session, self.info, gate)
+                self._told(result, started)
+                if result.status not in (Status.PASS, Status.NOT_APPLICABLE):
+                    return False
         return True
 
     def ended(self) -> Any:
@@ -186,14 +191,22 @@ class _Cascade:
         session, started = self.session, time.monotonic()
         assert session.device is not None, "choose_profile refuses speed without a device"
         session.progress.step(f"{session.task.name}: timing beside {incumbent.name}")
-        with _card(session.device.uuid):
-            evidence = time_pair(session, incumbent, terms.build_dir, terms.budget_s)
+        evidence = time_pair(session, incumbent, terms.build_dir, terms.budget_s)
         limits = session.task.gates["performance"]
         self.timing = timing_of("candidate", evidence, limits, session.device.uuid, 0.0)
         status = timed_status(self.timing, evidence, limits)
         told = GateSeen("performance", status.value, self.timing.code, self.timing.sentence, round(time.monotonic() - started, 3))
         self.seen.append(told)
         return status is Status.PASS
+
+    @contextlib.contextmanager
+    def _card(self) -> Iterator[None]:
+        """The device to itself, so that no other candidate's kernels disturb a timing; the wait is counted apart."""
+        assert self.session.device is not None, "without a device there is nothing to wait for"
+        started = time.monotonic()
+        with card(self.session.device.uuid):
+            self.seconds["queue"] = self.seconds.get("queue", 0.0) + time.monotonic() - started
+            yield
 
     def _told(self, result: GateResult, started: float) -> None:
         seconds = round(time.monotonic() - started, 3)
@@ -203,8 +216,8 @@ class _Cascade:
 
 
 @contextlib.contextmanager
-def _card(uuid: str) -> Iterator[None]:
-    """The card for one timing alone, among all evaluations on this machine."""
+def card(uuid: str) -> Iterator[None]:
+    """The card for one candidate's kernels alone, among all evaluations on this machine."""
     with (Path(tempfile.gettempdir()) / f"gates-card-{hashlib.sha256(uuid.encode()).hexdigest()[:16]}.lock").open("a") as file:
         fcntl.flock(file, fcntl.LOCK_EX)
         yield
@@ -257,7 +270,8 @@ def _kept(home: Path, asked: str, device: DeviceInfo | None) -> Evaluation | Non
     return known if enough and same and (known.asked != "speed" or asked != "speed" or known.score is not None) else None
 
 
-def _incumbent(task: Task, against: str) -> Task:
+def incumbent(task: Task, against: str) -> Task:
+    """What candidates of ``task`` are timed against."""
     if against == "task":
         return task
     if (baseline := load_baseline(task)) is None:

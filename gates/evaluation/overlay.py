@@ -14,6 +14,7 @@ from gates.core.errors import GatesError
 from gates.task.load import Task, load_baseline, load_task, nearest
 
 MOST_BYTES = 4 * 2**20  # of a candidate's text
+FIELDS = ("files", "toggles", "name", "parent", "note")
 
 
 @dataclass(frozen=True)
@@ -56,7 +57,7 @@ def _own(task: Task) -> list[Path]:
 
 def resolved(task: Task, candidate: Candidate) -> dict[str, str]:
     """The candidate's files by their path below ``root_of``; raises GatesError for a name that is no file of the stage, or two."""
-    known, found = editable(task), dict[str, str]()
+    known, found = editable(task) if candidate.files else {}, dict[str, str]()
     for name, text in candidate.files.items():
         wanted = PurePosixPath(name).parts
         fitting = [path for path in known if PurePosixPath(path).parts[-len(wanted) :] == wanted] if wanted else []
@@ -76,7 +77,12 @@ def resolved(task: Task, candidate: Candidate) -> dict[str, str]:
 
 def candidate_id(task: Task, files: Mapping[str, str], toggles: Mapping[str, int]) -> str:
     """24 hex digits that stand for the task, the replaced texts and the toggles in force."""
-    told = {"task": task.name, "stage": task.digest(), "files": digests(files), "toggles": dict(sorted(toggles.items()))}
+    return id_of(task.name, task.digest(), digests(files), toggles)
+
+
+def id_of(task: str, stage: str, files: Mapping[str, str], toggles: Mapping[str, int]) -> str:
+    """The same of the task's name and digest, and the sha256 of each replaced text."""
+    told = {"task": task, "stage": stage, "files": dict(sorted(files.items())), "toggles": dict(sorted(toggles.items()))}
     return hashlib.sha256(jsonio.dumps(told).encode("utf-8")).hexdigest()[:24]
 
 
@@ -85,20 +91,27 @@ def digests(files: Mapping[str, str]) -> dict[str, str]:
     return {name: hashlib.sha256(text.encode("utf-8", "surrogatepass")).hexdigest() for name, text in sorted(files.items())}
 
 
-def laid_out(task: Task, files: Mapping[str, str], toggles: Mapping[str, int | str], root: Path) -> Task:
-    """The candidate as a task below ``root``: every file of the stage where it lies in the project, the replaced ones with their text."""
-    made_of = task.files()
-    start = root_of(task, made_of)
-    for path in dict.fromkeys((*made_of, *_own(task))):
-        target = root / path.relative_to(start)
-        target.parent.mkdir(parents=True, exist_ok=True)
-        shutil.copyfile(path, target)
-    if (baseline := load_baseline(task)) is not None:  # which task.yaml names, and no more
-        target = root / os.path.relpath(baseline.folder, start)
-        target.mkdir(parents=True, exist_ok=True)
-        shutil.copyfile(baseline.folder / "task.yaml", target / "task.yaml")
+def laid_out(task: Task, files: Mapping[str, str], toggles: Mapping[str, int | str], root: Path, *, baseline: bool = False) -> Task:
+    """The candidate as a task below ``root``: every file of the stage where it lies in the project, the replaced ones with their text.
+
+    ``baseline``: with all files of the task's baseline, for a whole run; without it, of the baseline only its task.yaml.
+    """
+    before, made_of = load_baseline(task), task.files()
+    beside = before.files() if before is not None and baseline else ()
+    start = root_of(task, [*made_of, *beside])
+    copied = [*made_of, *_own(task), *beside, *(_own(before) if before is not None and baseline else ())]
+    for path in dict.fromkeys(copied):
+        _copy(path, root / path.relative_to(start))
+    if before is not None:
+        _copy(before.folder / "task.yaml", root / before.folder.relative_to(start) / "task.yaml")
     (root / "pyproject.toml").touch()  # marks the root, as texts name places below it
+    own = root_of(task, made_of)
     for name, text in files.items():
-        (root / name).write_bytes(text.encode("utf-8", "surrogatepass"))
+        (root / (own / name).relative_to(start)).write_bytes(text.encode("utf-8", "surrogatepass"))
     folder = root / task.folder.relative_to(start)
     return load_task(folder, {name: str(value) for name, value in {**task.toggles, **toggles}.items()}, environ={})
+
+
+def _copy(path: Path, target: Path) -> None:
+    target.parent.mkdir(parents=True, exist_ok=True)
+    shutil.copyfile(path, target)

@@ -6,6 +6,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 
 SCHEMA_VERSION = 1
+FILE = "evaluation.json"
 STAGES = {  # in the order of their cost; each with the gates that it judges by
     "static": ("ptxas", "sass"),
     "numbers": ("correctness",),

@@ -17,14 +17,14 @@ from typing import IO, Any
 
 from gates.core.errors import GatesError
 from gates.core.records import to_json
+from gates.evaluation.describe import describe
 from gates.evaluation.evaluator import Evaluator
-from gates.evaluation.overlay import Candidate, editable
-from gates.evaluation.record import STAGES, Evaluation
+from gates.evaluation.overlay import FIELDS, Candidate
+from gates.evaluation.record import Evaluation
 from gates.render.console import Silence
 from gates.task.load import find_task, nearest
 
 MOST_BYTES = 16 * 2**20  # of a request
-_FIELDS = ("files", "toggles", "name", "parent", "note")
 Request = Mapping[str, Any]
 
 
@@ -48,28 +48,18 @@ class Service:
 
     def evaluate(self, params: Request, progress: Any = None) -> Future[Evaluation]:
         """Submit the candidate of ``params``; GatesError for a task that is not served or a field that is not known."""
-        if strange := sorted(set(params) - {"task", *_FIELDS}):
-            raise GatesError(f"evaluate has no parameter {strange[0]!r}", hint=nearest(strange[0], ["task", *_FIELDS]))
-        fields = {name: params[name] for name in _FIELDS if params.get(name) is not None}
+        if strange := sorted(set(params) - {"task", *FIELDS}):
+            raise GatesError(f"evaluate has no parameter {strange[0]!r}", hint=nearest(strange[0], ["task", *FIELDS]))
+        fields = {name: params[name] for name in FIELDS if params.get(name) is not None}
         for name in ("files", "toggles"):
             if not isinstance(fields.get(name, {}), dict):
                 raise GatesError(f"{name} is not an object", hint='e.g. {"files": {"kernel.cu": "…"}, "toggles": {"TILE": 64}}')
         return self._evaluator(params).submit(Candidate(**fields), progress)
 
     def describe(self, params: Request) -> dict[str, Any]:
-        """What a candidate may replace, and by what it is judged."""
-        task = find_task(self._evaluator(params).task)
-        limits = {gate: dict(limit) for gate, limit in task.gates.items()}
-        return {
-            "task": task.name,
-            "title": task.title,
-            "kind": task.kind,
-            "files": {name: path.read_text(encoding="utf-8", errors="replace") for name, path in editable(task).items()},
-            "toggles": dict(task.toggles),
-            "shapes": list(task.shapes),
-            "limits": limits,
-            "stages": list(STAGES),
-        }
+        """What ``gates.evaluation.describe`` says of the task."""
+        evaluator = self._evaluator(params)
+        return describe(find_task(evaluator.task), evaluator.terms.results)
 
     def keep(self, request: str, future: Future[Evaluation]) -> None:
         """Remember an evaluation under the name of its request."""

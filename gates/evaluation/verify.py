@@ -6,8 +6,8 @@ from collections.abc import Iterator
 from pathlib import Path
 
 from gates.core.errors import GatesError
-from gates.evaluation.evaluate import FILE, answer, read_evaluation, timed_status
-from gates.evaluation.record import STAGES, stages_to
+from gates.evaluation.evaluate import answer, read_evaluation, timed_status
+from gates.evaluation.record import FILE, STAGES, stages_to
 from gates.evidence.judging import rejudge
 from gates.evidence.run_directory import RunInfo, read_record
 from gates.gate.performance.evidence import PerformanceEvidence

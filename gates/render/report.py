@@ -51,6 +51,19 @@ class Map:
 
 def html(page: Page) -> str:
     """The whole page; ends with a newline."""
+    return made(
+        "report.html.j2",
+        page=page,
+        runs=[_run(view) for view in page.runs],
+        chains=[(chain, _chart(charts.ladder_chart, chain)) for chain in page.chains[:MOST_CHARTS]],
+        histories=list(_histories(page.entries)),
+        groups=_groups(page.entries),
+        broken=[entry for entry in page.entries if entry.broken],
+    )
+
+
+def made(template: str, **values: Any) -> str:
+    """The page of a template with these values escaped, and the shared ``style``; ends with a newline."""
     environment = Environment(
         loader=FileSystemLoader(_TEMPLATES),
         autoescape=True,
@@ -61,20 +74,8 @@ def html(page: Page) -> str:
     )
     environment.tests["source"] = is_source
     environment.filters.update(status=lambda status: status.value.replace("_", " "), shown=shown, us=_us, signed=_signed)
-    return (
-        environment.get_template("report.html.j2")
-        .render(
-            page=page,
-            runs=[_run(view) for view in page.runs],
-            chains=[(chain, _chart(charts.ladder_chart, chain)) for chain in page.chains[:MOST_CHARTS]],
-            histories=list(_histories(page.entries)),
-            groups=_groups(page.entries),
-            broken=[entry for entry in page.entries if entry.broken],
-            style=Markup((_TEMPLATES / "report.css").read_text(encoding="utf-8")),
-        )
-        .rstrip()
-        + "\n"
-    )
+    style = Markup((_TEMPLATES / "report.css").read_text(encoding="utf-8"))
+    return environment.get_template(template).render(**values, style=style).rstrip() + "\n"
 
 
 def _run(view: RunView) -> dict[str, Any]:

@@ -110,6 +110,9 @@ def find_runs(results: Path) -> Iterator[Path]:
     top = len(results.parts)
     for folder, below, files in os.walk(results):
         path = Path(folder)
+        if "evaluation.json" in files:  # a candidate's, which no one decided on
+            below.clear()
+            continue
         if "run.json" in files or "verdict.json" in files or "manifest.json" in files:
             below.clear()
             yield path

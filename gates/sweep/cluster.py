@@ -25,12 +25,12 @@ from typing import TYPE_CHECKING, Any
 from gates import __version__
 from gates.core.errors import EXIT_HOLD, GatesError
 from gates.launch import device as devices
-from gates.sweep.work import Done, Job, own_device
+from gates.sweep.work import own_device
 
 if TYPE_CHECKING:
     import distributed
 
-Work = Callable[[Job], Done]
+Work = Callable[[Any], Any]  # of a job that can be pickled
 GPU, CPU = {"GPU": 1}, {"CPU": 1}
 _CONNECT_S = 10.0
 _START_S = 120.0
@@ -62,7 +62,7 @@ class Jobs:
         self.client, self.plain, self.given = client, plain, dict[Any, Work]()
         self._done = queue.SimpleQueue[Any]()  # its get() may be interrupted anywhere; Dask's own waits hold a lock, and lose it
 
-    def add(self, function: Work, job: Job, *, device: bool = False) -> None:
+    def add(self, function: Work, job: Any, *, device: bool = False) -> None:
         """Have ``function`` called with ``job``. ``device``: with a GPU to itself, and before jobs that need none."""
         options: dict[str, Any] = {"resources": GPU, "priority": 1} if device else {"resources": self.plain}
         with _undisturbed():
@@ -70,7 +70,7 @@ class Jobs:
             self.given[future] = function
             future.add_done_callback(self._done.put)
 
-    def __iter__(self) -> Iterator[tuple[Work, Done]]:
+    def __iter__(self) -> Iterator[tuple[Work, Any]]:
         """Raises GatesError that a job raised, and where workers died on one job again and again."""
         from distributed.scheduler import KilledWorker
 
@@ -96,15 +96,15 @@ class Jobs:
                 self._done.get()
 
 
-def _plainly(function: Work, job: Job) -> Done:
+def _plainly(function: Work, job: Any) -> Any:
     return function(job)
 
 
-def _alone(function: Work, job: Job) -> Done:
+def _alone(function: Work, job: Any) -> Any:
     return locked(own_device().uuid, function, job)
 
 
-def locked(name: str, function: Work, job: Job) -> Done:
+def locked(name: str, function: Work, job: Any) -> Any:
     """Call ``function`` while no other worker of the cluster holds ``name``; of a worker that
     died, the lock is free after half a minute.
     """

@@ -76,7 +76,7 @@ def held(folder: Path) -> Iterator[None]:
         fcntl.flock(descriptor, fcntl.LOCK_EX | fcntl.LOCK_NB)
         yield
     except BlockingIOError:
-        raise GatesError(f"another process is at the sweep in {folder}", hint="wait for its end") from None
+        raise GatesError(f"another process is using {folder}", hint="wait until it finishes") from None
     finally:
         os.close(descriptor)
 

@@ -5,23 +5,21 @@ The folder is ``results/sweeps/<task>/<id>/``: sweep.json, and ``variants/<name>
 
 from __future__ import annotations
 
-import contextlib
 from collections.abc import Iterator, Sequence
 from dataclasses import replace
 from pathlib import Path
 
 from gates.build.build import check_build_root
-from gates.core.errors import EXIT_HOLD, GatesError
+from gates.core.errors import GatesError
 from gates.evidence.run_directory import require_outside_a_run
-from gates.launch import device as devices
-from gates.pipeline.run import choose_profile
 from gates.render.console import Progress
 from gates.sweep import work
-from gates.sweep.cluster import Cluster, Jobs, Work, core_count, joined_cluster, local_cluster, one_kind
+from gates.sweep.cluster import Cluster, Jobs, Work
 from gates.sweep.halving import halve, reference_of, winner
 from gates.sweep.kept import Kept, begun, held, make_folder, publish, require_writable
 from gates.sweep.plan import Options, now, params_of, plan, task_of
 from gates.sweep.record import FILE, Round, Sweep, Timing, Variant, dropped_by_gates
+from gates.sweep.workers import workers
 from gates.task.load import CUDA, Task
 
 
@@ -40,7 +38,7 @@ def run_sweep(options: Options, progress: Progress) -> tuple[Path, Sweep]:
     require_outside_a_run(home / FILE)
     for place in (home, options.results / task.name):  # the winner's run goes to the second
         require_writable(place)
-    with _workers(options, progress) as (cluster, why):
+    with workers(options.profile, options.scheduler, options.workers, progress, timed=options.timed) as (cluster, why):
         new = plan(task, params, cluster.devices, why)
         folder = options.resume or home / new.id
         make_folder(folder)
@@ -172,33 +170,3 @@ class _Work:
         said = f"dropped: {changed.dropped}" if changed.dropped else done.found.sentence if done.found else ""
         self.kept.progress.done(f"{done.variant}: {said}")
         return changed
-
-
-@contextlib.contextmanager
-def _workers(options: Options, progress: Progress) -> Iterator[tuple[Cluster, str]]:
-    """The workers, and why none of them has a device if so."""
-    if options.scheduler is None:
-        profile, why, _ = choose_profile(options.profile, 0)
-        found = one_kind(devices.probe().devices) if profile == "full" else ()
-        _require_times(options, found, why)
-        progress.step("starting workers")
-        with local_cluster(found, options.workers or core_count()) as cluster:
-            yield cluster, why
-        return
-    progress.step(f"joining {options.scheduler}")
-    with joined_cluster(options.scheduler) as cluster:
-        if options.profile == "full" and not cluster.devices:
-            raise GatesError(f"no worker of {options.scheduler} has the resource GPU", hint="dask worker … --nthreads 1 --resources GPU=1")
-        cluster.devices = () if options.profile == "cpu" else cluster.devices
-        why = "asked for" if options.profile == "cpu" else "no worker has the resource GPU"
-        _require_times(options, cluster.devices, why)
-        yield cluster, why
-
-
-def _require_times(options: Options, found: Sequence[devices.DeviceInfo], why: str) -> None:
-    if options.timed and not found:
-        raise GatesError(
-            f"--plot draws times, and nothing can be timed here: {why}",
-            hint="leave --plot out, or sweep on a CUDA device",
-            exit_code=EXIT_HOLD,
-        )

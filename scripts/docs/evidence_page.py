@@ -30,6 +30,7 @@ FILES = {
     "compare": "Two sides of a comparison, by `gates compare`.",
     "ladder": "Several runs as a ladder, by `gates compare` for more than two.",
     "evaluation": "What `gates evaluate` says of a candidate, under `results/evaluations/`; its evidence lies beside it.",
+    "evolution": "What `gates evolve` tried, from what, and who won, under `results/evolve/`, next to texts, evaluations and timings.",
     "sweep": "A sweep over a task's toggles, by `gates sweep` under `results/sweeps/`; each variant's evidence is in `variants/`.",
 }
 

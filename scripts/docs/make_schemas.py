@@ -19,6 +19,7 @@ from gates.comparison.record import Comparison
 from gates.core.schema import schema_of, schema_path
 from gates.evaluation.record import Evaluation
 from gates.evidence.run_directory import SCHEMA_VERSION, RunInfo, Verdict
+from gates.evolution.record import Evolution
 from gates.gate.registry import ROWS
 from gates.review.decide import Acceptance
 from gates.review.ladder import Ladder
@@ -33,6 +34,7 @@ RECORDS = {
     "ladder": Ladder,
     "sweep": Sweep,
     "evaluation": Evaluation,
+    "evolution": Evolution,
     **{gate: row.evidence() for gate, row in ROWS.items() if "$comment" not in (schema_of(gate) or {})},  # it says: written by hand
 }
 LATER = {

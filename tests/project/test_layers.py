@@ -99,6 +99,7 @@ MAY_IMPORT = {  # package -> packages that it may import, the lowest first; of g
     },
     "evaluation": {
         "core",
+        "hardware",
         "gate.ptxas",
         "gate.sass",
         "gate.performance",
@@ -111,7 +112,22 @@ MAY_IMPORT = {  # package -> packages that it may import, the lowest first; of g
         "render",
         "pipeline",
         "verify",
+        "review",
         "sweep",
+    },
+    "evolution": {
+        "core",
+        "gate.performance",
+        "task",
+        "worker",
+        "evidence",
+        "launch",
+        "build",
+        "render",
+        "pipeline",
+        "verify",
+        "sweep",
+        "evaluation",
     },
     "cli": {
         "core",
@@ -132,6 +148,7 @@ MAY_IMPORT = {  # package -> packages that it may import, the lowest first; of g
         "review",
         "sweep",
         "evaluation",
+        "evolution",
     },
 }
 MOST_MODULES = 15  # of a folder, beside its __init__.py

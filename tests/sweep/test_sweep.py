@@ -122,7 +122,7 @@ def test_the_evidence_of_each_variant_is_kept_and_the_record_keeps_its_schema(sw
 
 def test_the_same_command_and_resume_do_nothing_again(swept, monkeypatch: pytest.MonkeyPatch) -> None:
     folder, sweep = swept
-    monkeypatch.setattr(schedule, "_workers", workers(InTurn((), {})))  # whatever is asked of it is a KeyError
+    monkeypatch.setattr(schedule, "workers", workers(InTurn((), {})))  # whatever is asked of it is a KeyError
     results = folder.parents[2]
     again = Options(str(BLOCKS), ("BLOCK=128,100,512,64",), results=results, build_dir=results / "build")
     assert run_sweep(again, Silence()) == (folder, sweep)
@@ -212,7 +212,7 @@ def _with(cluster: InTurn):
 
 
 def workers(cluster: InTurn):
-    return lambda options, progress: _with(cluster)
+    return lambda *_, **__: _with(cluster)
 
 
 class Bench:
@@ -264,7 +264,7 @@ class Bench:
 def ranked(
     monkeypatch: pytest.MonkeyPatch, root: Path, bench: Bench, values: str = "32,64,96,128,160,192,224", progress: Silence | None = None
 ):
-    monkeypatch.setattr(schedule, "_workers", workers(bench.cluster))
+    monkeypatch.setattr(schedule, "workers", workers(bench.cluster))
     return run_sweep(Options(str(BLOCKS), (f"BLOCK={values}",), results=root / "results", build_dir=root / "build"), progress or Silence())
 
 
@@ -468,7 +468,7 @@ def test_a_place_that_can_t_be_written_is_refused_before_any_worker_starts(
 
 
 def test_no_variant_left_is_an_error_with_the_table_before(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(schedule, "_workers", workers(Bench(TRUE_US, wrong=(64, 128)).cluster))
+    monkeypatch.setattr(schedule, "workers", workers(Bench(TRUE_US, wrong=(64, 128)).cluster))
     arguments = ["sweep", str(BLOCKS), "--param", "BLOCK=64", "--results", str(tmp_path / "r"), "--build-dir", str(tmp_path / "b")]
     result = CliRunner().invoke(cli, arguments)
     assert isinstance(result.exception, GatesError) and result.exception.exit_code == 1
@@ -478,7 +478,7 @@ def test_no_variant_left_is_an_error_with_the_table_before(tmp_path: Path, monke
 def test_changed_sources_a_second_process_and_other_kinds_are_refused(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     folder, sweep = ranked(monkeypatch, tmp_path, Bench(TRUE_US))
     options = Options(str(BLOCKS), resume=folder, results=tmp_path / "results", build_dir=tmp_path / "build")
-    with held(folder), pytest.raises(GatesError, match="another process is at the sweep"):
+    with held(folder), pytest.raises(GatesError, match="another process is using"):
         run_sweep(options, Silence())
     (folder / "sweep.json").write_text((folder / "sweep.json").read_text().replace(sweep.id, "0" * 12))
     with pytest.raises(GatesError, match="changed since"):

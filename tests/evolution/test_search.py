@@ -1,0 +1,195 @@
+"""A search over candidates with made-up evaluations: what it finds, when it stops, and that nothing is done twice."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Mapping
+from pathlib import Path
+
+import pytest
+from evolution_kit import BLOCKS, Bench, searched
+from places import RECORDED
+
+from gates.core import jsonio
+from gates.core.errors import GatesError
+from gates.evaluation.overlay import Candidate
+from gates.evidence.packed_runs import opened
+from gates.evolution import search, strategies
+from gates.evolution import verify as checks
+from gates.evolution.proposers import ByToggles
+from gates.evolution.record import read_evolution
+from gates.evolution.verify import verify_evolution
+from gates.sweep.record import read_sweep
+
+VALUES = tuple(range(32, 544, 32))
+BEST = 320
+
+
+def truth(candidate: Candidate, toggles: Mapping[str, int]) -> float | None:
+    """One hill, and wrong numbers at every fifth value."""
+    block = toggles["BLOCK"]
+    return None if block % 160 == 32 else 2.0 - abs(block - BEST) / 256 - 0.25
+
+
+PARAM = ByToggles({"BLOCK": VALUES})
+
+
+@pytest.mark.parametrize("strategy", ["greedy", "beam", "map-elites"])
+def test_a_planted_best_is_found_and_judged_whole(strategy: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    bench = Bench(truth)
+    folder, found = searched(monkeypatch, tmp_path, bench, PARAM, strategy=strategy)
+    assert found.champion is not None and found.member(found.champion).toggles["BLOCK"] == BEST
+    assert (found.run, found.decision, found.stopped) == ("blocks/20260101T000000Z-made-up", "hold", "nothing new was proposed 3 times")
+    assert [name for what, name in bench.asked if what == "evaluate"] == [one.id for one in found.members], "each once"
+    assert bench.asked[-1] == ("run", found.champion) and len(found.members) == len(VALUES)
+    page = (folder / "tree.html").read_text(encoding="utf-8")
+    assert "champion: BLOCK=320 (score 1.7500)" in page and page.count("<li") == len(found.members) and "http" not in page
+
+
+def test_elites_are_timed_again_so_a_lucky_timing_does_not_keep_its_place(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    bench = Bench(lambda _, toggles: 1.3 if toggles["BLOCK"] == 256 else 1.0, noise=lambda number: 9.0 if number == 3 else 1.0)
+    _, found = searched(monkeypatch, tmp_path, bench, PARAM)
+    lucky = found.members[2]
+    assert lucky.score == 9.0 * (1.3 if lucky.toggles["BLOCK"] == 256 else 1.0) and found.generations[1].best == lucky.id
+    assert found.champion is not None and found.member(found.champion).toggles["BLOCK"] == 256
+    assert strategies.score_of(lucky, found.generations) in (1.0, 1.3)
+
+
+def test_nothing_faster_is_no_champion_and_no_run(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    bench = Bench(lambda *_: 0.99)
+    _, found = searched(monkeypatch, tmp_path, bench, PARAM)
+    assert (found.champion, found.run, found.decision) == (None, None, None) and "run" not in dict(bench.asked)
+
+
+@pytest.mark.parametrize(
+    ("options", "says"),
+    [
+        ({"evaluations": 4}, "4 evaluations"),
+        ({"generations": 2}, "2 generations"),
+        ({"budget_s": 1e-6}, "the budget of 1e-06 s is spent"),
+        ({"population": 1, "generations": 99}, "5 generations brought less than 0.5 %"),
+    ],
+)
+def test_it_stops_for_one_reason(options: dict[str, float], says: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    bench = Bench(lambda *_: 1.0)
+    assert searched(monkeypatch, tmp_path, bench, PARAM, **options)[1].stopped == says
+
+
+def test_a_task_that_does_not_pass_ends_the_search(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    _, found = searched(monkeypatch, tmp_path, Bench(lambda *_: None), PARAM)
+    assert found.stopped == "the task as it is does not pass: correctness.max_abs_err" and len(found.members) == 1
+
+
+def test_without_a_device_candidates_are_ordered_by_what_a_compiler_says(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    bench = Bench(truth, device=False)
+    _, found = searched(monkeypatch, tmp_path, bench, PARAM)
+    assert {what for what, _ in bench.asked} == {"evaluate", "run"} and all(one.score is None for one in found.members)
+    assert found.champion is not None and found.member(found.champion).toggles["BLOCK"] == 64, (
+        "the fewest registers of those that are right"
+    )
+
+
+def test_an_interrupted_search_continues_and_does_nothing_twice(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    whole = searched(monkeypatch, tmp_path / "whole", Bench(truth), PARAM)[1]
+    asked: list[tuple[str, str]] = []
+    for _ in range(40):
+        bench = Bench(truth, stop_after=1)
+        try:
+            _, found = searched(monkeypatch, tmp_path / "parts", bench, PARAM)
+        except KeyboardInterrupt:
+            asked += bench.asked
+            continue
+        asked += bench.asked
+        break
+    assert [one.id for one in found.members] == [one.id for one in whole.members] and found.champion == whole.champion
+    assert len([name for what, name in asked if what == "evaluate"]) == len(found.members), "none lost, none counted twice"
+    again = Bench(truth)
+    assert searched(monkeypatch, tmp_path / "parts", again, PARAM)[1] == found and not again.asked
+
+
+def test_the_recorded_sweep_s_winner_is_found_in_a_fifth_of_the_evaluations(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    sweep = read_sweep(opened(next((RECORDED / "h200-sweep-one" / "sweeps" / "fp16_v8_tiles").glob("*.zip"))))
+    timed = {timing.variant: timing.low for part in sweep.rounds for timing in part.timings}
+    known = {tuple(one.toggles[name] for name in sweep.params): one for one in sweep.variants}
+
+    def recorded(_: Candidate, toggles: Mapping[str, int]) -> float | None:
+        one = known[tuple(toggles[name] for name in sweep.params)]
+        return None if one.dropped else 1.0 if one.name == sweep.winner else timed[one.name]
+
+    monkeypatch.setattr(search, "write_evolution", lambda *_: None)  # which waits for the disk
+    monkeypatch.setattr(search, "tree_html", lambda *_: "")
+    near = {1.0, timed["TILE_M=64,TILE_N=32,NUM_WARPS=4,STAGES=2,USE_WMMA=2"]}
+    assert len(known) == 756
+    for seed in range(5):
+        begin = {"TILE_M": 96, "TILE_N": 32, "NUM_WARPS": 6, "STAGES": 3, "USE_WMMA": 1}  # the slowest variant that is right
+        task = from_start(tmp_path / f"{seed}", begin)
+        budget = {"evaluations": 756 // 5, "generations": 999, "population": 8}
+        monkeypatch.setattr(strategies, "STALLED_GENERATIONS", 12)
+        params = ByToggles({name: tuple(values) for name, values in sweep.params.items()})
+        _, found = searched(monkeypatch, tmp_path / f"{seed}", Bench(recorded), params, task=task, seed=seed, **budget)
+        best, score = strategies.best_of(found)
+        assert score in near, (seed, score, found.stopped, found.member(best).name)
+
+
+def from_start(root: Path, toggles: Mapping[str, int]) -> Path:
+    """A task with these toggles, whose evaluations are made up."""
+    folder = root / "blocks"
+    folder.mkdir(parents=True)
+    shown = ", ".join(f"{name}: {value}" for name, value in toggles.items())
+    text = (BLOCKS / "task.yaml").read_text(encoding="utf-8").replace("{BLOCK: 128}", f"{{{shown}}}")
+    (folder / "task.yaml").write_text(text, encoding="utf-8")
+    for name in ("blocks.cu", "saxpy_problem.py"):
+        (folder / name).write_text((BLOCKS.parent / name).read_text(encoding="utf-8"), encoding="utf-8")
+    return folder
+
+
+# what can be checked from the folder
+
+
+@pytest.fixture
+def ended(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
+    """A search without a device, whose evaluations count as sound."""
+    monkeypatch.setattr(checks, "verify_evaluation", lambda _: [])
+    folder, _ = searched(monkeypatch, tmp_path, Bench(truth, device=False), PARAM)
+    assert verify_evolution(folder) == []
+    return folder
+
+
+def changed(folder: Path, place: list[str | int], value: object) -> list[str]:
+    data = jsonio.read(folder / "evolution.json")
+    inner = data
+    for step in place[:-1]:
+        inner = inner[step]
+    inner[place[-1]] = value
+    (folder / "evolution.json").write_text(json.dumps(data), encoding="utf-8")
+    return verify_evolution(folder)
+
+
+@pytest.mark.parametrize(
+    ("place", "value", "says"),
+    [
+        (["members", 1, "score"], 3.0, "score in evolution.json is not that of its evaluation"),
+        (["members", 1, "valid"], True, "valid in evolution.json is not that of its evaluation"),
+        (["members", 2, "toggles", "BLOCK"], 4096, "is not the digest of its task, texts and toggles"),
+        (["members", 1, "parent"], None, "is not a candidate of an earlier generation"),
+        (["members", 7, "generation"], 0, "is not in generation 0"),
+        (["generations", 2, "parents"], [], "its parents are not those that beam chooses"),
+        (["generations", 1, "best_score"], 2.0, "the scores say"),
+        (["generations", 1, "members"], [], "its generations are not those of its members"),
+        (["champion"], None, "as the champion, the scores say"),
+        (["run"], None, "a champion has a run and a decision"),
+        (["run"], "../elsewhere", "is not a name of a run of blocks"),
+        (["ended"], "", "it has not ended"),
+        (["seed"], "x", "seed"),
+    ],
+)
+def test_a_changed_record_is_not_sound(place: list[str | int], value: object, says: str, ended: Path) -> None:
+    member = read_evolution(ended).members[1]
+    value = not member.valid if place[-1] == "valid" else value
+    assert any(says in problem for problem in changed(ended, place, value)), verify_evolution(ended)
+
+
+def test_another_search_s_record_is_refused(ended: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    changed(ended, ["id"], "0" * 12)
+    with pytest.raises(GatesError, match="is not of this search"):
+        searched(monkeypatch, tmp_path, Bench(truth, device=False), PARAM)

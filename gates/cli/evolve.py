@@ -81,7 +81,7 @@ def evolve_command(
     from gates.evolution.proposers import ByCommand, ByPatches, ByToggles, FromFolder, Proposer
     from gates.evolution.search import Options, evolve
     from gates.render.console import Progress
-    from gates.render.evolution import evolution_table
+    from gates.render.search.evolution import evolution_table
     from gates.sweep.variants import parse_params
     from gates.task.load import find_task
 

@@ -154,7 +154,7 @@ def sweep(
     Example: gates sweep stage3 --param USE_CP_ASYNC=0,1
     """
     from gates.render.console import Progress
-    from gates.render.sweep import draw, require_drawable, sweep_csv, sweep_json, sweep_table
+    from gates.render.search.sweep import draw, require_drawable, sweep_csv, sweep_json, sweep_table
     from gates.sweep.plan import Options
     from gates.sweep.schedule import run_sweep
 

@@ -29,7 +29,7 @@ from gates.evolution.proposers import Asked, Parent, Proposal, Proposer
 from gates.evolution.record import FILE, SCHEMA_VERSION, Evolution, Generation, Member, Refused, read_evolution, write_evolution
 from gates.pipeline.run import device_record
 from gates.render.console import Progress
-from gates.render.evolution import tree_html
+from gates.render.search.evolution import tree_html
 from gates.sweep.cluster import Cluster, Work
 from gates.sweep.kept import held, make_folder, require_writable
 from gates.sweep.plan import now

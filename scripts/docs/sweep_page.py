@@ -8,7 +8,7 @@ from pathlib import Path
 
 from gates.core.records import Status
 from gates.render.markdown import table
-from gates.render.sweep import draw, frame
+from gates.render.search.sweep import draw, frame
 from gates.sweep.record import Sweep, Variant, read_sweep
 
 PICTURE = "sweep-fp16.png"

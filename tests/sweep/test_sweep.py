@@ -29,7 +29,7 @@ from gates.core.records import Status
 from gates.core.schema import FOLDER
 from gates.evidence.run_directory import list_runs
 from gates.render.console import Silence
-from gates.render.sweep import compact, draw, frame, sweep_csv, sweep_table
+from gates.render.search.sweep import compact, draw, frame, sweep_csv, sweep_table
 from gates.sweep import cluster as clusters
 from gates.sweep import schedule, work
 from gates.sweep.cluster import local_cluster, locked

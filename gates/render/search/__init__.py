@@ -1,0 +1,1 @@
+"""Searches as text, data and pages: sweeps over toggles, and searches over candidates."""

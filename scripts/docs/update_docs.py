@@ -23,6 +23,7 @@ from gates.cli.main import cli
 from gates.core.records import Status
 from gates.evidence.judging import load_evidence
 from gates.evidence.run_directory import RunInfo, Verdict, list_runs, read_record
+from gates.hardware.ncu_metrics import METRICS
 from gates.render.console import verdict_table
 from gates.render.insights import insights_markdown
 from gates.render.markdown import table
@@ -142,6 +143,11 @@ def insights_page(text: str, recorded: Path) -> str:
     return generated(text, "insights", f"````markdown\n## Next steps\n{step}````\n")
 
 
+def task_page(text: str, _recorded: Path) -> str:
+    """docs/guide/writing-a-task.md with the names of the counters."""
+    return generated(text, "counters", f"{', '.join(METRICS)}.\n")
+
+
 def evidence_files(text: str, _recorded: Path) -> str:
     """docs/internals/evidence.md with the files of a run directory."""
     return generated(text, "files", files_table())
@@ -168,6 +174,7 @@ def main() -> int:
         (docs / "internals" / "evidence.md", evidence_files),
         (docs / "internals" / "ladder.md", ladders),
         (docs / "guide" / "sweep.md", sweeps),
+        (docs / "guide" / "writing-a-task.md", task_page),
     )
     for path, made in ((ROOT / "README.md", readme), *pages):
         path.write_text(made(path.read_text(encoding="utf-8"), recorded), encoding="utf-8")

@@ -9,6 +9,7 @@ from typing import Any
 import click
 
 from gates.cli.options import FOLDER
+from gates.core.errors import GatesError
 
 _FILE = click.Path(path_type=Path, exists=True, dir_okay=False)
 
@@ -45,17 +46,19 @@ def import_group() -> None:
 @import_group.command()
 @click.argument("problem", type=_FILE, metavar="PROBLEM.py")
 @click.argument("solution", type=_FILE, metavar="SOLUTION.py")
+@click.option("--set", "given_sizes", metavar="NAME=N,…", help="Other values for whole numbers of the problem: batch_size=4,dim=4096.")
 @_options
-def kernelbench(problem: Path, solution: Path, **options: Any) -> None:
+def kernelbench(problem: Path, solution: Path, given_sizes: str | None, **options: Any) -> None:
     """Import a KernelBench problem with a solution.
 
-    The problem has Model, get_inputs and get_init_inputs; the solution has ModelNew.
+    The problem has Model, get_inputs and get_init_inputs; the solution has ModelNew. A small shape and one with odd sizes are
+    made of the problem's whole numbers.
 
     Example: gates import kernelbench 19_ReLU.py solution.py --name relu
     """
     from gates.importers import kernelbench as format
 
-    _write(format.load(problem, solution), problem.stem, **options)
+    _write(format.load(problem, solution, _sizes(given_sizes)), problem.stem, **options)
 
 
 @import_group.command("flashinfer-bench")
@@ -91,11 +94,27 @@ def robust_kbench(task: Path, **options: Any) -> None:
     _write(format.load(task), task.resolve().name, **options)
 
 
+def _sizes(text: str | None) -> dict[str, int]:
+    """``batch_size=4,dim=4096`` as numbers by name."""
+    found = {}
+    for part in filter(None, (text or "").split(",")):
+        name, _, number = part.partition("=")
+        if not (number.isascii() and number.isdigit() and int(number) > 0):
+            raise GatesError(f"--set {part}: not NAME=N with a whole number from 1 on", hint="for example --set batch_size=4,dim=4096")
+        found[name.strip()] = int(number)
+    return found
+
+
 def _write(imported: Any, fallback: str, directory: Path, name: str | None, limit_s: float) -> None:
     from gates.importers import folder
 
     made = folder.write(imported, directory, folder.task_name(name, fallback), limit_s)
     click.echo(f"task:     {made.task}")
     click.echo(f"baseline: {made.reference}")
+    for shape, sizes in made.shapes.items():
+        told = ", ".join(f"{dimension}={size}" for dimension, size in sizes.items())
+        click.echo(f"shape:    {shape}{f' ({told})' if told else ''}")
+    for shape, reason in made.untried.items():
+        click.echo(f"not tried: {shape} {reason}; `--set` gives it other sizes", err=True)
     click.echo(f"limits:   {made.limits}")
     click.echo(f"next:     gates run {made.task if made.task.is_absolute() else f'./{made.task}'}")

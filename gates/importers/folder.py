@@ -9,6 +9,7 @@ from __future__ import annotations
 import hashlib
 import importlib.machinery
 import json
+import math
 import re
 import shutil
 import sys
@@ -35,6 +36,8 @@ _NOT_COMPILED = "a Python callable: what it launches is compiled when it runs, i
 _NO_OWN_KERNEL = "a Python callable without a kernel of its own"
 _OWN_KERNEL = re.compile(r"\bload_inline\b|\bcpp_extension\b|\bRawKernel\b|\btriton\.jit\b")
 _NO_RULE = "the format sets no rule; write one under gates and take this line away"
+SIZES = "problem_data.py"  # of an imported problem whose shapes the import makes
+_GIVEN, _TAIL = "given", "tail"
 _OTHER_SEEDS = 4.0  # a bound is made for each case; absolute limits are made once
 _FIRST = "the format's own reference: there is nothing before it to beat"
 
@@ -72,15 +75,18 @@ class Imported:
     problem: Mapping[str, str]
     originals: Sequence[Original]
     tolerance: str
-    details: Mapping[str, Any]  # what the format itself says of versions, authors, languages
+    offers: Mapping[str, Sequence[Mapping[str, int]]] = field(default_factory=dict)  # sizes to try for more shapes, by name
+    details: Mapping[str, Any] = field(default_factory=dict)  # what the format itself says of versions, authors, languages
 
 
 class Made(NamedTuple):
-    """The folders of a task and of its baseline, and what the limits are worth, in words."""
+    """The folders of a task and of its baseline, what the limits are worth, in words, and the shapes; ``untried`` are too large here."""
 
     task: Path
     reference: Path
     limits: str
+    shapes: Mapping[str, Mapping[str, int]]
+    untried: Mapping[str, str]
 
 
 def read(path: Path) -> bytes:
@@ -157,7 +163,9 @@ def _write(imported: Imported, made: Path, directory: Path, names: tuple[str, st
         place.write_bytes(original.content)
     for folder in (candidate, reference):
         jsonio.write(folder / "origin.json", _origin(imported))
-    found = bounds(candidate, f"{names[0]}.problem", work=made / "work", limit_s=limit_s)
+    found = bounds(candidate, f"{names[0]}.problem", work=made / "work", limit_s=limit_s, offers=imported.offers)
+    if imported.offers:
+        _put(candidate, {SIZES: sizes_text(found["shapes"])})
     for folder, side in ((candidate, imported.candidate), (reference, imported.reference)):
         (folder / "task.yaml").write_text(_yaml(imported, side, folder.name, names, found, limit_s), encoding="utf-8")
     for folder in (candidate, reference):
@@ -165,7 +173,19 @@ def _write(imported: Imported, made: Path, directory: Path, names: tuple[str, st
     for folder in (candidate, reference):
         shutil.rmtree(folder / "__pycache__", ignore_errors=True)
         folder.rename(directory / folder.name)
-    return Made(directory / names[0], directory / names[1], _limits_in_words(imported, found))
+    return Made(directory / names[0], directory / names[1], _limits_in_words(imported, found), found["shapes"], found["untried"])
+
+
+def _growth(found: Mapping[str, Any]) -> float:
+    """How much larger errors may be on shapes that were too large to be tried: as the square root of their size."""
+    sizes = {name: math.prod(shape.values()) for name, shape in found["shapes"].items()}
+    tried = max(size for name, size in sizes.items() if name not in found["untried"])
+    return max([1.0, *(math.sqrt(sizes[name] / tried) for name in found["untried"])])
+
+
+def sizes_text(shapes: Mapping[str, Mapping[str, int]]) -> str:
+    """The module SIZES of a problem with these shapes."""
+    return f'"""Values of the problem\'s whole numbers, by shape."""\n\nSIZES = {dict(shapes)!r}\n'
 
 
 def _put(folder: Path, files: Mapping[str, str]) -> None:
@@ -188,7 +208,8 @@ def _origin(imported: Imported) -> dict[str, Any]:
 
 
 def _yaml(imported: Imported, side: Side, name: str, names: tuple[str, str], found: Mapping[str, Any], limit_s: float) -> str:
-    shapes, first = list(found["shapes"]), side is imported.reference
+    shapes, first = [name for name in found["shapes"] if name != _TAIL], side is imported.reference
+    timed = _GIVEN if _GIVEN in shapes else shapes[0]
     declared = dict(side.not_applicable)
     code = {one.kept: text(one) for one in imported.originals if one.kept in side.sources} | dict(side.files)
     if side.kind == "python":
@@ -226,13 +247,14 @@ def _yaml(imported: Imported, side: Side, name: str, names: tuple[str, str], fou
             "  # what the hardware allows; replace it by the kernel's own budget",
             "  ptxas: {max_registers: 255, max_smem_bytes: 232448, max_spill_bytes: 0}",
         ]
-    largest, mean = (float(f"{_OTHER_SEEDS * found[key]:.3g}") for key in ("largest", "mean"))
+    room = _OTHER_SEEDS * _growth(found)
+    largest, mean = (float(f"{room * found[key]:.3g}") for key in ("largest", "mean"))
     lines += [
         f"  # max_err_over_bound: {_limits_in_words(imported, found)}",
-        f"  # the absolute limits are {_OTHER_SEEDS:g} times the error bounds on these shapes with seed 0: a starting point",
+        f"  # the absolute limits are {room:.3g} times the error bounds on these shapes with seed 0: a starting point",
         f"  correctness: {{max_err_over_bound: 1.0, max_abs_err: "
         f"{largest!r}, mean_abs_err: {mean!r}, bad_pct: 0.0, bad_atol: {largest!r}}}",
-        f"  performance: {{shape: {_flow(shapes[0])}, min_speedup_pct: 15, metrics: [p50]}}",
+        f"  performance: {{shape: {_flow(timed)}, min_speedup_pct: 15, metrics: [p50]}}",
     ]
     return "\n".join(lines) + "\n"
 

@@ -2,20 +2,25 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from pathlib import Path
 
-from gates.importers import folder, sources
+from gates.importers import folder, sizes, sources
 from gates.importers.folder import Imported, Original, Side
 
 FORMAT = "KernelBench"
 _TOLERANCE = "KernelBench's rule for float32, |out - reference| <= 1e-4 + 1e-4 * |reference| (versions 0 and 0.1 had 1e-2)"
 
 
-def load(problem: Path, solution: Path) -> Imported:
-    """What the two files hold. Raises GatesError where one can't be read or lacks a name of the format."""
+def load(problem: Path, solution: Path, given_sizes: Mapping[str, int] | None = None) -> Imported:
+    """What the two files hold. ``given_sizes`` replace whole numbers of the problem's module.
+
+    Raises GatesError where a file can't be read or lacks a name of the format.
+    """
     given = Original(problem, "problem_original.py", folder.read(problem))
     answer = Original(solution, "model.py", folder.read(solution))
-    sources.require(sources.python_tree(given), ("Model", "get_inputs", "get_init_inputs"), str(problem), f"{FORMAT} problem")
+    module = sources.python_tree(given)
+    sources.require(module, ("Model", "get_inputs", "get_init_inputs"), str(problem), f"{FORMAT} problem")
     tree = sources.python_tree(answer)
     sources.require(tree, ("ModelNew",), str(solution), f"{FORMAT} solution")
     kernels = sources.triton_kernels(tree)
@@ -37,7 +42,11 @@ def load(problem: Path, solution: Path) -> Imported:
             ["kernel.py", "model.py"],
             {"kernel.py": kernel, "model.py": folder.text(given)},
         ),
-        problem={"problem.py": folder.adapter("kernelbench_problem.py")},
+        problem={
+            "problem.py": folder.adapter("kernelbench_problem.py"),
+            folder.SIZES: folder.sizes_text({"given": sizes.of_module(module, given_sizes or {})}),
+        },
+        offers=sizes.offered(module, given_sizes or {}),
         originals=[given, answer],
         tolerance=_TOLERANCE,
         details={"problem": problem.stem, "precision": "float32"},

@@ -21,7 +21,7 @@ from gates.cli.main import cli
 from gates.core.errors import GatesError
 from gates.diagnostics.lint import _verdicts
 from gates.gate.correctness import output_scale
-from gates.importers import flashinfer_bench, folder, kernelbench, robust_kbench, sources
+from gates.importers import flashinfer_bench, folder, kernelbench, robust_kbench, sizes, sources
 from gates.task.load import load_baseline, load_task
 from gates.task.problem import Problem
 
@@ -43,6 +43,7 @@ def unrun(monkeypatch: pytest.MonkeyPatch) -> None:
             "honest": 1e-6,
             "format": "float32",
             "rule_over_bound": 40.0,
+            "untried": {},
         }
 
     monkeypatch.setattr(folder, "bounds", bounds)
@@ -108,7 +109,7 @@ def worst(task: Path, problem: ModuleType, inputs: dict[str, Any], shape: dict[s
 def test_each_format_makes_a_task_its_baseline_and_keeps_its_origin(
     tmp_path: Path, unrun: None, name: str, load: Callable[[], folder.Imported], kept: dict[str, Path]
 ) -> None:
-    task, reference, _ = folder.write(load(), tmp_path, name, 60)
+    task, reference, *_ = folder.write(load(), tmp_path, name, 60)
     loaded = load_task(task, environ={})
     assert load_baseline(loaded).folder == reference
     assert loaded.problem_file() == load_task(reference, environ={}).problem_file() == task / "problem.py"
@@ -138,7 +139,7 @@ def test_each_format_makes_a_task_its_baseline_and_keeps_its_origin(
 
 def test_a_solution_that_compiles_its_own_kernel_is_checked_for_memory_errors(tmp_path: Path, unrun: None) -> None:
     (tmp_path / "solution.py").write_text(KERNELBENCH[1].read_text() + "\nfrom torch.utils.cpp_extension import load_inline\n")
-    task, reference, _ = folder.write(kernelbench.load(KERNELBENCH[0], tmp_path / "solution.py"), tmp_path, "inlined", 60)
+    task, reference, *_ = folder.write(kernelbench.load(KERNELBENCH[0], tmp_path / "solution.py"), tmp_path, "inlined", 60)
     assert "sanitizer" not in load_task(task, environ={}).not_applicable and "sanitizer" in load_task(reference, environ={}).not_applicable
 
 
@@ -317,6 +318,35 @@ def test_limits_come_from_the_honest_error(tmp_path: Path, unrun: None, problem:
     made = module_of(task, "problem")
     inputs = made.make_inputs(made.SHAPES["given"], 0, "cpu")
     assert (worst(task, made, inputs, made.SHAPES["given"]) <= 1.0) == right
+
+
+def test_a_small_and_a_tail_shape_are_made_of_the_problems_own_numbers(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    files = [str(DATA / "kernelbench" / name) for name in ("p_softmax_v0.py", "s_softmax_plus1.py")]
+    assert command(["import", "kernelbench", *files, "--set", "batch_size=65536", "--dir", str(tmp_path), "--name", "wide"]) == 0
+    said = capsys.readouterr()
+    assert "shape:    small (batch_size=32, dim=32)" in said.out and "shape:    tail (batch_size=29, dim=23)" in said.out
+    assert "not tried: given needs about" in said.err, "134 GiB and more"
+    task = load_task(tmp_path / "wide", environ={})
+    assert task.shapes == ("small", "given") and task.gates["performance"]["shape"] == "given"
+    problem = Problem(module_of(task.folder, "problem"))
+    assert problem.SHAPES["given"] == {"batch_size": 65536, "dim": 16384} and problem.ODD_SHAPES == ("tail",)
+    assert command(["import", "kernelbench", *files, "--set", "batch=4", "--dir", str(tmp_path), "--name", "other"]) == 2
+    assert "hint: did you mean batch_size?" in capsys.readouterr().err and not (tmp_path / "other").exists()
+
+
+def test_sizes_that_are_computed_follow_and_the_models_own_stay_even() -> None:
+    tree = sources.parse(
+        "batch, heads = 128, 8\ndim = 512\nhidden = dim * 4\nlr = 0.1\n"
+        "class Model:\n    def f(self): return dim\n"
+        "def get_inputs(): return batch\ndef get_init_inputs(): return [dim, heads]\n",
+        "p",
+    )
+    assert sizes.of_module(tree, {"dim": 64}) == {"batch": 128, "heads": 8, "dim": 64, "hidden": 256}
+    offered = sizes.offered(tree, {})
+    assert offered["small"][0] == {"batch": 32, "heads": 8, "dim": 32, "hidden": 128}
+    assert offered["tail"][0] == {"batch": 29, "heads": 8, "dim": 32, "hidden": 128}
+    with pytest.raises(GatesError, match="--set hidden"):
+        sizes.of_module(tree, {"hidden": 4})
 
 
 def test_outputs_in_another_format_are_told(tmp_path: Path, unrun: None) -> None:

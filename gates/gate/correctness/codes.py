@@ -83,6 +83,11 @@ NO_MEMORY = Code(
     "not enough memory for the inputs, the buffers or the float64 reference.",
     next_step="Use a smaller shape or compute the reference in slices.",
 )
+TOO_LARGE = Code(
+    "correctness.too_large",
+    "the case was not tried: by estimate its reference takes more memory than is free, or more time than the task allows.",
+    next_step="Run it on a machine with more memory, or set time_limit_s. The other shapes are judged here.",
+)
 NON_FINITE = Code(
     "correctness.non_finite",
     "the output holds NaN or infinity.",

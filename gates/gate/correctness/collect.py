@@ -146,6 +146,7 @@ def execute(job: dict[str, Any], folder: Path) -> None:
                 partial(_tell_phase, writer, index),
                 job["limits"],
                 yardstick,
+                2 * job["budget_s"],
             )
             lost = result.pop("lost", False)
             writer.write("case", index=index, result=result)

@@ -23,7 +23,7 @@ from gates.task.problem import DEFAULT_INPUTS
 SCHEMA_VERSION = 1
 ROLES = ("headline", "odd", "extra", "edge", "family", "fresh")
 UNJUDGED = ("undefined", "declined")  # inputs or sizes of the engine's own that the problem or the kernel has no word for
-STATUSES = ("ok", "launch_error", "crash", "timeout", "no_memory", "problem_error", "bad_output", "missing", *UNJUDGED)
+STATUSES = ("ok", "launch_error", "crash", "timeout", "no_memory", "too_large", "problem_error", "bad_output", "missing", *UNJUDGED)
 
 
 @dataclass(frozen=True)

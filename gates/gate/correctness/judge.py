@@ -116,8 +116,8 @@ def _case(case: Case, evidence: CorrectnessEvidence, limits: Mapping[str, Any], 
         code = codes.MISSING_CASES if case.status == "missing" else codes.of(case.status)
         if case.findings:
             return [*_findings(case), _fail(code, "case", case.message, None, case.where)]
-        if case.status == "no_memory":
-            return [_inconclusive(codes.NO_MEMORY, "case", case.message, case.where)]
+        if case.status in ("no_memory", "too_large"):
+            return [_inconclusive(code, "case", case.message, case.where)]
         return [_fail(code, "case", case.message, None, case.where)]
     checks = [
         _zero(codes.NON_FINITE, sum(output.nonfinite for output in case.outputs), case, "elements", _first_bad(case)),

@@ -5,31 +5,44 @@ The problem is foreign code, so it runs in a runner process.
 
 from __future__ import annotations
 
+import contextlib
 import sys
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
 from gates.core.errors import GatesError
 from gates.worker.job import ResultWriter, attempt
 
+_SHARE = 0.2  # of the time limit: what one shape may take by estimate
 
-def bounds(folder: Path, problem: str, *, work: Path, limit_s: float, python: str = sys.executable) -> dict[str, Any]:
-    """{"shapes", "largest", "mean", "honest", "format", "rule_over_bound"} of a problem that has ``honest``.
 
-    ``shapes``: name to dimensions; ``largest``, ``mean``: of the error bounds; ``honest``: the largest honest error, in an output of
+def bounds(
+    folder: Path,
+    problem: str,
+    *,
+    work: Path,
+    limit_s: float,
+    offers: Mapping[str, Sequence[Mapping[str, int]]] | None = None,
+    python: str = sys.executable,
+) -> dict[str, Any]:
+    """{"shapes", "untried", "largest", "mean", "honest", "format", "rule_over_bound"} of a problem that has ``honest``.
+
+    ``offers``: by name, sizes for more shapes, of which the first that the problem runs with is taken. ``shapes``: name to dimensions,
+    the offered ones first; ``untried``: shapes that are too large for this machine, with the reason;
+    ``largest``, ``mean``: of the error bounds; ``honest``: the largest honest error, in an output of
     ``format``; ``rule_over_bound``: how many times as wide as the bound the format's own rule is.
 
     Runs the reference twice on each of its shapes with seed 0. Raises GatesError where that fails, with what it said
     last, and where the two differ.
     """
-    job = {"kind": "magnitude", "problem": problem, "folder": str(folder)}
+    job = {"kind": "magnitude", "problem": problem, "folder": str(folder), "offers": dict(offers or {}), "limit_s": limit_s}
     tried = attempt(folder, job, work, limit_s=limit_s, name="magnitude", python=python)
     if (refusal := tried.refusal()) is not None:
         raise refusal
     for line in tried.own():
         if line.get("type") == "bounds":
-            return {key: line[key] for key in ("shapes", "largest", "mean", "honest", "format", "rule_over_bound")}
+            return {key: line[key] for key in ("shapes", "untried", "largest", "mean", "honest", "format", "rule_over_bound")}
     raise GatesError(
         f"the reference could not be run ({tried.cause}): {tried.last_words()}",
         hint="the problem must run on the CPU within the time limit (--limit-s)",
@@ -55,6 +68,7 @@ def of_reference(folder: Path, problem: str, shape: str, *, work: Path, limit_s:
 
 def execute(job: Mapping[str, Any], folder: Path) -> None:
     """Write one ``bounds`` line for the problem of ``job``; an ``outputs`` line where the job names one shape."""
+    from gates.task import needs
     from gates.task import problem as problems
     from gates.task.reals import all_reals
 
@@ -75,11 +89,29 @@ def execute(job: Mapping[str, Any], folder: Path) -> None:
                 arguments=list(getattr(problem, "ARGUMENTS", ())),
             )
             return
-        found = [_figures(problem, name, shape) for name, shape in problem.SHAPES.items()]
+        shapes, found, untried = {}, [], {}
+        for name, candidates in job["offers"].items():
+            for shape in candidates:
+                with contextlib.suppress(Exception):  # the problem is made for other sizes
+                    found.append(_figures(problem, name, shape))
+                    shapes[name] = shape
+                    break
+        for name, shape in problem.SHAPES.items():
+            if told := needs.refusal(problem, shape, job["limit_s"] * _SHARE):
+                untried[name] = told
+            else:
+                found.append(_figures(problem, name, shape))
+            shapes[name] = dict(shape)
+        if not found:
+            raise GatesError(
+                "; ".join(f"shape {name} {told}" for name, told in untried.items()),
+                hint="make the problem's own sizes smaller",
+            )
         worst = max(found, key=lambda one: one["honest"])
         writer.write(
             "bounds",
-            shapes={name: dict(shape) for name, shape in problem.SHAPES.items()},
+            shapes=shapes,
+            untried=untried,
             largest=max(one["largest"] for one in found),
             mean=max(one["mean"] for one in found),
             honest=worst["honest"],

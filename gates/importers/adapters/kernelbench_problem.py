@@ -1,7 +1,7 @@
 """A KernelBench problem (problem_original.py, unchanged) as a problem of Kernel Gates.
 
-The module's whole numbers (batch_size, dim, …) are the shape "given". More shapes: add entries to SHAPES with other
-values for them; get_inputs and get_init_inputs read them at each call.
+Shapes (problem_data.py) are values of the module's whole numbers (batch_size, dim, …), which get_inputs and get_init_inputs
+read at each call. "given" is the format's own shape; the import made the others.
 """
 
 from __future__ import annotations
@@ -13,11 +13,14 @@ import torch
 
 from gates.task.precision import exactly
 
+from . import problem_data as data
 from . import problem_original as original
 
 ATOL = RTOL = 1e-4  # the format's rule for float32: |out - reference| <= ATOL + RTOL * |reference|
 WEIGHTS_SEED = 42  # the format draws the weights of Model and of ModelNew under this seed
-SHAPES = {"given": {name: value for name, value in vars(original).items() if type(value) is int and value > 0}}
+SHAPES = data.SIZES
+ODD_SHAPES = tuple(name for name in SHAPES if name == "tail")
+OFFERED = tuple(name for name in SHAPES if name != "given")
 DIMS: dict[str, Any] = {}  # the format's sizes are its contract
 
 

@@ -6,6 +6,7 @@ The reference is computed after the last launch, so no launch can find it in fre
 from __future__ import annotations
 
 import contextlib
+import math
 import re
 import time
 from collections.abc import Callable, Mapping
@@ -23,7 +24,7 @@ from gates.gate.correctness.runner.yardstick import Yardstick
 from gates.launch import guarded_buffers
 from gates.launch.isolated_launch import DeviceLost
 from gates.launch.side import Launched, Side
-from gates.task import small_inputs
+from gates.task import needs, small_inputs
 from gates.task.problem import DEFAULT_INPUTS, NON_FINITE, OutputError, ProblemError, widened
 from gates.task.reals import reals
 from gates.task.sources.default_stream import CURRENT
@@ -44,6 +45,7 @@ def check(
     phase: Callable[[str], None],
     limits: Mapping[str, Any] | None = None,
     yardstick: Yardstick | None = None,
+    most_s: float = math.inf,
 ) -> dict[str, Any]:
     """The result record of ``case``; never raises for what the kernel or the problem does.
 
@@ -54,8 +56,10 @@ def check(
     ``case``: {"shape", "seed", "inputs", "orders": names of thread orders, one a launch, "probe": bool, "plain": bool}. ``atols``:
     {"reference": bad_atol, "end_to_end": bad_atol}. ``phase`` is told what begins, for the record of a crash.
     ``limits``: those on errors in task.yaml; outputs that break one get an error map. ``yardstick``: what scales them for inputs
-    that the engine made (by itself if left out).
+    that the engine made (by itself if left out). ``most_s``: the time that a case may take by estimate.
     """
+    if told := needs.refusal(side.problem, side.problem.SHAPES[case["shape"]], most_s):
+        return {"status": "too_large", "message": told, "wall_s": 0.0}
     started, phases = time.monotonic(), ["inputs"]
     made: dict[str, Any] = {}  # what of the record is known when the problem fails
 

@@ -1,0 +1,107 @@
+"""The sizes of a problem that its module holds as whole numbers, and other sizes that it may run with."""
+
+from __future__ import annotations
+
+import ast
+import math
+import operator
+from collections.abc import Mapping
+from typing import Any
+
+from gates.core.errors import GatesError
+from gates.task.load import nearest
+
+_OPERATIONS: dict[type, Any] = {
+    ast.Add: operator.add,
+    ast.Sub: operator.sub,
+    ast.Mult: operator.mul,
+    ast.FloorDiv: operator.floordiv,
+}
+_CAPS = {
+    32: (29, 23, 19),
+    16: (13, 11, 7),
+    8: (7, 5, 3),
+    64: (61, 53, 47),
+    128: (127, 113, 109),
+    256: (251, 241, 239),
+}  # odd sizes below each
+_SMALL, _MOST = 2**16, 2**24  # product of sizes: a problem below the first is small as it is
+
+
+def of_module(tree: ast.Module, given: Mapping[str, int]) -> dict[str, int]:
+    """Return the whole numbers of the module's top level by name, with those ``given`` in place of the module's own.
+
+    What is computed from them follows. Raises GatesError for a name that is not a number there.
+    """
+    found: dict[str, int] = {}
+    own: set[str] = set()
+    for node in tree.body:
+        if isinstance(node, ast.Assign) and len(node.targets) == 1:
+            for name, value in _pairs(node.targets[0], node.value):
+                number = _number(value, found)
+                if number is not None:
+                    own |= {name} if isinstance(value, ast.Constant) else set()
+                    found[name] = given.get(name, number)
+    if wrong := next((name for name in given if name not in own), None):
+        raise GatesError(
+            f"--set {wrong}: the problem has no such number",
+            hint=nearest(wrong, own) if own else "its sizes are written into get_inputs: change them there",
+        )
+    return {name: value for name, value in found.items() if value > 0}
+
+
+def offered(tree: ast.Module, given: Mapping[str, int]) -> dict[str, list[dict[str, int]]]:
+    """Return sizes to try for the shapes "small" and "tail", the best first.
+
+    A tail has odd sizes, if possible only where the model's own parameters do not depend on them.
+    """
+    own = of_module(tree, given)
+    literal = {name for name, value in own.items() if value > 1 and _is_literal(tree, name)}
+    free = [name for name in literal if name in _used(tree, "get_inputs") and name not in _used(tree, "get_init_inputs", "Model")]
+    small, tail = [], []
+    for cap, odd in _CAPS.items():
+        capped = {name: min(own[name], cap) for name in literal}
+        small.append(of_module(tree, capped))
+        for names in (sorted(free), sorted(literal)):
+            large = [name for name in names if own[name] > cap]
+            tail += [of_module(tree, {**capped, **{name: odd[number % len(odd)] for number, name in enumerate(large)}})] if large else []
+    return {
+        "small": [sizes for sizes in small if _product(sizes) <= min(_MOST, _product(own) // 2)] if _product(own) > _SMALL else [],
+        "tail": [sizes for sizes in tail if _product(sizes) <= _MOST],
+    }
+
+
+def _product(sizes: Mapping[str, int]) -> int:
+    return math.prod(sizes.values())
+
+
+def _pairs(target: ast.expr, value: ast.expr) -> list[tuple[str, ast.expr]]:
+    if isinstance(target, ast.Name):
+        return [(target.id, value)]
+    if isinstance(target, ast.Tuple) and isinstance(value, ast.Tuple) and len(target.elts) == len(value.elts):
+        return [(name.id, part) for name, part in zip(target.elts, value.elts, strict=True) if isinstance(name, ast.Name)]
+    return []
+
+
+def _number(node: ast.expr, known: Mapping[str, int]) -> int | None:
+    if isinstance(node, ast.Constant):
+        return node.value if type(node.value) is int else None
+    if isinstance(node, ast.Name):
+        return known.get(node.id)
+    if isinstance(node, ast.BinOp) and type(node.op) in _OPERATIONS:
+        left, right = _number(node.left, known), _number(node.right, known)
+        if left is None or right is None or (isinstance(node.op, ast.FloorDiv) and right == 0):
+            return None
+        return _OPERATIONS[type(node.op)](left, right)
+    return None
+
+
+def _is_literal(tree: ast.Module, wanted: str) -> bool:
+    pairs = [pair for node in tree.body if isinstance(node, ast.Assign) for pair in _pairs(node.targets[0], node.value)]
+    return any(name == wanted and isinstance(value, ast.Constant) for name, value in pairs)
+
+
+def _used(tree: ast.Module, *names: str) -> set[str]:
+    """The names that these functions and classes of the module read."""
+    bodies = [node for node in tree.body if isinstance(node, (ast.FunctionDef, ast.ClassDef)) and node.name in names]
+    return {one.id for body in bodies for one in ast.walk(body) if isinstance(one, ast.Name) and isinstance(one.ctx, ast.Load)}

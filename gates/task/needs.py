@@ -1,0 +1,109 @@
+"""Estimate what a case of a problem takes, before it takes it: the problem's honest evaluation runs on tensors without memory."""
+
+from __future__ import annotations
+
+import math
+import os
+import weakref
+from collections.abc import Mapping
+from pathlib import Path
+from typing import Any, NamedTuple
+
+import torch
+from torch.utils._python_dispatch import TorchDispatchMode
+from torch.utils.flop_counter import FlopCounterMode
+
+_COPIES = 3.0  # of the evaluation's memory: float64 beside float32
+_BYTES_PER_OUTPUT = 100.0  # of an output's element: its errors, bounds and comparisons in float64
+_FLOPS_PER_S = 2e9  # of one core in float64, with room for what is not a product
+_EVALUATIONS = 6.0  # of a case: the reference twice, the honest one, the kernel's calls
+
+
+_SMALL = 2**24  # product of sizes that no machine lacks memory for: to follow a problem loads much of torch
+
+
+class Needs(NamedTuple):
+    """Memory in bytes, and seconds on this machine's cores."""
+
+    bytes: float
+    seconds: float
+
+
+_known: dict[Any, Needs | None] = {}  # by problem and sizes
+
+
+def estimate(problem: Any, shape: Mapping[str, int]) -> Needs | None:
+    """Return what a case of ``shape`` takes at most, roughly; None if the problem can't be followed without memory."""
+    try:
+        with torch.device("meta"), torch.no_grad(), _Held() as held, FlopCounterMode(display=False) as flops:
+            outputs = problem.honest(problem.make_inputs(shape, 0, "meta"), shape)
+    except Exception:  # the user's code, on tensors that hold nothing
+        return None
+    values = outputs.values() if isinstance(outputs, Mapping) else outputs if isinstance(outputs, (tuple, list)) else [outputs]
+    elements = sum(value.numel() for value in values)
+    cores = len(os.sched_getaffinity(0))
+    return Needs(_COPIES * held.most + _BYTES_PER_OUTPUT * elements, _EVALUATIONS * flops.get_total_flops() / (_FLOPS_PER_S * cores))
+
+
+def free_bytes() -> int:
+    """Return the memory that this machine and this process's control group have left."""
+    found = [os.sysconf("SC_PAGE_SIZE") * os.sysconf("SC_AVPHYS_PAGES")]
+    for line in _read("/proc/meminfo").splitlines():
+        if line.startswith("MemAvailable:"):
+            found = [int(line.split()[1]) * 1024]
+    limit, used = (_read(f"/sys/fs/cgroup/memory.{name}").strip() for name in ("max", "current"))
+    if limit.isdigit() and used.isdigit():
+        cached = sum(int(line.split()[1]) for line in _read("/sys/fs/cgroup/memory.stat").splitlines() if line.startswith("inactive_file "))
+        found.append(int(limit) - int(used) + cached)
+    return max(0, min(found))
+
+
+def refusal(problem: Any, shape: Mapping[str, int], seconds: float) -> str:
+    """Return why a case can't be tried within ``seconds`` and the free memory; empty if it can, or if that is not known."""
+    sizes = [size for size in shape.values() if type(size) is int]
+    if not hasattr(problem, "honest") or (sizes and math.prod(sizes) <= _SMALL):
+        return ""
+    place = (problem.__name__, tuple(shape.items()))
+    if place not in _known:
+        _known[place] = estimate(problem, shape)
+    if (needed := _known[place]) is None:
+        return ""
+    if needed.bytes > (free := free_bytes()):
+        return f"needs about {needed.bytes / 2**30:.3g} GiB of memory, and {free / 2**30:.3g} GiB are free"
+    return f"takes about {needed.seconds:.3g} s on this CPU, and {seconds:g} s are allowed" if needed.seconds > seconds else ""
+
+
+def _read(path: str) -> str:
+    try:
+        return Path(path).read_text(encoding="ascii")
+    except (OSError, ValueError):
+        return ""
+
+
+class _Held(TorchDispatchMode):
+    """The most bytes of storages that are alive at once, in ``most``."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.most = self._now = 0
+        self._seen: dict[int, Any] = {}
+
+    def __torch_dispatch__(self, function: Any, types: Any, args: Any = (), kwargs: Any = None) -> Any:
+        made = function(*args, **(kwargs or {}))
+        for value in made if isinstance(made, (tuple, list)) else [made]:
+            if isinstance(value, torch.Tensor):
+                self._hold(value.untyped_storage())
+        return made
+
+    def _hold(self, storage: Any) -> None:
+        key = storage._cdata
+        if key in self._seen:
+            return
+        size = storage.nbytes()
+        self._seen[key] = weakref.finalize(storage, self._release, key, size)
+        self._now += size
+        self.most = max(self.most, self._now)
+
+    def _release(self, key: int, size: int) -> None:
+        self._seen.pop(key, None)
+        self._now -= size

@@ -2,18 +2,20 @@
 
 from __future__ import annotations
 
-import shutil
-from concurrent.futures import ThreadPoolExecutor
 from typing import Any
 
 import pytest
 import torch
-from sdpa_kit import ROOT, SOURCE, emulated, problem, run, task_of
+from defects.combined import ENTRY, compile_patched
+from defects.record import patch
+from fp16_kit import unpatched
+from sdpa_kit import problem, run
 
 from gates.gate.correctness.runner.accuracy import figures
-from gates.launch.c_launcher import Kernel
+from gates.launch.emulated_kernel import EmulatedKernel
 from tasks.problems.sdpa_bound import _lowest_bit
 
+STAGE = "stage3_cp_async"
 SHAPE = problem.SHAPES["b1h2s129"]
 HALF = 2.0**-11
 
@@ -35,28 +37,13 @@ DEFECTS = {
 
 
 @pytest.fixture(scope="module")
-def kernels(tmp_path_factory: pytest.TempPathFactory) -> dict[str, Kernel]:
-    folder = tmp_path_factory.mktemp("inputs")
-    toggles = task_of("stage3_cp_async")["toggles"]
-
-    def build(item: tuple[int, str]) -> Kernel:
-        place = folder / f"d{item[0]}"
-        shutil.copytree(SOURCE.parent, place / "source")
-        shutil.copytree(ROOT / "kernels" / "common", place / "common")
-        if item[1] in DEFECTS:
-            file, text, replacement, _ = DEFECTS[item[1]]
-            path = place / "source" / file
-            source = path.read_text(encoding="utf-8")
-            assert source.count(text) == 1, f"the defect has lost its place in {file}"
-            path.write_text(source.replace(text, replacement), encoding="utf-8")
-        return emulated(place, "kernel", toggles, place / "source" / SOURCE.name)
-
-    names = ["honest", *DEFECTS]
-    with ThreadPoolExecutor(2) as pool:
-        return dict(zip(names, pool.map(build, enumerate(names)), strict=True))
+def kernels(tmp_path_factory: pytest.TempPathFactory) -> dict[str, EmulatedKernel]:
+    edited = [patch(name, "numerics", name, STAGE, (file, text, other)) for name, (file, text, other, _) in DEFECTS.items()]
+    library = compile_patched([unpatched(STAGE), *edited], tmp_path_factory.mktemp("inputs"))
+    return {name: EmulatedKernel(library, f"{ENTRY}_{number}") for number, name in enumerate(["honest", *DEFECTS])}
 
 
-def over_bound(kernel: Kernel, shape: dict[str, int], family: str, seed: int = 0) -> dict[str, Any]:
+def over_bound(kernel: EmulatedKernel, shape: dict[str, int], family: str, seed: int = 0) -> dict[str, Any]:
     inputs = make(family, shape, seed)
     nulls = {kind: answer["out"] for kind, answer in problem.null_outputs(inputs, shape).items()}
     return figures(
@@ -117,7 +104,7 @@ def test_scores_of_the_families() -> None:
 
 
 @pytest.mark.parametrize("family", ["default", *problem.INPUT_FAMILIES])
-def test_an_honest_kernel_keeps_the_bound_and_null_answers_break_it(kernels: dict[str, Kernel], family: str) -> None:
+def test_an_honest_kernel_keeps_the_bound_and_null_answers_break_it(kernels: dict[str, EmulatedKernel], family: str) -> None:
     record = over_bound(kernels["honest"], SHAPE, family)
     assert record["nonfinite"] == 0 and record["max_err_over_bound"] <= 1.0
     nulls = {null["kind"]: null["max_err_over_bound"] for null in record["nulls"]}
@@ -125,13 +112,13 @@ def test_an_honest_kernel_keeps_the_bound_and_null_answers_break_it(kernels: dic
     assert set(nulls) == {"zeros", "mean", "rows_shifted", "mean_of_v", "v_itself"}
 
 
-def test_with_one_key_the_output_is_v(kernels: dict[str, Kernel]) -> None:
+def test_with_one_key_the_output_is_v(kernels: dict[str, EmulatedKernel]) -> None:
     record = over_bound(kernels["honest"], problem.SHAPES["b3h3s1"], "default")
     assert {null["kind"] for null in record["nulls"] if null["max_err_over_bound"] <= 1} == {"mean_of_v", "v_itself"}
 
 
 @pytest.mark.parametrize("name", DEFECTS)
-def test_a_defect_that_ordinary_cases_let_through(kernels: dict[str, Kernel], name: str) -> None:
+def test_a_defect_that_ordinary_cases_let_through(kernels: dict[str, EmulatedKernel], name: str) -> None:
     where = DEFECTS[name][3]
     for shape in ("small", "tail", "odd"):
         assert over_bound(kernels[name], problem.SHAPES[shape], "default")["max_err_over_bound"] <= 1, shape

@@ -9,16 +9,17 @@ from concurrent.futures import ThreadPoolExecutor
 import pytest
 import torch
 from conformance import stages
+from conftest import OnceASession
+from defects.combined import compile_patched
+from fp16_kit import unpatched
 from places import ROOT
 from sdpa_kit import (
     ENTRY,
     STAGES,
-    emulated,
     extreme_inputs,
     on_device,
     problem,
     run,
-    source_of,
     task_of,
     worst_error,
 )
@@ -29,15 +30,22 @@ from gates.task.tensor_digest import digest
 
 LIMIT = {stage: task_of(stage)["gates"]["correctness"]["max_abs_err"] for stage in STAGES}
 RECORDED = ROOT / "results" / "recorded" / "h100" / "emulator" / "stages.json"
+OTHERS = {
+    "scalar Q·K^T, WMMA P·V, copies": ("stage0_scalar", {"USE_WMMA_QK": 0, "USE_WMMA_PV": 1, "USE_CP_ASYNC": 1}),
+    "debug": ("stage2_wmma_pv", {"DEBUG_PRINT": 1}),
+}
 LENGTHS = (1, 15, 31, 33, 48, 63, 65, 127, 129, 200)  # around the tiles of 32 queries and 64 keys
 
 
 @pytest.fixture(scope="module")
-def kernels(tmp_path_factory) -> dict[str, EmulatedKernel]:
-    folder = tmp_path_factory.mktemp("sdpa")
-    with ThreadPoolExecutor(2) as pool:
-        built = pool.map(lambda stage: emulated(folder, stage, task_of(stage)["toggles"], source_of(stage)), STAGES)
-        return dict(zip(STAGES, built, strict=True))
+def kernels(once_a_session: OnceASession) -> dict[str, EmulatedKernel]:
+    """The stages as they are, and others of them by name, compiled as one source."""
+    tried = {
+        **{stage: unpatched(stage) for stage in STAGES},
+        **{name: unpatched(stage, **toggles) for name, (stage, toggles) in OTHERS.items()},
+    }
+    folder = once_a_session("fp8_stages", lambda folder: compile_patched(list(tried.values()), folder))
+    return {name: EmulatedKernel(folder / "patched.so", f"{ENTRY}_{number}") for number, name in enumerate(tried)}
 
 
 @pytest.fixture(scope="module")
@@ -185,17 +193,17 @@ def test_launcher_refuses_more_than_a_grid_holds(kernels):
     assert "H: 65536, must be from 1 to 65535" in refusal(kernels["stage4_mma"], H=2**16)
 
 
-@pytest.mark.parametrize("mix", [(0, 1, 1)], ids=["scalar Q·K^T, WMMA P·V, copies"])
-def test_mix_of_toggles_that_no_stage_uses(tmp_path, mix):
-    kernel = emulated(tmp_path, "mix", dict(zip(("USE_WMMA_QK", "USE_WMMA_PV", "USE_CP_ASYNC"), mix, strict=True)))
+@pytest.mark.parametrize("mix", ["scalar Q·K^T, WMMA P·V, copies"])
+def test_mix_of_toggles_that_no_stage_uses(kernels, mix):
+    kernel = kernels[mix]
     shape = shape_of(130)
     inputs = problem.make_inputs(shape, 0, "cpu")
     assert worst_error(run(kernel, inputs, shape), inputs, shape) <= LIMIT["stage2_wmma_pv"]
     assert kernel.findings == []
 
 
-def test_debug_print_shows_the_first_tile_once(tmp_path, capfd):
-    kernel = emulated(tmp_path, "debug", {**task_of("stage2_wmma_pv")["toggles"], "DEBUG_PRINT": 1})
+def test_debug_print_shows_the_first_tile_once(kernels, capfd):
+    kernel = kernels["debug"]
     shape = shape_of(130)
     inputs = problem.make_inputs(shape, 0, "cpu")
     out = run(kernel, inputs, shape)

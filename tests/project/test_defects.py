@@ -3,13 +3,14 @@
 from __future__ import annotations
 
 import dataclasses
-import fcntl
 import json
 import shutil
+from collections.abc import Callable
 from pathlib import Path
 
 import kill_matrix
 import pytest
+from conftest import OnceASession
 from defects import cheapest, matrix, report
 from defects.catalogue import DEFECTS, HONEST, counts_for_cpu
 from defects.combined import ENTRY, compile_patched
@@ -18,7 +19,7 @@ from defects.folders import HERE, Workshop
 from defects.fp8_mma import MMA
 from defects.fp16 import FP16
 from defects.hopper import HOPPER
-from defects.record import KINDS
+from defects.record import KINDS, Defect
 from defects.sdpa import PATCHES
 
 from gates.build.build import build
@@ -35,25 +36,35 @@ from gates.launch.device import DeviceInfo
 from gates.task.load import load_task
 
 PATCHED = [defect for defect in PATCHES if defect.cpu[:1] == ("correctness",)]
-GROUPS = [PATCHED[start : start + 12] for start in range(0, len(PATCHED), 12)]
 STATIC = [defect for defect in PATCHES if defect.cpu[:1] in (("ptxas",), ("sass",))]
+_FILE, _TEXT, _ = DEFECTS["no_rescale"].edits[0]
+UNPATCHED = dataclasses.replace(DEFECTS["no_rescale"], name="unpatched", edits=((_FILE, _TEXT, _TEXT),))
+COMPILED = [*PATCHED, UNPATCHED, DEFECTS["too_much_shared_memory"]]
+GROUPS = [COMPILED[start : start + 16] for start in range(0, len(COMPILED), 16)]  # each is one source, for its headers' sake
 CALLED = [defect for defect in LAUNCHERS if defect.cpu[:1] == ("correctness",) and not defect.process]
 ENDING = [defect for defect in LAUNCHERS if defect.cpu[:1] == ("correctness",) and defect.process]
+Patched = Callable[[Defect], tuple[Path, str]]
 RECORDED = kill_matrix.recorded()
 needs_nvcc = pytest.mark.skipif(shutil.which("nvcc") is None, reason="no nvcc on PATH")
 
 
 @pytest.fixture(scope="session")
-def toolbox(tmp_path_factory: pytest.TempPathFactory) -> Path:
-    """toolbox/mix.cu for the emulator, compiled by the first process that asks."""
-    shared = tmp_path_factory.getbasetemp()
-    shared = shared.parent if "popen" in shared.name else shared  # a worker's folder is inside the session's
-    library = shared / "toolbox.so"
-    with (shared / "toolbox.lock").open("w") as lock:
-        fcntl.flock(lock, fcntl.LOCK_EX)
-        if not library.exists():
-            task_library([HERE / "toolbox" / "mix.cu"], library, capability="89")
-    return library
+def toolbox(once_a_session: OnceASession) -> Path:
+    """toolbox/mix.cu for the emulator."""
+    source = HERE / "toolbox" / "mix.cu"
+    return once_a_session("toolbox", lambda folder: task_library([source], folder / "mix.so", capability="89")) / "mix.so"
+
+
+@pytest.fixture(scope="session")
+def patched(once_a_session: OnceASession) -> Patched:
+    """Gives (library, entry) of a patched kernel, compiled with its group."""
+
+    def find(defect: Defect) -> tuple[Path, str]:
+        (number,) = (number for number, group in enumerate(GROUPS) if defect in group)
+        folder = once_a_session(f"patched_{number}", lambda folder: compile_patched(GROUPS[number], folder))
+        return folder / "patched.so", f"{ENTRY}_{GROUPS[number].index(defect)}"
+
+    return find
 
 
 def test_every_defect_is_in_one_test_or_needs_a_device() -> None:
@@ -62,33 +73,21 @@ def test_every_defect_is_in_one_test_or_needs_a_device() -> None:
     assert len(DEFECTS) >= 40 and {defect.kind for defect in DEFECTS.values()} == set(KINDS)
 
 
-@pytest.mark.parametrize("group", range(len(GROUPS)))
-def test_a_wrong_patch_is_caught_by_correctness(group: int, tmp_path: Path) -> None:
-    library = compile_patched(GROUPS[group], tmp_path / "source")
-    passed = {
-        defect.name: result.sentence
-        for number, defect in enumerate(GROUPS[group])
-        if (result := cheapest.correctness(defect, library, f"{ENTRY}_{number}", tmp_path / defect.name)).status is not Status.FAIL
-    }
-    assert not passed
+@pytest.mark.parametrize("name", [defect.name for defect in PATCHED])
+def test_a_wrong_patch_is_caught_by_correctness(name: str, patched: Patched, tmp_path: Path) -> None:
+    result = cheapest.correctness(DEFECTS[name], *patched(DEFECTS[name]), tmp_path)
+    assert result.status is Status.FAIL, result.sentence
 
 
-def test_the_kernel_without_a_patch_passes_in_the_same_frame(tmp_path: Path) -> None:
-    file, text, _ = DEFECTS["no_rescale"].edits[0]
-    honest = dataclasses.replace(DEFECTS["no_rescale"], edits=((file, text, text),))
-    library = compile_patched([honest], tmp_path / "source")
-    result = cheapest.correctness(honest, library, f"{ENTRY}_0", tmp_path / "work")
+def test_the_kernel_without_a_patch_passes_in_the_same_frame(patched: Patched, tmp_path: Path) -> None:
+    result = cheapest.correctness(UNPATCHED, *patched(UNPATCHED), tmp_path)
     assert result.status is Status.PASS, result.sentence
 
 
-@pytest.mark.parametrize("half", [0, 1])
-def test_a_breach_of_the_contract_is_caught_by_correctness(half: int, toolbox: Path, tmp_path: Path) -> None:
-    passed = {
-        defect.name: result.sentence
-        for defect in CALLED[half::2]
-        if (result := cheapest.correctness(defect, toolbox, defect.entry, tmp_path / defect.name)).status is not Status.FAIL
-    }
-    assert not passed
+@pytest.mark.parametrize("name", [defect.name for defect in CALLED])
+def test_a_breach_of_the_contract_is_caught_by_correctness(name: str, toolbox: Path, tmp_path: Path) -> None:
+    result = cheapest.correctness(DEFECTS[name], toolbox, DEFECTS[name].entry, tmp_path)
+    assert result.status is Status.FAIL, result.sentence
 
 
 @pytest.mark.parametrize("name", [defect.name for defect in ENDING])
@@ -105,11 +104,10 @@ def test_honest_launchers_of_the_toolbox_pass(toolbox: Path, tmp_path: Path) -> 
 
 @needs_nvcc
 @pytest.mark.parametrize("name", [defect.name for defect in STATIC])
-def test_a_false_claim_is_caught_by_a_static_gate(name: str, tmp_path: Path) -> None:
+def test_a_false_claim_is_caught_by_a_static_gate(name: str, patched: Patched, tmp_path: Path) -> None:
     called = None
     if name == "too_much_shared_memory":  # it is dynamic: only a launch tells
-        library = compile_patched([DEFECTS[name]], tmp_path / "source")
-        called = cheapest.launches(library, f"{ENTRY}_0", DEFECTS[name], tmp_path / "launches")
+        called = cheapest.launches(*patched(DEFECTS[name]), DEFECTS[name], tmp_path / "launches")
     for result in static_gates(name, tmp_path, called):
         assert result.status is Status.FAIL, result.sentence
 

@@ -39,7 +39,7 @@ from gates.launch import device as devices  # noqa: E402
 from gates.launch.memory import DeviceMemory  # noqa: E402
 from gates.task.load import find_task  # noqa: E402
 
-STAGES = ("stage0_scalar", "stage1_wmma_qk", "stage2_wmma_pv", "stage3_cp_async", "stage4_mma")
+STAGES = tuple(sorted(path.parent.name for path in (ROOT / "tasks").glob("stage*/task.yaml")))
 ITEM_LIMIT_S = 30.0
 
 

@@ -14,7 +14,7 @@ from pathlib import Path
 _YOUNG_S = 60.0  # perhaps made but not yet locked
 
 
-class HeldFolder:
+class ScratchFolder:
     """A new folder ``prefix``… in ``parent``, locked; as a context manager it gives its path and is removed at the end.
 
     First removes folders of that prefix and of this user that no living process holds. Raises OSError where

@@ -25,7 +25,7 @@ from gates.build.toolchain import find_toolchain
 from gates.core import jsonio
 from gates.core.errors import GatesError
 from gates.core.records import GateResult, Status
-from gates.core.scratch_folder import HeldFolder
+from gates.core.scratch_folder import ScratchFolder
 from gates.evaluation.feedback import feedback
 from gates.evaluation.overlay import Candidate, candidate_id, digests, laid_out, resolved
 from gates.evaluation.record import FAIL, FILE, INCONCLUSIVE, PASS, SCHEMA_VERSION, STAGES, Evaluation, GateSeen, stages_to
@@ -78,7 +78,7 @@ def evaluate_task(name: str, candidate: Candidate, terms: Terms, progress: Progr
     check_build_root(terms.build_dir)
     warm_up()
     with (
-        HeldFolder(Path(tempfile.gettempdir()), "gates-evaluate-") as scratch,
+        ScratchFolder(Path(tempfile.gettempdir()), "gates-evaluate-") as scratch,
         RunDirectory(terms.results / FOLDER, task.name) as directory,
     ):
         session = session_of(task, files, candidate, terms, device, directory, scratch, progress)

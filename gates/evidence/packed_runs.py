@@ -13,7 +13,7 @@ from pathlib import Path
 
 from gates.core import jsonio
 from gates.core.errors import GatesError
-from gates.core.scratch_folder import HeldFolder
+from gates.core.scratch_folder import ScratchFolder
 from gates.evidence import archive
 
 SUFFIX = ".zip"
@@ -101,7 +101,7 @@ def unpack(packed: Path, out: Path | None = None) -> Path:
         raise GatesError(f"can't unpack {packed}: {target} is there already", hint="name another folder with --out")
     jsonio.make_folder(parent)
     try:
-        with HeldFolder(parent, ".unpacking-") as folder:
+        with ScratchFolder(parent, ".unpacking-") as folder:
             _write(files, folder)
             folder.chmod(0o755)
             folder.rename(target)
@@ -112,7 +112,7 @@ def unpack(packed: Path, out: Path | None = None) -> Path:
 
 _opened: dict[tuple[str, int, int, int], Path] = {}  # a packed file (path, inode, size, time of change in ns) -> its folder
 _origins: dict[Path, Path] = {}  # that folder -> the packed file
-_home: list[HeldFolder] = []
+_home: list[ScratchFolder] = []
 
 
 def opened(path: Path) -> Path:
@@ -124,7 +124,7 @@ def opened(path: Path) -> Path:
     if key not in _opened:
         files = _files_of(path)
         if not _home:
-            _home.append(HeldFolder(Path(tempfile.gettempdir()), "gates-unpacked-"))
+            _home.append(ScratchFolder(Path(tempfile.gettempdir()), "gates-unpacked-"))
             atexit.register(_remove, os.getpid())
         folder = _home[0].path / str(len(_opened)) / path.resolve().parent.name / path.stem  # below its task, as the packed file is
         _write(files, folder)

@@ -18,7 +18,7 @@ import gates
 from gates.core import jsonio, records
 from gates.core.errors import GatesError
 from gates.core.records import Decision, GateResult
-from gates.core.scratch_folder import HeldFolder
+from gates.core.scratch_folder import ScratchFolder
 from gates.evidence.packed_runs import is_run, opened, origin
 from gates.task.load import called, nearest
 
@@ -131,7 +131,7 @@ class RunDirectory:
         require_outside_a_run(self._parent / "run")
         try:
             self._parent.mkdir(parents=True, exist_ok=True)
-            self._held = HeldFolder(self._parent, _TEMPORARY)
+            self._held = ScratchFolder(self._parent, _TEMPORARY)
             self.path = self._held.path
         except OSError as error:
             raise GatesError(

@@ -10,7 +10,7 @@ import time
 from dataclasses import dataclass
 from pathlib import Path
 
-from gates.core.scratch_folder import HeldFolder
+from gates.core.scratch_folder import ScratchFolder
 from gates.evaluation.evaluate import Terms, card, evaluate_task, incumbent, session_of
 from gates.evaluation.overlay import Candidate, laid_out, resolved
 from gates.evaluation.record import Evaluation
@@ -68,7 +68,10 @@ def time_there(ask: Ask) -> Timed:
     started, device = time.monotonic(), own_device()
     task, files = _found(ask)
     against = incumbent(find_task(ask.folder, environ={}), ask.terms.against)
-    with HeldFolder(Path(tempfile.gettempdir()), "gates-evaluate-") as scratch, RunDirectory(scratch / "evidence", task.name) as directory:
+    with (
+        ScratchFolder(Path(tempfile.gettempdir()), "gates-evaluate-") as scratch,
+        RunDirectory(scratch / "evidence", task.name) as directory,
+    ):
         session = session_of(task, files, ask.candidate, ask.terms, device, directory, scratch, Silence())
         with card(device.uuid):
             evidence = time_pair(session, against, ask.terms.build_dir, ask.terms.budget_s)
@@ -80,7 +83,7 @@ def run_there(ask: Ask) -> Judged:
     """A whole `gates run` of the candidate, whose fresh seed and shapes no evaluation used."""
     task, files = _found(ask)
     shown = [part for name, value in ask.candidate.toggles.items() for part in ("--toggle", f"{name}={value}")]
-    with HeldFolder(Path(tempfile.gettempdir()), "gates-evaluate-") as scratch:
+    with ScratchFolder(Path(tempfile.gettempdir()), "gates-evaluate-") as scratch:
         stage = laid_out(task, files, {}, scratch / "candidate", baseline=True) if files else task
         options = Options(
             task=str(stage.folder),

@@ -25,7 +25,7 @@ from gates.build.build import check_build_root
 from gates.build.toolchain import Toolchain, find_toolchain
 from gates.comparison.within import compare_within
 from gates.core.errors import EXIT_HOLD, GatesError
-from gates.core.scratch_folder import HeldFolder
+from gates.core.scratch_folder import ScratchFolder
 from gates.evidence.judging import decision_of
 from gates.evidence.revision import revision
 from gates.evidence.run_directory import (
@@ -105,7 +105,7 @@ def run_task(options: Options, progress: Progress) -> Outcome:
     inputs = asked_inputs(shapes, options.inputs)
     with (
         RunDirectory(options.results, task.name) as directory,
-        HeldFolder(Path(tempfile.gettempdir()), "gates-run-") as scratch,
+        ScratchFolder(Path(tempfile.gettempdir()), "gates-run-") as scratch,
         ThreadPoolExecutor(1) as aside,
     ):
         toolchain = find_toolchain()

@@ -20,7 +20,7 @@ from gates.build.build import build
 from gates.build.toolchain import find_toolchain
 from gates.core.errors import EXIT_HOLD, GatesError
 from gates.core.records import GateResult, Status
-from gates.core.scratch_folder import HeldFolder
+from gates.core.scratch_folder import ScratchFolder
 from gates.evidence.run_directory import RunDirectory, read_record
 from gates.gate.performance import codes as performance_codes
 from gates.gate.performance import evidence as performance_evidence
@@ -150,7 +150,7 @@ def judge_variant(job: Job) -> Done:
         build_dir=Path(job.build_dir),
         argv=("run", Path(job.folder).name, *(part for name, value in job.toggles.items() for part in ("--toggle", f"{name}={value}"))),
     )
-    with HeldFolder(Path(tempfile.gettempdir()), "gates-sweep-") as scratch:
+    with ScratchFolder(Path(tempfile.gettempdir()), "gates-sweep-") as scratch:
         outcome = run_task(replace(options, results=scratch), Silence())
         return Done(job.variant, None, _files(outcome.path), run=(outcome.path.name, outcome.verdict.decision.value))
 
@@ -198,7 +198,7 @@ def _task(folder: str, toggles: Mapping[str, int], digest: str) -> Task:
 @contextmanager
 def _session(job: Job, device: devices.DeviceInfo | None) -> Iterator[Session]:
     task = _task(job.folder, job.toggles, job.digest)
-    with HeldFolder(Path(tempfile.gettempdir()), "gates-sweep-") as scratch, RunDirectory(scratch / "evidence", task.name) as directory:
+    with ScratchFolder(Path(tempfile.gettempdir()), "gates-sweep-") as scratch, RunDirectory(scratch / "evidence", task.name) as directory:
         yield Session(
             task, None, job.shapes, (job.seed,), find_toolchain(), device, directory, scratch, Path(job.build_dir), job.compilers, Silence()
         )

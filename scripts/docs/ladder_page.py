@@ -132,7 +132,7 @@ def context_table(family: str, recorded: Path) -> str:
     """One row a shape: its fastest rung and the other implementations timed in that rung's run, cold; they decide nothing."""
     fastest: dict[str, tuple[float, str, Mapping[str, float | None]]] = {}
     for rung in rungs_of(family, recorded):
-        for shape, found_us, others in beside(rung.run) if rung.run else ():
+        for shape, found_us, others in context_times(rung.run) if rung.run else ():
             if shape not in fastest or found_us < fastest[shape][0]:
                 fastest[shape] = found_us, rung.name, others
     names = [name for name in dict.fromkeys(name for _, _, others in fastest.values() for name in others) if name not in SLOW]
@@ -147,7 +147,7 @@ def _context(shape: str, found_us: float, rung: str, others: Mapping[str, float 
     return shape, rung, _us(found_us), *(_us(others.get(name)) for name in names), f"{best / found_us:.2f}x" if best else "-"
 
 
-def beside(run: Path) -> Iterator[tuple[str, float, dict[str, float | None]]]:
+def context_times(run: Path) -> Iterator[tuple[str, float, dict[str, float | None]]]:
     """(shape, p50 of the rung, p50 of each other implementation) of each shape that the run timed beside others, in us, cold."""
     performance = load_evidence(run).get("performance")
     if performance is None or not performance.backends:

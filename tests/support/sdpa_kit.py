@@ -19,7 +19,7 @@ from tasks.problems import sdpa_fp8 as problem
 
 SOURCE = ROOT / "kernels" / "sdpa_fp8" / "sdpa_fp8.cu"
 ENTRY = "sdpa_fp8_forward"
-STAGES = ("stage0_scalar", "stage1_wmma_qk", "stage2_wmma_pv", "stage3_cp_async", "stage4_mma")
+STAGES = tuple(sorted(path.parent.name for path in (ROOT / "tasks").glob("stage*/task.yaml")))
 GUARD = 4096  # float16 elements on either side of an output: more than a tile of 32 rows
 
 

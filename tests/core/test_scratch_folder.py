@@ -8,10 +8,10 @@ import subprocess
 import sys
 from pathlib import Path
 
-from gates.core.scratch_folder import HeldFolder
+from gates.core.scratch_folder import ScratchFolder
 
 HOLD = (
-    "import sys; from pathlib import Path; from gates.core.scratch_folder import HeldFolder\nwith HeldFolder(Path(sys.argv[1]), "
+    "import sys; from pathlib import Path; from gates.core.scratch_folder import ScratchFolder\nwith ScratchFolder(Path(sys.argv[1]), "
     "'gates-run-') as path:\n    print(path, flush=True); sys.stdin.read()"
 )
 
@@ -39,7 +39,7 @@ def test_a_killed_owner_s_folder_is_removed_and_no_other(tmp_path: Path) -> None
     for path in others:
         os.utime(path, (0, 0))
     assert left.exists()
-    with HeldFolder(tmp_path, "gates-run-") as mine:
+    with ScratchFolder(tmp_path, "gates-run-") as mine:
         assert mine.is_dir() and not left.exists()
         assert all(path.exists() for path in (kept, young, *others, tmp_path / "gates-run-link"))
     living.communicate("", timeout=30)

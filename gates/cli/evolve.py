@@ -77,9 +77,9 @@ def evolve_command(
     from functools import partial
 
     from gates.core.records import to_json
-    from gates.evolution import strategies
-    from gates.evolution.proposers import ByCommand, ByPatches, ByToggles, FromFolder, Proposer
-    from gates.evolution.search import Options, evolve
+    from gates.evaluation.evolution import strategies
+    from gates.evaluation.evolution.proposers import ByCommand, ByPatches, ByToggles, FromFolder, Proposer
+    from gates.evaluation.evolution.search import Options, evolve
     from gates.render.console import Progress
     from gates.render.search.evolution import evolution_table
     from gates.sweep.variants import parse_params

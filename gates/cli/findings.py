@@ -5,10 +5,10 @@ from __future__ import annotations
 import os
 from pathlib import Path
 
+from gates.evaluation.evolution.record import FILE as EVOLUTION
 from gates.evaluation.record import FILE as EVALUATION
 from gates.evidence.packed_runs import copy_problems, is_sweep, opened, origin
 from gates.evidence.run_directory import recorded, resolve_run, run_places
-from gates.evolution.record import FILE as EVOLUTION
 from gates.sweep.record import FILE as SWEEP
 from gates.verify.run import MOST_PROBLEMS, check_run, checkout_notes
 
@@ -44,7 +44,7 @@ def findings(place: Path, signers: Path | None = None) -> tuple[list[str], list[
 
         return verify_evaluation(place)[:MOST_PROBLEMS], []
     if (place / EVOLUTION).is_file():
-        from gates.evolution.verify import verify_evolution
+        from gates.evaluation.evolution.verify import verify_evolution
 
         return verify_evolution(place)[:MOST_PROBLEMS], []
     folder = opened(place)

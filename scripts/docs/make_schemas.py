@@ -17,9 +17,9 @@ from typing import Any, Union
 from gates.build.result import BuildResult
 from gates.comparison.record import Comparison
 from gates.core.schema import schema_of, schema_path
+from gates.evaluation.evolution.record import Evolution
 from gates.evaluation.record import Evaluation
 from gates.evidence.run_directory import SCHEMA_VERSION, RunInfo, Verdict
-from gates.evolution.record import Evolution
 from gates.gate.registry import ROWS
 from gates.review.decide import Acceptance
 from gates.review.ladder import Ladder

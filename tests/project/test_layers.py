@@ -115,20 +115,6 @@ MAY_IMPORT = {  # package -> packages that it may import, the lowest first; of g
         "review",
         "sweep",
     },
-    "evolution": {
-        "core",
-        "gate.performance",
-        "task",
-        "worker",
-        "evidence",
-        "launch",
-        "build",
-        "render",
-        "pipeline",
-        "verify",
-        "sweep",
-        "evaluation",
-    },
     "cli": {
         "core",
         "gate",
@@ -148,7 +134,6 @@ MAY_IMPORT = {  # package -> packages that it may import, the lowest first; of g
         "review",
         "sweep",
         "evaluation",
-        "evolution",
     },
 }
 MOST_MODULES = 15  # of a folder, beside its __init__.py

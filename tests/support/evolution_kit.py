@@ -15,13 +15,13 @@ from places import TASKS
 from sweep_kit import DEVICE, InTurn
 
 from gates.core.records import to_json
+from gates.evaluation.evolution import search
+from gates.evaluation.evolution.proposers import Proposer
+from gates.evaluation.evolution.record import Evolution
+from gates.evaluation.evolution.search import Options, evolve
+from gates.evaluation.evolution.work import Ask, Evaluated, Judged, Timed
 from gates.evaluation.overlay import Candidate, digests, resolved
 from gates.evaluation.record import Evaluation, GateSeen
-from gates.evolution import search
-from gates.evolution.proposers import Proposer
-from gates.evolution.record import Evolution
-from gates.evolution.search import Options, evolve
-from gates.evolution.work import Ask, Evaluated, Judged, Timed
 from gates.render.console import Silence
 from gates.sweep.record import Timing
 from gates.task.load import Task, load_task

@@ -10,7 +10,7 @@ from gates.core.text import plain
 from gates.render.report import made
 
 if TYPE_CHECKING:
-    from gates.evolution.record import Evolution, Member
+    from gates.evaluation.evolution.record import Evolution, Member
 
 _MOST_REFUSED = 200  # on the page
 _SHOWN = 10  # in the table

@@ -12,11 +12,11 @@ from gates.core.errors import GatesError
 from gates.core.records import from_json
 from gates.core.schema import schema_errors
 from gates.evaluation.evaluate import read_evaluation
+from gates.evaluation.evolution import strategies
+from gates.evaluation.evolution.record import FILE, Evolution, Generation, Member, read_evolution
 from gates.evaluation.overlay import id_of
 from gates.evaluation.verify import verify_evaluation
 from gates.evidence.run_directory import RunInfo, Verdict, read_record
-from gates.evolution import strategies
-from gates.evolution.record import FILE, Evolution, Generation, Member, read_evolution
 from gates.gate.performance.evidence import PerformanceEvidence
 from gates.sweep.work import timing_of
 from gates.verify.run import same

@@ -12,13 +12,13 @@ from places import RECORDED
 
 from gates.core import jsonio
 from gates.core.errors import GatesError
+from gates.evaluation.evolution import search, strategies
+from gates.evaluation.evolution import verify as checks
+from gates.evaluation.evolution.proposers import ByToggles
+from gates.evaluation.evolution.record import read_evolution
+from gates.evaluation.evolution.verify import verify_evolution
 from gates.evaluation.overlay import Candidate
 from gates.evidence.packed_runs import opened
-from gates.evolution import search, strategies
-from gates.evolution import verify as checks
-from gates.evolution.proposers import ByToggles
-from gates.evolution.record import read_evolution
-from gates.evolution.verify import verify_evolution
 from gates.sweep.record import read_sweep
 
 VALUES = tuple(range(32, 544, 32))

@@ -10,7 +10,7 @@ import math
 import random
 from collections.abc import Sequence
 
-from gates.evolution.record import Evolution, Generation, Member
+from gates.evaluation.evolution.record import Evolution, Generation, Member
 
 STALLED_GENERATIONS, STALLED_PCT = 5, 0.5
 _SMEM_STEP, _REGISTER_STEP, _OCCUPANCY_STEP = 16 * 1024, 32, 12.5  # a cell of map-elites

@@ -19,9 +19,9 @@ from pathlib import Path
 from typing import Any, Protocol, TypeAlias
 
 from gates.core.errors import GatesError
+from gates.evaluation.evolution.patches import patched
+from gates.evaluation.evolution.record import Member, Refused
 from gates.evaluation.overlay import FIELDS, MOST_BYTES, Candidate
-from gates.evolution.patches import patched
-from gates.evolution.record import Member, Refused
 from gates.sweep.variants import combinations, variant_name
 from gates.worker import process
 

@@ -12,10 +12,10 @@ from typing import Any
 import pytest
 
 from gates.core.errors import GatesError
+from gates.evaluation.evolution.patches import patched
+from gates.evaluation.evolution.proposers import Asked, ByCommand, ByPatches, ByToggles, FromFolder, Parent, Proposer
+from gates.evaluation.evolution.record import Member, Refused
 from gates.evaluation.overlay import Candidate
-from gates.evolution.patches import patched
-from gates.evolution.proposers import Asked, ByCommand, ByPatches, ByToggles, FromFolder, Parent, Proposer
-from gates.evolution.record import Member, Refused
 
 SOURCE = "".join(f"line {number}\n" for number in range(1, 21))
 DIFF = """--- a/kernels/it.cu

@@ -35,20 +35,8 @@ _START_LIMIT_S = 120.0
 _SET_DEATH_SIGNAL, _SET_SUBREAPER = 1, 36  # prctl
 _MAX_MESSAGE_BYTES = 2**20
 # Variables that nothing reads as Python and torch start: each runner is told its own, and another value needs no other server.
-_READ_LATER = (
-    "CUDA_HOME",
-    "CUDA_VISIBLE_DEVICES",
-    "CXX",
-    "GATES_FORK",
-    "GATES_JOBS",
-    "GATES_PROCESS_MARK",
-    "NVCC_APPEND_FLAGS",
-    "NVCC_PREPEND_FLAGS",
-    "PATH",
-    "PYTEST_CURRENT_TEST",
-    "TMPDIR",
-    "XDG_CACHE_HOME",
-)
+_READ_LATER = ("CC", "CUDA_HOME", "CUDA_VISIBLE_DEVICES", "CXX", "MAX_JOBS", "PATH", "TMPDIR", "TORCH_CUDA_ARCH_LIST", "XDG_CACHE_HOME")
+_PREFIXES_READ_LATER = ("GATES_", "NVCC_", "PYTEST_", "TRITON_")
 _USUAL = (  # modules that need torch and that most runners, or the processes of their kernels, would import each anew
     "gates.gate.correctness.collect",
     "gates.gate.correctness.fresh_shapes",
@@ -124,7 +112,7 @@ class Forked:
         request = {
             "argv": list(argv),
             "cwd": None if cwd is None else str(cwd),
-            "own": {name: env.get(name) for name in _READ_LATER},
+            "own": {name: value for name, value in env.items() if name not in server.env},
         }
         socket.send_fds(server.socket, [json.dumps(request).encode()], [sink.fileno()])
         answer = server.receive()
@@ -182,17 +170,17 @@ def _for(env: Mapping[str, str]) -> _Server | None:
     global _server
     if not hasattr(os, "pidfd_open") or env.get("GATES_FORK") == "0":
         return None
-    ordinary = {name: value for name, value in env.items() if name not in _READ_LATER}
+    at_start = {name: value for name, value in env.items() if name not in _READ_LATER and not name.startswith(_PREFIXES_READ_LATER)}
     with _choice:
         if _server is not None and (_server.lost or _server.engine != os.getpid()):  # of a fork of the engine: the server is its parent's
             _server = None
-        if _server is not None and _server.env != ordinary:
+        if _server is not None and _server.env != at_start:
             if not _server.free.acquire(blocking=False):
                 return None
             _server.end()
             _server = None
         if _server is None:
-            _server = _Server(ordinary)
+            _server = _Server(at_start)
         return _server
 
 
@@ -250,11 +238,7 @@ def _become(request: Mapping[str, Any], sink: int, server: int, libc: Any) -> No
     os.dup2(sink, 2)
     os.close(sink)
     os.chdir(request["cwd"] or "/")
-    for name, value in request["own"].items():
-        if value is None:
-            os.environ.pop(name, None)
-        else:
-            os.environ[name] = value
+    os.environ.update(request["own"])
     _new_randomness()
     sys.argv = request["argv"]
     if not getattr(sys.flags, "safe_path", False):

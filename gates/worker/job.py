@@ -117,7 +117,7 @@ def attempt(
     apart = apart or (KINDS[job["kind"]].apart if job["kind"] in KINDS else "")
     killed_before = machine_fault.memory_kills()
     on_device = job.get("mode") == "replay" and not job["side"]["emulated"]  # no library of CUDA beside the launcher's own
-    forked = not prefix and env is None and python == sys.executable and not on_device
+    forked = not prefix and python == sys.executable and not on_device
     with _created(result) as answers:  # read through this descriptor: the runner of a job apart takes the file's name away
         finished = process.run(
             [*prefix, python, ENTRY, "--job", job_path, "--folder", Path(folder).resolve(), *(["--apart", apart] if apart else [])],

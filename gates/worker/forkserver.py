@@ -1,12 +1,12 @@
-"""A process that has imported torch and the engine's own modules, and forks one runner at a time: their start, seconds long, is paid once a
-command.
+"""A process that has imported torch and the engine's own modules, and forks runners: their start, seconds long, is paid once a command.
 
 ``popen`` takes the place of ``subprocess.Popen`` for runners. What it starts is a process of its own in a session of its
 own, as any other; it only has not got to import torch again. The server holds nothing of a task: it never reads one, and
 code of a task runs in the forked process alone. It ends with its engine, whose end it sees on the socket between them.
+Between server and runner stands a keeper, forked too: it tells the engine how its runner ended, and kills what that left behind.
 
-Anything out of the ordinary (no torch, another interpreter, an environment that changed, threads that torch left running,
-another runner at work, no Linux, GATES_FORK=0) gives an ordinary process instead.
+Anything out of the ordinary (no torch, another interpreter, threads that torch left running, no Linux, GATES_FORK=0) gives an
+ordinary process instead.
 """
 
 from __future__ import annotations
@@ -52,7 +52,7 @@ class _Server:
     """The engine's end: one server process, begun under one environment."""
 
     def __init__(self, env: Mapping[str, str]) -> None:
-        self.env, self.engine, self.free = dict(env), os.getpid(), threading.Lock()
+        self.env, self.engine, self._starting = dict(env), os.getpid(), threading.Lock()
         self.socket, theirs = socket.socketpair(socket.AF_UNIX, socket.SOCK_SEQPACKET)
         with theirs:
             self.process = subprocess.Popen(
@@ -71,13 +71,14 @@ class _Server:
 
     def ready(self) -> bool:
         """Whether it can fork; waits for torch's import the first time."""
-        if self._ready is None:
-            self.socket.settimeout(_START_LIMIT_S)
-            with contextlib.suppress(OSError):
-                self._ready = self.receive() == {"ready": True}
-            self.socket.settimeout(None)
-            if not self._ready:
-                self.end()
+        with self._starting:
+            if self._ready is None:
+                self.socket.settimeout(_START_LIMIT_S)
+                with contextlib.suppress(OSError):
+                    self._ready = _received(self.socket) == {"ready": True}
+                    self.socket.settimeout(None)
+                if not self._ready:
+                    self.end()
         return bool(self._ready) and not self._ended
 
     @property
@@ -85,17 +86,12 @@ class _Server:
         """Whether it could fork once, and has ended: another one may be begun. One that never could would fail again."""
         return bool(self._ready) and self._ended
 
-    def receive(self) -> Any:
-        """Its next message; None where it has ended."""
-        data = self.socket.recv(_MAX_MESSAGE_BYTES)
-        return json.loads(data) if data else None
-
     def end(self) -> None:
         """Kill it; nothing is forked from it any more."""
         self._ended = True
-        self.socket.close()
         self.process.kill()
         self.process.wait()
+        self.socket.close()
         atexit.unregister(self._end_with_engine)
 
     def _end_with_engine(self) -> None:
@@ -107,30 +103,40 @@ class Forked:
     """A runner that was forked, with the part of subprocess.Popen's interface that ``gates.worker.process`` uses."""
 
     def __init__(self, server: _Server, argv: Sequence[str], env: Mapping[str, str], cwd: Path | None, sink: IO[bytes]) -> None:
-        self._server = server
         self._code: int | None = None
+        self._keeper, theirs = socket.socketpair(socket.AF_UNIX, socket.SOCK_SEQPACKET)
         request = {
             "argv": list(argv),
             "cwd": None if cwd is None else str(cwd),
             "own": {name: value for name, value in env.items() if name not in server.env},
         }
-        socket.send_fds(server.socket, [json.dumps(request).encode()], [sink.fileno()])
-        answer = server.receive()
-        if answer is None:
-            raise OSError("the fork server ended")
+        with theirs, contextlib.ExitStack() as failed:
+            failed.callback(self._keeper.close)
+            socket.send_fds(server.socket, [json.dumps(request).encode()], [sink.fileno(), theirs.fileno()])
+            theirs.close()
+            answer = _received(self._keeper)
+            if answer is None:
+                raise OSError("the fork server ended")
+            failed.pop_all()
         self.pid: int = answer["pid"]
 
     def wait(self, timeout: float | None = None) -> int:
         """Its exit code, negative for a signal. Raises subprocess.TimeoutExpired."""
         if self._code is None:
-            if not select.select([self._server.socket], [], [], timeout)[0]:
+            ended = select.poll()
+            ended.register(self._keeper, select.POLLIN)
+            if not ended.poll(None if timeout is None else 1000 * timeout):
                 raise subprocess.TimeoutExpired("runner", timeout or 0.0)
-            answer = self._server.receive()
+            answer = _received(self._keeper)
             self._code = -signal.SIGKILL if answer is None else int(answer["code"])
-            if answer is None:
-                self._server.end()
-            self._server.free.release()
+            self._keeper.close()
         return self._code
+
+
+def _received(connection: socket.socket) -> Any:
+    """The next message; None where the other end has gone."""
+    data = connection.recv(_MAX_MESSAGE_BYTES)
+    return json.loads(data) if data else None
 
 
 _server: _Server | None = None
@@ -155,13 +161,11 @@ def popen(
 ) -> Any:
     """``subprocess.Popen`` for ``[sys.executable, script, …]``, forked where that is possible."""
     server = _for(env)
-    if server is not None and server.free.acquire(blocking=False):
+    if server is not None and server.ready():
         try:
-            if server.ready():
-                return Forked(server, argv[1:], env, cwd, stdout)
+            return Forked(server, argv[1:], env, cwd, stdout)
         except OSError:
             server.end()
-        server.free.release()
     return subprocess.Popen(argv, stdin=stdin, stdout=stdout, stderr=stderr, cwd=cwd, env=env, start_new_session=start_new_session)
 
 
@@ -175,9 +179,7 @@ def _for(env: Mapping[str, str]) -> _Server | None:
         if _server is not None and (_server.lost or _server.engine != os.getpid()):  # of a fork of the engine: the server is its parent's
             _server = None
         if _server is not None and _server.env != at_start:
-            if not _server.free.acquire(blocking=False):
-                return None
-            _server.end()
+            _server.end()  # its runners go on
             _server = None
         if _server is None:
             _server = _Server(at_start)
@@ -185,10 +187,9 @@ def _for(env: Mapping[str, str]) -> _Server | None:
 
 
 def serve() -> None:
-    """The server's main: import torch, then fork a runner a request until the engine has gone."""
+    """The server's main: import torch, then fork a keeper and its runner a request until the engine has gone."""
     connection = socket.socket(fileno=int(sys.argv[1]))
     libc = ctypes.CDLL(None, use_errno=True)
-    libc.prctl(_SET_SUBREAPER, 1, 0, 0, 0)  # what a runner leaves behind becomes a child of this process, which kills it
     gc.disable()  # nothing that the import makes is garbage, and looking for some is a seventh of its time
     import torch
 
@@ -201,22 +202,36 @@ def serve() -> None:
         return
     connection.send(json.dumps({"ready": True}).encode())
     while True:
-        message, descriptors, _, _ = socket.recv_fds(connection, _MAX_MESSAGE_BYTES, 1)
+        message, descriptors, _, _ = socket.recv_fds(connection, _MAX_MESSAGE_BYTES, 2)
         if not message:
             _end(0)
-        server, request = os.getpid(), json.loads(message)
-        pid = os.fork()
-        if pid == 0:
+        if os.fork() == 0:
             connection.close()
             with ending():
-                _become(request, descriptors[0], server, libc)
-                runpy.run_path(sys.argv[0], run_name="__main__")
-        os.close(descriptors[0])
-        connection.send(json.dumps({"pid": pid}).encode())
-        code = _wait(pid, connection)
-        _kill_children()
-        if code is None:
-            _end(0)
+                _keep(json.loads(message), *descriptors, libc)
+        for descriptor in descriptors:
+            os.close(descriptor)
+        _reap()
+
+
+def _keep(request: Mapping[str, Any], sink: int, engine: int, libc: Any) -> None:
+    """Fork the runner that ``request`` describes; tell the engine, at the other end of ``engine``, its pid and its exit code.
+
+    What the runner leaves behind becomes a child of this process, which kills it. Returns in both processes.
+    """
+    libc.prctl(_SET_SUBREAPER, 1, 0, 0, 0)
+    connection, keeper = socket.socket(fileno=engine), os.getpid()
+    pid = os.fork()
+    if pid == 0:
+        connection.close()
+        _become(request, sink, keeper, libc)
+        runpy.run_path(sys.argv[0], run_name="__main__")
+        return
+    os.close(sink)
+    connection.send(json.dumps({"pid": pid}).encode())
+    code = _wait(pid, connection)
+    _kill_children()
+    if code is not None:
         connection.send(json.dumps({"code": code}).encode())
 
 
@@ -228,11 +243,11 @@ def _may_fork() -> bool:
     return len(os.listdir("/proc/self/task")) == 1
 
 
-def _become(request: Mapping[str, Any], sink: int, server: int, libc: Any) -> None:
+def _become(request: Mapping[str, Any], sink: int, keeper: int, libc: Any) -> None:
     """Give the forked process all that the runner which ``request`` describes would start with."""
     os.setsid()
     libc.prctl(_SET_DEATH_SIGNAL, int(signal.SIGKILL), 0, 0, 0)
-    if os.getppid() != server:  # it ended before that took hold
+    if os.getppid() != keeper:  # it ended before that took hold
         os._exit(1)
     os.dup2(sink, 1)
     os.dup2(sink, 2)
@@ -293,9 +308,7 @@ def _wait(pid: int, connection: socket.socket) -> int | None:
 def _kill_children() -> None:
     """Kill all children of this process until none is left; children of these become its own."""
     while True:
-        with contextlib.suppress(ChildProcessError):
-            while os.waitpid(-1, os.WNOHANG)[0]:
-                pass
+        _reap()
         children = _children()
         if not children:
             return
@@ -304,6 +317,13 @@ def _kill_children() -> None:
                 os.kill(child, signal.SIGKILL)
         with contextlib.suppress(ChildProcessError):
             os.waitpid(-1, 0)
+
+
+def _reap() -> None:
+    """Take note of the children that have ended."""
+    with contextlib.suppress(ChildProcessError):
+        while os.waitpid(-1, os.WNOHANG)[0]:
+            pass
 
 
 def _children() -> list[int]:

@@ -116,7 +116,7 @@ def attempt(
     jsonio.write(job_path, {**job, "nonce": nonce, "result": str(result), "engine": os.getpid(), "limit_s": limit_s})
     apart = apart or (KINDS[job["kind"]].apart if job["kind"] in KINDS else "")
     killed_before = machine_fault.memory_kills()
-    on_device = job.get("mode") == "replay" and not job["side"]["emulated"]  # no library of CUDA beside the launcher's own
+    on_device = job.get("mode") == "replay" and not job.get("side", {}).get("emulated")  # no library of CUDA beside the launcher's own
     forked = not prefix and python == sys.executable and not on_device
     with _created(result) as answers:  # read through this descriptor: the runner of a job apart takes the file's name away
         finished = process.run(

@@ -8,6 +8,7 @@ import sys
 import textwrap
 import time
 from collections.abc import Iterator
+from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 from typing import Any
 
@@ -18,7 +19,11 @@ from gates.worker import forkserver, process
 
 pytestmark = pytest.mark.skipif(not hasattr(os, "pidfd_open"), reason="no pidfd here")
 PACKAGE = str(Path(process.__file__).parents[2])
-IS_FORK = "import os, sys; print('torch' in sys.modules, os.getppid())"
+# Prints whether it has torch, and the parent of its keeper: the server.
+IS_FORK = (
+    "import os, sys; server = int(open(f'/proc/{os.getppid()}/stat').read().rpartition(')')[2].split()[1]); "
+    "print('torch' in sys.modules, server if 'torch' in sys.modules else os.getppid())"
+)
 FAKE_TORCH = "class cuda:\n    is_initialized = staticmethod(lambda: False)\n"  # as quick to import as a test wants
 
 
@@ -31,8 +36,10 @@ class Scripts:
         (folder / "fake" / "torch.py").write_text(FAKE_TORCH)
         self.env = {**os.environ, "PYTHONPATH": os.pathsep.join([str(folder / "fake"), PACKAGE])}
 
-    def __call__(self, code: str, *arguments: str, limit_s: float = 60, cwd: Path | None = None, **more: str) -> process.Finished:
-        script = self.folder / "scripts" / "script.py"
+    def __call__(
+        self, code: str, *arguments: str, limit_s: float = 60, cwd: Path | None = None, name: str = "script.py", **more: str
+    ) -> process.Finished:
+        script = self.folder / "scripts" / name
         script.parent.mkdir(exist_ok=True)
         script.write_text(textwrap.dedent(code))
         return process.run([sys.executable, script, *arguments], limit_s=limit_s, cwd=cwd, env={**self.env, **more}, popen=forkserver.popen)
@@ -125,27 +132,42 @@ def test_time_limit_and_what_it_leaves_behind(run: Scripts) -> None:
         wait_until(lambda pid=pid: not alive(pid))
 
 
-def test_one_at_a_time_the_second_is_an_ordinary_process(run: Scripts) -> None:
-    assert run(IS_FORK).output.startswith("True")
-    assert forkserver._server is not None
-    with forkserver._server.free:
-        assert run(IS_FORK).output == f"False {os.getpid()}\n"
-    assert run(IS_FORK).output.startswith("True")
+def test_several_at_once_and_the_end_of_one_ends_nothing_of_another(run: Scripts) -> None:
+    (run.folder / "go").mkdir()
+    waits = f"""
+        import pathlib, subprocess, time
+        tool = subprocess.Popen(["sh", "-c", "sleep 60 & echo $!"], stdout=subprocess.PIPE, start_new_session=True)
+        orphan = int(tool.stdout.readline())
+        tool.wait()
+        (pathlib.Path({str(run.folder)!r}) / "go" / "started").touch()
+        while not (pathlib.Path({str(run.folder)!r}) / "go" / "on").exists():
+            time.sleep(0.01)
+        print("alive" if pathlib.Path(f"/proc/{{orphan}}").exists() else "ended", orphan)
+    """
+    with ThreadPoolExecutor() as pool:
+        assert run(IS_FORK).output.startswith("True")
+        first = pool.submit(run, waits, name="waits.py")
+        wait_until((run.folder / "go" / "started").exists, 30)
+        assert run(IS_FORK).output.startswith("True")
+        (run.folder / "go" / "on").touch()
+        state, orphan = first.result().output.split()
+    assert state == "alive"
+    wait_until(lambda: not alive(int(orphan)))
 
 
 def test_another_environment_gets_another_server(run: Scripts) -> None:
-    first = run("import os; print(os.getppid(), os.environ.get('SWITCH'))").output.split()
-    second = run("import os; print(os.getppid(), os.environ.get('SWITCH'))", SWITCH="1").output.split()
-    assert first[0] != second[0] and (first[1], second[1]) == ("None", "1")
+    first = run(f"{IS_FORK}; print(os.environ.get('SWITCH'))").output.split()
+    second = run(f"{IS_FORK}; print(os.environ.get('SWITCH'))", SWITCH="1").output.split()
+    assert first[1] != second[1] and (first[2], second[2]) == ("None", "1")
 
 
 def test_what_is_read_later_needs_no_other_server(run: Scripts) -> None:
     """Where compilers lie, and each test's name, which pytest tells in the environment: runners are told it, and its end."""
-    ask = "import os; print(os.getppid(), [os.environ.get(name) for name in ('PATH', 'CUDA_HOME', 'PYTEST_CURRENT_TEST')])"
-    said = [run(ask, **told).output.partition(" ") for told in ({"PYTEST_CURRENT_TEST": "one", "CUDA_HOME": "/cuda"}, {"PATH": "/bin"})]
+    ask = f"{IS_FORK}; print([os.environ.get(name) for name in ('PATH', 'CUDA_HOME', 'PYTEST_CURRENT_TEST')])"
+    said = [run(ask, **told).output.splitlines() for told in ({"PYTEST_CURRENT_TEST": "one", "CUDA_HOME": "/cuda"}, {"PATH": "/bin"})]
     assert said[0][0] == said[1][0]
-    assert said[0][2] == f"{[run.env['PATH'], '/cuda', 'one']}\n"
-    assert said[1][2] == f"{['/bin', run.env.get('CUDA_HOME'), run.env['PYTEST_CURRENT_TEST']]}\n"
+    assert said[0][1] == str([run.env["PATH"], "/cuda", "one"])
+    assert said[1][1] == str(["/bin", run.env.get("CUDA_HOME"), run.env["PYTEST_CURRENT_TEST"]])
 
 
 def test_the_start_of_the_server_is_not_the_runner_s_time(run: Scripts) -> None:
@@ -183,14 +205,16 @@ def test_switched_off(run: Scripts) -> None:
 @pytest.mark.parametrize("end", ["kill", "terminate"])
 def test_server_and_runner_end_with_their_engine(run: Scripts, end: str) -> None:
     runner = run.folder / "runner.py"
-    runner.write_text("import os, time; print(os.getpid(), os.getppid(), file=open('pids', 'w'), flush=True); time.sleep(60)")
+    runner.write_text(
+        f"{IS_FORK}\nimport time; print(os.getpid(), os.getppid(), server, file=open('pids', 'w'), flush=True); time.sleep(60)"
+    )
     engine = (
         f"import sys; from gates.worker import forkserver, process; process.run([sys.executable, {str(runner)!r}], limit_s=60, "
         f"popen=forkserver.popen, cwd={str(run.folder)!r})"
     )
     child: Any = subprocess.Popen([sys.executable, "-c", engine], env=run.env)
     pids = run.folder / "pids"
-    wait_until(lambda: pids.exists() and len(pids.read_text().split()) == 2, 30)
+    wait_until(lambda: pids.exists() and len(pids.read_text().split()) == 3, 30)
     getattr(child, end)()
     child.wait()
     began = time.monotonic()

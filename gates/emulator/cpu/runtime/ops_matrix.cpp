@@ -83,6 +83,11 @@ std::vector<std::uint16_t> layout(Which which, int m, int n, int k, unsigned reg
 
 constexpr unsigned kMostElements = 32 * 32;
 
+// The registers of one copy of a fragment.
+unsigned registers_of(const Extra& extra, Which which, unsigned packed) {
+    return static_cast<unsigned>((which == B ? extra.k : extra.m) * (which == A ? extra.k : extra.n)) / (kLanes * packed);
+}
+
 // Calls take(index, bits) for each element of a fragment whose registers begin at extra.slots[first].
 template <class Take> void each_element(Warp& warp, const Extra& extra, Which which, unsigned first, unsigned registers, unsigned packed, Take take) {
     const std::uint16_t* place = extra.places[which].data();
@@ -114,7 +119,9 @@ template <class T> void whole_matrix(Warp& warp, const Extra& extra, Which which
     const std::uint16_t* place = extra.places[which].data();
     const unsigned packed = 32 / bits_of_element(element), bits = 32 / packed;
     alignas(64) T values[kLanes];
-    for (unsigned reg = 0; reg < registers; ++reg) {
+    const unsigned start = registers - std::min(registers, registers_of(extra, which, packed));  // the last copy counts
+    place += start * packed * kLanes;
+    for (unsigned reg = start; reg < registers; ++reg) {
         const std::uint32_t* const lanes = warp.lanes<std::uint32_t>(extra.slots[first + reg]);
         for (unsigned part = 0; part < packed; ++part, place += kLanes) {
             const unsigned shift = bits * part;
@@ -265,8 +272,13 @@ template <class E> void fragment_access(Warp& warp, const Op& op) {
     }
     if (stores) return;
     const std::uint16_t* place = extra.places[which].data();
+    const unsigned copy = registers_of(extra, which, packed);
     for (unsigned reg = 0; reg < extra.count; ++reg) {
         std::uint32_t* const lanes = warp.lanes<std::uint32_t>(extra.slots[reg]);
+        if (reg >= copy) {
+            std::memcpy(lanes, warp.lanes<std::uint32_t>(extra.slots[reg - copy]), sizeof(std::uint32_t) * kLanes);
+            continue;
+        }
         for (unsigned lane = 0; lane < kLanes; ++lane) {
             std::uint32_t made = 0;
             for (unsigned part = 0; part < packed; ++part) made |= static_cast<std::uint32_t>(whole[place[part * kLanes + lane]]) << (8 * sizeof(E) * part);

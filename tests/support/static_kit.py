@@ -4,7 +4,10 @@ from __future__ import annotations
 
 import os
 import shutil
+from dataclasses import replace
+from functools import cache
 from pathlib import Path
+from tempfile import TemporaryDirectory
 
 import pytest
 
@@ -89,9 +92,21 @@ def program(path: Path, text: str) -> Path:
 
 
 def stub_toolchain(folder: Path, nvcc: str = STUB_NVCC, **environ: str) -> Toolchain:
-    """A toolchain whose nvcc is a stub; the rest is this machine's."""
-    program(folder / "bin" / "nvcc", nvcc)
-    return find_toolchain({**os.environ, **environ, "CUDA_HOME": str(folder)}, [])
+    """A toolchain whose nvcc is a stub, and what else is beside it; the rest is this machine's."""
+    path, given = program(folder / "bin" / "nvcc", nvcc), {**os.environ, **environ}
+    if {file.name for file in path.parent.iterdir()} - {"nvcc", "calls"}:
+        return find_toolchain({**given, "CUDA_HOME": str(folder)}, [])
+    given.pop("PYTEST_CURRENT_TEST", None)
+    found = _found(tuple(sorted(given.items())), nvcc)
+    assert found.nvcc is not None
+    return replace(found, tools={**found.tools, "nvcc": replace(found.nvcc, path=str(path))})
+
+
+@cache  # each tool is started to be asked its version, which is most of the time of a stub's build
+def _found(environ: tuple[tuple[str, str], ...], nvcc: str) -> Toolchain:
+    with TemporaryDirectory() as home:
+        program(Path(home) / "bin" / "nvcc", nvcc)
+        return find_toolchain({**dict(environ), "CUDA_HOME": home}, [])
 
 
 def calls(folder: Path) -> list[str]:

@@ -95,7 +95,7 @@ class Emulator:
         return self._library.cudaGetErrorString(code).decode() if code else ""
 
     def collect(self) -> tuple[list[dict[str, Any]], list[dict[str, Any]]]:
-        """Launches and findings since ``prepare``, as evidence has them. An error that would stay is forgotten, so that memory can be read."""
+        """Launches and findings since ``prepare``, as evidence has them. A lasting error is forgotten, so that memory can be read."""
         launches = [self._launch(item) for item in json.loads(self._library.gates_cpu_launches().decode(errors="replace"))]
         findings = [_finding(item) for item in json.loads(self._library.gates_cpu_findings().decode(errors="replace"))]
         self._library.gates_cpu_reset()

@@ -1,4 +1,5 @@
-"""The conformance items on the CPU device, compiled by nvcc, against what CUDA promises and what a device gave, bit for bit where CUDA defines it.
+"""The conformance items on the CPU device, compiled by nvcc, against what CUDA promises and what a device gave, bit for bit if CUDA
+defines it.
 
 The sources and their items are in studies/conformance/; studies/record_conformance.py records a device.
 """

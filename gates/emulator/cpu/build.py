@@ -41,8 +41,8 @@ _NEEDED_OF_PROCESSOR = {"avx2", "fma", "f16c", "bmi2"}
 # What a library of kernels must not reach: the device's records, which are evidence, and functions that find others by name.
 _OUT_OF_REACH = (
     "dlsym", "dlvsym", "dlopen", "dlmopen", "dl_iterate_phdr", "gates_cpu_configure", "gates_cpu_findings", "gates_cpu_launches",
-    "gates_cpu_reset", "gates_cpu_allocations", "gates_cpu_protect", "gates_cpu_forget", "gates_cpu_load", "gates_cpu_launch", "gates_cpu_unload",
-    "gates_cpu_executed", "gates_cpu_executed_s", "gates_cpu_printed_lines", "gates_cpu_launches_left_out",
+    "gates_cpu_reset", "gates_cpu_allocations", "gates_cpu_protect", "gates_cpu_forget", "gates_cpu_load", "gates_cpu_launch",
+    "gates_cpu_unload", "gates_cpu_executed", "gates_cpu_executed_s", "gates_cpu_printed_lines", "gates_cpu_launches_left_out",
 )  # fmt: skip
 # The library's own runtime comes before one that the process may have, and what no source defines is told by the linker.
 LINK_FLAGS = ("-shared", "-cudart=none", "-Xlinker", ",".join(("-Bsymbolic,-z,defs", *(f"--wrap={name}" for name in _OUT_OF_REACH))))
@@ -155,7 +155,7 @@ def task_library(
     capability: str = "90a",
     flags: Sequence[str] = (),
 ) -> Path:
-    """Compile ``sources`` to a library as a task's build makes it, which holds the device's runtime. Raises GatesError with nvcc's first errors."""
+    """Compile ``sources`` to a library with the device's runtime, as a task's build makes it. Raises GatesError with nvcc's errors."""
     code = f"-gencode=arch=compute_{capability},code=compute_{capability}"
     words = [f"-D{name}={value}" for name, value in (defines or {}).items()]
     argv = [nvcc, "-std=c++17", "-O3", "-lineinfo", "-w", "--no-compress", "-Xcompiler", "-fPIC", code, *words, *flags, *LINK_FLAGS]

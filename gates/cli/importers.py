@@ -8,7 +8,7 @@ from typing import Any
 
 import click
 
-from gates.cli.options import FOLDER
+from gates.cli.options import FOLDER, Commands
 from gates.core.errors import GatesError
 
 _FILE = click.Path(path_type=Path, exists=True, dir_okay=False)
@@ -33,7 +33,7 @@ def _options(command: Callable[..., Any]) -> Callable[..., Any]:
     return command
 
 
-@click.group("import")
+@click.group("import", cls=Commands)
 def import_group() -> None:
     """Make a task of a kernel in another format, and a baseline task of its reference.
 

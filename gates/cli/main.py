@@ -15,10 +15,11 @@ from gates.cli.evaluate import evaluate, serve
 from gates.cli.evolve import describe_command, evolve_command
 from gates.cli.guard import guard
 from gates.cli.importers import import_group
+from gates.cli.options import Commands
 from gates.cli.packed import pack_command, unpack_command
 
 
-@click.group(context_settings={"help_option_names": ["-h", "--help"], "max_content_width": 100})
+@click.group(cls=Commands, context_settings={"help_option_names": ["-h", "--help"], "max_content_width": 100})
 @click.version_option(__version__, prog_name="gates")
 def cli() -> None:
     """Build CUDA kernel stages, judge them by gates, and say whether they may be merged.

@@ -10,6 +10,14 @@ import click
 from gates.core.errors import GatesError
 
 
+class Commands(click.Group):
+    """A group whose help has the whole first sentence of each command, on several lines if need be."""
+
+    def format_commands(self, ctx: click.Context, formatter: click.HelpFormatter) -> None:
+        with formatter.section("Commands"):
+            formatter.write_dl([(name, self.commands[name].get_short_help_str(1000)) for name in self.list_commands(ctx)])
+
+
 class _Named(click.Path):
     """A path with a name; an empty one, as an unset shell variable leaves it, would be the current folder."""
 

@@ -17,7 +17,7 @@ from concurrent.futures import ThreadPoolExecutor
 from functools import lru_cache
 from pathlib import Path
 
-from gates.build.toolchain import Toolchain
+from gates.build.toolchain import Toolchain, file_stamp
 from gates.core import jsonio
 from gates.core.errors import GatesError
 from gates.task.load import CUDA, EXTENSION, TRITON
@@ -102,7 +102,10 @@ def identities(toolchain: Toolchain) -> dict[str, str]:
     """Return the sha256 of each program and file that compiles for a build, by path."""
     given = tuple(environment().items())
     paths = dict.fromkeys(
-        (*_nvcc_files(toolchain), *(path for driver in host_drivers(toolchain) for path in _gxx_programs(driver, _stamp(driver), given)))
+        (
+            *_nvcc_files(toolchain),
+            *(path for driver in host_drivers(toolchain) for path in _gxx_programs(driver, file_stamp(driver), given)),
+        )
     )
     with ThreadPoolExecutor() as pool:
         return {path: digest for path, digest in zip(paths, pool.map(file_identity, paths), strict=True) if digest}
@@ -110,7 +113,7 @@ def identities(toolchain: Toolchain) -> dict[str, str]:
 
 def file_identity(path: str) -> str:
     """Return the sha256 of a program's bytes, read once per process; empty if it can't be read."""
-    stamp = _stamp(path)
+    stamp = file_stamp(path)
     return _sha256(path, stamp) if stamp else ""
 
 
@@ -125,7 +128,7 @@ def host_drivers(toolchain: Toolchain) -> list[str]:
 def dryrun(toolchain: Toolchain) -> dict[str, str]:
     """Return the variables that nvcc reports, such as ``INCLUDES`` and ``CICC_PATH``; nvcc may be a wrapper script."""
     nvcc = toolchain.get("nvcc")
-    return dict(_dryrun(nvcc.path, _stamp(nvcc.path), tuple(environment().items()))) if nvcc else {}
+    return dict(_dryrun(nvcc.path, file_stamp(nvcc.path), tuple(environment().items()))) if nvcc else {}
 
 
 def cuda_folders(toolchain: Toolchain) -> list[Path]:
@@ -140,7 +143,7 @@ def searched_folders(toolchain: Toolchain, commands: Iterable[Sequence[str]]) ->
     given = environment()
     found = dict.fromkeys(map(str, cuda_folders(toolchain)))
     for driver in host_drivers(toolchain):
-        found.update(dict.fromkeys(_gxx_folders(driver, _stamp(driver), tuple(given.items()))))
+        found.update(dict.fromkeys(_gxx_folders(driver, file_stamp(driver), tuple(given.items()))))
     words = [word for command in commands for word in command] + [
         word for name in given if name.endswith("_FLAGS") for word in split(given[name])
     ]
@@ -159,15 +162,6 @@ def _nvcc_files(toolchain: Toolchain) -> Iterable[str]:
         yield from map(
             str, sorted(Path(said.get("NVVMIR_LIBRARY_DIR", os.path.join(here, "..", "nvvm", "libdevice"))).glob("libdevice*.bc"))
         )
-
-
-def _stamp(path: str) -> tuple[int, ...]:
-    """What tells within one process that a file was replaced; () where there is none."""
-    try:
-        found = os.stat(path)
-    except OSError:
-        return ()
-    return found.st_dev, found.st_ino, found.st_size, found.st_mtime_ns, found.st_ctime_ns
 
 
 @lru_cache(maxsize=256)

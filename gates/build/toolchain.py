@@ -15,6 +15,7 @@ import shutil
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, field
 from pathlib import Path
+from typing import Any
 
 from gates.core.errors import GatesError
 from gates.worker import process
@@ -35,6 +36,8 @@ REMEDIES = {
     "c++filt": "install binutils; without it kernels are shown under their mangled names",
 }
 NAMES = tuple(REMEDIES)
+_OF_PROGRAMS = ("PATH", "LD_LIBRARY_PATH", "LD_PRELOAD", "COMPILER_PATH", "GCC_EXEC_PREFIX")  # variables that decide what a program starts
+_answers: dict[tuple[Any, ...], str] = {}
 _OWN_PLACES = {
     "ncu": ("/opt/nvidia/nsight-compute/*/ncu", "/usr/local/cuda/bin/ncu"),
     "compute-sanitizer": ("/usr/local/cuda/bin/compute-sanitizer",),
@@ -176,31 +179,47 @@ class _Search:
         return Path(found) if found else None
 
     def _version(self, name: str, path: Path) -> str:
-        try:
-            finished = process.run([path, "--version"], limit_s=_VERSION_LIMIT_S, env=self.environ)
-        except GatesError:
-            return ""
-        if name == "g++" and "clang" in finished.output:
+        output = self._said(path, "--version")
+        if name == "g++" and "clang" in output:
             return ""
         if name == "g++" and (version := self._full_version(path)):
             return version
         patterns = {"g++": r"(?m)^.*?\s(\d+\.\d+\.\d+)", "c++filt": r"(\d+\.\d+[\d.]*)"}
-        match = re.search(patterns.get(name, r"(?:V|[Vv]ersion |^)(\d+\.\d+[\d.]*)"), finished.output)
+        match = re.search(patterns.get(name, r"(?:V|[Vv]ersion |^)(\d+\.\d+[\d.]*)"), output)
         return match.group(1).rstrip(".") if match else ""
 
     def _full_version(self, path: Path) -> str:
         """What g++ itself calls its version; a banner may have its builder's version first. Empty before g++ 7."""
-        try:
-            told = process.run([path, "-dumpfullversion"], limit_s=_VERSION_LIMIT_S, env=self.environ).output.strip()
-        except GatesError:
-            return ""
+        told = self._said(path, "-dumpfullversion").strip()
         return told if re.fullmatch(r"\d+\.\d+\.\d+", told) else ""
+
+    def _said(self, path: Path, option: str) -> str:
+        """What the program prints, asked once in this process for each state of its file; empty where it can't be started."""
+        key = str(path), option, file_stamp(path), *map(self.environ.get, _OF_PROGRAMS)
+        if key not in _answers:
+            try:
+                finished = process.run([path, option], limit_s=_VERSION_LIMIT_S, env=self.environ)
+            except GatesError:
+                return ""
+            if finished.returncode:
+                return finished.output
+            _answers[key] = finished.output
+        return _answers[key]
 
     def host_compiler(self, gxx: Tool | None) -> str | None:
         """NVCC_CCBIN, as nvcc itself reads it; else the program that CXX names."""
         if ccbin := self.environ.get("NVCC_CCBIN"):
             return ccbin
         return gxx.path if gxx is not None and gxx.source == "CXX" else None
+
+
+def file_stamp(path: str | Path) -> tuple[int, ...]:
+    """What tells within one process that a file was replaced; () where there is none."""
+    try:
+        found = os.stat(path)
+    except OSError:
+        return ()
+    return found.st_dev, found.st_ino, found.st_size, found.st_mtime_ns, found.st_ctime_ns
 
 
 def _words(command: str) -> list[str]:

@@ -122,7 +122,7 @@ def _replace(path: Path, data: bytes) -> None:
 
 
 # Of other texts no number need be looked at: samples come by the thousand. However many digits a fraction has, it is in range.
-_MAY_BE_OUT_OF_RANGE = re.compile(r"(?:^|[\s,:\[-])\d{20}|[eE]\+?\d{3,}(?:[\s,\]}]|$)")
+_MAY_BE_OUT_OF_RANGE = re.compile(r"[0-9]{20}"), re.compile(r"[eE]\+?[0-9]{3,}(?:[\s,\]}]|$)")  # by themselves: together they take longer
 
 
 def loads(text: str, where: str) -> Any:
@@ -150,7 +150,7 @@ def loads(text: str, where: str) -> Any:
             raise GatesError(f"{where}: key {twice!r} appears twice in one object")
         return result
 
-    checked: dict[str, Any] = {"parse_float": finite, "parse_int": bounded} if _MAY_BE_OUT_OF_RANGE.search(text) else {}
+    checked: dict[str, Any] = {"parse_float": finite, "parse_int": bounded} if any(one.search(text) for one in _MAY_BE_OUT_OF_RANGE) else {}
     try:
         data = json.loads(text, parse_constant=no_constant, object_pairs_hook=no_duplicates, **checked)
         if "\\u" in text:

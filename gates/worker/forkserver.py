@@ -208,7 +208,7 @@ def serve() -> None:
         if os.fork() == 0:
             connection.close()
             with ending():
-                _keep(json.loads(message), *descriptors, libc)
+                _keep(json.loads(message), descriptors[0], descriptors[1], libc)
         for descriptor in descriptors:
             os.close(descriptor)
         _reap()

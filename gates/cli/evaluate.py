@@ -3,7 +3,9 @@
 from __future__ import annotations
 
 import sys
+from collections.abc import Callable
 from pathlib import Path
+from typing import Any
 
 import click
 
@@ -119,6 +121,7 @@ def _texts(sources: tuple[str, ...]) -> dict[str, str]:
     type=click.IntRange(min=0, max=65535),
     help="HTTP on this port of 127.0.0.1 (0: a free one).  [default: JSON lines on stdin and stdout]",
 )
+@click.option("--mcp", is_flag=True, help="Model Context Protocol on stdin and stdout; needs the extra mcp.")
 @_STAGE
 @_AGAINST
 @_BUDGET
@@ -129,6 +132,7 @@ def _texts(sources: tuple[str, ...]) -> dict[str, str]:
 def serve(
     tasks: tuple[str, ...],
     port: int | None,
+    mcp: bool,
     stage: str,
     against: str,
     budget_s: float,
@@ -137,7 +141,7 @@ def serve(
     results: Path,
     build_dir: Path,
 ) -> None:
-    """Evaluate candidates for a program that asks, by lines or HTTP.
+    """Evaluate candidates for a program that asks, by lines, HTTP or MCP.
 
     A request of JSON lines is one line, and so is its answer.
 
@@ -153,10 +157,16 @@ def serve(
     from gates.evaluation.serve import Service, http_server, serve_lines
     from gates.task.load import find_task
 
+    if mcp and port is not None:
+        raise GatesError("--mcp and --http exclude each other", hint="choose one")
+    make = _mcp_server() if mcp else None
     terms = Terms(stage, against, profile, 0, budget_s, results, build_dir)
     with contextlib.ExitStack() as stack:
         evaluators = {find_task(task).name: stack.enter_context(Evaluator(task, terms, workers)) for task in tasks}
         service = Service(evaluators)
+        if make is not None:
+            make(service).run()
+            return
         if port is None:
             serve_lines(service, sys.stdin, sys.stdout)
             return
@@ -167,3 +177,14 @@ def serve(
         with server:
             print(f"serving {', '.join(evaluators)} on http://127.0.0.1:{server.server_address[1]}", file=sys.stderr, flush=True)
             server.serve_forever()
+
+
+def _mcp_server() -> Callable[[Any], Any]:
+    """What makes the MCP server; raises GatesError without its SDK."""
+    try:
+        from gates.evaluation.mcp_server import mcp_server
+    except ImportError as error:
+        if (error.name or "").partition(".")[0] != "mcp":
+            raise
+        raise GatesError("the Model Context Protocol's SDK is not installed", hint="pip install 'kernel-gates[mcp]'") from None
+    return mcp_server

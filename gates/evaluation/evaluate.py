@@ -11,6 +11,7 @@ import contextlib
 import dataclasses
 import fcntl
 import hashlib
+import os
 import shutil
 import tempfile
 import time
@@ -37,6 +38,9 @@ from gates.gate.sass.evidence import SassEvidence
 from gates.gate.session import ProgressLike, Session, judge_step
 from gates.launch.device import DeviceInfo
 from gates.pipeline.run import choose_profile, run_info
+from gates.review.insights.facts import Facts
+from gates.review.insights.measured import facts_of
+from gates.review.insights.rules import steps_of
 from gates.sweep.record import Timing
 from gates.sweep.work import time_pair, timing_of
 from gates.task.load import Task, find_task, load_baseline
@@ -110,9 +114,12 @@ def evaluate_task(name: str, candidate: Candidate, terms: Terms, progress: Progr
             **answer(directory.path, cascade.seen, cascade.results, cascade.timing),
         )
         directory.write_json(FILE, found)
-        if home.exists():  # of an earlier version, or of fewer stages
-            shutil.rmtree(home)
-        directory.publish(identity)
+        with _locked(home.parent):
+            if (known := _kept(home, terms.stage, device)) is not None:  # another process was first
+                return dataclasses.replace(known, cached=True, name=candidate.name, parent=candidate.parent, note=candidate.note)
+            if home.exists():  # of an earlier version, or of fewer stages
+                shutil.rmtree(home)
+            directory.publish(identity)
     return found
 
 
@@ -218,9 +225,19 @@ class _Cascade:
 @contextlib.contextmanager
 def card(uuid: str) -> Iterator[None]:
     """The card for one candidate's kernels alone, among all evaluations on this machine."""
-    with (Path(tempfile.gettempdir()) / f"gates-card-{hashlib.sha256(uuid.encode()).hexdigest()[:16]}.lock").open("a") as file:
-        fcntl.flock(file, fcntl.LOCK_EX)
+    with _locked(Path(tempfile.gettempdir()) / f"gates-card-{hashlib.sha256(uuid.encode()).hexdigest()[:16]}.lock"):
         yield
+
+
+@contextlib.contextmanager
+def _locked(path: Path) -> Iterator[None]:
+    """Hold a folder, or a file that is made, for one process or thread at a time."""
+    descriptor = os.open(path, os.O_RDONLY if path.is_dir() else os.O_RDONLY | os.O_CREAT, 0o644)
+    try:
+        fcntl.flock(descriptor, fcntl.LOCK_EX)
+        yield
+    finally:
+        os.close(descriptor)
 
 
 def timed_status(timing: Timing, evidence: PerformanceEvidence, limits: Mapping[str, Any]) -> Status:
@@ -236,7 +253,8 @@ def answer(folder: Path, seen: Sequence[GateSeen], results: Sequence[GateResult]
     worst = next((one for one in seen if one.status not in _GOOD), seen[-1])
     failed = any(one.status == Status.FAIL.value for one in seen)
     valid = not failed and any((one.gate, one.status) == ("correctness", Status.PASS.value) for one in seen)
-    metrics, speed = dict(_metrics(folder)), ""
+    facts, _ = facts_of(folder)
+    metrics, speed = dict(_metrics(folder, facts)), ""
     if timing is not None and timing.ratio:
         speed = f"{timing.ratio:.3f} of the incumbent's speed" + (f", {timing.low:.3f} to {timing.high:.3f}" if timing.low else "")
     return {
@@ -247,7 +265,7 @@ def answer(folder: Path, seen: Sequence[GateSeen], results: Sequence[GateResult]
         "score_high": timing.high if timing is not None and valid else None,
         "p50_us": timing.p50_us if timing is not None else None,
         "metrics": metrics,
-        "feedback": feedback(results, metrics, speed),
+        "feedback": feedback(results, metrics, speed, steps_of(facts)),
     }
 
 
@@ -279,8 +297,10 @@ def incumbent(task: Task, against: str) -> Task:
     return baseline
 
 
-def _metrics(folder: Path) -> Iterator[tuple[str, float]]:
-    """Flat figures of the evidence: the worst kernel's resources, instructions of all kernels, the largest error over its bound."""
+def _metrics(folder: Path, facts: Facts) -> Iterator[tuple[str, float]]:
+    """Flat figures of the evidence: the worst kernel's resources, instructions of all kernels, the largest error over its bound, the share
+    of the hardware's limit.
+    """
     if (folder / "ptxas.json").is_file():
         kernels = read_record(PtxasEvidence, folder, "ptxas.json").kernels
         spills = [(one.spill_store_bytes or 0) + (one.spill_load_bytes or 0) for one in kernels]
@@ -304,3 +324,5 @@ def _metrics(folder: Path) -> Iterator[tuple[str, float]]:
         ]
         if ratios:
             yield "max_err_over_bound", float(max(ratios))
+    if over_limit := facts.number("over_floor"):
+        yield "limit_share_pct", 100.0 / over_limit

@@ -4,15 +4,18 @@ from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 
-from gates.core.records import GateResult
+from gates.core.records import GateResult, shown
 from gates.render.findings import findings
+from gates.review.insights.rules import Step
 
 MOST_BYTES = 4096
 _FAULTS = 4
 
 
-def feedback(gates: Sequence[GateResult], metrics: Mapping[str, float], speed: str) -> str:
-    """The faults, causes first, with what to do about the first; of a candidate without any, its figures that are not zero."""
+def feedback(gates: Sequence[GateResult], metrics: Mapping[str, float], speed: str, steps: Sequence[Step]) -> str:
+    """The faults, causes first, with what to do about the first; of a candidate without any, its figures that are not zero, and what the
+    evidence speaks for next.
+    """
     found = findings(gates)
     lines = []
     for one in found[:_FAULTS]:
@@ -24,7 +27,16 @@ def feedback(gates: Sequence[GateResult], metrics: Mapping[str, float], speed: s
     if not found:
         lines.append("no check failed" + (f"; {speed}" if speed else ""))
         lines.append(", ".join(f"{name} {value:g}" for name, value in metrics.items() if value))
+        lines += map(_next, steps)
     return cut("\n".join(lines))
+
+
+def _next(step: Step) -> str:
+    """A step with its ceiling and the figures that speak for it."""
+    gain = f", {step.gain_pct:+.1f} % at most" if step.gain_pct is not None else ""
+    ceiling = f"ceiling {step.ceiling_us:.4g} us{gain}: {step.basis}" if step.ceiling_us is not None else step.basis
+    figures = ", ".join(f"{fact.what} {shown(fact.value)} {fact.unit}".strip() for fact in step.evidence)
+    return f"next: {step.step} ({ceiling}; {figures})"
 
 
 def cut(text: str) -> str:

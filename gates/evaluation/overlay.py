@@ -5,7 +5,7 @@ from __future__ import annotations
 import hashlib
 import os
 import shutil
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import dataclass, field
 from pathlib import Path, PurePosixPath
 
@@ -64,13 +64,13 @@ def resolved(task: Task, candidate: Candidate) -> dict[str, str]:
         if len(fitting) != 1:
             names = ", ".join(sorted(known))
             if fitting:
-                raise GatesError(f"--source {name}: {task.name} has {len(fitting)} such files", hint=f"say which: {', '.join(fitting)}")
+                raise GatesError(f"{name}: {task.name} has {len(fitting)} such files", hint=f"say which: {', '.join(fitting)}")
             near = nearest(name, [PurePosixPath(path).name for path in known])
-            raise GatesError(f"--source {name}: {task.name} has no such source; a candidate may replace: {names}", hint=near)
+            raise GatesError(f"{name or 'an empty name'}: {task.name} has no such source; a candidate may replace: {names}", hint=near)
         if fitting[0] in found:
-            raise GatesError(f"--source {name}: {fitting[0]} is given twice", hint="each file once")
+            raise GatesError(f"{name}: {fitting[0]} is given twice", hint="each file once")
         if len(text.encode("utf-8", "surrogatepass")) > MOST_BYTES:
-            raise GatesError(f"--source {name}: more than {MOST_BYTES // 2**20} MiB of text", hint="a kernel source is smaller")
+            raise GatesError(f"{name}: more than {MOST_BYTES // 2**20} MiB of text", hint="a kernel source is smaller")
         found[fitting[0]] = text
     return found
 
@@ -94,16 +94,15 @@ def digests(files: Mapping[str, str]) -> dict[str, str]:
 def laid_out(task: Task, files: Mapping[str, str], toggles: Mapping[str, int | str], root: Path, *, baseline: bool = False) -> Task:
     """The candidate as a task below ``root``: every file of the stage where it lies in the project, the replaced ones with their text.
 
-    ``baseline``: with all files of the task's baseline, for a whole run; without it, of the baseline only its task.yaml.
+    ``baseline``: with all files of the task's baselines, for a whole run; without it, of the baseline only its task.yaml.
     """
-    before, made_of = load_baseline(task), task.files()
-    beside = before.files() if before is not None and baseline else ()
+    made_of, before = task.files(), list(_baselines(task))
+    beside = [path for one in before for path in (*one.files(), *_own(one))] if baseline else []
     start = root_of(task, [*made_of, *beside])
-    copied = [*made_of, *_own(task), *beside, *(_own(before) if before is not None and baseline else ())]
-    for path in dict.fromkeys(copied):
-        _copy(path, root / path.relative_to(start))
-    if before is not None:
-        _copy(before.folder / "task.yaml", root / before.folder.relative_to(start) / "task.yaml")
+    for path in dict.fromkeys((*made_of, *_own(task), *beside, *(one.folder / "task.yaml" for one in before[:1]))):
+        target = root / path.relative_to(start)
+        target.parent.mkdir(parents=True, exist_ok=True)
+        shutil.copyfile(path, target)
     (root / "pyproject.toml").touch()  # marks the root, as texts name places below it
     own = root_of(task, made_of)
     for name, text in files.items():
@@ -112,6 +111,8 @@ def laid_out(task: Task, files: Mapping[str, str], toggles: Mapping[str, int | s
     return load_task(folder, {name: str(value) for name, value in {**task.toggles, **toggles}.items()}, environ={})
 
 
-def _copy(path: Path, target: Path) -> None:
-    target.parent.mkdir(parents=True, exist_ok=True)
-    shutil.copyfile(path, target)
+def _baselines(task: Task) -> Iterator[Task]:
+    """The task's baseline, that one's baseline, and so on."""
+    while (before := load_baseline(task)) is not None:
+        yield before
+        task = before

@@ -207,6 +207,17 @@ def test_many_at_once_are_each_judged_once(results: Path, tmp_path: Path) -> Non
     assert len(list((tmp_path / "evaluations" / "saxpy_fast").iterdir())) == 2
 
 
+@needs_nvcc
+def test_two_servers_on_one_results_folder_keep_one_answer(tmp_path: Path) -> None:
+    terms = Terms("static", profile="cpu", results=tmp_path, build_dir=tmp_path / "build")
+    broken = Candidate({"saxpy.cu": SOURCE.replace(LINE, LINE + "nothing + ", 1)})
+    with gates.Evaluator(str(FAST), terms, workers=1) as one, gates.Evaluator(str(FAST), terms, workers=1) as other:
+        answers = [future.result() for future in [one.submit(broken), other.submit(broken)]]
+    assert [answer.status for answer in answers] == ["fail", "fail"] and answers[0].id == answers[1].id
+    assert [path.name for path in (tmp_path / "evaluations" / "saxpy_fast").iterdir()] == [answers[0].id]
+    assert verify_evaluation(tmp_path / answers[0].evidence) == []
+
+
 def test_an_error_of_the_input_is_the_future_s(tmp_path: Path) -> None:
     with gates.Evaluator(str(FAST), Terms("static", results=tmp_path)) as evaluator:
         error = evaluator.submit(Candidate({"task.yaml": ""})).exception()

@@ -118,6 +118,12 @@ def test_what_waits_can_be_taken_back(service: Service) -> None:
     assert service.state("1")["result"]["name"] == "wait"
 
 
+def test_ten_thousand_candidates_may_wait(service: Service) -> None:
+    evaluator = service.evaluators["saxpy_fast"]
+    found = list(evaluator.map({"name": f"n{n}", "toggles": {"USE_COALESCED": n}} for n in range(10_000)))
+    assert [one.name for one in found] == [f"n{n}" for n in range(10_000)]
+
+
 def test_describe_gives_what_may_be_replaced(service: Service) -> None:
     told = service.describe({})
     assert list(told["files"]) == ["saxpy.cu"] and "__global__" in told["files"]["saxpy.cu"] and "correctness" in told["limits"]

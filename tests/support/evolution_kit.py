@@ -35,6 +35,37 @@ def known_task(folder: str) -> Task:
     return load_task(Path(folder), environ={})
 
 
+def made_up(task: str, candidate: Candidate, true: float | None, *, stage: str, score: float | None) -> Evaluation:
+    """An evaluation of a candidate that is wrong if ``true`` is None."""
+    status, code = ("pass", f"{stage}.pass") if true is not None else ("fail", "correctness.max_abs_err")
+    return Evaluation(
+        schema_version=1,
+        tool_version="0",
+        id="",
+        parent=candidate.parent,
+        name=candidate.name,
+        note=candidate.note,
+        task=task,
+        status=status,
+        stage=stage,
+        code=code,
+        valid=true is not None,
+        score=score,
+        score_high=score and score * 1.01,
+        p50_us=score and 10.0 / score,
+        metrics={"registers": 32.0},
+        gates=(GateSeen("correctness", status, code, "made up", 0.0),),
+        feedback="no check failed" if true is not None else "correctness: wrong at [0]",
+        artifacts={},
+        seconds={},
+        evidence="",
+        files={},
+        toggles={},
+        device=None,
+        asked=stage,
+    )
+
+
 class Bench:
     """Made-up workers. ``truth`` is of a candidate and its toggles; ``asked`` are the jobs done; ``noise`` of the n-th timing."""
 
@@ -57,34 +88,16 @@ class Bench:
         task = known_task(ask.folder)
         toggles, files = {**task.toggles, **ask.candidate.toggles}, resolved(task, ask.candidate)
         true = self.truth(ask.candidate, toggles)
-        score = true * noise if true is not None and self.device else None
-        status = "pass" if true is not None else "fail"
-        code = "correctness.pass" if true is not None else "correctness.max_abs_err"
-        found = Evaluation(
-            schema_version=1,
-            tool_version="0",
+        found = replace(
+            made_up(
+                task.name, ask.candidate, true, stage=ask.terms.stage, score=true * noise if true is not None and self.device else None
+            ),
             id=ask.id,
-            parent=ask.candidate.parent,
-            name=ask.candidate.name,
-            note=ask.candidate.note,
-            task=task.name,
-            status=status,
-            stage=ask.terms.stage,
-            code=code,
-            valid=true is not None,
-            score=score,
-            score_high=score and score * 1.01,
-            p50_us=score and 10.0 / score,
             metrics={"registers": float(toggles.get("BLOCK", 128)), "occupancy_pct": 100.0, "spill_bytes": 0.0},
-            gates=(GateSeen("correctness", status, code, "made up", 0.0),),
-            feedback="made up" if true is not None else "correctness: wrong at [0]",
-            artifacts={},
-            seconds={},
             evidence=f"evaluations/{task.name}/{ask.id}",
             files=digests(files),
             toggles=toggles,
             device=self.device.name if self.device else None,
-            asked=ask.terms.stage,
         )
         place = ask.terms.results / found.evidence
         place.mkdir(parents=True, exist_ok=True)

@@ -76,7 +76,9 @@ class Evidence:
         gate = file.removesuffix(".json")
         if gate in GATES:
             result = self.at("verdict.json", self.gate(gate))
-            if result["status"] != "pass" and not (result["status"] == "not_applicable" and self.at(file)):  # such a gate may have measured
+            if (
+                result and result["status"] != "pass" and not (result["status"] == "not_applicable" and self.at(file))
+            ):  # such a gate may have measured
                 return f"{gate} {result['status'].replace('_', ' ')}: {result['sentence']}"
         return f"not in {file}"
 

@@ -57,8 +57,9 @@ def _task(facts: Facts) -> Iterator[Fact]:
         for limit, value in limits.items():
             if isinstance(value, (int, float, str)) and not isinstance(value, bool):
                 yield facts.read(f"{gate}.{limit}", f"{gate} {limit}", "", "run.json", f"task.limits{member(gate)}{member(limit)}")
-    judged = [result["gate"] for result in at("verdict.json", "gates")]
-    failed = [index for index, result in enumerate(at("verdict.json", "gates")) if result["status"] == "fail"]
+    verdicts = at("verdict.json", "gates") or ()  # an evaluation has none
+    judged = [result["gate"] for result in verdicts]
+    failed = [index for index, result in enumerate(verdicts) if result["status"] == "fail"]
     if failed:
         first = min(failed, key=lambda index: (judged[index] == "performance", index))  # too slow is no fault to mend first
         facts.read("failed_gate", "gate that failed", "", "verdict.json", f"gates[{first}].gate")

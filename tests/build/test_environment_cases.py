@@ -27,24 +27,27 @@ def test_a_script_needs_no_docstring(script: str) -> None:
     assert done.returncode == 0 and "usage:" in done.stdout, done.stderr
 
 
-def test_the_command_needs_no_docstring() -> None:
-    for arguments in (
-        ["--help"],
-        ["import", "--help"],
-        ["decide", "--help"],
-        ["list"],
-        ["explain", "ptxas"],
-        ["decide", "recorded:h200/stage2"],
-        ["run", "stage22"],
-    ):
-        plain, bare = (
-            subprocess.run(
-                [sys.executable, *options, "-m", "gates", *arguments], cwd=ROOT, capture_output=True, text=True, timeout=60, check=False
-            )
-            for options in ([], ["-OO"])
-        )
-        assert bare.returncode == plain.returncode and "Traceback" not in bare.stderr
-        assert bare.stdout == plain.stdout
+COMMANDS = """
+import sys
+from gates.cli.main import main
+
+for words in ("import --help", "decide --help", "list", "explain ptxas", "decide recorded:h200/stage2", "run stage22"):
+    sys.argv = ["gates", *words.split()]
+    try:
+        main()
+    except SystemExit as ended:
+        print("ended with", ended.code, flush=True)
+"""
+
+
+@pytest.mark.parametrize("program", [("-m", "gates", "--help"), ("-c", COMMANDS)], ids=["the start", "commands"])
+def test_the_command_needs_no_docstring(program: tuple[str, ...]) -> None:
+    plain, bare = (
+        subprocess.run([sys.executable, *options, *program], cwd=ROOT, capture_output=True, text=True, timeout=60, check=False)
+        for options in ([], ["-OO"])
+    )
+    assert bare.returncode == plain.returncode == 0 and "Traceback" not in bare.stderr
+    assert bare.stdout == plain.stdout and (program[0] == "-m" or bare.stdout.count("ended with") == 6)
 
 
 def found(**environ: str):

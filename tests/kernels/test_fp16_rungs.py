@@ -5,15 +5,12 @@ tests/kernels/test_fp16_kernels.py goes through all ways of the kernels and all 
 
 from __future__ import annotations
 
-from pathlib import Path
-
 import pytest
-from defects.combined import compile_patched
-from fp16_kit import ENTRY, over_bound, problem, run, shape_of, unpatched
+from conftest import OnceASession
+from fp16_kit import V5, V6, V7, V8, V9, over_bound, problem, run, rungs, shape_of
 
 from gates.launch.emulated_kernel import EmulatedKernel
 
-RUNGS = ("fp16_v5_scalar", "fp16_v6_wmma_qk", "fp16_v7_wmma_pv", "fp16_v8_tiles", "fp16_v9_pipeline")
 SHAPES = {
     "tail": shape_of(33, 33, heads=2),
     "causal": shape_of(70, 70, causal=1, heads=1),
@@ -23,13 +20,13 @@ SHAPES = {
 
 
 @pytest.fixture(scope="module")
-def library(tmp_path_factory: pytest.TempPathFactory) -> Path:
-    return compile_patched([unpatched(rung) for rung in RUNGS], tmp_path_factory.mktemp("rungs"))
+def kernels(once_a_session: OnceASession) -> dict[str, EmulatedKernel]:
+    return rungs(once_a_session)
 
 
-@pytest.mark.parametrize("rung", RUNGS)
-def test_a_rung_is_right_on_small_shapes(library: Path, rung: str) -> None:
-    kernel = EmulatedKernel(library, f"{ENTRY}_{RUNGS.index(rung)}")
+@pytest.mark.parametrize("rung", [V5, V6, V7, V8, V9])
+def test_a_rung_is_right_on_small_shapes(kernels: dict[str, EmulatedKernel], rung: str) -> None:
+    kernel = kernels[rung]
     for name, shape in SHAPES.items():
         inputs = problem.make_inputs(shape, 1, "cpu")
         assert over_bound(run(kernel, inputs, shape), inputs, shape) <= 1, name

@@ -7,14 +7,13 @@ import re
 from pathlib import Path
 
 import pytest
-from defects.combined import compile_patched, refusals
-from fp16_kit import ENTRY, over_bound, problem, run, shape_of, unpatched
+from conftest import OnceASession
+from defects.combined import refusals
+from fp16_kit import COMBINATIONS, TILES, V5, V7, V8, V9, V10, over_bound, problem, run, rungs, shape_of, unpatched
 
 from gates.launch.c_launcher import KernelError
 from gates.launch.emulated_kernel import EmulatedKernel
 
-V5, V7, V8, V9, V10 = "fp16_v5_scalar", "fp16_v7_wmma_pv", "fp16_v8_tiles", "fp16_v9_pipeline", "fp16_v10_hopper"
-TILES = {"TILE_M": 32, "TILE_N": 64, "NUM_WARPS": 4, "STRIPS": 1, "STAGES": 2}  # of V9, for all shapes
 WIDE_TILES = {"TILE_M": 128, "TILE_N": 64, "STAGES": 4}  # of V10
 REFUSED = [
     (V7, {"USE_WMMA": 3}, "USE_WMMA is 0, 1 or 2"),
@@ -47,12 +46,6 @@ REFUSED = [
     (V10, {**WIDE_TILES, "STAGES": 9}, "STAGES is 3 to 8: a consumer waits for its next tile"),
     (V10, {**WIDE_TILES, "TILE_N": 128, "STAGES": 8}, "these tiles need more than the 227 KiB of shared memory"),
 ]
-TRIED = {
-    "many_rows": (V8, {"TILE_M": 128, "TILE_N": 32, "NUM_WARPS": 8, "STAGES": 1}),
-    "scalar_stages": (V8, {"USE_WMMA": 0, "TILE_M": 16, "TILE_N": 96, "NUM_WARPS": 1, "STAGES": 3, "DEBUG_PRINT": 1}),
-    "deep": (V9, {**TILES, "TILE_N": 256, "CAUSAL": 0}),  # 132 KiB of shared memory
-    "fallback": (V9, {**TILES, "STAGES": 3, "USE_WMMA": 0, "USE_SWIZZLE": 0, "CAUSAL": 0, "DEBUG_PRINT": 1}),
-}
 
 
 def test_what_can_not_work_does_not_compile_and_the_reason_is_told(tmp_path: Path) -> None:
@@ -61,20 +54,19 @@ def test_what_can_not_work_does_not_compile_and_the_reason_is_told(tmp_path: Pat
 
 
 @pytest.fixture(scope="module")
-def kernels(tmp_path_factory: pytest.TempPathFactory) -> dict[str, EmulatedKernel]:
-    library = compile_patched([unpatched(rung, **toggles) for rung, toggles in TRIED.values()], tmp_path_factory.mktemp("toggles"))
-    return {name: EmulatedKernel(library, f"{ENTRY}_{number}") for number, name in enumerate(TRIED)}
+def kernels(once_a_session: OnceASession) -> dict[str, EmulatedKernel]:
+    return rungs(once_a_session)
 
 
-@pytest.mark.parametrize("name", TRIED)
+@pytest.mark.parametrize("name", COMBINATIONS)
 def test_odd_combinations_are_right(kernels: dict[str, EmulatedKernel], name: str, capfd: pytest.CaptureFixture[str]) -> None:
-    shape = shape_of(40, 150, causal=TRIED[name][1].get("CAUSAL", 1), heads=1)
+    shape = shape_of(40, 150, causal=COMBINATIONS[name][1].get("CAUSAL", 1), heads=1)
     inputs = problem.make_inputs(shape, 1, "cpu")
     assert over_bound(run(kernels[name], inputs, shape), inputs, shape) <= 1
     assert kernels[name].findings == []
     ctypes.CDLL(None).fflush(None)
     printed = dict(re.findall(r"score\[(\d+\]\[\d+)\] = (\S+)", capfd.readouterr().out))
-    assert bool(printed) == (TRIED[name][1].get("DEBUG_PRINT") == 1)
+    assert bool(printed) == (COMBINATIONS[name][1].get("DEBUG_PRINT") == 1)
     if printed:
         expected = inputs["q"][0, 0, 1].double() @ inputs["k"][0, 0, 1].double()
         assert float(printed["1][1"]) == pytest.approx(expected.item(), abs=1e-3)

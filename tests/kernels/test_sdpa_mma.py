@@ -7,12 +7,14 @@ from pathlib import Path
 
 import pytest
 import torch
-from defects.cheapest import passed
+from conftest import OnceASession
+from defects.cheapest import correctness, passed
 from defects.combined import ENTRY, compile_patched, refusals
 from defects.fp8_mma import MMA
 from fp16_kit import unpatched
 from sdpa_kit import problem, run
 
+from gates.core.records import Status
 from gates.launch.emulated_kernel import EmulatedKernel
 
 # Ways through the kernel that the stage's own tiles do not take: stages filled anew, a warp alone with its keys, two strips,
@@ -51,8 +53,14 @@ GROUPS = [MMA[0::2], MMA[1::2]]
 
 
 @pytest.fixture(scope="module")
-def kernels(tmp_path_factory: pytest.TempPathFactory) -> dict[str, EmulatedKernel]:
-    library = compile_patched([unpatched("stage4_mma", **toggles) for toggles in TILES.values()], tmp_path_factory.mktemp("mma"))
+def library(once_a_session: OnceASession) -> Path:
+    """TILES, then CHEAP."""
+    tried = [*(unpatched("stage4_mma", **toggles) for toggles in TILES.values()), *CHEAP]
+    return once_a_session("mma", lambda folder: compile_patched(tried, folder)) / "patched.so"
+
+
+@pytest.fixture(scope="module")
+def kernels(library: Path) -> dict[str, EmulatedKernel]:
     return {name: EmulatedKernel(library, f"{ENTRY}_{number}") for number, name in enumerate(TILES)}
 
 
@@ -104,8 +112,10 @@ def test_tiles_that_can_not_work_do_not_compile_and_the_reason_is_told(tmp_path:
     assert [toggles for number, (toggles, reason) in enumerate(REFUSED) if not any(reason in text for text in told[number])] == []
 
 
-def test_wrong_kernels_of_each_kind_are_caught(tmp_path: Path) -> None:
-    assert len(CHEAP) == 6 and passed(CHEAP, tmp_path) == []
+@pytest.mark.parametrize("number", range(len(CHEAP)))
+def test_wrong_kernels_of_each_kind_are_caught(number: int, library: Path, tmp_path: Path) -> None:
+    result = correctness(CHEAP[number], library, f"{ENTRY}_{len(TILES) + number}", tmp_path)
+    assert len(CHEAP) == 6 and result.status is Status.FAIL, result.sentence
 
 
 @pytest.mark.slow

@@ -7,6 +7,8 @@ from pathlib import Path
 from typing import Any
 
 import torch
+from conftest import OnceASession
+from defects.combined import compile_patched
 from defects.record import Defect, patch
 from places import ROOT
 
@@ -31,6 +33,18 @@ BUILDS: dict[str, tuple[str, dict[str, int]]] = {
 }
 
 
+V5, V6, V7, V8 = "fp16_v5_scalar", "fp16_v6_wmma_qk", "fp16_v7_wmma_pv", "fp16_v8_tiles"
+V9, V10 = "fp16_v9_pipeline", "fp16_v10_hopper"
+TILES = {"TILE_M": 32, "TILE_N": 64, "NUM_WARPS": 4, "STRIPS": 1, "STAGES": 2}  # of V9, for all shapes
+# Odd toggles that work.
+COMBINATIONS = {
+    "many_rows": (V8, {"TILE_M": 128, "TILE_N": 32, "NUM_WARPS": 8, "STAGES": 1}),
+    "scalar_stages": (V8, {"USE_WMMA": 0, "TILE_M": 16, "TILE_N": 96, "NUM_WARPS": 1, "STAGES": 3, "DEBUG_PRINT": 1}),
+    "deep": (V9, {**TILES, "TILE_N": 256, "CAUSAL": 0}),  # 132 KiB of shared memory
+    "fallback": (V9, {**TILES, "STAGES": 3, "USE_WMMA": 0, "USE_SWIZZLE": 0, "CAUSAL": 0, "DEBUG_PRINT": 1}),
+}
+
+
 def shape_of(queries: int, keys: int, width: int = 64, causal: int = 0, heads: int = 2) -> dict[str, int]:
     return {"B": 1, "H": heads, "Sq": queries, "Sk": keys, "D": width, "causal": causal}
 
@@ -39,6 +53,16 @@ def unpatched(rung: str, **toggles: int) -> Defect:
     """A rung as it is, but with ``toggles``, for a translation unit of several (defects.combined)."""
     same = ("config.cuh", "namespace sdpa {", "namespace sdpa {")
     return patch(f"{rung}_as_it_is", "numerics", "nothing", rung, same, toggles=tuple(toggles.items()))
+
+
+def rungs(once_a_session: OnceASession) -> dict[str, EmulatedKernel]:
+    """The rungs up to V9 and COMBINATIONS by name, compiled as one source, once a session."""
+    tried = {
+        **{rung: unpatched(rung) for rung in (V5, V6, V7, V8, V9)},
+        **{name: unpatched(rung, **toggles) for name, (rung, toggles) in COMBINATIONS.items()},
+    }
+    folder = once_a_session("fp16_rungs", lambda folder: compile_patched(list(tried.values()), folder))
+    return {name: EmulatedKernel(folder / "patched.so", f"{ENTRY}_{number}") for number, name in enumerate(tried)}
 
 
 def build(folder: Path, name: str, source: Path | None = None, **toggles: int) -> Path:

@@ -132,7 +132,7 @@ def binding_edges(task: Task, toolchain: Toolchain) -> list[Edge]:
     )
     edges = []
     for source, stem in zip(task.sources, stems(task), strict=True):
-        if source.suffix != ".cu":
+        if source.suffix != ".cu" and source in task.compiled:
             output = f"binding/{stem}.checked"
             command = (gxx, "-fsyntax-only", *flags, "-MD", "-MF", f"{output}.d", "-MT", output, str(source))
             edges.append(Edge(output, f"{output}.log", command, (str(source),), f"{output}.d"))

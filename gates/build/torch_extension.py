@@ -64,7 +64,7 @@ def build(
     job = {
         "kind": "extension",
         "name": task.name,
-        "sources": [str(source) for source in task.sources],
+        "sources": [str(source) for source in task.compiled],
         "home": str(home),
         "flags": [*(f"-D{name}={value}" for name, value in task.toggles.items()), *task.nvcc_flags, "-lineinfo"],
     }
@@ -100,7 +100,7 @@ def _edge(task: Task, device_archs: Sequence[str]) -> graph.Edge:
         *(f"-D{name}={value}" for name, value in task.toggles.items()),
         *task.nvcc_flags,
     )
-    return graph.Edge(f"extension/{task.name}.so", "extension.log", command, tuple(map(str, task.sources)), "extension.d")
+    return graph.Edge(f"extension/{task.name}.so", "extension.log", command, tuple(map(str, task.compiled)), "extension.d")
 
 
 def _record(edge: graph.Edge, toolchain: Toolchain, look: inputs.Look) -> None:

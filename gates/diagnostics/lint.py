@@ -64,11 +64,16 @@ def _sources(task: Task) -> Iterator[str]:
 
     where = f"{task.folder / 'task.yaml'}: "
     if task.kind in (CUDA, EXTENSION):
-        text = "\n".join(texts(task.sources)[0].values())
+        text = "\n".join(texts(task.compiled)[0].values())
         if task.kind == CUDA and not ('extern "C"' in text and re.search(rf"\b{task.entry}\s*\(", text)):
             yield f'{where}entry: no source defines an extern "C" function {task.entry}'
         bound = re.findall(r"\bdef\s*\(\s*\"([^\"(]+)", text)  # of pybind11, and of torch's libraries, where a signature follows
-        if task.kind == EXTENSION and task.entry not in bound and (bound or not re.search(rf"\b{task.entry}\s*\(", text)):
+        if (
+            task.kind == EXTENSION
+            and not task.script
+            and task.entry not in bound
+            and (bound or not re.search(rf"\b{task.entry}\s*\(", text))
+        ):
             yield f'{where}entry: no source binds a function {task.entry}, as in m.def("{task.entry}", …)' + (
                 f"; bound are {', '.join(bound)}" if bound else ""
             )

@@ -62,6 +62,7 @@ class Side:
     files: Mapping[str, str]
     arguments: Sequence[str] = ()
     kernels: Sequence[str] = ()
+    nvcc_flags: Sequence[str] = ()
     not_applicable: Mapping[str, str] = field(default_factory=dict)
 
 
@@ -233,6 +234,7 @@ def _yaml(imported: Imported, side: Side, name: str, names: tuple[str, str], fou
     lines += [f"arguments: {_flow(list(side.arguments))}"] if side.arguments else []
     lines += [f"kernels: {_flow(list(side.kernels))}"] if side.kernels else []
     lines += [f"arch: {_flow(list(ARCH))}"] if side.kind != "python" else []
+    lines += [f"nvcc_flags: {_flow(list(side.nvcc_flags))}"] if side.nvcc_flags else []
     if launches := default_stream_launches(code):
         lines += [
             f"# {imported.format}'s own harness calls on the default stream, and so does {launches[0].partition(': ')[0]}",

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Mapping
 from pathlib import Path
 
-from gates.importers import folder, sizes, sources
+from gates.importers import folder, load_inline, sizes, sources
 from gates.importers.folder import Imported, Original, Side
 
 FORMAT = "KernelBench"
@@ -23,17 +23,18 @@ def load(problem: Path, solution: Path, given_sizes: Mapping[str, int] | None = 
     sources.require(module, ("Model", "get_inputs", "get_init_inputs"), str(problem), f"{FORMAT} problem")
     tree = sources.python_tree(answer)
     sources.require(tree, ("ModelNew",), str(solution), f"{FORMAT} solution")
-    kernels = sources.triton_kernels(tree)
+    kernels, inline = sources.triton_kernels(tree), load_inline.find(tree, answer.kept)
     kernel = folder.adapter("kernelbench_kernel.py")
     return Imported(
         format=FORMAT,
         candidate=Side(
             f"{solution.stem}: ModelNew for {problem.stem}",
-            "triton" if kernels else "python",
+            "torch-extension" if inline else "triton" if kernels else "python",
             "run",
-            ["kernel.py", "model.py"],
-            {"kernel.py": kernel},
-            kernels=kernels,
+            ["kernel.py", "model.py", *(inline.files if inline else ())],
+            {"kernel.py": kernel, **(inline.files if inline else {})},
+            kernels=inline.kernels if inline else kernels,
+            nvcc_flags=inline.nvcc_flags if inline else (),
         ),
         reference=Side(
             f"{problem.stem}: the problem's own Model, eager",

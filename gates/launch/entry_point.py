@@ -86,7 +86,25 @@ def load(side: Mapping[str, Any], library: str | None = None) -> Kernel | Functi
     if side["kind"] == TRITON and side["emulated"]:
         os.environ["TRITON_INTERPRET"] = "1"  # read when @triton.jit decorates, so before the module is imported
         triton_alone.prepare_interpreter()
+    if side.get("script"):
+        _provide(lambda *_, built=path, **__: _module(built, on_cpu=False))
+        path = Path(side["script"])
+    elif side["emulated"] and any(
+        "cpp_extension" in text.read_text(encoding="utf-8", errors="replace") for text in path.parent.glob("*.py")
+    ):
+        _provide(_refuse)
     return Function(path, side["entry"], on_cpu=bool(side["emulated"]))
+
+
+def _provide(extension: Callable[..., Any]) -> None:
+    """Let Python code that compiles an extension have ``extension()`` instead: the one that was built of the same sources."""
+    from torch.utils import cpp_extension
+
+    cpp_extension.load_inline = cpp_extension.load = extension
+
+
+def _refuse(*_: Any, **__: Any) -> Any:
+    raise NeedsDevice("an extension whose sources are known only when the code runs is compiled on a CUDA device alone")
 
 
 def is_c(side: Mapping[str, Any]) -> bool:
@@ -118,6 +136,8 @@ def _module(path: Path, on_cpu: bool) -> ModuleType:
     try:
         with _surroundings(on_cpu):
             spec.loader.exec_module(module)
+    except NotHere:
+        raise
     except Exception as error:  # the user's code
         if on_cpu and _NO_DEVICE.search(str(error)):
             raise NeedsDevice(_first_line(error)) from error

@@ -70,6 +70,7 @@ class Task:
         return {
             "name": self.name,
             "library": str(library),
+            "script": str(self.script or ""),
             "entry": self.entry,
             "folder": str(self.folder),
             "problem": self.problem,
@@ -79,6 +80,16 @@ class Task:
             "stream": self.stream,
             "arch": list(self.arch),
         }
+
+    @property
+    def script(self) -> Path | None:
+        """The Python file with the entry, of an extension that Python code calls; None if the entry is the extension's own."""
+        return self.sources[0] if self.kind == EXTENSION and self.sources[0].suffix == ".py" else None
+
+    @property
+    def compiled(self) -> tuple[Path, ...]:
+        """The sources of a compiler's kind that compilers take."""
+        return tuple(source for source in self.sources if source.suffix != ".py") if self.kind == EXTENSION else self.sources
 
     @property
     def debug_build(self) -> bool:

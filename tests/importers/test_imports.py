@@ -15,13 +15,16 @@ from typing import Any
 
 import pytest
 from places import TESTS
+from torch_kit import stub_torch  # noqa: F401
 
+from gates.build.build import build
+from gates.build.toolchain import find_toolchain
 from gates.cli.guard import guard
 from gates.cli.main import cli
 from gates.core.errors import GatesError
 from gates.diagnostics.lint import _verdicts
 from gates.gate.correctness import output_scale
-from gates.importers import flashinfer_bench, folder, kernelbench, robust_kbench, sizes, sources
+from gates.importers import flashinfer_bench, folder, kernelbench, load_inline, robust_kbench, sizes, sources
 from gates.task.load import load_baseline, load_task
 from gates.task.problem import Problem
 
@@ -141,6 +144,55 @@ def test_a_solution_that_compiles_its_own_kernel_is_checked_for_memory_errors(tm
     (tmp_path / "solution.py").write_text(KERNELBENCH[1].read_text() + "\nfrom torch.utils.cpp_extension import load_inline\n")
     task, reference, *_ = folder.write(kernelbench.load(KERNELBENCH[0], tmp_path / "solution.py"), tmp_path, "inlined", 60)
     assert "sanitizer" not in load_task(task, environ={}).not_applicable and "sanitizer" in load_task(reference, environ={}).not_applicable
+
+
+INLINE = '''
+import torch
+from torch.utils.cpp_extension import load_inline
+
+source = r"""
+__global__ void relu_kernel(const float* x, float* y, int n) { BODY }
+torch::Tensor relu_cuda(torch::Tensor x) {
+    auto y = torch::empty_like(x);
+    relu_kernel<<<(x.numel() + 255) / 256, 256>>>(x.data_ptr<float>(), y.data_ptr<float>(), x.numel());
+    return y;
+}
+"""
+declared = "torch::Tensor relu_cuda(torch::Tensor x);"
+ext = load_inline(name="relu", cpp_sources=[declared], cuda_sources=source, functions=["relu_cuda"], extra_cuda_cflags=["-O3"])
+
+
+class ModelNew(torch.nn.Module):
+    def forward(self, x):
+        return ext.relu_cuda(x)
+'''
+
+
+@pytest.mark.parametrize(
+    ("body", "error"),
+    [
+        ("int i = blockIdx.x * blockDim.x + threadIdx.x; if (i < n) y[i] = fmaxf(x[i], 0.f);", ""),
+        ("this is not C++ at all;", "model.py(6): error"),
+    ],
+    ids=["right", "no_cpp"],
+)
+def test_cuda_text_of_load_inline_is_judged_as_a_file(tmp_path: Path, unrun: None, stub_torch: None, body: str, error: str) -> None:  # noqa: F811
+    (tmp_path / "solution.py").write_text(INLINE.replace("BODY", body))
+    task, *_ = folder.write(kernelbench.load(DATA / "kernelbench" / "p_softmax_v0.py", tmp_path / "solution.py"), tmp_path, "inlined", 60)
+    loaded = load_task(task, environ={})
+    assert (loaded.kind, loaded.kernels, loaded.stream, loaded.nvcc_flags) == ("torch-extension", ("relu_kernel",), "default", ("-O3",))
+    assert "# KernelBench's own harness calls on the default stream, and so does model.py:9\n" in (task / "task.yaml").read_text()
+    assert loaded.script == task / "kernel.py" and loaded.side(None, emulated=False)["script"] == str(task / "kernel.py")
+    assert 'm.def("relu_cuda", torch::wrap_pybind_function(relu_cuda), "relu_cuda");' in (task / "inline.cpp").read_text()
+    failure = build(loaded, find_toolchain(), tmp_path / "build", want={"cubin"}).failure("cubin")
+    assert failure is None if not error else error in "".join(failure.errors), failure
+
+
+def test_cuda_text_that_only_a_run_can_tell_is_left_to_a_device(tmp_path: Path) -> None:
+    code = INLINE.replace("BODY", "").replace("cuda_sources=source", "cuda_sources=source.replace('256', str(128))")
+    assert load_inline.find(sources.parse(code, "s"), "s") is None
+    with pytest.raises(GatesError, match="extra_cuda_cflags"):
+        load_inline.find(sources.parse(INLINE.replace("-O3", "-ccbin=clang"), "s"), "s")
 
 
 def test_the_kinds_are_told_from_the_sources(tmp_path: Path, unrun: None) -> None:

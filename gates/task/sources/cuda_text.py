@@ -40,7 +40,7 @@ def texts(sources: Iterable[Path]) -> tuple[dict[Path, str], list[str]]:
 
 def launches_without_stream(task: Task) -> list[str]:
     """Launches in the task's sources, and in what these include from beside them, that name no stream: ``file:line: kernel<<<…>>>``."""
-    paths = texts(task.sources)[0] if task.kind in (CUDA, EXTENSION) else task.sources
+    paths = texts(task.compiled)[0] if task.kind in (CUDA, EXTENSION) else task.sources
     names = {path: path.relative_to(task.folder).as_posix() if path.is_relative_to(task.folder) else path.name for path in paths}
     return default_stream.default_stream_launches(
         {name: path.read_text(encoding="utf-8", errors="replace") for path, name in names.items()}
@@ -52,7 +52,7 @@ def declared_launches(task: Task) -> tuple[list[dict[str, Any]] | None, str]:
 
     None, and what is missing, where a source declares dynamic shared memory or includes what can't be read: only a launch tells its size.
     """
-    found, elsewhere = texts(task.sources)
+    found, elsewhere = texts(task.compiled)
     for path, text in found.items():
         if match := _DYNAMIC.search(text):
             shown = " ".join(match[0].split())

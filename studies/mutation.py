@@ -5,7 +5,7 @@
     python studies/mutation.py report
 
 The modules and their tests are in mutation.yaml. ``run`` draws places of the code at random and makes one of cosmic-ray's changes at each,
-in a copy of the checkout. Tests that take more than a CPU second are left out. It writes its file after every change; called again it
+in a copy of the checkout. Tests that take more than three CPU seconds are left out. It writes its file after every change; called again it
 tries what is left and what survived before.
 The exit code is 1 if more than 5 % survive without a reason in mutation.yaml.
 """
@@ -44,7 +44,7 @@ KILLED, SURVIVED, TIMED_OUT = "killed", "survived", "timed out"
 NOT_COPIED = {".git", ".venv", "build", ".mypy_cache", ".pytest_cache", ".ruff_cache", ".hypothesis"}  # of the checkout's own folder
 OUTPUT = "pytest.txt"
 MOST_SURVIVE = 0.05
-MOST_CPU_S = 1.0  # of a test, or it is left out
+MOST_CPU_S = 3.0  # of a test, or it is left out
 BUSY = 5.0  # seconds of a busy machine for one CPU second, of a process that a test started, too
 PRELOADED = ("numpy", "jsonschema", "click", "torch", "yaml", "hypothesis", "scipy.stats")  # imported once; each change is tried in a fork
 UNION = "BinaryOperator_BitOr_"  # of annotations, which nothing evaluates
@@ -175,7 +175,7 @@ class Measured:
 
 
 class Cheapest:
-    """A plugin of pytest that runs the tests of at most a CPU second, the cheapest first, until one fails."""
+    """A plugin of pytest that runs the tests of at most MOST_CPU_S, the cheapest first, until one fails."""
 
     options: tuple[str, ...] = ("-x",)
 

@@ -78,6 +78,10 @@ class Series:
     blocks: tuple[Block, ...]
     stopped: str
 
+    def __post_init__(self) -> None:
+        if none := [side for side, count in self.launches.items() if not count >= 1]:
+            raise ValueError(f"{self.mode}: {none[0]} has {self.launches[none[0]]} launches a sample, at least 1 is possible")
+
     def pairs(self, first: str = CANDIDATE, second: str = BASELINE) -> list[tuple[Block, Block]]:
         """Valid (first, second) block pairs in the order of their pair number."""
         found: dict[int, dict[str, Block]] = {}

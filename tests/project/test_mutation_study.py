@@ -62,7 +62,7 @@ def test_the_time_may_be_over(toy: Path, monkeypatch: pytest.MonkeyPatch, capfd:
 
 def test_the_modules_and_tests_of_the_plan_exist() -> None:
     for module, tests in mutation.read_plan(mutation.PLAN)["tests"].items():
-        named = [module, *(name for name in tests.partition(" -k ")[0].split())]
+        named = [module, *(name.partition("::")[0] for name in tests.partition(" -k ")[0].split())]
         assert all((mutation.ROOT / name).exists() for name in named), named
 
 

@@ -152,6 +152,9 @@ class PerformanceEvidence:
             raise ValueError(f"status is {self.status!r}")
         if (self.status == MEASURED) != (not self.code):
             raise ValueError("a reason code belongs to whatever was not measured, and to nothing else")
+        for series in self.series:
+            if lacking := {block.side for block in series.blocks} - series.launches.keys():
+                raise ValueError(f"{series.mode}: blocks of {min(lacking)}, and no number of launches for it")
 
     def in_mode(self, mode: str) -> Series | None:
         """The series of a cache mode."""

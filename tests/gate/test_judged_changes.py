@@ -1,0 +1,178 @@
+"""Each judge on evidence that differs in one place at a time: every verdict, number and word is the kept one."""
+
+from __future__ import annotations
+
+import dataclasses
+from typing import Any
+
+import pytest
+from judged import assert_kept, said
+from performance_gates import fed
+from places import DATA
+
+from gates.core.records import GateResult
+from gates.evidence.judging import load_evidence
+from gates.gate.correctness import judge as correctness
+from gates.gate.correctness.evidence import CorrectnessEvidence, EmulatorFinding, NullErrors
+from gates.gate.ncu import judge as ncu
+from gates.gate.performance import judge as performance
+from gates.gate.performance.evidence import Alone, PerformanceEvidence
+from gates.gate.ptxas import judge as ptxas
+from gates.gate.sass import judge as sass
+from gates.stats.outside import OutsideBlock
+from gates.stats.samples import Block, Series
+
+RUN = DATA / "runs" / "h100_stage2"
+
+
+@pytest.fixture(scope="module")
+def recorded() -> dict[str, Any]:
+    return load_evidence(RUN)
+
+
+def test_ptxas(recorded: dict[str, Any]) -> None:
+    limits = {"max_registers": 128, "max_smem_bytes": 65536, "max_spill_bytes": 0}
+    assert_kept("ptxas", said(ptxas.judge, recorded["ptxas"], limits))
+
+
+def test_sass(recorded: dict[str, Any]) -> None:
+    limits = {"require": {"tensor": 1, "barrier": 2}, "forbid": ("local_memory", "tma")}
+    assert_kept("sass", said(sass.judge, recorded["sass"], limits))
+
+
+def test_ncu(recorded: dict[str, Any]) -> None:
+    limits = {"rises": ("tensor_pipe",), "steady": {"dram_bytes_pct": 10}, "min": {"occupancy": 2}, "max": {"bank_conflicts": 2}}
+
+    def judge(evidence: Any, limits: Any) -> GateResult:
+        return ncu.judge(evidence, limits, timed_us={"candidate": 12.0, "baseline": 21.0})
+
+    assert_kept("ncu", said(judge, recorded["ncu"], limits, left_out=("launches", "source", "version")))
+
+
+def small(evidence: CorrectnessEvidence, **changes: Any) -> CorrectnessEvidence:
+    """Two seeds of a shape, an odd and an edge case, with the baseline's."""
+    kept = [
+        case
+        for role in ("headline", "odd", "edge")
+        for case in [one for one in evidence.cases if one.role == role][: 1 + (role == "headline")]
+    ]
+    keys = {case.key for case in kept}
+    theirs = tuple(case for case in evidence.baseline_cases if case.key in keys)
+    made = dataclasses.replace(evidence, cases=tuple(kept), asked=2, baseline_cases=theirs, excerpts={}, planned=None)
+    return dataclasses.replace(made, **changes)
+
+
+LIMITS = {
+    "max_abs_err": 2e-3,
+    "mean_abs_err": 3e-4,
+    "bad_pct": 0.1,
+    "bad_atol": 1e-3,
+    "max_err_over_bound": 1.0,
+    "match_baseline": True,
+    "end_to_end": {"max_abs_err": 0.12, "mean_abs_err": 0.02},
+}
+NO_NUMBER = ("wall_s", "processes", "error_map", "launches", "nulls", "sizes", "inputs_sha256", "output_sha256")
+
+
+def test_correctness(recorded: dict[str, Any]) -> None:
+    assert_kept("correctness", said(correctness.judge, small(recorded["correctness"]), LIMITS, left_out=NO_NUMBER))
+
+
+def test_correctness_of_a_wrong_kernel(recorded: dict[str, Any]) -> None:
+    """Every way to be wrong at once: each check fails, and each change mends one."""
+    base = small(recorded["correctness"], device="emulator", default_launches=("k.cu:7: k<<<1, 1>>>",))
+    case = base.cases[0]
+    off = dataclasses.replace(case.outputs[0], nonfinite=2, max_abs_err=0.5, mean_abs_err=0.01, bad_pct=7.0, max_err_over_bound=9.0)
+    wrong = dataclasses.replace(
+        case,
+        outputs=(off,),
+        nudged=(off,),
+        end_to_end=(off,),
+        guards=("out: 3 bytes behind",),
+        mutated=("q",),
+        differences=5,
+        first_difference="out[3]",
+        unwritten={"out": 4},
+        findings=(EmulatorFinding("race_shared", "k", "k.cu:9", "a race"), EmulatorFinding("odd", "k", "", "something else")),
+        check="columns do not sum to 1",
+        silent_inputs=("scale",),
+        launch_count=0,
+        rough_reference="matmul in float16",
+    )
+    evidence = dataclasses.replace(base, cases=(wrong, *base.cases[1:]), refused=("line 3: no JSON", "line 4", "line 5", "line 6"))
+    assert_kept("correctness_wrong", said(correctness.judge, evidence, LIMITS, left_out=NO_NUMBER))
+
+
+def test_correctness_by_the_honest_error(recorded: dict[str, Any]) -> None:
+    """Limits that come from the honest error, a limit tighter than the format, a weak case."""
+    base = small(recorded["correctness"])
+    output = dataclasses.replace(
+        base.cases[0].outputs[0],
+        max_err_over_bound=2.5,
+        bound_index=(1, 2),
+        bound_error=0.25,
+        bound_at=0.125,
+        honest_err=0.01,
+        max_err_over_rule=0.5,
+        rule_over_bound=20.0,
+        reference_dtype="float32",
+        best=NullErrors("rounded", 3e-3, 4e-4, 0.2),
+        nulls=(NullErrors("zeros", 1e-3, 1e-4, 0.0, 0.5), NullErrors("mean", 1.0, 1.0, 1.0, 1.0)),
+    )
+    cases = (dataclasses.replace(base.cases[0], outputs=(output,)), dataclasses.replace(base.cases[1], outputs=(output,)))
+    evidence = dataclasses.replace(base, cases=(*cases, *base.cases[2:]))
+    left_out = tuple(name for name in NO_NUMBER if name != "nulls")
+    assert_kept("correctness_honest", said(correctness.judge, evidence, {**LIMITS, "bad_pct": 6.0}, left_out=left_out))
+
+
+def timed(new: float = 10.0, old: float = 12.0, **changes: Any) -> PerformanceEvidence:
+    """A measurement with all that can stand beside it: both cache modes, single launches, long blocks, the baseline alone."""
+    base = fed([new * (1 + 1e-4 * n) for n in range(5)], [old * (1 + 1e-4 * n) for n in range(5)])
+
+    def series(mode: str, factor: float, sides: dict[str, float], samples: int = 5) -> Series:
+        blocks = tuple(
+            Block(
+                side,
+                pair,
+                tuple(us * factor * (1 + 1e-4 * n + 1e-6 * pair) for n in range(samples)),
+                sm_mhz=1980.0,
+                wall_us=us * factor * 51 * samples + 90.0,
+            )
+            for pair in range(12)
+            for side, us in sides.items()
+        )
+        return Series(mode, dict.fromkeys(sides, 50 if mode != "single" else 1), blocks, "pairs")
+
+    both = {"candidate": new, "baseline": old}
+    outside = tuple(OutsideBlock(side, 500, 10, 5000 * us, 5000 * us + 2100.0) for side, us in both.items() for _ in range(2))
+    more = {
+        "series": (series("cold", 1.0, both), series("warm", 0.9, both)),
+        "single": series("single", 1.3, both, 12),
+        "outside": outside,
+        "alone": Alone(series("cold", 1.0, {"baseline": old * 0.99}), ""),
+        "process_s": 90.0,
+    }
+    return dataclasses.replace(base, **{**more, **changes})
+
+
+TIMES = {"shape": "mission", "min_speedup_pct": 15, "metrics": ("p50", "p90", "mean"), "max_std_us": 10.0}
+NO_TIME = (
+    "metrics",
+    "figures",
+    "dimensions",
+    "torch_version",
+    "inputs",
+    "backends",
+    "also",
+    "mem_mhz",
+    "power_w",
+    "temperature_c",
+    "throttle",
+    "build",
+)
+
+
+@pytest.mark.parametrize(("name", "new", "old"), [("faster", 10.0, 12.0), ("slower", 10.0, 10.5), ("met", 10.0, 11.5)])
+def test_performance(name: str, new: float, old: float) -> None:
+    left_out = NO_TIME if name == "faster" else (*NO_TIME, "series", "control", "single", "outside", "alone", "outputs")
+    assert_kept(f"performance_{name}", said(performance.judge, timed(new, old), TIMES, left_out=left_out))

@@ -199,6 +199,34 @@ def test_the_percentage_of_throttled_time() -> None:
     assert not Card({}, samples=(0.0,)).block().valid and Card({}, samples=(0.0, 1.0)).block().refused == 1
 
 
+def test_a_block_that_took_no_time_has_a_nanosecond() -> None:
+    card = Card({"thermal": 1})
+    card.take = lambda count: (setattr(card, "counters", {"thermal": 8}), (1.0,))[1]  # type: ignore[method-assign]
+    found = card.block()
+    assert found.throttled_pct == 100.0 and found.wall_us == 0.001
+
+
+def test_fixed_pairs_are_taken_in_balanced_order() -> None:
+    def timers(side: str, us: float):
+        def take(count: int) -> list[float]:
+            asked.append(side)
+            return [us] * count
+
+        return take
+
+    asked = list[str]()
+    options = {"pairs": 6, "samples": 3, "seed": 1}
+    blocks, ended = sampling.fixed_pairs(timers(CANDIDATE, 1.0), timers(BASELINE, 2.0), **options)
+    assert ended == "pairs" and len(blocks) == 12 and asked == [one.side for one in blocks]
+    assert [one.pair for one in blocks] == [number for number in range(6) for _ in range(2)]
+    leads = [asked[at] == CANDIDATE for at in range(0, 12, 2)]
+    assert leads == sampling.orders(6, random.Random(1)) and {one.samples_us for one in blocks} == {(1.0,) * 3, (2.0,) * 3}
+    alone, ended = sampling.fixed_pairs(timers(CANDIDATE, 1.0), None, **options)
+    assert ended == "pairs" and [(one.side, one.pair) for one in alone] == [(CANDIDATE, number) for number in range(6)]
+    broken, ended = sampling.fixed_pairs(timers(CANDIDATE, 0.0), timers(BASELINE, 2.0), **options)
+    assert ended == "invalid" and not any(one.valid for one in broken)
+
+
 def test_orders_are_balanced_in_each_twelve() -> None:
     found = sampling.orders(24, random.Random(1))
     assert len(found) == 24 and len(sampling.orders(5, random.Random(1))) == 5
@@ -217,7 +245,7 @@ def test_a_claim_beside_the_outside_clock() -> None:
     assert outside_block(1000.0, 2000.0).launch_us == 20.0
     assert outside_block(100_000.0, 107_000.0).excess_pct == pytest.approx(5.0)
     assert [outside_block(100_000.0, wall).agrees for wall in (106_990.0, 107_010.0)] == [True, False]
-    assert [outside_block(claimed, 100_000.0).too_long for claimed in (100_490.0, 100_510.0)] == [False, True]
+    assert [outside_block(claimed, 100_000.0).too_long for claimed in (100_499.0, 100_501.0)] == [False, True]
     assert not outside_block(100_510.0, 100_000.0).agrees
 
 

@@ -74,6 +74,36 @@ def test_limits(seen, before, limits, status: Status, code: str) -> None:
     assert (result.status, result.code) == (status, code), result
 
 
+def test_figures_and_words_of_a_verdict() -> None:
+    result = judge(of(2200, 1101), {"max_bytes": 2200, "max_growth_pct": 10}, of(2000, 1000))
+    told = [(check.name, check.observed, check.limit, check.unit, check.where, check.hint[:20]) for check in result.checks]
+    assert told == [
+        ("bytes", 2200, 2200, "bytes", "sm_89", ""),
+        ("growth", 10.0, 10, "%", "sm_89", "2,000 -> 2,200 bytes"),
+        ("bytes", 1101, 2200, "bytes", "sm_90", ""),
+        ("growth", pytest.approx(10.1), 10, "%", "sm_90", "1,000 -> 1,101 bytes"),
+    ]
+    assert judge(of(2200, 1101), {"max_bytes": 2200}).sentence.endswith("limits: 2,200 bytes on sm_89, 1,101 bytes on sm_90")
+    assert of(1).schema_version == 1 and of(7).of("sm_89") == 7 and of(7).of("sm_90") is None
+
+
+def test_the_last_loaded_section_must_be_whole() -> None:
+    whole = bytearray(cubin(640))
+    start, size, count = (int.from_bytes(whole[at : at + width], "little") for at, width in ((40, 8), (58, 2), (60, 2)))
+    for number in range(count):
+        header = start + size * number
+        kind, flags = (int.from_bytes(whole[at : at + width], "little") for at, width in ((header + 4, 4), (header + 8, 8)))
+        length = int.from_bytes(whole[header + 32 : header + 40], "little")
+        if flags & 2 and kind != 8 and length:
+            whole[header + 24 : header + 32] = (len(whole) - length).to_bytes(8, "little")  # up to the very end
+            assert loaded_bytes(bytes(whole)) == 640
+            whole[header + 24 : header + 32] = (len(whole) - length + 1).to_bytes(8, "little")
+            with pytest.raises(GatesError, match="cut short"):
+                loaded_bytes(bytes(whole))
+            return
+    raise AssertionError("no section that is loaded")
+
+
 def test_the_cubins_of_an_architecture_count_together() -> None:
     two = SizeEvidence(("sm_90",), (Binary("a", "sm_90", 600, ""), Binary("b", "sm_90", 500, "")))
     assert judge(two, {"max_bytes": 1100}).status is Status.PASS and judge(two, {"max_bytes": 1099}).status is Status.FAIL

@@ -12,7 +12,7 @@ from typing import Any
 __version__ = "0.1.0"
 __all__ = ["Candidate", "Evaluation", "Evaluator", "GatesError", "Run", "Terms", "compare", "decide", "evaluate", "load", "run"]
 
-_HOMES = {"Evaluator": "gates.evaluation.evaluator", "Terms": "gates.evaluation.evaluate"}  # the others are in gates.api
+_HOMES = {"Evaluator": "gates.evaluation.evaluator", "Terms": "gates.evaluation.terms"}  # the others are in gates.api
 
 
 def __getattr__(name: str) -> Any:

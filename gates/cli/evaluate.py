@@ -23,10 +23,10 @@ _STAGE = click.option(
 )
 _AGAINST = click.option(
     "--against",
-    type=click.Choice(["task", "baseline"]),
+    metavar="task|baseline|elite|RUN",
     default="task",
     show_default=True,
-    help="What to time candidates against: the unchanged task, or its baseline.",
+    help="What to time against: the unchanged task, its baseline, its best version that may be merged, or that of a run.",
 )
 _BUDGET = click.option(
     "--budget", "budget_s", type=click.FloatRange(min=1.0), default=10.0, show_default=True, help="Seconds of timing, at most."
@@ -72,8 +72,9 @@ def evaluate(
     Example: gates evaluate stage2 --source kernel.cu=mine.cu --json
     """
     from gates.core.records import to_json
-    from gates.evaluation.evaluate import Terms, evaluate_task
+    from gates.evaluation.evaluate import evaluate_task
     from gates.evaluation.overlay import Candidate
+    from gates.evaluation.terms import Terms
     from gates.render.console import Progress
 
     candidate = Candidate(_texts(sources), toggle_values(toggles))
@@ -152,9 +153,9 @@ def serve(
     """
     import contextlib
 
-    from gates.evaluation.evaluate import Terms
     from gates.evaluation.evaluator import Evaluator
     from gates.evaluation.serve import Service, http_server, serve_lines
+    from gates.evaluation.terms import Terms
     from gates.task.load import find_task
 
     if mcp and port is not None:

@@ -15,7 +15,7 @@ import os
 import shutil
 import tempfile
 import time
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
@@ -23,46 +23,25 @@ from typing import Any
 from gates import __version__
 from gates.build.build import build, check_build_root
 from gates.build.toolchain import find_toolchain
-from gates.core import jsonio
 from gates.core.errors import GatesError
 from gates.core.records import GateResult, Status
 from gates.core.scratch_folder import ScratchFolder
-from gates.evaluation.feedback import feedback
+from gates.evaluation.answer import answer, timed_status
 from gates.evaluation.overlay import Candidate, candidate_id, digests, laid_out, resolved
-from gates.evaluation.record import FAIL, FILE, INCONCLUSIVE, PASS, SCHEMA_VERSION, STAGES, Evaluation, GateSeen, stages_to
+from gates.evaluation.record import FAIL, FILE, SCHEMA_VERSION, Evaluation, GateSeen, gates_in, stages_to
+from gates.evaluation.terms import Terms, incumbent
 from gates.evidence.run_directory import RunDirectory, read_record
-from gates.gate.performance import judge as performance
-from gates.gate.performance.evidence import PerformanceEvidence
-from gates.gate.ptxas.evidence import PtxasEvidence
-from gates.gate.sass.evidence import SassEvidence
 from gates.gate.session import ProgressLike, Session, judge_step
 from gates.launch.device import DeviceInfo
 from gates.pipeline.run import choose_profile, run_info
-from gates.review.insights.facts import Facts
-from gates.review.insights.measured import facts_of
-from gates.review.insights.rules import steps_of
 from gates.sweep.record import Timing
 from gates.sweep.work import time_pair, timing_of
-from gates.task.load import Task, find_task, load_baseline
+from gates.task.load import Task, find_task
 from gates.worker.job import warm_up
 from gates.worker.machine_fault import check_temporary
 
 FOLDER = "evaluations"
-_GOOD = (Status.PASS.value, Status.NOT_APPLICABLE.value)
-
-
-@dataclass(frozen=True)
-class Terms:
-    """How far to judge: ``stage`` of ``STAGES``; ``against``: the unchanged task, or its baseline; ``budget_s`` of sampling."""
-
-    stage: str = "memory"
-    against: str = "task"
-    profile: str = "auto"
-    device: int = 0
-    budget_s: float = 10.0
-    results: Path = Path("results")
-    build_dir: Path = Path("build")
-    jobs: int | None = None
+_WITH_BASELINE = {("correctness", "match_baseline"), ("size", "max_growth_pct")}
 
 
 def evaluate_task(name: str, candidate: Candidate, terms: Terms, progress: ProgressLike) -> Evaluation:
@@ -76,7 +55,9 @@ def evaluate_task(name: str, candidate: Candidate, terms: Terms, progress: Progr
     identity = candidate_id(plain, files, dict(task.toggles))
     profile, why, device = choose_profile("full" if terms.stage == "speed" else terms.profile, terms.device)
     home = terms.results / FOLDER / task.name / identity
-    if (known := _kept(home, terms.stage, device)) is not None:
+    reference = incumbent(plain, terms) if terms.stage == "speed" else plain
+    against = terms.against if terms.against in ("task", "baseline") else reference.digest()
+    if (known := _kept(home, terms.stage, device, against)) is not None:
         return dataclasses.replace(known, cached=True, name=candidate.name, parent=candidate.parent, note=candidate.note)
     check_temporary()
     check_build_root(terms.build_dir)
@@ -91,7 +72,7 @@ def evaluate_task(name: str, candidate: Candidate, terms: Terms, progress: Progr
             session, run_info(stage, None, session.toolchain, device, shapes=session.shapes, seeds=session.seeds, profile=profile, why=why)
         )
         for reached in stages_to(terms.stage):
-            if not cascade.judge(reached, lambda: incumbent(plain, terms.against), terms):
+            if not cascade.judge(reached, reference, terms):
                 break
         directory.write_json("run.json", cascade.ended())
         found = Evaluation(
@@ -111,11 +92,12 @@ def evaluate_task(name: str, candidate: Candidate, terms: Terms, progress: Progr
             toggles=dict(stage.toggles),
             device=device.name if device else None,
             asked=terms.stage,
+            against=against,
             **answer(directory.path, cascade.seen, cascade.results, cascade.timing),
         )
         directory.write_json(FILE, found)
         with _locked(home.parent):
-            if (known := _kept(home, terms.stage, device)) is not None:  # another process was first
+            if (known := _kept(home, terms.stage, device, against)) is not None:  # another process was first
                 return dataclasses.replace(known, cached=True, name=candidate.name, parent=candidate.parent, note=candidate.note)
             if home.exists():  # of an earlier version, or of fewer stages
                 shutil.rmtree(home)
@@ -135,10 +117,17 @@ def session_of(
 ) -> Session:
     """The candidate laid out below ``scratch``, with its own build folder; a comparison with the baseline's outputs is left to a run."""
     stage = laid_out(task, files, candidate.toggles, scratch / "candidate")
-    limits = {key: limit for key, limit in stage.gates["correctness"].items() if key != "match_baseline"}
-    stage = dataclasses.replace(stage, gates={**stage.gates, "correctness": limits})
+    stage = dataclasses.replace(stage, gates=dict(_own_limits(stage)))
     one = stage.shapes[:1], stage.seeds[:1]
     return Session(stage, None, *one, find_toolchain(), device, directory, scratch, scratch / "build", terms.jobs, progress)
+
+
+def _own_limits(task: Task) -> Iterator[tuple[str, Mapping[str, Any]]]:
+    """The task's limits but those that compare it with its baseline; the size gate leaves if it has no others."""
+    for gate, limits in task.gates.items():
+        own = {key: limit for key, limit in limits.items() if (gate, key) not in _WITH_BASELINE}
+        if own or gate != "size":
+            yield gate, own
 
 
 @dataclass
@@ -152,7 +141,7 @@ class _Cascade:
     reached: str = "static"
     timing: Timing | None = None
 
-    def judge(self, stage: str, incumbent: Callable[[], Task], terms: Terms) -> bool:
+    def judge(self, stage: str, reference: Task, terms: Terms) -> bool:
         """Judge by the gates of ``stage``; False where one of them failed or came to no verdict."""
         self.reached, session = stage, self.session
         if stage == "static":  # launches, which the CPU's library tells, can't save what breaks the budget without them
@@ -163,8 +152,8 @@ class _Cascade:
         self._build({"cubin", "emulator"} if stage == "static" or session.emulated else {"cubin", "emulator", "device"})
         with self._card() if session.device and stage != "static" else contextlib.nullcontext():
             if stage == "speed":
-                return self._speed(incumbent(), terms)
-            for gate in STAGES[stage]:
+                return self._speed(reference, terms)
+            for gate in gates_in(stage, session.task.gates):
                 started = time.monotonic()
                 result = judge_step(session, self.info, gate)
                 self._told(result, started)
@@ -194,11 +183,11 @@ class _Cascade:
         )
         self.seconds["compile"] += time.monotonic() - started
 
-    def _speed(self, incumbent: Task, terms: Terms) -> bool:
+    def _speed(self, reference: Task, terms: Terms) -> bool:
         session, started = self.session, time.monotonic()
         assert session.device is not None, "choose_profile refuses speed without a device"
-        session.progress.step(f"{session.task.name}: timing beside {incumbent.name}")
-        evidence = time_pair(session, incumbent, terms.build_dir, terms.budget_s)
+        session.progress.step(f"{session.task.name}: timing beside {reference.name}")
+        evidence = time_pair(session, reference, terms.build_dir, terms.budget_s)
         limits = session.task.gates["performance"]
         self.timing = timing_of("candidate", evidence, limits, session.device.uuid, 0.0)
         status = timed_status(self.timing, evidence, limits)
@@ -240,42 +229,13 @@ def _locked(path: Path) -> Iterator[None]:
         os.close(descriptor)
 
 
-def timed_status(timing: Timing, evidence: PerformanceEvidence, limits: Mapping[str, Any]) -> Status:
-    """PASS if there is an interval, however slow the candidate is; FAIL if the performance gate refuses the timing itself."""
-    if timing.low is not None:
-        return Status.PASS
-    refused = timing.ratio is None and performance.judge(evidence, {**limits, "min_speedup_pct": 0.0}).status is Status.FAIL
-    return Status.FAIL if refused else Status.INCONCLUSIVE
-
-
-def answer(folder: Path, seen: Sequence[GateSeen], results: Sequence[GateResult], timing: Timing | None) -> dict[str, Any]:
-    """The fields of an evaluation that follow from the gates' word and the evidence in ``folder``."""
-    worst = next((one for one in seen if one.status not in _GOOD), seen[-1])
-    failed = any(one.status == Status.FAIL.value for one in seen)
-    valid = not failed and any((one.gate, one.status) == ("correctness", Status.PASS.value) for one in seen)
-    facts, _ = facts_of(folder)
-    metrics, speed = dict(_metrics(folder, facts)), ""
-    if timing is not None and timing.ratio:
-        speed = f"{timing.ratio:.3f} of the incumbent's speed" + (f", {timing.low:.3f} to {timing.high:.3f}" if timing.low else "")
-    return {
-        "status": FAIL if failed else PASS if worst.status in _GOOD else INCONCLUSIVE,
-        "code": worst.code,
-        "valid": valid,
-        "score": timing.low if timing is not None and valid else None,
-        "score_high": timing.high if timing is not None and valid else None,
-        "p50_us": timing.p50_us if timing is not None else None,
-        "metrics": metrics,
-        "feedback": feedback(results, metrics, speed, steps_of(facts)),
-    }
-
-
 def read_evaluation(folder: Path) -> Evaluation:
     """The evaluation in a folder; raises GatesError where it is missing or broken."""
     found: Evaluation = read_record(Evaluation, folder, FILE)
     return found
 
 
-def _kept(home: Path, asked: str, device: DeviceInfo | None) -> Evaluation | None:
+def _kept(home: Path, asked: str, device: DeviceInfo | None, against: str) -> Evaluation | None:
     """The answer that is kept, if it says what is asked now."""
     if not (home / FILE).is_file():
         return None
@@ -285,44 +245,5 @@ def _kept(home: Path, asked: str, device: DeviceInfo | None) -> Evaluation | Non
         return None
     enough = known.status == FAIL or asked in stages_to(known.asked)
     same = known.tool_version == __version__ and known.device == (device.name if device else None)
-    return known if enough and same and (known.asked != "speed" or asked != "speed" or known.score is not None) else None
-
-
-def incumbent(task: Task, against: str) -> Task:
-    """What candidates of ``task`` are timed against."""
-    if against == "task":
-        return task
-    if (baseline := load_baseline(task)) is None:
-        raise GatesError(f"{task.name} has no baseline to be timed against", hint="leave --against out: the unchanged task")
-    return baseline
-
-
-def _metrics(folder: Path, facts: Facts) -> Iterator[tuple[str, float]]:
-    """Flat figures of the evidence: the worst kernel's resources, instructions of all kernels, the largest error over its bound, the share
-    of the hardware's limit.
-    """
-    if (folder / "ptxas.json").is_file():
-        kernels = read_record(PtxasEvidence, folder, "ptxas.json").kernels
-        spills = [(one.spill_store_bytes or 0) + (one.spill_load_bytes or 0) for one in kernels]
-        for name, values, choose in (
-            ("registers", [one.final.registers for one in kernels], max),
-            ("smem_bytes", [one.smem_bytes for one in kernels], max),
-            ("spill_bytes", spills, max),
-            ("occupancy_pct", [one.occupancy_pct for one in kernels], min),
-        ):
-            known = [float(value) for value in values if value is not None]
-            if known:
-                yield name, choose(known)
-    if (folder / "sass.json").is_file():
-        functions = read_record(SassEvidence, folder, "sass.json").functions
-        for name in dict.fromkeys(name for one in functions for name in one.classes):
-            yield f"sass.{name}", float(sum(one.classes.get(name, 0) for one in functions))
-    if (folder / "correctness.json").is_file():
-        cases = jsonio.read(folder / "correctness.json")["cases"]
-        ratios = [
-            output["max_err_over_bound"] for case in cases for output in case["outputs"] if output.get("max_err_over_bound") is not None
-        ]
-        if ratios:
-            yield "max_err_over_bound", float(max(ratios))
-    if over_limit := facts.number("over_floor"):
-        yield "limit_share_pct", 100.0 / over_limit
+    timed = known.score is not None and known.against == against
+    return known if enough and same and (known.asked != "speed" or asked != "speed" or known.status == FAIL or timed) else None

@@ -9,9 +9,10 @@ from types import TracebackType
 from typing import Any
 
 from gates.build.build import job_count
-from gates.evaluation.evaluate import Terms, evaluate_task
+from gates.evaluation.evaluate import evaluate_task
 from gates.evaluation.overlay import Candidate
 from gates.evaluation.record import Evaluation
+from gates.evaluation.terms import Terms
 from gates.gate.session import ProgressLike
 from gates.render.console import Silence
 

@@ -14,6 +14,7 @@ from gates.core.errors import GatesError
 from gates.task.load import Task, load_baseline, load_task, nearest
 
 MOST_BYTES = 4 * 2**20  # of a candidate's text
+_START, _END = "EVOLVE-BLOCK-START", "EVOLVE-BLOCK-END"
 FIELDS = ("files", "toggles", "name", "parent", "note")
 
 
@@ -71,8 +72,21 @@ def resolved(task: Task, candidate: Candidate) -> dict[str, str]:
             raise GatesError(f"{name}: {fitting[0]} is given twice", hint="each file once")
         if len(text.encode("utf-8", "surrogatepass")) > MOST_BYTES:
             raise GatesError(f"{name}: more than {MOST_BYTES // 2**20} MiB of text", hint="a kernel source is smaller")
+        if (outside := _outside(known[fitting[0]].read_text(encoding="utf-8", errors="replace"))) and outside != _outside(text):
+            raise GatesError(f"{name}: text outside the {_START} blocks differs", hint=f"change only what is between {_START} and {_END}")
         found[fitting[0]] = text
     return found
+
+
+def _outside(text: str) -> list[str]:
+    """The lines outside the marked blocks, the markers included; empty for a text without any."""
+    kept, inside = list[str](), False
+    for line in text.splitlines():
+        inside = inside and _END not in line
+        if not inside:
+            kept.append(line)
+        inside = inside or _START in line
+    return kept if any(_START in line for line in kept) else []
 
 
 def candidate_id(task: Task, files: Mapping[str, str], toggles: Mapping[str, int]) -> str:

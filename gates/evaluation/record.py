@@ -23,6 +23,11 @@ def stages_to(stage: str) -> list[str]:
     return order[: order.index(stage) + 1] if stage in STAGES else []
 
 
+def gates_in(stage: str, limits: Mapping[str, object]) -> list[str]:
+    """The gates of ``stage`` for a task with these limits; the size gate is a task's if it names it."""
+    return [*STAGES[stage], *(("size",) if stage == "static" and "size" in limits else ())]
+
+
 @dataclass(frozen=True)
 class GateSeen:
     """A gate's word, and how long it took."""
@@ -68,6 +73,7 @@ class Evaluation:
     device: str | None
     cached: bool = False
     asked: str = "numbers"  # the stage up to which it was asked
+    against: str = "task"  # what it is timed against: task, baseline, or the digest of another version
 
     @property
     def exit_code(self) -> int:

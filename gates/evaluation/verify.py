@@ -6,8 +6,9 @@ from collections.abc import Iterator
 from pathlib import Path
 
 from gates.core.errors import GatesError
-from gates.evaluation.evaluate import answer, read_evaluation, timed_status
-from gates.evaluation.record import FILE, STAGES, stages_to
+from gates.evaluation.answer import answer, timed_status
+from gates.evaluation.evaluate import read_evaluation
+from gates.evaluation.record import FILE, gates_in, stages_to
 from gates.evidence.judging import rejudge
 from gates.evidence.run_directory import RunInfo, read_record
 from gates.gate.performance.evidence import PerformanceEvidence
@@ -30,7 +31,7 @@ def _departures(folder: Path) -> Iterator[str]:
     info: RunInfo = read_record(RunInfo, folder, "run.json")
     if told.id != folder.name or info.task.name != told.task:
         yield f"evaluation.json is of {told.task} {told.id}, the folder of {info.task.name} {folder.name}"
-    if not told.gates or [one.gate for one in told.gates] != _gates_to(told.stage)[: len(told.gates)]:
+    if not told.gates or [one.gate for one in told.gates] != _gates_to(told.stage, info)[: len(told.gates)]:
         yield f"the gates are not those of the stages up to {told.stage}"
         return
     results, timing = [], None
@@ -57,5 +58,5 @@ def _departures(folder: Path) -> Iterator[str]:
                 yield f"{name} does not follow from the evidence"
 
 
-def _gates_to(stage: str) -> list[str]:
-    return [gate for one in stages_to(stage) for gate in STAGES[one]]
+def _gates_to(stage: str, info: RunInfo) -> list[str]:
+    return [gate for one in stages_to(stage) for gate in gates_in(one, info.task.limits)]

@@ -133,8 +133,9 @@ class Session:
         """The verdict of a gate that needs a device where there is none; it says at once where one would not help."""
         if self.device is not None:
             return None
-        judged = self.task.gates[gate] or gate in self.task.not_applicable
-        return not_run(gate, NO_DEVICE, WITHOUT_ONE if judged else f"{WITHOUT_ONE}, and {NO_LIMIT.format(gate=gate)}")
+        if (reason := self.task.not_applicable.get(gate)) is not None:
+            return not_run(gate, NO_DEVICE, f"{WITHOUT_ONE}; on one it is measured and not judged: {reason}")
+        return not_run(gate, NO_DEVICE, WITHOUT_ONE if self.task.gates[gate] else f"{WITHOUT_ONE}, and {NO_LIMIT.format(gate=gate)}")
 
     def _unread_binding(self) -> str:
         """What is to be said of an extension's C++ files where they could not be compiled here."""

@@ -41,10 +41,19 @@ def changed_since(run: RunInfo) -> list[str]:
         elif (digest := task.digest(info.digest_rule)) == info.digest:
             notes += _not_covered(task, info, run.git)
         else:
-            notes.append(f"{info.name} has changed in this checkout since: its files' digest was {info.digest[:12]} and is {digest[:12]}")
+            digests = f"its files' digest was {info.digest[:12]} and is {digest[:12]}"
+            notes.append(f"{info.name} has changed in this checkout since: {_changed(task, run.git) or digests}")
             if info.problem_sha256 is not None and task.problem_sha256() not in (None, info.problem_sha256):
                 problems[f"the problem {info.problem} has changed in this checkout since"] = None
     return [*notes, *problems]
+
+
+def _changed(task: Task, git: Git) -> str:
+    """The names of the stage's files that differ from the run's commit; empty if git can't say."""
+    from gates.evidence.revision import changed_files  # starts git, which reading evidence seldom needs
+
+    files = sorted({*task.files(), *(path for path in task.folder.iterdir() if path.suffix in (".yaml", ".py"))})
+    return ", ".join(changed_files(git.sha, files) or ()) if git.sha and not git.dirty else ""
 
 
 def _not_covered(task: Task, info: TaskInfo, git: Git) -> list[str]:

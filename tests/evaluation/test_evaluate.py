@@ -3,22 +3,28 @@
 from __future__ import annotations
 
 import json
+import shutil
 from collections.abc import Iterator
+from dataclasses import replace
 from pathlib import Path
 
 import pytest
 from click.testing import CliRunner
-from places import TASKS
+from evolution_kit import made_up
+from places import RECORDED, TASKS
 from static_kit import needs_nvcc
+from sweep_kit import DEVICE
 
 import gates
 from gates.cli.main import cli
 from gates.core import jsonio
 from gates.core.errors import GatesError
+from gates.core.records import to_json
 from gates.evaluation import evaluate as engine
-from gates.evaluation.evaluate import Terms
 from gates.evaluation.feedback import MOST_BYTES, cut
 from gates.evaluation.overlay import Candidate, candidate_id, editable, laid_out, resolved
+from gates.evaluation.record import gates_in
+from gates.evaluation.terms import Terms, incumbent
 from gates.evaluation.verify import verify_evaluation
 from gates.task.load import load_task
 
@@ -101,6 +107,62 @@ def test_bad_input_is_one_error(arguments: list[str], says: str, tmp_path: Path)
     done = CliRunner().invoke(cli, ["evaluate", str(FAST), "--results", str(tmp_path), *arguments])
     assert isinstance(done.exception, GatesError) and says in f"{done.exception.what} {done.exception.hint}", done.exception
     assert not (tmp_path / "evaluations").exists()
+
+
+def test_a_text_with_blocks_may_differ_between_their_marks_alone(tmp_path: Path) -> None:
+    shutil.copytree(TASKS, tmp_path / "tasks")
+    source = tmp_path / "tasks" / "saxpy.cu"
+    lines = SOURCE.splitlines(True)
+    marked = "".join([*lines[:10], "// EVOLVE-BLOCK-START\n", *lines[10:30], "// EVOLVE-BLOCK-END\n", *lines[30:]])
+    source.write_text(marked, encoding="utf-8")
+    task = load_task(tmp_path / "tasks" / "saxpy_fast", environ={})
+    for inside in (marked.replace(LINE, "// other\n" + LINE), marked.replace(LINE, "")):
+        assert resolved(task, Candidate({"saxpy.cu": inside})) == {"saxpy.cu": inside}
+    for outside in (
+        marked + "// more\n",
+        marked.replace("// EVOLVE-BLOCK-END\n", ""),
+        SOURCE,
+        marked.replace("kThreads = 128", "kThreads = 64"),
+    ):
+        with pytest.raises(GatesError, match="text outside the EVOLVE-BLOCK-START blocks differs"):
+            resolved(task, Candidate({"saxpy.cu": outside}))
+
+
+def test_the_size_gate_judges_a_task_that_names_it_by_its_own_limits(tmp_path: Path) -> None:
+    shutil.copytree(TASKS, tmp_path / "tasks")
+    place = tmp_path / "tasks" / "saxpy_fast" / "task.yaml"
+    place.write_text(place.read_text().replace("gates:\n", "gates:\n  size: {max_bytes: 90000, max_growth_pct: 5}\n"))
+    limits = dict(engine._own_limits(load_task(place.parent, environ={})))
+    assert limits["size"] == {"max_bytes": 90000} and "match_baseline" not in limits["correctness"]
+    assert gates_in("static", limits) == ["ptxas", "sass", "size"] and gates_in("memory", limits) == ["sanitizer"]
+    place.write_text(place.read_text().replace("max_bytes: 90000, ", ""))
+    assert "size" not in dict(engine._own_limits(load_task(place.parent, environ={})))
+
+
+# what it is timed against
+
+
+def test_a_candidate_is_timed_against_the_task_its_baseline_or_a_run(tmp_path: Path) -> None:
+    task = load_task(FAST, environ={})
+    assert incumbent(task, Terms()) is task and incumbent(task, Terms(against="baseline")).name == "saxpy_slow"
+    for against, says in {
+        "elite": "no results folder",
+        "latest:saxpy_fast": "no run found",
+        f"{RECORDED}/h200/stage0_scalar": "is a run of stage0_scalar, not of saxpy_fast",
+    }.items():
+        with pytest.raises(GatesError) as error:
+            incumbent(task, Terms(against=against, results=tmp_path / "none"))
+        assert says in told(error)
+
+
+def test_an_answer_is_given_again_only_for_what_it_was_timed_against(tmp_path: Path) -> None:
+    found = replace(
+        made_up("saxpy_fast", Candidate(), 1.2, stage="speed", score=1.2), tool_version=gates.__version__, asked="speed", against="task"
+    )
+    jsonio.write(tmp_path / "evaluation.json", to_json(found))
+    assert engine._kept(tmp_path, "speed", None, "task") == found and engine._kept(tmp_path, "numbers", None, "baseline") == found
+    assert engine._kept(tmp_path, "speed", None, "baseline") is None
+    assert engine._kept(tmp_path, "speed", DEVICE, "task") is None
 
 
 # the cascade

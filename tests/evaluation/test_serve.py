@@ -16,9 +16,9 @@ from places import TASKS
 
 from gates.core.errors import GatesError
 from gates.evaluation import evaluator as pool
-from gates.evaluation.evaluate import Terms
 from gates.evaluation.record import Evaluation, GateSeen
 from gates.evaluation.serve import Service, http_server, serve_lines
+from gates.evaluation.terms import Terms
 
 FAST = str(TASKS / "saxpy_fast")
 

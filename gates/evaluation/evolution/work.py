@@ -11,9 +11,10 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from gates.core.scratch_folder import ScratchFolder
-from gates.evaluation.evaluate import Terms, card, evaluate_task, incumbent, session_of
+from gates.evaluation.evaluate import card, evaluate_task, session_of
 from gates.evaluation.overlay import Candidate, laid_out, resolved
 from gates.evaluation.record import Evaluation
+from gates.evaluation.terms import Terms, incumbent
 from gates.evidence.run_directory import RunDirectory
 from gates.pipeline.run import Options, run_task
 from gates.render.console import Silence
@@ -67,7 +68,7 @@ def time_there(ask: Ask) -> Timed:
     """Time a valid candidate once more, alongside what it is timed against."""
     started, device = time.monotonic(), own_device()
     task, files = _found(ask)
-    against = incumbent(find_task(ask.folder, environ={}), ask.terms.against)
+    against = incumbent(find_task(ask.folder, environ={}), ask.terms)
     with (
         ScratchFolder(Path(tempfile.gettempdir()), "gates-evaluate-") as scratch,
         RunDirectory(scratch / "evidence", task.name) as directory,

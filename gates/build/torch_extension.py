@@ -22,7 +22,7 @@ from gates.build.toolchain import Toolchain
 from gates.core import jsonio
 from gates.task.load import Task
 from gates.worker import process
-from gates.worker.job import ResultWriter, attempt
+from gates.worker.job import ResultWriter, run_job
 
 _LIMIT_S = 60.0
 _CPU_ONLY = Failure(
@@ -77,7 +77,7 @@ def build(
     }
     if toolchain.host_compiler:
         environment["CC"] = environment["CXX"] = toolchain.host_compiler
-    tried = attempt(task.folder, job, folder, limit_s=max(task.time_limit_s, 600.0), name="extension", env=environment)
+    tried = run_job(task.folder, job, folder, limit_s=max(task.time_limit_s, 600.0), name="extension", env=environment)
     text = log.read_text(encoding="utf-8", errors="replace") if log.is_file() else tried.output_tail
     path = next((line["path"] for line in tried.own() if line.get("type") == "extension"), None)
     if path is not None:

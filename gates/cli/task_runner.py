@@ -102,7 +102,7 @@ def run(
         runner=runner_command(task),
         limits_at=limit_places(task),
     )
-    if printed := [line for tried in raw["candidate"]["attempts"] for line in own_lines(tried["output_tail"])]:
+    if printed := [line for tried in raw["candidate"]["jobs"] for line in own_lines(tried["output_tail"])]:
         print(plain_lines("\n".join(["printed by the kernel's process, the end of it:", *printed])), file=sys.stderr)
     evidence = correctness.parse(raw)
     result = judge.judge(evidence, limits)

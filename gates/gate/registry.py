@@ -19,10 +19,10 @@ from gates.core.schema import FOLDER
 
 @dataclass(frozen=True)
 class Job:
-    """A kind of job that a worker process does: ``module`` has its ``execute``; its kernels run in a process of their own, in ``apart``."""
+    """A kind of job of a worker process: ``module`` has its ``execute``; ``kernel_process`` runs its kernels, in a process of its own."""
 
     module: str
-    apart: str = ""
+    kernel_process: str = ""
 
 
 @dataclass(frozen=True)
@@ -132,7 +132,7 @@ ROWS = {
             "Errors and traces of every case.",
             ("cuda", "triton", "python"),
             jobs={
-                "correctness": Job("gates.gate.correctness.collect", apart="gates.launch.answering"),
+                "correctness": Job("gates.gate.correctness.collect", kernel_process="gates.launch.answering"),
                 "magnitude": Job("gates.gate.correctness.output_scale"),
             },
         ),
@@ -148,8 +148,8 @@ ROWS = {
             unsaid={"cache": "cold"},
             context="context:of_run",
             jobs={
-                "timing": Job("gates.gate.performance.collect", apart="gates.gate.performance.runner.hands"),
-                "timing_alone": Job("gates.gate.performance.runner.alone", apart="gates.gate.performance.runner.hands"),
+                "timing": Job("gates.gate.performance.collect", kernel_process="gates.gate.performance.runner.hands"),
+                "timing_alone": Job("gates.gate.performance.runner.alone", kernel_process="gates.gate.performance.runner.hands"),
             },
             minima=("min_speedup_pct",),
             no_terms=("also",),

@@ -24,7 +24,7 @@ _LINES = ("phase", "case", "refused", "end")
 _MAX_BYTES = 32 * 2**20  # of what it answers
 
 
-def run_apart(replay: Callable[[Callable[..., None]], None], job: Mapping[str, Any], writer: ResultWriter) -> None:
+def run_isolated(replay: Callable[[Callable[..., None]], None], job: Mapping[str, Any], writer: ResultWriter) -> None:
     """Call ``replay`` with a line writer in a confined fork, and write its lines to this process's result.
 
     If the fork failed, ends this process with the same exit code or signal. Raises GatesError if the fork refused.

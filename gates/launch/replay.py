@@ -22,7 +22,7 @@ from gates.launch import case_file, confined_replay, trace
 from gates.launch.c_launcher import Kernel, KernelError
 from gates.launch.entry_point import Function, is_c, load
 from gates.launch.memory import DeviceMemory, EmulatorMemory, TorchMemory
-from gates.worker.job import ResultWriter, attempt
+from gates.worker.job import ResultWriter, run_job
 
 # Outputs of the largest shape under compute-sanitizer: large enough that a loop over stages comes round again, where a tile is
 # overwritten that others still read.
@@ -58,7 +58,7 @@ def write_cases(
         "values": values,
         "folder_out": str(work),
     }
-    tried = attempt(Path(side["folder"]), job, work, limit_s=limit_s, name="write", python=python)
+    tried = run_job(Path(side["folder"]), job, work, limit_s=limit_s, name="write", python=python)
     if (refusal := tried.refusal()) is not None:
         raise refusal
     lines = tried.own()
@@ -161,7 +161,7 @@ def _size(problem: Any, shape: str) -> int:
 
 def _replay(job: Mapping[str, Any], writer: ResultWriter) -> int:
     if job["side"]["emulated"] and is_c(job["side"]):
-        confined_replay.run_apart(lambda write: _replay_here(job, write), job, writer)
+        confined_replay.run_isolated(lambda write: _replay_here(job, write), job, writer)
     else:
         _replay_here(job, writer.write)
     return len(job["paths"])

@@ -12,7 +12,7 @@ from pathlib import Path
 from typing import Any
 
 from gates.core.errors import GatesError
-from gates.worker.job import ResultWriter, attempt
+from gates.worker.job import ResultWriter, run_job
 
 
 def describe(
@@ -38,7 +38,7 @@ def describe(
         "inputs": list(inputs),
         "arguments": list(arguments),
     }
-    tried = attempt(folder, job, work, limit_s=limit_s, name="describe", python=python)
+    tried = run_job(folder, job, work, limit_s=limit_s, name="describe", python=python)
     if (refusal := tried.refusal()) is not None:
         raise refusal
     for line in tried.own():

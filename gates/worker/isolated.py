@@ -1,4 +1,4 @@
-"""Start a process apart for kernels, and let such a process confine itself.
+"""Start an isolated process for kernels, and let such a process confine itself.
 
 It starts before the judge's process reads its job: no seed, nonce or problem was ever in its memory.
 """
@@ -59,7 +59,7 @@ class Fork:
 
 
 class Child(Protocol):
-    """A process apart: a Popen or a Fork, with both pipes."""
+    """An isolated process: a Popen or a Fork, with both pipes."""
 
     stdin: Any
     stdout: Any

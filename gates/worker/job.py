@@ -35,13 +35,13 @@ KINDS = {  # the engine's own jobs, and those of the gates
     "case": Job("gates.launch.replay"),
     "launches": Job("gates.launch.launch_shapes"),
     "extension": Job("gates.build.torch_extension"),
-    "triton_build": Job("gates.build.triton.build", apart="gates.build.triton.hands"),
+    "triton_build": Job("gates.build.triton.build", kernel_process="gates.build.triton.hands"),
     **{kind: job for row in ROWS.values() for kind, job in row.jobs.items()},
 }
 
 
 @dataclass(frozen=True)
-class Attempt:
+class FinishedJob:
     """How one runner process ended, and the lines it wrote to its result file, unchecked."""
 
     nonce: str
@@ -53,7 +53,7 @@ class Attempt:
     output_tail: str
 
     def record(self) -> dict[str, Any]:
-        """Plain JSON data of this attempt."""
+        """Plain JSON data of this job."""
         return {**asdict(self), "lines": list(self.lines)}
 
     def refusal(self) -> GatesError | None:
@@ -90,7 +90,7 @@ def own_lines(output: str) -> list[str]:
     return [line for line in output.splitlines() if line.strip() and not line.startswith(CONFINED)]
 
 
-def attempt(
+def run_job(
     folder: Path,
     job: Mapping[str, Any],
     work: Path,
@@ -100,13 +100,13 @@ def attempt(
     python: str = sys.executable,
     prefix: Sequence[str] = (),
     env: Mapping[str, str] | None = None,
-    apart: str = "",
-) -> Attempt:
+    kernel_process: str = "",
+) -> FinishedJob:
     """Run ``job`` for the task in ``folder`` through the engine's own entry; job file, result file and log are ``work/<name>.*``.
 
     The task's runner.py is not touched: it is the task's own code. ``prefix`` is what goes before the interpreter (a tool and its
-    options), ``env`` the whole environment, ``apart`` another module for the process apart than the kind's own. Raises GatesError if the
-    runner could not write its results, and MachineFault if this machine could not start it, or killed it or its kernel's process for want
+    options), ``env`` the whole environment, ``kernel_process`` another module for the kernels' own process. Raises GatesError if the runner
+    could not write its results, and MachineFault if this machine could not start it, or killed it or its kernel's process for want
     of memory: that says nothing about the kernel.
     """
     work.mkdir(parents=True, exist_ok=True)
@@ -114,13 +114,22 @@ def attempt(
     result, job_path = work / f"{name}.jsonl", work / f"{name}.job.json"
     result.unlink(missing_ok=True)
     jsonio.write(job_path, {**job, "nonce": nonce, "result": str(result), "engine": os.getpid(), "limit_s": limit_s})
-    apart = apart or (KINDS[job["kind"]].apart if job["kind"] in KINDS else "")
+    kernel_process = kernel_process or (KINDS[job["kind"]].kernel_process if job["kind"] in KINDS else "")
     killed_before = machine_fault.memory_kills()
     on_device = job.get("mode") == "replay" and not job.get("side", {}).get("emulated")  # no library of CUDA beside the launcher's own
     forked = not prefix and python == sys.executable and not on_device
-    with _created(result) as answers:  # read through this descriptor: the runner of a job apart takes the file's name away
+    with _created(result) as answers:  # read through this descriptor: the runner of an isolated job takes the file's name away
         finished = process.run(
-            [*prefix, python, ENTRY, "--job", job_path, "--folder", Path(folder).resolve(), *(["--apart", apart] if apart else [])],
+            [
+                *prefix,
+                python,
+                ENTRY,
+                "--job",
+                job_path,
+                "--folder",
+                Path(folder).resolve(),
+                *(["--kernel-process", kernel_process] if kernel_process else []),
+            ],
             limit_s=limit_s,
             cwd=work,
             env=_importable(os.environ if env is None else env),
@@ -128,7 +137,7 @@ def attempt(
             popen=forkserver.popen if forked else subprocess.Popen,
         )
         lines = answers.read(_MAX_RESULT_BYTES).decode("utf-8", errors="replace").split("\n")
-    tried = Attempt(
+    tried = FinishedJob(
         nonce,
         finished.returncode,
         finished.cause,

@@ -19,9 +19,9 @@ from gates.worker.job import CONFINED, KINDS
 from gates.worker.process import die_with, hide
 
 
-def job_main(path: Path, folder: Path, with_apart: str = "") -> None:
-    """Do the job in the JSON file ``path`` for the task in ``folder``, and exit; see ``run_job``."""
-    sys.exit(_code(lambda: run_job(path, folder, with_apart)))
+def job_main(path: Path, folder: Path, kernel_process: str = "") -> None:
+    """Do the job in the JSON file ``path`` for the task in ``folder``, and exit; see ``do_job``."""
+    sys.exit(_code(lambda: do_job(path, folder, kernel_process)))
 
 
 def _code(work: Callable[[], int]) -> int:
@@ -35,14 +35,14 @@ def _code(work: Callable[[], int]) -> int:
         return error.exit_code
 
 
-def run_job(path: Path, folder: Path, with_apart: str = "") -> int:
+def do_job(path: Path, folder: Path, kernel_process: str = "") -> int:
     """Do the job in the JSON file ``path``; the result goes to the file that the job names.
 
-    ``with_apart``: the module that runs its kernels, in a process apart.
+    ``kernel_process``: the module that runs its kernels, in an isolated process.
     """
     # Before the job is read, whose seeds are not the kernel's to know, and before this process confines itself: the other one
     # needs its own folder of /proc, and would inherit what holds here.
-    child = isolated.start(with_apart) if with_apart else None
+    child = isolated.start(kernel_process) if kernel_process else None
     if child is not None:
         hide()
     job = jsonio.read(path)

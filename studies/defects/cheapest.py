@@ -19,7 +19,7 @@ from gates.core.records import GateResult, Status
 from gates.gate.correctness import collect as run
 from gates.gate.correctness import evidence as parse
 from gates.gate.correctness import judge
-from gates.worker.job import KINDS, Attempt
+from gates.worker.job import KINDS, FinishedJob
 
 # Shapes that show most defects, by whether the kernel is attention: two key tiles and two heads, then three heads of two batches.
 _FIRST = {True: (("odd",), ("tail",)), False: (("small",),)}
@@ -80,7 +80,7 @@ def launches(library: Path, entry: str, defect: Defect, work: Path) -> list[Mapp
             device="cpu",
             quick=False,
         )
-    lines = [json.loads(line) for attempt in raw["candidate"]["attempts"] for line in attempt["lines"]]
+    lines = [json.loads(line) for job in raw["candidate"]["jobs"] for line in job["lines"]]
     return next(line["result"]["launches"] for line in lines if line["type"] == "case")
 
 
@@ -105,16 +105,16 @@ def _limit_s(defect: Defect) -> float:
 def _in_process() -> Iterator[None]:
     """Let the runner's job run in this process: quicker by torch's import, for kernels that leave it alive."""
 
-    def attempt(folder: Path, job: dict[str, Any], work: Path, *, name: str, **_: Any) -> Attempt:
+    def run_job(folder: Path, job: dict[str, Any], work: Path, *, name: str, **_: Any) -> FinishedJob:
         work.mkdir(parents=True, exist_ok=True)
         path, result = work / f"{name}.job.json", work / f"{name}.jsonl"
         result.unlink(missing_ok=True)
         jsonio.write(path, {**job, "nonce": "n0", "result": str(result)})
         importlib.import_module(KINDS[job["kind"]].module).execute(jsonio.read(path), folder)
-        return Attempt("n0", 0, "exit 0", False, 0.1, tuple(result.read_text(encoding="utf-8").splitlines()), "")
+        return FinishedJob("n0", 0, "exit 0", False, 0.1, tuple(result.read_text(encoding="utf-8").splitlines()), "")
 
-    real, run.attempt = run.attempt, attempt
+    real, run.attempt = run.run_job, run_job
     try:
         yield
     finally:
-        run.attempt = real
+        run.run_job = real

@@ -18,7 +18,7 @@ from gates.build.result import BuildResult
 from gates.core.errors import GatesError
 from gates.launch.entry_point import load
 from gates.task.sources.includes import included
-from gates.worker.job import Attempt
+from gates.worker.job import FinishedJob
 from gates.worker.process import Finished
 
 DEVICE = {"cubin", "device"}
@@ -341,15 +341,15 @@ def test_an_extension_is_compiled_anew_by_content_and_by_no_file_time(tmp_path: 
     aged(header, "tile 16\n")
     aged(source, '#include "tile.cuh"\n')
 
-    def attempt(folder: Path, job: dict, work: Path, **_: object) -> Attempt:
+    def run_job(folder: Path, job: dict, work: Path, **_: object) -> FinishedJob:
         library = Path(job["home"]) / "demo.so"
         assert not library.exists()
         library.write_text(source.read_text() + header.read_text())
         compiled.append(library.read_text())
         (work / "extension.log").write_text("compiled\n")
-        return Attempt("n", 0, "exit 0", False, 0.0, (json.dumps({"nonce": "n", "type": "extension", "path": str(library)}),), "")
+        return FinishedJob("n", 0, "exit 0", False, 0.0, (json.dumps({"nonce": "n", "type": "extension", "path": str(library)}),), "")
 
-    monkeypatch.setattr(torch_extension, "attempt", attempt)
+    monkeypatch.setattr(torch_extension, "run_job", run_job)
     deps = f"k.o: #deps 1, deps mtime 1 (VALID)\n    {source}\n    {header}\n\n"
     usual = torch_extension.process.run
     monkeypatch.setattr(

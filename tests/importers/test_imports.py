@@ -434,7 +434,7 @@ def test_an_imported_task_runs_and_is_judged(tmp_path: Path, monkeypatch: pytest
     assert code == 0 and "1/1" in said and "decision: hold" in said, said
     (run,) = (tmp_path / "results" / "scaled_rows_torch").iterdir()
     evidence = json.loads((run / "correctness.json").read_text())
-    assert evidence["device"] == "cpu" and all("ran apart: calls " in one for one in evidence["processes"])
+    assert evidence["device"] == "cpu" and all("ran isolated: calls " in one for one in evidence["processes"])
 
 
 @pytest.fixture(scope="module")

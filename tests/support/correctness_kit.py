@@ -18,7 +18,7 @@ from gates.gate.correctness import collect as run
 from gates.gate.correctness import evidence as parse
 from gates.gate.correctness import judge
 from gates.launch import replay as cases
-from gates.worker.job import KINDS, Attempt
+from gates.worker.job import KINDS, FinishedJob
 
 DATA = TESTS / "data" / "correctness"
 LIMITS = {"max_abs_err": 1e-5, "mean_abs_err": 1e-6, "bad_pct": 0.0, "bad_atol": 1e-5}
@@ -68,7 +68,7 @@ def task_folder(folder: Path, problem: str, text: str) -> Path:
 def in_process(monkeypatch: pytest.MonkeyPatch) -> None:
     """Let jobs run in this process: quicker by torch's import, for kernels that don't crash."""
 
-    def attempt(folder: Path, job: dict[str, Any], work: Path, *, name: str, **_: Any) -> Attempt:
+    def run_job(folder: Path, job: dict[str, Any], work: Path, *, name: str, **_: Any) -> FinishedJob:
         work.mkdir(parents=True, exist_ok=True)
         result = work / f"{name}.jsonl"
         path = work / f"{name}.job.json"
@@ -78,9 +78,9 @@ def in_process(monkeypatch: pytest.MonkeyPatch) -> None:
             importlib.import_module(KINDS[job["kind"]].module).execute(jsonio.read(path), folder)
         except GatesError as error:
             code, cause = error.exit_code, f"exit {error.exit_code}"
-        return Attempt("n0", code, cause, False, 0.1, tuple(result.read_text().splitlines()), "")
+        return FinishedJob("n0", code, cause, False, 0.1, tuple(result.read_text().splitlines()), "")
 
-    monkeypatch.setattr(run, "attempt", attempt)
+    monkeypatch.setattr(run, "run_job", run_job)
 
 
 def cases_here(
@@ -94,7 +94,7 @@ def cases_here(
     """Case files to check the memory of, written by this process."""
     with monkeypatch.context() as patch:
         in_process(patch)
-        patch.setattr(cases, "attempt", run.attempt)
+        patch.setattr(cases, "run_job", run.run_job)
         return cases.write_cases(candidate, shapes, work=folder, limit_s=60, smallest=True, most_bytes=most_bytes, values=values)
 
 

@@ -161,6 +161,6 @@ def run_job(folder: Path, candidate: Path, baseline: Path | None, hands: Any = N
 
 
 def _tried(result: Path) -> Any:
-    from gates.worker.job import Attempt
+    from gates.worker.job import FinishedJob
 
-    return Attempt("n", 0, "exit 0", False, 1.0, tuple(result.read_text().splitlines()), "")
+    return FinishedJob("n", 0, "exit 0", False, 1.0, tuple(result.read_text().splitlines()), "")

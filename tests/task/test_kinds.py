@@ -22,7 +22,7 @@ from gates.gate.correctness.collect import run_correctness
 from gates.gate.correctness.judge import judge
 from gates.task.load import load_task
 from gates.task.scaffold import new_task
-from gates.worker.job import attempt
+from gates.worker.job import run_job
 
 needs_triton = pytest.mark.skipif(importlib.util.find_spec("triton") is None, reason="triton is not installed")
 LIMITS = {"max_abs_err": 1e-5, "mean_abs_err": 1e-6, "bad_pct": 0.0, "bad_atol": 1e-5}
@@ -238,7 +238,7 @@ def loaded(tmp_path: Path, engine_entry: Callable[[str], None], flags: list[str]
     home = tmp_path / "work" / "home"  # where the job may write
     home.mkdir(parents=True)
     job = {"kind": "extension", "name": "one", "sources": [str(tmp_path / "it" / "one.cpp")], "home": str(home), "flags": ["-O0", *flags]}
-    tried = attempt(tmp_path / "it", job, tmp_path / "work", limit_s=200, name="extension")
+    tried = run_job(tmp_path / "it", job, tmp_path / "work", limit_s=200, name="extension")
     return tried, (tmp_path / "work" / "extension.log").read_text()
 
 
@@ -259,7 +259,7 @@ def test_a_lock_that_a_killed_build_left_is_taken_away(tmp_path: Path, monkeypat
         seen.append((home / "lock").exists())
         raise gates.GatesError("as far as needed")
 
-    monkeypatch.setattr(torch_extension, "attempt", tried)
+    monkeypatch.setattr(torch_extension, "run_job", tried)
     toolchain = find_toolchain()
     if toolchain.get("nvcc") is None:
         pytest.skip("no nvcc")

@@ -18,7 +18,7 @@ from gates.build import compile_step, failure
 from gates.build.build import build
 from gates.build.toolchain import find_toolchain
 from gates.worker import machine_fault, process
-from gates.worker.job import attempt
+from gates.worker.job import run_job
 from gates.worker.machine_fault import MachineFault, fault_in
 
 FAULTS = {  # what compilers print where a machine lacks something, and a word of what to do
@@ -277,15 +277,15 @@ def test_a_runner_that_this_machine_can_t_start_is_no_crash_of_a_kernel(tmp_path
     job = {"kind": "case", "mode": "replay"}
     if fault:
         with pytest.raises(MachineFault, match="could not start the runner of .*Cannot allocate memory"):
-            attempt(tmp_path, job, tmp_path / "work", limit_s=60, name="x", python=str(python))
+            run_job(tmp_path, job, tmp_path / "work", limit_s=60, name="x", python=str(python))
     else:
-        assert attempt(tmp_path, job, tmp_path / "work", limit_s=60, name="x", python=str(python)).returncode == 1
+        assert run_job(tmp_path, job, tmp_path / "work", limit_s=60, name="x", python=str(python)).returncode == 1
 
 
 def test_gates_in_a_folder_that_pythonpath_can_t_name_are_refused(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr("gates.__path__", [str(tmp_path / "a:b" / "gates")])
     with pytest.raises(MachineFault, match="a:b, has a ':' in its name"):
-        attempt(tmp_path, {"kind": "case", "mode": "replay"}, tmp_path / "work", limit_s=60, name="x")
+        run_job(tmp_path, {"kind": "case", "mode": "replay"}, tmp_path / "work", limit_s=60, name="x")
 
 
 # --- killed for want of memory ---
@@ -341,7 +341,7 @@ def test_a_kernel_s_process_that_was_killed_for_memory_is_no_crash(
     job = {"kind": "case", "mode": "replay"}
     if fault:
         with pytest.raises(MachineFault, match="ran out of memory and killed a process of ") as caught:
-            attempt(tmp_path, job, tmp_path / "work", limit_s=60, name="x", python=str(python))
+            run_job(tmp_path, job, tmp_path / "work", limit_s=60, name="x", python=str(python))
         assert caught.value.exit_code == 2 and "memory" in (caught.value.hint or "")
     else:
-        assert len(attempt(tmp_path, job, tmp_path / "work", limit_s=60, name="x", python=str(python)).lines) == len(lines)
+        assert len(run_job(tmp_path, job, tmp_path / "work", limit_s=60, name="x", python=str(python)).lines) == len(lines)

@@ -64,7 +64,7 @@ def attack(library: Path, folder: Path, entry: str) -> tuple[CorrectnessEvidence
     about = (folder / "kept").stat()
     assert (about.st_mode & 0o777, about.st_mtime) == (0o640, 10**9) and (folder / "kept").read_text(encoding="utf-8") == "kept\n"
     assert not list(folder.glob("made")) and not list(work.glob("made"))
-    if "ran apart: calls denied, files denied, others denied" not in evidence.processes[0]:
+    if "ran isolated: calls denied, files denied, others denied" not in evidence.processes[0]:
         pytest.skip(f"this system can't confine a process: {evidence.processes[0]}")
     return evidence, result, outcome
 

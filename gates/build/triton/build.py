@@ -26,7 +26,7 @@ from gates.core import jsonio
 from gates.core.errors import GatesError
 from gates.task.load import Task
 from gates.worker import isolated, process
-from gates.worker.job import KINDS, ResultWriter, attempt
+from gates.worker.job import KINDS, ResultWriter, run_job
 
 _LIMIT_S = 120.0
 _LAUNCHES = "launches.json"
@@ -44,7 +44,7 @@ def build(task: Task, folder: Path, archs: Sequence[str], say: Callable[[str], N
         "shapes": list(task.shapes),
     }
     environment = {name: value for name, value in os.environ.items() if name != "TRITON_INTERPRET"}
-    tried = attempt(
+    tried = run_job(
         task.folder,
         job,
         home,
@@ -128,11 +128,11 @@ def execute(job: Mapping[str, Any], folder: Path) -> None:
     """Run the job "triton_build": write a ``kernel`` line per compiled kernel and architecture, or one ``wrong`` line (Triton refused a
     kernel) or ``not_compiled`` line.
 
-    The kernel's code runs in a process apart (``gates.build.triton.hands``), which can write to its scratch folder alone.
+    The kernel's code runs in an isolated process (``gates.build.triton.hands``), which can write to its scratch folder alone.
     """
     from gates.worker import wire
 
-    child: Any = job.get("child") or isolated.start(KINDS[job["kind"]].apart)
+    child: Any = job.get("child") or isolated.start(KINDS[job["kind"]].kernel_process)
     with ResultWriter(job) as writer:
         answer: Any = None
         with contextlib.suppress(EOFError, OSError, wire.BadFrame):

@@ -24,7 +24,7 @@ from gates.launch import answering
 from gates.launch.entry_point import is_c
 from gates.task.problem import is_ordinary
 from gates.worker import isolated
-from gates.worker.job import Attempt, ResultWriter, attempt
+from gates.worker.job import FinishedJob, ResultWriter, run_job
 
 _MAX_TIMEOUTS = 2  # a kernel that hung twice is not given a third time limit
 
@@ -168,29 +168,29 @@ def _run_side(
     """All cases of one side, over as many processes as its crashes need."""
     planned: list[dict[str, Any]] | None = None
     todo, timeouts = list(cases), 0
-    attempts: list[dict[str, Any]] = []
+    jobs: list[dict[str, Any]] = []
     while todo:
         job = {**common, "side": dict(side), "cases": todo, "more": common["more"] if planned is None else {}}
-        tried = attempt(Path(side["folder"]), job, work, limit_s=limit_s, name=f"{name}.{len(attempts)}", python=python)
+        tried = run_job(Path(side["folder"]), job, work, limit_s=limit_s, name=f"{name}.{len(jobs)}", python=python)
         if (refusal := tried.refusal()) is not None:
             raise refusal
         ended = _Ended(tried)
         if planned is None:
             planned = ended.plan or list(cases)
             todo = list(planned)
-        attempts.append({**tried.record(), "asked": todo})
+        jobs.append({**tried.record(), "asked": todo})
         timeouts += tried.timed_out
         remaining = todo[ended.reached :]
         if ended.complete or ended.reached == 0 or timeouts >= most_timeouts:
             break
         todo = remaining
-    return {"name": side["name"], "cases": planned or list(cases), "attempts": attempts}
+    return {"name": side["name"], "cases": planned or list(cases), "jobs": jobs}
 
 
 class _Ended:
     """How far a process came: its plan of cases, and how many of them it finished or died in."""
 
-    def __init__(self, tried: Attempt) -> None:
+    def __init__(self, tried: FinishedJob) -> None:
         self.plan: list[dict[str, Any]] | None = None
         self.reached = 0
         self.complete = False

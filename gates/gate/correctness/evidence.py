@@ -225,12 +225,12 @@ def parse(raw: Mapping[str, Any]) -> CorrectnessEvidence:
 
 def _side(side: Mapping[str, Any], refused: list[str], processes: list[str]) -> list[Case]:
     results: dict[tuple[str, int, str], Case] = {}
-    for number, attempt in enumerate(side["attempts"], start=1):
+    for number, job in enumerate(side["jobs"], start=1):
         name = f"{side['name']} process {number}"
-        processes.append(f"{name}: {attempt['cause']}{_confined(attempt)}")
-        for case in _attempt(attempt, name, refused):
+        processes.append(f"{name}: {job['cause']}{_confined(job)}")
+        for case in _job(job, name, refused):
             results.setdefault(case.key, case)
-    last = side["attempts"][-1] if side["attempts"] else None
+    last = side["jobs"][-1] if side["jobs"] else None
     status, message = _absent(last)
     absent = [Case(**_identity(case), status=status, message=message) for case in side["cases"]]
     return [results.get(case.key, case) for case in absent]
@@ -241,13 +241,13 @@ def _identity(planned: Mapping[str, Any]) -> dict[str, Any]:
     return {"inputs": DEFAULT_INPUTS, **{key: planned[key] for key in ("shape", "seed", "role", "inputs", "sizes") if key in planned}}
 
 
-def _attempt(attempt: Mapping[str, Any], name: str, refused: list[str]) -> list[Case]:
+def _job(job: Mapping[str, Any], name: str, refused: list[str]) -> list[Case]:
     """The cases that a process finished, and the one it died in."""
-    asked, found, phases, done = attempt["asked"], {}, {}, False
-    for number, text in enumerate(attempt["lines"], start=1):
+    asked, found, phases, done = job["asked"], {}, {}, False
+    for number, text in enumerate(job["lines"], start=1):
         try:
             line = jsonio.loads(text, f"{name}, result line {number}")
-            if not isinstance(line, dict) or line.get("nonce") != attempt["nonce"]:
+            if not isinstance(line, dict) or line.get("nonce") != job["nonce"]:
                 raise GatesError("does not carry this job's nonce")
             if done:
                 raise GatesError("comes after the last line")
@@ -267,33 +267,33 @@ def _attempt(attempt: Mapping[str, Any], name: str, refused: list[str]) -> list[
             elif kind not in ("header", "confined"):
                 raise GatesError(f"is of an unknown type {kind!r}")
         except (GatesError, KeyError, TypeError) as error:
-            if number < len(attempt["lines"]) or done or attempt["returncode"] == 0:
+            if number < len(job["lines"]) or done or job["returncode"] == 0:
                 refused.append(f"{name}, result line {number}: {error}")
     for index, phase in phases.items():
         if index not in found:
-            found[index] = from_json(Case, {**_identity(asked[index]), **_death(attempt, phase)}, f"case {index}")
+            found[index] = from_json(Case, {**_identity(asked[index]), **_death(job, phase)}, f"case {index}")
     return [found[index] for index in sorted(found)]
 
 
-def _confined(attempt: Mapping[str, Any]) -> str:
-    """What was taken away from a function that ran in a process apart; empty for a C launcher."""
-    for text in attempt["lines"]:
+def _confined(job: Mapping[str, Any]) -> str:
+    """What was taken away from a function that ran in an isolated process; empty for a C launcher."""
+    for text in job["lines"]:
         with contextlib.suppress(GatesError, AttributeError, TypeError):
             line = jsonio.loads(text, "result line")
-            if line.get("type") == "confined" and line.get("nonce") == attempt["nonce"]:
-                return "; its kernel ran apart: " + ", ".join(f"{what} {how}" for what, how in line["held"].items())
+            if line.get("type") == "confined" and line.get("nonce") == job["nonce"]:
+                return "; its kernel ran isolated: " + ", ".join(f"{what} {how}" for what, how in line["held"].items())
     return ""
 
 
-def _death(attempt: Mapping[str, Any], phase: str) -> dict[str, str]:
+def _death(job: Mapping[str, Any], phase: str) -> dict[str, str]:
     """Status and message of the case in which a process ended."""
     during = {"inputs": "making the inputs", "kernel": "running the kernel", "reference": "computing the reference"}
-    message = f"{attempt['cause']} while {during.get(phase, phase)}"
-    if attempt["timed_out"]:
+    message = f"{job['cause']} while {during.get(phase, phase)}"
+    if job["timed_out"]:
         return {"status": "timeout", "message": message}
-    if attempt["cause"] == "killed by SIGKILL" and phase in ("inputs", "reference"):
+    if job["cause"] == "killed by SIGKILL" and phase in ("inputs", "reference"):
         return {"status": "no_memory", "message": f"{message}: the system ran out of memory"}
-    if attempt["returncode"] == 0:
+    if job["returncode"] == 0:
         return {"status": "missing", "message": f"the process ended without a result while {during.get(phase, phase)}"}
     return {"status": "crash", "message": message}
 

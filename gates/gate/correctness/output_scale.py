@@ -12,7 +12,7 @@ from pathlib import Path
 from typing import Any
 
 from gates.core.errors import GatesError
-from gates.worker.job import ResultWriter, attempt
+from gates.worker.job import ResultWriter, run_job
 
 _SHARE = 0.2  # of the time limit: what one shape may take by estimate
 
@@ -37,7 +37,7 @@ def bounds(
     last, and where the two differ.
     """
     job = {"kind": "magnitude", "problem": problem, "folder": str(folder), "offers": dict(offers or {}), "limit_s": limit_s}
-    tried = attempt(folder, job, work, limit_s=limit_s, name="magnitude", python=python)
+    tried = run_job(folder, job, work, limit_s=limit_s, name="magnitude", python=python)
     if (refusal := tried.refusal()) is not None:
         raise refusal
     for line in tried.own():
@@ -57,7 +57,7 @@ def of_reference(folder: Path, problem: str, shape: str, *, work: Path, limit_s:
     those of a C launcher; ``dims``: whether the problem declares DIMS; ``sizes``: the shape's.
     """
     job = {"kind": "magnitude", "problem": problem, "folder": str(folder), "shape": shape}
-    tried = attempt(folder, job, work, limit_s=limit_s, name="magnitude", python=python)
+    tried = run_job(folder, job, work, limit_s=limit_s, name="magnitude", python=python)
     if (refusal := tried.refusal()) is not None:
         raise refusal
     for line in tried.own():

@@ -22,7 +22,7 @@ from gates.hardware import ncu_metrics
 from gates.hardware.chips import CHIPS
 from gates.launch.replay import write_cases
 from gates.worker import process
-from gates.worker.job import attempt
+from gates.worker.job import run_job
 
 MAX_LAUNCHES = 16  # more than one launch of a stage has kernels
 _WARM_UP = 1
@@ -165,7 +165,7 @@ def _profile(
         for old in (report, log):
             old.unlink(missing_ok=True)
         prefix = arguments(tool, kernels, list(sources.values()), work / name, log)
-        tried = attempt(
+        tried = run_job(
             Path(side["folder"]),
             job,
             work,
@@ -191,7 +191,7 @@ def _profile(
         "report": str(report) if report.is_file() else None,
         "csv": _export(tool, report),
         "log": text[-20_000:],
-        "attempt": tried.record(),
+        "job": tried.record(),
     }
 
 

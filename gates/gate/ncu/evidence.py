@@ -139,7 +139,7 @@ def _side(raw: Mapping[str, Any], library: Any) -> ProfiledSide:
 
 def _failure(raw: Mapping[str, Any], log: str) -> tuple[str, str]:
     """(code, message) where there is nothing to read, or where the kernel was not launched."""
-    tried = raw["attempt"]
+    tried = raw["job"]
     for words, code in _SAYINGS:
         if words in log and (code == codes.NO_PERMISSION or raw["report"] is None):
             return code, _line_with(log, words)

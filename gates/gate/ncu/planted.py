@@ -30,7 +30,7 @@ def _profile(values: Mapping[str, str] | None, log: str = "", report: str | None
         "report": report,
         "csv": text if report else None,
         "log": log,
-        "attempt": {"nonce": "n", "lines": [proof], "returncode": 0, "timed_out": False, "cause": "exit 0"},
+        "job": {"nonce": "n", "lines": [proof], "returncode": 0, "timed_out": False, "cause": "exit 0"},
     }
 
 

@@ -23,9 +23,9 @@ from gates.gate.registry import ROWS
 from gates.launch.entry_point import is_c
 from gates.stats.estimators import MIN_P90
 from gates.task.load import nearest
-from gates.worker.job import Attempt, ResultWriter, attempt
+from gates.worker.job import FinishedJob, ResultWriter, run_job
 
-HANDS = ROWS["performance"].jobs["timing"].apart
+HANDS = ROWS["performance"].jobs["timing"].kernel_process
 SINGLES_A_BLOCK = 25
 MAX_SINGLES_A_BLOCK = 1000
 
@@ -79,7 +79,7 @@ def run_timing(
         budget_s=budget_s,
         also=also,
     )
-    tried = attempt(Path(candidate["folder"]), job, work, limit_s=limit_s, name="timing", python=python, apart=hands)
+    tried = run_job(Path(candidate["folder"]), job, work, limit_s=limit_s, name="timing", python=python, kernel_process=hands)
     if (refusal := tried.refusal()) is not None:
         raise refusal
     return {
@@ -101,7 +101,9 @@ def _alone(
 
     if (own := alone.job_of(job, measured)) is None:
         return None
-    return alone.read(attempt(Path(job["baseline"]["folder"]), own, work, limit_s=limit_s, name="timing_alone", python=python, apart=hands))
+    return alone.read(
+        run_job(Path(job["baseline"]["folder"]), own, work, limit_s=limit_s, name="timing_alone", python=python, kernel_process=hands)
+    )
 
 
 def job_of(
@@ -144,7 +146,7 @@ def singles_a_block(iters: int | None) -> int:
     return max(MIN_P90, min(MAX_SINGLES_A_BLOCK, wanted))
 
 
-def _read(tried: Attempt) -> dict[str, Any]:
+def _read(tried: FinishedJob) -> dict[str, Any]:
     """What the runner's lines say, or why there are none."""
     lines = {str(line.get("type")): line for line in tried.own()}
     measured = lines.get("measured", {}).get("evidence")

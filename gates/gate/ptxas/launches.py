@@ -8,7 +8,7 @@ from gates.build.triton import build as triton_build
 from gates.gate.session import Session
 from gates.task.load import CUDA, TRITON, Task
 from gates.task.sources import cuda_text
-from gates.worker.job import attempt
+from gates.worker.job import run_job
 
 LAUNCH_LIMIT_S = 20.0  # of one launch on the emulator, of the smallest shape and without torch: a kernel that takes longer hangs
 
@@ -42,7 +42,7 @@ def _seen_launches(session: Session, task: Task) -> tuple[list[dict[str, Any]] |
         "device": session.cuda,
         "trace": kind == "device",
     }
-    tried = attempt(task.folder, job, session.scratch / "launches", limit_s=limit_s, name=task.name)
+    tried = run_job(task.folder, job, session.scratch / "launches", limit_s=limit_s, name=task.name)
     if tried.timed_out:
         session.hangs |= task is session.task
         session.progress.done(f"{task.name}: that launch came to no end and was {tried.cause}")
@@ -63,7 +63,7 @@ def _launches_of_shapes(session: Session, task: Task) -> tuple[list[dict[str, An
     """
     session.progress.step(f"{task.name}: launch configurations of {', '.join(session.shapes)} on {', '.join(task.arch)}", task.time_limit_s)
     job = {"kind": "launches", "side": session.side(task, "emulator"), "shapes": list(session.shapes), "archs": list(task.arch)}
-    tried = attempt(task.folder, job, session.scratch / "launches", limit_s=task.time_limit_s, name=f"{task.name}.shapes")
+    tried = run_job(task.folder, job, session.scratch / "launches", limit_s=task.time_limit_s, name=f"{task.name}.shapes")
     lines = tried.own()
     found = [
         {**record, "arch": line["arch"], "static_smem_bytes": None}

@@ -20,7 +20,7 @@ from gates.gate.sanitizer.evidence import EMULATOR
 from gates.launch.replay import write_memory_cases
 from gates.task.problem import DEFAULT_INPUTS
 from gates.worker import process
-from gates.worker.job import Attempt, attempt
+from gates.worker.job import FinishedJob, run_job
 
 TOOLS = ("memcheck", "racecheck", "initcheck", "synccheck")
 _LAUNCHES = 2
@@ -60,7 +60,7 @@ def run_sanitizer_emulator(
 
 
 def _clean(run: Mapping[str, Any]) -> bool:
-    lines = jsonio.carrying(run["attempt"]["nonce"], run["attempt"]["lines"])
+    lines = jsonio.carrying(run["job"]["nonce"], run["job"]["lines"])
     found = [line for line in lines if line.get("type") == "case" and (line["findings"] or line["error"])]
     return not found and any(line.get("type") == "done" for line in lines)
 
@@ -126,7 +126,7 @@ def _replay(
     env: Mapping[str, str] | None = None,
     prefix: Sequence[str] = (),
     device: str = "cuda:0",
-) -> Attempt:
+) -> FinishedJob:
     job = {
         "kind": "case",
         "mode": "replay",
@@ -136,7 +136,7 @@ def _replay(
         "checked": True,
         "device": device,
     }
-    return attempt(Path(side["folder"]), job, work, limit_s=limit_s, name=name, python=python, prefix=prefix, env=env)
+    return run_job(Path(side["folder"]), job, work, limit_s=limit_s, name=name, python=python, prefix=prefix, env=env)
 
 
 def _raw(mode: str, side: Mapping[str, Any], tool: str | None) -> dict[str, Any]:
@@ -152,14 +152,14 @@ def _raw(mode: str, side: Mapping[str, Any], tool: str | None) -> dict[str, Any]
     }
 
 
-def _run(tool: str, cases: Sequence[Mapping[str, Any]], tried: Attempt, log: str) -> dict[str, Any]:
+def _run(tool: str, cases: Sequence[Mapping[str, Any]], tried: FinishedJob, log: str) -> dict[str, Any]:
     shapes = [" ".join([case["shape"], *({case.get("inputs", DEFAULT_INPUTS)} - {DEFAULT_INPUTS})]) for case in cases]
     return {
         "tool": tool,
         "shapes": shapes,
         "order": "",
         "expected_launches": _LAUNCHES * len(cases),
-        "attempt": tried.record(),
+        "job": tried.record(),
         "log": log,
     }
 

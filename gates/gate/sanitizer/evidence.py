@@ -77,8 +77,8 @@ def parse(raw: Mapping[str, Any]) -> SanitizerEvidence:
 
 
 def _run(run: Mapping[str, Any]) -> SanitizerRun:
-    attempt, tool, log = run["attempt"], run["tool"], run["log"]
-    seen, launches, error, findings = _replay(attempt)
+    job, tool, log = run["job"], run["tool"], run["log"]
+    seen, launches, error, findings = _replay(job)
     if tool == EMULATOR:
         errors: int | None = len(findings) if seen or findings else None
         warnings: int | None = 0 if errors is not None else None
@@ -96,9 +96,9 @@ def _run(run: Mapping[str, Any]) -> SanitizerRun:
         launches,
         run["expected_launches"],
         error,
-        attempt["cause"],
-        attempt["returncode"],
-        attempt["timed_out"],
+        job["cause"],
+        job["returncode"],
+        job["timed_out"],
         errors,
         warnings,
         cant_work,
@@ -111,16 +111,16 @@ def _cant_work(run: Mapping[str, Any]) -> str:
 
     The replay writes that line before it loads the kernel, so no kernel can be the cause.
     """
-    attempt, log = run["attempt"], run["log"]
-    if sentence := unsupported(log, attempt["output_tail"]):
+    job, log = run["job"], run["log"]
+    if sentence := unsupported(log, job["output_tail"]):
         return sentence
-    own = jsonio.carrying(attempt["nonce"], attempt["lines"])
+    own = jsonio.carrying(job["nonce"], job["lines"])
     if held := next((line for line in own if line.get("type") == "error" and line.get("held") is True), None):
         return str(held.get("what"))[:300]  # no driver, or a package that does not work here
-    if (attempt["returncode"] == 0 and not attempt["timed_out"]) or own:
+    if (job["returncode"] == 0 and not job["timed_out"]) or own:
         return ""
-    said = complaint(log) or complaint(attempt["output_tail"])
-    return f"{said} ({attempt['cause']})" if said else f"the replay ended before its first line ({attempt['cause']})"
+    said = complaint(log) or complaint(job["output_tail"])
+    return f"{said} ({job['cause']})" if said else f"the replay ended before its first line ({job['cause']})"
 
 
 def _gave_up(findings: list[Finding], errors: int | None) -> str:
@@ -128,10 +128,10 @@ def _gave_up(findings: list[Finding], errors: int | None) -> str:
     return "" if errors else next((finding.message for finding in findings if finding.about_the_tool), "")
 
 
-def _replay(attempt: Mapping[str, Any]) -> tuple[bool, int, str, list[Finding]]:
+def _replay(job: Mapping[str, Any]) -> tuple[bool, int, str, list[Finding]]:
     """Whether the replay's result is whole, its launches, its launch error, and what the emulator found."""
     launches, error, done, findings = 0, "", False, []
-    for line in jsonio.carrying(attempt["nonce"], attempt["lines"]):
+    for line in jsonio.carrying(job["nonce"], job["lines"]):
         if line.get("type") == "case":
             launches += int(line["launches"])
             error = error or str(line["error"])

@@ -27,7 +27,7 @@ def _judged_reports(memcheck: str, returncode: int = 0) -> GateResult:
     runs = []
     for tool in judge.DEVICE_TOOLS:
         log = memcheck if tool == "memcheck" else f"========= {_RULES.get(tool, _RULES['clean'])}\n"
-        attempt = {
+        job = {
             "nonce": "n",
             "lines": proof,
             "returncode": returncode if tool == "memcheck" else 0,
@@ -41,7 +41,7 @@ def _judged_reports(memcheck: str, returncode: int = 0) -> GateResult:
                 "shapes": ["small"],
                 "order": "",
                 "expected_launches": 2,
-                "attempt": attempt,
+                "job": job,
                 "log": f"========= COMPUTE-SANITIZER\n{log}",
             }
         )

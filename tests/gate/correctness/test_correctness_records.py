@@ -44,7 +44,7 @@ def result(seed: int, **changes: Any) -> dict[str, Any]:
     }
 
 
-def raw(lines: list[Any] | None = None, **attempt: Any) -> dict[str, Any]:
+def raw(lines: list[Any] | None = None, **ended: Any) -> dict[str, Any]:
     """Two asked cases on a device; ``lines`` are what the runner wrote."""
     asked = [{"shape": "small", "seed": seed, "role": "headline"} for seed in (0, 1)]
     if lines is None:
@@ -59,7 +59,7 @@ def raw(lines: list[Any] | None = None, **attempt: Any) -> dict[str, Any]:
         "output_tail": "",
         "asked": asked,
         "lines": texts,
-        **attempt,
+        **ended,
     }
     return {
         "device": "cuda:0",
@@ -67,7 +67,7 @@ def raw(lines: list[Any] | None = None, **attempt: Any) -> dict[str, Any]:
         "end_to_end_bad_atol": None,
         "extra_seeds": [],
         "asked": asked,
-        "candidate": {"name": "stage", "cases": asked, "attempts": [record]},
+        "candidate": {"name": "stage", "cases": asked, "jobs": [record]},
         "baseline": None,
     }
 
@@ -85,7 +85,7 @@ def test_two_honest_lines_pass() -> None:
 
 
 @pytest.mark.parametrize(
-    ("lines", "attempt", "code"),
+    ("lines", "ended", "code"),
     [
         ([], {}, "missing_cases"),
         ([case(0), {"type": "done"}], {}, "missing_cases"),
@@ -107,8 +107,8 @@ def test_two_honest_lines_pass() -> None:
         ([case(0), {"type": "phase", "index": 1, "phase": "kernel"}], {"returncode": -9, "cause": "killed"}, "crash"),
     ],
 )
-def test_lines_that_are_no_proof(lines: list[Any], attempt: dict[str, Any], code: str) -> None:
-    judged = verdict(raw(lines, **attempt))
+def test_lines_that_are_no_proof(lines: list[Any], ended: dict[str, Any], code: str) -> None:
+    judged = verdict(raw(lines, **ended))
     assert judged.status is Status.FAIL
     assert f"correctness.{code}" in {check.code for check in judged.checks}
 

@@ -286,13 +286,13 @@ def test_an_import_declares_the_stream_that_its_sources_launch_on(tmp_path: Path
 
 def test_values_that_are_neither_tensors_nor_numbers_reach_a_replayed_function(tmp_path: Path) -> None:
     from gates.launch.replay import write_cases
-    from gates.worker.job import attempt
+    from gates.worker.job import run_job
 
     task = load_task(imported(tmp_path, RELU_PROBLEM.replace("class Model(", "class ModelNew(")), environ={})
     side = task.side(task.sources[0], emulated=True)
     cases = write_cases(side, ["given"], work=tmp_path / "cases", limit_s=120, smallest=True)
     job = {"kind": "case", "mode": "replay", "side": side, "paths": [case["path"] for case in cases], "launches": 2}
-    tried = attempt(task.folder, job, tmp_path / "replay", limit_s=120, name="replay")
+    tried = run_job(task.folder, job, tmp_path / "replay", limit_s=120, name="replay")
     assert [(line["launches"], line["error"]) for line in tried.own() if line["type"] == "case"] == [(2, "")], tried.output_tail
 
 

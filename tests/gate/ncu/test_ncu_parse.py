@@ -28,7 +28,7 @@ def side(proof: dict[str, Any] | None = None, ended: dict[str, Any] | None = Non
         "report": "profile.ncu-rep",
         "csv": TABLE,
         "log": "",
-        "attempt": {**ENDED, "lines": lines, **(ended or {})},
+        "job": {**ENDED, "lines": lines, **(ended or {})},
         **changes,
     }
     return parse(

@@ -16,7 +16,7 @@ from gates.core.records import to_json
 from gates.gate.performance.runner.protocol import telling_stops
 from gates.stats import sampling
 from gates.stats.samples import BASELINE, Series
-from gates.worker.job import Attempt, ResultWriter
+from gates.worker.job import FinishedJob, ResultWriter
 
 BLOCKS, MOST_BLOCKS = 3, 9  # undisturbed blocks that are wanted, and how many are taken for them
 
@@ -30,7 +30,7 @@ def job_of(job: Mapping[str, Any], measured: Mapping[str, Any]) -> dict[str, Any
     return {**job, "kind": "timing_alone", "seed": measured["seed"], "sets": measured["inputs"]["sets"], "launches": launches}
 
 
-def read(tried: Attempt) -> dict[str, Any]:
+def read(tried: FinishedJob) -> dict[str, Any]:
     """What the runner's lines say: {"series", "message"}; without a series the message says why there is none."""
     lines = {str(line.get("type")): line for line in tried.own()}
     if "alone" in lines:

@@ -55,14 +55,14 @@ def test_a_wrong_answer_stays_wrong_whatever_the_kernel_does_to_its_process(fold
     assert verdict.status is Status.FAIL
     assert any(check.code == "correctness.max_abs_err" for check in verdict.checks)
     (process,) = parse.parse(raw).processes
-    assert "ran apart: calls " in process and "memory limited to" in process
-    assert "confined: calls" in raw["candidate"]["attempts"][0]["output_tail"], "the judging process is confined, too"
+    assert "ran isolated: calls " in process and "memory limited to" in process
+    assert "confined: calls" in raw["candidate"]["jobs"][0]["output_tail"], "the judging process is confined, too"
 
 
 def test_an_honest_kernel_passes_and_what_it_prints_is_no_result(folder: Path) -> None:
     raw, verdict = judged(folder, "right")
     assert verdict.status is Status.PASS, verdict.checks
-    assert len(raw["candidate"]["attempts"]) == 1
+    assert len(raw["candidate"]["jobs"]) == 1
 
 
 def test_a_kernel_that_breaks_off_has_crashed(folder: Path) -> None:

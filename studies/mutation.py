@@ -233,6 +233,8 @@ def run(options: argparse.Namespace) -> int:
     rows: list[dict[str, Any]] = data["rows"] if {name: data.get(name) for name in head} == head else []
     settled = {(row["module"], row["line"], row["column"]) for row in rows if row["outcome"] != SURVIVED}
     left = [one for one in drawn(found, options.sample, options.seed) if (one.module, one.line, one.column) not in settled]
+    tried = {(row["module"], row["line"], row["column"]) for row in rows}
+    left.sort(key=lambda one: (one.module, one.line, one.column) in tried)  # what survived before comes last
     for name in PRELOADED:
         importlib.import_module(name)
     until = time.monotonic() + options.budget_s

@@ -99,7 +99,10 @@ def test_correctness_of_a_wrong_kernel(recorded: dict[str, Any]) -> None:
         launch_count=0,
         rough_reference="matmul in float16",
     )
-    evidence = dataclasses.replace(base, cases=(wrong, *base.cases[1:]), refused=("line 3: no JSON", "line 4", "line 5", "line 6"))
+    no_answer = dataclasses.replace(base.cases[2], status="undefined", outputs=(), message="no answer", guards=("out: 1 byte before",))
+    evidence = dataclasses.replace(
+        base, cases=(wrong, base.cases[1], no_answer, *base.cases[3:]), refused=("line 3: no JSON", "line 4", "line 5", "line 6")
+    )
     assert_kept("correctness_wrong", said(correctness.judge, evidence, LIMITS, left_out=NO_NUMBER))
 
 
@@ -123,6 +126,22 @@ def test_correctness_by_the_honest_error(recorded: dict[str, Any]) -> None:
     evidence = dataclasses.replace(base, cases=(*cases, *base.cases[2:]))
     left_out = tuple(name for name in NO_NUMBER if name != "nulls")
     assert_kept("correctness_honest", said(correctness.judge, evidence, {**LIMITS, "bad_pct": 6.0}, left_out=left_out))
+
+
+def test_seeds_must_change_the_inputs_and_on_some_shape_the_answer(recorded: dict[str, Any]) -> None:
+    base = small(recorded["correctness"])
+    one, two, *others = base.cases
+
+    def of(**changes: Any) -> list[tuple[Any, ...]]:
+        made = dataclasses.replace(base, cases=(one, dataclasses.replace(two, **changes), *others))
+        return [(check.code, check.observed, check.where) for check in correctness.judge(made, LIMITS).checks if check.name == "seeds"]
+
+    assert of() == [] and of(inputs_sha256=one.inputs_sha256, inputs="zeros") == []
+    assert of(inputs_sha256=one.inputs_sha256) == [
+        ("correctness.same_inputs", f"inputs equal those of seed {one.seed}", two.where),
+    ]
+    told = f"the reference equals that of seed {one.seed}: it is constant over the inputs"
+    assert of(reference_sha256=one.reference_sha256) == [("correctness.too_weak", told, two.where)]
 
 
 def timed(new: float = 10.0, old: float = 12.0, **changes: Any) -> PerformanceEvidence:
@@ -155,6 +174,30 @@ def timed(new: float = 10.0, old: float = 12.0, **changes: Any) -> PerformanceEv
     return dataclasses.replace(base, **{**more, **changes})
 
 
+def test_a_side_without_samples_hides_no_other_s_timer() -> None:
+    base = timed()
+    cold = dataclasses.replace(base.series[0], launches={"absent": 1, **base.series[0].launches})
+    checks = performance.judge(dataclasses.replace(base, series=(cold, base.series[1])), TIMES).checks
+    assert [check.where.partition(",")[0] for check in checks if check.name == "event_overhead"] == ["candidate", "baseline"]
+
+
+@pytest.mark.parametrize(("beyond_us", "code"), [(600.0, "host_busy"), (900.0, "host_busy"), (1100.0, "inconsistent")])
+def test_how_well_the_outside_clock_knows_decides_who_is_blamed(beyond_us: float, code: str) -> None:
+    """The baseline's blocks take longer outside than they claim, by figures that scatter by 200 us around ``beyond_us``."""
+    base = timed()
+    blocks = tuple(
+        dataclasses.replace(
+            block, wall_us=50 * sum(block.samples_us) + (beyond_us + 200.0 * (block.pair % 3 - 1) if block.side == "baseline" else 10.0)
+        )
+        for block in base.series[0].blocks
+    )
+    evidence = dataclasses.replace(base, series=(dataclasses.replace(base.series[0], blocks=blocks), base.series[1]))
+    (check,) = [check for check in performance.judge(evidence, TIMES).checks if check.name == "beyond_claims"]
+    doubt = 2.0 * 1.2533 * 1.4826 * 200.0 / 12**0.5
+    assert check.code == f"performance.{code}" and check.limit == pytest.approx(0.05 * 3000.6 + 400.0, rel=1e-3)
+    assert check.observed == pytest.approx(beyond_us - 10.0 + (doubt if code == "host_busy" else 0.0), abs=1.0)
+
+
 TIMES = {"shape": "mission", "min_speedup_pct": 15, "metrics": ("p50", "p90", "mean"), "max_std_us": 10.0}
 NO_TIME = (
     "metrics",
@@ -170,6 +213,27 @@ NO_TIME = (
     "throttle",
     "build",
 )
+
+
+def test_performance_with_a_warm_cache() -> None:
+    base = timed()
+    warm = dataclasses.replace(base, gated_mode="warm", alone=Alone(dataclasses.replace(base.alone.series, mode="warm"), ""))
+    left_out = (*NO_TIME, "series", "control", "single", "alone", "outputs", "shape", "calibration", "device", "work")
+    assert_kept("performance_warm", said(performance.judge, warm, {**TIMES, "cache": "warm"}, left_out=left_out))
+
+
+def test_performance_with_slow_single_launches() -> None:
+    base = timed()
+    slow = tuple(
+        dataclasses.replace(block, samples_us=tuple(1.3 * us for us in block.samples_us)) if block.side == "candidate" else block
+        for block in base.single.blocks
+    )
+    evidence = dataclasses.replace(base, single=dataclasses.replace(base.single, blocks=slow))
+    result = performance.judge(evidence, TIMES)
+    told = {check.name: (check.code, check.observed) for check in result.checks if check.name in ("speedup_p90", "speedup_mean")}
+    assert result.code == "performance.slower_p90" and told == {
+        name: (f"performance.slower_{name[8:]}", pytest.approx(100.0 * (1.2 / 1.3 - 1.0))) for name in ("speedup_p90", "speedup_mean")
+    }
 
 
 @pytest.mark.parametrize(("name", "new", "old"), [("faster", 10.0, 12.0), ("slower", 10.0, 10.5), ("met", 10.0, 11.5)])

@@ -25,7 +25,7 @@ from gates.build.toolchain import Toolchain, header_folders
 from gates.core import jsonio
 from gates.core.errors import GatesError
 from gates.core.records import to_json
-from gates.emulator.cpu.build import runtime_is_kept
+from gates.emulator.cpu.build import COMPILING, runtime_is_kept
 from gates.task.load import CUDA, EXTENSION, PYTHON, TRITON, Task
 from gates.task.sources.architectures import cubin_archs, device_archs
 from gates.task.sources.identity import identity_of
@@ -232,7 +232,7 @@ def _make(edges: Sequence[graph.Edge], task: Task, toolchain: Toolchain, ninja: 
         if not wanted:
             return printed, wall_s
         if any(edge.output == graph.RUNTIME for edge in wanted) and not runtime_is_kept(toolchain.need("g++").path):
-            say("compiling the emulator's runtime, once for this machine and g++ (one to two minutes)")
+            say(COMPILING)
         read = {str(path): before.sha256(str(path)) for path in task.files()}
         inputs.discard(wanted, folder)
         try:

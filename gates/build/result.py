@@ -47,9 +47,12 @@ class BuildResult:
     def side(self, task: Task, kind: str) -> dict[str, Any]:
         """Return the task with its library of that kind, for runner jobs; the process that loads it compares its sha256."""
         built = next((target for target in self.targets if target.kind == kind and target.path), None)
-        return task.side(Path(built.path) if built and built.path else None, emulated=kind != "device") | (
-            {"sha256": built.sha256} if built else {}
-        )
+        side = task.side(Path(built.path) if built and built.path else None, emulated=kind != "device")
+        if built:
+            side["sha256"] = built.sha256
+        if kind != "device" and (runtime := self.path("runtime")):
+            side["runtime"] = str(runtime)
+        return side
 
     def products(self) -> dict[str, str]:
         """Return the sha256 of each product, by its name in the build folder; a Python source by its own name."""

@@ -10,7 +10,7 @@ from typing import Any
 
 from gates.core.errors import GatesError
 from gates.core.kernel_names import plain_name
-from gates.hardware.chips import chip_of
+from gates.hardware.chips import Chip, chip_of
 
 # How a call differs from the others: the order of CTAs and warps, and what unwritten memory holds.
 SEEDS = {"forward": 0, "reversed": 1, "shuffled": 2}
@@ -30,20 +30,21 @@ class Emulator:
         for name in ("gates_cpu_findings", "gates_cpu_launches", "gates_cpu_allocations", "cudaGetErrorString"):
             getattr(library, name).restype = ctypes.c_char_p
         library.gates_cpu_launches_left_out.restype = ctypes.c_uint64
+        library.gates_cpu_load.restype = ctypes.c_void_p
         self._configure(threads=len(os.sched_getaffinity(0)), time_limit_ms=_NO_LIMIT_MS, races=0)
 
     def be(self, archs: Sequence[str]) -> None:
         """From now on say to be the oldest chip of ``archs``, with no more shared memory for a CTA than each of them has."""
-        chips = [chip for arch in archs if (chip := chip_of(arch)) is not None]
+        chips = _chips(archs)
         if not chips:
             return
-        oldest = min(chips, key=lambda chip: chip.number)
+        chip = oldest(archs)
         self._configure(
-            capability=oldest.number,
+            capability=chip.number,
             shared_optin=min(chip.smem_per_cta for chip in chips),
-            shared_per_multiprocessor=oldest.smem_per_sm,
-            threads_per_multiprocessor=oldest.threads_per_sm,
-            blocks_per_multiprocessor=oldest.ctas_per_sm,
+            shared_per_multiprocessor=chip.smem_per_sm,
+            threads_per_multiprocessor=chip.threads_per_sm,
+            blocks_per_multiprocessor=chip.ctas_per_sm,
         )
 
     def look_for_races(self, look: bool = True) -> None:
@@ -89,6 +90,20 @@ class Emulator:
         """Memory that is held, variables of kernels apart."""
         return sum(block["bytes"] for block in json.loads(self._library.gates_cpu_allocations()))
 
+    def load(self, ptx: str) -> int:
+        """A handle for the kernels of PTX text; what is wrong with the text is a finding of their launches."""
+        return int(self._library.gates_cpu_load(ptx.encode()) or 0)
+
+    def launch(
+        self, module: int, kernel: str, grid: Sequence[int], block: Sequence[int], arguments: Sequence[int | float], shared_bytes: int
+    ) -> int:
+        """Launch a kernel of loaded PTX by name, with whole numbers and addresses of up to 64 bits and floats; the runtime's error code."""
+        values = [ctypes.c_float(value) if isinstance(value, float) else ctypes.c_int64(value) for value in arguments]
+        pointers = (ctypes.c_void_p * len(values))(*(ctypes.cast(ctypes.pointer(value), ctypes.c_void_p) for value in values))
+        shape = [(ctypes.c_uint32 * 3)(*part) for part in (grid, block)]
+        launch, count = self._library.gates_cpu_launch, ctypes.c_uint64(len(values))
+        return int(launch(ctypes.c_void_p(module), kernel.encode(), *shape, ctypes.c_uint64(shared_bytes), pointers, count))
+
     def error(self) -> str:
         """What a launch left as the runtime's error, in its words; empty if all went well."""
         code = self._library.cudaDeviceSynchronize()
@@ -127,6 +142,15 @@ class Emulator:
         for key, value in values.items():
             if self._library.gates_cpu_configure(key.encode(), ctypes.c_int64(value)):
                 raise GatesError(f"{self._library._name} does not take {key} {value}", hint="build it again")
+
+
+def oldest(archs: Sequence[str]) -> Chip:
+    """The oldest chip of ``archs``; of none that is known, an H100."""
+    return min(_chips(archs) or _chips(["sm_90"]), key=lambda chip: chip.number)
+
+
+def _chips(archs: Sequence[str]) -> list[Chip]:
+    return [chip for arch in archs if (chip := chip_of(arch)) is not None]
 
 
 def _finding(item: dict[str, Any]) -> dict[str, Any]:

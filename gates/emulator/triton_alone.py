@@ -1,4 +1,4 @@
-"""Make Triton work without a device: every configuration of an autotuner has its turn, and the interpreter takes floats as a GPU does."""
+"""Choose where Triton's autotuner would measure: without a device every configuration has its turn."""
 
 from __future__ import annotations
 
@@ -6,22 +6,8 @@ from collections.abc import Callable
 from typing import Any
 
 
-def prepare_interpreter() -> None:
-    """Let Triton's interpreter run what runs on a GPU. Without Triton nothing happens: the task's own import of it says so."""
-    try:
-        import numpy as np
-        import triton.language as tl
-        from triton.runtime import interpreter
-    except ImportError:
-        return
-    convert = interpreter._implicit_cvt
-
-    def converted(argument: Any) -> Any:
-        if type(argument) is not float:
-            return convert(argument)
-        return tl.tensor(interpreter.TensorHandle(np.array([argument], dtype=np.float32), tl.float32), tl.float32)
-
-    interpreter._implicit_cvt = converted
+def run_in_turn() -> None:
+    """Let an autotuner run one of its configurations: another one for arguments of other shapes, the same one for the same shapes."""
     _replace_choice(_run_one)
 
 
@@ -48,7 +34,6 @@ def _replace_choice(run: Callable[..., Any]) -> None:
 
 
 def _run_one(tuner: Any, configurations: list[Any], arguments: Any, options: Any) -> Any:
-    """Run the configuration whose turn it is: another one for arguments of other shapes, the same one for the same shapes."""
     key = tuple((value.shape, value.dtype) for value in (*arguments, *options.values()) if hasattr(value, "dtype"))
     return _run(tuner, configurations[tuner.cache.setdefault(key, len(tuner.cache)) % len(configurations)], arguments, options)
 

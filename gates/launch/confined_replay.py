@@ -1,6 +1,6 @@
-"""Replay a C launcher on the emulator in a confined fork of the runner; the runner writes the result, the fork does not.
+"""Replay a kernel on the emulator in a confined fork of the runner; the runner writes the result, the fork does not.
 
-Neither needs torch. The fork's output comes through a pipe, so the kernel can't erase it.
+A C launcher needs no torch. The fork's output comes through a pipe, so the kernel can't erase it.
 """
 
 from __future__ import annotations
@@ -17,6 +17,7 @@ from typing import Any
 
 from gates.core import jsonio
 from gates.core.errors import GatesError
+from gates.launch.entry_point import is_c
 from gates.worker import isolated
 from gates.worker.job import ResultWriter
 
@@ -59,7 +60,7 @@ def _answer(replay: Callable[[Callable[..., None]], None], scratch: Path, job: M
     """The fork: confine itself, then replay."""
     _, answers = isolated.settle()
     isolated.confine(
-        scratch, memory_bytes=None, on_device=False, processes=False, cpu_s=isolated.processor_seconds(job)
+        scratch, memory_bytes=None, on_device=False, processes=not is_c(job["side"]), cpu_s=isolated.processor_seconds(job)
     )  # a checker maps much memory
 
     def write(kind: str, **data: Any) -> None:

@@ -1,14 +1,19 @@
-"""A compiled kernel on the emulator, called with tensors of the CPU: they are copied to the emulator's memory, and back after the call."""
+"""A kernel on the emulator, called with tensors of the CPU: they are copied to the emulator's memory, and back after the call."""
 
 from __future__ import annotations
 
 import ctypes
+import os
+import tempfile
 from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
-from gates.emulator.control import Emulator
+from gates.emulator.control import Emulator, oldest
+from gates.emulator.triton_device import TritonDevice
+from gates.emulator import triton_alone
 from gates.launch.c_launcher import Kernel, KernelError
+from gates.launch.entry_point import Function
 
 
 class EmulatedKernel:
@@ -67,6 +72,46 @@ class EmulatedKernel:
             self._held = []
             self._held = [(size, self.emulator.allocate(size)) for size in sizes]
         return [place for _, place in self._held]
+
+
+class EmulatedFunction:
+    """The Python function of a job's ``side`` whose Triton kernels run on the emulator; ``launches`` and ``findings`` are of the last call.
+
+    Raises GatesError as ``Function`` does, and NotHere where Triton does not work.
+    """
+
+    def __init__(self, side: Mapping[str, Any]) -> None:
+        archs = side.get("arch", ())
+        self.emulator = Emulator(ctypes.CDLL(side["runtime"]))
+        self.emulator.be(archs)
+        os.environ["TRITON_CACHE_DIR"] = tempfile.mkdtemp(prefix="triton.")
+        TritonDevice(self.emulator, oldest(archs)).use()
+        triton_alone.run_in_turn()
+        self._function = Function(Path(side["library"]), side["entry"], on_cpu=True)
+        self.launches: list[dict[str, Any]] = []
+        self.findings: list[dict[str, Any]] = []
+
+    def __call__(self, *arguments: Any, order: str = "forward", seed: int = 0, memory: str | None = None, **more: Any) -> Any:
+        """What the function returns. Each tensor is given in memory of its own, so that an access past its end is seen.
+
+        ``order``, ``seed``, ``memory``: see ``Emulator.prepare``. Raises KernelError with what it raises, or with a launch's error.
+        """
+        self.emulator.prepare(order, seed, memory)
+        try:
+            return self.run(*arguments, **more)
+        finally:
+            self.launches, self.findings = self.emulator.collect()
+
+    def run(self, *arguments: Any, **more: Any) -> Any:
+        """The same in the order and with the memory of before, and without taking launches and findings from the emulator."""
+        own = {id(value): value.clone() for value in arguments if hasattr(value, "data_ptr")}
+        returned = self._function(*(own.get(id(value), value) for value in arguments), **more)
+        for value in arguments:
+            if id(value) in own:
+                value.copy_(own[id(value)])
+        if pending := self.emulator.error():
+            raise KernelError(1, pending)
+        return returned
 
 
 def _size(tensor: Any) -> int:

@@ -9,7 +9,6 @@ from __future__ import annotations
 
 import contextlib
 import importlib.util
-import os
 import re
 import sys
 from collections.abc import Callable, Mapping
@@ -19,7 +18,6 @@ from typing import Any
 
 from gates.core.errors import GatesError, NotHere
 from gates.core.python_path import TextLoader, add_folder
-from gates.emulator import triton_alone
 from gates.launch.c_launcher import Kernel, KernelError, require_built
 from gates.launch.packages import unusable
 from gates.task.load import CUDA, TRITON
@@ -83,9 +81,6 @@ def load(side: Mapping[str, Any], library: str | None = None) -> Kernel | Functi
     if is_c(side):
         return Kernel(path, side["entry"], side.get("sha256"))
     require_built(path, side.get("sha256"))
-    if side["kind"] == TRITON and side["emulated"]:
-        os.environ["TRITON_INTERPRET"] = "1"  # read when @triton.jit decorates, so before the module is imported
-        triton_alone.prepare_interpreter()
     if side.get("script"):
         _provide(lambda *_, built=path, **__: _module(built, on_cpu=False))
         path = Path(side["script"])
@@ -105,6 +100,11 @@ def _provide(extension: Callable[..., Any]) -> None:
 
 def _refuse(*_: Any, **__: Any) -> Any:
     raise NeedsDevice("an extension whose sources are known only when the code runs is compiled on a CUDA device alone")
+
+
+def on_emulator(side: Mapping[str, Any]) -> bool:
+    """Whether the side's kernels run on the emulator: those of a C launcher and of Triton."""
+    return bool(side["emulated"]) and side.get("kind", CUDA) in (CUDA, TRITON)
 
 
 def is_c(side: Mapping[str, Any]) -> bool:

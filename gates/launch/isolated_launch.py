@@ -22,8 +22,8 @@ from torch.utils._python_dispatch import TorchDispatchMode
 
 from gates.launch import guarded_buffers
 from gates.launch.c_launcher import KernelError
-from gates.launch.emulated_kernel import EmulatedKernel
-from gates.launch.entry_point import is_c, load
+from gates.launch.emulated_kernel import EmulatedFunction, EmulatedKernel
+from gates.launch.entry_point import is_c, load, on_emulator
 from gates.task import problem as problems
 from gates.task.load import PYTHON
 from gates.task.problem import OutputError
@@ -45,7 +45,7 @@ class Launcher:
 
     def __init__(self, side: Mapping[str, Any], device: str) -> None:
         self._device, self._on_device = device, not side["emulated"]
-        self._emulated = EmulatedKernel.of(side) if is_c(side) and side["emulated"] else None
+        self._emulated = None if not on_emulator(side) else EmulatedKernel.of(side) if is_c(side) else EmulatedFunction(side)
         self._kernel = self._emulated or load(side)
         if is_c(side):
             torch.set_num_threads(1)  # torch copies bytes here and computes nothing
@@ -70,15 +70,15 @@ class Launcher:
         arguments = [views[one["buffer"]] if "buffer" in one else one["value"] for one in question["arguments"]]
         images = {name: one["image"] for name, one in given.items()}
         if "arch" in question:
-            assert self._emulated is not None, "only the emulator can be another chip"
+            assert isinstance(self._emulated, EmulatedKernel), "only the emulator can be another chip"
             return _recorded(self._emulated, arguments, raws, images, question["arch"])
         answer: dict[str, Any] = {"error": "", "launches": [], "findings": []}
         if self._on_device:
             returned = self._launch_on_device(arguments, raws, images, answer, question["stream"])
         elif self._emulated is not None:
             how = {name: question[name] for name in ("order", "seed", "memory")}
-            _call_emulated(self._emulated, arguments, raws, images, answer, **how)
-            returned = None
+            with _FilledMemory() if self._filled else contextlib.nullcontext():
+                returned = _call_emulated(self._emulated, arguments, raws, images, answer, **how)
         else:
             returned = self._launch_here(arguments, raws, images, answer)
         answer["buffers"] = {name: raw.cpu() for name, raw in raws.items()}
@@ -133,15 +133,19 @@ def _recorded(kernel: EmulatedKernel, arguments: Any, raws: Any, images: Any, ar
     return {"launches": [one for one in answer["launches"] if not one["error"]], "left_out": kernel.left_out}
 
 
-def _call_emulated(kernel: EmulatedKernel, arguments: Any, raws: Any, images: Any, answer: dict[str, Any], **how: Any) -> None:
+def _call_emulated(
+    kernel: EmulatedKernel | EmulatedFunction, arguments: Any, raws: Any, images: Any, answer: dict[str, Any], **how: Any
+) -> Any:
     for name, raw in raws.items():
         raw.copy_(images[name])
     kernel.emulator.look_for_races(sum(raw.numel() for raw in raws.values()) <= _MOST_BYTES_FOR_RACES)
+    returned = None
     try:
-        kernel(*arguments, **how)
+        returned = kernel(*arguments, **how)
     except KernelError as error:
         answer["error"] = str(error)
     answer["launches"], answer["findings"] = kernel.launches, kernel.findings
+    return returned
 
 
 def _by_name(value: Any, names: Collection[str], given: Collection[str], *, on_device: bool) -> dict[str, Any]:

@@ -20,7 +20,8 @@ from gates.core.errors import GatesError
 from gates.emulator.control import Emulator
 from gates.launch import case_file, confined_replay, trace
 from gates.launch.c_launcher import Kernel, KernelError
-from gates.launch.entry_point import Function, is_c, load
+from gates.launch.emulated_kernel import EmulatedFunction
+from gates.launch.entry_point import is_c, load, on_emulator
 from gates.launch.memory import DeviceMemory, EmulatorMemory, TorchMemory
 from gates.worker.job import ResultWriter, run_job
 
@@ -160,7 +161,7 @@ def _size(problem: Any, shape: str) -> int:
 
 
 def _replay(job: Mapping[str, Any], writer: ResultWriter) -> int:
-    if job["side"]["emulated"] and is_c(job["side"]):
+    if on_emulator(job["side"]):
         confined_replay.run_isolated(lambda write: _replay_here(job, write), job, writer)
     else:
         _replay_here(job, writer.write)
@@ -172,8 +173,14 @@ def _replay_here(job: Mapping[str, Any], write: Callable[..., None]) -> None:
     os.environ["PYTORCH_NO_CUDA_MEMORY_CACHING"] = "1"  # each of torch's buffers by itself, so that a checker sees its bounds
     if not is_c(job["side"]):
         _own_extensions(Path(job["result"]).parent / "extensions")
-    kernel, emulator = load(job["side"]), None
     memory: Any = TorchMemory() if emulated else None
+    kernel: Any
+    emulator: Emulator | None = None
+    if on_emulator(job["side"]) and not is_c(job["side"]):
+        function = EmulatedFunction(job["side"])
+        kernel, emulator = function.run, function.emulator
+    else:
+        kernel = load(job["side"])
     if emulated and isinstance(kernel, Kernel):
         emulator = Emulator(kernel.library)
         emulator.be(job["side"].get("arch", ()))
@@ -204,7 +211,7 @@ def _own_extensions(folder: Path) -> None:
     os.environ["TORCH_EXTENSIONS_DIR"] = str(folder)
 
 
-def _buffers(case: case_file.CaseFile, kernel: Kernel | Function, memory: Any, device: str) -> dict[str, Any]:
+def _buffers(case: case_file.CaseFile, kernel: Any, memory: Any, device: str) -> dict[str, Any]:
     """Each buffer of the case as its kernel takes it: an address, or a tensor."""
     if isinstance(kernel, Kernel):
         written = {argument["name"]: argument.get("written", True) for argument in case.arguments}
@@ -222,7 +229,7 @@ def _buffers(case: case_file.CaseFile, kernel: Kernel | Function, memory: Any, d
     }
 
 
-def _replay_one(case: case_file.CaseFile, job: Mapping[str, Any], kernel: Kernel | Function, memory: Any, emulator: Any) -> dict[str, Any]:
+def _replay_one(case: case_file.CaseFile, job: Mapping[str, Any], kernel: Any, memory: Any, emulator: Any) -> dict[str, Any]:
     buffers = _buffers(case, kernel, memory, "cpu" if job["side"]["emulated"] else str(job.get("device", "cuda:0")))
     arguments = [buffers[argument["name"]] if argument["kind"] == "buffer" else _value(argument) for argument in case.arguments]
     memory.settle()

@@ -20,7 +20,7 @@ import torch
 
 from gates.core.errors import GatesError, NotHere
 from gates.launch import answering, guarded_buffers
-from gates.launch.entry_point import is_c
+from gates.launch.entry_point import is_c, on_emulator
 from gates.launch.isolated_launch import DeviceLost
 from gates.task import problem as problems
 from gates.task.problem import OutputError, ProblemError
@@ -58,6 +58,7 @@ class Side:
     def __init__(self, job: Mapping[str, Any], child: isolated.Child) -> None:
         side, first = job["side"], answering.first_question(job)
         self.emulated, self.function, self._child = bool(side["emulated"]), not is_c(side), child  # function: may return its outputs
+        self.on_emulator = on_emulator(side)
         self.stream = str(side.get("stream", CURRENT))
         self._secret, self._room = secrets.randbits(48), 0
         self._ask(first)

@@ -31,7 +31,7 @@ CUDA, EXTENSION, TRITON, PYTHON = "cuda", "torch-extension", "triton", "python" 
 WITHOUT_DEVICE = {
     CUDA: "the CPU emulator",
     EXTENSION: "nothing",
-    TRITON: "Triton's interpreter",
+    TRITON: "the CPU emulator",
     PYTHON: "the CPU",
 }  # where a kind runs then
 DIGEST_RULE = 2

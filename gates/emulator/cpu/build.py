@@ -21,6 +21,7 @@ from pathlib import Path
 from gates.core.errors import GatesError
 
 RUNTIME_DIR = Path(__file__).resolve().parent / "runtime"
+COMPILING = "compiling the emulator's runtime, once for this machine and g++ (one to two minutes)"
 LIBRARY_NAME, OBJECT_NAME = "libgates_cuda_cpu.so", "runtime.o"
 # Numbers must not depend on the compiler's mood: no contraction, no reordering, wrapping integers, types read through other types.
 _FLAGS = (
@@ -65,6 +66,11 @@ def runtime_object(cxx: str = "g++", jobs: int | None = None, otherwise: Path | 
 def runtime_is_kept(cxx: str = "g++") -> bool:
     """Whether ``runtime_object`` has nothing to compile."""
     return (_plan(cxx, _cache_folder())[1] / OBJECT_NAME).is_file()
+
+
+def runtime_library_is_kept(cxx: str = "g++") -> bool:
+    """The same of ``runtime_library``."""
+    return (_plan(cxx, _cache_folder())[1] / LIBRARY_NAME).is_file()
 
 
 def _plan(cxx: str, folder: Path, sources: Path = RUNTIME_DIR) -> tuple[dict[Path, Path], Path]:

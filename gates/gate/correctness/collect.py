@@ -21,7 +21,7 @@ from typing import Any
 from gates.core.errors import GatesError
 from gates.gate.correctness import plan
 from gates.launch import answering
-from gates.launch.entry_point import is_c
+from gates.launch.entry_point import on_emulator
 from gates.task.problem import is_ordinary
 from gates.worker import isolated
 from gates.worker.job import FinishedJob, ResultWriter, run_job
@@ -78,7 +78,6 @@ def run_correctness(
         "quick": quick,
         "fresh": drawn if quick else None,
         "thorough_seeds": list(seeds) if thorough else [],
-        "interpreted": emulated and candidate.get("kind") == "triton",
     }
     common = {
         "kind": "correctness",
@@ -89,7 +88,7 @@ def run_correctness(
     }
     raw: dict[str, Any] = {
         "kind": "correctness",
-        "device": ("emulator" if is_c(candidate) else "cpu") if emulated else device,
+        "device": ("emulator" if on_emulator(candidate) else "cpu") if emulated else device,
         "bad_atol": bad_atol,
         "end_to_end_bad_atol": end_to_end_bad_atol,
         "runner": runner,

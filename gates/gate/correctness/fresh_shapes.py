@@ -22,7 +22,6 @@ from gates.task.problem import FRESH, fresh_name, outputs_of
 COUNT = 8
 CHEAP = 1e6  # cost of a launch that nobody notices
 _OUTPUT = 400.0  # cost of an output's element: several comparisons in double precision, beside one operation's or byte's
-_PROGRAM = 3e6  # cost of one program of a grid in Triton's interpreter: 3 ms
 _TRIES = 40
 _TILES = (8, 16, 32, 64, 128)
 _KINDS = ("wide", "tail", "middle", "prime", "ones")  # of each dimension in turn
@@ -30,13 +29,13 @@ _KINDS = ("wide", "tail", "middle", "prime", "ones")  # of each dimension in tur
 Sizes = dict[str, int]
 
 
-def draw(problem: Any, seed: int, affordable: float = 0.0, *, interpreted: bool = False) -> dict[str, Sizes]:
+def draw(problem: Any, seed: int, affordable: float = 0.0) -> dict[str, Sizes]:
     """Return up to COUNT new shapes by name, the same ones for the same ``seed``; none costs more than a few of the problem's small ones,
     or ``affordable``.
 
     Fewer if the ranges have fewer cheap shapes. Raises GatesError if a DIMS function returns no shape.
     """
-    generator, price = random.Random(seed), partial(cost, problem, interpreted=interpreted)
+    generator, price = random.Random(seed), partial(cost, problem)
     dims = problem.DIMS if declared(problem) else _inferred(problem)
     small = max(price(problem.SHAPES[name]) for name in (next(iter(problem.SHAPES)), *getattr(problem, "ODD_SHAPES", ())))
     budget = max(affordable, small, min(4 * small, CHEAP))
@@ -180,12 +179,9 @@ def _proportional(one: Sequence[int], other: Sequence[int]) -> bool:
     return len(set(other)) > 1 and all(a * other[0] == b * one[0] for a, b in zip(one, other, strict=True))
 
 
-def cost(problem: Any, sizes: Mapping[str, int], *, interpreted: bool = False) -> float:
+def cost(problem: Any, sizes: Mapping[str, int]) -> float:
     """Return what a launch of a shape and its check cost on the emulator, roughly in nanoseconds: its least work, or the product of its
     sizes, and its outputs.
-
-    ``interpreted``: in Triton's interpreter, which takes its time for each program of the grid: one a row of an output, or one for 128
-    elements.
     """
     whole = tuple(size for size in sizes.values() if isinstance(size, int))
     try:
@@ -197,8 +193,7 @@ def cost(problem: Any, sizes: Mapping[str, int], *, interpreted: bool = False) -
         outputs = [tuple(value.shape) for value in outputs_of(problem, sizes).values()]
     except Exception:  # no such outputs, or no memory for them
         outputs = [whole]
-    programs = sum(max(math.prod(shape[:-1]), math.prod(shape) / 128) for shape in outputs or [whole]) if interpreted else 0.0
-    return work + _OUTPUT * sum(map(math.prod, outputs)) + _PROGRAM * programs
+    return work + _OUTPUT * sum(map(math.prod, outputs))
 
 
 def _is_prime(size: int) -> bool:

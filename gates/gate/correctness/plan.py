@@ -98,7 +98,7 @@ def whole(problem: Any, cases: Sequence[Case], more: Mapping[str, Any], emulated
         for index, seed in enumerate(seeds)
     ]
     if more.get("fresh") is not None:
-        found += _fresh(problem, cases, found, more["fresh"], emulated, interpreted=bool(more.get("interpreted")))
+        found += _fresh(problem, cases, found, more["fresh"], emulated)
     once: dict[tuple[str, int, str], Case] = {}
     for case in found:
         once.setdefault(identity(case), case)
@@ -121,7 +121,7 @@ def _role(problem: Any, case: Case) -> str:
     return "headline"
 
 
-def _fresh(problem: Any, cases: Sequence[Case], others: Sequence[Case], seed: int, emulated: bool, *, interpreted: bool) -> list[Case]:
+def _fresh(problem: Any, cases: Sequence[Case], others: Sequence[Case], seed: int, emulated: bool) -> list[Case]:
     """Return the cases that ``seed`` draws: eight, and more if they are cheap beside ``others`` or take no time; shapes and values in turn.
 
     ``cases``: the headline and extra ones, whose cost limits that of a drawn shape. If the problem's first shape is dear, two kinds of
@@ -131,16 +131,14 @@ def _fresh(problem: Any, cases: Sequence[Case], others: Sequence[Case], seed: in
     from gates.task import values  # they need torch, and the engine does not import it
 
     first = next(iter(problem.SHAPES))
-    price = partial(fresh_shapes.cost, problem, interpreted=interpreted)
+    price = partial(fresh_shapes.cost, problem)
     costs = {
         shape: price(problem.SHAPES[shape])
         for shape in dict.fromkeys([first, *getattr(problem, "ODD_SHAPES", ()), *(case["shape"] for case in others)])
     }
     odd = [shape for shape in getattr(problem, "ODD_SHAPES", ()) if costs[shape] <= max(costs[first], fresh_shapes.CHEAP)]
     home = max((first, *odd), key=lambda shape: costs[shape])  # of values: a kernel may leave out loops on its smallest shape
-    drawn = fresh_shapes.draw(
-        problem, seed, _SHARE * sum(costs[case["shape"]] * len(case["orders"]) for case in cases), interpreted=interpreted
-    )
+    drawn = fresh_shapes.draw(problem, seed, _SHARE * sum(costs[case["shape"]] * len(case["orders"]) for case in cases))
     costs |= {shape: price(sizes) for shape, sizes in drawn.items()}
 
     def seconds(planned: Sequence[Case]) -> float:

@@ -11,7 +11,7 @@ from gates.core.records import same_figure
 from gates.evidence.differences import Told, differences, stages
 from gates.evidence.run_directory import RunInfo, TaskInfo
 from gates.gate.correctness.plan import orders
-from gates.task.load import CUDA
+from gates.task.load import CUDA, TRITON
 from gates.task.problem import DEFAULT_INPUTS, is_ordinary
 
 
@@ -94,8 +94,11 @@ def departures(info: RunInfo, side: TaskInfo, evidence: Any, others: Mapping[str
 
 def _terms(info: RunInfo, side: TaskInfo, evidence: Any) -> Told:
     limits = side.limits.get("correctness", {})
-    emulated = "emulator" if side.kind == CUDA else "cpu"
-    yield "device", evidence.device.partition(":")[0], "cuda" if info.device else emulated
+    emulated = {
+        CUDA: "emulator",
+        TRITON: evidence.device if evidence.device == "cpu" else "emulator",
+    }  # cpu: in Triton's interpreter, before
+    yield "device", evidence.device.partition(":")[0], "cuda" if info.device else emulated.get(side.kind, "cpu")
     yield "bad_atol", evidence.bad_atol, limits.get("bad_atol")
     yield "end_to_end_bad_atol", evidence.end_to_end_bad_atol, limits.get("end_to_end", {}).get("bad_atol")
     yield "limits_at without a limit", sorted(set(evidence.limits_at) - set(limits)), []

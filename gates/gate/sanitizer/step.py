@@ -9,14 +9,14 @@ from gates.gate.reasons import CORRECTNESS_FAILED, NOT_EMULATED, not_run
 from gates.gate.sanitizer import codes, evidence
 from gates.gate.sanitizer.collect import run_sanitizer_device, run_sanitizer_emulator
 from gates.gate.session import Session
-from gates.task.load import PYTHON, TRITON
+from gates.task.load import PYTHON
 from gates.task.sources.excerpt import excerpts
 
 
 def collect(session: Session) -> GateResult | None:
     """Write sanitizer.json; the verdict where no check could run."""
     kind = "emulator" if session.emulated else "device"
-    if session.emulated and session.task.kind in (PYTHON, TRITON):
+    if session.emulated and session.task.kind == PYTHON:
         what = f"the emulator checks no kernel of kind {session.task.kind}; compute-sanitizer checks it on a CUDA device"
         return not_run("sanitizer", NOT_EMULATED, what)
     if (missing := session.missing("sanitizer", kind)) is not None:

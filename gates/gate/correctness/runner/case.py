@@ -118,7 +118,7 @@ def _check(
     if side.function and not calls[-1].error:
         _require_alike(calls)
     record.update(_traces(calls, case["orders"]))
-    if record["differences"] and side.emulated and not side.function:
+    if record["differences"] and side.on_emulator:
         record["first_difference"] = _why_different(side, inputs, shape, seed, calls, case["orders"]) + record["first_difference"]
     if calls[-1].error:
         if _by_the_engine(problem, case) and not record["findings"] and _answer(problem, inputs, shape) is None:

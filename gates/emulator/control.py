@@ -96,13 +96,13 @@ class Emulator:
 
     def launch(
         self, module: int, kernel: str, grid: Sequence[int], block: Sequence[int], arguments: Sequence[int | float], shared_bytes: int
-    ) -> int:
-        """Launch a kernel of loaded PTX by name, with whole numbers and addresses of up to 64 bits and floats; the runtime's error code."""
+    ) -> None:
+        """Launch a kernel of loaded PTX by name, with whole numbers and addresses of up to 64 bits and floats; ``error`` says how it went."""
         values = [ctypes.c_float(value) if isinstance(value, float) else ctypes.c_int64(value) for value in arguments]
         pointers = (ctypes.c_void_p * len(values))(*(ctypes.cast(ctypes.pointer(value), ctypes.c_void_p) for value in values))
         shape = [(ctypes.c_uint32 * 3)(*part) for part in (grid, block)]
         launch, count = self._library.gates_cpu_launch, ctypes.c_uint64(len(values))
-        return int(launch(ctypes.c_void_p(module), kernel.encode(), *shape, ctypes.c_uint64(shared_bytes), pointers, count))
+        launch(ctypes.c_void_p(module), kernel.encode(), *shape, ctypes.c_uint64(shared_bytes), pointers, count)
 
     def error(self) -> str:
         """What a launch left as the runtime's error, in its words; empty if all went well."""

@@ -98,6 +98,8 @@ class TritonDevice:
                 scratch = int(getattr(metadata, "global_scratch_size", 0)) * x * y * z
                 given += [memory.scratch(scratch) if scratch else 0, 0][: parameters - len(given)]
                 self._emulator.launch(module, metadata.name, (x, y, z), (32 * metadata.num_warps, 1, 1), given, metadata.shared)
+                if failed := self._emulator.error():
+                    raise RuntimeError(failed)
                 memory.bring_back()
             finally:
                 memory.free()

@@ -26,7 +26,7 @@ NOT_EMULATED = Code(
     "not_emulated",
     "the CPU emulator can't run the kernel, and the gate needs it without a CUDA device.",
     causes=(
-        "Either its kind takes a device (a torch extension; for memory checks Triton and Python kernels, too), or it uses an "
+        "Either its kind takes a device (a torch extension; for memory checks a Python kernel, too), or it uses an "
         "instruction or a function of CUDA that the emulator does not have, which the sentence names."
     ),
     next_step=(

@@ -9,9 +9,9 @@ from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
+from gates.emulator import triton_alone
 from gates.emulator.control import Emulator, oldest
 from gates.emulator.triton_device import TritonDevice
-from gates.emulator import triton_alone
 from gates.launch.c_launcher import Kernel, KernelError
 from gates.launch.entry_point import Function
 

@@ -171,7 +171,7 @@ def _replay(job: Mapping[str, Any], writer: ResultWriter) -> int:
 def _replay_here(job: Mapping[str, Any], write: Callable[..., None]) -> None:
     emulated = bool(job["side"]["emulated"])
     os.environ["PYTORCH_NO_CUDA_MEMORY_CACHING"] = "1"  # each of torch's buffers by itself, so that a checker sees its bounds
-    if not is_c(job["side"]):
+    if not is_c(job["side"]) and not on_emulator(job["side"]):
         _own_extensions(Path(job["result"]).parent / "extensions")
     memory: Any = TorchMemory() if emulated else None
     kernel: Any

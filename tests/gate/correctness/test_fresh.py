@@ -482,14 +482,6 @@ def test_a_kernel_may_decline_a_size_that_nobody_declared(library: Path, tmp_pat
         assert "without an answer, not counted" in result.sentence
 
 
-def test_shapes_for_triton_s_interpreter_have_few_programs(library: Path) -> None:
-    one = problem(ROWS, DIMS={"R": range(1, 4097), "C": range(1, 4097)})
-    for seed in range(5):
-        compiled, interpreted = (fresh_shapes.draw(one, seed, 1e8, interpreted=given) for given in (False, True))
-        assert max(sizes["R"] for sizes in compiled.values()) > 64 >= max(sizes["R"] for sizes in interpreted.values())
-        assert len(interpreted) == fresh_shapes.COUNT and max(sizes["C"] for sizes in interpreted.values()) > 256
-
-
 def test_values_are_tried_on_an_odd_shape_that_is_larger_than_the_first_and_cheap() -> None:
     shapes = {"small": {"R": 4, "C": 8}, "odd": {"R": 3, "C": 333}, "dear": {"R": 4096, "C": 4096}}
     found, _ = planned(problem(shapes, ODD_SHAPES=("odd", "dear")))

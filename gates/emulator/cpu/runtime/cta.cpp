@@ -20,9 +20,10 @@ std::uint64_t mixed(std::uint64_t value) {
     return value ^ (value >> 31);
 }
 
-bool of_the_toolkit(const std::string& path) {
-    return path.find("/include/") != std::string::npos &&
-           (path.find("cuda") != std::string::npos || path.find("nvidia") != std::string::npos || path.find("cccl") != std::string::npos);
+// A header of the toolkit, or a function of Triton's language.
+bool of_a_library(const std::string& path) {
+    const auto has = [&path](const char* part) { return path.find(part) != std::string::npos; };
+    return (has("/include/") && (has("cuda") || has("nvidia") || has("cccl"))) || has("/triton/language/");
 }
 
 }  // namespace
@@ -35,7 +36,7 @@ std::string Launch::where(std::int32_t place) const {
         const auto file = program->module->files.find(found.file);
         if (file != program->module->files.end() && found.line > 0) {
             const std::string text = file->second + ":" + std::to_string(found.line);
-            if (!of_the_toolkit(file->second)) return text;
+            if (!of_a_library(file->second)) return text;
             if (innermost.empty()) innermost = text;
         }
         at = found.inlined_at;

@@ -160,7 +160,8 @@ void load_parameter(Warp& warp, const Op& op) {
     }
 }
 
-// Lanes whose store writes what its place in shared or global memory holds.
+// Lanes whose store leaves what its place in shared or global memory holds: of several lanes that write one place, one wins, and
+// here it is the highest.
 std::uint32_t unchanged(Warp& warp, const Op& op) {
     const Extra& access = *op.extra;
     const unsigned bytes = access.bytes * access.count;
@@ -174,6 +175,15 @@ std::uint32_t unchanged(Warp& warp, const Op& op) {
             equal = std::memcmp(at + access.bytes * e, &value, access.bytes) == 0;
         }
         same |= static_cast<std::uint32_t>(equal) << i;
+    }
+    if (same == 0 || same == warp.exec) return same;
+    for (unsigned i = 0; i < kLanes; ++i) {
+        if (!((warp.exec & ~same) >> i & 1)) continue;
+        for (unsigned winner = kLanes - 1; winner > i; --winner) {
+            if (!(warp.exec >> winner & 1) || address_of(warp, op, winner) != address_of(warp, op, i)) continue;
+            same |= (same >> winner & 1) << i;
+            break;
+        }
     }
     return same;
 }

@@ -30,7 +30,6 @@ class Emulator:
         for name in ("gates_cpu_findings", "gates_cpu_launches", "gates_cpu_allocations", "cudaGetErrorString"):
             getattr(library, name).restype = ctypes.c_char_p
         library.gates_cpu_launches_left_out.restype = ctypes.c_uint64
-        library.gates_cpu_load.restype = ctypes.c_void_p
         self._configure(threads=len(os.sched_getaffinity(0)), time_limit_ms=_NO_LIMIT_MS, races=0)
 
     def be(self, archs: Sequence[str]) -> None:
@@ -92,6 +91,7 @@ class Emulator:
 
     def load(self, ptx: str) -> int:
         """A handle for the kernels of PTX text; what is wrong with the text is a finding of their launches."""
+        self._library.gates_cpu_load.restype = ctypes.c_void_p
         return int(self._library.gates_cpu_load(ptx.encode()) or 0)
 
     def launch(

@@ -97,7 +97,7 @@ class Emulator:
     def launch(
         self, module: int, kernel: str, grid: Sequence[int], block: Sequence[int], arguments: Sequence[int | float], shared_bytes: int
     ) -> None:
-        """Launch a kernel of loaded PTX by name, with whole numbers and addresses of up to 64 bits and floats; ``error`` says how it went."""
+        """Launch a kernel of loaded PTX by name, with whole numbers, addresses and floats; ``error`` says how it went."""
         values = [ctypes.c_float(value) if isinstance(value, float) else ctypes.c_int64(value) for value in arguments]
         pointers = (ctypes.c_void_p * len(values))(*(ctypes.cast(ctypes.pointer(value), ctypes.c_void_p) for value in values))
         shape = [(ctypes.c_uint32 * 3)(*part) for part in (grid, block)]

@@ -118,7 +118,8 @@ def leaves(x):
 
 
 def asks_for_a_device(x):
-    return x.to("cuda")
+    torch.cuda.mem_get_info()
+    return x
 
 
 def speaks_nonsense(x):

@@ -57,7 +57,7 @@ def _own(task: Task) -> list[Path]:
 
 
 def resolved(task: Task, candidate: Candidate) -> dict[str, str]:
-    """The candidate's files by their path below ``root_of``; raises GatesError for a name that is no file of the stage, or two."""
+    """The candidate's files that differ, by their path below ``root_of``; GatesError for a name that is no file of the stage, or two."""
     known, found = editable(task) if candidate.files else {}, dict[str, str]()
     for name, text in candidate.files.items():
         wanted = PurePosixPath(name).parts
@@ -72,10 +72,11 @@ def resolved(task: Task, candidate: Candidate) -> dict[str, str]:
             raise GatesError(f"{name}: {fitting[0]} is given twice", hint="each file once")
         if len(text.encode("utf-8", "surrogatepass")) > MOST_BYTES:
             raise GatesError(f"{name}: more than {MOST_BYTES // 2**20} MiB of text", hint="a kernel source is smaller")
-        if (outside := _outside(known[fitting[0]].read_text(encoding="utf-8", errors="replace"))) and outside != _outside(text):
+        before = known[fitting[0]].read_text(encoding="utf-8", errors="replace")
+        if (outside := _outside(before)) and outside != _outside(text):
             raise GatesError(f"{name}: text outside the {_START} blocks differs", hint=f"change only what is between {_START} and {_END}")
         found[fitting[0]] = text
-    return found
+    return {name: text for name, text in found.items() if text != known[name].read_bytes().decode("utf-8", "replace")}
 
 
 def _outside(text: str) -> list[str]:

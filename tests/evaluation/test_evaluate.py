@@ -8,6 +8,7 @@ from collections.abc import Iterator
 from dataclasses import replace
 from pathlib import Path
 
+import evaluate_answers
 import pytest
 from click.testing import CliRunner
 from evolution_kit import made_up
@@ -256,6 +257,18 @@ def test_the_command_prints_the_same_as_json(answers: dict[str, gates.Evaluation
     assert text.startswith(f"fail: saxpy_fast {data['id']} judged to numbers (kept)\ncorrectness: ")
     checked = CliRunner().invoke(cli, ["verify", str(results / data["evidence"])])
     assert checked.exit_code == 0 and ": sound" in checked.stdout
+
+
+@needs_nvcc
+@pytest.mark.parametrize("name", ["pass", "compile_error", "wrong_number", pytest.param("race", marks=pytest.mark.slow)])
+def test_the_documented_answers_are_as_they_come_out(answers: dict[str, gates.Evaluation], name: str, results: Path) -> None:
+    told = jsonio.read(evaluate_answers.PAGE)[name]
+    found = to_json(evaluated(results, stage="numbers", files={"saxpy.cu": evaluate_answers.CANDIDATES[name]}, name=name))
+    assert found.keys() == told.keys() and [found[key] for key in ("status", "valid", "score")] == [
+        told[key] for key in ("status", "valid", "score")
+    ]
+    assert found["gates"][-1]["code"] in [one["code"] for one in told["gates"]] and found["metrics"].keys() == told["metrics"].keys()
+    assert found["files"] == told["files"] and found["feedback"].splitlines()[0].partition(" at ")[0] in told["feedback"]
 
 
 @needs_nvcc

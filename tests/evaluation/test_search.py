@@ -2,24 +2,27 @@
 
 from __future__ import annotations
 
+import difflib
 import json
 from collections.abc import Mapping
 from pathlib import Path
 
 import pytest
-from evolution_kit import BLOCKS, Bench, searched
-from places import RECORDED
+from evolution_kit import BLOCKS, Bench, here, searched
+from places import RECORDED, TASKS
+from static_kit import needs_nvcc
 
 from gates.core import jsonio
 from gates.core.errors import GatesError
 from gates.evaluation.evolution import search, strategies
 from gates.evaluation.evolution import verify as checks
-from gates.evaluation.evolution.proposers import ByToggles
+from gates.evaluation.evolution.proposers import ByPatches, ByToggles
 from gates.evaluation.evolution.record import read_evolution
 from gates.evaluation.evolution.verify import verify_evolution
 from gates.evaluation.overlay import Candidate
 from gates.evidence.packed_runs import opened
 from gates.sweep.record import read_sweep
+from gates.verify.run import verify_run
 
 VALUES = tuple(range(32, 544, 32))
 BEST = 320
@@ -193,3 +196,33 @@ def test_another_search_s_record_is_refused(ended: Path, tmp_path: Path, monkeyp
     changed(ended, ["id"], "0" * 12)
     with pytest.raises(GatesError, match="is not of this search"):
         searched(monkeypatch, tmp_path, Bench(truth, device=False), PARAM)
+
+
+# with a compiler
+
+
+@needs_nvcc
+def test_a_search_over_patches_on_the_cpu_from_proposal_to_a_whole_run(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Fewer registers count without a device: one patch needs fewer, another does not compile, a third does not fit."""
+    source, patches = (TASKS / "saxpy.cu").read_text(encoding="utf-8"), tmp_path / "patches"
+    patches.mkdir()
+    fewer = source.replace("#if USE_COALESCED", "#if 0").replace("USE_COALESCED ? 4 : kRun", "kRun")
+    for name, text in {"fewer": fewer, "broken": source.replace("out[i] = ", "out[i] = nothing + ")}.items():
+        lines = (one.splitlines(keepends=True) for one in (source, text))
+        (patches / f"{name}.patch").write_text("".join(difflib.unified_diff(*lines, "a/saxpy.cu", "b/saxpy.cu")), encoding="utf-8")
+    (patches / "elsewhere.patch").write_text("--- a/x.cu\n+++ b/x.cu\n@@ -1 +1 @@\n-a\n+b\n", encoding="utf-8")
+    terms = {"task": TASKS / "saxpy_fast", "stage": "numbers", "evaluations": 3}
+    folder, found = searched(monkeypatch, tmp_path, here(), ByPatches(patches), **terms)
+    assert {one.name: one.code for one in found.members} == {
+        "saxpy_fast": "correctness.pass",
+        "broken": "ptxas.build_failed",
+        "fewer": "correctness.pass",
+    }
+    assert [(one.name, one.why) for one in found.generations[1].refused] == [
+        ("elsewhere", "the diff changes x.cu, which is not one source")
+    ]
+    assert found.champion == found.members[2].id and found.decision == "hold" and found.run is not None
+    assert verify_evolution(folder) == [] == verify_run(tmp_path / "results" / found.run)
+    (text,) = (folder / "candidates" / found.champion).rglob("saxpy.cu")
+    text.write_text(source, encoding="utf-8")
+    assert verify_evolution(folder) == [f"candidates/{found.champion}/saxpy.cu is not the text that was evaluated"]

@@ -15,7 +15,7 @@ from places import TASKS
 from sweep_kit import DEVICE, InTurn
 
 from gates.core.records import to_json
-from gates.evaluation.evolution import search
+from gates.evaluation.evolution import search, work
 from gates.evaluation.evolution.proposers import Proposer
 from gates.evaluation.evolution.record import Evolution
 from gates.evaluation.evolution.search import Options, evolve
@@ -115,14 +115,19 @@ class Bench:
         return Judged(ask.id, "blocks/20260101T000000Z-made-up", "hold")
 
 
+def here() -> InTurn:
+    """A cluster that does the real work in this process, without a device."""
+    return InTurn((), {function.__name__: function for function in (work.evaluate_there, work.run_there)})
+
+
 def searched(
-    monkeypatch: pytest.MonkeyPatch, root: Path, bench: Bench, *proposers: Proposer, task: Path = BLOCKS, **options: Any
+    monkeypatch: pytest.MonkeyPatch, root: Path, bench: Bench | InTurn, *proposers: Proposer, task: Path = BLOCKS, **options: Any
 ) -> tuple[Path, Evolution]:
-    """A search with the made-up workers."""
+    """A search with the made-up workers, or those of ``here``."""
 
     @contextmanager
     def workers(*_: Any, **__: Any) -> Any:
-        yield bench.cluster, "made up"
+        yield bench if isinstance(bench, InTurn) else bench.cluster, "made up"
 
     monkeypatch.setattr(search, "workers", workers)
     asked = Options(str(task), proposers, results=root / "results", build_dir=root / "build")

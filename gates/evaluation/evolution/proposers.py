@@ -90,9 +90,9 @@ class ByToggles:
     def propose(self, asked: Asked) -> Iterator[Proposal]:
         """New combinations, the nearest first."""
         for parent, values, how in self._values(asked):
-            candidate = Candidate(
-                parent.candidate.files, {**parent.candidate.toggles, **values}, variant_name(values), parent.id, how
-            )  # the name has all swept toggles, the note what was changed
+            edits = parent.candidate.name.partition(" ")[0] + " " if parent.candidate.files else ""
+            name = f"{edits}{variant_name(values)}"  # with all swept toggles; the note says what was changed
+            candidate = Candidate(parent.candidate.files, {**parent.candidate.toggles, **values}, name, parent.id, how)
             if not asked.seen(candidate):
                 yield candidate
 

@@ -54,6 +54,7 @@ for command in (
     results.elite_command,
     results.report,
     results.attest_command,
+    results.export_command,
     results.verify,
     diagnostics.doctor,
     diagnostics.lint_task,

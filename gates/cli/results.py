@@ -226,6 +226,29 @@ def report(run_directories: tuple[str, ...], everything: bool, out: Path | None,
     print_text(f"written: {short_path(write_report(results, run_directories, out))}")
 
 
+@click.command("export")
+@click.argument("run_directory", metavar="RUN")
+@click.option("--format", "suite", type=click.Choice(["kernelbench", "flashinfer-bench", "kernelbot"]), required=True, help="Whose format.")
+@click.option("-o", "--out", type=FILE, help="File to write.  [default: stdout]")
+@RESULTS
+def export_command(run_directory: str, suite: str, out: Path | None, results: Path) -> None:
+    """Write the verdict of RUN in the format of a public suite.
+
+    The run is verified first. kernelbench: an entry of eval_results.json; flashinfer-bench: a trace; kernelbot: the lines of a
+    submission's run.
+
+    Example: gates export latest:stage2 --format kernelbench
+    """
+    from gates.evidence.run_directory import resolve_run, write_outside_runs
+    from gates.review.export import export
+
+    text = export(resolve_run(run_directory, results), suite)
+    if out is None:
+        print_text(text, end="")
+    else:
+        write_outside_runs(out, text, hint="name another file with -o")
+
+
 @click.command("attest")
 @click.argument("run_directory", metavar="RUN")
 @click.option("-o", "--out", type=FILE, help="File for the statement.  [default: RUN.attestation.json next to the run]")

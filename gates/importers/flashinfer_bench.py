@@ -13,7 +13,7 @@ from typing import Any
 
 from gates.core import jsonio
 from gates.core.errors import GatesError
-from gates.importers import folder, sources
+from gates.importers import folder, languages, sources
 from gates.importers.flashinfer_bench_schema import DEFINITION, SOLUTION, WORKLOAD, check
 from gates.importers.folder import Imported, Original, Side
 
@@ -137,7 +137,7 @@ def _candidate(what: Mapping[str, Any], how: Mapping[str, Any], where: Path) -> 
         name
         for path, code in files.items()
         if path.endswith(".py")
-        for name in sources.triton_kernels(sources.parse(code, f"{where}: {path}"))
+        for name in languages.kernels_of(sources.parse(code, f"{where}: {path}"), "triton")
     ]
     module = ".".join(PurePosixPath(first).with_suffix("").parts)
     if len(files) > 1:

@@ -6,6 +6,8 @@ into place: a failed import leaves nothing behind.
 
 from __future__ import annotations
 
+import ast
+import contextlib
 import hashlib
 import importlib.machinery
 import json
@@ -25,6 +27,7 @@ from gates.core.errors import GatesError
 from gates.gate.correctness.judge import worth
 from gates.gate.correctness.output_scale import bounds
 from gates.gate.registry import ROWS, gates_of
+from gates.importers import languages
 from gates.task.load import load_task
 from gates.task.scaffold import template
 from gates.task.sources.default_stream import default_stream_launches
@@ -34,7 +37,6 @@ MAX_SOURCE_BYTES = 16 * 2**20
 ARCH = ("sm_90",)
 _NOT_COMPILED = "a Python callable: what it launches is compiled when it runs, if at all"
 _NO_OWN_KERNEL = "a Python callable without a kernel of its own"
-_OWN_KERNEL = re.compile(r"\bload_inline\b|\bcpp_extension\b|\bRawKernel\b|\btriton\.jit\b")
 _NO_RULE = "the format sets no rule; write one under gates and take this line away"
 SIZES = "problem_data.py"  # of an imported problem whose shapes the import makes
 _GIVEN, _TAIL = "given", "tail"
@@ -177,6 +179,15 @@ def _write(imported: Imported, made: Path, directory: Path, names: tuple[str, st
     return Made(directory / names[0], directory / names[1], _limits_in_words(imported, found), found["shapes"], found["untried"])
 
 
+def _languages(code: Mapping[str, str]) -> list[str]:
+    """The kernel languages that the Python files of a task import."""
+    found = []
+    for name, content in code.items():
+        with contextlib.suppress(SyntaxError, ValueError):
+            found += [one.language.name for one in languages.find(ast.parse(content))] if name.endswith(".py") else []
+    return list(dict.fromkeys(found))
+
+
 def _growth(found: Mapping[str, Any]) -> float:
     """How much larger errors may be on shapes that were too large to be tried: as the square root of their size."""
     sizes = {name: math.prod(shape.values()) for name, shape in found["shapes"].items()}
@@ -214,8 +225,10 @@ def _yaml(imported: Imported, side: Side, name: str, names: tuple[str, str], fou
     declared = dict(side.not_applicable)
     code = {one.kept: text(one) for one in imported.originals if one.kept in side.sources} | dict(side.files)
     if side.kind == "python":
-        declared |= dict.fromkeys((gate for gate in gates_of(()) if ROWS[gate].of_binaries), _NOT_COMPILED)
-        if not any(_OWN_KERNEL.search(content) for content in code.values()):
+        used = _languages(code)
+        reason = f"{used[0]}: what it launches is compiled when it runs" if used else _NOT_COMPILED
+        declared |= dict.fromkeys((gate for gate in gates_of(()) if ROWS[gate].of_binaries), reason)
+        if not used:
             declared["sanitizer"] = _NO_OWN_KERNEL
     for gate in (row.name for row in ROWS.values() if row.names):
         declared.setdefault(gate, _NO_RULE)

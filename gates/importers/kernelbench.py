@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Mapping
 from pathlib import Path
 
-from gates.importers import folder, load_inline, sizes, sources
+from gates.importers import folder, languages, load_inline, sizes, sources
 from gates.importers.folder import Imported, Original, Side
 
 FORMAT = "KernelBench"
@@ -23,7 +23,7 @@ def load(problem: Path, solution: Path, given_sizes: Mapping[str, int] | None = 
     sources.require(module, ("Model", "get_inputs", "get_init_inputs"), str(problem), f"{FORMAT} problem")
     tree = sources.python_tree(answer)
     sources.require(tree, ("ModelNew",), str(solution), f"{FORMAT} solution")
-    kernels, inline = sources.triton_kernels(tree), load_inline.find(tree, answer.kept)
+    kernels, inline = languages.kernels_of(tree, "triton"), load_inline.find(tree, answer.kept)
     kernel = folder.adapter("kernelbench_kernel.py")
     return Imported(
         format=FORMAT,

@@ -48,16 +48,6 @@ def defined(tree: ast.Module) -> set[str]:
     return found
 
 
-def triton_kernels(tree: ast.Module) -> list[str]:
-    """Names of the functions under triton.jit (autotuned ones too), in order."""
-    return [
-        node.name
-        for node in ast.walk(tree)
-        if isinstance(node, ast.FunctionDef)
-        and any("triton.jit" in ast.unparse(one) or ast.unparse(one) == "jit" for one in node.decorator_list)
-    ]
-
-
 def cuda_kernels(code: str) -> list[str]:
     """Names of the __global__ functions of CUDA code, in order."""
     return list(dict.fromkeys(_GLOBAL.findall(_COMMENT.sub(" ", code))))

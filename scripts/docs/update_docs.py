@@ -24,6 +24,7 @@ from gates.core.records import Status
 from gates.evidence.judging import load_evidence
 from gates.evidence.run_directory import RunInfo, Verdict, list_runs, read_record
 from gates.hardware.ncu_metrics import METRICS
+from gates.importers.languages import LANGUAGES
 from gates.render.console import verdict_table
 from gates.render.insights import insights_markdown
 from gates.render.markdown import table
@@ -148,6 +149,12 @@ def task_page(text: str, _recorded: Path) -> str:
     return generated(text, "counters", f"{', '.join(METRICS)}.\n")
 
 
+def import_page(text: str, _recorded: Path) -> str:
+    """docs/start/import.md with the table of kernel languages."""
+    rows = [(one.name, one.module, one.kind, one.without_device) for one in LANGUAGES]
+    return generated(text, "languages", table(("language", "imports", "kind of the task", "judged without a GPU by"), rows))
+
+
 def evidence_files(text: str, _recorded: Path) -> str:
     """docs/internals/evidence.md with the files of a run directory."""
     return generated(text, "files", files_table())
@@ -175,6 +182,7 @@ def main() -> int:
         (docs / "internals" / "ladder.md", ladders),
         (docs / "guide" / "sweep.md", sweeps),
         (docs / "guide" / "writing-a-task.md", task_page),
+        (docs / "start" / "import.md", import_page),
     )
     for path, made in ((ROOT / "README.md", readme), *pages):
         path.write_text(made(path.read_text(encoding="utf-8"), recorded), encoding="utf-8")

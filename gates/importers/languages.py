@@ -1,0 +1,99 @@
+"""Kernel languages inside Python, recognised by what a module imports, under whatever name.
+
+One row per language; the table of docs/start/import.md is made of them.
+"""
+
+from __future__ import annotations
+
+import ast
+from collections.abc import Iterator
+from dataclasses import dataclass
+
+
+@dataclass(frozen=True)
+class Language:
+    """``module`` is what its code imports; ``makers`` are the names in it that make a kernel: decorators, or functions that take text."""
+
+    name: str
+    module: str
+    makers: tuple[str, ...]
+    kind: str  # of a task whose kernels are written in it
+    without_device: str  # what judges them on a machine without a GPU
+
+
+_LATER = "nothing (not run)"
+LANGUAGES = (  # what lies within another's module comes before it
+    Language("Gluon", "triton.experimental.gluon", ("jit",), "triton", "ptxas and sass, if Triton compiles them without a device"),
+    Language("Triton", "triton", ("jit",), "triton", "ptxas, sass; correctness by Triton's interpreter"),
+    Language("load_inline", "torch.utils.cpp_extension", ("load_inline", "load"), "torch-extension", "ptxas, sass"),
+    Language("Numba-CUDA", "numba.cuda", ("jit",), "python", _LATER),
+    Language("CuTe DSL", "cutlass", ("cute.kernel", "cute.jit"), "python", _LATER),
+    Language("TileLang", "tilelang", ("jit", "language.prim_func"), "python", _LATER),
+    Language("cuda.tile", "cuda.tile", ("kernel",), "python", _LATER),
+    Language("CuPy", "cupy", ("RawKernel", "RawModule", "ElementwiseKernel", "ReductionKernel"), "python", _LATER),
+    Language("Warp", "warp", ("kernel",), "python", _LATER),
+)
+
+
+@dataclass(frozen=True)
+class Found:
+    """A language that a module uses, and the names of its kernels in it (those that a decorator makes)."""
+
+    language: Language
+    kernels: tuple[str, ...]
+
+
+def find(tree: ast.Module) -> list[Found]:
+    """Return the languages that a module imports: those with kernels of their own first, and the others in the table's order."""
+    names = _names(tree)
+    paths = set(names.values()) | {_path(node, names) for node in ast.walk(tree) if isinstance(node, (ast.Attribute, ast.Name))}
+    kernels: dict[str, list[str]] = {}
+    for node in ast.walk(tree):
+        if isinstance(node, (ast.FunctionDef, ast.AsyncFunctionDef)):
+            for decorator in node.decorator_list:
+                path = _path(decorator.func if isinstance(decorator, ast.Call) else decorator, names)
+                owner = next((one for one in LANGUAGES if path in _makers(one)), None)
+                if owner is not None:
+                    kernels.setdefault(owner.name, []).append(node.name)
+                    break
+    found = [
+        Found(one, tuple(kernels.get(one.name, ())))
+        for one in LANGUAGES
+        if one.name in kernels or any(path == one.module or path.startswith(f"{one.module}.") for path in paths)
+    ]
+    return sorted(found, key=lambda one: not one.kernels)
+
+
+def kernels_of(tree: ast.Module, kind: str) -> list[str]:
+    """Return the kernels in the languages of a kind of task, in the order of the module."""
+    found = {kernel for one in find(tree) if one.language.kind == kind for kernel in one.kernels}
+    return [node.name for node in ast.walk(tree) if isinstance(node, ast.FunctionDef) and node.name in found]
+
+
+def _makers(language: Language) -> set[str]:
+    return {f"{language.module}.{maker}" for maker in language.makers}
+
+
+def _names(tree: ast.Module) -> dict[str, str]:
+    """What each imported name stands for: {"tl": "triton.language"}."""
+    return dict(_imported(tree))
+
+
+def _imported(tree: ast.Module) -> Iterator[tuple[str, str]]:
+    for node in ast.walk(tree):
+        if isinstance(node, ast.Import):
+            for alias in node.names:
+                yield (alias.asname, alias.name) if alias.asname else (alias.name.partition(".")[0],) * 2
+        elif isinstance(node, ast.ImportFrom) and node.module and not node.level:
+            for alias in node.names:
+                yield alias.asname or alias.name, f"{node.module}.{alias.name}"
+
+
+def _path(node: ast.expr, names: dict[str, str]) -> str:
+    """The full name of ``tr.jit`` where ``import triton as tr``; "" for what is no imported name."""
+    if isinstance(node, ast.Name):
+        return names.get(node.id, "")
+    if isinstance(node, ast.Attribute):
+        base = _path(node.value, names)
+        return f"{base}.{node.attr}" if base else ""
+    return ""

@@ -1,0 +1,39 @@
+"""Kernel languages are told by what a module imports, whatever it calls it."""
+
+from __future__ import annotations
+
+import ast
+
+import pytest
+
+from gates.importers import languages
+
+CASES = {
+    "Triton": ("import triton as tr", "@tr.autotune(configs=[], key=[])\n@tr.jit", ("kernel",)),
+    "Triton from": ("from triton import jit as compiled", "@compiled", ("kernel",)),
+    "Gluon": ("from triton.experimental import gluon", "@gluon.jit", ("kernel",)),
+    "Numba-CUDA": ("from numba import cuda", "@cuda.jit('void(float32[:])')", ("kernel",)),
+    "CuTe DSL": ("import cutlass.cute as cute", "@cute.kernel", ("kernel",)),
+    "TileLang": ("import tilelang\nimport tilelang.language as T", "@T.prim_func", ("kernel",)),
+    "cuda.tile": ("import cuda.tile as ct", "@ct.kernel", ("kernel",)),
+    "Warp": ("import warp as wp", "@wp.kernel", ("kernel",)),
+    "CuPy": ("import cupy as cp\nadd = cp.RawKernel('', 'add')", "@property", ()),
+    "load_inline": ("from torch.utils.cpp_extension import load_inline", "@property", ()),
+}
+
+
+@pytest.mark.parametrize("name", CASES)
+def test_a_language_is_told_by_its_import(name: str) -> None:
+    imports, decorator, kernels = CASES[name]
+    first = languages.find(ast.parse(f"import torch\n{imports}\n\n{decorator}\ndef kernel(x):\n    pass\n"))[0]
+    assert (first.language.name, first.kernels) == (name.removesuffix(" from"), kernels)
+
+
+def test_names_that_only_look_like_a_language_are_none() -> None:
+    assert languages.find(ast.parse("import torch\n@torch.jit.script\ndef kernel(x):\n    pass\n\n@jit\ndef other(x):\n    pass\n")) == []
+
+
+def test_kernels_of_one_kind_come_in_the_modules_order() -> None:
+    functions = (("triton.jit", "second"), ("cuda.jit", "other"), ("triton.jit", "first"))
+    code = "import triton\nfrom numba import cuda\n" + "".join(f"@{maker}\ndef {name}(x): pass\n" for maker, name in functions)
+    assert languages.kernels_of(ast.parse(code), "triton") == ["second", "first"]

@@ -146,8 +146,8 @@ def serve(
 
     A request of JSON lines is one line, and so is its answer.
 
-    Methods: evaluate (params: task, files, toggles, name, parent, note), describe, status and cancel (params: id). With --http:
-    POST /evaluate, GET /status/ID, POST /cancel/ID, GET /describe/TASK, GET /health.
+    Methods: evaluate (params: task, files, toggles, name, parent, note), describe, insights, elite, status and cancel (params: id).
+    With --http: POST /evaluate, GET /status/ID, POST /cancel/ID, GET /describe/TASK, /insights/TASK, /elite/TASK, /health.
 
     Example: gates serve stage2 --http 8080
     """

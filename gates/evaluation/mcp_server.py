@@ -15,7 +15,7 @@ from gates.evaluation.serve import Service, Steps, outcome
 
 
 def mcp_server(service: Service) -> MCPServer:
-    """A server with the tools ``evaluate`` and ``describe``; a call that the client cancels is taken back if it has not begun."""
+    """A server whose tools are the methods of ``service``. A call that the client cancels is taken back if it has not begun."""
     server = MCPServer("gates", instructions="Judge candidates of a CUDA kernel. Call describe first, then evaluate.", log_level="ERROR")
 
     @server.tool()  # type: ignore[untyped-decorator]
@@ -54,6 +54,16 @@ def mcp_server(service: Service) -> MCPServer:
     def describe(task: str | None = None) -> dict[str, Any]:
         """The task's sources, the problem's text, toggles, shapes, limits, chips and times of the newest runs."""
         return _asked(lambda: service.describe({"task": task}))
+
+    @server.tool()  # type: ignore[untyped-decorator]
+    def insights(task: str | None = None, run: str | None = None) -> dict[str, Any]:
+        """Where the time of a run goes, what limits it and what to try next; of the task's newest run if none is named."""
+        return _asked(lambda: service.insights({"task": task, "run": run}))
+
+    @server.tool()  # type: ignore[untyped-decorator]
+    def elite(task: str | None = None, k: int = 3) -> dict[str, Any]:
+        """The best versions of the task that may be merged."""
+        return _asked(lambda: service.elite({"task": task, "k": k}))
 
     return server
 

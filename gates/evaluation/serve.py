@@ -21,10 +21,17 @@ from gates.evaluation.describe import describe
 from gates.evaluation.evaluator import Evaluator
 from gates.evaluation.overlay import FIELDS, Candidate
 from gates.evaluation.record import Evaluation
+from gates.evidence.run_directory import resolve_run
 from gates.render.console import Silence
+from gates.render.elite import elite_json
+from gates.render.insights import insights_json
+from gates.review.history import history_or_none
+from gates.review.insights.insights import insights_of
+from gates.review.leaderboard import elite
 from gates.task.load import find_task, nearest
 
 MOST_BYTES = 16 * 2**20  # of a request
+_OF_A_TASK = ("describe", "elite", "insights")
 Request = Mapping[str, Any]
 
 
@@ -60,6 +67,19 @@ class Service:
         """What ``gates.evaluation.describe`` says of the task."""
         evaluator = self._evaluator(params)
         return describe(find_task(evaluator.task), evaluator.terms.results)
+
+    def elite(self, params: Request) -> dict[str, Any]:
+        """The best versions of the task that may be merged; ``k`` of them per group (default 3)."""
+        evaluator, k = self._evaluator(params), params.get("k", 3)
+        if type(k) is not int or k < 1:
+            raise GatesError(f"k is {k!r:.40}", hint="a whole number from 1")
+        return elite_json(elite(evaluator.terms.results, find_task(evaluator.task).name, k))
+
+    def insights(self, params: Request) -> dict[str, Any]:
+        """What to try next, from ``run`` (default: the newest run of the task)."""
+        evaluator = self._evaluator(params)
+        results, newest = evaluator.terms.results, f"latest:{find_task(evaluator.task).name}"
+        return insights_json([insights_of(resolve_run(str(params.get("run") or newest), results), history_or_none(results))])
 
     def keep(self, request: str, future: Future[Evaluation]) -> None:
         """Remember an evaluation under the name of its request."""
@@ -163,6 +183,8 @@ def _parsed(line: str) -> dict[str, Any]:
 def _called(service: Service, method: str, params: Request) -> Any:
     methods: dict[str, Callable[[], Any]] = {
         "describe": lambda: service.describe(params),
+        "elite": lambda: service.elite(params),
+        "insights": lambda: service.insights(params),
         "status": lambda: service.state(str(params.get("id"))),
         "cancel": lambda: service.cancel(str(params.get("id"))),
     }
@@ -172,7 +194,7 @@ def _called(service: Service, method: str, params: Request) -> Any:
 
 
 def http_server(service: Service, port: int) -> ThreadingHTTPServer:
-    """A server on 127.0.0.1: POST /evaluate?wait=1, GET /status/ID, POST /cancel/ID, GET /describe/TASK, GET /health."""
+    """A server on 127.0.0.1: POST /evaluate?wait=1, GET /status/ID, POST /cancel/ID, GET /describe/TASK and the like, GET /health."""
     numbers = iter(range(1, 2**62))
     lock = threading.Lock()
 
@@ -188,11 +210,11 @@ def http_server(service: Service, port: int) -> ThreadingHTTPServer:
         def _get(self, what: str, rest: str = "") -> dict[str, Any]:
             if what == "health":
                 return {"tasks": sorted(service.evaluators)}
-            if what == "describe":
-                return service.describe({"task": rest or None})
+            if what in _OF_A_TASK:
+                return _called(service, what, {"task": rest or None})
             if what == "status":
                 return service.state(rest)
-            raise _Missing(f"no page {self.path[:80]!r}", hint="GET /health, /describe/TASK, /status/ID")
+            raise _Missing(f"no page {self.path[:80]!r}", hint="GET /health, /describe/TASK, /elite/TASK, /insights/TASK, /status/ID")
 
         def _post(self, what: str, rest: str = "") -> dict[str, Any]:
             body = self._body()

@@ -37,7 +37,7 @@ def test_an_agent_reads_the_task_and_has_candidates_judged(service: Service) -> 
             ("evaluate", {"name": "broken"}),
         ],
     )
-    assert names == ["evaluate", "describe"]
+    assert names == ["evaluate", "describe", "insights", "elite"]
     assert "saxpy.cu" in told.structured_content["files"] and not told.is_error
     assert right.structured_content["name"] == "here" and right.structured_content["feedback"] == "ok"
     assert wrong.is_error and "is not served here" in wrong.content[0].text

@@ -12,7 +12,7 @@ from concurrent.futures import ThreadPoolExecutor
 from typing import Any
 
 import pytest
-from places import TASKS
+from places import RECORDED, TASKS
 
 from gates.core.errors import GatesError
 from gates.evaluation import evaluator as pool
@@ -89,6 +89,8 @@ def test_every_request_has_its_events_and_one_answer(service: Service) -> None:
         (ask(1, files=[]), "files is not an object"),
         (ask(1, files={"a": 1}), "files must hold texts"),
         (ask(1, "status", id="nobody"), "no request 'nobody'"),
+        (ask(1, "elite", k="many"), "k is 'many'"),
+        (ask(1, "insights", run="nowhere"), "nowhere is not a run directory"),
         (ask(1, name="broken"), "no space left"),
         (ask(1, name="bug"), "internal error: ZeroDivisionError"),
     ],
@@ -128,6 +130,15 @@ def test_describe_gives_what_may_be_replaced(service: Service) -> None:
     told = service.describe({})
     assert list(told["files"]) == ["saxpy.cu"] and "__global__" in told["files"]["saxpy.cu"] and "correctness" in told["limits"]
     assert told["stages"] == ["static", "numbers", "memory", "speed"] and "USE_COALESCED" in told["toggles"]
+
+
+def test_insights_and_the_elite_are_those_of_the_commands(service: Service) -> None:
+    run = next((RECORDED / "h100" / "stage2_wmma_pv").glob("*.zip"))
+    (found,) = service.insights({"run": str(run)})["runs"]
+    assert found["task"] == "stage2_wmma_pv" and found["steps"][0]["rule"] == "memory_wait"
+    service.evaluators["saxpy_fast"].terms = Terms("static", results=RECORDED / "h200")
+    with pytest.raises(GatesError, match="no run of 'saxpy_fast'"):
+        service.elite({})
 
 
 @pytest.fixture

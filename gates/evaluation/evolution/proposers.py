@@ -6,6 +6,7 @@ keeps nothing: what was tried is in the record, so an interrupted search asks th
 
 from __future__ import annotations
 
+import hashlib
 import itertools
 import json
 import random
@@ -135,8 +136,9 @@ class ByPatches:
 
     @property
     def told(self) -> str:
-        """The names of the diffs."""
-        return f"patches {' '.join(path.name for path in self._paths())}"
+        """The names of the diffs, and a digest of their bytes."""
+        total = hashlib.sha256(b"".join(hashlib.sha256(path.read_bytes()).digest() for path in self._paths()))
+        return f"patches {' '.join(path.name for path in self._paths())} ({total.hexdigest()[:8]})"
 
     def propose(self, asked: Asked) -> Iterator[Proposal]:
         """The patches that were not tried; once all were, pairs of them."""

@@ -128,6 +128,7 @@ def _texts(sources: tuple[str, ...]) -> dict[str, str]:
 @_BUDGET
 @_PROFILE
 @click.option("--workers", type=click.IntRange(min=1), help="Candidates at a time.  [default: one for two cores]")
+@click.option("--scheduler", metavar="tcp://HOST:PORT", help="Have the workers of a running Dask cluster judge, on all their cards.")
 @RESULTS
 @BUILD_DIR
 def serve(
@@ -139,6 +140,7 @@ def serve(
     budget_s: float,
     profile: str,
     workers: int | None,
+    scheduler: str | None,
     results: Path,
     build_dir: Path,
 ) -> None:
@@ -163,7 +165,7 @@ def serve(
     make = _mcp_server() if mcp else None
     terms = Terms(stage, against, profile, 0, budget_s, results, build_dir)
     with contextlib.ExitStack() as stack:
-        evaluators = {find_task(task).name: stack.enter_context(Evaluator(task, terms, workers)) for task in tasks}
+        evaluators = {find_task(task).name: stack.enter_context(Evaluator(task, terms, workers, scheduler)) for task in tasks}
         service = Service(evaluators)
         if make is not None:
             make(service).run()

@@ -2,29 +2,36 @@
 
 from __future__ import annotations
 
+import contextlib
 import threading
 from collections.abc import Iterable, Iterator, Mapping
 from concurrent.futures import Future, ThreadPoolExecutor
+from dataclasses import replace
 from types import TracebackType
 from typing import Any
 
 from gates.build.build import job_count
 from gates.evaluation.evaluate import evaluate_task
+from gates.evaluation.evolution.work import Ask, evaluate_there
 from gates.evaluation.overlay import Candidate
 from gates.evaluation.record import Evaluation
 from gates.evaluation.terms import Terms
 from gates.gate.session import ProgressLike
 from gates.render.console import Silence
+from gates.sweep.cluster import joined_cluster
+from gates.task.load import find_task
 
 
 class Evaluator:
-    """Judges candidates of ``task`` on ``workers`` threads (default: a thread for two cores); their processes do the work.
+    """Judges ``workers`` candidates of ``task`` at a time (default: one for two cores); their processes do the work.
 
+    ``scheduler``: the address of a Dask cluster whose workers do it instead, on all their cards; they must share the results folder.
     A candidate that is under way is not judged a second time. Use it as a context manager: leaving it waits for what was submitted.
     """
 
-    def __init__(self, task: str, terms: Terms, workers: int | None = None) -> None:
-        self.task, self.terms = task, terms
+    def __init__(self, task: str, terms: Terms, workers: int | None = None, scheduler: str | None = None) -> None:
+        self.task, self.terms, self._held = task, terms, contextlib.ExitStack()
+        self._cluster = self._held.enter_context(joined_cluster(scheduler)) if scheduler is not None else None
         self._pool = ThreadPoolExecutor(workers or max(1, job_count(None) // 2), thread_name_prefix="evaluate")
         self._lock = threading.Lock()
         self._waiting: dict[tuple[Any, ...], Future[Evaluation]] = {}
@@ -34,7 +41,7 @@ class Evaluator:
         key = (tuple(sorted(candidate.files.items())), tuple(sorted((name, str(value)) for name, value in candidate.toggles.items())))
         with self._lock:
             if (known := self._waiting.get(key)) is None:
-                known = self._waiting[key] = self._pool.submit(evaluate_task, self.task, candidate, self.terms, progress or Silence())
+                known = self._waiting[key] = self._pool.submit(self._judged, candidate, progress or Silence())
                 known.add_done_callback(lambda _: self._waiting.pop(key, None))
             return known
 
@@ -44,12 +51,25 @@ class Evaluator:
         for future in asked:
             yield future.result()
 
+    def _judged(self, candidate: Candidate, progress: ProgressLike) -> Evaluation:
+        if self._cluster is None:
+            return evaluate_task(self.task, candidate, self.terms, progress)
+        folder = str(find_task(self.task, environ={}).folder)
+        terms = replace(self.terms, results=self.terms.results.resolve(), build_dir=self.terms.build_dir.resolve())
+        with self._cluster.jobs() as jobs:
+            jobs.add(evaluate_there, Ask("", folder, candidate, terms), device=bool(self._cluster.devices))
+            ((_, done),) = jobs
+        found: Evaluation = done.evaluation
+        return found
+
     def close(self) -> None:
         """Wait for what was submitted, and end."""
         self._pool.shutdown(wait=True)
+        self._held.close()
 
     def __enter__(self) -> Evaluator:
         return self
 
     def __exit__(self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None) -> None:
         self._pool.shutdown(wait=True, cancel_futures=error is not None)
+        self._held.close()

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import contextlib
 import json
 import shutil
 from collections.abc import Iterator
@@ -11,7 +12,7 @@ from pathlib import Path
 import evaluate_answers
 import pytest
 from click.testing import CliRunner
-from evolution_kit import made_up
+from evolution_kit import Bench, made_up
 from places import RECORDED, TASKS
 from static_kit import needs_nvcc
 from sweep_kit import DEVICE
@@ -291,6 +292,17 @@ def test_two_servers_on_one_results_folder_keep_one_answer(tmp_path: Path) -> No
     assert [answer.status for answer in answers] == ["fail", "fail"] and answers[0].id == answers[1].id
     assert [path.name for path in (tmp_path / "evaluations" / "saxpy_fast").iterdir()] == [answers[0].id]
     assert verify_evaluation(tmp_path / answers[0].evidence) == []
+
+
+def test_a_cluster_s_workers_judge_if_a_scheduler_is_named(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    bench = Bench(lambda _, toggles: 1.0 + toggles["USE_COALESCED"])
+    monkeypatch.setattr("gates.evaluation.evaluator.joined_cluster", lambda address: contextlib.nullcontext(bench.cluster))
+    with gates.Evaluator(str(FAST), Terms("speed", results=tmp_path), workers=2, scheduler="tcp://127.0.0.1:1") as evaluator:
+        found = list(evaluator.map({"toggles": {"USE_COALESCED": n}} for n in (0, 1)))
+    assert [one.score for one in found] == [1.0, 2.0] and [what for what, _ in bench.asked] == ["evaluate"] * 2
+    monkeypatch.undo()
+    with pytest.raises(GatesError, match="is not the address of a Dask scheduler"):
+        gates.Evaluator(str(FAST), Terms("speed", results=tmp_path), scheduler="nowhere")
 
 
 def test_an_error_of_the_input_is_the_future_s(tmp_path: Path) -> None:

@@ -104,7 +104,7 @@ class EmulatedFunction:
 
     def run(self, *arguments: Any, **more: Any) -> Any:
         """The same in the order and with the memory of before, and without taking launches and findings from the emulator."""
-        own = {id(value): value.clone() for value in arguments if hasattr(value, "data_ptr")}
+        own = {id(value): _alone(value) for value in arguments if hasattr(value, "data_ptr")}
         returned = self._function(*(own.get(id(value), value) for value in arguments), **more)
         for value in arguments:
             if id(value) in own:
@@ -112,6 +112,14 @@ class EmulatedFunction:
         if pending := self.emulator.error():
             raise KernelError(1, pending)
         return returned
+
+
+def _alone(tensor: Any) -> Any:
+    """A copy with the same strides, in memory from its first to its last element."""
+    if not tensor.numel():
+        return tensor.clone()
+    span = 1 + sum((size - 1) * step for size, step in zip(tensor.shape, tensor.stride(), strict=True))
+    return tensor.as_strided((span,), (1,)).clone().as_strided(tensor.shape, tensor.stride())
 
 
 def _size(tensor: Any) -> int:

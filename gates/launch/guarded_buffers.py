@@ -10,6 +10,7 @@ an input and uses what it finds does not repeat itself.
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Any
 
@@ -40,10 +41,11 @@ class Guarded:
     image: Any  # uint8 [GUARD_BYTES + size + GUARD_BYTES]
     dtype: Any
     shape: tuple[int, ...]
+    strides: tuple[int, ...]  # in elements, of the elements between the guards
 
     def values(self, raw: Any) -> Any:
         """The tensor in the bytes ``raw``, which came back for ``image``."""
-        return content(raw).view(self.dtype).view(self.shape)
+        return viewed(raw, self.dtype, self.shape, self.strides)
 
     def violation(self, raw: Any) -> str:
         """Where the guards of ``raw`` are not those of ``image``, as text; empty if they are."""
@@ -58,13 +60,21 @@ class Guarded:
 
 
 def guarded(values: Any, seed: int) -> Guarded:
-    """The CPU tensor ``values`` between fresh guards."""
+    """The CPU tensor ``values`` between fresh guards; of one that is a view with strides, all memory from its first to its last element."""
+    shape, strides = tuple(values.shape), tuple(values.stride())
+    if not values.is_contiguous():
+        values = values.as_strided((1 + sum((size - 1) * step for size, step in zip(shape, strides, strict=True)),), (1,))
     size = values.numel() * values.element_size()
     guards = torch.randint(0, 256, (2 * GUARD_BYTES,), dtype=torch.uint8, generator=torch.Generator().manual_seed(seed))
     image = torch.empty(2 * GUARD_BYTES + size, dtype=torch.uint8)
     image[:GUARD_BYTES], image[GUARD_BYTES + size :] = guards[:GUARD_BYTES], guards[GUARD_BYTES:]
     content(image).copy_(as_bytes(values).reshape(-1))
-    return Guarded(image, values.dtype, tuple(values.shape))
+    return Guarded(image, values.dtype, shape, strides)
+
+
+def viewed(raw: Any, dtype: Any, shape: Sequence[int], strides: Sequence[int]) -> Any:
+    """The tensor between the guards of the bytes ``raw``."""
+    return content(raw).view(dtype).as_strided(tuple(shape), tuple(strides))
 
 
 def content(raw: Any) -> Any:

@@ -54,7 +54,7 @@ class Launcher:
     def launch(self, question: Mapping[str, Any]) -> dict[str, Any]:
         """Launch once; the bytes of the ``buffers``, what was ``returned``, the launcher's ``error``, and the emulator's records.
 
-        ``question``: {"buffers": {name: {"image": bytes with guards, "dtype", "shape"}}, "arguments": in their order
+        ``question``: {"buffers": {name: {"image": bytes with guards, "dtype", "shape", "strides"}}, "arguments": in their order
         [{"buffer": name} or {"value": number or the like}], "names" and "given": names of the problem's outputs and of those
         among the arguments, "order", "memory": see ``Emulator.prepare``, "seed": of the emulator's random choices, "stream": "current" or
         "default"}; or besides buffers and arguments "arch"
@@ -65,7 +65,8 @@ class Launcher:
         given = question["buffers"]
         raws = {name: guarded_buffers.room(one["image"].numel(), self._device) for name, one in given.items()}
         views = {
-            name: guarded_buffers.content(raws[name]).view(getattr(torch, one["dtype"])).view(one["shape"]) for name, one in given.items()
+            name: guarded_buffers.viewed(raws[name], getattr(torch, one["dtype"]), one["shape"], one["strides"])
+            for name, one in given.items()
         }
         arguments = [views[one["buffer"]] if "buffer" in one else one["value"] for one in question["arguments"]]
         images = {name: one["image"] for name, one in given.items()}

@@ -95,7 +95,7 @@ class Side:
         wanted = {name: value for name, value in inputs.items() if name in self.arguments}
         tensors = {name: value for name, value in wanted.items() if isinstance(value, torch.Tensor)}
         for name, value in tensors.items():
-            if not value.is_contiguous():
+            if not self.function and not value.is_contiguous():
                 raise ProblemError(f"input {name!r} is not contiguous; a launcher receives no strides")
         made = problems.outputs_of(self.problem, shape)
         given = {name: value for name, value in made.items() if name in self.arguments} if self.function else made
@@ -148,7 +148,10 @@ class Side:
         named: dict[str, Any] = {name: {"buffer": name} for name in rooms}
         numbers: dict[str, Any] = {name: {"value": value} for name, value in {**shape, **wanted}.items() if name not in rooms}
         return {
-            "buffers": {name: {"image": one.image, **wire.described(one.dtype, one.shape)} for name, one in rooms.items()},
+            "buffers": {
+                name: {"image": one.image, **wire.described(one.dtype, one.shape), "strides": list(one.strides)}
+                for name, one in rooms.items()
+            },
             "arguments": list(problems.call_arguments(self.problem, {}, named, numbers, self.arguments)),
         }
 

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import dataclasses
+import random
 from typing import Any
 
 import pytest
@@ -13,11 +14,12 @@ from places import DATA
 from gates.core.records import GateResult
 from gates.evidence.judging import load_evidence
 from gates.gate.correctness import judge as correctness
-from gates.gate.correctness.evidence import CorrectnessEvidence, EmulatorFinding, NullErrors
+from gates.gate.correctness.evidence import CorrectnessEvidence, EmulatorFinding, NullErrors, OutputErrors
 from gates.gate.ncu import judge as ncu
 from gates.gate.performance import judge as performance
 from gates.gate.performance.evidence import Alone, PerformanceEvidence
 from gates.gate.ptxas import judge as ptxas
+from gates.gate.ptxas.evidence import CalledFunction
 from gates.gate.sass import judge as sass
 from gates.stats.outside import OutsideBlock
 from gates.stats.samples import Block, Series
@@ -35,6 +37,13 @@ def test_ptxas(recorded: dict[str, Any]) -> None:
     assert_kept("ptxas", said(ptxas.judge, recorded["ptxas"], limits))
 
 
+@pytest.mark.parametrize(("stores", "loads", "told"), [(0, 0, []), (8, 0, [8]), (0, 4, [0]), (None, None, [])])
+def test_spills_of_called_functions_are_told(recorded: dict[str, Any], stores: int | None, loads: int | None, told: list[int]) -> None:
+    called = CalledFunction("_Z1fv", "f()", "sm_90", 0, stores, loads)
+    checks = ptxas.judge(dataclasses.replace(recorded["ptxas"], called_functions=(called,)), {}).checks
+    assert [check.observed for check in checks if check.name == "called_function_spills"] == told
+
+
 def test_sass(recorded: dict[str, Any]) -> None:
     limits = {"require": {"tensor": 1, "barrier": 2}, "forbid": ("local_memory", "tma")}
     assert_kept("sass", said(sass.judge, recorded["sass"], limits))
@@ -50,15 +59,21 @@ def test_ncu(recorded: dict[str, Any]) -> None:
 
 
 def small(evidence: CorrectnessEvidence, **changes: Any) -> CorrectnessEvidence:
-    """Two seeds of a shape, an odd and an edge case, with the baseline's."""
-    kept = [
-        case
-        for role in ("headline", "odd", "edge")
-        for case in [one for one in evidence.cases if one.role == role][: 1 + (role == "headline")]
-    ]
-    keys = {case.key for case in kept}
-    theirs = tuple(case for case in evidence.baseline_cases if case.key in keys)
-    made = dataclasses.replace(evidence, cases=tuple(kept), asked=2, baseline_cases=theirs, excerpts={}, planned=None)
+    """Two seeds of a shape and a case of each other role, all within their bounds, with the baseline's."""
+    headline, other = ([case for case in evidence.cases if case.role == role] for role in ("headline", "odd"))
+    roles = {
+        "odd": {},
+        "edge": {"shape": "one"},
+        "family": {"inputs": "zeros"},
+        "fresh": {"shape": "drawn", "seed": 7},
+    }
+    kept = [*headline[:2], *(dataclasses.replace(other[0], role=role, **more) for role, more in roles.items())]
+
+    def bounded(outputs: tuple[OutputErrors, ...]) -> tuple[OutputErrors, ...]:
+        return tuple(dataclasses.replace(one, max_err_over_bound=0.5, bound_index=(3,), bound_error=1e-4, bound_at=2e-4) for one in outputs)
+
+    cases = tuple(dataclasses.replace(case, outputs=bounded(case.outputs), nudged=bounded(case.nudged)) for case in kept)
+    made = dataclasses.replace(evidence, cases=cases, asked=2, baseline_cases=cases, excerpts={}, planned=None)
     return dataclasses.replace(made, **changes)
 
 
@@ -128,6 +143,11 @@ def test_correctness_by_the_honest_error(recorded: dict[str, Any]) -> None:
     assert_kept("correctness_honest", said(correctness.judge, evidence, {**LIMITS, "bad_pct": 6.0}, left_out=left_out))
 
 
+def test_what_the_honest_error_is_worth_beside_the_format_s_rule() -> None:
+    told = {ratio: correctness.worth(ratio).partition(", and the format's own rule ")[2] for ratio in (None, 20.0, 1.0, 0.04, 1234.0)}
+    assert told == {None: "", 20.0: "20 times as wide", 1.0: "1 times as wide", 0.04: "25 times as narrow", 1234.0: "1,200 times as wide"}
+
+
 def test_seeds_must_change_the_inputs_and_on_some_shape_the_answer(recorded: dict[str, Any]) -> None:
     base = small(recorded["correctness"])
     one, two, *others = base.cases
@@ -148,13 +168,13 @@ def timed(new: float = 10.0, old: float = 12.0, **changes: Any) -> PerformanceEv
     """A measurement with all that can stand beside it: both cache modes, single launches, long blocks, the baseline alone."""
     base = fed([new * (1 + 1e-4 * n) for n in range(5)], [old * (1 + 1e-4 * n) for n in range(5)])
 
-    def series(mode: str, factor: float, sides: dict[str, float], samples: int = 5) -> Series:
+    def series(mode: str, factor: float, sides: dict[str, float], samples: int = 5, sm_mhz: float = 1980.0) -> Series:
         blocks = tuple(
             Block(
                 side,
                 pair,
                 tuple(us * factor * (1 + 1e-4 * n + 1e-6 * pair) for n in range(samples)),
-                sm_mhz=1980.0,
+                sm_mhz=sm_mhz,
                 wall_us=us * factor * 51 * samples + 90.0,
             )
             for pair in range(12)
@@ -168,10 +188,16 @@ def timed(new: float = 10.0, old: float = 12.0, **changes: Any) -> PerformanceEv
         "series": (series("cold", 1.0, both), series("warm", 0.9, both)),
         "single": series("single", 1.3, both, 12),
         "outside": outside,
-        "alone": Alone(series("cold", 1.0, {"baseline": old * 0.99}), ""),
+        "alone": Alone(series("cold", 1.0, {"baseline": old * 0.99}, sm_mhz=2000.0), ""),
         "process_s": 90.0,
     }
     return dataclasses.replace(base, **{**more, **changes})
+
+
+def test_a_task_that_expects_much_may_have_it() -> None:
+    for pct, most in ((15, 100.0), (1900, 200.0)):
+        checks = performance.judge(timed(), {**TIMES, "min_speedup_pct": pct}).checks
+        assert [check.limit for check in checks if check.name == "baseline_over_candidate"] == [most]
 
 
 def test_a_side_without_samples_hides_no_other_s_timer() -> None:
@@ -220,6 +246,24 @@ def test_performance_with_a_warm_cache() -> None:
     warm = dataclasses.replace(base, gated_mode="warm", alone=Alone(dataclasses.replace(base.alone.series, mode="warm"), ""))
     left_out = (*NO_TIME, "series", "control", "single", "alone", "outputs", "shape", "calibration", "device", "work")
     assert_kept("performance_warm", said(performance.judge, warm, {**TIMES, "cache": "warm"}, left_out=left_out))
+
+
+def test_an_open_outcome_says_what_would_pass_and_follows_the_seed() -> None:
+    base = timed(10.0, 11.5)
+    blocks = tuple(
+        dataclasses.replace(block, samples_us=tuple(us * random.Random(block.pair).gauss(1.0, 0.01) for us in block.samples_us))
+        if block.side == "baseline"
+        else block
+        for block in base.series[0].blocks
+    )
+    evidence = dataclasses.replace(base, series=(dataclasses.replace(base.series[0], blocks=blocks), base.series[1]))
+    reading = performance.read(evidence, TIMES)
+    seen = reading.ruling.interval
+    text = performance.sentence(evidence, reading, 15.0)
+    assert f"half width {seen.half_width_pct:.2f} %, a ratio of {1.15 * (1 + seen.half_width_pct / 100):.3f} would pass" in text
+    assert seen.half_width_pct > 0.3 and performance.judge(evidence, TIMES).code == "performance.bar_within_interval"
+    low = {seed: performance.read(dataclasses.replace(evidence, seed=seed), {**TIMES, "min_speedup_pct": 5}).ruling for seed in (1, 2)}
+    assert low[1].bootstrap != low[2].bootstrap and low[1].interval == low[2].interval
 
 
 def test_performance_with_slow_single_launches() -> None:

@@ -129,7 +129,9 @@ def test_a_sample_is_long_enough_at_200_steps_and_at_5_percent() -> None:
     assert [calibration.Calibration(1.0, 0.0, None).too_coarse(length) for length in (200.0, 199.9)] == [False, True]
 
 
-@pytest.mark.parametrize(("sample", "good"), [(1e-9, True), (0.0, False), (-1.0, False), (9.9e11, True), (1e12, False), (math.inf, False)])
+@pytest.mark.parametrize(
+    ("sample", "good"), [(1e-9, True), (0.0, False), (-1.0, False), (999_999_999_999.5, True), (1e12, False), (math.inf, False)]
+)
 def test_a_sample_is_a_time(sample: float, good: bool) -> None:
     assert usable(sample) is good and split_samples([sample, 1]) == (((sample, 1.0), 0) if good else ((1.0,), 1))
 
@@ -263,6 +265,29 @@ def test_one_factor_at_all_lengths_is_steady() -> None:
         return outside_block(100_000.0, 102_000.0 + 1000.0 * pct)
 
     assert [outside.steady([excess(40.0), excess(low)]) for low in (30.1, 29.9)] == [True, False]
+
+
+class Chance:
+    """Chance that keeps what it was asked for."""
+
+    def __init__(self) -> None:
+        self.asked = list[tuple[int, int]]()
+
+    def shuffle(self, sides: list[str]) -> None:
+        sides.sort()
+
+    def randint(self, least: int, most: int) -> int:
+        self.asked.append((least, most))
+        return least
+
+
+def test_the_lengths_of_outside_blocks() -> None:
+    now, chance = iter(range(1000)), Chance()
+    timers = {CANDIDATE: lambda replays: [1000.0] * replays}
+    outside.measure(timers, {CANDIDATE: 1}, {CANDIDATE: 1000.0}, chance, lambda: float(next(now)))  # type: ignore[arg-type]
+    assert chance.asked == [(least, 2 * least) for least in (50, 50, 100, 200, 200, 200)]
+    outside.measure(timers, {CANDIDATE: 1}, {CANDIDATE: 1.0}, chance, lambda: float(next(now)))  # type: ignore[arg-type]
+    assert set(chance.asked[6:]) == {(2000, 4000)}
 
 
 def test_outside_blocks_are_two_per_side_and_longer_if_they_disagree() -> None:

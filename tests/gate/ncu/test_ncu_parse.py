@@ -58,6 +58,11 @@ def test_counters_and_why_others_are_absent() -> None:
     assert {counter.metric: counter for counter in side().kernels[0].counters}["dram_bytes"].value == 2000.0
 
 
+def test_a_unit_that_ncu_leaves_out_is_the_metric_s() -> None:
+    counters = {counter.metric: counter for counter in side(csv=TABLE.replace('"%"', '""')).kernels[0].counters}
+    assert (counters["tensor_pipe"].unit, counters["dram_bytes"].unit) == ("%", "byte")
+
+
 DENIED = "==PROF== x\n  ==ERROR== ERR_NVGPUCTRPERM - no permission  \n==PROF== y"
 
 
@@ -85,6 +90,7 @@ DENIED = "==PROF== x\n  ==ERROR== ERR_NVGPUCTRPERM - no permission  \n==PROF== y
         ({"proof": {"launches": "1"}}, "ncu.not_launched", "no proof"),
         ({"proof": {"error": "invalid argument"}}, "ncu.not_launched", "no proof"),
         ({"proof": {"type": "phase"}}, "ncu.not_launched", "no proof"),
+        ({"proof": {"type": "begun"}}, "ncu.not_launched", "no proof"),
         ({"proof": {"nonce": "another"}}, "ncu.not_launched", "no proof"),
         ({"report": None, "csv": None}, "ncu.failed", "ncu left no report (exit 0): it printed nothing"),
         ({"report": None}, "", ""),

@@ -27,6 +27,17 @@ def figures(log: PtxasLog) -> list[dict]:
     return [{key: value for key, value in to_json(kernel).items() if key != "warnings"} for kernel in log.kernels]
 
 
+def test_figures_without_a_kernel_belong_to_none() -> None:
+    used = "ptxas info    : Used 8 registers, 4 bytes smem, 360 bytes cmem[0]\n"
+    alone = parse_log(used)
+    assert alone.kernels == alone.device_functions == ()
+    entry = "ptxas info    : Compiling entry function '_Z1kv' for 'sm_90'\n"
+    spills = "    0 bytes stack frame, 0 bytes spill stores, 0 bytes spill loads\n"
+    properties = "ptxas info    : Function properties for {}\n"
+    log = parse_log(entry + properties.format("_Z1fv") + spills + used.replace("8", "99") + properties.format("_Z1kv") + spills + used)
+    assert [kernel.registers for kernel in log.kernels] == [8] and [one.name for one in log.device_functions] == ["_Z1fv"], log
+
+
 @pytest.mark.parametrize("name", sorted(MANIFEST))
 def test_every_field_of_every_recorded_log(name: str) -> None:
     log, entry = parse_log(read(name)), MANIFEST[name]

@@ -170,6 +170,11 @@ def test_lines_that_are_no_findings() -> None:
     assert (found.kernel, found.where) == ("k()", "")  # a headline with a place keeps it
 
 
+def test_each_headline_has_its_own_place() -> None:
+    text = "".join(f"========= Invalid {what}\n=========     at {what}()+0x1 in {what}.cu:3\n" for what in ("read", "write"))
+    assert [(one.kernel, one.where) for one in device_findings(text, "m")] == [("read()", "read.cu:3"), ("write()", "write.cu:3")]
+
+
 def test_addresses_are_left_out_and_equal_findings_are_counted() -> None:
     found = device_findings(
         "========= Invalid read of 0x7f12 " + "y" * 400 + "\n========= Invalid read of 0x7f99 " + "y" * 400 + "\n", "memcheck"

@@ -19,8 +19,9 @@ from gates.gate.ncu import judge as ncu
 from gates.gate.performance import judge as performance
 from gates.gate.performance.evidence import Alone, PerformanceEvidence
 from gates.gate.ptxas import judge as ptxas
-from gates.gate.ptxas.evidence import CalledFunction
+from gates.gate.ptxas.evidence import CalledFunction, Launch
 from gates.gate.sass import judge as sass
+from gates.stats.calibration import Calibration
 from gates.stats.outside import OutsideBlock
 from gates.stats.samples import Block, Series
 
@@ -42,6 +43,25 @@ def test_spills_of_called_functions_are_told(recorded: dict[str, Any], stores: i
     called = CalledFunction("_Z1fv", "f()", "sm_90", 0, stores, loads)
     checks = ptxas.judge(dataclasses.replace(recorded["ptxas"], called_functions=(called,)), {}).checks
     assert [check.observed for check in checks if check.name == "called_function_spills"] == told
+
+
+@pytest.mark.parametrize(
+    ("static", "launches", "note", "limit", "told"),
+    [
+        (100, (), "", 100, [("smem", "inconclusive", None)]),
+        (101, (), "", 100, [("smem", "fail", 101)]),
+        (100, (Launch(32, 0, 0),), "as declared", 100, [("smem", "pass", 100), ("dynamic_smem", "pass", 0)]),
+        (227, (Launch(32, 0, 0, 100),), "", 300, [("smem", "pass", 227)]),
+        (228, (Launch(32, 0, 0, 100),), "", 300, [("smem", "pass", 228), ("smem_beyond_source", "pass", 128)]),
+    ],
+)
+def test_shared_memory(recorded: dict[str, Any], static: int, launches: Any, note: str, limit: int, told: list[Any]) -> None:
+    base = recorded["ptxas"]
+    kernel = dataclasses.replace(base.kernels[0], static_smem_bytes=static, launches=launches, linked=None)
+    evidence = dataclasses.replace(base, kernels=(kernel,), launches_note=note)
+    names = ("smem", "dynamic_smem", "smem_beyond_source")
+    checks = ptxas.judge(evidence, {"max_smem_bytes": limit}).checks
+    assert [(check.name, check.status.value, check.observed) for check in checks if check.name in names] == told
 
 
 def test_sass(recorded: dict[str, Any]) -> None:
@@ -143,6 +163,15 @@ def test_correctness_by_the_honest_error(recorded: dict[str, Any]) -> None:
     assert_kept("correctness_honest", said(correctness.judge, evidence, {**LIMITS, "bad_pct": 6.0}, left_out=left_out))
 
 
+def test_a_weak_case_is_told_and_not_counted(recorded: dict[str, Any]) -> None:
+    base = small(recorded["correctness"])
+    null = NullErrors("zeros", 0.0, 0.0, 0.0, 0.0)
+    edge = base.cases[3]
+    weak = dataclasses.replace(edge, outputs=tuple(dataclasses.replace(output, nulls=(null,)) for output in edge.outputs))
+    result = correctness.judge(dataclasses.replace(base, cases=(*base.cases[:3], weak, *base.cases[4:])), LIMITS)
+    assert f"; 1 weak, not counted ({edge.where})" in result.sentence and "edge case" not in result.sentence
+
+
 def test_what_the_honest_error_is_worth_beside_the_format_s_rule() -> None:
     told = {ratio: correctness.worth(ratio).partition(", and the format's own rule ")[2] for ratio in (None, 20.0, 1.0, 0.04, 1234.0)}
     assert told == {None: "", 20.0: "20 times as wide", 1.0: "1 times as wide", 0.04: "25 times as narrow", 1234.0: "1,200 times as wide"}
@@ -198,6 +227,14 @@ def test_a_task_that_expects_much_may_have_it() -> None:
     for pct, most in ((15, 100.0), (1900, 200.0)):
         checks = performance.judge(timed(), {**TIMES, "min_speedup_pct": pct}).checks
         assert [check.limit for check in checks if check.name == "baseline_over_candidate"] == [most]
+
+
+@pytest.mark.parametrize(("steps", "asked"), [(2000.5, True), (1999.5, False)])
+def test_equal_samples_are_looked_for_where_the_timer_is_fine_enough(steps: float, asked: bool) -> None:
+    base = timed()
+    step_us = base.series[0].launches["candidate"] * base.series[0].samples("candidate")[0] / steps
+    checks = performance.judge(dataclasses.replace(base, calibration=Calibration(step_us, 1.5, 0.5)), TIMES).checks
+    assert any(check.name == "distinct_samples" and check.where.startswith("candidate") for check in checks) is asked
 
 
 def test_a_side_without_samples_hides_no_other_s_timer() -> None:

@@ -80,6 +80,8 @@ def build(
         )  # an edge that two libraries share is there once
         printed, wall_s = _make(edges, task, toolchain, ninja, lock, say)
         targets, stage = tuple(_target(plan, folder, printed, toolchain) for plan in plans), task.digest()
+        if task.kind == EXTENSION:
+            targets = tuple(torch_extension.on_cpu(target) for target in targets)
         text = _log_text(folder, plans)
         if task.kind == EXTENSION:
             made, said = torch_extension.build(task, toolchain, folder, library_archs, want, job_count(jobs), say)
@@ -150,14 +152,14 @@ def _plans(task: Task, toolchain: Toolchain, archs: tuple[str, ...], device_arch
     if "cubin" in want:
         for arch in archs:
             plans.extend(_cubin_plans(task, toolchain, arch))
-    makers: dict[str, tuple[tuple[str, ...], Callable[[], Iterable[graph.Edge]]]] = {
-        "device": (("nvcc",), lambda: graph.device_edges(task, toolchain, device_archs)),
-        "emulator": (("nvcc", "g++"), lambda: graph.emulator_edges(task, toolchain)),
+    makers: dict[str, tuple[str, tuple[str, ...], Callable[[], Iterable[graph.Edge]]]] = {
+        "device": ("device.so", ("nvcc",), lambda: graph.device_edges(task, toolchain, device_archs)),
+        "emulator": (graph.emulator_library(task), ("nvcc", "g++"), lambda: graph.emulator_edges(task, toolchain)),
     }
-    for kind, (tools, make) in makers.items():
-        if kind in want and task.kind == CUDA:
+    for kind, (output, tools, make) in makers.items():
+        if kind in want and (task.kind == CUDA or (kind == "emulator" and task.script)):
             missing = next(filter(None, (build_failure.missing_tool(tool, toolchain) for tool in tools)), None)
-            plans.append(_Plan(kind, f"{kind}.so", () if missing else tuple(make()), failure=missing))
+            plans.append(_Plan(kind, output, () if missing else tuple(make()), failure=missing))
     if task.kind == EXTENSION and "binding" in want:
         plans.extend(_binding_plans(task, toolchain))
     return plans

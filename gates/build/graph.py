@@ -9,6 +9,7 @@ from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 
+import gates.emulator
 from gates.build import torch_headers
 from gates.build.toolchain import Toolchain, header_folders
 from gates.task.load import EXTENSION, Task
@@ -19,6 +20,7 @@ from gates.task.sources.preprocessor import linked_files
 STEP = Path(__file__).with_name("compile_step.py")
 CXX_STANDARD = "-std=c++17"
 RUNTIME = "emulator.runtime.o"
+TORCH_ON_CPU = Path(gates.emulator.__file__).parent / "torch_on_cpu"
 TORCH_CXX_STANDARD = "-std=c++20"  # of torch's headers
 
 
@@ -109,15 +111,29 @@ def emulator_edges(task: Task, toolchain: Toolchain) -> list[Edge]:
     virtual = lowest(task.arch).replace("sm_", "compute_")
     code = [f"-gencode=arch={virtual},code={virtual}"]
     edges, objects = [], []
+    torch = task.kind == EXTENSION
+    before = ["-include", str(TORCH_ON_CPU / "device.h")] if torch else []
     for source, stem in zip(task.sources, stems(task), strict=True):
-        output = f"emulator/{stem}.o"
-        edges.append(_object_edge(task, toolchain, source, output, [*code, "--no-compress"]))
+        if source in task.compiled:
+            output = f"emulator/{stem}.o"
+            edges.append(_object_edge(task, toolchain, source, output, [*code, "--no-compress", *before]))
+            objects.append(output)
+    if torch:
+        output = "emulator/torch_on_cpu.o"
+        edges.append(_object_edge(task, toolchain, TORCH_ON_CPU / "device.cpp", output, code))
         objects.append(output)
     make_runtime = (sys.executable, "-m", runtime_object.__name__, "-o", "{out}", "--cxx", toolchain.need("g++").path)
     rules = [*RUNTIME_DIR.iterdir(), *RUNTIME_DIR.parent.glob("*.py")]
     edges.append(Edge(RUNTIME, f"{RUNTIME}.log", make_runtime, (), implicit=tuple(sorted(map(str, rules)))))
-    command = (*_nvcc(toolchain), *LINK_FLAGS, *code, *task.nvcc_flags, *objects, RUNTIME, "-o", "{out}")
-    return [*edges, _library_edge(task, "emulator.so", command, [*objects, RUNTIME])]
+    libraries = torch_headers.link_flags() if torch else ()
+    flags = [flag.replace("-z,defs,", "") for flag in LINK_FLAGS] if torch else LINK_FLAGS  # a CPU build of torch lacks cuBLAS and its kin
+    command = (*_nvcc(toolchain), *flags, *code, *task.nvcc_flags, *objects, RUNTIME, *libraries, "-o", "{out}")
+    return [*edges, _library_edge(task, emulator_library(task), command, [*objects, RUNTIME])]
+
+
+def emulator_library(task: Task) -> str:
+    """The file of the emulator's library; Python imports an extension by its file's name."""
+    return f"emulator/{task.name}.so" if task.kind == EXTENSION else "emulator.so"
 
 
 def binding_edges(task: Task, toolchain: Toolchain) -> list[Edge]:

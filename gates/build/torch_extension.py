@@ -12,6 +12,7 @@ import os
 import re
 import shutil
 from collections.abc import Callable, Collection, Mapping, Sequence
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -25,13 +26,8 @@ from gates.worker import process
 from gates.worker.job import ResultWriter, run_job
 
 _LIMIT_S = 60.0
-_CPU_ONLY = Failure(
-    "",
-    "",
-    hint="the compiler's gates judge its .cu here; behind a C launcher of ten lines the same .cu runs on the emulator "
-    "(docs/start/your-kernel.md)",
-    unsupported="a torch extension runs on a CUDA device alone",
-)
+_HINT = "the compiler's gates judge its .cu here; behind a C launcher the same .cu runs on the emulator (docs/start/your-kernel.md)"
+_CPU_ONLY = Failure("", "", hint=_HINT, unsupported="a torch extension runs on a CUDA device alone")
 
 
 def build(
@@ -43,8 +39,11 @@ def build(
     jobs: int,
     say: Callable[[str], None],
 ) -> tuple[list[Target], str]:
-    """The device and emulator targets of an extension, and what its build printed. The folder's lock is held by the caller."""
-    made = [Target(kind, None, failure=_CPU_ONLY) for kind in ("emulator",) if kind in want]
+    """The device target of an extension, and what its build printed. The folder's lock is held by the caller.
+
+    One that Python code does not call has a target for the emulator that says why there is none.
+    """
+    made = [Target("emulator", None, failure=_CPU_ONLY)] if "emulator" in want and task.script is None else []
     if "device" not in want:
         return made, ""
     if missing := missing_tool("nvcc", toolchain):
@@ -89,6 +88,14 @@ def build(
     refuse_machine_fault(text, tried.cause, folder, "torch's loader")
     failure = Failure("torch.utils.cpp_extension.load", tried.cause, first_errors(text), str(log), hint_for(text, tried.cause, toolchain))
     return [*made, Target("device", None, failure=failure)], text
+
+
+def on_cpu(target: Target) -> Target:
+    """The target; of an extension that can't be built for the CPU device, which says nothing about the extension itself."""
+    if target.kind != "emulator" or not target.failure or target.failure.missing_tool:
+        return target
+    reason = f"this torch extension can't be built for the CPU: {next(iter(target.failure.errors), target.failure.cause)}"
+    return replace(target, failure=Failure(target.failure.command, target.failure.cause, hint=_HINT, unsupported=reason))
 
 
 def _edge(task: Task, device_archs: Sequence[str]) -> graph.Edge:

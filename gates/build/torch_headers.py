@@ -53,6 +53,12 @@ def binding_flags(name: str, toolchain: Toolchain) -> list[str]:
     return [*flags, *(f"-idirafter{folder}" for folder in after)] if flags else []
 
 
+def link_flags() -> list[str]:
+    """The libraries of torch that an extension is linked with."""
+    include = include_folder()
+    return [] if include is None else [f"-L{include.parent / 'lib'}", "-ltorch", "-ltorch_cpu", "-lc10", "-ltorch_python"]
+
+
 def _flags(name: str) -> list[str]:
     include = include_folder()
     if include is None:

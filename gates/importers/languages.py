@@ -25,7 +25,13 @@ _LATER = "nothing (not run)"
 LANGUAGES = (  # what lies within another's module comes before it
     Language("Gluon", "triton.experimental.gluon", ("jit",), "triton", "ptxas and sass, if Triton compiles them without a device"),
     Language("Triton", "triton", ("jit",), "triton", "ptxas, sass; correctness by Triton's interpreter"),
-    Language("load_inline", "torch.utils.cpp_extension", ("load_inline", "load"), "torch-extension", "ptxas, sass"),
+    Language(
+        "load_inline",
+        "torch.utils.cpp_extension",
+        ("load_inline", "load"),
+        "torch-extension",
+        "ptxas, sass; correctness and memory checks on the emulator",
+    ),
     Language("Numba-CUDA", "numba.cuda", ("jit",), "python", _LATER),
     Language("CuTe DSL", "cutlass", ("cute.kernel", "cute.jit"), "python", _LATER),
     Language("TileLang", "tilelang", ("jit", "language.prim_func"), "python", _LATER),

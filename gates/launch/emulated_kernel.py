@@ -13,7 +13,7 @@ from gates.emulator import triton_alone
 from gates.emulator.control import Emulator, oldest
 from gates.emulator.triton_device import TritonDevice
 from gates.launch.c_launcher import Kernel, KernelError
-from gates.launch.entry_point import Function
+from gates.launch.entry_point import Function, load
 
 
 class EmulatedKernel:
@@ -75,19 +75,26 @@ class EmulatedKernel:
 
 
 class EmulatedFunction:
-    """The Python function of a job's ``side`` whose Triton kernels run on the emulator; ``launches`` and ``findings`` are of the last call.
+    """The Python function of a job's ``side`` whose kernels, Triton's or those of a torch extension, run on the emulator.
 
-    Raises GatesError as ``Function`` does, and NotHere where Triton does not work.
+    ``launches`` and ``findings`` are of the last call. Raises GatesError as ``Function`` does, and NotHere where Triton does not work.
     """
 
     def __init__(self, side: Mapping[str, Any]) -> None:
         archs = side.get("arch", ())
-        self.emulator = Emulator(ctypes.CDLL(side["runtime"]))
-        self.emulator.be(archs)
-        os.environ["TRITON_CACHE_DIR"] = tempfile.mkdtemp(prefix="triton.")
-        TritonDevice(self.emulator, oldest(archs)).use()
-        triton_alone.run_in_turn()
-        self._function = Function(Path(side["library"]), side["entry"], on_cpu=True)
+        if side.get("script"):
+            library = ctypes.CDLL(side["library"])
+            self.emulator = Emulator(library)
+            self.emulator.be(archs)
+            library.gates_torch_share_memory()  # before torch makes the first tensor that a kernel may see
+            self._function: Any = load(side)
+        else:
+            self.emulator = Emulator(ctypes.CDLL(side["runtime"]))
+            self.emulator.be(archs)
+            os.environ["TRITON_CACHE_DIR"] = tempfile.mkdtemp(prefix="triton.")
+            TritonDevice(self.emulator, oldest(archs)).use()
+            triton_alone.run_in_turn()
+            self._function = Function(Path(side["library"]), side["entry"], on_cpu=True)
         self.launches: list[dict[str, Any]] = []
         self.findings: list[dict[str, Any]] = []
 

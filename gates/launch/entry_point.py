@@ -103,8 +103,8 @@ def _refuse(*_: Any, **__: Any) -> Any:
 
 
 def on_emulator(side: Mapping[str, Any]) -> bool:
-    """Whether the side's kernels run on the emulator: those of a C launcher and of Triton."""
-    return bool(side["emulated"]) and side.get("kind", CUDA) in (CUDA, TRITON)
+    """Whether the side's kernels run on the emulator: those of a C launcher, of Triton, and of an extension that Python code calls."""
+    return bool(side["emulated"]) and (side.get("kind", CUDA) in (CUDA, TRITON) or bool(side.get("script")))
 
 
 def is_c(side: Mapping[str, Any]) -> bool:

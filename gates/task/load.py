@@ -30,7 +30,7 @@ from gates.task.sources.preprocessor import macros
 CUDA, EXTENSION, TRITON, PYTHON = "cuda", "torch-extension", "triton", "python"  # kinds: what a kernel is written in
 WITHOUT_DEVICE = {
     CUDA: "the CPU emulator",
-    EXTENSION: "nothing",
+    EXTENSION: "the CPU emulator",
     TRITON: "the CPU emulator",
     PYTHON: "the CPU",
 }  # where a kind runs then

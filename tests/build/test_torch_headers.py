@@ -14,7 +14,7 @@ from static_kit import needs_nvcc
 from torch_kit import STUB, stub_torch  # noqa: F401
 
 import gates
-from gates.build import missing_header, torch_headers
+from gates.build import graph, missing_header, torch_headers
 from gates.build.build import build
 from gates.build.failure import Failure
 from gates.build.toolchain import find_toolchain, header_folders
@@ -254,3 +254,14 @@ def test_the_stub_includes_what_torch_does() -> None:
     assert {f"#include <{path.name}>" for path in torch_headers.HANDLES.glob("*.h")} - {"#include <cusolver_common.h>"} <= set(
         of_torch.splitlines()
     )
+
+
+def test_an_extension_that_python_calls_is_built_for_the_emulator(extension: Task, cuda: Path, stub_torch: None) -> None:
+    script = extension.folder / "call.py"
+    task = replace(extension, sources=(script, *extension.sources))
+    assert task.script == script and task.compiled == extension.sources and extension.script is None
+    edges = graph.emulator_edges(task, find_toolchain())
+    assert not any(str(script) in edge.inputs for edge in edges) and edges[-1].output == f"emulator/{task.name}.so"
+    compiled = next(edge.command for edge in edges if edge.inputs == (str(extension.sources[0]),))
+    assert compiled[compiled.index("-include") + 1].endswith("torch_on_cpu/device.h")
+    assert "-ltorch_python" in edges[-1].command and not any("-z,defs" in part for part in edges[-1].command)

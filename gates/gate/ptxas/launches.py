@@ -27,10 +27,10 @@ def launches_of(session: Session, task: Task) -> tuple[list[dict[str, Any]] | No
 
 
 def _seen_launches(session: Session, task: Task) -> tuple[list[dict[str, Any]] | None, str]:
-    kind = "emulator" if task.kind == CUDA and session.builds[task.name].path("emulator") else "device"
+    kind = "emulator" if (task.kind == CUDA or task.script) and session.builds[task.name].path("emulator") else "device"
     if session.builds[task.name].path(kind) is None:
         return None, ""
-    limit_s = min(LAUNCH_LIMIT_S, task.time_limit_s) if kind == "emulator" else task.time_limit_s
+    limit_s = min(LAUNCH_LIMIT_S, task.time_limit_s) if kind == "emulator" and not task.script else task.time_limit_s
     session.progress.step(f"{task.name}: one launch on the {kind}, for its launch configuration", limit_s)
     smallest = session.cases(task)[0]["path"]
     job = {

@@ -13,6 +13,10 @@
 #include <map>
 #include <mutex>
 
+// Defined by a library whose host code has the device's memory for its own, as torch's tensors are on the CPU: it may touch what
+// kernels touch, and what it wrote nobody knows.
+extern "C" __attribute__((weak, visibility("default"))) const int gates_cpu_host_shares_memory;
+
 namespace gates_cpu {
 namespace {
 
@@ -52,6 +56,8 @@ void watch_host(std::uint64_t base, std::uint64_t bytes) {
     sigaction(SIGSEGV, &ours, &before_ours);
 }
 
+bool is_shared() { return &gates_cpu_host_shares_memory != nullptr; }
+
 // Shared pages do not count as this process's data, which RLIMIT_DATA limits in the processes that it forks.
 void* reserve(std::uint64_t bytes, int protection) {
     const int kind = protection == PROT_NONE ? MAP_PRIVATE : MAP_SHARED;
@@ -68,17 +74,17 @@ DeviceMemory& DeviceMemory::get() {
 
 DeviceMemory::DeviceMemory() {
     for (size_ = kReserved; size_ >= (std::uint64_t(1) << 28); size_ /= 2) {  // less under a limit of address space
-        void* range = reserve(size_, PROT_NONE);
         data_ = static_cast<std::uint8_t*>(reserve(size_, PROT_READ | PROT_WRITE));
+        void* range = is_shared() ? data_ : reserve(size_, PROT_NONE);
         shadow_ = static_cast<std::uint8_t*>(reserve(size_, PROT_READ | PROT_WRITE));
         if (range != nullptr && data_ != nullptr && shadow_ != nullptr) {
             base_ = reinterpret_cast<std::uint64_t>(range);
-            watch_host(base_, size_);
+            if (!is_shared()) watch_host(base_, size_);
             // With its shadow at most half of this machine's memory, so that a kernel that takes all there is gets an error.
             capacity_ = std::min(size_ / 2, std::uint64_t(sysconf(_SC_PHYS_PAGES)) * std::uint64_t(sysconf(_SC_PAGESIZE)) / 4);
             return;
         }
-        if (range != nullptr) munmap(range, size_);
+        if (range != nullptr && range != data_) munmap(range, size_);
         if (data_ != nullptr) munmap(data_, size_);
         if (shadow_ != nullptr) munmap(shadow_, size_);
     }
@@ -92,7 +98,7 @@ std::uint64_t DeviceMemory::allocate(std::uint64_t bytes, const std::string& nam
     const std::uint64_t start = (next_ + kGuard + kAlignment - 1) / kAlignment * kAlignment;
     if (bytes > size_ || start + bytes + kGuard > size_) return 0;
     next_ = start + bytes;
-    std::memset(shadow_ + start, kAllocated | kWritable, bytes);
+    std::memset(shadow_ + start, is_shared() ? kWhole : kAllocated | kWritable, bytes);
     if (bytes <= (std::uint64_t(256) << 20)) std::memset(data_ + start, poison_, bytes);
     blocks[base_ + start] = {base_ + start, bytes, false, !name.empty(), false, name};
     return base_ + start;

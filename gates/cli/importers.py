@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import sys
 from collections.abc import Callable
 from pathlib import Path
 from typing import Any
@@ -44,20 +45,31 @@ def import_group() -> None:
 
 
 @import_group.command()
-@click.argument("problem", type=_FILE, metavar="PROBLEM.py")
-@click.argument("solution", type=_FILE, metavar="SOLUTION.py")
+@click.argument("problem", type=click.Path(path_type=Path, exists=True), metavar="PROBLEM.py|DIR")
+@click.argument("solution", type=_FILE, required=False, metavar="[SOLUTION.py]")
+@click.option(
+    "--solutions",
+    type=click.Path(path_type=Path, exists=True, file_okay=False),
+    help="With DIR: folder of solutions, by the problems' names.",
+)
 @click.option("--set", "given_sizes", metavar="NAME=N,…", help="Other values for whole numbers of the problem: batch_size=4,dim=4096.")
 @_options
-def kernelbench(problem: Path, solution: Path, given_sizes: str | None, **options: Any) -> None:
-    """Import a KernelBench problem with a solution.
+def kernelbench(problem: Path, solution: Path | None, solutions: Path | None, given_sizes: str | None, **options: Any) -> None:
+    """Import a KernelBench problem with a solution, or a folder of problems.
 
     The problem has Model, get_inputs and get_init_inputs; the solution has ModelNew. A small shape and one with odd sizes are
-    made of the problem's whole numbers.
+    made of the problem's whole numbers. Of a folder each problem is imported with the solutions of its name, or with its own
+    Model if there is no --solutions; imports.csv in --dir says what was imported, and what was refused and why. An import that was
+    interrupted goes on from there.
 
     Example: gates import kernelbench 19_ReLU.py solution.py --name relu
     """
     from gates.importers import kernelbench as format
 
+    if problem.is_dir():
+        sys.exit(_suite(problem, solution or solutions, **options))
+    if solution is None:
+        raise GatesError(f"no solution for {problem}", hint=f"gates import kernelbench {problem.name} SOLUTION.py")
     _write(format.load(problem, solution, _sizes(given_sizes)), problem.stem, **options)
 
 
@@ -92,6 +104,19 @@ def robust_kbench(task: Path, **options: Any) -> None:
     from gates.importers import robust_kbench as format
 
     _write(format.load(task), task.resolve().name, **options)
+
+
+def _suite(problems: Path, solutions: Path | None, directory: Path, name: str | None, limit_s: float) -> int:
+    from gates.importers import bulk
+
+    if name or (solutions is not None and solutions.is_file()):
+        raise GatesError("a folder of problems takes no --name and no SOLUTION.py", hint="name the folder of solutions with --solutions")
+    rows, table = bulk.run(problems, solutions, directory, limit_s, lambda text: click.echo(text, err=True))
+    for row in rows:
+        click.echo(f"{row.status}  {row.problem}" + (f"  {row.reason}" if row.reason else ""))
+    imported = sum(row.status == bulk.IMPORTED for row in rows)
+    click.echo(f"{imported} of {len(rows)} imported; {table}")
+    return 0 if imported == len(rows) else 1
 
 
 def _sizes(text: str | None) -> dict[str, int]:

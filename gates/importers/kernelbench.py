@@ -13,16 +13,17 @@ _TOLERANCE = "KernelBench's rule for float32, |out - reference| <= 1e-4 + 1e-4 *
 
 
 def load(problem: Path, solution: Path, given_sizes: Mapping[str, int] | None = None) -> Imported:
-    """What the two files hold. ``given_sizes`` replace whole numbers of the problem's module.
+    """What the two files hold; if both are one file, the problem's own Model is its solution.
 
-    Raises GatesError where a file can't be read or lacks a name of the format.
+    ``given_sizes`` replace whole numbers of the problem's module. Raises GatesError where a file can't be read or lacks a name of the format.
     """
     given = Original(problem, "problem_original.py", folder.read(problem))
     answer = Original(solution, "model.py", folder.read(solution))
     module = sources.python_tree(given)
     sources.require(module, ("Model", "get_inputs", "get_init_inputs"), str(problem), f"{FORMAT} problem")
     tree = sources.python_tree(answer)
-    sources.require(tree, ("ModelNew",), str(solution), f"{FORMAT} solution")
+    if solution != problem:
+        sources.require(tree, ("ModelNew",), str(solution), f"{FORMAT} solution")
     kernels, inline = languages.kernels_of(tree, "triton"), load_inline.find(tree, answer.kept)
     kernel = folder.adapter("kernelbench_kernel.py")
     return Imported(

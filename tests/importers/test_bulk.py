@@ -1,0 +1,64 @@
+"""A suite in one go: one table, resumed where it ended."""
+
+from __future__ import annotations
+
+import csv
+import shutil
+from pathlib import Path
+
+import pytest
+from places import DATA
+
+from gates.core.errors import GatesError
+from gates.importers import bulk, folder, kernelbench
+
+PROBLEMS = DATA / "imports" / "kernelbench"
+
+
+@pytest.fixture
+def written(monkeypatch: pytest.MonkeyPatch) -> list[str]:
+    """The names of tasks that would be written."""
+    names: list[str] = []
+
+    def write(imported: folder.Imported, directory: Path, name: str, limit_s: float) -> folder.Made:
+        names.append(name)
+        return folder.Made(
+            directory / name, directory / f"{name}_reference", "", {}, {"given": "needs about 40 GiB"} if "half" in name else {}
+        )
+
+    monkeypatch.setattr(folder, "write", write)
+    return names
+
+
+def test_each_problem_has_a_line_and_only_new_ones_are_imported(tmp_path: Path, written: list[str]) -> None:
+    suite, out = tmp_path / "level1", tmp_path / "out"
+    suite.mkdir()
+    for number, name in enumerate(("p_attr", "p_half"), start=2):
+        shutil.copy(PROBLEMS / f"{name}.py", suite / f"{number}_{name}.py")
+    (suite / "10_broken.py").write_text("class Model: pass\n")
+    rows, table = bulk.run(suite, None, out, 60)
+    assert [row.problem for row in rows] == ["2_p_attr.py", "3_p_half.py", "10_broken.py"] and written == [
+        "level1_2_p_attr",
+        "level1_3_p_half",
+    ]
+    assert [row.status for row in rows] == ["imported", "imported", "refused"] and rows[1].reason == "given needs about 40 GiB"
+    assert "does not define get_inputs" in rows[2].reason
+    assert [line["task"] for line in csv.DictReader(table.open())] == ["level1_2_p_attr", "level1_3_p_half", ""]
+    (suite / "2_p_attr.py").write_text((suite / "2_p_attr.py").read_text() + "\n")
+    assert [row.task for row in bulk.run(suite, None, out, 60)[0]] == ["level1_2_p_attr", "level1_3_p_half", ""]
+    assert written[2:] == ["level1_2_p_attr"], "its bytes have changed"
+
+
+def test_solutions_go_with_the_problem_of_their_name(tmp_path: Path, written: list[str]) -> None:
+    for model in ("one", "two"):
+        (tmp_path / model).mkdir()
+        shutil.copy(PROBLEMS / "s_half.py", tmp_path / model / "p_half.py")
+    rows, _ = bulk.run(PROBLEMS, tmp_path, tmp_path / "out", 60)
+    assert [row.solution for row in rows] == ["one/p_half.py", "two/p_half.py"]
+    assert written == ["kernelbench_p_half_one", "kernelbench_p_half_two"]
+    with pytest.raises(GatesError, match="no problem with a solution"):
+        bulk.run(tmp_path / "one", tmp_path / "out", tmp_path / "more", 60)
+
+
+def test_the_problems_own_model_is_its_solution() -> None:
+    assert kernelbench.load(PROBLEMS / "p_half.py", PROBLEMS / "p_half.py").candidate.kind == "python"

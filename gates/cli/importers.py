@@ -59,8 +59,8 @@ def kernelbench(problem: Path, solution: Path | None, solutions: Path | None, gi
 
     The problem has Model, get_inputs and get_init_inputs; the solution has ModelNew. A small shape and one with odd sizes are
     made of the problem's whole numbers. Of a folder each problem is imported with the solutions of its name, or with its own
-    Model if there is no --solutions; imports.csv in --dir says what was imported, and what was refused and why. An import that was
-    interrupted goes on from there.
+    Model if there is no --solutions; imports.csv in --dir says what was imported, and what was refused and why. An interrupted import
+    continues there.
 
     Example: gates import kernelbench 19_ReLU.py solution.py --name relu
     """

@@ -1,7 +1,7 @@
 """Import a whole suite: a task per problem, and one table that says what was imported, what was refused, and why.
 
-The table is written line by line. A problem whose line is there with the same bytes is not imported again, so an import that was
-interrupted goes on where it ended.
+The table is written line by line. A problem whose line is there with the same bytes is not imported again, so an interrupted import
+continues where it ended.
 """
 
 from __future__ import annotations

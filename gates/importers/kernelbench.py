@@ -15,7 +15,7 @@ _TOLERANCE = "KernelBench's rule for float32, |out - reference| <= 1e-4 + 1e-4 *
 def load(problem: Path, solution: Path, given_sizes: Mapping[str, int] | None = None) -> Imported:
     """What the two files hold; if both are one file, the problem's own Model is its solution.
 
-    ``given_sizes`` replace whole numbers of the problem's module. Raises GatesError where a file can't be read or lacks a name of the format.
+    ``given_sizes`` replace whole numbers of the problem's module. Raises GatesError for a file that can't be read or is not of the format.
     """
     given = Original(problem, "problem_original.py", folder.read(problem))
     answer = Original(solution, "model.py", folder.read(solution))

@@ -11,16 +11,18 @@ from judged import assert_kept, said
 from performance_gates import fed
 from places import DATA
 
-from gates.core.records import GateResult
+from gates.core.records import GateResult, Status
 from gates.evidence.judging import load_evidence
 from gates.gate.correctness import judge as correctness
 from gates.gate.correctness.evidence import CorrectnessEvidence, EmulatorFinding, NullErrors, OutputErrors
+from gates.gate.correctness.limits import tighter_than_format
 from gates.gate.ncu import judge as ncu
 from gates.gate.performance import judge as performance
 from gates.gate.performance.evidence import Alone, PerformanceEvidence
 from gates.gate.ptxas import judge as ptxas
 from gates.gate.ptxas.evidence import CalledFunction, Launch
 from gates.gate.sass import judge as sass
+from gates.gate.sass.evidence import SassEvidence
 from gates.stats.calibration import Calibration
 from gates.stats.outside import OutsideBlock
 from gates.stats.samples import Block, Series
@@ -62,6 +64,10 @@ def test_shared_memory(recorded: dict[str, Any], static: int, launches: Any, not
     names = ("smem", "dynamic_smem", "smem_beyond_source")
     checks = ptxas.judge(evidence, {"max_smem_bytes": limit}).checks
     assert [(check.name, check.status.value, check.observed) for check in checks if check.name in names] == told
+
+
+def test_the_form_of_machine_code_evidence_has_a_version() -> None:
+    assert {field.name: field.default for field in dataclasses.fields(SassEvidence)}["schema_version"] == 1
 
 
 def test_sass(recorded: dict[str, Any]) -> None:
@@ -172,9 +178,46 @@ def test_a_weak_case_is_told_and_not_counted(recorded: dict[str, Any]) -> None:
     assert f"; 1 weak, not counted ({edge.where})" in result.sentence and "edge case" not in result.sentence
 
 
+@pytest.mark.parametrize(("expected", "error", "told"), [(1.0, 4e-4, True), (0.0, 4e-4, False), ("nan", 4e-4, False), (1.0, None, False)])
+def test_a_limit_below_half_a_step_of_the_format_is_told(recorded: dict[str, Any], expected: Any, error: float | None, told: bool) -> None:
+    output = dataclasses.replace(
+        recorded["correctness"].cases[0].outputs[0], worst_expected=expected, max_abs_err=error, unit_roundoff=2**-11
+    )
+    assert bool(tighter_than_format(output, "max_abs_err", 1e-4)) is told  # a step is 2**-10 there
+    for limit, error, found in ((0.5 * 2**-10, 6e-4, False), (4.8e-4, 6e-4, True), (4.8e-4, 4.8e-4 + 2.01 * 2**-10, False)):
+        assert bool(tighter_than_format(dataclasses.replace(output, worst_expected=1.0, max_abs_err=error), "max_abs_err", limit)) is found
+    assert tighter_than_format(output, "mean_abs_err", 1e-4) == ""
+
+
+@pytest.mark.parametrize(
+    ("guards", "seen"),
+    [((), "no case fails; all are weak by nature, so none counts"), (("out: 1 byte before",), "all weak, so none counts")],
+)
+def test_no_case_that_counts_is_no_verdict(recorded: dict[str, Any], guards: tuple[str, ...], seen: str) -> None:
+    base = small(recorded["correctness"])
+    unjudged = tuple(dataclasses.replace(case, status="undefined", outputs=(), message="no answer", guards=guards) for case in base.cases)
+    result = correctness.judge(dataclasses.replace(base, cases=unjudged), LIMITS)
+    assert [(check.observed, check.code) for check in result.checks if check.name == "cases"] == [(seen, "correctness.too_weak")]
+
+
+def test_a_kernel_on_another_stream_is_told_by_its_cause_alone(recorded: dict[str, Any]) -> None:
+    base = small(recorded["correctness"], default_launches=("k.cu:7: k<<<1, 1>>>",))
+    case = base.cases[0]
+    off = dataclasses.replace(case.outputs[0], max_abs_err=0.5, mean_abs_err=0.1, bad_pct=9.0)
+
+    def codes(default: OutputErrors) -> set[str]:
+        wrong = dataclasses.replace(case, outputs=(off,), default_stream=(default,))
+        result = correctness.judge(dataclasses.replace(base, cases=(wrong, *base.cases[1:])), {**LIMITS, "match_baseline": False})
+        return {check.code for check in result.checks if check.where == case.where and check.status is not Status.PASS}
+
+    assert codes(case.outputs[0]) == {"correctness.other_stream"}
+    assert "correctness.other_stream" not in codes(off) | codes(dataclasses.replace(case.outputs[0], nonfinite=1))
+
+
 def test_what_the_honest_error_is_worth_beside_the_format_s_rule() -> None:
     told = {ratio: correctness.worth(ratio).partition(", and the format's own rule ")[2] for ratio in (None, 20.0, 1.0, 0.04, 1234.0)}
     assert told == {None: "", 20.0: "20 times as wide", 1.0: "1 times as wide", 0.04: "25 times as narrow", 1234.0: "1,200 times as wide"}
+    assert correctness.worth(0.0).endswith(" times as narrow")
 
 
 def test_seeds_must_change_the_inputs_and_on_some_shape_the_answer(recorded: dict[str, Any]) -> None:
@@ -227,6 +270,17 @@ def test_a_task_that_expects_much_may_have_it() -> None:
     for pct, most in ((15, 100.0), (1900, 200.0)):
         checks = performance.judge(timed(), {**TIMES, "min_speedup_pct": pct}).checks
         assert [check.limit for check in checks if check.name == "baseline_over_candidate"] == [most]
+
+
+@pytest.mark.parametrize("changes", [{"series": ()}, {"single": None}, {"functions": ("candidate", "baseline")}, {"calibration": None}])
+def test_single_launches_are_compared_where_both_are_known(changes: dict[str, Any]) -> None:
+    def names(**more: Any) -> set[str]:
+        return {check.name for check in performance.judge(timed(**more), TIMES).checks}
+
+    warm_only = {"series": timed().series[1:], "gated_mode": "warm"}
+    assert "single_p50" in names() and "single_p50" not in names(**changes)
+    found = performance.judge(timed(**warm_only), {**TIMES, "cache": "warm"}).checks
+    assert not {"single_p50", "single_on_top", "cold_p50"} & {check.name for check in found}
 
 
 @pytest.mark.parametrize(("steps", "asked"), [(2000.5, True), (1999.5, False)])

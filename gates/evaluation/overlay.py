@@ -37,12 +37,24 @@ def editable(task: Task) -> dict[str, Path]:
     """What a candidate may replace: the sources and the headers of the stage, by their path below the folder that holds the stage.
 
     task.yaml, the problem and the Python files beside them say what is right, so they are not among these; of a Python or Triton
-    task the sources are.
+    task the sources are. ``editable`` of task.yaml leaves fewer; raises GatesError if it names anything else.
     """
     files = task.files()
     judging, root = {*task.problem_files(), *_own(task)}, root_of(task, files)
     code = (path for path in files if path in task.sources or (path.suffix != ".py" and path not in judging))
-    return {path.relative_to(root).as_posix(): path for path in code}
+    found = {path.relative_to(root).as_posix(): path for path in code}
+    if unknown := [name for name in task.editable if not any(_is_named(place, name) for place in found)]:
+        raise GatesError(
+            f"{task.folder / 'task.yaml'}: editable: {unknown[0]} is not a source of the stage", hint=nearest(unknown[0], found)
+        )
+    chosen = (place for place in found if not task.editable or any(_is_named(place, name) for name in task.editable))
+    return {place: found[place] for place in chosen}
+
+
+def _is_named(place: str, name: str) -> bool:
+    """Whether ``name`` is the end of the path ``place``."""
+    parts = PurePosixPath(name).parts
+    return bool(parts) and PurePosixPath(place).parts[-len(parts) :] == parts
 
 
 def root_of(task: Task, files: Iterable[Path]) -> Path:
@@ -60,8 +72,7 @@ def resolved(task: Task, candidate: Candidate) -> dict[str, str]:
     """The candidate's files that differ, by their path below ``root_of``; GatesError for a name that is no file of the stage, or two."""
     known, found = editable(task) if candidate.files else {}, dict[str, str]()
     for name, text in candidate.files.items():
-        wanted = PurePosixPath(name).parts
-        fitting = [path for path in known if PurePosixPath(path).parts[-len(wanted) :] == wanted] if wanted else []
+        fitting = [place for place in known if _is_named(place, name)]
         if len(fitting) != 1:
             names = ", ".join(sorted(known))
             if fitting:

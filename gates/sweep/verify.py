@@ -191,18 +191,20 @@ def _run(folder: Path, sweep: Sweep) -> Iterator[str]:
         return
     if sweep.run is None or sweep.winner is None:
         return
-    if Path(sweep.run).parent != Path(sweep.task):
-        yield f"{FILE}: {sweep.run!r} is no name of a run of {sweep.task}"
+    toggles = sweep.variant(sweep.winner).toggles
+    yield from run_problems(origin(folder).resolve().parents[2], sweep.run, sweep.task, toggles, sweep.decision, "the winner")
+
+
+def run_problems(results: Path, run: str, task: str, toggles: Mapping[str, int], decision: str | None, whose: str) -> Iterator[str]:
+    """Whether ``run``, if it is still below ``results``, is of the task with these toggles and has that decision."""
+    if Path(run).parent != Path(task):
+        yield f"{run!r} is not a name of a run of {task}"
         return
-    place = origin(folder).resolve().parents[2] / sweep.run
-    run = place if place.is_dir() else opened(place.with_name(place.name + SUFFIX))
-    if not (run / "run.json").is_file():  # it may have been taken away since
+    place = results / run
+    place = place if place.is_dir() else opened(place.with_name(place.name + SUFFIX))
+    if not (place / "run.json").is_file():  # it may have been taken away since
         return
-    info: RunInfo = read_record(RunInfo, run, "run.json")
-    verdict: Verdict = read_record(Verdict, run, "verdict.json")
-    if (info.task.name, info.task.toggles, verdict.decision.value) != (
-        sweep.task,
-        dict(sweep.variant(sweep.winner).toggles),
-        sweep.decision,
-    ):
-        yield f"{sweep.run} is not the run of the winner, or its decision is not {sweep.decision}"
+    info: RunInfo = read_record(RunInfo, place, "run.json")
+    verdict: Verdict = read_record(Verdict, place, "verdict.json")
+    if (info.task.name, dict(info.task.toggles), verdict.decision.value) != (task, dict(toggles), decision):
+        yield f"{run} is not the run of {whose}, or its decision is not {decision}"

@@ -63,6 +63,7 @@ class Task:
     time_limit_s: float = 300.0
     kind: str = CUDA
     arguments: tuple[str, ...] = ()  # what the entry is called with; empty: as the problem says
+    editable: tuple[str, ...] = ()  # names of what a candidate may replace; all of the stage's code if empty
     stream: str = "current"  # what its kernels launch on: torch's current stream (the launcher's argument), or the default one
 
     def side(self, library: Path | None, *, emulated: bool) -> dict[str, Any]:
@@ -209,6 +210,7 @@ def load_task(folder: Path, overrides: Mapping[str, str] | None = None, environ:
         overrides=changed,
         nvcc_flags=tuple(data.get("nvcc_flags", ())),
         arguments=tuple(data.get("arguments", ())),
+        editable=tuple(data.get("editable", ())),
         **optional,
     )
 

@@ -130,6 +130,21 @@ def test_a_text_with_blocks_may_differ_between_their_marks_alone(tmp_path: Path)
             resolved(task, Candidate({"saxpy.cu": outside}))
 
 
+def test_editable_in_task_yaml_leaves_fewer_files(tmp_path: Path) -> None:
+    shutil.copytree(TASKS, tmp_path / "tasks")
+    (tmp_path / "tasks" / "more.cuh").write_text("// more\n")
+    source, place = tmp_path / "tasks" / "saxpy.cu", tmp_path / "tasks" / "saxpy_fast" / "task.yaml"
+    source.write_text('#include "more.cuh"\n' + SOURCE)
+    text = place.read_text()
+    for line, files in {"": ["more.cuh", "saxpy.cu"], "editable: [more.cuh]\n": ["more.cuh"]}.items():
+        place.write_text(line + text)
+        assert sorted(editable(load_task(place.parent, environ={}))) == files
+    place.write_text("editable: [saxpi.cu]\n" + text)
+    with pytest.raises(GatesError) as error:
+        editable(load_task(place.parent, environ={}))
+    assert "editable: saxpi.cu is not a source of the stage" in told(error) and "did you mean saxpy.cu?" in told(error)
+
+
 def test_the_size_gate_judges_a_task_that_names_it_by_its_own_limits(tmp_path: Path) -> None:
     shutil.copytree(TASKS, tmp_path / "tasks")
     place = tmp_path / "tasks" / "saxpy_fast" / "task.yaml"

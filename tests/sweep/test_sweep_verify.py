@@ -78,7 +78,7 @@ CHANGES: list[tuple[Callable[[Any], Any], str]] = [
     (lambda d: d["rounds"][1].update(budget_s=1e9), "round 2 had 10 s, not 1e+09"),
     (lambda d: d["rounds"].pop(), "performance.round4.json is of no round in sweep.json"),
     (lambda d: d.update(rounds=[], ranking="not run", winner=None, run=None, decision=None), "has devices and no ranking of what was left"),
-    (lambda d: d.update(run="../elsewhere"), "'../elsewhere' is no name of a run of fp16_v8_tiles"),
+    (lambda d: d.update(run="../elsewhere"), "'../elsewhere' is not a name of a run of fp16_v8_tiles"),
     (lambda d: d.update(run="fp16_v8_tiles/" + "a" * 300), "File name too long"),
     (lambda d: d.update(run=None), "a winner has a run and a decision, and nothing else has"),
     (lambda d: d.update(task="stage3"), "is of fp16_v8_tiles and a bar of 0 %, not of stage3 and 0 %"),

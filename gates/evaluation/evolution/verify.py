@@ -16,8 +16,8 @@ from gates.evaluation.evolution import strategies
 from gates.evaluation.evolution.record import FILE, Evolution, Generation, Member, read_evolution
 from gates.evaluation.overlay import id_of
 from gates.evaluation.verify import verify_evaluation
-from gates.evidence.run_directory import RunInfo, Verdict, read_record
 from gates.gate.performance.evidence import PerformanceEvidence
+from gates.sweep.verify import run_problems
 from gates.sweep.work import timing_of
 from gates.verify.run import same
 
@@ -129,14 +129,5 @@ def _run(folder: Path, found: Evolution) -> Iterator[str]:
         return
     if found.run is None or found.champion is None:
         return
-    if Path(found.run).parent != Path(found.task):
-        yield f"{FILE}: {found.run!r} is not a name of a run of {found.task}"
-        return
-    run = folder.resolve().parents[2] / found.run
-    if not (run / "run.json").is_file():  # it may have been taken away since
-        return
-    info: RunInfo = read_record(RunInfo, run, "run.json")
-    verdict: Verdict = read_record(Verdict, run, "verdict.json")
     toggles = found.member(found.champion).toggles
-    if (info.task.name, dict(info.task.toggles), verdict.decision.value) != (found.task, dict(toggles), found.decision):
-        yield f"{found.run} is not the run of the champion, or its decision is not {found.decision}"
+    yield from run_problems(folder.resolve().parents[2], found.run, found.task, toggles, found.decision, "the champion")

@@ -211,6 +211,11 @@ def test_a_kernel_on_another_stream_is_told_by_its_cause_alone(recorded: dict[st
         return {check.code for check in result.checks if check.where == case.where and check.status is not Status.PASS}
 
     assert codes(case.outputs[0]) == {"correctness.other_stream"}
+    many = dataclasses.replace(
+        base, cases=(dataclasses.replace(case, outputs=(off,), default_stream=case.outputs),), default_launches=tuple("abcd")
+    )
+    cause = next(check for check in correctness.judge(many, LIMITS).checks if check.name == "stream")
+    assert cause.hint.startswith("launches without a stream: a; b; c. ")
     assert "correctness.other_stream" not in codes(off) | codes(dataclasses.replace(case.outputs[0], nonfinite=1))
 
 

@@ -235,6 +235,11 @@ def test_orders_are_balanced_in_each_twelve() -> None:
     assert all(sum(found[start : start + 12]) == 6 for start in (0, 12)) and all(found[at] != found[at + 1] for at in range(0, 24, 2))
 
 
+def test_what_a_measurement_takes_unless_told_otherwise() -> None:
+    defaults = sampling.measure.__kwdefaults__ or {}
+    assert (defaults["samples"], defaults["budget_s"], defaults["empty_pair_us"]) == (20, 60.0, 0.0)
+
+
 def test_slow_samples_are_few() -> None:
     assert [sampling.block_samples(us) for us in (1.0, 20_000.0, 20_001.0, 50_000.0, 80_000.0, 1e6)] == [20, 20, 19, 8, 5, 5]
 

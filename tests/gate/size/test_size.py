@@ -74,6 +74,10 @@ def test_limits(seen, before, limits, status: Status, code: str) -> None:
     assert (result.status, result.code) == (status, code), result
 
 
+def test_a_cubin_that_is_gone_is_said(tmp_path: Path) -> None:
+    assert gather(("sm_90",), {"sm_90": [("k.cubin", tmp_path / "none", "")]}).problems == ("k.cubin: No such file or directory",)
+
+
 def test_figures_and_words_of_a_verdict() -> None:
     result = judge(of(2200, 1101), {"max_bytes": 2200, "max_growth_pct": 10}, of(2000, 1000))
     told = [(check.name, check.observed, check.limit, check.unit, check.where, check.hint[:20]) for check in result.checks]

@@ -1,7 +1,8 @@
 """Derive limits from the error of an honest evaluation: what the problem's own code is off by in its own precision.
 
 The bound of an element is FACTOR times the largest honest error among the output's elements of its size or smaller ones (at least
-FEWEST of them), and ULPS units in the last place of the output's format. The factor grows with the length of a sum beyond TERMS terms,
+FEWEST of them), and ULPS units in the last place of the output's format, at the element and at the output's median: another formula of
+the same function rounds there. The factor grows with the length of a sum beyond TERMS terms,
 which a kernel may add up one after the other. A whole number must be the exact one, or the one that the honest evaluation gives.
 """
 
@@ -14,6 +15,7 @@ FACTOR = 20.0
 ULPS = 4.0
 FEWEST = 256
 TERMS = 1024
+_MOST_SORTED = 2**20
 _LOWEST, _HIGHEST = -1100, 1100  # binary exponents of float64
 
 
@@ -49,7 +51,8 @@ def bounds(exact: Mapping[str, Any], honest: Mapping[str, Any], counted: Mapping
         found[name] = error
         if _is_inexact(honest[name]):
             form = torch.finfo(honest[name].dtype)
-            found[name] = factor * error + ULPS * form.eps * exact[name].abs().nan_to_num(0.0, 0.0, 0.0) + form.tiny
+            size = exact[name].abs().nan_to_num(0.0, 0.0, 0.0)
+            found[name] = factor * error + ULPS * form.eps * (size + _median(size)) + form.tiny
     return found
 
 
@@ -57,6 +60,12 @@ def factor_of(inputs: Mapping[str, Any], outputs: Mapping[str, Any]) -> float:
     """Return how many times the honest error is allowed."""
     largest = max((value.numel() for value in inputs.values() if hasattr(value, "numel")), default=1)
     return FACTOR * max(1.0, largest / max(1, min(value.numel() for value in outputs.values())) / TERMS)
+
+
+def _median(size: Any) -> float:
+    """The median, of evenly spaced elements if there are many."""
+    flat = size.reshape(-1)
+    return float(flat[:: max(1, flat.numel() // _MOST_SORTED)].median()) if flat.numel() else 0.0
 
 
 def _is_inexact(value: Any) -> bool:

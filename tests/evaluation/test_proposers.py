@@ -117,7 +117,9 @@ def test_each_new_folder_is_a_candidate_and_a_bad_one_is_refused(tmp_path: Path)
     found, refused = given(FromFolder(tmp_path))
     assert [(one.name, dict(one.files), dict(one.toggles), one.note) for one in found] == [("one", {"it.cu": "text"}, {"TILE": 32}, "why")]
     assert refused[0] == "it.cu is not UTF-8 text" and refused[1].startswith("candidate.json is not JSON")
-    assert given(FromFolder(tmp_path / "one", poll_s=0.01), asked(remaining_s=0.05)) == ([], []), "waits no longer than the search lasts"
+    assert given(FromFolder(tmp_path / "one", poll_s=0.01), replace(asked(remaining_s=0.05), wait=True)) == ([], []), (
+        "waits no longer than the search lasts"
+    )
 
 
 def program(tmp_path: Path, text: str) -> ByCommand:

@@ -16,7 +16,7 @@ from gates.core import jsonio
 from gates.core.errors import GatesError
 from gates.evaluation.evolution import search, strategies
 from gates.evaluation.evolution import verify as checks
-from gates.evaluation.evolution.proposers import ByPatches, ByToggles
+from gates.evaluation.evolution.proposers import ByPatches, ByToggles, FromFolder
 from gates.evaluation.evolution.record import read_evolution
 from gates.evaluation.evolution.verify import verify_evolution
 from gates.evaluation.overlay import Candidate
@@ -108,6 +108,23 @@ def test_an_interrupted_search_continues_and_does_nothing_twice(tmp_path: Path, 
     assert len([name for what, name in asked if what == "evaluate"]) == len(found.members), "none lost, none counted twice"
     again = Bench(truth)
     assert searched(monkeypatch, tmp_path / "parts", again, PARAM)[1] == found and not again.asked
+
+
+def test_a_watched_folder_is_waited_for_only_if_nothing_else_is_proposed(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    watched = tmp_path / "watched"
+    watched.mkdir()
+    both, bench = (ByToggles({"BLOCK": (64, 96, 128)}), FromFolder(watched, poll_s=0.01)), Bench(lambda *_: 1.0)
+
+    def arrives(*_: object) -> str:  # once the toggles are exhausted
+        if len(bench.asked) >= 3 and not (watched / "late").exists():
+            (watched / "late").mkdir()
+            (watched / "late" / "candidate.json").write_text('{"toggles": {"BLOCK": 160}}')
+        return ""
+
+    monkeypatch.setattr(search, "tree_html", arrives)
+    _, found = searched(monkeypatch, tmp_path, bench, *both, generations=3, budget_s=20.0)
+    assert [one.name for one in found.members if one.proposer == "from"] == ["late"]
+    assert {one.toggles["BLOCK"] for one in found.members} == {64, 96, 128, 160} and found.generations[1].spent_s < 10
 
 
 def test_the_recorded_sweep_s_winner_is_found_in_a_fifth_of_the_evaluations(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:

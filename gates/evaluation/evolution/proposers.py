@@ -59,6 +59,7 @@ class Asked:
     remaining_s: float
     context: Callable[[], Mapping[str, Any]] = dict  # for a program: task, failures, incumbent
     known: Callable[[str], Parent | None] = lambda _: None
+    wait: bool = False  # for candidates that are still to come, as long as the search may last
 
 
 class Proposer(Protocol):
@@ -189,10 +190,10 @@ class FromFolder:
         return f"from {self.folder.name}"
 
     def propose(self, asked: Asked) -> Iterator[Proposal]:
-        """The folders that were not taken yet; waits for the first of them as long as the search may last."""
+        """The folders that were not taken yet; if asked to, waits for the first of them."""
         tried: list[Member | Refused] = [*asked.tried, *asked.refused]
         taken = {one.name for one in tried if one.proposer == self.name}
-        until = time.monotonic() + asked.remaining_s
+        until = time.monotonic() + (asked.remaining_s if asked.wait else 0.0)
         while not (new := [path for path in self._folders() if path.name not in taken]) and time.monotonic() < until:
             time.sleep(min(self.poll_s, max(0.0, until - time.monotonic())))
         for path in new:

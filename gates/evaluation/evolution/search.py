@@ -22,7 +22,7 @@ from gates.core.errors import GatesError
 from gates.evaluation.describe import describe
 from gates.evaluation.evaluate import read_evaluation
 from gates.evaluation.evolution import strategies, work
-from gates.evaluation.evolution.proposers import Asked, Parent, Proposal, Proposer
+from gates.evaluation.evolution.proposers import Asked, FromFolder, Parent, Proposal, Proposer
 from gates.evaluation.evolution.record import FILE, SCHEMA_VERSION, Evolution, Generation, Member, Refused, read_evolution, write_evolution
 from gates.evaluation.overlay import Candidate, digests, editable, id_of, resolved
 from gates.evaluation.record import Evaluation
@@ -133,7 +133,7 @@ def _plan(task: Task, options: Options, cluster: Cluster) -> Evolution:
 
 
 def _begun(folder: Path, new: Evolution) -> Evolution:
-    """The search that ``folder`` has, else ``new``; of an ended one only what a larger limit can continue."""
+    """The search that ``folder`` has, else ``new``, written; raises GatesError for one that was edited."""
     if not (folder / FILE).is_file():
         write_evolution(folder, new)
         return new
@@ -231,17 +231,19 @@ class _Search:
         self._begin(number, tuple(one.id for one in parents), list(taken.values()), tuple(refused))
 
     def _proposals(self, asked: Asked) -> Iterator[tuple[str, Proposal]]:
-        """What the proposers give, one after the other in turns, so that none of several goes without."""
+        """What the proposers give, in turns so that none of several goes without; if none gives any, what comes while one waits."""
         for proposer in self.options.proposers:
             self.progress.step(f"generation {asked.generation}: asking {proposer.told[:80]}")
-        left = [(one.name, one.propose(asked)) for one in self.options.proposers]
-        for _ in range(MOST_PROPOSALS):
-            if not left:
-                return
+        left, count = [(one.name, one.propose(asked)) for one in self.options.proposers], 0
+        while left and count < MOST_PROPOSALS:
             name, given = left.pop(0)
             if (proposal := next(given, None)) is not None:
                 yield name, proposal
                 left.append((name, given))
+                count += 1
+        for watcher in (one for one in self.options.proposers if isinstance(one, FromFolder) and not count):
+            self.progress.step(f"generation {asked.generation}: waiting for a folder in {watcher.folder}")
+            yield from ((watcher.name, proposal) for proposal in watcher.propose(replace(asked, wait=True)))
 
     def _begin(self, number: int, parents: tuple[str, ...], given: Sequence[tuple[str, Candidate]], refused: tuple[Refused, ...]) -> None:
         members = []

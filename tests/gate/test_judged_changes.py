@@ -18,7 +18,7 @@ from gates.gate.correctness.evidence import CorrectnessEvidence, EmulatorFinding
 from gates.gate.correctness.limits import tighter_than_format
 from gates.gate.ncu import judge as ncu
 from gates.gate.performance import judge as performance
-from gates.gate.performance.evidence import Alone, PerformanceEvidence
+from gates.gate.performance.evidence import Alone, PerformanceEvidence, Work
 from gates.gate.ptxas import judge as ptxas
 from gates.gate.ptxas.evidence import CalledFunction, Launch
 from gates.gate.sass import judge as sass
@@ -167,6 +167,13 @@ def test_correctness_by_the_honest_error(recorded: dict[str, Any]) -> None:
     evidence = dataclasses.replace(base, cases=(*cases, *base.cases[2:]))
     left_out = tuple(name for name in NO_NUMBER if name != "nulls")
     assert_kept("correctness_honest", said(correctness.judge, evidence, {**LIMITS, "bad_pct": 6.0}, left_out=left_out))
+
+
+def test_cases_of_a_role_are_counted(recorded: dict[str, Any]) -> None:
+    base = small(recorded["correctness"])
+    more = dataclasses.replace(base.cases[5], seed=8, inputs_sha256="another")
+    evidence = dataclasses.replace(base, cases=(*base.cases, more), baseline_cases=(*base.baseline_cases, more))
+    assert "1 case with special inputs, 2 fresh cases" in correctness.judge(evidence, LIMITS).sentence
 
 
 def test_a_weak_case_is_told_and_not_counted(recorded: dict[str, Any]) -> None:
@@ -347,7 +354,7 @@ def test_performance_with_a_warm_cache() -> None:
 def test_an_open_outcome_says_what_would_pass_and_follows_the_seed() -> None:
     base = timed(10.0, 11.5)
     blocks = tuple(
-        dataclasses.replace(block, samples_us=tuple(us * random.Random(block.pair).gauss(1.0, 0.01) for us in block.samples_us))
+        dataclasses.replace(block, samples_us=tuple(us * random.Random(block.pair).gauss(1.0, 0.03) for us in block.samples_us))
         if block.side == "baseline"
         else block
         for block in base.series[0].blocks
@@ -357,9 +364,35 @@ def test_an_open_outcome_says_what_would_pass_and_follows_the_seed() -> None:
     seen = reading.ruling.interval
     text = performance.sentence(evidence, reading, 15.0)
     assert f"half width {seen.half_width_pct:.2f} %, a ratio of {1.15 * (1 + seen.half_width_pct / 100):.3f} would pass" in text
-    assert seen.half_width_pct > 0.3 and performance.judge(evidence, TIMES).code == "performance.bar_within_interval"
+    speedup = next(check for check in performance.judge(evidence, TIMES).checks if check.name == "speedup_p50")
+    assert seen.half_width_pct > 3.0 and reading.ruling.outcome == "open" and speedup.status is Status.INCONCLUSIVE
     low = {seed: performance.read(dataclasses.replace(evidence, seed=seed), {**TIMES, "min_speedup_pct": 5}).ruling for seed in (1, 2)}
     assert low[1].bootstrap != low[2].bootstrap and low[1].interval == low[2].interval
+
+
+def test_a_gain_of_single_launches_within_the_noise_floor_is_no_loss() -> None:
+    """The control shows 1 %; single launches that are 0.5 % slower pass, and those that are 5 % slower fail."""
+    base = timed()
+    control = tuple(
+        dataclasses.replace(block, samples_us=tuple(1.01 * us for us in block.samples_us)) if block.side == "control" else block
+        for block in base.control.blocks
+    )
+    for factor, code in ((1.206, ""), (1.263, "performance.slower_mean")):
+        single = tuple(
+            dataclasses.replace(block, samples_us=tuple(factor * us for us in block.samples_us)) if block.side == "candidate" else block
+            for block in base.single.blocks
+        )
+        evidence = dataclasses.replace(
+            base, control=dataclasses.replace(base.control, blocks=control), single=dataclasses.replace(base.single, blocks=single)
+        )
+        (check,) = [check for check in performance.judge(evidence, TIMES).checks if check.name == "speedup_mean"]
+        assert check.code == code and check.limit == pytest.approx(-1.0, abs=0.02)
+
+
+def test_the_least_time_by_arithmetic() -> None:
+    checks = performance.judge(timed(work=Work(5.4e9, None, 0)), TIMES).checks
+    found = [(check.where, check.limit) for check in checks if check.name == "candidate_p50"]
+    assert found == [("least time by arithmetic", pytest.approx(1.35))]
 
 
 def test_performance_with_slow_single_launches() -> None:

@@ -293,6 +293,8 @@ def test_the_lengths_of_outside_blocks() -> None:
     assert chance.asked == [(least, 2 * least) for least in (50, 50, 100, 200, 200, 200)]
     outside.measure(timers, {CANDIDATE: 1}, {CANDIDATE: 1.0}, chance, lambda: float(next(now)))  # type: ignore[arg-type]
     assert set(chance.asked[6:]) == {(2000, 4000)}
+    outside.measure(timers, {CANDIDATE: 1}, {CANDIDATE: 999.9975}, chance, lambda: float(next(now)))  # type: ignore[arg-type]
+    assert [least for least, _ in chance.asked[12:]] == [51, 51, 101, 201, 201, 201]
 
 
 def test_outside_blocks_are_two_per_side_and_longer_if_they_disagree() -> None:

@@ -140,7 +140,9 @@ def test_a_first_rung_has_control_pairs_alone() -> None:
     card = Card({"candidate": 10.0, "control": 10.0})
     taken = card.measure()
     assert taken.blocks == () and {block.side for block in taken.control} == {"candidate", "control"}
-    assert taken.stopped == "pairs" and len(taken.control) == 24, "the first look is enough where the control fits"
+    assert card.refreshed == list(range(12)) and taken.stopped == "pairs" and len(taken.control) == 24, (
+        "the first look is enough where the control fits"
+    )
 
 
 def test_bad_samples_are_refused_and_counted() -> None:

@@ -153,8 +153,8 @@ class Problem:
         return named(self._module.reference(inputs, shape) if self._whole else self._module.reference(inputs))
 
     def honest_error(self, inputs: Mapping[str, Any], shape: Mapping[str, int]) -> dict[str, Any]:
-        """The error of the problem's ``honest`` that counts at each element; {} if the problem has none."""
-        return self._honestly(inputs, shape)[1] if hasattr(self._module, "honest") else {}
+        """The error of the problem's ``honest`` that counts at each element."""
+        return self._honestly(inputs, shape)[1]
 
     def _honestly(self, inputs: Mapping[str, Any], shape: Mapping[str, int]) -> tuple[dict[str, Any], dict[str, Any]]:
         if self._honest is None or self._honest[0] is not inputs:

@@ -46,7 +46,7 @@ class Problem:
 class FakeSide:
     """A device with two streams, as far as a case sees it: ``works`` says of each call (its number, its stream) whether it is right."""
 
-    emulated, function, problem, arguments = False, False, Problem(), ("x", "out")
+    emulated, on_emulator, function, problem, arguments = False, False, False, Problem(), ("x", "out")
 
     def __init__(self, works: Any, stream: str = "current", factor: float = 2.0, ahead: Any = lambda number: True) -> None:
         self.works, self.stream, self.factor, self.ahead, self.asked = works, stream, factor, ahead, list[str]()
@@ -293,7 +293,9 @@ def test_values_that_are_neither_tensors_nor_numbers_reach_a_replayed_function(t
     cases = write_cases(side, ["given"], work=tmp_path / "cases", limit_s=120, smallest=True)
     job = {"kind": "case", "mode": "replay", "side": side, "paths": [case["path"] for case in cases], "launches": 2}
     tried = run_job(task.folder, job, tmp_path / "replay", limit_s=120, name="replay")
-    assert [(line["launches"], line["error"]) for line in tried.own() if line["type"] == "case"] == [(2, "")], tried.output_tail
+    assert [(line["launches"], line["error"]) for line in tried.own() if line["type"] == "case"] == [(2, "")] * len(cases), (
+        tried.output_tail
+    )
 
 
 def test_a_replay_waits_for_no_lock_that_a_killed_build_left(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:

@@ -273,7 +273,7 @@ def _figures(
     """
     bounds = problem.error_bound(inputs, shape) if hasattr(problem, "error_bound") and not plain else {}
     nulls = problem.null_outputs(inputs, shape) if hasattr(problem, "null_outputs") and not plain else {}
-    honest = {} if plain else problem.honest_error(inputs, shape)
+    honest = problem.honest_error(inputs, shape) if hasattr(problem, "honest") and not plain else {}
     rules = problem.rule(inputs, shape) if hasattr(problem, "rule") and not plain else {}
     if text := fault("error_bound", bounds, reference) or null_fault(nulls, reference):
         raise ProblemError(text)

@@ -286,7 +286,7 @@ def page(data: dict[str, Any], plan: dict[str, Any]) -> str:
     parts = []
     for folder in dict.fromkeys(str(Path(module).parent) for module in plan["tests"]):
         own = [row for row in rows if str(Path(row["module"]).parent) == folder]
-        parts.append(f"`{folder}` {len(own) - len(survivors(own))} of {len(own)}")
+        parts.append(f"`{folder}` {len(own) - len(survivors(own))}/{len(own)}")
     share = 100.0 * (len(rows) - len(kept)) / len(rows)
     explained = sum(row["change"] in plan["reasons"].get(row["module"], {}) for row in kept)
     return f"""# Mutation study

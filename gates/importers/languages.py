@@ -21,16 +21,17 @@ class Language:
     without_device: str  # what judges them on a machine without a GPU
 
 
-_LATER = "nothing (not run)"
+_LATER = "nothing"
+_EMULATED = "ptxas, sass, the emulator"
 LANGUAGES = (  # what lies within another's module comes before it
-    Language("Gluon", "triton.experimental.gluon", ("jit",), "triton", "ptxas and sass, if Triton compiles them without a device"),
-    Language("Triton", "triton", ("jit",), "triton", "ptxas, sass; correctness by Triton's interpreter"),
+    Language("Gluon", "triton.experimental.gluon", ("jit",), "triton", "ptxas, sass, if Triton compiles it here"),
+    Language("Triton", "triton", ("jit",), "triton", _EMULATED),
     Language(
         "load_inline",
         "torch.utils.cpp_extension",
         ("load_inline", "load"),
         "torch-extension",
-        "ptxas, sass; correctness and memory checks on the emulator",
+        _EMULATED,
     ),
     Language("Numba-CUDA", "numba.cuda", ("jit",), "python", _LATER),
     Language("CuTe DSL", "cutlass", ("cute.kernel", "cute.jit"), "python", _LATER),

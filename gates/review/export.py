@@ -11,6 +11,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
+from gates.core.errors import GatesError
 from gates.core.records import GateResult, Status
 from gates.evidence.judging import load_evidence
 from gates.evidence.run_directory import RunInfo, Verdict, read_record
@@ -70,9 +71,11 @@ def kernelbench(run: _Run) -> str:
 
 
 def flashinfer_bench(run: _Run) -> str:
-    """A trace of flashinfer-bench, one line of JSON; times in ms."""
+    """A trace of flashinfer-bench, one line of JSON; times in ms. Raises GatesError if a right solution was not timed."""
     failed = "COMPILE_ERROR" if not run.compiled else _FLASHINFER.get(str(run.gates["correctness"].code), "RUNTIME_ERROR")
     status = "PASSED" if run.correct else failed
+    if run.correct and not (run.ours and run.theirs):
+        raise GatesError("a trace of a right solution has times, and this run has none", hint="export a run on a CUDA device")
     evaluation: dict[str, Any] = {
         "status": status,
         "environment": {"hardware": run.device, "libs": {name: version for name, version in run.info.toolchain.items() if version}},

@@ -32,6 +32,8 @@ def test_what_was_not_measured_is_absent_and_a_reject_is_told() -> None:
     (entry,) = json.loads(export(run, "kernelbench")).popitem()[1]
     assert (entry["runtime"], entry["metadata"]["decision"]) == (-1.0, "reject")
     assert "performance" not in json.loads(export(run, "flashinfer-bench"))["evaluation"]
+    with pytest.raises(GatesError, match="this run has none"):
+        export(opened(next((RECORDED / "cpu-thorough" / "stage0_scalar").glob("*.zip"))), "flashinfer-bench")
     assert "benchmark-count" not in export(run, "kernelbot")
 
 

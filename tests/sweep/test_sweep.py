@@ -430,7 +430,7 @@ def test_an_interruption_at_any_moment_of_waiting_for_workers_is_one_and_nothing
 
 
 def test_a_picture_that_can_t_be_is_refused_before_any_worker_starts(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(schedule, "local_cluster", None)
+    monkeypatch.setattr("gates.sweep.workers.local_cluster", None)
     monkeypatch.setattr(schedule, "choose_profile", lambda asked, index: ("cpu", "no CUDA device", None))
 
     def refused(picture: Path, *more: str) -> GatesError:
@@ -456,7 +456,7 @@ def test_a_picture_that_can_t_be_is_refused_before_any_worker_starts(tmp_path: P
 def test_a_place_that_can_t_be_written_is_refused_before_any_worker_starts(
     place: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(schedule, "local_cluster", None)
+    monkeypatch.setattr("gates.sweep.workers.local_cluster", None)
     (tmp_path / "file").write_text("")
     for unwritable in (tmp_path / "file" / "x", Path("/proc/x")):
         places = {"results": tmp_path / "r", "build-dir": tmp_path / "b"} | {place: unwritable}

@@ -431,7 +431,7 @@ def test_an_interruption_at_any_moment_of_waiting_for_workers_is_one_and_nothing
 
 def test_a_picture_that_can_t_be_is_refused_before_any_worker_starts(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr("gates.sweep.workers.local_cluster", None)
-    monkeypatch.setattr(schedule, "choose_profile", lambda asked, index: ("cpu", "no CUDA device", None))
+    monkeypatch.setattr("gates.sweep.workers.choose_profile", lambda asked, index: ("cpu", "no CUDA device", None))
 
     def refused(picture: Path, *more: str) -> GatesError:
         result = CliRunner().invoke(

@@ -24,4 +24,4 @@ def error_bound(inputs, shape):
 
 
 def work(shape):
-    return {"flops": 4 * shape["R"] * shape["C"], "bytes": 8 * shape["R"] * shape["C"] + 4 * shape["C"]}
+    return {"cuda.fp32": 4 * shape["R"] * shape["C"], "bytes": 8 * shape["R"] * shape["C"] + 4 * shape["C"]}

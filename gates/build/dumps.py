@@ -12,6 +12,7 @@ from functools import cached_property
 from pathlib import Path
 
 from gates.build import compilers
+from gates.build.elf import sections
 from gates.build.result import BuildResult, Target
 from gates.build.toolchain import Tool, Toolchain
 from gates.core import jsonio
@@ -20,6 +21,7 @@ from gates.worker import process
 
 _LIMIT_S = 120.0
 _STATIC = re.compile(r"__nv_static_(\d+)_")
+_DATA = re.compile(r"\.(?:nv\.constant\d+|nv\.global(?:\.init)?|nv\.shared|rodata)")
 _MANGLED = re.compile(r"\b(?:__nv_static_\w+|_Z\w[\w$.]*)")
 
 
@@ -33,6 +35,7 @@ class StaticTexts:
     logs: dict[str, str | None]
     resource_usage: dict[str, str | None]
     demangled: dict[str, str]  # mangled -> readable name of every function that the logs mention
+    data: dict[str, str]  # sha256 of the constants, initial values and sizes of shared memory, of each architecture that was compiled
     _disassemble: Callable[[], dict[str, tuple[str | None, str]]]
 
     @cached_property
@@ -58,8 +61,20 @@ def collect(result: BuildResult, toolchain: Toolchain) -> StaticTexts:
         logs,
         {arch: text for arch, (text, _) in usage.items()},
         demangle_all(logs.values(), toolchain),
+        {arch: data_digest(Path(target.path or "") for target in result.cubins(arch)) for arch in result.archs if logs[arch] is not None},
         lambda: _of_each(dump_sass, result, logs, toolchain),
     )
+
+
+def data_digest(cubins: Iterable[Path]) -> str:
+    """A digest of what a cubin holds beside instructions and that a kernel computes with, whatever the kernels are called."""
+    found = [
+        (match[0], section.size, section.content)
+        for path in cubins
+        for section in sections(_content(path))
+        if (match := _DATA.match(section.name))
+    ]
+    return hashlib.sha256(repr(sorted(found)).encode()).hexdigest()
 
 
 def _of_each(dump: Dump, result: BuildResult, logs: Mapping[str, str | None], toolchain: Toolchain) -> dict[str, tuple[str | None, str]]:

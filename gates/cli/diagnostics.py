@@ -7,7 +7,7 @@ from pathlib import Path
 
 import click
 
-from gates.cli.options import PATH
+from gates.cli.options import DEVICE, PATH, RESULTS, code_names
 from gates.cli.output import print_text
 
 
@@ -62,8 +62,28 @@ def selftest_command() -> None:
     sys.exit(0 if trusted else 1)
 
 
+@click.command("calibrate")
+@RESULTS
+@DEVICE
+def calibrate_command(results: Path, device: int) -> None:
+    """Measure the peaks of this card: memory, FP32 units, powers and tensor cores.
+
+    The samples are kept in RESULTS. Later runs on this card and driver compare kernels with these peaks instead of the data sheet's.
+    It needs a CUDA device.
+
+    Example: gates calibrate
+    """
+    from gates.diagnostics.calibrate import calibrate
+    from gates.gate.performance.calibrated import peaks_of, summary
+    from gates.render.console import Progress
+
+    with Progress() as progress:
+        card, path = calibrate(results, device, progress)
+    print_text("\n".join([*summary(card.device, peaks_of(card)), f"kept in {path}"]))
+
+
 @click.command()
-@click.argument("code")
+@click.argument("code", shell_complete=code_names)
 def explain(code: str) -> None:
     """Explain a reason code, a gate, or a word of a verdict.
 

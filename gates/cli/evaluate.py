@@ -9,7 +9,7 @@ from typing import Any
 
 import click
 
-from gates.cli.options import BUILD_DIR, JOBS, RESULTS, TOGGLE, toggle_values
+from gates.cli.options import BUILD_DIR, JOBS, RESULTS, TOGGLE, task_names, toggle_values
 from gates.cli.output import print_json, print_text
 from gates.core.errors import GatesError
 from gates.evaluation.record import STAGES
@@ -37,7 +37,7 @@ _PROFILE = click.option(
 
 
 @click.command("evaluate")
-@click.argument("task")
+@click.argument("task", shell_complete=task_names)
 @click.option("--source", "sources", multiple=True, metavar="NAME=FILE", help="Replace a file of the stage; - reads stdin.")
 @_STAGE
 @_AGAINST
@@ -115,7 +115,7 @@ def _texts(sources: tuple[str, ...]) -> dict[str, str]:
 
 
 @click.command("serve")
-@click.argument("tasks", nargs=-1, required=True)
+@click.argument("tasks", nargs=-1, required=True, shell_complete=task_names)
 @click.option(
     "--http",
     "port",

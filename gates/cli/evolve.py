@@ -7,7 +7,7 @@ from pathlib import Path
 
 import click
 
-from gates.cli.options import BUILD_DIR, FOLDER, RESULTS
+from gates.cli.options import BUILD_DIR, FOLDER, RESULTS, task_names
 from gates.cli.output import print_json, print_text, short_path
 from gates.core.errors import GatesError
 
@@ -22,7 +22,7 @@ def _seconds(context: click.Context, option: click.Parameter, text: str) -> floa
 
 
 @click.command("evolve")
-@click.argument("task")
+@click.argument("task", shell_complete=task_names)
 @click.option("--param", "params", multiple=True, metavar="NAME=V1,V2", help="Propose values of a toggle, one change at a time.")
 @click.option("--patches", type=FOLDER, help="Propose the unified diffs in this folder, each alone and then in pairs.")
 @click.option("--from", "watched", type=FOLDER, help="Propose each new folder in this one: changed sources, and candidate.json.")
@@ -107,7 +107,7 @@ def evolve_command(
 
 
 @click.command("describe")
-@click.argument("task")
+@click.argument("task", shell_complete=task_names)
 @click.option("--json", "as_json", is_flag=True, help="Print JSON, with all texts.")
 @RESULTS
 def describe_command(task: str, as_json: bool, results: Path) -> None:

@@ -59,6 +59,7 @@ for command in (
     diagnostics.doctor,
     diagnostics.lint_task,
     diagnostics.selftest_command,
+    diagnostics.calibrate_command,
     diagnostics.explain,
     import_group,
     pack_command,

@@ -1,7 +1,8 @@
-"""Options that several commands share, the types of paths, and the values of options with several parts."""
+"""Options that several commands share, what a shell completes, the types of paths, and the values of options with several parts."""
 
 from __future__ import annotations
 
+from collections.abc import Iterable, Iterator
 from pathlib import Path
 from typing import Any
 
@@ -48,6 +49,7 @@ TOGGLE = click.option("--toggle", "toggles", multiple=True, metavar="NAME=VALUE"
 DEBUG = click.option(
     "--debug", is_flag=True, help="Compile device code with nvcc -G, for a debugger; such a run judges neither resources nor speed."
 )
+DEVICE = click.option("--device", type=click.IntRange(min=0), default=0, show_default=True, help="CUDA device index.")
 JOBS = click.option("--jobs", type=click.IntRange(min=1), help="Compilers to run at once.  [default: one a core]")
 
 
@@ -87,3 +89,44 @@ def number_values(text: str | None, option: str) -> tuple[int, ...] | None:
         if not (name.isascii() and name.isdigit() and len(name) <= 10 and int(name) <= MAX_SEED):
             raise GatesError(f"{option}: {name[:40]!r} is not a whole number from 0 to {MAX_SEED}", hint=f"e.g. {option} 0,1,2")
     return tuple(map(int, names))
+
+
+def task_names(ctx: click.Context, param: click.Parameter, incomplete: str) -> list[str]:
+    """Tasks of `gates list`, by name and by the beginning up to an underscore."""
+    return _fitting(incomplete, _tasks())
+
+
+def run_names(ctx: click.Context, param: click.Parameter, incomplete: str) -> list[str]:
+    """latest:TASK of each task that has runs, recorded:DEVICE/TASK, and the run directories of the results folder."""
+    from gates.evidence.run_directory import recorded
+
+    results = Path(ctx.params.get("results") or "results")
+    found = [f"latest:{folder.name}" for folder in _folders(results) if folder.name != "recorded"]
+    found += [f"recorded:{device.name}/{folder.name}" for device in _folders(recorded(results)) for folder in _folders(device)]
+    found += [str(path) for folder in _folders(results) if folder.name != "recorded" for path in sorted(folder.glob("[!.]*"))]
+    return _fitting(incomplete, found)
+
+
+def code_names(ctx: click.Context, param: click.Parameter, incomplete: str) -> list[str]:
+    """Reason codes and gates."""
+    from gates.diagnostics.explain import all_codes
+    from gates.gate.registry import GATES
+
+    return _fitting(incomplete, [*GATES, *sorted(all_codes())])
+
+
+def _tasks() -> Iterator[str]:
+    from gates.task.load import task_folders
+
+    names = [folder.name for folder in task_folders()]
+    short = [name.partition("_")[0] for name in names]
+    yield from sorted({*names, *(one for one in short if short.count(one) == 1)})
+
+
+def _folders(folder: Path) -> list[Path]:
+    found = sorted(folder.iterdir()) if folder.is_dir() else []
+    return [path for path in found if path.is_dir() and not path.name.startswith(".")]
+
+
+def _fitting(incomplete: str, names: Iterable[str]) -> list[str]:
+    return [name for name in names if name.startswith(incomplete)]

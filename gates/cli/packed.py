@@ -6,14 +6,14 @@ from pathlib import Path
 
 import click
 
-from gates.cli.options import FILE, FOLDER, RESULTS
+from gates.cli.options import FILE, FOLDER, RESULTS, run_names
 from gates.cli.output import print_text
 
 _OUT = click.option("--out", type=FOLDER, help="Folder for what is written.  [default: next to it]")
 
 
 @click.command("pack")
-@click.argument("runs", nargs=-1, required=True, metavar="RUN...")
+@click.argument("runs", nargs=-1, required=True, metavar="RUN...", shell_complete=run_names)
 @_OUT
 @click.option(
     "--replace",

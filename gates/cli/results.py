@@ -8,13 +8,13 @@ from pathlib import Path
 import click
 
 from gates.cli.guard import told
-from gates.cli.options import FILE, FOLDER, RESULTS
+from gates.cli.options import FILE, FOLDER, RESULTS, run_names, task_names
 from gates.cli.output import print_json, print_text, short_path
 from gates.core.errors import EXIT_USAGE, GatesError
 
 
 @click.command()
-@click.argument("runs", nargs=-1, required=True, metavar="BASELINE_RUN CANDIDATE_RUN [MORE_RUNS]...")
+@click.argument("runs", nargs=-1, required=True, metavar="BASELINE_RUN CANDIDATE_RUN [MORE_RUNS]...", shell_complete=run_names)
 @click.option("--out", type=FOLDER, help="Folder for the report and its JSON.  [default: results/compare/…]")
 @click.option("--force", is_flag=True, help="Show two runs of different problems or inputs too; the decision is hold.")
 @click.option("--plot", "picture", is_flag=True, help="Draw the ladder too (more than two runs).")
@@ -64,7 +64,7 @@ def _ladder(paths: list[Path], out: Path, force: bool, picture: bool) -> int:
 
 
 @click.command()
-@click.argument("run_directory", metavar="RUN")
+@click.argument("run_directory", metavar="RUN", shell_complete=run_names)
 @click.option("--json", "as_json", is_flag=True, help="Print the decision as JSON.")
 @click.option("--junit", type=FILE, help="Write the gates as JUnit XML too.")
 @click.option("--sarif", type=FILE, help="Write what did not pass as SARIF too, at its source lines.")
@@ -101,7 +101,7 @@ def decide(run_directory: str, as_json: bool, junit: Path | None, sarif: Path | 
 
 
 @click.command()
-@click.argument("run_directory", metavar="RUN")
+@click.argument("run_directory", metavar="RUN", shell_complete=run_names)
 @click.option("--set", "settings", multiple=True, metavar="GATE.KEY=VALUE", help="Judge by another limit, named as in task.yaml.")
 @RESULTS
 def judge(run_directory: str, settings: tuple[str, ...], results: Path) -> None:
@@ -121,7 +121,7 @@ def judge(run_directory: str, settings: tuple[str, ...], results: Path) -> None:
 
 
 @click.command()
-@click.argument("run_directory", metavar="RUN")
+@click.argument("run_directory", metavar="RUN", shell_complete=run_names)
 @click.option("-o", "--out", type=FILE, help="The picture, .png or .svg.  [default: results/TASK-timing.png]")
 @RESULTS
 def plot(run_directory: str, out: Path | None, results: Path) -> None:
@@ -136,7 +136,7 @@ def plot(run_directory: str, out: Path | None, results: Path) -> None:
 
 
 @click.command("history")
-@click.argument("task", required=False)
+@click.argument("task", required=False, shell_complete=task_names)
 @click.option("--json", "as_json", is_flag=True, help="Print JSON.")
 @click.option("--csv", "as_csv", is_flag=True, help="Print CSV.")
 @RESULTS
@@ -163,7 +163,7 @@ def history_command(task: str | None, as_json: bool, as_csv: bool, results: Path
 
 
 @click.command()
-@click.argument("run_directories", nargs=-1, required=True, metavar="RUN...")
+@click.argument("run_directories", nargs=-1, required=True, metavar="RUN...", shell_complete=run_names)
 @click.option(
     "--format", "form", type=click.Choice(["md", "json"]), default="md", show_default=True, help="Markdown, or JSON for a program."
 )
@@ -188,7 +188,7 @@ def insights(run_directories: tuple[str, ...], form: str, results: Path) -> None
 
 
 @click.command("elite")
-@click.argument("task")
+@click.argument("task", shell_complete=task_names)
 @click.option("-k", type=click.IntRange(min=1), default=3, show_default=True, help="How many to list.")
 @click.option("--json", "as_json", is_flag=True, help="Print JSON.")
 @RESULTS
@@ -207,7 +207,7 @@ def elite_command(task: str, k: int, as_json: bool, results: Path) -> None:
 
 
 @click.command()
-@click.argument("run_directories", nargs=-1, metavar="[RUN]...")
+@click.argument("run_directories", nargs=-1, metavar="[RUN]...", shell_complete=run_names)
 @click.option("--all", "everything", is_flag=True, help="The newest run of every task and device, instead of named runs.")
 @click.option("-o", "--out", type=FILE, help="The HTML file.  [default: results/report.html]")
 @RESULTS
@@ -227,7 +227,7 @@ def report(run_directories: tuple[str, ...], everything: bool, out: Path | None,
 
 
 @click.command("export")
-@click.argument("run_directory", metavar="RUN")
+@click.argument("run_directory", metavar="RUN", shell_complete=run_names)
 @click.option("--format", "suite", type=click.Choice(["kernelbench", "flashinfer-bench", "kernelbot"]), required=True, help="Whose format.")
 @click.option("-o", "--out", type=FILE, help="File to write.  [default: stdout]")
 @RESULTS
@@ -250,7 +250,7 @@ def export_command(run_directory: str, suite: str, out: Path | None, results: Pa
 
 
 @click.command("attest")
-@click.argument("run_directory", metavar="RUN")
+@click.argument("run_directory", metavar="RUN", shell_complete=run_names)
 @click.option("-o", "--out", type=FILE, help="File for the statement.  [default: RUN.attestation.json next to the run]")
 @click.option("--key", type=FILE, help="Sign the statement with this SSH key, by ssh-keygen. The name of the signature file ends in .sig.")
 @RESULTS
@@ -273,7 +273,7 @@ def attest_command(run_directory: str, out: Path | None, key: Path | None, resul
 
 
 @click.command()
-@click.argument("run_directories", nargs=-1, required=True, metavar="RUN...")
+@click.argument("run_directories", nargs=-1, required=True, metavar="RUN...", shell_complete=run_names)
 @click.option("--signers", type=FILE, help="Check each run's attestation against this file of allowed signers (ssh-keygen).")
 @RESULTS
 def verify(run_directories: tuple[str, ...], signers: Path | None, results: Path) -> None:

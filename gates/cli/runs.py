@@ -10,6 +10,7 @@ import click
 from gates.cli.options import (
     BUILD_DIR,
     DEBUG,
+    DEVICE,
     FILE,
     FOLDER,
     JOBS,
@@ -17,6 +18,7 @@ from gates.cli.options import (
     TOGGLE,
     name_values,
     number_values,
+    task_names,
     toggle_values,
 )
 from gates.cli.output import print_json, print_text, short_path
@@ -24,7 +26,7 @@ from gates.core.errors import EXIT_FAIL, GatesError
 
 
 @click.command()
-@click.argument("task")
+@click.argument("task", shell_complete=task_names)
 @click.option(
     "--profile",
     type=click.Choice(["auto", "cpu", "full"]),
@@ -41,7 +43,7 @@ from gates.core.errors import EXIT_FAIL, GatesError
 )
 @click.option("--thorough", is_flag=True, help="Try all edge shapes, and the input families on more shapes and seeds.")
 @DEBUG
-@click.option("--device", type=click.IntRange(min=0), default=0, show_default=True, help="CUDA device index.")
+@DEVICE
 @TOGGLE
 @RESULTS
 @BUILD_DIR
@@ -93,7 +95,7 @@ def run(
 
 
 @click.command()
-@click.argument("tasks", nargs=-1, required=True)
+@click.argument("tasks", nargs=-1, required=True, shell_complete=task_names)
 @click.option("--shape", help="Shape to profile.  [default: the performance gate's]")
 @click.option("--seed", type=click.IntRange(min=0), default=0, show_default=True, help="Seed of the inputs.")
 @click.option("--out", type=FOLDER, default=Path("build/profile"), show_default=True, help="Folder for the Nsight Compute reports.")
@@ -114,7 +116,7 @@ def profile(tasks: tuple[str, ...], shape: str | None, seed: int, out: Path, tog
 
 
 @click.command()
-@click.argument("task", required=False)
+@click.argument("task", required=False, shell_complete=task_names)
 @click.option("--param", "params", multiple=True, metavar="NAME=V1,V2", help="Values of a toggle to try; several: every combination.")
 @click.option(
     "--resume", type=FOLDER, help="Continue the sweep in this folder, which knows its TASK. The same command as before continues it, too."

@@ -7,7 +7,7 @@ from pathlib import Path
 
 import click
 
-from gates.cli.options import BUILD_DIR, DEBUG, FOLDER, JOBS, TOGGLE, toggle_values
+from gates.cli.options import BUILD_DIR, DEBUG, FOLDER, JOBS, TOGGLE, task_names, toggle_values
 from gates.cli.output import print_text, short_path
 from gates.core.errors import GatesError
 
@@ -20,7 +20,10 @@ def list_command() -> None:
     """
     from gates.task.load import load_task, task_folders
 
-    for folder in task_folders():
+    folders = task_folders()
+    if not folders:
+        raise GatesError(f"no tasks/ folder in {Path.cwd()}", hint="gates new my_norm --kind cuda makes a task here")
+    for folder in folders:
         task = load_task(folder, environ={})
         print_text(f"{task.name:24} {task.baseline or '-':24} {task.title}")
 
@@ -58,7 +61,7 @@ def new_command(name: str, kind: str | None, source: str | None, directory: Path
 
 
 @click.command()
-@click.argument("task")
+@click.argument("task", shell_complete=task_names)
 @DEBUG
 @TOGGLE
 @BUILD_DIR

@@ -8,6 +8,7 @@ from typing import Any
 
 from gates.comparison.record import Row
 from gates.core.kernel_names import instance_of, instance_of_signature, plain_name
+from gates.gate.performance.limit import limit_of, rates
 from gates.gate.ptxas.evidence import Launch, PtxasKernel
 from gates.stats.samples import BASELINE, CANDIDATE
 
@@ -37,15 +38,35 @@ class TimedKernel:
 
 def rows(before: Mapping[str, Any], after: Mapping[str, Any], timed: Mapping[str, Any] | None) -> Iterator[Row]:
     """A row a quantity of the two kernels; none where a side's kernel is not known for certain."""
-    shape = _timed_shape(after) or _timed_shape(before)
-    ours = timed_kernel(after, after.get("ncu"), CANDIDATE, shape)
-    theirs = timed_kernel(before, (timed or before).get("ncu"), BASELINE if timed else CANDIDATE, shape)
-    if ours is None or theirs is None:
+    if (found := pair(before, after, timed)) is None:
         return
+    theirs, ours = found
     yield Row("kernel", "", f"{theirs.name} {theirs.arch}", f"{ours.name} {ours.arch}")
     for (name, unit, one), (_, _, two) in zip(_quantities(theirs), _quantities(ours), strict=True):
         if one is not None or two is not None:
             yield Row(name, unit, one, two)
+    yield from _limit_rows((timed or before).get("performance"), BASELINE if timed else CANDIDATE, after.get("performance"))
+
+
+def _limit_rows(before: Any, role: str, after: Any) -> Iterator[Row]:
+    """The card's limit of each side, what bounds it, the share that is reached, and the rates of the work."""
+    limits = [limit_of(one, one.gated_mode, side) if one else None for one, side in ((before, role), (after, CANDIDATE))]
+    if limits == [None, None]:
+        return
+    yield Row("limited by", "", *(limit.bound if limit else None for limit in limits))
+    yield Row("limit", "us", *(limit.us if limit else None for limit in limits))
+    yield Row("share of the limit", "%", *(limit.share_pct if limit else None for limit in limits))
+    reached = [rates(one, limit) if limit else {} for one, limit in zip((before, after), limits, strict=True)]
+    for unit in dict.fromkeys([*reached[0], *reached[1]]):
+        yield Row("rate", unit, *(found.get(unit) for found in reached))
+
+
+def pair(before: Mapping[str, Any], after: Mapping[str, Any], timed: Mapping[str, Any] | None) -> tuple[TimedKernel, TimedKernel] | None:
+    """(before, after): the kernels of the timed shape; None where a side's kernel is not known for certain."""
+    shape = _timed_shape(after) or _timed_shape(before)
+    ours = timed_kernel(after, after.get("ncu"), CANDIDATE, shape)
+    theirs = timed_kernel(before, (timed or before).get("ncu"), BASELINE if timed else CANDIDATE, shape)
+    return None if ours is None or theirs is None else (theirs, ours)
 
 
 def timed_kernel(evidence: Mapping[str, Any], ncu: Any, role: str, shape: str) -> TimedKernel | None:

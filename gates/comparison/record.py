@@ -9,6 +9,7 @@ from gates.core import jsonio, records
 from gates.core.records import Decision, GateResult
 from gates.evidence.run_directory import require_outside_a_run
 from gates.gate.decision import EXIT_CODES
+from gates.stats.stopping_rule import CONFIDENCE
 
 SCHEMA_VERSION = 1
 
@@ -46,6 +47,15 @@ class Speed:
     other_mode: str  # the cache mode that is not gated
     other_speedup_pct: float | None
     modes_disagree: bool  # clearly on different sides of the bar
+    confidence_pct: float = 100.0 * CONFIDENCE  # of the interval
+
+
+@dataclass(frozen=True)
+class MachineCode:
+    """The timed kernel's machine code: whether it is the baseline's, constants and shared memory included, else what differs."""
+
+    unchanged: bool
+    diff: tuple[str, ...]
 
 
 @dataclass(frozen=True)
@@ -73,6 +83,8 @@ class Comparison:
     speed: Speed | None
     notes: tuple[str, ...]  # differences of the set-up that a reader must know
     sections: tuple[Section, ...]
+    shapes: tuple[Speed, ...] = ()  # of a task that times several shapes, the worst first
+    machine_code: MachineCode | None = None  # None if a run kept none
 
     @property
     def exit_code(self) -> int:

@@ -6,7 +6,7 @@ from collections import Counter
 from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
 from typing import Any
 
-from gates.comparison import paired
+from gates.comparison import machine_code, paired
 from gates.comparison.record import Row, Section
 from gates.core.kernel_names import instance_of, without_parameters
 from gates.core.records import shown
@@ -24,12 +24,13 @@ def sections(before: Mapping[str, Any], after: Mapping[str, Any], timed: Mapping
     builders: tuple[tuple[str, Callable[[], Iterator[Row]]], ...] = (
         ("Kernel time", lambda: _time_rows(before, after, timed)),
         ("The timed kernel", lambda: paired.rows(before, after, timed)),
+        ("Instructions of the timed kernel", lambda: machine_code.mix_rows(before, after, timed)),
         ("Compiled resources", lambda: _resource_rows(before.get("ptxas"), after.get("ptxas"))),
         ("Errors against the reference", lambda: _error_rows(before, after)),
         ("Machine instructions", lambda: _sass_rows(before.get("sass"), after.get("sass"))),
         ("Hardware counters", lambda: _counter_rows(before, after, timed)),
         ("Other implementations, for context", lambda: _backend_rows(after.get("performance"))),
-        ("Other shapes, for context", lambda: _also_rows(after.get("performance"))),
+        ("Other shapes", lambda: _shape_rows(after.get("performance"))),
     )
     for title, build in builders:
         rows = tuple(build())
@@ -172,12 +173,15 @@ def _backend_rows(performance: Any) -> Iterator[Row]:
         yield Row(f"cold, against {name}", "us", backend.message if backend.p50_us is None else backend.p50_us, own.p50_us if own else None)
 
 
-def _also_rows(performance: Any) -> Iterator[Row]:
-    """What was timed beside: the candidate against the baseline, and against each other implementation."""
-    for shape, rows in (performance.also if performance else {}).items():
+def _shape_rows(performance: Any) -> Iterator[Row]:
+    """The further timed shapes: the candidate against the baseline, and against each other implementation."""
+    for shape, rows in performance.rows().items() if performance else ():
+        if shape == performance.shape:
+            continue  # it has sections of its own
         own = rows.get(CANDIDATE)
         for name, other in rows.items():
             for mode in ("cold", "warm") if name != CANDIDATE else ():
-                what = f"{shape} {mode}{'' if name == BASELINE else f', against {name}'}"
                 one, two = (getattr(row, f"{mode}_us", None) for row in (other, own))
-                yield Row(what, "us", other.message if one is None else one, own.message if own and two is None else two)
+                if one is not None or other.message:
+                    what = f"{shape} {mode}{'' if name == BASELINE else f', against {name}'}"
+                    yield Row(what, "us", other.message if one is None else one, own.message if own and two is None else two)

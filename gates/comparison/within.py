@@ -3,15 +3,19 @@
 from __future__ import annotations
 
 from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
+from gates.comparison.machine_code import machine_code
 from gates.comparison.record import SCHEMA_VERSION, Comparison, SideInfo, Speed
 from gates.comparison.sections import sections
 from gates.evidence.judging import load_evidence, looser_terms
 from gates.evidence.run_directory import RunInfo, TaskInfo, Verdict
-from gates.gate.performance.evidence import MEASURED
-from gates.gate.performance.judge import read
+from gates.gate.performance.evidence import MEASURED, PerformanceEvidence
+from gates.gate.performance.family import worst_first
+from gates.gate.performance.reading import Reading, read
+from gates.gate.performance.thresholds import thresholds
 from gates.stats.stopping_rule import ABOVE, BELOW
 
 
@@ -31,20 +35,41 @@ def compare_within(run: Path, info: RunInfo, verdict: Verdict) -> Comparison:
         speed_of(evidence),
         (*policy_notes(looser_terms(info.task, info.baseline)), *override_notes(info), *weak_notes(verdict)),
         tuple(sections(other, evidence, evidence)),
+        speeds_of(evidence, info.task.limits.get("performance", {})),
+        machine_code(other, evidence, evidence),
     )
 
 
 def speed_of(evidence: Mapping[str, Any]) -> Speed | None:
-    """The speed-up that a run measured in interleaved pairs; None where it measured none."""
+    """The speed-up that a run measured in interleaved pairs on its first timed shape; None where it measured none."""
     performance = evidence.get("performance")
-    if performance is None or performance.status != MEASURED or performance.baseline is None:
+    return None if performance is None else _speed(performance)
+
+
+def speeds_of(evidence: Mapping[str, Any], limits: Mapping[str, Any]) -> tuple[Speed, ...]:
+    """The speed-up on each timed shape, the worst first, if the run timed several."""
+    performance = evidence.get("performance")
+    if performance is None or not performance.further:
+        return ()
+    measured = {one.shape: one for one in performance.every_shape() if _speed(one) is not None}
+    readings = {shape: _reading(one) for shape, one in measured.items()}
+    asked = thresholds(limits)
+    found = ((asked.shapes.get(shape), _speed(measured[shape])) for shape in worst_first(asked, readings))
+    return tuple(replace(speed, bar_pct=pct) for pct, speed in found if speed is not None)
+
+
+def _reading(performance: PerformanceEvidence) -> Reading:
+    return read(performance, performance.gated_mode, performance.bar_pct or 0.0, performance.confidence)
+
+
+def _speed(performance: PerformanceEvidence) -> Speed | None:
+    if performance.status != MEASURED or performance.baseline is None:
         return None
-    limits = {"cache": performance.gated_mode, "min_speedup_pct": performance.bar_pct or 0.0}
-    reading = read(performance, limits)
+    reading = _reading(performance)
     if reading.ruling is None:
         return None
     found, other = reading.ruling.interval, reading.other
-    outcomes = {one.outcome(limits["min_speedup_pct"]) for one in (found, other) if one is not None}
+    outcomes = {one.outcome(performance.bar_pct or 0.0) for one in (found, other) if one is not None}
     return Speed(
         reading.mode,
         performance.shape,
@@ -57,6 +82,7 @@ def speed_of(evidence: Mapping[str, Any]) -> Speed | None:
         reading.other_mode,
         100.0 * (other.ratio - 1.0) if other else None,
         outcomes == {ABOVE, BELOW},
+        100.0 * reading.confidence,
     )
 
 

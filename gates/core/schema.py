@@ -138,6 +138,16 @@ def _if(part: Any, make: Callable[[Any], Fits], _: Any, __: Any, within: Mapping
     return lambda data: not condition(data) or then(data)
 
 
+def _all_of(parts: Any, make: Callable[[Any], Fits], *_: Any) -> Fits:
+    wanted = [make(part) for part in parts]
+    return lambda data: all(one(data) for one in wanted)
+
+
+def _not(part: Any, make: Callable[[Any], Fits], *_: Any) -> Fits:
+    fits = make(part)
+    return lambda data: not fits(data)
+
+
 def _pattern(text: str, *_: Any) -> Fits:
     search = re.compile(text).search
     return lambda data: type(data) is not str or search(data) is not None
@@ -193,7 +203,9 @@ _MAKERS: dict[str, Callable[..., Fits]] = {
     "type": _type,
     "$ref": _reference,
     "items": _items,
+    "allOf": _all_of,
     "anyOf": _any_of,
+    "not": _not,
     "if": _if,
     "pattern": _pattern,
     "enum": _one_of_values,

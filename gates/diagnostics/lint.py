@@ -128,10 +128,11 @@ def _bound(tree: ast.Module) -> set[str]:
 def _verdicts(task: Task) -> Iterator[str]:
     """What keeps a gate from a verdict on any machine, so that the decision stays hold."""
     where = f"{task.folder / 'task.yaml'}: "
-    timed = task.gates["performance"].get("shape", task.shapes[0])
+    timed = next(iter(task.timed_shapes), task.shapes[0])
     if timed not in task.shapes:
+        key = "shapes" if "shapes" in task.gates["performance"] else "shape"
         yield (
-            f"{task.folder / 'task.yaml'}:{task.place('gates', 'performance', 'shape').partition(':')[2]}: gates.performance.shape: "
+            f"{task.folder / 'task.yaml'}:{task.place('gates', 'performance', key).partition(':')[2]}: gates.performance.{key}: "
             f"{timed} is timed, but its results are never checked: add it to shapes"
         )
     for gate, limits in task.gates.items():
@@ -158,8 +159,7 @@ def _problem(task: Task) -> Iterator[str]:
     from gates.gate.correctness.output_scale import of_reference
     from gates.worker.describe import describe
 
-    timed = task.gates["performance"].get("shape")
-    wanted = tuple(dict.fromkeys([*task.shapes, *([timed] if timed else [])]))
+    wanted = tuple(dict.fromkeys([*task.shapes, *task.timed_shapes]))
     try:
         with tempfile.TemporaryDirectory(prefix="gates-lint-") as work:
             describe(task.folder, task.problem, wanted, work=Path(work), limit_s=task.time_limit_s, arguments=task.arguments)

@@ -13,6 +13,7 @@ from gates.evaluation.record import FAIL, INCONCLUSIVE, PASS, GateSeen
 from gates.evidence.run_directory import read_record
 from gates.gate.performance import judge as performance
 from gates.gate.performance.evidence import PerformanceEvidence
+from gates.gate.performance.thresholds import one_shape
 from gates.gate.ptxas.evidence import PtxasEvidence
 from gates.gate.sass.evidence import SassEvidence
 from gates.review.insights.facts import Facts
@@ -27,7 +28,7 @@ def timed_status(timing: Timing, evidence: PerformanceEvidence, limits: Mapping[
     """PASS if there is an interval, however slow the candidate is; FAIL if the performance gate refuses the timing itself."""
     if timing.low is not None:
         return Status.PASS
-    refused = timing.ratio is None and performance.judge(evidence, {**limits, "min_speedup_pct": 0.0}).status is Status.FAIL
+    refused = timing.ratio is None and performance.judge(evidence, one_shape(limits)).status is Status.FAIL
     return Status.FAIL if refused else Status.INCONCLUSIVE
 
 

@@ -53,8 +53,11 @@ def _looser(candidate: Terms, baseline: Terms) -> Iterator[str]:
             yield f"{gate}: declared not applicable ({reason})"
     for gate, limits in baseline.limits.items():
         if gate not in candidate.not_applicable:
-            unsaid = ROWS[gate].unsaid if gate in ROWS else {}
-            yield from _compare((gate,), {**unsaid, **candidate.limits.get(gate, {})}, {**unsaid, **limits} if limits else {})
+            mine, row = candidate.limits.get(gate, {}), ROWS.get(gate)
+            if row is not None:
+                mine, limits = row.terms_of(mine, limits), row.terms_of(limits, mine)
+            unsaid = row.unsaid if row is not None else {}
+            yield from _compare((gate,), {**unsaid, **mine}, {**unsaid, **limits} if limits else {})
 
 
 def _computed(candidate: Terms, baseline: Terms) -> Iterator[str]:
@@ -73,7 +76,7 @@ def _compare(path: tuple[str, ...], ours: Any, theirs: Any) -> Iterator[str]:
     name = ".".join(path)
     if isinstance(theirs, Mapping):
         for key, value in theirs.items():
-            if len(path) == 1 and path[0] in ROWS and key in ROWS[path[0]].no_terms:
+            if len(path) == 1 and path[0] in ROWS and key in (*ROWS[path[0]].no_terms, *ROWS[path[0]].former):
                 continue
             if key in ours:
                 yield from _compare((*path, key), ours[key], value)

@@ -45,8 +45,9 @@ class Gate:
     first_limits: str = ""  # limits to begin with, if it comes to no verdict without any
     context: str = ""  # in its folder, what else of the run its judge is given by name, if anything
     jobs: Mapping[str, Job] = field(default_factory=dict)  # kind -> what a worker process does for it
-    # keys that are no terms: a stage's own gain, which another stage need not have, and what decides nothing
-    no_terms: tuple[str, ...] = ()
+    no_terms: tuple[str, ...] = ()  # keys that are no terms: a stage's own gain, which another stage need not have
+    former: tuple[str, ...] = ()  # keys of limits that decided nothing, which runs of earlier versions have
+    terms: str = ""  # in its folder, what brings the limits of two stages into one form before they are compared, if anything
 
     @property
     def package(self) -> str:
@@ -68,6 +69,10 @@ class Gate:
     def context_of(self, run: Path, info: Any, evidence: Any) -> Mapping[str, Any]:
         """What else of the run the judge is given, by the names of its parameters."""
         return self._own(self.context)(run, info, evidence) if self.context else {}
+
+    def terms_of(self, limits: Mapping[str, Any], others: Mapping[str, Any]) -> Mapping[str, Any]:
+        """The limits in a form in which they can be compared with ``others``."""
+        return self._own(self.terms)(limits, others) if self.terms else limits
 
     def planted(self) -> Iterator[Any]:
         """What the gate says to planted faults and to sound evidence (``gates.gate.plant``)."""
@@ -151,8 +156,9 @@ ROWS = {
                 "timing": Job("gates.gate.performance.collect", kernel_process="gates.gate.performance.runner.hands"),
                 "timing_alone": Job("gates.gate.performance.runner.alone", kernel_process="gates.gate.performance.runner.hands"),
             },
-            minima=("min_speedup_pct",),
-            no_terms=("also",),
+            minima=("min_speedup_pct", "shapes", "min_limit_pct"),
+            former=("also",),
+            terms="thresholds:comparable",
         ),
         Gate(
             "ncu",

@@ -34,7 +34,7 @@ def profile_tasks(
         raw = run_ncu(
             built.side(task, "device"),
             task.kernels,
-            shape=shape or task.gates["performance"].get("shape", task.shapes[-1]),
+            shape=shape or next(iter(task.timed_shapes), task.shapes[-1]),
             chip=device.arch,
             work=(out / task.name).resolve(),
             limit_s=task.time_limit_s,

@@ -113,7 +113,7 @@ def run_task(options: Options, progress: Progress) -> Outcome:
             compilers.identities, toolchain
         )  # while another process reads the problem; the build asks again, and waits for nothing
         progress.step(f"{task.name}: reading the problem")
-        wanted = dict.fromkeys([*shapes, *_timed_shape(task)])
+        wanted = dict.fromkeys([*shapes, *task.timed_shapes])
         sizes = describe(
             task.folder, task.problem, tuple(wanted), work=scratch, limit_s=task.time_limit_s, inputs=inputs, arguments=task.arguments
         )
@@ -222,11 +222,6 @@ def choose_profile(asked: str, index: int) -> tuple[str, str, devices.DeviceInfo
     if asked == "full" or index:
         raise GatesError(reason, hint="--profile cpu runs what needs no device", exit_code=EXIT_HOLD)
     return "cpu", reason, None
-
-
-def _timed_shape(task: Task) -> tuple[str, ...]:
-    shape = task.gates["performance"].get("shape")
-    return (shape,) if shape else ()
 
 
 def _task_info(

@@ -14,14 +14,15 @@ from gates.render.markdown import code, details, escape, table
 if TYPE_CHECKING:
     from collections.abc import Sequence
 
-    from gates.comparison.record import Comparison, Row, Section
+    from gates.comparison.record import Comparison, Row, Section, Speed
     from gates.render.findings import Finding
 
-REPORT_VERSION = 5  # of the whole text: raise it with every change of what a run's files render
+REPORT_VERSION = 6  # of the whole text: raise it with every change of what a run's files render
+UNCHANGED = "Machine code unchanged: the timed kernel has the baseline's instructions, constants and shared memory."
 TIMES = "Kernel time"
 _TIMED = (TIMES,)
 _OPEN = (TIMES, "The timed kernel")  # sections a reviewer wants to see without a click
-_CONTEXT = ("Other implementations, for context", "Other shapes, for context")  # times, too
+_CONTEXT = ("Other implementations, for context", "Other shapes")  # times, too
 
 
 def markdown(comparison: Comparison, *, folded: bool = True) -> str:
@@ -48,6 +49,10 @@ def markdown(comparison: Comparison, *, folded: bool = True) -> str:
         parts.append("The compiler's advice:\n\n" + "".join(f"- {escape(line)}\n" for line in advice))
     if comparison.speed is not None:
         parts.append(_speed(comparison))
+    if comparison.machine_code is not None and comparison.machine_code.unchanged:
+        parts.append(f"{UNCHANGED}\n")
+    if comparison.shapes:
+        parts.append(f"## Timed shapes\n\n{table(SHAPES, map(shape_row, comparison.shapes), right=(1, 2, 3, 4, 5))}")
     for section in comparison.sections:
         if section.title in _OPEN:
             parts.append(f"## {section.title}\n")
@@ -77,13 +82,22 @@ def _speed(comparison: Comparison) -> str:
     bar = "no bar" if speed.bar_pct is None else f"bar {1 + speed.bar_pct / 100:.3f} ({speed.bar_pct:g} %)"
     floor = "noise floor unknown" if speed.noise_floor_pct is None else f"noise floor {speed.noise_floor_pct:.2f} %"
     line = (
-        f"**Speed-up {speed.speedup_pct:+.2f} % ({ratio}x)**, 98.3 % interval {low} to {high}, {bar}, {floor}, "
+        f"**Speed-up {speed.speedup_pct:+.2f} % ({ratio}x)**, {speed.confidence_pct:.1f} % interval {low} to {high}, {bar}, {floor}, "
         f"{speed.pairs} interleaved pairs, {escape(speed.shape)}, {escape(speed.mode)} L2: **{_verdict(comparison)}**"
     )
     if speed.modes_disagree and speed.other_speedup_pct is not None:
         side = "above" if speed.other_speedup_pct >= (speed.bar_pct or 0.0) else "below"
         line += f"; the modes disagree: with {escape(speed.other_mode)} L2 it is {1 + speed.other_speedup_pct / 100:.3f}x, {side} the bar"
     return f"{line}.\n"
+
+
+SHAPES = ("shape", "speed-up", "low", "high", "threshold", "pairs")
+
+
+def shape_row(speed: Speed) -> tuple[str, ...]:
+    """One timed shape: its ratio, the interval's ends, what is asked of it, and how many pairs there are."""
+    ratios = (f"{1 + pct / 100:.3f}x" for pct in (speed.speedup_pct, speed.low_pct, speed.high_pct))
+    return speed.shape, *ratios, "none" if speed.bar_pct is None else f"{1 + speed.bar_pct / 100:.3f}x", str(speed.pairs)
 
 
 def _verdict(comparison: Comparison) -> str:

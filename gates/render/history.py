@@ -13,7 +13,13 @@ if TYPE_CHECKING:
 
     from gates.review.history import Entry
 
-_NUMBERS = ("p50_us", "p90_us", "baseline_p50_us", "speedup_pct")
+_NUMBERS = ("p50_us", "p90_us", "baseline_p50_us", "speedup_pct", "limit_pct")
+_COLUMNS = (  # title, field, form, unit
+    ("p50 us", "p50_us", ".2f", ""),
+    ("p90 us", "p90_us", ".2f", ""),
+    ("speed-up", "speedup_pct", "+.1f", " %"),
+    ("of the limit", "limit_pct", ".0f", " %"),
+)
 
 
 def frame(entries: Sequence[Entry]) -> pandas.DataFrame:
@@ -33,9 +39,9 @@ def history_table(entries: Sequence[Entry]) -> str:
         table = frame(sound)
         shown = table[["task", "device"]].map(plain).apply(lambda column: column.str.ljust(column.str.len().max()))
         shown["started (UTC)"] = table["started"].str.slice(0, 16).str.replace("T", " ")
-        for title, column, form in (("p50 us", "p50_us", ".2f"), ("p90 us", "p90_us", ".2f"), ("speed-up", "speedup_pct", "+.1f")):
-            unit = " %" if column == "speedup_pct" else ""
-            shown[title] = [f"{value:{form}}{unit}" if value == value else "-" for value in table[column]]
+        for title, column, form, unit in _COLUMNS:
+            if column != "limit_pct" or table[column].notna().any():
+                shown[title] = [f"{value:{form}}{unit}" if value == value else "-" for value in table[column]]
         shown["decision"] = table["decision"]
         shown["run"] = [plain(_run_name(entry)) for entry in sound]
         parts.append(shown.to_string(index=False, justify="left"))

@@ -15,7 +15,8 @@ from typing import Any
 from gates.core.errors import GatesError
 from gates.core.records import GateResult
 from gates.gate.performance.evidence import MEASURED, PerformanceEvidence
-from gates.gate.performance.judge import Reading, read
+from gates.gate.performance.reading import Reading, read
+from gates.gate.performance.thresholds import thresholds
 from gates.render.figures import BLUE, GREY, load_matplotlib, require_suffix, save
 from gates.stats.samples import BASELINE, CANDIDATE, CONTROL, Block, Series
 from gates.stats.sampling import differences
@@ -38,11 +39,12 @@ def timing_figure(evidence: PerformanceEvidence, limits: Mapping[str, Any], resu
     """The picture as a matplotlib figure; raises as ``draw`` does for a run without samples and without matplotlib."""
     if evidence.status != MEASURED:
         raise GatesError(f"the run has no timing samples: {evidence.message} ({evidence.code})", hint="a run on a CUDA device has them")
-    reading = read(evidence, limits)
+    bar_pct = thresholds(limits).shapes.get(evidence.shape) or 0.0
+    reading = read(evidence, limits.get("cache", "cold"), bar_pct, evidence.confidence)
     blocks = _in_time_order(evidence, reading.mode)
     if not any(block.samples_us for block in blocks):
         raise GatesError(f"the run has no timing samples in mode {reading.mode}", hint="run the stage again on a CUDA device")
-    return _figure(evidence, limits, result, reading, blocks)
+    return _figure(evidence, bar_pct, result, reading, blocks)
 
 
 def _in_time_order(evidence: PerformanceEvidence, mode: str) -> list[Block]:
@@ -55,7 +57,7 @@ def _in_time_order(evidence: PerformanceEvidence, mode: str) -> list[Block]:
 
 def _figure(
     evidence: PerformanceEvidence,
-    limits: Mapping[str, Any],
+    bar_pct: float,
     result: GateResult,
     reading: Reading,
     blocks: Sequence[Block],
@@ -73,8 +75,8 @@ def _figure(
         )
         _samples(samples, evidence, blocks)
         _state(state, blocks)
-        _ratios(figure.add_subplot(grid[2, 0]), evidence, reading, float(limits["min_speedup_pct"]))
-        _close(figure.add_subplot(grid[2, 1]), evidence, reading, float(limits["min_speedup_pct"]))
+        _ratios(figure.add_subplot(grid[2, 0]), evidence, reading, bar_pct)
+        _close(figure.add_subplot(grid[2, 1]), evidence, reading, bar_pct)
     return figure
 
 

@@ -23,8 +23,9 @@ from gates.gate.correctness.evidence import Case, CorrectnessEvidence, OutputErr
 from gates.gate.performance.evidence import MEASURED
 from gates.gate.ptxas.judge import advice_in
 from gates.render import charts
-from gates.render.compare import cell, change, differing, is_timed
+from gates.render.compare import SHAPES, UNCHANGED, cell, change, differing, is_timed, shape_row
 from gates.render.findings import findings
+from gates.stats.samples import CANDIDATE
 
 if TYPE_CHECKING:
     from gates.comparison.record import Section
@@ -58,6 +59,8 @@ def html(page: Page) -> str:
         chains=[(chain, _chart(charts.ladder_chart, chain)) for chain in page.chains[:MOST_CHARTS]],
         histories=list(_histories(page.entries)),
         groups=_groups(page.entries),
+        shape_columns=SHAPES,
+        unchanged=UNCHANGED,
         broken=[entry for entry in page.entries if entry.broken],
     )
 
@@ -84,6 +87,7 @@ def _run(view: RunView) -> dict[str, Any]:
     sections = view.comparison.sections if view.comparison else ()
     return {
         "view": view,
+        "figures": _figures(view),
         "faults": findings(view.verdict.gates),
         "shown_faults": SHOWN_FAULTS,
         "advice": advice_in(view.verdict.gates),
@@ -91,10 +95,25 @@ def _run(view: RunView) -> dict[str, Any]:
         "maps": list(_maps(correctness)) if correctness else [],
         "cases": list(_cases(correctness)) if correctness else [],
         "limits": view.info.task.limits.get("correctness", {}),
+        "shapes": [shape_row(speed) for speed in view.comparison.shapes] if view.comparison else [],
+        "machine_code": view.comparison.machine_code if view.comparison else None,
         "sections": [_section(section) for section in sections],
         "notes": view.comparison.notes if view.comparison else (),
         "setup": list(_setup(view)),
     }
+
+
+def _figures(view: RunView) -> tuple[str, str, str]:
+    """p50, speed-up and share of the card's limit as the verdict has them, for the list of runs; a dash where there is none."""
+    performance = view.evidence.get("performance")
+    p50 = performance.figures.get(performance.gated_mode, {}).get(CANDIDATE) if performance else None
+    seen = {check.name: check.observed for result in view.verdict.gates for check in result.checks if result.gate == "performance"}
+    speedup, share = (seen.get(name) for name in ("speedup_p50", "share_of_limit"))
+    return (
+        _us(p50.p50_us if p50 else None),
+        _signed(speedup if isinstance(speedup, float) else None),
+        f"{share:.0f} %" if isinstance(share, float) else "-",
+    )
 
 
 def _chart(draw: Callable[..., Markup], *arguments: Any) -> Markup | str:

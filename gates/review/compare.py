@@ -7,9 +7,10 @@ from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
+from gates.comparison.machine_code import machine_code
 from gates.comparison.record import SCHEMA_VERSION, Comparison
 from gates.comparison.sections import sections
-from gates.comparison.within import override_notes, policy_notes, side, speed_of, weak_notes
+from gates.comparison.within import override_notes, policy_notes, side, speed_of, speeds_of, weak_notes
 from gates.core.errors import GatesError
 from gates.core.records import Decision, GateResult, Status
 from gates.evidence.judging import load_evidence, looser_terms
@@ -64,6 +65,8 @@ def compare_runs(first: Path, second: Path, *, force: bool = False) -> Compariso
         speed_of(after) if is_baseline else None,
         tuple(notes),
         tuple(sections(before, after, after if is_baseline else None)),
+        speeds_of(after, infos[1].task.limits.get("performance", {})) if is_baseline else (),
+        machine_code(before, after, after if is_baseline else None),
     )
 
 

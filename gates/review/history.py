@@ -29,6 +29,7 @@ from gates.task.load import called, nearest
 NO_DEVICE = "cpu"
 _DECISIONS = tuple(decision.value for decision in Decision)
 _SPEEDUP = re.compile(r'"name":\s*"speedup_p50",[^{}]{0,100}?"observed":\s*(-?[0-9]+(?:\.[0-9]+)?(?:[eE][-+]?[0-9]+)?)')
+_SHARE = re.compile(_SPEEDUP.pattern.replace("speedup_p50", "share_of_limit"))
 _DEEPEST = 6  # folders below the results folder; recorded runs lie at four
 
 
@@ -49,6 +50,7 @@ class Entry:
     p90_us: float | None = None
     baseline_p50_us: float | None = None
     speedup_pct: float | None = None
+    limit_pct: float | None = None  # share of the card's limit that it reached
     shape: str = ""
     cache: str = ""
     title: str = ""
@@ -172,6 +174,8 @@ def _decide(found: dict[str, Any], run: Path) -> None:
     seen = _SPEEDUP.search(text)  # quotes within a text are escaped, so these are keys and their values
     if seen is not None:
         found["speedup_pct"] = _figure(float(seen[1]))
+    if (share := _SHARE.search(text)) is not None:
+        found["limit_pct"] = _figure(float(share[1]))
 
 
 def _time_of(found: dict[str, Any], run: Path) -> None:

@@ -19,6 +19,7 @@ from gates.core.records import Decision
 from gates.evidence.judging import load_evidence
 from gates.evidence.run_directory import RunInfo, Verdict, read_record, require_outside_a_run
 from gates.gate.decision import EXIT_CODES
+from gates.gate.performance.thresholds import thresholds
 from gates.stats.samples import CANDIDATE
 from gates.verify.run import require_sound
 
@@ -112,7 +113,8 @@ def _rung(run: Path, info: RunInfo, before: RunInfo | None, below: Sequence[Rung
     p50 = performance.figures.get(performance.gated_mode, {}).get(CANDIDATE) if performance else None
     speed, note = None, ""
     ratios: tuple[float | None, float | None, float | None] = (None, None, None)
-    shape, cumulative = info.task.limits.get("performance", {}).get("shape"), below[-1].cumulative if below else 1.0
+    limits, cumulative = info.task.limits.get("performance"), below[-1].cumulative if below else 1.0
+    shape = thresholds(limits).first if limits else None
     if before is not None:
         if info.baseline is None or info.baseline.digest != before.task.digest:
             note = _other_baseline(info, before)

@@ -161,13 +161,16 @@ def measure(
     budget_s: float = BUDGET_S,
     launches: Mapping[str, int] | None = None,
     empty_pair_us: float = 0.0,
+    confidence: float = stopping_rule.CONFIDENCE,
+    least_pairs: int = 0,
 ) -> Measurement:
     """Measure ``candidate`` against ``baseline`` until a planned look is clear of ``bar_pct``.
 
     ``control`` is a second load of the baseline's binary (of the candidate's, where there is no
     baseline); its pairs are taken between the first twelve, in the same minutes, and between those up to
     the next look where they leave open whether the machine is fit: a kernel with two speeds of its own needs more. Order and
-    bootstrap come from ``seed``. ``launches`` a sample and ``empty_pair_us`` say what the clockwork takes.
+    bootstrap come from ``seed``. ``launches`` a sample and ``empty_pair_us`` say what the clockwork takes. ``confidence`` is that of the
+    look's interval; no look before ``least_pairs`` pairs ends the sampling.
     """
     sampler = Sampler(
         {CANDIDATE: candidate, BASELINE: baseline or candidate, CONTROL: control}, read_state=read_state, samples=samples, clock=clock
@@ -198,10 +201,10 @@ def measure(
                 return ended("control")
             if fit and not baseline:
                 return ended("pairs")
-            if fit and floor is not None:
+            if fit and floor is not None and number + 1 >= least_pairs:
                 series = Series("", launches or {}, tuple(blocks), "")
                 least_pct = stopping_rule.noise_floor_pct(floor) + clockwork_pct(series, empty_pair_us)
-                ruling = stopping_rule.rule(differences(series), bar_pct, least_pct, seed)
+                ruling = stopping_rule.rule(differences(series), bar_pct, least_pct, seed, confidence)
                 if ruling is not None and ruling.outcome != stopping_rule.OPEN:
                     return ended("clear")
         if clock() - started > budget_s:

@@ -3,6 +3,9 @@
 A ratio is baseline / candidate: 1.15 is a speed-up of 15 %. Looks are planned (12, 24 and 48 pairs)
 and paid for with 98.3 % intervals: looking after every pair at 95 % would be wrong at the bar in
 about one of five gates.
+
+Several thresholds judged together (a family) share the chance of an error: each gets an interval that is wrong in that share of 1.7 %
+(Bonferroni), whatever the ratios have in common. The geometric mean of several shapes is judged once, at ``MEAN_PAIRS`` pairs of each.
 """
 
 from __future__ import annotations
@@ -15,6 +18,7 @@ from gates.stats.estimators import bootstrap_interval, hodges_lehmann, signed_ra
 
 LOOKS = (12, 24, 48)
 CONFIDENCE = 0.983
+MEAN_PAIRS = LOOKS[1]
 CONTROL_LIMIT_PCT = 2.0
 ABOVE, BELOW, OPEN = "above", "below", "open"
 _ROUNDING = 1e-9  # of a logarithm: far below any timer, far above float rounding, so a bar met exactly is met
@@ -51,9 +55,14 @@ class Ruling:
     within_noise: bool  # the whole gain is no larger than what two loads of one binary may show
 
 
-def interval(differences: Sequence[float]) -> Interval | None:
-    """Centre and exact interval of exp(``differences``); None below about 8 pairs."""
-    ends = signed_rank_interval(differences, CONFIDENCE)
+def family_confidence(members: int) -> float:
+    """The confidence of each interval if ``members`` of them are judged together."""
+    return 1.0 - (1.0 - CONFIDENCE) / members
+
+
+def interval(differences: Sequence[float], confidence: float = CONFIDENCE) -> Interval | None:
+    """Centre and exact interval of exp(``differences``); None below about 8 pairs, and below 12 in a family of more than 34."""
+    ends = signed_rank_interval(differences, confidence)
     if ends is None:
         return None
     return Interval(len(differences), math.exp(hodges_lehmann(differences)), math.exp(ends[0]), math.exp(ends[1]))
@@ -74,31 +83,31 @@ def control_may_fit(control: Interval | None) -> bool:
     return control is not None and max(control.low - 1.0, 1.0 - control.high) <= CONTROL_LIMIT_PCT / 100.0
 
 
-def _rule_at(differences: Sequence[float], bar_pct: float, floor_pct: float, seed: int) -> Ruling | None:
+def rule_at(differences: Sequence[float], bar_pct: float, floor_pct: float, seed: int, confidence: float = CONFIDENCE) -> Ruling | None:
     """The ruling from all ``differences``; None where they are too few for an interval.
 
-    ``floor_pct`` is the least gain that can be told: the noise floor and the share of the clockwork.
+    ``floor_pct`` is the least gain that can be told: the noise floor and the share of the clockwork. A threshold below 0 % claims no gain.
     """
-    exact = interval(differences)
+    exact = interval(differences, confidence)
     if exact is None:
         return None
     outcome = exact.outcome(bar_pct)
     if outcome == OPEN:
         return Ruling(OPEN, exact, None, False)
-    low, high = bootstrap_interval(differences, CONFIDENCE, seed)
+    low, high = bootstrap_interval(differences, confidence, seed)
     second = Interval(exact.pairs, exact.ratio, math.exp(low), math.exp(high))
-    within_noise = outcome == ABOVE and 100.0 * (exact.ratio - 1.0) <= floor_pct
+    within_noise = outcome == ABOVE and bar_pct >= 0.0 and 100.0 * (exact.ratio - 1.0) <= floor_pct
     agreed = second.outcome(bar_pct) == outcome and not within_noise
     return Ruling(outcome if agreed else OPEN, exact, second, within_noise)
 
 
-def rule(differences: Sequence[float], bar_pct: float, floor_pct: float, seed: int) -> Ruling | None:
+def rule(differences: Sequence[float], bar_pct: float, floor_pct: float, seed: int, confidence: float = CONFIDENCE) -> Ruling | None:
     """The ruling of the first planned look that is clear, else of the last one that was reached."""
     ruling = None
     for look in LOOKS:
         if len(differences) < look:
             break
-        ruling = _rule_at(differences[:look], bar_pct, floor_pct, seed)
+        ruling = rule_at(differences[:look], bar_pct, floor_pct, seed, confidence)
         if ruling is not None and ruling.outcome != OPEN:
             break
     return ruling

@@ -73,7 +73,8 @@ def plan(task: Task, params: dict[str, tuple[int, ...]], found: Sequence[DeviceI
     toolchain = find_toolchain()
     versions = {name: tool.version if (tool := toolchain.get(name)) else None for name in toolchain.tools}
     limits, arch = task.gates["performance"], found[0].arch if found else None
-    if found and "shape" not in limits:
+    timed = task.timed_shapes
+    if found and not timed:
         raise GatesError(
             f"{task.folder / 'task.yaml'} names no gates.performance.shape to time", hint="add it, or sweep with --profile cpu"
         )
@@ -96,7 +97,7 @@ def plan(task: Task, params: dict[str, tuple[int, ...]], found: Sequence[DeviceI
         variants[0].name,
         task.shapes,
         task.seeds[0],
-        limits.get("shape", ""),
+        timed[0] if timed else "",
         limits.get("cache", "cold"),
         cubin_archs(task.arch, arch),
         revision(task.folder),

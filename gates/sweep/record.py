@@ -77,6 +77,7 @@ class Timing:
     reference_p50_us: float | None
     device_uuid: str
     wall_s: float
+    limit_pct: float | None = None  # share of the card's limit that the variant reached
 
 
 @dataclass(frozen=True)

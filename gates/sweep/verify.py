@@ -127,7 +127,7 @@ def _mistimed(folder: Path, read: Mapping[str, Any], sweep: Sweep) -> Iterator[s
             data = read[name] if name in read else jsonio.read(folder / name)
             evidence = from_json(PerformanceEvidence, data, str(origin(folder) / name))
             again = timing_of(timing.variant, evidence, terms, timing.device_uuid, timing.wall_s)
-            figures = ("faster", "code", "ratio", "low", "high", "p50_us", "reference_p50_us")
+            figures = ("faster", "code", "ratio", "low", "high", "p50_us", "reference_p50_us", "limit_pct")
             wrong = [figure for figure in figures if not same(getattr(timing, figure), getattr(again, figure))]
             if wrong := [*wrong, *(() if _says_the_same(timing.sentence, again.sentence) else ("sentence",))]:
                 yield f"{timing.variant}, round {number}: {', '.join(wrong)} in {FILE} is not that of {name}"

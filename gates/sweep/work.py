@@ -26,6 +26,9 @@ from gates.gate.performance import codes as performance_codes
 from gates.gate.performance import evidence as performance_evidence
 from gates.gate.performance import judge as performance
 from gates.gate.performance.collect import run_timing
+from gates.gate.performance.limit import limit_of
+from gates.gate.performance.reading import read
+from gates.gate.performance.thresholds import one_shape
 from gates.gate.ptxas.evidence import PtxasEvidence, PtxasKernel
 from gates.gate.reasons import BUILD_FAILED, NO_TOOL
 from gates.gate.sass import codes as sass_codes
@@ -125,7 +128,7 @@ def time_pair(session: Session, reference: Task, build_dir: Path, budget_s: floa
         identities.append(built.identity)
     raw = run_timing(
         sides[0],
-        shape=limits["shape"],
+        shape=task.timed_shapes[0],
         work=session.scratch / "timing",
         limit_s=task.time_limit_s,
         bar_pct=0.0,
@@ -159,18 +162,22 @@ def timing_of(
     variant: str, evidence: performance_evidence.PerformanceEvidence, limits: Mapping[str, Any], uuid: str, wall_s: float
 ) -> Timing:
     """What a timing says of ``variant``; no ratio where nothing was measured or the outputs were wrong."""
-    terms = {"shape": limits["shape"], "cache": limits.get("cache", "cold"), "min_speedup_pct": 0.0, "metrics": ["p50"]}
+    terms = one_shape(limits)
     result = performance.judge(evidence, terms)
     figures = performance_evidence.summaries(evidence).get(terms["cache"], {})
     p50_us, reference_us = (figures[side].p50_us if side in figures else None for side in ("candidate", "baseline"))
     ratio = low = high = None
     if evidence.status == performance_evidence.MEASURED and (result.status is not Status.FAIL or result.code == performance_codes.TOO_SLOW):
-        ruling, series = performance.read(evidence, terms).ruling, evidence.in_mode(terms["cache"])
+        ruling, series = read(evidence, terms["cache"], 0.0).ruling, evidence.in_mode(terms["cache"])
         if ruling is not None:
             ratio, low, high = ruling.interval.ratio, ruling.interval.low, ruling.interval.high
         elif series is not None and (taken := differences(series)):
             ratio = math.exp(hodges_lehmann(taken))
-    return Timing(variant, result.status is Status.PASS, result.code, result.sentence, ratio, low, high, p50_us, reference_us, uuid, wall_s)
+    reached = limit_of(evidence, terms["cache"])
+    share = round(reached.share_pct, 3) if reached else None
+    return Timing(
+        variant, result.status is Status.PASS, result.code, result.sentence, ratio, low, high, p50_us, reference_us, uuid, wall_s, share
+    )
 
 
 def own_device() -> devices.DeviceInfo:

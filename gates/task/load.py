@@ -93,6 +93,12 @@ class Task:
         return tuple(source for source in self.sources if source.suffix != ".py") if self.kind == EXTENSION else self.sources
 
     @property
+    def timed_shapes(self) -> tuple[str, ...]:
+        """The shapes that gates.performance has timed, as task.yaml orders them; none if it names none."""
+        limits = self.gates["performance"]
+        return tuple(limits.get("shapes", ())) or ((limits["shape"],) if "shape" in limits else ())
+
+    @property
     def debug_build(self) -> bool:
         """Return whether flags of the task or the environment make nvcc compile device code for a debugger or without optimisation."""
         given = [split(os.environ.get(name, "")) for name in ("NVCC_PREPEND_FLAGS", "NVCC_APPEND_FLAGS")]
@@ -454,4 +460,5 @@ def _describe(error: Any, lines: Mapping[yamlio.Place, int], path: Path) -> list
     if error.validator == "required":  # jsonschema reports one error a missing key
         missing = next(key for key in error.validator_value if error.message.startswith(repr(key)))
         return [(line, f"{path}:{line}: missing key {'.'.join((*map(str, place), missing))!r}")]
-    return [(line, f"{path}:{line}: {dotted or 'the file'}: {error.message}")]
+    said = error.schema.get("$comment", error.message) if error.validator == "not" else error.message  # of what must not be there
+    return [(line, f"{path}:{line}: {dotted or 'the file'}: {said}")]

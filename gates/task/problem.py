@@ -19,7 +19,8 @@ and may have:
     check(outputs, expected) -> None, True or "" where a kernel's outputs will do, else False or a text that says why not;
                 judged beside the limits on errors. It gets tensors alone where the reference gives them alone. One that raises
                 for these outputs and not for the right ones refuses them
-    work(shape) -> {"flops": …, "bytes": …} least work, for the floor check
+    work(shape) -> {"tensor.fp16": …, "bytes": …} least operations by unit (``gates.hardware.peaks``; ``flops`` if no unit is certain) and
+                bytes read and written: for the card's limit
     end_to_end(inputs, shape) -> {output name: tensor}: what a user would have without the kernel's
                 input format, judged with limits of its own
     backends(inputs, shape) -> {name: callable}: other implementations, timed beside for context

@@ -1,6 +1,7 @@
 """What a problem offers beside its reference, tried once on a small shape before anything is built.
 
-Its inputs and its reference can be made; its ARGUMENTS, make_outputs, error bound, null answers, known mistakes and names of axes
+Its inputs and its reference can be made and its work names known units. Its ARGUMENTS, make_outputs, error bound, null answers, known
+mistakes and names of axes
 must fit its outputs; else a wrong one would be told late, as a fault of a case, or never: a mistake of a wrong shape is just not
 compared. An error that these last raise is left to the cases.
 """
@@ -8,6 +9,7 @@ compared. An error that these last raise is left to the cases.
 from __future__ import annotations
 
 import contextlib
+import math
 import traceback
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from functools import partial
@@ -16,6 +18,7 @@ from typing import Any
 import torch
 
 from gates.core.errors import GatesError
+from gates.hardware.peaks import UNITS
 from gates.task import problem as problems
 
 
@@ -41,6 +44,7 @@ def _wrong(problem: Any, shape: Mapping[str, int], arguments: Sequence[str]) -> 
         fault("reference", outputs)
         or _wrong_room(problem, shape, outputs)
         or _wrong_axes(getattr(problem, "AXES", {}), outputs)
+        or _wrong_work(problem, shape)
         or _wrong_answers(problem, inputs, shape, outputs)
     )
     if not text and hasattr(problem, "ARGUMENTS"):
@@ -110,6 +114,22 @@ def _wrong_axes(axes: Mapping[str, Sequence[str]], outputs: Mapping[str, Any]) -
             return f"AXES is about {name}, which the reference does not give"
         if outputs[name].dim() and len(names) != outputs[name].dim():
             return f"AXES[{name!r}] names {len(names)} axes, the output has the shape {list(outputs[name].shape)}"
+    return ""
+
+
+def _wrong_work(problem: Any, shape: Mapping[str, int]) -> str:
+    if not hasattr(problem, "work"):
+        return ""
+    with _raising(problem, "work"):
+        least = problem.work(shape)
+    if not isinstance(least, Mapping):
+        return f"work gives {type(least).__name__}, not a mapping of units to numbers"
+    known = (*UNITS, "flops", "bytes")
+    for name, value in least.items():
+        if name not in known:
+            return f"work names {name!r}, which is not one of {', '.join(known)}"
+        if isinstance(value, bool) or not isinstance(value, (int, float)) or not 0 <= value < math.inf:
+            return f"work gives {value!r} for {name}, not a number of at least 0"
     return ""
 
 

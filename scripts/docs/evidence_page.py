@@ -60,6 +60,7 @@ class Fields:
         tables = {}
         for kind in FILES:
             schema = json.loads(schema_path(kind).read_text(encoding="utf-8"))
+            self.said[json.dumps(schema, sort_keys=True)] = f"{kind}.json"  # a file may hold more of its own form
             rows = "".join(f"| `{place}` | {written} | {meaning} |\n" for place, written, meaning in self._rows(schema, schema, kind, ""))
             tables[kind] = f"| field | type | meaning |\n| --- | --- | --- |\n{rows}"
         if unused := self.meanings.keys() - self.used:

@@ -14,7 +14,8 @@ import yaml
 
 from gates.evidence.judging import load_evidence
 from gates.evidence.run_directory import RunInfo, Verdict, list_runs, read_record
-from gates.gate.performance.judge import read
+from gates.gate.performance.reading import read
+from gates.gate.performance.thresholds import thresholds
 from gates.render.ladder import draw
 from gates.render.markdown import table
 from gates.review.ladder import ladder_of
@@ -71,11 +72,14 @@ def measured(run: Path) -> Measured:
     evidence = load_evidence(run)
     performance, ptxas = evidence.get("performance"), evidence.get("ptxas")
     figures = performance.figures.get(performance.gated_mode, {}) if performance else {}
-    ruling = read(performance, info.task.limits["performance"]).ruling if performance and performance.baseline else None
+    ruling, limits = None, info.task.limits.get("performance")
+    if performance and performance.baseline:
+        pct = thresholds(limits).shapes.get(performance.shape) or 0.0
+        ruling = read(performance, performance.gated_mode, pct, performance.confidence).ruling
     kernels = [kernel for kernel in ptxas.kernels if kernel.arch.rstrip("af") == "sm_90"] if ptxas else []
     smem = [(k.static_smem_bytes or 0) + max((launch.dynamic_smem_bytes or 0 for launch in k.launches), default=0) for k in kernels]
     return Measured(
-        info.task.limits.get("performance", {}).get("shape", ""),
+        thresholds(limits).first if limits else "",
         *(figures[side].p50_us if side in figures else None for side in (BASELINE, CANDIDATE)),
         tuple((x - 1) * 100 for x in (ruling.interval.ratio, ruling.interval.low, ruling.interval.high)) if ruling else None,
         max((kernel.registers or 0 for kernel in kernels), default=None),
@@ -152,9 +156,7 @@ def context_times(run: Path) -> Iterator[tuple[str, float, dict[str, float | Non
     performance = load_evidence(run).get("performance")
     if performance is None or not performance.backends:
         return
-    if (own := performance.figures.get("cold", {}).get(CANDIDATE)) is not None:
-        yield performance.shape, own.p50_us, {name: one.p50_us for name, one in performance.backends.items()}
-    for shape, rows in performance.also.items():
+    for shape, rows in performance.rows().items():
         if (found_us := rows[CANDIDATE].cold_us if CANDIDATE in rows else None) is not None:
             yield shape, found_us, {name: row.cold_us for name, row in rows.items() if name not in (CANDIDATE, BASELINE)}
 
@@ -181,10 +183,7 @@ def _goal(goal: Mapping[str, Any], rung: Rung) -> tuple[str, ...]:
 
 def _times(performance: Any, shape: str, cache: str, than: str | None) -> tuple[float | None, float | None]:
     """p50 of the rung and of the other implementation on ``shape``, which is the run's own or one that it timed beside."""
-    if performance.shape == shape:
-        other = performance.backends[than].p50_us if than in performance.backends and cache == "cold" else None
-        return performance.figures[cache][CANDIDATE].p50_us, other
-    rows = performance.also.get(shape, {})
+    rows = performance.rows().get(shape, {})
     found, other_row = rows.get(CANDIDATE), rows.get(than)
     return getattr(found, f"{cache}_us", None), getattr(other_row, f"{cache}_us", None)
 

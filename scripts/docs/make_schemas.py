@@ -58,6 +58,12 @@ LATER = {
     "Target.sha256",
     "PtxasEvidence.advice",
     "excerpts",
+    "Speed.confidence_pct",
+    "Timing.limit_pct",
+    "Comparison.shapes",
+    "Comparison.machine_code",
+    "SassFunction.code",
+    "SassEvidence.data",
 }  # fields that the first runs of schema version 1 do not have
 ELSEWHERE = {"BuildResult.log_text", "BuildResult.stage"}  # a build's log is a file of its own, and run.json has its stage's digest
 TIMES = {"started", "ended", "accepted"}

@@ -19,6 +19,7 @@ from gates.core.errors import GatesError
 from gates.gate.performance import collect as timing
 from gates.gate.performance.collect import run_timing
 from gates.gate.performance.runner import nvml, protocol
+from gates.gate.performance.thresholds import thresholds
 from gates.launch.device import probe
 from gates.task import problem as problems
 from gates.task.load import Task, find_task
@@ -104,7 +105,7 @@ class Lab:
     def stage_gate(self, seed: int) -> dict[str, Any]:
         """One whole verdict on the stage pair, mission shape, in this process."""
         self._start()
-        limits, one, two = self.task.gates["performance"], self.sides[CANDIDATE], self.sides[BASELINE]
+        limits, one, two = self._first_shape(), self.sides[CANDIDATE], self.sides[BASELINE]
         job = timing.job_of(
             one,
             two,
@@ -117,10 +118,17 @@ class Lab:
         )
         return self._session(job, problems.load(one["problem"], Path(one["folder"])), limits, short=False)
 
+    def _first_shape(self) -> dict[str, Any]:
+        """The stage pair's limits on its first timed shape alone."""
+        limits = self.task.gates["performance"]
+        asked = thresholds(limits)
+        rest = {key: value for key, value in limits.items() if key not in ("shapes", "no_regression_pct")}
+        return {**rest, "shape": asked.first, "min_speedup_pct": asked.shapes[asked.first] or 0.0}
+
     def stage_process(self, seed: int) -> dict[str, Any]:
         """The same as ``gates run`` does it, in a process of its own. Only before CUDA starts here."""
         assert not self._started
-        limits, started = self.task.gates["performance"], time.monotonic()
+        limits, started = self._first_shape(), time.monotonic()
         raw = run_timing(
             self.sides[CANDIDATE],
             baseline=self.sides[BASELINE],
@@ -197,9 +205,9 @@ class Lab:
         try:
             session = (ShortSession if short else Session)(job, problem, here(Hands().answer), self.before)
             measured = jsonio.loads(jsonio.dumps(session.measure()), "session")  # as if from the runner
-            raw = {**head, "measured": measured, "backends": {}, "also": {}, "code": "", "message": ""}
+            raw = {**head, "measured": measured, "backends": {}, "code": "", "message": ""}
         except protocol.Stopped as stop:
-            raw = {**head, "measured": None, "backends": {}, "also": {}, "code": stop.code, "message": str(stop)}
+            raw = {**head, "measured": None, "backends": {}, "code": stop.code, "message": str(stop)}
         wall_s, session = time.monotonic() - started, None
         gc.collect()  # graphs and buffers go before the next session asks for room
         return verdict.record(raw, limits, wall_s)

@@ -7,6 +7,7 @@ from typing import Any
 
 from gates.gate.performance import judge as performance
 from gates.gate.performance.evidence import PerformanceEvidence, parse
+from gates.gate.performance.reading import read
 from gates.stats import stopping_rule
 from gates.stats.samples import BASELINE, CONTROL
 from gates.stats.sampling import differences
@@ -23,7 +24,8 @@ def of_evidence(evidence: PerformanceEvidence, limits: Mapping[str, Any], wall_s
     found: dict[str, Any] = {"status": result.status.value, "code": result.code, "wall_s": wall_s, "seed": evidence.seed}
     if not evidence.series:
         return {**found, "message": evidence.message}
-    reading, series, control = performance.read(evidence, limits), evidence.series[0], evidence.control
+    reading = read(evidence, limits.get("cache", "cold"), float(limits["min_speedup_pct"]))
+    series, control = evidence.series[0], evidence.control
     assert control is not None
     seen = reading.ruling.interval if reading.ruling else None
     off = stopping_rule.interval(differences(control, BASELINE, CONTROL))
@@ -33,7 +35,7 @@ def of_evidence(evidence: PerformanceEvidence, limits: Mapping[str, Any], wall_s
         "ratio": seen and seen.ratio,
         "low": seen and seen.low,
         "high": seen and seen.high,
-        "pairs": reading.pairs,
+        "pairs": len(reading.taken),
         "stopped": series.stopped,
         "floor_pct": reading.floor_pct,
         "cycles_ratio": reading.cycles_ratio,

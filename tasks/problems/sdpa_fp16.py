@@ -111,11 +111,14 @@ def mistakes(inputs: Mapping[str, Any], shape: Shape) -> dict[str, Make]:
 
 
 def work(shape: Shape) -> dict[str, float]:
-    """Least work: two products of Sq x Sk x D a head, the hidden scores left out; each input read once, the output written once."""
+    """Least work: two products of Sq x Sk x D a head and a power per score, the hidden scores left out; each input read once, the output
+    written once.
+    """
     heads, queries, keys = shape["B"] * shape["H"], shape["Sq"], shape["Sk"]
     seen = sum(min(row + 1, keys) for row in range(queries)) if shape["causal"] else queries * keys
     read = min(queries, keys) if shape["causal"] else keys
-    return {"flops": 4.0 * heads * seen * shape["D"], "bytes": 2.0 * heads * shape["D"] * (2 * queries + 2 * read)}
+    operations = {"tensor.fp16": 4.0 * heads * seen * shape["D"], "sfu.ex2": 1.0 * heads * seen}
+    return operations | {"bytes": 2.0 * heads * shape["D"] * (2 * queries + 2 * read)}
 
 
 def backends(inputs: Mapping[str, Any], shape: Shape) -> dict[str, Callable[[], torch.Tensor]]:

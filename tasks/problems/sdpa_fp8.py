@@ -79,10 +79,13 @@ def null_outputs(inputs: Mapping[str, Any], shape: Mapping[str, int]) -> dict[st
 
 
 def work(shape: Mapping[str, int]) -> dict[str, float]:
-    """Least work: two products of S x S x D a head; each input read once, the output written once."""
+    """Least work: two products of S x S x D a head, on FP8 tensor cores, and a power per score; each input read once, the output written
+    once.
+    """
     heads = shape["B"] * shape["H"]
     elements = heads * shape["S"] * shape["D"]
-    return {"flops": 4.0 * elements * shape["S"], "bytes": 3.0 * elements + 2.0 * elements + 3 * 4.0 * heads}
+    operations = {"tensor.fp8": 4.0 * elements * shape["S"], "sfu.ex2": 1.0 * heads * shape["S"] ** 2}
+    return operations | {"bytes": 3.0 * elements + 2.0 * elements + 3 * 4.0 * heads}
 
 
 def backends(inputs: Mapping[str, Any], shape: Mapping[str, int]) -> dict[str, Callable[[], torch.Tensor]]:

@@ -360,13 +360,13 @@ def test_an_open_outcome_says_what_would_pass_and_follows_the_seed() -> None:
         for block in base.series[0].blocks
     )
     evidence = dataclasses.replace(base, series=(dataclasses.replace(base.series[0], blocks=blocks), base.series[1]))
-    reading = performance.read(evidence, TIMES)
+    reading = performance.read(evidence, "cold", TIMES["min_speedup_pct"])
     seen = reading.ruling.interval
     text = performance.sentence(evidence, reading, 15.0)
     assert f"half width {seen.half_width_pct:.2f} %, a ratio of {1.15 * (1 + seen.half_width_pct / 100):.3f} would pass" in text
     speedup = next(check for check in performance.judge(evidence, TIMES).checks if check.name == "speedup_p50")
     assert seen.half_width_pct > 3.0 and reading.ruling.outcome == "open" and speedup.status is Status.INCONCLUSIVE
-    low = {seed: performance.read(dataclasses.replace(evidence, seed=seed), {**TIMES, "min_speedup_pct": 5}).ruling for seed in (1, 2)}
+    low = {seed: performance.read(dataclasses.replace(evidence, seed=seed), "cold", 5.0).ruling for seed in (1, 2)}
     assert low[1].bootstrap != low[2].bootstrap and low[1].interval == low[2].interval
 
 

@@ -19,7 +19,12 @@ import pytest
 from places import ROOT
 
 TYPES_ONLY = ("gates.render", "gates.review.frames", "gates.pytest_plugin", "gates.verify.report")  # may import for type checkers alone
-NO_MODULES = ("gates/task/templates/", "gates/diagnostics/selftest_data/", "gates/run.py")  # files for a task's folder
+NO_MODULES = (
+    "gates/task/templates/",
+    "gates/diagnostics/selftest_data/",
+    "gates/diagnostics/calibration_data/",
+    "gates/run.py",
+)  # files for a task's folder
 MAY_IMPORT = {  # package -> packages that it may import, the lowest first; of gate/ each gate is one, and the session that they share
     "core": set(),
     "hardware": set(),
@@ -27,7 +32,7 @@ MAY_IMPORT = {  # package -> packages that it may import, the lowest first; of g
     "emulator": {"core", "hardware"},
     "gate": {"core"},
     "task": {"core", "gate"},
-    "worker": {"core", "gate", "task"},
+    "worker": {"core", "hardware", "gate", "task"},
     "evidence": {"core", "gate", "task", "worker"},
     "launch": {"core", "hardware", "emulator", "task", "worker"},
     "build": {"core", "hardware", "emulator", "task", "worker", "launch"},
@@ -41,7 +46,9 @@ MAY_IMPORT = {  # package -> packages that it may import, the lowest first; of g
     "gate.sanitizer": {"core", "evidence", "gate", "task", "worker", "launch", "gate.session"},
     "diagnostics": {
         "core",
+        "evidence",
         "gate",
+        "gate.session",
         "gate.ptxas",
         "gate.sass",
         "task",

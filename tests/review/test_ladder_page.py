@@ -13,7 +13,7 @@ from places import RECORDED, ROOT
 
 from gates.evidence.judging import load_evidence
 from gates.evidence.run_directory import RunInfo, list_runs, read_record
-from gates.gate.performance.evidence import Beside
+from gates.gate.performance.evidence import ShapeRow
 
 PAGE = (ROOT / "docs" / "internals" / "ladder.md").read_text(encoding="utf-8")
 
@@ -107,7 +107,7 @@ def test_goals_take_the_shape_of_the_run_or_one_timed_beside() -> None:
         performance.backends["cudnn"].p50_us,
     )
     assert ladder_page._times(performance, "long", "cold", "cudnn") == (None, None)
-    beside = replace(performance, also={"long": {"candidate": Beside(20.0, 19.0, ""), "cudnn": Beside(24.0, 23.0, "")}})
+    beside = replace(performance, also={"long": {"candidate": ShapeRow(20.0, 19.0), "cudnn": ShapeRow(24.0, 23.0)}})
     assert ladder_page._times(beside, "long", "cold", "cudnn") == (20.0, 24.0) and ladder_page._times(beside, "long", "warm", None) == (
         19.0,
         None,

@@ -5,17 +5,20 @@ from __future__ import annotations
 import functools
 import random
 import statistics
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
+from dataclasses import replace
 from typing import Any
 
 from gates.core.records import GateResult
 from gates.gate.performance import judge as performance
 from gates.gate.performance.evidence import MEASURED, OutputCheck, PerformanceEvidence, TimedDevice, Work, summaries
+from gates.gate.performance.thresholds import thresholds
 from gates.stats import outside
 from gates.stats.calibration import Calibration
 from gates.stats.samples import Block, Series
 from gates.stats.sampling import WarmUp, measure
 from gates.stats.simulated_device import SimulatedDevice
+from gates.stats.stopping_rule import CONFIDENCE
 
 LIMITS = {"shape": "mission", "min_speedup_pct": 15}
 RIGHT = tuple(
@@ -82,6 +85,23 @@ def simulated_gate(
     """One gate on a device on which the baseline takes ``truth`` times as long as the candidate; what ``forge`` makes of samples is
     claimed.
     """
+    record = simulated_evidence(truth, seed, bar_pct, host=host, forge=forge, **trouble)
+    return performance.judge(record, {**LIMITS, "min_speedup_pct": bar_pct})
+
+
+def simulated_evidence(
+    truth: float,
+    seed: int,
+    bar_pct: float = 15.0,
+    *,
+    host: str = "idle",
+    forge: Forge | None = None,
+    shape: str = "mission",
+    confidence: float = CONFIDENCE,
+    least_pairs: int = 0,
+    **trouble: Any,
+) -> PerformanceEvidence:
+    """What such a device leaves of one shape."""
     options = {name: dict(value) if isinstance(value, tuple) else value for name, value in trouble.items()}
     device = SimulatedDevice({"candidate": 10.0, "baseline": 10.0 * truth, "control": 10.0 * truth}, seed=seed, **options)
     chance, late_s = random.Random(seed), [0.0]
@@ -103,6 +123,8 @@ def simulated_gate(
         seed=seed,
         read_state=device.read_state,
         clock=clock,
+        confidence=confidence,
+        least_pairs=least_pairs,
     )
     sides = ("candidate", "baseline")
     replay_us = {
@@ -110,7 +132,26 @@ def simulated_gate(
         for side in sides
     }
     outside_blocks = outside.measure({side: timer(side, "unflushed") for side in sides}, dict.fromkeys(sides, 50), replay_us, chance, clock)
-    record = evidence(
-        taken.blocks, taken.control, seed=seed, warm_up=taken.warm_up, outside=tuple(outside_blocks), elapsed_s=taken.elapsed_s
+    return evidence(
+        taken.blocks,
+        taken.control,
+        shape=shape,
+        bar_pct=bar_pct,
+        confidence=confidence,
+        seed=seed,
+        warm_up=taken.warm_up,
+        outside=tuple(outside_blocks),
+        elapsed_s=taken.elapsed_s,
     )
-    return performance.judge(record, {**LIMITS, "min_speedup_pct": bar_pct})
+
+
+def simulated_family(truths: Mapping[str, float], limits: Mapping[str, Any], seed: int) -> GateResult:
+    """One gate over several shapes, each on a device of its own with the given truth."""
+    asked = thresholds(limits)
+    measured = [
+        simulated_evidence(
+            truths[shape], 1000 * seed + number, pct or 0.0, shape=shape, confidence=asked.confidence, least_pairs=asked.least_pairs
+        )
+        for number, (shape, pct) in enumerate(asked.shapes.items())
+    ]
+    return performance.judge(replace(measured[0], further=tuple(measured[1:])), limits)

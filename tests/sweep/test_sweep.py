@@ -151,8 +151,9 @@ def test_table_csv_and_frame(swept) -> None:
     assert "resources: the worst of all kernels on sm_90\n" in text
     assert list(frame(sweep)["state"]) == ["incumbent", "dropped", "dropped", "dropped"]
     head, first, *_ = sweep_csv(sweep).splitlines()
-    assert head == "BLOCK,registers,smem_bytes,spill_bytes,occupancy_pct,p50_us,ratio,low,high,ptxas,sass,correctness,rounds,state,dropped"
-    assert re.fullmatch(r"128,\d+,512,0,100.0,,,,,pass,not_applicable,pass,0,incumbent,", first)
+    figures = "registers,smem_bytes,spill_bytes,occupancy_pct,p50_us,ratio,low,high,limit_pct"
+    assert head == f"BLOCK,{figures},ptxas,sass,correctness,rounds,state,dropped"
+    assert re.fullmatch(r"128,\d+,512,0,100.0,,,,,,pass,not_applicable,pass,0,incumbent,", first)
 
 
 def test_a_reason_of_many_variants_is_told_once_and_kept_for_each(swept) -> None:
@@ -286,7 +287,7 @@ def test_the_fastest_right_variant_wins_and_gets_a_whole_verdict(tmp_path: Path,
     assert table.p50_us[128] == 10.0 and table.p50_us[192] == 8.5 and table.state[192] == "winner" and table.rounds[32] == 1
     assert sweep_table(sweep).index("192 ") < sweep_table(sweep).index("128 ")
     assert "resources: the worst of all kernels on sm_90\n" in sweep_table(sweep) and "against incumbent" in sweep_table(sweep)
-    assert "\n128,32,512,0,4.2,10.0,,,,pass,pass,pass,0,incumbent,\n" in sweep_csv(sweep)
+    assert "\n128,32,512,0,4.2,10.0,,,,,pass,pass,pass,0,incumbent,\n" in sweep_csv(sweep)
 
 
 def test_the_environment_sets_no_toggle(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:

@@ -117,7 +117,7 @@ def _plan(task: Task, options: Options, cluster: Cluster) -> Evolution:
         tool_version=__version__,
         id=identity,
         **terms,
-        timed_shape=limits.get("shape", ""),
+        timed_shape=next(iter(task.timed_shapes), ""),
         cache=limits.get("cache", "cold"),
         devices=tuple(record for device in devices if (record := device_record(device))),
         platform=platform.platform(),

@@ -67,7 +67,7 @@ def run_correctness(
     With ``hangs`` the kernel is known to hang, so the first time limit ends its cases, else the second.
     ``limits``: those of task.yaml on errors; outputs that break one are mapped. ``runner``: how a user starts the task's
     runner.py, for the commands that replay one case. ``default_launches``: those in its sources that name no stream. ``limits_at``: each
-    limit's file and line, to be named. ``timed``: the shape that is timed, which extra seeds try on a device.
+    limit's file and line, to be named. ``timed``: the first shape that is timed, which extra seeds try on a device.
     Raises GatesError for duplicate shapes, seeds or inputs, and for names that the problem does not have.
     """
     emulated = bool(candidate["emulated"])

@@ -49,7 +49,7 @@ def asked(
 ) -> list[Case]:
     """The cases that the command line and the task name. Raises GatesError for duplicates.
 
-    ``timed``: the shape that is timed; on a device the extra seeds try it too.
+    ``timed``: the first shape that is timed; on a device the extra seeds try it too.
     """
     for what, values in (("shape", shapes), ("seed", [*seeds, *extra_seeds]), ("inputs", inputs)):
         for index, value in enumerate(values):

@@ -44,7 +44,7 @@ def collect(session: Session) -> GateResult | None:
             runner=runner_command(task),
             default_launches=() if session.emulated or task.stream == "default" else cuda_text.launches_without_stream(task),
             limits_at=limit_places(task),
-            timed=task.gates["performance"].get("shape", ""),
+            timed=next(iter(task.timed_shapes), ""),
         )
     except GatesError as error:
         if error.exit_code != EXIT_HOLD:  # else it is a finding about this machine

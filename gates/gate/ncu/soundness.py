@@ -31,7 +31,8 @@ def departures(info: RunInfo, side: TaskInfo, evidence: Any, others: Mapping[str
 
 def _terms(info: RunInfo, side: TaskInfo, evidence: Any) -> Told:
     last = next(reversed(side.judged_shapes or tuple(side.shapes)), None)
-    yield "shape", evidence.shape, side.limits.get("performance", {}).get("shape", last)
+    limits = side.limits.get("performance", {})
+    yield "shape", evidence.shape, next(iter(limits.get("shapes", ())), limits.get("shape", last))
     if not evidence.sides:
         return
     yield "chip", evidence.chip, f"sm_{info.device.compute_capability.replace('.', '')}" if info.device else None

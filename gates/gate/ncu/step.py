@@ -22,7 +22,7 @@ def collect(session: Session) -> GateResult | None:
     raw = run_ncu(
         session.side(task, "device"),
         task.kernels,
-        shape=task.gates["performance"].get("shape", session.shapes[-1]),
+        shape=next(iter(task.timed_shapes), session.shapes[-1]),
         chip=session.device.arch,
         work=work,
         limit_s=task.time_limit_s,

@@ -160,6 +160,16 @@ OTHER_SHAPE = Code(
     "performance.other_shape",
     "The evidence was measured on another shape than the limits name.",
 )
+FAR_FROM_LIMIT = Code(
+    "performance.far_from_limit",
+    "The kernel reaches a smaller share of the card's limit than min_limit_pct asks for.",
+    next_step="See what bounds it: the check names the unit, and ncu's counters show what the kernel waits for.",
+)
+NO_LIMIT = Code(
+    "performance.no_limit",
+    "min_limit_pct asks for a share of the card's limit, and none is known: work() names no unit, or the chip is in no table.",
+    next_step="Name operations by unit in the problem's work(), for example tensor.fp16.",
+)
 NO_DEVICE = Code(
     "performance.no_device",
     "No CUDA device: speed is not judged on the emulator.",

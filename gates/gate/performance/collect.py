@@ -12,7 +12,7 @@ import math
 import shutil
 import sys
 import time
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Mapping
 from pathlib import Path
 from typing import Any
 
@@ -22,6 +22,8 @@ from gates.gate.performance.runner.protocol import SINGLE_PAIRS, telling_stops
 from gates.gate.registry import ROWS
 from gates.launch.entry_point import is_c
 from gates.stats.estimators import MIN_P90
+from gates.stats.sampling import BUDGET_S
+from gates.stats.stopping_rule import CONFIDENCE
 from gates.task.load import nearest
 from gates.worker.job import FinishedJob, ResultWriter, run_job
 
@@ -43,8 +45,9 @@ def run_timing(
     cache: str = "cold",
     seed: int | None = None,
     iters: int | None = None,
-    budget_s: float = 60.0,
-    also: Sequence[str] = (),
+    budget_s: float = BUDGET_S,
+    confidence: float = CONFIDENCE,
+    least_pairs: int = 0,
     python: str = sys.executable,
     hands: str = HANDS,
 ) -> dict[str, Any]:
@@ -52,8 +55,8 @@ def run_timing(
 
     The sides are dicts as a job has them. ``output_limits`` are the correctness limits (max_abs_err,
     mean_abs_err, bad_pct, bad_atol) that outputs must keep before and after timing. ``seed`` decides
-    input values and order; drawn and recorded if None. ``also``: shapes to time beside, for context. ``iters`` is the number of single
-    launches a side (300 if None, at least 120). ``hands``: the module of the process that holds the kernels.
+    input values and order; drawn and recorded if None. ``confidence`` and ``least_pairs``: as ``gates.stats.sampling.measure`` has them.
+    ``iters`` is the number of single launches a side (300 if None, at least 120). ``hands``: the module of the kernels' process.
     Raises GatesError for an unknown shape, a bad ``iters`` or ``cache``.
     """
     if iters is not None and iters < 1:
@@ -77,7 +80,8 @@ def run_timing(
         seed=seed,
         iters=iters,
         budget_s=budget_s,
-        also=also,
+        confidence=confidence,
+        least_pairs=least_pairs,
     )
     tried = run_job(Path(candidate["folder"]), job, work, limit_s=limit_s, name="timing", python=python, kernel_process=hands)
     if (refusal := tried.refusal()) is not None:
@@ -118,8 +122,9 @@ def job_of(
     cache: str = "cold",
     seed: int | None = None,
     iters: int | None = None,
-    budget_s: float = 60.0,
-    also: Sequence[str] = (),
+    budget_s: float = BUDGET_S,
+    confidence: float = CONFIDENCE,
+    least_pairs: int = 0,
 ) -> dict[str, Any]:
     """The timing job of ``run_timing``'s arguments; ``control`` is another file of the baseline's library."""
     limits = {key: value for key, value in output_limits.items() if isinstance(value, (int, float)) and not isinstance(value, bool)}
@@ -136,7 +141,8 @@ def job_of(
         "seed": seed,
         "output_limits": limits,
         "singles_a_block": singles_a_block(iters),
-        "also": list(also),
+        "confidence": confidence,
+        "least_pairs": least_pairs,
     }
 
 
@@ -150,20 +156,19 @@ def _read(tried: FinishedJob) -> dict[str, Any]:
     """What the runner's lines say, or why there are none."""
     lines = {str(line.get("type")): line for line in tried.own()}
     measured = lines.get("measured", {}).get("evidence")
-    context = {name: lines.get(name, {}).get(name, {}) for name in ("backends", "also")}
     if measured is not None:
-        return {"measured": measured, **context, "code": "", "message": ""}
+        return {"measured": measured, "backends": lines.get("backends", {}).get("backends", {}), "code": "", "message": ""}
     if "stopped" in lines:
         code, message = str(lines["stopped"].get("code")), str(lines["stopped"].get("message"))
     elif tried.timed_out:
         code, message = codes.TIME_LIMIT, f"timing was {tried.cause}"
     else:
         code, message = codes.RUNNER_DIED, f"the timing process gave no result ({tried.cause}): {tried.last_words()}"
-    return {"measured": None, "backends": {}, "also": {}, "code": code, "message": message}
+    return {"measured": None, "backends": {}, "code": code, "message": message}
 
 
 def execute(job: dict[str, Any], folder: Path) -> None:
-    """Runner job ``timing``: time the sides and write ``measured``, ``backends`` and ``also`` lines, or one ``stopped`` line."""
+    """Runner job ``timing``: time the sides and write a ``measured`` and a ``backends`` line, or one ``stopped`` line."""
     from gates.gate.performance.runner import ask
 
     ask.judge(job, measure)
@@ -182,12 +187,10 @@ def measure(
     from gates.task import problem as problems
 
     problem = problems.load(job["candidate"]["problem"], Path(job["candidate"]["folder"]))
-    for shape in (job["shape"], *job["also"]):
-        if shape not in problem.SHAPES:
-            raise GatesError(f"problem {problem.__name__} has no shape {shape!r}", hint=nearest(shape, problem.SHAPES))
+    if job["shape"] not in problem.SHAPES:
+        raise GatesError(f"problem {problem.__name__} has no shape {job['shape']!r}", hint=nearest(job["shape"], problem.SHAPES))
     with telling_stops(writer, "the reference"):
         session = Session(job, problem, connect(), before, pid, clock)
         writer.write("measured", evidence=session.measure())
         writer.write("backends", backends=session.backends())
-        writer.write("also", also=session.also())
         writer.write("done")

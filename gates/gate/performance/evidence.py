@@ -12,8 +12,9 @@ from gates.gate.performance import codes
 from gates.stats.calibration import Calibration
 from gates.stats.estimators import Figures, figures
 from gates.stats.outside import OutsideBlock
-from gates.stats.samples import Series
+from gates.stats.samples import BASELINE, CANDIDATE, Series
 from gates.stats.sampling import WarmUp
+from gates.stats.stopping_rule import CONFIDENCE
 
 SCHEMA_VERSION = 1
 MEASURED, STOPPED, NOT_RUN = "measured", "stopped", "not_run"
@@ -31,6 +32,7 @@ class TimedDevice:
     l2_bytes: int
     peak_bytes_per_s: float | None
     peak_flops_per_s: float | None
+    max_sm_mhz: float | None = None  # None in runs that did not record it
 
 
 @dataclass(frozen=True)
@@ -70,11 +72,25 @@ class TimedInputs:
 
 @dataclass(frozen=True)
 class Work:
-    """The least work of one launch; ``output_bytes`` may stay in the cache, the other bytes are read."""
+    """The least work of one launch; ``output_bytes`` may stay in the cache, the other bytes are read.
+
+    ``operations``: by unit of ``gates.hardware.peaks``; empty if the problem gives their sum alone.
+    """
 
     flops: float | None
     bytes: float | None
     output_bytes: int
+    operations: Mapping[str, float] = field(default_factory=dict)
+
+
+@dataclass(frozen=True)
+class Peaks:
+    """What ``gates calibrate`` measured of this card: bytes per second, and operations per SM and clock by unit."""
+
+    driver: str
+    sm_mhz: float | None
+    bytes_per_s: float | None
+    per_sm_clock: Mapping[str, float]
 
 
 @dataclass(frozen=True)
@@ -86,12 +102,12 @@ class Backend:
 
 
 @dataclass(frozen=True)
-class Beside:
-    """p50 on a further shape, cold and warm, in us; None where there is none, ``message`` says why."""
+class ShapeRow:
+    """p50 of one implementation on one shape, cold and warm, in us; None if it was not timed, ``message`` says why."""
 
     cold_us: float | None
     warm_us: float | None
-    message: str
+    message: str = ""
 
 
 @dataclass(frozen=True)
@@ -117,6 +133,7 @@ class PerformanceEvidence:
     schema_version: int = SCHEMA_VERSION
     dimensions: Mapping[str, int] = field(default_factory=dict)
     bar_pct: float | None = None  # the bar by which sampling stopped
+    confidence: float = CONFIDENCE  # of the interval by which it stopped
     seed: int | None = None  # order of the pairs, and of the bootstrap
     device: TimedDevice | None = None
     torch_version: str = ""
@@ -135,15 +152,15 @@ class PerformanceEvidence:
     inputs: TimedInputs | None = None
     work: Work | None = None
     backends: Mapping[str, Backend] = field(default_factory=dict)
-    also: Mapping[str, Mapping[str, Beside]] = field(
-        default_factory=dict
-    )  # further shape -> candidate, baseline, backends; decides nothing
+    also: Mapping[str, Mapping[str, ShapeRow]] = field(default_factory=dict)  # in runs of earlier versions: shapes timed for context
     clock_source: str = "unknown"  # "nvml", or "unknown: why"
     other_processes: tuple[int, ...] | None = None  # None where the driver does not tell
     elapsed_s: float | None = None  # of the pairs that the verdict rests on
     process_s: float | None = None  # of the whole runner process
     build: str = ""  # the identity of the build that was judged; earlier runs do not name it
     baseline_build: str = ""  # and of the baseline's
+    peaks: Peaks | None = None  # the card's calibrated peaks; None if it was not calibrated under this driver
+    further: tuple[PerformanceEvidence, ...] = ()  # of the other timed shapes, each measured like the first
 
     def __post_init__(self) -> None:
         if self.schema_version != SCHEMA_VERSION:
@@ -155,6 +172,24 @@ class PerformanceEvidence:
         for series in self.series:
             if lacking := {block.side for block in series.blocks} - series.launches.keys():
                 raise ValueError(f"{series.mode}: blocks of {min(lacking)}, and no number of launches for it")
+        shapes = [one.shape for one in self.every_shape()]
+        if len(set(shapes)) < len(shapes) or any(one.further for one in self.further):
+            raise ValueError(f"the timed shapes are {', '.join(shapes)}: one twice, or one within another")
+
+    def every_shape(self) -> tuple[PerformanceEvidence, ...]:
+        """The evidence of each timed shape, the first one's first."""
+        return (self, *self.further)
+
+    def rows(self) -> Mapping[str, Mapping[str, ShapeRow]]:
+        """Every timed shape -> candidate, baseline and other implementations -> p50."""
+        return {one.shape: one._rows() for one in self.every_shape()} | dict(self.also)
+
+    def _rows(self) -> dict[str, ShapeRow]:
+        sides = {side: None for figures in self.figures.values() for side in figures if side in (CANDIDATE, BASELINE)}
+        p50 = {mode: {side: figures.p50_us for side, figures in self.figures.get(mode, {}).items()} for mode in ("cold", "warm")}
+        return {side: ShapeRow(p50["cold"].get(side), p50["warm"].get(side)) for side in sides} | {
+            name: ShapeRow(backend.p50_us, None, backend.message) for name, backend in self.backends.items()
+        }
 
     def in_mode(self, mode: str) -> Series | None:
         """The series of a cache mode."""
@@ -187,7 +222,6 @@ def parse(raw: Mapping[str, Any]) -> PerformanceEvidence:
         **measured,
         **head,
         "backends": raw["backends"],
-        "also": raw["also"],
         "alone": raw.get("alone"),
         "process_s": raw["process_s"],
         "status": MEASURED,

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from gates.core.reason_code import Code
 from gates.core.records import Check, Status
-from gates.gate.performance import codes
+from gates.gate.performance import codes, limit
 from gates.gate.performance.evidence import OutputCheck, PerformanceEvidence, summaries
 from gates.stats import stopping_rule
 from gates.stats.samples import BASELINE, CANDIDATE, CONTROL, Series
@@ -106,16 +106,11 @@ def _trouble(check: OutputCheck, evidence: PerformanceEvidence) -> str:
 
 
 def _possible(evidence: PerformanceEvidence, mode: str) -> list[Check]:
-    """Times against what the card can do at most. A cached output need not reach memory, so reads count alone."""
-    floors = {"launch": 0.0}
+    """Times against what the card can do at most, at its highest clock."""
+    floors = {limit.LAUNCH: 0.0}
     if evidence.calibration and evidence.calibration.empty_kernel_us:
-        floors["launch"] = 0.5 * evidence.calibration.empty_kernel_us
-    if evidence.work and evidence.device:
-        if mode == "cold" and evidence.work.bytes and evidence.device.peak_bytes_per_s:
-            reads = max(0.0, evidence.work.bytes - evidence.work.output_bytes)
-            floors["memory"] = 1e6 * reads / evidence.device.peak_bytes_per_s
-        if evidence.work.flops and evidence.device.peak_flops_per_s:
-            floors["arithmetic"] = 1e6 * evidence.work.flops / evidence.device.peak_flops_per_s
+        floors[limit.LAUNCH] = 0.5 * evidence.calibration.empty_kernel_us
+    floors |= limit.least_us(evidence, mode, evidence.device.max_sm_mhz if evidence.device else None, certain=True)
     bound = max(floors, key=lambda name: floors[name])
     return [
         _check(

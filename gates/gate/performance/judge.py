@@ -17,39 +17,27 @@ the driver reports the clock.
 
 from __future__ import annotations
 
-import math
 import statistics
 from collections.abc import Mapping
-from dataclasses import dataclass, replace
+from dataclasses import replace
 from types import MappingProxyType
 from typing import Any
 
 from gates.core.records import Check, GateResult, Status, conclude, worst_status
-from gates.gate.performance import codes, consistency, fitness
+from gates.gate.performance import codes, consistency, family, fitness
 from gates.gate.performance.evidence import MEASURED, NOT_RUN, PerformanceEvidence, summaries
+from gates.gate.performance.limit import Limit, limit_of
+from gates.gate.performance.reading import GATE, SPEEDUP, Reading, read, sentence, standing
+from gates.gate.performance.thresholds import thresholds
 from gates.stats import stopping_rule
 from gates.stats.estimators import no_p90, spread
-from gates.stats.samples import BASELINE, CANDIDATE, CONTROL, Series
-from gates.stats.sampling import INVALID_LIMIT_PCT, clockwork_pct, cycle_differences, differences
-
-GATE = "performance"
+from gates.stats.samples import CANDIDATE, Series
+from gates.stats.sampling import INVALID_LIMIT_PCT, differences
 
 CLOCK_PCT = 5.0  # a clock that changes by less between blocks is steady
 _SLOWER = {"p90": codes.SLOWER_P90, "mean": codes.SLOWER_MEAN}
+SHARE = "share_of_limit"
 _FAILING = (codes.LAUNCH_FAILED, codes.NOT_CAPTURED, codes.TAMPERED)
-
-
-@dataclass(frozen=True)
-class Reading:
-    """What the samples say, for the report: the ruling on the bar, the floor, and what disagrees."""
-
-    mode: str
-    pairs: int
-    ruling: stopping_rule.Ruling | None
-    floor_pct: float | None
-    cycles_ratio: float | None
-    other_mode: str
-    other: stopping_rule.Interval | None
 
 
 def judge(
@@ -66,29 +54,63 @@ def judge(
     ``not_applicable_reason`` is task.yaml's reason why the bar can't apply; outputs and std are judged still. ``output_limits`` replace
     those that the outputs of timed launches were measured under.
     """
+    asked, measured = thresholds(limits), {one.shape: one for one in evidence.every_shape()}
+    if evidence.status == NOT_RUN:
+        return _not_measured(evidence)
+    found = {
+        shape: _judge_shape(measured.get(shape, evidence), shape, pct, limits, asked.confidence, not_applicable_reason, output_limits)
+        for shape, pct in asked.shapes.items()
+    }
+    if len(found) == 1:
+        return found[asked.first]
+    mode = str(limits.get("cache", "cold"))
+    readings = {
+        shape: read(measured[shape], mode, pct or 0.0, asked.confidence)
+        for shape, pct in asked.shapes.items()
+        if shape in measured and measured[shape].status == MEASURED
+    }
+    return family.judge(asked, found, readings, evidence.seed or 0)
+
+
+def _judge_shape(
+    evidence: PerformanceEvidence,
+    shape: str,
+    bar_pct: float | None,
+    limits: Mapping[str, Any],
+    confidence: float,
+    not_applicable_reason: str | None,
+    output_limits: Mapping[str, Any],
+) -> GateResult:
+    """The verdict on one timed shape; without a bar only its outputs and times are checked."""
     evidence = replace(evidence, output_limits={name: output_limits.get(name, old) for name, old in evidence.output_limits.items()})
     if evidence.status != MEASURED:
         return _not_measured(evidence)
-    if evidence.shape != limits["shape"]:
-        return conclude(
-            GATE, (Check("shape", Status.INCONCLUSIVE, evidence.shape, limits["shape"], "", code=codes.OTHER_SHAPE),), passed=""
-        )
+    if evidence.shape != shape:
+        return conclude(GATE, (Check("shape", Status.INCONCLUSIVE, evidence.shape, shape, "", code=codes.OTHER_SHAPE),), passed="")
     mode = str(limits.get("cache", "cold"))
     checks = fitness.checks(evidence, mode)
     series = evidence.in_mode(mode)
     if series is not None and series.samples(CANDIDATE):
-        checks += consistency.checks(evidence, series, float(limits["min_speedup_pct"]))
+        checks += consistency.checks(evidence, series, bar_pct or 0.0)
     fit = worst_status(check.status for check in checks) is Status.PASS
-    if evidence.baseline is None and not not_applicable_reason:
+    judged = bar_pct is not None and not not_applicable_reason
+    if evidence.baseline is None and judged:
         checks.append(Check("baseline", Status.INCONCLUSIVE, None, None, "", code=codes.NO_BASELINE))
-    reading = read(evidence, limits)
-    if evidence.baseline is not None and not not_applicable_reason:
-        verdicts = [_speedup(reading, evidence, float(limits["min_speedup_pct"])), *_tails(evidence, limits, reading)]
+    reading = read(evidence, mode, bar_pct or 0.0, confidence)
+    if evidence.baseline is not None and bar_pct is not None and judged:
+        verdicts = [_speedup(reading, evidence, bar_pct), *_tails(evidence, limits, reading)]
         checks += verdicts if fit else [_undecided(check, checks) for check in verdicts]
-    if "max_std_us" in limits:
+    if "max_std_us" in limits and shape == thresholds(limits).first:
         steadiness = _steadiness(evidence, float(limits["max_std_us"]))
         checks.append(steadiness if fit else _undecided(steadiness, checks))
-    line = sentence(evidence, reading, float(limits["min_speedup_pct"]))
+    reached = limit_of(evidence, mode)
+    least_pct = limits.get("min_limit_pct") if shape == thresholds(limits).first else None
+    if reached is not None or least_pct is not None:
+        share = _share(reached, f"{shape}, {mode} L2", least_pct)
+        checks.append(share if fit or share.status is Status.PASS else _undecided(share, checks))
+    line = sentence(evidence, reading, bar_pct)
+    if reached is not None:
+        line += f"; {reached.words()}"
     status = worst_status(check.status for check in checks)
     if status is Status.PASS and not_applicable_reason:
         p50 = summaries(evidence)[mode][CANDIDATE].p50_us
@@ -98,56 +120,8 @@ def judge(
         return GateResult(GATE, status, codes.PASS, line, tuple(checks))
     concluded = conclude(GATE, checks, passed=line)
     decisive = next(check for check in checks if check.status is status)
-    text = line if decisive.name == "speedup_p50" else f"{concluded.sentence}; {line}"
+    text = line if decisive.name == SPEEDUP else f"{concluded.sentence}; {line}"
     return GateResult(GATE, status, concluded.code, text, tuple(checks))
-
-
-def read(evidence: PerformanceEvidence, limits: Mapping[str, Any]) -> Reading:
-    """The ratio, its interval and its noise floor, computed again from the samples."""
-    mode = str(limits.get("cache", "cold"))
-    bar = float(limits["min_speedup_pct"])
-    floor = _floor(evidence)
-    series = evidence.in_mode(mode)
-    other = next((series for series in evidence.series if series.mode != mode), None)
-    taken = differences(series) if series else []
-    empty_pair_us = evidence.calibration.empty_pair_us if evidence.calibration else math.inf
-    least = math.inf if floor is None or series is None else floor + clockwork_pct(series, empty_pair_us)
-    ruling = stopping_rule.rule(taken, bar, least, evidence.seed or 0)
-    cycles = None
-    if series and ruling is not None and (in_cycles := cycle_differences(series)) is not None:
-        found = stopping_rule.interval(in_cycles[: ruling.interval.pairs])
-        cycles = found.ratio if found else None
-    return Reading(
-        mode, len(taken), ruling, floor, cycles, other.mode if other else "", stopping_rule.interval(differences(other)) if other else None
-    )
-
-
-def sentence(evidence: PerformanceEvidence, reading: Reading, bar_pct: float) -> str:
-    """One line for people: ratio, interval, bar, noise floor, pairs, mode, and what to know besides."""
-    floor = "unknown" if reading.floor_pct is None else f"{reading.floor_pct:.2f} %"
-    notes = [] if evidence.clock_source == "nvml" else [f"clock {evidence.clock_source}"]
-    if evidence.warm_up and evidence.warm_up.power_limited:
-        notes.append("power-limited")
-    if reading.ruling is None:
-        figures = summaries(evidence).get(reading.mode, {}).get(CANDIDATE)
-        p50 = f"p50 {figures.p50_us:.3f} us" if figures else "no samples"
-        return "; ".join([f"{p50}, noise floor {floor}, {reading.mode} L2", *notes])
-    seen = reading.ruling.interval
-    if reading.other and (other := reading.other.outcome(bar_pct)) not in (stopping_rule.OPEN, reading.ruling.outcome):
-        notes.insert(0, f"with {reading.other_mode} L2 it is {reading.other.ratio:.3f}, {other} the bar")
-    if seen.outcome(bar_pct) == stopping_rule.OPEN:
-        notes.insert(
-            0, f"half width {seen.half_width_pct:.2f} %, a ratio of {(1 + bar_pct / 100) * (1 + seen.half_width_pct / 100):.3f} would pass"
-        )
-    bar = 1.0 + bar_pct / 100.0
-    places = next((n for n in range(3, 10) if all(f"{one:.{n}f}" != f"{bar:.{n}f}" for one in (seen.ratio, seen.low, seen.high))), 3)
-    return "; ".join(
-        [
-            f"{seen.ratio:.{places}f}x, 98.3 % interval {seen.low:.{places}f} to {seen.high:.{places}f}, bar {bar:.{places}f}, "
-            f"noise floor {floor}, {seen.pairs} pairs, {reading.mode} L2",
-            *notes,
-        ]
-    )
 
 
 def _not_measured(evidence: PerformanceEvidence) -> GateResult:
@@ -157,37 +131,14 @@ def _not_measured(evidence: PerformanceEvidence) -> GateResult:
     return GateResult(GATE, status, evidence.code, evidence.message)
 
 
-def _floor(evidence: PerformanceEvidence) -> float | None:
-    if evidence.control is None:
-        return None
-    twin = BASELINE if evidence.baseline is not None else CANDIDATE
-    found = stopping_rule.interval(differences(evidence.control, twin, CONTROL))
-    return stopping_rule.noise_floor_pct(found) if found else None
-
-
 def _speedup(reading: Reading, evidence: PerformanceEvidence, bar_pct: float) -> Check:
     where = f"{evidence.shape}, {reading.mode} L2"
     ruling = reading.ruling
     if ruling is None:
-        return Check("speedup_p50", Status.INCONCLUSIVE, None, bar_pct, "%", where, codes.TOO_FEW_PAIRS)
-    status, code, hint = _standing(ruling, reading.cycles_ratio, bar_pct)
+        return Check(SPEEDUP, Status.INCONCLUSIVE, None, bar_pct, "%", where, codes.TOO_FEW_PAIRS)
+    status, code, hint = standing(ruling, reading.cycles_ratio, bar_pct)
     observed = round(100.0 * (ruling.interval.ratio - 1.0), 9)
-    return Check("speedup_p50", status, observed, bar_pct, "%", where, code, hint)
-
-
-def _standing(ruling: stopping_rule.Ruling, cycles_ratio: float | None, bar_pct: float) -> tuple[Status, str, str]:
-    if ruling.within_noise:
-        return Status.INCONCLUSIVE, codes.WITHIN_NOISE, "quieten the machine, or claim no gain"
-    if ruling.outcome == stopping_rule.OPEN:
-        disagree = ruling.interval.outcome(bar_pct) != stopping_rule.OPEN
-        code = codes.ESTIMATES_DISAGREE if disagree else codes.BAR_WITHIN_INTERVAL
-        return Status.INCONCLUSIVE, code, "the speed-up is as good as at the bar; make the kernel faster"
-    above = ruling.outcome == stopping_rule.ABOVE
-    if cycles_ratio is not None and (math.log(cycles_ratio) >= math.log1p(bar_pct / 100.0) - 1e-9) != above:
-        return Status.INCONCLUSIVE, codes.CLOCK_DIFFERED, f"in clock cycles the ratio is {cycles_ratio:.3f}"
-    if above:
-        return Status.PASS, "", ""
-    return Status.FAIL, codes.TOO_SLOW, "see the ncu counters for what bounds the kernel"
+    return Check(SPEEDUP, status, observed, bar_pct, "%", where, code, hint)
 
 
 def _tails(evidence: PerformanceEvidence, limits: Mapping[str, Any], reading: Reading) -> list[Check]:
@@ -213,7 +164,7 @@ def _tails(evidence: PerformanceEvidence, limits: Mapping[str, Any], reading: Re
                 )
             )
             continue
-        found = stopping_rule.interval(differences(evidence.single, metric=metric)) if evidence.single else None
+        found = stopping_rule.interval(differences(evidence.single, metric=metric), reading.confidence) if evidence.single else None
         if found is None:
             checks.append(Check(name, Status.INCONCLUSIVE, None, allowed_pct, "%", where, codes.NO_SINGLES))
             continue
@@ -248,6 +199,16 @@ def _steadiness(evidence: PerformanceEvidence, max_std_us: float) -> Check:
     if (machine := _disturbed(single)) is not None:
         return Check("std", Status.INCONCLUSIVE, found, max_std_us, "us", where, *machine)
     return Check("std", Status.FAIL, found, max_std_us, "us", where, codes.UNSTEADY, "the work may depend on the data or on timing")
+
+
+def _share(reached: Limit | None, where: str, least_pct: float | None) -> Check:
+    """How near the kernel is to the card's limit; without ``least_pct`` it is only told."""
+    if reached is None:
+        return Check(SHARE, Status.INCONCLUSIVE, None, least_pct, "%", where, codes.NO_LIMIT)
+    where, share = f"{where}, limited by {reached.bound}", round(reached.share_pct, 3)
+    if least_pct is None or share >= least_pct:
+        return Check(SHARE, Status.PASS, share, least_pct, "%", where)
+    return Check(SHARE, Status.FAIL, share, least_pct, "%", where, codes.FAR_FROM_LIMIT, codes.FAR_FROM_LIMIT.next_step)
 
 
 def _block_std(single: Series) -> float | None:

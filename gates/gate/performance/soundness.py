@@ -9,13 +9,21 @@ from gates.core.records import same_figure, to_json
 from gates.evidence.differences import Told, differences, stages
 from gates.evidence.run_directory import RunInfo, TaskInfo
 from gates.gate.performance.evidence import MEASURED, summaries
+from gates.gate.performance.thresholds import thresholds
 
 
 def contradictions(evidence: Any) -> Iterator[str]:
     """Yield what does not add up in the evidence, one sentence each."""
+    for one in evidence.every_shape():
+        yield from _of_shape(one) if one is evidence else (f"{one.shape}: {told}" for told in _of_shape(one))
+
+
+def _of_shape(evidence: Any) -> Iterator[str]:
     if evidence.status != MEASURED:
         return
     yield from _pairs(evidence)
+    if evidence.peaks and evidence.device and evidence.peaks.driver != evidence.device.driver:
+        yield f"its card's peaks are of driver {evidence.peaks.driver}, the card has {evidence.device.driver}"
     counted, told = summaries(evidence), evidence.figures
     for mode in dict.fromkeys([*counted, *told]):
         for side in dict.fromkeys([*counted.get(mode, {}), *told.get(mode, {})]):
@@ -55,14 +63,26 @@ def departures(info: RunInfo, side: TaskInfo, evidence: Any, others: Mapping[str
 
 
 def _terms(info: RunInfo, side: TaskInfo, evidence: Any) -> Told:
-    limits, correctness = side.limits.get("performance", {}), side.limits.get("correctness", {})
-    yield "shape", evidence.shape, limits.get("shape")
-    if evidence.status != MEASURED:
-        return
-    yield "dimensions", dict(evidence.dimensions), side.shapes.get(evidence.shape)
-    yield "bar_pct", evidence.bar_pct, limits.get("min_speedup_pct")
-    yield "gated_mode", evidence.gated_mode, limits.get("cache", "cold")
+    limits = side.limits.get("performance", {})
+    timed = evidence.every_shape()
+    asked = list(thresholds(limits).shapes) if limits else []
+    yield "shape", evidence.shape, next(iter(asked), None)
+    yield "further", [one.shape for one in evidence.further], asked[1:] if evidence.status == MEASURED else asked[1 : len(timed)]
     yield "also", sorted(evidence.also), sorted(limits.get("also", ())) if evidence.also else []
+    for one in timed:
+        for name, ours, theirs in _terms_of_shape(info, side, one):
+            yield name if one is evidence else f"{one.shape}: {name}", ours, theirs
+
+
+def _terms_of_shape(info: RunInfo, side: TaskInfo, evidence: Any) -> Told:
+    limits, correctness = side.limits.get("performance", {}), side.limits.get("correctness", {})
+    if evidence.status != MEASURED or not limits:
+        return
+    asked = thresholds(limits)
+    yield "dimensions", dict(evidence.dimensions), side.shapes.get(evidence.shape)
+    yield "bar_pct", evidence.bar_pct, asked.shapes.get(evidence.shape) or 0.0
+    yield "confidence", evidence.confidence, asked.confidence
+    yield "gated_mode", evidence.gated_mode, limits.get("cache", "cold")
     for name, limit in evidence.output_limits.items():
         yield f"output_limits.{name}", limit, correctness.get(name)
     if info.device and evidence.device:

@@ -2,11 +2,16 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
+
 from gates.core.records import GateResult
 from gates.gate.performance import evidence
+from gates.gate.performance.calibrated import read_peaks
 from gates.gate.performance.collect import run_timing
+from gates.gate.performance.thresholds import thresholds
 from gates.gate.reasons import NOTHING_CHECKED, not_run
 from gates.gate.session import NO_LIMIT, Session
+from gates.stats.sampling import BUDGET_S
 
 
 def collect(session: Session) -> GateResult | None:
@@ -18,19 +23,28 @@ def collect(session: Session) -> GateResult | None:
     if (missing := session.missing("performance", "device") or session.after_correctness("performance")) is not None:
         return missing
     task, limits = session.task, session.task.gates["performance"]
-    base = session.measured_baseline()
-    session.progress.step(f"{task.name}: timing against {base.name if base else 'nothing'}, interleaved", task.time_limit_s)
-    raw = run_timing(
-        session.side(task, "device"),
-        shape=limits["shape"],
-        work=session.scratch / "timing",
-        limit_s=task.time_limit_s,
-        bar_pct=limits["min_speedup_pct"],
-        baseline=session.side(base, "device") if base else None,
-        output_limits=task.gates["correctness"],
-        device=session.cuda,
-        cache=limits.get("cache", "cold"),
-        also=limits.get("also", ()),
-    )
-    session.write_evidence("performance.json", evidence.parse(raw), task)
+    base, asked = session.measured_baseline(), thresholds(limits)
+    sides = session.side(task, "device"), session.side(base, "device") if base else None
+    found = []
+    for shape, pct in asked.shapes.items():
+        session.progress.step(f"{task.name}: timing {shape} against {base.name if base else 'nothing'}, interleaved", task.time_limit_s)
+        raw = run_timing(
+            sides[0],
+            shape=shape,
+            work=session.scratch / "timing" / shape,
+            limit_s=task.time_limit_s,
+            bar_pct=pct or 0.0,
+            baseline=sides[1],
+            output_limits=task.gates["correctness"],
+            device=session.cuda,
+            cache=limits.get("cache", "cold"),
+            budget_s=BUDGET_S / len(asked.shapes),
+            confidence=asked.confidence,
+            least_pairs=asked.least_pairs,
+        )
+        measured = evidence.parse(raw)
+        found.append(replace(measured, peaks=read_peaks(session.directory.path.parents[1], measured.device)))
+        if found[-1].status == evidence.NOT_RUN:
+            break
+    session.write_evidence("performance.json", replace(found[0], further=tuple(found[1:])), task)
     return None

@@ -43,7 +43,7 @@ TOP = 12  # mnemonics listed for a kernel
 _CUOBJDUMP = re.compile(r"^\s*Function : (?P<name>\S+)\s*$")
 _NVDISASM = re.compile(r"^\.text\.(?P<name>\S+):\s*$")
 _INSTRUCTION = re.compile(
-    r"^\s*/\*[0-9a-f]{4,}\*/\s+(?:\{\s*)?(?:@!?U?P(?:\d+|T)\s+)?(?P<opcode>[A-Z][A-Z0-9_]*)(?P<rest>(?:\.[A-Za-z0-9_]+)*)"
+    r"^\s*/\*[0-9a-f]{4,}\*/\s+(?:\{\s*)?(?P<text>(?:@!?U?P(?:\d+|T)\s+)?(?P<opcode>[A-Z][A-Z0-9_]*)(?P<rest>(?:\.[A-Za-z0-9_]+)*)[^;]*)"
 )
 
 
@@ -59,6 +59,7 @@ class SassFunction:
     instructions: int
     classes: Mapping[str, int]  # class -> instructions, of every class of the table
     top_mnemonics: Mapping[str, int] = field(default_factory=dict)  # the commonest, with their suffixes
+    code: tuple[str, ...] = ()  # the instructions without addresses, of the newest architecture; runs of earlier versions have none
 
 
 @dataclass(frozen=True)
@@ -73,19 +74,20 @@ class SassEvidence:
     problems: tuple[str, ...] = ()
     schema_version: int = 1
     build: str = ""  # the identity of the build that was judged; earlier runs do not name it
+    data: Mapping[str, str] = field(default_factory=dict)  # architecture -> sha256 of constants, initial values and sizes of shared memory
 
 
-def parse_sass(text: str) -> Mapping[str, Counter[str]]:
-    """Mangled function name -> full mnemonic (``LDG.E.128``) -> count. A name without instructions has an empty count."""
-    functions: dict[str, Counter[str]] = {}
-    current: Counter[str] | None = None
+def parse_sass(text: str) -> Mapping[str, list[tuple[str, str]]]:
+    """Mangled function name -> (full mnemonic such as ``LDG.E.128``, whole text) of each instruction, in their order."""
+    functions: dict[str, list[tuple[str, str]]] = {}
+    current: list[tuple[str, str]] | None = None
     for line in text.splitlines():
         if header := _CUOBJDUMP.match(line) or _NVDISASM.match(line):
-            current = functions.setdefault(header["name"], Counter())
+            current = functions.setdefault(header["name"], [])
         elif line.lstrip().startswith(".section"):
             current = None  # nvdisasm: the code of the function is over
         elif current is not None and (instruction := _INSTRUCTION.match(line)):
-            current[instruction["opcode"] + instruction["rest"]] += 1
+            current.append((instruction["opcode"] + instruction["rest"], " ".join(instruction["text"].split())))
     return functions
 
 
@@ -103,12 +105,15 @@ def gather(
     *,
     demangled: Mapping[str, str] | None = None,
     missing_reason: str = "",
+    data: Mapping[str, str] | None = None,
 ) -> SassEvidence:
     """Count the instructions of ``dumps`` (architecture -> disassembly, or None where there is none)."""
+    newest = max(dumps, key=lambda arch: int("".join(filter(str.isdigit, arch)) or 0), default="")
     readable = demangled or {}
     functions, problems = [], []
     for arch, text in dumps.items():
-        for name, mnemonics in parse_sass(text or "").items():
+        for name, instructions in parse_sass(text or "").items():
+            mnemonics = Counter(mnemonic for mnemonic, _ in instructions)
             if not mnemonics:
                 problems.append(f"{arch}: the disassembly of {name} holds no instruction")
             functions.append(
@@ -120,10 +125,17 @@ def gather(
                     arch,
                     sum(mnemonics.values()),
                     count_classes(mnemonics),
-                    dict(Counter(mnemonics).most_common(TOP)),
+                    dict(mnemonics.most_common(TOP)),
+                    tuple(text.replace(name, "SELF") for _, text in instructions) if arch == newest else (),
                 )
             )
     missing = tuple(arch for arch, text in dumps.items() if text is None)
     return SassEvidence(
-        tuple(dumps), tuple(expected_kernels), tuple(functions), missing, missing_reason if missing else "", tuple(problems)
+        tuple(dumps),
+        tuple(expected_kernels),
+        tuple(functions),
+        missing,
+        missing_reason if missing else "",
+        tuple(problems),
+        data=data or {},
     )

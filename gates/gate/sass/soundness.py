@@ -15,6 +15,8 @@ def contradictions(evidence: Any) -> Iterator[str]:
     """Yield what does not add up in the evidence, one sentence each."""
     yield from misnamed(evidence.functions)
     for function in evidence.functions:
+        if function.code and len(function.code) != function.instructions:
+            yield f"{function.base_name} {function.arch} has {function.instructions} instructions, its code {len(function.code)}"
         told, top = f"{function.base_name} {function.arch}", function.top_mnemonics
         rest = function.instructions - sum(top.values())
         if rest < 0 or (rest and len(top) < TOP):

@@ -13,6 +13,8 @@ def collect(session: Session) -> GateResult | None:
         return failed
     for task, folder in session.compiled("sass"):
         texts = session.texts(task)
-        found = evidence.gather(texts.sass, task.kernels, demangled=texts.demangled, missing_reason="; ".join(texts.reasons))
+        found = evidence.gather(
+            texts.sass, task.kernels, demangled=texts.demangled, missing_reason="; ".join(texts.reasons), data=texts.data
+        )
         session.write_evidence(f"{folder}sass.json", found, task)
     return None

@@ -63,6 +63,8 @@ def sweep_table(sweep: Sweep) -> str:
                 f"{row.ratio:.4f} ({row.low:.4f} to {row.high:.4f})" if row.low == row.low else _figure(row.ratio, ".4f")
                 for row in kept.itertuples()
             ]
+            if kept["limit_pct"].notna().any():
+                shown["of the limit"] = kept["limit_pct"].map(lambda value: _figure(value, ".0f", " %"))
         shown["state"] = kept["state"]
         lines += [shown.to_string(index=False, justify="left"), ""]
     lines += _dropped(sweep)
@@ -181,6 +183,7 @@ def _row(sweep: Sweep, variant: Variant) -> dict[str, Any]:
         "ratio": timing.ratio if timing else None,
         "low": timing.low if timing else None,
         "high": timing.high if timing else None,
+        "limit_pct": timing.limit_pct if timing else None,
     }
     return {
         **{name: variant.toggles[name] for name in sweep.params},

@@ -80,7 +80,9 @@ def _time(facts: Facts) -> Iterator[Fact]:
         yield facts.read("untimed", "why nothing was timed", "", "verdict.json", f"{facts.evidence.gate('performance')}.sentence")
     if at("run.json", "baseline") is not None:
         yield facts.read("baseline_p50_us", "baseline's p50 in the same run", "us", file, f"figures.{mode}.baseline.p50_us")
-        yield facts.read("speedup_pct", "speed-up from interleaved pairs", "%", "verdict.json", _speedup(facts.evidence), comes_from=file)
+        yield facts.read(
+            "speedup_pct", "speed-up from interleaved pairs", "%", "verdict.json", _checked(facts.evidence, "speedup_p50"), comes_from=file
+        )
     facts.read("flops", "least operations of a launch", "", file, "work.flops")
     facts.read("work_bytes", "least traffic of a launch", "byte", file, "work.bytes")
     facts.read("output_bytes", "bytes of the outputs", "byte", file, "work.output_bytes")
@@ -100,7 +102,17 @@ def _time(facts: Facts) -> Iterator[Fact]:
         "flops",
         "peak_flops",
     )
-    bounds = ("launch_floor_us", *(("memory_floor_us",) if mode == "cold" else ()), "arithmetic_floor_us")  # a warm L2 may hold it all
+    share = facts.read(
+        "limit_pct", "share of the card's limit for these units", "%", "verdict.json", _checked(facts.evidence, "share_of_limit")
+    )
+    yield share
+    yield facts.derive("limit_us", "the card's limit for these units", "us", lambda p50, pct: p50 * pct / 100.0, "p50_us", "limit_pct")
+    bounds = (
+        "launch_floor_us",
+        *(("memory_floor_us",) if mode == "cold" else ()),
+        "arithmetic_floor_us",
+        "limit_us",
+    )  # a warm L2 may hold it all
     floors = [key for key in bounds if facts[key].value is not None]
     facts.derive("floor_us", "floor: the highest of these", "us", lambda *values: max(values), *floors or bounds)
     yield facts.derive("over_floor", "p50 over the highest of these floors", "x", lambda p50, floor: p50 / floor, "p50_us", "floor_us")
@@ -116,9 +128,9 @@ def _time(facts: Facts) -> Iterator[Fact]:
         yield facts.read("fastest_other_us", f"fastest other implementation, {fastest}", "us", file, f"backends{member(fastest)}.p50_us")
 
 
-def _speedup(evidence: Evidence) -> str | None:
+def _checked(evidence: Evidence, name: str) -> str | None:
     checks = f"{evidence.gate('performance')}.checks"
-    index = evidence.index("verdict.json", checks, name="speedup_p50")
+    index = evidence.index("verdict.json", checks, name=name)
     return None if index is None else f"{checks}[{index}].observed"
 
 

@@ -28,7 +28,7 @@ def reference(inputs):
 
 def work(shape):
     """The least work: floating-point operations, and bytes that must be read and written."""
-    return {"flops": 5 * shape["N"], "bytes": 3 * 4 * shape["N"]}
+    return {"cuda.fp32": 5 * shape["N"], "bytes": 3 * 4 * shape["N"]}
 
 
 # The arguments of a C launcher, in its order: inputs, outputs and dimensions. A Python function takes the inputs and returns its outputs.

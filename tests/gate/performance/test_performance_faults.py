@@ -72,7 +72,7 @@ def test_a_gpu_lost_after_the_samples_before_the_outputs_were_checked(fast, monk
 
 
 def test_a_gpu_lost_while_other_implementations_are_timed_leaves_the_measurement(fast, monkeypatch, tmp_path, libraries) -> None:
-    def lost(self, calls, flush):
+    def lost(self, calls):
         raise RuntimeError(LOST)
 
     monkeypatch.setattr(Hands, "_backend_us", lost)

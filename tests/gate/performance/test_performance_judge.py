@@ -395,7 +395,7 @@ def test_evidence_round_trip_and_schema() -> None:
 
 
 def test_a_runner_can_not_hand_in_a_verdict() -> None:
-    raw = {"task": "new", "baseline": None, "shape": "small", "backends": {}, "also": {}, "code": "", "message": "", "process_s": 1.0}
+    raw = {"task": "new", "baseline": None, "shape": "small", "backends": {}, "code": "", "message": "", "process_s": 1.0}
     for measured in ([], {"status": "pass", "speedup": 9}, {"series": "fast"}, {"figures": {"cold": {}}, "verdict": "pass"}):
         with pytest.raises(GatesError):
             parse({**raw, "measured": measured})

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import math
 import sys
 from pathlib import Path
 
@@ -10,14 +9,11 @@ import pytest
 import torch
 from timing_fakes import DATA, build_library, install, run_job
 
-from gates.comparison import sections
 from gates.core.errors import GatesError
 from gates.core.records import Status
 from gates.gate.performance import collect as timing
 from gates.gate.performance import judge as performance
 from gates.gate.performance.evidence import parse
-from gates.gate.performance.runner import outputs
-from gates.gate.performance.runner import session as timing_session
 from gates.task import problem as problems
 
 BAR = {"shape": "tiny", "min_speedup_pct": 15, "metrics": ["p50", "p90", "mean"], "max_std_us": 10}
@@ -67,47 +63,14 @@ def test_a_first_rung_is_measured(monkeypatch, tmp_path) -> None:
     assert performance.judge(evidence, BAR).code == "performance.no_baseline"
 
 
-def test_further_shapes_are_timed_beside_and_decide_nothing(monkeypatch, tmp_path) -> None:
-    evidence, result = verdict(monkeypatch, tmp_path, also=["more"])
-    rows = evidence.also["more"]
-    assert result.status is Status.PASS and set(rows) == {"candidate", "baseline", "torch", "broken"}
-    for mode in ("cold_us", "warm_us"):
-        assert getattr(rows["candidate"], mode) == pytest.approx(10, rel=0.01) and getattr(rows["baseline"], mode) == pytest.approx(
-            12, rel=0.01
-        )
-        assert getattr(rows["torch"], mode) > 0 and getattr(rows["broken"], mode) is None
-    assert "no kernel for this shape" in rows["broken"].message
-    found = {row.name: (row.baseline, row.candidate) for row in sections._also_rows(evidence)}
-    assert (
-        found["more cold"] == (rows["baseline"].cold_us, rows["candidate"].cold_us) and "no kernel" in found["more warm, against broken"][0]
-    )
-    assert found["more warm, against torch"] == (rows["torch"].warm_us, rows["candidate"].warm_us)
-
-
-def test_a_further_shape_with_other_numbers_than_the_baseline_has_no_time(monkeypatch, tmp_path) -> None:
-    evidence, _ = verdict(monkeypatch, tmp_path, 2, also=["more"])
-    row = evidence.also["more"]["candidate"]
-    assert row.cold_us is None and "outputs and the baseline's differ by" in row.message
-
-
-@pytest.mark.parametrize("names", [("a", "b"), ("b", "a")])
-def test_a_nan_in_any_output_is_a_difference(names) -> None:
-    one, other = ({name: torch.zeros(1, 2) for name in names} for _ in range(2))
-    one["a"][0, 1] = 3.0
-    assert outputs.difference(one, other) == 3.0
-    one["b"][0, 0] = torch.nan
-    assert math.isnan(outputs.difference(one, other))
-
-
-def test_a_further_shape_that_fails_is_told(monkeypatch, tmp_path) -> None:
-    monkeypatch.setattr(timing_session.Session, "_beside", lambda self, shape: (_ for _ in ()).throw(RuntimeError("no room for it")))
-    evidence, result = verdict(monkeypatch, tmp_path, also=["more"])
-    assert result.status is Status.PASS and evidence.also["more"]["all"].message == "RuntimeError: no room for it"
-
-
-def test_a_further_shape_that_is_not_there_is_refused(monkeypatch, tmp_path) -> None:
+def test_a_shape_that_is_not_there_is_refused(monkeypatch, tmp_path) -> None:
     with pytest.raises(GatesError, match="no shape 'mor'"):
-        verdict(monkeypatch, tmp_path, also=["mor"])
+        verdict(monkeypatch, tmp_path, shape="mor")
+
+
+def test_a_mean_takes_24_pairs_of_a_shape_that_is_clear_after_twelve(monkeypatch, tmp_path) -> None:
+    evidence, _ = verdict(monkeypatch, tmp_path, least_pairs=24, confidence=0.99)
+    assert len(evidence.series[0].pairs()) == 24 and evidence.confidence == 0.99
 
 
 @pytest.mark.parametrize(
@@ -184,7 +147,6 @@ def test_a_runner_without_a_result_is_inconclusive(tmp_path, engine_entry, body,
 def test_no_device_is_not_run(tmp_path) -> None:
     task = _task(tmp_path)
     (tmp_path / "scaling.py").write_text((DATA / "scaling.py").read_text())
-    import torch
 
     if torch.cuda.is_available():
         pytest.skip("a CUDA device is present")

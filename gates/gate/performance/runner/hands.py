@@ -129,7 +129,7 @@ class Hands:
     def do_replaced(self) -> list[str]:
         return self._functions.replaced()
 
-    def do_backends(self, problem: str, folder: str, shape: Mapping[str, int], modes: Sequence[str]) -> dict[str, Any]:
+    def do_backends(self, problem: str, folder: str, shape: Mapping[str, int]) -> dict[str, Any]:
         """Return one row per other implementation of the problem, on the current sets. A failure is reported in its row, not raised."""
         module = problems.load(problem, Path(folder))  # after the measurement: this process has no use for a problem before
         if not hasattr(module, "backends"):
@@ -143,19 +143,18 @@ class Hands:
             return {"all": {"message": f"{type(error).__name__}: {first_line(error)}"}}
         for name in calls[0]:
             try:
-                of_name = [one[name] for one in calls]
-                found[name] = {mode: self._backend_us(of_name if mode == "cold" else of_name[:1] * count, mode == "cold") for mode in modes}
+                found[name] = {"us": self._backend_us([one[name] for one in calls])}
             except Exception as error:  # an unsupported shape or device, by the backend's own choice of exception
                 found[name] = {"message": f"{type(error).__name__}: {first_line(error)}"}
         return found
 
-    def _backend_us(self, calls: list[Callable[[], Any]], flush: bool) -> float:
+    def _backend_us(self, calls: list[Callable[[], Any]]) -> float:
         with torch.cuda.stream(self._clockwork.stream):
             for call in (*calls[:1] * 2, *calls):
                 call()
         self._clockwork.synchronize()
         graph = self._clockwork.capture([partial(_without_stream, call) for call in calls])
-        return cuda_graphs.settled(self._clockwork.elapsed_us(lambda number: graph.replay(), _CONTEXT_SAMPLES, flush=flush)) / len(calls)
+        return cuda_graphs.settled(self._clockwork.elapsed_us(lambda number: graph.replay(), _CONTEXT_SAMPLES, flush=True)) / len(calls)
 
 
 def _without_stream(call: Callable[[], Any], _stream: int) -> Any:

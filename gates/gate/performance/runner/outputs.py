@@ -75,9 +75,3 @@ def compare(when: str, side: str, rows: Mapping[str, Any], wanted: Sequence[Mapp
         "mean_abs_err": total / seen if seen else None,
         "bad_pct": 100.0 * bad / elements if bad_atol is not None and elements else None,
     }
-
-
-def difference(one: Mapping[str, Any], other: Mapping[str, Any]) -> float:
-    """Return the largest difference between two sides' outputs, by name; NaN if one has a NaN."""
-    apart = [(reals(one[name]).double() - reals(other[name]).double()).abs().max() for name in one]
-    return float(torch.stack(apart).max())  # torch's maximum is NaN where one is; Python's may not be

@@ -20,10 +20,11 @@ from gates.gate.performance.runner import ask as timing_ask
 from gates.gate.performance.runner import nvml
 from gates.gate.performance.runner import outputs as timing_outputs
 from gates.gate.performance.runner.ask import Ask
-from gates.gate.performance.runner.cuda_graphs import first_line, settled
+from gates.gate.performance.runner.cuda_graphs import settled
 from gates.gate.performance.runner.protocol import MAX_SEED, SINGLE_PAIRS, Stopped
 from gates.gate.performance.runner.values import Values
 from gates.hardware.chips import flops_per_s
+from gates.hardware.peaks import REPLACEABLE, UNITS
 from gates.launch.entry_point import is_c
 from gates.stats import calibration as calibrate
 from gates.stats import outside, sampling, stopping_rule
@@ -32,7 +33,6 @@ from gates.stats.samples import Series
 from gates.task.problem import call_arguments
 
 _CONTEXT_BUDGET_US = 10e6  # figures beside the verdict are left out where they would take longer
-_CONTEXT_SAMPLES = 25
 
 
 class AskedSide:
@@ -113,6 +113,8 @@ class Session:
             launches=launches,
             empty_pair_us=calibration.empty_pair_us,
             clock=self.clock,
+            confidence=job["confidence"],
+            least_pairs=job["least_pairs"],
         )
         self._refresh(stopping_rule.LOOKS[-1])
         outside_blocks = self._outside(mode, launches, result.blocks or result.control)
@@ -128,6 +130,7 @@ class Session:
         return {
             "dimensions": self.shape,
             "bar_pct": job["bar_pct"],
+            "confidence": job["confidence"],
             "seed": self.seed,
             "device": self._device(),
             "torch_version": self.device["torch_version"],
@@ -156,44 +159,11 @@ class Session:
 
     def backends(self) -> dict[str, Any]:
         """p50 of the problem's other implementations, cold, by the same mechanism; failures are told, not raised."""
-        return {name: {"p50_us": row["cold_us"], "message": row["message"]} for name, row in self._others(self.shape, ("cold",)).items()}
-
-    def also(self) -> dict[str, dict[str, Any]]:
-        """p50 of both sides and of the other implementations on the job's further shapes, cold and warm; failures are told, not raised."""
-        found: dict[str, dict[str, Any]] = {}
-        for name in self.job["also"]:
-            try:
-                found[name] = self._beside(dict(self.problem.SHAPES[name]))
-            except Exception as error:  # a kernel that refuses the shape, memory that does not suffice, or the user's module
-                found[name] = {"all": _row(f"{type(error).__name__}: {first_line(error)}")}
-        return found
-
-    def _beside(self, shape: dict[str, int]) -> dict[str, Any]:
-        sides = [side for side in (self.candidate, self.baseline) if side is not None]
-        launches = self._launches(self._estimates(shape, sides))
-        self._make_sets(max(launches.values()), shape, sides)
-        self.ask("poison")
-        rows = {side.name: _row() for side in sides}
-        for side in sides:
-            for mode in ("cold", "warm"):
-                rows[side.name][f"{mode}_us"] = settled(side.prepare(mode, launches[side.name])(_CONTEXT_SAMPLES))
-        if self.baseline is not None:
-            mine, theirs = (self.ask("outputs", side=side.name, indices=[0]) for side in sides)
-            most = timing_outputs.difference(mine, theirs)
-            if not most <= 2 * self.job["output_limits"].get("max_abs_err", math.inf):
-                rows["candidate"] = _row(f"its outputs and the baseline's differ by {most:.3g}")
-        return rows | self._others(shape, ("cold", "warm"))
-
-    def _others(self, shape: Mapping[str, int], modes: tuple[str, ...]) -> dict[str, Any]:
-        """A row for each of the problem's other implementations."""
         if not hasattr(self.problem, "backends"):
             return {}
         job = self.job["candidate"]
-        found = self.ask("backends", problem=job["problem"], folder=str(job["folder"]), shape=dict(shape), modes=list(modes))
-        return {
-            name: _row(str(row.get("message", ""))) | {f"{mode}_us": _number(row.get(mode)) for mode in modes}
-            for name, row in found.items()
-        }
+        found = self.ask("backends", problem=job["problem"], folder=str(job["folder"]), shape=self.shape)
+        return {name: {"p50_us": _number(row.get("us")), "message": str(row.get("message", ""))} for name, row in found.items()}
 
     def _estimates(self, shape: Mapping[str, int], sides: list[AskedSide]) -> dict[str, float]:
         """us a launch of each side, warm, from a few launches on one set."""
@@ -305,6 +275,7 @@ class Session:
             "driver": self.card.driver(),
             "peak_bytes_per_s": self.card.peak_bytes_per_s(),
             "peak_flops_per_s": flops_per_s(capability, count, sm_mhz) if sm_mhz else None,
+            "max_sm_mhz": sm_mhz,
         }
 
     def _work(self) -> dict[str, Any]:
@@ -312,12 +283,13 @@ class Session:
         if hasattr(self.problem, "work"):
             with contextlib.suppress(KeyError, TypeError):  # a work() that does not fit says nothing
                 least = dict(self.problem.work(self.shape))
-        written = self.values.output_bytes() or self.candidate.returned_bytes
-        return {"flops": _number(least.get("flops")), "bytes": _number(least.get("bytes")), "output_bytes": written}
-
-
-def _row(message: str = "") -> dict[str, Any]:
-    return {"cold_us": None, "warm_us": None, "message": message}
+        operations = {unit: found for unit in UNITS if (found := _number(least.get(unit))) is not None}
+        return {
+            "flops": _number(least.get("flops")) or math.fsum(operations[unit] for unit in operations if unit not in REPLACEABLE) or None,
+            "bytes": _number(least.get("bytes")),
+            "output_bytes": self.values.output_bytes() or self.candidate.returned_bytes,
+            "operations": operations,
+        }
 
 
 def _series(mode: str, launches: Mapping[str, int], blocks: Any, stopped: str) -> Any:

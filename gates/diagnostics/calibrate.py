@@ -1,0 +1,70 @@
+"""Measure the peaks of this card: a copy, multiply-adds, powers and tensor products, each timed by the performance gate's own means."""
+
+from __future__ import annotations
+
+import shutil
+import tempfile
+from pathlib import Path
+
+from gates import __version__
+from gates.build.build import build
+from gates.build.toolchain import find_toolchain
+from gates.core import jsonio, records
+from gates.core.errors import EXIT_HOLD, GatesError
+from gates.core.records import Status
+from gates.evidence.run_directory import utc_now
+from gates.gate.performance.calibrated import SCHEMA_VERSION, CardPeaks, path_of
+from gates.gate.performance.collect import run_timing
+from gates.gate.performance.evidence import PerformanceEvidence, parse
+from gates.gate.performance.judge import judge
+from gates.gate.session import ProgressLike
+from gates.launch.device import probe
+from gates.task.load import load_task
+
+DATA = Path(__file__).parent / "calibration_data"
+
+
+def calibrate(results: Path, index: int, progress: ProgressLike) -> tuple[CardPeaks, Path]:
+    """Time every unit on CUDA device ``index`` and keep the samples in ``results``; returns them and their file.
+
+    Raises GatesError without such a device (exit code 3), and if the machine was not fit for a timing.
+    """
+    found = probe()
+    if index >= len(found.devices):
+        raise GatesError(
+            found.reason or f"no CUDA device {index}: there are {len(found.devices)}",
+            hint="run it on a machine with a GPU",
+            exit_code=EXIT_HOLD,
+        )
+    device = found.devices[index]
+    with tempfile.TemporaryDirectory(prefix="gates-calibrate-") as scratch:
+        folder = Path(scratch) / DATA.name
+        shutil.copytree(DATA, folder)
+        task = load_task(folder, {}, environ={})
+        progress.step(f"compiling for {device.arch}")
+        built = build(task, find_toolchain(), Path(scratch) / "build", device_arch=device.arch, want={"device"})
+        if (failure := built.failure("device")) is not None:
+            raise GatesError(f"the calibration does not compile: {failure.sentence}", hint="gates doctor")
+        units: dict[str, PerformanceEvidence] = {}
+        for number, unit in enumerate(task.timed_shapes):
+            progress.step(f"timing {unit} on {device.name}", task.time_limit_s)
+            raw = run_timing(
+                built.side(task, "device"),
+                shape=unit,
+                work=Path(scratch) / f"timing{number}",
+                limit_s=task.time_limit_s,
+                bar_pct=0.0,
+                output_limits=task.gates["correctness"],
+                device=f"cuda:{index}",
+            )
+            units[unit] = parse(raw)
+            result = judge(units[unit], {"shape": unit, "min_speedup_pct": 0.0}, not_applicable_reason="calibration")
+            if result.status is not Status.NOT_APPLICABLE:
+                raise GatesError(
+                    f"{unit} was not measured: {result.sentence} ({result.code})", hint="run it again on an idle card and host"
+                )
+    card = CardPeaks(SCHEMA_VERSION, __version__, utc_now().isoformat(timespec="seconds"), units)
+    path = path_of(results, card.device)
+    jsonio.make_folder(results)
+    jsonio.write(path, records.to_json(card))
+    return card, path

@@ -67,13 +67,18 @@ def collect(result: BuildResult, toolchain: Toolchain) -> StaticTexts:
 
 
 def data_digest(cubins: Iterable[Path]) -> str:
-    """A digest of what a cubin holds beside instructions and that a kernel computes with, whatever the kernels are called."""
-    found = [
-        (match[0], section.size, section.content)
-        for path in cubins
-        for section in sections(_content(path))
-        if (match := _DATA.match(section.name))
-    ]
+    """A digest of what a cubin holds beside instructions and that a kernel computes with, whatever the kernels are called; empty where a
+    cubin can't be read.
+    """
+    try:
+        found = [
+            (match[0], section.size, section.content)
+            for path in cubins
+            for section in sections(_content(path))
+            if (match := _DATA.match(section.name))
+        ]
+    except GatesError:
+        return ""
     return hashlib.sha256(repr(sorted(found)).encode()).hexdigest()
 
 

@@ -37,7 +37,7 @@ def unchanged(before: TimedKernel, after: TimedKernel, sass: tuple[Any, Any]) ->
     ``sass``: the evidence that the two kernels are of. Registers count here: a renamed register is another instruction.
     """
     data = [one.data.get(kernel.arch) if one else None for one, kernel in zip(sass, (before, after), strict=True)]
-    if before.code is None or after.code is None or not (before.code.code and after.code.code) or None in data:
+    if before.code is None or after.code is None or not (before.code.code and after.code.code) or not all(data):
         return None
     return before.arch == after.arch and before.code.code == after.code.code and data[0] == data[1]
 

@@ -94,7 +94,7 @@ class EmulatedFunction:
             os.environ["TRITON_CACHE_DIR"] = tempfile.mkdtemp(prefix="triton.")
             TritonDevice(self.emulator, oldest(archs)).use()
             triton_alone.run_in_turn()
-            self._function = Function(Path(side["library"]), side["entry"], on_cpu=True)
+            self._function = Function(Path(side["library"]), side["entry"], on_cpu=True, on_emulator=True)
         self.launches: list[dict[str, Any]] = []
         self.findings: list[dict[str, Any]] = []
 

@@ -7,14 +7,14 @@ on torch's current stream, which is the one that callers make current.
 
 from __future__ import annotations
 
-import contextlib
 import importlib.util
 import re
 import sys
 from collections.abc import Callable, Mapping
+from functools import partial
 from pathlib import Path
 from types import ModuleType
-from typing import Any
+from typing import Any, TypeVar
 
 from gates.core.errors import GatesError, NotHere
 from gates.core.python_path import TextLoader, add_folder
@@ -22,6 +22,7 @@ from gates.launch.c_launcher import Kernel, KernelError, require_built
 from gates.launch.packages import unusable
 from gates.task.load import CUDA, TRITON
 
+T = TypeVar("T")
 # What torch, its extension loader, Triton and the CUDA runtime say where there is no device.
 _NO_DEVICE = re.compile(
     r"not compiled with CUDA enabled|No CUDA GPUs are available|Found no NVIDIA driver|CUDA_HOME environment variable is not set"
@@ -39,13 +40,15 @@ class NeedsDevice(NotHere):
 class Function:
     """The function ``entry`` of the module at ``path``: Python source, or a compiled extension; ``on_cpu``: called without a device.
 
+    There it gets a CPU that passes for a device if it asks for one, or from the start if it is ``on_emulator``.
+
     Raises NotHere, when it is loaded and when it is called: NeedsDevice if it asks for a device that there is none of,
     NeedsPackage if a package that it needs is missing or broken.
     """
 
-    def __init__(self, path: Path, entry: str, *, on_cpu: bool) -> None:
-        self._on_cpu, self._folder = on_cpu, path.parent
-        found = getattr(_module(path, on_cpu), entry, None)
+    def __init__(self, path: Path, entry: str, *, on_cpu: bool, on_emulator: bool = False) -> None:
+        self._on_cpu, self._on_emulator, self._folder = on_cpu, on_emulator, path.parent
+        found = getattr(_module(path, on_cpu, on_emulator), entry, None)
         if not callable(found):
             text = (
                 f"{path.name} has no function {entry!r}"
@@ -58,8 +61,7 @@ class Function:
     def __call__(self, *arguments: Any, stream: int = 0) -> Any:
         """What the function returns: its outputs, or None where it wrote into its arguments. Raises KernelError for what it raises."""
         try:
-            with _surroundings(self._on_cpu):
-                return self._call(*arguments)
+            return _called(lambda: self._call(*arguments), self._on_cpu, self._on_emulator)
         except (MemoryError, NotHere):
             raise
         except Exception as error:  # the user's code: whatever it raises is a finding about it
@@ -82,13 +84,13 @@ def load(side: Mapping[str, Any], library: str | None = None) -> Kernel | Functi
         return Kernel(path, side["entry"], side.get("sha256"))
     require_built(path, side.get("sha256"))
     if side.get("script"):
-        _provide(lambda *_, built=path, **__: _module(built, on_cpu=False))
+        _provide(lambda *_, built=path, **__: _module(built, on_cpu=False, on_emulator=False))
         path = Path(side["script"])
     elif side["emulated"] and any(
         "cpp_extension" in text.read_text(encoding="utf-8", errors="replace") for text in path.parent.glob("*.py")
     ):
         _provide(_refuse)
-    return Function(path, side["entry"], on_cpu=bool(side["emulated"]))
+    return Function(path, side["entry"], on_cpu=bool(side["emulated"]), on_emulator=on_emulator(side))
 
 
 def _provide(extension: Callable[..., Any]) -> None:
@@ -112,16 +114,25 @@ def is_c(side: Mapping[str, Any]) -> bool:
     return side.get("kind", CUDA) == CUDA
 
 
-def _surroundings(on_cpu: bool) -> contextlib.AbstractContextManager[None]:
-    """What a function runs in: without a device, a CPU that passes for one."""
+def _called(call: Callable[[], T], on_cpu: bool, on_emulator: bool) -> T:
+    """What ``call`` returns; without a device it is called again with a CPU that passes for one, if it asked for a device."""
     if not on_cpu:
-        return contextlib.nullcontext()
+        return call()
+    if not on_emulator:
+        try:
+            return call()
+        except NotHere:
+            raise
+        except Exception as error:  # the user's code
+            if not (isinstance(error, AssertionError) or "cuda" in str(error).lower() or _NO_DEVICE.search(str(error))):
+                raise
     from gates.emulator.cpu_as_device import pretended  # needs torch
 
-    return pretended()
+    with pretended():
+        return call()
 
 
-def _module(path: Path, on_cpu: bool) -> ModuleType:
+def _module(path: Path, on_cpu: bool, on_emulator: bool) -> ModuleType:
     name = path.name.partition(".")[0]
     add_folder(path.parent)  # what the source imports from beside it
     if path.suffix == ".py":
@@ -134,8 +145,7 @@ def _module(path: Path, on_cpu: bool) -> ModuleType:
     module = importlib.util.module_from_spec(spec)
     sys.modules[name] = module  # compilers look their functions' module up
     try:
-        with _surroundings(on_cpu):
-            spec.loader.exec_module(module)
+        _called(partial(spec.loader.exec_module, module), on_cpu, on_emulator)
     except NotHere:
         raise
     except Exception as error:  # the user's code

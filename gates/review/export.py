@@ -15,6 +15,7 @@ from gates.core.errors import GatesError
 from gates.core.records import GateResult, Status
 from gates.evidence.judging import load_evidence
 from gates.evidence.run_directory import RunInfo, Verdict, read_record
+from gates.gate.correctness import codes as correctness
 from gates.gate.performance.evidence import summaries
 from gates.stats.samples import BASELINE, CANDIDATE
 from gates.verify.run import require_sound
@@ -113,11 +114,18 @@ def kernelbot(run: _Run) -> str:
 
 
 FORMATS: dict[str, Callable[[_Run], str]] = {"kernelbench": kernelbench, "flashinfer-bench": flashinfer_bench, "kernelbot": kernelbot}
-_FLASHINFER = {
-    "correctness.bad_output": "INCORRECT_SHAPE",
-    "correctness.timeout": "TIMEOUT",
+_FLASHINFER: dict[str, str] = {
+    correctness.BAD_OUTPUT: "INCORRECT_SHAPE",
+    correctness.TIMEOUT: "TIMEOUT",
     **dict.fromkeys(
-        (f"correctness.{name}" for name in ("max_abs_err", "mean_abs_err", "bad_pct", "max_err_over_bound", "non_finite", "unwritten")),
+        (
+            correctness.MAX_ABS_ERR,
+            correctness.MEAN_ABS_ERR,
+            correctness.BAD_PCT,
+            correctness.MAX_ERR_OVER_BOUND,
+            correctness.NON_FINITE,
+            correctness.UNWRITTEN,
+        ),
         "INCORRECT_NUMERICAL",
     ),
 }

@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import json
+from collections.abc import Mapping
+from dataclasses import fields, is_dataclass
 from pathlib import Path
 from typing import Any
 
@@ -13,6 +15,7 @@ from gates.comparison.record import Comparison
 from gates.core.errors import GatesError
 from gates.core.records import Status, from_json, to_json
 from gates.core.schema import kinds, schema_errors
+from gates.evaluation.evolution.record import Evolution, Generation, Member, Refused
 from gates.evaluation.record import Evaluation, GateSeen
 from gates.evidence.judging import load_evidence
 from gates.evidence.run_directory import RunInfo, Verdict, list_runs, read_record
@@ -43,7 +46,21 @@ def forms() -> dict[str, Any]:
         "ladder": ladder_of(STAGES),
         "sweep": a_sweep(),
         "evaluation": an_evaluation(),
+        "evolution": a_search(),
     }
+
+
+def a_search() -> Evolution:
+    """A search of one generation: a candidate that was timed, and a proposal that was refused."""
+    info = read_record(RunInfo, RUN, "run.json")
+    timing = Timing("0" * 12, True, "performance.pass", "1.2x", 1.2, 1.1, 1.3, 5.0, 6.0, "GPU-0", 2.5)
+    member = Member("0" * 12, 0, "--param", "USE_X=1", "", None, {}, {"USE_X": 1}, "pass", "performance.pass", "speed", True, 1.1, 1.3, {})
+    generation = Generation(0, (), (member.id,), (Refused("--patches", "a.patch", "it does not apply"),), (timing,), member.id, 1.1, 9.5)
+    asked = {"proposers": ("--param USE_X=1",), "strategy": "beam", "population": 5, "elite": 3, "seed": 0, "stage": "speed"}
+    place = {"against": "task", "timed_shape": "mission", "cache": "cold", "devices": (), "platform": info.platform}
+    end = {"stopped": "nothing new is proposed", "champion": member.id, "run": "k/run", "decision": "merge"}
+    times = {"started": info.started, "ended": info.ended}
+    return Evolution(1, "0", "0123456789ab", "k", "0" * 64, members=(member,), generations=(generation,), **asked, **place, **end, **times)
 
 
 def an_evaluation() -> Evaluation:
@@ -108,9 +125,15 @@ def test_round_trip(forms: dict[str, Any], kind: str) -> None:
 
 def test_every_file_of_a_recorded_run_has_a_schema_and_fits_it() -> None:
     names = {path.stem for run in STAGES for path in run.rglob("*.json")}
-    assert names | {"acceptance", "compare", "evaluation", "ladder", "sweep", *(row.name for row in ROWS.values() if row.optional)} == set(
-        kinds()
-    )
+    assert names | {
+        "acceptance",
+        "compare",
+        "evaluation",
+        "evolution",
+        "ladder",
+        "sweep",
+        *(row.name for row in ROWS.values() if row.optional),
+    } == set(kinds())
     assert schema_errors("manifest", json.loads((RUN / "manifest.json").read_text(encoding="utf-8"))) == []
 
 
@@ -123,16 +146,18 @@ def test_a_newer_version_is_refused_by_one_clear_error(forms: dict[str, Any], ki
 
 
 def older(value: Any) -> Any:
-    """``value`` without the fields that came later within the version."""
-    later = {name.rpartition(".")[2] for name in make_schemas.LATER} - {"kind"}
-    if isinstance(value, dict):
-        return {key: older(entry) for key, entry in value.items() if key not in later}
-    return [older(entry) for entry in value] if isinstance(value, list) else value
+    """A record as JSON without the fields that came later within the version."""
+    if is_dataclass(value):
+        names = [field.name for field in fields(value) if not {field.name, f"{type(value).__name__}.{field.name}"} & make_schemas.LATER]
+        return {name: older(getattr(value, name)) for name in names}
+    if isinstance(value, Mapping):
+        return {key: older(entry) for key, entry in value.items()}
+    return [older(entry) for entry in value] if isinstance(value, tuple | list) else to_json(value)
 
 
 @pytest.mark.parametrize(("kind", "cls"), [("run", RunInfo), ("verdict", Verdict)])
 def test_a_file_of_the_first_tools_is_read(forms: dict[str, Any], kind: str, cls: type) -> None:
-    data = older(to_json(forms[kind]))
+    data = older(forms[kind])
     assert data != to_json(forms[kind])
     assert schema_errors(kind, data) == [] and from_json(cls, data, f"{kind}.json")
 

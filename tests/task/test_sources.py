@@ -25,7 +25,7 @@ LIMITS = {"max_registers": 32, "max_smem_bytes": 128, "max_spill_bytes": 0}
 def task(tmp_path: Path, **files: str) -> SimpleNamespace:
     for name, text in files.items():
         (tmp_path / name.replace("_", ".")).write_text(text)
-    return SimpleNamespace(sources=(tmp_path / "k.cu",), kernels=("k",))
+    return SimpleNamespace(compiled=(tmp_path / "k.cu",), kernels=("k",))
 
 
 @pytest.mark.parametrize(

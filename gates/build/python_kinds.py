@@ -12,7 +12,7 @@ from gates.build.result import BuildResult, Target
 from gates.build.toolchain import Toolchain
 from gates.build.triton import build as triton_build
 from gates.core import jsonio
-from gates.emulator.cpu.build import COMPILING, runtime_library, runtime_library_is_kept
+from gates.emulator.cpu.build import COMPILING, LIBRARY_NAME, runtime_is_kept, runtime_library
 from gates.task.load import TRITON, Task
 from gates.task.sources.identity import identity_of
 
@@ -62,7 +62,7 @@ def _runtime(toolchain: Toolchain, folder: Path, say: Callable[[str], None]) -> 
     if failure := missing_tool("g++", toolchain):
         return Target("runtime", None, failure=failure)
     cxx, place = toolchain.need("g++").path, folder / "runtime.so"
-    if not runtime_library_is_kept(cxx):
+    if not runtime_is_kept(cxx, LIBRARY_NAME):
         say(COMPILING)
     made = runtime_library(cxx)
     folder.mkdir(parents=True, exist_ok=True)

@@ -1,6 +1,6 @@
 """Data against its JSON Schema: what does not fit, in words.
 
-jsonschema says what is wrong, but takes seconds for the runs of one report, and long to import. So data is first held against a
+jsonschema says what is wrong. It takes seconds for the runs of one report, and its import takes long. So data is first held against a
 checker made once from the schema; it knows the keywords that our schemas use, errs on the strict side, and
 only what it does not let through is looked at again.
 """

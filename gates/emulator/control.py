@@ -90,19 +90,15 @@ class Emulator:
         return sum(block["bytes"] for block in json.loads(self._library.gates_cpu_allocations()))
 
     def load(self, ptx: str) -> int:
-        """A handle for the kernels of PTX text; what is wrong with the text is a finding of their launches."""
-        self._library.gates_cpu_load.restype = ctypes.c_void_p
-        return int(self._library.gates_cpu_load(ptx.encode()) or 0)
+        """Load PTX text and return a handle for its kernels. A fault in the text is a finding when one of them is launched."""
+        return load_ptx(self._library, ptx)
 
     def launch(
         self, module: int, kernel: str, grid: Sequence[int], block: Sequence[int], arguments: Sequence[int | float], shared_bytes: int
     ) -> None:
         """Launch a kernel of loaded PTX by name, with whole numbers, addresses and floats; ``error`` says how it went."""
         values = [ctypes.c_float(value) if isinstance(value, float) else ctypes.c_int64(value) for value in arguments]
-        pointers = (ctypes.c_void_p * len(values))(*(ctypes.cast(ctypes.pointer(value), ctypes.c_void_p) for value in values))
-        shape = [(ctypes.c_uint32 * 3)(*part) for part in (grid, block)]
-        launch, count = self._library.gates_cpu_launch, ctypes.c_uint64(len(values))
-        launch(ctypes.c_void_p(module), kernel.encode(), *shape, ctypes.c_uint64(shared_bytes), pointers, count)
+        launch_ptx(self._library, module, kernel, grid, block, values, shared_bytes)
 
     def error(self) -> str:
         """What a launch left as the runtime's error, in its words; empty if all went well."""
@@ -142,6 +138,23 @@ class Emulator:
         for key, value in values.items():
             if self._library.gates_cpu_configure(key.encode(), ctypes.c_int64(value)):
                 raise GatesError(f"{self._library._name} does not take {key} {value}", hint="build it again")
+
+
+def load_ptx(library: ctypes.CDLL, ptx: str) -> int:
+    """Load PTX text into the runtime of ``library`` and return a handle for its kernels."""
+    library.gates_cpu_load.restype = ctypes.c_void_p
+    return int(library.gates_cpu_load(ptx.encode()) or 0)
+
+
+def launch_ptx(
+    library: ctypes.CDLL, module: int, kernel: str, grid: Sequence[int], block: Sequence[int], values: Sequence[Any], shared_bytes: int
+) -> int:
+    """Launch a kernel of loaded PTX by name with ``values``, ctypes objects; return the runtime's error code."""
+    pointers = (ctypes.c_void_p * len(values))(*(ctypes.cast(ctypes.pointer(value), ctypes.c_void_p) for value in values))
+    shape = [(ctypes.c_uint32 * 3)(*(*part, 1, 1)[:3]) for part in (grid, block)]
+    count = ctypes.c_uint64(len(values))
+    launch = library.gates_cpu_launch
+    return int(launch(ctypes.c_void_p(module), kernel.encode(), *shape, ctypes.c_uint64(shared_bytes), pointers, count))
 
 
 def oldest(archs: Sequence[str]) -> Chip:

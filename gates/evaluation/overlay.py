@@ -69,7 +69,10 @@ def _own(task: Task) -> list[Path]:
 
 
 def resolved(task: Task, candidate: Candidate) -> dict[str, str]:
-    """The candidate's files that differ, by their path below ``root_of``; GatesError for a name that is no file of the stage, or two."""
+    """The text of each file that the candidate changes, by its path below ``root_of``.
+
+    Raises GatesError for a name that fits no file of the stage, or several.
+    """
     known, found = editable(task) if candidate.files else {}, dict[str, str]()
     for name, text in candidate.files.items():
         fitting = [place for place in known if _is_named(place, name)]
@@ -118,7 +121,7 @@ def digests(files: Mapping[str, str]) -> dict[str, str]:
 
 
 def laid_out(task: Task, files: Mapping[str, str], toggles: Mapping[str, int | str], root: Path, *, baseline: bool = False) -> Task:
-    """The candidate as a task below ``root``: every file of the stage where it lies in the project, the replaced ones with their text.
+    """Write the candidate as a task below ``root``. Each file of the stage keeps its path in the project; replaced files get the new text.
 
     ``baseline``: with all files of the task's baselines, for a whole run; without it, of the baseline only its task.yaml.
     """

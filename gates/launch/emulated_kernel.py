@@ -125,8 +125,9 @@ def _alone(tensor: Any) -> Any:
     """A copy with the same strides, in memory from its first to its last element."""
     if not tensor.numel():
         return tensor.clone()
-    span = 1 + sum((size - 1) * step for size, step in zip(tensor.shape, tensor.stride(), strict=True))
-    return tensor.as_strided((span,), (1,)).clone().as_strided(tensor.shape, tensor.stride())
+    from gates.launch.guarded_buffers import memory_of  # needs torch
+
+    return memory_of(tensor).clone().as_strided(tensor.shape, tensor.stride())
 
 
 def _size(tensor: Any) -> int:

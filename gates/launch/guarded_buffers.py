@@ -63,13 +63,18 @@ def guarded(values: Any, seed: int) -> Guarded:
     """The CPU tensor ``values`` between fresh guards; of one that is a view with strides, all memory from its first to its last element."""
     shape, strides = tuple(values.shape), tuple(values.stride())
     if not values.is_contiguous():
-        values = values.as_strided((1 + sum((size - 1) * step for size, step in zip(shape, strides, strict=True)),), (1,))
+        values = memory_of(values)
     size = values.numel() * values.element_size()
     guards = torch.randint(0, 256, (2 * GUARD_BYTES,), dtype=torch.uint8, generator=torch.Generator().manual_seed(seed))
     image = torch.empty(2 * GUARD_BYTES + size, dtype=torch.uint8)
     image[:GUARD_BYTES], image[GUARD_BYTES + size :] = guards[:GUARD_BYTES], guards[GUARD_BYTES:]
     content(image).copy_(as_bytes(values).reshape(-1))
     return Guarded(image, values.dtype, shape, strides)
+
+
+def memory_of(tensor: Any) -> Any:
+    """All memory from a tensor's first to its last element, in one dimension: a view. The tensor must have elements."""
+    return tensor.as_strided((1 + sum((size - 1) * step for size, step in zip(tensor.shape, tensor.stride(), strict=True)),), (1,))
 
 
 def viewed(raw: Any, dtype: Any, shape: Sequence[int], strides: Sequence[int]) -> Any:

@@ -34,7 +34,7 @@ from typing import IO, Any, NoReturn
 _START_LIMIT_S = 120.0
 _SET_DEATH_SIGNAL, _SET_SUBREAPER = 1, 36  # prctl
 _MAX_MESSAGE_BYTES = 2**20
-# Variables that nothing reads as Python and torch start: each runner is told its own, and another value needs no other server.
+# Variables that nothing reads while Python and torch start. Each runner gets its own values, so one server serves them all.
 _READ_LATER = ("CC", "CUDA_HOME", "CUDA_VISIBLE_DEVICES", "CXX", "MAX_JOBS", "PATH", "TMPDIR", "TORCH_CUDA_ARCH_LIST", "XDG_CACHE_HOME")
 _PREFIXES_READ_LATER = ("GATES_", "NVCC_", "PYTEST_", "TRITON_")
 _USUAL = (  # modules that need torch and that most runners, or the processes of their kernels, would import each anew

@@ -45,7 +45,7 @@ _OUT_OF_REACH = (
     "gates_cpu_reset", "gates_cpu_allocations", "gates_cpu_protect", "gates_cpu_forget", "gates_cpu_load", "gates_cpu_launch",
     "gates_cpu_unload", "gates_cpu_executed", "gates_cpu_executed_s", "gates_cpu_printed_lines", "gates_cpu_launches_left_out",
 )  # fmt: skip
-# The library's own runtime comes before one that the process may have, and what no source defines is told by the linker.
+# The library uses its own runtime, not one that the process already has. The linker reports names that no source defines.
 LINK_FLAGS = ("-shared", "-cudart=none", "-Xlinker", ",".join(("-Bsymbolic,-z,defs", *(f"--wrap={name}" for name in _OUT_OF_REACH))))
 
 
@@ -63,14 +63,9 @@ def runtime_object(cxx: str = "g++", jobs: int | None = None, otherwise: Path | 
     return _runtime(cxx, OBJECT_NAME, ("-r", "-nostdlib"), jobs, otherwise)
 
 
-def runtime_is_kept(cxx: str = "g++") -> bool:
-    """Whether ``runtime_object`` has nothing to compile."""
-    return (_plan(cxx, _cache_folder())[1] / OBJECT_NAME).is_file()
-
-
-def runtime_library_is_kept(cxx: str = "g++") -> bool:
-    """The same of ``runtime_library``."""
-    return (_plan(cxx, _cache_folder())[1] / LIBRARY_NAME).is_file()
+def runtime_is_kept(cxx: str = "g++", name: str = OBJECT_NAME) -> bool:
+    """Whether ``runtime_object`` has nothing to compile; with LIBRARY_NAME, whether ``runtime_library`` has nothing to."""
+    return (_plan(cxx, _cache_folder())[1] / name).is_file()
 
 
 def _plan(cxx: str, folder: Path, sources: Path = RUNTIME_DIR) -> tuple[dict[Path, Path], Path]:

@@ -11,6 +11,7 @@ from typing import Any
 import numpy as np
 
 from gates.core.errors import GatesError
+from gates.emulator.control import launch_ptx, load_ptx
 from gates.emulator.cpu import records
 from gates.emulator.cpu.build import runtime_library
 
@@ -64,7 +65,6 @@ class CpuDevice:
         self.library = ctypes.CDLL(str(library or runtime_library()))
         for name in ("gates_cpu_findings", "gates_cpu_launches", "gates_cpu_allocations", "cudaGetErrorString"):
             getattr(self.library, name).restype = ctypes.c_char_p
-        self.library.gates_cpu_load.restype = ctypes.c_void_p
         self.library.gates_cpu_executed.restype = ctypes.c_uint64
         self.library.gates_cpu_executed_s.restype = ctypes.c_double
 
@@ -136,18 +136,14 @@ class PtxModule:
 
     def __init__(self, device: CpuDevice, text: str) -> None:
         self._device = device
-        self._module = ctypes.c_void_p(device.library.gates_cpu_load(text.encode()))
+        self._module = load_ptx(device.library, text)
 
     def launch(
         self, kernel: str, grid: Sequence[int], block: Sequence[int], *arguments: DeviceArray | int | float, smem_bytes: int = 0
     ) -> None:
         """Launch by name. Raises GatesError with the runtime's error; findings say more."""
         values = [_as_c(argument) for argument in arguments]
-        pointers = (ctypes.c_void_p * len(values))(*(ctypes.cast(ctypes.pointer(value), ctypes.c_void_p) for value in values))
-        shape = [(ctypes.c_uint32 * 3)(*(*part, 1, 1)[:3]) for part in (grid, block)]
-        error = self._device.library.gates_cpu_launch(
-            self._module, kernel.encode(), *shape, ctypes.c_uint64(smem_bytes), pointers, ctypes.c_uint64(len(values))
-        )
+        error = launch_ptx(self._device.library, self._module, kernel, grid, block, values, smem_bytes)
         self._device.check(error, kernel)
 
 

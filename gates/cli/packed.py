@@ -25,8 +25,8 @@ _OUT = click.option("--out", type=FOLDER, help="Folder for what is written.  [de
 def pack_command(runs: tuple[str, ...], out: Path | None, replaced: bool, results: Path) -> None:
     """Write each RUN as one .zip file, which all commands read.
 
-    The file is the same bytes each time. RUN is a run directory, latest:TASK, recorded:DEVICE/TASK, a sweep's folder, or recorded:DEVICE
-    for all that was recorded on it.
+    The file is the same bytes each time. RUN is a run directory, latest:TASK, recorded:DEVICE/TASK, the folder of a sweep or a search, or
+    recorded:DEVICE for all that was recorded on it.
 
     Example: gates pack latest:stage2
     """
@@ -50,7 +50,7 @@ def pack_command(runs: tuple[str, ...], out: Path | None, replaced: bool, result
 def unpack_command(files: tuple[Path, ...], out: Path | None) -> None:
     """Give back the directory that each packed FILE holds, bit for bit.
 
-    FILE is a packed run or sweep. A file that `gates pack` did not write is refused before anything is written.
+    FILE is a packed run, sweep or search. A file that `gates pack` did not write is refused before anything is written.
 
     Example: gates unpack run.zip --out build
     """

@@ -21,7 +21,8 @@ from gates.core import jsonio
 from gates.core.errors import GatesError
 
 ACCEPTANCE = "acceptance.json"  # a reviewer's word, written after the run and not in its manifest
-RUN, SWEEP = "manifest.json", "sweep-manifest.json"  # the first file; a sweep's is made by packing
+RUN, SWEEP, EVOLUTION = "manifest.json", "sweep-manifest.json", "evolution-manifest.json"  # the first file
+_FIRST = (RUN, SWEEP, EVOLUTION)
 MOST_FILES = 10_000
 MOST_BYTES = 256 * 2**20  # of all files together; they are held in memory
 MOST_RATIO = 200  # of all files to the archive; evidence has at most 20
@@ -59,13 +60,13 @@ class _Entry:
 
 
 def first_name(head: bytes) -> str:
-    """Return RUN or SWEEP if an archive that begins with ``head`` (64 bytes) has that file first, else an empty string."""
+    """Return the manifest that an archive has as its first file; empty if it has none. ``head``: its first 64 bytes."""
     named = head[_LOCAL.size :] if head.startswith(b"PK\3\4") else b""
-    return next((name for name in (RUN, SWEEP) if named.startswith(name.encode())), "")
+    return next((name for name in _FIRST if named.startswith(name.encode())), "")
 
 
 def problem_of(files: Files) -> str:
-    """Return why ``files`` are not those of a run or a sweep with its manifest; empty if they are."""
+    """Return why ``files`` are not those of a run, a sweep or a search with its manifest; empty if they are."""
     if (size := sum(map(len, files.values()))) > MOST_BYTES or len(files) > MOST_FILES:
         return f"it has {len(files)} files and {size} bytes; at most {MOST_FILES} files and {MOST_BYTES // 2**20} MiB are packed"
     return _names_problem(_ordered(files)) or _manifest_problem(files)
@@ -97,7 +98,7 @@ def read(data: bytes) -> dict[str, bytes]:
 
 
 def _ordered(names: Iterable[str]) -> list[str]:
-    return sorted(names, key=lambda name: (name not in (RUN, SWEEP), name))
+    return sorted(names, key=lambda name: (name not in _FIRST, name))
 
 
 def _end(count: int, size: int, offset: int) -> bytes:
@@ -185,7 +186,7 @@ def _names_problem(names: Sequence[str]) -> str:
     folders = {str(folder) for name in seen for folder in PurePosixPath(name).parents}
     if both := sorted(folders & set(seen)):
         return f"{seen[both[0]]} is a file and a folder"
-    return "" if names and names[0] in (RUN, SWEEP) else f"it has no {RUN}"
+    return "" if names and names[0] in _FIRST else f"it has no {RUN}"
 
 
 def _inflated(data: bytes, entry: _Entry) -> bytes:

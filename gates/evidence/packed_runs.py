@@ -1,4 +1,4 @@
-"""Pack run directories and sweeps, unpack them, and open them for what reads a folder."""
+"""Pack run directories, sweeps and searches, unpack them, and open them for what reads a folder."""
 
 from __future__ import annotations
 
@@ -18,6 +18,7 @@ from gates.evidence import archive
 
 SUFFIX = ".zip"
 COPIES = ("COMPARE.md", "verdict.json")  # files of a run that stay readable beside its packed file
+_MADE_BY_PACKING = {"sweep.json": archive.SWEEP, "evolution.json": archive.EVOLUTION}  # manifests, by a record that has none of its own
 
 
 def is_run(path: Path) -> bool:
@@ -25,9 +26,10 @@ def is_run(path: Path) -> bool:
     return _first_name(path) == archive.RUN
 
 
-def is_sweep(path: Path) -> bool:
-    """Return whether ``path`` begins as a packed sweep does; the rest of the file is not looked at."""
-    return _first_name(path) == archive.SWEEP
+def record_of(path: Path) -> str:
+    """Return ``sweep.json`` or ``evolution.json`` if ``path`` begins as a packed sweep or search does, else an empty string."""
+    first = _first_name(path)
+    return next((record for record, manifest in _MADE_BY_PACKING.items() if manifest == first), "")
 
 
 def _first_name(path: Path) -> str:
@@ -41,17 +43,17 @@ def _first_name(path: Path) -> str:
 
 
 def pack(folder: Path, out: Path | None = None) -> Path:
-    """Write the run directory or the sweep in ``folder`` as ``<its name>.zip`` to the folder ``out`` (default: beside it); return the file.
+    """Write the run, sweep or search in ``folder`` as ``<its name>.zip`` to the folder ``out`` (default: beside it); return the file.
 
-    Raises GatesError if it is neither, if a file was changed after the run, and if another file has the name.
+    Raises GatesError if it is none of them, if a file was changed after the run, and if another file has the name.
     """
     files, place = _files_in(folder), folder if folder.name.strip(".") else folder.resolve()
-    if archive.RUN not in files and "sweep.json" in files:
+    if archive.RUN not in files and (record := next((name for name in _MADE_BY_PACKING if name in files), "")):
         digests = {name: hashlib.sha256(data).hexdigest() for name, data in files.items()}
-        files[archive.SWEEP] = jsonio.dumps({"schema_version": 1, "sha256": digests}).encode()
+        files[_MADE_BY_PACKING[record]] = jsonio.dumps({"schema_version": 1, "sha256": digests}).encode()
     if problem := archive.problem_of(files):
         raise GatesError(
-            f"can't pack {folder}: {problem}", hint="name a run directory or a sweep's folder; `gates verify` names all problems"
+            f"can't pack {folder}: {problem}", hint="name the folder of a run, a sweep or a search; `gates verify` names all problems"
         )
     data, target = archive.write(files), (out or place.parent) / f"{place.name}{SUFFIX}"
     try:
@@ -116,7 +118,7 @@ _home: list[ScratchFolder] = []
 
 
 def opened(path: Path) -> Path:
-    """Return the folder of a packed run or sweep, unpacked once into a temporary folder of this process; any other path as it is."""
+    """Return the folder of a packed run, sweep or search, unpacked once to a temporary folder of this process; any other path as it is."""
     if path.suffix != SUFFIX or not path.is_file():
         return path
     found = path.stat()
@@ -143,7 +145,7 @@ def _remove(owner: int) -> None:
 
 
 def _files_of(packed: Path) -> dict[str, bytes]:
-    """Return the files of a packed run or sweep as its folder has them."""
+    """Return the files of a packed run, sweep or search as its folder has them."""
     try:
         with jsonio.open_plain(packed) as file:
             files = archive.read(file.read(archive.MOST_BYTES + 1))
@@ -153,7 +155,7 @@ def _files_of(packed: Path) -> dict[str, bytes]:
         raise GatesError(
             f"{packed} is not a packed run: {why}", hint="`gates pack RUN` writes one; nothing of this file was unpacked"
         ) from None
-    return {name: data for name, data in files.items() if name != archive.SWEEP}
+    return {name: data for name, data in files.items() if name not in _MADE_BY_PACKING.values()}
 
 
 def _write(files: Mapping[str, bytes], folder: Path) -> None:

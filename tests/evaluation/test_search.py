@@ -12,6 +12,7 @@ from evolution_kit import BLOCKS, Bench, here, searched
 from places import RECORDED, TASKS
 from static_kit import needs_nvcc
 
+from gates.cli.findings import findings, verifiable
 from gates.core import jsonio
 from gates.core.errors import GatesError
 from gates.evaluation.evolution import search, strategies
@@ -20,7 +21,7 @@ from gates.evaluation.evolution.proposers import ByPatches, ByToggles, FromFolde
 from gates.evaluation.evolution.record import read_evolution
 from gates.evaluation.evolution.verify import verify_evolution
 from gates.evaluation.overlay import Candidate
-from gates.evidence.packed_runs import opened
+from gates.evidence.packed_runs import opened, replace
 from gates.sweep.record import read_sweep
 from gates.verify.run import verify_run
 
@@ -173,6 +174,12 @@ def ended(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
     folder, _ = searched(monkeypatch, tmp_path, Bench(truth, device=False), PARAM)
     assert verify_evolution(folder) == []
     return folder
+
+
+def test_a_packed_search_is_checked_as_its_folder(ended: Path) -> None:
+    packed = replace(ended)
+    assert not ended.exists() and findings(packed) == ([], [])
+    assert verifiable(str(packed), Path("results")) == [packed]
 
 
 def changed(folder: Path, place: list[str | int], value: object) -> list[str]:

@@ -77,10 +77,11 @@ def test_a_run_comes_back_bit_for_bit_and_is_the_same_bytes_each_time(tmp_path: 
     )
 
 
-def test_a_sweep_comes_back_bit_for_bit_without_the_manifest_of_its_packing(tmp_path: Path) -> None:
+@pytest.mark.parametrize("record", ["sweep.json", "evolution.json"])
+def test_a_sweep_or_search_comes_back_bit_for_bit_without_the_manifest_of_its_packing(record: str, tmp_path: Path) -> None:
     sweep = tmp_path / "94df14572477"
     (sweep / "variants" / "A=1,B=2").mkdir(parents=True)
-    (sweep / "sweep.json").write_text('{"ended": ""}')
+    (sweep / record).write_text('{"ended": ""}')
     (sweep / "variants" / "A=1,B=2" / "ptxas.json").write_text("{}")
     before, packed = contents(sweep), replace(sweep)
     assert not sweep.exists() and [path.name for path in tmp_path.iterdir()] == ["94df14572477.zip"]

@@ -266,4 +266,4 @@ def test_a_sweep_has_no_attestation(tmp_path: Path, capsys: pytest.CaptureFixtur
     (tmp_path / "signers").touch()
     sweep = SWEEPS[0]
     code, out, _ = told(capsys, "verify", sweep, "--signers", tmp_path / "signers")
-    assert code == 2 and "a sweep has no attestation" in out
+    assert code == 2 and "sweep.json has no attestation" in out

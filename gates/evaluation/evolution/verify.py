@@ -16,6 +16,7 @@ from gates.evaluation.evolution import strategies
 from gates.evaluation.evolution.record import FILE, Evolution, Generation, Member, read_evolution
 from gates.evaluation.overlay import id_of
 from gates.evaluation.verify import verify_evaluation
+from gates.evidence.packed_runs import origin
 from gates.gate.performance.evidence import PerformanceEvidence
 from gates.sweep.verify import run_problems
 from gates.sweep.work import timing_of
@@ -130,4 +131,4 @@ def _run(folder: Path, found: Evolution) -> Iterator[str]:
     if found.run is None or found.champion is None:
         return
     toggles = found.member(found.champion).toggles
-    yield from run_problems(folder.resolve().parents[2], found.run, found.task, toggles, found.decision, "the champion")
+    yield from run_problems(origin(folder).resolve().parents[2], found.run, found.task, toggles, found.decision, "the champion")

@@ -133,6 +133,10 @@ def field(a: int, b: int, c: int, sign: bool) -> int:
     return sum(bit << i for i, bit in enumerate(bits))
 
 
+def saturated(exact: int) -> int:
+    return max(-(2**31), min(2**31 - 1, exact))
+
+
 def permuted(a: int, b: int, c: int) -> int:
     made = 0
     for i in range(4):
@@ -167,6 +171,11 @@ WHOLE: list[tuple[str, tuple[str, ...], str, Callable[..., int]]] = [
     ("mad.lo.s32 {0}, {1}, {2}, {3};", ("s32", "s32", "s32"), "s32", lambda a, b, c: a * b + c),
     ("mad.wide.s32 {0}, {1}, {2}, {3};", ("s32", "s32", "s64"), "s64", lambda a, b, c: a * b + c),
     ("mad.hi.u32 {0}, {1}, {2}, {3};", ("u32", "u32", "u32"), "u32", lambda a, b, c: (a * b >> 32) + c),
+    ("add.sat.s32 {0}, {1}, {2};", ("s32", "s32"), "s32", lambda a, b: saturated(a + b)),
+    ("sub.sat.s32 {0}, {1}, {2};", ("s32", "s32"), "s32", lambda a, b: saturated(a - b)),
+    ("mad.hi.sat.s32 {0}, {1}, {2}, {3};", ("s32", "s32", "s32"), "s32", lambda a, b, c: saturated((a * b >> 32) + c)),
+    ("mad24.lo.u32 {0}, {1}, {2}, {3};", ("u32", "u32", "u32"), "u32", lambda a, b, c: (a & 0xFFFFFF) * (b & 0xFFFFFF) + c),
+    ("mad24.hi.u32 {0}, {1}, {2}, {3};", ("u32", "u32", "u32"), "u32", lambda a, b, c: ((a & 0xFFFFFF) * (b & 0xFFFFFF) >> 16) + c),
     *[(f"shl.b{w} {{0}}, {{1}}, {{2}};", (f"b{w}", "u32"), f"b{w}", lambda a, b, w=w: a << b if b < w else 0) for w in (16, 32, 64)],
     *[
         (f"shr.{kind} {{0}}, {{1}}, {{2}};", (kind, "u32"), kind, lambda a, b: a >> min(b, 70))
@@ -272,6 +281,17 @@ FLOAT: list[tuple[str, int, Callable[..., np.ndarray]]] = [
     ("div.rn.f32 {0}, {1}, {2};", 2, lambda a, b: a / b),
     ("sqrt.rn.f32 {0}, {1};", 1, np.sqrt),
     ("rcp.rn.f32 {0}, {1};", 1, lambda a: np.float32(1) / a),
+    (
+        "st.global.f32 [%p3], {1}; red.global.add.f32 [%p3], {2}; ld.global.f32 {0}, [%p3];",
+        2,
+        lambda a, b: flush(flush(a) + flush(b)),
+    ),
+    (
+        "{{ .shared .b32 own[128]; .reg .b32 x; mov.u32 x, %tid.x; shl.b32 x, x, 2; mov.u32 %r9, own; add.u32 x, x, %r9;"
+        "st.shared.f32 [x], {1}; red.shared.add.f32 [x], {2}; ld.shared.f32 {0}, [x]; }}",
+        2,
+        lambda a, b: a + b,
+    ),
     ("abs.f32 {0}, {1};", 1, np.abs),
     ("neg.ftz.f32 {0}, {1};", 1, lambda a: -flush(a)),
     ("copysign.f32 {0}, {1}, {2};", 2, lambda a, b: np.copysign(b, a)),

@@ -169,6 +169,8 @@ void half_to_float_lanes(Warp& warp, const Op& op) {
     each_lane<float>(warp, op.d, [&](unsigned i) { return made[i]; });
 }
 
+float positive_or_zero(float value) { return value > 0 ? value : value != value ? value : 0.0f; }  // .relu
+
 template <bool half> void float_to_small(Warp& warp, const Op& op) {
     const float* const a = warp.lanes<float>(op.a);
     if (op.mode == 0 && op.imm == 0) {
@@ -178,8 +180,7 @@ template <bool half> void float_to_small(Warp& warp, const Op& op) {
         return;
     }
     each_lane<std::uint32_t>(warp, op.d, [&](unsigned i) -> std::uint32_t {
-        const float x = (op.imm & 1) != 0 ? (a[i] > 0 ? a[i] : a[i] != a[i] ? a[i] : 0.0f) : a[i];
-        return small_float(x, half, op.mode);
+        return small_float(op.imm != 0 ? positive_or_zero(a[i]) : a[i], half, op.mode);
     });
 }
 
@@ -194,34 +195,37 @@ template <bool half> void two_floats_to_pair(Warp& warp, const Op& op) {
         return;
     }
     each_lane<std::uint32_t>(warp, op.d, [&](unsigned i) {
-        float x = a[i], y = b[i];
-        if ((op.imm & 1) != 0) {
-            x = x > 0 || x != x ? x : 0.0f;
-            y = y > 0 || y != y ? y : 0.0f;
-        }
+        const float x = op.imm != 0 ? positive_or_zero(a[i]) : a[i], y = op.imm != 0 ? positive_or_zero(b[i]) : b[i];
         return static_cast<std::uint32_t>(small_float(x, half, op.mode)) << 16 | small_float(y, half, op.mode);
     });
 }
 
+// Of two values and fp8: op.imm is 1 for .relu.
 template <bool four> void fp8_pair_to_halves(Warp& warp, const Op& op) {
     const std::uint32_t* const a = warp.lanes<std::uint32_t>(op.a);
     each_lane<std::uint32_t>(warp, op.d, [&](unsigned i) {
-        const auto one = [](std::uint8_t bits) { return static_cast<std::uint32_t>(float_to_half(four ? e4m3_to_float(bits) : e5m2_to_float(bits))); };
+        const auto one = [&](std::uint8_t bits) {
+            const float value = four ? e4m3_to_float(bits) : e5m2_to_float(bits);
+            return static_cast<std::uint32_t>(float_to_half(op.imm != 0 ? positive_or_zero(value) : value));
+        };
         return one(static_cast<std::uint8_t>(a[i])) | one(static_cast<std::uint8_t>(a[i] >> 8)) << 16;
     });
 }
 template <bool four> void floats_to_fp8_pair(Warp& warp, const Op& op) {
     const float *const a = warp.lanes<float>(op.a), *const b = warp.lanes<float>(op.b);
     each_lane<std::uint32_t>(warp, op.d, [&](unsigned i) {
-        const auto one = [](float value) { return static_cast<std::uint32_t>(four ? float_to_e4m3(value) : float_to_e5m2(value)); };
+        const auto one = [&](float given) {
+            const float value = op.imm != 0 ? positive_or_zero(given) : given;
+            return static_cast<std::uint32_t>(four ? float_to_e4m3(value) : float_to_e5m2(value));
+        };
         return one(a[i]) << 8 | one(b[i]);
     });
 }
 template <bool four> void halves_to_fp8_pair(Warp& warp, const Op& op) {
     const std::uint32_t* const a = warp.lanes<std::uint32_t>(op.a);
     each_lane<std::uint32_t>(warp, op.d, [&](unsigned i) {
-        const auto one = [](std::uint32_t bits) {
-            const float value = half_to_float(static_cast<std::uint16_t>(bits));
+        const auto one = [&](std::uint32_t bits) {
+            const float given = half_to_float(static_cast<std::uint16_t>(bits)), value = op.imm != 0 ? positive_or_zero(given) : given;
             return static_cast<std::uint32_t>(four ? float_to_e4m3(value) : float_to_e5m2(value));
         };
         return one(a[i] >> 16) << 8 | one(a[i]);
@@ -261,8 +265,7 @@ void convert_small(Decoder& decoder, Modifiers& modifiers) {
         op.imm = positive;
     };
     if (from == "f32" && (to == "f16x2" || to == "bf16x2")) return one(to == "f16x2" ? two_floats_to_pair<true> : two_floats_to_pair<false>, Type::B32, Type::F32, 2);
-    if (from == "f32" && to == "tf32") return one(float_to_tf32, Type::B32, Type::F32, 1);
-    if (positive) decoder.unsupported(".relu");
+    if (from == "f32" && to == "tf32" && !positive) return one(float_to_tf32, Type::B32, Type::F32, 1);
     if (to == "f16x2" && (from == "e4m3x2" || from == "e5m2x2")) return one(from == "e4m3x2" ? fp8_pair_to_halves<true> : fp8_pair_to_halves<false>, Type::B32, Type::B16, 1);
     if (from == "f32" && (to == "e4m3x2" || to == "e5m2x2")) return one(to == "e4m3x2" ? floats_to_fp8_pair<true> : floats_to_fp8_pair<false>, Type::B16, Type::F32, 2);
     if (from == "f16x2" && (to == "e4m3x2" || to == "e5m2x2")) return one(to == "e4m3x2" ? halves_to_fp8_pair<true> : halves_to_fp8_pair<false>, Type::B16, Type::B32, 1);
@@ -310,7 +313,15 @@ void convert(Decoder& decoder, Modifiers& modifiers) {
         });
     }
     if (handler == nullptr) decoder.unsupported();
-    const std::uint32_t a = decoder.source(1, from), d = decoder.destination(0, to);
+    std::uint32_t a = decoder.source(1, from);
+    const std::uint32_t d = decoder.destination(0, to);
+    if (flush && is_float(to) && from == Type::F32) {
+        const std::uint32_t kept = decoder.temporary(false);
+        Op& first = decoder.emit(unary<LF32, LF32, FlushOp>);
+        first.d = kept;
+        first.a = a;
+        a = kept;
+    }
     Op& op = decoder.emit(handler);
     op.d = d;
     op.a = a;

@@ -8,6 +8,12 @@ namespace {
 
 struct Add { template <class T> static T apply(T a, T b) { return static_cast<T>(a + b); } };
 struct Sub { template <class T> static T apply(T a, T b) { return static_cast<T>(a - b); } };
+template <class F> struct Saturated {  // s32
+    static std::int32_t apply(std::int32_t a, std::int32_t b) {
+        const std::int64_t exact = F::apply(std::int64_t(a), std::int64_t(b));
+        return static_cast<std::int32_t>(std::min<std::int64_t>(std::max<std::int64_t>(exact, INT32_MIN), INT32_MAX));
+    }
+};
 struct MulLow {
     template <class T> static T apply(T a, T b) {
         using U = std::conditional_t<sizeof(T) == 8, std::uint64_t, std::uint32_t>;  // no promotion to int
@@ -28,6 +34,9 @@ struct MulHigh {
     }
 };
 struct MadLow { template <class T> static T apply(T a, T b, T c) { return static_cast<T>(MulLow::apply(a, b) + c); } };
+struct MadHighSaturated {
+    static std::int32_t apply(std::int32_t a, std::int32_t b, std::int32_t c) { return Saturated<Add>::apply(MulHigh::apply(a, b), c); }
+};
 struct MadHigh { template <class T> static T apply(T a, T b, T c) { return static_cast<T>(MulHigh::apply(a, b) + c); } };
 struct MulWide {
     template <class T> static typename Double<T>::type apply(T a, T b) { return static_cast<typename Double<T>::type>(a) * b; }
@@ -202,8 +211,10 @@ void add_or_sub(Decoder& decoder, Modifiers& modifiers, bool subtract) {
     if (type == Type::F32 || type == Type::F64 || type == Type::F16 || type == Type::F16x2 || type == Type::BF16 || type == Type::BF16x2) {
         return float_add(decoder, modifiers, subtract);
     }
-    if (modifiers.take("sat")) decoder.unsupported("saturation of integers");
-    if (subtract) of_two<Sub>(decoder, modifiers);
+    if (modifiers.take("sat")) {
+        if (modifiers.take_type() != Type::S32) decoder.unsupported(".sat of this type");
+        emit_plain(decoder, subtract ? static_cast<Handler>(binary<LS32, LS32, LS32, Saturated<Sub>>) : binary<LS32, LS32, LS32, Saturated<Add>>, Type::S32, 2);
+    } else if (subtract) of_two<Sub>(decoder, modifiers);
     else of_two<Add>(decoder, modifiers);
 }
 
@@ -235,8 +246,13 @@ void multiply_add(Decoder& decoder, Modifiers& modifiers) {
     const bool takes = decoder.instruction().opcode.front() == "madc";
     const std::string part = modifiers.take_one_of({"lo", "hi", "wide"});
     if (part.empty()) return float_fma(decoder, modifiers);
-    const bool leaves = modifiers.take("cc");
+    const bool leaves = modifiers.take("cc"), saturates = part == "hi" && modifiers.take("sat");
     const Type type = modifiers.take_type();
+    if (saturates) {
+        if (type != Type::S32) decoder.unsupported(".sat of this type");
+        emit_plain(decoder, ternary<LS32, LS32, LS32, MadHighSaturated>, type, 3);
+        return;
+    }
     if (takes || leaves) {
         const bool wide = bytes_of(type) == 8, high = part == "hi";
         if (part == "wide" || is_signed(type)) decoder.unsupported("a carry of this type");
@@ -404,13 +420,21 @@ void dot_product(Decoder& decoder, Modifiers& modifiers) {
     emit_plain(decoder, handlers[four][a][b], Type::U32, 3).mode = half == "hi";
 }
 
+// mul24 and mad24; op.c: what is added, if any.
 template <bool high, bool sign> void multiply24(Warp& warp, const Op& op) {
     const std::uint32_t *const a = warp.lanes<std::uint32_t>(op.a), *const b = warp.lanes<std::uint32_t>(op.b);
+    const std::uint32_t* const c = op.c == kNowhere ? nullptr : warp.lanes<std::uint32_t>(op.c);
     each_lane<std::uint32_t>(warp, op.d, [&](unsigned i) {
         const std::int64_t x = sign ? static_cast<std::int32_t>(a[i] << 8) >> 8 : static_cast<std::int64_t>(a[i] & 0xffffff);
         const std::int64_t y = sign ? static_cast<std::int32_t>(b[i] << 8) >> 8 : static_cast<std::int64_t>(b[i] & 0xffffff);
-        return static_cast<std::uint32_t>(high ? x * y >> 16 : x * y);
+        return static_cast<std::uint32_t>(high ? x * y >> 16 : x * y) + (c == nullptr ? 0 : c[i]);
     });
+}
+
+void multiply24_decode(Decoder& decoder, Modifiers& modifiers) {
+    const bool high = modifiers.take_one_of({"lo", "hi"}) == "hi", sign = is_signed(modifiers.take_type());
+    const Handler handlers[2][2] = {{multiply24<false, false>, multiply24<false, true>}, {multiply24<true, false>, multiply24<true, true>}};
+    emit_plain(decoder, handlers[high][sign], Type::U32, decoder.instruction().opcode.front() == "mad24" ? 3 : 2);
 }
 
 // and, or, xor, not of predicates; else of bits.
@@ -427,11 +451,8 @@ const OpcodeTable table = {
     {"mul", multiply},
     {"mad", multiply_add},
     {"madc", multiply_add},
-    {"mul24", [](Decoder& d, Modifiers& m) {
-         const bool high = m.take_one_of({"lo", "hi"}) == "hi", sign = is_signed(m.take_type());
-         const Handler handlers[2][2] = {{multiply24<false, false>, multiply24<false, true>}, {multiply24<true, false>, multiply24<true, true>}};
-         emit_plain(d, handlers[high][sign], Type::U32, 2);
-     }},
+    {"mul24", multiply24_decode},
+    {"mad24", multiply24_decode},
     {"div", [](Decoder& d, Modifiers& m) {
          const Type type = Modifiers(m).take_type();
          if (type == Type::F32 || type == Type::F64) return float_divide(d, m);

@@ -283,6 +283,11 @@ std::uint64_t updated(Atomic what, Type type, std::uint64_t old, std::uint64_t b
     }
 }
 
+// Global memory's units flush subnormal f32 to zeros; shared memory's keep them.
+std::uint64_t flushed_sum(std::uint64_t old, std::uint64_t b) {
+    return as_bits(flushed(flushed(as_value<float>(old)) + flushed(as_value<float>(b))));
+}
+
 std::mutex atomics;
 
 void atomic(Warp& warp, const Op& op) {
@@ -299,7 +304,9 @@ void atomic(Warp& warp, const Op& op) {
             const bool wide = access.bytes == 8;
             const std::uint64_t old = read_value(at + access.bytes * e, access.bytes);
             const std::uint64_t b = value(access.slots[e], wide, i), c = op.c == kNowhere ? 0 : value(op.c, wide, i);
-            const std::uint64_t made = updated(static_cast<Atomic>(op.mode), access.type, old, b, c);
+            const bool flushes = access.type == Type::F32 && static_cast<Atomic>(op.mode) == Atomic::Add && access.space != Space::Shared &&
+                                 (address_of(warp, op, i) & kWindowBits) != kSharedWindow;
+            const std::uint64_t made = flushes ? flushed_sum(old, b) : updated(static_cast<Atomic>(op.mode), access.type, old, b, c);
             std::memcpy(at + access.bytes * e, &made, access.bytes);
             if (op.d == kNowhere || e > 0) continue;
             if (wide) warp.lanes<std::uint64_t>(op.d)[i] = old;

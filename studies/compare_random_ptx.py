@@ -1,0 +1,184 @@
+"""Random PTX programs on the CPU device and on a CUDA device, compared bit for bit: python studies/compare_random_ptx.py --out FILE
+
+Straight-line and branching programs of integers and floats (studies/random_ptx/) run on the same random registers. The file has a
+digest of the device's results for each module, so that a machine without a device can compare as well, and each program that
+differs, made as short as it can be. Needs ptxas and g++. Exit code: 0 if all are equal, 1 if not, 3 without a device.
+"""
+
+from __future__ import annotations
+
+import datetime
+import hashlib
+import json
+import multiprocessing
+import os
+import random
+import sys
+import time
+from collections.abc import Callable
+from concurrent.futures import ProcessPoolExecutor
+from dataclasses import asdict
+from pathlib import Path
+from typing import Any
+
+import click
+import numpy as np
+
+ROOT = Path(__file__).resolve().parent.parent
+sys.path.insert(0, str(ROOT))
+
+from random_ptx import programs  # noqa: E402
+from random_ptx.instructions import CLASSES  # noqa: E402
+from random_ptx.sides import Card, assembled, on_cpu  # noqa: E402
+
+from gates.build.toolchain import find_toolchain  # noqa: E402
+from gates.core.errors import GatesError  # noqa: E402
+from gates.emulator.cpu.build import runtime_library  # noqa: E402
+from gates.launch import device as devices  # noqa: E402
+
+PER_MODULE = 50
+SHORTENED = 24  # programs that differ and are made shorter; others are counted
+
+
+def made(seed: int, module: int, count: int = PER_MODULE) -> tuple[list[tuple[programs.Statement, ...]], np.ndarray]:
+    """The programs of a module, and their records to start with: (programs, threads, bytes)."""
+    drawn = [programs.Draw(random.Random(f"{seed} {module} {index}")).program() for index in range(count)]
+    records = np.stack([programs.inputs((seed * 1000 + module) * 1000 + index, programs.THREADS) for index in range(count)])
+    return drawn, records
+
+
+def text_of(drawn: list[tuple[programs.Statement, ...]]) -> tuple[str, list[str]]:
+    """The module's text, and the names of its kernels."""
+    names = [f"program{index}" for index in range(len(drawn))]
+    return programs.module([programs.kernel(name, one) for name, one in zip(names, drawn, strict=True)]), names
+
+
+def digest(records: np.ndarray) -> str:
+    """Of results whose NaNs are alike."""
+    return hashlib.sha256(programs.comparable(records).tobytes()).hexdigest()
+
+
+def cpu_and_code(seed: int, module: int, count: int, ptxas: str, arch: str) -> tuple[np.ndarray, bytes]:
+    """What the CPU device gives for a module, and its machine code."""
+    drawn, records = made(seed, module, count)
+    text, names = text_of(drawn)
+    return on_cpu(text, names, records), assembled(ptxas, arch, text)
+
+
+def first_difference(one: np.ndarray, other: np.ndarray) -> str:
+    """The first register that differs, for people: thread, register, and the value of each side."""
+    thread, at = (int(found[0]) for found in np.nonzero(programs.comparable(one) != programs.comparable(other)))
+    for name, begin in programs.offsets().items():
+        _, size, count, _ = CLASSES[name]
+        if begin <= at < begin + size * count:
+            index = (at - begin) // size
+            spot = slice(begin + index * size, begin + (index + 1) * size)
+            values = [f"0x{int.from_bytes(side[thread, spot].tobytes(), 'little'):0{2 * size}x}" for side in (one, other)]
+            return f"thread {thread}, %{name}{index}: {values[0]} on the CPU device, {values[1]} on the device"
+    return f"thread {thread}, predicate %p{at - programs.RECORD_BYTES + programs.PREDICATES}"
+
+
+def shortened(
+    program: tuple[programs.Statement, ...], differs: Callable[[tuple[programs.Statement, ...]], bool]
+) -> tuple[programs.Statement, ...]:
+    """``program`` without the statements that it takes to differ no more: a branch or loop goes as a whole, or leaves its body."""
+    for at in range(len(program) - 1, -1, -1):
+        rest = program[:at] + program[at + 1 :]
+        if differs(rest):
+            program = rest
+            continue
+        if not isinstance(inner := program[at], str):
+            bodies = (inner.then, inner.otherwise) if isinstance(inner, programs.If) else (inner.body,)
+            flat = next((new for body in bodies if body and differs(new := program[:at] + body + program[at + 1 :])), None)
+            if flat is not None:
+                return shortened(flat, differs)
+    return program
+
+
+def explained(card: Card, ptxas: str, arch: str, program: tuple[programs.Statement, ...], records: np.ndarray) -> dict[str, Any]:
+    """The shortest of ``program`` that still differs, and where."""
+
+    def both(candidate: tuple[programs.Statement, ...]) -> tuple[np.ndarray, np.ndarray]:
+        text, names = text_of([candidate])
+        return on_cpu(text, names, records[None])[0], card.run(assembled(ptxas, arch, text), names, records[None])[0]
+
+    def differs(candidate: tuple[programs.Statement, ...]) -> bool:
+        one, other = both(candidate)
+        return digest(one) != digest(other)
+
+    short = shortened(program, differs)
+    one, other = both(short)
+    begin = int(np.nonzero((programs.comparable(one) != programs.comparable(other)).any(axis=1))[0][0])
+    sources = {
+        f"%{name}{index}": "0x" + records[begin, at + index * size : at + (index + 1) * size][::-1].tobytes().hex()
+        for name, at in programs.offsets().items()
+        for _, size, count, _ in (CLASSES[name],)
+        for index in range(count)
+    }
+    shown = [str(statement) for statement in short]
+    used = {name: value for name, value in sources.items() if any(name in statement for statement in shown)}
+    return {"statements": shown, "difference": first_difference(one, other), "given": used}
+
+
+@click.command(help=__doc__, context_settings={"help_option_names": ["-h", "--help"]})
+@click.option("--programs", "count", type=click.IntRange(1), default=2000, show_default=True)
+@click.option("--seed", type=int, default=0, show_default=True)
+@click.option("--out", type=click.Path(path_type=Path), required=True, help="file to write")
+def main(count: int, seed: int, out: Path) -> None:
+    """Compare, and write the file."""
+    start, found, toolchain = time.monotonic(), devices.probe(), find_toolchain()
+    if not found.devices:
+        click.echo(f"error: {found.reason}", err=True)
+        sys.exit(3)
+    described = asdict(found.devices[0])
+    del described["uuid"]
+    arch, ptxas = f"sm_{described['compute_capability'].replace('.', '')}", str(toolchain.need("ptxas").path)
+    runtime_library()
+    sizes = [min(PER_MODULE, count - first) for first in range(0, count, PER_MODULE)]
+    differing: list[tuple[int, int]] = []
+    digests = []
+    # Workers are forked before this process opens the device.
+    with ProcessPoolExecutor(min(os.cpu_count() or 2, len(sizes)), multiprocessing.get_context("fork")) as pool:
+        waiting = [pool.submit(cpu_and_code, seed, module, size, ptxas, arch) for module, size in enumerate(sizes)]
+        card = Card()
+        for module, (size, future) in enumerate(zip(sizes, waiting, strict=True)):
+            given, cubin = future.result()
+            _, records = made(seed, module, size)
+            got = card.run(cubin, [f"program{index}" for index in range(size)], records)
+            digests.append(digest(got))
+            differing += [(module, index) for index in range(size) if digest(got[index]) != digest(given[index])]
+    compared_s = round(time.monotonic() - start, 1)
+    details = []
+    for module, index in differing[:SHORTENED]:
+        drawn, records = made(seed, module, sizes[module])
+        details.append({"module": module, "program": index, **explained(card, ptxas, arch, drawn[index], records[index])})
+        click.echo(
+            f"module {module}, program {index}: {details[-1]['difference']}\n  "
+            + "\n  ".join(details[-1]["statements"])
+            + f"\n  {details[-1]['given']}"
+        )
+    data = {
+        "schema_version": 1,
+        "ended": datetime.datetime.now(datetime.timezone.utc).isoformat(timespec="seconds"),
+        "device": described,
+        "nvcc_version": toolchain.nvcc.version if toolchain.nvcc else None,
+        "seed": seed,
+        "programs": count,
+        "per_module": PER_MODULE,
+        "equal": count - len(differing),
+        "compared_s": compared_s,
+        "digests": digests,
+        "differing": details,
+    }
+    out.parent.mkdir(parents=True, exist_ok=True)
+    out.write_text(json.dumps(data, indent=1) + "\n", encoding="utf-8")
+    click.echo(f"{count - len(differing)} of {count} programs equal, in {compared_s} s: {out}")
+    sys.exit(1 if differing else 0)
+
+
+if __name__ == "__main__":
+    try:
+        main()
+    except GatesError as error:
+        click.echo(f"error: {error.what}", err=True)
+        sys.exit(error.exit_code)

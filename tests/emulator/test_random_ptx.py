@@ -1,0 +1,74 @@
+"""Random PTX programs: lanes alone and together, the CPU device against recorded devices, and the study that compares with a card."""
+
+from __future__ import annotations
+
+import random
+from pathlib import Path
+from typing import Any
+
+import compare_random_ptx
+import numpy as np
+import pytest
+from click.testing import CliRunner
+from hypothesis import given, settings
+from hypothesis import strategies as st
+from places import ROOT
+from random_ptx import programs, sides
+
+from gates.core import jsonio
+from gates.launch import device as devices
+
+RECORDED = sorted((ROOT / "results" / "recorded").glob("*/random-ptx.json"))
+
+
+@settings(max_examples=25, deadline=None, derandomize=True)
+@given(st.randoms(use_true_random=False))
+def test_a_lane_alone_gives_what_it_gives_in_a_full_warp(draw: random.Random) -> None:
+    text, names = compare_random_ptx.text_of([programs.Draw(draw, warp=False).program(20)])
+    records = programs.inputs(1, programs.THREADS)[None]
+    assert (
+        programs.comparable(sides.on_cpu(text, names, records)).tolist()
+        == programs.comparable(sides.on_cpu(text, names, records, 1)).tolist()
+    )
+
+
+@pytest.mark.parametrize("path", RECORDED, ids=[path.parent.name for path in RECORDED])
+def test_the_cpu_device_gives_what_a_device_gave(path: Path) -> None:
+    recorded = jsonio.read(path)
+    for module in (0, len(recorded["digests"]) - 1):
+        drawn, records = compare_random_ptx.made(recorded["seed"], module, recorded["per_module"])
+        text, names = compare_random_ptx.text_of(drawn)
+        assert compare_random_ptx.digest(sides.on_cpu(text, names, records)) == recorded["digests"][module]
+
+
+class PlantedCard:
+    """A card that takes ``wrong`` for ``right``, and else is the CPU device."""
+
+    wrong, right = "", ""
+
+    def run(self, text: bytes, names: list[str], records: np.ndarray) -> np.ndarray:
+        return sides.on_cpu(text.decode().replace(self.right or "\0", self.wrong), names, records)
+
+
+def test_without_a_card_the_study_says_so(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(devices, "probe", lambda: devices.DeviceProbe((), "no CUDA device"))
+    done = CliRunner().invoke(compare_random_ptx.main, ["--out", str(tmp_path / "random.json")])
+    assert done.exit_code == 3 and "no CUDA device" in done.output
+
+
+@pytest.mark.parametrize("planted", [("", ""), ("or.b32", "xor.b32")])
+def test_the_study_finds_a_wrong_opcode_and_shows_it_alone(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, planted: tuple[str, str]
+) -> None:
+    card = devices.DeviceInfo(0, "a card", "", "9.0", 1, 1, "1", "1")
+    monkeypatch.setattr(devices, "probe", lambda: devices.DeviceProbe((card,)))
+    monkeypatch.setattr(PlantedCard, "wrong", planted[0])
+    monkeypatch.setattr(PlantedCard, "right", planted[1])
+    monkeypatch.setattr(compare_random_ptx, "Card", PlantedCard)
+    monkeypatch.setattr(compare_random_ptx, "assembled", lambda _, __, text: text.encode())
+    out = tmp_path / "random.json"
+    done = CliRunner().invoke(compare_random_ptx.main, ["--programs", "60", "--out", str(out)])
+    data: dict[str, Any] = jsonio.read(out)
+    assert done.exit_code == int(bool(planted[1])) and data["programs"] == 60
+    assert (data["equal"] == 60) == (not planted[1])
+    assert all(any("xor.b32" in statement for statement in one["statements"]) and len(one["statements"]) < 12 for one in data["differing"])

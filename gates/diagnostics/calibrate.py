@@ -1,4 +1,7 @@
-"""Measure the peaks of this card: a copy, multiply-adds, powers and tensor products, each timed by the performance gate's own means."""
+"""Measure the peaks of this card: a copy, multiply-adds, powers and tensor products, each timed by the performance gate's own means.
+
+Tensor products are wgmma on sm_90 and mma.sync on other chips.
+"""
 
 from __future__ import annotations
 
@@ -10,7 +13,7 @@ from gates import __version__
 from gates.build.build import build
 from gates.build.toolchain import find_toolchain
 from gates.core import jsonio, records
-from gates.core.errors import EXIT_HOLD, GatesError
+from gates.core.errors import EXIT_FAIL, EXIT_HOLD, GatesError
 from gates.core.records import Status
 from gates.evidence.run_directory import utc_now
 from gates.gate.performance.calibrated import SCHEMA_VERSION, CardPeaks, path_of
@@ -27,7 +30,7 @@ DATA = Path(__file__).parent / "calibration_data"
 def calibrate(results: Path, index: int, progress: ProgressLike) -> tuple[CardPeaks, Path]:
     """Time every unit on CUDA device ``index`` and keep the samples in ``results``; returns them and their file.
 
-    Raises GatesError without such a device (exit code 3), and if the machine was not fit for a timing.
+    Raises GatesError without such a device, and if other work on the machine disturbed a timing (exit code 3 both).
     """
     found = probe()
     if index >= len(found.devices):
@@ -61,7 +64,9 @@ def calibrate(results: Path, index: int, progress: ProgressLike) -> tuple[CardPe
             result = judge(units[unit], {"shape": unit, "min_speedup_pct": 0.0}, not_applicable_reason="calibration")
             if result.status is not Status.NOT_APPLICABLE:
                 raise GatesError(
-                    f"{unit} was not measured: {result.sentence} ({result.code})", hint="run it again on an idle card and host"
+                    f"{unit} was not measured: {result.sentence} ({result.code})",
+                    hint="run it again on an idle card and host",
+                    exit_code=EXIT_FAIL if result.status is Status.FAIL else EXIT_HOLD,
                 )
     card = CardPeaks(SCHEMA_VERSION, __version__, utc_now().isoformat(timespec="seconds"), units)
     path = path_of(results, card.device)

@@ -11,7 +11,7 @@ from performance_gates import DEVICE, fed
 from gates.build.build import build
 from gates.build.toolchain import find_toolchain
 from gates.core import jsonio, records
-from gates.core.errors import GatesError
+from gates.core.errors import EXIT_HOLD, GatesError
 from gates.core.records import Status
 from gates.diagnostics.calibrate import DATA, calibrate
 from gates.gate.correctness.collect import run_correctness
@@ -33,16 +33,19 @@ def card(**changes) -> CardPeaks:
     return CardPeaks(1, "0.1.0", "2026-01-01T00:00:00+00:00", timed)
 
 
-def test_its_kernels_give_the_right_numbers(tmp_path) -> None:
+@pytest.mark.parametrize(("arch", "shapes"), [("sm_80", None), ("sm_90a", ["small.tensor.fp16"])])
+def test_its_kernels_give_the_right_numbers(tmp_path, arch, shapes) -> None:
     folder = tmp_path / DATA.name
     shutil.copytree(DATA, folder)
+    text = (folder / "task.yaml").read_text(encoding="utf-8")
+    (folder / "task.yaml").write_text(text.replace("arch: [sm_80, sm_90a]", f"arch: [{arch}]"), encoding="utf-8")
     task = load_task(folder, {}, environ={})
     built = build(task, find_toolchain(), tmp_path / "build", want={"emulator"})
     if failure := built.failure("emulator"):
         pytest.skip(failure.sentence)
     limits = task.gates["correctness"]
     side, work = built.side(task, "emulator"), tmp_path / "run"
-    raw = run_correctness(side, task.shapes, task.seeds, work=work, limit_s=120, bad_atol=limits["bad_atol"], limits=limits)
+    raw = run_correctness(side, shapes or task.shapes, task.seeds, work=work, limit_s=120, bad_atol=limits["bad_atol"], limits=limits)
     result = judge(parse(raw), limits)
     assert result.status is Status.PASS, result.sentence
 
@@ -51,17 +54,18 @@ def test_work_counts_what_the_kernels_do() -> None:
     problem = problems.load("calibration_problem", DATA)
     assert [problem.work({"N": 64, "KIND": kind}) for kind in range(4)] == [
         {"bytes": 512},
-        {"bytes": 512, "cuda.fp32": 64 * 2 * 1024},
-        {"bytes": 512, "sfu.ex2": 64 * 1024},
-        {"bytes": 512, "tensor.fp16": 2 * 4096 * 1024},
+        {"bytes": 512, "cuda.fp32": 64 * 2 * 2048},
+        {"bytes": 512, "sfu.ex2": 64 * 2048},
+        {"bytes": 512, "tensor.fp16": 256 * 2 * 32 * 256 * 16},  # half a warpgroup makes 32 of the 64 rows
     ]
 
 
 def test_peaks_follow_from_the_samples() -> None:
     peaks = peaks_of(card(compute_capability="8.0"))
-    assert peaks.bytes_per_s == pytest.approx((3e9 - 50 * 2**20) * 1e3, rel=1e-4)  # what the L2 can keep of the output is not counted
+    assert peaks.bytes_per_s == pytest.approx(3e9 * 1e3, rel=1e-4)
     assert peaks.per_sm_clock == {unit: pytest.approx(count / (1000 * 132 * 1980), rel=1e-4) for unit, count in OPERATIONS.items()}
-    assert "tensor.fp16" not in peaks_of(card()).per_sm_clock  # of Hopper mma.sync does not reach the peak
+    assert "tensor.fp16" in peaks_of(card()).per_sm_clock
+    assert "tensor.fp16" not in peaks_of(card(compute_capability="10.0")).per_sm_clock  # it needs tcgen05
     assert summary(card().device, peaks)[0] == "simulated, driver 580 at 1980 MHz"
 
 
@@ -72,7 +76,7 @@ def test_a_run_takes_the_peaks_of_its_own_card_and_driver(tmp_path) -> None:
     assert peaks == peaks_of(made) and read_peaks(tmp_path, replace(made.device, driver="590")) is None
     assert read_peaks(tmp_path, replace(made.device, uuid="GPU-1")) is None and read_peaks(tmp_path, None) is None
     copied = replace(made.units["memory"], peaks=peaks, work=replace(made.units["memory"].work, operations={"cuda.fp32": 1.0}))
-    assert limit_of(copied, "cold").share_pct == pytest.approx(100.0)
+    assert limit_of(copied, "cold").share_pct == pytest.approx(100.0 * (1 - 50 * 2**20 / 3e9))  # the L2 may keep 50 MiB of the output
     path_of(tmp_path, made.device).write_text("{}")
     with pytest.raises(GatesError, match="calibration-0.json"):
         read_peaks(tmp_path, made.device)
@@ -84,5 +88,12 @@ def test_a_card_is_calibrated_within_its_data_sheet(tmp_path) -> None:
         def step(self, text: str, limit_s: float | None = None) -> None:
             pass
 
-    made, path = calibrate(tmp_path, 0, Quiet())
-    assert path.is_file() and all(" % of the data sheet" in line for line in summary(made.device, peaks_of(made))[1:])
+    try:
+        made, path = calibrate(tmp_path, 0, Quiet())
+    except GatesError as error:
+        if error.exit_code == EXIT_HOLD:
+            pytest.skip(error.what)
+        raise
+    shares = {line.split(":")[0]: int(line.split(" % of the ")[0].split()[-1]) for line in summary(made.device, peaks_of(made))[1:]}
+    print(shares)
+    assert path.is_file() and shares.keys() >= {"memory", "cuda.fp32", "sfu.ex2"} and all(60 <= share <= 101 for share in shares.values())

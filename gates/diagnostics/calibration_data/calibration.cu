@@ -1,4 +1,5 @@
-// One kernel per unit whose peak `gates calibrate` measures. N threads, a multiple of kThreads; KIND chooses the kernel.
+// One kernel per unit whose peak `gates calibrate` measures. KIND chooses the kernel. N: threads, a multiple of kThreads;
+// floats of the copy, a multiple of 16 * kThreads.
 // Every thread keeps kChains independent results in registers, so that the latency of one hides behind the others.
 #include <cuda_fp16.h>
 #include <cuda_runtime.h>
@@ -7,25 +8,31 @@
 #include <cstdio>
 
 constexpr int kThreads = 256;
+constexpr int kWarpgroup = 128;  // threads of a CTA of tensor_kernel
 constexpr int kChains = 8;
-constexpr int kRounds = 128;  // operations per chain and thread; calibration_problem.py counts by the same number
+constexpr int kRounds = 256;  // operations per chain and thread, products per warpgroup; calibration_problem.py counts by the same number
 
-// out = x, four floats per thread and turn.
-extern "C" __global__ void copy_kernel(const float4* x, float4* out, int64_t quads) {
-  const int64_t i = int64_t(blockIdx.x) * blockDim.x + threadIdx.x;
-  if (i < quads) __stcs(out + i, __ldcs(x + i));
+// out = x. Four loads per thread are in flight, so that an SM has up to 128 KiB on their way: the bus is never idle.
+extern "C" __global__ void copy_kernel(const float4* x, float4* out) {
+  const int64_t first = int64_t(blockIdx.x) * (4 * kThreads) + threadIdx.x;
+  float4 value[4];
+#pragma unroll
+  for (int i = 0; i < 4; ++i) value[i] = __ldcs(x + first + i * kThreads);
+#pragma unroll
+  for (int i = 0; i < 4; ++i) __stcs(out + first + i * kThreads, value[i]);
 }
 
-// out = x + the mean of kChains values that v / 2 + 1, repeated, brings to 2.
-extern "C" __global__ void fma_kernel(const float* x, float* out, float half, float one) {
+// out = x + the mean of kChains values that v / 2 + 1, repeated, brings to 2. A literal factor leaves two register operands, which
+// never share a bank.
+extern "C" __global__ void fma_kernel(const float* x, float* out) {
   const int64_t i = int64_t(blockIdx.x) * blockDim.x + threadIdx.x;
   float value[kChains];
 #pragma unroll
   for (int chain = 0; chain < kChains; ++chain) value[chain] = x[i] + float(chain);
-#pragma unroll 16
+#pragma unroll 32
   for (int round = 0; round < kRounds; ++round)
 #pragma unroll
-    for (int chain = 0; chain < kChains; ++chain) value[chain] = fmaf(value[chain], half, one);
+    for (int chain = 0; chain < kChains; ++chain) value[chain] = fmaf(value[chain], 0.5f, 1.0f);
   float sum = 0.0f;
 #pragma unroll
   for (int chain = 0; chain < kChains; ++chain) sum += value[chain];
@@ -38,7 +45,7 @@ extern "C" __global__ void ex2_kernel(const float* x, float* out) {
   float value[kChains];
 #pragma unroll
   for (int chain = 0; chain < kChains; ++chain) value[chain] = x[i] + float(chain);
-#pragma unroll 16
+#pragma unroll 32
   for (int round = 0; round < kRounds; ++round)
 #pragma unroll
     for (int chain = 0; chain < kChains; ++chain) asm volatile("ex2.approx.ftz.f32 %0, %1;" : "=f"(value[chain]) : "f"(-value[chain]));
@@ -48,40 +55,92 @@ extern "C" __global__ void ex2_kernel(const float* x, float* out) {
   out[i] = x[i] + sum / kChains;
 }
 
-// out = x + the mean of kChains tiles that each add kRounds products of 16 x 16 and 16 x 8 matrices of sixteenths: 16 / 256 per product.
-extern "C" __global__ void mma_kernel(const float* x, float* out, float sixteenth) {
-  const int64_t i = int64_t(blockIdx.x) * blockDim.x + threadIdx.x;
-  const __half2 pair = __floats2half2_rn(sixteenth, sixteenth);
-  const unsigned a = *reinterpret_cast<const unsigned*>(&pair);
-  float tile[kChains][4] = {};
-#pragma unroll 4
-  for (int round = 0; round < kRounds; ++round)
+// out = x + the mean of a warpgroup's 64 x 256 tile: the sum of kRounds products of 64 x 16 and 16 x 256 matrices of sixteenths, each of
+// which adds 16 / 256. Each thread has 128 elements of the tile.
+#ifdef __CUDA_ARCH_FEAT_SM90_ALL
+#define D8(i) "+f"(d[i]), "+f"(d[i + 1]), "+f"(d[i + 2]), "+f"(d[i + 3]), "+f"(d[i + 4]), "+f"(d[i + 5]), "+f"(d[i + 6]), "+f"(d[i + 7])
+#define D32(i) D8(i), D8(i + 8), D8(i + 16), D8(i + 24)
+#define D128 D32(0), D32(32), D32(64), D32(96)
+
+// d += A x B, queued. The descriptors lie in shared memory: K-major, no swizzle, cores of 8 rows of 16 bytes.
+__device__ __forceinline__ void multiply(float (&d)[128], uint64_t a, uint64_t b) {
+  asm volatile(
+      "wgmma.mma_async.sync.aligned.m64n256k16.f32.f16.f16 {%0,%1,%2,%3,%4,%5,%6,%7,%8,%9,%10,%11,%12,%13,%14,%15,%16,%17,%18,%19,%20,%21,"
+      "%22,%23,%24,%25,%26,%27,%28,%29,%30,%31,%32,%33,%34,%35,%36,%37,%38,%39,%40,%41,%42,%43,%44,%45,%46,%47,%48,%49,%50,%51,%52,%53,"
+      "%54,%55,%56,%57,%58,%59,%60,%61,%62,%63,%64,%65,%66,%67,%68,%69,%70,%71,%72,%73,%74,%75,%76,%77,%78,%79,%80,%81,%82,%83,%84,%85,"
+      "%86,%87,%88,%89,%90,%91,%92,%93,%94,%95,%96,%97,%98,%99,%100,%101,%102,%103,%104,%105,%106,%107,%108,%109,%110,%111,%112,%113,"
+      "%114,%115,%116,%117,%118,%119,%120,%121,%122,%123,%124,%125,%126,%127}, %128, %129, 1, 1, 1, 0, 0;"
+      : D128
+      : "l"(a), "l"(b));
+}
+
+__device__ __forceinline__ uint64_t descriptor(const void* matrix) {
+  const uint64_t along_k = 128 >> 4, along_rows = 256 >> 4;  // from a core to the next, in 16 bytes
+  return (uint64_t(__cvta_generic_to_shared(matrix)) & 0x3ffff) >> 4 | along_k << 16 | along_rows << 32;
+}
+
+__device__ __forceinline__ float tile_sum(__half2 sixteenths) {
+  __shared__ alignas(128) __half2 matrices[(64 + 256) * 16 / 2];  // A, then B
+  for (int i = threadIdx.x; i < (64 + 256) * 16 / 2; i += kWarpgroup) matrices[i] = sixteenths;
+  asm volatile("fence.proxy.async.shared::cta;" ::: "memory");  // wgmma sees the stores
+  __syncthreads();
+  const uint64_t a = descriptor(matrices), b = descriptor(matrices + 64 * 16 / 2);
+  float d[128] = {};
+  asm volatile("wgmma.fence.sync.aligned;" : D128 : : "memory");
+#pragma unroll 1
+  for (int round = 0; round < kRounds; round += 8) {
 #pragma unroll
-    for (int chain = 0; chain < kChains; ++chain)
-      asm volatile("mma.sync.aligned.m16n8k16.row.col.f32.f16.f16.f32 {%0, %1, %2, %3}, {%4, %4, %4, %4}, {%4, %4}, {%0, %1, %2, %3};"
-                   : "+f"(tile[chain][0]), "+f"(tile[chain][1]), "+f"(tile[chain][2]), "+f"(tile[chain][3])
-                   : "r"(a));
+    for (int i = 0; i < 8; ++i) multiply(d, a, b);
+  }
+  asm volatile("wgmma.commit_group.sync.aligned;\nwgmma.wait_group.sync.aligned 0;" : D128 : : "memory");
   float sum = 0.0f;
 #pragma unroll
-  for (int chain = 0; chain < kChains; ++chain) sum += tile[chain][0] + tile[chain][1] + tile[chain][2] + tile[chain][3];
-  out[i] = x[i] + sum / (4 * kChains);
+  for (int i = 0; i < 128; ++i) sum += d[i];
+  return sum;
+}
+#else
+__device__ __forceinline__ float tile_sum(__half2 sixteenths) {
+  const unsigned a = *reinterpret_cast<const unsigned*>(&sixteenths);
+  float sum = 0.0f;
+#pragma unroll 1
+  for (int columns = 0; columns < 256; columns += 8 * kChains) {
+    float tile[kChains][4] = {};
+#pragma unroll 4
+    for (int round = 0; round < kRounds; ++round)
+#pragma unroll
+      for (int chain = 0; chain < kChains; ++chain)
+        asm volatile("mma.sync.aligned.m16n8k16.row.col.f32.f16.f16.f32 {%0, %1, %2, %3}, {%4, %4, %4, %4}, {%4, %4}, {%0, %1, %2, %3};"
+                     : "+f"(tile[chain][0]), "+f"(tile[chain][1]), "+f"(tile[chain][2]), "+f"(tile[chain][3])
+                     : "r"(a));
+#pragma unroll
+    for (int chain = 0; chain < kChains; ++chain) sum += tile[chain][0] + tile[chain][1] + tile[chain][2] + tile[chain][3];
+  }
+  return sum;
+}
+#endif
+
+// A CTA is one warpgroup. Three of them fit on an SM, so that its tensor cores work while one begins or ends.
+extern "C" __global__ void __launch_bounds__(kWarpgroup, 3) tensor_kernel(const float* x, float* out, float sixteenth) {
+  const int64_t i = int64_t(blockIdx.x) * kWarpgroup + threadIdx.x;
+  out[i] = x[i] + tile_sum(__floats2half2_rn(sixteenth, sixteenth)) / 128;
 }
 
 extern "C" int calibration_launch(const float* x, float* out, int64_t n, int64_t kind, void* stream, char* error, int64_t error_bytes) {
-  if (n % (4 * kThreads) != 0 || kind < 0 || kind > 3) {
-    std::snprintf(error, size_t(error_bytes), "N is %lld, not a multiple of %d, or KIND is %lld", (long long)n, 4 * kThreads, (long long)kind);
+  const int step = kind == 0 ? 16 * kThreads : kThreads;
+  if (n % step != 0 || kind < 0 || kind > 3) {
+    std::snprintf(error, size_t(error_bytes), "N is %lld, not a multiple of %d, or KIND is %lld", (long long)n, step, (long long)kind);
     return 1;
   }
   const auto to = static_cast<cudaStream_t>(stream);
-  const unsigned ctas = unsigned(n / kThreads);
+  const auto ctas = unsigned(n / kThreads);
   if (kind == 0)
-    copy_kernel<<<ctas / 4, kThreads, 0, to>>>(reinterpret_cast<const float4*>(x), reinterpret_cast<float4*>(out), n / 4);
+    copy_kernel<<<ctas / 16, kThreads, 0, to>>>(reinterpret_cast<const float4*>(x), reinterpret_cast<float4*>(out));
   else if (kind == 1)
-    fma_kernel<<<ctas, kThreads, 0, to>>>(x, out, 0.5f, 1.0f);
+    fma_kernel<<<ctas, kThreads, 0, to>>>(x, out);
   else if (kind == 2)
     ex2_kernel<<<ctas, kThreads, 0, to>>>(x, out);
   else
-    mma_kernel<<<ctas, kThreads, 0, to>>>(x, out, 0.0625f);
+    tensor_kernel<<<unsigned(n / kWarpgroup), kWarpgroup, 0, to>>>(x, out, 0.0625f);
   const cudaError_t status = cudaGetLastError();
   if (status == cudaSuccess) return 0;
   std::snprintf(error, size_t(error_bytes), "%s", cudaGetErrorString(status));

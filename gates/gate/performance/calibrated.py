@@ -9,12 +9,12 @@ from pathlib import Path
 
 from gates.core import jsonio, records
 from gates.gate.performance.evidence import Peaks, PerformanceEvidence, TimedDevice
-from gates.gate.performance.limit import MEMORY, moved_bytes
+from gates.gate.performance.limit import MEMORY
 from gates.hardware.peaks import peak
 from gates.stats.samples import CANDIDATE
 
 SCHEMA_VERSION = 1
-_WARPGROUP_PRODUCTS = ("9.", "10.")  # chips on which mma.sync, which the calibration runs, can't reach the tensor cores' peak
+_TENSOR_MEMORY = "10."  # chips whose tensor cores reach their peak by tcgen05 only, which the calibration does not run
 
 
 @dataclass(frozen=True)
@@ -40,7 +40,10 @@ class CardPeaks:
 
 
 def peaks_of(card: CardPeaks) -> Peaks:
-    """Bytes per second and operations per SM and clock, from the p50 and the clock of each unit's timing."""
+    """Bytes per second and operations per SM and clock, from the p50 and the clock of each unit's timing.
+
+    All bytes of the copy count: what the L2 keeps of a launch's output, it writes back of the launch's or flush's before.
+    """
     device, rate, per_clock, clocks = card.device, None, dict[str, float](), list[float]()
     for unit, evidence in card.units.items():
         series, work = evidence.series[0], evidence.work
@@ -49,8 +52,8 @@ def peaks_of(card: CardPeaks) -> Peaks:
         mhz = [block.sm_mhz for block in series.blocks if block.side == CANDIDATE and block.valid and block.sm_mhz]
         clocks += mhz
         if unit == MEMORY:
-            rate = 1e6 * moved_bytes(work, device) / p50_us
-        elif mhz and not (unit.startswith("tensor.") and device.compute_capability.startswith(_WARPGROUP_PRODUCTS)):
+            rate = 1e6 * work.bytes / p50_us if work.bytes else None
+        elif mhz and not (unit.startswith("tensor.") and device.compute_capability.startswith(_TENSOR_MEMORY)):
             per_clock[unit] = work.operations[unit] / (p50_us * device.multiprocessors * statistics.median(mhz))
     return Peaks(device.driver, statistics.median(clocks) if clocks else None, rate, per_clock)
 
@@ -73,11 +76,11 @@ def summary(device: TimedDevice, peaks: Peaks) -> list[str]:
     at = f" at {peaks.sm_mhz:.0f} MHz" if peaks.sm_mhz else ""
     lines = [f"{device.name}, driver {peaks.driver}{at}"]
     if peaks.bytes_per_s:
-        lines.append(f"memory: {peaks.bytes_per_s * 1e-9:.0f} GB/s{_share(peaks.bytes_per_s, device.peak_bytes_per_s)}")
+        most = device.peak_bytes_per_s
+        share = f", {100.0 * peaks.bytes_per_s / most:.0f} % of the {most * 1e-9:.0f} that its clock and bus allow" if most else ""
+        lines.append(f"memory: {peaks.bytes_per_s * 1e-9:.0f} GB/s{share}")
     for unit, per_clock in peaks.per_sm_clock.items():
-        lines.append(f"{unit}: {per_clock:.0f} operations per SM and clock{_share(per_clock, peak(device.compute_capability, unit))}")
+        most = peak(device.compute_capability, unit)
+        share = f", {100.0 * per_clock / most:.0f} % of the data sheet's {most}" if most else ""
+        lines.append(f"{unit}: {per_clock:.0f} operations per SM and clock{share}")
     return lines
-
-
-def _share(found: float, most: float | None) -> str:
-    return f", {100.0 * found / most:.0f} % of the data sheet's {most:.4g}" if most else ""

@@ -24,7 +24,7 @@ from timing import plan
 ROOT = Path(__file__).resolve().parent.parent
 CROSSCHECKED = ("4 us", "100 us", "2 ms")
 STAGE_GATES, STAGE_PROCESSES, USUAL = 20, 3, {"4 us": 6, "100 us": 3}
-PARTS = ("process", "truth", "stage", "same", "crosscheck", "usual", "more")  # in the order in which they run
+PARTS = ("process", "truth", "stage", "same", "family", "crosscheck", "usual", "more")  # in the order in which they run
 
 
 class Study:
@@ -67,6 +67,11 @@ class Study:
         for cell in plan.same(self.scale):
             self._repeat(cell.name, cell.gates, self._gate(cell))
 
+    def _part_family(self) -> None:
+        """Three kernels, each against its copy, as the timed shapes of one task."""
+        chains = {size: self.steps[size]["1.00"] for size in plan.FAMILY}
+        self._repeat("family", self._count(plan.FAMILIES), lambda seed: self.lab.family(chains, seed))
+
     def _part_stage(self) -> None:
         """A pair of real stages."""
         self._repeat("stage pair", self._count(STAGE_GATES), self.lab.stage_gate)
@@ -88,7 +93,7 @@ class Study:
         points = self.lab.rounds({str(steps): steps for steps in plan.FIT_STEPS}, 6)
         times = {steps: plan.statistics.fmean(one[str(steps)] for one in points) for steps in plan.FIT_STEPS}
         line = plan.fit(times)
-        needed = plan.SIZES_US if {"crosscheck", "more"} & set(self.parts) else plan.MAIN
+        needed = plan.SIZES_US if {"crosscheck", "more", "family"} & set(self.parts) else plan.MAIN
         self.steps = {size: sides for size, sides in plan.chain_steps(line).items() if size in needed}
         self.lab.build_chains(steps for sides in self.steps.values() for steps in sides.values())
         self.data |= {"fit": {"points_us": times, **vars(line)}, "steps": self.steps, "truth": {}}

@@ -21,6 +21,7 @@ from gates.gate.performance.collect import run_timing
 from gates.gate.performance.runner import nvml, protocol
 from gates.gate.performance.thresholds import thresholds
 from gates.launch.device import probe
+from gates.stats.stopping_rule import CONFIDENCE
 from gates.task import problem as problems
 from gates.task.load import Task, find_task
 from timing import crosscheck, plan, verdict
@@ -88,6 +89,17 @@ class Lab:
 
     def gate(self, candidate: int, baseline: int, bar_pct: float, seed: int) -> dict[str, Any]:
         """One verdict on a pair of chains. Left out: the cache mode that is not gated, and single launches."""
+        started = time.monotonic()
+        raw = self._chain_raw(candidate, baseline, bar_pct, seed)
+        return verdict.record(raw, {**plan.LIMITS, "min_speedup_pct": bar_pct}, time.monotonic() - started)
+
+    def family(self, chains: Mapping[str, int], seed: int) -> dict[str, Any]:
+        """One verdict on several chains, each against its copy: they are the timed shapes of one task, and no gain is asked for."""
+        started, confidence = time.monotonic(), thresholds(plan.family_limits(chains)).confidence
+        raws = {name: self._chain_raw(steps, steps, 0.0, seed + place, confidence) for place, (name, steps) in enumerate(chains.items())}
+        return verdict.record_family(raws, time.monotonic() - started)
+
+    def _chain_raw(self, candidate: int, baseline: int, bar_pct: float, seed: int, confidence: float = CONFIDENCE) -> dict[str, Any]:
         twin = self.library(baseline, "twin") if candidate == baseline else self.library(baseline)
         sides = {"candidate": _chain(self.library(candidate)), "baseline": _chain(twin)}
         job = timing.job_of(
@@ -99,8 +111,9 @@ class Lab:
             bar_pct=bar_pct,
             output_limits=plan.OUTPUT_LIMITS,
             seed=seed,
+            confidence=confidence,
         )
-        return self._session(job, self._problem, {**plan.LIMITS, "min_speedup_pct": bar_pct}, short=True)
+        return self._session(job, self._problem, short=True)
 
     def stage_gate(self, seed: int) -> dict[str, Any]:
         """One whole verdict on the stage pair, mission shape, in this process."""
@@ -116,7 +129,9 @@ class Lab:
             output_limits=self.task.gates["correctness"],
             seed=seed,
         )
-        return self._session(job, problems.load(one["problem"], Path(one["folder"])), limits, short=False)
+        started = time.monotonic()
+        raw = self._session(job, problems.load(one["problem"], Path(one["folder"])), short=False)
+        return verdict.record(raw, limits, time.monotonic() - started)
 
     def _first_shape(self) -> dict[str, Any]:
         """The stage pair's limits on its first timed shape alone."""
@@ -194,23 +209,23 @@ class Lab:
         self._properties = torch.cuda.get_device_properties(0)
         self._problem = problems.load("chaining", HERE)
 
-    def _session(self, job: dict[str, Any], problem: Any, limits: Mapping[str, Any], *, short: bool) -> dict[str, Any]:
+    def _session(self, job: dict[str, Any], problem: Any, *, short: bool) -> dict[str, Any]:
+        """The raw evidence of one session."""
         from gates.gate.performance.runner.ask import here
         from gates.gate.performance.runner.hands import Hands
         from gates.gate.performance.runner.session import Session
         from timing.session import ShortSession
 
         head = {"task": job["candidate"]["name"], "baseline": job["baseline"]["name"], "shape": job["shape"], "process_s": None}
-        started = time.monotonic()
         try:
             session = (ShortSession if short else Session)(job, problem, here(Hands().answer), self.before)
             measured = jsonio.loads(jsonio.dumps(session.measure()), "session")  # as if from the runner
             raw = {**head, "measured": measured, "backends": {}, "code": "", "message": ""}
         except protocol.Stopped as stop:
             raw = {**head, "measured": None, "backends": {}, "code": stop.code, "message": str(stop)}
-        wall_s, session = time.monotonic() - started, None
+        session = None
         gc.collect()  # graphs and buffers go before the next session asks for room
-        return verdict.record(raw, limits, wall_s)
+        return raw
 
     def _clockwork(self) -> Any:
         from gates.gate.performance.runner.cuda_graphs import Clockwork

@@ -3,12 +3,13 @@
 from __future__ import annotations
 
 import statistics
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
 SIZES_US = {"4 us": 4.0, "100 us": 100.0, "10 us": 10.0, "2 ms": 2000.0}
 MAIN = ("4 us", "100 us")
+FAMILY, FAMILIES = ("4 us", "10 us", "100 us"), 50
 TRUTHS = (1.13, 1.17)
 BAR_PCT = 15.0
 FIT_STEPS = (200, 400, 800, 1200, 1600, 2400, 4000, 8000, 40000, 400000)
@@ -66,6 +67,11 @@ def cells(scale: float, sizes: Sequence[str]) -> list[Cell]:
 def same(scale: float) -> list[Cell]:
     """One kernel against its copy, with no gain asked for: 25 gates at each of the two main sizes."""
     return [Cell(size, 1.0, 0.0, max(1, round(25 * scale))) for size in MAIN]
+
+
+def family_limits(shapes: Iterable[str]) -> dict[str, Any]:
+    """task.yaml's ``performance`` section for a family: no gain is asked for at any of ``shapes``."""
+    return {"shapes": dict.fromkeys(shapes, 0.0), "metrics": ["p50"]}
 
 
 def chain_steps(line: Line) -> dict[str, dict[str, int]]:

@@ -45,8 +45,8 @@ def tables(studies: Studies) -> str:
             f"- run **{name}**: {study['device']['name']}, commit {study.get('commit', 'unknown')}. {study.get('note', '')}".rstrip()
             for name, study in studies.items()
         ),
-        "A/A gates must call at most 1 of 50 copies faster. At a true ratio of 1.13 no gate may pass; at 1.17 none may fail and 95 % "
-        "must pass.",
+        "A/A gates must call at most 1 of 50 copies faster, and A/A families at most 5 % of them faster or slower. At a true ratio of "
+        "1.13 no gate may pass; at 1.17 none may fail and 95 % must pass.",
         table(("asked", "run", "measured", "holds"), _answers(studies)),
         "The true ratios of the chains are known in three ways: interleaved rounds at a study's start, the straight line time = floor "
         "+ steps x step, "
@@ -97,6 +97,14 @@ def _answers(studies: Studies) -> Iterator[tuple[str, ...]]:
                         else "fail" not in statuses and statuses.count("pass") >= 0.95 * len(statuses)
                     )
                     yield (f"truth {truth:.2f} at {size}", run, _tally(statuses), _holds(good, len(found) >= 20))
+        if found := gates.get("family"):
+            decided = sum(one["status"] in ("pass", "fail") for one in found)
+            yield (
+                f"A/A families of {len(plan.FAMILY)} shapes",
+                run,
+                f"{decided} of {len(found)} faster or slower",
+                _holds(decided <= 0.05 * len(found), len(found) >= plan.FAMILIES),
+            )
         for name, what in (("stage pair", "one process for all"), ("stage pair, own process", "a process each")):
             if len(found := gates.get(name, [])) > 1:
                 statuses, seconds = [one["status"] for one in found], statistics.median(one["wall_s"] for one in found)
@@ -192,7 +200,10 @@ def _left_out(studies: Studies) -> list[str]:
 
 
 def _wanted() -> dict[str, int]:
-    return {cell.name: cell.gates for cell in (*plan.same(1.0), *plan.cells(1.0, list(plan.SIZES_US)))} | {"stage pair": 20}
+    return {cell.name: cell.gates for cell in (*plan.same(1.0), *plan.cells(1.0, list(plan.SIZES_US)))} | {
+        "stage pair": 20,
+        "family": plan.FAMILIES,
+    }
 
 
 def _holds(good: bool, complete: bool) -> str:

@@ -8,10 +8,12 @@ from collections.abc import Iterable, Mapping
 from typing import Any
 
 from gates.gate.performance.evidence import MEASURED, OutputCheck, PerformanceEvidence, TimedDevice, Work, summaries
+from gates.gate.performance.thresholds import thresholds
 from gates.stats.calibration import Calibration
 from gates.stats.samples import Series
 from gates.stats.sampling import WarmUp, measure
 from gates.stats.simulated_device import SimulatedDevice
+from gates.stats.stopping_rule import CONFIDENCE
 from timing import plan, verdict
 
 FLOOR_US, STEP_US = 1.6, 0.00203
@@ -44,6 +46,17 @@ class SimulatedLab:
 
     def gate(self, candidate: int, baseline: int, bar_pct: float, seed: int) -> dict[str, Any]:
         started = time.monotonic()
+        evidence = self._evidence(candidate, baseline, bar_pct, seed, "wide")
+        return verdict.of_evidence(evidence, {**plan.LIMITS, "min_speedup_pct": bar_pct}, time.monotonic() - started)
+
+    def family(self, chains: Mapping[str, int], seed: int) -> dict[str, Any]:
+        started, confidence = time.monotonic(), thresholds(plan.family_limits(chains)).confidence
+        every = {name: self._evidence(n, n, 0.0, seed + place, name, confidence) for place, (name, n) in enumerate(chains.items())}
+        return verdict.of_family(every, time.monotonic() - started)
+
+    def _evidence(
+        self, candidate: int, baseline: int, bar_pct: float, seed: int, shape: str, confidence: float = CONFIDENCE
+    ) -> PerformanceEvidence:
         old, launches = self._us(baseline), max(1, round(500 / self._us(candidate)))
         device = SimulatedDevice({"candidate": self._us(candidate), "baseline": old, "control": old}, seed=seed, launches=launches)
         taken = measure(
@@ -54,12 +67,13 @@ class SimulatedLab:
             seed=seed,
             read_state=device.read_state,
             clock=device.clock,
+            confidence=confidence,
         )
         counts = {"candidate": launches, "baseline": launches}
         made: dict[str, Any] = {
             "task": "new",
             "baseline": "old",
-            "shape": "wide",
+            "shape": shape,
             "status": MEASURED,
             "bar_pct": bar_pct,
             "seed": seed,
@@ -75,8 +89,7 @@ class SimulatedLab:
             "other_processes": (),
             "elapsed_s": taken.elapsed_s,
         }
-        evidence = PerformanceEvidence(**{**made, "figures": summaries(PerformanceEvidence(**made))})
-        return verdict.of_evidence(evidence, {**plan.LIMITS, "min_speedup_pct": bar_pct}, time.monotonic() - started)
+        return PerformanceEvidence(**{**made, "figures": summaries(PerformanceEvidence(**made))})
 
     def stage_gate(self, seed: int) -> dict[str, Any]:
         return self.gate(4000, 6000, plan.BAR_PCT, seed)

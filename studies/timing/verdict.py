@@ -3,19 +3,46 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
+from dataclasses import replace
 from typing import Any
 
 from gates.gate.performance import judge as performance
 from gates.gate.performance.evidence import PerformanceEvidence, parse
 from gates.gate.performance.reading import read
+from gates.gate.performance.thresholds import thresholds
 from gates.stats import stopping_rule
 from gates.stats.samples import BASELINE, CONTROL
 from gates.stats.sampling import differences
+from timing import plan
 
 
 def record(raw: Mapping[str, Any], limits: Mapping[str, Any], wall_s: float) -> dict[str, Any]:
     """Judge what ``gates.gate.performance.collect`` or its session returned; plain data."""
     return of_evidence(parse(raw), limits, wall_s)
+
+
+def record_family(raws: Mapping[str, Mapping[str, Any]], wall_s: float) -> dict[str, Any]:
+    """Judge the evidence of several timed shapes, by name, as one task's; ``shapes`` has the interval and the clock of each."""
+    return of_family({name: parse({**raw, "shape": name}) for name, raw in raws.items()}, wall_s)
+
+
+def of_family(every: Mapping[str, PerformanceEvidence], wall_s: float) -> dict[str, Any]:
+    """Each shape's interval is wrong so rarely that all of them together are wrong in at most 5 %."""
+    limits = plan.family_limits(every)
+    first, *further = every.values()
+    result = performance.judge(replace(first, further=tuple(further)), limits)
+    shapes: dict[str, Any] = {}
+    for name, evidence in every.items():
+        reading = read(evidence, "cold", 0.0, thresholds(limits).confidence)
+        seen = reading.ruling.interval if reading.ruling else None
+        shapes[name] = {
+            "low": seen and seen.low,
+            "ratio": seen and seen.ratio,
+            "high": seen and seen.high,
+            "pairs": len(reading.taken),
+            "floor_pct": reading.floor_pct,
+        }
+    return {"status": result.status.value, "code": result.code, "wall_s": wall_s, "seed": first.seed, "shapes": shapes}
 
 
 def of_evidence(evidence: PerformanceEvidence, limits: Mapping[str, Any], wall_s: float) -> dict[str, Any]:

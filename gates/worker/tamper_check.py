@@ -8,7 +8,6 @@ back in time, or that goes at memory: what is and is not held is in docs/interna
 
 from __future__ import annotations
 
-import inspect
 import statistics
 import sys
 import time
@@ -20,6 +19,7 @@ import torch
 
 _CLASSES = (torch.Tensor, torch.cuda.Event, torch.cuda.Stream, torch.cuda.CUDAGraph)
 _MODULES = (torch, torch.cuda, torch.linalg, torch.nn.functional, time, statistics)
+_BASES, _OF_CLASS = vars(type)["__mro__"].__get__, vars(type)["__dict__"].__get__  # what no metaclass changes
 _REPLACED_BY_COMPILERS = ("torch.manual_seed",)  # by torch.compile's first use
 
 
@@ -49,7 +49,13 @@ def _owners() -> Iterator[Any]:
 
 
 def _found(owner: Any, name: str) -> Any:
-    return inspect.getattr_static(owner, name, None)  # of a class: its own or inherited, as a lookup finds it
+    """What the owner, or a class that it inherits from, has under this name, without running code of either; None if nothing."""
+    holders = _BASES(owner) if isinstance(owner, type) else (owner,)
+    return next((members[name] for holder in holders if name in (members := _members(holder))), None)
+
+
+def _members(holder: Any) -> Any:
+    return _OF_CLASS(holder) if isinstance(holder, type) else object.__getattribute__(holder, "__dict__")
 
 
 def _counts(value: Any) -> bool:

@@ -7,7 +7,7 @@ from pathlib import Path
 
 import click
 
-from gates.cli.options import BUILD_DIR, FOLDER, RESULTS, task_names
+from gates.cli.options import BUILD_DIR, FOLDER, RESULTS, task_names, toggle_values
 from gates.cli.output import print_json, print_text, short_path
 from gates.core.errors import GatesError
 
@@ -53,8 +53,11 @@ def _seconds(context: click.Context, option: click.Parameter, text: str) -> floa
 )
 @click.option("--profile", type=click.Choice(["auto", "cpu", "full"]), default="auto", show_default=True, help="cpu: without a device.")
 @click.option("--scheduler", metavar="tcp://HOST:PORT", help="Join a running Dask cluster that shares the results folder.")
-@click.option("--workers", type=click.IntRange(min=1), help="Workers without a device, here.  [default: one per core]")
+@click.option(
+    "--workers", type=click.IntRange(min=1), help="Candidates at a time, here.  [default: one per core; on a device, one for two cores]"
+)
 @click.option("--json", "as_json", is_flag=True, help="Print JSON: what evolution.json has.")
+@click.option("--toggle", "toggles", multiple=True, metavar="NAME=VALUE", help="Begin with this value of a toggle.")
 @RESULTS
 @BUILD_DIR
 def evolve_command(
@@ -64,6 +67,7 @@ def evolve_command(
     watched: Path | None,
     command: str | None,
     as_json: bool,
+    toggles: tuple[str, ...],
     **options: object,
 ) -> None:
     """Search for a faster candidate of TASK, generation by generation.
@@ -88,9 +92,9 @@ def evolve_command(
     for option, folder in (("--patches", patches), ("--from", watched)):
         if folder is not None and not folder.is_dir():
             raise GatesError(f"{option} {folder}: no such folder", hint="make it, or name another")
-    proposers: list[Proposer] = []
+    begin, proposers = toggle_values(toggles), list[Proposer]()
     if params:
-        proposers.append(ByToggles(parse_params(params, find_task(task, environ={}))))
+        proposers.append(ByToggles(parse_params(params, find_task(task, begin, environ={}))))
     if patches is not None:
         proposers.append(ByPatches(patches))
     if command is not None:
@@ -98,7 +102,7 @@ def evolve_command(
     if watched is not None:  # last, since it waits
         proposers.append(FromFolder(watched))
     with Progress() as progress:
-        place, found = evolve(Options(task, tuple(proposers), **options), progress)  # type: ignore[arg-type]
+        place, found = evolve(Options(task, tuple(proposers), toggles=begin, **options), progress)  # type: ignore[arg-type]
     if as_json:
         print_json(to_json(found))
         return

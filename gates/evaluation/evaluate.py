@@ -9,9 +9,6 @@ from __future__ import annotations
 
 import contextlib
 import dataclasses
-import fcntl
-import hashlib
-import os
 import shutil
 import tempfile
 import time
@@ -24,6 +21,7 @@ from gates import __version__
 from gates.build.build import build, check_build_root
 from gates.build.toolchain import find_toolchain
 from gates.core.errors import GatesError
+from gates.core.file_lock import locked
 from gates.core.records import GateResult, Status
 from gates.core.scratch_folder import ScratchFolder
 from gates.evaluation.answer import answer, timed_status
@@ -32,11 +30,11 @@ from gates.evaluation.record import FAIL, FILE, SCHEMA_VERSION, Evaluation, Gate
 from gates.evaluation.terms import Terms, incumbent
 from gates.evidence.run_directory import RunDirectory, read_record
 from gates.gate.session import ProgressLike, Session, judge_step
-from gates.launch.device import DeviceInfo
+from gates.launch.device import DeviceInfo, card
 from gates.pipeline.run import choose_profile, run_info
 from gates.sweep.record import Timing
 from gates.sweep.work import time_pair, timing_of
-from gates.task.load import Task, find_task
+from gates.task.load import Task
 from gates.worker.job import warm_up
 from gates.worker.machine_fault import check_temporary
 
@@ -49,8 +47,7 @@ def evaluate_task(name: str, candidate: Candidate, terms: Terms, progress: Progr
 
     Raises GatesError for an unknown task, stage or file, for ``speed`` without a device (exit code 3), and for a fault of the machine.
     """
-    task = find_task(name, {key: str(value) for key, value in candidate.toggles.items()}, environ={})
-    plain = find_task(name, environ={})
+    task, plain = terms.task(name, candidate.toggles), terms.task(name)
     files = resolved(task, candidate)
     identity = candidate_id(plain, files, dict(task.toggles))
     profile, why, device = choose_profile("full" if terms.stage == "speed" else terms.profile, terms.device)
@@ -96,7 +93,7 @@ def evaluate_task(name: str, candidate: Candidate, terms: Terms, progress: Progr
             **answer(directory.path, cascade.seen, cascade.results, cascade.timing),
         )
         directory.write_json(FILE, found)
-        with _locked(home.parent):
+        with locked(home.parent):
             if (known := _kept(home, terms.stage, device, against)) is not None:  # another process was first
                 return dataclasses.replace(known, cached=True, name=candidate.name, parent=candidate.parent, note=candidate.note)
             if home.exists():  # of an earlier version, or of fewer stages
@@ -149,8 +146,8 @@ class _Cascade:
             if (first := judge_step(session, self.info, "ptxas")).status is Status.FAIL:
                 self._told(first, time.monotonic())
                 return False
-        self._build({"cubin", "emulator"} if stage == "static" or session.emulated else {"cubin", "emulator", "device"})
-        with self._card() if session.device and stage != "static" else contextlib.nullcontext():
+        self._build({"cubin", "emulator"} if session.emulated or terms.stage == "static" else {"cubin", "emulator", "device"})
+        with self._card(alone=stage == "speed") if session.device and stage != "static" else contextlib.nullcontext():
             if stage == "speed":
                 return self._speed(reference, terms)
             for gate in gates_in(stage, session.task.gates):
@@ -196,11 +193,11 @@ class _Cascade:
         return status is Status.PASS
 
     @contextlib.contextmanager
-    def _card(self) -> Iterator[None]:
-        """The device to itself, so that no other candidate's kernels disturb a timing; the wait is counted apart."""
+    def _card(self, *, alone: bool) -> Iterator[None]:
+        """The device; to itself for a timing, so that no other candidate's kernels disturb it. The wait is counted apart."""
         assert self.session.device is not None, "without a device there is nothing to wait for"
         started = time.monotonic()
-        with card(self.session.device.uuid):
+        with card(self.session.device.uuid, alone=alone):
             self.seconds["queue"] = self.seconds.get("queue", 0.0) + time.monotonic() - started
             yield
 
@@ -209,24 +206,6 @@ class _Cascade:
         self.seconds["gates"] += seconds
         self.results.append(result)
         self.seen.append(GateSeen(result.gate, result.status.value, result.code, result.sentence, seconds))
-
-
-@contextlib.contextmanager
-def card(uuid: str) -> Iterator[None]:
-    """The card for one candidate's kernels alone, among all evaluations on this machine."""
-    with _locked(Path(tempfile.gettempdir()) / f"gates-card-{hashlib.sha256(uuid.encode()).hexdigest()[:16]}.lock"):
-        yield
-
-
-@contextlib.contextmanager
-def _locked(path: Path) -> Iterator[None]:
-    """Hold a folder, or a file that is made, for one process or thread at a time."""
-    descriptor = os.open(path, os.O_RDONLY if path.is_dir() else os.O_RDONLY | os.O_CREAT, 0o644)
-    try:
-        fcntl.flock(descriptor, fcntl.LOCK_EX)
-        yield
-    finally:
-        os.close(descriptor)
 
 
 def read_evaluation(folder: Path) -> Evaluation:

@@ -17,6 +17,7 @@ from gates.evaluation.overlay import Candidate
 from gates.evaluation.record import Evaluation
 from gates.evaluation.terms import Terms
 from gates.gate.session import ProgressLike
+from gates.launch import device as devices
 from gates.render.console import Silence
 from gates.sweep.cluster import joined_cluster
 from gates.task.load import find_task
@@ -32,7 +33,9 @@ class Evaluator:
     def __init__(self, task: str, terms: Terms, workers: int | None = None, scheduler: str | None = None) -> None:
         self.task, self.terms, self._held = task, terms, contextlib.ExitStack()
         self._cluster = self._held.enter_context(joined_cluster(scheduler)) if scheduler is not None else None
-        self._pool = ThreadPoolExecutor(workers or max(1, job_count(None) // 2), thread_name_prefix="evaluate")
+        found = () if terms.profile == "cpu" else devices.probe().devices[terms.device : terms.device + 1]
+        at_a_time = workers or devices.candidates_at_a_time(found, job_count(None))
+        self._pool = ThreadPoolExecutor(at_a_time, thread_name_prefix="evaluate")
         self._lock = threading.Lock()
         self._waiting: dict[tuple[Any, ...], Future[Evaluation]] = {}
 
@@ -57,7 +60,7 @@ class Evaluator:
         folder = str(find_task(self.task, environ={}).folder)
         terms = replace(self.terms, results=self.terms.results.resolve(), build_dir=self.terms.build_dir.resolve())
         with self._cluster.jobs() as jobs:
-            jobs.add(evaluate_there, Ask("", folder, candidate, terms), device=bool(self._cluster.devices))
+            jobs.add(evaluate_there, Ask("", folder, candidate, terms), device=bool(self._cluster.devices), alone=False)
             ((_, done),) = jobs
         found: Evaluation = done.evaluation
         return found

@@ -2,8 +2,10 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from collections.abc import Mapping
+from dataclasses import dataclass, field
 from pathlib import Path
+from types import MappingProxyType
 
 from gates.core.errors import GatesError
 from gates.evidence.run_directory import RunInfo, read_record, resolve_run
@@ -14,7 +16,7 @@ from gates.verify.checkout import same_files
 
 @dataclass(frozen=True)
 class Terms:
-    """How far to judge: ``stage`` of ``STAGES``; ``budget_s`` of sampling.
+    """How far to judge: ``stage`` of ``STAGES``; ``budget_s`` of sampling. ``toggles``: what the task has before a candidate changes it.
 
     ``against``: ``task`` (unchanged), ``baseline``, ``elite`` (the best version that may be merged), or a run.
     """
@@ -27,6 +29,11 @@ class Terms:
     results: Path = Path("results")
     build_dir: Path = Path("build")
     jobs: int | None = None
+    toggles: Mapping[str, int | str] = field(default_factory=dict)
+
+    def task(self, name: str, toggles: Mapping[str, int | str] = MappingProxyType({})) -> Task:
+        """The task of that name, or with ``toggles`` of a candidate; the environment has no say."""
+        return find_task(name, {key: str(value) for key, value in {**self.toggles, **toggles}.items()}, environ={})
 
 
 def incumbent(task: Task, terms: Terms) -> Task:

@@ -6,18 +6,24 @@ asks it. CUDA_VISIBLE_DEVICES applies, so index 0 is the first device that a ker
 
 from __future__ import annotations
 
+import contextlib
 import ctypes
+import hashlib
 import json
 import re
 import sys
+import tempfile
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
 from gates.core.errors import GatesError
+from gates.core.file_lock import locked
 from gates.worker import process
 
 _LIMIT_S = 20.0
+_BYTES_OF_A_CANDIDATE = 8 * 2**30  # of a card's memory, for the contexts of its kernels' processes and of the memory checkers
 _LIBRARY = "libcuda.so.1"
 # CUdevice_attribute values of cuda.h
 _SM_COUNT, _MAJOR, _MINOR = 16, 75, 76
@@ -48,6 +54,19 @@ class DeviceProbe:
 
     devices: tuple[DeviceInfo, ...]
     reason: str = ""
+
+
+@contextlib.contextmanager
+def card(uuid: str, *, alone: bool = True) -> Iterator[None]:
+    """Wait for a card and hold it among all processes of this machine that ask; not ``alone``: beside others that time nothing either."""
+    with locked(Path(tempfile.gettempdir()) / f"gates-card-{hashlib.sha256(uuid.encode()).hexdigest()[:16]}.lock", alone=alone):
+        yield
+
+
+def candidates_at_a_time(found: Sequence[DeviceInfo], cores: int) -> int:
+    """How many candidates are compiled and judged side by side: one for two cores, and no more than fit the cards' memory."""
+    fitting = [max(1, device.total_memory_bytes // _BYTES_OF_A_CANDIDATE) for device in found]
+    return max(1, min([cores // 2, *([sum(fitting)] if fitting else [])]))
 
 
 def probe() -> DeviceProbe:

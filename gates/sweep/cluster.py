@@ -1,7 +1,7 @@
 """Workers by Dask distributed: a local cluster, or one that runs already; the only module that imports it.
 
 A local cluster has one worker for each GPU, which sees that GPU alone, and one for each core. Whatever needs a
-GPU goes to workers with the resource ``GPU`` and holds a lock named by the device's UUID, so that a card is timed
+GPU goes to workers with the resource ``GPU``. What needs it alone holds the card's lock, so that a card is timed
 by one at a time even where two workers, or two sweeps, share it. Dask gives a dead worker's job to another.
 """
 
@@ -62,11 +62,11 @@ class Jobs:
         self.client, self.plain, self.given = client, plain, dict[Any, Work]()
         self._done = queue.SimpleQueue[Any]()  # its get() may be interrupted anywhere; Dask's own waits hold a lock, and lose it
 
-    def add(self, function: Work, job: Any, *, device: bool = False) -> None:
-        """Have ``function`` called with ``job``. ``device``: with a GPU to itself, and before jobs that need none."""
+    def add(self, function: Work, job: Any, *, device: bool = False, alone: bool = True) -> None:
+        """Have ``function`` called with ``job``. ``device``: with a GPU, before jobs that need none; ``alone``: with the GPU to itself."""
         options: dict[str, Any] = {"resources": GPU, "priority": 1} if device else {"resources": self.plain}
         with _undisturbed():
-            future = self.client.submit(_alone if device else _plainly, function, job, pure=False, **options)
+            future = self.client.submit(_alone if device and alone else _plainly, function, job, pure=False, **options)
             self.given[future] = function
             future.add_done_callback(self._done.put)
 
@@ -105,25 +105,25 @@ def _alone(function: Work, job: Any) -> Any:
 
 
 def locked(name: str, function: Work, job: Any) -> Any:
-    """Call ``function`` while no other worker of the cluster holds ``name``; of a worker that
-    died, the lock is free after half a minute.
-    """
-    from distributed import Lock
-
-    with Lock(f"gates {name}"):
+    """Call ``function`` while nothing else on this machine holds the card ``name``."""
+    with devices.card(name):
         return function(job)
 
 
 @contextlib.contextmanager
-def local_cluster(found: Sequence[devices.DeviceInfo], cores: int) -> Iterator[Cluster]:
-    """A worker process for each device, which builds nothing so that it never waits for a compiler, and ``cores`` more, here, until the
-    end.
+def local_cluster(found: Sequence[devices.DeviceInfo], cores: int, per_card: int = 1) -> Iterator[Cluster]:
+    """``per_card`` worker processes for each device and ``cores`` more without one, here, until the end.
+
+    With ``cores``, those of a device build nothing, so that they never wait for a compiler.
     """
     distributed = _dask()
+    shared = {} if cores else {"OMP_NUM_THREADS": str(max(1, core_count() // max(1, per_card * len(found))))}
     quiet = {"OMP_NUM_THREADS": "1"}  # there is a worker for each core already
-    spec = {f"gpu{device.index}": _worker({"CUDA_VISIBLE_DEVICES": device.uuid}, GPU) for device in found} | {
-        f"cpu{number}": _worker({"CUDA_VISIBLE_DEVICES": "", **quiet}, CPU) for number in range(cores)
-    }
+    spec = {
+        f"gpu{device.index}.{number}": _worker({"CUDA_VISIBLE_DEVICES": device.uuid, **shared}, GPU)
+        for number in range(per_card)
+        for device in found
+    } | {f"cpu{number}": _worker({"CUDA_VISIBLE_DEVICES": "", **quiet}, CPU) for number in range(cores)}
     scheduler = {"cls": distributed.Scheduler, "options": {"dashboard_address": f"{_HERE}:0", "host": _HERE}}
     with contextlib.ExitStack() as stack:
         try:

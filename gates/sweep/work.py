@@ -138,6 +138,7 @@ def time_pair(session: Session, reference: Task, build_dir: Path, budget_s: floa
         cache=limits.get("cache", "cold"),
         iters=SINGLE_LAUNCHES,
         budget_s=budget_s,
+        others=False,
     )
     evidence = replace(performance_evidence.parse(raw), build=identities[0], baseline_build=identities[1])
     session.write("performance.json", evidence)

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import contextlib
+import math
 from collections.abc import Iterator, Sequence
 
 from gates.core.errors import EXIT_HOLD, GatesError
@@ -14,19 +15,25 @@ from gates.sweep.cluster import Cluster, core_count, joined_cluster, local_clust
 
 @contextlib.contextmanager
 def workers(
-    profile: str, scheduler: str | None, count: int | None, progress: Progress, *, timed: bool = False
+    profile: str, scheduler: str | None, count: int | None, progress: Progress, *, timed: bool = False, whole: bool = False
 ) -> Iterator[tuple[Cluster, str]]:
     """The workers, and why none of them has a device if so.
 
     ``scheduler``: the address of a running cluster. ``count``: workers without a device that are started here, one per core if None.
-    ``timed``: refuse before anything is done if nothing can be timed.
+    ``timed``: refuse before anything is done if nothing can be timed. ``whole``: a job is all that is done with a candidate, so workers
+    with a device compile, too; ``count`` is then of them, and there are no others.
     """
     if scheduler is None:
         chosen, why, _ = choose_profile(profile, 0)
         found = one_kind(devices.probe().devices) if chosen == "full" else ()
         _require_times(timed, found, why)
         progress.step("starting workers")
-        with local_cluster(found, count or core_count()) as cluster:
+        if whole and found:
+            at_a_time = count or devices.candidates_at_a_time(found, core_count())
+            started = local_cluster(found, 0, math.ceil(at_a_time / len(found)))
+        else:
+            started = local_cluster(found, count or core_count())
+        with started as cluster:
             yield cluster, why
         return
     progress.step(f"joining {scheduler}")

@@ -21,6 +21,7 @@ from gates.evaluation.evolution.proposers import ByPatches, ByToggles, FromFolde
 from gates.evaluation.evolution.record import read_evolution
 from gates.evaluation.evolution.verify import verify_evolution
 from gates.evaluation.overlay import Candidate
+from gates.evaluation.terms import Terms
 from gates.evidence.packed_runs import opened, replace
 from gates.sweep.record import read_sweep
 from gates.verify.run import verify_run
@@ -57,6 +58,14 @@ def test_elites_are_timed_again_so_a_lucky_timing_does_not_keep_its_place(tmp_pa
     assert lucky.score == 9.0 * (1.3 if lucky.toggles["BLOCK"] == 256 else 1.0) and found.generations[1].best == lucky.id
     assert found.champion is not None and found.member(found.champion).toggles["BLOCK"] == 256
     assert strategies.score_of(lucky, found.generations) in (1.0, 1.3)
+
+
+def test_a_search_begins_with_other_toggles(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Also without a proposer that knows the toggle, and each start is a search of its own."""
+    one, two = (searched(monkeypatch, tmp_path, Bench(truth), PARAM, toggles={"BLOCK": begin}, evaluations=4) for begin in ("64", "256"))
+    assert [found.members[0].toggles for _, found in (one, two)] == [{"BLOCK": 64}, {"BLOCK": 256}] and one[0] != two[0]
+    assert len({member.id for member in one[1].members}) == 4 and one[1].members[1].parent == one[1].members[0].id
+    assert Terms(toggles={"BLOCK": 64}).task(str(BLOCKS), {"BLOCK": 96}).toggles == {"BLOCK": 96}
 
 
 def test_nothing_faster_is_no_champion_and_no_run(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:

@@ -2,8 +2,10 @@
 
 from __future__ import annotations
 
+import json
 import shutil
 import sys
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -13,13 +15,17 @@ import kill_matrix
 import numpy as np
 import pytest
 import record_conformance
+import search_speed
 import try_exploits
 from click.testing import CliRunner
 from conformance import items, library, stage_runs
 from defects import matrix
+from evolution_kit import BLOCKS, Bench, made_up, searched
 
 from gates.core import jsonio
 from gates.core.errors import GatesError
+from gates.evaluation.evolution.proposers import ByToggles
+from gates.evaluation.overlay import Candidate
 
 needs_nvcc = pytest.mark.skipif(shutil.which("nvcc") is None, reason="no nvcc on PATH")
 ATTACK = "replays_by_samples"
@@ -103,6 +109,44 @@ def test_stages_that_agree_and_one_that_does_not(tmp_path: Path, monkeypatch: py
     cases = jsonio.read(tmp_path / "stages.json")["cases"]
     assert done.exit_code == 1 and "0 failed" in done.output and len(cases) == 5 * 3, done.output
     assert {name.split()[0] for name, case in cases.items() if not case["agrees"]} == {"stage4_mma"}
+
+
+def test_the_speed_of_a_search_with_made_up_answers(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """The search is real but for its evaluations; `gates run` fails, which is told and stops nothing."""
+    answer = made_up("blocks", Candidate({}), 1.0, stage="numbers", score=None)
+    memory = replace(answer.gates[0], gate="sanitizer", seconds=0.25)
+
+    def gates(study: search_speed.Study, *command: str, codes: Any) -> tuple[float, str]:
+        if command[0] == "evolve":
+            bench = Bench(lambda _, toggles: toggles["BLOCK"] / 128)
+            searched(monkeypatch, study.work, bench, ByToggles({"BLOCK": (64, 256)}), evaluations=3)
+        if command[0] == "run":
+            raise RuntimeError("no card")
+        return 2.0, json.dumps({"feedback": "", "seconds": {"compile": 1.0}, "gates": [vars(memory)]}) if command[
+            0
+        ] == "evaluate" else "sound"
+
+    class Answers:
+        def __init__(self, *_: Any) -> None:
+            pass
+
+        def __enter__(self) -> Answers:
+            return self
+
+        def __exit__(self, *_: object) -> None:
+            pass
+
+        def map(self, candidates: Any) -> list[Any]:
+            return [replace(answer, gates=(memory,)) for one in candidates if "// candidate" in one["files"]["blocks.cu"]]
+
+    monkeypatch.setattr(search_speed.Study, "_gates", gates)
+    monkeypatch.setattr(search_speed, "Evaluator", Answers)
+    done = CliRunner().invoke(search_speed.main, ["--out", str(tmp_path / "new"), "--task", str(BLOCKS), "--profile", "cpu"])
+    data = jsonio.read(tmp_path / "new" / "figures.json")
+    rows = {row["measure"]: row["value"] for row in data["rows"]}
+    assert done.exit_code == 0 and data["left_out"] == ["whole_run: no card"] and data["verified"] == ["sound"], done.output
+    assert rows["a candidate judged whole, one process"] == 2.0 and rows["the same without memory checks"] == 1.75
+    assert data["champion"] == {"toggles": {"BLOCK": 256}, "decision": "hold"} and len(data["packed_bytes"]) == 1
 
 
 @pytest.mark.gpu

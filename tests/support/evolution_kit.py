@@ -35,6 +35,14 @@ def known_task(folder: str) -> Task:
     return load_task(Path(folder), environ={})
 
 
+def in_force(ask: Ask) -> dict[str, int]:
+    """The candidate's toggles."""
+    return {
+        **known_task(ask.folder).toggles,
+        **{name: int(value) for name, value in {**ask.terms.toggles, **ask.candidate.toggles}.items()},
+    }
+
+
 def made_up(task: str, candidate: Candidate, true: float | None, *, stage: str, score: float | None) -> Evaluation:
     """An evaluation of a candidate that is wrong if ``true`` is None."""
     status, code = ("pass", f"{stage}.pass") if true is not None else ("fail", "correctness.max_abs_err")
@@ -86,7 +94,7 @@ class Bench:
     def evaluate(self, ask: Ask) -> Evaluated:
         noise = self._note("evaluate", ask)
         task = known_task(ask.folder)
-        toggles, files = {**task.toggles, **ask.candidate.toggles}, resolved(task, ask.candidate)
+        toggles, files = in_force(ask), resolved(task, ask.candidate)
         true = self.truth(ask.candidate, toggles)
         found = replace(
             made_up(
@@ -106,7 +114,7 @@ class Bench:
 
     def time(self, ask: Ask) -> Timed:
         noise = self._note("time", ask)
-        toggles = {**known_task(ask.folder).toggles, **ask.candidate.toggles}
+        toggles = in_force(ask)
         ratio = (self.truth(ask.candidate, toggles) or 0.0) * noise
         return Timed(ask.id, Timing(ask.id, ratio > 1, "", "made up", ratio, ratio, ratio, 1.0, 1.0, DEVICE.uuid, 1.0), "{}")
 

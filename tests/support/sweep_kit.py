@@ -39,7 +39,7 @@ class Queue:
     def __init__(self, functions: dict[str, Callable[[Job], Done]]) -> None:
         self.functions, self.given = functions, deque[tuple[Work, Job]]()
 
-    def add(self, function: Work, job: Job, *, device: bool = False) -> None:
+    def add(self, function: Work, job: Job, *, device: bool = False, alone: bool = True) -> None:
         self.given.append((function, job))
 
     def __iter__(self) -> Iterator[tuple[Work, Done]]:

@@ -28,6 +28,7 @@ from gates.core.errors import GatesError
 from gates.core.records import Status
 from gates.core.schema import FOLDER
 from gates.evidence.run_directory import list_runs
+from gates.launch.device import candidates_at_a_time
 from gates.render.console import Silence
 from gates.render.search.sweep import compact, draw, frame, sweep_csv, sweep_table
 from gates.sweep import cluster as clusters
@@ -562,6 +563,20 @@ def test_the_worker_of_a_device_waits_for_no_compiler(tmp_path: Path) -> None:
         for name in "abcd":
             jobs.add(spans, job(name, tmp_path))
         assert {one.files["device"] for _, one in jobs} == {b""}
+
+
+def test_a_card_has_several_workers_if_each_does_all_of_a_candidate(tmp_path: Path) -> None:
+    with local_cluster((DEVICE,), 0, 2) as cluster, cluster.jobs() as jobs:
+        for name in "ab":
+            jobs.add(spans, job(name, tmp_path), device=True, alone=False)
+        done = [one.files for _, one in jobs]
+    (began, _), (_, ended) = sorted(tuple(map(float, one["span"].split())) for one in done)
+    assert {one["device"] for one in done} == {DEVICE.uuid.encode()} and ended - began < 0.6, "side by side"
+
+
+@pytest.mark.parametrize(("cores", "gib", "expected"), [(16, (), 8), (16, (141,), 8), (16, (8,), 1), (1, (141,), 1), (64, (24, 24), 6)])
+def test_as_many_candidates_at_a_time_as_cores_and_cards_take(cores: int, gib: tuple[int, ...], expected: int) -> None:
+    assert candidates_at_a_time([replace(DEVICE, total_memory_bytes=one * 2**30) for one in gib], cores) == expected
 
 
 def test_a_scheduler_that_is_not_there_and_a_missing_dask_are_told(monkeypatch: pytest.MonkeyPatch) -> None:

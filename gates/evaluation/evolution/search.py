@@ -10,7 +10,7 @@ import platform
 import random
 import time
 from collections.abc import Iterator, Mapping, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import dataclass, field, replace
 from functools import cached_property, partial
 from pathlib import Path
 from typing import Any
@@ -36,7 +36,7 @@ from gates.sweep.kept import held, make_folder, require_writable
 from gates.sweep.plan import now
 from gates.sweep.record import sweep_id
 from gates.sweep.workers import workers
-from gates.task.load import Task, find_task, nearest, parse_toggle
+from gates.task.load import Task, nearest, parse_toggle
 
 MOST_PROPOSALS = 1000  # that are looked at for one generation
 MOST_IDLE = 3  # generations without a new candidate
@@ -66,6 +66,7 @@ class Options:
     workers: int | None = None
     results: Path = Path("results")
     build_dir: Path = Path("build")
+    toggles: Mapping[str, int | str] = field(default_factory=dict)  # where the search begins, and what is timed against
 
 
 def evolve(options: Options, progress: Progress) -> tuple[Path, Evolution]:
@@ -73,7 +74,7 @@ def evolve(options: Options, progress: Progress) -> tuple[Path, Evolution]:
 
     Raises GatesError for bad input, for a folder that was edited or is in use, and if nothing can be built or no workers can be had.
     """
-    task = find_task(options.task, environ={})
+    task = Terms(toggles=options.toggles).task(options.task)
     if not options.proposers:
         raise GatesError("nothing proposes candidates", hint="give --param, --patches, --from or --propose")
     check_build_root(options.build_dir)
@@ -81,7 +82,7 @@ def evolve(options: Options, progress: Progress) -> tuple[Path, Evolution]:
     require_outside_a_run(home / FILE)
     for place in (home, options.results / task.name):  # the champion's run goes to the second
         require_writable(place)
-    with workers(options.profile, options.scheduler, options.workers, progress) as (cluster, _):
+    with workers(options.profile, options.scheduler, options.workers, progress, whole=True) as (cluster, _):
         new = _plan(task, options, cluster)
         folder = home / new.id
         make_folder(folder)
@@ -158,7 +159,8 @@ class _Search:
             budget_s=options.timing_s,
             results=home,
             build_dir=options.build_dir.resolve(),
-            jobs=1,
+            jobs=2 if cluster.devices else 1,  # without a device there is a worker per core
+            toggles=options.toggles,
         )
 
     @property
@@ -307,7 +309,8 @@ class _Search:
         with self.cluster.jobs() as jobs:
             for one in members:
                 terms = replace(self.terms, results=results or self.terms.results)
-                jobs.add(function, work.Ask(one.id, str(self.task.folder), self._candidate(one), terms), device=bool(self.cluster.devices))
+                ask = work.Ask(one.id, str(self.task.folder), self._candidate(one), terms)
+                jobs.add(function, ask, device=bool(self.cluster.devices), alone=function is work.run_there)
             for count, (_, done) in enumerate(jobs, 1):
                 yield done
                 self.progress.step(f"{count} of {len(members)} {what}")

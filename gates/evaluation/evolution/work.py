@@ -11,16 +11,17 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from gates.core.scratch_folder import ScratchFolder
-from gates.evaluation.evaluate import card, evaluate_task, session_of
+from gates.evaluation.evaluate import evaluate_task, session_of
 from gates.evaluation.overlay import Candidate, laid_out, resolved
 from gates.evaluation.record import Evaluation
 from gates.evaluation.terms import Terms, incumbent
 from gates.evidence.run_directory import RunDirectory
+from gates.launch.device import card
 from gates.pipeline.run import Options, run_task
 from gates.render.console import Silence
 from gates.sweep.record import Timing
 from gates.sweep.work import own_device, time_pair, timing_of
-from gates.task.load import Task, find_task
+from gates.task.load import Task
 
 
 @dataclass(frozen=True)
@@ -68,7 +69,7 @@ def time_there(ask: Ask) -> Timed:
     """Time a valid candidate once more, alongside what it is timed against."""
     started, device = time.monotonic(), own_device()
     task, files = _found(ask)
-    against = incumbent(find_task(ask.folder, environ={}), ask.terms)
+    against = incumbent(ask.terms.task(ask.folder), ask.terms)
     with (
         ScratchFolder(Path(tempfile.gettempdir()), "gates-evaluate-") as scratch,
         RunDirectory(scratch / "evidence", task.name) as directory,
@@ -83,12 +84,13 @@ def time_there(ask: Ask) -> Timed:
 def run_there(ask: Ask) -> Judged:
     """A whole `gates run` of the candidate, whose fresh seed and shapes no evaluation used."""
     task, files = _found(ask)
-    shown = [part for name, value in ask.candidate.toggles.items() for part in ("--toggle", f"{name}={value}")]
+    toggles = {name: str(value) for name, value in {**ask.terms.toggles, **ask.candidate.toggles}.items()}
+    shown = [part for name, value in toggles.items() for part in ("--toggle", f"{name}={value}")]
     with ScratchFolder(Path(tempfile.gettempdir()), "gates-evaluate-") as scratch:
         stage = laid_out(task, files, {}, scratch / "candidate", baseline=True) if files else task
         options = Options(
             task=str(stage.folder),
-            toggles={name: str(value) for name, value in ask.candidate.toggles.items()},
+            toggles=toggles,
             profile="full" if ask.terms.stage == "speed" else "cpu",
             results=ask.terms.results,
             build_dir=scratch / "build" if files else ask.terms.build_dir,
@@ -100,5 +102,5 @@ def run_there(ask: Ask) -> Judged:
 
 def _found(ask: Ask) -> tuple[Task, dict[str, str]]:
     """The task with the candidate's toggles, and the candidate's texts by their places."""
-    task = find_task(ask.folder, {name: str(value) for name, value in ask.candidate.toggles.items()}, environ={})
+    task = ask.terms.task(ask.folder, ask.candidate.toggles)
     return task, resolved(task, ask.candidate)

@@ -48,6 +48,7 @@ def run_timing(
     budget_s: float = BUDGET_S,
     confidence: float = CONFIDENCE,
     least_pairs: int = 0,
+    others: bool = True,
     python: str = sys.executable,
     hands: str = HANDS,
 ) -> dict[str, Any]:
@@ -56,7 +57,8 @@ def run_timing(
     The sides are dicts as a job has them. ``output_limits`` are the correctness limits (max_abs_err,
     mean_abs_err, bad_pct, bad_atol) that outputs must keep before and after timing. ``seed`` decides
     input values and order; drawn and recorded if None. ``confidence`` and ``least_pairs``: as ``gates.stats.sampling.measure`` has them.
-    ``iters`` is the number of single launches a side (300 if None, at least 120). ``hands``: the module of the kernels' process.
+    ``iters`` is the number of single launches a side (300 if None, at least 120). ``others``: time the problem's other
+    implementations for context. ``hands``: the module of the kernels' process.
     Raises GatesError for an unknown shape, a bad ``iters`` or ``cache``.
     """
     if iters is not None and iters < 1:
@@ -82,6 +84,7 @@ def run_timing(
         budget_s=budget_s,
         confidence=confidence,
         least_pairs=least_pairs,
+        others=others,
     )
     tried = run_job(Path(candidate["folder"]), job, work, limit_s=limit_s, name="timing", python=python, kernel_process=hands)
     if (refusal := tried.refusal()) is not None:
@@ -125,6 +128,7 @@ def job_of(
     budget_s: float = BUDGET_S,
     confidence: float = CONFIDENCE,
     least_pairs: int = 0,
+    others: bool = True,
 ) -> dict[str, Any]:
     """The timing job of ``run_timing``'s arguments; ``control`` is another file of the baseline's library."""
     limits = {key: value for key, value in output_limits.items() if isinstance(value, (int, float)) and not isinstance(value, bool)}
@@ -143,6 +147,7 @@ def job_of(
         "singles_a_block": singles_a_block(iters),
         "confidence": confidence,
         "least_pairs": least_pairs,
+        "others": others,
     }
 
 
@@ -192,5 +197,6 @@ def measure(
     with telling_stops(writer, "the reference"):
         session = Session(job, problem, connect(), before, pid, clock)
         writer.write("measured", evidence=session.measure())
-        writer.write("backends", backends=session.backends())
+        if job["others"]:
+            writer.write("backends", backends=session.backends())
         writer.write("done")

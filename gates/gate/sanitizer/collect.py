@@ -11,6 +11,7 @@ import os
 import shutil
 import sys
 from collections.abc import Mapping, Sequence
+from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 from typing import Any
 
@@ -79,7 +80,7 @@ def run_sanitizer_device(
     """Raw record of the device library ``side`` under compute-sanitizer, for ``gates.gate.sanitizer.evidence.parse``.
 
     ``compute_sanitizer`` is the tool's path; None looks in PATH. The smallest of ``shapes``, the largest of at most
-    LARGEST_ON_DEVICE_BYTES and the odd shapes, all in one process a tool; ``cases`` are their files where
+    LARGEST_ON_DEVICE_BYTES and the odd shapes, all in one process per tool, the tools side by side; ``cases`` are their files where
     ``write_memory_cases`` has made them already.
     """
     tool = compute_sanitizer or shutil.which("compute-sanitizer")
@@ -92,7 +93,8 @@ def run_sanitizer_device(
         }
     work.mkdir(parents=True, exist_ok=True)
     cases = cases or write_memory_cases(side, shapes, on_device=True, work=work, limit_s=limit_s, python=python)
-    for name in TOOLS:
+
+    def checked(name: str) -> dict[str, Any]:
         log = work / f"{name}.report"
         log.unlink(missing_ok=True)
         prefix = [
@@ -111,7 +113,10 @@ def run_sanitizer_device(
         if name == "memcheck":
             prefix += ["--padding", "512"]  # so that the byte after a buffer never belongs to the next one
         tried = _replay(side, cases, work, name, limit_s, python, prefix=prefix, env=_environment(), device=device)
-        raw["runs"].append(_run(name, cases, tried, _logs(work, log.name)))
+        return _run(name, cases, tried, _logs(work, log.name))
+
+    with ThreadPoolExecutor(len(TOOLS)) as together:  # each is a process of its own that mostly waits for the device or one core
+        raw["runs"] += together.map(checked, TOOLS)
     return raw
 
 

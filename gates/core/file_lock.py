@@ -1,0 +1,26 @@
+"""A lock that the system lets go when its holder dies, on a folder or on a file that is made for it."""
+
+from __future__ import annotations
+
+import contextlib
+import fcntl
+import os
+from collections.abc import Iterator
+from pathlib import Path
+
+
+@contextlib.contextmanager
+def locked(path: Path, *, alone: bool = True) -> Iterator[None]:
+    """Wait for ``path`` and hold it for one thread of one process; not ``alone``: together with others that do not want it alone.
+
+    Raises OSError if it can't be opened.
+    """
+    try:
+        descriptor = os.open(path, os.O_RDONLY)
+    except FileNotFoundError:
+        descriptor = os.open(path, os.O_RDONLY | os.O_CREAT, 0o644)
+    try:
+        fcntl.flock(descriptor, fcntl.LOCK_EX if alone else fcntl.LOCK_SH)
+        yield
+    finally:
+        os.close(descriptor)

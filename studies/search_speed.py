@@ -51,7 +51,7 @@ class Study:
         self.source = next(path for path in editable(self.task).values() if path in self.task.sources)
         self.work = Path(tempfile.mkdtemp(prefix="gates-search-speed-"))
         devices = () if profile == "cpu" else probe().devices
-        self.stage = "speed" if devices else "memory"
+        self.stage, self.steps = "speed" if devices else "memory", list[str]()
         self.places = ("--results", str(self.work / "results"), "--build-dir", str(self.work / "build"))
         self.data: dict[str, Any] = {
             "schema_version": 1,
@@ -143,11 +143,11 @@ class Study:
     def whole_run(self) -> None:
         """`gates run`, with nothing built and then built."""
         for built in ("first", "built"):
-            wall_s, text = self._gates("run", self.name, "--profile", self.profile, codes=(0, 1, 3))
+            wall_s, _ = self._gates("run", self.name, "--profile", self.profile, codes=(0, 1, 3))
             if built == "first" and time.monotonic() - self.began > self.budget_s:
                 self.data["left_out"].append("a run of a built stage: no time left")
                 return
-        self._row("gates run of a built stage", wall_s, "s", "at most 15, without a device 12", {"says": text.splitlines()[-1:]})
+        self._row("gates run of a built stage", wall_s, "s", "at most 15, without a device 12", {"steps": self.steps})
 
     def _text(self, number: int) -> str:
         return f"{self.source.read_text(encoding='utf-8')}\n// candidate {number} of {self.began}\n"
@@ -174,6 +174,7 @@ class Study:
         done = subprocess.run([*GATES, *command, *places], capture_output=True, text=True, check=False, env={**os.environ, "NO_COLOR": "1"})
         if done.returncode not in codes:
             raise RuntimeError(f"gates {command[0]} ended with {done.returncode}: {(done.stderr or done.stdout)[-600:]}")
+        self.steps = done.stderr.splitlines()
         return time.monotonic() - began, done.stdout
 
     def _row(self, measure: str, value: float, unit: str, goal: str, more: Any) -> None:

@@ -5,7 +5,8 @@ from __future__ import annotations
 import contextlib
 import hashlib
 import re
-from collections.abc import Callable, Iterable, Mapping
+import struct
+from collections.abc import Callable, Iterable, Iterator, Mapping
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass
 from functools import cached_property
@@ -22,6 +23,9 @@ from gates.worker import process
 _LIMIT_S = 120.0
 _STATIC = re.compile(r"__nv_static_(\d+)_")
 _DATA = re.compile(r"\.(?:nv\.constant\d+|nv\.global(?:\.init)?|nv\.shared|rodata)")
+_UNIT = re.compile(rb"(_GLOBAL__N__|_INTERNAL_)[0-9a-f]{8}_")  # nvcc's hash of the source's path in names
+_SYMBOL = struct.Struct("<I2BH2Q")  # name, kind, visibility, section, value, size
+_FILE = 4  # the kind of a symbol that names nvcc's temporary file
 _MANGLED = re.compile(r"\b(?:__nv_static_\w+|_Z\w[\w$.]*)")
 
 
@@ -36,6 +40,7 @@ class StaticTexts:
     resource_usage: dict[str, str | None]
     demangled: dict[str, str]  # mangled -> readable name of every function that the logs mention
     data: dict[str, str]  # sha256 of the constants, initial values and sizes of shared memory, of each architecture that was compiled
+    host: str  # sha256 of the host code, which decides what is launched; empty if there is none
     _disassemble: Callable[[], dict[str, tuple[str | None, str]]]
 
     @cached_property
@@ -62,6 +67,7 @@ def collect(result: BuildResult, toolchain: Toolchain) -> StaticTexts:
         {arch: text for arch, (text, _) in usage.items()},
         demangle_all(logs.values(), toolchain),
         {arch: data_digest(Path(target.path or "") for target in result.cubins(arch)) for arch in result.archs if logs[arch] is not None},
+        host_digest(sorted(Path(result.folder, "emulator").glob("*.o"))) if result.path("emulator") else "",
         lambda: _of_each(dump_sass, result, logs, toolchain),
     )
 
@@ -80,6 +86,32 @@ def data_digest(cubins: Iterable[Path]) -> str:
     except GatesError:
         return ""
     return hashlib.sha256(repr(sorted(found)).encode()).hexdigest()
+
+
+def host_digest(objects: Iterable[Path]) -> str:
+    """A digest of the instructions, constants and names that host objects hold, without the device code in them and wherever the sources
+    lie; empty if an object can't be read.
+    """
+    total = hashlib.sha256()
+    try:
+        for path in objects:
+            found = {section.name: section for section in sections(_content(path))}
+            kept = {name for name, section in found.items() if section.loaded and "fatbin" not in name.lower()}
+            for name, section in found.items():
+                if name.removeprefix(".rela") in kept:
+                    total.update(f"{name} {section.size} ".encode() + _UNIT.sub(rb"\1", section.content))
+            for symbol in _symbols(found[".symtab"].content, found[".strtab"].content):
+                total.update(symbol)
+    except (GatesError, KeyError, struct.error):
+        return ""
+    return total.hexdigest()
+
+
+def _symbols(table: bytes, names: bytes) -> Iterator[bytes]:
+    """What each symbol is called and stands for. Its size is left out: one of them is the device code."""
+    for name, kind, _, section, value, _ in _SYMBOL.iter_unpack(table):
+        if kind & 0xF != _FILE:
+            yield _UNIT.sub(rb"\1", names[name:].partition(b"\0")[0]) + f" {kind} {section} {value};".encode()
 
 
 def _of_each(dump: Dump, result: BuildResult, logs: Mapping[str, str | None], toolchain: Toolchain) -> dict[str, tuple[str | None, str]]:

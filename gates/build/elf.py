@@ -1,4 +1,4 @@
-"""The sections of an ELF file, such as a cubin. Format: System V ABI, "Sections" (https://refspecs.linuxfoundation.org/elf/gabi4+/ch4.sheader.html)."""
+"""The sections of an ELF file, such as a cubin or a host object. Format: System V ABI, "Sections" (https://refspecs.linuxfoundation.org/elf/gabi4+/ch4.sheader.html)."""
 
 from __future__ import annotations
 

@@ -69,8 +69,17 @@ def _ladder(paths: list[Path], out: Path, force: bool, picture: bool) -> int:
 @click.option("--junit", type=FILE, help="Write the gates as JUnit XML too.")
 @click.option("--sarif", type=FILE, help="Write what did not pass as SARIF too, at its source lines.")
 @click.option("--accept-policy-change", "reason", metavar="REASON", help="Accept terms looser than the baseline's; kept with the evidence.")
+@click.option(
+    "--gpu-verdict-of",
+    "gpu_run",
+    metavar="GPU_RUN",
+    shell_complete=run_names,
+    help="Take over the verdict of a run on a GPU, if machine code, host code and terms are unchanged.",
+)
 @RESULTS
-def decide(run_directory: str, as_json: bool, junit: Path | None, sarif: Path | None, reason: str | None, results: Path) -> None:
+def decide(
+    run_directory: str, as_json: bool, junit: Path | None, sarif: Path | None, reason: str | None, gpu_run: str | None, results: Path
+) -> None:
     """Say merge, reject or hold for a run; the exit code says it too (0, 1, 3).
 
     The evidence is verified first, and the decision is taken again from the gates' verdicts.
@@ -80,21 +89,27 @@ def decide(run_directory: str, as_json: bool, junit: Path | None, sarif: Path | 
     from gates.evidence.run_directory import Verdict, read_record, resolve_run
     from gates.gate.decision import EXIT_CODES
     from gates.render.findings import fact
-    from gates.review.decide import accept_looser_terms, decide_run, decision_in, write_junit, write_sarif
+    from gates.review.decide import accept_looser_terms, decision_in, write_junit, write_sarif
+    from gates.review.takeover import take_over
+    from gates.verify.run import require_sound
 
     path = resolve_run(run_directory, results)
-    decision, why = decide_run(path)
+    require_sound(path)
+    takeover = take_over(path, resolve_run(gpu_run, results)) if gpu_run else None
+    gates = takeover.gates if takeover else read_record(Verdict, path, "verdict.json").gates
     if junit is not None:
-        write_junit(path, junit)
+        write_junit(path, gates, junit)
     if sarif is not None:
-        write_sarif(path, sarif)
+        write_sarif(path, gates, sarif)
     if reason is not None:  # last: nothing is accepted where something else went wrong
         accepted = accept_looser_terms(path, reason)
         print(f"written: {short_path(accepted)}", file=sys.stderr)
-        decision, why = decision_in(path)
-    behind = fact(decision, read_record(Verdict, path, "verdict.json").gates, why)
+    decision, why = decision_in(path, gates)
+    why += f"; {takeover.words}" if takeover else ""
+    behind = fact(decision, gates, why)
     if as_json:
-        print_json({"decision": decision.value, "reason": why, "fact": behind})
+        taken = {"taken_over": list(takeover.taken)} if takeover else {}
+        print_json({"decision": decision.value, "reason": why, "fact": behind, **taken})
     else:
         print_text(f"{decision.value}: {behind}" + (f"\n{why}" if behind != why else ""))
     sys.exit(EXIT_CODES[decision])

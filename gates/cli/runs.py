@@ -68,6 +68,7 @@ def run(
     """
     from gates.pipeline.run import Options, run_task
     from gates.render.console import Progress, verdict_table
+    from gates.review.takeover import fitting
 
     if inputs is not None and thorough:
         raise GatesError("--inputs and --thorough exclude each other", hint="--inputs tries the named cases and nothing else")
@@ -91,6 +92,9 @@ def run(
     print_text(verdict_table(outcome.info, outcome.verdict))
     print_text(f"evidence: {short_path(outcome.path)}")
     print_text(f"report:   {short_path(outcome.path / 'COMPARE.md')}")
+    if outcome.info.device is None and (known := fitting(outcome.path, results)) is not None:
+        command = f"gates decide {short_path(outcome.path)} --gpu-verdict-of {short_path(known)}"
+        print_text(f"machine code unchanged since a run on a GPU, whose verdict holds here, too: {command}")
     sys.exit(outcome.exit_code)
 
 

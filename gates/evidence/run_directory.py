@@ -53,6 +53,7 @@ class TaskInfo:
     build: str = ""  # identity of what was built of it; the evidence of each gate names it
     products: dict[str, str] = field(default_factory=dict)  # sha256 of each product, by its name in the build folder
     stream: str = "current"  # what its kernels launch on, or "default"
+    terms_sha256: str = ""  # of what task.yaml says of building, calling and judging it; runs of earlier versions have none
 
     def overridden(self) -> list[str]:
         """Return one line per override."""

@@ -260,6 +260,7 @@ def _task_info(
         task.debug_build,
         DIGEST_RULE,
         stream=task.stream,
+        terms_sha256=task.terms_sha256(),
     )
 
 

@@ -6,12 +6,13 @@ acceptance.json and is tied to the manifest, so it holds for that very run.
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from dataclasses import dataclass
 from pathlib import Path
 
 from gates.core import jsonio, records
 from gates.core.errors import GatesError
-from gates.core.records import Decision
+from gates.core.records import Decision, GateResult
 from gates.evidence.archive import ACCEPTANCE
 from gates.evidence.judging import decision_of, looser_terms
 from gates.evidence.packed_runs import origin
@@ -39,14 +40,12 @@ def decide_run(run: Path) -> tuple[Decision, str]:
     return decision_in(run)
 
 
-def decision_in(run: Path) -> tuple[Decision, str]:
-    """The decision over a run that was verified before."""
-    verdict: Verdict = read_record(Verdict, run, "verdict.json")
-    if not (run / ACCEPTANCE).is_file():
-        return verdict.decision, verdict.reason
-    acceptance: Acceptance = read_record(Acceptance, run, ACCEPTANCE)
-    decision, reason = decision_of(read_record(RunInfo, run, "run.json"), verdict.gates, accepted=True)
-    return decision, f"{reason}; looser terms accepted: {acceptance.reason}"
+def decision_in(run: Path, gates: Sequence[GateResult] | None = None) -> tuple[Decision, str]:
+    """The decision over a run that was verified before; over ``gates``, if some of them were taken over from another run."""
+    judged = read_record(Verdict, run, "verdict.json").gates if gates is None else gates
+    accepted = (run / ACCEPTANCE).is_file()
+    decision, reason = decision_of(read_record(RunInfo, run, "run.json"), judged, accepted=accepted)
+    return decision, f"{reason}; looser terms accepted: {read_record(Acceptance, run, ACCEPTANCE).reason}" if accepted else reason
 
 
 def accept_looser_terms(run: Path, reason: str) -> Path:
@@ -80,21 +79,19 @@ def accept_looser_terms(run: Path, reason: str) -> Path:
     return run / ACCEPTANCE
 
 
-def write_junit(run: Path, out: Path) -> None:
-    """Write the run's gates as JUnit XML to ``out``."""
+def write_junit(run: Path, gates: Sequence[GateResult], out: Path) -> None:
+    """Write the run's task with the verdicts ``gates`` as JUnit XML to ``out``."""
     from gates.render.ci.junit import junit
 
     info: RunInfo = read_record(RunInfo, run, "run.json")
-    verdict: Verdict = read_record(Verdict, run, "verdict.json")
-    write_outside_runs(out, junit(info.task.name, info.started, verdict.gates), hint=_OUT_HINT)
+    write_outside_runs(out, junit(info.task.name, info.started, gates), hint=_OUT_HINT)
 
 
-def write_sarif(run: Path, out: Path) -> None:
-    """Write what did not pass as SARIF to ``out``, with places in this checkout where it has the stage that was judged."""
+def write_sarif(run: Path, gates: Sequence[GateResult], out: Path) -> None:
+    """Write those of ``gates`` that did not pass as SARIF to ``out``, with places in this checkout if it has the stage that was judged."""
     from gates.diagnostics.explain import all_codes
     from gates.render.ci.sarif import sarif
     from gates.verify.checkout import source_places
 
     info: RunInfo = read_record(RunInfo, run, "run.json")
-    verdict: Verdict = read_record(Verdict, run, "verdict.json")
-    write_outside_runs(out, sarif(info.task.name, verdict.gates, *source_places(info.task), all_codes()), hint=_OUT_HINT)
+    write_outside_runs(out, sarif(info.task.name, gates, *source_places(info.task), all_codes()), hint=_OUT_HINT)

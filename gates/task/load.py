@@ -131,6 +131,12 @@ class Task:
         first = self.problem_file()
         return [] if first is None else [first, *sorted(first.parent.glob(f"{first.stem}_*.py"))]
 
+    def terms_sha256(self) -> str:
+        """Digest of what task.yaml says of building, calling and judging the stage, toggles in force; its comments do not count."""
+        left_out = ("title", "folder", "sources", "time_limit_s", "editable", "overrides")
+        said = {name: value for name, value in vars(self).items() if name not in left_out}
+        return hashlib.sha256(json.dumps(said, sort_keys=True, default=dict).encode()).hexdigest()
+
     def problem_sha256(self) -> str | None:
         """Digest of the problem's files; of the one file itself where there is only one."""
         digests = [hashlib.sha256(path.read_bytes()) for path in self.problem_files()]

@@ -8,6 +8,7 @@ must be of the stage, the profile and the commit that it stands for, and no acce
 
 from __future__ import annotations
 
+import contextlib
 import json
 import os
 import re
@@ -137,7 +138,22 @@ def _reviewed(stage: str, run: Path, base: Path | None, note: str, engine: Path,
     if review.decision == "merge":  # what could not be judged is never passed over
         note = note or ("the cpu profile judges neither speed nor counters" if profile == "cpu" else "")
         return replace(review, decision="hold", reason=note) if note else review
+    if profile == "cpu" and review.decision == "hold" and (words := _unchanged_since(run, stage, engine)):
+        return replace(review, reason=f"{review.reason}; {words}")
     return review
+
+
+def _unchanged_since(run: Path, stage: str, engine: Path) -> str:
+    """Whose GPU verdict the run may take over, of those that the engine's checkout has recorded. It stays hold: machine code that a
+    change's own job reports is the change's word.
+    """
+    for place in sorted(engine.glob(f"results/recorded/*/{stage}")):
+        done = run_gates(["decide", str(run), "--gpu-verdict-of", f"recorded:{place.parent.name}/{stage}", "--json"], engine)
+        with contextlib.suppress(ValueError, KeyError, TypeError):
+            told = json.loads(done.stdout)
+            if told["taken_over"]:
+                return f"with its GPU verdict {told['decision']}: {str(told['reason']).rpartition('; ')[2]}"
+    return ""
 
 
 def _of_another(run: Path, stage: str, profile: str, head_sha: str | None, beside: bool) -> str:

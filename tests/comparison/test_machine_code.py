@@ -9,7 +9,7 @@ from typing import Any
 
 import pytest
 
-from gates.build.dumps import data_digest, dump_sass
+from gates.build.dumps import data_digest, dump_sass, host_digest
 from gates.build.toolchain import find_toolchain
 from gates.comparison import machine_code
 from gates.comparison.paired import TimedKernel
@@ -139,3 +139,59 @@ def test_the_mix_of_instructions_and_runs_without_code(variants) -> None:
     assert rows["barrier"][1] == rows["barrier"][0] / 2 > 0 and "tensor" not in rows
     bare = replace(found["base"], code=replace(found["base"].code, code=()))
     assert machine_code.unchanged(bare, found["base"], (variants, variants)) is None and machine_code.diff(bare, found["base"]) == ()
+
+
+LAUNCHER = """
+#include <cstdio>
+namespace { __global__ void hidden(float* x) { x[threadIdx.x] += 1.0f; } }
+extern "C" int launch(float* x, long n, void* stream, char* error) {
+  if (n % 128 != 0) return std::snprintf(error, 64, "N is %ld", n);
+  cudaMemsetAsync(x, 0, n, static_cast<cudaStream_t>(stream));
+  hidden<<<n / 128, 128, 0, static_cast<cudaStream_t>(stream)>>>(x);
+  return 0;
+}
+"""
+PLAIN = """
+extern "C" int first(long); extern "C" int second(long);
+extern "C" int table[4]; int table[4] = {1, 2, 3, 4};
+extern "C" const char* name() { return "grid"; }
+extern "C" int launch(long n) { return first(n / 128) + second(n % 128 ? 256 : 512) + table[n & 3]; }
+"""
+HOST_CHANGES = [
+    ("n / 128", "n / 256"),
+    ("256 : 512", "256 : 1024"),
+    ("? 256", "== 1 ? 256"),
+    ('"grid"', '"grip"'),
+    ("{1, 2, 3, 4}", "{1, 2, 3, 5}"),
+    ("first(n / 128) + second(", "second(n / 128) + first("),
+    ("return first", "return second"),
+    ("int launch", "int launcher"),
+]
+
+
+def test_host_code_is_the_same_whatever_the_device_code_and_the_folder(tmp_path) -> None:
+    nvcc = find_toolchain().get("nvcc")
+    if nvcc is None:
+        pytest.skip("no nvcc")
+    texts = {"here": LAUNCHER, "there": "// moved\n" + LAUNCHER.replace("+= 1.0f", "+= sqrtf(x[threadIdx.x + 1])").replace("error", "text")}
+    objects, running = [], []
+    for name, text in texts.items():
+        (tmp_path / name).mkdir()
+        (tmp_path / name / "launcher.cu").write_text(text)
+        objects.append(tmp_path / name / "launcher.o")
+        running.append(subprocess.Popen([nvcc.path, "-c", "-arch=compute_80", "launcher.cu", "-o", "launcher.o"], cwd=tmp_path / name))
+    assert [one.wait() for one in running] == [0, 0]
+    assert host_digest(objects[:1]) == host_digest(objects[1:]) != ""
+
+
+def test_a_change_of_host_code_is_seen(tmp_path) -> None:
+    digests = []
+    for number, (old, new) in enumerate([("", ""), ("launch(long n)", "launch( /* threads */ long n)"), *HOST_CHANGES]):
+        assert old in PLAIN
+        source, made = tmp_path / "plain.cpp", tmp_path / f"{number}.o"
+        source.write_text(PLAIN.replace(old, new) if old else PLAIN)
+        subprocess.run(["g++", "-O2", "-c", str(source), "-o", str(made)], check=True)
+        digests.append(host_digest([made]))
+    assert digests[0] == digests[1] != "" and digests.count(digests[0]) == 2 and len(set(digests)) == len(HOST_CHANGES) + 1
+    (tmp_path / "cut.o").write_bytes((tmp_path / "0.o").read_bytes()[:200])
+    assert host_digest([tmp_path / "cut.o"]) == host_digest([tmp_path / "none.o"]) == ""

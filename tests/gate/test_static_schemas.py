@@ -17,7 +17,7 @@ from gates.core.schema import schema_path
 from gates.gate.ptxas import evidence as ptxas
 from gates.gate.sass import evidence as sass
 
-ADDED = {"launches_note", "advice", "build", "identity", "data"}  # which the first runs do not have
+ADDED = {"launches_note", "advice", "build", "identity", "data", "host"}  # which the first runs do not have
 
 
 def validator(name: str) -> jsonschema.Draft202012Validator:

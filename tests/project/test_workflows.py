@@ -512,6 +512,28 @@ def test_the_report_is_rendered_anew_and_a_dirty_tree_is_refused(tmp_path: Path,
     assert (review.decision, review.reason) == ("hold", "the cpu profile judges neither speed nor counters")
 
 
+def test_a_hold_of_the_cpu_profile_names_the_gpu_verdict_that_holds_for_it(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    for device in ("h100", "h200"):
+        (tmp_path / "results" / "recorded" / device / "zz").mkdir(parents=True)
+
+    def answers(arguments: list[str], engine: Path) -> subprocess.CompletedProcess[str]:
+        same = arguments[3] == "recorded:h200/zz" and Path(arguments[1]).name == "same"
+        told = {"decision": "merge", "reason": "every gate passed; machine code unchanged: ncu as in zz/1 on a card", "taken_over": ["ncu"]}
+        return subprocess.CompletedProcess(arguments, 0, json.dumps(told if same else told | {"taken_over": []}), "")
+
+    monkeypatch.setattr(stage_review, "run_gates", answers)
+    words = "with its GPU verdict merge: machine code unchanged: ncu as in zz/1 on a card"
+    assert stage_review._unchanged_since(Path("same"), "zz", tmp_path) == words
+    assert stage_review._unchanged_since(Path("other"), "zz", tmp_path) == stage_review._unchanged_since(Path("same"), "yy", tmp_path) == ""
+    (tmp_path / "run.json").write_text(
+        json.dumps({"task": {"name": "zz"}, "profile": "cpu", "git": {"sha": None, "dirty": False}, "baseline": None})
+    )
+    monkeypatch.setattr(stage_review, "review_run", lambda *_, **__: Review("zz", "hold", "no verdict from ncu"))
+    monkeypatch.setattr(stage_review, "_unchanged_since", lambda *_: words)
+    review = stage_review._reviewed("zz", tmp_path, None, "", tmp_path, "cpu", None)
+    assert (review.decision, review.reason) == ("hold", f"no verdict from ncu; {words}")
+
+
 def test_a_packed_run_is_reviewed_as_its_directory_and_a_broken_one_is_an_error(
     tmp_path: Path, evidence: Any, monkeypatch: pytest.MonkeyPatch
 ) -> None:

@@ -75,6 +75,7 @@ class SassEvidence:
     schema_version: int = 1
     build: str = ""  # the identity of the build that was judged; earlier runs do not name it
     data: Mapping[str, str] = field(default_factory=dict)  # architecture -> sha256 of constants, initial values and sizes of shared memory
+    host: str = ""  # sha256 of the host code, which decides what is launched; runs of earlier versions have none
 
 
 def parse_sass(text: str) -> Mapping[str, list[tuple[str, str]]]:
@@ -106,6 +107,7 @@ def gather(
     demangled: Mapping[str, str] | None = None,
     missing_reason: str = "",
     data: Mapping[str, str] | None = None,
+    host: str = "",
 ) -> SassEvidence:
     """Count the instructions of ``dumps`` (architecture -> disassembly, or None where there is none)."""
     newest = max(dumps, key=lambda arch: int("".join(filter(str.isdigit, arch)) or 0), default="")
@@ -138,4 +140,5 @@ def gather(
         missing_reason if missing else "",
         tuple(problems),
         data=data or {},
+        host=host,
     )

@@ -14,7 +14,12 @@ def collect(session: Session) -> GateResult | None:
     for task, folder in session.compiled("sass"):
         texts = session.texts(task)
         found = evidence.gather(
-            texts.sass, task.kernels, demangled=texts.demangled, missing_reason="; ".join(texts.reasons), data=texts.data
+            texts.sass,
+            task.kernels,
+            demangled=texts.demangled,
+            missing_reason="; ".join(texts.reasons),
+            data=texts.data,
+            host=texts.host,
         )
         session.write_evidence(f"{folder}sass.json", found, task)
     return None

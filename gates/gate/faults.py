@@ -111,6 +111,28 @@ NO_PROXY_FENCE = Code(
     next_step="Put fence.proxy.async after the write and before the barrier.",
 )
 BAD_TENSOR_MAP = Code("bad_tensor_map", "a bulk copy gets no valid tensor map for what it copies.")
+BULK_SOURCE_OVERWRITTEN = Code(
+    "bulk_source_overwritten",
+    "shared memory is overwritten while a bulk copy reads it.",
+    next_step="Put cp.async.bulk.wait_group.read, in the thread that copies, and a barrier before the buffer is filled again.",
+)
+BULK_STORE_NOT_AWAITED = Code(
+    "bulk_store_not_awaited",
+    "a thread ends before the bulk copy that it began has read shared memory.",
+    next_step="Put cp.async.bulk.commit_group and cp.async.bulk.wait_group.read 0 before the thread's end.",
+)
+CLUSTER_BARRIER = Code("cluster_barrier", "a thread arrives twice at the cluster's barrier, or waits without arriving.")
+CLUSTER_RANK = Code("cluster_rank", "the kernel names a block that its cluster does not have.")
+CLUSTER_NOT_STARTED = Code(
+    "cluster_not_started",
+    "the kernel accesses shared memory of another block that may not have started.",
+    next_step="Put cluster.sync() before the first access.",
+)
+CLUSTER_EXITED = Code(
+    "cluster_exited",
+    "the kernel accesses shared memory of another block that may have ended.",
+    next_step="Put cluster.sync() after the last access.",
+)
 COPY_SIZE = Code("copy_size", "an asynchronous copy takes more bytes from its source than it copies.")
 WGMMA_NOT_FENCED = Code("wgmma_not_fenced", "registers of a wgmma were written, and no wgmma.fence follows before it.")
 WGMMA_NOT_AWAITED = Code("wgmma_not_awaited", "the warp ends before a wgmma that it began.")

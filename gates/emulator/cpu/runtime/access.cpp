@@ -3,6 +3,7 @@
 #include <algorithm>
 #include <cstdio>
 
+#include "cluster.h"
 #include "races.h"
 
 #if defined(__AVX2__)
@@ -188,7 +189,7 @@ bool lane_places(Warp& warp, const Op& op, unsigned bytes, Use use, std::uint8_t
         for (unsigned i = 0; i < kLanes; ++i) {
             if (!(warp.exec >> i & 1)) continue;
             const bool same = idle(warp, i, use);
-            if (space == Space::Shared) cta.races->shared(warp, op, i, static_cast<std::uint32_t>(at[i]) + kSharedStart, bytes, write, together, same);
+            if (space == Space::Shared) cta.races->shared(warp, op, i, cta.races->place(cta, static_cast<std::uint32_t>(at[i]) + kSharedStart), bytes, write, together, same);
             else if (cta.launch->global_races && space == Space::Global) cta.races->global(*cta.launch->global_races, warp, op, i, at[i] + start, bytes, write, together, same);
         }
     }
@@ -274,19 +275,18 @@ bool load_words(Warp&, const Op&, unsigned) { return false; }
 namespace {
 
 // All but races.
-std::uint8_t* shared_place(Warp& warp, const Op& op, unsigned lane, std::uint32_t address, unsigned bytes, Use use, unsigned alignment) {
-    Cta& cta = *warp.cta;
+std::uint8_t* shared_place(Warp& warp, const Op& op, unsigned lane, Cta& cta, std::uint32_t address, unsigned bytes, Use use, unsigned alignment) {
     if (address < kSharedStart || address + bytes > cta.shared_limit || address + bytes < address) {
         fault(warp, op, lane, "cpu.shared_out_of_bounds",
               std::string(verb(use)) + " " + std::to_string(bytes) + " bytes at byte " +
                   std::to_string(static_cast<std::int64_t>(static_cast<std::int32_t>(address)) - kSharedStart) + " of shared memory; the CTA has " +
-                  std::to_string(cta.shared_limit - kSharedStart));
+                  std::to_string(cta.shared_limit - kSharedStart) + (&cta != warp.cta ? " (of block rank " + std::to_string(cta.rank) + ")" : ""));
         return nullptr;
     }
     if (misaligned(warp, op, lane, address, bytes, use, "shared", alignment)) return nullptr;
     std::uint8_t* const shadow = cta.shared_shadow.data() + address;
     if (use != Use::Write && checks.uninitialised && first_lacking(shadow, bytes, kInitialised) < bytes) {
-        cta.launch->report(&warp, op.place, lane, "cpu.uninitialised_shared",
+        warp.cta->launch->report(&warp, op.place, lane, "cpu.uninitialised_shared",
                            std::string(verb(use)) + " byte " + std::to_string(address - kSharedStart) + " of shared memory, which nothing has written");
         std::memset(shadow, kInitialised, bytes);
     }
@@ -296,13 +296,33 @@ std::uint8_t* shared_place(Warp& warp, const Op& op, unsigned lane, std::uint32_
 
 }  // namespace
 
+Cta* shared_cta(Warp& warp, const Op& op, unsigned lane, std::uint32_t& address) {
+    const SharedPlace found = shared_owner(*warp.cta, address);
+    if (found.owner == nullptr) {
+        fault(warp, op, lane, "cpu.cluster_rank", "an address in the shared memory of block rank " + std::to_string((address >> kRankShift) - 1) + "; the cluster has " +
+                                                      std::to_string(warp.cta->cluster->ctas.size()) + " blocks");
+        return nullptr;
+    }
+    address = found.offset;
+    if (found.owner == warp.cta) return found.owner;
+    if (op.extra->space == Space::Shared && !op.extra->flags[kOfCluster]) {
+        fault(warp, op, lane, "cpu.wrong_space", "an access of .shared::cta by an address in the shared memory of block rank " + std::to_string(found.owner->rank) + "; .shared::cluster reaches it");
+        return nullptr;
+    }
+    if (found.owner->alive == 0) Races::report_ended(warp, op, lane, *found.owner);
+    else if (warp.cta->races) warp.cta->races->reaches(warp, op, lane, *found.owner);
+    return found.owner;
+}
+
 std::uint8_t* shared_bytes(Warp& warp, const Op& op, unsigned lane, std::uint32_t address, unsigned bytes, Use use, unsigned alignment) {
-    std::uint8_t* const place = shared_place(warp, op, lane, address, bytes, use, alignment == 0 ? bytes : alignment);
-    if (place != nullptr && warp.cta->races) warp.cta->races->shared(warp, op, lane, address, bytes, use != Use::Read, strong(op, use), idle(warp, lane, use));
+    Cta* const owner = shared_cta(warp, op, lane, address);
+    std::uint8_t* const place = owner == nullptr ? nullptr : shared_place(warp, op, lane, *owner, address, bytes, use, alignment == 0 ? bytes : alignment);
+    Races* const races = warp.cta->races.get();
+    if (place != nullptr && races != nullptr) races->shared(warp, op, lane, races->place(*owner, address), bytes, use != Use::Read, strong(op, use), idle(warp, lane, use));
     return place;
 }
 
-const std::uint8_t* readable_chunk(Warp& warp, const Op& op, std::uint32_t address) { return shared_place(warp, op, 0, address, 16, Use::Read, 16); }
+const std::uint8_t* readable_chunk(Warp& warp, const Op& op, std::uint32_t address) { return shared_place(warp, op, 0, *warp.cta, address, 16, Use::Read, 16); }
 
 const std::uint8_t* written_bytes(const Warp& warp, Space space, std::uint64_t address, unsigned bytes) {
     const Cta& cta = *warp.cta;

@@ -17,6 +17,8 @@ inline std::uint64_t address_of(Warp& warp, const Op& op, unsigned lane) {
     return base + static_cast<std::uint64_t>(op.imm);
 }
 
+// Whose shared memory `address` names, which becomes an offset in it; null after a finding.
+Cta* shared_cta(Warp& warp, const Op& op, unsigned lane, std::uint32_t& address);
 std::uint8_t* shared_bytes(Warp& warp, const Op& op, unsigned lane, std::uint32_t address, unsigned bytes, Use use, unsigned alignment = 0);
 
 // 16 bytes of shared memory that an engine of its own reads: bounds and initialisation are checked, no race is noted.

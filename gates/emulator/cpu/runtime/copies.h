@@ -7,6 +7,7 @@
 namespace gates_cpu {
 
 struct Op;
+struct Warp;
 
 struct Copy {  // cp.async
     std::uint32_t lane, to;          // shared address
@@ -18,15 +19,29 @@ struct Copy {  // cp.async
 
 struct TensorCopy {  // cp.async.bulk
     const Op* op;
+    Warp* warp;                      // that asked for it, perhaps of another CTA of the cluster
     std::uint32_t lane, to, barrier, bytes;
     std::uint64_t source;
     std::int32_t at[5];
 };
 
+struct BulkStore {  // cp.async.bulk from shared to global memory
+    struct Piece {
+        std::uint64_t to;
+        std::uint32_t from, bytes;   // from: before the swizzle
+    };
+    const Op* op;
+    std::uint32_t lane, group;
+    unsigned swizzle;
+    bool read;                       // its source has been read; only the writes are left
+    std::vector<Piece> pieces;
+    std::vector<std::uint8_t> bytes; // of the source, as they were when it was asked for, then as they were read
+};
+
 struct CopyGroup {
     std::vector<Copy> pending;
-    std::vector<TensorCopy> tensors;
-    std::uint32_t group[32] = {};    // the lane's open group
+    std::vector<BulkStore> stores;
+    std::uint32_t group[32] = {}, bulk_group[32] = {};    // the lane's open groups
 };
 
 }  // namespace gates_cpu

@@ -3,6 +3,7 @@
 #include <algorithm>
 #include <cstring>
 
+#include "cluster.h"
 #include "copies.h"
 #include "device.h"
 #include "hopper.h"
@@ -93,6 +94,8 @@ void Cta::start(Launch& owner, std::uint64_t linear) {
     local.assign(local_bytes * 2 * count, 0);
     if (warps.size() != count) warps = std::vector<Warp>(count);
     copies.clear();
+    tensors.clear();
+    settled_ = false;
     if (!program.products || products.size() != count) products.clear();
     const std::uint32_t most_registers = static_cast<std::uint32_t>(Device::get().limits.registers) / (count * kLanes) / 8 * 8;
     for (unsigned w = 0; w < count; ++w) {
@@ -100,6 +103,7 @@ void Cta::start(Launch& owner, std::uint64_t linear) {
         warp.cta = this;
         warp.program = &program;
         warp.index = w;
+        warp.rank = rank * count + w;
         warp.file = first + w * file_bytes;
         std::memcpy(warp.file, program.constants.data(), program.constants.size());
         std::memset(warp.file + program.constants.size(), kPoison, program.register_bytes - program.constants.size());
@@ -129,48 +133,42 @@ void Cta::start(Launch& owner, std::uint64_t linear) {
             return mixed(owner.seed * 64 + a + linear * 977) < mixed(owner.seed * 64 + b + linear * 977);
         });
     }
-    if (races) races->begin(shared_limit, count);
 }
 
-bool Cta::run(std::uint64_t operations) {
-    const bool ended = turn(operations);
-    if (ended && races) races->end();
-    return ended;
-}
-
-bool Cta::turn(std::uint64_t operations) {
+Cta::Progress Cta::turn(std::uint64_t operations) {
+    ran = false;
+    if (settled_) return Progress::Ended;
     for (;;) {
-        bool ran = false, living = false, spun = false;
+        bool now = false, living = false, spun = false;
         for (const unsigned w : order_) {
             Warp& warp = warps[w];
             if (warp.done() || launch->ended.load(std::memory_order_relaxed)) continue;
             living = true;
             const std::uint64_t before = warp.executed;
             warp.run(operations);
-            ran |= warp.executed != before;
+            now |= warp.executed != before;
             spun |= warp.spinning;
         }
-        if (launch->ended.load(std::memory_order_relaxed)) return true;
+        ran |= now;
+        if (launch->ended.load(std::memory_order_relaxed)) return Progress::Ended;
         if (!living) {
+            settled_ = true;
             for (Warp& warp : warps) {
                 launch->executed += warp.executed;
                 warp.executed = 0;
             }
             if (!products.empty()) compare_products();
-            return true;
+            return Progress::Ended;
         }
         if (std::chrono::steady_clock::now() > launch->deadline) {
             if (!launch->ended.exchange(true)) report_time_limit();
-            return true;
+            return Progress::Ended;
         }
         if (spun) {
             finish_products();
-            return false;
+            return Progress::Spinning;
         }
-        if (!ran && !advance_asynchronous()) {
-            stuck();
-            return true;
-        }
+        if (!now) return Progress::Waiting;
     }
 }
 
@@ -232,7 +230,7 @@ void Cta::stuck() {
     for (Warp& warp : warps) {
         for (unsigned i = 0; i < warp.group_count(); ++i) {
             const Group& group = warp.groups()[i];
-            const std::int32_t at = launch->program->ops[group.pc - (group.wait == Wait::Barrier)].place;
+            const std::int32_t at = launch->program->ops[group.pc - (group.wait == Wait::Barrier || group.wait == Wait::Cluster)].place;
             if (first == nullptr) {
                 first = &warp;
                 place = at;
@@ -241,6 +239,7 @@ void Cta::stuck() {
                 const std::string what = group.wait == Wait::Barrier ? "barrier " + std::to_string(group.which)
                                          : group.wait == Wait::Lanes ? "other lanes"
                                          : group.wait == Wait::Registers ? std::to_string(group.which) + " registers per thread (setmaxnreg), more than the other warps leave"
+                                         : group.wait == Wait::Cluster ? "the barrier of the cluster"
                                          : "an mbarrier";
                 who += "; " + std::to_string(__builtin_popcount(group.mask)) + " threads of warp " + std::to_string(warp.index) + " wait for " +
                        what + " at " + launch->where(at);
@@ -308,16 +307,18 @@ void Cta::complete(unsigned which) {
         }
         if (warp.release(Wait::Barrier, which) != 0 && races) races->leave(warp, which);
     }
-    if (races) races->passed(which, done.all >= alive);
+    if (races) races->passed(*this, which, done.all >= alive);
 }
 
 void Cta::left(Warp& warp) {
     if (warp.products != nullptr && warp.done()) warp.products->end(warp);
+    if (!copies[warp.index]->stores.empty()) end_stores(warp);
     alive = 0;
     for (const Warp& warp : warps) alive += static_cast<std::uint32_t>(__builtin_popcount(warp.alive));
     for (unsigned which = 0; which < 16; ++which) {
         if (barriers[which].all != 0 && barriers[which].expected == 0) check(which);
     }
+    cluster->left(*this);
 }
 
 }  // namespace gates_cpu

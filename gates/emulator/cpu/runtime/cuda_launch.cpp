@@ -3,6 +3,7 @@
 #include <cstring>
 #include <vector>
 
+#include "cluster.h"
 #include "cuda_abi.h"
 
 using namespace gates_cpu;
@@ -16,7 +17,7 @@ struct Configuration {
 };
 thread_local std::vector<Configuration> configurations;
 
-int launch(Kernel* kernel, Dim3 grid, Dim3 block, void** arguments, std::size_t shared, bool cooperative = false, Dim3 cluster = {1, 1, 1}) {
+int launch(Kernel* kernel, Dim3 grid, Dim3 block, void** arguments, std::size_t shared, bool cooperative = false, Dim3 cluster = {0, 0, 0}) {
     return Device::get().launch(kernel, {grid.x, grid.y, grid.z}, {block.x, block.y, block.z}, arguments, shared, cooperative, {cluster.x, cluster.y, cluster.z});
 }
 
@@ -41,6 +42,16 @@ struct LaunchConfig {  // cudaLaunchConfig_t
     unsigned count;
 };
 constexpr std::uint32_t kCooperative = 2, kClusterDimension = 4;
+
+// 0: as the kernel says.
+Dim3 cluster_of(const LaunchConfig& config) {
+    Dim3 cluster = {0, 0, 0};
+    for (unsigned i = 0; i < config.count; ++i) {
+        const LaunchAttribute& attribute = config.attributes[i];
+        if (attribute.id == kClusterDimension) cluster = {attribute.dim[0], attribute.dim[1], attribute.dim[2]};
+    }
+    return cluster;
+}
 
 // The kernel's program, or null with the runtime's error set.
 Program* program_of(Kernel* kernel) {
@@ -107,20 +118,8 @@ GATES_CUDA int cudaLaunchCooperativeKernel(const void* host, Dim3 grid, Dim3 blo
 }
 GATES_CUDA int cudaLaunchKernelExC(const LaunchConfig* config, const void* host, void** arguments) {
     bool cooperative = false;
-    Dim3 cluster = {1, 1, 1};
-    for (unsigned i = 0; i < config->count; ++i) {
-        const LaunchAttribute& attribute = config->attributes[i];
-        if (attribute.id == kCooperative) cooperative = attribute.flag != 0;
-        if (attribute.id == kClusterDimension) cluster = {attribute.dim[0], attribute.dim[1], attribute.dim[2]};
-    }
-    if (cluster.x * cluster.y * cluster.z > 1) {
-        Finding finding;
-        finding.code = "cpu.unsupported";
-        finding.message = "not supported: a launch in clusters";
-        add_finding(finding);
-        return Device::get().set_error(kNotSupported);
-    }
-    return launch(Device::get().kernel(host), config->grid, config->block, arguments, config->shared, cooperative, cluster);
+    for (unsigned i = 0; i < config->count; ++i) cooperative |= config->attributes[i].id == kCooperative && config->attributes[i].flag != 0;
+    return launch(Device::get().kernel(host), config->grid, config->block, arguments, config->shared, cooperative, cluster_of(*config));
 }
 
 GATES_CUDA int cudaFuncSetAttribute(const void* host, int attribute, int value) {
@@ -133,6 +132,7 @@ GATES_CUDA int cudaFuncSetAttribute(const void* host, int attribute, int value) 
         kernel->dynamic_shared_limit = value;
         kernel->opt_in = value;
     }
+    if (attribute == 14) kernel->large_clusters = value != 0;  // cudaFuncAttributeNonPortableClusterSizeAllowed
     return kSuccess;
 }
 GATES_CUDA int cudaFuncSetCacheConfig(const void*, int) { return kSuccess; }
@@ -160,6 +160,22 @@ GATES_CUDA int cudaOccupancyMaxActiveBlocksPerMultiprocessorWithFlags(int* block
 }
 GATES_CUDA int cudaOccupancyMaxActiveBlocksPerMultiprocessor(int* blocks, const void* host, int threads, std::size_t shared) {
     return cudaOccupancyMaxActiveBlocksPerMultiprocessorWithFlags(blocks, host, threads, shared, 0);
+}
+GATES_CUDA int cudaOccupancyMaxActiveClusters(int* clusters, const void* host, const LaunchConfig* config) {
+    Device& device = Device::get();
+    const Program* program = program_of(device.kernel(host));
+    if (program == nullptr) return device.last_error(false);
+    const Dim3 block = config->block, cluster = cluster_of(*config);
+    const unsigned size = std::max(cluster.x * cluster.y * cluster.z, 1u);
+    *clusters = device.limits.multiprocessors * resident(device.limits, *program, static_cast<int>(block.x * block.y * block.z), config->shared) / static_cast<int>(size);
+    return kSuccess;
+}
+GATES_CUDA int cudaOccupancyMaxPotentialClusterSize(int* size, const void* host, const LaunchConfig*) {
+    Device& device = Device::get();
+    const Kernel* kernel = device.kernel(host);
+    if (kernel == nullptr) return device.set_error(kInvalidDeviceFunction);
+    *size = static_cast<int>(kernel->large_clusters ? kMostCtasOfCluster : kPortableCtasOfCluster);
+    return kSuccess;
 }
 GATES_CUDA int cudaOccupancyAvailableDynamicSMemPerBlock(std::size_t* bytes, const void* host, int blocks, int) {
     Device& device = Device::get();

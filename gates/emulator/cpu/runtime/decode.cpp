@@ -418,7 +418,10 @@ std::unique_ptr<Program> Decoder::decode(const std::string& entry, bool shifted)
         program_->max_threads = static_cast<unsigned>(directive(".maxntid", 0, 1) * directive(".maxntid", 1, 1) * directive(".maxntid", 2, 1));
     }
     program_->launch_registers = static_cast<unsigned>(directive(".maxnreg", 0, 0));
-    for (std::size_t i = 0; i < 3; ++i) program_->required[i] = static_cast<unsigned>(directive(".reqntid", i, 0));
+    for (std::size_t i = 0; i < 3; ++i) {
+        program_->required[i] = static_cast<unsigned>(directive(".reqntid", i, 0));
+        program_->cluster[i] = static_cast<unsigned>(directive(".reqnctapercluster", i, 0));
+    }
     body(function, std::move(variables));
     // Constants first, so that a warp starts with one copy of them.
     const std::uint32_t shift = static_cast<std::uint32_t>(constant_bytes_.size());

@@ -3,6 +3,7 @@
 #include <algorithm>
 #include <cstring>
 
+#include "cluster.h"
 #include "memory.h"
 #include "system_calls.h"
 
@@ -34,6 +35,7 @@ constexpr Named kErrors[] = {
     {717, "cudaErrorInvalidAddressSpace", "operation not supported on global/shared address space"},
     {720, "cudaErrorCooperativeLaunchTooLarge", "too many blocks in cooperative launch"},
     {kLaunchFailure, "cudaErrorLaunchFailure", "unspecified launch failure"},
+    {kInvalidClusterSize, "cudaErrorInvalidClusterSize", "cluster misconfiguration"},
     {kNotPermitted, "cudaErrorNotPermitted", "operation not permitted"},
     {kNotSupported, "cudaErrorNotSupported", "operation not supported"},
 };
@@ -171,7 +173,7 @@ int Device::refuse(Record record, int error, const std::string& why) {
 }
 
 int Device::launch(Kernel* kernel, const std::uint32_t (&grid)[3], const std::uint32_t (&block)[3], void** arguments, std::size_t shared, bool cooperative,
-                   const std::uint32_t (&cluster)[3]) {
+                   const std::uint32_t (&asked_cluster)[3]) {
     if (sticky_) return error_;
     if (kernel == nullptr) return set_error(kInvalidDeviceFunction);
     Record record{kernel->name, "", {grid[0], grid[1], grid[2]}, {block[0], block[1], block[2]}, shared};
@@ -196,6 +198,16 @@ int Device::launch(Kernel* kernel, const std::uint32_t (&grid)[3], const std::ui
     }
     record.static_shared = program->shared_bytes;
     record.max_threads = program->bounded ? program->max_threads : 0;
+    const bool said = program->cluster[0] != 0, asked_for = asked_cluster[0] != 0;
+    std::uint32_t cluster[3];
+    for (int i = 0; i < 3; ++i) cluster[i] = std::max(asked_for ? asked_cluster[i] : program->cluster[i], 1u);
+    if (said && asked_for && !std::equal(cluster, cluster + 3, program->cluster)) {
+        return refuse(record, kInvalidClusterSize, "clusters of " + extent(cluster) + "; the kernel takes " + extent(program->cluster) + " alone");
+    }
+    const std::uint64_t most_ctas = kernel->large_clusters ? kMostCtasOfCluster : kPortableCtasOfCluster;
+    if (std::uint64_t(cluster[0]) * cluster[1] * cluster[2] > most_ctas) {
+        return refuse(record, kInvalidClusterSize, "clusters of " + extent(cluster) + "; the limit is " + std::to_string(most_ctas) + " blocks");
+    }
     for (int i = 0; i < 3; ++i) {
         if (program->required[i] != 0 && program->required[i] != block[i]) return refuse(record, kInvalidValue, "a block of " + extent(block) + "; the kernel takes " + extent(program->required) + " alone");
         if (grid[i] % cluster[i] != 0) return refuse(record, kInvalidConfiguration, "a grid of " + extent(grid) + " is no multiple of its clusters of " + extent(cluster));

@@ -15,7 +15,7 @@ namespace gates_cpu {
 enum Error : int {
     kSuccess = 0, kInvalidValue = 1, kMemoryAllocation = 2, kInvalidConfiguration = 9, kInvalidSymbol = 13, kInvalidMemcpyDirection = 21,
     kInvalidDeviceFunction = 98, kNoDevice = 100, kInvalidDevice = 101, kNoKernelImage = 209, kInvalidPtx = 218, kInvalidResourceHandle = 400,
-    kNotReady = 600, kIllegalAddress = 700, kLaunchOutOfResources = 701, kLaunchTimeout = 702, kLaunchFailure = 719, kNotPermitted = 800, kNotSupported = 801
+    kNotReady = 600, kIllegalAddress = 700, kLaunchOutOfResources = 701, kLaunchTimeout = 702, kLaunchFailure = 719, kNotPermitted = 800, kNotSupported = 801, kInvalidClusterSize = 912
 };
 const char* error_name(int error);
 const char* error_text(int error);
@@ -37,6 +37,7 @@ struct Kernel {
     std::string name;
     int dynamic_shared_limit = 49152;
     int opt_in = 0;  // what cudaFuncSetAttribute was asked for
+    bool large_clusters = false;  // of more than 8 CTAs
 };
 
 struct Limits {  // of the chip
@@ -64,6 +65,7 @@ class Device {
     Kernel* kernel(const void* host);                     // null if unknown
     std::uint64_t variable(const void* host, std::size_t& bytes);  // 0 if unknown
 
+    // `cluster`: of the launch; 0: as the kernel says, or none.
     int launch(Kernel* kernel, const std::uint32_t (&grid)[3], const std::uint32_t (&block)[3], void** arguments, std::size_t shared, bool cooperative,
                const std::uint32_t (&cluster)[3]);
     int set_error(int error);                             // hands it back

@@ -1,4 +1,4 @@
-// The CTAs of a launch over the threads of this machine.
+// The clusters of a launch over the threads of this machine.
 #include <algorithm>
 #include <deque>
 #include <exception>
@@ -8,8 +8,8 @@
 #include <thread>
 
 #include "access.h"
+#include "cluster.h"
 #include "copies.h"
-#include "cta.h"
 #include "device.h"
 #include "races.h"
 
@@ -18,18 +18,13 @@ namespace {
 
 constexpr std::uint64_t kTurn = 20000, kShortTurn = 1000;  // operations of a warp before another has its turn; short: of one that polls
 
-std::unique_ptr<Cta> made() {
-    auto cta = std::make_unique<Cta>();
-    if (checks.races) cta->races = std::make_shared<Races>();
-    return cta;
-}
-
-std::uint64_t resident_ctas(const Launch& launch) {
+std::uint64_t resident_clusters(const Launch& launch) {
     const Limits& limits = Device::get().limits;
-    return std::uint64_t(limits.multiprocessors) * std::max(resident(limits, *launch.program, static_cast<int>(launch.threads()), launch.dynamic_shared), 1);
+    const std::uint64_t ctas = std::uint64_t(limits.multiprocessors) * std::max(resident(limits, *launch.program, static_cast<int>(launch.threads()), launch.dynamic_shared), 1);
+    return std::max<std::uint64_t>(ctas / launch.cluster_size(), 1);
 }
 
-// The seed's order of CTAs `first` up to `last`, which the chip can hold at a time: a device promises none of them. Seed 0: as they are numbered.
+// The seed's order of clusters `first` up to `last`, which the chip can hold at a time: a device promises none of them. Seed 0: as they are numbered.
 std::vector<std::uint64_t> ordered(std::uint64_t first, std::uint64_t last, std::uint64_t seed) {
     std::vector<std::uint64_t> numbers(last - first);
     std::iota(numbers.begin(), numbers.end(), first);
@@ -39,20 +34,20 @@ std::vector<std::uint64_t> ordered(std::uint64_t first, std::uint64_t last, std:
 
 // One after the other. While those that run wait for others, more begin, up to what the chip can hold.
 void in_order(Launch& launch) {
-    const std::uint64_t count = launch.ctas(), most = resident_ctas(launch);
-    std::deque<std::unique_ptr<Cta>> running;
-    std::vector<std::unique_ptr<Cta>> spare;
+    const std::uint64_t count = launch.clusters(), most = resident_clusters(launch);
+    std::deque<std::unique_ptr<Cluster>> running;
+    std::vector<std::unique_ptr<Cluster>> spare;
     std::vector<std::uint64_t> order;
     for (std::uint64_t next = 0; (next < count || !running.empty()) && !launch.ended;) {
         const std::uint64_t more = std::min({count - next, std::max<std::uint64_t>(running.size(), 1), most - running.size()});
         for (std::uint64_t i = 0; i < more && !launch.ended; ++i) {
-            if (spare.empty()) spare.push_back(made());
-            std::unique_ptr<Cta> cta = std::move(spare.back());
+            if (spare.empty()) spare.push_back(std::make_unique<Cluster>());
+            std::unique_ptr<Cluster> cluster = std::move(spare.back());
             spare.pop_back();
             if (next % most == 0) order = ordered(next, std::min(next + most, count), launch.seed);
-            cta->start(launch, order[next++ % most]);
-            if (cta->run(kTurn)) spare.push_back(std::move(cta));
-            else running.push_back(std::move(cta));
+            cluster->start(launch, order[next++ % most]);
+            if (cluster->run(kTurn)) spare.push_back(std::move(cluster));
+            else running.push_back(std::move(cluster));
         }
         for (std::size_t i = 0; i < running.size() && !launch.ended;) {
             if (running[i]->run(kShortTurn)) {
@@ -71,10 +66,10 @@ void side_by_side(Launch& launch, unsigned threads) {
     std::mutex guard;
     const auto work = [&] {
         try {
-            const std::unique_ptr<Cta> cta = made();
-            for (std::uint64_t number = next++; number < launch.ctas() && !launch.ended; number = next++) {
-                cta->start(launch, number);
-                while (!cta->run(kTurn)) {}
+            Cluster cluster;
+            for (std::uint64_t number = next++; number < launch.clusters() && !launch.ended; number = next++) {
+                cluster.start(launch, number);
+                while (!cluster.run(kTurn)) {}
             }
         } catch (...) {
             const std::lock_guard<std::mutex> lock(guard);
@@ -83,7 +78,7 @@ void side_by_side(Launch& launch, unsigned threads) {
         }
     };
     std::vector<std::thread> others;
-    for (unsigned i = 1; i < std::min<std::uint64_t>(threads, launch.ctas()); ++i) others.emplace_back(work);
+    for (unsigned i = 1; i < std::min<std::uint64_t>(threads, launch.clusters()); ++i) others.emplace_back(work);
     work();
     for (std::thread& other : others) other.join();
     if (failure) std::rethrow_exception(failure);

@@ -25,6 +25,8 @@ void report_no_proxy_fence(Warp& warp, const Op& op, unsigned lane, const char* 
 
 // Brings home the copies that the barrier at `address` counts; false if there are none.
 bool land_copies(Cta& cta, std::uint32_t address);
+// Threads of the warp have ended: their stores in bulk end, too, and those that nobody waited for are a finding.
+void end_stores(Warp& warp);
 // Takes `bytes` from what the barrier expects; its phase may end.
 void complete_bytes(Cta& cta, std::uint32_t address, std::uint32_t bytes);
 

@@ -89,6 +89,6 @@ GATES_CUDA int gates_cpu_launch(void* module, const char* kernel, const std::uin
     } catch (const std::exception&) {  // said by the launch
     }
     made.dynamic_shared_limit = device.limits.shared_optin;
-    return device.launch(&made, {grid[0], grid[1], grid[2]}, {block[0], block[1], block[2]}, arguments, shared, false, {1, 1, 1});
+    return device.launch(&made, {grid[0], grid[1], grid[2]}, {block[0], block[1], block[2]}, arguments, shared, false, {0, 0, 0});
 }
 GATES_CUDA void gates_cpu_unload(void* module) { Device::get().remove_module(static_cast<LoadedModule*>(module)); }

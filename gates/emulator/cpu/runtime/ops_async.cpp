@@ -1,4 +1,4 @@
-// Asynchronous copies (cp.async) and barriers of clusters.
+// Asynchronous copies of single threads (cp.async).
 #include <algorithm>
 
 #include "access.h"
@@ -134,7 +134,5 @@ void copy(Decoder& decoder, Modifiers& modifiers) {
 const OpcodeTable table = {{"cp", copy}};
 
 }  // namespace
-
-void cluster_barrier(Decoder& decoder, Modifiers&) { decoder.unsupported("clusters"); }
 
 }  // namespace gates_cpu

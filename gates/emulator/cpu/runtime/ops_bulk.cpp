@@ -1,6 +1,9 @@
-// Copies in bulk (cp.async.bulk): boxes of tensors, by their maps, and plain ones. A load lands when somebody waits for its mbarrier;
-// a store is done at once.
+// Copies in bulk (cp.async.bulk): boxes of tensors, by their maps, and plain ones. All end as late as the program allows: a load when
+// somebody waits for its mbarrier, a store when its thread waits for it or ends.
+#include <algorithm>
+
 #include "access.h"
+#include "cluster.h"
 #include "copies.h"
 #include "hopper.h"
 #include "races.h"
@@ -49,8 +52,7 @@ template <class Piece> void pieces(std::uint64_t address, std::uint32_t bytes, P
     }
 }
 
-bool read_map(Warp& warp, const Op& op, unsigned lane, TensorMap& map) {
-    const std::uint64_t address = warp.lanes<std::uint64_t>(op.b)[lane];
+bool read_map(Warp& warp, const Op& op, unsigned lane, std::uint64_t address, TensorMap& map) {
     std::uint8_t* const at = resolve(warp, op, lane, address, sizeof map, Space::Generic, Use::Read, 64);
     if (at != nullptr) std::memcpy(&map, at, sizeof map);
     if (at != nullptr && map.magic == kTensorMapMagic) return true;
@@ -59,50 +61,77 @@ bool read_map(Warp& warp, const Op& op, unsigned lane, TensorMap& map) {
     return false;
 }
 
-// extra->slots: coordinates, if it is a tensor's. op.a: shared memory; op.b: the map, or the global address; op.c: the mbarrier; op.d2: bytes.
+std::string to_shared(std::uint32_t alignment) { return "a bulk copy goes to shared memory that is not aligned to " + std::to_string(alignment) + " bytes"; }
+
+void fail(Warp& warp, const Op& op, unsigned lane, const char* code, const std::string& message) {
+    warp.cta->launch->report(&warp, op.place, lane, code, message);
+    warp.cta->launch->faulted = true;
+}
+
+// To the shared memory of `owner`, whose mbarrier counts it.
+void ask_for(Warp& warp, const Op& op, Cta& owner, const TensorCopy& copy) {
+    if (owner.races) {
+        const std::int32_t writer = owner.races->barrier_not_proxied(owner.races->place(owner, copy.barrier));
+        if (writer >= 0) report_no_proxy_fence(warp, op, copy.lane, "a copy in bulk counts on the mbarrier at", copy.barrier, writer);
+    }
+    const std::uint32_t window = (owner.rank + 1) << kRankShift;
+    for (std::uint32_t done = 0; done < copy.bytes; done += 16) {
+        if (shared_bytes(warp, op, copy.lane, (&owner == warp.cta ? 0 : window) + copy.to + done, 16, Use::Write) == nullptr) return;
+    }
+    std::memset(owner.shared.data() + copy.to, 0xff, copy.bytes);  // until it lands, nobody may read it
+    std::memset(owner.shared_shadow.data() + copy.to, 0, copy.bytes);
+    owner.tensors.push_back(copy);
+}
+
+// extra->slots: coordinates, if it is a tensor's. op.a: shared memory; op.b: the map, or the source's address; op.c: the mbarrier; op.d2: bytes;
+// op.d: ranks that it goes to.
 void load(Warp& warp, const Op& op) {
-    Cta& cta = *warp.cta;
     for (unsigned lane = 0; lane < kLanes; ++lane) {
         if (!(warp.exec >> lane & 1)) continue;
         TensorMap map = {};
         const bool tensor = !op.extra->slots.empty();
-        if (tensor && !read_map(warp, op, lane, map)) continue;
+        if (tensor && !read_map(warp, op, lane, warp.lanes<std::uint64_t>(op.b)[lane], map)) continue;
         if (tensor && map.rank != op.extra->slots.size()) {
             warp.cta->launch->report(&warp, op.place, lane, "cpu.bad_tensor_map", "the copy names another number of dimensions than its tensor map has");
             continue;
         }
         TensorCopy copy = {};
         copy.op = &op;
+        copy.warp = &warp;
         copy.lane = lane;
         copy.to = static_cast<std::uint32_t>(address_of(warp, op, lane));
         copy.barrier = warp.lanes<std::uint32_t>(op.c)[lane];
         copy.bytes = tensor ? box_bytes(map) : warp.lanes<std::uint32_t>(op.d2)[lane];
-        copy.source = warp.lanes<std::uint64_t>(op.b)[lane];
+        copy.source = op.extra->kind == 1 ? kSharedWindow + warp.lanes<std::uint32_t>(op.b)[lane] : warp.lanes<std::uint64_t>(op.b)[lane];
         for (std::size_t i = 0; i < op.extra->slots.size(); ++i) copy.at[i] = static_cast<std::int32_t>(warp.lanes<std::uint32_t>(op.extra->slots[i])[lane]);
+        Cta* const owner = shared_cta(warp, op, lane, copy.to);
+        Cta* const counts = shared_cta(warp, op, lane, copy.barrier);
+        if (owner == nullptr || counts == nullptr) continue;
         const std::uint32_t alignment = tensor ? 128 : 16;
         if (copy.to % alignment != 0 || copy.bytes % 16 != 0) {
-            cta.launch->report(&warp, op.place, lane, "cpu.misaligned", "a bulk copy goes to shared memory that is not aligned to " + std::to_string(alignment) + " bytes");
-            cta.launch->faulted = true;
-            continue;
+            fail(warp, op, lane, "cpu.misaligned", to_shared(alignment));
+        } else if (owner != counts) {
+            fail(warp, op, lane, "cpu.bad_mbarrier", "a copy in bulk counts on the mbarrier of another block than the one it goes to");
+        } else if (op.d == kNowhere) {
+            ask_for(warp, op, *owner, copy);
+        } else {
+            const std::uint32_t ranks = warp.lanes<std::uint32_t>(op.d)[lane] & 0xffff;
+            for (std::uint32_t rank = 0; rank < 16; ++rank) {
+                if (!(ranks >> rank & 1)) continue;
+                std::uint32_t there = (rank + 1) << kRankShift;
+                Cta* const target = shared_cta(warp, op, lane, there);
+                if (target != nullptr) ask_for(warp, op, *target, copy);
+            }
         }
-        if (cta.races) {
-            const std::int32_t writer = cta.races->barrier_not_proxied(copy.barrier);
-            if (writer >= 0) report_no_proxy_fence(warp, op, lane, "a copy in bulk counts on the mbarrier at", copy.barrier, writer);
-        }
-        bool whole = true;
-        for (std::uint32_t done = 0; done < copy.bytes && whole; done += 16) whole = shared_bytes(warp, op, lane, copy.to + done, 16, Use::Write) != nullptr;
-        if (!whole) continue;
-        std::memset(cta.shared.data() + copy.to, 0xff, copy.bytes);  // until it lands, nobody may read it
-        std::memset(cta.shared_shadow.data() + copy.to, 0, copy.bytes);
-        cta.copies[warp.index]->tensors.push_back(copy);
     }
 }
 
-void land(Cta& cta, Warp& warp, const TensorCopy& copy) {
+void land(Cta& cta, const TensorCopy& copy) {
+    Warp& warp = *copy.warp;
     std::uint8_t* const shared = cta.shared.data();
     const auto bring = [&](std::uint32_t offset, std::uint64_t from, std::uint32_t bytes, unsigned swizzle) {
         pieces(from, bytes, [&](std::uint32_t done, std::uint32_t size) {
-            const std::uint8_t* const at = resolve(warp, *copy.op, copy.lane, from + done, size, Space::Global, Use::Read);
+            const std::uint8_t* const at = resolve(warp, *copy.op, copy.lane, from + done, size, Space::Generic, Use::Read);
             if (at == nullptr) return;
             for (std::uint32_t i = 0; i < size; ++i) shared[swizzled(copy.to + offset + done + i, swizzle)] = at[i];
         });
@@ -112,53 +141,124 @@ void land(Cta& cta, Warp& warp, const TensorCopy& copy) {
         bring(0, copy.source, copy.bytes, 16);
     } else {
         TensorMap map;
-        if (!read_map(warp, *copy.op, copy.lane, map)) return;
+        if (!read_map(warp, *copy.op, copy.lane, copy.source, map)) return;
         each_row(map, copy.at, [&](std::uint32_t offset, std::uint64_t from, std::uint32_t elements, std::uint32_t skipped) {
             bring(offset + skipped * map.element_bytes, from, elements * map.element_bytes, swizzle_bytes(map));
         });
     }
     std::memset(cta.shared_shadow.data() + copy.to, kInitialised, copy.bytes);
-    if (cta.races) cta.races->release_at(warp, copy.barrier);
+    if (cta.races) cta.races->release_at(warp, cta.races->place(cta, copy.barrier));
     complete_bytes(cta, copy.barrier, copy.bytes);
+}
+
+// Calls byte(its address in shared memory, its place in `bytes`) for each byte of the source.
+template <class Byte> void each_byte(const BulkStore& store, Byte byte) {
+    std::size_t next = 0;
+    for (const BulkStore::Piece& piece : store.pieces) {
+        for (std::uint32_t i = 0; i < piece.bytes; ++i) byte(swizzled(piece.from + i, store.swizzle), next++);
+    }
 }
 
 // The way back: op.a: shared memory; op.b: the map or the address; op.d2: bytes.
 void store(Warp& warp, const Op& op) {
+    CopyGroup& copies = *warp.cta->copies[warp.index];
     for (unsigned lane = 0; lane < kLanes; ++lane) {
         if (!(warp.exec >> lane & 1)) continue;
         const std::uint32_t from = static_cast<std::uint32_t>(address_of(warp, op, lane));
-        bool said = !warp.cta->races;
-        const auto take = [&](std::uint32_t offset, std::uint64_t to, std::uint32_t bytes, unsigned swizzle) {
-            pieces(to, bytes, [&](std::uint32_t done, std::uint32_t size) {
-                std::uint8_t* const at = resolve(warp, op, lane, to + done, size, Space::Global, Use::Write);
-                for (std::uint32_t i = 0; i < size && at != nullptr; ++i) {
-                    const std::uint8_t* const byte = shared_bytes(warp, op, lane, swizzled(from + offset + done + i, swizzle), 1, Use::Read);
-                    if (byte != nullptr) at[i] = *byte;
-                    if (said || byte == nullptr) continue;
-                    const std::int32_t writer = warp.cta->races->not_proxied(swizzled(from + offset + done + i, swizzle), 1);
-                    if (writer < 0) continue;
-                    said = true;
-                    report_no_proxy_fence(warp, op, lane, "a copy in bulk reads", from + offset + done + i, writer);
-                }
-            });
+        BulkStore made{&op, lane, copies.bulk_group[lane], 16, false, {}, {}};
+        const auto take = [&](std::uint32_t offset, std::uint64_t to, std::uint32_t bytes) {
+            pieces(to, bytes, [&](std::uint32_t done, std::uint32_t size) { made.pieces.push_back({to + done, from + offset + done, size}); });
         };
         if (op.extra->slots.empty()) {
-            take(0, warp.lanes<std::uint64_t>(op.b)[lane], warp.lanes<std::uint32_t>(op.d2)[lane], 16);
-            continue;
+            take(0, warp.lanes<std::uint64_t>(op.b)[lane], warp.lanes<std::uint32_t>(op.d2)[lane]);
+        } else {
+            TensorMap map;
+            if (!read_map(warp, op, lane, warp.lanes<std::uint64_t>(op.b)[lane], map)) continue;
+            made.swizzle = swizzle_bytes(map);
+            std::int32_t at[5] = {};
+            for (std::size_t i = 0; i < op.extra->slots.size(); ++i) at[i] = static_cast<std::int32_t>(warp.lanes<std::uint32_t>(op.extra->slots[i])[lane]);
+            each_row(map, at, [&](std::uint32_t offset, std::uint64_t to, std::uint32_t elements, std::uint32_t skipped) {
+                take(offset + skipped * map.element_bytes, to, elements * map.element_bytes);
+            });
         }
-        TensorMap map;
-        if (!read_map(warp, op, lane, map)) continue;
-        std::int32_t at[5] = {};
-        for (std::size_t i = 0; i < op.extra->slots.size(); ++i) at[i] = static_cast<std::int32_t>(warp.lanes<std::uint32_t>(op.extra->slots[i])[lane]);
-        each_row(map, at, [&](std::uint32_t offset, std::uint64_t to, std::uint32_t elements, std::uint32_t skipped) {
-            take(offset + skipped * map.element_bytes, to, elements * map.element_bytes, swizzle_bytes(map));
+        bool said = !warp.cta->races, whole = true;
+        each_byte(made, [&](std::uint32_t address, std::size_t) {
+            const std::uint8_t* const byte = whole ? shared_bytes(warp, op, lane, address, 1, Use::Read) : nullptr;
+            whole = byte != nullptr;
+            if (!whole) return;
+            made.bytes.push_back(*byte);
+            if (said) return;
+            const std::int32_t writer = warp.cta->races->not_proxied(warp.cta->races->place(*warp.cta, address), 1);
+            if (writer < 0) return;
+            said = true;
+            report_no_proxy_fence(warp, op, lane, "a copy in bulk reads", address, writer);
         });
+        if (whole) copies.stores.push_back(std::move(made));
     }
 }
 
-void nothing(Warp&, const Op&) {}
+// The engine reads the source now, as late as it may.
+void read_source(Warp& warp, BulkStore& store) {
+    if (store.read) return;
+    store.read = true;
+    Cta& cta = *warp.cta;
+    bool said = false;
+    each_byte(store, [&](std::uint32_t address, std::size_t at) {
+        if (cta.shared[address] == store.bytes[at]) return;
+        store.bytes[at] = cta.shared[address];
+        if (said) return;
+        said = true;
+        const std::int32_t writer = cta.races ? cta.races->last_writer(cta.races->place(cta, address)) : -1;
+        cta.launch->report(&warp, store.op->place, store.lane, "cpu.bulk_source_overwritten",
+                           "byte " + std::to_string(address - kSharedStart) + " of shared memory was overwritten while this copy in bulk may still read it: cp.async.bulk.wait_group.read comes first",
+                           writer < 0 ? -1 : warp.program->ops[static_cast<std::size_t>(writer)].place);
+    });
+}
+
+void write_out(Warp& warp, const BulkStore& store) {
+    std::size_t next = 0;
+    for (const BulkStore::Piece& piece : store.pieces) {
+        std::uint8_t* const at = resolve(warp, *store.op, store.lane, piece.to, piece.bytes, Space::Global, Use::Write);
+        if (at != nullptr) std::memcpy(at, store.bytes.data() + next, piece.bytes);
+        next += piece.bytes;
+    }
+}
+
+void commit(Warp& warp, const Op&) {
+    CopyGroup& copies = *warp.cta->copies[warp.index];
+    for (unsigned i = 0; i < kLanes; ++i) copies.bulk_group[i] += warp.exec >> i & 1;
+}
+
+// The executing lanes' stores of groups that are older than the newest op.imm ones; mode 1: their sources alone.
+void wait(Warp& warp, const Op& op) {
+    CopyGroup& copies = *warp.cta->copies[warp.index];
+    const auto awaited = [&](const BulkStore& store) {
+        return (warp.exec >> store.lane & 1) != 0 && copies.bulk_group[store.lane] - store.group > static_cast<std::uint32_t>(op.imm);
+    };
+    for (BulkStore& store : copies.stores) {
+        if (!awaited(store)) continue;
+        read_source(warp, store);
+        if (op.mode == 0) write_out(warp, store);
+    }
+    if (op.mode == 0) copies.stores.erase(std::remove_if(copies.stores.begin(), copies.stores.end(), awaited), copies.stores.end());
+}
 
 }  // namespace
+
+void end_stores(Warp& warp) {
+    std::vector<BulkStore>& stores = warp.cta->copies[warp.index]->stores;
+    const auto ended = [&](const BulkStore& store) { return (warp.alive >> store.lane & 1) == 0; };
+    for (BulkStore& store : stores) {
+        if (!ended(store)) continue;
+        if (!store.read) {
+            warp.cta->launch->report(&warp, store.op->place, store.lane, "cpu.bulk_store_not_awaited",
+                                     "the thread ends while this copy in bulk may still read shared memory: cp.async.bulk.commit_group and cp.async.bulk.wait_group.read come first");
+        }
+        read_source(warp, store);
+        write_out(warp, store);
+    }
+    stores.erase(std::remove_if(stores.begin(), stores.end(), ended), stores.end());
+}
 
 void report_no_proxy_fence(Warp& warp, const Op& op, unsigned lane, const char* reader, std::uint32_t address, std::int32_t writer) {
     if (warp.cta->launch->inlined_from(op.place, "memcpy_async")) return;  // the toolkit's own, which works on barriers as it makes them
@@ -169,39 +269,40 @@ void report_no_proxy_fence(Warp& warp, const Op& op, unsigned lane, const char* 
 }
 
 bool land_copies(Cta& cta, std::uint32_t address) {
-    bool any = false;
-    for (Warp& warp : cta.warps) {
-        std::vector<TensorCopy>& pending = cta.copies[warp.index]->tensors;
-        std::vector<TensorCopy> landing, left;
-        for (const TensorCopy& copy : pending) (copy.barrier == address ? landing : left).push_back(copy);
-        pending = std::move(left);
-        for (const TensorCopy& copy : landing) land(cta, warp, copy);
-        any |= !landing.empty();
-    }
-    return any;
+    std::vector<TensorCopy> landing;
+    const auto counted = [&](const TensorCopy& copy) { return copy.barrier == address; };
+    std::copy_if(cta.tensors.begin(), cta.tensors.end(), std::back_inserter(landing), counted);
+    cta.tensors.erase(std::remove_if(cta.tensors.begin(), cta.tensors.end(), counted), cta.tensors.end());
+    for (const TensorCopy& copy : landing) land(cta, copy);
+    return !landing.empty();
 }
 
 void bulk_copy(Decoder& decoder, Modifiers& modifiers) {
     if (modifiers.take("commit_group")) {
-        decoder.emit(nothing);
+        decoder.emit(commit);
         return;
     }
     if (modifiers.take("wait_group")) {
-        modifiers.take("read");
-        decoder.emit(nothing);
+        const bool read = modifiers.take("read");
+        Op& op = decoder.emit(wait);
+        op.mode = read;
+        op.imm = static_cast<std::int64_t>(decoder.operand(0).bits);
         return;
     }
     const bool tensor = modifiers.take("tensor");
     if (tensor && modifiers.take_one_of({"1d", "2d", "3d", "4d", "5d"}).empty()) decoder.unsupported();
     const bool loads = modifiers.starts("shared::cluster") || modifiers.starts("shared::cta");
     if (!loads && !modifiers.starts("global")) decoder.unsupported();
-    modifiers.take_any();
-    if (!modifiers.take(loads ? "global" : "shared::cta")) decoder.unsupported();
+    const bool to_cluster = modifiers.take_any() == "shared::cluster", between = loads && !tensor && modifiers.take("shared::cta");
+    if (!between && !modifiers.take(loads ? "global" : "shared::cta")) decoder.unsupported();
     modifiers.take("tile");
     modifiers.take("L2::cache_hint");
+    const bool many = loads && modifiers.take("multicast::cluster");
     if (!modifiers.take(loads ? "mbarrier::complete_tx::bytes" : "bulk_group")) decoder.unsupported();
     Extra extra;
     extra.space = Space::Shared;
+    extra.flags[kOfCluster] = to_cluster;
+    extra.kind = between;
     const Operand& global = decoder.operand(loads ? 1 : 0);
     const Operand& shared = decoder.operand(loads ? 0 : 1);
     if (tensor) {
@@ -209,19 +310,21 @@ void bulk_copy(Decoder& decoder, Modifiers& modifiers) {
         for (const Operand& part : global.parts[1].parts) extra.slots.push_back(decoder.source(part, Type::S32));
     }
     if (global.parts.front().bits != 0 && global.parts.front().kind == Operand::Register) decoder.unsupported("an offset");
-    const std::uint32_t b = decoder.source(global.parts.front(), Type::B64);
-    std::uint32_t bytes = kNowhere, barrier = kNowhere;
+    const std::uint32_t b = decoder.source(global.parts.front(), between ? Type::B32 : Type::B64);
+    std::uint32_t bytes = kNowhere, barrier = kNowhere, ranks = kNowhere;
     std::size_t next = 2;
     if (!tensor) bytes = decoder.source(next++, Type::U32);
     if (loads) {
         const Operand& place = decoder.operand(next++).parts.front();
         if (place.bits != 0 && place.kind == Operand::Register) decoder.unsupported("an offset");
         barrier = decoder.source(place, Type::B32);
+        if (many) ranks = decoder.source(next++, Type::B16);
     }
     Op& op = decoder.emit(loads ? load : store);
     decoder.address(shared, op, extra);
     op.b = b;
     op.c = barrier;
+    op.d = ranks;
     op.d2 = bytes;
     decoder.extra(op) = extra;
 }

@@ -87,6 +87,7 @@ void bar(Decoder& decoder, Modifiers& modifiers) {
 
 void fence_of_device(Warp& warp, const Op&) {
     if (warp.cta->launch->global_races) warp.cta->launch->global_races->fence(static_cast<std::uint32_t>(warp.cta->number));
+    if (warp.cta->races) warp.cta->races->fence(warp);
 }
 
 void fence_of_proxy(Warp& warp, const Op&) {
@@ -142,7 +143,7 @@ constexpr Named kSpecial[] = {
     {"%gridid", 17}, {"%lanemask_eq", 18}, {"%lanemask_le", 19}, {"%lanemask_lt", 20}, {"%lanemask_ge", 21}, {"%lanemask_gt", 22},
     {"%clock", 23}, {"%clock64", 23}, {"%globaltimer", 24}, {"%globaltimer_lo", 24}, {"%dynamic_smem_size", 25}, {"%total_smem_size", 26},
     {"%cluster_ctaid", 27}, {"%cluster_nctaid", 30}, {"%clusterid", 33}, {"%nclusterid", 36}, {"%cluster_ctarank", 39}, {"%cluster_nctarank", 40},
-    {"%is_explicit_cluster", 41}, {"%clock_hi", 42}, {"%globaltimer_hi", 43}, {"%aggr_smem_size", 26}, {"%envreg1", 44}, {"%envreg2", 45},
+    {"%clock_hi", 42}, {"%globaltimer_hi", 43}, {"%aggr_smem_size", 26}, {"%envreg1", 44}, {"%envreg2", 45},
 };
 
 std::uint64_t special_value(const Warp& warp, int which, unsigned lane) {
@@ -173,12 +174,8 @@ std::uint64_t special_value(const Warp& warp, int which, unsigned lane) {
         case 24: return static_cast<std::uint64_t>(std::chrono::steady_clock::now().time_since_epoch().count());
         case 25: return launch.dynamic_shared;
         case 26: return cta.shared_limit - kSharedStart;
-        case 39: {
-            const std::uint32_t* c = launch.cluster;
-            return cta.id[0] % c[0] + c[0] * (cta.id[1] % c[1] + c[1] * (cta.id[2] % c[2]));
-        }
-        case 40: return std::uint64_t(launch.cluster[0]) * launch.cluster[1] * launch.cluster[2];
-        case 41: return launch.cluster[0] * launch.cluster[1] * launch.cluster[2] > 1;
+        case 39: return cta.rank;
+        case 40: return launch.cluster_size();
         case 44: return launch.workspace >> 32;
         case 45: return launch.workspace & 0xffffffffu;
         default: return 0;

@@ -379,7 +379,12 @@ void pack(Warp& warp, const Op& op) {
 }
 
 void move(Decoder& decoder, Modifiers& modifiers) {
-    if (Modifiers(modifiers).take("pred")) return predicate_logic(decoder, modifiers);
+    if (Modifiers(modifiers).take("pred")) {
+        if (decoder.operand(1).name != "%is_explicit_cluster") return predicate_logic(decoder, modifiers);
+        modifiers.take("pred");
+        decoder.emit([](Warp& warp, const Op& self) { set_predicate(warp, self.d, warp.cta->launch->cluster_size() > 1 ? kAllLanes : 0); }).d = decoder.raw(decoder.operand(0));
+        return;
+    }
     const Type type = modifiers.take_type();
     const bool wide = bytes_of(type) == 8;
     const Operand &to = decoder.operand(0), &from = decoder.operand(1);

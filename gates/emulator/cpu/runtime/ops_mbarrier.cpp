@@ -13,20 +13,31 @@ struct State {
 static_assert(sizeof(State) == 8);
 constexpr std::uint64_t kBias = 1u << 20, kValid = 2;
 
-State* state_at(Warp& warp, const Op& op, unsigned lane, std::uint32_t address, bool fresh = false) {
-    Cta& cta = *warp.cta;
+struct Found {
+    Cta* owner;
+    std::uint32_t address;   // in the owner's shared memory
+    State* state;            // null after a finding
+    std::uint32_t place() const { return owner->races->place(*owner, address); }
+};
+
+Found find(Warp& warp, const Op& op, unsigned lane, bool fresh = false) {
+    const std::uint64_t given = address_of(warp, op, lane);
+    std::uint32_t address = static_cast<std::uint32_t>((given & kWindowBits) == kSharedWindow ? given - kSharedWindow : given);
+    Cta* const owner = shared_cta(warp, op, lane, address);
+    if (owner == nullptr) return {};
+    Cta& cta = *owner;
     if (address < kSharedStart || address + 8 > cta.shared_limit || address % 8 != 0) {
         cta.launch->report(&warp, op.place, lane, "cpu.bad_mbarrier", "an mbarrier lies outside of shared memory or is not aligned to 8 bytes");
         cta.launch->faulted = true;
-        return nullptr;
+        return {};
     }
     State* const state = reinterpret_cast<State*>(cta.shared.data() + address);
     if (!fresh && (state->valid != kValid || (cta.shared_shadow[address] & kInitialised) == 0)) {
         cta.launch->report(&warp, op.place, lane, "cpu.bad_mbarrier", "an mbarrier is used that was not initialised, or was overwritten");
         cta.launch->faulted = true;
-        return nullptr;
+        return {};
     }
-    return state;
+    return {owner, address, state};
 }
 
 void settle(Cta& cta, State& state, std::uint32_t address) {
@@ -36,27 +47,22 @@ void settle(Cta& cta, State& state, std::uint32_t address) {
     for (Warp& warp : cta.warps) warp.release(Wait::Condition, address);
 }
 
-std::uint32_t shared_address(Warp& warp, const Op& op, unsigned lane) {
-    const std::uint64_t address = address_of(warp, op, lane);
-    return static_cast<std::uint32_t>((address & kWindowBits) == kSharedWindow ? address - kSharedWindow : address);
-}
-
 void initialise(Warp& warp, const Op& op) {
     for (unsigned lane = 0; lane < kLanes; ++lane) {
         if (!(warp.exec >> lane & 1)) continue;
-        const std::uint32_t address = shared_address(warp, op, lane), count = warp.lanes<std::uint32_t>(op.b)[lane];
-        State* const state = state_at(warp, op, lane, address, true);
-        if (state == nullptr) continue;
-        *state = {0, count, count, kBias, kValid};
-        std::memset(warp.cta->shared_shadow.data() + address, kInitialised, 8);
-        if (warp.cta->races) warp.cta->races->barrier_made(warp, lane, op, address);
+        const std::uint32_t count = warp.lanes<std::uint32_t>(op.b)[lane];
+        const Found found = find(warp, op, lane, true);
+        if (found.state == nullptr) continue;
+        *found.state = {0, count, count, kBias, kValid};
+        std::memset(found.owner->shared_shadow.data() + found.address, kInitialised, 8);
+        if (warp.cta->races) warp.cta->races->barrier_made(warp, lane, op, found.place());
     }
 }
 
 void invalidate(Warp& warp, const Op& op) {
     for (unsigned lane = 0; lane < kLanes; ++lane) {
         if (!(warp.exec >> lane & 1)) continue;
-        if (State* const state = state_at(warp, op, lane, shared_address(warp, op, lane))) state->valid = 0;
+        if (State* const state = find(warp, op, lane).state) state->valid = 0;
     }
 }
 
@@ -64,8 +70,8 @@ void invalidate(Warp& warp, const Op& op) {
 void arrive(Warp& warp, const Op& op) {
     for (unsigned lane = 0; lane < kLanes; ++lane) {
         if (!(warp.exec >> lane & 1)) continue;
-        const std::uint32_t address = shared_address(warp, op, lane);
-        State* const state = state_at(warp, op, lane, address);
+        const Found found = find(warp, op, lane);
+        State* const state = found.state;
         if (state == nullptr) continue;
         const std::uint64_t token = state->phase;
         const std::uint32_t count = op.mode == 1 ? 0 : op.b == kNowhere ? 1 : warp.lanes<std::uint32_t>(op.b)[lane];
@@ -77,8 +83,8 @@ void arrive(Warp& warp, const Op& op) {
         state->pending -= count;
         if (op.mode == 2) state->expected -= count;
         if (op.d != kNowhere) warp.lanes<std::uint64_t>(op.d)[lane] = token;
-        if (warp.cta->races) warp.cta->races->release_at(warp, address);
-        settle(*warp.cta, *state, address);
+        if (warp.cta->races) warp.cta->races->release_at(warp, found.place());
+        settle(*found.owner, *state, found.address);
     }
 }
 
@@ -88,19 +94,19 @@ void test(Warp& warp, const Op& op) {
     std::uint32_t waits_for = 0;
     for (unsigned lane = 0; lane < kLanes; ++lane) {
         if (!(warp.exec >> lane & 1)) continue;
-        const std::uint32_t address = shared_address(warp, op, lane);
-        const State* state = state_at(warp, op, lane, address);
+        const Found found = find(warp, op, lane);
+        const State* const state = found.state;
         if (state == nullptr) {
             ended |= 1u << lane;
             continue;
         }
         const std::uint64_t awaited = (op.mode & 1) != 0 ? warp.lanes<std::uint32_t>(op.b)[lane] & 1 : warp.lanes<std::uint64_t>(op.b)[lane] & 1;
-        if (state->phase == awaited) land_copies(*warp.cta, address);
+        if (state->phase == awaited) land_copies(*found.owner, found.address);
         if (state->phase != awaited) {
             ended |= 1u << lane;
-            if (warp.cta->races) warp.cta->races->acquire_at(warp, address);
+            if (warp.cta->races) warp.cta->races->acquire_at(warp, found.place());
         } else {
-            waits_for = address;
+            waits_for = found.address;
         }
     }
     if (ended == 0 && (op.mode & 2) != 0) {  // until the phase ends; then it is tried again
@@ -112,10 +118,10 @@ void test(Warp& warp, const Op& op) {
     set_predicate(warp, op.d, ended);
 }
 
-void address_and_order(Decoder& decoder, Modifiers& modifiers, Extra& extra) {
+void address_and_order(Modifiers& modifiers, Extra& extra) {
     modifiers.take_one_of({"release", "acquire", "relaxed"});
     modifiers.take_one_of({"cta", "cluster"});
-    if (modifiers.take("shared::cluster")) decoder.unsupported("clusters");
+    extra.flags[kOfCluster] = modifiers.take("shared::cluster");
     modifiers.take_one_of({"shared::cta", "shared"});
     modifiers.take("b64");
     extra.space = Space::Shared;
@@ -128,20 +134,20 @@ void mbarrier(Decoder& decoder, Modifiers& modifiers) {
         decoder.extra(op) = extra;
     };
     if (modifiers.take("init")) {
-        address_and_order(decoder, modifiers, extra);
+        address_and_order(modifiers, extra);
         const std::uint32_t count = decoder.source(1, Type::U32);
         Op& op = decoder.emit(initialise);
         op.b = count;
         return finish(op, 0);
     }
     if (modifiers.take("inval")) {
-        address_and_order(decoder, modifiers, extra);
+        address_and_order(modifiers, extra);
         return finish(decoder.emit(invalidate), 0);
     }
     const bool arrives = modifiers.take("arrive"), drops = modifiers.take("arrive_drop"), expects = modifiers.take("expect_tx");
     if (arrives || drops || expects) {
         if (modifiers.take("noComplete")) decoder.unsupported();
-        address_and_order(decoder, modifiers, extra);
+        address_and_order(modifiers, extra);
         const bool alone = !arrives && !drops;
         const std::size_t first = alone || decoder.operand(0).kind == Operand::Address ? 0 : 1;
         const std::uint32_t last = decoder.operands() > first + 1 ? decoder.source(first + 1, Type::U32) : kNowhere;
@@ -155,7 +161,7 @@ void mbarrier(Decoder& decoder, Modifiers& modifiers) {
     const bool may_wait = modifiers.take("try_wait");
     if (!may_wait && !modifiers.take("test_wait")) decoder.unsupported();
     const bool parity = modifiers.take("parity");
-    address_and_order(decoder, modifiers, extra);
+    address_and_order(modifiers, extra);
     const std::uint32_t state = decoder.source(2, parity ? Type::U32 : Type::B64);
     Op& op = decoder.emit(test);
     op.d = decoder.raw(decoder.operand(0));

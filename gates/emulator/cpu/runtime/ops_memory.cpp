@@ -322,11 +322,11 @@ void take_order(Modifiers& modifiers, Extra& access) {
                    : order == "release" ? Order::Release : order == "acq_rel" ? Order::AcqRel : Order::Weak;
     modifiers.take_one_of({"cta", "cluster", "gpu", "sys"});
 }
-void take_space(Decoder& decoder, Modifiers& modifiers, Extra& access) {
+void take_space(Modifiers& modifiers, Extra& access) {
     const std::string space = modifiers.take_one_of({"global", "shared", "shared::cta", "shared::cluster", "local", "param", "param::entry", "param::func", "const"});
     access.space = space == "global" ? Space::Global : space == "local" ? Space::Local : space == "const" ? Space::Const
                    : space.rfind("shared", 0) == 0 ? Space::Shared : space.rfind("param", 0) == 0 ? Space::Param : Space::Generic;
-    (void)decoder;
+    access.flags[kOfCluster] = space == "shared::cluster";
 }
 void take_caches(Modifiers& modifiers) {
     modifiers.take("nc");
@@ -344,7 +344,7 @@ void load_or_store(Decoder& decoder, Modifiers& modifiers) {
     const bool stores = decoder.instruction().opcode.front() == "st";
     Extra access;
     take_order(modifiers, access);
-    take_space(decoder, modifiers, access);
+    take_space(modifiers, access);
     take_caches(modifiers);
     const std::string vector = modifiers.take_one_of({"v2", "v4", "v8"});
     access.count = vector.empty() ? 1 : static_cast<unsigned>(vector[1] - '0');
@@ -392,7 +392,7 @@ void atomic_decode(Decoder& decoder, Modifiers& modifiers) {
     Extra access;
     if (modifiers.take("async")) decoder.unsupported();
     take_order(modifiers, access);
-    take_space(decoder, modifiers, access);
+    take_space(modifiers, access);
     take_caches(modifiers);
     const char* const names[] = {"add", "min", "max", "inc", "dec", "and", "or", "xor", "exch", "cas"};
     int what = -1;

@@ -84,7 +84,7 @@ void take_operand(Warp& warp, const Op& op, std::uint64_t bits, const char* whic
         if (at == nullptr) return;
         std::memcpy(seen.data() + seen.size() - 16, at, 16);
         if (said || !cta.races) return;
-        const std::int32_t writer = cta.races->not_proxied(address, 16);
+        const std::int32_t writer = cta.races->not_proxied(cta.races->place(cta, address), 16);
         if (writer < 0) return;
         said = true;
         report_no_proxy_fence(warp, op, 0, "wgmma reads", address, writer);
@@ -108,11 +108,11 @@ void read_operand(Warp& warp, const Product& product, const std::vector<std::uin
             if (!said) {
                 cta.launch->report(&warp, op.place, 0, "cpu.wgmma_operand_overwritten",
                                    "byte " + std::to_string(address - kSharedStart) + " of shared memory was overwritten while this wgmma product may still read it: its wgmma.wait_group comes first",
-                                   place_of(warp, cta.races ? cta.races->last_writer(address) : -1));
+                                   place_of(warp, cta.races ? cta.races->last_writer(cta.races->place(cta, address)) : -1));
             }
             said = true;
         } else if (cta.races) {
-            cta.races->shared(warp, op, 0, address, 16, false, false, false);
+            cta.races->shared(warp, op, 0, cta.races->place(cta, address), 16, false, false, false);
         }
         for (int i = 0; i < elements; ++i) {
             const float value = element(type, at + static_cast<unsigned>(i) * bytes_of(type));

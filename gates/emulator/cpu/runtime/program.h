@@ -17,6 +17,7 @@ constexpr std::uint32_t kNowhere = 0xffffffffu;  // no slot: a sink, no guard
 struct Warp;
 struct Op;
 constexpr int kCompares = 5;   // the flag of an Extra: an atomic operation that compares and swaps
+constexpr int kOfCluster = 4;  // the flag of one to .shared::cluster
 constexpr int kOffsets = 99;  // the kind of an Extra whose slots are offsets of local memory
 using Handler = void (*)(Warp&, const Op&);
 
@@ -75,7 +76,7 @@ struct Program {
     std::uint32_t shared_bytes = 0;                // static
     std::uint32_t dynamic_shared_at = 0;           // where the launch's bytes begin
     std::uint32_t local_bytes = 0;                 // a thread
-    unsigned max_threads = 1024, required[3] = {};
+    unsigned max_threads = 1024, required[3] = {}, cluster[3] = {};  // 0: not said
     bool bounded = false;                          // it has __launch_bounds__
     bool global_atomics = false;                   // or volatile and ordered accesses: CTAs see one another
     unsigned launch_registers = 0;                 // .maxnreg; 0: not said

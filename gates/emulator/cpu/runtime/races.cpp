@@ -62,29 +62,40 @@ bool GlobalRaces::knows(std::uint32_t cta, std::uint32_t other, std::uint32_t fe
     return found != known->second.known.end() && found->second > fences;
 }
 
-void Races::begin(std::uint32_t shared_bytes, unsigned warps) {
-    warps_ = warps;
-    clocks_.assign(warps, std::vector<std::uint32_t>(warps, 0));
-    for (unsigned w = 0; w < warps; ++w) clocks_[w][w] = 1;
-    barriers_.assign(16, std::vector<std::uint32_t>(warps, 0));
-    rounds_.assign(warps, 0);
+void Races::begin(std::uint32_t span, unsigned warps_of_cta, std::vector<std::uint32_t> ctas) {
+    ctas_ = std::move(ctas);
+    span_ = span;
+    warps_of_cta_ = warps_of_cta;
+    warps_ = warps_of_cta * static_cast<unsigned>(ctas_.size());
+    clocks_.assign(warps_, std::vector<std::uint32_t>(warps_, 0));
+    for (unsigned w = 0; w < warps_; ++w) clocks_[w][w] = 1;
+    fenced_.assign(alone() ? 0 : warps_, std::vector<std::uint32_t>(warps_, 0));
+    barriers_.assign(16 * ctas_.size() + 2, std::vector<std::uint32_t>(warps_, 0));
+    rounds_.assign(warps_, 0);
     places_.clear();
-    first_epoch_ = ++epoch_;  // what is known of the CTA before is void
-    proxied_at_.assign(warps * kLanes, 0);
-    proxied_.assign(warps, 0);
+    reached_.clear();
+    first_epoch_ = ++epoch_;  // what is known of the CTAs before is void
+    proxied_at_.assign(warps_ * kLanes, 0);
+    proxied_.assign(warps_, 0);
     made_.clear();
     doubts_.clear();
-    if (words_.size() < shared_bytes / 4 + 1) words_.assign(shared_bytes / 4 + 1, {});
-    if (bytes_.size() < shared_bytes + 4) bytes_.assign(shared_bytes + 4, {});
+    const std::size_t bytes = std::size_t(span) * ctas_.size();
+    if (words_.size() < bytes / 4 + 1) words_.assign(bytes / 4 + 1, {});
+    if (bytes_.size() < bytes + 4) bytes_.assign(bytes + 4, {});
 }
+
+std::uint32_t Races::place(const Cta& owner, std::uint32_t address) const { return owner.rank * span_ + address; }
 
 bool Races::before(const Touch& touch, const Access& access) const {
     const Warp& warp = access.warp;
     const std::uint32_t cta = static_cast<std::uint32_t>(warp.cta->number);
-    if (touch.cta != cta) return access.all != nullptr && access.all->knows(cta, touch.cta, touch.fences);
+    if (touch.cta != cta) {
+        if (access.all != nullptr && access.all->knows(cta, touch.cta, touch.fences)) return true;
+        if (alone() || std::find(ctas_.begin(), ctas_.end(), touch.cta) == ctas_.end()) return false;
+    }
     if (touch.epoch != epoch_) return true;
-    const std::vector<std::uint32_t>& known = clocks_[warp.index];
-    if (touch.warp == warp.index) return touch.lane == access.lane || touch.round != rounds_[warp.index] || touch.clock < known[warp.index];
+    const std::vector<std::uint32_t>& known = clocks_[warp.rank];
+    if (touch.warp == warp.rank) return touch.lane == access.lane || touch.round != rounds_[warp.rank] || touch.clock < known[warp.rank];
     return touch.clock <= known[touch.warp];
 }
 
@@ -141,15 +152,15 @@ void Races::touch(Word& watched, const Access& access, std::uint64_t address, st
     const Warp& warp = access.warp;
     const std::uint32_t cta = static_cast<std::uint32_t>(warp.cta->number);
     const std::int32_t index = static_cast<std::int32_t>(&access.op - warp.program->ops.data());
-    const auto same_instruction = [&](const Touch& other) { return other.op == index && other.warp == warp.index && other.cta == cta; };  // its lanes
+    const auto same_instruction = [&](const Touch& other) { return other.op == index && other.warp == warp.rank && other.cta == cta; };  // its lanes
     if (watched.written && !access.idle && !(access.strong && watched.strong) && !before(watched.write, access) && !(access.write && same_instruction(watched.write))) {
         if (conflict(access, watched.write, true, watched.strong, address)) return;
     }
     if (access.idle && watched.written && !before(watched.write, access)) return;
-    const Touch now{cta, access.all != nullptr ? access.all->fences(cta) : access.op.copies ? 0 : proxy_time_, epoch_, clocks_[warp.index][warp.index], index,
-                    static_cast<std::uint8_t>(warp.index), static_cast<std::uint8_t>(access.lane), rounds_[warp.index]};
+    const Touch now{cta, access.all != nullptr ? access.all->fences(cta) : access.op.copies ? 0 : proxy_time_, epoch_, clocks_[warp.rank][warp.rank], index,
+                    static_cast<std::uint16_t>(warp.rank), rounds_[warp.rank], static_cast<std::uint8_t>(access.lane)};
     if (access.write) {
-        if (access.strong && access.op.extra->flags[kCompares] && !doubts_.empty()) doubts_.erase({address, warp.index * kLanes + access.lane});
+        if (access.strong && access.op.extra->flags[kCompares] && !doubts_.empty()) doubts_.erase({address, warp.rank * kLanes + access.lane});
         for (std::uint8_t i = 0; i < watched.readers && !access.idle; ++i) {
             const Touch& reader = watched.read[i];
             if (!before(reader, access) && !same_instruction(reader) && conflict(access, reader, false, false, address)) return;
@@ -162,7 +173,7 @@ void Races::touch(Word& watched, const Access& access, std::uint64_t address, st
     }
     if (access.strong) return;  // a strong read and a write that is not: found where the write is plain and comes first
     for (std::uint8_t i = 0; i < watched.readers; ++i) {
-        if (watched.read[i].cta == cta && watched.read[i].warp == warp.index && watched.read[i].lane == access.lane) {
+        if (watched.read[i].cta == cta && watched.read[i].warp == warp.rank && watched.read[i].lane == access.lane) {
             watched.read[i] = now;
             return;
         }
@@ -171,7 +182,7 @@ void Races::touch(Word& watched, const Access& access, std::uint64_t address, st
         watched.read[watched.readers++] = now;
         return;
     }
-    if (watched.read[1].cta == watched.read[0].cta && watched.read[1].warp == watched.read[0].warp && watched.read[0].warp != warp.index) watched.read[1] = now;
+    if (watched.read[1].cta == watched.read[0].cta && watched.read[1].warp == watched.read[0].warp && watched.read[0].warp != warp.rank) watched.read[1] = now;
     else if (before(watched.read[0], access)) watched.read[0] = now;
     else if (before(watched.read[1], access)) watched.read[1] = now;
 }
@@ -180,13 +191,13 @@ void Races::touch(Word& watched, const Access& access, std::uint64_t address, st
 bool Races::conflict(const Access& access, const Touch& other, bool other_write, bool other_strong, std::uint64_t address) {
     Warp& warp = access.warp;
     const bool here = other.cta == warp.cta->number, shared = access.all == nullptr;
-    const std::string thread = "thread " + std::to_string(other.warp * kLanes + other.lane) + (here ? " of the block" : " of block " + std::to_string(other.cta));
-    const std::string what = shared ? "byte " + std::to_string(address - kSharedStart) + " of shared memory" : "global memory";
+    const std::string thread = "thread " + std::to_string(other.warp % warps_of_cta_ * kLanes + other.lane) + (here ? " of the block" : " of block " + std::to_string(other.cta));
+    const std::string what = shared ? "byte " + std::to_string(address % span_ - kSharedStart) + " of shared memory" : "global memory";
     Launch& launch = *warp.cta->launch;
     const auto finding = [&] {
         return launch.finding(&warp, access.op.place, access.lane, shared ? "cpu.race_shared" : "cpu.race_global",
                               std::string(access.write ? "writes " : "reads ") + what + ", which " + thread + (other_write ? " wrote" : " read") +
-                                  (here ? ", and no barrier lies between" : ", and nothing orders the two: no atomic operation, no fence with a flag"),
+                                  (here ? ", and no barrier lies between" : shared ? ", and no barrier of the cluster lies between" : ", and nothing orders the two: no atomic operation, no fence with a flag"),
                               warp.program->ops[static_cast<std::size_t>(other.op)].place);
     };
     const bool reads = !access.write && other_write && other_strong, was_read = access.write && access.strong && !other_write && here;
@@ -195,7 +206,7 @@ bool Races::conflict(const Access& access, const Touch& other, bool other_write,
         return true;
     }
     if (doubts_.size() > 1000) return false;
-    std::vector<Finding>& doubts = doubts_[{address, reads ? warp.index * kLanes + access.lane : other.warp * kLanes + other.lane}];
+    std::vector<Finding>& doubts = doubts_[{address, reads ? warp.rank * kLanes + access.lane : other.warp * kLanes + other.lane}];
     if (doubts.empty()) doubts.push_back(finding());
     return false;
 }
@@ -207,41 +218,94 @@ void Races::end() {
     doubts_.clear();
 }
 
-void Races::arrive(const Warp& warp, unsigned barrier) {
-    std::vector<std::uint32_t>& known = barriers_[barrier];
-    for (unsigned w = 0; w < warps_; ++w) known[w] = std::max(known[w], clocks_[warp.index][w]);
-    ++clocks_[warp.index][warp.index];
+void Races::join(std::vector<std::uint32_t>& into, const std::vector<std::uint32_t>& from) {
+    for (std::size_t w = 0; w < into.size(); ++w) into[w] = std::max(into[w], from[w]);
 }
 
-void Races::leave(const Warp& warp, unsigned barrier) {
-    for (unsigned w = 0; w < warps_; ++w) clocks_[warp.index][w] = std::max(clocks_[warp.index][w], barriers_[barrier][w]);
+std::vector<std::uint32_t>& Races::barrier(const Cta& cta, unsigned number) { return barriers_[16 * cta.rank + number]; }
+std::vector<std::uint32_t>& Races::cluster_barrier(unsigned parity) { return barriers_[barriers_.size() - 2 + parity]; }
+
+void Races::arrive(const Warp& warp, unsigned number) {
+    join(barrier(*warp.cta, number), clocks_[warp.rank]);
+    ++clocks_[warp.rank][warp.rank];
 }
 
-void Races::passed(unsigned barrier, bool whole) {
-    std::fill(barriers_[barrier].begin(), barriers_[barrier].end(), 0);
-    epoch_ += whole;
+void Races::leave(const Warp& warp, unsigned number) { join(clocks_[warp.rank], barrier(*warp.cta, number)); }
+
+void Races::passed(const Cta& cta, unsigned number, bool whole) {
+    std::vector<std::uint32_t>& known = barrier(cta, number);
+    std::fill(known.begin(), known.end(), 0);
+    epoch_ += whole && alone();
+}
+
+void Races::arrive_at_cluster(const Warp& warp, unsigned parity, bool releases) {
+    if (alone()) return;
+    join(cluster_barrier(parity), releases ? clocks_[warp.rank] : fenced_[warp.rank]);
+    ++clocks_[warp.rank][warp.rank];
+}
+
+void Races::leave_cluster(const Warp& warp, unsigned parity) {
+    join(clocks_[warp.rank], cluster_barrier(parity));
+    ++clocks_[warp.rank][warp.rank];  // lanes of the warp that ran apart are together again
+}
+
+// Those who have passed the phase before know it by now.
+void Races::cluster_passed(unsigned parity) {
+    std::vector<std::uint32_t>& before = cluster_barrier(1 - parity);
+    std::fill(before.begin(), before.end(), 0);
+}
+
+void Races::fence(const Warp& warp) {
+    if (alone()) return;
+    fenced_[warp.rank] = clocks_[warp.rank];
+    ++clocks_[warp.rank][warp.rank];
+}
+
+// An access to another CTA's shared memory: that CTA has begun, as something told, and is not to end before.
+void Races::reaches(Warp& warp, const Op& op, unsigned lane, const Cta& owner) {
+    const std::vector<std::uint32_t>& known = clocks_[warp.rank];
+    const auto first = known.begin() + owner.rank * warps_of_cta_;
+    if (std::all_of(first, first + warps_of_cta_, [](std::uint32_t clock) { return clock == 0; })) {
+        warp.cta->launch->report(&warp, op.place, lane, "cpu.cluster_not_started",
+                                 "accesses the shared memory of block rank " + std::to_string(owner.rank) + ", which may not have started: a barrier of the cluster comes first");
+    }
+    reached_[{owner.rank, warp.rank}] = {&warp, &op, lane, known[warp.rank]};
+}
+
+void Races::cta_ended(const Cta& cta) {
+    for (auto at = reached_.lower_bound({cta.rank, 0}); at != reached_.end() && at->first.first == cta.rank; ++at) {
+        const Reached& last = at->second;
+        bool told = false;
+        for (unsigned w = cta.rank * warps_of_cta_; w < (cta.rank + 1) * warps_of_cta_; ++w) told |= clocks_[w][at->first.second] >= last.clock;
+        if (!told) report_ended(*last.warp, *last.op, last.lane, cta);
+    }
+}
+
+void Races::report_ended(Warp& warp, const Op& op, unsigned lane, const Cta& owner) {
+    warp.cta->launch->report(&warp, op.place, lane, "cpu.cluster_exited",
+                             "accesses the shared memory of block rank " + std::to_string(owner.rank) + ", which may have ended: a barrier of the cluster before its end keeps it");
 }
 
 void Races::release_at(const Warp& warp, std::uint32_t place) {
     std::vector<std::uint32_t>& known = places_[place];
     known.resize(warps_);
-    for (unsigned w = 0; w < warps_; ++w) known[w] = std::max(known[w], clocks_[warp.index][w]);
-    ++clocks_[warp.index][warp.index];
+    join(known, clocks_[warp.rank]);
+    ++clocks_[warp.rank][warp.rank];
 }
 
 void Races::acquire_at(const Warp& warp, std::uint32_t place) {
     const auto found = places_.find(place);
     if (found == places_.end()) return;
-    for (unsigned w = 0; w < warps_; ++w) clocks_[warp.index][w] = std::max(clocks_[warp.index][w], found->second[w]);
-    ++clocks_[warp.index][warp.index];  // lanes of the warp that ran apart are together again
+    join(clocks_[warp.rank], found->second);
+    ++clocks_[warp.rank][warp.rank];  // lanes of the warp that ran apart are together again
 }
 
 void Races::proxy_fence(const Warp& warp) {
     ++proxy_time_;
     for (unsigned lane = 0; lane < kLanes; ++lane) {
-        if (warp.exec >> lane & 1) proxied_at_[warp.index * kLanes + lane] = proxy_time_;
+        if (warp.exec >> lane & 1) proxied_at_[warp.rank * kLanes + lane] = proxy_time_;
     }
-    for (unsigned w = 0; w < warps_; ++w) proxied_[w] = std::max(proxied_[w], clocks_[warp.index][w] - (w == warp.index));
+    for (unsigned w = 0; w < warps_; ++w) proxied_[w] = std::max(proxied_[w], clocks_[warp.rank][w] - (w == warp.rank));
 }
 
 // By the thread that stored, or by one that a barrier has told of it.
@@ -250,8 +314,8 @@ bool Races::proxied(const Touch& touch) const {
 }
 
 void Races::barrier_made(const Warp& warp, unsigned lane, const Op& op, std::uint32_t address) {
-    made_[address] = {static_cast<std::uint32_t>(warp.cta->number), proxy_time_, epoch_, clocks_[warp.index][warp.index],
-                      static_cast<std::int32_t>(&op - warp.program->ops.data()), static_cast<std::uint8_t>(warp.index), static_cast<std::uint8_t>(lane), rounds_[warp.index]};
+    made_[address] = {static_cast<std::uint32_t>(warp.cta->number), proxy_time_, epoch_, clocks_[warp.rank][warp.rank],
+                      static_cast<std::int32_t>(&op - warp.program->ops.data()), static_cast<std::uint16_t>(warp.rank), rounds_[warp.rank], static_cast<std::uint8_t>(lane)};
 }
 
 const Touch* Races::last_store(std::uint32_t address) const {
@@ -278,6 +342,6 @@ std::int32_t Races::last_writer(std::uint32_t address) const {
     return touch != nullptr ? touch->op : -1;
 }
 
-void Races::lanes_met(const Warp& warp) { ++rounds_[warp.index]; }
+void Races::lanes_met(const Warp& warp) { ++rounds_[warp.rank]; }
 
 }  // namespace gates_cpu

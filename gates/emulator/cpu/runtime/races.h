@@ -13,14 +13,15 @@
 
 namespace gates_cpu {
 
+struct Cta;
 struct Warp;
 struct Op;
 
 struct Touch {
     std::uint32_t cta = 0, fences = 0, epoch = 0, clock = 0;  // fences: in shared memory the time of proxy fences, 0 if an engine of its own wrote
     std::int32_t op = -1;
-    std::uint8_t warp = 0, lane = 0;
-    std::uint16_t round = 0;
+    std::uint16_t warp = 0, round = 0;   // the warp's rank in the cluster
+    std::uint8_t lane = 0;
 };
 
 struct Word {
@@ -68,16 +69,24 @@ class GlobalRaces {
     Page& page(std::uint64_t address);
 };
 
-// Of one CTA.
+// Of one cluster, usually of one CTA. A place in shared memory is an offset, plus `span` for each CTA of lower rank.
 class Races {
   public:
-    void begin(std::uint32_t shared_bytes, unsigned warps);
+    void begin(std::uint32_t span, unsigned warps_of_cta, std::vector<std::uint32_t> ctas);
+    std::uint32_t place(const Cta& owner, std::uint32_t address) const;
     // A store of what is there already (idle) races with no other store, but with what reads it later.
-    void shared(Warp& warp, const Op& op, unsigned lane, std::uint32_t address, unsigned bytes, bool write, bool strong, bool idle);
+    void shared(Warp& warp, const Op& op, unsigned lane, std::uint32_t place, unsigned bytes, bool write, bool strong, bool idle);
     void global(GlobalRaces& all, Warp& warp, const Op& op, unsigned lane, std::uint64_t address, unsigned bytes, bool write, bool strong, bool idle);
     void arrive(const Warp& warp, unsigned barrier);
     void leave(const Warp& warp, unsigned barrier);
-    void passed(unsigned barrier, bool whole);
+    void passed(const Cta& cta, unsigned barrier, bool whole);
+    void arrive_at_cluster(const Warp& warp, unsigned parity, bool releases);
+    void leave_cluster(const Warp& warp, unsigned parity);
+    void cluster_passed(unsigned parity);
+    void fence(const Warp& warp);                             // what came before is released by a relaxed arrival, too
+    void reaches(Warp& warp, const Op& op, unsigned lane, const Cta& owner);
+    void cta_ended(const Cta& cta);
+    static void report_ended(Warp& warp, const Op& op, unsigned lane, const Cta& owner);
     void release_at(const Warp& warp, std::uint32_t place);   // an mbarrier: what the warp did before is known to those who
     void acquire_at(const Warp& warp, std::uint32_t place);   // come here later
     void lanes_met(const Warp& warp);        // bar.warp.sync
@@ -92,10 +101,19 @@ class Races {
     std::int32_t last_writer(std::uint32_t address) const;                  // operation, or -1
 
   private:
-    unsigned warps_ = 0;
+    struct Reached { Warp* warp; const Op* op; unsigned lane; std::uint32_t clock; };
+    std::vector<std::uint32_t> ctas_;        // their numbers
+    std::uint32_t span_ = 0;
+    unsigned warps_ = 0, warps_of_cta_ = 0;
+    bool alone() const { return ctas_.size() == 1; }
+    static void join(std::vector<std::uint32_t>& into, const std::vector<std::uint32_t>& from);
+    std::vector<std::uint32_t>& barrier(const Cta& cta, unsigned number);
+    std::vector<std::uint32_t>& cluster_barrier(unsigned parity);
+    std::map<std::pair<unsigned, unsigned>, Reached> reached_;  // CTA and warp: the warp's last access to the CTA's shared memory
+    std::vector<std::vector<std::uint32_t>> fenced_;   // of each warp: what it knew at its last fence
     std::uint32_t epoch_ = 1;                // barriers of the whole CTA
     std::vector<std::vector<std::uint32_t>> clocks_;   // of each warp: what it knows of the others
-    std::vector<std::vector<std::uint32_t>> barriers_; // what those that arrived know
+    std::vector<std::vector<std::uint32_t>> barriers_; // what those that arrived know: 16 a CTA, then two phases of the cluster's
     std::unordered_map<std::uint32_t, std::vector<std::uint32_t>> places_;
     std::vector<std::uint16_t> rounds_;                // bar.warp.sync passed by the warp
     std::vector<Word> words_, bytes_;                  // of shared memory

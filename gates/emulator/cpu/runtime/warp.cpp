@@ -11,6 +11,7 @@ void Warp::start(unsigned threads) {
     pc = 0;
     count_ = 0;
     limit_ = kNowhere;
+    cluster_arrived[0] = cluster_arrived[1] = 0;
     stop = spinning = rotated_ = has_runnable_ = false;
 }
 

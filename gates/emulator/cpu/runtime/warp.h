@@ -12,7 +12,7 @@ struct Cta;
 class Products;
 
 // Products: of wgmma. Registers: by setmaxnreg.
-enum class Wait : std::uint8_t { None, Lanes, Barrier, Condition, Products, Registers };
+enum class Wait : std::uint8_t { None, Lanes, Barrier, Condition, Products, Registers, Cluster };
 
 struct Group {
     std::uint32_t pc, mask;
@@ -31,7 +31,8 @@ struct Warp {
     bool spinning = false;                 // the quantum ended, or a polled condition does not hold
     Cta* cta = nullptr;
     const Program* program = nullptr;
-    unsigned index = 0;
+    unsigned index = 0, rank = 0;          // in the CTA, in the cluster
+    std::uint32_t cluster_arrived[2] = {}; // lanes at the barrier of the cluster that have not waited, by the phase's parity
     std::uint8_t* local = nullptr;         // local memory: lane after lane, then its shadow
     std::uint32_t thread[3][kLanes] = {};
     std::uint32_t unchanged = 0;           // lanes whose store writes what is there: no race

@@ -101,6 +101,7 @@ class RunInfo:
     platform: str
     started: str
     ended: str
+    phase_s: dict[str, float] = field(default_factory=dict)  # wall time, in their order; an earlier version told none
 
     @property
     def gates(self) -> tuple[str, ...]:

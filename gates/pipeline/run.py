@@ -11,6 +11,7 @@ import os
 import platform
 import sys
 import tempfile
+import time
 from collections.abc import Mapping
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass
@@ -94,7 +95,7 @@ def run_task(options: Options, progress: Progress) -> Outcome:
     Raises GatesError for bad input, a results folder that can't be written, and a full profile
     without a CUDA device (exit code 3).
     """
-    task = find_task(options.task, options.toggles)
+    clock, task = _Phases(), find_task(options.task, options.toggles)
     task = task.for_debugging() if options.debug else task
     baseline = load_baseline(task)
     check_temporary()
@@ -145,20 +146,36 @@ def run_task(options: Options, progress: Progress) -> Outcome:
             inputs=inputs,
             thorough=options.thorough,
         )
+        clock.ended("start")
         session.build()
+        clock.ended("build")
         info = _built(info, session)
         results = []
         for gate in task.gates:
             results.append(judge_step(session, info, gate))
+            clock.ended(gate)
             progress.result(results[-1])
         decision, reason = decision_of(info, results)
         verdict = Verdict(SCHEMA_VERSION, decision, reason, tuple(results))
-        info = dataclasses.replace(info, ended=_time())
+        info = dataclasses.replace(info, ended=_time(), phase_s=clock.seconds)
         directory.write_json("run.json", info)
         directory.write_json("verdict.json", verdict)
         directory.write_text("COMPARE.md", compare_within(directory.path, info, verdict).markdown())
         path = directory.publish(run_label(datetime.fromisoformat(info.started), info.git, info.device.name if info.device else "cpu"))
     return Outcome(path, info, verdict, exit_code(results, info.asked_gates))
+
+
+class _Phases:
+    """How long each part of a run took, in seconds; ``start`` is everything before the build."""
+
+    def __init__(self) -> None:
+        self.seconds: dict[str, float] = {}
+        self._began = time.monotonic()
+
+    def ended(self, name: str) -> None:
+        """The part since the one before."""
+        now = time.monotonic()
+        self.seconds[name], self._began = round(now - self._began, 3), now
 
 
 def run_info(

@@ -66,6 +66,7 @@ LATER = {
     "SassEvidence.data",
     "SassEvidence.host",
     "TaskInfo.terms_sha256",
+    "RunInfo.phase_s",
 }  # fields that the first runs of schema version 1 do not have
 ELSEWHERE = {"BuildResult.log_text", "BuildResult.stage"}  # a build's log is a file of its own, and run.json has its stage's digest
 TIMES = {"started", "ended", "accepted"}

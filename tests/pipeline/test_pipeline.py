@@ -12,6 +12,7 @@ import subprocess
 import sys
 import time
 from concurrent.futures import ThreadPoolExecutor
+from datetime import datetime
 from pathlib import Path
 from random import Random
 
@@ -124,6 +125,9 @@ def test_the_run_directory_holds_what_the_design_says(finished: Workshop) -> Non
     }
     info = json.loads((run / "run.json").read_text())
     assert info["task"]["shapes"]["mission"] and info["baseline"]["name"] == "saxpy_slow"
+    assert list(info["phase_s"]) == ["start", "build", *info["task"]["limits"]], "and together they are the run"
+    spent = datetime.fromisoformat(info["ended"]) - datetime.fromisoformat(info["started"])
+    assert sum(info["phase_s"].values()) - info["phase_s"]["start"] <= spent.total_seconds() + 0.1 > info["phase_s"]["correctness"] > 0
     text = "".join(path.read_text() for path in run.rglob("*.json"))
     assert str(finished.root) not in text and str(finished.build_dir.parent / "tasks") not in text
 

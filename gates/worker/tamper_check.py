@@ -28,16 +28,15 @@ class Functions:
 
     def __init__(self) -> None:
         self._known = [
-            (owner, name, value, _code(value)) for owner in _owners() for name in dir(owner) if _counts(value := _found(owner, name))
+            (owner, [(name, value, _code(value)) for name, value in _members(owner).items() if _counts(value)]) for owner in _owners()
         ]
 
     def replaced(self) -> list[str]:
         """Names of those that are another object now, or gone."""
-        found = [
-            f"{_name(owner)}.{name}"
-            for owner, name, value, code in self._known
-            if _found(owner, name) is not value or _code(value) is not code
-        ]
+        found = []
+        for owner, known in self._known:
+            now = _members(owner)
+            found += [f"{_name(owner)}.{name}" for name, value, code in known if now.get(name) is not value or _code(value) is not code]
         return [name for name in found if name not in _REPLACED_BY_COMPILERS]
 
 
@@ -48,14 +47,11 @@ def _owners() -> Iterator[Any]:
         yield from (value for value in list(vars(module).values()) if isinstance(value, type) and value.__module__ == module.__name__)
 
 
-def _found(owner: Any, name: str) -> Any:
-    """What the owner, or a class that it inherits from, has under this name, without running code of either; None if nothing."""
-    holders = _BASES(owner) if isinstance(owner, type) else (owner,)
-    return next((members[name] for holder in holders if name in (members := _members(holder))), None)
-
-
-def _members(holder: Any) -> Any:
-    return _OF_CLASS(holder) if isinstance(holder, type) else object.__getattribute__(holder, "__dict__")
+def _members(owner: Any) -> dict[str, Any]:
+    """What the owner has by name, of a class inherited ones too, read without running code of either."""
+    if not isinstance(owner, type):
+        return dict(object.__getattribute__(owner, "__dict__"))
+    return {name: value for holder in reversed(_BASES(owner)) for name, value in _OF_CLASS(holder).items()}
 
 
 def _counts(value: Any) -> bool:

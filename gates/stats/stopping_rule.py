@@ -52,7 +52,7 @@ class Ruling:
     outcome: str
     interval: Interval
     bootstrap: Interval | None  # computed where the exact interval was clear
-    within_noise: bool  # the whole gain is no larger than what two loads of one binary may show
+    within_noise: bool  # the whole gain, or loss, is no larger than what two loads of one binary may show
 
 
 def family_confidence(members: int) -> float:
@@ -86,7 +86,8 @@ def control_may_fit(control: Interval | None) -> bool:
 def rule_at(differences: Sequence[float], bar_pct: float, floor_pct: float, seed: int, confidence: float = CONFIDENCE) -> Ruling | None:
     """The ruling from all ``differences``; None where they are too few for an interval.
 
-    ``floor_pct`` is the least gain that can be told: the noise floor and the share of the clockwork. A threshold below 0 % claims no gain.
+    ``floor_pct`` is the least difference that can be told: the noise floor and the share of the clockwork. To reach a threshold below 0 %
+    claims no gain, to miss one above 0 % no loss.
     """
     exact = interval(differences, confidence)
     if exact is None:
@@ -96,7 +97,8 @@ def rule_at(differences: Sequence[float], bar_pct: float, floor_pct: float, seed
         return Ruling(OPEN, exact, None, False)
     low, high = bootstrap_interval(differences, confidence, seed)
     second = Interval(exact.pairs, exact.ratio, math.exp(low), math.exp(high))
-    within_noise = outcome == ABOVE and bar_pct >= 0.0 and 100.0 * (exact.ratio - 1.0) <= floor_pct
+    claims = bar_pct >= 0.0 if outcome == ABOVE else bar_pct <= 0.0
+    within_noise = claims and 100.0 * abs(exact.ratio - 1.0) <= floor_pct
     agreed = second.outcome(bar_pct) == outcome and not within_noise
     return Ruling(outcome if agreed else OPEN, exact, second, within_noise)
 

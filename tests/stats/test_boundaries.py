@@ -100,8 +100,10 @@ def test_a_gain_no_larger_than_the_floor_is_open() -> None:
     for floor, outcome, noise in ((4.9, ABOVE, False), (5.1, OPEN, True)):
         ruling = stopping_rule.rule(gain, 1.0, floor, 1)
         assert ruling is not None and (ruling.outcome, ruling.within_noise) == (outcome, noise)
-    slower = stopping_rule.rule([-value for value in gain], 1.0, 5.1, 1)
-    assert slower is not None and (slower.outcome, slower.within_noise) == (BELOW, False)
+    loss = [-value for value in gain]
+    for bar, floor, outcome, noise in ((1.0, 5.1, BELOW, False), (0.0, 5.1, OPEN, True), (0.0, 4.7, BELOW, False), (-2.0, 5.1, OPEN, True)):
+        ruling = stopping_rule.rule(loss, bar, floor, 1)
+        assert ruling is not None and (ruling.outcome, ruling.within_noise) == (outcome, noise)
 
 
 def test_rulings_are_of_planned_looks() -> None:

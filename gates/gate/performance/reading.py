@@ -91,7 +91,7 @@ def sentence(evidence: PerformanceEvidence, reading: Reading, bar_pct: float | N
 def standing(ruling: stopping_rule.Ruling, cycles_ratio: float | None, bar_pct: float) -> tuple[Status, str, str]:
     """(status, code, hint) of a ratio against its bar."""
     if ruling.within_noise:
-        return Status.INCONCLUSIVE, codes.WITHIN_NOISE, "quieten the machine, or claim no gain"
+        return Status.INCONCLUSIVE, codes.WITHIN_NOISE, "quieten the machine; to claim no gain, ask for a little less than 0 %"
     if ruling.outcome == stopping_rule.OPEN:
         disagree = ruling.interval.outcome(bar_pct) != stopping_rule.OPEN
         code = codes.ESTIMATES_DISAGREE if disagree else codes.BAR_WITHIN_INTERVAL

@@ -13,11 +13,14 @@ import torch
 from places import TASKS
 from test_correctness_records import LIMITS, raw, result
 
+from gates.build.build import build
+from gates.build.toolchain import find_toolchain
 from gates.core.records import Status
 from gates.gate.correctness import evidence as parse
 from gates.gate.correctness.judge import judge
 from gates.gate.correctness.runner import case as casecheck
 from gates.gate.correctness.runner.accuracy import figures
+from gates.launch.device import probe
 from gates.launch.side import Launched
 from gates.task.load import load_task
 from gates.task.sources import cuda_text, default_stream
@@ -359,11 +362,11 @@ class module:
         return y"""
 
 
-def on_device(task: Any, work: Path) -> Any:
+def on_device(task: Any, work: Path, side: Any = None) -> Any:
     from gates.gate.correctness.collect import run_correctness
 
     raw_ = run_correctness(
-        task.side(task.sources[0], emulated=False),
+        side or task.side(task.sources[0], emulated=False),
         ["given"],
         [0],
         work=work,
@@ -389,8 +392,11 @@ def test_the_stream_of_a_solution_on_a_device(tmp_path: Path, built: Any, soluti
 
 @pytest.mark.gpu
 def test_a_solution_of_load_inline_on_the_default_stream_on_a_device(tmp_path: Path) -> None:
-    """Takes a minute: the kernel's process compiles the extension."""
-    result_ = on_device(load_task(declared(tmp_path, ON_DEFAULT, "default"), environ={}), tmp_path / "work")
+    """Takes a minute: the extension is compiled."""
+    task = load_task(declared(tmp_path, ON_DEFAULT, "default"), environ={})
+    built = build(task, find_toolchain(), tmp_path / "build", device_arch=probe().devices[0].arch, want={"device"})
+    assert built.failure("device") is None
+    result_ = on_device(task, tmp_path / "work", built.side(task, "device"))
     assert result_.code == "correctness.pass", result_
 
 

@@ -75,7 +75,8 @@ def first_difference(one: np.ndarray, other: np.ndarray) -> str:
             spot = slice(begin + index * size, begin + (index + 1) * size)
             values = [f"0x{int.from_bytes(side[thread, spot].tobytes(), 'little'):0{2 * size}x}" for side in (one, other)]
             return f"thread {thread}, %{name}{index}: {values[0]} on the CPU device, {values[1]} on the device"
-    return f"thread {thread}, predicate %p{at - programs.RECORD_BYTES + programs.PREDICATES}"
+    values = [int(side[thread, at]) for side in (one, other)]
+    return f"thread {thread}, %p{at - programs.PREDICATES_AT}: {values[0]} on the CPU device, {values[1]} on the device"
 
 
 def shortened(

@@ -53,9 +53,11 @@ class Emulator:
     def prepare(self, order: str, seed: int, memory: str | None = None) -> None:
         """Clear what earlier launches left and choose the order of the next ones, and with it what unwritten memory holds.
 
-        ``memory`` names the order whose pattern it holds, where it is another.
+        ``memory`` names the order whose pattern it holds, where it is another. Approximate instructions err as ``seed`` says, the same
+        in each order.
         """
         self._library.gates_cpu_reset()
+        self._configure(approximations=seed + 1)
         self._configure(seed=SEEDS[order] and SEEDS[order] + len(SEEDS) * seed, poison=POISONS[memory or order])
 
     def record_alone(self) -> None:

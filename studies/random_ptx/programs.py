@@ -114,7 +114,8 @@ def offsets() -> dict[str, int]:
     return found
 
 
-RECORD_BYTES = (sum(size * count for _, size, count, _ in CLASSES.values()) + PREDICATES + 7) // 8 * 8
+PREDICATES_AT = sum(size * count for _, size, count, _ in CLASSES.values())
+RECORD_BYTES = (PREDICATES_AT + PREDICATES + 7) // 8 * 8  # what comes after the predicates, nothing writes
 
 
 @dataclass
@@ -152,11 +153,10 @@ def kernel(name: str, statements: Sequence[Statement]) -> str:
     declared = "".join(f".reg .{kinds[c]} %{c}<{count}>; " for c, (_, _, count, _) in CLASSES.items())
     declared += "".join(f".reg .{'pred' if c == 'p' else kinds[c]} {', '.join(names)}; " for c, names in _TEMPORARIES.items())
     places = [(c, i, at[c] + i * size) for c, (_, size, count, _) in CLASSES.items() for i in range(count)]
-    last = RECORD_BYTES - PREDICATES
     loads = [f"ld.global.{kinds[c]} %{c}{i}, [%in+{offset}];" for c, i, offset in places]
-    loads += [f"ld.global.u8 %th, [%in+{last + i}]; setp.ne.u16 %p{i}, %th, 0;" for i in range(PREDICATES)]
+    loads += [f"ld.global.u8 %th, [%in+{PREDICATES_AT + i}]; setp.ne.u16 %p{i}, %th, 0;" for i in range(PREDICATES)]
     stores = [f"st.global.{kinds[c]} [%out+{offset}], %{c}{i};" for c, i, offset in places]
-    stores += [f"selp.u16 %th, 1, 0, %p{i}; st.global.u8 [%out+{last + i}], %th;" for i in range(PREDICATES)]
+    stores += [f"selp.u16 %th, 1, 0, %p{i}; st.global.u8 [%out+{PREDICATES_AT + i}], %th;" for i in range(PREDICATES)]
     clears = [f"st.{space}.b64 [{place}+{offset}], 0;" for space, place in SPACES.items() for offset in range(0, PLACE_BYTES, 8)]
     return f""".visible .entry {name}(.param .u64 in, .param .u64 out, .param .u64 places) {{
 {declared}.reg .pred %p<{PREDICATES}>; .reg .b32 %c<{_DEPTH}>; .reg .b32 %sa, %i; .reg .b64 %in, %out, %ga, %la, %o;
@@ -200,7 +200,7 @@ def inputs(seed: int, threads: int) -> np.ndarray:
             floats = _near_one(draw, kind.removesuffix("x2"), (threads, count * halves))
             part = made[:, at : at + size * count].copy().view(floats.dtype)
             made[:, at : at + size * count] = np.where(usual, floats, part).view(np.uint8)
-    made[:, -PREDICATES:] = draw.integers(0, 2, (threads, PREDICATES))
+    made[:, PREDICATES_AT : PREDICATES_AT + PREDICATES] = draw.integers(0, 2, (threads, PREDICATES))
     return made
 
 
@@ -221,8 +221,8 @@ def _near_one(draw: np.random.Generator, kind: str, shape: tuple[int, int]) -> n
 
 
 def comparable(records: np.ndarray) -> np.ndarray:
-    """The records with one bit pattern for all NaNs of a float class, since PTX does not say which a result has."""
-    made = records.copy()
+    """What programs wrote of the records, with one bit pattern for all NaNs of a float class, since PTX does not say which a result has."""
+    made = records[..., : PREDICATES_AT + PREDICATES].copy()
     for name, (kind, size, count, is_float) in CLASSES.items():
         if not is_float:
             continue

@@ -79,7 +79,7 @@ FLOATS = [
 COUNT = 512
 
 
-def run(line: str, types: tuple[str, ...], result: str, inputs: list[np.ndarray]) -> np.ndarray:
+def run(line: str, types: tuple[str, ...], result: str, inputs: list[np.ndarray], **settings: int) -> np.ndarray:
     """The results' bits of ``line`` with operands {0} (result), {1}, {2}, {3} on 64-bit images of the inputs."""
     loads, names = "", [f"%{PREFIX[WIDTH[result]]}9"]
     for index, kind in enumerate(types):
@@ -96,7 +96,7 @@ add.s64 %p0, %p0, %p4; add.s64 %p1, %p1, %p4; add.s64 %p2, %p2, %p4; add.s64 %p3
 {loads}{line.format(*names)}
 st.global.b{WIDTH[result]} [%p3], {names[0]}; ret; }}
 """
-    cpu = cpu_kit.device(races=0)
+    cpu = cpu_kit.device(races=0, **settings)
     arrays = [cpu.array(values) for values in inputs]
     out = cpu.array(np.zeros(COUNT, np.uint64))
     PtxModule(cpu, text).launch("work", (COUNT // 128,), (128,), *arrays, out)
@@ -445,3 +445,35 @@ def test_broken_ptx_is_one_sentence_and_never_a_crash() -> None:
             refused += 1
             assert len(cpu.findings()) <= 1 and all("\n" not in finding.message for finding in cpu.findings())
     assert refused > 200
+
+
+WITHIN = [  # what the PTX ISA allows: absolute and relative errors, and operands between which they hold
+    ("lg2.approx.f32 {0}, {1};", np.log2, 2.0**-22, 0.0, (0.51, 1.99)),
+    ("lg2.approx.f32 {0}, {1};", np.log2, 0.0, 2.0**-22, (2.0, 1e30)),
+    ("sin.approx.f32 {0}, {1};", np.sin, 2.0**-20.5, 0.0, (-6.28, 6.28)),
+    ("cos.approx.f32 {0}, {1};", np.cos, 2.0**-14.7, 0.0, (-314.0, 314.0)),
+    ("tanh.approx.f32 {0}, {1};", np.tanh, 0.0, 2.0**-11, (-8.0, 8.0)),
+]
+
+
+@pytest.mark.parametrize(("line", "function", "absolute", "relative", "between"), WITHIN)
+def test_approximations_err_up_to_their_bounds(
+    line: str, function: Callable[[np.ndarray], np.ndarray], absolute: float, relative: float, between: tuple[float, float]
+) -> None:
+    """With a seed they come near the bound and never pass it, each seed with errors of its own, the same when run again."""
+    x = np.random.default_rng(0).uniform(*between, COUNT).astype(np.float32)
+    given = [x.view(np.uint32).astype(np.uint64)] * 3
+    exact = function(x.astype(np.float64))
+    runs = [run(line, ("f32",), "f32", given, approximations=seed).astype(np.uint32).view(np.float32) for seed in (0, 1, 2, 1)]
+    share = [np.abs(values - exact) / (absolute + relative * np.abs(exact)) for values in runs]
+    assert share[0].max() < 0.65 and all(0.6 < part.max() <= 1 for part in share[1:])
+    assert np.array_equal(runs[1], runs[3]) and not np.array_equal(runs[1], runs[2])
+
+
+@pytest.mark.parametrize(
+    ("name", "value", "wanted"), [("sin", 0.0, 0.0), ("cos", 0.0, 1.0), ("tanh", math.inf, 1.0), ("lg2", 0.0, -math.inf)]
+)
+def test_what_approximations_give_exactly(name: str, value: float, wanted: float) -> None:
+    given = [np.full(COUNT, value, np.float32).view(np.uint32).astype(np.uint64)] * 3
+    got = run(f"{name}.approx.f32 {{0}}, {{1}};", ("f32",), "f32", given, approximations=5).astype(np.uint32).view(np.float32)
+    assert (got == np.float32(wanted)).all()

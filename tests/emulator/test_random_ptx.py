@@ -32,6 +32,21 @@ def test_a_lane_alone_gives_what_it_gives_in_a_full_warp(draw: random.Random) ->
     )
 
 
+def test_what_is_compared() -> None:
+    """Every byte that a program writes, but not what lies behind, and not which NaN it is."""
+    records = programs.inputs(3, 2)
+    wanted = compare_random_ptx.digest(records)
+    for at in range(programs.RECORD_BYTES):
+        changed = records.copy()
+        changed[1, at] ^= 1
+        assert (compare_random_ptx.digest(changed) == wanted) == (at >= programs.PREDICATES_AT + programs.PREDICATES), at
+    at = programs.offsets()["f"]
+    records[0, at : at + 4] = [1, 0, 0x80, 0x7F]
+    other = records.copy()
+    other[0, at : at + 4] = [2, 0, 0xC0, 0xFF]
+    assert compare_random_ptx.digest(records) == compare_random_ptx.digest(other)
+
+
 @pytest.mark.parametrize("path", RECORDED, ids=[path.parent.name for path in RECORDED])
 def test_the_cpu_device_gives_what_a_device_gave(path: Path) -> None:
     recorded = jsonio.read(path)

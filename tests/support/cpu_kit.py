@@ -23,7 +23,7 @@ def device(**settings: int) -> CpuDevice:
     """The device with nothing to remember, and settings as they are at its start but for ``settings``."""
     made = CpuDevice()
     made.reset()
-    made.configure(**{"threads": 1, "time_limit_ms": 60000, "seed": 0, "races": 1, "uninitialised": 1, **settings})
+    made.configure(**{"threads": 1, "time_limit_ms": 60000, "seed": 0, "races": 1, "uninitialised": 1, "approximations": 0, **settings})
     return made
 
 

@@ -74,7 +74,7 @@ class CpuDevice:
             raise GatesError(f"{what}: {self.library.cudaGetErrorString(error).decode()}")
 
     def configure(self, **values: int) -> None:
-        """Set threads, time_limit_ms, seed, races, uninitialised, poison, or a limit of the chip."""
+        """Set threads, time_limit_ms, seed, races, uninitialised, poison, approximations, or a limit of the chip."""
         for key, value in values.items():
             if self.library.gates_cpu_configure(key.encode(), ctypes.c_int64(value)):
                 raise GatesError(f"the CPU device has no setting {key}")

@@ -36,6 +36,7 @@ const std::uint8_t* written_bytes(const Warp& warp, Space space, std::uint64_t a
 
 struct Checks {  // of the whole device
     bool uninitialised = true, races = true;
+    std::uint64_t approximations = 0;  // a seed of their errors; 0: as exact as this machine's
 };
 extern Checks checks;
 

@@ -18,6 +18,7 @@ GATES_CUDA int gates_cpu_configure(const char* key, std::int64_t value) {
     else if (name == "time_limit_ms") device.time_limit_s = static_cast<double>(value) / 1000;
     else if (name == "seed") device.seed = static_cast<std::uint64_t>(value);
     else if (name == "races") checks.races = value != 0;
+    else if (name == "approximations") checks.approximations = static_cast<std::uint64_t>(value);
     else if (name == "uninitialised") checks.uninitialised = value != 0;
     else if (name == "poison") DeviceMemory::get().poison(static_cast<std::uint8_t>(value));
     else if (name == "capability") device.limits.capability = static_cast<int>(value);

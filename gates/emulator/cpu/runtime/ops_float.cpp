@@ -1,6 +1,7 @@
 // Floating-point arithmetic: f32 and f64 as IEEE 754 has it, halves computed in float and rounded once.
 #include <cfenv>
 
+#include "access.h"
 #include "ops.h"
 
 namespace gates_cpu {
@@ -179,6 +180,50 @@ void round_op(Op& op, std::uint8_t mode) {
     op.mode = mode;
 }
 
+// Approximations of f32 err by up to what the PTX ISA allows, by a function of operand and seed. So a kernel that needs more than
+// is promised shows it, and one that is run again gives the same. What the ISA fixes (zeros, infinities, NaN) stays. The bounds:
+// lg2 2^-22, absolute between 0.5 and 2, else relative; sin, cos 2^-20.5 up to 2 pi, then 2^-14.7, absolute; tanh 2^-11, relative.
+// The errors of the functions themselves (of an angle, those of its reduction) and one rounding are taken off. ex2, div,
+// rcp, sqrt and rsqrt stay as they are: libdevice builds expf and others on them, for which CUDA promises more, and kernels rely on x / x = 1.
+enum Approximation : std::uint8_t { kLogarithm, kAngle, kTangent };
+
+float nudged(Approximation what, float value, float given, float by) {  // by: -1 to 1
+    const std::uint32_t exponent = bits_of(value) >> 23 & 0xff;
+    if (exponent == 0 || exponent >= 254 || given == 0.0f) return value;
+    const float size = std::fabs(given);
+    switch (what) {
+        case kLogarithm: return given == 1.0f ? value : size > 0.5f && size < 2.0f ? value + by * 1.78e-7f : value + value * by * 1.19e-7f;
+        case kAngle: return std::fmin(std::fmax(value + by * (size <= 6.2831f ? 2.3e-7f : 1.6e-5f), -1.0f), 1.0f);
+        default: return std::fmin(std::fmax(value + value * by * 4.88e-4f, -1.0f), 1.0f);
+    }
+}
+
+// op.imm: the exact handler; op.mode: which.
+void approximately(Warp& warp, const Op& op) {
+    const Handler inner = reinterpret_cast<Handler>(op.imm);
+    const std::uint64_t seed = checks.approximations;
+    if (seed == 0) return inner(warp, op);
+    std::uint32_t given[kLanes], mixed[kLanes];
+    std::memcpy(given, warp.lanes<std::uint32_t>(op.a), sizeof given);
+    for (unsigned i = 0; i < kLanes; ++i) {
+        std::uint32_t bits = given[i] + static_cast<std::uint32_t>(seed) * 0x9e3779b9u;
+        bits = (bits ^ bits >> 16) * 0x85ebca6bu;
+        bits = (bits ^ bits >> 13) * 0xc2b2ae35u;
+        mixed[i] = bits ^ bits >> 16;
+    }
+    inner(warp, op);
+    const float* const made = warp.lanes<float>(op.d);
+    each_lane<float>(warp, op.d, [&](unsigned i) {
+        return nudged(static_cast<Approximation>(op.mode), made[i], float_of(given[i]), static_cast<float>(static_cast<std::int32_t>(mixed[i])) * 4.6566129e-10f);
+    });
+}
+
+void err(Op& op, Approximation what) {
+    op.imm = reinterpret_cast<std::int64_t>(op.run);
+    op.run = approximately;
+    op.mode = what;
+}
+
 struct Saturate { static float apply(float a) { return a >= 0.0f ? (a > 1.0f ? 1.0f : a) : 0.0f; } };  // NaN: 0
 struct Positive { static float apply(float a) { return a > 0.0f ? a : a != a ? a : 0.0f; } };            // .relu
 
@@ -200,11 +245,16 @@ void emit_float(Decoder& decoder, Handler handler, Type type, unsigned sources, 
 
 // An approximation: .approx (or .full, .rn), of f32 and perhaps halves.
 template <class F> void approximate(Decoder& decoder, Modifiers& modifiers) {
-    modifiers.take_one_of({"approx", "full"});
+    const bool errs = modifiers.take("approx");
     const std::uint8_t mode = rounding(modifiers);
     const bool flush = modifiers.take("ftz");
     const Type type = modifiers.take_type();
-    emit_float(decoder, of_one<F>(type, flush), type, 1, mode, false);
+    Op& op = emit_plain(decoder, of_one<F>(type, flush), type, 1);
+    round_op(op, mode);
+    if (!errs || type != Type::F32) return;
+    if constexpr (std::is_same_v<F, Log2>) err(op, kLogarithm);
+    else if constexpr (std::is_same_v<F, Sine> || std::is_same_v<F, Cosine>) err(op, kAngle);
+    else if constexpr (std::is_same_v<F, HyperbolicTangent>) err(op, kTangent);
 }
 template <class F> void approximate_wide(Decoder& decoder, Modifiers& modifiers) {
     if (Modifiers(modifiers).take("f64")) {

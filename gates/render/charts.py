@@ -63,12 +63,12 @@ def ladder_chart(chain: Chain) -> Markup:
     """One bar a stage: its p50, its gain over the stage before and over the first."""
     figure_of, context = load_matplotlib()
     with context(_CONTEXT):
-        figure = figure_of(figsize=(7.2, 0.8 + 0.55 * len(chain.steps)), layout="constrained")
+        figure = figure_of(figsize=(8.6, 0.8 + 0.55 * len(chain.steps)), layout="constrained")
         axes = figure.subplots()
         times = [step.entry.p50_us or 0.0 for step in chain.steps]
         bars = axes.barh([_short(step.entry.task, 28) for step in chain.steps], times, color=BLUE, height=0.6)
         axes.bar_label(bars, [_gain(step, chain.steps[0].entry.shape) for step in chain.steps], padding=4, fontsize=9)
-        axes.set_xlim(0, 1.75 * max(times))
+        axes.set_xlim(0, 2.2 * max(times))
         axes.invert_yaxis()
         axes.set_xlabel("p50 of a launch (us), each in its own run")
     return _inline(figure, f"ladder of {len(chain.steps)} stages on {chain.device}")
@@ -138,7 +138,7 @@ def _wrong(axis: AxisSpan) -> Iterator[tuple[int, int]]:
 def _gain(step: Any, usual_shape: str) -> str:
     text = f"{step.entry.p50_us:.2f} us" + (f" on {step.entry.shape}" if step.entry.shape != usual_shape else "")
     if step.ratio is not None:
-        text += f", {step.ratio:.2f}x"
+        text += f", {step.ratio:.2f}x over the stage before"
     more = step.ratio is not None and step.cumulative is not None and step.cumulative != step.ratio
     return text + (f", {step.cumulative:.2f}x in all" if more else "")
 

@@ -6,7 +6,8 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 from gates.core.errors import GatesError
-from gates.render.figures import BLUE, load_matplotlib, save
+from gates.core.records import Decision
+from gates.render.figures import BLUE, GREY, load_matplotlib, save
 from gates.render.markdown import escape, table
 
 if TYPE_CHECKING:
@@ -56,7 +57,9 @@ def draw(ladder: Ladder, out: Path) -> None:
     with context({"axes.spines.top": False, "axes.spines.right": False, "text.parse_math": False}):
         figure = figure_of(figsize=(1.5 + 1.7 * len(rungs), 4), layout="constrained")
         axis = figure.subplots()
-        bars = axis.bar([rung.task for rung in rungs], [rung.p50_us for rung in rungs], color=BLUE, width=0.6)
+        names = [rung.task if rung.decision is Decision.MERGE else f"{rung.task}\n({rung.decision.value})" for rung in rungs]
+        colours = [BLUE if rung.decision is Decision.MERGE else GREY for rung in rungs]
+        bars = axis.bar(names, [rung.p50_us for rung in rungs], color=colours, width=0.6)
         axis.bar_label(bars, [f"{_us(rung)}\n{_step(rung, short=True)}" for rung in rungs], padding=3, fontsize=9)
         axis.set_ylabel("p50 of one launch (us), each in its own run")
         axis.set_ylim(0, 1.25 * max(rung.p50_us or 0.0 for rung in rungs))
@@ -65,7 +68,7 @@ def draw(ladder: Ladder, out: Path) -> None:
             if rungs[-1].cumulative is not None
             else f"{rungs[0].task} to {rungs[-1].task}"
         )
-        axis.set_title(f"{ladder.decision.value}: {whole}", fontsize=11)
+        axis.set_title(f"{whole}\nover each bar: p50, and the gain over the stage before", fontsize=11)
         axis.tick_params(axis="x", labelsize=8)
     save(figure, out, context, hint="name a writable folder with --out")
 

@@ -24,7 +24,7 @@ from gates.gate.performance.evidence import MEASURED
 from gates.gate.ptxas.judge import advice_in
 from gates.render import charts
 from gates.render.compare import SHAPES, UNCHANGED, cell, change, differing, is_timed, shape_row
-from gates.render.findings import findings
+from gates.render.findings import fact, findings
 from gates.stats.samples import CANDIDATE
 
 if TYPE_CHECKING:
@@ -55,7 +55,7 @@ def html(page: Page) -> str:
     return made(
         "report.html.j2",
         page=page,
-        runs=[_run(view) for view in page.runs],
+        runs=_ranked([_run(view) for view in page.runs]),
         chains=[(chain, _chart(charts.ladder_chart, chain)) for chain in page.chains[:MOST_CHARTS]],
         histories=list(_histories(page.entries)),
         groups=_groups(page.entries),
@@ -76,7 +76,7 @@ def made(template: str, **values: Any) -> str:
         finalize=lambda value: plain(value) if type(value) is str else value,
     )
     environment.tests["source"] = is_source
-    environment.filters.update(status=lambda status: status.value.replace("_", " "), shown=shown, us=_us, signed=_signed)
+    environment.filters.update(status=lambda status: status.value.replace("_", " "), shown=shown, us=_us, signed=_signed, share=_share)
     style = Markup((_TEMPLATES / "report.css").read_text(encoding="utf-8"))
     return environment.get_template(template).render(**values, style=style).rstrip() + "\n"
 
@@ -88,6 +88,7 @@ def _run(view: RunView) -> dict[str, Any]:
     return {
         "view": view,
         "figures": _figures(view),
+        "fact": fact(view.decision, view.verdict.gates, view.reason),
         "faults": findings(view.verdict.gates),
         "shown_faults": SHOWN_FAULTS,
         "advice": advice_in(view.verdict.gates),
@@ -103,17 +104,25 @@ def _run(view: RunView) -> dict[str, Any]:
     }
 
 
-def _figures(view: RunView) -> tuple[str, str, str]:
-    """p50, speed-up and share of the card's limit as the verdict has them, for the list of runs; a dash where there is none."""
+def _figures(view: RunView) -> tuple[float | None, float | None, float | None]:
+    """p50, speed-up and share of the card's limit as the verdict has them, for the list of runs; None where there is none."""
     performance = view.evidence.get("performance")
     p50 = performance.figures.get(performance.gated_mode, {}).get(CANDIDATE) if performance else None
     seen = {check.name: check.observed for result in view.verdict.gates for check in result.checks if result.gate == "performance"}
-    speedup, share = (seen.get(name) for name in ("speedup_p50", "share_of_limit"))
-    return (
-        _us(p50.p50_us if p50 else None),
-        _signed(speedup if isinstance(speedup, float) else None),
-        f"{share:.0f} %" if isinstance(share, float) else "-",
-    )
+    speedup, share = (found if isinstance(found := seen.get(name), float) else None for name in ("speedup_p50", "share_of_limit"))
+    return (None, None, None) if view.problems else (p50.p50_us if p50 else None, speedup, share)
+
+
+def _ranked(runs: list[dict[str, Any]]) -> list[dict[str, Any]]:
+    """The runs, each with its places in the list by each of its figures: the shortest time first, the largest gain and share first; no
+    figure comes last.
+    """
+    places = []
+    for number, sign in enumerate((1.0, -1.0, -1.0)):
+        keys = [sign * figure if (figure := run["figures"][number]) is not None else float("inf") for run in runs]
+        order = sorted(range(len(runs)), key=lambda index: keys[index])
+        places.append([order.index(index) + 1 for index in range(len(runs))])
+    return [{**run, "ranks": ranks} for run, ranks in zip(runs, zip(*places, strict=True), strict=True)]
 
 
 def _chart(draw: Callable[..., Markup], *arguments: Any) -> Markup | str:
@@ -212,3 +221,7 @@ def _us(value: float | None) -> str:
 
 def _signed(value: float | None) -> str:
     return "-" if value is None else f"{value:+.1f} %"
+
+
+def _share(value: float | None) -> str:
+    return "-" if value is None else f"{value:.0f} %"

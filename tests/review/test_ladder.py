@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import shutil
+from dataclasses import replace
 from pathlib import Path
 
 import pytest
@@ -93,12 +94,21 @@ def test_what_was_not_measured_against_the_stage_before_is_hold_at_best() -> Non
 
 
 def test_the_worst_decision_counts() -> None:
-    from dataclasses import replace
-
     rungs = ladder_of(STAGES[:3]).rungs
     for worst, code in ((Decision.HOLD, 3), (Decision.REJECT, 1)):
         ladder = Ladder(1, (rungs[0], replace(rungs[1], decision=worst, reason="failed: x"), rungs[2]))
         assert (ladder.decision, ladder.exit_code) == (worst, code) and f"is {worst.value}: failed: x" in ladder.markdown()
+
+
+def test_the_picture_of_a_ladder_with_a_step_on_hold_is_no_failure(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
+    figures = []
+    monkeypatch.setattr("gates.render.ladder.save", lambda figure, *_, **__: figures.append(figure))
+    rungs = ladder_of(STAGES[:3]).rungs
+    draw(Ladder(1, (rungs[0], replace(rungs[1], decision=Decision.HOLD, reason="looser"), rungs[2])), tmp_path / "ladder.png")
+    (axis,) = figures[0].axes
+    assert axis.get_title() == f"{rungs[2].cumulative:.2f}x over stage0_scalar\nover each bar: p50, and the gain over the stage before"
+    assert [label.get_text() for label in axis.get_xticklabels()] == ["stage0_scalar", "stage1_wmma_qk\n(hold)", "stage2_wmma_pv"]
+    assert [bar.get_facecolor() == axis.patches[0].get_facecolor() for bar in axis.patches] == [True, False, True]
 
 
 def test_the_command_writes_table_json_and_picture(tmp_path: Path) -> None:

@@ -139,7 +139,7 @@ def test_a_recorded_run(stage2: str) -> None:
         "Set-up: limits, shapes, tools",
         "max_registers 128",
         "stage0_scalar to stage3_cp_async, NVIDIA H100 80GB HBM3",
-        f"{row.candidate:.2f} us, {gains[1]:.2f}x, {gains[0] * gains[1]:.2f}x in all",  # the ladder
+        f"{row.candidate:.2f} us, {gains[1]:.2f}x over the stage before, {gains[0] * gains[1]:.2f}x in all",  # the ladder
         f"History {COUNT} runs found",
         "stage2_wmma_pv, cpu: ",
         "start of the run (UTC)",
@@ -177,7 +177,9 @@ def test_the_newest_run_of_each_task_and_device(tmp_path: Path) -> None:
     reader = check_whole(text)
     assert len([tag for tag, _ in reader.tags if tag == "article"]) == 5
     assert (
-        "5 runs decision task" in reader.words and "History 15 runs found" in reader.words and "stage2_wmma_pv, cpu: 3 runs" in reader.words
+        "5 runs Sorted by task p50 speed-up share of the limit decision task" in reader.words
+        and "History 15 runs found" in reader.words
+        and "stage2_wmma_pv, cpu: 3 runs" in reader.words
     )
     assert sorted(path.name for path in tmp_path.iterdir() if path.is_file()) == ["all.html"]
 
@@ -285,6 +287,13 @@ def test_ladders_follow_baselines_and_say_where_a_gain_is_unknown() -> None:
     (chain,) = ladders(elsewhere)
     assert chain.steps[2].ratio is not None and chain.steps[2].cumulative is chain.steps[3].cumulative is None
     assert chain.steps[2].note.startswith("timed on long, cold L2; stage1_wmma_qk on mission")
+    assert {(step.runs, step.spread_pct) for step in chain.steps} == {(1, None)}
+    again = tuple(dataclasses.replace(entry, p50_us=entry.p50_us * 1.02, started="2026-01-01") for entry in entries if entry.p50_us)
+    (chain,) = ladders(again + entries)
+    assert [(step.runs, round(step.spread_pct or 0.0, 2)) for step in chain.steps] == [(2, 1.98)] * 4
+    assert [step.entry for step in chain.steps] == [step.entry for step in ladders(entries)[0].steps]
+    other_folder = tuple(dataclasses.replace(entry, path=f"elsewhere/{entry.task}/{number}") for number, entry in enumerate(again))
+    assert [(chain.place, chain.steps[0].runs) for chain in ladders(other_folder + entries)] == [("elsewhere", 1), ("recorded/h100", 1)]
     circle = tuple(dataclasses.replace(entry, baseline="stage3_cp_async") if entry.task == "stage0_scalar" else entry for entry in entries)
     assert ladders(circle) == ()
 
@@ -349,23 +358,98 @@ def browser(tmp_path_factory: pytest.TempPathFactory) -> Any:
 
 WIDE = "document.documentElement.scrollWidth"
 BACK = "getComputedStyle(document.body).backgroundColor"
+OPEN = "document.querySelectorAll('details').forEach(one => one.open = true)"
+HIDDEN_COLUMNS = """[...document.querySelectorAll('.scroll')]
+  .filter(box => box.querySelector('table') && box.scrollWidth > box.clientWidth + 1)
+  .map(box => `${box.getAttribute('aria-label')}: ${box.scrollWidth} px in ${box.clientWidth}`)"""
+# WCAG 2.2, success criterion 1.4.3: 4.5 to 1, large text 3 to 1. Colours are painted one over the other, so that any form and alpha counts.
+TOO_FAINT = """(() => {
+  const canvas = document.createElement('canvas'); canvas.width = canvas.height = 1;
+  const paint = canvas.getContext('2d', {willReadFrequently: true});
+  const light = colours => {
+    paint.clearRect(0, 0, 1, 1);
+    for (const colour of colours) { paint.fillStyle = colour; paint.fillRect(0, 0, 1, 1); }
+    const [r, g, b] = [...paint.getImageData(0, 0, 1, 1).data].map(v => v / 255)
+      .map(v => v <= 0.04045 ? v / 12.92 : ((v + 0.055) / 1.055) ** 2.4);
+    return 0.2126 * r + 0.7152 * g + 0.0722 * b;
+  };
+  const found = [];
+  for (const one of document.querySelectorAll('body *')) {
+    const text = [...one.childNodes].filter(node => node.nodeType === 3).map(node => node.data.trim()).join('');
+    if (!text || !one.checkVisibility()) continue;
+    const style = getComputedStyle(one), backs = [];
+    for (let at = one; at; at = at.parentElement) backs.unshift(getComputedStyle(at).backgroundColor);
+    const back = light(backs), front = light([...backs, one.closest('svg') ? style.fill : style.color]);
+    const contrast = (Math.max(back, front) + 0.05) / (Math.min(back, front) + 0.05), size = parseFloat(style.fontSize);
+    const least = size >= 24 || (size >= 18.66 && style.fontWeight >= 700) ? 3 : 4.5;
+    if (contrast < least) found.push(`${text.slice(0, 40)}: ${contrast.toFixed(2)}`);
+  }
+  return found;
+})()"""
 
 
-def test_in_a_browser(browser: Browser, seen: RunView, tmp_path: Path) -> None:
-    out = tmp_path / "report.html"
-    out.write_text(page(failed(seen, error_map()), entries=history(RECORDED / "h100")), encoding="utf-8")
+@pytest.fixture(scope="module")
+def pages(seen: RunView, tmp_path_factory: pytest.TempPathFactory) -> dict[str, Path]:
+    """The pages that are looked at: a merge with ladder and history, a reject, and a list of runs."""
+    check = Check("max_abs_err", Status.FAIL, 0.5, 0.002, "", "small seed 0", "correctness.max_abs_err", "look at the store")
+    result = GateResult("correctness", Status.FAIL, "correctness.max_abs_err", "max_abs_err (small seed 0): 0.5", (check,))
+    verdict = dataclasses.replace(seen.verdict, decision=Decision.REJECT, gates=(*seen.verdict.gates[:2], result, *seen.verdict.gates[3:]))
+    reject = dataclasses.replace(failed(seen, error_map()), verdict=verdict, decision=Decision.REJECT, reason="failed: correctness")
+    edited = dataclasses.replace(seen, problems=("sass.json was changed after the run",))
+    texts = {
+        "merge": page(seen, entries=history(RECORDED / "h100")),
+        "reject": page(reject),
+        "list": page(seen, faster(seen), edited),
+    }
+    folder = tmp_path_factory.mktemp("pages")
+    for name, text in texts.items():
+        (folder / f"{name}.html").write_text(text, encoding="utf-8")
+    return {name: folder / f"{name}.html" for name in texts}
+
+
+def faster(run: RunView) -> RunView:
+    """The run, as if its p50 had been 1 us."""
+    timed = run.evidence["performance"]
+    sides = {side: dataclasses.replace(one, p50_us=1.0) for side, one in timed.figures["cold"].items()}
+    timed = dataclasses.replace(timed, figures={**timed.figures, "cold": sides})
+    return dataclasses.replace(run, evidence={**run.evidence, "performance": timed})
+
+
+@pytest.mark.parametrize("name", ["merge", "reject", "list"])
+def test_in_a_browser(browser: Browser, pages: dict[str, Path], name: str) -> None:
     browser.requests.clear()
-    for width in (1200, 390):
-        browser.open(out, width=width, height=800)
-        assert browser.ask(WIDE) <= width  # tables and charts scroll in boxes of their own
+    backs = set()
+    for width, dark in ((1200, False), (1200, True), (390, False), (390, True)):
+        browser.open(pages[name], width=width, height=800, dark=dark)
+        backs.add(browser.ask(BACK))
+        browser.ask(OPEN)
+        assert browser.ask(WIDE) <= width  # charts scroll in boxes of their own
+        assert browser.ask(HIDDEN_COLUMNS) == []
+        assert width < 1200 or browser.ask(TOO_FAINT) == []
         assert browser.ask("[...document.querySelectorAll('svg')].every(one => one.getBoundingClientRect().width > 300)")
-    assert browser.ask("document.querySelectorAll('svg').length") == 4
-    light = browser.ask(BACK)
-    browser.open(out, dark=True)
-    assert browser.ask(BACK) != light
-    assert browser.ask("getComputedStyle(document.querySelector('svg text')).fill") == browser.ask("getComputedStyle(document.body).color")
-    assert set(browser.requests) == {out.resolve().as_uri()}
-    assert browser.errors == []
+    assert len(backs) == 2 and set(browser.requests) == {pages[name].resolve().as_uri()} and browser.errors == []
+    if name == "merge":
+        assert browser.ask("document.querySelectorAll('svg').length") == 3  # timing, ladder, history
+
+
+def test_the_looks_of_the_browser_can_fail(browser: Browser, pages: dict[str, Path], tmp_path: Path) -> None:
+    text = pages["merge"].read_text(encoding="utf-8")
+    (tmp_path / "bad.html").write_text(text.replace("</style>", ".cards td { color: #aaa; white-space: nowrap; }</style>"))
+    browser.open(tmp_path / "bad.html", width=1200)
+    browser.ask(OPEN)
+    assert browser.ask(TOO_FAINT) != [] and browser.ask(HIDDEN_COLUMNS) != []
+
+
+def test_the_list_of_runs_is_sorted_by_what_is_chosen(browser: Browser, pages: dict[str, Path]) -> None:
+    order = """[...document.querySelectorAll('.index tbody tr')]
+      .sort((a, b) => a.getBoundingClientRect().top - b.getBoundingClientRect().top)
+      .map(row => row.querySelector('[data-label="p50, us"]').textContent)"""
+    for width in (1200, 390):
+        browser.open(pages["list"], width=width)
+        listed = browser.ask(order)
+        assert listed[1:] == ["1.00", "-"] and float(listed[0]) > 1
+        browser.ask("document.querySelector('#sort-p50').click()")
+        assert browser.ask(order) == ["1.00", listed[0], "-"]
 
 
 def test_with_the_keyboard(browser: Browser, seen: RunView, tmp_path: Path) -> None:

@@ -47,7 +47,7 @@ class Browser:
             stdin=subprocess.DEVNULL,
             stdout=subprocess.DEVNULL,
             stderr=subprocess.DEVNULL,
-            pass_fds=(3, 4),
+            close_fds=False,  # ours are not inherited anyway; 3 and 4 need not be open here, which pass_fds asks for
             preexec_fn=lambda: (os.dup2(theirs_in, 3), os.dup2(theirs_out, 4)),
         )
         os.close(theirs_in)

@@ -20,16 +20,18 @@ from typing import Any
 from gates import __version__
 from gates.build.build import build, check_build_root
 from gates.build.toolchain import find_toolchain
-from gates.core.errors import GatesError
+from gates.core.errors import EXIT_HOLD, GatesError
 from gates.core.file_lock import locked
 from gates.core.records import GateResult, Status
 from gates.core.scratch_folder import ScratchFolder
 from gates.evaluation.answer import answer, timed_status
 from gates.evaluation.overlay import Candidate, candidate_id, digests, laid_out, resolved
-from gates.evaluation.record import FAIL, FILE, SCHEMA_VERSION, Evaluation, GateSeen, gates_in, stages_to
+from gates.evaluation.record import FAIL, FILE, SCHEMA_VERSION, Evaluation, GateSeen, gates_in, read_evaluation, stages_to
 from gates.evaluation.terms import Terms, incumbent
-from gates.evidence.run_directory import RunDirectory, read_record
+from gates.evaluation.verify import verify_evaluation
+from gates.evidence.run_directory import RunDirectory
 from gates.gate.session import ProgressLike, Session, judge_step
+from gates.launch import device as devices
 from gates.launch.device import DeviceInfo, card
 from gates.pipeline.run import choose_profile, run_info
 from gates.sweep.record import Timing
@@ -70,6 +72,7 @@ def evaluate_task(name: str, candidate: Candidate, terms: Terms, progress: Progr
         )
         for reached in stages_to(terms.stage):
             if not cascade.judge(reached, reference, terms):
+                _require_card(device, task)
                 break
         directory.write_json("run.json", cascade.ended())
         found = Evaluation(
@@ -208,21 +211,25 @@ class _Cascade:
         self.seen.append(GateSeen(result.gate, result.status.value, result.code, result.sentence, seconds))
 
 
-def read_evaluation(folder: Path) -> Evaluation:
-    """The evaluation in a folder; raises GatesError where it is missing or broken."""
-    found: Evaluation = read_record(Evaluation, folder, FILE)
-    return found
+def _require_card(device: DeviceInfo | None, task: Task) -> None:
+    """Raise GatesError, exit code 3, if the card is gone: what failed on it says nothing about the candidate."""
+    found = devices.probe() if device is not None else None
+    if device is not None and found is not None and device.uuid not in {one.uuid for one in found.devices}:
+        raise GatesError(
+            f"{device.name} was lost while {task.name} was judged{f': {found.reason}' if found.reason else ''}",
+            hint="look at nvidia-smi; when the card is back, ask again: nothing was kept of this candidate",
+            exit_code=EXIT_HOLD,
+        )
 
 
 def _kept(home: Path, asked: str, device: DeviceInfo | None, against: str) -> Evaluation | None:
     """The answer that is kept, if it says what is asked now."""
     if not (home / FILE).is_file():
         return None
-    try:
-        known = read_evaluation(home)
-    except GatesError:
+    if verify_evaluation(home):  # of another candidate, changed by hand, or of a version that judged otherwise
         return None
+    known = read_evaluation(home)
     enough = known.status == FAIL or asked in stages_to(known.asked)
-    same = known.tool_version == __version__ and known.device == (device.name if device else None)
+    same = (known.tool_version, known.task) == (__version__, home.parent.name) and known.device == (device.name if device else None)
     timed = known.score is not None and known.against == against
     return known if enough and same and (known.asked != "speed" or asked != "speed" or known.status == FAIL or timed) else None

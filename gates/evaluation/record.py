@@ -4,6 +4,9 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 from dataclasses import dataclass
+from pathlib import Path
+
+from gates.evidence.run_directory import read_record
 
 SCHEMA_VERSION = 1
 FILE = "evaluation.json"
@@ -79,3 +82,9 @@ class Evaluation:
     def exit_code(self) -> int:
         """0 pass, 1 fail, 3 inconclusive."""
         return EXIT_CODES[self.status]
+
+
+def read_evaluation(folder: Path) -> Evaluation:
+    """The evaluation in a folder; raises GatesError where it is missing or broken."""
+    found: Evaluation = read_record(Evaluation, folder, FILE)
+    return found

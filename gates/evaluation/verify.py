@@ -12,8 +12,7 @@ from typing import Any
 
 from gates.core.errors import GatesError
 from gates.evaluation.answer import answer, timed_status
-from gates.evaluation.evaluate import read_evaluation
-from gates.evaluation.record import FILE, gates_in, stages_to
+from gates.evaluation.record import FILE, gates_in, read_evaluation, stages_to
 from gates.evidence.judging import rejudge
 from gates.evidence.run_directory import RunInfo, read_record
 from gates.gate.performance.evidence import PerformanceEvidence

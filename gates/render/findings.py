@@ -58,6 +58,9 @@ def findings(gates: Sequence[GateResult]) -> list[Finding]:
             found[key] = one
         else:
             found[key] = _joined(known, one)
+    for key in [key for key in found if key[0] == "kind"]:  # no line was found for these: more places of a fault whose line is known
+        if (located := next((other for other in found if other[:-1] == ("place", key[1])), None)) is not None:
+            found[located] = _joined(found[located], found.pop(key))
     return sorted(found.values(), key=_rank)
 
 

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import contextlib
 import json
+import re
 import shutil
 from collections.abc import Iterator
 from dataclasses import replace
@@ -172,14 +173,17 @@ def test_a_candidate_is_timed_against_the_task_its_baseline_or_a_run(tmp_path: P
         assert says in told(error)
 
 
-def test_an_answer_is_given_again_only_for_what_it_was_timed_against(tmp_path: Path) -> None:
+def test_an_answer_is_given_again_only_for_what_it_was_timed_against(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(engine, "verify_evaluation", lambda _: [])
     found = replace(
         made_up("saxpy_fast", Candidate(), 1.2, stage="speed", score=1.2), tool_version=gates.__version__, asked="speed", against="task"
     )
-    jsonio.write(tmp_path / "evaluation.json", to_json(found))
-    assert engine._kept(tmp_path, "speed", None, "task") == found and engine._kept(tmp_path, "numbers", None, "baseline") == found
-    assert engine._kept(tmp_path, "speed", None, "baseline") is None
-    assert engine._kept(tmp_path, "speed", DEVICE, "task") is None
+    home = tmp_path / "saxpy_fast" / "ab"
+    home.mkdir(parents=True)
+    jsonio.write(home / "evaluation.json", to_json(found))
+    assert engine._kept(home, "speed", None, "task") == found and engine._kept(home, "numbers", None, "baseline") == found
+    assert engine._kept(home, "speed", None, "baseline") is None
+    assert engine._kept(home, "speed", DEVICE, "task") is None
 
 
 # the cascade
@@ -285,6 +289,8 @@ def test_the_documented_answers_are_as_they_come_out(answers: dict[str, gates.Ev
     ]
     assert found["gates"][-1]["code"] in [one["code"] for one in told["gates"]] and found["metrics"].keys() == told["metrics"].keys()
     assert found["files"] == told["files"] and found["feedback"].splitlines()[0].partition(" at ")[0] in told["feedback"]
+    codes = [re.findall(r"\[(\w+\.\w+)\]$", one["feedback"], re.M) for one in (found, told)]
+    assert codes[0] == codes[1] and len(codes[0]) == len(set(codes[0])), "each fault once"
 
 
 @needs_nvcc

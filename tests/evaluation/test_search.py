@@ -132,9 +132,9 @@ def test_a_watched_folder_is_waited_for_only_if_nothing_else_is_proposed(tmp_pat
         return ""
 
     monkeypatch.setattr(search, "tree_html", arrives)
-    _, found = searched(monkeypatch, tmp_path, bench, *both, generations=3, budget_s=20.0)
+    _, found = searched(monkeypatch, tmp_path, bench, *both, generations=3, budget_s=5.0)
     assert [one.name for one in found.members if one.proposer == "from"] == ["late"]
-    assert {one.toggles["BLOCK"] for one in found.members} == {64, 96, 128, 160} and found.generations[1].spent_s < 10
+    assert {one.toggles["BLOCK"] for one in found.members} == {64, 96, 128, 160} and found.generations[1].spent_s < 4
 
 
 def test_the_recorded_sweep_s_winner_is_found_in_a_fifth_of_the_evaluations(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:

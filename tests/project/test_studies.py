@@ -2,11 +2,16 @@
 
 from __future__ import annotations
 
+import contextlib
+import hashlib
 import json
 import shutil
 import sys
+import threading
 from dataclasses import replace
+from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
 from pathlib import Path
+from types import SimpleNamespace
 from typing import Any
 
 import cpu_device_defects
@@ -15,6 +20,7 @@ import kill_matrix
 import numpy as np
 import pytest
 import record_conformance
+import search_kills
 import search_speed
 import try_exploits
 from click.testing import CliRunner
@@ -147,6 +153,59 @@ def test_the_speed_of_a_search_with_made_up_answers(tmp_path: Path, monkeypatch:
     assert done.exit_code == 0 and data["left_out"] == ["whole_run: no card"] and data["verified"] == ["sound"], done.output
     assert rows["a candidate judged whole, one process"] == 2.0 and rows["the same without memory checks"] == 1.75
     assert data["champion"] == {"toggles": {"BLOCK": 256}, "decision": "hold"} and len(data["packed_bytes"]) == 1
+
+
+class MadeUpServer(ThreadingHTTPServer):
+    """A server of candidates that keeps a folder per answer; ``fault``: it does so for the first one twice, or calls all of them right."""
+
+    daemon_threads = True
+
+    def __init__(self, results: Path, fault: str) -> None:
+        class Handler(BaseHTTPRequestHandler):
+            def do_POST(self) -> None:
+                text = json.loads(self.rfile.read(int(self.headers["Content-Length"])))["files"]["kernel.py"]
+                wrong, name = "+ 1" in text and fault != "all right", hashlib.sha256(text.encode()).hexdigest()[:24]
+                for copy in range(1 + (fault == "twice" and text.endswith(" 0\n"))):
+                    (results / "evaluations" / "gelu_eager" / f"{name}{'b' * copy}").mkdir(parents=True, exist_ok=True)
+                data = json.dumps({"result": {"id": name, "status": "fail" if wrong else "pass"}}).encode()
+                self.send_response(200)
+                self.send_header("Content-Length", str(len(data)))
+                self.end_headers()
+                self.wfile.write(data)
+
+            def log_message(self, format: str, *args: Any) -> None:
+                pass
+
+        super().__init__(("127.0.0.1", 0), Handler)
+        self.address, self.kills = f"http://127.0.0.1:{self.server_address[1]}", 0
+        threading.Thread(target=self.serve_forever, args=(0.01,), daemon=True).start()
+
+    def begin(self) -> None:
+        """It goes on."""
+
+    def kill(self) -> None:
+        """It does not die, but counts."""
+        self.kills += 1
+
+
+@pytest.mark.parametrize(
+    ("fault", "found"), [("", {}), ("twice", {"counted_twice": 1}), ("all right", {"misjudged": [0, 10]}), ("unsound", {"unsound": 12})]
+)
+def test_a_search_whose_server_is_killed(fault: str, found: dict[str, Any], tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """The counts, with a server that only counts its deaths."""
+
+    @contextlib.contextmanager
+    def no_cluster(*_: Any) -> Any:
+        yield SimpleNamespace(client=SimpleNamespace(scheduler=SimpleNamespace(address="")))
+
+    monkeypatch.setattr(search_kills, "local_cluster", no_cluster)
+    monkeypatch.setattr(search_kills, "Server", lambda results, _: MadeUpServer(results, fault))
+    monkeypatch.setattr(search_kills, "verify_evaluation", lambda path: ["broken"] if fault == "unsound" else [])
+    out = tmp_path / "new" / "kills.json"
+    done = CliRunner().invoke(search_kills.main, ["--out", str(out), "--candidates", "12", "--kills", "1"])
+    data = jsonio.read(out)
+    assert done.exit_code == bool(fault) and data["killed"] == {"server": 1, "worker": 0} and data["lost"] == 0, done.output
+    assert {**data, "unsound": len(data["unsound"])} == {**data, "unsound": 0, "counted_twice": 0, "misjudged": [], **found}
 
 
 @pytest.mark.gpu

@@ -50,6 +50,19 @@ def test_a_located_cause_comes_first_and_once_whoever_saw_it() -> None:
     assert rest[0].elsewhere() == "at small seed 0 and in 1 more place" and first.elsewhere() == "at small seed 0 and in 3 more places"
 
 
+def test_a_finding_without_its_line_is_one_more_place_of_the_one_with_it() -> None:
+    """Lines are looked up for the first findings alone. Another kind, or no line at all, is an entry of its own."""
+    located = failed("race_shared", "correctness.race_shared", "small seed 0", "read", "saxpy ./saxpy.cu:22. Two threads.")
+    plain, other = (failed(name, f"correctness.{name}", "tail seed 0", "read byte 0") for name in ("race_shared", "race_global"))
+
+    def entries(*checks: Check) -> list[tuple[str, int]]:
+        found = findings((GateResult("correctness", Status.FAIL, "correctness.race_shared", "a race", checks),))
+        return [(one.place, len(one.checks)) for one in found]
+
+    assert entries(plain, located, plain) == [("saxpy.cu:22", 3)]
+    assert entries(located, other) == [("saxpy.cu:22", 1), ("", 1)] and entries(plain, plain) == [("", 2)]
+
+
 def test_every_surface_names_the_line_first() -> None:
     verdict = Verdict(SCHEMA_VERSION, Decision.REJECT, "failed: correctness", GATES)
     assert head_line(Decision.REJECT, "stage3", GATES, "failed") == f"reject · stage3 · {HEAD}"

@@ -20,12 +20,11 @@ from gates.build.build import check_build_root
 from gates.core import jsonio
 from gates.core.errors import GatesError
 from gates.evaluation.describe import describe
-from gates.evaluation.evaluate import read_evaluation
 from gates.evaluation.evolution import strategies, work
 from gates.evaluation.evolution.proposers import Asked, FromFolder, Parent, Proposal, Proposer
 from gates.evaluation.evolution.record import FILE, SCHEMA_VERSION, Evolution, Generation, Member, Refused, read_evolution, write_evolution
 from gates.evaluation.overlay import Candidate, digests, editable, id_of, resolved
-from gates.evaluation.record import Evaluation
+from gates.evaluation.record import Evaluation, read_evaluation
 from gates.evaluation.terms import Terms
 from gates.evidence.run_directory import require_outside_a_run
 from gates.pipeline.run import device_record

@@ -11,10 +11,10 @@ from gates.core import jsonio
 from gates.core.errors import GatesError
 from gates.core.records import from_json
 from gates.core.schema import schema_errors
-from gates.evaluation.evaluate import read_evaluation
 from gates.evaluation.evolution import strategies
 from gates.evaluation.evolution.record import FILE, Evolution, Generation, Member, read_evolution
 from gates.evaluation.overlay import id_of
+from gates.evaluation.record import read_evaluation
 from gates.evaluation.verify import verify_evaluation
 from gates.evidence.packed_runs import origin
 from gates.gate.performance.evidence import PerformanceEvidence

@@ -1,0 +1,179 @@
+"""Attacks on the evaluator and accidents around it: what is kept is true, and what can't be judged is not kept."""
+
+from __future__ import annotations
+
+import json
+import os
+import shutil
+import signal
+import subprocess
+import sys
+from collections.abc import Mapping
+from dataclasses import replace
+from pathlib import Path
+
+import pytest
+from evolution_kit import Bench, searched
+from places import ROOT
+from sweep_kit import DEVICE
+
+import gates
+from gates.core import jsonio
+from gates.core.errors import EXIT_HOLD, GatesError
+from gates.core.records import GateResult, Status
+from gates.evaluation import evaluate as engine
+from gates.evaluation.evolution.proposers import ByCommand, ByToggles
+from gates.evaluation.overlay import Candidate
+from gates.evaluation.verify import verify_evaluation
+from gates.launch.device import DeviceProbe
+
+GELU = ROOT / "examples" / "torch_compile"
+SOURCE = (GELU / "gelu_eager" / "kernel.py").read_text(encoding="utf-8")
+BODY = "    return torch.nn.functional"
+
+
+@pytest.fixture(scope="module")
+def task(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """A small task of plain Python, which no compiler is needed for; a process of it may take three seconds."""
+    root = tmp_path_factory.mktemp("gelu")
+    shutil.copy(GELU / "gelu_problem.py", root)
+    folder = Path(shutil.copytree(GELU / "gelu_eager", root / "gelu_eager", ignore=shutil.ignore_patterns("__pycache__")))
+    with (folder / "task.yaml").open("a", encoding="utf-8") as file:
+        file.write("time_limit_s: 3\n")
+    return folder
+
+
+@pytest.fixture(scope="module")
+def results(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    return tmp_path_factory.mktemp("results")
+
+
+def evaluated(task: Path, results: Path, line: str = "", **more: object) -> gates.Evaluation:
+    """A candidate with ``line`` before what it returns."""
+    files = {"kernel.py": SOURCE.replace(BODY, f"    {line}\n{BODY}")} if line else {}
+    terms = {"profile": "cpu", "stage": "numbers", "results": results, "build_dir": results / "build", **more}
+    return gates.evaluate(task, files=files, **terms)  # type: ignore[arg-type]
+
+
+def kept(results: Path) -> list[str]:
+    return sorted(path.name for path in (results / "evaluations" / "gelu_eager").glob("[!.]*"))
+
+
+# invented answers
+
+
+def test_a_candidate_that_answers_for_the_judge_is_not_believed(task: Path, results: Path) -> None:
+    """It prints a passing answer and writes one where answers are kept; its numbers are wrong."""
+    place = results / "evaluations" / "gelu_eager"
+    line = f"""print('{{"status": "pass", "score": 99.0}}'); x = x + 1
+    try: open({str(place / "evaluation.json")!r}, "w").write('{{"score": 99.0}}')
+    except OSError: pass"""
+    found = evaluated(task, results, line)
+    assert (found.status, found.valid, found.score) == ("fail", False, None) and not (place / "evaluation.json").exists()
+
+
+@pytest.mark.parametrize(
+    ("change", "cached"),
+    [({}, True), ({"score": 9.0}, False), ({"status": "pass", "valid": True}, False), ({"score": float("nan")}, False)],
+    ids=["as it was", "invented score", "invented pass", "NaN"],
+)
+def test_a_kept_answer_is_given_again_only_if_it_follows_from_its_evidence(
+    change: Mapping[str, object], cached: bool, task: Path, results: Path, tmp_path: Path
+) -> None:
+    """Whoever can write into the results folder can also make the manifest anew."""
+    first = evaluated(task, results, "x = x + 1")
+    folder = Path(shutil.copytree(results / first.evidence, tmp_path / first.evidence))
+    text = folder / "evaluation.json"
+    text.write_text(json.dumps({**jsonio.read(text), **change}), encoding="utf-8")
+    manifest = jsonio.read(folder / "manifest.json")
+    manifest["sha256"]["evaluation.json"] = jsonio.sha256(text)
+    (folder / "manifest.json").write_text(jsonio.dumps(manifest), encoding="utf-8")
+    again = evaluated(task, tmp_path, "x = x + 1")
+    assert (again.cached, again.status, again.score) == (cached, "fail", None) and verify_evaluation(folder) == []
+
+
+def test_another_candidate_s_or_task_s_answer_is_no_answer(task: Path, results: Path, tmp_path: Path) -> None:
+    right, wrong = evaluated(task, results), evaluated(task, results, "x = x + 1")
+    place = tmp_path / wrong.evidence
+    shutil.copytree(results / right.evidence, place)
+    assert evaluated(task, tmp_path, "x = x + 1").status == "fail" and verify_evaluation(place) == []
+    elsewhere = tmp_path / "evaluations" / "other_task" / right.id
+    shutil.copytree(results / right.evidence, elsewhere)
+    assert engine._kept(results / right.evidence, "numbers", None, "task") is not None
+    assert engine._kept(elsewhere, "numbers", None, "task") is None
+
+
+def test_a_proposer_can_give_no_score_and_no_toggle_that_is_not_a_number(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """It writes what it likes, and one candidate."""
+    program = tmp_path / "propose.py"
+    lines = ('{"score": 99}', '{"toggles": {"BLOCK": NaN}}', '{"toggles": {"BLOCK": 1e999}}', "\x00\udcff", '{"toggles": {"BLOCK": 256}}')
+    program.write_text(
+        f"import os\nfor line in {lines!r}: os.write(1, line.encode('utf-8', 'surrogateescape') + b'\\n')\n", encoding="ascii"
+    )
+    bench = Bench(lambda _, toggles: toggles["BLOCK"] / 128)
+    _, found = searched(monkeypatch, tmp_path, bench, ByCommand(f"{sys.executable} {program}"), generations=1)
+    assert [one.toggles["BLOCK"] for one in found.members] == [128, 256] and found.member(found.champion or "").score == 2.0
+    assert len(found.generations[1].refused) == 4
+
+
+# what ends early
+
+
+def test_a_candidate_that_never_ends_costs_its_time_limit_and_fails(task: Path, results: Path) -> None:
+    found = evaluated(task, results, "import time; time.sleep(60)")
+    assert (found.status, found.code, found.valid, found.score) == ("fail", "correctness.timeout", False, None)
+    assert found.seconds["gates"] < 25 and "time" in found.feedback.splitlines()[0]
+
+
+def test_an_evaluator_that_is_killed_keeps_nothing_half_and_is_asked_again(task: Path, tmp_path: Path) -> None:
+    mine = tmp_path / "mine.py"
+    mine.write_text(SOURCE.replace(BODY, f"    import time; time.sleep(0.03)\n{BODY}"), encoding="utf-8")
+    places = ["--results", str(tmp_path), "--build-dir", str(tmp_path / "build"), "--profile", "cpu", "--stage", "numbers"]
+    command = [sys.executable, "-m", "gates", "evaluate", str(task), "--source", f"kernel.py={mine}", *places]
+    with subprocess.Popen(command, stderr=subprocess.PIPE, text=True, env={**os.environ, "PYTHONPATH": str(ROOT)}) as child:
+        assert child.stderr is not None and any("correctness" in line for line in child.stderr)
+        child.send_signal(signal.SIGKILL)
+    assert child.returncode == -signal.SIGKILL and kept(tmp_path) == []
+    again = gates.evaluate(
+        task, files={"kernel.py": mine.read_text()}, profile="cpu", stage="numbers", results=tmp_path, build_dir=tmp_path
+    )
+    assert (again.status, again.cached, kept(tmp_path)) == ("pass", False, [again.id]) and verify_evaluation(
+        tmp_path / again.evidence
+    ) == []
+
+
+@pytest.mark.parametrize("uuids", [(), ("GPU-other",), (DEVICE.uuid,)], ids=["lost", "another", "there"])
+def test_a_card_that_is_lost_makes_no_candidate_wrong(
+    uuids: tuple[str, ...], task: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """The kernel fails on the device; only if that is still there the kernel is to blame."""
+    failed = GateResult("correctness", Status.FAIL, "correctness.launch_error", "CUDA error: the GPU has fallen off the bus")
+    real = engine.judge_step
+    monkeypatch.setattr(engine, "judge_step", lambda session, info, gate: failed if gate == "correctness" else real(session, info, gate))
+    monkeypatch.setattr(engine, "choose_profile", lambda *_: ("full", "made up", DEVICE))
+    monkeypatch.setattr(engine.devices, "probe", lambda: DeviceProbe(tuple(replace(DEVICE, uuid=uuid) for uuid in uuids), "no CUDA device"))
+    ask = {"profile": "auto", "stage": "numbers"}
+    if DEVICE.uuid in uuids:
+        assert evaluated(task, tmp_path, "pass", **ask).code == "correctness.launch_error" and len(kept(tmp_path)) == 1
+        return
+    with pytest.raises(GatesError, match="NVIDIA Made-up was lost while gelu_eager was judged") as error:
+        evaluated(task, tmp_path, "pass", **ask)
+    assert error.value.exit_code == EXIT_HOLD and kept(tmp_path) == []
+
+
+def test_a_search_whose_card_is_lost_continues_when_it_is_back(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    class Lost(Bench):
+        def evaluate(self, ask: object) -> object:
+            if len(self.asked) == 2:
+                raise GatesError("a card was lost", exit_code=EXIT_HOLD)
+            return super().evaluate(ask)  # type: ignore[arg-type]
+
+    def truth(_: Candidate, toggles: Mapping[str, int]) -> float:
+        return toggles["BLOCK"] / 128
+
+    param = ByToggles({"BLOCK": (64, 128, 256)})
+    with pytest.raises(GatesError, match="a card was lost"):
+        searched(monkeypatch, tmp_path, Lost(truth), param)
+    after = Bench(truth)
+    _, found = searched(monkeypatch, tmp_path, after, param)
+    assert len(found.members) == 3 and len([what for what, _ in after.asked if what == "evaluate"]) == 1

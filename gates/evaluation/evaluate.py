@@ -35,7 +35,7 @@ from gates.launch import device as devices
 from gates.launch.device import DeviceInfo, card
 from gates.pipeline.run import choose_profile, run_info
 from gates.sweep.record import Timing
-from gates.sweep.work import time_pair, timing_of
+from gates.sweep.work import build_pair, time_pair, timing_of
 from gates.task.load import Task
 from gates.worker.job import warm_up
 from gates.worker.machine_fault import check_temporary
@@ -150,9 +150,9 @@ class _Cascade:
                 self._told(first, time.monotonic())
                 return False
         self._build({"cubin", "emulator"} if session.emulated or terms.stage == "static" else {"cubin", "emulator", "device"})
-        with self._card(alone=stage == "speed") if session.device and stage != "static" else contextlib.nullcontext():
-            if stage == "speed":
-                return self._speed(reference, terms)
+        if stage == "speed":
+            return self._speed(reference, terms)
+        with self._card(alone=False) if session.device and stage != "static" else contextlib.nullcontext():
             for gate in gates_in(stage, session.task.gates):
                 started = time.monotonic()
                 result = judge_step(session, self.info, gate)
@@ -187,7 +187,11 @@ class _Cascade:
         session, started = self.session, time.monotonic()
         assert session.device is not None, "choose_profile refuses speed without a device"
         session.progress.step(f"{session.task.name}: timing beside {reference.name}")
-        evidence = time_pair(session, reference, terms.build_dir, terms.budget_s)
+        pair = build_pair(session, reference, terms.build_dir)
+        self.seconds["compile"] += time.monotonic() - started
+        with self._card(alone=True):
+            started = time.monotonic()
+            evidence = time_pair(session, pair, terms.budget_s)
         limits = session.task.gates["performance"]
         self.timing = timing_of("candidate", evidence, limits, session.device.uuid, 0.0)
         status = timed_status(self.timing, evidence, limits)

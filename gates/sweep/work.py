@@ -105,20 +105,22 @@ def time_variant(job: Job) -> Done:
     assert job.reference is not None, "a timing needs a reference"
     started, device = time.monotonic(), own_device()
     with _session(job, device) as session:
-        evidence = time_pair(session, _task(job.folder, *job.reference), session.build_dir, job.budget_s)
+        evidence = time_pair(session, build_pair(session, _task(job.folder, *job.reference), session.build_dir), job.budget_s)
         timing = timing_of(job.variant, evidence, session.task.gates["performance"], device.uuid, round(time.monotonic() - started, 3))
         return Done(job.variant, None, _files(session.directory.path), timing=timing)
 
 
-def time_pair(session: Session, reference: Task, build_dir: Path, budget_s: float) -> performance_evidence.PerformanceEvidence:
-    """Time the session's task against ``reference``, interleaved, for at most ``budget_s`` of sampling, and write performance.json.
+Pair = tuple[list[dict[str, Any]], list[str]]  # of a candidate and its reference: the sides as a job has them, the builds' identities
 
-    ``build_dir``: where the reference is built. Raises GatesError where one of both has no library for the device.
+
+def build_pair(session: Session, reference: Task, build_dir: Path) -> Pair:
+    """Build what is to be timed, before the card is taken: the session's task, and ``reference`` in ``build_dir``.
+
+    Raises GatesError where one of both has no library for the device.
     """
-    task, limits = session.task, session.task.gates["performance"]
     arch = session.device.arch if session.device else None
     sides, identities = list[dict[str, Any]](), list[str]()
-    for one, folder in ((task, session.build_dir), (reference, build_dir)):
+    for one, folder in ((session.task, session.build_dir), (reference, build_dir)):
         built = build(one, session.toolchain, folder, device_arch=arch, want={"device"}, jobs=session.jobs)
         if (failure := built.failure("device")) is not None:
             raise GatesError(
@@ -126,6 +128,12 @@ def time_pair(session: Session, reference: Task, build_dir: Path, budget_s: floa
             )
         sides.append(built.side(one, "device"))
         identities.append(built.identity)
+    return sides, identities
+
+
+def time_pair(session: Session, pair: Pair, budget_s: float) -> performance_evidence.PerformanceEvidence:
+    """Time both sides of ``pair``, interleaved, for at most ``budget_s`` of sampling, and write performance.json."""
+    task, limits, (sides, identities) = session.task, session.task.gates["performance"], pair
     raw = run_timing(
         sides[0],
         shape=task.timed_shapes[0],

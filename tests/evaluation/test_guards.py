@@ -2,29 +2,34 @@
 
 from __future__ import annotations
 
+import contextlib
 import json
 import os
 import shutil
 import signal
 import subprocess
 import sys
-from collections.abc import Mapping
+from collections.abc import Iterator, Mapping
 from dataclasses import replace
 from pathlib import Path
 
 import pytest
 from evolution_kit import Bench, searched
-from places import ROOT
+from places import RECORDED, ROOT
 from sweep_kit import DEVICE
 
 import gates
 from gates.core import jsonio
 from gates.core.errors import EXIT_HOLD, GatesError
-from gates.core.records import GateResult, Status
+from gates.core.records import Check, GateResult, Status
 from gates.evaluation import evaluate as engine
 from gates.evaluation.evolution.proposers import ByCommand, ByToggles
 from gates.evaluation.overlay import Candidate
 from gates.evaluation.verify import verify_evaluation
+from gates.evidence.packed_runs import opened
+from gates.evidence.run_directory import RunInfo, read_record
+from gates.gate.performance.evidence import PerformanceEvidence
+from gates.gate.session import Session
 from gates.launch.device import DeviceProbe
 
 GELU = ROOT / "examples" / "torch_compile"
@@ -114,6 +119,44 @@ def test_a_proposer_can_give_no_score_and_no_toggle_that_is_not_a_number(tmp_pat
     _, found = searched(monkeypatch, tmp_path, bench, ByCommand(f"{sys.executable} {program}"), generations=1)
     assert [one.toggles["BLOCK"] for one in found.members] == [128, 256] and found.member(found.champion or "").score == 2.0
     assert len(found.generations[1].refused) == 4
+
+
+# the card
+
+
+def test_a_card_is_held_alone_for_a_timing_and_not_while_something_is_built(
+    task: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """The timing is a recorded one."""
+    run = opened(next((RECORDED / "h200-examples" / "gelu_compiled").glob("*.zip")))
+    evidence: PerformanceEvidence = read_record(PerformanceEvidence, run, "performance.json")
+    passed = GateResult("correctness", Status.PASS, "correctness.pass", "made up", (Check("cases", Status.PASS, 1, 1, ""),))
+    real, events = engine.judge_step, list[str]()
+
+    @contextlib.contextmanager
+    def card(uuid: str, *, alone: bool) -> Iterator[None]:
+        events.append("alone" if alone else "together")
+        yield
+        events.append("free")
+
+    def judged(session: Session, info: RunInfo, gate: str) -> GateResult:
+        events.append(gate)
+        return passed if gate == "correctness" else real(session, info, gate)
+
+    def timed(session: Session, pair: str, budget_s: float) -> PerformanceEvidence:
+        events.append(f"time {pair}")
+        session.write("performance.json", evidence)
+        return evidence
+
+    monkeypatch.setattr(engine, "judge_step", judged)
+    monkeypatch.setattr(engine, "choose_profile", lambda *_: ("full", "made up", DEVICE))
+    monkeypatch.setattr(engine, "card", card)
+    monkeypatch.setattr(engine, "build_pair", lambda *_: events.append("build") or "both")
+    monkeypatch.setattr(engine, "time_pair", timed)
+    found = evaluated(task, tmp_path, "pass", profile="auto", stage="speed")
+    shared = ["together", "correctness", "free", "together", "sanitizer", "free"]
+    assert events == ["ptxas", "ptxas", "sass", *shared, "build", "alone", "time both", "free"]
+    assert found.valid and found.stage == "speed" and 1.5 < found.score <= found.score_high and found.p50_us > 0
 
 
 # what ends early

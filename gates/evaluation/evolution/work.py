@@ -20,7 +20,7 @@ from gates.launch.device import card
 from gates.pipeline.run import Options, run_task
 from gates.render.console import Silence
 from gates.sweep.record import Timing
-from gates.sweep.work import own_device, time_pair, timing_of
+from gates.sweep.work import build_pair, own_device, time_pair, timing_of
 from gates.task.load import Task
 
 
@@ -75,8 +75,9 @@ def time_there(ask: Ask) -> Timed:
         RunDirectory(scratch / "evidence", task.name) as directory,
     ):
         session = session_of(task, files, ask.candidate, ask.terms, device, directory, scratch, Silence())
+        pair = build_pair(session, against, ask.terms.build_dir)
         with card(device.uuid):
-            evidence = time_pair(session, against, ask.terms.build_dir, ask.terms.budget_s)
+            evidence = time_pair(session, pair, ask.terms.budget_s)
         timing = timing_of(ask.id, evidence, session.task.gates["performance"], device.uuid, round(time.monotonic() - started, 3))
         return Timed(ask.id, timing, (directory.path / "performance.json").read_text(encoding="utf-8"))
 

@@ -9,6 +9,7 @@ import click
 
 from gates.cli.options import DEVICE, PATH, RESULTS, code_names
 from gates.cli.output import print_text
+from gates.core.errors import EXIT_HOLD, EXIT_OK
 
 
 @click.command()
@@ -69,7 +70,7 @@ def calibrate_command(results: Path, device: int) -> None:
     """Measure the peaks of this card: memory, FP32 units, powers and tensor cores.
 
     The samples are kept in RESULTS. Later runs on this card and driver compare kernels with these peaks instead of the data sheet's.
-    It needs a CUDA device.
+    It needs a CUDA device. The exit code is 3 if a unit could not be measured.
 
     Example: gates calibrate
     """
@@ -78,8 +79,9 @@ def calibrate_command(results: Path, device: int) -> None:
     from gates.render.console import Progress
 
     with Progress() as progress:
-        card, path = calibrate(results, device, progress)
-    print_text("\n".join([*summary(card.device, peaks_of(card)), f"kept in {path}"]))
+        card, path, missing = calibrate(results, device, progress)
+    print_text("\n".join([*summary(card.device, peaks_of(card)), *missing, f"kept in {path}"]))
+    sys.exit(EXIT_HOLD if missing else EXIT_OK)
 
 
 @click.command()

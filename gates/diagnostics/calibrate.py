@@ -27,10 +27,10 @@ from gates.task.load import load_task
 DATA = Path(__file__).parent / "calibration_data"
 
 
-def calibrate(results: Path, index: int, progress: ProgressLike) -> tuple[CardPeaks, Path]:
-    """Time every unit on CUDA device ``index`` and keep the samples in ``results``; returns them and their file.
+def calibrate(results: Path, index: int, progress: ProgressLike) -> tuple[CardPeaks, Path, tuple[str, ...]]:
+    """Time every unit on CUDA device ``index`` and keep the samples in ``results``; returns them, their file, and why units are missing.
 
-    Raises GatesError without such a device, and if other work on the machine disturbed a timing (exit code 3 both).
+    Raises GatesError without such a device, and if no unit could be measured (exit code 3 both), as while other work is on the card.
     """
     found = probe()
     if index >= len(found.devices):
@@ -49,6 +49,7 @@ def calibrate(results: Path, index: int, progress: ProgressLike) -> tuple[CardPe
         if (failure := built.failure("device")) is not None:
             raise GatesError(f"the calibration does not compile: {failure.sentence}", hint="gates doctor")
         units: dict[str, PerformanceEvidence] = {}
+        missing: list[str] = []
         for number, unit in enumerate(task.timed_shapes):
             progress.step(f"timing {unit} on {device.name}", task.time_limit_s)
             raw = run_timing(
@@ -60,16 +61,18 @@ def calibrate(results: Path, index: int, progress: ProgressLike) -> tuple[CardPe
                 output_limits=task.gates["correctness"],
                 device=f"cuda:{index}",
             )
-            units[unit] = parse(raw)
-            result = judge(units[unit], {"shape": unit, "min_speedup_pct": 0.0}, not_applicable_reason="calibration")
-            if result.status is not Status.NOT_APPLICABLE:
-                raise GatesError(
-                    f"{unit} was not measured: {result.sentence} ({result.code})",
-                    hint="run it again on an idle card and host",
-                    exit_code=EXIT_FAIL if result.status is Status.FAIL else EXIT_HOLD,
-                )
+            evidence = parse(raw)
+            result = judge(evidence, {"shape": unit, "min_speedup_pct": 0.0}, not_applicable_reason="calibration")
+            if result.status is Status.FAIL:
+                raise GatesError(f"{unit}: {result.sentence} ({result.code})", hint="the calibration is wrong", exit_code=EXIT_FAIL)
+            if result.status is Status.NOT_APPLICABLE:
+                units[unit] = evidence
+            else:
+                missing.append(f"{unit} was not measured: {result.sentence} ({result.code})")
+    if not units:
+        raise GatesError(missing[0], hint="run it again on an idle card and host", exit_code=EXIT_HOLD)
     card = CardPeaks(SCHEMA_VERSION, __version__, utc_now().isoformat(timespec="seconds"), units)
     path = path_of(results, card.device)
     jsonio.make_folder(results)
     jsonio.write(path, records.to_json(card))
-    return card, path
+    return card, path, tuple(missing)

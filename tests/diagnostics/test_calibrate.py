@@ -56,7 +56,7 @@ def test_work_counts_what_the_kernels_do() -> None:
         {"bytes": 512},
         {"bytes": 512, "cuda.fp32": 64 * 2 * 2048},
         {"bytes": 512, "sfu.ex2": 64 * 2048},
-        {"bytes": 512, "tensor.fp16": 256 * 2 * 32 * 256 * 16},  # half a warpgroup makes 32 of the 64 rows
+        {"bytes": 512, "tensor.fp16": 64 * 2 * 32 * 256 * 16},  # half a warpgroup makes 32 of the 64 rows
     ]
 
 
@@ -89,11 +89,12 @@ def test_a_card_is_calibrated_within_its_data_sheet(tmp_path) -> None:
             pass
 
     try:
-        made, path = calibrate(tmp_path, 0, Quiet())
+        made, path, missing = calibrate(tmp_path, 0, Quiet())
     except GatesError as error:
         if error.exit_code == EXIT_HOLD:
             pytest.skip(error.what)
         raise
     shares = {line.split(":")[0]: int(line.split(" % of the ")[0].split()[-1]) for line in summary(made.device, peaks_of(made))[1:]}
-    print(shares)
-    assert path.is_file() and shares.keys() >= {"memory", "cuda.fp32", "sfu.ex2"} and all(60 <= share <= 101 for share in shares.values())
+    print(shares, missing)
+    assert path.is_file() and len(shares) + len(missing) == len(made.units) + len(missing) == 4
+    assert all(60 <= share <= 101 for share in shares.values())

@@ -136,6 +136,14 @@ def test_a_card_that_is_always_power_capped_is_measured_and_labelled() -> None:
     assert all(block.valid and block.throttle == ("power",) for block in taken.blocks)
 
 
+@pytest.mark.parametrize(("reason", "stopped"), [("power", "clear"), ("thermal", "invalid")])
+def test_a_power_cap_that_sets_in_after_the_warm_up_is_warmed_up_again(reason: str, stopped: str) -> None:
+    whole = Card(FAST).measure()
+    taken = Card(FAST, throttle=lambda block: 0.9 if block > whole.warm_up.blocks else 0.0, reason=reason).measure()
+    assert taken.stopped == stopped and taken.warm_up.power_limited == (reason == "power")
+    assert sum(not block.valid for block in taken.blocks) == (2 if reason == "power" else 4)
+
+
 def test_a_first_rung_has_control_pairs_alone() -> None:
     card = Card({"candidate": 10.0, "control": 10.0})
     taken = card.measure()

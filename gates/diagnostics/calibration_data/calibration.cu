@@ -10,7 +10,8 @@
 constexpr int kThreads = 256;
 constexpr int kWarpgroup = 128;  // threads of a CTA of tensor_kernel
 constexpr int kChains = 8;
-constexpr int kRounds = 256;  // operations per chain and thread, products per warpgroup; calibration_problem.py counts by the same number
+constexpr int kRounds = 256;  // operations per chain and thread; calibration_problem.py counts by the same numbers
+constexpr int kProducts = 64;  // per warpgroup: launches so short that the card does not reach its power limit
 
 // out = x. Four loads per thread are in flight, so that an SM has up to 128 KiB on their way: the bus is never idle.
 extern "C" __global__ void copy_kernel(const float4* x, float4* out) {
@@ -55,7 +56,7 @@ extern "C" __global__ void ex2_kernel(const float* x, float* out) {
   out[i] = x[i] + sum / kChains;
 }
 
-// out = x + the mean of a warpgroup's 64 x 256 tile: the sum of kRounds products of 64 x 16 and 16 x 256 matrices of sixteenths, each of
+// out = x + the mean of a warpgroup's 64 x 256 tile: the sum of kProducts products of 64 x 16 and 16 x 256 matrices of sixteenths, each of
 // which adds 16 / 256. Each thread has 128 elements of the tile.
 #ifdef __CUDA_ARCH_FEAT_SM90_ALL
 #define D8(i) "+f"(d[i]), "+f"(d[i + 1]), "+f"(d[i + 2]), "+f"(d[i + 3]), "+f"(d[i + 4]), "+f"(d[i + 5]), "+f"(d[i + 6]), "+f"(d[i + 7])
@@ -88,7 +89,7 @@ __device__ __forceinline__ float tile_sum(__half2 sixteenths) {
   float d[128] = {};
   asm volatile("wgmma.fence.sync.aligned;" : D128 : : "memory");
 #pragma unroll 1
-  for (int round = 0; round < kRounds; round += 8) {
+  for (int product = 0; product < kProducts; product += 8) {
 #pragma unroll
     for (int i = 0; i < 8; ++i) multiply(d, a, b);
   }
@@ -106,7 +107,7 @@ __device__ __forceinline__ float tile_sum(__half2 sixteenths) {
   for (int columns = 0; columns < 256; columns += 8 * kChains) {
     float tile[kChains][4] = {};
 #pragma unroll 4
-    for (int round = 0; round < kRounds; ++round)
+    for (int product = 0; product < kProducts; ++product)
 #pragma unroll
       for (int chain = 0; chain < kChains; ++chain)
         asm volatile("mma.sync.aligned.m16n8k16.row.col.f32.f16.f16.f32 {%0, %1, %2, %3}, {%4, %4, %4, %4}, {%4, %4}, {%0, %1, %2, %3};"

@@ -17,7 +17,8 @@ def checks(evidence: PerformanceEvidence, mode: str) -> list[Check]:
     """Checks that all must pass before a ratio means anything."""
     series = evidence.in_mode(mode)
     if series is None or not series.samples(CANDIDATE):
-        return [_check("samples", False, 0, 1, "", codes.NO_SAMPLES, mode)]
+        throttled = sorted({reason for block in series.blocks for reason in block.throttle}) if series else []
+        return [_check("samples", False, 0, 1, "", codes.NO_SAMPLES, f"{mode}, throttled: {', '.join(throttled)}" if throttled else mode)]
     return [
         _gated(evidence, mode),
         *_outputs(evidence),

@@ -26,11 +26,25 @@ class Emulator:
         for name in ("findings", "launches", "reset", "configure"):
             if not hasattr(library, f"gates_cpu_{name}"):
                 raise GatesError(f"{library._name} is not an emulator library: it lacks gates_cpu_{name}")
-        self._library = library
+        self.library = library
         for name in ("gates_cpu_findings", "gates_cpu_launches", "gates_cpu_allocations", "cudaGetErrorString"):
             getattr(library, name).restype = ctypes.c_char_p
-        library.gates_cpu_launches_left_out.restype = ctypes.c_uint64
-        self._configure(threads=len(os.sched_getaffinity(0)), time_limit_ms=_NO_LIMIT_MS, races=0)
+        for name in ("gates_cpu_launches_left_out", "gates_cpu_executed"):
+            getattr(library, name).restype = ctypes.c_uint64
+        library.gates_cpu_load.restype = ctypes.c_void_p
+        library.gates_cpu_executed_s.restype = ctypes.c_double
+        self.configure(threads=len(os.sched_getaffinity(0)), time_limit_ms=_NO_LIMIT_MS, races=0)
+
+    def check(self, error: int, what: str) -> None:
+        """Raise GatesError with the runtime's words if ``error`` is not success."""
+        if error:
+            raise GatesError(f"{what}: {self.library.cudaGetErrorString(error).decode()}")
+
+    def configure(self, **values: int) -> None:
+        """Set threads, time_limit_ms, seed, races, uninitialised, poison, approximations, or a limit of the chip."""
+        for key, value in values.items():
+            if self.library.gates_cpu_configure(key.encode(), ctypes.c_int64(value)):
+                raise GatesError(f"{self.library._name} does not take {key} {value}", hint="build it again")
 
     def be(self, archs: Sequence[str]) -> None:
         """From now on say to be the oldest chip of ``archs``, with no more shared memory for a CTA than each of them has."""
@@ -38,7 +52,7 @@ class Emulator:
         if not chips:
             return
         chip = oldest(archs)
-        self._configure(
+        self.configure(
             capability=chip.number,
             shared_optin=min(chip.smem_per_cta for chip in chips),
             shared_per_multiprocessor=chip.smem_per_sm,
@@ -48,7 +62,7 @@ class Emulator:
 
     def look_for_races(self, look: bool = True) -> None:
         """Whether to look for races from now on, the check that costs most: about as much as the launch."""
-        self._configure(races=int(look))
+        self.configure(races=int(look))
 
     def prepare(self, order: str, seed: int, memory: str | None = None) -> None:
         """Clear what earlier launches left and choose the order of the next ones, and with it what unwritten memory holds.
@@ -56,28 +70,28 @@ class Emulator:
         ``memory`` names the order whose pattern it holds, where it is another. Approximate instructions err as ``seed`` says, the same
         in each order.
         """
-        self._library.gates_cpu_reset()
-        self._configure(approximations=seed + 1)
-        self._configure(seed=SEEDS[order] and SEEDS[order] + len(SEEDS) * seed, poison=POISONS[memory or order])
+        self.library.gates_cpu_reset()
+        self.configure(approximations=seed + 1)
+        self.configure(seed=SEEDS[order] and SEEDS[order] + len(SEEDS) * seed, poison=POISONS[memory or order])
 
     def record_alone(self) -> None:
         """From now on record launches without running them."""
-        self._configure(launches_only=1)
+        self.configure(launches_only=1)
 
     def left_out(self) -> int:
         """How many launches were not recorded, since the host had read results of those that were recorded alone."""
-        return int(self._library.gates_cpu_launches_left_out())
+        return int(self.library.gates_cpu_launches_left_out())
 
     def allocate(self, size: int) -> int:
         """The address of ``size`` bytes that nothing has written (at least one)."""
         pointer = ctypes.c_void_p()
-        if self._library.cudaMalloc(ctypes.byref(pointer), ctypes.c_size_t(max(1, size))) != 0 or not pointer.value:
+        if self.library.cudaMalloc(ctypes.byref(pointer), ctypes.c_size_t(max(1, size))) != 0 or not pointer.value:
             raise MemoryError(f"not enough memory to allocate {size} bytes on the emulator")
         return pointer.value
 
     def free(self, address: int) -> None:
         """Give the memory back."""
-        self._library.cudaFree(ctypes.c_void_p(address))
+        self.library.cudaFree(ctypes.c_void_p(address))
 
     def write(self, address: int, source: int, size: int) -> None:
         """Copy ``size`` bytes of the host's memory at ``source`` to ``address``."""
@@ -89,29 +103,35 @@ class Emulator:
 
     def allocated_bytes(self) -> int:
         """Memory that is held, variables of kernels apart."""
-        return sum(block["bytes"] for block in json.loads(self._library.gates_cpu_allocations()))
+        return sum(block["bytes"] for block in json.loads(self.library.gates_cpu_allocations()))
 
     def load(self, ptx: str) -> int:
         """Load PTX text and return a handle for its kernels. A fault in the text is a finding when one of them is launched."""
-        return load_ptx(self._library, ptx)
+        return int(self.library.gates_cpu_load(ptx.encode()) or 0)
 
     def launch(
         self, module: int, kernel: str, grid: Sequence[int], block: Sequence[int], arguments: Sequence[int | float], shared_bytes: int
-    ) -> None:
-        """Launch a kernel of loaded PTX by name, with whole numbers, addresses and floats; ``error`` says how it went."""
+    ) -> int:
+        """Launch a kernel of loaded PTX by name, with whole numbers, addresses and floats. Return the error of the launch; ``error`` says
+        how it went.
+        """
         values = [ctypes.c_float(value) if isinstance(value, float) else ctypes.c_int64(value) for value in arguments]
-        launch_ptx(self._library, module, kernel, grid, block, values, shared_bytes)
+        pointers = (ctypes.c_void_p * len(values))(*(ctypes.cast(ctypes.pointer(value), ctypes.c_void_p) for value in values))
+        shape = [(ctypes.c_uint32 * 3)(*(*part, 1, 1)[:3]) for part in (grid, block)]
+        count = ctypes.c_uint64(len(values))
+        launch = self.library.gates_cpu_launch
+        return int(launch(ctypes.c_void_p(module), kernel.encode(), *shape, ctypes.c_uint64(shared_bytes), pointers, count))
 
     def error(self) -> str:
         """What a launch left as the runtime's error, in its words; empty if all went well."""
-        code = self._library.cudaDeviceSynchronize()
-        return self._library.cudaGetErrorString(code).decode() if code else ""
+        code = self.library.cudaDeviceSynchronize()
+        return self.library.cudaGetErrorString(code).decode() if code else ""
 
     def collect(self) -> tuple[list[dict[str, Any]], list[dict[str, Any]]]:
         """Launches and findings since ``prepare``, as evidence has them. A lasting error is forgotten, so that memory can be read."""
-        launches = [self._launch(item) for item in json.loads(self._library.gates_cpu_launches().decode(errors="replace"))]
-        findings = [_finding(item) for item in json.loads(self._library.gates_cpu_findings().decode(errors="replace"))]
-        self._library.gates_cpu_reset()
+        launches = [self._launch(item) for item in json.loads(self.library.gates_cpu_launches().decode(errors="replace"))]
+        findings = [_finding(item) for item in json.loads(self.library.gates_cpu_findings().decode(errors="replace"))]
+        self.library.gates_cpu_reset()
         return launches, findings
 
     def _launch(self, item: dict[str, Any]) -> dict[str, Any]:
@@ -120,7 +140,7 @@ class Emulator:
         return {**known, "kernel": plain_name(name), "function": self._readable(name)}
 
     def _readable(self, mangled: str) -> str:
-        demangle = getattr(self._library, "__cxa_demangle", None)  # of the C++ library that the runtime is linked with
+        demangle = getattr(self.library, "__cxa_demangle", None)  # of the C++ library that the runtime is linked with
         if demangle is None:
             return mangled
         demangle.restype = ctypes.c_void_p
@@ -133,30 +153,8 @@ class Emulator:
             ctypes.CDLL(None).free(ctypes.c_void_p(text))
 
     def _copy(self, to: int, source: int, size: int, kind: int) -> None:
-        if size and (code := self._library.cudaMemcpy(ctypes.c_void_p(to), ctypes.c_void_p(source), ctypes.c_size_t(size), kind)):
-            raise GatesError(f"cudaMemcpy: {self._library.cudaGetErrorString(code).decode()}")
-
-    def _configure(self, **values: int) -> None:
-        for key, value in values.items():
-            if self._library.gates_cpu_configure(key.encode(), ctypes.c_int64(value)):
-                raise GatesError(f"{self._library._name} does not take {key} {value}", hint="build it again")
-
-
-def load_ptx(library: ctypes.CDLL, ptx: str) -> int:
-    """Load PTX text into the runtime of ``library`` and return a handle for its kernels."""
-    library.gates_cpu_load.restype = ctypes.c_void_p
-    return int(library.gates_cpu_load(ptx.encode()) or 0)
-
-
-def launch_ptx(
-    library: ctypes.CDLL, module: int, kernel: str, grid: Sequence[int], block: Sequence[int], values: Sequence[Any], shared_bytes: int
-) -> int:
-    """Launch a kernel of loaded PTX by name with ``values``, ctypes objects; return the runtime's error code."""
-    pointers = (ctypes.c_void_p * len(values))(*(ctypes.cast(ctypes.pointer(value), ctypes.c_void_p) for value in values))
-    shape = [(ctypes.c_uint32 * 3)(*(*part, 1, 1)[:3]) for part in (grid, block)]
-    count = ctypes.c_uint64(len(values))
-    launch = library.gates_cpu_launch
-    return int(launch(ctypes.c_void_p(module), kernel.encode(), *shape, ctypes.c_uint64(shared_bytes), pointers, count))
+        if size:
+            self.check(self.library.cudaMemcpy(ctypes.c_void_p(to), ctypes.c_void_p(source), ctypes.c_size_t(size), kind), "cudaMemcpy")
 
 
 def oldest(archs: Sequence[str]) -> Chip:

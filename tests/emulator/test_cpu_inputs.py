@@ -87,7 +87,7 @@ def test_a_fat_binary_without_ptx(cpu: CpuDevice) -> None:
 
 
 def test_more_memory_than_there_is(cpu: CpuDevice) -> None:
-    with pytest.raises(GatesError, match="cudaMalloc: out of memory"):
+    with pytest.raises(MemoryError, match="not enough memory to allocate"):
         cpu.empty((1 << 50,), np.uint8)
 
 
@@ -124,3 +124,20 @@ def test_a_library_that_can_not_be_loaded(tmp_path: Path) -> None:
         Launcher(tmp_path / "broken.so", "entry")
     with pytest.raises(GatesError, match="has no function entry"):
         Launcher(Path(cpu_kit.device().library._name), "entry")
+
+
+@pytest.mark.parametrize(
+    ("line", "number", "words"),
+    [
+        ("ld.global.u32 %r1, [%rd1+2];", 716, "misaligned address"),
+        ("mov.u64 %rd2, 8; ld.global.u32 %r1, [%rd2];", 700, "an illegal memory access was encountered"),
+        ("trap;", 719, "unspecified launch failure"),
+        ("cvta.to.global.u64 %rd2, %rd1; mov.u32 %r2, %r1; bar.sync 0, 64;", 702, "the launch timed out and was terminated"),
+    ],
+)
+def test_a_fault_has_the_error_number_of_a_device(cpu: CpuDevice, line: str, number: int, words: str) -> None:
+    out = cpu.array(np.zeros(32, np.int32))
+    PtxModule(cpu, ptx(line)).launch("work", (1,), (32,), out)
+    assert cpu.library.cudaGetLastError() == number and cpu.library.cudaGetErrorString(number).decode() == words
+    with pytest.raises(GatesError, match=words):  # the device is lost, as a real one is
+        out.get()

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import ctypes
-import json
 from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
@@ -11,11 +10,10 @@ from typing import Any
 import numpy as np
 
 from gates.core.errors import GatesError
-from gates.emulator.control import launch_ptx, load_ptx
+from gates.emulator.control import Emulator
 from gates.emulator.cpu import records
 from gates.emulator.cpu.build import runtime_library
 
-_TO_DEVICE, _TO_HOST = 1, 2
 _ERROR_BYTES = 1024
 
 
@@ -25,22 +23,20 @@ class DeviceArray:
     def __init__(self, device: CpuDevice, shape: Sequence[int], dtype: Any) -> None:
         self._device, self.shape, self.dtype = device, tuple(shape), np.dtype(dtype)
         self.nbytes = int(np.prod(self.shape, dtype=np.int64)) * self.dtype.itemsize
-        pointer = ctypes.c_void_p()
-        device.check(device.library.cudaMalloc(ctypes.byref(pointer), ctypes.c_size_t(self.nbytes)), "cudaMalloc")
-        self.address = pointer.value or 0
+        self.address = device.allocate(self.nbytes)
 
     def set(self, values: np.ndarray) -> DeviceArray:
         """Copy ``values`` in; their type and number must fit."""
         values = np.ascontiguousarray(values, dtype=self.dtype)
         if values.nbytes != self.nbytes:
             raise GatesError(f"{values.nbytes} bytes do not fit an array of {self.nbytes}")
-        self._device.copy(self.address, values.ctypes.data, self.nbytes, _TO_DEVICE)
+        self._device.write(self.address, values.ctypes.data, self.nbytes)
         return self
 
     def get(self) -> np.ndarray:
         """A copy on the host. Raises GatesError if a kernel failed before."""
         values = np.empty(self.shape, self.dtype)
-        self._device.copy(values.ctypes.data, self.address, self.nbytes, _TO_HOST)
+        self._device.read(self.address, values.ctypes.data, self.nbytes)
         return values
 
     def protect(self) -> DeviceArray:
@@ -55,33 +51,14 @@ class DeviceArray:
 
     def free(self) -> None:
         """Give the memory back."""
-        self._device.check(self._device.library.cudaFree(ctypes.c_void_p(self.address)), "cudaFree")
+        self._device.free(self.address)
 
 
-class CpuDevice:
-    """The runtime's library. There is one device a process: all instances share it."""
+class CpuDevice(Emulator):
+    """The runtime's library by itself, with arrays. There is one device a process: all instances share it."""
 
-    def __init__(self, library: Path | None = None) -> None:
-        self.library = ctypes.CDLL(str(library or runtime_library()))
-        for name in ("gates_cpu_findings", "gates_cpu_launches", "gates_cpu_allocations", "cudaGetErrorString"):
-            getattr(self.library, name).restype = ctypes.c_char_p
-        self.library.gates_cpu_executed.restype = ctypes.c_uint64
-        self.library.gates_cpu_executed_s.restype = ctypes.c_double
-
-    def check(self, error: int, what: str) -> None:
-        """Raise GatesError with the runtime's words if ``error`` is none of success."""
-        if error != 0:
-            raise GatesError(f"{what}: {self.library.cudaGetErrorString(error).decode()}")
-
-    def configure(self, **values: int) -> None:
-        """Set threads, time_limit_ms, seed, races, uninitialised, poison, approximations, or a limit of the chip."""
-        for key, value in values.items():
-            if self.library.gates_cpu_configure(key.encode(), ctypes.c_int64(value)):
-                raise GatesError(f"the CPU device has no setting {key}")
-
-    def copy(self, to: int | None, source: int | None, count: int, kind: int) -> None:
-        """cudaMemcpy of ``count`` bytes."""
-        self.check(self.library.cudaMemcpy(ctypes.c_void_p(to), ctypes.c_void_p(source), ctypes.c_size_t(count), kind), "cudaMemcpy")
+    def __init__(self) -> None:
+        super().__init__(ctypes.CDLL(str(runtime_library())))
 
     def empty(self, shape: Sequence[int], dtype: Any) -> DeviceArray:
         """An array whose bytes nothing has written."""
@@ -102,10 +79,6 @@ class CpuDevice:
     def launches(self) -> tuple[records.LaunchRecord, ...]:
         """Since the last reset."""
         return records.launches(self.library.gates_cpu_launches().decode(errors="replace"))
-
-    def allocated_bytes(self) -> int:
-        """Device memory that is held, variables of kernels apart: more after a launcher's calls than before is a leak."""
-        return sum(block["bytes"] for block in json.loads(self.library.gates_cpu_allocations().decode()))
 
     def executed(self) -> tuple[int, float]:
         """Warp instructions since the last reset, and the seconds that they took."""
@@ -136,15 +109,14 @@ class PtxModule:
 
     def __init__(self, device: CpuDevice, text: str) -> None:
         self._device = device
-        self._module = load_ptx(device.library, text)
+        self._module = device.load(text)
 
     def launch(
         self, kernel: str, grid: Sequence[int], block: Sequence[int], *arguments: DeviceArray | int | float, smem_bytes: int = 0
     ) -> None:
         """Launch by name. Raises GatesError with the runtime's error; findings say more."""
-        values = [_as_c(argument) for argument in arguments]
-        error = launch_ptx(self._device.library, self._module, kernel, grid, block, values, smem_bytes)
-        self._device.check(error, kernel)
+        values = [argument.address if isinstance(argument, DeviceArray) else argument for argument in arguments]
+        self._device.check(self._device.launch(self._module, kernel, grid, block, values, smem_bytes), kernel)
 
 
 def _as_c(value: DeviceArray | int | float | None) -> Any:

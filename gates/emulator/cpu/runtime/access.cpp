@@ -31,8 +31,7 @@ std::string hex(std::uint64_t value) {
 }
 
 void fault(Warp& warp, const Op& op, unsigned lane, const char* code, const std::string& message) {
-    warp.cta->launch->report(&warp, op.place, lane, code, message);
-    warp.cta->launch->faulted = true;
+    warp.cta->launch->fault(&warp, op.place, lane, code, message);
 }
 
 // The first byte of `shadow` that lacks a bit of `wanted`, or `bytes`.

@@ -73,6 +73,13 @@ void Launch::report(const Warp* warp, std::int32_t place, unsigned lane, const s
     add_finding(finding(warp, place, lane, code, message, other));
 }
 
+void Launch::fault(const Warp* warp, std::int32_t place, unsigned lane, const std::string& code, const std::string& message) {
+    report(warp, place, lane, code, message);
+    int none = 0;
+    error.compare_exchange_strong(none, code == "cpu.misaligned" ? kMisalignedAddress : code == "cpu.wrong_space" ? kInvalidAddressSpace : code == "cpu.assertion" ? kAssert
+                                        : code == "cpu.trap" ? kLaunchFailure : code == "cpu.deadlock" ? kLaunchTimeout : kIllegalAddress);
+}
+
 Cta::Cta() = default;
 Cta::~Cta() = default;
 
@@ -246,15 +253,13 @@ void Cta::stuck() {
             }
         }
     }
-    launch->report(first, place, 0, "cpu.deadlock", "nothing can end these waits" + who);
+    launch->fault(first, place, 0, "cpu.deadlock", "nothing can end these waits" + who);
     launch->ended = true;
-    launch->faulted = true;
 }
 
 void Cta::report_here(Warp& warp, const Op& op, const std::string& code, const std::string& message) {
-    launch->report(&warp, op.place, static_cast<unsigned>(__builtin_ctz(warp.exec)), code, message);
+    launch->fault(&warp, op.place, static_cast<unsigned>(__builtin_ctz(warp.exec)), code, message);
     launch->ended = true;
-    launch->faulted = true;
     warp.stop = true;
 }
 

@@ -24,7 +24,7 @@ struct Launch {
     bool cooperative = false;
     std::uint64_t workspace = 0;         // of a cooperative launch: where its CTAs meet (cooperative_groups' grid_workspace)
     std::atomic<bool> ended{false};      // by the time limit, or a finding after which nothing can go on
-    std::atomic<bool> faulted{false};    // an illegal access: the launch's error
+    std::atomic<int> error{0};           // of the runtime, by the first fault
     std::chrono::steady_clock::time_point deadline;
     std::uint64_t seed = 0;
     std::atomic<std::uint64_t> executed{0};
@@ -37,6 +37,7 @@ struct Launch {
     std::string where(std::int32_t place) const;                       // FILE:LINE of the user's own code
     bool inlined_from(std::int32_t place, const char* path) const;     // whether a file with `path` in its name holds it, or inlined it
     Finding finding(const Warp* warp, std::int32_t place, unsigned lane, const std::string& code, const std::string& message, std::int32_t other = -1) const;
+    void fault(const Warp* warp, std::int32_t place, unsigned lane, const std::string& code, const std::string& message);  // a finding, and the launch's error
     void report(const Warp* warp, std::int32_t place, unsigned lane, const std::string& code, const std::string& message,
                 std::int32_t other = -1);
 };

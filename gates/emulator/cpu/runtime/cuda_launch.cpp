@@ -113,7 +113,7 @@ GATES_CUDA int cudaLaunchCooperativeKernel(const void* host, Dim3 grid, Dim3 blo
     const Program* program = program_of(kernel);
     if (program == nullptr) return device.last_error(false);
     const std::uint64_t together = std::uint64_t(device.limits.multiprocessors) * static_cast<unsigned>(resident(device.limits, *program, static_cast<int>(block.x * block.y * block.z), shared));
-    if (std::uint64_t(grid.x) * grid.y * grid.z > together) return device.set_error(720);  // cudaErrorCooperativeLaunchTooLarge
+    if (std::uint64_t(grid.x) * grid.y * grid.z > together) return device.set_error(kCooperativeLaunchTooLarge);
     return launch(kernel, grid, block, arguments, shared, true);
 }
 GATES_CUDA int cudaLaunchKernelExC(const LaunchConfig* config, const void* host, void** arguments) {

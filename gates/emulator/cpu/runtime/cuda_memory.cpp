@@ -22,7 +22,7 @@ int refuse(const std::string& message, int error = kInvalidValue) {
 int copy(void* to, const void* from, std::size_t bytes, int kind) {
     if (bytes == 0) return kSuccess;
     Device& device = Device::get();
-    if (const int error = device.last_error(false); error >= kIllegalAddress && error < kLaunchFailure) return error;
+    if (device.lost()) return device.last_error(false);
     DeviceMemory& memory = DeviceMemory::get();
     const std::uint64_t target = reinterpret_cast<std::uint64_t>(to), source = reinterpret_cast<std::uint64_t>(from);
     const bool to_device = memory.holds(target), from_device = memory.holds(source);

@@ -30,10 +30,10 @@ constexpr Named kErrors[] = {
     {kIllegalAddress, "cudaErrorIllegalAddress", "an illegal memory access was encountered"},
     {kLaunchOutOfResources, "cudaErrorLaunchOutOfResources", "too many resources requested for launch"},
     {kLaunchTimeout, "cudaErrorLaunchTimeout", "the launch timed out and was terminated"},
-    {710, "cudaErrorAssert", "device-side assert triggered"},
-    {716, "cudaErrorMisalignedAddress", "misaligned address"},
-    {717, "cudaErrorInvalidAddressSpace", "operation not supported on global/shared address space"},
-    {720, "cudaErrorCooperativeLaunchTooLarge", "too many blocks in cooperative launch"},
+    {kAssert, "cudaErrorAssert", "device-side assert triggered"},
+    {kMisalignedAddress, "cudaErrorMisalignedAddress", "misaligned address"},
+    {kInvalidAddressSpace, "cudaErrorInvalidAddressSpace", "operation not supported on global/shared address space"},
+    {kCooperativeLaunchTooLarge, "cudaErrorCooperativeLaunchTooLarge", "too many blocks in cooperative launch"},
     {kLaunchFailure, "cudaErrorLaunchFailure", "unspecified launch failure"},
     {kInvalidClusterSize, "cudaErrorInvalidClusterSize", "cluster misconfiguration"},
     {kNotPermitted, "cudaErrorNotPermitted", "operation not permitted"},
@@ -257,7 +257,8 @@ int Device::launch(Kernel* kernel, const std::uint32_t (&grid)[3], const std::ui
         execute(launch, this->threads);
     } catch (const std::exception& why) {  // out of memory, most likely
         note("cpu.unsupported", std::string("the kernel can't be executed here: ") + why.what(), kernel->name);
-        launch.ended = launch.faulted = true;
+        launch.ended = true;
+        launch.error = kIllegalAddress;
     }
     if (cooperative) memory.release(launch.workspace);
     executed_s += std::chrono::duration<double>(std::chrono::steady_clock::now() - begin).count();
@@ -267,12 +268,9 @@ int Device::launch(Kernel* kernel, const std::uint32_t (&grid)[3], const std::ui
     if (printed_lines() > kMostPrintedLines) {
         note("cpu.printf_flood", "threads called printf more than " + std::to_string(kMostPrintedLines) + " times; the text of the others is left out", kernel->name);
     }
-    if (launch.faulted) {
+    if (launch.error != 0 || launch.ended) {
         sticky_ = true;
-        error_ = kIllegalAddress;
-    } else if (launch.ended) {
-        sticky_ = true;
-        error_ = kLaunchTimeout;
+        error_ = launch.error != 0 ? launch.error.load() : kLaunchTimeout;
     }
     return kSuccess;  // as on a device, the error is seen by what follows
 }

@@ -15,7 +15,8 @@ namespace gates_cpu {
 enum Error : int {
     kSuccess = 0, kInvalidValue = 1, kMemoryAllocation = 2, kInvalidConfiguration = 9, kInvalidSymbol = 13, kInvalidMemcpyDirection = 21,
     kInvalidDeviceFunction = 98, kNoDevice = 100, kInvalidDevice = 101, kNoKernelImage = 209, kInvalidPtx = 218, kInvalidResourceHandle = 400,
-    kNotReady = 600, kIllegalAddress = 700, kLaunchOutOfResources = 701, kLaunchTimeout = 702, kLaunchFailure = 719, kNotPermitted = 800, kNotSupported = 801, kInvalidClusterSize = 912
+    kNotReady = 600, kIllegalAddress = 700, kLaunchOutOfResources = 701, kLaunchTimeout = 702, kAssert = 710, kMisalignedAddress = 716, kInvalidAddressSpace = 717, kLaunchFailure = 719,
+    kCooperativeLaunchTooLarge = 720, kNotPermitted = 800, kNotSupported = 801, kInvalidClusterSize = 912
 };
 const char* error_name(int error);
 const char* error_text(int error);
@@ -70,6 +71,7 @@ class Device {
                const std::uint32_t (&cluster)[3]);
     int set_error(int error);                             // hands it back
     int last_error(bool clear);
+    bool lost() const { return sticky_; }                 // a kernel failed: every call gives its error until the next reset
     std::string launches_json() const;
     void results_are_read() { read_back_ = read_back_ || (launches_only && !records_.empty()); }
     std::uint64_t executed = 0;

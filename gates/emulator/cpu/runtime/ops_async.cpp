@@ -63,8 +63,7 @@ void start(Warp& warp, const Op& op) {
         const std::uint64_t from = warp.lanes<std::uint64_t>(op.b)[i] + static_cast<std::uint64_t>(op.extra->k);
         const std::uint8_t* source = nullptr;
         if (from % op.extra->bytes != 0) {
-            warp.cta->launch->report(&warp, op.place, i, "cpu.misaligned", "an asynchronous copy reads from an address that is no multiple of its size");
-            warp.cta->launch->faulted = true;
+            warp.cta->launch->fault(&warp, op.place, i, "cpu.misaligned", "an asynchronous copy reads from an address that is no multiple of its size");
             continue;
         }
         if (taken != 0) {

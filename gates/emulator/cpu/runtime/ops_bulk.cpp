@@ -56,17 +56,11 @@ bool read_map(Warp& warp, const Op& op, unsigned lane, std::uint64_t address, Te
     std::uint8_t* const at = resolve(warp, op, lane, address, sizeof map, Space::Generic, Use::Read, 64);
     if (at != nullptr) std::memcpy(&map, at, sizeof map);
     if (at != nullptr && map.magic == kTensorMapMagic) return true;
-    warp.cta->launch->report(&warp, op.place, lane, "cpu.bad_tensor_map", "what the copy takes as a tensor map is none, or does not lie where one may lie");
-    warp.cta->launch->faulted = true;
+    warp.cta->launch->fault(&warp, op.place, lane, "cpu.bad_tensor_map", "what the copy takes as a tensor map is none, or does not lie where one may lie");
     return false;
 }
 
 std::string to_shared(std::uint32_t alignment) { return "a bulk copy goes to shared memory that is not aligned to " + std::to_string(alignment) + " bytes"; }
-
-void fail(Warp& warp, const Op& op, unsigned lane, const char* code, const std::string& message) {
-    warp.cta->launch->report(&warp, op.place, lane, code, message);
-    warp.cta->launch->faulted = true;
-}
 
 // To the shared memory of `owner`, whose mbarrier counts it.
 void ask_for(Warp& warp, const Op& op, Cta& owner, const TensorCopy& copy) {
@@ -109,9 +103,9 @@ void load(Warp& warp, const Op& op) {
         if (owner == nullptr || counts == nullptr) continue;
         const std::uint32_t alignment = tensor ? 128 : 16;
         if (copy.to % alignment != 0 || copy.bytes % 16 != 0) {
-            fail(warp, op, lane, "cpu.misaligned", to_shared(alignment));
+            warp.cta->launch->fault(&warp, op.place, lane, "cpu.misaligned", to_shared(alignment));
         } else if (owner != counts) {
-            fail(warp, op, lane, "cpu.bad_mbarrier", "a copy in bulk counts on the mbarrier of another block than the one it goes to");
+            warp.cta->launch->fault(&warp, op.place, lane, "cpu.bad_mbarrier", "a copy in bulk counts on the mbarrier of another block than the one it goes to");
         } else if (op.d == kNowhere) {
             ask_for(warp, op, *owner, copy);
         } else {

@@ -27,14 +27,12 @@ Found find(Warp& warp, const Op& op, unsigned lane, bool fresh = false) {
     if (owner == nullptr) return {};
     Cta& cta = *owner;
     if (address < kSharedStart || address + 8 > cta.shared_limit || address % 8 != 0) {
-        cta.launch->report(&warp, op.place, lane, "cpu.bad_mbarrier", "an mbarrier lies outside of shared memory or is not aligned to 8 bytes");
-        cta.launch->faulted = true;
+        cta.launch->fault(&warp, op.place, lane, "cpu.bad_mbarrier", "an mbarrier lies outside of shared memory or is not aligned to 8 bytes");
         return {};
     }
     State* const state = reinterpret_cast<State*>(cta.shared.data() + address);
     if (!fresh && (state->valid != kValid || (cta.shared_shadow[address] & kInitialised) == 0)) {
-        cta.launch->report(&warp, op.place, lane, "cpu.bad_mbarrier", "an mbarrier is used that was not initialised, or was overwritten");
-        cta.launch->faulted = true;
+        cta.launch->fault(&warp, op.place, lane, "cpu.bad_mbarrier", "an mbarrier is used that was not initialised, or was overwritten");
         return {};
     }
     return {owner, address, state};

@@ -336,13 +336,13 @@ def test_what_did_not_run_is_not_run_and_claims_nothing(code) -> None:
         assert (result.status, result.code, result.checks) == (Status.NOT_RUN, code, ())
 
 
-@given(st.lists(st.sampled_from([0.0, -1.78, float("inf"), float("nan"), 10.0]), min_size=1, max_size=8))
-@settings(max_examples=60, deadline=None)
 def test_what_throttled_every_block_is_named() -> None:
     changed = block_changes(fed([10.0] * 20, [12.0] * 20), lambda i, b: dataclasses.replace(b, valid=False, throttle=("power",)))
     assert "samples (cold, throttled: power): 0, limit 1" in judge(changed).sentence
 
 
+@given(st.lists(st.sampled_from([0.0, -1.78, float("inf"), float("nan"), 10.0]), min_size=1, max_size=8))
+@settings(max_examples=60, deadline=None)
 def test_no_samples_whatever_make_a_pass_or_a_nan(samples) -> None:
     from gates.stats.sampling import fixed_pairs
 

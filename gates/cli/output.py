@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import shutil
 import sys
 from pathlib import Path
 from typing import Any
@@ -15,6 +16,11 @@ def print_text(text: str, *, end: str = "\n") -> None:
     """Print to stdout what may hold text of evidence or of kernels, with status words coloured on a terminal."""
     text = plain_lines(text)
     _print(paint(text) if wanted(sys.stdout) else text, end)
+
+
+def width() -> int | None:
+    """Return the width of the terminal in characters; None if stdout is none, so that a table's row stays one line."""
+    return shutil.get_terminal_size().columns if sys.stdout.isatty() else None
 
 
 def print_json(data: Any) -> None:

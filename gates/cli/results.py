@@ -9,7 +9,7 @@ import click
 
 from gates.cli.guard import told
 from gates.cli.options import FILE, FOLDER, RESULTS, run_names, task_names
-from gates.cli.output import print_json, print_text, short_path
+from gates.cli.output import print_json, print_text, short_path, width
 from gates.core.errors import EXIT_USAGE, GatesError
 
 
@@ -45,7 +45,7 @@ def compare(runs: tuple[str, ...], out: Path | None, force: bool, picture: bool,
 
     comparison = compare_runs(*paths, force=force)
     folder = comparison.write(out or results / "compare")
-    print_text(read(comparison.markdown(folded=False)), end="")
+    print_text(read(comparison.markdown(folded=False), width()), end="")
     print_text(f"\nresources, errors, instructions and counters: {short_path(folder / 'COMPARE.md')}")
     sys.exit(comparison.exit_code)
 
@@ -58,7 +58,7 @@ def _ladder(paths: list[Path], out: Path, force: bool, picture: bool) -> int:
         raise GatesError("--force is for two runs", hint="compare them two by two")
     ladder = ladder_of(paths)
     folder = ladder.write(out, picture=picture)
-    print_text(read(ladder.markdown()), end="")
+    print_text(read(ladder.markdown(), width()), end="")
     print_text(f"\nwritten: {short_path(folder / 'LADDER.md')}" + (f", {short_path(folder / 'ladder.png')}" if picture else ""))
     return ladder.exit_code
 
@@ -174,7 +174,7 @@ def history_command(task: str | None, as_json: bool, as_csv: bool, results: Path
     elif as_csv:
         print_text(history_csv(entries), end="")
     else:
-        print_text(history_table(entries))
+        print_text(history_table(entries, width()))
 
 
 @click.command()
@@ -199,7 +199,7 @@ def insights(run_directories: tuple[str, ...], form: str, results: Path) -> None
     runs = [resolve_run(name, results) for name in run_directories]
     entries = history_or_none(results)
     found = [insights_of(run, entries) for run in runs]
-    print_json(insights_json(found)) if form == "json" else print_text(read(insights_markdown(found)), end="")
+    print_json(insights_json(found)) if form == "json" else print_text(read(insights_markdown(found), width()), end="")
 
 
 @click.command("elite")

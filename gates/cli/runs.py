@@ -21,7 +21,7 @@ from gates.cli.options import (
     task_names,
     toggle_values,
 )
-from gates.cli.output import print_json, print_text, short_path
+from gates.cli.output import print_json, print_text, short_path, width
 from gates.core.errors import EXIT_FAIL, GatesError
 
 
@@ -89,7 +89,7 @@ def run(
     )
     with Progress() as progress:
         outcome = run_task(options, progress)
-    print_text(verdict_table(outcome.info, outcome.verdict))
+    print_text(verdict_table(outcome.info, outcome.verdict, width()))
     print_text(f"evidence: {short_path(outcome.path)}")
     print_text(f"report:   {short_path(outcome.path / 'COMPARE.md')}")
     if outcome.info.device is None and (known := fitting(outcome.path, results)) is not None:

@@ -14,6 +14,7 @@ from gates.core.text import plain
 from gates.evidence.run_directory import RunInfo, Verdict
 from gates.gate.ptxas.judge import advice_in
 from gates.render.findings import findings, head_line
+from gates.render.markdown import columns
 
 MARKS = {
     Status.PASS: "pass",
@@ -24,6 +25,7 @@ MARKS = {
 }
 
 
+_LEAST = (11, 12)  # of gate and status: the longest words of both
 BEAT_S = 15.0  # between two signs of life where there is no terminal
 
 
@@ -109,8 +111,8 @@ def plant_line(gate: str, fault: str, result: GateResult, *, sound: bool, good: 
     return line if good else f"{line}: {result.sentence}"
 
 
-def verdict_table(info: RunInfo, verdict: Verdict) -> str:
-    """The gate table, failing checks with their hints, and the decision, as plain text."""
+def verdict_table(info: RunInfo, verdict: Verdict, width: int | None = None) -> str:
+    """The gate table, failing checks with their hints, and the decision, as plain text; the table is fitted to ``width`` characters."""
     baseline = f"against {info.baseline.name}" if info.baseline else "(first rung)"
     device = f" · {info.device.name}" if info.device else ""
     debug = " · DEBUG BUILD (nvcc -G)" if info.debug_build else ""
@@ -120,10 +122,10 @@ def verdict_table(info: RunInfo, verdict: Verdict) -> str:
         f"{info.task.name} {baseline} · profile {info.profile} ({info.profile_reason}){device}{debug}",
         *info.task.overridden(),
         "",
-        f"  {'gate':12} {'status':13} what was seen",
     ]
-    for result in verdict.gates:
-        lines.append(f"  {result.gate:12} {MARKS[result.status]:13} {result.sentence}")
+    rows = [(result.gate, MARKS[result.status], result.sentence) for result in verdict.gates]
+    table = columns(("gate", "status", "what was seen"), rows, least=_LEAST, width=width and width - 2)
+    lines += [f"  {line}" for line in table]
     lines += failures(verdict)
     lines += _advice(verdict)
     lines += ["", f"decision: {verdict.decision.value} ({verdict.reason})"]

@@ -7,6 +7,7 @@ from typing import TYPE_CHECKING, Any
 
 from gates.core.records import to_json
 from gates.core.text import plain
+from gates.render.markdown import columns
 
 if TYPE_CHECKING:
     import pandas
@@ -30,21 +31,33 @@ def frame(entries: Sequence[Entry]) -> pandas.DataFrame:
     return table.astype(dict.fromkeys(_NUMBERS, float))
 
 
-def history_table(entries: Sequence[Entry]) -> str:
-    """The runs as plain text, the newest last in each task and device; broken ones follow with their reasons."""
+def history_table(entries: Sequence[Entry], width: int | None = None) -> str:
+    """The runs as plain text, the newest last in each task and device; broken ones follow with their reasons.
+
+    In a terminal of ``width`` characters that is too narrow, a run's path is below its row.
+    """
     sound = [entry for entry in entries if not entry.broken]
     broken = [entry for entry in entries if entry.broken]
     parts = []
     if sound:
-        table = frame(sound)
-        shown = table[["task", "device"]].map(plain).apply(lambda column: column.str.ljust(column.str.len().max()))
-        shown["started (UTC)"] = table["started"].str.slice(0, 16).str.replace("T", " ")
-        for title, column, form, unit in _COLUMNS:
-            if column != "limit_pct" or table[column].notna().any():
-                shown[title] = [f"{value:{form}}{unit}" if value == value else "-" for value in table[column]]
-        shown["decision"] = table["decision"]
-        shown["run"] = [plain(_run_name(entry)) for entry in sound]
-        parts.append(shown.to_string(index=False, justify="left"))
+        figures = [column for column in _COLUMNS if column[1] != "limit_pct" or any(entry.limit_pct is not None for entry in sound)]
+        rows = [
+            (
+                entry.task,
+                entry.device,
+                entry.started[:16].replace("T", " "),
+                *(f"{value:{form}}{unit}" if (value := getattr(entry, name)) is not None else "-" for _, name, form, unit in figures),
+                entry.decision,
+                _run_name(entry),
+            )
+            for entry in sound
+        ]
+        headers = ("task", "device", "started (UTC)", *(title for title, *_ in figures), "decision", "run")
+        lines = columns(headers, rows, right=range(3, 3 + len(figures)))
+        if width is not None and max(map(len, lines)) > width:  # a path that is broken can't be copied: it gets a line of its own
+            short = columns(headers[:-1], [row[:-1] for row in rows], right=range(3, 3 + len(figures)))
+            lines = [short[0], *(part for line, row in zip(short[1:], rows, strict=True) for part in (line, f"  {plain(row[-1])}"))]
+        parts.append("\n".join(lines))
     if broken:
         parts.append("\n".join(["can't be read:", *(f"  {plain(entry.path)}: {plain(entry.broken)}" for entry in broken)]))
     return "\n\n".join(parts)

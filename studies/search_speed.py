@@ -68,10 +68,9 @@ class Study:
         """Every part that the budget has time for; a part that fails is named and does not stop the next."""
         try:
             for part in (self.search, self.one_answer, self.served, self.compile_error, self.whole_run):
-                if time.monotonic() - self.began > self.budget_s:
-                    self.data["left_out"].append(f"{part.__name__}: no time left")
-                    continue
                 try:
+                    if time.monotonic() - self.began > self.budget_s:
+                        raise TimeoutError("no time left")
                     part()
                 except Exception as error:
                     self.data["left_out"].append(f"{part.__name__}: {error}")

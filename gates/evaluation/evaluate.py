@@ -18,7 +18,7 @@ from pathlib import Path
 from typing import Any
 
 from gates import __version__
-from gates.build.build import build, check_build_root
+from gates.build.build import build, check_build_root, job_count
 from gates.build.toolchain import find_toolchain
 from gates.core.errors import EXIT_HOLD, GatesError
 from gates.core.file_lock import locked
@@ -115,11 +115,15 @@ def session_of(
     scratch: Path,
     progress: ProgressLike,
 ) -> Session:
-    """The candidate laid out below ``scratch``, with its own build folder; a comparison with the baseline's outputs is left to a run."""
-    stage = laid_out(task, files, candidate.toggles, scratch / "candidate")
+    """The candidate with replaced files laid out and built below ``scratch``; one of other toggles alone is built as the task itself is, so
+    that it is compiled once. A comparison with the baseline's outputs is left to a run.
+    """
+    stage, build_dir = (
+        (laid_out(task, files, candidate.toggles, scratch / "candidate"), scratch / "build") if files else (task, terms.build_dir)
+    )
     stage = dataclasses.replace(stage, gates=dict(_own_limits(stage)))
     one = stage.shapes[:1], stage.seeds[:1]
-    return Session(stage, None, *one, find_toolchain(), device, directory, scratch, scratch / "build", terms.jobs, progress)
+    return Session(stage, None, *one, find_toolchain(), device, directory, scratch, build_dir, terms.jobs, progress)
 
 
 def _own_limits(task: Task) -> Iterator[tuple[str, Mapping[str, Any]]]:
@@ -144,8 +148,8 @@ class _Cascade:
     def judge(self, stage: str, reference: Task, terms: Terms) -> bool:
         """Judge by the gates of ``stage``; False where one of them failed or came to no verdict."""
         self.reached, session = stage, self.session
-        if stage == "static":  # launches, which the CPU's library tells, can't save what breaks the budget without them
-            self._build({"cubin"})
+        if stage == "static" and job_count(terms.jobs) == 1:  # with more compilers at once all is built at once
+            self._build({"cubin"})  # launches, which the CPU's library tells, can't save what breaks the budget without them
             if (first := judge_step(session, self.info, "ptxas")).status is Status.FAIL:
                 self._told(first, time.monotonic())
                 return False
@@ -173,7 +177,7 @@ class _Cascade:
             return
         started, session, self.built = time.monotonic(), self.session, want
         session.progress.step(f"{session.task.name}: compiling")
-        session.builds[session.task.name] = build(
+        session.builds[session.task.name] = built = build(
             session.task,
             session.toolchain,
             session.build_dir,
@@ -181,6 +185,8 @@ class _Cascade:
             want=want,
             jobs=session.jobs,
         )
+        if built.stage != self.info.task.digest:
+            raise GatesError(f"{session.task.name} changed while a candidate was judged", hint="ask again: nothing was kept")
         self.seconds["compile"] += time.monotonic() - started
 
     def _speed(self, reference: Task, terms: Terms) -> bool:

@@ -155,7 +155,7 @@ def test_a_card_is_held_alone_for_a_timing_and_not_while_something_is_built(
     monkeypatch.setattr(engine, "time_pair", timed)
     found = evaluated(task, tmp_path, "pass", profile="auto", stage="speed")
     shared = ["together", "correctness", "free", "together", "sanitizer", "free"]
-    assert events == ["ptxas", "ptxas", "sass", *shared, "build", "alone", "time both", "free"]
+    assert events[events.index("sass") :] == ["sass", *shared, "build", "alone", "time both", "free"]
     assert found.valid and found.stage == "speed" and 1.5 < found.score <= found.score_high and found.p50_us > 0
 
 
@@ -207,7 +207,7 @@ def test_a_card_that_is_lost_makes_no_candidate_wrong(
 def test_a_search_whose_card_is_lost_continues_when_it_is_back(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     class Lost(Bench):
         def evaluate(self, ask: object) -> object:
-            if len(self.asked) == 2:
+            if sum(what == "evaluate" for what, _ in self.asked) == 2:
                 raise GatesError("a card was lost", exit_code=EXIT_HOLD)
             return super().evaluate(ask)  # type: ignore[arg-type]
 

@@ -260,19 +260,21 @@ class _Search:
         self._change(members=(*self.found.members, *members), generations=(*self.found.generations, generation))
 
     def _judge_generation(self) -> None:
-        """Evaluate the new members, then on a device time the elites again."""
-        number = len(self.found.generations) - 1
+        """Evaluate the new members, and on a device time the elites again while they are compiled."""
+        number, again = len(self.found.generations) - 1, list[Member]()
         new = [self.found.member(name) for name in self.found.generations[-1].members]
-        for done in self._each(f"evaluated in generation {number}", work.evaluate_there, [one for one in new if not one.status]):
-            self._take(done)
         if self.cluster.devices and number:
             had = {timing.variant for timing in self.found.generations[-1].timings}
             again = [one for one in strategies.ranked(self.found, number)[: self.found.elite] if one.id not in had]
-            for done in self._each("elites timed again", work.time_there, again):
-                place = self.folder / "timings" / f"{number}" / f"{done.id}.json"
-                make_folder(place.parent)
-                jsonio.write_text(place, done.evidence)
-                self._change_last(timings=(*self.found.generations[-1].timings, done.timing))
+        jobs = [(work.time_there, again), (work.evaluate_there, [one for one in new if not one.status])]
+        for done in self._each(f"evaluated or timed again in generation {number}", *jobs):
+            if isinstance(done, work.Evaluated):
+                self._take(done)
+                continue
+            place = self.folder / "timings" / f"{number}" / f"{done.id}.json"
+            make_folder(place.parent)
+            jsonio.write_text(place, done.evidence)
+            self._change_last(timings=(*self.found.generations[-1].timings, done.timing))
         best, score = strategies.best_of(self.found)
         self._change_last(best=best or self.found.members[0].id, best_score=score, spent_s=self.spent_s)
         shown = f", score {score:.4f}" if score is not None else ""
@@ -297,22 +299,23 @@ class _Search:
         if self.found.champion is None or self.found.run is not None:
             return
         one, results = self.found.member(self.found.champion), self.options.results.resolve()
-        for done in self._each("judged by all gates", work.run_there, [one], results=results):
+        for done in self._each("judged by all gates", (work.run_there, [one]), results=results):
             self._change(run=done.run, decision=done.decision)
 
-    def _each(self, what: str, function: Work, members: Sequence[Member], results: Path | None = None) -> Iterator[Any]:
-        """What comes of the members."""
-        if not members:
+    def _each(self, what: str, *work_on: tuple[Work, Sequence[Member]], results: Path | None = None) -> Iterator[Any]:
+        """What comes of each function's members, in the order of their ends."""
+        pairs = [(function, one) for function, members in work_on for one in members]
+        if not pairs:
             return
-        self.progress.step(f"0 of {len(members)} {what}")
+        self.progress.step(f"0 of {len(pairs)} {what}")
         with self.cluster.jobs() as jobs:
-            for one in members:
+            for function, one in pairs:
                 terms = replace(self.terms, results=results or self.terms.results)
                 ask = work.Ask(one.id, str(self.task.folder), self._candidate(one), terms)
                 jobs.add(function, ask, device=bool(self.cluster.devices), alone=function is work.run_there)
             for count, (_, done) in enumerate(jobs, 1):
                 yield done
-                self.progress.step(f"{count} of {len(members)} {what}")
+                self.progress.step(f"{count} of {len(pairs)} {what}")
 
     def _asked(self, number: int, parents: Sequence[Member], wanted: int) -> Asked:
         known = {one.id for one in self.found.members}

@@ -79,6 +79,8 @@ def _whole() -> list[str]:
         up = c.upper()
         made += [f"{name}.b{width} {{{up}}}, {{{c}}}, {{{c}i}};" for name in ("and", "or", "xor")]
         made += [f"{name}.b{width} {{{up}}}, {{{c}}};" for name in ("not", "cnot", "mov")]
+        made += [f"setp.{order}.b{width} {{P}}, {{{c}}}, {{{c}i}};" for order in ("eq", "ne")]
+        made.append(f"shr.b{width} {{{up}}}, {{{c}}}, {{ri}};")
         if width >= 32:
             made += [f"{name}.b{width} {{R}}, {{{c}}};" for name in ("popc", "clz")]
             made += [f"brev.b{width} {{{up}}}, {{{c}}};", f"bfi.b{width} {{{up}}}, {{{c}}}, {{{c}}}, {{s}}, {{r}};"]
@@ -264,6 +266,8 @@ def _memory() -> list[str]:
             made += [
                 f"st.{space}.v4.b32 {spot}, {{{{r}}, {{r}}, {{r}}, {{r}}}};",
                 f"ld.{space}.v2.b64 {{%td, {{D}}}}, {spot};",
+                f"st.{space}.v2.b64 {spot}, {{{{d}}, {{d}}}};",
+                f"ld.{space}.v4.u8 {{%th, %th2, {{H}}, %th3}}, {spot};",
                 f"ld.{space}.v4.u32 {{%tr, %tr2, {{R}}, %tr3}}, {spot};",
             ]
         for c, offset in _FLOATS_AT.items():
@@ -305,6 +309,20 @@ def _warp() -> list[str]:
     made += ["shfl.sync.idx.b32 {F}, {f}, {r}, 31, -1;"]
     made += [f"vote.sync.{mode}.pred {{P}}, {{!p}}, -1;" for mode in ("all", "any", "uni")] + ["vote.sync.ballot.b32 {R}, {!p}, -1;"]
     made += ["match.any.sync.b32 {R}, {r}, -1;", "match.any.sync.b64 {R}, {d}, -1;", "match.all.sync.b32 {R}|{P}, {r}, -1;"]
+    # Matrices: rows are the places of lanes in shared memory; sums of whole numbers are exact in any order.
+    for count, trans in product((1, 2, 4), ("", ".trans")):
+        to = "{{" + ", ".join(["{{R}}", "%tr", "%tr2", "%tr3"][:count]) + "}}"
+        made.append(
+            f"bar.warp.sync -1; ldmatrix.sync.aligned.m8n8.x{count}{trans}.shared.b16 {to}, [%sa+16]; bar.warp.sync -1;".replace(
+                "{{", "{"
+            ).replace("}}", "}")
+        )
+    for a, b in product(("s8", "u8"), repeat=2):
+        for k, more in ((16, "{r}, {r}"), (32, "{r}, {r}, {r}, {r}")):
+            second = "{r}" if k == 16 else "{r}, {r}"
+            shape = f"mma.sync.aligned.m16n8k{k}.row.col.s32.{a}.{b}.s32"
+            made.append(f"{shape} {{%tr, {{R}}, %tr2, %tr3}}, {{{more}}}, {{{second}}}, {{{{r}}, {{r}}, {{r}}, {{r}}}};")
+    made.append("movmatrix.sync.aligned.m8n8.trans.b16 {R}, {r};")
     made += [
         f"redux.sync.{name}.{kind} {{R}}, {{r}}, -1;"
         for name, kind in [*product(("add", "min", "max"), ("u32", "s32")), *product(("and", "or", "xor"), ("b32",))]

@@ -8,6 +8,7 @@ from typing import Any
 
 import compare_random_ptx
 import numpy as np
+import opcode_coverage
 import pytest
 from click.testing import CliRunner
 from hypothesis import given, settings
@@ -87,3 +88,11 @@ def test_the_study_finds_a_wrong_opcode_and_shows_it_alone(
     assert done.exit_code == int(bool(planted[1])) and data["programs"] == 60
     assert (data["equal"] == 60) == (not planted[1])
     assert all(any("xor.b32" in statement for statement in one["statements"]) and len(one["statements"]) < 12 for one in data["differing"])
+
+
+def test_which_opcodes_are_compared_with_a_device() -> None:
+    text = """@%p1 add.rn.f32 %f1, %f2, %f3; { .reg .b32 x; frobnicate.b32 x, %r1; }  // sub.weird
+    LABEL: ld.global.nc.u32 %r1, [%rd1]; mul.hi.u64 %rd1, %rd2, %rd3; ret;"""
+    covered = opcode_coverage.of_random_programs()
+    assert opcode_coverage.uncovered([text], covered) == ["frobnicate.b32"]
+    assert opcode_coverage.uncovered([text], covered - {"mul.hi.u64"}) == ["frobnicate.b32", "mul.hi.u64"]

@@ -35,7 +35,10 @@ def test_the_simulated_study_is_right_everywhere(study, tmp_path) -> None:
         assert {gate["status"] for gate in found["gates"][cell.name]} == {right}, cell.name
     for cell in plan.same(1.0):
         assert "pass" not in {gate["status"] for gate in found["gates"][cell.name]}
+    families = found["gates"]["family"]
+    assert {family["status"] for family in families} == {"inconclusive"} and families[0]["shapes"].keys() == set(plan.FAMILY)
     text = report.tables({"study": found})
+    assert f"A/A families of 3 shapes | study | 0 of {len(families)} faster or slower" in text
     assert "NVBench, cold" in text and "triton do_bench, mean" in text
 
 
@@ -96,7 +99,7 @@ def test_the_lab_s_gates_run_their_whole_path(monkeypatch, tmp_path) -> None:
     job = lab.timing.job_of(sides["new"], sides["old"], control=libraries["control"], **job)
     limits = {"shape": "tiny", "min_speedup_pct": 15.0, "metrics": ["p50"]}
     for short in (True, False):
-        found = made._session(job, problems.load("scaling", DATA), limits, short=short)
+        found = lab.verdict.record(made._session(job, problems.load("scaling", DATA), short=short), limits, 0.0)
         assert found["ratio"] == pytest.approx(1.4, rel=0.01) and found["pairs"] == 12, found
 
 

@@ -1,7 +1,7 @@
 """The GPU verdict of a recorded run holds for a run without a GPU, if what the GPU would run and how it is judged are the same.
 
-Machine code, constants, host code and terms must be equal, of candidate and baseline alike. Nothing is written: the decision says whose
-verdict it takes over.
+Machine code, constants and terms must be equal, of candidate and baseline alike, and the host code or all source files. Nothing is
+written: the decision says whose verdict it takes over.
 """
 
 from __future__ import annotations
@@ -23,7 +23,7 @@ from gates.verify.run import require_sound, verify_run
 
 SETTLED = (Status.PASS, Status.NOT_APPLICABLE)
 _LOOKED_AT = 5  # runs of a folder
-_COMPILERS = ("nvcc", "ptxas", "nvlink", "g++")
+_COMPILERS = ("nvcc", "ptxas", "nvlink")
 _TERMS = (  # of TaskInfo, in words
     ("problem_sha256", "the problem's files"),
     ("shapes", "dimensions of shapes"),
@@ -111,6 +111,8 @@ def differences(run: Path, gpu_run: Path) -> Iterator[str]:
             yield from ["only one of both has a baseline"] if one is not other else []
         else:
             yield from _side(one, other, run / folder, gpu_run / folder, [str(arch) for arch in archs])
+            if (one.digest, one.digest_rule) != (other.digest, other.digest_rule):
+                yield from _host(one.name, run / folder, gpu_run / folder, [str(one.toolchain.get("g++")) for one in (info, theirs)])
 
 
 def _side(ours: TaskInfo, theirs: TaskInfo, here: Path, there: Path, archs: list[str]) -> Iterator[str]:
@@ -126,13 +128,24 @@ def _side(ours: TaskInfo, theirs: TaskInfo, here: Path, there: Path, archs: list
     if not all((folder / "sass.json").is_file() for folder in (here, there)):
         yield f"a run has no machine code of {ours.name}"
         return
-    one, other = (read_record(ROWS["sass"].evidence(), folder, "sass.json") for folder in (here, there))
-    if not (one.host and other.host):
-        yield f"the host code of {ours.name} was not recorded: record the run again"
-    elif one.host != other.host:
-        yield f"the host code of {ours.name} changed"
+    one, other = (_sass(folder) for folder in (here, there))
     for arch in archs:
         yield from _code(ours.name, arch, one, other)
+
+
+def _host(name: str, here: Path, there: Path, compilers: list[str]) -> Iterator[str]:
+    """What differs in the host code, whose source has changed."""
+    one, other = (_sass(folder).host if (folder / "sass.json").is_file() else "" for folder in (here, there))
+    if compilers[0] != compilers[1]:
+        yield f"the host code of {name} can't be compared: g++ is {compilers[0]}, there it was {compilers[1]}"
+    elif not (one and other):
+        yield f"the host code of {name} was not recorded: record the run again"
+    elif one != other:
+        yield f"the host code of {name} changed"
+
+
+def _sass(folder: Path) -> Any:
+    return read_record(ROWS["sass"].evidence(), folder, "sass.json")
 
 
 def _code(name: str, arch: str, ours: Any, theirs: Any) -> Iterator[str]:

@@ -1,8 +1,9 @@
 """Random PTX programs on the CPU device and on a CUDA device, compared bit for bit: python studies/compare_random_ptx.py --out FILE
 
-Straight-line and branching programs of integers and floats (studies/random_ptx/) run on the same random registers. The file has a
-digest of the device's results for each module, so that a machine without a device can compare as well, and each program that
-differs, made as short as it can be. Needs ptxas and g++. Exit code: 0 if all are equal, 1 if not, 3 without a device.
+Each instruction alone, then straight-line and branching programs of them (studies/random_ptx/), run on the same random registers. The
+file has a digest of the device's results for each module, so that a machine without a device can compare as well, the instructions
+that differ, and else the programs that do, made as short as they can be. Needs ptxas and g++.
+Exit code: 0 if all are equal, 1 if not, 3 without a device.
 """
 
 from __future__ import annotations
@@ -17,7 +18,7 @@ import sys
 import time
 from collections.abc import Callable
 from concurrent.futures import ProcessPoolExecutor
-from dataclasses import asdict
+from dataclasses import asdict, dataclass
 from pathlib import Path
 from typing import Any
 
@@ -37,14 +38,34 @@ from gates.emulator.cpu.build import runtime_library  # noqa: E402
 from gates.launch import device as devices  # noqa: E402
 
 PER_MODULE = 50
-SHORTENED = 24  # programs that differ and are made shorter; others are counted
+SHORTENED = 8  # programs that differ and are made shorter; others are counted
 
 
-def made(seed: int, module: int, count: int = PER_MODULE) -> tuple[list[tuple[programs.Statement, ...]], np.ndarray]:
+@dataclass(frozen=True)
+class Part:
+    """A module: its number, that of its programs, and whether they are of one instruction each."""
+
+    alone: bool
+    module: int
+    count: int
+
+
+def parts(count: int) -> list[Part]:
+    """The modules of every instruction alone, and of ``count`` random programs."""
+    made = []
+    for alone, total in ((True, len(programs.TEMPLATES)), (False, count)):
+        made += [Part(alone, first // PER_MODULE, min(PER_MODULE, total - first)) for first in range(0, total, PER_MODULE)]
+    return made
+
+
+def made(seed: int, part: Part) -> tuple[list[tuple[programs.Statement, ...]], np.ndarray]:
     """The programs of a module, and their records to start with: (programs, threads, bytes)."""
-    drawn = [programs.Draw(random.Random(f"{seed} {module} {index}")).program() for index in range(count)]
-    records = np.stack([programs.inputs((seed * 1000 + module) * 1000 + index, programs.THREADS) for index in range(count)])
-    return drawn, records
+    drawn: list[tuple[programs.Statement, ...]] = []
+    for index in range(part.count):
+        draw = programs.Draw(random.Random(f"{seed} {part.alone} {part.module} {index}"))
+        drawn.append(draw.alone(part.module * PER_MODULE + index) if part.alone else draw.program())
+    first = (seed * 1000 + part.module) * 1000 + (500 if part.alone else 0)
+    return drawn, np.stack([programs.inputs(first + index, programs.THREADS) for index in range(part.count)])
 
 
 def text_of(drawn: list[tuple[programs.Statement, ...]]) -> tuple[str, list[str]]:
@@ -58,9 +79,9 @@ def digest(records: np.ndarray) -> str:
     return hashlib.sha256(programs.comparable(records).tobytes()).hexdigest()
 
 
-def cpu_and_code(seed: int, module: int, count: int, ptxas: str, arch: str) -> tuple[np.ndarray, bytes]:
+def cpu_and_code(seed: int, part: Part, ptxas: str, arch: str) -> tuple[np.ndarray, bytes]:
     """What the CPU device gives for a module, and its machine code."""
-    drawn, records = made(seed, module, count)
+    drawn, records = made(seed, part)
     text, names = text_of(drawn)
     return on_cpu(text, names, records), assembled(ptxas, arch, text)
 
@@ -107,8 +128,11 @@ def explained(card: Card, ptxas: str, arch: str, program: tuple[programs.Stateme
         one, other = both(candidate)
         return digest(one) != digest(other)
 
-    short = shortened(program, differs)
-    one, other = both(short)
+    return shown(short := shortened(program, differs), records, *both(short))
+
+
+def shown(short: tuple[programs.Statement, ...], records: np.ndarray, one: np.ndarray, other: np.ndarray) -> dict[str, Any]:
+    """A program that differs, for people: where, and the registers that it was given there."""
     begin = int(np.nonzero((programs.comparable(one) != programs.comparable(other)).any(axis=1))[0][0])
     sources = {
         f"%{name}{index}": "0x" + records[begin, at + index * size : at + (index + 1) * size][::-1].tobytes().hex()
@@ -116,9 +140,9 @@ def explained(card: Card, ptxas: str, arch: str, program: tuple[programs.Stateme
         for _, size, count, _ in (CLASSES[name],)
         for index in range(count)
     }
-    shown = [str(statement) for statement in short]
-    used = {name: value for name, value in sources.items() if any(name in statement for statement in shown)}
-    return {"statements": shown, "difference": first_difference(one, other), "given": used}
+    texts = [str(statement) for statement in short]
+    used = {name: value for name, value in sources.items() if any(name in text for text in texts)}
+    return {"statements": texts, "difference": first_difference(one, other), "given": used}
 
 
 @click.command(help=__doc__, context_settings={"help_option_names": ["-h", "--help"]})
@@ -135,45 +159,50 @@ def main(count: int, seed: int, out: Path) -> None:
     del described["uuid"]
     arch, ptxas = f"sm_{described['compute_capability'].replace('.', '')}", str(toolchain.need("ptxas").path)
     runtime_library()
-    sizes = [min(PER_MODULE, count - first) for first in range(0, count, PER_MODULE)]
-    differing: list[tuple[int, int]] = []
-    digests = []
+    chosen = parts(count)
+    differing: list[tuple[Part, int]] = []
+    details: list[dict[str, Any]] = []
+    digests: dict[str, list[str]] = {"alone": [], "random": []}
     # Workers are forked before this process opens the device.
-    with ProcessPoolExecutor(min(os.cpu_count() or 2, len(sizes)), multiprocessing.get_context("fork")) as pool:
-        waiting = [pool.submit(cpu_and_code, seed, module, size, ptxas, arch) for module, size in enumerate(sizes)]
+    with ProcessPoolExecutor(min(os.cpu_count() or 2, len(chosen)), multiprocessing.get_context("fork")) as pool:
+        waiting = [pool.submit(cpu_and_code, seed, part, ptxas, arch) for part in chosen]
         card = Card()
-        for module, (size, future) in enumerate(zip(sizes, waiting, strict=True)):
+        for part, future in zip(chosen, waiting, strict=True):
             given, cubin = future.result()
-            _, records = made(seed, module, size)
-            got = card.run(cubin, [f"program{index}" for index in range(size)], records)
-            digests.append(digest(got))
-            differing += [(module, index) for index in range(size) if digest(got[index]) != digest(given[index])]
+            drawn, records = made(seed, part)
+            got = card.run(cubin, [f"program{index}" for index in range(part.count)], records)
+            digests["alone" if part.alone else "random"].append(digest(got))
+            for index in range(part.count):
+                if digest(got[index]) != digest(given[index]):
+                    differing.append((part, index))
+                    if part.alone:
+                        details.append(shown(drawn[index], records[index], given[index], got[index]))
     compared_s = round(time.monotonic() - start, 1)
-    details = []
-    for module, index in differing[:SHORTENED]:
-        drawn, records = made(seed, module, sizes[module])
-        details.append({"module": module, "program": index, **explained(card, ptxas, arch, drawn[index], records[index])})
-        click.echo(
-            f"module {module}, program {index}: {details[-1]['difference']}\n  "
-            + "\n  ".join(details[-1]["statements"])
-            + f"\n  {details[-1]['given']}"
-        )
+    instructions = len(details)
+    for part, index in differing[:SHORTENED] if not details else []:  # else those instructions are in them
+        drawn, records = made(seed, part)
+        details.append({"module": part.module, "program": index, **explained(card, ptxas, arch, drawn[index], records[index])})
+    for detail in details:
+        click.echo(f"{detail['difference']}\n  " + "\n  ".join(detail["statements"]) + f"\n  {detail['given']}")
+    equal = count - sum(not part.alone for part, _ in differing)
     data = {
         "schema_version": 1,
         "ended": datetime.datetime.now(datetime.timezone.utc).isoformat(timespec="seconds"),
         "device": described,
         "nvcc_version": toolchain.nvcc.version if toolchain.nvcc else None,
         "seed": seed,
+        "instructions": len(programs.TEMPLATES),
+        "instructions_equal": len(programs.TEMPLATES) - instructions,
         "programs": count,
-        "per_module": PER_MODULE,
-        "equal": count - len(differing),
+        "equal": equal,
         "compared_s": compared_s,
         "digests": digests,
         "differing": details,
     }
     out.parent.mkdir(parents=True, exist_ok=True)
     out.write_text(json.dumps(data, indent=1) + "\n", encoding="utf-8")
-    click.echo(f"{count - len(differing)} of {count} programs equal, in {compared_s} s: {out}")
+    told = f"{data['instructions_equal']} of {data['instructions']} instructions, {equal} of {count} programs equal"
+    click.echo(f"{told}, in {compared_s} s: {out}")
     sys.exit(1 if differing else 0)
 
 

@@ -22,6 +22,9 @@ _EDGES = (
 )
 
 
+TEMPLATES = (*(template for part in LANE.values() for template in part), *WARP)
+
+
 @dataclass(frozen=True)
 class If:
     """Both ways of a branch, which lanes take by ``condition``."""
@@ -52,6 +55,10 @@ class Draw:
     def program(self, length: int = 40) -> tuple[Statement, ...]:
         """About ``length`` statements."""
         return self._block(length, 0)
+
+    def alone(self, index: int) -> tuple[Statement, ...]:
+        """The instruction of TEMPLATES with this number, on registers that nothing has changed."""
+        return (self._filled(TEMPLATES[index]),)
 
     def _block(self, length: int, depth: int) -> tuple[Statement, ...]:
         made: list[Statement] = []

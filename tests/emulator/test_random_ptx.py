@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import random
+from concurrent.futures import Executor, Future
 from pathlib import Path
 from typing import Any
 
@@ -51,10 +52,23 @@ def test_what_is_compared() -> None:
 @pytest.mark.parametrize("path", RECORDED, ids=[path.parent.name for path in RECORDED])
 def test_the_cpu_device_gives_what_a_device_gave(path: Path) -> None:
     recorded = jsonio.read(path)
-    for module in (0, len(recorded["digests"]) - 1):
-        drawn, records = compare_random_ptx.made(recorded["seed"], module, recorded["per_module"])
+    digests = [*recorded["digests"]["alone"], *recorded["digests"]["random"]]
+    for part, digest in list(zip(compare_random_ptx.parts(recorded["programs"]), digests, strict=True))[::4]:
+        drawn, records = compare_random_ptx.made(recorded["seed"], part)
         text, names = compare_random_ptx.text_of(drawn)
-        assert compare_random_ptx.digest(sides.on_cpu(text, names, records)) == recorded["digests"][module]
+        assert compare_random_ptx.digest(sides.on_cpu(text, names, records)) == digest, part
+
+
+class Here(Executor):
+    """Runs what it is given at once: processes that are forked from one that has the CPU device share its memory."""
+
+    def __init__(self, *_: Any) -> None:
+        """Nothing to begin."""
+
+    def submit(self, function: Any, /, *given: Any, **named: Any) -> Future[Any]:
+        done: Future[Any] = Future()
+        done.set_result(function(*given, **named))
+        return done
 
 
 class PlantedCard:
@@ -73,20 +87,28 @@ def test_without_a_card_the_study_says_so(tmp_path: Path, monkeypatch: pytest.Mo
 
 
 @pytest.mark.parametrize("planted", [("", ""), ("or.b32", "xor.b32")])
-def test_the_study_finds_a_wrong_opcode_and_shows_it_alone(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, planted: tuple[str, str]
+@pytest.mark.parametrize("alone", [True, False])
+def test_the_study_shows_a_wrong_opcode_alone(
+    alone: bool, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, planted: tuple[str, str]
 ) -> None:
     card = devices.DeviceInfo(0, "a card", "", "9.0", 1, 1, "1", "1")
     monkeypatch.setattr(devices, "probe", lambda: devices.DeviceProbe((card,)))
     monkeypatch.setattr(PlantedCard, "wrong", planted[0])
     monkeypatch.setattr(PlantedCard, "right", planted[1])
     monkeypatch.setattr(compare_random_ptx, "Card", PlantedCard)
+    monkeypatch.setattr(compare_random_ptx, "ProcessPoolExecutor", Here)
     monkeypatch.setattr(compare_random_ptx, "assembled", lambda _, __, text: text.encode())
+    index = next(i for i, template in enumerate(programs.TEMPLATES) if template.startswith("xor.b32"))
+    monkeypatch.setattr(programs, "TEMPLATES", programs.TEMPLATES[index - 5 : index + 5] if alone else programs.TEMPLATES[:1])
     out = tmp_path / "random.json"
     done = CliRunner().invoke(compare_random_ptx.main, ["--programs", "60", "--out", str(out)])
+    assert out.exists(), (done.output, done.exception)
     data: dict[str, Any] = jsonio.read(out)
     assert done.exit_code == int(bool(planted[1])) and data["programs"] == 60
     assert (data["equal"] == 60) == (not planted[1])
+    assert data["instructions_equal"] == data["instructions"] - int(alone and bool(planted[1])) and bool(data["differing"]) == bool(
+        planted[1]
+    )
     assert all(any("xor.b32" in statement for statement in one["statements"]) and len(one["statements"]) < 12 for one in data["differing"])
 
 

@@ -2,18 +2,20 @@
 
 ``run_correctness`` is the engine's side: it never imports torch. It hands the cases to a runner
 process; where that crashes or hangs, the case at hand is recorded with the cause and the rest goes
-to a new process. ``execute`` is the runner's side. Candidate and baseline run in separate
-processes, one after the other, so that neither can disturb the other; that they saw the same inputs
-is shown by the digests.
+to a new process. ``execute`` is the runner's side. On a device the cases of one side may be shared out
+to several processes. Candidate and baseline run in separate processes, one after the other, so that
+neither can disturb the other; that they saw the same inputs is shown by the digests.
 """
 
 from __future__ import annotations
 
 import contextlib
+import itertools
 import secrets
 import sys
 import time
 from collections.abc import Mapping, Sequence
+from concurrent.futures import ThreadPoolExecutor
 from functools import partial
 from pathlib import Path
 from typing import Any
@@ -55,6 +57,7 @@ def run_correctness(
     default_launches: Sequence[str] = (),
     limits_at: Mapping[str, str] | None = None,
     timed: str = "",
+    processes: int = 1,
     python: str = sys.executable,
 ) -> dict[str, Any]:
     """Raw record of all cases of ``candidate`` (and ``baseline``), for ``gates.gate.correctness.evidence.parse``.
@@ -67,7 +70,8 @@ def run_correctness(
     With ``hangs`` the kernel is known to hang, so the first time limit ends its cases, else the second.
     ``limits``: those of task.yaml on errors; outputs that break one are mapped. ``runner``: how a user starts the task's
     runner.py, for the commands that replay one case. ``default_launches``: those in its sources that name no stream. ``limits_at``: each
-    limit's file and line, to be named. ``timed``: the first shape that is timed, which extra seeds try on a device.
+    limit's file and line, to be named. ``timed``: the first shape that is timed, which extra seeds try on a device. ``processes``: how
+    many share the cases of a side.
     Raises GatesError for duplicate shapes, seeds or inputs, and for names that the problem does not have.
     """
     emulated = bool(candidate["emulated"])
@@ -98,7 +102,7 @@ def run_correctness(
         "extra_seeds": list(dict.fromkeys(case["seed"] for case in asked if case["role"] == "extra")),
         "asked": [{key: case[key] for key in ("shape", "seed", "inputs", "role")} for case in asked],
         "candidate": _run_side(
-            candidate, asked, {**common, "more": more}, work, "candidate", limit_s, python, 1 if hangs else _MAX_TIMEOUTS
+            candidate, asked, {**common, "more": more}, work, "candidate", limit_s, python, processes, 1 if hangs else _MAX_TIMEOUTS
         ),
         "baseline": None,
     }
@@ -110,7 +114,7 @@ def run_correctness(
             for case in raw["candidate"]["cases"]
             if is_ordinary(case["role"], case["inputs"])
         ]
-        raw["baseline"] = _run_side(baseline, once, {**common, "more": {}}, work, "baseline", limit_s, python)
+        raw["baseline"] = _run_side(baseline, once, {**common, "more": {}}, work, "baseline", limit_s, python, processes)
     return raw
 
 
@@ -133,7 +137,8 @@ def execute(job: dict[str, Any], folder: Path) -> None:
         problem = problems.load(job["side"]["problem"], Path(job["side"]["folder"]))
         cases, emulated = list(job["cases"]), bool(job["side"]["emulated"])
         problems.check_names(problem, [case["shape"] for case in cases], [case["inputs"] for case in cases])
-        cases = plan.whole(problem, cases, job["more"], emulated)
+        share, shares = job["share"]
+        cases = plan.whole(problem, cases, job["more"], emulated)[share::shares]
         writer.write("header", cases=cases, torch=torch.__version__, python=sys.version.split()[0])
         side, yardstick, started = stack.enter_context(opened(job, child)), Yardstick(problem), time.monotonic()
         writer.write("confined", held=side.held)
@@ -162,20 +167,49 @@ def _run_side(
     name: str,
     limit_s: float,
     python: str,
+    shares: int,
     most_timeouts: int = _MAX_TIMEOUTS,
 ) -> dict[str, Any]:
-    """All cases of one side, over as many processes as its crashes need."""
+    """All cases of one side, shared out to ``shares`` processes."""
+
+    def run(share: int) -> dict[str, Any]:
+        own = {**common, "share": (share, shares)}
+        return _run_share(side, cases, own, work, f"{name}.{share}" if shares > 1 else name, limit_s, python, most_timeouts)
+
+    with ThreadPoolExecutor(shares) as together:
+        done = list(together.map(run, range(shares)))
+    turns = itertools.zip_longest(*(one["cases"] for one in done))
+    return {
+        "name": side["name"],
+        "cases": [case for turn in turns for case in turn if case is not None],
+        "jobs": [job for one in done for job in one["jobs"]],
+    }
+
+
+def _run_share(
+    side: Mapping[str, Any],
+    cases: list[dict[str, Any]],
+    common: Mapping[str, Any],
+    work: Path,
+    name: str,
+    limit_s: float,
+    python: str,
+    most_timeouts: int,
+) -> dict[str, Any]:
+    """The cases of one share, over as many processes as its crashes need."""
     planned: list[dict[str, Any]] | None = None
     todo, timeouts = list(cases), 0
     jobs: list[dict[str, Any]] = []
     while todo:
-        job = {**common, "side": dict(side), "cases": todo, "more": common["more"] if planned is None else {}}
+        again = {} if planned is None else {"more": {}, "share": (0, 1)}
+        job = {**common, "side": dict(side), "cases": todo, **again}
         tried = run_job(Path(side["folder"]), job, work, limit_s=limit_s, name=f"{name}.{len(jobs)}", python=python)
         if (refusal := tried.refusal()) is not None:
             raise refusal
         ended = _Ended(tried)
         if planned is None:
-            planned = ended.plan or list(cases)
+            share, shares = common["share"]
+            planned = list(cases)[share::shares] if ended.plan is None else ended.plan
             todo = list(planned)
         jobs.append({**tried.record(), "asked": todo})
         timeouts += tried.timed_out
@@ -183,7 +217,7 @@ def _run_side(
         if ended.complete or ended.reached == 0 or timeouts >= most_timeouts:
             break
         todo = remaining
-    return {"name": side["name"], "cases": planned or list(cases), "jobs": jobs}
+    return {"cases": planned or [], "jobs": jobs}
 
 
 class _Ended:

@@ -74,6 +74,26 @@ def test_honest_kernel_in_a_real_process(library: Path, tmp_path: Path) -> None:
     assert again == evidence and judge.judge(again, LIMITS) == result
 
 
+def test_cases_shared_out_to_processes_are_those_of_one(library: Path, tmp_path: Path) -> None:
+    one, three = (gate(tmp_path / f"{count}", side(library, "honest"), extra_seeds=(9,), processes=count) for count in (1, 3))
+    assert three[1] == one[1] and [(case.key, case.role) for case in three[0].cases] == [(case.key, case.role) for case in one[0].cases]
+    assert [(case.inputs_sha256, case.output_sha256) for case in three[0].cases] == [
+        (case.inputs_sha256, case.output_sha256) for case in one[0].cases
+    ]
+    assert (len(one[0].processes), len(three[0].processes)) == (1, 3)
+
+
+def test_a_crash_in_one_share_costs_one_case(library: Path, tmp_path: Path) -> None:
+    evidence, result = gate(tmp_path, side(library, "crashes_in_seed_1"), shapes=("small",), processes=2)
+    assert list(statuses(evidence).items()) == [
+        ("small seed 0", "ok"),
+        ("small seed 1", "crash"),
+        ("small seed 2", "ok"),
+        ("tail seed 0 (odd)", "ok"),
+    ]
+    assert result.code == "correctness.crash" and len(evidence.processes) == 3, "the third does what the second left"
+
+
 def limited_python(folder: Path, kib: int) -> str:
     """An interpreter that can write no file larger than ``kib``."""
     script = folder / "limited-python"

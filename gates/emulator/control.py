@@ -17,6 +17,12 @@ SEEDS = {"forward": 0, "reversed": 1, "shuffled": 2}
 POISONS = {"forward": 0xFF, "shuffled": 0x00, "reversed": 0x7B}
 _NO_LIMIT_MS = 2**40  # whoever started this process ends it
 _TO_DEVICE, _TO_HOST = 1, 2
+_ANSWERS = {
+    **dict.fromkeys(("gates_cpu_findings", "gates_cpu_launches", "gates_cpu_allocations", "cudaGetErrorString"), ctypes.c_char_p),
+    **dict.fromkeys(("gates_cpu_launches_left_out", "gates_cpu_executed"), ctypes.c_uint64),
+    "gates_cpu_load": ctypes.c_void_p,
+    "gates_cpu_executed_s": ctypes.c_double,
+}
 
 
 class Emulator:
@@ -27,12 +33,9 @@ class Emulator:
             if not hasattr(library, f"gates_cpu_{name}"):
                 raise GatesError(f"{library._name} is not an emulator library: it lacks gates_cpu_{name}")
         self.library = library
-        for name in ("gates_cpu_findings", "gates_cpu_launches", "gates_cpu_allocations", "cudaGetErrorString"):
-            getattr(library, name).restype = ctypes.c_char_p
-        for name in ("gates_cpu_launches_left_out", "gates_cpu_executed"):
-            getattr(library, name).restype = ctypes.c_uint64
-        library.gates_cpu_load.restype = ctypes.c_void_p
-        library.gates_cpu_executed_s.restype = ctypes.c_double
+        for name, kind in _ANSWERS.items():
+            if (function := getattr(library, name, None)) is not None:  # a library built for one purpose lacks what that does not need
+                function.restype = kind
         self.configure(threads=len(os.sched_getaffinity(0)), time_limit_ms=_NO_LIMIT_MS, races=0)
 
     def check(self, error: int, what: str) -> None:

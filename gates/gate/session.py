@@ -10,7 +10,7 @@ from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import Any, Protocol
 
-from gates.build.build import build
+from gates.build.build import build, job_count
 from gates.build.dumps import StaticTexts, collect
 from gates.build.result import BuildResult
 from gates.build.toolchain import Toolchain
@@ -65,6 +65,11 @@ class Session:
     def emulated(self) -> bool:
         """Whether kernels run on the CPU emulator."""
         return self.device is None
+
+    @property
+    def cores(self) -> int:
+        """How many processes may work at once."""
+        return job_count(self.jobs)
 
     @property
     def cuda(self) -> str:

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 from dataclasses import replace
 
-from gates.build.build import job_count
 from gates.core.errors import EXIT_HOLD, GatesError
 from gates.core.records import GateResult
 from gates.gate.correctness import evidence
@@ -48,7 +47,7 @@ def collect(session: Session) -> GateResult | None:
             default_launches=() if session.emulated or task.stream == "default" else cuda_text.launches_without_stream(task),
             limits_at=limit_places(task),
             timed=next(iter(task.timed_shapes), ""),
-            processes=1 if session.emulated else max(1, min(_MOST_PROCESSES, job_count(session.jobs) // _CORES_OF_A_PROCESS)),
+            processes=1 if session.emulated else max(1, min(_MOST_PROCESSES, session.cores // _CORES_OF_A_PROCESS)),
         )
     except GatesError as error:
         if error.exit_code != EXIT_HOLD:  # else it is a finding about this machine

@@ -103,9 +103,11 @@ def differences(run: Path, gpu_run: Path) -> Iterator[str]:
     for tool in _COMPILERS:
         if info.toolchain.get(tool) != theirs.toolchain.get(tool):
             yield f"{tool} is {info.toolchain.get(tool)}, there it was {theirs.toolchain.get(tool)}"
-    archs = jsonio.read(gpu_run / "build.json").get("device_archs") or []
-    if not archs:
+    built = jsonio.read(gpu_run / "build.json")
+    archs = built.get("device_archs") if isinstance(built, dict) else None
+    if not isinstance(archs, list) or not archs:
         yield "it does not say for which architecture the device's library was built"
+        return
     for folder, one, other in (("", info.task, theirs.task), ("baseline", info.baseline, theirs.baseline)):
         if one is None or other is None:
             yield from ["only one of both has a baseline"] if one is not other else []

@@ -100,6 +100,8 @@ CHANGES: list[tuple[str, str, Callable[[Any], Any], str]] = [
     ("gpu", "run.json", lambda data: data["task"].update(kind="triton"), "are not one CUDA stage"),
     ("gpu", "verdict.json", gate("ncu", status="fail"), "not all of its gates passed: ncu .fail."),
     ("gpu", "build.json", lambda data: data.update(device_archs=[]), "it does not say for which architecture"),
+    ("gpu", "build.json", lambda data: [data], "it does not say for which architecture"),
+    ("gpu", "build.json", lambda data: data.update(device_archs=90), "it does not say for which architecture"),
 ]
 
 

@@ -123,7 +123,7 @@ def session_of(
     )
     stage = dataclasses.replace(stage, gates=dict(_own_limits(stage)))
     one = stage.shapes[:1], stage.seeds[:1]
-    return Session(stage, None, *one, find_toolchain(), device, directory, scratch, build_dir, terms.jobs, progress)
+    return Session(stage, None, *one, find_toolchain(), device, directory, scratch, build_dir, terms.jobs, progress, to_compare=False)
 
 
 def _own_limits(task: Task) -> Iterator[tuple[str, Mapping[str, Any]]]:

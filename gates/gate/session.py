@@ -55,6 +55,7 @@ class Session:
     progress: ProgressLike
     inputs: tuple[str, ...] = ()
     thorough: bool = False
+    to_compare: bool = True  # whether the evidence has what only a comparison needs: the instructions
     builds: dict[str, BuildResult] = field(default_factory=dict)
     results: dict[str, GateResult] = field(default_factory=dict)
     hangs: bool = False  # one launch of the candidate came to no end

@@ -219,6 +219,9 @@ def test_a_right_candidate_passes_with_its_figures(answers: dict[str, gates.Eval
     assert found.feedback.startswith("no check failed\nregisters ") and found.seconds["compile"] > 0
     folder = results / found.evidence
     assert folder.name == found.id and verify_evaluation(folder) == []
+    assert not any(one["code"] for one in jsonio.read(folder / "sass.json")["functions"]), (
+        "instructions, which nothing of a search compares"
+    )
     assert gates.Evaluation is type(found) and jsonio.read(folder / "evaluation.json")["toggles"] == dict(found.toggles)
 
 

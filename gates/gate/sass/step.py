@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
+
 from gates.core.records import GateResult
 from gates.gate.sass import evidence
 from gates.gate.session import Session
@@ -21,5 +23,7 @@ def collect(session: Session) -> GateResult | None:
             data=texts.data,
             host=texts.host,
         )
+        if not session.to_compare:
+            found = replace(found, functions=tuple(replace(function, code=()) for function in found.functions))
         session.write_evidence(f"{folder}sass.json", found, task)
     return None

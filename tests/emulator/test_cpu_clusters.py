@@ -122,3 +122,20 @@ def test_stores_in_bulk_that_nobody_waits_for(library: Path, mode: str, code: st
     (found,) = cpu.findings()
     assert (found.code, found.where, found.other) == (code, line("// stored"), other and line(other))
     assert (out[0, 0] == 5.0) == (mode == "kOverwritten")
+
+
+@pytest.mark.parametrize("settings", SETTINGS)
+@pytest.mark.parametrize(
+    ("mode", "code", "where"),
+    [("kHonest", "", ""), ("kUnfenced", "cpu.no_proxy_fence", "// by the map"), ("kBadMap", "cpu.bad_tensor_map", "// too many rows")],
+)
+def test_a_tensor_map_that_the_kernel_changes(library: Path, mode: str, code: str, where: str, settings: dict[str, int]) -> None:
+    cpu, out = cpu_kit.device(**settings), np.zeros(0)
+    other, target = np.arange(256, dtype=np.float32), cpu.empty((4, 32), np.float32)
+    with contextlib.suppress(GatesError):
+        Launcher(library, "mapped")(cpu.array(-other), cpu.array(other), cpu.empty((128,), np.uint8), target, MODES.index(mode))
+        out = target.get()
+    if mode == "kHonest" or (mode == "kUnfenced" and settings.get("races") == 0):  # without races no proxy is watched
+        assert not cpu.findings() and out[:2].ravel().tolist() == other[128:192].tolist() and not out[2:].any()
+    else:
+        assert [(finding.code, finding.where) for finding in cpu.findings()] == [(code, line(where))]

@@ -1,12 +1,13 @@
 // Clusters, and copies in bulk between shared memory and elsewhere: one kernel for each rule, beside an honest neighbour (kHonest).
 #include <cooperative_groups.h>
+#include <cuda.h>
 #include <cuda_runtime.h>
 
 #include <cstdint>
 
 namespace cg = cooperative_groups;
 
-enum Mode { kHonest, kRace, kNoStart, kNoEnd, kPastEnd, kNoSuchRank, kTwice, kOfCta, kNotAwaited, kOverwritten, kReadAwaited, kRelaxed };
+enum Mode { kHonest, kRace, kNoStart, kNoEnd, kPastEnd, kNoSuchRank, kTwice, kOfCta, kNotAwaited, kOverwritten, kReadAwaited, kRelaxed, kUnfenced, kBadMap };
 
 __device__ unsigned shared_address(const void* pointer) { return unsigned(__cvta_generic_to_shared(pointer)); }
 
@@ -109,6 +110,31 @@ __global__ void __cluster_dims__(2) copies_kernel(const float* in, float* out) {
   cluster.sync();
 }
 
+// A tensor map of 8 rows of 32 floats becomes one of 6 rows elsewhere; rows 4 to 7 of it are copied: the last two are zeros.
+template <int kMode>
+__global__ void mapped_kernel(const __grid_constant__ CUtensorMap map, CUtensorMap* scratch, const float* other, float* out) {
+  __shared__ alignas(128) CUtensorMap own;
+  __shared__ alignas(128) float tile[128];
+  __shared__ uint64_t full;
+  const unsigned bar = shared_address(&full), at = shared_address(&own);
+  if (threadIdx.x == 0) {
+    own = map;
+    asm volatile("tensormap.replace.tile.global_address.shared::cta.b1024.b64 [%0], %1;" ::"r"(at), "l"(other) : "memory");
+    asm volatile("tensormap.replace.tile.global_dim.shared::cta.b1024.b32 [%0], 1, %1;" ::"r"(at), "r"(6) : "memory");
+    if (kMode == kBadMap) asm volatile("tensormap.replace.tile.box_dim.shared::cta.b1024.b32 [%0], 1, %1;" ::"r"(at), "r"(300) : "memory");  // too many rows
+    asm volatile("mbarrier.init.shared::cta.b64 [%0], 1;\nfence.mbarrier_init.release.cluster;" ::"r"(bar) : "memory");
+  }
+  __syncwarp();
+  asm volatile("tensormap.cp_fenceproxy.global.shared::cta.tensormap::generic.release.gpu.sync.aligned [%0], [%1], 128;" ::"l"(scratch), "r"(at) : "memory");
+  if (kMode != kUnfenced) asm volatile("fence.proxy.tensormap::generic.acquire.gpu [%0], 128;" ::"l"(scratch) : "memory");
+  if (threadIdx.x == 0) {
+    asm volatile("mbarrier.arrive.expect_tx.shared::cta.b64 _, [%0], 512;" ::"r"(bar) : "memory");
+    asm volatile("cp.async.bulk.tensor.2d.shared::cluster.global.tile.mbarrier::complete_tx::bytes [%0], [%1, {%3, %4}], [%2];" ::"r"(shared_address(tile)), "l"(scratch), "r"(bar), "r"(0), "r"(4) : "memory");  // by the map
+  }
+  asm volatile("{ .reg .pred p; AGAIN: mbarrier.try_wait.parity.shared::cta.b64 p, [%0], 0; @!p bra AGAIN; }" ::"r"(bar) : "memory");
+  for (int i = threadIdx.x; i < 128; i += 32) out[i] = tile[i];
+}
+
 namespace {
 
 template <class... Given, class... Arguments>
@@ -150,5 +176,19 @@ extern "C" int histogram(const int* values, int* bins, int64_t count, void* stre
 extern "C" int copies(const float* in, float* out, int64_t mode, void* stream, char*, int64_t) {
   const auto kernel = mode == kNotAwaited ? copies_kernel<kNotAwaited> : mode == kOverwritten ? copies_kernel<kOverwritten> : mode == kReadAwaited ? copies_kernel<kReadAwaited> : copies_kernel<kHonest>;
   kernel<<<2, 128, 0, cudaStream_t(stream)>>>(in, out);
+  return cudaGetLastError();
+}
+extern "C" int mapped(const float* first, const float* other, void* scratch, float* out, int64_t mode, void* stream, char*, int64_t) {
+  void* function = nullptr;
+  cudaDriverEntryPointQueryResult found;
+  if (cudaGetDriverEntryPointByVersion("cuTensorMapEncodeTiled", &function, 12000, cudaEnableDefault, &found) != cudaSuccess) return 1;
+  alignas(64) CUtensorMap map;
+  const cuuint64_t extents[] = {32, 8}, strides[] = {128};
+  const cuuint32_t box[] = {32, 4}, steps[] = {1, 1};
+  const auto encode = reinterpret_cast<decltype(&cuTensorMapEncodeTiled)>(function);
+  if (encode(&map, CU_TENSOR_MAP_DATA_TYPE_FLOAT32, 2, const_cast<float*>(first), extents, strides, box, steps, CU_TENSOR_MAP_INTERLEAVE_NONE, CU_TENSOR_MAP_SWIZZLE_NONE,
+             CU_TENSOR_MAP_L2_PROMOTION_NONE, CU_TENSOR_MAP_FLOAT_OOB_FILL_NONE) != CUDA_SUCCESS) return 2;
+  const auto kernel = mode == kUnfenced ? mapped_kernel<kUnfenced> : mode == kBadMap ? mapped_kernel<kBadMap> : mapped_kernel<kHonest>;
+  kernel<<<1, 32, 0, cudaStream_t(stream)>>>(map, static_cast<CUtensorMap*>(scratch), other, out);
   return cudaGetLastError();
 }

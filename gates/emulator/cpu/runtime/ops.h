@@ -31,6 +31,7 @@ void float_divide(Decoder& decoder, Modifiers& modifiers);
 void float_min_max(Decoder& decoder, Modifiers& modifiers, bool most);
 void float_sign(Decoder& decoder, Modifiers& modifiers, bool absolute);
 void cluster_barrier(Decoder& decoder, Modifiers& modifiers);
+void tensormap_fence(Decoder& decoder, Modifiers& modifiers);  // after "proxy" and "tensormap::generic" are taken
 void predicate_logic(Decoder& decoder, Modifiers& modifiers);
 void compare_pairs(Decoder& decoder, const std::string& name, const std::string& join, Type result, Type type);
 

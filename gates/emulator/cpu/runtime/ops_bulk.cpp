@@ -54,6 +54,10 @@ template <class Piece> void pieces(std::uint64_t address, std::uint32_t bytes, P
 
 bool read_map(Warp& warp, const Op& op, unsigned lane, std::uint64_t address, TensorMap& map) {
     std::uint8_t* const at = resolve(warp, op, lane, address, sizeof map, Space::Generic, Use::Read, 64);
+    const GlobalRaces* const races = warp.cta->launch->global_races.get();
+    if (races != nullptr && !races->map_seen(static_cast<std::uint32_t>(warp.cta->number), address)) {
+        warp.cta->launch->report(&warp, op.place, lane, "cpu.no_proxy_fence", "the copy may not see that the kernel changed its tensor map: fence.proxy.tensormap, release and acquire, comes between");
+    }
     if (at != nullptr) std::memcpy(&map, at, sizeof map);
     if (at != nullptr && map.magic == kTensorMapMagic) return true;
     warp.cta->launch->fault(&warp, op.place, lane, "cpu.bad_tensor_map", "what the copy takes as a tensor map is none, or does not lie where one may lie");

@@ -95,8 +95,10 @@ void fence_of_proxy(Warp& warp, const Op&) {
 }
 
 void fence(Decoder& decoder, Modifiers& modifiers) {
+    const bool named = modifiers.take("proxy");
+    if (named && modifiers.take("tensormap::generic")) return tensormap_fence(decoder, modifiers);
     const bool of_cta = modifiers.take("cta");
-    const bool of_proxy = modifiers.take("proxy") && (modifiers.starts("async") || modifiers.starts("async::shared::cta") || modifiers.starts("async::global"));
+    const bool of_proxy = named && (modifiers.starts("async") || modifiers.starts("async::shared::cta") || modifiers.starts("async::global"));
     if (of_proxy || modifiers.take("mbarrier_init")) {
         while (!modifiers.empty()) modifiers.take_any();
         decoder.emit(fence_of_proxy);

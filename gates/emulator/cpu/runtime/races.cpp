@@ -62,6 +62,27 @@ bool GlobalRaces::knows(std::uint32_t cta, std::uint32_t other, std::uint32_t fe
     return found != known->second.known.end() && found->second > fences;
 }
 
+void GlobalRaces::map_changed(std::uint32_t cta, std::uint64_t address, bool released) {
+    Map& map = maps_[address];
+    map = {cta, map.version + 1, released};
+}
+
+void GlobalRaces::maps_released(std::uint32_t cta) {
+    for (auto& [address, map] : maps_) map.released |= map.cta == cta;
+}
+
+void GlobalRaces::map_acquired(std::uint32_t cta, std::uint64_t address) {
+    const auto map = maps_.find(address);
+    if (map != maps_.end() && map->second.released) maps_acquired_[{cta, address}] = map->second.version;
+}
+
+bool GlobalRaces::map_seen(std::uint32_t cta, std::uint64_t address) const {
+    const auto map = maps_.find(address);
+    if (map == maps_.end()) return true;
+    const auto acquired = maps_acquired_.find({cta, address});
+    return acquired != maps_acquired_.end() && acquired->second == map->second.version;
+}
+
 void Races::begin(std::uint32_t span, unsigned warps_of_cta, std::vector<std::uint32_t> ctas) {
     ctas_ = std::move(ctas);
     span_ = span;

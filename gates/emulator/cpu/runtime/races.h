@@ -41,6 +41,11 @@ class GlobalRaces {
     void released(std::uint32_t cta, std::uint64_t address);
     void acquired(std::uint32_t cta, std::uint64_t address);
     bool knows(std::uint32_t cta, std::uint32_t other, std::uint32_t fences) const;
+    // Tensor maps that CTAs changed: the copy engine of a CTA sees the change after a release, and an acquire of that CTA.
+    void map_changed(std::uint32_t cta, std::uint64_t address, bool released);
+    void maps_released(std::uint32_t cta);
+    void map_acquired(std::uint32_t cta, std::uint64_t address);
+    bool map_seen(std::uint32_t cta, std::uint64_t address) const;
 
   private:
     static constexpr std::uint64_t kPage = 4096;
@@ -61,6 +66,9 @@ class GlobalRaces {
         std::unordered_map<std::uint64_t, std::uint32_t> seen;                             // place -> its version then
         std::unordered_map<std::uint64_t, std::pair<std::uint32_t, std::uint32_t>> given;  // place -> own version and fences then
     };
+    struct Map { std::uint32_t cta, version; bool released; };
+    std::unordered_map<std::uint64_t, Map> maps_;
+    std::map<std::pair<std::uint32_t, std::uint64_t>, std::uint32_t> maps_acquired_;  // CTA and address: the version
     std::unordered_map<std::uint64_t, Place> places_;
     std::unordered_map<std::uint32_t, Knowledge> known_;
     static bool join(Known& into, const Known& from);

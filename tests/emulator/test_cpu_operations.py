@@ -477,3 +477,27 @@ def test_what_approximations_give_exactly(name: str, value: float, wanted: float
     given = [np.full(COUNT, value, np.float32).view(np.uint32).astype(np.uint64)] * 3
     got = run(f"{name}.approx.f32 {{0}}, {{1}};", ("f32",), "f32", given, approximations=5).astype(np.uint32).view(np.float32)
     assert (got == np.float32(wanted)).all()
+
+
+@pytest.mark.parametrize(
+    ("line", "a", "b", "c", "wanted"),
+    [
+        ("fma.rn.bf16", 0x3F81, 0x3FC0, 0x0D80, 0x3FC2),  # a tie, and 2^-100 more
+        ("fma.rn.bf16", 0x3F81, 0x3FC0, 0x8D80, 0x3FC1),  # 2^-100 less
+        ("fma.rn.bf16", 0x1C80, 0x1C80, 0x0000, 0x0000),  # 2^-140: too small for any
+        ("fma.rn.bf16", 0x7F00, 0x7F00, 0x0000, 0x7F80),
+        ("mul.rn.bf16", 0x0081, 0x3FC0, 0, 0x00C2),
+        ("mul.rn.bf16", 0x8000, 0x3FC0, 0, 0x8000),
+        ("fma.rn.f16", 0x3C01, 0x3E00, 0x8001, 0x3E01),
+        ("add.rn.ftz.f16", 0x0001, 0x0001, 0, 0x0000),
+        ("add.rn.f16", 0x0001, 0x0001, 0, 0x0002),
+        ("neg.ftz.f16", 0x0001, 0, 0, 0x8000),
+        ("neg.f16", 0x0001, 0, 0, 0x8001),
+    ],
+)
+def test_halves_are_rounded_once(line: str, a: int, b: int, c: int, wanted: int) -> None:
+    count = 3 if line.startswith("fma") else 1 if line.startswith("neg") else 2
+    operands = ", ".join(["{0}", "{1}", "{2}", "{3}"][: count + 1])
+    inputs = [np.full(COUNT, value, np.uint64) for value in (a, b, c)]
+    got = run(f"{line} {operands};", ("b16",) * count, "b16", inputs)
+    assert {int(value) & 0xFFFF for value in got} == {wanted}

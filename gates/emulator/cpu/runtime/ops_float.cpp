@@ -18,14 +18,25 @@ struct FFma {
     static float apply(float a, float b, float c) { return whole_nan(__builtin_fmaf(a, b, c)); }
     static double apply(double a, double b, double c) { return __builtin_fma(a, b, c); }
 };
-struct HalfFma {  // rounded to odd in float, so that the one rounding to half is right
+struct HalfFma {  // rounded to odd in double, then in float, so that the one rounding to half is right
     static float apply(float a, float b, float c) {
-        const double exact = static_cast<double>(a) * b + c;
-        const float near = static_cast<float>(exact);
-        if (static_cast<double>(near) == exact || near != near) return near;
-        const float down = (near > exact) == (near > 0) ? float_of(bits_of(near) - 1) : near;  // cut
-        return float_of(bits_of(down) | 1);
+        const double product = static_cast<double>(a) * b;
+        double sum = product + c;
+        if (!(std::fabs(sum) <= 1e300)) return whole_nan(static_cast<float>(sum));
+        const double back = sum - product, lost = (product - (sum - back)) + (c - back);
+        std::int64_t bits;
+        std::memcpy(&bits, &sum, sizeof bits);
+        if (lost != 0 && (bits & 1) == 0) bits += (lost > 0) == (sum > 0) ? 1 : -1;
+        std::memcpy(&sum, &bits, sizeof bits);
+        const float near = static_cast<float>(sum);
+        if (static_cast<double>(near) == sum) return near;
+        const float cut = std::fabs(static_cast<double>(near)) > std::fabs(sum) ? float_of(bits_of(near) - 1) : near;
+        return float_of(bits_of(cut) | 1);
     }
+};
+struct HalfMul {
+    static float apply(float a, float b) { return HalfFma::apply(a, b, -0.0f); }
+    static double apply(double a, double b) { return a * b; }
 };
 struct FMin {
     template <class T> static T apply(T a, T b) {
@@ -96,6 +107,14 @@ struct LFlushed {  // f32 under .ftz: subnormal operands and results are zeros
     static float put(float value) { return flushed(value); }
 };
 
+struct LF16Flushed {
+    using Value = float;
+    using Store = std::uint32_t;
+    static std::uint32_t kept(std::uint32_t bits) { return (bits & 0x7c00) == 0 ? bits & 0x8000 : bits & 0xffff; }
+    static float get(Store stored) { return half_to_float(static_cast<std::uint16_t>(kept(stored))); }
+    static Store put(float value) { return kept(float_to_half(value)); }
+};
+
 // Two halves of a word.
 template <class L, class F, unsigned sources> void pairs(Warp& warp, const Op& op) {
     const std::uint32_t *const a = warp.lanes<std::uint32_t>(op.a), *const b = sources > 1 ? warp.lanes<std::uint32_t>(op.b) : a,
@@ -119,9 +138,9 @@ template <class L, class F, unsigned sources> void pairs(Warp& warp, const Op& o
 template <class F> Handler of_one(Type type, bool flush) {
     switch (type) {
         case Type::F32: return flush ? unary<LFlushed, LFlushed, F> : unary<LF32, LF32, F>;
-        case Type::F16: return unary<LF16, LF16, F>;
+        case Type::F16: return flush ? unary<LF16Flushed, LF16Flushed, F> : unary<LF16, LF16, F>;
         case Type::BF16: return unary<LBF16, LBF16, F>;
-        case Type::F16x2: return pairs<LF16, F, 1>;
+        case Type::F16x2: return flush ? pairs<LF16Flushed, F, 1> : pairs<LF16, F, 1>;
         case Type::BF16x2: return pairs<LBF16, F, 1>;
         default: return nullptr;
     }
@@ -130,9 +149,9 @@ template <class F> Handler of_two(Type type, bool flush) {
     switch (type) {
         case Type::F32: return flush ? binary<LFlushed, LFlushed, LFlushed, F> : binary<LF32, LF32, LF32, F>;
         case Type::F64: return binary<LF64, LF64, LF64, F>;
-        case Type::F16: return binary<LF16, LF16, LF16, F>;
+        case Type::F16: return flush ? binary<LF16Flushed, LF16Flushed, LF16Flushed, F> : binary<LF16, LF16, LF16, F>;
         case Type::BF16: return binary<LBF16, LBF16, LBF16, F>;
-        case Type::F16x2: return pairs<LF16, F, 2>;
+        case Type::F16x2: return flush ? pairs<LF16Flushed, F, 2> : pairs<LF16, F, 2>;
         case Type::BF16x2: return pairs<LBF16, F, 2>;
         default: return nullptr;
     }
@@ -141,9 +160,9 @@ Handler fma_of(Type type, bool flush) {
     switch (type) {
         case Type::F32: return flush ? ternary<LFlushed, LFlushed, LFlushed, FFma> : ternary<LF32, LF32, LF32, FFma>;
         case Type::F64: return ternary<LF64, LF64, LF64, FFma>;
-        case Type::F16: return ternary<LF16, LF16, LF16, HalfFma>;
+        case Type::F16: return flush ? ternary<LF16Flushed, LF16Flushed, LF16Flushed, HalfFma> : ternary<LF16, LF16, LF16, HalfFma>;
         case Type::BF16: return ternary<LBF16, LBF16, LBF16, HalfFma>;
-        case Type::F16x2: return pairs<LF16, HalfFma, 3>;
+        case Type::F16x2: return flush ? pairs<LF16Flushed, HalfFma, 3> : pairs<LF16, HalfFma, 3>;
         case Type::BF16x2: return pairs<LBF16, HalfFma, 3>;
         default: return nullptr;
     }
@@ -350,7 +369,8 @@ void float_multiply(Decoder& decoder, Modifiers& modifiers) {
     const std::uint8_t mode = rounding(modifiers);
     const bool flush = modifiers.take("ftz"), saturate = modifiers.take("sat");
     const Type type = modifiers.take_type();
-    emit_float(decoder, of_two<FMul>(type, flush), type, 2, mode, saturate);
+    const bool narrow = type == Type::BF16 || type == Type::BF16x2;  // whose subnormals a product in float may lose
+    emit_float(decoder, narrow ? of_two<HalfMul>(type, flush) : of_two<FMul>(type, flush), type, 2, mode, saturate);
 }
 
 void float_fma(Decoder& decoder, Modifiers& modifiers) {
@@ -387,6 +407,10 @@ void float_sign(Decoder& decoder, Modifiers& modifiers, bool absolute) {
     }
     if (type == Type::F32) {
         emit_plain(decoder, absolute ? of_one<FAbs>(type, flush) : of_one<FNeg>(type, flush), type, 1);
+        return;
+    }
+    if (flush) {
+        emit_plain(decoder, absolute ? of_one<FAbs>(type, true) : of_one<FNeg>(type, true), type, 1);
         return;
     }
     Op& op = emit_plain(decoder, [](Warp& warp, const Op& self) {

@@ -54,8 +54,8 @@ def test_work_counts_what_the_kernels_do() -> None:
     problem = problems.load("calibration_problem", DATA)
     assert [problem.work({"N": 64, "KIND": kind}) for kind in range(4)] == [
         {"bytes": 512},
-        {"bytes": 512, "cuda.fp32": 64 * 2 * 2048},
-        {"bytes": 512, "sfu.ex2": 64 * 2048},
+        {"bytes": 512, "cuda.fp32": 64 * 2 * 4096},
+        {"bytes": 512, "sfu.ex2": 64 * 4096},
         {"bytes": 512, "tensor.fp16": 64 * 2 * 32 * 256 * 16},  # half a warpgroup makes 32 of the 64 rows
     ]
 

@@ -1,5 +1,5 @@
 // One kernel per unit whose peak `gates calibrate` measures. KIND chooses the kernel. N: threads, a multiple of kThreads;
-// floats of the copy, a multiple of 16 * kThreads.
+// floats of the copy, a multiple of 4 * kThreads.
 // Every thread keeps kChains independent results in registers, so that the latency of one hides behind the others.
 #include <cuda_fp16.h>
 #include <cuda_runtime.h>
@@ -10,17 +10,13 @@
 constexpr int kThreads = 256;
 constexpr int kWarpgroup = 128;  // threads of a CTA of tensor_kernel
 constexpr int kChains = 8;
-constexpr int kRounds = 256;  // operations per chain and thread; calibration_problem.py counts by the same numbers
-constexpr int kProducts = 64;  // per warpgroup: launches so short that the card does not reach its power limit
+constexpr int kRounds = 512;  // operations per chain and thread; calibration_problem.py counts by the same numbers
+constexpr int kProducts = 64;  // per warpgroup, on average: launches so short that the card does not reach its power limit
 
-// out = x. Four loads per thread are in flight, so that an SM has up to 128 KiB on their way: the bus is never idle.
+// out = x, four floats per thread: enough are on their way, and the addresses go up with time, as memory has it best.
 extern "C" __global__ void copy_kernel(const float4* x, float4* out) {
-  const int64_t first = int64_t(blockIdx.x) * (4 * kThreads) + threadIdx.x;
-  float4 value[4];
-#pragma unroll
-  for (int i = 0; i < 4; ++i) value[i] = __ldcs(x + first + i * kThreads);
-#pragma unroll
-  for (int i = 0; i < 4; ++i) __stcs(out + first + i * kThreads, value[i]);
+  const int64_t i = int64_t(blockIdx.x) * kThreads + threadIdx.x;
+  __stcs(out + i, __ldcs(x + i));
 }
 
 // out = x + the mean of kChains values that v / 2 + 1, repeated, brings to 2. A literal factor leaves two register operands, which
@@ -56,8 +52,8 @@ extern "C" __global__ void ex2_kernel(const float* x, float* out) {
   out[i] = x[i] + sum / kChains;
 }
 
-// out = x + the mean of a warpgroup's 64 x 256 tile: the sum of kProducts products of 64 x 16 and 16 x 256 matrices of sixteenths, each of
-// which adds 16 / 256. Each thread has 128 elements of the tile.
+// The sum of a thread's 128 elements of a warpgroup's 64 x 256 tile, which adds up products of 64 x 16 and 16 x 256 matrices of
+// sixteenths: each adds 16 / 256 to each element. `products` is a multiple of 8.
 #ifdef __CUDA_ARCH_FEAT_SM90_ALL
 #define D8(i) "+f"(d[i]), "+f"(d[i + 1]), "+f"(d[i + 2]), "+f"(d[i + 3]), "+f"(d[i + 4]), "+f"(d[i + 5]), "+f"(d[i + 6]), "+f"(d[i + 7])
 #define D32(i) D8(i), D8(i + 8), D8(i + 16), D8(i + 24)
@@ -80,34 +76,36 @@ __device__ __forceinline__ uint64_t descriptor(const void* matrix) {
   return (uint64_t(__cvta_generic_to_shared(matrix)) & 0x3ffff) >> 4 | along_k << 16 | along_rows << 32;
 }
 
-__device__ __forceinline__ float tile_sum(__half2 sixteenths) {
-  __shared__ alignas(128) __half2 matrices[(64 + 256) * 16 / 2];  // A, then B
-  for (int i = threadIdx.x; i < (64 + 256) * 16 / 2; i += kWarpgroup) matrices[i] = sixteenths;
+__device__ __forceinline__ float tile_sum(__half2 sixteenths, int products) {
+  __shared__ alignas(128) uint4 matrices[(64 + 256) * 16 / 8];  // A, then B
+  const unsigned pair = *reinterpret_cast<const unsigned*>(&sixteenths);
+#pragma unroll
+  for (int i = threadIdx.x; i < (64 + 256) * 16 / 8; i += kWarpgroup) matrices[i] = make_uint4(pair, pair, pair, pair);
   asm volatile("fence.proxy.async.shared::cta;" ::: "memory");  // wgmma sees the stores
   __syncthreads();
-  const uint64_t a = descriptor(matrices), b = descriptor(matrices + 64 * 16 / 2);
+  const uint64_t a = descriptor(matrices), b = descriptor(matrices + 64 * 16 / 8);
   float d[128] = {};
   asm volatile("wgmma.fence.sync.aligned;" : D128 : : "memory");
 #pragma unroll 1
-  for (int product = 0; product < kProducts; product += 8) {
+  for (int product = 0; product < products; product += 8) {
 #pragma unroll
     for (int i = 0; i < 8; ++i) multiply(d, a, b);
   }
   asm volatile("wgmma.commit_group.sync.aligned;\nwgmma.wait_group.sync.aligned 0;" : D128 : : "memory");
-  float sum = 0.0f;
+  float sums[8] = {};  // short chains: the next CTA waits for this one's end
 #pragma unroll
-  for (int i = 0; i < 128; ++i) sum += d[i];
-  return sum;
+  for (int i = 0; i < 128; ++i) sums[i % 8] += d[i];
+  return ((sums[0] + sums[1]) + (sums[2] + sums[3])) + ((sums[4] + sums[5]) + (sums[6] + sums[7]));
 }
 #else
-__device__ __forceinline__ float tile_sum(__half2 sixteenths) {
+__device__ __forceinline__ float tile_sum(__half2 sixteenths, int products) {
   const unsigned a = *reinterpret_cast<const unsigned*>(&sixteenths);
   float sum = 0.0f;
 #pragma unroll 1
   for (int columns = 0; columns < 256; columns += 8 * kChains) {
     float tile[kChains][4] = {};
 #pragma unroll 4
-    for (int product = 0; product < kProducts; ++product)
+    for (int product = 0; product < products; ++product)
 #pragma unroll
       for (int chain = 0; chain < kChains; ++chain)
         asm volatile("mma.sync.aligned.m16n8k16.row.col.f32.f16.f16.f32 {%0, %1, %2, %3}, {%4, %4, %4, %4}, {%4, %4}, {%0, %1, %2, %3};"
@@ -120,14 +118,16 @@ __device__ __forceinline__ float tile_sum(__half2 sixteenths) {
 }
 #endif
 
-// A CTA is one warpgroup. Three of them fit on an SM, so that its tensor cores work while one begins or ends.
+// out = x + the tile's mean, products / 16, brought to kProducts. A CTA is one warpgroup. Three of them fit on an SM, so that its tensor
+// cores work while one begins or ends; their lengths differ, or all three would begin and end together.
 extern "C" __global__ void __launch_bounds__(kWarpgroup, 3) tensor_kernel(const float* x, float* out, float sixteenth) {
   const int64_t i = int64_t(blockIdx.x) * kWarpgroup + threadIdx.x;
-  out[i] = x[i] + tile_sum(__floats2half2_rn(sixteenth, sixteenth)) / 128;
+  const int products = blockIdx.x % 2 == 0 ? kProducts - kProducts / 4 : kProducts + kProducts / 4;
+  out[i] = x[i] + tile_sum(__floats2half2_rn(sixteenth, sixteenth), products) * (float(kProducts) / float(128 * products));
 }
 
 extern "C" int calibration_launch(const float* x, float* out, int64_t n, int64_t kind, void* stream, char* error, int64_t error_bytes) {
-  const int step = kind == 0 ? 16 * kThreads : kThreads;
+  const int step = kind == 0 ? 4 * kThreads : kThreads;
   if (n % step != 0 || kind < 0 || kind > 3) {
     std::snprintf(error, size_t(error_bytes), "N is %lld, not a multiple of %d, or KIND is %lld", (long long)n, step, (long long)kind);
     return 1;
@@ -135,7 +135,7 @@ extern "C" int calibration_launch(const float* x, float* out, int64_t n, int64_t
   const auto to = static_cast<cudaStream_t>(stream);
   const auto ctas = unsigned(n / kThreads);
   if (kind == 0)
-    copy_kernel<<<ctas / 16, kThreads, 0, to>>>(reinterpret_cast<const float4*>(x), reinterpret_cast<float4*>(out));
+    copy_kernel<<<ctas / 4, kThreads, 0, to>>>(reinterpret_cast<const float4*>(x), reinterpret_cast<float4*>(out));
   else if (kind == 1)
     fma_kernel<<<ctas, kThreads, 0, to>>>(x, out);
   else if (kind == 2)

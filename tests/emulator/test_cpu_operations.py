@@ -493,6 +493,7 @@ def test_what_approximations_give_exactly(name: str, value: float, wanted: float
         ("add.rn.f16", 0x0001, 0x0001, 0, 0x0002),
         ("neg.ftz.f16", 0x0001, 0, 0, 0x8000),
         ("neg.f16", 0x0001, 0, 0, 0x8001),
+        ("mul.rn.sat.f16", 0x8000, 0x3C00, 0, 0x0000),
     ],
 )
 def test_halves_are_rounded_once(line: str, a: int, b: int, c: int, wanted: int) -> None:
@@ -501,3 +502,24 @@ def test_halves_are_rounded_once(line: str, a: int, b: int, c: int, wanted: int)
     inputs = [np.full(COUNT, value, np.uint64) for value in (a, b, c)]
     got = run(f"{line} {operands};", ("b16",) * count, "b16", inputs)
     assert {int(value) & 0xFFFF for value in got} == {wanted}
+
+
+@pytest.mark.parametrize(
+    ("line", "kind", "result", "values", "wanted"),
+    [  # as an H200 gives them
+        ("mul.rn.sat.f32 {0}, {1}, {2};", "f32", "f32", (0x80000000, 0x3F800000), 0),
+        ("cvt.sat.f32.f32 {0}, {1};", "f32", "f32", (0x80000000,), 0),
+        ("cvt.rz.f32.f64 {0}, {1};", "f64", "f32", (0xF125C6C0618AD9B1,), 0xFF7FFFFF),
+        ("cvt.rp.f32.f64 {0}, {1};", "f64", "f32", (0xE989158F59B8F9A8,), 0xFF7FFFFF),
+        ("cvt.rp.f32.f64 {0}, {1};", "f64", "f32", (0x6989158F59B8F9A8,), 0x7F800000),
+        ("cvt.rm.f16.f64 {0}, {1};", "f64", "f16", (0x68EFE66FAB2B19E2,), 0x7BFF),
+        ("cvt.rn.f16.f64 {0}, {1};", "f64", "f16", (0x68EFE66FAB2B19E2,), 0x7C00),
+        ("{{ .reg .b32 x; cvt.u32.u64 x, {2}; bfe.u64 {0}, {1}, x, 27; }}", "u64", "u64", (0xD99B223264CEFCAC, 0x1025E206), 0),
+        ("{{ .reg .b32 x; cvt.u32.u64 x, {2}; bfe.u64 {0}, {1}, 37, x; }}", "u64", "u64", (0xFC5B33111280F325, 0x80000000), 0x7E2D998),
+        ("{{ .reg .b32 x; mov.b32 x, 0xAB; bfe.u32 {0}, x, {1}, 8; }}", "u32", "u32", (0x100,), 0xAB),
+    ],
+)
+def test_what_a_device_gives(line: str, kind: str, result: str, values: tuple[int, ...], wanted: int) -> None:
+    inputs = [np.full(COUNT, value, np.uint64) for value in (*values, 0, 0)][:3]
+    got = run(line, (kind,) * len(values), result, inputs)
+    assert {int(value) & ((1 << WIDTH[result]) - 1) for value in got} == {wanted}

@@ -48,7 +48,7 @@ void float_to_int_cut(Warp& warp, const Op& op) {
 
 template <class V, class A> V to_float(A value, std::uint8_t mode) {
     const V near = static_cast<V>(value);
-    if (mode == 0 || !(std::fabs(static_cast<long double>(near)) <= std::numeric_limits<V>::max())) return near;
+    if (mode == 0 || !(std::fabs(static_cast<long double>(value)) <= std::numeric_limits<long double>::max())) return near;
     const long double exact = static_cast<long double>(value), got = static_cast<long double>(near);
     if (exact == got) return near;
     const bool down = mode == 2 || (mode == 1 && exact > 0), up = mode == 3 || (mode == 1 && exact < 0);
@@ -63,7 +63,7 @@ std::uint16_t small_float(float value, bool half, std::uint8_t mode);
 template <class A> float cut_to_odd(A value) {
     const float near = static_cast<float>(value);
     const long double exact = static_cast<long double>(value), got = near;
-    if (exact == got || !std::isfinite(near)) return near;
+    if (exact == got || exact != exact) return near;
     return float_of(bits_of(std::fabs(got) > std::fabs(exact) ? std::nextafter(near, 0.0f) : near) | 1);
 }
 
@@ -245,7 +245,7 @@ template <class V> void extend(Warp& warp, const Op& op) {
 }
 
 struct FlushOp { static float apply(float a) { return flushed(a); } };
-struct SaturateOp { static float apply(float a) { return a >= 0.0f ? (a > 1.0f ? 1.0f : a) : 0.0f; } };
+struct SaturateOp { static float apply(float a) { return a > 0.0f ? (a > 1.0f ? 1.0f : a) : 0.0f; } };  // NaN and -0: 0
 
 void convert_small(Decoder& decoder, Modifiers& modifiers) {
     const std::uint8_t mode = [&] {

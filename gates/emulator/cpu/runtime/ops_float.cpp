@@ -243,7 +243,7 @@ void err(Op& op, Approximation what) {
     op.mode = what;
 }
 
-struct Saturate { static float apply(float a) { return a >= 0.0f ? (a > 1.0f ? 1.0f : a) : 0.0f; } };  // NaN: 0
+struct Saturate { static float apply(float a) { return a > 0.0f ? (a > 1.0f ? 1.0f : a) : 0.0f; } };  // NaN and -0: 0
 struct Positive { static float apply(float a) { return a > 0.0f ? a : a != a ? a : 0.0f; } };            // .relu
 
 template <class F> void afterwards(Decoder& decoder, std::uint32_t slot, Type type) {

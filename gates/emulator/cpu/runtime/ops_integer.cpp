@@ -283,14 +283,17 @@ void multiply_add(Decoder& decoder, Modifiers& modifiers) {
     op.c = c;
 }
 
-// Bits of a word, as PTX numbers them.
+// Bits of a word, as PTX numbers them. Positions and lengths are 0 to 255, says the ISA; devices take the low eight bits of others for words
+// of 32 bits, and all of them for 64.
+template <class U> unsigned field_number(std::uint32_t given) { return sizeof(U) == 8 ? std::min(given, 255u) : given & 0xff; }
+
 template <class T> void bit_field_extract(Warp& warp, const Op& op) {
     using U = std::make_unsigned_t<T>;
     constexpr unsigned width = 8 * sizeof(T);
     const U* const a = warp.lanes<U>(op.a);
     const std::uint32_t *const b = warp.lanes<std::uint32_t>(op.b), *const c = warp.lanes<std::uint32_t>(op.c);
     each_lane<U>(warp, op.d, [&](unsigned i) -> U {
-        const unsigned start = b[i] & 0xff, length = c[i] & 0xff;
+        const unsigned start = field_number<U>(b[i]), length = field_number<U>(c[i]);
         if (length == 0) return 0;
         const unsigned top = std::min(start + length - 1, width - 1);
         const bool sign = std::is_signed_v<T> && (a[i] >> top & 1);
@@ -306,7 +309,7 @@ template <class U> void bit_field_insert(Warp& warp, const Op& op) {
     const U *const a = warp.lanes<U>(op.a), *const b = warp.lanes<U>(op.b);
     const std::uint32_t *const c = warp.lanes<std::uint32_t>(op.c), *const e = warp.lanes<std::uint32_t>(op.d2);
     each_lane<U>(warp, op.d, [&](unsigned i) -> U {
-        const unsigned start = c[i] & 0xff, length = e[i] & 0xff;
+        const unsigned start = field_number<U>(c[i]), length = field_number<U>(e[i]);
         if (start >= width || length == 0) return b[i];
         const U field = length >= width ? static_cast<U>(~U(0)) : static_cast<U>((U(1) << length) - 1);
         return (b[i] & ~(field << start)) | ((a[i] & field) << start);

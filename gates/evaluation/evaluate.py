@@ -41,6 +41,7 @@ from gates.worker.job import warm_up
 from gates.worker.machine_fault import check_temporary
 
 FOLDER = "evaluations"
+_AT_ONCE = 4  # compilers: so many build all of a candidate at once, as there are as many pieces
 _WITH_BASELINE = {("correctness", "match_baseline"), ("size", "max_growth_pct")}
 
 
@@ -148,7 +149,7 @@ class _Cascade:
     def judge(self, stage: str, reference: Task, terms: Terms) -> bool:
         """Judge by the gates of ``stage``; False where one of them failed or came to no verdict."""
         self.reached, session = stage, self.session
-        if stage == "static" and job_count(terms.jobs) == 1:  # with more compilers at once all is built at once
+        if stage == "static" and job_count(terms.jobs) < _AT_ONCE:
             self._build({"cubin"})  # launches, which the CPU's library tells, can't save what breaks the budget without them
             if (first := judge_step(session, self.info, "ptxas")).status is Status.FAIL:
                 self._told(first, time.monotonic())

@@ -14,7 +14,7 @@ from gates.task.reproduce import limit_places, runner_command
 from gates.task.sources import cuda_text
 from gates.task.sources.excerpt import excerpts
 
-_MOST_PROCESSES, _CORES_OF_A_PROCESS = 4, 4  # that share a side's cases on a device; the emulator uses all cores itself
+_MOST_PROCESSES, _CORES_ON_DEVICE = 4, 4  # of a judge, its kernel's process and their threads
 
 
 def collect(session: Session) -> GateResult | None:
@@ -47,7 +47,7 @@ def collect(session: Session) -> GateResult | None:
             default_launches=() if session.emulated or task.stream == "default" else cuda_text.launches_without_stream(task),
             limits_at=limit_places(task),
             timed=next(iter(task.timed_shapes), ""),
-            processes=1 if session.emulated else max(1, min(_MOST_PROCESSES, session.cores // _CORES_OF_A_PROCESS)),
+            processes=_processes(session),
         )
     except GatesError as error:
         if error.exit_code != EXIT_HOLD:  # else it is a finding about this machine
@@ -57,3 +57,8 @@ def collect(session: Session) -> GateResult | None:
     places = [finding.where for case in found.cases for finding in case.findings]
     session.write_evidence("correctness.json", replace(found, excerpts=excerpts(task.files(), places)) if any(places) else found, task)
     return None
+
+
+def _processes(session: Session) -> int:
+    """How many processes share a side's cases; one if the kernel is known to hang, as one case is enough then."""
+    return 1 if session.hangs else max(1, min(_MOST_PROCESSES, session.cores // (1 if session.emulated else _CORES_ON_DEVICE)))

@@ -296,6 +296,11 @@ def test_the_documented_answers_are_as_they_come_out(answers: dict[str, gates.Ev
     assert codes[0] == codes[1] and len(codes[0]) == len(set(codes[0])), "each fault once"
 
 
+def test_the_documented_slow_candidate_is_the_recorded_one() -> None:
+    slow = jsonio.read(evaluate_answers.PAGE)["slow"]
+    assert slow == evaluate_answers.slow() and slow["valid"] and slow["status"] == "pass" and slow["score"] < 1 < slow["p50_us"]
+
+
 @needs_nvcc
 def test_many_at_once_are_each_judged_once(results: Path, tmp_path: Path) -> None:
     broken = [{"files": {"saxpy.cu": SOURCE.replace(LINE, LINE + f"nothing_{n} + ", 1)}, "name": f"n{n}"} for n in (0, 1, 0)]

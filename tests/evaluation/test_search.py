@@ -185,6 +185,14 @@ def ended(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
     return folder
 
 
+@pytest.mark.parametrize("place", sorted(RECORDED.glob("*/evolve/*/*")), ids=lambda place: place.stem)
+def test_a_recorded_search_is_sound_and_found_the_sweep_s_winner(place: Path) -> None:
+    found, sweep = read_evolution(opened(place)), read_sweep(opened(next((RECORDED / "h200-sweep-one" / "sweeps").rglob("*.zip"))))
+    assert findings(place) == ([], []) and len(found.members) == 45 and found.champion is not None
+    assert found.member(found.champion).toggles == sweep.variant(sweep.winner or "").toggles != found.members[0].toggles
+    assert found.decision == "merge" and (place.parents[2] / f"{found.run}.zip").is_file()
+
+
 def test_a_packed_search_is_checked_as_its_folder(ended: Path) -> None:
     packed = replace(ended)
     assert not ended.exists() and findings(packed) == ([], [])

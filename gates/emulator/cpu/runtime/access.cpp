@@ -297,6 +297,8 @@ std::uint8_t* shared_place(Warp& warp, const Op& op, unsigned lane, Cta& cta, st
 
 Cta* shared_cta(Warp& warp, const Op& op, unsigned lane, std::uint32_t& address) {
     const SharedPlace found = shared_owner(*warp.cta, address);
+    const bool of_cta = op.extra->space == Space::Shared && !op.extra->flags[kOfCluster], alone = warp.cta->cluster->ctas.size() == 1;
+    if (found.owner == nullptr ? of_cta || alone : of_cta && alone && found.offset != address) return warp.cta;  // it lies outside, as a whole
     if (found.owner == nullptr) {
         fault(warp, op, lane, "cpu.cluster_rank", "an address in the shared memory of block rank " + std::to_string((address >> kRankShift) - 1) + "; the cluster has " +
                                                       std::to_string(warp.cta->cluster->ctas.size()) + " blocks");
@@ -304,7 +306,7 @@ Cta* shared_cta(Warp& warp, const Op& op, unsigned lane, std::uint32_t& address)
     }
     address = found.offset;
     if (found.owner == warp.cta) return found.owner;
-    if (op.extra->space == Space::Shared && !op.extra->flags[kOfCluster]) {
+    if (of_cta) {
         fault(warp, op, lane, "cpu.wrong_space", "an access of .shared::cta by an address in the shared memory of block rank " + std::to_string(found.owner->rank) + "; .shared::cluster reaches it");
         return nullptr;
     }

@@ -103,7 +103,7 @@ def test_a_gate_without_a_verdict_skips_or_fails(
     pytester.makepyfile(TEST)
     result = pytester.runpytest("-rs", *options)
     assert outcome(result) == expected
-    assert "performance (performance.within_noise)" in result.stdout.str() and "the body ran" not in result.stdout.str()
+    assert "performance (inconclusive: performance.within_noise)" in result.stdout.str() and "the body ran" not in result.stdout.str()
 
 
 @pytest.mark.parametrize(("options", "expected"), [((), {"skipped": 2}), (("--gates-hold=fail",), {"failed": 1, "errors": 1})])

@@ -126,18 +126,26 @@ def test_a_library_that_can_not_be_loaded(tmp_path: Path) -> None:
         Launcher(Path(cpu_kit.device().library._name), "entry")
 
 
+ASSERT = """mov.u64 %rd2, words; cvta.global.u64 %rd2, %rd2;
+{ .param .b64 p0; .param .b64 p1; .param .b32 p2; .param .b64 p3; .param .b64 p4;
+st.param.b64 [p0], %rd2; st.param.b64 [p1], %rd2; st.param.b32 [p2], 7; st.param.b64 [p3], %rd2; st.param.b64 [p4], 1;
+call.uni __assertfail, (p0, p1, p2, p3, p4); }"""
+
+
 @pytest.mark.parametrize(
     ("line", "number", "words"),
     [
         ("ld.global.u32 %r1, [%rd1+2];", 716, "misaligned address"),
         ("mov.u64 %rd2, 8; ld.global.u32 %r1, [%rd2];", 700, "an illegal memory access was encountered"),
         ("trap;", 719, "unspecified launch failure"),
+        (ASSERT, 710, "device-side assert triggered"),
         ("cvta.to.global.u64 %rd2, %rd1; mov.u32 %r2, %r1; bar.sync 0, 64;", 702, "the launch timed out and was terminated"),
     ],
 )
 def test_a_fault_has_the_error_number_of_a_device(cpu: CpuDevice, line: str, number: int, words: str) -> None:
     out = cpu.array(np.zeros(32, np.int32))
-    PtxModule(cpu, ptx(line)).launch("work", (1,), (32,), out)
+    before = ".extern .func __assertfail(.param .b64 a, .param .b64 b, .param .b32 c, .param .b64 d, .param .b64 e);\n"
+    PtxModule(cpu, ptx(line, before=before + ".global .align 1 .b8 words[2] = {120, 0};")).launch("work", (1,), (32,), out)
     assert cpu.library.cudaGetLastError() == number and cpu.library.cudaGetErrorString(number).decode() == words
     with pytest.raises(GatesError, match=words):  # the device is lost, as a real one is
         out.get()

@@ -4,6 +4,8 @@ from __future__ import annotations
 
 import ctypes
 import fcntl
+import functools
+import hashlib
 import os
 import shutil
 import sys
@@ -11,7 +13,7 @@ from collections.abc import Callable
 from pathlib import Path
 
 import pytest
-from places import TASKS
+from places import ROOT, TASKS
 
 os.environ.setdefault(
     "OMP_NUM_THREADS", "1"
@@ -63,6 +65,21 @@ def engine_entry(tmp_path_factory: pytest.TempPathFactory, monkeypatch: pytest.M
 
 
 OnceASession = Callable[[str, Callable[[Path], object]], Path]  # (name, fill) -> folder
+_COMPILED = ("gates/build", "gates/core", "gates/emulator", "gates/task", "kernels", "studies", "tasks", "examples", "tests")
+
+
+def _folder(shared: Path, name: str, key: str, fill: Callable[[Path], object]) -> Path:
+    """The folder ``name`` in ``shared``, filled by the first process that asks, and anew if it was filled for another ``key``."""
+    with (shared / f"{name}.filled").open("a+") as mark:
+        fcntl.flock(mark, fcntl.LOCK_EX)
+        mark.seek(0)
+        if mark.read() != key:  # which another may have filled while this one waited
+            mark.truncate(0)
+            shutil.rmtree(shared / name, ignore_errors=True)  # of one who failed
+            (shared / name).mkdir()
+            fill(shared / name)
+            mark.write(key)
+    return shared / name
 
 
 @pytest.fixture(scope="session")
@@ -70,35 +87,51 @@ def once_a_session(tmp_path_factory: pytest.TempPathFactory) -> OnceASession:
     """Gives a folder by its name, filled by the first who asks in any of the session's processes."""
     shared = tmp_path_factory.getbasetemp()
     shared = shared.parent if "PYTEST_XDIST_WORKER" in os.environ else shared  # a worker's folder is inside the session's
+    return functools.partial(_of_session, shared)
 
-    def folder(name: str, fill: Callable[[Path], object]) -> Path:
-        with (shared / f"{name}.filled").open("a+") as mark:
-            fcntl.flock(mark, fcntl.LOCK_EX)
-            if mark.seek(0, os.SEEK_END) == 0:  # which another may have filled while this one waited
-                shutil.rmtree(shared / name, ignore_errors=True)  # of one who failed
-                (shared / name).mkdir()
-                fill(shared / name)
-                mark.write("yes")
-        return shared / name
 
-    return folder
+def _of_session(shared: Path, name: str, fill: Callable[[Path], object]) -> Path:
+    return _folder(shared, name, "filled", fill)
 
 
 @pytest.fixture(scope="session")
-def saxpy(once_a_session: OnceASession) -> Path:
-    """A folder with a copy of the saxpy stages, `tasks`, and of what the session's tests have built of them, `build`."""
+def kept(request: pytest.FixtureRequest, once_a_session: OnceASession) -> OnceASession:
+    """The same for what compilers make of this checkout's files: kept for later sessions, in pytest's cache, while these files, the
+    compilers and their environment are the same.
+    """
+    if (cache := getattr(request.config, "cache", None)) is None:
+        return once_a_session
+    shared, key = cache.mkdir("compiled"), _key()
+    return lambda name, fill: _folder(shared, name, key, fill)
+
+
+@functools.cache
+def _key() -> str:
+    from gates.build import compilers
+    from gates.build.toolchain import find_toolchain
+
+    digest = hashlib.sha256(repr((sys.version, compilers.identities(find_toolchain()), compilers.environment())).encode())
+    for path in sorted(path for folder in _COMPILED for path in (ROOT / folder).rglob("*")):
+        if path.is_file() and "__pycache__" not in path.parts:
+            digest.update(f"{path.relative_to(ROOT)} ".encode() + hashlib.sha256(path.read_bytes()).digest())
+    return digest.hexdigest()
+
+
+@pytest.fixture(scope="session")
+def saxpy(kept: OnceASession) -> Path:
+    """A folder with a copy of the saxpy stages, `tasks`, and of what tests have built of them, `build`."""
 
     def copy(folder: Path) -> None:
         shutil.copytree(TASKS, folder / "tasks", ignore=shutil.ignore_patterns("__pycache__"))
         (folder / "build").mkdir()
 
-    return once_a_session("saxpy", copy)
+    return kept("saxpy", copy)
 
 
 @pytest.fixture(scope="module")  # some of its kernels keep state, which must not reach another file's tests
-def library(once_a_session: OnceASession, tmp_path_factory: pytest.TempPathFactory) -> Path:
+def library(kept: OnceASession, tmp_path_factory: pytest.TempPathFactory) -> Path:
     """planted.cpp of the correctness tests, compiled; a copy, since the loader knows a library by its file."""
     from correctness_kit import compile_planted
 
-    made = once_a_session("planted", lambda folder: compile_planted(folder))
+    made = kept("planted", lambda folder: compile_planted(folder))
     return Path(shutil.copy(made / "planted.so", tmp_path_factory.mktemp("planted")))

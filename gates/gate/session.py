@@ -87,16 +87,14 @@ class Session:
 
     def build(self) -> None:
         """Build candidate and baseline; what failed is in build.json, and each gate says what it lacks."""
-        want = {"cubin", "emulator", *(() if self.emulated else ("device",))}
         for task, folder in self.tasks():
-            kinds = want | ({"binding"} if self.emulated and task is self.task else set())
             self.progress.step(f"{task.name}: compiling")
             result = build(
                 task,
                 self.toolchain,
                 self.build_dir,
                 device_arch=self.device.arch if self.device else None,
-                want=kinds,
+                want=self._wanted(task),
                 jobs=self.jobs,
                 progress=self.progress.step,
             )
@@ -106,6 +104,12 @@ class Session:
             for failure in result.failures:
                 self.progress.done(f"{task.name}: {failure.sentence}")
             self.progress.done(f"{task.name}: built in {result.wall_s:.1f} s")
+
+    def _wanted(self, task: Task) -> set[str]:
+        """The products that the gates need. A script's extension takes long to compile: on a device, that shows its launches, too."""
+        if self.emulated:
+            return {"cubin", "emulator", *(("binding",) if task is self.task else ())}
+        return {"cubin", "device", *(() if task.script else ("emulator",))}
 
     def side(self, task: Task, kind: str) -> dict[str, Any]:
         """The task's library as runner jobs name it; ``kind`` is device or emulator."""

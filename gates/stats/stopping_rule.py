@@ -86,8 +86,8 @@ def control_may_fit(control: Interval | None) -> bool:
 def rule_at(differences: Sequence[float], bar_pct: float, floor_pct: float, seed: int, confidence: float = CONFIDENCE) -> Ruling | None:
     """The ruling from all ``differences``; None where they are too few for an interval.
 
-    ``floor_pct`` is the least difference that can be told: the noise floor and the share of the clockwork. To reach a threshold below 0 %
-    claims no gain, to miss one above 0 % no loss.
+    ``floor_pct`` is the least difference that can be told: the noise floor and the share of the clockwork. A threshold below 0 % claims
+    no gain. In a family, one of 0 % or less is a guard against a loss, which must be larger than that, too.
     """
     exact = interval(differences, confidence)
     if exact is None:
@@ -97,7 +97,7 @@ def rule_at(differences: Sequence[float], bar_pct: float, floor_pct: float, seed
         return Ruling(OPEN, exact, None, False)
     low, high = bootstrap_interval(differences, confidence, seed)
     second = Interval(exact.pairs, exact.ratio, math.exp(low), math.exp(high))
-    claims = bar_pct >= 0.0 if outcome == ABOVE else bar_pct <= 0.0
+    claims = bar_pct >= 0.0 if outcome == ABOVE else bar_pct <= 0.0 and confidence > CONFIDENCE
     within_noise = claims and 100.0 * abs(exact.ratio - 1.0) <= floor_pct
     agreed = second.outcome(bar_pct) == outcome and not within_noise
     return Ruling(outcome if agreed else OPEN, exact, second, within_noise)

@@ -11,7 +11,6 @@ from typing import Any
 
 import yaml
 
-from defects.combined import compile_patched
 from defects.folders import HERE, ROOT
 from defects.record import Defect
 from gates.core import jsonio
@@ -31,9 +30,8 @@ def task_of(defect: Defect) -> tuple[Path, dict[str, Any]]:
     return folder, yaml.safe_load((folder / "task.yaml").read_text(encoding="utf-8"))
 
 
-def passed(defects: Sequence[Defect], folder: Path) -> list[str]:
-    """Names of those of ``defects``, all of one family of kernels, that the correctness gate does not fail."""
-    library = compile_patched(defects, folder / "source")
+def passed(defects: Sequence[Defect], library: Path, folder: Path) -> list[str]:
+    """Names of those of ``defects``, which ``compile_patched`` made ``library`` of, that the correctness gate does not fail."""
     return [
         defect.name
         for number, defect in enumerate(defects)

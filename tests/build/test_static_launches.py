@@ -4,18 +4,22 @@ from __future__ import annotations
 
 from collections.abc import Callable
 from dataclasses import replace
+from pathlib import Path
 
 import pytest
 from static_kit import make_task, needs_nvcc
 
 from gates.build.build import build
 from gates.build.dumps import collect
-from gates.build.toolchain import find_toolchain
+from gates.build.toolchain import Toolchain, find_toolchain
+from gates.core.errors import GatesError
 from gates.core.records import GateResult, Status
 from gates.evidence.run_directory import RunDirectory
 from gates.gate.session import Session, judge_step
+from gates.launch.device import DeviceInfo
 from gates.pipeline.run import run_info
 from gates.render.console import Silence
+from gates.task.load import CUDA, EXTENSION
 
 pytestmark = needs_nvcc
 BUDGET = 32_768
@@ -159,3 +163,22 @@ def test_a_shape_of_more_than_a_gibibyte_is_left_out_and_named(ptxas: Callable[.
     result = ptxas("by_shape", ("small", "huge"))
     assert result.status is Status.PASS
     assert notes(result) == {"not known for huge (its buffers take more than 1 GiB)"}
+
+
+@pytest.mark.parametrize(("sources", "emulated"), [(("k.cu",), True), (("kernel.py", "inline.cu"), False)])
+def test_on_a_device_what_python_code_calls_is_not_compiled_for_the_emulator(
+    sources: tuple[str, ...], emulated: bool, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Its headers take a minute, and the device shows its launches."""
+    kind, wanted = CUDA if emulated else EXTENSION, list[set[str]]()
+    task = replace(make_task(tmp_path, source=tmp_path / "k.cu"), kind=kind, sources=tuple(tmp_path / name for name in sources))
+
+    def built(*_: object, want: set[str], **__: object) -> None:
+        wanted.append(want)
+        raise GatesError("asked")
+
+    monkeypatch.setattr("gates.gate.session.build", built)
+    for device in (None, DeviceInfo(0, "card", "GPU-0", "9.0", 1, 1, "580", "13.0")):
+        with RunDirectory(tmp_path / "evidence", task.name) as directory, pytest.raises(GatesError, match="asked"):
+            Session(task, None, (), (), Toolchain({}), device, directory, tmp_path, tmp_path, None, Silence()).build()
+    assert wanted == [{"cubin", "emulator", "binding"}, {"cubin", "device", *(("emulator",) if emulated else ())}]

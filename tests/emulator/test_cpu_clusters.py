@@ -8,6 +8,7 @@ from pathlib import Path
 import cpu_kit
 import numpy as np
 import pytest
+from conftest import OnceASession
 
 from gates.core.errors import GatesError
 from gates.emulator.cpu.build import kernel_library
@@ -19,8 +20,8 @@ SETTINGS = [{"seed": 0}, {"seed": 1}, {"seed": 4}, {"seed": 3, "races": 0}]
 
 
 @pytest.fixture(scope="module")
-def library(tmp_path_factory: pytest.TempPathFactory) -> Path:
-    return kernel_library([SOURCE], tmp_path_factory.mktemp("cpu") / "clusters.so", capability="90a")
+def library(kept: OnceASession) -> Path:
+    return kept("cpu-clusters", lambda folder: kernel_library([SOURCE], folder / "clusters.so", capability="90a")) / "clusters.so"
 
 
 def line(text: str) -> str:

@@ -15,6 +15,7 @@ import numpy as np
 import pytest
 from conformance import catalogue, library, recording
 from conformance.items import ITEMS
+from conftest import OnceASession
 from places import ROOT
 
 from gates.core.errors import GatesError
@@ -47,14 +48,14 @@ class CpuMemory:
 
 
 @pytest.fixture(scope="session")
-def built(once_a_session: Callable[[str, Callable[[Path], object]], Path]) -> Callable[[str], ctypes.CDLL]:
-    """The library of a source, compiled once for all tests of the session."""
+def built(kept: OnceASession) -> Callable[[str], ctypes.CDLL]:
+    """The library of a source, compiled once for all tests."""
 
     def get(source: str) -> ctypes.CDLL:
         def fill(folder: Path) -> None:
             kernel_library([library.FOLDER / f"{source}.cu"], folder / f"{source}.so", flags=["-std=c++17", "-w"])
 
-        return ctypes.CDLL(str(once_a_session(f"cpu-conformance-{source}", fill) / f"{source}.so"))
+        return ctypes.CDLL(str(kept(f"cpu-conformance-{source}", fill) / f"{source}.so"))
 
     return get
 

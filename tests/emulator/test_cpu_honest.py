@@ -8,6 +8,7 @@ from pathlib import Path
 import cpu_kit
 import numpy as np
 import pytest
+from conftest import OnceASession
 from places import ROOT
 
 from gates.emulator.cpu.build import kernel_library
@@ -22,9 +23,14 @@ def entries(source: str) -> list[str]:
 
 
 @pytest.fixture(scope="module")
-def libraries(tmp_path_factory: pytest.TempPathFactory) -> dict[str, Path]:
-    folder = tmp_path_factory.mktemp("cpu")
-    return {source: kernel_library([HONEST / source], folder / f"{source}.so", flags=["-w"]) for source in ("rows.cu", "launchers.cu")}
+def libraries(kept: OnceASession) -> dict[str, Path]:
+    sources = ("rows.cu", "launchers.cu")
+
+    def fill(folder: Path) -> None:
+        for source in sources:
+            kernel_library([HONEST / source], folder / f"{source}.so", flags=["-w"])
+
+    return {source: kept("cpu-honest", fill) / f"{source}.so" for source in sources}
 
 
 @pytest.mark.parametrize("entry", entries("rows.cu"))

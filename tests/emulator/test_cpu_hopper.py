@@ -10,6 +10,7 @@ from pathlib import Path
 import cpu_kit
 import numpy as np
 import pytest
+from conftest import OnceASession
 
 from gates.core.errors import GatesError
 from gates.emulator.cpu.build import kernel_library
@@ -23,8 +24,8 @@ START = np.array([1, 2, 3, 4], np.float32)
 
 
 @pytest.fixture(scope="module")
-def library(tmp_path_factory: pytest.TempPathFactory) -> Path:
-    return kernel_library([SOURCE], tmp_path_factory.mktemp("cpu") / "hopper.so", capability="90a")
+def library(kept: OnceASession) -> Path:
+    return kept("cpu-hopper", lambda folder: kernel_library([SOURCE], folder / "hopper.so", capability="90a")) / "hopper.so"
 
 
 def line(text: str) -> str:

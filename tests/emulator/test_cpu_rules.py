@@ -10,6 +10,7 @@ from pathlib import Path
 import cpu_kit
 import numpy as np
 import pytest
+from conftest import OnceASession
 from places import TESTS
 
 from gates.core.errors import GatesError
@@ -21,8 +22,8 @@ X = np.arange(128, dtype=np.float32)
 
 
 @pytest.fixture(scope="module")
-def library(tmp_path_factory: pytest.TempPathFactory) -> Path:
-    return kernel_library([SOURCE], tmp_path_factory.mktemp("cpu") / "rules.so")
+def library(kept: OnceASession) -> Path:
+    return kept("cpu-rules", lambda folder: kernel_library([SOURCE], folder / "rules.so")) / "rules.so"
 
 
 @pytest.fixture

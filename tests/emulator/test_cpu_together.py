@@ -7,6 +7,7 @@ from pathlib import Path
 import cpu_kit
 import numpy as np
 import pytest
+from conftest import OnceASession
 
 from gates.core.errors import GatesError
 from gates.emulator.cpu.build import kernel_library
@@ -17,8 +18,8 @@ X = np.arange(128, dtype=np.float32)
 
 
 @pytest.fixture(scope="module")
-def library(tmp_path_factory: pytest.TempPathFactory) -> Path:
-    return kernel_library([SOURCE], tmp_path_factory.mktemp("cpu") / "together.so")
+def library(kept: OnceASession) -> Path:
+    return kept("cpu-together", lambda folder: kernel_library([SOURCE], folder / "together.so")) / "together.so"
 
 
 @pytest.fixture

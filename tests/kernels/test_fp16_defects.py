@@ -6,7 +6,9 @@ import dataclasses
 from pathlib import Path
 
 import pytest
+from conftest import OnceASession
 from defects.cheapest import passed
+from defects.combined import compile_patched
 from defects.fp16 import FP16
 from defects.record import Defect
 
@@ -33,12 +35,14 @@ def honest(defect: Defect) -> Defect:
     return dataclasses.replace(defect, name=f"honest_{defect.name}", edits=((file, text, text),))
 
 
-def test_wrong_kernels_of_each_kind_are_caught(tmp_path: Path) -> None:
-    assert len(CHEAP) == 6 and not passed(CHEAP, tmp_path)
+def test_wrong_kernels_of_each_kind_are_caught(kept: OnceASession, tmp_path: Path) -> None:
+    library = kept("fp16_defects", lambda folder: compile_patched(CHEAP, folder)) / "patched.so"
+    assert len(CHEAP) == 6 and not passed(CHEAP, library, tmp_path)
 
 
 @pytest.mark.slow
 @pytest.mark.parametrize("group", range(len(GROUPS)))
 def test_a_wrong_pipeline_is_caught_and_the_honest_one_is_not(group: int, tmp_path: Path) -> None:
     right = honest(GROUPS[group][0])
-    assert passed([right, *GROUPS[group]], tmp_path) == [right.name]
+    tried = [right, *GROUPS[group]]
+    assert passed(tried, compile_patched(tried, tmp_path / "source"), tmp_path) == [right.name]

@@ -7,6 +7,7 @@ import subprocess
 from pathlib import Path
 
 import pytest
+from conftest import OnceASession
 from defects import cheapest
 from defects.combined import compile_patched
 from defects.hopper import HOPPER
@@ -50,9 +51,9 @@ DEAR = [defect for defect in HOPPER if defect not in CHEAP]
 
 
 @pytest.fixture(scope="module")
-def library(tmp_path_factory: pytest.TempPathFactory) -> Path:
+def library(kept: OnceASession) -> Path:
     """The rung with its own toggles, and a defect of each kind: descriptor, wait, barrier."""
-    return compile_patched([unpatched(RUNG), *CHEAP], tmp_path_factory.mktemp("hopper"))
+    return kept("fp16_hopper", lambda folder: compile_patched([unpatched(RUNG), *CHEAP], folder)) / "patched.so"
 
 
 @pytest.fixture(scope="module")

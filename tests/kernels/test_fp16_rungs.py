@@ -20,8 +20,8 @@ SHAPES = {
 
 
 @pytest.fixture(scope="module")
-def kernels(once_a_session: OnceASession) -> dict[str, EmulatedKernel]:
-    return rungs(once_a_session)
+def kernels(kept: OnceASession) -> dict[str, EmulatedKernel]:
+    return rungs(kept)
 
 
 @pytest.mark.parametrize("rung", [V5, V6, V7, V8, V9])

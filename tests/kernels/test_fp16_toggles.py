@@ -54,8 +54,8 @@ def test_what_can_not_work_does_not_compile_and_the_reason_is_told(tmp_path: Pat
 
 
 @pytest.fixture(scope="module")
-def kernels(once_a_session: OnceASession) -> dict[str, EmulatedKernel]:
-    return rungs(once_a_session)
+def kernels(kept: OnceASession) -> dict[str, EmulatedKernel]:
+    return rungs(kept)
 
 
 @pytest.mark.parametrize("name", COMBINATIONS)

@@ -5,6 +5,7 @@ from __future__ import annotations
 import json
 
 import pytest
+from conftest import OnceASession
 from defects.catalogue import DEFECTS
 from defects.combined import ENTRY, compile_patched
 from sdpa_kit import problem, run, task_of
@@ -44,8 +45,8 @@ EXPLAINED = {
 
 
 @pytest.fixture(scope="module")
-def kernels(tmp_path_factory) -> dict[str, EmulatedKernel]:
-    library = compile_patched([DEFECTS[name] for name in EXPLAINED], tmp_path_factory.mktemp("explained"))
+def kernels(kept: OnceASession) -> dict[str, EmulatedKernel]:
+    library = kept("explained", lambda folder: compile_patched([DEFECTS[name] for name in EXPLAINED], folder)) / "patched.so"
     return {name: EmulatedKernel(library, f"{ENTRY}_{number}") for number, name in enumerate(EXPLAINED)}
 
 

@@ -6,6 +6,7 @@ from typing import Any
 
 import pytest
 import torch
+from conftest import OnceASession
 from defects.combined import ENTRY, compile_patched
 from defects.record import patch
 from fp16_kit import unpatched
@@ -37,9 +38,9 @@ DEFECTS = {
 
 
 @pytest.fixture(scope="module")
-def kernels(tmp_path_factory: pytest.TempPathFactory) -> dict[str, EmulatedKernel]:
+def kernels(kept: OnceASession) -> dict[str, EmulatedKernel]:
     edited = [patch(name, "numerics", name, STAGE, (file, text, other)) for name, (file, text, other, _) in DEFECTS.items()]
-    library = compile_patched([unpatched(STAGE), *edited], tmp_path_factory.mktemp("inputs"))
+    library = kept("inputs", lambda folder: compile_patched([unpatched(STAGE), *edited], folder)) / "patched.so"
     return {name: EmulatedKernel(library, f"{ENTRY}_{number}") for number, name in enumerate(["honest", *DEFECTS])}
 
 

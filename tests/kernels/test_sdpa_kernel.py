@@ -38,13 +38,13 @@ LENGTHS = (1, 15, 31, 33, 48, 63, 65, 127, 129, 200)  # around the tiles of 32 q
 
 
 @pytest.fixture(scope="module")
-def kernels(once_a_session: OnceASession) -> dict[str, EmulatedKernel]:
+def kernels(kept: OnceASession) -> dict[str, EmulatedKernel]:
     """The stages as they are, and others of them by name, compiled as one source."""
     tried = {
         **{stage: unpatched(stage) for stage in STAGES},
         **{name: unpatched(stage, **toggles) for name, (stage, toggles) in OTHERS.items()},
     }
-    folder = once_a_session("fp8_stages", lambda folder: compile_patched(list(tried.values()), folder))
+    folder = kept("fp8_stages", lambda folder: compile_patched(list(tried.values()), folder))
     return {name: EmulatedKernel(folder / "patched.so", f"{ENTRY}_{number}") for number, name in enumerate(tried)}
 
 

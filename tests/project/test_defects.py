@@ -49,19 +49,19 @@ needs_nvcc = pytest.mark.skipif(shutil.which("nvcc") is None, reason="no nvcc on
 
 
 @pytest.fixture(scope="session")
-def toolbox(once_a_session: OnceASession) -> Path:
+def toolbox(kept: OnceASession) -> Path:
     """toolbox/mix.cu for the emulator."""
     source = HERE / "toolbox" / "mix.cu"
-    return once_a_session("toolbox", lambda folder: task_library([source], folder / "mix.so", capability="89")) / "mix.so"
+    return kept("toolbox", lambda folder: task_library([source], folder / "mix.so", capability="89")) / "mix.so"
 
 
 @pytest.fixture(scope="session")
-def patched(once_a_session: OnceASession) -> Patched:
+def patched(kept: OnceASession) -> Patched:
     """Gives (library, entry) of a patched kernel, compiled with its group."""
 
     def find(defect: Defect) -> tuple[Path, str]:
         (number,) = (number for number, group in enumerate(GROUPS) if defect in group)
-        folder = once_a_session(f"patched_{number}", lambda folder: compile_patched(GROUPS[number], folder))
+        folder = kept(f"patched_{number}", lambda folder: compile_patched(GROUPS[number], folder))
         return folder / "patched.so", f"{ENTRY}_{GROUPS[number].index(defect)}"
 
     return find

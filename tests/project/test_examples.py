@@ -38,9 +38,9 @@ PASSES = {  # what is judged without a device
 
 
 @pytest.fixture(scope="session")
-def build_dir(once_a_session: OnceASession) -> Path:
+def build_dir(kept: OnceASession) -> Path:
     """Shared, since one example's baseline is another example."""
-    return once_a_session("examples", lambda folder: None)
+    return kept("examples", lambda folder: None)
 
 
 # The baselines in PyTorch and the naive product are built and looked at with what must beat them.

@@ -35,9 +35,9 @@ def test_a_compiled_function(tmp_path: Path) -> None:
 
 
 @pytest.mark.parametrize("one", LAUNCHERS, ids=lambda one: one.name)
-def test_a_launcher(one: Exploit, tmp_path: Path, once_a_session: OnceASession) -> None:
+def test_a_launcher(one: Exploit, tmp_path: Path, kept: OnceASession) -> None:
     source = kit.STUDIES / one.source
-    let_through(one, tmp_path, once_a_session(f"honest-{source.stem}", partial(kit.emulator_library, source)) / "launchers.so")
+    let_through(one, tmp_path, kept(f"honest-{source.stem}", partial(kit.emulator_library, source)) / "launchers.so")
 
 
 @needs_triton

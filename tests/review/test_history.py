@@ -84,7 +84,7 @@ def test_the_recorded_stages() -> None:
     assert len(entries) == COUNT and [entry.task for entry in entries] == sorted(entry.task for entry in entries)
     on_device = [entry for entry in entries if entry.device == "NVIDIA H100 80GB HBM3" and entry.task in stages]
     assert [entry.task for entry in on_device] == list(stages)
-    assert {entry.task for entry in entries if entry.device == "cpu"} == set(stages)
+    assert {entry.task for entry in entries if entry.device == "cpu"} == {"stage0_scalar", "stage2_wmma_pv"}
     assert not any(entry.broken for entry in entries)
     for entry, run in zip(on_device, STAGES, strict=True):
         performance = json.loads((run / "performance.json").read_text())

@@ -123,7 +123,7 @@ def test_a_goal_is_met_missed_or_not_measured_yet(tmp_path: Path) -> None:
 
 def test_the_spread_of_a_rung_whose_baseline_has_two_speeds() -> None:
     runs = [
-        run for folder in ("h200", "h200-earlier", "h200-sweep", "h200-sweep-one") for run in list_runs(RECORDED / folder / "fp16_v8_tiles")
+        run for folder in ("h200", "h200-evolve", "h200-sweep", "h200-sweep-one") for run in list_runs(RECORDED / folder / "fp16_v8_tiles")
     ]
     found = [ladder_page.measured(run) for run in runs if read_record(RunInfo, run, "run.json").task.toggles["TILE_N"] == 32]
     gains, before = sorted(one.speedup_pct[0] for one in found), sorted(one.before_us for one in found)

@@ -102,8 +102,10 @@ def test_a_gain_no_larger_than_the_floor_is_open() -> None:
         assert ruling is not None and (ruling.outcome, ruling.within_noise) == (outcome, noise)
     loss = [-value for value in gain]
     for bar, floor, outcome, noise in ((1.0, 5.1, BELOW, False), (0.0, 5.1, OPEN, True), (0.0, 4.7, BELOW, False), (-2.0, 5.1, OPEN, True)):
-        ruling = stopping_rule.rule(loss, bar, floor, 1)
+        ruling = stopping_rule.rule(loss, bar, floor, 1, stopping_rule.family_confidence(2))
         assert ruling is not None and (ruling.outcome, ruling.within_noise) == (outcome, noise)
+        alone = stopping_rule.rule(loss, bar, floor, 1)
+        assert alone is not None and (alone.outcome, alone.within_noise) == (BELOW, False)
 
 
 def test_rulings_are_of_planned_looks() -> None:

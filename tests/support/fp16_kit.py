@@ -55,13 +55,13 @@ def unpatched(rung: str, **toggles: int) -> Defect:
     return patch(f"{rung}_as_it_is", "numerics", "nothing", rung, same, toggles=tuple(toggles.items()))
 
 
-def rungs(once_a_session: OnceASession) -> dict[str, EmulatedKernel]:
-    """The rungs up to V9 and COMBINATIONS by name, compiled as one source, once a session."""
+def rungs(kept: OnceASession) -> dict[str, EmulatedKernel]:
+    """The rungs up to V9 and COMBINATIONS by name, compiled as one source."""
     tried = {
         **{rung: unpatched(rung) for rung in (V5, V6, V7, V8, V9)},
         **{name: unpatched(rung, **toggles) for name, (rung, toggles) in COMBINATIONS.items()},
     }
-    folder = once_a_session("fp16_rungs", lambda folder: compile_patched(list(tried.values()), folder))
+    folder = kept("fp16_rungs", lambda folder: compile_patched(list(tried.values()), folder))
     return {name: EmulatedKernel(folder / "patched.so", f"{ENTRY}_{number}") for number, name in enumerate(tried)}
 
 

@@ -10,6 +10,7 @@ from typing import Any
 
 import pytest
 from click.testing import CliRunner
+from places import DATA
 from runs_kit import RECORDED, SWEEPS
 
 from gates.cli.main import cli
@@ -19,7 +20,8 @@ from gates.sweep import verify as sweep_verify
 from gates.sweep.verify import verify_sweep
 from gates.task.sources.identity import identity_of
 
-(EDITED,) = (opened(path) for path in SWEEPS if "h200-earlier" in path.parts)  # four rounds, of a version that let slower variants go on
+EARLIER = DATA / "sweeps"  # four rounds, of a version that let slower variants go on, and the run of the winner
+EDITED = opened(EARLIER / "8d19c7bb00f8.zip")
 INCUMBENT, NEXT, WRONG = (
     "TILE_M=32,TILE_N=32,NUM_WARPS=2,STAGES=2",
     "TILE_M=64,TILE_N=32,NUM_WARPS=4,STAGES=2",
@@ -101,7 +103,7 @@ def test_every_recorded_sweep_is_sound(folder: Path) -> None:
 def record(tmp_path_factory: pytest.TempPathFactory) -> Path:
     """The record of a sweep, to be written anew by each test, among its evidence and the run of its winner."""
     results = tmp_path_factory.mktemp("results")
-    shutil.copytree(RECORDED / "h200-earlier" / "fp16_v8_tiles", results / "fp16_v8_tiles")
+    shutil.copytree(EARLIER / "fp16_v8_tiles", results / "fp16_v8_tiles")
     return Path(shutil.copytree(EDITED, results / "sweeps" / "fp16_v8_tiles" / EDITED.name)) / "sweep.json"
 
 

@@ -109,8 +109,8 @@ BAR_WITHIN_INTERVAL = Code(
 WITHIN_NOISE = Code(
     "performance.within_noise",
     (
-        "The whole gain, or loss, is no larger than what two loads of the same binary may show: the noise floor and the share of a "
-        "sample that its event pair takes."
+        "The whole gain, or of several timed shapes a loss, is no larger than what two loads of the same binary may show: the noise "
+        "floor and the share of a sample that its event pair takes."
     ),
 )
 ESTIMATES_DISAGREE = Code(

@@ -417,7 +417,4 @@ def test_a_gain_that_two_loads_of_one_binary_may_show_is_no_gain() -> None:
     # and once 0.3 %: both sides carry such a share, so 0.5 % is not told from none either.
     for slower in (10.025, 10.05):
         assert judge(fed([10.0] * 20, [slower] * 20), min_speedup_pct=0).code == "performance.within_noise"
-        assert judge(fed([slower] * 20, [10.0] * 20), min_speedup_pct=0).code == "performance.within_noise"
-        assert judge(fed([slower] * 20, [10.0] * 20), min_speedup_pct=-1).status is Status.PASS
-    assert judge(fed([10.07] * 20, [10.0] * 20), min_speedup_pct=0).code == "performance.too_slow"
     assert judge(fed([10.0] * 20, [10.07] * 20), min_speedup_pct=0).status is Status.PASS

@@ -5,7 +5,6 @@ from __future__ import annotations
 import math
 import re
 from collections.abc import Iterator, Mapping
-from dataclasses import replace
 from itertools import pairwise
 from pathlib import Path
 from typing import Any
@@ -16,7 +15,6 @@ from gates.core.records import Status, from_json
 from gates.core.schema import schema_errors
 from gates.evidence.packed_runs import SUFFIX, opened, origin
 from gates.evidence.run_directory import RunInfo, Verdict, read_record, require_known_version
-from gates.gate.performance.codes import TOO_SLOW, WITHIN_NOISE
 from gates.gate.performance.evidence import PerformanceEvidence
 from gates.sweep.halving import budget_s, goes_on, halved, reference_of, winner
 from gates.sweep.record import FILE, Sweep, dropped_by_gates, read_sweep
@@ -24,7 +22,6 @@ from gates.sweep.variants import grid
 from gates.sweep.work import timing_of
 from gates.verify.run import same
 
-_RENAMED = (TOO_SLOW, WITHIN_NOISE)  # what earlier versions called a loss within the noise, and what this one does
 _NUMBER = re.compile(r"\d+(?:\.\d+)?")
 
 
@@ -131,10 +128,6 @@ def _mistimed(folder: Path, read: Mapping[str, Any], sweep: Sweep) -> Iterator[s
             evidence = from_json(PerformanceEvidence, data, str(origin(folder) / name))
             again = timing_of(timing.variant, evidence, terms, timing.device_uuid, timing.wall_s)
             figures = ("faster", "code", "ratio", "low", "high", "p50_us", "reference_p50_us", "limit_pct")
-            if (timing.code, again.code) == _RENAMED:
-                again = replace(
-                    again, code=timing.code, sentence=again.sentence.partition("; with ")[0]
-                )  # which tells the other cache mode
             wrong = [figure for figure in figures if not same(getattr(timing, figure), getattr(again, figure))]
             if wrong := [*wrong, *(() if _says_the_same(timing.sentence, again.sentence) else ("sentence",))]:
                 yield f"{timing.variant}, round {number}: {', '.join(wrong)} in {FILE} is not that of {name}"

@@ -65,7 +65,7 @@ CHANGES: list[tuple[Callable[[Any], Any], str]] = [
         lambda d: timing(d, 3).update(ratio=1.1),
         f"{NEXT}, round 4: ratio in sweep.json is not that of variants/{NEXT}/performance.round4.json",
     ),
-    (lambda d: timing(d, 3).update(faster=True, code="performance.pass"), f"{NEXT}, round 4: faster, code"),
+    (lambda d: timing(d, 3).update(faster=True, code="performance.pass"), f"{NEXT}, round 4: faster, code in"),
     (lambda d: timing(d, 0).update(device_uuid="GPU-1"), f"{NEXT}, round 1: timed on GPU-1, which sweep.json does not name"),
     (lambda d: d.update(winner=NEXT), f"sweep.json names {NEXT} as the winner (nothing is faster"),
     (lambda d: d.update(winner=None), "sweep.json names None as the winner (nothing is faster"),

@@ -118,14 +118,14 @@ def _key() -> str:
 
 
 @pytest.fixture(scope="session")
-def saxpy(kept: OnceASession) -> Path:
-    """A folder with a copy of the saxpy stages, `tasks`, and of what tests have built of them, `build`."""
+def saxpy(once_a_session: OnceASession) -> Path:
+    """A folder with a copy of the saxpy stages, `tasks`, and of what the session's tests have built of them, `build`."""
 
     def copy(folder: Path) -> None:
         shutil.copytree(TASKS, folder / "tasks", ignore=shutil.ignore_patterns("__pycache__"))
         (folder / "build").mkdir()
 
-    return kept("saxpy", copy)
+    return once_a_session("saxpy", copy)
 
 
 @pytest.fixture(scope="module")  # some of its kernels keep state, which must not reach another file's tests

@@ -91,8 +91,9 @@ def processor_seconds(job: Mapping[str, Any]) -> float | None:
 
 
 def scratch(job: Mapping[str, Any], name: str) -> Path:
-    """Make the only folder that a job's process can write to, empty, beside the job's result; return it."""
-    folder = Path(job["result"]).parent / f"scratch.{name}"
+    """Make the only folder that a job's process can write to, empty, beside the job's result; return it. No other job has the same."""
+    result = Path(job["result"])
+    folder = result.parent / f"scratch.{name}.{result.stem}"
     shutil.rmtree(folder, ignore_errors=True)
     folder.mkdir(parents=True)
     return folder

@@ -19,7 +19,7 @@ from sandbox_kit import sandbox_here
 
 from gates.core.errors import EXIT_HOLD, GatesError
 from gates.core.records import GateResult, Status
-from gates.worker import sandbox, syscall_filter, wire
+from gates.worker import isolated, sandbox, syscall_filter, wire
 
 HOSTILE = DATA / "hostile"
 
@@ -50,7 +50,7 @@ def test_a_wrong_answer_stays_wrong_whatever_the_kernel_does_to_its_process(fold
     if not sandbox_here(folder):
         pytest.skip("this system can't deny files and other processes, and the kernel would stop its judge")
     raw, verdict = judged(folder, "wrong")
-    outcome = json.loads((folder / "work" / "scratch.wrong" / "attempts.json").read_text(encoding="utf-8"))
+    outcome = json.loads((folder / "work" / "scratch.wrong.candidate.0" / "attempts.json").read_text(encoding="utf-8"))
     assert len(outcome) == 10 and "worked" not in outcome.values(), outcome
     assert verdict.status is Status.FAIL
     assert any(check.code == "correctness.max_abs_err" for check in verdict.checks)
@@ -207,3 +207,9 @@ os.wait()
 """
     done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True)
     assert done.stdout.split() == ["denied", "PermissionError", "done", "done", "PermissionError"], done.stderr
+
+
+def test_jobs_side_by_side_have_scratch_folders_of_their_own(tmp_path: Path) -> None:
+    first, second = (isolated.scratch({"result": str(tmp_path / f"candidate.{share}.0.jsonl")}, "kernel") for share in range(2))
+    (second / "kept").touch()
+    assert isolated.scratch({"result": str(tmp_path / "candidate.0.0.jsonl")}, "kernel") == first and (second / "kept").is_file()

@@ -10,6 +10,7 @@ from gates.gate.correctness import evidence
 from gates.gate.correctness.collect import draw_seed, run_correctness
 from gates.gate.reasons import NO_DEVICE, REASONS, not_run
 from gates.gate.session import Session
+from gates.task.load import CUDA
 from gates.task.reproduce import limit_places, runner_command
 from gates.task.sources import cuda_text
 from gates.task.sources.excerpt import excerpts
@@ -60,5 +61,10 @@ def collect(session: Session) -> GateResult | None:
 
 
 def _processes(session: Session) -> int:
-    """How many processes share a side's cases; one if the kernel is known to hang, as one case is enough then."""
-    return 1 if session.hangs else max(1, min(_MOST_PROCESSES, session.cores // (1 if session.emulated else _CORES_ON_DEVICE)))
+    """How many processes share a side's cases.
+
+    One if the kernel is known to hang, as one case is enough then, and if each would compile the kernel on these few cores.
+    """
+    if session.hangs or (session.emulated and session.task.kind != CUDA):
+        return 1
+    return max(1, min(_MOST_PROCESSES, session.cores // (1 if session.emulated else _CORES_ON_DEVICE)))

@@ -91,6 +91,8 @@ class Jobs:
         """Have what is left stopped, and forget it."""
         with _undisturbed():
             self.client.cancel(list(self.given), force=True)
+            for future in self.given:
+                future.release()  # now: the traceback of what ended the block may keep one until a moment that another interruption hits
             self.given.clear()
             while not self._done.empty():
                 self._done.get()

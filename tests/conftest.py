@@ -91,11 +91,7 @@ def once_a_session(tmp_path_factory: pytest.TempPathFactory) -> OnceASession:
     """Gives a folder by its name, filled by the first who asks in any of the session's processes."""
     shared = tmp_path_factory.getbasetemp()
     shared = shared.parent if "PYTEST_XDIST_WORKER" in os.environ else shared  # a worker's folder is inside the session's
-    return functools.partial(_of_session, shared)
-
-
-def _of_session(shared: Path, name: str, fill: Callable[[Path], object]) -> Path:
-    return _folder(shared, name, "filled", fill)
+    return lambda name, fill: _folder(shared, name, "filled", fill)
 
 
 @pytest.fixture(scope="session")

@@ -13,9 +13,9 @@ from pathlib import Path
 from typing import Any
 
 import gates
-from gates.core import jsonio
 from gates.core.records import to_json
 from gates.evaluation.evolution.record import read_evolution
+from gates.evaluation.record import read_evaluation
 from gates.evidence.packed_runs import opened
 
 ROOT = Path(__file__).resolve().parents[2]
@@ -47,7 +47,7 @@ def slow() -> dict[str, Any]:
     folder = opened(next((ROOT / "results" / "recorded" / "h200-evolve" / "evolve").rglob("*.zip")))
     found = read_evolution(folder)
     slowest = min((one for one in found.members if one.score is not None), key=lambda one: one.score or 0.0)
-    return dict(jsonio.read(folder / "evaluations" / found.task / slowest.id / "evaluation.json"))
+    return to_json(read_evaluation(folder / "evaluations" / found.task / slowest.id))
 
 
 def main() -> int:

@@ -225,51 +225,52 @@ def _conversions() -> list[str]:
     return made
 
 
+_ACCESSES = {  # by their bytes
+    1: (
+        "st.{space}.b8 {spot}, {{r}};",
+        "ld.{space}.u8 {{R}}, {spot};",
+        "ld.{space}.s8 {{R}}, {spot};",
+        "ld.{space}.s8 {{H}}, {spot};",
+        "ld.{space}.s8 {{D}}, {spot};",
+    ),
+    2: (
+        "st.{space}.b16 {spot}, {{h}};",
+        "ld.{space}.b16 {{H}}, {spot};",
+        "ld.{space}.s16 {{R}}, {spot};",
+        "ld.{space}.u16 {{D}}, {spot};",
+        "ld.{space}.s16 {{D}}, {spot};",
+    ),
+    4: (
+        "st.{space}.b32 {spot}, {{r}};",
+        "ld.{space}.b32 {{R}}, {spot};",
+        "ld.{space}.s32 {{D}}, {spot};",
+        "ld.{space}.u32 {{D}}, {spot};",
+    ),
+    8: (
+        "st.{space}.b64 {spot}, {{d}};",
+        "ld.{space}.b64 {{D}}, {spot};",
+        "st.{space}.v2.b32 {spot}, {{{{r}}, {{r}}}};",
+        "ld.{space}.v4.s16 {{%th, {{H}}, %th2, %th3}}, {spot};",
+    ),
+    16: (
+        "st.{space}.v4.b32 {spot}, {{{{r}}, {{r}}, {{r}}, {{r}}}};",
+        "ld.{space}.v2.b64 {{%td, {{D}}}}, {spot};",
+        "st.{space}.v2.b64 {spot}, {{{{d}}, {{d}}}};",
+        "ld.{space}.v4.u8 {{%th, %th2, {{H}}, %th3}}, {spot};",
+        "ld.{space}.v4.u32 {{%tr, %tr2, {{R}}, %tr3}}, {spot};",
+    ),
+}
+
+
 def _memory() -> list[str]:
     made = []
     for space, at in SPACES.items():
         spots = {
             size: [f"[{at}+{offset}]" for offset in range(0, 64, max(size, 8) if size > 4 else 12 if size == 4 else 7 * size)]
-            for size in (1, 2, 4, 8, 16)
+            for size in _ACCESSES
         }
-        for spot in spots[1]:
-            made += [
-                f"st.{space}.b8 {spot}, {{r}};",
-                f"ld.{space}.u8 {{R}}, {spot};",
-                f"ld.{space}.s8 {{R}}, {spot};",
-                f"ld.{space}.s8 {{H}}, {spot};",
-                f"ld.{space}.s8 {{D}}, {spot};",
-            ]
-        for spot in spots[2]:
-            made += [
-                f"st.{space}.b16 {spot}, {{h}};",
-                f"ld.{space}.b16 {{H}}, {spot};",
-                f"ld.{space}.s16 {{R}}, {spot};",
-                f"ld.{space}.u16 {{D}}, {spot};",
-                f"ld.{space}.s16 {{D}}, {spot};",
-            ]
-        for spot in spots[4]:
-            made += [
-                f"st.{space}.b32 {spot}, {{r}};",
-                f"ld.{space}.b32 {{R}}, {spot};",
-                f"ld.{space}.s32 {{D}}, {spot};",
-                f"ld.{space}.u32 {{D}}, {spot};",
-            ]
-        for spot in spots[8]:
-            made += [
-                f"st.{space}.b64 {spot}, {{d}};",
-                f"ld.{space}.b64 {{D}}, {spot};",
-                f"st.{space}.v2.b32 {spot}, {{{{r}}, {{r}}}};",
-                f"ld.{space}.v4.s16 {{%th, {{H}}, %th2, %th3}}, {spot};",
-            ]
-        for spot in spots[16]:
-            made += [
-                f"st.{space}.v4.b32 {spot}, {{{{r}}, {{r}}, {{r}}, {{r}}}};",
-                f"ld.{space}.v2.b64 {{%td, {{D}}}}, {spot};",
-                f"st.{space}.v2.b64 {spot}, {{{{d}}, {{d}}}};",
-                f"ld.{space}.v4.u8 {{%th, %th2, {{H}}, %th3}}, {spot};",
-                f"ld.{space}.v4.u32 {{%tr, %tr2, {{R}}, %tr3}}, {spot};",
-            ]
+        for size, accesses in _ACCESSES.items():
+            made += [access.format(space=space, spot=spot) for spot in spots[size] for access in accesses]
         for c, offset in _FLOATS_AT.items():
             kind = CLASSES[c][0] if c in "fe" else "b32"
             made += [f"st.{space}.{kind} [{at}+{offset}], {{{c}}};", f"ld.{space}.{kind} {{{c.upper()}}}, [{at}+{offset}];"]

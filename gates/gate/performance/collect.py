@@ -17,6 +17,7 @@ from pathlib import Path
 from typing import Any
 
 from gates.core.errors import GatesError
+from gates.evidence.run_directory import utc_now
 from gates.gate.performance import codes
 from gates.gate.performance.runner.protocol import SINGLE_PAIRS, telling_stops
 from gates.gate.registry import ROWS
@@ -86,6 +87,7 @@ def run_timing(
         least_pairs=least_pairs,
         others=others,
     )
+    began = utc_now()
     tried = run_job(Path(candidate["folder"]), job, work, limit_s=limit_s, name="timing", python=python, kernel_process=hands)
     if (refusal := tried.refusal()) is not None:
         raise refusal
@@ -97,6 +99,7 @@ def run_timing(
         "process_s": tried.wall_s,
         "output_tail": tried.output_tail,
         "alone": _alone(job, read["measured"], work, limit_s, python, hands) if read["measured"] and baseline else None,
+        "span": {"began": began.isoformat(timespec="milliseconds"), "ended": utc_now().isoformat(timespec="milliseconds")},
     }
 
 

@@ -153,3 +153,7 @@ def test_no_device_is_not_run(tmp_path) -> None:
     raw = timing.run_timing(task, shape="tiny", work=tmp_path / "work", limit_s=60, bar_pct=15)
     result = performance.judge(parse(raw), BAR)
     assert (result.status, result.code) == (Status.NOT_RUN, "performance.no_device")
+    span = parse(raw).span
+    assert span is not None and span.seconds >= raw["process_s"] - 0.05
+    with pytest.raises(ValueError, match="the card was used from"):
+        parse({**raw, "span": {"began": span.ended, "ended": span.began}})

@@ -5,9 +5,11 @@ from __future__ import annotations
 import contextlib
 import hashlib
 import json
+import os
 import shutil
 import sys
 import threading
+import time
 from concurrent.futures import Future
 from dataclasses import replace
 from datetime import datetime, timedelta, timezone
@@ -16,6 +18,7 @@ from pathlib import Path
 from types import SimpleNamespace
 from typing import Any
 
+import attention_speed
 import cpu_device_defects
 import cpu_device_speed
 import cpu_kit
@@ -25,6 +28,7 @@ import pytest
 import record_conformance
 import search_kills
 import search_speed
+import torch
 import try_exploits
 import two_cards
 from click.testing import CliRunner
@@ -300,6 +304,48 @@ def test_one_card_is_too_few(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) ->
     monkeypatch.setattr(two_cards, "probe", lambda: SimpleNamespace(devices=CARDS[:1]))
     done = CliRunner().invoke(two_cards.main, ["--out", str(tmp_path)])
     assert done.exit_code == 1 and "two cards are needed, there are 1" in done.output
+
+
+def attends(stage: attention_speed.Stage, inputs: attention_speed.Inputs, _: bool) -> Any:
+    """A stage by its name: "right", "wrong", "raises", "crashes" or "hangs", the last four on causal shapes alone."""
+
+    def call(number: int) -> torch.Tensor:
+        out = attention_speed._backend("flash", inputs, True)(number)
+        if not inputs.causal or stage.name == "right":
+            return out
+        if stage.name == "wrong":
+            return out + 0.1
+        if stage.name == "crashes":
+            os._exit(9)
+        if stage.name == "hangs":
+            time.sleep(60)
+        raise RuntimeError("not today")
+
+    return call
+
+
+def test_attention_of_stages_that_fail_each_in_their_way(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    names = ("hangs", "right", "crashes", "wrong", "raises")
+    monkeypatch.setattr(attention_speed, "built", lambda stages, *_: [attention_speed.Stage(name, tmp_path) for name in stages])
+    monkeypatch.setattr(attention_speed, "_ours", attends)
+    monkeypatch.setattr(attention_speed, "BEGINS_S", 1.5)
+    out = tmp_path / "new" / "attention.json"
+    shapes = ("1,2,9,17,64,0", "1,2,9,17,64,1", "small")
+    asked = [word for name in names for word in ("--stage", name)] + [word for shape in shapes for word in ("--shape", shape)]
+    done = CliRunner().invoke(attention_speed.main, ["--out", str(out), "--cpu", "--other", "flash", *asked])
+    assert out.is_file(), (done.output, done.exception)
+    data = jsonio.read(out)
+    assert done.exit_code == 1 and [row["name"] for row in data["rows"]] == list(shapes) and data["left_out"] == [], done.output
+    plain, causal, small = ({who: one.get("failed", one.get("error")) for who, one in row["contenders"].items()} for row in data["rows"])
+    assert all(error < 1e-3 for row in (plain, small) for error in row.values()) and set(plain) == {*names, "flash"}
+    assert causal["right"] < 1e-3 and causal["flash"] < 1e-3 and causal["wrong"] > 0.02
+    assert causal["raises"] == "RuntimeError: not today" and causal["crashes"] == "its process ended" and "no answer" in causal["hangs"]
+    assert "wrong not timed, WRONG by 0.0" in done.output
+
+
+def test_attention_on_a_shape_that_is_none(tmp_path: Path) -> None:
+    done = CliRunner().invoke(attention_speed.main, ["--out", str(tmp_path / "f.json"), "--cpu", "--shape", "1,2,3"])
+    assert done.exit_code == 1 and "--shape 1,2,3: no such shape" in done.output
 
 
 @pytest.mark.gpu

@@ -1,9 +1,9 @@
 """What does a second card bring? A sweep and a search's candidates, each on one card with half of the cores, then on two with all of them.
 
 Both cards are busy all the time: one has the sweep while the other has the candidates, then both have the sweep, then the candidates.
-Candidates are those of a recorded sweep, each with other text, so that each is compiled: of five, two do not compile, one spills, one is
-refused by the launch, one is right and timed. At last a worker of one card is killed while it judges. One command, written to
-DIR/figures.json after each part; the sweeps lie packed beside it:
+The sweep's task times its first shape alone, as the recorded one did. Candidates are those of a recorded sweep, each with other text, so
+that each is compiled: of five, two do not compile, one spills, one is refused by the launch, one is right and timed. At last a worker of
+one card is killed while it judges. One command, written to DIR/figures.json after each part; the sweeps lie packed beside it:
 
     python studies/two_cards.py --out DIR --budget-s 540
 
@@ -33,11 +33,12 @@ from pathlib import Path
 from typing import Any
 
 import click
+import yaml
 
 from gates.core import jsonio
 from gates.core.errors import GatesError
 from gates.evaluation.evaluator import Evaluator
-from gates.evaluation.overlay import Candidate, editable
+from gates.evaluation.overlay import Candidate, editable, laid_out
 from gates.evaluation.record import FILE, Evaluation
 from gates.evaluation.terms import Terms
 from gates.evaluation.verify import verify_evaluation
@@ -45,7 +46,7 @@ from gates.evidence.packed_runs import replace
 from gates.launch.device import DeviceInfo, candidates_at_a_time, probe
 from gates.sweep.cluster import Cluster, local_cluster, one_kind
 from gates.sweep.record import read_sweep
-from gates.task.load import find_task
+from gates.task.load import Task, find_task
 
 ROOT = Path(__file__).resolve().parent.parent
 RECORDED = ROOT / "results" / "recorded" / "h200-sweep" / "sweeps" / "fp16_v8_tiles" / "94df14572477.zip"
@@ -101,6 +102,20 @@ def candidates(task: str, count: int, mark: str) -> list[Asked]:
         toggles = {name: value for name, value in next(of_kind[kind]).items() if name in found.toggles}
         asked.append(Asked(Candidate({source.name: f"{text}\n// {mark} {number}\n"}, toggles, f"{mark} {number}"), kind))
     return asked
+
+
+def of_one_shape(task: Task, root: Path) -> Path:
+    """The folder of a copy of ``task`` and its baselines below ``root``, which time the first of their shapes alone."""
+    folder = laid_out(task, {}, {}, root, baseline=True).folder
+    for path in folder.parent.rglob("task.yaml"):
+        data = yaml.safe_load(path.read_text(encoding="utf-8"))
+        asked = data["gates"]["performance"]
+        shapes = asked.pop("shapes", None)
+        if isinstance(shapes, dict):
+            shape, least = next(iter(shapes.items()))
+            data["gates"]["performance"] = {"shape": shape, "min_speedup_pct": least, **asked}
+        path.write_text(yaml.safe_dump(data, sort_keys=False), encoding="utf-8")
+    return folder
 
 
 def overlaps(folders: Sequence[Path]) -> list[str]:
@@ -242,13 +257,14 @@ class Study:
     def sweep(self, name: str, arm: Arm) -> dict[str, Any]:
         """`gates sweep` of the space with nothing built, from its start to its winner's verdict."""
         place = self.work / f"sweep-{name}"
+        task = of_one_shape(find_task(self.task, environ={}), place / "project")
         profile = ("--profile", "full" if arm.cards else "cpu", "--results", str(place), "--build-dir", str(place / "build"))
         params = [part for one in self.params for part in ("--param", one)]
         env = {**os.environ, "CUDA_VISIBLE_DEVICES": ",".join(card.uuid for card in arm.cards), "NO_COLOR": "1"}
         began = time.monotonic()
         with on_cores(arm.cores):
             done = subprocess.run(
-                [*GATES, "sweep", self.task, *params, *profile],
+                [*GATES, "sweep", str(task), *params, *profile],
                 capture_output=True,
                 text=True,
                 check=False,

@@ -70,7 +70,7 @@ SHAPES.update({
     "families_long": _shape(1, 2, 65, 513),
 })
 FAMILY_SHAPES = ("families", "families_causal", "families_wide", "families_long")
-DIMS = {"B": range(1, 9), "H": range(1, 17), "Sq": range(1, 4097), "Sk": range(1, 4097), "D": [64, 128], "causal": [0, 1]}
+DIMS = {"B": range(1, 9), "H": range(1, 33), "Sq": range(1, 4097), "Sk": range(1, 8193), "D": [64, 128], "causal": [0, 1]}
 
 ARGUMENTS = ("q", "k", "v", "out", "B", "H", "Sq", "Sk", "D", "causal", "softmax_scale")
 AXES = {"out": ("B", "H", "Sq", "D")}

@@ -177,7 +177,9 @@ def _problem(task: Task) -> Iterator[str]:
     try:
         with tempfile.TemporaryDirectory(prefix="gates-lint-") as work:
             describe(task.folder, task.problem, wanted, work=Path(work), limit_s=task.time_limit_s, arguments=task.arguments)
-            seen = of_reference(task.folder, task.problem, task.shapes[0], work=Path(work), limit_s=task.time_limit_s, arguments=task.arguments)
+            seen = of_reference(
+                task.folder, task.problem, task.shapes[0], work=Path(work), limit_s=task.time_limit_s, arguments=task.arguments
+            )
     except GatesError as error:
         if error.exit_code != EXIT_USAGE:
             raise

@@ -4,8 +4,9 @@
 // - Warpgroups take turns (PINGPONG=0: they don't): while one has its products issued, the others compute their softmax.
 // - D = 128 has tiles of 128 keys, so that Q·K^T reads less shared memory per product: two consumers of 240 registers.
 // - K and V are awaited and given back each alone: K of the next tile comes as soon as its scores are there.
-// - CTAs stay: each takes one item, a tile of query rows, after the other, and has its Q and K copied during the end of the item
-//   before. With the causal mask the longest items go first, and every second round goes backwards, so that each CTA has as much.
+// - CTAs stay: each takes one item, a tile of query rows, after the other, and the products go on without a gap: the first scores
+//   of an item run beside the last P·V of the item before. With the causal mask the longest items go first, and every second round
+//   goes backwards, so that each CTA has as much.
 // - Items of few heads at a time, whose K and V stay in the L2 cache.
 // - O leaves through shared memory, by the copy engine, during the next item.
 // - Where items are fewer than SMs, a cluster of CTAs shares the keys of one and puts the parts of O together.
@@ -71,6 +72,9 @@ struct PingPongTiling {
     static constexpr int kKeyPanelBytes = kTileN * 128, kTileBytes = kPanels * kKeyPanelBytes;
     static constexpr int kPartBytes = kTileM * kDim * 4;  // O of a CTA that has a share of the keys, in float
 
+    // Q of the next item has a place of its own if there is one left.
+    static constexpr int kQueries = 3 * kConsumers * kStripBytes + 2 * kStages * kTileBytes <= 224 * 1024 ? 2 : 1;
+
     struct Shared {
         union {
             struct {
@@ -79,10 +83,10 @@ struct PingPongTiling {
             };
             float part[kTileM * kDim];
         };
-        alignas(1024) unsigned char q[kConsumers][kStripBytes];
+        alignas(1024) unsigned char q[kQueries][kConsumers][kStripBytes];
         alignas(1024) unsigned char out[kConsumers][kStripBytes];
         float2 state[kTileM];  // m and l of a part's rows
-        mbarrier::Barrier q_full, q_empty;
+        mbarrier::Barrier q_full[kQueries], q_empty[kQueries];
         mbarrier::Barrier k_full[kStages], k_empty[kStages], v_full[kStages], v_empty[kStages];  // there; read by all consumer warps
     };
     // Dynamic shared memory may start between two multiples of 1024.
@@ -115,24 +119,34 @@ struct Item {
 struct Schedule {
     int query_tiles, heads, group;
     int shares;  // CTAs that share the keys of an item: the cluster's size
+};
 
-    // visit(item) for each item of this CTA. `kCausal` items end at the diagonal.
-    template <typename T, bool kCausal, typename Visit>
-    __device__ __forceinline__ void for_each_item(int keys, Visit visit) const {
-        const int ctas = gridDim.x / shares, cta = blockIdx.x / shares, items = query_tiles * heads;
-        for (int round = 0;; ++round) {
-            const int position = round * ctas + (round % 2 == 0 ? cta : ctas - 1 - cta);
-            if (position >= items) return;
-            const int first_head = position / (group * query_tiles) * group, place = position % (group * query_tiles);
-            const int together = min(group, heads - first_head);
-            Item item{first_head + place % together, (query_tiles - 1 - place / together) * T::kTileM, 0, 0};
-            const int seen = kCausal ? min(keys, item.first_query + T::kTileM) : keys;
-            const int tiles = (seen + T::kTileN - 1) / T::kTileN, share = kCausal ? 0 : blockIdx.x % shares;
-            item.begin = kCausal ? 0 : tiles * share / shares;
-            item.end = kCausal ? tiles : tiles * (share + 1) / shares;
-            visit(item);
-        }
+// The items of this CTA, one after the other.
+template <typename T, bool kCausal>
+class Items {
+public:
+    __device__ __forceinline__ Items(const Schedule& schedule, int keys) : schedule_(schedule), keys_(keys) {}
+
+    // False after the last one.
+    __device__ __forceinline__ bool next(Item& item) {
+        const int shares = schedule_.shares, heads = schedule_.heads, tiles = schedule_.query_tiles, group = schedule_.group;
+        const int ctas = gridDim.x / shares, cta = blockIdx.x / shares;
+        const int position = round_ * ctas + (round_ % 2 == 0 ? cta : ctas - 1 - cta);
+        if (position >= heads * tiles) return false;
+        ++round_;
+        const int first_head = position / (group * tiles) * group, place = position % (group * tiles), together = min(group, heads - first_head);
+        item.head = first_head + place % together;
+        item.first_query = (tiles - 1 - place / together) * T::kTileM;
+        const int seen = kCausal ? min(keys_, item.first_query + T::kTileM) : keys_;  // keys that some row sees
+        const int all = (seen + T::kTileN - 1) / T::kTileN, share = blockIdx.x % shares;
+        item.begin = kCausal ? 0 : all * share / shares;
+        item.end = kCausal ? all : all * (share + 1) / shares;
+        return true;
     }
+
+private:
+    const Schedule& schedule_;
+    int keys_, round_ = 0;
 };
 
 struct Maps {
@@ -147,33 +161,37 @@ class Producer {
 public:
     __device__ __forceinline__ Producer(Shared& shared, const Maps& maps) : shared_(shared), maps_(maps) {}
 
-    // In the order in which consumers take them: scores of a tile come before the output of the tile before.
+    // In the order in which consumers take them: the scores of a tile come before the output of the tile before.
     __device__ __forceinline__ void produce(const Item& item) {
-        load_keys(item.begin, item.head);
-        mbarrier::wait(&shared_.q_empty, item_parity_ ^ 1);
-        item_parity_ ^= 1;
-        mbarrier::arrive_expecting(&shared_.q_full, T::kConsumers * T::kStripBytes);
-        for (int group = 0; group < T::kConsumers; ++group) {
-            for (int panel = 0; panel < T::kPanels; ++panel) {
-                tma::load(shared_.q[group] + panel * T::kStripPanelBytes, maps_.q, &shared_.q_full, panel * kHalfRow, item.first_query + 64 * group,
-                          item.head);
-            }
-        }
 #pragma unroll 1
-        for (int tile = item.begin + 1; tile < item.end; ++tile) {
-            load_keys(tile, item.head);
-            load_values(tile - 1, item.head);
+        for (int tile = item.begin; tile < item.end; ++tile) {
+            load(shared_.k[keys_.stage], maps_.k, shared_.k_full, shared_.k_empty, keys_, tile, item.head);
+            if (tile == item.begin) load_queries(item);
+            load_values();
+            tile_ = tile;
+            head_ = item.head;
         }
-        load_values(item.end - 1, item.head);
+    }
+
+    // V of the newest tile of K.
+    __device__ __forceinline__ void load_values() {
+        if (tile_ >= 0) load(shared_.v[values_.stage], maps_.v, shared_.v_full, shared_.v_empty, values_, tile_, head_);
     }
 
 private:
-    __device__ __forceinline__ void load_keys(int tile, int head) {
-        load(shared_.k[keys_.stage], maps_.k, shared_.k_full, shared_.k_empty, keys_, tile, head);
+    __device__ __forceinline__ void load_queries(const Item& item) {
+        mbarrier::Barrier* const full = &shared_.q_full[queries_.stage];
+        mbarrier::wait(&shared_.q_empty[queries_.stage], queries_.parity ^ 1);
+        mbarrier::arrive_expecting(full, T::kConsumers * T::kStripBytes);
+        for (int group = 0; group < T::kConsumers; ++group) {
+            for (int panel = 0; panel < T::kPanels; ++panel) {
+                tma::load(shared_.q[queries_.stage][group] + panel * T::kStripPanelBytes, maps_.q, full, panel * kHalfRow,
+                          item.first_query + 64 * group, item.head);
+            }
+        }
+        queries_.advance();
     }
-    __device__ __forceinline__ void load_values(int tile, int head) {
-        load(shared_.v[values_.stage], maps_.v, shared_.v_full, shared_.v_empty, values_, tile, head);
-    }
+
     __device__ __forceinline__ void load(unsigned char* to, const tma::TensorMap& map, mbarrier::Barrier* full, mbarrier::Barrier* empty,
                                          Slot<T::kStages>& slot, int tile, int head) {
         mbarrier::wait(&empty[slot.stage], slot.parity ^ 1);
@@ -187,7 +205,8 @@ private:
     Shared& shared_;
     const Maps& maps_;
     Slot<T::kStages> keys_, values_;
-    unsigned item_parity_ = 0;
+    Slot<T::kQueries> queries_;
+    int tile_ = -1, head_ = 0;  // of the newest tile of K
 };
 
 // The work of a consumer warpgroup: 64 query rows against the keys of an item.
@@ -197,69 +216,40 @@ class Consumer {
 
 public:
     // `group`: which of the CTA's consumers.
-    __device__ __forceinline__ Consumer(const Problem& problem, Shared& shared, int group)
-        : shared_(shared), scale_(problem.scale), negate_(problem.negate), keys_(problem.keys), group_(group),
-          queries_(wgmma::descriptor(shared.q[group], 0, kAtomBytes, wgmma::k128Bytes)) {
+    __device__ __forceinline__ Consumer(const Problem& problem, Shared& shared, const tma::TensorMap& out, int group)
+        : shared_(shared), out_(out), scale_(problem.scale), negate_(problem.negate), keys_(problem.keys), group_(group) {
         if (group == T::kConsumers - 1) pass_turn();  // the first one's first turn
     }
 
-    // O of the item's rows, not yet divided by l, in registers.
-    __device__ __forceinline__ void run(const Item& item) {
-        first_row_ = item.first_query + 64 * group_;
-        const int all_see = kCausal ? min(keys_, first_row_ + 1) : keys_;  // keys that every row sees
-        const int plain = negate_ ? 0 : all_see / T::kTileN;               // tiles before this one need no mask
-#pragma unroll
-        for (int i = 0; i < T::kDim / 2; ++i) o_[i] = 0.0f;
-        max_[0] = max_[1] = kLeastMax;
-        sum_[0] = sum_[1] = 0.0f;
-
-        mbarrier::wait(&shared_.q_full, item_parity_);
-        item_parity_ ^= 1;
+    // All items but the end of the last one, which `item` is then: its O, not yet divided by l, is in registers.
+    __device__ __forceinline__ void run(Items<T, kCausal> items, Item& item) {
+        items.next(item);
+        begin(item);
         mbarrier::wait(&shared_.k_full[slot_.stage], slot_.parity);
-        issue_scores();
-        finish_scores<true, 0>(item.begin, item.begin + 1 == item.end, [] {});
-        int tile = item.begin + 1;
+        issue_scores(slot_.stage);
+        finish_scores<true, true, 0>(item.begin, item.begin + 1 == item.end, [] {});
+        clear_output();
+        for (;;) {
+            const int all_see = kCausal ? min(keys_, first_row_ + 1) : keys_;  // keys that every row sees
+            const int plain = negate_ ? 0 : all_see / T::kTileN;               // tiles before this one need no mask
+            int tile = item.begin + 1;
 #pragma unroll 1
-        for (; tile < min(plain, item.end); ++tile) step<false>(tile, tile + 1 == item.end);
+            for (; tile < min(plain, item.end); ++tile) step<false>(tile, tile + 1 == item.end);
 #pragma unroll 1
-        for (; tile < item.end; ++tile) step<true>(tile, tile + 1 == item.end);
+            for (; tile < item.end; ++tile) step<true>(tile, tile + 1 == item.end);
+            Item next;
+            if (!items.next(next)) break;
+            change(item, next);
+            item = next;
+        }
         mbarrier::wait(&shared_.v_full[slot_.stage], slot_.parity);
         issue_output(slot_.stage);
         wgmma::wait<0>(o_, p_);
-        release(&shared_.v_empty[slot_.stage]);
-        slot_.advance();
-#pragma unroll
-        for (int half = 0; half < 2; ++half) {
-            sum_[half] += __shfl_xor_sync(kWarp, sum_[half], 1);
-            sum_[half] += __shfl_xor_sync(kWarp, sum_[half], 2);
-        }
+        sum_up(sum_);
     }
 
-    // Rows that exist to the head's O, by way of the consumer's strip of shared memory.
-    __device__ __forceinline__ void store(const tma::TensorMap& out, int head) {
-        const bool chosen = threadIdx.x % kWarpgroup == 0;
-        if (chosen) tma::wait_stores_read();
-        named_barrier::sync(kStripOf + group_, kWarpgroup);  // the item before has left the strip
-#pragma unroll
-        for (int half = 0; half < 2; ++half) {
-            const float factor = __fdividef(1.0f, sum_[half]);
-            const int row = strip_row(half);
-#pragma unroll
-            for (int block = 0; block < T::kDim / 8; ++block) {
-                unsigned char* const chunks = shared_.out[group_] + block / 8 * T::kStripPanelBytes + row * 128;
-                *reinterpret_cast<unsigned*>(chunks + (block % 8 ^ row % 8) * 16 + column() * 2) =
-                    pack_halves(o_[4 * block + 2 * half] * factor, o_[4 * block + 2 * half + 1] * factor);
-            }
-        }
-        shared_memory::fence_async();
-        named_barrier::sync(kStripOf + group_, kWarpgroup);  // the strip is written
-        if (chosen) {
-            for (int panel = 0; panel < T::kPanels; ++panel) {
-                tma::store(out, shared_.out[group_] + panel * T::kStripPanelBytes, panel * kHalfRow, first_row_, head);
-            }
-            tma::commit_stores();
-        }
-    }
+    // The last item's rows.
+    __device__ __forceinline__ void store_last(const Item& item) { store(item, sum_); }
 
     // The same where the CTAs of a cluster have a share of the keys each: all parts to shared memory, then each CTA puts every
     // `shares`-th row together. O = sum of w O_part, w = exp2(m_part - m) / l, l = sum of exp2(m_part - m) l_part.
@@ -316,6 +306,9 @@ private:
     static __device__ __forceinline__ int strip_row(int half) { return threadIdx.x % kWarpgroup / 32 * 16 + lane() / 4 + 8 * half; }
     static __device__ __forceinline__ int part_place(int row, int block) { return row * T::kDim + (block ^ row % 8) * 8; }  // no bank is asked twice
 
+    // A value that is the same for a warp, in a register of which the compiler sees that.
+    static __device__ __forceinline__ int of_warp(int value) { return __shfl_sync(kWarp, value, 0); }
+
     __device__ __forceinline__ int row(int half) const { return first_row_ + strip_row(half); }
 
     __device__ __forceinline__ void take_turn() const {
@@ -330,30 +323,101 @@ private:
         if (lane() == 0) mbarrier::arrive(barrier);
     }
 
+    // The rows of an item begin, and its Q is there.
+    __device__ __forceinline__ void begin(const Item& item) {
+        first_row_ = item.first_query + 64 * group_;
+        max_[0] = max_[1] = kLeastMax;
+        sum_[0] = sum_[1] = 0.0f;
+        mbarrier::wait(&shared_.q_full[query_slot_.stage], query_slot_.parity);
+    }
+
+    __device__ __forceinline__ void clear_output() {
+#pragma unroll
+        for (int i = 0; i < T::kDim / 2; ++i) o_[i] = 0.0f;
+    }
+
+    // Sums of a row's four lanes.
+    static __device__ __forceinline__ void sum_up(float (&sum)[2]) {
+#pragma unroll
+        for (int half = 0; half < 2; ++half) {
+            sum[half] += __shfl_xor_sync(kWarp, sum[half], 1);
+            sum[half] += __shfl_xor_sync(kWarp, sum[half], 2);
+        }
+    }
+
     // Scores and probabilities of tile `tile`, which is there, and P·V of the tile before. `last`: of the item.
     template <bool kGeneral>
     __device__ __forceinline__ void step(int tile, bool last) {
-        const Slot<T::kStages> before = slot_;
+        const int before = issue_both();
+        finish_scores<kGeneral, false, 1>(tile, last, [&] { finish_output(before); });
+    }
+
+    // The same for the first tile of `next`, and the end of `item`.
+    __device__ __forceinline__ void change(const Item& item, const Item& next) {
+        float sum[2] = {sum_[0], sum_[1]};
+        begin(next);
+        Slot<T::kStages> first = slot_;
+        first.advance();
+        mbarrier::wait(&shared_.k_full[first.stage], first.parity);
+        const int before = issue_both();
+        finish_scores<true, true, 1>(next.begin, next.begin + 1 == next.end, [&] { finish_output(before); });
+        sum_up(sum);
+        store(item, sum);
+        clear_output();
+    }
+
+    // Has both products issued, and returns where V lies.
+    __device__ __forceinline__ int issue_both() {
         slot_.advance();
+        const int stage = of_warp(slot_.stage), before = stage == 0 ? T::kStages - 1 : stage - 1;
         take_turn();
-        issue_scores();
-        mbarrier::wait(&shared_.v_full[before.stage], before.parity);
-        issue_output(before.stage);
+        issue_scores(stage);
+        mbarrier::wait(&shared_.v_full[before], slot_.parity ^ (stage == 0));
+        issue_output(before);
         pass_turn();
-        finish_scores<kGeneral, 1>(tile, last, [&] {
-            wgmma::wait<0>(o_, p_, s_);
-            release(&shared_.v_empty[before.stage]);
-        });
+        return before;
+    }
+
+    __device__ __forceinline__ void finish_output(int stage) {
+        wgmma::wait<0>(o_, p_, s_);
+        release(&shared_.v_empty[stage]);
+    }
+
+    // O / l, rows that exist, to the item's head, by way of the consumer's strip of shared memory.
+    __device__ __forceinline__ void store(const Item& item, const float (&sum)[2]) {
+        const bool chosen = threadIdx.x % kWarpgroup == 0;
+        if (chosen) tma::wait_stores_read();
+        named_barrier::sync(kStripOf + group_, kWarpgroup);  // the item before has left the strip
+#pragma unroll
+        for (int half = 0; half < 2; ++half) {
+            const float factor = __fdividef(1.0f, sum[half]);
+            const int row = strip_row(half);
+#pragma unroll
+            for (int block = 0; block < T::kDim / 8; ++block) {
+                unsigned char* const chunks = shared_.out[group_] + block / 8 * T::kStripPanelBytes + row * 128;
+                *reinterpret_cast<unsigned*>(chunks + (block % 8 ^ row % 8) * 16 + column() * 2) =
+                    pack_halves(o_[4 * block + 2 * half] * factor, o_[4 * block + 2 * half + 1] * factor);
+            }
+        }
+        shared_memory::fence_async();
+        named_barrier::sync(kStripOf + group_, kWarpgroup);  // the strip is written
+        if (chosen) {
+            for (int panel = 0; panel < T::kPanels; ++panel) {
+                tma::store(out_, shared_.out[group_] + panel * T::kStripPanelBytes, panel * kHalfRow, item.first_query + 64 * group_, item.head);
+            }
+            tma::commit_stores();
+        }
     }
 
     // s = Q·K^T, 16 columns of Q and K at a time: 32 bytes of each row of a panel.
-    __device__ __forceinline__ void issue_scores() {
-        const std::uint64_t keys = wgmma::descriptor(shared_.k[slot_.stage], 0, kAtomBytes, wgmma::k128Bytes);
+    __device__ __forceinline__ void issue_scores(int stage) {
+        const std::uint64_t queries = wgmma::descriptor(shared_.q[of_warp(query_slot_.stage)][group_], 0, kAtomBytes, wgmma::k128Bytes);
+        const std::uint64_t keys = wgmma::descriptor(shared_.k[stage], 0, kAtomBytes, wgmma::k128Bytes);
         wgmma::fence(s_, o_, p_);
 #pragma unroll
         for (int step = 0; step < T::kDim / 16; ++step) {
             const int panel = step / 4, bytes = step % 4 * 32;
-            wgmma::multiply<T::kTileN, false>(s_, wgmma::advance(queries_, panel * T::kStripPanelBytes + bytes),
+            wgmma::multiply<T::kTileN, false>(s_, wgmma::advance(queries, panel * T::kStripPanelBytes + bytes),
                                               wgmma::advance(keys, panel * T::kKeyPanelBytes + bytes), step > 0);
         }
         wgmma::commit();
@@ -373,11 +437,14 @@ private:
     // Scores become probabilities p_, and O shrinks to the new maxima. Exponentials run while P·V of the tile before does (kPending
     // groups of products after the scores'), whose end is waited for in `finish_before`. The wait for the next tile, a loop, keeps
     // the compiler from moving that one ahead of them; and so no wait for K stands before the products.
-    template <bool kGeneral, int kPending, typename FinishBefore>
+    template <bool kGeneral, bool kFirst, int kPending, typename FinishBefore>
     __device__ __forceinline__ void finish_scores(int tile, bool last, FinishBefore finish_before) {
         wgmma::wait<kPending>(s_);
         release(&shared_.k_empty[slot_.stage]);
-        if (last) release(&shared_.q_empty);
+        if (last) {
+            release(&shared_.q_empty[query_slot_.stage]);
+            query_slot_.advance();
+        }
         if constexpr (kGeneral) {
             if (negate_) {  // softmax_scale is negative, and scale_ its size
 #pragma unroll
@@ -397,8 +464,10 @@ private:
             mbarrier::wait(&shared_.k_full[next.stage], next.parity);
         }
         finish_before();
+        if constexpr (!kFirst) {
 #pragma unroll
-        for (int i = 0; i < T::kDim / 2; ++i) o_[i] *= factor_[i / 2 % 2];
+            for (int i = 0; i < T::kDim / 2; ++i) o_[i] *= factor_[i / 2 % 2];
+        }
 #pragma unroll
         for (int i = 0; i < T::kTileN / 4; ++i) p_[i / 4][i % 4] = pack_halves(s_[2 * i], s_[2 * i + 1]);
     }
@@ -447,12 +516,12 @@ private:
     }
 
     Shared& shared_;
+    const tma::TensorMap& out_;
     float scale_;
     bool negate_;
     int keys_, group_, first_row_;
-    std::uint64_t queries_;  // the warpgroup's rows of panel 0
-    Slot<T::kStages> slot_;  // of the newest tile
-    unsigned item_parity_ = 0;
+    Slot<T::kStages> slot_;         // of the newest tile
+    Slot<T::kQueries> query_slot_;  // of its Q
     float s_[T::kTileN / 2];
     unsigned p_[T::kTileN / 16][4];
     float o_[T::kDim / 2];
@@ -471,8 +540,10 @@ __global__ void __launch_bounds__(T::kThreads, 1) sdpa_fp16_pingpong_kernel(cons
         tma::prefetch(maps.k);
         tma::prefetch(maps.v);
         tma::prefetch(maps.out);
-        mbarrier::init(&shared.q_full, 1);
-        mbarrier::init(&shared.q_empty, T::kConsumerWarps);
+        for (int query = 0; query < T::kQueries; ++query) {
+            mbarrier::init(&shared.q_full[query], 1);
+            mbarrier::init(&shared.q_empty[query], T::kConsumerWarps);
+        }
         for (int stage = 0; stage < T::kStages; ++stage) {
             mbarrier::init(&shared.k_full[stage], 1);
             mbarrier::init(&shared.k_empty[stage], T::kConsumerWarps);
@@ -487,21 +558,22 @@ __global__ void __launch_bounds__(T::kThreads, 1) sdpa_fp16_pingpong_kernel(cons
         wgmma::give_registers<T::kProducerRegisters>();
         if (threadIdx.x == 0) {
             Producer<T> producer(shared, maps);
-            schedule.for_each_item<T, kCausal>(problem.keys, [&](const Item& item) { producer.produce(item); });
+            Items<T, kCausal> items(schedule, problem.keys);
+            for (Item item; items.next(item);) producer.produce(item);
+            producer.load_values();
         }
     } else {
         wgmma::take_registers<T::kConsumerRegisters>();
         const int group = __shfl_sync(kWarp, threadIdx.x / kWarpgroup, 0) - 1;  // the same for a warp, and the compiler sees that
-        Consumer<T, kCausal> consumer(problem, shared, group);
-        schedule.for_each_item<T, kCausal>(problem.keys, [&](const Item& item) {
-            consumer.run(item);
-            if (kCausal || schedule.shares == 1) {
-                consumer.store(maps.out, item.head);
-            } else {
-                __half* const out = problem.out + static_cast<std::int64_t>(item.head) * problem.queries * T::kDim;
-                consumer.combine(out, item.first_query, problem.queries, schedule.shares);
-            }
-        });
+        Consumer<T, kCausal> consumer(problem, shared, maps.out, group);
+        Item item;
+        consumer.run(Items<T, kCausal>(schedule, problem.keys), item);
+        if (kCausal || schedule.shares == 1) {
+            consumer.store_last(item);
+        } else {
+            __half* const out = problem.out + static_cast<std::int64_t>(item.head) * problem.queries * T::kDim;
+            consumer.combine(out, item.first_query, problem.queries, schedule.shares);
+        }
         consumer.finish();
     }
 }

@@ -89,7 +89,8 @@ def test_more_items_than_there_are_numbers_are_refused(kernel: EmulatedKernel) -
 
 @needs_nvcc
 def test_the_softmax_runs_under_the_products(tmp_path: Path) -> None:
-    """The compiler spills nothing and adds no wait of its own; all exponentials of a step lie between the waits for Q·K^T and for P·V."""
+    """The compiler spills nothing and adds no wait of its own; all exponentials of a step lie between the waits for Q·K^T and for P·V,
+    but for an item's first tile."""
     tools, cubin = find_toolchain(), tmp_path / "pingpong.cubin"
     argv = [tools.need("nvcc").path, "-std=c++17", "-cubin", "-arch=sm_90a", "-Xptxas", "-v", "-ftz=true", "-DCAUSAL=0"]
     printed = subprocess.run(
@@ -106,7 +107,7 @@ def test_the_softmax_runs_under_the_products(tmp_path: Path) -> None:
     for kernel in kernels:
         loops = re.findall(r"DEPBAR\.LE gsb0, 0x1 .*?DEPBAR\.LE gsb0, 0x0 ", kernel, re.DOTALL)
         of_tile = int(re.findall(r"Li(\d+)E", kernel)[2]) // 2  # of a tile's keys a thread has every fourth pair, in two rows
-        assert [loop.count("MUFU.EX2") for loop in loops] == [of_tile + 2] * 2  # and what O and l shrink by
+        assert [loop.count("MUFU.EX2") for loop in loops[:2]] == [of_tile + 2] * 2  # and what O and l shrink by
 
 
 @pytest.mark.slow

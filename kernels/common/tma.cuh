@@ -60,6 +60,16 @@ __device__ __forceinline__ void load(void* to, const TensorMap& map, mbarrier::B
                  ::"r"(shared_memory::address(to)), "l"(&map), "r"(shared_memory::address(barrier)), "r"(column), "r"(row), "r"(head) : "memory");
 }
 
+// One thread: as `load`, to the same place of each CTA of the cluster whose bit is set in `ctas`. Each CTA's own `barrier` counts
+// what arrives there.
+__device__ __forceinline__ void load_to_all(void* to, const TensorMap& map, mbarrier::Barrier* barrier, int column, int row, int head,
+                                            std::uint16_t ctas) {
+    asm volatile("cp.async.bulk.tensor.3d.shared::cluster.global.tile.mbarrier::complete_tx::bytes.multicast::cluster "
+                 "[%0], [%1, {%3, %4, %5}], [%2], %6;"
+                 ::"r"(shared_memory::address(to)), "l"(&map), "r"(shared_memory::address(barrier)), "r"(column), "r"(row), "r"(head),
+                   "h"(ctas) : "memory");
+}
+
 // One thread: the box at `from`, aligned to 1024 bytes, to (column, row) of `head`; rows past the end of the head are left out.
 // What was written to it was fenced (shared_memory::fence_async) by its writers, and a barrier came after.
 __device__ __forceinline__ void store(const TensorMap& map, const void* from, int column, int row, int head) {

@@ -98,17 +98,7 @@ struct PingPongTiling {
 // Numbers of named barriers; 0 is __syncthreads.
 enum NamedBarrier : int { kTurnOf = 1, kStripOf = 4, kAllConsumers = 7 };
 
-// Where in a ring a tile lies, and the parity of its barriers' phase; starts at tile 0.
-template <int kStages>
-struct Slot {
-    int stage = 0;
-    unsigned parity = 0;
-
-    __device__ __forceinline__ void advance() {
-        stage = stage + 1 == kStages ? 0 : stage + 1;
-        parity ^= stage == 0;
-    }
-};
+using mbarrier::Slot;
 
 // One tile of query rows of one head, and the tiles of keys that this CTA takes of it: `begin` to `end` - 1.
 struct Item {

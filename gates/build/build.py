@@ -151,7 +151,7 @@ def _plans(task: Task, toolchain: Toolchain, archs: tuple[str, ...], device_arch
     plans = []
     if "cubin" in want:
         for arch in archs:
-            plans.extend(_cubin_plans(task, toolchain, arch))
+            plans.extend(_cubin_plans(task, toolchain, arch, device_archs))
     makers: dict[str, tuple[str, tuple[str, ...], Callable[[], Iterable[graph.Edge]]]] = {
         "device": ("device.so", ("nvcc",), lambda: graph.device_edges(task, toolchain, device_archs)),
         "emulator": (graph.emulator_library(task), ("nvcc", "g++"), lambda: graph.emulator_edges(task, toolchain)),
@@ -175,15 +175,20 @@ def _binding_plans(task: Task, toolchain: Toolchain) -> list[_Plan]:
     return [_Plan("binding", edge.output, (edge,), log=edge.log) for edge in graph.binding_edges(task, toolchain)]
 
 
-def _cubin_plans(task: Task, toolchain: Toolchain, arch: str) -> list[_Plan]:
+def _cubin_plans(task: Task, toolchain: Toolchain, arch: str, device_archs: Sequence[str]) -> list[_Plan]:
     tools = ("nvcc", "nvlink") if graph.is_relocatable(task) else ("nvcc",)
     for tool in tools:
         if missing := build_failure.missing_tool(tool, toolchain):
             return [_Plan("cubin", f"{arch}/{stem}.cubin", (), arch, failure=missing) for _, stem in graph.device_sources(task)]
-    edges = graph.cubin_edges(task, toolchain, arch)
+    edges = graph.cubin_edges(task, toolchain, arch, device_archs)
     if graph.is_relocatable(task):
         return [_Plan("cubin", edges[-1].output, tuple(edges), arch, edges[-1].log)]
-    return [_Plan("cubin", edge.output, (edge,), arch, edge.log) for edge in edges]
+    made = {edge.output: edge for edge in edges}
+    return [
+        _Plan("cubin", edge.output, (*(made[name] for name in edge.inputs if name in made), edge), arch, edge.log)
+        for edge in edges
+        if edge.output.endswith(".cubin")
+    ]
 
 
 def _refuse_unwritable_names(task: Task) -> None:

@@ -13,7 +13,7 @@ from functools import cached_property
 from pathlib import Path
 
 from gates.build import compilers
-from gates.build.elf import sections
+from gates.build.objects import sections
 from gates.build.result import BuildResult, Target
 from gates.build.toolchain import Tool, Toolchain
 from gates.core import jsonio

@@ -71,6 +71,8 @@ class Failure:
         what = self.command.split(" ", 1)[0].rsplit("/", 1)[-1] if self.command else "ninja"
         if " gates.emulator.cpu.runtime_object " in self.command:
             what = "making the emulator's runtime"
+        elif " gates.build.objects " in self.command:
+            what = "taking the cubin out of its object"
         return f"{what} failed ({self.cause})" + (f": {first_error(self.errors)}" if self.errors else "")
 
 

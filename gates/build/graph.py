@@ -10,15 +10,16 @@ from dataclasses import dataclass
 from pathlib import Path
 
 import gates.emulator
-from gates.build import torch_headers
+from gates.build import objects, torch_headers
 from gates.build.toolchain import Toolchain, header_folders
-from gates.task.load import EXTENSION, Task
+from gates.task.load import CUDA, EXTENSION, Task
 from gates.task.sources.architectures import lowest
 from gates.task.sources.optimisation import options_files, split
 from gates.task.sources.preprocessor import linked_files
 
 STEP = Path(__file__).with_name("compile_step.py")
 CXX_STANDARD = "-std=c++17"
+_REPORT = ("-lineinfo", "-Xptxas", "-v")  # lines of the source in the code, and what ptxas says of it
 RUNTIME = "emulator.runtime.o"
 TORCH_ON_CPU = Path(gates.emulator.__file__).parent / "torch_on_cpu"
 TORCH_CXX_STANDARD = "-std=c++20"  # of torch's headers
@@ -39,25 +40,24 @@ class Edge:
     implicit: tuple[str, ...] = ()
 
 
-def cubin_edges(task: Task, toolchain: Toolchain, arch: str) -> list[Edge]:
-    """A cubin of each source, with ptxas's report beside it."""
-    edges = []
+def cubin_edges(task: Task, toolchain: Toolchain, arch: str, device_archs: Sequence[str]) -> list[Edge]:
+    """A cubin of each source, with ptxas's report beside it. It is taken out of an object for ``arch`` alone, if there is one."""
+    holders = {edge.output: edge for edge in _objects(task, toolchain, arch, device_archs)}
+    edges, cubins = list(holders.values()), list[str]()
+    command: tuple[str, ...]
     for source, stem in device_sources(task):
-        output = f"{arch}/{stem}.cubin"
-        command = (
-            *_nvcc(toolchain),
-            "-cubin",
-            f"-arch={arch}",
-            "-Xptxas",
-            "-v",
-            "-lineinfo",
-            *_compiled(task, source, output),
-        )
-        edges.append(Edge(output, f"{arch}/{stem}.ptxas.log", command, (str(source),), f"{output}.d", _files_of_flags(task)))
+        output, log = f"{arch}/{stem}.cubin", f"{arch}/{stem}.ptxas.log"
+        cubins.append(output)
+        if holders:
+            holder = holders[_object(task, stem, arch)]
+            command = (sys.executable, "-S", "-m", objects.__name__, holder.output, f"-arch={arch}", "-o", "{out}")
+            edges.append(Edge(output, log, command, (holder.output, holder.log), implicit=(objects.__file__,)))
+        else:
+            command = (*_nvcc(toolchain), "-cubin", f"-arch={arch}", *_REPORT, *_compiled(task, source, output))
+            edges.append(Edge(output, log, command, (str(source),), f"{output}.d", _files_of_flags(task)))
     if is_relocatable(task):  # ptxas saw one file's share: the linker's figures and code are the ones to judge
-        cubins = tuple(edge.output for edge in edges)
         link = (toolchain.need("nvlink").path, f"-arch={arch}", "-v", *cubins, "-o", "{out}")
-        edges.append(Edge(f"{arch}/linked.cubin", f"{arch}/linked.ptxas.log", link, cubins))
+        edges.append(Edge(f"{arch}/linked.cubin", f"{arch}/linked.ptxas.log", link, tuple(cubins)))
     return edges
 
 
@@ -70,13 +70,31 @@ def is_relocatable(task: Task) -> bool:
 def device_edges(task: Task, toolchain: Toolchain, archs: Sequence[str]) -> list[Edge]:
     """Objects of each source, then the shared library that holds the launcher; the CUDA runtime is linked in."""
     code = [f"-gencode=arch={arch.replace('sm_', 'compute_')},code={arch}" for arch in archs]
-    edges, objects = [], []
-    for source, stem in zip(task.sources, stems(task), strict=True):
-        output = f"device/{stem}.o"
-        edges.append(_object_edge(task, toolchain, source, output, code))
-        objects.append(output)
-    command = (*_nvcc(toolchain), "-shared", "-cudart", "static", *code, *task.nvcc_flags, *objects, "-o", "{out}")
-    return [*edges, _library_edge(task, "device.so", command, objects)]
+    if len(archs) == 1:
+        edges = _objects(task, toolchain, archs[0], archs)
+    else:
+        named = zip(task.sources, stems(task), strict=True)
+        edges = [_object_edge(task, toolchain, source, f"device/{stem}.o", code) for source, stem in named]
+    made = [edge.output for edge in edges]
+    command = (*_nvcc(toolchain), "-shared", "-cudart", "static", *code, *task.nvcc_flags, *made, "-o", "{out}")
+    return [*edges, _library_edge(task, "device.so", command, made)]
+
+
+def _objects(task: Task, toolchain: Toolchain, arch: str, device_archs: Sequence[str]) -> list[Edge]:
+    """One object of each source for ``arch`` alone, from which its cubin and each library that runs it are made; none if no library does.
+
+    That for the lowest architecture holds PTX too, which the emulator executes.
+    """
+    if task.kind != CUDA or not (arch == lowest(task.arch) or tuple(device_archs) == (arch,)):
+        return []
+    virtual = arch.replace("sm_", "compute_")
+    code = [f"-gencode=arch={virtual},code={one}" for one in (arch, *([virtual] if arch == lowest(task.arch) else []))]
+    named = zip(task.sources, stems(task), strict=True)
+    return [_object_edge(task, toolchain, source, _object(task, stem, arch), code) for source, stem in named]
+
+
+def _object(task: Task, stem: str, arch: str) -> str:
+    return f"{'emulator' if arch == lowest(task.arch) else 'device'}/{stem}.o"
 
 
 def _compiled(task: Task, source: Path, output: str) -> tuple[str, ...]:
@@ -89,9 +107,10 @@ def _object_edge(task: Task, toolchain: Toolchain, source: Path, output: str, co
         *_nvcc(toolchain),
         "-c",
         "-O3",
-        "-lineinfo",
         "-Xcompiler",
         "-fPIC",
+        "--no-compress",
+        *_REPORT,
         *code,
         *_compiled(task, source, output),
     )
@@ -110,25 +129,22 @@ def emulator_edges(task: Task, toolchain: Toolchain) -> list[Edge]:
 
     virtual = lowest(task.arch).replace("sm_", "compute_")
     code = [f"-gencode=arch={virtual},code={virtual}"]
-    edges, objects = [], []
     torch = task.kind == EXTENSION
-    before = ["-include", str(TORCH_ON_CPU / "device.h")] if torch else []
-    for source, stem in zip(task.sources, stems(task), strict=True):
-        if source in task.compiled:
-            output = f"emulator/{stem}.o"
-            edges.append(_object_edge(task, toolchain, source, output, [*code, "--no-compress", *before]))
-            objects.append(output)
-    if torch:
-        output = "emulator/torch_on_cpu.o"
-        edges.append(_object_edge(task, toolchain, TORCH_ON_CPU / "device.cpp", output, code))
-        objects.append(output)
+    if torch:  # its objects are for the CPU's tensors alone
+        before = [*code, "-include", str(TORCH_ON_CPU / "device.h")]
+        named = [pair for pair in zip(task.sources, stems(task), strict=True) if pair[0] in task.compiled]
+        edges = [_object_edge(task, toolchain, source, f"emulator/{stem}.o", before) for source, stem in named]
+        edges.append(_object_edge(task, toolchain, TORCH_ON_CPU / "device.cpp", "emulator/torch_on_cpu.o", code))
+    else:
+        edges = _objects(task, toolchain, lowest(task.arch), ())
+    made = [edge.output for edge in edges]
     make_runtime = (sys.executable, "-m", runtime_object.__name__, "-o", "{out}", "--cxx", toolchain.need("g++").path)
     rules = [*RUNTIME_DIR.iterdir(), *RUNTIME_DIR.parent.glob("*.py")]
     edges.append(Edge(RUNTIME, f"{RUNTIME}.log", make_runtime, (), implicit=tuple(sorted(map(str, rules)))))
     libraries = torch_headers.link_flags() if torch else ()
     flags = [flag.replace("-z,defs,", "") for flag in LINK_FLAGS] if torch else LINK_FLAGS  # a CPU build of torch lacks cuBLAS and its kin
-    command = (*_nvcc(toolchain), *flags, *code, *task.nvcc_flags, *objects, RUNTIME, *libraries, "-o", "{out}")
-    return [*edges, _library_edge(task, emulator_library(task), command, [*objects, RUNTIME])]
+    command = (*_nvcc(toolchain), *flags, *code, *task.nvcc_flags, *made, RUNTIME, *libraries, "-o", "{out}")
+    return [*edges, _library_edge(task, emulator_library(task), command, [*made, RUNTIME])]
 
 
 def emulator_library(task: Task) -> str:

@@ -11,7 +11,6 @@ Example: GATES_TASK=stage2 GATES_PROFILE=cpu GATES_RESULTS=results python script
 
 from __future__ import annotations
 
-import argparse
 import os
 import re
 import sys
@@ -75,5 +74,4 @@ def _artifact(review: Review, profile: str) -> str:
 
 
 if __name__ == "__main__":
-    argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter).parse_args()
     sys.exit(run_step(main))

@@ -34,7 +34,7 @@ def made(folder: Path, want: set[str] = DEVICE, nvcc: str = "", **changes) -> Bu
 
 
 def device_text(result: BuildResult) -> str:
-    return (result.path("device") or Path()).read_text()
+    return (result.path("device") or Path()).read_text(errors="replace")
 
 
 def aged(path: Path, text: str) -> None:
@@ -70,7 +70,7 @@ def test_a_newer_file_of_the_same_content_is_not_compiled(tmp_path: Path) -> Non
     assert made(tmp_path).targets == first.targets and len(calls(tmp_path / "cuda")) == count
 
 
-@pytest.mark.parametrize("product", ["device.so", "device/k.o", "sm_89/k.cubin", "sm_89/k.ptxas.log"])
+@pytest.mark.parametrize("product", ["device.so", "emulator/k.o", "sm_89/k.cubin", "sm_89/k.ptxas.log"])
 @pytest.mark.parametrize("how", ["copied", "touched", "cut"])
 def test_a_product_that_is_not_the_one_that_was_made_is_made_again(tmp_path: Path, product: str, how: str) -> None:
     """As when the product of another build is copied over it."""
@@ -79,9 +79,8 @@ def test_a_product_that_is_not_the_one_that_was_made_is_made_again(tmp_path: Pat
     text = path.read_bytes()
     path.write_bytes({"copied": b"another build's\n", "touched": text, "cut": text[:-1]}[how])
     os.utime(path, (4 * 10**9, 4 * 10**9))  # newer than all else
-    count = len(calls(tmp_path / "cuda"))
     made(tmp_path)
-    assert path.read_bytes() == text and (len(calls(tmp_path / "cuda")) == count) is (how == "touched")
+    assert path.read_bytes() == text and (path.stat().st_mtime == 4 * 10**9) is (how == "touched")
 
 
 @pytest.mark.parametrize("broken", ["", "[]", "{}", '{"command": 1}', "\0", "gone"])
@@ -267,9 +266,9 @@ def test_macros_and_first_headers_of_the_flags_count_on_the_emulator(tmp_path: P
 def test_a_build_of_other_products_keeps_those_that_are_there(tmp_path: Path) -> None:
     (tmp_path / "k.cu").write_text('extern "C" int launch() { return 3; }\n')
     made(tmp_path, {"cubin"}, HOST_NVCC)
-    cubins = [call for call in calls(tmp_path / "cuda") if "-cubin" in call]
+    compiled = calls(tmp_path / "cuda")
     library = Path(made(tmp_path, {"cubin", "emulator"}).path("emulator") or "")
-    assert [call for call in calls(tmp_path / "cuda") if "-cubin" in call] == cubins
+    assert [call for call in calls(tmp_path / "cuda") if " -MD " in call] == compiled
     written = library.stat().st_mtime_ns
     made(tmp_path, {"emulator"})
     assert library.stat().st_mtime_ns == written

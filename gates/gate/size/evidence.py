@@ -10,7 +10,7 @@ from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
 from pathlib import Path
 
-from gates.build.elf import sections
+from gates.build.objects import sections
 from gates.core.errors import GatesError
 
 

@@ -1,3 +1,0 @@
-from gates.task_script import build
-
-build(__file__)

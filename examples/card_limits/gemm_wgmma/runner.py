@@ -1,3 +1,0 @@
-from gates.task_script import run
-
-run(__file__)

@@ -57,7 +57,8 @@ def new_command(name: str, kind: str | None, source: str | None, directory: Path
         made = new_task(name, str(kind), directory or Path())
     for path in made:
         print_text(f"made: {short_path(path)}")
-    print_text(f"next: gates run {made[0] if made[0].is_absolute() else f'./{made[0]}'}")
+    task = short_path(made[0])
+    print_text(f"next: gates run {task if Path(task).is_absolute() else f'./{task}'}")
 
 
 @click.command()

@@ -10,7 +10,7 @@ import ast
 import re
 import sys
 import tempfile
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Iterator, Mapping
 from pathlib import Path
 
 from gates.core.errors import EXIT_USAGE, GatesError
@@ -20,6 +20,20 @@ from gates.task.load import CUDA, EXTENSION, PYTHON, Task, faults, load_task
 _SCRIPTS = {"build.py": "build", "runner.py": "run"}  # and what each calls
 _TOO_ROUGH = ("float32", "float16", "bfloat16")
 _AFTER_ARGUMENTS = 3  # stream, error, error_bytes
+_ELEMENTS = {  # types of C that say what they point to, with the types of tensors whose elements they can be
+    "float": ("float32", "complex64"),
+    "double": ("float64", "complex128"),
+    "__half": ("float16",),
+    "half": ("float16",),
+    "__nv_bfloat16": ("bfloat16",),
+    "short": ("int16",),
+    "int16_t": ("int16",),
+    "int": ("int32",),
+    "int32_t": ("int32",),
+    "long long": ("int64",),
+    "int64_t": ("int64",),
+}
+_DTYPES = {dtype for dtypes in _ELEMENTS.values() for dtype in dtypes}
 _COMMENT = re.compile(r"//[^\n]*|/\*.*?\*/", re.S)
 
 
@@ -163,7 +177,9 @@ def _problem(task: Task) -> Iterator[str]:
     try:
         with tempfile.TemporaryDirectory(prefix="gates-lint-") as work:
             describe(task.folder, task.problem, wanted, work=Path(work), limit_s=task.time_limit_s, arguments=task.arguments)
-            seen = of_reference(task.folder, task.problem, task.shapes[0], work=Path(work), limit_s=task.time_limit_s)
+            seen = of_reference(
+                task.folder, task.problem, task.shapes[0], work=Path(work), limit_s=task.time_limit_s, arguments=task.arguments
+            )
     except GatesError as error:
         if error.exit_code != EXIT_USAGE:
             raise
@@ -190,7 +206,7 @@ def _problem(task: Task) -> Iterator[str]:
             f"{task.problem_file() or task.problem}: no DIMS: declare which sizes the kernel must accept, e.g. DIMS = "
             f"{{{_example(seen['sizes'])}}}, or {{}} for those of SHAPES only"
         )
-    yield from _signature(task, task.arguments or seen["arguments"])
+    yield from _signature(task, seen["arguments"])
     limits = task.gates["correctness"]
     if limits["max_abs_err"] >= seen["largest"] and limits["mean_abs_err"] >= seen["mean"] and "max_err_over_bound" not in limits:
         yield (
@@ -205,17 +221,41 @@ def _example(sizes: Mapping[str, int]) -> str:
     )
 
 
-def _signature(task: Task, arguments: Sequence[str]) -> Iterator[str]:
-    """A C launcher that takes another number of arguments than it is called with, where the text shows its list plainly."""
+def _signature(task: Task, arguments: Mapping[str, str]) -> Iterator[str]:
+    """A C launcher that takes other arguments than it is called with, where the text shows its list plainly."""
     from gates.task.sources.cuda_text import texts
 
     if task.kind != CUDA:
         return
     plain = _COMMENT.sub(" ", "\n".join(texts(task.sources)[0].values()))
     lists = {found[1] for found in re.finditer(rf"\b{task.entry}\s*\(([^(){{}};#]*)\)\s*(?:{{|try\b)", plain)}
-    if len(lists) == 1 and (given := len(lists.pop().split(","))) != len(arguments) + _AFTER_ARGUMENTS:
+    if len(lists) != 1:
+        return
+    where, parameters = f"{task.folder / 'task.yaml'}: entry: {task.entry}", lists.pop().split(",")
+    if len(parameters) != len(arguments) + _AFTER_ARGUMENTS:
         yield (
-            f"{task.folder / 'task.yaml'}: entry: {task.entry} takes {given} arguments, and is called with "
-            f"{len(arguments) + _AFTER_ARGUMENTS}: "
+            f"{where} takes {len(parameters)} arguments, and is called with {len(arguments) + _AFTER_ARGUMENTS}: "
             f"{', '.join((*arguments, 'stream', 'error', 'error_bytes'))}"
         )
+        return
+    for parameter, (name, given) in zip(parameters, arguments.items(), strict=False):
+        if told := _mismatch(" ".join(parameter.replace("*", " * ").split()), given):
+            yield f"{where} takes `{' '.join(parameter.split())}`, and {name} is {told}"
+
+
+def _mismatch(parameter: str, given: str) -> str:
+    """What a launcher is given in place of what ``parameter`` says; empty where they agree, or where the text does not tell.
+
+    Bytes, and whole numbers without a sign, are read for elements of any type.
+    """
+    dtype, of_tensor, _ = given.partition(" tensor")
+    pointer, words = "*" in parameter, parameter.partition("*")[0].removeprefix("const ").split()
+    kind = " ".join(word for word in (words if pointer else words[:-1]) if word not in ("const", "__restrict__")).removeprefix("std::")
+    if kind not in _ELEMENTS:
+        return ""
+    if pointer != bool(of_tensor):
+        return f"a tensor of {dtype}" if of_tensor else f"a number ({'int64_t' if dtype == 'int' else dtype})"
+    if pointer:
+        return f"a tensor of {dtype}" if dtype in _DTYPES and dtype not in _ELEMENTS[kind] else ""
+    wanted = "int" if any(one.startswith("int") for one in _ELEMENTS[kind]) else "float"
+    return {"int": "int64_t", "float": "float"}.get(dtype, "") if dtype != wanted or kind == "double" else ""

@@ -27,15 +27,17 @@ class Evaluator:
     """Judges ``workers`` candidates of ``task`` at a time (default: one for two cores); their processes do the work.
 
     ``scheduler``: the address of a Dask cluster whose workers do it instead, on all their cards; they must share the results folder.
-    A candidate that is under way is not judged a second time. Use it as a context manager: leaving it waits for what was submitted.
+    Each starts no more processes than its share of the cores. A candidate that is under way is not judged a second time. Use it as a
+    context manager: leaving it waits for what was submitted.
     """
 
     def __init__(self, task: str, terms: Terms, workers: int | None = None, scheduler: str | None = None) -> None:
         self.task, self.terms, self._held = task, terms, contextlib.ExitStack()
         self._cluster = self._held.enter_context(joined_cluster(scheduler)) if scheduler is not None else None
         found = () if terms.profile == "cpu" else devices.probe().devices[terms.device : terms.device + 1]
-        at_a_time = workers or devices.candidates_at_a_time(found, job_count(None))
-        self._pool = ThreadPoolExecutor(at_a_time, thread_name_prefix="evaluate")
+        self._cores = job_count(None)
+        self._at_a_time = workers or devices.candidates_at_a_time(found, self._cores)
+        self._pool = ThreadPoolExecutor(self._at_a_time, thread_name_prefix="evaluate")
         self._lock = threading.Lock()
         self._waiting: dict[tuple[Any, ...], Future[Evaluation]] = {}
 
@@ -55,10 +57,13 @@ class Evaluator:
             yield future.result()
 
     def _judged(self, candidate: Candidate, progress: ProgressLike) -> Evaluation:
+        with self._lock:  # which keeps what submits this candidate until it counts
+            beside = max(1, min(self._at_a_time, len(self._waiting)))
+        terms = replace(self.terms, jobs=self.terms.jobs or max(1, self._cores // beside))
         if self._cluster is None:
-            return evaluate_task(self.task, candidate, self.terms, progress)
+            return evaluate_task(self.task, candidate, terms, progress)
         folder = str(find_task(self.task, environ={}).folder)
-        terms = replace(self.terms, results=self.terms.results.resolve(), build_dir=self.terms.build_dir.resolve())
+        terms = replace(terms, results=terms.results.resolve(), build_dir=terms.build_dir.resolve())
         with self._cluster.jobs() as jobs:
             jobs.add(evaluate_there, Ask("", folder, candidate, terms), device=bool(self._cluster.devices), alone=False)
             ((_, done),) = jobs

@@ -73,7 +73,7 @@ class _Broken(Exception):
 def history(results: Path, task: str | None = None) -> tuple[Entry, ...]:
     """All runs under ``results``, by task and device, the newest last; with ``task`` its runs alone.
 
-    ``task`` is a name, or if no run is of it, the beginning of names up to an underscore. Raises GatesError where there is none.
+    ``task`` is a name or a folder, or if no run is of it, the beginning of names up to an underscore. Raises GatesError if there is none.
     """
     if not results.is_dir():
         raise GatesError(f"no results folder {results}", hint="`gates run TASK` makes one; --results names another")
@@ -82,6 +82,7 @@ def history(results: Path, task: str | None = None) -> tuple[Entry, ...]:
         raise GatesError(f"no run found under {results}", hint="`gates run TASK` writes one; --results names another folder")
     if task is None:
         return entries
+    task = Path(task).name or task  # a folder is as good as its name
     meant = called(task, {entry.task for entry in entries})
     chosen = tuple(entry for entry in entries if entry.task in meant)
     if not chosen:

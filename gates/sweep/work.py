@@ -147,6 +147,7 @@ def time_pair(session: Session, pair: Pair, budget_s: float) -> performance_evid
         iters=SINGLE_LAUNCHES,
         budget_s=budget_s,
         others=False,
+        always_alone=False,
     )
     evidence = replace(performance_evidence.parse(raw), build=identities[0], baseline_build=identities[1])
     session.write("performance.json", evidence)

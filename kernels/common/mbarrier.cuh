@@ -20,6 +20,13 @@ __device__ __forceinline__ void arrive(Barrier* barrier) {
     asm volatile("{\n.reg .b64 state;\nmbarrier.arrive.shared::cta.b64 state, [%0];\n}" ::"r"(shared_memory::address(barrier)) : "memory");
 }
 
+// One arrival at the same barrier of CTA `rank` of the cluster, whose threads see what this one did before.
+__device__ __forceinline__ void arrive_at(Barrier* barrier, unsigned rank) {
+    asm volatile("{\n.reg .b32 there;\nmapa.shared::cluster.u32 there, %0, %1;\n"
+                 "mbarrier.arrive.release.cluster.shared::cluster.b64 _, [there];\n}" ::"r"(shared_memory::address(barrier)), "r"(rank)
+                 : "memory");
+}
+
 // One arrival, and the phase ends only after `bytes` more have been copied.
 __device__ __forceinline__ void arrive_expecting(Barrier* barrier, unsigned bytes) {
     asm volatile("{\n.reg .b64 state;\nmbarrier.arrive.expect_tx.shared::cta.b64 state, [%0], %1;\n}" ::"r"(shared_memory::address(barrier)),
@@ -36,5 +43,17 @@ __device__ __forceinline__ void wait(Barrier* barrier, unsigned parity) {
                      : "=r"(done) : "r"(address), "r"(parity) : "memory");
     } while (done == 0);
 }
+
+// Where in a ring of stages a tile lies, and the parity of its barriers' phase; starts at tile 0.
+template <int kStages>
+struct Slot {
+    int stage = 0;
+    unsigned parity = 0;
+
+    __device__ __forceinline__ void advance() {
+        stage = stage + 1 == kStages ? 0 : stage + 1;
+        parity ^= stage == 0;
+    }
+};
 
 }  // namespace mbarrier

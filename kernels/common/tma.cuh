@@ -1,4 +1,4 @@
-// Copies of boxes of a tensor by the copy engine (TMA): the tensor map that a launcher makes, and the load.
+// Copies of boxes of a tensor by the copy engine (TMA): the tensor map that a launcher makes, the load and the store.
 //
 // A tensor of halves with three dimensions, inner one first. A box is 64 halves, 128 bytes, along the inner one, and lies in
 // shared memory row after row with the 128-byte swizzle: bits 4 to 6 of the address, which chunk of 16 bytes, are XORed with
@@ -59,5 +59,31 @@ __device__ __forceinline__ void load(void* to, const TensorMap& map, mbarrier::B
     asm volatile("cp.async.bulk.tensor.3d.shared::cluster.global.tile.mbarrier::complete_tx::bytes [%0], [%1, {%3, %4, %5}], [%2];"
                  ::"r"(shared_memory::address(to)), "l"(&map), "r"(shared_memory::address(barrier)), "r"(column), "r"(row), "r"(head) : "memory");
 }
+
+// One thread: as `load`, to the same place of each CTA of the cluster whose bit is set in `ctas`. Each CTA's own `barrier` counts
+// what arrives there.
+__device__ __forceinline__ void load_to_all(void* to, const TensorMap& map, mbarrier::Barrier* barrier, int column, int row, int head,
+                                            std::uint16_t ctas) {
+    asm volatile("cp.async.bulk.tensor.3d.shared::cluster.global.tile.mbarrier::complete_tx::bytes.multicast::cluster "
+                 "[%0], [%1, {%3, %4, %5}], [%2], %6;"
+                 ::"r"(shared_memory::address(to)), "l"(&map), "r"(shared_memory::address(barrier)), "r"(column), "r"(row), "r"(head),
+                   "h"(ctas) : "memory");
+}
+
+// One thread: the box at `from`, aligned to 1024 bytes, to (column, row) of `head`; rows past the end of the head are left out.
+// What was written to it was fenced (shared_memory::fence_async) by its writers, and a barrier came after.
+__device__ __forceinline__ void store(const TensorMap& map, const void* from, int column, int row, int head) {
+    asm volatile("cp.async.bulk.tensor.3d.global.shared::cta.tile.bulk_group [%0, {%2, %3, %4}], [%1];"
+                 ::"l"(&map), "r"(shared_memory::address(from)), "r"(column), "r"(row), "r"(head) : "memory");
+}
+
+// The thread's stores since the last commit are a group.
+__device__ __forceinline__ void commit_stores() { asm volatile("cp.async.bulk.commit_group;" ::: "memory"); }
+
+// The thread's stores have read shared memory, which may be written again.
+__device__ __forceinline__ void wait_stores_read() { asm volatile("cp.async.bulk.wait_group.read 0;" ::: "memory"); }
+
+// The thread's stores are done.
+__device__ __forceinline__ void wait_stores() { asm volatile("cp.async.bulk.wait_group 0;" ::: "memory"); }
 
 }  // namespace tma

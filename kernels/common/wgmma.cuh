@@ -71,11 +71,17 @@ __device__ __forceinline__ void wait(Registers&... registers) {
 #define WGMMA_32(i) WGMMA_16(i), WGMMA_16(i + 16)
 #define WGMMA_48(i) WGMMA_32(i), WGMMA_16(i + 32)
 #define WGMMA_64(i) WGMMA_32(i), WGMMA_32(i + 32)
+#define WGMMA_80(i) WGMMA_64(i), WGMMA_16(i + 64)
+#define WGMMA_128(i) WGMMA_64(i), WGMMA_64(i + 64)
 #define WGMMA_PLACES_16 "%0,%1,%2,%3,%4,%5,%6,%7,%8,%9,%10,%11,%12,%13,%14,%15"
 #define WGMMA_PLACES_24 WGMMA_PLACES_16 ",%16,%17,%18,%19,%20,%21,%22,%23"
 #define WGMMA_PLACES_32 WGMMA_PLACES_24 ",%24,%25,%26,%27,%28,%29,%30,%31"
 #define WGMMA_PLACES_48 WGMMA_PLACES_32 ",%32,%33,%34,%35,%36,%37,%38,%39,%40,%41,%42,%43,%44,%45,%46,%47"
 #define WGMMA_PLACES_64 WGMMA_PLACES_48 ",%48,%49,%50,%51,%52,%53,%54,%55,%56,%57,%58,%59,%60,%61,%62,%63"
+#define WGMMA_PLACES_80 WGMMA_PLACES_64 ",%64,%65,%66,%67,%68,%69,%70,%71,%72,%73,%74,%75,%76,%77,%78,%79"
+#define WGMMA_PLACES_128 WGMMA_PLACES_80 ",%80,%81,%82,%83,%84,%85,%86,%87,%88,%89,%90,%91,%92,%93,%94,%95" \
+                         ",%96,%97,%98,%99,%100,%101,%102,%103,%104,%105,%106,%107,%108,%109,%110,%111" \
+                         ",%112,%113,%114,%115,%116,%117,%118,%119,%120,%121,%122,%123,%124,%125,%126,%127"
 
 // `count` registers of D; then the places of what follows them.
 #define WGMMA_BOTH_SHARED(n, count, a, b, add, transposed)                                                                       \
@@ -91,12 +97,14 @@ __device__ __forceinline__ void wait(Registers&... registers) {
 // d = A·B, or d += A·B with `add_to_d`; A from shared memory, K-major. B is K-major, or MN-major if kTransposed.
 template <int kN, bool kTransposed>
 __device__ __forceinline__ void multiply(float (&d)[kN / 2], std::uint64_t a_matrix, std::uint64_t b_matrix, bool add_to_d) {
-    static_assert(kN == 32 || kN == 48 || kN == 64 || kN == 96 || kN == 128, "N is 32, 48, 64, 96 or 128");
+    static_assert(kN == 32 || kN == 48 || kN == 64 || kN == 96 || kN == 128 || kN == 160 || kN == 256, "N is 32, 48, 64, 96, 128, 160 or 256");
     if constexpr (kN == 32) WGMMA_BOTH_SHARED("32", 16, "%16", "%17", "%18", "%19");
     if constexpr (kN == 48) WGMMA_BOTH_SHARED("48", 24, "%24", "%25", "%26", "%27");
     if constexpr (kN == 64) WGMMA_BOTH_SHARED("64", 32, "%32", "%33", "%34", "%35");
     if constexpr (kN == 96) WGMMA_BOTH_SHARED("96", 48, "%48", "%49", "%50", "%51");
     if constexpr (kN == 128) WGMMA_BOTH_SHARED("128", 64, "%64", "%65", "%66", "%67");
+    if constexpr (kN == 160) WGMMA_BOTH_SHARED("160", 80, "%80", "%81", "%82", "%83");
+    if constexpr (kN == 256) WGMMA_BOTH_SHARED("256", 128, "%128", "%129", "%130", "%131");
 }
 
 // d += A·B; A from registers.
@@ -114,11 +122,15 @@ __device__ __forceinline__ void multiply(float (&d)[kN / 2], const unsigned (&a)
 #undef WGMMA_32
 #undef WGMMA_48
 #undef WGMMA_64
+#undef WGMMA_80
+#undef WGMMA_128
 #undef WGMMA_PLACES_16
 #undef WGMMA_PLACES_24
 #undef WGMMA_PLACES_32
 #undef WGMMA_PLACES_48
 #undef WGMMA_PLACES_64
+#undef WGMMA_PLACES_80
+#undef WGMMA_PLACES_128
 #undef WGMMA_BOTH_SHARED
 #undef WGMMA_B_SHARED
 

@@ -48,17 +48,8 @@ struct HopperTiling {
     static_assert(kSharedBytes <= 227 * 1024, "these tiles need more than the 227 KiB of shared memory that sm_90 gives a CTA");
 };
 
-// Where in the ring a tile lies, and the parity of its barriers' phase; starts at tile 0.
 template <typename T>
-struct Slot {
-    int stage = 0;
-    unsigned parity = 0;
-
-    __device__ __forceinline__ void advance() {
-        stage = stage + 1 == T::kStages ? 0 : stage + 1;
-        parity ^= stage == 0;
-    }
-};
+using Slot = mbarrier::Slot<T::kStages>;
 
 static_assert(TILE_M > 0 || (TILE_N == 0 && STAGES == 0), "TILE_N and STAGES go with TILE_M: where it is 0 the launcher chooses all of them by shape");
 

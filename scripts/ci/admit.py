@@ -10,6 +10,7 @@ Example: GITHUB_EVENT_NAME=pull_request GITHUB_EVENT_PATH=event.json python scri
 
 from __future__ import annotations
 
+import argparse
 import sys
 from typing import Any
 
@@ -62,4 +63,5 @@ def _is_own(event: dict[str, Any]) -> bool | None:
 
 
 if __name__ == "__main__":
+    argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter).parse_args()
     sys.exit(run_step(main))

@@ -11,6 +11,7 @@ Example: GATES_TASK=stage2 GATES_PROFILE=cpu GATES_RESULTS=results python script
 
 from __future__ import annotations
 
+import argparse
 import os
 import re
 import sys
@@ -74,4 +75,5 @@ def _artifact(review: Review, profile: str) -> str:
 
 
 if __name__ == "__main__":
+    argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter).parse_args()
     sys.exit(run_step(main))

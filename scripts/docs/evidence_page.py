@@ -7,8 +7,8 @@ Example: python scripts/docs/evidence_page.py performance
 
 from __future__ import annotations
 
+import argparse
 import json
-import sys
 from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
@@ -124,6 +124,6 @@ def _type(part: Any, top: Any) -> tuple[str, Any, str]:
 
 
 if __name__ == "__main__":
-    if len(sys.argv) != 2 or sys.argv[1] not in FILES:
-        sys.exit(f"error: name one file: {', '.join(FILES)}\nhint: python scripts/docs/evidence_page.py performance")
-    print(Fields().tables()[sys.argv[1]], end="")
+    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser.add_argument("file", choices=FILES, help="the file whose fields are printed")
+    print(Fields().tables()[parser.parse_args().file], end="")

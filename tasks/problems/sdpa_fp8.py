@@ -33,6 +33,7 @@ SHAPES: dict[str, dict[str, int]] = {
     "small": {"B": 1, "H": 1, "S": 32, "D": 64},
     "mission": {"B": 1, "H": 8, "S": 512, "D": 64},
     "long": {"B": 1, "H": 8, "S": 2048, "D": 64},
+    "big": {"B": 4, "H": 16, "S": 4096, "D": 64},  # for a device; the emulator would take hours
     "single": {"B": 1, "H": 1, "S": 1, "D": 64},  # one query, one key
     "tail": {"B": 2, "H": 3, "S": 17, "D": 64},  # less than one tile of queries
     "odd": {"B": 1, "H": 2, "S": 65, "D": 64},  # one key in the second tile

@@ -17,7 +17,7 @@ from test_static_toolchain import SYSTEM_PATH
 
 from gates.build.toolchain import find_toolchain
 
-SCRIPTS = ["scripts/setup_venv.py", *sorted(path.relative_to(ROOT).as_posix() for path in (ROOT / "scripts" / "ci").glob("*_*.py"))]
+SCRIPTS = ["scripts/setup_venv.py", *sorted(path.relative_to(ROOT).as_posix() for path in (ROOT / "scripts" / "ci").glob("*.py"))]
 needs_gxx = pytest.mark.skipif(CXX is None, reason="no g++")
 
 

@@ -6,6 +6,7 @@ import contextlib
 import json
 import re
 import shutil
+import threading
 from collections.abc import Iterator
 from dataclasses import replace
 from pathlib import Path
@@ -24,6 +25,7 @@ from gates.core import jsonio
 from gates.core.errors import GatesError
 from gates.core.records import to_json
 from gates.evaluation import evaluate as engine
+from gates.evaluation import evaluator as pool
 from gates.evaluation.feedback import MOST_BYTES, cut
 from gates.evaluation.overlay import Candidate, candidate_id, editable, laid_out, resolved
 from gates.evaluation.record import gates_in
@@ -310,6 +312,21 @@ def test_many_at_once_are_each_judged_once(results: Path, tmp_path: Path) -> Non
     assert [one.status for one in found] == ["fail"] * 3 and found[0].id == found[2].id != found[1].id
     assert [f"nothing_{n}" in one.feedback for n, one in zip((0, 1, 0), found, strict=True)] == [True] * 3
     assert len(list((tmp_path / "evaluations" / "saxpy_fast").iterdir())) == 2
+
+
+def test_each_of_many_at_once_has_its_share_of_the_cores(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    asked, together = list[int | None](), threading.Barrier(2)
+
+    def judged(task: str, candidate: Candidate, terms: Terms, progress: object) -> gates.Evaluation:
+        asked.append(terms.jobs)
+        together.wait(60)
+        return made_up(task, candidate, 1.0, stage="static", score=None)
+
+    monkeypatch.setattr(pool, "evaluate_task", judged)
+    monkeypatch.setenv("GATES_JOBS", "8")
+    with gates.Evaluator(str(FAST), Terms("static", results=tmp_path), workers=2) as evaluator:
+        list(evaluator.map({"toggles": {"N": n}} for n in range(4)))
+    assert asked[0] in (4, 8) and asked[1:] == [4, 4, 4], "the first may be alone when it begins"
 
 
 @needs_nvcc

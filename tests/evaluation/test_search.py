@@ -2,8 +2,10 @@
 
 from __future__ import annotations
 
+import dataclasses
 import difflib
 import json
+import shutil
 from collections.abc import Mapping
 from pathlib import Path
 
@@ -58,6 +60,31 @@ def test_elites_are_timed_again_so_a_lucky_timing_does_not_keep_its_place(tmp_pa
     assert lucky.score == 9.0 * (1.3 if lucky.toggles["BLOCK"] == 256 else 1.0) and found.generations[1].best == lucky.id
     assert found.champion is not None and found.member(found.champion).toggles["BLOCK"] == 256
     assert strategies.score_of(lucky, found.generations) in (1.0, 1.3)
+
+
+@pytest.mark.parametrize(
+    ("device", "options", "expected"),
+    [
+        (True, {}, [16, 4]),
+        (True, {"workers": 2}, [16, 8]),
+        (True, {"scheduler": "tcp://127.0.0.1:1"}, [2, 2]),
+        (False, {}, [16, 5]),
+    ],
+)
+def test_candidates_share_the_cores(
+    device: bool, options: dict[str, object], expected: list[int], tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """The first has all of them; then three (and with a device the elite, again) share them. The task times several shapes."""
+    monkeypatch.setattr(search, "core_count", lambda: 16)
+    shutil.copytree(BLOCKS.parent, tmp_path / "tasks", ignore=lambda _, names: [name for name in names if name.startswith("__")])
+    path = tmp_path / "tasks" / BLOCKS.name / "task.yaml"
+    path.write_text(path.read_text(encoding="utf-8").replace("shape: small, min_speedup_pct: 15", "shapes: {small: 15, large: null}"))
+    bench, jobs = Bench(truth, device=device), list[int | None]()
+    monkeypatch.setattr(bench, "evaluate", lambda ask: (jobs.append(ask.terms.jobs), Bench.evaluate(bench, ask))[1])
+    bench.cluster.functions["evaluate_there"] = bench.evaluate
+    bench.cluster.devices = tuple(dataclasses.replace(one, total_memory_bytes=141 * 2**30) for one in bench.cluster.devices)
+    _, found = searched(monkeypatch, tmp_path, bench, PARAM, evaluations=4, population=3, task=path.parent, **options)
+    assert jobs == [expected[0]] + [expected[1]] * 3 and found.timed_shape == "small"
 
 
 def test_a_search_begins_with_other_toggles(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:

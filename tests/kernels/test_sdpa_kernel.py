@@ -218,7 +218,7 @@ def test_debug_print_shows_the_first_tile_once(kernels, capfd):
 
 @pytest.mark.gpu
 @pytest.mark.parametrize("stage", STAGES)
-@pytest.mark.parametrize("name", problem.SHAPES)
+@pytest.mark.parametrize("name", [name for name in problem.SHAPES if name != "big"])  # timing checks its outputs
 def test_shapes_on_the_device(device_kernels, stage, name):
     shape = problem.SHAPES[name]
     inputs = problem.make_inputs(shape, 0, "cuda")

@@ -34,6 +34,8 @@ PASSES = {  # what is judged without a device
     "sum_warp": ALL,
     "histogram_global": ALL,
     "histogram_shared": ALL,
+    "gemm_wgmma": ALL,
+    "copy_vector": ALL,
 }
 
 
@@ -46,15 +48,27 @@ def build_dir(kept: OnceASession) -> Path:
 # The baselines in PyTorch and the naive product are built and looked at with what must beat them.
 @pytest.mark.parametrize(
     "name",
-    ["softmax_vector", "softmax_warp", "softmax_naive", "gelu_compiled", "rms_norm_triton", "sgemm_tiled", "sum_warp", "histogram_shared"],
+    [
+        *(
+            "softmax_vector",
+            "softmax_warp",
+            "softmax_naive",
+            "gelu_compiled",
+            "rms_norm_triton",
+            "sgemm_tiled",
+            "sum_warp",
+            "histogram_shared",
+        ),
+        *("gemm_wgmma", "copy_vector"),
+    ],
 )
 def test_an_example_passes_what_can_be_judged_here(tmp_path: Path, build_dir: Path, name: str, stub_torch: None) -> None:  # noqa: F811
     task = next(path for path in TASKS if path.name == name)
     if load_task(task, environ={}).kind == "triton" and importlib.util.find_spec("triton") is None:
         pytest.skip("triton is not installed")
-    inputs = (
-        ["default"] if name in ("softmax_naive", "softmax_warp", "gelu_compiled") else None
-    )  # one case: no odd shapes, which torch.compile would compile for
+    # One case of some: no odd shapes, which torch.compile would compile for.
+    one_case = ("softmax_naive", "softmax_warp", "gelu_compiled", "gemm_wgmma", "copy_vector")
+    inputs = ["default"] if name in one_case else None
     run = gates.run(task, profile="cpu", shapes=["small"], seeds=[0], inputs=inputs, results=tmp_path / "results", build_dir=build_dir)
     assert {gate for gate, result in run.gates.items() if result.status.value == "pass"} == PASSES[name], run.report()
     assert run.decision == "hold"

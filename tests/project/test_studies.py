@@ -5,15 +5,20 @@ from __future__ import annotations
 import contextlib
 import hashlib
 import json
+import os
 import shutil
 import sys
 import threading
+import time
+from concurrent.futures import Future
 from dataclasses import replace
+from datetime import datetime, timedelta, timezone
 from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
 from pathlib import Path
 from types import SimpleNamespace
 from typing import Any
 
+import attention_speed
 import cpu_device_defects
 import cpu_device_speed
 import cpu_kit
@@ -23,16 +28,20 @@ import pytest
 import record_conformance
 import search_kills
 import search_speed
+import torch
 import try_exploits
+import two_cards
 from click.testing import CliRunner
 from conformance import items, library, stage_runs
 from defects import matrix
 from evolution_kit import BLOCKS, Bench, made_up, searched
+from sweep_kit import DEVICE
 
 from gates.core import jsonio
 from gates.core.errors import GatesError
 from gates.evaluation.evolution.proposers import ByToggles
 from gates.evaluation.overlay import Candidate
+from gates.evidence.packed_runs import opened
 
 needs_nvcc = pytest.mark.skipif(shutil.which("nvcc") is None, reason="no nvcc on PATH")
 ATTACK = "replays_by_samples"
@@ -208,6 +217,135 @@ def test_a_search_whose_server_is_killed(fault: str, found: dict[str, Any], tmp_
     data = jsonio.read(out)
     assert done.exit_code == bool(fault) and data["killed"] == {"server": 1, "worker": 0} and data["lost"] == 0, done.output
     assert {**data, "unsound": len(data["unsound"])} == {**data, "unsound": 0, "counted_twice": 0, "misjudged": [], **found}
+
+
+class TwoCards:
+    """Made-up workers of two cards, in a process that judges at once; ``fault``: what goes wrong."""
+
+    def __init__(self, fault: str) -> None:
+        self.fault, self.killed, self.number = fault, list[int](), 0
+        self.sweep = jsonio.read(opened(two_cards.RECORDED) / "sweep.json")
+        self.client = SimpleNamespace(scheduler=SimpleNamespace(address=""), processing=lambda: {"a": ("job",)}, run=self.run)
+
+    def run(self, function: Any) -> dict[str, Any]:
+        return {"a": (4711, CARDS[1].uuid)}
+
+    @contextlib.contextmanager
+    def cluster(self, *_: Any) -> Any:
+        yield self
+
+    def swept(self, command: Any, env: Any, **_: Any) -> Any:
+        """A recorded sweep in the place that the command names, and one timing of it."""
+        place = Path(command[command.index("--results") + 1]) / "sweeps" / "fp16_v8_tiles" / "sweep"
+        place.mkdir(parents=True)
+        data = dict(self.sweep)
+        if self.fault == "winner" and "," in env["CUDA_VISIBLE_DEVICES"]:
+            data["winner"] = data["variants"][1]["name"]
+        (place / "sweep.json").write_text(json.dumps({**data, "variants": data["variants"][:2], "run": None}))
+        self.timed(place / "variants" / "a" / "performance.round1.json")
+        return SimpleNamespace(returncode=0)
+
+    def timed(self, path: Path) -> None:
+        """A timing of ten seconds, eleven after the one before, or nine."""
+        self.number += 1
+        apart = 9 if self.fault == "overlaps" else 11
+        began = datetime(2026, 1, 1, tzinfo=timezone.utc) + timedelta(seconds=apart * self.number)
+        span = {"began": began.isoformat(), "ended": (began + timedelta(seconds=10)).isoformat()}
+        path.parent.mkdir(parents=True, exist_ok=True)
+        path.write_text(json.dumps({"status": "measured", "device": {"uuid": CARDS[0].uuid}, "span": span}))
+
+    def evaluator(self, task: str, terms: Any, *_: Any) -> Any:
+        @contextlib.contextmanager
+        def entered() -> Any:
+            yield SimpleNamespace(submit=lambda candidate: self.judged(candidate, terms.results / "evaluations" / "fp16_v8_tiles"))
+
+        return entered()
+
+    def judged(self, candidate: Candidate, kept: Path) -> Future[Any]:
+        number, future = int(candidate.name.rpartition(" ")[2]), Future[Any]()
+        code = two_cards.KINDS[number % len(two_cards.KINDS)]
+        right = code.endswith(".pass")
+        answer = made_up("fp16_v8_tiles", candidate, 1.0 if right or self.fault == "misjudged" else None, stage="speed", score=None)
+        name = f"{number if self.fault != 'judged_twice' or number else 1:024}"
+        for one in [name, *(["extra"] if self.fault == "unasked" else [])]:
+            (kept / one).mkdir(parents=True, exist_ok=True)
+            (kept / one / "evaluation.json").write_text("{}")
+        if right:
+            self.timed(kept / name / "performance.json")
+        if self.fault == "lost" and not number:
+            future.set_exception(GatesError("workers died"))
+        else:
+            future.set_result(replace(answer, id=name, **({} if right or self.fault == "misjudged" else {"code": code})))
+        return future
+
+
+CARDS = tuple(replace(DEVICE, index=number, uuid=f"GPU-{number}") for number in range(2))
+
+
+@pytest.mark.parametrize("fault", ["", "slow", "winner", "lost", "judged_twice", "unasked", "misjudged", "unsound", "overlaps"])
+def test_two_cards_that_are_made_up(fault: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    made = TwoCards(fault)
+    monkeypatch.setattr(two_cards, "probe", lambda: SimpleNamespace(devices=CARDS))
+    monkeypatch.setattr(two_cards, "local_cluster", made.cluster)
+    monkeypatch.setattr(two_cards, "Evaluator", made.evaluator)
+    monkeypatch.setattr(two_cards.subprocess, "run", made.swept)
+    monkeypatch.setattr(two_cards.os, "kill", lambda pid, _: made.killed.append(pid))
+    monkeypatch.setattr(two_cards, "verify_evaluation", lambda path: ["broken"] if fault == "unsound" else [])
+    monkeypatch.setattr(two_cards, "GOAL", 1e9 if fault == "slow" else 0.0)
+    done = CliRunner().invoke(two_cards.main, ["--out", str(tmp_path / "new"), "--candidates", "10", "--killed", "5"])
+    data, told = jsonio.read(tmp_path / "new" / "figures.json"), "times as fast" if fault == "slow" else fault
+    assert done.exit_code == bool(fault) and made.killed == [4711], done.output
+    assert not fault or any(told in line for line in done.output.splitlines() if "not as it should be" in line), done.output
+    assert {path.name for path in (tmp_path / "new").iterdir()} == {"figures.json", "one-sweep.zip", "two-sweep.zip"}
+    assert data["evaluations"]["two"]["candidates"] == 10 and data["evaluations"]["two"]["timings"] == 2, data
+
+
+def test_one_card_is_too_few(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(two_cards, "probe", lambda: SimpleNamespace(devices=CARDS[:1]))
+    done = CliRunner().invoke(two_cards.main, ["--out", str(tmp_path)])
+    assert done.exit_code == 1 and "two cards are needed, there are 1" in done.output
+
+
+def attends(stage: attention_speed.Stage, inputs: attention_speed.Inputs, _: bool) -> Any:
+    """A stage by its name: "right", "wrong", "raises", "crashes" or "hangs", the last four on causal shapes alone."""
+
+    def call(number: int) -> torch.Tensor:
+        out = attention_speed._backend("flash", inputs, True)(number)
+        if not inputs.causal or stage.name == "right":
+            return out
+        if stage.name == "wrong":
+            return out + 0.1
+        if stage.name == "crashes":
+            os._exit(9)
+        if stage.name == "hangs":
+            time.sleep(60)
+        raise RuntimeError("not today")
+
+    return call
+
+
+def test_attention_of_stages_that_fail_each_in_their_way(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    names = ("hangs", "right", "crashes", "wrong", "raises")
+    monkeypatch.setattr(attention_speed, "built", lambda stages, *_: [attention_speed.Stage(name, tmp_path) for name in stages])
+    monkeypatch.setattr(attention_speed, "_ours", attends)
+    monkeypatch.setattr(attention_speed, "BEGINS_S", 1.5)
+    out = tmp_path / "new" / "attention.json"
+    shapes = ("1,2,9,17,64,0", "1,2,9,17,64,1", "small")
+    asked = [word for name in names for word in ("--stage", name)] + [word for shape in shapes for word in ("--shape", shape)]
+    done = CliRunner().invoke(attention_speed.main, ["--out", str(out), "--cpu", "--other", "flash", *asked])
+    assert out.is_file(), (done.output, done.exception)
+    data = jsonio.read(out)
+    assert done.exit_code == 1 and [row["name"] for row in data["rows"]] == list(shapes) and data["left_out"] == [], done.output
+    plain, causal, small = ({who: one.get("failed", one.get("error")) for who, one in row["contenders"].items()} for row in data["rows"])
+    assert all(error < 1e-3 for row in (plain, small) for error in row.values()) and set(plain) == {*names, "flash"}
+    assert causal["right"] < 1e-3 and causal["flash"] < 1e-3 and causal["wrong"] > 0.02
+    assert causal["raises"] == "RuntimeError: not today" and causal["crashes"] == "its process ended" and "no answer" in causal["hangs"]
+    assert "wrong not timed, WRONG by 0.0" in done.output
+
+
+def test_attention_on_a_shape_that_is_none(tmp_path: Path) -> None:
+    done = CliRunner().invoke(attention_speed.main, ["--out", str(tmp_path / "f.json"), "--cpu", "--shape", "1,2,3"])
+    assert done.exit_code == 1 and "--shape 1,2,3: no such shape" in done.output
 
 
 @pytest.mark.gpu

@@ -112,6 +112,7 @@ def test_the_newest_is_last_and_one_task_can_be_chosen(tmp_path: Path) -> None:
     assert (
         {entry.task for entry in history(tmp_path, "stage2")}
         == {entry.task for entry in history(tmp_path, "stage2_wmma_pv")}
+        == {entry.task for entry in history(tmp_path, "./tasks/stage2_wmma_pv/")}
         == {"stage2_wmma_pv"}
     )
     shutil.copytree(tmp_path / "stage2_wmma_pv", tmp_path / "longer")

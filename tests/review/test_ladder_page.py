@@ -48,7 +48,7 @@ def test_every_rung_there_is_stands_in_its_table_in_order() -> None:
 
 def test_a_measurement_stands_beside_its_prediction(tmp_path: Path) -> None:
     folder = recorded(
-        tmp_path, fp16_v5_scalar="h100/stage0_scalar", fp16_v9_pipeline="h100/stage3_cp_async", fp16_v11_more="h100/stage2_wmma_pv"
+        tmp_path, fp16_v5_scalar="h100/stage0_scalar", fp16_v9_pipeline="h100/stage3_cp_async", fp16_v12_more="h100/stage2_wmma_pv"
     )
     found = {row[0]: row[1:] for row in rows(ladder_page.result_table("fp16", folder))}
     assert found["fp16_v5_scalar"][1:5] == ["27.01 us", "33 to 53 us, below", "-", "-"]
@@ -64,7 +64,7 @@ def test_a_measurement_stands_beside_its_prediction(tmp_path: Path) -> None:
         "merge",
     ]
     assert found["fp16_v6_wmma_qk"][1:3] == ["not measured yet", "24 to 38 us"]
-    assert list(found)[-1] == "fp16_v11_more" and found["fp16_v11_more"][1:3] == ["11.95 us", "-"]
+    assert list(found)[-1] == "fp16_v12_more" and found["fp16_v12_more"][1:3] == ["11.95 us", "-"]
     assert "fp16_v9" not in ladder_page.chart("fp8", folder) and "ladder-fp16.png" in ladder_page.chart("fp16", folder)
     (beside,) = rows(ladder_page.context_table("fp16", folder))
     assert beside[:3] == ["mission", "fp16_v9_pipeline", "8.79 us"] and beside[-1] == "1.17x"

@@ -27,10 +27,11 @@ from gates.evaluation.overlay import Candidate, digests, editable, id_of, resolv
 from gates.evaluation.record import Evaluation, read_evaluation
 from gates.evaluation.terms import Terms
 from gates.evidence.run_directory import require_outside_a_run
+from gates.launch.device import candidates_at_a_time
 from gates.pipeline.run import device_record
 from gates.render.console import Progress
 from gates.render.search.evolution import tree_html
-from gates.sweep.cluster import Cluster, Work
+from gates.sweep.cluster import Cluster, Work, core_count
 from gates.sweep.kept import held, make_folder, require_writable
 from gates.sweep.plan import now
 from gates.sweep.record import sweep_id
@@ -97,7 +98,7 @@ def evolve(options: Options, progress: Progress) -> tuple[Path, Evolution]:
 
 def _plan(task: Task, options: Options, cluster: Cluster) -> Evolution:
     devices, limits = cluster.devices, task.gates["performance"]
-    if devices and "shape" not in limits:
+    if devices and not task.timed_shapes:
         raise GatesError(f"{task.folder / 'task.yaml'} names no gates.performance.shape to time", hint="add it, or use --profile cpu")
     told = tuple(one.told for one in options.proposers)
     terms: dict[str, Any] = {
@@ -158,7 +159,6 @@ class _Search:
             budget_s=options.timing_s,
             results=home,
             build_dir=options.build_dir.resolve(),
-            jobs=2 if cluster.devices else 1,  # without a device there is a worker per core
             toggles=options.toggles,
         )
 
@@ -308,14 +308,24 @@ class _Search:
         if not pairs:
             return
         self.progress.step(f"0 of {len(pairs)} {what}")
+        share = self._share(len(pairs))
         with self.cluster.jobs() as jobs:
             for function, one in pairs:
-                terms = replace(self.terms, results=results or self.terms.results)
+                terms = replace(self.terms, results=results or self.terms.results, jobs=share)
                 ask = work.Ask(one.id, str(self.task.folder), self._candidate(one), terms)
                 jobs.add(function, ask, device=bool(self.cluster.devices), alone=function is work.run_there)
             for count, (_, done) in enumerate(jobs, 1):
                 yield done
                 self.progress.step(f"{count} of {len(pairs)} {what}")
+
+    def _share(self, asked: int) -> int:
+        """How many processes each of so many candidates may start, of which the workers take some at a time."""
+        devices, cores = self.cluster.devices, core_count()
+        least = 2 if devices else 1
+        if self.options.scheduler is not None:  # the workers' machines may have any number of cores
+            return least
+        at_a_time = self.options.workers or (candidates_at_a_time(devices, cores) if devices else cores)
+        return max(least, cores // min(asked, at_a_time))
 
     def _asked(self, number: int, parents: Sequence[Member], wanted: int) -> Asked:
         known = {one.id for one in self.found.members}

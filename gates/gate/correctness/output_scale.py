@@ -49,14 +49,17 @@ def bounds(
     )
 
 
-def of_reference(folder: Path, problem: str, shape: str, *, work: Path, limit_s: float, python: str = sys.executable) -> dict[str, Any]:
+def of_reference(
+    folder: Path, problem: str, shape: str, *, work: Path, limit_s: float, arguments: Sequence[str] = (), python: str = sys.executable
+) -> dict[str, Any]:
     """{"largest", "mean", "dtypes", "rounding", "arguments"} of a problem, its reference run on one shape with seed 0.
 
     ``largest`` and ``mean`` are of the absolute outputs: the errors of an output of zeros. ``dtypes``: output to type, as
     "float64"; ``rounding``: [output, its type as made for the kernel, the largest error of the exact result rounded to it]; ``arguments``:
-    those of a C launcher; ``dims``: whether the problem declares DIMS; ``sizes``: the shape's.
+    those of a C launcher, by name ("float32 tensor", "int" or "float"): the problem's own, or those that are given; ``dims``: whether the
+    problem declares DIMS; ``sizes``: the shape's.
     """
-    job = {"kind": "magnitude", "problem": problem, "folder": str(folder), "shape": shape}
+    job = {"kind": "magnitude", "problem": problem, "folder": str(folder), "shape": shape, "arguments": list(arguments)}
     tried = run_job(folder, job, work, limit_s=limit_s, name="magnitude", python=python)
     if (refusal := tried.refusal()) is not None:
         raise refusal
@@ -76,7 +79,8 @@ def execute(job: Mapping[str, Any], folder: Path) -> None:
         problem = problems.load(job["problem"], Path(job["folder"]))
         if "shape" in job:
             shape = problem.SHAPES[job["shape"]]
-            exact = problem.reference(problem.make_inputs(shape, 0, "cpu"), shape)
+            inputs = problem.make_inputs(shape, 0, "cpu")
+            exact = problem.reference(inputs, shape)
             sizes = [value.double().abs() for value in all_reals(exact).values() if value.numel()]
             writer.write(
                 "outputs",
@@ -86,7 +90,7 @@ def execute(job: Mapping[str, Any], folder: Path) -> None:
                 dims=hasattr(problem, "DIMS"),
                 sizes=dict(shape),
                 rounding=_rounding(problem, shape, exact),
-                arguments=list(getattr(problem, "ARGUMENTS", ())),
+                arguments=_arguments(problem, inputs, shape, job["arguments"]),
             )
             return
         shapes, found, untried = {}, [], {}
@@ -161,3 +165,16 @@ def _rounding(problem: Any, shape: Mapping[str, int], exact: Mapping[str, Any]) 
     made = {name: value for name, value in outputs_of(problem, shape).items() if name in exact and exact[name].shape == value.shape}
     best = {name: figures(name, value, exact[name].nan_to_num(nan=0.0), None)["best"]["max_abs_err"] for name, value in made.items()}
     return [[name, str(made[name].dtype).removeprefix("torch."), cost] for name, cost in best.items() if cost is not None]
+
+
+def _arguments(problem: Any, inputs: Mapping[str, Any], shape: Mapping[str, int], names: Sequence[str]) -> dict[str, str]:
+    """What a C launcher of the problem is given, by name."""
+    import torch
+
+    from gates.task import problem as problems
+
+    if not (names := names or getattr(problem, "ARGUMENTS", ())):
+        return {}
+    given = problems.call_arguments(problem, inputs, problems.outputs_of(problem, shape), shape, names)
+    kinds = (f"{str(one.dtype).removeprefix('torch.')} tensor" if isinstance(one, torch.Tensor) else type(one).__name__ for one in given)
+    return dict(zip(names, kinds, strict=True))

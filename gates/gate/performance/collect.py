@@ -17,12 +17,15 @@ from pathlib import Path
 from typing import Any
 
 from gates.core.errors import GatesError
+from gates.core.records import from_json
+from gates.evidence.run_directory import utc_now
 from gates.gate.performance import codes
 from gates.gate.performance.runner.protocol import SINGLE_PAIRS, telling_stops
 from gates.gate.registry import ROWS
 from gates.launch.entry_point import is_c
-from gates.stats.estimators import MIN_P90
-from gates.stats.sampling import BUDGET_S
+from gates.stats.estimators import MIN_P90, hodges_lehmann
+from gates.stats.samples import Series
+from gates.stats.sampling import BUDGET_S, differences
 from gates.stats.stopping_rule import CONFIDENCE
 from gates.task.load import nearest
 from gates.worker.job import FinishedJob, ResultWriter, run_job
@@ -49,6 +52,7 @@ def run_timing(
     confidence: float = CONFIDENCE,
     least_pairs: int = 0,
     others: bool = True,
+    always_alone: bool = True,
     python: str = sys.executable,
     hands: str = HANDS,
 ) -> dict[str, Any]:
@@ -58,7 +62,8 @@ def run_timing(
     mean_abs_err, bad_pct, bad_atol) that outputs must keep before and after timing. ``seed`` decides
     input values and order; drawn and recorded if None. ``confidence`` and ``least_pairs``: as ``gates.stats.sampling.measure`` has them.
     ``iters`` is the number of single launches a side (300 if None, at least 120). ``others``: time the problem's other
-    implementations for context. ``hands``: the module of the kernels' process.
+    implementations for context. ``always_alone``: time the baseline without the candidate also where the candidate took longer, which gains
+    nothing by slowing it. ``hands``: the module of the kernels' process.
     Raises GatesError for an unknown shape, a bad ``iters`` or ``cache``.
     """
     if iters is not None and iters < 1:
@@ -86,18 +91,30 @@ def run_timing(
         least_pairs=least_pairs,
         others=others,
     )
+    began = utc_now()
     tried = run_job(Path(candidate["folder"]), job, work, limit_s=limit_s, name="timing", python=python, kernel_process=hands)
     if (refusal := tried.refusal()) is not None:
         raise refusal
+    measured = (read := _read(tried))["measured"]
     return {
         "task": candidate["name"],
         "baseline": baseline["name"] if baseline else None,
         "shape": shape,
-        **(read := _read(tried)),
+        **read,
         "process_s": tried.wall_s,
         "output_tail": tried.output_tail,
-        "alone": _alone(job, read["measured"], work, limit_s, python, hands) if read["measured"] and baseline else None,
+        "alone": _alone(job, measured, work, limit_s, python, hands)
+        if measured and baseline and (always_alone or _faster(measured))
+        else None,
+        "span": {"began": began.isoformat(timespec="milliseconds"), "ended": utc_now().isoformat(timespec="milliseconds")},
     }
+
+
+def _faster(measured: Mapping[str, Any]) -> bool:
+    """Whether the ratio that its pairs give is above 1, or no pair counts."""
+    series = next(one for one in measured["series"] if one["mode"] == measured["gated_mode"])
+    found = differences(from_json(Series, series, "timing result"))
+    return not found or hodges_lehmann(found) > 0.0
 
 
 def _alone(

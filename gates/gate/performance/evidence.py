@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 from dataclasses import dataclass, field
+from datetime import datetime
 from typing import Any
 
 from gates.core import records
@@ -121,6 +122,19 @@ class Alone:
 
 
 @dataclass(frozen=True)
+class Span:
+    """From when to when the timing's processes used the card, the baseline's alone included (UTC, ISO 8601)."""
+
+    began: str
+    ended: str
+
+    @property
+    def seconds(self) -> float:
+        """How long that was; raises ValueError where a time can't be read."""
+        return (datetime.fromisoformat(self.ended) - datetime.fromisoformat(self.began)).total_seconds()
+
+
+@dataclass(frozen=True)
 class PerformanceEvidence:
     """performance.json. Unless ``status`` is ``measured``, ``code`` and ``message`` say what happened."""
 
@@ -157,6 +171,7 @@ class PerformanceEvidence:
     other_processes: tuple[int, ...] | None = None  # None where the driver does not tell
     elapsed_s: float | None = None  # of the pairs that the verdict rests on
     process_s: float | None = None  # of the whole runner process
+    span: Span | None = None  # None in runs of earlier versions
     build: str = ""  # the identity of the build that was judged; earlier runs do not name it
     baseline_build: str = ""  # and of the baseline's
     peaks: Peaks | None = None  # the card's calibrated peaks; None if it was not calibrated under this driver
@@ -169,6 +184,8 @@ class PerformanceEvidence:
             raise ValueError(f"status is {self.status!r}")
         if (self.status == MEASURED) != (not self.code):
             raise ValueError("a reason code belongs to whatever was not measured, and to nothing else")
+        if self.span is not None and self.span.seconds < 0.0:
+            raise ValueError(f"the card was used from {self.span.began} to {self.span.ended}")
         for series in self.series:
             if lacking := {block.side for block in series.blocks} - series.launches.keys():
                 raise ValueError(f"{series.mode}: blocks of {min(lacking)}, and no number of launches for it")
@@ -215,6 +232,7 @@ def parse(raw: Mapping[str, Any]) -> PerformanceEvidence:
             code=raw["code"],
             message=raw["message"],
             process_s=raw["process_s"],
+            span=records.from_json(Span, raw["span"], "timing result") if raw.get("span") else None,
         )
     if not isinstance(measured, dict):
         raise GatesError("timing result: expected an object")
@@ -224,6 +242,7 @@ def parse(raw: Mapping[str, Any]) -> PerformanceEvidence:
         "backends": raw["backends"],
         "alone": raw.get("alone"),
         "process_s": raw["process_s"],
+        "span": raw.get("span"),
         "status": MEASURED,
     }
     evidence = records.from_json(PerformanceEvidence, data, "timing result")

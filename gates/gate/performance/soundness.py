@@ -11,6 +11,8 @@ from gates.evidence.run_directory import RunInfo, TaskInfo
 from gates.gate.performance.evidence import MEASURED, summaries
 from gates.gate.performance.thresholds import thresholds
 
+_CLOCKS_S = 0.05  # by which a wall clock may be set back in a few seconds
+
 
 def contradictions(evidence: Any) -> Iterator[str]:
     """Yield what does not add up in the evidence, one sentence each."""
@@ -22,6 +24,8 @@ def _of_shape(evidence: Any) -> Iterator[str]:
     if evidence.status != MEASURED:
         return
     yield from _pairs(evidence)
+    if evidence.span and evidence.process_s and evidence.span.seconds + _CLOCKS_S < evidence.process_s:
+        yield f"its processes used the card for {evidence.span.seconds:g} s, one of them alone took {evidence.process_s:g} s"
     if evidence.peaks and evidence.device and evidence.peaks.driver != evidence.device.driver:
         yield f"its card's peaks are of driver {evidence.peaks.driver}, the card has {evidence.device.driver}"
     counted, told = summaries(evidence), evidence.figures

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 import sys
 from pathlib import Path
 
@@ -10,11 +11,13 @@ import torch
 from timing_fakes import DATA, build_library, install, run_job
 
 from gates.core.errors import GatesError
-from gates.core.records import Status
+from gates.core.records import Status, to_json
 from gates.gate.performance import collect as timing
 from gates.gate.performance import judge as performance
 from gates.gate.performance.evidence import parse
+from gates.stats.samples import Block, Series
 from gates.task import problem as problems
+from gates.worker.job import FinishedJob
 
 BAR = {"shape": "tiny", "min_speedup_pct": 15, "metrics": ["p50", "p90", "mean"], "max_std_us": 10}
 
@@ -153,3 +156,41 @@ def test_no_device_is_not_run(tmp_path) -> None:
     raw = timing.run_timing(task, shape="tiny", work=tmp_path / "work", limit_s=60, bar_pct=15)
     result = performance.judge(parse(raw), BAR)
     assert (result.status, result.code) == (Status.NOT_RUN, "performance.no_device")
+    span = parse(raw).span
+    assert span is not None and span.seconds >= raw["process_s"] - 0.05
+    with pytest.raises(ValueError, match="the card was used from"):
+        parse({**raw, "span": {"began": span.ended, "ended": span.began}})
+
+
+@pytest.mark.parametrize(
+    ("candidate_us", "always", "asked"),
+    [
+        (10.0, True, ["timing", "timing_alone"]),
+        (10.0, False, ["timing", "timing_alone"]),
+        (12.0, False, ["timing"]),
+        (None, False, ["timing", "timing_alone"]),
+    ],
+    ids=["a run", "a search, faster", "a search, slower", "a search, no pair"],
+)
+def test_a_search_times_the_baseline_alone_only_for_a_candidate_that_looks_faster(
+    monkeypatch, tmp_path, candidate_us: float | None, always: bool, asked: list[str]
+) -> None:
+    """One that slows the baseline to look faster does; a slower one would gain nothing."""
+    blocks = [Block(side, 0, (us,) * 20) for side, us in (("candidate", candidate_us), ("baseline", 11.0)) if us is not None]
+    series = to_json(Series("cold", {"candidate": 5, "baseline": 5}, tuple(blocks), "clear"))
+    measured = {"gated_mode": "cold", "series": [series], "seed": 3, "inputs": {"sets": 5}}
+    names: list[str] = []
+
+    def run_job(folder, job, work, *, name, **_):
+        names.append(name)
+        line = (
+            {"type": "measured", "nonce": "n", "evidence": measured}
+            if name == "timing"
+            else {"type": "alone", "nonce": "n", "series": None}
+        )
+        return FinishedJob("n", 0, "exit 0", False, 1.0, (json.dumps(line),), "")
+
+    monkeypatch.setattr(timing, "run_job", run_job)
+    side = _task(tmp_path)
+    timing.run_timing(side, baseline=side, shape="tiny", work=tmp_path / "work", limit_s=1, bar_pct=0.0, always_alone=always)
+    assert names == asked

@@ -5,6 +5,8 @@ from __future__ import annotations
 import math
 import random
 from dataclasses import replace
+from types import SimpleNamespace
+from unittest.mock import MagicMock
 
 import jsonschema
 import pytest
@@ -15,7 +17,7 @@ from gates.comparison.within import speeds_of
 from gates.core import records
 from gates.core.records import GateResult, Status
 from gates.core.schema import schema_errors
-from gates.gate.performance import family
+from gates.gate.performance import family, step
 from gates.gate.performance.evidence import NOT_RUN, Backend, PerformanceEvidence, ShapeRow
 from gates.gate.performance.judge import judge
 from gates.gate.performance.soundness import contradictions
@@ -87,6 +89,22 @@ def test_a_wrong_output_on_any_shape_fails_also_where_speed_is_not_judged() -> N
     result = judge(replace(evidence, further=(evidence.further[0], tiny)), EACH)
     assert (result.status, result.code) == (Status.FAIL, "performance.wrong_output")
     assert "tiny: candidate before timing" in result.sentence
+
+
+def test_what_a_quick_shape_leaves_of_the_time_is_for_those_after_it(monkeypatch, tmp_path) -> None:
+    took, given = {"mission": 0.0, "long": 36.0, "tiny": 1.0}, {}
+
+    def timed(side, *, shape, budget_s, **job):
+        given[shape] = budget_s
+        return replace(measured({shape: 1.2}), elapsed_s=took[shape])
+
+    monkeypatch.setattr(step, "run_timing", timed)
+    monkeypatch.setattr(step, "read_peaks", lambda *given: None)
+    monkeypatch.setattr(step.evidence, "parse", lambda raw: raw)
+    session, task = MagicMock(), SimpleNamespace(name="new", gates={"performance": EACH, "correctness": {}}, time_limit_s=60.0)
+    session.configure_mock(task=task, scratch=tmp_path, directory=SimpleNamespace(path=tmp_path / "results" / "new" / "run"))
+    session.without_device.return_value = session.missing.return_value = session.after_correctness.return_value = None
+    assert step.collect(session) is None and given == {"mission": 20.0, "long": 30.0, "tiny": 24.0}
 
 
 def test_the_mean_passes_where_one_shape_alone_would_not() -> None:

@@ -1,7 +1,7 @@
 // out = silu(x) * y, one thread an element. Change first: the kernel, then the launcher's arguments.
 //
 // The launcher's parameters before `stream` are the problem's ARGUMENTS in order: a pointer for a tensor, int64_t for a whole
-// number, float for a float. No torch headers: nvcc compiles this in seconds, and g++ for the CPU emulator.
+// number, float for a float. No torch headers: nvcc compiles this in seconds.
 #include <cuda_runtime.h>
 
 #include <cstdint>

@@ -1,0 +1,119 @@
+"""fp16_v11_pingpong on the emulator: edges of shapes and inputs, every order, several items for a CTA, shares of the keys; machine code."""
+
+from __future__ import annotations
+
+import re
+import subprocess
+from pathlib import Path
+
+import pytest
+import torch
+from conftest import OnceASession
+from defects.combined import compile_patched
+from fp16_kit import ENTRY, SOURCES, over_bound, problem, run, shape_of, unpatched
+from static_kit import needs_nvcc
+
+from gates.build.toolchain import find_toolchain
+from gates.launch.c_launcher import KernelError
+from gates.launch.emulated_kernel import EmulatedKernel
+
+RUNG = "fp16_v11_pingpong"
+VARIANTS = {
+    "no_turns": {"TILE_M": 128, "TILE_N": 128, "STAGES": 2, "PINGPONG": 0},
+    "one": {"TILE_M": 64, "TILE_N": 128, "STAGES": 2},
+    "three": {"TILE_M": 192, "TILE_N": 64, "STAGES": 3},
+    "odd": {"TILE_M": 128, "TILE_N": 160, "STAGES": 2, "DEBUG_PRINT": 1},
+}
+SHAPES = [
+    shape_of(1, 1),
+    shape_of(33, 129),
+    shape_of(17, 300, causal=1),
+    shape_of(65, 65, causal=1),
+    shape_of(70, 16, 128),
+    shape_of(200, 133, 128, causal=1),
+    shape_of(130, 40, causal=1),
+    shape_of(290, 290, 128, causal=1, heads=1),
+]
+SHARED = [shape_of(16, 513, heads=3), shape_of(3, 2100, 128, heads=1), shape_of(140, 770, heads=1)]  # keys shared by 2, 8 and 2 CTAs
+MANY = [shape_of(20, 140, causal=1, heads=264), shape_of(150, 40, 128, causal=1, heads=70)]  # for 132 SMs
+
+
+@pytest.fixture(scope="module")
+def kernel(kept: OnceASession) -> EmulatedKernel:
+    folder = kept("fp16_pingpong", lambda folder: compile_patched([unpatched(RUNG)], folder))
+    return EmulatedKernel(folder / "patched.so", f"{ENTRY}_0")
+
+
+@pytest.mark.parametrize("shape", [*SHAPES, *SHARED], ids=lambda shape: "q{Sq}k{Sk}d{D}c{causal}".format(**shape))
+def test_errors_are_within_what_rounding_explains_in_every_order(kernel: EmulatedKernel, shape: dict[str, int]) -> None:
+    inputs = problem.make_inputs(shape, 1, "cpu")
+    outputs = []
+    for order in ("forward", "reversed", "shuffled"):
+        outputs.append(run(kernel, inputs, shape, order=order, seed=4))
+        assert kernel.findings == []
+    assert over_bound(outputs[0], inputs, shape) <= 1
+    assert all(output.equal(outputs[0]) for output in outputs)
+
+
+@pytest.mark.parametrize("shape", MANY, ids=lambda shape: "q{Sq}d{D}h{H}".format(**shape))
+def test_a_cta_takes_one_item_after_the_other(kernel: EmulatedKernel, shape: dict[str, int]) -> None:
+    inputs = problem.make_inputs(shape, 1, "cpu")
+    assert over_bound(run(kernel, inputs, shape), inputs, shape) <= 1 and kernel.findings == []
+    assert [launch["grid"] for launch in kernel.launches] == [[132, 1, 1]]
+
+
+@pytest.mark.parametrize(("shape", "ctas"), [*zip(SHARED, (6, 8, 4), strict=True)])
+def test_few_queries_have_their_keys_shared_by_a_cluster(kernel: EmulatedKernel, shape: dict[str, int], ctas: int) -> None:
+    run(kernel, problem.make_inputs(shape, 1, "cpu"), shape)
+    assert [launch["grid"] for launch in kernel.launches] == [[ctas, 1, 1]]
+
+
+@pytest.mark.parametrize("family", problem.INPUT_FAMILIES)
+def test_special_inputs(kernel: EmulatedKernel, family: str) -> None:
+    for shape in (shape_of(33, 140, heads=1), shape_of(9, 600, heads=1)):
+        inputs = problem.INPUT_FAMILIES[family](shape, 2, "cpu")
+        assert over_bound(run(kernel, inputs, shape), inputs, shape) <= 1
+
+
+def test_scale_of_zero_is_the_mean_of_the_visible_values(kernel: EmulatedKernel) -> None:
+    shape = shape_of(40, 100, causal=1)
+    inputs = {**problem.make_inputs(shape, 0, "cpu"), "softmax_scale": 0.0}
+    assert over_bound(run(kernel, inputs, shape), inputs, shape) <= 1
+
+
+def test_more_items_than_there_are_numbers_are_refused(kernel: EmulatedKernel) -> None:
+    small = torch.zeros(1, 1, 1, 64, dtype=torch.float16)
+    with pytest.raises(KernelError, match="B, H, Sq: 2147000000 heads of 1 query tiles are more than 1073741823 items"):
+        kernel(small, small, small, small, 2147, 1_000_000, 1, 1, 64, 0, 1.0)
+
+
+@needs_nvcc
+def test_the_softmax_runs_under_the_products(tmp_path: Path) -> None:
+    """The compiler spills nothing and adds no wait of its own; all exponentials of a step lie between the waits for Q·K^T and for P·V,
+    but for an item's first tile."""
+    tools, cubin = find_toolchain(), tmp_path / "pingpong.cubin"
+    argv = [tools.need("nvcc").path, "-std=c++17", "-cubin", "-arch=sm_90a", "-Xptxas", "-v", "-ftz=true", "-DCAUSAL=0"]
+    printed = subprocess.run(
+        [*argv, str(SOURCES / "pingpong.cu"), "-o", str(cubin)], capture_output=True, text=True, check=True, timeout=300
+    ).stderr
+    assert "(C75" not in printed and len(re.findall(r" 0 bytes spill stores, 0 bytes spill loads", printed)) == 3
+    if tools.get("cuobjdump") is None:
+        pytest.skip("no cuobjdump")
+    sass = subprocess.run(
+        [tools.need("cuobjdump").path, "--dump-sass", str(cubin)], capture_output=True, text=True, check=True, timeout=60
+    ).stdout
+    kernels = sass.split("Function : ")[1:]
+    assert len(kernels) == 3
+    for kernel in kernels:
+        loops = re.findall(r"DEPBAR\.LE gsb0, 0x1 .*?DEPBAR\.LE gsb0, 0x0 ", kernel, re.DOTALL)
+        of_tile = int(re.findall(r"Li(\d+)E", kernel)[2]) // 2  # of a tile's keys a thread has every fourth pair, in two rows
+        assert [loop.count("MUFU.EX2") for loop in loops[:2]] == [of_tile + 2] * 2  # and what O and l shrink by
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("variant", VARIANTS)
+def test_other_toggles(variant: str, tmp_path: Path) -> None:
+    other = EmulatedKernel(compile_patched([unpatched(RUNG, **VARIANTS[variant])], tmp_path), f"{ENTRY}_0")
+    for shape in [*SHAPES, *SHARED]:
+        inputs = problem.make_inputs(shape, 1, "cpu")
+        assert over_bound(run(other, inputs, shape), inputs, shape) <= 1 and other.findings == []

@@ -168,7 +168,7 @@ def _write(imported: Imported, made: Path, directory: Path, names: tuple[str, st
         jsonio.write(folder / "origin.json", _origin(imported))
     found = bounds(candidate, f"{names[0]}.problem", work=made / "work", limit_s=limit_s, offers=imported.offers)
     if imported.offers:
-        _put(candidate, {SIZES: sizes_text(found["shapes"])})
+        _put(candidate, {SIZES: sizes_text(found["shapes"], found["needs"])})
     for folder, side in ((candidate, imported.candidate), (reference, imported.reference)):
         (folder / "task.yaml").write_text(_yaml(imported, side, folder.name, names, found, limit_s), encoding="utf-8")
     for folder in (candidate, reference):
@@ -195,9 +195,13 @@ def _growth(found: Mapping[str, Any]) -> float:
     return max([1.0, *(math.sqrt(sizes[name] / tried) for name in found["untried"])])
 
 
-def sizes_text(shapes: Mapping[str, Mapping[str, int]]) -> str:
-    """The module SIZES of a problem with these shapes."""
-    return f'"""Values of the problem\'s whole numbers, by shape."""\n\nSIZES = {dict(shapes)!r}\n'
+def sizes_text(shapes: Mapping[str, Mapping[str, int]], needs: Mapping[str, Sequence[float]]) -> str:
+    """The module SIZES of a problem with these shapes, and what a case of each takes where that was estimated."""
+    return f"""\"\"\"Values of the problem's whole numbers, by shape; and bytes of memory and seconds on one core that a case takes.\"\"\"
+
+SIZES = {dict(shapes)!r}
+NEEDS = {dict(needs)!r}
+"""
 
 
 def _put(folder: Path, files: Mapping[str, str]) -> None:

@@ -46,7 +46,7 @@ def load(problem: Path, solution: Path, given_sizes: Mapping[str, int] | None = 
         ),
         problem={
             "problem.py": folder.adapter("kernelbench_problem.py"),
-            folder.SIZES: folder.sizes_text({"given": sizes.of_module(module, given_sizes or {})}),
+            folder.SIZES: folder.sizes_text({"given": sizes.of_module(module, given_sizes or {})}, {}),
         },
         offers=sizes.offered(module, given_sizes or {}),
         originals=[given, answer],

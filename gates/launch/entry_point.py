@@ -134,18 +134,22 @@ def _called(call: Callable[[], T], on_cpu: bool, on_emulator: bool) -> T:
 
 def _module(path: Path, on_cpu: bool, on_emulator: bool) -> ModuleType:
     name = path.name.partition(".")[0]
-    add_folder(path.parent)  # what the source imports from beside it
     if path.suffix == ".py":
+        add_folder(path.parent)  # what the source imports from beside it
         name = f"gates_kernel_{name}"  # so that it hides no module of that name
     else:
         import torch  # noqa: F401  its libraries must be loaded before an extension's
     spec = importlib.util.spec_from_file_location(name, path, loader=TextLoader(name, str(path)) if path.suffix == ".py" else None)
     if spec is None or spec.loader is None:
         raise GatesError(f"can't load {path}: neither Python source nor a compiled extension")
+    before = sys.modules.get(name)
     module = importlib.util.module_from_spec(spec)
     sys.modules[name] = module  # compilers look their functions' module up
     try:
         _called(partial(spec.loader.exec_module, module), on_cpu, on_emulator)
+        if path.suffix != ".py":  # an extension has its task's name, which is also that of the folder in which a problem can lie
+            del sys.modules[name]
+            sys.modules |= {name: before} if before else {}
     except NotHere:
         raise
     except Exception as error:  # the user's code

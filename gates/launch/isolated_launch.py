@@ -14,6 +14,7 @@ which has guards of its own, and back; the order of the call is chosen, and the 
 from __future__ import annotations
 
 import contextlib
+import sys
 from collections.abc import Collection, Mapping
 from typing import Any
 
@@ -173,7 +174,18 @@ def _by_name(value: Any, names: Collection[str], given: Collection[str], *, on_d
 class _FilledMemory(TorchDispatchMode):
     """Fills whatever memory torch hands out uninitialised: NaN, or 0xFF bytes."""
 
+    @classmethod
+    def _should_skip_dynamo(cls) -> bool:
+        """Not by torch's own way, which imports its compiler, seconds long, also for a kernel that compiles nothing."""
+        return False
+
     def __torch_dispatch__(self, function: Any, types: Any, args: Any = (), kwargs: Any = None) -> Any:
+        if "torch._dynamo" not in sys.modules:
+            return self._filled(function, args, kwargs)
+        return torch._dynamo.disable(self._filled)(function, args, kwargs)
+
+    @staticmethod
+    def _filled(function: Any, args: Any, kwargs: Any) -> Any:
         made = function(*args, **(kwargs or {}))
         if function.overloadpacket in _UNINITIALISED and isinstance(made, torch.Tensor) and made.numel():
             made.view(torch.uint8).fill_(0xFF) if made.is_contiguous() and made.dim() else made.fill_(

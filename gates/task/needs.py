@@ -19,14 +19,14 @@ _FLOPS_PER_S = 2e9  # of one core in float64, with room for what is not a produc
 _EVALUATIONS = 6.0  # of a case: the reference twice, the honest one, the kernel's calls
 
 
-_SMALL = 2**24  # product of sizes that no machine lacks memory for: to follow a problem loads much of torch
+_SMALL = 2**24  # product of sizes that no machine lacks memory for
 
 
 class Needs(NamedTuple):
-    """Memory in bytes, and seconds on this machine's cores."""
+    """Memory in bytes, and seconds on one core."""
 
     bytes: float
-    seconds: float
+    core_s: float
 
 
 _known: dict[Any, Needs | None] = {}  # by problem and sizes
@@ -41,8 +41,7 @@ def estimate(problem: Any, shape: Mapping[str, int]) -> Needs | None:
         return None
     values = outputs.values() if isinstance(outputs, Mapping) else outputs if isinstance(outputs, (tuple, list)) else [outputs]
     elements = sum(value.numel() for value in values)
-    cores = len(os.sched_getaffinity(0))
-    return Needs(_COPIES * held.most + _BYTES_PER_OUTPUT * elements, _EVALUATIONS * flops.get_total_flops() / (_FLOPS_PER_S * cores))
+    return Needs(_COPIES * held.most + _BYTES_PER_OUTPUT * elements, _EVALUATIONS * flops.get_total_flops() / _FLOPS_PER_S)
 
 
 def free_bytes() -> int:
@@ -58,19 +57,31 @@ def free_bytes() -> int:
     return max(0, min(found))
 
 
-def refusal(problem: Any, shape: Mapping[str, int], seconds: float) -> str:
-    """Return why a case can't be tried within ``seconds`` and the free memory; empty if it can, or if that is not known."""
+def known(problem: Any, shape: Mapping[str, int]) -> Needs | None:
+    """Return what a case of ``shape`` takes: what the problem's NEEDS says, or an estimate. None if it is small, or can't be known.
+
+    To follow a problem loads much of torch, some seconds long, so an import writes the estimates down.
+    """
     sizes = [size for size in shape.values() if type(size) is int]
     if not hasattr(problem, "honest") or (sizes and math.prod(sizes) <= _SMALL):
-        return ""
+        return None
+    for name, written in getattr(problem, "NEEDS", {}).items():
+        if problem.SHAPES.get(name) == shape:
+            return Needs(*written)
     place = (problem.__name__, tuple(shape.items()))
     if place not in _known:
         _known[place] = estimate(problem, shape)
-    if (needed := _known[place]) is None:
+    return _known[place]
+
+
+def refusal(problem: Any, shape: Mapping[str, int], seconds: float) -> str:
+    """Return why a case can't be tried within ``seconds`` and the free memory; empty if it can, or if that is not known."""
+    if (needed := known(problem, shape)) is None:
         return ""
     if needed.bytes > (free := free_bytes()):
         return f"needs about {needed.bytes / 2**30:.3g} GiB of memory, and {free / 2**30:.3g} GiB are free"
-    return f"takes about {needed.seconds:.3g} s on this CPU, and {seconds:g} s are allowed" if needed.seconds > seconds else ""
+    needed_s = needed.core_s / len(os.sched_getaffinity(0))
+    return f"takes about {needed_s:.3g} s on this CPU, and {seconds:g} s are allowed" if needed_s > seconds else ""
 
 
 def _read(path: str) -> str:

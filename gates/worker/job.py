@@ -22,6 +22,7 @@ import gates
 from gates.core import jsonio
 from gates.core.errors import EXIT_HOLD, GatesError, NotHere
 from gates.gate.registry import ROWS, Job
+from gates.task.load import CUDA
 from gates.worker import forkserver, machine_fault, process
 
 ENTRY = Path(__file__).resolve().parent / "entry.py"
@@ -116,8 +117,9 @@ def run_job(
     jsonio.write(job_path, {**job, "nonce": nonce, "result": str(result), "engine": os.getpid(), "limit_s": limit_s})
     kernel_process = kernel_process or (KINDS[job["kind"]].kernel_process if job["kind"] in KINDS else "")
     killed_before = machine_fault.memory_kills()
-    on_device = job.get("mode") == "replay" and not job.get("side", {}).get("emulated")  # no library of CUDA beside the launcher's own
-    forked = not prefix and python == sys.executable and not on_device
+    side = job.get("side", {})  # a C launcher on a device has no library of CUDA beside its own
+    alone = job.get("mode") == "replay" and not side.get("emulated") and side.get("kind", CUDA) == CUDA
+    forked = not prefix and python == sys.executable and not alone
     with _created(result) as answers:  # read through this descriptor: the runner of an isolated job takes the file's name away
         finished = process.run(
             [

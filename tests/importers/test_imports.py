@@ -46,6 +46,7 @@ def unrun(monkeypatch: pytest.MonkeyPatch) -> None:
             "honest": 1e-6,
             "format": "float32",
             "rule_over_bound": 40.0,
+            "needs": {},
             "untried": {},
         }
 
@@ -380,6 +381,8 @@ def test_a_small_and_a_tail_shape_are_made_of_the_problems_own_numbers(tmp_path:
     assert "not tried: given needs about" in said.err, "134 GiB and more"
     task = load_task(tmp_path / "wide", environ={})
     assert task.shapes == ("small", "given") and task.gates["performance"]["shape"] == "given"
+    taken, _ = module_of(task.folder, "problem").NEEDS["given"]
+    assert 100 * 2**30 < taken < 200 * 2**30, "so that a run has not got to follow the problem again"
     problem = Problem(module_of(task.folder, "problem"))
     assert problem.SHAPES["given"] == {"batch_size": 65536, "dim": 16384} and problem.ODD_SHAPES == ("tail",)
     assert command(["import", "kernelbench", *files, "--set", "batch=4", "--dir", str(tmp_path), "--name", "other"]) == 2

@@ -26,10 +26,11 @@ def bounds(
     offers: Mapping[str, Sequence[Mapping[str, int]]] | None = None,
     python: str = sys.executable,
 ) -> dict[str, Any]:
-    """{"shapes", "untried", "largest", "mean", "honest", "format", "rule_over_bound"} of a problem that has ``honest``.
+    """{"shapes", "needs", "untried", "largest", "mean", "honest", "format", "rule_over_bound"} of a problem that has ``honest``.
 
     ``offers``: by name, sizes for more shapes, of which the first that the problem runs with is taken. ``shapes``: name to dimensions,
-    the offered ones first; ``untried``: shapes that are too large for this machine, with the reason;
+    the offered ones first; ``needs``: what a case of a shape takes (``gates.task.needs``), where it is not small;
+    ``untried``: shapes that are too large for this machine, with the reason;
     ``largest``, ``mean``: of the error bounds; ``honest``: the largest honest error, in an output of
     ``format``; ``rule_over_bound``: how many times as wide as the bound the format's own rule is.
 
@@ -42,7 +43,7 @@ def bounds(
         raise refusal
     for line in tried.own():
         if line.get("type") == "bounds":
-            return {key: line[key] for key in ("shapes", "untried", "largest", "mean", "honest", "format", "rule_over_bound")}
+            return {key: line[key] for key in ("shapes", "needs", "untried", "largest", "mean", "honest", "format", "rule_over_bound")}
     raise GatesError(
         f"the reference could not be run ({tried.cause}): {tried.last_words()}",
         hint="the problem must run on the CPU within the time limit (--limit-s)",
@@ -115,6 +116,7 @@ def execute(job: Mapping[str, Any], folder: Path) -> None:
         writer.write(
             "bounds",
             shapes=shapes,
+            needs={name: taken for name, shape in shapes.items() if (taken := needs.known(problem, shape))},
             untried=untried,
             largest=max(one["largest"] for one in found),
             mean=max(one["mean"] for one in found),

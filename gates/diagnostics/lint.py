@@ -147,7 +147,7 @@ def _verdicts(task: Task) -> Iterator[str]:
         key = "shapes" if "shapes" in task.gates["performance"] else "shape"
         yield (
             f"{task.folder / 'task.yaml'}:{task.place('gates', 'performance', key).partition(':')[2]}: gates.performance.{key}: "
-            f"{timed} is timed, but its results are never checked: add it to shapes"
+            f"{timed} is timed, and only timing compares its results: add it to shapes, unless it takes too long on the emulator"
         )
     for gate, limits in task.gates.items():
         if (row := ROWS[gate]).first_limits and not limits and gate not in task.not_applicable:

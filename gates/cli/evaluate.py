@@ -128,7 +128,9 @@ def _texts(sources: tuple[str, ...]) -> dict[str, str]:
 @_BUDGET
 @_PROFILE
 @click.option(
-    "--workers", type=click.IntRange(min=1), help="Candidates at a time.  [default: one for two cores, and no more than fit the card]"
+    "--workers",
+    type=click.IntRange(min=1),
+    help="Candidates at a time.  [default: one for two cores; on a device, three for four and no more than fit it]",
 )
 @click.option("--scheduler", metavar="tcp://HOST:PORT", help="Have the workers of a running Dask cluster judge, on all their cards.")
 @RESULTS

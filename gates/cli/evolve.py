@@ -54,7 +54,7 @@ def _seconds(context: click.Context, option: click.Parameter, text: str) -> floa
 @click.option("--profile", type=click.Choice(["auto", "cpu", "full"]), default="auto", show_default=True, help="cpu: without a device.")
 @click.option("--scheduler", metavar="tcp://HOST:PORT", help="Join a running Dask cluster that shares the results folder.")
 @click.option(
-    "--workers", type=click.IntRange(min=1), help="Candidates at a time, here.  [default: one per core; on a device, one for two cores]"
+    "--workers", type=click.IntRange(min=1), help="Candidates at a time, here.  [default: one per core; on a device, three for four cores]"
 )
 @click.option("--json", "as_json", is_flag=True, help="Print JSON: what evolution.json has.")
 @click.option("--toggle", "toggles", multiple=True, metavar="NAME=VALUE", help="Begin with this value of a toggle.")

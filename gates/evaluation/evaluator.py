@@ -24,7 +24,8 @@ from gates.task.load import find_task
 
 
 class Evaluator:
-    """Judges ``workers`` candidates of ``task`` at a time (default: one for two cores); their processes do the work.
+    """Judges ``workers`` candidates of ``task`` at a time (default: one for two cores; with a card three for four); their
+    processes do the work.
 
     ``scheduler``: the address of a Dask cluster whose workers do it instead, on all their cards; they must share the results folder.
     Each starts no more processes than its share of the cores. A candidate that is under way is not judged a second time. Use it as a
@@ -35,7 +36,7 @@ class Evaluator:
         self.task, self.terms, self._held = task, terms, contextlib.ExitStack()
         self._cluster = self._held.enter_context(joined_cluster(scheduler)) if scheduler is not None else None
         found = () if terms.profile == "cpu" else devices.probe().devices[terms.device : terms.device + 1]
-        self._cores = job_count(None)
+        self._cores, self._least = job_count(None), 2 if found else 1
         self._at_a_time = workers or devices.candidates_at_a_time(found, self._cores)
         self._pool = ThreadPoolExecutor(self._at_a_time, thread_name_prefix="evaluate")
         self._lock = threading.Lock()
@@ -59,7 +60,7 @@ class Evaluator:
     def _judged(self, candidate: Candidate, progress: ProgressLike) -> Evaluation:
         with self._lock:  # which keeps what submits this candidate until it counts
             beside = max(1, min(self._at_a_time, len(self._waiting)))
-        terms = replace(self.terms, jobs=self.terms.jobs or max(1, self._cores // beside))
+        terms = replace(self.terms, jobs=self.terms.jobs or max(self._least, self._cores // beside))
         if self._cluster is None:
             return evaluate_task(self.task, candidate, terms, progress)
         folder = str(find_task(self.task, environ={}).folder)

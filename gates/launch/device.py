@@ -58,15 +58,28 @@ class DeviceProbe:
 
 @contextlib.contextmanager
 def card(uuid: str, *, alone: bool = True) -> Iterator[None]:
-    """Wait for a card and hold it among all processes of this machine that ask; not ``alone``: beside others that time nothing either."""
-    with locked(Path(tempfile.gettempdir()) / f"gates-card-{hashlib.sha256(uuid.encode()).hexdigest()[:16]}.lock", alone=alone):
+    """Wait for a card and hold it among all processes of this machine that ask; not ``alone``: beside others that time nothing either.
+
+    What wants it alone goes first: others begin together when none waits. Each in turn, a card would have one of them at a time.
+    """
+    name = Path(tempfile.gettempdir()) / f"gates-card-{hashlib.sha256(uuid.encode()).hexdigest()[:16]}"
+    waiting, held = name.with_suffix(".waiting.lock"), name.with_suffix(".lock")
+    if alone:
+        with locked(waiting, alone=False), locked(held):
+            yield
+        return
+    with contextlib.ExitStack() as stack:
+        with locked(waiting):
+            stack.enter_context(locked(held, alone=False))
         yield
 
 
 def candidates_at_a_time(found: Sequence[DeviceInfo], cores: int) -> int:
-    """How many candidates are compiled and judged side by side: one for two cores, and no more than fit the cards' memory."""
+    """How many candidates are compiled and judged side by side: one for two cores; with cards, for which they wait, three for four cores,
+    and no more than fit the cards' memory.
+    """
     fitting = [max(1, device.total_memory_bytes // _BYTES_OF_A_CANDIDATE) for device in found]
-    return max(1, min([cores // 2, *([sum(fitting)] if fitting else [])]))
+    return max(1, min(cores * 3 // 4, sum(fitting)) if fitting else cores // 2)
 
 
 def probe() -> DeviceProbe:

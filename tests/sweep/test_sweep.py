@@ -574,7 +574,7 @@ def test_a_card_has_several_workers_if_each_does_all_of_a_candidate(tmp_path: Pa
     assert {one["device"] for one in done} == {DEVICE.uuid.encode()} and ended - began < 0.6, "side by side"
 
 
-@pytest.mark.parametrize(("cores", "gib", "expected"), [(16, (), 8), (16, (141,), 8), (16, (8,), 1), (1, (141,), 1), (64, (24, 24), 6)])
+@pytest.mark.parametrize(("cores", "gib", "expected"), [(16, (), 8), (16, (141,), 12), (16, (8,), 1), (1, (141,), 1), (64, (24, 24), 6)])
 def test_as_many_candidates_at_a_time_as_cores_and_cards_take(cores: int, gib: tuple[int, ...], expected: int) -> None:
     assert candidates_at_a_time([replace(DEVICE, total_memory_bytes=one * 2**30) for one in gib], cores) == expected
 

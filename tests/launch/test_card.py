@@ -1,0 +1,73 @@
+"""Who may use a card when: timings alone and first, everything else together."""
+
+from __future__ import annotations
+
+import tempfile
+import threading
+from collections.abc import Callable
+from pathlib import Path
+
+import pytest
+
+from gates.launch.device import card
+
+WAIT_S = 60.0
+
+
+class Job:
+    """A thread that wants the card, and holds it until it is let go; ``log`` has the names of those that began."""
+
+    def __init__(self, log: list[str], name: str, *, alone: bool, asks: Callable[[], object] = lambda: None) -> None:
+        self.began, self._let_go = threading.Event(), threading.Event()
+
+        def hold() -> None:
+            with card("GPU-0", alone=alone):
+                log.append(name)
+                self.began.set()
+                assert self._let_go.wait(WAIT_S)
+
+        self.thread = threading.Thread(target=hold, daemon=True)
+        self.thread.start()
+
+    def ends(self) -> None:
+        self._let_go.set()
+        self.thread.join(WAIT_S)
+
+
+@pytest.fixture
+def log(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> list[str]:
+    monkeypatch.setattr(tempfile, "tempdir", str(tmp_path))
+    return []
+
+
+def test_checks_share_a_card_and_a_timing_has_it_alone(log: list[str]) -> None:
+    checks = [Job(log, "check", alone=False) for _ in range(2)]
+    assert all(one.began.wait(WAIT_S) for one in checks), "together"
+    timing = Job(log, "timing", alone=True)
+    assert not timing.began.wait(0.2)
+    checks[0].ends()
+    assert not timing.began.wait(0.2)
+    checks[1].ends()
+    assert timing.began.wait(WAIT_S)
+    another = Job(log, "another", alone=True)
+    assert not another.began.wait(0.2)
+    timing.ends()
+    another.ends()
+
+
+def test_a_timing_that_waits_goes_before_a_check_that_comes_later(log: list[str]) -> None:
+    first = Job(log, "check", alone=False)
+    assert first.began.wait(WAIT_S)
+    timings = [Job(log, "timing", alone=True) for _ in range(2)]
+    assert not timings[0].began.wait(0.2)
+    later = Job(log, "later check", alone=False)
+    assert not later.began.wait(0.2), "a check of the same kind holds the card, but a timing waits"
+    first.ends()
+    while timings:
+        while not (running := [one for one in timings if one.began.wait(0.02)]):
+            assert not later.began.is_set()
+        timings.remove(running[0])
+        running[0].ends()
+    assert later.began.wait(WAIT_S)
+    later.ends()
+    assert log == ["check", "timing", "timing", "later check"]

@@ -19,9 +19,12 @@ from test_history import COUNT, RECORDED, STAGES, compared, many_runs, time_row
 
 from gates.core.errors import GatesError
 from gates.core.records import Check, Decision, GateResult, Status, shown
+from gates.evaluation.evolution.record import Evolution, Refused, read_evolution
+from gates.evidence.run_directory import opened
 from gates.gate.correctness.error_map import AxisSpan, ErrorMap, WrongElement
 from gates.gate.correctness.evidence import Case, CorrectnessEvidence
 from gates.render.report import html as page_html
+from gates.render.search.evolution import tree_html
 from gates.review.history import Entry, history
 from gates.review.report.ladders import ladders
 from gates.review.report.run_view import Page, RunView, view
@@ -390,7 +393,7 @@ TOO_FAINT = """(() => {
 
 @pytest.fixture(scope="module")
 def pages(seen: RunView, tmp_path_factory: pytest.TempPathFactory) -> dict[str, Path]:
-    """The pages that are looked at: a merge with ladder and history, a reject, and a list of runs."""
+    """The pages that are looked at: a merge with ladder and history, a reject, a list of runs, and a search."""
     check = Check("max_abs_err", Status.FAIL, 0.5, 0.002, "", "small seed 0", "correctness.max_abs_err", "look at the store")
     result = GateResult("correctness", Status.FAIL, "correctness.max_abs_err", "max_abs_err (small seed 0): 0.5", (check,))
     verdict = dataclasses.replace(seen.verdict, decision=Decision.REJECT, gates=(*seen.verdict.gates[:2], result, *seen.verdict.gates[3:]))
@@ -400,11 +403,22 @@ def pages(seen: RunView, tmp_path_factory: pytest.TempPathFactory) -> dict[str, 
         "merge": page(seen, entries=history(RECORDED / "h100")),
         "reject": page(reject),
         "list": page(seen, faster(seen), edited),
+        "search": tree_html(deep_search(), lambda one: one.score),
     }
     folder = tmp_path_factory.mktemp("pages")
     for name, text in texts.items():
         (folder / f"{name}.html").write_text(text, encoding="utf-8")
     return {name: folder / f"{name}.html" for name in texts}
+
+
+def deep_search() -> Evolution:
+    """A recorded search, as if each candidate came from the one before it; names and reasons have no place to break."""
+    found = read_evolution(opened(next((RECORDED / "h200-evolve" / "evolve" / "fp16_v8_tiles").glob("*.zip"))))
+    pairs = zip(found.members, (None, *found.members), strict=False)
+    chain = [dataclasses.replace(one, name="x" * 80, note="y" * 80, parent=before and before.id) for one, before in pairs]
+    refused = (Refused("patches", "z" * 80, "kernels/sdpa_fp16/" + "w" * 120),)
+    generations = (dataclasses.replace(found.generations[0], refused=refused), *found.generations[1:])
+    return dataclasses.replace(found, members=tuple(chain), generations=generations)
 
 
 def faster(run: RunView) -> RunView:
@@ -415,7 +429,7 @@ def faster(run: RunView) -> RunView:
     return dataclasses.replace(run, evidence={**run.evidence, "performance": timed})
 
 
-@pytest.mark.parametrize("name", ["merge", "reject", "list"])
+@pytest.mark.parametrize("name", ["merge", "reject", "list", "search"])
 def test_in_a_browser(browser: Browser, pages: dict[str, Path], name: str) -> None:
     browser.requests.clear()
     backs = set()

@@ -26,6 +26,12 @@
 #ifndef PINGPONG  // 1: consumers take turns with their products
 #define PINGPONG 1
 #endif
+#ifndef CLUSTER  // CTAs that have tiles of K and V copied together, half of each by each: 1 or 2
+#define CLUSTER 1
+#endif
+#ifndef LAZY_RESCALE  // 1: O keeps its scale while maxima grow by less than kSlack
+#define LAZY_RESCALE 0
+#endif
 
 #include "../common/cluster.cuh"
 #include "../common/named_barrier.cuh"
@@ -39,19 +45,22 @@
 namespace sdpa {
 
 static_assert(PINGPONG == 0 || PINGPONG == 1, "PINGPONG is 0 or 1");
+static_assert(CLUSTER == 1 || CLUSTER == 2, "CLUSTER is 1 or 2");
+static_assert(LAZY_RESCALE == 0 || LAZY_RESCALE == 1, "LAZY_RESCALE is 0 or 1");
 static_assert(TILE_M > 0 || (TILE_N == 0 && STAGES == 0), "TILE_N and STAGES go with TILE_M: where it is 0 the launcher chooses all of them by shape");
 
 constexpr int kWarpgroup = 128;      // threads, the unit of wgmma and of register budgets
 constexpr int kHalfRow = 64;         // halves of a row of shared memory: 128 bytes, the width of the swizzle
 constexpr int kAtomBytes = 8 * 128;  // 8 rows, after which the swizzle repeats
-constexpr float kLeastMax = -3e38f;  // below every score, and finite: rows that no key of a part is visible to stay numbers
+constexpr float kSlack = LAZY_RESCALE == 1 ? 8.0f : 0.0f;  // log2 of the largest probability
 
 // A matrix of D columns lies in shared memory as D / 64 panels of 64 columns, one after the other; Q and O in strips of 64 rows,
 // one for each consumer.
-template <int kDim_, int kTileM_, int kTileN_, int kStages_>
+template <int kDim_, int kTileM_, int kTileN_, int kStages_, int kTogether_ = 1>
 struct PingPongTiling {
     static constexpr int kDim = kDim_, kTileM = kTileM_, kTileN = kTileN_, kStages = kStages_;
     static constexpr int kPanels = kDim / kHalfRow;
+    static constexpr int kTogether = kTogether_;  // CTAs of a cluster that have K and V copied for all of them, a panel or some by each
     static constexpr int kConsumers = kTileM / 64;  // warpgroups
     static constexpr int kConsumerWarps = 4 * kConsumers;
     static constexpr int kThreads = kWarpgroup * (kConsumers + 1);
@@ -59,6 +68,7 @@ struct PingPongTiling {
 
     static_assert(kTileM % 64 == 0 && kConsumers >= 1 && kConsumers <= 3, "TILE_M is 64 rows for each of 1 to 3 consumer warpgroups");
     static_assert(kTileN == 64 || kTileN == 96 || kTileN == 128 || kTileN == 160, "TILE_N is 64, 96, 128 or 160");
+    static_assert(kPanels % kTogether == 0, "each CTA of a cluster has whole panels copied");
     static_assert(kStages >= 2 && kStages <= 8, "STAGES is 2 to 8");
 
     // A thread's registers, which are given out in eights: at the launch as many for all as an SM's 65,536 allow; then consumers
@@ -120,13 +130,13 @@ public:
     // False after the last one.
     __device__ __forceinline__ bool next(Item& item) {
         const int shares = schedule_.shares, heads = schedule_.heads, tiles = schedule_.query_tiles, group = schedule_.group;
-        const int ctas = gridDim.x / shares, cta = blockIdx.x / shares;
-        const int position = round_ * ctas + (round_ % 2 == 0 ? cta : ctas - 1 - cta);
+        const int team = T::kTogether * shares, teams = gridDim.x / team, own = blockIdx.x / team;
+        const int position = round_ * teams + (round_ % 2 == 0 ? own : teams - 1 - own);
         if (position >= heads * tiles) return false;
         ++round_;
         const int first_head = position / (group * tiles) * group, place = position % (group * tiles), together = min(group, heads - first_head);
         item.head = first_head + place % together;
-        item.first_query = (tiles - 1 - place / together) * T::kTileM;
+        item.first_query = ((tiles - 1 - place / together) * T::kTogether + blockIdx.x % T::kTogether) * T::kTileM;
         const int seen = kCausal ? min(keys_, item.first_query + T::kTileM) : keys_;  // keys that some row sees
         const int all = (seen + T::kTileN - 1) / T::kTileN, share = blockIdx.x % shares;
         item.begin = kCausal ? 0 : all * share / shares;
@@ -186,8 +196,15 @@ private:
                                          Slot<T::kStages>& slot, int tile, int head) {
         mbarrier::wait(&empty[slot.stage], slot.parity ^ 1);
         mbarrier::arrive_expecting(&full[slot.stage], T::kTileBytes);
-        for (int panel = 0; panel < T::kPanels; ++panel) {
-            tma::load(to + panel * T::kKeyPanelBytes, map, &full[slot.stage], panel * kHalfRow, tile * T::kTileN, head);
+        if constexpr (T::kTogether == 1) {
+            for (int panel = 0; panel < T::kPanels; ++panel) {
+                tma::load(to + panel * T::kKeyPanelBytes, map, &full[slot.stage], panel * kHalfRow, tile * T::kTileN, head);
+            }
+        } else {
+            for (int panel = blockIdx.x % T::kTogether; panel < T::kPanels; panel += T::kTogether) {
+                tma::load_to_all(to + panel * T::kKeyPanelBytes, map, &full[slot.stage], panel * kHalfRow, tile * T::kTileN, head,
+                                 (1 << T::kTogether) - 1);
+            }
         }
         slot.advance();
     }
@@ -260,7 +277,7 @@ public:
         constexpr int kBlocks = T::kDim / 8, kThreads = T::kConsumers * kWarpgroup;
         const int rows = min(T::kTileM, queries - first_query), thread = threadIdx.x - kWarpgroup;
         for (int row = cluster::rank() + thread / kBlocks * shares; row < rows; row += kThreads / kBlocks * shares) {
-            float most = kLeastMax, sum = 0.0f, sums[8] = {};
+            float most = -INFINITY, sum = 0.0f, sums[8] = {};
             for (int share = 0; share < shares; ++share) most = fmaxf(most, cluster::of_rank(shared_.state, share)[row].x);
             for (int share = 0; share < shares; ++share) {
                 const float2 state = cluster::of_rank(shared_.state, share)[row];
@@ -288,6 +305,7 @@ public:
     __device__ __forceinline__ void finish() {
         if (group_ == 0) take_turn();  // the last one's last pass, so that no barrier is left half full
         if (threadIdx.x % kWarpgroup == 0) tma::wait_stores();
+        if constexpr (T::kTogether > 1) cluster::sync();  // the others have come to this CTA's barriers for the last time
     }
 
 private:
@@ -313,10 +331,19 @@ private:
         if (lane() == 0) mbarrier::arrive(barrier);
     }
 
-    // The rows of an item begin, and its Q is there.
+    // The same for K or V, which the CTAs of a cluster write.
+    static __device__ __forceinline__ void release_tile(mbarrier::Barrier* barrier) {
+        if constexpr (T::kTogether == 1) {
+            release(barrier);
+        } else if (lane() < T::kTogether) {
+            mbarrier::arrive_at(barrier, lane());
+        }
+    }
+
+    // The rows of an item begin, and its Q is there. Every row sees a key of the first tile, so no maximum stays -infinity.
     __device__ __forceinline__ void begin(const Item& item) {
         first_row_ = item.first_query + 64 * group_;
-        max_[0] = max_[1] = kLeastMax;
+        max_[0] = max_[1] = -INFINITY;
         sum_[0] = sum_[1] = 0.0f;
         mbarrier::wait(&shared_.q_full[query_slot_.stage], query_slot_.parity);
     }
@@ -370,7 +397,7 @@ private:
 
     __device__ __forceinline__ void finish_output(int stage) {
         wgmma::wait<0>(o_, p_, s_);
-        release(&shared_.v_empty[stage]);
+        release_tile(&shared_.v_empty[stage]);
     }
 
     // O / l, rows that exist, to the item's head, by way of the consumer's strip of shared memory.
@@ -430,7 +457,7 @@ private:
     template <bool kGeneral, bool kFirst, int kPending, typename FinishBefore>
     __device__ __forceinline__ void finish_scores(int tile, bool last, FinishBefore finish_before) {
         wgmma::wait<kPending>(s_);
-        release(&shared_.k_empty[slot_.stage]);
+        release_tile(&shared_.k_empty[slot_.stage]);
         if (last) {
             release(&shared_.q_empty[query_slot_.stage]);
             query_slot_.advance();
@@ -454,7 +481,7 @@ private:
             mbarrier::wait(&shared_.k_full[next.stage], next.parity);
         }
         finish_before();
-        if constexpr (!kFirst) {
+        if (!kFirst && (LAZY_RESCALE == 0 || __any_sync(kWarp, factor_[0] != 1.0f || factor_[1] != 1.0f))) {
 #pragma unroll
             for (int i = 0; i < T::kDim / 2; ++i) o_[i] *= factor_[i / 2 % 2];
         }
@@ -474,8 +501,8 @@ private:
         most[0] = fmaxf(most[0], most[1]);
         most[0] = fmaxf(most[0], __shfl_xor_sync(kWarp, most[0], 1));
         most[0] = fmaxf(most[0], __shfl_xor_sync(kWarp, most[0], 2));
-        const float old = max_[half];
-        max_[half] = fmaxf(old, most[0] * scale_);
+        const float old = max_[half], seen = most[0] * scale_;
+        max_[half] = LAZY_RESCALE == 0 ? fmaxf(old, seen) : seen > old + kSlack ? seen : old;
         factor_[half] = exp2f(old - max_[half]);
         float sum[2] = {};
 #pragma unroll
@@ -536,13 +563,14 @@ __global__ void __launch_bounds__(T::kThreads, 1) sdpa_fp16_pingpong_kernel(cons
         }
         for (int stage = 0; stage < T::kStages; ++stage) {
             mbarrier::init(&shared.k_full[stage], 1);
-            mbarrier::init(&shared.k_empty[stage], T::kConsumerWarps);
+            mbarrier::init(&shared.k_empty[stage], T::kTogether * T::kConsumerWarps);
             mbarrier::init(&shared.v_full[stage], 1);
-            mbarrier::init(&shared.v_empty[stage], T::kConsumerWarps);
+            mbarrier::init(&shared.v_empty[stage], T::kTogether * T::kConsumerWarps);
         }
         shared_memory::fence_async();
     }
     __syncthreads();  // the barriers are there
+    if constexpr (T::kTogether > 1) cluster::sync();  // in all CTAs of the cluster
 
     if (threadIdx.x < kWarpgroup) {
         wgmma::give_registers<T::kProducerRegisters>();
@@ -572,7 +600,8 @@ constexpr std::int64_t kL2Share = 32 << 20;  // bytes of K and V that stay in th
 
 template <typename T, bool kCausal>
 int run_tiling(const launcher::Refusal& refusal, Problem problem, std::int64_t heads, void* stream) {
-    const std::int64_t query_tiles = (problem.queries + T::kTileM - 1) / T::kTileM, items = heads * query_tiles;
+    constexpr int kRows = T::kTileM * T::kTogether;
+    const std::int64_t query_tiles = (problem.queries + kRows - 1) / kRows, items = heads * query_tiles;
     if (heads > launcher::kMaxGrid / 2 / query_tiles) {
         return refusal.refuse("B, H, Sq: %lld heads of %lld query tiles are more than %lld items", static_cast<long long>(heads),
                               static_cast<long long>(query_tiles), static_cast<long long>(launcher::kMaxGrid / 2));
@@ -587,12 +616,12 @@ int run_tiling(const launcher::Refusal& refusal, Problem problem, std::int64_t h
     const std::int64_t sms = launcher::device_attribute(cudaDevAttrMultiProcessorCount), head_bytes = 4ll * T::kDim * problem.keys;
     Schedule schedule{static_cast<int>(query_tiles), static_cast<int>(heads), 1, 1};
     if (kCausal) schedule.group = static_cast<int>(std::max<std::int64_t>(1, std::min(heads, kL2Share / head_bytes)));
-    if (!kCausal) {
+    if (!kCausal && T::kTogether == 1) {
         // Clusters are of 1, 2, 4 or 8 CTAs here; each CTA has two tiles or more.
         while (schedule.shares < 8 && 2 * schedule.shares * items <= sms && 4 * schedule.shares * T::kTileN <= problem.keys) schedule.shares *= 2;
     }
-    const unsigned ctas = static_cast<unsigned>(std::min(items * schedule.shares, sms));
-    return cluster::launch(refusal, sdpa_fp16_pingpong_kernel<T, kCausal>, ctas, schedule.shares, T::kThreads, T::kSharedBytes, stream, problem,
+    const unsigned size = T::kTogether * schedule.shares, clusters = static_cast<unsigned>(std::min(items, sms / size));
+    return cluster::launch(refusal, sdpa_fp16_pingpong_kernel<T, kCausal>, clusters * size, size, T::kThreads, T::kSharedBytes, stream, problem,
                            schedule, maps);
 }
 
@@ -601,6 +630,11 @@ int run(const launcher::Refusal& refusal, const Problem& problem, std::int64_t h
     if constexpr (TILE_M > 0) {
         return run_tiling<PingPongTiling<kDim, TILE_M, TILE_N, STAGES>, kCausal>(refusal, problem, heads, stream);
     } else if constexpr (kDim == 128) {
+        if constexpr (CLUSTER == 2 && !kCausal) {
+            if (heads * ((problem.queries + 255) / 256) >= launcher::device_attribute(cudaDevAttrMultiProcessorCount) / 2) {
+                return run_tiling<PingPongTiling<128, 128, 128, 2, 2>, kCausal>(refusal, problem, heads, stream);
+            }
+        }
         return run_tiling<PingPongTiling<128, 128, 128, 2>, kCausal>(refusal, problem, heads, stream);
     } else {
         // Items for every SM several times over: more rows for each tile of K and V that is read.

@@ -23,6 +23,7 @@ from gates.task.sources.architectures import lowest
 
 ENTRY = "sdpa_fp8_forward"
 _HEADERS = (
+    "algorithm",
     "cmath",
     "cstdarg",
     "cstddef",
@@ -30,6 +31,7 @@ _HEADERS = (
     "cstdio",
     "cstring",
     "type_traits",
+    "cooperative_groups.h",
     "cuda_fp16.h",
     "cuda_fp8.h",
     "cuda_pipeline.h",

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import contextlib
 import re
 import subprocess
 from pathlib import Path
@@ -10,10 +11,12 @@ import pytest
 import torch
 from conftest import OnceASession
 from defects.combined import compile_patched
+from defects.record import Defect, patch
 from fp16_kit import ENTRY, SOURCES, over_bound, problem, run, shape_of, unpatched
 from static_kit import needs_nvcc
 
 from gates.build.toolchain import find_toolchain
+from gates.core.errors import GatesError
 from gates.launch.c_launcher import KernelError
 from gates.launch.emulated_kernel import EmulatedKernel
 
@@ -23,6 +26,7 @@ VARIANTS = {
     "one": {"TILE_M": 64, "TILE_N": 128, "STAGES": 2},
     "three": {"TILE_M": 192, "TILE_N": 64, "STAGES": 3},
     "odd": {"TILE_M": 128, "TILE_N": 160, "STAGES": 2, "DEBUG_PRINT": 1},
+    "cluster": {"CLUSTER": 2, "LAZY_RESCALE": 1},
 }
 SHAPES = [
     shape_of(1, 1),
@@ -35,7 +39,38 @@ SHAPES = [
     shape_of(290, 290, 128, causal=1, heads=1),
 ]
 SHARED = [shape_of(16, 513, heads=3), shape_of(3, 2100, 128, heads=1), shape_of(140, 770, heads=1)]  # keys shared by 2, 8 and 2 CTAs
+PAIRS = shape_of(40, 200, 128, heads=70)  # enough for clusters of 2
 MANY = [shape_of(20, 140, causal=1, heads=264), shape_of(150, 40, 128, causal=1, heads=70)]  # for 132 SMs
+
+
+LONGEST = {"TILE_M": 128, "TILE_N": 128, "STAGES": 2}  # of D = 64 few keys go round the rings, and several items follow each other
+
+
+def planted(name: str, what: str, text: str, replacement: str) -> Defect:
+    return patch(f"fp16_pingpong_{name}", "memory", what, RUNG, ("pingpong.cu", text, replacement), toggles=tuple(LONGEST.items()))
+
+
+DEFECTS = [
+    planted("strip_overwritten", "O of the item before may still leave the strip", "if (chosen) tma::wait_stores_read();", ""),
+    planted("stores_not_awaited", "a CTA ends while O leaves it", "if (threadIdx.x % kWarpgroup == 0) tma::wait_stores();", ""),
+    planted("parts_not_there", "parts are read before all are written", "        cluster::sync();  // all parts are there\n", ""),
+    planted(
+        "parts_gone", "a CTA ends while others read its part", "        cluster::sync();  // the others have read this CTA's part\n", ""
+    ),
+    planted(
+        "part_over_keys",
+        "a part takes the place of K and V that others read",
+        "named_barrier::sync(kAllConsumers, T::kConsumers * kWarpgroup);",
+        "",
+    ),
+    planted(
+        "queries_released", "Q is given back with each tile", "        if (last) {\n            release", "        {\n            release"
+    ),
+    planted(
+        "key_parity", "an item begins with K of the tile before", "full[first.stage], first.parity)", "full[first.stage], first.parity ^ 1)"
+    ),
+    planted("items_twice", "odd rounds begin one item late", "cta : ctas - 1 - cta)", "cta : ctas - cta)"),
+]
 
 
 @pytest.fixture(scope="module")
@@ -114,6 +149,21 @@ def test_the_softmax_runs_under_the_products(tmp_path: Path) -> None:
 @pytest.mark.parametrize("variant", VARIANTS)
 def test_other_toggles(variant: str, tmp_path: Path) -> None:
     other = EmulatedKernel(compile_patched([unpatched(RUNG, **VARIANTS[variant])], tmp_path), f"{ENTRY}_0")
-    for shape in [*SHAPES, *SHARED]:
+    for shape in [*SHAPES, *SHARED, PAIRS]:
         inputs = problem.make_inputs(shape, 1, "cpu")
         assert over_bound(run(other, inputs, shape), inputs, shape) <= 1 and other.findings == []
+
+
+@pytest.mark.slow
+def test_planted_defects_are_seen_and_the_honest_kernel_is_not(tmp_path: Path) -> None:
+    tried = [unpatched(RUNG, **LONGEST), *DEFECTS]
+    library, right = compile_patched(tried, tmp_path), set[str]()
+    for number, defect in enumerate(tried):
+        other = EmulatedKernel(library, f"{ENTRY}_{number}")
+        for shape in (shape_of(3, 600, heads=1), shape_of(2, 3, heads=140)):
+            inputs = problem.make_inputs(shape, 1, "cpu")
+            with contextlib.suppress(GatesError, KernelError):
+                if over_bound(run(other, inputs, shape), inputs, shape) <= 1 and other.findings == []:
+                    right.add(f"{defect.name} {shape['Sk']}")
+    whole = {name.rpartition(" ")[0] for name in right if {f"{name.rpartition(' ')[0]} {keys}" for keys in (3, 600)} <= right}
+    assert whole == {tried[0].name}

@@ -72,14 +72,17 @@ def run_ncu(
     work.mkdir(parents=True, exist_ok=True)
     raw["version"] = tool_version(tool)
     sources = ncu_metrics.sources(chip, ncu_metrics.version_numbers(raw["version"]))
+    written: dict[Any, list[dict[str, Any]]] = {}  # sides that are called with the same arguments share a case
     for role, side, names in (("candidate", candidate, kernels), ("baseline", baseline, baseline_kernels)):
         if side is not None:
-            cases = write_cases(side, [shape], work=work / role, limit_s=limit_s, seed=seed, python=python)
+            called = side["problem"], tuple(side.get("arguments") or ())
+            if called not in written:
+                written[called] = write_cases(side, [shape], work=work / role, limit_s=limit_s, seed=seed, python=python)
             raw["sides"][role] = _profile(
                 tool,
                 side,
                 names,
-                cases,
+                written[called],
                 dict(sources),
                 work,
                 "profile" if role == "candidate" else "baseline",

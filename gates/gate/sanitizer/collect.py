@@ -12,6 +12,7 @@ import shutil
 import sys
 from collections.abc import Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor
+from functools import cache
 from pathlib import Path
 from typing import Any
 
@@ -149,7 +150,7 @@ def _raw(mode: str, side: Mapping[str, Any], tool: str | None) -> dict[str, Any]
         "kind": "sanitizer",
         "mode": mode,
         "target": side["name"],
-        "tool_version": _version(tool) if tool else "",
+        "tool_version": _version(tool, os.stat(tool).st_mtime_ns) if tool else "",
         "neutralised": [name for name in _NEUTRALISED if tool and name in os.environ],
         "unavailable": "",
         "remedy": "",
@@ -183,8 +184,9 @@ def _logs(work: Path, *patterns: str) -> str:
     return text
 
 
-def _version(tool: str) -> str:
-    """The line of ``tool --version`` that holds a number, or an empty string."""
+@cache
+def _version(tool: str, _changed: int) -> str:
+    """The line of ``tool --version`` that holds a number, or an empty string; asked once in this process for each state of its file."""
     try:
         finished = process.run([tool, "--version"], limit_s=30)
     except GatesError:

@@ -55,6 +55,18 @@ def test_both_sides_are_profiled_and_judged(tmp_path) -> None:
     assert (tmp_path / "work" / "profile.ncu-rep").is_file()
 
 
+@pytest.mark.parametrize(("arguments", "expected"), [(["q", "out"], ["new"]), (["out", "q"], ["new", "old"])], ids=["the same", "other"])
+def test_sides_that_are_called_with_the_same_arguments_share_a_case(tmp_path, monkeypatch, arguments, expected) -> None:
+    asked: list[str] = []
+    monkeypatch.setattr(ncu, "write_cases", lambda side, *_, **__: asked.append(side["name"]) or [{"path": "a.case"}])
+    new, old = ({**task(tmp_path / name, name), "arguments": of} for name, of in (("new", ["q", "out"]), ("old", arguments)))
+    tool = stub(tmp_path / "bin", both())
+    ncu.run_ncu(
+        new, ["k"], shape="mission", chip="sm_90", work=tmp_path / "work", limit_s=20, ncu=tool, baseline=old, baseline_kernels=["k"]
+    )
+    assert asked == expected
+
+
 def test_arguments_leave_the_clocks_alone_and_name_the_kernel_exactly(tmp_path) -> None:
     given = ncu.arguments("ncu", ["k"], ["a", "b"], tmp_path / "profile", tmp_path / "log")
     assert given[given.index("--clock-control") + 1] == "none"

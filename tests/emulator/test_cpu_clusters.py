@@ -128,15 +128,56 @@ def test_stores_in_bulk_that_nobody_waits_for(library: Path, mode: str, code: st
 @pytest.mark.parametrize("settings", SETTINGS)
 @pytest.mark.parametrize(
     ("mode", "code", "where"),
-    [("kHonest", "", ""), ("kUnfenced", "cpu.no_proxy_fence", "// by the map"), ("kBadMap", "cpu.bad_tensor_map", "// too many rows")],
+    [
+        ("kHonest", "", ""),
+        ("kAdded", "", ""),
+        ("kUnfenced", "cpu.no_proxy_fence", "// by the map"),
+        ("kBadMap", "cpu.bad_tensor_map", "// too many rows"),
+    ],
 )
 def test_a_tensor_map_that_the_kernel_changes(library: Path, mode: str, code: str, where: str, settings: dict[str, int]) -> None:
     cpu, out = cpu_kit.device(**settings), np.zeros(0)
     other, target = np.arange(256, dtype=np.float32), cpu.empty((4, 32), np.float32)
+    rows = cpu.array(other)
     with contextlib.suppress(GatesError):
-        Launcher(library, "mapped")(cpu.array(-other), cpu.array(other), cpu.empty((128,), np.uint8), target, MODES.index(mode))
+        Launcher(library, "mapped")(cpu.array(-other), rows, cpu.empty((128,), np.uint8), target, MODES.index(mode))
         out = target.get()
-    if mode == "kHonest" or (mode == "kUnfenced" and settings.get("races") == 0):  # without races no proxy is watched
+    if not code or (mode == "kUnfenced" and settings.get("races") == 0):  # without races no proxy is watched
         assert not cpu.findings() and out[:2].ravel().tolist() == other[128:192].tolist() and not out[2:].any()
+        assert np.array_equal(rows.get()[:64] - other[:64], other[128:192] if mode == "kAdded" else np.zeros(64))
     else:
         assert [(finding.code, finding.where) for finding in cpu.findings()] == [(code, line(where))]
+
+
+def reduced(library: Path, mode: str, **settings: int) -> tuple[CpuDevice, np.ndarray, np.ndarray]:
+    cpu = cpu_kit.device(**settings)
+    sums, out = cpu.array(np.zeros(128, np.int32)), cpu.array(np.zeros((4, 128, 3), np.int32))
+    Launcher(library, "reductions")(sums, out, MODES.index(mode))
+    return cpu, sums.get(), out.get()
+
+
+@pytest.mark.parametrize("settings", SETTINGS)
+def test_reductions_in_bulk_and_asynchronous_stores(library: Path, settings: dict[str, int]) -> None:
+    """Two clusters of two blocks: `sums` has the tiles of all four."""
+    cpu, sums, out = reduced(library, "kHonest", **settings)
+    threads = np.arange(128)
+    assert not cpu.findings() and np.array_equal(sums, 6 * threads)
+    for block in range(4):
+        rank, other = block % 2, 1 - block % 2
+        assert np.array_equal(out[block, :, 0], 1000 * rank + (other + 1) * threads)
+        assert np.array_equal(out[block, :, 1], np.where(threads % 4 == 0, other, threads // 4 + threads % 4 - 1))
+        assert (out[block, :, 2] == 128).all()
+
+
+@pytest.mark.parametrize(
+    ("mode", "codes", "where"),
+    [
+        ("kNotAwaited", {"cpu.bulk_store_not_awaited"}, "// reduced"),
+        ("kEarly", {"cpu.uninitialised_shared", "cpu.race_shared"}, "// before they are there"),
+        ("kUnwritten", {"cpu.uninitialised_shared"}, "// counted"),
+    ],
+)
+def test_reductions_used_wrongly(library: Path, mode: str, codes: set[str], where: str) -> None:
+    found = reduced(library, mode)[0].findings()
+    assert found and {finding.code for finding in found} <= codes, found
+    assert line(where) in {place for finding in found for place in (finding.where, finding.other)}

@@ -7,7 +7,7 @@
 
 namespace cg = cooperative_groups;
 
-enum Mode { kHonest, kRace, kNoStart, kNoEnd, kPastEnd, kNoSuchRank, kTwice, kOfCta, kNotAwaited, kOverwritten, kReadAwaited, kRelaxed, kUnfenced, kBadMap };
+enum Mode { kHonest, kRace, kNoStart, kNoEnd, kPastEnd, kNoSuchRank, kTwice, kOfCta, kNotAwaited, kOverwritten, kReadAwaited, kRelaxed, kUnfenced, kBadMap, kAdded, kEarly, kUnwritten };
 
 __device__ unsigned shared_address(const void* pointer) { return unsigned(__cvta_generic_to_shared(pointer)); }
 
@@ -133,6 +133,51 @@ __global__ void mapped_kernel(const __grid_constant__ CUtensorMap map, CUtensorM
   }
   asm volatile("{ .reg .pred p; AGAIN: mbarrier.try_wait.parity.shared::cta.b64 p, [%0], 0; @!p bra AGAIN; }" ::"r"(bar) : "memory");
   for (int i = threadIdx.x; i < 128; i += 32) out[i] = tile[i];
+  if (kMode == kAdded && threadIdx.x == 0) {  // to the first rows
+    asm volatile("cp.reduce.async.bulk.tensor.2d.global.shared::cta.add.tile.bulk_group [%0, {%2, %2}], [%1];" ::"l"(scratch), "r"(shared_address(tile)), "r"(0) : "memory");
+    asm volatile("cp.async.bulk.commit_group;\ncp.async.bulk.wait_group 0;" ::: "memory");
+  }
+}
+
+// Each block adds its tile to `sums` and to its neighbour's `taken`, in bulk; its threads send it four values each, and add to its count.
+template <int kMode>
+__global__ void __cluster_dims__(2) reductions_kernel(int* sums, int* out) {
+  __shared__ alignas(128) int tile[128], taken[128], sent[512];
+  __shared__ unsigned count;
+  __shared__ uint64_t full;
+  cg::cluster_group cluster = cg::this_cluster();
+  const int rank = int(cluster.block_rank()), thread = int(threadIdx.x);
+  const unsigned at = shared_address(tile), bar = shared_address(&full);
+  tile[thread] = (rank + 1) * thread;
+  taken[thread] = 1000 * rank;
+  if (thread == 0) {
+    if (kMode != kUnwritten) count = 0;
+    asm volatile("mbarrier.init.shared::cta.b64 [%0], 1;\nfence.mbarrier_init.release.cluster;" ::"r"(bar) : "memory");
+    asm volatile("mbarrier.arrive.expect_tx.shared::cta.b64 _, [%0], %1;" ::"r"(bar), "r"(512 + 2048 + 512) : "memory");
+  }
+  asm volatile("fence.proxy.async.shared::cta;" ::: "memory");
+  cluster.sync();
+  const auto there = [&](const void* own) {
+    unsigned found;
+    asm("mapa.shared::cluster.u32 %0, %1, %2;" : "=r"(found) : "r"(shared_address(own)), "r"(rank ^ 1));
+    return found;
+  };
+  if (thread == 0) {
+    asm volatile("cp.reduce.async.bulk.shared::cluster.shared::cta.mbarrier::complete_tx::bytes.add.s32 [%0], [%1], 512, [%2];" ::"r"(there(taken)), "r"(at), "r"(there(&full)) : "memory");
+    asm volatile("cp.reduce.async.bulk.global.shared::cta.bulk_group.add.s32 [%0], [%1], 512;" ::"l"(sums), "r"(at) : "memory");  // reduced
+    asm volatile("cp.async.bulk.commit_group;" ::: "memory");
+    if (kMode != kNotAwaited) asm volatile("cp.async.bulk.wait_group 0;" ::: "memory");
+  }
+  asm volatile("st.async.weak.shared::cluster.mbarrier::complete_tx::bytes.v4.b32 [%0], {%1, %2, %3, %4}, [%5];" ::"r"(there(sent + 4 * thread)), "r"(rank), "r"(thread), "r"(thread + 1), "r"(thread + 2), "r"(there(&full)) : "memory");
+  asm volatile("red.async.relaxed.cluster.shared::cluster.mbarrier::complete_tx::bytes.inc.u32 [%0], %1, [%2];" ::"r"(there(&count)), "r"(1000), "r"(there(&full)) : "memory");  // counted
+  int early = 0;
+  if (kMode == kEarly) early = sent[thread];  // before they are there
+  asm volatile("{ .reg .pred p; AGAIN: mbarrier.try_wait.parity.acquire.cluster.shared::cta.b64 p, [%0], 0; @!p bra AGAIN; }" ::"r"(bar) : "memory");
+  int* const row = out + (blockIdx.x * 128 + thread) * 3;
+  row[0] = taken[thread];
+  row[1] = sent[thread] + early;
+  row[2] = int(count);
+  cluster.sync();
 }
 
 namespace {
@@ -188,7 +233,12 @@ extern "C" int mapped(const float* first, const float* other, void* scratch, flo
   const auto encode = reinterpret_cast<decltype(&cuTensorMapEncodeTiled)>(function);
   if (encode(&map, CU_TENSOR_MAP_DATA_TYPE_FLOAT32, 2, const_cast<float*>(first), extents, strides, box, steps, CU_TENSOR_MAP_INTERLEAVE_NONE, CU_TENSOR_MAP_SWIZZLE_NONE,
              CU_TENSOR_MAP_L2_PROMOTION_NONE, CU_TENSOR_MAP_FLOAT_OOB_FILL_NONE) != CUDA_SUCCESS) return 2;
-  const auto kernel = mode == kUnfenced ? mapped_kernel<kUnfenced> : mode == kBadMap ? mapped_kernel<kBadMap> : mapped_kernel<kHonest>;
+  const auto kernel = mode == kUnfenced ? mapped_kernel<kUnfenced> : mode == kBadMap ? mapped_kernel<kBadMap> : mode == kAdded ? mapped_kernel<kAdded> : mapped_kernel<kHonest>;
   kernel<<<1, 32, 0, cudaStream_t(stream)>>>(map, static_cast<CUtensorMap*>(scratch), other, out);
+  return cudaGetLastError();
+}
+extern "C" int reductions(int* sums, int* out, int64_t mode, void* stream, char*, int64_t) {
+  const auto kernel = mode == kNotAwaited ? reductions_kernel<kNotAwaited> : mode == kEarly ? reductions_kernel<kEarly> : mode == kUnwritten ? reductions_kernel<kUnwritten> : reductions_kernel<kHonest>;
+  kernel<<<4, 128, 0, cudaStream_t(stream)>>>(sums, out);
   return cudaGetLastError();
 }

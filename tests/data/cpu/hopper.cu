@@ -65,11 +65,15 @@ __global__ void __launch_bounds__(384, 1) registers_kernel(float* out) {
   }
 }
 
-// A swizzled matrix in dynamic shared memory, which may begin at any multiple of 16 bytes.
-template <bool kAligned>
+// A swizzled matrix in dynamic shared memory, which may begin at any multiple of what its declaration asks for, or of 16 bytes.
+enum Alignment { kByLuck, kByHand, kDeclared };
+extern __shared__ unsigned char anywhere[];
+extern __shared__ __align__(1024) unsigned char declared[];
+
+template <int kAlignment>
 __global__ void dynamic_kernel(float* out) {
-  extern __shared__ unsigned char bytes[];
-  unsigned char* const tile = bytes + (kAligned ? (0u - shared_address(bytes)) % 1024 : 0);
+  unsigned char* const bytes = kAlignment == kDeclared ? declared : anywhere;
+  unsigned char* const tile = bytes + (kAlignment == kByHand ? (0u - shared_address(bytes)) % 1024 : 0);
   for (int i = threadIdx.x; i < 9 * 1024 / 4; i += 128) reinterpret_cast<unsigned*>(tile)[i] = 0x3c003c00u;
   asm volatile("fence.proxy.async.shared::cta;" ::: "memory");
   __syncthreads();
@@ -137,9 +141,10 @@ extern "C" int registers(float* out, int64_t asked, TAIL) {
   else registers_kernel<248><<<1, 384>>>(out);
   return cudaGetLastError();
 }
-extern "C" int dynamic(float* out, int64_t aligned, TAIL) {
-  if (aligned) dynamic_kernel<true><<<1, 128, 10 * 1024>>>(out);
-  else dynamic_kernel<false><<<1, 128, 10 * 1024>>>(out);
+extern "C" int dynamic(float* out, int64_t alignment, TAIL) {
+  if (alignment == kDeclared) dynamic_kernel<kDeclared><<<1, 128, 10 * 1024>>>(out);
+  else if (alignment == kByHand) dynamic_kernel<kByHand><<<1, 128, 10 * 1024>>>(out);
+  else dynamic_kernel<kByLuck><<<1, 128, 10 * 1024>>>(out);
   return cudaGetLastError();
 }
 extern "C" int ring(const float* x, const __half* b, float* out, int64_t mode, TAIL) {

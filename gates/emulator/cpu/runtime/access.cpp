@@ -323,6 +323,13 @@ std::uint8_t* shared_bytes(Warp& warp, const Op& op, unsigned lane, std::uint32_
     return place;
 }
 
+std::string as_declared(const Warp& warp, std::uint32_t address, unsigned needed) {
+    const Program& program = *warp.program;
+    if (address < program.dynamic_shared_at || program.dynamic_alignment >= needed) return "";
+    return "; the kernel declares its dynamic shared memory with an alignment of " + std::to_string(program.dynamic_alignment) +
+           " bytes, so it may begin at any multiple of them: declare __align__(" + std::to_string(needed) + "), or align the address in the kernel";
+}
+
 const std::uint8_t* readable_chunk(Warp& warp, const Op& op, std::uint32_t address) { return shared_place(warp, op, 0, *warp.cta, address, 16, Use::Read, 16); }
 
 const std::uint8_t* written_bytes(const Warp& warp, Space space, std::uint64_t address, unsigned bytes) {

@@ -6,6 +6,10 @@
 namespace gates_cpu {
 
 enum class Use : std::uint8_t { Read, Write, Atomic };
+enum class Atomic : std::uint8_t { Add, Min, Max, Inc, Dec, And, Or, Xor, Exch, Cas };
+
+// Updates `bytes` of elements at `at` with those at `with`, each at once. Sums of f32 in global memory flush subnormals.
+void update(std::uint8_t* at, const std::uint8_t* with, unsigned bytes, Atomic what, Type type, bool global);
 
 // Where the lane's `bytes` at `address` of `space` lie; null after a finding. A read of bytes that nobody wrote is a finding, too,
 // and hands back the bytes as they are.
@@ -20,6 +24,9 @@ inline std::uint64_t address_of(Warp& warp, const Op& op, unsigned lane) {
 // Whose shared memory `address` names, which becomes an offset in it; null after a finding.
 Cta* shared_cta(Warp& warp, const Op& op, unsigned lane, std::uint32_t& address);
 std::uint8_t* shared_bytes(Warp& warp, const Op& op, unsigned lane, std::uint32_t address, unsigned bytes, Use use, unsigned alignment = 0);
+
+// What to add to a finding about an address in dynamic shared memory that is not aligned to `needed`; empty if its declaration asks for that.
+std::string as_declared(const Warp& warp, std::uint32_t address, unsigned needed);
 
 // 16 bytes of shared memory that an engine of its own reads: bounds and initialisation are checked, no race is noted.
 const std::uint8_t* readable_chunk(Warp& warp, const Op& op, std::uint32_t address);

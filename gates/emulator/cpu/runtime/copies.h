@@ -4,6 +4,8 @@
 #include <cstdint>
 #include <vector>
 
+#include "ptx.h"
+
 namespace gates_cpu {
 
 struct Op;
@@ -17,15 +19,16 @@ struct Copy {  // cp.async
     std::int32_t place;
 };
 
-struct TensorCopy {  // cp.async.bulk
+struct TensorCopy {  // what an mbarrier counts: cp.async.bulk, cp.reduce.async.bulk, st.async, red.async
     const Op* op;
     Warp* warp;                      // that asked for it, perhaps of another CTA of the cluster
     std::uint32_t lane, to, barrier, bytes;
     std::uint64_t source;
     std::int32_t at[5];
+    std::uint8_t values[16];         // of registers
 };
 
-struct BulkStore {  // cp.async.bulk from shared to global memory
+struct BulkStore {  // cp.async.bulk and cp.reduce.async.bulk from shared to global memory
     struct Piece {
         std::uint64_t to;
         std::uint32_t from, bytes;   // from: before the swizzle
@@ -33,6 +36,7 @@ struct BulkStore {  // cp.async.bulk from shared to global memory
     const Op* op;
     std::uint32_t lane, group;
     unsigned swizzle;
+    Type type;                       // of a reduction
     bool read;                       // its source has been read; only the writes are left
     std::vector<Piece> pieces;
     std::vector<std::uint8_t> bytes; // of the source, as they were when it was asked for, then as they were read

@@ -12,13 +12,13 @@ constexpr int kDriverInvalidValue = 1;
 
 int encode_tiled(void* made, int type, std::uint32_t rank, void* address, const std::uint64_t* extents, const std::uint64_t* strides,
                  const std::uint32_t* box, const std::uint32_t* steps, int interleave, int swizzle, int, int fill) {
-    static constexpr std::uint8_t bytes[] = {1, 2, 4, 4, 8, 8, 2, 4, 8, 2, 4, 4, 4};
+    static constexpr Type types[] = {Type::U8, Type::U16, Type::U32, Type::S32, Type::U64, Type::S64, Type::F16, Type::F32, Type::F64, Type::BF16, Type::F32, Type::F32, Type::F32};
     const std::uint64_t start = reinterpret_cast<std::uint64_t>(address);
     if (reinterpret_cast<std::uintptr_t>(made) % 64 != 0 || rank < 1 || rank > 5 || type < 0 || type > 12 || start % 16 != 0 || interleave != 0 || swizzle < 0 || swizzle > 3) return kDriverInvalidValue;
     TensorMap map = {};
     map.magic = kTensorMapMagic;
     map.rank = static_cast<std::uint8_t>(rank);
-    map.element_bytes = bytes[type];
+    map.type = types[type];
     map.swizzle = static_cast<std::uint8_t>(swizzle);
     map.fill_nan = static_cast<std::uint8_t>(fill);
     map.address = start;
@@ -31,7 +31,7 @@ int encode_tiled(void* made, int type, std::uint32_t rank, void* address, const 
         if (strides[i - 1] % 16 != 0 || strides[i - 1] >= (std::uint64_t(1) << 40)) return kDriverInvalidValue;
         map.strides[i - 1] = strides[i - 1];
     }
-    const std::uint32_t inner = box[0] * map.element_bytes;
+    const std::uint32_t inner = box[0] * bytes_of(map.type);
     if (inner % 16 != 0 || (swizzle != 0 && inner > (16u << swizzle)) || steps[0] != 1 || fill != 0) return kDriverInvalidValue;
     std::memcpy(made, &map, sizeof map);
     return 0;

@@ -2,6 +2,7 @@
 
 #include <algorithm>
 #include <cstring>
+#include <functional>
 
 #include "memory.h"
 #include "ops.h"
@@ -370,6 +371,14 @@ void Decoder::call() {
     after_.clear();
 }
 
+// Whether an operand of the function is, or holds, the variable.
+static bool names(const Function& function, const std::string& variable) {
+    const std::function<bool(const Operand&)> holds = [&](const Operand& operand) {
+        return operand.name == variable || std::any_of(operand.parts.begin(), operand.parts.end(), holds);
+    };
+    return std::any_of(function.body.begin(), function.body.end(), [&](const Instruction& one) { return std::any_of(one.operands.begin(), one.operands.end(), holds); });
+}
+
 std::unique_ptr<Program> Decoder::decode(const std::string& entry, bool shifted) {
     const auto found = module_.functions.find(entry);
     if (found == module_.functions.end() || !found->second.has_body) throw Unsupported("the module holds no kernel " + entry);
@@ -378,11 +387,16 @@ std::unique_ptr<Program> Decoder::decode(const std::string& entry, bool shifted)
     program_->name = entry;
     program_->module = &module_;
     // Static shared memory, then the dynamic one where the externs begin.
-    unsigned dynamic_alignment = 16;
+    unsigned& dynamic_alignment = program_->dynamic_alignment;
+    bool dynamic = false;
     for (const Variable& variable : module_.variables) {
         if (variable.space != Space::Shared) continue;
         if (variable.unsized || variable.external) {
-            dynamic_alignment = std::max(dynamic_alignment, variable.alignment);
+            const bool used = std::any_of(module_.functions.begin(), module_.functions.end(), [&](const auto& named) {
+                return (named.first == entry || !named.second.entry) && names(named.second, variable.name);
+            });
+            if (used) dynamic_alignment = std::max(dynamic_alignment, variable.alignment);
+            dynamic = dynamic || used;
             continue;
         }
         const std::uint64_t at = aligned(program_->shared_bytes, std::max(variable.alignment, 1u));
@@ -393,7 +407,6 @@ std::unique_ptr<Program> Decoder::decode(const std::string& entry, bool shifted)
         if (name == entry || !other.entry) place_shared(other);
     }
     program_->dynamic_shared_at = kSharedStart + static_cast<std::uint32_t>(aligned(program_->shared_bytes, dynamic_alignment));
-    const bool dynamic = std::any_of(module_.variables.begin(), module_.variables.end(), [](const Variable& variable) { return variable.space == Space::Shared && (variable.unsized || variable.external); });
     std::uint32_t& begins = program_->dynamic_shared_at;
     const auto lucky = [&] { return begins % (2 * dynamic_alignment) == 0 || (dynamic_alignment < 1024 && begins % 1024 < 128); };  // 1024: where swizzles repeat
     while (shifted && dynamic && lucky()) begins += dynamic_alignment;

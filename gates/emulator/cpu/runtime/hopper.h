@@ -8,7 +8,8 @@ namespace gates_cpu {
 // cuTensorMapEncodeTiled's 128 bytes, as this device makes and reads them.
 struct TensorMap {
     std::uint32_t magic;
-    std::uint8_t rank, element_bytes, swizzle, fill_nan;     // swizzle: 0 none, 1 of 32, 2 of 64, 3 of 128 bytes
+    std::uint8_t rank, swizzle, fill_nan;                    // swizzle: 0 none, 1 of 32, 2 of 64, 3 of 128 bytes
+    Type type;
     std::uint64_t address;
     std::uint64_t strides[4];                                // bytes, from dimension 1 on
     std::uint32_t extents[5];
@@ -16,9 +17,13 @@ struct TensorMap {
     std::uint8_t rest[40];
 };
 static_assert(sizeof(TensorMap) == 128);
-constexpr std::uint32_t kTensorMapMagic = 0x7e5a0a01;
+constexpr std::uint32_t kTensorMapMagic = 0x7e5a0a02;
 
-void bulk_copy(Decoder& decoder, Modifiers& modifiers);      // cp.async.bulk, after "async" and "bulk" are taken
+// cp.async.bulk and cp.reduce.async.bulk, after these words are taken
+void bulk_copy(Decoder& decoder, Modifiers& modifiers, bool reduces);
+constexpr int kCopies = -1;                                  // else the number of an Atomic
+int take_update(Modifiers& modifiers);                       // of a reduction's or an atomic's words; kCopies if there is none
+void async_store(Decoder& decoder, Modifiers& modifiers, int what);  // st.async and red.async, after the words before the mbarrier's
 
 // The store by operation `writer` to shared memory may not be seen by what `reader` says, since no fence.proxy.async came after it.
 void report_no_proxy_fence(Warp& warp, const Op& op, unsigned lane, const char* reader, std::uint32_t address, std::int32_t writer);

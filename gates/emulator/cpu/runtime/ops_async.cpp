@@ -87,8 +87,9 @@ void start(Warp& warp, const Op& op) {
 }
 
 void copy(Decoder& decoder, Modifiers& modifiers) {
+    const bool reduces = modifiers.take("reduce");
     if (!modifiers.take("async")) decoder.unsupported();
-    if (modifiers.take("bulk")) return bulk_copy(decoder, modifiers);
+    if (modifiers.take("bulk")) return bulk_copy(decoder, modifiers, reduces);
     if (modifiers.take("commit_group")) {
         decoder.emit(commit);
         return;

@@ -1,5 +1,6 @@
-// Copies in bulk (cp.async.bulk): boxes of tensors, by their maps, and plain ones. All end as late as the program allows: a load when
-// somebody waits for its mbarrier, a store when its thread waits for it or ends.
+// Copies and reductions in bulk (cp.async.bulk, cp.reduce.async.bulk): boxes of tensors, by their maps, and plain ones; and asynchronous
+// stores of registers (st.async, red.async). All end as late as the program allows: what an mbarrier counts when somebody waits for that,
+// a store in bulk when its thread waits for it or ends.
 #include <algorithm>
 
 #include "access.h"
@@ -11,8 +12,12 @@
 namespace gates_cpu {
 namespace {
 
+enum Source : std::uint8_t { kGlobal, kShared, kRegisters };  // extra->kind of what an mbarrier counts
+
+Atomic update_of(const Op& op) { return static_cast<Atomic>(op.mode - 1); }  // op.mode: 0 for a copy
+
 std::uint32_t box_bytes(const TensorMap& map) {
-    std::uint32_t bytes = map.element_bytes;
+    std::uint32_t bytes = bytes_of(map.type);
     for (unsigned i = 0; i < map.rank; ++i) bytes *= map.box[i];
     return bytes;
 }
@@ -35,7 +40,7 @@ template <class Row> void each_row(const TensorMap& map, const std::int32_t (&at
         const std::int64_t first = std::max<std::int64_t>(0, -std::int64_t(at[0]));
         const std::int64_t last = std::min<std::int64_t>(width, std::int64_t(map.extents[0]) - at[0]);
         const bool some = inside && last > first;
-        row(r * width * map.element_bytes, address + static_cast<std::uint64_t>((std::int64_t(at[0]) + first) * map.element_bytes),
+        row(r * width * bytes_of(map.type), address + static_cast<std::uint64_t>((std::int64_t(at[0]) + first) * bytes_of(map.type)),
             static_cast<std::uint32_t>(some ? last - first : 0), static_cast<std::uint32_t>(some ? first : 0));
     }
 }
@@ -64,21 +69,39 @@ bool read_map(Warp& warp, const Op& op, unsigned lane, std::uint64_t address, Te
     return false;
 }
 
-std::string to_shared(std::uint32_t alignment) { return "a bulk copy goes to shared memory that is not aligned to " + std::to_string(alignment) + " bytes"; }
-
 // To the shared memory of `owner`, whose mbarrier counts it.
 void ask_for(Warp& warp, const Op& op, Cta& owner, const TensorCopy& copy) {
-    if (owner.races) {
+    if (owner.races && op.extra->kind != kRegisters) {
         const std::int32_t writer = owner.races->barrier_not_proxied(owner.races->place(owner, copy.barrier));
         if (writer >= 0) report_no_proxy_fence(warp, op, copy.lane, "a copy in bulk counts on the mbarrier at", copy.barrier, writer);
     }
     const std::uint32_t window = (owner.rank + 1) << kRankShift;
     for (std::uint32_t done = 0; done < copy.bytes; done += 16) {
-        if (shared_bytes(warp, op, copy.lane, (&owner == warp.cta ? 0 : window) + copy.to + done, 16, Use::Write) == nullptr) return;
+        const std::uint32_t place = (&owner == warp.cta ? 0 : window) + copy.to + done, bytes = std::min(copy.bytes - done, 16u);
+        if (shared_bytes(warp, op, copy.lane, place, bytes, op.mode == 0 ? Use::Write : Use::Atomic) == nullptr) return;
     }
-    std::memset(owner.shared.data() + copy.to, 0xff, copy.bytes);  // until it lands, nobody may read it
-    std::memset(owner.shared_shadow.data() + copy.to, 0, copy.bytes);
+    if (op.mode == 0) {
+        std::memset(owner.shared.data() + copy.to, 0xff, copy.bytes);  // until it lands, nobody may read it
+        std::memset(owner.shared_shadow.data() + copy.to, 0, copy.bytes);
+    }
     owner.tensors.push_back(copy);
+}
+
+// The block whose shared memory it goes to, where its mbarrier is, too; null after a finding.
+Cta* goes_to(Warp& warp, const Op& op, TensorCopy& copy, unsigned alignment) {
+    Cta* const owner = shared_cta(warp, op, copy.lane, copy.to);
+    Cta* const counts = shared_cta(warp, op, copy.lane, copy.barrier);
+    if (owner == nullptr || counts == nullptr) return nullptr;
+    const std::string what = op.extra->kind == kRegisters ? "an asynchronous store" : "a bulk copy";
+    if (copy.to % alignment != 0 || copy.bytes % std::min(alignment, 16u) != 0) {
+        warp.cta->launch->fault(&warp, op.place, copy.lane, "cpu.misaligned",
+                                what + " goes to shared memory that is not aligned to " + std::to_string(alignment) + " bytes" + as_declared(warp, copy.to, alignment));
+    } else if (owner != counts) {
+        warp.cta->launch->fault(&warp, op.place, copy.lane, "cpu.bad_mbarrier", what + " counts on the mbarrier of another block than the one it goes to");
+    } else {
+        return owner;
+    }
+    return nullptr;
 }
 
 // extra->slots: coordinates, if it is a tensor's. op.a: shared memory; op.b: the map, or the source's address; op.c: the mbarrier; op.d2: bytes;
@@ -100,17 +123,11 @@ void load(Warp& warp, const Op& op) {
         copy.to = static_cast<std::uint32_t>(address_of(warp, op, lane));
         copy.barrier = warp.lanes<std::uint32_t>(op.c)[lane];
         copy.bytes = tensor ? box_bytes(map) : warp.lanes<std::uint32_t>(op.d2)[lane];
-        copy.source = op.extra->kind == 1 ? kSharedWindow + warp.lanes<std::uint32_t>(op.b)[lane] : warp.lanes<std::uint64_t>(op.b)[lane];
+        copy.source = op.extra->kind == kShared ? kSharedWindow + warp.lanes<std::uint32_t>(op.b)[lane] : warp.lanes<std::uint64_t>(op.b)[lane];
         for (std::size_t i = 0; i < op.extra->slots.size(); ++i) copy.at[i] = static_cast<std::int32_t>(warp.lanes<std::uint32_t>(op.extra->slots[i])[lane]);
-        Cta* const owner = shared_cta(warp, op, lane, copy.to);
-        Cta* const counts = shared_cta(warp, op, lane, copy.barrier);
-        if (owner == nullptr || counts == nullptr) continue;
-        const std::uint32_t alignment = tensor ? 128 : 16;
-        if (copy.to % alignment != 0 || copy.bytes % 16 != 0) {
-            warp.cta->launch->fault(&warp, op.place, lane, "cpu.misaligned", to_shared(alignment));
-        } else if (owner != counts) {
-            warp.cta->launch->fault(&warp, op.place, lane, "cpu.bad_mbarrier", "a copy in bulk counts on the mbarrier of another block than the one it goes to");
-        } else if (op.d == kNowhere) {
+        Cta* const owner = goes_to(warp, op, copy, tensor ? 128 : 16);
+        if (owner == nullptr) continue;
+        if (op.d == kNowhere) {
             ask_for(warp, op, *owner, copy);
         } else {
             const std::uint32_t ranks = warp.lanes<std::uint32_t>(op.d)[lane] & 0xffff;
@@ -124,24 +141,53 @@ void load(Warp& warp, const Op& op) {
     }
 }
 
+// st.async, red.async. extra->slots: the values; op.c: the mbarrier.
+void send(Warp& warp, const Op& op) {
+    const Extra& extra = *op.extra;
+    for (unsigned lane = 0; lane < kLanes; ++lane) {
+        if (!(warp.exec >> lane & 1)) continue;
+        TensorCopy copy = {};
+        copy.op = &op;
+        copy.warp = &warp;
+        copy.lane = lane;
+        copy.to = static_cast<std::uint32_t>(address_of(warp, op, lane));
+        copy.barrier = warp.lanes<std::uint32_t>(op.c)[lane];
+        copy.bytes = extra.bytes * extra.count;
+        for (unsigned e = 0; e < extra.count; ++e) {
+            const std::uint64_t value = extra.bytes == 8 ? warp.lanes<std::uint64_t>(extra.slots[e])[lane] : warp.lanes<std::uint32_t>(extra.slots[e])[lane];
+            std::memcpy(copy.values + extra.bytes * e, &value, extra.bytes);
+        }
+        if (Cta* const owner = goes_to(warp, op, copy, copy.bytes)) ask_for(warp, op, *owner, copy);
+    }
+}
+
 void land(Cta& cta, const TensorCopy& copy) {
     Warp& warp = *copy.warp;
     std::uint8_t* const shared = cta.shared.data();
-    const auto bring = [&](std::uint32_t offset, std::uint64_t from, std::uint32_t bytes, unsigned swizzle) {
+    const auto bring = [&](std::uint64_t from, std::uint32_t bytes, auto put) {
         pieces(from, bytes, [&](std::uint32_t done, std::uint32_t size) {
             const std::uint8_t* const at = resolve(warp, *copy.op, copy.lane, from + done, size, Space::Generic, Use::Read);
-            if (at == nullptr) return;
-            for (std::uint32_t i = 0; i < size; ++i) shared[swizzled(copy.to + offset + done + i, swizzle)] = at[i];
+            if (at != nullptr) put(done, at, size);
         });
     };
-    std::memset(shared + copy.to, 0, copy.bytes);
-    if (copy.op->extra->slots.empty()) {
-        bring(0, copy.source, copy.bytes, 16);
+    if (copy.op->mode != 0) {
+        const auto reduce = [&](std::uint32_t done, const std::uint8_t* at, std::uint32_t size) { update(shared + copy.to + done, at, size, update_of(*copy.op), copy.op->extra->type, false); };
+        if (copy.op->extra->kind == kRegisters) reduce(0, copy.values, copy.bytes);
+        else bring(copy.source, copy.bytes, reduce);
+    } else if (copy.op->extra->kind == kRegisters) {
+        std::memcpy(shared + copy.to, copy.values, copy.bytes);
+    } else if (copy.op->extra->slots.empty()) {
+        std::memset(shared + copy.to, 0, copy.bytes);
+        bring(copy.source, copy.bytes, [&](std::uint32_t done, const std::uint8_t* at, std::uint32_t size) { std::memcpy(shared + copy.to + done, at, size); });
     } else {
+        std::memset(shared + copy.to, 0, copy.bytes);
         TensorMap map;
         if (!read_map(warp, *copy.op, copy.lane, copy.source, map)) return;
         each_row(map, copy.at, [&](std::uint32_t offset, std::uint64_t from, std::uint32_t elements, std::uint32_t skipped) {
-            bring(offset + skipped * map.element_bytes, from, elements * map.element_bytes, swizzle_bytes(map));
+            const std::uint32_t to = copy.to + offset + skipped * bytes_of(map.type);
+            bring(from, elements * bytes_of(map.type), [&](std::uint32_t done, const std::uint8_t* at, std::uint32_t size) {
+                for (std::uint32_t i = 0; i < size; ++i) shared[swizzled(to + done + i, swizzle_bytes(map))] = at[i];
+            });
         });
     }
     std::memset(cta.shared_shadow.data() + copy.to, kInitialised, copy.bytes);
@@ -163,7 +209,7 @@ void store(Warp& warp, const Op& op) {
     for (unsigned lane = 0; lane < kLanes; ++lane) {
         if (!(warp.exec >> lane & 1)) continue;
         const std::uint32_t from = static_cast<std::uint32_t>(address_of(warp, op, lane));
-        BulkStore made{&op, lane, copies.bulk_group[lane], 16, false, {}, {}};
+        BulkStore made{&op, lane, copies.bulk_group[lane], 16, op.extra->type, false, {}, {}};
         const auto take = [&](std::uint32_t offset, std::uint64_t to, std::uint32_t bytes) {
             pieces(to, bytes, [&](std::uint32_t done, std::uint32_t size) { made.pieces.push_back({to + done, from + offset + done, size}); });
         };
@@ -173,10 +219,11 @@ void store(Warp& warp, const Op& op) {
             TensorMap map;
             if (!read_map(warp, op, lane, warp.lanes<std::uint64_t>(op.b)[lane], map)) continue;
             made.swizzle = swizzle_bytes(map);
+            made.type = map.type;
             std::int32_t at[5] = {};
             for (std::size_t i = 0; i < op.extra->slots.size(); ++i) at[i] = static_cast<std::int32_t>(warp.lanes<std::uint32_t>(op.extra->slots[i])[lane]);
             each_row(map, at, [&](std::uint32_t offset, std::uint64_t to, std::uint32_t elements, std::uint32_t skipped) {
-                take(offset + skipped * map.element_bytes, to, elements * map.element_bytes);
+                take(offset + skipped * bytes_of(map.type), to, elements * bytes_of(map.type));
             });
         }
         bool said = !warp.cta->races, whole = true;
@@ -216,8 +263,11 @@ void read_source(Warp& warp, BulkStore& store) {
 void write_out(Warp& warp, const BulkStore& store) {
     std::size_t next = 0;
     for (const BulkStore::Piece& piece : store.pieces) {
-        std::uint8_t* const at = resolve(warp, *store.op, store.lane, piece.to, piece.bytes, Space::Global, Use::Write);
-        if (at != nullptr) std::memcpy(at, store.bytes.data() + next, piece.bytes);
+        const std::uint8_t* const from = store.bytes.data() + next;
+        const bool reduces = store.op->mode != 0;
+        std::uint8_t* const at = resolve(warp, *store.op, store.lane, piece.to, piece.bytes, Space::Global, reduces ? Use::Atomic : Use::Write);
+        if (at != nullptr && reduces) update(at, from, piece.bytes, update_of(*store.op), store.type, true);
+        else if (at != nullptr) std::memcpy(at, from, piece.bytes);
         next += piece.bytes;
     }
 }
@@ -275,7 +325,7 @@ bool land_copies(Cta& cta, std::uint32_t address) {
     return !landing.empty();
 }
 
-void bulk_copy(Decoder& decoder, Modifiers& modifiers) {
+void bulk_copy(Decoder& decoder, Modifiers& modifiers, bool reduces) {
     if (modifiers.take("commit_group")) {
         decoder.emit(commit);
         return;
@@ -295,12 +345,16 @@ void bulk_copy(Decoder& decoder, Modifiers& modifiers) {
     if (!between && !modifiers.take(loads ? "global" : "shared::cta")) decoder.unsupported();
     modifiers.take("tile");
     modifiers.take("L2::cache_hint");
+    const int what = reduces ? take_update(modifiers) : kCopies;
+    modifiers.take("noftz");
     const bool many = loads && modifiers.take("multicast::cluster");
     if (!modifiers.take(loads ? "mbarrier::complete_tx::bytes" : "bulk_group")) decoder.unsupported();
     Extra extra;
     extra.space = Space::Shared;
     extra.flags[kOfCluster] = to_cluster;
-    extra.kind = between;
+    extra.kind = between ? kShared : kGlobal;
+    if (reduces && !tensor) extra.type = modifiers.take_type();
+    if (reduces && (what == kCopies || (loads && !between) || (!tensor && bytes_of(extra.type) < 2))) decoder.unsupported();
     const Operand& global = decoder.operand(loads ? 1 : 0);
     const Operand& shared = decoder.operand(loads ? 0 : 1);
     if (tensor) {
@@ -324,6 +378,36 @@ void bulk_copy(Decoder& decoder, Modifiers& modifiers) {
     op.c = barrier;
     op.d = ranks;
     op.d2 = bytes;
+    op.mode = static_cast<std::uint8_t>(what + 1);
+    if (reduces && !loads) decoder.program().global_atomics = true;
+    decoder.extra(op) = extra;
+}
+
+void async_store(Decoder& decoder, Modifiers& modifiers, int what) {
+    modifiers.take_one_of({"weak", "relaxed"});
+    modifiers.take("cluster");
+    modifiers.take("shared::cluster");
+    if (!modifiers.take("mbarrier::complete_tx::bytes")) decoder.unsupported();
+    Extra extra;
+    extra.space = Space::Shared;
+    extra.flags[kOfCluster] = true;
+    extra.kind = kRegisters;
+    const std::string vector = modifiers.take_one_of({"v2", "v4"});
+    extra.count = vector.empty() ? 1 : static_cast<unsigned>(vector[1] - '0');
+    extra.type = modifiers.take_type();
+    extra.bytes = bytes_of(extra.type);
+    if (extra.bytes < 4 || extra.bytes * extra.count > sizeof TensorCopy::values) decoder.unsupported();
+    const Operand& value = decoder.operand(1);
+    if (value.kind == Operand::Vector) for (const Operand& part : value.parts) extra.slots.push_back(decoder.source(part, extra.type));
+    else extra.slots.push_back(decoder.source(value, extra.type));
+    if (extra.slots.size() != extra.count) decoder.unsupported("operands of another number than the vector");
+    const Operand& place = decoder.operand(2).parts.front();
+    if (place.bits != 0 && place.kind == Operand::Register) decoder.unsupported("an offset");
+    const std::uint32_t barrier = decoder.source(place, Type::B32);
+    Op& op = decoder.emit(send);
+    decoder.address(decoder.operand(0), op, extra);
+    op.c = barrier;
+    op.mode = static_cast<std::uint8_t>(what + 1);
     decoder.extra(op) = extra;
 }
 

@@ -3,7 +3,7 @@
 #include <mutex>
 
 #include "access.h"
-#include "ops.h"
+#include "hopper.h"
 #include "races.h"
 
 namespace gates_cpu {
@@ -234,8 +234,6 @@ void store(Warp& warp, const Op& op) {
 
 // ---- atomics
 
-enum class Atomic : std::uint8_t { Add, Min, Max, Inc, Dec, And, Or, Xor, Exch, Cas };
-
 template <class T> std::uint64_t as_bits(T value) {
     std::uint64_t bits = 0;
     std::memcpy(&bits, &value, sizeof value);
@@ -315,6 +313,27 @@ void atomic(Warp& warp, const Op& op) {
     }
 }
 
+}  // namespace
+
+void update(std::uint8_t* at, const std::uint8_t* with, unsigned bytes, Atomic what, Type type, bool global) {
+    const std::lock_guard<std::mutex> lock(atomics);
+    const unsigned size = bytes_of(type);
+    for (unsigned i = 0; i + size <= bytes; i += size) {
+        const std::uint64_t old = read_value(at + i, size), b = read_value(with + i, size);
+        const std::uint64_t made = global && type == Type::F32 && what == Atomic::Add ? flushed_sum(old, b) : updated(what, type, old, b, 0);
+        std::memcpy(at + i, &made, size);
+    }
+}
+
+int take_update(Modifiers& modifiers) {
+    const char* const names[] = {"add", "min", "max", "inc", "dec", "and", "or", "xor", "exch", "cas"};
+    int what = kCopies;
+    for (int i = 0; i < 10; ++i) if (modifiers.take(names[i])) what = i;
+    return what;
+}
+
+namespace {
+
 // What every access may say about order, scope and caches.
 void take_order(Modifiers& modifiers, Extra& access) {
     const std::string order = modifiers.take_one_of({"weak", "volatile", "relaxed", "acquire", "release", "acq_rel", "mmio"});
@@ -342,6 +361,7 @@ Type storage(unsigned bytes) { return bytes == 8 ? Type::B64 : Type::B32; }
 
 void load_or_store(Decoder& decoder, Modifiers& modifiers) {
     const bool stores = decoder.instruction().opcode.front() == "st";
+    if (modifiers.take("async")) return async_store(decoder, modifiers, kCopies);
     Extra access;
     take_order(modifiers, access);
     take_space(modifiers, access);
@@ -390,13 +410,12 @@ void load_or_store(Decoder& decoder, Modifiers& modifiers) {
 void atomic_decode(Decoder& decoder, Modifiers& modifiers) {
     const bool returns = decoder.instruction().opcode.front() == "atom";
     Extra access;
-    if (modifiers.take("async")) decoder.unsupported();
+    const bool asynchronous = modifiers.take("async");
     take_order(modifiers, access);
     take_space(modifiers, access);
     take_caches(modifiers);
-    const char* const names[] = {"add", "min", "max", "inc", "dec", "and", "or", "xor", "exch", "cas"};
-    int what = -1;
-    for (int i = 0; i < 10; ++i) if (modifiers.take(names[i])) what = i;
+    const int what = take_update(modifiers);
+    if (asynchronous) return async_store(decoder, modifiers, what);
     modifiers.take("noftz");
     const std::string vector = modifiers.take_one_of({"v2", "v4", "v8"});
     access.count = vector.empty() ? 1 : static_cast<unsigned>(vector[1] - '0');

@@ -8,7 +8,8 @@ namespace {
 
 enum Field : std::uint8_t { kAddress, kRank, kBox, kExtent, kStride, kStep, kElement, kInterleave, kSwizzle, kFill };
 constexpr const char* kFields[] = {"global_address", "rank", "box_dim", "global_dim", "global_stride", "element_stride", "elemtype", "interleave_layout", "swizzle_mode", "fill_mode"};
-constexpr std::uint8_t kElementBytes[] = {1, 2, 4, 4, 8, 8, 2, 4, 4, 8, 2, 4, 4};  // PTX ISA, tensormap.replace: .elemtype
+// PTX ISA, tensormap.replace: .elemtype
+constexpr Type kElements[] = {Type::U8, Type::U16, Type::U32, Type::S32, Type::U64, Type::S64, Type::F16, Type::F32, Type::F32, Type::F64, Type::BF16, Type::F32, Type::F32};
 
 // The field's value as the instruction gives it; false if no tensor map holds it.
 bool put(TensorMap& map, Field field, std::uint32_t ordinal, std::uint64_t value) {
@@ -20,7 +21,7 @@ bool put(TensorMap& map, Field field, std::uint32_t ordinal, std::uint64_t value
         case kExtent: map.extents[ordinal] = static_cast<std::uint32_t>(value); return value != 0;
         case kStride: map.strides[ordinal] = value; return value % 16 == 0 && value >> 40 == 0;
         case kStep: map.steps[ordinal] = static_cast<std::uint16_t>(value); return value >= 1 && value <= 8;
-        case kElement: map.element_bytes = value < 13 ? kElementBytes[value] : 0; return value < 13;
+        case kElement: map.type = value < 13 ? kElements[value] : Type::None; return value < 13;
         case kSwizzle: map.swizzle = static_cast<std::uint8_t>(value); return value <= 3;
         default: return value == 0;  // interleaved layouts, and NaN where nothing is, are not supported
     }

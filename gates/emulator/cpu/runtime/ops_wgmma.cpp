@@ -28,7 +28,8 @@ void check(Warp& warp, const Op& op, const Descriptor& from, const char* which) 
     if (from.swizzle != 16 && from.base == 0 && from.start % repeats >= from.swizzle) {
         warp.cta->launch->report(&warp, op.place, 0, "cpu.wgmma_descriptor",
                                  std::string("the matrix ") + which + " of a wgmma product lies " + std::to_string(from.start % repeats) +
-                                     " bytes past a multiple of " + std::to_string(repeats) + ", and its swizzle of " + std::to_string(from.swizzle) + " bytes repeats there");
+                                     " bytes past a multiple of " + std::to_string(repeats) + ", and its swizzle of " + std::to_string(from.swizzle) + " bytes repeats there" +
+                                     as_declared(warp, from.start, repeats));
     } else if (from.base != 0) {
         warp.cta->launch->report(&warp, op.place, 0, "cpu.unsupported", std::string("not supported: a base offset in the descriptor of ") + which);
     }

@@ -75,6 +75,7 @@ struct Program {
     std::vector<std::pair<std::uint32_t, std::uint32_t>> parameters;  // offset and size of each
     std::uint32_t shared_bytes = 0;                // static
     std::uint32_t dynamic_shared_at = 0;           // where the launch's bytes begin
+    unsigned dynamic_alignment = 16;               // that the kernel declares for them
     std::uint32_t local_bytes = 0;                 // a thread
     unsigned max_threads = 1024, required[3] = {}, cluster[3] = {};  // 0: not said
     bool bounded = false;                          // it has __launch_bounds__

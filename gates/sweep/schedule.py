@@ -75,10 +75,14 @@ class _Work:
         if not new:
             return
         with self.cluster.jobs() as jobs:
+            if self.on_device and self.task.baseline is not None:
+                jobs.add(work.build_baseline, self._job(new[0]))
             for one in new:
                 self._next(jobs, one)
             self._count()
             for function, done in jobs:
+                if function is work.build_baseline:
+                    continue
                 self.kept.files(done)
                 assert done.found is not None, "a gate has a verdict"
                 if function is work.compile_variant:

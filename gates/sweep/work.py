@@ -16,6 +16,7 @@ from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any
 
+from gates.build import dumps
 from gates.build.build import build
 from gates.build.toolchain import find_toolchain
 from gates.core.errors import EXIT_HOLD, GatesError
@@ -40,7 +41,7 @@ from gates.stats.estimators import hodges_lehmann
 from gates.stats.sampling import differences
 from gates.sweep.record import Found, Resources, Timing
 from gates.sweep.variants import with_toggles
-from gates.task.load import Task
+from gates.task.load import Task, load_baseline
 
 SINGLE_LAUNCHES = 60  # a side: the least that the timing takes; the sweep ranks by p50 of the pairs
 
@@ -91,6 +92,16 @@ def compile_variant(job: Job) -> Done:
                 result = GateResult("ptxas", Status.FAIL, BUILD_FAILED.of("ptxas"), failure.sentence)
         resources = tuple(map(_resources, evidence.kernels if evidence else ()))
         return Done(job.variant, Found.of(result), _files(session.directory.path), resources, sass=sass)
+
+
+def build_baseline(job: Job) -> Done:
+    """Compile the baseline that the winner's run will need, and take it apart, while the variants are compiled; needs no device."""
+    task = load_baseline(_task(job.folder, job.toggles, job.digest))
+    assert task is not None, "a task without a baseline has nothing to build ahead"
+    toolchain, want = find_toolchain(), {"cubin", "emulator", "device"}
+    built = build(task, toolchain, Path(job.build_dir), device_arch=job.arch, want=want, jobs=job.compilers)
+    _ = dumps.collect(built, toolchain).sass  # it is kept beside the cubins
+    return Done(job.variant, None, {})
 
 
 def check_variant(job: Job) -> Done:

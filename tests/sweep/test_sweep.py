@@ -14,13 +14,14 @@ import time
 from contextlib import contextmanager, suppress
 from dataclasses import replace
 from pathlib import Path
+from types import SimpleNamespace
 
 import command_kit
 import jsonschema
 import pytest
 from click.testing import CliRunner
 from conftest import OnceASession
-from places import ROOT
+from places import ROOT, TASKS
 from sweep_kit import BLOCKS, DEVICE, InTurn, dies_once, job, spans
 
 from gates.cli.main import cli
@@ -289,6 +290,19 @@ def test_the_fastest_right_variant_wins_and_gets_a_whole_verdict(tmp_path: Path,
     assert sweep_table(sweep).index("192 ") < sweep_table(sweep).index("128 ")
     assert "resources: the worst of all kernels on sm_90\n" in sweep_table(sweep) and "against incumbent" in sweep_table(sweep)
     assert "\n128,32,512,0,4.2,10.0,,,,,pass,pass,pass,0,incumbent,\n" in sweep_csv(sweep)
+
+
+def test_the_baseline_of_the_winner_s_run_is_built_beside_the_variants(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    built, taken_apart = list[str](), list[object]()
+    monkeypatch.setattr(work, "build", lambda task, *_, want, **__: built.append(f"{task.name}: {', '.join(sorted(want))}") or built)
+    monkeypatch.setattr(work.dumps, "collect", lambda result, _: SimpleNamespace(sass=taken_apart.append(result)))
+    too_many = Found(Status.FAIL, "ptxas.registers", "too many")
+    functions = {"compile_variant": lambda job: Done(job.variant, too_many, {}), "build_baseline": work.build_baseline}
+    monkeypatch.setattr(schedule, "workers", workers(InTurn((DEVICE,), functions)))
+    _, sweep = run_sweep(
+        Options(str(TASKS / "saxpy_fast"), ("USE_COALESCED=0,1",), results=tmp_path / "r", build_dir=tmp_path / "b"), Silence()
+    )
+    assert built == ["saxpy_slow: cubin, device, emulator"] and taken_apart == [built] and not sweep.left()
 
 
 def test_the_environment_sets_no_toggle(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:

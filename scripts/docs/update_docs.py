@@ -14,6 +14,7 @@ from collections.abc import Iterator
 from pathlib import Path
 
 import click
+import emulator_page
 import gate_pages
 import ladder_page
 import sweep_page
@@ -157,6 +158,11 @@ def import_page(text: str, _recorded: Path) -> str:
     return generated(text, "languages", table(("language", "imports", "kind of the task", "judged without a GPU by"), rows))
 
 
+def emulator(text: str, recorded: Path) -> str:
+    """docs/internals/emulator.md with its recorded figures."""
+    return generated(text, "figures", emulator_page.figures(recorded))
+
+
 def evidence_files(text: str, _recorded: Path) -> str:
     """docs/internals/evidence.md with the files of a run directory."""
     return generated(text, "files", files_table())
@@ -180,6 +186,7 @@ def main() -> int:
         (docs / "start" / "first-run.md", first_run_page),
         (docs / "gates" / "correctness.md", correctness_page),
         (docs / "guide" / "insights.md", insights_page),
+        (docs / "internals" / "emulator.md", emulator),
         (docs / "internals" / "evidence.md", evidence_files),
         (docs / "internals" / "ladder.md", ladders),
         (docs / "guide" / "sweep.md", sweeps),

@@ -72,6 +72,15 @@ def test_the_table_of_honest_kernels_is_fresh_and_none_is_refused() -> None:
     assert len(rows) >= 4 and all(int(row[3]) > 280 and int(row[4]) == 0 for row in rows)
 
 
+def test_the_emulators_figures_are_those_that_were_recorded(tmp_path: Path) -> None:
+    page = (ROOT / "docs" / "internals" / "emulator.md").read_text(encoding="utf-8")
+    assert update_docs.emulator(page, RECORDED) == page, "run: python scripts/docs/update_docs.py"
+    other = tmp_path / "cpu" / "speed.json"
+    other.parent.mkdir()
+    other.write_text('{"million_a_second": {"adds": {"f32": 2.5, "s32": 12.0}, "mma": {"f16": 1.0}}}')
+    assert "| adds | 2.5 to 12 |" in update_docs.emulator(page, tmp_path)
+
+
 def test_the_insights_page_is_fresh_and_its_claim_holds() -> None:
     page = (ROOT / "docs" / "guide" / "insights.md").read_text(encoding="utf-8")
     assert update_docs.insights_page(page, RECORDED) == page, "run: python scripts/docs/update_docs.py"

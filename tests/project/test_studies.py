@@ -81,13 +81,15 @@ def test_a_defect_on_the_cpu_device(tmp_path: Path, monkeypatch: pytest.MonkeyPa
     assert rows["all_zeros"]["seen"].startswith("numbers") and rows["mix"]["seen"] == ""
 
 
-def test_the_speed_of_the_cpu_device(monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]) -> None:
+def test_the_speed_of_the_cpu_device(tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]) -> None:
     for name in ("CTAS", "WARPS", "TURNS", "REPEATS"):
         monkeypatch.setattr(cpu_device_speed, name, 2)
     cpu_kit.device()  # the process has one, and an earlier test's kernel may have left it with an error
-    assert run(cpu_device_speed, monkeypatch=monkeypatch) is None
-    lines = capsys.readouterr().out.splitlines()
-    assert len(lines) == 1 + len(cpu_device_speed.CLASSES) and all(float(line.split()[-1]) > 0 for line in lines[1:])
+    out = tmp_path / "speed.json"
+    assert run(cpu_device_speed, "--out", out, monkeypatch=monkeypatch) is None
+    lines, classes = capsys.readouterr().out.splitlines(), [name for group in cpu_device_speed.CLASSES.values() for name in group]
+    assert [name for rates in jsonio.read(out)["million_a_second"].values() for name in rates] == classes
+    assert len(lines) == 1 + len(classes) and all(float(line.split()[-1]) > 0 for line in lines[1:])
 
 
 def test_a_recording_without_a_device_names_what_failed(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:

@@ -29,7 +29,7 @@ from gates.emulator.cpu.build import COMPILING, runtime_is_kept
 from gates.task.load import CUDA, EXTENSION, PYTHON, TRITON, Task
 from gates.task.sources.architectures import cubin_archs, device_archs
 from gates.task.sources.identity import identity_of
-from gates.worker import machine_fault
+from gates.worker import machine_fault, process
 
 KINDS = ("cubin", "device", "emulator")
 Progress = Callable[[str], None]
@@ -72,20 +72,22 @@ def build(
     plans = _plans(task, toolchain, archs, library_archs, want)
     ninja = Ninja(Path(toolchain.need("ninja").path), folder, job_count(jobs))
     _make_folders(folder, plans)
-    with locked(folder, task.name, say) as lock:
+    with locked(folder, task.name, say) as lock, process.ToolThreads(1) as aside:
         for leftover in folder.rglob("*.partial"):  # of a build that was killed
             leftover.unlink(missing_ok=True)
         edges = list(
             {edge.output: edge for plan in plans for edge in plan.edges}.values()
         )  # an edge that two libraries share is there once
+        if task.kind == EXTENSION:  # which compiles torch's headers, a minute long
+            extension = aside.submit(torch_extension.build, task, toolchain, folder, library_archs, want, job_count(jobs), say)
         printed, wall_s = _make(edges, task, toolchain, ninja, lock, say)
         targets, stage = tuple(_target(plan, folder, printed, toolchain) for plan in plans), task.digest()
         if task.kind == EXTENSION:
             targets = tuple(torch_extension.on_cpu(target) for target in targets)
         text = _log_text(folder, plans)
         if task.kind == EXTENSION:
-            made, said = torch_extension.build(task, toolchain, folder, library_archs, want, job_count(jobs), say)
-            targets, text = (*targets, *made), text + said
+            made, said, extension_s = extension.result()
+            targets, text, wall_s = (*targets, *made), text + said, max(wall_s, extension_s)
     return BuildResult(
         task.name,
         digest,

@@ -38,23 +38,22 @@ def build(
     want: Collection[str],
     jobs: int,
     say: Callable[[str], None],
-) -> tuple[list[Target], str]:
-    """The device target of an extension, and what its build printed. The folder's lock is held by the caller.
+) -> tuple[list[Target], str, float]:
+    """The device target of an extension, what its build printed, and the seconds it took. The folder's lock is held by the caller.
 
     One that Python code does not call has a target for the emulator that says why there is none.
     """
     made = [Target("emulator", None, failure=_CPU_ONLY)] if "emulator" in want and task.script is None else []
     if "device" not in want:
-        return made, ""
+        return made, "", 0.0
     if missing := missing_tool("nvcc", toolchain):
-        return [*made, Target("device", None, failure=missing)], ""
+        return [*made, Target("device", None, failure=missing)], "", 0.0
     home, log = folder / "extension", folder / "extension.log"
     edge = _edge(task, device_archs)
     look = inputs.Look(folder, compilers.searched_folders(toolchain, [torch_headers.binding_flags(task.name, toolchain), task.nvcc_flags]))
     if not inputs.stale([edge], look):
-        return [*made, Target("device", str(folder / edge.output), sha256=inputs.made_sha256(edge, folder))], log.read_text(
-            encoding="utf-8", errors="replace"
-        )
+        text = log.read_text(encoding="utf-8", errors="replace")
+        return [*made, Target("device", str(folder / edge.output), sha256=inputs.made_sha256(edge, folder))], text, 0.0
     say(f"{task.name}: torch's loader compiles the extension")
     inputs.discard([edge], folder)
     shutil.rmtree(home, ignore_errors=True)  # torch's loader goes by file times
@@ -82,12 +81,12 @@ def build(
     if path is not None:
         if Path(path) == folder / edge.output:
             _record(edge, toolchain, inputs.Look(folder, look.folders))
-        return [*made, Target("device", path, sha256=jsonio.sha256(path))], text
+        return [*made, Target("device", path, sha256=jsonio.sha256(path))], text, tried.wall_s
     for leftover in home.glob("*.so"):  # of an earlier build: it must not be loaded for this one
         leftover.unlink(missing_ok=True)
     refuse_machine_fault(text, tried.cause, folder, "torch's loader")
     failure = Failure("torch.utils.cpp_extension.load", tried.cause, first_errors(text), str(log), hint_for(text, tried.cause, toolchain))
-    return [*made, Target("device", None, failure=failure)], text
+    return [*made, Target("device", None, failure=failure)], text, tried.wall_s
 
 
 def on_cpu(target: Target) -> Target:

@@ -16,8 +16,10 @@ import select
 import signal
 import subprocess
 import tempfile
+import threading
 import time
 from collections.abc import Callable, Mapping, Sequence
+from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass
 from pathlib import Path
 from typing import IO, Any
@@ -57,6 +59,26 @@ class Finished:
             except ValueError:
                 return f"killed by signal {-self.returncode}"
         return f"exit {self.returncode}"
+
+
+_thread = threading.local()  # ``interrupted``: of the ToolThreads whose thread this is
+
+
+class ToolThreads(ThreadPoolExecutor):
+    """Threads that run tools side by side. An exception that leaves the ``with`` block, Ctrl-C too, ends their tools at once."""
+
+    def __init__(self, most: int) -> None:
+        self._interrupted = threading.Event()
+        super().__init__(most, initializer=self._begin)
+
+    def _begin(self) -> None:
+        _thread.interrupted = self._interrupted
+
+    def __exit__(self, kind: Any, error: Any, trace: Any) -> None:
+        if kind is not None:
+            self._interrupted.set()
+            self.shutdown(cancel_futures=True)
+        super().__exit__(kind, error, trace)
 
 
 def run(
@@ -134,7 +156,8 @@ def hide() -> None:
 
 
 def _wait(child: Any, sink: IO[bytes], end: float) -> tuple[bool, bool]:
-    """Wait for the child's end; whether it reached the limit of time, and of output."""
+    """Wait for the child's end; whether it reached the limit of time, and of output. KeyboardInterrupt where ToolThreads were left."""
+    interrupted = getattr(_thread, "interrupted", None)
     while True:
         if _ended_within(child, max(0.0, min(_POLL_S, end - time.monotonic()))):
             return False, False
@@ -142,6 +165,8 @@ def _wait(child: Any, sink: IO[bytes], end: float) -> tuple[bool, bool]:
             return False, True
         if time.monotonic() >= end:
             return True, False
+        if interrupted is not None and interrupted.is_set():
+            raise KeyboardInterrupt
 
 
 def _ended_within(child: Any, seconds: float) -> bool:

@@ -357,7 +357,7 @@ def test_an_extension_is_compiled_anew_by_content_and_by_no_file_time(tmp_path: 
     task, toolchain = make_task(tmp_path, source=source, kind="torch-extension"), stub_toolchain(tmp_path / "cuda")
 
     def built() -> str:
-        (target,), text = torch_extension.build(task, toolchain, tmp_path, ("sm_90",), {"device"}, 1, lambda _: None)
+        (target,), text, _ = torch_extension.build(task, toolchain, tmp_path, ("sm_90",), {"device"}, 1, lambda _: None)
         assert target.sha256 == hashlib.sha256(Path(target.path or "").read_bytes()).hexdigest() and text == "compiled\n"
         return Path(target.path or "").read_text()
 

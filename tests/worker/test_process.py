@@ -118,3 +118,13 @@ def test_too_much_output_is_told_also_of_a_tool_that_has_ended(monkeypatch: pyte
     monkeypatch.setattr(process, "TAIL_BYTES", 100)
     done = run("print('y' * 5000)", whole=True)
     assert done.flooded and "bytes left out" in done.output
+
+
+def test_leaving_by_an_exception_ends_the_tools_of_all_threads() -> None:
+    began = time.monotonic()
+    with pytest.raises(KeyboardInterrupt), process.ToolThreads(2) as together:
+        asked = [together.submit(process.run, ["sleep", "30"], limit_s=30) for _ in range(3)]
+        while not asked[1].running():
+            time.sleep(0.01)
+        raise KeyboardInterrupt
+    assert time.monotonic() - began < 10 and asked[2].cancelled() and isinstance(asked[0].exception(), KeyboardInterrupt)

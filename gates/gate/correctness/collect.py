@@ -15,7 +15,6 @@ import secrets
 import sys
 import time
 from collections.abc import Mapping, Sequence
-from concurrent.futures import ThreadPoolExecutor
 from functools import partial
 from pathlib import Path
 from typing import Any
@@ -25,7 +24,7 @@ from gates.gate.correctness import plan
 from gates.launch import answering
 from gates.launch.entry_point import on_emulator
 from gates.task.problem import is_ordinary
-from gates.worker import isolated
+from gates.worker import isolated, process
 from gates.worker.job import FinishedJob, ResultWriter, run_job
 
 _MAX_TIMEOUTS = 2  # a kernel that hung twice is not given a third time limit
@@ -176,7 +175,7 @@ def _run_side(
         own = {**common, "share": (share, shares)}
         return _run_share(side, cases, own, work, f"{name}.{share}" if shares > 1 else name, limit_s, python, most_timeouts)
 
-    with ThreadPoolExecutor(shares) as together:
+    with process.ToolThreads(shares) as together:
         done = list(together.map(run, range(shares)))
     turns = itertools.zip_longest(*(one["cases"] for one in done))
     return {

@@ -11,7 +11,6 @@ import os
 import shutil
 import sys
 from collections.abc import Mapping, Sequence
-from concurrent.futures import ThreadPoolExecutor
 from functools import cache
 from pathlib import Path
 from typing import Any
@@ -116,7 +115,7 @@ def run_sanitizer_device(
         tried = _replay(side, cases, work, name, limit_s, python, prefix=prefix, env=_environment(), device=device)
         return _run(name, cases, tried, _logs(work, log.name))
 
-    with ThreadPoolExecutor(len(TOOLS)) as together:  # each is a process of its own that mostly waits for the device or one core
+    with process.ToolThreads(len(TOOLS)) as together:  # each is a process of its own that mostly waits for the device or one core
         raw["runs"] += together.map(checked, TOOLS)
     return raw
 

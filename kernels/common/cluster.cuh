@@ -20,11 +20,8 @@ __device__ __forceinline__ const Value* of_rank(const Value* place, unsigned ran
     return cooperative_groups::this_cluster().map_shared_rank(place, rank);
 }
 
-// launcher::launch in clusters of `size` CTAs, at most 8, of which `ctas` is a multiple.
-template <typename... Parameters, typename... Arguments>
-int launch(const launcher::Refusal& refusal, void (*kernel)(Parameters...), unsigned ctas, unsigned size, int threads, int bytes, void* stream,
-           const Arguments&... arguments) {
-    cudaLaunchAttribute attribute{};
+// A launch of `ctas` CTAs in clusters of `size`; `attribute` is kept as long as the configuration.
+inline cudaLaunchConfig_t configuration(cudaLaunchAttribute& attribute, unsigned ctas, unsigned size, int threads, int bytes, void* stream) {
     attribute.id = cudaLaunchAttributeClusterDimension;
     attribute.val.clusterDim.x = size;
     attribute.val.clusterDim.y = attribute.val.clusterDim.z = 1;
@@ -35,6 +32,27 @@ int launch(const launcher::Refusal& refusal, void (*kernel)(Parameters...), unsi
     config.stream = static_cast<cudaStream_t>(stream);
     config.attrs = &attribute;
     config.numAttrs = 1;
+    return config;
+}
+
+// How many clusters of `size` CTAs the device runs at a time; 0 where it has none of that size.
+template <typename... Parameters>
+int most_active(void (*kernel)(Parameters...), unsigned size, int threads, int bytes) {
+    cudaLaunchAttribute attribute{};
+    const cudaLaunchConfig_t config = configuration(attribute, size, size, threads, bytes, nullptr);
+    int clusters = 0;
+    const bool known = cudaFuncSetAttribute(kernel, cudaFuncAttributeMaxDynamicSharedMemorySize, bytes) == cudaSuccess &&
+                       cudaOccupancyMaxActiveClusters(&clusters, kernel, &config) == cudaSuccess;
+    if (!known) cudaGetLastError();
+    return known ? clusters : 0;
+}
+
+// launcher::launch in clusters of `size` CTAs, at most 8, of which `ctas` is a multiple.
+template <typename... Parameters, typename... Arguments>
+int launch(const launcher::Refusal& refusal, void (*kernel)(Parameters...), unsigned ctas, unsigned size, int threads, int bytes, void* stream,
+           const Arguments&... arguments) {
+    cudaLaunchAttribute attribute{};
+    const cudaLaunchConfig_t config = configuration(attribute, ctas, size, threads, bytes, stream);
     cudaError_t status = cudaFuncSetAttribute(kernel, cudaFuncAttributeMaxDynamicSharedMemorySize, bytes);
     if (status == cudaSuccess) status = cudaLaunchKernelEx(&config, kernel, arguments...);
     if (status == cudaSuccess) return 0;

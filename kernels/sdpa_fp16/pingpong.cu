@@ -5,9 +5,7 @@
 // - D = 128 has tiles of 128 keys, so that Q·K^T reads less shared memory per product: two consumers of 240 registers.
 // - K and V are awaited and given back each alone: K of the next tile comes as soon as its scores are there.
 // - CTAs stay: each takes one item, a tile of query rows, after the other, and the products go on without a gap: the first scores
-//   of an item run beside the last P·V of the item before. With the causal mask the longest items go first, and every second round
-//   goes backwards, so that each CTA has as much.
-// - Items of few heads at a time, whose K and V stay in the L2 cache.
+//   of an item run beside the last P·V of the item before. With the causal mask long items and short ones make pairs.
 // - O leaves through shared memory, by the copy engine, during the next item.
 // - Where items are fewer than SMs, a cluster of CTAs shares the keys of one and puts the parts of O together.
 //
@@ -28,6 +26,9 @@
 #endif
 #ifndef CLUSTER  // CTAs that have tiles of K and V copied together, half of each by each: 1 or 2
 #define CLUSTER 1
+#endif
+#ifndef EARLY_PASS  // products of P·V that a consumer still has to issue when it passes the turn
+#define EARLY_PASS 0
 #endif
 #ifndef LAZY_RESCALE  // 1: O keeps its scale while maxima grow by less than kSlack
 #define LAZY_RESCALE 0
@@ -115,38 +116,78 @@ struct Item {
     int head, first_query, begin, end;
 };
 
-// Which items there are, and in which order: heads in groups; in a group the last query tiles, which see most keys, of all heads first.
+// Which items there are: tiles of query rows x heads.
 struct Schedule {
-    int query_tiles, heads, group;
-    int shares;  // CTAs that share the keys of an item: the cluster's size
+    int query_tiles, heads;
+    int shares;  // CTAs that share the keys of an item
 };
 
-// The items of this CTA, one after the other.
+// The items of this CTA, or of its cluster, one after the other.
+//
+// Without a mask they follow each other head by head. With the causal one tile i and the last but i of a head are a pair, and all pairs
+// have as many keys. CTAs take pairs while there are two rounds of them and more; what is left goes longest first and in turns, so that
+// the shortest items even out the end.
 template <typename T, bool kCausal>
 class Items {
 public:
-    __device__ __forceinline__ Items(const Schedule& schedule, int keys) : schedule_(schedule), keys_(keys) {}
+    __device__ __forceinline__ Items(const Schedule& schedule, int keys)
+        : schedule_(schedule), keys_(keys), tiles_(schedule.query_tiles), teams_(gridDim.x / (T::kTogether * schedule.shares)),
+          own_(blockIdx.x / (T::kTogether * schedule.shares)) {}
 
     // False after the last one.
     __device__ __forceinline__ bool next(Item& item) {
-        const int shares = schedule_.shares, heads = schedule_.heads, tiles = schedule_.query_tiles, group = schedule_.group;
-        const int team = T::kTogether * shares, teams = gridDim.x / team, own = blockIdx.x / team;
-        const int position = round_ * teams + (round_ % 2 == 0 ? own : teams - 1 - own);
-        if (position >= heads * tiles) return false;
-        ++round_;
-        const int first_head = position / (group * tiles) * group, place = position % (group * tiles), together = min(group, heads - first_head);
-        item.head = first_head + place % together;
-        item.first_query = ((tiles - 1 - place / together) * T::kTogether + blockIdx.x % T::kTogether) * T::kTileM;
+        int tile;
+        do {
+            if (!(kCausal ? find_causal(item.head, tile) : find(item.head, tile))) return false;
+            ++round_;
+        } while (tile < 0);
+        item.first_query = (tile * T::kTogether + blockIdx.x % T::kTogether) * T::kTileM;
         const int seen = kCausal ? min(keys_, item.first_query + T::kTileM) : keys_;  // keys that some row sees
-        const int all = (seen + T::kTileN - 1) / T::kTileN, share = blockIdx.x % shares;
+        const int all = (seen + T::kTileN - 1) / T::kTileN, shares = schedule_.shares, share = blockIdx.x % shares;
         item.begin = kCausal ? 0 : all * share / shares;
         item.end = kCausal ? all : all * (share + 1) / shares;
         return true;
     }
 
 private:
+    __device__ __forceinline__ bool find(int& head, int& tile) const {
+        const int position = round_ * teams_ + own_;
+        head = position / tiles_;
+        tile = position % tiles_;
+        return head < schedule_.heads;
+    }
+
+    // `tile` is -1 for the second of a pair that is one tile, in the middle.
+    __device__ __forceinline__ bool find_causal(int& head, int& tile) const {
+        const int heads = schedule_.heads, of_head = (tiles_ + 1) / 2, pairs = heads * of_head;
+        const int rounds = max(0, pairs / teams_ - 1), first = rounds * teams_, left = pairs - first;  // rounds of pairs; pairs after them
+        int place;  // of the pair in its head: the longest and the shortest first
+        bool shorter = round_ % 2 == 1;
+        if (round_ < 2 * rounds) {
+            const int pair = round_ / 2 * teams_ + own_;
+            head = pair / of_head;
+            place = pair % of_head;
+        } else {
+            const int position = (round_ - 2 * rounds) * teams_ + (shorter ? teams_ - 1 - own_ : own_);
+            if (position >= 2 * left) return false;
+            shorter = position >= left;
+            const int length = shorter ? 2 * left - 1 - position : position;  // 0: that of the longest pairs, which head `begun` lacks
+            const int begun = first / of_head, lacks = first % of_head, whole = heads - 1 - begun;
+            if (length < lacks * whole) {
+                place = length / whole;
+                head = begun + 1 + length % whole;
+            } else {
+                place = lacks + (length - lacks * whole) / (whole + 1);
+                head = begun + (length - lacks * whole) % (whole + 1);
+            }
+        }
+        tile = shorter ? place : tiles_ - 1 - place;
+        if (shorter && place == tiles_ - 1 - place) tile = -1;
+        return true;
+    }
+
     const Schedule& schedule_;
-    int keys_, round_ = 0;
+    int keys_, tiles_, teams_, own_, round_ = 0;
 };
 
 struct Maps {
@@ -250,7 +291,7 @@ public:
             item = next;
         }
         mbarrier::wait(&shared_.v_full[slot_.stage], slot_.parity);
-        issue_output(slot_.stage);
+        issue_output<false>(slot_.stage);
         wgmma::wait<0>(o_, p_);
         sum_up(sum_);
     }
@@ -304,7 +345,7 @@ public:
     // After the last item.
     __device__ __forceinline__ void finish() {
         if (group_ == 0) take_turn();  // the last one's last pass, so that no barrier is left half full
-        if (threadIdx.x % kWarpgroup == 0) tma::wait_stores();
+        if (threadIdx.x % kWarpgroup == 0) tma::wait_stores_read();
         if constexpr (T::kTogether > 1) cluster::sync();  // the others have come to this CTA's barriers for the last time
     }
 
@@ -390,8 +431,7 @@ private:
         take_turn();
         issue_scores(stage);
         mbarrier::wait(&shared_.v_full[before], slot_.parity ^ (stage == 0));
-        issue_output(before);
-        pass_turn();
+        issue_output<true>(before);
         return before;
     }
 
@@ -441,14 +481,17 @@ private:
     }
 
     // o += P·V, 16 keys at a time: 16 rows of each panel.
+    template <bool kPass>
     __device__ __forceinline__ void issue_output(int stage) {
         const std::uint64_t values = wgmma::descriptor(shared_.v[stage], T::kKeyPanelBytes, kAtomBytes, wgmma::k128Bytes);
         wgmma::fence(o_, p_);
 #pragma unroll
         for (int step = 0; step < T::kTileN / 16; ++step) {
+            if (kPass && step == T::kTileN / 16 - EARLY_PASS) pass_turn();
             wgmma::multiply<T::kDim, true>(o_, p_[step], wgmma::advance(values, step * 16 * 128));
         }
         wgmma::commit();
+        if (kPass && EARLY_PASS == 0) pass_turn();
     }
 
     // Scores become probabilities p_, and O shrinks to the new maxima. Exponentials run while P·V of the tile before does (kPending
@@ -596,8 +639,6 @@ __global__ void __launch_bounds__(T::kThreads, 1) sdpa_fp16_pingpong_kernel(cons
     }
 }
 
-constexpr std::int64_t kL2Share = 32 << 20;  // bytes of K and V that stay in the L2 cache
-
 template <typename T, bool kCausal>
 int run_tiling(const launcher::Refusal& refusal, Problem problem, std::int64_t heads, void* stream) {
     constexpr int kRows = T::kTileM * T::kTogether;
@@ -613,16 +654,18 @@ int run_tiling(const launcher::Refusal& refusal, Problem problem, std::int64_t h
     if (const int refused = tma::make_map(refusal, maps.v, "v", problem.v, T::kDim, problem.keys, heads, T::kTileN)) return refused;
     if (const int refused = tma::make_map(refusal, maps.out, "out", problem.out, T::kDim, problem.queries, heads, 64)) return refused;
 
-    const std::int64_t sms = launcher::device_attribute(cudaDevAttrMultiProcessorCount), head_bytes = 4ll * T::kDim * problem.keys;
-    Schedule schedule{static_cast<int>(query_tiles), static_cast<int>(heads), 1, 1};
-    if (kCausal) schedule.group = static_cast<int>(std::max<std::int64_t>(1, std::min(heads, kL2Share / head_bytes)));
-    if (!kCausal && T::kTogether == 1) {
-        // Clusters are of 1, 2, 4 or 8 CTAs here; each CTA has two tiles or more.
-        while (schedule.shares < 8 && 2 * schedule.shares * items <= sms && 4 * schedule.shares * T::kTileN <= problem.keys) schedule.shares *= 2;
+    const std::int64_t sms = launcher::device_attribute(cudaDevAttrMultiProcessorCount);
+    const auto kernel = sdpa_fp16_pingpong_kernel<T, kCausal>;
+    Schedule schedule{static_cast<int>(query_tiles), static_cast<int>(heads), 1};
+    if (!kCausal && T::kTogether == 1 && 2 * items <= sms) {
+        // Two tiles and more for each CTA, and all clusters at a time: they don't fill every group of SMs.
+        schedule.shares = static_cast<int>(std::min<std::int64_t>({8, sms / items, problem.keys / (2 * T::kTileN)}));
+        while (schedule.shares > 1 && cluster::most_active(kernel, schedule.shares, T::kThreads, T::kSharedBytes) < items) --schedule.shares;
+        schedule.shares = std::max(schedule.shares, 1);
     }
     const unsigned size = T::kTogether * schedule.shares, clusters = static_cast<unsigned>(std::min(items, sms / size));
-    return cluster::launch(refusal, sdpa_fp16_pingpong_kernel<T, kCausal>, clusters * size, size, T::kThreads, T::kSharedBytes, stream, problem,
-                           schedule, maps);
+    if (size == 1) return launcher::launch(refusal, kernel, clusters, T::kThreads, T::kSharedBytes, stream, problem, schedule, maps);
+    return cluster::launch(refusal, kernel, clusters * size, size, T::kThreads, T::kSharedBytes, stream, problem, schedule, maps);
 }
 
 template <int kDim, bool kCausal>
@@ -635,8 +678,10 @@ int run(const launcher::Refusal& refusal, const Problem& problem, std::int64_t h
                 return run_tiling<PingPongTiling<128, 128, 128, 2, 2>, kCausal>(refusal, problem, heads, stream);
             }
         }
+        if (!kCausal && problem.queries <= 64) return run_tiling<PingPongTiling<128, 64, 128, 2>, false>(refusal, problem, heads, stream);
         return run_tiling<PingPongTiling<128, 128, 128, 2>, kCausal>(refusal, problem, heads, stream);
     } else {
+        if (!kCausal && problem.queries <= 64) return run_tiling<PingPongTiling<64, 64, 128, 4>, false>(refusal, problem, heads, stream);
         // Items for every SM several times over: more rows for each tile of K and V that is read.
         const std::int64_t tall = heads * ((problem.queries + 191) / 192);
         if (tall >= 2 * launcher::device_attribute(cudaDevAttrMultiProcessorCount)) {

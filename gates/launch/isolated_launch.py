@@ -15,6 +15,7 @@ from __future__ import annotations
 
 import contextlib
 import sys
+import time
 from collections.abc import Collection, Mapping
 from typing import Any
 
@@ -32,7 +33,9 @@ from gates.task.sources.default_stream import DEFAULT
 from gates.worker import sandbox
 
 _TENSORS = (torch.Tensor, torch.nn.Parameter)
-_DELAY_CYCLES = 20_000_000  # about 10 ms: longer than enqueuing all that follows
+_CYCLES_PER_S = 2_000_000_000  # of a card, about
+_LEAST_DELAY_S, _MOST_DELAY_S = 0.001, 0.01  # for which a stream waits before a launch
+_DELAY_OVER_ENQUEUING = 8.0
 
 _MOST_BYTES_FOR_RACES = 2**20  # of a call's buffers: in calls of more they are left to the sanitizer gate
 
@@ -50,6 +53,7 @@ class Launcher:
         self._kernel = self._emulated or load(side)
         if is_c(side):
             torch.set_num_threads(1)  # torch copies bytes here and computes nothing
+        self._delay_s = _MOST_DELAY_S  # the first launch loads the kernel's module
         self._filled = not is_c(side) and side["kind"] != PYTHON  # a compiler of Python code can't look through such a mode
 
     def launch(self, question: Mapping[str, Any]) -> dict[str, Any]:
@@ -112,18 +116,28 @@ class Launcher:
                 delayed = torch.cuda.Event()
                 with torch.cuda.stream(stream):
                     with contextlib.suppress(AttributeError):  # private to torch, only makes the test sharper
-                        torch.cuda._sleep(_DELAY_CYCLES)
+                        torch.cuda._sleep(int(self._delay_s * _CYCLES_PER_S))
                     delayed.record(stream)
+                    began = time.perf_counter()
                     for name, raw in raws.items():
                         guarded_buffers.content(raw).copy_(guarded_buffers.content(staged[name]), non_blocking=True)
                     returned = self._run(arguments, stream.cuda_stream, answer)
-                    answer["ahead"] = not delayed.query()  # false on a busy machine, and for a launcher that waits
+                    answer["ahead"] = ahead = not delayed.query()  # false on a busy machine, and for a launcher that waits
+                    self._delay_s = next_delay_s(time.perf_counter() - began, ahead=ahead)
                 torch.cuda.synchronize(self._device)
                 return returned
         except torch.OutOfMemoryError:
             raise
         except RuntimeError as error:
             raise DeviceLost(str(error).splitlines()[0]) from None
+
+
+def next_delay_s(enqueuing_s: float, *, ahead: bool) -> float:
+    """How long the next launch's stream waits: several times what enqueuing took this time, and longest after a wait that was too short.
+
+    Nothing else runs on the card meanwhile, also of other processes, so a delay of 10 ms each would be most of what a small case takes.
+    """
+    return min(_MOST_DELAY_S, max(_LEAST_DELAY_S, _DELAY_OVER_ENQUEUING * enqueuing_s)) if ahead else _MOST_DELAY_S
 
 
 def _recorded(kernel: EmulatedKernel, arguments: Any, raws: Any, images: Any, arch: str) -> dict[str, Any]:

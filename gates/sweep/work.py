@@ -108,6 +108,7 @@ def check_variant(job: Job) -> Done:
     """The task's shapes with one seed, the odd shapes and the special inputs: on this worker's device, or on the emulator."""
     with _session(job, own_device() if job.arch else None) as session:
         session.builds[session.task.name] = _built(job, session, {"device" if job.arch else "emulator"})
+        session.jobs = None if job.arch else job.compilers  # one card for all cores: several processes share the cases
         return Done(job.variant, Found.of(_judged(session, "correctness")), _files(session.directory.path))
 
 

@@ -295,12 +295,12 @@ def test_two_cards_that_are_made_up(fault: str, tmp_path: Path, monkeypatch: pyt
     monkeypatch.setattr(two_cards.os, "kill", lambda pid, _: made.killed.append(pid))
     monkeypatch.setattr(two_cards, "verify_evaluation", lambda path: ["broken"] if fault == "unsound" else [])
     monkeypatch.setattr(two_cards, "GOAL", 1e9 if fault == "slow" else 0.0)
-    done = CliRunner().invoke(two_cards.main, ["--out", str(tmp_path / "new"), "--candidates", "12", "--killed", "6"])
+    done = CliRunner().invoke(two_cards.main, ["--out", str(tmp_path / "new"), "--candidates", "14", "--killed", "7"])
     data, told = jsonio.read(tmp_path / "new" / "figures.json"), "times as fast" if fault == "slow" else fault
     assert done.exit_code == bool(fault) and made.killed == [4711], done.output
     assert not fault or any(told in line for line in done.output.splitlines() if "not as it should be" in line), done.output
     assert {path.name for path in (tmp_path / "new").iterdir()} == {"figures.json", "one-sweep.zip", "two-sweep.zip"}
-    assert data["evaluations"]["two"]["candidates"] == 12 and data["evaluations"]["two"]["timings"] == 2, data
+    assert data["evaluations"]["two"]["candidates"] == 14 and data["evaluations"]["two"]["timings"] == 2, data
 
 
 def test_one_card_is_too_few(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:

@@ -26,7 +26,7 @@ from sweep_kit import BLOCKS, DEVICE, InTurn, dies_once, job, spans
 
 from gates.cli.main import cli
 from gates.core.errors import GatesError
-from gates.core.records import Status
+from gates.core.records import GateResult, Status
 from gates.core.schema import FOLDER
 from gates.evidence.run_directory import list_runs
 from gates.launch.device import candidates_at_a_time
@@ -303,6 +303,23 @@ def test_the_baseline_of_the_winner_s_run_is_built_beside_the_variants(tmp_path:
         Options(str(TASKS / "saxpy_fast"), ("USE_COALESCED=0,1",), results=tmp_path / "r", build_dir=tmp_path / "b"), Silence()
     )
     assert built == ["saxpy_slow: cubin, device, emulator"] and taken_apart == [built] and not sweep.left()
+
+
+@pytest.mark.parametrize(("arch", "jobs"), [("sm_90", None), (None, 1)])
+def test_the_check_on_a_card_uses_all_cores_and_one_of_many_on_the_emulator_its_own(
+    arch: str | None, jobs: int | None, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    seen = list[int | None]()
+    monkeypatch.setattr(work, "own_device", lambda: DEVICE)
+    monkeypatch.setattr(work, "_built", lambda *_: None)
+    monkeypatch.setattr(
+        work, "_judged", lambda session, gate: seen.append(session.jobs) or GateResult(gate, Status.PASS, "correctness.pass", "made up")
+    )
+    task = load_task(BLOCKS, environ={})
+    asked = replace(
+        job("BLOCK=128", tmp_path), folder=str(BLOCKS), toggles=task.toggles, digest=task.digest(), arch=arch, shapes=("small",)
+    )
+    assert work.check_variant(asked).found.code == "correctness.pass" and seen == [jobs]
 
 
 def test_the_environment_sets_no_toggle(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:

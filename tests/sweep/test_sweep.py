@@ -313,13 +313,13 @@ def test_the_check_on_a_card_uses_all_cores_and_one_of_many_on_the_emulator_its_
     monkeypatch.setattr(work, "own_device", lambda: DEVICE)
     monkeypatch.setattr(work, "_built", lambda *_: None)
     monkeypatch.setattr(
-        work, "_judged", lambda session, gate: seen.append(session.jobs) or GateResult(gate, Status.PASS, "correctness.pass", "made up")
+        work, "_judged", lambda session, gate: seen.append(session.jobs) or GateResult(gate, Status.FAIL, "correctness.crash", "made up")
     )
     task = load_task(BLOCKS, environ={})
     asked = replace(
         job("BLOCK=128", tmp_path), folder=str(BLOCKS), toggles=task.toggles, digest=task.digest(), arch=arch, shapes=("small",)
     )
-    assert work.check_variant(asked).found.code == "correctness.pass" and seen == [jobs]
+    assert work.check_variant(asked).found.code == "correctness.crash" and seen == [jobs]
 
 
 def test_the_environment_sets_no_toggle(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:

@@ -84,7 +84,9 @@ def load(path: Path) -> tuple[Any, dict[Place, int]]:
     except yaml.MarkedYAMLError as error:
         mark = error.problem_mark or error.context_mark
         place = f":{mark.line + 1}:{mark.column + 1}" if mark else ""
-        raise GatesError(f"{path}{place}: not valid YAML: {error.problem or error.context}") from None
+        began = error.context_mark.line + 1 if error.problem and error.context_mark else None
+        opened = f" ({error.context} that begins in line {began})" if began and not place.startswith(f":{began}:") else ""
+        raise GatesError(f"{path}{place}: not valid YAML: {error.problem or error.context}{opened}") from None
     except RecursionError:
         raise GatesError(f"{path}: nested too deeply") from None
     except (yaml.YAMLError, ValueError) as error:

@@ -15,6 +15,7 @@ from pathlib import Path
 
 from gates.core.errors import EXIT_USAGE, GatesError
 from gates.gate.registry import ROWS
+from gates.hardware import chips
 from gates.task.load import CUDA, EXTENSION, PYTHON, Task, faults, load_task
 
 _SCRIPTS = {"build.py": "build", "runner.py": "run"}  # and what each calls
@@ -50,6 +51,7 @@ def lint(folder: Path) -> list[str]:
         *found,
         *_names(folder),
         *_sources(task),
+        *_chips(task),
         *_toggles(task),
         *_verdicts(task),
         *(_problem(task) if (folder / "runner.py").is_file() else ()),
@@ -107,6 +109,13 @@ def _sources(task: Task) -> Iterator[str]:
     for kernel in task.kernels:
         if task.kind != PYTHON and kernel not in names:
             yield f"{where}kernels: no source defines {kernel}"
+
+
+def _chips(task: Task) -> Iterator[str]:
+    """Architectures of which the table of chips has none: mistyped, or too new for it."""
+    for arch in task.arch:
+        if chips.chip_of(arch) is None:
+            yield f"{task.folder / task.place('arch')}: arch: {arch} is no chip that is known here ({', '.join(chips.CHIPS)})"
 
 
 def _toggles(task: Task) -> Iterator[str]:
@@ -183,7 +192,8 @@ def _problem(task: Task) -> Iterator[str]:
     except GatesError as error:
         if error.exit_code != EXIT_USAGE:
             raise
-        yield f"{task.problem_file() or task.problem}: {error.what}" + (f" ({error.hint})" if error.hint else "")
+        where = task.folder / task.place("arguments") if error.what.startswith("`arguments`") else task.problem_file() or task.problem
+        yield f"{where}: {error.what}" + (f" ({error.hint})" if error.hint else "")
         return
     for output, dtype in seen["dtypes"].items():
         if dtype in _TOO_ROUGH:

@@ -367,13 +367,13 @@ def call_arguments(
     module: Any, inputs: Mapping[str, Any], outputs: Mapping[str, Any], shape: Mapping[str, int], names: Sequence[str] = ()
 ) -> tuple[Any, ...]:
     """The kernel's arguments in order, by ``names`` (the problem's ARGUMENTS) looked up in outputs, inputs and shape."""
+    whose = "`arguments` of task.yaml name" if names else f"problem {module.__name__}: ARGUMENTS name"
     values, names = {**shape, **inputs, **outputs}, names or module.ARGUMENTS
     unknown = [name for name in names if name not in values]
     if unknown:
         raise GatesError(
-            f"problem {module.__name__}: the kernel's arguments name {', '.join(unknown)}, which nothing provides",
-            hint=f"{nearest(unknown[0], values)}; ARGUMENTS of the problem, or `arguments` of task.yaml, name inputs, outputs and "
-            f"dimensions of the shape",
+            f"{whose} {', '.join(unknown)}, which nothing provides",
+            hint=f"{nearest(unknown[0], values)}; a kernel's arguments are inputs, outputs and dimensions of the shape",
         )
     return tuple(values[name] for name in names)
 

@@ -181,6 +181,15 @@ def test_a_launcher_that_takes_another_type(tmp_path: Path, written: str, told: 
     assert [line.partition("silu_mul_launch ")[2] for line in lint(folder)] == ([told] if told else [])
 
 
+def test_an_unknown_chip_and_arguments_that_nothing_provides_have_their_lines(tmp_path: Path) -> None:
+    folder = made(tmp_path, "cuda", ("arch: [sm_89, sm_90]", "arguments: [x, y, o, N]\narch: [sm_89, sm_123]"))
+    lines = (folder / "task.yaml").read_text().splitlines()
+    at = {key: next(number for number, line in enumerate(lines, 1) if line.startswith(f"{key}:")) for key in ("arch", "arguments")}
+    chip, arguments = lint(folder)
+    assert f"task.yaml:{at['arch']}: arch: sm_123 is no chip that is known here" in chip
+    assert f"task.yaml:{at['arguments']}: `arguments` of task.yaml name o, which nothing provides (did you mean out?" in arguments
+
+
 def test_the_exit_codes(tmp_path: Path, unrun: None, capsys: pytest.CaptureFixture[str]) -> None:
     folder = made(tmp_path, "python")
     for path, code in ((folder, 0), (tmp_path, 2)):

@@ -86,6 +86,8 @@ def test_what_was_never_written_is_called_so_and_nothing_else(library: Path, tmp
     likely = [note for check in result.checks for note in check.notes if note.startswith("likely:")]
     assert likely[0].startswith("likely: never written: 104 of 1000 elements still hold the poison of every call")
     assert not any("race" in note or "NaN" in note for note in likely)
+    failed = {check.name for check in result.checks if check.status is Status.FAIL}
+    assert result.code == "correctness.unwritten" and not failed & {"non_finite", "not_repeatable"}, failed
 
 
 def test_kernel_that_knows_the_seeds_meets_a_fresh_one(library: Path, tmp_path: Path) -> None:

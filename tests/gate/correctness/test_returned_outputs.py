@@ -143,7 +143,7 @@ def test_an_argument_that_nothing_provides_is_told_from_the_problem(tmp_path: Pa
     problem = problems.load("argument_problem", tmp_path)
     check_answers(problem, ["small"], ("x", "N"))
     for name in ("xs", "out"):  # the problem makes no outputs to be written into
-        with pytest.raises(GatesError, match=f"arguments name {name}, which nothing provides") as caught:
+        with pytest.raises(GatesError, match=f"`arguments` of task.yaml name {name}, which nothing provides") as caught:
             check_answers(problem, ["small"], (name, "N"))
         assert caught.value.hint.startswith("did you mean x?" if name == "xs" else "known: N, x")
 

@@ -13,7 +13,6 @@ import re
 import shlex
 import shutil
 from collections.abc import Iterator, Mapping
-from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
@@ -89,7 +88,7 @@ def find_toolchain(environ: Mapping[str, str] | None = None, wheels: list[Path] 
     """Look for every tool. ``environ`` defaults to os.environ, ``wheels`` to the interpreter's own nvidia folders."""
     search = _Search(os.environ if environ is None else environ, wheel_folders() if wheels is None else wheels)
     nvcc = search.find("nvcc")  # the others may lie beside it
-    with ThreadPoolExecutor(len(NAMES)) as pool:  # some take half a second to say their version
+    with process.ToolThreads(len(NAMES)) as pool:  # some take half a second to say their version
         tools = dict(zip(NAMES, pool.map(lambda name: nvcc if name == "nvcc" else search.find(name), NAMES), strict=True))
     return Toolchain(tools, search.remedies, search.host_compiler(tools["g++"]))
 

@@ -6,6 +6,7 @@ when it has written its gate's evidence, or the verdict itself where nothing cou
 
 from __future__ import annotations
 
+import threading
 from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import Any, Protocol
@@ -61,6 +62,7 @@ class Session:
     hangs: bool = False  # one launch of the candidate came to no end
     _texts: dict[str, StaticTexts] = field(default_factory=dict)
     _cases: dict[tuple[str, ...], list[dict[str, Any]]] = field(default_factory=dict)
+    _writing: threading.Lock = field(default_factory=threading.Lock)  # of the cases: two tasks may ask at once
 
     @property
     def emulated(self) -> bool:
@@ -179,15 +181,16 @@ class Session:
 
     def cases(self, task: Task) -> list[dict[str, Any]]:
         """Files with the launches to check the memory of, the smallest shape's first; tasks called with the same arguments share them."""
-        if task.arguments not in self._cases:
-            self._cases[task.arguments] = write_memory_cases(
-                self.side(task, "emulator"),
-                self.shapes,
-                on_device=not self.emulated,
-                work=self.scratch / f"cases.{len(self._cases)}",
-                limit_s=task.time_limit_s,
-            )
-        return self._cases[task.arguments]
+        with self._writing:
+            if task.arguments not in self._cases:
+                self._cases[task.arguments] = write_memory_cases(
+                    self.side(task, "emulator"),
+                    self.shapes,
+                    on_device=not self.emulated,
+                    work=self.scratch / f"cases.{len(self._cases)}",
+                    limit_s=task.time_limit_s,
+                )
+            return self._cases[task.arguments]
 
     def write_evidence(self, name: str, record: Any, task: Task) -> None:
         """Write a gate's evidence of ``task``, which names the builds that it is about."""

@@ -13,6 +13,7 @@ import re
 import shutil
 import sys
 from collections.abc import Mapping, Sequence
+from concurrent.futures import Future
 from pathlib import Path
 from typing import Any
 
@@ -70,26 +71,23 @@ def run_ncu(
         why = f", {row.no_counters}" if row else ""
         return {**raw, "code": codes.UNKNOWN_CHIP, "message": f"no metric names for {chip}{why}; known are {known}"}
     work.mkdir(parents=True, exist_ok=True)
-    raw["version"] = tool_version(tool)
-    sources = ncu_metrics.sources(chip, ncu_metrics.version_numbers(raw["version"]))
     written: dict[Any, list[dict[str, Any]]] = {}  # sides that are called with the same arguments share a case
-    for role, side, names in (("candidate", candidate, kernels), ("baseline", baseline, baseline_kernels)):
-        if side is not None:
+    asked = [(candidate, kernels, "candidate", "profile")]
+    asked += [(baseline, baseline_kernels, "baseline", "baseline")] if baseline is not None else []
+    with process.ToolThreads(len(asked)) as aside:  # ncu says its version and reads a report without the card
+        version, read = aside.submit(tool_version, tool), dict[str, Future[str | None]]()
+        for side, names, role, name in asked:
             called = side["problem"], tuple(side.get("arguments") or ())
             if called not in written:
                 written[called] = write_cases(side, [shape], work=work / role, limit_s=limit_s, seed=seed, python=python)
-            raw["sides"][role] = _profile(
-                tool,
-                side,
-                names,
-                written[called],
-                dict(sources),
-                work,
-                "profile" if role == "candidate" else "baseline",
-                limit_s=limit_s,
-                device=device,
-                python=python,
+            sources = ncu_metrics.sources(chip, ncu_metrics.version_numbers(version.result()))
+            raw["sides"][role] = found = _profile(
+                tool, side, names, written[called], dict(sources), work, name, limit_s=limit_s, device=device, python=python
             )
+            read[role] = aside.submit(_export, tool, found["report"])
+        raw["version"] = version.result()
+        for role, text in read.items():
+            raw["sides"][role]["csv"] = text.result()
     return raw
 
 
@@ -192,7 +190,6 @@ def _profile(
         "sources": {**sources, **dropped},
         "unknown": sorted(dropped),
         "report": str(report) if report.is_file() else None,
-        "csv": _export(tool, report),
         "log": text[-20_000:],
         "job": tried.record(),
     }
@@ -203,9 +200,9 @@ def missing_metrics(text: str) -> set[str]:
     return {name.rstrip(".") for match in _MISSING.finditer(text) for name in _METRIC.findall(match.group(1))}
 
 
-def _export(tool: str, report: Path) -> str | None:
+def _export(tool: str, report: str | None) -> str | None:
     """The report as CSV, where the report reader (ncu-report) is not installed here."""
-    if not report.is_file() or importlib.util.find_spec("ncu_report") is not None:
+    if report is None or importlib.util.find_spec("ncu_report") is not None:
         return None
     finished = process.run(
         [tool, "--import", report, "--csv", "--page", "raw", "--print-units", "base"],

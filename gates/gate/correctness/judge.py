@@ -119,13 +119,13 @@ def _case(case: Case, evidence: CorrectnessEvidence, limits: Mapping[str, Any], 
         if case.status in ("no_memory", "too_large"):
             return [_inconclusive(code, "case", case.message, case.where)]
         return [_fail(code, "case", case.message, None, case.where)]
-    unwritten = sum(case.unwritten.values())  # what these hold is not finite, nor the same in each call
+    unwritten = sum(case.unwritten.values())
     checks = [
         _zero(codes.UNWRITTEN, unwritten, case, "elements", _first_bad(case)),
-        _zero(codes.NON_FINITE, max(0, sum(output.nonfinite for output in case.outputs) - unwritten), case, "elements", _first_bad(case)),
+        _zero(codes.NON_FINITE, _besides(unwritten, sum(output.nonfinite for output in case.outputs)), case, "elements", _first_bad(case)),
         _zero(codes.GUARD, len(case.guards), case, "", "; ".join(case.guards)),
         _zero(codes.INPUT_MUTATED, len(case.mutated), case, "", "; ".join(case.mutated)),
-        _zero(codes.NOT_REPEATABLE, max(0, case.differences - unwritten), case, "elements", case.first_difference),
+        _zero(codes.NOT_REPEATABLE, _besides(unwritten, case.differences), case, "elements", case.first_difference),
         *_findings(case),
     ]
     refused = next((launch for launch in case.launches if launch.error), None)
@@ -154,6 +154,11 @@ def _case(case: Case, evidence: CorrectnessEvidence, limits: Mapping[str, Any], 
     if limits.get("match_baseline") and compared(case):
         checks += _baseline(case, others)
     return checks + _too_weak(case, limits)
+
+
+def _besides(unwritten: int, count: int) -> int:
+    """How many of ``count`` elements were written: others hold poison, which is not finite and differs from call to call."""
+    return max(0, count - unwritten) if unwritten > 0 else count
 
 
 def _other_stream(case: Case, evidence: CorrectnessEvidence, limits: Mapping[str, Any], checks: Sequence[Check]) -> list[Check] | None:

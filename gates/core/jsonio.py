@@ -39,6 +39,22 @@ def dumps_lines(data: dict[str, Any]) -> str:
     return "{\n " + ",\n ".join(f"{text(str(key))}: {member(value)}" for key, value in data.items()) + "\n}\n"
 
 
+def dumps_wide(data: Any, width: int = 600) -> str:
+    """Strict JSON text in which an object or array of at most ``width`` characters has one line; raises ValueError as ``dumps`` does."""
+
+    def text(value: Any, indent: str) -> str:
+        line = json.dumps(value, allow_nan=False, ensure_ascii=False)
+        if len(line) <= width or not isinstance(value, (dict, list)):
+            return line
+        inner = indent + " "
+        if isinstance(value, list):
+            return "[\n" + ",\n".join(inner + text(one, inner) for one in value) + f"\n{indent}]"
+        members = (f"{inner}{json.dumps(str(key), ensure_ascii=False)}: {text(one, inner)}" for key, one in value.items())
+        return "{\n" + ",\n".join(members) + f"\n{indent}}}"
+
+    return text(data, "") + "\n"
+
+
 def write(path: Path, data: Any) -> None:
     """Write ``data`` to ``path`` by renaming a whole temporary file over it."""
     write_text(path, dumps(data))

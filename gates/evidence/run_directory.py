@@ -124,6 +124,9 @@ class Verdict:
     gates: tuple[GateResult, ...]
 
 
+_LINES = {"correctness.json": jsonio.dumps_lines, "verdict.json": jsonio.dumps_wide}  # files of many alike things
+
+
 class RunDirectory:
     """A run being written. Use as a context manager: what is not published is removed."""
 
@@ -148,9 +151,11 @@ class RunDirectory:
         self._held.close()  # already renamed away if published
 
     def write_json(self, name: str, record: Any) -> None:
-        """Write a record as strict JSON to ``name`` inside the run directory; correctness.json with a line per case."""
-        data = records.to_json(record)
-        self.write_text(name, jsonio.dumps_lines(data) if name.endswith("correctness.json") else jsonio.dumps(data))
+        """Write a record as strict JSON to ``name`` inside the run directory; correctness.json and verdict.json with a line per case or
+        check.
+        """
+        data, kind = records.to_json(record), Path(name).name
+        self.write_text(name, (_LINES.get(kind) or jsonio.dumps)(data))
 
     def write_text(self, name: str, text: str) -> None:
         """Write text to ``name`` inside the run directory."""

@@ -103,3 +103,30 @@ def test_lines_hold_a_member_or_an_item_of_a_list_each() -> None:
     ]
     with pytest.raises(ValueError, match="not JSON compliant"):
         jsonio.dumps_lines({"a": [float("nan")]})
+
+
+def test_what_fits_has_one_line() -> None:
+    data = {
+        "task": "é",
+        "checks": [{"name": "a", "observed": 1.5}, {"name": "b" * 40, "notes": ["c", None]}],
+        "none": [],
+        "deep": {"x": {}},
+    }
+    text = jsonio.dumps_wide(data, width=40)
+    assert jsonio.loads(text, "f") == data
+    assert text.splitlines() == [
+        "{",
+        ' "task": "é",',
+        ' "checks": [',
+        '  {"name": "a", "observed": 1.5},',
+        "  {",
+        f'   "name": "{"b" * 40}",',
+        '   "notes": ["c", null]',
+        "  }",
+        " ],",
+        ' "none": [],',
+        ' "deep": {"x": {}}',
+        "}",
+    ]
+    with pytest.raises(ValueError, match="not JSON compliant"):
+        jsonio.dumps_wide({"a": [float("nan")]})

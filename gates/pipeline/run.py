@@ -11,7 +11,6 @@ import os
 import platform
 import sys
 import tempfile
-import time
 from collections.abc import Mapping
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass
@@ -28,6 +27,7 @@ from gates.comparison.within import compare_within
 from gates.core.errors import EXIT_HOLD, GatesError
 from gates.core.scratch_folder import ScratchFolder
 from gates.evidence.judging import decision_of
+from gates.evidence.phases import Phases
 from gates.evidence.revision import revision
 from gates.evidence.run_directory import (
     SCHEMA_VERSION,
@@ -95,7 +95,7 @@ def run_task(options: Options, progress: Progress) -> Outcome:
     Raises GatesError for bad input, a results folder that can't be written, and a full profile
     without a CUDA device (exit code 3).
     """
-    clock, task = _Phases(), find_task(options.task, options.toggles)
+    clock, task = Phases(), find_task(options.task, options.toggles)
     task = task.for_debugging() if options.debug else task
     baseline = load_baseline(task)
     check_temporary()
@@ -163,19 +163,6 @@ def run_task(options: Options, progress: Progress) -> Outcome:
         directory.write_text("COMPARE.md", compare_within(directory.path, info, verdict).markdown())
         path = directory.publish(run_label(datetime.fromisoformat(info.started), info.git, info.device.name if info.device else "cpu"))
     return Outcome(path, info, verdict, exit_code(results, info.asked_gates))
-
-
-class _Phases:
-    """How long each part of a run took, in seconds; ``start`` is everything before the build."""
-
-    def __init__(self) -> None:
-        self.seconds: dict[str, float] = {}
-        self._began = time.monotonic()
-
-    def ended(self, name: str) -> None:
-        """The part since the one before."""
-        now = time.monotonic()
-        self.seconds[name], self._began = round(now - self._began, 3), now
 
 
 def run_info(

@@ -35,6 +35,8 @@ def test_a_whole_run(monkeypatch, tmp_path, us, status) -> None:
     assert result.status is status, result.sentence
     assert evidence.inputs.sets == 50 and evidence.inputs.refreshed
     assert evidence.series[0].stopped == "clear"
+    assert list(evidence.phase_s) == ["open", "calibrate", "prepare", "outputs_before", "pairs", "outside", "outputs_after", "context"]
+    assert evidence.phase_s["pairs"] == pytest.approx(evidence.elapsed_s, abs=0.01)
     assert [series.mode for series in evidence.series] == ["cold", "warm"]
     assert set(evidence.figures) == {"cold", "warm", "control", "single"}
     assert evidence.backends["torch"].p50_us > 0

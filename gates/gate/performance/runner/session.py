@@ -15,6 +15,7 @@ from collections.abc import Callable, Mapping, Sequence
 from typing import Any
 
 from gates.core.records import from_json, to_json
+from gates.evidence.phases import Phases
 from gates.gate.performance import codes
 from gates.gate.performance.runner import ask as timing_ask
 from gates.gate.performance.runner import nvml
@@ -82,6 +83,7 @@ class Session:
             for name, (side, library) in given.items()
             if side is not None
         }
+        self.phases = Phases(clock)
         self.device = ask("open", device=job["device"], sides=sides)
         self.card = nvml.open_device(self.device["uuid"], before, pid)
         self.others: set[int] = set(self.card.other_processes() or ())
@@ -89,16 +91,20 @@ class Session:
         made = {name: AskedSide(name, one["arguments"], ask) for name, one in sides.items()}
         self.candidate, self.baseline, self.control = made["candidate"], made.get("baseline"), made["control"]
         self.sides = list(made.values())
+        self.phases.ended("open")
 
     def measure(self) -> dict[str, Any]:
         """The whole protocol; returns the evidence as plain data."""
         job, mode = self.job, str(self.job["cache"])
         calibration = self.calibration = from_json(Calibration, self.ask("calibrate"), "calibration")
+        self.phases.ended("calibrate")
         estimates = self._estimates(self.shape, self.sides)
         launches = self._launches(estimates)
         values = self.values = self._make_sets(max(launches.values()), self.shape, self.sides)
         timers = {side.name: side.prepare(mode, launches[side.name]) for side in self.sides}
+        self.phases.ended("prepare")
         outputs = self._check("before", mode)
+        self.phases.ended("outputs_before")
         slowest_us = max(estimates[name] * count for name, count in launches.items())
         result = sampling.measure(
             timers["candidate"],
@@ -116,9 +122,12 @@ class Session:
             confidence=job["confidence"],
             least_pairs=job["least_pairs"],
         )
+        self.phases.ended("pairs")
         self._refresh(stopping_rule.LOOKS[-1])
         outside_blocks = self._outside(mode, launches, result.blocks or result.control)
+        self.phases.ended("outside")
         outputs += self._check("after", mode)
+        self.phases.ended("outputs_after")
         series = [_series(mode, launches, result.blocks or _of(result.control, "candidate"), result.stopped)]
         control = _series("control", launches, result.control, result.stopped)
         limited = result.warm_up.power_limited
@@ -127,6 +136,7 @@ class Session:
         if replaced := self.ask("replaced"):
             raise Stopped(codes.TAMPERED, f"{', '.join(map(str, replaced[:5]))}: replaced since the kernels were loaded")
         self.others |= set(self.card.other_processes() or ())
+        self.phases.ended("context")
         return {
             "dimensions": self.shape,
             "bar_pct": job["bar_pct"],
@@ -155,6 +165,7 @@ class Session:
             "clock_source": self.card.source,
             "other_processes": None if self.card.processes() is None else sorted(self.others),
             "elapsed_s": result.elapsed_s,
+            "phase_s": self.phases.seconds,
         }
 
     def backends(self) -> dict[str, Any]:

@@ -46,6 +46,7 @@ MAY_IMPORT = {  # package -> packages that it may import, the lowest first; of g
     "gate.sanitizer": {"core", "evidence", "gate", "task", "worker", "launch", "gate.session"},
     "diagnostics": {
         "core",
+        "hardware",
         "evidence",
         "gate",
         "gate.session",

@@ -105,6 +105,7 @@ def readme(text: str, recorded: Path) -> str:
 def first_run_page(text: str, recorded: Path) -> str:
     """docs/start/first-run.md with the output of a recorded hold and a recorded reject."""
     shown = re.sub(r"\n      first: .*", "", console_run(recorded / "cpu-reject"))
+    shown = re.sub(r"(\n      hint: .{80}\S*) .*", r"\1 …", shown)  # the rest says where it is wrong
     head, replay, rest = shown.partition("      reproduce: ")
     command, _, further = rest.partition("\n")
     reject = f"{head}{replay}{command}\n  … ({further.count('[correctness.')} more)\n\ndecision:{rest.partition('decision:')[2]}"

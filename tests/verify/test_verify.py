@@ -248,12 +248,18 @@ CHANGES: list[tuple[str, Path, str, Callable[[Any], Any], str]] = [
         "the odd shapes b1h2s2, b3h1s33",
     ),
     ("a tool on one shape", FULL, "sanitizer.json", lambda d: d["runs"][1].update(shapes=["small"]), "racecheck checked no b1h2s2"),
-    ("an order left out", CPU, "sanitizer.json", lambda d: d.update(runs=d["runs"][:-1]), "checked no b3h1s33, others did"),
+    (
+        "a second order on fewer shapes",
+        CPU,
+        "sanitizer.json",
+        lambda d: d["runs"].append({**d["runs"][0], "order": "backward", "shapes": ["small", "single", "tail", "odd", "b1h2s2"]}),
+        "emulator backward checked no b3h1s33",
+    ),
     (
         "no judged shape checked",
         CPU,
         "sanitizer.json",
-        lambda d: d.update(runs=d["runs"][3:]),
+        lambda d: d["runs"][0].update(shapes=["single", "tail", "odd", "b1h2s2", "b3h1s33"]),
         "none of the judged shapes small, mission was checked",
     ),
     (
@@ -369,7 +375,7 @@ def test_a_checkout_that_moved_on_is_noted_and_no_fault(tmp_path: Path) -> None:
         data["task"].update(digest="0" * 64, problem_sha256="1" * 64)
         data["baseline"].update(problem_sha256="1" * 64)
 
-    target = edited(tmp_path, CPU, "run.json", of_another_checkout)
+    target = edited(tmp_path, FULL, "run.json", of_another_checkout)
     done = CliRunner().invoke(cli, ["verify", str(target)])
     assert (
         done.exit_code == 0 and ": sound\n" in done.output and "\n  note: stage2_wmma_pv has changed in this checkout since" in done.output

@@ -17,9 +17,8 @@ def is_source(note: str) -> bool:
 
 
 def place_of(check: Check) -> str:
-    """``load.cuh:122``, as the first sentence of a check's hint has it; empty if it names no line."""
-    found = LINE.search(check.hint.partition(". ")[0])
-    return found[0] if found else ""
+    """``load.cuh:122``, the last one in the first sentence of a check's hint, after any other access; empty if it names no line."""
+    return next(iter(LINE.findall(check.hint.partition(". ")[0])[::-1]), "")
 
 
 def with_excerpts(checks: Sequence[Check], excerpts: Mapping[str, Sequence[str]]) -> list[Check]:

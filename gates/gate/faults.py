@@ -133,6 +133,11 @@ CLUSTER_EXITED = Code(
     "the kernel accesses shared memory of another block that may have ended.",
     next_step="Put cluster.sync() after the last access.",
 )
+COPY_NOT_AWAITED = Code(
+    "copy_not_awaited",
+    "shared memory is read before an asynchronous copy to it ended.",
+    next_step="Count the groups that cp.async.wait_group leaves on their way. Look at the mbarrier's phase, and for the barrier after the wait.",
+)
 COPY_SIZE = Code("copy_size", "an asynchronous copy takes more bytes from its source than it copies.")
 WGMMA_NOT_FENCED = Code("wgmma_not_fenced", "registers of a wgmma were written, and no wgmma.fence follows before it.")
 WGMMA_NOT_AWAITED = Code("wgmma_not_awaited", "the warp ends before a wgmma that it began.")

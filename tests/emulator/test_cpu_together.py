@@ -27,15 +27,19 @@ def cpu() -> CpuDevice:
     return cpu_kit.device()
 
 
-@pytest.mark.parametrize(("entry", "line"), [("copy", "];  // copied"), ("bulk", "];  // bulk copied")])
-def test_a_copy_is_there_after_its_wait_and_not_before(library: Path, cpu: CpuDevice, entry: str, line: str) -> None:
+@pytest.mark.parametrize(
+    ("entry", "line", "copy"),
+    [("copy", "];  // copied", "cp.async.ca.shared.global"), ("bulk", "];  // bulk copied", "unsigned(sizeof tile)")],
+)
+def test_a_copy_is_there_after_its_wait_and_not_before(library: Path, cpu: CpuDevice, entry: str, line: str, copy: str) -> None:
     launch, x, out = Launcher(library, entry), cpu.array(X), cpu.empty((128,), np.float32)
     launch(x, out, 0)
     assert np.array_equal(out.get(), X[::-1]) and not cpu.findings()
     launch(x, out, 1)
-    found = [finding for finding in cpu.findings() if finding.code == "cpu.uninitialised_shared"]
-    assert found and found[0].where == f"{SOURCE}:{cpu_kit.line_of(SOURCE, line)}"
-    assert {finding.code for finding in cpu.findings()} <= {"cpu.uninitialised_shared", "cpu.race_shared"}
+    found = [finding for finding in cpu.findings() if finding.code == "cpu.copy_not_awaited"]
+    assert found and {one.where for one in found} == {f"{SOURCE}:{cpu_kit.line_of(SOURCE, copy)}"}
+    assert {one.other for one in found} == {f"{SOURCE}:{cpu_kit.line_of(SOURCE, line)}"}
+    assert {finding.code for finding in cpu.findings()} <= {"cpu.copy_not_awaited", "cpu.race_shared"}
 
 
 def test_two_copies_on_their_way_to_one_place(library: Path, cpu: CpuDevice) -> None:

@@ -13,7 +13,10 @@ from gates.render.ci.sarif import sarif
 from gates.render.compare import _faults
 from gates.render.findings import fact, findings, head_line
 
-COPY = "a thread returned without waiting for this asynchronous copy"
+COPY = (
+    "asynchronous copy never waited for: a thread reads byte 64 of shared memory, to which it is on its way; the other access is at "
+    "./kernels/load.cuh:136 (block (0, 0, 0), thread (0, 0, 0))"
+)
 
 
 def failed(name: str, code: str, where: str, observed: object = 5, hint: str = "", **more: object) -> Check:
@@ -26,11 +29,13 @@ SYMPTOMS = [
     for name in ("non_finite", "max_abs_err")
 ]
 SEEN = [
-    failed("copy_never_waited_for", "correctness.emulator_finding", f"{shape} seed 0", COPY, "sdpa ./load.cuh:122. It is undefined.")
+    failed("copy_not_awaited", "correctness.copy_not_awaited", f"{shape} seed 0", COPY, "sdpa ./load.cuh:122. It is undefined.")
     for shape in ("small", "tail")
 ]
 CHECKED = [
-    failed("emulator: copy_never_waited_for", "sanitizer.finding", f"{shape} forward", 1, f"{COPY} at load.cuh:122 in sdpa. Look there.")
+    failed(
+        "emulator: copy_not_awaited", "sanitizer.copy_not_awaited", f"{shape} forward", 1, f"{COPY} at load.cuh:122 in sdpa. Look there."
+    )
     for shape in ("small", "odd")
 ]
 COUNT = failed("cases", "correctness.cases", "", "0/2")
@@ -76,7 +81,7 @@ def test_every_surface_names_the_line_first() -> None:
     at_line = [
         one for one in results if one.get("locations", [{}])[0].get("physicalLocation", {}).get("region", {}).get("startLine") == 122
     ]
-    assert sorted(one["ruleId"] for one in at_line) == ["correctness.emulator_finding", "sanitizer.finding"], "one result a rule and line"
+    assert sorted(one["ruleId"] for one in at_line) == ["correctness.copy_not_awaited", "sanitizer.copy_not_awaited"], "one result a rule and line"
     assert all("And in 1 more place." in one["message"]["text"] for one in at_line)
 
 

@@ -10,10 +10,10 @@ from urllib.parse import quote
 
 from gates import __version__
 from gates.core import jsonio
+from gates.core.places import LINE, place_of
 from gates.core.records import Check, GateResult, Status, told
 
 _LEVELS = {Status.FAIL: "error", Status.INCONCLUSIVE: "warning", Status.NOT_RUN: "note"}
-_LINE = re.compile(r"([\w.+-]+\.(?:cu|cuh|h|hpp)):(\d{1,7})\b")
 Place = tuple[str, int]
 
 
@@ -82,7 +82,8 @@ def _result(task: str, result: GateResult, check: Check, kernels: Mapping[str, P
 
 def _place(check: Check, kernels: Mapping[str, Place], files: Mapping[str, str]) -> Place | None:
     """The line that the check names, else where its kernel is defined, else where the stage's only kernel is."""
-    for name, line in _LINE.findall(f"{check.where} {check.hint} {check.observed}"):
+    for named in (place_of(check), *LINE.findall(f"{check.where} {check.hint} {check.observed}")):
+        name, _, line = named.rpartition(":")
         if name in files and int(line) > 0:
             return files[name], int(line)
     for name, place in kernels.items():

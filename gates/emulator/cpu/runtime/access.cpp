@@ -4,6 +4,7 @@
 #include <cstdio>
 
 #include "cluster.h"
+#include "copies.h"
 #include "races.h"
 
 #if defined(__AVX2__)
@@ -273,6 +274,30 @@ bool load_words(Warp&, const Op&, unsigned) { return false; }
 
 namespace {
 
+// Where the program asked for the copy that is on its way to this byte of shared memory; -1 if none is.
+std::int32_t copy_on_its_way(const Cta& cta, std::uint32_t address) {
+    const auto covers = [&](const auto& copy) { return copy.to <= address && address < copy.to + copy.bytes; };
+    for (const auto& copies : cta.copies) {
+        for (const Copy& copy : copies->pending) {
+            if (covers(copy)) return copy.place;
+        }
+    }
+    for (const TensorCopy& copy : cta.tensors) {
+        if (covers(copy)) return copy.op->place;
+    }
+    return -1;
+}
+
+void report_unwritten(Warp& warp, const Op& op, unsigned lane, const Cta& cta, std::uint32_t address, Use use) {
+    const std::string byte = "byte " + std::to_string(address - kSharedStart) + " of shared memory";
+    const std::int32_t copy = copy_on_its_way(cta, address);
+    if (copy >= 0) {
+        warp.cta->launch->report(&warp, copy, lane, "cpu.copy_not_awaited", "asynchronous copy never waited for: a thread reads " + byte + ", to which it is on its way", op.place);
+    } else {
+        warp.cta->launch->report(&warp, op.place, lane, "cpu.uninitialised_shared", std::string(verb(use)) + " " + byte + ", which nothing has written");
+    }
+}
+
 // All but races.
 std::uint8_t* shared_place(Warp& warp, const Op& op, unsigned lane, Cta& cta, std::uint32_t address, unsigned bytes, Use use, unsigned alignment) {
     if (address < kSharedStart || address + bytes > cta.shared_limit || address + bytes < address) {
@@ -284,10 +309,11 @@ std::uint8_t* shared_place(Warp& warp, const Op& op, unsigned lane, Cta& cta, st
     }
     if (misaligned(warp, op, lane, address, bytes, use, "shared", alignment)) return nullptr;
     std::uint8_t* const shadow = cta.shared_shadow.data() + address;
-    if (use != Use::Write && checks.uninitialised && first_lacking(shadow, bytes, kInitialised) < bytes) {
-        warp.cta->launch->report(&warp, op.place, lane, "cpu.uninitialised_shared",
-                           std::string(verb(use)) + " byte " + std::to_string(address - kSharedStart) + " of shared memory, which nothing has written");
-        std::memset(shadow, kInitialised, bytes);
+    if (use != Use::Write && checks.uninitialised) {
+        if (const unsigned at = first_lacking(shadow, bytes, kInitialised); at < bytes) {
+            report_unwritten(warp, op, lane, cta, address + at, use);
+            std::memset(shadow, kInitialised, bytes);
+        }
     }
     if (use != Use::Read) std::memset(shadow, kInitialised, bytes);
     return cta.shared.data() + address;

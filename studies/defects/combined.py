@@ -20,6 +20,7 @@ from defects.folders import ROOT, patch
 from defects.record import Defect
 from gates.emulator.cpu.build import task_library
 from gates.task.sources.architectures import lowest
+from gates.task.sources.cuda_text import texts
 
 ENTRY = "sdpa_fp8_forward"
 _HEADERS = (
@@ -67,7 +68,8 @@ def write_patched(defects: Sequence[Defect], folder: Path) -> Path:
     """The source of that library; lines of the defect with number N are those of files in the folder copyN."""
     text = [f"#include <{header}>" for header in _HEADERS]
     shutil.copytree(ROOT / "kernels" / "common", folder / "common")
-    text += [f'#include "common/{header.name}"' for header in sorted((folder / "common").iterdir())]
+    used = texts(ROOT / task_of(defect)["sources"][0] for defect in defects)[0]  # others may be for newer chips
+    text += [f'#include "common/{header.name}"' for header in sorted(used) if header.parent == ROOT / "kernels" / "common"]
     for number, defect in enumerate(defects):
         task = task_of(defect)
         source = ROOT / task["sources"][0]

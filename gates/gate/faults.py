@@ -136,7 +136,7 @@ CLUSTER_EXITED = Code(
 COPY_NOT_AWAITED = Code(
     "copy_not_awaited",
     "shared memory is read before an asynchronous copy to it ended.",
-    next_step="Count the groups that cp.async.wait_group leaves on their way. Look at the mbarrier's phase, and for the barrier after the wait.",
+    next_step="Count the groups that cp.async.wait_group leaves. Look at the mbarrier's phase, and for the barrier after the wait.",
 )
 COPY_SIZE = Code("copy_size", "an asynchronous copy takes more bytes from its source than it copies.")
 WGMMA_NOT_FENCED = Code("wgmma_not_fenced", "registers of a wgmma were written, and no wgmma.fence follows before it.")

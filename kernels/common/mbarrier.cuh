@@ -20,10 +20,11 @@ __device__ __forceinline__ void arrive(Barrier* barrier) {
     asm volatile("{\n.reg .b64 state;\nmbarrier.arrive.shared::cta.b64 state, [%0];\n}" ::"r"(shared_memory::address(barrier)) : "memory");
 }
 
-// One arrival at the same barrier of CTA `rank` of the cluster, whose threads see what this one did before.
+// One arrival at the same barrier of CTA `rank` of the cluster. It says that reads are over and orders no stores: a release to the
+// cluster would wait until all stores of the thread are in global memory.
 __device__ __forceinline__ void arrive_at(Barrier* barrier, unsigned rank) {
     asm volatile("{\n.reg .b32 there;\nmapa.shared::cluster.u32 there, %0, %1;\n"
-                 "mbarrier.arrive.release.cluster.shared::cluster.b64 _, [there];\n}" ::"r"(shared_memory::address(barrier)), "r"(rank)
+                 "mbarrier.arrive.shared::cluster.b64 _, [there];\n}" ::"r"(shared_memory::address(barrier)), "r"(rank)
                  : "memory");
 }
 

@@ -81,7 +81,9 @@ def test_every_surface_names_the_line_first() -> None:
     at_line = [
         one for one in results if one.get("locations", [{}])[0].get("physicalLocation", {}).get("region", {}).get("startLine") == 122
     ]
-    assert sorted(one["ruleId"] for one in at_line) == ["correctness.copy_not_awaited", "sanitizer.copy_not_awaited"], "one result a rule and line"
+    assert sorted(one["ruleId"] for one in at_line) == ["correctness.copy_not_awaited", "sanitizer.copy_not_awaited"], (
+        "one result a rule and line"
+    )
     assert all("And in 1 more place." in one["message"]["text"] for one in at_line)
 
 

@@ -1,21 +1,16 @@
-// out = x, floats. A thread has four loads of 16 bytes on their way before it stores the first; neighbouring threads, neighbouring bytes.
+// out = x, floats. 16 bytes a thread: neighbouring threads, neighbouring bytes, and addresses that go up with time.
 #include "../../../kernels/common/launcher.cuh"
 
 namespace {
 
-constexpr int kThreads = 256, kLoads = 4, kFloats = 4;  // of 16 bytes
-constexpr std::int64_t kOfCta = kThreads * kLoads * kFloats;
+constexpr int kThreads = 256;
 
 __global__ void __launch_bounds__(kThreads) copy_kernel(const float* x, float* out, std::int64_t n) {
-    const std::int64_t first = blockIdx.x * kOfCta + threadIdx.x * kFloats;
-    if ((blockIdx.x + 1) * kOfCta <= n) {
-        float4 values[kLoads];
-#pragma unroll
-        for (int i = 0; i < kLoads; ++i) values[i] = __ldcs(reinterpret_cast<const float4*>(x + first + i * kThreads * kFloats));
-#pragma unroll
-        for (int i = 0; i < kLoads; ++i) __stcs(reinterpret_cast<float4*>(out + first + i * kThreads * kFloats), values[i]);
+    const std::int64_t first = 4 * (static_cast<std::int64_t>(blockIdx.x) * kThreads + threadIdx.x);
+    if (first + 4 <= n) {
+        __stcs(reinterpret_cast<float4*>(out + first), __ldcs(reinterpret_cast<const float4*>(x + first)));
     } else {
-        for (std::int64_t i = blockIdx.x * kOfCta + threadIdx.x; i < n; i += kThreads) out[i] = x[i];
+        for (std::int64_t i = first; i < n; ++i) out[i] = x[i];
     }
 }
 
@@ -26,5 +21,5 @@ extern "C" int copy_launch(const float* x, float* out, std::int64_t n, void* str
     const launcher::Refusal refusal{error, error_bytes};
     if (const int refused = launcher::check_pointers(refusal, {{"x", x}, {"out", out}}, 16)) return refused;
     if (const int refused = launcher::check_extents(refusal, {{"N", n}}, launcher::kMaxGrid)) return refused;
-    return launcher::launch(refusal, copy_kernel, static_cast<unsigned>((n + kOfCta - 1) / kOfCta), kThreads, 0, stream, x, out, n);
+    return launcher::launch(refusal, copy_kernel, static_cast<unsigned>((n + 4 * kThreads - 1) / (4 * kThreads)), kThreads, 0, stream, x, out, n);
 }

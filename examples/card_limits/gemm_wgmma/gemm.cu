@@ -64,6 +64,43 @@ __device__ __forceinline__ void release(Shared& shared, int stage) {
     if (threadIdx.x % 32 < kCluster) mbarrier::arrive_at(&shared.empty[stage], threadIdx.x % 32);
 }
 
+// Of four blocks of 8 columns each of four neighbouring lanes has 2 columns; then each has the block of its number.
+__device__ __forceinline__ void exchange(unsigned (&pairs)[4]) {
+#pragma unroll
+    for (int step = 1; step < 4; step *= 2) {
+        const bool upper = (threadIdx.x & step) != 0;
+#pragma unroll
+        for (int i = 0; i < 4; ++i) {
+            if (i & step) continue;
+            const unsigned other = __shfl_xor_sync(0xffffffffu, upper ? pairs[i] : pairs[i + step], step);
+            pairs[i] = upper ? other : pairs[i];
+            pairs[i + step] = upper ? pairs[i + step] : other;
+        }
+    }
+}
+
+// 64 rows of a tile to C, 16 bytes a lane. The 128 threads of a warpgroup.
+__device__ __forceinline__ void store(const Problem& problem, const float (&sums)[kTileN / 2], int first_row, int first_column) {
+    const int lane = threadIdx.x % 32;
+#pragma unroll
+    for (int half = 0; half < 2; ++half) {
+        const int row = first_row + threadIdx.x % kWarpgroup / 32 * 16 + 8 * half + lane / 4;
+#pragma unroll
+        for (int block = 0; block < kTileN / 8; block += 4) {
+            unsigned pairs[4];
+#pragma unroll
+            for (int i = 0; i < 4; ++i) {
+                const __half2 pair = __floats2half2_rn(sums[4 * (block + i) + 2 * half], sums[4 * (block + i) + 2 * half + 1]);
+                pairs[i] = reinterpret_cast<const unsigned&>(pair);
+            }
+            exchange(pairs);
+            const int column = first_column + 8 * (block + lane % 4);
+            if (row >= problem.m || column >= problem.n) continue;
+            *reinterpret_cast<uint4*>(problem.c + static_cast<std::int64_t>(row) * problem.n + column) = make_uint4(pairs[0], pairs[1], pairs[2], pairs[3]);
+        }
+    }
+}
+
 // Rows `group` * 64 on of each tile. The 128 threads of a warpgroup.
 __device__ __forceinline__ void consume(Shared& shared, const Problem& problem, unsigned rank, int group) {
     mbarrier::Slot<kStages> slot;
@@ -89,17 +126,7 @@ __device__ __forceinline__ void consume(Shared& shared, const Problem& problem, 
         wgmma::wait<0>(sums);
         release(shared, before);
 
-        const int lane = threadIdx.x % 32, first = row + group * 64 + threadIdx.x % kWarpgroup / 32 * 16 + lane / 4;
-#pragma unroll
-        for (int half = 0; half < 2; ++half) {
-            if (first + 8 * half >= problem.m) continue;
-            __half* const out = problem.c + static_cast<std::int64_t>(first + 8 * half) * problem.n + column + lane % 4 * 2;
-#pragma unroll
-            for (int block = 0; block < kTileN / 8; ++block) {
-                if (column + 8 * block >= problem.n) break;
-                *reinterpret_cast<__half2*>(out + 8 * block) = __floats2half2_rn(sums[4 * block + 2 * half], sums[4 * block + 2 * half + 1]);
-            }
-        }
+        store(problem, sums, row + group * 64, column);
     });
 }
 

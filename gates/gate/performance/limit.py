@@ -19,12 +19,14 @@ LAUNCH, MEMORY, ARITHMETIC = "launch", "memory", "arithmetic"
 
 @dataclass(frozen=True)
 class Limit:
-    """The least time of a launch, us by resource, at ``mhz`` of the SM clock (None: unknown), and what one side reached."""
+    """The least time of a launch, us by resource, at ``mhz`` of the SM clock (None: unknown), and what one side reached. ``calibrated``:
+    resources whose peak is that of ``gates calibrate``.
+    """
 
     bounds: Mapping[str, float]
     mhz: float | None
     p50_us: float
-    calibrated: bool
+    calibrated: frozenset[str]
 
     @property
     def bound(self) -> str:
@@ -43,21 +45,27 @@ class Limit:
     def words(self) -> str:
         """``43 % of the limit of 2.21 us (tensor.fp16 at 1755 MHz)``."""
         at = f" at {self.mhz:.0f} MHz" if self.mhz and self.bound not in (LAUNCH, MEMORY) else ""
-        return f"{self.share_pct:.0f} % of the {'calibrated ' * self.calibrated}limit of {self.us:.3g} us ({self.bound}{at})"
+        whose = "calibrated " if self.bound in self.calibrated else ""
+        return f"{self.share_pct:.0f} % of the {whose}limit of {self.us:.3g} us ({self.bound}{at})"
 
 
 def limit_of(evidence: PerformanceEvidence, mode: str, side: str = CANDIDATE) -> Limit | None:
-    """The limit of ``side``'s launches at the clock of its own blocks; None if the problem's work names no unit that the chip has."""
+    """The limit of ``side``'s launches at the clock of its own blocks; None if the problem's work names no unit that the chip has, or the
+    unit of its operations is open.
+    """
     series, work = evidence.in_mode(mode), evidence.work
     figures = summaries(evidence).get(mode, {}).get(side) if evidence.status == MEASURED else None
-    if series is None or figures is None or work is None or not work.operations:
+    if series is None or figures is None or work is None or (work.flops and not work.operations):
         return None
     clocks = [block.sm_mhz for block in series.blocks if block.side == side and block.valid and block.sm_mhz]
     mhz = statistics.median(clocks) if clocks else evidence.device.max_sm_mhz if evidence.device else None
-    bounds = least_us(evidence, mode, mhz)
+    if not (bounds := least_us(evidence, mode, mhz)):
+        return None
     if evidence.calibration and evidence.calibration.empty_kernel_us:
         bounds[LAUNCH] = evidence.calibration.empty_kernel_us
-    return Limit(bounds, mhz, figures.p50_us, evidence.peaks is not None) if bounds else None
+    peaks = evidence.peaks
+    calibrated = {MEMORY: peaks.bytes_per_s, **peaks.per_sm_clock} if peaks else {}
+    return Limit(bounds, mhz, figures.p50_us, frozenset(name for name, found in calibrated.items() if found))
 
 
 def least_us(evidence: PerformanceEvidence, mode: str, mhz: float | None, *, certain: bool = False) -> dict[str, float]:

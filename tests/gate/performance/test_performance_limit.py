@@ -13,7 +13,7 @@ from gates.core.records import Check, Status
 from gates.core.schema import schema_errors
 from gates.gate.performance.evidence import Peaks, PerformanceEvidence, Work
 from gates.gate.performance.judge import judge
-from gates.gate.performance.limit import limit_of, rates
+from gates.gate.performance.limit import MEMORY, limit_of, rates
 from gates.hardware.chips import CHIPS
 from gates.hardware.peaks import REPLACEABLE, UNITS, peak
 
@@ -57,6 +57,12 @@ def test_a_verdict_tells_the_share_and_may_ask_for_one() -> None:
     assert (unknown.status, unknown.code) == (Status.INCONCLUSIVE, "performance.no_limit")
 
 
+def test_a_copy_is_bounded_by_memory_if_its_bytes_come_from_there() -> None:
+    copied = evidence(Work(None, 2e7, 0))
+    assert (found := limit_of(copied, "cold")).bound == MEMORY and found.us == pytest.approx(1e6 * 2e7 / copied.device.peak_bytes_per_s)
+    assert limit_of(copied, "warm") is None
+
+
 def test_work_without_units_changes_no_verdict() -> None:
     result = judge(evidence(Work(5e8, 2e6, 0)), LIMITS)
     assert "limit" not in result.sentence and all(check.name != "share_of_limit" for check in result.checks)
@@ -79,6 +85,8 @@ def test_calibrated_peaks_take_the_place_of_the_data_sheets_but_refuse_nothing()
     found = limit_of(evidence(work(tensor_fp16=5.5 * TENSOR), peaks=peaks), "cold")
     assert found.us == pytest.approx(11.0) and "calibrated limit" in found.words()
     assert judge(evidence(work(tensor_fp16=5.5 * TENSOR), peaks=peaks), LIMITS).status is Status.PASS
+    without = limit_of(evidence(work(tensor_fp16=5.5 * TENSOR), peaks=replace(peaks, per_sm_clock={})), "cold")
+    assert without.us == pytest.approx(5.5) and "calibrated" not in without.words()  # memory was calibrated, but tensor cores bound it
     data = records.to_json(evidence(work(tensor_fp16=TENSOR), peaks=peaks))
     assert schema_errors("performance", data) == [] and records.from_json(PerformanceEvidence, data, "").peaks == peaks
 

@@ -118,7 +118,7 @@ def test_an_honest_kernel_is_called_no_more_often() -> None:
         (FakeSide(lambda number, stream: True, factor=2.5), "correctness.max_abs_err"),  # wrong everywhere
         (
             FakeSide(lambda number, stream: stream == "default", factor=2.5),
-            "correctness.non_finite",
+            "correctness.unwritten",
         ),  # late and wrong: not right on the default stream either
         (FakeSide(lambda number, stream: number != 2), "correctness.not_repeatable"),  # a race that showed once
         (FakeSide(lambda number, stream: number % 2 == 1), "correctness.not_repeatable"),
@@ -126,7 +126,7 @@ def test_an_honest_kernel_is_called_no_more_often() -> None:
             FakeSide(lambda number, stream: number in (1, 4, 6, 7)),
             "correctness.not_repeatable",
         ),  # right on the default stream by luck, and on the current one once
-        (FakeSide(lambda number, stream: False), "correctness.non_finite"),
+        (FakeSide(lambda number, stream: False), "correctness.unwritten"),
     ],
 )
 def test_what_does_not_go_by_the_stream_keeps_its_symptoms(side: FakeSide, code: str) -> None:

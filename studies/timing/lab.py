@@ -107,8 +107,7 @@ class Lab:
             sides["baseline"],
             control=self.library(baseline, "control"),
             device="cuda:0",
-            shape="wide",
-            bar_pct=bar_pct,
+            shapes={"wide": bar_pct},
             output_limits=plan.OUTPUT_LIMITS,
             seed=seed,
             confidence=confidence,
@@ -124,8 +123,7 @@ class Lab:
             two,
             control=self.stage_control,
             device="cuda:0",
-            shape=limits["shape"],
-            bar_pct=limits["min_speedup_pct"],
+            shapes={limits["shape"]: limits["min_speedup_pct"]},
             output_limits=self.task.gates["correctness"],
             seed=seed,
         )
@@ -216,9 +214,11 @@ class Lab:
         from gates.gate.performance.runner.session import Session
         from timing.session import ShortSession
 
-        head = {"task": job["candidate"]["name"], "baseline": job["baseline"]["name"], "shape": job["shape"], "process_s": None}
+        (shape,) = job["shapes"]
+        head = {"task": job["candidate"]["name"], "baseline": job["baseline"]["name"], "shape": shape, "process_s": None}
         try:
-            session = (ShortSession if short else Session)(job, problem, here(Hands().answer), self.before)
+            kind, own = ShortSession if short else Session, timing.of_shape(job, shape, job["budget_s"])
+            session = kind(own, problem, here(Hands().answer), self.before)
             measured = jsonio.loads(jsonio.dumps(session.measure()), "session")  # as if from the runner
             raw = {**head, "measured": measured, "backends": {}, "code": "", "message": ""}
         except protocol.Stopped as stop:

@@ -95,7 +95,7 @@ def test_the_lab_s_gates_run_their_whole_path(monkeypatch, tmp_path) -> None:
     sides = {name: {**side, "name": name, "library": str(path)} for name, path in libraries.items()}
     made = object.__new__(lab.Lab)
     made._torch, made.before, made._started = torch, {}, True
-    job = {"device": "cpu", "shape": "tiny", "bar_pct": 15.0, "output_limits": {"max_abs_err": 0.01, "bad_atol": 0.01}, "seed": 11}
+    job = {"device": "cpu", "shapes": {"tiny": 15.0}, "output_limits": {"max_abs_err": 0.01, "bad_atol": 0.01}, "seed": 11}
     job = lab.timing.job_of(sides["new"], sides["old"], control=libraries["control"], **job)
     limits = {"shape": "tiny", "min_speedup_pct": 15.0, "metrics": ["p50"]}
     for short in (True, False):

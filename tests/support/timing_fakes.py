@@ -141,8 +141,7 @@ def run_job(folder: Path, candidate: Path, baseline: Path | None, hands: Any = N
         {**side, "name": "old", "library": str(baseline)} if baseline else None,
         control=control,
         device="cpu",
-        shape="tiny",
-        bar_pct=15.0,
+        shapes={changes.pop("shape", "tiny"): 15.0},
         output_limits=LIMITS,
         seed=11,
         iters=120,
@@ -150,14 +149,14 @@ def run_job(folder: Path, candidate: Path, baseline: Path | None, hands: Any = N
     job |= {"nonce": "n", "result": str(result), **changes}
     with ResultWriter(job) as writer:
         timing.measure(job, writer, lambda: here((hands or Hands()).answer), {}, None, lambda: CLOCK.now_s)
-    head = {"task": "new", "baseline": "old" if baseline else None, "shape": "tiny", "process_s": 60.0, "output_tail": "", "alone": None}
-    read = timing._read(_tried(result))
-    if read["measured"] and baseline and (own := timing_alone.job_of(job, read["measured"])):
+    head = {"task": "new", "baseline": "old" if baseline else None, "shape": "tiny", "output_tail": "", "alone": None}
+    read = timing._read(_tried(result), "tiny")
+    if read["measured"] and baseline and (own := timing_alone.job_of(job, {"tiny": read["measured"]})):
         result.unlink()
         with contextlib.suppress(GatesError), ResultWriter(job) as writer:  # which is in the result by then
             timing_alone.measure(own, writer, lambda: here((alone or Hands()).answer), {}, None, lambda: CLOCK.now_s)
-        head["alone"] = timing_alone.read(_tried(result))
-    return head | read
+        head["alone"] = timing_alone.read(_tried(result), "tiny")
+    return head | read | {"process_s": 60.0}
 
 
 def _tried(result: Path) -> Any:

@@ -1,6 +1,6 @@
 """Timing: candidate against baseline on a CUDA device, in two processes.
 
-``run_timing`` is the engine's side and never imports torch; ``execute`` is the runner's, the judge of the times: it holds the
+``run_timings`` is the engine's side and never imports torch; ``execute`` is the runner's, the judge of the times: it holds the
 problem, a clock, and no kernel. The kernels and the device's clock are in a third process, which does what it is asked
 (``gates.gate.performance.runner.hands``). The procedure is gates.gate.performance.runner.session's. The measurement is on disk before the
 context rows (other implementations) are tried, so that they can't spoil it.
@@ -12,7 +12,7 @@ import math
 import shutil
 import sys
 import time
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
@@ -35,13 +35,18 @@ SINGLES_A_BLOCK = 25
 MAX_SINGLES_A_BLOCK = 1000
 
 
-def run_timing(
+def run_timing(candidate: Mapping[str, Any], *, shape: str, bar_pct: float, **terms: Any) -> dict[str, Any]:
+    """The raw record of one shape; ``bar_pct``: the gain in percent by which sampling stops. ``terms``: see ``run_timings``."""
+    (raw,) = run_timings(candidate, shapes={shape: bar_pct}, **terms)
+    return raw
+
+
+def run_timings(
     candidate: Mapping[str, Any],
     *,
-    shape: str,
+    shapes: Mapping[str, float],
     work: Path,
     limit_s: float,
-    bar_pct: float,
     baseline: Mapping[str, Any] | None = None,
     output_limits: Mapping[str, float] | None = None,
     device: str = "cuda:0",
@@ -55,9 +60,12 @@ def run_timing(
     always_alone: bool = True,
     python: str = sys.executable,
     hands: str = HANDS,
-) -> dict[str, Any]:
-    """Raw record of one timing run, for ``gates.gate.performance.evidence.parse``.
+) -> list[dict[str, Any]]:
+    """Raw records of the timed ``shapes`` (name -> the gain in percent by which sampling stops), each for
+    ``gates.gate.performance.evidence.parse``.
 
+    One process times them all, in at most ``budget_s``; one that ends early is followed by another for the rest. ``limit_s`` is a
+    process's. Without a device the first record is the only one.
     The sides are dicts as a job has them. ``output_limits`` are the correctness limits (max_abs_err,
     mean_abs_err, bad_pct, bad_atol) that outputs must keep before and after timing. ``seed`` decides
     input values and order; drawn and recorded if None. ``confidence`` and ``least_pairs``: as ``gates.stats.sampling.measure`` has them.
@@ -75,39 +83,58 @@ def run_timing(
     if is_c(baseline or candidate):
         control = work / "control.so"
         shutil.copyfile((baseline or candidate)["library"], control)  # another file, so that the loader maps it anew
-    job = job_of(
-        candidate,
-        baseline,
-        control=control,
-        device=device,
-        shape=shape,
-        bar_pct=bar_pct,
-        output_limits=output_limits or {},
-        cache=cache,
-        seed=seed,
-        iters=iters,
-        budget_s=budget_s,
-        confidence=confidence,
-        least_pairs=least_pairs,
-        others=others,
-    )
-    began = utc_now()
-    tried = run_job(Path(candidate["folder"]), job, work, limit_s=limit_s, name="timing", python=python, kernel_process=hands)
-    if (refusal := tried.refusal()) is not None:
-        raise refusal
-    measured = (read := _read(tried))["measured"]
-    return {
-        "task": candidate["name"],
-        "baseline": baseline["name"] if baseline else None,
-        "shape": shape,
-        **read,
-        "process_s": tried.wall_s,
-        "output_tail": tried.output_tail,
-        "alone": _alone(job, measured, work, limit_s, python, hands)
-        if measured and baseline and (always_alone or _faster(measured))
-        else None,
-        "span": {"began": began.isoformat(timespec="milliseconds"), "ended": utc_now().isoformat(timespec="milliseconds")},
-    }
+    records, left = list[dict[str, Any]](), dict(shapes)
+    while left:
+        job = job_of(
+            candidate,
+            baseline,
+            control=control,
+            device=device,
+            shapes=left,
+            output_limits=output_limits or {},
+            cache=cache,
+            seed=seed,
+            iters=iters,
+            budget_s=budget_s - sum(raw["measured"]["elapsed_s"] for raw in records if raw["measured"]),
+            confidence=confidence,
+            least_pairs=least_pairs,
+            others=others,
+        )
+        began, name = utc_now(), f"timing.{len(records)}" if records else "timing"
+        tried = run_job(Path(candidate["folder"]), job, work, limit_s=limit_s, name=name, python=python, kernel_process=hands)
+        if (refusal := tried.refusal()) is not None:
+            raise refusal
+        found = _reached(tried, list(left))
+        to_hold = {
+            shape: read["measured"] for shape, read in found.items() if read["measured"] and (always_alone or _faster(read["measured"]))
+        }
+        alone = _alone(job, to_hold, work, limit_s, python, hands) if baseline else {}
+        span = {"began": began.isoformat(timespec="milliseconds"), "ended": utc_now().isoformat(timespec="milliseconds")}
+        head = {
+            "task": candidate["name"],
+            "baseline": baseline["name"] if baseline else None,
+            "output_tail": tried.output_tail,
+            "span": span,
+        }
+        records += [{**head, "shape": shape, **read, "alone": alone.get(shape)} for shape, read in found.items()]
+        left = {shape: bar_pct for shape, bar_pct in left.items() if shape not in found}
+        if records[-1]["code"] == codes.NO_DEVICE:
+            break
+    return records
+
+
+def _reached(tried: FinishedJob, shapes: Sequence[str]) -> dict[str, dict[str, Any]]:
+    """What the process says of each shape that it timed, and of the one at which it ended. A time limit is for all of its shapes: if it
+    has timed some, the next one is not blamed.
+    """
+    found: dict[str, dict[str, Any]] = {}
+    for shape in shapes:
+        read = _read(tried, shape, one_of=len(shapes))
+        if read["measured"] is not None or not tried.timed_out or not found:
+            found[shape] = read
+        if read["measured"] is None:
+            break
+    return found
 
 
 def _faster(measured: Mapping[str, Any]) -> bool:
@@ -118,16 +145,17 @@ def _faster(measured: Mapping[str, Any]) -> bool:
 
 
 def _alone(
-    job: Mapping[str, Any], measured: Mapping[str, Any], work: Path, limit_s: float, python: str, hands: str
-) -> dict[str, Any] | None:
-    """The baseline timed without the candidate, when the process that held both has ended; see ``gates.gate.performance.runner.alone``."""
+    job: Mapping[str, Any], measured: Mapping[str, Mapping[str, Any]], work: Path, limit_s: float, python: str, hands: str
+) -> dict[str, dict[str, Any]]:
+    """By shape, the baseline timed without the candidate, when the process that held both has ended; see
+    ``gates.gate.performance.runner.alone``.
+    """
     from gates.gate.performance.runner import alone
 
     if (own := alone.job_of(job, measured)) is None:
-        return None
-    return alone.read(
-        run_job(Path(job["baseline"]["folder"]), own, work, limit_s=limit_s, name="timing_alone", python=python, kernel_process=hands)
-    )
+        return {}
+    tried = run_job(Path(job["baseline"]["folder"]), own, work, limit_s=limit_s, name="timing_alone", python=python, kernel_process=hands)
+    return {shape: alone.read(tried, shape) for shape in own["each"]}
 
 
 def job_of(
@@ -136,8 +164,7 @@ def job_of(
     *,
     control: Path,
     device: str,
-    shape: str,
-    bar_pct: float,
+    shapes: Mapping[str, float],
     output_limits: Mapping[str, Any],
     cache: str = "cold",
     seed: int | None = None,
@@ -147,7 +174,7 @@ def job_of(
     least_pairs: int = 0,
     others: bool = True,
 ) -> dict[str, Any]:
-    """The timing job of ``run_timing``'s arguments; ``control`` is another file of the baseline's library."""
+    """The timing job of ``run_timings``'s arguments; ``control`` is another file of the baseline's library."""
     limits = {key: value for key, value in output_limits.items() if isinstance(value, (int, float)) and not isinstance(value, bool)}
     return {
         "kind": "timing",
@@ -155,8 +182,7 @@ def job_of(
         "candidate": dict(candidate),
         "baseline": dict(baseline) if baseline else None,
         "control_library": str(control),
-        "shape": shape,
-        "bar_pct": float(bar_pct),
+        "shapes": {shape: float(bar_pct) for shape, bar_pct in shapes.items()},
         "cache": cache,
         "budget_s": budget_s,
         "seed": seed,
@@ -174,19 +200,21 @@ def singles_a_block(iters: int | None) -> int:
     return max(MIN_P90, min(MAX_SINGLES_A_BLOCK, wanted))
 
 
-def _read(tried: FinishedJob) -> dict[str, Any]:
-    """What the runner's lines say, or why there are none."""
-    lines = {str(line.get("type")): line for line in tried.own()}
+def _read(tried: FinishedJob, shape: str, one_of: int = 1) -> dict[str, Any]:
+    """What the runner's lines say of ``shape``, one of so many, or why they say nothing."""
+    lines = {str(line.get("type")): line for line in tried.own() if line.get("shape", shape) == shape}
     measured = lines.get("measured", {}).get("evidence")
     if measured is not None:
-        return {"measured": measured, "backends": lines.get("backends", {}).get("backends", {}), "code": "", "message": ""}
+        seconds = tried.wall_s if one_of == 1 else lines["measured"]["seconds"]
+        others = lines.get("backends", {}).get("backends", {})
+        return {"measured": measured, "backends": others, "code": "", "message": "", "process_s": seconds}
     if "stopped" in lines:
         code, message = str(lines["stopped"].get("code")), str(lines["stopped"].get("message"))
     elif tried.timed_out:
         code, message = codes.TIME_LIMIT, f"timing was {tried.cause}"
     else:
         code, message = codes.RUNNER_DIED, f"the timing process gave no result ({tried.cause}): {tried.last_words()}"
-    return {"measured": None, "backends": {}, "code": code, "message": message}
+    return {"measured": None, "backends": {}, "code": code, "message": message, "process_s": tried.wall_s}
 
 
 def execute(job: dict[str, Any], folder: Path) -> None:
@@ -204,16 +232,33 @@ def measure(
     pid: int | None,
     clock: Callable[[], float] = time.monotonic,
 ) -> None:
-    """A whole session with the process that ``connect`` reaches."""
+    """A session for each shape with the process that ``connect`` reaches. Only when all are measured does that process load the problem,
+    which the other implementations need.
+    """
     from gates.gate.performance.runner.session import Session
     from gates.task import problem as problems
 
-    problem = problems.load(job["candidate"]["problem"], Path(job["candidate"]["folder"]))
-    if job["shape"] not in problem.SHAPES:
-        raise GatesError(f"problem {problem.__name__} has no shape {job['shape']!r}", hint=nearest(job["shape"], problem.SHAPES))
+    problem, shapes = problems.load(job["candidate"]["problem"], Path(job["candidate"]["folder"])), job["shapes"]
+    if unknown := [shape for shape in shapes if shape not in problem.SHAPES]:
+        raise GatesError(f"problem {problem.__name__} has no shape {unknown[0]!r}", hint=nearest(unknown[0], problem.SHAPES))
     with telling_stops(writer, "the reference"):
-        session = Session(job, problem, connect(), before, pid, clock)
-        writer.write("measured", evidence=session.measure())
+        ask, left_s, sessions = connect(), job["budget_s"], dict[str, Session]()
+        card = None
+        for shape in shapes:
+            began, own = (
+                clock(),
+                of_shape(job, shape, left_s / (len(shapes) - len(sessions))),
+            )  # what a quick shape leaves is for the others
+            session = sessions[shape] = Session(own, problem, ask, before, pid, clock, card)
+            card, evidence = session.card, session.measure()
+            writer.write("measured", shape=shape, evidence=evidence, seconds=round(clock() - began, 3))
+            left_s -= evidence["elapsed_s"]
         if job["others"]:
-            writer.write("backends", backends=session.backends())
+            for shape, session in sessions.items():
+                writer.write("backends", shape=shape, backends=session.backends(again=len(shapes) > 1))
         writer.write("done")
+
+
+def of_shape(job: Mapping[str, Any], shape: str, budget_s: float) -> dict[str, Any]:
+    """The part of a timing job that is about one of its shapes."""
+    return {**job, "shape": shape, "bar_pct": job["shapes"][shape], "budget_s": budget_s}

@@ -170,7 +170,7 @@ class PerformanceEvidence:
     clock_source: str = "unknown"  # "nvml", or "unknown: why"
     other_processes: tuple[int, ...] | None = None  # None where the driver does not tell
     elapsed_s: float | None = None  # of the pairs that the verdict rests on
-    process_s: float | None = None  # of the whole runner process
+    process_s: float | None = None  # of the runner's process; of several shapes, the shape's part
     phase_s: Mapping[str, float] = field(default_factory=dict)  # of the measurement's parts; empty in runs of earlier versions
     span: Span | None = None  # None in runs of earlier versions
     build: str = ""  # the identity of the build that was judged; earlier runs do not name it

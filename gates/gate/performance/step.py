@@ -7,11 +7,10 @@ from dataclasses import replace
 from gates.core.records import GateResult
 from gates.gate.performance import evidence
 from gates.gate.performance.calibrated import read_peaks
-from gates.gate.performance.collect import run_timing
+from gates.gate.performance.collect import run_timings
 from gates.gate.performance.thresholds import thresholds
 from gates.gate.reasons import NOTHING_CHECKED, not_run
 from gates.gate.session import NO_LIMIT, Session
-from gates.stats.sampling import BUDGET_S
 
 
 def collect(session: Session) -> GateResult | None:
@@ -25,27 +24,21 @@ def collect(session: Session) -> GateResult | None:
     task, limits = session.task, session.task.gates["performance"]
     base, asked = session.measured_baseline(), thresholds(limits)
     sides = session.side(task, "device"), session.side(base, "device") if base else None
-    found: list[evidence.PerformanceEvidence] = []
-    for number, (shape, pct) in enumerate(asked.shapes.items()):
-        left_s = BUDGET_S - sum(one.elapsed_s or 0.0 for one in found)  # what a quick shape leaves is for the slow ones
-        session.progress.step(f"{task.name}: timing {shape} against {base.name if base else 'nothing'}, interleaved", task.time_limit_s)
-        raw = run_timing(
-            sides[0],
-            shape=shape,
-            work=session.scratch / "timing" / shape,
-            limit_s=task.time_limit_s,
-            bar_pct=pct or 0.0,
-            baseline=sides[1],
-            output_limits=task.gates["correctness"],
-            device=session.cuda,
-            cache=limits.get("cache", "cold"),
-            budget_s=left_s / (len(asked.shapes) - number),
-            confidence=asked.confidence,
-            least_pairs=asked.least_pairs,
-        )
-        measured = evidence.parse(raw)
-        found.append(replace(measured, peaks=read_peaks(session.directory.path.parents[1], measured.device)))
-        if found[-1].status == evidence.NOT_RUN:
-            break
+    against, timed = base.name if base else "nothing", ", ".join(asked.shapes)
+    session.progress.step(f"{task.name}: timing {timed} against {against}, interleaved", task.time_limit_s)
+    raws = run_timings(
+        sides[0],
+        shapes={shape: pct or 0.0 for shape, pct in asked.shapes.items()},
+        work=session.scratch / "timing",
+        limit_s=task.time_limit_s,
+        baseline=sides[1],
+        output_limits=task.gates["correctness"],
+        device=session.cuda,
+        cache=limits.get("cache", "cold"),
+        confidence=asked.confidence,
+        least_pairs=asked.least_pairs,
+    )
+    found = [evidence.parse(raw) for raw in raws]
+    found = [replace(one, peaks=read_peaks(session.directory.path.parents[1], one.device)) for one in found]
     session.write_evidence("performance.json", replace(found[0], further=tuple(found[1:])), task)
     return None

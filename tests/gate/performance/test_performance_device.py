@@ -13,14 +13,14 @@ from places import ROOT, TESTS
 
 from gates.core.records import Status, told
 from gates.gate.performance import judge as performance
-from gates.gate.performance.collect import run_timing
+from gates.gate.performance.collect import run_timing, run_timings
 from gates.gate.performance.evidence import parse
 from gates.gate.performance.reading import read
 
 pytestmark = pytest.mark.gpu
 DATA = TESTS / "data" / "timing"
 LIMITS = {"shape": "wide", "min_speedup_pct": 15, "metrics": ["p50", "p90", "mean"], "max_std_us": 10}
-BACKENDS = "\n\ndef backends(inputs, shape):\n    return {'torch copy': inputs['x'].clone}\n"
+BACKENDS = "\nSHAPES['longer'] = {'count': 512 * 128}\n\n\ndef backends(inputs, shape):\n    return {'torch copy': inputs['x'].clone}\n"
 OUTPUTS = {"max_abs_err": 1e-6, "mean_abs_err": 1e-6, "bad_pct": 0.0, "bad_atol": 1e-6}
 
 
@@ -93,6 +93,19 @@ def test_a_known_ratio(built, tmp_path, steps, factor, status) -> None:
     )
     ratio = read(evidence, "cold", float(LIMITS["min_speedup_pct"])).ruling.interval.ratio
     assert 1 + 0.7 * (factor - 1) - 0.01 <= ratio <= factor + 0.01  # the launch itself takes its share of a short kernel
+
+
+def test_shapes_that_share_a_process_take_what_each_takes_in_its_own(built, tmp_path) -> None:
+    """Also once another shape was timed in between; what the first one had on the card is given back."""
+    options = {"baseline": built(3000), "limit_s": 200, "output_limits": OUTPUTS}
+    together = [parse(raw) for raw in run_timings(built(2000), shapes={"wide": 15.0, "longer": 15.0}, work=tmp_path / "all", **options)]
+    for one in together:
+        alone = parse(run_timing(built(2000), shape=one.shape, bar_pct=15.0, work=tmp_path / one.shape, **options))
+        ours, theirs = (found.figures["cold"]["candidate"].p50_us for found in (one, alone))
+        print(one.shape, ours, theirs, one.process_s, alone.process_s, one.span, alone.span)
+        result = performance.judge(one, {**LIMITS, "shape": one.shape})
+        assert result.status is Status.PASS, result
+        assert ours == pytest.approx(theirs, rel=0.05) and one.backends["torch copy"].p50_us and one.alone.series.samples("baseline")
 
 
 @pytest.mark.parametrize(

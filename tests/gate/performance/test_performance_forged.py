@@ -213,10 +213,10 @@ def test_its_process_is_a_real_one(tmp_path, monkeypatch) -> None:
         "problem": "scaling",
         "emulated": False,
     }
-    job = timing.job_of(side, side, control=tmp_path / "control.so", device="cuda:0", shape="tiny", bar_pct=15.0, output_limits={})
+    job = timing.job_of(side, side, control=tmp_path / "control.so", device="cuda:0", shapes={"tiny": 15.0}, output_limits={})
     measured = {"series": [{"mode": "cold", "launches": {"candidate": 5, "baseline": 5}}], "seed": 3, "inputs": {"sets": 5}}
-    found = timing._alone(job, measured, tmp_path / "work", 60.0, sys.executable, timing.HANDS)
-    assert found == {"series": None, "message": "torch sees no CUDA device"}
+    found = timing._alone(job, {"tiny": measured}, tmp_path / "work", 60.0, sys.executable, timing.HANDS)
+    assert found == {"tiny": {"series": None, "message": "torch sees no CUDA device"}}
 
 
 def test_every_input_and_count_is_the_judge_s(monkeypatch, tmp_path) -> None:

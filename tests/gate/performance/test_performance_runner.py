@@ -8,16 +8,19 @@ from pathlib import Path
 
 import pytest
 import torch
-from timing_fakes import DATA, build_library, install, run_job
+from timing_fakes import CLOCK, DATA, LIMITS, build_library, install, run_job
 
 from gates.core.errors import GatesError
 from gates.core.records import Status, to_json
 from gates.gate.performance import collect as timing
 from gates.gate.performance import judge as performance
 from gates.gate.performance.evidence import parse
+from gates.gate.performance.runner import alone
+from gates.gate.performance.runner.ask import here
+from gates.gate.performance.runner.hands import Hands
 from gates.stats.samples import Block, Series
 from gates.task import problem as problems
-from gates.worker.job import FinishedJob
+from gates.worker.job import FinishedJob, ResultWriter
 
 BAR = {"shape": "tiny", "min_speedup_pct": 15, "metrics": ["p50", "p90", "mean"], "max_std_us": 10}
 
@@ -196,3 +199,52 @@ def test_a_search_times_the_baseline_alone_only_for_a_candidate_that_looks_faste
     side = _task(tmp_path)
     timing.run_timing(side, baseline=side, shape="tiny", work=tmp_path / "work", limit_s=1, bar_pct=0.0, always_alone=always)
     assert names == asked
+
+
+def test_two_shapes_of_one_process_are_two_measurements(monkeypatch, tmp_path) -> None:
+    """The kernels' process loads the problem when both are over, and gives back what the first one had."""
+    install(monkeypatch, {"new": 10.0, "old": 14.0, "control": 14.0})
+    asked: list[tuple[str, str]] = []
+
+    class Listening(Hands):
+        def answer(self, question):
+            asked.append((question["do"], str(question.get("problem", ""))))
+            return super().answer(question)
+
+        def _forget(self) -> None:
+            super()._forget()
+            assert not self._timers and not self._sides and self._sets is None
+
+    side = {"entry": "scale", "folder": str(DATA), "problem": "scaling", "emulated": False}
+    new, old, control = (build_library(tmp_path, name) for name in ("new", "old", "control"))
+    job = timing.job_of(
+        {**side, "name": "new", "library": str(new)},
+        {**side, "name": "old", "library": str(old)},
+        control=control,
+        device="cpu",
+        shapes={"tiny": 15.0, "more": 0.0},
+        output_limits=LIMITS,
+        iters=120,
+    ) | {"nonce": "n", "result": str(tmp_path / "result.jsonl")}
+
+    def done(measure, job):
+        Path(job["result"]).unlink(missing_ok=True)
+        with ResultWriter(job) as writer:
+            measure(job, writer, lambda: here(Listening().answer), {}, None, lambda: CLOCK.now_s)
+        return FinishedJob("n", 0, "exit 0", False, 60.0, tuple(Path(job["result"]).read_text().splitlines()), "")
+
+    reads = timing._reached(done(timing.measure, job), ["tiny", "more"])
+    measured = {shape: read["measured"] for shape, read in reads.items()}
+    own = alone.job_of(job, measured)
+    lone = done(alone.measure, own)
+    head = {"task": "new", "baseline": "old", "span": None}
+    found = {shape: parse({**head, "shape": shape, **read, "alone": alone.read(lone, shape)}) for shape, read in reads.items()}
+    assert [one.dimensions["count"] for one in found.values()] == [64, 200]
+    assert found["tiny"].seed != found["more"].seed and [one.bar_pct for one in found.values()] == [15.0, 0.0]
+    for shape, one in found.items():
+        result = performance.judge(one, {"shape": shape, "min_speedup_pct": one.bar_pct})
+        assert result.status is Status.PASS and one.alone.series.samples("baseline"), result.sentence
+        assert one.backends["torch"].p50_us > 0 and 0 < one.process_s < 60.0
+    names = [name for name, _ in asked]
+    assert names.index("backends") > max(index for index, name in enumerate(names) if name == "replaced"), "nothing of the problem before"
+    assert [name for name, problem in asked if problem] == ["backends"] * 2

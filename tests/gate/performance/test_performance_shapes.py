@@ -2,11 +2,11 @@
 
 from __future__ import annotations
 
+import json
 import math
 import random
 from dataclasses import replace
 from types import SimpleNamespace
-from unittest.mock import MagicMock
 
 import jsonschema
 import pytest
@@ -17,15 +17,18 @@ from gates.comparison.within import speeds_of
 from gates.core import records
 from gates.core.records import GateResult, Status
 from gates.core.schema import schema_errors
-from gates.gate.performance import family, step
+from gates.gate.performance import collect, family
 from gates.gate.performance.evidence import NOT_RUN, Backend, PerformanceEvidence, ShapeRow
 from gates.gate.performance.judge import judge
+from gates.gate.performance.runner import session as session_module
 from gates.gate.performance.soundness import contradictions
 from gates.gate.performance.thresholds import comparable, thresholds
 from gates.gate.policy import Terms, looser
 from gates.gate.registry import ROWS
 from gates.render.compare import shape_row
 from gates.stats.stopping_rule import ABOVE, BELOW, CONFIDENCE, family_confidence, rule, rule_at
+from gates.task import problem as problems
+from gates.worker.job import FinishedJob
 
 EACH = {"shapes": {"mission": 15, "long": 5, "tiny": None}}
 MEAN = {"shapes": ["mission", "long"], "min_speedup_pct": 15, "no_regression_pct": 2}
@@ -91,20 +94,67 @@ def test_a_wrong_output_on_any_shape_fails_also_where_speed_is_not_judged() -> N
     assert "tiny: candidate before timing" in result.sentence
 
 
-def test_what_a_quick_shape_leaves_of_the_time_is_for_those_after_it(monkeypatch, tmp_path) -> None:
-    took, given = {"mission": 0.0, "long": 36.0, "tiny": 1.0}, {}
+def test_what_a_quick_shape_leaves_of_the_time_is_for_those_after_it(monkeypatch) -> None:
+    """All in one process, which begins with the other implementations when everything is measured."""
+    took, given, told = {"mission": 0.0, "long": 36.0, "tiny": 1.0}, {}, []
 
-    def timed(side, *, shape, budget_s, **job):
-        given[shape] = budget_s
-        return replace(measured({shape: 1.2}), elapsed_s=took[shape])
+    class Made:
+        def __init__(self, job, problem, ask, before, pid, clock, card) -> None:
+            self.shape, self.card = job["shape"], card or "as it was first"
+            given[self.shape] = job["budget_s"], job["bar_pct"], card
 
-    monkeypatch.setattr(step, "run_timing", timed)
-    monkeypatch.setattr(step, "read_peaks", lambda *given: None)
-    monkeypatch.setattr(step.evidence, "parse", lambda raw: raw)
-    session, task = MagicMock(), SimpleNamespace(name="new", gates={"performance": EACH, "correctness": {}}, time_limit_s=60.0)
-    session.configure_mock(task=task, scratch=tmp_path, directory=SimpleNamespace(path=tmp_path / "results" / "new" / "run"))
-    session.without_device.return_value = session.missing.return_value = session.after_correctness.return_value = None
-    assert step.collect(session) is None and given == {"mission": 20.0, "long": 30.0, "tiny": 24.0}
+        def measure(self):
+            return {"elapsed_s": took[self.shape]}
+
+        def backends(self, *, again):
+            return {"again": again}
+
+    monkeypatch.setattr(session_module, "Session", Made)
+    monkeypatch.setattr(problems, "load", lambda *_: SimpleNamespace(SHAPES=took, __name__="p"))
+    writer = SimpleNamespace(write=lambda kind, shape="", **data: told.append((kind, shape, data.get("backends"))))
+    shapes = {"mission": 15.0, "long": 5.0, "tiny": 0.0}
+    job = {"shapes": shapes, "budget_s": 60.0, "others": True, "candidate": {"problem": "p", "folder": "."}}
+    collect.measure(job, writer, lambda: None, {}, None)
+    assert given == {"mission": (20.0, 15.0, None), "long": (30.0, 5.0, "as it was first"), "tiny": (24.0, 0.0, "as it was first")}
+    assert [kind for kind, _, _ in told] == ["measured"] * 3 + ["backends"] * 3 + ["done"]
+    assert [(shape, found) for kind, shape, found in told if kind == "backends"] == [(shape, {"again": True}) for shape in shapes]
+
+
+DIED, LATE = FinishedJob("n", -11, "killed by SIGSEGV", False, 3.0, (), ""), FinishedJob("n", -9, "killed", True, 60.0, (), "")
+STOPPED = {"type": "stopped", "nonce": "n", "code": "performance.no_device", "message": "no card"}
+
+
+@pytest.mark.parametrize(
+    ("first", "ended", "asked", "codes"),
+    [
+        (["a", "b", "c"], DIED, ["a b c"], ["", "", ""]),
+        (["a"], DIED, ["a b c", "c"], ["", "performance.runner_died", ""]),
+        (["a"], LATE, ["a b c", "b c"], ["", "", ""]),
+        ([], LATE, ["a b c", "b c"], ["performance.time_limit", "", ""]),
+        ([STOPPED], DIED, ["a b c"], ["performance.no_device"]),
+    ],
+    ids=["all at once", "a crash", "the time of all", "the time of one", "no device"],
+)
+def test_a_process_that_ends_early_is_followed_by_another_for_the_rest(monkeypatch, tmp_path, first, ended, asked, codes) -> None:
+    jobs: list[str] = []
+
+    def run_job(folder, job, work, **_):
+        jobs.append(" ".join(job["shapes"]))
+        lines = list(job["shapes"]) if len(jobs) > 1 else first
+        told = [
+            {"type": "measured", "nonce": "n", "shape": one, "evidence": {"elapsed_s": 1.0}, "seconds": 2.0}
+            if isinstance(one, str)
+            else one
+            for one in lines
+        ]
+        return replace(ended if len(jobs) == 1 else DIED, lines=tuple(map(json.dumps, told)))
+
+    monkeypatch.setattr(collect, "run_job", run_job)
+    monkeypatch.setattr(collect, "is_c", lambda side: False)
+    side = {"name": "new", "library": "new.so", "folder": str(tmp_path)}
+    raws = collect.run_timings(side, shapes={"a": 15.0, "b": 0.0, "c": 0.0}, work=tmp_path, limit_s=60.0, budget_s=50.0)
+    assert jobs == asked and [raw["code"] for raw in raws] == codes
+    assert [raw["shape"] for raw in raws] == ["a", "b", "c"][: len(codes)]
 
 
 def test_the_mean_passes_where_one_shape_alone_would_not() -> None:

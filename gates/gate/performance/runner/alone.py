@@ -21,18 +21,21 @@ from gates.worker.job import FinishedJob, ResultWriter
 BLOCKS, MOST_BLOCKS = 3, 9  # undisturbed blocks that are wanted, and how many are taken for them
 
 
-def job_of(job: Mapping[str, Any], measured: Mapping[str, Any]) -> dict[str, Any] | None:
-    """The job that times the baseline of the timing job ``job`` alone, as it was ``measured``; None where no block of it was taken."""
-    series = next(one for one in measured["series"] if one["mode"] == job["cache"])
-    launches = series["launches"].get(BASELINE)
-    if launches is None:
-        return None
-    return {**job, "kind": "timing_alone", "seed": measured["seed"], "sets": measured["inputs"]["sets"], "launches": launches}
+def job_of(job: Mapping[str, Any], measured: Mapping[str, Mapping[str, Any]]) -> dict[str, Any] | None:
+    """The job that times the baseline of the timing job ``job`` alone, as each shape was ``measured``; None where no block of it was
+    taken.
+    """
+    each = {}
+    for shape, one in measured.items():
+        series = next(series for series in one["series"] if series["mode"] == job["cache"])
+        if (launches := series["launches"].get(BASELINE)) is not None:
+            each[shape] = {"seed": one["seed"], "sets": one["inputs"]["sets"], "launches": launches}
+    return {**job, "kind": "timing_alone", "each": each} if each else None
 
 
-def read(tried: FinishedJob) -> dict[str, Any]:
-    """What the runner's lines say: {"series", "message"}; without a series the message says why there is none."""
-    lines = {str(line.get("type")): line for line in tried.own()}
+def read(tried: FinishedJob, shape: str) -> dict[str, Any]:
+    """What the runner's lines say of ``shape``: {"series", "message"}; without a series the message says why there is none."""
+    lines = {str(line.get("type")): line for line in tried.own() if line.get("shape", shape) == shape}
     if "alone" in lines:
         return {"series": lines["alone"].get("series"), "message": ""}
     said = next((str(lines[kind].get(key)) for kind, key in (("stopped", "message"), ("error", "what")) if kind in lines), "")
@@ -40,7 +43,7 @@ def read(tried: FinishedJob) -> dict[str, Any]:
 
 
 def execute(job: dict[str, Any], folder: Path) -> None:
-    """Runner job ``timing_alone``: an ``alone`` line with the blocks, or a ``stopped`` line."""
+    """Runner job ``timing_alone``: an ``alone`` line with the blocks of each shape, or a ``stopped`` line."""
     from gates.gate.performance.runner import ask as timing_ask
 
     timing_ask.judge(job, measure)
@@ -59,7 +62,10 @@ def measure(
 
     problem = problems.load(job["candidate"]["problem"], Path(job["candidate"]["folder"]))
     with telling_stops(writer, "the input sets"):
-        writer.write("alone", series=to_json(_series(job, problem, connect(), before, pid, clock)))
+        ask, card = connect(), None
+        for shape, how in job["each"].items():
+            series, card = _series({**job, **how, "shape": shape}, problem, ask, before, pid, clock, card)
+            writer.write("alone", shape=shape, series=to_json(series))
 
 
 def _series(
@@ -69,7 +75,9 @@ def _series(
     before: Mapping[str, frozenset[int]],
     pid: int | None,
     clock: Callable[[], float],
-) -> Series:
+    card: Any,
+) -> tuple[Series, Any]:
+    """The blocks of one shape, and the card as it was first opened."""
     from gates.gate.performance.runner import nvml
     from gates.gate.performance.runner.session import AskedSide
     from gates.gate.performance.runner.values import Values
@@ -86,7 +94,7 @@ def _series(
     device = ask(
         "open", device=job["device"], sides={BASELINE: {"side": {**job["baseline"], **on_default}, "library": None, "arguments": arguments}}
     )
-    card = nvml.open_device(device["uuid"], before, pid)
+    card = card or nvml.open_device(device["uuid"], before, pid)
     values = Values(problem, problem.SHAPES[job["shape"]], int(job["sets"]), int(job["seed"]))
     ask("sets", sides=given, **values.question(int(job["sets"])))  # outputs of all three sides: the baseline's lie where they lay
     side = AskedSide(BASELINE, arguments, ask)
@@ -97,4 +105,5 @@ def _series(
     blocks: list[Any] = []
     while sum(block.valid for block in blocks) < BLOCKS and len(blocks) < MOST_BLOCKS:
         blocks.append(sampler.block(BASELINE, len(blocks)))
-    return Series(mode, {BASELINE: launches}, tuple(blocks), "pairs" if sum(block.valid for block in blocks) >= BLOCKS else "invalid")
+    enough = sum(block.valid for block in blocks) >= BLOCKS
+    return Series(mode, {BASELINE: launches}, tuple(blocks), "pairs" if enough else "invalid"), card

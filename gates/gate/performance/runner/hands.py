@@ -7,6 +7,7 @@ own clock.
 
 from __future__ import annotations
 
+import gc
 from collections.abc import Callable, Mapping, Sequence
 from functools import partial
 from pathlib import Path
@@ -37,6 +38,7 @@ class Hands:
         self._functions = Functions()  # before any code of the kernels is loaded
         self._timers: dict[tuple[str, str], Callable[[int], list[float]]] = {}
         self._sides: dict[str, cuda_graphs.TimedSide] = {}
+        self._sets: Any = None
 
     def answer(self, question: Mapping[str, Any]) -> dict[str, Any]:
         """Return ``{"is": …}``, or ``stopped`` with a reason code, or ``refused`` with the text of a GatesError."""
@@ -60,6 +62,7 @@ class Hands:
             raise Stopped(codes.NO_DEVICE, "torch sees no CUDA device")
         self._device = torch.device(device)
         torch.cuda.set_device(self._device)
+        self._forget()
         self._clockwork = cuda_graphs.Clockwork(
             self._device, on_default=any(one["side"].get("stream") == DEFAULT for one in sides.values())
         )
@@ -76,6 +79,15 @@ class Hands:
             "l2_bytes": self._clockwork.l2_bytes,
             "torch_version": torch.__version__,
         }
+
+    def _forget(self) -> None:
+        """Give back what the shape before has on the device: graphs, outputs and input sets."""
+        if self._sides:
+            self._timers.clear()
+            self._sides.clear()
+            self._sets = None
+            gc.collect()
+            torch.cuda.empty_cache()
 
     def do_calibrate(self) -> dict[str, Any]:
         return to_json(self._clockwork.calibration())

@@ -61,7 +61,9 @@ class AskedSide:
 
 
 class Session:
-    """Run one timing job. ``before``: the result of nvml.processes_by_uuid before the other process started CUDA; ``pid``: that process."""
+    """Time one shape. ``before``: the result of nvml.processes_by_uuid before the other process started CUDA; ``pid``: that process;
+    ``card``: that of its session before, which knew the processes there from the start.
+    """
 
     def __init__(
         self,
@@ -71,6 +73,7 @@ class Session:
         before: Mapping[str, frozenset[int]],
         pid: int | None = None,
         clock: Callable[[], float] = time.monotonic,
+        card: nvml.Nvml | None = None,
     ) -> None:
         self.job, self.problem, self.ask, self.clock = job, problem, ask, clock
         self.shape = dict(problem.SHAPES[job["shape"]])
@@ -85,7 +88,7 @@ class Session:
         }
         self.phases = Phases(clock)
         self.device = ask("open", device=job["device"], sides=sides)
-        self.card = nvml.open_device(self.device["uuid"], before, pid)
+        self.card = card or nvml.open_device(self.device["uuid"], before, pid)
         self.others: set[int] = set(self.card.other_processes() or ())
         self.functions = [name for name, one in sides.items() if not is_c(one["side"])]
         made = {name: AskedSide(name, one["arguments"], ask) for name, one in sides.items()}
@@ -168,10 +171,14 @@ class Session:
             "phase_s": self.phases.seconds,
         }
 
-    def backends(self) -> dict[str, Any]:
-        """p50 of the problem's other implementations, cold, by the same mechanism; failures are told, not raised."""
+    def backends(self, *, again: bool) -> dict[str, Any]:
+        """p50 of the problem's other implementations, cold, by the same mechanism; failures are told, not raised. ``again``: another shape
+        was timed meanwhile, so the input sets are made anew.
+        """
         if not hasattr(self.problem, "backends"):
             return {}
+        if again:
+            self._sets(Values(self.problem, self.shape, self.count, self.seed), self.count, self.sides)
         job = self.job["candidate"]
         found = self.ask("backends", problem=job["problem"], folder=str(job["folder"]), shape=self.shape)
         return {name: {"p50_us": _number(row.get("us")), "message": str(row.get("message", ""))} for name, row in found.items()}

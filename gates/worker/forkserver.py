@@ -42,9 +42,13 @@ _USUAL = (  # modules that need torch and that most runners, or the processes of
     "gates.gate.correctness.fresh_shapes",
     "gates.gate.correctness.runner.case",
     "gates.gate.correctness.runner.yardstick",
+    "gates.gate.performance.runner.alone",
+    "gates.gate.performance.runner.hands",
+    "gates.gate.performance.runner.session",
     "gates.launch.isolated_launch",
     "gates.launch.replay",
     "gates.task.values",
+    "pynvml",
 )
 
 

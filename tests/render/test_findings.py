@@ -76,7 +76,9 @@ def test_every_surface_names_the_line_first() -> None:
     report = "\n".join(_faults(findings(GATES)))
     assert report.startswith(f"## What is wrong\n\n1. **{HEAD}**") and "many" not in report
     cases = {case.get("name"): case for case in ElementTree.fromstring(junit("stage3", "2026-01-01T00:00:00", GATES)).iter("testcase")}
-    assert all(cases[gate].find("failure").text.startswith(HEAD) for gate in ("correctness", "sanitizer"))
+    for gate in ("correctness", "sanitizer"):
+        told = cases[gate].find("failure")
+        assert told.text.startswith(HEAD) and told.get("message") == f"{gate}.copy_not_awaited: {HEAD}"
     results = json.loads(sarif("stage3", GATES, {}, {"load.cuh": "kernels/load.cuh"}, {}))["runs"][0]["results"]
     at_line = [
         one for one in results if one.get("locations", [{}])[0].get("physicalLocation", {}).get("region", {}).get("startLine") == 122

@@ -30,9 +30,11 @@ def junit(task: str, started: str, gates: Sequence[GateResult]) -> str:
         if (tag := _TAGS.get(result.status)) is None:
             ElementTree.SubElement(case, "system-out").text = _plain(result.sentence)
             continue
-        message = ElementTree.SubElement(case, tag, type=result.code, message=_plain(f"{result.code}: {result.sentence}"))
-        if tag != "skipped":
-            message.text = _plain("\n".join(_line(one) for one in findings([result])))
+        found = findings([result]) if tag != "skipped" else []
+        first = f"{found[0].code}: {found[0].head}" if found and found[0].located else f"{result.code}: {result.sentence}"
+        message = ElementTree.SubElement(case, tag, type=result.code, message=_plain(first))
+        if found:
+            message.text = _plain("\n".join(map(_line, found)))
     ElementTree.indent(suite)
     return '<?xml version="1.0" encoding="UTF-8"?>\n' + ElementTree.tostring(suite, encoding="unicode") + "\n"
 

@@ -134,7 +134,7 @@ public:
         : schedule_(schedule), keys_(keys), tiles_(schedule.query_tiles), teams_(gridDim.x / (T::kTogether * schedule.shares)),
           own_(blockIdx.x / (T::kTogether * schedule.shares)) {}
 
-    // False after the last one.
+    // False after the last one; each CTA has one.
     __device__ __forceinline__ bool next(Item& item) {
         int tile;
         do {
@@ -168,11 +168,12 @@ private:
             head = pair / of_head;
             place = pair % of_head;
         } else {
-            const int position = (round_ - 2 * rounds) * teams_ + (shorter ? teams_ - 1 - own_ : own_);
-            if (position >= 2 * left) return false;
+            const int begun = first / of_head, lacks = first % of_head, whole = heads - 1 - begun;  // a head lacks its longest pairs
+            int position = (round_ - 2 * rounds) * teams_ + (shorter ? teams_ - 1 - own_ : own_);
             shorter = position >= left;
-            const int length = shorter ? 2 * left - 1 - position : position;  // 0: that of the longest pairs, which head `begun` lacks
-            const int begun = first / of_head, lacks = first % of_head, whole = heads - 1 - begun;
+            if (shorter && tiles_ % 2 == 1) position += whole + 1;  // tiles in the middle have no second
+            if (position >= 2 * left) return false;
+            const int length = shorter ? 2 * left - 1 - position : position;  // 0: that of the longest
             if (length < lacks * whole) {
                 place = length / whole;
                 head = begun + 1 + length % whole;
@@ -182,7 +183,7 @@ private:
             }
         }
         tile = shorter ? place : tiles_ - 1 - place;
-        if (shorter && place == tiles_ - 1 - place) tile = -1;
+        if (shorter && 2 * place + 1 == tiles_) tile = -1;
         return true;
     }
 
@@ -296,8 +297,20 @@ public:
         sum_up(sum_);
     }
 
-    // The last item's rows.
-    __device__ __forceinline__ void store_last(const Item& item) { store(item, sum_); }
+    // The last item's rows that exist, straight to the head's O: no item follows that this could hold up.
+    __device__ __forceinline__ void store_last(__half* out, int queries) const {
+#pragma unroll
+        for (int half = 0; half < 2; ++half) {
+            const int query = row(half);
+            if (query >= queries) continue;
+            const float factor = __fdividef(1.0f, sum_[half]);
+            unsigned* const pairs = reinterpret_cast<unsigned*>(out + static_cast<std::int64_t>(query) * T::kDim + column());
+#pragma unroll
+            for (int block = 0; block < T::kDim / 8; ++block) {
+                pairs[4 * block] = pack_halves(o_[4 * block + 2 * half] * factor, o_[4 * block + 2 * half + 1] * factor);
+            }
+        }
+    }
 
     // The same where the CTAs of a cluster have a share of the keys each: all parts to shared memory, then each CTA puts every
     // `shares`-th row together. O = sum of w O_part, w = exp2(m_part - m) / l, l = sum of exp2(m_part - m) l_part.
@@ -629,10 +642,10 @@ __global__ void __launch_bounds__(T::kThreads, 1) sdpa_fp16_pingpong_kernel(cons
         Consumer<T, kCausal> consumer(problem, shared, maps.out, group);
         Item item;
         consumer.run(Items<T, kCausal>(schedule, problem.keys), item);
+        __half* const out = problem.out + static_cast<std::int64_t>(item.head) * problem.queries * T::kDim;
         if (kCausal || schedule.shares == 1) {
-            consumer.store_last(item);
+            consumer.store_last(out, problem.queries);
         } else {
-            __half* const out = problem.out + static_cast<std::int64_t>(item.head) * problem.queries * T::kDim;
             consumer.combine(out, item.first_query, problem.queries, schedule.shares);
         }
         consumer.finish();
@@ -672,22 +685,23 @@ template <int kDim, bool kCausal>
 int run(const launcher::Refusal& refusal, const Problem& problem, std::int64_t heads, void* stream) {
     if constexpr (TILE_M > 0) {
         return run_tiling<PingPongTiling<kDim, TILE_M, TILE_N, STAGES>, kCausal>(refusal, problem, heads, stream);
-    } else if constexpr (kDim == 128) {
-        if constexpr (CLUSTER == 2 && !kCausal) {
-            if (heads * ((problem.queries + 255) / 256) >= launcher::device_attribute(cudaDevAttrMultiProcessorCount) / 2) {
-                return run_tiling<PingPongTiling<128, 128, 128, 2, 2>, kCausal>(refusal, problem, heads, stream);
-            }
-        }
-        if (!kCausal && problem.queries <= 64) return run_tiling<PingPongTiling<128, 64, 128, 2>, false>(refusal, problem, heads, stream);
-        return run_tiling<PingPongTiling<128, 128, 128, 2>, kCausal>(refusal, problem, heads, stream);
     } else {
-        if (!kCausal && problem.queries <= 64) return run_tiling<PingPongTiling<64, 64, 128, 4>, false>(refusal, problem, heads, stream);
-        // Items for every SM several times over: more rows for each tile of K and V that is read.
-        const std::int64_t tall = heads * ((problem.queries + 191) / 192);
-        if (tall >= 2 * launcher::device_attribute(cudaDevAttrMultiProcessorCount)) {
-            return run_tiling<PingPongTiling<64, 192, 128, 3>, kCausal>(refusal, problem, heads, stream);
+        const std::int64_t sms = launcher::device_attribute(cudaDevAttrMultiProcessorCount);
+        const auto items = [&](int rows) { return heads * ((problem.queries + rows - 1) / rows); };
+        // Few items: short ones for twice the CTAs; with the mask also where the longest would keep the others waiting.
+        if (problem.queries <= 64 || (kCausal ? 1 : 2) * items(128) <= sms) {
+            return run_tiling<PingPongTiling<kDim, 64, 128, 256 / kDim>, kCausal>(refusal, problem, heads, stream);
         }
-        return run_tiling<PingPongTiling<64, 128, 128, 3>, kCausal>(refusal, problem, heads, stream);
+        if constexpr (kDim == 128) {
+            if constexpr (CLUSTER == 2 && !kCausal) {
+                if (2 * items(256) >= sms) return run_tiling<PingPongTiling<128, 128, 128, 2, 2>, false>(refusal, problem, heads, stream);
+            }
+            return run_tiling<PingPongTiling<128, 128, 128, 2>, kCausal>(refusal, problem, heads, stream);
+        } else {
+            // Items for every SM several times over: more rows for each tile of K and V that is read.
+            if (items(192) >= 2 * sms) return run_tiling<PingPongTiling<64, 192, 128, 3>, kCausal>(refusal, problem, heads, stream);
+            return run_tiling<PingPongTiling<64, 128, 128, 3>, kCausal>(refusal, problem, heads, stream);
+        }
     }
 }
 

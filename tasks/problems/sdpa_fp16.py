@@ -29,6 +29,7 @@ SHAPES: dict[str, dict[str, int]] = {
     "mission": _shape(1, 8, 512, 512),
     "long": _shape(1, 8, 2048, 2048),
     "big": _shape(4, 16, 4096, 4096),  # for a device; the emulator would take hours
+    "wide_short": _shape(32, 16, 512, 512, D=128),
     "wide_big": _shape(8, 16, 2048, 2048, D=128),
     "wide_causal": _shape(1, 32, 1024, 1024, D=128, causal=1),
     "decode": _shape(1, 32, 16, 8192, D=128),  # few queries, many keys
@@ -70,7 +71,7 @@ SHAPES.update({
     "families_long": _shape(1, 2, 65, 513),
 })
 FAMILY_SHAPES = ("families", "families_causal", "families_wide", "families_long")
-DIMS = {"B": range(1, 9), "H": range(1, 33), "Sq": range(1, 4097), "Sk": range(1, 8193), "D": [64, 128], "causal": [0, 1]}
+DIMS = {"B": range(1, 33), "H": range(1, 33), "Sq": range(1, 4097), "Sk": range(1, 8193), "D": [64, 128], "causal": [0, 1]}
 
 ARGUMENTS = ("q", "k", "v", "out", "B", "H", "Sq", "Sk", "D", "causal", "softmax_scale")
 AXES = {"out": ("B", "H", "Sq", "D")}

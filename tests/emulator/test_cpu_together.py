@@ -88,3 +88,9 @@ def test_operations_of_a_warp(library: Path, cpu: CpuDevice) -> None:
         assert (part[odd, 1] == lanes[odd].sum()).all() and (part[~odd, 1] == 0).all() and (part[:, 2] == lanes.sum()).all()
         ballot = sum(int(bit) << index for index, bit in enumerate(odd[:6]))
         assert part[:, 3].tolist() == [int((lanes & 3 == value & 3).sum()) * 100 + ballot for value in lanes]
+
+
+def test_a_callback_is_told_of_the_launch_before_it(library: Path, cpu: CpuDevice) -> None:
+    """Launcher raises GatesError if the callback did not come, or was given an error."""
+    Launcher(library, "counted")(cpu.array(np.ones(64, np.int32)), cpu.empty((64, 4), np.int32))
+    assert not cpu.findings()

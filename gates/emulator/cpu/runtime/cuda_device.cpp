@@ -41,6 +41,9 @@ GATES_CUDA int cudaRuntimeGetVersion(int* version) { *version = 13000; return kS
 GATES_CUDA int cudaDriverGetVersion(int* version) { *version = 13000; return kSuccess; }
 GATES_CUDA int cudaDeviceSetLimit(int, std::size_t) { return kSuccess; }
 GATES_CUDA int cudaDeviceSetCacheConfig(int) { return kSuccess; }
+GATES_CUDA int cudaSetDeviceFlags(unsigned) { return kSuccess; }
+GATES_CUDA int cudaProfilerStart() { return kSuccess; }
+GATES_CUDA int cudaProfilerStop() { return kSuccess; }
 
 GATES_CUDA int cudaDeviceGetAttribute(int* value, int attribute, int) {
     const Limits& limits = Device::get().limits;
@@ -113,6 +116,10 @@ GATES_CUDA int cudaDeviceGetStreamPriorityRange(int* least, int* greatest) {
 }
 GATES_CUDA int cudaLaunchHostFunc(Stream, void (*function)(void*), void* data) {
     function(data);
+    return kSuccess;
+}
+GATES_CUDA int cudaStreamAddCallback(Stream stream, void (*function)(Stream, int, void*), void* data, unsigned) {
+    function(stream, pending(), data);
     return kSuccess;
 }
 GATES_CUDA int cudaStreamCreate(Stream* stream) { *stream = new char; return kSuccess; }

@@ -2,7 +2,9 @@
 
 A template holds register classes in braces, a capital one where it writes: ``add.s32 {R}, {r}, {r};``. Left out are approximations,
 float operations that a compiler may contract (each names its rounding), divisions by zero, and payloads of NaNs: memory that floats
-write is read by floats of the same type alone.
+write is read by floats of the same type alone. Programs also leave out what ptxas 13.0 translates wrongly for sm_90, as its SASS shows:
+testp and set with a float result lose the predicate before them (``unguarded``); abs.ftz or neg.ftz of f16 with a cvt.rzi to a whole
+number rounds to the nearest (``ALONE``).
 """
 
 from __future__ import annotations
@@ -177,7 +179,7 @@ def _small_floats() -> list[str]:
         ]
         for name, flush, nan in product(("min", "max"), ("", ".ftz") if half else ("",), ("", ".NaN")):
             made.append(f"{name}{flush}{nan}.{kind} {{{up}}}, {{{c}}}, {{{c}}};")
-        made += [f"{name}{flush}.{kind} {{{up}}}, {{{c}}};" for name in ("abs", "neg") for flush in (("", ".ftz") if half else ("",))]
+        made += [f"{name}.{kind} {{{up}}}, {{{c}}};" for name in ("abs", "neg")]
     for order in ("eq", "ne", "lt", "le", "gt", "ge", "equ", "neu", "ltu", "leu", "gtu", "geu", "num", "nan"):
         made += [f"setp.{order}.{kind} {{P}}|%tp, {{{c}}}, {{{c}}};" for kind, c in (("f16x2", "x"), ("bf16x2", "y"))]
         made += [f"set.{order}.f16x2.f16x2 {{X}}, {{x}}, {{x}};", f"set.{order}.bf16x2.bf16x2 {{Y}}, {{y}}, {{y}};"]
@@ -333,3 +335,9 @@ def _warp() -> list[str]:
 
 LANE = {"whole": _whole(), "floats": _floats(), "small floats": _small_floats(), "conversions": _conversions(), "memory": _memory()}
 WARP = _warp()
+ALONE = tuple(f"{name}.ftz.{kind} {to};" for name in ("abs", "neg") for kind, to in (("f16", "{G}, {g}"), ("f16x2", "{X}, {x}")))
+
+
+def unguarded(statement: str) -> bool:
+    """Whether a predicate before this statement is lost in the machine code."""
+    return statement.startswith("testp.") or statement.startswith("set.") and statement.split()[0].endswith(".f32.f32")

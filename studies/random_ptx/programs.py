@@ -9,7 +9,7 @@ from dataclasses import dataclass, field
 
 import numpy as np
 
-from random_ptx.instructions import CLASSES, LANE, PLACE_BYTES, SPACES, WARP
+from random_ptx.instructions import ALONE, CLASSES, LANE, PLACE_BYTES, SPACES, WARP, unguarded
 
 THREADS = 64  # of a program: two warps
 PREDICATES = 4
@@ -22,7 +22,7 @@ _EDGES = (
 )
 
 
-TEMPLATES = (*(template for part in LANE.values() for template in part), *WARP)
+TEMPLATES = (*(template for part in LANE.values() for template in part), *WARP, *ALONE)
 
 
 @dataclass(frozen=True)
@@ -83,7 +83,7 @@ class Draw:
         if depth == 0 and self.warp and self.random.random() < 0.06:
             return self._filled(self.random.choice(WARP))
         text = self._filled(self.random.choice(LANE[self.random.choice(tuple(LANE))]))
-        guarded = text.count(";") == 1 and self.random.random() < 0.1
+        guarded = text.count(";") == 1 and not unguarded(text) and self.random.random() < 0.1
         return f"@{self._operand('!', 'p', '')} {text}" if guarded else text
 
     def _filled(self, template: str) -> str:

@@ -47,7 +47,7 @@ def assembled(ptxas: str, arch: str, text: str) -> bytes:
         source.write_text(text, encoding="ascii")
         done = subprocess.run([ptxas, f"-arch={arch}", str(source), "-o", str(made)], capture_output=True, text=True, check=False)
         if done.returncode:
-            raise GatesError(f"ptxas: {(done.stderr + done.stdout)[:1000]}")
+            raise GatesError(f"ptxas ended with {done.returncode}: {(done.stderr + done.stdout)[:1000]}")
         return made.read_bytes()
 
 

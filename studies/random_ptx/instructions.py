@@ -3,7 +3,7 @@
 A template holds register classes in braces, a capital one where it writes: ``add.s32 {R}, {r}, {r};``. Left out are approximations,
 float operations that a compiler may contract (each names its rounding), divisions by zero, and payloads of NaNs: memory that floats
 write is read by floats of the same type alone. Programs also leave out what ptxas 13.0 translates wrongly for sm_90, as its SASS shows:
-testp and set with a float result lose the predicate before them (``unguarded``); abs.ftz or neg.ftz of f16 with a cvt.rzi to a whole
+testp and set lose the predicate before them (``unguarded``); abs.ftz or neg.ftz of f16 with a cvt.rzi to a whole
 number rounds to the nearest (``ALONE``).
 """
 
@@ -340,4 +340,4 @@ ALONE = tuple(f"{name}.ftz.{kind} {to};" for name in ("abs", "neg") for kind, to
 
 def unguarded(statement: str) -> bool:
     """Whether a predicate before this statement is lost in the machine code."""
-    return statement.startswith("testp.") or statement.startswith("set.") and statement.split()[0].endswith(".f32.f32")
+    return statement.startswith(("testp.", "set."))

@@ -491,6 +491,9 @@ def test_what_approximations_give_exactly(name: str, value: float, wanted: float
         ("fma.rn.f16", 0x3C01, 0x3E00, 0x8001, 0x3E01),
         ("add.rn.ftz.f16", 0x0001, 0x0001, 0, 0x0000),
         ("add.rn.f16", 0x0001, 0x0001, 0, 0x0002),
+        ("fma.rn.ftz.f16", 0xBBFF, 0x2FFF, 0x2FFF, 0x0000),  # 2^-14 only by rounding to a subnormal's place; as an H200 gives it
+        ("fma.rn.f16", 0xBBFF, 0x2FFF, 0x2FFF, 0x0400),
+        ("fma.rn.ftz.f16", 0x3BFF, 0x0401, 0x0000, 0x0400),  # by rounding to 11 bits
         ("neg.ftz.f16", 0x0001, 0, 0, 0x8000),
         ("neg.f16", 0x0001, 0, 0, 0x8001),
         ("mul.rn.sat.f16", 0x8000, 0x3C00, 0, 0x0000),

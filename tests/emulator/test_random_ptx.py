@@ -20,8 +20,8 @@ from random_ptx import programs, sides
 from gates.core import jsonio
 from gates.launch import device as devices
 
-# Modules of 50 random programs that are all equal; each other module holds a program that differs still.
-EQUAL = (0, 7, 13, 21, 29, 33, 35)
+# Modules of 50 random programs with one that ptxas 13.0 makes another of: it narrows conversions, takes a negation to be exact, …
+OTHERS = (0, 3, 11, 17, 19, 22, 39)
 RECORDED = sorted((ROOT / "results" / "recorded").glob("*/random-ptx.json"))
 
 
@@ -56,7 +56,7 @@ def test_the_cpu_device_gives_what_a_device_gave(path: Path) -> None:
     recorded = jsonio.read(path)
     digests = [*recorded["digests"]["alone"], *recorded["digests"]["random"]]
     for part, digest in zip(compare_random_ptx.parts(recorded["programs"]), digests, strict=True):
-        if part.module % 4 != 0 if part.alone else part.module not in EQUAL[::3]:
+        if part.module % 4 != 0 if part.alone else part.module % 10 != 1 or part.module in OTHERS:
             continue
         drawn, records = compare_random_ptx.made(recorded["seed"], part)
         text, names = compare_random_ptx.text_of(drawn)

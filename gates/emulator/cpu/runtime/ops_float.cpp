@@ -110,9 +110,10 @@ struct LFlushed {  // f32 under .ftz: subnormal operands and results are zeros
 struct LF16Flushed {
     using Value = float;
     using Store = std::uint32_t;
+    static constexpr float kTiny = 6.103515625e-05f * (1 - 1.0f / 4096);  // what is less stays below 2^-14 when rounded to 11 bits
     static std::uint32_t kept(std::uint32_t bits) { return (bits & 0x7c00) == 0 ? bits & 0x8000 : bits & 0xffff; }
     static float get(Store stored) { return half_to_float(static_cast<std::uint16_t>(kept(stored))); }
-    static Store put(float value) { return kept(float_to_half(value)); }
+    static Store put(float value) { return std::fabs(value) < kTiny ? (std::signbit(value) ? 0x8000 : 0) : kept(float_to_half(value)); }
 };
 
 // Two halves of a word.

@@ -243,14 +243,14 @@ def measure(
         raise GatesError(f"problem {problem.__name__} has no shape {unknown[0]!r}", hint=nearest(unknown[0], problem.SHAPES))
     with telling_stops(writer, "the reference"):
         ask, left_s, sessions = connect(), job["budget_s"], dict[str, Session]()
-        card = None
+        first: Session | None = None
         for shape in shapes:
             began, own = (
                 clock(),
                 of_shape(job, shape, left_s / (len(shapes) - len(sessions))),
             )  # what a quick shape leaves is for the others
-            session = sessions[shape] = Session(own, problem, ask, before, pid, clock, card)
-            card, evidence = session.card, session.measure()
+            session = sessions[shape] = Session(own, problem, ask, before, pid, clock, first)
+            first, evidence = first or session, session.measure()
             writer.write("measured", shape=shape, evidence=evidence, seconds=round(clock() - began, 3))
             left_s -= evidence["elapsed_s"]
         if job["others"]:

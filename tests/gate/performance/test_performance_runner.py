@@ -246,5 +246,6 @@ def test_two_shapes_of_one_process_are_two_measurements(monkeypatch, tmp_path) -
         assert result.status is Status.PASS and one.alone.series.samples("baseline"), result.sentence
         assert one.backends["torch"].p50_us > 0 and 0 < one.process_s < 60.0
     names = [name for name, _ in asked]
+    assert names.count("calibrate") == 1
     assert names.index("backends") > max(index for index, name in enumerate(names) if name == "replaced"), "nothing of the problem before"
     assert [name for name, problem in asked if problem] == ["backends"] * 2

@@ -99,9 +99,9 @@ def test_what_a_quick_shape_leaves_of_the_time_is_for_those_after_it(monkeypatch
     took, given, told = {"mission": 0.0, "long": 36.0, "tiny": 1.0}, {}, []
 
     class Made:
-        def __init__(self, job, problem, ask, before, pid, clock, card) -> None:
-            self.shape, self.card = job["shape"], card or "as it was first"
-            given[self.shape] = job["budget_s"], job["bar_pct"], card
+        def __init__(self, job, problem, ask, before, pid, clock, first) -> None:
+            self.shape = job["shape"]
+            given[self.shape] = job["budget_s"], job["bar_pct"], first and first.shape
 
         def measure(self):
             return {"elapsed_s": took[self.shape]}
@@ -115,7 +115,7 @@ def test_what_a_quick_shape_leaves_of_the_time_is_for_those_after_it(monkeypatch
     shapes = {"mission": 15.0, "long": 5.0, "tiny": 0.0}
     job = {"shapes": shapes, "budget_s": 60.0, "others": True, "candidate": {"problem": "p", "folder": "."}}
     collect.measure(job, writer, lambda: None, {}, None)
-    assert given == {"mission": (20.0, 15.0, None), "long": (30.0, 5.0, "as it was first"), "tiny": (24.0, 0.0, "as it was first")}
+    assert given == {"mission": (20.0, 15.0, None), "long": (30.0, 5.0, "mission"), "tiny": (24.0, 0.0, "mission")}
     assert [kind for kind, _, _ in told] == ["measured"] * 3 + ["backends"] * 3 + ["done"]
     assert [(shape, found) for kind, shape, found in told if kind == "backends"] == [(shape, {"again": True}) for shape in shapes]
 

@@ -62,7 +62,7 @@ class AskedSide:
 
 class Session:
     """Time one shape. ``before``: the result of nvml.processes_by_uuid before the other process started CUDA; ``pid``: that process;
-    ``card``: that of its session before, which knew the processes there from the start.
+    ``first``: the session of that process which knew from the start what else ran on the card, and calibrated its clock.
     """
 
     def __init__(
@@ -73,7 +73,7 @@ class Session:
         before: Mapping[str, frozenset[int]],
         pid: int | None = None,
         clock: Callable[[], float] = time.monotonic,
-        card: nvml.Nvml | None = None,
+        first: Session | None = None,
     ) -> None:
         self.job, self.problem, self.ask, self.clock = job, problem, ask, clock
         self.shape = dict(problem.SHAPES[job["shape"]])
@@ -88,19 +88,19 @@ class Session:
         }
         self.phases = Phases(clock)
         self.device = ask("open", device=job["device"], sides=sides)
-        self.card = card or nvml.open_device(self.device["uuid"], before, pid)
+        self.card: nvml.Nvml = first.card if first else nvml.open_device(self.device["uuid"], before, pid)
         self.others: set[int] = set(self.card.other_processes() or ())
         self.functions = [name for name, one in sides.items() if not is_c(one["side"])]
         made = {name: AskedSide(name, one["arguments"], ask) for name, one in sides.items()}
         self.candidate, self.baseline, self.control = made["candidate"], made.get("baseline"), made["control"]
         self.sides = list(made.values())
         self.phases.ended("open")
+        self.calibration: Calibration = first.calibration if first else from_json(Calibration, ask("calibrate"), "calibration")
+        self.phases.ended("calibrate")
 
     def measure(self) -> dict[str, Any]:
         """The whole protocol; returns the evidence as plain data."""
         job, mode = self.job, str(self.job["cache"])
-        calibration = self.calibration = from_json(Calibration, self.ask("calibrate"), "calibration")
-        self.phases.ended("calibrate")
         estimates = self._estimates(self.shape, self.sides)
         launches = self._launches(estimates)
         values = self.values = self._make_sets(max(launches.values()), self.shape, self.sides)
@@ -120,7 +120,7 @@ class Session:
             samples=sampling.block_samples(slowest_us),
             budget_s=job["budget_s"],
             launches=launches,
-            empty_pair_us=calibration.empty_pair_us,
+            empty_pair_us=self.calibration.empty_pair_us,
             clock=self.clock,
             confidence=job["confidence"],
             least_pairs=job["least_pairs"],
@@ -147,7 +147,7 @@ class Session:
             "seed": self.seed,
             "device": self._device(),
             "torch_version": self.device["torch_version"],
-            "calibration": to_json(calibration),
+            "calibration": to_json(self.calibration),
             "warm_up": to_json(result.warm_up),
             "gated_mode": mode,
             "series": to_json([*series, *other]),

@@ -130,7 +130,7 @@ class Sampler:
         """Append a valid pair to ``kept``; a disturbed pair is kept, marked invalid, and taken again. If the power cap sets in only after
         the warm-up, the card is warmed up once more.
 
-        False once more than 20 % of the blocks are invalid: the machine is then not fit.
+        False once more than 20 % of the blocks will be invalid at the next look: the machine is then not fit.
         """
         order = (first, second) if first_leads else (second, first)
         while True:
@@ -139,9 +139,10 @@ class Sampler:
             if all(block.valid for block in blocks):
                 return True
             # Its partner was not disturbed, but a pair lives from both being of the same moment.
-            invalid = sum(not block.valid for block in kept)
             kept[-2:] = [_invalid(block) for block in blocks]
-            if invalid > max(2.0, len(kept) * INVALID_LIMIT_PCT / 100.0):
+            invalid = sum(not block.valid for block in kept)
+            most = max(len(kept), 2 * stopping_rule.LOOKS[0] + invalid)  # blocks there will be at the first look, if no more are disturbed
+            if invalid > most * INVALID_LIMIT_PCT / 100.0:
                 return False
             if len(self.warmed) == 1 and {reason for block in blocks for reason in block.throttle} == {"power"}:
                 self.warm_up(first)

@@ -8,7 +8,7 @@ import random
 import pytest
 
 from gates.stats.samples import Block, State
-from gates.stats.sampling import MAX_WARM_UP_S, block_samples, fixed_pairs, measure, orders
+from gates.stats.sampling import INVALID_LIMIT_PCT, MAX_WARM_UP_S, block_samples, fixed_pairs, measure, orders
 from gates.stats.simulated_device import SimulatedDevice
 from gates.stats.stopping_rule import LOOKS
 
@@ -141,7 +141,15 @@ def test_a_power_cap_that_sets_in_after_the_warm_up_is_warmed_up_again(reason: s
     whole = Card(FAST).measure()
     taken = Card(FAST, throttle=lambda block: 0.9 if block > whole.warm_up.blocks else 0.0, reason=reason).measure()
     assert taken.stopped == stopped and taken.warm_up.power_limited == (reason == "power")
-    assert sum(not block.valid for block in taken.blocks) == (2 if reason == "power" else 4)
+    assert sum(not block.valid for block in taken.blocks) == (2 if reason == "power" else 8)
+
+
+def test_two_disturbed_pairs_at_the_start_end_nothing_that_the_first_look_may_still_call_fit() -> None:
+    whole = Card(FAST).measure().warm_up.blocks
+    taken = Card(FAST, throttle=lambda block: 0.9 if whole < block <= whole + 3 else 0.0).measure()
+    disturbed = [sum(not block.valid for block in blocks) for blocks in (taken.blocks, taken.control)]
+    assert taken.stopped == "clear" and max(disturbed) == 4, disturbed
+    assert INVALID_LIMIT_PCT / 100.0 * (2 * LOOKS[0] + 4) >= 4
 
 
 def test_a_first_rung_has_control_pairs_alone() -> None:

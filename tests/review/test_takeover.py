@@ -11,14 +11,15 @@ from typing import Any
 
 import pytest
 from click.testing import CliRunner
-from runs_kit import RECORDED, sign
+from places import DATA, RECORDED
+from runs_kit import sign
 
 from gates.cli.main import cli
 from gates.core.errors import GatesError
 from gates.evidence.run_directory import list_runs
 from gates.review.takeover import differences, fitting, take_over
 
-ON_GPU, WITHOUT = (list_runs(RECORDED / device / "stage2_wmma_pv")[-1] for device in ("h100", "cpu"))
+ON_GPU, WITHOUT = (list_runs(folder)[-1] for folder in (RECORDED / "h100" / "stage2_wmma_pv", DATA / "runs" / "cpu_stage2"))
 ARCH = "sm_90"  # the device library's
 
 

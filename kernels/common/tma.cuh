@@ -83,7 +83,4 @@ __device__ __forceinline__ void commit_stores() { asm volatile("cp.async.bulk.co
 // The thread's stores have read shared memory, which may be written again.
 __device__ __forceinline__ void wait_stores_read() { asm volatile("cp.async.bulk.wait_group.read 0;" ::: "memory"); }
 
-// The thread's stores are done.
-__device__ __forceinline__ void wait_stores() { asm volatile("cp.async.bulk.wait_group 0;" ::: "memory"); }
-
 }  // namespace tma

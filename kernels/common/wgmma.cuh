@@ -71,7 +71,6 @@ __device__ __forceinline__ void wait(Registers&... registers) {
 #define WGMMA_32(i) WGMMA_16(i), WGMMA_16(i + 16)
 #define WGMMA_48(i) WGMMA_32(i), WGMMA_16(i + 32)
 #define WGMMA_64(i) WGMMA_32(i), WGMMA_32(i + 32)
-#define WGMMA_80(i) WGMMA_64(i), WGMMA_16(i + 64)
 #define WGMMA_128(i) WGMMA_64(i), WGMMA_64(i + 64)
 #define WGMMA_PLACES_16 "%0,%1,%2,%3,%4,%5,%6,%7,%8,%9,%10,%11,%12,%13,%14,%15"
 #define WGMMA_PLACES_24 WGMMA_PLACES_16 ",%16,%17,%18,%19,%20,%21,%22,%23"
@@ -97,13 +96,12 @@ __device__ __forceinline__ void wait(Registers&... registers) {
 // d = A·B, or d += A·B with `add_to_d`; A from shared memory, K-major. B is K-major, or MN-major if kTransposed.
 template <int kN, bool kTransposed>
 __device__ __forceinline__ void multiply(float (&d)[kN / 2], std::uint64_t a_matrix, std::uint64_t b_matrix, bool add_to_d) {
-    static_assert(kN == 32 || kN == 48 || kN == 64 || kN == 96 || kN == 128 || kN == 160 || kN == 256, "N is 32, 48, 64, 96, 128, 160 or 256");
+    static_assert(kN == 32 || kN == 48 || kN == 64 || kN == 96 || kN == 128 || kN == 256, "N is 32, 48, 64, 96, 128 or 256");
     if constexpr (kN == 32) WGMMA_BOTH_SHARED("32", 16, "%16", "%17", "%18", "%19");
     if constexpr (kN == 48) WGMMA_BOTH_SHARED("48", 24, "%24", "%25", "%26", "%27");
     if constexpr (kN == 64) WGMMA_BOTH_SHARED("64", 32, "%32", "%33", "%34", "%35");
     if constexpr (kN == 96) WGMMA_BOTH_SHARED("96", 48, "%48", "%49", "%50", "%51");
     if constexpr (kN == 128) WGMMA_BOTH_SHARED("128", 64, "%64", "%65", "%66", "%67");
-    if constexpr (kN == 160) WGMMA_BOTH_SHARED("160", 80, "%80", "%81", "%82", "%83");
     if constexpr (kN == 256) WGMMA_BOTH_SHARED("256", 128, "%128", "%129", "%130", "%131");
 }
 
@@ -122,7 +120,6 @@ __device__ __forceinline__ void multiply(float (&d)[kN / 2], const unsigned (&a)
 #undef WGMMA_32
 #undef WGMMA_48
 #undef WGMMA_64
-#undef WGMMA_80
 #undef WGMMA_128
 #undef WGMMA_PLACES_16
 #undef WGMMA_PLACES_24

@@ -6,6 +6,7 @@
 // - K and V are awaited and given back each alone: K of the next tile comes as soon as its scores are there.
 // - CTAs stay: each takes one item, a tile of query rows, after the other, and the products go on without a gap: the first scores
 //   of an item run beside the last P·V of the item before. With the causal mask long items and short ones make pairs.
+// - O is rescaled only once a maximum has grown by kSlack (LAZY_RESCALE=0: at each tile), since P and l may be so much larger.
 // - O leaves through shared memory, by the copy engine, during the next item.
 // - Where items are fewer than SMs, a cluster of CTAs shares the keys of one and puts the parts of O together.
 //
@@ -24,14 +25,8 @@
 #ifndef PINGPONG  // 1: consumers take turns with their products
 #define PINGPONG 1
 #endif
-#ifndef CLUSTER  // CTAs that have tiles of K and V copied together, half of each by each: 1 or 2
-#define CLUSTER 1
-#endif
-#ifndef EARLY_PASS  // products of P·V that a consumer still has to issue when it passes the turn
-#define EARLY_PASS 0
-#endif
-#ifndef LAZY_RESCALE  // 1: O keeps its scale while maxima grow by less than kSlack
-#define LAZY_RESCALE 0
+#ifndef LAZY_RESCALE  // 1: O keeps its scale while maxima grow little, in tilings for which that pays
+#define LAZY_RESCALE 1
 #endif
 
 #include "../common/cluster.cuh"
@@ -46,30 +41,28 @@
 namespace sdpa {
 
 static_assert(PINGPONG == 0 || PINGPONG == 1, "PINGPONG is 0 or 1");
-static_assert(CLUSTER == 1 || CLUSTER == 2, "CLUSTER is 1 or 2");
 static_assert(LAZY_RESCALE == 0 || LAZY_RESCALE == 1, "LAZY_RESCALE is 0 or 1");
 static_assert(TILE_M > 0 || (TILE_N == 0 && STAGES == 0), "TILE_N and STAGES go with TILE_M: where it is 0 the launcher chooses all of them by shape");
 
 constexpr int kWarpgroup = 128;      // threads, the unit of wgmma and of register budgets
 constexpr int kHalfRow = 64;         // halves of a row of shared memory: 128 bytes, the width of the swizzle
 constexpr int kAtomBytes = 8 * 128;  // 8 rows, after which the swizzle repeats
-constexpr float kSlack = LAZY_RESCALE == 1 ? 8.0f : 0.0f;  // log2 of the largest probability
+constexpr float kSlack = 8.0f;       // log2 of the largest probability where O is rescaled lazily
 
 // A matrix of D columns lies in shared memory as D / 64 panels of 64 columns, one after the other; Q and O in strips of 64 rows,
 // one for each consumer.
-template <int kDim_, int kTileM_, int kTileN_, int kStages_, int kTogether_ = 1>
+template <int kDim_, int kTileM_, int kTileN_, int kStages_>
 struct PingPongTiling {
     static constexpr int kDim = kDim_, kTileM = kTileM_, kTileN = kTileN_, kStages = kStages_;
     static constexpr int kPanels = kDim / kHalfRow;
-    static constexpr int kTogether = kTogether_;  // CTAs of a cluster that have K and V copied for all of them, a panel or some by each
     static constexpr int kConsumers = kTileM / 64;  // warpgroups
     static constexpr int kConsumerWarps = 4 * kConsumers;
     static constexpr int kThreads = kWarpgroup * (kConsumers + 1);
     static constexpr bool kTurns = PINGPONG == 1 && kConsumers > 1;
+    static constexpr bool kLazy = LAZY_RESCALE == 1 && (kDim == 128 || kConsumers == 3);  // else rescaling O is less work than asking
 
     static_assert(kTileM % 64 == 0 && kConsumers >= 1 && kConsumers <= 3, "TILE_M is 64 rows for each of 1 to 3 consumer warpgroups");
-    static_assert(kTileN == 64 || kTileN == 96 || kTileN == 128 || kTileN == 160, "TILE_N is 64, 96, 128 or 160");
-    static_assert(kPanels % kTogether == 0, "each CTA of a cluster has whole panels copied");
+    static_assert(kTileN == 64 || kTileN == 96 || kTileN == 128, "TILE_N is 64, 96 or 128: more scores don't fit into a thread's registers");
     static_assert(kStages >= 2 && kStages <= 8, "STAGES is 2 to 8");
 
     // A thread's registers, which are given out in eights: at the launch as many for all as an SM's 65,536 allow; then consumers
@@ -131,8 +124,8 @@ template <typename T, bool kCausal>
 class Items {
 public:
     __device__ __forceinline__ Items(const Schedule& schedule, int keys)
-        : schedule_(schedule), keys_(keys), tiles_(schedule.query_tiles), teams_(gridDim.x / (T::kTogether * schedule.shares)),
-          own_(blockIdx.x / (T::kTogether * schedule.shares)) {}
+        : schedule_(schedule), keys_(keys), tiles_(schedule.query_tiles), teams_(gridDim.x / schedule.shares),
+          own_(blockIdx.x / schedule.shares) {}
 
     // False after the last one; each CTA has one.
     __device__ __forceinline__ bool next(Item& item) {
@@ -141,7 +134,7 @@ public:
             if (!(kCausal ? find_causal(item.head, tile) : find(item.head, tile))) return false;
             ++round_;
         } while (tile < 0);
-        item.first_query = (tile * T::kTogether + blockIdx.x % T::kTogether) * T::kTileM;
+        item.first_query = tile * T::kTileM;
         const int seen = kCausal ? min(keys_, item.first_query + T::kTileM) : keys_;  // keys that some row sees
         const int all = (seen + T::kTileN - 1) / T::kTileN, shares = schedule_.shares, share = blockIdx.x % shares;
         item.begin = kCausal ? 0 : all * share / shares;
@@ -238,15 +231,8 @@ private:
                                          Slot<T::kStages>& slot, int tile, int head) {
         mbarrier::wait(&empty[slot.stage], slot.parity ^ 1);
         mbarrier::arrive_expecting(&full[slot.stage], T::kTileBytes);
-        if constexpr (T::kTogether == 1) {
-            for (int panel = 0; panel < T::kPanels; ++panel) {
-                tma::load(to + panel * T::kKeyPanelBytes, map, &full[slot.stage], panel * kHalfRow, tile * T::kTileN, head);
-            }
-        } else {
-            for (int panel = blockIdx.x % T::kTogether; panel < T::kPanels; panel += T::kTogether) {
-                tma::load_to_all(to + panel * T::kKeyPanelBytes, map, &full[slot.stage], panel * kHalfRow, tile * T::kTileN, head,
-                                 (1 << T::kTogether) - 1);
-            }
+        for (int panel = 0; panel < T::kPanels; ++panel) {
+            tma::load(to + panel * T::kKeyPanelBytes, map, &full[slot.stage], panel * kHalfRow, tile * T::kTileN, head);
         }
         slot.advance();
     }
@@ -292,7 +278,7 @@ public:
             item = next;
         }
         mbarrier::wait(&shared_.v_full[slot_.stage], slot_.parity);
-        issue_output<false>(slot_.stage);
+        issue_output(slot_.stage);
         wgmma::wait<0>(o_, p_);
         sum_up(sum_);
     }
@@ -359,7 +345,6 @@ public:
     __device__ __forceinline__ void finish() {
         if (group_ == 0) take_turn();  // the last one's last pass, so that no barrier is left half full
         if (threadIdx.x % kWarpgroup == 0) tma::wait_stores_read();
-        if constexpr (T::kTogether > 1) cluster::sync();  // the others have come to this CTA's barriers for the last time
     }
 
 private:
@@ -383,15 +368,6 @@ private:
     // This warp has read what the barrier guards.
     static __device__ __forceinline__ void release(mbarrier::Barrier* barrier) {
         if (lane() == 0) mbarrier::arrive(barrier);
-    }
-
-    // The same for K or V, which the CTAs of a cluster write.
-    static __device__ __forceinline__ void release_tile(mbarrier::Barrier* barrier) {
-        if constexpr (T::kTogether == 1) {
-            release(barrier);
-        } else if (lane() < T::kTogether) {
-            mbarrier::arrive_at(barrier, lane());
-        }
     }
 
     // The rows of an item begin, and its Q is there. Every row sees a key of the first tile, so no maximum stays -infinity.
@@ -444,13 +420,14 @@ private:
         take_turn();
         issue_scores(stage);
         mbarrier::wait(&shared_.v_full[before], slot_.parity ^ (stage == 0));
-        issue_output<true>(before);
+        issue_output(before);
+        pass_turn();
         return before;
     }
 
     __device__ __forceinline__ void finish_output(int stage) {
         wgmma::wait<0>(o_, p_, s_);
-        release_tile(&shared_.v_empty[stage]);
+        release(&shared_.v_empty[stage]);
     }
 
     // O / l, rows that exist, to the item's head, by way of the consumer's strip of shared memory.
@@ -494,17 +471,14 @@ private:
     }
 
     // o += P·V, 16 keys at a time: 16 rows of each panel.
-    template <bool kPass>
     __device__ __forceinline__ void issue_output(int stage) {
         const std::uint64_t values = wgmma::descriptor(shared_.v[stage], T::kKeyPanelBytes, kAtomBytes, wgmma::k128Bytes);
         wgmma::fence(o_, p_);
 #pragma unroll
         for (int step = 0; step < T::kTileN / 16; ++step) {
-            if (kPass && step == T::kTileN / 16 - EARLY_PASS) pass_turn();
             wgmma::multiply<T::kDim, true>(o_, p_[step], wgmma::advance(values, step * 16 * 128));
         }
         wgmma::commit();
-        if (kPass && EARLY_PASS == 0) pass_turn();
     }
 
     // Scores become probabilities p_, and O shrinks to the new maxima. Exponentials run while P·V of the tile before does (kPending
@@ -513,7 +487,7 @@ private:
     template <bool kGeneral, bool kFirst, int kPending, typename FinishBefore>
     __device__ __forceinline__ void finish_scores(int tile, bool last, FinishBefore finish_before) {
         wgmma::wait<kPending>(s_);
-        release_tile(&shared_.k_empty[slot_.stage]);
+        release(&shared_.k_empty[slot_.stage]);
         if (last) {
             release(&shared_.q_empty[query_slot_.stage]);
             query_slot_.advance();
@@ -537,7 +511,7 @@ private:
             mbarrier::wait(&shared_.k_full[next.stage], next.parity);
         }
         finish_before();
-        if (!kFirst && (LAZY_RESCALE == 0 || __any_sync(kWarp, factor_[0] != 1.0f || factor_[1] != 1.0f))) {
+        if (!kFirst && (!T::kLazy || __any_sync(kWarp, factor_[0] != 1.0f || factor_[1] != 1.0f))) {
 #pragma unroll
             for (int i = 0; i < T::kDim / 2; ++i) o_[i] *= factor_[i / 2 % 2];
         }
@@ -558,7 +532,7 @@ private:
         most[0] = fmaxf(most[0], __shfl_xor_sync(kWarp, most[0], 1));
         most[0] = fmaxf(most[0], __shfl_xor_sync(kWarp, most[0], 2));
         const float old = max_[half], seen = most[0] * scale_;
-        max_[half] = LAZY_RESCALE == 0 ? fmaxf(old, seen) : seen > old + kSlack ? seen : old;
+        max_[half] = !T::kLazy ? fmaxf(old, seen) : seen > old + kSlack ? seen : old;
         factor_[half] = exp2f(old - max_[half]);
         float sum[2] = {};
 #pragma unroll
@@ -619,14 +593,13 @@ __global__ void __launch_bounds__(T::kThreads, 1) sdpa_fp16_pingpong_kernel(cons
         }
         for (int stage = 0; stage < T::kStages; ++stage) {
             mbarrier::init(&shared.k_full[stage], 1);
-            mbarrier::init(&shared.k_empty[stage], T::kTogether * T::kConsumerWarps);
+            mbarrier::init(&shared.k_empty[stage], T::kConsumerWarps);
             mbarrier::init(&shared.v_full[stage], 1);
-            mbarrier::init(&shared.v_empty[stage], T::kTogether * T::kConsumerWarps);
+            mbarrier::init(&shared.v_empty[stage], T::kConsumerWarps);
         }
         shared_memory::fence_async();
     }
     __syncthreads();  // the barriers are there
-    if constexpr (T::kTogether > 1) cluster::sync();  // in all CTAs of the cluster
 
     if (threadIdx.x < kWarpgroup) {
         wgmma::give_registers<T::kProducerRegisters>();
@@ -654,8 +627,7 @@ __global__ void __launch_bounds__(T::kThreads, 1) sdpa_fp16_pingpong_kernel(cons
 
 template <typename T, bool kCausal>
 int run_tiling(const launcher::Refusal& refusal, Problem problem, std::int64_t heads, void* stream) {
-    constexpr int kRows = T::kTileM * T::kTogether;
-    const std::int64_t query_tiles = (problem.queries + kRows - 1) / kRows, items = heads * query_tiles;
+    const std::int64_t query_tiles = (problem.queries + T::kTileM - 1) / T::kTileM, items = heads * query_tiles;
     if (heads > launcher::kMaxGrid / 2 / query_tiles) {
         return refusal.refuse("B, H, Sq: %lld heads of %lld query tiles are more than %lld items", static_cast<long long>(heads),
                               static_cast<long long>(query_tiles), static_cast<long long>(launcher::kMaxGrid / 2));
@@ -670,15 +642,15 @@ int run_tiling(const launcher::Refusal& refusal, Problem problem, std::int64_t h
     const std::int64_t sms = launcher::device_attribute(cudaDevAttrMultiProcessorCount);
     const auto kernel = sdpa_fp16_pingpong_kernel<T, kCausal>;
     Schedule schedule{static_cast<int>(query_tiles), static_cast<int>(heads), 1};
-    if (!kCausal && T::kTogether == 1 && 2 * items <= sms) {
+    if (!kCausal && 2 * items <= sms) {
         // Two tiles and more for each CTA, and all clusters at a time: they don't fill every group of SMs.
         schedule.shares = static_cast<int>(std::min<std::int64_t>({8, sms / items, problem.keys / (2 * T::kTileN)}));
         while (schedule.shares > 1 && cluster::most_active(kernel, schedule.shares, T::kThreads, T::kSharedBytes) < items) --schedule.shares;
         schedule.shares = std::max(schedule.shares, 1);
     }
-    const unsigned size = T::kTogether * schedule.shares, clusters = static_cast<unsigned>(std::min(items, sms / size));
-    if (size == 1) return launcher::launch(refusal, kernel, clusters, T::kThreads, T::kSharedBytes, stream, problem, schedule, maps);
-    return cluster::launch(refusal, kernel, clusters * size, size, T::kThreads, T::kSharedBytes, stream, problem, schedule, maps);
+    const unsigned shares = schedule.shares, ctas = static_cast<unsigned>(std::min(items, sms / shares)) * shares;
+    if (shares == 1) return launcher::launch(refusal, kernel, ctas, T::kThreads, T::kSharedBytes, stream, problem, schedule, maps);
+    return cluster::launch(refusal, kernel, ctas, shares, T::kThreads, T::kSharedBytes, stream, problem, schedule, maps);
 }
 
 template <int kDim, bool kCausal>
@@ -693,9 +665,6 @@ int run(const launcher::Refusal& refusal, const Problem& problem, std::int64_t h
             return run_tiling<PingPongTiling<kDim, 64, 128, 256 / kDim>, kCausal>(refusal, problem, heads, stream);
         }
         if constexpr (kDim == 128) {
-            if constexpr (CLUSTER == 2 && !kCausal) {
-                if (2 * items(256) >= sms) return run_tiling<PingPongTiling<128, 128, 128, 2, 2>, false>(refusal, problem, heads, stream);
-            }
             return run_tiling<PingPongTiling<128, 128, 128, 2>, kCausal>(refusal, problem, heads, stream);
         } else {
             // Items for every SM several times over: more rows for each tile of K and V that is read.

@@ -23,7 +23,7 @@ from gates.stats.samples import BASELINE, CANDIDATE
 
 PREDICTIONS = Path(__file__).resolve().parents[2] / "docs" / "internals" / "ladder.yaml"
 NOT_YET = "not measured yet"
-SLOW = ("math",)  # PyTorch's reference, which no one uses for speed: not in the table
+SLOW = ("math", "efficient")  # never the best of PyTorch's: not in the table
 
 
 @dataclass(frozen=True)
@@ -142,13 +142,14 @@ def context_table(family: str, recorded: Path) -> str:
     names = [name for name in dict.fromkeys(name for _, _, others in fastest.values() for name in others) if name not in SLOW]
     if not names:
         return f"Other implementations beside these rungs: {NOT_YET}.\n"
-    head = ("shape, cold L2", "fastest rung", "p50", *(f"SDPA {name}" for name in names), "over the best")
+    head = ("shape, cold L2", "fastest rung", "us", *(f"SDPA {name}" for name in names), "over the best")
     return table(head, [_context(shape, *fastest[shape], names) for shape in fastest], right=range(2, len(head)))
 
 
 def _context(shape: str, found_us: float, rung: str, others: Mapping[str, float | None], names: Sequence[str]) -> tuple[str, ...]:
     best = min((us for us in others.values() if us), default=None)
-    return shape, rung, _us(found_us), *(_us(others.get(name)) for name in names), f"{best / found_us:.2f}x" if best else "-"
+    times = (found_us, *(others.get(name) for name in names))
+    return shape, rung, *("-" if us is None else f"{us:.2f}" for us in times), f"{best / found_us:.2f}x" if best else "-"
 
 
 def context_times(run: Path) -> Iterator[tuple[str, float, dict[str, float | None]]]:

@@ -13,6 +13,7 @@ import sys
 from collections.abc import Iterator
 from pathlib import Path
 
+import attention_page
 import click
 import emulator_page
 import gate_pages
@@ -121,6 +122,7 @@ def ladders(text: str, recorded: Path) -> str:
             ladder_page.context_table(family, recorded),
         )
         text = generated(text, f"{family} results", "\n".join(results))
+    text = generated(text, "attention", attention_page.speed_table(recorded))
     return generated(text, "goals", ladder_page.goals_table(recorded))
 
 

@@ -4,6 +4,7 @@ are the evidence's.
 
 from __future__ import annotations
 
+import json
 import shutil
 from dataclasses import replace
 from pathlib import Path
@@ -17,6 +18,7 @@ from gates.gate.performance.evidence import ShapeRow
 
 PAGE = (ROOT / "docs" / "internals" / "ladder.md").read_text(encoding="utf-8")
 
+import attention_page  # noqa: E402
 import ladder_page  # noqa: E402
 import update_docs  # noqa: E402
 
@@ -119,6 +121,21 @@ def test_a_goal_is_met_missed_or_not_measured_yet(tmp_path: Path) -> None:
     places = {(row[0], row[1], row[3]): row[-2:] for row in rows(ladder_page.goals_table(tmp_path))}
     assert places["mission", "fp16_v9_pipeline", "p50 at most 4.7 us"] == ["8.20 us", "missed"]
     assert places["long", "fp16_v10_hopper", "below flash"] == ["not measured yet", ""]
+
+
+def test_the_speed_of_attention_has_the_best_of_the_others(tmp_path: Path) -> None:
+    def times(*values: float) -> dict[str, dict[str, float]]:
+        return {name: {"us": us} for name, us in zip((*attention_page.STAGES, *attention_page.OTHERS), values, strict=False)}
+
+    failed = {**times(40.0, 20.0, 30.0), "flash": {"failed": "no such backend"}}
+    shapes = {(1, 2, 3, 4, 128, True): failed, (1, 2, 3, 4, 64, False): failed, (5, 6, 7, 8, 128, False): times(20.0, 10.0, 9.0, 8.0)}
+    (tmp_path / "h200").mkdir()
+    data = {"rows": [{"name": str(shape), "shape": list(shape), "contenders": found} for shape, found in shapes.items()]}
+    (tmp_path / "h200" / "attention.json").write_text(json.dumps(data), encoding="utf-8")
+    assert rows(attention_page.speed_table(tmp_path)) == [
+        ["1·2·3·4·128 causal", "40.0", "20.0", "30.0 cudnn", "1.50x"],
+        ["5·6·7·8·128", "20.0", "10.0", "8.0 flash", "0.80x"],
+    ]
 
 
 def test_the_spread_of_a_rung_whose_baseline_has_two_speeds() -> None:

@@ -58,7 +58,7 @@ def test_a_launch_that_ended_early_leaves_nothing_behind(mma: cpu_kit.TaskOnCpu)
 
 
 @pytest.mark.slow  # nvcc takes half a minute for each
-@pytest.mark.parametrize("name", ["fp16_v5_scalar", "fp16_v7_wmma_pv", "fp16_v9_pipeline", "fp16_v10_hopper"])
+@pytest.mark.parametrize("name", ["fp16_v5_scalar", "fp16_v7_wmma_pv", "fp16_v9_pipeline", "fp16_v10_hopper", "fp16_v11_pingpong"])
 def test_rungs_of_the_fp16_ladder(name: str, tmp_path: Path) -> None:
     task, cpu = cpu_kit.TaskOnCpu(cpu_kit.ROOT / "tasks" / name, tmp_path), cpu_kit.device()
     for shape in ("small", "causal"):

@@ -173,7 +173,7 @@ def test_planted_defects_are_seen_and_the_honest_kernel_is_not(tmp_path: Path) -
     library, right = compile_patched(tried, tmp_path), set[str]()
     for number, defect in enumerate(tried):
         other = EmulatedKernel(library, f"{ENTRY}_{number}")
-        for shape in (shape_of(3, 600, heads=1), shape_of(2, 3, heads=140)):
+        for shape in (shape_of(3, 600, heads=1), shape_of(2, 3, heads=265)):
             inputs = problem.make_inputs(shape, 1, "cpu")
             with contextlib.suppress(GatesError, KernelError):
                 if over_bound(run(other, inputs, shape), inputs, shape) <= 1 and other.findings == []:

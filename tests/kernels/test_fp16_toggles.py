@@ -9,7 +9,7 @@ from pathlib import Path
 import pytest
 from conftest import OnceASession
 from defects.combined import refusals
-from fp16_kit import COMBINATIONS, TILES, V5, V7, V8, V9, V10, over_bound, problem, run, rungs, shape_of, unpatched
+from fp16_kit import COMBINATIONS, TILES, V5, V7, V8, V9, V10, V11, over_bound, problem, run, rungs, shape_of, unpatched
 
 from gates.launch.c_launcher import KernelError
 from gates.launch.emulated_kernel import EmulatedKernel
@@ -45,6 +45,11 @@ REFUSED = [
     (V10, {**WIDE_TILES, "STAGES": 2}, "STAGES is 3 to 8: a consumer waits for its next tile"),
     (V10, {**WIDE_TILES, "STAGES": 9}, "STAGES is 3 to 8: a consumer waits for its next tile"),
     (V10, {**WIDE_TILES, "TILE_N": 128, "STAGES": 8}, "these tiles need more than the 227 KiB of shared memory"),
+    (V11, {"STAGES": 3}, "where it is 0 the launcher chooses all of them by shape"),
+    (V11, {**WIDE_TILES, "STAGES": 1}, "STAGES is 2 to 8"),
+    (V11, {**WIDE_TILES, "TILE_N": 160}, "TILE_N is 64, 96 or 128: more scores"),
+    (V11, {**WIDE_TILES, "TILE_N": 128}, "these tiles need more than the 227 KiB of shared memory"),
+    (V11, {"PINGPONG": 2}, "PINGPONG is 0 or 1"),
 ]
 
 

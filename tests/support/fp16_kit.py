@@ -34,7 +34,7 @@ BUILDS: dict[str, tuple[str, dict[str, int]]] = {
 
 
 V5, V6, V7, V8 = "fp16_v5_scalar", "fp16_v6_wmma_qk", "fp16_v7_wmma_pv", "fp16_v8_tiles"
-V9, V10 = "fp16_v9_pipeline", "fp16_v10_hopper"
+V9, V10, V11 = "fp16_v9_pipeline", "fp16_v10_hopper", "fp16_v11_pingpong"
 TILES = {"TILE_M": 32, "TILE_N": 64, "NUM_WARPS": 4, "STRIPS": 1, "STAGES": 2}  # of V9, for all shapes
 # Odd toggles that work.
 COMBINATIONS = {

@@ -1,4 +1,4 @@
-// fp16_v11_pingpong: scaled dot-product attention in half, with tensor cores that never wait for a softmax.
+// fp16_v11_pingpong: scaled dot-product attention in half; the products of one warpgroup run during the softmax of another.
 //
 // Since the stage before (fp16_v10_hopper):
 // - Warpgroups take turns (PINGPONG=0: they don't): while one has its products issued, the others compute their softmax.

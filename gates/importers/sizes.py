@@ -53,21 +53,26 @@ def of_module(tree: ast.Module, given: Mapping[str, int]) -> dict[str, int]:
 def offered(tree: ast.Module, given: Mapping[str, int]) -> dict[str, list[dict[str, int]]]:
     """Return sizes to try for the shapes "small" and "tail", the best first.
 
-    A tail has odd sizes, if possible only where the model's own parameters do not depend on them.
+    A tail has odd sizes, in the first offers also those below the cap. The later offers are for a model that does not run with them: only
+    large sizes are odd, if possible only where the model's own parameters do not depend on them.
     """
     own = of_module(tree, given)
-    literal = {name for name, value in own.items() if value > 1 and _is_literal(tree, name)}
-    free = [name for name in literal if name in _used(tree, "get_inputs") and name not in _used(tree, "get_init_inputs", "Model")]
-    small, tail = [], []
+    literal = sorted(name for name, value in own.items() if value > 1 and _is_literal(tree, name))
+    free = [name for name in literal if name in _used(tree, "get_inputs") - _used(tree, "get_init_inputs", "Model")]
+    small: list[dict[str, int]] = []
+    all_odd: list[dict[str, int]] = []
+    large_odd: list[dict[str, int]] = []
     for cap, odd in _CAPS.items():
         capped = {name: min(own[name], cap) for name in literal}
         small.append(of_module(tree, capped))
-        for names in (sorted(free), sorted(literal)):
-            large = [name for name in names if own[name] > cap]
-            tail += [of_module(tree, {**capped, **{name: odd[number % len(odd)] for number, name in enumerate(large)}})] if large else []
+        below = {name: own[name] - 1 for name in literal if 2 < own[name] <= cap and own[name] % 2 == 0}
+        for names, others, tail in ((literal, below, all_odd), (free, {}, large_odd), (literal, {}, large_odd)):
+            if large := [name for name in names if own[name] > cap]:
+                changed = {name: odd[number % len(odd)] for number, name in enumerate(large)}
+                tail.append(of_module(tree, {**capped, **others, **changed}))
     return {
         "small": [sizes for sizes in small if _product(sizes) <= min(_MOST, _product(own) // 2)] if _product(own) > _SMALL else [],
-        "tail": [sizes for sizes in tail if _product(sizes) <= _MOST],
+        "tail": [sizes for sizes in all_odd + large_odd if _product(sizes) <= _MOST],
     }
 
 

@@ -389,7 +389,7 @@ def test_a_small_and_a_tail_shape_are_made_of_the_problems_own_numbers(tmp_path:
     assert "hint: did you mean batch_size?" in capsys.readouterr().err and not (tmp_path / "other").exists()
 
 
-def test_sizes_that_are_computed_follow_and_the_models_own_stay_even() -> None:
+def test_sizes_that_are_computed_follow_and_all_are_odd_in_the_first_tail() -> None:
     tree = sources.parse(
         "batch, heads = 128, 8\ndim = 512\nhidden = dim * 4\nlr = 0.1\n"
         "class Model:\n    def f(self): return dim\n"
@@ -399,7 +399,10 @@ def test_sizes_that_are_computed_follow_and_the_models_own_stay_even() -> None:
     assert sizes.of_module(tree, {"dim": 64}) == {"batch": 128, "heads": 8, "dim": 64, "hidden": 256}
     offered = sizes.offered(tree, {})
     assert offered["small"][0] == {"batch": 32, "heads": 8, "dim": 32, "hidden": 128}
-    assert offered["tail"][0] == {"batch": 29, "heads": 8, "dim": 32, "hidden": 128}
+    assert offered["tail"][0] == {"batch": 29, "heads": 7, "dim": 23, "hidden": 92}, "heads is below the cap, and odd all the same"
+    even = {"batch": 29, "heads": 8, "dim": 32, "hidden": 128}
+    assert even in offered["tail"][1:], "for a model that takes no odd sizes"
+    assert all(sizes["batch"] % 2 and sizes["dim"] % 2 for sizes in offered["tail"][: offered["tail"].index(even)])
     with pytest.raises(GatesError, match="--set hidden"):
         sizes.of_module(tree, {"hidden": 4})
 

@@ -1,6 +1,7 @@
 """What is wrong with a run, causes before symptoms: one entry a fault, with the count of its places.
 
-A finding of a checker that names a line comes first, then other findings, then the remaining failed checks, gate by gate. The console,
+A finding of a checker that names a line comes first (of these: wrong accesses, then races, then reads of what nothing has written), then
+other findings, then the remaining failed checks, gate by gate. The console,
 COMPARE.md, the HTML report, the pull request's comment, SARIF and JUnit show these entries, so that all name the same line first.
 """
 
@@ -16,6 +17,8 @@ from gates.gate.correctness.failed_case import clearest_first
 from gates.gate.sanitizer import codes as sanitizer
 
 _OF_CHECKERS = (sanitizer.FINDING, *sanitizer.FAULTS.values(), correctness.EMULATOR_FINDING, *correctness.FAULTS.values())
+# A row that is overrun is written by two threads, and what a missing barrier leaves unordered is read before it is written.
+_RANKS = {"race_shared": 1, "race_global": 1, "uninitialised_shared": 2, "uninitialised_global": 2}
 _BAD = (Status.FAIL, Status.INCONCLUSIVE)
 
 
@@ -107,5 +110,6 @@ def _joined(one: Finding, more: Finding) -> Finding:
     return Finding(one.gate, one.code, one.place, one.what, (*one.checks, *more.checks), gates, one.failed or more.failed)
 
 
-def _rank(one: Finding) -> tuple[bool, int]:
-    return not one.failed, 0 if one.located else 1 if one.code in _OF_CHECKERS else 2
+def _rank(one: Finding) -> tuple[bool, int, int]:
+    fault = one.code.partition(".")[2]
+    return not one.failed, 0 if one.located else 1 if one.code in _OF_CHECKERS else 2, _RANKS.get(fault, 0) if one.located else 0

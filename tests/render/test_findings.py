@@ -68,6 +68,13 @@ def test_a_finding_without_its_line_is_one_more_place_of_the_one_with_it() -> No
     assert entries(located, other) == [("saxpy.cu:22", 1), ("", 1)] and entries(plain, plain) == [("", 2)]
 
 
+def test_wrong_accesses_come_before_races_and_these_before_what_nothing_has_written() -> None:
+    faults = ("uninitialised_shared", "race_global", "out_of_bounds", "race_shared")
+    checks = tuple(failed(one, f"correctness.{one}", "small seed 0", "read", f"k ./k.cu:{at}. Why.") for at, one in enumerate(faults, 1))
+    found = findings((GateResult("correctness", Status.FAIL, "correctness.race_shared", "faults", checks),))
+    assert [one.code.partition(".")[2] for one in found] == ["out_of_bounds", "race_global", "race_shared", "uninitialised_shared"]
+
+
 def test_every_surface_names_the_line_first() -> None:
     verdict = Verdict(SCHEMA_VERSION, Decision.REJECT, "failed: correctness", GATES)
     assert head_line(Decision.REJECT, "stage3", GATES, "failed") == f"reject · stage3 · {HEAD}"

@@ -53,6 +53,7 @@ def _notes(case: Case) -> tuple[str, ...]:
         lines.append(f"where: {name}{map_line(found)}; {found.limit}")
         lines.append(f"first: {elements_line(found)}")
         unwritten = case.unwritten.get(output.name, 0)
-        likely = causes(found, unwritten, half=output.dtype == "float16", differs=case.differences > unwritten)  # else the poison differs
+        differs = case.differences > sum(case.unwritten.values())  # else the poison differs
+        likely = causes(found, unwritten, half=output.dtype == "float16", differs=differs)
         lines += [f"likely: {cause}" for cause in likely]
     return tuple(lines)

@@ -48,35 +48,44 @@ def sentence(wrong: Sequence[Sizes], right: Sequence[Sizes]) -> str:
     names = list(wrong[0]) if wrong else []
     if not names or not right or any(list(sizes) != names for sizes in (*wrong, *right)):
         return ""
-    found = next(_rules(names, wrong, right), None)
-    if found is None:
+    found: dict[str, str] = {}  # the first rule of each dimension that tells
+    for name, rule in _rules(names, wrong, right):
+        found.setdefault(name, rule)
+    if not found:
         return f"wrong for {_listed(_shape(sizes) for sizes in wrong)}; right for {_listed(_shape(sizes) for sizes in right)}"
-    name, rule = found
-    one, other = (map(str, sorted({sizes[name] for sizes in kind})) for kind in (wrong, right))
-    return f"wrong {rule}{_listed(one)}; right for {_listed(other)}"
+
+    def sizes_of(name: str, kind: Sequence[Sizes]) -> str:
+        return _listed(map(str, sorted({sizes[name] for sizes in kind})))
+
+    ruled = {name: rule for name, rule in found.items() if rule} or dict(list(found.items())[:1])
+    if len(ruled) == 1:
+        ((name, rule),) = ruled.items()
+        return f"wrong {rule + ': ' if rule else f'for {name} '}{sizes_of(name, wrong)}; right for {sizes_of(name, right)}"
+    told = (f"{rule} ({sizes_of(name, wrong)}; right for {sizes_of(name, right)})" for name, rule in ruled.items())
+    return f"wrong {' or '.join(told)}"
 
 
 def _rules(names: Sequence[str], wrong: Sequence[Sizes], right: Sequence[Sizes]) -> Iterator[tuple[str, str]]:
     """(dimension, rule) for each rule that tells all wrong sizes from all right ones: tails
-    first, in the dimension with most sizes first.
+    first, in the dimension with most sizes first. An empty rule: no size is both wrong and right.
     """
     columns = [(name, {sizes[name] for sizes in wrong}, {sizes[name] for sizes in right}) for name in names]
     columns = sorted((one for one in columns if not one[1] & one[2]), key=lambda one: -len(one[1] | one[2]))
     for name, bad, good in columns:
         for size in _MULTIPLES:
-            if all(one % size for one in bad) and not any(one % size for one in good):
-                yield name, f"where {name} is not a multiple of {size}: "
+            if len(bad) > 1 and all(one % size for one in bad) and not any(one % size for one in good):
+                yield name, f"where {name} is not a multiple of {size}"
     for name, bad, good in columns:
         if min(bad) > max(good):
-            yield name, f"where {name} is above {max(good)}: "
+            yield name, f"where {name} is above {max(good)}"
         if max(bad) < min(good):
-            yield name, f"where {name} is below {min(good)}: "
+            yield name, f"where {name} is below {min(good)}"
     for name, bad, good in columns:
         for size in _MULTIPLES:
-            if all(one % size for one in good) and not any(one % size for one in bad):
-                yield name, f"where {name} is a multiple of {size}: "
+            if len(good) > 1 and all(one % size for one in good) and not any(one % size for one in bad):
+                yield name, f"where {name} is a multiple of {size}"
     for name, _, _ in columns:
-        yield name, f"for {name} "
+        yield name, ""
 
 
 def _listed(texts: Iterator[str]) -> str:

@@ -33,6 +33,12 @@ def lengths(*sizes: int) -> list[dict[str, int]]:
             "wrong where S is not a multiple of 4: 17, 33; right for 32, 64",
         ),
         (
+            [{"R": 7, "C": 33}, {"R": 9, "C": 5}],
+            [{"R": 8, "C": 64}, {"R": 512, "C": 4}],
+            "wrong where R is not a multiple of 4 (7, 9; right for 8, 512) or where C is not a multiple of 4 (5, 33; right for 4, 64)",
+        ),
+        (lengths(500), lengths(32), "wrong where N is above 32: 500; right for 32"),
+        (
             [{"B": 1, "S": 33}, {"B": 2, "S": 64}],
             [{"B": 1, "S": 64}, {"B": 2, "S": 33}],
             "wrong for B=1 S=33, B=2 S=64; right for B=1 S=64, B=2 S=33",

@@ -1,9 +1,8 @@
 """What a problem offers beside its reference, tried once on a small shape before anything is built.
 
-Its inputs and its reference can be made and its work names known units. Its ARGUMENTS, make_outputs, error bound, null answers, known
-mistakes and names of axes
-must fit its outputs; else a wrong one would be told late, as a fault of a case, or never: a mistake of a wrong shape is just not
-compared. An error that these last raise is left to the cases.
+Its inputs and its reference can be made, one seed gives the same inputs each time, and its work names known units. Its ARGUMENTS,
+make_outputs, error bound, null answers, known mistakes and names of axes must fit its outputs; else a wrong one would be told late, as a
+fault of a case, or never: a mistake of a wrong shape is just not compared. An error that these last raise is left to the cases.
 """
 
 from __future__ import annotations
@@ -19,6 +18,7 @@ import torch
 
 from gates.core.errors import GatesError
 from gates.hardware.peaks import UNITS
+from gates.launch.guarded_buffers import as_bytes
 from gates.task import problem as problems
 
 
@@ -29,10 +29,35 @@ def check_answers(problem: Any, shapes: Sequence[str], arguments: Sequence[str] 
     any.
     """
     chosen = [problems.smallest(problem, names) for names in (shapes, [*shapes, *getattr(problem, "ODD_SHAPES", ())]) if names]
+    _check_seeded(problem, problem.SHAPES[chosen[0]])
     for shape in (problem.SHAPES[name] for name in dict.fromkeys(chosen)):
         if text := _wrong(problem, shape, arguments):
             what = f"problem {problem.__name__!r} ({problem.__file__}): {text}"
             raise GatesError(what, hint="see docs/guide/writing-a-task.md for what a problem module holds")
+
+
+def _check_seeded(problem: Any, shape: Mapping[str, int]) -> None:
+    """Raise GatesError if ``make_inputs`` gives other values when it is called again with the same seed."""
+    with _raising(problem, "make_inputs"):
+        first, again = (problem.make_inputs(shape, 0, "cpu") for _ in range(2))
+    if not isinstance(first, Mapping):
+        return  # the reference fails with it
+    for name, value in first.items():
+        if not _same(value, again.get(name)):
+            code = getattr(problem.make_inputs, "__code__", None)
+            where = f"{code.co_filename}:{code.co_firstlineno}" if code else str(problem.__file__)
+            raise GatesError(
+                f"{where}: make_inputs gives other values for {name} when it is called again with seed 0",
+                hint="draw all inputs from one generator: `generator = torch.Generator().manual_seed(seed)`, and then "
+                "`torch.randn(…, generator=generator)`",
+            )
+
+
+def _same(one: Any, other: Any) -> bool:
+    """Return whether two inputs have the same bits, so that NaN is equal to itself. Only tensors and numbers are compared."""
+    if isinstance(one, torch.Tensor) and isinstance(other, torch.Tensor):
+        return (one.dtype, one.shape) == (other.dtype, other.shape) and torch.equal(as_bytes(one), as_bytes(other))
+    return not isinstance(one, (int, float)) or one == other or one != one
 
 
 def _wrong(problem: Any, shape: Mapping[str, int], arguments: Sequence[str]) -> str:

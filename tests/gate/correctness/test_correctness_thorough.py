@@ -274,6 +274,26 @@ def test_what_a_problem_offers_must_fit_its_outputs(tmp_path: Path, old: str, ne
     assert caught.value.exit_code == 2 and message in caught.value.what and str(folder / "planted_offers.py") in caught.value.what
 
 
+@pytest.mark.parametrize(
+    ("generator", "named"),
+    [("generator=g", ""), ("generator=None", "y"), ("generator=g).sqrt_(", "")],
+    ids=["seeded", "unseeded", "seeded with NaN"],
+)
+def test_inputs_that_do_not_follow_the_seed_are_refused(tmp_path: Path, generator: str, named: str) -> None:
+    text = PROBLEM.replace('"y": torch.randn(shape["N"], generator=g)', f'"y": torch.randn(shape["N"], {generator})')
+    folder = task_folder(tmp_path, "planted_drawn", text)
+    problem = problems.load("planted_drawn", folder)
+    if not named:
+        check_answers(problem, ["small"])
+        return
+    line = next(number for number, line in enumerate(text.splitlines(), 1) if line.startswith("def make_inputs"))
+    with pytest.raises(GatesError) as caught:
+        check_answers(problem, ["small"])
+    where = f"{folder / 'planted_drawn.py'}:{line}: "
+    assert caught.value.what == f"{where}make_inputs gives other values for {named} when it is called again with seed 0"
+    assert "torch.Generator().manual_seed(seed)" in caught.value.hint
+
+
 def test_a_sound_problem_is_taken_and_a_wrong_one_refused_before_anything_is_built(tmp_path: Path) -> None:
     check_answers(problems.load("planted_sound", task_folder(tmp_path / "a", "planted_sound", PROBLEM)), ["small", "n33"])
     folder = task_folder(tmp_path / "b", "planted_early", PROBLEM.replace('AXES = {"out": ("N",)}', 'AXES = {"out": ("a", "b")}'))

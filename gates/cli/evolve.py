@@ -25,7 +25,7 @@ def _seconds(context: click.Context, option: click.Parameter, text: str) -> floa
 @click.argument("task", shell_complete=task_names)
 @click.option("--param", "params", multiple=True, metavar="NAME=V1,V2", help="Propose values of a toggle, one change at a time.")
 @click.option("--patches", type=FOLDER, help="Propose the unified diffs in this folder, each alone and then in pairs.")
-@click.option("--from", "watched", type=FOLDER, help="Propose each new folder in this one: changed sources, and candidate.json.")
+@click.option("--from", "watched", type=FOLDER, help="Propose each new folder in this one, until it has a file `done`.")
 @click.option("--propose", "command", metavar="COMMAND", help="Ask this program: JSON on stdin, one candidate per line on stdout.")
 @click.option(
     "--strategy", type=click.Choice(["greedy", "beam", "map-elites"]), default="beam", show_default=True, help="How parents are chosen."
@@ -33,7 +33,7 @@ def _seconds(context: click.Context, option: click.Parameter, text: str) -> floa
 @click.option("--generations", type=click.IntRange(min=1), default=10, show_default=True, help="At most so many generations.")
 @click.option("--population", type=click.IntRange(min=1), default=5, show_default=True, help="New candidates per generation.")
 @click.option("--elite", type=click.IntRange(min=1), default=3, show_default=True, help="Parents per generation, timed again each time.")
-@click.option("--evaluations", type=click.IntRange(min=1), default=45, show_default=True, help="At most so many candidates.")
+@click.option("--evaluations", type=click.IntRange(min=1), default=45, show_default=True, help="At most so many, the unchanged TASK first.")
 @click.option("--budget", "budget_s", default="30m", show_default=True, callback=_seconds, help="At most so long: 90s, 30m, 2h.")
 @click.option("--enough", "enough_pct", type=click.FloatRange(min=1.0, max=100.0), help="Stop at this share (%) of the hardware's limit.")
 @click.option("--seed", type=click.IntRange(min=0), default=0, show_default=True, help="Seed of every random choice.")

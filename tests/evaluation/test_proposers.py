@@ -116,6 +116,11 @@ def test_each_new_folder_is_a_candidate_and_a_bad_one_is_refused(tmp_path: Path)
     (tmp_path / "three" / "it.cu").write_bytes(b"\xff")
     found, refused = given(FromFolder(tmp_path))
     assert [(one.name, dict(one.files), dict(one.toggles), one.note) for one in found] == [("one", {"it.cu": "text"}, {"TILE": 32}, "why")]
+    (tmp_path / "one" / "candidate.json").write_text('{"toggles": {"TILE": 32}, "name": "small/tile"}')
+    (named,), _ = given(FromFolder(tmp_path))
+    assert named.name == "one/small/tile"
+    known = Member("m", 1, "from", named.name, "", "p0", {}, {})
+    assert given(FromFolder(tmp_path), asked(tried=(known,)))[0] == [], "a named folder is taken once"
     assert refused[0] == "it.cu is not UTF-8 text" and refused[1].startswith("candidate.json is not JSON")
     assert given(FromFolder(tmp_path / "one", poll_s=0.01), replace(asked(remaining_s=0.05), wait=True)) == ([], []), (
         "waits no longer than the search lasts"

@@ -6,6 +6,7 @@ import dataclasses
 import difflib
 import json
 import shutil
+import time
 from collections.abc import Mapping
 from pathlib import Path
 
@@ -25,6 +26,7 @@ from gates.evaluation.evolution.verify import verify_evolution
 from gates.evaluation.overlay import Candidate
 from gates.evaluation.terms import Terms
 from gates.evidence.packed_runs import opened, replace
+from gates.render.console import Silence
 from gates.sweep.record import read_sweep
 from gates.verify.run import verify_run
 
@@ -162,6 +164,36 @@ def test_a_watched_folder_is_waited_for_only_if_nothing_else_is_proposed(tmp_pat
     _, found = searched(monkeypatch, tmp_path, bench, *both, generations=3, budget_s=5.0)
     assert [one.name for one in found.members if one.proposer == "from"] == ["late"]
     assert {one.toggles["BLOCK"] for one in found.members} == {64, 96, 128, 160} and found.generations[1].spent_s < 4
+
+
+def test_a_file_done_ends_a_watched_search_once_all_folders_were_tried(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Also one that comes while the search waits; without it the search waits for its whole budget. What is refused is told, with why."""
+    watched, told, waits = tmp_path / "watched", list[str](), list[str]()
+    for name, given in {"a": {"BLOCK": 64}, "b": {"BLOCK": 96}, "c": {"BLOCK": 160}}.items():
+        (watched / name).mkdir(parents=True)
+        (watched / name / "candidate.json").write_text(json.dumps({"toggles": given, "name": "smaller" if name == "a" else ""}))
+    (watched / "wrong").mkdir()
+    (watched / "wrong" / "kernel.cuu").write_text("text")
+    monkeypatch.setattr(Silence, "done", lambda _, text: told.append(text))
+
+    def comes(_: Silence, text: str) -> None:
+        if "waiting" in text:
+            waits.append(text)
+            (watched / "done").touch()
+
+    monkeypatch.setattr(Silence, "step", comes)
+    for place in ("waits", "at once"):
+        _, found = searched(monkeypatch, tmp_path / place, Bench(lambda *_: 1.0), FromFolder(watched, poll_s=0.01), population=2)
+        assert found.stopped == f"all of {watched} was tried, and its file `done` says that no more comes"
+        assert [one.name for one in found.members] == ["blocks", "a/smaller", "b", "c"]
+        assert len(waits) == 1 and "a file `done` there ends it, Ctrl-C keeps all" in waits[0]
+        why = [text for text in told if text.startswith("wrong: refused: kernel.cuu: blocks has no such source; a candidate may replace")]
+        assert len(why) == ("waits", "at once").index(place) + 1
+    (watched / "done").unlink()
+    began = time.monotonic()
+    monkeypatch.setattr(Silence, "step", lambda *_: None)
+    _, found = searched(monkeypatch, tmp_path / "late", Bench(lambda *_: 1.0), FromFolder(watched, poll_s=0.01), budget_s=0.5)
+    assert found.stopped == "the budget of 0.5 s is spent" and time.monotonic() - began >= 0.5
 
 
 def test_the_recorded_sweep_s_winner_is_found_in_a_fifth_of_the_evaluations(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:

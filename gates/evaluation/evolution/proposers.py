@@ -15,7 +15,7 @@ import subprocess
 import tempfile
 import time
 from collections.abc import Callable, Iterator, Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import Any, Protocol, TypeAlias
 
@@ -29,6 +29,7 @@ from gates.worker import process
 _MOST_FILES = 100  # of a folder that is a candidate
 _MOST_ANSWER = 16 * 2**20  # bytes that another program may answer
 _POLL_S = 1.0
+DONE = "done"  # a file in a watched folder
 Proposal: TypeAlias = "Candidate | Refused"
 
 
@@ -177,7 +178,8 @@ def _worth(member: Member | None) -> float:
 class FromFolder:
     """Each new folder in ``folder`` is a candidate: sources by their names, and candidate.json with toggles, name, note, parent.
 
-    A folder whose name begins with a dot is still being written.
+    A folder whose name begins with a dot is still being written. A file ``done`` says that no more folders come. A candidate is called
+    after its folder, as folder/name if candidate.json names it: so the record says which folders were taken.
     """
 
     folder: Path
@@ -192,21 +194,31 @@ class FromFolder:
     def propose(self, asked: Asked) -> Iterator[Proposal]:
         """The folders that were not taken yet; if asked to, waits for the first of them."""
         tried: list[Member | Refused] = [*asked.tried, *asked.refused]
-        taken = {one.name for one in tried if one.proposer == self.name}
         until = time.monotonic() + (asked.remaining_s if asked.wait else 0.0)
-        while not (new := [path for path in self._folders() if path.name not in taken]) and time.monotonic() < until:
+        while True:
+            complete = self._complete()  # before the folders are listed: all that it stands for are there
+            if (new := self._new(tried)) or complete or time.monotonic() >= until:
+                break
             time.sleep(min(self.poll_s, max(0.0, until - time.monotonic())))
         for path in new:
             try:
-                given = self._read(path)
-                candidate = made_from({**given, "name": path.name}, asked)
+                candidate = made_from(self._read(path), asked)
+                candidate = replace(candidate, name="/".join(filter(None, (path.name, candidate.name))))
             except GatesError as error:
                 yield Refused(self.name, path.name, error.what)
                 continue
             yield Refused(self.name, path.name, "it was tried before") if asked.seen(candidate) else candidate
 
-    def _folders(self) -> list[Path]:
-        return sorted(path for path in self.folder.iterdir() if path.is_dir() and not path.name.startswith("."))
+    def exhausted(self, tried: Sequence[Member | Refused]) -> bool:
+        """Whether no more folders come and all of them are among ``tried``."""
+        return self._complete() and not self._new(tried)
+
+    def _complete(self) -> bool:
+        return (self.folder / DONE).is_file()
+
+    def _new(self, tried: Sequence[Member | Refused]) -> list[Path]:
+        taken = {one.name.partition("/")[0] for one in tried if one.proposer == self.name}
+        return sorted(path for path in self.folder.iterdir() if path.is_dir() and not path.name.startswith(".") and path.name not in taken)
 
     @staticmethod
     def _read(folder: Path) -> dict[str, Any]:

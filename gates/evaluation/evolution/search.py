@@ -21,7 +21,7 @@ from gates.core import jsonio
 from gates.core.errors import GatesError
 from gates.evaluation.describe import describe
 from gates.evaluation.evolution import strategies, work
-from gates.evaluation.evolution.proposers import Asked, FromFolder, Parent, Proposal, Proposer
+from gates.evaluation.evolution.proposers import DONE, Asked, FromFolder, Parent, Proposal, Proposer
 from gates.evaluation.evolution.record import FILE, SCHEMA_VERSION, Evolution, Generation, Member, Refused, read_evolution, write_evolution
 from gates.evaluation.overlay import Candidate, digests, editable, id_of, resolved
 from gates.evaluation.record import Evaluation, read_evaluation
@@ -41,6 +41,7 @@ from gates.task.load import Task, nearest, parse_toggle
 MOST_PROPOSALS = 1000  # that are looked at for one generation
 MOST_IDLE = 3  # generations without a new candidate
 _CHARACTERS = 300  # of a refusal's reason
+_MOST_TOLD = 3  # refusals of a generation, on the terminal
 _FAILURES = 20  # the last ones, that a program is shown
 
 
@@ -196,6 +197,9 @@ class _Search:
             return f"{options.generations} generations"
         if self.spent_s >= options.budget_s:
             return f"the budget of {options.budget_s:g} s is spent"
+        watched = [one for one in options.proposers if isinstance(one, FromFolder) and one.exhausted((*self.found.members, *self._refused))]
+        if len(watched) == len(options.proposers):
+            return f"all of {', '.join(str(one.folder) for one in watched)} was tried, and its file `{DONE}` says that no more comes"
         if len(ended) > MOST_IDLE and not any(one.members for one in ended[-MOST_IDLE:]):
             return f"nothing new was proposed {MOST_IDLE} times"
         if strategies.stalled(self.found):
@@ -229,6 +233,10 @@ class _Search:
             taken.setdefault(identity, (proposer, proposal))
             if len(taken) == wanted:
                 break
+        for one in refused[:_MOST_TOLD]:
+            self.progress.done(f"{one.name or one.proposer}: refused: {one.why}")
+        if (more := len(refused) - _MOST_TOLD) > 0:
+            self.progress.done(f"{more} more were refused: {self.folder / 'tree.html'} says why")
         self._begin(number, tuple(one.id for one in parents), list(taken.values()), tuple(refused))
 
     def _proposals(self, asked: Asked) -> Iterator[tuple[str, Proposal]]:
@@ -243,7 +251,9 @@ class _Search:
                 left.append((name, given))
                 count += 1
         for watcher in (one for one in self.options.proposers if isinstance(one, FromFolder) and not count):
-            self.progress.step(f"generation {asked.generation}: waiting for a folder in {watcher.folder}")
+            self.progress.step(
+                f"generation {asked.generation}: waiting for a folder in {watcher.folder}; a file `{DONE}` there ends it, Ctrl-C keeps all"
+            )
             yield from ((watcher.name, proposal) for proposal in watcher.propose(replace(asked, wait=True)))
 
     def _begin(self, number: int, parents: tuple[str, ...], given: Sequence[tuple[str, Candidate]], refused: tuple[Refused, ...]) -> None:
@@ -337,7 +347,7 @@ class _Search:
             self._parent(self.found.members[0]),
             tuple(map(self._parent, parents)),
             self.found.members,
-            tuple(one for generation in self.found.generations for one in generation.refused),
+            self._refused,
             lambda candidate: self._known(candidate, known),
             random.Random(f"{self.found.seed} {number}"),
             max(0.0, self.options.budget_s - self.spent_s),
@@ -355,13 +365,17 @@ class _Search:
     def _context(self) -> Mapping[str, Any]:
         """For a program: the task, what failed last and why, and what is to be beaten."""
         failed = [one for one in self.found.judged() if not one.valid][-_FAILURES:]
-        refused = [one for generation in self.found.generations for one in generation.refused][-_FAILURES:]
+        refused = self._refused[-_FAILURES:]
         return {
             "task": self._described,
             "incumbent": {"id": self.found.members[0].id, "score": self.found.members[0].score},
             "failures": [{"id": one.id, "name": one.name, "code": one.code, "feedback": self._said(one).feedback} for one in failed]
             + [{"name": one.name, "refused": one.why} for one in refused],
         }
+
+    @property
+    def _refused(self) -> tuple[Refused, ...]:
+        return tuple(one for generation in self.found.generations for one in generation.refused)
 
     @cached_property
     def _described(self) -> dict[str, Any]:

@@ -18,8 +18,8 @@ import torch
 
 from gates.core.errors import GatesError
 from gates.hardware.peaks import UNITS
-from gates.launch.guarded_buffers import as_bytes
 from gates.task import problem as problems
+from gates.task.tensor_digest import flat_bytes
 
 
 def check_answers(problem: Any, shapes: Sequence[str], arguments: Sequence[str] = ()) -> None:
@@ -56,7 +56,7 @@ def _check_seeded(problem: Any, shape: Mapping[str, int]) -> None:
 def _same(one: Any, other: Any) -> bool:
     """Return whether two inputs have the same bits, so that NaN is equal to itself. Only tensors and numbers are compared."""
     if isinstance(one, torch.Tensor) and isinstance(other, torch.Tensor):
-        return (one.dtype, one.shape) == (other.dtype, other.shape) and torch.equal(as_bytes(one), as_bytes(other))
+        return (one.dtype, one.shape) == (other.dtype, other.shape) and torch.equal(flat_bytes(one), flat_bytes(other))
     return not isinstance(one, (int, float)) or one == other or one != one
 
 

@@ -10,7 +10,7 @@ import ast
 import re
 import sys
 import tempfile
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterable, Iterator, Mapping
 from pathlib import Path
 
 from gates.core.errors import EXIT_USAGE, GatesError
@@ -35,7 +35,6 @@ _ELEMENTS = {  # types of C that say what they point to, with the types of tenso
     "int64_t": ("int64",),
 }
 _DTYPES = {dtype for dtypes in _ELEMENTS.values() for dtype in dtypes}
-_COMMENT = re.compile(r"//[^\n]*|/\*.*?\*/", re.S)
 
 
 def lint(folder: Path) -> list[str]:
@@ -237,20 +236,37 @@ def _signature(task: Task, arguments: Mapping[str, str]) -> Iterator[str]:
 
     if task.kind != CUDA:
         return
-    plain = _COMMENT.sub(" ", "\n".join(texts(task.sources)[0].values()))
-    lists = {found[1] for found in re.finditer(rf"\b{task.entry}\s*\(([^(){{}};#]*)\)\s*(?:{{|try\b)", plain)}
+    definition = re.compile(rf"\b{task.entry}\s*\(([^(){{}};#]*)\)\s*(?:{{|try\b)")
+    lists = {found[1]: (path, text, found) for path, text in texts(task.sources)[0].items() for found in definition.finditer(text)}
     if len(lists) != 1:
         return
-    where, parameters = f"{task.folder / 'task.yaml'}: entry: {task.entry}", lists.pop().split(",")
+    ((path, text, found),) = lists.values()
+    parameters, at = found[1].split(","), found.start(1)
     if len(parameters) != len(arguments) + _AFTER_ARGUMENTS:
         yield (
-            f"{where} takes {len(parameters)} arguments, and is called with {len(arguments) + _AFTER_ARGUMENTS}: "
-            f"{', '.join((*arguments, 'stream', 'error', 'error_bytes'))}"
+            f"{path}:{_line(text, found.start())}: {task.entry} takes {len(parameters)} arguments, and is called with "
+            f"{len(arguments) + _AFTER_ARGUMENTS}: {', '.join((*arguments, 'stream', 'error', 'error_bytes'))}"
         )
         return
     for parameter, (name, given) in zip(parameters, arguments.items(), strict=False):
-        if told := _mismatch(" ".join(parameter.replace("*", " * ").split()), given):
-            yield f"{where} takes `{' '.join(parameter.split())}`, and {name} is {told}"
+        told = _mismatch(" ".join(parameter.replace("*", " * ").split()), given)
+        if told or (told := _another(parameter, name, arguments)):
+            begin = at + len(parameter) - len(parameter.lstrip())
+            yield f"{path}:{_line(text, begin)}: {task.entry} takes `{' '.join(parameter.split())}`, and {name} is {told}"
+        at += len(parameter) + 1
+
+
+def _line(text: str, index: int) -> int:
+    return text.count("\n", 0, index) + 1
+
+
+def _another(parameter: str, name: str, arguments: Iterable[str]) -> str:
+    """What stands at the place of a parameter that is called like another argument: swapped ones of one type have no other sign."""
+    words = re.findall(r"\w+", re.split(r"[=\[]", parameter)[0])
+    called = words[-1].lower() if words else ""
+    if called == name.lower() or called not in (one.lower() for one in arguments):
+        return ""
+    return f"the argument at this place: the order is {', '.join(arguments)}"
 
 
 def _mismatch(parameter: str, given: str) -> str:
@@ -258,8 +274,10 @@ def _mismatch(parameter: str, given: str) -> str:
 
     Bytes, and whole numbers without a sign, are read for elements of any type.
     """
-    dtype, of_tensor, _ = given.partition(" tensor")
-    pointer, words = "*" in parameter, parameter.partition("*")[0].removeprefix("const ").split()
+    dtype, of_tensor, output = given.partition(" tensor")
+    pointer, words = "*" in parameter, parameter.partition("*")[0].split()
+    if pointer and output and "const" in words:
+        return "an output, which the kernel writes"
     kind = " ".join(word for word in (words if pointer else words[:-1]) if word not in ("const", "__restrict__")).removeprefix("std::")
     if kind not in _ELEMENTS:
         return ""

@@ -9,7 +9,7 @@ from places import ROOT
 
 from gates.cli.guard import guard
 from gates.cli.main import cli
-from gates.diagnostics.lint import _toggles, lint
+from gates.diagnostics.lint import _signature, _toggles, lint
 from gates.task.load import load_task, task_folders
 from gates.task.scaffold import KINDS, new_task
 
@@ -168,17 +168,40 @@ def test_a_launcher_with_another_number_of_arguments_and_a_rough_reference(tmp_p
         ("float x,", "takes `float x`, and x is a tensor of float32"),
         ("const int64_t* n,", "takes `const int64_t* n`, and N is a number (int64_t)"),
         ("float n,", "takes `float n`, and N is int64_t"),
+        ("const float* out,", "takes `const float* out`, and out is an output, which the kernel writes"),
+        ("void const* out,", "takes `void const* out`, and out is an output, which the kernel writes"),
+        ("const float* y,", "takes `const float* y`, and x is the argument at this place: the order is x, y, out, N"),
+        ("int64_t X,", "takes `int64_t X`, and N is the argument at this place: the order is x, y, out, N"),
+        ("float* const __restrict__ out,", ""),
+        ("const float* input,", ""),
         ("const uint32_t* x,", ""),
         ("void* x,", ""),
         ("const float4* x,", ""),
         ("int n,", ""),
     ],
 )
-def test_a_launcher_that_takes_another_type(tmp_path: Path, written: str, told: str) -> None:
-    name = written.rpartition(" ")[2]
-    before = {"x,": "const float* x,", "out,": "float* out,", "n,": "int64_t n,"}[name]
+def test_a_launcher_that_takes_another_argument(tmp_path: Path, written: str, told: str) -> None:
+    before = {"out": "float* out,", "n": "int64_t n,", "X": "int64_t n,"}.get(written.rpartition(" ")[2].rstrip(","), "const float* x,")
     folder = made(tmp_path, "cuda", (f"{before} ", f"{written} "), file="kernel.cu")
-    assert [line.partition("silu_mul_launch ")[2] for line in lint(folder)] == ([told] if told else [])
+    found = _signature(
+        load_task(folder, environ={}), {"x": "float32 tensor", "y": "float32 tensor", "out": "float32 tensor, output", "N": "int"}
+    )
+    assert [line.partition("silu_mul_launch ")[2] for line in found] == ([told] if told else [])
+
+
+def test_a_parameter_is_told_at_its_own_line(tmp_path: Path) -> None:
+    launcher = "int silu_mul_launch(\n    const float* y, /* of\n    two lines */\n    const float* x, const float* out,"
+    folder = made(tmp_path, "cuda", ("int silu_mul_launch(const float* x, const float* y, float* out,", launcher), file="kernel.cu")
+    first = next(number for number, line in enumerate((folder / "kernel.cu").read_text().splitlines(), 1) if line.endswith("/* of"))
+    second = first + 2
+    assert [line.partition(": silu_mul_launch takes ") for line in lint(folder)] == [
+        (f"{folder / 'kernel.cu'}:{at}", ": silu_mul_launch takes ", told)
+        for at, told in (
+            (first, "`const float* y`, and x is the argument at this place: the order is x, y, out, N"),
+            (second, "`const float* x`, and y is the argument at this place: the order is x, y, out, N"),
+            (second, "`const float* out`, and out is an output, which the kernel writes"),
+        )
+    ]
 
 
 def test_an_unknown_chip_and_arguments_that_nothing_provides_have_their_lines(tmp_path: Path) -> None:

@@ -57,8 +57,8 @@ def of_reference(
 
     ``largest`` and ``mean`` are of the absolute outputs: the errors of an output of zeros. ``dtypes``: output to type, as
     "float64"; ``rounding``: [output, its type as made for the kernel, the largest error of the exact result rounded to it]; ``arguments``:
-    those of a C launcher, by name ("float32 tensor", "int" or "float"): the problem's own, or those that are given; ``dims``: whether the
-    problem declares DIMS; ``sizes``: the shape's.
+    those of a C launcher, by name ("float32 tensor", "float32 tensor, output", "int" or "float"): the problem's own, or those that are
+    given; ``dims``: whether the problem declares DIMS; ``sizes``: the shape's.
     """
     job = {"kind": "magnitude", "problem": problem, "folder": str(folder), "shape": shape, "arguments": list(arguments)}
     tried = run_job(folder, job, work, limit_s=limit_s, name="magnitude", python=python)
@@ -177,6 +177,11 @@ def _arguments(problem: Any, inputs: Mapping[str, Any], shape: Mapping[str, int]
 
     if not (names := names or getattr(problem, "ARGUMENTS", ())):
         return {}
-    given = problems.call_arguments(problem, inputs, problems.outputs_of(problem, shape), shape, names)
-    kinds = (f"{str(one.dtype).removeprefix('torch.')} tensor" if isinstance(one, torch.Tensor) else type(one).__name__ for one in given)
-    return dict(zip(names, kinds, strict=True))
+    outputs = problems.outputs_of(problem, shape)
+    given = dict(zip(names, problems.call_arguments(problem, inputs, outputs, shape, names), strict=True))
+    return {
+        name: f"{str(one.dtype).removeprefix('torch.')} tensor{', output' if name in outputs else ''}"
+        if isinstance(one, torch.Tensor)
+        else type(one).__name__
+        for name, one in given.items()
+    }

@@ -27,7 +27,7 @@ def texts(sources: Iterable[Path]) -> tuple[dict[Path, str], list[str]]:
         path = waiting.pop(0)
         if path in found:
             continue
-        found[path] = _COMMENT.sub(" ", path.read_text(encoding="utf-8", errors="replace"))
+        found[path] = _COMMENT.sub(_blank, path.read_text(encoding="utf-8", errors="replace"))
         for quoted, angled in _INCLUDE.findall(found[path]):
             name = quoted or angled
             beside = next((root / name for root in path.parents if (root / name).is_file()), None)
@@ -36,6 +36,10 @@ def texts(sources: Iterable[Path]) -> tuple[dict[Path, str], list[str]]:
             elif not _PLAIN.fullmatch(name):
                 elsewhere[name] = None
     return found, list(elsewhere)
+
+
+def _blank(comment: re.Match[str]) -> str:
+    return " " + "\n" * comment[0].count("\n")  # lines keep their numbers
 
 
 def launches_without_stream(task: Task) -> list[str]:

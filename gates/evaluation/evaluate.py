@@ -53,7 +53,12 @@ def evaluate_task(name: str, candidate: Candidate, terms: Terms, progress: Progr
     task, plain = terms.task(name, candidate.toggles), terms.task(name)
     files = resolved(task, candidate)
     identity = candidate_id(plain, files, dict(task.toggles))
-    profile, why, device = choose_profile("full" if terms.stage == "speed" else terms.profile, terms.device)
+    asked = (
+        ("full", terms.device, "--stage memory is the last that needs no device")
+        if terms.stage == "speed"
+        else (terms.profile, terms.device)
+    )
+    profile, why, device = choose_profile(*asked)
     home = terms.results / FOLDER / task.name / identity
     reference = incumbent(plain, terms) if terms.stage == "speed" else plain
     against = terms.against if terms.against in ("task", "baseline") else reference.digest()

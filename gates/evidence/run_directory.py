@@ -257,6 +257,7 @@ def resolve_run(name: str, results: Path) -> Path:
 def _resolved(name: str, results: Path) -> Path:
     kind, colon, rest = name.partition(":")
     if colon and kind in ("latest", "recorded"):
+        rest = task_name(rest) if kind == "latest" else rest
         place = recorded(results) / rest if kind == "recorded" else results / rest
         folders = sorted(place.parent.iterdir()) if rest and _stays_below(rest) and place.parent.is_dir() else []
         found = {folder.name: runs for folder in folders if (runs := run_places(folder))}
@@ -279,6 +280,11 @@ def _resolved(name: str, results: Path) -> Path:
         hint = hint if len(path.parts) > 1 else f"{hint}; a task's last one is latest:{name}"
         raise GatesError(f"{name} is not a run directory: it has no run.json", hint=hint)
     return path
+
+
+def task_name(text: str) -> str:
+    """The name of the task that ``text`` is the folder of, as a folder is as good as its name; else ``text`` itself."""
+    return Path(text).absolute().name if (Path(text) / "task.yaml").is_file() else text
 
 
 def recorded(results: Path) -> Path:

@@ -21,7 +21,7 @@ def profile_tasks(
 ) -> tuple[str, int]:
     """The counters of each named task side by side, and the exit code: 3 where one could not be profiled."""
     require_outside_a_run(out / "report")
-    _, _, device = choose_profile("full", 0)
+    _, _, device = choose_profile("full", 0, "counters take a device; `gates build TASK` says registers and spills without one")
     assert device is not None
     toolchain = find_toolchain()
     tool = toolchain.get("ncu")

@@ -214,8 +214,10 @@ def _built(info: RunInfo, session: Session) -> RunInfo:
     return dataclasses.replace(info, task=built[0], baseline=built[1] if len(built) > 1 else None)
 
 
-def choose_profile(asked: str, index: int) -> tuple[str, str, devices.DeviceInfo | None]:
-    """(cpu or full, why, the device). Raises GatesError, exit code 3, for full without such a device."""
+def choose_profile(
+    asked: str, index: int, hint: str = "--profile cpu runs what needs no device"
+) -> tuple[str, str, devices.DeviceInfo | None]:
+    """(cpu or full, why, the device). Raises GatesError with ``hint``, exit code 3, for full without such a device."""
     found = devices.probe()
     device = found.devices[index] if index < len(found.devices) else None
     reason = found.reason or f"no CUDA device {index}: there are {len(found.devices)}"
@@ -224,7 +226,7 @@ def choose_profile(asked: str, index: int) -> tuple[str, str, devices.DeviceInfo
     if device is not None:
         return "full", "asked for" if asked == "full" else f"{device.name} is usable", device
     if asked == "full" or index:
-        raise GatesError(reason, hint="--profile cpu runs what needs no device", exit_code=EXIT_HOLD)
+        raise GatesError(reason, hint=hint, exit_code=EXIT_HOLD)
     return "cpu", reason, None
 
 

@@ -25,7 +25,7 @@ def markdown(ladder: Ladder) -> str:
             rung.decision.value,
             _us(rung),
             _step(rung),
-            _times(rung.cumulative),
+            _times(rung.cumulative if rung.p50_us is not None else None),
         )
         for rung in ladder.rungs
     ]

@@ -21,7 +21,7 @@ from gates.core.errors import GatesError
 from gates.core.jsonio import MAX_BYTES
 from gates.core.records import Decision
 from gates.evidence.packed_runs import SUFFIX, is_run, opened, origin
-from gates.evidence.run_directory import SCHEMA_VERSION
+from gates.evidence.run_directory import SCHEMA_VERSION, task_name
 from gates.gate.performance.evidence import MEASURED
 from gates.stats.samples import BASELINE, CANDIDATE, MAX_US
 from gates.task.load import called, nearest
@@ -82,7 +82,7 @@ def history(results: Path, task: str | None = None) -> tuple[Entry, ...]:
         raise GatesError(f"no run found under {results}", hint="`gates run TASK` writes one; --results names another folder")
     if task is None:
         return entries
-    task = Path(task).name or task  # a folder is as good as its name
+    task = task_name(task)
     meant = called(task, {entry.task for entry in entries})
     chosen = tuple(entry for entry in entries if entry.task in meant)
     if not chosen:

@@ -301,7 +301,11 @@ def find_task(name: str, overrides: Mapping[str, str] | None = None, environ: Ma
         raise GatesError(f"no task called {name[:80]!r}", hint="`gates list` names the tasks here") from None
     if is_path:
         if path.is_file():
-            raise GatesError(f"{name} is a file, not a task folder", hint=f"name the folder: {path.parent}")
+            own = next((folder for folder in path.parents if (folder / "task.yaml").is_file()), None)
+            raise GatesError(
+                f"{name} is a file, not a task folder",
+                hint=_folders_near(path.with_suffix("")) if own is None else f"name the folder: {own}",
+            )
         if not path.is_dir():
             raise GatesError(f"no task folder at {name}", hint=_folders_near(path))
         return load_task(path, overrides, environ)

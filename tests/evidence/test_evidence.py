@@ -197,6 +197,18 @@ def test_the_beginning_of_a_name_is_enough_where_it_is_one_task_s(tmp_path: Path
         resolve_run("latest:fp16_v", tmp_path)
 
 
+def test_a_task_s_folder_is_as_good_as_its_name(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    run = publish(tmp_path / "results", "20260101T000000Z-a-cpu")
+    (tmp_path / "d" / "task").mkdir(parents=True)
+    monkeypatch.chdir(tmp_path)
+    with pytest.raises(GatesError, match="no run found"):
+        resolve_run("latest:./d/task", tmp_path / "results")  # a folder, but not a task's
+    (tmp_path / "d" / "task" / "task.yaml").touch()
+    assert resolve_run("latest:./d/task", tmp_path / "results") == resolve_run("latest:d/task/", tmp_path / "results") == run
+    monkeypatch.chdir(tmp_path / "d" / "task")
+    assert resolve_run("latest:.", tmp_path / "results") == run
+
+
 def test_a_run_that_is_not_there_is_told_with_those_that_are(tmp_path: Path) -> None:
     run = tmp_path / "results" / "recorded" / "h100" / "stage3_cp_async" / "run"
     run.mkdir(parents=True)

@@ -93,6 +93,12 @@ def test_what_was_not_measured_against_the_stage_before_is_hold_at_best() -> Non
     assert ladder_of(STAGES[2::-1]).decision is ladder_of([STAGES[0], STAGES[2]]).decision is Decision.HOLD
 
 
+def test_a_stage_without_times_has_no_gain_over_the_first() -> None:
+    timed = ladder_of(STAGES[:3])
+    untimed = tuple(replace(rung, p50_us=None, ratio=None, cumulative=None if number else 1.0) for number, rung in enumerate(timed.rungs))
+    assert "| 1.00x |" in timed.markdown() and "1.00x" not in Ladder(1, untimed).markdown()
+
+
 def test_the_worst_decision_counts() -> None:
     rungs = ladder_of(STAGES[:3]).rungs
     for worst, code in ((Decision.HOLD, 3), (Decision.REJECT, 1)):

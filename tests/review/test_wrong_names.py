@@ -15,7 +15,10 @@ from places import ROOT
 
 from gates.cli.guard import guard
 from gates.cli.main import cli
+from gates.core.errors import GatesError
 from gates.core.records import Check, GateResult, Status
+from gates.launch import device
+from gates.launch.device import DeviceProbe
 from gates.render.ci.junit import junit
 from gates.render.ci.sarif import sarif
 
@@ -42,6 +45,7 @@ def in_the_checkout(monkeypatch: pytest.MonkeyPatch) -> None:
         (["run", "stge2"], "hint: did you mean stage2"),
         (["run", "nowhere/stage2_wmma_pv"], "hint: did you mean stage2_wmma_pv"),
         (["run", "kernels/common/wgmma.cuh"], "is a file, not a task folder"),
+        (["run", "./tasks/stage2_wmma_problem.py"], "hint: did you mean tasks/stage2_wmma_pv"),
     ],
 )
 def test_a_wrong_name(capsys: pytest.CaptureFixture[str], arguments: list[str], expected: str) -> None:
@@ -52,6 +56,20 @@ def test_a_wrong_name(capsys: pytest.CaptureFixture[str], arguments: list[str], 
 
 def test_two_runs_of_one_stage_can_be_compared(capsys: pytest.CaptureFixture[str], tmp_path: Path) -> None:
     assert guard(lambda: cli.main(["compare", "recorded:h100/stage2", RUN, "--force", "--out", str(tmp_path)], standalone_mode=False)) == 3
+
+
+@pytest.mark.parametrize(
+    ("arguments", "hint"),
+    [
+        (["run", "stage2", "--profile", "full"], "--profile cpu runs what needs no device"),
+        (["evaluate", "stage2", "--stage", "speed", "--profile", "cpu"], "--stage memory is the last that needs no device"),
+        (["profile", "stage2"], "`gates build TASK` says registers and spills without one"),
+    ],
+)
+def test_what_needs_a_device_says_how_to_do_without(arguments: list[str], hint: str, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(device, "probe", lambda: DeviceProbe((), "no CUDA device"))
+    error = CliRunner().invoke(cli, arguments).exception
+    assert isinstance(error, GatesError) and (error.what, error.exit_code) == ("no CUDA device", 3) and hint in (error.hint or "")
 
 
 @pytest.mark.parametrize(("target", "near"), [("stage9", "stage4"), ("stge2", "stage2"), ("fp16_v9", "fp16_v9_pipeline"), ("tets", "test")])

@@ -29,6 +29,7 @@ from gates.hardware import ncu_metrics
 from gates.hardware.ncu_metrics import METRICS, Metric
 
 GATE = "ncu"
+_DURATION = "duration_us"  # a check of each side that was timed
 # Nsight Compute's own duration of a launch beside p50 of timed launches, cold both: 0.88 to 1.15 in all recorded runs. Clocks are those of
 # the
 # moment (an idle card may be at half of its clock), a short launch holds its ramp, and a kernel that task.yaml does not name is timed and
@@ -108,12 +109,12 @@ def _as_long(side: ProfiledSide, role: str, p50_us: float) -> Check:
     duration_ns, reason = value(side, "duration_ns")
     where = f"{role}, by the profiler, against p50 {p50_us:.4g} us"
     if duration_ns is None:
-        return Check("duration_us", Status.NOT_RUN, None, None, "us", where, codes.ABSENT, reason)
+        return Check(_DURATION, Status.NOT_RUN, None, None, "us", where, codes.ABSENT, reason)
     seen = 1e-3 * duration_ns
     most, least = SHORTER * p50_us + SHORTER_US, (p50_us - LONGER_US) / LONGER
     if seen > most:
         return Check(
-            "duration_us",
+            _DURATION,
             Status.INCONCLUSIVE,
             seen,
             most,
@@ -124,7 +125,7 @@ def _as_long(side: ProfiledSide, role: str, p50_us: float) -> Check:
         )
     if seen < least:
         return Check(
-            "duration_us",
+            _DURATION,
             Status.INCONCLUSIVE,
             seen,
             least,
@@ -133,7 +134,7 @@ def _as_long(side: ProfiledSide, role: str, p50_us: float) -> Check:
             codes.TIME_DISAGREES,
             "name every kernel of the launch in task.yaml",
         )
-    return Check("duration_us", Status.PASS, seen, most, "us", where)
+    return Check(_DURATION, Status.PASS, seen, most, "us", where)
 
 
 def value(side: ProfiledSide, name: str) -> tuple[float | None, str]:
@@ -242,5 +243,9 @@ def _steady(side: ProfiledSide, old: ProfiledSide | None, name: str, pct: float)
 
 
 def _sentence(checks: list[Check], evidence: NcuEvidence) -> str:
-    parts = [f"{check.name} {check.observed:.4g} {check.unit}".strip() for check in checks if isinstance(check.observed, float)]
+    parts = []
+    for check in checks:
+        if isinstance(check.observed, float):
+            side = f"{check.where.partition(',')[0]} " if check.name == _DURATION else ""  # both sides have one
+            parts.append(f"{side}{check.name} {check.observed:.4g} {check.unit}".strip())
     return f"{', '.join(parts)} on {evidence.chip}, {evidence.shape}"

@@ -231,3 +231,10 @@ def test_the_profiler_s_duration_and_the_claimed_time(duration_us, p50_us, code)
     record = evidence({**NEW, "duration_ns": 1000 * duration_us})
     assert ncu.judge(record, LIMITS, timed_us={"candidate": p50_us}).code == code
     assert ncu.judge(record, LIMITS).code == "ncu.pass"
+
+
+def test_a_duration_in_the_sentence_says_whose_it_is() -> None:
+    record = evidence({**NEW, "duration_ns": 10_000.0})
+    timed = {"candidate": 10.0, "baseline": 1.0}
+    said = ncu.judge(record, LIMITS, timed_us=timed).sentence
+    assert "candidate duration_us 10 us, baseline duration_us 1 us on" in said

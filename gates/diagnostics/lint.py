@@ -20,6 +20,7 @@ from gates.task.load import CUDA, EXTENSION, PYTHON, Task, faults, load_task
 
 _SCRIPTS = {"build.py": "build", "runner.py": "run"}  # and what each calls
 _TOO_ROUGH = ("float32", "float16", "bfloat16")
+_NO_SHAPE = "has no shape"  # as the runner says it
 _AFTER_ARGUMENTS = 3  # stream, error, error_bytes
 _ELEMENTS = {  # types of C that say what they point to, with the types of tensors whose elements they can be
     "float": ("float32", "complex64"),
@@ -46,15 +47,23 @@ def lint(folder: Path) -> list[str]:
         task = load_task(folder, environ={})
     except GatesError:
         return found  # told above
+    of_problem = list(_problem(task)) if (folder / "runner.py").is_file() else []
+    misspelt = any(_NO_SHAPE in line for line in of_problem)  # then the timed shape may be the one that is meant
     return [
         *found,
         *_names(folder),
         *_sources(task),
         *_chips(task),
         *_toggles(task),
+        *(() if misspelt else _timed(task)),
         *_verdicts(task),
-        *(_problem(task) if (folder / "runner.py").is_file() else ()),
+        *of_problem,
     ]
+
+
+def _at(task: Task, *keys: str | int) -> str:
+    """File and line of a key of task.yaml, or of the nearest key above it."""
+    return str(task.folder / task.place(*keys))
 
 
 def _script(path: Path, call: str) -> Iterator[str]:
@@ -77,7 +86,7 @@ def _sources(task: Task) -> Iterator[str]:
     """Entry and kernels that no source defines."""
     from gates.task.sources.cuda_text import texts
 
-    where = f"{task.folder / 'task.yaml'}: "
+    where = f"{_at(task, 'entry')}: "
     if task.kind in (CUDA, EXTENSION):
         text = "\n".join(texts(task.compiled)[0].values())
         if task.kind == CUDA and not ('extern "C"' in text and re.search(rf"\b{task.entry}\s*\(", text)):
@@ -105,16 +114,16 @@ def _sources(task: Task) -> Iterator[str]:
             entries |= _bound(tree) if index == 0 else set()
         if task.entry not in entries:
             yield f"{where}entry: {task.sources[0].name} defines no {task.entry} at its top level"
-    for kernel in task.kernels:
+    for index, kernel in enumerate(task.kernels):
         if task.kind != PYTHON and kernel not in names:
-            yield f"{where}kernels: no source defines {kernel}"
+            yield f"{_at(task, 'kernels', index)}: kernels: no source defines {kernel}"
 
 
 def _chips(task: Task) -> Iterator[str]:
     """Architectures of which the table of chips has none: mistyped, or too new for it."""
     for arch in task.arch:
         if chips.chip_of(arch) is None:
-            yield f"{task.folder / task.place('arch')}: arch: {arch} is no chip that is known here ({', '.join(chips.CHIPS)})"
+            yield f"{_at(task, 'arch')}: arch: {arch} is no chip that is known here ({', '.join(chips.CHIPS)})"
 
 
 def _toggles(task: Task) -> Iterator[str]:
@@ -129,7 +138,7 @@ def _toggles(task: Task) -> Iterator[str]:
     for name in task.toggles:
         if name not in words:
             yield (
-                f"{task.folder / 'task.yaml'}: toggles: {name} stands in no source and in no header included from beside them, so it "
+                f"{_at(task, 'toggles', name)}: toggles: {name} stands in no source and in no header included from beside them, so it "
                 f"changes nothing"
             )
 
@@ -147,33 +156,40 @@ def _bound(tree: ast.Module) -> set[str]:
     return found
 
 
-def _verdicts(task: Task) -> Iterator[str]:
-    """What keeps a gate from a verdict on any machine, so that the decision stays hold."""
-    where = f"{task.folder / 'task.yaml'}: "
+def _timed(task: Task) -> Iterator[str]:
+    """A shape that is timed, and that correctness leaves out."""
     timed = next(iter(task.timed_shapes), task.shapes[0])
     if timed not in task.shapes:
-        key = "shapes" if "shapes" in task.gates["performance"] else "shape"
+        key = _timed_key(task)
         yield (
-            f"{task.folder / 'task.yaml'}:{task.place('gates', 'performance', key).partition(':')[2]}: gates.performance.{key}: "
-            f"{timed} is timed, and only timing compares its results: add it to shapes, unless it takes too long on the emulator"
+            f"{_at(task, 'gates', 'performance', key)}: gates.performance.{key}: {timed} is timed, and only timing compares its results: "
+            f"add it to shapes, unless it takes too long on the emulator"
         )
+
+
+def _timed_key(task: Task) -> str:
+    return "shapes" if "shapes" in task.gates["performance"] else "shape"
+
+
+def _verdicts(task: Task) -> Iterator[str]:
+    """What keeps a gate from a verdict on any machine, so that the decision stays hold."""
     for gate, limits in task.gates.items():
         if (row := ROWS[gate]).first_limits and not limits and gate not in task.not_applicable:
             yield (
-                f"{where}gates.{gate} has no limits, so the decision stays hold: add e.g. `{gate}: {row.first_limits}`, or declare "
-                f"{gate} under not_applicable"
+                f"{_at(task, 'gates', gate)}: gates.{gate} has no limits, so the decision stays hold: add e.g. "
+                f"`{gate}: {row.first_limits}`, or declare {gate} under not_applicable"
             )
     if task.baseline is None:
         if "performance" not in task.not_applicable:
             yield (
-                f"{where}performance needs a baseline to be faster than: name one, or declare performance under not_applicable, as a "
-                f"first rung does"
+                f"{task.folder / 'task.yaml'}: performance needs a baseline to be faster than: name one, or declare performance "
+                f"under not_applicable, as a first rung does"
             )
         compared = [key for key in ("rises", "steady") if task.gates["ncu"].get(key)]
         if compared and "ncu" not in task.not_applicable:
-            yield f"{where}gates.ncu.{compared[0]} needs a baseline to compare with"
+            yield f"{_at(task, 'gates', 'ncu', compared[0])}: gates.ncu.{compared[0]} needs a baseline to compare with"
         if task.gates["correctness"].get("match_baseline"):
-            yield f"{where}gates.correctness.match_baseline needs a baseline"
+            yield f"{_at(task, 'gates', 'correctness', 'match_baseline')}: gates.correctness.match_baseline needs a baseline"
 
 
 def _problem(task: Task) -> Iterator[str]:
@@ -191,8 +207,7 @@ def _problem(task: Task) -> Iterator[str]:
     except GatesError as error:
         if error.exit_code != EXIT_USAGE:
             raise
-        where = task.folder / task.place("arguments") if error.what.startswith("`arguments`") else task.problem_file() or task.problem
-        yield f"{where}: {error.what}" + (f" ({error.hint})" if error.hint else "")
+        yield f"{_place_of(task, error.what)}{error.what}" + (f" ({error.hint})" if error.hint else "")
         return
     for output, dtype in seen["dtypes"].items():
         if dtype in _TOO_ROUGH:
@@ -205,10 +220,9 @@ def _problem(task: Task) -> Iterator[str]:
     for output, dtype, cost in seen["rounding"]:
         if cost > limit:
             yield (
-                f"{task.folder / 'task.yaml'}:{task.place('gates', 'correctness', 'max_abs_err').partition(':')[2]}: "
-                f"gates.correctness.max_abs_err: rounding the "
-                f"exact result to {dtype} already costs {cost:.3g} at {task.shapes[0]} seed 0 ({output}); no kernel can keep "
-                f"{limit:g}; set about {2 * cost:.1g}"
+                f"{_at(task, 'gates', 'correctness', 'max_abs_err')}: gates.correctness.max_abs_err: rounding the exact result to "
+                f"{dtype} already costs {cost:.3g} at {task.shapes[0]} seed 0 ({output}); no kernel can keep {limit:g}; "
+                f"set about {2 * cost:.1g}"
             )
     if not seen["dims"]:
         yield (
@@ -219,9 +233,23 @@ def _problem(task: Task) -> Iterator[str]:
     limits = task.gates["correctness"]
     if limits["max_abs_err"] >= seen["largest"] and limits["mean_abs_err"] >= seen["mean"] and "max_err_over_bound" not in limits:
         yield (
-            f"{task.folder / 'task.yaml'}: gates.correctness: an output of zeros keeps these limits on shape {task.shapes[0]}: "
+            f"{_at(task, 'gates', 'correctness')}: gates.correctness: an output of zeros keeps these limits on shape {task.shapes[0]}: "
             f"its largest error is {seen['largest']:.3g}, its mean {seen['mean']:.3g}"
         )
+
+
+def _place_of(task: Task, what: str) -> str:
+    """Where the runner's error about the problem is, as a prefix to it: in task.yaml, or else the problem's file if it does not name it."""
+    if what.startswith("`arguments`"):
+        return f"{_at(task, 'arguments')}: "
+    for index, shape in enumerate(task.shapes):
+        if what.endswith(f"{_NO_SHAPE} {shape!r}"):
+            return f"{_at(task, 'shapes', index)}: shapes: "
+    if _NO_SHAPE in what:
+        key = _timed_key(task)
+        return f"{_at(task, 'gates', 'performance', key)}: gates.performance.{key}: "
+    file = str(task.problem_file() or task.problem)
+    return "" if file in what else f"{file}: "
 
 
 def _example(sizes: Mapping[str, int]) -> str:

@@ -112,8 +112,8 @@ class Task:
             raise GatesError(f"--debug: {self.name} is of kind {self.kind}, which nvcc does not compile", hint="leave --debug out")
         return self if self.debug_build else replace(self, nvcc_flags=(*self.nvcc_flags, DEBUG_FLAG))
 
-    def place(self, *keys: str) -> str:
-        """Return file and line of a key in task.yaml, or of the nearest key above it: ``task.yaml:18``."""
+    def place(self, *keys: str | int) -> str:
+        """Return file and line of a key or an item in task.yaml, or of the nearest key above it: ``task.yaml:18``."""
         lines = yamlio.load(self.folder / "task.yaml")[1]
         return f"task.yaml:{next(lines[keys[:end]] for end in range(len(keys), -1, -1) if keys[:end] in lines)}"
 

@@ -32,8 +32,7 @@ def check_answers(problem: Any, shapes: Sequence[str], arguments: Sequence[str] 
     _check_seeded(problem, problem.SHAPES[chosen[0]])
     for shape in (problem.SHAPES[name] for name in dict.fromkeys(chosen)):
         if text := _wrong(problem, shape, arguments):
-            what = f"problem {problem.__name__!r} ({problem.__file__}): {text}"
-            raise GatesError(what, hint="see docs/guide/writing-a-task.md for what a problem module holds")
+            raise GatesError(f"{problem.__file__}: {text}", hint="see docs/guide/writing-a-task.md for what a problem module holds")
 
 
 def _check_seeded(problem: Any, shape: Mapping[str, int]) -> None:

@@ -24,6 +24,12 @@ def made(tmp_path: Path, kind: str, *changes: tuple[str, str], file: str = "task
     return folder
 
 
+def place_in(folder: Path, start: str) -> str:
+    """File and line of the first line of task.yaml that begins with ``start``."""
+    path = folder / "task.yaml"
+    return f"{path}:{next(number for number, line in enumerate(path.read_text().splitlines(), 1) if line.startswith(start))}"
+
+
 @pytest.fixture
 def unrun(monkeypatch: pytest.MonkeyPatch) -> None:
     """No process that runs the problem."""
@@ -65,8 +71,8 @@ def test_all_findings_at_once(tmp_path: Path, unrun: None) -> None:
     (folder / "runner.py").unlink()
     found = "\n".join(lint(folder))
     for text in (
-        'no source defines an extern "C" function silu_launch',
-        "no source defines other_kernel",
+        f'{place_in(folder, "entry:")}: entry: no source defines an extern "C" function silu_launch',
+        f"{place_in(folder, 'kernels:')}: kernels: no source defines other_kernel",
         "gates.ncu has no limits",
         "gates.sass has no limits",
         "performance needs a baseline",
@@ -125,10 +131,8 @@ def test_a_toggle_that_no_source_uses(tmp_path: Path, unrun: None) -> None:
     (folder / "one.cuh").write_text('#include "two.cuh"\n')
     (folder / "two.cuh").write_text("constexpr int kDeep = DEEP;\n")
     (found,) = lint(folder)
-    assert (
-        found
-        == f"{folder / 'task.yaml'}: toggles: UNROL stands in no source and in no header included from beside them, so it changes nothing"
-    )
+    said = "UNROL stands in no source and in no header included from beside them, so it changes nothing"
+    assert found == f"{place_in(folder, 'toggles:')}: toggles: {said}"
 
 
 def test_a_toggle_behind_a_python_division_is_used(tmp_path: Path, unrun: None) -> None:
@@ -147,8 +151,28 @@ def test_the_problem_is_run_once(tmp_path: Path) -> None:
     made_wrong.write_text(
         made_wrong.read_text().replace("shapes: [small, mission]", "shapes: [small, huge]").replace("shape: mission", "shape: small")
     )
+    assert lint(folder) == [f"{place_in(folder, 'shapes:')}: shapes: problem mine_problem has no shape 'huge' (known: mission, odd, small)"]
+
+
+@pytest.mark.parametrize("misspelt", ["shapes: [small, missoin]", "shape: missoin"])
+def test_a_misspelt_shape_is_one_finding_at_its_line(tmp_path: Path, misspelt: str) -> None:
+    folder = made(tmp_path, "python", (misspelt.replace("missoin", "mission"), misspelt))
     (found,) = lint(folder)
-    assert "has no shape 'huge'" in found
+    key, start = ("shapes", "shapes:") if "shapes" in misspelt else ("gates.performance.shape", "  performance:")
+    assert found == f"{place_in(folder, start)}: {key}: problem mine_problem has no shape 'missoin' (did you mean mission?)"
+
+
+@pytest.mark.parametrize(
+    ("new", "said"),
+    [("raise OSError('no data')", "{line}: reference raises OSError"), ("return None", " reference gives NoneType")],
+    ids=["raises", "gives nothing"],
+)
+def test_the_problems_file_is_named_once(tmp_path: Path, new: str, said: str) -> None:
+    folder, problem = made(tmp_path, "python"), tmp_path / "mine_problem.py"
+    problem.write_text(problem.read_text().replace('return {"out": x / (1 + torch.exp(-x)) * y}', new))
+    (found,) = lint(folder)
+    line = next((number for number, text in enumerate(problem.read_text().splitlines(), 1) if new in text), None)
+    assert found.startswith(f"{problem}:{said.format(line=line)}") and found.count(str(problem)) == 1
 
 
 def test_a_launcher_with_another_number_of_arguments_and_a_rough_reference(tmp_path: Path) -> None:

@@ -81,6 +81,7 @@ def evolve_command(
     from functools import partial
 
     from gates.core.records import to_json
+    from gates.evaluation.answer import worst_archs
     from gates.evaluation.evolution import strategies
     from gates.evaluation.evolution.proposers import ByCommand, ByPatches, ByToggles, FromFolder, Proposer
     from gates.evaluation.evolution.search import Options, evolve
@@ -106,7 +107,9 @@ def evolve_command(
     if as_json:
         print_json(to_json(found))
         return
-    print_text(evolution_table(found, strategies.ranked(found), partial(strategies.score_of, generations=found.generations)))
+    score = partial(strategies.score_of, generations=found.generations)
+    evaluations = place / "evaluations" / found.task
+    print_text(evolution_table(found, strategies.ranked(found), score, lambda one: worst_archs(evaluations / one.id)))
     print_text(f"evidence: {short_path(place)}\ntree:     {short_path(place / 'tree.html')}")
 
 

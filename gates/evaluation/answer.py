@@ -49,26 +49,39 @@ def answer(folder: Path, seen: Sequence[GateSeen], results: Sequence[GateResult]
         "score_high": timing.high if timing is not None and valid else None,
         "p50_us": timing.p50_us if timing is not None else None,
         "metrics": metrics,
-        "feedback": feedback(results, metrics, speed, steps_of(facts)),
+        "feedback": feedback(results, metrics, speed, steps_of(facts), worst_archs(folder)),
     }
+
+
+def worst_archs(folder: Path) -> dict[str, str]:
+    """Name of a resource -> the architectures on which it is as bad as the metrics say."""
+    return {name: archs for name, _, archs in _resources(folder)}
+
+
+def _resources(folder: Path) -> Iterator[tuple[str, float, str]]:
+    """(name, the worst kernel's figure, the architectures with it) of each resource that the compiler told."""
+    if not (folder / "ptxas.json").is_file():
+        return
+    kernels = read_record(PtxasEvidence, folder, "ptxas.json").kernels
+    spills = [(one.spill_store_bytes or 0) + (one.spill_load_bytes or 0) for one in kernels]
+    for name, values, choose in (
+        ("registers", [one.final.registers for one in kernels], max),
+        ("smem_bytes", [one.smem_bytes for one in kernels], max),
+        ("spill_bytes", spills, max),
+        ("occupancy_pct", [one.occupancy_pct for one in kernels], min),
+    ):
+        known = [(float(value), kernel.arch) for value, kernel in zip(values, kernels, strict=True) if value is not None]
+        if known:
+            worst, _ = choose(known)
+            yield name, worst, ", ".join(dict.fromkeys(arch for value, arch in known if value == worst))
 
 
 def _metrics(folder: Path, facts: Facts) -> Iterator[tuple[str, float]]:
     """Flat figures of the evidence: the worst kernel's resources, instructions of all kernels, the largest error over its bound, the share
     of the hardware's limit.
     """
-    if (folder / "ptxas.json").is_file():
-        kernels = read_record(PtxasEvidence, folder, "ptxas.json").kernels
-        spills = [(one.spill_store_bytes or 0) + (one.spill_load_bytes or 0) for one in kernels]
-        for name, values, choose in (
-            ("registers", [one.final.registers for one in kernels], max),
-            ("smem_bytes", [one.smem_bytes for one in kernels], max),
-            ("spill_bytes", spills, max),
-            ("occupancy_pct", [one.occupancy_pct for one in kernels], min),
-        ):
-            known = [float(value) for value in values if value is not None]
-            if known:
-                yield name, choose(known)
+    for name, worst, _ in _resources(folder):
+        yield name, worst
     if (folder / "sass.json").is_file():
         functions = read_record(SassEvidence, folder, "sass.json").functions
         for name in dict.fromkeys(name for one in functions for name in one.classes):

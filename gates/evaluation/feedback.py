@@ -12,9 +12,9 @@ MOST_BYTES = 4096
 _FAULTS = 4
 
 
-def feedback(gates: Sequence[GateResult], metrics: Mapping[str, float], speed: str, steps: Sequence[Step]) -> str:
-    """The faults, causes first, with what to do about the first; of a candidate without any, its figures that are not zero, and what the
-    evidence speaks for next.
+def feedback(gates: Sequence[GateResult], metrics: Mapping[str, float], speed: str, steps: Sequence[Step], archs: Mapping[str, str]) -> str:
+    """The faults, causes first, with what to do about the first; of a candidate without any, its figures that are not zero, with the
+    architectures of those in ``archs``, and what the evidence speaks for next.
     """
     found = findings(gates)
     lines = []
@@ -26,7 +26,8 @@ def feedback(gates: Sequence[GateResult], metrics: Mapping[str, float], speed: s
         lines.append(f"and {len(found) - _FAULTS} more: {', '.join(dict.fromkeys(one.code for one in found[_FAULTS:]))}")
     if not found:
         lines.append("no check failed" + (f"; {speed}" if speed else ""))
-        lines.append(", ".join(f"{name} {value:g}" for name, value in metrics.items() if value))
+        figures = {name: f"{name} {value:g}" for name, value in metrics.items() if value}
+        lines.append(", ".join(f"{text} ({archs[name]})" if name in archs else text for name, text in figures.items()))
         lines += map(_next, steps)
     return cut("\n".join(lines))
 

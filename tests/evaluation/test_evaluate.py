@@ -26,11 +26,16 @@ from gates.core.errors import GatesError
 from gates.core.records import to_json
 from gates.evaluation import evaluate as engine
 from gates.evaluation import evaluator as pool
-from gates.evaluation.feedback import MOST_BYTES, cut
+from gates.evaluation.answer import worst_archs
+from gates.evaluation.evolution.record import Member, read_evolution
+from gates.evaluation.feedback import MOST_BYTES, cut, feedback
 from gates.evaluation.overlay import Candidate, candidate_id, editable, laid_out, resolved
 from gates.evaluation.record import gates_in
 from gates.evaluation.terms import Terms, incumbent
 from gates.evaluation.verify import verify_evaluation
+from gates.evidence.packed_runs import opened
+from gates.evidence.run_directory import resolve_run
+from gates.render.search.evolution import evolution_table
 from gates.task.load import load_task
 
 FAST = TASKS / "saxpy_fast"
@@ -92,6 +97,19 @@ def test_a_candidate_is_laid_out_whole_and_the_task_stays(tmp_path: Path) -> Non
     assert made.sources[0].read_text(encoding="utf-8").endswith("// other") and made.sources[0].is_relative_to(tmp_path)
     assert made.problem_sha256() == task.problem_sha256() and made.digest() != task.digest()
     assert (TASKS / "saxpy.cu").read_text(encoding="utf-8") == SOURCE
+
+
+def test_resources_are_shown_with_the_architectures_that_they_are_of() -> None:
+    """The most registers and the least occupancy of this kernel are on different ones."""
+    folder = resolve_run("recorded:h200/stage2", RECORDED.parent)
+    archs = worst_archs(folder)
+    assert archs == {"registers": "sm_90", "smem_bytes": "sm_89, sm_90", "spill_bytes": "sm_89, sm_90", "occupancy_pct": "sm_89"}
+    metrics = {"registers": 123.0, "occupancy_pct": 16.7, "sass.mma": 8.0}
+    assert feedback([], metrics, "", [], archs) == "no check failed\nregisters 123 (sm_90), occupancy_pct 16.7 (sm_89), sass.mma 8"
+    one = Member("id", 0, "", "wide", "as it is", None, {}, {}, "pass", valid=True, metrics=metrics)
+    found = read_evolution(opened(next((RECORDED / "h200-evolve" / "evolve" / "fp16_v8_tiles").glob("*.zip"))))
+    said = evolution_table(found, [one], lambda _: None, lambda _: archs)
+    assert "123 registers (sm_90), 17 % occupancy (sm_89) as it is" in said
 
 
 def test_feedback_has_a_bound() -> None:

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING
 
@@ -29,7 +29,7 @@ class Node:
 
 def tree_html(found: Evolution, score: Callable[[Member], float | None]) -> str:
     """The page; ``score`` gives a member's newest score. Ends with a newline."""
-    nodes = {one.id: Node(one, _figure(one, score(one)), one.status, one.id == found.champion) for one in found.members}
+    nodes = {one.id: Node(one, _figure(one, score(one), {}), one.status, one.id == found.champion) for one in found.members}
     roots: list[Node] = []
     for one in found.members:
         above = nodes.get(one.parent or "")
@@ -40,17 +40,19 @@ def tree_html(found: Evolution, score: Callable[[Member], float | None]) -> str:
     )
 
 
-def evolution_table(found: Evolution, ranked: list[Member], score: Callable[[Member], float | None]) -> str:
-    """The best members of ``ranked`` as plain text, then how the search ended."""
+def evolution_table(
+    found: Evolution, ranked: list[Member], score: Callable[[Member], float | None], archs: Callable[[Member], Mapping[str, str]]
+) -> str:
+    """The best members of ``ranked`` as plain text, then how the search ended. ``archs`` gives where a member's resources are as shown."""
     failed = [one for one in found.members if one.status and not one.valid]
     refused = sum(len(one.refused) for one in found.generations)
     lines = [
         f"{found.task}: {len(found.members)} candidates in {len(found.generations)} generations, {len(failed)} invalid, {refused} refused",
         "",
     ]
-    lines += [
-        f"  {plain(one.name or one.id):44.44} {_figure(one, score(one)):26} {plain(one.note):.60}".rstrip() for one in ranked[:_SHOWN]
-    ]
+    figures = {one.id: _figure(one, score(one), archs(one)) for one in ranked[:_SHOWN]}
+    width = max(map(len, figures.values()), default=0)
+    lines += [f"  {plain(one.name or one.id):44.44} {figures[one.id]:{width}} {plain(one.note):.60}".rstrip() for one in ranked[:_SHOWN]]
     lines += ["", f"stopped: {found.stopped}", head(found, score)]
     if found.run is not None:
         lines.append(f"its run: {found.run}, decision {found.decision}")
@@ -66,10 +68,11 @@ def head(found: Evolution, score: Callable[[Member], float | None]) -> str:
     return f"champion: {plain(one.name or one.id)} ({how})"
 
 
-def _figure(member: Member, score: float | None) -> str:
-    """The gain if it was timed, else what the compiler says."""
+def _figure(member: Member, score: float | None, archs: Mapping[str, str]) -> str:
+    """The gain if it was timed, else what the compiler says, with the architectures of ``archs``."""
     if score is not None:
         return f"score {score:.4f} ({100.0 * (score - 1.0):+.1f} %)"
     metrics = member.metrics or {}
     shown = (("registers", "{:.0f} registers"), ("occupancy_pct", "{:.0f} % occupancy"))
-    return ", ".join(form.format(metrics[name]) for name, form in shown if name in metrics)
+    where = {name: f" ({archs[name]})" if name in archs else "" for name, _ in shown}
+    return ", ".join(form.format(metrics[name]) + where[name] for name, form in shown if name in metrics)

@@ -45,13 +45,25 @@ def in_the_checkout(monkeypatch: pytest.MonkeyPatch) -> None:
         (["run", "stge2"], "hint: did you mean stage2"),
         (["run", "nowhere/stage2_wmma_pv"], "hint: did you mean stage2_wmma_pv"),
         (["run", "kernels/common/wgmma.cuh"], "is a file, not a task folder"),
-        (["run", "./tasks/stage2_wmma_problem.py"], "hint: did you mean tasks/stage2_wmma_pv"),
     ],
 )
 def test_a_wrong_name(capsys: pytest.CaptureFixture[str], arguments: list[str], expected: str) -> None:
     assert guard(lambda: cli.main(arguments, standalone_mode=False)) == 2
     told = capsys.readouterr()
     assert expected in told.err and told.out == ""
+
+
+def test_a_problem_s_file_is_told_with_the_tasks_beside_it(
+    capsys: pytest.CaptureFixture[str], tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    for name in ("my_op", "my_op_eager"):
+        (tmp_path / name).mkdir()
+        (tmp_path / name / "task.yaml").touch()
+    (tmp_path / "my_op_problem.py").touch()
+    monkeypatch.chdir(tmp_path)
+    assert guard(lambda: cli.main(["run", "./my_op_problem.py"], standalone_mode=False)) == 2
+    told = capsys.readouterr().err
+    assert "is a file, not a task folder" in told and "hint: did you mean ./my_op" in told and "./my_op_eager" in told
 
 
 def test_two_runs_of_one_stage_can_be_compared(capsys: pytest.CaptureFixture[str], tmp_path: Path) -> None:

@@ -26,6 +26,15 @@ _TYPES: dict[str, tuple[type, ...]] = {
     "array": (list,),
     "object": (dict,),
 }
+_IN_WORDS = {  # of YAML
+    "string": "text",
+    "integer": "a whole number",
+    "number": "a number",
+    "boolean": "true or false",
+    "null": "empty",
+    "array": "a list",
+    "object": "keys with values",
+}
 _BOUNDS: dict[str, Callable[[Any, Any], bool]] = {
     "minimum": lambda value, bound: value >= bound,
     "maximum": lambda value, bound: value <= bound,
@@ -71,6 +80,22 @@ def errors_by(schema: Mapping[str, Any], data: Any, within: tuple[str, ...] = ()
         f"{'.'.join(map(str, (*within, *error.absolute_path))) or 'top'}: {error.message[:200]}"
         for error in jsonschema.Draft202012Validator(schema).iter_errors(data)
     ]
+
+
+def in_words(error: Any) -> str:
+    """Return what is wrong with a value that someone wrote in YAML, by a ``jsonschema.ValidationError``, without its place."""
+    if error.validator == "type":
+        kinds = [error.validator_value] if isinstance(error.validator_value, str) else error.validator_value
+        return f"must be {' or '.join(_IN_WORDS[kind] for kind in kinds)}, not {_shown(error.instance)}"
+    return error.schema.get("$comment", error.message) if error.validator == "not" else error.message  # of what must not be there
+
+
+def _shown(value: Any) -> str:
+    if value is None:
+        return "an empty value"
+    if isinstance(value, bool):
+        return str(value).lower()
+    return next((_IN_WORDS[kind] for kind in ("array", "object") if isinstance(value, _TYPES[kind])), None) or repr(value)
 
 
 @functools.cache

@@ -17,6 +17,7 @@ from typing import Any
 from gates.core import yamlio
 from gates.core.errors import EXIT_USAGE, GatesError
 from gates.core.records import Decision, GateResult
+from gates.core.schema import in_words
 from gates.evidence.judging import decision_of, rejudge
 from gates.evidence.run_directory import RunInfo, Verdict, read_record
 from gates.gate.decision import EXIT_CODES
@@ -147,4 +148,4 @@ def _require_valid(gate: str, limits: Mapping[str, Any], schema: Mapping[str, An
     rules = {**schema["properties"]["gates"]["properties"][gate], "$defs": schema["$defs"]}
     for error in jsonschema.Draft202012Validator(rules).iter_errors(limits):
         name = ".".join((gate, *map(str, error.absolute_path)))
-        raise GatesError(f"--set {name}: {error.message}", hint="docs/guide/writing-a-task.md lists every limit with its type")
+        raise GatesError(f"--set {name}: {in_words(error)}", hint="docs/guide/writing-a-task.md lists every limit with its type")

@@ -20,7 +20,7 @@ from typing import Any
 import gates
 from gates.core import yamlio
 from gates.core.errors import GatesError
-from gates.core.schema import checker
+from gates.core.schema import checker, in_words
 from gates.gate.registry import ALWAYS, GATES, ROWS, gates_of, known_names, task_schema
 from gates.task.sources.files import StageFiles, stage_files
 from gates.task.sources.flags import objection
@@ -470,5 +470,4 @@ def _describe(error: Any, lines: Mapping[yamlio.Place, int], path: Path) -> list
     if error.validator == "required":  # jsonschema reports one error a missing key
         missing = next(key for key in error.validator_value if error.message.startswith(repr(key)))
         return [(line, f"{path}:{line}: missing key {'.'.join((*map(str, place), missing))!r}")]
-    said = error.schema.get("$comment", error.message) if error.validator == "not" else error.message  # of what must not be there
-    return [(line, f"{path}:{line}: {dotted or 'the file'}: {said}")]
+    return [(line, f"{path}:{line}: {dotted or 'the file'}: {in_words(error)}")]

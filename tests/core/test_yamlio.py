@@ -66,10 +66,10 @@ def test_a_task_with_numbers_as_people_write_them(tmp_path: Path) -> None:
 @pytest.mark.parametrize(
     ("before", "after", "expected"),
     [
-        ("max_registers: 128", "max_registers: 1_28", "gates.ptxas.max_registers: '1_28' is not of type 'integer'"),
-        ("- 1\n", "- 1:30\n", "seeds.1: '1:30' is not of type 'integer'"),
-        ("USE_FAST: 0", "USE_FAST: no", "toggles.USE_FAST: 'no' is not of type 'integer'"),
-        ("bad_pct: 1.0", "bad_pct: 1,0", "gates.correctness.bad_pct: '1,0' is not of type 'number'"),
+        ("max_registers: 128", "max_registers: 1_28", "gates.ptxas.max_registers: must be a whole number, not '1_28'"),
+        ("- 1\n", "- 1:30\n", "seeds.1: must be a whole number, not '1:30'"),
+        ("USE_FAST: 0", "USE_FAST: no", "toggles.USE_FAST: must be a whole number, not 'no'"),
+        ("bad_pct: 1.0", "bad_pct: 1,0", "gates.correctness.bad_pct: must be a number, not '1,0'"),
         ("max_registers: 128", "max_registers: !!int 1_28", "'1_28' is not a whole number"),
         ("bad_pct: 1.0", "<<: {bad_pct: 1.0}", "unknown key 'gates.correctness.<<'"),
     ],

@@ -158,6 +158,15 @@ def test_table_csv_and_frame(swept) -> None:
     assert re.fullmatch(r"128,\d+,512,0,100.0,,,,,,pass,not_applicable,pass,0,incumbent,", first)
 
 
+def test_of_several_architectures_the_table_says_which_has_the_worst_figure(swept) -> None:
+    _, sweep = swept
+    two = Resources("k", "sm_89", 30, 512, 0, 50.0), Resources("k", "sm_90", 32, 512, 0, 75.0)
+    variants = (replace(sweep.variants[0], resources=two), *sweep.variants[1:])
+    several = sweep_table(replace(sweep, archs=("sm_89", "sm_90"), variants=variants))
+    assert "resources: the worst of all kernels on sm_89, sm_90\n" in several and "32 (sm_90)" in several and "50 % (sm_89)" in several
+    assert "(sm_" not in sweep_table(replace(sweep, archs=("sm_90",), variants=variants)), "one architecture is above the table"
+
+
 def test_a_reason_of_many_variants_is_told_once_and_kept_for_each(swept) -> None:
     _, sweep = swept
     grid = {"BLOCK": (64, 100, 512), "N": (1, 2)}

@@ -17,11 +17,12 @@ from gates.render.figures import BLUE, GREY, load_matplotlib, require_suffix, sa
 if TYPE_CHECKING:
     import pandas
 
-    from gates.sweep.record import Resources, Sweep, Timing, Variant
+    from gates.sweep.record import Sweep, Timing, Variant
 
 _ORANGE = "#D55E00"
 _OUT_HINT = "name a writable file with --plot"
 _WHOLE = ("registers", "smem_bytes", "spill_bytes")
+_WORST: dict[str, Callable[[list[float]], float]] = {**dict.fromkeys(_WHOLE, max), "occupancy_pct": min}
 _MARKERS = (("left", BLUE, "o"), ("dropped", GREY, "x"), ("incumbent", "black", "s"), ("reference", "black", "D"), ("winner", _ORANGE, "*"))
 _AXES = (
     ("registers", "registers a thread", 1.0),
@@ -52,9 +53,10 @@ def sweep_table(sweep: Sweep) -> str:
     if len(kept):
         lines += [f"resources: the worst of all kernels on {', '.join(_archs(sweep))}", ""]
         shown = pandas.DataFrame({name: kept[name] for name in sweep.params})
-        shown["registers"], shown["spills"] = kept["registers"].map(_figure), kept["spill_bytes"].map(_figure)
+        shown["registers"] = kept["registers"].map(_figure) + _placed(sweep, kept, "registers")
+        shown["spills"] = kept["spill_bytes"].map(_figure)
         shown["shared KiB"] = kept["smem_bytes"].map(lambda value: _figure(value / 1024, ".1f"))
-        shown["occupancy"] = kept["occupancy_pct"].map(lambda value: _figure(value, ".0f", " %"))
+        shown["occupancy"] = kept["occupancy_pct"].map(lambda value: _figure(value, ".0f", " %")) + _placed(sweep, kept, "occupancy_pct")
         shown["correct"] = kept["correctness"]
         if sweep.rounds:
             shown["p50 us"] = kept["p50_us"].map(lambda value: _figure(value, ".3f"))
@@ -173,12 +175,9 @@ def _row(sweep: Sweep, variant: Variant) -> dict[str, Any]:
     p50_us = timing.p50_us if timing else statistics.median(against) if variant.name == sweep.reference and against else None
     roles = {sweep.reference: "reference", sweep.incumbent: "incumbent", sweep.winner: "winner"}
     state = "dropped" if variant.dropped else roles.get(variant.name, "left")
-    occupancy = _worst(sweep, variant, min, lambda one: one.occupancy_pct)
+    worst = {name: _worst(sweep, variant, name)[0] for name in _WORST}
     numbers = {
-        "registers": _worst(sweep, variant, max, lambda one: one.registers),
-        "smem_bytes": _worst(sweep, variant, max, lambda one: one.smem_bytes),
-        "spill_bytes": _worst(sweep, variant, max, lambda one: one.spill_bytes),
-        "occupancy_pct": None if occupancy is None else round(occupancy, 1),
+        **{name: None if value is None else round(value, 1) for name, value in worst.items()},
         "p50_us": p50_us,
         "ratio": timing.ratio if timing else None,
         "low": timing.low if timing else None,
@@ -202,11 +201,20 @@ def _newest(sweep: Sweep, name: str) -> Timing | None:
     return next((timing for part in reversed(sweep.rounds) for timing in part.timings if timing.variant == name), None)
 
 
-def _worst(sweep: Sweep, variant: Variant, worst: Callable[..., float], of: Callable[[Resources], float | None]) -> float | None:
-    """The worst figure of the variant's kernels: on the device's architecture, or on all where there is none."""
+def _worst(sweep: Sweep, variant: Variant, name: str) -> tuple[float | None, str]:
+    """The worst figure of the variant's kernels, on the device's architecture or on all where there is none, and those that have it."""
     archs = _archs(sweep)
-    found = [value for one in variant.resources if one.arch in archs and (value := of(one)) is not None]
-    return worst(found) if found else None
+    found = [(value, one.arch) for one in variant.resources if one.arch in archs and (value := getattr(one, name)) is not None]
+    if not found:
+        return None, ""
+    worst = _WORST[name]([value for value, _ in found])
+    return worst, ", ".join(dict.fromkeys(arch for value, arch in found if value == worst))
+
+
+def _placed(sweep: Sweep, table: pandas.DataFrame, name: str) -> list[str]:
+    """Behind the figures of ``table`` the architectures that have them, if it was compiled for several."""
+    archs = [_worst(sweep, sweep.variants[row], name)[1] if len(_archs(sweep)) > 1 else "" for row in table.index]
+    return [f" ({one})" if one else "" for one in archs]
 
 
 def _archs(sweep: Sweep) -> tuple[str, ...]:

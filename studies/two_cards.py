@@ -43,6 +43,9 @@ from gates.evaluation.record import FILE, Evaluation
 from gates.evaluation.terms import Terms
 from gates.evaluation.verify import verify_evaluation
 from gates.evidence.packed_runs import replace
+from gates.gate.correctness import codes as correctness
+from gates.gate.ptxas import codes as ptxas
+from gates.gate.reasons import BUILD_FAILED
 from gates.launch.device import DeviceInfo, candidates_at_a_time, probe
 from gates.sweep.cluster import Cluster, local_cluster, one_kind
 from gates.sweep.record import read_sweep
@@ -51,7 +54,7 @@ from gates.task.load import Task, find_task
 ROOT = Path(__file__).resolve().parent.parent
 RECORDED = ROOT / "results" / "recorded" / "h200-sweep" / "sweeps" / "fp16_v8_tiles" / "94df14572477.zip"
 SPACE = ("TILE_M=32,48,64", "TILE_N=32,64", "NUM_WARPS=1,2,3,4,5,6", "STAGES=2,3", "USE_WMMA=1,2")  # a part of the recorded one
-FAILED, SPILLS, REFUSED, RIGHT = "ptxas.build_failed", "ptxas.spills", "correctness.launch_error", "correctness.pass"
+FAILED, SPILLS, REFUSED, RIGHT = BUILD_FAILED.of("ptxas"), str(ptxas.SPILLS), str(correctness.LAUNCH_ERROR), str(correctness.PASS)
 KINDS = (FAILED, RIGHT, FAILED, SPILLS, FAILED, REFUSED, SPILLS)  # in turn; the recorded search's 45 were 22, 7, 11 and 5 of these
 GATES = (sys.executable, "-m", "gates")
 GOAL = 1.7

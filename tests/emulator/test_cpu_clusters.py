@@ -173,7 +173,7 @@ def test_reductions_in_bulk_and_asynchronous_stores(library: Path, settings: dic
     ("mode", "codes", "where"),
     [
         ("kNotAwaited", {"cpu.bulk_store_not_awaited"}, "// reduced"),
-        ("kEarly", {"cpu.uninitialised_shared", "cpu.race_shared"}, "// before they are there"),
+        ("kEarly", {"cpu.uninitialised_shared", "cpu.race_shared", "cpu.copy_not_awaited"}, "// before they are there"),
         ("kUnwritten", {"cpu.uninitialised_shared"}, "// counted"),
     ],
 )

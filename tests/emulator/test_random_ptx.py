@@ -20,7 +20,7 @@ from random_ptx import programs, sides
 from gates.core import jsonio
 from gates.launch import device as devices
 
-# Modules of 50 random programs with one that ptxas 13.0 makes another of: it narrows conversions, takes a negation to be exact, …
+# Modules of 50 random programs with one that differs: ptxas 13.0 narrows conversions, takes a negation to be exact, drops a shift by 65, …
 OTHERS = (0, 3, 11, 17, 19, 22, 39)
 RECORDED = sorted((ROOT / "results" / "recorded").glob("*/random-ptx.json"))
 

@@ -388,7 +388,7 @@ def faults(data: dict[str, Any]) -> list[str]:
 @click.option("--candidates", "count", type=click.IntRange(min=1), default=200, show_default=True)
 @click.option("--killed", type=click.IntRange(min=KILL_AFTER), default=14, show_default=True, help="Candidates beside a killed worker.")
 @click.option("--param", "params", multiple=True, default=SPACE, help="Of the sweep.  [default: a part of the recorded one]")
-@click.option("--budget-s", type=click.FloatRange(min=1.0), default=390.0, show_default=True, help="No part goes on after so long.")
+@click.option("--budget-s", type=click.FloatRange(min=1.0), default=390.0, show_default=True, help="Stop after this many seconds.")
 def main(out: Path, task: str, profile: str, count: int, killed: int, params: tuple[str, ...], budget_s: float) -> None:
     """Measure, write DIR/figures.json, and end with 1 if something is not as it should be."""
     out.mkdir(parents=True, exist_ok=True)

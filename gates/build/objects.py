@@ -2,8 +2,8 @@
 
     python -m gates.build.objects OBJECT -arch=sm_89 -o CUBIN
 
-takes the cubin out without a second compilation. It prints what the compiler printed for OBJECT, which lies in ``OBJECT.log``: ptxas's
-report is the cubin's too.
+takes the cubin out without a second compilation. It prints ``OBJECT.log``, the compiler's output for OBJECT, since ptxas's report holds
+for the cubin as well.
 
 Format of sections: System V ABI, "Sections" (https://refspecs.linuxfoundation.org/elf/gabi4+/ch4.sheader.html).
 The layout of a fat binary is NVIDIA's own: it was read off nvcc's output, and is checked as it is read.

@@ -83,7 +83,7 @@ def errors_by(schema: Mapping[str, Any], data: Any, within: tuple[str, ...] = ()
 
 
 def in_words(error: Any) -> str:
-    """Return what is wrong with a value that someone wrote in YAML, by a ``jsonschema.ValidationError``, without its place."""
+    """Return in plain words what a ``jsonschema.ValidationError`` says of a value in a YAML file. The place is left out."""
     if error.validator == "type":
         kinds = [error.validator_value] if isinstance(error.validator_value, str) else error.validator_value
         return f"must be {' or '.join(_IN_WORDS[kind] for kind in kinds)}, not {_shown(error.instance)}"

@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-import re
-import subprocess
 from pathlib import Path
 
 import pytest
@@ -14,7 +12,7 @@ from defects.hopper import HOPPER
 from defects.record import Defect
 from fp16_kit import (
     ENTRY,
-    SOURCES,
+    exponentials_under_products,
     over_bound,
     problem,
     run,
@@ -24,7 +22,6 @@ from fp16_kit import (
 )
 from static_kit import needs_nvcc
 
-from gates.build.toolchain import find_toolchain
 from gates.core.records import Status
 from gates.launch.c_launcher import KernelError
 from gates.launch.emulated_kernel import EmulatedKernel
@@ -105,23 +102,8 @@ def test_the_softmax_runs_under_the_products(tmp_path: Path) -> None:
 
     Of tiles without a mask ptxas puts some of them behind the second wait.
     """
-    tools, cubin = find_toolchain(), tmp_path / "hopper.cubin"
-    argv = [tools.need("nvcc").path, "-std=c++17", "-cubin", "-arch=sm_90a", "-Xptxas", "-v", "-ftz=true", "-DCAUSAL=0"]
-    printed = subprocess.run(
-        [*argv, str(SOURCES / "hopper.cu"), "-o", str(cubin)], capture_output=True, text=True, check=True, timeout=300
-    ).stderr
-    assert "(C75" not in printed and len(re.findall(r" 0 bytes spill stores, 0 bytes spill loads", printed)) == 4
-    if tools.get("cuobjdump") is None:
-        pytest.skip("no cuobjdump")
-    sass = subprocess.run(
-        [tools.need("cuobjdump").path, "--dump-sass", str(cubin)], capture_output=True, text=True, check=True, timeout=60
-    ).stdout
-    kernels = sass.split("Function : ")[1:]
-    assert len(kernels) == 4
-    for kernel in kernels:
-        loops = re.findall(r"DEPBAR\.LE gsb0, 0x1 .*?DEPBAR\.LE gsb0, 0x0 ", kernel, re.DOTALL)
-        plain, masked = (loop.count("MUFU.EX2") for loop in loops)
-        upper = int(re.findall(r"Li(\d+)E", kernel)[2]) // 4  # of a tile's keys a thread has every fourth pair
+    for keys, (plain, masked) in exponentials_under_products("hopper.cu", tmp_path, kernels=4, toggles={}):
+        upper = keys // 4  # of a tile's keys a thread has every fourth pair
         assert masked >= upper and 3 * plain >= upper
 
 

@@ -3,8 +3,6 @@
 from __future__ import annotations
 
 import contextlib
-import re
-import subprocess
 from pathlib import Path
 
 import pytest
@@ -12,10 +10,9 @@ import torch
 from conftest import OnceASession
 from defects.combined import compile_patched
 from defects.record import Defect, patch
-from fp16_kit import ENTRY, SOURCES, over_bound, problem, run, shape_of, unpatched
+from fp16_kit import ENTRY, exponentials_under_products, over_bound, problem, run, shape_of, unpatched
 from static_kit import needs_nvcc
 
-from gates.build.toolchain import find_toolchain
 from gates.core.errors import GatesError
 from gates.launch.c_launcher import KernelError
 from gates.launch.emulated_kernel import EmulatedKernel
@@ -138,24 +135,9 @@ def test_more_items_than_there_are_numbers_are_refused(kernel: EmulatedKernel) -
 def test_the_softmax_runs_under_the_products(tmp_path: Path) -> None:
     """The compiler spills nothing and adds no wait of its own; all exponentials of a step lie between the waits for Q·K^T and for P·V,
     but for an item's first tile."""
-    tools, cubin = find_toolchain(), tmp_path / "pingpong.cubin"
-    argv = [tools.need("nvcc").path, "-std=c++17", "-cubin", "-arch=sm_90a", "-Xptxas", "-v", "-ftz=true", "-DCAUSAL=0"]
-    argv += [f"-D{name}={value}" for name, value in LONGEST.items()]
-    printed = subprocess.run(
-        [*argv, str(SOURCES / "pingpong.cu"), "-o", str(cubin)], capture_output=True, text=True, check=True, timeout=300
-    ).stderr
-    assert "(C75" not in printed and len(re.findall(r" 0 bytes spill stores, 0 bytes spill loads", printed)) == 2
-    if tools.get("cuobjdump") is None:
-        pytest.skip("no cuobjdump")
-    sass = subprocess.run(
-        [tools.need("cuobjdump").path, "--dump-sass", str(cubin)], capture_output=True, text=True, check=True, timeout=60
-    ).stdout
-    kernels = sass.split("Function : ")[1:]
-    assert len(kernels) == 2
-    for kernel in kernels:
-        loops = re.findall(r"DEPBAR\.LE gsb0, 0x1 .*?DEPBAR\.LE gsb0, 0x0 ", kernel, re.DOTALL)
-        of_tile = int(re.findall(r"Li(\d+)E", kernel)[2]) // 2  # of a tile's keys a thread has every fourth pair, in two rows
-        assert len(loops) >= 2 and min(loop.count("MUFU.EX2") for loop in loops[:2]) >= of_tile
+    for keys, loops in exponentials_under_products("pingpong.cu", tmp_path, kernels=2, toggles=LONGEST):
+        of_tile = keys // 2  # of a tile's keys a thread has every fourth pair, in two rows
+        assert len(loops) >= 2 and min(loops[:2]) >= of_tile
 
 
 @pytest.mark.slow

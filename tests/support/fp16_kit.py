@@ -2,16 +2,20 @@
 
 from __future__ import annotations
 
+import re
+import subprocess
 from collections.abc import Mapping
 from pathlib import Path
 from typing import Any
 
+import pytest
 import torch
 from conftest import OnceASession
 from defects.combined import compile_patched
 from defects.record import Defect, patch
 from places import ROOT
 
+from gates.build.toolchain import find_toolchain
 from gates.emulator.cpu.build import task_library
 from gates.launch.emulated_kernel import EmulatedKernel
 from gates.task.problem import call_arguments
@@ -93,3 +97,23 @@ def over_bound(out: torch.Tensor, inputs: Mapping[str, Any], shape: Mapping[str,
         return float("inf")
     error = (out.double() - problem.reference(inputs, shape)["out"]).abs()
     return (error / problem.error_bound(inputs, shape)["out"]).max().item()
+
+
+def exponentials_under_products(source: str, folder: Path, *, kernels: int, toggles: Mapping[str, int]) -> list[tuple[int, list[int]]]:
+    """(keys of a tile, exponentials between the waits for Q·K^T and for P·V of each loop) of each kernel without a mask.
+
+    The compiler must spill nothing and add no wait of its own to ``source``, a file of these stages for sm_90a.
+    """
+    tools, cubin = find_toolchain(), folder / "stage.cubin"
+    argv = [tools.need("nvcc").path, "-std=c++17", "-cubin", "-arch=sm_90a", "-Xptxas", "-v", "-ftz=true", "-DCAUSAL=0"]
+    argv += [*(f"-D{name}={value}" for name, value in toggles.items()), str(SOURCES / source), "-o", str(cubin)]
+    printed = subprocess.run(argv, capture_output=True, text=True, check=True, timeout=300).stderr
+    assert "(C75" not in printed and len(re.findall(r" 0 bytes spill stores, 0 bytes spill loads", printed)) == kernels
+    if tools.get("cuobjdump") is None:
+        pytest.skip("no cuobjdump")
+    argv = [tools.need("cuobjdump").path, "--dump-sass", str(cubin)]
+    found = subprocess.run(argv, capture_output=True, text=True, check=True, timeout=60).stdout.split("Function : ")[1:]
+    assert len(found) == kernels
+    loops = (re.findall(r"DEPBAR\.LE gsb0, 0x1 .*?DEPBAR\.LE gsb0, 0x0 ", kernel, re.DOTALL) for kernel in found)
+    keys = (int(re.findall(r"Li(\d+)E", kernel)[2]) for kernel in found)
+    return [(of_tile, [loop.count("MUFU.EX2") for loop in own]) for of_tile, own in zip(keys, loops, strict=True)]

@@ -245,10 +245,8 @@ def measure(
         ask, left_s, sessions = connect(), job["budget_s"], dict[str, Session]()
         first: Session | None = None
         for shape in shapes:
-            began, own = (
-                clock(),
-                of_shape(job, shape, left_s / (len(shapes) - len(sessions))),
-            )  # what a quick shape leaves is for the others
+            began = clock()
+            own = of_shape(job, shape, left_s / (len(shapes) - len(sessions)))  # what a quick shape leaves is for the others
             session = sessions[shape] = Session(own, problem, ask, before, pid, clock, first)
             first, evidence = first or session, session.measure()
             writer.write("measured", shape=shape, evidence=evidence, seconds=round(clock() - began, 3))

@@ -172,8 +172,8 @@ class Session:
         }
 
     def backends(self, *, again: bool) -> dict[str, Any]:
-        """p50 of the problem's other implementations, cold, by the same mechanism; failures are told, not raised. ``again``: another shape
-        was timed meanwhile, so the input sets are made anew.
+        """p50 of the problem's other implementations, cold, by the same mechanism. A failure is a message in its row and not raised.
+        ``again``: another shape was timed meanwhile, so the input sets are made anew.
         """
         if not hasattr(self.problem, "backends"):
             return {}

@@ -4,7 +4,7 @@
 #include <cstdint>
 #include <type_traits>
 
-#include "../common/sdpa_config.cuh"
+#include "../sdpa/config.cuh"
 
 // Set with -D; task.yaml names the values of each rung.
 #ifndef USE_WMMA  // 0: scalar products; 1: Q·K^T on tensor cores; 2: P·V too

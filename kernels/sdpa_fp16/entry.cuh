@@ -3,7 +3,7 @@
 
 #include <cmath>
 
-#include "../common/launcher.cuh"
+#include "../cuda/launcher.cuh"
 #include "config.cuh"
 
 namespace sdpa {

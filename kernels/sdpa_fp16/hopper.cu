@@ -17,7 +17,7 @@
 #define STAGES 0
 #endif
 
-#include "../common/tma.cuh"
+#include "../cuda/tma.cuh"
 #include "entry.cuh"
 #include "hopper_consumer.cuh"
 

@@ -7,7 +7,7 @@
 #include <cmath>
 #include <cstdio>
 
-#include "../common/wgmma.cuh"
+#include "../cuda/wgmma.cuh"
 #include "hopper_tiles.cuh"
 
 namespace sdpa {

@@ -1,8 +1,8 @@
 // fp16_v10_hopper: who owns which rows and keys, the shared-memory plan, and which tiles for which shape.
 #pragma once
 
-#include "../common/launcher.cuh"
-#include "../common/mbarrier.cuh"
+#include "../cuda/launcher.cuh"
+#include "../cuda/mbarrier.cuh"
 #include "config.cuh"
 
 namespace sdpa {

@@ -29,10 +29,10 @@
 #define LAZY_RESCALE 1
 #endif
 
-#include "../common/cluster.cuh"
-#include "../common/named_barrier.cuh"
-#include "../common/tma.cuh"
-#include "../common/wgmma.cuh"
+#include "../cuda/cluster.cuh"
+#include "../cuda/named_barrier.cuh"
+#include "../cuda/tma.cuh"
+#include "../cuda/wgmma.cuh"
 #include "entry.cuh"
 
 #include <algorithm>

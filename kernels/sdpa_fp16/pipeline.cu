@@ -4,8 +4,8 @@
 // stay in registers; 16-byte asynchronous copies, as many tiles ahead as there is room for, all issued before the first
 // product; and keys shared out between the warps of a CTA, which makes enough work for all SMs from few query rows.
 //
-// Tiles: common/sdpa_tiles.cuh, chosen by pipeline_choice.cuh. The way through them: common/sdpa_loop.cuh. Phases:
-// pipeline_load.cuh, pipeline_warp.cuh on top of common/sdpa_rows.cuh, common/sdpa_combine.cuh.
+// Tiles: sdpa/tiles.cuh, chosen by pipeline_choice.cuh. The way through them: sdpa/loop.cuh. Phases:
+// pipeline_load.cuh, pipeline_warp.cuh on top of sdpa/rows.cuh, sdpa/combine.cuh.
 
 #ifndef TILE_M
 #define TILE_M 0  // the launcher chooses by shape
@@ -23,8 +23,8 @@
 #define USE_WMMA 1
 #endif
 
-#include "../common/sdpa_combine.cuh"
-#include "../common/sdpa_loop.cuh"
+#include "../sdpa/combine.cuh"
+#include "../sdpa/loop.cuh"
 #include "entry.cuh"
 #include "pipeline_choice.cuh"
 #include "pipeline_load.cuh"

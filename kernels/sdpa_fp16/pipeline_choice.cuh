@@ -1,8 +1,8 @@
 // fp16_v9_pipeline: which tiles for which shape. Toggles with TILE_M > 0 decide for all shapes.
 #pragma once
 
-#include "../common/launcher.cuh"
-#include "../common/sdpa_tiles.cuh"
+#include "../cuda/launcher.cuh"
+#include "../sdpa/tiles.cuh"
 #include "config.cuh"
 
 namespace sdpa {

@@ -1,9 +1,9 @@
-// fp16_v9_pipeline, phase load: Q to swizzled shared memory, by asynchronous copies of 16 bytes. K and V: sdpa_copies.cuh.
+// fp16_v9_pipeline, phase load: Q to swizzled shared memory, by asynchronous copies of 16 bytes. K and V: sdpa/copies.cuh.
 #pragma once
 
 #include <cuda_pipeline.h>
 
-#include "../common/sdpa_tiles.cuh"
+#include "../sdpa/tiles.cuh"
 
 namespace sdpa {
 

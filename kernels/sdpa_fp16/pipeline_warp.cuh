@@ -1,8 +1,8 @@
 // fp16_v9_pipeline, the work of a warp: the two products of its strips of query rows with its keys.
 #pragma once
 
-#include "../common/sdpa_rows.cuh"
-#include "../common/warp_matrix.cuh"
+#include "../cuda/warp_matrix.cuh"
+#include "../sdpa/rows.cuh"
 #include "scalar_product.cuh"
 
 namespace sdpa {

@@ -1,4 +1,4 @@
-// USE_WMMA=0: the 16 x 8 x 16 product of mma.sync by shuffles and FMA, on the same fragments (common/warp_matrix.cuh).
+// USE_WMMA=0: the 16 x 8 x 16 product of mma.sync by shuffles and FMA, on the same fragments (cuda/warp_matrix.cuh).
 #pragma once
 
 #include "config.cuh"

@@ -10,8 +10,8 @@
 // thousands, which some inputs have, would then be off by more than exp forgives, and only a card can show by how much. On sm_90
 // ptxas (13.0) makes decoding and HMMA of it, as is done here, but decodes Q anew for each product. So there is no toggle for it.
 //
-// Phases: common/sdpa_copies.cuh, mma_warp.cuh on top of common/sdpa_rows.cuh, common/sdpa_combine.cuh; the way through the
-// tiles: common/sdpa_loop.cuh. Tiles and shared memory: common/sdpa_tiles.cuh.
+// Phases: sdpa/copies.cuh, mma_warp.cuh on top of sdpa/rows.cuh, sdpa/combine.cuh; the way through the
+// tiles: sdpa/loop.cuh. Tiles and shared memory: sdpa/tiles.cuh.
 
 #ifndef TILE_M  // query rows of a CTA: 32 give 128 CTAs on B1 H8 S512, for 132 SMs
 #define TILE_M 32
@@ -29,8 +29,8 @@
 #define STAGES 2
 #endif
 
-#include "../common/sdpa_combine.cuh"
-#include "../common/sdpa_loop.cuh"
+#include "../sdpa/combine.cuh"
+#include "../sdpa/loop.cuh"
 #include "entry.cuh"
 #include "mma_warp.cuh"
 

@@ -8,9 +8,9 @@
 //          makes pairs of keys of them, and one product takes the even columns of 16, the next one the odd ones.
 #pragma once
 
-#include "../common/fp8.cuh"
-#include "../common/sdpa_rows.cuh"
-#include "../common/warp_matrix.cuh"
+#include "../cuda/fp8.cuh"
+#include "../cuda/warp_matrix.cuh"
+#include "../sdpa/rows.cuh"
 
 namespace sdpa {
 

@@ -3,7 +3,7 @@
 
 #include <cstdint>
 
-#include "../common/sdpa_config.cuh"
+#include "../sdpa/config.cuh"
 
 namespace sdpa {
 

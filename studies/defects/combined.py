@@ -16,7 +16,7 @@ from typing import Any
 
 import yaml
 
-from defects.folders import ROOT, patch
+from defects.folders import ROOT, copy_sources, patch
 from defects.record import Defect
 from gates.emulator.cpu.build import task_library
 from gates.task.sources.architectures import lowest
@@ -67,15 +67,15 @@ def task_of(defect: Defect) -> dict[str, Any]:
 def write_patched(defects: Sequence[Defect], folder: Path) -> Path:
     """The source of that library; lines of the defect with number N are those of files in the folder copyN."""
     text = [f"#include <{header}>" for header in _HEADERS]
-    shutil.copytree(ROOT / "kernels" / "common", folder / "common")
+    wrappers = ROOT / "kernels" / "cuda"
+    shutil.copytree(wrappers, folder / "cuda")
     used = texts(ROOT / task_of(defect)["sources"][0] for defect in defects)[0]  # others may be for newer chips
-    text += [f'#include "common/{header.name}"' for header in sorted(used) if header.parent == ROOT / "kernels" / "common"]
+    text += [f'#include "cuda/{header.name}"' for header in sorted(used) if header.parent == wrappers]
     for number, defect in enumerate(defects):
         task = task_of(defect)
         source = ROOT / task["sources"][0]
         copy = folder / f"copy{number}"
-        shutil.copytree(source.parent, copy / "kernel")
-        shutil.copytree(ROOT / "kernels" / "common", copy / "common")  # included as ../common
+        copy_sources(source.parent, copy)
         patch(copy / "kernel", defect.edits)
         spaces = {task["entry"]}
         for file in copy.rglob("*.cu*"):

@@ -37,8 +37,7 @@ class Workshop:
         task.update(name=defect.name, title=defect.what, time_limit_s=defect.time_limit_s)
         if defect.stage:
             source = Path(task["sources"][0])
-            shutil.copytree(self.root / source.parent, folder / "kernel")
-            shutil.copytree(self.root / "kernels" / "common", folder / "common")  # included as ../common
+            copy_sources(self.root / source.parent, folder)
             patch(folder / "kernel", defect.edits)
             task["sources"] = [f"kernel/{source.name}"]
             task["toggles"].update(defect.toggles)
@@ -47,6 +46,13 @@ class Workshop:
         assert yaml.safe_dump(task["gates"]) == limits
         (folder / "task.yaml").write_text(yaml.safe_dump(task, sort_keys=False, allow_unicode=True), encoding="utf-8")
         return folder
+
+
+def copy_sources(family: Path, folder: Path) -> None:
+    """Copy the sources of a stage's ``family`` to ``folder``/kernel, and the folders that they include beside it: ../cuda, ../sdpa."""
+    shutil.copytree(family, folder / "kernel")
+    for shared in ("cuda", "sdpa"):
+        shutil.copytree(family.parent / shared, folder / shared)
 
 
 def patch(folder: Path, edits: tuple[tuple[str, str, str], ...]) -> None:

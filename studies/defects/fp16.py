@@ -20,11 +20,11 @@ def _warp(name: str, kind: str, what: str, text: str, replacement: str) -> Defec
 
 
 def _rows(name: str, kind: str, what: str, text: str, replacement: str) -> Defect:
-    return _patch(name, kind, what, ("../common/sdpa_rows.cuh", text, replacement))
+    return _patch(name, kind, what, ("../sdpa/rows.cuh", text, replacement))
 
 
 def _combine(name: str, kind: str, what: str, text: str, replacement: str, **more: object) -> Defect:
-    return _patch(name, kind, what, ("../common/sdpa_combine.cuh", text, replacement), **more)
+    return _patch(name, kind, what, ("../sdpa/combine.cuh", text, replacement), **more)
 
 
 def _wmma(name: str, kind: str, what: str, *edit: str) -> Defect:
@@ -36,7 +36,7 @@ FP16 = (
         "swizzle_of_reads_only",
         "indexing",
         "ldmatrix reads swizzled rows, the copies write plain ones",
-        ("../common/sdpa_copies.cuh", "place(i), from +", "stage(tile) + (row + i * kStep) * T::kDim + column * T::kChunk, from +"),
+        ("../sdpa/copies.cuh", "place(i), from +", "stage(tile) + (row + i * kStep) * T::kDim + column * T::kChunk, from +"),
     ),
     _warp(
         "swizzle_of_other_rows",
@@ -118,14 +118,14 @@ FP16 = (
         "stage_off_by_one",
         "memory",
         "V is read from the stage after its own",
-        ("../common/sdpa_loop.cuh", "work.accumulate(values.stage(tile));", "work.accumulate(values.stage(tile + 1));"),
+        ("../sdpa/loop.cuh", "work.accumulate(values.stage(tile));", "work.accumulate(values.stage(tile + 1));"),
     ),
     _patch(
         "waits_for_one_group_less",
         "memory",
         "Q·K^T begins while the last group of its K may be on its way",
         (
-            "../common/sdpa_loop.cuh",
+            "../sdpa/loop.cuh",
             "        await_copies<T, kCopying<T> - 1>();\n        work",
             "        await_copies<T, kCopying<T>>();\n        work",
         ),

@@ -12,7 +12,7 @@ def _patch(name: str, kind: str, what: str, file: str, text: str, replacement: s
 
 
 _WARP = "mma_warp.cuh"
-_COPIES, _LOOP, _COMBINE = (f"../common/sdpa_{part}.cuh" for part in ("copies", "loop", "combine"))
+_COPIES, _LOOP, _COMBINE = (f"../sdpa/{part}.cuh" for part in ("copies", "loop", "combine"))
 
 MMA = (
     _patch(

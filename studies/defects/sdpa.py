@@ -344,7 +344,7 @@ MEMORY = (
         "more than 48 KiB of shared memory without asking for it",
         3,
         (
-            "../common/launcher.cuh",
+            "../cuda/launcher.cuh",
             "cudaFuncAttributeMaxDynamicSharedMemorySize, bytes);",
             "cudaFuncAttributePreferredSharedMemoryCarveout, 100);",
         ),

@@ -1,4 +1,4 @@
-"""The wrappers of mbarrier, TMA and wgmma in kernels/common on the emulator against numpy, by the layouts of the PTX ISA."""
+"""The wrappers of mbarrier, TMA and wgmma in kernels/cuda on the emulator against numpy, by the layouts of the PTX ISA."""
 
 from __future__ import annotations
 

@@ -272,9 +272,10 @@ def places_here() -> list[touched_stages.Places]:
         (["tasks/stage3_cp_async/runner.py"], "3 4"),
         (["kernels/sdpa_fp8/softmax.cuh"], "0 1 2 3 4"),
         (["kernels/other/other.cu"], ""),
-        (["kernels/common/launcher.cuh"], "0 1 2 3 4"),
-        (["kernels/common/fp8.cuh"], "4"),
-        (["kernels/common/wgmma.cuh"], ""),
+        (["kernels/cuda/launcher.cuh"], "0 1 2 3 4"),
+        (["kernels/cuda/fp8.cuh"], "4"),
+        (["kernels/cuda/wgmma.cuh"], ""),
+        (["kernels/sdpa/rows.cuh"], "4"),
         (["kernels/sdpa_fp8/nobody_includes_it.cuh"], ""),
         (["tasks/problems/sdpa_fp8_inputs.py"], "0 1 2 3 4"),
         (["gates/gate/ptxas/judge.py"], "0 1 2 3 4"),
@@ -289,19 +290,19 @@ def test_changed_files_to_stages(files: list[str], stages: str) -> None:
 def test_a_deleted_header_touches_those_that_include_it(tmp_path: Path) -> None:
     shutil.copytree(ROOT / "kernels", tmp_path / "kernels")
     shutil.copytree(ROOT / "tasks", tmp_path / "tasks")
-    (tmp_path / "kernels" / "common" / "fp8.cuh").unlink()
+    (tmp_path / "kernels" / "cuda" / "fp8.cuh").unlink()
     places = [touched_stages.places_of(path.parent, tmp_path) for path in sorted(tmp_path.glob("tasks/*/task.yaml"))]
-    assert list(touched_stages.touched_stages(["kernels/common/fp8.cuh"], places)) == ["stage4_mma"]
+    assert list(touched_stages.touched_stages(["kernels/cuda/fp8.cuh"], places)) == ["stage4_mma"]
 
 
 def test_a_symbolic_link_and_what_it_leads_to_touch_the_stages_behind_it(tmp_path: Path) -> None:
     shutil.copytree(ROOT / "kernels", tmp_path / "kernels")
     shutil.copytree(ROOT / "tasks", tmp_path / "tasks")
-    (tmp_path / "kernels" / "common").rename(tmp_path / "shared")
-    (tmp_path / "kernels" / "common").symlink_to("../shared")
+    (tmp_path / "kernels" / "cuda").rename(tmp_path / "shared")
+    (tmp_path / "kernels" / "cuda").symlink_to("../shared")
     places = [touched_stages.places_of(path.parent, tmp_path) for path in sorted(tmp_path.glob("tasks/*/task.yaml"))]
     assert list(touched_stages.touched_stages(["shared/fp8.cuh"], places)) == ["stage4_mma"]
-    assert "stage0_scalar" in touched_stages.touched_stages(["kernels/common"], places)
+    assert "stage0_scalar" in touched_stages.touched_stages(["kernels/cuda"], places)
 
 
 def test_a_vanished_baseline_and_a_broken_task_are_touched(tmp_path: Path) -> None:

@@ -44,7 +44,7 @@ def in_the_checkout(monkeypatch: pytest.MonkeyPatch) -> None:
         (["run", "tasks/stage2_wmma_pv/task.yaml"], "hint: name the folder: tasks/stage2_wmma_pv"),
         (["run", "stge2"], "hint: did you mean stage2"),
         (["run", "nowhere/stage2_wmma_pv"], "hint: did you mean stage2_wmma_pv"),
-        (["run", "kernels/common/wgmma.cuh"], "is a file, not a task folder"),
+        (["run", "kernels/cuda/wgmma.cuh"], "is a file, not a task folder"),
     ],
 )
 def test_a_wrong_name(capsys: pytest.CaptureFixture[str], arguments: list[str], expected: str) -> None:

@@ -1,5 +1,5 @@
 // out = x, floats. 16 bytes a thread: neighbouring threads, neighbouring bytes, and addresses that go up with time.
-#include "../../../kernels/common/launcher.cuh"
+#include "../../../kernels/cuda/launcher.cuh"
 
 namespace {
 

@@ -6,9 +6,9 @@
 // for the next tile while this one is written.
 #include <cuda_fp16.h>
 
-#include "../../../kernels/common/cluster.cuh"
-#include "../../../kernels/common/tma.cuh"
-#include "../../../kernels/common/wgmma.cuh"
+#include "../../../kernels/cuda/cluster.cuh"
+#include "../../../kernels/cuda/tma.cuh"
+#include "../../../kernels/cuda/wgmma.cuh"
 
 namespace {
 

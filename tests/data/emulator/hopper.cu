@@ -1,6 +1,6 @@
-// mbarrier, TMA, wgmma and setmaxnreg through the wrappers of kernels/common: what they give, and what is found wrong.
-#include "../../../kernels/common/tma.cuh"
-#include "../../../kernels/common/wgmma.cuh"
+// mbarrier, TMA, wgmma and setmaxnreg through the wrappers of kernels/cuda: what they give, and what is found wrong.
+#include "../../../kernels/cuda/tma.cuh"
+#include "../../../kernels/cuda/wgmma.cuh"
 
 #include <cuda_fp16.h>
 

@@ -1,6 +1,6 @@
-// ldmatrix, mma.sync and E4M3 through the wrappers of kernels/common: what they give, and what is found wrong.
-#include "../../../kernels/common/fp8.cuh"
-#include "../../../kernels/common/warp_matrix.cuh"
+// ldmatrix, mma.sync and E4M3 through the wrappers of kernels/cuda: what they give, and what is found wrong.
+#include "../../../kernels/cuda/fp8.cuh"
+#include "../../../kernels/cuda/warp_matrix.cuh"
 
 enum Fault { kNone, kNoBarrier, kMisaligned, kGlobal, kHalfWarp, kOutside };
 

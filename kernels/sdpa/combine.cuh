@@ -2,7 +2,7 @@
 // O = sum of w O_part, w = exp2(m_part - m) / l, m the largest m_part, l = sum of exp2(m_part - m) l_part.
 #pragma once
 
-#include "sdpa_rows.cuh"
+#include "rows.cuh"
 
 namespace sdpa {
 

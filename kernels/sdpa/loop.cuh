@@ -1,7 +1,7 @@
 // Attention in registers: a warp's way through the tiles, the copies of the next ones under way.
 #pragma once
 
-#include "sdpa_copies.cuh"
+#include "copies.cuh"
 
 namespace sdpa {
 

@@ -1,7 +1,7 @@
-// Attention in registers (sdpa_rows.cuh): who owns which rows and keys, the shared-memory plan, and the swizzle.
+// Attention in registers (rows.cuh): who owns which rows and keys, the shared-memory plan, and the swizzle.
 #pragma once
 
-#include "sdpa_config.cuh"
+#include "config.cuh"
 
 #ifndef USE_SWIZZLE  // 0: rows one after the other, and bank conflicts where ldmatrix reads 8 of them
 #define USE_SWIZZLE 1

@@ -5,7 +5,7 @@
 
 #include <cuda_pipeline.h>
 
-#include "sdpa_tiles.cuh"
+#include "tiles.cuh"
 
 namespace sdpa {
 

@@ -7,7 +7,7 @@
 #include <cmath>
 #include <cstdio>
 
-#include "sdpa_tiles.cuh"
+#include "tiles.cuh"
 
 namespace sdpa {
 

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import difflib
 import re
+from collections import Counter
 from collections.abc import Iterator, Mapping, Sequence
 from typing import Any
 
@@ -54,12 +55,19 @@ def diff(before: TimedKernel, after: TimedKernel) -> tuple[str, ...]:
 def readable(code: Sequence[str]) -> list[str]:
     """The instructions with registers numbered and jump targets lettered in the order in which they occur."""
     known: dict[str, str] = {}
+    counts: Counter[str] = Counter()
+
+    def numbered(word: str, letter: str) -> str:
+        if word not in known:
+            known[word] = f"{letter}{counts[letter]}"
+            counts[letter] += 1
+        return known[word]
 
     def named(found: re.Match[str]) -> str:
-        return known.setdefault(found[0], f"{found[1].lower()}{sum(name.startswith(found[1].lower()) for name in known.values())}")
+        return numbered(found[0], found[1].lower())
 
     def target(found: re.Match[str]) -> str:
-        return known.setdefault(found[0], f"L{sum(name.startswith('L') for name in known.values())}")
+        return numbered(found[0], "L")
 
     return [
         _TARGET.sub(target, _NAMED.sub(named, line)) if any(jump in line for jump in _JUMPS) else _NAMED.sub(named, line) for line in code

@@ -54,8 +54,6 @@ def sweep_part(recorded: Path) -> str:
                     f"- {len(sweep.devices)} x {sweep.devices[0].name}: {_seconds(sweep):.0f} s, winner {sweep.winner}, {sweep.decision}"
                     for sweep in sweeps
                 ),
-                f"\n{_seconds(sweeps[-1]) / _seconds(first):.2f} times as fast with {len(first.devices)} cards as with "
-                f"{len(sweeps[-1].devices)}.",
             ]
         )
         + "\n"

@@ -19,6 +19,7 @@ import emulator_page
 import gate_pages
 import ladder_page
 import sweep_page
+import two_cards_page
 from evidence_page import files_table
 
 from gates.cli.main import cli
@@ -127,8 +128,14 @@ def ladders(text: str, recorded: Path) -> str:
 
 
 def sweeps(text: str, recorded: Path) -> str:
-    """docs/guide/sweep.md with the recorded sweep."""
-    return generated(text, "sweep", sweep_page.sweep_part(recorded))
+    """docs/guide/sweep.md with the recorded sweep, and with what a second card brings."""
+    text = generated(text, "sweep", sweep_page.sweep_part(recorded))
+    return generated(text, "two cards", two_cards_page.cards_table(recorded))
+
+
+def evaluations(text: str, recorded: Path) -> str:
+    """docs/guide/evaluate.md with the candidates judged per minute."""
+    return generated(text, "per minute", two_cards_page.candidates_line(recorded))
 
 
 def generated(text: str, name: str, part: str) -> str:
@@ -193,6 +200,7 @@ def main() -> int:
         (docs / "internals" / "evidence.md", evidence_files),
         (docs / "internals" / "ladder.md", ladders),
         (docs / "guide" / "sweep.md", sweeps),
+        (docs / "guide" / "evaluate.md", evaluations),
         (docs / "guide" / "writing-a-task.md", task_page),
         (docs / "start" / "import.md", import_page),
     )

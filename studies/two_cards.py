@@ -54,7 +54,7 @@ from gates.task.load import Task, find_task
 
 ROOT = Path(__file__).resolve().parent.parent
 RECORDED = ROOT / "results" / "recorded" / "h200-sweep" / "sweeps" / "fp16_v8_tiles" / "94df14572477.zip"
-SPACE = ("TILE_M=32,48,64", "TILE_N=32,64", "NUM_WARPS=1,2,3,4,5,6", "STAGES=2,3", "USE_WMMA=1,2")  # a part of the recorded one
+SPACE = ("TILE_M=16,32,48,64,80,96", "TILE_N=32,64", "NUM_WARPS=1,2,3,4,5,6", "STAGES=2,3")  # a part of the recorded one
 FAILED, SPILLS, REFUSED, RIGHT = BUILD_FAILED.of("ptxas"), str(ptxas.SPILLS), str(correctness.LAUNCH_ERROR), str(correctness.PASS)
 KINDS = (FAILED, RIGHT, FAILED, SPILLS, FAILED, REFUSED, SPILLS)  # in turn; the recorded search's 45 were 22, 7, 11 and 5 of these
 GATES = (sys.executable, "-m", "gates")
@@ -87,11 +87,13 @@ def arms_of(cards: Sequence[DeviceInfo], cores: Sequence[int]) -> tuple[Arm, Arm
 
 @cache
 def recorded() -> dict[str, list[Mapping[str, int]]]:
-    """Toggles of the recorded sweep's variants, by the code of the gate that they came to last."""
+    """Toggles of the recorded sweep's variants, by the code of the gate that they came to last; of those with P·V on tensor cores, as
+    the stage has it now.
+    """
     found: dict[str, list[Mapping[str, int]]] = {kind: [] for kind in KINDS}
     for one in read_sweep(RECORDED).variants:
         last = one.correctness or one.ptxas
-        if last is not None and last.code in found:
+        if last is not None and last.code in found and one.toggles["USE_WMMA"] == 2:
             found[last.code].append(one.toggles)
     return found
 

@@ -18,8 +18,9 @@
 #endif
 
 #include "../cuda/tma.cuh"
-#include "entry.cuh"
 #include "hopper_consumer.cuh"
+#include "parts/entry.cuh"
+#include "parts/head_grid.cuh"
 
 namespace sdpa {
 

@@ -3,7 +3,7 @@
 
 #include "../cuda/launcher.cuh"
 #include "../cuda/mbarrier.cuh"
-#include "config.cuh"
+#include "parts/problem.cuh"
 
 namespace sdpa {
 

@@ -33,7 +33,8 @@
 #include "../cuda/named_barrier.cuh"
 #include "../cuda/tma.cuh"
 #include "../cuda/wgmma.cuh"
-#include "entry.cuh"
+#include "parts/entry.cuh"
+#include "parts/head_grid.cuh"
 
 #include <algorithm>
 #include <cstdio>

@@ -16,7 +16,7 @@ def _patch(name: str, kind: str, what: str, *edits: tuple[str, str, str], stage:
 
 
 def _warp(name: str, kind: str, what: str, text: str, replacement: str) -> Defect:
-    return _patch(name, kind, what, ("pipeline_warp.cuh", text, replacement))
+    return _patch(name, kind, what, ("fp16_v9_pipeline.cu", text, replacement))
 
 
 def _rows(name: str, kind: str, what: str, text: str, replacement: str) -> Defect:
@@ -111,7 +111,7 @@ FP16 = (
         "q_read_too_early",
         "memory",
         "Q is read before all threads' copies have landed",
-        ("pipeline.cu", "__syncthreads();  // Q is whole", "__syncwarp();"),
+        ("fp16_v9_pipeline.cu", "__syncthreads();  // Q is whole", "__syncwarp();"),
         **_RACE,
     ),
     _patch(
@@ -144,7 +144,7 @@ FP16 = (
         "mask_off_by_one",
         "tails",
         "the causal mask of the WMMA kernel hides each query's own key",
-        "softmax.cuh",
+        "parts/softmax.cuh",
         "first_query + row + 1 - first_key",
         "first_query + row - first_key",
     ),
@@ -152,7 +152,7 @@ FP16 = (
         "alpha_left_out",
         "numerics",
         "WMMA accumulators are not rescaled by exp(m_old - m_new)",
-        "output.cuh",
+        "parts/output_wmma.cuh",
         "sums_[strip][n].x[e] *= factor;",
         ";",
     ),

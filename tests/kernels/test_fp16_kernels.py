@@ -48,7 +48,7 @@ def test_errors_are_within_what_rounding_explains(kernels: dict[str, EmulatedKer
     assert kernels[name].findings == []
 
 
-@pytest.mark.parametrize("name", ["scalar", "alone", "shared", "fallback"])
+@pytest.mark.parametrize("name", ["scalar", "alone", "shared", "plain"])
 @pytest.mark.parametrize("order", ["reversed", "shuffled"])
 def test_result_does_not_depend_on_the_order_of_threads(kernels: dict[str, EmulatedKernel], name: str, order: str) -> None:
     shape = shape_of(65, 150, causal=1)

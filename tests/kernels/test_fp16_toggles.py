@@ -7,16 +7,18 @@ import re
 from pathlib import Path
 
 import pytest
+import torch
 from conftest import OnceASession
 from defects.combined import refusals
-from fp16_kit import COMBINATIONS, TILES, V5, V7, V8, V9, V10, V11, over_bound, problem, run, rungs, shape_of, unpatched
+from fp16_kit import COMBINATIONS, TILES, V5, V6, V7, V8, V9, V10, V11, WITHOUT, over_bound, problem, run, rungs, shape_of, unpatched
 
 from gates.launch.c_launcher import KernelError
 from gates.launch.emulated_kernel import EmulatedKernel
 
 WIDE_TILES = {"TILE_M": 128, "TILE_N": 64, "STAGES": 4}  # of V10
 REFUSED = [
-    (V7, {"USE_WMMA": 3}, "USE_WMMA is 0, 1 or 2"),
+    (V6, {"USE_WMMA_QK": 2}, "USE_WMMA_QK is 0 or 1"),
+    (V7, {"USE_WMMA_PV": 2}, "USE_WMMA_PV is 0 or 1"),
     (V5, {"CAUSAL": 2}, "CAUSAL is 0 or 1"),
     (V5, {"DEBUG_PRINT": 2}, "DEBUG_PRINT is 0 or 1"),
     (V7, {"NUM_WARPS": 17, "TILE_M": 272}, "a CTA has 32 to 512 threads"),
@@ -27,7 +29,6 @@ REFUSED = [
     (V8, {"STAGES": 0}, "STAGES is 1 to 8"),
     (V8, {"TILE_M": 128, "TILE_N": 96, "NUM_WARPS": 8}, "these tiles need more than the 99 KiB of shared memory"),
     (V9, {"STAGES": 3}, "where it is 0 the launcher chooses all of them by shape"),
-    (V9, {"USE_WMMA": 2}, "USE_WMMA is 0 or 1 here"),
     (V9, {"USE_SWIZZLE": 2}, "USE_SWIZZLE is 0 or 1"),
     (V9, {**TILES, "STRIPS": 3, "TILE_M": 48}, "STRIPS is 1 or 2: O of more strips"),
     (V9, {**TILES, "TILE_M": 40}, "TILE_M is STRIPS strips of 16 rows"),
@@ -77,10 +78,19 @@ def test_odd_combinations_are_right(kernels: dict[str, EmulatedKernel], name: st
         assert float(printed["1][1"]) == pytest.approx(expected.item(), abs=1e-3)
 
 
+@pytest.mark.parametrize("before", WITHOUT)
+def test_a_stage_without_what_it_adds_is_the_stage_before(kernels: dict[str, EmulatedKernel], before: str) -> None:
+    stage, _ = WITHOUT[before]
+    for shape in (shape_of(40, 150, causal=1), shape_of(70, 33, 128, heads=1)):
+        inputs = problem.make_inputs(shape, 1, "cpu")
+        of_before, of_stage, without = (run(kernels[name], inputs, shape) for name in (before, stage, f"without {stage}"))
+        assert torch.equal(without, of_before) and torch.equal(without, of_stage) == (before == V5)
+
+
 def test_the_launcher_refuses_what_the_toggles_leave_out(kernels: dict[str, EmulatedKernel]) -> None:
     kernels["deep"].emulator.be(["sm_89"])  # with 99 KiB for a CTA
     for name, shape, message in (
-        ("fallback", shape_of(4, 4, causal=1), "causal: 1, but this library was built with CAUSAL=0"),
+        ("plain", shape_of(4, 4, causal=1), "causal: 1, but this library was built with CAUSAL=0"),
         ("many_rows", shape_of(4, 4, 128), r"D: 128, these tiles then take \d+ bytes of shared memory, of 101376"),
         ("deep", shape_of(4, 4, 128), r"D: 128, these tiles then take \d+ bytes of shared memory, of 232448"),
         ("deep", shape_of(4, 4), r"shared memory: the device refused \d+ bytes a CTA"),

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import dataclasses
 import re
 import subprocess
 from collections.abc import Mapping
@@ -11,7 +12,7 @@ from typing import Any
 import pytest
 import torch
 from conftest import OnceASession
-from defects.combined import compile_patched
+from defects.combined import compile_patched, task_of
 from defects.record import Defect, patch
 from places import ROOT
 
@@ -24,28 +25,34 @@ from tasks.problems.sdpa_fp16_operator import ENTRY
 
 SOURCES = ROOT / "kernels" / "sdpa_fp16"
 
-# Every way through the kernels: scalar and WMMA phases, one and more stages, warps alone with their keys and sharing them,
-# keys split and not, one strip and two, no swizzle, scalar products on mma.sync's fragments.
-BUILDS: dict[str, tuple[str, dict[str, int]]] = {
-    "scalar": ("sdpa_fp16.cu", {"USE_WMMA": 0, "TILE_M": 64, "TILE_N": 64, "NUM_WARPS": 4, "STAGES": 1}),
-    "wmma_stages": ("sdpa_fp16.cu", {"USE_WMMA": 2, "TILE_M": 64, "TILE_N": 32, "NUM_WARPS": 2, "STAGES": 2}),
-    "alone": ("pipeline.cu", {"TILE_M": 32, "TILE_N": 128, "NUM_WARPS": 4, "STRIPS": 2, "STAGES": 1}),
-    "shared": ("pipeline.cu", {"TILE_M": 32, "TILE_N": 32, "NUM_WARPS": 4, "STRIPS": 1, "STAGES": 3}),
-    "one_stage": ("pipeline.cu", {"TILE_M": 32, "TILE_N": 64, "NUM_WARPS": 4, "STRIPS": 1, "STAGES": 1}),
-    "unsplit": ("pipeline.cu", {"TILE_M": 64, "TILE_N": 16, "NUM_WARPS": 2, "STRIPS": 2, "STAGES": 2}),
-    "fallback": ("pipeline.cu", {"TILE_M": 16, "TILE_N": 32, "NUM_WARPS": 2, "STRIPS": 1, "STAGES": 2, "USE_WMMA": 0, "USE_SWIZZLE": 0}),
-}
-
-
 V5, V6, V7, V8 = "fp16_v5_scalar", "fp16_v6_wmma_qk", "fp16_v7_wmma_pv", "fp16_v8_tiles"
 V9, V10, V11 = "fp16_v9_pipeline", "fp16_v10_hopper", "fp16_v11_pingpong"
+
+# Every way through the kernels: scalar and WMMA phases, one and more stages, warps alone with their keys and sharing them,
+# keys split and not, one strip and two, no swizzle.
+BUILDS: dict[str, tuple[str, dict[str, int]]] = {
+    "scalar": (V5, {"TILE_M": 64, "TILE_N": 64, "NUM_WARPS": 4}),
+    "wmma_stages": (V8, {"TILE_M": 64, "TILE_N": 32, "NUM_WARPS": 2, "STAGES": 2}),
+    "alone": (V9, {"TILE_M": 32, "TILE_N": 128, "NUM_WARPS": 4, "STRIPS": 2, "STAGES": 1}),
+    "shared": (V9, {"TILE_M": 32, "TILE_N": 32, "NUM_WARPS": 4, "STRIPS": 1, "STAGES": 3}),
+    "one_stage": (V9, {"TILE_M": 32, "TILE_N": 64, "NUM_WARPS": 4, "STRIPS": 1, "STAGES": 1}),
+    "unsplit": (V9, {"TILE_M": 64, "TILE_N": 16, "NUM_WARPS": 2, "STRIPS": 2, "STAGES": 2}),
+    "plain": (V9, {"TILE_M": 16, "TILE_N": 32, "NUM_WARPS": 2, "STRIPS": 1, "STAGES": 2, "USE_SWIZZLE": 0}),
+}
+
 TILES = {"TILE_M": 32, "TILE_N": 64, "NUM_WARPS": 4, "STRIPS": 1, "STAGES": 2}  # of V9, for all shapes
 # Odd toggles that work.
 COMBINATIONS = {
     "many_rows": (V8, {"TILE_M": 128, "TILE_N": 32, "NUM_WARPS": 8, "STAGES": 1}),
-    "scalar_stages": (V8, {"USE_WMMA": 0, "TILE_M": 16, "TILE_N": 96, "NUM_WARPS": 1, "STAGES": 3, "DEBUG_PRINT": 1}),
+    "many_stages": (V8, {"TILE_M": 16, "TILE_N": 96, "NUM_WARPS": 1, "STAGES": 3, "DEBUG_PRINT": 1}),
     "deep": (V9, {**TILES, "TILE_N": 256, "CAUSAL": 0}),  # 132 KiB of shared memory
-    "fallback": (V9, {**TILES, "STAGES": 3, "USE_WMMA": 0, "USE_SWIZZLE": 0, "CAUSAL": 0, "DEBUG_PRINT": 1}),
+    "plain": (V9, {**TILES, "STAGES": 3, "USE_SWIZZLE": 0, "CAUSAL": 0, "DEBUG_PRINT": 1}),
+}
+# The stage before each, by a stage without what it adds.
+WITHOUT = {
+    V5: (V6, {"USE_WMMA_QK": 0}),
+    V6: (V7, {"USE_WMMA_PV": 0}),
+    V7: (V8, {"TILE_M": 64, "TILE_N": 64, "NUM_WARPS": 4, "STAGES": 1}),
 }
 
 
@@ -55,15 +62,17 @@ def shape_of(queries: int, keys: int, width: int = 64, causal: int = 0, heads: i
 
 def unpatched(rung: str, **toggles: int) -> Defect:
     """A rung as it is, but with ``toggles``, for a translation unit of several (defects.combined)."""
-    same = ("config.cuh", "namespace sdpa {", "namespace sdpa {")
-    return patch(f"{rung}_as_it_is", "numerics", "nothing", rung, same, toggles=tuple(toggles.items()))
+    as_it_is = patch(f"{rung}_as_it_is", "numerics", "nothing", rung, ("", "", ""), toggles=tuple(toggles.items()))
+    source = Path(task_of(as_it_is)["sources"][0]).name
+    return dataclasses.replace(as_it_is, edits=((source, "\nnamespace sdpa {\n", "\nnamespace sdpa {\n"),))
 
 
 def rungs(kept: OnceASession) -> dict[str, EmulatedKernel]:
-    """The rungs up to V9 and COMBINATIONS by name, compiled as one source."""
+    """The rungs up to V9, COMBINATIONS and WITHOUT ("without …") by name, compiled as one source."""
     tried = {
         **{rung: unpatched(rung) for rung in (V5, V6, V7, V8, V9)},
         **{name: unpatched(rung, **toggles) for name, (rung, toggles) in COMBINATIONS.items()},
+        **{f"without {rung}": unpatched(rung, **toggles) for rung, toggles in WITHOUT.values()},
     }
     folder = kept("fp16_rungs", lambda folder: compile_patched(list(tried.values()), folder))
     return {name: EmulatedKernel(folder / "patched.so", f"{ENTRY}_{number}") for number, name in enumerate(tried)}
@@ -71,8 +80,8 @@ def rungs(kept: OnceASession) -> dict[str, EmulatedKernel]:
 
 def build(folder: Path, name: str, source: Path | None = None, **toggles: int) -> Path:
     """The emulator library of BUILDS[name], with ``toggles`` on top and from another ``source`` where given."""
-    file, defaults = BUILDS[name]
-    return task_library([source or SOURCES / file], folder / f"{name}.so", defines={**defaults, **toggles}, capability="89")
+    rung, defaults = BUILDS[name]
+    return task_library([source or SOURCES / f"{rung}.cu"], folder / f"{name}.so", defines={**defaults, **toggles}, capability="89")
 
 
 def load(library: Path) -> EmulatedKernel:

@@ -1,20 +1,20 @@
-// Phase softmax: a warp's rows of raw scores become probabilities. Online, after Milakov and Gimelshein
+// The online softmax: a warp's rows of raw scores become probabilities. After Milakov and Gimelshein
 // (arXiv:1805.02867): m and l of a row are those of the keys so far, and what was summed with an older m is rescaled.
 #pragma once
 
 #include <cmath>
 
-#include "tiles.cuh"
+#include "strips.cuh"
 
 namespace sdpa {
 
 // Two lanes share a row of each of the warp's strips: lane / 2, every other quad of columns. Both know m; l is a lane's part.
-template <int kDim, bool kCausal>
-class SoftmaxPhase {
+template <typename T, bool kCausal>
+class Softmax {
 public:
-    __device__ __forceinline__ SoftmaxPhase() {
+    __device__ __forceinline__ Softmax() {
 #pragma unroll
-        for (int strip = 0; strip < kStrips; ++strip) {
+        for (int strip = 0; strip < T::kStrips; ++strip) {
             max_[strip] = -INFINITY;
             sum_[strip] = 0.0f;
         }
@@ -26,13 +26,13 @@ public:
         const float* scores, Element* p, float* factors, float scale, int first_query, int first_key, int valid_keys) {
         const int part = threadIdx.x % 2;
 #pragma unroll
-        for (int strip = 0; strip < kStrips; ++strip) {
+        for (int strip = 0; strip < T::kStrips; ++strip) {
             const int row = row_of(strip);
-            // Of a row that sees the tile: 1 to TILE_N. A row that sees none of its keys keeps its m; it has seen key 0.
+            // Of a row that sees the tile: 1 to kTileN. A row that sees none of its keys keeps its m; it has seen key 0.
             const int seen = kCausal ? min(valid_keys, first_query + row + 1 - first_key) : valid_keys;
             // Read twice: kept from the maximum to the exponentials, a row's scores would take registers that O needs.
             const auto scaled = [&](int column, float (&values)[4]) {
-                const float4 raw = *reinterpret_cast<const float4*>(scores + row * Tiles<kDim>::kScoreLd + column);
+                const float4 raw = *reinterpret_cast<const float4*>(scores + row * T::kScoreLd + column);
                 const float four[4] = {raw.x, raw.y, raw.z, raw.w};
 #pragma unroll
                 for (int i = 0; i < 4; ++i) values[i] = column + i < seen ? four[i] * scale : -INFINITY;
@@ -40,7 +40,7 @@ public:
             float values[4];
             float tile_max = -INFINITY;
 #pragma unroll
-            for (int column = 4 * part; column < TILE_N; column += 8) {
+            for (int column = 4 * part; column < T::kTileN; column += 8) {
                 scaled(column, values);
                 tile_max = fmaxf(fmaxf(fmaxf(tile_max, values[0]), values[1]), fmaxf(values[2], values[3]));
             }
@@ -51,14 +51,14 @@ public:
             max_[strip] = new_max;
             sum_[strip] *= factor;
 #pragma unroll
-            for (int column = 4 * part; column < TILE_N; column += 8) {
+            for (int column = 4 * part; column < T::kTileN; column += 8) {
                 scaled(column, values);
 #pragma unroll
                 for (int i = 0; i < 4; ++i) {
                     values[i] = exp2f(values[i] - new_max);
                     sum_[strip] += values[i];
                 }
-                store_four(values, p + row * Tiles<kDim>::kProbabilityLd + column);
+                store_four(values, p + row * T::kProbabilityLd + column);
             }
             if (part == 0) factors[row] = factor;
         }
@@ -67,16 +67,14 @@ public:
     // After the last tile: factors[row] = 1 / l.
     __device__ __forceinline__ void finish(float* factors) {
 #pragma unroll
-        for (int strip = 0; strip < kStrips; ++strip) {
+        for (int strip = 0; strip < T::kStrips; ++strip) {
             const float sum = sum_[strip] + __shfl_xor_sync(kWarp, sum_[strip], 1);
             if (threadIdx.x % 2 == 0) factors[row_of(strip)] = 1.0f / sum;
         }
     }
 
 private:
-    static __device__ __forceinline__ int row_of(int strip) {
-        return threadIdx.x / 32 * kWarpRows + strip * kFragment + threadIdx.x % 32 / 2;
-    }
+    static __device__ __forceinline__ int row_of(int strip) { return T::first_row() + strip * T::kFragment + threadIdx.x % 32 / 2; }
     static __device__ __forceinline__ void store_four(const float (&values)[4], float* place) {
         *reinterpret_cast<float4*>(place) = make_float4(values[0], values[1], values[2], values[3]);
     }
@@ -84,8 +82,8 @@ private:
         *reinterpret_cast<uint2*>(place) = make_uint2(pack_halves(values[0], values[1]), pack_halves(values[2], values[3]));
     }
 
-    float max_[kStrips];
-    float sum_[kStrips];
+    float max_[T::kStrips];
+    float sum_[T::kStrips];
 };
 
 }  // namespace sdpa

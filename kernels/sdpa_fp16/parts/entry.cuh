@@ -1,49 +1,22 @@
-// The launcher of the FP16 rungs: checks of the arguments, and the kernel for D and the mask.
+// The C launcher of every stage: it checks the arguments and calls the stage's `run` for D and the mask.
 #pragma once
 
 #include <cmath>
 
-#include "../cuda/launcher.cuh"
-#include "config.cuh"
+#include "../../cuda/launcher.cuh"
+#include "problem.cuh"
+
+#ifndef CAUSAL  // 0 leaves the kernels with a causal mask out, and refuses calls that ask for it
+#define CAUSAL 1
+#endif
 
 namespace sdpa {
 
+static_assert(CAUSAL == 0 || CAUSAL == 1, "CAUSAL is 0 or 1");
+
 constexpr std::int64_t kMaxLength = 1 << 30;  // keeps positions in int
 
-// `kernel` on B * H heads in tiles of kTileM query rows.
-template <int kTileM>
-int launch_tiles(const launcher::Refusal& refusal, void (*kernel)(Problem), Problem problem, std::int64_t heads, int threads,
-                 int shared_bytes, void* stream) {
-    problem.query_tiles = (problem.queries + kTileM - 1) / kTileM;
-    if (heads > launcher::kMaxGrid / problem.query_tiles) {
-        return refusal.refuse("B, H, Sq: %lld heads of %d query tiles are more CTAs than a grid's %lld",
-                              static_cast<long long>(heads), problem.query_tiles, static_cast<long long>(launcher::kMaxGrid));
-    }
-    const unsigned ctas = static_cast<unsigned>(heads * problem.query_tiles);
-    return launcher::launch(refusal, kernel, ctas, threads, shared_bytes, stream, problem);
-}
-
-constexpr std::int64_t kMostHeads = 65535;  // a grid's height
-
-// A problem whose kernel takes the scale's size alone.
-inline void take_size_of_scale(Problem& problem) {
-    problem.negate = problem.scale < 0.0f;
-    problem.scale = std::fmax(std::fabs(problem.scale), kLeastScale);
-}
-
-// `kernel(problem, more...)` on a grid of query tiles x heads. The problem that it gets has the scale's size alone.
-template <int kTileM, typename Kernel, typename... More>
-int launch_grid(const launcher::Refusal& refusal, Kernel kernel, Problem problem, std::int64_t heads, int threads, int shared_bytes,
-                void* stream, const More&... more) {
-    if (heads > kMostHeads) {
-        return refusal.refuse("B, H: %lld heads, at most %lld", static_cast<long long>(heads), static_cast<long long>(kMostHeads));
-    }
-    take_size_of_scale(problem);
-    const dim3 grid((static_cast<unsigned>(problem.queries) + kTileM - 1) / kTileM, static_cast<unsigned>(heads));
-    return launcher::launch(refusal, kernel, grid, threads, shared_bytes, stream, problem, more...);
-}
-
-// Defined by each source: launches its kernel for D = kDim, with or without the causal mask.
+// Defined by each stage: launches its kernel for D = kDim, with or without the causal mask.
 template <int kDim, bool kCausal>
 int run(const launcher::Refusal& refusal, const Problem& problem, std::int64_t heads, void* stream);
 

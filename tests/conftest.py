@@ -40,6 +40,12 @@ def _cuda_devices() -> int:
     return count.value
 
 
+@pytest.hookimpl(optionalhook=True)
+def pytest_xdist_auto_num_workers() -> int:
+    """One more than cores: a tenth of the time a test waits for a process that sleeps, ends or is killed."""
+    return len(os.sched_getaffinity(0)) + 1
+
+
 def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
     if not os.environ.get("GATES_SLOW"):
         for item in items:

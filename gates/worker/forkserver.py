@@ -106,13 +106,16 @@ class _Server:
 class Forked:
     """A runner that was forked, with the part of subprocess.Popen's interface that ``gates.worker.process`` uses."""
 
-    def __init__(self, server: _Server, argv: Sequence[str], env: Mapping[str, str], cwd: Path | None, sink: IO[bytes]) -> None:
+    def __init__(
+        self, server: _Server, argv: Sequence[str], env: Mapping[str, str], cwd: Path | None, sink: IO[bytes], compiles: str = ""
+    ) -> None:
         self._code: int | None = None
         self._keeper, theirs = socket.socketpair(socket.AF_UNIX, socket.SOCK_SEQPACKET)
         request = {
             "argv": list(argv),
             "cwd": None if cwd is None else str(cwd),
             "own": {name: value for name, value in env.items() if name not in server.env},
+            "compiles": compiles,
         }
         with theirs, contextlib.ExitStack() as failed:
             failed.callback(self._keeper.close)
@@ -162,12 +165,16 @@ def popen(
     cwd: Path | None,
     env: Mapping[str, str],
     start_new_session: bool,
+    compiles: str = "",
 ) -> Any:
-    """``subprocess.Popen`` for ``[sys.executable, script, …]``, forked where that is possible."""
+    """``subprocess.Popen`` for ``[sys.executable, script, …]``, forked where that is possible.
+
+    ``compiles``: ``triton`` for a runner that uses Triton's compiler.
+    """
     server = _for(env)
     if server is not None and server.ready():
         try:
-            return Forked(server, argv[1:], env, cwd, stdout)
+            return Forked(server, argv[1:], env, cwd, stdout, compiles)
         except OSError:
             server.end()
     return subprocess.Popen(argv, stdin=stdin, stdout=stdout, stderr=stderr, cwd=cwd, env=env, start_new_session=start_new_session)
@@ -209,10 +216,14 @@ def serve() -> None:
         message, descriptors, _, _ = socket.recv_fds(connection, _MAX_MESSAGE_BYTES, 2)
         if not message:
             _end(0)
+        request = json.loads(message)
+        if request["compiles"] == "triton":
+            with contextlib.suppress(Exception):
+                importlib.import_module("triton.runtime.cache").triton_key()  # a digest of all of Triton, remembered from then on
         if os.fork() == 0:
             connection.close()
             with ending():
-                _keep(json.loads(message), descriptors[0], descriptors[1], libc)
+                _keep(request, descriptors[0], descriptors[1], libc)
         for descriptor in descriptors:
             os.close(descriptor)
         _reap()

@@ -15,6 +15,7 @@ import subprocess
 import sys
 from collections.abc import Mapping, Sequence
 from dataclasses import asdict, dataclass
+from functools import partial
 from pathlib import Path
 from typing import IO, Any
 
@@ -22,7 +23,7 @@ import gates
 from gates.core import jsonio
 from gates.core.errors import EXIT_HOLD, GatesError, NotHere
 from gates.gate.registry import ROWS, Job
-from gates.task.load import CUDA
+from gates.task.load import CUDA, TRITON
 from gates.worker import forkserver, machine_fault, process
 
 ENTRY = Path(__file__).resolve().parent / "entry.py"
@@ -119,6 +120,7 @@ def run_job(
     killed_before = machine_fault.memory_kills()
     side = job.get("side", {})  # a C launcher on a device has no library of CUDA beside its own
     alone = job.get("mode") == "replay" and not side.get("emulated") and side.get("kind", CUDA) == CUDA
+    compiles = TRITON if job["kind"] == "triton_build" or side.get("kind") == TRITON else ""
     forked = not prefix and python == sys.executable and not alone
     with _created(result) as answers:  # read through this descriptor: the runner of an isolated job takes the file's name away
         finished = process.run(
@@ -136,7 +138,7 @@ def run_job(
             cwd=work,
             env=_importable(os.environ if env is None else env),
             log=work / f"{name}.log",
-            popen=forkserver.popen if forked else subprocess.Popen,
+            popen=partial(forkserver.popen, compiles=compiles) if forked else subprocess.Popen,
         )
         lines = answers.read(_MAX_RESULT_BYTES).decode("utf-8", errors="replace").split("\n")
     tried = FinishedJob(

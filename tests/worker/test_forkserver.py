@@ -9,6 +9,7 @@ import textwrap
 import time
 from collections.abc import Iterator
 from concurrent.futures import ThreadPoolExecutor
+from functools import partial
 from pathlib import Path
 from typing import Any
 
@@ -37,12 +38,20 @@ class Scripts:
         self.env = {**os.environ, "PYTHONPATH": os.pathsep.join([str(folder / "fake"), PACKAGE])}
 
     def __call__(
-        self, code: str, *arguments: str, limit_s: float = 60, cwd: Path | None = None, name: str = "script.py", **more: str
+        self,
+        code: str,
+        *arguments: str,
+        limit_s: float = 60,
+        cwd: Path | None = None,
+        name: str = "script.py",
+        compiles: str = "",
+        **more: str,
     ) -> process.Finished:
         script = self.folder / "scripts" / name
         script.parent.mkdir(exist_ok=True)
         script.write_text(textwrap.dedent(code))
-        return process.run([sys.executable, script, *arguments], limit_s=limit_s, cwd=cwd, env={**self.env, **more}, popen=forkserver.popen)
+        popen = partial(forkserver.popen, compiles=compiles)
+        return process.run([sys.executable, script, *arguments], limit_s=limit_s, cwd=cwd, env={**self.env, **more}, popen=popen)
 
 
 @pytest.fixture
@@ -75,6 +84,16 @@ def test_garbage_is_looked_for_by_the_runner_and_neither_in_torch_nor_while_it_i
         "True",
         "True",
     ]
+
+
+def test_the_digest_of_triton_is_made_once_for_all_runners_that_ask(run: Scripts) -> None:
+    package = run.folder / "fake" / "triton" / "runtime"
+    package.mkdir(parents=True)
+    for folder in (package, package.parent):
+        (folder / "__init__.py").touch()
+    (package / "cache.py").write_text("made = []\ndef triton_key(): made.append(1)\n")
+    counted = "import sys; print(len(getattr(sys.modules.get('triton.runtime.cache'), 'made', ())))"
+    assert [run(counted, compiles=compiles).output.strip() for compiles in ("", "triton", "")] == ["0", "1", "1"]
 
 
 def test_it_starts_as_a_process_of_its_own(run: Scripts, tmp_path: Path) -> None:

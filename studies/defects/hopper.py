@@ -9,7 +9,7 @@ _TILES = {"TILE_M": 128, "TILE_N": 64, "STAGES": 3}
 # What the emulator sees and an H200 did not show: there the data came in time, or shared memory began where the swizzle repeats. No tool of
 # the card looks at what the copy engine and asynchronous products touch.
 _UNSEEN = {"device": ()}
-_RELEASE = "            if (lane() == 0) mbarrier::arrive(&shared_.empty[before]);  // this warp has read it\n"
+_RELEASE = "            this->release(&shared_.empty[before]);\n"
 
 
 def _patch(name: str, kind: str, what: str, *edits: tuple[str, str, str], **more: object) -> Defect:
@@ -19,33 +19,43 @@ def _patch(name: str, kind: str, what: str, *edits: tuple[str, str, str], **more
     )
 
 
-def _consumer(name: str, kind: str, what: str, text: str, replacement: str, **more: object) -> Defect:
-    return _patch(name, kind, what, ("hopper_consumer.cuh", text, replacement), **more)
+def _stage(name: str, kind: str, what: str, text: str, replacement: str, **more: object) -> Defect:
+    return _patch(name, kind, what, ("fp16_v10_hopper.cu", text, replacement), **more)
 
 
-def _producer(name: str, kind: str, what: str, text: str, replacement: str, **more: object) -> Defect:
-    return _patch(name, kind, what, ("hopper.cu", text, replacement), **more)
+def _rows(name: str, kind: str, what: str, text: str, replacement: str, **more: object) -> Defect:
+    return _patch(name, kind, what, ("parts/warpgroup_rows.cuh", text, replacement), **more)
+
+
+def _tiles(name: str, kind: str, what: str, text: str, replacement: str, **more: object) -> Defect:
+    return _patch(name, kind, what, ("parts/warpgroup_tiles.cuh", text, replacement), **more)
 
 
 HOPPER = (
-    _consumer(
+    _rows(
         "swizzle_mode",
         "indexing",
         "K's descriptor names the 64-byte swizzle, the tensor map the 128-byte one",
-        "descriptor(shared_.k[slot_.stage], 0, kAtomBytes, wgmma::k128Bytes)",
-        "descriptor(shared_.k[slot_.stage], 0, kAtomBytes, wgmma::k64Bytes)",
+        "descriptor(key_tile, 0, kAtomBytes, wgmma::k128Bytes)",
+        "descriptor(key_tile, 0, kAtomBytes, wgmma::k64Bytes)",
     ),
-    _consumer(
+    _rows(
         "offsets_swapped",
         "indexing",
         "V's descriptor has its leading and its stride offset swapped",
         "T::kKeyPanelBytes, kAtomBytes, wgmma::k128Bytes",
         "kAtomBytes, T::kKeyPanelBytes, wgmma::k128Bytes",
     ),
-    _consumer("v_not_transposed", "numerics", "V is multiplied as K-major", "multiply<T::kDim, true>", "multiply<T::kDim, false>"),
-    _consumer("queries_of_another", "indexing", "all consumers take the first one's queries", "shared.q + group * 64 * 128", "shared.q"),
-    _consumer("values_of_another", "indexing", "P·V takes V of the tile after P's", "issue_output(before);", "issue_output(slot_.stage);"),
-    _producer(
+    _rows("v_not_transposed", "numerics", "V is multiplied as K-major", "multiply<T::kDim, true>", "multiply<T::kDim, false>"),
+    _stage("queries_of_another", "indexing", "all consumers take the first one's queries", "shared.q + group * 64 * 128", "shared.q"),
+    _stage(
+        "values_of_another",
+        "indexing",
+        "P·V takes V of the tile after P's",
+        "issue_output(shared_.v[before]);",
+        "issue_output(shared_.v[slot_.stage]);",
+    ),
+    _tiles(
         "tiles_not_aligned",
         "indexing",
         "tiles start at any multiple of 128 bytes, not where the swizzle repeats",
@@ -53,14 +63,14 @@ HOPPER = (
         "(0u - shared_memory::address(shared_bytes)) % 128",
         **_UNSEEN,
     ),
-    _consumer(
+    _stage(
         "parity",
         "memory",
         "consumers wait for the phase before that in which the next tile comes",
         "full[next.stage], next.parity)",
         "full[next.stage], next.parity ^ 1)",
     ),
-    _consumer(
+    _stage(
         "next_not_awaited",
         "memory",
         "a product starts without a wait for its tile",
@@ -68,22 +78,22 @@ HOPPER = (
         "",
         **_UNSEEN,
     ),
-    _producer(
+    _stage(
         "refilled_too_early",
         "memory",
         "stages are refilled without waiting for the consumers",
         "mbarrier::wait(&shared.empty[slot.stage], slot.parity ^ 1);",
         "",
     ),
-    _producer("byte_count", "memory", "a barrier expects half of the bytes that are copied", "2 * T::kTileBytes", "T::kTileBytes"),
-    _producer(
+    _stage("byte_count", "memory", "a barrier expects half of the bytes that are copied", "2 * T::kTileBytes", "T::kTileBytes"),
+    _stage(
         "arrival_count",
         "memory",
         "a stage counts one arrival more than there are consumer warps",
         "mbarrier::init(&shared.empty[stage], T::kConsumerWarps)",
         "mbarrier::init(&shared.empty[stage], T::kConsumerWarps + 1)",
     ),
-    _producer(
+    _stage(
         "barriers_not_fenced",
         "memory",
         "the copy engine may not see the barriers' first state",
@@ -91,8 +101,8 @@ HOPPER = (
         "",
         **_UNSEEN,
     ),
-    _consumer("no_wait", "memory", "the softmax begins before Q·K^T is done", "wgmma::wait<1>(s_);", "", **_UNSEEN),
-    _consumer(
+    _stage("no_wait", "memory", "the softmax begins before Q·K^T is done", "wgmma::wait<1>(s_);", "", **_UNSEEN),
+    _stage(
         "waits_for_one_group_less",
         "memory",
         "O is rescaled while P·V may still add to it",
@@ -100,8 +110,8 @@ HOPPER = (
         "wgmma::wait<1>(o_, p_, s_);",
         **_UNSEEN,
     ),
-    _consumer("no_fence", "memory", "P·V may start before P is in its registers", "wgmma::fence(o_, p_);", "", **_UNSEEN),
-    _consumer(
+    _rows("no_fence", "memory", "P·V may start before P is in its registers", "wgmma::fence(o_, p_);", "", **_UNSEEN),
+    _stage(
         "released_too_early",
         "memory",
         "a warp gives a stage back before P·V has read V of it",
@@ -109,36 +119,35 @@ HOPPER = (
         _RELEASE + "            wgmma::wait<0>(o_, p_, s_);\n",
         **_UNSEEN,
     ),
-    _consumer("never_released", "memory", "the consumers give no stage back", _RELEASE, ""),
-    _patch(
+    _stage("never_released", "memory", "the consumers give no stage back", _RELEASE, ""),
+    _tiles(
         "registers_not_there",
         "memory",
         "consumers ask for more registers than the producer gives back",
-        ("hopper_tiles.cuh", "kConsumerRegisters = kShare < 240 ? kShare : 240", "kConsumerRegisters = 248"),
+        "kConsumerRegisters = kShare < 240 ? kShare : 240",
+        "kConsumerRegisters = 248",
     ),
-    _consumer(
+    _rows(
         "causal_hides_the_diagonal", "tails", "the causal mask hides each query's own key", "key > row(i / 2 % 2)", "key >= row(i / 2 % 2)"
     ),
-    _consumer(
+    _rows(
         "causal_one_too_many",
         "tails",
         "the causal mask shows each query the key after its own",
         "key > row(i / 2 % 2)",
         "key > row(i / 2 % 2) + 1",
     ),
-    _consumer("missing_keys_count", "tails", "keys past the end, zeros from the copy engine, get weight", "key >= keys_ || ", ""),
-    _consumer(
+    _rows("missing_keys_count", "tails", "keys past the end, zeros from the copy engine, get weight", "key >= keys_ || ", ""),
+    _rows(
         "causal_forgotten_where_keys_exist",
         "tails",
         "a tile whose keys all exist gets no causal mask",
         "kCausal ? min(keys_, first_row_ + 1) : keys_",
         "keys_",
     ),
-    _consumer("rescale_left_out", "numerics", "O is not rescaled when the maximum rises", "o_[i] *= factor_[i / 2 % 2];", ";"),
-    _consumer(
-        "negative_scale_as_positive", "numerics", "the size of softmax_scale is used, its sign is lost", "if (negate_)", "if (false)"
-    ),
-    _consumer(
+    _rows("rescale_left_out", "numerics", "O is not rescaled when the maximum rises", "o_[i] *= factor_[i / 2 % 2];", ";"),
+    _rows("negative_scale_as_positive", "numerics", "the size of softmax_scale is used, its sign is lost", "if (negate_)", "if (false)"),
+    _rows(
         "negative_scale_of_masked_tiles", "numerics", "tiles without a mask lose softmax_scale's sign", "negate_ ? 0 : all_see", "all_see"
     ),
 )

@@ -102,7 +102,7 @@ def test_the_softmax_runs_under_the_products(tmp_path: Path) -> None:
 
     Of tiles without a mask ptxas puts some of them behind the second wait.
     """
-    for keys, (plain, masked) in exponentials_under_products("hopper.cu", tmp_path, kernels=4, toggles={}):
+    for keys, (plain, masked) in exponentials_under_products(RUNG, tmp_path, kernels=4, toggles={}):
         upper = keys // 4  # of a tile's keys a thread has every fourth pair
         assert masked >= upper and 3 * plain >= upper
 

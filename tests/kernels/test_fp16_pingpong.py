@@ -41,16 +41,26 @@ LEFT = shape_of(576, 40, causal=1, heads=53)  # of 64 rows a round of pairs that
 MANY = [shape_of(20, 140, causal=1, heads=264), shape_of(150, 40, 128, causal=1, heads=70)]  # for 132 SMs
 
 
-def planted(name: str, what: str, text: str, replacement: str) -> Defect:
-    return patch(f"fp16_pingpong_{name}", "memory", what, RUNG, ("pingpong.cu", text, replacement), toggles=tuple(LONGEST.items()))
+def planted(name: str, what: str, text: str, replacement: str, file: str = f"{RUNG}.cu") -> Defect:
+    return patch(f"fp16_pingpong_{name}", "memory", what, RUNG, (file, text, replacement), toggles=tuple(LONGEST.items()))
 
 
 DEFECTS = [
     planted("strip_overwritten", "O of the item before may still leave the strip", "if (chosen) tma::wait_stores_read();", ""),
     planted("stores_not_awaited", "a CTA ends while O leaves it", "if (threadIdx.x % kWarpgroup == 0) tma::wait_stores_read();", ""),
-    planted("parts_not_there", "parts are read before all are written", "        cluster::sync();  // all parts are there\n", ""),
     planted(
-        "parts_gone", "a CTA ends while others read its part", "        cluster::sync();  // the others have read this CTA's part\n", ""
+        "parts_not_there",
+        "parts are read before all are written",
+        "        cluster::sync();  // all parts are there\n",
+        "",
+        "parts/cluster_rows.cuh",
+    ),
+    planted(
+        "parts_gone",
+        "a CTA ends while others read its part",
+        "        cluster::sync();  // the others have read this CTA's part\n",
+        "",
+        "parts/cluster_rows.cuh",
     ),
     planted(
         "part_over_keys",
@@ -64,7 +74,13 @@ DEFECTS = [
     planted(
         "key_parity", "an item begins with K of the tile before", "full[first.stage], first.parity)", "full[first.stage], first.parity ^ 1)"
     ),
-    planted("items_missed", "the second round begins one item late", "round_ * teams_ + own_;", "round_ * teams_ + own_ + (round_ > 0);"),
+    planted(
+        "items_missed",
+        "the second round begins one item late",
+        "round_ * teams_ + own_;",
+        "round_ * teams_ + own_ + (round_ > 0);",
+        "parts/schedule.cuh",
+    ),
 ]
 
 
@@ -135,7 +151,7 @@ def test_more_items_than_there_are_numbers_are_refused(kernel: EmulatedKernel) -
 def test_the_softmax_runs_under_the_products(tmp_path: Path) -> None:
     """The compiler spills nothing and adds no wait of its own; all exponentials of a step lie between the waits for Q·K^T and for P·V,
     but for an item's first tile."""
-    for keys, loops in exponentials_under_products("pingpong.cu", tmp_path, kernels=2, toggles=LONGEST):
+    for keys, loops in exponentials_under_products(RUNG, tmp_path, kernels=2, toggles=LONGEST):
         of_tile = keys // 2  # of a tile's keys a thread has every fourth pair, in two rows
         assert len(loops) >= 2 and min(loops[:2]) >= of_tile
 

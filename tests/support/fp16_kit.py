@@ -108,14 +108,14 @@ def over_bound(out: torch.Tensor, inputs: Mapping[str, Any], shape: Mapping[str,
     return (error / problem.error_bound(inputs, shape)["out"]).max().item()
 
 
-def exponentials_under_products(source: str, folder: Path, *, kernels: int, toggles: Mapping[str, int]) -> list[tuple[int, list[int]]]:
+def exponentials_under_products(rung: str, folder: Path, *, kernels: int, toggles: Mapping[str, int]) -> list[tuple[int, list[int]]]:
     """(keys of a tile, exponentials between the waits for Q·K^T and for P·V of each loop) of each kernel without a mask.
 
-    The compiler must spill nothing and add no wait of its own to ``source``, a file of these stages for sm_90a.
+    The compiler must spill nothing and add no wait of its own to ``rung``, a stage for sm_90a.
     """
     tools, cubin = find_toolchain(), folder / "stage.cubin"
     argv = [tools.need("nvcc").path, "-std=c++17", "-cubin", "-arch=sm_90a", "-Xptxas", "-v", "-ftz=true", "-DCAUSAL=0"]
-    argv += [*(f"-D{name}={value}" for name, value in toggles.items()), str(SOURCES / source), "-o", str(cubin)]
+    argv += [*(f"-D{name}={value}" for name, value in toggles.items()), str(SOURCES / f"{rung}.cu"), "-o", str(cubin)]
     printed = subprocess.run(argv, capture_output=True, text=True, check=True, timeout=300).stderr
     assert "(C75" not in printed and len(re.findall(r" 0 bytes spill stores, 0 bytes spill loads", printed)) == kernels
     if tools.get("cuobjdump") is None:

@@ -1,0 +1,51 @@
+// CTAs of warpgroups: one of them has the copy engine bring tiles, the others have 64 query rows each.
+#pragma once
+
+#include "../../cuda/tma.cuh"
+#include "problem.cuh"
+
+namespace sdpa {
+
+static_assert(TILE_M > 0 || (TILE_N == 0 && STAGES == 0), "TILE_N and STAGES go with TILE_M: where it is 0 the launcher chooses all of them by shape");
+
+constexpr int kWarpgroup = 128;               // threads, the unit of wgmma and of register budgets
+constexpr int kHalfRow = 64;                  // halves of a row of shared memory: 128 bytes, the width of the swizzle
+constexpr int kAtomBytes = 8 * 128;           // 8 rows, after which the swizzle repeats
+constexpr int kMostSharedBytes = 227 * 1024;  // that sm_90 gives a CTA
+
+// A matrix of D columns lies in shared memory as D / 64 panels of 64 columns, one after the other.
+template <int kDim_, int kTileM_, int kTileN_, int kStages_, int kProducerRegisters_>
+struct WarpgroupTiling {
+    static constexpr int kDim = kDim_, kTileM = kTileM_, kTileN = kTileN_, kStages = kStages_;
+    static constexpr int kPanels = kDim / kHalfRow;
+    static constexpr int kConsumers = kTileM / 64;  // warpgroups
+    static constexpr int kConsumerWarps = 4 * kConsumers;
+    static constexpr int kThreads = kWarpgroup * (kConsumers + 1);
+
+    static_assert(kTileM % 64 == 0 && kConsumers >= 1 && kConsumers <= 3, "TILE_M is 64 rows for each of 1 to 3 consumer warpgroups");
+
+    // A thread's registers, which are given out in eights: at the launch as many for all as an SM's 65,536 allow; then consumers
+    // share what the producer gives back.
+    static constexpr int kLaunchRegisters = 65536 / kThreads / 8 * 8;
+    static constexpr int kProducerRegisters = kProducerRegisters_;
+    static constexpr int kShare = (kLaunchRegisters * (kConsumers + 1) - kProducerRegisters) / kConsumers / 8 * 8;
+    static constexpr int kConsumerRegisters = kShare < 240 ? kShare : 240;
+
+    static constexpr int kKeyPanelBytes = kTileN * 128, kTileBytes = kPanels * kKeyPanelBytes;
+    static_assert(kKeyPanelBytes % kAtomBytes == 0, "panels are whole atoms of the swizzle");
+};
+
+// The CTA's tiles, from the first multiple of 1024 on: dynamic shared memory may start between two of them.
+template <typename T>
+__device__ __forceinline__ typename T::Shared& aligned(unsigned char* shared_bytes) {
+    return *reinterpret_cast<typename T::Shared*>(shared_bytes + (0u - shared_memory::address(shared_bytes)) % kAtomBytes);
+}
+
+// Rows of a head from `row` on, all panels, to `tile`; `full` counts their bytes. One thread.
+template <typename T>
+__device__ __forceinline__ void load_panels(unsigned char* tile, int panel_bytes, const tma::TensorMap& map, mbarrier::Barrier* full, int row, int head) {
+#pragma unroll
+    for (int panel = 0; panel < T::kPanels; ++panel) tma::load(tile + panel * panel_bytes, map, full, panel * kHalfRow, row, head);
+}
+
+}  // namespace sdpa

@@ -1,9 +1,10 @@
 // fp16_v10_hopper: scaled dot-product attention in half, by the copy engine and warpgroup products of sm_90a.
 //
 // Since the stage before (fp16_v9_pipeline):
-// - One thread has tiles of Q, K and V copied (TMA) into a ring of stages, and gives its warps' registers to the others.
-// - Warpgroups of 128 threads multiply straight from shared memory (wgmma), 64 query rows each; they wait for tiles on mbarriers.
-// - The products of a tile are asynchronous: P·V of one tile runs while the softmax of the next one begins.
+// - One thread has the copy engine (TMA) bring tiles of Q, K and V into a ring of stages. Its warpgroup gives most of its registers
+//   to the others.
+// - The other warpgroups have 64 query rows each. They wait for tiles on mbarriers and multiply from shared memory (wgmma).
+// - Products are asynchronous: P·V of one tile runs while the softmax of the next tile begins.
 // A CTA has 128 query rows or more, so few rows leave SMs without work: fp16_v9_pipeline is made for those.
 //
 // Tiles and registers: parts/warpgroup_tiles.cuh. A consumer's rows: parts/warpgroup_rows.cuh.

@@ -3,15 +3,15 @@
 // Since the stage before (fp16_v10_hopper):
 // - Warpgroups take turns (PINGPONG=0: they don't): while one has its products issued, the others compute their softmax.
 // - D = 128 has tiles of 128 keys, so that Q·K^T reads less shared memory per product: two consumers of 240 registers.
-// - K and V are awaited and given back each alone: K of the next tile comes as soon as its scores are there.
-// - CTAs stay: each takes one item, a tile of query rows, after the other, and the products go on without a gap: the first scores
-//   of an item run beside the last P·V of the item before. With the causal mask long items and short ones make pairs.
-// - O is rescaled only once a maximum has grown by kSlack (LAZY_RESCALE=0: at each tile), since P and l may be so much larger.
+// - K and V have barriers of their own: K of the next tile comes as soon as the scores of this one are there.
+// - CTAs stay and take one item, a tile of query rows, after the other. The first scores of an item run beside the last P·V of the
+//   item before. With the causal mask a long item and a short one make a pair.
+// - O is rescaled only if a maximum has grown by kSlack (LAZY_RESCALE=0: at each tile). P and l may be so much larger.
 // - O leaves through shared memory, by the copy engine, during the next item.
-// - Where items are fewer than SMs, a cluster of CTAs shares the keys of one and puts the parts of O together.
+// - If items are fewer than SMs, a cluster of CTAs shares out the keys of an item and puts the parts of O together.
 //
-// Tiles and registers: parts/warpgroup_tiles.cuh. A consumer's rows: parts/warpgroup_rows.cuh, and where a cluster shares out
-// their keys parts/cluster_rows.cuh. Which items a CTA takes: parts/schedule.cuh.
+// Tiles and registers: parts/warpgroup_tiles.cuh. A consumer's rows: parts/warpgroup_rows.cuh; parts/cluster_rows.cuh if a cluster
+// shares out their keys. Which items a CTA takes: parts/schedule.cuh.
 
 #ifndef TILE_M  // query rows of a CTA; 0: the launcher chooses all tiles by shape
 #define TILE_M 0

@@ -4,9 +4,9 @@
 // Q·K^T to O, so only the tiles of K and V are shared between warps. Rounded are the float sums, and O.
 //
 // Since the stage before (fp16_v5_scalar):
-// - Q·K^T runs on tensor cores, by WMMA fragments of 16 x 16 x 16, of which a warp has all keys of a tile side by side.
-// - The tile of Q is half, as the fragments want it: half as large, and converted at no place.
-// - A thread may have more registers where scores of 16 rows don't fit: for D = 128, and tiles of more than 64 keys.
+// - Q·K^T runs on tensor cores, by WMMA fragments of 16 x 16 x 16. A warp has all keys of a tile side by side.
+// - Q's tile is half, as the fragments want it. It takes half of the room and is never converted.
+// - A thread may have 168 registers if D = 128 or a tile has more than 64 keys: it holds the scores of 16 rows.
 // USE_WMMA_QK=0 is the stage before.
 
 #ifndef USE_WMMA_QK  // 1: Q·K^T on tensor cores

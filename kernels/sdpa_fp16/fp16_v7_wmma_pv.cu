@@ -1,13 +1,12 @@
 // fp16_v7_wmma_pv: scaled dot-product attention in half, O = softmax(Q·K^T * softmax_scale)·V, causal or not, D = 64 or 128.
 //
 // One CTA takes TILE_M query rows of one head through the keys, TILE_N at a time. A warp owns TILE_M / NUM_WARPS rows from
-// Q·K^T to O, so only the tiles of K and V are shared between warps. Rounded are P to half, the float sums,
-// and O.
+// Q·K^T to O, so only the tiles of K and V are shared between warps. Rounded are P to half, the float sums, and O.
 //
 // Since the stage before (fp16_v6_wmma_qk):
-// - P·V runs on tensor cores too, so P is rounded to half, and has a tile of its own.
-// - O lives in accumulator fragments, which each tile rescales by exp(m_old - m_new) of their rows.
-// - O leaves through the tile of scores, whose rows are as wide as O's for that.
+// - P·V runs on tensor cores too. P is rounded to half and has a tile of its own.
+// - O lives in accumulator fragments. Each tile rescales them by exp(m_old - m_new) of their rows.
+// - O leaves through the tile of scores, so that its rows are as wide as O's.
 // USE_WMMA_PV=0 is the stage before.
 
 #ifndef USE_WMMA_PV  // 1: P·V on tensor cores

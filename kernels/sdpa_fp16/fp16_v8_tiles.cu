@@ -1,14 +1,12 @@
 // fp16_v8_tiles: scaled dot-product attention in half, O = softmax(Q·K^T * softmax_scale)·V, causal or not, D = 64 or 128.
 //
 // One CTA takes TILE_M query rows of one head through the keys, TILE_N at a time. A warp owns TILE_M / NUM_WARPS rows from
-// Q·K^T to O, so only the tiles of K and V are shared between warps. Rounded are P to half, the float sums,
-// and O.
+// Q·K^T to O, so only the tiles of K and V are shared between warps. Rounded are P to half, the float sums, and O.
 //
 // Since the stage before (fp16_v7_wmma_pv):
-// - TILE_M, TILE_N, NUM_WARPS and STAGES are those that a sweep found fastest: half as many rows a CTA, so that twice as many
-//   SMs have work.
-// - Tiles of K and V have STAGES places. Asynchronous copies fill all but the one in use, so that loads run beside products; and
-//   one barrier a tile is enough.
+// - TILE_M, TILE_N, NUM_WARPS and STAGES are the fastest of a sweep. A CTA has half as many rows, so twice as many SMs have work.
+// - Tiles of K and V have STAGES places. Asynchronous copies fill all but the one in use, while the products run.
+// - One barrier per tile is enough: it says that a tile is whole, and that the tile before may be overwritten.
 // STAGES=1, TILE_M=64, TILE_N=64 and NUM_WARPS=4 are the stage before.
 
 

@@ -1,12 +1,12 @@
 // fp16_v9_pipeline: scaled dot-product attention in half, with nothing but K, V and Q in shared memory on the way.
 //
 // Since the stage before (fp16_v8_tiles):
-// - mma.sync takes fragments that ldmatrix reads, so scores, P, m, l and O stay in registers.
-// - Tiles are swizzled, not padded: rows that ldmatrix reads at once lie in different banks. USE_SWIZZLE=0 leaves that out.
-// - Asynchronous copies run as many tiles ahead as there is room for, all issued before the first product.
-// - Warps of a CTA share out the keys of a tile, which makes enough work for all SMs from few query rows; their parts of O are
-//   put together at the end.
-// - The launcher chooses tiles by shape, where TILE_M is 0.
+// - mma.sync takes fragments that ldmatrix reads. Scores, P, m, l and O stay in registers.
+// - Tiles are swizzled, not padded: rows that ldmatrix reads at once lie in different banks (USE_SWIZZLE=0: they conflict).
+// - Asynchronous copies of all tiles that fit are issued before the first product.
+// - The warps of a CTA share out the keys of a tile, so that few query rows give all SMs work. At the end their parts of O are
+//   put together.
+// - If TILE_M is 0, the launcher chooses the tiles by shape.
 //
 // A warp's rows: ../sdpa/rows.cuh. Its way through the tiles: ../sdpa/loop.cuh. The parts of O: ../sdpa/combine.cuh.
 
@@ -137,7 +137,7 @@ private:
     unsigned q_[T::kStrips][T::kDim / 16][4];
 };
 
-// The rows of warps that share them with none.
+// O of a warp that has all keys of its rows.
 template <typename T, typename Work>
 __device__ __forceinline__ void write_rows(const Work& work, __half* out, int valid_rows) {
     float factors[T::kStrips][2];

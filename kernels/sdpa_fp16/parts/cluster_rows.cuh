@@ -1,4 +1,4 @@
-// Query rows whose keys the CTAs of a cluster share out: each has a part of O, with its own m and l.
+// Query rows whose keys the CTAs of a cluster share out. Each CTA has a part of O, with its own m and l.
 #pragma once
 
 #include "../../cuda/cluster.cuh"

@@ -38,7 +38,7 @@ __device__ __forceinline__ void store_chunk(uint4 chunk, float* place) {
     reinterpret_cast<float4*>(place)[1] = make_float4(values[4], values[5], values[6], values[7]);
 }
 
-// A tile of kRows rows, kLd elements apart: halves, or floats, which are converted once instead of at each use.
+// A tile of kRows rows, kLd elements apart. Elements are halves, or floats: those are converted once instead of at each use.
 template <typename T, int kRows, int kLd, typename Element>
 __device__ __forceinline__ void load_rows(const __half* rows, int valid_rows, Element* tile) {
     for_each_chunk<T, kRows>(valid_rows, [&](int row, int column, bool exists) {

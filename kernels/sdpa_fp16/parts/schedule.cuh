@@ -1,4 +1,4 @@
-// Which tiles of query rows a CTA takes, one after the other, where CTAs stay.
+// Which tiles of query rows a CTA takes, one after the other, if CTAs stay.
 #pragma once
 
 #include "problem.cuh"

@@ -1,5 +1,5 @@
-// What a consumer warpgroup knows of its 64 query rows, and the work of which no stage changes the order: both products, the mask,
-// the exponentials, and O's way to global memory.
+// The 64 query rows of a consumer warpgroup: their scores, P, O, m and l in registers, and the steps of the work on them. Each stage
+// has its own order of the steps.
 //
 // A warp has 16 of the rows. With g = lane / 4 and t = lane % 4 a lane holds, of every 16 x 8 block of scores and of O, rows g
 // and g + 8 and columns 2t and 2t + 1; as A of the second product P wants just these, so it goes from registers to registers.

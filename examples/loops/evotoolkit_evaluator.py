@@ -1,4 +1,4 @@
-"""EvoToolkit 2: `Runner(evaluator=GatesEvaluator("stage2", "sdpa_fp8.cu"), …)`. A candidate is the whole text of one source."""
+"""EvoToolkit 2: `Runner(evaluator=GatesEvaluator("stage2", "stage2_wmma_pv.cu"), …)`. A candidate is the whole text of one source."""
 
 from evotoolkit.core import EvaluationResult, TaskSpec
 

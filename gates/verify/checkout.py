@@ -100,11 +100,13 @@ def contradicts_checkout(info: TaskInfo) -> list[str]:
 
 
 def _task_here(info: TaskInfo) -> Task | None:
-    """The task of that name here, with the toggles that were in force; None where there is none that can be read."""
+    """The task of that name here, with the toggles that were in force, if it still has them; None where there is none that can be read."""
     if "/" in info.name:  # a name in evidence leads to no other folder
         return None
     try:
-        return find_task(info.name, {name: str(value) for name, value in info.toggles.items()}, environ={})
+        task = find_task(info.name, environ={})
+        toggles = {name: str(value) for name, value in info.toggles.items() if name in task.toggles}
+        return find_task(info.name, toggles, environ={})
     except GatesError:
         return None
 

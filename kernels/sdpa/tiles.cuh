@@ -14,7 +14,6 @@ namespace sdpa {
 
 static_assert(USE_SWIZZLE == 0 || USE_SWIZZLE == 1, "USE_SWIZZLE is 0 or 1");
 
-constexpr int kSmallSharedBytes = 99 * 1024;  // that sm_86 and sm_89 give a CTA
 constexpr int kMostSharedBytes = 227 * 1024;  // that sm_90 gives a CTA
 
 // A CTA's warps form a grid: kWarpsM of them take different query rows, kStrips strips of 16 each, and kWarpsN different

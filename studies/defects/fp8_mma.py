@@ -11,7 +11,7 @@ def _patch(name: str, kind: str, what: str, file: str, text: str, replacement: s
     return patch(f"mma_{name}", kind, what, "stage4_mma", (file, text, replacement), toggles=_TILES, **more)
 
 
-_WARP = "mma_warp.cuh"
+_KERNEL = "stage4_mma.cu"
 _COPIES, _LOOP, _COMBINE = (f"../sdpa/{part}.cuh" for part in ("copies", "loop", "combine"))
 
 MMA = (
@@ -19,7 +19,7 @@ MMA = (
         "bytes_not_permuted",
         "indexing",
         "V's bytes go to the product as ldmatrix left them, columns in place of keys",
-        _WARP,
+        _KERNEL,
         "return __byte_perm(units, 0, 0x3120);",
         "return units;",
     ),
@@ -27,7 +27,7 @@ MMA = (
         "columns_in_product_order",
         "indexing",
         "O's columns are stored in the order of the products, even ones first",
-        _WARP,
+        _KERNEL,
         "make_uint2(pack_halves(o[0][2 * half], o[1][2 * half]), pack_halves(o[0][2 * half + 1], o[1][2 * half + 1]))",
         "make_uint2(pack_halves(o[0][2 * half], o[0][2 * half + 1]), pack_halves(o[1][2 * half], o[1][2 * half + 1]))",
     ),
@@ -35,7 +35,7 @@ MMA = (
         "swizzle_left_out_of_v",
         "indexing",
         "ldmatrix reads V's rows as if they were not swizzled",
-        _WARP,
+        _KERNEL,
         "tile + chunk_place<T>(warp_key() + lane() % 16, chunk + lane() / 16)",
         "tile + (warp_key() + lane() % 16) * T::kDim + (chunk + lane() / 16) * T::kChunk",
     ),
@@ -43,7 +43,7 @@ MMA = (
         "swizzle_of_each_row",
         "indexing",
         "K is read as if each row, not each two, had its chunks in another order",
-        _WARP,
+        _KERNEL,
         "tile + chunk_place<T>(warp_key() + lane() / 4, lane() % 4)",
         "tile + (warp_key() + lane() / 4) * T::kDim + (lane() % 4 ^ lane() / 4 % 4) * T::kChunk",
     ),
@@ -51,7 +51,7 @@ MMA = (
         "q_in_another_order",
         "indexing",
         "Q's upper and lower pairs of bytes are exchanged, K's are not",
-        _WARP,
+        _KERNEL,
         "q_[strip][step][half], q_[strip][step][half + 2]);",
         "q_[strip][step][half + 2], q_[strip][step][half]);",
     ),
@@ -85,7 +85,7 @@ MMA = (
         "rows_past_the_end_written",
         "tails",
         "the lower half of a strip is written whether its rows exist or not",
-        _WARP,
+        _KERNEL,
         "if (row + 8 * half >= valid_rows) return;",
         "if (row >= valid_rows) return;",
     ),

@@ -23,13 +23,13 @@ HALF = 2.0**-11
 # name: (file, text, replacement, the family or edge shape that shows it). Ordinary inputs on the ordinary shapes show none.
 DEFECTS = {
     "zero where the sum is small": (
-        "output.cuh",
+        "parts/write_output.cuh",
         "const float factor = normalise[row];",
         "const float factor = normalise[row] < 1e-4f ? 0.0f : normalise[row];",
         "scales",
     ),
     "wrong for three heads of B = 3": (
-        "sdpa_fp8.cu",
+        "stage3_cp_async.cu",
         "const int head = blockIdx.x / query_tiles;",
         "const int head = blockIdx.x / query_tiles == 8 ? 7 : blockIdx.x / query_tiles;",
         "b3h3s1",

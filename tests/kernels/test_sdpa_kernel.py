@@ -30,8 +30,9 @@ from gates.task.tensor_digest import digest
 
 LIMIT = {stage: task_of(stage)["gates"]["correctness"]["max_abs_err"] for stage in STAGES}
 RECORDED = ROOT / "results" / "recorded" / "h100" / "emulator" / "stages.json"
+ADDED = {"stage1_wmma_qk": "USE_WMMA_QK", "stage2_wmma_pv": "USE_WMMA_PV", "stage3_cp_async": "USE_CP_ASYNC"}  # by which toggle
 OTHERS = {
-    "scalar Q·K^T, WMMA P·V, copies": ("stage0_scalar", {"USE_WMMA_QK": 0, "USE_WMMA_PV": 1, "USE_CP_ASYNC": 1}),
+    **{toggle: (stage, {toggle: 0}) for stage, toggle in ADDED.items()},
     "debug": ("stage2_wmma_pv", {"DEBUG_PRINT": 1}),
 }
 LENGTHS = (1, 15, 31, 33, 48, 63, 65, 127, 129, 200)  # around the tiles of 32 queries and 64 keys
@@ -193,13 +194,17 @@ def test_launcher_refuses_more_than_a_grid_holds(kernels):
     assert "H: 65536, must be from 1 to 65535" in refusal(kernels["stage4_mma"], H=2**16)
 
 
-@pytest.mark.parametrize("mix", ["scalar Q·K^T, WMMA P·V, copies"])
-def test_mix_of_toggles_that_no_stage_uses(kernels, mix):
-    kernel = kernels[mix]
+@pytest.mark.parametrize("stage", ADDED)
+def test_a_stage_without_what_it_adds_is_the_stage_before(kernels, stage):
     shape = shape_of(130)
     inputs = problem.make_inputs(shape, 0, "cpu")
-    assert worst_error(run(kernel, inputs, shape), inputs, shape) <= LIMIT["stage2_wmma_pv"]
-    assert kernel.findings == []
+    calls = {}
+    for name in (STAGES[STAGES.index(stage) - 1], stage, ADDED[stage]):
+        out = run(kernels[name], inputs, shape)
+        (launch,) = kernels[name].launches
+        calls[name] = (out.view(torch.int16).tolist(), launch["dynamic_smem_bytes"])
+    before, own, off = calls.values()
+    assert off == before != own
 
 
 def test_debug_print_shows_the_first_tile_once(kernels, capfd):

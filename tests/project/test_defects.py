@@ -226,6 +226,6 @@ def test_on_a_device_what_measures_is_alone_and_comes_after_what_does_not(tmp_pa
 
 
 def test_a_defect_that_lost_its_place_is_told(tmp_path: Path) -> None:
-    lost = dataclasses.replace(DEFECTS["no_rescale"], edits=(("output.cuh", "no such text", ""),))
-    with pytest.raises(AssertionError, match="0 times in output.cuh"):
+    lost = dataclasses.replace(DEFECTS["no_rescale"], edits=(("parts/softmax.cuh", "no such text", ""),))
+    with pytest.raises(AssertionError, match="0 times in parts/softmax.cuh"):
         Workshop(tmp_path).plant(lost)

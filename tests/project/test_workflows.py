@@ -270,7 +270,9 @@ def places_here() -> list[touched_stages.Places]:
         (["README.md", "tests/test_task.py", "docs/internals/design.md"], ""),
         (["tasks/stage1_wmma_qk/task.yaml"], "1 2"),
         (["tasks/stage3_cp_async/runner.py"], "3 4"),
-        (["kernels/sdpa_fp8/softmax.cuh"], "0 1 2 3 4"),
+        (["kernels/sdpa_fp8/parts/softmax.cuh"], "0 1 2 3 4"),
+        (["kernels/sdpa_fp8/parts/scores_scalar.cuh"], "0 1 2"),
+        (["kernels/sdpa_fp8/stage1_wmma_qk.cu"], "1 2"),
         (["kernels/other/other.cu"], ""),
         (["kernels/cuda/launcher.cuh"], "0 1 2 3 4"),
         (["kernels/cuda/fp8.cuh"], "4"),
@@ -309,7 +311,7 @@ def test_a_vanished_baseline_and_a_broken_task_are_touched(tmp_path: Path) -> No
     folder = tmp_path / "tasks" / "stage2_wmma_pv"
     shutil.copytree(ROOT / "tasks" / "stage2_wmma_pv", folder)
     (tmp_path / "kernels" / "sdpa_fp8").mkdir(parents=True)
-    (tmp_path / "kernels" / "sdpa_fp8" / "sdpa_fp8.cu").write_text("")
+    (tmp_path / "kernels" / "sdpa_fp8" / "stage2_wmma_pv.cu").write_text("")
     place = touched_stages.places_of(folder, tmp_path)
     assert touched_stages.touched_stages(["tasks/stage1_wmma_qk/task.yaml"], [place])  # so that its run says what is missing
     (folder / "task.yaml").write_text("name: [")
@@ -417,12 +419,12 @@ def test_a_recorded_baseline_must_be_the_very_stage_on_the_same_card(tmp_path: P
 def test_the_base_branch_is_measured_where_nothing_fitting_is_recorded(tmp_path: Path) -> None:
     for side in ("head", "base"):
         checkout = tree(tmp_path / side, stage1_wmma_qk="merge", stage2_wmma_pv="merge")
+        (checkout / "kernels" / "sdpa_fp8").mkdir(parents=True)
         for stage in ("stage1_wmma_qk", "stage2_wmma_pv"):
             shutil.copy(ROOT / "tasks" / stage / "task.yaml", checkout / "tasks" / stage)
+            (checkout / "kernels" / "sdpa_fp8" / f"{stage}.cu").write_text("")
         text = (checkout / "tasks" / "stage1_wmma_qk" / "task.yaml").read_text()
         (checkout / "tasks" / "stage1_wmma_qk" / "task.yaml").write_text(re.sub(r"(?m)^baseline:.*\n", "", text))
-        (checkout / "kernels" / "sdpa_fp8").mkdir(parents=True)
-        (checkout / "kernels" / "sdpa_fp8" / "sdpa_fp8.cu").write_text("")
     arguments = ["--profile", "full", "--stages", '["stage2_wmma_pv"]', "--tree", str(tmp_path / "head"), "--base", str(tmp_path / "base")]
     environ = {"GATES_LOCK_DIR": str(tmp_path), "PYTHONPATH": str(ROOT)}
     done = step("judge_stages.py", *arguments, "--out", str(tmp_path / "o"), cwd=tmp_path, **environ)

@@ -248,7 +248,7 @@ GATES = (
                 "findings",
                 "small",
                 "sanitizer.finding",
-                "size 4 at output.cuh:31 in write_output",
+                "size 4 at write_output.cuh:14 in write_output",
             ),
         ),
     ),
@@ -285,7 +285,7 @@ def test_sarif_names_source_lines() -> None:
 
     task = find_task("stage2", {})
     info: RunInfo = read_record(RunInfo, STAGE2, "run.json")
-    kernels, files = source_places(replace(info.task, digest=task.digest(), digest_rule=DIGEST_RULE))
+    kernels, files = source_places(replace(info.task, toggles=task.toggles, digest=task.digest(), digest_rule=DIGEST_RULE))
     path, line = kernels["sdpa_fp8_kernel"]
     assert "sdpa_fp8_kernel" in (RECORDED.parent.parent.parent / path).read_text().splitlines()[line - 1]
     data = json.loads(sarif("stage", GATES, kernels, files, {"ptxas.registers": "too many"}))
@@ -295,7 +295,8 @@ def test_sarif_names_source_lines() -> None:
         (one["locations"][0]["physicalLocation"]["artifactLocation"]["uri"], one["locations"][0]["physicalLocation"]["region"]["startLine"])
         for one in results
     ]
-    assert places[0] == ("kernels/sdpa_fp8/sdpa_fp8.cu", line) and places[2] == ("kernels/sdpa_fp8/output.cuh", 31)
+    assert places[0] == ("kernels/sdpa_fp8/stage2_wmma_pv.cu", line)
+    assert places[2] == ("kernels/sdpa_fp8/parts/write_output.cuh", 14)
     assert {rule["id"] for rule in data["runs"][0]["tool"]["driver"]["rules"]} == {one["ruleId"] for one in results}
 
 

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import dataclasses
 import re
 import subprocess
 from collections.abc import Mapping
@@ -12,7 +11,7 @@ from typing import Any
 import pytest
 import torch
 from conftest import OnceASession
-from defects.combined import compile_patched, task_of
+from defects.combined import compile_patched
 from defects.record import Defect, patch
 from places import ROOT
 
@@ -62,9 +61,8 @@ def shape_of(queries: int, keys: int, width: int = 64, causal: int = 0, heads: i
 
 def unpatched(rung: str, **toggles: int) -> Defect:
     """A rung as it is, but with ``toggles``, for a translation unit of several (defects.combined)."""
-    as_it_is = patch(f"{rung}_as_it_is", "numerics", "nothing", rung, ("", "", ""), toggles=tuple(toggles.items()))
-    source = Path(task_of(as_it_is)["sources"][0]).name
-    return dataclasses.replace(as_it_is, edits=((source, "\nnamespace sdpa {\n", "\nnamespace sdpa {\n"),))
+    same = ("../sdpa/config.cuh", "namespace sdpa {", "namespace sdpa {")
+    return patch(f"{rung}_as_it_is", "numerics", "nothing", rung, same, toggles=tuple(toggles.items()))
 
 
 def rungs(kept: OnceASession) -> dict[str, EmulatedKernel]:

@@ -17,7 +17,6 @@ from gates.launch.emulated_kernel import EmulatedKernel
 from gates.task.problem import call_arguments
 from tasks.problems import sdpa_fp8 as problem
 
-SOURCE = ROOT / "kernels" / "sdpa_fp8" / "sdpa_fp8.cu"
 ENTRY = "sdpa_fp8_forward"
 STAGES = tuple(sorted(path.parent.name for path in (ROOT / "tasks").glob("stage*/task.yaml")))
 GUARD = 4096  # float16 elements on either side of an output: more than a tile of 32 rows
@@ -31,7 +30,7 @@ def source_of(stage: str) -> Path:
     return ROOT / task_of(stage)["sources"][0]
 
 
-def emulated(folder: Path, name: str, toggles: Mapping[str, int], source: Path = SOURCE) -> EmulatedKernel:
+def emulated(folder: Path, name: str, toggles: Mapping[str, int], source: Path) -> EmulatedKernel:
     """``source`` with ``toggles``, compiled for the emulator."""
     return EmulatedKernel(task_library([source], folder / f"{name}.so", defines=toggles, capability="89", flags=["-ftz=true"]), ENTRY)
 

@@ -472,6 +472,7 @@ def test_what_a_run_says_of_the_very_stage_in_this_checkout_must_be_so(tmp_path:
         data["task"].update(
             digest=here.digest(),
             digest_rule=DIGEST_RULE,
+            toggles=dict(here.toggles),
             problem_sha256=here.problem_sha256(),
             limits={gate: dict(limits) for gate, limits in here.gates.items()},
         )

@@ -1,18 +1,18 @@
-// Phase 3, online softmax: scores of one tile to unnormalised probabilities exp(score - m).
+// Online softmax: scores of one tile to unnormalised probabilities exp(score - m).
 //
 // kParts neighbouring threads share one query row for the whole sequence and hold its running maximum m; each holds its
 // own part of the running sum l. Scores are kept in units of log2: the factor log2(e) is folded into the scale, so that
 // exp is exp2. m starts at -infinity, and no finite stand-in for it is used, so scores may be as low as float reaches.
 #pragma once
 
-#include "config.cuh"
+#include "tiles.cuh"
 
 namespace sdpa {
 
-class SoftmaxPhase {
+class Softmax {
 public:
     // `scale` turns a raw score into log2 units: q_scale * k_scale * softmax_scale * log2(e).
-    __device__ __forceinline__ explicit SoftmaxPhase(float scale)
+    __device__ __forceinline__ explicit Softmax(float scale)
         : scale_(scale), row_(threadIdx.x / kParts), part_(threadIdx.x % kParts) {}
 
     // Reads the raw `scores`; writes P to `probabilities` (half or float, which may be the scores themselves: a thread

@@ -1,14 +1,31 @@
-// The launcher of the FP8 stages: checks of the arguments, and what a source does with them.
+// One call of an FP8 stage: the problem, and the checks of its arguments. The stage does the rest.
 #pragma once
 
 #include <cmath>
+#include <cstdint>
 
-#include "../cuda/launcher.cuh"
-#include "problem.cuh"
+#include "../../cuda/launcher.cuh"
+#include "../../sdpa/config.cuh"
 
 namespace sdpa {
 
-// Defined by each source: launches its kernel.
+constexpr int kHeadDim = 64;  // D, elements
+constexpr std::int64_t kMaxSequence = 1 << 30;  // keeps key positions in int
+
+// Rows of D bytes, of halves for `out`; a head's rows follow each other, then come the next head's.
+struct Problem {
+    const std::uint8_t* q;  // E4M3, as are k and v
+    const std::uint8_t* k;
+    const std::uint8_t* v;
+    const float* q_scale;  // one a head
+    const float* k_scale;
+    const float* v_scale;
+    __half* out;
+    int sequence;  // S
+    float softmax_scale;
+};
+
+// Defined by each stage: launches its kernel.
 int run(const launcher::Refusal& refusal, const Problem& problem, std::int64_t B, std::int64_t H, void* stream);
 
 inline int forward(const void* q, const void* k, const void* v, const void* q_scale, const void* k_scale, const void* v_scale,

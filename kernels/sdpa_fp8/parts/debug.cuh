@@ -7,6 +7,7 @@
 
 namespace sdpa {
 
+constexpr bool kDebugPrint = DEBUG_PRINT == 1;
 constexpr int kDebugRows = 2;
 constexpr int kDebugColumns = 8;
 
@@ -21,7 +22,7 @@ __device__ inline void print_tile(const char* name, const Element* tile, int ld)
 }
 
 // m and this thread's part of l, from the thread that leads a row.
-__device__ inline void print_state(const SoftmaxPhase& softmax) {
+__device__ inline void print_state(const Softmax& softmax) {
     if (softmax.leads_row() && softmax.row() < kDebugRows) {
         printf("m[%d] = %.6f (log2 units), l[%d] >= %.6f (one thread's part)\n", softmax.row(),
                static_cast<double>(softmax.maximum()), softmax.row(), static_cast<double>(softmax.partial_sum()));

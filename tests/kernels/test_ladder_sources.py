@@ -1,0 +1,53 @@
+"""One stage is one file: its name, its head comment, what it includes, and which toggles its text knows."""
+
+from __future__ import annotations
+
+import re
+from pathlib import Path
+
+import pytest
+import yaml
+from places import ROOT
+
+FAMILIES = ("sdpa_fp8", "sdpa_fp16")
+LONG = {"fp16_v11_pingpong": 420}  # lines; others have 250
+EVERYWHERE = {"DEBUG_PRINT", "CAUSAL"}  # toggles of all stages of a family
+TILES = {"USE_SWIZZLE", "STRIPS"}  # of kernels/sdpa
+TASKS = {
+    path.parent.name: task
+    for path in sorted((ROOT / "tasks").glob("*/task.yaml"))
+    if Path((task := yaml.safe_load(path.read_text(encoding="utf-8")))["sources"][0]).parent.name in FAMILIES
+}
+SOURCES = {stage: ROOT / task["sources"][0] for stage, task in TASKS.items()}
+PARTS = {path.relative_to(ROOT / "kernels").as_posix(): path for path in sorted((ROOT / "kernels").glob("*/parts/*"))}
+
+
+def toggles(text: str) -> set[str]:
+    """Macros that the text asks for: in #if, #ifndef and the like, and those whose names say so."""
+    return set(re.findall(r"^#\s*(?:if|ifdef|ifndef|elif)\s+!?(\w+)", text, re.M)) | set(re.findall(r"\b(?:USE_\w+|DEBUG_PRINT)\b", text))
+
+
+@pytest.mark.parametrize("family", FAMILIES)
+def test_a_folder_holds_the_stages_and_their_parts_alone(family: str) -> None:
+    folder = ROOT / "kernels" / family
+    stages = {source for source in SOURCES.values() if source.parent == folder}
+    assert len(stages) >= 5 and {path for path in folder.iterdir() if path.name != "parts"} == stages
+
+
+@pytest.mark.parametrize("stage", TASKS)
+def test_a_stage_is_one_file_with_its_name(stage: str) -> None:
+    task, text = TASKS[stage], SOURCES[stage].read_text(encoding="utf-8")
+    assert [Path(source).name for source in task["sources"]] == [f"{stage}.cu"] and text.startswith(f"// {stage}: ")
+    assert "baseline" not in task or f"\n// Since the stage before ({task['baseline']}):\n" in text
+    assert len(text.splitlines()) <= LONG.get(stage, 250)
+    assert all(re.match(r"parts/|\.\./(cuda|sdpa)/", name) for name in re.findall(r'#include "(.*)"', text))
+    own = toggles(text)
+    assert set(task["toggles"]) - EVERYWHERE - TILES <= own <= set(task["toggles"])
+    assert len([name for name in own - TILES if name.startswith("USE_")]) <= 1
+
+
+@pytest.mark.parametrize("part", PARTS)
+def test_a_part_is_the_same_in_every_stage_that_includes_it(part: str) -> None:
+    assert toggles(PARTS[part].read_text(encoding="utf-8")) <= EVERYWHERE
+    others = [path for path in PARTS[part].parents[1].rglob("*.cu*") if path != PARTS[part]]
+    assert any(re.search(rf'"(parts/)?{PARTS[part].name}"', path.read_text(encoding="utf-8")) for path in others), "nobody includes it"

@@ -81,10 +81,11 @@ def test_odd_combinations_are_right(kernels: dict[str, EmulatedKernel], name: st
 @pytest.mark.parametrize("before", WITHOUT)
 def test_a_stage_without_what_it_adds_is_the_stage_before(kernels: dict[str, EmulatedKernel], before: str) -> None:
     stage, _ = WITHOUT[before]
-    for shape in (shape_of(40, 150, causal=1), shape_of(70, 33, 128, heads=1)):
+    for shape in (shape_of(40, 150), shape_of(70, 33, 128, heads=1)):
         inputs = problem.make_inputs(shape, 1, "cpu")
-        of_before, of_stage, without = (run(kernels[name], inputs, shape) for name in (before, stage, f"without {stage}"))
-        assert torch.equal(without, of_before) and torch.equal(without, of_stage) == (before == V5)
+        of_before, _, without = (run(kernels[name], inputs, shape) for name in (before, stage, f"without {stage}"))
+        assert torch.equal(without, of_before)
+        assert kernels[f"without {stage}"].launches != kernels[stage].launches  # in its shared memory, or its grid
 
 
 def test_the_launcher_refuses_what_the_toggles_leave_out(kernels: dict[str, EmulatedKernel]) -> None:

@@ -70,7 +70,7 @@ def rungs(kept: OnceASession) -> dict[str, EmulatedKernel]:
     tried = {
         **{rung: unpatched(rung) for rung in (V5, V6, V7, V8, V9)},
         **{name: unpatched(rung, **toggles) for name, (rung, toggles) in COMBINATIONS.items()},
-        **{f"without {rung}": unpatched(rung, **toggles) for rung, toggles in WITHOUT.values()},
+        **{f"without {rung}": unpatched(rung, **toggles, CAUSAL=0) for rung, toggles in WITHOUT.values()},
     }
     folder = kept("fp16_rungs", lambda folder: compile_patched(list(tried.values()), folder))
     return {name: EmulatedKernel(folder / "patched.so", f"{ENTRY}_{number}") for number, name in enumerate(tried)}

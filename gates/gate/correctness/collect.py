@@ -138,6 +138,7 @@ def execute(job: dict[str, Any], folder: Path) -> None:
         problems.check_names(problem, [case["shape"] for case in cases], [case["inputs"] for case in cases])
         share, shares = job["share"]
         cases = plan.whole(problem, cases, job["more"], emulated)[share::shares]
+        torch.set_num_threads(max(1, torch.get_num_threads() // shares))
         writer.write("header", cases=cases, torch=torch.__version__, python=sys.version.split()[0])
         side, yardstick, started = stack.enter_context(opened(job, child)), Yardstick(problem), time.monotonic()
         writer.write("confined", held=side.held)

@@ -9,7 +9,8 @@ from __future__ import annotations
 
 import math
 import sys
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass
 from typing import Any
 
 import torch
@@ -18,6 +19,7 @@ from gates.task import value_contract
 from gates.task.problem import ProblemError
 from gates.task.reals import bound_of, reals
 
+_PIECE = 2**16  # elements compared at a time: what is made of them stays in a core's cache
 # Unit roundoff (half a unit in the last place, relative) of the output formats.
 ROUNDOFF = {
     torch.float64: 2.0**-53,
@@ -61,52 +63,212 @@ def figures(
     declared, bound, rule = _format(got), *(None if one is None else bound_of(one, want) for one in (bound, rule))
     nulls = {kind: reals(values.to(torch.complex128) if got.is_complex() else values) for kind, values in (nulls or {}).items()}
     got, want = reals(got), reals(want)
-    whole = not (got.dtype.is_floating_point or want.dtype.is_floating_point)
-    unequal = got.to(torch.int64) != want.to(torch.int64) if whole else None  # a float64 holds no odd numbers beyond 2^53
-    given, want = want.dtype, want.to(torch.float64)
-    if missing is not None:
-        want, got = torch.where(missing, 0.0, want), torch.where(missing, torch.zeros_like(got), got)
-        bound = None if bound is None else torch.where(missing, 0.0, bound)
-    if not nan and bool(torch.isnan(want).any()):
-        raise ProblemError(f"reference {name!r} holds NaN")
-    want = in_format(want, got)
-    if bound is not None:
-        bound = _checked_bound(name, torch.where(torch.isnan(want), 0.0, bound) if nan else bound, want)
-    plain = got.to(torch.float64)
-    error = _error(plain, want)
-    if unequal is not None:
-        error = torch.maximum(error, (unequal if missing is None else unequal & ~missing).to(torch.float64))
-    if flushed and got.dtype in (torch.float32, torch.bfloat16):
-        error[error <= torch.finfo(torch.float32).tiny] = 0.0
-    finite = torch.isfinite(error)
-    nonfinite = int((~finite).sum())
-    worst = int((~finite).reshape(-1).int().argmax()) if nonfinite else _argmax(error)
-    size = want[torch.isfinite(want)].abs()
+    if bound is not None and bound.shape != want.shape:
+        raise ProblemError(f"error_bound {name!r} has shape {tuple(bound.shape)}, the reference {tuple(want.shape)}")
+    shape, given, row = got.shape, want.dtype, want.shape[-1] if want.dim() > 1 else 1
+    answer = _Answer(name, *(None if one is None else one.reshape(-1) for one in (got, want, bound, missing)), nan=nan)
+    size = _Size.of(answer)
+    own, by_rule, best = _Tally(bad_atol), _Tally(None), _Tally(bad_atol)
+    idle = {kind: _Tally(bad_atol) for kind in ("zeros", "mean", *(["rows_shifted"] if want.numel() > row else []), *nulls)}
+    flat = {kind: values.reshape(-1) for kind, values in nulls.items()}
+    tolerance = None if rule is None else rule.reshape(-1)
+    wide = narrow = 0.0  # the rule and the bound, over all elements
+    for piece in _pieces(got.numel()):
+        exact, plain, error, room = answer.part(piece, flushed=flushed)
+        own.add(error, room)
+        if tolerance is not None:
+            by_rule.add(error, tolerance[piece])
+            if room is not None:
+                wide += float(tolerance[piece].to(torch.float64).nan_to_num(0.0, 0.0, 0.0).sum())
+                narrow += float(room.sum())
+        wrong = {
+            "zeros": torch.tensor(0.0, dtype=torch.float64),
+            "mean": torch.tensor(size.mean, dtype=torch.float64),
+            **({"rows_shifted": answer.shifted(piece, row)} if "rows_shifted" in idle else {}),
+            **{kind: values[piece] for kind, values in flat.items()},
+        }
+        for kind, values in wrong.items():
+            idle[kind].add(_error(_rounded(values, got.dtype), exact), room)
+        best.add(_error(_rounded(exact, got.dtype) if got.dtype.is_floating_point else exact.round(), exact), room)
+    worst = own.worst
     return {
         "name": name,
         "dtype": declared,
         "elements": got.numel(),
-        "nonfinite": nonfinite,
-        **_summary(error, finite, bad_atol),
-        "worst_index": _unravel(worst, got.shape),
-        "worst_expected": _number(want, worst),
-        "worst_got": _number(plain, worst),
-        "reference_max_abs": float(size.max()) if size.numel() else 0.0,
-        "reference_mean_abs": float(size.mean()) if size.numel() else 0.0,
+        "nonfinite": own.nonfinite,
+        **own.summary(),
+        "worst_index": _unravel(worst, shape),
+        "worst_expected": _number(answer.part(slice(worst, worst + 1))[0]),
+        "worst_got": _number(answer.part(slice(worst, worst + 1))[1]),
+        "reference_max_abs": size.largest,
+        "reference_mean_abs": size.mean_abs,
         "unit_roundoff": ROUNDOFF.get(got.dtype, 0.0),
         "reference_dtype": str(given).removeprefix("torch."),
-        **_over_bound(error, finite, bound, got.shape),
+        **own.over_bound(shape),
         "honest_err": None if honest is None else float(honest.max()) if honest.numel() else 0.0,
-        "max_err_over_rule": _over_bound(error, finite, rule, got.shape)["max_err_over_bound"],
-        "rule_over_bound": _ratio(rule, bound),
-        "nulls": [
-            _null(kind, values.to(got.dtype if got.dtype.is_floating_point else torch.float64).to(torch.float64), want, bad_atol, bound)
-            for kind, values in {**_nulls(want), **nulls}.items()
-        ],
-        "best": _null(
-            "rounded", (want.to(got.dtype) if got.dtype.is_floating_point else want.round()).to(torch.float64), want, bad_atol, bound
-        ),
+        "max_err_over_rule": by_rule.over_bound(shape)["max_err_over_bound"],
+        "rule_over_bound": wide / narrow if narrow and math.isfinite(wide / narrow) else None,
+        "nulls": [tally.null(kind) for kind, tally in idle.items()],
+        "best": best.null("rounded"),
     }
+
+
+class _Answer:
+    """An output and its reference, flat, and what of them is compared, piece by piece."""
+
+    def __init__(self, name: str, got: Any, want: Any, bound: Any, missing: Any, *, nan: bool) -> None:
+        self.name, self.got, self.want, self.bound, self.missing, self.nan = name, got, want, bound, missing, nan
+        self.whole = not (got.dtype.is_floating_point or want.dtype.is_floating_point)
+
+    def part(self, piece: slice, *, flushed: bool = False) -> tuple[Any, Any, Any, Any]:
+        """(what is right, what came, its error, the error's bound or None) of a piece; float64."""
+        got, want = self.got[piece], self.want[piece]
+        unequal = got.to(torch.int64) != want.to(torch.int64) if self.whole else None  # a float64 holds no odd numbers beyond 2^53
+        missing = None if self.missing is None else self.missing[piece]
+        if missing is not None:
+            got = torch.where(missing, torch.zeros_like(got), got)
+        exact, plain = self.exact(piece), got.to(torch.float64)
+        error = _error(plain, exact)
+        if unequal is not None:
+            error = torch.maximum(error, (unequal if missing is None else unequal & ~missing).to(torch.float64))
+        if flushed and got.dtype in (torch.float32, torch.bfloat16):
+            error[error <= torch.finfo(torch.float32).tiny] = 0.0
+        return exact, plain, error, self._room(piece, exact)
+
+    def exact(self, piece: slice) -> Any:
+        """What is right there, as ``in_format`` has it; 0 where there is no answer."""
+        got, want = self.got[piece], self.want[piece].to(torch.float64)
+        if self.missing is not None:
+            missing = self.missing[piece]
+            want, got = torch.where(missing, 0.0, want), torch.where(missing, torch.zeros_like(got), got)
+        if not self.nan and bool(torch.isnan(want).any()):
+            raise ProblemError(f"reference {self.name!r} holds NaN")
+        return in_format(want, got)
+
+    def shifted(self, piece: slice, row: int) -> Any:
+        """What is right one row before each element of the piece, the last row before the first."""
+        begin, end, count = piece.start - row, piece.stop - row, self.want.numel()
+        if begin >= 0:
+            return self.exact(slice(begin, end))
+        wrapped = self.exact(slice(begin + count, min(end, 0) + count))
+        return torch.cat((wrapped, self.exact(slice(0, end)))) if end > 0 else wrapped
+
+    def _room(self, piece: slice, exact: Any) -> Any:
+        if self.bound is None:
+            return None
+        bound = self.bound[piece].to(torch.float64)
+        if self.missing is not None:
+            bound = torch.where(self.missing[piece], 0.0, bound)
+        if self.nan:
+            bound = torch.where(torch.isnan(exact), 0.0, bound)
+        if not bool((bound >= 0).all()):
+            raise ProblemError(f"error_bound {self.name!r} is negative or NaN somewhere")
+        if bool((torch.isinf(bound) & torch.isfinite(exact)).any()):
+            raise ProblemError(f"error_bound {self.name!r} is infinite where the reference is finite: any answer would keep it")
+        return bound
+
+
+@dataclass(frozen=True)
+class _Size:
+    """Of the finite elements of a reference; 0 if there are none."""
+
+    mean: float
+    mean_abs: float
+    largest: float
+
+    @classmethod
+    def of(cls, answer: _Answer) -> _Size:
+        total = absolute = largest = 0.0
+        count = 0
+        for piece in _pieces(answer.want.numel()):
+            exact = answer.exact(piece)
+            size = exact.abs()
+            if not math.isfinite(float(size.sum())):
+                exact = exact[torch.isfinite(exact)]
+                size = exact.abs()
+            total, absolute, count = total + float(exact.sum()), absolute + float(size.sum()), count + exact.numel()
+            largest = max(largest, float(size.max())) if exact.numel() else largest
+        return cls(total / max(1, count), absolute / max(1, count), largest)
+
+
+class _Tally:
+    """The errors of one answer, added up piece by piece. Non-finite ones are counted alone."""
+
+    def __init__(self, bad_atol: float | None) -> None:
+        self.bad_atol, self.bounded = bad_atol, False
+        self.seen = self.nonfinite = self.bad = 0
+        self._total, self._most, self._at, self._first = 0.0, -1.0, 0, 0
+        self._over, self._over_at, self._over_error, self._over_bound = -1.0, 0, 0.0, 0.0
+
+    def add(self, error: Any, bound: Any) -> None:
+        """The next piece: absolute errors, and the bound of each, or None."""
+        total, good = float(error.sum()), None
+        if not math.isfinite(total):
+            good = torch.isfinite(error)
+            if not bool(good.all()):
+                self._first = self._first if self.nonfinite else self.seen + int((~good).int().argmax())
+                self.nonfinite += int((~good).sum())
+            total = float(error[good].sum())
+        if self.bad_atol is not None:
+            self.bad += int(torch.count_nonzero(~(error <= self.bad_atol)))
+        if error.numel() and (good is None or bool(good.any())):
+            self._total += total
+            finite = error if good is None else torch.where(good, error, -1.0)
+            if float(finite.max()) > self._most:
+                place = int(finite.argmax())
+                self._most, self._at = float(finite[place]), self.seen + place
+            if bound is not None:
+                self._add_ratio(error, good, bound)
+        self.seen += error.numel()
+
+    def _add_ratio(self, error: Any, good: Any, bound: Any) -> None:
+        """The largest float stands for an error where the bound is 0."""
+        ratio = error / bound
+        if good is not None or not math.isfinite(float(ratio.max())):
+            ratio = torch.where(error == 0, 0.0, ratio).nan_to_num(posinf=sys.float_info.max)
+            ratio = ratio if good is None else torch.where(good, ratio, -1.0)
+        if float(ratio.max()) > self._over:
+            place = int(ratio.argmax())
+            self.bounded, self._over, self._over_at = True, float(ratio[place]), self.seen + place
+            self._over_error, self._over_bound = float(error[place]), min(float(bound[place]), sys.float_info.max)
+
+    @property
+    def worst(self) -> int:
+        """The place of the first non-finite error, else of the largest."""
+        return self._first if self.nonfinite else self._at
+
+    def summary(self) -> dict[str, float | None]:
+        """Maximum and mean of the finite errors, and the share of all that are above ``bad_atol``."""
+        good = self.seen - self.nonfinite
+        bad = None if self.bad_atol is None else 100.0 * self.bad / self.seen if self.seen else 0.0
+        return {"max_abs_err": self._most if good else None, "mean_abs_err": self._total / good if good else None, "bad_pct": bad}
+
+    def over_bound(self, shape: Any) -> dict[str, Any]:
+        """The largest error over its bound, and where."""
+        if not self.bounded:
+            return {"max_err_over_bound": None, "bound_index": [], "bound_error": None, "bound_at": None}
+        return {
+            "max_err_over_bound": self._over,
+            "bound_index": _unravel(self._over_at, shape),
+            "bound_error": self._over_error,
+            "bound_at": self._over_bound,
+        }
+
+    def null(self, kind: str) -> dict[str, Any]:
+        """The figures of a null answer; it has no ratio if an error is not finite."""
+        over = None if self.nonfinite else self.over_bound(())["max_err_over_bound"]
+        return {"kind": kind, **self.summary(), "max_err_over_bound": over}
+
+
+def _pieces(count: int) -> Iterator[slice]:
+    """Slices of a flat tensor that fit into a core's cache, one of it after the other; one of nothing if it is empty."""
+    for begin in range(0, max(count, 1), _PIECE):
+        yield slice(begin, min(begin + _PIECE, count))
+
+
+def _rounded(values: Any, dtype: Any) -> Any:
+    """``values`` in the format of an output with ``dtype``, as float64."""
+    return values.to(dtype if dtype.is_floating_point else torch.float64).to(torch.float64)
 
 
 def in_format(want: Any, got: Any) -> Any:
@@ -116,7 +278,10 @@ def in_format(want: Any, got: Any) -> Any:
     """
     if not got.dtype.is_floating_point:
         return want
-    rounded, given, largest = want.to(got.dtype).to(torch.float64), got.to(torch.float64), torch.finfo(got.dtype).max
+    largest = torch.finfo(got.dtype).max
+    if bool((want.abs() <= largest).all()):
+        return want
+    rounded, given = want.to(got.dtype).to(torch.float64), got.to(torch.float64)
     if math.isinf(torch.tensor(math.inf).to(got.dtype).item()):
         return torch.where(torch.isinf(rounded), rounded, want)
     return torch.where(
@@ -131,7 +296,8 @@ def _format(tensor: Any) -> str:
 def _error(values: Any, want: Any) -> Any:
     """Return the absolute error per element; 0 if both are the same infinity or both NaN."""
     error = (values - want).abs()
-    error[(values == want) | (torch.isnan(values) & torch.isnan(want))] = 0.0
+    if not math.isfinite(float(error.sum())):
+        error[(values == want) | (torch.isnan(values) & torch.isnan(want))] = 0.0
     return error
 
 
@@ -231,73 +397,6 @@ def nudge(inputs: Mapping[str, Any], names: Sequence[str], seed: int) -> dict[st
     return changed
 
 
-def _summary(error: Any, finite: Any, bad_atol: float | None) -> dict[str, float | None]:
-    good = error[finite]
-    bad = None
-    if bad_atol is not None:
-        bad = 100.0 * int((~(error <= bad_atol)).sum()) / error.numel() if error.numel() else 0.0
-    return {
-        "max_abs_err": float(good.max()) if good.numel() else None,
-        "mean_abs_err": float(good.mean()) if good.numel() else None,
-        "bad_pct": bad,
-    }
-
-
-def _nulls(want: Any) -> dict[str, Any]:
-    """Answers of a kernel that does no work: zeros, one constant, and the right rows in the wrong places."""
-    finite = want[torch.isfinite(want)]
-    found = {"zeros": torch.zeros_like(want), "mean": torch.full_like(want, float(finite.mean()) if finite.numel() else 0.0)}
-    rows = want.reshape(-1, want.shape[-1]) if want.dim() > 1 else want.reshape(-1)
-    if rows.shape[0] > 1:
-        found["rows_shifted"] = rows.roll(1, 0).reshape(want.shape)
-    return found
-
-
-def _null(kind: str, values: Any, want: Any, bad_atol: float | None, bound: Any) -> dict[str, Any]:
-    error = _error(values, want)
-    finite = torch.isfinite(error)
-    over = _over_bound(error, finite, bound, want.shape)["max_err_over_bound"] if bool(finite.all()) else None
-    return {"kind": kind, **_summary(error, finite, bad_atol), "max_err_over_bound": over}
-
-
-def _checked_bound(name: str, bound: Any, want: Any) -> Any:
-    if bound.shape != want.shape:
-        raise ProblemError(f"error_bound {name!r} has shape {tuple(bound.shape)}, the reference {tuple(want.shape)}")
-    bound = bound.to(torch.float64)
-    if not bool((bound >= 0).all()):
-        raise ProblemError(f"error_bound {name!r} is negative or NaN somewhere")
-    if bool((torch.isinf(bound) & torch.isfinite(want)).any()):
-        raise ProblemError(f"error_bound {name!r} is infinite where the reference is finite: any answer would keep it")
-    return bound
-
-
-def _over_bound(error: Any, finite: Any, bound: Any, shape: Any) -> dict[str, Any]:
-    """The largest error over its bound, and where; the largest float stands for an error where the bound is 0."""
-    if bound is None or not bool(finite.any()):
-        return {"max_err_over_bound": None, "bound_index": [], "bound_error": None, "bound_at": None}
-    ratio = torch.where(error == 0, 0.0, error / bound).nan_to_num(posinf=sys.float_info.max)
-    worst = _argmax(torch.where(finite, ratio, 0.0))
-    at = float(bound.reshape(-1)[worst])
-    return {
-        "max_err_over_bound": float(ratio.reshape(-1)[worst]),
-        "bound_index": _unravel(worst, shape),
-        "bound_error": float(error.reshape(-1)[worst]),
-        "bound_at": min(at, sys.float_info.max),
-    }
-
-
-def _ratio(rule: Any, bound: Any) -> float | None:
-    """How many times as wide as the bound the rule is, over all elements."""
-    if rule is None or bound is None or not float(bound.sum()):
-        return None
-    ratio = float(rule.to(torch.float64).nan_to_num(0.0, 0.0, 0.0).mean() / bound.mean())
-    return ratio if math.isfinite(ratio) else None
-
-
-def _argmax(error: Any) -> int:
-    return int(error.reshape(-1).argmax()) if error.numel() else 0
-
-
 def _unravel(index: int, shape: Any) -> list[int]:
     place: list[int] = []
     for size in reversed(shape):
@@ -306,8 +405,9 @@ def _unravel(index: int, shape: Any) -> list[int]:
     return place
 
 
-def _number(tensor: Any, index: int) -> float | str | None:
+def _number(tensor: Any) -> float | str | None:
+    """The one element, or None of none."""
     if not tensor.numel():
         return None
-    value = float(tensor.reshape(-1)[index])
+    value = float(tensor[0])
     return value if math.isfinite(value) else str(value)

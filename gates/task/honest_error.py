@@ -8,8 +8,11 @@ which a kernel may add up one after the other. A whole number must be the exact 
 
 from __future__ import annotations
 
+import math
 from collections.abc import Mapping
 from typing import Any
+
+from gates.task.pieces import pieces
 
 FACTOR = 20.0
 ULPS = 4.0
@@ -34,12 +37,59 @@ def errors(exact: Mapping[str, Any], honest: Mapping[str, Any]) -> dict[str, Any
             raise ArithmeticError(
                 f"{name} has the shape {list(honest[name].shape)} in the honest evaluation, {list(want.shape)} in float64"
             )
-        if bool((torch.isfinite(want) & ~torch.isfinite(honest[name])).any()):
-            raise ArithmeticError(f"{name} overflows in {str(honest[name].dtype).removeprefix('torch.')}, where the exact result is finite")
-        error = (honest[name].to(want.dtype) - want).abs().to(torch.float64)
-        error = torch.where(torch.isfinite(error), error, 0.0)
-        found[name] = _by_size(want.abs().to(torch.float64), error) if _is_inexact(honest[name]) else error
+        error, sizes = torch.empty(want.numel(), dtype=torch.float64), _Sizes(want.numel())
+        flat, made = want.reshape(-1), honest[name].reshape(-1)
+        for piece in pieces(want.numel()):
+            error[piece] = _error(name, flat[piece], made[piece])
+            if _is_inexact(made):
+                sizes.add(piece, flat[piece], error[piece])
+        found[name] = (sizes.largest() if _is_inexact(made) and want.numel() else error).reshape(want.shape)
     return found
+
+
+def _error(name: str, want: Any, honest: Any) -> Any:
+    """The absolute error of each element; 0 where it is not finite."""
+    import torch
+
+    error = (honest.to(want.dtype) - want).abs().to(torch.float64)
+    if math.isfinite(float(error.sum())):
+        return error
+    if bool((torch.isfinite(want) & ~torch.isfinite(honest)).any()):
+        raise ArithmeticError(f"{name} overflows in {str(honest.dtype).removeprefix('torch.')}, where the exact result is finite")
+    return torch.where(torch.isfinite(error), error, 0.0)
+
+
+class _Sizes:
+    """The largest error among elements in the same power of two or below, of ``count`` elements that come piece by piece."""
+
+    def __init__(self, count: int) -> None:
+        import torch
+
+        self._place = torch.empty(count, dtype=torch.int16)
+        self._counts = torch.zeros(_HIGHEST - _LOWEST + 1, dtype=torch.int64)
+        self._largest = torch.zeros(_HIGHEST - _LOWEST + 1, dtype=torch.float64)
+
+    def add(self, piece: slice, want: Any, error: Any) -> None:
+        """The elements of a piece, and their errors."""
+        import torch
+
+        size = want.abs().to(torch.float64)
+        exponent = torch.frexp(size.nan_to_num(0.0, 0.0, 0.0))[1].to(torch.int64).clamp(_LOWEST, _HIGHEST)
+        place = torch.where(size > 0, exponent - _LOWEST, 0)
+        self._counts += torch.bincount(place, minlength=len(self._counts))
+        self._largest.scatter_reduce_(0, place, error, "amax")
+        self._place[piece] = place
+
+    def largest(self) -> Any:
+        """For each element (float64)."""
+        import torch
+
+        largest, found = self._largest.cummax(0).values, torch.empty(len(self._place), dtype=torch.float64)
+        enough = int((self._counts.cumsum(0) >= min(FEWEST, len(found))).int().argmax())
+        largest[:enough] = largest[enough]
+        for piece in pieces(len(found)):
+            found[piece] = largest[self._place[piece].to(torch.int64)]
+        return found
 
 
 def bounds(exact: Mapping[str, Any], honest: Mapping[str, Any], counted: Mapping[str, Any], inputs: Mapping[str, Any]) -> dict[str, Any]:
@@ -51,8 +101,12 @@ def bounds(exact: Mapping[str, Any], honest: Mapping[str, Any], counted: Mapping
         found[name] = error
         if _is_inexact(honest[name]):
             form = torch.finfo(honest[name].dtype)
-            size = exact[name].abs().nan_to_num(0.0, 0.0, 0.0)
-            found[name] = factor * error + ULPS * form.eps * (size + _median(size)) + form.tiny
+            flat, counts, median = exact[name].reshape(-1), error.reshape(-1), _median(exact[name])
+            bound = torch.empty(flat.numel(), dtype=torch.float64)
+            for piece in pieces(flat.numel()):
+                size = flat[piece].abs().nan_to_num(0.0, 0.0, 0.0)
+                bound[piece] = factor * counts[piece] + ULPS * form.eps * (size + median) + form.tiny
+            found[name] = bound.reshape(error.shape)
     return found
 
 
@@ -62,26 +116,11 @@ def factor_of(inputs: Mapping[str, Any], outputs: Mapping[str, Any]) -> float:
     return FACTOR * max(1.0, largest / max(1, min(value.numel() for value in outputs.values())) / TERMS)
 
 
-def _median(size: Any) -> float:
-    """The median, of evenly spaced elements if there are many."""
-    flat = size.reshape(-1)
-    return float(flat[:: max(1, flat.numel() // _MOST_SORTED)].median()) if flat.numel() else 0.0
+def _median(values: Any) -> float:
+    """The median size, of evenly spaced elements if there are many."""
+    flat = values.reshape(-1)
+    return float(flat[:: max(1, flat.numel() // _MOST_SORTED)].abs().nan_to_num(0.0, 0.0, 0.0).median()) if flat.numel() else 0.0
 
 
 def _is_inexact(value: Any) -> bool:
     return bool(value.dtype.is_floating_point or value.dtype.is_complex)
-
-
-def _by_size(size: Any, error: Any) -> Any:
-    """The largest error among elements in the same power of two or below."""
-    import torch
-
-    if not error.numel():
-        return error
-    exponent = torch.frexp(size.nan_to_num(0.0, 0.0, 0.0))[1].to(torch.int64).clamp(_LOWEST, _HIGHEST)
-    place = torch.where(size > 0, exponent - _LOWEST, 0).reshape(-1)
-    count = torch.bincount(place, minlength=_HIGHEST - _LOWEST + 1)
-    largest = torch.zeros(len(count), dtype=torch.float64).scatter_reduce_(0, place, error.reshape(-1), "amax").cummax(0).values
-    enough = int((count.cumsum(0) >= min(FEWEST, error.numel())).int().argmax())
-    largest[:enough] = largest[enough]
-    return largest[place].reshape(error.shape)

@@ -9,17 +9,17 @@ from __future__ import annotations
 
 import math
 import sys
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
 import torch
 
 from gates.task import value_contract
+from gates.task.pieces import pieces
 from gates.task.problem import ProblemError
 from gates.task.reals import bound_of, reals
 
-_PIECE = 2**16  # elements compared at a time: what is made of them stays in a core's cache
 # Unit roundoff (half a unit in the last place, relative) of the output formats.
 ROUNDOFF = {
     torch.float64: 2.0**-53,
@@ -73,7 +73,7 @@ def figures(
     flat = {kind: values.reshape(-1) for kind, values in nulls.items()}
     tolerance = None if rule is None else rule.reshape(-1)
     wide = narrow = 0.0  # the rule and the bound, over all elements
-    for piece in _pieces(got.numel()):
+    for piece in pieces(got.numel()):
         exact, plain, error, room = answer.part(piece, flushed=flushed)
         own.add(error, room)
         if tolerance is not None:
@@ -180,7 +180,7 @@ class _Size:
     def of(cls, answer: _Answer) -> _Size:
         total = absolute = largest = 0.0
         count = 0
-        for piece in _pieces(answer.want.numel()):
+        for piece in pieces(answer.want.numel()):
             exact = answer.exact(piece)
             size = exact.abs()
             if not math.isfinite(float(size.sum())):
@@ -258,12 +258,6 @@ class _Tally:
         """The figures of a null answer; it has no ratio if an error is not finite."""
         over = None if self.nonfinite else self.over_bound(())["max_err_over_bound"]
         return {"kind": kind, **self.summary(), "max_err_over_bound": over}
-
-
-def _pieces(count: int) -> Iterator[slice]:
-    """Slices of a flat tensor that fit into a core's cache, one of it after the other; one of nothing if it is empty."""
-    for begin in range(0, max(count, 1), _PIECE):
-        yield slice(begin, min(begin + _PIECE, count))
 
 
 def _rounded(values: Any, dtype: Any) -> Any:

@@ -132,11 +132,11 @@ MEASURED: list[Edit] = [
     ("sanitizer.json", lambda d: d.update(mode="emulator"), "sanitizer.json: mode is emulator, run.json gives device"),
     ("sanitizer.json", lambda d: d.update(tool_version="Version 1"), "tool_version is Version 1, run.json gives 2025.3.1.0"),
     ("sanitizer.json", lambda d: d["runs"][0].update(order="x"), "sanitizer.json: orders is x"),
-    ("sanitizer.json", lambda d: d["runs"][1].update(launches=13), "racecheck  has 13 launches of 12"),
-    ("sanitizer.json", lambda d: d["runs"][2].update(expected_launches=6), "the runs expect 1, 2 launches per shape"),
+    ("sanitizer.json", lambda d: d["runs"][1].update(launches=99), "racecheck  has 99 launches of 14"),
+    ("sanitizer.json", lambda d: d["runs"][2].update(expected_launches=7), "the runs expect 1, 2 launches per shape"),
     ("sanitizer.json", lambda d: d["runs"][3].update(cause="exit 1"), "ended with exit 1, its exit code is 0"),
     ("performance.json", lambda d: d["device"].update(driver="1"), "device.driver is 1, run.json gives 580"),
-    ("performance.json", lambda d: d.update(shape="small"), "performance.json: shape is small, run.json gives mission"),
+    ("performance.json", lambda d: d.update(shape="big"), "performance.json: shape is big, run.json gives mission"),
     ("performance.json", lambda d: d.update(gated_mode="warm"), "gated_mode is warm, run.json gives cold"),
     (
         "performance.json",
@@ -146,14 +146,14 @@ MEASURED: list[Edit] = [
     (
         "performance.json",
         lambda d: d["series"][1]["launches"].update(candidate=1),
-        "warm: a sample of the candidate has 1 launches, 57 elsewhere",
+        "warm: a sample of the candidate has 1 launches, 56 elsewhere",
     ),
     (
         "performance.json",
         lambda d: d.update(span={"began": "2026-11-30T10:32:43.196+00:00", "ended": "2026-11-30T10:32:44.000+00:00"}),
         "its processes used the card for 0.804 s, one of them alone took",
     ),
-    ("performance.json", lambda d: d["inputs"]["seeds"].pop(3), "the seeds of its inputs do not follow each other from 1909330723 on"),
+    ("performance.json", lambda d: d["inputs"]["seeds"].pop(3), "the seeds of its inputs do not follow each other from 674819179 on"),
     ("ncu.json", lambda d: d.update(shape="small"), "ncu.json: shape is small, run.json gives mission"),
     ("ncu.json", lambda d: d.update(chip="sm_80"), "ncu.json: chip is sm_80, run.json gives sm_90"),
     ("ncu.json", lambda d: d.update(version="1"), "ncu.json: version is 1, run.json gives 2025.3.1.0"),
@@ -181,12 +181,12 @@ TERMS: list[Edit] = [
     ("run.json", lambda d: d.update(profile="cpu"), "run.json says cpu profile with a device"),
     ("run.json", lambda d: d["asked_gates"].reverse(), "run.json asks for the gates ncu, performance"),
     ("run.json", lambda d: d["git"].update(sha="0" * 40), "run.json names the revision 0000"),
-    ("run.json", lambda d: d["task"].update(kind="c"), "task: the kind c, the stream current or the digest_rule 1 is unknown"),
+    ("run.json", lambda d: d["task"].update(kind="c"), "task: the kind c, the stream current or the digest_rule 2 is unknown"),
     ("run.json", lambda d: d["task"].update(digest="1"), "task: digest 1 is no sha256"),
     ("run.json", lambda d: d["task"]["arch"].append("sm_90"), "task: arch names one twice: sm_89, sm_90, sm_90"),
     ("run.json", lambda d: d["baseline"].update(seeds=[2, 1, 0]), "baseline: its seeds are not those of the task"),
     ("run.json", lambda d: d["task"].update(shapes={}, judged_shapes=[]), "run.json, baseline: its shapes are not those of the task"),
-    ("run.json", lambda d: d["baseline"].update(digest_rule=2), "run.json names no build of stage1_wmma_qk, its digest_rule is 2"),
+    ("run.json", lambda d: d["baseline"].update(digest_rule=1), "run.json names a build of stage1_wmma_qk, its digest_rule is 1"),
 ]
 
 

@@ -12,7 +12,7 @@
 #ifndef TILE_M  // query rows of a CTA; 0: the launcher chooses all tiles by shape
 #define TILE_M 0
 #endif
-#ifndef TILE_N  // keys of a tile where D = 64; half of it where D = 128
+#ifndef TILE_N  // keys of a tile if D = 64; half of it if D = 128
 #define TILE_N 0
 #endif
 #ifndef STAGES  // tiles of K and V in shared memory
@@ -89,7 +89,7 @@ public:
         for (int i = 0; i < T::kDim / 2; ++i) o_[i] = 0.0f;
     }
 
-    // O of the rows in registers, over the tiles 0 to `tiles` - 1, and l of each.
+    // Computes O and l of the rows over tiles 0 to `tiles` - 1; they stay in registers.
     __device__ __forceinline__ void run(int tiles) {
         const int plain = this->plain_tiles();
         mbarrier::wait(&shared_.q_full, 0);
@@ -122,9 +122,9 @@ private:
         });
     }
 
-    // Scores become probabilities p_, and O shrinks to the new maxima. Upper rows first: their exponentials run while P·V of
-    // the tile before does, whose end is waited for in `finish_before`. The wait for the next tile, a loop, keeps the compiler
-    // from moving that one ahead of most of them; and so no wait for a tile stands before the products.
+    // Turns scores into probabilities p_ and rescales O. The upper rows' exponentials overlap P·V of the tile before.
+    // `finish_before` waits for that P·V. The wait for the next tile is a loop: the compiler cannot move finish_before's wait
+    // above it. The next products then need no wait for a tile.
     template <bool kGeneral, typename FinishBefore>
     __device__ __forceinline__ void finish_scores(int tile, bool more, FinishBefore finish_before) {
         const auto raise = [](float old, float seen) { return fmaxf(old, seen); };
@@ -179,14 +179,14 @@ __global__ void __launch_bounds__(T::kThreads, 1) sdpa_fp16_hopper_kernel(
     }
 }
 
-// launch(HopperTiling) for this problem; what it returns. D = 128 has tiles of half as many keys: O takes the registers that
-// scores leave.
+// Calls launch with the tiling for this problem and returns its result. D = 128 has tiles of half as many keys: O takes the
+// registers that scores leave.
 template <int kDim, typename Launch>
 int with_tiling(const Problem& problem, std::int64_t heads, Launch launch) {
     if constexpr (TILE_M > 0) {
         return launch(HopperTiling<kDim, TILE_M, TILE_N * 64 / kDim, STAGES>{});
     } else {
-        // CTAs for every SM several times over: more rows for each tile of K and V that is read.
+        // At least two CTAs per SM: taller tiles read each tile of K and V for more rows.
         const std::int64_t tall = heads * ((problem.queries + 191) / 192);
         if (tall >= 2 * launcher::device_attribute(cudaDevAttrMultiProcessorCount)) return launch(HopperTiling<kDim, 192, 128 * 64 / kDim, 3>{});
         return launch(HopperTiling<kDim, 128, 128 * 64 / kDim, 3>{});

@@ -4,11 +4,13 @@
 // - Warpgroups take turns (PINGPONG=0: they don't): while one has its products issued, the others compute their softmax.
 // - D = 128 has tiles of 128 keys, so that Q·K^T reads less shared memory per product: two consumers of 240 registers.
 // - K and V have barriers of their own: K of the next tile comes as soon as the scores of this one are there.
-// - CTAs stay and take one item, a tile of query rows, after the other. The first scores of an item run beside the last P·V of the
+// - CTAs are persistent. Each takes items (tiles of query rows) in turn. The first scores of an item overlap the last P·V of the
 //   item before. With the causal mask a long item and a short one make a pair.
-// - O is rescaled only if a maximum has grown by kSlack (LAZY_RESCALE=0: at each tile). P and l may be so much larger.
+// - For D = 128 or three consumers, O is rescaled only if a maximum grows by more than kSlack (LAZY_RESCALE=0: at each tile).
+//   P and l may then be up to 2^kSlack times larger.
 // - O leaves through shared memory, by the copy engine, during the next item.
-// - If items are fewer than SMs, a cluster of CTAs shares out the keys of an item and puts the parts of O together.
+// - Without a causal mask, if there are at least two SMs per item and four tiles of keys, a cluster of CTAs splits the item's keys.
+//   It combines the parts of O at the end.
 //
 // Tiles and registers: parts/warpgroup_tiles.cuh. A consumer's rows: parts/warpgroup_rows.cuh; parts/cluster_rows.cuh if a cluster
 // shares out their keys. Which items a CTA takes: parts/schedule.cuh.
@@ -42,9 +44,9 @@ namespace sdpa {
 static_assert(PINGPONG == 0 || PINGPONG == 1, "PINGPONG is 0 or 1");
 static_assert(LAZY_RESCALE == 0 || LAZY_RESCALE == 1, "LAZY_RESCALE is 0 or 1");
 
-constexpr float kSlack = 8.0f;  // log2 of the largest probability where O is rescaled lazily
+constexpr float kSlack = 8.0f;  // log2 of the largest probability if O is rescaled lazily
 
-// Q and O lie in strips of 64 rows, one for each consumer.
+// Q and O are stored in strips of 64 rows, one per consumer.
 template <int kDim_, int kTileM_, int kTileN_, int kStages_>
 struct PingPongTiling : WarpgroupTiling<kDim_, kTileM_, kTileN_, kStages_, kTileM_ == 192 ? 32 : 24> {
     using Base = typename PingPongTiling::WarpgroupTiling;
@@ -232,7 +234,7 @@ private:
         clear_output();
     }
 
-    // Has both products issued, and returns where V lies.
+    // Issues both products, and returns the stage of V.
     __device__ __forceinline__ int issue_both() {
         slot_.advance();
         const int stage = of_warp(slot_.stage), before = stage == 0 ? T::kStages - 1 : stage - 1;
@@ -281,9 +283,9 @@ private:
         Rows::issue_scores(wgmma::descriptor(queries, 0, kAtomBytes, wgmma::k128Bytes), shared_.k[stage]);
     }
 
-    // Scores become probabilities p_, and O shrinks to the new maxima. Exponentials run while P·V of the tile before does (kPending
-    // groups of products after the scores'), whose end is waited for in `finish_before`. The wait for the next tile, a loop, keeps
-    // the compiler from moving that one ahead of them; and so no wait for K stands before the products.
+    // Turns scores into probabilities p_ and rescales O. The exponentials overlap P·V of the tile before (kPending groups of products
+    // after the scores'). `finish_before` waits for that P·V. The wait for the next tile is a loop: the compiler cannot move
+    // finish_before's wait above it. The next products then need no wait for K.
     template <bool kGeneral, bool kFirst, int kPending, typename FinishBefore>
     __device__ __forceinline__ void finish_scores(int tile, bool last, FinishBefore finish_before) {
         wgmma::wait<kPending>(s_);
@@ -399,14 +401,14 @@ int run(const launcher::Refusal& refusal, const Problem& problem, std::int64_t h
     } else {
         const std::int64_t sms = launcher::device_attribute(cudaDevAttrMultiProcessorCount);
         const auto items = [&](int rows) { return heads * ((problem.queries + rows - 1) / rows); };
-        // Few items: short ones for twice the CTAs; with the mask also where the longest would keep the others waiting.
+        // Few items: short ones for twice the CTAs; with the mask also if the longest would keep the others waiting.
         if (problem.queries <= 64 || (kCausal ? 1 : 2) * items(128) <= sms) {
             return run_tiling<PingPongTiling<kDim, 64, 128, 256 / kDim>, kCausal>(refusal, problem, heads, stream);
         }
         if constexpr (kDim == 128) {
             return run_tiling<PingPongTiling<128, 128, 128, 2>, kCausal>(refusal, problem, heads, stream);
         } else {
-            // Items for every SM several times over: more rows for each tile of K and V that is read.
+            // At least two items per SM: taller tiles read each tile of K and V for more rows.
             if (items(192) >= 2 * sms) return run_tiling<PingPongTiling<64, 192, 128, 3>, kCausal>(refusal, problem, heads, stream);
             return run_tiling<PingPongTiling<64, 128, 128, 3>, kCausal>(refusal, problem, heads, stream);
         }

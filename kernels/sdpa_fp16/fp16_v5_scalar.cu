@@ -1,7 +1,7 @@
 // fp16_v5_scalar: scaled dot-product attention in half, O = softmax(Q·K^T * softmax_scale)·V, causal or not, D = 64 or 128.
 //
 // One CTA takes TILE_M query rows of one head through the keys, TILE_N at a time. A warp owns TILE_M / NUM_WARPS rows from
-// Q·K^T to O, so only the tiles of K and V are shared between warps. Rounded are the float sums, and O.
+// Q·K^T to O, so only the tiles of K and V are shared between warps. The float sums and O are rounded.
 //
 // The first stage of the ladder: both products are FMA. A lane takes whole keys in Q·K^T, whole columns in P·V.
 

@@ -1,12 +1,12 @@
 // fp16_v6_wmma_qk: scaled dot-product attention in half, O = softmax(Q·K^T * softmax_scale)·V, causal or not, D = 64 or 128.
 //
 // One CTA takes TILE_M query rows of one head through the keys, TILE_N at a time. A warp owns TILE_M / NUM_WARPS rows from
-// Q·K^T to O, so only the tiles of K and V are shared between warps. Rounded are the float sums, and O.
+// Q·K^T to O, so only the tiles of K and V are shared between warps. The float sums and O are rounded.
 //
 // Since the stage before (fp16_v5_scalar):
 // - Q·K^T runs on tensor cores, by WMMA fragments of 16 x 16 x 16. A warp has all keys of a tile side by side.
-// - Q's tile is half, as the fragments want it. It takes half of the room and is never converted.
-// - A thread may have 168 registers if D = 128 or a tile has more than 64 keys: it holds the scores of 16 rows.
+// - Q's tile is half, as the fragments want it. It takes half as much shared memory and is never converted.
+// - A thread may have 168 registers if D = 128 or a tile has more than 64 keys: it holds its share of the scores of 16 rows.
 // USE_WMMA_QK=0 is the stage before.
 
 #ifndef USE_WMMA_QK  // 1: Q·K^T on tensor cores
@@ -57,7 +57,7 @@ struct Tiles : WarpStrips<kDim, TILE_M, TILE_N, NUM_WARPS> {
 };
 static_assert(sizeof(Tiles<64>) <= kMostSharedBytes, "these tiles need more than the 99 KiB of shared memory that sm_89 gives a CTA");
 
-// Registers of a thread, at most: O and, with WMMA, the scores of 16 rows stay in them.
+// Most registers per thread: they hold its share of O and, with WMMA, of the scores of 16 rows.
 template <int kDim>
 constexpr int kRegisters = USE_WMMA_QK == 1 && (kDim == 128 || TILE_N > 64) ? 168 : 128;
 

@@ -1,7 +1,7 @@
 // fp16_v7_wmma_pv: scaled dot-product attention in half, O = softmax(Q·K^T * softmax_scale)·V, causal or not, D = 64 or 128.
 //
 // One CTA takes TILE_M query rows of one head through the keys, TILE_N at a time. A warp owns TILE_M / NUM_WARPS rows from
-// Q·K^T to O, so only the tiles of K and V are shared between warps. Rounded are P to half, the float sums, and O.
+// Q·K^T to O, so only the tiles of K and V are shared between warps. P is rounded to half; the float sums and O are rounded, too.
 //
 // Since the stage before (fp16_v6_wmma_qk):
 // - P·V runs on tensor cores too. P is rounded to half and has a tile of its own.
@@ -65,7 +65,7 @@ struct Tiles : WarpStrips<kDim, TILE_M, TILE_N, NUM_WARPS> {
 };
 static_assert(sizeof(Tiles<64>) <= kMostSharedBytes, "these tiles need more than the 99 KiB of shared memory that sm_89 gives a CTA");
 
-// Registers of a thread, at most: O and the scores of 16 rows stay in them.
+// Most registers per thread: they hold its share of O and of the scores of 16 rows.
 template <int kDim>
 constexpr int kRegisters = kDim == 128 || TILE_N > 64 ? 168 : 128;
 

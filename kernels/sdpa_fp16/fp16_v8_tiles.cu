@@ -1,7 +1,7 @@
 // fp16_v8_tiles: scaled dot-product attention in half, O = softmax(Q·K^T * softmax_scale)·V, causal or not, D = 64 or 128.
 //
 // One CTA takes TILE_M query rows of one head through the keys, TILE_N at a time. A warp owns TILE_M / NUM_WARPS rows from
-// Q·K^T to O, so only the tiles of K and V are shared between warps. Rounded are P to half, the float sums, and O.
+// Q·K^T to O, so only the tiles of K and V are shared between warps. P is rounded to half; the float sums and O are rounded, too.
 //
 // Since the stage before (fp16_v7_wmma_pv):
 // - TILE_M, TILE_N, NUM_WARPS and STAGES are the fastest of a sweep. A CTA has half as many rows, so twice as many SMs have work.
@@ -55,11 +55,11 @@ struct Tiles : WarpStrips<kDim, TILE_M, TILE_N, NUM_WARPS> {
 };
 static_assert(sizeof(Tiles<64>) <= kMostSharedBytes, "these tiles need more than the 99 KiB of shared memory that sm_89 gives a CTA");
 
-// Registers of a thread, at most: O and the scores of 16 rows stay in them.
+// Most registers per thread: they hold its share of O and of the scores of 16 rows.
 template <int kDim>
 constexpr int kRegisters = kDim == 128 || TILE_N > 64 ? 168 : 128;
 
-constexpr int kPrior = STAGES > 1 ? STAGES - 2 : 0;  // groups that may still be on their way when a tile is used
+constexpr int kPrior = STAGES > 1 ? STAGES - 2 : 0;  // groups that may still be in flight when a tile is used
 
 // A tile of K or V. With more than one stage the copies are asynchronous and belong to the group that is open.
 template <typename T>
@@ -89,7 +89,7 @@ __global__ void __launch_bounds__(Tiles<kDim>::kThreads, 65536 / Tiles<kDim>::kT
             load_keys<T>(place.k + start, problem.keys - tile * TILE_N, tiles.k[tile % STAGES]);
             load_keys<T>(place.v + start, problem.keys - tile * TILE_N, tiles.v[tile % STAGES]);
         }
-        if constexpr (STAGES > 1) __pipeline_commit();  // a group a tile, also where it is empty: waits count groups
+        if constexpr (STAGES > 1) __pipeline_commit();  // one group per tile, even if empty: waits count groups
     };
     for (int tile = 0; tile < STAGES - 1; ++tile) load(tile);
 
@@ -118,7 +118,7 @@ __global__ void __launch_bounds__(Tiles<kDim>::kThreads, 65536 / Tiles<kDim>::kT
         __syncwarp();  // P and the factors of a row are read by all lanes
         output.accumulate(tiles.p, tiles.v[stage], tiles.factors);
         if constexpr (STAGES == 1) __syncthreads();  // K and V are read to the end before the next tile overwrites them
-        else __syncwarp();  // P is, before scores or P of the next tile overwrite it
+        else __syncwarp();  // all lanes have read the factors before `finish` overwrites them
     }
     softmax.finish(tiles.factors);
     __syncwarp();  // the factors of a row are read by all lanes

@@ -2,8 +2,8 @@
 //
 // Since the stage before (fp16_v8_tiles):
 // - mma.sync takes fragments that ldmatrix reads. Scores, P, m, l and O stay in registers.
-// - Tiles are swizzled, not padded: rows that ldmatrix reads at once lie in different banks (USE_SWIZZLE=0: they conflict).
-// - Asynchronous copies of all tiles that fit are issued before the first product.
+// - Tiles are swizzled, not padded: rows that ldmatrix reads at once fall into different banks (USE_SWIZZLE=0: they conflict).
+// - Asynchronous copies of kAhead tiles (all stages, or all but one) are issued before the first product.
 // - The warps of a CTA share out the keys of a tile, so that few query rows give all SMs work. At the end their parts of O are
 //   put together.
 // - If TILE_M is 0, the launcher chooses the tiles by shape.
@@ -50,7 +50,7 @@ __device__ __forceinline__ void copy_queries(const __half* rows, int valid_rows,
     }
 }
 
-// Two neighbouring columns of block `block` of a row of O, of which `valid_rows` exist.
+// Writes two neighbouring columns, in block `block`, of one row of O; skips rows from `valid_rows` on.
 template <typename T>
 __device__ __forceinline__ void write_pair(__half* out, int row, int block, int valid_rows, float low, float high) {
     if (row >= valid_rows) return;
@@ -68,7 +68,7 @@ public:
 
     __device__ __forceinline__ explicit WarpWork(float scale) : Rows(scale) {}
 
-    // Q's fragments, from the CTA's tile. A negative scale is a positive one for -Q.
+    // Loads Q's fragments from the CTA's tile. `negate`: the scale is negative, so Q is negated.
     __device__ __forceinline__ void load_queries(const __half* tile, bool negate) {
 #pragma unroll
         for (int strip = 0; strip < T::kStrips; ++strip) {
@@ -184,7 +184,7 @@ __global__ void __launch_bounds__(T::kThreads, 1) sdpa_fp16_pipeline_kernel(cons
     }
 }
 
-// launch(Tiling) for this problem; what it returns.
+// Calls launch with the tiling for this problem and returns its result.
 template <int kDim, typename Launch>
 int with_tiling(const Problem& problem, std::int64_t heads, Launch launch) {
     if constexpr (TILE_M > 0) {
@@ -196,8 +196,8 @@ int with_tiling(const Problem& problem, std::int64_t heads, Launch launch) {
         const int sms = launcher::device_attribute(cudaDevAttrMultiProcessorCount);
         const auto ctas = [&](int rows) { return heads * ((problem.queries + rows - 1) / rows); };
         if constexpr (kDim == 64) {
-            // Two CTAs and more for each SM: tiles that reuse K and V most. One for nearly each: the same with keys in two
-            // halves, for twice the warps. Fewer: 32 rows, and the keys in four.
+            // At least 2 CTAs per SM: the tiling with most reuse of K and V. At least 3/4 CTA per SM: two groups of warps split
+            // the keys. Fewer: 32 rows; four groups split the keys, unless there are at most 64.
             if (ctas(128) >= 2 * sms) return launch(Tiling<__half, 64, 2, 4, 1, 64, 3>{});
             if (4 * ctas(128) >= 3 * sms) return launch(Tiling<__half, 64, 2, 4, 2, 64, 2>{});
             if (problem.keys <= 64) return launch(Tiling<__half, 64, 1, 2, 1, 32, 2>{});

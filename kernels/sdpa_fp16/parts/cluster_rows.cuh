@@ -59,7 +59,7 @@ protected:
     using Rows::Rows;
 
 private:
-    static __device__ __forceinline__ int part_place(int row, int block) { return row * T::kDim + (block ^ row % 8) * 8; }  // no bank is asked twice
+    static __device__ __forceinline__ int part_place(int row, int block) { return row * T::kDim + (block ^ row % 8) * 8; }  // no bank conflicts
 };
 
 }  // namespace sdpa

@@ -1,4 +1,4 @@
-// A grid of query tiles x heads, for kernels that take the size of softmax_scale alone.
+// A grid of query tiles x heads, for kernels that take the absolute value of softmax_scale.
 #pragma once
 
 #include <cmath>
@@ -10,13 +10,13 @@ namespace sdpa {
 
 constexpr std::int64_t kMostHeads = 65535;  // a grid's height
 
-// A problem whose kernel takes the scale's size alone.
+// Replaces the scale by its absolute value; `negate` keeps its sign.
 inline void take_size_of_scale(Problem& problem) {
     problem.negate = problem.scale < 0.0f;
     problem.scale = std::fmax(std::fabs(problem.scale), kLeastScale);
 }
 
-// `kernel(problem, more...)` on a grid of query tiles x heads. The problem that it gets has the scale's size alone.
+// `kernel(problem, more...)` on a grid of query tiles x heads. The problem that it gets has the scale's absolute value.
 template <int kTileM, typename Kernel, typename... More>
 int launch_grid(const launcher::Refusal& refusal, Kernel kernel, Problem problem, std::int64_t heads, int threads, int shared_bytes,
                 void* stream, const More&... more) {

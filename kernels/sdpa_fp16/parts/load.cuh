@@ -5,11 +5,12 @@
 
 namespace sdpa {
 
-// The first `valid_rows` (may exceed kRows) of kRows rows; thread t moves the chunks t, t + kThreads, …
+// Calls move(row, column, exists) for every chunk of kRows rows. `exists`: row < valid_rows, which may exceed kRows. Thread t has
+// chunks t, t + kThreads, …
 template <typename T, int kRows, typename Move>
 __device__ __forceinline__ void for_each_chunk(int valid_rows, Move move) {
     constexpr int kRowChunks = T::kDim / kChunk;
-#pragma unroll 4  // so many vectors on their way at once; more would take registers that O needs
+#pragma unroll 4  // so many vectors in flight; more would take registers that O needs
     for (int first = 0; first < kRows * kRowChunks; first += T::kThreads) {
         const int chunk = first + threadIdx.x, row = chunk / kRowChunks, column = chunk % kRowChunks * kChunk;
         if (kRows * kRowChunks % T::kThreads == 0 || row < kRows) move(row, column, row < valid_rows);

@@ -1,4 +1,4 @@
-// DEBUG_PRINT=1 of the stages whose scores lie in shared memory.
+// DEBUG_PRINT=1 of the stages whose scores are in shared memory.
 #pragma once
 
 #include <cstdio>

@@ -1,5 +1,5 @@
-// A row of CTAs: the query tiles of one head, then those of the next, so that CTAs that read the same K and V run at about the
-// same time.
+// A one-dimensional grid: the query tiles of one head, then those of the next, so that CTAs that read the same K and V run at
+// about the same time.
 #pragma once
 
 #include "../../cuda/launcher.cuh"

@@ -1,4 +1,4 @@
-// Which tiles of query rows a CTA takes, one after the other, if CTAs stay.
+// Which tiles of query rows a persistent CTA takes, one after the other.
 #pragma once
 
 #include "problem.cuh"
@@ -18,9 +18,9 @@ struct Schedule {
 
 // The items of this CTA, or of its cluster, one after the other.
 //
-// Without a mask they follow each other head by head. With the causal one tile i and the last but i of a head are a pair, and all pairs
-// have as many keys. CTAs take pairs while there are two rounds of them and more; what is left goes longest first and in turns, so that
-// the shortest items even out the end.
+// Without a mask they follow each other head by head. With the causal mask, tile i of a head and its i-th tile from the end are a
+// pair. All pairs have about the same number of keys. CTAs take whole pairs while at least two rounds remain. The rest is handed out
+// longest first, alternating the CTA order, so that short items balance the end.
 template <typename T, bool kCausal>
 class Items {
 public:
@@ -28,7 +28,7 @@ public:
         : schedule_(schedule), keys_(keys), tiles_(schedule.query_tiles), teams_(gridDim.x / schedule.shares),
           own_(blockIdx.x / schedule.shares) {}
 
-    // False after the last one; each CTA has one.
+    // Returns false after the last item. Every CTA has at least one.
     __device__ __forceinline__ bool next(Item& item) {
         int tile;
         do {
@@ -62,7 +62,8 @@ private:
             head = pair / of_head;
             place = pair % of_head;
         } else {
-            const int begun = first / of_head, lacks = first % of_head, whole = heads - 1 - begun;  // a head lacks its longest pairs
+            // Head `begun` has already given its `lacks` longest pairs.
+            const int begun = first / of_head, lacks = first % of_head, whole = heads - 1 - begun;
             int position = (round_ - 2 * rounds) * teams_ + (shorter ? teams_ - 1 - own_ : own_);
             shorter = position >= left;
             if (shorter && tiles_ % 2 == 1) position += whole + 1;  // tiles in the middle have no second

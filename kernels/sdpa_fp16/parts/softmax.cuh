@@ -28,7 +28,8 @@ public:
 #pragma unroll
         for (int strip = 0; strip < T::kStrips; ++strip) {
             const int row = row_of(strip);
-            // Of a row that sees the tile: 1 to kTileN. A row that sees none of its keys keeps its m; it has seen key 0.
+            // Number of this tile's keys that the row sees; may exceed kTileN. If it is 0 or less, the row keeps its m, which is
+            // finite since key 0.
             const int seen = kCausal ? min(valid_keys, first_query + row + 1 - first_key) : valid_keys;
             // Read twice: kept from the maximum to the exponentials, a row's scores would take registers that O needs.
             const auto scaled = [&](int column, float (&values)[4]) {

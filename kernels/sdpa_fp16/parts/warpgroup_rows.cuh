@@ -80,7 +80,7 @@ protected:
     template <bool kGeneral>
     __device__ __forceinline__ void prepare_scores(int tile) {
         if constexpr (kGeneral) {
-            if (negate_) {  // softmax_scale is negative, and scale_ its size
+            if (negate_) {  // softmax_scale is negative; scale_ is its absolute value
 #pragma unroll
                 for (int i = 0; i < T::kTileN / 2; ++i) s_[i] = -s_[i];
             }
@@ -91,8 +91,8 @@ protected:
         }
     }
 
-    // Scores of rows g (`half` 0) or g + 8 become probabilities relative to their new maximum, in log2 units, which is
-    // raise(old, that of the tile); factor_ is what O and l so far shrink by. Every row has seen key 0, so no maximum stays -infinity.
+    // Turns scores of rows g (`half` 0) or g + 8 into probabilities. The new maximum, in log2 units, is raise(old, the tile's).
+    // factor_ rescales O and l. Every row sees a key of its first tile, so the maximum is finite.
     template <typename Raise>
     __device__ __forceinline__ void exponentiate(int half, Raise raise) {
         float most[2];  // of even and odd blocks: half as long a chain

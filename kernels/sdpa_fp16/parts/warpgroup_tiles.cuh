@@ -1,4 +1,4 @@
-// CTAs of warpgroups: one of them has the copy engine bring tiles, the others have 64 query rows each.
+// One warpgroup of a CTA has TMA bring tiles. The others own 64 query rows each.
 #pragma once
 
 #include "../../cuda/tma.cuh"
@@ -11,9 +11,9 @@ static_assert(TILE_M > 0 || (TILE_N == 0 && STAGES == 0), "TILE_N and STAGES go 
 constexpr int kWarpgroup = 128;               // threads, the unit of wgmma and of register budgets
 constexpr int kHalfRow = 64;                  // halves of a row of shared memory: 128 bytes, the width of the swizzle
 constexpr int kAtomBytes = 8 * 128;           // 8 rows, after which the swizzle repeats
-constexpr int kMostSharedBytes = 227 * 1024;  // that sm_90 gives a CTA
+constexpr int kMostSharedBytes = 227 * 1024;  // most shared memory per CTA of sm_90, bytes
 
-// A matrix of D columns lies in shared memory as D / 64 panels of 64 columns, one after the other.
+// Shared memory stores a matrix of D columns as D / 64 panels of 64 columns, one after the other.
 template <int kDim_, int kTileM_, int kTileN_, int kStages_, int kProducerRegisters_>
 struct WarpgroupTiling {
     static constexpr int kDim = kDim_, kTileM = kTileM_, kTileN = kTileN_, kStages = kStages_;
@@ -35,7 +35,7 @@ struct WarpgroupTiling {
     static_assert(kKeyPanelBytes % kAtomBytes == 0, "panels are whole atoms of the swizzle");
 };
 
-// The CTA's tiles, from the first multiple of 1024 on: dynamic shared memory may start between two of them.
+// The CTA's tiles, from the first multiple of 1024 on: dynamic shared memory may start at an unaligned address.
 template <typename T>
 __device__ __forceinline__ typename T::Shared& aligned(unsigned char* shared_bytes) {
     return *reinterpret_cast<typename T::Shared*>(shared_bytes + (0u - shared_memory::address(shared_bytes)) % kAtomBytes);

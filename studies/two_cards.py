@@ -3,8 +3,8 @@
 Both cards are busy all the time: one has the sweep while the other has the candidates, then both have the sweep, then the candidates.
 The sweep's task times its first shape alone, as the recorded one did. Candidates are those of a recorded sweep, each with other text, so
 that each is compiled: of seven, three do not compile, two spill, one is refused by the launch, one is right and timed. At last a worker of
-one card is killed while it judges. One command, of nine minutes on H200s, written to DIR/figures.json after each part; the sweeps lie
-packed beside it:
+one card is killed while it judges. One command, of nine minutes on H200s, written to DIR/figures.json after each part; the packed
+sweeps are written next to it:
 
     python studies/two_cards.py --out DIR
 
@@ -87,8 +87,9 @@ def arms_of(cards: Sequence[DeviceInfo], cores: Sequence[int]) -> tuple[Arm, Arm
 
 @cache
 def recorded() -> dict[str, list[Mapping[str, int]]]:
-    """Toggles of the recorded sweep's variants, by the code of the gate that they came to last; of those with P·V on tensor cores, as
-    the stage has it now.
+    """Return the toggles of the recorded variants with USE_WMMA=2, grouped by the code of the last gate they reached.
+
+    Today's stage equals USE_WMMA=2.
     """
     found: dict[str, list[Mapping[str, int]]] = {kind: [] for kind in KINDS}
     for one in read_sweep(RECORDED).variants:

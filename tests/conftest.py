@@ -42,7 +42,7 @@ def _cuda_devices() -> int:
 
 @pytest.hookimpl(optionalhook=True)
 def pytest_xdist_auto_num_workers() -> int:
-    """One more than cores: a tenth of the time a test waits for a process that sleeps, ends or is killed."""
+    """Return one worker more than cores: tests spend a tenth of their time waiting for processes."""
     return len(os.sched_getaffinity(0)) + 1
 
 

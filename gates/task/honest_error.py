@@ -48,7 +48,7 @@ def errors(exact: Mapping[str, Any], honest: Mapping[str, Any]) -> dict[str, Any
 
 
 def _error(name: str, want: Any, honest: Any) -> Any:
-    """The absolute error of each element; 0 where it is not finite."""
+    """Return the absolute error per element; 0 if not finite. Raises ArithmeticError if only the honest result is not finite."""
     import torch
 
     error = (honest.to(want.dtype) - want).abs().to(torch.float64)
@@ -60,7 +60,7 @@ def _error(name: str, want: Any, honest: Any) -> Any:
 
 
 class _Sizes:
-    """The largest error among elements in the same power of two or below, of ``count`` elements that come piece by piece."""
+    """Collects the largest error per power of two of the reference, over ``count`` elements added in pieces."""
 
     def __init__(self, count: int) -> None:
         import torch
@@ -70,7 +70,7 @@ class _Sizes:
         self._largest = torch.zeros(_HIGHEST - _LOWEST + 1, dtype=torch.float64)
 
     def add(self, piece: slice, want: Any, error: Any) -> None:
-        """The elements of a piece, and their errors."""
+        """Add a piece: its reference values and their errors."""
         import torch
 
         size = want.abs().to(torch.float64)
@@ -81,7 +81,7 @@ class _Sizes:
         self._place[piece] = place
 
     def largest(self) -> Any:
-        """For each element (float64)."""
+        """Return per element the largest error among elements of its size or smaller (float64)."""
         import torch
 
         largest, found = self._largest.cummax(0).values, torch.empty(len(self._place), dtype=torch.float64)
@@ -117,7 +117,7 @@ def factor_of(inputs: Mapping[str, Any], outputs: Mapping[str, Any]) -> float:
 
 
 def _median(values: Any) -> float:
-    """The median size, of evenly spaced elements if there are many."""
+    """Return the median absolute value; large tensors are sampled at equal steps."""
     flat = values.reshape(-1)
     return float(flat[:: max(1, flat.numel() // _MOST_SORTED)].abs().nan_to_num(0.0, 0.0, 0.0).median()) if flat.numel() else 0.0
 

@@ -1,13 +1,13 @@
-"""Work through a large tensor piece by piece: what is made of a piece stays in a core's cache."""
+"""Process a large tensor in pieces whose intermediate results fit into a core's cache."""
 
 from __future__ import annotations
 
 from collections.abc import Iterator
 
-ELEMENTS = 2**16  # of a piece
+ELEMENTS = 2**16  # per piece
 
 
 def pieces(count: int) -> Iterator[slice]:
-    """Slices that make up a flat tensor of ``count`` elements; one empty slice if there are none."""
+    """Yield slices that make up a flat tensor of ``count`` elements; one empty slice if there are none."""
     for begin in range(0, max(count, 1), ELEMENTS):
         yield slice(begin, min(begin + ELEMENTS, count))

@@ -100,7 +100,7 @@ def contradicts_checkout(info: TaskInfo) -> list[str]:
 
 
 def _task_here(info: TaskInfo) -> Task | None:
-    """The task of that name here, with the toggles that were in force, if it still has them; None where there is none that can be read."""
+    """Return this checkout's task of that name, with those recorded toggles that it still has. None if the task cannot be read."""
     if "/" in info.name:  # a name in evidence leads to no other folder
         return None
     try:

@@ -167,7 +167,7 @@ def popen(
     start_new_session: bool,
     compiles: str = "",
 ) -> Any:
-    """``subprocess.Popen`` for ``[sys.executable, script, …]``, forked where that is possible.
+    """``subprocess.Popen`` for ``[sys.executable, script, …]``, forked if possible.
 
     ``compiles``: ``triton`` for a runner that uses Triton's compiler.
     """

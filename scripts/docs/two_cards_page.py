@@ -1,4 +1,4 @@
-"""What a second card brings, in docs/guide/sweep.md and docs/guide/evaluate.md, from the recorded answer of studies/two_cards.py."""
+"""Render the two-card figures recorded by studies/two_cards.py for docs/guide/sweep.md and docs/guide/evaluate.md."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ ARMS = ("one", "two")
 
 
 def cards_table(recorded: Path) -> str:
-    """A row for the sweep and one for the candidates, on one card and on two; then what became of a killed worker's candidates."""
+    """Return a table of the sweep and the candidates, on one card and on two, and a line on a killed worker's candidates."""
     data = _figures(recorded)
     sweep, evaluations, killed = data["sweep"], data["evaluations"], data["killed_worker"]["two"]
     head = ("", *(f"{number} x {data['cards'][0][0]}, {data['cores'][arm]} cores" for number, arm in enumerate(ARMS, 1)), "ratio")
@@ -26,13 +26,13 @@ def cards_table(recorded: Path) -> str:
     lost, twice = (sum(part.get(fault, 0) for part in parts) for fault in ("lost", "judged_twice"))
     overlapping = sum(len(part["overlaps"]) for part in parts)
     return table(head, [(*row, ratio) for row, ratio in zip(rows, ratios, strict=True)], right=(1, 2, 3)) + (
-        f"\nA worker was killed in the middle of {killed['candidates']} more candidates. Lost: {lost}. Judged twice: {twice}. Timings that "
-        f"overlapped another on their card: {overlapping}.\n"
+        f"\nA worker was killed in the middle of {killed['candidates']} more candidates. Lost: {lost}. Judged twice: {twice}. "
+        f"Overlapping timings on one card: {overlapping}.\n"
     )
 
 
 def candidates_line(recorded: Path) -> str:
-    """How many candidates a minute were judged on one card and on two."""
+    """Return how many candidates per minute were judged on one card and on two."""
     found = _figures(recorded)["evaluations"]
     per_minute, timed = [f"{found[arm]['per_minute']:.0f}" for arm in ARMS], found["one"]["timings"]
     of = f"{timed} of {found['one']['candidates']} were timed"

@@ -1,4 +1,4 @@
-"""One stage is one file: its name, its head comment, what it includes, and which toggles its text knows."""
+"""One stage is one file: its name, its head comment, what it includes, and which toggles it uses."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ import yaml
 from places import ROOT
 
 FAMILIES = ("sdpa_fp8", "sdpa_fp16")
-LONG = {"fp16_v11_pingpong": 420}  # lines; others have 250
+LONG = {"fp16_v11_pingpong": 420}  # most lines; 250 for all others
 EVERYWHERE = {"DEBUG_PRINT", "CAUSAL"}  # toggles of all stages of a family
 TILES = {"USE_SWIZZLE", "STRIPS"}  # of kernels/sdpa
 TASKS = {
@@ -50,4 +50,4 @@ def test_a_stage_is_one_file_with_its_name(stage: str) -> None:
 def test_a_part_is_the_same_in_every_stage_that_includes_it(part: str) -> None:
     assert toggles(PARTS[part].read_text(encoding="utf-8")) <= EVERYWHERE
     others = [path for path in PARTS[part].parents[1].rglob("*.cu*") if path != PARTS[part]]
-    assert any(re.search(rf'"(parts/)?{PARTS[part].name}"', path.read_text(encoding="utf-8")) for path in others), "nobody includes it"
+    assert any(re.search(rf'"(parts/)?{PARTS[part].name}"', path.read_text(encoding="utf-8")) for path in others), "no file includes it"

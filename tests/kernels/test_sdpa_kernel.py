@@ -30,7 +30,7 @@ from gates.task.tensor_digest import digest
 
 LIMIT = {stage: task_of(stage)["gates"]["correctness"]["max_abs_err"] for stage in STAGES}
 RECORDED = ROOT / "results" / "recorded" / "h100" / "emulator" / "stages.json"
-ADDED = {"stage1_wmma_qk": "USE_WMMA_QK", "stage2_wmma_pv": "USE_WMMA_PV", "stage3_cp_async": "USE_CP_ASYNC"}  # by which toggle
+ADDED = {"stage1_wmma_qk": "USE_WMMA_QK", "stage2_wmma_pv": "USE_WMMA_PV", "stage3_cp_async": "USE_CP_ASYNC"}  # stage: toggle that it adds
 OTHERS = {
     **{toggle: (stage, {toggle: 0}) for stage, toggle in ADDED.items()},
     "debug": ("stage2_wmma_pv", {"DEBUG_PRINT": 1}),

@@ -47,7 +47,7 @@ COMBINATIONS = {
     "deep": (V9, {**TILES, "TILE_N": 256, "CAUSAL": 0}),  # 132 KiB of shared memory
     "plain": (V9, {**TILES, "STAGES": 3, "USE_SWIZZLE": 0, "CAUSAL": 0, "DEBUG_PRINT": 1}),
 }
-# The stage before each, by a stage without what it adds.
+# Earlier stage: (later stage, toggles that turn off what the later stage adds).
 WITHOUT = {
     V5: (V6, {"USE_WMMA_QK": 0}),
     V6: (V7, {"USE_WMMA_PV": 0}),

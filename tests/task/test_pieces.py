@@ -1,4 +1,4 @@
-"""What is worked through piece by piece comes out as it does in one piece."""
+"""Results computed in pieces equal those computed at once."""
 
 from __future__ import annotations
 
@@ -52,7 +52,7 @@ def test_figures_and_bounds_are_the_same(
 
 
 def assert_alike(one: object, other: object) -> None:
-    """Equal, but for the last bits of a sum."""
+    """Check that both are equal; floats to 1e-12, since sums differ in their last bits."""
     if isinstance(one, dict) and isinstance(other, dict):
         assert one.keys() == other.keys()
         for key in one:

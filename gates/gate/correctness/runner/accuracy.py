@@ -69,27 +69,27 @@ def figures(
     answer = _Answer(name, *(None if one is None else one.reshape(-1) for one in (got, want, bound, missing)), nan=nan)
     size = _Size.of(answer)
     own, by_rule, best = _Tally(bad_atol), _Tally(None), _Tally(bad_atol)
-    idle = {kind: _Tally(bad_atol) for kind in ("zeros", "mean", *(["rows_shifted"] if want.numel() > row else []), *nulls)}
+    trivial = {kind: _Tally(bad_atol) for kind in ("zeros", "mean", *(["rows_shifted"] if want.numel() > row else []), *nulls)}
     flat = {kind: values.reshape(-1) for kind, values in nulls.items()}
     tolerance = None if rule is None else rule.reshape(-1)
     wide = narrow = 0.0  # the rule and the bound, over all elements
     for piece in pieces(got.numel()):
-        exact, plain, error, room = answer.part(piece, flushed=flushed)
-        own.add(error, room)
+        exact, plain, error, allowed = answer.part(piece, flushed=flushed)
+        own.add(error, allowed)
         if tolerance is not None:
             by_rule.add(error, tolerance[piece])
-            if room is not None:
+            if allowed is not None:
                 wide += float(tolerance[piece].to(torch.float64).nan_to_num(0.0, 0.0, 0.0).sum())
-                narrow += float(room.sum())
+                narrow += float(allowed.sum())
         wrong = {
             "zeros": torch.tensor(0.0, dtype=torch.float64),
             "mean": torch.tensor(size.mean, dtype=torch.float64),
-            **({"rows_shifted": answer.shifted(piece, row)} if "rows_shifted" in idle else {}),
+            **({"rows_shifted": answer.shifted(piece, row)} if "rows_shifted" in trivial else {}),
             **{kind: values[piece] for kind, values in flat.items()},
         }
         for kind, values in wrong.items():
-            idle[kind].add(_error(_rounded(values, got.dtype), exact), room)
-        best.add(_error(_rounded(exact, got.dtype) if got.dtype.is_floating_point else exact.round(), exact), room)
+            trivial[kind].add(_error(_rounded(values, got.dtype), exact), allowed)
+        best.add(_error(_rounded(exact, got.dtype) if got.dtype.is_floating_point else exact.round(), exact), allowed)
     worst = own.worst
     return {
         "name": name,
@@ -108,20 +108,23 @@ def figures(
         "honest_err": None if honest is None else float(honest.max()) if honest.numel() else 0.0,
         "max_err_over_rule": by_rule.over_bound(shape)["max_err_over_bound"],
         "rule_over_bound": wide / narrow if narrow and math.isfinite(wide / narrow) else None,
-        "nulls": [tally.null(kind) for kind, tally in idle.items()],
+        "nulls": [tally.null(kind) for kind, tally in trivial.items()],
         "best": best.null("rounded"),
     }
 
 
 class _Answer:
-    """An output and its reference, flat, and what of them is compared, piece by piece."""
+    """A flattened output and its reference, compared in pieces."""
 
     def __init__(self, name: str, got: Any, want: Any, bound: Any, missing: Any, *, nan: bool) -> None:
         self.name, self.got, self.want, self.bound, self.missing, self.nan = name, got, want, bound, missing, nan
         self.whole = not (got.dtype.is_floating_point or want.dtype.is_floating_point)
 
     def part(self, piece: slice, *, flushed: bool = False) -> tuple[Any, Any, Any, Any]:
-        """(what is right, what came, its error, the error's bound or None) of a piece; float64."""
+        """Return (expected, output, absolute error, bound or None) of a piece, as float64.
+
+        Raises ProblemError for an invalid reference or bound.
+        """
         got, want = self.got[piece], self.want[piece]
         unequal = got.to(torch.int64) != want.to(torch.int64) if self.whole else None  # a float64 holds no odd numbers beyond 2^53
         missing = None if self.missing is None else self.missing[piece]
@@ -133,10 +136,10 @@ class _Answer:
             error = torch.maximum(error, (unequal if missing is None else unequal & ~missing).to(torch.float64))
         if flushed and got.dtype in (torch.float32, torch.bfloat16):
             error[error <= torch.finfo(torch.float32).tiny] = 0.0
-        return exact, plain, error, self._room(piece, exact)
+        return exact, plain, error, self._bound_of(piece, exact)
 
     def exact(self, piece: slice) -> Any:
-        """What is right there, as ``in_format`` has it; 0 where there is no answer."""
+        """Return the piece's reference after ``in_format``; 0 for missing elements. Raises ProblemError for NaN that is not expected."""
         got, want = self.got[piece], self.want[piece].to(torch.float64)
         if self.missing is not None:
             missing = self.missing[piece]
@@ -146,14 +149,14 @@ class _Answer:
         return in_format(want, got)
 
     def shifted(self, piece: slice, row: int) -> Any:
-        """What is right one row before each element of the piece, the last row before the first."""
+        """Return the piece of the reference shifted by one row; row 0 gets the last row."""
         begin, end, count = piece.start - row, piece.stop - row, self.want.numel()
         if begin >= 0:
             return self.exact(slice(begin, end))
         wrapped = self.exact(slice(begin + count, min(end, 0) + count))
         return torch.cat((wrapped, self.exact(slice(0, end)))) if end > 0 else wrapped
 
-    def _room(self, piece: slice, exact: Any) -> Any:
+    def _bound_of(self, piece: slice, exact: Any) -> Any:
         if self.bound is None:
             return None
         bound = self.bound[piece].to(torch.float64)
@@ -164,13 +167,13 @@ class _Answer:
         if not bool((bound >= 0).all()):
             raise ProblemError(f"error_bound {self.name!r} is negative or NaN somewhere")
         if bool((torch.isinf(bound) & torch.isfinite(exact)).any()):
-            raise ProblemError(f"error_bound {self.name!r} is infinite where the reference is finite: any answer would keep it")
+            raise ProblemError(f"error_bound {self.name!r} is infinite where the reference is finite, so any output would pass")
         return bound
 
 
 @dataclass(frozen=True)
 class _Size:
-    """Of the finite elements of a reference; 0 if there are none."""
+    """Mean, mean absolute and largest absolute value of a reference's finite elements; 0 if there are none."""
 
     mean: float
     mean_abs: float
@@ -192,7 +195,7 @@ class _Size:
 
 
 class _Tally:
-    """The errors of one answer, added up piece by piece. Non-finite ones are counted alone."""
+    """Accumulates the errors of one output over its pieces. Non-finite errors are counted separately."""
 
     def __init__(self, bad_atol: float | None) -> None:
         self.bad_atol, self.bounded = bad_atol, False
@@ -201,7 +204,7 @@ class _Tally:
         self._over, self._over_at, self._over_error, self._over_bound = -1.0, 0, 0.0, 0.0
 
     def add(self, error: Any, bound: Any) -> None:
-        """The next piece: absolute errors, and the bound of each, or None."""
+        """Add the absolute errors of the next piece; ``bound`` is per element, or None."""
         total, good = float(error.sum()), None
         if not math.isfinite(total):
             good = torch.isfinite(error)
@@ -222,7 +225,7 @@ class _Tally:
         self.seen += error.numel()
 
     def _add_ratio(self, error: Any, good: Any, bound: Any) -> None:
-        """The largest float stands for an error where the bound is 0."""
+        """Update the largest error/bound ratio. An error with bound 0 counts as the largest float."""
         ratio = error / bound
         if good is not None or not math.isfinite(float(ratio.max())):
             ratio = torch.where(error == 0, 0.0, ratio).nan_to_num(posinf=sys.float_info.max)
@@ -234,17 +237,17 @@ class _Tally:
 
     @property
     def worst(self) -> int:
-        """The place of the first non-finite error, else of the largest."""
+        """Return the flat index of the first non-finite error, or of the largest error."""
         return self._first if self.nonfinite else self._at
 
     def summary(self) -> dict[str, float | None]:
-        """Maximum and mean of the finite errors, and the share of all that are above ``bad_atol``."""
+        """Return maximum and mean of the finite errors, and the percentage of elements above ``bad_atol``; non-finite errors count."""
         good = self.seen - self.nonfinite
         bad = None if self.bad_atol is None else 100.0 * self.bad / self.seen if self.seen else 0.0
         return {"max_abs_err": self._most if good else None, "mean_abs_err": self._total / good if good else None, "bad_pct": bad}
 
     def over_bound(self, shape: Any) -> dict[str, Any]:
-        """The largest error over its bound, and where."""
+        """Return the largest error/bound ratio and its index, error and bound."""
         if not self.bounded:
             return {"max_err_over_bound": None, "bound_index": [], "bound_error": None, "bound_at": None}
         return {
@@ -255,7 +258,7 @@ class _Tally:
         }
 
     def null(self, kind: str) -> dict[str, Any]:
-        """The figures of a null answer; it has no ratio if an error is not finite."""
+        """Return the error figures of a trivial output. Its ratio is None if an error is not finite."""
         over = None if self.nonfinite else self.over_bound(())["max_err_over_bound"]
         return {"kind": kind, **self.summary(), "max_err_over_bound": over}
 
@@ -400,7 +403,7 @@ def _unravel(index: int, shape: Any) -> list[int]:
 
 
 def _number(tensor: Any) -> float | str | None:
-    """The one element, or None of none."""
+    """Return the tensor's only element (text if not finite), or None if it is empty."""
     if not tensor.numel():
         return None
     value = float(tensor[0])

@@ -49,6 +49,7 @@ and may have:
 
 from __future__ import annotations
 
+import contextlib
 import importlib
 import inspect
 import math
@@ -67,6 +68,7 @@ from gates.task.load import nearest
 MAX_SEED = 2**31 - 1
 REQUIRED = ("SHAPES", "make_inputs", "reference")
 COMPLEX_PART = "complex part"  # names the last axis of a complex output where it is compared as reals: 0 is the real, 1 the imaginary part
+_DRAWN = 2**22  # elements: more take noticeable time to draw
 DEFAULT_INPUTS = "default"  # what make_inputs gives
 FRESH = "fresh_"  # begins the name of a drawn shape, which holds its sizes: fresh_B1_S77
 NON_FINITE = ("nan", "infinity")
@@ -135,10 +137,10 @@ class Problem:
     def __init__(self, module: ModuleType) -> None:
         self._module = module
         self.SHAPES = Shapes(module.SHAPES)
-        self.ARGUMENTS = tuple(getattr(module, "ARGUMENTS", None) or module.make_inputs(next(iter(module.SHAPES.values())), 0, "cpu"))
+        self.ARGUMENTS = tuple(getattr(module, "ARGUMENTS", None) or _input_names(module))
         self._returned: list[str] | None = None
         self._whole = len(inspect.signature(module.reference).parameters) > 1
-        self._honest: tuple[Any, dict[str, Any], dict[str, Any]] | None = None  # of the last inputs
+        self._honest: tuple[Any, dict[str, Any], dict[str, Any], dict[str, Any]] | None = None  # of the last inputs
         if hasattr(module, "honest"):
             self.error_bound = self._derived_bound
         if hasattr(module, "make_outputs"):
@@ -155,17 +157,19 @@ class Problem:
 
     def honest_error(self, inputs: Mapping[str, Any], shape: Mapping[str, int]) -> dict[str, Any]:
         """The error of the problem's ``honest`` that counts at each element."""
-        return self._honestly(inputs, shape)[1]
+        return self._honestly(inputs, shape)[2]
 
-    def _honestly(self, inputs: Mapping[str, Any], shape: Mapping[str, int]) -> tuple[dict[str, Any], dict[str, Any]]:
+    def _honestly(self, inputs: Mapping[str, Any], shape: Mapping[str, int]) -> tuple[dict[str, Any], dict[str, Any], dict[str, Any]]:
+        """(exact outputs, those of the problem's ``honest``, the error that counts at each element)."""
         if self._honest is None or self._honest[0] is not inputs:
             found = named(self._module.honest(inputs, shape))
-            self._honest = inputs, found, honest_error.errors(self.reference(inputs, shape), found)
+            exact = self.reference(inputs, shape)
+            self._honest = inputs, exact, found, honest_error.errors(exact, found)
         return self._honest[1:]
 
     def _derived_bound(self, inputs: Mapping[str, Any], shape: Mapping[str, int]) -> dict[str, Any]:
-        found, counted = self._honestly(inputs, shape)
-        return honest_error.bounds(self.reference(inputs, shape), found, counted, inputs)
+        exact, found, counted = self._honestly(inputs, shape)
+        return honest_error.bounds(exact, found, counted, inputs)
 
     def returned_names(self) -> list[str]:
         """Return the names, in order, of what a function returns if it is given no outputs: the reference's on the smallest shape, but
@@ -257,6 +261,19 @@ def find(name: str, folder: Path) -> None:
             f"problem {name!r} has the name of a standard Python module, which would be imported instead",
             hint="rename the file, and `problem:` in task.yaml",
         )
+
+
+def _input_names(module: ModuleType) -> Iterable[str]:
+    """The names that ``make_inputs`` gives. Large inputs are not drawn for that, if the problem can do without values."""
+    shape = module.SHAPES[smallest(module, module.SHAPES)]
+    if math.prod(size for size in shape.values() if isinstance(size, int)) > _DRAWN:
+        import torch
+
+        with contextlib.suppress(Exception), torch.device("meta"):  # the user's code, on tensors that hold nothing
+            names: Iterable[str] = module.make_inputs(shape, 0, "meta")
+            return names
+    drawn: Iterable[str] = module.make_inputs(shape, 0, "cpu")
+    return drawn
 
 
 def smallest(module: Any, names: Iterable[str]) -> str:

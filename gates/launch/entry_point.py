@@ -84,20 +84,34 @@ def load(side: Mapping[str, Any], library: str | None = None) -> Kernel | Functi
         return Kernel(path, side["entry"], side.get("sha256"))
     require_built(path, side.get("sha256"))
     if side.get("script"):
-        _provide(lambda *_, built=path, **__: _module(built, on_cpu=False, on_emulator=False))
-        path = Path(side["script"])
+        script = Path(side["script"])
+        _provide(partial(_built, path, script.parent), lambda *_, built=path, **__: _module(built, on_cpu=False, on_emulator=False))
+        path = script
     elif side["emulated"] and any(
         "cpp_extension" in text.read_text(encoding="utf-8", errors="replace") for text in path.parent.glob("*.py")
     ):
-        _provide(_refuse)
+        _provide(_refuse, _refuse)
     return Function(path, side["entry"], on_cpu=bool(side["emulated"]), on_emulator=on_emulator(side))
 
 
-def _provide(extension: Callable[..., Any]) -> None:
-    """Let Python code that compiles an extension have ``extension()`` instead: the one that was built of the same sources."""
+def _provide(of_texts: Callable[..., Any], of_files: Callable[..., Any]) -> None:
+    """Let Python code that compiles an extension have the one that was built of the same texts or files instead."""
     from torch.utils import cpp_extension
 
-    cpp_extension.load_inline = cpp_extension.load = extension
+    cpp_extension.load_inline, cpp_extension.load = of_texts, of_files
+
+
+def _built(library: Path, folder: Path, name: str = "", cpp_sources: Any = (), cuda_sources: Any = (), *_: Any, **__: Any) -> Any:
+    """The extension in ``library``, in place of one of these texts, which the task's files must have. Raises KernelError if they differ."""
+    texts = [text for given in (cpp_sources, cuda_sources) for text in ([given] if isinstance(given, str) else given or ())]
+    files = {path.name: path.read_text(encoding="utf-8", errors="replace") for path in sorted(folder.glob("*.c*"))}
+    for text in texts:
+        if not any(text in file for file in files.values()):
+            raise KernelError(
+                1,
+                f"load_inline gets another text than was compiled, which is in {' and '.join(files)}: change both alike, or import again",
+            )
+    return _module(library, on_cpu=False, on_emulator=False)
 
 
 def _refuse(*_: Any, **__: Any) -> Any:

@@ -6,10 +6,14 @@ import subprocess
 import sys
 import sysconfig
 from pathlib import Path
+from types import ModuleType
 
 import pytest
 from places import ROOT
 from static_kit import CXX
+
+from gates.launch import entry_point
+from gates.launch.c_launcher import KernelError
 
 EXTENSION = """
 #include <Python.h>
@@ -58,3 +62,21 @@ def test_an_extension_that_is_called_as_the_folder_of_its_problem(tmp_path: Path
 def test_memory_is_filled_without_torchs_compiler_and_beside_it(tmp_path: Path) -> None:
     done = subprocess.run([sys.executable, "-c", MEMORY], cwd=ROOT, capture_output=True, text=True, timeout=120, check=False)
     assert done.returncode == 0, done.stderr
+
+
+@pytest.mark.parametrize("edited", [False, True])
+def test_the_text_that_load_inline_gets_is_the_one_that_was_compiled(tmp_path: Path, monkeypatch: pytest.MonkeyPatch, edited: bool) -> None:
+    (tmp_path / "inline.cu").write_text('#include <cuda.h>\n#line 5 "model.py"\n__global__ void k() {}\n')
+    (tmp_path / "inline.cpp").write_text('#line 9 "model.py"\nvoid launch();\n')
+    built = ModuleType("built")
+    monkeypatch.setattr(entry_point, "_module", lambda *_, **__: built)
+    text = "__global__ void k() {}" + " // edited" * edited
+    if edited:
+        with pytest.raises(KernelError, match=r"another text than was compiled, which is in inline.cpp and inline.cu: change both alike"):
+            entry_point._built(tmp_path / "built.so", tmp_path, "name", ["void launch();"], cuda_sources=text)
+    else:
+        assert (
+            entry_point._built(tmp_path / "built.so", tmp_path, "name", ["void launch();"], cuda_sources=text, functions=["launch"])
+            is built
+        )
+        assert entry_point._built(tmp_path / "built.so", tmp_path, name="name", cpp_sources="void launch();", cuda_sources=None) is built

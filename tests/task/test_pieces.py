@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 import math
 
 import pytest
@@ -9,6 +10,7 @@ import torch
 
 from gates.gate.correctness.runner import accuracy
 from gates.task import honest_error, pieces
+from gates.task.problem import ProblemError
 
 
 def test_pieces_make_up_the_whole() -> None:
@@ -49,6 +51,27 @@ def test_figures_and_bounds_are_the_same(
     in_pieces = found()
     assert in_pieces[1] == at_once[1]
     assert_alike(in_pieces[0], at_once[0])
+
+
+def test_an_honest_evaluation_that_overflows_is_refused_for_whole_numbers_too() -> None:
+    with pytest.raises(ArithmeticError, match="y overflows in float32"):
+        honest_error.errors({"y": torch.tensor([1000, 2])}, {"y": torch.tensor([math.inf, 2.0])})
+
+
+def test_sums_beyond_the_range_of_a_float_are_figures() -> None:
+    want = 1.5e308 * torch.ones(4, 3, dtype=torch.float64)
+    json.dumps(accuracy.figures("y", want, want, 0.5), allow_nan=False)
+    wrong = accuracy.figures("y", torch.zeros_like(want), want, 0.5)
+    json.dumps(wrong, allow_nan=False)
+    assert wrong["nonfinite"] == 0 and wrong["max_abs_err"] == 1.5e308 and wrong["bad_pct"] == 100.0
+
+
+@pytest.mark.parametrize("shape", [(6, 1), (1, 10), ()])
+def test_a_tolerance_of_others_may_be_one_for_many_elements(shape: tuple[int, ...]) -> None:
+    want = torch.ones(6, 10, dtype=torch.float64)
+    assert accuracy.figures("y", want + 0.5, want, None, rule=torch.full(shape, 0.25))["max_err_over_rule"] == 2.0
+    with pytest.raises(ProblemError, match=r"rule 'y' has shape \(7,\), the reference \(6, 10\)"):
+        accuracy.figures("y", want, want, None, rule=torch.ones(7))
 
 
 def assert_alike(one: object, other: object) -> None:

@@ -137,8 +137,10 @@ def execute(job: dict[str, Any], folder: Path) -> None:
         cases, emulated = list(job["cases"]), bool(job["side"]["emulated"])
         problems.check_names(problem, [case["shape"] for case in cases], [case["inputs"] for case in cases])
         share, shares = job["share"]
-        cases = plan.whole(problem, cases, job["more"], emulated)[share::shares]
-        torch.set_num_threads(max(1, torch.get_num_threads() // shares))
+        whole = plan.whole(problem, cases, job["more"], emulated)
+        cases = whole[share::shares]
+        beside = job.get("beside", min(shares, len(whole)))  # processes with cases
+        torch.set_num_threads(max(1, torch.get_num_threads() // max(1, beside)))
         writer.write("header", cases=cases, torch=torch.__version__, python=sys.version.split()[0])
         side, yardstick, started = stack.enter_context(opened(job, child)), Yardstick(problem), time.monotonic()
         writer.write("confined", held=side.held)
@@ -201,7 +203,7 @@ def _run_share(
     todo, timeouts = list(cases), 0
     jobs: list[dict[str, Any]] = []
     while todo:
-        again = {} if planned is None else {"more": {}, "share": (0, 1)}
+        again = {} if planned is None else {"more": {}, "share": (0, 1), "beside": common["share"][1]}
         job = {**common, "side": dict(side), "cases": todo, **again}
         tried = run_job(Path(side["folder"]), job, work, limit_s=limit_s, name=f"{name}.{len(jobs)}", python=python)
         if (refusal := tried.refusal()) is not None:

@@ -71,7 +71,7 @@ def figures(
     own, by_rule, best = _Tally(bad_atol), _Tally(None), _Tally(bad_atol)
     trivial = {kind: _Tally(bad_atol) for kind in ("zeros", "mean", *(["rows_shifted"] if want.numel() > row else []), *nulls)}
     flat = {kind: values.reshape(-1) for kind, values in nulls.items()}
-    tolerance = None if rule is None else rule.reshape(-1)
+    tolerance = None if rule is None else _like(f"rule {name!r}", rule, want).reshape(-1)
     wide = narrow = 0.0  # the rule and the bound, over all elements
     for piece in pieces(got.numel()):
         exact, plain, error, allowed = answer.part(piece, flushed=flushed)
@@ -191,7 +191,7 @@ class _Size:
                 size = exact.abs()
             total, absolute, count = total + float(exact.sum()), absolute + float(size.sum()), count + exact.numel()
             largest = max(largest, float(size.max())) if exact.numel() else largest
-        return cls(total / max(1, count), absolute / max(1, count), largest)
+        return cls(_mean(total, count), _mean(absolute, count), largest)
 
 
 class _Tally:
@@ -244,7 +244,7 @@ class _Tally:
         """Return maximum and mean of the finite errors, and the percentage of elements above ``bad_atol``; non-finite errors count."""
         good = self.seen - self.nonfinite
         bad = None if self.bad_atol is None else 100.0 * self.bad / self.seen if self.seen else 0.0
-        return {"max_abs_err": self._most if good else None, "mean_abs_err": self._total / good if good else None, "bad_pct": bad}
+        return {"max_abs_err": self._most if good else None, "mean_abs_err": _mean(self._total, good) if good else None, "bad_pct": bad}
 
     def over_bound(self, shape: Any) -> dict[str, Any]:
         """Return the largest error/bound ratio and its index, error and bound."""
@@ -261,6 +261,19 @@ class _Tally:
         """Return the error figures of a trivial output. Its ratio is None if an error is not finite."""
         over = None if self.nonfinite else self.over_bound(())["max_err_over_bound"]
         return {"kind": kind, **self.summary(), "max_err_over_bound": over}
+
+
+def _mean(total: float, count: int) -> float:
+    """The mean of ``count`` numbers; a sum beyond the range of a float counts as the largest float."""
+    return max(-sys.float_info.max, min(total, sys.float_info.max)) / max(1, count) if not math.isnan(total) else 0.0
+
+
+def _like(what: str, values: Any, want: Any) -> Any:
+    """``values`` for each element of ``want``."""
+    try:
+        return torch.broadcast_to(values, want.shape)
+    except RuntimeError:
+        raise ProblemError(f"{what} has shape {tuple(values.shape)}, the reference {tuple(want.shape)}") from None
 
 
 def _rounded(values: Any, dtype: Any) -> Any:

@@ -137,10 +137,8 @@ def _toggles(task: Task) -> Iterator[str]:
     words = set(re.findall(r"\w+", "\n".join(read)))
     for name in task.toggles:
         if name not in words:
-            yield (
-                f"{_at(task, 'toggles', name)}: toggles: {name} stands in no source and in no header included from beside them, so it "
-                f"changes nothing"
-            )
+            unused = f"no source uses {name}, nor does a header beside the sources, so it changes nothing"
+            yield f"{_at(task, 'toggles', name)}: toggles: {unused}"
 
 
 def _bound(tree: ast.Module) -> set[str]:

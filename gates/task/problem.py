@@ -137,7 +137,7 @@ class Problem:
     def __init__(self, module: ModuleType) -> None:
         self._module = module
         self.SHAPES = Shapes(module.SHAPES)
-        self.ARGUMENTS = tuple(getattr(module, "ARGUMENTS", None) or _input_names(module))
+        self.ARGUMENTS = tuple(getattr(module, "ARGUMENTS", None) or ()) or _input_names(module)
         self._returned: list[str] | None = None
         self._whole = len(inspect.signature(module.reference).parameters) > 1
         self._honest: tuple[Any, dict[str, Any], dict[str, Any], dict[str, Any]] | None = None  # of the last inputs
@@ -263,17 +263,15 @@ def find(name: str, folder: Path) -> None:
         )
 
 
-def _input_names(module: ModuleType) -> Iterable[str]:
+def _input_names(module: ModuleType) -> tuple[str, ...]:
     """The names that ``make_inputs`` gives. Large inputs are not drawn for that, if the problem can do without values."""
     shape = module.SHAPES[smallest(module, module.SHAPES)]
     if math.prod(size for size in shape.values() if isinstance(size, int)) > _DRAWN:
         import torch
 
         with contextlib.suppress(Exception), torch.device("meta"):  # the user's code, on tensors that hold nothing
-            names: Iterable[str] = module.make_inputs(shape, 0, "meta")
-            return names
-    drawn: Iterable[str] = module.make_inputs(shape, 0, "cpu")
-    return drawn
+            return tuple(module.make_inputs(shape, 0, "meta"))
+    return tuple(module.make_inputs(shape, 0, "cpu"))
 
 
 def smallest(module: Any, names: Iterable[str]) -> str:

@@ -131,7 +131,7 @@ def test_a_toggle_that_no_source_uses(tmp_path: Path, unrun: None) -> None:
     (folder / "one.cuh").write_text('#include "two.cuh"\n')
     (folder / "two.cuh").write_text("constexpr int kDeep = DEEP;\n")
     (found,) = lint(folder)
-    said = "UNROL stands in no source and in no header included from beside them, so it changes nothing"
+    said = "no source uses UNROL, nor does a header beside the sources, so it changes nothing"
     assert found == f"{place_in(folder, 'toggles:')}: toggles: {said}"
 
 
@@ -140,7 +140,7 @@ def test_a_toggle_behind_a_python_division_is_used(tmp_path: Path, unrun: None) 
     source = folder / "kernel.py"
     source.write_text(source.read_text() + '\n\nimport os\n\nHALF = 8 // int(os.environ.get("BLOCK", 2))\n')
     (found,) = lint(folder)
-    assert "toggles: OTHER stands in no source" in found
+    assert "toggles: no source uses OTHER" in found
 
 
 def test_the_problem_is_run_once(tmp_path: Path) -> None:

@@ -300,10 +300,10 @@ def test_a_deleted_header_touches_those_that_include_it(tmp_path: Path) -> None:
 def test_a_symbolic_link_and_what_it_leads_to_touch_the_stages_behind_it(tmp_path: Path) -> None:
     shutil.copytree(ROOT / "kernels", tmp_path / "kernels")
     shutil.copytree(ROOT / "tasks", tmp_path / "tasks")
-    (tmp_path / "kernels" / "cuda").rename(tmp_path / "shared")
-    (tmp_path / "kernels" / "cuda").symlink_to("../shared")
+    (tmp_path / "kernels" / "cuda").rename(tmp_path / "elsewhere")
+    (tmp_path / "kernels" / "cuda").symlink_to("../elsewhere")
     places = [touched_stages.places_of(path.parent, tmp_path) for path in sorted(tmp_path.glob("tasks/*/task.yaml"))]
-    assert list(touched_stages.touched_stages(["shared/fp8.cuh"], places)) == ["stage4_mma"]
+    assert list(touched_stages.touched_stages(["elsewhere/fp8.cuh"], places)) == ["stage4_mma"]
     assert "stage0_scalar" in touched_stages.touched_stages(["kernels/cuda"], places)
 
 

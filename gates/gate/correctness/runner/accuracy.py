@@ -91,6 +91,7 @@ def figures(
             trivial[kind].add(_error(_rounded(values, got.dtype), exact), allowed)
         best.add(_error(_rounded(exact, got.dtype) if got.dtype.is_floating_point else exact.round(), exact), allowed)
     worst = own.worst
+    expected, came, *_ = answer.part(slice(worst, worst + 1))
     return {
         "name": name,
         "dtype": declared,
@@ -98,8 +99,8 @@ def figures(
         "nonfinite": own.nonfinite,
         **own.summary(),
         "worst_index": _unravel(worst, shape),
-        "worst_expected": _number(answer.part(slice(worst, worst + 1))[0]),
-        "worst_got": _number(answer.part(slice(worst, worst + 1))[1]),
+        "worst_expected": _number(expected),
+        "worst_got": _number(came),
         "reference_max_abs": size.largest,
         "reference_mean_abs": size.mean_abs,
         "unit_roundoff": ROUNDOFF.get(got.dtype, 0.0),

@@ -35,13 +35,11 @@ def of_module(tree: ast.Module, given: Mapping[str, int]) -> dict[str, int]:
     """
     found: dict[str, int] = {}
     own: set[str] = set()
-    for node in tree.body:
-        if isinstance(node, ast.Assign) and len(node.targets) == 1:
-            for name, value in _pairs(node.targets[0], node.value):
-                number = _number(value, found)
-                if number is not None:
-                    own |= {name} if isinstance(value, ast.Constant) else set()
-                    found[name] = given.get(name, number)
+    for name, value in _assigned(tree):
+        number = _number(value, found)
+        if number is not None:
+            own |= {name} if _is_literal(value) else set()
+            found[name] = given.get(name, number)
     if wrong := next((name for name in given if name not in own), None):
         raise GatesError(
             f"--set {wrong}: the problem has no such number",
@@ -57,7 +55,8 @@ def offered(tree: ast.Module, given: Mapping[str, int]) -> dict[str, list[dict[s
     large sizes are odd, if possible only where the model's own parameters do not depend on them.
     """
     own = of_module(tree, given)
-    literal = sorted(name for name, value in own.items() if value > 1 and _is_literal(tree, name))
+    given_as_such = {name for name, value in _assigned(tree) if _is_literal(value)}
+    literal = sorted(name for name, value in own.items() if value > 1 and name in given_as_such)
     free = [name for name in literal if name in _used(tree, "get_inputs") - _used(tree, "get_init_inputs", "Model")]
     small: list[dict[str, int]] = []
     all_odd: list[dict[str, int]] = []
@@ -101,9 +100,14 @@ def _number(node: ast.expr, known: Mapping[str, int]) -> int | None:
     return None
 
 
-def _is_literal(tree: ast.Module, wanted: str) -> bool:
-    pairs = [pair for node in tree.body if isinstance(node, ast.Assign) for pair in _pairs(node.targets[0], node.value)]
-    return any(name == wanted and isinstance(value, ast.Constant) for name, value in pairs)
+def _assigned(tree: ast.Module) -> list[tuple[str, ast.expr]]:
+    """The names that the module's top level assigns to, each with its value."""
+    return [pair for node in tree.body if isinstance(node, ast.Assign) for pair in _pairs(node.targets[0], node.value)]
+
+
+def _is_literal(value: ast.expr) -> bool:
+    """Whether a value stands there as such (``4096``, ``1024 * 4``) and does not follow from other names."""
+    return not any(isinstance(one, ast.Name) for one in ast.walk(value))
 
 
 def _used(tree: ast.Module, *names: str) -> set[str]:

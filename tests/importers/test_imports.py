@@ -391,7 +391,7 @@ def test_a_small_and_a_tail_shape_are_made_of_the_problems_own_numbers(tmp_path:
 
 def test_sizes_that_are_computed_follow_and_all_are_odd_in_the_first_tail() -> None:
     tree = sources.parse(
-        "batch, heads = 128, 8\ndim = 512\nhidden = dim * 4\nlr = 0.1\n"
+        "batch, heads = 128, 2 * 4\ndim = 512\nhidden = dim * 4\nlr = 0.1\n"
         "class Model:\n    def f(self): return dim\n"
         "def get_inputs(): return batch\ndef get_init_inputs(): return [dim, heads]\n",
         "p",

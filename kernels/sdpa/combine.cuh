@@ -1,4 +1,4 @@
-// Puts the parts of O together that kWarpsN warps have for the same rows, each over its own keys with its own m and l:
+// Combines the parts of O that kWarpsN warps have for the same rows, each over its own keys with its own m and l:
 // O = sum of w O_part, w = exp2(m_part - m) / l, m the largest m_part, l = sum of exp2(m_part - m) l_part.
 #pragma once
 
@@ -6,8 +6,8 @@
 
 namespace sdpa {
 
-// Every warp writes its whole part as it holds it, a block of 16 x 8 at a time, 16 bytes a lane; then takes kBlocks / kWarpsN
-// of the blocks of its rows from all parts, so lanes meet their own places again and no bank is asked twice.
+// Each warp writes its part in its own layout, a block of 16 x 8 at a time, 16 bytes per lane. Then it reads kBlocks / kWarpsN
+// blocks of its rows from all parts. A lane reads the places that it wrote in its own part, so there are no bank conflicts.
 template <typename T>
 class Combine {
 public:

@@ -1,4 +1,4 @@
-// What the attention kernels of both families share beside their tiles.
+// Settings, units and limits of the attention kernels of both families.
 #pragma once
 
 #include <cstring>
@@ -18,7 +18,7 @@ constexpr unsigned kWarp = 0xffffffffu;
 constexpr float kLog2E = 1.44269504088896340736f;
 constexpr float kLeastScale = 1e-30f;  // makes every score 0, as 0 would, but keeps -inf, the hidden ones, -inf
 
-constexpr int kSmallSharedBytes = 99 * 1024;  // that sm_86 and sm_89 give a CTA
+constexpr int kSmallSharedBytes = 99 * 1024;  // per CTA, on sm_86 and sm_89
 
 // Two floats, rounded to half, as one register; `low` in the lower 16 bits.
 __device__ __forceinline__ unsigned pack_halves(float low, float high) {

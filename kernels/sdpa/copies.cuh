@@ -19,8 +19,8 @@ public:
         : rows_(rows), ring_(ring), keys_(keys), tiles_(tiles) {}
 
     // Issues the copies of part kPart of kParts of tile `tile`, as a group; an empty one if there is no such tile. Rows past
-    // the end are copies of the last one: their scores are masked. That costs a minimum, where zeros would cost a copy of
-    // its own kind.
+    // the end are copies of the last one: their scores are masked. That takes one min; zeros would take another kind
+    // of copy.
     template <int kPart = 0, int kParts = 1>
     __device__ __forceinline__ void issue(int tile) const {
         constexpr int kFirst = kPart * kCopies / kParts, kLast = (kPart + 1) * kCopies / kParts;
@@ -29,7 +29,7 @@ public:
         const int first_key = tile * T::kTileN;
         Element* const to = stage(tile) + chunk_place<T>(row, column);
         const auto place = [&](int i) {
-            if constexpr (kStep % 8 == 0) return to + i * kStep * T::kDim;  // rows 8 apart have their chunks in the same order
+            if constexpr (kStep % 8 == 0) return to + i * kStep * T::kDim;  // rows 8 apart have the same order of chunks
             return stage(tile) + chunk_place<T>(row + i * kStep, column);
         };
         if (tile < tiles_ && first_key + first_row + T::kWarpKeys <= keys_) {
@@ -50,7 +50,7 @@ public:
 
     // All parts of a tile of K.
     __device__ __forceinline__ void issue_parts(int tile) const {
-        static_assert(T::kKeyParts == 1 || T::kKeyParts == 2, "K comes whole or in halves");
+        static_assert(T::kKeyParts == 1 || T::kKeyParts == 2, "K comes in one part or two");
         issue<0, T::kKeyParts>(tile);
         if constexpr (T::kKeyParts == 2) issue<1, 2>(tile);
     }

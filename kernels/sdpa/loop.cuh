@@ -1,4 +1,4 @@
-// Attention in registers: a warp's way through the tiles, the copies of the next ones under way.
+// Attention in registers: a warp's loop over the tiles, while the next ones are copied.
 #pragma once
 
 #include "copies.cuh"

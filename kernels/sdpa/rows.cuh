@@ -1,7 +1,7 @@
-// Attention in registers: what a warp knows of its strips of query rows. The products stand in each family's own class.
+// Attention in registers: a warp's strips of query rows. Each family's class adds the two products.
 //
 // With g = lane / 4 and t = lane % 4 a lane holds, of every 16 x 8 block of scores and of O, rows g and g + 8 and columns
-// 2t and 2t + 1. As A of the second product P wants just these elements, so it goes from registers to registers.
+// 2t and 2t + 1. P as A of the second product has the same layout, so it stays in registers.
 #pragma once
 
 #include <cmath>
@@ -115,7 +115,7 @@ public:
     }
 
 protected:
-    // `scale` turns a raw score into log2 units, and is positive: 0 * -inf, a hidden score, is none.
+    // `scale` turns a raw score into log2 units. It is positive: a hidden score is -inf, and 0 * -inf is NaN.
     __device__ __forceinline__ explicit WarpRows(float scale) : scale_(scale) {
 #pragma unroll
         for (int strip = 0; strip < T::kStrips; ++strip) {
@@ -147,7 +147,7 @@ protected:
     float o_[T::kStrips][T::kDim / 8][4] = {};
 
 private:
-    // What exponents are taken from: m, or 0 for a row that has seen no key yet, whose every exp2(-inf - 0) is then 0.
+    // What is subtracted from exponents: m, or 0 for a row that has seen no key yet. Then each exp2(-inf - 0) is 0.
     __device__ __forceinline__ float base(int strip, int half) const {
         return max_[strip][half] == -INFINITY ? 0.0f : max_[strip][half];
     }

@@ -1,12 +1,12 @@
-// Attention in registers (rows.cuh): who owns which rows and keys, the shared-memory plan, and the swizzle.
+// Attention in registers (rows.cuh): which warp has which rows and keys, the layout of shared memory, and the swizzle.
 #pragma once
 
 #include "config.cuh"
 
-#ifndef USE_SWIZZLE  // 0: rows one after the other, and bank conflicts where ldmatrix reads 8 of them
+#ifndef USE_SWIZZLE  // 0: no swizzle; ldmatrix, which reads 8 rows, has bank conflicts
 #define USE_SWIZZLE 1
 #endif
-#ifndef STRIPS  // of 16 query rows that a warp owns
+#ifndef STRIPS  // of 16 query rows, per warp
 #define STRIPS 0
 #endif
 
@@ -14,14 +14,14 @@ namespace sdpa {
 
 static_assert(USE_SWIZZLE == 0 || USE_SWIZZLE == 1, "USE_SWIZZLE is 0 or 1");
 
-constexpr int kMostSharedBytes = 227 * 1024;  // that sm_90 gives a CTA
+constexpr int kMostSharedBytes = 227 * 1024;  // per CTA, on sm_90
 
 // A CTA's warps form a grid: kWarpsM of them take different query rows, kStrips strips of 16 each, and kWarpsN different
-// keys, kWarpKeys of each tile. A warp keeps its scores, m, l and O in registers; where kWarpsN > 1 they are put together
-// at the end. Two strips a warp halve what it reads of K and V for each product.
+// keys, kWarpKeys of each tile. A warp keeps its scores, m, l and O in registers. If kWarpsN > 1, they are combined at the
+// end. With two strips per warp it reads half as much of K and V for each product.
 //
-// kAhead tiles are on their way at once. Where warps wait for each other it is one less than there are stages, unless said
-// otherwise: the tile in use is then refilled after the barrier of the next one, which spares a barrier.
+// kAhead tiles are on their way at once. If warps wait for each other, the default is one less than kStages: the tile in use
+// is then refilled after the barrier of the next one, which spares a barrier.
 template <typename Element_, int kDim_, int kStrips_, int kWarpsM_, int kWarpsN_, int kWarpKeys_, int kStages_,
           int kAhead_ = kWarpsM_ == 1 || kStages_ == 1 ? kStages_ : kStages_ - 1>
 struct Tiling {
@@ -33,10 +33,10 @@ struct Tiling {
     static constexpr int kTileN = kWarpsN * kWarpKeys;
     static constexpr int kChunk = 16 / sizeof(Element);  // elements of an asynchronous copy: 16 bytes
     static constexpr int kRowChunks = kDim / kChunk;
-    // The kWarpsM warps that have the same keys copy them together, and wait for each other; a warp alone waits for nobody.
+    // The kWarpsM warps that have the same keys copy them together, and wait for each other. One warp alone needs no barrier.
     static constexpr bool kAlone = kWarpsM == 1;
     static constexpr bool kRefillAtOnce = kAhead == kStages;  // as soon as a tile is read to its end
-    // Where one stage is all, K comes in two parts, so that the first product can begin before all of it is there.
+    // With one stage, K comes in two parts, so that the first product can begin before all of K is there.
     static constexpr int kKeyParts = kStages == 1 ? 2 : 1, kPartKeys = kWarpKeys / kKeyParts;
     static constexpr int kGroups = kKeyParts + 1;  // of asynchronous copies for a tile: K's parts, and V
 
@@ -44,13 +44,13 @@ struct Tiling {
     static_assert(kStrips == 1 || kStrips == 2, "STRIPS is 1 or 2: O of more strips does not fit into a thread's registers");
     static_assert(kStages >= 1 && kStages <= 8, "STAGES is 1 to 8");
     static_assert(kPartKeys > 0 && kPartKeys % 16 == 0, "ldmatrix x4 and the second product take 16 keys at a time");
-    static_assert(kWarpsN == 1 || (kWarpsN % 2 == 0 && kDim / 8 % kWarpsN == 0), "each warp puts the same number of blocks of O together");
-    static_assert(kThreads <= 512, "more threads would have less than 128 registers each");
-    static_assert(kAhead >= 1 && kAhead >= kStages - 1 && kAhead <= kStages, "all stages are on their way, or all but the one in use");
+    static_assert(kWarpsN == 1 || (kWarpsN % 2 == 0 && kDim / 8 % kWarpsN == 0), "each warp combines the same number of blocks of O");
+    static_assert(kThreads <= 512, "at most 512 threads: with more, each has less than 128 registers");
+    static_assert(kAhead >= 1 && kAhead >= kStages - 1 && kAhead <= kStages, "kAhead is kStages, or one less");
 
-    // Elements: Q where it comes through shared memory, then all stages of K, then of V. The parts of O take their place at
-    // the end, and m and l after them; where a tile's K and V fill the room anyway both have one of their own, which spares
-    // a barrier. A row of Q in 1-byte elements goes straight to registers: 16 bytes of it are all that a lane needs.
+    // In elements: Q if it comes through shared memory, then all stages of K, then of V. At the end the parts of O take
+    // their place, then m and l. If Q, K and V take more than 99 KiB, the parts have a place of their own, which
+    // spares a barrier. Q of 1-byte elements goes straight to registers: a lane needs 16 bytes of a row.
     static constexpr int kQueryElements = sizeof(Element) == 1 ? 0 : kTileM * kDim, kTileElements = kTileN * kDim;
     static constexpr int kCopyBytes = sizeof(Element) * (kQueryElements + 2 * kStages * kTileElements);
     static constexpr int kPartStart = kCopyBytes > kSmallSharedBytes ? kCopyBytes : 0;

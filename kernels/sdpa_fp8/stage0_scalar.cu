@@ -6,8 +6,8 @@
 // float, so Q·K^T and P·V run on raw values: q_scale * k_scale * softmax_scale multiplies the float score, v_scale the
 // final output. Rounded are: P to half (tensor-core P·V only), the float sums, and O.
 //
-// The first stage. Both products are FMA on float tiles, 16 accumulators a thread, with vector reads. Each tile of K and V
-// begins with a wait for global memory.
+// The first stage. Both products are FMA on float tiles, 16 accumulators per thread, with vector reads. For each tile of K
+// and V the CTA waits for global memory.
 
 #include "parts/debug.cuh"
 #include "parts/entry.cuh"

@@ -1,8 +1,8 @@
 // stage1_wmma_qk: attention on FP8 with Q·K^T on tensor cores. Formats and method as in stage0_scalar.cu.
 //
 // Since the stage before (stage0_scalar):
-// - Q·K^T is WMMA, 16 x 16 x 16 products of halves with float sums, in place of FMA: at D = 64 it is half of the arithmetic.
-// - Q and K are tiles of halves, in which E4M3 values are exact, too. They take half of the shared memory.
+// - Q·K^T, half of the multiply-adds, is WMMA in place of FMA: 16 x 16 x 16 products of halves with float sums.
+// - Q and K are tiles of halves in place of floats, which take half of the shared memory. E4M3 values are exact in both.
 // - A warp keeps its 16 rows of Q in registers for all tiles.
 // USE_WMMA_QK=0 is the stage before.
 

@@ -36,7 +36,7 @@ struct SharedTiles {
     alignas(128) Scores::Element q[kBlockM * kTileLd<Scores::Element>];  // raw FP8 values, unscaled, as are k and v
     alignas(128) Scores::Element k[kBlockN * kTileLd<Scores::Element>];
     alignas(128) Output::Element v[kBlockN * kTileLd<Output::Element>];
-    // One buffer, three uses in turn: row numbers for the WMMA accumulator, Q·K^T, O.
+    // One buffer, used in turn for: row numbers of the WMMA accumulator; Q·K^T, and P if it is not WMMA; O.
     alignas(128) float scores[kBlockM * kScoreLd];
     alignas(16) float rescale[kBlockM];    // exp(m_old - m_new) of each query row, this tile
     alignas(16) float normalise[kBlockM];  // v_scale / l of each query row, at the end

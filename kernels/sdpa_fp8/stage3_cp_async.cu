@@ -1,11 +1,11 @@
-// stage3_cp_async: attention on FP8 with K and V on their way while others are computed. Formats and method as in stage0_scalar.cu.
+// stage3_cp_async: attention on FP8 that copies the next tiles of K and V while it computes one. Formats and method as in stage0_scalar.cu.
 //
 // Since the stage before (stage2_wmma_pv):
 // - Asynchronous copies (cp.async) bring the FP8 bytes of the next two tiles to staging buffers while this tile is computed, so
 //   that no tile begins with a wait for global memory.
-// - The next tile is converted beside P·V: K over this tile's, which Q·K^T has finished with, V into a second buffer. So there
-//   is one barrier less for each tile.
-// - Shared memory grows by 25 KiB: 16 of staging and 9 of V.
+// - Other warps convert the next tile while some are in P·V: K over this tile's, which Q·K^T has read, V into a second buffer.
+//   That spares one barrier per tile.
+// - Shared memory grows by 25 KiB: 16 KiB of staging buffers and 9 KiB of V.
 // USE_CP_ASYNC=0 is the stage before.
 
 #ifndef USE_CP_ASYNC  // 0: each tile is read when it is needed
@@ -33,11 +33,11 @@ using Scores = WmmaScores;
 using Output = WmmaOutput;
 
 constexpr int kPipelineDepth = 2;  // staging buffers: tiles of bytes on their way at once
-// V as elements is double-buffered where the next tile is converted while P·V reads this one. K need not be: Q·K^T is
-// over by then.
+// With copies, V as elements has two buffers: the next tile is converted while P·V reads this one. K needs one, since
+// Q·K^T has read it by then.
 constexpr int kValueBuffers = USE_CP_ASYNC == 1 ? 2 : 1;
 
-// FP8 tiles on their way from global memory. A thread converts the very chunks that it copied.
+// FP8 tiles on their way from global memory. A thread converts the chunks that it copied itself.
 struct Staging {
     alignas(16) std::uint8_t k[kPipelineDepth][kTileBytes];
     alignas(16) std::uint8_t v[kPipelineDepth][kTileBytes];
@@ -48,7 +48,7 @@ struct SharedTiles {
     alignas(128) Scores::Element q[kBlockM * kTileLd<Scores::Element>];  // raw FP8 values, unscaled, as are k and v
     alignas(128) Scores::Element k[kBlockN * kTileLd<Scores::Element>];
     alignas(128) Output::Element v[kValueBuffers][kBlockN * kTileLd<Output::Element>];
-    // One buffer, three uses in turn: row numbers for the WMMA accumulator, Q·K^T, O.
+    // One buffer, used in turn for row numbers of the WMMA accumulator, Q·K^T and O.
     alignas(128) float scores[kBlockM * kScoreLd];
     alignas(16) float rescale[kBlockM];    // exp(m_old - m_new) of each query row, this tile
     alignas(16) float normalise[kBlockM];  // v_scale / l of each query row, at the end
@@ -62,7 +62,7 @@ static_assert(sizeof(SharedTiles) <= kSmallSharedBytes, "sm_89 gives a CTA at mo
 #if USE_CP_ASYNC
 // Start the copy of one tile's bytes to staging buffer `slot`. A missing row is zero-filled, and its source is the first
 // row, since the address of a copy of no bytes must still be valid. valid_rows <= 0 copies nothing.
-// The group is committed in any case: one group a tile keeps the count in await_tile true at the end of the sequence.
+// The group is committed in any case: with one group per tile the count in await_tile is right at the end, too.
 __device__ __forceinline__ void request_tile(
     Staging& staging, int slot, const std::uint8_t* k_rows, const std::uint8_t* v_rows, int valid_rows) {
     if (valid_rows > 0) {
@@ -170,7 +170,7 @@ __global__ void __launch_bounds__(kThreads, 4) sdpa_fp8_kernel(
         if (print && threadIdx.x == 0) print_tile("p", probabilities, Output::kLd);
 
 #if USE_CP_ASYNC
-        // The next tile is converted here, while other warps are at P·V.
+        // The next tile is converted here, while other warps are in P·V.
         if (tile + 1 < key_tiles) fetch_and_convert(tile + 1);
 #endif
         output.accumulate(probabilities, tiles.v[tile % kValueBuffers], tiles.rescale, place);

@@ -1,27 +1,28 @@
-// stage4_mma: attention on FP8 with nothing but the bytes of K and V in shared memory. Formats as in stage0_scalar.cu.
+// stage4_mma: attention on FP8 with only the bytes of K and V in shared memory. Formats as in stage0_scalar.cu.
 //
 // Since the stage before (stage3_cp_async):
-// - mma.sync in place of WMMA, on fragments that a lane decodes from the bytes themselves. So no tile of halves is written, and
-//   scores, P, m, l and O stay in registers.
-// - V's tiles are swizzled for ldmatrix.
-// - Keys are shared out between the warps of a CTA, which put their parts of O together at the end.
-// - With 256 keys a tile, all 512 of the mission shape are on their way before the first product.
+// - mma.sync in place of WMMA, on fragments that a lane decodes from the bytes. So no tile of halves is written, and scores, P,
+//   m, l and O stay in registers.
+// - Tiles of K and V are swizzled: ldmatrix (V) and 16-byte reads (K) have no bank conflicts.
+// - The warps of a CTA have different keys, and combine their parts of O at the end.
+// - With 256 keys per tile, all 512 of the mission shape are on their way before the first product.
+// STRIPS=2 gives a warp 32 query rows: it reads half as much of K and V per row.
 //
-// Both products run on halves, in which E4M3 values are exact, with float sums. mma.sync takes E4M3 itself, too (m16n8k32). On
-// sm_89 that is QMMA, which keeps sums with fewer bits than float (13 of mantissa, says the paper on SageAttention2); scores in the
-// thousands, which some inputs have, would then be off by more than exp forgives, and only a card can show by how much. On sm_90
-// ptxas (13.0) makes decoding and HMMA of it, as is done here, but decodes Q anew for each product. So there is no toggle for it.
+// Both products take halves, in which E4M3 values are exact, with float sums. mma.sync takes E4M3, too (m16n8k32), but there is
+// no toggle for it. On sm_89 it becomes QMMA, whose sums have 13 bits of mantissa (SageAttention2): with scores in the thousands,
+// which some inputs have, exp makes a large error of that. On sm_90 ptxas (13.0) turns it into the same decoding and HMMA as here,
+// and decodes Q again for each product.
 //
 // The way through the tiles: sdpa/loop.cuh; copies of K and V: sdpa/copies.cuh; softmax and mask: sdpa/rows.cuh; parts of O:
 // sdpa/combine.cuh; tiles and shared memory: sdpa/tiles.cuh.
 
-#ifndef TILE_M  // query rows of a CTA: 32 give 128 CTAs on B1 H8 S512, for 132 SMs
+#ifndef TILE_M  // query rows per CTA: with 32, B1 H8 S512 has 128 CTAs for 132 SMs
 #define TILE_M 32
 #endif
-#ifndef TILE_N  // keys of a tile
+#ifndef TILE_N  // keys per tile
 #define TILE_N 256
 #endif
-#ifndef NUM_WARPS  // of a CTA
+#ifndef NUM_WARPS  // per CTA
 #define NUM_WARPS 8
 #endif
 #ifndef STRIPS
@@ -42,16 +43,16 @@ namespace sdpa {
 
 using T = ToggledTiling<std::uint8_t, kHeadDim, TILE_M, TILE_N, NUM_WARPS, STAGES, STAGES>::type;
 
-constexpr int kCtas = 512 / T::kThreads;  // of an SM, at least: keeps a thread at 65,536 / 512 = 128 registers
+constexpr int kCtas = 512 / T::kThreads;  // per SM, at least: limits a thread to 65,536 / 512 = 128 registers
 
-static_assert(T::kDim == 64, "the four lanes that share a row take 16 bytes each");
-static_assert(T::kWarpsN > 1, "the parts of O are put together from two warps and more: NUM_WARPS > TILE_M / (16 STRIPS)");
+static_assert(T::kDim == 64, "D is 64: four lanes read 16 bytes each of a row");
+static_assert(T::kWarpsN > 1, "NUM_WARPS > TILE_M / (16 STRIPS): at least two warps have parts of the same rows of O");
 static_assert(T::kSharedBytes <= kSmallSharedBytes, "sm_89 gives a CTA at most 99 KiB of shared memory");
 
 // The work of a warp: the two products of its strips of query rows with its keys, from E4M3 bytes.
 //
-// A sum does not mind the order of what it adds, as long as both factors have the same one, and a product's columns may come
-// in any order that its reader knows. With g = lane / 4 and t = lane % 4:
+// The columns of Q and K may be in any order, as long as it is the same in both. So may columns of O,
+// if the writer knows it. With g = lane / 4 and t = lane % 4:
 //   Q·K^T  mma.sync wants of row g elements 2t, 2t + 1, 2t + 8 and 2t + 9 of 16, four times for D = 64. A lane takes bytes
 //          16t to 16t + 15 for them: one 16-byte read of Q, or of K, and neither a shuffle nor ldmatrix.
 //   P·V    ldmatrix.trans moves 16-bit units: V's bytes of keys 2t and 2t + 1, of columns 2g and 2g + 1. A byte permute
@@ -72,7 +73,7 @@ public:
         }
     }
 
-    // Q's fragments from those bytes. A negative scale is a positive one for -Q.
+    // Q's fragments from those bytes. If the scale is negative, its absolute value and -Q are taken.
     __device__ __forceinline__ void decode_queries(bool negate) {
 #pragma unroll
         for (int strip = 0; strip < T::kStrips; ++strip) {

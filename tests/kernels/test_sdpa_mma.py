@@ -30,7 +30,7 @@ TILES = {
 REFUSED = [
     ({"TILE_N": 200}, "TILE_N gives each of the warps that share a row a multiple of 16 keys"),
     ({"NUM_WARPS": 3}, "NUM_WARPS is a multiple of TILE_M / (16 STRIPS)"),
-    ({"NUM_WARPS": 2}, "the parts of O are put together from two warps and more"),
+    ({"NUM_WARPS": 2}, "at least two warps have parts of the same rows of O"),
     ({"STRIPS": 3, "TILE_M": 96}, "STRIPS is 1 or 2: O of more strips"),
     ({"STAGES": 0}, "STAGES is 1 to 8"),
     ({"TILE_N": 512}, "sm_89 gives a CTA at most 99 KiB of shared memory"),

@@ -1,4 +1,5 @@
-// E4M3 bytes to the elements that a product takes: half for tensor cores, float for FMA. A conversion once a tile, not once a use.
+// E4M3 bytes to the elements that a product takes: half for tensor cores, float for FMA.
+// Each element is converted once per tile, not once per use.
 #pragma once
 
 #include <cstring>

@@ -17,7 +17,7 @@ struct Problem {
     const std::uint8_t* q;  // E4M3, as are k and v
     const std::uint8_t* k;
     const std::uint8_t* v;
-    const float* q_scale;  // one a head
+    const float* q_scale;  // one per head
     const float* k_scale;
     const float* v_scale;
     __half* out;

@@ -1,6 +1,6 @@
 // Load: FP8 bytes from global memory to tiles of half or float in shared memory.
 //
-// A tile of rows is contiguous in global memory (D = 64 bytes a row), so chunk c of a tile is bytes [16c, 16c + 16):
+// A tile of rows is contiguous in global memory (D = 64 bytes per row), so chunk c of a tile is bytes [16c, 16c + 16):
 // quarter c % 4 of row c / 4. Thread t owns chunks t, t + kThreads, … in every step, from the read to the conversion.
 // Rows past the end of the sequence become zeros; softmax masks their scores.
 #pragma once

@@ -65,7 +65,7 @@ public:
     }
 
 private:
-    static constexpr int kColumns = kWarpColumns / 8;            // of a thread
+    static constexpr int kColumns = kWarpColumns / 8;            // per thread
     static constexpr int kVector = kColumns < 4 ? kColumns : 4;  // neighbouring ones, read at once
     static constexpr int kVectors = kColumns / kVector;
     struct alignas(4 * kVector) Vector {

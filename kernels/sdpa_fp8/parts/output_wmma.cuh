@@ -16,9 +16,9 @@ public:
     using Element = __half;  // of P and of the tile of V
     static constexpr int kLd = kBlockN + 8;  // of P
 
-    // Once a CTA, before anything else uses `scratch` [kBlockM][kScoreLd]. WMMA does not say which element of O a thread's
-    // accumulator holds, so the rows are found out: a matrix whose elements are their own row numbers is loaded with the
-    // accumulator's layout. A warp uses the corner of scratch where its part of O would lie, and no other warp does.
+    // Once per CTA, before anything else uses `scratch` [kBlockM][kScoreLd]. WMMA does not define which elements of O a
+    // thread's accumulator has. So each warp loads a matrix of row numbers with the accumulator's layout, from the part of
+    // scratch that later takes its part of O.
     __device__ __forceinline__ void begin(float* scratch, const WarpPlace& place) {
         float* corner = scratch + place.row * kScoreLd + place.column;
 #pragma unroll
@@ -68,7 +68,7 @@ public:
 private:
     using Accumulator = wmma::fragment<wmma::accumulator, 16, 16, 16, float>;
     static constexpr int kFragments = kWarpColumns / kFragment;
-    static constexpr int kElements = kFragment * kFragment / 32;  // of a fragment, a thread
+    static constexpr int kElements = kFragment * kFragment / 32;  // of a fragment, per thread
     Accumulator sums_[kFragments];
     int rows_[kElements];  // tile row of each element; the same for all fragments of the warp
 };

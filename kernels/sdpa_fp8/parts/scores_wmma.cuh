@@ -15,7 +15,7 @@ class WmmaScores {
 public:
     using Element = __half;  // of the tiles of Q and K
 
-    // Once a CTA, when q is complete: the warp keeps its 16 rows of Q in registers.
+    // Once per CTA, when q is complete: the warp keeps its 16 rows of Q in registers.
     __device__ __forceinline__ void begin(const __half* q, const WarpPlace& place) {
 #pragma unroll
         for (int step = 0; step < kSteps; ++step) {

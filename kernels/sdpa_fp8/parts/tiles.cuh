@@ -5,31 +5,30 @@
 
 namespace sdpa {
 
-constexpr int kBlockM = 32;            // query rows of a CTA: 32 give 128 CTAs on B1 H8 S512, for 132 SMs
-constexpr int kBlockN = 64;            // keys of a tile
-constexpr int kThreads = 128;          // of a CTA
+constexpr int kBlockM = 32;            // query rows per CTA: with 32, B1 H8 S512 has 128 CTAs for 132 SMs
+constexpr int kBlockN = 64;            // keys per tile
+constexpr int kThreads = 128;          // per CTA
 constexpr int kWarps = kThreads / 32;
 constexpr int kFragment = 16;          // edge of a WMMA fragment: m16n16k16
 constexpr int kChunkBytes = 16;        // one vector load or one asynchronous copy; 16 FP8 elements
 
-// Every warp owns 16 query rows, and shares them with kWarpsN - 1 others: among those, keys are split in Q·K^T,
-// columns of O in P·V.
+// kWarpsN warps work on the same 16 query rows. In Q·K^T they split the keys, in P·V the columns of O.
 constexpr int kWarpsM = kBlockM / kFragment;
 constexpr int kWarpsN = kWarps / kWarpsM;
 constexpr int kWarpKeys = kBlockN / kWarpsN;
 constexpr int kWarpColumns = kHeadDim / kWarpsN;
 
-static_assert(kThreads == 128 || kThreads == 256, "4 warps, or 8: no more share out 32 x 64 scores in fragments");
-static_assert(kBlockM % kFragment == 0 && kWarps % kWarpsM == 0, "the same number of warps on each strip of 16 query rows");
-static_assert((kBlockN & (kBlockN - 1)) == 0 && kBlockN >= 32, "softmax wraps columns with a mask, so a power of two");
-static_assert(kWarpKeys >= kFragment && kWarpKeys % kFragment == 0, "a warp's share of the keys is whole 16-wide fragments");
-static_assert(kWarpColumns >= kFragment && kWarpColumns % kFragment == 0, "a warp's share of O's columns is whole 16-wide fragments");
+static_assert(kThreads == 128 || kThreads == 256, "kThreads is 128 or 256: 32 x 64 scores are at most 8 fragments, one per warp");
+static_assert(kBlockM % kFragment == 0 && kWarps % kWarpsM == 0, "each strip of 16 query rows has the same number of warps");
+static_assert((kBlockN & (kBlockN - 1)) == 0 && kBlockN >= 32, "kBlockN is a power of two from 32 on: the softmax wraps columns with a mask");
+static_assert(kWarpKeys >= kFragment && kWarpKeys % kFragment == 0, "kBlockN / kWarpsN is a multiple of 16 keys, the width of a fragment");
+static_assert(kWarpColumns >= kFragment && kWarpColumns % kFragment == 0, "kHeadDim / kWarpsN is a multiple of 16 columns, the width of a fragment");
 static_assert(kBlockN * kHeadDim % (kThreads * kChunkBytes) == 0, "every thread moves the same number of chunks of K and V");
 static_assert(kBlockM * kHeadDim % (kThreads * 8) == 0, "every thread writes the same number of 16-byte chunks of O");
 
-// The part of the CTA's tile that this thread's warp owns, and this thread's place in the scalar products: a warp is
-// 4 x 8 lanes (r, c): lane_row r holds query rows row + r, + 4, + 8, + 12, and lane_group c every eighth key. The lanes
-// of one r read the same rows of Q (a broadcast) and 8 neighbouring keys, whose padded rows lie in different banks.
+// The warp's part of the CTA's tile, and the thread's place in the scalar products. A warp is 4 x 8 lanes: lane_row r has
+// the query rows row + r, + 4, + 8 and + 12, lane_group every eighth key. The lanes of one lane_row read the same rows of
+// Q (a broadcast) and 8 neighbouring keys, whose padded rows start in different banks.
 struct WarpPlace {
     int row;         // first of 16 query rows, in the tile
     int key;         // first of kWarpKeys keys
@@ -44,7 +43,7 @@ __device__ __forceinline__ WarpPlace warp_place() {
     return {warp / kWarpsN * kFragment, warp % kWarpsN * kWarpKeys, warp % kWarpsN * kWarpColumns, lane / 8, lane % 8};
 }
 
-// Leading dimensions, in elements, padded so that the rows a warp touches at once start in different banks.
+// Leading dimensions, in elements, padded so that rows that a warp reads at once start in different banks.
 // float: 68 words = 4 mod 32; half: 72 elements = 36 words = 4 mod 32, a multiple of 8 as WMMA requires.
 template <typename Element>
 constexpr int kTileLd = sizeof(Element) == 2 ? kHeadDim + 8 : kHeadDim + 4;

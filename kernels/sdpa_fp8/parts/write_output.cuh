@@ -5,7 +5,7 @@
 
 namespace sdpa {
 
-// The whole tile of O, normalised, to global memory as half: 16 bytes a thread and step, only rows that exist.
+// The whole tile of O, normalised, to global memory as half: 16 bytes per thread and step. Rows past the end are left out.
 __device__ __forceinline__ void write_output(const float* tile, const float* normalise, __half* rows, int valid_rows) {
 #pragma unroll
     for (int i = 0; i < kBlockM * kHeadDim / 8 / kThreads; ++i) {

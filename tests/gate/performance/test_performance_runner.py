@@ -2,8 +2,10 @@
 
 from __future__ import annotations
 
+import io
 import json
 import sys
+import weakref
 from pathlib import Path
 
 import pytest
@@ -17,9 +19,10 @@ from gates.gate.performance import judge as performance
 from gates.gate.performance.evidence import parse
 from gates.gate.performance.runner import alone
 from gates.gate.performance.runner.ask import here
-from gates.gate.performance.runner.hands import Hands
+from gates.gate.performance.runner.hands import Hands, turn
 from gates.stats.samples import Block, Series
 from gates.task import problem as problems
+from gates.worker import wire
 from gates.worker.job import FinishedJob, ResultWriter
 
 BAR = {"shape": "tiny", "min_speedup_pct": 15, "metrics": ["p50", "p90", "mean"], "max_std_us": 10}
@@ -249,3 +252,22 @@ def test_two_shapes_of_one_process_are_two_measurements(monkeypatch, tmp_path) -
     assert names.count("calibrate") == 1
     assert names.index("backends") > max(index for index, name in enumerate(names) if name == "replaced"), "nothing of the problem before"
     assert [name for name, problem in asked if problem] == ["backends"] * 2
+
+
+def test_a_questions_tensors_are_freed_before_the_judges_clock_runs_on():
+    asks, given = io.BytesIO(), list[weakref.ref[torch.Tensor]]()
+    wire.send(asks, {"do": "change", "values": torch.zeros(8)})
+    asks.seek(0)
+
+    class Noting(Hands):
+        def answer(self, question):
+            given.append(weakref.ref(question["values"]))
+            return {"is": None}
+
+    class Answers(io.BytesIO):
+        def write(self, content):
+            assert given[0]() is None, "to free large inputs takes milliseconds, which the next block would be charged"
+            return super().write(content)
+
+    hands, answers = Noting(), Answers()
+    assert turn(hands, asks, answers) and answers.getvalue() and not turn(hands, asks, answers)

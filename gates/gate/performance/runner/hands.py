@@ -10,8 +10,9 @@ from __future__ import annotations
 import gc
 from collections.abc import Callable, Mapping, Sequence
 from functools import partial
+from io import BufferedIOBase
 from pathlib import Path
-from typing import Any
+from typing import Any, BinaryIO
 
 import torch
 
@@ -178,9 +179,21 @@ def serve(kind: type[Hands] = Hands) -> None:
     asks, answers = isolated.settle()
     wire.send(answers, {"is": isolated.confine(Path(wire.receive(asks)["scratch"]), memory_bytes=None, on_device=True)})
     hands = kind()
-    while True:
-        try:
-            question = wire.receive(asks)
-        except EOFError:
-            return
-        wire.send(answers, hands.answer(question))
+    while turn(hands, asks, answers):
+        pass
+
+
+def turn(hands: Hands, asks: BufferedIOBase, answers: BinaryIO) -> bool:
+    """Answer the next question; return False if there is none.
+
+    The question is freed before the answer is sent. To free inputs of 200 MB takes 8 ms, which the judge's clock would count to the
+    next block.
+    """
+    try:
+        question = wire.receive(asks)
+    except EOFError:
+        return False
+    answer = hands.answer(question)
+    del question
+    wire.send(answers, answer)
+    return True

@@ -64,6 +64,18 @@ def test_a_wrong_verdict_shows_in_the_table(study) -> None:
     assert "1 pass" in row and row.endswith("| no |")
 
 
+def test_families_of_several_runs_are_counted_together(study) -> None:
+    plan, report = study
+    studies = {run: {**found, "gates": {"family": []}} for run, found in report.load(*FOLDERS).items()}
+    first, second, *_ = studies
+    for run, count in ((first, plan.FAMILIES - 20), (second, 20)):
+        studies[run]["gates"]["family"] = [{"status": "inconclusive"}] * count
+    row = f"| A/A families of 3 shapes | {first}, {second} | 0 of {plan.FAMILIES} faster or slower |"
+    assert f"{row} yes |" in report.tables(studies)
+    studies[second]["gates"]["family"].pop()
+    assert f"{row.replace(f'of {plan.FAMILIES}', f'of {plan.FAMILIES - 1}')} so far |" in report.tables(studies)
+
+
 def test_the_line_is_found(study) -> None:
     plan, _ = study
     line = plan.fit({steps: 1.8 + 0.0025 * steps for steps in plan.FIT_STEPS})

@@ -108,7 +108,8 @@ MBARRIER_ARRIVALS = Code("mbarrier_arrivals", "more threads arrive at an mbarrie
 NO_PROXY_FENCE = Code(
     "no_proxy_fence",
     "the tensor core or the copy engine reads what a thread wrote without a fence between them.",
-    next_step="Put fence.proxy.async after the write and before the barrier.",
+    causes="__syncthreads(), wgmma.fence and fence.mbarrier_init do not order stores and these engines.",
+    next_step="Put fence.proxy.async after the write and before the barrier, in every thread that writes.",
 )
 BAD_TENSOR_MAP = Code("bad_tensor_map", "a bulk copy gets no valid tensor map for what it copies.")
 BULK_SOURCE_OVERWRITTEN = Code(

@@ -25,8 +25,10 @@ constexpr int kCopies = -1;                                  // else the number 
 int take_update(Modifiers& modifiers);                       // of a reduction's or an atomic's words; kCopies if there is none
 void async_store(Decoder& decoder, Modifiers& modifiers, int what);  // st.async and red.async, after the words before the mbarrier's
 
-// The store by operation `writer` to shared memory may not be seen by what `reader` says, since no fence.proxy.async came after it.
-void report_no_proxy_fence(Warp& warp, const Op& op, unsigned lane, const char* reader, std::uint32_t address, std::int32_t writer);
+// What `reads` says may not see the store of operation `writer`, since no fence.proxy.async came after it.
+void report_no_proxy_fence(Warp& warp, const Op& op, unsigned lane, const std::string& reads, std::int32_t writer);
+// The same of an engine that reads these bytes of the CTA's shared memory, if the store to one of them lacks the fence: true.
+bool read_without_fence(Warp& warp, const Op& op, unsigned lane, const char* reader, std::uint32_t address, unsigned bytes);
 
 // Brings home the copies that the barrier at `address` counts; false if there are none.
 bool land_copies(Cta& cta, std::uint32_t address);

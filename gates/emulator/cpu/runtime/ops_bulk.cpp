@@ -73,7 +73,9 @@ bool read_map(Warp& warp, const Op& op, unsigned lane, std::uint64_t address, Te
 void ask_for(Warp& warp, const Op& op, Cta& owner, const TensorCopy& copy) {
     if (owner.races && op.extra->kind != kRegisters) {
         const std::int32_t writer = owner.races->barrier_not_proxied(owner.races->place(owner, copy.barrier));
-        if (writer >= 0) report_no_proxy_fence(warp, op, copy.lane, "a copy in bulk counts on the mbarrier at", copy.barrier, writer);
+        if (writer >= 0) {
+            report_no_proxy_fence(warp, op, copy.lane, "a copy in bulk counts on the mbarrier at byte " + std::to_string(copy.barrier - kSharedStart) + " of shared memory", writer);
+        }
     }
     const std::uint32_t window = (owner.rank + 1) << kRankShift;
     for (std::uint32_t done = 0; done < copy.bytes; done += 16) {
@@ -127,6 +129,8 @@ void load(Warp& warp, const Op& op) {
         for (std::size_t i = 0; i < op.extra->slots.size(); ++i) copy.at[i] = static_cast<std::int32_t>(warp.lanes<std::uint32_t>(op.extra->slots[i])[lane]);
         Cta* const owner = goes_to(warp, op, copy, tensor ? 128 : 16);
         if (owner == nullptr) continue;
+        const std::uint32_t from = static_cast<std::uint32_t>(copy.source), limit = warp.cta->shared_limit;
+        if (op.extra->kind == kShared && from >= kSharedStart && from <= limit && copy.bytes <= limit - from) read_without_fence(warp, op, lane, "a copy in bulk", from, copy.bytes);
         if (op.d == kNowhere) {
             ask_for(warp, op, *owner, copy);
         } else {
@@ -164,10 +168,17 @@ void send(Warp& warp, const Op& op) {
 void land(Cta& cta, const TensorCopy& copy) {
     Warp& warp = *copy.warp;
     std::uint8_t* const shared = cta.shared.data();
+    GlobalRaces* const races = copy.op->extra->kind == kGlobal ? warp.cta->launch->global_races.get() : nullptr;
+    bool said = races == nullptr;
     const auto bring = [&](std::uint64_t from, std::uint32_t bytes, auto put) {
         pieces(from, bytes, [&](std::uint32_t done, std::uint32_t size) {
             const std::uint8_t* const at = resolve(warp, *copy.op, copy.lane, from + done, size, Space::Generic, Use::Read);
-            if (at != nullptr) put(done, at, size);
+            if (at == nullptr) return;
+            put(done, at, size);
+            const std::int32_t writer = said ? -1 : warp.cta->races->not_proxied(*races, from + done, size);
+            if (writer < 0) return;
+            said = true;
+            report_no_proxy_fence(warp, *copy.op, copy.lane, "a copy in bulk reads global memory", writer);
         });
     };
     if (copy.op->mode != 0) {
@@ -195,11 +206,12 @@ void land(Cta& cta, const TensorCopy& copy) {
     complete_bytes(cta, copy.barrier, copy.bytes);
 }
 
-// Calls byte(its address in shared memory, its place in `bytes`) for each byte of the source.
-template <class Byte> void each_byte(const BulkStore& store, Byte byte) {
+// Calls part(its address in shared memory, its place in `bytes`, its length) for each part of the source: at most 16 aligned bytes.
+template <class Part> void each_part(const BulkStore& store, Part part) {
     std::size_t next = 0;
     for (const BulkStore::Piece& piece : store.pieces) {
-        for (std::uint32_t i = 0; i < piece.bytes; ++i) byte(swizzled(piece.from + i, store.swizzle), next++);
+        pieces(piece.from, piece.bytes, [&](std::uint32_t done, std::uint32_t size) { part(swizzled(piece.from + done, store.swizzle), next + done, size); });
+        next += piece.bytes;
     }
 }
 
@@ -226,17 +238,13 @@ void store(Warp& warp, const Op& op) {
                 take(offset + skipped * bytes_of(map.type), to, elements * bytes_of(map.type));
             });
         }
-        bool said = !warp.cta->races, whole = true;
-        each_byte(made, [&](std::uint32_t address, std::size_t) {
-            const std::uint8_t* const byte = whole ? shared_bytes(warp, op, lane, address, 1, Use::Read) : nullptr;
-            whole = byte != nullptr;
+        bool said = false, whole = true;
+        each_part(made, [&](std::uint32_t address, std::size_t, std::uint32_t size) {
+            const std::uint8_t* const part = whole ? shared_bytes(warp, op, lane, address, size, Use::Read) : nullptr;
+            whole = part != nullptr;
             if (!whole) return;
-            made.bytes.push_back(*byte);
-            if (said) return;
-            const std::int32_t writer = warp.cta->races->not_proxied(warp.cta->races->place(*warp.cta, address), 1);
-            if (writer < 0) return;
-            said = true;
-            report_no_proxy_fence(warp, op, lane, "a copy in bulk reads", address, writer);
+            made.bytes.insert(made.bytes.end(), part, part + size);
+            said = said || read_without_fence(warp, op, lane, "a copy in bulk", address, size);
         });
         if (whole) copies.stores.push_back(std::move(made));
     }
@@ -248,14 +256,15 @@ void read_source(Warp& warp, BulkStore& store) {
     store.read = true;
     Cta& cta = *warp.cta;
     bool said = false;
-    each_byte(store, [&](std::uint32_t address, std::size_t at) {
-        if (cta.shared[address] == store.bytes[at]) return;
-        store.bytes[at] = cta.shared[address];
-        if (said) return;
+    each_part(store, [&](std::uint32_t address, std::size_t at, std::uint32_t size) {
+        std::uint8_t *const was = store.bytes.data() + at, *const now = cta.shared.data() + address;
+        const std::uint32_t changed = static_cast<std::uint32_t>(std::mismatch(was, was + size, now).first - was);
+        std::memcpy(was, now, size);
+        if (changed == size || said) return;
         said = true;
-        const std::int32_t writer = cta.races ? cta.races->last_writer(cta.races->place(cta, address)) : -1;
+        const std::int32_t writer = cta.races ? cta.races->last_writer(cta.races->place(cta, address + changed)) : -1;
         cta.launch->report(&warp, store.op->place, store.lane, "cpu.bulk_source_overwritten",
-                           "byte " + std::to_string(address - kSharedStart) + " of shared memory was overwritten while this copy in bulk may still read it: cp.async.bulk.wait_group.read comes first",
+                           "byte " + std::to_string(address + changed - kSharedStart) + " of shared memory was overwritten while this copy in bulk may still read it: cp.async.bulk.wait_group.read comes first",
                            writer < 0 ? -1 : warp.program->ops[static_cast<std::size_t>(writer)].place);
     });
 }
@@ -308,12 +317,18 @@ void end_stores(Warp& warp) {
     stores.erase(std::remove_if(stores.begin(), stores.end(), ended), stores.end());
 }
 
-void report_no_proxy_fence(Warp& warp, const Op& op, unsigned lane, const char* reader, std::uint32_t address, std::int32_t writer) {
+void report_no_proxy_fence(Warp& warp, const Op& op, unsigned lane, const std::string& reads, std::int32_t writer) {
     if (warp.cta->launch->inlined_from(op.place, "memcpy_async")) return;  // the toolkit's own, which works on barriers as it makes them
-    warp.cta->launch->report(&warp, op.place, lane, "cpu.no_proxy_fence",
-                             std::string(reader) + " byte " + std::to_string(address - kSharedStart) +
-                                 " of shared memory through the asynchronous proxy, and no fence.proxy.async came after the store to it",
+    warp.cta->launch->report(&warp, op.place, lane, "cpu.no_proxy_fence", reads + " through the asynchronous proxy, and no fence.proxy.async came after the store to it",
                              warp.program->ops[static_cast<std::size_t>(writer)].place);
+}
+
+bool read_without_fence(Warp& warp, const Op& op, unsigned lane, const char* reader, std::uint32_t address, unsigned bytes) {
+    const Cta& cta = *warp.cta;
+    const std::int32_t writer = cta.races ? cta.races->not_proxied(cta.races->place(cta, address), bytes) : -1;
+    if (writer < 0) return false;
+    report_no_proxy_fence(warp, op, lane, reader + (" reads byte " + std::to_string(address - kSharedStart)) + " of shared memory", writer);
+    return true;
 }
 
 bool land_copies(Cta& cta, std::uint32_t address) {
@@ -405,6 +420,7 @@ void async_store(Decoder& decoder, Modifiers& modifiers, int what) {
     if (place.bits != 0 && place.kind == Operand::Register) decoder.unsupported("an offset");
     const std::uint32_t barrier = decoder.source(place, Type::B32);
     Op& op = decoder.emit(send);
+    op.copies = true;
     decoder.address(decoder.operand(0), op, extra);
     op.c = barrier;
     op.mode = static_cast<std::uint8_t>(what + 1);

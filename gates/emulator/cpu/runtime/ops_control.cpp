@@ -90,22 +90,28 @@ void fence_of_device(Warp& warp, const Op&) {
     if (warp.cta->races) warp.cta->races->fence(warp);
 }
 
-void fence_of_proxy(Warp& warp, const Op&) {
-    if (warp.cta->races) warp.cta->races->proxy_fence(warp);
+template <bool kShared, bool kGlobal> void fence_of_proxy(Warp& warp, const Op&) {
+    if (warp.cta->races) warp.cta->races->proxy_fence(warp, kShared, kGlobal);
+}
+
+void fence_of_barriers(Warp& warp, const Op&) {
+    if (warp.cta->races) warp.cta->races->barriers_fenced(warp);
+}
+
+// The words after fence.proxy: from threads' stores to the asynchronous proxy, of all memory or of one space. Others order nothing that is watched.
+Handler proxy_handler(Modifiers& modifiers) {
+    if (modifiers.take("async::generic")) return modifiers.take("release") ? fence_of_proxy<true, false> : nothing;
+    if (!modifiers.take("async")) return nothing;
+    if (modifiers.take("global")) return fence_of_proxy<false, true>;
+    return modifiers.take_one_of({"shared::cta", "shared::cluster"}).empty() ? fence_of_proxy<true, true> : fence_of_proxy<true, false>;
 }
 
 void fence(Decoder& decoder, Modifiers& modifiers) {
     const bool named = modifiers.take("proxy");
     if (named && modifiers.take("tensormap::generic")) return tensormap_fence(decoder, modifiers);
-    const bool of_cta = modifiers.take("cta");
-    const bool of_proxy = named && (modifiers.starts("async") || modifiers.starts("async::shared::cta") || modifiers.starts("async::global"));
-    if (of_proxy || modifiers.take("mbarrier_init")) {
-        while (!modifiers.empty()) modifiers.take_any();
-        decoder.emit(fence_of_proxy);
-        return;
-    }
+    const Handler handler = named ? proxy_handler(modifiers) : modifiers.take("mbarrier_init") ? fence_of_barriers : modifiers.take("cta") ? nothing : fence_of_device;
     while (!modifiers.empty()) modifiers.take_any();
-    decoder.emit(of_cta ? nothing : fence_of_device);
+    decoder.emit(handler);
 }
 
 // setmaxnreg: op.imm registers a thread. More are there once other warps have given some back.

@@ -76,7 +76,6 @@ template <class Chunk> void each_chunk(const Descriptor& from, bool transposed, 
 void take_operand(Warp& warp, const Op& op, std::uint64_t bits, const char* which, bool transposed, int first, int count, std::vector<std::uint32_t>& chunks, std::vector<std::uint8_t>& seen) {
     const Descriptor from(bits);
     check(warp, op, from, which);
-    Cta& cta = *warp.cta;
     bool said = false;
     each_chunk(from, transposed, first, count, op.extra->k, bytes_of(op.extra->type), [&](std::uint32_t address, int, int) {
         const std::uint8_t* const at = readable_chunk(warp, op, address);
@@ -84,11 +83,7 @@ void take_operand(Warp& warp, const Op& op, std::uint64_t bits, const char* whic
         seen.resize(seen.size() + 16, 0);
         if (at == nullptr) return;
         std::memcpy(seen.data() + seen.size() - 16, at, 16);
-        if (said || !cta.races) return;
-        const std::int32_t writer = cta.races->not_proxied(cta.races->place(cta, address), 16);
-        if (writer < 0) return;
-        said = true;
-        report_no_proxy_fence(warp, op, 0, "wgmma reads", address, writer);
+        said = said || read_without_fence(warp, op, 0, "wgmma", address, 16);
     });
 }
 

@@ -96,8 +96,10 @@ void Races::begin(std::uint32_t span, unsigned warps_of_cta, std::vector<std::ui
     places_.clear();
     reached_.clear();
     first_epoch_ = ++epoch_;  // what is known of the CTAs before is void
-    proxied_at_.assign(warps_ * kLanes, 0);
-    proxied_.assign(warps_, 0);
+    for (ProxyFences* fences : {&shared_fences_, &global_fences_}) {
+        fences->at.assign(warps_ * kLanes, 0);
+        fences->known.assign(warps_, 0);
+    }
     made_.clear();
     doubts_.clear();
     const std::size_t bytes = std::size_t(span) * ctas_.size();
@@ -125,7 +127,11 @@ void Races::watch(const Access& access, std::uint64_t address, unsigned bytes, s
     if (bytes >= 4) {
         for (std::uint64_t at = address; at < address + bytes; at += 4) {
             Word& word = word_at(at);
-            if (word.stamp != stamp) word.split = false;
+            if (word.split && word.stamp != stamp) {
+                word.split = false;
+                word.write = byte_at(at).write;  // what proxies ask for
+                for (unsigned i = 1; i < 4 && proxied(word.write, shared_fences_); ++i) word.write = byte_at(at + i).write;
+            }
             if (!word.split) {
                 touch(word, access, at, stamp);
             } else {
@@ -135,15 +141,11 @@ void Races::watch(const Access& access, std::uint64_t address, unsigned bytes, s
         return;
     }
     Word& word = word_at(address);
-    if (word.stamp != stamp || !word.split) {
-        for (unsigned i = 0; i < 4; ++i) {
-            Word& byte = byte_at(address / 4 * 4 + i);
-            if (word.stamp == stamp) byte = word;
-            else byte.stamp = 0;
-        }
-        word.stamp = stamp;
+    if (!word.split) {
+        for (unsigned i = 0; i < 4; ++i) byte_at(address / 4 * 4 + i) = word;
         word.split = true;
     }
+    word.stamp = stamp;
     for (std::uint64_t at = address; at < address + bytes; ++at) touch(byte_at(at), access, at, stamp);
 }
 
@@ -178,7 +180,7 @@ void Races::touch(Word& watched, const Access& access, std::uint64_t address, st
         if (conflict(access, watched.write, true, watched.strong, address)) return;
     }
     if (access.idle && watched.written && !before(watched.write, access)) return;
-    const Touch now{cta, access.all != nullptr ? access.all->fences(cta) : access.op.copies ? 0 : proxy_time_, epoch_, clocks_[warp.rank][warp.rank], index,
+    const Touch now{cta, access.all != nullptr ? access.all->fences(cta) : 0, epoch_, clocks_[warp.rank][warp.rank], access.op.copies ? 0 : proxy_time_, index,
                     static_cast<std::uint16_t>(warp.rank), rounds_[warp.rank], static_cast<std::uint8_t>(access.lane)};
     if (access.write) {
         if (access.strong && access.op.extra->flags[kCompares] && !doubts_.empty()) doubts_.erase({address, warp.rank * kLanes + access.lane});
@@ -321,22 +323,41 @@ void Races::acquire_at(const Warp& warp, std::uint32_t place) {
     ++clocks_[warp.rank][warp.rank];  // lanes of the warp that ran apart are together again
 }
 
-void Races::proxy_fence(const Warp& warp) {
-    ++proxy_time_;
+void Races::ProxyFences::made(const Races& races, const Warp& warp) {
     for (unsigned lane = 0; lane < kLanes; ++lane) {
-        if (warp.exec >> lane & 1) proxied_at_[warp.rank * kLanes + lane] = proxy_time_;
+        if (warp.exec >> lane & 1) at[warp.rank * kLanes + lane] = races.proxy_time_;
     }
-    for (unsigned w = 0; w < warps_; ++w) proxied_[w] = std::max(proxied_[w], clocks_[warp.rank][w] - (w == warp.rank));
+    const std::vector<std::uint32_t>& knows = races.clocks_[warp.rank];
+    for (unsigned w = 0; w < races.warps_; ++w) known[w] = std::max(known[w], knows[w] - (w == warp.rank));
+}
+
+void Races::proxy_fence(const Warp& warp, bool of_shared, bool of_global) {
+    ++proxy_time_;
+    if (of_shared) {
+        shared_fences_.made(*this, warp);
+        barriers_fenced(warp);
+    }
+    if (!of_global) return;
+    global_fences_.made(*this, warp);
+    if (warp.cta->launch->global_races) warp.cta->launch->global_races->proxy_fenced = true;
 }
 
 // By the thread that stored, or by one that a barrier has told of it.
-bool Races::proxied(const Touch& touch) const {
-    return touch.fences == 0 || touch.epoch < first_epoch_ || proxied_at_[touch.warp * kLanes + touch.lane] > touch.fences || touch.clock <= proxied_[touch.warp];
+bool Races::proxied(const Touch& touch, const ProxyFences& fences) const {
+    return touch.proxy_time == 0 || touch.epoch < first_epoch_ || fences.at[touch.warp * kLanes + touch.lane] > touch.proxy_time || touch.clock <= fences.known[touch.warp];
 }
 
 void Races::barrier_made(const Warp& warp, unsigned lane, const Op& op, std::uint32_t address) {
-    made_[address] = {static_cast<std::uint32_t>(warp.cta->number), proxy_time_, epoch_, clocks_[warp.rank][warp.rank],
+    made_[address] = {static_cast<std::uint32_t>(warp.cta->number), 0, epoch_, clocks_[warp.rank][warp.rank], proxy_time_,
                       static_cast<std::int32_t>(&op - warp.program->ops.data()), static_cast<std::uint16_t>(warp.rank), rounds_[warp.rank], static_cast<std::uint8_t>(lane)};
+}
+
+void Races::barriers_fenced(const Warp& warp) {
+    for (auto made = made_.begin(); made != made_.end();) {
+        const Touch& touch = made->second;
+        const bool known = touch.warp == warp.rank ? (warp.exec >> touch.lane & 1) != 0 : touch.clock <= clocks_[warp.rank][touch.warp];
+        made = known ? made_.erase(made) : std::next(made);
+    }
 }
 
 const Touch* Races::last_store(std::uint32_t address) const {
@@ -348,14 +369,27 @@ const Touch* Races::last_store(std::uint32_t address) const {
 std::int32_t Races::not_proxied(std::uint32_t address, unsigned bytes) const {
     for (std::uint32_t at = address; at < address + bytes; at += words_[at / 4].split ? 1 : 4) {
         const Touch* const touch = last_store(at);
-        if (touch != nullptr && !proxied(*touch)) return touch->op;
+        if (touch != nullptr && !proxied(*touch, shared_fences_)) return touch->op;
+    }
+    return -1;
+}
+
+// Of a CTA of another cluster it is known alone that no thread of the launch has made a fence.
+std::int32_t Races::not_proxied(GlobalRaces& all, std::uint64_t address, unsigned bytes) const {
+    for (std::uint64_t at = address, step; at < address + bytes; at += step) {
+        const Word& word = all.word(at);
+        const Touch& touch = word.split ? all.byte(at).write : word.write;
+        step = word.split ? 1 : 4;
+        if (touch.op < 0 || touch.proxy_time == 0) continue;
+        const bool here = std::find(ctas_.begin(), ctas_.end(), touch.cta) != ctas_.end();
+        if (here ? !proxied(touch, global_fences_) : !all.proxy_fenced) return touch.op;
     }
     return -1;
 }
 
 std::int32_t Races::barrier_not_proxied(std::uint32_t address) const {
     const auto found = made_.find(address);
-    return found == made_.end() || proxied(found->second) ? -1 : found->second.op;
+    return found == made_.end() || proxied(found->second, shared_fences_) ? -1 : found->second.op;
 }
 
 std::int32_t Races::last_writer(std::uint32_t address) const {
@@ -363,6 +397,9 @@ std::int32_t Races::last_writer(std::uint32_t address) const {
     return touch != nullptr ? touch->op : -1;
 }
 
-void Races::lanes_met(const Warp& warp) { ++rounds_[warp.rank]; }
+void Races::lanes_met(const Warp& warp) {
+    ++rounds_[warp.rank];
+    ++clocks_[warp.rank][warp.rank];
+}
 
 }  // namespace gates_cpu

@@ -18,7 +18,8 @@ struct Warp;
 struct Op;
 
 struct Touch {
-    std::uint32_t cta = 0, fences = 0, epoch = 0, clock = 0;  // fences: in shared memory the time of proxy fences, 0 if an engine of its own wrote
+    std::uint32_t cta = 0, fences = 0, epoch = 0, clock = 0;
+    std::uint32_t proxy_time = 0;        // 0 if an engine of its own wrote
     std::int32_t op = -1;
     std::uint16_t warp = 0, round = 0;   // the warp's rank in the cluster
     std::uint8_t lane = 0;
@@ -46,6 +47,7 @@ class GlobalRaces {
     void maps_released(std::uint32_t cta);
     void map_acquired(std::uint32_t cta, std::uint64_t address);
     bool map_seen(std::uint32_t cta, std::uint64_t address) const;
+    bool proxy_fenced = false;           // by any thread
 
   private:
     static constexpr std::uint64_t kPage = 4096;
@@ -100,11 +102,13 @@ class Races {
     void lanes_met(const Warp& warp);        // bar.warp.sync
     void end();                              // says what stayed in doubt
 
-
-    // The asynchronous proxy (wgmma, copies in bulk) sees what threads stored only after fence.proxy.async.
-    void proxy_fence(const Warp& warp);
+    // The asynchronous proxy (wgmma, copies in bulk) sees what threads stored only after fence.proxy.async. What lacks it is -1, or
+    // the operation that stored: shared memory, global memory, an mbarrier.
+    void proxy_fence(const Warp& warp, bool of_shared, bool of_global);
     void barrier_made(const Warp& warp, unsigned lane, const Op& op, std::uint32_t address);
-    std::int32_t not_proxied(std::uint32_t address, unsigned bytes) const;  // the operation that stored there, no fence after it; or -1
+    void barriers_fenced(const Warp& warp);                                 // fence.mbarrier_init
+    std::int32_t not_proxied(std::uint32_t address, unsigned bytes) const;
+    std::int32_t not_proxied(GlobalRaces& all, std::uint64_t address, unsigned bytes) const;
     std::int32_t barrier_not_proxied(std::uint32_t address) const;
     std::int32_t last_writer(std::uint32_t address) const;                  // operation, or -1
 
@@ -128,11 +132,15 @@ class Races {
     // Plain reads of what others update by atomic operations: no race if the reader then swaps by comparison, the usual loop.
     std::map<std::pair<std::uint64_t, unsigned>, std::vector<Finding>> doubts_;  // address and thread
     std::uint32_t first_epoch_ = 1;                    // of the CTA
+    struct ProxyFences {
+        std::vector<std::uint32_t> at;                 // of each thread: the time after its last fence
+        std::vector<std::uint32_t> known;              // of each warp: what those that made a fence knew
+        void made(const Races& races, const Warp& warp);
+    };
     std::uint32_t proxy_time_ = 1;                     // proxy fences that threads made
-    std::vector<std::uint32_t> proxied_at_;            // a thread each: the time after its last fence
-    std::vector<std::uint32_t> proxied_;               // of each warp: what those that made a fence knew
+    ProxyFences shared_fences_, global_fences_;
     std::unordered_map<std::uint32_t, Touch> made_;    // barriers
-    bool proxied(const Touch& touch) const;
+    bool proxied(const Touch& touch, const ProxyFences& fences) const;
     const Touch* last_store(std::uint32_t address) const;
 
     struct Access {

@@ -15,6 +15,13 @@ from gates.core.errors import GatesError
 _FILE = click.Path(path_type=Path, exists=True, dir_okay=False)
 
 
+_SOLUTIONS = click.option(
+    "--solutions",
+    type=click.Path(path_type=Path, exists=True, file_okay=False),
+    help="With a folder of problems: folder of solutions, by the problems' names.",
+)
+
+
 def _options(command: Callable[..., Any]) -> Callable[..., Any]:
     """What the three commands have in common."""
     for option in (
@@ -47,11 +54,7 @@ def import_group() -> None:
 @import_group.command()
 @click.argument("problem", type=click.Path(path_type=Path, exists=True), metavar="PROBLEM.py|DIR")
 @click.argument("solution", type=_FILE, required=False, metavar="[SOLUTION.py]")
-@click.option(
-    "--solutions",
-    type=click.Path(path_type=Path, exists=True, file_okay=False),
-    help="With DIR: folder of solutions, by the problems' names.",
-)
+@_SOLUTIONS
 @click.option("--set", "given_sizes", metavar="NAME=N,…", help="Other values for whole numbers of the problem: batch_size=4,dim=4096.")
 @_options
 def kernelbench(problem: Path, solution: Path | None, solutions: Path | None, given_sizes: str | None, **options: Any) -> None:
@@ -67,10 +70,31 @@ def kernelbench(problem: Path, solution: Path | None, solutions: Path | None, gi
     from gates.importers import kernelbench as format
 
     if problem.is_dir():
-        sys.exit(_suite(problem, solution or solutions, **options))
+        sys.exit(_suite(format, problem, solution or solutions, **options))
     if solution is None:
         raise GatesError(f"no solution for {problem}", hint=f"gates import kernelbench {problem.name} SOLUTION.py")
     _write(format.load(problem, solution, _sizes(given_sizes)), problem.stem, **options)
+
+
+@import_group.command()
+@click.argument("problem", type=click.Path(path_type=Path, exists=True, file_okay=False), metavar="DIR")
+@click.argument("submission", type=_FILE, required=False, metavar="[SUBMISSION.py]")
+@_SOLUTIONS
+@_options
+def kernelbot(problem: Path, submission: Path | None, solutions: Path | None, **options: Any) -> None:
+    """Import a kernelbot problem with a submission, or a folder of problems.
+
+    DIR holds task.yml, as in reference-kernels, and the submission has custom_kernel. Without one the problem's own ref_kernel is its
+    solution. If task.yml files are in folders below DIR, each problem is imported, with the submissions in the folder of its name in
+    --solutions.
+
+    Example: gates import kernelbot problems/pmpp_v2/vectorsum_py submission.py
+    """
+    from gates.importers import kernelbot as format
+
+    if not (problem / format.TASK).is_file():
+        sys.exit(_suite(format, problem, submission or solutions, **options))
+    _write(format.load(problem, submission), problem.resolve().name, **options)
 
 
 @import_group.command("flashinfer-bench")
@@ -106,12 +130,14 @@ def robust_kbench(task: Path, **options: Any) -> None:
     _write(format.load(task), task.resolve().name, **options)
 
 
-def _suite(problems: Path, solutions: Path | None, directory: Path, name: str | None, limit_s: float) -> int:
+def _suite(format: Any, problems: Path, solutions: Path | None, directory: Path, name: str | None, limit_s: float) -> int:
     from gates.importers import bulk
 
     if name or (solutions is not None and solutions.is_file()):
-        raise GatesError("a folder of problems takes no --name and no SOLUTION.py", hint="name the folder of solutions with --solutions")
-    rows, table = bulk.run(problems, solutions, directory, limit_s, lambda text: click.echo(text, err=True))
+        raise GatesError(
+            "a folder of problems takes no --name and no single solution", hint="name the folder of solutions with --solutions"
+        )
+    rows, table = bulk.run(format, problems, solutions, directory, limit_s, lambda text: click.echo(text, err=True))
     for row in rows:
         click.echo(f"{row.status}  {row.problem}" + (f"  {row.reason}" if row.reason else ""))
     imported = sum(row.status == bulk.IMPORTED for row in rows)
@@ -140,6 +166,6 @@ def _write(imported: Any, fallback: str, directory: Path, name: str | None, limi
         told = ", ".join(f"{dimension}={size}" for dimension, size in sizes.items())
         click.echo(f"shape:    {shape}{f' ({told})' if told else ''}")
     for shape, reason in made.untried.items():
-        click.echo(f"not tried: {shape} {reason}; `--set` gives it other sizes", err=True)
+        click.echo(f"not tried: {shape} {reason}{'; `--set` gives it other sizes' if imported.offers else ''}", err=True)
     click.echo(f"limits:   {made.limits}")
     click.echo(f"next:     gates run {made.task if made.task.is_absolute() else f'./{made.task}'}")

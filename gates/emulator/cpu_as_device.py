@@ -12,7 +12,9 @@ from typing import Any
 import torch
 from torch.overrides import TorchFunctionMode
 
-_CPU, _DEVICE = torch.device("cpu"), torch.device("cuda", 0)
+from gates.emulator.scaled_product import scaled_product
+
+_DEVICE = torch.device("cuda", 0)
 _QUIET = {  # of torch.cuda -> what answers instead
     "synchronize": lambda *_, **__: None,
     "current_device": lambda: 0,
@@ -25,20 +27,48 @@ _QUIET = {  # of torch.cuda -> what answers instead
 
 
 @contextlib.contextmanager
-def pretended() -> Iterator[None]:
-    """While it lasts, code finds a device 0."""
+def pretended(place: str = "cpu") -> Iterator[None]:
+    """While it lasts, code finds a device 0. What it makes there is on ``place``: "cpu", or "meta" for tensors without memory."""
+    here = torch.device(place)
     own = {name: getattr(torch.cuda, name) for name in _QUIET}
     try:
         for name, answer in _QUIET.items():
             setattr(torch.cuda, name, answer)
-        with _Pretended():
+        torch.Generator = _Generator
+        with _Pretended(here):
             yield
     finally:
+        torch.Generator = _GENERATOR
         for name, function in own.items():
             setattr(torch.cuda, name, function)
 
 
+_GENERATOR = torch.Generator
+
+
+class _OfCpu(type):
+    def __call__(cls, device: Any = "cpu") -> Any:
+        return _GENERATOR()
+
+    def __instancecheck__(cls, one: Any) -> bool:
+        return isinstance(one, _GENERATOR)
+
+
+class _Generator(metaclass=_OfCpu):
+    """In place of torch.Generator, which no mode sees being called: each is the CPU's, whatever device is named."""
+
+
 class _Pretended(TorchFunctionMode):
+    def __init__(self, place: torch.device) -> None:
+        super().__init__()
+        self._place = place
+
+    def _here(self, value: Any) -> Any:
+        """``value``, but the place where it names a device."""
+        if isinstance(value, torch.device):
+            return self._place if value.type == "cuda" else value
+        return self._place if isinstance(value, str) and value.partition(":")[0] == "cuda" else value
+
     def __torch_function__(self, function: Any, types: Any, args: Any = (), kwargs: Any = None) -> Any:
         name, kwargs = getattr(function, "__name__", ""), kwargs or {}
         if function == _IS_CUDA:
@@ -49,14 +79,9 @@ class _Pretended(TorchFunctionMode):
             return 0
         if name == "cuda":
             return args[0]
-        return function(*map(_here, args), **{key: _here(value) for key, value in kwargs.items()})
+        if name == "_scaled_mm" and args and args[0].dtype == torch.float4_e2m1fn_x2 and args[0].device != torch.device("meta"):
+            return scaled_product(*args, **kwargs)
+        return function(*map(self._here, args), **{key: self._here(value) for key, value in kwargs.items()})
 
 
 _IS_CUDA, _WHERE = torch.Tensor.is_cuda.__get__, torch.Tensor.device.__get__
-
-
-def _here(value: Any) -> Any:
-    """``value``, but the CPU where it names a device."""
-    if isinstance(value, torch.device):
-        return _CPU if value.type == "cuda" else value
-    return "cpu" if isinstance(value, str) and value.partition(":")[0] == "cuda" else value

@@ -11,9 +11,10 @@ import hashlib
 from collections.abc import Callable, Iterator
 from dataclasses import asdict, dataclass, fields
 from pathlib import Path
+from typing import NamedTuple, Protocol
 
 from gates.core.errors import GatesError
-from gates.importers import folder, kernelbench
+from gates.importers import folder
 
 TABLE = "imports.csv"
 IMPORTED, REFUSED = "imported", "refused"
@@ -21,7 +22,7 @@ IMPORTED, REFUSED = "imported", "refused"
 
 @dataclass(frozen=True)
 class Row:
-    """One problem with its solution; ``sha256`` is of both files, ``reason`` of a refusal or of a shape that was not tried."""
+    """One problem with its solution; ``sha256`` is of all their files, ``reason`` of a refusal or of a shape that was not tried."""
 
     problem: str
     solution: str
@@ -31,51 +32,72 @@ class Row:
     reason: str
 
 
+class Pair(NamedTuple):
+    """A problem, a solution of it (None: the problem's own code) and a label for their task."""
+
+    problem: Path
+    solution: Path | None
+    label: str
+
+
+class Format(Protocol):
+    """What a format's module has if a suite of it can be imported."""
+
+    def pairs(self, problems: Path, solutions: Path | None) -> Iterator[Pair]:
+        """Each problem below ``problems`` with each of its solutions below ``solutions``, else with None."""
+
+    def load(self, problem: Path, solution: Path | None) -> folder.Imported:
+        """What they hold."""
+
+
 def run(
-    problems: Path, solutions: Path | None, directory: Path, limit_s: float, say: Callable[[str], None] = lambda _: None
+    format: Format, problems: Path, solutions: Path | None, directory: Path, limit_s: float, say: Callable[[str], None] = lambda _: None
 ) -> tuple[list[Row], Path]:
-    """Import each problem below ``problems`` with the solutions of its name below ``solutions``, else with its own Model.
+    """Import each problem below ``problems`` with its solutions below ``solutions``, else with its own code as its solution.
 
     Returns the rows of all, also those of before, and the table. Raises GatesError for a folder without problems.
     """
-    pairs = list(_pairs(problems, solutions))
+    pairs = list(format.pairs(problems, solutions))
     if not pairs:
         raise GatesError(
-            f"{problems} has no problem with a solution", hint="a solution has its problem's file name, in the folder of --solutions"
+            f"{problems} has no problem with a solution", hint="a solution has its problem's name, in the folder of --solutions"
         )
     directory.mkdir(parents=True, exist_ok=True)
     table = directory / TABLE
     known = {(row.problem, row.solution, row.sha256): row for row in _read(table)}
     found = []
-    for number, (problem, solution) in enumerate(pairs, start=1):
-        names = problem.relative_to(problems).as_posix(), solution.relative_to(solutions).as_posix() if solutions else ""
-        digest = hashlib.sha256(problem.read_bytes() + b"\0" + solution.read_bytes()).hexdigest()
+    for number, pair in enumerate(pairs, start=1):
+        solution = "" if pair.solution is None or solutions is None else pair.solution.relative_to(solutions).as_posix()
+        names = pair.problem.relative_to(problems).as_posix(), solution
+        try:
+            imported, refusal = format.load(pair.problem, pair.solution), ""
+            digest = hashlib.sha256(b"\0".join(one.content for one in imported.originals)).hexdigest()
+        except GatesError as error:
+            imported, refusal, digest = None, _in_one_line(error), ""
         if (row := known.get((*names, digest))) is None:
             say(f"{number} of {len(pairs)}: {names[0]}")
-            row = Row(*names, digest, *_imported(problem, solution, directory, limit_s))
+            row = Row(*names, digest, *(_written(imported, pair.label, directory, limit_s) if imported else (REFUSED, "", refusal)))
             _append(table, row)
         found.append(row)
     return found, table
 
 
-def _pairs(problems: Path, solutions: Path | None) -> Iterator[tuple[Path, Path]]:
-    for problem in sorted(
-        problems.rglob("*.py"), key=lambda path: [part.zfill(20) for part in path.relative_to(problems).as_posix().split("_")]
-    ):
-        if solutions is None:
-            yield problem, problem
-        else:
-            yield from ((problem, solution) for solution in sorted(solutions.rglob(problem.name)))
+def by_numbers(path: Path) -> list[str]:
+    """Sort key: 2_x comes before 10_x."""
+    return [part.zfill(20) for part in path.as_posix().split("_")]
 
 
-def _imported(problem: Path, solution: Path, directory: Path, limit_s: float) -> tuple[str, str, str]:
+def _written(imported: folder.Imported, label: str, directory: Path, limit_s: float) -> tuple[str, str, str]:
     """Status, task and reason."""
-    label = f"{problem.parent.name}_{problem.stem}" + ("" if solution == problem else f"_{solution.parent.name}")
     try:
-        made = folder.write(kernelbench.load(problem, solution), directory, folder.task_name(None, label), limit_s)
+        made = folder.write(imported, directory, folder.task_name(None, label), limit_s)
     except GatesError as error:
-        return REFUSED, "", " ".join(error.what.split())
+        return REFUSED, "", _in_one_line(error)
     return IMPORTED, made.task.name, "; ".join(f"{shape} {reason}" for shape, reason in made.untried.items())
+
+
+def _in_one_line(error: GatesError) -> str:
+    return " ".join(error.what.split())
 
 
 def _read(table: Path) -> list[Row]:

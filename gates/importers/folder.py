@@ -39,7 +39,8 @@ _NOT_COMPILED = "a Python callable: what it launches is compiled when it runs, i
 _NO_OWN_KERNEL = "a Python callable without a kernel of its own"
 _NO_RULE = "the format sets no rule; write one under gates and take this line away"
 SIZES = "problem_data.py"  # of an imported problem whose shapes the import makes
-_GIVEN, _TAIL = "given", "tail"
+_NEEDS = "problem_needs.py"
+_TAIL = "tail"
 _OTHER_SEEDS = 4.0  # a bound is made for each case; absolute limits are made once
 _FIRST = "the format's own reference: there is nothing before it to beat"
 
@@ -78,6 +79,7 @@ class Imported:
     problem: Mapping[str, str]
     originals: Sequence[Original]
     tolerance: str
+    timed: str = ""  # the shape that is timed: the first one if left out
     offers: Mapping[str, Sequence[Mapping[str, int]]] = field(default_factory=dict)  # sizes to try for more shapes, by name
     details: Mapping[str, Any] = field(default_factory=dict)  # what the format itself says of versions, authors, languages
 
@@ -166,9 +168,11 @@ def _write(imported: Imported, made: Path, directory: Path, names: tuple[str, st
         place.write_bytes(original.content)
     for folder in (candidate, reference):
         jsonio.write(folder / "origin.json", _origin(imported))
+    _put(candidate, {_NEEDS: needs_text({})})
     found = bounds(candidate, f"{names[0]}.problem", work=made / "work", limit_s=limit_s, offers=imported.offers)
+    _put(candidate, {_NEEDS: needs_text(found["needs"])})
     if imported.offers:
-        _put(candidate, {SIZES: sizes_text(found["shapes"], found["needs"])})
+        _put(candidate, {SIZES: sizes_text(found["shapes"])})
     for folder, side in ((candidate, imported.candidate), (reference, imported.reference)):
         (folder / "task.yaml").write_text(_yaml(imported, side, folder.name, names, found, limit_s), encoding="utf-8")
     for folder in (candidate, reference):
@@ -195,13 +199,14 @@ def _growth(found: Mapping[str, Any]) -> float:
     return max([1.0, *(math.sqrt(sizes[name] / tried) for name in found["untried"])])
 
 
-def sizes_text(shapes: Mapping[str, Mapping[str, int]], needs: Mapping[str, Sequence[float]]) -> str:
-    """The module SIZES of a problem with these shapes, and what a case of each takes where that was estimated."""
-    return f"""\"\"\"Values of the problem's whole numbers, by shape; and bytes of memory and seconds on one core that a case takes.\"\"\"
+def sizes_text(shapes: Mapping[str, Mapping[str, int]]) -> str:
+    """The module SIZES of a problem with these shapes."""
+    return f'"""Values of the problem\'s whole numbers, by shape."""\n\nSIZES = {dict(shapes)!r}\n'
 
-SIZES = {dict(shapes)!r}
-NEEDS = {dict(needs)!r}
-"""
+
+def needs_text(needs: Mapping[str, Sequence[float]]) -> str:
+    """The module _NEEDS of a problem: what a case of each shape takes where that was estimated or found out."""
+    return f'"""Bytes of memory, and seconds on one core, that a case takes, by shape."""\n\nNEEDS = {dict(needs)!r}\n'
 
 
 def _put(folder: Path, files: Mapping[str, str]) -> None:
@@ -225,7 +230,7 @@ def _origin(imported: Imported) -> dict[str, Any]:
 
 def _yaml(imported: Imported, side: Side, name: str, names: tuple[str, str], found: Mapping[str, Any], limit_s: float) -> str:
     shapes, first = [name for name in found["shapes"] if name != _TAIL], side is imported.reference
-    timed = _GIVEN if _GIVEN in shapes else shapes[0]
+    timed = imported.timed or shapes[0]
     declared = dict(side.not_applicable)
     code = {one.kept: text(one) for one in imported.originals if one.kept in side.sources} | dict(side.files)
     if side.kind == "python":

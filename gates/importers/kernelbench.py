@@ -2,52 +2,48 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Iterator, Mapping
 from pathlib import Path
 
-from gates.importers import folder, languages, load_inline, sizes, sources
-from gates.importers.folder import Imported, Original, Side
+from gates.importers import folder, python_solution, sizes, sources
+from gates.importers.bulk import Pair, by_numbers
+from gates.importers.folder import Imported, Original
 
-FORMAT = "KernelBench"
+FORMAT, _GIVEN = "KernelBench", "given"
 _TOLERANCE = "KernelBench's rule for float32, |out - reference| <= 1e-4 + 1e-4 * |reference| (versions 0 and 0.1 had 1e-2)"
 
 
-def load(problem: Path, solution: Path, given_sizes: Mapping[str, int] | None = None) -> Imported:
-    """What the two files hold; if both are one file, the problem's own Model is its solution.
+def pairs(problems: Path, solutions: Path | None) -> Iterator[Pair]:
+    """The Python files below ``problems``, each with the files of its name below ``solutions``."""
+    for problem in sorted(problems.rglob("*.py"), key=lambda path: by_numbers(path.relative_to(problems))):
+        label = f"{problem.parent.name}_{problem.stem}"
+        if solutions is None:
+            yield Pair(problem, None, label)
+        else:
+            yield from (Pair(problem, one, f"{label}_{one.parent.name}") for one in sorted(solutions.rglob(problem.name)))
+
+
+def load(problem: Path, solution: Path | None, given_sizes: Mapping[str, int] | None = None) -> Imported:
+    """What the two files hold; without a solution the problem's own Model is one.
 
     ``given_sizes`` replace whole numbers of the problem's module. Raises GatesError for a file that can't be read or is not of the format.
     """
     given = Original(problem, "problem_original.py", folder.read(problem))
-    answer = Original(solution, "model.py", folder.read(solution))
+    answer = Original(solution or problem, "model.py", folder.read(solution) if solution else given.content)
     module = sources.python_tree(given)
     sources.require(module, ("Model", "get_inputs", "get_init_inputs"), str(problem), f"{FORMAT} problem")
-    tree = sources.python_tree(answer)
-    if solution != problem:
-        sources.require(tree, ("ModelNew",), str(solution), f"{FORMAT} solution")
-    kernels, inline = languages.kernels_of(tree, "triton"), load_inline.find(tree, answer.kept)
+    if solution:
+        sources.require(sources.python_tree(answer), ("ModelNew",), str(solution), f"{FORMAT} solution")
     kernel = folder.adapter("kernelbench_kernel.py")
     return Imported(
         format=FORMAT,
-        candidate=Side(
-            f"{solution.stem}: ModelNew for {problem.stem}",
-            "torch-extension" if inline else "triton" if kernels else "python",
-            "run",
-            ["kernel.py", "model.py", *(inline.files if inline else ())],
-            {"kernel.py": kernel, **(inline.files if inline else {})},
-            kernels=inline.kernels if inline else kernels,
-            nvcc_flags=inline.nvcc_flags if inline else (),
-        ),
-        reference=Side(
-            f"{problem.stem}: the problem's own Model, eager",
-            "python",
-            "run",
-            ["kernel.py", "model.py"],
-            {"kernel.py": kernel, "model.py": folder.text(given)},
-        ),
+        candidate=python_solution.side(answer, f"{answer.path.stem}: ModelNew for {problem.stem}", kernel),
+        reference=python_solution.reference_side(given, "model.py", f"{problem.stem}: the problem's own Model, eager", kernel),
         problem={
             "problem.py": folder.adapter("kernelbench_problem.py"),
-            folder.SIZES: folder.sizes_text({"given": sizes.of_module(module, given_sizes or {})}, {}),
+            folder.SIZES: folder.sizes_text({_GIVEN: sizes.of_module(module, given_sizes or {})}),
         },
+        timed=_GIVEN,
         offers=sizes.offered(module, given_sizes or {}),
         originals=[given, answer],
         tolerance=_TOLERANCE,

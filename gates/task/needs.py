@@ -19,7 +19,7 @@ _FLOPS_PER_S = 2e9  # of one core in float64, with room for what is not a produc
 _EVALUATIONS = 6.0  # of a case: the reference twice, the honest one, the kernel's calls
 
 
-_SMALL = 2**24  # product of sizes that no machine lacks memory for
+_SMALL, _SHORT = 2**24, 1024  # the product of a small problem's sizes, and each of them: N may be the side of a matrix
 
 
 class Needs(NamedTuple):
@@ -63,7 +63,7 @@ def known(problem: Any, shape: Mapping[str, int]) -> Needs | None:
     To follow a problem loads much of torch, some seconds long, so an import writes the estimates down.
     """
     sizes = [size for size in shape.values() if type(size) is int]
-    if not hasattr(problem, "honest") or (sizes and math.prod(sizes) <= _SMALL):
+    if not hasattr(problem, "honest") or (sizes and math.prod(sizes) <= _SMALL and max(sizes) <= _SHORT):
         return None
     for name, written in getattr(problem, "NEEDS", {}).items():
         if problem.SHAPES.get(name) == shape:

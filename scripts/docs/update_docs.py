@@ -164,8 +164,11 @@ def task_page(text: str, _recorded: Path) -> str:
 
 def import_page(text: str, _recorded: Path) -> str:
     """docs/start/import.md with the table of kernel languages."""
-    rows = [(one.name, one.module, one.kind, one.without_device) for one in LANGUAGES]
-    return generated(text, "languages", table(("language", "imports", "kind of the task", "judged without a GPU by"), rows))
+    alike: dict[tuple[str, str], list[str]] = {}
+    for one in LANGUAGES:
+        alike.setdefault((one.kind, one.without_device), []).append(f"{one.name} ({one.module})")
+    rows = [(", ".join(names), *judged) for judged, names in alike.items()]
+    return generated(text, "languages", table(("language (what it imports)", "kind of the task", "judged without a GPU by"), rows))
 
 
 def emulator(text: str, recorded: Path) -> str:

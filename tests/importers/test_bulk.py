@@ -36,7 +36,7 @@ def test_each_problem_has_a_line_and_only_new_ones_are_imported(tmp_path: Path, 
     for number, name in enumerate(("p_attr", "p_half"), start=2):
         shutil.copy(PROBLEMS / f"{name}.py", suite / f"{number}_{name}.py")
     (suite / "10_broken.py").write_text("class Model: pass\n")
-    rows, table = bulk.run(suite, None, out, 60)
+    rows, table = bulk.run(kernelbench, suite, None, out, 60)
     assert [row.problem for row in rows] == ["2_p_attr.py", "3_p_half.py", "10_broken.py"] and written == [
         "level1_2_p_attr",
         "level1_3_p_half",
@@ -45,7 +45,7 @@ def test_each_problem_has_a_line_and_only_new_ones_are_imported(tmp_path: Path, 
     assert "does not define get_inputs" in rows[2].reason
     assert [line["task"] for line in csv.DictReader(table.open())] == ["level1_2_p_attr", "level1_3_p_half", ""]
     (suite / "2_p_attr.py").write_text((suite / "2_p_attr.py").read_text() + "\n")
-    assert [row.task for row in bulk.run(suite, None, out, 60)[0]] == ["level1_2_p_attr", "level1_3_p_half", ""]
+    assert [row.task for row in bulk.run(kernelbench, suite, None, out, 60)[0]] == ["level1_2_p_attr", "level1_3_p_half", ""]
     assert written[2:] == ["level1_2_p_attr"], "its bytes have changed"
 
 
@@ -53,12 +53,12 @@ def test_solutions_go_with_the_problem_of_their_name(tmp_path: Path, written: li
     for model in ("one", "two"):
         (tmp_path / model).mkdir()
         shutil.copy(PROBLEMS / "s_half.py", tmp_path / model / "p_half.py")
-    rows, _ = bulk.run(PROBLEMS, tmp_path, tmp_path / "out", 60)
+    rows, _ = bulk.run(kernelbench, PROBLEMS, tmp_path, tmp_path / "out", 60)
     assert [row.solution for row in rows] == ["one/p_half.py", "two/p_half.py"]
     assert written == ["kernelbench_p_half_one", "kernelbench_p_half_two"]
     with pytest.raises(GatesError, match="no problem with a solution"):
-        bulk.run(tmp_path / "one", tmp_path / "out", tmp_path / "more", 60)
+        bulk.run(kernelbench, tmp_path / "one", tmp_path / "out", tmp_path / "more", 60)
 
 
 def test_the_problems_own_model_is_its_solution() -> None:
-    assert kernelbench.load(PROBLEMS / "p_half.py", PROBLEMS / "p_half.py").candidate.kind == "python"
+    assert kernelbench.load(PROBLEMS / "p_half.py", None).candidate.kind == "python"

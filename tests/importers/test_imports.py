@@ -431,6 +431,40 @@ def test_a_random_reference_is_refused(tmp_path: Path) -> None:
         output_scale.bounds(tmp_path, "undefined", work=tmp_path / "work", limit_s=60)
 
 
+def test_a_shape_that_does_not_end_in_time_is_left_out_and_what_it_takes_is_kept(monkeypatch: pytest.MonkeyPatch) -> None:
+    line = {"largest": 0.1, "mean": 0.01, "honest": 1e-6, "format": "float32", "rule_over_bound": None}
+    given = {"shapes": {"vast": {"N": 64}, "large": {"N": 8}, "plain": {"N": 2}, "huge": {"N": 99}}, "untried": {"huge": "…"}, "needs": {}}
+    found = [{**line, "shape": "small", "sizes": {"N": 1}}, {**line, "shape": "plain"}]
+    monkeypatch.setattr(os, "sched_getaffinity", lambda _: {0, 1})
+    made = output_scale._together(given, found, True, 60.0)
+    assert list(made["shapes"]) == ["small", "vast", "large", "plain", "huge"] and made["untried"].keys() == {"huge", "large", "vast"}
+    assert made["needs"] == {"large": [0, 120.0]} and "60 s of --limit-s" in made["untried"]["vast"]
+    assert output_scale._together(given, found, False, 60.0)["needs"] == {}, "no shape was too slow: later ones were not begun"
+
+
+def test_a_reference_that_fails_on_one_shape_is_refused(tmp_path: Path) -> None:
+    (tmp_path / "failing.py").write_text(
+        "import torch\nSHAPES = {'small': {'N': 4}, 'large': {'N': 8}}\n"
+        "def make_inputs(shape, seed, device): return {'x': torch.ones(shape['N'])}\n"
+        "def reference(inputs, shape): return {'out': (inputs['x'] * inputs['x'][:4]).double()}\n"
+        "def honest(inputs, shape): return reference(inputs, shape)\n"
+    )
+    with pytest.raises(GatesError, match="could not be run"):
+        output_scale.bounds(tmp_path, "failing", work=tmp_path / "work", limit_s=60)
+
+
+def test_a_reference_whose_sums_come_in_another_order_is_none_that_is_random(tmp_path: Path) -> None:
+    (tmp_path / "reordered.py").write_text(
+        "import torch\nSHAPES = {'small': {'N': 4}}\ncalls = []\n"
+        "def make_inputs(shape, seed, device): return {'x': torch.arange(1.0, 5.0)}\n"
+        "def reference(inputs, shape):\n"
+        "    calls.append(1)\n"
+        "    return {'out': inputs['x'].double() * (1 + 2.0**-50 * len(calls))}\n"
+        "def honest(inputs, shape): return {'out': inputs['x'] * 1.0}\n"
+    )
+    assert output_scale.bounds(tmp_path, "reordered", work=tmp_path / "work", limit_s=60)["format"] == "float32"
+
+
 def test_an_imported_task_runs_and_is_judged(tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]) -> None:
     monkeypatch.chdir(tmp_path)  # folders as a user names them: from here
     assert command(["import", "flashinfer-bench", *map(str, FLASHINFER[:2]), "--workloads", str(FLASHINFER[2]), "--dir", "made"]) == 0

@@ -59,7 +59,7 @@ MAY_IMPORT = {  # package -> packages that it may import, the lowest first; of g
         "gate.correctness",
         "gate.performance",
     },
-    "importers": {"core", "gate", "task", "gate.correctness"},
+    "importers": {"core", "gate", "task", "gate.correctness", "emulator"},
     "render": {"core", "stats", "gate.ptxas", "evidence", "gate.correctness", "gate.sanitizer", "gate.ncu", "gate.performance"},
     "comparison": {"core", "stats", "gate", "gate.ptxas", "task", "evidence", "gate.correctness", "gate.performance", "render"},
     "pipeline": {"core", "gate", "task", "worker", "evidence", "launch", "build", "gate.session", "gate.ncu", "render", "comparison"},

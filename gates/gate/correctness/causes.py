@@ -24,6 +24,7 @@ _DENSE = 0.5  # of a product of indices; a race or a rounding leaves it thinner
 _FEW = 4
 _FULL = 0.8  # so full that it may be called whole: errors below the limit are left out by chance
 _SMALL = 0.02  # relative error that a lower precision can make
+_TELLING = 10.0  # relative error beyond which its size says nothing: the values are near zero
 _UNKNOWN = "no known pattern; a shape of a single tile, and inputs that are all equal, narrow it down"
 
 
@@ -203,8 +204,9 @@ def _spread(found: ErrorMap) -> Iterator[str]:
     elif found.filled < _DENSE:
         yield "scattered single elements: a race between threads, or rounding in few steps too coarse for these values"
     elif all(axis.whole for axis in found.axes) and found.joined is None:
+        how_far = f" (by {relative:.0%} of the values)" if relative <= _TELLING else ""
         yield (
-            f"everything is off (by {relative:.0%} of the values) and no simple factor: an operand transposed or from the wrong "
+            f"everything is off{how_far} and no simple factor: an operand transposed or from the wrong "
             "index, a tile skipped or counted twice, a running sum not rescaled"
         )
 

@@ -13,10 +13,12 @@ import torch
 from gates.task.precision import exactly
 
 from . import problem_data as data
+from . import problem_needs as needs
 from . import problem_reference
 
 ATOL = RTOL = 1e-2  # the format's rule: |out - reference| <= ATOL or <= RTOL * |reference|
 SHAPES = {name: {"workload": index, **data.CONSTANT_AXES, **axes} for index, (name, (axes, _)) in enumerate(data.WORKLOADS.items())}
+NEEDS = needs.NEEDS  # of a case: bytes of memory, and seconds on one core
 DIMS: dict[str, Any] = {}  # the format's workloads are its contract
 _INTEGERS = {torch.int8: (-128, 128)}  # range of random integers; all wider types: -1024 to 1024
 

@@ -14,13 +14,14 @@ import torch
 from gates.task.precision import exactly
 
 from . import problem_data as data
+from . import problem_needs as needs
 from . import problem_original as original
 
 ATOL = RTOL = 1e-4  # the format's rule for float32: |out - reference| <= ATOL + RTOL * |reference|
 WEIGHTS_SEED = 42  # the format draws the weights of Model and of ModelNew under this seed
 torch.backends.cudnn.allow_tf32 = False  # the problem's precision is float32, also in convolutions
 SHAPES = data.SIZES
-NEEDS = data.NEEDS  # of a case: bytes of memory, and seconds on one core
+NEEDS = needs.NEEDS  # of a case: bytes of memory, and seconds on one core
 ODD_SHAPES = tuple(name for name in SHAPES if name == "tail")
 OFFERED = tuple(name for name in SHAPES if name != "given")
 DIMS: dict[str, Any] = {}  # the format's sizes are its contract

@@ -15,6 +15,7 @@ import torch
 from gates.task.precision import exactly
 
 from . import problem_data as data
+from . import problem_needs as needs
 from . import problem_original as original
 
 ATOL = RTOL = 1e-3  # the format's rule, as its run_kernel.py has it: |out - reference| <= ATOL + RTOL * |reference|
@@ -22,6 +23,7 @@ SHAPES = {
     name: {"setting": index, **{key: value for key, value in {**init, **given}.items() if type(value) is int}}
     for index, (name, (init, given)) in enumerate(data.SETTINGS.items())
 }
+NEEDS = needs.NEEDS  # of a case: bytes of memory, and seconds on one core
 DIMS: dict[str, Any] = {}  # the format's settings are its contract
 
 

@@ -5,6 +5,7 @@ from __future__ import annotations
 import json
 import math
 from collections.abc import Callable
+from dataclasses import replace
 
 import pytest
 import torch
@@ -183,6 +184,12 @@ def test_place(name: str) -> None:
 def test_likeness(name: str) -> None:
     change, cause = LIKE[name]
     assert causes(mapped(change))[0] == cause
+
+
+@pytest.mark.parametrize("relative", [None, 1e12])
+def test_an_error_of_values_near_zero_has_no_share_of_them(relative: float | None) -> None:
+    found = replace(mapped(PLACES["all of it"][0]), relative=relative)
+    assert causes(found)[0].startswith("everything is off and no simple factor: ")
 
 
 def test_an_output_of_one_axis() -> None:

@@ -64,7 +64,7 @@ def run_timings(
     """Raw records of the timed ``shapes`` (name -> the gain in percent by which sampling stops), each for
     ``gates.gate.performance.evidence.parse``.
 
-    One process times them all, in at most ``budget_s``; one that ends early is followed by another for the rest. ``limit_s`` is a
+    One process times them all, the smallest first, in at most ``budget_s``; one that ends early is followed by another for the rest. ``limit_s`` is a
     process's. Without a device the first record is the only one.
     The sides are dicts as a job has them. ``output_limits`` are the correctness limits (max_abs_err,
     mean_abs_err, bad_pct, bad_atol) that outputs must keep before and after timing. ``seed`` decides
@@ -120,7 +120,7 @@ def run_timings(
         left = {shape: bar_pct for shape, bar_pct in left.items() if shape not in found}
         if records[-1]["code"] == codes.NO_DEVICE:
             break
-    return records
+    return sorted(records, key=lambda raw: list(shapes).index(raw["shape"]))
 
 
 def _reached(tried: FinishedJob, shapes: Sequence[str]) -> dict[str, dict[str, Any]]:
@@ -128,7 +128,8 @@ def _reached(tried: FinishedJob, shapes: Sequence[str]) -> dict[str, dict[str, A
     has timed some, the next one is not blamed.
     """
     found: dict[str, dict[str, Any]] = {}
-    for shape in shapes:
+    order = next((line["shapes"] for line in tried.own() if line.get("type") == "order"), shapes)
+    for shape in order:
         read = _read(tried, shape, one_of=len(shapes))
         if read["measured"] is not None or not tried.timed_out or not found:
             found[shape] = read
@@ -244,9 +245,11 @@ def measure(
     with telling_stops(writer, "the reference"):
         ask, left_s, sessions = connect(), job["budget_s"], dict[str, Session]()
         first: Session | None = None
-        for shape in shapes:
+        order = sorted(shapes, key=lambda shape: _size(problem.SHAPES[shape]))  # what quick shapes leave of the time is for slow ones
+        writer.write("order", shapes=order)
+        for shape in order:
             began = clock()
-            own = of_shape(job, shape, left_s / (len(shapes) - len(sessions)))  # what a quick shape leaves is for the others
+            own = of_shape(job, shape, left_s / (len(shapes) - len(sessions)))
             session = sessions[shape] = Session(own, problem, ask, before, pid, clock, first)
             first, evidence = first or session, session.measure()
             writer.write("measured", shape=shape, evidence=evidence, seconds=round(clock() - began, 3))
@@ -255,6 +258,11 @@ def measure(
             for shape, session in sessions.items():
                 writer.write("backends", shape=shape, backends=session.backends(again=len(shapes) > 1))
         writer.write("done")
+
+
+def _size(shape: Mapping[str, int]) -> int:
+    """The product of a shape's dimensions: what it takes to draw, send and time its inputs grows with it."""
+    return math.prod(max(1, abs(extent)) for extent in shape.values())
 
 
 def of_shape(job: Mapping[str, Any], shape: str, budget_s: float) -> dict[str, Any]:

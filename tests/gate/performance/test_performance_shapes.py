@@ -95,8 +95,9 @@ def test_a_wrong_output_on_any_shape_fails_also_where_speed_is_not_judged() -> N
 
 
 def test_what_a_quick_shape_leaves_of_the_time_is_for_those_after_it(monkeypatch) -> None:
-    """All in one process, which begins with the other implementations when everything is measured."""
-    took, given, told = {"mission": 0.0, "long": 36.0, "tiny": 1.0}, {}, []
+    """All in one process, the smallest first, which begins with the other implementations when everything is measured."""
+    took, given, told = {"tiny": 1.0, "mission": 0.0, "long": 36.0}, {}, []
+    sizes = {"mission": {"N": 512, "causal": 0}, "tiny": {"N": 8, "causal": 1}, "long": {"N": 8192, "causal": 0}}
 
     class Made:
         def __init__(self, job, problem, ask, before, pid, clock, first) -> None:
@@ -110,14 +111,15 @@ def test_what_a_quick_shape_leaves_of_the_time_is_for_those_after_it(monkeypatch
             return {"again": again}
 
     monkeypatch.setattr(session_module, "Session", Made)
-    monkeypatch.setattr(problems, "load", lambda *_: SimpleNamespace(SHAPES=took, __name__="p"))
-    writer = SimpleNamespace(write=lambda kind, shape="", **data: told.append((kind, shape, data.get("backends"))))
-    shapes = {"mission": 15.0, "long": 5.0, "tiny": 0.0}
+    monkeypatch.setattr(problems, "load", lambda *_: SimpleNamespace(SHAPES=sizes, __name__="p"))
+    writer = SimpleNamespace(write=lambda kind, shape="", **data: told.append((kind, shape, data.get("backends") or data.get("shapes"))))
+    shapes = {"long": 5.0, "mission": 15.0, "tiny": 0.0}
     job = {"shapes": shapes, "budget_s": 60.0, "others": True, "candidate": {"problem": "p", "folder": "."}}
     collect.measure(job, writer, lambda: None, {}, None)
-    assert given == {"mission": (20.0, 15.0, None), "long": (30.0, 5.0, "mission"), "tiny": (24.0, 0.0, "mission")}
-    assert [kind for kind, _, _ in told] == ["measured"] * 3 + ["backends"] * 3 + ["done"]
-    assert [(shape, found) for kind, shape, found in told if kind == "backends"] == [(shape, {"again": True}) for shape in shapes]
+    assert given == {"tiny": (20.0, 0.0, None), "mission": (29.5, 15.0, "tiny"), "long": (59.0, 5.0, "tiny")}
+    assert [kind for kind, _, _ in told] == ["order"] + ["measured"] * 3 + ["backends"] * 3 + ["done"]
+    assert told[0][2] == list(took)
+    assert [(shape, found) for kind, shape, found in told if kind == "backends"] == [(shape, {"again": True}) for shape in took]
 
 
 DIED, LATE = FinishedJob("n", -11, "killed by SIGSEGV", False, 3.0, (), ""), FinishedJob("n", -9, "killed", True, 60.0, (), "")
@@ -155,6 +157,25 @@ def test_a_process_that_ends_early_is_followed_by_another_for_the_rest(monkeypat
     raws = collect.run_timings(side, shapes={"a": 15.0, "b": 0.0, "c": 0.0}, work=tmp_path, limit_s=60.0, budget_s=50.0)
     assert jobs == asked and [raw["code"] for raw in raws] == codes
     assert [raw["shape"] for raw in raws] == ["a", "b", "c"][: len(codes)]
+
+
+def test_the_shape_at_which_a_process_ended_is_found_by_its_own_order(monkeypatch, tmp_path) -> None:
+    """It measures ``c``, dies at ``a`` and never comes to ``b``; the records are in the order of the task."""
+    asked: list[list[str]] = []
+
+    def run_job(folder, job, work, **_):
+        asked.append(list(job["shapes"]))
+        order = ["c", "a", "b"] if len(asked) == 1 else list(job["shapes"])
+        told = [{"type": "order", "nonce": "n", "shapes": order}]
+        told += [{"type": "measured", "nonce": "n", "shape": one, "evidence": {"elapsed_s": 1.0}, "seconds": 2.0} for one in order[:1]]
+        return replace(DIED, lines=tuple(map(json.dumps, told)))
+
+    monkeypatch.setattr(collect, "run_job", run_job)
+    monkeypatch.setattr(collect, "is_c", lambda side: False)
+    side = {"name": "new", "library": "new.so", "folder": str(tmp_path)}
+    raws = collect.run_timings(side, shapes={"a": 15.0, "b": 0.0, "c": 0.0}, work=tmp_path, limit_s=60.0, budget_s=50.0)
+    assert asked == [["a", "b", "c"], ["b"]]
+    assert [(raw["shape"], raw["code"]) for raw in raws] == [("a", "performance.runner_died"), ("b", ""), ("c", "")]
 
 
 def test_the_mean_passes_where_one_shape_alone_would_not() -> None:

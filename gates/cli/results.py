@@ -302,22 +302,29 @@ def verify(run_directories: tuple[str, ...], signers: Path | None, results: Path
     """
     from gates.cli.findings import findings, verifiable
 
-    code = 0
+    code, folders, sound, noted = 0, list[Path](), 0, dict[str, list[Path]]()
     for name in run_directories:
         try:
-            folders = verifiable(name, results)
+            folders += verifiable(name, results)
         except GatesError as error:  # the others are checked all the same
             code = max(code, told(error))
+    for folder in folders:
+        try:
+            problems, notes = findings(folder, signers)
+        except Exception as error:
+            print_text(f"{short_path(folder)}: not checked")
+            code = max(code, told(error))
             continue
-        for folder in folders:
-            try:
-                problems, notes = findings(folder, signers)
-            except Exception as error:
-                print_text(f"{short_path(folder)}: not checked")
-                code = max(code, told(error))
-                continue
-            print_text(f"{short_path(folder)}: {'sound' if not problems else 'not sound'}")
-            for text in (*problems, *(f"note: {note}" for note in notes)):
-                print_text(f"  {text}")
-            code = max(code, EXIT_USAGE if problems else 0)
+        print_text(f"{short_path(folder)}: {'sound' if not problems else 'not sound'}")
+        for problem in problems:
+            print_text(f"  {problem}")
+        sound += not problems
+        for note in notes:
+            noted.setdefault(note, []).append(folder)
+        code = max(code, EXIT_USAGE if problems else 0)
+    if len(folders) > 1:
+        print_text(f"{sound} of {len(folders)} sound")
+    for note, runs in noted.items():  # many runs share a note
+        of = "" if len(folders) == 1 else f" ({short_path(runs[0]) if len(runs) == 1 else f'{len(runs)} runs'})"
+        print_text(f"  note{of}: {note}")
     sys.exit(code)

@@ -3,12 +3,15 @@
 from __future__ import annotations
 
 import re
+from collections.abc import Sequence
 from pathlib import Path
 
 from gates.core.errors import GatesError
 from gates.evidence.run_directory import Git, RunInfo, TaskInfo
 from gates.task.load import Task, find_task
 from gates.task.sources.files import project_root
+
+_NAMED = 3  # changed files that a note names
 
 
 def source_places(info: TaskInfo) -> tuple[dict[str, tuple[str, int]], dict[str, str]]:
@@ -53,7 +56,13 @@ def _changed(task: Task, git: Git) -> str:
     from gates.evidence.revision import changed_files  # starts git, which reading evidence seldom needs
 
     files = sorted({*task.files(), *(path for path in task.folder.iterdir() if path.suffix in (".yaml", ".py"))})
-    return ", ".join(changed_files(git.sha, files) or ()) if git.sha and not git.dirty else ""
+    return _few(changed_files(git.sha, files) or ()) if git.sha and not git.dirty else ""
+
+
+def _few(names: Sequence[str]) -> str:
+    """The first ``_NAMED`` names, and how many more there are."""
+    more = len(names) - _NAMED
+    return ", ".join(names) if more <= 1 else f"{', '.join(names[:_NAMED])} and {more} more"
 
 
 def _not_covered(task: Task, info: TaskInfo, git: Git) -> list[str]:
@@ -65,7 +74,7 @@ def _not_covered(task: Task, info: TaskInfo, git: Git) -> list[str]:
     if not files or changed == []:
         return []
     if changed:
-        return [f"{info.name} has changed in this checkout since: {', '.join(changed)}"]
+        return [f"{info.name} has changed in this checkout since: {_few(changed)}"]
     names = ", ".join(path.name for path in files)
     return [
         f"{info.name} was recorded by an earlier version, whose digest leaves out {names}; it is not known whether they have changed since"

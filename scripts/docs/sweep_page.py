@@ -15,23 +15,23 @@ PICTURE = "sweep-fp16.png"
 SHOWN = 5  # variants in the table; sweep.json has all
 
 
-def recorded_sweeps(recorded: Path) -> list[Sweep]:
-    """The recorded sweeps of one grid, that on the most devices first."""
-    found = [read_sweep(path) for path in recorded.glob("h200-sweep*/sweeps/*/*")]
-    return sorted(found, key=lambda sweep: -len(sweep.devices))
+def recorded_sweep(recorded: Path) -> Sweep:
+    """Return the recorded sweep."""
+    (found,) = (recorded / "h200-sweep" / "sweeps").glob("*/*")
+    return read_sweep(found)
 
 
 def sweep_part(recorded: Path) -> str:
-    """The table of the fastest variants, the picture, and a line per sweep."""
-    first, *_ = sweeps = recorded_sweeps(recorded)
-    params = " ".join(f"--param {name}={','.join(map(str, values))}" for name, values in first.params.items())
-    rows = frame(first)
+    """The table of the fastest variants, the picture, and how long it took."""
+    sweep = recorded_sweep(recorded)
+    params = " ".join(f"--param {name}={','.join(map(str, values))}" for name, values in sweep.params.items())
+    rows = frame(sweep)
     left = rows[rows["state"] != "dropped"].sort_values("p50_us", kind="stable")
     shown = left.head(SHOWN)
-    head = (*first.params, "registers", "shared memory", "occupancy", f"p50, {first.timed_shape}", "against the incumbent", "rounds")
+    head = (*sweep.params, "registers", "shared memory", "occupancy", f"p50, {sweep.timed_shape}", "against the incumbent", "rounds")
     body = [
         (
-            *(str(getattr(row, name)) for name in first.params),
+            *(str(getattr(row, name)) for name in sweep.params),
             f"{row.registers:.0f}",
             f"{row.smem_bytes / 1024:.1f} KiB",
             f"{row.occupancy_pct:.1f} %",
@@ -41,19 +41,16 @@ def sweep_part(recorded: Path) -> str:
         )
         for row in shown.itertuples()
     ]
-    dropped = Counter(_why(variant) for variant in first.variants if variant.dropped)
+    dropped = Counter(_why(variant) for variant in sweep.variants if variant.dropped)
     return (
         "\n".join(
             [
-                f"    gates sweep {first.task} {params}\n",
+                f"    gates sweep {sweep.task} {params}\n",
                 table(head, body, right=range(len(head))),
                 f"{len(rows)} variants, {len(left)} left, the fastest {len(shown)} above; dropped: "
                 f"{', '.join(f'{count} {why}' for why, count in dropped.most_common())}.\n",
                 f"![time against resources]({PICTURE})\n",
-                *(
-                    f"- {len(sweep.devices)} x {sweep.devices[0].name}: {_seconds(sweep):.0f} s, winner {sweep.winner}, {sweep.decision}"
-                    for sweep in sweeps
-                ),
+                f"- {len(sweep.devices)} x {sweep.devices[0].name}: {_seconds(sweep):.0f} s, winner {sweep.winner}, {sweep.decision}",
             ]
         )
         + "\n"
@@ -62,7 +59,7 @@ def sweep_part(recorded: Path) -> str:
 
 def draw_sweep(recorded: Path, docs: Path) -> None:
     """Draw the picture, as `gates sweep --plot` does."""
-    draw(recorded_sweeps(recorded)[0], docs / PICTURE)
+    draw(recorded_sweep(recorded), docs / PICTURE)
 
 
 def _why(variant: Variant) -> str:

@@ -197,7 +197,7 @@ def test_a_file_done_ends_a_watched_search_once_all_folders_were_tried(tmp_path:
 
 
 def test_the_recorded_sweep_s_winner_is_found_in_a_fifth_of_the_evaluations(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    sweep = read_sweep(opened(next((RECORDED / "h200-sweep-one" / "sweeps" / "fp16_v8_tiles").glob("*.zip"))))
+    sweep = read_sweep(opened(next((RECORDED / "h200-sweep" / "sweeps" / "fp16_v8_tiles").glob("*.zip"))))
     timed = {timing.variant: timing.low for part in sweep.rounds for timing in part.timings}
     known = {tuple(one.toggles[name] for name in sweep.params): one for one in sweep.variants}
 
@@ -246,7 +246,7 @@ def ended(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
 
 @pytest.mark.parametrize("place", sorted(RECORDED.glob("*/evolve/*/*")), ids=lambda place: place.stem)
 def test_a_recorded_search_is_sound_and_found_the_sweep_s_winner(place: Path) -> None:
-    found, sweep = read_evolution(opened(place)), read_sweep(opened(next((RECORDED / "h200-sweep-one" / "sweeps").rglob("*.zip"))))
+    found, sweep = read_evolution(opened(place)), read_sweep(opened(next((RECORDED / "h200-sweep" / "sweeps").rglob("*.zip"))))
     assert findings(place) == ([], []) and len(found.members) == 45 and found.champion is not None
     assert found.member(found.champion).toggles == sweep.variant(sweep.winner or "").toggles != found.members[0].toggles
     assert found.decision == "merge" and (place.parents[2] / f"{found.run}.zip").is_file()

@@ -160,8 +160,9 @@ def test_samples_that_are_missing_are_told(tmp_path: Path) -> None:
 
 def test_the_command_checks_all_of_a_device(tmp_path: Path) -> None:
     done = CliRunner().invoke(cli, ["verify", "recorded:h200-sweep", "--results", str(RECORDED.parent)])
-    first, second = (line for line in done.output.splitlines() if not line.startswith("  note: "))
+    first, second, total = (line for line in done.output.splitlines() if not line.startswith("  note"))
     assert done.exit_code == 0 and first.endswith("-nvidia-h200.zip: sound") and second.endswith("/94df14572477.zip: sound")
+    assert total == "2 of 2 sound"
     shutil.copytree(list_runs(RECORDED / "h200-sweep" / "fp16_v8_tiles")[-1], tmp_path / "run")
     shutil.copy(EDITED / "sweep.json", tmp_path / "run")
     done = CliRunner().invoke(cli, ["verify", str(tmp_path / "run")])

@@ -5,6 +5,7 @@ from __future__ import annotations
 import json
 import math
 import os
+import re
 import shlex
 import shutil
 import subprocess
@@ -370,17 +371,29 @@ def test_a_pipe_in_the_place_of_a_file_is_not_waited_for(tmp_path: Path, name: s
     assert any("is not a plain file" in problem for problem in verify_run(target))
 
 
-def test_a_checkout_that_moved_on_is_noted_and_no_fault(tmp_path: Path) -> None:
-    def of_another_checkout(data: Any) -> None:
-        data["task"].update(digest="0" * 64, problem_sha256="1" * 64)
-        data["baseline"].update(problem_sha256="1" * 64)
+def of_another_checkout(data: Any) -> None:
+    data["task"].update(digest="0" * 64, problem_sha256="1" * 64)
+    data["baseline"].update(problem_sha256="1" * 64)
 
+
+def test_a_checkout_that_moved_on_is_noted_and_no_fault(tmp_path: Path) -> None:
     target = edited(tmp_path, FULL, "run.json", of_another_checkout)
     done = CliRunner().invoke(cli, ["verify", str(target)])
     assert (
         done.exit_code == 0 and ": sound\n" in done.output and "\n  note: stage2_wmma_pv has changed in this checkout since" in done.output
     )
     assert "note: the problem tasks.problems.sdpa_fp8 has changed in this checkout since" in done.output
+
+
+def test_a_note_of_several_runs_is_printed_once_and_one_of_a_single_run_names_it() -> None:
+    stage1 = list_runs(RECORDED / "h100" / "stage1_wmma_qk")[-1]
+    done = CliRunner().invoke(cli, ["verify", str(stage1), str(FULL)])
+    assert done.exit_code == 0 and done.output.count(": sound\n") == 2 and "\n2 of 2 sound\n" in done.output
+    assert done.output.count("ncu.json was not checked") == 1 and "  note (2 runs): ncu.json was not checked" in done.output
+    assert "  note (2 runs): stage1_wmma_qk has changed in this checkout since: " in done.output  # of one run it is the baseline
+    assert re.search(
+        r"  note \(\S+/stage2_wmma_pv/\S+\.zip\): stage2_wmma_pv has changed in this checkout since: .+ and \d+ more\n", done.output
+    )
 
 
 def test_a_name_that_is_no_run_is_told_alike_alone_and_beside_others(capsys: pytest.CaptureFixture[str]) -> None:

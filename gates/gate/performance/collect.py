@@ -64,8 +64,8 @@ def run_timings(
     """Raw records of the timed ``shapes`` (name -> the gain in percent by which sampling stops), each for
     ``gates.gate.performance.evidence.parse``.
 
-    One process times them all, the smallest first, in at most ``budget_s``; one that ends early is followed by another for the rest. ``limit_s`` is a
-    process's. Without a device the first record is the only one.
+    One process times them all, the smallest first, in at most ``budget_s``; one that ends early is followed by another for the rest.
+    ``limit_s`` is a process's. Without a device the first record is the only one.
     The sides are dicts as a job has them. ``output_limits`` are the correctness limits (max_abs_err,
     mean_abs_err, bad_pct, bad_atol) that outputs must keep before and after timing. ``seed`` decides
     input values and order; drawn and recorded if None. ``confidence`` and ``least_pairs``: as ``gates.stats.sampling.measure`` has them.

@@ -105,13 +105,15 @@ def kernelbot(problem: Path, submission: Path | None, solutions: Path | None, **
 def flashinfer_bench(definition: Path, solution: Path, workloads: Path | None, **options: Any) -> None:
     """Import a flashinfer-bench definition with a solution.
 
+    SOL-ExecBench's definitions and solutions are of this format.
+
     Example: gates import flashinfer-bench rmsnorm_h4096.json my_rmsnorm.json --workloads rmsnorm_h4096.jsonl
     """
     from gates.importers import flashinfer_bench as format
 
     found = format.load(definition, solution, workloads)
     if found.details["workloads_left_out"]:
-        click.echo(f"left out: {found.details['workloads_left_out']} workloads whose inputs are in safetensors files", err=True)
+        click.echo(f"left out: {found.details['workloads_left_out']} workloads that read safetensors files which are not here", err=True)
     _write(found, found.details["solution"], **options)
 
 

@@ -1,7 +1,9 @@
 """flashinfer-bench: a definition (axes, inputs, outputs, reference) and a solution (sources, entry point), as JSON.
 
 Solutions in Python and Triton, and CUDA or C++ ones with the torch binding. Workloads are JSON lines, either
-workloads or traces that hold one; those with inputs from safetensors files are left out.
+workloads or traces that hold one. A safetensors file that one names is looked for beside the workloads and in the folders above.
+SOL-ExecBench's problems are of this format, with axes that are computed, inputs from a function of the reference, tolerances of each
+workload, and languages of its own.
 """
 
 from __future__ import annotations
@@ -14,12 +16,17 @@ from typing import Any
 from gates.core import jsonio
 from gates.core.errors import GatesError
 from gates.importers import folder, languages, sources
-from gates.importers.flashinfer_bench_schema import DEFINITION, SOLUTION, WORKLOAD, check
+from gates.importers.flashinfer_bench_schema import COMPILED_LANGUAGES, DEFINITION, SOLUTION, check
+from gates.importers.flashinfer_bench_workloads import Case, cases_of
 from gates.importers.folder import Imported, Original, Side
+from gates.task.sources.flags import objection
 
-FORMAT = "flashinfer-bench"
-_TOLERANCE = "flashinfer-bench's rule, |out - reference| <= 1e-2 or <= 1e-2 * |reference|: the defaults of its BenchmarkConfig"
-_SIZES = {"small": 16, "medium": 128}  # of every variable axis, where no workloads are given
+FORMAT, SOL_EXECBENCH = "flashinfer-bench", "SOL-ExecBench"
+_TOLERANCES = {
+    FORMAT: "flashinfer-bench's rule, |out - reference| <= 1e-2 or <= 1e-2 * |reference|: the defaults of its BenchmarkConfig",
+    SOL_EXECBENCH: "SOL-ExecBench's rule, |out - reference| <= max_atol + max_rtol * |reference|, which 99 % of the elements must keep",
+}
+_FLAGS = ("-O3", "--use_fast_math")  # SOL-ExecBench's, if a solution names none
 _COMPILED = (".cu", ".cpp", ".cc", ".cxx", ".c")
 
 
@@ -35,10 +42,11 @@ def load(definition: Path, solution: Path, workloads: Path | None = None) -> Imp
     _check_definition(what, definition)
     if workloads is not None:
         originals.append(Original(workloads, "workloads.jsonl", folder.read(workloads)))
-    cases, left_out = _cases(what, originals[2] if workloads is not None else None, definition)
+    cases, left_out, files = cases_of(what, originals[2] if workloads is not None else None, definition)
+    format = SOL_EXECBENCH if "languages" in how["spec"] else FORMAT
     reference = "reference.py"
     return Imported(
-        format=FORMAT,
+        format=format,
         candidate=_candidate(what, how, solution),
         reference=Side(
             f"{what['name']}: the definition's own reference, eager", "python", "run", [reference], {reference: what["reference"]}
@@ -46,16 +54,16 @@ def load(definition: Path, solution: Path, workloads: Path | None = None) -> Imp
         problem={
             "problem.py": folder.adapter("flashinfer_bench_problem.py"),
             "problem_reference.py": what["reference"],
-            "problem_data.py": _data(what, cases),
+            "problem_data.py": _data(what, cases, added=format == SOL_EXECBENCH),
         },
-        originals=originals,
-        tolerance=_TOLERANCE,
+        originals=[*originals, *files],
+        tolerance=_TOLERANCES[format],
         details={
             "definition": what["name"],
-            "op_type": what["op_type"],
+            "op_type": what.get("op_type"),
             "solution": how["name"],
             "author": how["author"],
-            "language": how["spec"]["language"],
+            "language": ", ".join(_languages(how["spec"])),
             "workloads_left_out": left_out,
         },
     )
@@ -70,48 +78,31 @@ def _check_definition(what: Mapping[str, Any], where: Path) -> None:
     for name, tensor in {**what["inputs"], **what["outputs"]}.items():
         if not name.isidentifier():
             raise GatesError(f"{where}: {name!r} can't be the name of an argument")
-        if unknown := [axis for axis in tensor["shape"] or () if axis not in what["axes"]]:
+        if unknown := [axis for axis in tensor["shape"] or () if axis not in what["axes"] and not axis.isdecimal()]:
             raise GatesError(f"{where}: {name} has the axis {unknown[0]!r}, which axes does not define")
-        if tensor["dtype"] == "float4_e2m1":
-            raise GatesError(f"{where}: {name} is float4_e2m1, in which torch can't compute a reference")
-    if what["op_type"] == "sampling":
+        if tensor["dtype"].startswith("float4"):
+            raise GatesError(f"{where}: {name} is {tensor['dtype']}, in which torch can't compute a reference")
+    custom = what.get("custom_inputs_entrypoint")
+    if custom and custom not in sources.defined(tree):
+        raise GatesError(f"{where}: reference does not define {custom}, the custom_inputs_entrypoint")
+    if what.get("op_type") == "sampling":
         raise GatesError(f"{where}: op_type sampling: its outputs are random, so there is no reference to compare with")
 
 
-def _cases(what: Mapping[str, Any], given: Original | None, where: Path) -> tuple[dict[str, Any], int]:
-    """{shape: (sizes of the variable axes, {input: scalar})}, and how many workloads were left out."""
-    variable = [name for name, axis in what["axes"].items() if axis["type"] == "var"]
-    if given is None:
-        if variable and what.get("constraints"):
-            raise GatesError(f"{where}: sizes must keep {what['constraints'][0]!r}", hint="give workloads with --workloads FILE.jsonl")
-        return {name: (dict.fromkeys(variable, size), {}) for name, size in _SIZES.items() if variable or name == "small"}, 0
-    cases: dict[str, tuple[dict[str, int], dict[str, Any]]] = {}
-    left_out = 0
-    for number, line in enumerate(filter(str.strip, folder.text(given).splitlines()), start=1):
-        place = f"{given.path}: line {number}"
-        data = jsonio.loads(line, place)
-        found = check(data["workload"] if isinstance(data, dict) and isinstance(data.get("workload"), dict) else data, WORKLOAD, place)
-        if any(one["type"] == "safetensors" for one in found["inputs"].values()):
-            left_out += 1
-            continue
-        if missing := [name for name in variable if name not in found["axes"]]:
-            raise GatesError(f"{place}: no size for the axis {missing[0]!r}")
-        scalars = {name: one["value"] for name, one in found["inputs"].items() if one["type"] == "scalar" and name in what["inputs"]}
-        case = {name: found["axes"][name] for name in variable}, scalars
-        if case not in cases.values():
-            cases[f"workload{number}"] = case
-    if not cases:
-        raise GatesError(f"{given.path} has no workload with random or scalar inputs ({left_out} read files)")
-    return cases, left_out
-
-
-def _data(what: Mapping[str, Any], cases: Mapping[str, Any]) -> str:
-    fixed = {name: axis["value"] for name, axis in what["axes"].items() if axis["type"] == "const"}
+def _data(what: Mapping[str, Any], cases: Mapping[str, Case], *, added: bool) -> str:
     tensors = [{name: (one["shape"], one["dtype"]) for name, one in what[kind].items()} for kind in ("inputs", "outputs")]
+    values = {name: tuple(case) for name, case in cases.items()}
     return (
-        '"""Axes and tensors of definition.json. WORKLOADS: {shape: (sizes of the variable axes, {input: scalar})}."""\n\n'
-        f"CONSTANT_AXES = {fixed!r}\nINPUTS = {tensors[0]!r}\nOUTPUTS = {tensors[1]!r}\nWORKLOADS = {dict(cases)!r}\n"
+        '"""Tensors of definition.json, and its workloads by shape.\n\n'
+        "WORKLOADS: (sizes, {input: scalar, or (file, key)}, whether CUSTOM makes the others, (atol, rtol)).\n"
+        'ADDED: whether the two tolerances are added.\n"""\n\n'
+        f"INPUTS = {tensors[0]!r}\nOUTPUTS = {tensors[1]!r}\nCUSTOM = {what.get('custom_inputs_entrypoint') or ''!r}\n"
+        f"ADDED = {added!r}\nWORKLOADS = {values!r}\n"
     )
+
+
+def _languages(spec: Mapping[str, Any]) -> list[str]:
+    return spec["languages"] if "languages" in spec else [spec["language"]]
 
 
 def _candidate(what: Mapping[str, Any], how: Mapping[str, Any], where: Path) -> Side:
@@ -129,7 +120,7 @@ def _candidate(what: Mapping[str, Any], how: Mapping[str, Any], where: Path) -> 
         raise GatesError(f"{where}: entry_point names {file!r}, which sources do not hold")
     arguments = [*what["inputs"], *(what["outputs"] if spec.get("destination_passing_style", True) else ())]
     common: dict[str, Any] = {"title": f"{how['name']} by {how['author']}", "files": files, "arguments": arguments}
-    if spec["language"] in ("cuda", "cpp"):
+    if set(_languages(spec)) & {"cuda", "cpp", *COMPILED_LANGUAGES}:
         return _extension(spec, first, entry, where, common)
     if not first.endswith(".py"):
         raise GatesError(f"{where}: entry_point {file!r} is not a Python file")
@@ -143,11 +134,12 @@ def _candidate(what: Mapping[str, Any], how: Mapping[str, Any], where: Path) -> 
     if len(files) > 1:
         common["files"] = {**files, "kernel.py": _package(module, entry)}
     order = ["kernel.py", *files] if len(files) > 1 else [first]
-    return Side(kind="triton" if spec["language"] == "triton" else "python", entry=entry, sources=order, kernels=kernels, **common)
+    return Side(kind="triton" if "triton" in _languages(spec) else "python", entry=entry, sources=order, kernels=kernels, **common)
 
 
 def _extension(spec: Mapping[str, Any], first: str, entry: str, where: Path, common: Mapping[str, Any]) -> Side:
-    if spec.get("binding") != "torch":
+    by_default = "torch" if "languages" in spec else None
+    if (spec.get("binding") or by_default) != "torch":
         raise GatesError(
             f"{where}: "
             + ("no binding is named, which means 'tvm-ffi' in this format" if not spec.get("binding") else f"binding {spec['binding']!r}")
@@ -158,9 +150,11 @@ def _extension(spec: Mapping[str, Any], first: str, entry: str, where: Path, com
     if first not in compiled:
         raise GatesError(f"{where}: entry_point {first.removeprefix('solution/')!r} is not a source that is compiled")
     kernels = [name for path in compiled for name in sources.cuda_kernels(common["files"][path])]
-    return Side(
-        kind="torch-extension", entry=entry, sources=[first, *(path for path in compiled if path != first)], kernels=kernels, **common
-    )
+    flags = (spec.get("compile_options") or {}).get("cuda_cflags", _FLAGS if "languages" in spec else ())
+    if (refused := objection(flags)) is not None:
+        raise GatesError(f"{where}: compile_options.cuda_cflags: {refused[0]} {refused[1]}", hint="leave the flag out")
+    order = [first, *(path for path in compiled if path != first)]
+    return Side(kind="torch-extension", entry=entry, sources=order, kernels=kernels, nvcc_flags=list(flags), **common)
 
 
 def _package(module: str, entry: str) -> str:

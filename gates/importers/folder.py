@@ -37,6 +37,7 @@ MAX_SOURCE_BYTES = 16 * 2**20
 ARCH = ("sm_90",)
 _NOT_COMPILED = "a Python callable: what it launches is compiled when it runs, if at all"
 _NO_OWN_KERNEL = "a Python callable without a kernel of its own"
+_OF_A_LIBRARY = "the sources have no __global__ function: what runs is a library's"
 _NO_RULE = "the format sets no rule; write one under gates and take this line away"
 SIZES = "problem_data.py"  # of an imported problem whose shapes the import makes
 _NEEDS = "problem_needs.py"
@@ -194,7 +195,7 @@ def _languages(code: Mapping[str, str]) -> list[str]:
 
 def _growth(found: Mapping[str, Any]) -> float:
     """How much larger errors may be on shapes that were too large to be tried: as the square root of their size."""
-    sizes = {name: math.prod(shape.values()) for name, shape in found["shapes"].items()}
+    sizes = {name: math.prod(max(1, size) for size in shape.values()) for name, shape in found["shapes"].items()}
     tried = max(size for name, size in sizes.items() if name not in found["untried"])
     return max([1.0, *(math.sqrt(sizes[name] / tried) for name in found["untried"])])
 
@@ -239,6 +240,8 @@ def _yaml(imported: Imported, side: Side, name: str, names: tuple[str, str], fou
         declared |= dict.fromkeys((gate for gate in gates_of(()) if ROWS[gate].of_binaries), reason)
         if not used:
             declared["sanitizer"] = _NO_OWN_KERNEL
+    elif not side.kernels:
+        declared |= dict.fromkeys((gate for gate in gates_of(()) if ROWS[gate].of_binaries), _OF_A_LIBRARY)
     for gate in (row.name for row in ROWS.values() if row.names):
         declared.setdefault(gate, _NO_RULE)
     if first:

@@ -16,7 +16,10 @@ _OPERATIONS: dict[type, Any] = {
     ast.Sub: operator.sub,
     ast.Mult: operator.mul,
     ast.FloorDiv: operator.floordiv,
+    ast.Mod: operator.mod,
+    ast.Pow: operator.pow,
 }
+_MOST_POWER = 64
 _CAPS = {
     32: (29, 23, 19),
     16: (13, 11, 7),
@@ -36,10 +39,10 @@ def of_module(tree: ast.Module, given: Mapping[str, int]) -> dict[str, int]:
     found: dict[str, int] = {}
     own: set[str] = set()
     for name, value in _assigned(tree):
-        number = _number(value, found)
-        if number is not None:
+        size = number(value, found)
+        if size is not None:
             own |= {name} if _is_literal(value) else set()
-            found[name] = given.get(name, number)
+            found[name] = given.get(name, size)
     if wrong := next((name for name in given if name not in own), None):
         raise GatesError(
             f"--set {wrong}: the problem has no such number",
@@ -87,14 +90,17 @@ def _pairs(target: ast.expr, value: ast.expr) -> list[tuple[str, ast.expr]]:
     return []
 
 
-def _number(node: ast.expr, known: Mapping[str, int]) -> int | None:
+def number(node: ast.expr, known: Mapping[str, int]) -> int | None:
+    """Return the whole number that an expression stands for, with the names in it ``known``; None if it is none."""
     if isinstance(node, ast.Constant):
         return node.value if type(node.value) is int else None
     if isinstance(node, ast.Name):
         return known.get(node.id)
     if isinstance(node, ast.BinOp) and type(node.op) in _OPERATIONS:
-        left, right = _number(node.left, known), _number(node.right, known)
-        if left is None or right is None or (isinstance(node.op, ast.FloorDiv) and right == 0):
+        left, right = number(node.left, known), number(node.right, known)
+        if left is None or right is None or (isinstance(node.op, (ast.FloorDiv, ast.Mod)) and right == 0):
+            return None
+        if isinstance(node.op, ast.Pow) and not 0 <= right <= _MOST_POWER:
             return None
         return _OPERATIONS[type(node.op)](left, right)
     return None

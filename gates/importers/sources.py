@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import ast
 import re
+from typing import Any
 
 from gates.core.errors import GatesError
 from gates.importers.folder import Original, text
@@ -19,8 +20,17 @@ def python_tree(original: Original) -> ast.Module:
 
 def parse(code: str, where: str) -> ast.Module:
     """The syntax tree of Python code that stands at ``where``."""
+    return _parsed(code, where, "exec")
+
+
+def expression(code: str, where: str) -> ast.expr:
+    """The syntax tree of one Python expression that stands at ``where``."""
+    return _parsed(code.strip(), where, "eval").body
+
+
+def _parsed(code: str, where: str, mode: str) -> Any:
     try:
-        return ast.parse(code)
+        return ast.parse(code, mode=mode)
     except (SyntaxError, ValueError) as error:
         raise GatesError(f"{where}:{getattr(error, 'lineno', None) or 1}: not Python: {getattr(error, 'msg', error)}") from None
     except (RecursionError, MemoryError):

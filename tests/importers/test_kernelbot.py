@@ -125,7 +125,7 @@ def spoiled(tmp_path: Path, file: str, *change: str) -> Path:
         ("blend/task.yml", "config:", "multi_gpu: true\nconfig:", "one device"),
         ("blend/task.yml", '"name": "reference.py"', '"name": "other.py"', "files has no reference.py"),
         ("blend/task.yml", '"name": "utils.py"', '"name": "../utils.py"', "not the name of a file"),
-        ("blend/task.yml", '{"steps": 1, "width": 24, "seed": 11, "plain": True, "kind": "normal"}', "7", "7 is not a test"),
+        ("blend/task.yml", '{"steps": 1, "width": 24, "seed": 11, "plain": True, "bias": 0, "kind": "normal"}', "7", "7 is not a test"),
         ("blend/task.yml", "../tools.py", "../missing.py", "missing.py: No such file"),
         ("blend/reference.py", "def ref_kernel", "def reference_kernel", "does not define ref_kernel"),
         ("submission.py", "def custom_kernel", "def kernel", "does not define custom_kernel"),

@@ -6,6 +6,8 @@ Inputs are drawn as the format draws them. The reference is the definition's own
 from __future__ import annotations
 
 import functools
+import json
+from pathlib import Path
 from typing import Any
 
 import torch
@@ -16,33 +18,40 @@ from . import problem_data as data
 from . import problem_needs as needs
 from . import problem_reference
 
-ATOL = RTOL = 1e-2  # the format's rule: |out - reference| <= ATOL or <= RTOL * |reference|
-SHAPES = {name: {"workload": index, **data.CONSTANT_AXES, **axes} for index, (name, (axes, _)) in enumerate(data.WORKLOADS.items())}
+SHAPES = {name: {"workload": number, **axes} for number, (name, (axes, *_)) in enumerate(data.WORKLOADS.items(), start=1)}
 NEEDS = needs.NEEDS  # of a case: bytes of memory, and seconds on one core
 DIMS: dict[str, Any] = {}  # the format's workloads are its contract
+_STORED = {
+    **{"F64": "float64", "F32": "float32", "F16": "float16", "BF16": "bfloat16", "F8_E4M3": "float8_e4m3fn", "F8_E5M2": "float8_e5m2"},
+    **{"I64": "int64", "I32": "int32", "I16": "int16", "I8": "int8", "U8": "uint8", "BOOL": "bool"},
+}
 _INTEGERS = {torch.int8: (-128, 128)}  # range of random integers; all wider types: -1024 to 1024
 
 
 def make_inputs(shape: dict[str, int], seed: int, device: str) -> dict[str, Any]:
     """Random tensors, and the scalars of the workload, by name in the definition's order."""
-    generator = torch.Generator().manual_seed(seed)
-    _, scalars = list(data.WORKLOADS.values())[shape["workload"]]
-    made = {}
-    for name, (axes, dtype) in data.INPUTS.items():
-        if name in scalars:
-            made[name] = scalars[name]
-        elif axes is None:
-            made[name] = _random((), getattr(torch, dtype), generator).item()
-        else:
-            made[name] = _random([shape[axis] for axis in axes], getattr(torch, dtype), generator).to(device)
-    return made
+    axes, given, custom, _ = _workload(shape)
+    generator, made = torch.Generator().manual_seed(seed), {}
+    if custom:
+        scalars = {name: value for name, value in given.items() if not isinstance(value, tuple)}
+        with torch.random.fork_rng(devices=[]):
+            torch.manual_seed(seed)
+            made = getattr(problem_reference, data.CUSTOM)({**axes, **scalars}, torch.device("meta" if device == "meta" else "cpu"))
+    for name, (names, dtype) in data.INPUTS.items():
+        if isinstance(given.get(name), tuple):
+            made[name] = _stored(*given[name])
+        elif name in given:
+            made[name] = given[name]
+        elif name not in made:
+            drawn = _random(_sizes(names, shape), getattr(torch, dtype), generator)
+            made[name] = drawn.item() if names is None else drawn
+    return {name: value.to(device) if isinstance(value := made[name], torch.Tensor) else value for name in data.INPUTS}
 
 
 def make_outputs(shape: dict[str, int], device: str) -> dict[str, Any]:
     """Tensors with the outputs' shapes and formats."""
     return {
-        name: torch.empty([shape[axis] for axis in axes or ()], dtype=getattr(torch, dtype), device=device)
-        for name, (axes, dtype) in data.OUTPUTS.items()
+        name: torch.empty(_sizes(axes, shape), dtype=getattr(torch, dtype), device=device) for name, (axes, dtype) in data.OUTPUTS.items()
     }
 
 
@@ -75,7 +84,9 @@ def check(outputs: Any, expected: Any) -> str:
 
 def rule(inputs: dict[str, Any], shape: dict[str, int]) -> dict[str, Any]:
     """The format's tolerance, element by element."""
-    return {name: torch.clamp(RTOL * value.abs(), min=ATOL) for name, value in reference(inputs, shape).items()}
+    atol, rtol = _workload(shape)[3]
+    outputs = reference(inputs, shape).items()
+    return {name: atol + rtol * value.abs() if data.ADDED else torch.clamp(rtol * value.abs(), min=atol) for name, value in outputs}
 
 
 def backends(inputs: dict[str, Any], shape: dict[str, int]) -> dict[str, Any]:
@@ -105,6 +116,24 @@ def _run(given: list[Any]) -> dict[str, Any]:
             raise TypeError(f"the reference gives {len(values)} outputs, the definition has {len(data.OUTPUTS)}")
         found = dict(zip(data.OUTPUTS, values, strict=True))
     return {name: torch.as_tensor(found[name]).cpu() for name in data.OUTPUTS}
+
+
+def _workload(shape: dict[str, int]) -> Any:
+    return list(data.WORKLOADS.values())[shape["workload"] - 1]
+
+
+def _sizes(axes: Any, shape: dict[str, int]) -> list[int]:
+    return [int(axis) if axis.isdecimal() else shape[axis] for axis in axes or ()]
+
+
+def _stored(file: str, key: str) -> torch.Tensor:
+    """A tensor of a safetensors file: the length of a JSON header, the header, and the bytes of all tensors."""
+    content = Path(__file__).with_name("inputs").joinpath(Path(file).name).read_bytes()
+    start = 8 + int.from_bytes(content[:8], "little")
+    told = json.loads(content[8:start])[key]
+    first, end = told["data_offsets"]
+    dtype = getattr(torch, _STORED[told["dtype"]])
+    return torch.frombuffer(bytearray(content[start + first : start + end]), dtype=torch.uint8).view(dtype).reshape(told["shape"])
 
 
 def _random(size: Any, dtype: torch.dtype, generator: torch.Generator) -> torch.Tensor:

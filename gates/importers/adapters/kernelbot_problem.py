@@ -28,7 +28,7 @@ import reference as original  # noqa: E402
 _SEEDS = 65521  # how far a case's seed goes from the test's own: some problems use it as a number
 _PROBED = 3  # tests: on the smallest alone an input may not matter
 SHAPES = {
-    name: {**{key: value for key, value in case.items() if type(value) is int and key != "seed"}, "case_number": number}
+    name: {**{key: value for key, value in case.items() if type(value) is int and value > 0 and key != "seed"}, "case_number": number}
     for number, (name, case) in enumerate(data.CASES.items(), start=1)
 }
 NEEDS = needs.NEEDS  # of a case: bytes of memory, and seconds on one core

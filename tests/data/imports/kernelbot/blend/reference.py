@@ -3,13 +3,13 @@ from task import input_t, output_t
 from utils import verbose_allclose
 
 
-def generate_input(steps: int, width: int, seed: int, plain: bool, kind: str) -> input_t:
+def generate_input(steps: int, width: int, seed: int, plain: bool, bias: int, kind: str) -> input_t:
     """Rows that are blended, a start that only the second step reads, weights in a dict, and a buffer for the output."""
     gen = torch.Generator(device="cuda")
     gen.manual_seed(seed)
     scale = 1.0 if kind == "normal" else 8.0
     rows = [scale * torch.randn(width, device="cuda", generator=gen) for _ in range(steps)]
-    start = torch.randn(width, device="cuda", generator=gen)
+    start = torch.randn(width, device="cuda", generator=gen) + bias
     weights = {"gain": torch.rand(1, device="cuda", generator=gen)}
     out = torch.empty(width, device="cuda")
     return rows, start, weights, {"plain": plain}, out

@@ -5,6 +5,7 @@ from __future__ import annotations
 import ctypes
 import fcntl
 import functools
+import gc
 import hashlib
 import os
 import shutil
@@ -27,6 +28,7 @@ os.environ.setdefault("XDG_CACHE_HOME", os.path.expanduser("~/.cache"))
 # Bytecode is kept also where the environment says otherwise: the tests start hundreds of processes that import the same modules.
 os.environ.pop("PYTHONDONTWRITEBYTECODE", None)
 sys.dont_write_bytecode = False
+gc.disable()  # until the tests are collected: what that imports is no garbage, and looking for some is a sixth of its time
 
 
 def _cuda_devices() -> int:
@@ -56,6 +58,11 @@ def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
     for item in items:
         if "gpu" in item.keywords:
             item.add_marker(pytest.mark.skip(reason="no CUDA device"))
+
+
+def pytest_collection_finish() -> None:
+    gc.freeze()
+    gc.enable()
 
 
 @pytest.fixture

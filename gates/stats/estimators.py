@@ -6,6 +6,7 @@ neighbours of that moment, so their number says little about how well a ratio is
 
 from __future__ import annotations
 
+import bisect
 import functools
 import math
 import statistics
@@ -51,8 +52,8 @@ def figures(samples_us: Sequence[float]) -> Figures | None:
         return None
     ordered = sorted(samples_us)
     middle = quantile(ordered, 0.5)
-    mad = statistics.median(abs(sample - middle) for sample in ordered)
-    stalled = sum(sample > middle + 10.0 * mad for sample in ordered) if mad > 0 else sum(s > 2 * middle for s in ordered)
+    mad = statistics.median([abs(sample - middle) for sample in ordered])
+    stalled = len(ordered) - bisect.bisect_right(ordered, middle + 10.0 * mad if mad > 0 else 2 * middle)
     return Figures(
         samples=len(ordered),
         p50_us=middle,
@@ -70,7 +71,7 @@ def spread(samples: Sequence[float]) -> float | None:
     if len(samples) < 2:
         return None
     mean = math.fsum(samples) / len(samples)
-    return math.sqrt(math.fsum((sample - mean) ** 2 for sample in samples) / (len(samples) - 1))
+    return math.sqrt(math.fsum([(sample - mean) ** 2 for sample in samples]) / (len(samples) - 1))
 
 
 def quantile(ordered: Sequence[float], share: float) -> float:
@@ -83,8 +84,7 @@ def quantile(ordered: Sequence[float], share: float) -> float:
 
 def walsh_averages(differences: Sequence[float]) -> list[float]:
     """Means of all pairs i <= j, sorted: n (n + 1) / 2 of them."""
-    count = len(differences)
-    return sorted((differences[i] + differences[j]) / 2.0 for i in range(count) for j in range(i, count))
+    return sorted([(one + other) / 2.0 for i, one in enumerate(differences) for other in differences[i:]])
 
 
 def hodges_lehmann(differences: Sequence[float]) -> float:

@@ -62,31 +62,28 @@ class SimulatedDevice:
         """The block timer of one side."""
         return lambda samples: self._block(name, samples)
 
-    def _speed(self) -> float:
-        slow = self._warm_up * (1 - math.exp(-self._now_s / 0.3))
-        speed = (1 - slow) * (1 + self._drift * math.sin(self._phase + self._now_s))
-        return speed * (1 - self._dip) if self._now_s < self._dip_until_s else speed
-
     def _block(self, side: str, samples: int) -> Sequence[float]:
+        """Times of ``samples`` samples of ``side``, while the card's own time goes on: by the million in a study of error rates."""
         follows = bool(self._last_side) and side != self._last_side
         self._last_side = side
-        taken = []
+        gauss, random_share, exp, sin = self._random.gauss, self._random.random, math.exp, math.sin
+        true_us, bias, exponent = self._true_us[side], 1 + self._bias if follows else 1.0, self._exponent.get(side, 1.0)
+        base_mhz, side_mhz, mhz = self._base_mhz, self._side_mhz.get(side, self._base_mhz), self._mhz
+        launches, now_s, taken = self._launches, self._now_s, list[float]()
         for _ in range(samples):
-            mhz = self._side_mhz.get(side, self._base_mhz) * self._speed()
-            self._mhz = round(mhz / 15) * 15
-            true_us = self._true_us[side] * (self._base_mhz / mhz) ** self._exponent.get(side, 1.0)
-            true_us *= (1 + self._bias) if follows else 1.0
-            true_us *= math.exp(self._random.gauss(0, self._jitter))
-            if self._random.random() < self._outlier_share:
-                true_us *= 1 + self._random.expovariate(1 / self._outlier)
-            total_us = max(0.0, round(true_us * self._launches / self._step_us) * self._step_us)
-            self._pass(true_us * self._launches * 1e-6)
-            taken.append(total_us / self._launches)
+            dips = now_s < self._dip_until_s
+            slow = self._warm_up * (1 - exp(-now_s / 0.3))
+            mhz = side_mhz * ((1 - slow) * (1 + self._drift * sin(self._phase + now_s)) * (1 - self._dip if dips else 1.0))
+            taken_us = true_us * (base_mhz / mhz) ** exponent * bias * exp(gauss(0, self._jitter))
+            if random_share() < self._outlier_share:
+                taken_us *= 1 + self._random.expovariate(1 / self._outlier)
+            total_us = taken_us * launches
+            taken.append(max(0.0, round(total_us / self._step_us) * self._step_us) / launches)
+            seconds = total_us * 1e-6
+            if dips and self._counted:
+                self._throttled_ns += int(seconds * 1e9)
+            now_s += seconds
+            if random_share() < self._dips_per_s * seconds:
+                self._dip_until_s = now_s + 0.05
+        self._now_s, self._mhz = now_s, round(mhz / 15) * 15 if samples else self._mhz
         return taken
-
-    def _pass(self, seconds: float) -> None:
-        if self._now_s < self._dip_until_s and self._counted:
-            self._throttled_ns += int(seconds * 1e9)
-        self._now_s += seconds
-        if self._random.random() < self._dips_per_s * seconds:
-            self._dip_until_s = self._now_s + 0.05

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import errno
+import json
 import os
 from pathlib import Path
 
@@ -57,6 +58,18 @@ def test_refused(text: str, expected: str) -> None:
 def test_a_number_that_is_none_is_told_with_its_place(literal: str) -> None:
     with pytest.raises(GatesError, match="at line 3, column 8"):
         jsonio.loads('{"NaN 1e999": "NaN \\" -Infinity",\n "a": [\n  1.5, ' + literal + "]}", "evidence.json")
+
+
+@pytest.mark.parametrize("text", ["%s", "[%s]", "[-%s]", "[1,%s]", "[1,\n%s]", '{"a":%s}', '{"a": %s}', '{"a":\t%s}'])
+@pytest.mark.parametrize("literal", ["9" * 21, "9" * 400 + ".5", "1e999", "1E+0400", "0.1" + "0" * 30 + "e+999", "1e" + "9" * 30])
+def test_a_number_out_of_range_is_found_wherever_it_stands(text: str, literal: str) -> None:
+    with pytest.raises(GatesError, match="out of range"):
+        jsonio.loads(text % literal, "evidence.json")
+
+
+def test_a_long_fraction_a_small_number_and_a_digest_are_no_numbers_out_of_range() -> None:
+    text = f'{{"a": [0.{"1" * 40}, 1.{"1" * 40}e-9, 1e-999, 12e+99, "{"9" * 30}", "f{"9" * 30}", "2e999"], "b{"9" * 30}": -{"9" * 19}}}'
+    assert jsonio.loads(text, "evidence.json") == json.loads(text)
 
 
 def test_nan_is_never_written() -> None:

@@ -19,7 +19,7 @@ from typing import Any, TypeVar
 from gates.core.errors import GatesError, NotHere
 from gates.core.python_path import TextLoader, add_folder
 from gates.launch.c_launcher import Kernel, KernelError, require_built
-from gates.launch.packages import unusable
+from gates.launch.packages import needs_device, unusable
 from gates.task.load import CUDA, TRITON
 
 T = TypeVar("T")
@@ -71,6 +71,8 @@ class Function:
                 raise NeedsDevice(_first_line(error)) from error
             if package := unusable(error, self._folder):
                 raise package from error
+            if self._on_cpu and needs_device(error):
+                raise NeedsDevice(_first_line(error)) from error
             raise KernelError(1, _first_line(error)) from error
 
 
@@ -171,6 +173,8 @@ def _module(path: Path, on_cpu: bool, on_emulator: bool) -> ModuleType:
             raise NeedsDevice(_first_line(error)) from error
         if package := unusable(error, path.parent):
             raise package from error
+        if on_cpu and needs_device(error):
+            raise NeedsDevice(_first_line(error)) from error
         raise GatesError(
             f"can't import {path.name}: {type(error).__name__}: {error}", hint="run it by itself to see where it fails"
         ) from error

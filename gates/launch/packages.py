@@ -13,6 +13,7 @@ from pathlib import Path
 from gates.core.errors import NotHere
 
 _NO_ATTRIBUTE = re.compile(r"module '(?P<module>[\w.]+)' has no attribute '(?P<name>\w+)'")
+_ON_DEVICES = ("numba.cuda", "cupy", "cutlass", "tilelang", "cuda.tile", "warp")  # kernel languages that need a device
 _INSTALLED = ("site-packages", "dist-packages")
 
 
@@ -44,6 +45,12 @@ def unusable(error: BaseException, folder: Path) -> NeedsPackage | None:
     if lacks and lacks["module"].partition(".")[0] != package and not _names(folder, lacks["name"]):
         return NeedsPackage(package, said)
     return None
+
+
+def needs_device(error: BaseException) -> bool:
+    """Return whether the error comes from a kernel language that can't run without a device: there it tells nothing of the function."""
+    names = [str(frame.f_globals.get("__name__")) for frame, _ in traceback.walk_tb(error.__traceback__)]
+    return any(name == language or name.startswith(f"{language}.") for name in names for language in _ON_DEVICES)
 
 
 def _is_own(filename: str | None, folder: Path) -> bool:

@@ -12,7 +12,7 @@ import pytest
 
 from gates.core.errors import EXIT_HOLD, GatesError, NotHere
 from gates.launch.c_launcher import KernelError
-from gates.launch.entry_point import Function
+from gates.launch.entry_point import Function, NeedsDevice
 
 BROKEN = {  # modules of an installed package, by file
     "lang/__init__.py": "from lang.typing import registry\n",
@@ -22,6 +22,8 @@ BROKEN = {  # modules of an installed package, by file
     "old_numbers\n    return old_numbers.trapz(function)\n\n"
     "def check(x):\n    raise TypeError('x must be a tensor')\n\ndef lookup(name):\n    import old_numbers\n    return "
     "getattr(old_numbers, name)\n",
+    "cupy/__init__.py": "from cupy import core\n\ndef jit(function):\n    return core.made(function)\n",
+    "cupy/core.py": "def made(function):\n    raise TypeError('no array on a device')\n",
     "lazy/late.py": "raise RuntimeError('built for another version of old_numbers')\n",
 }
 
@@ -35,7 +37,7 @@ def call(tmp_path: Path, monkeypatch: pytest.MonkeyPatch):
     monkeypatch.syspath_prepend(str(installed))
 
     def run(text: str, helper: str = "") -> object:
-        for name in [name for name in sys.modules if name.partition(".")[0] in ("lang", "lazy", "old_numbers", "helper")]:
+        for name in [name for name in sys.modules if name.partition(".")[0] in ("lang", "lazy", "old_numbers", "helper", "cupy")]:
             del sys.modules[name]
         folder = tmp_path / "task"
         shutil.rmtree(folder, ignore_errors=True)
@@ -98,3 +100,24 @@ def test_an_error_of_its_own_file_when_it_is_loaded_is_wrong_usage(call) -> None
     with pytest.raises(GatesError, match="can't import kernel.py") as caught:
         call("import helper\ndef run(x): return x\n", "raise RuntimeError('mine')\n")
     assert not isinstance(caught.value, NotHere)
+
+
+@pytest.mark.parametrize(
+    "text", ["import cupy\ndef run(x): return cupy.jit(x)\n", "import cupy\nmade = cupy.jit(1)\ndef run(x): return x\n"]
+)
+def test_what_a_language_for_devices_raises_without_one_is_no_finding(call, text: str) -> None:
+    with pytest.raises(NeedsDevice, match="no array on a device"):
+        call(text)
+
+
+@pytest.mark.parametrize("raised", ["raise TypeError('no array on a device')", "import lazy\n    lazy.check(x)"])
+def test_what_the_function_raises_itself_is_a_finding_in_such_a_language_too(call, raised: str) -> None:
+    with pytest.raises(KernelError):
+        call(f"import cupy\ndef run(x):\n    {raised}\n")
+
+
+def test_the_languages_without_a_judge_here_are_those_that_need_a_device() -> None:
+    from gates.importers.languages import LANGUAGES
+    from gates.launch.packages import _ON_DEVICES
+
+    assert {one.module for one in LANGUAGES if one.without_device == "nothing"} == set(_ON_DEVICES)

@@ -63,6 +63,22 @@ def test_a_barrier_and_copy_of_libcu(library: Path, cpu: CpuDevice) -> None:
     assert np.array_equal(out.get(), X[::-1]) and not cpu.findings()
 
 
+@pytest.mark.parametrize("seed", [0, 1, 2])
+def test_a_pipeline_whose_barriers_count_copies(library: Path, seed: int) -> None:
+    cpu = cpu_kit.device(seed=seed)
+    launch, x, out = Launcher(library, "staged"), cpu.array(X), cpu.empty((64,), np.float32)
+    launch(x, out, 0)
+    assert np.array_equal(out.get(), 2 * (X[:64] + X[64:]).reshape(-1, 2)[:, ::-1].ravel()) and not cpu.findings()
+    launch(x, out, 1)
+    found = cpu.findings()[0]
+    assert found.code == "cpu.copy_not_awaited" and found.where == f"{SOURCE}:{cpu_kit.line_of(SOURCE, '// fetches')}"
+    assert found.other == f"{SOURCE}:{cpu_kit.line_of(SOURCE, '// of a stage')}"
+    cpu.reset()
+    with pytest.raises(GatesError):
+        launch(x, out, 2)
+    assert [finding.code for finding in cpu.findings()] == ["cpu.deadlock"]
+
+
 def test_a_grid_meets(library: Path, cpu: CpuDevice) -> None:
     values, out = np.arange(1000, dtype=np.float32), cpu.empty((1,), np.float32)
     Launcher(library, "grid")(cpu.array(values), cpu.empty((6,), np.float32), out, 1000)

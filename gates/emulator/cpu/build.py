@@ -39,14 +39,17 @@ _FLAGS = (
 _VECTOR_FLAGS = ("-mavx2", "-mfma", "-mf16c", "-mbmi2")
 _NEEDED_OF_PROCESSOR = {"avx2", "fma", "f16c", "bmi2"}
 
-# What a library of kernels must not reach: the device's records, which are evidence, and functions that find others by name.
+# What a library of kernels must not reach: the device's records, which are evidence, and functions that find others by name. The
+# runtime has a dlopen and a dlsym of its own; the linker reports the others.
 _OUT_OF_REACH = (
     "dlsym", "dlvsym", "dlopen", "dlmopen", "dl_iterate_phdr", "gates_cpu_configure", "gates_cpu_findings", "gates_cpu_launches",
     "gates_cpu_reset", "gates_cpu_allocations", "gates_cpu_protect", "gates_cpu_forget", "gates_cpu_load", "gates_cpu_launch",
     "gates_cpu_unload", "gates_cpu_executed", "gates_cpu_executed_s", "gates_cpu_printed_lines", "gates_cpu_launches_left_out",
 )  # fmt: skip
-# The library uses its own runtime, not one that the process already has. The linker reports names that no source defines.
-LINK_FLAGS = ("-shared", "-cudart=none", "-Xlinker", ",".join(("-Bsymbolic,-z,defs", *(f"--wrap={name}" for name in _OUT_OF_REACH))))
+# The library uses its own runtime, not one that the process already has. The linker reports names that no source defines, and takes
+# __real_NAME of a wrapped name for NAME, if it is not wrapped itself.
+_WRAPPED = (f"--wrap={prefix}{name}" for name in _OUT_OF_REACH for prefix in ("", "__real_"))
+LINK_FLAGS = ("-shared", "-cudart=none", "-Xlinker", ",".join(("-Bsymbolic,-z,defs", *_WRAPPED)))
 
 
 @lru_cache(maxsize=4)  # kernels' libraries and the device of one process share one, also if its sources are edited meanwhile

@@ -6,6 +6,7 @@
 #include <cub/block/block_radix_sort.cuh>
 #include <cub/block/block_scan.cuh>
 #include <cuda/barrier>
+#include <cuda/pipeline>
 #include <cuda_runtime.h>
 
 #include <cstdint>
@@ -51,6 +52,28 @@ __global__ void libcu_kernel(const float* x, float* out) {
   cuda::memcpy_async(cg::this_thread_block(), tile, x, cuda::aligned_size_t<16>(sizeof tile), barrier);
   barrier.arrive_and_wait();
   out[threadIdx.x] = tile[127 - threadIdx.x];
+}
+
+// Two stages of a pipeline, whose barriers count each thread's copies of four bytes.
+__global__ void pipeline_kernel(const float* x, float* out, int mode) {
+  constexpr int kStages = 2;
+  __shared__ float tile[kStages][64];
+  __shared__ cuda::pipeline_shared_state<cuda::thread_scope_block, kStages> state;
+  auto pipeline = cuda::make_pipeline(cg::this_thread_block(), &state);
+  const auto fetch = [&](int turn) {
+    pipeline.producer_acquire();
+    cuda::memcpy_async(&tile[turn % kStages][threadIdx.x], x + turn % 2 * 64 + threadIdx.x, sizeof(float), pipeline);  // fetches
+    pipeline.producer_commit();
+  };
+  float sum = 0.0f;
+  fetch(0);
+  for (int turn = 0; turn < 4; ++turn) {
+    if (turn < 3) fetch(turn + 1);
+    if (mode != 1) pipeline.consumer_wait();
+    sum += tile[turn % kStages][threadIdx.x ^ 1];  // of a stage
+    if (mode != 2 || turn < 1) pipeline.consumer_release();  // or never again: the third fetch waits for ever
+  }
+  out[threadIdx.x] = sum;
 }
 
 __global__ void grid_kernel(const float* x, float* part, float* out, int n) {
@@ -99,6 +122,7 @@ __global__ void warp_kernel(const int* x, int* out) {
 extern "C" int copy(const float* x, float* out, int64_t mode, TAIL) { copy_kernel<<<1, 128>>>(x, out, int(mode)); return cudaGetLastError(); }
 extern "C" int bulk(const float* x, float* out, int64_t mode, TAIL) { bulk_kernel<<<1, 128>>>(x, out, int(mode)); return cudaGetLastError(); }
 extern "C" int libcu(const float* x, float* out, TAIL) { libcu_kernel<<<1, 128>>>(x, out); return cudaGetLastError(); }
+extern "C" int staged(const float* x, float* out, int64_t mode, TAIL) { pipeline_kernel<<<1, 64>>>(x, out, int(mode)); return cudaGetLastError(); }
 extern "C" int sort(const int* x, int* sorted, int* sums, TAIL) { sort_kernel<<<1, 128>>>(x, sorted, sums); return cudaGetLastError(); }
 extern "C" int warps(const int* x, int* out, TAIL) { warp_kernel<<<1, 64>>>(x, out); return cudaGetLastError(); }
 static void count(cudaStream_t, cudaError_t status, void* data) { *static_cast<int*>(data) += status == cudaSuccess; }

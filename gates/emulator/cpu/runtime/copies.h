@@ -16,7 +16,12 @@ struct Copy {  // cp.async
     std::uint64_t from;              // of host memory; 0: zeros
     std::uint32_t bytes, filled;     // filled: of `bytes`, the rest are zeros
     std::uint32_t group;             // its number in the lane
+    std::uint32_t number;            // in the warp
     std::int32_t place;
+};
+
+struct Arrival {  // cp.async.mbarrier.arrive: once the lane's copies of lower numbers have landed
+    std::uint32_t lane, barrier, number;
 };
 
 struct TensorCopy {  // what an mbarrier counts: cp.async.bulk, cp.reduce.async.bulk, st.async, red.async
@@ -44,7 +49,9 @@ struct BulkStore {  // cp.async.bulk and cp.reduce.async.bulk from shared to glo
 
 struct CopyGroup {
     std::vector<Copy> pending;
+    std::vector<Arrival> arrivals;
     std::vector<BulkStore> stores;
+    std::uint32_t started = 0;                            // copies so far
     std::uint32_t group[32] = {}, bulk_group[32] = {};    // the lane's open groups
 };
 

@@ -30,8 +30,12 @@ void report_no_proxy_fence(Warp& warp, const Op& op, unsigned lane, const std::s
 // The same of an engine that reads these bytes of the CTA's shared memory, if the store to one of them lacks the fence: true.
 bool read_without_fence(Warp& warp, const Op& op, unsigned lane, const char* reader, std::uint32_t address, unsigned bytes);
 
-// Brings home the copies that the barrier at `address` counts; false if there are none.
+// Brings home the copies that the barrier at `address` counts, by bytes or by arrivals; false if there are none.
 bool land_copies(Cta& cta, std::uint32_t address);
+bool land_arrivals(Cta& cta, std::uint32_t address);
+// One of them arrives; its phase may end.
+void complete_arrival(Cta& cta, std::uint32_t address);
+void arrival_of_copies(Decoder& decoder, Modifiers& modifiers);  // cp.async.mbarrier.arrive, after the words before `arrive`
 // Threads of the warp have ended: their stores in bulk end, too, and those that nobody waited for are a finding.
 void end_stores(Warp& warp);
 // Takes `bytes` from what the barrier expects; its phase may end.

@@ -82,7 +82,7 @@ void start(Warp& warp, const Op& op) {
         if (target == nullptr) continue;
         std::memset(target, 0xff, op.extra->bytes);  // until it lands, nobody may read it
         std::memset(shadow, kOnItsWay, op.extra->bytes);
-        copies.pending.push_back({i, to, reinterpret_cast<std::uint64_t>(source), op.extra->bytes, taken, copies.group[i], op.place});
+        copies.pending.push_back({i, to, reinterpret_cast<std::uint64_t>(source), op.extra->bytes, taken, copies.group[i], copies.started++, op.place});
     }
 }
 
@@ -100,7 +100,7 @@ void copy(Decoder& decoder, Modifiers& modifiers) {
         op.imm = op.mode != 0 ? 0 : static_cast<std::int64_t>(decoder.operand(0).bits);
         return;
     }
-    if (Modifiers(modifiers).take("mbarrier")) decoder.unsupported();
+    if (modifiers.take("mbarrier")) return arrival_of_copies(decoder, modifiers);
     modifiers.take_one_of({"ca", "cg"});
     modifiers.take_one_of({"shared", "shared::cta"});
     if (!modifiers.take("global")) decoder.unsupported("from another space than global");
@@ -134,5 +134,24 @@ void copy(Decoder& decoder, Modifiers& modifiers) {
 const OpcodeTable table = {{"cp", copy}};
 
 }  // namespace
+
+bool land_arrivals(Cta& cta, std::uint32_t address) {
+    bool any = false;
+    for (Warp& warp : cta.warps) {
+        CopyGroup& copies = *cta.copies[warp.index];
+        const auto counted = [&](const Arrival& arrival) { return arrival.barrier == address; };
+        std::vector<Arrival> landing;
+        std::copy_if(copies.arrivals.begin(), copies.arrivals.end(), std::back_inserter(landing), counted);
+        copies.arrivals.erase(std::remove_if(copies.arrivals.begin(), copies.arrivals.end(), counted), copies.arrivals.end());
+        for (const Arrival& arrival : landing) {
+            const auto before = [&](const Copy& copy) { return copy.lane == arrival.lane && copy.number < arrival.number; };
+            for (const Copy& copy : copies.pending) if (before(copy)) land(warp, copy);
+            copies.pending.erase(std::remove_if(copies.pending.begin(), copies.pending.end(), before), copies.pending.end());
+            complete_arrival(cta, address);
+        }
+        any |= !landing.empty();
+    }
+    return any;
+}
 
 }  // namespace gates_cpu

@@ -337,7 +337,7 @@ bool land_copies(Cta& cta, std::uint32_t address) {
     std::copy_if(cta.tensors.begin(), cta.tensors.end(), std::back_inserter(landing), counted);
     cta.tensors.erase(std::remove_if(cta.tensors.begin(), cta.tensors.end(), counted), cta.tensors.end());
     for (const TensorCopy& copy : landing) land(cta, copy);
-    return !landing.empty();
+    return land_arrivals(cta, address) || !landing.empty();
 }
 
 void bulk_copy(Decoder& decoder, Modifiers& modifiers, bool reduces) {

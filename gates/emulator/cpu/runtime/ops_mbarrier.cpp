@@ -1,5 +1,6 @@
 // mbarrier: a barrier in eight bytes of shared memory, which counts arrivals and bytes.
 #include "access.h"
+#include "copies.h"
 #include "hopper.h"
 #include "races.h"
 
@@ -86,6 +87,27 @@ void arrive(Warp& warp, const Op& op) {
     }
 }
 
+// The executing lanes' copies (cp.async) so far: each lane arrives when they have landed. mode: 1 as one of those that the barrier counts.
+void arrive_with_copies(Warp& warp, const Op& op) {
+    CopyGroup& copies = *warp.cta->copies[warp.index];
+    for (unsigned lane = 0; lane < kLanes; ++lane) {
+        if (!(warp.exec >> lane & 1)) continue;
+        const Found found = find(warp, op, lane);
+        if (found.state == nullptr) continue;
+        if (found.owner != warp.cta) {
+            warp.cta->launch->fault(&warp, op.place, lane, "cpu.bad_mbarrier", "asynchronous copies arrive at the mbarrier of another block");
+            continue;
+        }
+        found.state->pending += op.mode == 0;
+        if (op.mode == 1 && found.state->pending == 0) {
+            warp.cta->launch->report(&warp, op.place, lane, "cpu.mbarrier_arrivals", "more threads arrive at an mbarrier than it counts");
+            continue;
+        }
+        copies.arrivals.push_back({lane, found.address, copies.started});
+        if (warp.cta->races) warp.cta->races->release_at(warp, found.place());
+    }
+}
+
 // op.b: the state or the parity. mode: 1 parity, 2 may wait.
 void test(Warp& warp, const Op& op) {
     std::uint32_t ended = 0;
@@ -144,7 +166,7 @@ void mbarrier(Decoder& decoder, Modifiers& modifiers) {
     }
     const bool arrives = modifiers.take("arrive"), drops = modifiers.take("arrive_drop"), expects = modifiers.take("expect_tx");
     if (arrives || drops || expects) {
-        if (modifiers.take("noComplete")) decoder.unsupported();
+        modifiers.take("noComplete");
         address_and_order(modifiers, extra);
         const bool alone = !arrives && !drops;
         const std::size_t first = alone || decoder.operand(0).kind == Operand::Address ? 0 : 1;
@@ -171,6 +193,23 @@ void mbarrier(Decoder& decoder, Modifiers& modifiers) {
 const OpcodeTable table = {{"mbarrier", mbarrier}};
 
 }  // namespace
+
+void complete_arrival(Cta& cta, std::uint32_t address) {
+    State& state = *reinterpret_cast<State*>(cta.shared.data() + address);
+    if (state.pending > 0) --state.pending;
+    settle(cta, state, address);
+}
+
+void arrival_of_copies(Decoder& decoder, Modifiers& modifiers) {
+    if (!modifiers.take("arrive")) decoder.unsupported();
+    Extra extra;
+    const bool counted = modifiers.take("noinc");
+    address_and_order(modifiers, extra);
+    Op& op = decoder.emit(arrive_with_copies);
+    op.mode = counted;
+    decoder.address(decoder.operand(0), op, extra);
+    decoder.extra(op) = extra;
+}
 
 void complete_bytes(Cta& cta, std::uint32_t address, std::uint32_t bytes) {
     State& state = *reinterpret_cast<State*>(cta.shared.data() + address);

@@ -57,26 +57,29 @@ def free_bytes() -> int:
     return max(0, min(found))
 
 
-def known(problem: Any, shape: Mapping[str, int]) -> Needs | None:
-    """Return what a case of ``shape`` takes: what the problem's NEEDS says, or an estimate. None if it is small, or can't be known.
+def known(problem: Any, shape: Mapping[str, int], *, small: bool = False) -> Needs | None:
+    """Return what a case of ``shape`` takes: what the problem's NEEDS says, or an estimate. None if it can't be known, or if its sizes
+    look small and it is not asked for ``small`` shapes, too.
 
-    To follow a problem loads much of torch, some seconds long, so an import writes the estimates down.
+    To follow a problem loads much of torch, some seconds long, so an import writes the estimates down, also for shapes that look small.
     """
     sizes = [size for size in shape.values() if type(size) is int]
-    if not hasattr(problem, "honest") or (sizes and math.prod(sizes) <= _SMALL and max(sizes) <= _SHORT):
+    if not hasattr(problem, "honest"):
         return None
     for name, written in getattr(problem, "NEEDS", {}).items():
         if problem.SHAPES.get(name) == shape:
             return Needs(*written)
+    if not small and sizes and math.prod(sizes) <= _SMALL and max(sizes) <= _SHORT:
+        return None
     place = (problem.__name__, tuple(shape.items()))
     if place not in _known:
         _known[place] = estimate(problem, shape)
     return _known[place]
 
 
-def refusal(problem: Any, shape: Mapping[str, int], seconds: float) -> str:
-    """Return why a case can't be tried within ``seconds`` and the free memory; empty if it can, or if that is not known."""
-    if (needed := known(problem, shape)) is None:
+def refusal(problem: Any, shape: Mapping[str, int], seconds: float, *, small: bool = False) -> str:
+    """Return why a case can't be tried within ``seconds`` and the free memory; empty if it can, or if that is not ``known``."""
+    if (needed := known(problem, shape, small=small)) is None:
         return ""
     if needed.bytes > (free := free_bytes()):
         return f"needs about {needed.bytes / 2**30:.3g} GiB of memory, and {free / 2**30:.3g} GiB are free"

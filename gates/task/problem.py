@@ -50,6 +50,7 @@ and may have:
 from __future__ import annotations
 
 import contextlib
+import functools
 import importlib
 import inspect
 import math
@@ -137,7 +138,6 @@ class Problem:
     def __init__(self, module: ModuleType) -> None:
         self._module = module
         self.SHAPES = Shapes(module.SHAPES)
-        self.ARGUMENTS = tuple(getattr(module, "ARGUMENTS", None) or ()) or _input_names(module)
         self._returned: list[str] | None = None
         self._whole = len(inspect.signature(module.reference).parameters) > 1
         self._honest: tuple[Any, dict[str, Any], dict[str, Any], dict[str, Any]] | None = None  # of the last inputs
@@ -150,6 +150,11 @@ class Problem:
 
     def __getattr__(self, name: str) -> Any:
         return getattr(self._module, name)
+
+    @functools.cached_property
+    def ARGUMENTS(self) -> tuple[str, ...]:  # noqa: N802 - a problem's name
+        """The problem's own, or the names of its inputs, which are drawn for that when somebody asks."""
+        return tuple(getattr(self._module, "ARGUMENTS", None) or ()) or _input_names(self._module)
 
     def reference(self, inputs: Mapping[str, Any], shape: Mapping[str, int]) -> dict[str, Any]:
         """The exact outputs by name: float64 or complex128 CPU tensors."""

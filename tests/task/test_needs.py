@@ -24,3 +24,4 @@ def test_one_size_may_be_the_side_of_a_matrix() -> None:
     assert found is not None and found.core_s == 6 * 2 * 4096**3 / 2e9, "N alone is a small number"
     assert "s are allowed" in needs.refusal(problem, {"N": 4096}, 1)
     assert needs.known(problem, {"N": 64}) is None, "a small problem is not followed"
+    assert needs.known(problem, {"N": 64}, small=True) is not None, "but where the estimate is written down: its sizes may say little"

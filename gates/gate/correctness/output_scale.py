@@ -102,7 +102,7 @@ def execute(job: Mapping[str, Any], folder: Path) -> None:
             return
         began, limit_s = time.monotonic(), job["limit_s"]
         given = {name: dict(shape) for name, shape in problem.SHAPES.items()}
-        untried = {name: told for name, shape in given.items() if (told := needs.refusal(problem, shape, limit_s * _SHARE))}
+        untried = {name: told for name, shape in given.items() if (told := needs.refusal(problem, shape, limit_s * _SHARE, small=True))}
         writer.write("given", shapes=given, untried=untried, needs=_needs(problem, given))
         found = []
         for name, candidates in job["offers"].items():
@@ -144,7 +144,7 @@ def _together(given: Mapping[str, Any], found: Sequence[Mapping[str, Any]], time
 def _needs(problem: Any, shapes: Mapping[str, Any]) -> dict[str, Any]:
     from gates.task import needs
 
-    return {name: taken for name, shape in shapes.items() if (taken := needs.known(problem, shape))}
+    return {name: taken for name, shape in shapes.items() if (taken := needs.known(problem, shape, small=True))}
 
 
 def _by_size(shapes: Mapping[str, Mapping[str, int]]) -> list[str]:

@@ -30,6 +30,7 @@ class Needs(NamedTuple):
 
 
 _known: dict[Any, Needs | None] = {}  # by problem and sizes
+_opaque: set[str] = set()  # problems that were not followed once: another try may take as long as the case
 
 
 def estimate(problem: Any, shape: Mapping[str, int]) -> Needs | None:
@@ -72,9 +73,11 @@ def known(problem: Any, shape: Mapping[str, int], *, small: bool = False) -> Nee
     if not small and sizes and math.prod(sizes) <= _SMALL and max(sizes) <= _SHORT:
         return None
     place = (problem.__name__, tuple(shape.items()))
-    if place not in _known:
+    if place not in _known and problem.__name__ not in _opaque:
         _known[place] = estimate(problem, shape)
-    return _known[place]
+        if _known[place] is None:
+            _opaque.add(problem.__name__)
+    return _known.get(place)
 
 
 def refusal(problem: Any, shape: Mapping[str, int], seconds: float, *, small: bool = False) -> str:

@@ -436,10 +436,10 @@ def test_a_shape_that_does_not_end_in_time_is_left_out_and_what_it_takes_is_kept
     given = {"shapes": {"vast": {"N": 64}, "large": {"N": 8}, "plain": {"N": 2}, "huge": {"N": 99}}, "untried": {"huge": "…"}, "needs": {}}
     found = [{**line, "shape": "small", "sizes": {"N": 1}}, {**line, "shape": "plain"}]
     monkeypatch.setattr(os, "sched_getaffinity", lambda _: {0, 1})
-    made = output_scale._together(given, found, True, 60.0)
+    made = output_scale._together(given, found, [], True, 60.0)
     assert list(made["shapes"]) == ["small", "vast", "large", "plain", "huge"] and made["untried"].keys() == {"huge", "large", "vast"}
     assert made["needs"] == {"large": [0, 120.0]} and "60 s of --limit-s" in made["untried"]["vast"]
-    assert output_scale._together(given, found, False, 60.0)["needs"] == {}, "no shape was too slow: later ones were not begun"
+    assert output_scale._together(given, found, [], False, 60.0)["needs"] == {}, "no shape was too slow: later ones were not begun"
 
 
 def test_a_reference_that_fails_on_one_shape_is_refused(tmp_path: Path) -> None:
@@ -451,6 +451,18 @@ def test_a_reference_that_fails_on_one_shape_is_refused(tmp_path: Path) -> None:
     )
     with pytest.raises(GatesError, match="could not be run"):
         output_scale.bounds(tmp_path, "failing", work=tmp_path / "work", limit_s=60)
+
+
+def test_a_shape_without_memory_is_left_out_and_the_others_are_tried(tmp_path: Path) -> None:
+    (tmp_path / "vast.py").write_text(
+        "import torch\nSHAPES = {'vast': {'N': 2**20}, 'small': {'N': 4}}\n"
+        "def make_inputs(shape, seed, device): return {'x': torch.arange(1.0, 5.0)}\n"
+        "def reference(inputs, shape): return {'out': torch.empty(shape['N'] ** 3 // 64 + 4 - 1)[:4].zero_().double() + inputs['x']}\n"
+        "def honest(inputs, shape): return {'out': torch.tensor([1.0, 2.0, 3.0, 4.0 + 0 * inputs['x'].sum().item()])}\n"
+    )
+    made = output_scale.bounds(tmp_path, "vast", work=tmp_path / "work", limit_s=60)
+    assert "needs more memory" in made["untried"]["vast"] and "small" not in made["untried"]
+    assert made["needs"]["vast"][0] > 2**20, "a run on this machine does not try it"
 
 
 def test_a_reference_whose_sums_come_in_another_order_is_none_that_is_random(tmp_path: Path) -> None:

@@ -15,6 +15,7 @@ from pathlib import Path
 from typing import Any
 
 from gates.core.errors import GatesError
+from gates.worker import machine_fault
 from gates.worker.job import ResultWriter, run_job
 
 _SHARE = 0.2  # of the time limit: what one shape may take by estimate
@@ -46,10 +47,11 @@ def bounds(
     tried = run_job(folder, job, work, limit_s=limit_s, name="magnitude", python=python)
     if (refusal := tried.refusal()) is not None:
         raise refusal
-    given = next((line for line in tried.own() if line.get("type") == "given"), None)
+    given = [line for line in tried.own() if line.get("type") == "given"]
     found = [line for line in tried.own() if line.get("type") == "figures"]
     if given and found and (tried.timed_out or tried.returncode == 0):
-        return _together(given, found, tried.timed_out, limit_s)
+        left_out = [line for line in tried.own() if line.get("type") == "untried"]
+        return _together(given[0], found, left_out, tried.timed_out, limit_s)
     raise GatesError(
         f"the reference could not be run ({tried.cause}): {tried.last_words()}",
         hint="the problem must run on the CPU within the time limit (--limit-s)",
@@ -113,8 +115,16 @@ def execute(job: Mapping[str, Any], folder: Path) -> None:
                     break
         for name in _by_size({name: shape for name, shape in given.items() if name not in untried}):
             if not found or time.monotonic() - began < limit_s * _BEGIN:
-                found.append(_figures(problem, name, given[name]))
-                writer.write("figures", shape=name, **found[-1])
+                try:
+                    found.append(_figures(problem, name, given[name]))
+                except (RuntimeError, MemoryError) as error:
+                    if isinstance(error, RuntimeError) and machine_fault.fault_in(str(error)) is None:
+                        raise
+                    free = needs.free_bytes()
+                    untried[name] = f"needs more memory than the {free / 2**30:.3g} GiB that are free"
+                    writer.write("untried", shape=name, reason=untried[name], needs={name: [free + 1, 0]})
+                else:
+                    writer.write("figures", shape=name, **found[-1])
         if not found:
             raise GatesError(
                 "; ".join(f"shape {name} {told}" for name, told in untried.items()),
@@ -122,17 +132,20 @@ def execute(job: Mapping[str, Any], folder: Path) -> None:
             )
 
 
-def _together(given: Mapping[str, Any], found: Sequence[Mapping[str, Any]], timed_out: bool, limit_s: float) -> dict[str, Any]:
+def _together(
+    given: Mapping[str, Any], found: Sequence[Mapping[str, Any]], left_out: Sequence[Mapping[str, Any]], timed_out: bool, limit_s: float
+) -> dict[str, Any]:
     """What ``bounds`` gives, of the lines of a job that ended or ran out of time: then its last shape takes all of that time."""
+    untried = given["untried"] | {line["shape"]: line["reason"] for line in left_out}
     offered = {one["shape"]: one["sizes"] for one in found if "sizes" in one}
     tried = {one["shape"] for one in found}
-    left = [name for name in _by_size(given["shapes"]) if name not in given["untried"] and name not in tried]
+    left = [name for name in _by_size(given["shapes"]) if name not in untried and name not in tried]
     taken = {left[0]: [0, limit_s * len(os.sched_getaffinity(0))]} if timed_out and left else {}
     worst = max(found, key=lambda one: one["honest"])
     return {
         "shapes": offered | given["shapes"],
-        "needs": {name: own for one in found for name, own in one.get("needs", {}).items()} | given["needs"] | taken,
-        "untried": given["untried"] | dict.fromkeys(left, f"did not end within the {limit_s:g} s of --limit-s"),
+        "needs": {name: own for one in (*found, given, *left_out) for name, own in one.get("needs", {}).items()} | taken,
+        "untried": untried | dict.fromkeys(left, f"did not end within the {limit_s:g} s of --limit-s"),
         "largest": max(one["largest"] for one in found),
         "mean": max(one["mean"] for one in found),
         "honest": worst["honest"],

@@ -101,7 +101,11 @@ def _data(inputs: dict[str, Any], *, exact: bool = False) -> Any:
 @functools.lru_cache(maxsize=1)
 def _buffers() -> set[str]:
     """Roles of the tensors that are buffers for outputs: of an output's size and kind, and what they hold changes no output."""
-    smallest = sorted(SHAPES.values(), key=lambda sizes: sum(sizes.values()))[:_PROBED]
+    with torch.device("cpu"):  # also where a case is followed on tensors without memory
+        return _probed(sorted(SHAPES.values(), key=lambda sizes: sum(sizes.values()))[:_PROBED])
+
+
+def _probed(smallest: list[dict[str, int]]) -> set[str]:
     found, others = set(), set()
     for sizes in smallest:
         given = _first(sizes)

@@ -1,4 +1,4 @@
-"""The kernel that the timed shape launches on each side, whatever its name or template arguments: one row a quantity."""
+"""The kernel that the timed shape launches on each side, whatever its name or template arguments: one row per quantity."""
 
 from __future__ import annotations
 
@@ -8,6 +8,7 @@ from typing import Any
 
 from gates.comparison.record import Row
 from gates.core.kernel_names import instance_of, instance_of_signature, plain_name
+from gates.core.records import shown
 from gates.gate.performance.limit import limit_of, rates
 from gates.gate.ptxas.evidence import Launch, PtxasKernel
 from gates.stats.samples import BASELINE, CANDIDATE
@@ -22,6 +23,7 @@ _CLASSES = (  # of machine instructions: what the table calls them, and the clas
     ("asynchronous copies", ("async_copy", "tma")),
     ("local memory instructions", ("local_memory",)),
 )
+_SELDOM = ("shared memory, static", "local memory instructions")  # left out if both sides have none
 
 
 @dataclass(frozen=True)
@@ -37,28 +39,40 @@ class TimedKernel:
 
 
 def rows(before: Mapping[str, Any], after: Mapping[str, Any], timed: Mapping[str, Any] | None) -> Iterator[Row]:
-    """A row a quantity of the two kernels; none where a side's kernel is not known for certain."""
+    """A row per quantity of the two kernels; none where a side's kernel is not known for certain."""
     if (found := pair(before, after, timed)) is None:
         return
     theirs, ours = found
+    measured = ((timed or before).get("performance"), BASELINE if timed else CANDIDATE), (after.get("performance"), CANDIDATE)
     yield Row("kernel", "", f"{theirs.name} {theirs.arch}", f"{ours.name} {ours.arch}")
+    yield from _time_row(*measured)
     for (name, unit, one), (_, _, two) in zip(_quantities(theirs), _quantities(ours), strict=True):
-        if one is not None or two is not None:
+        if (one is not None or two is not None) and not (name in _SELDOM and one == two == 0):
             yield Row(name, unit, one, two)
-    yield from _limit_rows((timed or before).get("performance"), BASELINE if timed else CANDIDATE, after.get("performance"))
+    yield from _limit_rows(*measured)
 
 
-def _limit_rows(before: Any, role: str, after: Any) -> Iterator[Row]:
-    """The card's limit of each side, what bounds it, the share that is reached, and the rates of the work."""
-    limits = [limit_of(one, one.gated_mode, side) if one else None for one, side in ((before, role), (after, CANDIDATE))]
+def _time_row(*sides: tuple[Any, str]) -> Iterator[Row]:
+    """The p50 of each side in the cache mode that is judged."""
+    modes = [one.gated_mode for one, _ in sides if one]
+    figures = [one.figures.get(one.gated_mode, {}).get(role) if one else None for one, role in sides]
+    if any(figures):
+        yield Row(f"p50, {modes[-1]} L2", "us", *(figure.p50_us if figure else None for figure in figures))
+
+
+def _limit_rows(*sides: tuple[Any, str]) -> Iterator[Row]:
+    """The card's limit of each side and what bounds it, the share that is reached, and the rates of the work."""
+    limits = [limit_of(one, one.gated_mode, role) if one else None for one, role in sides]
     if limits == [None, None]:
         return
-    yield Row("limited by", "", *(limit.bound if limit else None for limit in limits))
-    yield Row("limit", "us", *(limit.us if limit else None for limit in limits))
+    bounds = " and ".join(dict.fromkeys(limit.bound for limit in limits if limit))
+    yield Row(f"limit ({bounds})", "us", *(limit.us if limit else None for limit in limits))
     yield Row("share of the limit", "%", *(limit.share_pct if limit else None for limit in limits))
-    reached = [rates(one, limit) if limit else {} for one, limit in zip((before, after), limits, strict=True)]
-    for unit in dict.fromkeys([*reached[0], *reached[1]]):
-        yield Row("rate", unit, *(found.get(unit) for found in reached))
+    reached = [rates(one, limit) if limit else {} for (one, _), limit in zip(sides, limits, strict=True)]
+    units = dict.fromkeys([*reached[0], *reached[1]])
+    yield Row(
+        "rate", ", ".join(units), *(", ".join(shown(found[unit]) if unit in found else "none" for unit in units) for found in reached)
+    )
 
 
 def pair(before: Mapping[str, Any], after: Mapping[str, Any], timed: Mapping[str, Any] | None) -> tuple[TimedKernel, TimedKernel] | None:
@@ -93,12 +107,12 @@ def timed_kernel(evidence: Mapping[str, Any], ncu: Any, role: str, shape: str) -
 
 def _quantities(kernel: TimedKernel) -> Iterator[tuple[str, str, float | int | None]]:
     compiled, launch = kernel.compiled, kernel.launch
-    yield "registers", "a thread", compiled.final.registers
+    yield "registers", "per thread", compiled.final.registers
     yield "shared memory, static", "bytes", compiled.final.static_smem_bytes
     yield "shared memory, dynamic", "bytes", launch.dynamic_smem_bytes if launch else None
     spills = (compiled.spill_store_bytes, compiled.spill_load_bytes)
     yield "spills", "bytes", None if None in spills else sum(spills)  # type: ignore[arg-type]
-    yield "threads", "a CTA", launch.threads_per_cta if launch else None
+    yield "threads", "per CTA", launch.threads_per_cta if launch else None
     yield "occupancy", "%", compiled.occupancy_pct
     yield "instructions", "", kernel.code.instructions if kernel.code else None
     for name, classes in _CLASSES:

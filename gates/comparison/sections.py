@@ -59,7 +59,7 @@ def _figure(figures: Figures | None, name: str) -> float | str | None:
 
 
 def _resource_rows(before: PtxasEvidence | None, after: PtxasEvidence | None) -> Iterator[Row]:
-    """A row an instance: registers a thread, shared memory, spills, occupancy."""
+    """A row per instance: registers per thread, shared memory, spills, occupancy."""
     for key, one, two in _by_name(before.kernels if before else (), after.kernels if after else ()):
         yield Row(key, RESOURCES, _resources(one), _resources(two))
 

@@ -28,7 +28,7 @@ def test_two_stages_of_other_names_are_put_side_by_side_on_one_screen() -> None:
     text = compare_runs(V8, V9).markdown(folded=False)
     table = text.partition("## The timed kernel")[2]
     assert 12 <= table.count("\n| ") - 2 <= 16 and text.count("\n") < 62 and "missing" not in text
-    assert "| registers | a thread | 126 | 163 | +37 |" in table and "| tensor pipe | % | 5.849 | 22.41 |" in table
+    assert "| registers | per thread | 126 | 163 | +37 |" in table and "| tensor pipe | % | 5.87 | 21.63 |" in table
     folded = compare_runs(V8, V9).markdown()
     assert "Compiled resources: 36 rows, 0 differ, 36 on one side only" in folded, [
         line for line in folded.splitlines() if "<summary>" in line

@@ -12,7 +12,7 @@ _FIGURE = re.compile(r"(\w+(?:\[\d+\])?):(\d+|UNKNOWN)")
 
 @dataclass(frozen=True)
 class FunctionUsage:
-    """One function of a cubin. Bytes, registers a thread; None where the tool prints UNKNOWN (recursion)."""
+    """One function of a cubin. Bytes, registers per thread; None where the tool prints UNKNOWN (recursion)."""
 
     registers: int | None
     stack_bytes: int | None

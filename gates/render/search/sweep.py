@@ -25,7 +25,7 @@ _WHOLE = ("registers", "smem_bytes", "spill_bytes")
 _WORST: dict[str, Callable[[list[float]], float]] = {**dict.fromkeys(_WHOLE, max), "occupancy_pct": min}
 _MARKERS = (("left", BLUE, "o"), ("dropped", GREY, "x"), ("incumbent", "black", "s"), ("reference", "black", "D"), ("winner", _ORANGE, "*"))
 _AXES = (
-    ("registers", "registers a thread", 1.0),
+    ("registers", "registers per thread", 1.0),
     ("smem_bytes", "shared memory of a CTA (KiB)", 1024.0),
     ("occupancy_pct", "theoretical occupancy (%)", 1.0),
 )

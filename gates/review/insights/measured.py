@@ -225,7 +225,7 @@ def _resources(facts: Facts) -> Iterator[Fact]:
         linked = ".linked" if kernel and kernel.linked and hasattr(kernel.linked, name) else ""
         return None if base is None else f"{base}{linked}.{name}"
 
-    yield facts.read("registers", f"registers a thread, {arch}", "", file, path("registers"))
+    yield facts.read("registers", f"registers per thread, {arch}", "", file, path("registers"))
     yield facts.read("threads", "threads a CTA", "", file, launch and f"{launch}.threads_per_cta")
     facts.read("static_smem", "static shared memory", "byte", file, path("static_smem_bytes"))
     facts.read("dynamic_smem", "dynamic shared memory", "byte", file, launch and f"{launch}.dynamic_smem_bytes")

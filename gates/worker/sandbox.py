@@ -105,6 +105,12 @@ def caches(folder: Path) -> dict[str, str]:
         "TRITON_CACHE_DIR": "triton",
         "TORCH_EXTENSIONS_DIR": "extensions",
         "CUDA_CACHE_PATH": "cuda",
+        "NUMBA_CACHE_DIR": "numba",
+        "CUPY_CACHE_DIR": "cupy",
+        "WARP_CACHE_PATH": "warp",
+        "TILELANG_CACHE_DIR": "tilelang",
+        "CUTE_DSL_CACHE_DIR": "cute_dsl",
+        "CUDA_TILE_CACHE_DIR": "cuda_tile",
     }
     return {name: str(folder / place) for name, place in places.items()}
 

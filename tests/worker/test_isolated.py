@@ -65,6 +65,11 @@ def test_an_honest_kernel_passes_and_what_it_prints_is_no_result(folder: Path) -
     assert len(raw["candidate"]["jobs"]) == 1
 
 
+def test_a_kernel_language_keeps_what_it_compiled_where_it_may_write(folder: Path) -> None:
+    _, verdict = judged(folder, "caching")
+    assert verdict.status is Status.PASS, verdict.checks
+
+
 def test_a_kernel_that_breaks_off_has_crashed(folder: Path) -> None:
     _, verdict = judged(folder, "leaves")
     assert verdict.status is Status.FAIL

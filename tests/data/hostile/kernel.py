@@ -137,3 +137,11 @@ def spawns(x):
 
     with get_context("spawn").Pool(1) as pool:
         return 2 * x + pool.apply(int, ("1",))
+
+
+def caching(x):
+    for name in ("NUMBA_CACHE_DIR", "CUPY_CACHE_DIR", "WARP_CACHE_PATH", "TILELANG_CACHE_DIR", "CUTE_DSL_CACHE_DIR", "CUDA_TILE_CACHE_DIR"):
+        place = Path(os.environ[name])  # as kernel languages do at their first kernel
+        place.mkdir(parents=True, exist_ok=True)
+        (place / "kernel").write_text("compiled")
+    return 2 * x + 1

@@ -41,6 +41,8 @@ def load(problem: Path, solution: Path | None, given_sizes: Mapping[str, int] | 
         reference=python_solution.reference_side(given, "model.py", f"{problem.stem}: the problem's own Model, eager", kernel),
         problem={
             "problem.py": folder.adapter("kernelbench_problem.py"),
+            "problem_computed.py": '"""What follows from the problem\'s whole numbers."""\n\n'
+            + f"COMPUTED = {sizes.followers(module)!r}\n",
             folder.SIZES: folder.sizes_text({_GIVEN: sizes.of_module(module, given_sizes or {})}),
         },
         timed=_GIVEN,

@@ -20,6 +20,7 @@ _OPERATIONS: dict[type, Any] = {
     ast.Pow: operator.pow,
 }
 _MOST_POWER = 64
+_PLAIN = (ast.Tuple, ast.List, ast.Name, ast.Constant, ast.BinOp, ast.UnaryOp, ast.operator, ast.unaryop, ast.expr_context)
 _CAPS = {
     32: (29, 23, 19),
     16: (13, 11, 7),
@@ -76,6 +77,18 @@ def offered(tree: ast.Module, given: Mapping[str, int]) -> dict[str, list[dict[s
         "small": [sizes for sizes in small if _product(sizes) <= min(_MOST, _product(own) // 2)] if _product(own) > _SMALL else [],
         "tail": [sizes for sizes in all_odd + large_odd if _product(sizes) <= _MOST],
     }
+
+
+def followers(tree: ast.Module) -> dict[str, str]:
+    """Return what else of the module's top level is computed from its numbers, such as ``bias_shape = (out_channels, 1, 1)``, as text."""
+    known = set(of_module(tree, {}))
+    found: dict[str, str] = {}
+    for name, value in _assigned(tree):
+        nodes = list(ast.walk(value))
+        names = {one.id for one in nodes if isinstance(one, ast.Name)}
+        if name not in known and names and names <= known | found.keys() and all(isinstance(one, _PLAIN) for one in nodes):
+            found[name] = ast.unparse(value)
+    return found
 
 
 def _product(sizes: Mapping[str, int]) -> int:

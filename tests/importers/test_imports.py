@@ -407,6 +407,24 @@ def test_sizes_that_are_computed_follow_and_all_are_odd_in_the_first_tail() -> N
         sizes.of_module(tree, {"hidden": 4})
 
 
+def test_what_is_computed_from_sizes_follows_them(tmp_path: Path, unrun: None) -> None:
+    code = (
+        "import torch\nbatch, channels = 4, 64\nkernel = (3, 3)\nbias_shape = (channels, 1, -1 + 2)\nboth = [bias_shape, 2 * batch]\n"
+        "drawn = torch.zeros(batch)\n"
+        "class Model(torch.nn.Module):\n"
+        "    def __init__(self, shape):\n        super().__init__()\n        self.bias = torch.nn.Parameter(torch.ones(shape))\n"
+        "    def forward(self, x):\n        return x + self.bias\n"
+        "def get_inputs():\n    return [torch.rand(batch, channels, 2, 2)]\n"
+        "def get_init_inputs():\n    return [bias_shape]\n"
+    )
+    (tmp_path / "biased.py").write_text(code)
+    assert sizes.followers(sources.parse(code, "p")) == {"bias_shape": "(channels, 1, -1 + 2)", "both": "[bias_shape, 2 * batch]"}
+    task, *_ = folder.write(kernelbench.load(tmp_path / "biased.py", None), tmp_path, "biased_rows", 60)
+    problem = module_of(task, "problem")
+    inputs = problem.make_inputs({"batch": 3, "channels": 7}, 0, "cpu")
+    assert inputs["init_inputs"] == ((7, 1, 1),) and problem.reference(inputs, {})["out"].shape == (3, 7, 2, 2)
+
+
 def test_outputs_in_another_format_are_told(tmp_path: Path, unrun: None) -> None:
     import torch
 

@@ -109,6 +109,8 @@ def execute(job: Mapping[str, Any], folder: Path) -> None:
         found = []
         for name, candidates in job["offers"].items():
             for shape in candidates:
+                if needs.refusal(problem, shape, limit_s * _SHARE, small=True):
+                    continue
                 with contextlib.suppress(Exception):  # the problem is made for other sizes
                     found.append(_figures(problem, name, shape))
                     writer.write("figures", shape=name, sizes=shape, needs=_needs(problem, {name: shape}), **found[-1])

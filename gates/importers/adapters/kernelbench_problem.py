@@ -13,6 +13,7 @@ import torch
 
 from gates.task.precision import exactly
 
+from . import problem_computed as computed
 from . import problem_data as data
 from . import problem_needs as needs
 from . import problem_original as original
@@ -31,6 +32,8 @@ def make_inputs(shape: dict[str, int], seed: int, device: str) -> dict[str, Any]
     """What ModelNew is made of (``init_inputs``), and the inputs of its forward by name."""
     for name, value in shape.items():
         setattr(original, name, value)
+    for name, text in computed.COMPUTED.items():
+        setattr(original, name, eval(text, vars(original)))  # noqa: S307  the problem's own code
     with torch.random.fork_rng(devices=[]):
         torch.manual_seed(seed)
         init, given = original.get_init_inputs(), original.get_inputs()

@@ -81,7 +81,7 @@ OnceASession = Callable[[str, Callable[[Path], object]], Path]  # (name, fill) -
 _COMPILED = (  # where what the kept libraries are made of lies, and what makes them
     *(f"gates/{name}" for name in ("build", "core", "emulator", "task")),
     *("kernels", "studies", "tasks", "examples"),
-    *(f"tests/{name}" for name in ("data", "emulator", "gate/correctness", "kernels", "project", "support")),
+    *(f"tests/{name}" for name in ("data", "emulator", "gate/correctness", "kernels", "project", "support", "tasks")),
 )
 
 

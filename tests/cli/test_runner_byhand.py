@@ -9,6 +9,7 @@ import sys
 from pathlib import Path
 
 import pytest
+from conftest import OnceASession
 from places import TASKS
 
 from gates.build.build import build
@@ -23,8 +24,8 @@ FAST = TASKS / "saxpy_fast"
 
 
 @pytest.fixture(scope="module")
-def build_dir(tmp_path_factory: pytest.TempPathFactory) -> Path:
-    folder = tmp_path_factory.mktemp("build")
+def build_dir(kept: OnceASession) -> Path:
+    folder = kept("saxpy_by_hand", lambda folder: None)
     built = build(load_task(FAST, environ={}), find_toolchain(), folder, want={"emulator"})
     assert built.path("emulator"), built.failures
     return folder

@@ -34,13 +34,13 @@ def card(**changes) -> CardPeaks:
 
 
 @pytest.mark.parametrize(("arch", "shapes"), [("sm_80", None), ("sm_90a", ["small.tensor.fp16"])])
-def test_its_kernels_give_the_right_numbers(tmp_path, arch, shapes) -> None:
-    folder = tmp_path / DATA.name
-    shutil.copytree(DATA, folder)
+def test_its_kernels_give_the_right_numbers(tmp_path, kept, arch, shapes) -> None:
+    home = kept(f"calibration_{arch}", lambda folder: None)
+    folder = shutil.copytree(DATA, home / DATA.name, dirs_exist_ok=True)
     text = (folder / "task.yaml").read_text(encoding="utf-8")
     (folder / "task.yaml").write_text(text.replace("arch: [sm_80, sm_90a]", f"arch: [{arch}]"), encoding="utf-8")
     task = load_task(folder, {}, environ={})
-    built = build(task, find_toolchain(), tmp_path / "build", want={"emulator"})
+    built = build(task, find_toolchain(), home / "build", want={"emulator"})
     if failure := built.failure("emulator"):
         pytest.skip(failure.sentence)
     limits = task.gates["correctness"]

@@ -2,23 +2,28 @@
 
 from __future__ import annotations
 
-from pathlib import Path
-
 import cpu_kit
 import pytest
+from conftest import OnceASession
 
 from gates.core.errors import GatesError
 from gates.task.problem import DEFAULT_INPUTS
 
 
+def task_on_cpu(kept: OnceASession, name: str, tasks: str = "tasks") -> cpu_kit.TaskOnCpu:
+    task = cpu_kit.ROOT / tasks / name
+    library = kept(f"on_cpu_{name}", lambda folder: cpu_kit.TaskOnCpu(task, folder)) / f"{name}.so"
+    return cpu_kit.TaskOnCpu(task, library.parent, library)
+
+
 @pytest.fixture(scope="module")
-def mma(tmp_path_factory: pytest.TempPathFactory) -> cpu_kit.TaskOnCpu:
-    return cpu_kit.TaskOnCpu(cpu_kit.ROOT / "tasks" / "stage4_mma", tmp_path_factory.mktemp("cpu"))
+def mma(kept: OnceASession) -> cpu_kit.TaskOnCpu:
+    return task_on_cpu(kept, "stage4_mma")
 
 
 @pytest.mark.parametrize("name", ["saxpy_slow", "saxpy_fast"])
-def test_saxpy(name: str, tmp_path: Path) -> None:
-    task, cpu = cpu_kit.TaskOnCpu(cpu_kit.ROOT / "tests" / "tasks" / name, tmp_path), cpu_kit.device()
+def test_saxpy(name: str, kept: OnceASession) -> None:
+    task, cpu = task_on_cpu(kept, name, "tests/tasks"), cpu_kit.device()
     for shape in ("small", "tail"):
         outcome = task.run(cpu, shape)
         assert outcome.max_abs_err <= 1e-6 and not outcome.findings
@@ -29,8 +34,8 @@ def test_saxpy(name: str, tmp_path: Path) -> None:
 
 
 @pytest.mark.parametrize("name", ["stage0_scalar", "stage2_wmma_pv"])
-def test_stages_of_the_fp8_ladder(name: str, tmp_path: Path) -> None:
-    task, cpu = cpu_kit.TaskOnCpu(cpu_kit.ROOT / "tasks" / name, tmp_path), cpu_kit.device()
+def test_stages_of_the_fp8_ladder(name: str, kept: OnceASession) -> None:
+    task, cpu = task_on_cpu(kept, name), cpu_kit.device()
     for shape in ("small", "tail"):
         outcome = task.run(cpu, shape)
         assert not outcome.broken and not outcome.findings
@@ -59,8 +64,8 @@ def test_a_launch_that_ended_early_leaves_nothing_behind(mma: cpu_kit.TaskOnCpu)
 
 @pytest.mark.slow  # nvcc takes half a minute for each
 @pytest.mark.parametrize("name", ["fp16_v5_scalar", "fp16_v7_wmma_pv", "fp16_v9_pipeline", "fp16_v10_hopper", "fp16_v11_pingpong"])
-def test_rungs_of_the_fp16_ladder(name: str, tmp_path: Path) -> None:
-    task, cpu = cpu_kit.TaskOnCpu(cpu_kit.ROOT / "tasks" / name, tmp_path), cpu_kit.device()
+def test_rungs_of_the_fp16_ladder(name: str, kept: OnceASession) -> None:
+    task, cpu = task_on_cpu(kept, name), cpu_kit.device()
     for shape in ("small", "causal"):
         outcome = task.run(cpu, shape)
         assert not outcome.broken and not outcome.findings

@@ -6,6 +6,7 @@ from functools import lru_cache
 from pathlib import Path
 
 import pytest
+from conftest import OnceASession
 from places import DATA
 from static_kit import make_task, needs_cuobjdump, needs_nvcc
 
@@ -28,9 +29,9 @@ BUILDS: list[Path] = []
 
 
 @pytest.fixture(scope="module", autouse=True)
-def builds(tmp_path_factory: pytest.TempPathFactory) -> None:
+def builds(kept: OnceASession) -> None:
     """One build folder for the whole module, so that what two tests share is compiled once."""
-    BUILDS.append(tmp_path_factory.mktemp("planted"))
+    BUILDS.append(kept("static_planted", lambda folder: None))
 
 
 @lru_cache

@@ -97,12 +97,12 @@ def test_more_heads_than_a_grid_is_high_are_refused(kernel: EmulatedKernel) -> N
 
 
 @needs_nvcc
-def test_the_softmax_runs_under_the_products(tmp_path: Path) -> None:
+def test_the_softmax_runs_under_the_products(kept: OnceASession) -> None:
     """The compiler adds no wait of its own, and leaves exponentials of the upper rows between the waits for Q·K^T and for P·V.
 
     Of tiles without a mask ptxas puts some of them behind the second wait.
     """
-    for keys, (plain, masked) in exponentials_under_products(RUNG, tmp_path, kernels=4, toggles={}):
+    for keys, (plain, masked) in exponentials_under_products(RUNG, kept, kernels=4, toggles={}):
         upper = keys // 4  # of a tile's keys a thread has every fourth pair
         assert masked >= upper and 3 * plain >= upper
 

@@ -148,10 +148,10 @@ def test_more_items_than_there_are_numbers_are_refused(kernel: EmulatedKernel) -
 
 
 @needs_nvcc
-def test_the_softmax_runs_under_the_products(tmp_path: Path) -> None:
+def test_the_softmax_runs_under_the_products(kept: OnceASession) -> None:
     """The compiler spills nothing and adds no wait of its own; all exponentials of a step lie between the waits for Q·K^T and for P·V,
     but for an item's first tile."""
-    for keys, loops in exponentials_under_products(RUNG, tmp_path, kernels=2, toggles=LONGEST):
+    for keys, loops in exponentials_under_products(RUNG, kept, kernels=2, toggles=LONGEST):
         of_tile = keys // 2  # of a tile's keys a thread has every fourth pair, in two rows
         assert len(loops) >= 2 and min(loops[:2]) >= of_tile
 

@@ -15,6 +15,7 @@ import sys
 from pathlib import Path
 
 import pytest
+from conftest import OnceASession
 from places import RECORDED, ROOT
 from runs_kit import RUN, sign
 from static_kit import needs_nvcc
@@ -245,12 +246,13 @@ def blocks(text: str) -> list[str]:
     return re.findall(r"```python\n(.*?)```", text, re.S)
 
 
-def test_the_kernels_are_functions_as_the_page_shows(tmp_path: Path) -> None:
+def test_the_kernels_are_functions_as_the_page_shows(tmp_path: Path, kept: OnceASession) -> None:
     """In a process of its own: pytester, which the next test takes, forgets modules imported
     meanwhile, and torch can't be imported twice.
     """
     examples = blocks(FUNCTIONS)
     assert len(examples) == 3
+    (tmp_path / "build").symlink_to(kept("kernels_as_functions", lambda folder: None))
     done = subprocess.run(
         [sys.executable, "-c", "\n".join(examples)],
         cwd=tmp_path,

@@ -104,32 +104,29 @@ def test_honest_launchers_of_the_toolbox_pass(toolbox: Path, tmp_path: Path) -> 
 
 @needs_nvcc
 @pytest.mark.parametrize("name", [defect.name for defect in STATIC])
-def test_a_false_claim_is_caught_by_a_static_gate(name: str, patched: Patched, tmp_path: Path) -> None:
+def test_a_false_claim_is_caught_by_a_static_gate(name: str, patched: Patched, kept: OnceASession, tmp_path: Path) -> None:
     called = None
     if name == "too_much_shared_memory":  # it is dynamic: only a launch tells
         called = cheapest.launches(*patched(DEFECTS[name]), DEFECTS[name], tmp_path / "launches")
-    for result in static_gates(name, tmp_path, called):
+    for result in static_gates(name, kept, called):
         assert result.status is Status.FAIL, result.sentence
 
 
 @needs_nvcc
-def test_a_fallback_and_a_local_table_are_caught_by_the_static_gates(toolbox: Path, tmp_path: Path) -> None:
-    (table,) = static_gates("local_table", tmp_path, None)
+def test_a_fallback_and_a_local_table_are_caught_by_the_static_gates(toolbox: Path, kept: OnceASession, tmp_path: Path) -> None:
+    (table,) = static_gates("local_table", kept, None)
     assert table.code == "sass.forbidden"
     called = cheapest.launches(toolbox, "falls_back", DEFECTS["falls_back"], tmp_path / "launches")
-    (fallback,) = static_gates("local_table", tmp_path, called, as_defect="falls_back")  # the same kernels, compiled once
+    (fallback,) = static_gates("local_table", kept, called, as_defect="falls_back")  # the same kernels, compiled once
     assert fallback.code == "ptxas.unlisted_kernel"
 
 
-def static_gates(name: str, tmp_path: Path, launches, as_defect: str = "") -> list[GateResult]:
+def static_gates(name: str, kept: OnceASession, launches, as_defect: str = "") -> list[GateResult]:
     """ptxas or sass, as the catalogue says of ``name`` or ``as_defect``, for the task's first architecture."""
-    shop = tmp_path / "workshop"
-    folder = shop / ("tasks" if DEFECTS[name].stage else "toolbox") / name
-    if not folder.is_dir():
-        folder = Workshop(shop).plant(DEFECTS[name])
-    task = load_task(folder, environ={})
+    home = kept(f"static_{name}", lambda folder: Workshop(folder / "workshop").plant(DEFECTS[name]))
+    task = load_task(home / "workshop" / ("tasks" if DEFECTS[name].stage else "toolbox") / name, environ={})
     task = dataclasses.replace(task, arch=task.arch[:1])
-    result = build(task, find_toolchain(), tmp_path / "build", want={"cubin"})
+    result = build(task, find_toolchain(), home / "build", want={"cubin"})
     assert not result.failures
     texts = collect(result, find_toolchain())
     found = []

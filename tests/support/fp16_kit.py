@@ -106,19 +106,25 @@ def over_bound(out: torch.Tensor, inputs: Mapping[str, Any], shape: Mapping[str,
     return (error / problem.error_bound(inputs, shape)["out"]).max().item()
 
 
-def exponentials_under_products(rung: str, folder: Path, *, kernels: int, toggles: Mapping[str, int]) -> list[tuple[int, list[int]]]:
+def exponentials_under_products(rung: str, kept: OnceASession, *, kernels: int, toggles: Mapping[str, int]) -> list[tuple[int, list[int]]]:
     """(keys of a tile, exponentials between the waits for Q·K^T and for P·V of each loop) of each kernel without a mask.
 
     The compiler must spill nothing and add no wait of its own to ``rung``, a stage for sm_90a.
     """
-    tools, cubin = find_toolchain(), folder / "stage.cubin"
+    tools = find_toolchain()
     argv = [tools.need("nvcc").path, "-std=c++17", "-cubin", "-arch=sm_90a", "-Xptxas", "-v", "-ftz=true", "-DCAUSAL=0"]
-    argv += [*(f"-D{name}={value}" for name, value in toggles.items()), str(SOURCES / f"{rung}.cu"), "-o", str(cubin)]
-    printed = subprocess.run(argv, capture_output=True, text=True, check=True, timeout=300).stderr
+    argv += [*(f"-D{name}={value}" for name, value in toggles.items()), str(SOURCES / f"{rung}.cu"), "-o", "stage.cubin"]
+
+    def compiled(folder: Path) -> None:
+        done = subprocess.run(argv, cwd=folder, capture_output=True, text=True, check=True, timeout=300)
+        (folder / "stage.log").write_text(done.stderr, encoding="utf-8")
+
+    folder = kept(f"under_products_{rung}", compiled)
+    printed = (folder / "stage.log").read_text(encoding="utf-8")
     assert "(C75" not in printed and len(re.findall(r" 0 bytes spill stores, 0 bytes spill loads", printed)) == kernels
     if tools.get("cuobjdump") is None:
         pytest.skip("no cuobjdump")
-    argv = [tools.need("cuobjdump").path, "--dump-sass", str(cubin)]
+    argv = [tools.need("cuobjdump").path, "--dump-sass", str(folder / "stage.cubin")]
     found = subprocess.run(argv, capture_output=True, text=True, check=True, timeout=60).stdout.split("Function : ")[1:]
     assert len(found) == kernels
     loops = (re.findall(r"DEPBAR\.LE gsb0, 0x1 .*?DEPBAR\.LE gsb0, 0x0 ", kernel, re.DOTALL) for kernel in found)

@@ -66,15 +66,14 @@ class Lines(Silence):
 
 
 @pytest.fixture(scope="module")
-def swept(once_a_session: OnceASession, tmp_path_factory: pytest.TempPathFactory) -> tuple[Path, Sweep]:
+def swept(once_a_session: OnceASession, kept: OnceASession, tmp_path_factory: pytest.TempPathFactory) -> tuple[Path, Sweep]:
     """A whole sweep on two emulator workers, interrupted once the first variant has compiled, which is not done again; a copy, to go on
     with.
     """
 
     def sweep(root: Path) -> None:
-        options = Options(
-            str(BLOCKS), ("BLOCK=128,100,512,64",), profile="cpu", workers=2, results=root / "results", build_dir=root / "build"
-        )
+        builds = kept("sweep_builds", lambda folder: None)
+        options = Options(str(BLOCKS), ("BLOCK=128,100,512,64",), profile="cpu", workers=2, results=root / "results", build_dir=builds)
         with pytest.raises(KeyboardInterrupt):
             run_sweep(replace(options, workers=1), Interrupting())
         (first,) = (root / "results").rglob("ptxas.json")

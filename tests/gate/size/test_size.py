@@ -8,6 +8,7 @@ from pathlib import Path
 
 import command_kit
 import pytest
+from conftest import OnceASession
 from places import TASKS
 from runs_kit import sign
 from static_kit import make_task
@@ -131,12 +132,12 @@ def test_contradictions() -> None:
 
 
 @pytest.fixture(scope="module")
-def built(tmp_path_factory: pytest.TempPathFactory) -> dict[str, SizeEvidence]:
+def built(kept: OnceASession) -> dict[str, SizeEvidence]:
     """A kernel whose loop is rolled, unrolled, and rolled in a folder with a long name."""
-    root, found = tmp_path_factory.mktemp("size"), {}
+    root, found = kept("size", lambda folder: None), {}
     for name, factor in (("rolled", "1"), ("unrolled", "64"), ("rolled_" + "in_a_folder_with_a_long_name_" * 4, "1")):
         folder = root / name
-        folder.mkdir()
+        folder.mkdir(exist_ok=True)
         task = make_task(folder, SUM % factor, arch=("sm_90",), nvcc_flags=())
         found[name[:9]] = measured(build(task, find_toolchain(), folder / "build", want={"cubin"}))
     return found

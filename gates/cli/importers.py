@@ -60,7 +60,8 @@ def import_group() -> None:
 def kernelbench(problem: Path, solution: Path | None, solutions: Path | None, given_sizes: str | None, **options: Any) -> None:
     """Import a KernelBench problem with a solution, or a folder of problems.
 
-    The problem has Model, get_inputs and get_init_inputs; the solution has ModelNew. A small shape and one with odd sizes are
+    The problem has Model, get_inputs and get_init_inputs; the solution has ModelNew, or is a .cu file that binds forward (PYBIND11_MODULE),
+    which gets the inputs alone. A small shape and one with odd sizes are
     made of the problem's whole numbers. Of a folder each problem is imported with the solutions of its name, or with its own
     Model if there is no --solutions; imports.csv in --dir says what was imported, and what was refused and why. An interrupted import
     continues there.
@@ -119,17 +120,18 @@ def flashinfer_bench(definition: Path, solution: Path, workloads: Path | None, *
 
 @import_group.command("robust-kbench")
 @click.argument("task", type=click.Path(path_type=Path, exists=True, file_okay=False), metavar="DIR")
+@click.argument("kernel", type=_FILE, required=False, metavar="[KERNEL.cu]")
 @_options
-def robust_kbench(task: Path, **options: Any) -> None:
+def robust_kbench(task: Path, kernel: Path | None, **options: Any) -> None:
     """Import a robust-kbench task folder.
 
-    It holds func_forward.py, config_forward.json and forward.cu.
+    It holds func_forward.py and config_forward.json, and forward.cu if no other kernel is named.
 
     Example: gates import robust-kbench tasks/layernorm
     """
     from gates.importers import robust_kbench as format
 
-    _write(format.load(task), task.resolve().name, **options)
+    _write(format.load(task, kernel), task.resolve().name, **options)
 
 
 def _suite(format: Any, problems: Path, solutions: Path | None, directory: Path, name: str | None, limit_s: float) -> int:

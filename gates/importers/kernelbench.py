@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import ast
 from collections.abc import Iterator, Mapping
 from pathlib import Path
 
@@ -29,15 +30,20 @@ def load(problem: Path, solution: Path | None, given_sizes: Mapping[str, int] | 
     ``given_sizes`` replace whole numbers of the problem's module. Raises GatesError for a file that can't be read or is not of the format.
     """
     given = Original(problem, "problem_original.py", folder.read(problem))
-    answer = Original(solution or problem, "model.py", folder.read(solution) if solution else given.content)
+    compiled = solution is not None and solution.suffix == ".cu"
+    answer = Original(solution or problem, "solution.cu" if compiled else "model.py", folder.read(solution) if solution else given.content)
     module = sources.python_tree(given)
     sources.require(module, ("Model", "get_inputs", "get_init_inputs"), str(problem), f"{FORMAT} problem")
-    if solution:
-        sources.require(sources.python_tree(answer), ("ModelNew",), str(solution), f"{FORMAT} solution")
-    kernel = folder.adapter("kernelbench_kernel.py")
+    kernel, title = folder.adapter("kernelbench_kernel.py"), f"{answer.path.stem}: ModelNew for {problem.stem}"
+    if compiled:
+        candidate = python_solution.bound_side(answer, title.replace("ModelNew", "the bound function"), _inputs_of_forward(module))
+    else:
+        if solution:
+            sources.require(sources.python_tree(answer), ("ModelNew",), str(solution), f"{FORMAT} solution")
+        candidate = python_solution.side(answer, title, kernel)
     return Imported(
         format=FORMAT,
-        candidate=python_solution.side(answer, f"{answer.path.stem}: ModelNew for {problem.stem}", kernel),
+        candidate=candidate,
         reference=python_solution.reference_side(given, "model.py", f"{problem.stem}: the problem's own Model, eager", kernel),
         problem={
             "problem.py": folder.adapter("kernelbench_problem.py"),
@@ -51,3 +57,12 @@ def load(problem: Path, solution: Path | None, given_sizes: Mapping[str, int] | 
         tolerance=_TOLERANCE,
         details={"problem": problem.stem, "precision": "float32"},
     )
+
+
+def _inputs_of_forward(module: ast.Module) -> list[str]:
+    """The parameters of Model.forward."""
+    for node in module.body:
+        for one in node.body if isinstance(node, ast.ClassDef) and node.name == "Model" else ():
+            if isinstance(one, ast.FunctionDef) and one.name == "forward":
+                return [parameter.arg for parameter in (*one.args.posonlyargs, *one.args.args)][1:]
+    return []

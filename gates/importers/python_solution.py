@@ -1,7 +1,11 @@
-"""The task of a solution that is one Python file: its kind, and what is judged of it, follow from what it imports."""
+"""The task of a solution that is one file. Of a Python file its kind, and what is judged of it, follow from what it imports."""
 
 from __future__ import annotations
 
+import re
+from collections.abc import Sequence
+
+from gates.core.errors import GatesError
 from gates.importers import folder, languages, load_inline, sources
 from gates.importers.folder import Original, Side
 
@@ -19,6 +23,26 @@ def side(answer: Original, title: str, kernel: str) -> Side:
         kernels=inline.kernels if inline else kernels,
         nvcc_flags=inline.nvcc_flags if inline else (),
     )
+
+
+_BOUND = re.compile(r'\bdef\(\s*"(\w+)"')
+_FORWARD = "forward"
+
+
+def bound_side(answer: Original, title: str, arguments: Sequence[str]) -> Side:
+    """Return the task of a CUDA file that binds a function for Python (PYBIND11_MODULE): ``forward``, or its only one.
+
+    Raises GatesError for a file that binds none, or several without that name.
+    """
+    code = folder.text(answer)
+    names = list(dict.fromkeys(_BOUND.findall(code))) if "PYBIND11_MODULE" in code else []
+    if not names or (len(names) > 1 and _FORWARD not in names):
+        raise GatesError(
+            f"{answer.path} binds {', '.join(names) or 'no function'}; one must be {_FORWARD!r}, or the only one",
+            hint='end the file with PYBIND11_MODULE(TORCH_EXTENSION_NAME, m) { m.def("forward", &forward); }',
+        )
+    entry = _FORWARD if _FORWARD in names else names[0]
+    return Side(title, "torch-extension", entry, [answer.kept], {}, arguments=arguments, kernels=sources.cuda_kernels(code))
 
 
 def reference_side(given: Original, kept: str, title: str, kernel: str) -> Side:

@@ -21,16 +21,19 @@ _TOLERANCE = "robust-kbench's rule, |out - reference| <= 1e-3 + 1e-3 * |referenc
 _GROUPS = ("init_configs", "input_configs", "shared_configs")
 
 
-def load(task: Path) -> Imported:
-    """What the folder holds. Raises GatesError where a file is missing or is not of the format."""
+def load(task: Path, kernel: Path | None = None) -> Imported:
+    """What the folder holds, with ``kernel`` in place of its forward.cu.
+
+    Raises GatesError where a file is missing or is not of the format.
+    """
     if not task.is_dir():
         raise GatesError(f"{task} is not a folder", hint="name a task folder of robust-kbench")
     function, config, cuda = (
-        Original(task / name, kept, folder.read(task / name))
-        for name, kept in (
-            ("func_forward.py", "problem_original.py"),
-            ("config_forward.json", "config_forward.json"),
-            ("forward.cu", "forward.cu"),
+        Original(path, kept, folder.read(path))
+        for path, kept in (
+            (task / "func_forward.py", "problem_original.py"),
+            (task / "config_forward.json", "config_forward.json"),
+            (kernel or task / "forward.cu", "forward.cu"),
         )
     )
     sources.require(sources.python_tree(function), ("forward_fn", "Model", "get_inputs"), str(function.path), FORMAT)

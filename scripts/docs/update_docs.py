@@ -7,6 +7,7 @@ Example: python scripts/docs/update_docs.py
 
 from __future__ import annotations
 
+import csv
 import inspect
 import re
 import sys
@@ -163,7 +164,13 @@ def task_page(text: str, _recorded: Path) -> str:
 
 
 def import_page(text: str, _recorded: Path) -> str:
-    """docs/start/import.md with the table of kernel languages."""
+    """docs/start/import.md with the suites that were imported, and the table of kernel languages."""
+    suites = []
+    for path in sorted((ROOT / "studies" / "imports").glob("*.csv")):
+        with path.open(encoding="utf-8", newline="") as file:
+            found = [row["status"] for row in csv.DictReader(file)]
+        suites.append(f"{path.stem}: {found.count('imported')} of {len(found)} problems")
+    text = generated(text, "suites", ", ".join(suites) + ".\n")
     alike: dict[tuple[str, str], list[str]] = {}
     for one in LANGUAGES:
         alike.setdefault((one.kind, one.without_device), []).append(f"{one.name} ({one.module})")

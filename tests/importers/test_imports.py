@@ -189,6 +189,32 @@ def test_cuda_text_of_load_inline_is_judged_as_a_file(tmp_path: Path, unrun: Non
     assert failure is None if not error else error in "".join(failure.errors), failure
 
 
+BOUND = """#include <torch/extension.h>
+__global__ void relu_kernel(const float* x, float* y, int n) { int i = blockIdx.x * blockDim.x + threadIdx.x; if (i < n) y[i] = x[i]; }
+torch::Tensor forward(torch::Tensor x) {
+    auto y = torch::empty_like(x);
+    relu_kernel<<<(x.numel() + 255) / 256, 256>>>(x.data_ptr<float>(), y.data_ptr<float>(), x.numel());
+    return y;
+}
+PYBIND11_MODULE(TORCH_EXTENSION_NAME, m) { m.def("forward", &forward, "relu"); }
+"""
+
+
+def test_a_cuda_file_that_binds_a_function_is_a_solution(tmp_path: Path, unrun: None) -> None:
+    (tmp_path / "mine.cu").write_text(BOUND)
+    task, *_ = folder.write(kernelbench.load(DATA / "kernelbench" / "p_softmax_v0.py", tmp_path / "mine.cu"), tmp_path, "bound", 60)
+    loaded = load_task(task, environ={})
+    assert (loaded.kind, loaded.entry, loaded.arguments, loaded.kernels) == ("torch-extension", "forward", ("x",), ("relu_kernel",))
+    assert loaded.stream == "default" and (task / "solution.cu").read_text() == BOUND
+
+
+@pytest.mark.parametrize("end", ["", 'PYBIND11_MODULE(TORCH_EXTENSION_NAME, m) { m.def("one", &one); m.def("two", &two); }'])
+def test_a_cuda_file_without_a_function_to_call_is_one_error(tmp_path: Path, end: str) -> None:
+    (tmp_path / "mine.cu").write_text(BOUND.partition("PYBIND11")[0] + end)
+    with pytest.raises(GatesError, match="binds no function" if not end else "binds one, two; one must be 'forward'"):
+        kernelbench.load(DATA / "kernelbench" / "p_softmax_v0.py", tmp_path / "mine.cu")
+
+
 def test_cuda_text_that_only_a_run_can_tell_is_left_to_a_device(tmp_path: Path) -> None:
     code = INLINE.replace("BODY", "").replace("cuda_sources=source", "cuda_sources=source.replace('256', str(128))")
     assert load_inline.find(sources.parse(code, "s"), "s") is None
@@ -240,6 +266,15 @@ def test_cuda_with_the_torch_binding_is_an_extension(tmp_path: Path) -> None:
     assert (side.kind, side.entry, side.kernels) == ("torch-extension", "run", ["rows_kernel"])
     assert side.sources == ["solution/bind.cpp", "solution/rows.cu"] and "solution/rows.h" in side.files
     assert side.arguments == ["x", "weight", "eps", "y"]
+
+
+def test_a_kernel_beside_the_folder_of_robust_kbench_is_taken(tmp_path: Path) -> None:
+    (tmp_path / "kernel.cu").write_text("__global__ void other(float* x) {}\n")
+    task = shutil.copytree(ROBUST, tmp_path / "rows")
+    (task / "forward.cu").unlink()
+    assert robust_kbench.load(task, tmp_path / "kernel.cu").candidate.kernels == ["other"]
+    with pytest.raises(GatesError, match=r"can't read .*forward\.cu"):
+        robust_kbench.load(task)
 
 
 def test_settings_of_robust_kbench_are_crossed_each_once() -> None:

@@ -18,6 +18,7 @@ from gates.core.errors import GatesError
 from gates.importers import folder, python_solution, sources
 from gates.importers.bulk import Pair
 from gates.importers.folder import Imported, Original
+from gates.task.problem import VALUES
 
 FORMAT = "kernelbot"
 TASK, ENTRY = "task.yml", "custom_kernel"
@@ -25,6 +26,7 @@ _REFERENCE, _SUBMISSION, _GIVEN = "reference.py", "submission.py", "@SUBMISSION@
 _TIMED = "benchmark"
 _DEFAULTS = {"rtol": 1e-5, "atol": 1e-8}  # of the format's own comparison
 _KERNEL = "kernelbot_kernel.py"
+_PACKED = "float4_e2m1fn_x2"  # its scale factors come in two layouts, in which structured values would not be the same
 
 
 def pairs(problems: Path, solutions: Path | None) -> Iterator[Pair]:
@@ -73,7 +75,8 @@ def load(problem: Path, solution: Path | None) -> Imported:
         problem={
             "problem.py": folder.adapter("kernelbot_problem.py"),
             "problem_data.py": '"""The tests and the timed benchmark of task.yml, and the tolerances that reference.py names."""\n\n'
-            f"CASES = {cases!r}\nRULE = {rule!r}\n",
+            f"CASES = {cases!r}\nRULE = {rule!r}\n"
+            f"OUT_OF_CONTRACT = {VALUES if _PACKED in folder.text(given) else ()!r}\n",
         },
         originals=[Original(problem / TASK, TASK, folder.read(problem / TASK)), *files.values()],
         tolerance="kernelbot's rule, " + (f"|out - reference| <= {rule[0]:g} + {rule[1]:g} * |reference|" if rule else "code of its own"),

@@ -72,6 +72,12 @@ def test_a_task_has_the_tests_and_the_last_benchmark(imported: Path) -> None:
     assert origin["utils.py"] == "tools.py" and (imported / "utils.py").read_bytes() == (SUITE / "tools.py").read_bytes()
 
 
+def test_structured_values_are_not_for_packed_numbers_with_scale_factors(tmp_path: Path, imported: Path) -> None:
+    suite = spoiled(tmp_path, "blend/reference.py", "    return rows, start", "    # torch.float4_e2m1fn_x2\n    return rows, start")
+    assert "OUT_OF_CONTRACT = ('" in kernelbot.load(suite / "blend", None).problem["problem_data.py"]
+    assert problem_of(imported).OUT_OF_CONTRACT == ()
+
+
 def test_a_buffer_for_the_output_is_no_input_and_an_input_that_one_test_ignores_is_none(imported: Path) -> None:
     problem = problem_of(imported)
     assert problem._buffers() == {"data_4"}, "data_1 has the output's size, and the smallest test ignores it"
@@ -142,6 +148,8 @@ def test_what_is_no_kernelbot_problem_is_one_error(
 
 
 def test_an_object_among_the_inputs_is_named() -> None:
+    import torch
+
     sys.path.insert(0, str(folder.ADAPTERS))
     try:
         import kernelbot_data
@@ -149,6 +157,11 @@ def test_an_object_among_the_inputs_is_named() -> None:
         sys.path.remove(str(folder.ADAPTERS))
     with pytest.raises(TypeError, match="generate_input gives a object"):
         kernelbot_data.taken_apart((1, object()))
+    packed = torch.arange(6, dtype=torch.uint8).reshape(2, 3).t().view(torch.float4_e2m1fn_x2)
+    form, tensors = kernelbot_data.taken_apart([packed])
+    assert tensors["data_item0"].clone().equal(packed.view(torch.uint8)), "as bytes, which torch copies"
+    (again,) = kernelbot_data.built(form, tensors.values())
+    assert again.dtype is packed.dtype and again.stride() == packed.stride()
     assert kernelbot_data.built(kernelbot_data.taken_apart({3: [None, "text", (True,)]})[0], ()) == {3: [None, "text", (True,)]}
 
 

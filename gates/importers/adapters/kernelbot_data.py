@@ -20,8 +20,9 @@ def taken_apart(data: Any, buffers: Collection[str] = ()) -> tuple[Any, dict[str
         if isinstance(value, torch.Tensor):
             if role(name) in buffers:
                 return ["buffer", list(value.shape), list(value.stride()), str(value.dtype).removeprefix("torch.")]
-            tensors[name] = value
-            return ["tensor", len(tensors) - 1]
+            packed = value.dtype is torch.float4_e2m1fn_x2  # torch copies none of these: they travel as bytes
+            tensors[name] = value.view(torch.uint8) if packed else value
+            return ["packed" if packed else "tensor", len(tensors) - 1]
         if isinstance(value, Mapping):
             return ["dict", [[key, form(one, f"{name}_{_word(key)}")] for key, one in value.items()]]
         if isinstance(value, tuple):
@@ -49,8 +50,8 @@ def built(form: Any, tensors: Collection[torch.Tensor], *, exact: bool = False) 
 
     def whole(node: Any) -> Any:
         kind, content = node[:2]
-        if kind == "tensor":
-            return given[content]
+        if kind in ("tensor", "packed"):
+            return given[content] if kind == "tensor" else given[content].view(torch.float4_e2m1fn_x2)
         if kind == "buffer":
             dtype = getattr(torch, node[3])
             return torch.empty_strided(content, node[2], dtype=torch.float64 if exact and dtype.is_floating_point else dtype, device=device)

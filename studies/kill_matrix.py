@@ -6,6 +6,7 @@
 
 ``run`` writes its file after every gate, so a run that is cut short loses nothing. ``report`` makes
 docs/internals/kill-matrix.md of the recorded files; kill-matrix-*.json beside one hold rows that it had no time for.
+Recorded files may be gzipped.
 The exit code is 1 if a defect was let through or an honest stage was refused.
 """
 
@@ -83,7 +84,10 @@ def recorded() -> list[dict[str, Any]]:
 
     from gates.core import jsonio
 
-    found = [[jsonio.read(path) for path in sorted(folder.glob("kill-matrix*.json"), key=lambda path: path.stem)] for folder in FOLDERS]
+    found = [
+        [jsonio.read(path) for path in sorted(folder.glob("kill-matrix*.json*"), key=lambda path: path.name.partition(".")[0])]
+        for folder in FOLDERS
+    ]
     return [report.united(files) for files in found if files]
 
 

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import contextlib
+import gzip
 import hashlib
 import json
 import math
@@ -11,6 +12,7 @@ import re
 import stat
 import sys
 import tempfile
+import zlib
 from collections.abc import Iterable
 from pathlib import Path
 from typing import Any, BinaryIO
@@ -224,12 +226,15 @@ def read(path: Path) -> Any:
 
 
 def read_text(path: Path) -> str:
-    """The text of a JSON file, not parsed; raises GatesError that names the path."""
+    """The text of a JSON file, which may be gzipped (``.gz``), not parsed; raises GatesError that names the path."""
     try:
-        with open_plain(path) as file:
-            if os.fstat(file.fileno()).st_size > MAX_BYTES:
+        with open_plain(path) as plain, gzip.open(plain) if path.suffix == ".gz" else plain as file:
+            content = file.read(MAX_BYTES + 1)
+            if len(content) > MAX_BYTES:
                 raise GatesError(f"{path}: larger than {MAX_BYTES // 2**20} MiB")
-            return file.read().decode("utf-8")
+            return content.decode("utf-8")
+    except (gzip.BadGzipFile, EOFError, zlib.error):
+        raise GatesError(f"{path}: not a whole gzip file") from None
     except OSError as error:
         raise GatesError(f"can't read {path}: {error.strerror}") from None
     except UnicodeDecodeError:

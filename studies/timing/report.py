@@ -1,14 +1,14 @@
-"""The tables of docs/internals/timing-study.md, from the JSON files of a study. Runs are never pooled: cards differ."""
+"""The tables of docs/internals/timing-study.md, from the JSON files of a study. Only A/A families are pooled, since cards differ."""
 
 from __future__ import annotations
 
-import json
 import math
 import statistics
 from collections.abc import Iterator, Mapping
 from pathlib import Path
 from typing import Any
 
+from gates.core import jsonio
 from gates.render.markdown import table
 from gates.stats import stopping_rule
 from timing import plan
@@ -23,9 +23,10 @@ def load(*folders: Path) -> dict[str, dict[str, Any]]:
     """Studies by file name, with what their folder's runs.json says of them (commit, note)."""
     studies = {}
     for folder in folders:
-        known = json.loads((folder / "runs.json").read_text(encoding="utf-8"))
-        for path in sorted(path for path in folder.glob("*.json") if path.stem != "runs"):
-            studies[path.stem] = {**json.loads(path.read_text(encoding="utf-8")), **known.get(path.stem, {})}
+        known = jsonio.read(folder / "runs.json")
+        for path in sorted(folder.glob("*.json*")):
+            if (name := path.name.partition(".")[0]) != "runs":
+                studies[name] = {**jsonio.read(path), **known.get(name, {})}
     return studies
 
 

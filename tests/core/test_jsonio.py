@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import errno
+import gzip
 import json
 import os
 from pathlib import Path
@@ -143,3 +144,17 @@ def test_what_fits_has_one_line() -> None:
     ]
     with pytest.raises(ValueError, match="not JSON compliant"):
         jsonio.dumps_wide({"a": [float("nan")]})
+
+
+def test_a_gzipped_file_is_read_within_the_same_bounds(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    path = tmp_path / "study.json.gz"
+    path.write_bytes(gzip.compress(b'{"rows": [1, 2]}', mtime=0))
+    assert jsonio.read(path) == {"rows": [1, 2]}
+    monkeypatch.setattr(jsonio, "MAX_BYTES", 100)
+    path.write_bytes(gzip.compress(b" " * 1000))
+    with pytest.raises(GatesError, match="larger than"):
+        jsonio.read(path)
+    for broken in (b"{}", gzip.compress(b"{}" + os.urandom(50))[:40], b""):
+        path.write_bytes(broken)
+        with pytest.raises(GatesError, match="study.json.gz: "):
+            jsonio.read(path)

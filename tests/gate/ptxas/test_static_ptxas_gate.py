@@ -349,6 +349,16 @@ def test_the_cubin_must_agree_with_the_log(arch: str, shared: int, agrees: bool)
     assert judge(ours, LIMITS).code == ("ptxas.pass" if agrees else "ptxas.cubin_differs")
 
 
+@pytest.mark.parametrize(("stack", "agrees"), [(0, True), (8, True), (16, False)])
+def test_the_cubin_may_count_the_stack_of_called_functions(stack: int, agrees: bool) -> None:
+    """As ptxas 13.0 does for a kernel that calls a function by its address."""
+    usage = f"Resource usage:\n Common:\n  GLOBAL:0\n Function k:\n  REG:32 STACK:{stack} SHARED:128 LOCAL:0 CONSTANT[0]:360 TEXTURE:0\n"
+    log = one_kernel(smem=128).replace("used 1 barriers", "used 1 barriers, 8 bytes cumulative stack size")
+    assert "cumulative" in log
+    ours = evidence(log, launch("k"), usage=usage)
+    assert (ours.kernels[0].cross_check == "agrees") is agrees
+
+
 def test_warnings_are_shown_at_their_kernel() -> None:
     result = judge(evidence(read("cuda13.0_sm89_bounds.log"), launch("fine"), launch("impossible")), LIMITS)
     assert [(check.where, check.observed) for check in checks(result, "advice")] == [

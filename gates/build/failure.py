@@ -202,8 +202,10 @@ def hint_for(text: str, cause: str, toolchain: Toolchain) -> str:
         return (
             "the compiler itself crashed: remove parts of the source to find the cause, or try another version (`gates doctor` lists them)"
         )
+    version = toolchain.nvcc.version if toolchain.nvcc else "?"
+    if "Unsupported gpu architecture" in text:
+        return f"nvcc {version} does not know this architecture: change `arch:` in task.yaml, or install a newer CUDA toolkit"
     if _HOST.search(text):
-        version = toolchain.nvcc.version if toolchain.nvcc else "?"
         compiler = toolchain.host_compiler or shutil.which("g++") or "the g++ on PATH"
         return f"nvcc {version} does not take {compiler} as host compiler: set NVCC_CCBIN to a g++ that it supports"
     return _forgotten(text)

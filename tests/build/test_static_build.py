@@ -17,7 +17,7 @@ from static_kit import calls, make_task, needs_nvcc, not_root, program, stub_too
 
 from gates.build.build import build, check_build_root, job_count
 from gates.build.dumps import collect
-from gates.build.failure import Failure
+from gates.build.failure import Failure, hint_for
 from gates.build.result import BuildResult
 from gates.build.toolchain import find_toolchain
 from gates.core.errors import GatesError
@@ -158,6 +158,12 @@ def test_a_refused_host_compiler_is_named_with_the_override(tmp_path: Path, stub
     assert failure is not None
     assert failure.hint == "nvcc 13.0.99 does not take /nonexistent/g++ as host compiler: set NVCC_CCBIN to a g++ that it supports"
     assert Path(failure.log or "").is_file()
+
+
+def test_an_architecture_that_nvcc_does_not_know_is_named_with_what_to_do(stub: Path) -> None:
+    hint = hint_for("nvcc fatal   : Unsupported gpu architecture 'compute_151'", "exit 1", stub_toolchain(stub))
+    assert hint == "nvcc 13.0.99 does not know this architecture: change `arch:` in task.yaml, or install a newer CUDA toolkit"
+    assert hint_for("k.cu(3): error: x", "exit 1", stub_toolchain(stub)) == ""
 
 
 def test_without_nvcc_all_products_are_missing_and_the_remedy_is_told(tmp_path: Path) -> None:

@@ -526,3 +526,22 @@ def test_what_a_device_gives(line: str, kind: str, result: str, values: tuple[in
     inputs = [np.full(COUNT, value, np.uint64) for value in (*values, 0, 0)][:3]
     got = run(line, (kind,) * len(values), result, inputs)
     assert {int(value) & ((1 << WIDTH[result]) - 1) for value in got} == {wanted}
+
+
+def test_a_leader_alone_adds_a_vector_and_gets_what_was_there() -> None:
+    text = """.version 9.0
+.target sm_90
+.address_size 64
+.visible .entry work(.param .u64 out) {
+.reg .pred %p<2>; .reg .b64 %rd<2>; .reg .f32 %f<5>;
+ld.param.u64 %rd1, [out]; mov.f32 %f1, 0f3FC00000; mov.f32 %f2, 0f40000000;
+elect.sync _|%p1, -1;
+@%p1 atom.global.add.v2.f32 {%f3, %f4}, [%rd1], {%f1, %f2};
+@%p1 st.global.v2.f32 [%rd1+8], {%f3, %f4};
+ret;
+}
+"""
+    cpu = cpu_kit.device()
+    out = cpu.array(np.array([10, 20, 0, 0], np.float32))
+    PtxModule(cpu, text).launch("work", (1,), (32,), out)
+    assert out.get().tolist() == [11.5, 22, 10, 20] and not cpu.findings()

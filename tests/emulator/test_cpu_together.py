@@ -47,6 +47,10 @@ def test_two_copies_on_their_way_to_one_place(library: Path, cpu: CpuDevice) -> 
     (found,) = cpu.findings()
     assert found.code == "cpu.race_shared" and found.where == f"{SOURCE}:{cpu_kit.line_of(SOURCE, '// once more')}"
     assert found.other == f"{SOURCE}:{cpu_kit.line_of(SOURCE, 'cp.async.ca.shared.global')}"
+    cpu.reset()
+    out = cpu.empty((128,), np.float32)
+    Launcher(library, "copy")(cpu.array(X), out, 3)  # the same bytes, as cooperative_groups::memcpy_async does
+    assert np.array_equal(out.get(), X[::-1]) and not cpu.findings()
 
 
 def test_bytes_that_never_come(library: Path, cpu: CpuDevice) -> None:
@@ -77,6 +81,30 @@ def test_a_pipeline_whose_barriers_count_copies(library: Path, seed: int) -> Non
     with pytest.raises(GatesError):
         launch(x, out, 2)
     assert [finding.code for finding in cpu.findings()] == ["cpu.deadlock"]
+
+
+@pytest.mark.parametrize("seed", [0, 1, 2])
+def test_a_flag_in_shared_memory_needs_a_fence(library: Path, seed: int) -> None:
+    for mode in range(3):
+        cpu = cpu_kit.device(seed=seed)
+        out = cpu.empty((32,), np.float32)
+        Launcher(library, "flagged")(cpu.array(X), out, mode)
+        assert np.array_equal(out.get(), X[:32][::-1])
+        found = cpu.findings()
+        assert [finding.code for finding in found] == (["cpu.race_shared"] if mode else []), found
+        places = {place for finding in found for place in (finding.where, finding.other)}
+        assert places <= {f"{SOURCE}:{cpu_kit.line_of(SOURCE, text)}" for text in ("// takes over", "// hands over")}
+
+
+@pytest.mark.parametrize("seed", [0, 1, 2])
+def test_a_guess_that_only_larger_values_swap(library: Path, seed: int) -> None:
+    values = np.random.default_rng(seed).permutation(128).astype(np.int32)
+    for mode, codes in enumerate([set(), {"cpu.race_global"}]):
+        cpu = cpu_kit.device(seed=seed)
+        out = cpu.array(np.full(1, -1, np.int32))
+        Launcher(library, "largest")(cpu.array(values), out, mode)
+        assert {finding.code for finding in cpu.findings()} == codes
+        assert mode == 1 or out.get()[0] == 127
 
 
 def test_a_grid_meets(library: Path, cpu: CpuDevice) -> None:

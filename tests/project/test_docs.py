@@ -13,6 +13,7 @@ from places import ROOT
 from runs_kit import PLACES, RECORDED
 
 from gates.cli.main import cli
+from gates.core import jsonio
 from gates.core.schema import kinds, schema_path
 from gates.diagnostics.explain import MODULES, all_codes, codes_of, explain
 from gates.evidence.packed_runs import opened
@@ -78,7 +79,12 @@ def test_the_emulators_figures_are_those_that_were_recorded(tmp_path: Path) -> N
     other = tmp_path / "cpu" / "speed.json"
     other.parent.mkdir()
     other.write_text('{"million_a_second": {"adds": {"f32": 2.5, "s32": 12.0}, "mma": {"f16": 1.0}}}')
-    assert "| adds | 2.5 to 12 |" in update_docs.emulator(page, tmp_path)
+    gates = dict.fromkeys(("ptxas", "sass", "correctness", "sanitizer"), "pass")
+    row = {"cases": 600, "launches": 1250, "gates": gates}
+    refused = {**row, "gates": {**gates, "correctness": "fail"}}
+    jsonio.write(other.with_name("stages.json"), {"stages": {"stage0": row, "stage1": refused, "fp16_v5": row}})
+    shown = update_docs.emulator(page, tmp_path)
+    assert "| adds | 2.5 to 12 |" in shown and "| fp8 | 2 | 1,200 | 2,500 | 1 |" in shown and "| fp16 | 1 | 600 | 1,250 | 1 |" in shown
 
 
 def test_the_insights_page_is_fresh_and_its_claim_holds() -> None:

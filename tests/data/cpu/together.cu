@@ -19,7 +19,8 @@ __global__ void copy_kernel(const float* x, float* out, int mode) {
   __shared__ alignas(16) float tile[128];
   asm volatile("cp.async.ca.shared.global [%0], [%1], 4;" ::"r"(shared_address(tile + threadIdx.x)), "l"(x + threadIdx.x));
   asm volatile("cp.async.commit_group;");
-  if (mode == 2) asm volatile("cp.async.ca.shared.global [%0], [%1], 4;" ::"r"(shared_address(tile + threadIdx.x)), "l"(x + threadIdx.x));  // once more
+  const float* const again = x + (mode == 2 ? 127 - threadIdx.x : threadIdx.x);  // other bytes, or the same
+  if (mode >= 2) asm volatile("cp.async.ca.shared.global [%0], [%1], 4;" ::"r"(shared_address(tile + threadIdx.x)), "l"(again));  // once more
   if (mode != 1) asm volatile("cp.async.wait_all;");  // left out: the copy has not landed
   __syncthreads();
   out[threadIdx.x] = tile[127 - threadIdx.x];  // copied
@@ -76,6 +77,40 @@ __global__ void pipeline_kernel(const float* x, float* out, int mode) {
   out[threadIdx.x] = sum;
 }
 
+// Warp 1 takes what warp 0 wrote, once a flag in shared memory says so.
+__global__ void flag_kernel(const float* x, float* out, int mode) {
+  __shared__ float row[32];
+  __shared__ int flag;
+  const int lane = threadIdx.x % 32;
+  if (threadIdx.x == 0) flag = 0;
+  __syncthreads();
+  if (threadIdx.x < 32) {
+    if (mode == 2) __threadfence_block();  // too early
+    row[lane] = x[lane];  // hands over
+    if (mode == 0) __threadfence_block();
+    __syncwarp();
+    if (lane == 0) {
+      if (mode == 0) __threadfence_block();
+      *static_cast<volatile int*>(&flag) = 1;
+    }
+  } else {
+    while (*static_cast<volatile int*>(&flag) == 0) __nanosleep(20);
+    __threadfence_block();
+    out[lane] = row[31 - lane];  // takes over
+  }
+}
+
+// The largest value by guesses that swaps check; a thread whose value is not larger does not swap.
+__global__ void largest_kernel(const int* x, int* out, int mode) {
+  int seen = *out;  // guesses
+  while (mode == 0 && seen < x[threadIdx.x + blockIdx.x * blockDim.x]) {
+    const int before = atomicCAS(out, seen, x[threadIdx.x + blockIdx.x * blockDim.x]);
+    if (before == seen) break;
+    seen = before;
+  }
+  if (mode == 1 && seen < x[threadIdx.x + blockIdx.x * blockDim.x]) atomicExch(out, x[threadIdx.x + blockIdx.x * blockDim.x]);
+}
+
 __global__ void grid_kernel(const float* x, float* part, float* out, int n) {
   auto grid = cg::this_grid();
   auto warp = cg::tiled_partition<32>(cg::this_thread_block());
@@ -123,6 +158,8 @@ extern "C" int copy(const float* x, float* out, int64_t mode, TAIL) { copy_kerne
 extern "C" int bulk(const float* x, float* out, int64_t mode, TAIL) { bulk_kernel<<<1, 128>>>(x, out, int(mode)); return cudaGetLastError(); }
 extern "C" int libcu(const float* x, float* out, TAIL) { libcu_kernel<<<1, 128>>>(x, out); return cudaGetLastError(); }
 extern "C" int staged(const float* x, float* out, int64_t mode, TAIL) { pipeline_kernel<<<1, 64>>>(x, out, int(mode)); return cudaGetLastError(); }
+extern "C" int flagged(const float* x, float* out, int64_t mode, TAIL) { flag_kernel<<<1, 64>>>(x, out, int(mode)); return cudaGetLastError(); }
+extern "C" int largest(const int* x, int* out, int64_t mode, TAIL) { largest_kernel<<<4, 32>>>(x, out, int(mode)); return cudaGetLastError(); }
 extern "C" int sort(const int* x, int* sorted, int* sums, TAIL) { sort_kernel<<<1, 128>>>(x, sorted, sums); return cudaGetLastError(); }
 extern "C" int warps(const int* x, int* out, TAIL) { warp_kernel<<<1, 64>>>(x, out); return cudaGetLastError(); }
 static void count(cudaStream_t, cudaError_t status, void* data) { *static_cast<int*>(data) += status == cudaSuccess; }

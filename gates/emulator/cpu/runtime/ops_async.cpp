@@ -10,14 +10,16 @@ namespace {
 
 constexpr std::uint8_t kOnItsWay = 16;  // the shadow of bytes that a copy has been asked for
 
-// Copies land in any order, so two of them may not be on their way to one place.
-void report_overlap(Warp& warp, const Op& op, unsigned lane, std::uint32_t to) {
+// Copies land in any order, so two of them may not be on their way to one place, unless they bring the same bytes there.
+void report_overlap(Warp& warp, const Op& op, unsigned lane, std::uint32_t to, std::uint64_t from) {
     std::int32_t other = -1;
     for (const auto& copies : warp.cta->copies) {
         for (const Copy& copy : copies->pending) {
-            if (copy.to < to + op.extra->bytes && to < copy.to + copy.bytes) other = copy.place;
+            const bool same = copy.from != 0 && from != 0 && copy.from - copy.to == from - to;
+            if (!same && copy.to < to + op.extra->bytes && to < copy.to + copy.bytes) other = copy.place;
         }
     }
+    if (other < 0) return;
     warp.cta->launch->report(&warp, op.place, lane, "cpu.race_shared",
                              "copies to byte " + std::to_string(to - kSharedStart) + " of shared memory, where another asynchronous copy may not have landed", other);
 }
@@ -77,7 +79,7 @@ void start(Warp& warp, const Op& op) {
             if (source == nullptr) continue;
         }
         std::uint8_t* const shadow = warp.cta->shared_shadow.data() + std::min(to, warp.cta->shared_limit);  // it has room for one copy behind
-        if (checks.races && std::find(shadow, shadow + op.extra->bytes, kOnItsWay) != shadow + op.extra->bytes) report_overlap(warp, op, i, to);
+        if (checks.races && std::find(shadow, shadow + op.extra->bytes, kOnItsWay) != shadow + op.extra->bytes) report_overlap(warp, op, i, to, reinterpret_cast<std::uint64_t>(source));
         std::uint8_t* const target = shared_bytes(warp, op, i, to, op.extra->bytes, Use::Write);
         if (target == nullptr) continue;
         std::memset(target, 0xff, op.extra->bytes);  // until it lands, nobody may read it

@@ -85,6 +85,10 @@ void bar(Decoder& decoder, Modifiers& modifiers) {
     extra.flags[1] = whole_warps;
 }
 
+void fence_of_cta(Warp& warp, const Op&) {
+    if (warp.cta->races) warp.cta->races->fence(warp);
+}
+
 void fence_of_device(Warp& warp, const Op&) {
     if (warp.cta->launch->global_races) warp.cta->launch->global_races->fence(static_cast<std::uint32_t>(warp.cta->number));
     if (warp.cta->races) warp.cta->races->fence(warp);
@@ -109,7 +113,7 @@ Handler proxy_handler(Modifiers& modifiers) {
 void fence(Decoder& decoder, Modifiers& modifiers) {
     const bool named = modifiers.take("proxy");
     if (named && modifiers.take("tensormap::generic")) return tensormap_fence(decoder, modifiers);
-    const Handler handler = named ? proxy_handler(modifiers) : modifiers.take("mbarrier_init") ? fence_of_barriers : modifiers.take("cta") ? nothing : fence_of_device;
+    const Handler handler = named ? proxy_handler(modifiers) : modifiers.take("mbarrier_init") ? fence_of_barriers : modifiers.take("cta") ? fence_of_cta : fence_of_device;
     while (!modifiers.empty()) modifiers.take_any();
     decoder.emit(handler);
 }

@@ -306,9 +306,10 @@ void atomic(Warp& warp, const Op& op) {
                                  (address_of(warp, op, i) & kWindowBits) != kSharedWindow;
             const std::uint64_t made = flushes ? flushed_sum(old, b) : updated(static_cast<Atomic>(op.mode), access.type, old, b, c);
             std::memcpy(at + access.bytes * e, &made, access.bytes);
-            if (op.d == kNowhere || e > 0) continue;
-            if (wide) warp.lanes<std::uint64_t>(op.d)[i] = old;
-            else warp.lanes<std::uint32_t>(op.d)[i] = static_cast<std::uint32_t>(old);
+            const std::uint32_t d = access.count == 1 ? op.d : access.slots.size() > access.count ? access.slots[access.count + e] : kNowhere;
+            if (d == kNowhere) continue;
+            if (wide) warp.lanes<std::uint64_t>(d)[i] = old;
+            else warp.lanes<std::uint32_t>(d)[i] = static_cast<std::uint32_t>(old);
         }
     }
 }
@@ -423,13 +424,13 @@ void atomic_decode(Decoder& decoder, Modifiers& modifiers) {
     access.bytes = bytes_of(access.type);
     access.flags[kCompares] = what == 9;
     if (what < 0 || access.bytes < 2 || access.bytes > 8) decoder.unsupported();
-    if (returns && access.count > 1) decoder.unsupported("a vector with a result");
     const std::size_t first = returns ? 1 : 0;
     const Operand& value = decoder.operand(first + 1);
     if (value.kind == Operand::Vector) for (const Operand& part : value.parts) access.slots.push_back(decoder.source(part, access.type));
     else access.slots.push_back(decoder.source(value, access.type));
     const std::uint32_t c = what == 9 ? decoder.source(first + 2, access.type) : kNowhere;
-    const std::uint32_t d = returns && decoder.operand(0).kind != Operand::Sink ? decoder.destination(0, access.type) : kNowhere;
+    if (returns && access.count > 1) for (const Operand& part : decoder.operand(0).parts) access.slots.push_back(part.kind == Operand::Sink ? kNowhere : decoder.raw(part));
+    const std::uint32_t d = returns && access.count == 1 && decoder.operand(0).kind != Operand::Sink ? decoder.destination(0, access.type) : kNowhere;
     Op& op = decoder.emit(atomic);
     decoder.address(decoder.operand(first), op, access);
     op.d = d;

@@ -369,7 +369,10 @@ class Parser {
             return made;
         }
         const std::string name = word();
-        if (name == "_") return made;
+        if (name == "_") {
+            if (accept("|")) made.second = find_register(word());
+            return made;
+        }
         made.reg = find_register(name);
         made.kind = made.reg >= 0 ? Operand::Register : Operand::Name;
         made.name = name;

@@ -90,10 +90,11 @@ void Races::begin(std::uint32_t span, unsigned warps_of_cta, std::vector<std::ui
     warps_ = warps_of_cta * static_cast<unsigned>(ctas_.size());
     clocks_.assign(warps_, std::vector<std::uint32_t>(warps_, 0));
     for (unsigned w = 0; w < warps_; ++w) clocks_[w][w] = 1;
-    fenced_.assign(alone() ? 0 : warps_, std::vector<std::uint32_t>(warps_, 0));
+    fenced_.assign(warps_, std::vector<std::uint32_t>(warps_, 0));
     barriers_.assign(16 * ctas_.size() + 2, std::vector<std::uint32_t>(warps_, 0));
-    rounds_.assign(warps_, 0);
+    met_.assign(warps_, 0);
     places_.clear();
+    flags_.clear();
     reached_.clear();
     first_epoch_ = ++epoch_;  // what is known of the CTAs before is void
     for (ProxyFences* fences : {&shared_fences_, &global_fences_}) {
@@ -118,7 +119,7 @@ bool Races::before(const Touch& touch, const Access& access) const {
     }
     if (touch.epoch != epoch_) return true;
     const std::vector<std::uint32_t>& known = clocks_[warp.rank];
-    if (touch.warp == warp.rank) return touch.lane == access.lane || touch.round != rounds_[warp.rank] || touch.clock < known[warp.rank];
+    if (touch.warp == warp.rank) return touch.lane == access.lane || touch.clock < met_[warp.rank];
     return touch.clock <= known[touch.warp];
 }
 
@@ -149,7 +150,24 @@ void Races::watch(const Access& access, std::uint64_t address, unsigned bytes, s
     for (std::uint64_t at = address; at < address + bytes; ++at) touch(byte_at(at), access, at, stamp);
 }
 
+// A fence, then a strong store that another has read: what came before the fence is known there.
+void Races::flag(const Warp& warp, const Op& op, std::uint32_t place, bool write) {
+    std::vector<std::uint32_t>& own = clocks_[warp.rank];
+    if (const auto found = flags_.find(place); found != flags_.end()) {
+        join(own, found->second);
+        met_[warp.rank] = std::max(met_[warp.rank], found->second[warp.rank] + 1);
+    }
+    if (!write) return;
+    if (op.extra->order == Order::Release || op.extra->order == Order::AcqRel) fence(warp);
+    const std::vector<std::uint32_t>& fenced = fenced_[warp.rank];
+    if (fenced[warp.rank] == 0) return;
+    std::vector<std::uint32_t>& known = flags_[place];
+    known.resize(warps_);
+    if (known[warp.rank] < fenced[warp.rank]) join(known, fenced);
+}
+
 void Races::shared(Warp& warp, const Op& op, unsigned lane, std::uint32_t address, unsigned bytes, bool write, bool strong, bool idle) {
+    if (strong) flag(warp, op, address, write);
     watch({warp, op, lane, write, strong, idle, nullptr}, address, bytes, epoch_,
           [this](std::uint64_t at) -> Word& { return words_[at / 4]; }, [this](std::uint64_t at) -> Word& { return bytes_[at]; });
 }
@@ -181,9 +199,9 @@ void Races::touch(Word& watched, const Access& access, std::uint64_t address, st
     }
     if (access.idle && watched.written && !before(watched.write, access)) return;
     const Touch now{cta, access.all != nullptr ? access.all->fences(cta) : 0, epoch_, clocks_[warp.rank][warp.rank], access.op.copies ? 0 : proxy_time_, index,
-                    static_cast<std::uint16_t>(warp.rank), rounds_[warp.rank], static_cast<std::uint8_t>(access.lane)};
+                    static_cast<std::uint16_t>(warp.rank), static_cast<std::uint8_t>(access.lane)};
     if (access.write) {
-        if (access.strong && access.op.extra->flags[kCompares] && !doubts_.empty()) doubts_.erase({address, warp.rank * kLanes + access.lane});
+        if (access.strong && access.op.extra->flags[kCompares]) swapped(access, watched, address);
         for (std::uint8_t i = 0; i < watched.readers && !access.idle; ++i) {
             const Touch& reader = watched.read[i];
             if (!before(reader, access) && !same_instruction(reader) && conflict(access, reader, false, false, address)) return;
@@ -223,34 +241,58 @@ bool Races::conflict(const Access& access, const Touch& other, bool other_write,
                                   (here ? ", and no barrier lies between" : shared ? ", and no barrier of the cluster lies between" : ", and nothing orders the two: no atomic operation, no fence with a flag"),
                               warp.program->ops[static_cast<std::size_t>(other.op)].place);
     };
-    const bool reads = !access.write && other_write && other_strong, was_read = access.write && access.strong && !other_write && here;
+    const bool reads = !access.write && other_write && other_strong, was_read = access.write && access.strong && !other_write;
     if (!reads && !was_read) {
         add_finding(finding());
         return true;
     }
+    if (was_read && !here) {
+        launch.global_races->doubt(other.op, finding());
+        return false;
+    }
     if (doubts_.size() > 1000) return false;
-    std::vector<Finding>& doubts = doubts_[{address, reads ? warp.rank * kLanes + access.lane : other.warp * kLanes + other.lane}];
-    if (doubts.empty()) doubts.push_back(finding());
+    const std::pair<std::uint64_t, unsigned> reader{address, reads ? warp.rank * kLanes + access.lane : other.warp * kLanes + other.lane};
+    if (doubts_.count(reader) == 0) doubts_[reader] = {reads ? static_cast<std::int32_t>(&access.op - warp.program->ops.data()) : other.op, finding()};
     return false;
 }
 
-void Races::end() {
-    for (const auto& [where, doubts] : doubts_) {
-        for (const Finding& doubt : doubts) add_finding(doubt);
+// By comparison: what this thread has read there was a guess.
+void Races::swapped(const Access& access, const Word& watched, std::uint64_t address) {
+    const Warp& warp = access.warp;
+    GlobalRaces& all = *warp.cta->launch->global_races;
+    for (std::uint8_t i = 0; i < watched.readers; ++i) {
+        const Touch& read = watched.read[i];
+        if (read.cta == warp.cta->number && read.warp == warp.rank && read.lane == access.lane) all.guessed(read.op);
     }
+    if (const auto doubt = doubts_.find({address, warp.rank * kLanes + access.lane}); doubt != doubts_.end()) {
+        all.guessed(doubt->second.first);
+        doubts_.erase(doubt);
+    }
+}
+
+void Races::end(GlobalRaces& all) {
+    for (auto& [where, doubt] : doubts_) all.doubt(doubt.first, std::move(doubt.second));
     doubts_.clear();
+}
+
+void GlobalRaces::end() const {
+    for (const auto& [op, finding] : doubts_) {
+        if (guesses_.count(op) == 0) add_finding(finding);
+    }
 }
 
 void Races::join(std::vector<std::uint32_t>& into, const std::vector<std::uint32_t>& from) {
     for (std::size_t w = 0; w < into.size(); ++w) into[w] = std::max(into[w], from[w]);
 }
 
+void Races::tick(const Warp& warp) { met_[warp.rank] = ++clocks_[warp.rank][warp.rank]; }
+
 std::vector<std::uint32_t>& Races::barrier(const Cta& cta, unsigned number) { return barriers_[16 * cta.rank + number]; }
 std::vector<std::uint32_t>& Races::cluster_barrier(unsigned parity) { return barriers_[barriers_.size() - 2 + parity]; }
 
 void Races::arrive(const Warp& warp, unsigned number) {
     join(barrier(*warp.cta, number), clocks_[warp.rank]);
-    ++clocks_[warp.rank][warp.rank];
+    tick(warp);
 }
 
 void Races::leave(const Warp& warp, unsigned number) { join(clocks_[warp.rank], barrier(*warp.cta, number)); }
@@ -264,12 +306,12 @@ void Races::passed(const Cta& cta, unsigned number, bool whole) {
 void Races::arrive_at_cluster(const Warp& warp, unsigned parity, bool releases) {
     if (alone()) return;
     join(cluster_barrier(parity), releases ? clocks_[warp.rank] : fenced_[warp.rank]);
-    ++clocks_[warp.rank][warp.rank];
+    tick(warp);
 }
 
 void Races::leave_cluster(const Warp& warp, unsigned parity) {
     join(clocks_[warp.rank], cluster_barrier(parity));
-    ++clocks_[warp.rank][warp.rank];  // lanes of the warp that ran apart are together again
+    tick(warp);  // lanes of the warp that ran apart are together again
 }
 
 // Those who have passed the phase before know it by now.
@@ -279,7 +321,6 @@ void Races::cluster_passed(unsigned parity) {
 }
 
 void Races::fence(const Warp& warp) {
-    if (alone()) return;
     fenced_[warp.rank] = clocks_[warp.rank];
     ++clocks_[warp.rank][warp.rank];
 }
@@ -313,14 +354,14 @@ void Races::release_at(const Warp& warp, std::uint32_t place) {
     std::vector<std::uint32_t>& known = places_[place];
     known.resize(warps_);
     join(known, clocks_[warp.rank]);
-    ++clocks_[warp.rank][warp.rank];
+    tick(warp);
 }
 
 void Races::acquire_at(const Warp& warp, std::uint32_t place) {
     const auto found = places_.find(place);
     if (found == places_.end()) return;
     join(clocks_[warp.rank], found->second);
-    ++clocks_[warp.rank][warp.rank];  // lanes of the warp that ran apart are together again
+    tick(warp);  // lanes of the warp that ran apart are together again
 }
 
 void Races::ProxyFences::made(const Races& races, const Warp& warp) {
@@ -349,7 +390,7 @@ bool Races::proxied(const Touch& touch, const ProxyFences& fences) const {
 
 void Races::barrier_made(const Warp& warp, unsigned lane, const Op& op, std::uint32_t address) {
     made_[address] = {static_cast<std::uint32_t>(warp.cta->number), 0, epoch_, clocks_[warp.rank][warp.rank], proxy_time_,
-                      static_cast<std::int32_t>(&op - warp.program->ops.data()), static_cast<std::uint16_t>(warp.rank), rounds_[warp.rank], static_cast<std::uint8_t>(lane)};
+                      static_cast<std::int32_t>(&op - warp.program->ops.data()), static_cast<std::uint16_t>(warp.rank), static_cast<std::uint8_t>(lane)};
 }
 
 void Races::barriers_fenced(const Warp& warp) {
@@ -397,9 +438,6 @@ std::int32_t Races::last_writer(std::uint32_t address) const {
     return touch != nullptr ? touch->op : -1;
 }
 
-void Races::lanes_met(const Warp& warp) {
-    ++rounds_[warp.rank];
-    ++clocks_[warp.rank][warp.rank];
-}
+void Races::lanes_met(const Warp& warp) { tick(warp); }
 
 }  // namespace gates_cpu

@@ -6,6 +6,7 @@
 #include <cstdint>
 #include <map>
 #include <memory>
+#include <set>
 #include <unordered_map>
 #include <vector>
 
@@ -21,7 +22,7 @@ struct Touch {
     std::uint32_t cta = 0, fences = 0, epoch = 0, clock = 0;
     std::uint32_t proxy_time = 0;        // 0 if an engine of its own wrote
     std::int32_t op = -1;
-    std::uint16_t warp = 0, round = 0;   // the warp's rank in the cluster
+    std::uint16_t warp = 0;              // its rank in the cluster
     std::uint8_t lane = 0;
 };
 
@@ -48,6 +49,11 @@ class GlobalRaces {
     void map_acquired(std::uint32_t cta, std::uint64_t address);
     bool map_seen(std::uint32_t cta, std::uint64_t address) const;
     bool proxy_fenced = false;           // by any thread
+    // Plain reads of what others update by atomic operations are no races if they are guesses: a thread that has read by the same
+    // instruction then swaps by comparison, the usual loop.
+    void guessed(std::int32_t op) { guesses_.insert(op); }
+    void doubt(std::int32_t op, Finding finding) { if (doubts_.size() < 1000) doubts_.emplace_back(op, std::move(finding)); }
+    void end() const;                    // says what stayed in doubt
 
   private:
     static constexpr std::uint64_t kPage = 4096;
@@ -73,6 +79,8 @@ class GlobalRaces {
     std::map<std::pair<std::uint32_t, std::uint64_t>, std::uint32_t> maps_acquired_;  // CTA and address: the version
     std::unordered_map<std::uint64_t, Place> places_;
     std::unordered_map<std::uint32_t, Knowledge> known_;
+    std::set<std::int32_t> guesses_;
+    std::vector<std::pair<std::int32_t, Finding>> doubts_;
     static bool join(Known& into, const Known& from);
     std::uint64_t last_number_ = ~0ull;
     Page* last_ = nullptr;
@@ -93,14 +101,14 @@ class Races {
     void arrive_at_cluster(const Warp& warp, unsigned parity, bool releases);
     void leave_cluster(const Warp& warp, unsigned parity);
     void cluster_passed(unsigned parity);
-    void fence(const Warp& warp);                             // what came before is released by a relaxed arrival, too
+    void fence(const Warp& warp);                             // what came before is released by a relaxed arrival or store, too
     void reaches(Warp& warp, const Op& op, unsigned lane, const Cta& owner);
     void cta_ended(const Cta& cta);
     static void report_ended(Warp& warp, const Op& op, unsigned lane, const Cta& owner);
     void release_at(const Warp& warp, std::uint32_t place);   // an mbarrier: what the warp did before is known to those who
     void acquire_at(const Warp& warp, std::uint32_t place);   // come here later
     void lanes_met(const Warp& warp);        // bar.warp.sync
-    void end();                              // says what stayed in doubt
+    void end(GlobalRaces& all);              // hands over what stayed in doubt
 
     // The asynchronous proxy (wgmma, copies in bulk) sees what threads stored only after fence.proxy.async. What lacks it is -1, or
     // the operation that stored: shared memory, global memory, an mbarrier.
@@ -127,10 +135,10 @@ class Races {
     std::vector<std::vector<std::uint32_t>> clocks_;   // of each warp: what it knows of the others
     std::vector<std::vector<std::uint32_t>> barriers_; // what those that arrived know: 16 a CTA, then two phases of the cluster's
     std::unordered_map<std::uint32_t, std::vector<std::uint32_t>> places_;
-    std::vector<std::uint16_t> rounds_;                // bar.warp.sync passed by the warp
+    std::vector<std::uint32_t> met_;                   // of each warp: its own clock when its lanes were last together
+    std::unordered_map<std::uint32_t, std::vector<std::uint32_t>> flags_;  // places in shared memory: what strong stores there tell
     std::vector<Word> words_, bytes_;                  // of shared memory
-    // Plain reads of what others update by atomic operations: no race if the reader then swaps by comparison, the usual loop.
-    std::map<std::pair<std::uint64_t, unsigned>, std::vector<Finding>> doubts_;  // address and thread
+    std::map<std::pair<std::uint64_t, unsigned>, std::pair<std::int32_t, Finding>> doubts_;  // address and thread: its read
     std::uint32_t first_epoch_ = 1;                    // of the CTA
     struct ProxyFences {
         std::vector<std::uint32_t> at;                 // of each thread: the time after its last fence
@@ -154,6 +162,9 @@ class Races {
     void touch(Word& watched, const Access& access, std::uint64_t address, std::uint32_t stamp);
     bool conflict(const Access& access, const Touch& other, bool other_write, bool other_strong, std::uint64_t address);
     bool before(const Touch& touch, const Access& access) const;
+    void tick(const Warp& warp);
+    void flag(const Warp& warp, const Op& op, std::uint32_t place, bool write);
+    void swapped(const Access& access, const Word& watched, std::uint64_t address);
 };
 
 }  // namespace gates_cpu

@@ -25,6 +25,7 @@ def compare_within(run: Path, info: RunInfo, verdict: Verdict) -> Comparison:
     other = load_evidence(run / "baseline")
     ours = side(info.task, None, info)
     base = side(info.baseline, None, info) if info.baseline else None
+    speeds = speeds_of(evidence, info.task.limits.get("performance", {}))
     return Comparison(
         SCHEMA_VERSION,
         base,
@@ -33,9 +34,9 @@ def compare_within(run: Path, info: RunInfo, verdict: Verdict) -> Comparison:
         verdict.reason,
         verdict.gates,
         speed_of(evidence),
-        (*policy_notes(looser_terms(info.task, info.baseline)), *override_notes(info), *weak_notes(verdict)),
+        (*slower_notes(speeds), *policy_notes(looser_terms(info.task, info.baseline)), *override_notes(info), *weak_notes(verdict)),
         tuple(sections(other, evidence, evidence)),
-        speeds_of(evidence, info.task.limits.get("performance", {})),
+        speeds,
         machine_code(other, evidence, evidence),
     )
 
@@ -114,7 +115,12 @@ def weak_notes(verdict: Verdict, most: int = 5) -> Iterator[str]:
     for check in (check for result in verdict.gates for check in result.checks if check.name == "weak_cases"):
         cases, _, nulls = zip(*(told.rpartition(": ") for told in check.where.split("; ")), strict=True)
         more = f" and {len(cases) - most} more" if len(cases) > most else ""
-        yield (
-            f"correctness does not count {', '.join(cases[:most])}{more}: "
-            f"an answer that leaves out the kernel's work ({', '.join(dict.fromkeys(nulls))}) is within all limits there, too"
-        )
+        were = "cases were" if len(cases) > 1 else "case was"
+        trivial = ", ".join(dict.fromkeys(nulls))
+        yield f"{len(cases)} {were} not counted, because a trivial output ({trivial}) also passes: {', '.join(cases[:most])}{more}"
+
+
+def slower_notes(speeds: Sequence[Speed]) -> Iterator[str]:
+    """Name the timed shapes on which the candidate is slower and no threshold says how much it may be."""
+    if slower := [speed for speed in speeds if speed.bar_pct is None and speed.high_pct < 0.0]:
+        yield f"slower, without a threshold: {', '.join(f'{one.shape} {1 + one.speedup_pct / 100:.3f}x' for one in slower)}"

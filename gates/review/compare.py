@@ -10,7 +10,7 @@ from typing import Any
 from gates.comparison.machine_code import machine_code
 from gates.comparison.record import SCHEMA_VERSION, Comparison
 from gates.comparison.sections import sections
-from gates.comparison.within import override_notes, policy_notes, side, speed_of, speeds_of, weak_notes
+from gates.comparison.within import override_notes, policy_notes, side, slower_notes, speed_of, speeds_of, weak_notes
 from gates.core.errors import GatesError
 from gates.core.records import Decision, GateResult, Status
 from gates.evidence.judging import load_evidence, looser_terms
@@ -42,16 +42,21 @@ def compare_runs(first: Path, second: Path, *, force: bool = False) -> Compariso
     is_baseline = infos[1].baseline is not None and infos[1].baseline.digest == infos[0].task.digest
     decision, reason = verdict.decision, verdict.reason
     looser = looser_terms(infos[1].task, infos[0].task)
-    notes = [*policy_notes(looser), *(f"different: {text}" for text in differences), *_environment_notes(*infos)]
+    speeds = speeds_of(after, infos[1].task.limits.get("performance", {})) if is_baseline else ()
+    notes = [*slower_notes(speeds), *policy_notes(looser), *(f"different: {text}" for text in differences), *_environment_notes(*infos)]
     notes += [f"{name}: {text}" for name, info in zip(("baseline", "candidate"), infos, strict=True) for text in override_notes(info)]
     notes += weak_notes(verdict)
+    if more := sorted(infos[1].task.shapes.keys() - infos[0].task.shapes.keys()):
+        notes.append(f"the candidate's run alone has the shape{'s' * (len(more) > 1)} {', '.join(more)}")
     base_verdict: Verdict = read_record(Verdict, first, "verdict.json")
     if base_verdict.decision is Decision.REJECT:
         notes.append(f"the baseline's own run was rejected: {base_verdict.reason}")
     if not is_baseline:
         notes.append("the candidate's run did not measure this baseline: times are of two runs, not interleaved, and decide nothing")
-    if decision is Decision.MERGE and (differences or not is_baseline):
+    if decision is Decision.MERGE and not is_baseline:
         decision, reason = Decision.HOLD, f"the candidate's run did not judge it against {infos[0].task.name} as recorded here"
+    elif decision is Decision.MERGE and differences:
+        decision, reason = Decision.HOLD, f"the runs differ: {'; '.join(differences)}"
     elif decision is Decision.MERGE and looser:
         decision, reason = Decision.HOLD, f"judged by looser terms than {infos[0].task.name}: {'; '.join(looser)}"
     gates = verdict.gates if is_baseline else tuple(_against(result, infos[1].baseline) for result in verdict.gates)
@@ -65,7 +70,7 @@ def compare_runs(first: Path, second: Path, *, force: bool = False) -> Compariso
         speed_of(after) if is_baseline else None,
         tuple(notes),
         tuple(sections(before, after, after if is_baseline else None)),
-        speeds_of(after, infos[1].task.limits.get("performance", {})) if is_baseline else (),
+        speeds,
         machine_code(before, after, after if is_baseline else None),
     )
 
@@ -90,8 +95,8 @@ def _strange(first: RunInfo, second: RunInfo, before: Any, after: Any) -> Iterat
 
 
 def _differences(first: RunInfo, second: RunInfo) -> Iterator[str]:
-    for name in sorted({*first.task.shapes, *second.task.shapes}):
-        one, two = first.task.shapes.get(name), second.task.shapes.get(name)
+    for name, one in sorted(first.task.shapes.items()):  # a shape of the candidate alone only adds to what was judged
+        two = second.task.shapes.get(name)
         if one != two:
             yield f"shape {name} is {_sizes(one)} and {_sizes(two)}"
     if first.task.seeds != second.task.seeds:
@@ -102,6 +107,7 @@ def _differences(first: RunInfo, second: RunInfo) -> Iterator[str]:
 
 
 def _sizes(shape: Mapping[str, int] | None) -> str:
+    """The sizes of a shape; "missing" if there is none."""
     return ", ".join(f"{dimension} {size}" for dimension, size in shape.items()) if shape else "missing"
 
 

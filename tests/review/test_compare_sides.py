@@ -107,12 +107,17 @@ def test_instances_of_a_template_are_told_apart_by_their_arguments_whatever_thei
     assert [key for key, _, _ in _by_name(hidden, ())] == ["k sm_90", "k #2 sm_90"]
 
 
-def test_a_shape_that_one_side_lacks_is_named_and_holds(tmp_path: Path) -> None:
+def test_a_shape_that_the_candidate_lacks_holds_and_one_that_it_has_more_is_named(tmp_path: Path) -> None:
+    fewer = changed(tmp_path, TWO, run=shape_lost, correctness=cases_lost, sanitizer=check_moved)
+    judged_anew(fewer)  # its verdict counted six cases
+    done = compared(tmp_path, ONE, fewer)
+    assert done.exit_code == 3 and "note: different: shape small is B 1, H 1, S 32, D 64 and missing\n" in done.output
+    assert "the runs differ: shape small is B 1, H 1, S 32, D 64 and missing" in done.output
     lost = changed(tmp_path, ONE, run=shape_lost, correctness=cases_lost, sanitizer=check_moved)
-    judged_anew(lost)  # its verdict counted six cases
-    assert verify_run(lost) == []
+    judged_anew(lost)
+    assert verify_run(lost) == verify_run(fewer) == []
     done = compared(tmp_path, lost, TWO)
-    assert done.exit_code == 3 and "note: different: shape small is missing and B 1, H 1, S 32, D 64\n" in done.output
+    assert done.exit_code == 0 and "note: the candidate's run alone has the shape small\n" in done.output
     page = next((tmp_path / "out").rglob("COMPARE.md")).read_text(encoding="utf-8")
     assert "small max\\_abs\\_err" in page or "small max_abs_err" in page  # the row of the side that has it is kept
 

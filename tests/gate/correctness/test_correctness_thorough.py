@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import dataclasses
 import json
+import re
 from pathlib import Path
 
 import pytest
@@ -338,8 +339,8 @@ def test_the_report_shows_bounds_by_group_and_names_weak_cases(library: Path, tm
     } <= set(rows)
     assert not any(name.startswith(("n1 ", "n33 ")) for name in rows), "edge shapes and families have no absolute rows"
     (note,) = weak_notes(SimpleNamespace(gates=[result]))
-    assert note.startswith("correctness does not count n33 seed 0 inputs zeros, ")
-    assert note.endswith(" and 1 more: an answer that leaves out the kernel's work (zeros of out) is within all limits there, too")
+    assert re.match(r"\d+ cases were not counted, because a trivial output \(zeros of out\) also passes: n33 seed 0 inputs zeros, ", note)
+    assert note.endswith(" and 1 more")
 
 
 def test_a_run_directory_holds_the_cases_that_it_names(library: Path, tmp_path: Path) -> None:

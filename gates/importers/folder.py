@@ -149,7 +149,11 @@ def write(imported: Imported, directory: Path, name: str, limit_s: float) -> Mad
         )
     for one in names:
         if (directory / one).exists():
-            raise GatesError(f"{directory / one} exists already", hint="give another --name or --dir, or remove it")
+            own = any(original.path.resolve().is_relative_to((directory / one).resolve()) for original in imported.originals)
+            raise GatesError(
+                f"{directory / one} exists already{', and is what is imported' if own else ''}",
+                hint=f"give another --name or --dir{'' if own else ', or remove it'}",
+            )
     try:
         directory.mkdir(parents=True, exist_ok=True)
         with tempfile.TemporaryDirectory(prefix=".import.", dir=directory) as made:

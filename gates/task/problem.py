@@ -51,7 +51,8 @@ from __future__ import annotations
 
 import contextlib
 import functools
-import importlib
+import importlib.machinery
+import importlib.util
 import inspect
 import math
 import re
@@ -229,8 +230,9 @@ def load(name: str, folder: Path) -> Problem:
     Raises GatesError where the module is missing, can't be imported, lacks a required name, or has an
     optional one that is not what it should be.
     """
-    find(name, folder)
+    root = find(name, folder)
     try:
+        _prefer_folder(name, root)
         module = importlib.import_module(name)
     except Exception as error:  # the user's module: whatever it raises is a finding about it
         raise GatesError(
@@ -251,21 +253,33 @@ def load(name: str, folder: Path) -> Problem:
     return Problem(module)
 
 
-def find(name: str, folder: Path) -> None:
-    """Put the folder that holds the module ``name``, the task's or an ancestor of it, on the path for imports.
+def find(name: str, folder: Path) -> Path | None:
+    """Put the folder that holds the module ``name``, the task's or an ancestor of it, on the path for imports, and return it.
 
     Raises GatesError for a name of Python's own.
     """
     folder, first = folder.resolve(), name.split(".")[0]
-    for root in (folder, *folder.parents):
-        if (root / first).is_dir() or (root / f"{first}.py").is_file():
-            add_folder(root)
-            break
+    found = next((root for root in (folder, *folder.parents) if (root / first).is_dir() or (root / f"{first}.py").is_file()), None)
+    if found:
+        add_folder(found)
     if first in sys.stdlib_module_names:
         raise GatesError(
             f"problem {name!r} has the name of a standard Python module, which would be imported instead",
             hint="rename the file, and `problem:` in task.yaml",
         )
+    return found
+
+
+def _prefer_folder(name: str, root: Path | None) -> None:
+    """Make ``relu/`` the package of the problem ``relu.problem``. Python itself takes ``relu.py`` if there is no __init__.py."""
+    first, *inside = name.split(".")
+    if not root or not inside or first in sys.modules or (root / first / "__init__.py").is_file():
+        return
+    if not root.joinpath(first, *inside).with_suffix(".py").is_file():
+        return
+    spec = importlib.machinery.ModuleSpec(first, None, is_package=True)
+    spec.submodule_search_locations = [str(root / first)]
+    sys.modules[first] = importlib.util.module_from_spec(spec)
 
 
 def _input_names(module: ModuleType) -> tuple[str, ...]:

@@ -24,7 +24,7 @@ from gates.cli.main import cli
 from gates.core.errors import GatesError
 from gates.diagnostics.lint import _verdicts
 from gates.gate.correctness import output_scale
-from gates.importers import flashinfer_bench, folder, kernelbench, load_inline, robust_kbench, sizes, sources
+from gates.importers import flashinfer_bench, folder, kernelbench, kernelbot, load_inline, robust_kbench, sizes, sources
 from gates.task.load import load_baseline, load_task
 from gates.task.problem import Problem
 
@@ -369,8 +369,27 @@ def test_names_that_would_hide_a_module_or_a_folder_are_refused(tmp_path: Path) 
     with pytest.raises(GatesError, match="a file in the task folder"):
         folder.write(kernelbench.load(*KERNELBENCH), tmp_path, "model", 60)
     (tmp_path / "taken_reference").mkdir()
-    with pytest.raises(GatesError, match="exists already"):
+    with pytest.raises(GatesError, match="exists already") as refused:
         folder.write(kernelbench.load(*KERNELBENCH), tmp_path, "taken", 60)
+    assert refused.value.hint == "give another --name or --dir, or remove it"
+
+
+def test_nobody_is_told_to_remove_what_is_imported(tmp_path: Path) -> None:
+    suite = shutil.copytree(DATA / "kernelbot", tmp_path / "suite")
+    with pytest.raises(GatesError, match="exists already, and is what is imported") as refused:
+        folder.write(kernelbot.load(suite / "blend", suite / "submission.py"), suite, "blend", 60)
+    assert refused.value.hint == "give another --name or --dir"
+
+
+def test_a_task_runs_beside_the_file_of_its_name(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    shutil.copy(KERNELBENCH[0], tmp_path / "scaled.py")
+    monkeypatch.chdir(tmp_path)
+    assert command(["import", "kernelbench", "scaled.py", str(KERNELBENCH[1])]) == 0
+    code = command(["run", "./scaled", "--profile", "cpu", "--seeds", "0"])
+    said = capsys.readouterr()
+    assert code == 0 and "decision: hold" in said.out, said
 
 
 def test_foreign_code_runs_in_a_confined_process_and_a_failed_import_leaves_nothing(

@@ -87,3 +87,34 @@ def test_bytecode_beside_a_source_is_never_run(tmp_path: Path) -> None:
     )
     done = python("-c", code, cwd=tmp_path, installed=tmp_path / "task")
     assert done.stdout == "3 3\n" and "No module named 'hidden'" in done.stderr
+
+
+@pytest.mark.parametrize("package", [None, "SIZE = 7\n"], ids=["no __init__.py", "with __init__.py"])
+def test_a_task_s_folder_holds_its_problem_whatever_file_lies_beside_it(tmp_path: Path, package: str | None) -> None:
+    """``relu.py``, of which the task was made, is no problem of ``relu/``. A package's own file still runs."""
+    (tmp_path / "relu").mkdir()
+    (tmp_path / "relu.py").write_text("SIZE = 7\n")
+    size = "from relu import SIZE" if package else "SIZE = 7"
+    (tmp_path / "relu" / "problem.py").write_text(f"{size}\nSHAPES = {{'one': {{'N': SIZE}}}}\nmake_inputs = reference = len\n")
+    if package:
+        (tmp_path / "relu" / "__init__.py").write_text(package)
+    assert _sizes("relu.problem", tmp_path / "relu", tmp_path) == "7\n"
+
+
+@pytest.mark.parametrize("inside", [False, True], ids=["the file itself", "an installed package"])
+def test_a_folder_without_the_problem_is_not_its_package(tmp_path: Path, inside: bool) -> None:
+    task, installed = tmp_path / "task", tmp_path / "installed"
+    (task / "relu").mkdir(parents=True)
+    (installed / "relu").mkdir(parents=True)
+    place = installed / "relu" / "problem.py" if inside else task / "relu.py"
+    place.write_text("SHAPES = {'one': {'N': 7}}\nmake_inputs = reference = len\n")
+    (installed / "relu" / "__init__.py").write_text("")
+    assert _sizes("relu.problem" if inside else "relu", task, installed) == "7\n"
+
+
+def _sizes(name: str, at: Path, installed: Path) -> str:
+    """The size of the problem's shape, as a process of its own loads it."""
+    code = f"from pathlib import Path\nfrom gates.task import problem\nprint(problem.load({name!r}, Path({str(at)!r})).SHAPES['one']['N'])"
+    done = python("-c", code, cwd=at, installed=installed)
+    assert done.returncode == 0, done.stderr
+    return done.stdout

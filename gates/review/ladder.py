@@ -42,6 +42,7 @@ class Rung:
     ratio: float | None  # stage before / this one, interleaved
     low: float | None
     high: float | None
+    confidence_pct: float | None  # of the interval from low to high
     cumulative: float | None  # first stage / this one: the product of the ratios
     note: str
 
@@ -112,7 +113,7 @@ def _rung(run: Path, info: RunInfo, before: RunInfo | None, below: Sequence[Rung
     performance = evidence.get("performance")
     p50 = performance.figures.get(performance.gated_mode, {}).get(CANDIDATE) if performance else None
     speed, note = None, ""
-    ratios: tuple[float | None, float | None, float | None] = (None, None, None)
+    ratios: tuple[float | None, float | None, float | None, float | None] = (None, None, None, None)
     limits, cumulative = info.task.limits.get("performance"), below[-1].cumulative if below else 1.0
     shape = thresholds(limits).first if limits else None
     if before is not None:
@@ -121,7 +122,8 @@ def _rung(run: Path, info: RunInfo, before: RunInfo | None, below: Sequence[Rung
         elif (speed := speed_of(evidence)) is None:
             note = "its run has no time for this pair"
         else:
-            ratios = (1.0 + speed.speedup_pct / 100.0, 1.0 + speed.low_pct / 100.0, 1.0 + speed.high_pct / 100.0)
+            ratio, low, high = (1.0 + pct / 100.0 for pct in (speed.speedup_pct, speed.low_pct, speed.high_pct))
+            ratios = (ratio, low, high, speed.confidence_pct)
         if shape != below[0].shape:
             note, cumulative = (
                 note or f"timed on {shape}, {below[0].task} on {below[0].shape}: what it gains is not part of the stages' product",

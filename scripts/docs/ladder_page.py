@@ -16,7 +16,7 @@ from gates.evidence.judging import load_evidence
 from gates.evidence.run_directory import RunInfo, Verdict, list_runs, read_record
 from gates.gate.performance.reading import read
 from gates.gate.performance.thresholds import thresholds
-from gates.render.ladder import draw
+from gates.render.ladder import draw, interval_level
 from gates.render.markdown import table
 from gates.review.ladder import ladder_of
 from gates.stats.samples import BASELINE, CANDIDATE
@@ -46,6 +46,7 @@ class Measured:
     before_us: float | None
     p50_us: float | None
     speedup_pct: tuple[float, float, float] | None  # and the interval's ends
+    confidence_pct: float | None  # of the interval
     registers: int | None
     smem_bytes: int | None
     decision: str
@@ -82,6 +83,7 @@ def measured(run: Path) -> Measured:
         thresholds(limits).first if limits else "",
         *(figures[side].p50_us if side in figures else None for side in (BASELINE, CANDIDATE)),
         tuple((x - 1) * 100 for x in (ruling.interval.ratio, ruling.interval.low, ruling.interval.high)) if ruling else None,
+        100.0 * performance.confidence if performance and ruling else None,
         max((kernel.registers or 0 for kernel in kernels), default=None),
         max(smem, default=None),
         verdict.decision.value,
@@ -90,14 +92,16 @@ def measured(run: Path) -> Measured:
 
 def result_table(family: str, recorded: Path) -> str:
     """One row per rung: its time and its gain over the rung before, each with its prediction, its resources, its decision."""
-    head = ("rung", "before", "p50", "predicted", "gain", "98.3 % interval", "predicted", "registers", "shared memory", "decision")
     rungs = rungs_of(family, recorded)
-    return table(head, [_result(rung, rungs[0].shape) for rung in rungs], right=(1, 2, 4, 7, 8))
+    found = [measured(rung.run) if rung.run else None for rung in rungs]
+    interval, levels = interval_level([one.confidence_pct if one else None for one in found])
+    head = ("rung", "before", "p50", "predicted", "gain", interval, "predicted", "registers", "shared memory", "decision")
+    rows = [_result(*row, rungs[0].shape) for row in zip(rungs, found, levels, strict=True)]
+    return table(head, rows, right=(1, 2, 4, 7, 8))
 
 
-def _result(rung: Rung, usual_shape: str) -> tuple[str, ...]:
+def _result(rung: Rung, found: Measured | None, level: str, usual_shape: str) -> tuple[str, ...]:
     name = rung.name if rung.shape == usual_shape else f"{rung.name} ({rung.shape})"
-    found = measured(rung.run) if rung.run else None
     gain = found.speedup_pct[0] if found and found.speedup_pct else None
     predicted_us = _predicted(rung.p50_us, found.p50_us if found else None, "{:g} to {:g} us")
     predicted_pct = _predicted(rung.speedup_pct, gain, "{:+g} to {:+g} %")
@@ -110,7 +114,7 @@ def _result(rung: Rung, usual_shape: str) -> tuple[str, ...]:
         _us(found.p50_us),
         predicted_us,
         reached,
-        "; ".join(filter(None, (interval, rung.note))),
+        "; ".join(filter(None, (f"{interval} ({level})" if level else interval, rung.note))),
         predicted_pct,
         "-" if found.registers is None else str(found.registers),
         "-" if found.smem_bytes is None else f"{found.smem_bytes / 1024:.1f} KiB",
@@ -142,7 +146,7 @@ def context_table(family: str, recorded: Path) -> str:
     names = [name for name in dict.fromkeys(name for _, _, others in fastest.values() for name in others) if name not in SLOW]
     if not names:
         return f"Other implementations beside these rungs: {NOT_YET}.\n"
-    head = ("shape, cold L2", "fastest rung", "us", *(f"SDPA {name}" for name in names), "over the best")
+    head = ("shape, cold L2", "fastest rung", "us", *(f"SDPA {name}" for name in names), "best SDPA over rung")
     return table(head, [_context(shape, *fastest[shape], names) for shape in fastest], right=range(2, len(head)))
 
 
@@ -179,7 +183,15 @@ def _goal(goal: Mapping[str, Any], rung: Rung) -> tuple[str, ...]:
     if found is None:
         return *row, "", NOT_YET, ""
     limit = goal["most_us"] if than is None else other and other * times
-    return *row, _us(limit), _us(found), "" if limit is None else "met" if found <= limit else "missed"
+    if limit is None:
+        return *row, _us(limit), _us(found), ""
+    return *row, *_told_apart(limit, found), "met" if found <= limit else "missed"
+
+
+def _told_apart(limit: float, found: float) -> tuple[str, str]:
+    """Both times with two decimals, or as many more as tell them apart."""
+    places = next((places for places in range(2, 6) if f"{limit:.{places}f}" != f"{found:.{places}f}"), 2)
+    return f"{limit:.{places}f} us", f"{found:.{places}f} us"
 
 
 def _times(performance: Any, shape: str, cache: str, than: str | None) -> tuple[float | None, float | None]:

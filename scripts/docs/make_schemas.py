@@ -59,6 +59,7 @@ LATER = {
     "PtxasEvidence.advice",
     "excerpts",
     "Speed.confidence_pct",
+    "Rung.confidence_pct",
     "Timing.limit_pct",
     "Comparison.shapes",
     "Comparison.machine_code",

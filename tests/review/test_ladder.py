@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import re
 import shutil
 from dataclasses import replace
 from pathlib import Path
@@ -78,6 +79,17 @@ def test_a_rung_timed_on_another_shape_stands_there_with_its_own_gain(tmp_path: 
     assert ladder.rungs[1].cumulative == ladder.rungs[1].ratio and ladder.rungs[2].ratio is not None and ladder.rungs[2].cumulative is None
     assert "timed on long, fp16_v8_tiles on mission" in ladder.rungs[2].note and "| fp16_v10_hopper (long) |" in ladder.markdown()
     draw(ladder, tmp_path / "ladder.png")
+
+
+def test_the_confidence_is_in_the_head_or_in_each_row_if_rows_differ() -> None:
+    usual = ladder_of(STAGES[:3])
+    assert "over the stage before (98.3 % interval)" in usual.markdown() and usual.markdown().count("98.3 %") == 1
+    names = ("fp16_v8_tiles", "fp16_v9_pipeline", "fp16_v10_hopper")
+    several = ladder_of([list_runs(RECORDED / "h200" / name)[-1] for name in names])
+    text = several.markdown()
+    assert several.rungs[1].confidence_pct == pytest.approx(99.575) and several.rungs[2].confidence_pct == pytest.approx(99.15)
+    assert "(interval)" in text and ", 99.6 %)" in text and re.search(r", 99\.[12] %\)", text) and "98.3 %" not in text
+    assert "over the stage before (99.6 % interval)" in Ladder(1, several.rungs[:2]).markdown()
 
 
 def test_a_run_that_was_edited_is_refused(tmp_path: Path) -> None:

@@ -80,6 +80,16 @@ def test_a_run_without_times_and_no_run_at_all_are_rows_too(tmp_path: Path) -> N
     assert "not measured yet" in ladder_page.chart("fp8", folder) and "not measured yet" in ladder_page.context_table("fp8", folder)
 
 
+def test_the_confidence_of_an_interval_is_that_of_its_run(tmp_path: Path) -> None:
+    v9 = "h200/fp16_v9_pipeline"
+    several = recorded(tmp_path / "several", fp16_v8_tiles="h200/fp16_v8_tiles", fp16_v9_pipeline=v9)
+    text = ladder_page.result_table("fp16", several)
+    found = {row[0]: row[5] for row in rows(text)}
+    assert "| interval |" in text and found["fp16_v9_pipeline"].endswith(" (99.6 %)") and " (98.3 %)" in found["fp16_v8_tiles"]
+    assert "| 99.6 % interval |" in ladder_page.result_table("fp16", recorded(tmp_path / "alone", fp16_v9_pipeline=v9))
+    assert "| 98.3 % interval |" in ladder_page.result_table("fp8", RECORDED)
+
+
 def test_the_chart_is_that_of_gates_compare(tmp_path: Path) -> None:
     ladder_page.draw_chart("fp8", RECORDED, tmp_path)
     ladder_page.draw_chart("fp16", tmp_path, tmp_path)
@@ -123,6 +133,18 @@ def test_a_goal_is_met_missed_or_not_measured_yet(tmp_path: Path) -> None:
     assert places["long", "fp16_v10_hopper", "below flash"] == ["not measured yet", ""]
 
 
+@pytest.mark.parametrize(
+    ("limit", "found", "told"),
+    [
+        (5.07025, 5.06662, ("5.070 us", "5.067 us")),
+        (4.7, 4.51, ("4.70 us", "4.51 us")),
+        (4.7, 4.7, ("4.70 us", "4.70 us")),
+    ],
+)
+def test_a_limit_and_a_time_are_told_apart(limit: float, found: float, told: tuple[str, str]) -> None:
+    assert ladder_page._told_apart(limit, found) == told
+
+
 def test_the_speed_of_attention_has_the_best_of_the_others(tmp_path: Path) -> None:
     def times(*values: float) -> dict[str, dict[str, float]]:
         return {name: {"us": us} for name, us in zip((*attention_page.STAGES, *attention_page.OTHERS), values, strict=False)}
@@ -136,6 +158,21 @@ def test_the_speed_of_attention_has_the_best_of_the_others(tmp_path: Path) -> No
         ["1·2·3·4·128 causal", "40.0", "20.0", "30.0 cudnn", "1.50x"],
         ["5·6·7·8·128", "20.0", "10.0", "8.0 flash", "0.80x"],
     ]
+
+
+def test_the_run_of_attention_differs_from_the_ladders_by_what_the_page_says() -> None:
+    (run,) = (rung.run for rung in ladder_page.rungs_of("fp16", RECORDED) if rung.name == "fp16_v11_pingpong")
+    told = json.loads((RECORDED / "h200" / "attention.json").read_text(encoding="utf-8"))["rows"]
+    speed = {tuple(row["shape"]): row["contenders"]["fp16_v11_pingpong"]["us"] for row in told}
+    ours = {shape: us for shape, us, _ in ladder_page.context_times(run)}
+    both = {
+        "wide_big": (8, 16, 2048, 2048, 128, False),
+        "wide_causal": (1, 32, 1024, 1024, 128, True),
+        "wide_short": (32, 16, 512, 512, 128, False),
+        "decode": (1, 32, 16, 8192, 128, False),
+    }
+    largest = max(abs(speed[shape] / ours[name] - 1) for name, shape in both.items())
+    assert f"Its times differ by up to {100 * largest:.0f} %." in PAGE
 
 
 def test_the_spread_of_a_rung_whose_baseline_has_two_speeds() -> None:
@@ -159,5 +196,7 @@ def test_figures_in_the_prose_are_those_of_the_evidence() -> None:
         assert all(f"{p50[stage, mode, 'candidate']:.2f}" in PAGE for mode in ("cold", "warm"))
     saved = {stage: p50[stage, "cold", "baseline"] - p50[stage, "cold", "candidate"] for stage in ("stage1", "stage2")}
     assert f"stage 1 saved {saved['stage1']:.1f} us" in PAGE and f"stage 2 saved {saved['stage2']:.1f} us" in PAGE
+    fp8 = load_evidence(list_runs(RECORDED / "h200" / "stage4_mma")[-1])["performance"]
+    assert f"Warm {fp8.figures['warm']['candidate'].p50_us:.2f} us on the H200" in PAGE
     assert f"{stages['stage0'].calibration.empty_kernel_us:.2f} us" in PAGE
     assert f"{stages['stage0'].device.peak_bytes_per_s / 1e12:.2f} TB/s" in PAGE

@@ -21,6 +21,7 @@ from test_judge_command import copy_of
 
 from gates.cli.main import cli
 from gates.core.errors import GatesError
+from gates.evidence.judging import load_evidence
 from gates.evidence.run_directory import list_runs
 from gates.gate.performance import judge as performance
 from gates.gate.performance.evidence import not_run
@@ -69,6 +70,12 @@ def test_what_the_picture_says(tmp_path) -> None:
         "12 pairs",
     ):
         assert part in text, part
+
+
+def test_the_interval_has_the_confidence_of_the_run(tmp_path) -> None:
+    record = load_evidence(RUN)["performance"]
+    text = drawn(dataclasses.replace(record, confidence=0.99575), tmp_path / "several.svg")
+    assert "99.6 % interval" in text and "interval 1.6962 to 1.7017" not in text
 
 
 def test_the_bar_is_in_the_close_up_where_it_lies_among_the_pairs(tmp_path) -> None:

@@ -1,7 +1,7 @@
 """Is the candidate as much faster than its baseline as the task asks, beyond doubt?
 
 What: the ratio of the p50 kernel times, baseline over candidate, in the gated cache mode (cold unless the task says warm), from interleaved
-pairs of blocks in one process. ``min_speedup_pct: 15`` asks for a ratio of 1.15, the bar. The gate passes if the low end of the 98.3 %
+pairs of blocks in one process. ``min_speedup_pct: 15`` asks for a ratio of 1.15, the bar. The gate passes if the low end of the
 interval reaches the bar, fails if the high end does not, and is inconclusive between. The other ``metrics``, p90 and mean, and
 ``max_std_us`` are about single launches: the candidate must not be slower than the baseline by more than the noise floor.
 

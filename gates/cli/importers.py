@@ -172,4 +172,10 @@ def _write(imported: Any, fallback: str, directory: Path, name: str | None, limi
     for shape, reason in made.untried.items():
         click.echo(f"not tried: {shape} {reason}{'; `--set` gives it other sizes' if imported.offers else ''}", err=True)
     click.echo(f"limits:   {made.limits}")
-    click.echo(f"next:     gates run {made.task if made.task.is_absolute() else f'./{made.task}'}")
+    if made.edit:
+        click.echo(f"edit:     {', '.join(map(_from_here, made.edit))}")
+    click.echo(f"next:     gates run {_from_here(made.task)}")
+
+
+def _from_here(path: Path) -> str:
+    return str(path) if path.is_absolute() else f"./{path}"

@@ -28,7 +28,7 @@ _QUIET = {  # of torch.cuda -> what answers instead
 
 @contextlib.contextmanager
 def pretended(place: str = "cpu") -> Iterator[None]:
-    """While it lasts, code finds a device 0. What it makes there is on ``place``: "cpu", or "meta" for tensors without memory."""
+    """Make torch report a device 0 inside this context. Its tensors are on ``place``: "cpu", or "meta" (without memory)."""
     here = torch.device(place)
     own = {name: getattr(torch.cuda, name) for name in _QUIET}
     try:

@@ -47,7 +47,7 @@ class Format(Protocol):
         """Each problem below ``problems`` with each of its solutions below ``solutions``, else with None."""
 
     def load(self, problem: Path, solution: Path | None) -> folder.Imported:
-        """What they hold."""
+        """Return the contents of problem and solution."""
 
 
 def run(

@@ -132,8 +132,8 @@ def _candidate(what: Mapping[str, Any], how: Mapping[str, Any], where: Path) -> 
     ]
     module = ".".join(PurePosixPath(first).with_suffix("").parts)
     if len(files) > 1:
-        common["files"] = {**files, "kernel.py": _package(module, entry)}
-    order = ["kernel.py", *files] if len(files) > 1 else [first]
+        common["files"] = {**files, folder.CALLER: _package(module, entry)}
+    order = [folder.CALLER, *files] if len(files) > 1 else [first]
     return Side(kind="triton" if "triton" in _languages(spec) else "python", entry=entry, sources=order, kernels=kernels, **common)
 
 

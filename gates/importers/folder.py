@@ -39,6 +39,7 @@ _NOT_COMPILED = "a Python callable: what it launches is compiled when it runs, i
 _NO_OWN_KERNEL = "a Python callable without a kernel of its own"
 _OF_A_LIBRARY = "the sources have no __global__ function: what runs is a library's"
 _NO_RULE = "the format sets no rule; write one under gates and take this line away"
+CALLER = "kernel.py"  # calls a solution as its format does
 SIZES = "problem_data.py"  # of an imported problem whose shapes the import makes
 _NEEDS = "problem_needs.py"
 _TAIL = "tail"
@@ -86,13 +87,17 @@ class Imported:
 
 
 class Made(NamedTuple):
-    """The folders of a task and of its baseline, what the limits are worth, in words, and the shapes; ``untried`` are too large here."""
+    """The folders of a task and of its baseline, what the limits are worth, in words, and the shapes; ``untried`` are too large here.
+
+    ``edit``: the solution's files; none if the problem's own code is the solution.
+    """
 
     task: Path
     reference: Path
     limits: str
     shapes: Mapping[str, Mapping[str, int]]
     untried: Mapping[str, str]
+    edit: Sequence[Path]
 
 
 def read(path: Path) -> bytes:
@@ -185,7 +190,9 @@ def _write(imported: Imported, made: Path, directory: Path, names: tuple[str, st
     for folder in (candidate, reference):
         shutil.rmtree(folder / "__pycache__", ignore_errors=True)
         folder.rename(directory / folder.name)
-    return Made(directory / names[0], directory / names[1], _limits_in_words(imported, found), found["shapes"], found["untried"])
+    task, of_solution = directory / names[0], imported.candidate.files != imported.reference.files
+    edit = [task / one for one in imported.candidate.sources if of_solution and one != CALLER]
+    return Made(task, directory / names[1], _limits_in_words(imported, found), found["shapes"], found["untried"], edit)
 
 
 def _languages(code: Mapping[str, str]) -> list[str]:

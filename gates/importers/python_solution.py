@@ -18,8 +18,8 @@ def side(answer: Original, title: str, kernel: str) -> Side:
         title,
         "torch-extension" if inline else "triton" if kernels else "python",
         "run",
-        ["kernel.py", answer.kept, *(inline.files if inline else ())],
-        {"kernel.py": kernel, **(inline.files if inline else {})},
+        [folder.CALLER, answer.kept, *(inline.files if inline else ())],
+        {folder.CALLER: kernel, **(inline.files if inline else {})},
         kernels=inline.kernels if inline else kernels,
         nvcc_flags=inline.nvcc_flags if inline else (),
     )
@@ -47,4 +47,4 @@ def bound_side(answer: Original, title: str, arguments: Sequence[str]) -> Side:
 
 def reference_side(given: Original, kept: str, title: str, kernel: str) -> Side:
     """Return the task of the problem's own code, kept as the file ``kept``."""
-    return Side(title, "python", "run", ["kernel.py", kept], {"kernel.py": kernel, kept: folder.text(given)})
+    return Side(title, "python", "run", [folder.CALLER, kept], {folder.CALLER: kernel, kept: folder.text(given)})

@@ -104,7 +104,7 @@ def _pairs(target: ast.expr, value: ast.expr) -> list[tuple[str, ast.expr]]:
 
 
 def number(node: ast.expr, known: Mapping[str, int]) -> int | None:
-    """Return the whole number that an expression stands for, with the names in it ``known``; None if it is none."""
+    """Return the whole number that an expression stands for, with the names in it ``known``; None if it is not an integer."""
     if isinstance(node, ast.Constant):
         return node.value if type(node.value) is int else None
     if isinstance(node, ast.Name):

@@ -19,6 +19,7 @@ from gates.gate.sanitizer import codes as sanitizer
 _OF_CHECKERS = (sanitizer.FINDING, *sanitizer.FAULTS.values(), correctness.EMULATOR_FINDING, *correctness.FAULTS.values())
 # A row that is overrun is written by two threads, and what a missing barrier leaves unordered is read before it is written.
 _RANKS = {"race_shared": 1, "race_global": 1, "uninitialised_shared": 2, "uninitialised_global": 2}
+_MESSAGE = "case"  # the check of a case without numbers: what it observed is a sentence
 _BAD = (Status.FAIL, Status.INCONCLUSIVE)
 
 
@@ -95,7 +96,8 @@ def _each(gates: Sequence[GateResult]) -> Iterator[tuple[tuple[str, ...], Findin
 
 def _entry(result: GateResult, check: Check) -> tuple[tuple[str, ...], Finding]:
     failed, code = check.status is Status.FAIL, check.code or result.code
-    kind, place, what = check.name.rpartition(": ")[2], "", f"{check.name} {seen(check)}"
+    kind, place = check.name.rpartition(": ")[2], ""
+    what = seen(check) if check.name == _MESSAGE else f"{check.name} {seen(check)}"
     key: tuple[str, ...] = (result.gate, code)
     if code in _OF_CHECKERS:
         key = ("kind", kind)

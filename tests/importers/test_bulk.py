@@ -23,7 +23,7 @@ def written(monkeypatch: pytest.MonkeyPatch) -> list[str]:
     def write(imported: folder.Imported, directory: Path, name: str, limit_s: float) -> folder.Made:
         names.append(name)
         return folder.Made(
-            directory / name, directory / f"{name}_reference", "", {}, {"given": "needs about 40 GiB"} if "half" in name else {}
+            directory / name, directory / f"{name}_reference", "", {}, {"given": "needs about 40 GiB"} if "half" in name else {}, []
         )
 
     monkeypatch.setattr(folder, "write", write)

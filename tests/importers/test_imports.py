@@ -374,6 +374,25 @@ def test_names_that_would_hide_a_module_or_a_folder_are_refused(tmp_path: Path) 
     assert refused.value.hint == "give another --name or --dir, or remove it"
 
 
+@pytest.mark.parametrize(
+    ("load", "edit"),
+    [
+        (lambda: flashinfer_bench.load(*FLASHINFER), ["solution/main.py", "solution/scale.py"]),
+        (lambda: robust_kbench.load(ROBUST), ["forward.cu"]),
+        (lambda: kernelbot.load(DATA / "kernelbot" / "blend", DATA / "kernelbot" / "submission.py"), ["submission.py"]),
+        (lambda: kernelbot.load(DATA / "kernelbot" / "blend", None), []),
+    ],
+    ids=["flashinfer-bench", "robust-kbench", "kernelbot", "the problem's own code"],
+)
+def test_the_files_of_the_solution_are_those_to_edit(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, load: Callable[[], folder.Imported], edit: list[str]
+) -> None:
+    found = {"shapes": {"test1": {}, "benchmark": {}}, "largest": 0.01, "mean": 0.001, "honest": 1e-6, "format": "float32"}
+    monkeypatch.setattr(folder, "bounds", lambda *_, **__: {**found, "rule_over_bound": None, "needs": {}, "untried": {}})
+    made = folder.write(load(), tmp_path, "any_name", 60)
+    assert [path.relative_to(made.task).as_posix() for path in made.edit] == edit and all(path.is_file() for path in made.edit)
+
+
 def test_nobody_is_told_to_remove_what_is_imported(tmp_path: Path) -> None:
     suite = shutil.copytree(DATA / "kernelbot", tmp_path / "suite")
     with pytest.raises(GatesError, match="exists already, and is what is imported") as refused:
@@ -387,6 +406,7 @@ def test_a_task_runs_beside_the_file_of_its_name(
     shutil.copy(KERNELBENCH[0], tmp_path / "scaled.py")
     monkeypatch.chdir(tmp_path)
     assert command(["import", "kernelbench", "scaled.py", str(KERNELBENCH[1])]) == 0
+    assert "\nedit:     ./scaled/model.py\nnext:     gates run ./scaled\n" in capsys.readouterr().out
     code = command(["run", "./scaled", "--profile", "cpu", "--seeds", "0"])
     said = capsys.readouterr()
     assert code == 0 and "decision: hold" in said.out, said

@@ -55,6 +55,16 @@ def test_a_located_cause_comes_first_and_once_whoever_saw_it() -> None:
     assert rest[0].elsewhere() == "at small seed 0 and in 1 more place" and first.elsewhere() == "at small seed 0 and in 3 more places"
 
 
+def test_what_a_kernel_returned_is_the_whole_sentence_and_a_number_keeps_its_name() -> None:
+    said = "the kernel returned shape [64] for out; the reference has [16]"
+    message = Check("case", Status.FAIL, said, None, "", "given seed 0", "correctness.bad_output")
+    number = failed("max_abs_err", "correctness.max_abs_err", "given seed 0")
+    assert [findings([GateResult("correctness", Status.FAIL, one.code, "", (one,))])[0].head for one in (message, number)] == [
+        said,
+        "max_abs_err 5, limit 0",
+    ]
+
+
 def test_a_finding_without_its_line_is_one_more_place_of_the_one_with_it() -> None:
     """Lines are looked up for the first findings alone. Another kind, or no line at all, is an entry of its own."""
     located = failed("race_shared", "correctness.race_shared", "small seed 0", "read", "saxpy ./saxpy.cu:22. Two threads.")

@@ -1,4 +1,4 @@
-"""What generate_input gives, as tensors and a form: lists that say how they stand in its tuples, lists and dicts."""
+"""Split generate_input's result into tensors and a description of its nesting."""
 
 from __future__ import annotations
 

@@ -205,7 +205,7 @@ def _require_fitting(side: Side, shape: Mapping[str, int], call: Launched, refer
         for name in names - call.poisons.keys():
             got, want = call.outputs[name], reference[name]
             if got.shape != want.shape:
-                raise OutputError(f"the kernel returned the shape {list(got.shape)} for {name}; the reference has {list(want.shape)}")
+                raise OutputError(f"the kernel returned shape {list(got.shape)} for {name}; the reference has {list(want.shape)}")
             if got.is_complex() != want.is_complex():
                 raise OutputError(f"the kernel returned {got.dtype} for {name}; the reference has {want.dtype}")
     elif odd := names ^ wanted:

@@ -302,12 +302,12 @@ def verify(run_directories: tuple[str, ...], signers: Path | None, results: Path
     """
     from gates.cli.findings import findings, verifiable
 
-    code, folders, sound, noted = 0, list[Path](), 0, dict[str, list[Path]]()
+    code, folders, sound, noted, unread = 0, list[Path](), 0, dict[str, list[Path]](), 0
     for name in run_directories:
         try:
             folders += verifiable(name, results)
         except GatesError as error:  # the others are checked all the same
-            code = max(code, told(error))
+            code, unread = max(code, told(error)), unread + 1
     for folder in folders:
         try:
             problems, notes = findings(folder, signers)
@@ -322,8 +322,8 @@ def verify(run_directories: tuple[str, ...], signers: Path | None, results: Path
         for note in notes:
             noted.setdefault(note, []).append(folder)
         code = max(code, EXIT_USAGE if problems else 0)
-    if len(folders) > 1:
-        print_text(f"{sound} of {len(folders)} sound")
+    if len(folders) + unread > 1:
+        print_text(f"{sound} of {len(folders) + unread} sound")
     for note, runs in noted.items():  # many runs share a note
         of = "" if len(folders) == 1 else f" ({short_path(runs[0]) if len(runs) == 1 else f'{len(runs)} runs'})"
         print_text(f"  note{of}: {note}")

@@ -20,6 +20,7 @@ _OPERATIONS: dict[type, Any] = {
     ast.Pow: operator.pow,
 }
 _MOST_POWER = 64
+_MOST_NUMBER = 2**63 - 1  # a size of a tensor
 _PLAIN = (ast.Tuple, ast.List, ast.Name, ast.Constant, ast.BinOp, ast.UnaryOp, ast.operator, ast.unaryop, ast.expr_context)
 _CAPS = {
     32: (29, 23, 19),
@@ -115,7 +116,8 @@ def number(node: ast.expr, known: Mapping[str, int]) -> int | None:
             return None
         if isinstance(node.op, ast.Pow) and not 0 <= right <= _MOST_POWER:
             return None
-        return _OPERATIONS[type(node.op)](left, right)
+        result: int = _OPERATIONS[type(node.op)](left, right)
+        return result if abs(result) <= _MOST_NUMBER else None
     return None
 
 

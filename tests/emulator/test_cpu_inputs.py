@@ -5,6 +5,7 @@ from __future__ import annotations
 import ctypes
 import random
 import struct
+import subprocess
 from pathlib import Path
 
 import cpu_kit
@@ -12,6 +13,7 @@ import numpy as np
 import pytest
 
 from gates.core.errors import GatesError
+from gates.emulator.cpu.build import runtime_object
 from gates.emulator.cpu.loading import CpuDevice, Launcher, PtxModule
 
 
@@ -149,3 +151,11 @@ def test_a_fault_has_the_error_number_of_a_device(cpu: CpuDevice, line: str, num
     assert cpu.library.cudaGetLastError() == number and cpu.library.cudaGetErrorString(number).decode() == words
     with pytest.raises(GatesError, match=words):  # the device is lost, as a real one is
         out.get()
+
+
+def test_a_launcher_can_not_name_the_runtimes_own_functions() -> None:
+    told = subprocess.run(["nm", "--defined-only", str(runtime_object())], capture_output=True, text=True, check=True).stdout
+    kinds = {name: kind for _, kind, name in (line.split() for line in told.splitlines() if len(line.split()) == 3)}
+    own = [name for name in kinds if name.startswith("_ZN9gates_cpu")]
+    assert "_ZN9gates_cpu14clear_findingsEv" in own and not [name for name in own if kinds[name] in "TDBRVW"]
+    assert kinds["cudaMalloc"] == kinds["__wrap_dlsym"] == "T"

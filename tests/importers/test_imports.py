@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import ast
 import hashlib
 import importlib.util
 import json
@@ -479,6 +480,13 @@ def test_sizes_that_are_computed_follow_and_all_are_odd_in_the_first_tail() -> N
     assert all(sizes["batch"] % 2 and sizes["dim"] % 2 for sizes in offered["tail"][: offered["tail"].index(even)])
     with pytest.raises(GatesError, match="--set hidden"):
         sizes.of_module(tree, {"hidden": 4})
+
+
+def test_an_expression_too_large_for_a_size_is_none_at_once() -> None:
+    tower = "((((((9**64)**64)**64)**64)**64)**64)**64"
+    for text in (tower, "2**63", "(10**64)**64 * 10**64", "-2 * 2**63"):
+        assert sizes.number(ast.parse(text, mode="eval").body, {}) is None, text
+    assert sizes.number(ast.parse("2**62 + n", mode="eval").body, {"n": 1}) == 2**62 + 1
 
 
 def test_what_is_computed_from_sizes_follows_them(tmp_path: Path, unrun: None) -> None:

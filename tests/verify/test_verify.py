@@ -396,6 +396,12 @@ def test_a_note_of_several_runs_is_printed_once_and_one_of_a_single_run_names_it
     )
 
 
+def test_a_run_that_can_not_be_read_counts_among_those_that_were_asked_for(tmp_path: Path) -> None:
+    (tmp_path / "cut.zip").write_bytes(Path(FULL).with_suffix(".zip").name.encode())
+    done = CliRunner().invoke(cli, ["verify", str(FULL), str(tmp_path / "cut.zip")])
+    assert done.exit_code == 2 and "1 of 2 sound" in done.output
+
+
 def test_a_name_that_is_no_run_is_told_alike_alone_and_beside_others(capsys: pytest.CaptureFixture[str]) -> None:
     def told(*names: str) -> tuple[str, str]:
         assert guard(lambda: cli.main(["verify", *names], standalone_mode=False)) == 2

@@ -50,6 +50,7 @@ _OUT_OF_REACH = (
 # __real_NAME of a wrapped name for NAME, if it is not wrapped itself.
 _WRAPPED = (f"--wrap={prefix}{name}" for name in _OUT_OF_REACH for prefix in ("", "__real_"))
 LINK_FLAGS = ("-shared", "-cudart=none", "-Xlinker", ",".join(("-Bsymbolic,-z,defs", *_WRAPPED)))
+_LOCAL = "--localize-hidden"  # nor may it call the runtime's own C++ functions by their names
 
 
 @lru_cache(maxsize=4)  # kernels' libraries and the device of one process share one, also if its sources are edited meanwhile
@@ -77,6 +78,7 @@ def _plan(cxx: str, folder: Path, sources: Path = RUNTIME_DIR) -> tuple[dict[Pat
     headers = b"".join(path.read_bytes() for path in sorted(sources.glob("*.h")))
     common = hashlib.sha256("\0".join((*flags, _identity(cxx), "")).encode() + headers)
     objects, whole = {}, common.copy()
+    whole.update(_LOCAL.encode())
     for source in sorted(sources.glob("*.cpp")):
         digest = common.copy()
         digest.update(source.name.encode() + source.read_bytes())
@@ -106,10 +108,19 @@ def _runtime(cxx: str, name: str, link: Sequence[str], jobs: int | None, otherwi
         place.mkdir(exist_ok=True)
         missing = [(source, made) for source, made in objects.items() if not made.is_file()]
         with ThreadPoolExecutor(jobs or len(os.sched_getaffinity(0))) as pool:
-            list(pool.map(lambda pair: _make([cxx, *_FLAGS, *_vector_flags(), "-c", str(pair[0])], pair[1]), missing))
+            list(pool.map(lambda pair: _make([cxx, *_FLAGS, *_vector_flags(), "-c", str(pair[0]), "-o"], pair[1]), missing))
         if not (made := place / name).is_file():
-            _make([cxx, *link, *map(str, objects.values())], made)
+            linked = Path(temporary, name) if name == OBJECT_NAME else made
+            _make([cxx, *link, *map(str, objects.values()), "-o"], linked)
+            if name == OBJECT_NAME:
+                _make([_tool(cxx, "objcopy"), _LOCAL, str(linked)], made)
     return made
+
+
+def _tool(cxx: str, name: str) -> str:
+    """The path of a program of the compiler's own linker and its kin."""
+    done = subprocess.run([cxx, f"-print-prog-name={name}"], capture_output=True, text=True, check=False)
+    return done.stdout.strip() or name
 
 
 def kernel_library(
@@ -142,6 +153,7 @@ def kernel_library(
         str(runtime),
         "-Xlinker",
         f"-rpath={runtime.parent}",
+        "-o",
     ]
     _make(argv, output)
     if lacking := sorted(_undefined(output) - _defined(runtime)):
@@ -163,18 +175,16 @@ def task_library(
     code = f"-gencode=arch=compute_{capability},code=compute_{capability}"
     words = [f"-D{name}={value}" for name, value in (defines or {}).items()]
     argv = [nvcc, "-std=c++17", "-O3", "-lineinfo", "-w", "--no-compress", "-Xcompiler", "-fPIC", code, *words, *flags, *LINK_FLAGS]
-    _make([*argv, *map(str, sources), str(runtime_object())], output)
+    _make([*argv, *map(str, sources), str(runtime_object()), "-o"], output)
     return output
 
 
 def _make(argv: list[str], output: Path) -> None:
-    """Run a compiler that writes ``output``; the file appears whole or not at all."""
+    """Run a tool that writes the file named last, ``output``; the file appears whole or not at all."""
     handle, temporary = tempfile.mkstemp(prefix="partial-", suffix=output.suffix, dir=output.parent)
     os.close(handle)
     try:
-        done = subprocess.run(
-            [*argv, "-o", temporary], stdin=subprocess.DEVNULL, capture_output=True, text=True, errors="replace", check=False
-        )
+        done = subprocess.run([*argv, temporary], stdin=subprocess.DEVNULL, capture_output=True, text=True, errors="replace", check=False)
         if done.returncode != 0:
             errors = [line for line in (done.stdout + done.stderr).splitlines() if re.search(r"\b(error|undefined|fatal)\b", line)]
             raise GatesError(f"{Path(argv[0]).name} failed (exit {done.returncode}):\n" + "\n".join(errors[:12] or [done.stderr[-2000:]]))

@@ -128,8 +128,8 @@ def _reached(tried: FinishedJob, shapes: Sequence[str]) -> dict[str, dict[str, A
     has timed some, the next one is not blamed.
     """
     found: dict[str, dict[str, Any]] = {}
-    order = next((line["shapes"] for line in tried.own() if line.get("type") == "order"), shapes)
-    for shape in order:
+    told = next((line.get("shapes") for line in tried.own() if line.get("type") == "order"), None)
+    for shape in told if isinstance(told, list) and sorted(map(str, told)) == sorted(shapes) else shapes:
         read = _read(tried, shape, one_of=len(shapes))
         if read["measured"] is not None or not tried.timed_out or not found:
             found[shape] = read

@@ -178,6 +178,16 @@ def test_the_shape_at_which_a_process_ended_is_found_by_its_own_order(monkeypatc
     assert [(raw["shape"], raw["code"]) for raw in raws] == [("a", "performance.runner_died"), ("b", ""), ("c", "")]
 
 
+@pytest.mark.parametrize("shapes", [[], ["a"], ["a", "b", "c"], ["a", "a"], ["a", "x"], None, 5])
+def test_an_order_of_other_shapes_is_not_taken(shapes) -> None:
+    told = [
+        {"type": "order", "nonce": "n", "shapes": shapes},
+        {"type": "measured", "nonce": "n", "shape": "a", "evidence": {}, "seconds": 1.0},
+    ]
+    found = collect._reached(replace(DIED, lines=tuple(map(json.dumps, told))), ["a", "b"])
+    assert {shape: read["code"] for shape, read in found.items()} == {"a": "", "b": "performance.runner_died"}
+
+
 def test_the_mean_passes_where_one_shape_alone_would_not() -> None:
     result = judge(measured({"mission": 1.6, "long": 1.0}), MEAN)
     assert result.status is Status.PASS, result.sentence

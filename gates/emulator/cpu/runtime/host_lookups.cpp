@@ -2,6 +2,7 @@
 // looks for a profiler once and does without.
 #include <string>
 
+#include "cuda_abi.h"
 #include "findings.h"
 
 namespace {
@@ -15,12 +16,12 @@ void refuse(const char* function, const char* name) {
 
 }  // namespace
 
-extern "C" void* __wrap_dlopen(const char* name, int) {
+GATES_CUDA void* __wrap_dlopen(const char* name, int) {
     refuse("dlopen", name);
     return nullptr;
 }
 
-extern "C" void* __wrap_dlsym(void*, const char* name) {
+GATES_CUDA void* __wrap_dlsym(void*, const char* name) {
     if (std::string(name) != "InitializeInjectionNvtx2Preinject") refuse("dlsym", name);
     return nullptr;
 }

@@ -13,6 +13,7 @@ import stat
 import sys
 import tempfile
 import zlib
+from collections import Counter
 from collections.abc import Iterable
 from pathlib import Path
 from typing import Any, BinaryIO
@@ -165,19 +166,18 @@ def loads(text: str, where: str) -> Any:
     def finite(literal: str) -> float:
         number = float(literal)
         if not math.isfinite(number):
-            raise GatesError(f"{where}: number {literal:.40} is out of range{_place(text, literal)}")
+            raise GatesError(f"{where}: number {literal:.40} is out of range{_place(text, literal[:64])}")
         return number
 
     def bounded(literal: str) -> int:
         if len(literal) > 20:
-            raise GatesError(f"{where}: number {literal[:20]}… is out of range{_place(text, literal)}")
+            raise GatesError(f"{where}: number {literal[:20]}… is out of range{_place(text, literal[:64])}")
         return int(literal)
 
     def no_duplicates(pairs: list[tuple[str, Any]]) -> dict[str, Any]:
         result = dict(pairs)
         if len(result) != len(pairs):
-            keys = [key for key, _ in pairs]
-            twice = next(key for key in keys if keys.count(key) > 1)
+            twice = Counter(key for key, _ in pairs).most_common(1)[0][0]
             raise GatesError(f"{where}: key {twice!r} appears twice in one object")
         return result
 

@@ -6,6 +6,7 @@ import errno
 import gzip
 import json
 import os
+import time
 from pathlib import Path
 
 import pytest
@@ -158,3 +159,12 @@ def test_a_gzipped_file_is_read_within_the_same_bounds(tmp_path: Path, monkeypat
         path.write_bytes(broken)
         with pytest.raises(GatesError, match="study.json.gz: "):
             jsonio.read(path)
+
+
+def test_a_hostile_text_is_refused_in_time() -> None:
+    began = time.process_time()
+    with pytest.raises(GatesError, match="out of range, at line 1, column 2"):
+        jsonio.loads(f"[{'9' * 2**22}]", "text")
+    with pytest.raises(GatesError, match="key 'k7' appears twice"):
+        jsonio.loads("{" + ", ".join(f'"k{number}": 0' for number in [*range(60_000), 7]) + "}", "text")
+    assert time.process_time() - began < 3

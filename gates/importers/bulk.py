@@ -72,7 +72,7 @@ def run(
         try:
             imported, refusal = format.load(pair.problem, pair.solution), ""
             digest = hashlib.sha256(b"\0".join(one.content for one in imported.originals)).hexdigest()
-        except GatesError as error:
+        except Exception as error:  # one problem does not end the others' import
             imported, refusal, digest = None, _in_one_line(error), ""
         if (row := known.get((*names, digest))) is None:
             say(f"{number} of {len(pairs)}: {names[0]}")
@@ -91,13 +91,13 @@ def _written(imported: folder.Imported, label: str, directory: Path, limit_s: fl
     """Status, task and reason."""
     try:
         made = folder.write(imported, directory, folder.task_name(None, label), limit_s)
-    except GatesError as error:
+    except Exception as error:
         return REFUSED, "", _in_one_line(error)
     return IMPORTED, made.task.name, "; ".join(f"{shape} {reason}" for shape, reason in made.untried.items())
 
 
-def _in_one_line(error: GatesError) -> str:
-    return " ".join(error.what.split())
+def _in_one_line(error: Exception) -> str:
+    return " ".join((error.what if isinstance(error, GatesError) else f"{type(error).__name__}: {error}").split())
 
 
 def _read(table: Path) -> list[Row]:

@@ -1,7 +1,7 @@
 """flashinfer-bench: a definition (axes, inputs, outputs, reference) and a solution (sources, entry point), as JSON.
 
 Solutions in Python and Triton, and CUDA or C++ ones with the torch binding. Workloads are JSON lines, either
-workloads or traces that hold one. A safetensors file that one names is looked for beside the workloads and in the folders above.
+workloads or traces that hold one. A safetensors file that one names is looked for in the folder of the workloads and in two above it.
 SOL-ExecBench's problems are of this format, with axes that are computed, inputs from a function of the reference, tolerances of each
 workload, and languages of its own.
 """

@@ -66,7 +66,7 @@ def cases_of(what: Mapping[str, Any], given: Original | None, where: Path) -> tu
     if not cases:
         raise GatesError(
             f"{given.path} has no workload whose inputs are here ({left_out} read safetensors files that are not)",
-            hint="put the files where the workloads' paths lead, from the folder of the workloads or one above it",
+            hint="put the files where the workloads' paths lead, from the folder of the workloads or up to two above it",
         )
     return cases, left_out, list(files.values())
 
@@ -112,8 +112,8 @@ def _equation(text: str, where: Path) -> tuple[ast.expr, ...]:
 
 
 def _file(path: str, folder: Path) -> Path | None:
-    """The file that a workload names, below its own folder or one above it."""
-    wanted = PurePosixPath(path)
-    if wanted.is_absolute() or ".." in wanted.parts:
+    """The safetensors file that a workload names, below its own folder or up to two above it, as data sets have them."""
+    wanted, own = PurePosixPath(path), folder.resolve()
+    if wanted.is_absolute() or ".." in wanted.parts or wanted.suffix != ".safetensors":
         return None
-    return next((place / wanted for place in (folder, *folder.resolve().parents) if (place / wanted).is_file()), None)
+    return next((place / wanted for place in (folder, own.parent, own.parent.parent) if (place / wanted).is_file()), None)

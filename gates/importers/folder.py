@@ -42,6 +42,8 @@ _NO_RULE = "the format sets no rule; write one under gates and take this line aw
 CALLER = "kernel.py"  # calls a solution as its format does
 SIZES = "problem_data.py"  # of an imported problem whose shapes the import makes
 _NEEDS = "problem_needs.py"
+_ORIGIN, _TASK = "origin.json", "task.yaml"
+OWN_FILES = (*template("shared"), _NEEDS, _ORIGIN, _TASK)  # made by every import
 _TAIL = "tail"
 _OTHER_SEEDS = 4.0  # a bound is made for each case; absolute limits are made once
 _FIRST = "the format's own reference: there is nothing before it to beat"
@@ -177,14 +179,14 @@ def _write(imported: Imported, made: Path, directory: Path, names: tuple[str, st
         place.parent.mkdir(parents=True, exist_ok=True)
         place.write_bytes(original.content)
     for folder in (candidate, reference):
-        jsonio.write(folder / "origin.json", _origin(imported))
+        jsonio.write(folder / _ORIGIN, _origin(imported))
     _put(candidate, {_NEEDS: needs_text({})})
     found = bounds(candidate, f"{names[0]}.problem", work=made / "work", limit_s=limit_s, offers=imported.offers)
     _put(candidate, {_NEEDS: needs_text(found["needs"])})
     if imported.offers:
         _put(candidate, {SIZES: sizes_text(found["shapes"])})
     for folder, side in ((candidate, imported.candidate), (reference, imported.reference)):
-        (folder / "task.yaml").write_text(_yaml(imported, side, folder.name, names, found, limit_s), encoding="utf-8")
+        (folder / _TASK).write_text(_yaml(imported, side, folder.name, names, found, limit_s), encoding="utf-8")
     for folder in (candidate, reference):
         load_task(folder, environ={})  # whatever a task.yaml must keep, this one keeps
     for folder in (candidate, reference):

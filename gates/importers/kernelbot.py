@@ -8,9 +8,12 @@ says otherwise.
 from __future__ import annotations
 
 import ast
+import os
+import sys
 from collections.abc import Iterator, Mapping
 from dataclasses import replace
-from pathlib import Path
+from pathlib import Path, PurePosixPath
+from types import NoneType
 from typing import Any
 
 from gates.core import yamlio
@@ -26,6 +29,8 @@ _REFERENCE, _SUBMISSION, _GIVEN = "reference.py", "submission.py", "@SUBMISSION@
 _TIMED = "benchmark"
 _DEFAULTS = {"rtol": 1e-5, "atol": 1e-8}  # of the format's own comparison
 _KERNEL = "kernelbot_kernel.py"
+_FORM, _PROBLEM, _DATA = "data_form.py", "problem.py", "problem_data.py"
+_OWN = {*folder.OWN_FILES, folder.CALLER, _FORM, _PROBLEM, _DATA, TASK, _SUBMISSION}
 _PACKED = "float4_e2m1fn_x2"  # its scale factors come in two layouts, in which structured values would not be the same
 
 
@@ -38,8 +43,16 @@ def pairs(problems: Path, solutions: Path | None) -> Iterator[Pair]:
             yield Pair(problem, None, label)
             continue
         for one in sorted((solutions / place).rglob("*.py")):
-            if ENTRY in one.read_text(encoding="utf-8", errors="replace"):
+            if one.is_file() and _is_submission(one):
                 yield Pair(problem, one, "_".join((label, *one.relative_to(solutions / place).with_suffix("").parts)))
+
+
+def _is_submission(path: Path) -> bool:
+    """Whether the file has custom_kernel. ``load`` refuses one that can't be read."""
+    try:
+        return ENTRY.encode() in folder.read(path)
+    except GatesError:
+        return True
 
 
 def load(problem: Path, solution: Path | None) -> Imported:
@@ -57,7 +70,7 @@ def load(problem: Path, solution: Path | None) -> Imported:
     cases, kernel, name = _cases(task, problem / TASK), folder.adapter(_KERNEL), problem.resolve().name
     reference = python_solution.reference_side(given, _REFERENCE, f"{name}: the problem's own ref_kernel, eager", kernel)
     beside = {kept: folder.text(one) for kept, one in files.items() if kept != _REFERENCE}
-    form = {"data_form.py": folder.adapter("kernelbot_data.py")}
+    form = {_FORM: folder.adapter("kernelbot_data.py")}
     reference = replace(reference, files={**reference.files, **beside, **form})
     if solution is None:
         candidate = replace(reference, title=f"{name}: the problem's own ref_kernel")
@@ -67,14 +80,14 @@ def load(problem: Path, solution: Path | None) -> Imported:
         candidate = python_solution.side(answer, f"{solution.stem}: {ENTRY} for {name}", kernel)
         candidate = replace(candidate, files={**candidate.files, **form})
         files[_SUBMISSION] = answer
-    rule = _rule(tree)
+    rule = _rule(tree, given.path)
     return Imported(
         format=FORMAT,
         candidate=candidate,
         reference=reference,
         problem={
-            "problem.py": folder.adapter("kernelbot_problem.py"),
-            "problem_data.py": '"""The tests and the timed benchmark of task.yml, and the tolerances that reference.py names."""\n\n'
+            _PROBLEM: folder.adapter("kernelbot_problem.py"),
+            _DATA: '"""The tests and the timed benchmark of task.yml, and the tolerances that reference.py names."""\n\n'
             f"CASES = {cases!r}\nRULE = {rule!r}\n"
             f"OUT_OF_CONTRACT = {VALUES if _PACKED in folder.text(given) else ()!r}\n",
         },
@@ -88,6 +101,9 @@ def load(problem: Path, solution: Path | None) -> Imported:
 def _checked(task: Any, where: Path) -> Mapping[str, Any]:
     if not isinstance(task, dict) or not isinstance(task.get("files"), list):
         raise GatesError(f"{where}: not a task of {FORMAT}: it has no list of files")
+    for key, kind in (("config", dict), ("tests", list), ("benchmarks", list)):
+        if not isinstance(task.get(key), (kind, NoneType)):
+            raise GatesError(f"{where}: {key} is {task[key]!r:.80}, not a {'list' if kind is list else 'mapping'}")
     if task.get("lang", "py") != "py":
         raise GatesError(f"{where}: lang is {task['lang']!r}; only submissions in Python are imported")
     if task.get("multi_gpu"):
@@ -97,16 +113,36 @@ def _checked(task: Any, where: Path) -> Mapping[str, Any]:
 
 def _files(task: Mapping[str, Any], problem: Path) -> list[Original]:
     """The problem's own files: neither the submission nor the format's harness."""
-    harness = (task.get("config") or {}).get("main", "eval.py")
-    found = []
+    where, harness = problem / TASK, (task.get("config") or {}).get("main", "eval.py")
+    found: dict[str, Original] = {}
     for one in task["files"]:
         if not isinstance(one, dict) or not all(isinstance(one.get(key), str) for key in ("name", "source")):
-            raise GatesError(f"{problem / TASK}: files: {one!r} has no name and source")
-        if one["source"] != _GIVEN and one["name"] != harness:
-            if Path(one["name"]).name != one["name"]:
-                raise GatesError(f"{problem / TASK}: files: {one['name']!r} is not the name of a file")
-            found.append(Original(problem / one["source"], one["name"], folder.read(problem / one["source"])))
-    return found
+            raise GatesError(f"{where}: files: {one!r} has no name and source")
+        name, source = one["name"], one["source"]
+        if source != _GIVEN and name != harness:
+            if PurePosixPath(name).name != name or name in ("", "..") or "\\" in name or not name.isprintable():
+                raise GatesError(f"{where}: files: {name!r} is not the name of a file")
+            if not source.isprintable():
+                raise GatesError(f"{where}: files: the source {source!r} is not a plain path")
+            if name in _OWN:
+                raise GatesError(f"{where}: files: {name!r} is a file that the import makes", hint="give the problem's file another name")
+            if name in found:
+                raise GatesError(f"{where}: files: {name!r} appears twice")
+            found[name] = Original(problem / source, name, folder.read(_inside(source, problem)))
+    return list(found.values())
+
+
+def _inside(source: str, problem: Path) -> Path:
+    """The file that ``source`` leads to; GatesError where that is no file of the problem, and no Python file of its suite."""
+    own = Path(os.path.realpath(problem))
+    path = Path(os.path.realpath(own / source))
+    of_suite = path.is_relative_to(own.parent.parent) and path.suffix == ".py"
+    if PurePosixPath(source).is_absolute() or not (of_suite or path.is_relative_to(own)):
+        raise GatesError(
+            f"{problem / TASK}: files: the source {source!r} leaves the suite",
+            hint="a source is a file in the problem's folder, or a Python file at most two folders above it",
+        )
+    return path
 
 
 def _cases(task: Mapping[str, Any], where: Path) -> dict[str, dict[str, Any]]:
@@ -121,13 +157,18 @@ def _cases(task: Mapping[str, Any], where: Path) -> dict[str, dict[str, Any]]:
     return cases | ({_TIMED: benchmarks[-1]} if benchmarks else {})
 
 
-def _rule(tree: ast.Module) -> tuple[float, float] | None:
-    """(atol, rtol) of the first comparison with tolerances; None if the code computes them."""
+def _rule(tree: ast.Module, where: Path) -> tuple[float, float] | None:
+    """(atol, rtol) of the first comparison with tolerances; None if the code computes them. Raises GatesError for what is no tolerance."""
     for node in ast.walk(tree):
         if isinstance(node, ast.Call) and ast.unparse(node.func).rpartition(".")[2] in ("make_match_reference", "verbose_allclose"):
             named = {keyword.arg: keyword.value for keyword in node.keywords}
-            values = [named.get(name, ast.Constant(_DEFAULTS[name])) for name in ("atol", "rtol")]
-            if all(isinstance(value, ast.Constant) for value in values):
-                return float(values[0].value), float(values[1].value)  # type: ignore[attr-defined]
-            return None
+            found = []
+            for name in ("atol", "rtol"):
+                value = named.get(name, ast.Constant(_DEFAULTS[name]))
+                if not isinstance(value, ast.Constant):
+                    return None
+                if not isinstance(value.value, (int, float)) or value.value > sys.float_info.max:
+                    raise GatesError(f"{where}:{node.lineno}: {name} is not a finite number")
+                found.append(float(value.value))
+            return found[0], found[1]
     return None

@@ -60,5 +60,24 @@ def test_solutions_go_with_the_problem_of_their_name(tmp_path: Path, written: li
         bulk.run(kernelbench, tmp_path / "one", tmp_path / "out", tmp_path / "more", 60)
 
 
+def test_a_problem_that_cannot_be_handled_at_all_is_a_refused_row(
+    tmp_path: Path, written: list[str], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    load, write = kernelbench.load, folder.write
+
+    def fails(problem: Path, solution: Path | None) -> folder.Imported:
+        return load(problem, solution) if problem.name != "p_attr.py" else [][problem]  # type: ignore[call-overload]
+
+    def fails_to_write(imported: folder.Imported, directory: Path, name: str, limit_s: float) -> folder.Made:
+        return write(imported, directory, name, limit_s) if "half" not in name else {}[name]
+
+    monkeypatch.setattr(kernelbench, "load", fails)
+    monkeypatch.setattr(folder, "write", fails_to_write)
+    rows, _ = bulk.run(kernelbench, PROBLEMS, None, tmp_path / "out", 60)
+    told = {row.problem: (row.status, row.reason) for row in rows}
+    assert told["p_attr.py"][0] == told["p_half.py"][0] == "refused" and told["p_softmax_v0.py"] == ("imported", "")
+    assert told["p_attr.py"][1].startswith("TypeError: list indices") and told["p_half.py"][1].startswith("KeyError: ")
+
+
 def test_the_problems_own_model_is_its_solution() -> None:
     assert kernelbench.load(PROBLEMS / "p_half.py", None).candidate.kind == "python"

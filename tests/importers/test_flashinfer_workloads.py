@@ -100,6 +100,17 @@ def test_workloads_whose_files_are_missing_are_one_error(tmp_path: Path) -> None
         flashinfer_bench.load(*paths)
 
 
+@pytest.mark.parametrize("path", ["far/x.safetensors", "near/x.txt"])
+def test_what_lies_further_above_or_is_no_safetensors_file_is_not_read(tmp_path: Path, path: str) -> None:
+    (tmp_path / "set").mkdir()
+    for place in (tmp_path / "far" / "x.safetensors", tmp_path / "set" / "near" / "x.txt", tmp_path / "set" / "near" / "x.safetensors"):
+        place.parent.mkdir(exist_ok=True)
+        place.write_bytes(b"")
+    near, other = ({**WORKLOAD, "inputs": {**WORKLOAD["inputs"], "x": {**STORED, "path": one}}} for one in ("near/x.safetensors", path))
+    found = flashinfer_bench.load(*files(tmp_path / "set", same, same, near, other))
+    assert found.details["workloads_left_out"] == 1 and [one.path.name for one in found.originals[3:]] == ["x.safetensors"]
+
+
 def constrained(*texts: str) -> Callable[[Any], None]:
     def change(data: Any) -> None:
         data["axes"]["ends"] = {"type": "var"}

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import csv
 import json
+import os
 import shutil
 import sys
 from collections.abc import Iterator
@@ -18,7 +19,7 @@ from gates.cli.guard import guard
 from gates.cli.main import cli
 from gates.core.errors import GatesError
 from gates.core.python_path import add_folder
-from gates.importers import folder, kernelbot
+from gates.importers import bulk, folder, kernelbot
 from gates.task.load import load_task
 from gates.task.problem import Problem
 
@@ -133,6 +134,25 @@ def spoiled(tmp_path: Path, file: str, *change: str) -> Path:
         ("blend/task.yml", '"name": "utils.py"', '"name": "../utils.py"', "not the name of a file"),
         ("blend/task.yml", '{"steps": 1, "width": 24, "seed": 11, "plain": True, "bias": 0, "kind": "normal"}', "7", "7 is not a test"),
         ("blend/task.yml", "../tools.py", "../missing.py", "missing.py: No such file"),
+        ("blend/task.yml", '"source": "task.py"', '"source": "/etc/passwd"', "'/etc/passwd' leaves the suite"),
+        ("blend/task.yml", '"source": "task.py"', '"source": "../../../notes.py"', "'../../../notes.py' leaves the suite"),
+        ("blend/task.yml", '"source": "task.py"', '"source": "../notes.txt"', "'../notes.txt' leaves the suite"),
+        ("blend/task.yml", '"source": "task.py"', '"source": "outside.py"', "'outside.py' leaves the suite"),
+        ("blend/task.yml", '"source": "task.py"', '"source": "a\\0b"', "not a plain path"),
+        ("blend/task.yml", '"source": "task.py"', '"source": "."', "not a plain file"),
+        ("blend/task.yml", '"name": "task.py"', '"name": ""', "'' is not the name of a file"),
+        ("blend/task.yml", '"name": "task.py"', '"name": ".."', "'..' is not the name of a file"),
+        ("blend/task.yml", '"name": "task.py"', '"name": "a\\0b"', "is not the name of a file"),
+        ("blend/task.yml", '"name": "task.py"', '"name": "a\\\\b"', "is not the name of a file"),
+        ("blend/task.yml", '"name": "task.py"', '"name": "utils.py"', "'utils.py' appears twice"),
+        ("blend/task.yml", 'config:\n  main: "eval.py"', "config: [1]", "config is [1], not a mapping"),
+        ("blend/task.yml", 'config:\n  main: "eval.py"', "config: text", "config is 'text', not a mapping"),
+        ("blend/task.yml", "tests:", "tests: 5\nothers:", "tests is 5, not a list"),
+        ("blend/task.yml", "benchmarks:", "benchmarks: 7\nothers:", "benchmarks is 7, not a list"),
+        *(
+            ("blend/reference.py", "rtol=1e-3", f"rtol={value}", "rtol is not a finite number")
+            for value in ("'x'", "None", "1j", "1e400", "9" * 400, "0x" + "f" * 5000)
+        ),
         ("blend/reference.py", "def ref_kernel", "def reference_kernel", "does not define ref_kernel"),
         ("submission.py", "def custom_kernel", "def kernel", "does not define custom_kernel"),
     ],
@@ -141,10 +161,45 @@ def test_what_is_no_kernelbot_problem_is_one_error(
     tmp_path: Path, capsys: pytest.CaptureFixture[str], file: str, old: str, new: str, said: str
 ) -> None:
     suite, made = spoiled(tmp_path, file, old, new), tmp_path / "made"
+    (suite / "notes.txt").write_text("")
+    (suite / "blend" / "outside.py").symlink_to(folder.ADAPTERS / "__init__.py")
     command = ["import", "kernelbot", str(suite / "blend"), str(suite / "submission.py"), "--dir", str(made)]
     assert guard(lambda: cli.main(command, standalone_mode=False)) == 2
     error = capsys.readouterr().err
     assert said in error and error.startswith("error: ") and "Traceback" not in error and not made.exists()
+
+
+def test_the_files_of_an_import_are_not_replaced_by_those_of_the_problem(tmp_path: Path, imported: Path) -> None:
+    suite = Path(shutil.copytree(SUITE, tmp_path / "suite"))
+    text, of_problem = (suite / "blend" / "task.yml").read_text(), {"task.py", "utils.py", "reference.py"}
+    made = {path.name for path in imported.iterdir()} - of_problem
+    assert {"kernel.py", "problem.py", "problem_needs.py", "task.yaml", "build.py", "origin.json", "submission.py"} <= made
+    for name in made:
+        (suite / "blend" / "task.yml").write_text(text.replace('"name": "task.py"', f'"name": "{name}"'))
+        with pytest.raises(GatesError, match="is a file that the import makes"):
+            kernelbot.load(suite / "blend", None)
+
+
+def test_a_problem_may_have_files_of_the_folders_of_its_suite(tmp_path: Path) -> None:
+    group = tmp_path / "problems" / "group"
+    shutil.copytree(SUITE, group)
+    (group / "tools.py").rename(tmp_path / "problems" / "tools.py")
+    (group / "blend" / "notes.txt").write_text("text")
+    (group / "blend" / "near.py").symlink_to("../../tools.py")
+    text = (group / "blend" / "task.yml").read_text().replace("../tools.py", "../../tools.py")
+    more = "files:\n  - {name: notes.txt, source: notes.txt}\n  - {name: near.py, source: ./near.py}\n"
+    (group / "blend" / "task.yml").write_text(text.replace("files:\n", more))
+    (tmp_path / "link").symlink_to(group / "blend")
+    for place in (group / "blend", tmp_path / "link"):
+        files = kernelbot.load(place, None).reference.files
+        assert files["utils.py"] == files["near.py"] == (SUITE / "tools.py").read_text() and files["notes.txt"] == "text"
+
+
+def test_tolerances_that_the_code_computes_and_whole_ones_are_let_through(tmp_path: Path) -> None:
+    suite = spoiled(tmp_path, "blend/reference.py", "rtol=1e-3", "rtol=0")
+    assert "RULE = (0.0001, 0.0)" in kernelbot.load(suite / "blend", None).problem["problem_data.py"]
+    (suite / "blend" / "reference.py").write_text((BLEND / "reference.py").read_text().replace("rtol=1e-3", "rtol=10 ** -3"))
+    assert "RULE = None" in kernelbot.load(suite / "blend", None).problem["problem_data.py"]
 
 
 def test_an_object_among_the_inputs_is_named() -> None:
@@ -170,12 +225,23 @@ def test_a_suite_is_imported_with_one_table(tmp_path: Path, capsys: pytest.Captu
     solutions.mkdir(parents=True)
     shutil.copy(SUBMISSION, solutions / "ref.py")
     (solutions / "notes.py").write_text("pass\n")
+    (solutions / "folder.py").mkdir()
+    os.mkfifo(solutions / "pipe.py")
+    (solutions / "broken.py").symlink_to("nowhere.py")
     command = ["import", "kernelbot", str(SUITE), "--solutions", str(tmp_path / "solutions"), "--dir", str(tmp_path / "made")]
     assert guard(lambda: cli.main(command, standalone_mode=False)) == 0, capsys.readouterr()
     (row,) = csv.DictReader((tmp_path / "made" / "imports.csv").open())
     assert (row["problem"], row["solution"], row["task"]) == ("blend", "blend/correct/ref.py", "kernelbot_blend_correct_ref")
     made = load_task(tmp_path / "made" / row["task"], environ={})
     assert made.shapes == ("test1", "test2", "test3", "benchmark")
+
+
+def test_a_submission_that_cannot_be_read_is_a_refused_row(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    (tmp_path / "blend").mkdir()
+    (tmp_path / "blend" / "large.py").write_bytes(b"#" * (2**20 + 1))
+    monkeypatch.setattr(folder, "MAX_SOURCE_BYTES", 2**20)
+    (row,), _ = bulk.run(kernelbot, SUITE, tmp_path, tmp_path / "made", 60)
+    assert (row.status, row.solution) == ("refused", "blend/large.py") and "larger than 1 MiB" in row.reason
 
 
 def test_the_problems_own_code_is_its_solution() -> None:

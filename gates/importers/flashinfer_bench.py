@@ -26,6 +26,7 @@ _TOLERANCES = {
     FORMAT: "flashinfer-bench's rule, |out - reference| <= 1e-2 or <= 1e-2 * |reference|: the defaults of its BenchmarkConfig",
     SOL_EXECBENCH: "SOL-ExecBench's rule, |out - reference| <= max_atol + max_rtol * |reference|, which 99 % of the elements must keep",
 }
+_CASE = "workload"  # a shape's number, beside its axes
 _FLAGS = ("-O3", "--use_fast_math")  # SOL-ExecBench's, if a solution names none
 _COMPILED = (".cu", ".cpp", ".cc", ".cxx", ".c")
 
@@ -73,6 +74,8 @@ def _check_definition(what: Mapping[str, Any], where: Path) -> None:
     tree = sources.parse(what["reference"], f"{where}: reference")
     if not any(isinstance(node, ast.FunctionDef) and node.name == "run" for node in tree.body):
         raise GatesError(f"{where}: reference does not define run")
+    if _CASE in what["axes"]:
+        raise GatesError(f"{where}: an axis is named {_CASE!r}, which is the number of a case in a task", hint="give the axis another name")
     if both := sorted(set(what["inputs"]) & set(what["outputs"])):
         raise GatesError(f"{where}: {', '.join(both)} is an input and an output")
     for name, tensor in {**what["inputs"], **what["outputs"]}.items():

@@ -111,6 +111,17 @@ def test_what_lies_further_above_or_is_no_safetensors_file_is_not_read(tmp_path:
     assert found.details["workloads_left_out"] == 1 and [one.path.name for one in found.originals[3:]] == ["x.safetensors"]
 
 
+def test_an_axis_and_an_input_may_have_names_like_that_of_the_case(problem_of: Any) -> None:
+    def renamed(data: Any) -> None:
+        data["axes"]["workloads"] = {"type": "const", "value": 9}
+        data["inputs"]["workload"] = {"shape": ["workloads"], "dtype": "float32"}
+        data["reference"] = data["reference"].replace("eps)", "eps, workload)", 1)
+
+    problem, _ = problem_of(renamed, same, WORKLOAD)
+    assert problem.SHAPES["workload1"] == {"workload": 1, "hidden": 32, "batch": 3, "workloads": 9}
+    assert problem.make_inputs(problem.SHAPES["workload1"], 0, "cpu")["workload"].shape == (9,)
+
+
 def constrained(*texts: str) -> Callable[[Any], None]:
     def change(data: Any) -> None:
         data["axes"]["ends"] = {"type": "var"}
@@ -195,6 +206,7 @@ def test_compiled_solutions_have_the_formats_flags_and_may_call_a_library_alone(
         (same, sol_solution, SOL_WORKLOAD, "no custom_inputs_entrypoint"),
         (lambda data: data["axes"].update(half={"type": "expr", "expression": "hidden.size"}), same, WORKLOAD, "which gives no size"),
         (lambda data: data["axes"].update(half={"type": "expr"}), same, WORKLOAD, "'expression' is a required"),
+        (lambda data: data["axes"].update(workload={"type": "const", "value": 1}), same, WORKLOAD, "an axis is named 'workload'"),
         (same, compiled("//", compile_options={"cuda_cflags": ["-ccbin=clang"]}), WORKLOAD, "cuda_cflags: -ccbin"),
         (same, lambda data: data["spec"].update(languages=["triton"]), WORKLOAD, "spec"),
     ],

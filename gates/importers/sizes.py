@@ -107,7 +107,7 @@ def _pairs(target: ast.expr, value: ast.expr) -> list[tuple[str, ast.expr]]:
 def number(node: ast.expr, known: Mapping[str, int]) -> int | None:
     """Return the whole number that an expression stands for, with the names in it ``known``; None if it is not an integer."""
     if isinstance(node, ast.Constant):
-        return node.value if type(node.value) is int else None
+        return node.value if type(node.value) is int and node.value <= _MOST_NUMBER else None
     if isinstance(node, ast.Name):
         return known.get(node.id)
     if isinstance(node, ast.BinOp) and type(node.op) in _OPERATIONS:

@@ -216,6 +216,11 @@ def test_what_does_not_fit_is_one_error(tmp_path: Path, definition: Any, solutio
         flashinfer_bench.load(*files(tmp_path, definition, solution, workload))
 
 
+def test_a_number_that_is_no_size_of_a_tensor_is_none() -> None:
+    texts = (str(2**63 - 1), str(2**63), "0x" + "f" * 5000)
+    assert [sizes.number(sources.expression(text, "t"), {}) for text in texts] == [2**63 - 1, None, None]
+
+
 def test_sizes_may_be_powers_and_remainders() -> None:
     known = {"a": 7}
     assert [sizes.number(sources.expression(text, "t"), known) for text in ("2 ** 3 + a % 4", "a % 0", "2 ** 999999", "a ** -1")] == [

@@ -13,6 +13,7 @@ from gates.emulator.cpu import build, runtime_object
 # Writes what it is asked for, and counts what it compiles.
 STUB = """#!/bin/sh
 [ "$1" = -v ] && { echo "version 1" >&2; exit; }
+[ "$1" = -print-prog-name=objcopy ] && { echo "${0%/*}/objcopy"; exit; }
 case "$*" in *" -c "*) echo one >> "${0%/*}/compiled"; [ -e "${0%/*}/broken" ] && { echo "x.cpp:1: error: broken"; exit 1; };; esac
 while [ "$1" != -o ]; do shift; done
 echo made > "$2"
@@ -21,6 +22,7 @@ echo made > "$2"
 
 @pytest.fixture
 def cxx(tmp_path: Path) -> Path:
+    program(tmp_path / "bin" / "objcopy", '#!/bin/sh\n[ "$1" = --localize-hidden ] && cp "$2" "$3"\n')
     return program(tmp_path / "bin" / "g++", STUB)
 
 

@@ -282,7 +282,7 @@ SCENARIOS: list[tuple[int, str, str]] = [
     (
         107,
         "rows that only one side has",
-        "compare_sides test_a_shape_that_one_side_lacks_is_named_and_holds test_nothing_in_common_is_no_pass",
+        "compare_sides test_a_shape_that_the_candidate_lacks_holds_and_one_that_it_has_more_is_named test_nothing_in_common_is_no_pass",
     ),
     (
         109,

@@ -133,7 +133,7 @@ def _files(task: Mapping[str, Any], problem: Path) -> list[Original]:
 
 
 def _inside(source: str, problem: Path) -> Path:
-    """The file that ``source`` leads to; GatesError where that is no file of the problem, and no Python file of its suite."""
+    """Return the file that ``source`` names. Raises GatesError unless it is in the problem's folder, or a Python file of its suite."""
     own = Path(os.path.realpath(problem))
     path = Path(os.path.realpath(own / source))
     of_suite = path.is_relative_to(own.parent.parent) and path.suffix == ".py"

@@ -127,7 +127,7 @@ def _assigned(tree: ast.Module) -> list[tuple[str, ast.expr]]:
 
 
 def _is_literal(value: ast.expr) -> bool:
-    """Whether a value stands there as such (``4096``, ``1024 * 4``) and does not follow from other names."""
+    """Return whether a value is written as numbers alone (``4096``, ``1024 * 4``), without other names."""
     return not any(isinstance(one, ast.Name) for one in ast.walk(value))
 
 

@@ -63,7 +63,7 @@ class SimulatedDevice:
         return lambda samples: self._block(name, samples)
 
     def _block(self, side: str, samples: int) -> Sequence[float]:
-        """Times of ``samples`` samples of ``side``, while the card's own time goes on: by the million in a study of error rates."""
+        """Return ``samples`` times of ``side``, and advance the card's clock. A study of error rates draws millions of them."""
         follows = bool(self._last_side) and side != self._last_side
         self._last_side = side
         gauss, random_share, exp, sin = self._random.gauss, self._random.random, math.exp, math.sin

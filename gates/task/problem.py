@@ -200,6 +200,16 @@ def named(value: Any, names: Sequence[str] = ()) -> dict[str, Any]:
     )
 
 
+def tensors_named(found: Any, source: str) -> dict[str, Any]:
+    """Outputs by name as ``named`` has them; one alone in a sequence is "out". Raises TypeError, which names ``source``, for no tensor."""
+    import torch
+
+    values = list(found) if isinstance(found, (tuple, list)) else [found]
+    if wrong := [type(value).__name__ for value in values if not isinstance(value, torch.Tensor)]:
+        raise TypeError(f"{source} gives {', '.join(wrong)}; an output must be a tensor")
+    return named(values, ["out"] if len(values) == 1 else [])
+
+
 def outputs_of(module: Any, shape: Mapping[str, int]) -> dict[str, Any]:
     """CPU tensors like the outputs that a kernel is given to write into; none where the problem makes none, since kernels return theirs."""
     return dict(module.make_outputs(dict(shape), "cpu")) if hasattr(module, "make_outputs") else {}

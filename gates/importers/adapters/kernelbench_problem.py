@@ -12,6 +12,7 @@ from typing import Any
 import torch
 
 from gates.task.precision import exactly
+from gates.task.problem import tensors_named
 
 from . import problem_computed as computed
 from . import problem_data as data
@@ -49,13 +50,13 @@ def reference(inputs: dict[str, Any], shape: dict[str, int]) -> dict[str, Any]:
         model = _model(*inputs["init_inputs"])
         with exactly():
             found = model.double()(*_given(inputs))
-        _last.update(inputs=inputs, outputs={name: value.double() for name, value in _named(found).items()})
+        _last.update(inputs=inputs, outputs={name: value.double() for name, value in tensors_named(found, "Model.forward").items()})
     return _last["outputs"]
 
 
 def honest(inputs: dict[str, Any], shape: dict[str, int]) -> dict[str, Any]:
     """The outputs of Model in its own precision."""
-    return _named(_call(_model(*inputs["init_inputs"]), _given(inputs)))
+    return tensors_named(_call(_model(*inputs["init_inputs"]), _given(inputs)), "Model.forward")
 
 
 def rule(inputs: dict[str, Any], shape: dict[str, int]) -> dict[str, Any]:
@@ -99,15 +100,6 @@ def _call(model: Any, given: list[Any]) -> Any:
 def _given(inputs: dict[str, Any]) -> list[Any]:
     """Copies: forward may change its inputs."""
     return [value.clone() if isinstance(value, torch.Tensor) else value for name, value in inputs.items() if name != "init_inputs"]
-
-
-def _named(found: Any) -> dict[str, Any]:
-    values = list(found) if isinstance(found, (tuple, list)) else [found]
-    wrong = [type(value).__name__ for value in values if not isinstance(value, torch.Tensor)]
-    if wrong:
-        raise TypeError(f"Model.forward gives {', '.join(wrong)}; an output must be a tensor")
-    names = ["out"] if len(values) == 1 else [f"out{index}" for index in range(len(values))]
-    return dict(zip(names, values, strict=True))
 
 
 def _on(value: Any, device: str) -> Any:

@@ -16,6 +16,7 @@ import torch
 from gates.core.python_path import add_folder
 from gates.emulator.cpu_as_device import pretended
 from gates.task.precision import SINGLE, InPrecision, exactly
+from gates.task.problem import tensors_named
 
 from . import problem_data as data
 from . import problem_needs as needs
@@ -46,7 +47,7 @@ def reference(inputs: dict[str, Any], shape: dict[str, int]) -> dict[str, Any]:
     """The outputs of ref_kernel in float64."""
     if _last.get("inputs") is not inputs:
         with pretended(), exactly():
-            found = _named(original.ref_kernel(_data(inputs, exact=True)))
+            found = tensors_named(original.ref_kernel(_data(inputs, exact=True)), "ref_kernel")
         _last.update(inputs=inputs, outputs={name: value.double() for name, value in found.items()})
     return _last["outputs"]
 
@@ -57,7 +58,7 @@ def honest(inputs: dict[str, Any], shape: dict[str, int]) -> dict[str, Any]:
     wide = any(value.dtype is torch.float64 for value in tensors)
     where = tensors[0].device.type if tensors else "cpu"
     with torch.no_grad(), pretended(where), contextlib.nullcontext() if wide else InPrecision(SINGLE):
-        return _named(original.ref_kernel(_data(inputs)))
+        return tensors_named(original.ref_kernel(_data(inputs)), "ref_kernel")
 
 
 if data.RULE is not None:
@@ -134,13 +135,4 @@ def _outputs_with(sizes: dict[str, int], name: str, seed: int) -> list[torch.Ten
 
 def _outputs(given: Any) -> list[torch.Tensor]:
     with torch.no_grad(), pretended():
-        return [value.clone() for value in _named(original.ref_kernel(given)).values()]
-
-
-def _named(found: Any) -> dict[str, Any]:
-    values = list(found) if isinstance(found, (tuple, list)) else [found]
-    wrong = [type(value).__name__ for value in values if not isinstance(value, torch.Tensor)]
-    if wrong:
-        raise TypeError(f"ref_kernel gives {', '.join(wrong)}; an output must be a tensor")
-    names = ["out"] if len(values) == 1 else [f"out{index}" for index in range(len(values))]
-    return dict(zip(names, values, strict=True))
+        return [value.clone() for value in tensors_named(original.ref_kernel(given), "ref_kernel").values()]

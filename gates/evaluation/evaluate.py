@@ -39,6 +39,7 @@ from gates.sweep.work import build_pair, time_pair, timing_of
 from gates.task.load import Task
 from gates.worker.job import warm_up
 from gates.worker.machine_fault import check_temporary
+from gates.worker.process import ToolThreads
 
 FOLDER = "evaluations"
 _AT_ONCE = 4  # compilers: so many build all of a candidate at once, as there are as many pieces
@@ -70,16 +71,21 @@ def evaluate_task(name: str, candidate: Candidate, terms: Terms, progress: Progr
     with (
         ScratchFolder(Path(tempfile.gettempdir()), "gates-evaluate-") as scratch,
         RunDirectory(terms.results / FOLDER, task.name) as directory,
+        contextlib.ExitStack() as shared,
+        ToolThreads(2) as aside,
     ):
-        session = session_of(task, files, candidate, terms, device, directory, scratch, progress)
+        session = session_of(task, files, candidate, terms, device, directory, scratch, progress, aside)
         stage = session.task
         cascade = _Cascade(
-            session, run_info(stage, None, session.toolchain, device, shapes=session.shapes, seeds=session.seeds, profile=profile, why=why)
+            session,
+            shared,
+            run_info(stage, None, session.toolchain, device, shapes=session.shapes, seeds=session.seeds, profile=profile, why=why),
         )
         for reached in stages_to(terms.stage):
             if not cascade.judge(reached, reference, terms):
                 _require_card(device, task)
                 break
+        aside.stop()  # memory checks of a candidate whose numbers are wrong
         directory.write_json("run.json", cascade.ended())
         found = Evaluation(
             SCHEMA_VERSION,
@@ -120,6 +126,7 @@ def session_of(
     directory: RunDirectory,
     scratch: Path,
     progress: ProgressLike,
+    aside: ToolThreads | None = None,
 ) -> Session:
     """The candidate with replaced files laid out and built below ``scratch``; one of other toggles alone is built as the task itself is, so
     that it is compiled once. A comparison with the baseline's outputs is left to a run.
@@ -129,7 +136,21 @@ def session_of(
     )
     stage = dataclasses.replace(stage, gates=dict(_own_limits(stage)))
     one = stage.shapes[:1], stage.seeds[:1]
-    return Session(stage, None, *one, find_toolchain(), device, directory, scratch, build_dir, terms.jobs, progress, to_compare=False)
+    return Session(
+        stage,
+        None,
+        *one,
+        find_toolchain(),
+        device,
+        directory,
+        scratch,
+        build_dir,
+        terms.jobs,
+        progress,
+        to_compare=False,
+        aside=aside,
+        judged=[gate for reached in stages_to(terms.stage) for gate in gates_in(reached, stage.gates)],
+    )
 
 
 def _own_limits(task: Task) -> Iterator[tuple[str, Mapping[str, Any]]]:
@@ -143,6 +164,7 @@ def _own_limits(task: Task) -> Iterator[tuple[str, Mapping[str, Any]]]:
 @dataclass
 class _Cascade:
     session: Session
+    shared: contextlib.ExitStack  # holds the device for the checks that can share it
     info: Any
     results: list[GateResult] = field(default_factory=list)
     seen: list[GateSeen] = field(default_factory=list)
@@ -161,14 +183,16 @@ class _Cascade:
                 return False
         self._build({"cubin", "emulator"} if session.emulated or terms.stage == "static" else {"cubin", "emulator", "device"})
         if stage == "speed":
+            self.shared.close()
             return self._speed(reference, terms)
-        with self._card(alone=False) if session.device and stage != "static" else contextlib.nullcontext():
-            for gate in gates_in(stage, session.task.gates):
-                started = time.monotonic()
-                result = judge_step(session, self.info, gate)
-                self._told(result, started)
-                if result.status not in (Status.PASS, Status.NOT_APPLICABLE):
-                    return False
+        if stage == "numbers" and session.device:
+            self.shared.enter_context(self._card(alone=False))
+        for gate in gates_in(stage, session.task.gates):
+            started = time.monotonic()
+            result = judge_step(session, self.info, gate)
+            self._told(result, started)
+            if result.status not in (Status.PASS, Status.NOT_APPLICABLE):
+                return False
         return True
 
     def ended(self) -> Any:

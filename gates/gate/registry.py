@@ -37,6 +37,7 @@ class Gate:
     of_kernels: bool = False  # it finds kernels by the names in ``kernels``
     of_binaries: bool = False  # it reads compiled code, one binary an ``arch``
     of_optimised_code: bool = False  # nvcc -G changes its figures beyond recognition: a debug build has no verdict on it
+    beside: str = ""  # the gate before it beside which what its step's ``ahead`` gives can run, if any
     measured_anyway: bool = False  # a first rung has nothing to beat in it, and is measured and recorded all the same
     # key of its limits -> the table of names to use there, and what follows each
     names: Mapping[str, tuple[str, str]] = field(default_factory=dict)
@@ -57,6 +58,10 @@ class Gate:
     def collecting(self) -> Callable[..., Any]:
         """The function that runs what the gate needs and writes its evidence (``gates.gate.session`` says how)."""
         return self._own("step:collect")
+
+    def beginning(self) -> Callable[..., Any]:
+        """The function of a session that gives what can be begun ahead of the gate's turn, or None."""
+        return self._own("step:ahead")
 
     def judging(self) -> Callable[..., Any]:
         """The function that judges, a pure one of (evidence, limits, baseline)."""
@@ -118,6 +123,7 @@ ROWS = {
             of_kernels=True,
             of_binaries=True,
             of_optimised_code=True,
+            beside="ptxas",
             first_limits="{forbid: [local_memory]}",
             minima=("require",),
             names=dict.fromkeys(("require", "forbid"), ("gates.gate.sass.evidence:CLASSES", "")),
@@ -141,7 +147,7 @@ ROWS = {
                 "magnitude": Job("gates.gate.correctness.output_scale"),
             },
         ),
-        Gate("sanitizer", "SanitizerEvidence", "What the memory checkers reported.", ("cuda",)),
+        Gate("sanitizer", "SanitizerEvidence", "What the memory checkers reported.", ("cuda",), beside="correctness"),
         Gate(
             "performance",
             "PerformanceEvidence",

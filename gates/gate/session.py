@@ -7,6 +7,8 @@ when it has written its gate's evidence, or the verdict itself where nothing cou
 from __future__ import annotations
 
 import threading
+from collections.abc import Callable, Collection
+from concurrent.futures import Future
 from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import Any, Protocol
@@ -19,11 +21,12 @@ from gates.core.records import GateResult, Status, to_json
 from gates.evidence.judging import rejudge, untried
 from gates.evidence.run_directory import RunDirectory, RunInfo, portable
 from gates.gate.reasons import CORRECTNESS_FAILED, NO_DEVICE, NO_TOOL, NOT_EMULATED, build_failed, not_run
-from gates.gate.registry import ROWS
+from gates.gate.registry import GATES, ROWS
 from gates.launch.device import DeviceInfo
 from gates.launch.replay import write_memory_cases
 from gates.task.load import WITHOUT_DEVICE, Task
 from gates.task.sources.files import project_root
+from gates.worker.process import ToolThreads
 
 WITHOUT_ONE = "no CUDA device"
 NO_LIMIT = "task.yaml has no limit for the {gate} gate: give it some, or say why it is not applicable"
@@ -60,9 +63,13 @@ class Session:
     builds: dict[str, BuildResult] = field(default_factory=dict)
     results: dict[str, GateResult] = field(default_factory=dict)
     hangs: bool = False  # one launch of the candidate came to no end
+    aside: ToolThreads | None = None  # for what is begun ahead of its gate's turn; without them nothing is
+    judged: Collection[str] = GATES  # by which the stage is judged, if none before them fails
+    _begun: dict[str, Future[Any]] = field(default_factory=dict)
     _texts: dict[str, StaticTexts] = field(default_factory=dict)
     _cases: dict[tuple[str, ...], list[dict[str, Any]]] = field(default_factory=dict)
     _writing: threading.Lock = field(default_factory=threading.Lock)  # of the cases: two tasks may ask at once
+    _reading: threading.Lock = field(default_factory=threading.Lock)  # of the texts: what is begun ahead asks, too
 
     @property
     def emulated(self) -> bool:
@@ -175,9 +182,21 @@ class Session:
 
     def texts(self, task: Task) -> StaticTexts:
         """The compiler's texts of a task's build, read once."""
-        if task.name not in self._texts:
-            self._texts[task.name] = collect(self.builds[task.name], self.toolchain)
-        return self._texts[task.name]
+        with self._reading:
+            if task.name not in self._texts:
+                self._texts[task.name] = collect(self.builds[task.name], self.toolchain)
+            return self._texts[task.name]
+
+    def begin_beside(self, gate: str, info: RunInfo) -> None:
+        """Begin what of later gates can run while ``gate`` is judged."""
+        for row in ROWS.values():
+            wanted = row.beside == gate and row.name in self.task.gates and row.name in self.judged and untried(info, row.name) is None
+            if wanted and self.aside is not None and (work := row.beginning()(self)) is not None:
+                self._begun[row.name] = self.aside.submit(work)
+
+    def begun(self, gate: str, work: Callable[[], Any]) -> Any:
+        """What was begun ahead for ``gate``, or ``work`` done now. Raises what either raises."""
+        return self._begun[gate].result() if gate in self._begun else work()
 
     def cases(self, task: Task) -> list[dict[str, Any]]:
         """Files with the launches to check the memory of, the smallest shape's first; tasks called with the same arguments share them."""
@@ -206,6 +225,7 @@ class Session:
 
 def judge_step(session: Session, info: RunInfo, gate: str) -> GateResult:
     """Do what ``gate`` needs, then judge it from the evidence file that this wrote."""
+    session.begin_beside(gate, info)
     result = untried(info, gate) or ROWS[gate].collecting()(session)
     if result is None:
         result = rejudge(session.directory.path, info, gate)

@@ -58,6 +58,7 @@ def serve() -> None:
         wire.send(answers, _refused(error))
         return
     wire.send(answers, {"loaded": True})
+    launcher.wake()
     own = os.getpid()
     while True:
         try:

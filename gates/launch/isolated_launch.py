@@ -56,6 +56,12 @@ class Launcher:
         self._delay_s = _MOST_DELAY_S  # the first launch loads the kernel's module
         self._filled = not is_c(side) and side["kind"] != PYTHON  # a compiler of Python code can't look through such a mode
 
+    def wake(self) -> None:
+        """Make the device's context, which takes half a second, while the judge plans its cases; the first launch tells of an error."""
+        if self._on_device:
+            with contextlib.suppress(RuntimeError, AssertionError):
+                torch.cuda.synchronize(self._device)
+
     def launch(self, question: Mapping[str, Any]) -> dict[str, Any]:
         """Launch once; the bytes of the ``buffers``, what was ``returned``, the launcher's ``error``, and the emulator's records.
 

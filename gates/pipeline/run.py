@@ -12,7 +12,6 @@ import platform
 import sys
 import tempfile
 from collections.abc import Mapping
-from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass
 from datetime import datetime
 from pathlib import Path
@@ -51,6 +50,7 @@ from gates.task.sources.files import project_root
 from gates.worker.describe import describe
 from gates.worker.job import warm_up
 from gates.worker.machine_fault import check_temporary
+from gates.worker.process import ToolThreads
 
 _RECORDED_VARIABLES = (
     "CUDA_VISIBLE_DEVICES",
@@ -107,7 +107,7 @@ def run_task(options: Options, progress: Progress) -> Outcome:
     with (
         RunDirectory(options.results, task.name) as directory,
         ScratchFolder(Path(tempfile.gettempdir()), "gates-run-") as scratch,
-        ThreadPoolExecutor(1) as aside,
+        ToolThreads(2) as aside,
     ):
         toolchain = find_toolchain()
         aside.submit(
@@ -145,6 +145,7 @@ def run_task(options: Options, progress: Progress) -> Outcome:
             progress,
             inputs=inputs,
             thorough=options.thorough,
+            aside=aside,
         )
         clock.ended("start")
         session.build()
@@ -155,6 +156,7 @@ def run_task(options: Options, progress: Progress) -> Outcome:
             results.append(judge_step(session, info, gate))
             clock.ended(gate)
             progress.result(results[-1])
+        aside.stop()  # what was begun for a gate that the one before it left nothing to judge
         decision, reason = decision_of(info, results)
         verdict = Verdict(SCHEMA_VERSION, decision, reason, tuple(results))
         info = dataclasses.replace(info, ended=_time(), phase_s=clock.seconds)

@@ -61,7 +61,7 @@ class Finished:
         return f"exit {self.returncode}"
 
 
-_thread = threading.local()  # ``interrupted``: of the ToolThreads whose thread this is
+_thread = threading.local()  # ``interrupted``: of the ToolThreads whose thread this is, and of those that these were made in
 
 
 class ToolThreads(ThreadPoolExecutor):
@@ -69,15 +69,20 @@ class ToolThreads(ThreadPoolExecutor):
 
     def __init__(self, most: int) -> None:
         self._interrupted = threading.Event()
+        self._any_of = (*getattr(_thread, "interrupted", ()), self._interrupted)
         super().__init__(most, initializer=self._begin)
 
     def _begin(self) -> None:
-        _thread.interrupted = self._interrupted
+        _thread.interrupted = self._any_of
+
+    def stop(self) -> None:
+        """End their tools at once, and what these threads have begun themselves; wait for it."""
+        self._interrupted.set()
+        self.shutdown(cancel_futures=True)
 
     def __exit__(self, kind: Any, error: Any, trace: Any) -> None:
         if kind is not None:
-            self._interrupted.set()
-            self.shutdown(cancel_futures=True)
+            self.stop()
         super().__exit__(kind, error, trace)
 
 
@@ -157,7 +162,7 @@ def hide() -> None:
 
 def _wait(child: Any, sink: IO[bytes], end: float) -> tuple[bool, bool]:
     """Wait for the child's end; whether it reached the limit of time, and of output. KeyboardInterrupt where ToolThreads were left."""
-    interrupted = getattr(_thread, "interrupted", None)
+    interrupted: Sequence[threading.Event] = getattr(_thread, "interrupted", ())
     while True:
         if _ended_within(child, max(0.0, min(_POLL_S, end - time.monotonic()))):
             return False, False
@@ -165,7 +170,7 @@ def _wait(child: Any, sink: IO[bytes], end: float) -> tuple[bool, bool]:
             return False, True
         if time.monotonic() >= end:
             return True, False
-        if interrupted is not None and interrupted.is_set():
+        if any(one.is_set() for one in interrupted):
             raise KeyboardInterrupt
 
 

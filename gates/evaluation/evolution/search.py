@@ -166,7 +166,7 @@ class _Search:
     @property
     def spent_s(self) -> float:
         """Seconds of the search so far, those before an interruption included."""
-        return round(self._before + time.monotonic() - self._began, 1)
+        return self._before + time.monotonic() - self._began
 
     def do(self) -> None:
         """Everything that is left."""
@@ -286,7 +286,7 @@ class _Search:
             jsonio.write_text(place, done.evidence)
             self._change_last(timings=(*self.found.generations[-1].timings, done.timing))
         best, score = strategies.best_of(self.found)
-        self._change_last(best=best or self.found.members[0].id, best_score=score, spent_s=self.spent_s)
+        self._change_last(best=best or self.found.members[0].id, best_score=score, spent_s=round(self.spent_s, 1))
         shown = f", score {score:.4f}" if score is not None else ""
         self.progress.done(f"generation {number}: {len(new)} new, best {self._shown(self.found.member(best)) if best else 'none'}{shown}")
 

@@ -132,8 +132,8 @@ def execute(job: dict[str, Any], folder: Path) -> None:
     from gates.launch.side import opened
     from gates.task import problem as problems
 
-    with ResultWriter(job) as writer, contextlib.ExitStack() as stack:
-        problem = problems.load(job["side"]["problem"], Path(job["side"]["folder"]))
+    with ResultWriter(job) as writer, opened(job, child) as side:  # which wakes the device while the cases are planned
+        problem = side.problem
         cases, emulated = list(job["cases"]), bool(job["side"]["emulated"])
         problems.check_names(problem, [case["shape"] for case in cases], [case["inputs"] for case in cases])
         share, shares = job["share"]
@@ -142,7 +142,7 @@ def execute(job: dict[str, Any], folder: Path) -> None:
         beside = job.get("beside", min(shares, len(whole)))  # processes with cases
         torch.set_num_threads(max(1, torch.get_num_threads() // max(1, beside)))
         writer.write("header", cases=cases, torch=torch.__version__, python=sys.version.split()[0])
-        side, yardstick, started = stack.enter_context(opened(job, child)), Yardstick(problem), time.monotonic()
+        yardstick, started = Yardstick(problem), time.monotonic()
         writer.write("confined", held=side.held)
         for index, case in enumerate(cases):
             result = casecheck.check(

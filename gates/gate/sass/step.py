@@ -2,17 +2,31 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from dataclasses import replace
 
 from gates.core.records import GateResult
 from gates.gate.sass import evidence
 from gates.gate.session import Session
 
+_CORES_BESIDE = 4  # beside the launches that the ptxas gate waits for
+
+
+def ahead(session: Session) -> Callable[[], None] | None:
+    """The disassembly, which is kept, where cores are free for it."""
+    return (lambda: _disassemble(session)) if session.cores >= _CORES_BESIDE else None
+
+
+def _disassemble(session: Session) -> None:
+    for task, _ in session.compiled("sass"):
+        _ = session.texts(task).sass
+
 
 def collect(session: Session) -> GateResult | None:
     """Write sass.json of candidate and baseline; the verdict where the candidate was not compiled."""
     if (failed := session.without_code("sass", session.task)) is not None:
         return failed
+    session.begun("sass", lambda: _disassemble(session))
     for task, folder in session.compiled("sass"):
         texts = session.texts(task)
         found = evidence.gather(

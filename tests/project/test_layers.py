@@ -36,7 +36,7 @@ MAY_IMPORT = {  # package -> packages that it may import, the lowest first; of g
     "evidence": {"core", "gate", "task", "worker"},
     "launch": {"core", "hardware", "emulator", "task", "worker"},
     "build": {"core", "hardware", "emulator", "task", "worker", "launch"},
-    "gate.session": {"core", "gate", "task", "evidence", "launch", "build"},
+    "gate.session": {"core", "gate", "task", "evidence", "launch", "build", "worker"},
     "gate.ptxas": {"core", "evidence", "gate", "hardware", "task", "worker", "build", "gate.session"},
     "gate.size": {"core", "gate", "evidence", "task", "build", "gate.session"},
     "gate.sass": {"core", "evidence", "gate", "gate.session"},

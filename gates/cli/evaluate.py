@@ -71,6 +71,10 @@ def evaluate(
 
     Example: gates evaluate stage2 --source kernel.cu=mine.cu --json
     """
+    from gates.worker.job import warm_up
+
+    warm_up()  # torch's import takes longer than those below
+
     from gates.core.records import to_json
     from gates.evaluation.evaluate import evaluate_task
     from gates.evaluation.overlay import Candidate

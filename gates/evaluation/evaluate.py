@@ -36,7 +36,7 @@ from gates.launch.device import DeviceInfo, card
 from gates.pipeline.run import choose_profile, run_info
 from gates.sweep.record import Timing
 from gates.sweep.work import build_pair, time_pair, timing_of
-from gates.task.load import Task
+from gates.task.load import EXTENSION, Task
 from gates.worker.job import warm_up
 from gates.worker.machine_fault import check_temporary
 from gates.worker.process import ToolThreads
@@ -176,8 +176,8 @@ class _Cascade:
     def judge(self, stage: str, reference: Task, terms: Terms) -> bool:
         """Judge by the gates of ``stage``; False where one of them failed or came to no verdict."""
         self.reached, session = stage, self.session
-        if stage == "static" and job_count(terms.jobs) < _AT_ONCE:
-            self._build({"cubin"})  # launches, which the CPU's library tells, can't save what breaks the budget without them
+        if stage == "static" and session.task.kind == EXTENSION and job_count(terms.jobs) < _AT_ONCE:
+            self._build({"cubin"})  # the CPU's library takes a minute, and can't save what breaks the budget without it
             if (first := judge_step(session, self.info, "ptxas")).status is Status.FAIL:
                 self._told(first, time.monotonic())
                 return False

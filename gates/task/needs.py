@@ -11,7 +11,6 @@ from typing import Any, NamedTuple
 
 import torch
 from torch.utils._python_dispatch import TorchDispatchMode
-from torch.utils.flop_counter import FlopCounterMode
 
 _COPIES = 3.0  # of the evaluation's memory: float64 beside float32
 _BYTES_PER_OUTPUT = 100.0  # of an output's element: its errors, bounds and comparisons in float64
@@ -35,6 +34,8 @@ _opaque: set[str] = set()  # problems that were not followed once: another try m
 
 def estimate(problem: Any, shape: Mapping[str, int]) -> Needs | None:
     """Return what a case of ``shape`` takes at most, roughly; None if the problem can't be followed without memory."""
+    from torch.utils.flop_counter import FlopCounterMode  # imports Triton, which small problems need not wait for
+
     try:
         with torch.device("meta"), torch.no_grad(), _Held() as held, FlopCounterMode(display=False) as flops:
             outputs = problem.honest(problem.make_inputs(shape, 0, "meta"), shape)

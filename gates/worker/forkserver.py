@@ -64,7 +64,7 @@ class _Server:
                 stdin=subprocess.DEVNULL,
                 stdout=subprocess.DEVNULL,
                 stderr=subprocess.DEVNULL,
-                env=self.env,
+                env={"OMP_WAIT_POLICY": "passive", **self.env},  # waiting threads leave the cores to compilers
                 cwd="/",
                 pass_fds=[theirs.fileno()],
                 start_new_session=True,

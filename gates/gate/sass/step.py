@@ -9,12 +9,10 @@ from gates.core.records import GateResult
 from gates.gate.sass import evidence
 from gates.gate.session import Session
 
-_CORES_BESIDE = 4  # beside the launches that the ptxas gate waits for
 
-
-def ahead(session: Session) -> Callable[[], None] | None:
-    """The disassembly, which is kept, where cores are free for it."""
-    return (lambda: _disassemble(session)) if session.cores >= _CORES_BESIDE else None
+def ahead(session: Session) -> Callable[[], None]:
+    """The disassembly, which is kept: the launches that the ptxas gate waits for leave cores free, even of two."""
+    return lambda: _disassemble(session)
 
 
 def _disassemble(session: Session) -> None:

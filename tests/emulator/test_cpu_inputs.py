@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import ctypes
 import random
+import shutil
 import struct
 import subprocess
 from pathlib import Path
@@ -159,3 +160,11 @@ def test_a_launcher_can_not_name_the_runtimes_own_functions() -> None:
     own = [name for name in kinds if name.startswith("_ZN9gates_cpu")]
     assert "_ZN9gates_cpu14clear_findingsEv" in own and not [name for name in own if kinds[name] in "TDBRVW"]
     assert kinds["cudaMalloc"] == kinds["__wrap_dlsym"] == "T"
+
+
+@pytest.mark.skipif(not shutil.which("g++"), reason="needs g++")
+def test_the_runtime_links_with_a_libstdcxx_that_is_linked_in(tmp_path: Path) -> None:
+    """As a compiler without a shared one does."""
+    whole = "-Wl,--whole-archive,-l:libstdc++.a,--no-whole-archive"
+    argv = ["g++", "-shared", "-static-libstdc++", whole, str(runtime_object()), "-o", str(tmp_path / "runtime.so")]
+    assert subprocess.run(argv, capture_output=True, text=True, check=False).stderr == ""

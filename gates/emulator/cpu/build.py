@@ -50,7 +50,8 @@ _OUT_OF_REACH = (
 # __real_NAME of a wrapped name for NAME, if it is not wrapped itself.
 _WRAPPED = (f"--wrap={prefix}{name}" for name in _OUT_OF_REACH for prefix in ("", "__real_"))
 LINK_FLAGS = ("-shared", "-cudart=none", "-Xlinker", ",".join(("-Bsymbolic,-z,defs", *_WRAPPED)))
-_LOCAL = "--localize-hidden"  # nor may it call the runtime's own C++ functions by their names
+# Nor may it call the runtime's own C++ functions by their names. A libstdc++ that is linked in has to find what they share with it.
+_LOCAL = ("--localize-hidden", "--wildcard", "--globalize-symbol=DW.ref.*")
 
 
 @lru_cache(maxsize=4)  # kernels' libraries and the device of one process share one, also if its sources are edited meanwhile
@@ -78,7 +79,7 @@ def _plan(cxx: str, folder: Path, sources: Path = RUNTIME_DIR) -> tuple[dict[Pat
     headers = b"".join(path.read_bytes() for path in sorted(sources.glob("*.h")))
     common = hashlib.sha256("\0".join((*flags, _identity(cxx), "")).encode() + headers)
     objects, whole = {}, common.copy()
-    whole.update(_LOCAL.encode())
+    whole.update(" ".join(_LOCAL).encode())
     for source in sorted(sources.glob("*.cpp")):
         digest = common.copy()
         digest.update(source.name.encode() + source.read_bytes())
@@ -113,7 +114,7 @@ def _runtime(cxx: str, name: str, link: Sequence[str], jobs: int | None, otherwi
             linked = Path(temporary, name) if name == OBJECT_NAME else made
             _make([cxx, *link, *map(str, objects.values()), "-o"], linked)
             if name == OBJECT_NAME:
-                _make([_tool(cxx, "objcopy"), _LOCAL, str(linked)], made)
+                _make([_tool(cxx, "objcopy"), *_LOCAL, str(linked)], made)
     return made
 
 

@@ -91,11 +91,53 @@ def refusal(problem: Any, shape: Mapping[str, int], seconds: float, *, small: bo
     return f"takes about {needed_s:.3g} s on this CPU, and {seconds:g} s are allowed" if needed_s > seconds else ""
 
 
+def draws_within(problem: Any, shape: Mapping[str, int], elements: int) -> bool:
+    """Whether no tensor that the problem makes for its inputs of ``shape`` has more ``elements``; it draws none that has.
+
+    Inputs that can't be made count as small: whoever needs them tells why.
+    """
+    try:
+        with _Bounded(elements), torch.no_grad():
+            problem.make_inputs(shape, 0, "cpu")
+    except _TooLargeError:
+        return False
+    except Exception:  # the user's code
+        return True
+    return True
+
+
 def _read(path: str) -> str:
     try:
         return Path(path).read_text(encoding="ascii")
     except (OSError, ValueError):
         return ""
+
+
+class _TooLargeError(BaseException):  # which no problem's own code takes for an error of its own
+    pass
+
+
+class _Bounded(TorchDispatchMode):
+    """Raises _TooLargeError for an operation that is asked for a tensor of more than ``most`` elements, before it is made."""
+
+    def __init__(self, most: int) -> None:
+        super().__init__()
+        self.most = most
+
+    @classmethod
+    def _should_skip_dynamo(cls) -> bool:
+        """Not by torch's own way, which imports its compiler, seconds long."""
+        return False
+
+    def __torch_dispatch__(self, function: Any, types: Any, args: Any = (), kwargs: Any = None) -> Any:
+        for given in args:
+            sizes = given if isinstance(given, (list, tuple)) else ()
+            if sizes and all(type(size) is int for size in sizes) and math.prod(sizes) > self.most:
+                raise _TooLargeError
+        made = function(*args, **(kwargs or {}))
+        if any(isinstance(one, torch.Tensor) and one.numel() > self.most for one in (made if isinstance(made, (tuple, list)) else [made])):
+            raise _TooLargeError
+        return made
 
 
 class _Held(TorchDispatchMode):

@@ -51,7 +51,7 @@ _OUT_OF_REACH = (
 _WRAPPED = (f"--wrap={prefix}{name}" for name in _OUT_OF_REACH for prefix in ("", "__real_"))
 LINK_FLAGS = ("-shared", "-cudart=none", "-Xlinker", ",".join(("-Bsymbolic,-z,defs", *_WRAPPED)))
 # Nor may it call the runtime's own C++ functions by their names. A libstdc++ that is linked in has to find what they share with it.
-_LOCAL = ("--localize-hidden", "--wildcard", "--globalize-symbol=DW.ref.*")
+_LOCAL = (("--localize-hidden",), ("--wildcard", "--globalize-symbol=DW.ref.*"))  # of objcopy, one after the other
 
 
 @lru_cache(maxsize=4)  # kernels' libraries and the device of one process share one, also if its sources are edited meanwhile
@@ -79,7 +79,7 @@ def _plan(cxx: str, folder: Path, sources: Path = RUNTIME_DIR) -> tuple[dict[Pat
     headers = b"".join(path.read_bytes() for path in sorted(sources.glob("*.h")))
     common = hashlib.sha256("\0".join((*flags, _identity(cxx), "")).encode() + headers)
     objects, whole = {}, common.copy()
-    whole.update(" ".join(_LOCAL).encode())
+    whole.update(repr(_LOCAL).encode())
     for source in sorted(sources.glob("*.cpp")):
         digest = common.copy()
         digest.update(source.name.encode() + source.read_bytes())
@@ -114,7 +114,8 @@ def _runtime(cxx: str, name: str, link: Sequence[str], jobs: int | None, otherwi
             linked = Path(temporary, name) if name == OBJECT_NAME else made
             _make([cxx, *link, *map(str, objects.values()), "-o"], linked)
             if name == OBJECT_NAME:
-                _make([_tool(cxx, "objcopy"), *_LOCAL, str(linked)], made)
+                for options, result in zip(_LOCAL, (linked, made), strict=True):
+                    _make([_tool(cxx, "objcopy"), *options, str(linked)], result)
     return made
 
 

@@ -5,7 +5,8 @@ steps of their greatest common divisor. Sizes that are proportional in all SHAPE
 size are powers of two, so are the drawn ones. The problem does not promise inferred shapes, so a kernel may refuse them.
 
 Drawn shapes are cheap: none costs more than a few of the first of SHAPES, than the largest of ODD_SHAPES, or than a given share
-of the run. They favour sizes at which kernels break: 1, primes, and sizes next to a multiple of 8 to 128.
+of the run, and none has inputs that take long to draw and to compare. They favour sizes at which kernels break: 1, primes, and
+sizes next to a multiple of 8 to 128.
 """
 
 from __future__ import annotations
@@ -17,11 +18,13 @@ from functools import partial
 from typing import Any
 
 from gates.core.errors import GatesError
+from gates.task.needs import draws_within
 from gates.task.problem import FRESH, fresh_name, outputs_of
 
 COUNT = 8
 CHEAP = 1e6  # cost of a launch that nobody notices
 _OUTPUT = 400.0  # cost of an output's element: several comparisons in double precision, beside one operation's or byte's
+_MOST_INPUT = 2**20  # elements of an input: a tenth of a second to draw, hand over and compare
 _TRIES = 40
 _TILES = (8, 16, 32, 64, 128)
 _KINDS = ("wide", "tail", "middle", "prime", "ones")  # of each dimension in turn
@@ -39,6 +42,11 @@ def draw(problem: Any, seed: int, affordable: float = 0.0) -> dict[str, Sizes]:
     dims = problem.DIMS if declared(problem) else _inferred(problem)
     small = max(price(problem.SHAPES[name]) for name in (next(iter(problem.SHAPES)), *getattr(problem, "ODD_SHAPES", ())))
     budget = max(affordable, small, min(4 * small, CHEAP))
+
+    def dear(sizes: Sizes) -> bool:
+        large = math.prod(max(1, size) for size in sizes.values() if isinstance(size, int)) > _MOST_INPUT  # else no input can be
+        return price(sizes) > budget or (large and not draws_within(problem, sizes, _MOST_INPUT))
+
     known = [dict(sizes) for sizes in problem.SHAPES.values()]
     found: dict[str, Sizes] = {}
     for number in range(_TRIES):
@@ -46,8 +54,8 @@ def draw(problem: Any, seed: int, affordable: float = 0.0) -> dict[str, Sizes]:
             break
         sizes = _asked(problem, dims, generator) if callable(dims) else _drawn(dims, number, generator)
         if not callable(dims):
-            sizes = _affordable(price, sizes, dims, budget, generator)
-        if sizes not in known and price(sizes) <= budget:
+            sizes = _affordable(dear, sizes, dims, generator)
+        if sizes not in known and not dear(sizes):
             found.setdefault(fresh_name(sizes), sizes)
     return found
 
@@ -120,13 +128,13 @@ def _size(values: range, kind: str, generator: random.Random) -> int:
     )
 
 
-def _affordable(price: Callable[[Sizes], float], sizes: Sizes, dims: Mapping[str, Any], budget: float, generator: random.Random) -> Sizes:
-    """``sizes`` with ranges drawn lower until the shape costs no more than ``budget``; the largest room goes to one dimension."""
+def _affordable(dear: Callable[[Sizes], bool], sizes: Sizes, dims: Mapping[str, Any], generator: random.Random) -> Sizes:
+    """``sizes`` with ranges drawn lower until the shape is not ``dear``; the largest room goes to one dimension."""
     sizes = dict(sizes)
     ranges = {name: values for name, values in dims.items() if isinstance(values, range)}
     kept = max(ranges, key=lambda name: sizes[name], default=None)
     for _ in range(64):
-        if price(sizes) <= budget:
+        if not dear(sizes):
             break
         high = {name: values for name, values in ranges.items() if sizes[name] > values[0]}
         others = [name for name in high if name != kept]

@@ -19,8 +19,8 @@ from gates.gate.correctness.runner import case as casecheck
 from gates.gate.correctness.runner.accuracy import figures
 from gates.gate.correctness.runner.yardstick import Yardstick
 from gates.pipeline import run as pipeline
+from gates.task import needs, small_inputs, values
 from gates.task import problem as problems
-from gates.task import small_inputs, values
 
 FORMATS = ("float32", "float16", "bfloat16")
 
@@ -89,6 +89,35 @@ def test_a_shape_with_little_work_and_many_outputs_is_not_cheap() -> None:
     )
     drawn = [sizes for seed in range(5) for sizes in fresh_shapes.draw(one, seed, 1e7).values()]
     assert max(sizes["C"] for sizes in drawn) > 10_000 and 1 < max(sizes["R"] for sizes in drawn) < 400
+
+
+@pytest.mark.parametrize("make", [torch.randn, lambda rows, columns: torch.empty(rows).expand(columns, rows).contiguous()])
+def test_a_shape_with_little_work_and_large_inputs_is_not_cheap(make: Any) -> None:
+    """As attention with a mask that hides nearly all keys: they are drawn, handed over and compared all the same."""
+    sizes = {"small": {"R": 8, "C": 8}}
+    dims = {"R": range(1, 1 << 14), "C": range(1, 1 << 14)}
+    one = problem(
+        sizes,
+        DIMS=dims,
+        work=lambda shape: {"flops": shape["R"]},
+        make_outputs=lambda shape, device: {"out": torch.empty(8)},
+        make_inputs=lambda shape, seed, device: {"x": make(shape["R"], shape["C"])},
+    )
+    drawn = [found for seed in range(5) for found in fresh_shapes.draw(one, seed, 1e6).values()]
+    elements = [found["R"] * found["C"] for found in drawn]
+    assert len(drawn) >= 30 and 2**18 < max(elements) <= 2**20 and max(found["C"] for found in drawn) > 10_000
+    small = problem(sizes, DIMS=dims, work=one.work, make_inputs=lambda shape, seed, device: {"x": torch.randn(shape["R"])})
+    assert max(found["R"] * found["C"] for seed in range(5) for found in fresh_shapes.draw(small, seed, 1e6).values()) > 2**20, (
+        "no input is"
+    )
+
+
+def test_inputs_that_can_not_be_made_are_not_called_large() -> None:
+    def make(shape: Any, seed: int, device: str) -> dict[str, Any]:
+        raise ValueError("not for this shape")
+
+    assert needs.draws_within(problem(ROWS, make_inputs=make), ROWS["small"], 1)
+    assert not needs.draws_within(problem(ROWS), ROWS["small"], 2047) and needs.draws_within(problem(ROWS), ROWS["small"], 2048)
 
 
 def test_a_function_gives_shapes_whose_sizes_belong_together() -> None:

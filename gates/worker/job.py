@@ -30,7 +30,7 @@ ENTRY = Path(__file__).resolve().parent / "entry.py"
 CONFINED = "confined: "  # begins the line in which a runner says what it gave up
 _MAX_RESULT_BYTES = 32 * 2**20
 _HALF = re.compile("[\ud800-\udfff]")  # half a character, which no file can hold; a kernel's message may
-_KILLED = "killed by SIGKILL"
+KILLED = "killed by SIGKILL"  # the cause of such an end
 _KEPT_OUTPUT = 4000  # characters of the child's output that go into the record
 KINDS = {  # the engine's own jobs, and those of the gates
     "describe": Job("gates.worker.describe"),
@@ -72,8 +72,8 @@ class FinishedJob:
 
     def blames_a_kill_on_the_kernel(self) -> bool:
         """Whether the runner or its kernel's process was killed, and not while the problem's own code ran, of which the evidence tells."""
-        if self.cause != _KILLED:
-            return any(_KILLED in line for line in self.lines)
+        if self.cause != KILLED:
+            return any(KILLED in line for line in self.lines)
         phases = [line.get("phase") for line in self.own() if line.get("type") == "phase"]
         return phases[-1:] not in (["inputs"], ["reference"])
 

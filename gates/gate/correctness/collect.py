@@ -25,7 +25,8 @@ from gates.launch import answering
 from gates.launch.entry_point import on_emulator
 from gates.task.problem import is_ordinary
 from gates.worker import isolated, process
-from gates.worker.job import FinishedJob, ResultWriter, run_job
+from gates.worker.job import KILLED, FinishedJob, ResultWriter, run_job
+from gates.worker.machine_fault import MachineFault
 
 _MAX_TIMEOUTS = 2  # a kernel that hung twice is not given a third time limit
 
@@ -209,6 +210,10 @@ def _run_share(
         if (refusal := tried.refusal()) is not None:
             raise refusal
         ended = _Ended(tried)
+        if ended.reached == 0 and tried.cause == KILLED:  # the kernel runs in another process, and had not been asked
+            raise MachineFault(
+                f"the process that judges {side['name']} was {KILLED} before a case began", hint="find out by what; ask again"
+            )
         if planned is None:
             share, shares = common["share"]
             planned = list(cases)[share::shares] if ended.plan is None else ended.plan

@@ -15,7 +15,9 @@ from gates.core.records import Status, from_json, to_json
 from gates.core.schema import schema_path
 from gates.gate.correctness import evidence as parse
 from gates.gate.correctness import judge
+from gates.gate.correctness.collect import run_correctness
 from gates.launch.replay import write_cases
+from gates.worker.machine_fault import MachineFault
 
 SCHEMA = schema_path("correctness")
 
@@ -37,6 +39,30 @@ def test_a_crash_costs_one_case(library: Path, tmp_path: Path) -> None:
     assert result.status is Status.FAIL and result.code == "correctness.crash"
     assert next(check for check in result.checks if check.name == "cases").observed == "2/3"
     _check_schema(evidence)
+
+
+@pytest.mark.parametrize(("line", "fault"), [("header", True), ("phase", False)])
+def test_a_judge_that_is_killed_before_a_case_is_no_crash_of_the_kernel(tmp_path: Path, line: str, fault: bool) -> None:
+    """Somebody else killed it: the kernel has a process of its own, and had not been asked."""
+    told = {"header": {"cases": []}, "phase": {"index": 0, "phase": "kernel"}}[line]
+    program = tmp_path / "python"
+    program.write_text(
+        f"""#!{sys.executable}
+import json, os, sys
+job = json.load(open(sys.argv[sys.argv.index("--job") + 1]))
+open(job["result"], "a").write(json.dumps({{"type": {line!r}, "nonce": job["nonce"], **{told!r}}}) + "\\n")
+os.kill(os.getpid(), 9)
+"""
+    )
+    program.chmod(0o755)
+    asked = {"work": tmp_path, "limit_s": 60.0, "python": str(program)}
+    kernel = {"name": "mine", "folder": str(tmp_path), "emulated": True, "library": "", "kind": "cuda"}
+    if fault:
+        with pytest.raises(MachineFault, match="judges mine was killed by SIGKILL before a case began"):
+            run_correctness(kernel, ["small"], [0], **asked)
+    else:
+        raw = run_correctness(kernel, ["small"], [0], **asked)
+        assert raw["candidate"]["jobs"][0]["cause"] == "killed by SIGKILL"
 
 
 def test_a_hang_is_killed_and_the_rest_is_tried(library: Path, tmp_path: Path) -> None:

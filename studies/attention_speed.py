@@ -5,6 +5,10 @@ graphs, and contenders take turns block by block. Rows of each output are compar
 
     python studies/attention_speed.py --out FILE
     python studies/attention_speed.py --out FILE --shape 8,16,2048,2048,128,1 --stage fp16_v10_hopper --stage fp16_v11_pingpong,TILE_N=160
+    python studies/attention_speed.py --out FILE --attention
+
+``--attention`` adds ``attention(q, k, v)`` of kernels/attention.py: on the same tensors, in bfloat16, in the order [B, S, H, D], with a
+quarter of the heads of K and V, and with the log-sum-exp. Its row names the kernel that it picks, and the stage that was fastest.
 
 Without a device (`--cpu`) nothing is timed: stages run on the emulator, beside PyTorch on the CPU. Give small shapes then.
 A contender that fails, crashes or hangs is named in its row, and the others go on.
@@ -14,6 +18,7 @@ from __future__ import annotations
 
 import concurrent.futures
 import functools
+import itertools
 import math
 import multiprocessing
 import statistics
@@ -34,8 +39,11 @@ from gates.launch.c_launcher import Kernel
 from gates.launch.device import probe
 from gates.launch.emulated_kernel import EmulatedKernel
 from gates.task.load import find_task
+from kernels import loader
+from kernels.attention import Attention, pick
 from tasks.problems import sdpa
 from tasks.problems.sdpa_fp16_operator import ENTRY
+from tasks.problems.sdpa_fp16_operator import on_cpu as emulated_attention
 
 SHAPES = {
     "small": "1,1,32,32,64,0",
@@ -55,6 +63,11 @@ SHAPES = {
     "wide 16k": "1,16,16384,16384,128,0",
     "wide 1k causal": "1,32,1024,1024,128,1",
     "few queries": "1,32,16,8192,128,0",
+    "few queries, narrow": "1,32,16,8192,64,0",
+    "one query": "8,32,1,4096,128,0",
+    "wide mission": "1,8,512,512,128,0",
+    "wide mission causal": "1,8,512,512,128,1",
+    "many heads": "256,16,128,128,64,0",
 }
 STAGES = ("fp16_v9_pipeline", "fp16_v10_hopper", "fp16_v11_pingpong")
 OTHERS = ("cudnn", "flash", "fa4")
@@ -63,6 +76,7 @@ BLOCK_US, MOST_SAMPLES = 15_000.0, 12  # of a block
 GRAPH_US, MOST_SETS = 200.0, 32  # launches of one sample take so long together, and have an input set each
 CHECKED_ROWS = 128  # queries of each head
 TOLERANCE = 2e-3  # absolute, and relative to the largest value: P and O are rounded to half
+TOLERANCE_BF16 = 8 * TOLERANCE  # bfloat16 has three bits less
 HANGS_S, BEGINS_S = 20.0, 90.0  # without a word from the measuring process; before its first word, and while others compile
 
 Shape = tuple[int, int, int, int, int, bool]  # B, H, Sq, Sk, D, causal
@@ -78,28 +92,57 @@ class Stage:
 
 
 @dataclass(frozen=True)
+class Form:
+    """Tensors, and what is asked for, of a call of ``attention``. ``group``: heads of Q that share a head of K and V."""
+
+    dtype: torch.dtype = torch.float16
+    strided: bool = False  # in memory [B, S, H, D]
+    group: int = 1
+    lse: bool = False
+
+    @property
+    def tolerance(self) -> float:
+        return TOLERANCE if self.dtype == torch.float16 else TOLERANCE_BF16
+
+
+PLAIN = Form()
+FORMS = {
+    "attention": PLAIN,
+    "attention bf16": Form(torch.bfloat16),
+    "attention bshd": Form(strided=True),
+    "attention grouped": Form(group=4),
+    "attention lse": Form(lse=True),
+}
+
+
+@dataclass(frozen=True)
 class Asked:
     """Who is measured, and whether on the emulator."""
 
     stages: tuple[Stage, ...]
     others: tuple[str, ...]
     on_cpu: bool
+    attention: Attention | None = None
 
 
 class Inputs:
-    """Input sets of one shape: q [B, H, Sq, D], k and v [B, H, Sk, D], N(0, 1) in float16, and outputs full of NaN."""
+    """Input sets of one shape: q [B, H, Sq, D], k and v [B, Hkv, Sk, D], N(0, 1), and outputs full of NaN."""
 
-    def __init__(self, shape: Shape, device: str, least_bytes: int) -> None:
+    def __init__(self, shape: Shape, device: str, least_bytes: int, form: Form = PLAIN) -> None:
         batch, heads, queries, keys, width, self.causal = shape
-        self.scale = 1.0 / math.sqrt(width)
+        if heads % form.group:
+            raise ValueError(f"{heads} heads are not groups of {form.group}")
+        self.scale, self.group = 1.0 / math.sqrt(width), form.group
         one = 2 * batch * heads * width * (2 * queries + 2 * keys)
         count = max(1, min(MOST_SETS, math.ceil(least_bytes / one)))
         draw = torch.Generator(device).manual_seed(0)
 
-        def normal(rows: int) -> torch.Tensor:
-            return torch.randn((count, batch, heads, rows, width), generator=draw, device=device, dtype=torch.float16)
+        def normal(heads: int, rows: int) -> torch.Tensor:
+            order = (rows, heads) if form.strided else (heads, rows)
+            values = torch.randn((count, batch, *order, width), generator=draw, device=device, dtype=form.dtype)
+            return values.transpose(2, 3) if form.strided else values
 
-        self.q, self.k, self.v = normal(queries), normal(keys), normal(keys)
+        self.q, self.k, self.v = normal(heads, queries), normal(heads // form.group, keys), normal(heads // form.group, keys)
         self.out = torch.empty_like(self.q)
 
     def __len__(self) -> int:
@@ -107,7 +150,7 @@ class Inputs:
 
     def error(self, out: torch.Tensor) -> float:
         """Of the last set's ``out`` [B, H, Sq, D], on some rows of every head: the largest error over max(1, largest value)."""
-        q, k, v = (tensor[-1] for tensor in (self.q, self.k, self.v))
+        q, k, v = self.q[-1], *(tensor[-1].repeat_interleave(self.group, dim=1) for tensor in (self.k, self.v))
         rows = torch.linspace(0, q.shape[2] - 1, min(CHECKED_ROWS, q.shape[2]), device=q.device).long()
         worst = 0.0
         for batch in range(len(q)):
@@ -120,11 +163,16 @@ class Inputs:
         return worst
 
 
-def contenders(asked: Asked, inputs: Inputs) -> dict[str, Callable[[], Call]]:
-    """Makers by name. A maker raises if its package is missing."""
-    found: dict[str, Callable[[], Call]] = {stage.name: functools.partial(_ours, stage, inputs, asked.on_cpu) for stage in asked.stages}
+def contenders(asked: Asked, some: Callable[..., Inputs]) -> dict[str, Callable[[], tuple[Inputs, Call]]]:
+    """Makers of the inputs and the call by name; ``some`` makes inputs. A maker raises if its package is missing."""
+    inputs = some()
+    found: dict[str, Callable[[], tuple[Inputs, Call]]] = {}
+    for stage in asked.stages:
+        found[stage.name] = lambda stage=stage: (inputs, _ours(stage, inputs, asked.on_cpu))
     for name in asked.others:
-        found[name] = functools.partial(_fa4, inputs) if name == "fa4" else functools.partial(_backend, name, inputs, asked.on_cpu)
+        found[name] = lambda name=name: (inputs, _fa4(inputs) if name == "fa4" else _backend(name, inputs, asked.on_cpu))
+    for name, form in FORMS.items() if asked.attention else ():
+        found[name] = functools.partial(_attention, asked.attention, some, form)
     return found
 
 
@@ -163,6 +211,16 @@ def _fa4(inputs: Inputs) -> Call:
     return call
 
 
+def _attention(attention: Attention, some: Callable[..., Inputs], form: Form) -> tuple[Inputs, Call]:
+    inputs = some(form=form)
+
+    def call(number: int) -> torch.Tensor:
+        out = attention(inputs.q[number], inputs.k[number], inputs.v[number], causal=inputs.causal, return_lse=form.lse)
+        return out[0] if isinstance(out, tuple) else out
+
+    return inputs, call
+
+
 class Measuring:
     """The rows of one process: ``say`` gets what it begins, and each row."""
 
@@ -175,17 +233,17 @@ class Measuring:
 
     def row(self, name: str, shape: Shape, skipped: Mapping[str, str]) -> dict[str, Any]:
         """``skipped``: contenders that ended an earlier process on this shape, and how."""
-        inputs = Inputs(shape, "cpu" if self.on_cpu else "cuda", 0 if self.on_cpu else 3 * self.clock.l2_bytes)
+        some = functools.partial(Inputs, shape, "cpu" if self.on_cpu else "cuda", 0 if self.on_cpu else 3 * self.clock.l2_bytes)
         operations = 4.0 * shape[0] * shape[1] * shape[4] * _seen(shape)
         row: dict[str, Any] = {"name": name, "shape": list(shape), "contenders": {who: {"failed": why} for who, why in skipped.items()}}
         timers: dict[str, tuple[Any, int, list[float]]] = {}
-        for who, make in contenders(self.asked, inputs).items():
+        for who, make in contenders(self.asked, some).items():
             if who in skipped:
                 continue
             self.say(("begins", who))
             try:
+                inputs, call = make()
                 inputs.out.fill_(math.nan)
-                call = make()
                 out = self._once(call, len(inputs) - 1)
                 row["contenders"][who] = {"error": inputs.error(out)}
                 if not self.on_cpu:
@@ -202,6 +260,9 @@ class Measuring:
         for who, (_, _, times) in timers.items():
             us = statistics.median(times)
             row["contenders"][who] |= {"us": us, "least_us": min(times), "tflops": operations / us * 1e-6}
+        if self.asked.attention:
+            batch, heads, *sizes = shape
+            row["picked"] = pick((9, 0) if self.on_cpu else torch.cuda.get_device_capability(), batch * heads, *sizes)
         return row
 
     def _once(self, call: Call, number: int) -> torch.Tensor:
@@ -285,13 +346,34 @@ def built(stages: Sequence[str], on_cpu: bool, build_dir: Path) -> list[Stage]:
         return list(pool.map(one, stages))
 
 
+def is_wrong(who: str, one: Mapping[str, Any]) -> bool:
+    return one.get("error", 0.0) > FORMS.get(who, PLAIN).tolerance
+
+
+def of_kernels(on_cpu: bool, build_dir: Path) -> Attention:
+    """``attention`` of kernels/attention.py, all of its kernels compiled."""
+    if on_cpu:
+        return emulated_attention("attention_speed::attention", build_dir)
+    from kernels.attention import attention
+
+    major, minor = map(int, probe().devices[0].compute_capability.split("."))  # torch must not open the device before the fork
+    capability = (major, minor)
+    kernels = loader.KERNELS if capability == (9, 0) else (loader.ANYWHERE,)
+    with concurrent.futures.ThreadPoolExecutor(2 * len(kernels)) as pool:
+        list(pool.map(lambda what: loader.build(*what, capability), itertools.product(kernels, loader.DTYPES)))
+    return attention
+
+
 def line(row: Mapping[str, Any]) -> str:
-    """A row in words: us (TFLOP/s) of each, and a wrong result's error."""
+    """A row in words: us (TFLOP/s) of each, and a wrong result's error; the kernel that ``attention`` picks, and the fastest."""
     found = []
     for who, one in row["contenders"].items():
         figure = f"{one['us']:.2f} us ({one['tflops']:.0f})" if "us" in one else one.get("failed", "not timed")
-        wrong = f", WRONG by {one['error']:.2g}" if one.get("error", 0.0) > TOLERANCE else ""
+        wrong = f", WRONG by {one['error']:.2g}" if is_wrong(who, one) else ""
         found.append(f"{who} {figure}{wrong}")
+    timed = {who: one["us"] for who, one in row["contenders"].items() if who in loader.KERNELS and "us" in one}
+    if "picked" in row:
+        found.append(f"picks {row['picked']}" + (f", fastest is {min(timed, key=timed.__getitem__)}" if timed else ""))
     return f"{row['name']}: " + "; ".join(found)
 
 
@@ -310,13 +392,21 @@ def parse(text: str) -> tuple[str, Shape]:
 @click.option("--shape", "shapes", multiple=True, help="Name of the table, or B,H,Sq,Sk,D,causal. All of the table without it.")
 @click.option("--stage", "stages", multiple=True, default=STAGES, show_default=True, help="NAME[,TOGGLE=VALUE…]")
 @click.option("--other", "others", multiple=True, default=OTHERS, show_default=True, type=click.Choice([*OTHERS, "efficient"]))
+@click.option("--attention", "with_attention", is_flag=True, help="attention(q, k, v) of kernels/attention.py, in each form, too.")
 @click.option(
     "--budget-s", type=click.FloatRange(min=1.0), default=110.0, show_default=True, help="Rows that have not ended by then are left out."
 )
 @click.option("--build-dir", type=click.Path(file_okay=False, path_type=Path), default=Path("build"), show_default=True)
 @click.option("--cpu", "on_cpu", is_flag=True, help="On the emulator: numbers, no times.")
 def main(
-    out: Path, shapes: Sequence[str], stages: Sequence[str], others: Sequence[str], budget_s: float, build_dir: Path, on_cpu: bool
+    out: Path,
+    shapes: Sequence[str],
+    stages: Sequence[str],
+    others: Sequence[str],
+    with_attention: bool,
+    budget_s: float,
+    build_dir: Path,
+    on_cpu: bool,
 ) -> None:
     """Measure, and print a line for each shape."""
     began, found = time.monotonic(), probe()
@@ -336,13 +426,14 @@ def main(
                 raise GatesError(found.reason, hint="--cpu runs the stages on the emulator")
             data["device"] = found.devices[0].name
         rows = dict(parse(text) for text in shapes or SHAPES)
-        asked = Asked(tuple(built(stages, on_cpu, build_dir)), tuple(others), on_cpu)
+        attention = of_kernels(on_cpu, build_dir) if with_attention else None
+        asked = Asked(tuple(built(stages, on_cpu, build_dir)), tuple(others), on_cpu, attention)
         data["built_s"] = round(time.monotonic() - began, 1)
         data["left_out"] = measured(asked, rows, began + budget_s, keep)
         keep()
     except GatesError as error:
         raise click.ClickException(str(error)) from None
-    wrong = [one for row in data["rows"] for one in row["contenders"].values() if one.get("error", 0.0) > TOLERANCE]
+    wrong = [who for row in data["rows"] for who, one in row["contenders"].items() if is_wrong(who, one)]
     if wrong or data["left_out"]:
         raise SystemExit(1)
 

@@ -1,6 +1,6 @@
 """The compiled library of a shipped task, for those who call its kernel from PyTorch.
 
-    load_operator(library_of("fp16_v9_pipeline"), "kernel_gates::sdpa_fp16")
+    load_operator(library_of("stage4"), "kernel_gates::sdpa_fp8")
 """
 
 from __future__ import annotations

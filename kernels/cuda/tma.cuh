@@ -1,10 +1,15 @@
 // Copies of boxes of a tensor by the copy engine (TMA): the tensor map that a launcher makes, the load and the store.
 //
-// A tensor of halves with three dimensions, inner one first. A box is 64 halves, 128 bytes, along the inner one, and lies in
+// A tensor of halves or bfloat16 with three or four dimensions, inner one first. A box is 64 elements, 128 bytes, along the inner one, and lies in
 // shared memory row after row with the 128-byte swizzle: bits 4 to 6 of the address, which chunk of 16 bytes, are XORed with
 // bits 7 to 9, which row of 8. CUDA C++ Programming Guide, "Using TMA to transfer multi-dimensional arrays"; CUDA driver
 // API, cuTensorMapEncodeTiled; PTX ISA, cp.async.bulk.tensor. sm_90.
 #pragma once
+
+#include <array>
+#include <type_traits>
+
+#include <cuda_fp16.h>
 
 #include "launcher.cuh"
 #include "mbarrier.cuh"
@@ -13,7 +18,7 @@
 
 namespace tma {
 
-constexpr int kBoxWidth = 64;  // halves: 128 bytes, as wide as the swizzle
+constexpr int kBoxWidth = 64;  // elements: 128 bytes, as wide as the swizzle
 
 using TensorMap = CUtensorMap;
 using Encode = decltype(&cuTensorMapEncodeTiled);
@@ -30,22 +35,31 @@ inline Encode encode_function() {
     return status == cudaSuccess && found == cudaDriverEntryPointSuccess ? reinterpret_cast<Encode>(function) : nullptr;
 }
 
+template <int kRank>
+using Sizes = std::array<cuuint64_t, kRank>;  // by dimension, inner one first
+
+// The map of a tensor of Element, half or bfloat16, in boxes of `box_rows` rows; dimension 1 counts rows. `strides`: in bytes; the inner
+// one is not read. What lies outside of the extents is zeros in a box. 0, or 1 with a message that names the tensor.
+template <typename Element, int kRank>
+int make_map(const launcher::Refusal& refusal, TensorMap& map, const char* name, const void* tensor, const Sizes<kRank>& extents,
+             const Sizes<kRank>& strides, unsigned box_rows) {
+    static const Encode encode = encode_function();
+    if (encode == nullptr) return refusal.refuse("%s: the driver has no cuTensorMapEncodeTiled", name);
+    constexpr auto kType = std::is_same_v<Element, __half> ? CU_TENSOR_MAP_DATA_TYPE_FLOAT16 : CU_TENSOR_MAP_DATA_TYPE_BFLOAT16;
+    const cuuint32_t box[] = {kBoxWidth, box_rows, 1, 1}, steps[] = {1, 1, 1, 1};
+    const int status = encode(&map, kType, kRank, const_cast<void*>(tensor), extents.data(), strides.data() + 1, box, steps,
+                              CU_TENSOR_MAP_INTERLEAVE_NONE, CU_TENSOR_MAP_SWIZZLE_128B, CU_TENSOR_MAP_L2_PROMOTION_L2_256B,
+                              CU_TENSOR_MAP_FLOAT_OOB_FILL_NONE);
+    if (status != 0) return refusal.refuse("%s: the driver refused its tensor map with error %d", name, status);
+    return 0;
+}
+
 // The map of `heads` matrices of `rows` rows of `width` halves each, in boxes of `box_rows` rows of one head. Rows past
 // the end of a head are zeros in a box, never the next head's. 0, or 1 with a message that names the tensor.
 inline int make_map(const launcher::Refusal& refusal, TensorMap& map, const char* name, const void* tensor, std::int64_t width,
                     std::int64_t rows, std::int64_t heads, unsigned box_rows) {
-    const std::uint64_t extents[] = {static_cast<std::uint64_t>(width), static_cast<std::uint64_t>(rows), static_cast<std::uint64_t>(heads)};
-    const std::uint64_t strides[] = {extents[0] * 2, extents[0] * extents[1] * 2};  // bytes, from dimension 1 on
-    const std::uint32_t box[] = {kBoxWidth, box_rows, 1};
-    static const Encode encode = encode_function();
-    if (encode == nullptr) return refusal.refuse("%s: the driver has no cuTensorMapEncodeTiled", name);
-    const cuuint64_t map_extents[] = {extents[0], extents[1], extents[2]}, map_strides[] = {strides[0], strides[1]};
-    const cuuint32_t map_steps[] = {1, 1, 1};
-    const int status = encode(&map, CU_TENSOR_MAP_DATA_TYPE_FLOAT16, 3, const_cast<void*>(tensor), map_extents, map_strides, box,
-                              map_steps, CU_TENSOR_MAP_INTERLEAVE_NONE, CU_TENSOR_MAP_SWIZZLE_128B, CU_TENSOR_MAP_L2_PROMOTION_L2_256B,
-                              CU_TENSOR_MAP_FLOAT_OOB_FILL_NONE);
-    if (status != 0) return refusal.refuse("%s: the driver refused its tensor map with error %d", name, status);
-    return 0;
+    const Sizes<3> extents = {static_cast<cuuint64_t>(width), static_cast<cuuint64_t>(rows), static_cast<cuuint64_t>(heads)};
+    return make_map<__half, 3>(refusal, map, name, tensor, extents, {0, extents[0] * 2, extents[0] * extents[1] * 2}, box_rows);
 }
 
 // Has the map brought to where the copy engine reads it. It is a __grid_constant__ parameter of the kernel.
@@ -58,6 +72,13 @@ __device__ __forceinline__ void prefetch(const TensorMap& map) {
 __device__ __forceinline__ void load(void* to, const TensorMap& map, mbarrier::Barrier* barrier, int column, int row, int head) {
     asm volatile("cp.async.bulk.tensor.3d.shared::cluster.global.tile.mbarrier::complete_tx::bytes [%0], [%1, {%3, %4, %5}], [%2];"
                  ::"r"(shared_memory::address(to)), "l"(&map), "r"(shared_memory::address(barrier)), "r"(column), "r"(row), "r"(head) : "memory");
+}
+
+// The same of head `head` of batch `batch` of a map with four dimensions.
+__device__ __forceinline__ void load(void* to, const TensorMap& map, mbarrier::Barrier* barrier, int column, int row, int head, int batch) {
+    asm volatile("cp.async.bulk.tensor.4d.shared::cluster.global.tile.mbarrier::complete_tx::bytes [%0], [%1, {%3, %4, %5, %6}], [%2];"
+                 ::"r"(shared_memory::address(to)), "l"(&map), "r"(shared_memory::address(barrier)), "r"(column), "r"(row), "r"(head),
+                   "r"(batch) : "memory");
 }
 
 // One thread: as `load`, to the same place of each CTA of the cluster whose bit is set in `ctas`. Each CTA's own `barrier` counts
@@ -75,6 +96,12 @@ __device__ __forceinline__ void load_to_all(void* to, const TensorMap& map, mbar
 __device__ __forceinline__ void store(const TensorMap& map, const void* from, int column, int row, int head) {
     asm volatile("cp.async.bulk.tensor.3d.global.shared::cta.tile.bulk_group [%0, {%2, %3, %4}], [%1];"
                  ::"l"(&map), "r"(shared_memory::address(from)), "r"(column), "r"(row), "r"(head) : "memory");
+}
+
+// The same to head `head` of batch `batch` of a map with four dimensions.
+__device__ __forceinline__ void store(const TensorMap& map, const void* from, int column, int row, int head, int batch) {
+    asm volatile("cp.async.bulk.tensor.4d.global.shared::cta.tile.bulk_group [%0, {%2, %3, %4, %5}], [%1];"
+                 ::"l"(&map), "r"(shared_memory::address(from)), "r"(column), "r"(row), "r"(head), "r"(batch) : "memory");
 }
 
 // The thread's stores since the last commit are a group.

@@ -7,6 +7,8 @@
 //   C, 16 x 8:  c[0], c[1] row g, columns 2t and 2t + 1; c[2], c[3] row g + 8.
 #pragma once
 
+#include <type_traits>
+
 #include <cuda_fp16.h>
 
 namespace warp_matrix {
@@ -27,11 +29,21 @@ __device__ __forceinline__ void load_matrices(unsigned (&registers)[4], const vo
     }
 }
 
-// c += A·B, 16 x 8 x 16, half inputs, float sums.
+#define WARP_MATRIX_MULTIPLY(type)                                                                                                     \
+    asm("mma.sync.aligned.m16n8k16.row.col.f32." type "." type ".f32 {%0, %1, %2, %3}, {%4, %5, %6, %7}, {%8, %9}, {%0, %1, %2, %3};" \
+        : "+f"(c[0]), "+f"(c[1]), "+f"(c[2]), "+f"(c[3])                                                                              \
+        : "r"(a[0]), "r"(a[1]), "r"(a[2]), "r"(a[3]), "r"(b0), "r"(b1))
+
+// c += A·B, 16 x 8 x 16, inputs of Element, half or bfloat16, float sums.
+template <typename Element = __half>
 __device__ __forceinline__ void multiply_add(float (&c)[4], const unsigned (&a)[4], unsigned b0, unsigned b1) {
-    asm("mma.sync.aligned.m16n8k16.row.col.f32.f16.f16.f32 {%0, %1, %2, %3}, {%4, %5, %6, %7}, {%8, %9}, {%0, %1, %2, %3};"
-        : "+f"(c[0]), "+f"(c[1]), "+f"(c[2]), "+f"(c[3])
-        : "r"(a[0]), "r"(a[1]), "r"(a[2]), "r"(a[3]), "r"(b0), "r"(b1));
+    if constexpr (std::is_same_v<Element, __half>) {
+        WARP_MATRIX_MULTIPLY("f16");
+    } else {
+        WARP_MATRIX_MULTIPLY("bf16");
+    }
 }
+
+#undef WARP_MATRIX_MULTIPLY
 
 }  // namespace warp_matrix

@@ -11,6 +11,8 @@
 #include <cstdint>
 #include <type_traits>
 
+#include <cuda_fp16.h>
+
 #include "shared_memory.cuh"
 
 namespace wgmma {
@@ -83,35 +85,44 @@ __device__ __forceinline__ void wait(Registers&... registers) {
                          ",%112,%113,%114,%115,%116,%117,%118,%119,%120,%121,%122,%123,%124,%125,%126,%127"
 
 // `count` registers of D; then the places of what follows them.
-#define WGMMA_BOTH_SHARED(n, count, a, b, add, transposed)                                                                       \
-    asm volatile("{\n.reg .pred add;\nsetp.ne.b32 add, " add ", 0;\nwgmma.mma_async.sync.aligned.m64n" n "k16.f32.f16.f16 {"      \
+#define WGMMA_BOTH_SHARED(type, n, count, a, b, add, transposed)                                                                       \
+    asm volatile("{\n.reg .pred add;\nsetp.ne.b32 add, " add ", 0;\nwgmma.mma_async.sync.aligned.m64n" n "k16.f32." type "." type " {"      \
                  WGMMA_PLACES_##count "}, " a ", " b ", add, 1, 1, 0, " transposed ";\n}"                                       \
                  : WGMMA_##count(0) : "l"(a_matrix), "l"(b_matrix), "r"(static_cast<int>(add_to_d)), "n"(static_cast<int>(kTransposed)))
-#define WGMMA_B_SHARED(n, count, a0, a1, a2, a3, b, add, transposed)                                                             \
-    asm volatile("{\n.reg .pred add;\nsetp.ne.b32 add, " add ", 0;\nwgmma.mma_async.sync.aligned.m64n" n "k16.f32.f16.f16 {"      \
+#define WGMMA_B_SHARED(type, n, count, a0, a1, a2, a3, b, add, transposed)                                                             \
+    asm volatile("{\n.reg .pred add;\nsetp.ne.b32 add, " add ", 0;\nwgmma.mma_async.sync.aligned.m64n" n "k16.f32." type "." type " {"      \
                  WGMMA_PLACES_##count "}, {" a0 ", " a1 ", " a2 ", " a3 "}, " b ", add, 1, 1, " transposed ";\n}"                \
                  : WGMMA_##count(0) : "r"(a[0]), "r"(a[1]), "r"(a[2]), "r"(a[3]), "l"(b_matrix),                                 \
                    "r"(static_cast<int>(add_to_d)), "n"(static_cast<int>(kTransposed)))
 
-// d = A·B, or d += A·B with `add_to_d`; A from shared memory, K-major. B is K-major, or MN-major if kTransposed.
-template <int kN, bool kTransposed>
+// As `kind`, with the PTX name of Element.
+#define WGMMA_OF_ELEMENT(kind, ...)                      \
+    if constexpr (std::is_same_v<Element, __half>) {     \
+        kind("f16", __VA_ARGS__);                        \
+    } else {                                             \
+        kind("bf16", __VA_ARGS__);                       \
+    }
+
+// d = A·B, or d += A·B with `add_to_d`; A from shared memory, K-major. B is K-major, or MN-major if kTransposed. Element is half or
+// bfloat16.
+template <int kN, bool kTransposed, typename Element = __half>
 __device__ __forceinline__ void multiply(float (&d)[kN / 2], std::uint64_t a_matrix, std::uint64_t b_matrix, bool add_to_d) {
     static_assert(kN == 32 || kN == 48 || kN == 64 || kN == 96 || kN == 128 || kN == 256, "N is 32, 48, 64, 96, 128 or 256");
-    if constexpr (kN == 32) WGMMA_BOTH_SHARED("32", 16, "%16", "%17", "%18", "%19");
-    if constexpr (kN == 48) WGMMA_BOTH_SHARED("48", 24, "%24", "%25", "%26", "%27");
-    if constexpr (kN == 64) WGMMA_BOTH_SHARED("64", 32, "%32", "%33", "%34", "%35");
-    if constexpr (kN == 96) WGMMA_BOTH_SHARED("96", 48, "%48", "%49", "%50", "%51");
-    if constexpr (kN == 128) WGMMA_BOTH_SHARED("128", 64, "%64", "%65", "%66", "%67");
-    if constexpr (kN == 256) WGMMA_BOTH_SHARED("256", 128, "%128", "%129", "%130", "%131");
+    if constexpr (kN == 32) WGMMA_OF_ELEMENT(WGMMA_BOTH_SHARED, "32", 16, "%16", "%17", "%18", "%19")
+    if constexpr (kN == 48) WGMMA_OF_ELEMENT(WGMMA_BOTH_SHARED, "48", 24, "%24", "%25", "%26", "%27")
+    if constexpr (kN == 64) WGMMA_OF_ELEMENT(WGMMA_BOTH_SHARED, "64", 32, "%32", "%33", "%34", "%35")
+    if constexpr (kN == 96) WGMMA_OF_ELEMENT(WGMMA_BOTH_SHARED, "96", 48, "%48", "%49", "%50", "%51")
+    if constexpr (kN == 128) WGMMA_OF_ELEMENT(WGMMA_BOTH_SHARED, "128", 64, "%64", "%65", "%66", "%67")
+    if constexpr (kN == 256) WGMMA_OF_ELEMENT(WGMMA_BOTH_SHARED, "256", 128, "%128", "%129", "%130", "%131")
 }
 
 // d += A·B; A from registers.
-template <int kN, bool kTransposed>
+template <int kN, bool kTransposed, typename Element = __half>
 __device__ __forceinline__ void multiply(float (&d)[kN / 2], const unsigned (&a)[4], std::uint64_t b_matrix) {
     static_assert(kN == 64 || kN == 128, "N is 64 or 128");
     constexpr bool add_to_d = true;
-    if constexpr (kN == 64) WGMMA_B_SHARED("64", 32, "%32", "%33", "%34", "%35", "%36", "%37", "%38");
-    if constexpr (kN == 128) WGMMA_B_SHARED("128", 64, "%64", "%65", "%66", "%67", "%68", "%69", "%70");
+    if constexpr (kN == 64) WGMMA_OF_ELEMENT(WGMMA_B_SHARED, "64", 32, "%32", "%33", "%34", "%35", "%36", "%37", "%38")
+    if constexpr (kN == 128) WGMMA_OF_ELEMENT(WGMMA_B_SHARED, "128", 64, "%64", "%65", "%66", "%67", "%68", "%69", "%70")
 }
 
 #undef WGMMA_8
@@ -130,6 +141,7 @@ __device__ __forceinline__ void multiply(float (&d)[kN / 2], const unsigned (&a)
 #undef WGMMA_PLACES_128
 #undef WGMMA_BOTH_SHARED
 #undef WGMMA_B_SHARED
+#undef WGMMA_OF_ELEMENT
 
 // The registers that each thread of the warpgroup may have from here on: fewer, given back to the CTA, or more, taken from
 // what others gave back, which it waits for. A multiple of 8 from 24 to 256. PTX ISA, setmaxnreg.

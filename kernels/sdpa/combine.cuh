@@ -6,6 +6,10 @@
 
 namespace sdpa {
 
+struct Forget {
+    __device__ __forceinline__ void operator()(int, float, float) const {}
+};
+
 // Each warp writes its part in its own layout, a block of 16 x 8 at a time, 16 bytes per lane. Then it reads kBlocks / kWarpsN
 // blocks of its rows from all parts. A lane reads the places that it wrote in its own part, so there are no bank conflicts.
 template <typename T>
@@ -17,9 +21,9 @@ public:
           sum_(max_ + T::kTileM * T::kWarpsN), scale_(scale) {}
 
     // All warps together, after their last tile; `out`: the CTA's rows of O, of which `valid_rows` exist. Work::write takes
-    // Work::kWritten neighbouring blocks of a strip at a time.
-    template <typename Work>
-    __device__ __forceinline__ void run(const Work& work, __half* out, int valid_rows) {
+    // Work::kWritten neighbouring blocks of a strip at a time. keep(row of the tile, m, l) is called by one lane per row.
+    template <typename Work, typename Out, typename Keep = Forget>
+    __device__ __forceinline__ void run(const Work& work, Out out, int valid_rows, Keep keep = {}) {
         const int lane = threadIdx.x % 32, part = Work::part();
         if constexpr (T::kPartStart == 0) __syncthreads();  // K and V, whose place the parts take, are read to the end
         work.for_each_row([&](int row, float m, float l) {
@@ -38,8 +42,9 @@ public:
         for (int strip = 0; strip < T::kStrips; ++strip) {
             const int row = Work::warp_row() + 16 * strip + lane / 4;
             float upper[T::kWarpsN], lower[T::kWarpsN];  // weights of row g and g + 8
-            weigh(row, upper);
-            weigh(row + 8, lower);
+            const bool keeps = part == 0 && lane % 4 == 0;
+            weigh(row, upper, keeps, keep);
+            weigh(row + 8, lower, keeps, keep);
 #pragma unroll
             for (int next = 0; next < kOwn; next += Work::kWritten) {
                 const int first = part * kOwn + next;
@@ -67,7 +72,8 @@ private:
         return parts_ + ((part * strips + of_tile) * (T::kDim / 8) + block) * 32 + threadIdx.x % 32;
     }
 
-    __device__ __forceinline__ void weigh(int row, float (&weights)[T::kWarpsN]) const {
+    template <typename Keep>
+    __device__ __forceinline__ void weigh(int row, float (&weights)[T::kWarpsN], bool keeps, Keep keep) const {
         float sums[T::kWarpsN];
         read(max_ + row * T::kWarpsN, weights);
         read(sum_ + row * T::kWarpsN, sums);
@@ -80,6 +86,7 @@ private:
             weights[part] = exp2f(weights[part] - most);
             sum = fmaf(weights[part], sums[part], sum);
         }
+        if (keeps) keep(row, most, sum);
         const float factor = __fdividef(scale_, sum);
 #pragma unroll
         for (int part = 0; part < T::kWarpsN; ++part) weights[part] *= factor;

@@ -9,14 +9,15 @@
 
 namespace sdpa {
 
-// K or V, tile by tile into a ring of stages. The kWarpsM warps that have the same keys copy just those.
-template <typename T>
+// K or V, tile by tile into a ring of stages. The kWarpsM warps that have the same keys copy just those. `stride`: elements from
+// one row to the next.
+template <typename T, typename Stride = FixedStride<T::kDim>>
 class TileCopy {
 public:
     using Element = typename T::Element;
 
-    __device__ __forceinline__ TileCopy(const Element* rows, int keys, int tiles, Element* ring)
-        : rows_(rows), ring_(ring), keys_(keys), tiles_(tiles) {}
+    __device__ __forceinline__ TileCopy(const Element* rows, int keys, int tiles, Element* ring, Stride stride = {})
+        : rows_(rows), ring_(ring), keys_(keys), tiles_(tiles), stride_(stride) {}
 
     // Issues the copies of part kPart of kParts of tile `tile`, as a group; an empty one if there is no such tile. Rows past
     // the end are copies of the last one: their scores are masked. That takes one min; zeros would take another kind
@@ -33,16 +34,16 @@ public:
             return stage(tile) + chunk_place<T>(row + i * kStep, column);
         };
         if (tile < tiles_ && first_key + first_row + T::kWarpKeys <= keys_) {
-            const Element* const from = rows_ + static_cast<std::int64_t>(first_key + row) * T::kDim + column * T::kChunk;
+            const Element* const from = rows_ + distance(static_cast<std::int64_t>(first_key + row), stride_) + column * T::kChunk;
 #pragma unroll
             for (int i = kFirst; i < kLast; ++i) {
-                __pipeline_memcpy_async(place(i), from + i * kStep * T::kDim, 16);
+                __pipeline_memcpy_async(place(i), from + distance(i * kStep, stride_), 16);
             }
         } else if (tile < tiles_) {
 #pragma unroll 1
             for (int i = kFirst; i < kLast; ++i) {
                 const std::int64_t key = min(first_key + row + i * kStep, keys_ - 1);
-                __pipeline_memcpy_async(place(i), rows_ + key * T::kDim + column * T::kChunk, 16);
+                __pipeline_memcpy_async(place(i), rows_ + distance(key, stride_) + column * T::kChunk, 16);
             }
         }
         __pipeline_commit();
@@ -67,6 +68,7 @@ private:
     const Element* rows_;  // of the head
     Element* ring_;
     int keys_, tiles_;
+    Stride stride_;
 };
 
 // A barrier for the warps that have the same keys.

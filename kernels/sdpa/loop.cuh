@@ -8,8 +8,8 @@ namespace sdpa {
 template <typename T>
 constexpr int kCopying = T::kGroups * T::kAhead;  // groups on their way when a tile is begun
 
-template <typename T>
-__device__ __forceinline__ void issue_first_tiles(const TileCopy<T>& keys, const TileCopy<T>& values) {
+template <typename T, typename Stride>
+__device__ __forceinline__ void issue_first_tiles(const TileCopy<T, Stride>& keys, const TileCopy<T, Stride>& values) {
 #pragma unroll
     for (int tile = 0; tile < T::kAhead; ++tile) {
         keys.issue_parts(tile);
@@ -19,8 +19,8 @@ __device__ __forceinline__ void issue_first_tiles(const TileCopy<T>& keys, const
 
 // All `tiles` tiles of keys, of which `valid_keys` keys exist, against the warp's query rows. `work`: a class on top of
 // WarpRows, which adds compute_scores (Q·K^T of a part of a tile) and accumulate (O += P·V).
-template <typename T, typename Work>
-__device__ __forceinline__ void attend(Work& work, const TileCopy<T>& keys, const TileCopy<T>& values, int tiles,
+template <typename T, typename Stride, typename Work>
+__device__ __forceinline__ void attend(Work& work, const TileCopy<T, Stride>& keys, const TileCopy<T, Stride>& values, int tiles,
                                        int first_query, int valid_keys) {
 #pragma unroll 1
     for (int tile = 0; tile < tiles; ++tile) {

@@ -135,7 +135,7 @@ protected:
                 const float low = exp2f(fmaf(scores[2 * half], scale_, -base(strip, half)));
                 const float high = exp2f(fmaf(scores[2 * half + 1], scale_, -base(strip, half)));
                 sum_[strip][half] += low + high;
-                p[strip][i] = pack_halves(low, high);
+                p[strip][i] = pack_pair<typename T::Product>(low, high);
             }
         }
     }

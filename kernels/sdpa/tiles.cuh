@@ -26,6 +26,7 @@ template <typename Element_, int kDim_, int kStrips_, int kWarpsM_, int kWarpsN_
           int kAhead_ = kWarpsM_ == 1 || kStages_ == 1 ? kStages_ : kStages_ - 1>
 struct Tiling {
     using Element = Element_;
+    using Product = std::conditional_t<sizeof(Element) == 1, __half, Element>;  // what tensor cores multiply
     static constexpr int kDim = kDim_, kStrips = kStrips_, kWarpsM = kWarpsM_, kWarpsN = kWarpsN_;
     static constexpr int kWarpKeys = kWarpKeys_, kStages = kStages_, kAhead = kAhead_;
     static constexpr int kThreads = kWarpsM * kWarpsN * 32;

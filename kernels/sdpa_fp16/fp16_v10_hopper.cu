@@ -48,7 +48,7 @@ struct HopperTiling : WarpgroupTiling<kDim_, kTileM_, kTileN_, kStages_, 24> {
 
 // Makes the barriers, and has Q copied at once. One thread.
 template <typename T>
-__device__ __forceinline__ void begin(typename T::Shared& shared, const tma::TensorMap& q, int first_query) {
+__device__ __forceinline__ void begin(typename T::Shared& shared, const tma::TensorMap& q, int first_query, const Head& head) {
     mbarrier::init(&shared.q_full, 1);
     for (int stage = 0; stage < T::kStages; ++stage) {
         mbarrier::init(&shared.full[stage], 1);
@@ -56,19 +56,20 @@ __device__ __forceinline__ void begin(typename T::Shared& shared, const tma::Ten
     }
     shared_memory::fence_async();
     mbarrier::arrive_expecting(&shared.q_full, T::kQueryBytes);
-    load_panels<T>(shared.q, T::kQueryPanelBytes, q, &shared.q_full, first_query, blockIdx.y);
+    load_panels<T>(shared.q, T::kQueryPanelBytes, q, &shared.q_full, first_query, head.of_queries, head.batch);
 }
 
 // Keeps the copies going, a ring of stages ahead of the consumers. One thread.
 template <typename T>
-__device__ __forceinline__ void produce(typename T::Shared& shared, const tma::TensorMap& k, const tma::TensorMap& v, int tiles) {
+__device__ __forceinline__ void produce(typename T::Shared& shared, const tma::TensorMap& k, const tma::TensorMap& v, int tiles,
+                                        const Head& head) {
     mbarrier::Slot<T::kStages> slot;
 #pragma unroll 1
     for (int tile = 0; tile < tiles; ++tile, slot.advance()) {
         mbarrier::wait(&shared.empty[slot.stage], slot.parity ^ 1);
         mbarrier::arrive_expecting(&shared.full[slot.stage], 2 * T::kTileBytes);
-        load_panels<T>(shared.k[slot.stage], T::kKeyPanelBytes, k, &shared.full[slot.stage], tile * T::kTileN, blockIdx.y);
-        load_panels<T>(shared.v[slot.stage], T::kKeyPanelBytes, v, &shared.full[slot.stage], tile * T::kTileN, blockIdx.y);
+        load_panels<T>(shared.k[slot.stage], T::kKeyPanelBytes, k, &shared.full[slot.stage], tile * T::kTileN, head.of_keys, head.batch);
+        load_panels<T>(shared.v[slot.stage], T::kKeyPanelBytes, v, &shared.full[slot.stage], tile * T::kTileN, head.of_keys, head.batch);
     }
 }
 
@@ -159,23 +160,24 @@ __global__ void __launch_bounds__(T::kThreads, 1) sdpa_fp16_hopper_kernel(
     const int query_tile = kCausal ? gridDim.x - 1 - blockIdx.x : blockIdx.x, first_query = query_tile * T::kTileM;
     const int seen = kCausal ? min(problem.keys, first_query + T::kTileM) : problem.keys;  // keys that some row sees
     const int tiles = (seen + T::kTileN - 1) / T::kTileN;
+    const Head head = grid_head(problem);
     if (threadIdx.x == 0) {
         tma::prefetch(q);
         tma::prefetch(k);
         tma::prefetch(v);
-        begin<T>(shared, q, first_query);
+        begin<T>(shared, q, first_query, head);
     }
     __syncthreads();  // the barriers are there
 
     if (threadIdx.x < kWarpgroup) {
         wgmma::give_registers<T::kProducerRegisters>();
-        if (threadIdx.x == 0) produce<T>(shared, k, v, tiles);
+        if (threadIdx.x == 0) produce<T>(shared, k, v, tiles, head);
     } else {
         wgmma::take_registers<T::kConsumerRegisters>();
         const int group = __shfl_sync(kWarp, threadIdx.x / kWarpgroup, 0) - 1;  // the same for a warp, and the compiler sees that
         Consumer<T, kCausal> consumer(problem, shared, group, first_query);
         consumer.run(tiles);
-        consumer.write(problem.out + static_cast<std::int64_t>(blockIdx.y) * problem.queries * T::kDim, problem.queries);
+        consumer.write(problem, head, grid_head_number());
     }
 }
 
@@ -198,9 +200,9 @@ int run(const launcher::Refusal& refusal, const Problem& problem, std::int64_t h
     return with_tiling<kDim>(problem, heads, [&](auto tiling) {
         using T = decltype(tiling);
         tma::TensorMap q, k, v;
-        if (const int refused = tma::make_map(refusal, q, "q", problem.q, kDim, problem.queries, heads, T::kTileM)) return refused;
-        if (const int refused = tma::make_map(refusal, k, "k", problem.k, kDim, problem.keys, heads, T::kTileN)) return refused;
-        if (const int refused = tma::make_map(refusal, v, "v", problem.v, kDim, problem.keys, heads, T::kTileN)) return refused;
+        if (const int refused = map_rows<kDim>(refusal, q, "q", problem.q, problem.queries, heads, problem, T::kTileM)) return refused;
+        if (const int refused = map_rows<kDim>(refusal, k, "k", problem.k, problem.keys, heads, problem, T::kTileN)) return refused;
+        if (const int refused = map_rows<kDim>(refusal, v, "v", problem.v, problem.keys, heads, problem, T::kTileN)) return refused;
         return launch_grid<T::kTileM>(refusal, sdpa_fp16_hopper_kernel<T, kCausal>, problem, heads, T::kThreads, T::kSharedBytes, stream, q, k, v);
     });
 }

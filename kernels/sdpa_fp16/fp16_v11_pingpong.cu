@@ -97,17 +97,18 @@ class Producer {
     using Shared = typename T::Shared;
 
 public:
-    __device__ __forceinline__ Producer(Shared& shared, const Maps& maps) : shared_(shared), maps_(maps) {}
+    __device__ __forceinline__ Producer(const Problem& problem, Shared& shared, const Maps& maps) : problem_(problem), shared_(shared), maps_(maps) {}
 
     // In the order in which consumers take them: the scores of a tile come before the output of the tile before.
     __device__ __forceinline__ void produce(const Item& item) {
+        const Head head = head_of(problem_, item.head);
 #pragma unroll 1
         for (int tile = item.begin; tile < item.end; ++tile) {
-            load(shared_.k[keys_.stage], maps_.k, shared_.k_full, shared_.k_empty, keys_, tile, item.head);
-            if (tile == item.begin) load_queries(item);
+            load(shared_.k[keys_.stage], maps_.k, shared_.k_full, shared_.k_empty, keys_, tile, head);
+            if (tile == item.begin) load_queries(item.first_query, head);
             load_values();
             tile_ = tile;
-            head_ = item.head;
+            head_ = head;
         }
     }
 
@@ -117,29 +118,31 @@ public:
     }
 
 private:
-    __device__ __forceinline__ void load_queries(const Item& item) {
+    __device__ __forceinline__ void load_queries(int first_query, const Head& head) {
         mbarrier::Barrier* const full = &shared_.q_full[queries_.stage];
         mbarrier::wait(&shared_.q_empty[queries_.stage], queries_.parity ^ 1);
         mbarrier::arrive_expecting(full, T::kConsumers * T::kStripBytes);
         for (int group = 0; group < T::kConsumers; ++group) {
-            load_panels<T>(shared_.q[queries_.stage][group], T::kQueryPanelBytes, maps_.q, full, item.first_query + 64 * group, item.head);
+            load_panels<T>(shared_.q[queries_.stage][group], T::kQueryPanelBytes, maps_.q, full, first_query + 64 * group, head.of_queries, head.batch);
         }
         queries_.advance();
     }
 
     __device__ __forceinline__ void load(unsigned char* to, const tma::TensorMap& map, mbarrier::Barrier* full, mbarrier::Barrier* empty,
-                                         Slot<T::kStages>& slot, int tile, int head) {
+                                         Slot<T::kStages>& slot, int tile, const Head& head) {
         mbarrier::wait(&empty[slot.stage], slot.parity ^ 1);
         mbarrier::arrive_expecting(&full[slot.stage], T::kTileBytes);
-        load_panels<T>(to, T::kKeyPanelBytes, map, &full[slot.stage], tile * T::kTileN, head);
+        load_panels<T>(to, T::kKeyPanelBytes, map, &full[slot.stage], tile * T::kTileN, head.of_keys, head.batch);
         slot.advance();
     }
 
+    const Problem& problem_;
     Shared& shared_;
     const Maps& maps_;
     Slot<T::kStages> keys_, values_;
     Slot<T::kQueries> queries_;
-    int tile_ = -1, head_ = 0;  // of the newest tile of K
+    int tile_ = -1;  // the newest tile of K
+    Head head_{};    // and its head
 };
 
 // The work of a consumer warpgroup: 64 query rows against the keys of an item.
@@ -153,7 +156,7 @@ class Consumer : public ClusterRows<T, kCausal> {
 public:
     // `group`: which of the CTA's consumers.
     __device__ __forceinline__ Consumer(const Problem& problem, Shared& shared, const tma::TensorMap& out, int group)
-        : Rows(problem), shared_(shared), out_(out), group_(group) {
+        : Rows(problem), problem_(problem), shared_(shared), out_(out), group_(group) {
         if (group == T::kConsumers - 1) pass_turn();  // the first one's first turn
     }
 
@@ -223,6 +226,7 @@ private:
     // The same for the first tile of `next`, and the end of `item`.
     __device__ __forceinline__ void change(const Item& item, const Item& next) {
         float sum[2] = {sum_[0], sum_[1]};
+        this->keep_lse_early(problem_, item.head);
         begin(next);
         Slot<T::kStages> first = slot_;
         first.advance();
@@ -264,15 +268,13 @@ private:
             for (int block = 0; block < T::kDim / 8; ++block) {
                 unsigned char* const chunks = shared_.out[group_] + block / 8 * T::kQueryPanelBytes + row * 128;
                 *reinterpret_cast<unsigned*>(chunks + (block % 8 ^ row % 8) * 16 + column() * 2) =
-                    pack_halves(o_[4 * block + 2 * half] * factor, o_[4 * block + 2 * half + 1] * factor);
+                    pack_pair<Element>(o_[4 * block + 2 * half] * factor, o_[4 * block + 2 * half + 1] * factor);
             }
         }
         shared_memory::fence_async();
         named_barrier::sync(kStripOf + group_, kWarpgroup);  // the strip is written
         if (chosen) {
-            for (int panel = 0; panel < T::kPanels; ++panel) {
-                tma::store(out_, shared_.out[group_] + panel * T::kQueryPanelBytes, panel * kHalfRow, item.first_query + 64 * group_, item.head);
-            }
+            store_panels<T>(out_, shared_.out[group_], item.first_query + 64 * group_, head_of(problem_, item.head));
             tma::commit_stores();
         }
     }
@@ -309,6 +311,7 @@ private:
         this->round_probabilities();
     }
 
+    const Problem& problem_;
     Shared& shared_;
     const tma::TensorMap& out_;
     int group_;
@@ -344,7 +347,7 @@ __global__ void __launch_bounds__(T::kThreads, 1) sdpa_fp16_pingpong_kernel(cons
     if (threadIdx.x < kWarpgroup) {
         wgmma::give_registers<T::kProducerRegisters>();
         if (threadIdx.x == 0) {
-            Producer<T> producer(shared, maps);
+            Producer<T> producer(problem, shared, maps);
             Items<T, kCausal> items(schedule, problem.keys);
             for (Item item; items.next(item);) producer.produce(item);
             producer.load_values();
@@ -355,12 +358,11 @@ __global__ void __launch_bounds__(T::kThreads, 1) sdpa_fp16_pingpong_kernel(cons
         Consumer<T, kCausal> consumer(problem, shared, maps.out, group);
         Item item;
         consumer.run(Items<T, kCausal>(schedule, problem.keys), item);
-        __half* const out = problem.out + static_cast<std::int64_t>(item.head) * problem.queries * T::kDim;
         if (kCausal || schedule.shares == 1) {
-            consumer.write(out, problem.queries);  // the last item: none follows that this could hold up
+            consumer.write(problem, head_of(problem, item.head), item.head);  // the last item: none follows that this could hold up
         } else {
             named_barrier::sync(kAllConsumers, T::kConsumers * kWarpgroup);  // K and V, whose place the parts take, are read to the end
-            consumer.combine(shared, group, out, item.first_query, problem.queries, schedule.shares);
+            consumer.combine(shared, group, problem, item.head, item.first_query, schedule.shares);
         }
         consumer.finish();
     }
@@ -375,10 +377,10 @@ int run_tiling(const launcher::Refusal& refusal, Problem problem, std::int64_t h
     }
     take_size_of_scale(problem);
     Maps maps;
-    if (const int refused = tma::make_map(refusal, maps.q, "q", problem.q, T::kDim, problem.queries, heads, 64)) return refused;
-    if (const int refused = tma::make_map(refusal, maps.k, "k", problem.k, T::kDim, problem.keys, heads, T::kTileN)) return refused;
-    if (const int refused = tma::make_map(refusal, maps.v, "v", problem.v, T::kDim, problem.keys, heads, T::kTileN)) return refused;
-    if (const int refused = tma::make_map(refusal, maps.out, "out", problem.out, T::kDim, problem.queries, heads, 64)) return refused;
+    if (const int refused = map_rows<T::kDim>(refusal, maps.q, "q", problem.q, problem.queries, heads, problem, 64)) return refused;
+    if (const int refused = map_rows<T::kDim>(refusal, maps.k, "k", problem.k, problem.keys, heads, problem, T::kTileN)) return refused;
+    if (const int refused = map_rows<T::kDim>(refusal, maps.v, "v", problem.v, problem.keys, heads, problem, T::kTileN)) return refused;
+    if (const int refused = map_rows<T::kDim>(refusal, maps.out, "out", problem.out, problem.queries, heads, problem, 64)) return refused;
 
     const std::int64_t sms = launcher::device_attribute(cudaDevAttrMultiProcessorCount);
     const auto kernel = sdpa_fp16_pingpong_kernel<T, kCausal>;

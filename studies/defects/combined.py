@@ -25,6 +25,7 @@ from gates.task.sources.cuda_text import texts
 ENTRY = "sdpa_fp8_forward"
 _HEADERS = (
     "algorithm",
+    "array",
     "cmath",
     "cstdarg",
     "cstddef",
@@ -33,6 +34,7 @@ _HEADERS = (
     "cstring",
     "type_traits",
     "cooperative_groups.h",
+    "cuda_bf16.h",
     "cuda_fp16.h",
     "cuda_fp8.h",
     "cuda_pipeline.h",
@@ -80,7 +82,7 @@ def write_patched(defects: Sequence[Defect], folder: Path) -> Path:
         spaces = {task["entry"]}
         for file in copy.rglob("*.cu*"):
             code = file.read_text(encoding="utf-8")
-            spaces |= set(re.findall(r"^namespace (\w+) {", code, re.M))
+            spaces |= set(re.findall(r'^(?:namespace |extern "C" int )(\w+)', code, re.M))
             guard = f"COPY_{number}_{file.parent.name}_{file.stem}"  # a compiler takes equal files for one under `pragma once`
             code = code.replace("#pragma once", f"#ifndef {guard}\n#define {guard}") + "#endif\n" * code.count("#pragma once")
             file.write_text(code, encoding="utf-8")

@@ -68,8 +68,8 @@ MMA = (
         "tails",
         "the 16-byte copies of a tail bring 12 bytes, 4 are zero",
         _COPIES,
-        "rows_ + key * T::kDim + column * T::kChunk, 16);",
-        "rows_ + key * T::kDim + column * T::kChunk, 16, 4);",
+        "rows_ + distance(key, stride_) + column * T::kChunk, 16);",
+        "rows_ + distance(key, stride_) + column * T::kChunk, 16, 4);",
     ),
     _patch(
         "reads_past_the_end",

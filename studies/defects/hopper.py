@@ -46,7 +46,7 @@ HOPPER = (
         "T::kKeyPanelBytes, kAtomBytes, wgmma::k128Bytes",
         "kAtomBytes, T::kKeyPanelBytes, wgmma::k128Bytes",
     ),
-    _rows("v_not_transposed", "numerics", "V is multiplied as K-major", "multiply<T::kDim, true>", "multiply<T::kDim, false>"),
+    _rows("v_not_transposed", "numerics", "V is multiplied as K-major", "multiply<T::kDim, true,", "multiply<T::kDim, false,"),
     _stage("queries_of_another", "indexing", "all consumers take the first one's queries", "shared.q + group * 64 * 128", "shared.q"),
     _stage(
         "values_of_another",

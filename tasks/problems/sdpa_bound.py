@@ -27,6 +27,7 @@ p_ij = exp(s_ij - m_i), l_i for the sum of p_ij over j, and O = P·V / l.
 6. l over S positive terms in any order: S u, with S / 16 u for its rescaling; division, v_scale, and the product: 6 u.
    Keys that a causal mask hides have no weight, and a row's S is the number that it sees.
 7. O to half: h times the result, or 2^-25 where that is subnormal.
+For P and O in bfloat16 h is 2^-8, and 2^-126 takes the place of 2^-25.
 
 4 to 6 act on the weights as computed, so they use W_i = sum_j p_ij |v_j| / l_i, enlarged by exp(2 max_j d_ij) and never
 above the largest |v|. Products of two such errors are below 1 % of them for S up to 60,000, hence the factor 1.01.
@@ -39,15 +40,20 @@ import torch
 
 from tasks.problems.sdpa import hidden
 
-_U, _H, _TINY = 2.0**-24, 2.0**-11, 2.0**-25  # the last: half of the smallest half
+_U = 2.0**-24
+HALF = 2.0**-11, 2.0**-25  # unit roundoff, and half of the smallest half
+BFLOAT16 = 2.0**-8, 2.0**-126  # and the smallest float that -ftz=true keeps
 _LEAST_TILE = 16
 _ROWS = 256  # queries whose matrices are held at once
 
 
-def bound(q: torch.Tensor, k: torch.Tensor, v: torch.Tensor, factor: torch.Tensor, causal: bool = False) -> torch.Tensor:
+def bound(
+    q: torch.Tensor, k: torch.Tensor, v: torch.Tensor, factor: torch.Tensor, causal: bool = False, rounding: tuple[float, float] = HALF
+) -> torch.Tensor:
     """The largest error of O that rounding explains: float64 [B, H, Sq, D].
 
-    ``q``, ``k``: the values that are multiplied; ``factor`` [B, H] times their products are the scores. ``v``: V's values.
+    ``q``, ``k``: the values that are multiplied; ``factor`` [B, H] times their products are the scores. ``v``: V's values. ``rounding``: of
+    P and O, HALF or BFLOAT16.
     """
     found = torch.empty_like(q)
     for batch in range(q.shape[0]):
@@ -61,13 +67,16 @@ def bound(q: torch.Tensor, k: torch.Tensor, v: torch.Tensor, factor: torch.Tenso
                 exact = magnitude < 2.0**24 * _lowest_bit(queries)[:, None] * key_bits
                 summed = magnitude.masked_fill_(exact, 0.0).mul_(scale.abs() * 20 * -(-q.shape[3] // 8))
                 unseen = hidden(rows, len(keys)) if causal else torch.zeros_like(exact)
-                found[batch, head, rows] = _rows(queries @ keys.T * scale, summed, values, unseen)
+                found[batch, head, rows] = _rows(queries @ keys.T * scale, summed, values, unseen, rounding)
     return found
 
 
-def _rows(scores: torch.Tensor, summed: torch.Tensor, values: torch.Tensor, unseen: torch.Tensor) -> torch.Tensor:
+def _rows(
+    scores: torch.Tensor, summed: torch.Tensor, values: torch.Tensor, unseen: torch.Tensor, rounding: tuple[float, float]
+) -> torch.Tensor:
     """The bound of some rows: ``scores``, 1 / u of what their sums are ``summed`` wrong (both overwritten) and ``unseen``
     are [rows, S]; ``values`` [S, D]."""
+    half, tiny = rounding
     keys = (~unseen).sum(dim=1, keepdim=True)
     tiles = -(-keys // _LEAST_TILE)
     scores.masked_fill_(unseen, -torch.inf)
@@ -81,11 +90,11 @@ def _rows(scores: torch.Tensor, summed: torch.Tensor, values: torch.Tensor, unse
     moved = _moved(weights, torch.expm1(off), values, out)
     largest = values.abs().amax(dim=0)
     sized = torch.minimum(spread * torch.exp(2 * most), largest)
-    rounded = sized * _H + _TINY * values.abs().sum(dim=0) / total  # 4
+    rounded = sized * half + tiny * values.abs().sum(dim=0) / total  # 4
     summed = sized * _U * (20 * -(-keys // 8) + tiles)  # 5
     divided = sized * _U * (keys + tiles + 6)  # 6
     inner = 1.01 * (moved + torch.minimum(rounded, sized) + summed + divided)
-    return inner + torch.clamp(_H * (out.abs() + inner), min=_TINY)  # 7
+    return inner + torch.clamp(half * (out.abs() + inner), min=tiny)  # 7
 
 
 def _moved(weights: torch.Tensor, growth: torch.Tensor, values: torch.Tensor, out: torch.Tensor) -> torch.Tensor:

@@ -11,7 +11,6 @@ from fp16_kit import BUILDS, build, load, over_bound, problem, run, shape_of
 
 from gates.launch.c_launcher import KernelError
 from gates.launch.emulated_kernel import EmulatedKernel
-from tasks.problems.sdpa_fp16_operator import drop_in, load_operator
 
 pytestmark = pytest.mark.slow  # four builds of all ways through the kernels
 
@@ -110,67 +109,3 @@ def test_the_launcher_refuses_and_names_the_argument(kernels: dict[str, Emulated
     values = {**problem.make_inputs(shape, 0, "cpu"), **inputs, **problem.make_outputs(shape, "cpu"), **shape, **change}
     with pytest.raises(KernelError, match=message):
         kernels[name](*(values[argument] for argument in problem.ARGUMENTS), stream=0)
-
-
-@pytest.fixture(scope="module")
-def operator(libraries: dict[str, Path]):
-    return load_operator(libraries["shared"], "kernel_gates::sdpa_fp16_cpu", "cpu")
-
-
-def tensors(queries: int = 33, keys: int = 50, width: int = 64) -> tuple[torch.Tensor, ...]:
-    inputs = problem.make_inputs(shape_of(queries, keys, width), 0, "cpu")
-    return inputs["q"], inputs["k"], inputs["v"]
-
-
-def test_opcheck(operator) -> None:
-    torch.library.opcheck(operator, tensors())
-    torch.library.opcheck(operator, tensors(20, 40, 128), {"causal": True, "softmax_scale": 0.2})
-
-
-@pytest.mark.parametrize("causal", [False, True])
-def test_drop_in_agrees_with_pytorch(operator, causal: bool) -> None:
-    q, k, v = tensors()
-    expected = torch.nn.functional.scaled_dot_product_attention(q.double(), k.double(), v.double(), is_causal=causal)
-    assert (drop_in(operator)(q, k, v, is_causal=causal).double() - expected).abs().max() <= 2e-3
-
-
-@pytest.mark.parametrize(
-    ("arguments", "message"),
-    [
-        ({"attn_mask": torch.ones(1)}, "attn_mask"),
-        ({"dropout_p": 0.1}, "dropout_p"),
-        ({"enable_gqa": True}, "enable_gqa"),
-    ],
-)
-def test_drop_in_refuses_what_it_does_not_do(operator, arguments: dict, message: str) -> None:
-    with pytest.raises(NotImplementedError, match=message):
-        drop_in(operator)(*tensors(), **arguments)
-    q, k, v = tensors()
-    with pytest.raises(NotImplementedError, match="requires_grad"):
-        drop_in(operator)(q.requires_grad_(), k, v)
-
-
-WRONG = {
-    "dtype": (1, lambda t: t.float(), TypeError, "k: dtype torch.float32"),
-    "rank": (0, lambda t: t[0], ValueError, "q: 3 dimensions"),
-    "keys": (2, lambda t: t[:, :, 1:].contiguous(), ValueError, r"v: shape \[1, 2, 49, 64\], expected \[1, 2, 50, 64\]"),
-    "heads": (1, lambda t: t[:, :1].contiguous(), ValueError, r"k: shape \[1, 1, 50, 64\], expected \[1, 2, 50, 64\]"),
-    "strided": (2, lambda t: t.transpose(1, 2).contiguous().transpose(1, 2), ValueError, "v: not contiguous"),
-    "width": (0, lambda t: t[..., :32].contiguous(), ValueError, "q: head dimension 32"),
-    "empty": (1, lambda t: t[:, :, :0], ValueError, r"k: shape \[1, 2, 0, 64\] has no elements"),
-    "unaligned": (
-        0,
-        lambda t: torch.empty(t.numel() + 8, dtype=t.dtype)[1 : 1 + t.numel()].view(t.shape),
-        ValueError,
-        "q: address not aligned",
-    ),
-}
-
-
-@pytest.mark.parametrize("case", WRONG)
-def test_the_operator_refuses_and_names_the_tensor(operator, case: str) -> None:
-    index, change, kind, message = WRONG[case]
-    given = list(tensors())
-    given[index] = change(given[index])
-    with pytest.raises(kind, match=message):
-        operator(*given)

@@ -29,7 +29,7 @@ from gates.stats.samples import CANDIDATE
 pytest_plugins = ["pytester"]
 NO_DEVICE = RECORDED / "cpu" / "stage2_wmma_pv"
 PAGE = (ROOT / "docs" / "guide" / "python.md").read_text(encoding="utf-8")
-FUNCTIONS = PAGE[PAGE.index("## The attention kernels") : PAGE.index("## In a test suite")]
+FUNCTIONS = PAGE[PAGE.index("## Attention as a PyTorch function") : PAGE.index("## In a test suite")]
 
 
 def python(code: str) -> None:

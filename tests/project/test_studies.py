@@ -346,6 +346,47 @@ def test_attention_of_stages_that_fail_each_in_their_way(tmp_path: Path, monkeyp
     assert "wrong not timed, WRONG by 0.0" in done.output
 
 
+def test_attention_in_each_form_beside_the_stages(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Each form with its own tensors; one that forgets that heads share keys is wrong, and one that can't be is named."""
+
+    class Exact:
+        def __call__(self, q: torch.Tensor, k: torch.Tensor, v: torch.Tensor, causal: bool, return_lse: bool) -> Any:
+            seen.append((q.dtype, q.is_contiguous(), q.shape[1] // k.shape[1], return_lse))
+            group = q.shape[1] // k.shape[1]
+            k, v = (tensor.repeat(1, group, 1, 1) if forgets else tensor.repeat_interleave(group, 1) for tensor in (k, v))
+            out = torch.nn.functional.scaled_dot_product_attention(q.float(), k.float(), v.float(), is_causal=causal).to(q.dtype)
+            return (out, out[..., 0]) if return_lse else out
+
+    monkeypatch.setattr(attention_speed, "built", lambda stages, *_: [])
+    monkeypatch.setattr(attention_speed, "of_kernels", lambda *_: Exact())
+    monkeypatch.setattr(attention_speed, "measured", in_this_process)
+    for forgets in (False, True):
+        seen: list[tuple[Any, ...]] = []
+        out = tmp_path / "attention.json"
+        shapes = ("--shape", "1,8,9,17,64,0", "--shape", "1,2,40,40,64,0")
+        done = CliRunner().invoke(attention_speed.main, ["--out", str(out), "--cpu", "--attention", "--other", "flash", *shapes])
+        assert done.exit_code == int(forgets), done.output
+        first, second = jsonio.read(out)["rows"]
+        assert set(first["contenders"]) == {"flash", *attention_speed.FORMS} and first["picked"] == "fp16_v9_pipeline"
+        assert (first["contenders"]["attention grouped"]["error"] > 0.1) == forgets
+        assert second["contenders"]["attention grouped"]["failed"] == "ValueError: 2 heads are not groups of 4"
+        assert seen[:5] == [
+            (torch.float16, True, 1, False),
+            (torch.bfloat16, True, 1, False),
+            (torch.float16, False, 1, False),
+            (torch.float16, True, 4, False),
+            (torch.float16, True, 1, True),
+        ]
+        assert "picks fp16_v9_pipeline" in done.output and ("attention grouped not timed, WRONG" in done.output) == forgets
+
+
+def in_this_process(asked: Any, shapes: Any, until: float, keep: Any) -> list[str]:
+    measuring = attention_speed.Measuring(asked, lambda _: None)
+    for name, shape in shapes.items():
+        keep(measuring.row(name, shape, {}))
+    return []
+
+
 def test_attention_on_a_shape_that_is_none(tmp_path: Path) -> None:
     done = CliRunner().invoke(attention_speed.main, ["--out", str(tmp_path / "f.json"), "--cpu", "--shape", "1,2,3"])
     assert done.exit_code == 1 and "--shape 1,2,3: no such shape" in done.output

@@ -12,9 +12,9 @@ class ClusterRows : public WarpgroupRows<T, kCausal> {
 
 public:
     // All parts to shared memory, then each CTA puts every `shares`-th row together, from `first_query` on, and writes those that
-    // exist to the head's O. K and V, whose place the parts take, are read to the end.
+    // exist to O of head `number`. K and V, whose place the parts take, are read to the end.
     // O = sum of w O_part, w = exp2(m_part - m) / l, l = sum of exp2(m_part - m) l_part.
-    __device__ __forceinline__ void combine(typename T::Shared& shared, int group, __half* out, int first_query, int queries, int shares) {
+    __device__ __forceinline__ void combine(typename T::Shared& shared, int group, const Problem& problem, int number, int first_query, int shares) {
         const int first = 64 * group;
 #pragma unroll
         for (int half = 0; half < 2; ++half) {
@@ -27,8 +27,10 @@ public:
             }
         }
         cluster::sync();  // all parts are there
+        const Head head = head_of(problem, number);
+        const auto out = rows_of<T::kDim>(problem.out, head.batch, head.of_queries, problem.queries, 0);
         constexpr int kBlocks = T::kDim / 8, kThreads = T::kConsumers * kWarpgroup;
-        const int rows = min(T::kTileM, queries - first_query), thread = threadIdx.x - kWarpgroup;
+        const int rows = min(T::kTileM, problem.queries - first_query), thread = threadIdx.x - kWarpgroup;
         for (int row = cluster::rank() + thread / kBlocks * shares; row < rows; row += kThreads / kBlocks * shares) {
             float most = -INFINITY, sum = 0.0f, sums[8] = {};
             for (int share = 0; share < shares; ++share) most = fmaxf(most, cluster::of_rank(shared.state, share)[row].x);
@@ -46,10 +48,11 @@ public:
                     sums[4 * i + 3] = fmaf(weight, four.w, sums[4 * i + 3]);
                 }
             }
+            if (thread % kBlocks == 0) keep_lse(problem, number, first_query + row, most, sum);
             const float factor = __fdividef(1.0f, sum);
-            const uint4 halves = {pack_halves(sums[0] * factor, sums[1] * factor), pack_halves(sums[2] * factor, sums[3] * factor),
-                                  pack_halves(sums[4] * factor, sums[5] * factor), pack_halves(sums[6] * factor, sums[7] * factor)};
-            reinterpret_cast<uint4*>(out + static_cast<std::int64_t>(first_query + row) * T::kDim)[thread % kBlocks] = halves;
+            const uint4 pairs = {pack_pair<Element>(sums[0] * factor, sums[1] * factor), pack_pair<Element>(sums[2] * factor, sums[3] * factor),
+                                 pack_pair<Element>(sums[4] * factor, sums[5] * factor), pack_pair<Element>(sums[6] * factor, sums[7] * factor)};
+            reinterpret_cast<uint4*>(out.row(static_cast<std::int64_t>(first_query + row)))[thread % kBlocks] = pairs;
         }
         cluster::sync();  // the others have read this CTA's part
     }

@@ -7,6 +7,8 @@
 
 namespace sdpa {
 
+static_assert(GENERAL == 0, "this stage has GENERAL=0 alone");
+
 // Where a CTA works: one tile of query rows of one head.
 template <typename T>
 struct Place {
@@ -23,10 +25,10 @@ struct Place {
         valid_queries = problem.queries - first_query;
         const std::int64_t query_start = (static_cast<std::int64_t>(head) * problem.queries + first_query) * T::kDim;
         const std::int64_t key_start = static_cast<std::int64_t>(head) * problem.keys * T::kDim;
-        q = problem.q + query_start;
-        out = problem.out + query_start;
-        k = problem.k + key_start;
-        v = problem.v + key_start;
+        q = problem.q.start + query_start;
+        out = problem.out.start + query_start;
+        k = problem.k.start + key_start;
+        v = problem.v.start + key_start;
     }
 };
 

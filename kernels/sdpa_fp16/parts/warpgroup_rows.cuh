@@ -9,6 +9,7 @@
 #include <cstdio>
 
 #include "../../cuda/wgmma.cuh"
+#include "heads.cuh"
 #include "warpgroup_tiles.cuh"
 
 namespace sdpa {
@@ -16,17 +17,19 @@ namespace sdpa {
 template <typename T, bool kCausal>
 class WarpgroupRows {
 public:
-    // The rows that exist, to the head's O.
-    __device__ __forceinline__ void write(__half* out, int queries) const {
+    // The rows that exist, to O of head `number`; and their log-sum-exp.
+    __device__ __forceinline__ void write(const Problem& problem, const Head& head, int number) const {
+        const auto out = rows_of<T::kDim>(problem.out, head.batch, head.of_queries, problem.queries, 0);
 #pragma unroll
         for (int half = 0; half < 2; ++half) {
             const int query = row(half);
-            if (query >= queries) continue;
+            if (query >= problem.queries) continue;
+            if (lane() % 4 == 0) keep_lse(problem, number, query, max_[half], sum_[half]);
             const float factor = __fdividef(1.0f, sum_[half]);
-            unsigned* const pairs = reinterpret_cast<unsigned*>(out + static_cast<std::int64_t>(query) * T::kDim + column());
+            unsigned* const pairs = reinterpret_cast<unsigned*>(out.row(static_cast<std::int64_t>(query)) + column());
 #pragma unroll
             for (int block = 0; block < T::kDim / 8; ++block) {
-                pairs[4 * block] = pack_halves(o_[4 * block + 2 * half] * factor, o_[4 * block + 2 * half + 1] * factor);
+                pairs[4 * block] = pack_pair<Element>(o_[4 * block + 2 * half] * factor, o_[4 * block + 2 * half + 1] * factor);
             }
         }
     }
@@ -54,7 +57,7 @@ protected:
 #pragma unroll
         for (int step = 0; step < T::kDim / 16; ++step) {
             const int panel = step / 4, bytes = step % 4 * 32;
-            wgmma::multiply<T::kTileN, false>(s_, wgmma::advance(queries, panel * T::kQueryPanelBytes + bytes),
+            wgmma::multiply<T::kTileN, false, Element>(s_, wgmma::advance(queries, panel * T::kQueryPanelBytes + bytes),
                                               wgmma::advance(keys, panel * T::kKeyPanelBytes + bytes), step > 0);
         }
         wgmma::commit();
@@ -66,7 +69,7 @@ protected:
         wgmma::fence(o_, p_);
 #pragma unroll
         for (int step = 0; step < T::kTileN / 16; ++step) {
-            wgmma::multiply<T::kDim, true>(o_, p_[step], wgmma::advance(values, step * 16 * 128));
+            wgmma::multiply<T::kDim, true, Element>(o_, p_[step], wgmma::advance(values, step * 16 * 128));
         }
         wgmma::commit();
     }
@@ -127,7 +130,17 @@ protected:
 
     __device__ __forceinline__ void round_probabilities() {
 #pragma unroll
-        for (int i = 0; i < T::kTileN / 4; ++i) p_[i / 4][i % 4] = pack_halves(s_[2 * i], s_[2 * i + 1]);
+        for (int i = 0; i < T::kTileN / 4; ++i) p_[i / 4][i % 4] = pack_pair<Element>(s_[2 * i], s_[2 * i + 1]);
+    }
+
+    // The log-sum-exp of the rows, of head `number`, if asked for. l is not summed up yet, and stays so.
+    __device__ __forceinline__ void keep_lse_early(const Problem& problem, int number) const {
+        if (!lse_is_asked_for(problem)) return;
+        float sum[2] = {sum_[0], sum_[1]};
+        sum_up(sum);
+        if (lane() % 4 != 0) return;
+#pragma unroll
+        for (int half = 0; half < 2; ++half) keep_lse(problem, number, row(half), max_[half], sum[half]);
     }
 
     // Sums of a row's four lanes.
@@ -161,7 +174,7 @@ private:
 
     // The first raw scores of head 0.
     __device__ inline void print_scores() const {
-        if (blockIdx.x != 0 || blockIdx.y != 0 || first_row_ != 0 || threadIdx.x % kWarpgroup >= 8) return;
+        if (blockIdx.x != 0 || blockIdx.y != 0 || blockIdx.z != 0 || first_row_ != 0 || threadIdx.x % kWarpgroup >= 8) return;
         for (int i = 0; i < 2; ++i) printf("score[%d][%d] = %.6f\n", row(0), column() + i, static_cast<double>(s_[i]));
     }
 };

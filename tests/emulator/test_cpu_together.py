@@ -85,7 +85,7 @@ def test_a_pipeline_whose_barriers_count_copies(library: Path, seed: int) -> Non
 
 @pytest.mark.parametrize("seed", [0, 1, 2])
 def test_a_flag_in_shared_memory_needs_a_fence(library: Path, seed: int) -> None:
-    for mode in range(3):
+    for mode in range(5):
         cpu = cpu_kit.device(seed=seed)
         out = cpu.empty((32,), np.float32)
         Launcher(library, "flagged")(cpu.array(X), out, mode)
@@ -94,6 +94,35 @@ def test_a_flag_in_shared_memory_needs_a_fence(library: Path, seed: int) -> None
         assert [finding.code for finding in found] == (["cpu.race_shared"] if mode else []), found
         places = {place for finding in found for place in (finding.where, finding.other)}
         assert places <= {f"{SOURCE}:{cpu_kit.line_of(SOURCE, text)}" for text in ("// takes over", "// hands over")}
+
+
+@pytest.mark.parametrize("seed", [0, 1, 2])
+def test_a_flag_tells_of_its_own_lane_and_is_taken_by_a_fence_or_a_barrier(library: Path, seed: int) -> None:
+    for mode, races in enumerate([False, True, True, False, False]):
+        cpu = cpu_kit.device(seed=seed)
+        out = cpu.empty((32,), np.float32)
+        Launcher(library, "handed_over")(cpu.array(X[:32]), cpu.empty((32,), np.float32), out, mode)
+        assert np.array_equal(out.get(), X[:32][::-1])
+        found = cpu.findings()
+        assert [finding.code for finding in found] == (["cpu.race_global"] if races else []), (mode, found)
+        places = {place for finding in found for place in (finding.where, finding.other)}
+        assert places <= {f"{SOURCE}:{cpu_kit.line_of(SOURCE, text)}" for text in ("// takes of a block", "// hands to a block")}
+    cpu = cpu_kit.device(seed=seed)
+    Launcher(library, "each_tells")(cpu.array(X[:32]), cpu.empty((32,), np.float32), out := cpu.empty((32,), np.float32))
+    assert np.array_equal(out.get(), X[:32][::-1]) and not cpu.findings()
+
+
+@pytest.mark.parametrize("seed", [0, 1, 2])
+def test_a_guess_is_excused_for_the_lanes_that_swap(library: Path, seed: int) -> None:
+    for mode, codes in enumerate([set(), {"cpu.race_global"}]):
+        cpu = cpu_kit.device(seed=seed)
+        total = cpu.array(np.zeros(1, np.int32))
+        Launcher(library, "odd_guess")(total, cpu.empty((128,), np.int32), mode)
+        assert total.get()[0] == (64 if mode else 128)
+        found = cpu.findings()
+        assert {finding.code for finding in found} == codes, found
+        line = f"{SOURCE}:{cpu_kit.line_of(SOURCE, '// all guess')}"
+        assert all(line in (finding.where, finding.other) for finding in found)
 
 
 @pytest.mark.parametrize("seed", [0, 1, 2])

@@ -77,7 +77,8 @@ __global__ void pipeline_kernel(const float* x, float* out, int mode) {
   out[threadIdx.x] = sum;
 }
 
-// Warp 1 takes what warp 0 wrote, once a flag in shared memory says so.
+// Warp 1 takes what warp 0 wrote, once a flag in shared memory says so. Mode 3: each lane has a fence, and lane 0 tells of all at once;
+// mode 4: warp 1 has no fence.
 __global__ void flag_kernel(const float* x, float* out, int mode) {
   __shared__ float row[32];
   __shared__ int flag;
@@ -87,15 +88,15 @@ __global__ void flag_kernel(const float* x, float* out, int mode) {
   if (threadIdx.x < 32) {
     if (mode == 2) __threadfence_block();  // too early
     row[lane] = x[lane];  // hands over
-    if (mode == 0) __threadfence_block();
-    __syncwarp();
+    if (mode == 0 || mode >= 3) __threadfence_block();
+    if (mode != 3) __syncwarp();
     if (lane == 0) {
-      if (mode == 0) __threadfence_block();
+      if (mode == 0 || mode == 4) __threadfence_block();
       *static_cast<volatile int*>(&flag) = 1;
     }
   } else {
     while (*static_cast<volatile int*>(&flag) == 0) __nanosleep(20);
-    __threadfence_block();
+    if (mode != 4) __threadfence_block();
     out[lane] = row[31 - lane];  // takes over
   }
 }
@@ -109,6 +110,61 @@ __global__ void largest_kernel(const int* x, int* out, int mode) {
     seen = before;
   }
   if (mode == 1 && seen < x[threadIdx.x + blockIdx.x * blockDim.x]) atomicExch(out, x[threadIdx.x + blockIdx.x * blockDim.x]);
+}
+
+// Block 0 hands `row` over to block 1. Mode 1: lane 0 tells of all lanes' stores, which no __syncwarp orders; 2: nothing comes between
+// the flag and the reads; 3: a barrier does; 4: the flag is released and acquired.
+__device__ volatile int handed;
+__global__ void handed_kernel(const float* x, float* row, float* out, int mode) {
+  const int lane = threadIdx.x;
+  if (blockIdx.x == 0) {
+    row[lane] = x[lane];  // hands to a block
+    if (mode != 4) __threadfence();
+    if (mode != 1) __syncwarp();
+    if (lane != 0) return;
+    if (mode == 4) {
+      asm volatile("st.release.gpu.global.s32 [%0], 1;" ::"l"(const_cast<int*>(&handed)) : "memory");
+      return;
+    }
+    if (mode != 1) __threadfence();
+    handed = 1;
+  } else {
+    int seen = 0;
+    while (seen == 0) {
+      if (mode == 4) asm volatile("ld.acquire.gpu.global.s32 %0, [%1];" : "=r"(seen) : "l"(const_cast<int*>(&handed)) : "memory");
+      else seen = handed;
+    }
+    if (mode < 2) __threadfence();
+    if (mode == 3) __syncthreads();
+    out[lane] = row[31 - lane];  // takes of a block
+  }
+}
+
+// Each lane tells of its own store, so no lanes have to meet.
+__device__ int each[32];
+__global__ void each_kernel(const float* x, float* row, float* out) {
+  const int lane = threadIdx.x % 32;
+  if (blockIdx.x == 0) {
+    row[lane] = x[lane];
+    __threadfence();
+    atomicExch(each + lane, 1);
+  } else {
+    while (*const_cast<volatile int*>(each + 31 - lane) == 0) __nanosleep(20);
+    __threadfence();
+    out[lane] = row[31 - lane];
+    atomicExch(each + 31 - lane, 0);
+  }
+}
+
+// All lanes guess by one read; the odd ones keep what they read, and no swap checks it. Mode 0: those swap, too.
+__global__ void odd_guess_kernel(int* total, int* seen, int mode) {
+  int known = *total;  // all guess
+  while (mode == 0 || threadIdx.x % 2 == 0) {
+    const int before = atomicCAS(total, known, known + 1);
+    if (before == known) break;
+    known = before;
+  }
+  seen[threadIdx.x + blockIdx.x * blockDim.x] = known;
 }
 
 __global__ void grid_kernel(const float* x, float* part, float* out, int n) {
@@ -159,6 +215,14 @@ extern "C" int bulk(const float* x, float* out, int64_t mode, TAIL) { bulk_kerne
 extern "C" int libcu(const float* x, float* out, TAIL) { libcu_kernel<<<1, 128>>>(x, out); return cudaGetLastError(); }
 extern "C" int staged(const float* x, float* out, int64_t mode, TAIL) { pipeline_kernel<<<1, 64>>>(x, out, int(mode)); return cudaGetLastError(); }
 extern "C" int flagged(const float* x, float* out, int64_t mode, TAIL) { flag_kernel<<<1, 64>>>(x, out, int(mode)); return cudaGetLastError(); }
+extern "C" int handed_over(const float* x, float* row, float* out, int64_t mode, TAIL) {
+  const int none = 0;
+  if (cudaMemcpyToSymbol(handed, &none, sizeof none) != cudaSuccess) return 1;
+  handed_kernel<<<2, 32>>>(x, row, out, int(mode));
+  return cudaGetLastError();
+}
+extern "C" int each_tells(const float* x, float* row, float* out, TAIL) { each_kernel<<<2, 32>>>(x, row, out); return cudaGetLastError(); }
+extern "C" int odd_guess(int* total, int* seen, int64_t mode, TAIL) { odd_guess_kernel<<<2, 64>>>(total, seen, int(mode)); return cudaGetLastError(); }
 extern "C" int largest(const int* x, int* out, int64_t mode, TAIL) { largest_kernel<<<4, 32>>>(x, out, int(mode)); return cudaGetLastError(); }
 extern "C" int sort(const int* x, int* sorted, int* sums, TAIL) { sort_kernel<<<1, 128>>>(x, sorted, sums); return cudaGetLastError(); }
 extern "C" int warps(const int* x, int* out, TAIL) { warp_kernel<<<1, 64>>>(x, out); return cudaGetLastError(); }

@@ -48,7 +48,6 @@ bool Cluster::run(std::uint64_t operations) {
             ran |= ctas[rank]->ran;
         }
         if (!living || launch_->ended.load(std::memory_order_relaxed)) {
-            if (races_) races_->end(*launch_->global_races);
             return true;
         }
         if (spun) return false;

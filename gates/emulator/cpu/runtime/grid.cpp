@@ -90,7 +90,7 @@ void execute(Launch& launch, unsigned threads) {
     if (checks.races) launch.global_races = std::make_shared<GlobalRaces>();
     if (launch.program->global_atomics || launch.cooperative || launch.global_races) in_order(launch);
     else side_by_side(launch, threads);
-    if (launch.global_races) launch.global_races->end();
+    if (launch.global_races) launch.global_races->end(*launch.program);
 }
 
 }  // namespace gates_cpu

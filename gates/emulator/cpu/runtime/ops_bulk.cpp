@@ -202,7 +202,7 @@ void land(Cta& cta, const TensorCopy& copy) {
         });
     }
     std::memset(cta.shared_shadow.data() + copy.to, kInitialised, copy.bytes);
-    if (cta.races) cta.races->release_at(warp, cta.races->place(cta, copy.barrier));
+    if (cta.races) cta.races->release_at(warp, kAllLanes, cta.races->place(cta, copy.barrier));
     complete_bytes(cta, copy.barrier, copy.bytes);
 }
 

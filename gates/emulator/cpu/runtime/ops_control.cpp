@@ -86,12 +86,11 @@ void bar(Decoder& decoder, Modifiers& modifiers) {
 }
 
 void fence_of_cta(Warp& warp, const Op&) {
-    if (warp.cta->races) warp.cta->races->fence(warp);
+    if (warp.cta->races) warp.cta->races->fence(warp, nullptr);
 }
 
 void fence_of_device(Warp& warp, const Op&) {
-    if (warp.cta->launch->global_races) warp.cta->launch->global_races->fence(static_cast<std::uint32_t>(warp.cta->number));
-    if (warp.cta->races) warp.cta->races->fence(warp);
+    if (warp.cta->races) warp.cta->races->fence(warp, warp.cta->launch->global_races.get());
 }
 
 template <bool kShared, bool kGlobal> void fence_of_proxy(Warp& warp, const Op&) {

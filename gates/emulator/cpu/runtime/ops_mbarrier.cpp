@@ -82,7 +82,7 @@ void arrive(Warp& warp, const Op& op) {
         state->pending -= count;
         if (op.mode == 2) state->expected -= count;
         if (op.d != kNowhere) warp.lanes<std::uint64_t>(op.d)[lane] = token;
-        if (warp.cta->races) warp.cta->races->release_at(warp, found.place());
+        if (warp.cta->races) warp.cta->races->release_at(warp, warp.exec, found.place());
         settle(*found.owner, *state, found.address);
     }
 }
@@ -104,7 +104,7 @@ void arrive_with_copies(Warp& warp, const Op& op) {
             continue;
         }
         copies.arrivals.push_back({lane, found.address, copies.started});
-        if (warp.cta->races) warp.cta->races->release_at(warp, found.place());
+        if (warp.cta->races) warp.cta->races->release_at(warp, warp.exec, found.place());
     }
 }
 

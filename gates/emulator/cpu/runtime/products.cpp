@@ -2,26 +2,10 @@
 
 #include <algorithm>
 
+#include "dataflow.h"
 #include "ops.h"
 
 namespace gates_cpu {
-namespace {
-
-// Slots that the operation writes and reads, of those that `known` has.
-template <class Known> void slots_of(const Op& op, Known known, std::vector<std::uint32_t>& reads, std::vector<std::uint32_t>& writes) {
-    for (const std::uint32_t slot : {op.d, op.d2}) {
-        if (slot != kNowhere && known(slot)) writes.push_back(slot);
-    }
-    for (const std::uint32_t slot : {op.a, op.b, op.c}) {
-        if (slot != kNowhere && known(slot)) reads.push_back(slot);
-    }
-    if (op.extra == nullptr || op.extra->kind == kOffsets) return;
-    for (const std::uint32_t slot : op.extra->slots) {
-        if (slot != kNowhere && known(slot)) (op.fills ? writes : reads).push_back(slot);
-    }
-}
-
-}  // namespace
 
 void watch_products(Program& program) {
     std::vector<bool> held(program.register_bytes + 1, false);

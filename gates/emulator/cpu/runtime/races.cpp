@@ -3,6 +3,7 @@
 #include <algorithm>
 
 #include "cta.h"
+#include "dataflow.h"
 
 namespace gates_cpu {
 
@@ -23,26 +24,44 @@ Word& GlobalRaces::byte(std::uint64_t address) {
     return held.bytes[address % kPage];
 }
 
-bool GlobalRaces::join(Known& into, const Known& from) {
+bool Known::join(const Known& from) {
     bool more = false;
-    for (const auto& [cta, fences] : from) {
-        std::uint32_t& held = into[cta];
-        more |= held < fences;
-        held = std::max(held, fences);
+    if (warps.size() < from.warps.size()) warps.resize(from.warps.size());
+    for (std::size_t w = 0; w < from.warps.size(); ++w) {
+        more |= warps[w] < from.warps[w];
+        warps[w] = std::max(warps[w], from.warps[w]);
+    }
+    for (const auto& [lane, time] : from.lanes) {
+        if (has(lane / kLanes, lane % kLanes, time)) continue;
+        lanes[lane] = time;
+        more = true;
     }
     return more;
 }
 
+bool Known::has(unsigned warp, unsigned lane, std::uint32_t time) const {
+    if (warp < warps.size() && time <= warps[warp]) return true;
+    const auto found = lanes.find(warp * kLanes + lane);
+    return found != lanes.end() && time <= found->second;
+}
+
+void Known::clear() {
+    std::fill(warps.begin(), warps.end(), 0);
+    lanes.clear();
+}
+
 // What a CTA knows it passes on. One that polls does not do it again and again.
-void GlobalRaces::released(std::uint32_t cta, std::uint64_t address) {
+void GlobalRaces::released(std::uint32_t cta, const std::vector<std::uint32_t>& cluster, std::uint64_t address, const std::shared_ptr<const Known>& fenced) {
     Knowledge& own = known_[cta];
-    const std::pair<std::uint32_t, std::uint32_t> now{own.version, fences_[cta]};
-    std::pair<std::uint32_t, std::uint32_t>& given = own.given[address];
-    if (given == now) return;
-    given = now;
+    auto& [version, fence] = own.given[address];
+    if (version == own.version && fence == fenced) return;
+    version = own.version;
+    fence = fenced;
     Place& place = places_[address];
-    const bool more = join(place.known, own.known), mine = join(place.known, {{cta, now.second}});
-    place.version += more || mine;
+    bool more = false;
+    for (const auto& [other, known] : own.known) more |= place.known[other].join(known);
+    for (const std::uint32_t member : cluster) more |= place.known[member].join(*fenced);
+    place.version += more;
 }
 
 void GlobalRaces::acquired(std::uint32_t cta, std::uint64_t address) {
@@ -52,14 +71,36 @@ void GlobalRaces::acquired(std::uint32_t cta, std::uint64_t address) {
     std::uint32_t& seen = own.seen[address];
     if (seen == place->second.version) return;
     seen = place->second.version;
-    own.version += join(own.known, place->second.known);
+    bool more = false;
+    for (const auto& [other, known] : place->second.known) more |= own.known[other].join(known);
+    own.version += more;
 }
 
-bool GlobalRaces::knows(std::uint32_t cta, std::uint32_t other, std::uint32_t fences) const {
-    const auto known = known_.find(cta);
-    if (known == known_.end()) return false;
-    const auto found = known->second.known.find(other);
-    return found != known->second.known.end() && found->second > fences;
+bool GlobalRaces::knows(std::uint32_t cta, const Touch& touch) const {
+    const auto own = known_.find(cta);
+    if (own == known_.end()) return false;
+    const auto found = own->second.known.find(touch.cta);
+    return found != own->second.known.end() && found->second.has(touch.warp, touch.lane, touch.clock);
+}
+
+void GlobalRaces::doubt(const Reader& reader, std::int32_t op, Finding finding) {
+    if (doubts_.size() < 1000) doubts_.try_emplace(reader, op, std::move(finding));
+}
+
+void GlobalRaces::swapped(const Reader& reader) {
+    const auto doubt = doubts_.find(reader);
+    if (doubt == doubts_.end()) return;
+    guesses_.insert(doubt->second.first);
+    doubts_.erase(doubt);
+}
+
+void GlobalRaces::end(const Program& program) const {
+    std::map<std::int32_t, bool> excused;
+    for (const auto& [reader, doubt] : doubts_) {
+        const auto [known, anew] = excused.try_emplace(doubt.first, false);
+        if (anew) known->second = guesses_.count(doubt.first) != 0 && only_decides(program, doubt.first);
+        if (!known->second) add_finding(doubt.second);
+    }
 }
 
 void GlobalRaces::map_changed(std::uint32_t cta, std::uint64_t address, bool released) {
@@ -88,10 +129,12 @@ void Races::begin(std::uint32_t span, unsigned warps_of_cta, std::vector<std::ui
     span_ = span;
     warps_of_cta_ = warps_of_cta;
     warps_ = warps_of_cta * static_cast<unsigned>(ctas_.size());
-    clocks_.assign(warps_, std::vector<std::uint32_t>(warps_, 0));
-    for (unsigned w = 0; w < warps_; ++w) clocks_[w][w] = 1;
-    fenced_.assign(warps_, std::vector<std::uint32_t>(warps_, 0));
-    barriers_.assign(16 * ctas_.size() + 2, std::vector<std::uint32_t>(warps_, 0));
+    const Known nothing{std::vector<std::uint32_t>(warps_, 0), {}};
+    clocks_.assign(warps_, nothing);
+    for (unsigned w = 0; w < warps_; ++w) clocks_[w].warps[w] = 1;
+    fences_.assign(warps_ * kLanes, {});
+    read_.assign(warps_, {});
+    barriers_.assign(16 * ctas_.size() + 2, nothing);
     met_.assign(warps_, 0);
     places_.clear();
     flags_.clear();
@@ -99,10 +142,9 @@ void Races::begin(std::uint32_t span, unsigned warps_of_cta, std::vector<std::ui
     first_epoch_ = ++epoch_;  // what is known of the CTAs before is void
     for (ProxyFences* fences : {&shared_fences_, &global_fences_}) {
         fences->at.assign(warps_ * kLanes, 0);
-        fences->known.assign(warps_, 0);
+        fences->known = nothing;
     }
     made_.clear();
-    doubts_.clear();
     const std::size_t bytes = std::size_t(span) * ctas_.size();
     if (words_.size() < bytes / 4 + 1) words_.assign(bytes / 4 + 1, {});
     if (bytes_.size() < bytes + 4) bytes_.assign(bytes + 4, {});
@@ -113,14 +155,14 @@ std::uint32_t Races::place(const Cta& owner, std::uint32_t address) const { retu
 bool Races::before(const Touch& touch, const Access& access) const {
     const Warp& warp = access.warp;
     const std::uint32_t cta = static_cast<std::uint32_t>(warp.cta->number);
-    if (touch.cta != cta) {
-        if (access.all != nullptr && access.all->knows(cta, touch.cta, touch.fences)) return true;
-        if (alone() || std::find(ctas_.begin(), ctas_.end(), touch.cta) == ctas_.end()) return false;
-    }
+    if (access.all != nullptr && access.all->knows(cta, touch)) return true;
+    if (touch.cta != cta && (alone() || std::find(ctas_.begin(), ctas_.end(), touch.cta) == ctas_.end())) return false;
     if (touch.epoch != epoch_) return true;
-    const std::vector<std::uint32_t>& known = clocks_[warp.rank];
-    if (touch.warp == warp.rank) return touch.lane == access.lane || touch.clock < met_[warp.rank];
-    return touch.clock <= known[touch.warp];
+    const Known& known = clocks_[warp.rank];
+    if (touch.warp != warp.rank) return known.has(touch.warp, touch.lane, touch.clock);
+    if (touch.lane == access.lane || touch.clock < met_[warp.rank]) return true;
+    const auto found = known.lanes.find(warp.rank * kLanes + touch.lane);
+    return found != known.lanes.end() && touch.clock <= found->second;
 }
 
 template <class AtWord, class AtByte>
@@ -150,36 +192,78 @@ void Races::watch(const Access& access, std::uint64_t address, unsigned bytes, s
     for (std::uint64_t at = address; at < address + bytes; ++at) touch(byte_at(at), access, at, stamp);
 }
 
-// A fence, then a strong store that another has read: what came before the fence is known there.
-void Races::flag(const Warp& warp, const Op& op, std::uint32_t place, bool write) {
-    std::vector<std::uint32_t>& own = clocks_[warp.rank];
-    if (const auto found = flags_.find(place); found != flags_.end()) {
-        join(own, found->second);
-        met_[warp.rank] = std::max(met_[warp.rank], found->second[warp.rank] + 1);
+// What these lanes know. Of the others of their warp that is what those did before all met.
+Known Races::known(const Warp& warp, std::uint32_t lanes) const {
+    Known known = clocks_[warp.rank];
+    std::uint32_t& time = known.warps[warp.rank];
+    const std::uint32_t now = time;
+    if ((warp.alive & ~lanes) == 0) return known;
+    time = std::max(met_[warp.rank], 1u) - 1;
+    for (unsigned lane = 0; lane < kLanes; ++lane) {
+        if (lanes >> lane & 1) known.lanes[warp.rank * kLanes + lane] = now;
+    }
+    return known;
+}
+
+void Races::learn(const Warp& warp, const Known& from) {
+    clocks_[warp.rank].join(from);
+    if (warp.rank < from.warps.size()) met_[warp.rank] = std::max(met_[warp.rank], from.warps[warp.rank] + 1);
+}
+
+// What these lanes have read of flags.
+void Races::acquire(const Warp& warp, std::uint32_t lanes, GlobalRaces* all) {
+    auto& read = read_[warp.rank];
+    for (auto flag = read.begin(); flag != read.end();) {
+        const auto [of_global, place] = flag->first;
+        if ((flag->second & lanes) != 0 && (!of_global || all != nullptr)) {
+            if (of_global) all->acquired(static_cast<std::uint32_t>(warp.cta->number), place);
+            else learn(warp, flags_[static_cast<std::uint32_t>(place)]);
+            flag->second &= ~lanes;
+        }
+        flag = flag->second == 0 ? read.erase(flag) : std::next(flag);
+    }
+}
+
+void Races::release(const Warp& warp, std::uint32_t lanes, bool for_all) {
+    for (unsigned lane = 0; lane < kLanes; ++lane) {
+        if (!(lanes >> lane & 1)) continue;
+        Lane& own_fences = fences_[warp.rank * kLanes + lane];
+        own_fences.fenced = std::make_shared<const Known>(known(warp, 1u << lane));
+        if (for_all) own_fences.fenced_for_all = own_fences.fenced;
+    }
+    ++own(warp);
+}
+
+void Races::fence(const Warp& warp, GlobalRaces* all) {
+    acquire(warp, warp.exec, all);
+    release(warp, warp.exec, all != nullptr);
+}
+
+// A strong access: it tells what its thread has fenced, and what a load reads counts from the thread's next fence on.
+void Races::flag(const Warp& warp, const Op& op, unsigned lane, std::uint64_t place, GlobalRaces* all, bool write) {
+    const Extra& access = *op.extra;
+    const bool acquires = write || access.order == Order::Acquire;  // an atomic update needs no fence after it, as in CUDA's guide
+    const bool reads = op.fills || op.d != kNowhere || (write && access.slots.size() > access.count);
+    const std::uint32_t cta = static_cast<std::uint32_t>(warp.cta->number), shared = static_cast<std::uint32_t>(place);
+    if (reads && (all != nullptr ? all->tells(place) : flags_.count(shared) != 0)) {
+        read_[warp.rank][{all != nullptr, place}] |= 1u << lane;
+        if (acquires) acquire(warp, 1u << lane, all);
     }
     if (!write) return;
-    if (op.extra->order == Order::Release || op.extra->order == Order::AcqRel) fence(warp);
-    const std::vector<std::uint32_t>& fenced = fenced_[warp.rank];
-    if (fenced[warp.rank] == 0) return;
-    std::vector<std::uint32_t>& known = flags_[place];
-    known.resize(warps_);
-    if (known[warp.rank] < fenced[warp.rank]) join(known, fenced);
+    if (access.order == Order::Release || access.order == Order::AcqRel) release(warp, 1u << lane, true);
+    const Lane& own_fences = fences_[warp.rank * kLanes + lane];
+    if (all == nullptr && own_fences.fenced) flags_[shared].join(*own_fences.fenced);
+    if (all != nullptr && own_fences.fenced_for_all) all->released(cta, ctas_, place, own_fences.fenced_for_all);
 }
 
 void Races::shared(Warp& warp, const Op& op, unsigned lane, std::uint32_t address, unsigned bytes, bool write, bool strong, bool idle) {
-    if (strong) flag(warp, op, address, write);
+    if (strong) flag(warp, op, lane, address, nullptr, write);
     watch({warp, op, lane, write, strong, idle, nullptr}, address, bytes, epoch_,
           [this](std::uint64_t at) -> Word& { return words_[at / 4]; }, [this](std::uint64_t at) -> Word& { return bytes_[at]; });
 }
 
 void Races::global(GlobalRaces& all, Warp& warp, const Op& op, unsigned lane, std::uint64_t address, unsigned bytes, bool write, bool strong, bool idle) {
-    const std::uint32_t cta = static_cast<std::uint32_t>(warp.cta->number);
-    if (strong) {
-        const Order order = op.extra->order;
-        if (order == Order::Release || order == Order::AcqRel) all.fence(cta);
-        all.acquired(cta, address);  // an atomic update reads, too; a plain strong store gains nothing that a finding hangs on
-        if (write) all.released(cta, address);
-    }
+    if (strong) flag(warp, op, lane, address, &all, write);
     watch({warp, op, lane, write, strong, idle, &all}, address, bytes, 1,
           [&all](std::uint64_t at) -> Word& { return all.word(at); }, [&all](std::uint64_t at) -> Word& { return all.byte(at); });
 }
@@ -198,7 +282,7 @@ void Races::touch(Word& watched, const Access& access, std::uint64_t address, st
         if (conflict(access, watched.write, true, watched.strong, address)) return;
     }
     if (access.idle && watched.written && !before(watched.write, access)) return;
-    const Touch now{cta, access.all != nullptr ? access.all->fences(cta) : 0, epoch_, clocks_[warp.rank][warp.rank], access.op.copies ? 0 : proxy_time_, index,
+    const Touch now{cta, epoch_, clocks_[warp.rank].warps[warp.rank], access.op.copies ? 0 : proxy_time_, index,
                     static_cast<std::uint16_t>(warp.rank), static_cast<std::uint8_t>(access.lane)};
     if (access.write) {
         if (access.strong && access.op.extra->flags[kCompares]) swapped(access, watched, address);
@@ -246,13 +330,9 @@ bool Races::conflict(const Access& access, const Touch& other, bool other_write,
         add_finding(finding());
         return true;
     }
-    if (was_read && !here) {
-        launch.global_races->doubt(other.op, finding());
-        return false;
-    }
-    if (doubts_.size() > 1000) return false;
-    const std::pair<std::uint64_t, unsigned> reader{address, reads ? warp.rank * kLanes + access.lane : other.warp * kLanes + other.lane};
-    if (doubts_.count(reader) == 0) doubts_[reader] = {reads ? static_cast<std::int32_t>(&access.op - warp.program->ops.data()) : other.op, finding()};
+    const std::uint32_t reader = reads ? warp.rank * kLanes + access.lane : other.warp * kLanes + other.lane;
+    launch.global_races->doubt({reads ? static_cast<std::uint32_t>(warp.cta->number) : other.cta, reader, shared, address},
+                               reads ? static_cast<std::int32_t>(&access.op - warp.program->ops.data()) : other.op, finding());
     return false;
 }
 
@@ -260,87 +340,87 @@ bool Races::conflict(const Access& access, const Touch& other, bool other_write,
 void Races::swapped(const Access& access, const Word& watched, std::uint64_t address) {
     const Warp& warp = access.warp;
     GlobalRaces& all = *warp.cta->launch->global_races;
+    const std::uint32_t cta = static_cast<std::uint32_t>(warp.cta->number);
     for (std::uint8_t i = 0; i < watched.readers; ++i) {
         const Touch& read = watched.read[i];
-        if (read.cta == warp.cta->number && read.warp == warp.rank && read.lane == access.lane) all.guessed(read.op);
+        if (read.cta == cta && read.warp == warp.rank && read.lane == access.lane) all.guessed(read.op);
     }
-    if (const auto doubt = doubts_.find({address, warp.rank * kLanes + access.lane}); doubt != doubts_.end()) {
-        all.guessed(doubt->second.first);
-        doubts_.erase(doubt);
+    all.swapped({cta, warp.rank * kLanes + access.lane, access.all == nullptr, address});
+}
+
+std::uint32_t& Races::own(const Warp& warp) { return clocks_[warp.rank].warps[warp.rank]; }
+
+void Races::lanes_met(const Warp& warp) {
+    acquire(warp, warp.exec, warp.cta->launch->global_races.get());
+    meet(warp);
+}
+
+// The executing lanes: from now on each knows what the others did.
+void Races::meet(const Warp& warp) {
+    if ((warp.alive & ~warp.exec) == 0) {
+        met_[warp.rank] = ++own(warp);
+        return;
     }
-}
-
-void Races::end(GlobalRaces& all) {
-    for (auto& [where, doubt] : doubts_) all.doubt(doubt.first, std::move(doubt.second));
-    doubts_.clear();
-}
-
-void GlobalRaces::end() const {
-    for (const auto& [op, finding] : doubts_) {
-        if (guesses_.count(op) == 0) add_finding(finding);
+    for (unsigned lane = 0; lane < kLanes; ++lane) {
+        if (warp.exec >> lane & 1) clocks_[warp.rank].lanes[warp.rank * kLanes + lane] = own(warp);
     }
+    ++own(warp);
 }
 
-void Races::join(std::vector<std::uint32_t>& into, const std::vector<std::uint32_t>& from) {
-    for (std::size_t w = 0; w < into.size(); ++w) into[w] = std::max(into[w], from[w]);
-}
-
-void Races::tick(const Warp& warp) { met_[warp.rank] = ++clocks_[warp.rank][warp.rank]; }
-
-std::vector<std::uint32_t>& Races::barrier(const Cta& cta, unsigned number) { return barriers_[16 * cta.rank + number]; }
-std::vector<std::uint32_t>& Races::cluster_barrier(unsigned parity) { return barriers_[barriers_.size() - 2 + parity]; }
+Known& Races::barrier(const Cta& cta, unsigned number) { return barriers_[16 * cta.rank + number]; }
+Known& Races::cluster_barrier(unsigned parity) { return barriers_[barriers_.size() - 2 + parity]; }
 
 void Races::arrive(const Warp& warp, unsigned number) {
-    join(barrier(*warp.cta, number), clocks_[warp.rank]);
-    tick(warp);
+    acquire(warp, warp.exec, warp.cta->launch->global_races.get());
+    barrier(*warp.cta, number).join(known(warp, warp.exec));
+    meet(warp);
 }
 
-void Races::leave(const Warp& warp, unsigned number) { join(clocks_[warp.rank], barrier(*warp.cta, number)); }
+void Races::leave(const Warp& warp, unsigned number) { learn(warp, barrier(*warp.cta, number)); }
 
 void Races::passed(const Cta& cta, unsigned number, bool whole) {
-    std::vector<std::uint32_t>& known = barrier(cta, number);
-    std::fill(known.begin(), known.end(), 0);
+    barrier(cta, number).clear();
     epoch_ += whole && alone();
 }
 
 void Races::arrive_at_cluster(const Warp& warp, unsigned parity, bool releases) {
     if (alone()) return;
-    join(cluster_barrier(parity), releases ? clocks_[warp.rank] : fenced_[warp.rank]);
-    tick(warp);
+    acquire(warp, warp.exec, warp.cta->launch->global_races.get());
+    Known& barrier = cluster_barrier(parity);
+    if (releases) barrier.join(known(warp, warp.exec));
+    for (unsigned lane = 0; lane < kLanes && !releases; ++lane) {
+        const std::shared_ptr<const Known>& fenced = fences_[warp.rank * kLanes + lane].fenced;
+        if ((warp.exec >> lane & 1) && fenced) barrier.join(*fenced);
+    }
+    meet(warp);
 }
 
 void Races::leave_cluster(const Warp& warp, unsigned parity) {
-    join(clocks_[warp.rank], cluster_barrier(parity));
-    tick(warp);  // lanes of the warp that ran apart are together again
+    learn(warp, cluster_barrier(parity));
+    met_[warp.rank] = ++own(warp);  // lanes of the warp that ran apart are together again
 }
 
 // Those who have passed the phase before know it by now.
-void Races::cluster_passed(unsigned parity) {
-    std::vector<std::uint32_t>& before = cluster_barrier(1 - parity);
-    std::fill(before.begin(), before.end(), 0);
-}
-
-void Races::fence(const Warp& warp) {
-    fenced_[warp.rank] = clocks_[warp.rank];
-    ++clocks_[warp.rank][warp.rank];
-}
+void Races::cluster_passed(unsigned parity) { cluster_barrier(1 - parity).clear(); }
 
 // An access to another CTA's shared memory: that CTA has begun, as something told, and is not to end before.
 void Races::reaches(Warp& warp, const Op& op, unsigned lane, const Cta& owner) {
-    const std::vector<std::uint32_t>& known = clocks_[warp.rank];
-    const auto first = known.begin() + owner.rank * warps_of_cta_;
-    if (std::all_of(first, first + warps_of_cta_, [](std::uint32_t clock) { return clock == 0; })) {
+    const Known& known = clocks_[warp.rank];
+    const unsigned begin = owner.rank * warps_of_cta_, end = begin + warps_of_cta_;
+    const auto told = known.lanes.lower_bound(begin * kLanes);
+    if (std::all_of(known.warps.begin() + begin, known.warps.begin() + end, [](std::uint32_t time) { return time == 0; }) &&
+        (told == known.lanes.end() || told->first >= end * kLanes)) {
         warp.cta->launch->report(&warp, op.place, lane, "cpu.cluster_not_started",
                                  "accesses the shared memory of block rank " + std::to_string(owner.rank) + ", which may not have started: a barrier of the cluster comes first");
     }
-    reached_[{owner.rank, warp.rank}] = {&warp, &op, lane, known[warp.rank]};
+    reached_[{owner.rank, warp.rank}] = {&warp, &op, lane, known.warps[warp.rank]};
 }
 
 void Races::cta_ended(const Cta& cta) {
     for (auto at = reached_.lower_bound({cta.rank, 0}); at != reached_.end() && at->first.first == cta.rank; ++at) {
         const Reached& last = at->second;
         bool told = false;
-        for (unsigned w = cta.rank * warps_of_cta_; w < (cta.rank + 1) * warps_of_cta_; ++w) told |= clocks_[w][at->first.second] >= last.clock;
+        for (unsigned w = cta.rank * warps_of_cta_; w < (cta.rank + 1) * warps_of_cta_; ++w) told |= clocks_[w].has(at->first.second, last.lane, last.clock);
         if (!told) report_ended(*last.warp, *last.op, last.lane, cta);
     }
 }
@@ -350,26 +430,23 @@ void Races::report_ended(Warp& warp, const Op& op, unsigned lane, const Cta& own
                              "accesses the shared memory of block rank " + std::to_string(owner.rank) + ", which may have ended: a barrier of the cluster before its end keeps it");
 }
 
-void Races::release_at(const Warp& warp, std::uint32_t place) {
-    std::vector<std::uint32_t>& known = places_[place];
-    known.resize(warps_);
-    join(known, clocks_[warp.rank]);
-    tick(warp);
+void Races::release_at(const Warp& warp, std::uint32_t lanes, std::uint32_t place) {
+    places_[place].join(known(warp, lanes));
+    ++own(warp);
 }
 
 void Races::acquire_at(const Warp& warp, std::uint32_t place) {
     const auto found = places_.find(place);
-    if (found == places_.end()) return;
-    join(clocks_[warp.rank], found->second);
-    tick(warp);  // lanes of the warp that ran apart are together again
+    if (found != places_.end()) learn(warp, found->second);
 }
 
 void Races::ProxyFences::made(const Races& races, const Warp& warp) {
     for (unsigned lane = 0; lane < kLanes; ++lane) {
         if (warp.exec >> lane & 1) at[warp.rank * kLanes + lane] = races.proxy_time_;
     }
-    const std::vector<std::uint32_t>& knows = races.clocks_[warp.rank];
-    for (unsigned w = 0; w < races.warps_; ++w) known[w] = std::max(known[w], knows[w] - (w == warp.rank));
+    Known others = races.clocks_[warp.rank];
+    others.warps[warp.rank] = std::max(races.met_[warp.rank], 1u) - 1;
+    known.join(others);
 }
 
 void Races::proxy_fence(const Warp& warp, bool of_shared, bool of_global) {
@@ -385,18 +462,18 @@ void Races::proxy_fence(const Warp& warp, bool of_shared, bool of_global) {
 
 // By the thread that stored, or by one that a barrier has told of it.
 bool Races::proxied(const Touch& touch, const ProxyFences& fences) const {
-    return touch.proxy_time == 0 || touch.epoch < first_epoch_ || fences.at[touch.warp * kLanes + touch.lane] > touch.proxy_time || touch.clock <= fences.known[touch.warp];
+    return touch.proxy_time == 0 || touch.epoch < first_epoch_ || fences.at[touch.warp * kLanes + touch.lane] > touch.proxy_time || fences.known.has(touch.warp, touch.lane, touch.clock);
 }
 
 void Races::barrier_made(const Warp& warp, unsigned lane, const Op& op, std::uint32_t address) {
-    made_[address] = {static_cast<std::uint32_t>(warp.cta->number), 0, epoch_, clocks_[warp.rank][warp.rank], proxy_time_,
+    made_[address] = {static_cast<std::uint32_t>(warp.cta->number), epoch_, clocks_[warp.rank].warps[warp.rank], proxy_time_,
                       static_cast<std::int32_t>(&op - warp.program->ops.data()), static_cast<std::uint16_t>(warp.rank), static_cast<std::uint8_t>(lane)};
 }
 
 void Races::barriers_fenced(const Warp& warp) {
     for (auto made = made_.begin(); made != made_.end();) {
         const Touch& touch = made->second;
-        const bool known = touch.warp == warp.rank ? (warp.exec >> touch.lane & 1) != 0 : touch.clock <= clocks_[warp.rank][touch.warp];
+        const bool known = touch.warp == warp.rank ? (warp.exec >> touch.lane & 1) != 0 : clocks_[warp.rank].has(touch.warp, touch.lane, touch.clock);
         made = known ? made_.erase(made) : std::next(made);
     }
 }
@@ -437,7 +514,5 @@ std::int32_t Races::last_writer(std::uint32_t address) const {
     const Touch* const touch = last_store(address);
     return touch != nullptr ? touch->op : -1;
 }
-
-void Races::lanes_met(const Warp& warp) { tick(warp); }
 
 }  // namespace gates_cpu

@@ -1,5 +1,6 @@
-// Races: who touched a word last, and whether something orders the two. Within a CTA that is a barrier, of the whole CTA, of some
-// warps or of a warp's lanes; between CTAs a fence, then a strong write (atomic, volatile, relaxed, release) that the other has read.
+// Races: who touched a word last, and whether something orders the two. That is a barrier, of the whole CTA, of some warps or of a
+// warp's lanes; or a fence of a thread, its strong write (atomic, volatile, relaxed, release) after it, which another thread reads, and a
+// fence or a barrier of the other after that.
 // Words are four bytes; one that is accessed by the byte is watched by the byte.
 #pragma once
 
@@ -7,6 +8,7 @@
 #include <map>
 #include <memory>
 #include <set>
+#include <tuple>
 #include <unordered_map>
 #include <vector>
 
@@ -17,9 +19,20 @@ namespace gates_cpu {
 struct Cta;
 struct Warp;
 struct Op;
+struct Program;
+
+// Up to which time of its own somebody knows of each warp of a cluster; of single lanes it may know more than of their warps.
+struct Known {
+    std::vector<std::uint32_t> warps;
+    std::map<std::uint32_t, std::uint32_t> lanes;  // 32 a warp
+
+    bool join(const Known& from);                  // true: it knows more now
+    bool has(unsigned warp, unsigned lane, std::uint32_t time) const;
+    void clear();
+};
 
 struct Touch {
-    std::uint32_t cta = 0, fences = 0, epoch = 0, clock = 0;
+    std::uint32_t cta = 0, epoch = 0, clock = 0;
     std::uint32_t proxy_time = 0;        // 0 if an engine of its own wrote
     std::int32_t op = -1;
     std::uint16_t warp = 0;              // its rank in the cluster
@@ -38,22 +51,30 @@ class GlobalRaces {
   public:
     Word& word(std::uint64_t address) { return page(address).words[address % kPage / 4]; }
     Word& byte(std::uint64_t address);
-    void fence(std::uint32_t cta) { ++fences_[cta]; }
-    std::uint32_t fences(std::uint32_t cta) { return fences_[cta]; }
-    void released(std::uint32_t cta, std::uint64_t address);
+    void released(std::uint32_t cta, const std::vector<std::uint32_t>& cluster, std::uint64_t address, const std::shared_ptr<const Known>& fenced);
     void acquired(std::uint32_t cta, std::uint64_t address);
-    bool knows(std::uint32_t cta, std::uint32_t other, std::uint32_t fences) const;
+    bool tells(std::uint64_t address) const { return places_.count(address) != 0; }
+    bool knows(std::uint32_t cta, const Touch& touch) const;
     // Tensor maps that CTAs changed: the copy engine of a CTA sees the change after a release, and an acquire of that CTA.
     void map_changed(std::uint32_t cta, std::uint64_t address, bool released);
     void maps_released(std::uint32_t cta);
     void map_acquired(std::uint32_t cta, std::uint64_t address);
     bool map_seen(std::uint32_t cta, std::uint64_t address) const;
     bool proxy_fenced = false;           // by any thread
-    // Plain reads of what others update by atomic operations are no races if they are guesses: a thread that has read by the same
-    // instruction then swaps by comparison, the usual loop.
+    // Plain reads of what others update by atomic operations are no races if they are guesses: the thread then swaps there by comparison,
+    // the usual loop. One that need not swap is excused if other threads do, and nothing but that hangs on what it read.
+    struct Reader {
+        std::uint32_t cta, thread;       // in the cluster
+        bool shared;
+        std::uint64_t address;
+        bool operator<(const Reader& other) const {
+            return std::tie(cta, thread, shared, address) < std::tie(other.cta, other.thread, other.shared, other.address);
+        }
+    };
+    void doubt(const Reader& reader, std::int32_t op, Finding finding);
     void guessed(std::int32_t op) { guesses_.insert(op); }
-    void doubt(std::int32_t op, Finding finding) { if (doubts_.size() < 1000) doubts_.emplace_back(op, std::move(finding)); }
-    void end() const;                    // says what stayed in doubt
+    void swapped(const Reader& reader);  // by comparison
+    void end(const Program& program) const;  // says what stayed in doubt
 
   private:
     static constexpr std::uint64_t kPage = 4096;
@@ -61,18 +82,17 @@ class GlobalRaces {
         Word words[kPage / 4];
         std::vector<Word> bytes;
     };
-    using Known = std::unordered_map<std::uint32_t, std::uint32_t>;  // CTA -> its fences
+    using OfCtas = std::unordered_map<std::uint32_t, Known>;
     std::unordered_map<std::uint64_t, std::unique_ptr<Page>> pages_;
-    std::unordered_map<std::uint32_t, std::uint32_t> fences_;
     struct Place {                       // what those that wrote there knew
-        Known known;
+        OfCtas known;
         std::uint32_t version = 1;
     };
     struct Knowledge {
-        Known known;
+        OfCtas known;
         std::uint32_t version = 1;
-        std::unordered_map<std::uint64_t, std::uint32_t> seen;                             // place -> its version then
-        std::unordered_map<std::uint64_t, std::pair<std::uint32_t, std::uint32_t>> given;  // place -> own version and fences then
+        std::unordered_map<std::uint64_t, std::uint32_t> seen;                                            // place -> its version then
+        std::unordered_map<std::uint64_t, std::pair<std::uint32_t, std::shared_ptr<const Known>>> given;  // place -> own version and fence then
     };
     struct Map { std::uint32_t cta, version; bool released; };
     std::unordered_map<std::uint64_t, Map> maps_;
@@ -80,8 +100,7 @@ class GlobalRaces {
     std::unordered_map<std::uint64_t, Place> places_;
     std::unordered_map<std::uint32_t, Knowledge> known_;
     std::set<std::int32_t> guesses_;
-    std::vector<std::pair<std::int32_t, Finding>> doubts_;
-    static bool join(Known& into, const Known& from);
+    std::map<Reader, std::pair<std::int32_t, Finding>> doubts_;
     std::uint64_t last_number_ = ~0ull;
     Page* last_ = nullptr;
     Page& page(std::uint64_t address);
@@ -101,14 +120,15 @@ class Races {
     void arrive_at_cluster(const Warp& warp, unsigned parity, bool releases);
     void leave_cluster(const Warp& warp, unsigned parity);
     void cluster_passed(unsigned parity);
-    void fence(const Warp& warp);                             // what came before is released by a relaxed arrival or store, too
+    // Of the executing lanes. What they did and knew before is released by their relaxed arrivals and stores, too, and what they have
+    // read there is acquired; of global memory by one that is not of the CTA alone.
+    void fence(const Warp& warp, GlobalRaces* all);
     void reaches(Warp& warp, const Op& op, unsigned lane, const Cta& owner);
     void cta_ended(const Cta& cta);
     static void report_ended(Warp& warp, const Op& op, unsigned lane, const Cta& owner);
-    void release_at(const Warp& warp, std::uint32_t place);   // an mbarrier: what the warp did before is known to those who
-    void acquire_at(const Warp& warp, std::uint32_t place);   // come here later
+    void release_at(const Warp& warp, std::uint32_t lanes, std::uint32_t place);  // an mbarrier: what these lanes did before is known to
+    void acquire_at(const Warp& warp, std::uint32_t place);                       // those who come here later
     void lanes_met(const Warp& warp);        // bar.warp.sync
-    void end(GlobalRaces& all);              // hands over what stayed in doubt
 
     // The asynchronous proxy (wgmma, copies in bulk) sees what threads stored only after fence.proxy.async. What lacks it is -1, or
     // the operation that stored: shared memory, global memory, an mbarrier.
@@ -126,23 +146,25 @@ class Races {
     std::uint32_t span_ = 0;
     unsigned warps_ = 0, warps_of_cta_ = 0;
     bool alone() const { return ctas_.size() == 1; }
-    static void join(std::vector<std::uint32_t>& into, const std::vector<std::uint32_t>& from);
-    std::vector<std::uint32_t>& barrier(const Cta& cta, unsigned number);
-    std::vector<std::uint32_t>& cluster_barrier(unsigned parity);
+    Known& barrier(const Cta& cta, unsigned number);
+    Known& cluster_barrier(unsigned parity);
     std::map<std::pair<unsigned, unsigned>, Reached> reached_;  // CTA and warp: the warp's last access to the CTA's shared memory
-    std::vector<std::vector<std::uint32_t>> fenced_;   // of each warp: what it knew at its last fence
+    struct Lane {                                      // what it knew at its last fence, of the CTA or of the device
+        std::shared_ptr<const Known> fenced, fenced_for_all;
+    };
+    std::vector<Lane> fences_;                         // of each thread
+    std::vector<std::map<std::pair<bool, std::uint64_t>, std::uint32_t>> read_;  // of each warp: flags, of global memory or not, that lanes have read
     std::uint32_t epoch_ = 1;                // barriers of the whole CTA
-    std::vector<std::vector<std::uint32_t>> clocks_;   // of each warp: what it knows of the others
-    std::vector<std::vector<std::uint32_t>> barriers_; // what those that arrived know: 16 a CTA, then two phases of the cluster's
-    std::unordered_map<std::uint32_t, std::vector<std::uint32_t>> places_;
+    std::vector<Known> clocks_;                        // of each warp: its own time, and what it knows of the others
+    std::vector<Known> barriers_;                      // what those that arrived know: 16 a CTA, then two phases of the cluster's
+    std::unordered_map<std::uint32_t, Known> places_;
     std::vector<std::uint32_t> met_;                   // of each warp: its own clock when its lanes were last together
-    std::unordered_map<std::uint32_t, std::vector<std::uint32_t>> flags_;  // places in shared memory: what strong stores there tell
+    std::unordered_map<std::uint32_t, Known> flags_;   // places in shared memory: what strong stores there tell
     std::vector<Word> words_, bytes_;                  // of shared memory
-    std::map<std::pair<std::uint64_t, unsigned>, std::pair<std::int32_t, Finding>> doubts_;  // address and thread: its read
     std::uint32_t first_epoch_ = 1;                    // of the CTA
     struct ProxyFences {
         std::vector<std::uint32_t> at;                 // of each thread: the time after its last fence
-        std::vector<std::uint32_t> known;              // of each warp: what those that made a fence knew
+        Known known;                                   // what those that made a fence knew
         void made(const Races& races, const Warp& warp);
     };
     std::uint32_t proxy_time_ = 1;                     // proxy fences that threads made
@@ -162,8 +184,13 @@ class Races {
     void touch(Word& watched, const Access& access, std::uint64_t address, std::uint32_t stamp);
     bool conflict(const Access& access, const Touch& other, bool other_write, bool other_strong, std::uint64_t address);
     bool before(const Touch& touch, const Access& access) const;
-    void tick(const Warp& warp);
-    void flag(const Warp& warp, const Op& op, std::uint32_t place, bool write);
+    std::uint32_t& own(const Warp& warp);              // time
+    Known known(const Warp& warp, std::uint32_t lanes) const;
+    void learn(const Warp& warp, const Known& from);
+    void meet(const Warp& warp);
+    void acquire(const Warp& warp, std::uint32_t lanes, GlobalRaces* all);
+    void release(const Warp& warp, std::uint32_t lanes, bool for_all);
+    void flag(const Warp& warp, const Op& op, unsigned lane, std::uint64_t place, GlobalRaces* all, bool write);
     void swapped(const Access& access, const Word& watched, std::uint64_t address);
 };
 

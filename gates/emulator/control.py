@@ -85,6 +85,12 @@ class Emulator:
         """How many launches were not recorded, since the host had read results of those that were recorded alone."""
         return int(self.library.gates_cpu_launches_left_out())
 
+    def stream(self) -> int:
+        """A stream that is not the default one: a launcher may capture it."""
+        made = ctypes.c_void_p()
+        self.check(self.library.cudaStreamCreate(ctypes.byref(made)), "cudaStreamCreate")
+        return made.value or 0
+
     def allocate(self, size: int) -> int:
         """The address of ``size`` bytes that nothing has written (at least one)."""
         pointer = ctypes.c_void_p()

@@ -14,6 +14,7 @@ from gates.emulator.control import Emulator, oldest
 from gates.emulator.triton_device import TritonDevice
 from gates.launch.c_launcher import Kernel, KernelError
 from gates.launch.entry_point import Function, load
+from gates.task.sources.default_stream import CURRENT
 
 
 class EmulatedKernel:
@@ -22,10 +23,11 @@ class EmulatedKernel:
     ``archs``: the task's, of which it says to be the oldest chip; none: an H100. Raises GatesError as ``Kernel`` does.
     """
 
-    def __init__(self, path: Path, entry: str, sha256: str | None = None, archs: Sequence[str] = ()) -> None:
+    def __init__(self, path: Path, entry: str, sha256: str | None = None, archs: Sequence[str] = (), stream: str = CURRENT) -> None:
         self._kernel = Kernel(path, entry, sha256)
         self.emulator = Emulator(self._kernel.library)
         self.emulator.be(archs)
+        self._stream = self.emulator.stream() if stream == CURRENT else 0
         self.launches: list[dict[str, Any]] = []
         self.findings: list[dict[str, Any]] = []
         self._held: list[tuple[int, int]] = []
@@ -34,9 +36,9 @@ class EmulatedKernel:
     @classmethod
     def of(cls, side: Mapping[str, Any]) -> EmulatedKernel:
         """The kernel of a job's ``side``."""
-        return cls(Path(side["library"]), side["entry"], side.get("sha256"), side.get("arch", ()))
+        return cls(Path(side["library"]), side["entry"], side.get("sha256"), side.get("arch", ()), side.get("stream", CURRENT))
 
-    def __call__(self, *arguments: Any, stream: int = 0, order: str = "forward", seed: int = 0, memory: str | None = None) -> None:
+    def __call__(self, *arguments: Any, order: str = "forward", seed: int = 0, memory: str | None = None) -> None:
         """Launch once, contiguous tensors between bounds of their own. Raises KernelError with the launcher's message or a
         launch's error.
 
@@ -52,7 +54,9 @@ class EmulatedKernel:
             emulator.write(places[id(value)], value.data_ptr(), _size(value))
         refusal: KernelError | None = None
         try:
-            self._kernel(*(ctypes.c_void_p(places[id(value)]) if id(value) in places else value for value in arguments), stream=stream)
+            self._kernel(
+                *(ctypes.c_void_p(places[id(value)]) if id(value) in places else value for value in arguments), stream=self._stream
+            )
         except KernelError as error:
             refusal = error
         pending, self.left_out = emulator.error(), emulator.left_out()

@@ -50,7 +50,7 @@ class Launcher:
     def __init__(self, side: Mapping[str, Any], device: str) -> None:
         self._device, self._on_device = device, not side["emulated"]
         self._emulated = None if not on_emulator(side) else EmulatedKernel.of(side) if is_c(side) else EmulatedFunction(side)
-        self._kernel = self._emulated or load(side)
+        self._kernel: Any = self._emulated or load(side)
         if is_c(side):
             torch.set_num_threads(1)  # torch copies bytes here and computes nothing
         self._delay_s = _MOST_DELAY_S  # the first launch loads the kernel's module

@@ -13,6 +13,7 @@ import hashlib
 import os
 import sys
 from collections.abc import Callable, Mapping, Sequence
+from functools import partial
 from pathlib import Path
 from typing import Any
 
@@ -23,6 +24,7 @@ from gates.launch.c_launcher import Kernel, KernelError
 from gates.launch.emulated_kernel import EmulatedFunction
 from gates.launch.entry_point import is_c, load, on_emulator
 from gates.launch.memory import DeviceMemory, EmulatorMemory, TorchMemory
+from gates.task.sources.default_stream import CURRENT
 from gates.worker.job import ResultWriter, run_job
 
 # Outputs of the largest shape under compute-sanitizer: large enough that a loop over stages comes round again, where a tile is
@@ -235,6 +237,8 @@ def _replay_one(case: case_file.CaseFile, job: Mapping[str, Any], kernel: Any, m
     memory.settle()
     if emulator is not None:
         emulator.prepare("forward", case.seed)
+        if is_c(job["side"]) and job["side"].get("stream", CURRENT) == CURRENT:
+            kernel = partial(kernel, stream=emulator.stream())
     launches, error, held = 0, "", list[int]()
     try:
         for _ in range(job.get("warmup", 0)):

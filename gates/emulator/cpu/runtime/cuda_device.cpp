@@ -2,7 +2,7 @@
 #include <chrono>
 #include <cstring>
 
-#include "cuda_abi.h"
+#include "capture.h"
 #include "memory.h"
 
 using namespace gates_cpu;
@@ -35,7 +35,10 @@ GATES_CUDA const char* cudaGetErrorName(int error) { return error_name(error); }
 GATES_CUDA int cudaGetDeviceCount(int* count) { *count = 1; return kSuccess; }
 GATES_CUDA int cudaGetDevice(int* device) { *device = 0; return kSuccess; }
 GATES_CUDA int cudaSetDevice(int device) { return device == 0 ? kSuccess : Device::get().set_error(kInvalidDevice); }
-GATES_CUDA int cudaDeviceSynchronize() { return pending(); }
+GATES_CUDA int cudaDeviceSynchronize() {
+    const int error = at_once();
+    return error != kSuccess ? error : pending();
+}
 GATES_CUDA int cudaDeviceReset() { return kSuccess; }
 GATES_CUDA int cudaRuntimeGetVersion(int* version) { *version = 13000; return kSuccess; }
 GATES_CUDA int cudaDriverGetVersion(int* version) { *version = 13000; return kSuccess; }
@@ -58,7 +61,7 @@ GATES_CUDA int cudaDeviceGetAttribute(int* value, int attribute, int) {
         case 12: case 82: *value = limits.registers; break;
         case 13: *value = 1980000; break;
         case 16: *value = limits.multiprocessors; break;
-        case 31: case 41: case 78: case 95: case 115: *value = 1; break;
+        case 19: case 31: case 41: case 78: case 83: case 89: case 95: case 115: *value = 1; break;
         case 36: *value = 2619000; break;
         case 37: *value = 5120; break;
         case 38: *value = 52428800; break;
@@ -114,11 +117,14 @@ GATES_CUDA int cudaDeviceGetStreamPriorityRange(int* least, int* greatest) {
     *least = *greatest = 0;
     return kSuccess;
 }
-GATES_CUDA int cudaLaunchHostFunc(Stream, void (*function)(void*), void* data) {
-    function(data);
-    return kSuccess;
+GATES_CUDA int cudaLaunchHostFunc(Stream stream, void (*function)(void*), void* data) {
+    return in_order(stream, [=] {
+        function(data);
+        return int(kSuccess);
+    });
 }
 GATES_CUDA int cudaStreamAddCallback(Stream stream, void (*function)(Stream, int, void*), void* data, unsigned) {
+    if (const int error = at_once(stream)) return error;
     function(stream, pending(), data);
     return kSuccess;
 }
@@ -126,21 +132,27 @@ GATES_CUDA int cudaStreamCreate(Stream* stream) { *stream = new char; return kSu
 GATES_CUDA int cudaStreamCreateWithFlags(Stream* stream, unsigned) { return cudaStreamCreate(stream); }
 GATES_CUDA int cudaStreamCreateWithPriority(Stream* stream, unsigned, int) { return cudaStreamCreate(stream); }
 GATES_CUDA int cudaStreamDestroy(Stream stream) { delete static_cast<char*>(stream); return kSuccess; }
-GATES_CUDA int cudaStreamSynchronize(Stream) { return pending(); }
-GATES_CUDA int cudaStreamQuery(Stream) { return pending(); }
-GATES_CUDA int cudaStreamWaitEvent(Stream, EventHandle, unsigned) { return kSuccess; }
-GATES_CUDA int cudaStreamIsCapturing(Stream, int* status) { *status = 0; return kSuccess; }
+GATES_CUDA int cudaStreamSynchronize(Stream stream) {
+    const int error = at_once(stream);
+    return error != kSuccess ? error : pending();
+}
+GATES_CUDA int cudaStreamQuery(Stream stream) { return cudaStreamSynchronize(stream); }
+GATES_CUDA int cudaStreamWaitEvent(Stream stream, EventHandle event, unsigned) {
+    event_awaited(event, stream);
+    return kSuccess;
+}
 
 GATES_CUDA int cudaEventCreate(EventHandle* event) { *event = new Event; return kSuccess; }
 GATES_CUDA int cudaEventCreateWithFlags(EventHandle* event, unsigned) { return cudaEventCreate(event); }
 GATES_CUDA int cudaEventDestroy(EventHandle event) { delete static_cast<Event*>(event); return kSuccess; }
-GATES_CUDA int cudaEventRecord(EventHandle event, Stream) {
+GATES_CUDA int cudaEventRecord(EventHandle event, Stream stream) {
+    event_recorded(event, stream);
     *static_cast<Event*>(event) = {std::chrono::steady_clock::now(), true};
     return pending();
 }
 GATES_CUDA int cudaEventRecordWithFlags(EventHandle event, Stream stream, unsigned) { return cudaEventRecord(event, stream); }
-GATES_CUDA int cudaEventSynchronize(EventHandle) { return pending(); }
-GATES_CUDA int cudaEventQuery(EventHandle) { return pending(); }
+GATES_CUDA int cudaEventSynchronize(EventHandle event) { return event_is_captured(event) ? Device::get().set_error(kCapturedEvent) : pending(); }
+GATES_CUDA int cudaEventQuery(EventHandle event) { return cudaEventSynchronize(event); }
 GATES_CUDA int cudaEventElapsedTime(float* ms, EventHandle begin, EventHandle end) {
     const Event &first = *static_cast<Event*>(begin), &last = *static_cast<Event*>(end);
     if (!first.recorded || !last.recorded) return Device::get().set_error(kInvalidResourceHandle);

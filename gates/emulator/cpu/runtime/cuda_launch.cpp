@@ -4,7 +4,7 @@
 #include <vector>
 
 #include "cluster.h"
-#include "cuda_abi.h"
+#include "capture.h"
 
 using namespace gates_cpu;
 
@@ -17,9 +17,6 @@ struct Configuration {
 };
 thread_local std::vector<Configuration> configurations;
 
-int launch(Kernel* kernel, Dim3 grid, Dim3 block, void** arguments, std::size_t shared, bool cooperative = false, Dim3 cluster = {0, 0, 0}) {
-    return Device::get().launch(kernel, {grid.x, grid.y, grid.z}, {block.x, block.y, block.z}, arguments, shared, cooperative, {cluster.x, cluster.y, cluster.z});
-}
 
 struct FunctionAttributes {  // cudaFuncAttributes
     std::size_t shared, constant, local;
@@ -76,6 +73,23 @@ Program* program_of(Kernel* kernel) {
     return nullptr;
 }
 
+// A graph keeps the arguments as they are now.
+int launch(Kernel* kernel, Dim3 grid, Dim3 block, void** arguments, std::size_t shared, Stream stream, bool cooperative = false, Dim3 cluster = {0, 0, 0}) {
+    const auto now = [=](void** given) {
+        return Device::get().launch(kernel, {grid.x, grid.y, grid.z}, {block.x, block.y, block.z}, given, shared, cooperative, {cluster.x, cluster.y, cluster.z});
+    };
+    if (!keeps(stream)) return in_order(stream, [&] { return now(arguments); });
+    const Program* program = program_of(kernel);
+    if (program == nullptr) return Device::get().last_error(false);
+    std::vector<std::string> kept;
+    for (std::size_t i = 0; i < program->parameters.size(); ++i) kept.emplace_back(static_cast<const char*>(arguments[i]), program->parameters[i].second);
+    return in_order(stream, [now, kept = std::move(kept)]() mutable {
+        std::vector<void*> pointers;
+        for (std::string& argument : kept) pointers.push_back(argument.data());
+        return now(pointers.data());
+    });
+}
+
 }  // namespace
 
 GATES_CUDA unsigned __cudaPushCallConfiguration(Dim3 grid, Dim3 block, std::size_t shared, Stream stream) {
@@ -96,30 +110,30 @@ GATES_CUDA int __cudaGetKernel(Kernel** kernel, const void* host) {
     *kernel = Device::get().kernel(host);
     return *kernel != nullptr ? kSuccess : kInvalidDeviceFunction;
 }
-GATES_CUDA int __cudaLaunchKernel(Kernel* kernel, Dim3 grid, Dim3 block, void** arguments, std::size_t shared, Stream) {
-    return launch(kernel, grid, block, arguments, shared);
+GATES_CUDA int __cudaLaunchKernel(Kernel* kernel, Dim3 grid, Dim3 block, void** arguments, std::size_t shared, Stream stream) {
+    return launch(kernel, grid, block, arguments, shared, stream);
 }
-GATES_CUDA int __cudaLaunchKernel_ptsz(Kernel* kernel, Dim3 grid, Dim3 block, void** arguments, std::size_t shared, Stream) {
-    return launch(kernel, grid, block, arguments, shared);
+GATES_CUDA int __cudaLaunchKernel_ptsz(Kernel* kernel, Dim3 grid, Dim3 block, void** arguments, std::size_t shared, Stream stream) {
+    return launch(kernel, grid, block, arguments, shared, stream);
 }
-GATES_CUDA int cudaLaunchKernel(const void* host, Dim3 grid, Dim3 block, void** arguments, std::size_t shared, Stream) {
+GATES_CUDA int cudaLaunchKernel(const void* host, Dim3 grid, Dim3 block, void** arguments, std::size_t shared, Stream stream) {
     // A cudaKernel_t may stand in for the function.
     Kernel* kernel = Device::get().kernel(host);
-    return launch(kernel, grid, block, arguments, shared);
+    return launch(kernel, grid, block, arguments, shared, stream);
 }
-GATES_CUDA int cudaLaunchCooperativeKernel(const void* host, Dim3 grid, Dim3 block, void** arguments, std::size_t shared, Stream) {
+GATES_CUDA int cudaLaunchCooperativeKernel(const void* host, Dim3 grid, Dim3 block, void** arguments, std::size_t shared, Stream stream) {
     Device& device = Device::get();
     Kernel* kernel = device.kernel(host);
     const Program* program = program_of(kernel);
     if (program == nullptr) return device.last_error(false);
     const std::uint64_t together = std::uint64_t(device.limits.multiprocessors) * static_cast<unsigned>(resident(device.limits, *program, static_cast<int>(block.x * block.y * block.z), shared));
     if (std::uint64_t(grid.x) * grid.y * grid.z > together) return device.set_error(kCooperativeLaunchTooLarge);
-    return launch(kernel, grid, block, arguments, shared, true);
+    return launch(kernel, grid, block, arguments, shared, stream, true);
 }
 GATES_CUDA int cudaLaunchKernelExC(const LaunchConfig* config, const void* host, void** arguments) {
     bool cooperative = false;
     for (unsigned i = 0; i < config->count; ++i) cooperative |= config->attributes[i].id == kCooperative && config->attributes[i].flag != 0;
-    return launch(Device::get().kernel(host), config->grid, config->block, arguments, config->shared, cooperative, cluster_of(*config));
+    return launch(Device::get().kernel(host), config->grid, config->block, arguments, config->shared, config->stream, cooperative, cluster_of(*config));
 }
 
 GATES_CUDA int cudaFuncSetAttribute(const void* host, int attribute, int value) {

@@ -2,7 +2,7 @@
 #include <algorithm>
 #include <cstring>
 
-#include "cuda_abi.h"
+#include "capture.h"
 #include "memory.h"
 
 using namespace gates_cpu;
@@ -27,14 +27,15 @@ int copy(void* to, const void* from, std::size_t bytes, int kind) {
     const std::uint64_t target = reinterpret_cast<std::uint64_t>(to), source = reinterpret_cast<std::uint64_t>(from);
     const bool to_device = memory.holds(target), from_device = memory.holds(source);
     if (kind < 0 || kind > kDefault) return device.set_error(kInvalidMemcpyDirection);
-    if (kind != kDefault && (to_device != (kind == kHostToDevice || kind == kDeviceToDevice) || from_device != (kind == kDeviceToHost || kind == kDeviceToDevice))) {
+    const auto fits = [&](std::uint64_t address, bool on_device, bool named) { return on_device == named || (on_device && memory.host_may_touch(address)); };
+    if (kind != kDefault && (!fits(target, to_device, kind == kHostToDevice || kind == kDeviceToDevice) || !fits(source, from_device, kind == kDeviceToHost || kind == kDeviceToDevice))) {
         return refuse("cudaMemcpy: the direction does not fit its pointers");
     }
     if (to_device && !memory.allocated(target, bytes)) return refuse("cudaMemcpy writes " + std::to_string(bytes) + " bytes past the end of device memory that is allocated");
     if (from_device && !memory.allocated(source, bytes)) return refuse("cudaMemcpy reads " + std::to_string(bytes) + " bytes past the end of device memory that is allocated");
     if (from_device && !to_device) device.results_are_read();
     std::memmove(to_device ? memory.bytes(target) : to, from_device ? memory.bytes(source) : from, bytes);
-    if (to_device && from_device) {
+    if (to_device && from_device && !memory.host_may_touch(target)) {
         std::memmove(memory.shadow(target), memory.shadow(source), bytes);
         for (std::size_t i = 0; i < bytes; ++i) memory.shadow(target)[i] |= kWritable;
     }
@@ -52,19 +53,31 @@ int fill(void* to, int value, std::size_t bytes) {
     return kSuccess;
 }
 
-int allocate(void** pointer, std::size_t bytes) {
+using Pool = void*;
+char default_pool;
+
+struct Location {  // cudaMemLocation
+    int type, id;
+};
+
+using Maker = std::uint64_t (*)(DeviceMemory&, std::size_t);
+int allocate(void** pointer, std::size_t bytes, Maker make = [](DeviceMemory& memory, std::size_t count) { return memory.allocate(count); }) {
     *pointer = nullptr;
+    if (const int error = at_once()) return error;
     if (bytes == 0) return kSuccess;
     DeviceMemory& memory = DeviceMemory::get();
     if (memory.used() + bytes > memory.capacity()) return Device::get().set_error(kMemoryAllocation);
-    const std::uint64_t address = memory.allocate(bytes);
+    const std::uint64_t address = make(memory, bytes);
     if (address == 0) return Device::get().set_error(kMemoryAllocation);
     *pointer = reinterpret_cast<void*>(address);
     return kSuccess;
 }
 
 int release(void* pointer) {
-    if (pointer == nullptr || DeviceMemory::get().release(reinterpret_cast<std::uint64_t>(pointer))) return kSuccess;
+    if (const int error = at_once()) return error;
+    DeviceMemory& memory = DeviceMemory::get();
+    const std::uint64_t address = reinterpret_cast<std::uint64_t>(pointer);
+    if (pointer == nullptr || (!memory.pinned(address) && memory.release(address))) return kSuccess;
     Finding finding;
     finding.code = "cpu.bad_free";
     finding.message = "cudaFree of a pointer that cudaMalloc did not give, or that was freed before";
@@ -93,50 +106,79 @@ char* symbol(const void* host, std::size_t offset, std::size_t bytes) {
 }  // namespace
 
 GATES_CUDA int cudaMalloc(void** pointer, std::size_t bytes) { return allocate(pointer, bytes); }
-GATES_CUDA int cudaMallocAsync(void** pointer, std::size_t bytes, Stream) { return allocate(pointer, bytes); }
+GATES_CUDA int cudaMallocAsync(void** pointer, std::size_t bytes, Stream stream) { return keeps(stream) ? no_node("cudaMallocAsync") : allocate(pointer, bytes); }
+GATES_CUDA int cudaMallocFromPoolAsync(void** pointer, std::size_t bytes, Pool, Stream stream) { return cudaMallocAsync(pointer, bytes, stream); }
+GATES_CUDA int cudaMallocManaged(void** pointer, std::size_t bytes, unsigned) { return allocate(pointer, bytes, [](DeviceMemory& memory, std::size_t count) { return memory.allocate_for_both(count, true); }); }
 GATES_CUDA int cudaMallocPitch(void** pointer, std::size_t* pitch, std::size_t width, std::size_t height) {
     *pitch = (width + 511) / 512 * 512;
     return allocate(pointer, *pitch * height);
 }
 GATES_CUDA int cudaFree(void* pointer) { return release(pointer); }
-GATES_CUDA int cudaFreeAsync(void* pointer, Stream) { return release(pointer); }
-GATES_CUDA int cudaMallocHost(void** pointer, std::size_t bytes) {
-    *pointer = DeviceMemory::get().host_range(bytes);
-    return *pointer != nullptr ? kSuccess : Device::get().set_error(kMemoryAllocation);
+GATES_CUDA int cudaFreeAsync(void* pointer, Stream stream) { return keeps(stream) ? no_node("cudaFreeAsync") : release(pointer); }
+
+// Pools: what is freed is given back at once, and what they keep or share is not asked.
+GATES_CUDA int cudaDeviceGetDefaultMemPool(Pool* pool, int) { *pool = &default_pool; return kSuccess; }
+GATES_CUDA int cudaDeviceGetMemPool(Pool* pool, int) { *pool = &default_pool; return kSuccess; }
+GATES_CUDA int cudaDeviceSetMemPool(int, Pool) { return kSuccess; }
+GATES_CUDA int cudaMemPoolCreate(Pool* pool, const void*) { *pool = new char; return kSuccess; }
+GATES_CUDA int cudaMemPoolDestroy(Pool pool) {
+    if (pool == &default_pool) return Device::get().set_error(kInvalidValue);
+    delete static_cast<char*>(pool);
+    return kSuccess;
 }
+GATES_CUDA int cudaMemPoolTrimTo(Pool, std::size_t) { return kSuccess; }
+GATES_CUDA int cudaMemPoolSetAttribute(Pool, int, void*) { return kSuccess; }
+GATES_CUDA int cudaMemPrefetchAsync(const void*, std::size_t, Location, unsigned, Stream) { return kSuccess; }
+GATES_CUDA int cudaMemAdvise(const void*, std::size_t, int, Location) { return kSuccess; }
+GATES_CUDA int cudaMallocHost(void** pointer, std::size_t bytes) { return allocate(pointer, bytes, [](DeviceMemory& memory, std::size_t count) { return memory.allocate_for_both(count, false); }); }
 GATES_CUDA int cudaHostAlloc(void** pointer, std::size_t bytes, unsigned) { return cudaMallocHost(pointer, bytes); }
+GATES_CUDA int cudaHostGetDevicePointer(void** pointer, void* host, unsigned) {
+    DeviceMemory& memory = DeviceMemory::get();
+    const std::uint64_t address = reinterpret_cast<std::uint64_t>(host);
+    *pointer = memory.holds(address) && memory.host_may_touch(address) ? host : nullptr;
+    return *pointer != nullptr ? kSuccess : Device::get().set_error(kInvalidValue);
+}
 GATES_CUDA int cudaFreeHost(void* pointer) {
-    return pointer == nullptr || DeviceMemory::get().release_host(pointer) ? kSuccess : Device::get().set_error(kInvalidValue);
+    const std::uint64_t address = reinterpret_cast<std::uint64_t>(pointer);
+    return pointer == nullptr || (DeviceMemory::get().pinned(address) && DeviceMemory::get().release(address)) ? kSuccess : Device::get().set_error(kInvalidValue);
 }
-GATES_CUDA int cudaMemcpy(void* to, const void* from, std::size_t bytes, int kind) { return copy(to, from, bytes, kind); }
-GATES_CUDA int cudaMemcpyAsync(void* to, const void* from, std::size_t bytes, int kind, Stream) { return copy(to, from, bytes, kind); }
+GATES_CUDA int cudaMemcpy(void* to, const void* from, std::size_t bytes, int kind) {
+    return in_order(nullptr, [=] { return copy(to, from, bytes, kind); });
+}
+GATES_CUDA int cudaMemcpyAsync(void* to, const void* from, std::size_t bytes, int kind, Stream stream) {
+    return in_order(stream, [=] { return copy(to, from, bytes, kind); });
+}
 GATES_CUDA int cudaMemcpy2D(void* to, std::size_t to_pitch, const void* from, std::size_t from_pitch, std::size_t width, std::size_t height, int kind) {
-    return rows(to, to_pitch, from, from_pitch, width, height, kind);
+    return in_order(nullptr, [=] { return rows(to, to_pitch, from, from_pitch, width, height, kind); });
 }
-GATES_CUDA int cudaMemcpy2DAsync(void* to, std::size_t to_pitch, const void* from, std::size_t from_pitch, std::size_t width, std::size_t height, int kind, Stream) {
-    return rows(to, to_pitch, from, from_pitch, width, height, kind);
+GATES_CUDA int cudaMemcpy2DAsync(void* to, std::size_t to_pitch, const void* from, std::size_t from_pitch, std::size_t width, std::size_t height, int kind, Stream stream) {
+    return in_order(stream, [=] { return rows(to, to_pitch, from, from_pitch, width, height, kind); });
 }
-GATES_CUDA int cudaMemset(void* to, int value, std::size_t bytes) { return fill(to, value, bytes); }
-GATES_CUDA int cudaMemsetAsync(void* to, int value, std::size_t bytes, Stream) { return fill(to, value, bytes); }
+GATES_CUDA int cudaMemset(void* to, int value, std::size_t bytes) {
+    return in_order(nullptr, [=] { return fill(to, value, bytes); });
+}
+GATES_CUDA int cudaMemsetAsync(void* to, int value, std::size_t bytes, Stream stream) {
+    return in_order(stream, [=] { return fill(to, value, bytes); });
+}
 GATES_CUDA int cudaMemset2D(void* to, std::size_t pitch, int value, std::size_t width, std::size_t height) {
     for (std::size_t row = 0; row < height; ++row) {
         if (const int error = fill(static_cast<char*>(to) + row * pitch, value, width)) return error;
     }
     return kSuccess;
 }
-GATES_CUDA int cudaMemcpyToSymbol(const void* host, const void* from, std::size_t bytes, std::size_t offset, int kind) {
+GATES_CUDA int cudaMemcpyToSymbolAsync(const void* host, const void* from, std::size_t bytes, std::size_t offset, int kind, Stream stream) {
     char* const to = symbol(host, offset, bytes);
-    return to == nullptr ? Device::get().last_error(false) : copy(to, from, bytes, kind);
+    return to == nullptr ? Device::get().last_error(false) : cudaMemcpyAsync(to, from, bytes, kind, stream);
 }
-GATES_CUDA int cudaMemcpyToSymbolAsync(const void* host, const void* from, std::size_t bytes, std::size_t offset, int kind, Stream) {
-    return cudaMemcpyToSymbol(host, from, bytes, offset, kind);
+GATES_CUDA int cudaMemcpyToSymbol(const void* host, const void* from, std::size_t bytes, std::size_t offset, int kind) {
+    return cudaMemcpyToSymbolAsync(host, from, bytes, offset, kind, nullptr);
+}
+GATES_CUDA int cudaMemcpyFromSymbolAsync(void* to, const void* host, std::size_t bytes, std::size_t offset, int kind, Stream stream) {
+    const char* const from = symbol(host, offset, bytes);
+    return from == nullptr ? Device::get().last_error(false) : cudaMemcpyAsync(to, from, bytes, kind, stream);
 }
 GATES_CUDA int cudaMemcpyFromSymbol(void* to, const void* host, std::size_t bytes, std::size_t offset, int kind) {
-    const char* const from = symbol(host, offset, bytes);
-    return from == nullptr ? Device::get().last_error(false) : copy(to, from, bytes, kind);
-}
-GATES_CUDA int cudaMemcpyFromSymbolAsync(void* to, const void* host, std::size_t bytes, std::size_t offset, int kind, Stream) {
-    return cudaMemcpyFromSymbol(to, host, bytes, offset, kind);
+    return cudaMemcpyFromSymbolAsync(to, host, bytes, offset, kind, nullptr);
 }
 GATES_CUDA int cudaGetSymbolAddress(void** pointer, const void* host) {
     *pointer = symbol(host, 0, 0);

@@ -147,8 +147,11 @@ std::pair<Space, std::uint64_t> Decoder::variable(const std::string& name) {
     unsupported("nothing is named " + name);
 }
 
-// The address of a variable in its own space. That of a kernel parameter is its offset.
-std::uint64_t Decoder::symbol_value(const std::string& name) { return variable(name).second; }
+// The address of a variable in its own space, or of a function. That of a kernel parameter is its offset.
+std::uint64_t Decoder::symbol_value(const std::string& name) {
+    const std::uint64_t function = module_.function_address(name);
+    return function != 0 ? function : variable(name).second;
+}
 
 std::uint32_t Decoder::source(const Operand& operand, Type type) {
     if (type == Type::Pred) unsupported("a predicate as a value");
@@ -344,31 +347,71 @@ void Decoder::call() {
     };
     if (operand(at).kind == Operand::List) names(operand(at++), results);
     const Operand& target = operand(at++);
-    if (target.kind != Operand::Name) unsupported("indirect calls");
     if (at < operands() && operand(at).kind == Operand::List) names(operand(at++), arguments);
-    if (at < operands()) unsupported("indirect calls");
+    Variables given_results, given;
+    for (const Operand* operand : results) given_results.push_back(variable(operand->name));
+    for (const Operand* operand : arguments) given.push_back(variable(operand->name));
+    if (target.kind == Operand::Register) return call_by_address(source(target, Type::B64), given_results, given);
     const auto found = module_.functions.find(target.name);
     if (found == module_.functions.end()) unsupported("a call to " + target.name + ", which the module does not hold");
     const Function& callee = found->second;
-    std::vector<std::pair<Space, std::uint64_t>> given_results, given;
-    for (const Operand* operand : results) given_results.push_back(variable(operand->name));
-    for (const Operand* operand : arguments) given.push_back(variable(operand->name));
     if (!callee.has_body) {
         if (!call_system(*this, callee.name, given_results, given)) unsupported("a call to " + callee.name + ", which has no body");
         return;
     }
+    inlined(callee, given_results, given);
+}
+
+void Decoder::inlined(const Function& callee, const Variables& results, const Variables& given) {
     if (instruction_->guard >= 0) unsupported("a call under a guard");
     for (const Frame& frame : frames_) {
         if (frame.function == &callee) unsupported("recursion of " + callee.name);
     }
     std::map<std::string, std::pair<Space, std::uint64_t>> variables;
-    for (std::size_t i = 0; i < callee.results.size() && i < given_results.size(); ++i) variables[callee.results[i].name] = given_results[i];
+    for (std::size_t i = 0; i < callee.results.size() && i < results.size(); ++i) variables[callee.results[i].name] = results[i];
     for (std::size_t i = 0; i < callee.parameters.size() && i < given.size(); ++i) variables[callee.parameters[i].name] = given[i];
     place_shared(callee);
     const Instruction* const caller = instruction_;
     body(callee, std::move(variables));
     instruction_ = caller;
     after_.clear();
+}
+
+std::set<std::string> Decoder::pointed_at() const {
+    std::set<std::string> found;
+    const std::function<void(const Operand&)> look = [&](const Operand& operand) {
+        if (module_.functions.count(operand.name) != 0) found.insert(operand.name);
+        for (const Operand& part : operand.parts) look(part);
+    };
+    for (const auto& [name, function] : module_.functions) {
+        for (const Instruction& one : function.body) {
+            if (one.opcode.front() != "call") for (const Operand& operand : one.operands) look(operand);
+        }
+    }
+    for (const Variable& variable : module_.variables) {
+        for (const Variable::Initial& value : variable.initial) if (module_.functions.count(value.symbol) != 0) found.insert(value.symbol);
+    }
+    return found;
+}
+
+// Each function that it may be, with as many parameters, stands here under a test of the address.
+void Decoder::call_by_address(std::uint32_t slot, const Variables& results, const Variables& given) {
+    std::vector<std::size_t> ends;
+    for (const std::string& name : pointed_at()) {
+        const Function& callee = module_.functions.at(name);
+        if (callee.entry || !callee.has_body || callee.parameters.size() != given.size() || callee.results.size() != results.size()) continue;
+        const std::uint32_t address = constant(module_.function_address(name), true);
+        const std::size_t test = program_->ops.size();
+        Op& op = emit(jump_unless_equal);
+        op.a = slot;
+        op.b = address;
+        inlined(callee, results, given);
+        ends.push_back(program_->ops.size());
+        emit(jump_always);
+        program_->ops[test].imm = static_cast<std::int64_t>(program_->ops.size());
+    }
+    emit(call_of_no_function).a = slot;
+    for (const std::size_t end : ends) program_->ops[end].imm = static_cast<std::int64_t>(program_->ops.size());
 }
 
 // Whether an operand of the function is, or holds, the variable.

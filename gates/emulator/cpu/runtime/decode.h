@@ -2,6 +2,7 @@
 #pragma once
 
 #include <map>
+#include <set>
 #include <string>
 #include <unordered_map>
 
@@ -9,6 +10,7 @@
 
 namespace gates_cpu {
 
+using Variables = std::vector<std::pair<Space, std::uint64_t>>;        // state space, and place in it
 using Symbols = std::map<std::string, std::uint64_t>;  // where a module's .global and .const variables lie
 
 // The modifiers of an instruction; each is taken once, and what nobody takes is refused.
@@ -55,6 +57,8 @@ class Decoder {
     const Module& module() const { return module_; }
     void branch(Handler handler, const std::string& label);
     void call();
+    void inlined(const Function& callee, const Variables& results, const Variables& given);
+    void call_by_address(std::uint32_t slot, const Variables& results, const Variables& given);
     void leave();                                                // ret
     [[noreturn]] void unsupported(const std::string& why = {}) const;
 
@@ -82,6 +86,7 @@ class Decoder {
     void place_shared(const Function& function);
     std::pair<Space, std::uint64_t> variable(const std::string& name);
     std::uint64_t symbol_value(const std::string& name);
+    std::set<std::string> pointed_at() const;       // functions whose address is taken
     std::uint32_t slot(std::uint32_t bytes);
     void one(const Instruction& instruction);
 };

@@ -3,6 +3,7 @@
 #include <algorithm>
 #include <cstring>
 
+#include "capture.h"
 #include "cluster.h"
 #include "memory.h"
 #include "system_calls.h"
@@ -26,6 +27,7 @@ constexpr Named kErrors[] = {
     {kNoKernelImage, "cudaErrorNoKernelImageForDevice", "no kernel image is available for execution on the device"},
     {kInvalidPtx, "cudaErrorInvalidPtx", "a PTX JIT compilation failed"},
     {kInvalidResourceHandle, "cudaErrorInvalidResourceHandle", "invalid resource handle"},
+    {kIllegalState, "cudaErrorIllegalState", "the operation cannot be performed in the present state"},
     {kNotReady, "cudaErrorNotReady", "device not ready"},
     {kIllegalAddress, "cudaErrorIllegalAddress", "an illegal memory access was encountered"},
     {kLaunchOutOfResources, "cudaErrorLaunchOutOfResources", "too many resources requested for launch"},
@@ -35,6 +37,12 @@ constexpr Named kErrors[] = {
     {kInvalidAddressSpace, "cudaErrorInvalidAddressSpace", "operation not supported on global/shared address space"},
     {kCooperativeLaunchTooLarge, "cudaErrorCooperativeLaunchTooLarge", "too many blocks in cooperative launch"},
     {kLaunchFailure, "cudaErrorLaunchFailure", "unspecified launch failure"},
+    {kStreamCaptureUnsupported, "cudaErrorStreamCaptureUnsupported", "operation not permitted when stream is capturing"},
+    {kStreamCaptureInvalidated, "cudaErrorStreamCaptureInvalidated", "operation failed due to a previous error during capture"},
+    {kStreamCaptureUnmatched, "cudaErrorStreamCaptureUnmatched", "capture was not ended in the same stream as it began"},
+    {kStreamCaptureUnjoined, "cudaErrorStreamCaptureUnjoined", "capturing stream has unjoined work"},
+    {kStreamCaptureImplicit, "cudaErrorStreamCaptureImplicit", "operation would make the legacy stream depend on a capturing blocking stream"},
+    {kCapturedEvent, "cudaErrorCapturedEvent", "operation not permitted on an event last recorded in a capturing stream"},
     {kInvalidClusterSize, "cudaErrorInvalidClusterSize", "cluster misconfiguration"},
     {kNotPermitted, "cudaErrorNotPermitted", "operation not permitted"},
     {kNotSupported, "cudaErrorNotSupported", "operation not supported"},
@@ -90,12 +98,14 @@ bool LoadedModule::ready() {
             std::memset(memory.bytes(address), 0, variable.bytes());
             memory.mark_initialised(address, variable.bytes());
         }
+        std::map<std::string, std::uint64_t> addresses = variables;
+        for (const auto& [name, function] : parsed->functions) addresses[name] = parsed->function_address(name);
         for (const Variable& variable : parsed->variables) {
             const auto placed = variables.find(variable.name);
             if (placed == variables.end()) continue;
             const unsigned bytes = bytes_of(variable.type);
             for (std::size_t i = 0; i < variable.initial.size() && i < variable.count; ++i) {
-                const std::uint64_t bits = little_bits(variable, variable.initial[i], variables);
+                const std::uint64_t bits = little_bits(variable, variable.initial[i], addresses);
                 std::memcpy(memory.bytes(placed->second) + i * bytes, &bits, bytes);
             }
         }
@@ -295,6 +305,7 @@ void Device::reset() {
     launches_left_out = 0;
     executed = 0;
     executed_s = 0;
+    forget_capture();
     clear_findings();
     forget_printed_lines();
 }

@@ -14,9 +14,11 @@ namespace gates_cpu {
 // Error numbers of the CUDA runtime that this one gives.
 enum Error : int {
     kSuccess = 0, kInvalidValue = 1, kMemoryAllocation = 2, kInvalidConfiguration = 9, kInvalidSymbol = 13, kInvalidMemcpyDirection = 21,
-    kInvalidDeviceFunction = 98, kNoDevice = 100, kInvalidDevice = 101, kNoKernelImage = 209, kInvalidPtx = 218, kInvalidResourceHandle = 400,
+    kInvalidDeviceFunction = 98, kNoDevice = 100, kInvalidDevice = 101, kNoKernelImage = 209, kInvalidPtx = 218, kInvalidResourceHandle = 400, kIllegalState = 401,
     kNotReady = 600, kIllegalAddress = 700, kLaunchOutOfResources = 701, kLaunchTimeout = 702, kAssert = 710, kMisalignedAddress = 716, kInvalidAddressSpace = 717, kLaunchFailure = 719,
-    kCooperativeLaunchTooLarge = 720, kNotPermitted = 800, kNotSupported = 801, kInvalidClusterSize = 912
+    kCooperativeLaunchTooLarge = 720, kNotPermitted = 800, kNotSupported = 801, kStreamCaptureUnsupported = 900,
+    kStreamCaptureInvalidated = 901, kStreamCaptureUnmatched = 903, kStreamCaptureUnjoined = 904, kStreamCaptureImplicit = 906, kCapturedEvent = 907,
+    kInvalidClusterSize = 912
 };
 const char* error_name(int error);
 const char* error_text(int error);

@@ -21,10 +21,9 @@ namespace gates_cpu {
 namespace {
 
 constexpr std::uint64_t kReserved = std::uint64_t(64) << 30;
-constexpr std::uint64_t kAlignment = 256, kGuard = 512;
+constexpr std::uint64_t kAlignment = 256, kGuard = 512, kPage = 4096;
 std::mutex mutex;
 std::map<std::uint64_t, DeviceMemory::Block> blocks;
-std::map<void*, std::uint64_t> host_blocks;
 
 // Host code that touches device memory ends the process, as it does beside a real device; first it is told what it did.
 struct sigaction before_ours;
@@ -91,17 +90,49 @@ DeviceMemory::DeviceMemory() {
     size_ = 0;
 }
 
-// Addresses are not used again while there are others, so a use after free is found.
-std::uint64_t DeviceMemory::allocate(std::uint64_t bytes, const std::string& name) {
-    const std::lock_guard<std::mutex> lock(mutex);
+// Addresses are not used again while there are others, so a use after free is found. 0: out of memory.
+std::uint64_t DeviceMemory::place(std::uint64_t bytes, std::uint64_t alignment, const Block& block) {
     if (bytes == 0 || size_ == 0) return 0;
-    const std::uint64_t start = (next_ + kGuard + kAlignment - 1) / kAlignment * kAlignment;
+    const std::uint64_t start = (next_ + kGuard + alignment - 1) / alignment * alignment;
     if (bytes > size_ || start + bytes + kGuard > size_) return 0;
     next_ = start + bytes;
-    std::memset(shadow_ + start, is_shared() ? kWhole : kAllocated | kWritable, bytes);
-    if (bytes <= (std::uint64_t(256) << 20)) std::memset(data_ + start, poison_, bytes);
-    blocks[base_ + start] = {base_ + start, bytes, false, !name.empty(), false, name};
-    return base_ + start;
+    Block& made = blocks[base_ + start] = block;
+    made.address = base_ + start;
+    made.bytes = bytes;
+    return made.address;
+}
+
+std::uint64_t DeviceMemory::allocate(std::uint64_t count, const std::string& name) {
+    const std::lock_guard<std::mutex> lock(mutex);
+    Block block;
+    block.variable = !name.empty();
+    block.name = name;
+    const std::uint64_t address = place(count, kAlignment, block);
+    if (address == 0) return 0;
+    std::memset(shadow(address), is_shared() ? kWhole : kAllocated | kWritable, count);
+    if (count <= (std::uint64_t(256) << 20)) std::memset(bytes(address), poison_, count);
+    return address;
+}
+
+// The host's own view of the bytes, in whole pages.
+std::uint64_t DeviceMemory::allocate_for_both(std::uint64_t count, bool managed) {
+    const std::lock_guard<std::mutex> lock(mutex);
+    const std::uint64_t whole = (count + kPage - 1) / kPage * kPage;
+    Block block;
+    block.host = !managed;
+    block.managed = managed;
+    const std::uint64_t address = whole < count ? 0 : place(whole, kPage, block);
+    if (address == 0) return 0;
+    void* const view = reinterpret_cast<void*>(address);
+    if (!is_shared() && mremap(bytes(address), 0, whole, MREMAP_MAYMOVE | MREMAP_FIXED, view) != view) {
+        blocks.erase(address);
+        return 0;
+    }
+    blocks[address].bytes = count;
+    next_ += kPage;  // nothing else lies in the last page
+    std::memset(bytes(address), 0, whole);
+    std::memset(shadow(address), kWhole, count);
+    return address;
 }
 
 bool DeviceMemory::release(std::uint64_t address) {
@@ -110,7 +141,10 @@ bool DeviceMemory::release(std::uint64_t address) {
     if (found == blocks.end() || found->second.freed) return false;
     found->second.freed = true;
     std::memset(shadow(address), 0, found->second.bytes);
-    const std::uint64_t page = 4096, first = (address + page - 1) / page * page, last = (address + found->second.bytes) / page * page;
+    if ((found->second.host || found->second.managed) && !is_shared()) {
+        mmap(reinterpret_cast<void*>(address), found->second.bytes, PROT_NONE, MAP_PRIVATE | MAP_ANONYMOUS | MAP_NORESERVE | MAP_FIXED, -1, 0);
+    }
+    const std::uint64_t first = (address + kPage - 1) / kPage * kPage, last = (address + found->second.bytes) / kPage * kPage;
     if (last > first) {  // whole pages go back to the system
         madvise(bytes(first), last - first, MADV_REMOVE);
         madvise(shadow(first), last - first, MADV_REMOVE);
@@ -136,7 +170,7 @@ void DeviceMemory::protect(std::uint64_t address, std::uint64_t count) {
 std::uint64_t DeviceMemory::used() const {
     const std::lock_guard<std::mutex> lock(mutex);
     std::uint64_t sum = 0;
-    for (const auto& [address, block] : blocks) sum += block.freed ? 0 : block.bytes;
+    for (const auto& [address, block] : blocks) sum += block.freed || block.host ? 0 : block.bytes;
     return sum;
 }
 
@@ -151,23 +185,20 @@ std::vector<DeviceMemory::Block> DeviceMemory::live() const {
     const std::lock_guard<std::mutex> lock(mutex);
     std::vector<Block> found;
     for (const auto& [address, block] : blocks) {
-        if (!block.freed && !block.variable) found.push_back(block);
+        if (!block.freed && !block.variable && !block.host) found.push_back(block);
     }
     return found;
 }
 
-void* DeviceMemory::host_range(std::uint64_t bytes) {
-    void* made = std::calloc(1, bytes);
-    const std::lock_guard<std::mutex> lock(mutex);
-    if (made != nullptr) host_blocks[made] = bytes;
-    return made;
+bool DeviceMemory::host_may_touch(std::uint64_t address) const {
+    if (!holds(address)) return true;
+    const Block block = nearest(address);
+    return (block.host || block.managed) && !block.freed && address - block.address < block.bytes;
 }
 
-bool DeviceMemory::release_host(void* pointer) {
-    const std::lock_guard<std::mutex> lock(mutex);
-    if (host_blocks.erase(pointer) == 0) return false;
-    std::free(pointer);
-    return true;
+bool DeviceMemory::pinned(std::uint64_t address) const {
+    const Block block = nearest(address);
+    return block.host && !block.freed && block.address == address;
 }
 
 }  // namespace gates_cpu

@@ -16,13 +16,14 @@ constexpr std::uint8_t kReadable = kAllocated | kInitialised, kWhole = kReadable
 constexpr std::uint64_t kSharedWindow = 0x0100000000000000ull;
 constexpr std::uint64_t kLocalWindow = 0x0200000000000000ull;
 constexpr std::uint64_t kParamWindow = 0x0300000000000000ull;
+constexpr std::uint64_t kFunctionWindow = 0x0400000000000000ull;
 constexpr std::uint64_t kWindowBits = 0xff00000000000000ull;
 
 class DeviceMemory {
   public:
     struct Block {
         std::uint64_t address = 0, bytes = 0;
-        bool freed = false, variable = false, host = false;
+        bool freed = false, variable = false, host = false, managed = false;
         std::string name;
     };
 
@@ -42,14 +43,17 @@ class DeviceMemory {
     Block nearest(std::uint64_t address) const;                                 // the block at or before it, or an empty one
     std::vector<Block> live() const;
     void poison(std::uint8_t pattern) { poison_ = pattern; }
-    void* host_range(std::uint64_t bytes);                                      // pinned memory, which both sides may touch
-    bool release_host(void* pointer);
+    // Memory that both sides may touch at one address: the host's, pinned, or managed. What the host wrote nobody knows. 0: out of memory.
+    std::uint64_t allocate_for_both(std::uint64_t bytes, bool managed);
+    bool host_may_touch(std::uint64_t address) const;
+    bool pinned(std::uint64_t address) const;                                   // a live block of the host begins there
 
   private:
     DeviceMemory();
     std::uint64_t base_ = 0, size_ = 0, next_ = 0, capacity_ = 0;
     std::uint8_t *data_ = nullptr, *shadow_ = nullptr;
     std::uint8_t poison_ = 0xcd;
+    std::uint64_t place(std::uint64_t bytes, std::uint64_t alignment, const Block& block);
 };
 
 }  // namespace gates_cpu

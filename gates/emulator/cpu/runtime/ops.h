@@ -16,6 +16,8 @@ void widen_slot_signed(Warp& warp, const Op& op);
 void narrow_slot(Warp& warp, const Op& op);
 void end_lanes(Warp& warp, const Op& op);
 void jump_always(Warp& warp, const Op& op);
+void jump_unless_equal(Warp& warp, const Op& op);    // op.a and op.b, of 64 bits
+void call_of_no_function(Warp& warp, const Op& op);  // op.a: the address
 bool is_move(const Op& op);      // of a register of 32 bits
 bool is_product(const Op& op);   // wgmma.mma_async
 void special_register(Decoder& decoder, const std::string& name, Type type, std::uint32_t destination);

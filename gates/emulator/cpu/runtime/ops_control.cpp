@@ -231,6 +231,19 @@ const OpcodeTable table = {
 void end_lanes(Warp& warp, const Op&) { warp.leave(warp.exec); }
 void jump_always(Warp& warp, const Op& op) { warp.jump(warp.exec, static_cast<std::uint32_t>(op.imm)); }
 
+void jump_unless_equal(Warp& warp, const Op& op) {
+    const std::uint64_t *const a = warp.lanes<std::uint64_t>(op.a), *const b = warp.lanes<std::uint64_t>(op.b);
+    std::uint32_t others = 0;
+    for (unsigned lane = 0; lane < kLanes; ++lane) others |= static_cast<std::uint32_t>(a[lane] != b[lane]) << lane;
+    if ((others & warp.exec) != 0) warp.jump(others & warp.exec, static_cast<std::uint32_t>(op.imm));
+}
+
+void call_of_no_function(Warp& warp, const Op& op) {
+    const bool null = warp.lanes<std::uint64_t>(op.a)[__builtin_ctz(warp.exec)] < 65536;
+    warp.cta->report_here(warp, op, null ? "cpu.null_address" : "cpu.not_device_memory",
+                          null ? "calls a null function pointer" : "calls a function pointer that names no function of the device with these parameters: one of the host?");
+}
+
 void special_register(Decoder& decoder, const std::string& name, Type type, std::uint32_t destination) {
     std::string base = name;
     int axis = 0;

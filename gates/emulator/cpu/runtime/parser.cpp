@@ -5,6 +5,7 @@
 #include <unordered_map>
 
 #include "lexer.h"
+#include "memory.h"
 #include "ptx.h"
 
 namespace gates_cpu {
@@ -225,11 +226,11 @@ class Parser {
         if (accept(".reg")) return registers(word());
         if (peek().kind == Token::Word && peek().text.substr(0, 5) == ".reg.") return registers(word().substr(4));  // without a space
         if (accept(".loc")) return location();
-        if (accept(".pragma")) {
+        if (accept(".pragma") || accept(".callprototype") || accept(".calltargets")) {
             while (!accept(";") && peek().kind != Token::End) next();
             return;
         }
-        if (accept(".branchtargets") || accept(".calltargets") || accept(".callprototype")) fail("not supported: indirect branches and calls");
+        if (accept(".branchtargets")) fail("not supported: indirect branches");
         if (peek().kind == Token::Word && peek().text[0] == '.') {
             const std::string space = word();
             do function_->locals.push_back(declaration(space)); while (accept(","));
@@ -404,6 +405,11 @@ unsigned bytes_of(Type type) {
     if (type <= Type::BF16) return 2;
     if (type <= Type::TF32) return 4;
     return type == Type::B128 ? 16 : 8;
+}
+
+std::uint64_t Module::function_address(const std::string& function) const {
+    const auto found = functions.find(function);
+    return found == functions.end() ? 0 : kFunctionWindow + 16 * static_cast<std::uint64_t>(std::distance(functions.begin(), found) + 1);
 }
 
 std::string Module::newer() const {

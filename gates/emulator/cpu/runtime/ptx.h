@@ -82,6 +82,7 @@ struct Module {
     std::map<std::string, Function> functions;
     std::vector<Variable> variables;
     std::map<int, std::string> files;
+    std::uint64_t function_address(const std::string& function) const;  // 0: there is none
 };
 
 Module parse(const std::string& text);  // throws Unsupported with the line

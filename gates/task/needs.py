@@ -34,16 +34,14 @@ _opaque: set[str] = set()  # problems that were not followed once: another try m
 
 def estimate(problem: Any, shape: Mapping[str, int]) -> Needs | None:
     """Return what a case of ``shape`` takes at most, roughly; None if the problem can't be followed without memory."""
-    from torch.utils.flop_counter import FlopCounterMode  # imports Triton, which small problems need not wait for
-
     try:
-        with torch.device("meta"), torch.no_grad(), _Held() as held, FlopCounterMode(display=False) as flops:
+        with torch.device("meta"), torch.no_grad(), _Followed() as followed:
             outputs = problem.honest(problem.make_inputs(shape, 0, "meta"), shape)
     except Exception:  # the user's code, on tensors that hold nothing
         return None
     values = outputs.values() if isinstance(outputs, Mapping) else outputs if isinstance(outputs, (tuple, list)) else [outputs]
     elements = sum(value.numel() for value in values)
-    return Needs(_COPIES * held.most + _BYTES_PER_OUTPUT * elements, _EVALUATIONS * flops.get_total_flops() / _FLOPS_PER_S)
+    return Needs(_COPIES * followed.most + _BYTES_PER_OUTPUT * elements, _EVALUATIONS * followed.flops / _FLOPS_PER_S)
 
 
 def free_bytes() -> int:
@@ -63,7 +61,7 @@ def known(problem: Any, shape: Mapping[str, int], *, small: bool = False) -> Nee
     """Return what a case of ``shape`` takes: what the problem's NEEDS says, or an estimate. None if it can't be known, or if its sizes
     look small and it is not asked for ``small`` shapes, too.
 
-    To follow a problem loads much of torch, some seconds long, so an import writes the estimates down, also for shapes that look small.
+    To follow a problem loads parts of torch, half a second long, so an import writes the estimates down, also for shapes that look small.
     """
     sizes = [size for size in shape.values() if type(size) is int]
     if not hasattr(problem, "honest"):
@@ -140,16 +138,31 @@ class _Bounded(TorchDispatchMode):
         return made
 
 
-class _Held(TorchDispatchMode):
-    """The most bytes of storages that are alive at once, in ``most``."""
+class _Followed(TorchDispatchMode):
+    """The most bytes of storages that are alive at once, in ``most``; floating-point operations by torch's own formulas, in ``flops``."""
+
+    @classmethod
+    def _should_skip_dynamo(cls) -> bool:
+        """Not by torch's own way, which imports its compiler, seconds long. Hence not FlopCounterMode, either."""
+        return False
 
     def __init__(self) -> None:
         super().__init__()
-        self.most = self._now = 0
+        from torch.utils.flop_counter import flop_registry  # imports Triton, which small problems need not wait for
+
+        self.most = self._now = self.flops = 0
+        self._formulas = flop_registry
         self._seen: dict[int, Any] = {}
 
     def __torch_dispatch__(self, function: Any, types: Any, args: Any = (), kwargs: Any = None) -> Any:
-        made = function(*args, **(kwargs or {}))
+        kwargs = kwargs or {}
+        with self:  # what is made of simpler operations is counted as these
+            made = function.decompose(*args, **kwargs)
+        if made is not NotImplemented:
+            return made
+        made = function(*args, **kwargs)
+        if formula := self._formulas.get(function.overloadpacket):
+            self.flops += formula(*args, **kwargs, out_val=made)
         for value in made if isinstance(made, (tuple, list)) else [made]:
             if isinstance(value, torch.Tensor):
                 self._hold(value.untyped_storage())

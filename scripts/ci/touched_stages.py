@@ -121,7 +121,7 @@ def _why(place: Places, files: list[str]) -> str:
 
 def _files(task: Task, tree: Path) -> frozenset[str]:
     made_of = task.made_of()
-    paths = {*made_of.files, *made_of.sought}
+    paths = {*made_of.files, *map(Path, made_of.sought)}
     folders = {folder: tuple(_places(folder)) for folder in {path.parent for path in paths}}  # thousands of names lie in a few folders
     found: set[Path] = set()
     for path in paths:

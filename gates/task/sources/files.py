@@ -30,7 +30,7 @@ class StageFiles:
     """``files``: the files that make the stage, sorted. ``sought``: paths without a file; a new file there would belong to the stage."""
 
     files: tuple[Path, ...]
-    sought: frozenset[Path]
+    sought: frozenset[str]
 
 
 def stage_files(folder: Path, first: Iterable[Path], flags: Sequence[str]) -> StageFiles:
@@ -66,7 +66,7 @@ def stage_files(folder: Path, first: Iterable[Path], flags: Sequence[str]) -> St
         for candidate in _candidates(path, above, searched):
             if candidate not in found and candidate not in sought:
                 (waiting.append if os.path.isfile(candidate) else sought.add)(candidate)
-    return StageFiles(tuple(sorted(map(Path, found))), frozenset(map(Path, sought)))
+    return StageFiles(tuple(sorted(map(Path, found))), frozenset(sought))
 
 
 def project_root(start: Path) -> Path:

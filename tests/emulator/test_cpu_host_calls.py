@@ -2,15 +2,12 @@
 
 from __future__ import annotations
 
-import subprocess
-import sys
 from pathlib import Path
 
 import cpu_kit
 import numpy as np
 import pytest
 from conftest import OnceASession
-from places import TESTS
 
 from gates.core.errors import GatesError
 from gates.emulator.cpu.build import kernel_library
@@ -45,11 +42,7 @@ def test_managed_memory(library: Path, cpu: CpuDevice) -> None:
 
 
 def test_the_host_can_not_touch_managed_memory_that_is_freed(library: Path) -> None:
-    code = (
-        "import cpu_kit, numpy as np; from gates.emulator.cpu.loading import Launcher; from pathlib import Path\n"
-        f"cpu = cpu_kit.device(); Launcher(Path({str(library)!r}), 'managed')(cpu.array(np.zeros(64, np.float32)), 2)"
-    )
-    done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, timeout=60, cwd=TESTS / "support", check=False)
+    done = cpu_kit.apart(library, "Launcher(library, 'managed')(cpu.array(np.zeros(64, np.float32)), 2)")
     assert done.returncode == -11 and "error: host code in managed touches device memory at 0x" in done.stderr
 
 

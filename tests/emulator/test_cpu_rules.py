@@ -3,15 +3,12 @@
 from __future__ import annotations
 
 import contextlib
-import subprocess
-import sys
 from pathlib import Path
 
 import cpu_kit
 import numpy as np
 import pytest
 from conftest import OnceASession
-from places import TESTS
 
 from gates.core.errors import GatesError
 from gates.emulator.cpu.build import kernel_library
@@ -222,12 +219,8 @@ def test_variables_of_the_device_and_a_function_that_is_not_inlined(library: Pat
 
 
 def test_printf(library: Path) -> None:
-    code = (
-        "import cpu_kit; from gates.emulator.cpu.loading import Launcher; from pathlib import Path\n"
-        f"cpu = cpu_kit.device(); Launcher(Path({str(library)!r}), 'print')(2)\n"
-        f"Launcher(Path({str(library)!r}), 'print')(600); print(); print([f.code for f in cpu.findings()])"
-    )
-    done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, timeout=60, cwd=TESTS / "support", check=True)
+    calls = "launch = Launcher(library, 'print'); launch(2); launch(600); print(); print([one.code for one in cpu.findings()])"
+    done = cpu_kit.apart(library, calls)
     lines = done.stdout.splitlines()
     assert lines.count("line 1 of many:  1.50 1099511627776") == 4
     assert len([line for line in lines if line.startswith("line ")]) == 1000 and lines[-1] == "['cpu.printf_flood']"
@@ -252,11 +245,7 @@ def test_launches_can_be_recorded_alone(library: Path, cpu: CpuDevice) -> None:
 
 
 def test_host_code_can_not_touch_device_memory(library: Path) -> None:
-    code = (
-        "import cpu_kit, numpy as np; from gates.emulator.cpu.loading import Launcher; from pathlib import Path\n"
-        f"cpu = cpu_kit.device(); Launcher(Path({str(library)!r}), 'host_reads')(cpu.array(np.zeros(4, np.float32)))"
-    )
-    done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, timeout=60, cwd=TESTS / "support", check=False)
+    done = cpu_kit.apart(library, "Launcher(library, 'host_reads')(cpu.array(np.zeros(4, np.float32)))")
     assert done.returncode == -11 and "error: host code in host_reads touches device memory at 0x" in done.stderr
 
 

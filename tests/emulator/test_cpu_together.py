@@ -97,6 +97,16 @@ def test_a_flag_in_shared_memory_needs_a_fence(library: Path, seed: int) -> None
 
 
 @pytest.mark.parametrize("seed", [0, 1, 2])
+def test_an_arrival_tells_of_its_own_lane(library: Path, seed: int) -> None:
+    for mode in range(2):
+        cpu = cpu_kit.device(seed=seed)
+        out = cpu.empty((32,), np.float32)
+        Launcher(library, "arrived")(cpu.array(X), out, mode)
+        assert np.array_equal(out.get(), X[:32][::-1])
+        assert [finding.code for finding in cpu.findings()] == ["cpu.race_shared"] * mode, cpu.findings()
+
+
+@pytest.mark.parametrize("seed", [0, 1, 2])
 def test_a_flag_tells_of_its_own_lane_and_is_taken_by_a_fence_or_a_barrier(library: Path, seed: int) -> None:
     for mode, races in enumerate([False, True, True, False, False]):
         cpu = cpu_kit.device(seed=seed)

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import subprocess
+import sys
 from collections.abc import Mapping
 from dataclasses import dataclass
 from pathlib import Path
@@ -17,6 +19,14 @@ from gates.task import problem
 from gates.task.load import load_task
 
 DATA = ROOT / "tests" / "data" / "cpu"
+
+
+def apart(library: Path, calls: str) -> subprocess.CompletedProcess[str]:
+    """Run ``calls``, of ``cpu`` and launchers of ``library``, in a process of its own, which they may end."""
+    begin = "import cpu_kit, numpy as np; from gates.emulator.cpu.loading import Launcher; from pathlib import Path\n"
+    code = f"{begin}cpu, library = cpu_kit.device(), Path({str(library)!r}); {calls}"
+    here = Path(__file__).parent
+    return subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, timeout=60, cwd=here, check=False)
 
 
 def device(**settings: int) -> CpuDevice:

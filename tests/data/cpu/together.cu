@@ -112,6 +112,24 @@ __global__ void largest_kernel(const int* x, int* out, int mode) {
   if (mode == 1 && seen < x[threadIdx.x + blockIdx.x * blockDim.x]) atomicExch(out, x[threadIdx.x + blockIdx.x * blockDim.x]);
 }
 
+// The same by an mbarrier, at which lane 0 arrives for its warp. Mode 1: no __syncwarp comes before.
+__global__ void arrival_kernel(const float* x, float* out, int mode) {
+  __shared__ float row[32];
+  __shared__ alignas(8) unsigned long long bar;
+  const int lane = threadIdx.x % 32;
+  const unsigned at = unsigned(__cvta_generic_to_shared(&bar));
+  if (threadIdx.x == 0) asm volatile("mbarrier.init.shared::cta.b64 [%0], 1;" ::"r"(at) : "memory");
+  __syncthreads();
+  if (threadIdx.x < 32) {
+    row[lane] = x[lane];  // arrives later
+    if (mode == 0) __syncwarp();
+    if (lane == 0) asm volatile("{ .reg .b64 state; mbarrier.arrive.shared::cta.b64 state, [%0]; }" ::"r"(at) : "memory");
+  } else {
+    asm volatile("{ .reg .pred p; AGAIN: mbarrier.try_wait.parity.shared::cta.b64 p, [%0], 0; @!p bra AGAIN; }" ::"r"(at) : "memory");
+    out[lane] = row[31 - lane];  // waited
+  }
+}
+
 // Block 0 hands `row` over to block 1. Mode 1: lane 0 tells of all lanes' stores, which no __syncwarp orders; 2: nothing comes between
 // the flag and the reads; 3: a barrier does; 4: the flag is released and acquired.
 __device__ volatile int handed;
@@ -215,6 +233,7 @@ extern "C" int bulk(const float* x, float* out, int64_t mode, TAIL) { bulk_kerne
 extern "C" int libcu(const float* x, float* out, TAIL) { libcu_kernel<<<1, 128>>>(x, out); return cudaGetLastError(); }
 extern "C" int staged(const float* x, float* out, int64_t mode, TAIL) { pipeline_kernel<<<1, 64>>>(x, out, int(mode)); return cudaGetLastError(); }
 extern "C" int flagged(const float* x, float* out, int64_t mode, TAIL) { flag_kernel<<<1, 64>>>(x, out, int(mode)); return cudaGetLastError(); }
+extern "C" int arrived(const float* x, float* out, int64_t mode, TAIL) { arrival_kernel<<<1, 64>>>(x, out, int(mode)); return cudaGetLastError(); }
 extern "C" int handed_over(const float* x, float* row, float* out, int64_t mode, TAIL) {
   const int none = 0;
   if (cudaMemcpyToSymbol(handed, &none, sizeof none) != cudaSuccess) return 1;

@@ -9,6 +9,7 @@ from typing import Any
 from gates.core.errors import GatesError
 from gates.importers.folder import Original, text
 
+_DEEPEST = 200
 _GLOBAL = re.compile(r"__global__(?:\s+(?:static|inline|__launch_bounds__\s*\([^)]*\)|void))*\s+([A-Za-z_]\w*)\s*\(")
 _COMMENT = re.compile(r"//[^\n]*|/\*.*?\*/", re.DOTALL)
 
@@ -30,11 +31,18 @@ def expression(code: str, where: str) -> ast.expr:
 
 def _parsed(code: str, where: str, mode: str) -> Any:
     try:
-        return ast.parse(code, mode=mode)
+        tree = ast.parse(code, mode=mode)
     except (SyntaxError, ValueError) as error:
         raise GatesError(f"{where}:{getattr(error, 'lineno', None) or 1}: not Python: {getattr(error, 'msg', error)}") from None
     except (RecursionError, MemoryError):
         raise GatesError(f"{where}: nested too deeply") from None
+    level: list[ast.AST] = [tree]
+    for _ in range(_DEEPEST):  # whoever reads the tree calls itself for each level, several times at that
+        level = [below for node in level for below in ast.iter_child_nodes(node)]
+    if level:
+        line = getattr(level[0], "lineno", 1)
+        raise GatesError(f"{where}:{line}: nested in more than {_DEEPEST} levels", hint="each + adds a level: write parts of it apart")
+    return tree
 
 
 def require(tree: ast.Module, names: tuple[str, ...], where: str, format: str) -> None:

@@ -6,7 +6,8 @@ import ast
 
 import pytest
 
-from gates.importers import languages
+from gates.core.errors import GatesError
+from gates.importers import languages, sources
 
 CASES = {
     "Triton": ("import triton as tr", "@tr.autotune(configs=[], key=[])\n@tr.jit", ("kernel",)),
@@ -37,3 +38,15 @@ def test_kernels_of_one_kind_come_in_the_modules_order() -> None:
     functions = (("triton.jit", "second"), ("cuda.jit", "other"), ("triton.jit", "first"))
     code = "import triton\nfrom numba import cuda\n" + "".join(f"@{maker}\ndef {name}(x): pass\n" for maker, name in functions)
     assert languages.kernels_of(ast.parse(code), "triton") == ["second", "first"]
+
+
+@pytest.mark.parametrize("code", ["+".join("1" * 990), "(" * 150 + "1" + ",)" * 150 + "+" + "+".join("1" * 80), "-" * 250 + "1"])
+def test_an_expression_of_too_many_levels_is_one_error(code: str) -> None:
+    """Whatever reads it calls itself for each level, and Python lets it do that a thousand times."""
+    with pytest.raises(GatesError, match=r"^made\.py:1: nested in more than 200 levels$|^made\.py: nested too deeply$"):
+        sources.expression(code, "made.py")
+
+
+def test_a_text_of_as_many_lines_as_people_write_is_read() -> None:
+    tree = sources.parse("text = (" + "\n + ".join(f"'line {n}\\n'" for n in range(150)) + ")", "made.py")
+    assert ast.unparse(tree).count("line") == 150

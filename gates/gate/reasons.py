@@ -83,6 +83,14 @@ WORDS = {  # that verdicts use, beside codes
     "not counted. A weak case of the task's own shapes fails the gate (correctness.too_weak). One of an odd shape, an edge shape or "
     "special inputs does "
     "not: of one element, for example, a mean is that element, whatever the kernel adds up.",
+    "bar": "the speed-up that the task asks for, as a ratio of the p50 times, baseline over candidate: 15 % is a bar of 1.150.",
+    "interval": "where the speed-up lies with the confidence that stands before it, by the differences of interleaved pairs of blocks. The "
+    "gate passes if its low end reaches the bar, and fails if its high end does not.",
+    "noise floor": "how far two loads of one binary differ in the same run. A difference below it is none.",
+    "limit": "the least time that the card allows one launch: the largest of the operations by unit, the bytes from memory and an empty "
+    "launch, each at the card's peak. The sentence names which it is.",
+    "cold l2": "each launch is timed after the level 2 cache was overwritten, as a kernel finds it amid others. Warm: after a launch "
+    "on the same inputs.",
 }
 
 

@@ -226,8 +226,9 @@ def _close(axes: Any, evidence: PerformanceEvidence, reading: Reading, bar_pct: 
     found, bar, ratios = reading.ruling.interval, 1.0 + bar_pct / 100.0, _pair_ratios(series)
     low, high = min(*ratios, found.low), max(*ratios, found.high)
     margin = max((high - low) * 0.12, 1e-4)
+    bins = {"bins": min(24, max(6, len(ratios) // 2)), "range": None if max(ratios) - min(ratios) > 1e-9 else (low - margin, high + margin)}
     label = f"{100 * reading.confidence:.1f} % interval {found.low:.4f} to {found.high:.4f}"
-    axes.hist(ratios, bins=min(24, max(6, len(ratios) // 2)), color=BLUE, alpha=0.45, edgecolor=BLUE, label=f"{len(ratios)} pairs")
+    axes.hist(ratios, **bins, color=BLUE, alpha=0.45, edgecolor=BLUE, label=f"{len(ratios)} pairs")
     axes.axvspan(found.low, found.high, color=GREY, alpha=0.22, linewidth=0, label=label)
     axes.axvline(found.ratio, color="black", linewidth=1.4, label=f"ratio {found.ratio:.4f}")
     axes.plot(ratios, [-0.3] * len(ratios), "|", color=BLUE, markersize=9)

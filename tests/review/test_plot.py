@@ -89,6 +89,18 @@ def test_the_bar_is_in_the_close_up_where_it_lies_among_the_pairs(tmp_path) -> N
     assert "inconclusive" in text
 
 
+def test_ratios_that_differ_in_their_last_digit_alone_are_drawn(tmp_path) -> None:
+    """As of kernels whose times the timer tells in whole steps: there is no width to divide."""
+    blocks = []
+    for pair in range(12):
+        blocks += [
+            Block("candidate", pair, (10.0,) * 20, sm_mhz=1980.0),
+            Block("baseline", pair, (12.0 + 2e-15 * (pair % 2),) * 20, sm_mhz=1980.0),
+        ]
+    control = tuple(Block(side, pair, (12.0,) * 20) for pair in range(12) for side in ("baseline", "control"))
+    assert "12 pairs" in drawn(evidence(tuple(blocks), control), tmp_path / "steps.svg")
+
+
 def test_disturbed_blocks_and_stalls_are_shown(tmp_path) -> None:
     record = fed([10.0] * 19 + [900.0], [12.0] * 20)
     blocks = record.series[0].blocks

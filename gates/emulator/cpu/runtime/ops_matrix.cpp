@@ -14,11 +14,11 @@
 namespace gates_cpu {
 namespace {
 
-enum class Element : std::uint8_t { F16, BF16, TF32, E4M3, E5M2, F32, S8, U8, S32 };
+enum class Element : std::uint8_t { F16, BF16, TF32, E4M3, E5M2, F32, S8, U8, S32, F64 };
 
 bool element_named(const std::string& name, Element& element) {
     static const std::map<std::string, Element> names = {{"f16", Element::F16}, {"bf16", Element::BF16}, {"tf32", Element::TF32}, {"e4m3", Element::E4M3}, {"e5m2", Element::E5M2},
-                                                         {"f32", Element::F32}, {"s8", Element::S8}, {"u8", Element::U8}, {"s32", Element::S32}};
+                                                         {"f32", Element::F32}, {"s8", Element::S8}, {"u8", Element::U8}, {"s32", Element::S32}, {"f64", Element::F64}};
     const auto found = names.find(name);
     if (found != names.end()) element = found->second;
     return found != names.end();
@@ -28,6 +28,7 @@ unsigned bits_of_element(Element element) {
     switch (element) {
         case Element::F16: case Element::BF16: return 16;
         case Element::E4M3: case Element::E5M2: case Element::S8: case Element::U8: return 8;
+        case Element::F64: return 64;
         default: return 32;
     }
 }
@@ -88,14 +89,16 @@ unsigned registers_of(const Extra& extra, Which which, unsigned packed) {
     return static_cast<unsigned>((which == B ? extra.k : extra.m) * (which == A ? extra.k : extra.n)) / (kLanes * packed);
 }
 
-// Calls take(index, bits) for each element of a fragment whose registers begin at extra.slots[first].
-template <class Take> void each_element(Warp& warp, const Extra& extra, Which which, unsigned first, unsigned registers, unsigned packed, Take take) {
+// Registers hold 32 bits, or one element of 64.
+template <class E> using Register = std::conditional_t<sizeof(E) == 8, std::uint64_t, std::uint32_t>;
+
+// Calls take(index, element) for each element of a fragment whose registers begin at extra.slots[first].
+template <class E, class Take> void each_element(Warp& warp, const Extra& extra, Which which, unsigned first, unsigned registers, Take take) {
     const std::uint16_t* place = extra.places[which].data();
-    const unsigned bits = 32 / packed;
     for (unsigned reg = 0; reg < registers; ++reg) {
-        const std::uint32_t* const lanes = warp.lanes<std::uint32_t>(extra.slots[first + reg]);
-        for (unsigned part = 0; part < packed; ++part, place += kLanes) {
-            for (unsigned lane = 0; lane < kLanes; ++lane) take(place[lane], packed == 1 ? lanes[lane] : (lanes[lane] >> (bits * part)) & ((1u << bits) - 1));
+        const Register<E>* const lanes = warp.lanes<Register<E>>(extra.slots[first + reg]);
+        for (unsigned part = 0; part < sizeof *lanes / sizeof(E); ++part, place += kLanes) {
+            for (unsigned lane = 0; lane < kLanes; ++lane) take(place[lane], static_cast<E>(lanes[lane] >> (8 * sizeof(E) * part)));
         }
     }
 }
@@ -147,6 +150,7 @@ template <int n, class T> void product(const T* a, const T* b, T* d, int m, int 
             const T x = a[i * k + j];
             for (int c = 0; c < n; ++c) {
                 if constexpr (std::is_same_v<T, float>) row[c] = __builtin_fmaf(x, b[j * n + c], row[c]);
+                else if constexpr (std::is_same_v<T, double>) row[c] = __builtin_fma(x, b[j * n + c], row[c]);
                 else row[c] = x * b[j * n + c] + row[c];
             }
         }
@@ -189,9 +193,26 @@ template <bool integers> void multiply(Warp& warp, const Op& op) {
     }
 }
 
+// The same for f64, one element a register.
+void multiply_doubles(Warp& warp, const Op& op) {
+    if (!warp.all_together(op)) return;
+    const Extra& extra = *op.extra;
+    double a[16 * 16], b[16 * 8], d[16 * 8];
+    const unsigned na = extra.count, nb = extra.bytes, nd = static_cast<unsigned>(op.imm >> 8);
+    const auto whole = [&](Which which, unsigned first, unsigned registers, double* matrix) {
+        each_element<std::uint64_t>(warp, extra, which, first, registers, [&](unsigned at, std::uint64_t bits) { std::memcpy(matrix + at, &bits, sizeof bits); });
+    };
+    whole(A, nd, na, a);
+    whole(B, nd + na, nb, b);
+    whole(C, nd + na + nb, nd, d);
+    product<8>(a, b, d, extra.m, extra.k);
+    const std::uint16_t* place = extra.places[C].data();
+    for (unsigned reg = 0; reg < nd; ++reg, place += kLanes) each_lane<double>(warp, extra.slots[reg], [&](unsigned lane) { return d[place[lane]]; });
+}
+
 bool take_shape(Modifiers& modifiers, int& m, int& n, int& k) {
     for (const auto& [name, shape] : std::map<std::string, std::array<int, 3>>{
-             {"m16n8k4", {16, 8, 4}}, {"m16n8k8", {16, 8, 8}}, {"m16n8k16", {16, 8, 16}}, {"m16n8k32", {16, 8, 32}},
+             {"m8n8k4", {8, 8, 4}}, {"m16n8k4", {16, 8, 4}}, {"m16n8k8", {16, 8, 8}}, {"m16n8k16", {16, 8, 16}}, {"m16n8k32", {16, 8, 32}},
              {"m16n16k16", {16, 16, 16}}, {"m32n8k16", {32, 8, 16}}, {"m8n32k16", {8, 32, 16}}, {"m16n16k8", {16, 16, 8}}}) {
         if (!modifiers.take(name)) continue;
         m = shape[0];
@@ -202,22 +223,25 @@ bool take_shape(Modifiers& modifiers, int& m, int& n, int& k) {
     return false;
 }
 
-void list(Decoder& decoder, const Operand& operand, Extra& extra, bool result) {
+void list(Decoder& decoder, const Operand& operand, Extra& extra, bool result, Element element) {
     if (operand.kind != Operand::Vector) decoder.unsupported("a fragment is no list of registers");
-    for (const Operand& part : operand.parts) extra.slots.push_back(result ? decoder.raw(part) : decoder.source(part, Type::B32));
+    for (const Operand& part : operand.parts) extra.slots.push_back(result ? decoder.raw(part) : decoder.source(part, element == Element::F64 ? Type::B64 : Type::B32));
 }
 
 void emit_multiply(Decoder& decoder, Extra extra, Element a, Element b, Element c, Element d) {
-    list(decoder, decoder.operand(0), extra, true);
-    for (std::size_t i = 1; i < 4; ++i) list(decoder, decoder.operand(i), extra, false);
+    const bool doubles = a == Element::F64, all = b == a && c == a && d == a && extra.n == 8 && extra.m <= 16 && extra.k <= 16;
+    if (doubles ? !all : extra.m == 8 && extra.k == 4) decoder.unsupported("these types in this shape");
+    list(decoder, decoder.operand(0), extra, true, d);
+    for (std::size_t i = 1; i < 4; ++i) list(decoder, decoder.operand(i), extra, false, a);
+    const auto packed = [](Element element) { return std::max(32 / bits_of_element(element), 1u); };
     const auto size = [&](std::size_t i) { return static_cast<unsigned>(decoder.operand(i).parts.size()); };
     extra.count = size(1);
     extra.bytes = size(2);
-    extra.places[A] = layout(A, extra.m, extra.n, extra.k, size(1), 32 / bits_of_element(a));
-    extra.places[B] = layout(B, extra.m, extra.n, extra.k, size(2), 32 / bits_of_element(b));
-    extra.places[C] = layout(C, extra.m, extra.n, extra.k, size(3), 32 / bits_of_element(c));
+    extra.places[A] = layout(A, extra.m, extra.n, extra.k, size(1), packed(a));
+    extra.places[B] = layout(B, extra.m, extra.n, extra.k, size(2), packed(b));
+    extra.places[C] = layout(C, extra.m, extra.n, extra.k, size(3), packed(c));
     extra.kind = static_cast<int>(static_cast<unsigned>(a) | static_cast<unsigned>(b) << 8 | static_cast<unsigned>(c) << 16 | static_cast<unsigned>(d) << 24);
-    Op& op = decoder.emit(c == Element::S32 ? multiply<true> : multiply<false>);
+    Op& op = decoder.emit(c == Element::F64 ? multiply_doubles : c == Element::S32 ? multiply<true> : multiply<false>);
     op.imm = size(3) | size(0) << 8;
     decoder.extra(op) = extra;
 }
@@ -252,10 +276,10 @@ template <class E> void fragment_access(Warp& warp, const Op& op) {
     const unsigned lines = by_column ? columns : rows, across = by_column ? rows : columns;
     const unsigned first = static_cast<unsigned>(__builtin_ctz(warp.exec));
     const std::uint64_t base = address_of(warp, op, first), stride = op.b == kNowhere ? across : warp.lanes<std::uint32_t>(op.b)[first];
-    constexpr unsigned packed = 4 / sizeof(E);
+    constexpr unsigned packed = sizeof(Register<E>) / sizeof(E);
     E whole[kMostElements];
     if (stores) {
-        each_element(warp, extra, which, 0, extra.count, packed, [&](unsigned at, std::uint32_t bits) { whole[at] = static_cast<E>(bits); });
+        each_element<E>(warp, extra, which, 0, extra.count, [&](unsigned at, E element) { whole[at] = element; });
     }
     const unsigned apart = by_column ? columns : 1;  // neighbours of a line, in the whole matrix
     const unsigned line_bytes = across * extra.bytes, alignment = std::min(16u, line_bytes);
@@ -274,14 +298,14 @@ template <class E> void fragment_access(Warp& warp, const Op& op) {
     const std::uint16_t* place = extra.places[which].data();
     const unsigned copy = registers_of(extra, which, packed);
     for (unsigned reg = 0; reg < extra.count; ++reg) {
-        std::uint32_t* const lanes = warp.lanes<std::uint32_t>(extra.slots[reg]);
+        Register<E>* const lanes = warp.lanes<Register<E>>(extra.slots[reg]);
         if (reg >= copy) {
-            std::memcpy(lanes, warp.lanes<std::uint32_t>(extra.slots[reg - copy]), sizeof(std::uint32_t) * kLanes);
+            std::memcpy(lanes, warp.lanes<Register<E>>(extra.slots[reg - copy]), sizeof *lanes * kLanes);
             continue;
         }
         for (unsigned lane = 0; lane < kLanes; ++lane) {
-            std::uint32_t made = 0;
-            for (unsigned part = 0; part < packed; ++part) made |= static_cast<std::uint32_t>(whole[place[part * kLanes + lane]]) << (8 * sizeof(E) * part);
+            Register<E> made = 0;
+            for (unsigned part = 0; part < packed; ++part) made |= static_cast<Register<E>>(whole[place[part * kLanes + lane]]) << (8 * sizeof(E) * part);
             if (warp.exec >> lane & 1) lanes[lane] = made;
         }
         place += kLanes * packed;
@@ -298,6 +322,7 @@ void wmma(Decoder& decoder, Modifiers& modifiers) {
         modifiers.take_any();
         if (!take_shape(modifiers, extra.m, extra.n, extra.k)) decoder.unsupported("this shape");
         modifiers.take("satfinite");
+        modifiers.take("rn");
         Element d, a = Element::F16, b = Element::F16, c;
         const std::string first = modifiers.take_any(), second = modifiers.take_any(), third = modifiers.take_any(), fourth = modifiers.take_any();
         bool known = element_named(first, d);
@@ -320,11 +345,11 @@ void wmma(Decoder& decoder, Modifiers& modifiers) {
     const Which which = part == "a" ? A : part == "b" ? B : C;
     extra.kind = which;
     const std::size_t value = extra.flags[1] ? 1 : 0, address = 1 - value;
-    list(decoder, decoder.operand(value), extra, !extra.flags[1]);
+    list(decoder, decoder.operand(value), extra, !extra.flags[1], element);
     extra.count = static_cast<unsigned>(extra.slots.size());
-    extra.places[which] = layout(which, extra.m, extra.n, extra.k, extra.count, 4 / extra.bytes);
+    extra.places[which] = layout(which, extra.m, extra.n, extra.k, extra.count, std::max(4 / extra.bytes, 1u));
     const std::uint32_t stride = decoder.operands() > 2 ? decoder.source(2, Type::B32) : kNowhere;
-    Op& op = decoder.emit(extra.bytes == 1 ? fragment_access<std::uint8_t> : extra.bytes == 2 ? fragment_access<std::uint16_t> : fragment_access<std::uint32_t>);
+    Op& op = decoder.emit(extra.bytes == 1 ? fragment_access<std::uint8_t> : extra.bytes == 2 ? fragment_access<std::uint16_t> : extra.bytes == 4 ? fragment_access<std::uint32_t> : fragment_access<std::uint64_t>);
     decoder.address(decoder.operand(address), op, extra);
     op.b = stride;
     decoder.extra(op) = extra;
@@ -374,7 +399,7 @@ void matrices(Decoder& decoder, Modifiers& modifiers) {
     if (!modifiers.take("b16")) decoder.unsupported("this type");
     const std::size_t value = extra.flags[1] ? 1 : 0;
     const Operand& registers = decoder.operand(value);
-    if (registers.kind == Operand::Vector) list(decoder, registers, extra, !extra.flags[1]);
+    if (registers.kind == Operand::Vector) list(decoder, registers, extra, !extra.flags[1], Element::F16);
     else extra.slots.push_back(extra.flags[1] ? decoder.source(registers, Type::B32) : decoder.raw(registers));
     extra.count = static_cast<unsigned>(extra.slots.size());
     Op& op = decoder.emit(eight_by_eight);

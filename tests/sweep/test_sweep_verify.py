@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import functools
 import json
 import shutil
 from collections.abc import Callable
@@ -14,9 +15,13 @@ from places import DATA
 from runs_kit import RECORDED, SWEEPS
 
 from gates.cli.main import cli
+from gates.core import jsonio
+from gates.core.records import from_json
 from gates.evidence.packed_runs import opened
 from gates.evidence.run_directory import list_runs
 from gates.sweep import verify as sweep_verify
+from gates.sweep import work
+from gates.sweep.record import Timing
 from gates.sweep.verify import verify_sweep
 from gates.task.sources.identity import identity_of
 
@@ -100,11 +105,30 @@ def test_every_recorded_sweep_is_sound(folder: Path) -> None:
 
 
 @pytest.fixture(scope="module")
-def record(tmp_path_factory: pytest.TempPathFactory) -> Path:
+def made(tmp_path_factory: pytest.TempPathFactory) -> Path:
     """The record of a sweep, to be written anew by each test, among its evidence and the run of its winner."""
     results = tmp_path_factory.mktemp("results")
     shutil.copytree(EARLIER / "fp16_v8_tiles", results / "fp16_v8_tiles")
     return Path(shutil.copytree(EDITED, results / "sweeps" / "fp16_v8_tiles" / EDITED.name)) / "sweep.json"
+
+
+READ, EVIDENCE = jsonio.read, functools.cache(jsonio.read)
+PARSED = functools.cache(lambda kind, where: from_json(kind, EVIDENCE(Path(where)), where))
+TIMINGS: dict[tuple[Any, ...], Timing] = {}
+
+
+@pytest.fixture
+def record(made: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
+    """The record alone is changed by tests that ask for it: they read each file of evidence once, and work each timing out once."""
+
+    def timing_of(variant: str, evidence: Any, terms: dict[str, str], *figures: Any) -> Timing:
+        key = variant, id(evidence), *terms.values(), *figures
+        return TIMINGS.get(key) or TIMINGS.setdefault(key, work.timing_of(variant, evidence, terms, *figures))
+
+    monkeypatch.setattr(jsonio, "read", lambda path: EVIDENCE(path) if "variants" in path.parts else READ(path))
+    monkeypatch.setattr(sweep_verify, "from_json", lambda kind, data, where: PARSED(kind, where))
+    monkeypatch.setattr(sweep_verify, "timing_of", timing_of)
+    return made
 
 
 @pytest.mark.parametrize(("change", "problem"), CHANGES)

@@ -44,9 +44,10 @@ def check(q: torch.Tensor, k: torch.Tensor, v: torch.Tensor, device_type: str) -
             raise ValueError(f"{name}: shape {list(tensor.shape)}, expected [B, H, S, D] without a 0")
         if tensor.dtype not in DTYPES or tensor.dtype != q.dtype:
             raise TypeError(f"{name}: dtype {tensor.dtype}, expected {'torch.float16 or torch.bfloat16' if name == 'q' else q.dtype}")
-        strides = [stride for stride, size in zip(tensor.stride()[:3], tensor.shape[:3], strict=True) if size > 1]
-        if tensor.stride(3) != 1 or any(stride < 1 or stride % 8 for stride in strides) or tensor.data_ptr() % 16:
-            raise ValueError(f"{name}: rows are not contiguous, 16-byte aligned and apart (strides {list(tensor.stride())}); call .contiguous()")
+        steps = [stride for stride, size in zip(tensor.stride()[:3], tensor.shape[:3], strict=True) if size > 1]
+        if tensor.stride(3) != 1 or any(stride < 1 or stride % 8 for stride in steps) or tensor.data_ptr() % 16:
+            strides = f"strides {list(tensor.stride())}, address {tensor.data_ptr():#x}"
+            raise ValueError(f"{name}: rows are not contiguous, 16-byte aligned and apart ({strides}); call .clone() or .contiguous()")
     batch, heads, _, width = q.shape
     if width not in (64, 128):
         raise ValueError(f"q: head dimension {width}, kernels are for 64 and 128")

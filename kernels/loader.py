@@ -17,7 +17,7 @@ import torch
 FOLDER = Path(__file__).resolve().parent
 DTYPES = {torch.float16: 0, torch.bfloat16: 1}
 KERNELS = ("fp16_v9_pipeline", "fp16_v10_hopper", "fp16_v11_pingpong")  # in sdpa_fp16/
-ANYWHERE = "fp16_v9_pipeline"  # runs from compute capability 8.0 on; the others need instructions of sm_90a
+ANYWHERE, LEAST = "fp16_v9_pipeline", (8, 0)  # runs from this compute capability on; the others need instructions of sm_90a
 
 
 def defines(dtype: torch.dtype) -> dict[str, int]:
@@ -40,7 +40,9 @@ def nvcc() -> str:
 
 @functools.cache
 def build(kernel: str, dtype: torch.dtype, capability: tuple[int, int]) -> Path:
-    """The library of ``kernel``, compiled unless the user's cache has it. Raises RuntimeError with nvcc's output if it can't be."""
+    """The library of ``kernel``, compiled unless the user's cache has it. Raises RuntimeError, with nvcc's output if that fails."""
+    if capability < LEAST:
+        raise RuntimeError("device: compute capability {}.{}, the kernels need {}.{} or newer".format(*capability, *LEAST))
     compiler = nvcc()
     arch = "{}{}".format(*capability) + "a" * (kernel != ANYWHERE)
     flags = ["-std=c++17", "-O3", "-ftz=true", "-shared", "-Xcompiler", "-fPIC", f"-gencode=arch=compute_{arch},code=sm_{arch}"]

@@ -1,7 +1,7 @@
 // Copies of boxes of a tensor by the copy engine (TMA): the tensor map that a launcher makes, the load and the store.
 //
-// A tensor of halves or bfloat16 with three or four dimensions, inner one first. A box is 64 elements, 128 bytes, along the inner one, and lies in
-// shared memory row after row with the 128-byte swizzle: bits 4 to 6 of the address, which chunk of 16 bytes, are XORed with
+// A tensor of half or bfloat16 with three or four dimensions, inner one first. A box is 64 elements, 128 bytes, along the inner one,
+// and lies in shared memory row after row with the 128-byte swizzle: bits 4 to 6 of the address, which chunk of 16 bytes, are XORed with
 // bits 7 to 9, which row of 8. CUDA C++ Programming Guide, "Using TMA to transfer multi-dimensional arrays"; CUDA driver
 // API, cuTensorMapEncodeTiled; PTX ISA, cp.async.bulk.tensor. sm_90.
 #pragma once

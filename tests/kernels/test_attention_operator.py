@@ -13,7 +13,7 @@ from typing import Any
 import attention_table
 import pytest
 import torch
-from attention_kit import Case, attention_of, compiled, defaults, general, over_bounds
+from attention_kit import Case, attention_of, compiled, default_scale, general, over_bounds
 from conftest import OnceASession
 from places import ROOT
 from torch._subclasses.fake_tensor import FakeTensorMode
@@ -206,6 +206,11 @@ def test_a_missing_compiler_is_named(vendored: Path) -> None:
     assert "RuntimeError: nvcc: not found in CUDA_HOME=" in done.stderr
 
 
+def test_an_old_card_is_named() -> None:
+    with pytest.raises(RuntimeError, match="device: compute capability 7.5, the kernels need 8.0 or newer"):
+        loader.build(loader.ANYWHERE, torch.float16, (7, 5))
+
+
 def test_the_loader_is_short() -> None:
     assert len((ROOT / "kernels" / "loader.py").read_text(encoding="utf-8").splitlines()) <= 100
 
@@ -228,7 +233,15 @@ def test_the_device_is_within_what_rounding_explains(dtype: torch.dtype, layout:
         for case in (Case(2, 8, 2, 300, 300, width, causal, layout), Case(1, 70, 70, 130, 130, width, causal, layout)):
             q, k, v = case.tensors(dtype, "cuda")
             out, lse = attention(q, k, v, causal=causal, return_lse=True)
-            assert over_bounds(out, lse, q, k, v, causal, defaults(q)) <= 1, kernel
+            assert over_bounds(out, lse, q, k, v, causal, default_scale(q)) <= 1, kernel
+
+
+@pytest.mark.gpu
+def test_more_heads_than_a_grid_is_high_are_fine_in_batches() -> None:
+    from kernels.attention import attention
+
+    q, k, v = Case(33000, 2, 1, 1, 1).tensors(torch.float16, "cuda")
+    assert torch.equal(attention(q, k, v), v.expand_as(q))  # of one key
 
 
 @pytest.mark.gpu

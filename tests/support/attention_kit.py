@@ -123,6 +123,6 @@ def _lse(q: torch.Tensor, k: torch.Tensor, causal: bool, scale: float) -> tuple[
     return found, off * 2.0**-24
 
 
-def defaults(q: torch.Tensor) -> float:
+def default_scale(q: torch.Tensor) -> float:
     """The scale of a call that names none."""
     return float(q.shape[3] ** -0.5)

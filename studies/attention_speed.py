@@ -183,8 +183,8 @@ def _ours(stage: Stage, inputs: Inputs, on_cpu: bool) -> Call:
 
     def call(number: int) -> torch.Tensor:
         out = inputs.out[number]
-        stream = 0 if on_cpu else torch.cuda.current_stream().cuda_stream
-        kernel(inputs.q[number], inputs.k[number], inputs.v[number], out, *sizes, stream=stream)
+        current = {} if on_cpu else {"stream": torch.cuda.current_stream().cuda_stream}
+        kernel(inputs.q[number], inputs.k[number], inputs.v[number], out, *sizes, **current)
         return out
 
     return call

@@ -108,4 +108,4 @@ def test_the_launcher_refuses_and_names_the_argument(kernels: dict[str, Emulated
     shape = shape_of(4, 4)
     values = {**problem.make_inputs(shape, 0, "cpu"), **inputs, **problem.make_outputs(shape, "cpu"), **shape, **change}
     with pytest.raises(KernelError, match=message):
-        kernels[name](*(values[argument] for argument in problem.ARGUMENTS), stream=0)
+        kernels[name](*(values[argument] for argument in problem.ARGUMENTS))

@@ -304,7 +304,7 @@ def _end(code: int) -> NoReturn:
 def _new_randomness() -> None:
     """Generators that a fresh interpreter would have seeded from the system's entropy."""
     random.seed()
-    if "numpy" in sys.modules:
+    if "numpy.random" in sys.modules:  # if not, it seeds itself when it is imported
         sys.modules["numpy"].random.seed()
 
 

@@ -61,7 +61,8 @@ def known(problem: Any, shape: Mapping[str, int], *, small: bool = False) -> Nee
     """Return what a case of ``shape`` takes: what the problem's NEEDS says, or an estimate. None if it can't be known, or if its sizes
     look small and it is not asked for ``small`` shapes, too.
 
-    To follow a problem loads parts of torch, half a second long, so an import writes the estimates down, also for shapes that look small.
+    To follow a problem loads much of torch: half a second, or seconds if one of its operations imports torch's compiler. So an import
+    writes the estimates down, also for shapes that look small.
     """
     sizes = [size for size in shape.values() if type(size) is int]
     if not hasattr(problem, "honest"):

@@ -9,7 +9,6 @@ Returns float16 [B, H, S, 64]. The launch goes to the current stream of q's devi
 
 from __future__ import annotations
 
-import contextlib
 import math
 from collections.abc import Callable
 from pathlib import Path
@@ -44,10 +43,12 @@ def load_operator(library: Path, name: str, device_type: str = "cuda") -> Callab
         check_arguments(tensors, device_type)
         scale = 1.0 / math.sqrt(HEAD_DIM) if softmax_scale is None else float(softmax_scale)
         out = torch.empty(q.shape, dtype=torch.float16, device=q.device)
-        guard = torch.cuda.device(q.device) if q.device.type == "cuda" else contextlib.nullcontext()
-        with guard:
-            stream = torch.cuda.current_stream().cuda_stream if q.device.type == "cuda" else 0
-            kernel(*tensors.values(), out, *q.shape, scale, stream=stream)
+        arguments = (*tensors.values(), out, *q.shape, scale)
+        if device_type == "cpu":
+            kernel(*arguments)
+        else:
+            with torch.cuda.device(q.device):
+                kernel(*arguments, stream=torch.cuda.current_stream().cuda_stream)
         return out
 
     operator = torch.library.custom_op(name, sdpa_fp8, mutates_args=(), schema=_SCHEMA)

@@ -245,7 +245,9 @@ class Measuring:
                 inputs, call = make()
                 inputs.out.fill_(math.nan)
                 out = self._once(call, len(inputs) - 1)
-                row["contenders"][who] = {"error": inputs.error(out)}
+                if not math.isfinite(error := inputs.error(out)):
+                    raise ArithmeticError("its output is not finite, or not written")
+                row["contenders"][who] = {"error": error}
                 if not self.on_cpu:
                     timers[who] = (*self._graph(call, len(inputs)), [])
             except Exception as error:

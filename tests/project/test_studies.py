@@ -310,7 +310,7 @@ def test_one_card_is_too_few(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) ->
 
 
 def attends(stage: attention_speed.Stage, inputs: attention_speed.Inputs, _: bool) -> Any:
-    """A stage by its name: "right", "wrong", "raises", "crashes" or "hangs", the last four on causal shapes alone."""
+    """A stage by its name: "right", "wrong", "writes nothing", "raises", "crashes" or "hangs", all but the first on causal shapes alone."""
 
     def call(number: int) -> torch.Tensor:
         out = attention_speed._backend("flash", inputs, True)(number)
@@ -318,6 +318,8 @@ def attends(stage: attention_speed.Stage, inputs: attention_speed.Inputs, _: boo
             return out
         if stage.name == "wrong":
             return out + 0.1
+        if stage.name == "writes nothing":
+            return inputs.out[number]
         if stage.name == "crashes":
             os._exit(9)
         if stage.name == "hangs":
@@ -328,7 +330,7 @@ def attends(stage: attention_speed.Stage, inputs: attention_speed.Inputs, _: boo
 
 
 def test_attention_of_stages_that_fail_each_in_their_way(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    names = ("hangs", "right", "crashes", "wrong", "raises")
+    names = ("hangs", "right", "crashes", "wrong", "raises", "writes nothing")
     monkeypatch.setattr(attention_speed, "built", lambda stages, *_: [attention_speed.Stage(name, tmp_path) for name in stages])
     monkeypatch.setattr(attention_speed, "_ours", attends)
     monkeypatch.setattr(attention_speed, "BEGINS_S", 1.5)
@@ -342,6 +344,7 @@ def test_attention_of_stages_that_fail_each_in_their_way(tmp_path: Path, monkeyp
     plain, causal, small = ({who: one.get("failed", one.get("error")) for who, one in row["contenders"].items()} for row in data["rows"])
     assert all(error < 1e-3 for row in (plain, small) for error in row.values()) and set(plain) == {*names, "flash"}
     assert causal["right"] < 1e-3 and causal["flash"] < 1e-3 and causal["wrong"] > 0.02
+    assert causal["writes nothing"] == "ArithmeticError: its output is not finite, or not written"
     assert causal["raises"] == "RuntimeError: not today" and causal["crashes"] == "its process ended" and "no answer" in causal["hangs"]
     assert "wrong not timed, WRONG by 0.0" in done.output
 

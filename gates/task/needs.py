@@ -91,16 +91,19 @@ def refusal(problem: Any, shape: Mapping[str, int], seconds: float, *, small: bo
 
 
 def draws_within(problem: Any, shape: Mapping[str, int], elements: int) -> bool:
-    """Whether no tensor that the problem makes for its inputs of ``shape`` has more ``elements``; it draws none that has.
+    """Return whether every tensor that the problem makes for its inputs of ``shape`` has at most so many ``elements``; larger ones are not
+    drawn.
 
-    Inputs that can't be made count as small: whoever needs them tells why.
+    Inputs that can't be made count as small: whoever needs them tells why. Torch's random numbers go on as if nothing was drawn.
     """
     try:
-        with _Bounded(elements), torch.no_grad():
+        with torch.random.fork_rng(devices=[]), _Bounded(elements), torch.no_grad():
             problem.make_inputs(shape, 0, "cpu")
     except _TooLargeError:
         return False
-    except Exception:  # the user's code
+    except KeyboardInterrupt:
+        raise
+    except BaseException:  # the user's code, which may also raise SystemExit
         return True
     return True
 
@@ -112,7 +115,7 @@ def _read(path: str) -> str:
         return ""
 
 
-class _TooLargeError(BaseException):  # which no problem's own code takes for an error of its own
+class _TooLargeError(BaseException):  # so that a problem's `except Exception` does not catch it
     pass
 
 

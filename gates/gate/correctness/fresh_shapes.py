@@ -25,6 +25,7 @@ COUNT = 8
 CHEAP = 1e6  # cost of a launch that nobody notices
 _OUTPUT = 400.0  # cost of an output's element: several comparisons in double precision, beside one operation's or byte's
 _MOST_INPUT = 2**20  # elements of an input: a tenth of a second to draw, hand over and compare
+_MOST_OF_ANY = 2**31
 _TRIES = 40
 _TILES = (8, 16, 32, 64, 128)
 _KINDS = ("wide", "tail", "middle", "prime", "ones")  # of each dimension in turn
@@ -43,9 +44,12 @@ def draw(problem: Any, seed: int, affordable: float = 0.0) -> dict[str, Sizes]:
     small = max(price(problem.SHAPES[name]) for name in (next(iter(problem.SHAPES)), *getattr(problem, "ODD_SHAPES", ())))
     budget = max(affordable, small, min(4 * small, CHEAP))
 
+    most, first = _MOST_INPUT, next(iter(problem.SHAPES.values()))
+    while most < _MOST_OF_ANY and not _fits(problem, first, most):
+        most *= 2  # an input may be as large as one of the first shape, such as a table of a fixed size
+
     def dear(sizes: Sizes) -> bool:
-        large = math.prod(max(1, size) for size in sizes.values() if isinstance(size, int)) > _MOST_INPUT  # else no input can be
-        return price(sizes) > budget or (large and not draws_within(problem, sizes, _MOST_INPUT))
+        return price(sizes) > budget or not _fits(problem, sizes, most)
 
     known = [dict(sizes) for sizes in problem.SHAPES.values()]
     found: dict[str, Sizes] = {}
@@ -126,6 +130,12 @@ def _size(values: range, kind: str, generator: random.Random) -> int:
         if len(values) <= 64
         else values[min(max((wanted - low) // values.step, 0), len(values) - 1)]
     )
+
+
+def _fits(problem: Any, sizes: Mapping[str, Any], most: int) -> bool:
+    """Return whether no input of the shape has more than ``most`` elements. Where their product is small, none is drawn."""
+    product = math.prod(max(1, size) for size in sizes.values() if isinstance(size, int))
+    return product <= _MOST_INPUT or draws_within(problem, sizes, most)
 
 
 def _affordable(dear: Callable[[Sizes], bool], sizes: Sizes, dims: Mapping[str, Any], generator: random.Random) -> Sizes:

@@ -112,12 +112,28 @@ def test_a_shape_with_little_work_and_large_inputs_is_not_cheap(make: Any) -> No
     )
 
 
-def test_inputs_that_can_not_be_made_are_not_called_large() -> None:
+def test_an_input_of_a_fixed_size_does_not_forbid_shapes() -> None:
+    """As a table in which rows are looked up."""
+    rows = 1_100_000
+    one = problem(
+        {"small": {"N": 1000, "T": rows}, "mission": {"N": 4096, "T": rows}},
+        DIMS={"N": range(1, 5000), "T": [rows]},
+        work=lambda shape: {"flops": shape["N"]},
+        make_outputs=lambda shape, device: {"out": torch.empty(shape["N"])},
+        make_inputs=lambda shape, seed, device: {"x": torch.randn(shape["T"]), "index": torch.zeros(shape["N"])},
+    )
+    assert len(fresh_shapes.draw(one, 1)) == fresh_shapes.COUNT
+
+
+@pytest.mark.parametrize("error", [ValueError, SystemExit])
+def test_inputs_that_can_not_be_made_are_not_called_large(error: type[BaseException]) -> None:
     def make(shape: Any, seed: int, device: str) -> dict[str, Any]:
-        raise ValueError("not for this shape")
+        raise error("not for this shape")
 
     assert needs.draws_within(problem(ROWS, make_inputs=make), ROWS["small"], 1)
+    before = torch.get_rng_state()
     assert not needs.draws_within(problem(ROWS), ROWS["small"], 2047) and needs.draws_within(problem(ROWS), ROWS["small"], 2048)
+    assert torch.equal(before, torch.get_rng_state())
 
 
 def test_a_function_gives_shapes_whose_sizes_belong_together() -> None:

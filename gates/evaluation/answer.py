@@ -16,6 +16,7 @@ from gates.gate.performance.evidence import PerformanceEvidence
 from gates.gate.performance.thresholds import one_shape
 from gates.gate.ptxas.evidence import PtxasEvidence
 from gates.gate.sass.evidence import SassEvidence
+from gates.render.findings import findings
 from gates.review.insights.facts import Facts
 from gates.review.insights.measured import facts_of
 from gates.review.insights.rules import steps_of
@@ -36,6 +37,7 @@ def answer(folder: Path, seen: Sequence[GateSeen], results: Sequence[GateResult]
     """The fields of an evaluation that follow from the gates' word and the evidence in ``folder``."""
     worst = next((one for one in seen if one.status not in _GOOD), seen[-1])
     failed = any(one.status == Status.FAIL.value for one in seen)
+    first = next(iter(findings([one for one in results if one.status is Status.FAIL])), None)  # causes come before what follows from them
     valid = not failed and any((one.gate, one.status) == ("correctness", Status.PASS.value) for one in seen)
     facts, _ = facts_of(folder)
     metrics, speed = dict(_metrics(folder, facts)), ""
@@ -43,7 +45,7 @@ def answer(folder: Path, seen: Sequence[GateSeen], results: Sequence[GateResult]
         speed = f"{timing.ratio:.3f} of the incumbent's speed" + (f", {timing.low:.3f} to {timing.high:.3f}" if timing.low else "")
     return {
         "status": FAIL if failed else PASS if worst.status in _GOOD else INCONCLUSIVE,
-        "code": worst.code,
+        "code": first.code if first is not None and worst.status == Status.FAIL.value else worst.code,
         "valid": valid,
         "score": timing.low if timing is not None and valid else None,
         "score_high": timing.high if timing is not None and valid else None,

@@ -35,6 +35,12 @@ def _departures(folder: Path) -> Iterator[str]:
     info: RunInfo = read_record(RunInfo, folder, "run.json")
     if told.id != folder.name or info.task.name != told.task:
         yield f"evaluation.json is of {told.task} {told.id}, the folder of {info.task.name} {folder.name}"
+    same_run = {
+        "device": (told.device, info.device.name if info.device else None),
+        "toggles": (dict(told.toggles), dict(info.task.toggles)),
+        "tool_version": (told.tool_version, info.tool_version),
+    }
+    yield from (f"{name} is {here} in evaluation.json and {there} in run.json" for name, (here, there) in same_run.items() if here != there)
     if not told.gates or [one.gate for one in told.gates] != _gates_to(told.stage, info)[: len(told.gates)]:
         yield f"the gates are not those of the stages up to {told.stage}"
         return

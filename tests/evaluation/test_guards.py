@@ -97,6 +97,21 @@ def test_a_kept_answer_is_given_again_only_if_it_follows_from_its_evidence(
     assert (again.cached, again.status, again.score) == (cached, "fail", None) and verify_evaluation(folder) == []
 
 
+@pytest.mark.parametrize("change", [{"device": "NVIDIA H200"}, {"toggles": {"BLOCK": 1}}, {"tool_version": "9.9.9"}], ids=str)
+def test_an_answer_that_says_otherwise_than_its_run_is_named(
+    change: Mapping[str, object], task: Path, results: Path, tmp_path: Path
+) -> None:
+    found = evaluated(task, results)
+    folder = Path(shutil.copytree(results / found.evidence, tmp_path / found.evidence))
+    text = folder / "evaluation.json"
+    text.write_text(json.dumps({**jsonio.read(text), **change}), encoding="utf-8")
+    manifest = jsonio.read(folder / "manifest.json")
+    manifest["sha256"]["evaluation.json"] = jsonio.sha256(text)
+    (folder / "manifest.json").write_text(jsonio.dumps(manifest), encoding="utf-8")
+    (problem,) = verify_evaluation(folder)
+    assert problem.startswith(f"{next(iter(change))} is {next(iter(change.values()))} in evaluation.json and ")
+
+
 def test_another_candidate_s_or_task_s_answer_is_no_answer(task: Path, results: Path, tmp_path: Path) -> None:
     right, wrong = evaluated(task, results), evaluated(task, results, "x = x + 1")
     place = tmp_path / wrong.evidence

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
 from typing import Any
 
 import pytest
@@ -97,3 +98,11 @@ def test_a_weak_case_is_not_right_and_a_fault_of_another_kind_is_not_of_a_size()
     assert hints(judged(33, Status.FAIL, "correctness.stale_answer"), judged(64)) == ["it is off."] * 2
     zeros = judged(33, Status.FAIL, inputs="zeros")
     assert hints(zeros, judged(64)) == ["it is off."] * 2
+
+
+def test_a_case_with_a_race_says_nothing_of_its_size() -> None:
+    """A race may show at any size, and is not looked for in large buffers: another size is not right for that."""
+    case, (first, second) = judged(33, Status.FAIL)
+    race = replace(first, code="correctness.race_global")
+    assert hints((case, [race, second]), judged(64)) == ["it is off."] * 2
+    assert hints((case, [first, race]), judged(64)) == ["it is off."] * 2

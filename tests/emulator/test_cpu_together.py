@@ -122,6 +122,27 @@ def test_a_flag_tells_of_its_own_lane_and_is_taken_by_a_fence_or_a_barrier(libra
     assert np.array_equal(out.get(), X[:32][::-1]) and not cpu.findings()
 
 
+@pytest.mark.parametrize(
+    ("entry", "honest", "racy", "code", "expected"),
+    [
+        ("last_block", [0], [1, 2, 3], "cpu.race_global", X[:64]),
+        ("lane_lock", [0], [1, 2], "cpu.race_shared", np.full(32, 32)),
+        ("far_flag", [0], [1, 2], "cpu.race_shared", X[:32][::-1]),
+        ("vector_flag", [0, 1], [2], "cpu.race_global", X[1:2]),
+    ],
+)
+def test_what_orders_threads_and_what_does_not(
+    library: Path, entry: str, honest: list[int], racy: list[int], code: str, expected: np.ndarray
+) -> None:
+    for seed in range(3):
+        for mode in honest + racy:
+            cpu = cpu_kit.device(seed=seed)
+            out = cpu.array(np.zeros(64, np.float32))
+            Launcher(library, entry)(cpu.array(X), cpu.array(np.zeros(256, np.float32)), out, mode)
+            assert np.array_equal(out.get()[: len(expected)], expected), (seed, mode)
+            assert {finding.code for finding in cpu.findings()} == ({code} if mode in racy else set()), (seed, mode, cpu.findings())
+
+
 @pytest.mark.parametrize("seed", [0, 1, 2])
 def test_a_guess_is_excused_for_the_lanes_that_swap(library: Path, seed: int) -> None:
     for mode, codes in enumerate([set(), {"cpu.race_global"}]):

@@ -74,7 +74,7 @@ void Cluster::wait(Warp& warp, const Op& op) {
     const std::uint32_t early = warp.exec & warp.cluster_arrived[phase_ & 1], before = ~phase_ & 1;
     if ((warp.exec & warp.cluster_arrived[before]) != 0) {
         warp.cluster_arrived[before] &= ~warp.exec;
-        if (races_) races_->leave_cluster(warp, before);
+        if (races_) races_->leave_cluster(warp, warp.exec & ~warp.cluster_arrived[phase_ & 1], before);
     }
     if (early == 0) return;
     warp.exec = early;
@@ -98,7 +98,7 @@ void Cluster::check() {
         for (Warp& warp : cta->warps) {
             const std::uint32_t released = warp.release(Wait::Cluster, 0);
             warp.cluster_arrived[now] &= ~released;
-            if (released != 0 && races_) races_->leave_cluster(warp, now);
+            if (released != 0 && races_) races_->leave_cluster(warp, released, now);
         }
     }
 }

@@ -310,7 +310,8 @@ void Cta::complete(unsigned which) {
                 mask = holds ? mask | group.mask : mask & ~group.mask;
             }
         }
-        if (warp.release(Wait::Barrier, which) != 0 && races) races->leave(warp, which);
+        const std::uint32_t released = warp.release(Wait::Barrier, which);
+        if (released != 0 && races) races->leave(warp, released, which);
     }
     if (races) races->passed(*this, which, done.all >= alive);
 }

@@ -64,16 +64,19 @@ void GlobalRaces::released(std::uint32_t cta, const std::vector<std::uint32_t>& 
     place.version += more;
 }
 
-void GlobalRaces::acquired(std::uint32_t cta, std::uint64_t address) {
+const Known* GlobalRaces::acquired(std::uint32_t cta, std::uint64_t address) {
     const auto place = places_.find(address);
-    if (place == places_.end()) return;
+    if (place == places_.end()) return nullptr;
+    const auto told = place->second.known.find(cta);
+    const Known* const of_cluster = told != place->second.known.end() ? &told->second : nullptr;
     Knowledge& own = known_[cta];
     std::uint32_t& seen = own.seen[address];
-    if (seen == place->second.version) return;
+    if (seen == place->second.version) return of_cluster;
     seen = place->second.version;
     bool more = false;
     for (const auto& [other, known] : place->second.known) more |= own.known[other].join(known);
     own.version += more;
+    return of_cluster;
 }
 
 bool GlobalRaces::knows(std::uint32_t cta, const Touch& touch) const {
@@ -134,7 +137,7 @@ void Races::begin(std::uint32_t span, unsigned warps_of_cta, std::vector<std::ui
     for (unsigned w = 0; w < warps_; ++w) clocks_[w].warps[w] = 1;
     fences_.assign(warps_ * kLanes, {});
     read_.assign(warps_, {});
-    barriers_.assign(16 * ctas_.size() + 2, nothing);
+    barriers_.assign(16 * ctas_.size() + 2, {nothing, {}});
     met_.assign(warps_, 0);
     places_.clear();
     flags_.clear();
@@ -206,7 +209,13 @@ Known Races::known(const Warp& warp, std::uint32_t lanes) const {
 }
 
 void Races::learn(const Warp& warp, const Known& from) {
-    clocks_[warp.rank].join(from);
+    Known& known = clocks_[warp.rank];
+    known.join(from);
+    const std::uint32_t first = warp.rank * kLanes;  // of its own lanes the warp's time says nothing
+    for (auto told = from.lanes.lower_bound(first); told != from.lanes.end() && told->first < first + kLanes; ++told) {
+        std::uint32_t& time = known.lanes[told->first];
+        time = std::max(time, told->second);
+    }
     if (warp.rank < from.warps.size()) met_[warp.rank] = std::max(met_[warp.rank], from.warps[warp.rank] + 1);
 }
 
@@ -216,8 +225,8 @@ void Races::acquire(const Warp& warp, std::uint32_t lanes, GlobalRaces* all) {
     for (auto flag = read.begin(); flag != read.end();) {
         const auto [of_global, place] = flag->first;
         if ((flag->second & lanes) != 0 && (!of_global || all != nullptr)) {
-            if (of_global) all->acquired(static_cast<std::uint32_t>(warp.cta->number), place);
-            else learn(warp, flags_[static_cast<std::uint32_t>(place)]);
+            const Known* const told = of_global ? all->acquired(static_cast<std::uint32_t>(warp.cta->number), place) : &flags_[static_cast<std::uint32_t>(place)];
+            if (told != nullptr) learn(warp, *told);
             flag->second &= ~lanes;
         }
         flag = flag->second == 0 ? read.erase(flag) : std::next(flag);
@@ -227,9 +236,9 @@ void Races::acquire(const Warp& warp, std::uint32_t lanes, GlobalRaces* all) {
 void Races::release(const Warp& warp, std::uint32_t lanes, bool for_all) {
     for (unsigned lane = 0; lane < kLanes; ++lane) {
         if (!(lanes >> lane & 1)) continue;
-        Lane& own_fences = fences_[warp.rank * kLanes + lane];
-        own_fences.fenced = std::make_shared<const Known>(known(warp, 1u << lane));
-        if (for_all) own_fences.fenced_for_all = own_fences.fenced;
+        Fenced& fenced = fences_[warp.rank * kLanes + lane];
+        fenced.of_cta = std::make_shared<const Known>(known(warp, 1u << lane));
+        if (for_all) fenced.of_device = fenced.of_cta;
     }
     ++own(warp);
 }
@@ -251,19 +260,19 @@ void Races::flag(const Warp& warp, const Op& op, unsigned lane, std::uint64_t pl
     }
     if (!write) return;
     if (access.order == Order::Release || access.order == Order::AcqRel) release(warp, 1u << lane, true);
-    const Lane& own_fences = fences_[warp.rank * kLanes + lane];
-    if (all == nullptr && own_fences.fenced) flags_[shared].join(*own_fences.fenced);
-    if (all != nullptr && own_fences.fenced_for_all) all->released(cta, ctas_, place, own_fences.fenced_for_all);
+    const Fenced& fenced = fences_[warp.rank * kLanes + lane];
+    if (all == nullptr && fenced.of_cta) flags_[shared].join(*fenced.of_cta);
+    if (all != nullptr && fenced.of_device) all->released(cta, ctas_, place, fenced.of_device);
 }
 
 void Races::shared(Warp& warp, const Op& op, unsigned lane, std::uint32_t address, unsigned bytes, bool write, bool strong, bool idle) {
-    if (strong) flag(warp, op, lane, address, nullptr, write);
+    for (unsigned at = 0; strong && at < bytes; at += bytes / op.extra->count) flag(warp, op, lane, address + at, nullptr, write);
     watch({warp, op, lane, write, strong, idle, nullptr}, address, bytes, epoch_,
           [this](std::uint64_t at) -> Word& { return words_[at / 4]; }, [this](std::uint64_t at) -> Word& { return bytes_[at]; });
 }
 
 void Races::global(GlobalRaces& all, Warp& warp, const Op& op, unsigned lane, std::uint64_t address, unsigned bytes, bool write, bool strong, bool idle) {
-    if (strong) flag(warp, op, lane, address, &all, write);
+    for (unsigned at = 0; strong && at < bytes; at += bytes / op.extra->count) flag(warp, op, lane, address + at, &all, write);
     watch({warp, op, lane, write, strong, idle, &all}, address, bytes, 1,
           [&all](std::uint64_t at) -> Word& { return all.word(at); }, [&all](std::uint64_t at) -> Word& { return all.byte(at); });
 }
@@ -350,33 +359,63 @@ void Races::swapped(const Access& access, const Word& watched, std::uint64_t add
 
 std::uint32_t& Races::own(const Warp& warp) { return clocks_[warp.rank].warps[warp.rank]; }
 
+void Races::Fenced::join(const Fenced& from) {
+    const auto joined = [](std::shared_ptr<const Known>& known, const std::shared_ptr<const Known>& more) {
+        if (!more || more == known) return;
+        Known all = *more;
+        known = known && !all.join(*known) ? more : std::make_shared<const Known>(std::move(all));
+    };
+    joined(of_cta, from.of_cta);
+    joined(of_device, from.of_device);
+}
+
+// What one of these lanes has fenced all of them have, and `more`: they have met.
+Races::Fenced Races::fences_met(const Warp& warp, std::uint32_t lanes, const Fenced& more) {
+    Fenced all = more;
+    Fenced* const fences = &fences_[warp.rank * kLanes];
+    for (unsigned lane = 0; lane < kLanes; ++lane) {
+        if (lanes >> lane & 1) all.join(fences[lane]);
+    }
+    for (unsigned lane = 0; lane < kLanes; ++lane) {
+        if (lanes >> lane & 1) fences[lane] = all;
+    }
+    return all;
+}
+
 void Races::lanes_met(const Warp& warp) {
     acquire(warp, warp.exec, warp.cta->launch->global_races.get());
     meet(warp);
 }
 
-// The executing lanes: from now on each knows what the others did.
-void Races::meet(const Warp& warp) {
+// The executing lanes: from now on each knows what the others did. Returns what they have fenced.
+Races::Fenced Races::meet(const Warp& warp) {
+    const Fenced fenced = fences_met(warp, warp.exec, {});
     if ((warp.alive & ~warp.exec) == 0) {
         met_[warp.rank] = ++own(warp);
-        return;
+        return fenced;
     }
     for (unsigned lane = 0; lane < kLanes; ++lane) {
         if (warp.exec >> lane & 1) clocks_[warp.rank].lanes[warp.rank * kLanes + lane] = own(warp);
     }
     ++own(warp);
+    return fenced;
 }
 
-Known& Races::barrier(const Cta& cta, unsigned number) { return barriers_[16 * cta.rank + number]; }
-Known& Races::cluster_barrier(unsigned parity) { return barriers_[barriers_.size() - 2 + parity]; }
+Races::Meeting& Races::barrier(const Cta& cta, unsigned number) { return barriers_[16 * cta.rank + number]; }
+Races::Meeting& Races::cluster_barrier(unsigned parity) { return barriers_[barriers_.size() - 2 + parity]; }
 
 void Races::arrive(const Warp& warp, unsigned number) {
     acquire(warp, warp.exec, warp.cta->launch->global_races.get());
-    barrier(*warp.cta, number).join(known(warp, warp.exec));
-    meet(warp);
+    Meeting& barrier = this->barrier(*warp.cta, number);
+    barrier.known.join(known(warp, warp.exec));
+    barrier.fenced.join(meet(warp));
 }
 
-void Races::leave(const Warp& warp, unsigned number) { learn(warp, barrier(*warp.cta, number)); }
+void Races::leave(const Warp& warp, std::uint32_t lanes, unsigned number) {
+    const Meeting& barrier = this->barrier(*warp.cta, number);
+    learn(warp, barrier.known);
+    fences_met(warp, lanes, barrier.fenced);
+}
 
 void Races::passed(const Cta& cta, unsigned number, bool whole) {
     barrier(cta, number).clear();
@@ -386,17 +425,18 @@ void Races::passed(const Cta& cta, unsigned number, bool whole) {
 void Races::arrive_at_cluster(const Warp& warp, unsigned parity, bool releases) {
     if (alone()) return;
     acquire(warp, warp.exec, warp.cta->launch->global_races.get());
-    Known& barrier = cluster_barrier(parity);
-    if (releases) barrier.join(known(warp, warp.exec));
+    Meeting& barrier = cluster_barrier(parity);
+    if (releases) barrier.known.join(known(warp, warp.exec));
     for (unsigned lane = 0; lane < kLanes && !releases; ++lane) {
-        const std::shared_ptr<const Known>& fenced = fences_[warp.rank * kLanes + lane].fenced;
-        if ((warp.exec >> lane & 1) && fenced) barrier.join(*fenced);
+        const std::shared_ptr<const Known>& fenced = fences_[warp.rank * kLanes + lane].of_cta;
+        if ((warp.exec >> lane & 1) && fenced) barrier.known.join(*fenced);
     }
-    meet(warp);
+    barrier.fenced.join(meet(warp));
 }
 
-void Races::leave_cluster(const Warp& warp, unsigned parity) {
-    learn(warp, cluster_barrier(parity));
+void Races::leave_cluster(const Warp& warp, std::uint32_t lanes, unsigned parity) {
+    learn(warp, cluster_barrier(parity).known);
+    fences_met(warp, lanes, cluster_barrier(parity).fenced);
     met_[warp.rank] = ++own(warp);  // lanes of the warp that ran apart are together again
 }
 

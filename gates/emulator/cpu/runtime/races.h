@@ -1,6 +1,6 @@
 // Races: who touched a word last, and whether something orders the two. That is a barrier, of the whole CTA, of some warps or of a
 // warp's lanes; or a fence of a thread, its strong write (atomic, volatile, relaxed, release) after it, which another thread reads, and a
-// fence or a barrier of the other after that.
+// fence or a barrier of the other after that. The write may be of a thread that met the first one at a barrier after the fence.
 // Words are four bytes; one that is accessed by the byte is watched by the byte.
 #pragma once
 
@@ -52,7 +52,7 @@ class GlobalRaces {
     Word& word(std::uint64_t address) { return page(address).words[address % kPage / 4]; }
     Word& byte(std::uint64_t address);
     void released(std::uint32_t cta, const std::vector<std::uint32_t>& cluster, std::uint64_t address, const std::shared_ptr<const Known>& fenced);
-    void acquired(std::uint32_t cta, std::uint64_t address);
+    const Known* acquired(std::uint32_t cta, std::uint64_t address);  // what is told there of the CTA's own cluster, if anything
     bool tells(std::uint64_t address) const { return places_.count(address) != 0; }
     bool knows(std::uint32_t cta, const Touch& touch) const;
     // Tensor maps that CTAs changed: the copy engine of a CTA sees the change after a release, and an acquire of that CTA.
@@ -115,10 +115,10 @@ class Races {
     void shared(Warp& warp, const Op& op, unsigned lane, std::uint32_t place, unsigned bytes, bool write, bool strong, bool idle);
     void global(GlobalRaces& all, Warp& warp, const Op& op, unsigned lane, std::uint64_t address, unsigned bytes, bool write, bool strong, bool idle);
     void arrive(const Warp& warp, unsigned barrier);
-    void leave(const Warp& warp, unsigned barrier);
+    void leave(const Warp& warp, std::uint32_t lanes, unsigned barrier);
     void passed(const Cta& cta, unsigned barrier, bool whole);
     void arrive_at_cluster(const Warp& warp, unsigned parity, bool releases);
-    void leave_cluster(const Warp& warp, unsigned parity);
+    void leave_cluster(const Warp& warp, std::uint32_t lanes, unsigned parity);
     void cluster_passed(unsigned parity);
     // Of the executing lanes. What they did and knew before is released by their relaxed arrivals and stores, too, and what they have
     // read there is acquired; of global memory by one that is not of the CTA alone.
@@ -146,17 +146,23 @@ class Races {
     std::uint32_t span_ = 0;
     unsigned warps_ = 0, warps_of_cta_ = 0;
     bool alone() const { return ctas_.size() == 1; }
-    Known& barrier(const Cta& cta, unsigned number);
-    Known& cluster_barrier(unsigned parity);
     std::map<std::pair<unsigned, unsigned>, Reached> reached_;  // CTA and warp: the warp's last access to the CTA's shared memory
-    struct Lane {                                      // what it knew at its last fence, of the CTA or of the device
-        std::shared_ptr<const Known> fenced, fenced_for_all;
+    struct Fenced {                                    // what a thread, and those that it met since, knew at their last fences
+        std::shared_ptr<const Known> of_cta, of_device;
+        void join(const Fenced& from);
     };
-    std::vector<Lane> fences_;                         // of each thread
+    std::vector<Fenced> fences_;                       // of each thread
     std::vector<std::map<std::pair<bool, std::uint64_t>, std::uint32_t>> read_;  // of each warp: flags, of global memory or not, that lanes have read
     std::uint32_t epoch_ = 1;                // barriers of the whole CTA
     std::vector<Known> clocks_;                        // of each warp: its own time, and what it knows of the others
-    std::vector<Known> barriers_;                      // what those that arrived know: 16 a CTA, then two phases of the cluster's
+    struct Meeting {                                   // what those that arrived know, and what they have fenced
+        Known known;
+        Fenced fenced;
+        void clear() { known.clear(); fenced = {}; }
+    };
+    std::vector<Meeting> barriers_;                    // 16 a CTA, then two phases of the cluster's
+    Meeting& barrier(const Cta& cta, unsigned number);
+    Meeting& cluster_barrier(unsigned parity);
     std::unordered_map<std::uint32_t, Known> places_;
     std::vector<std::uint32_t> met_;                   // of each warp: its own clock when its lanes were last together
     std::unordered_map<std::uint32_t, Known> flags_;   // places in shared memory: what strong stores there tell
@@ -187,7 +193,8 @@ class Races {
     std::uint32_t& own(const Warp& warp);              // time
     Known known(const Warp& warp, std::uint32_t lanes) const;
     void learn(const Warp& warp, const Known& from);
-    void meet(const Warp& warp);
+    Fenced meet(const Warp& warp);
+    Fenced fences_met(const Warp& warp, std::uint32_t lanes, const Fenced& more);
     void acquire(const Warp& warp, std::uint32_t lanes, GlobalRaces* all);
     void release(const Warp& warp, std::uint32_t lanes, bool for_all);
     void flag(const Warp& warp, const Op& op, unsigned lane, std::uint64_t place, GlobalRaces* all, bool write);

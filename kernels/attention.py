@@ -5,7 +5,7 @@
     out, lse = attention(q, k, v, return_lse=True)
 
 q: float16 or bfloat16 [B, H, Sq, D]; k, v: [B, Hkv, Sk, D], Hkv a divisor of H, D 64 or 128. Rows are contiguous and begin at multiples
-of 16 bytes; any other stride will do. The launch goes to the current stream of q's device. ``lse``: float32 [B, H, Sq], natural logarithm.
+of 16 bytes; the other strides are positive. The launch goes to the current stream of q's device. ``lse``: float32 [B, H, Sq], natural logarithm.
 """
 
 from __future__ import annotations
@@ -41,7 +41,7 @@ def check(q: torch.Tensor, k: torch.Tensor, v: torch.Tensor, device_type: str) -
         if tensor.device.type != device_type or tensor.device != q.device:
             raise ValueError(f"{name}: on device {tensor.device}, expected {device_type if name == 'q' else q.device}")
         if tensor.dim() != 4 or 0 in tensor.shape:
-            raise ValueError(f"{name}: shape {list(tensor.shape)}, expected [B, H, S, D] without a 0")
+            raise ValueError(f"{name}: shape {list(tensor.shape)}, expected [B, H, S, D], each size at least 1")
         if tensor.dtype not in DTYPES or tensor.dtype != q.dtype:
             raise TypeError(f"{name}: dtype {tensor.dtype}, expected {'torch.float16 or torch.bfloat16' if name == 'q' else q.dtype}")
         steps = [stride for stride, size in zip(tensor.stride()[:3], tensor.shape[:3], strict=True) if size > 1]
@@ -87,7 +87,7 @@ class Attention:
         self, query: torch.Tensor, key: torch.Tensor, value: torch.Tensor, attn_mask: torch.Tensor | None = None, dropout_p: float = 0.0,
         is_causal: bool = False, scale: float | None = None, enable_gqa: bool = False,
     ) -> Any:
-        """As ``torch.nn.functional.scaled_dot_product_attention``, or NotImplementedError: there is no fallback to another kernel."""
+        """As ``torch.nn.functional.scaled_dot_product_attention``; NotImplementedError for what is missing. There is no other kernel."""
         if attn_mask is not None:
             raise NotImplementedError("attn_mask: only is_causal is supported")
         if dropout_p != 0.0:

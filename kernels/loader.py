@@ -47,9 +47,11 @@ def build(kernel: str, dtype: torch.dtype, capability: tuple[int, int]) -> Path:
     arch = "{}{}".format(*capability) + "a" * (kernel != ANYWHERE)
     flags = ["-std=c++17", "-O3", "-ftz=true", "-shared", "-Xcompiler", "-fPIC", f"-gencode=arch=compute_{arch},code=sm_{arch}"]
     flags += [f"-D{name}={value}" for name, value in defines(dtype).items()]
-    version = subprocess.run([compiler, "--version"], capture_output=True, check=True).stdout
+    told = subprocess.run([compiler, "--version"], capture_output=True, text=True)
+    if told.returncode != 0:
+        raise RuntimeError(f"{compiler} --version failed (exit {told.returncode}):\n{told.stdout}{told.stderr}")
     text = b"".join(path.read_bytes() for path in sorted(FOLDER.rglob("*.cu*")))
-    digest = hashlib.sha256(" ".join(flags).encode() + version + text).hexdigest()[:16]
+    digest = hashlib.sha256(" ".join(flags).encode() + told.stdout.encode() + text).hexdigest()[:16]
     library = Path(os.environ.get("XDG_CACHE_HOME") or Path.home() / ".cache") / "attention-kernels" / digest / f"{kernel}.so"
     if not library.exists():
         library.parent.mkdir(parents=True, exist_ok=True)
@@ -57,7 +59,7 @@ def build(kernel: str, dtype: torch.dtype, capability: tuple[int, int]) -> Path:
         done = subprocess.run([compiler, *flags, str(source(kernel)), "-o", str(made)], capture_output=True, text=True)
         if done.returncode != 0:
             raise RuntimeError(f"nvcc failed for {kernel}:\n{done.stdout}{done.stderr}")
-        made.replace(library)  # whole, if others build it, too
+        made.replace(library)  # another process may build the same file
     return library
 
 

@@ -85,7 +85,7 @@ def evaluate_task(name: str, candidate: Candidate, terms: Terms, progress: Progr
             if not cascade.judge(reached, reference, terms):
                 _require_card(device, task)
                 break
-        aside.stop()  # memory checks of a candidate whose numbers are wrong
+        aside.stop()  # work begun for a gate that was not judged
         directory.write_json("run.json", cascade.ended())
         found = Evaluation(
             SCHEMA_VERSION,

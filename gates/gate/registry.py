@@ -37,7 +37,7 @@ class Gate:
     of_kernels: bool = False  # it finds kernels by the names in ``kernels``
     of_binaries: bool = False  # it reads compiled code, one binary an ``arch``
     of_optimised_code: bool = False  # nvcc -G changes its figures beyond recognition: a debug build has no verdict on it
-    beside: str = ""  # the gate before it beside which what its step's ``ahead`` gives can run, if any
+    beside: str = ""  # an earlier gate; while it is judged, what this one's ``ahead`` gives may run
     measured_anyway: bool = False  # a first rung has nothing to beat in it, and is measured and recorded all the same
     # key of its limits -> the table of names to use there, and what follows each
     names: Mapping[str, tuple[str, str]] = field(default_factory=dict)

@@ -63,8 +63,8 @@ class Session:
     builds: dict[str, BuildResult] = field(default_factory=dict)
     results: dict[str, GateResult] = field(default_factory=dict)
     hangs: bool = False  # one launch of the candidate came to no end
-    aside: ToolThreads | None = None  # for what is begun ahead of its gate's turn; without them nothing is
-    judged: Collection[str] = GATES  # by which the stage is judged, if none before them fails
+    aside: ToolThreads | None = None  # run what is begun ahead of its gate's turn; None: nothing is
+    judged: Collection[str] = GATES  # the gates that will judge, until one fails
     _begun: dict[str, Future[Any]] = field(default_factory=dict)
     _texts: dict[str, StaticTexts] = field(default_factory=dict)
     _cases: dict[tuple[str, ...], list[dict[str, Any]]] = field(default_factory=dict)
@@ -195,7 +195,7 @@ class Session:
                 self._begun[row.name] = self.aside.submit(work)
 
     def begun(self, gate: str, work: Callable[[], Any]) -> Any:
-        """What was begun ahead for ``gate``, or ``work`` done now. Raises what either raises."""
+        """The result of what was begun ahead for ``gate``, or of ``work`` done now. Raises what either raises."""
         return self._begun[gate].result() if gate in self._begun else work()
 
     def cases(self, task: Task) -> list[dict[str, Any]]:

@@ -41,7 +41,9 @@ def _parsed(code: str, where: str, mode: str) -> Any:
         level = [below for node in level for below in ast.iter_child_nodes(node)]
     if level:
         line = getattr(level[0], "lineno", 1)
-        raise GatesError(f"{where}:{line}: nested in more than {_DEEPEST} levels", hint="each + adds a level: write parts of it apart")
+        raise GatesError(
+            f"{where}:{line}: nested in more than {_DEEPEST} levels", hint="each + adds a level: split the expression into named parts"
+        )
     return tree
 
 

@@ -57,7 +57,7 @@ class Launcher:
         self._filled = not is_c(side) and side["kind"] != PYTHON  # a compiler of Python code can't look through such a mode
 
     def wake(self) -> None:
-        """Make the device's context, which takes half a second, while the judge plans its cases; the first launch tells of an error."""
+        """Make the device's context, which takes half a second, while the judge plans its cases. The first launch reports errors."""
         if self._on_device:
             with contextlib.suppress(RuntimeError, AssertionError):
                 torch.cuda.synchronize(self._device)

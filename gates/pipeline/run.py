@@ -156,7 +156,7 @@ def run_task(options: Options, progress: Progress) -> Outcome:
             results.append(judge_step(session, info, gate))
             clock.ended(gate)
             progress.result(results[-1])
-        aside.stop()  # what was begun for a gate that the one before it left nothing to judge
+        aside.stop()  # work begun for a gate that was not judged
         decision, reason = decision_of(info, results)
         verdict = Verdict(SCHEMA_VERSION, decision, reason, tuple(results))
         info = dataclasses.replace(info, ended=_time(), phase_s=clock.seconds)

@@ -76,7 +76,7 @@ class ToolThreads(ThreadPoolExecutor):
         _thread.interrupted = self._any_of
 
     def stop(self) -> None:
-        """End their tools at once, and what these threads have begun themselves; wait for it."""
+        """End the tools of these threads at once, and of threads that they started; wait for that."""
         self._interrupted.set()
         self.shutdown(cancel_futures=True)
 

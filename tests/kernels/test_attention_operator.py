@@ -95,7 +95,7 @@ WRONG = {
     "dtype": (0, lambda t: t.float(), TypeError, "q: dtype torch.float32, expected torch.float16 or torch.bfloat16"),
     "two dtypes": (1, lambda t: t.bfloat16(), TypeError, "k: dtype torch.bfloat16, expected torch.float16"),
     "rank": (0, lambda t: t[0], ValueError, r"q: shape \[4, 33, 64\], expected \[B, H, S, D\]"),
-    "empty": (1, lambda t: t[:, :, :0], ValueError, r"k: shape \[1, 2, 0, 64\].* without a 0"),
+    "empty": (1, lambda t: t[:, :, :0], ValueError, r"k: shape \[1, 2, 0, 64\].* each size at least 1"),
     "keys": (2, lambda t: t[:, :, 1:], ValueError, r"v: shape \[1, 2, 49, 64\], expected \[1, 2, 50, 64\]"),
     "heads": (1, lambda t: torch.cat([t, t[:, :1]], 1), ValueError, r"k: shape \[1, 3, 50, 64\], expected \[1, a divisor of 4, S, 64\]"),
     "batch": (1, lambda t: torch.cat([t, t]), ValueError, r"k: shape \[2, 2, 50, 64\], expected \[1, "),

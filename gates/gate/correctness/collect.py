@@ -212,7 +212,8 @@ def _run_share(
         ended = _Ended(tried)
         if ended.reached == 0 and tried.cause == KILLED:  # the kernel runs in another process, and had not been asked
             raise MachineFault(
-                f"the process that judges {side['name']} was {KILLED} before a case began", hint="find out by what; ask again"
+                f"the process that judges {side['name']} was {KILLED} before a case began",
+                hint="look into the system's log, then ask again",
             )
         if planned is None:
             share, shares = common["share"]

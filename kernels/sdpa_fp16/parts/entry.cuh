@@ -30,7 +30,7 @@ int run_masked(const launcher::Refusal& refusal, const Problem& problem, std::in
     }
 }
 
-// `problem` has what GENERAL adds.
+// `problem` already holds the fields that GENERAL adds.
 inline int forward(const launcher::Refusal& refusal, Problem problem, const void* q, const void* k, const void* v, void* out, std::int64_t B,
                    std::int64_t H, std::int64_t Sq, std::int64_t Sk, std::int64_t D, std::int64_t causal, float softmax_scale, void* stream) {
     const launcher::Pointer pointers[] = {{"q", q}, {"k", k}, {"v", v}, {"out", out}};
@@ -58,7 +58,7 @@ inline int forward(const launcher::Refusal& refusal, Problem problem, const void
 
 #if GENERAL == 1
 
-// The strides and heads of one tensor; 0, or 1 with a message. Of an extent of 1 the stride is not used.
+// The strides and heads of one tensor; 0, or 1 with a message. The stride of a dimension of size 1 is ignored.
 template <typename Values>
 int take_strides(const launcher::Refusal& refusal, Tensor<Values>& tensor, const char* name, const std::int64_t (&strides)[3], std::int64_t B,
                  std::int64_t heads, std::int64_t rows, std::int64_t D) {

@@ -5,7 +5,7 @@
 
 namespace sdpa {
 
-// A head of Q, and the head of K and V that it uses. Without GENERAL heads of all batches are numbered through.
+// A head of Q, and the head of K and V that it uses. Without GENERAL, heads are numbered across batches.
 struct Head {
     unsigned batch, of_queries, of_keys;
 };
@@ -43,7 +43,7 @@ struct HeadRows {
     }
 };
 
-// Those of head `head` of batch `batch`, which has `rows` rows, from `first_row` on.
+// The rows of head `head` of batch `batch`, which has `rows` rows, from `first_row` on.
 template <int kDim, typename Stride = RowStride<kDim>, typename Values>
 __device__ __forceinline__ HeadRows<Values, Stride> rows_of(const Tensor<Values>& tensor, [[maybe_unused]] unsigned batch, unsigned head,
                                                             [[maybe_unused]] int rows, int first_row) {

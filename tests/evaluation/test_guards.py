@@ -64,6 +64,17 @@ def kept(results: Path) -> list[str]:
     return sorted(path.name for path in (results / "evaluations" / "gelu_eager").glob("[!.]*"))
 
 
+def edited(results: Path, found: gates.Evaluation, copies: Path, change: Mapping[str, object]) -> Path:
+    """A copy of the kept answer with ``change``. Whoever can write into the results folder can also make the manifest anew."""
+    folder = Path(shutil.copytree(results / found.evidence, copies / found.evidence))
+    text = folder / "evaluation.json"
+    text.write_text(json.dumps({**jsonio.read(text), **change}), encoding="utf-8")
+    manifest = jsonio.read(folder / "manifest.json")
+    manifest["sha256"]["evaluation.json"] = jsonio.sha256(text)
+    (folder / "manifest.json").write_text(jsonio.dumps(manifest), encoding="utf-8")
+    return folder
+
+
 # invented answers
 
 
@@ -85,14 +96,8 @@ def test_a_candidate_that_answers_for_the_judge_is_not_believed(task: Path, resu
 def test_a_kept_answer_is_given_again_only_if_it_follows_from_its_evidence(
     change: Mapping[str, object], cached: bool, task: Path, results: Path, tmp_path: Path
 ) -> None:
-    """Whoever can write into the results folder can also make the manifest anew."""
     first = evaluated(task, results, "x = x + 1")
-    folder = Path(shutil.copytree(results / first.evidence, tmp_path / first.evidence))
-    text = folder / "evaluation.json"
-    text.write_text(json.dumps({**jsonio.read(text), **change}), encoding="utf-8")
-    manifest = jsonio.read(folder / "manifest.json")
-    manifest["sha256"]["evaluation.json"] = jsonio.sha256(text)
-    (folder / "manifest.json").write_text(jsonio.dumps(manifest), encoding="utf-8")
+    folder = edited(results, first, tmp_path, change)
     again = evaluated(task, tmp_path, "x = x + 1")
     assert (again.cached, again.status, again.score) == (cached, "fail", None) and verify_evaluation(folder) == []
 
@@ -101,14 +106,7 @@ def test_a_kept_answer_is_given_again_only_if_it_follows_from_its_evidence(
 def test_an_answer_that_says_otherwise_than_its_run_is_named(
     change: Mapping[str, object], task: Path, results: Path, tmp_path: Path
 ) -> None:
-    found = evaluated(task, results)
-    folder = Path(shutil.copytree(results / found.evidence, tmp_path / found.evidence))
-    text = folder / "evaluation.json"
-    text.write_text(json.dumps({**jsonio.read(text), **change}), encoding="utf-8")
-    manifest = jsonio.read(folder / "manifest.json")
-    manifest["sha256"]["evaluation.json"] = jsonio.sha256(text)
-    (folder / "manifest.json").write_text(jsonio.dumps(manifest), encoding="utf-8")
-    (problem,) = verify_evaluation(folder)
+    (problem,) = verify_evaluation(edited(results, evaluated(task, results), tmp_path, change))
     assert problem.startswith(f"{next(iter(change))} is {next(iter(change.values()))} in evaluation.json and ")
 
 

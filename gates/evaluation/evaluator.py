@@ -5,7 +5,7 @@ from __future__ import annotations
 import contextlib
 import threading
 from collections.abc import Iterable, Iterator, Mapping
-from concurrent.futures import Future, ThreadPoolExecutor
+from concurrent.futures import Future
 from dataclasses import replace
 from types import TracebackType
 from typing import Any
@@ -21,6 +21,7 @@ from gates.launch import device as devices
 from gates.render.console import Silence
 from gates.sweep.cluster import joined_cluster
 from gates.task.load import find_task
+from gates.worker.process import ToolThreads
 
 
 class Evaluator:
@@ -29,7 +30,7 @@ class Evaluator:
 
     ``scheduler``: the address of a Dask cluster whose workers do it instead, on all their cards; they must share the results folder.
     Each starts no more processes than its share of the cores. A candidate that is under way is not judged a second time. Use it as a
-    context manager: leaving it waits for what was submitted.
+    context manager: leaving it waits for what was submitted. An exception that leaves it ends that at once.
     """
 
     def __init__(self, task: str, terms: Terms, workers: int | None = None, scheduler: str | None = None) -> None:
@@ -38,7 +39,7 @@ class Evaluator:
         found = () if terms.profile == "cpu" else devices.probe().devices[terms.device : terms.device + 1]
         self._cores, self._least = job_count(None), 2 if found else 1
         self._at_a_time = workers or devices.candidates_at_a_time(found, self._cores)
-        self._pool = ThreadPoolExecutor(self._at_a_time, thread_name_prefix="evaluate")
+        self._pool = ToolThreads(self._at_a_time)
         self._lock = threading.Lock()
         self._waiting: dict[tuple[Any, ...], Future[Evaluation]] = {}
 
@@ -80,5 +81,5 @@ class Evaluator:
         return self
 
     def __exit__(self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None) -> None:
-        self._pool.shutdown(wait=True, cancel_futures=error is not None)
+        self._pool.shutdown() if error is None else self._pool.stop()
         self._held.close()

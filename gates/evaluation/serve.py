@@ -119,6 +119,8 @@ def outcome(future: Future[Evaluation]) -> dict[str, Any]:
         return {"result": to_json(future.result())}
     except CancelledError:
         return {"error": {"what": "cancelled", "hint": ""}}
+    except KeyboardInterrupt:
+        return {"error": {"what": "the server ended", "hint": "ask again: what was judged is kept"}}
     except GatesError as error:
         return {"error": told(error)}
     except Exception as error:

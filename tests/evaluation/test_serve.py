@@ -5,6 +5,7 @@ from __future__ import annotations
 import io
 import json
 import threading
+import time
 import urllib.error
 import urllib.request
 from collections.abc import Iterator
@@ -16,9 +17,11 @@ from places import RECORDED, TASKS
 
 from gates.core.errors import GatesError
 from gates.evaluation import evaluator as pool
+from gates.evaluation.overlay import Candidate
 from gates.evaluation.record import Evaluation, GateSeen
-from gates.evaluation.serve import Service, http_server, serve_lines
+from gates.evaluation.serve import Service, http_server, outcome, serve_lines
 from gates.evaluation.terms import Terms
+from gates.worker import process
 
 FAST = str(TASKS / "saxpy_fast")
 
@@ -189,3 +192,21 @@ def test_http_submits_polls_and_waits(address: str) -> None:
 def test_http_errors_are_json_too(address: str, path: str, data: Any, code: int, says: str) -> None:
     found = fetched(f"{address}/{path}", data)
     assert found[0] == code and says in found[1]["error"]["what"]
+
+
+def test_a_server_that_is_interrupted_ends_what_is_under_way_at_once(monkeypatch: pytest.MonkeyPatch) -> None:
+    began = threading.Event()
+
+    def slow(task: str, candidate: Any, terms: Terms, progress: Any) -> Evaluation:
+        began.set()
+        process.run(["sleep", "60"], limit_s=60)
+        return an_answer("late")
+
+    monkeypatch.setattr(pool, "evaluate_task", slow)
+    started = time.monotonic()
+    with pytest.raises(KeyboardInterrupt), pool.Evaluator(FAST, Terms("static"), workers=1) as evaluator:
+        futures = [evaluator.submit(Candidate({}, {"USE_COALESCED": n})) for n in range(2)]
+        assert began.wait(20)
+        raise KeyboardInterrupt
+    assert time.monotonic() - started < 20 and futures[1].cancelled()
+    assert [outcome(one)["error"]["what"] for one in futures] == ["the server ended", "cancelled"]

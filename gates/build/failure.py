@@ -127,10 +127,8 @@ def describe(folder: Path, edges: Sequence[Edge], ninja_output: str, toolchain: 
                     hint=header.remedy,
                     missing_tool=header.name,
                 )
-            lacking = _lacking(text) if edge.output == "emulator.so" else ""
-            return Failure(
-                command, cause, first_errors(text), log, _ON_A_DEVICE if lacking else hint_for(text, cause, toolchain), unsupported=lacking
-            )
+            lacking, hint = _lacking(text) if edge.output == "emulator.so" else ("", "")
+            return Failure(command, cause, first_errors(text), log, hint or hint_for(text, cause, toolchain), unsupported=lacking)
     refuse_machine_fault(ninja_output, "", folder, "ninja")
     said = (first_errors(ninja_output) or ("without a message",))[-1]
     raise machine_fault.MachineFault(
@@ -152,15 +150,17 @@ def refuse_machine_fault(text: str, cause: str, folder: Path, tool: str) -> None
         raise machine_fault.MachineFault(f"this machine could not run {tool} to its end: {found[0]} (building in {folder})", hint=found[1])
 
 
-def _lacking(text: str) -> str:
-    """What the emulator's runtime lacks, where the linker names functions of CUDA's; empty where it names others."""
+def _lacking(text: str) -> tuple[str, str]:
+    """What the emulator's runtime lacks, where the linker names functions of CUDA's, and what to do; empty where it names others."""
     if sought := list(dict.fromkeys(_OUT_OF_REACH.findall(text))):
         reach = "it could reach the emulator's records, which are evidence"
-        return f"the CPU emulator takes no launcher that calls {', '.join(sought)}: {reach}"
+        return f"the CPU emulator takes no launcher that calls {', '.join(sought)}: {reach}", _ON_A_DEVICE
     names = list(dict.fromkeys(_CUDA_NAME.findall(text)))
     if any(name.startswith("__cudaRegisterLinkedBinary") for name in names):
-        return "the CPU emulator has no linker for relocatable device code (-rdc=true)"
-    return f"the CPU emulator does not have {', '.join(names)}" if names else ""
+        return "the CPU emulator has no linker for relocatable device code (-rdc=true)", _ON_A_DEVICE
+    if "__cudaRegisterManagedVar" in names:
+        return "the CPU emulator does not have __managed__ variables", "run the task on a CUDA device, or call cudaMallocManaged instead"
+    return (f"the CPU emulator does not have {', '.join(names)}", _ON_A_DEVICE) if names else ("", "")
 
 
 def _forgotten(text: str) -> str:

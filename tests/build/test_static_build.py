@@ -437,3 +437,17 @@ def test_the_emulator_library_exports_the_launcher(tmp_path: Path) -> None:
     assert broken.path("emulator") is None and not library.exists()
     failure = broken.failure("emulator")
     assert failure is not None and any("error" in line for line in failure.errors)
+
+
+@needs_nvcc
+@pytest.mark.parametrize(
+    ("line", "lacking", "advice"),
+    [
+        ("__managed__ float y[32];", "__managed__ variables", "or call cudaMallocManaged instead"),
+        ("__device__ float y[32]; int n = cudaCtxResetPersistingL2Cache();", "cudaCtxResetPersistingL2Cache", "or leave these calls to"),
+    ],
+)
+def test_what_the_emulator_does_not_have_is_named(tmp_path: Path, line: str, lacking: str, advice: str) -> None:
+    source = f'{line}\n__global__ void k() {{ y[0] = 1; }}\nextern "C" int launch() {{ k<<<1, 1>>>(); return 0; }}\n'
+    failure = build(make_task(tmp_path, source), find_toolchain(), tmp_path / "build", want={"emulator"}).failure("emulator")
+    assert failure is not None and failure.unsupported == f"the CPU emulator does not have {lacking}" and advice in failure.hint

@@ -1,8 +1,9 @@
-// The device's attributes, errors, streams and events. Everything runs at once and in order, so nothing is ever waited for.
+// The device's attributes, errors, streams and Handles<Event>::get(). Everything runs at once and in order, so nothing is ever waited for.
 #include <chrono>
 #include <cstring>
 
 #include "capture.h"
+#include "handles.h"
 #include "memory.h"
 
 using namespace gates_cpu;
@@ -15,6 +16,9 @@ struct Event {
     std::chrono::steady_clock::time_point at;
     bool recorded = false;
 };
+struct MadeStream {};
+
+int no_handle() { return Device::get().set_error(kInvalidResourceHandle); }
 
 int pending() { return Device::get().last_error(false); }
 
@@ -26,6 +30,14 @@ int attribute(int which) {
 }
 
 }  // namespace
+
+namespace gates_cpu {
+
+// The first three are the default stream and its names.
+bool is_stream(Stream stream) { return reinterpret_cast<std::uint64_t>(stream) < 3 || Handles<MadeStream>::get().find(stream); }
+int to_stream(Stream stream) { return is_stream(stream) ? kSuccess : no_handle(); }
+
+}  // namespace gates_cpu
 
 GATES_CUDA int cudaGetLastError() { return Device::get().last_error(true); }
 GATES_CUDA int cudaPeekAtLastError() { return Device::get().last_error(false); }
@@ -128,34 +140,42 @@ GATES_CUDA int cudaStreamAddCallback(Stream stream, void (*function)(Stream, int
     function(stream, pending(), data);
     return kSuccess;
 }
-GATES_CUDA int cudaStreamCreate(Stream* stream) { *stream = new char; return kSuccess; }
+GATES_CUDA int cudaStreamCreate(Stream* stream) { *stream = Handles<MadeStream>::get().add({}); return kSuccess; }
 GATES_CUDA int cudaStreamCreateWithFlags(Stream* stream, unsigned) { return cudaStreamCreate(stream); }
 GATES_CUDA int cudaStreamCreateWithPriority(Stream* stream, unsigned, int) { return cudaStreamCreate(stream); }
-GATES_CUDA int cudaStreamDestroy(Stream stream) { delete static_cast<char*>(stream); return kSuccess; }
+GATES_CUDA int cudaStreamDestroy(Stream stream) { return Handles<MadeStream>::get().remove(stream) ? kSuccess : no_handle(); }
 GATES_CUDA int cudaStreamSynchronize(Stream stream) {
     const int error = at_once(stream);
     return error != kSuccess ? error : pending();
 }
 GATES_CUDA int cudaStreamQuery(Stream stream) { return cudaStreamSynchronize(stream); }
 GATES_CUDA int cudaStreamWaitEvent(Stream stream, EventHandle event, unsigned) {
+    if (!Handles<Event>::get().find(event)) return no_handle();
+    if (const int error = to_stream(stream)) return error;
     event_awaited(event, stream);
     return kSuccess;
 }
 
-GATES_CUDA int cudaEventCreate(EventHandle* event) { *event = new Event; return kSuccess; }
+GATES_CUDA int cudaEventCreate(EventHandle* event) { *event = Handles<Event>::get().add({}); return kSuccess; }
 GATES_CUDA int cudaEventCreateWithFlags(EventHandle* event, unsigned) { return cudaEventCreate(event); }
-GATES_CUDA int cudaEventDestroy(EventHandle event) { delete static_cast<Event*>(event); return kSuccess; }
+GATES_CUDA int cudaEventDestroy(EventHandle event) { return Handles<Event>::get().remove(event) ? kSuccess : no_handle(); }
 GATES_CUDA int cudaEventRecord(EventHandle event, Stream stream) {
+    const auto known = Handles<Event>::get().find(event);
+    if (!known) return no_handle();
+    if (const int error = to_stream(stream)) return error;
     event_recorded(event, stream);
-    *static_cast<Event*>(event) = {std::chrono::steady_clock::now(), true};
+    *known = {std::chrono::steady_clock::now(), true};
     return pending();
 }
 GATES_CUDA int cudaEventRecordWithFlags(EventHandle event, Stream stream, unsigned) { return cudaEventRecord(event, stream); }
-GATES_CUDA int cudaEventSynchronize(EventHandle event) { return event_is_captured(event) ? Device::get().set_error(kCapturedEvent) : pending(); }
+GATES_CUDA int cudaEventSynchronize(EventHandle event) {
+    if (!Handles<Event>::get().find(event)) return no_handle();
+    return event_is_captured(event) ? Device::get().set_error(kCapturedEvent) : pending();
+}
 GATES_CUDA int cudaEventQuery(EventHandle event) { return cudaEventSynchronize(event); }
 GATES_CUDA int cudaEventElapsedTime(float* ms, EventHandle begin, EventHandle end) {
-    const Event &first = *static_cast<Event*>(begin), &last = *static_cast<Event*>(end);
-    if (!first.recorded || !last.recorded) return Device::get().set_error(kInvalidResourceHandle);
-    *ms = std::chrono::duration<float, std::milli>(last.at - first.at).count();
+    const auto first = Handles<Event>::get().find(begin), last = Handles<Event>::get().find(end);
+    if (!first || !last || !first->recorded || !last->recorded) return no_handle();
+    *ms = std::chrono::duration<float, std::milli>(last->at - first->at).count();
     return kSuccess;
 }

@@ -81,6 +81,7 @@ int launch(Kernel* kernel, Dim3 grid, Dim3 block, void** arguments, std::size_t 
     if (!keeps(stream)) return in_order(stream, [&] { return now(arguments); });
     const Program* program = program_of(kernel);
     if (program == nullptr) return Device::get().last_error(false);
+    if (!given_all(*program, arguments)) return Device::get().set_error(kInvalidValue);
     std::vector<std::string> kept;
     for (std::size_t i = 0; i < program->parameters.size(); ++i) kept.emplace_back(static_cast<const char*>(arguments[i]), program->parameters[i].second);
     return in_order(stream, [now, kept = std::move(kept)]() mutable {

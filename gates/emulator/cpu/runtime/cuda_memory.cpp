@@ -3,6 +3,7 @@
 #include <cstring>
 
 #include "capture.h"
+#include "handles.h"
 #include "memory.h"
 
 using namespace gates_cpu;
@@ -54,20 +55,25 @@ int fill(void* to, int value, std::size_t bytes) {
 }
 
 using Pool = void*;
-char default_pool;
+struct MadePool {};
+Pool default_pool() {
+    static const Pool made = Handles<MadePool>::get().add({});
+    return made;
+}
+int to_pool(Pool pool) { return Handles<MadePool>::get().find(pool) ? kSuccess : Device::get().set_error(kInvalidValue); }
 
 struct Location {  // cudaMemLocation
     int type, id;
 };
 
-using Maker = std::uint64_t (*)(DeviceMemory&, std::size_t);
-int allocate(void** pointer, std::size_t bytes, Maker make = [](DeviceMemory& memory, std::size_t count) { return memory.allocate(count); }) {
+enum class Sort { Device, Managed, Host };
+int allocate(void** pointer, std::size_t bytes, Sort sort = Sort::Device) {
     *pointer = nullptr;
     if (const int error = at_once()) return error;
     if (bytes == 0) return kSuccess;
     DeviceMemory& memory = DeviceMemory::get();
-    if (memory.used() + bytes > memory.capacity()) return Device::get().set_error(kMemoryAllocation);
-    const std::uint64_t address = make(memory, bytes);
+    if (bytes > (sort == Sort::Host ? memory.room_on_host() : memory.room())) return Device::get().set_error(kMemoryAllocation);
+    const std::uint64_t address = sort == Sort::Device ? memory.allocate(bytes) : memory.allocate_for_both(bytes, sort == Sort::Managed);
     if (address == 0) return Device::get().set_error(kMemoryAllocation);
     *pointer = reinterpret_cast<void*>(address);
     return kSuccess;
@@ -86,7 +92,7 @@ int release(void* pointer) {
 }
 
 int rows(void* to, std::size_t to_pitch, const void* from, std::size_t from_pitch, std::size_t width, std::size_t height, int kind) {
-    for (std::size_t row = 0; row < height; ++row) {
+    for (std::size_t row = 0; row < height && width != 0; ++row) {
         if (const int error = copy(static_cast<char*>(to) + row * to_pitch, static_cast<const char*>(from) + row * from_pitch, width, kind)) return error;
     }
     return kSuccess;
@@ -96,7 +102,7 @@ int rows(void* to, std::size_t to_pitch, const void* from, std::size_t from_pitc
 char* symbol(const void* host, std::size_t offset, std::size_t bytes) {
     std::size_t size = 0;
     const std::uint64_t address = Device::get().variable(host, size);
-    if (address == 0 || offset + bytes > size) {
+    if (address == 0 || offset > size || bytes > size - offset) {
         Device::get().set_error(address == 0 ? kInvalidSymbol : kInvalidValue);
         return nullptr;
     }
@@ -106,31 +112,40 @@ char* symbol(const void* host, std::size_t offset, std::size_t bytes) {
 }  // namespace
 
 GATES_CUDA int cudaMalloc(void** pointer, std::size_t bytes) { return allocate(pointer, bytes); }
-GATES_CUDA int cudaMallocAsync(void** pointer, std::size_t bytes, Stream stream) { return keeps(stream) ? no_node("cudaMallocAsync") : allocate(pointer, bytes); }
-GATES_CUDA int cudaMallocFromPoolAsync(void** pointer, std::size_t bytes, Pool, Stream stream) { return cudaMallocAsync(pointer, bytes, stream); }
-GATES_CUDA int cudaMallocManaged(void** pointer, std::size_t bytes, unsigned) { return allocate(pointer, bytes, [](DeviceMemory& memory, std::size_t count) { return memory.allocate_for_both(count, true); }); }
+GATES_CUDA int cudaMallocAsync(void** pointer, std::size_t bytes, Stream stream) {
+    if (const int error = to_stream(stream)) return error;
+    return keeps(stream) ? no_node("cudaMallocAsync") : allocate(pointer, bytes);
+}
+GATES_CUDA int cudaMallocFromPoolAsync(void** pointer, std::size_t bytes, Pool pool, Stream stream) {
+    if (const int error = to_pool(pool)) return error;
+    return cudaMallocAsync(pointer, bytes, stream);
+}
+GATES_CUDA int cudaMallocManaged(void** pointer, std::size_t bytes, unsigned) { return allocate(pointer, bytes, Sort::Managed); }
 GATES_CUDA int cudaMallocPitch(void** pointer, std::size_t* pitch, std::size_t width, std::size_t height) {
+    std::size_t bytes = 0;
+    *pointer = nullptr;
+    if (width > SIZE_MAX - 511) return Device::get().set_error(kMemoryAllocation);
     *pitch = (width + 511) / 512 * 512;
-    return allocate(pointer, *pitch * height);
+    if (__builtin_mul_overflow(*pitch, height, &bytes)) return Device::get().set_error(kMemoryAllocation);
+    return allocate(pointer, bytes);
 }
 GATES_CUDA int cudaFree(void* pointer) { return release(pointer); }
-GATES_CUDA int cudaFreeAsync(void* pointer, Stream stream) { return keeps(stream) ? no_node("cudaFreeAsync") : release(pointer); }
+GATES_CUDA int cudaFreeAsync(void* pointer, Stream stream) {
+    if (const int error = to_stream(stream)) return error;
+    return keeps(stream) ? no_node("cudaFreeAsync") : release(pointer);
+}
 
 // Pools: what is freed is given back at once, and what they keep or share is not asked.
-GATES_CUDA int cudaDeviceGetDefaultMemPool(Pool* pool, int) { *pool = &default_pool; return kSuccess; }
-GATES_CUDA int cudaDeviceGetMemPool(Pool* pool, int) { *pool = &default_pool; return kSuccess; }
-GATES_CUDA int cudaDeviceSetMemPool(int, Pool) { return kSuccess; }
-GATES_CUDA int cudaMemPoolCreate(Pool* pool, const void*) { *pool = new char; return kSuccess; }
-GATES_CUDA int cudaMemPoolDestroy(Pool pool) {
-    if (pool == &default_pool) return Device::get().set_error(kInvalidValue);
-    delete static_cast<char*>(pool);
-    return kSuccess;
-}
-GATES_CUDA int cudaMemPoolTrimTo(Pool, std::size_t) { return kSuccess; }
-GATES_CUDA int cudaMemPoolSetAttribute(Pool, int, void*) { return kSuccess; }
+GATES_CUDA int cudaDeviceGetDefaultMemPool(Pool* pool, int) { *pool = default_pool(); return kSuccess; }
+GATES_CUDA int cudaDeviceGetMemPool(Pool* pool, int) { *pool = default_pool(); return kSuccess; }
+GATES_CUDA int cudaDeviceSetMemPool(int, Pool pool) { return to_pool(pool); }
+GATES_CUDA int cudaMemPoolCreate(Pool* pool, const void*) { *pool = Handles<MadePool>::get().add({}); return kSuccess; }
+GATES_CUDA int cudaMemPoolDestroy(Pool pool) { return pool != default_pool() && Handles<MadePool>::get().remove(pool) ? kSuccess : Device::get().set_error(kInvalidValue); }
+GATES_CUDA int cudaMemPoolTrimTo(Pool pool, std::size_t) { return to_pool(pool); }
+GATES_CUDA int cudaMemPoolSetAttribute(Pool pool, int, void*) { return to_pool(pool); }
 GATES_CUDA int cudaMemPrefetchAsync(const void*, std::size_t, Location, unsigned, Stream) { return kSuccess; }
 GATES_CUDA int cudaMemAdvise(const void*, std::size_t, int, Location) { return kSuccess; }
-GATES_CUDA int cudaMallocHost(void** pointer, std::size_t bytes) { return allocate(pointer, bytes, [](DeviceMemory& memory, std::size_t count) { return memory.allocate_for_both(count, false); }); }
+GATES_CUDA int cudaMallocHost(void** pointer, std::size_t bytes) { return allocate(pointer, bytes, Sort::Host); }
 GATES_CUDA int cudaHostAlloc(void** pointer, std::size_t bytes, unsigned) { return cudaMallocHost(pointer, bytes); }
 GATES_CUDA int cudaHostGetDevicePointer(void** pointer, void* host, unsigned) {
     DeviceMemory& memory = DeviceMemory::get();
@@ -161,10 +176,13 @@ GATES_CUDA int cudaMemsetAsync(void* to, int value, std::size_t bytes, Stream st
     return in_order(stream, [=] { return fill(to, value, bytes); });
 }
 GATES_CUDA int cudaMemset2D(void* to, std::size_t pitch, int value, std::size_t width, std::size_t height) {
-    for (std::size_t row = 0; row < height; ++row) {
-        if (const int error = fill(static_cast<char*>(to) + row * pitch, value, width)) return error;
-    }
-    return kSuccess;
+    if (width > pitch && height > 1) return Device::get().set_error(kInvalidValue);
+    return in_order(nullptr, [=] {
+        for (std::size_t row = 0; row < height && width != 0; ++row) {
+            if (const int error = fill(static_cast<char*>(to) + row * pitch, value, width)) return error;
+        }
+        return int(kSuccess);
+    });
 }
 GATES_CUDA int cudaMemcpyToSymbolAsync(const void* host, const void* from, std::size_t bytes, std::size_t offset, int kind, Stream stream) {
     char* const to = symbol(host, offset, bytes);
@@ -190,6 +208,6 @@ GATES_CUDA int cudaGetSymbolSize(std::size_t* bytes, const void* host) {
 GATES_CUDA int cudaMemGetInfo(std::size_t* free, std::size_t* total) {
     const DeviceMemory& memory = DeviceMemory::get();
     *total = memory.capacity();
-    *free = *total - memory.used();
+    *free = memory.room();
     return kSuccess;
 }

@@ -84,6 +84,11 @@ int resident(const Limits& limits, const Program& program, int threads, std::siz
     return std::min({by_threads, by_shared, limits.blocks_per_multiprocessor});
 }
 
+bool given_all(const Program& program, void** arguments) {
+    const std::size_t count = program.parameters.size();
+    return count == 0 || (arguments != nullptr && std::all_of(arguments, arguments + count, [](const void* at) { return at != nullptr; }));
+}
+
 bool LoadedModule::ready() {
     if (module || !problem.empty()) return problem.empty();
     try {
@@ -206,6 +211,7 @@ int Device::launch(Kernel* kernel, const std::uint32_t (&grid)[3], const std::ui
         note("cpu.unsupported", why.what(), kernel->name);
         return set_error(kNotSupported);
     }
+    if (!given_all(*program, arguments)) return refuse(record, kInvalidValue, "an argument's address is null; the kernel takes " + std::to_string(program->parameters.size()));
     record.static_shared = program->shared_bytes;
     record.max_threads = program->bounded ? program->max_threads : 0;
     const bool said = program->cluster[0] != 0, asked_for = asked_cluster[0] != 0;

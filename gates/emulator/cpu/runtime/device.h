@@ -51,6 +51,8 @@ struct Limits {  // of the chip
 // CTAs that a multiprocessor holds, as far as threads and shared memory decide it; registers are not known from PTX.
 int resident(const Limits& limits, const Program& program, int threads, std::size_t dynamic_shared);
 
+bool given_all(const Program& program, void** arguments);  // whether no argument's address is null
+
 class Device {
   public:
     static Device& get();

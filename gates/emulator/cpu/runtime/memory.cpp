@@ -3,6 +3,7 @@
 #include <dlfcn.h>
 #include <signal.h>
 #include <sys/mman.h>
+#include <sys/resource.h>
 #include <ucontext.h>
 #include <unistd.h>
 
@@ -102,6 +103,11 @@ std::uint64_t DeviceMemory::place(std::uint64_t bytes, std::uint64_t alignment, 
     return made.address;
 }
 
+// Larger blocks hold zeros.
+void DeviceMemory::fill_with_poison(std::uint64_t address, std::uint64_t count) const {
+    if (count <= (std::uint64_t(256) << 20)) std::memset(bytes(address), poison_, count);
+}
+
 std::uint64_t DeviceMemory::allocate(std::uint64_t count, const std::string& name) {
     const std::lock_guard<std::mutex> lock(mutex);
     Block block;
@@ -110,7 +116,7 @@ std::uint64_t DeviceMemory::allocate(std::uint64_t count, const std::string& nam
     const std::uint64_t address = place(count, kAlignment, block);
     if (address == 0) return 0;
     std::memset(shadow(address), is_shared() ? kWhole : kAllocated | kWritable, count);
-    if (count <= (std::uint64_t(256) << 20)) std::memset(bytes(address), poison_, count);
+    fill_with_poison(address, count);
     return address;
 }
 
@@ -130,7 +136,7 @@ std::uint64_t DeviceMemory::allocate_for_both(std::uint64_t count, bool managed)
     }
     blocks[address].bytes = count;
     next_ += kPage;  // nothing else lies in the last page
-    std::memset(bytes(address), 0, whole);
+    fill_with_poison(address, whole);
     std::memset(shadow(address), kWhole, count);
     return address;
 }
@@ -167,11 +173,21 @@ void DeviceMemory::protect(std::uint64_t address, std::uint64_t count) {
     for (std::uint64_t i = 0; i < count; ++i) shadow(address)[i] &= static_cast<std::uint8_t>(~kWritable);
 }
 
-std::uint64_t DeviceMemory::used() const {
+std::uint64_t DeviceMemory::used(bool host) const {
     const std::lock_guard<std::mutex> lock(mutex);
     std::uint64_t sum = 0;
-    for (const auto& [address, block] : blocks) sum += block.freed || block.host ? 0 : block.bytes;
+    for (const auto& [address, block] : blocks) sum += block.freed || block.host != host ? 0 : block.bytes;
     return sum;
+}
+
+std::uint64_t DeviceMemory::room() const { return capacity_ - std::min(capacity_, used(false)); }
+
+// With its shadow at most half of what the device's memory may take, and of what this process may.
+std::uint64_t DeviceMemory::room_on_host() const {
+    rlimit allowed = {};
+    const bool known = getrlimit(RLIMIT_DATA, &allowed) == 0;
+    const std::uint64_t most = std::min(capacity_, known ? std::uint64_t(allowed.rlim_cur) : capacity_) / 2;
+    return most - std::min(most, used(true));
 }
 
 DeviceMemory::Block DeviceMemory::nearest(std::uint64_t address) const {

@@ -38,12 +38,14 @@ class DeviceMemory {
     bool allocated(std::uint64_t address, std::uint64_t bytes) const;           // the whole range
     void mark_initialised(std::uint64_t address, std::uint64_t bytes);
     void protect(std::uint64_t address, std::uint64_t bytes);                   // kernels may not write there
-    std::uint64_t used() const;
     std::uint64_t capacity() const { return capacity_; }
+    std::uint64_t room() const;                                                 // what is left of the capacity
+    std::uint64_t room_on_host() const;                                         // what the host can still pin
     Block nearest(std::uint64_t address) const;                                 // the block at or before it, or an empty one
     std::vector<Block> live() const;
     void poison(std::uint8_t pattern) { poison_ = pattern; }
-    // Memory that both sides may touch at one address: the host's, pinned, or managed. What the host wrote nobody knows. 0: out of memory.
+    // Memory that both sides may touch at one address: the host's, pinned, or managed. It holds the same pattern at
+    // first, and counts as written: what the host wrote nobody knows. 0: out of memory.
     std::uint64_t allocate_for_both(std::uint64_t bytes, bool managed);
     bool host_may_touch(std::uint64_t address) const;
     bool pinned(std::uint64_t address) const;                                   // a live block of the host begins there
@@ -54,6 +56,8 @@ class DeviceMemory {
     std::uint8_t *data_ = nullptr, *shadow_ = nullptr;
     std::uint8_t poison_ = 0xcd;
     std::uint64_t place(std::uint64_t bytes, std::uint64_t alignment, const Block& block);
+    void fill_with_poison(std::uint64_t address, std::uint64_t bytes) const;
+    std::uint64_t used(bool host) const;
 };
 
 }  // namespace gates_cpu

@@ -37,6 +37,7 @@ def cpu() -> CpuDevice:
         ("stream_handles", range(1, 9), NO_HANDLE),
         ("pool_handles", range(1, 5), INVALID_VALUE),
         ("arguments", range(1, 3), INVALID_VALUE),
+        ("addresses", range(1, 5), INVALID_VALUE),
     ],
 )
 def test_a_handle_that_is_null_destroyed_or_garbage_is_an_error(

@@ -146,3 +146,16 @@ extern "C" int to_symbol(float* out, int64_t mode, TAIL) {
   TRY(cudaMemcpyFromSymbol(back, symbol, sizeof back));
   return cudaMemcpy(out, back, sizeof back, cudaMemcpyHostToDevice);
 }
+
+// Null where there must be an address. 1: a copy's source; 2: its target; 3: a function of the host; 4: where to put the address of an allocation.
+static void nothing(void*) {}
+extern "C" int addresses(const float* x, float* out, int64_t mode, TAIL) {
+  float host[64];
+  void* made = nullptr;
+  TRY(cudaMemcpy(mode == 2 ? nullptr : host, x, sizeof host, cudaMemcpyDeviceToHost));
+  TRY(cudaLaunchHostFunc(nullptr, mode == 3 ? nullptr : nothing, nullptr));
+  TRY(cudaMalloc(mode == 4 ? nullptr : &made, 256));
+  TRY(cudaFree(made));
+  add_kernel<<<1, 64>>>(x, out, 64, 1.0f);
+  return cudaMemcpy(out, mode == 1 ? nullptr : out, 256, cudaMemcpyDefault);
+}

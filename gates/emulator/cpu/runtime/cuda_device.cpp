@@ -130,12 +130,14 @@ GATES_CUDA int cudaDeviceGetStreamPriorityRange(int* least, int* greatest) {
     return kSuccess;
 }
 GATES_CUDA int cudaLaunchHostFunc(Stream stream, void (*function)(void*), void* data) {
+    if (function == nullptr) return Device::get().set_error(kInvalidValue);
     return in_order(stream, [=] {
         function(data);
         return int(kSuccess);
     });
 }
 GATES_CUDA int cudaStreamAddCallback(Stream stream, void (*function)(Stream, int, void*), void* data, unsigned) {
+    if (function == nullptr) return Device::get().set_error(kInvalidValue);
     if (const int error = at_once(stream)) return error;
     function(stream, pending(), data);
     return kSuccess;

@@ -28,6 +28,7 @@ int copy(void* to, const void* from, std::size_t bytes, int kind) {
     const std::uint64_t target = reinterpret_cast<std::uint64_t>(to), source = reinterpret_cast<std::uint64_t>(from);
     const bool to_device = memory.holds(target), from_device = memory.holds(source);
     if (kind < 0 || kind > kDefault) return device.set_error(kInvalidMemcpyDirection);
+    if (to == nullptr || from == nullptr) return refuse(std::string("cudaMemcpy: the ") + (to == nullptr ? "target" : "source") + " is null");
     const auto fits = [&](std::uint64_t address, bool on_device, bool named) { return on_device == named || (on_device && memory.host_may_touch(address)); };
     if (kind != kDefault && (!fits(target, to_device, kind == kHostToDevice || kind == kDeviceToDevice) || !fits(source, from_device, kind == kDeviceToHost || kind == kDeviceToDevice))) {
         return refuse("cudaMemcpy: the direction does not fit its pointers");
@@ -68,6 +69,7 @@ struct Location {  // cudaMemLocation
 
 enum class Sort { Device, Managed, Host };
 int allocate(void** pointer, std::size_t bytes, Sort sort = Sort::Device) {
+    if (pointer == nullptr) return Device::get().set_error(kInvalidValue);
     *pointer = nullptr;
     if (const int error = at_once()) return error;
     if (bytes == 0) return kSuccess;

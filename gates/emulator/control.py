@@ -176,9 +176,9 @@ def _chips(archs: Sequence[str]) -> list[Chip]:
 
 
 def _finding(item: dict[str, Any]) -> dict[str, Any]:
-    """``message`` with the block and thread, and the second place of a race."""
+    """``message`` with the block and thread, then the second place of a race."""
     places = [f"{name} {tuple(item[name])}" for name in ("block", "thread") if item.get(name)]
-    message = str(item["message"]) + (f"; the other access is at {item['other']}" if item.get("other") else "")
-    message += f" ({', '.join(places)})" if places else ""
+    message = str(item["message"]) + (f" ({', '.join(places)})" if places else "")
+    message += f"; the other access is at {item['other']}" if item.get("other") else ""
     kernel = plain_name(str(item["kernel"])) if item["kernel"] else ""
     return {"kind": str(item["code"]).removeprefix("cpu."), "kernel": kernel, "where": str(item["where"] or ""), "message": message}

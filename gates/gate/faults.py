@@ -68,7 +68,7 @@ RACE_SHARED = Code(
 RACE_GLOBAL = Code(
     "race_global",
     "two threads access the same global memory, one of them writes, and nothing orders the two.",
-    next_step="Use an atomic, or give each output to one thread.",
+    next_step="Use an atomic, or give each output to one thread. A flag needs a __threadfence() before it is set and after it is seen.",
 )
 INPUT_WRITTEN = Code("input_written", "the kernel writes an input, which it must leave alone.")
 BARRIER_DIVERGENCE = Code(

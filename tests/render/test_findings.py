@@ -14,8 +14,8 @@ from gates.render.compare import _faults
 from gates.render.findings import fact, findings, head_line
 
 COPY = (
-    "asynchronous copy never waited for: a thread reads byte 64 of shared memory, to which it is on its way; the other access is at "
-    "./kernels/load.cuh:136 (block (0, 0, 0), thread (0, 0, 0))"
+    "asynchronous copy never waited for: a thread reads byte 64 of shared memory, to which it is on its way (block (0, 0, 0), "
+    "thread (0, 0, 0)); the other access is at ./kernels/load.cuh:136"
 )
 
 

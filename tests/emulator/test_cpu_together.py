@@ -129,6 +129,9 @@ def test_a_flag_tells_of_its_own_lane_and_is_taken_by_a_fence_or_a_barrier(libra
         ("lane_lock", [0], [1, 2], "cpu.race_shared", np.full(32, 32)),
         ("far_flag", [0], [1, 2], "cpu.race_shared", X[:32][::-1]),
         ("vector_flag", [0, 1], [2], "cpu.race_global", X[1:2]),
+        ("semaphore", [0], [1], "cpu.race_global", X[:64][::-1]),
+        ("lane_sleeps", [0], [1], "cpu.race_global", np.full(32, X[3])),
+        ("turns", [0], [1], "cpu.barrier_divergence", X[:64]),
     ],
 )
 def test_what_orders_threads_and_what_does_not(

@@ -246,6 +246,43 @@ __global__ void vector_flag_kernel(const float* x, float* row, float* out, int m
   }
 }
 
+// Blocks add to `row` one after the other; all threads of a block poll by a barrier. Mode 1: a block lets the next one come without a fence.
+__global__ void semaphore_kernel(const float* x, float* row, float* out, int mode) {
+  int turn = -1;
+  while (__syncthreads_and(turn != int(blockIdx.x))) {
+    if (threadIdx.x == 0) asm volatile("ld.acquire.gpu.global.s32 %0, [%1];" : "=r"(turn) : "l"(told_of) : "memory");
+  }
+  __syncthreads();
+  row[63 - threadIdx.x] += x[threadIdx.x];
+  __syncthreads();
+  if (threadIdx.x == 0 && mode == 0) asm volatile("st.release.gpu.global.s32 [%0], %1;" ::"l"(told_of), "r"(blockIdx.x + 1) : "memory");
+  if (threadIdx.x == 0 && mode == 1) *const_cast<volatile int*>(told_of) = int(blockIdx.x) + 1;
+  if (blockIdx.x == gridDim.x - 1) out[63 - threadIdx.x] = row[63 - threadIdx.x] / gridDim.x;
+}
+
+// Lanes sleep until lane 0 of their warp has stored. Mode 1: lane 0 has no fence.
+__global__ void lane_sleeps_kernel(const float* x, float* row, float* out, int mode) {
+  if (threadIdx.x != 0) {
+    while (*const_cast<volatile int*>(told_of) == 0) __nanosleep(20);
+    __threadfence();
+  } else {
+    row[0] = x[3];
+    if (mode == 0) __threadfence();
+    *const_cast<volatile int*>(told_of) = 1;
+  }
+  out[threadIdx.x] = row[0];
+}
+
+// Thread 0 works between the barriers. Mode 1: it skips one of them.
+__global__ void turns_kernel(const float* x, float* row, float* out, int mode) {
+  #pragma unroll 1
+  for (int turn = 0; turn < 4; ++turn) {
+    if (mode == 0 || turn != 1 || threadIdx.x != 0) __syncthreads();
+    if (threadIdx.x == 0) *const_cast<volatile float*>(row) = x[turn];
+  }
+  out[threadIdx.x] = x[threadIdx.x];
+}
+
 // All lanes guess by one read; the odd ones keep what they read, and no swap checks it. Mode 0: those swap, too.
 __global__ void odd_guess_kernel(int* total, int* seen, int mode) {
   int known = *total;  // all guess
@@ -326,6 +363,9 @@ ORDERED(last_block, 4, 64)
 ORDERED(lane_lock, 1, 32)
 ORDERED(far_flag, 1, 64)
 ORDERED(vector_flag, 2, 32)
+ORDERED(semaphore, 4, 64)
+ORDERED(lane_sleeps, 1, 32)
+ORDERED(turns, 1, 64)
 extern "C" int each_tells(const float* x, float* row, float* out, TAIL) { each_kernel<<<2, 32>>>(x, row, out); return cudaGetLastError(); }
 extern "C" int odd_guess(int* total, int* seen, int64_t mode, TAIL) { odd_guess_kernel<<<2, 64>>>(total, seen, int(mode)); return cudaGetLastError(); }
 extern "C" int largest(const int* x, int* out, int64_t mode, TAIL) { largest_kernel<<<4, 32>>>(x, out, int(mode)); return cudaGetLastError(); }

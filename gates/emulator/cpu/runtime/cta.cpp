@@ -13,6 +13,8 @@
 namespace gates_cpu {
 namespace {
 
+constexpr unsigned kPolls = 16;  // after so many reads with a barrier each, what a CTA waits for is likely another CTA's to do
+
 constexpr std::uint8_t kPoison = 0xff;  // a NaN in every float format, a large negative integer
 
 std::uint64_t mixed(std::uint64_t value) {
@@ -102,7 +104,7 @@ void Cta::start(Launch& owner, std::uint64_t linear) {
     if (warps.size() != count) warps = std::vector<Warp>(count);
     copies.clear();
     tensors.clear();
-    settled_ = false;
+    settled_ = polled = false;
     if (!program.products || products.size() != count) products.clear();
     const std::uint32_t most_registers = static_cast<std::uint32_t>(Device::get().limits.registers) / (count * kLanes) / 8 * 8;
     for (unsigned w = 0; w < count; ++w) {
@@ -144,6 +146,7 @@ void Cta::start(Launch& owner, std::uint64_t linear) {
 
 Cta::Progress Cta::turn(std::uint64_t operations) {
     ran = false;
+    polls_ = 0;
     if (settled_) return Progress::Ended;
     for (;;) {
         bool now = false, living = false, spun = false;
@@ -171,7 +174,7 @@ Cta::Progress Cta::turn(std::uint64_t operations) {
             if (!launch->ended.exchange(true)) report_time_limit();
             return Progress::Ended;
         }
-        if (spun) {
+        if (spun || polls_ >= kPolls) {
             finish_products();
             return Progress::Spinning;
         }
@@ -294,6 +297,8 @@ void Cta::complete(unsigned which) {
     const Barrier done = barriers[which];
     barriers[which] = {};
     ++barriers_passed;
+    polls_ += polled;
+    polled = false;
     for (Warp& warp : warps) {
         for (unsigned i = 0; i < warp.group_count(); ++i) {
             const Group& group = warp.groups()[i];

@@ -66,6 +66,7 @@ struct Cta {
     bool ran = false;                          // in its last turn
     Barrier barriers[16];
     std::uint64_t barriers_passed = 0;
+    bool polled = false;                       // it read what others write, since its last barrier
     std::shared_ptr<Races> races;
     std::vector<std::unique_ptr<CopyGroup>> copies;  // asynchronous ones that have not landed, one entry a warp
     std::vector<TensorCopy> tensors;           // copies in bulk to its shared memory that have not landed
@@ -83,6 +84,7 @@ struct Cta {
 
   private:
     std::vector<unsigned> order_;
+    unsigned polls_ = 0;                       // barriers in this turn that came after such a read
     bool settled_ = false;                     // it has ended, and what it executed is counted
     void complete(unsigned barrier);
     void check(unsigned barrier);

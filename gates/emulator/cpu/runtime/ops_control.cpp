@@ -32,14 +32,26 @@ bool skipped(const Program& program, std::uint32_t after, std::uint32_t place) {
     return reached.back() && !(program.ops[place].run == end_lanes && always(program.ops[place]));
 }
 
+// Whether these lanes were in this barrier the last time: the others are a turn of the loop ahead of them.
+bool comes_from(const Warp& warp, std::uint32_t lanes) {
+    for (unsigned lane = 0; lane < kLanes; ++lane) {
+        if ((lanes >> lane & 1) && !((warp.onward >> lane & 1) && warp.last_barrier[lane] == warp.pc)) return false;
+    }
+    return true;
+}
+
 // op.a: the barrier; op.b: the count, if any; op.c: the predicate of a reduction. extra->kind: 1 arrive only; extra->flags[1]: warps arrive whole.
 void barrier(Warp& warp, const Op& op) {
     for (unsigned i = 0; op.extra->flags[1] && warp.exec != warp.alive && i < warp.group_count(); ++i) {
         const Group& group = warp.groups()[i];
-        if (group.wait != Wait::None || !skipped(*warp.program, warp.pc, group.pc)) continue;
+        if (group.wait != Wait::None || comes_from(warp, group.mask) || !skipped(*warp.program, warp.pc, group.pc)) continue;
         warp.cta->launch->report(&warp, op.place, static_cast<unsigned>(__builtin_ctz(group.mask)), "cpu.barrier_divergence",
                                  "this thread skips a barrier that others of its warp wait for", warp.program->ops[group.pc].place);
         break;
+    }
+    warp.onward |= warp.exec;
+    for (unsigned lane = 0; lane < kLanes; ++lane) {
+        if (warp.exec >> lane & 1) warp.last_barrier[lane] = warp.pc;
     }
     std::uint32_t predicate = 0;
     if (op.c != kNowhere) predicate = op.extra->flags[0] ? ~warp.mask_at(op.c) : warp.mask_at(op.c);

@@ -188,6 +188,11 @@ std::uint32_t unchanged(Warp& warp, const Op& op) {
     return same;
 }
 
+void load_of_others(Warp& warp, const Op& op) {
+    warp.cta->polled = true;
+    load(warp, op);
+}
+
 void store(Warp& warp, const Op& op) {
     const Extra& access = *op.extra;
     const unsigned bytes = access.bytes * access.count;
@@ -293,6 +298,7 @@ void atomic(Warp& warp, const Op& op) {
     const auto value = [&](std::uint32_t slot, bool wide, unsigned lane) -> std::uint64_t {
         return wide ? warp.lanes<std::uint64_t>(slot)[lane] : warp.lanes<std::uint32_t>(slot)[lane];
     };
+    warp.cta->polled |= op.d != kNowhere && access.space != Space::Shared;
     const std::lock_guard<std::mutex> lock(atomics);
     for (unsigned i = 0; i < kLanes; ++i) {
         if (!(warp.exec >> i & 1)) continue;
@@ -393,7 +399,8 @@ void load_or_store(Decoder& decoder, Modifiers& modifiers) {
         if (wide) access.kind = 1;
         access.wide.push_back(wide);
     }
-    Op& op = decoder.emit(stores ? store : load);
+    const bool together = access.order != Order::Weak && (access.space != Space::Shared || access.flags[kOfCluster]);
+    Op& op = decoder.emit(stores ? store : together ? load_of_others : load);
     decoder.address(address, op, access);
     if (access.space == Space::Param) {
         const Operand& base = address.parts.front();

@@ -12,6 +12,7 @@ void Warp::start(unsigned threads) {
     count_ = 0;
     limit_ = kNowhere;
     cluster_arrived[0] = cluster_arrived[1] = 0;
+    onward = 0;
     stop = spinning = rotated_ = has_runnable_ = false;
 }
 
@@ -37,7 +38,7 @@ void Warp::run(std::uint64_t operations) {
     stop = spinning = false;
     if (active == 0) choose();
     executed += products != nullptr ? execute<true>(operations) : execute<false>(operations);
-    if (!stop && active != 0) {
+    if ((!stop || spinning) && active != 0) {
         spinning = true;
         if (count_ > 0) rotate();
     }
@@ -142,6 +143,7 @@ void Warp::rotate() {
 }
 
 void Warp::jump(std::uint32_t lanes, std::uint32_t target) {
+    if (target < pc) onward &= ~lanes;
     if (lanes == active) {
         pc = target;
         if (count_ > 0) meet();

@@ -28,13 +28,15 @@ struct Warp {
     std::uint32_t pc = 0;                  // of the next operation
     std::uint32_t alive = 0;
     bool stop = false;                     // the loop ends after this operation
-    bool spinning = false;                 // the quantum ended, or a polled condition does not hold
+    bool spinning = false;                 // the quantum ended, or lanes sleep
     Cta* cta = nullptr;
     const Program* program = nullptr;
     unsigned index = 0, rank = 0;          // in the CTA, in the cluster
     std::uint32_t cluster_arrived[2] = {}; // lanes at the barrier of the cluster that have not waited, by the phase's parity
     std::uint8_t* local = nullptr;         // local memory: lane after lane, then its shadow
     std::uint32_t thread[3][kLanes] = {};
+    std::uint32_t onward = 0;              // lanes that have not jumped back since their last barrier of the CTA
+    std::uint32_t last_barrier[kLanes] = {};  // its place plus one
     std::uint32_t unchanged = 0;           // lanes whose store writes what is there: no race
     std::uint64_t executed = 0;            // operations
     Products* products = nullptr;          // null if the program has no wgmma

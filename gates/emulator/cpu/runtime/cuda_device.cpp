@@ -1,4 +1,5 @@
 // The device's attributes, errors, streams and Handles<Event>::get(). Everything runs at once and in order, so nothing is ever waited for.
+#include <atomic>
 #include <chrono>
 #include <cstring>
 
@@ -32,6 +33,11 @@ int attribute(int which) {
 }  // namespace
 
 namespace gates_cpu {
+
+std::uint64_t next_handle() {
+    static std::atomic<std::uint64_t> last{0x0500000000000000ull};
+    return last += 16;
+}
 
 // The first three are the default stream and its names.
 bool is_stream(Stream stream) { return reinterpret_cast<std::uint64_t>(stream) < 3 || Handles<MadeStream>::get().find(stream); }

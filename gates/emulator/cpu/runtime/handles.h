@@ -1,7 +1,6 @@
 // What a program was given a handle of. Handles are numbers that are never given twice, so one that is null, destroyed or garbage is unknown.
 #pragma once
 
-#include <atomic>
 #include <cstdint>
 #include <map>
 #include <memory>
@@ -9,8 +8,7 @@
 
 namespace gates_cpu {
 
-// No canonical address, so a host that follows one faults.
-inline std::atomic<std::uint64_t> next_handle{0x0500000000000000ull};
+std::uint64_t next_handle();  // no canonical address, so a host that follows one faults
 
 template <class T> class Handles {
   public:
@@ -20,7 +18,7 @@ template <class T> class Handles {
     }
     void* add(T value) {
         const std::lock_guard<std::mutex> lock(mutex_);
-        void* const handle = reinterpret_cast<void*>(next_handle += 16);
+        void* const handle = reinterpret_cast<void*>(next_handle());
         live_[handle] = std::make_shared<T>(std::move(value));
         return handle;
     }

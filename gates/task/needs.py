@@ -2,10 +2,13 @@
 
 from __future__ import annotations
 
+import contextlib
 import math
 import os
+import sys
+import types
 import weakref
-from collections.abc import Mapping
+from collections.abc import Iterator, Mapping
 from pathlib import Path
 from typing import Any, NamedTuple
 
@@ -35,13 +38,34 @@ _opaque: set[str] = set()  # problems that were not followed once: another try m
 def estimate(problem: Any, shape: Mapping[str, int]) -> Needs | None:
     """Return what a case of ``shape`` takes at most, roughly; None if the problem can't be followed without memory."""
     try:
-        with torch.device("meta"), torch.no_grad(), _Followed() as followed:
+        with _no_compiler(), torch.device("meta"), torch.no_grad(), _Followed() as followed:
             outputs = problem.honest(problem.make_inputs(shape, 0, "meta"), shape)
     except Exception:  # the user's code, on tensors that hold nothing
         return None
     values = outputs.values() if isinstance(outputs, Mapping) else outputs if isinstance(outputs, (tuple, list)) else [outputs]
     elements = sum(value.numel() for value in values)
     return Needs(_COPIES * followed.most + _BYTES_PER_OUTPUT * elements, _EVALUATIONS * followed.flops / _FLOPS_PER_S)
+
+
+@contextlib.contextmanager
+def _no_compiler() -> Iterator[None]:
+    """Stand in for torch's compiler, which takes two seconds to import, unless it is there. Torch's functions on tensors without memory
+    import it to be left alone by it; it is asked for nothing else.
+    """
+    name = "torch._dynamo"
+    if name in sys.modules:
+        yield
+        return
+    stand_in: Any = types.ModuleType(name)
+    stand_in.disable = lambda function, *_, **__: function
+    sys.modules[name] = stand_in
+    try:
+        yield
+    finally:
+        if sys.modules.get(name) is stand_in:
+            del sys.modules[name]
+        if torch.__dict__.get("_dynamo") is stand_in:
+            del torch._dynamo
 
 
 def free_bytes() -> int:
@@ -61,8 +85,8 @@ def known(problem: Any, shape: Mapping[str, int], *, small: bool = False) -> Nee
     """Return what a case of ``shape`` takes: what the problem's NEEDS says, or an estimate. None if it can't be known, or if its sizes
     look small and it is not asked for ``small`` shapes, too.
 
-    To follow a problem loads much of torch: half a second, or seconds if one of its operations imports torch's compiler. So an import
-    writes the estimates down, also for shapes that look small.
+    To follow a problem loads much of torch, which takes half a second. So an import writes the estimates down, also for shapes that look
+    small.
     """
     sizes = [size for size in shape.values() if type(size) is int]
     if not hasattr(problem, "honest"):

@@ -38,7 +38,7 @@ from gates.task import needs
 
 def honest(inputs, shape):
     with torch.inference_mode():  # where a linear layer is one operation
-        return torch.nn.functional.linear(inputs["a"], inputs["a"]).softmax(-1)
+        return torch.nn.functional.linear(inputs["a"], inputs["a"]).softmax(-1) / 2.0 + torch.arange(shape.get("N", 4096))
 
 def make_inputs(shape, seed, device):
     return {"a": torch.randn(shape["N"], shape["N"], device=device)}
@@ -46,6 +46,7 @@ def make_inputs(shape, seed, device):
 problem = SimpleNamespace(__name__="layer", make_inputs=make_inputs, honest=honest)
 found = needs.known(problem, {"N": 4096})
 assert "torch._dynamo" not in sys.modules, "torch's compiler takes seconds to import"
+assert torch.compile(lambda x: x / 2.0, backend="eager")(torch.ones(2)).tolist() == [0.5, 0.5], "it is there for who needs it"
 from torch.utils.flop_counter import FlopCounterMode
 with torch.device("meta"), FlopCounterMode(display=False) as counted:
     honest(make_inputs({"N": 4096}, 0, "meta"), {})

@@ -132,6 +132,8 @@ def test_a_flag_tells_of_its_own_lane_and_is_taken_by_a_fence_or_a_barrier(libra
         ("semaphore", [0], [1], "cpu.race_global", X[:64][::-1]),
         ("lane_sleeps", [0], [1], "cpu.race_global", np.full(32, X[3])),
         ("turns", [0], [1], "cpu.barrier_divergence", X[:64]),
+        ("block_scope", [0], [1], "cpu.race_global", X[1:2]),
+        ("ended_lanes", [0], [1], "cpu.race_shared", X[1:2]),
     ],
 )
 def test_what_orders_threads_and_what_does_not(

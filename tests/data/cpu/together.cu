@@ -283,6 +283,24 @@ __global__ void turns_kernel(const float* x, float* row, float* out, int mode) {
   out[threadIdx.x] = x[threadIdx.x];
 }
 
+// A block counts by atomic operations of its own scope. Mode 1: all blocks count in one place.
+__global__ void block_scope_kernel(const float* x, float*, float* out, int mode) {
+  int* const count = told_of + (mode == 0 ? blockIdx.x : 0);
+  atomicAdd_block(count, 1);
+  __syncthreads();
+  if (threadIdx.x == 0 && blockIdx.x == 0) out[0] = atomicAdd_block(count, 0) >= 64 ? x[1] : 0.0f;
+}
+
+// Lane 0 reads what others wrote, of which some have ended. Mode 1: they ended before the lanes met.
+__global__ void ended_lanes_kernel(const float* x, float*, float* out, int mode) {
+  __shared__ float row[32];
+  row[threadIdx.x] = x[threadIdx.x];
+  if (mode == 0) __syncwarp();
+  if (threadIdx.x >= 16) asm volatile("exit;");
+  __syncwarp();
+  if (threadIdx.x == 0) out[0] = row[1] + 0.0f * row[31];
+}
+
 // All lanes guess by one read; the odd ones keep what they read, and no swap checks it. Mode 0: those swap, too.
 __global__ void odd_guess_kernel(int* total, int* seen, int mode) {
   int known = *total;  // all guess
@@ -366,6 +384,8 @@ ORDERED(vector_flag, 2, 32)
 ORDERED(semaphore, 4, 64)
 ORDERED(lane_sleeps, 1, 32)
 ORDERED(turns, 1, 64)
+ORDERED(block_scope, 2, 64)
+ORDERED(ended_lanes, 1, 32)
 extern "C" int each_tells(const float* x, float* row, float* out, TAIL) { each_kernel<<<2, 32>>>(x, row, out); return cudaGetLastError(); }
 extern "C" int odd_guess(int* total, int* seen, int64_t mode, TAIL) { odd_guess_kernel<<<2, 64>>>(total, seen, int(mode)); return cudaGetLastError(); }
 extern "C" int largest(const int* x, int* out, int64_t mode, TAIL) { largest_kernel<<<4, 32>>>(x, out, int(mode)); return cudaGetLastError(); }

@@ -346,7 +346,7 @@ void take_order(Modifiers& modifiers, Extra& access) {
     const std::string order = modifiers.take_one_of({"weak", "volatile", "relaxed", "acquire", "release", "acq_rel", "mmio"});
     access.order = order == "volatile" ? Order::Volatile : order == "relaxed" || order == "mmio" ? Order::Relaxed : order == "acquire" ? Order::Acquire
                    : order == "release" ? Order::Release : order == "acq_rel" ? Order::AcqRel : Order::Weak;
-    modifiers.take_one_of({"cta", "cluster", "gpu", "sys"});
+    access.flags[kOfBlock] = modifiers.take_one_of({"cta", "cluster", "gpu", "sys"}) == "cta";
 }
 void take_space(Modifiers& modifiers, Extra& access) {
     const std::string space = modifiers.take_one_of({"global", "shared", "shared::cta", "shared::cluster", "local", "param", "param::entry", "param::func", "const"});

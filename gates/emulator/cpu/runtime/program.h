@@ -17,6 +17,7 @@ constexpr std::uint32_t kNowhere = 0xffffffffu;  // no slot: a sink, no guard
 struct Warp;
 struct Op;
 constexpr int kCompares = 5;   // the flag of an Extra: an atomic operation that compares and swaps
+constexpr int kOfBlock = 3;    // the flag of a strong access whose scope is the block alone
 constexpr int kOfCluster = 4;  // the flag of one to .shared::cluster
 constexpr int kOffsets = 99;  // the kind of an Extra whose slots are offsets of local memory
 using Handler = void (*)(Warp&, const Op&);

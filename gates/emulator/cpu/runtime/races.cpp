@@ -200,7 +200,7 @@ Known Races::known(const Warp& warp, std::uint32_t lanes) const {
     Known known = clocks_[warp.rank];
     std::uint32_t& time = known.warps[warp.rank];
     const std::uint32_t now = time;
-    if ((warp.alive & ~lanes) == 0) return known;
+    if ((warp.began & ~lanes) == 0) return known;
     time = std::max(met_[warp.rank], 1u) - 1;
     for (unsigned lane = 0; lane < kLanes; ++lane) {
         if (lanes >> lane & 1) known.lanes[warp.rank * kLanes + lane] = now;
@@ -287,7 +287,10 @@ void Races::touch(Word& watched, const Access& access, std::uint64_t address, st
     const std::uint32_t cta = static_cast<std::uint32_t>(warp.cta->number);
     const std::int32_t index = static_cast<std::int32_t>(&access.op - warp.program->ops.data());
     const auto same_instruction = [&](const Touch& other) { return other.op == index && other.warp == warp.rank && other.cta == cta; };  // its lanes
-    if (watched.written && !access.idle && !(access.strong && watched.strong) && !before(watched.write, access) && !(access.write && same_instruction(watched.write))) {
+    const auto of_block = [](const Op& op) { return op.extra->flags[kOfBlock]; };
+    const bool narrow = access.strong && watched.written && watched.strong && watched.write.cta != cta &&
+                        (of_block(access.op) || of_block(warp.program->ops[static_cast<std::size_t>(watched.write.op)]));
+    if (watched.written && !access.idle && (narrow || !(access.strong && watched.strong)) && !before(watched.write, access) && !(access.write && same_instruction(watched.write))) {
         if (conflict(access, watched.write, true, watched.strong, address)) return;
     }
     if (access.idle && watched.written && !before(watched.write, access)) return;
@@ -331,10 +334,10 @@ bool Races::conflict(const Access& access, const Touch& other, bool other_write,
     const auto finding = [&] {
         return launch.finding(&warp, access.op.place, access.lane, shared ? "cpu.race_shared" : "cpu.race_global",
                               std::string(access.write ? "writes " : "reads ") + what + ", which " + thread + (other_write ? " wrote" : " read") +
-                                  (here ? ", and no barrier lies between" : shared ? ", and no barrier of the cluster lies between" : ", and nothing orders the two: no atomic operation, no fence with a flag"),
+                                  (here ? ", and no barrier lies between" : access.strong && other_strong ? ", and the scope of an atomic access is one block" : shared ? ", and no barrier of the cluster lies between" : ", and nothing orders the two: no atomic operation, no fence with a flag"),
                               warp.program->ops[static_cast<std::size_t>(other.op)].place);
     };
-    const bool reads = !access.write && other_write && other_strong, was_read = access.write && access.strong && !other_write;
+    const bool reads = !access.write && !access.strong && other_write && other_strong, was_read = access.write && access.strong && !other_write;
     if (!reads && !was_read) {
         add_finding(finding());
         return true;
@@ -384,18 +387,18 @@ Races::Fenced Races::fences_met(const Warp& warp, std::uint32_t lanes, const Fen
 
 void Races::lanes_met(const Warp& warp) {
     acquire(warp, warp.exec, warp.cta->launch->global_races.get());
-    meet(warp);
+    meet(warp, warp.exec);
 }
 
-// The executing lanes: from now on each knows what the others did. Returns what they have fenced.
-Races::Fenced Races::meet(const Warp& warp) {
-    const Fenced fenced = fences_met(warp, warp.exec, {});
-    if ((warp.alive & ~warp.exec) == 0) {
+// These lanes: from now on each knows what the others did. Returns what they have fenced.
+Races::Fenced Races::meet(const Warp& warp, std::uint32_t lanes) {
+    const Fenced fenced = fences_met(warp, lanes, {});
+    if ((warp.began & ~lanes) == 0) {
         met_[warp.rank] = ++own(warp);
         return fenced;
     }
     for (unsigned lane = 0; lane < kLanes; ++lane) {
-        if (warp.exec >> lane & 1) clocks_[warp.rank].lanes[warp.rank * kLanes + lane] = own(warp);
+        if (lanes >> lane & 1) clocks_[warp.rank].lanes[warp.rank * kLanes + lane] = own(warp);
     }
     ++own(warp);
     return fenced;
@@ -407,8 +410,9 @@ Races::Meeting& Races::cluster_barrier(unsigned parity) { return barriers_[barri
 void Races::arrive(const Warp& warp, unsigned number) {
     acquire(warp, warp.exec, warp.cta->launch->global_races.get());
     Meeting& barrier = this->barrier(*warp.cta, number);
-    barrier.known.join(known(warp, warp.exec));
-    barrier.fenced.join(meet(warp));
+    const std::uint32_t arrived = warp.exec | (warp.began & ~warp.alive);  // a lane that has ended counts as one that came
+    barrier.known.join(known(warp, arrived));
+    barrier.fenced.join(meet(warp, arrived));
 }
 
 void Races::leave(const Warp& warp, std::uint32_t lanes, unsigned number) {
@@ -426,12 +430,13 @@ void Races::arrive_at_cluster(const Warp& warp, unsigned parity, bool releases) 
     if (alone()) return;
     acquire(warp, warp.exec, warp.cta->launch->global_races.get());
     Meeting& barrier = cluster_barrier(parity);
-    if (releases) barrier.known.join(known(warp, warp.exec));
+    const std::uint32_t arrived = warp.exec | (warp.began & ~warp.alive);
+    if (releases) barrier.known.join(known(warp, arrived));
     for (unsigned lane = 0; lane < kLanes && !releases; ++lane) {
         const std::shared_ptr<const Known>& fenced = fences_[warp.rank * kLanes + lane].of_cta;
         if ((warp.exec >> lane & 1) && fenced) barrier.known.join(*fenced);
     }
-    barrier.fenced.join(meet(warp));
+    barrier.fenced.join(meet(warp, arrived));
 }
 
 void Races::leave_cluster(const Warp& warp, std::uint32_t lanes, unsigned parity) {

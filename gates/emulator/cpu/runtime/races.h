@@ -193,7 +193,7 @@ class Races {
     std::uint32_t& own(const Warp& warp);              // time
     Known known(const Warp& warp, std::uint32_t lanes) const;
     void learn(const Warp& warp, const Known& from);
-    Fenced meet(const Warp& warp);
+    Fenced meet(const Warp& warp, std::uint32_t lanes);
     Fenced fences_met(const Warp& warp, std::uint32_t lanes, const Fenced& more);
     void acquire(const Warp& warp, std::uint32_t lanes, GlobalRaces* all);
     void release(const Warp& warp, std::uint32_t lanes, bool for_all);

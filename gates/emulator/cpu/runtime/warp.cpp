@@ -7,7 +7,7 @@ namespace gates_cpu {
 
 void Warp::start(unsigned threads) {
     alive = threads >= kLanes ? kAllLanes : (1u << threads) - 1;
-    active = alive;
+    active = began = alive;
     pc = 0;
     count_ = 0;
     limit_ = kNowhere;

@@ -26,7 +26,7 @@ struct Warp {
     std::uint32_t exec = 0;                // lanes that run this operation
     std::uint32_t active = 0;              // lanes of the current group
     std::uint32_t pc = 0;                  // of the next operation
-    std::uint32_t alive = 0;
+    std::uint32_t alive = 0, began = 0;    // lanes that have not ended; lanes that it has
     bool stop = false;                     // the loop ends after this operation
     bool spinning = false;                 // the quantum ended, or lanes sleep
     Cta* cta = nullptr;

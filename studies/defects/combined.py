@@ -82,7 +82,7 @@ def write_patched(defects: Sequence[Defect], folder: Path) -> Path:
         spaces = {task["entry"]}
         for file in copy.rglob("*.cu*"):
             code = file.read_text(encoding="utf-8")
-            spaces |= set(re.findall(r'^(?:namespace |extern "C" int )(\w+)', code, re.M))
+            spaces |= set(re.findall(r'^(?:namespace (?=\w+ {)|extern "C" int )(\w+)', code, re.M))
             guard = f"COPY_{number}_{file.parent.name}_{file.stem}"  # a compiler takes equal files for one under `pragma once`
             code = code.replace("#pragma once", f"#ifndef {guard}\n#define {guard}") + "#endif\n" * code.count("#pragma once")
             file.write_text(code, encoding="utf-8")

@@ -124,7 +124,8 @@ def _key() -> str:
     from gates.build import compilers
     from gates.build.toolchain import find_toolchain
 
-    digest = hashlib.sha256(repr((sys.version, compilers.identities(find_toolchain()), compilers.environment())).encode())
+    cache = os.environ.get("XDG_CACHE_HOME")  # libraries of kernels name the runtime's place in it
+    digest = hashlib.sha256(repr((sys.version, compilers.identities(find_toolchain()), compilers.environment(), cache)).encode())
     for path in sorted(path for folder in _COMPILED for path in (ROOT / folder).rglob("*")):
         if path.is_file() and "__pycache__" not in path.parts:
             digest.update(f"{path.relative_to(ROOT)} ".encode() + hashlib.sha256(path.read_bytes()).digest())

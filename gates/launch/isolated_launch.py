@@ -20,7 +20,6 @@ from collections.abc import Collection, Mapping
 from typing import Any
 
 import torch
-from torch.utils._python_dispatch import TorchDispatchMode
 
 from gates.launch import guarded_buffers
 from gates.launch.c_launcher import KernelError
@@ -30,6 +29,7 @@ from gates.task import problem as problems
 from gates.task.load import PYTHON
 from gates.task.problem import OutputError
 from gates.task.sources.default_stream import DEFAULT
+from gates.task.torch_mode import TorchMode
 from gates.worker import sandbox
 
 _TENSORS = (torch.Tensor, torch.nn.Parameter)
@@ -191,13 +191,8 @@ def _by_name(value: Any, names: Collection[str], given: Collection[str], *, on_d
         raise OutputError(f"the kernel's return value can't be read: {str(error).splitlines()[0]}") from None
 
 
-class _FilledMemory(TorchDispatchMode):
+class _FilledMemory(TorchMode):
     """Fills whatever memory torch hands out uninitialised: NaN, or 0xFF bytes."""
-
-    @classmethod
-    def _should_skip_dynamo(cls) -> bool:
-        """Not by torch's own way, which imports its compiler, seconds long, also for a kernel that compiles nothing."""
-        return False
 
     def __torch_dispatch__(self, function: Any, types: Any, args: Any = (), kwargs: Any = None) -> Any:
         if "torch._dynamo" not in sys.modules:

@@ -13,7 +13,8 @@ from pathlib import Path
 from typing import Any, NamedTuple
 
 import torch
-from torch.utils._python_dispatch import TorchDispatchMode
+
+from gates.task.torch_mode import TorchMode
 
 _COPIES = 3.0  # of the evaluation's memory: float64 beside float32
 _BYTES_PER_OUTPUT = 100.0  # of an output's element: its errors, bounds and comparisons in float64
@@ -143,17 +144,12 @@ class _TooLargeError(BaseException):  # so that a problem's `except Exception` d
     pass
 
 
-class _Bounded(TorchDispatchMode):
+class _Bounded(TorchMode):
     """Raises _TooLargeError for an operation that is asked for a tensor of more than ``most`` elements, before it is made."""
 
     def __init__(self, most: int) -> None:
         super().__init__()
         self.most = most
-
-    @classmethod
-    def _should_skip_dynamo(cls) -> bool:
-        """Not by torch's own way, which imports its compiler, seconds long."""
-        return False
 
     def __torch_dispatch__(self, function: Any, types: Any, args: Any = (), kwargs: Any = None) -> Any:
         for given in args:
@@ -166,13 +162,11 @@ class _Bounded(TorchDispatchMode):
         return made
 
 
-class _Followed(TorchDispatchMode):
-    """The most bytes of storages that are alive at once, in ``most``; floating-point operations by torch's own formulas, in ``flops``."""
+class _Followed(TorchMode):
+    """The most bytes of storages that are alive at once, in ``most``; floating-point operations by torch's own formulas, in ``flops``.
 
-    @classmethod
-    def _should_skip_dynamo(cls) -> bool:
-        """Not by torch's own way, which imports its compiler, seconds long. Hence not FlopCounterMode, either."""
-        return False
+    FlopCounterMode would import torch's compiler.
+    """
 
     def __init__(self) -> None:
         super().__init__()

@@ -1,6 +1,6 @@
 """torch._scaled_mm of float4 matrices, which torch has on a device only: products of blocks of 16 numbers that share a factor.
 
-A byte has two numbers (e2m1), the first in its low half. The factors (e4m3) lie in tiles of 128 rows and 4 blocks, as cuBLAS wants
+A byte holds two e2m1 numbers, the first in its low half. The e4m3 factors lie in tiles of 128 rows and 4 blocks, as cuBLAS wants
 them: row r of a tile is at [r % 32, r // 32].
 """
 

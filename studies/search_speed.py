@@ -39,6 +39,7 @@ from gates.task.load import find_task
 SPACE = {"TILE_M": "16,32,48,64,80,96,128", "TILE_N": "32,64,96", "NUM_WARPS": "1,2,3,4,5,6", "STAGES": "2,3,4"}
 BEGIN = {"TILE_M": 16, "NUM_WARPS": 1, "STAGES": 4}  # the slowest of the space that is right: 0.80 of the best
 PER_GENERATION = 11  # four generations of the published 45 evaluations
+PARTS = ("search", "one_answer", "served", "compile_error", "whole_run")
 BROKEN = "\nint broken = not_a_name;\n"
 GATES = (sys.executable, "-m", "gates")
 
@@ -46,7 +47,8 @@ GATES = (sys.executable, "-m", "gates")
 class Study:
     """Asks one thing after the other while the budget lasts; ``data`` is what figures.json holds."""
 
-    def __init__(self, out: Path, task: str, profile: str, evaluations: int, budget_s: float) -> None:
+    def __init__(self, out: Path, task: str, profile: str, evaluations: int, budget_s: float, parts: Sequence[str]) -> None:
+        self.parts = [getattr(self, part) for part in PARTS if part in parts]
         self.out, self.profile, self.evaluations, self.budget_s, self.began = out, profile, evaluations, budget_s, time.monotonic()
         self.name, self.task = task, find_task(task, environ={})
         self.source = next(path for path in editable(self.task).values() if path in self.task.sources)
@@ -68,7 +70,7 @@ class Study:
     def run(self) -> None:
         """Every part that the budget has time for; a part that fails is named and does not stop the next."""
         try:
-            for part in (self.search, self.one_answer, self.served, self.compile_error, self.whole_run):
+            for part in self.parts:
                 try:
                     if time.monotonic() - self.began > self.budget_s:
                         raise TimeoutError("no time left")
@@ -224,10 +226,11 @@ def _mean(answers: Sequence[Evaluation]) -> dict[str, float]:
 @click.option("--profile", type=click.Choice(["auto", "cpu", "full"]), default="auto", show_default=True)
 @click.option("--evaluations", type=click.IntRange(min=2), default=45, show_default=True)
 @click.option("--budget-s", type=click.FloatRange(min=1.0), default=280.0, show_default=True, help="No part begins after so long.")
-def main(out: Path, task: str, profile: str, evaluations: int, budget_s: float) -> None:
+@click.option("--part", "parts", type=click.Choice(PARTS), multiple=True, default=PARTS, help="Measure this alone; may be repeated.")
+def main(out: Path, task: str, profile: str, evaluations: int, budget_s: float, parts: tuple[str, ...]) -> None:
     """Measure, and write DIR/figures.json."""
     out.mkdir(parents=True, exist_ok=True)
-    Study(out, task, profile, evaluations, budget_s).run()
+    Study(out, task, profile, evaluations, budget_s, parts).run()
 
 
 if __name__ == "__main__":

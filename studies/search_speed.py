@@ -77,8 +77,7 @@ class Study:
                     part()
                 except Exception as error:
                     self.data["left_out"].append(f"{part.__name__}: {error}")
-                self.data["elapsed_s"] = round(time.monotonic() - self.began, 1)
-                (self.out / "figures.json").write_text(json.dumps(self.data, indent=1) + "\n", encoding="utf-8")
+                self._write()
         finally:
             shutil.rmtree(self.work)
 
@@ -191,8 +190,13 @@ class Study:
         self.steps = done.stderr.splitlines()
         return time.monotonic() - began, done.stdout
 
+    def _write(self) -> None:
+        self.data["elapsed_s"] = round(time.monotonic() - self.began, 1)
+        (self.out / "figures.json").write_text(json.dumps(self.data, indent=1) + "\n", encoding="utf-8")
+
     def _row(self, measure: str, value: float, unit: str, goal: str, more: Any) -> None:
         self.data["rows"].append({"measure": measure, "value": round(value, 2), "unit": unit, "goal": goal, "more": more})
+        self._write()
         print(f"{measure}: {value:.2f} {unit}{f' ({goal})' if goal else ''} {json.dumps(more)}", flush=True)
 
 

@@ -3,12 +3,13 @@
 from __future__ import annotations
 
 import sys
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from pathlib import Path
 from typing import Any
 
 import click
 
+from gates.cli.guard import told
 from gates.cli.options import BUILD_DIR, JOBS, RESULTS, TOGGLE, task_names, toggle_values
 from gates.cli.output import print_json, print_text
 from gates.core.errors import GatesError
@@ -45,6 +46,7 @@ _PROFILE = click.option(
 @_PROFILE
 @click.option("--device", type=click.IntRange(min=0), default=0, show_default=True, help="Index of the CUDA device.")
 @click.option("--json", "as_json", is_flag=True, help="Print the answer as one JSON object.")
+@click.option("--watch", is_flag=True, help="Judge again when a file of the task or a FILE is saved, until Ctrl-C.")
 @TOGGLE
 @RESULTS
 @BUILD_DIR
@@ -58,6 +60,7 @@ def evaluate(
     profile: str,
     device: int,
     as_json: bool,
+    watch: bool,
     toggles: tuple[str, ...],
     results: Path,
     build_dir: Path,
@@ -67,7 +70,7 @@ def evaluate(
 
     Checks stop at the first that fails. The answer has a status, a score (the low end of the speed-up over TASK without changes), figures
     and a text that says what to fix. It is kept under RESULTS/evaluations and given again at once. Exit codes: 0 pass, 1 fail,
-    3 no verdict.
+    3 no verdict; with --watch those of the last answer.
 
     Example: gates evaluate stage2 --source kernel.cu=mine.cu --json
     """
@@ -75,14 +78,38 @@ def evaluate(
 
     warm_up()  # torch's import takes longer than those below
 
+    from gates.evaluation.terms import Terms
+
+    replacing, terms = _files(sources), Terms(stage, against, profile, device, budget_s, results, build_dir, jobs)
+    if not watch:
+        sys.exit(_judge(task, replacing, toggles, terms, as_json))
+
+    from gates.evaluation.watch import Watched
+
+    if None in replacing.values():
+        raise GatesError("--watch can't read a source from stdin", hint="--source NAME=FILE, and save FILE to have it judged")
+    watched = Watched(task, [path for path in replacing.values() if path is not None])
+    while True:
+        watched.read()
+        try:
+            code = _judge(task, replacing, toggles, terms, as_json)
+        except GatesError as error:
+            code = told(error)
+        print(f"watching {len(watched)} files of {task}: save one and it is judged, Ctrl-C ends", file=sys.stderr, flush=True)
+        try:
+            watched.wait()
+        except KeyboardInterrupt:
+            sys.exit(code)
+
+
+def _judge(task: str, replacing: Mapping[str, Path | None], toggles: tuple[str, ...], terms: Any, as_json: bool) -> int:
+    """Judge by ``Terms`` and print the answer; its exit code."""
     from gates.core.records import to_json
     from gates.evaluation.evaluate import evaluate_task
     from gates.evaluation.overlay import Candidate
-    from gates.evaluation.terms import Terms
     from gates.render.console import Progress
 
-    candidate = Candidate(_texts(sources), toggle_values(toggles))
-    terms = Terms(stage, against, profile, device, budget_s, results, build_dir, jobs)
+    candidate = Candidate({name: _text(name, path) for name, path in replacing.items()}, toggle_values(toggles))
     with Progress() as progress:
         found = evaluate_task(task, candidate, terms, progress)
     if as_json:
@@ -95,27 +122,31 @@ def evaluate(
                 f"score {found.score:.4f} ({found.score:.3f} to {found.score_high:.3f} of the incumbent's speed, p50 {found.p50_us:.4g} us)"
             )
         print_text(found.feedback)
-        print_text(f"evidence: {results / found.evidence}")
-    sys.exit(found.exit_code)
+        print_text(f"evidence: {terms.results / found.evidence}")
+    sys.stdout.flush()
+    return found.exit_code
 
 
-def _texts(sources: tuple[str, ...]) -> dict[str, str]:
-    """Name -> text of each ``NAME=FILE``."""
-    found: dict[str, str] = {}
+def _files(sources: tuple[str, ...]) -> dict[str, Path | None]:
+    """Name -> file of each ``NAME=FILE``; None stands for stdin."""
+    found: dict[str, Path | None] = {}
     for given in sources:
         name, equals, place = given.partition("=")
         if not equals or not name or not place:
             raise GatesError(f"--source {given!r} is not NAME=FILE", hint="e.g. --source kernel.cu=mine.cu, or kernel.cu=- for stdin")
         if name in found:
             raise GatesError(f"--source {name} is given twice", hint="each file once")
-        try:
-            data = sys.stdin.buffer.read() if place == "-" else Path(place).read_bytes()
-            found[name] = data.decode("utf-8")
-        except OSError as error:
-            raise GatesError(f"--source {given}: {error.strerror or error}", hint="name a file that can be read") from None
-        except UnicodeDecodeError:
-            raise GatesError(f"--source {given}: not UTF-8 text", hint="a kernel source is text") from None
+        found[name] = None if place == "-" else Path(place)
     return found
+
+
+def _text(name: str, path: Path | None) -> str:
+    try:
+        return (sys.stdin.buffer.read() if path is None else path.read_bytes()).decode("utf-8")
+    except OSError as error:
+        raise GatesError(f"--source {name}={path}: {error.strerror or error}", hint="name a file that can be read") from None
+    except UnicodeDecodeError:
+        raise GatesError(f"--source {name}={path or '-'}: not UTF-8 text", hint="a kernel source is text") from None
 
 
 @click.command("serve")

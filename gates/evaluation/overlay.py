@@ -40,7 +40,7 @@ def editable(task: Task) -> dict[str, Path]:
     task the sources are. ``editable`` of task.yaml leaves fewer; raises GatesError if it names anything else.
     """
     files = task.files()
-    judging, root = {*task.problem_files(), *_own(task)}, root_of(task, files)
+    judging, root = {*task.problem_files(), *own_files(task)}, root_of(task, files)
     code = (path for path in files if path in task.sources or (path.suffix != ".py" and path not in judging))
     found = {path.relative_to(root).as_posix(): path for path in code}
     if unknown := [name for name in task.editable if not any(_is_named(place, name) for place in found)]:
@@ -64,7 +64,8 @@ def root_of(task: Task, files: Iterable[Path]) -> Path:
     return Path(os.path.commonpath([task.folder, *beside, *(path.parent for path in files)]))
 
 
-def _own(task: Task) -> list[Path]:
+def own_files(task: Task) -> list[Path]:
+    """The YAML and Python files of the task's folder."""
     return [path for path in task.folder.iterdir() if path.is_file() and path.suffix in (".yaml", ".py")]
 
 
@@ -126,9 +127,9 @@ def laid_out(task: Task, files: Mapping[str, str], toggles: Mapping[str, int | s
     ``baseline``: with all files of the task's baselines, for a whole run; without it, of the baseline only its task.yaml.
     """
     made_of, before = task.files(), list(_baselines(task))
-    beside = [path for one in before for path in (*one.files(), *_own(one))] if baseline else []
+    beside = [path for one in before for path in (*one.files(), *own_files(one))] if baseline else []
     start = root_of(task, [*made_of, *beside])
-    for path in dict.fromkeys((*made_of, *_own(task), *beside, *(one.folder / "task.yaml" for one in before[:1]))):
+    for path in dict.fromkeys((*made_of, *own_files(task), *beside, *(one.folder / "task.yaml" for one in before[:1]))):
         target = root / path.relative_to(start)
         target.parent.mkdir(parents=True, exist_ok=True)
         shutil.copyfile(path, target)

@@ -121,7 +121,7 @@ def test_feedback_has_a_bound() -> None:
     [
         (["--source", "saxpy.cu"], "is not NAME=FILE"),
         (["--source", "saxpy.cu=/nowhere/k.cu"], "No such file"),
-        (["--source", "saxpy.cu=a", "--source", "saxpy.cu=b"], "No such file"),
+        (["--source", "saxpy.cu=a", "--source", "saxpy.cu=b"], "given twice"),
         (["--toggle", "NOTHING=1"], "no such toggle"),
         (["--stage", "speed"], "CUDA"),
     ],

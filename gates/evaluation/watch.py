@@ -1,0 +1,56 @@
+"""Wait until someone saves a file that a candidate is made of."""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Iterable
+from pathlib import Path
+
+from gates.core.errors import GatesError
+from gates.evaluation.overlay import own_files
+from gates.task.load import find_task
+
+State = dict[Path, tuple[int, int, int] | None]  # of each file: inode, size in bytes, time of its last change in ns; None where there is none
+_PAUSE_S = 0.1
+
+
+class Watched:
+    """The files of ``task`` and the ``replacing`` ones, as they were when the task was last read."""
+
+    def __init__(self, task: str, replacing: Iterable[Path] = ()) -> None:
+        self._task, self._replacing = task, tuple(replacing)
+        self._seen: State = {}
+        self.read()
+
+    def read(self) -> None:
+        """Note how the files are now, before they are judged; a task that can't be read is watched by the files it had."""
+        try:
+            task = find_task(self._task, environ={})
+            files: Iterable[Path] = (*task.files(), *own_files(task), *self._replacing)
+        except GatesError:
+            files = self._seen or self._replacing
+        self._seen = _state(files)
+
+    def wait(self) -> None:
+        """Return when a file differs from what was read, and has stayed the same for a moment: editors write in several steps."""
+        while (now := _state(self._seen)) == self._seen:
+            time.sleep(_PAUSE_S)
+        while True:
+            time.sleep(_PAUSE_S)
+            before, now = now, _state(self._seen)
+            if before == now:
+                return
+
+    def __len__(self) -> int:
+        return len(self._seen)
+
+
+def _state(files: Iterable[Path]) -> State:
+    found: State = {}
+    for path in files:
+        try:
+            seen = path.stat()
+            found[path] = seen.st_ino, seen.st_size, seen.st_mtime_ns
+        except OSError:
+            found[path] = None
+    return found

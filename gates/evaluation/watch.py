@@ -10,7 +10,7 @@ from gates.core.errors import GatesError
 from gates.evaluation.overlay import own_files
 from gates.task.load import find_task
 
-State = dict[Path, tuple[int, int, int] | None]  # of each file: inode, size in bytes, time of its last change in ns; None where there is none
+State = dict[Path, tuple[int, int, int] | None]  # inode, size, and time of the last change in ns; None for a file that is missing
 _PAUSE_S = 0.1
 
 
